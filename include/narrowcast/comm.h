@@ -1,0 +1,102 @@
+// Communicators: collectives and point-to-point transfers between ranks, with a codec chosen per call.
+//
+// The interface is the same for every backend. NCAST_BACKEND_HOST: ranks are processes (or threads) of one machine, data
+// is in host memory, payloads cross POSIX shared memory. Calls that move data give every bit as it was; reductions
+// accumulate in fp32 (fp64 for float64, the type itself for integers) in rank order and round once, so that all ranks
+// and all runs get the same bits whatever the codec.
+#ifndef NARROWCAST_COMM_H_
+#define NARROWCAST_COMM_H_
+
+#include "narrowcast/types.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct ncast_comm ncast_comm;
+
+enum { NCAST_UNIQUE_ID_BYTES = 128 };
+typedef struct {
+  char bytes[NCAST_UNIQUE_ID_BYTES];
+} ncast_unique_id;
+
+typedef enum { NCAST_BACKEND_HOST = 1 } ncast_backend;
+
+// Settings of a communicator. Fill with ncast_comm_config_init, then change what you need.
+typedef struct {
+  size_t struct_bytes;      // set by ncast_comm_config_init
+  ncast_backend backend;    // NCAST_BACKEND_HOST
+  size_t scratch_bytes;     // staging a rank may hold, all peers together
+  double timeout_seconds;   // how long a call, or the creation, waits for a peer that is alive; 0: for ever
+} ncast_comm_config;
+
+// Totals since the communicator was made, over what this rank sent.
+typedef struct {
+  uint64_t raw_bytes;   // bytes of values
+  uint64_t wire_bytes;  // bytes that crossed the link, headers included
+  uint64_t calls;
+} ncast_comm_counters;
+
+NCAST_API void ncast_comm_config_init(ncast_comm_config* config);
+
+// Makes an id on one rank; the user carries it to the others.
+NCAST_API ncast_status ncast_get_unique_id(ncast_unique_id* id);
+
+// Joins the communicator of `id` as `rank` of `ranks`. Returns when every rank has joined. config may be NULL.
+NCAST_API ncast_status ncast_comm_create(ncast_comm** comm, int ranks, const ncast_unique_id* id, int rank,
+                                         const ncast_comm_config* config);
+
+// Waits for this rank's streams, leaves the communicator and frees it. NULL is allowed.
+NCAST_API ncast_status ncast_comm_destroy(ncast_comm* comm);
+
+// Ends every call in flight on every rank, from any thread: waiting calls return NCAST_ABORTED. The communicator can then
+// only be destroyed.
+NCAST_API ncast_status ncast_comm_abort(ncast_comm* comm);
+
+// The first error that a call on a stream of this communicator met, or NCAST_OK. message (may be NULL) receives its
+// sentence, cut to message_capacity bytes with the closing 0.
+NCAST_API ncast_status ncast_comm_async_error(ncast_comm* comm, char* message, size_t message_capacity);
+
+NCAST_API ncast_status ncast_comm_rank(const ncast_comm* comm, int* rank);
+NCAST_API ncast_status ncast_comm_ranks(const ncast_comm* comm, int* ranks);
+NCAST_API ncast_status ncast_comm_get_counters(const ncast_comm* comm, ncast_comm_counters* counters);
+
+// Streams of the host backend: calls on one stream run in order on its thread and the caller goes on. A NULL stream runs
+// the call before it returns. Buffers stay untouched by the caller until the stream is synchronized.
+NCAST_API ncast_status ncast_stream_create(ncast_stream* stream);
+NCAST_API ncast_status ncast_stream_destroy(ncast_stream stream);
+// Waits for all calls on the stream and returns the first error among those since the last synchronize.
+NCAST_API ncast_status ncast_stream_synchronize(ncast_stream stream);
+
+// Sends and receives between start and end run together, without deadlock whatever their order; collectives may be
+// grouped too and run in the order of their calls. Groups nest; the outermost end launches. Per thread.
+NCAST_API ncast_status ncast_group_start(void);
+NCAST_API ncast_status ncast_group_end(void);
+
+// Counts are values, not bytes. Buffers need the alignment of the value type. Every rank calls with the same count, dtype,
+// op, root and codec; a difference is NCAST_MISMATCH on the ranks that see it. Zero counts are allowed.
+NCAST_API ncast_status ncast_send(const void* values, uint64_t count, ncast_dtype dtype, int peer, ncast_codec codec,
+                                  ncast_comm* comm, ncast_stream stream);
+NCAST_API ncast_status ncast_recv(void* values, uint64_t count, ncast_dtype dtype, int peer, ncast_codec codec,
+                                  ncast_comm* comm, ncast_stream stream);
+// recv may equal send (in place).
+NCAST_API ncast_status ncast_broadcast(const void* send, void* recv, uint64_t count, ncast_dtype dtype, int root,
+                                       ncast_codec codec, ncast_comm* comm, ncast_stream stream);
+// recv holds ranks * count values; in place when send == recv + rank * count values.
+NCAST_API ncast_status ncast_all_gather(const void* send, void* recv, uint64_t count, ncast_dtype dtype,
+                                        ncast_codec codec, ncast_comm* comm, ncast_stream stream);
+// send and recv hold ranks * count values; chunk r of send goes to rank r. Not in place.
+NCAST_API ncast_status ncast_all_to_all(const void* send, void* recv, uint64_t count, ncast_dtype dtype,
+                                        ncast_codec codec, ncast_comm* comm, ncast_stream stream);
+// send holds ranks * count values, recv count; in place when recv == send + rank * count values.
+NCAST_API ncast_status ncast_reduce_scatter(const void* send, void* recv, uint64_t count, ncast_dtype dtype,
+                                            ncast_redop op, ncast_codec codec, ncast_comm* comm, ncast_stream stream);
+// recv may equal send (in place).
+NCAST_API ncast_status ncast_all_reduce(const void* send, void* recv, uint64_t count, ncast_dtype dtype, ncast_redop op,
+                                        ncast_codec codec, ncast_comm* comm, ncast_stream stream);
+
+#ifdef __cplusplus
+}  // extern "C"
+#endif
+
+#endif  // NARROWCAST_COMM_H_

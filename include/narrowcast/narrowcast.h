@@ -1,0 +1,10 @@
+// All of Narrowcast's C API.
+#ifndef NARROWCAST_NARROWCAST_H_
+#define NARROWCAST_NARROWCAST_H_
+
+#include "narrowcast/codec.h"
+#include "narrowcast/comm.h"
+#include "narrowcast/cuda.h"
+#include "narrowcast/types.h"
+
+#endif  // NARROWCAST_NARROWCAST_H_

@@ -1,0 +1,85 @@
+// Types shared by every part of the C API. No function here blocks, allocates or touches a GPU.
+#ifndef NARROWCAST_TYPES_H_
+#define NARROWCAST_TYPES_H_
+
+#include <stddef.h>
+#include <stdint.h>
+
+#if defined(__GNUC__)
+#define NCAST_API __attribute__((visibility("default")))
+#else
+#define NCAST_API
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+// What a call came to. ncast_last_error() has the sentence that says what was wrong and where.
+typedef enum {
+  NCAST_OK = 0,
+  NCAST_INVALID_ARGUMENT = 1,  // an argument is out of its range; nothing was done
+  NCAST_CORRUPT = 2,           // encoded data does not follow the format, or fails its checksum
+  NCAST_TOO_SMALL = 3,         // a buffer given by the caller cannot hold the result
+  NCAST_UNSUPPORTED = 4,       // valid, but not built or not available on this machine
+  NCAST_CUDA_ERROR = 5,        // the CUDA runtime or driver failed
+  NCAST_SYSTEM_ERROR = 6,      // the operating system failed (shared memory, files, threads)
+  NCAST_REMOTE_ERROR = 7,      // a peer died or reported an error
+  NCAST_ABORTED = 8,           // the communicator was aborted
+  NCAST_TIMEOUT = 9,           // a peer did not arrive before the deadline
+  NCAST_MISMATCH = 10,         // ranks called with arguments that do not fit together
+  NCAST_INTERNAL = 11          // a defect in Narrowcast
+} ncast_status;
+
+// Value types. The numbers are those of ncclDataType_t.
+typedef enum {
+  NCAST_INT8 = 0,
+  NCAST_UINT8 = 1,
+  NCAST_INT32 = 2,
+  NCAST_UINT32 = 3,
+  NCAST_INT64 = 4,
+  NCAST_UINT64 = 5,
+  NCAST_FLOAT16 = 6,
+  NCAST_FLOAT32 = 7,
+  NCAST_FLOAT64 = 8,
+  NCAST_BFLOAT16 = 9,
+  NCAST_FLOAT8_E4M3 = 10,
+  NCAST_FLOAT8_E5M2 = 11
+} ncast_dtype;
+
+// Codecs; docs/format/ describes each. A value type that a codec does not shrink travels raw.
+typedef enum { NCAST_CODEC_RAW = 0, NCAST_CODEC_WINDOW = 1 } ncast_codec;
+
+// Reductions. The numbers are those of ncclRedOp_t.
+typedef enum {
+  NCAST_SUM = 0,
+  NCAST_PROD = 1,
+  NCAST_MAX = 2,
+  NCAST_MIN = 3,
+  NCAST_AVG = 4
+} ncast_redop;
+
+// A cudaStream_t for CUDA calls, a stream made by ncast_stream_create for the host backend, or NULL.
+typedef void* ncast_stream;
+
+// "major.minor.patch" of the library.
+NCAST_API const char* ncast_version(void);
+
+// A short name for a status, such as "corrupt data". Never NULL.
+NCAST_API const char* ncast_status_name(ncast_status status);
+
+// The sentence of the last call on this thread that did not return NCAST_OK, or "". The pointer is valid until the next
+// call of the library on this thread.
+NCAST_API const char* ncast_last_error(void);
+
+// Bytes of one value, or 0 when dtype is not a value type.
+NCAST_API size_t ncast_dtype_bytes(ncast_dtype dtype);
+
+// Lower-case name of a value type ("bfloat16", "float8_e4m3", ...), or NULL when dtype is not a value type.
+NCAST_API const char* ncast_dtype_name(ncast_dtype dtype);
+
+#ifdef __cplusplus
+}  // extern "C"
+#endif
+
+#endif  // NARROWCAST_TYPES_H_

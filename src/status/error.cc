@@ -1,0 +1,36 @@
+#include "error.h"
+
+#include <cstdarg>
+#include <cstdio>
+#include <exception>
+#include <new>
+
+namespace narrowcast {
+namespace {
+// A fixed buffer: reporting a failure must not allocate.
+thread_local char last_sentence[1024] = "";
+}  // namespace
+
+ncast_status fail(ncast_status status, const char* format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  std::vsnprintf(last_sentence, sizeof last_sentence, format, arguments);
+  va_end(arguments);
+  return status;
+}
+
+ncast_status fail_with_current_exception(const char* function) noexcept {
+  try {
+    throw;
+  } catch (const std::bad_alloc&) {
+    return fail(NCAST_SYSTEM_ERROR, "%s: out of host memory", function);
+  } catch (const std::exception& error) {
+    return fail(NCAST_INTERNAL, "%s: %s", function, error.what());
+  } catch (...) {
+    return fail(NCAST_INTERNAL, "%s: an exception of unknown type", function);
+  }
+}
+
+}  // namespace narrowcast
+
+extern "C" const char* ncast_last_error(void) { return narrowcast::last_sentence; }
