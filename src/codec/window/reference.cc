@@ -1,0 +1,274 @@
+// The codec `window` as docs/format/window.md says it, one value at a time. Slow on purpose: it is what the other
+// implementations are held against, so it shares their constants and none of their code.
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <vector>
+
+#include "codec/window/block.h"
+
+namespace narrowcast::codec::window {
+namespace {
+
+using namespace format::window;
+
+// A value taken apart.
+struct Parts {
+  int exponent;
+  uint32_t rest;  // sign above the head's mantissa
+  uint64_t tail;
+};
+
+Parts take_apart(const ValueType& type, const uint8_t* values, int index) {
+  uint64_t bits = 0;
+  std::memcpy(&bits, values + index * type.value_bytes, static_cast<size_t>(type.value_bytes));
+  const auto head = static_cast<uint32_t>(bits >> 8 * type.tail_bytes);
+  const uint32_t sign = head >> (type.head_bits() - 1);
+  const uint32_t mantissa = head & ((1u << type.mantissa_bits()) - 1);
+  const uint32_t exponent = head >> type.mantissa_bits() & ((1u << type.exponent_bits) - 1);
+  return {static_cast<int>(exponent), sign << type.mantissa_bits() | mantissa,
+          bits & ((uint64_t{1} << 8 * type.tail_bytes) - 1)};
+}
+
+void put_together(const ValueType& type, const Parts& parts, uint8_t* values, int index) {
+  const uint32_t sign = parts.rest >> type.mantissa_bits();
+  const uint32_t mantissa = parts.rest & ((1u << type.mantissa_bits()) - 1);
+  const uint64_t head = static_cast<uint64_t>(sign) << (type.head_bits() - 1) |
+                        static_cast<uint64_t>(parts.exponent) << type.mantissa_bits() | mantissa;
+  const uint64_t bits = head << 8 * type.tail_bytes | parts.tail;
+  std::memcpy(values + index * type.value_bytes, &bits, static_cast<size_t>(type.value_bytes));
+}
+
+// Where the value of (group, lane, word, byte) stands in the block.
+int value_index(const ValueType& type, int group, int lane, int word, int byte) {
+  const int sequence = word * 4 + byte;  // of the lane's 32 values in this group
+  const int vector = sequence / type.vector_elems();
+  const int within = sequence % type.vector_elems();
+  return group * group_elems + (vector * lanes + lane) * type.vector_elems() + within;
+}
+
+// Visits a block's values in the order in which their escapes are listed.
+template <typename Visit>
+void for_each_in_escape_order(const ValueType& type, Visit visit) {
+  for (int lane = 0; lane < lanes; ++lane)
+    for (int group = 0; group < type.groups(); ++group)
+      for (int byte = 0; byte < 4; ++byte)
+        for (int word = 0; word < group_words; ++word) visit(value_index(type, group, lane, word, byte));
+}
+
+// The bit of a packed section that holds bit `bit` of the field of (word, byte) of a lane. Eight fields, one of each
+// word, share `width` bytes: as many whole fields as fit from the bottom of each byte; the bits of the fields that are
+// left over, one after the other, fill the tops.
+struct PackedBit {
+  int byte;
+  int bit;
+};
+PackedBit packed_bit(int width, int group, int lane, int word, int byte, int bit) {
+  const int whole = 8 / width;         // fields that fit a byte
+  const int spare = 8 - whole * width;  // bits left at the top
+  int row, position;
+  if (word < whole * width) {
+    row = word / whole;
+    position = word % whole * width + bit;
+  } else {
+    const int stream = (word - whole * width) * width + bit;
+    row = stream / spare;
+    position = whole * width + stream % spare;
+  }
+  return {((group * width + row) * lanes + lane) * 4 + byte, position};
+}
+
+template <typename FieldOf>
+void pack(const ValueType& type, int width, uint8_t* section, FieldOf field_of) {
+  for (int group = 0; group < type.groups(); ++group)
+    for (int lane = 0; lane < lanes; ++lane)
+      for (int word = 0; word < group_words; ++word)
+        for (int byte = 0; byte < 4; ++byte) {
+          const uint32_t field = field_of(value_index(type, group, lane, word, byte));
+          for (int bit = 0; bit < width; ++bit) {
+            const PackedBit at = packed_bit(width, group, lane, word, byte, bit);
+            section[at.byte] = static_cast<uint8_t>(section[at.byte] | (field >> bit & 1) << at.bit);
+          }
+        }
+}
+
+template <typename SetField>
+void unpack(const ValueType& type, int width, const uint8_t* section, SetField set_field) {
+  for (int group = 0; group < type.groups(); ++group)
+    for (int lane = 0; lane < lanes; ++lane)
+      for (int word = 0; word < group_words; ++word)
+        for (int byte = 0; byte < 4; ++byte) {
+          uint32_t field = 0;
+          for (int bit = 0; bit < width; ++bit) {
+            const PackedBit at = packed_bit(width, group, lane, word, byte, bit);
+            field |= (static_cast<uint32_t>(section[at.byte]) >> at.bit & 1) << bit;
+          }
+          set_field(value_index(type, group, lane, word, byte), field);
+        }
+}
+
+struct Window {
+  int width;  // 0: store the block raw
+  int base;
+};
+
+// Places the window by a sample of the block: 4 values a lane, counted in 32 bins about a robust middle.
+Window choose_window(const ValueType& type, const uint8_t* values) {
+  std::array<std::array<int, samples_per_lane>, lanes> sample;
+  for (int lane = 0; lane < lanes; ++lane)
+    for (int i = 0; i < samples_per_lane; ++i) {
+      const int index = i * (type.block_elems() / samples_per_lane) + lane * type.vector_elems() +
+                        (lane + i) % type.vector_elems();
+      sample[lane][i] = take_apart(type, values, index).exponent;
+    }
+
+  // The largest of the lanes' smallest: unmoved by a few outliers on either side.
+  int anchor = 0;
+  for (const auto& of_lane : sample) anchor = std::max(anchor, *std::min_element(of_lane.begin(), of_lane.end()));
+  const int lowest = std::max(anchor - bins_below_anchor, 0);
+
+  std::array<int, bins> histogram{};
+  for (const auto& of_lane : sample)
+    for (const int exponent : of_lane) ++histogram[std::clamp(exponent - lowest, 0, bins - 1)];
+
+  Window best{0, 0};
+  int best_cost = type.exponent_bits * samples;  // of storing exponents whole
+  for (int width = type.max_width(); width >= 1; --width) {
+    const int reach = (1 << width) - 1;  // exponents in the window; the last code is the escape
+    int most = -1, first = 0;
+    for (int bin = 0; bin < bins; ++bin) {
+      int covered = 0;
+      for (int i = bin; i < std::min(bin + reach, bins); ++i) covered += histogram[i];
+      if (covered > most) most = covered, first = bin;
+    }
+    const int cost = width * samples + escape_cost_bits * (samples - most);
+    if (cost < best_cost) {
+      best_cost = cost;
+      best = {width, std::min(lowest + first, (1 << type.exponent_bits) - (1 << width))};
+    }
+  }
+  return best;
+}
+
+int token_of(const Window& window, int exponent) {
+  const int reach = (1 << window.width) - 1;
+  const int from_lowest = exponent - (window.base - below_tokens);
+  const int above = exponent - (window.base + reach);
+  if (exponent == 0) return zero_token;
+  if (from_lowest >= 0 && from_lowest < below_tokens) return from_lowest;
+  if (above >= 0 && above < above_tokens) return below_tokens + above;
+  return far_token;
+}
+
+size_t store_raw(const ValueType& type, const uint8_t* values, uint8_t* payload) {
+  std::memcpy(payload, values, static_cast<size_t>(type.block_bytes()));
+  return static_cast<size_t>(type.block_bytes());
+}
+
+size_t encode(const ValueType& type, const uint8_t* values, uint8_t* payload) {
+  const Window window = choose_window(type, values);
+  if (window.width == 0) return store_raw(type, values, payload);
+
+  const int escape_code = (1 << window.width) - 1;
+  const auto code_of = [&](int index) {
+    const int distance = take_apart(type, values, index).exponent - window.base;
+    return distance >= 0 && distance < escape_code ? distance : escape_code;
+  };
+
+  std::vector<int> tokens, far;
+  for_each_in_escape_order(type, [&](int index) {
+    if (code_of(index) != escape_code) return;
+    const int exponent = take_apart(type, values, index).exponent;
+    tokens.push_back(token_of(window, exponent));
+    if (tokens.back() == far_token) far.push_back(exponent);
+  });
+  const int bytes =
+      type.payload_bytes(window.width, static_cast<int>(tokens.size()), static_cast<int>(far.size()));
+  if (bytes >= type.block_bytes()) return store_raw(type, values, payload);
+
+  std::memset(payload, 0, static_cast<size_t>(bytes));
+  for (int index = 0; index < type.block_elems(); ++index) {
+    const Parts parts = take_apart(type, values, index);
+    std::memcpy(payload + index * type.tail_bytes, &parts.tail, static_cast<size_t>(type.tail_bytes));
+    if (type.rest_bytes != 0) payload[type.rest_byte_offset() + index] = static_cast<uint8_t>(parts.rest);
+  }
+  if (type.rest_bits != 0)
+    pack(type, type.rest_bits, payload + type.rest_bit_offset(),
+         [&](int index) { return take_apart(type, values, index).rest >> 8 * type.rest_bytes; });
+  pack(type, window.width, payload + type.code_offset(),
+       [&](int index) { return static_cast<uint32_t>(code_of(index)); });
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    uint8_t& pair = payload[static_cast<size_t>(type.escape_offset(window.width)) + i / 2];
+    pair = static_cast<uint8_t>(pair | tokens[i] << i % 2 * 4);
+  }
+  for (size_t i = 0; i < far.size(); ++i)
+    std::memcpy(payload + bytes - 4 - static_cast<int>(i + 1) * type.far_bytes(), &far[i],
+                static_cast<size_t>(type.far_bytes()));
+  const uint32_t header = static_cast<uint32_t>(window.width) | static_cast<uint32_t>(window.base) << base_shift |
+                          static_cast<uint32_t>(tokens.size()) << escapes_shift;
+  std::memcpy(payload + bytes - 4, &header, 4);
+  return static_cast<size_t>(bytes);
+}
+
+bool decode(const ValueType& type, const uint8_t* payload, size_t payload_bytes, uint8_t* values) {
+  if (payload_bytes == static_cast<size_t>(type.block_bytes())) {
+    std::memcpy(values, payload, payload_bytes);
+    return true;
+  }
+  PayloadHeader header;
+  if (!read_payload_header(type, payload, payload_bytes, &header)) return false;
+
+  std::vector<Parts> block(static_cast<size_t>(type.block_elems()));
+  for (int index = 0; index < type.block_elems(); ++index) {
+    Parts& parts = block[static_cast<size_t>(index)];
+    parts = {0, 0, 0};
+    std::memcpy(&parts.tail, payload + index * type.tail_bytes, static_cast<size_t>(type.tail_bytes));
+    if (type.rest_bytes != 0) parts.rest = payload[type.rest_byte_offset() + index];
+  }
+  if (type.rest_bits != 0)
+    unpack(type, type.rest_bits, payload + type.rest_bit_offset(), [&](int index, uint32_t field) {
+      block[static_cast<size_t>(index)].rest |= field << 8 * type.rest_bytes;
+    });
+
+  const int escape_code = (1 << header.width) - 1;
+  const int exponent_mask = (1 << type.exponent_bits) - 1;
+  std::vector<bool> escaped(static_cast<size_t>(type.block_elems()));
+  unpack(type, header.width, payload + type.code_offset(), [&](int index, uint32_t code) {
+    escaped[static_cast<size_t>(index)] = static_cast<int>(code) == escape_code;
+    block[static_cast<size_t>(index)].exponent = header.base + static_cast<int>(code);
+  });
+  if (std::count(escaped.begin(), escaped.end(), true) != header.escapes) return false;
+
+  const uint8_t* tokens = payload + type.escape_offset(header.width);
+  int far_count = 0;
+  for (int i = 0; i < header.escapes; ++i) far_count += (tokens[i / 2] >> i % 2 * 4 & 15) == far_token;
+  if (payload_bytes != static_cast<size_t>(type.payload_bytes(header.width, header.escapes, far_count))) return false;
+
+  int next = 0, next_far = 0;
+  for_each_in_escape_order(type, [&](int index) {
+    if (!escaped[static_cast<size_t>(index)]) return;
+    const int token = tokens[next / 2] >> next % 2 * 4 & 15;
+    ++next;
+    int exponent = 0;
+    if (token < below_tokens) {
+      exponent = header.base - below_tokens + token;
+    } else if (token < zero_token) {
+      exponent = header.base + escape_code + token - below_tokens;
+    } else if (token == far_token) {
+      ++next_far;
+      std::memcpy(&exponent, payload + payload_bytes - 4 - static_cast<size_t>(next_far * type.far_bytes()),
+                  static_cast<size_t>(type.far_bytes()));
+    }
+    block[static_cast<size_t>(index)].exponent = exponent & exponent_mask;
+  });
+
+  for (int index = 0; index < type.block_elems(); ++index)
+    put_together(type, block[static_cast<size_t>(index)], values, index);
+  return true;
+}
+
+}  // namespace
+
+const BlockCoder reference{encode, decode};
+
+}  // namespace narrowcast::codec::window
