@@ -1,0 +1,10 @@
+# CUDA 13, its runtime linked statically: the library then needs no CUDA file to load, and finds the driver when it runs.
+if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
+  set(CMAKE_CUDA_ARCHITECTURES 90 CACHE STRING "GPU architectures; a release has 80 86 89 90 100 120")
+endif()
+set(CMAKE_CUDA_RUNTIME_LIBRARY Static)
+enable_language(CUDA)
+set(CMAKE_CUDA_VISIBILITY_PRESET hidden)
+if(CMAKE_CUDA_COMPILER_VERSION VERSION_LESS 13.0)
+  message(FATAL_ERROR "nvcc ${CMAKE_CUDA_COMPILER_VERSION} is too old: Narrowcast needs 13.0 or newer (set CUDACXX)")
+endif()

@@ -1,0 +1,29 @@
+# libnarrowcast.so: the host code, the kernels and the static CUDA runtime behind the C ABI.
+file(GLOB_RECURSE cuda_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/*.cu)
+set(objects $<TARGET_OBJECTS:narrowcast_host>)
+if(cuda_sources)
+  add_library(narrowcast_cuda OBJECT ${cuda_sources})
+  target_link_libraries(narrowcast_cuda PUBLIC narrowcast_flags)
+  list(APPEND objects $<TARGET_OBJECTS:narrowcast_cuda>)
+endif()
+
+set(exports ${PROJECT_SOURCE_DIR}/cmake/exports.map)
+add_library(narrowcast SHARED ${objects})
+target_include_directories(narrowcast INTERFACE ${PROJECT_SOURCE_DIR}/include)
+target_link_libraries(narrowcast PRIVATE Threads::Threads rt)
+target_link_options(narrowcast PRIVATE -Wl,--no-undefined -Wl,--version-script=${exports})
+set_target_properties(narrowcast PROPERTIES
+  LINKER_LANGUAGE CUDA
+  VERSION ${PROJECT_VERSION}
+  SOVERSION ${PROJECT_VERSION_MAJOR}
+  LINK_DEPENDS ${exports})
+
+# A wheel holds no links, so the Python package gets the library as one file.
+install(FILES $<TARGET_FILE:narrowcast> RENAME libnarrowcast.so DESTINATION narrowcast/lib
+        COMPONENT python EXCLUDE_FROM_ALL)
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/narrowcast DESTINATION narrowcast/include
+        COMPONENT python EXCLUDE_FROM_ALL)
+
+include(GNUInstallDirs)
+install(TARGETS narrowcast LIBRARY COMPONENT native NAMELINK_COMPONENT native)
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/narrowcast DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT native)
