@@ -1,0 +1,140 @@
+# The one door. Everything it makes stands in .venv/, build*/ and dist/.
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+PYTHON ?= python3
+JOBS ?= $(shell nproc)
+# 1: warnings of the compilers are errors.
+WERROR ?= 0
+# Seconds for each target of `make fuzz`.
+FUZZ_SECONDS ?= 60
+
+VENV := .venv
+BIN := $(CURDIR)/$(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+RELEASE_ARCHITECTURES := 80-real;86-real;89-real;90-real;100-real;120
+PACKAGE_FILES = $(shell find python include -type f -not -name '*.pyc' 2>/dev/null)
+export PATH := $(BIN):$(PATH)
+
+.PHONY: help run setup build package test test-native test-sanitize test-python lint format fuzz wheel clean FORCE
+
+help:
+	@echo 'make run     set up, build, install into .venv and run the demo'
+	@echo 'make test    every test that this machine can run'
+	@echo 'make lint    formatters, linters, types and the arrows between folders'
+	@echo 'make format  rewrite the sources as lint wants them'
+	@echo 'make fuzz    search for inputs that break a decoder (needs clang++)'
+	@echo 'make wheel   a release wheel for all architectures in dist/'
+	@echo 'make clean   remove all that was made here'
+
+run: package
+	$(BIN)/narrowcast demo
+
+# --- set-up ---------------------------------------------------------------------------------------------------------
+
+$(VENV)/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
+	  { echo 'Narrowcast needs Python 3.10 or newer (set PYTHON)' >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/build.stamp: requirements/build.txt requirements/runtime.txt | $(VENV)/bin/python
+	$(PIP) install --quiet -r requirements/build.txt -r requirements/runtime.txt
+	@touch $@
+
+$(VENV)/test.stamp: requirements/test.txt requirements/runtime.txt | $(VENV)/bin/python
+	$(PIP) install --quiet -r requirements/test.txt
+	@touch $@
+
+$(VENV)/lint.stamp: requirements/lint.txt requirements/runtime.txt | $(VENV)/bin/python
+	$(PIP) install --quiet -r requirements/lint.txt
+	@touch $@
+
+# Holds the path of nvcc.
+$(VENV)/nvcc: requirements/cuda.txt tools/cuda_toolchain.sh | $(VENV)/bin/python
+	@tools/cuda_toolchain.sh >$@.new && mv $@.new $@
+	@echo "nvcc: $$(cat $@)"
+
+setup: $(VENV)/build.stamp $(VENV)/nvcc
+
+# --- build ----------------------------------------------------------------------------------------------------------
+
+# Ninja configures again by itself when a CMake file or the list of sources changes.
+build/build.ninja: $(VENV)/build.stamp $(VENV)/nvcc
+	cmake -S . -B build -G Ninja -DCMAKE_CUDA_COMPILER="$$(cat $(VENV)/nvcc)" -DNARROWCAST_WERROR=$(WERROR)
+	@touch $@
+
+build/libnarrowcast.so: build/build.ninja FORCE
+	cmake --build build -j $(JOBS) --target narrowcast
+
+build: build/libnarrowcast.so
+
+# The wheel is made from build/, which is up to date by now.
+$(VENV)/package.stamp: build/libnarrowcast.so pyproject.toml CMakeLists.txt $(PACKAGE_FILES)
+	$(PIP) install --quiet --no-build-isolation --no-deps --force-reinstall .
+	@touch $@
+
+package: $(VENV)/package.stamp
+
+# The host code and its tests under sanitizers. Lint reads how they compile from here, so that it needs no CUDA.
+build-sanitize/build.ninja: $(VENV)/build.stamp
+	cmake -S . -B build-sanitize -G Ninja -DNARROWCAST_SANITIZE=ON -DNARROWCAST_WERROR=$(WERROR)
+	@touch $@
+
+# --- test -----------------------------------------------------------------------------------------------------------
+
+CTEST = ctest --output-on-failure --no-tests=error -j $(JOBS)
+
+test: test-native test-sanitize test-python
+
+test-native: build/build.ninja
+	cmake --build build -j $(JOBS)
+	$(CTEST) --test-dir build
+	@grep -h '^skipped: ' build/Testing/Temporary/LastTest.log | sort | uniq -c || true
+
+test-sanitize: build-sanitize/build.ninja
+	cmake --build build-sanitize -j $(JOBS)
+	$(CTEST) --test-dir build-sanitize
+
+test-python: $(VENV)/package.stamp $(VENV)/test.stamp
+	$(BIN)/python -m pytest
+
+# --- lint -----------------------------------------------------------------------------------------------------------
+
+CXX_FILES = $(shell git ls-files --cached --others --exclude-standard 'include/*.h' 'src/*' 'tests/*' | grep -E '\.(h|cc|cu|cuh|inc)$$')
+TIDY_FILES = $(filter src/%.cc,$(CXX_FILES))
+
+lint: $(VENV)/build.stamp $(VENV)/lint.stamp build-sanitize/build.ninja
+	python tools/check_arrows.py
+	ruff check .
+	ruff format --check .
+	mypy
+	clang-format --dry-run --Werror $(CXX_FILES)
+	printf '%s\0' $(TIDY_FILES) | xargs -0 -n 1 -P $(JOBS) clang-tidy --quiet -p build-sanitize
+
+format: $(VENV)/lint.stamp
+	ruff check --fix .
+	ruff format .
+	clang-format -i $(CXX_FILES)
+
+# --- the rest -------------------------------------------------------------------------------------------------------
+
+fuzz: $(VENV)/build.stamp
+	CXX=clang++ cmake -S . -B build-fuzz -G Ninja -DNARROWCAST_SANITIZE=ON -DNARROWCAST_FUZZ=ON
+	cmake --build build-fuzz -j $(JOBS)
+	for target in build-fuzz/tests/fuzz_*; do \
+	  name=$${target##*/fuzz_}; \
+	  mkdir -p build-fuzz/found/$$name; \
+	  seeds=$$(ls -d tests/fuzz/corpus/$$name 2>/dev/null || true); \
+	  $$target -max_total_time=$(FUZZ_SECONDS) -artifact_prefix=build-fuzz/ build-fuzz/found/$$name $$seeds; \
+	done
+
+wheel: $(VENV)/build.stamp $(VENV)/nvcc
+	CUDACXX="$$(cat $(VENV)/nvcc)" $(PIP) wheel --no-build-isolation --no-deps --wheel-dir dist . \
+	  -C build-dir=build-wheel -C cmake.define.CMAKE_CUDA_ARCHITECTURES="$(RELEASE_ARCHITECTURES)"
+
+clean:
+	rm -rf build build-* dist $(VENV)
+
+FORCE:

@@ -1,0 +1,71 @@
+"""The checker of the arrows fails on each kind of bad arrow, and passes the repository."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+GOOD = {
+    "include/narrowcast/types.h": '#include "narrowcast/other.h"\n',
+    "include/narrowcast/other.h": "",
+    "src/status/error.h": '#include "narrowcast/types.h"\n',
+    "src/device/warp.h": "",
+    "src/codec/frame.h": '#include "status/error.h"\n#include "device/warp.h"\n#include "helper.h"\n',
+    "src/codec/helper.h": '#include <vector>\n#include "xxhash/xxhash.h"\n',
+    "src/channel/ring.h": '#include "../status/error.h"\n',
+    "src/collective/gather.cc": '#include "codec/frame.h"\n#include "channel/ring.h"\n',
+    "third_party/xxhash/xxhash.h": "",
+    "python/narrowcast/codec.py": "import numpy\nfrom . import errors\n\ndef f():\n    import torch\n",
+    "python/narrowcast/cli/main.py": "import typer\nfrom narrowcast.cli import table\n",
+}
+
+
+def check(root: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, str(ROOT / "tools" / "check_arrows.py"), str(root)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def write(root: Path, files: dict[str, str]) -> None:
+    for name, text in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+
+
+def test_the_repository_passes() -> None:
+    result = check(ROOT)
+    assert result.returncode == 0, result.stderr
+
+
+def test_a_tree_of_good_arrows_passes(tmp_path: Path) -> None:
+    write(tmp_path, GOOD)
+    result = check(tmp_path)
+    assert result.returncode == 0, result.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "problem"),
+    [
+        ("src/channel/bad.cc", '#include "codec/frame.h"', "channel may not include codec"),
+        ("src/channel/bad.cc", '#  include "../codec/frame.h"', "channel may not include codec"),
+        ("src/status/bad.h", '#include "device/warp.h"', "status may not include device"),
+        ("src/codec/bad.cu", '#include "channel/ring.h"', "codec may not include channel"),
+        ("src/device/bad.cuh", '#include "status/error.h"', "device may not include status"),
+        ("src/novel/bad.cc", '#include "status/error.h"', "src/novel is missing from the table"),
+        ("src/codec/bad.cc", '#include "nowhere.h"', '"nowhere.h" is not found'),
+        ("include/narrowcast/bad.h", '#include "status/error.h"', "nothing but public headers"),
+        ("python/narrowcast/bad.py", "from . import cli", "only the command line"),
+        ("python/narrowcast/bad.py", "def f():\n    from narrowcast.cli import main", "only the command line"),
+        ("python/narrowcast/bad.py", "import torch", "torch is not there on every machine"),
+        ("python/narrowcast/bad.py", "from typer import Option", "typer is not there on every machine"),
+    ],
+)
+def test_a_bad_arrow_fails(tmp_path: Path, name: str, text: str, problem: str) -> None:
+    write(tmp_path, {**GOOD, name: text + "\n"})
+    result = check(tmp_path)
+    assert result.returncode == 1
+    assert f"{name}:" in result.stderr
+    assert problem in result.stderr
