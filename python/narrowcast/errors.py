@@ -1,0 +1,139 @@
+"""What a call of the library can fail with.
+
+Every failure is a `NarrowcastError`; its subclasses tell the kinds apart, and `str(error)` is one sentence that
+says what was wrong and where.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class Status(IntEnum):
+    """What a call came to: the numbers of `ncast_status`."""
+
+    OK = 0
+    INVALID_ARGUMENT = 1
+    CORRUPT = 2
+    TOO_SMALL = 3
+    UNSUPPORTED = 4
+    CUDA_ERROR = 5
+    SYSTEM_ERROR = 6
+    REMOTE_ERROR = 7
+    ABORTED = 8
+    TIMEOUT = 9
+    MISMATCH = 10
+    INTERNAL = 11
+
+
+class NarrowcastError(Exception):
+    """A call of the library failed. `status` is the `Status` that it returned."""
+
+    status: Status = Status.INTERNAL
+
+    def __init__(self, message: str, status: Status | None = None) -> None:
+        super().__init__(message)
+        if status is not None:
+            self.status = status
+
+
+class InvalidArgumentError(NarrowcastError, ValueError):
+    """An argument is out of its range; nothing was done."""
+
+    status = Status.INVALID_ARGUMENT
+
+
+class CorruptError(NarrowcastError, ValueError):
+    """Encoded data does not follow the format, or fails its checksum."""
+
+    status = Status.CORRUPT
+
+
+class TooSmallError(NarrowcastError, ValueError):
+    """A buffer given by the caller cannot hold the result."""
+
+    status = Status.TOO_SMALL
+
+
+class UnsupportedError(NarrowcastError):
+    """Valid, but not built or not available on this machine."""
+
+    status = Status.UNSUPPORTED
+
+
+class CudaError(NarrowcastError, RuntimeError):
+    """The CUDA runtime or driver failed."""
+
+    status = Status.CUDA_ERROR
+
+
+class SystemFailure(NarrowcastError, OSError):
+    """The operating system failed: shared memory, files, threads."""
+
+    status = Status.SYSTEM_ERROR
+
+    def __str__(self) -> str:
+        # OSError would print its errno form.
+        return str(self.args[0]) if self.args else ""
+
+
+class RemoteError(NarrowcastError, RuntimeError):
+    """A peer died or reported an error."""
+
+    status = Status.REMOTE_ERROR
+
+
+class AbortedError(NarrowcastError, RuntimeError):
+    """The communicator was aborted."""
+
+    status = Status.ABORTED
+
+
+class PeerTimeoutError(NarrowcastError, TimeoutError):
+    """A peer did not arrive before the deadline."""
+
+    status = Status.TIMEOUT
+
+    def __str__(self) -> str:
+        return str(self.args[0]) if self.args else ""
+
+
+class MismatchError(NarrowcastError, ValueError):
+    """Ranks called with arguments that do not fit together."""
+
+    status = Status.MISMATCH
+
+
+class InternalError(NarrowcastError, RuntimeError):
+    """A defect in Narrowcast."""
+
+    status = Status.INTERNAL
+
+
+class LibraryNotFoundError(NarrowcastError, ImportError):
+    """libnarrowcast.so is neither in the package nor where NARROWCAST_LIBRARY points."""
+
+    status = Status.UNSUPPORTED
+
+
+_BY_STATUS: dict[int, type[NarrowcastError]] = {
+    error.status: error
+    for error in (
+        InvalidArgumentError,
+        CorruptError,
+        TooSmallError,
+        UnsupportedError,
+        CudaError,
+        SystemFailure,
+        RemoteError,
+        AbortedError,
+        PeerTimeoutError,
+        MismatchError,
+        InternalError,
+    )
+}
+
+
+def error_of(status: int, message: str) -> NarrowcastError:
+    """The exception of a status that is not OK."""
+    return _BY_STATUS.get(status, InternalError)(message)

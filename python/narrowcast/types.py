@@ -1,0 +1,91 @@
+"""Names of value types, codecs and reductions, and the numbers that the C API knows them by."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Literal
+
+CodecName = Literal["window", "raw"]
+ReductionName = Literal["sum", "prod", "max", "min", "avg"]
+
+
+@dataclass(frozen=True)
+class ValueType:
+    """A value type: `name` as `ncast_dtype_name` has it, its number, bytes of one value, bits of its exponent field
+    and of its mantissa (0 for integers), and the NumPy type that holds its bits."""
+
+    name: str
+    number: int
+    bytes: int
+    exponent_bits: int
+    mantissa_bits: int
+    numpy: str
+
+    @property
+    def is_float(self) -> bool:
+        return self.exponent_bits > 0
+
+
+VALUE_TYPES: Final = (
+    ValueType("int8", 0, 1, 0, 0, "int8"),
+    ValueType("uint8", 1, 1, 0, 0, "uint8"),
+    ValueType("int32", 2, 4, 0, 0, "int32"),
+    ValueType("uint32", 3, 4, 0, 0, "uint32"),
+    ValueType("int64", 4, 8, 0, 0, "int64"),
+    ValueType("uint64", 5, 8, 0, 0, "uint64"),
+    ValueType("float16", 6, 2, 5, 10, "float16"),
+    ValueType("float32", 7, 4, 8, 23, "float32"),
+    ValueType("float64", 8, 8, 11, 52, "float64"),
+    # NumPy has no type for these three: arrays of them hold the bits.
+    ValueType("bfloat16", 9, 2, 8, 7, "uint16"),
+    ValueType("float8_e4m3", 10, 1, 4, 3, "uint8"),
+    ValueType("float8_e5m2", 11, 1, 5, 2, "uint8"),
+)
+BY_NAME: Final = {value_type.name: value_type for value_type in VALUE_TYPES}
+BY_NUMBER: Final = {value_type.number: value_type for value_type in VALUE_TYPES}
+
+# Other names in use for the same types (torch, ml_dtypes, safetensors, nccl-tests).
+_ALIASES: Final = {
+    "bf16": "bfloat16",
+    "fp16": "float16",
+    "half": "float16",
+    "f16": "float16",
+    "fp32": "float32",
+    "float": "float32",
+    "f32": "float32",
+    "fp64": "float64",
+    "double": "float64",
+    "f64": "float64",
+    "float8_e4m3fn": "float8_e4m3",
+    "f8e4m3": "float8_e4m3",
+    "f8e5m2": "float8_e5m2",
+    "fp8_e4m3": "float8_e4m3",
+    "fp8_e5m2": "float8_e5m2",
+}
+
+CODECS: Final[dict[str, int]] = {"raw": 0, "window": 1}
+CODEC_NAMES: Final = {number: name for name, number in CODECS.items()}
+REDUCTIONS: Final[dict[str, int]] = {"sum": 0, "prod": 1, "max": 2, "min": 3, "avg": 4}
+
+
+def value_type(name: str) -> ValueType:
+    """The value type of a name (`bfloat16`, `bf16`, `torch.bfloat16`, ...); ValueError when there is none."""
+    plain = name.lower().removeprefix("torch.").removeprefix("numpy.")
+    found = BY_NAME.get(_ALIASES.get(plain, plain))
+    if found is None:
+        raise ValueError(f"{name!r} is not a value type (known: {', '.join(BY_NAME)})")
+    return found
+
+
+def codec_number(codec: str) -> int:
+    """The number of a codec; ValueError when there is none of this name."""
+    if codec not in CODECS:
+        raise ValueError(f"{codec!r} is not a codec (known: {', '.join(CODECS)})")
+    return CODECS[codec]
+
+
+def reduction_number(op: str) -> int:
+    """The number of a reduction; ValueError when there is none of this name."""
+    if op not in REDUCTIONS:
+        raise ValueError(f"{op!r} is not a reduction (known: {', '.join(REDUCTIONS)})")
+    return REDUCTIONS[op]
