@@ -1,0 +1,64 @@
+"""Narrowcast: a GPU collective communication library that narrows data before the link and widens it after.
+
+    frame = narrowcast.encode(values)            # lossless, about 0.7 of the bytes for bfloat16
+    values = narrowcast.decode(frame)
+
+    with narrowcast.Communicator(unique_id, rank, ranks) as comm:
+        comm.all_gather(mine, out=everyones)     # compressed on the link, every bit as it was
+
+`narrowcast.cuda` has the codecs in GPU memory; the command line is `narrowcast --help`.
+"""
+
+from __future__ import annotations
+
+from . import cuda
+from ._library import library_version
+from .codec import BlockStats, FrameInfo, bound, decode, encode, inspect, inspect_blocks
+from .comm import Communicator, Counters, Stream, group, unique_id
+from .errors import (
+    AbortedError,
+    CorruptError,
+    CudaError,
+    InternalError,
+    InvalidArgumentError,
+    LibraryNotFoundError,
+    MismatchError,
+    NarrowcastError,
+    PeerTimeoutError,
+    RemoteError,
+    Status,
+    SystemFailure,
+    TooSmallError,
+    UnsupportedError,
+)
+
+__all__ = [
+    "AbortedError",
+    "BlockStats",
+    "Communicator",
+    "CorruptError",
+    "Counters",
+    "CudaError",
+    "FrameInfo",
+    "InternalError",
+    "InvalidArgumentError",
+    "LibraryNotFoundError",
+    "MismatchError",
+    "NarrowcastError",
+    "PeerTimeoutError",
+    "RemoteError",
+    "Status",
+    "Stream",
+    "SystemFailure",
+    "TooSmallError",
+    "UnsupportedError",
+    "bound",
+    "cuda",
+    "decode",
+    "encode",
+    "group",
+    "inspect",
+    "inspect_blocks",
+    "library_version",
+    "unique_id",
+]
