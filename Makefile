@@ -18,7 +18,8 @@ RELEASE_ARCHITECTURES := 80-real;86-real;89-real;90-real;100-real;120
 PACKAGE_FILES = $(shell find python include -type f -not -name '*.pyc' 2>/dev/null)
 export PATH := $(BIN):$(PATH)
 
-.PHONY: help run setup build package test test-native test-sanitize test-python lint format fuzz wheel clean FORCE
+.PHONY: help run setup build package test test-native test-sanitize test-python \
+  lint lint-arrows lint-python lint-format lint-tidy format fuzz wheel clean FORCE
 
 help:
 	@echo 'make run     set up, build, install into .venv and run the demo'
@@ -105,12 +106,20 @@ test-python: $(VENV)/package.stamp $(VENV)/test.stamp
 CXX_FILES = $(shell git ls-files --cached --others --exclude-standard 'include/*.h' 'src/*' 'tests/*' | grep -E '\.(h|cc|cu|cuh|inc)$$')
 TIDY_FILES = $(filter src/%.cc,$(CXX_FILES))
 
-lint: $(VENV)/build.stamp $(VENV)/lint.stamp build-sanitize/build.ninja
+lint: lint-arrows lint-python lint-format lint-tidy
+
+lint-arrows: | $(VENV)/bin/python
 	python tools/check_arrows.py
+
+lint-python: $(VENV)/lint.stamp
 	ruff check .
 	ruff format --check .
 	mypy
+
+lint-format: $(VENV)/lint.stamp
 	clang-format --dry-run --Werror $(CXX_FILES)
+
+lint-tidy: $(VENV)/lint.stamp build-sanitize/build.ninja
 	printf '%s\0' $(TIDY_FILES) | xargs -0 -n 1 -P $(JOBS) clang-tidy --quiet -p build-sanitize
 
 format: $(VENV)/lint.stamp
