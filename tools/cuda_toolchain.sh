@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Prints the path of an nvcc of at least 13.0: one that the machine has, else the pinned packages in .venv, installed
-# when they are not there yet. NARROWCAST_CUDA=packages ignores what the machine has.
+# when they are not there yet. CUDA_TOOLCHAIN=packages ignores what the machine has.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 venv=${VENV:-.venv}
@@ -11,7 +11,7 @@ is_new_enough() {
   [ "${release:-0}" -ge 13 ]
 }
 
-if [ "${NARROWCAST_CUDA:-}" != packages ]; then
+if [ "${CUDA_TOOLCHAIN:-}" != packages ]; then
   for nvcc in "$(command -v nvcc || true)" "${CUDA_HOME:+$CUDA_HOME/bin/nvcc}" /usr/local/cuda/bin/nvcc; do
     if [ -n "$nvcc" ] && [ -x "$nvcc" ] && is_new_enough "$nvcc"; then
       echo "$nvcc"
