@@ -1,0 +1,220 @@
+// The irregular part of a block for `vectorized.cc`: the window's place and the values outside it. As in
+// vectorized_rows.h, everything is inlined into the function that chooses the instruction set.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <cstring>
+
+#include "codec/window/vectorized_rows.h"
+
+namespace narrowcast::codec::window::rows {
+
+struct Placement {
+  int width;  // 0: store the block raw
+  int base;
+};
+
+// The encoder's rule of docs/format/window.md.
+template <const ValueType& type>
+NARROWCAST_INLINE Placement place_window(const uint8_t* values) {
+  uint16_t sample[samples_per_lane][lanes];
+  for (int i = 0; i < samples_per_lane; ++i)
+    for (int lane = 0; lane < lanes; ++lane) {
+      const int index =
+          i * (type.block_elems() / samples_per_lane) + lane * type.vector_elems() + (lane + i) % type.vector_elems();
+      sample[i][lane] = static_cast<uint16_t>(exponent_of<type>(head_of<type>(values, index)));
+    }
+
+  uint16_t anchor = 0;
+  for (int lane = 0; lane < lanes; ++lane) {
+    uint16_t least = sample[0][lane];
+    for (int i = 1; i < samples_per_lane; ++i) least = std::min(least, sample[i][lane]);
+    anchor = std::max(anchor, least);
+  }
+  const auto lowest = static_cast<uint16_t>(std::max(anchor - bins_below_anchor, 0));
+
+  // A loop of its own, because a clamp beside the increments becomes branches.
+  uint16_t bin_of[samples_per_lane][lanes];
+  for (int i = 0; i < samples_per_lane; ++i)
+    for (int lane = 0; lane < lanes; ++lane) {
+      const auto above = static_cast<uint16_t>(std::max(sample[i][lane], lowest) - lowest);
+      bin_of[i][lane] = std::min<uint16_t>(above, bins - 1);
+    }
+  // A histogram for each quarter: neighbours often share a bin, and would wait for each other's increment.
+  uint32_t histogram[samples_per_lane][bins] = {};
+  for (int lane = 0; lane < lanes; ++lane)
+    for (int i = 0; i < samples_per_lane; ++i) ++histogram[i][bin_of[i][lane]];
+
+  // below[b]: samples in the bins before b; a window may hang over the last bin.
+  uint32_t below[2 * bins];
+  uint32_t total = 0;
+  for (int bin = 0; bin < bins; ++bin) {
+    below[bin] = total;
+    for (int i = 0; i < samples_per_lane; ++i) total += histogram[i][bin];
+  }
+  for (int bin = bins; bin < 2 * bins; ++bin) below[bin] = total;
+
+  Placement best{0, 0};
+  int best_cost = type.exponent_bits * samples;
+  for (int width = type.max_width(); width >= 1; --width) {
+    const int reach = (1 << width) - 1;
+    // Coverage above, bins counted from the last below: of equals the first bin wins.
+    uint32_t most = 0;
+    for (int bin = 0; bin < bins; ++bin) {
+      const uint32_t covered = below[bin + reach] - below[bin];
+      most = std::max(most, covered * bins + static_cast<uint32_t>(bins - 1 - bin));
+    }
+    const int covered = static_cast<int>(most / bins), first = bins - 1 - static_cast<int>(most % bins);
+    const int cost = width * samples + escape_cost_bits * (samples - covered);
+    if (cost < best_cost) {
+      best_cost = cost;
+      best = {width, std::min(lowest + first, (1 << type.exponent_bits) - (1 << width))};
+    }
+  }
+  return best;
+}
+
+// Value index of the n-th bit of a block's escape bits.
+template <const ValueType& type>
+constexpr auto index_of_bit = [] {
+  std::array<uint16_t, static_cast<size_t>(type.block_elems())> table{};
+  for (int bit = 0; bit < type.block_elems(); ++bit) {
+    const int word = bit % 8, byte = bit / 8 % 4, group = bit / 32 % type.groups(), lane = bit / 32 / type.groups();
+    const int sequence = word * 4 + byte;
+    table[static_cast<size_t>(bit)] = static_cast<uint16_t>(
+        group * group_elems + (sequence / type.vector_elems() * lanes + lane) * type.vector_elems() +
+        sequence % type.vector_elems());
+  }
+  return table;
+}();
+
+// The bits of escaped values, by [group][lane], as the vector loops make them.
+template <const ValueType& type>
+using EscapeBits = uint32_t[type.groups()][lanes];
+
+// The numbers of the set bits, in the order of the escapes.
+template <const ValueType& type>
+struct EscapeList {
+  uint16_t bit[type.block_elems() + 64];  // the loop below writes ahead of the count
+  int count;
+};
+
+template <const ValueType& type>
+NARROWCAST_INLINE void list_escapes(const EscapeBits<type>& bits, EscapeList<type>& list) {
+  constexpr int words = type.block_elems() / 64;
+  uint32_t halves[2 * words];
+  for (int lane = 0; lane < lanes; ++lane)
+    for (int group = 0; group < type.groups(); ++group) halves[lane * type.groups() + group] = bits[group][lane];
+
+  uint16_t* next = list.bit;
+  for (int word = 0; word < words; ++word) {
+    uint64_t left = static_cast<uint64_t>(halves[2 * word + 1]) << 32 | halves[2 * word];
+    const int count = __builtin_popcountll(left);
+    // Eight at a time whether they are there or not: a loop that ends at the last bit mispredicts in almost every word.
+    for (int done = 0; done < count; done += 8) {
+      for (int i = 0; i < 8; ++i) {
+        next[done + i] = static_cast<uint16_t>(word * 64 + (left != 0 ? __builtin_ctzll(left) : 0));
+        left &= left - 1;
+      }
+    }
+    next += count;
+  }
+  list.count = static_cast<int>(next - list.bit);
+}
+
+// token[i]: of the i-th escape; far[i]: of the i-th escape whose token is far.
+template <const ValueType& type>
+struct Tokens {
+  alignas(64) uint8_t token[type.block_elems() + 1];
+  uint16_t far[type.block_elems() + 1];
+  int far_count;
+};
+
+template <const ValueType& type>
+NARROWCAST_INLINE void make_tokens(const Placement& window, const PerValue<type, Exponent<type>>& exponents,
+                                   const EscapeList<type>& list, Tokens<type>& tokens) {
+  constexpr int exponents_in_all = 1 << type.exponent_bits;
+  alignas(64) uint8_t token_of[exponents_in_all];
+  std::memset(token_of, far_token, sizeof token_of);
+  for (int i = 0; i < below_tokens; ++i) {
+    const int exponent = window.base - below_tokens + i;
+    if (exponent >= 0) token_of[exponent] = static_cast<uint8_t>(i);
+  }
+  for (int i = 0; i < above_tokens; ++i) {
+    const int exponent = window.base + (1 << window.width) - 1 + i;
+    if (exponent < exponents_in_all) token_of[exponent] = static_cast<uint8_t>(below_tokens + i);
+  }
+  token_of[0] = zero_token;
+
+  int far_count = 0;
+  for (int i = 0; i < list.count; ++i) {
+    const Exponent<type> exponent = exponents.of[index_of_bit<type>[list.bit[i]]];
+    const uint8_t token = token_of[exponent];
+    tokens.token[i] = token;
+    tokens.far[far_count] = exponent;
+    far_count += token == far_token;
+  }
+  tokens.token[list.count] = 0;  // the other half of the last byte when the count is odd
+  tokens.far_count = far_count;
+}
+
+// Writes what follows the codes; `bytes` is the payload's length.
+template <const ValueType& type>
+NARROWCAST_INLINE void store_tokens(const Placement& window, const EscapeList<type>& list, const Tokens<type>& tokens,
+                                    uint8_t* payload, int bytes) {
+  const int token_bytes = (list.count + 1) / 2;
+  const int token_offset = type.escape_offset(window.width);
+  uint8_t* __restrict pairs = payload + token_offset;
+  for (int i = 0; i < token_bytes; ++i)
+    pairs[i] = static_cast<uint8_t>(tokens.token[2 * i] | tokens.token[2 * i + 1] << 4);
+
+  const int far_offset = bytes - 4 - tokens.far_count * type.far_bytes();
+  std::memset(pairs + token_bytes, 0, static_cast<size_t>(far_offset - token_offset - token_bytes));
+  for (int i = 0; i < tokens.far_count; ++i)
+    std::memcpy(payload + bytes - 4 - (i + 1) * type.far_bytes(), &tokens.far[i], type.far_bytes());
+
+  const uint32_t header = static_cast<uint32_t>(window.width) | static_cast<uint32_t>(window.base) << base_shift |
+                          static_cast<uint32_t>(list.count) << escapes_shift;
+  std::memcpy(payload + bytes - 4, &header, sizeof header);
+}
+
+// Splits the token bytes of `count` escapes.
+template <const ValueType& type>
+NARROWCAST_INLINE void load_tokens(const uint8_t* pairs, int count, Tokens<type>& tokens) {
+  for (int i = 0; i < (count + 1) / 2; ++i) {
+    tokens.token[2 * i] = pairs[i] & 15;
+    tokens.token[2 * i + 1] = pairs[i] >> 4;
+  }
+  uint32_t far_count = 0;
+  for (int i = 0; i < count; ++i) far_count += tokens.token[i] == far_token;
+  tokens.far_count = static_cast<int>(far_count);
+}
+
+// Replaces the exponents of escaped values. The tokens are those of a payload whose length has been checked.
+template <const ValueType& type>
+NARROWCAST_INLINE void apply_tokens(const Placement& window, const EscapeList<type>& list, const Tokens<type>& tokens,
+                                    const uint8_t* payload_end, PerValue<type, Exponent<type>>& exponents) {
+  Exponent<type> exponent_of_token[16];
+  for (int token = 0; token < 16; ++token) {
+    const int exponent = token < below_tokens ? window.base - below_tokens + token
+                                              : window.base + (1 << window.width) - 1 + token - below_tokens;
+    exponent_of_token[token] = static_cast<Exponent<type>>(static_cast<uint32_t>(exponent) & exponent_mask<type>);
+  }
+  exponent_of_token[zero_token] = 0;
+
+  // Read whether it is used or not; below the far list there are always other bytes of the payload.
+  const uint8_t* next_far = payload_end - 4 - type.far_bytes();
+  for (int i = 0; i < list.count; ++i) {
+    const uint8_t token = tokens.token[i];
+    Exponent<type> far;
+    std::memcpy(&far, next_far, sizeof far);
+    const bool is_far = token == far_token;
+    next_far -= is_far ? type.far_bytes() : 0;
+    exponents.of[index_of_bit<type>[list.bit[i]]] =
+        is_far ? static_cast<Exponent<type>>(far & exponent_mask<type>) : exponent_of_token[token];
+  }
+}
+
+}  // namespace narrowcast::codec::window::rows

@@ -1,0 +1,273 @@
+// The regular part of a block for `vectorized.cc`: values to sections and back, in loops without branches over arrays in
+// the first-level cache, which compilers turn into vector instructions of whatever width the caller is compiled for.
+//
+// Every function is inlined into its caller, because a function takes its instruction set from the one that it ends up
+// in. That rules out lambdas and calls of ordinary functions here.
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+#include <utility>
+
+#include "format/window.h"
+
+#define NARROWCAST_INLINE inline __attribute__((always_inline))
+
+namespace narrowcast::codec::window::rows {
+
+using namespace format::window;
+
+static_assert(std::endian::native == std::endian::little, "sections are read and written as little-endian words");
+
+// Users' pointers and sections have any alignment.
+typedef uint16_t Unaligned16 __attribute__((aligned(1), may_alias));
+typedef uint32_t Unaligned32 __attribute__((aligned(1), may_alias));
+typedef uint64_t Unaligned64 __attribute__((aligned(1), may_alias));
+
+constexpr uint32_t in_each_byte(int value) { return 0x01010101u * static_cast<uint32_t>(value); }
+
+template <const ValueType& type>
+using Exponent = std::conditional_t<(type.exponent_bits > 8), uint16_t, uint8_t>;
+template <const ValueType& type>
+using Head = std::conditional_t<(type.head_bits() > 8), uint16_t, uint8_t>;
+
+template <const ValueType& type>
+constexpr uint32_t exponent_mask = (1u << type.exponent_bits) - 1;
+template <const ValueType& type>
+constexpr uint32_t mantissa_mask = (1u << type.mantissa_bits()) - 1;
+
+// One byte, or exponent, for each value of a block, in the order of the values.
+template <const ValueType& type, typename Field = uint8_t>
+struct alignas(64) PerValue {
+  Field of[type.block_elems()];
+};
+
+template <const ValueType& type>
+NARROWCAST_INLINE uint32_t head_of(const uint8_t* values, int index) {
+  const uint8_t* head = values + index * type.value_bytes + type.tail_bytes;
+  if constexpr (sizeof(Head<type>) == 1)
+    return *head;
+  else
+    return *reinterpret_cast<const Unaligned16*>(head);
+}
+
+template <const ValueType& type>
+NARROWCAST_INLINE uint32_t exponent_of(uint32_t head) {
+  return head >> type.mantissa_bits() & exponent_mask<type>;
+}
+
+// Writes tails and rest bytes to the payload, exponents and rest bits to arrays.
+template <const ValueType& type>
+NARROWCAST_INLINE void take_apart(const uint8_t* values, uint8_t* payload,
+                                  PerValue<type, Exponent<type>>& __restrict exponents,
+                                  PerValue<type>& __restrict rest_bits) {
+  PerValue<type, Head<type>> copied;
+  const uint8_t* heads = values;
+  if constexpr (type.tail_bytes == 2) {
+    auto* __restrict tails = reinterpret_cast<Unaligned16*>(payload);
+    const auto* __restrict from = reinterpret_cast<const Unaligned32*>(values);
+    for (int i = 0; i < type.block_elems(); ++i) {
+      tails[i] = static_cast<uint16_t>(from[i]);
+      copied.of[i] = static_cast<uint16_t>(from[i] >> 16);
+    }
+    heads = reinterpret_cast<const uint8_t*>(copied.of);
+  } else if constexpr (type.tail_bytes == 6) {
+    const auto* from = reinterpret_cast<const Unaligned64*>(values);
+    for (int i = 0; i < type.block_elems(); ++i) {
+      // Two bytes more than the tail: the next one, or the section after it, takes their place.
+      *reinterpret_cast<Unaligned64*>(payload + 6 * i) = from[i];
+      copied.of[i] = static_cast<uint16_t>(from[i] >> 48);
+    }
+    heads = reinterpret_cast<const uint8_t*>(copied.of);
+  }
+
+  uint8_t* __restrict rest_bytes = payload + type.rest_byte_offset();
+  for (int i = 0; i < type.block_elems(); ++i) {
+    Head<type> head;
+    std::memcpy(&head, heads + i * static_cast<int>(sizeof head), sizeof head);
+    exponents.of[i] = static_cast<Exponent<type>>(exponent_of<type>(head));
+    const auto rest = static_cast<Head<type>>((head >> type.exponent_bits & (mantissa_mask<type> + 1)) |
+                                              (head & mantissa_mask<type>));
+    if constexpr (type.rest_bytes != 0) rest_bytes[i] = static_cast<uint8_t>(rest);
+    if constexpr (type.rest_bits != 0) rest_bits.of[i] = static_cast<uint8_t>(rest >> 8 * type.rest_bytes);
+  }
+}
+
+// The inverse: every bit of an exponent above exponent_bits is zero.
+template <const ValueType& type>
+NARROWCAST_INLINE void put_together(const uint8_t* payload, const PerValue<type, Exponent<type>>& __restrict exponents,
+                                    const PerValue<type>& __restrict rest_bits, uint8_t* __restrict values) {
+  PerValue<type, Head<type>> heads;
+  const uint8_t* __restrict rest_bytes = payload + type.rest_byte_offset();
+  for (int i = 0; i < type.block_elems(); ++i) {
+    Head<type> rest = 0;
+    if constexpr (type.rest_bytes != 0) rest = rest_bytes[i];
+    if constexpr (type.rest_bits != 0) rest = static_cast<Head<type>>(rest | rest_bits.of[i] << 8 * type.rest_bytes);
+    const auto head = static_cast<Head<type>>((rest & (mantissa_mask<type> + 1)) << type.exponent_bits |
+                                              exponents.of[i] << type.mantissa_bits() | (rest & mantissa_mask<type>));
+    if constexpr (type.value_bytes == 1)
+      values[i] = head;
+    else if constexpr (type.value_bytes == 2)
+      reinterpret_cast<Unaligned16*>(values)[i] = head;
+    else
+      heads.of[i] = head;
+  }
+  if constexpr (type.tail_bytes == 2) {
+    const auto* __restrict tails = reinterpret_cast<const Unaligned16*>(payload);
+    auto* __restrict to = reinterpret_cast<Unaligned32*>(values);
+    for (int i = 0; i < type.block_elems(); ++i) to[i] = static_cast<uint32_t>(heads.of[i]) << 16 | tails[i];
+  } else if constexpr (type.tail_bytes == 6) {
+    auto* to = reinterpret_cast<Unaligned64*>(values);
+    for (int i = 0; i < type.block_elems(); ++i) {
+      // Two bytes more than the tail are read, which the section after it has, and shifted out.
+      const uint64_t tail = *reinterpret_cast<const Unaligned64*>(payload + 6 * i) << 16 >> 16;
+      to[i] = static_cast<uint64_t>(heads.of[i]) << 48 | tail;
+    }
+  }
+}
+
+// The words of one lane in one group; each byte of a word belongs to another value.
+struct Words {
+  uint32_t of[group_words];
+};
+
+template <const ValueType& type>
+NARROWCAST_INLINE Words load_words(const uint8_t* group, int lane) {
+  Words words;
+  if constexpr (type.vector_elems() >= 4) {
+    constexpr int in_vector = type.vector_elems() / 4;
+    const auto* from = reinterpret_cast<const Unaligned32*>(group);
+    for (int word = 0; word < group_words; ++word)
+      words.of[word] = from[(word / in_vector * lanes + lane) * in_vector + word % in_vector];
+  } else {
+    const auto* from = reinterpret_cast<const Unaligned16*>(group);
+    for (int word = 0; word < group_words; ++word)
+      words.of[word] = static_cast<uint32_t>(from[(2 * word + 1) * lanes + lane]) << 16 | from[2 * word * lanes + lane];
+  }
+  return words;
+}
+
+template <const ValueType& type>
+NARROWCAST_INLINE void store_words(const Words& words, uint8_t* group, int lane) {
+  if constexpr (type.vector_elems() >= 4) {
+    constexpr int in_vector = type.vector_elems() / 4;
+    auto* to = reinterpret_cast<Unaligned32*>(group);
+    for (int word = 0; word < group_words; ++word)
+      to[(word / in_vector * lanes + lane) * in_vector + word % in_vector] = words.of[word];
+  } else {
+    auto* to = reinterpret_cast<Unaligned16*>(group);
+    for (int word = 0; word < group_words; ++word) {
+      to[2 * word * lanes + lane] = static_cast<uint16_t>(words.of[word]);
+      to[(2 * word + 1) * lanes + lane] = static_cast<uint16_t>(words.of[word] >> 16);
+    }
+  }
+}
+
+// The bits of a word's fields that stand in one row of a packed section: `count` from `field_bit` up, at `row_bit`.
+struct Piece {
+  int field_bit;
+  int count;
+  int row_bit;
+};
+constexpr Piece piece_of(int width, int row, int word) {
+  const int whole = 8 / width, spare = 8 % width;
+  const int leftover = word - whole * width;
+  if (leftover < 0) return {0, word / whole == row ? width : 0, word % whole * width};
+  // The leftover fields end to end, cut into runs of `spare` bits.
+  const int begin = std::max(leftover * width, row * spare), end = std::min((leftover + 1) * width, (row + 1) * spare);
+  return {begin - leftover * width, std::max(end - begin, 0), whole * width + begin - row * spare};
+}
+
+template <int width, int row, int word>
+NARROWCAST_INLINE uint32_t word_to_row(const Words& words) {
+  constexpr Piece piece = piece_of(width, row, word);
+  if constexpr (piece.count == 0)
+    return 0;
+  else if constexpr (piece.count == width)
+    return words.of[word] << piece.row_bit;
+  else
+    return (words.of[word] >> piece.field_bit & in_each_byte((1 << piece.count) - 1)) << piece.row_bit;
+}
+
+template <int width, int row, int word>
+NARROWCAST_INLINE uint32_t row_to_word(uint32_t bits) {
+  constexpr Piece piece = piece_of(width, row, word);
+  if constexpr (piece.count == 0)
+    return 0;
+  else
+    return (bits >> piece.row_bit & in_each_byte((1 << piece.count) - 1)) << piece.field_bit;
+}
+
+template <int width, int row, int... word>
+NARROWCAST_INLINE uint32_t row_of(const Words& words, std::integer_sequence<int, word...>) {
+  return (word_to_row<width, row, word>(words) | ...);
+}
+template <int width, int... row>
+NARROWCAST_INLINE void store_rows(const Words& words, uint8_t* section, int lane, std::integer_sequence<int, row...>) {
+  constexpr std::make_integer_sequence<int, group_words> each_word;
+  ((reinterpret_cast<Unaligned32*>(section)[row * lanes + lane] = row_of<width, row>(words, each_word)), ...);
+}
+
+template <int width, int word, int... row>
+NARROWCAST_INLINE uint32_t word_of(const uint32_t* bits, std::integer_sequence<int, row...>) {
+  return (row_to_word<width, row, word>(bits[row]) | ...);
+}
+template <int width, int... word>
+NARROWCAST_INLINE Words load_rows(const uint8_t* section, int lane, std::integer_sequence<int, word...>) {
+  uint32_t bits[width];
+  for (int row = 0; row < width; ++row) bits[row] = reinterpret_cast<const Unaligned32*>(section)[row * lanes + lane];
+  return {{word_of<width, word>(bits, std::make_integer_sequence<int, width>{})...}};
+}
+
+// A bit for each value of a lane in a group whose code is 2^width - 1, in the order of the escapes: byte * 8 + word.
+template <int width>
+NARROWCAST_INLINE uint32_t escapes_of(const Words& codes) {
+  constexpr uint32_t to_top_bit = in_each_byte(0x80 - ((1 << width) - 1));
+  uint32_t escapes = 0;
+  for (int word = 0; word < group_words; ++word)
+    escapes |= ((codes.of[word] + to_top_bit) & in_each_byte(0x80)) >> (7 - word);
+  return escapes;
+}
+
+// Packs one group's fields of `width` bits; escapes, where given, receives a word for each lane.
+template <const ValueType& type, int width>
+NARROWCAST_INLINE void pack_group(const uint8_t* __restrict fields, uint8_t* __restrict section,
+                                  uint32_t* __restrict escapes = nullptr) {
+  for (int lane = 0; lane < lanes; ++lane) {
+    const Words words = load_words<type>(fields, lane);
+    if (escapes != nullptr) escapes[lane] = escapes_of<width>(words);
+    store_rows<width>(words, section, lane, std::make_integer_sequence<int, width>{});
+  }
+}
+
+// The inverse; `base`, a byte, is added to every field.
+template <const ValueType& type, int width>
+NARROWCAST_INLINE void unpack_group(const uint8_t* __restrict section, int base, uint8_t* __restrict fields,
+                                    uint32_t* __restrict escapes = nullptr) {
+  const uint32_t bases = in_each_byte(base);
+  for (int lane = 0; lane < lanes; ++lane) {
+    Words words = load_rows<width>(section, lane, std::make_integer_sequence<int, group_words>{});
+    if (escapes != nullptr) escapes[lane] = escapes_of<width>(words);
+    for (int word = 0; word < group_words; ++word) words.of[word] += bases;
+    store_words<type>(words, fields, lane);
+  }
+}
+
+template <const ValueType& type, int width>
+NARROWCAST_INLINE void pack(const PerValue<type>& fields, uint8_t* section, uint32_t (*escapes)[lanes]) {
+  for (int group = 0; group < type.groups(); ++group)
+    pack_group<type, width>(fields.of + group * group_elems, section + group * width * row_bytes,
+                            escapes != nullptr ? escapes[group] : nullptr);
+}
+
+template <const ValueType& type, int width>
+NARROWCAST_INLINE void unpack(const uint8_t* section, int base, PerValue<type>& fields, uint32_t (*escapes)[lanes]) {
+  for (int group = 0; group < type.groups(); ++group)
+    unpack_group<type, width>(section + group * width * row_bytes, base, fields.of + group * group_elems,
+                              escapes != nullptr ? escapes[group] : nullptr);
+}
+
+}  // namespace narrowcast::codec::window::rows
