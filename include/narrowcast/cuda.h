@@ -35,19 +35,21 @@ NCAST_API ncast_status ncast_cuda_encode(const void* values, ncast_dtype dtype, 
                                          size_t workspace_bytes, const ncast_cuda_options* options,
                                          ncast_stream stream);
 
-// Decodes a frame in device memory that should hold `elems` values of `dtype`; anything else is NCAST_CORRUPT in *status.
+// Decodes a frame in device memory that should hold `elems` values of `dtype`, encoded with `codec`; anything else is
+// NCAST_CORRUPT in *status. A checksum is not verified: that is for the host.
 //   frame: 16-byte aligned; frame_bytes are readable.
 //   values: device memory for elems values, aligned to the value type; 16-byte alignment is fastest.
-NCAST_API ncast_status ncast_cuda_decode(const void* frame, size_t frame_bytes, ncast_dtype dtype, uint64_t elems,
-                                         void* values, ncast_device_status* status, const ncast_cuda_options* options,
-                                         ncast_stream stream);
+NCAST_API ncast_status ncast_cuda_decode(const void* frame, size_t frame_bytes, ncast_dtype dtype, ncast_codec codec,
+                                         uint64_t elems, void* values, ncast_device_status* status,
+                                         const ncast_cuda_options* options, ncast_stream stream);
 
 // Decodes a frame and reduces it into an accumulator: accumulator[i] = op(accumulator[i], value[i]).
-//   accumulator: elems floats (doubles for NCAST_FLOAT64; values of dtype for integers), 16-byte aligned.
+//   accumulator: elems floats (doubles for NCAST_FLOAT64; values of dtype for integers), aligned to these.
 //   op: NCAST_SUM, NCAST_PROD, NCAST_MIN or NCAST_MAX.
-NCAST_API ncast_status ncast_cuda_decode_reduce(const void* frame, size_t frame_bytes, ncast_dtype dtype, uint64_t elems,
-                                                ncast_redop op, void* accumulator, ncast_device_status* status,
-                                                const ncast_cuda_options* options, ncast_stream stream);
+NCAST_API ncast_status ncast_cuda_decode_reduce(const void* frame, size_t frame_bytes, ncast_dtype dtype,
+                                                ncast_codec codec, uint64_t elems, ncast_redop op, void* accumulator,
+                                                ncast_device_status* status, const ncast_cuda_options* options,
+                                                ncast_stream stream);
 
 // Slots: block i at slots + i * ncast_slot_bytes(dtype), its length in bytes at lengths[i]. No scan, no workspace: the
 // layout of staging buffers.
@@ -58,7 +60,8 @@ NCAST_API uint64_t ncast_slot_count(ncast_dtype dtype, uint64_t elems);
 NCAST_API ncast_status ncast_cuda_encode_slots(const void* values, ncast_dtype dtype, uint64_t elems, ncast_codec codec,
                                                void* slots, uint32_t* lengths, const ncast_cuda_options* options,
                                                ncast_stream stream);
-// As ncast_cuda_decode, from slots.
+// As ncast_cuda_decode, from slots. Each block says itself whether it is raw; for a type that `window` does not handle all
+// are.
 NCAST_API ncast_status ncast_cuda_decode_slots(const void* slots, const uint32_t* lengths, ncast_dtype dtype,
                                                uint64_t elems, void* values, ncast_device_status* status,
                                                const ncast_cuda_options* options, ncast_stream stream);

@@ -37,6 +37,9 @@ static_assert(offsetof(FrameHeader, checksum) == checksum_offset);
 // Ends are 32-bit counts of 16 bytes; half of what they reach leaves no sum near an overflow.
 inline constexpr uint64_t max_raw_bytes = uint64_t{1} << 35;
 
+// The stride of slots whose values no codec shrinks.
+inline constexpr uint32_t raw_slot_bytes = 4096;
+
 // Where the parts of a window frame stand.
 struct FrameLayout {
   uint32_t block_elems;

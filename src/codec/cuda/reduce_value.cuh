@@ -1,0 +1,73 @@
+// One step of a reduction on the GPU: accumulator = op(accumulator, value).
+#pragma once
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <cuda_fp8.h>
+
+#include <cstdint>
+
+#include "narrowcast/types.h"
+
+namespace narrowcast::codec::cuda {
+
+// The C++ type of a dtype's values, and what they accumulate in: fp32 or wider, integers in their own type.
+template <ncast_dtype Dtype>
+struct Number;
+template <>
+struct Number<NCAST_INT8> { using Value = int8_t; using Accumulator = int8_t; };
+template <>
+struct Number<NCAST_UINT8> { using Value = uint8_t; using Accumulator = uint8_t; };
+template <>
+struct Number<NCAST_INT32> { using Value = int32_t; using Accumulator = int32_t; };
+template <>
+struct Number<NCAST_UINT32> { using Value = uint32_t; using Accumulator = uint32_t; };
+template <>
+struct Number<NCAST_INT64> { using Value = int64_t; using Accumulator = int64_t; };
+template <>
+struct Number<NCAST_UINT64> { using Value = uint64_t; using Accumulator = uint64_t; };
+template <>
+struct Number<NCAST_FLOAT16> { using Value = __half; using Accumulator = float; };
+template <>
+struct Number<NCAST_FLOAT32> { using Value = float; using Accumulator = float; };
+template <>
+struct Number<NCAST_FLOAT64> { using Value = double; using Accumulator = double; };
+template <>
+struct Number<NCAST_BFLOAT16> { using Value = __nv_bfloat16; using Accumulator = float; };
+template <>
+struct Number<NCAST_FLOAT8_E4M3> { using Value = __nv_fp8_e4m3; using Accumulator = float; };
+template <>
+struct Number<NCAST_FLOAT8_E5M2> { using Value = __nv_fp8_e5m2; using Accumulator = float; };
+
+// fmin's and fmax's rule for NaN; of equals the accumulator stays.
+template <typename T>
+__device__ T reduced(ncast_redop op, T accumulator, T value) {
+  switch (op) {
+    case NCAST_SUM: return accumulator + value;
+    case NCAST_PROD: return accumulator * value;
+    case NCAST_MIN: return value < accumulator || accumulator != accumulator ? value : accumulator;
+    default: return value > accumulator || accumulator != accumulator ? value : accumulator;
+  }
+}
+
+// Calls function.operator()<Dtype>() for any value type.
+template <typename Function>
+cudaError_t dispatch_number(ncast_dtype dtype, Function function) {
+  switch (dtype) {
+    case NCAST_INT8: return function.template operator()<NCAST_INT8>();
+    case NCAST_UINT8: return function.template operator()<NCAST_UINT8>();
+    case NCAST_INT32: return function.template operator()<NCAST_INT32>();
+    case NCAST_UINT32: return function.template operator()<NCAST_UINT32>();
+    case NCAST_INT64: return function.template operator()<NCAST_INT64>();
+    case NCAST_UINT64: return function.template operator()<NCAST_UINT64>();
+    case NCAST_FLOAT16: return function.template operator()<NCAST_FLOAT16>();
+    case NCAST_FLOAT32: return function.template operator()<NCAST_FLOAT32>();
+    case NCAST_FLOAT64: return function.template operator()<NCAST_FLOAT64>();
+    case NCAST_BFLOAT16: return function.template operator()<NCAST_BFLOAT16>();
+    case NCAST_FLOAT8_E4M3: return function.template operator()<NCAST_FLOAT8_E4M3>();
+    case NCAST_FLOAT8_E5M2: return function.template operator()<NCAST_FLOAT8_E5M2>();
+  }
+  return cudaErrorInvalidValue;
+}
+
+}  // namespace narrowcast::codec::cuda

@@ -1,0 +1,104 @@
+// Four adjacent values of a lane taken apart into words of four bytes each, and put together again. One specialisation of
+// the steps a value type; format/window.h says where each bit goes.
+#pragma once
+
+#include <cstdint>
+
+#include "device/warp.cuh"
+#include "format/window.h"
+
+namespace narrowcast::codec::window {
+
+// Four values: their heads two to a word (an 8-bit head stands in the upper byte of its half).
+struct Heads {
+  uint32_t pair[2];
+};
+
+// The low and the high bytes of four heads.
+__device__ __forceinline__ uint32_t low_bytes(const Heads& heads) {
+  return __byte_perm(heads.pair[0], heads.pair[1], 0x6420);
+}
+__device__ __forceinline__ uint32_t high_bytes(const Heads& heads) {
+  return __byte_perm(heads.pair[0], heads.pair[1], 0x7531);
+}
+
+// The codes of four heads in a window, one to a byte: distance from the base, or `escape_code` where it is no less.
+template <format::window::ValueType Type>
+class Coder {
+ public:
+  __device__ __forceinline__ Coder(uint32_t base, uint32_t escape_code)
+      : minus_base_(device::halves2((0u - (base << shift)) & 0xffff)),
+        limit_(device::halves2(escape_code << shift | ((1u << shift) - 1))) {}
+
+  __device__ __forceinline__ uint32_t codes(const Heads& heads) const {
+    // Doubling a word drops the signs; the lower head's lands under the upper one's exponent, where nothing looks.
+    const uint32_t low = __viaddmin_u16x2(heads.pair[0] << 1, minus_base_, limit_);
+    const uint32_t high = __viaddmin_u16x2(heads.pair[1] << 1, minus_base_, limit_);
+    if constexpr (shift < 8) {
+      return __byte_perm(low >> shift, high >> shift, 0x6420);
+    } else {
+      const uint32_t bytes = __byte_perm(low, high, 0x7531);
+      return shift == 8 ? bytes : bytes >> (shift - 8) & device::bytes4((1u << Type.exponent_bits) - 1);
+    }
+  }
+
+ private:
+  static constexpr int shift = 16 - Type.exponent_bits;
+  uint32_t minus_base_, limit_;
+};
+
+// The rest of four heads as a byte each (bits 0 to 7 of it), for types with rest_bytes.
+template <format::window::ValueType Type>
+__device__ __forceinline__ uint32_t rest_bytes_of(const Heads& heads) {
+  if constexpr (Type.rest_bits != 0) return low_bytes(heads);
+  return device::select_bits(device::bytes4(0x7f), low_bytes(heads), high_bytes(heads));
+}
+
+// The upper bits of the rest of four heads, for types with rest_bits: the sign above mantissa bits.
+template <format::window::ValueType Type>
+__device__ __forceinline__ uint32_t rest_bits_of(const Heads& heads) {
+  constexpr int mantissa = Type.rest_bits - 1;
+  const uint32_t high = high_bytes(heads);
+  const uint32_t low_part = Type.exponent_bits > 8 ? low_bytes(heads) : high;
+  return (low_part & device::bytes4((1u << mantissa) - 1)) | (high >> (7 - mantissa) & device::bytes4(1u << mantissa));
+}
+
+// Heads from exponents minus base (codes), base, and the rest.
+template <format::window::ValueType Type>
+__device__ __forceinline__ Heads heads_of(uint32_t codes, uint32_t base, uint32_t rest_bytes, uint32_t rest_bits) {
+  using device::bytes4;
+  if constexpr (Type.exponent_bits > 8) {
+    Heads heads;
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const uint32_t exponent = __byte_perm(codes, 0, i == 0 ? 0x4140 : 0x4342) + device::halves2(base);
+      const uint32_t rest = __byte_perm(rest_bits, 0, i == 0 ? 0x4140 : 0x4342);
+      heads.pair[i] = exponent << 4 | (rest & device::halves2(0xf)) | (rest << 11 & device::halves2(0x8000));
+    }
+    return heads;
+  } else {
+    const uint32_t exponents = codes + bytes4(base);
+    uint32_t high, low = rest_bytes;
+    if constexpr (Type.rest_bits == 0) {
+      high = device::select_bits(bytes4(0x80), rest_bytes, exponents >> 1);
+      low = device::select_bits(bytes4(0x80), exponents << 7, rest_bytes);
+    } else {
+      constexpr int mantissa = Type.rest_bits - 1;
+      high = (rest_bits << (7 - mantissa) & bytes4(0x80)) | exponents << mantissa |
+             (rest_bits & bytes4((1u << mantissa) - 1));
+    }
+    if constexpr (Type.value_bytes == 1) return {{high, 0}};  // four values in one word: see values_of
+    return {{__byte_perm(low, high, 0x5140), __byte_perm(low, high, 0x7362)}};
+  }
+}
+
+// Byte offset in the block of value `sequence` (0..31) of `lane` in `group`.
+template <format::window::ValueType Type>
+__device__ __forceinline__ uint32_t value_offset(uint32_t group, uint32_t sequence, uint32_t lane) {
+  constexpr uint32_t in_vector = Type.vector_elems();
+  return group * (format::window::group_elems * Type.value_bytes) +
+         (sequence / in_vector * format::window::lanes + lane) * format::window::vector_bytes +
+         sequence % in_vector * Type.value_bytes;
+}
+
+}  // namespace narrowcast::codec::window

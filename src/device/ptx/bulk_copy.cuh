@@ -1,0 +1,108 @@
+// Bulk copies between global and shared memory (cp.async.bulk, PTX ISA 9.7.9.25), one warp at a time. On GPUs before
+// Hopper the same calls move the bytes by the warp's own loads and stores.
+#pragma once
+
+#include <cstdint>
+
+namespace narrowcast::device {
+
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+#define NARROWCAST_HAS_BULK_COPY 1
+#endif
+
+__device__ inline uint32_t shared_address(const void* pointer) {
+  return static_cast<uint32_t>(__cvta_generic_to_shared(pointer));
+}
+
+// Signals that a load into shared memory has arrived; 8 bytes of shared memory, one warp waits.
+class LoadBarrier {
+ public:
+  // The whole warp; `word` is this warp's own, 8-byte aligned.
+  __device__ LoadBarrier(uint64_t* word, int lane) : word_(word) {
+#ifdef NARROWCAST_HAS_BULK_COPY
+    if (lane == 0) {
+      asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(shared_address(word_)) : "memory");
+      asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    }
+    __syncwarp();
+#endif
+  }
+
+  // The whole warp starts a load of `bytes` (a multiple of 16; both addresses 16-byte aligned). All lanes have read what
+  // stood at `to`.
+  __device__ void load(void* to, const void* from, uint32_t bytes, int lane) {
+    __syncwarp();
+#ifdef NARROWCAST_HAS_BULK_COPY
+    if (lane == 0) {
+      asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(word_)), "r"(bytes)
+                   : "memory");
+      asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
+                       shared_address(to)),
+                   "l"(__cvta_generic_to_global(from)), "r"(bytes), "r"(shared_address(word_))
+                   : "memory");
+    }
+#else
+    for (uint32_t at = lane * 16; at < bytes; at += 32 * 16)
+      *reinterpret_cast<uint4*>(static_cast<char*>(to) + at) =
+          *reinterpret_cast<const uint4*>(static_cast<const char*>(from) + at);
+#endif
+  }
+
+  // The whole warp waits for the load that it started last.
+  __device__ void wait() {
+#ifdef NARROWCAST_HAS_BULK_COPY
+    asm volatile(
+        "{\n"
+        ".reg .pred arrived;\n"
+        "again:\n"
+        "mbarrier.try_wait.parity.shared::cta.b64 arrived, [%0], %1;\n"
+        "@!arrived bra again;\n"
+        "}" ::"r"(shared_address(word_)),
+        "r"(parity_)
+        : "memory");
+    parity_ ^= 1;
+#endif
+    __syncwarp();
+  }
+
+ private:
+  uint64_t* word_;
+  uint32_t parity_ = 0;
+};
+
+// The whole warp stores `bytes` (a multiple of 16; both addresses 16-byte aligned) that its lanes wrote to shared memory.
+__device__ inline void bulk_store(void* to, const void* from, uint32_t bytes, int lane) {
+#ifdef NARROWCAST_HAS_BULK_COPY
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");  // each lane, for what it wrote
+  __syncwarp();
+  if (lane == 0) {
+    asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(__cvta_generic_to_global(to)),
+                 "r"(shared_address(from)), "r"(bytes)
+                 : "memory");
+    asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+  }
+#else
+  __syncwarp();
+  for (uint32_t at = lane * 16; at < bytes; at += 32 * 16)
+    *reinterpret_cast<uint4*>(static_cast<char*>(to) + at) =
+        *reinterpret_cast<const uint4*>(static_cast<const char*>(from) + at);
+#endif
+}
+
+// The whole warp waits until the shared memory of its stores may be written again.
+__device__ inline void wait_for_store_sources(int lane) {
+#ifdef NARROWCAST_HAS_BULK_COPY
+  if (lane == 0) asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
+#endif
+  __syncwarp();
+}
+
+// Before the kernel ends: shared memory stays until every store has left it.
+__device__ inline void wait_for_stores(int lane) {
+#ifdef NARROWCAST_HAS_BULK_COPY
+  if (lane == 0) asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
+#endif
+  __syncwarp();
+}
+
+}  // namespace narrowcast::device

@@ -1,0 +1,32 @@
+// A warp as a group, and packed arithmetic on its registers.
+#pragma once
+
+#include <cstdint>
+
+namespace narrowcast::device {
+
+inline constexpr uint32_t all_lanes = 0xffffffff;
+
+__device__ inline int lane_id() { return static_cast<int>(threadIdx.x % 32); }
+
+// Sum of `value` over this lane and those below it.
+__device__ inline uint32_t inclusive_scan(uint32_t value, int lane) {
+#pragma unroll
+  for (int step = 1; step < 32; step *= 2) {
+    const uint32_t below = __shfl_up_sync(all_lanes, value, step);
+    if (lane >= step) value += below;
+  }
+  return value;
+}
+
+// `byte` in each of the four bytes of a word.
+__host__ __device__ constexpr uint32_t bytes4(uint32_t byte) { return byte * 0x01010101u; }
+// `half` in both halves of a word.
+__host__ __device__ constexpr uint32_t halves2(uint32_t half) { return half * 0x00010001u; }
+
+// The bits of `a` where `mask` is set, those of `b` elsewhere.
+__host__ __device__ constexpr uint32_t select_bits(uint32_t mask, uint32_t a, uint32_t b) {
+  return (a & mask) | (b & ~mask);
+}
+
+}  // namespace narrowcast::device
