@@ -142,7 +142,7 @@ fuzz: $(VENV)/build.stamp
 
 wheel: $(VENV)/build.stamp $(VENV)/nvcc
 	CUDACXX="$$(cat $(VENV)/nvcc)" $(PIP) wheel --no-build-isolation --no-deps --wheel-dir dist . \
-	  -C build-dir=build-wheel -C cmake.define.CMAKE_CUDA_ARCHITECTURES="$(RELEASE_ARCHITECTURES)"
+	  --config-settings build-dir=build-wheel --config-settings cmake.define.CMAKE_CUDA_ARCHITECTURES="$(RELEASE_ARCHITECTURES)"
 
 clean:
 	rm -rf build build-* dist $(VENV)
