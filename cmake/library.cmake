@@ -1,11 +1,9 @@
 # libnarrowcast.so: the host code, the kernels and the static CUDA runtime behind the C ABI.
-file(GLOB_RECURSE cuda_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/*.cu ${PROJECT_SOURCE_DIR}/src/*/cuda/*.cc)
+file(GLOB_RECURSE cuda_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/*.cu)
 set(objects $<TARGET_OBJECTS:narrowcast_host>)
 if(cuda_sources)
   add_library(narrowcast_cuda OBJECT ${cuda_sources})
   target_link_libraries(narrowcast_cuda PUBLIC narrowcast_flags)
-  target_include_directories(narrowcast_cuda SYSTEM PRIVATE
-    $<$<COMPILE_LANGUAGE:CXX>:${CMAKE_CUDA_TOOLKIT_INCLUDE_DIRECTORIES}>)
   list(APPEND objects $<TARGET_OBJECTS:narrowcast_cuda>)
 endif()
 
