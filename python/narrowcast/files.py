@@ -1,0 +1,230 @@
+"""Encode files and decode them again, in bounded memory.
+
+An encoded file is frames end to end; decoded, their values end to end are the file. Every frame but the last says that
+another follows, so that a file cut between frames is seen to be cut.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+import numpy.typing as npt
+
+from . import codec as _codec
+from ._arrays import View
+from ._containers import BYTES, Segment, UnknownValuesError, segments
+from ._library import CHECKSUM, MORE
+from ._new_file import new_file, write_all
+from .codec import FRAME_HEADER_BYTES, BlockStats, FrameInfo
+from .errors import CorruptError, NarrowcastError, SystemFailure, error_of
+from .types import ValueType, codec_number
+
+__all__ = ["FileFrame", "FileTotals", "Segment", "UnknownValuesError", "decode_file", "encode_file", "frames_of"]
+
+#: Raw bytes of the longest frame in a file: what encoding and decoding keep in memory, with as much for the other side.
+FRAME_RAW_BYTES = 64 << 20
+_HEADER_SEGMENT_CODEC = "raw"
+
+Progress = Callable[[int], None]
+
+
+@dataclass(frozen=True)
+class FileTotals:
+    """What encoding or decoding a file moved."""
+
+    frames: int
+    raw_bytes: int
+    wire_bytes: int
+
+
+@dataclass(frozen=True)
+class FileFrame:
+    """A frame of an encoded file: its number from 0, where it begins, and what it holds."""
+
+    number: int
+    offset: int
+    info: FrameInfo
+    blocks: BlockStats
+
+
+def pieces(parts: list[Segment]) -> Iterator[Segment]:
+    """Segments in pieces of at most FRAME_RAW_BYTES; every value whole."""
+    for part in parts:
+        for start in range(0, part.raw_bytes, FRAME_RAW_BYTES):
+            length = min(FRAME_RAW_BYTES, part.raw_bytes - start)
+            yield Segment(part.offset + start, length, part.dtype, part.tensor)
+
+
+class Reader:
+    """Reads pieces of a file into one buffer, and encodes them into another; both are used again and again."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self._raw: npt.NDArray[np.uint8] = np.empty(0, np.uint8)
+        self._frame: npt.NDArray[np.uint8] = np.empty(0, np.uint8)
+
+    def read(self, piece: Segment) -> npt.NDArray[np.uint8]:
+        """The bytes of a piece, valid until the next read."""
+        if self._raw.size < piece.raw_bytes:
+            self._raw = np.empty(piece.raw_bytes, np.uint8)
+        self._file.seek(piece.offset)
+        raw = self._raw[: piece.raw_bytes]
+        if _read_into(self._file, raw) < piece.raw_bytes:
+            raise SystemFailure(f"{self._file.name} became shorter while it was read")
+        return raw
+
+    def encode(self, raw: npt.NDArray[np.uint8], dtype: ValueType, codec: str, flags: int) -> npt.NDArray[np.uint8]:
+        """The frame of bytes that hold values of `dtype`, valid until the next encode."""
+        elems = raw.size // dtype.bytes
+        most = _codec.bound(dtype.name, elems, codec=codec)
+        if self._frame.size < most:
+            self._frame = np.empty(most, np.uint8)
+        source = View(raw.ctypes.data, "cpu", 0, dtype, elems, False, (elems,), raw)
+        length = _codec.encode_into(source, codec_number(codec), flags, self._frame.ctypes.data, self._frame.size)
+        return self._frame[:length]
+
+
+def encode_file(
+    source: Path,
+    target: Path,
+    *,
+    codec: str = "window",
+    dtype: str | None = None,
+    checksum: bool = True,
+    progress: Progress | None = None,
+) -> FileTotals:
+    """Encodes a safetensors, npy or plain file. `target` is replaced when all is written, or not touched.
+
+    dtype: what the values of a plain file are (or of an npy file that does not say it); uint8 for plain bytes.
+    progress: called with the raw bytes of every frame.
+
+    Raises UnknownValuesError, CorruptError (a malformed header), OSError.
+    """
+    codec_number(codec)
+    parts = segments(source, dtype)
+    frames = wire_bytes = 0
+    with source.open("rb", buffering=0) as file, new_file(target) as out:
+        reader = Reader(file)
+        # An empty file is one frame of no values.
+        remaining = list(pieces(parts)) or [Segment(0, 0, BYTES, None)]
+        for index, piece in enumerate(remaining):
+            flags = CHECKSUM * checksum | MORE * (index + 1 < len(remaining))
+            own_codec = codec if piece.tensor is not None else _HEADER_SEGMENT_CODEC
+            frame = reader.encode(reader.read(piece), piece.dtype, own_codec, flags)
+            write_all(out, frame.data)
+            frames += 1
+            wire_bytes += frame.size
+            if progress:
+                progress(piece.raw_bytes)
+    return FileTotals(frames, sum(part.raw_bytes for part in parts), wire_bytes)
+
+
+def decode_file(source: Path, target: Path, *, progress: Progress | None = None) -> FileTotals:
+    """Decodes an encoded file. `target` is replaced when all is written, or not touched.
+
+    progress: called with the wire bytes of every frame.
+
+    Raises CorruptError, naming the frame and the byte where it begins; OSError.
+    """
+    frames = raw_bytes = wire_bytes = 0
+    values: npt.NDArray[np.uint8] = np.empty(0, np.uint8)
+    with source.open("rb", buffering=0) as file, new_file(target) as out:
+        for number, offset, info, frame in _frames(file):
+            with _located(source, number, offset):
+                if values.size < info.raw_bytes:
+                    values = np.empty(0, np.uint8)  # gives the old ones back first
+                    values = np.empty(info.raw_bytes, np.uint8)
+                _codec.decode_into(frame.ctypes.data, frame.size, 0, values.ctypes.data, info.raw_bytes)
+            write_all(out, values[: info.raw_bytes].data)
+            frames += 1
+            raw_bytes += info.raw_bytes
+            wire_bytes += info.wire_bytes
+            if progress:
+                progress(info.wire_bytes)
+    return FileTotals(frames, raw_bytes, wire_bytes)
+
+
+def frames_of(source: Path) -> Iterator[FileFrame]:
+    """The frames of an encoded file, in order. Raises CorruptError; checksums are not looked at."""
+    with source.open("rb", buffering=0) as file:
+        for number, offset, info, frame in _frames(file):
+            with _located(source, number, offset):
+                stats = _codec.inspect_blocks_memory(frame.ctypes.data, frame.size)
+            yield FileFrame(number, offset, info, stats)
+
+
+def is_encoded(path: Path) -> bool:
+    """Whether a file begins with the header of a frame."""
+    try:
+        with path.open("rb") as file:
+            _codec.inspect(file.read(FRAME_HEADER_BYTES))
+    except CorruptError:
+        return False
+    return True
+
+
+def _frames(file: BinaryIO) -> Iterator[tuple[int, int, FrameInfo, npt.NDArray[np.uint8]]]:
+    """Number, offset, header and bytes of every frame; the bytes are valid until the next one."""
+    total = os.fstat(file.fileno()).st_size
+    path = Path(file.name)
+    buffer: npt.NDArray[np.uint8] = np.empty(FRAME_HEADER_BYTES, np.uint8)
+    number = offset = 0
+    while True:
+        with _located(path, number, offset):
+            header = _read_into(file, buffer[:FRAME_HEADER_BYTES])
+            if header < FRAME_HEADER_BYTES:
+                raise CorruptError("the file ends where a frame should begin" if not header else _cut(header, 64))
+            info = _codec.inspect_memory(buffer.ctypes.data, header)
+            if info.wire_bytes > total - offset:
+                raise CorruptError(_cut(total - offset, info.wire_bytes))
+            if buffer.size < info.wire_bytes:
+                grown = np.empty(info.wire_bytes, np.uint8)
+                grown[:FRAME_HEADER_BYTES] = buffer[:FRAME_HEADER_BYTES]
+                buffer = grown
+            frame = buffer[: info.wire_bytes]
+            body = _read_into(file, frame[FRAME_HEADER_BYTES:])
+            if FRAME_HEADER_BYTES + body < info.wire_bytes:
+                raise CorruptError(_cut(FRAME_HEADER_BYTES + body, info.wire_bytes))
+        yield number, offset, info, frame
+        offset += info.wire_bytes
+        number += 1
+        if not info.more:
+            break
+    if offset != total:
+        raise CorruptError(f"{path}: {total - offset} bytes follow frame {number - 1}, the last, at byte {offset}")
+
+
+def _cut(there: int, needed: int) -> str:
+    return f"the file is cut: {there} bytes are there of {needed}"
+
+
+@contextlib.contextmanager
+def _located(path: Path, number: int, offset: int) -> Iterator[None]:
+    """Says in an error which frame of which file it is about."""
+    where = f"{path}: frame {number} at byte {offset}"
+    try:
+        yield
+    except NarrowcastError as error:
+        # Without the name of the C function.
+        function, _, sentence = str(error).partition(": ")
+        raise error_of(error.status, f"{where}: {sentence if function.startswith('ncast_') else error}") from None
+    except MemoryError:
+        raise SystemFailure(f"{where}: its values do not fit the memory of this machine") from None
+
+
+def _read_into(file: BinaryIO, buffer: npt.NDArray[np.uint8]) -> int:
+    """Reads until the buffer is full or the file ends; how many bytes."""
+    rest = buffer.data
+    filled = 0
+    while filled < len(rest):
+        count = file.readinto(rest[filled:])  # type: ignore[attr-defined]
+        if not count:
+            break
+        filled += count
+    return filled

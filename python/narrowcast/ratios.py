@@ -1,0 +1,118 @@
+"""How far tensors shrink, and how far they could: the ratio of a codec beside the entropy bound."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from . import codec as _codec
+from ._containers import Segment, segments
+from .files import Reader, pieces
+from .types import ValueType
+
+_BITS_IN = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
+
+
+@dataclass
+class TensorRatio:
+    """A tensor under a codec. `ratio` is wire bytes / raw bytes and `bound` what a perfect coder of the exponents
+    would reach; both None for a tensor without values."""
+
+    tensor: str
+    file: str
+    dtype: str
+    elems: int
+    codec: str  #: the one that the frames have: raw where the value type is not one that window shrinks
+    raw_bytes: int
+    wire_bytes: int
+    bound: float | None
+    widths: dict[int, int] = field(default_factory=dict)  #: bits of a code -> blocks; 0: stored raw
+    escapes: int = 0
+    far_escapes: int = 0
+
+    @property
+    def ratio(self) -> float | None:
+        return self.wire_bytes / self.raw_bytes if self.raw_bytes else None
+
+    @property
+    def escape_share(self) -> float:
+        """Escaped values / values."""
+        return self.escapes / self.elems if self.elems else 0.0
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "tensor": self.tensor,
+            "dtype": self.dtype,
+            "elems": self.elems,
+            "codec": self.codec,
+            "ratio": self.ratio,
+            "bound": self.bound,
+            "widths": {str(width): blocks for width, blocks in sorted(self.widths.items())},
+            "escapes": self.escape_share,
+            "raw_bytes": self.raw_bytes,
+            "wire_bytes": self.wire_bytes,
+            "file": self.file,
+        }
+
+
+def exponent_counts(raw: npt.NDArray[np.uint8], kind: ValueType) -> npt.NDArray[np.int64]:
+    """How often each exponent occurs among values given as bytes (a whole number of values)."""
+    bits = np.frombuffer(raw, _BITS_IN[kind.bytes])
+    exponents = (bits >> bits.dtype.type(kind.mantissa_bits)) & bits.dtype.type((1 << kind.exponent_bits) - 1)
+    return np.bincount(exponents.astype(np.uint16), minlength=1 << kind.exponent_bits)
+
+
+def entropy_bound(counts: npt.NDArray[np.int64], kind: ValueType) -> float:
+    """The ratio with sign and mantissa as they are and the exponents at their entropy; 1 for types without them."""
+    if not kind.is_float:
+        return 1.0
+    shares = counts[counts > 0] / counts.sum()
+    entropy_bits = float(-(shares * np.log2(shares)).sum())
+    return (1 + kind.mantissa_bits + entropy_bits) / (8 * kind.bytes)
+
+
+def tensor_ratios(path: Path, *, dtype: str | None = None, codec: str = "window") -> Iterator[TensorRatio]:
+    """Every tensor of a safetensors, npy or plain file, encoded as `encode_file` does."""
+    with path.open("rb", buffering=0) as file:
+        reader = Reader(file)
+        for part in segments(path, dtype):
+            if part.tensor is not None:
+                yield _tensor_ratio(reader, part, part.tensor, path, codec)
+
+
+def _tensor_ratio(reader: Reader, part: Segment, name: str, path: Path, codec: str) -> TensorRatio:
+    kind = part.dtype
+    counts = np.zeros(1 << kind.exponent_bits, np.int64)
+    widths: Counter[int] = Counter()
+    wire_bytes = escapes = far_escapes = 0
+    codec_used = codec
+    for piece in pieces([part]):
+        raw = reader.read(piece)
+        frame = reader.encode(raw, kind, codec, 0)
+        stats = _codec.inspect_blocks(frame)
+        codec_used = _codec.inspect(frame).codec
+        wire_bytes += frame.size
+        widths.update(stats.blocks_of_width)
+        escapes += stats.escapes
+        far_escapes += stats.far_escapes
+        if kind.is_float:
+            counts += exponent_counts(raw, kind)
+    return TensorRatio(
+        tensor=name,
+        file=str(path),
+        dtype=kind.name,
+        elems=part.raw_bytes // kind.bytes,
+        codec=codec_used,
+        raw_bytes=part.raw_bytes,
+        wire_bytes=wire_bytes,
+        bound=entropy_bound(counts, kind) if part.raw_bytes else None,
+        widths=dict(widths),
+        escapes=escapes,
+        far_escapes=far_escapes,
+    )
