@@ -1,0 +1,225 @@
+"""How fast the codecs run in GPU memory, with the result compared in the same run."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import statistics
+from collections.abc import Callable
+from ctypes import byref, c_size_t, c_uint32, c_uint64, c_void_p
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from . import _cuda_driver, cuda
+from ._cuda_driver import DeviceBuffer, Event, Stream
+from ._samples import tiled
+from .codec import bound, encode
+from .errors import CorruptError
+from .types import ValueType
+
+_POISON = 0xA5
+# Frames up to here are compared with the host's, which encodes them at one core's speed.
+_HOST_COMPARE_BYTES = 256 << 20
+_MAPPED, _WAIT_GEQ = 2, 0
+
+
+@dataclass(frozen=True)
+class CudaSpeed:
+    """Medians over raw bytes."""
+
+    layout: str  #: "frame" or "slots"
+    raw_bytes: int
+    wire_bytes: int
+    encode_gb_per_s: float
+    decode_gb_per_s: float
+    exact: bool
+
+    @property
+    def ratio(self) -> float:
+        return self.wire_bytes / self.raw_bytes
+
+
+class _Gate:
+    """Holds a stream back until all that is to be timed is in its queue: Python launches slower than GPUs run."""
+
+    def __init__(self) -> None:
+        host, device = c_void_p(), c_uint64()
+        _cuda_driver.call("cuMemHostAlloc", byref(host), c_size_t(64), _MAPPED)
+        _cuda_driver.call("cuMemHostGetDevicePointer_v2", byref(device), host, 0)
+        self._host, self._device = host, device
+        self._word = c_uint32.from_address(host.value or 0)
+        self._word.value = 0
+
+    def hold(self, stream: Stream) -> None:
+        _cuda_driver.call(
+            "cuStreamWaitValue32_v2", c_void_p(stream.handle), self._device, c_uint32(1), ctypes.c_uint(_WAIT_GEQ)
+        )
+
+    def open(self) -> None:
+        self._word.value = 1
+
+    def close(self) -> None:
+        self.open()
+        _cuda_driver.call("cuMemFreeHost", self._host)
+
+
+def _median_seconds(run: Callable[[int], None], stream: Stream, warmup: int, iterations: int) -> float:
+    """The median time of run(i) on the stream, each between two events of its own."""
+    for i in range(warmup):
+        run(i)
+    stream.synchronize()
+    gate = _Gate()
+    events = [(Event(), Event()) for _ in range(iterations)]
+    try:
+        gate.hold(stream)
+        for i, (start, end) in enumerate(events):
+            start.record(stream)
+            run(i)
+            end.record(stream)
+    finally:
+        gate.open()
+        stream.synchronize()
+        gate.close()
+    return statistics.median(end.seconds_since(start) for start, end in events)
+
+
+def measure(
+    raw: npt.NDArray[np.uint8],
+    kind: ValueType,
+    tile_bytes: int,
+    *,
+    codec: str = "window",
+    max_ctas: int = 0,
+    slots: bool = False,
+    warmup: int = 5,
+    iterations: int = 20,
+) -> CudaSpeed:
+    """Encodes and decodes a tensor, repeated to `tile_bytes`, in GPU memory.
+
+    Buffers rotate when they are small, so that the L2 cache serves none of them twice.
+    """
+    elems = max(1, tile_bytes // kind.bytes)
+    raw_bytes = elems * kind.bytes
+    with _cuda_driver.on_device(0):
+        l2_bytes = _cuda_driver.device_attribute(_cuda_driver.L2_BYTES)
+        sets = min(16, max(1, math.ceil(3 * l2_bytes / raw_bytes)))
+        bench = (_Slots if slots else _Frames)(raw, kind, elems, codec, max_ctas, sets)
+        stream = Stream()
+        encode_seconds = _median_seconds(lambda i: bench.encode(i % sets, stream), stream, warmup, iterations)
+        bench.poison()
+        decode_seconds = _median_seconds(lambda i: bench.decode(i % sets, stream), stream, warmup, iterations)
+        wire_bytes, exact = bench.compare(raw, raw_bytes)
+    return CudaSpeed(
+        "slots" if slots else "frame",
+        raw_bytes,
+        wire_bytes,
+        raw_bytes / encode_seconds / 1e9,
+        raw_bytes / decode_seconds / 1e9,
+        exact,
+    )
+
+
+class _Buffers:
+    """Values, results and the status word, `sets` times."""
+
+    def __init__(
+        self, raw: npt.NDArray[np.uint8], kind: ValueType, elems: int, codec: str, max_ctas: int, sets: int
+    ) -> None:
+        raw_bytes = elems * kind.bytes
+        self.kind, self.elems, self.codec, self.max_ctas = kind, elems, codec, max_ctas
+        self.values = [DeviceBuffer(raw_bytes).write_tiled(raw) for _ in range(sets)]
+        self.results = [DeviceBuffer(raw_bytes) for _ in range(sets)]
+        self.status = DeviceBuffer(16).fill(0)
+
+    def poison(self) -> None:
+        for result in self.results:
+            result.fill(_POISON)
+        _cuda_driver.call("cuCtxSynchronize")
+
+    def options(self, stream: Stream) -> dict[str, Any]:
+        return {"stream": stream.handle, "max_ctas": self.max_ctas, "dtype": self.kind.name}
+
+    def encode(self, i: int, stream: Stream) -> None:
+        raise NotImplementedError
+
+    def decode(self, i: int, stream: Stream) -> None:
+        raise NotImplementedError
+
+    def wire_bytes(self) -> int:
+        raise NotImplementedError
+
+    def matches_host(self, raw_bytes: npt.NDArray[np.uint8]) -> bool:
+        raise NotImplementedError
+
+    def compare(self, raw: npt.NDArray[np.uint8], raw_bytes: int) -> tuple[int, bool]:
+        """Wire bytes, and whether every result has the values, to the bit."""
+        try:
+            cuda.check(self.status)
+        except CorruptError:
+            return self.wire_bytes(), False
+        expected = tiled(raw, raw_bytes)
+        exact = all(np.array_equal(result.read(), expected) for result in self.results)
+        if raw_bytes <= _HOST_COMPARE_BYTES:
+            exact = exact and self.matches_host(expected)
+        return self.wire_bytes(), exact
+
+
+class _Frames(_Buffers):
+    def __init__(
+        self, raw: npt.NDArray[np.uint8], kind: ValueType, elems: int, codec: str, max_ctas: int, sets: int
+    ) -> None:
+        super().__init__(raw, kind, elems, codec, max_ctas, sets)
+        capacity = bound(kind.name, elems, codec=codec)
+        self.frames = [DeviceBuffer(capacity) for _ in range(sets)]
+        workspace = cuda.workspace_bytes(kind.name, elems, codec=codec)
+        self.workspace = DeviceBuffer(workspace).fill(_POISON) if workspace else None
+
+    def encode(self, i: int, stream: Stream) -> None:
+        cuda.encode(
+            self.values[i],
+            out=self.frames[i],
+            workspace=self.workspace,
+            codec=self.codec,
+            **self.options(stream),
+        )
+
+    def decode(self, i: int, stream: Stream) -> None:
+        cuda.decode(self.frames[i], out=self.results[i], status=self.status, **self.options(stream))
+
+    def wire_bytes(self) -> int:
+        return cuda.wire_bytes(self.frames[0])
+
+    def matches_host(self, raw_bytes: npt.NDArray[np.uint8]) -> bool:
+        host = encode(raw_bytes, dtype=self.kind.name, codec=self.codec)
+        return host.size == self.wire_bytes() and np.array_equal(self.frames[0].read(host.size), host)
+
+
+class _Slots(_Buffers):
+    def __init__(
+        self, raw: npt.NDArray[np.uint8], kind: ValueType, elems: int, codec: str, max_ctas: int, sets: int
+    ) -> None:
+        super().__init__(raw, kind, elems, codec, max_ctas, sets)
+        self.count = cuda.slot_count(kind.name, elems)
+        self.slots = [DeviceBuffer(self.count * cuda.slot_bytes(kind.name)) for _ in range(sets)]
+        self.lengths = [DeviceBuffer(4 * self.count) for _ in range(sets)]
+
+    def encode(self, i: int, stream: Stream) -> None:
+        cuda.encode_slots(
+            self.values[i], slots=self.slots[i], lengths=self.lengths[i], codec=self.codec, **self.options(stream)
+        )
+
+    def decode(self, i: int, stream: Stream) -> None:
+        cuda.decode_slots(
+            self.slots[i], self.lengths[i], out=self.results[i], status=self.status, **self.options(stream)
+        )
+
+    def wire_bytes(self) -> int:
+        # Slots have no header; the lengths travel beside them.
+        lengths = self.lengths[0].read().view(np.uint32)
+        return int(lengths.sum(dtype=np.uint64)) + lengths.nbytes
+
+    def matches_host(self, raw_bytes: npt.NDArray[np.uint8]) -> bool:
+        return True
