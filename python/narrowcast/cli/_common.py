@@ -1,0 +1,122 @@
+"""What the commands share: options, messages, progress, JSON."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+
+from .._containers import UnknownValuesError
+from .._new_file import new_file
+from ..types import CODECS, value_type
+
+
+class BadUse(Exception):
+    """An argument makes no sense: exit status 2. Shaped as typer's own errors of that kind."""
+
+    exit_code = 2
+
+    def format_message(self) -> str:
+        return str(self)
+
+
+def _dtype(name: str | None) -> str | None:
+    if name is None:
+        return None
+    try:
+        return value_type(name).name
+    except ValueError as error:
+        raise BadUse(str(error)) from None
+
+
+def codec_name(name: str) -> str:
+    """A codec's name, checked."""
+    if name not in CODECS:
+        raise BadUse(f"{name!r} is not a codec (known: {', '.join(CODECS)})")
+    return name
+
+
+DtypeOption = Annotated[
+    str | None,
+    typer.Option(
+        "--dtype",
+        callback=_dtype,
+        help="Value type of a plain file, such as bfloat16 (uint8: plain bytes), or of an npy file that lacks it.",
+    ),
+]
+
+
+def existing_file(path: Path) -> Path:
+    """The path, when something readable is there that is a file."""
+    if path.is_dir():
+        raise IsADirectoryError(21, os.strerror(21), str(path))
+    if not path.exists():
+        raise FileNotFoundError(2, os.strerror(2), str(path))
+    if not path.is_file():
+        # Sizes are asked for before anything is read.
+        raise OSError(f"{path} is not a regular file")
+    return path
+
+
+def refuse_same(source: Path, target: Path) -> None:
+    """Nothing overwrites its own input."""
+    if target.exists() and target.samefile(source):
+        raise BadUse(f"{target} is the input: give another name for the output")
+
+
+@contextlib.contextmanager
+def says_dtype() -> Iterator[None]:
+    """A file that needs --dtype is bad use, not a failure."""
+    try:
+        yield
+    except UnknownValuesError as error:
+        raise BadUse(str(error)) from None
+
+
+@contextlib.contextmanager
+def progress_bar(label: str, total_bytes: int) -> Iterator[Callable[[int], None] | None]:
+    """A bar on standard error, on a terminal only; what to call with the bytes of every step."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        DownloadColumn(),
+        TransferSpeedColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(label, total=total_bytes)
+        yield lambda count: bar.advance(task, count)
+
+
+def console() -> Console:
+    """Standard output; wide enough for a table where it is no terminal."""
+    return Console(highlight=False, width=None if sys.stdout.isatty() else 160, soft_wrap=False)
+
+
+def print_json(value: Any) -> None:
+    print(json.dumps(value, indent=2, allow_nan=False))
+
+
+def write_json(value: Any, path: Path) -> None:
+    with new_file(path) as file:
+        file.write((json.dumps(value, indent=2, allow_nan=False) + "\n").encode())
+
+
+def bytes_text(count: float) -> str:
+    """1536 -> "1.5 KiB"."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if abs(count) < 1024 or unit == "GiB":
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.2f} {unit}"
+        count /= 1024
+    raise AssertionError

@@ -1,0 +1,115 @@
+"""The commands together, and how they end: 0, 1 after a failure, 2 for bad use, each failure one sentence."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import warnings
+from types import FrameType
+from typing import Annotated, TextIO
+
+import typer
+
+from .. import _library
+from ..errors import NarrowcastError
+from . import bench, demo, files, ratio
+
+app = typer.Typer(
+    name="narrowcast",
+    help="Narrow data before the link and widen it after: lossless codecs, collectives, measurements.",
+    no_args_is_help=False,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+app.command("encode")(files.encode)
+app.command("decode")(files.decode)
+app.command("inspect")(files.inspect)
+app.command("ratio")(ratio.ratio)
+app.command("demo")(demo.demo)
+app.add_typer(bench.app, name="bench")
+
+
+class Stopped(BaseException):
+    """A signal asks to end; as an exception, so that half-written files are removed on its way."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        print(f"narrowcast {_library.library_version()}")
+        raise typer.Exit()
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    pass
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Runs a command and returns its exit status."""
+    warnings.showwarning = _show_warning
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+        # What was ignored when we began (nohup) stays ignored.
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, _stop)
+    try:
+        status = _run(arguments)
+        sys.stdout.flush()
+        return status
+    except Stopped as stopped:
+        return 128 + stopped.number
+    except BrokenPipeError:
+        # The reader of our output has gone, which is its right. Nothing more can be flushed there.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+
+
+def _run(arguments: list[str] | None) -> int:
+    try:
+        result = typer.main.get_command(app).main(arguments, prog_name="narrowcast", standalone_mode=False)
+    except BrokenPipeError:
+        raise
+    except NarrowcastError as error:
+        return _fail(str(error))
+    except OSError as error:
+        return _fail(f"{error.filename}: {error.strerror}" if error.filename and error.strerror else str(error))
+    except MemoryError:
+        return _fail("the memory of this machine does not suffice")
+    except Exception as error:
+        # BadUse and typer's own errors, of which class depends on its version.
+        if hasattr(error, "format_message") and hasattr(error, "exit_code"):
+            return _fail(error.format_message(), int(error.exit_code))
+        if os.environ.get("NARROWCAST_TRACEBACK"):
+            raise
+        return _fail(f"a defect, {type(error).__name__}: {error} (NARROWCAST_TRACEBACK=1 shows where)")
+    return int(result or 0)
+
+
+def _fail(message: str, status: int = 1) -> int:
+    sentence = " ".join(message.split())
+    print(f"narrowcast: {sentence}", file=sys.stderr)
+    return status
+
+
+def _stop(number: int, _: FrameType | None) -> None:
+    raise Stopped(number)
+
+
+def _show_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    print(f"narrowcast: warning: {message}", file=sys.stderr)

@@ -1,0 +1,125 @@
+"""`demo`: every collective on real tensors, raw and compressed, checked to the bit."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+
+from .. import _samples
+from .._launch import run_ranks
+from ..comm import unique_id
+from ..cuda import device_count
+from ._common import bytes_text, console
+
+# Operation, packaged tensor, reduction: what training and inference send that way.
+_CASES = (
+    ("sendrecv", "kv_bf16", "none"),
+    ("broadcast", "weights_bf16", "none"),
+    ("all_gather", "weights_bf16", "none"),
+    ("all_gather", "weights_fp32", "none"),
+    ("all_to_all", "kv_bf16", "none"),
+    ("all_to_all", "kv_fp16", "none"),
+    ("reduce_scatter", "grads_bf16", "sum"),
+    ("reduce_scatter", "grads_fp32", "avg"),
+    ("all_reduce", "tp_partial_bf16", "sum"),
+    ("all_reduce", "grads_bf16", "avg"),
+    ("all_reduce", "kv_fp16", "max"),
+)
+_CODECS = ("raw", "window")
+_TIMEOUT_SECONDS = 60.0
+
+
+def demo(
+    ranks: Annotated[int, typer.Option(min=1, max=64, help="Processes on this machine.")] = 4,
+    repetitions: Annotated[int, typer.Option("-n", min=1, help="Runs of each; the time is their median.")] = 3,
+) -> None:
+    """Run every collective on real tensors, raw and compressed, and check each result to the bit."""
+    out = console()
+    cases = [(*case, codec) for case in _CASES for codec in _CODECS]
+    table = Table(
+        title=f"{ranks} ranks on this machine, host backend; bytes of all ranks together", title_justify="left"
+    )
+    for name in ("operation", "tensor", "type", "codec"):
+        table.add_column(name)
+    for name in ("raw bytes", "wire bytes", "ratio", "time", "exact"):
+        table.add_column(name, justify="right")
+    kinds = {name: kind.name for name, (kind, _) in _samples.packaged().items()}
+    wrong = 0
+
+    def add(results: list[dict[str, Any]]) -> None:
+        nonlocal wrong
+        operation, tensor, op, codec = cases[table.row_count]
+        wrong_here = sum(result["wrong"] for result in results)
+        wrong += wrong_here
+        raw_bytes = sum(result["raw_bytes"] for result in results)
+        wire_bytes = sum(result["wire_bytes"] for result in results)
+        table.add_row(
+            operation if op == "none" else f"{operation} ({op})",
+            tensor.rsplit("_", 1)[0],
+            kinds[tensor],
+            codec,
+            f"{raw_bytes:,}",
+            f"{wire_bytes:,}",
+            f"{wire_bytes / raw_bytes:.3f}" if raw_bytes else "-",
+            f"{1e3 * max(result['seconds'] for result in results):.1f} ms",
+            "yes" if not wrong_here else f"NO: {wrong_here:,} wrong",
+            end_section=codec == _CODECS[-1],
+        )
+
+    identity = unique_id().hex()
+    arguments = [
+        {
+            "unique_id": identity,
+            "rank": rank,
+            "ranks": ranks,
+            "cases": cases,
+            "repetitions": repetitions,
+            "timeout_seconds": _TIMEOUT_SECONDS,
+        }
+        for rank in range(ranks)
+    ]
+    run_ranks("narrowcast._rank_jobs:demo", arguments, add, timeout_seconds=10 * _TIMEOUT_SECONDS)
+    out.print(table)
+    shipped = sum(raw.size for _, raw in _samples.packaged().values())
+    out.print(
+        f"Real tensors of a Llama's training and inference, {bytes_text(shipped)}, compared with NumPy's results."
+    )
+    wrong += _demo_cuda() if device_count() else _no_cuda()
+    if wrong:
+        out.print(f"NOT EXACT: {wrong:,} values are wrong.")
+        raise typer.Exit(1)
+    out.print("Exact: every value of every result, to the bit.")
+
+
+def _no_cuda() -> int:
+    console().print("No CUDA GPU here: the codecs on the GPU were not run.")
+    return 0
+
+
+def _demo_cuda() -> int:
+    from .._cuda_driver import device_name
+    from .._cuda_measure import measure
+
+    table = Table(
+        title=f"{device_name()}, in GPU memory, tensors tiled to 256 MiB; GB/s of raw bytes", title_justify="left"
+    )
+    for name in ("tensor", "type"):
+        table.add_column(name)
+    for name in ("ratio", "encode GB/s", "decode GB/s", "exact"):
+        table.add_column(name, justify="right")
+    wrong = 0
+    for name, (kind, raw) in _samples.packaged().items():
+        row = measure(raw, kind, 256 << 20)
+        wrong += not row.exact
+        table.add_row(
+            name,
+            kind.name,
+            f"{row.ratio:.3f}",
+            f"{row.encode_gb_per_s:.0f}",
+            f"{row.decode_gb_per_s:.0f}",
+            "yes" if row.exact else "NO",
+        )
+    console().print(table)
+    return wrong

@@ -1,0 +1,103 @@
+"""`encode`, `decode` and `inspect`."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+
+from ..files import FileFrame, decode_file, encode_file, frames_of
+from ._common import (
+    DtypeOption,
+    bytes_text,
+    codec_name,
+    console,
+    existing_file,
+    print_json,
+    progress_bar,
+    refuse_same,
+    says_dtype,
+)
+
+
+def encode(
+    source: Annotated[Path, typer.Argument(metavar="IN", help="safetensors, npy, or plain values with --dtype.")],
+    target: Annotated[Path, typer.Argument(metavar="OUT", help="Replaced when all is written, or not touched.")],
+    dtype: DtypeOption = None,
+    codec: Annotated[str, typer.Option(callback=codec_name, help="window or raw.")] = "window",
+    checksum: Annotated[bool, typer.Option(help="Put a checksum into every frame.")] = True,
+) -> None:
+    """Encode a file, losslessly: decoding gives every byte back."""
+    existing_file(source)
+    refuse_same(source, target)
+    with says_dtype(), progress_bar("encode", source.stat().st_size) as progress:
+        totals = encode_file(source, target, codec=codec, dtype=dtype, checksum=checksum, progress=progress)
+    ratio = f", ratio {totals.wire_bytes / totals.raw_bytes:.4f}" if totals.raw_bytes else ""
+    print(f"{source} -> {target}: {bytes_text(totals.raw_bytes)} -> {bytes_text(totals.wire_bytes)}{ratio}")
+
+
+def decode(
+    source: Annotated[Path, typer.Argument(metavar="IN", help="A file that encode wrote.")],
+    target: Annotated[Path, typer.Argument(metavar="OUT", help="Replaced when all is written, or not touched.")],
+) -> None:
+    """Decode a file to the bytes that it was encoded from."""
+    existing_file(source)
+    refuse_same(source, target)
+    with progress_bar("decode", source.stat().st_size) as progress:
+        totals = decode_file(source, target, progress=progress)
+    print(f"{source} -> {target}: {bytes_text(totals.wire_bytes)} -> {bytes_text(totals.raw_bytes)}")
+
+
+def inspect(
+    source: Annotated[Path, typer.Argument(metavar="FILE", help="A file that encode wrote.")],
+    json: Annotated[bool, typer.Option("--json", help="Print a list of objects, one a frame.")] = False,
+) -> None:
+    """Say what the frames of a file hold. Checksums are shown, not verified."""
+    frames = list(frames_of(existing_file(source)))
+    if json:
+        print_json([_as_json(frame) for frame in frames])
+        return
+    table = Table(
+        "frame", "offset", "values", "type", "codec", "raw", "wire", "ratio", "blocks of width", "escapes", "checksum"
+    )
+    for column in table.columns:
+        column.justify = "left" if column.header in ("type", "codec", "blocks of width", "checksum") else "right"
+    for frame in frames:
+        info, blocks = frame.info, frame.blocks
+        table.add_row(
+            str(frame.number),
+            str(frame.offset),
+            f"{info.elems:,}",
+            info.dtype,
+            info.codec,
+            bytes_text(info.raw_bytes),
+            bytes_text(info.wire_bytes),
+            "-" if info.ratio is None else f"{info.ratio:.4f}",
+            widths_text(blocks.blocks_of_width) if info.blocks else "-",
+            f"{100 * blocks.escapes / info.elems:.2f}%" if info.blocks else "-",
+            "-" if info.checksum is None else f"{info.checksum:016x}",
+        )
+    console().print(table)
+
+
+def widths_text(widths: dict[int, int]) -> str:
+    """{0: 1, 3: 42} -> "3: 42  raw: 1"."""
+    ordered = sorted(widths.items(), key=lambda one: (one[0] == 0, one[0]))
+    return "  ".join(f"{width or 'raw'}: {blocks}" for width, blocks in ordered) or "-"
+
+
+def _as_json(frame: FileFrame) -> dict[str, Any]:
+    info = asdict(frame.info)
+    info["checksum"] = None if frame.info.checksum is None else f"{frame.info.checksum:016x}"
+    return {
+        "frame": frame.number,
+        "offset": frame.offset,
+        **info,
+        "ratio": frame.info.ratio,
+        "widths": {str(width): blocks for width, blocks in frame.blocks.blocks_of_width.items()},
+        "escapes": frame.blocks.escapes,
+        "far_escapes": frame.blocks.far_escapes,
+    }

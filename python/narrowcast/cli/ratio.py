@@ -1,0 +1,73 @@
+"""`ratio`: how far the tensors of files shrink."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from ..files import is_encoded
+from ..ratios import TensorRatio, tensor_ratios
+from ..types import CODECS
+from ._common import BadUse, DtypeOption, console, existing_file, print_json, says_dtype
+from .files import widths_text
+
+
+def ratio(
+    sources: Annotated[list[Path], typer.Argument(metavar="FILE...", help="safetensors, npy, or plain with --dtype.")],
+    dtype: DtypeOption = None,
+    codec: Annotated[list[str] | None, typer.Option(help="window (default) or raw; may be repeated.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print a list of objects, one a tensor and codec.")] = False,
+    plot: Annotated[Path | None, typer.Option(metavar="OUT.png", help="Draw ratio beside bound.")] = None,
+) -> None:
+    """Say how far every tensor shrinks, beside its entropy bound."""
+    codecs = codec or ["window"]
+    for name in codecs:
+        if name not in CODECS:
+            raise BadUse(f"{name!r} is not a codec (known: {', '.join(CODECS)})")
+    if plot is not None:
+        from .. import plots
+
+        # Before the work, not after it.
+        plots.require()
+        if plot.suffix not in plots.FORMATS:
+            raise BadUse(f"{plot} has none of the suffixes {', '.join(plots.FORMATS)}")
+        for source in sources:
+            if plot.exists() and source.exists() and plot.samefile(source):
+                raise BadUse(f"{plot} is an input: give another name for the plot")
+    rows: list[TensorRatio] = []
+    for source in sources:
+        existing_file(source)
+        if dtype is None and is_encoded(source):
+            raise BadUse(f"{source} is encoded already: see narrowcast inspect")
+        with says_dtype():
+            rows += [row for name in codecs for row in tensor_ratios(source, dtype=dtype, codec=name)]
+    if plot is not None:
+        plots.plot_ratios(rows, plot)
+    if json:
+        print_json([row.as_json() for row in rows])
+    else:
+        console().print(_table(rows, several=len(sources) > 1))
+
+
+def _table(rows: list[TensorRatio], several: bool) -> Table:
+    table = Table()
+    if several:
+        table.add_column("file")
+    for name in ("tensor", "type", "codec"):
+        table.add_column(name, overflow="fold")
+    for name in ("values", "ratio", "bound", "above bound"):
+        table.add_column(name, justify="right")
+    table.add_column("blocks of width")
+    table.add_column("escapes", justify="right")
+    for row in rows:
+        measured, bound = row.ratio, row.bound
+        cells = [row.tensor, row.dtype, row.codec, f"{row.elems:,}"]
+        cells += ["-" if value is None else f"{value:.4f}" for value in (measured, bound)]
+        cells.append("-" if not measured or not bound else f"{100 * (measured / bound - 1):.1f}%")
+        cells.append(widths_text(row.widths))
+        cells.append(f"{100 * row.escape_share:.2f}%" if row.widths else "-")
+        table.add_row(*([row.file, *cells] if several else cells))
+    return table
