@@ -117,15 +117,18 @@ lint-python: $(VENV)/lint.stamp
 	mypy
 
 lint-format: $(VENV)/lint.stamp
-	clang-format --dry-run --Werror $(CXX_FILES)
+	@echo clang-format --dry-run --Werror
+	@clang-format --dry-run --Werror $(CXX_FILES)
 
 lint-tidy: $(VENV)/lint.stamp build-sanitize/build.ninja
-	printf '%s\0' $(TIDY_FILES) | xargs -0 -n 1 -P $(JOBS) clang-tidy --quiet -p build-sanitize
+	@echo clang-tidy -p build-sanitize
+	@printf '%s\0' $(TIDY_FILES) | xargs -0 -n 1 -P $(JOBS) clang-tidy --quiet -p build-sanitize
 
 format: $(VENV)/lint.stamp
 	ruff check --fix .
 	ruff format .
-	clang-format -i $(CXX_FILES)
+	@echo clang-format -i
+	@clang-format -i $(CXX_FILES)
 
 # --- the rest -------------------------------------------------------------------------------------------------------
 
