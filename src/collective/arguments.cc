@@ -1,0 +1,121 @@
+#include "collective/arguments.h"
+
+#include <cinttypes>
+#include <cmath>
+
+#include "collective/communicator.h"
+#include "status/error.h"
+
+namespace narrowcast::collective {
+namespace {
+
+struct Buffer {
+  const char* name;
+  const void* address;
+  uint64_t bytes;
+
+  uintptr_t first() const { return reinterpret_cast<uintptr_t>(address); }
+  bool overlaps(const Buffer& other) const {
+    return bytes != 0 && other.bytes != 0 && first() < other.first() + other.bytes && other.first() < first() + bytes;
+  }
+};
+
+ncast_status check_buffer(const char* function, const Buffer& buffer, size_t value_bytes) {
+  if (buffer.bytes == 0) return NCAST_OK;
+  if (buffer.address == nullptr) return fail(NCAST_INVALID_ARGUMENT, "%s: %s is NULL", function, buffer.name);
+  if (buffer.first() % value_bytes != 0) {
+    return fail(NCAST_INVALID_ARGUMENT, "%s: %s is %p, which is not aligned to values of %zu bytes", function,
+                buffer.name, buffer.address, value_bytes);
+  }
+  return NCAST_OK;
+}
+
+// How many times `count` values each buffer holds, and how the buffers may coincide.
+struct Shape {
+  uint64_t send_pieces;  // 0: there is no such buffer
+  uint64_t recv_pieces;
+  bool in_place;
+};
+
+Shape shape_of(const Call& call) {
+  const auto ranks = static_cast<uint64_t>(call.comm->ranks());
+  switch (call.operation) {
+    case Operation::send: return {1, 0, false};
+    case Operation::recv: return {0, 1, false};
+    case Operation::broadcast: return {call.comm->rank() == call.peer ? 1u : 0u, 1, true};
+    case Operation::all_gather: return {1, ranks, true};
+    case Operation::all_to_all: return {ranks, ranks, false};
+    case Operation::reduce_scatter: return {ranks, 1, true};
+    case Operation::all_reduce: break;
+  }
+  return {1, 1, true};
+}
+
+}  // namespace
+
+ncast_status check_arguments(const Call& call) {
+  const char* function = function_name(call.operation);
+  if (call.comm == nullptr) return fail(NCAST_INVALID_ARGUMENT, "%s: comm is NULL", function);
+  const size_t value_bytes = ncast_dtype_bytes(call.dtype);
+  if (value_bytes == 0) {
+    return fail(NCAST_INVALID_ARGUMENT, "%s: dtype is %d, which is not a value type", function,
+                static_cast<int>(call.dtype));
+  }
+  if (codec_name(call.codec) == nullptr) {
+    return fail(NCAST_INVALID_ARGUMENT, "%s: codec is %d, which is not a codec", function,
+                static_cast<int>(call.codec));
+  }
+  if (reduces(call.operation) && redop_name(call.redop) == nullptr) {
+    return fail(NCAST_INVALID_ARGUMENT, "%s: op is %d, which is not a reduction", function,
+                static_cast<int>(call.redop));
+  }
+  const int ranks = call.comm->ranks();
+  if (call.peer < 0 || call.peer >= ranks) {
+    return fail(NCAST_INVALID_ARGUMENT, "%s: %s is %d, but the communicator has ranks 0 to %d", function,
+                call.operation == Operation::broadcast ? "root" : "peer", call.peer, ranks - 1);
+  }
+  constexpr uint64_t most_bytes = uint64_t{1} << 62;
+  if (call.count > most_bytes / value_bytes / static_cast<uint64_t>(ranks)) {
+    return fail(NCAST_INVALID_ARGUMENT, "%s: count is %" PRIu64 ", more than an address space holds", function,
+                call.count);
+  }
+  const Shape shape = shape_of(call);
+  const uint64_t piece_bytes = call.count * value_bytes;
+  const bool moves_both = !is_point_to_point(call.operation);
+  const Buffer send = {moves_both ? "send" : "values", call.send, shape.send_pieces * piece_bytes};
+  const Buffer recv = {moves_both ? "recv" : "values", call.recv, shape.recv_pieces * piece_bytes};
+  if (ncast_status status = check_buffer(function, send, value_bytes)) return status;
+  if (ncast_status status = check_buffer(function, recv, value_bytes)) return status;
+  if (!send.overlaps(recv)) return NCAST_OK;
+  // In place: the piece that both buffers have in common is this rank's.
+  const uint64_t own = static_cast<uint64_t>(call.comm->rank()) * piece_bytes;
+  const bool coincide =
+      send.first() + (shape.send_pieces > 1 ? own : 0) == recv.first() + (shape.recv_pieces > 1 ? own : 0);
+  if (shape.in_place && coincide) return NCAST_OK;
+  return fail(NCAST_INVALID_ARGUMENT, "%s: send %p and recv %p overlap%s", function, call.send, call.recv,
+              shape.in_place ? " but are not in place" : "; it does not work in place");
+}
+
+ncast_status check_config(int ranks, int rank, const ncast_comm_config& config) {
+  constexpr const char* function = "ncast_comm_create";
+  if (ranks < 1 || ranks > channel::max_ranks) {
+    return fail(NCAST_INVALID_ARGUMENT, "%s: ranks is %d, not 1 to %d", function, ranks, channel::max_ranks);
+  }
+  if (rank < 0 || rank >= ranks) {
+    return fail(NCAST_INVALID_ARGUMENT, "%s: rank is %d, not 0 to %d", function, rank, ranks - 1);
+  }
+  if (config.struct_bytes != sizeof config) {
+    return fail(NCAST_INVALID_ARGUMENT, "%s: config was not filled by ncast_comm_config_init of this version",
+                function);
+  }
+  if (config.backend != NCAST_BACKEND_HOST) {
+    return fail(NCAST_INVALID_ARGUMENT, "%s: backend is %d, which is not a backend", function,
+                static_cast<int>(config.backend));
+  }
+  if (!(config.timeout_seconds >= 0) || !std::isfinite(config.timeout_seconds)) {
+    return fail(NCAST_INVALID_ARGUMENT, "%s: timeout_seconds is %g, not 0 or more", function, config.timeout_seconds);
+  }
+  return NCAST_OK;
+}
+
+}  // namespace narrowcast::collective

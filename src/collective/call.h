@@ -1,0 +1,70 @@
+// One call of the communicator's interface, checked and ready to run; and what of it the peers compare.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "channel/lane.h"
+#include "narrowcast/comm.h"
+
+namespace narrowcast::collective {
+
+enum class Operation : uint8_t { send, recv, broadcast, all_gather, all_to_all, reduce_scatter, all_reduce };
+
+// "ncast_all_reduce"
+const char* function_name(Operation operation);
+
+inline bool is_point_to_point(Operation operation) {
+  return operation == Operation::send || operation == Operation::recv;
+}
+inline bool reduces(Operation operation) {
+  return operation == Operation::reduce_scatter || operation == Operation::all_reduce;
+}
+
+struct Call {
+  Operation operation;
+  const void* send = nullptr;
+  void* recv = nullptr;
+  uint64_t count = 0;
+  ncast_dtype dtype = NCAST_INT8;
+  ncast_codec codec = NCAST_CODEC_RAW;
+  ncast_redop redop = NCAST_SUM;
+  int peer = 0;  // of send and recv; the root of broadcast
+  ncast_comm* comm = nullptr;
+  ncast_stream stream = nullptr;
+};
+
+// Travels with every chunk: the receiver compares it with what it expects, field by field.
+struct CallTag {
+  uint64_t sequence;    // of the communicator's collectives, or of the sends from one rank to another
+  uint64_t count;       // of the call
+  uint64_t first_elem;  // of the chunk in its transfer
+  uint64_t chunk_elems;
+  Operation operation;  // a send's for both its ends
+  uint8_t dtype;
+  uint8_t codec;
+  uint8_t redop;
+  int32_t root;
+  uint32_t phase;  // all_reduce scatters, then gathers
+  uint32_t reserved;
+};
+static_assert(sizeof(CallTag) == channel::tag_bytes);
+
+CallTag make_tag(const Call& call, uint64_t sequence);
+
+channel::Tag to_words(const CallTag& tag);
+CallTag from_words(const channel::Tag& words);
+
+// True when two ranks made the same call; chunks are not compared.
+bool same_call(const CallTag& a, const CallTag& b);
+
+// "all_reduce number 3 of 10 bfloat16 (sum, codec window)"
+std::string describe(const CallTag& tag);
+
+// What differs: "count, dtype".
+std::string differences(const CallTag& a, const CallTag& b);
+
+const char* redop_name(ncast_redop op);
+const char* codec_name(ncast_codec codec);
+
+}  // namespace narrowcast::collective

@@ -1,0 +1,50 @@
+#include "collective/staging.h"
+
+#include <algorithm>
+
+#include "narrowcast/codec.h"
+#include "status/error.h"
+
+namespace narrowcast::collective {
+namespace {
+
+constexpr size_t largest_chunk_bytes = 256 << 10;
+constexpr size_t smallest_chunk_bytes = 4 << 10;
+constexpr uint64_t lane_depths[] = {4, 2};  // two slots at least: one is filled while the other is emptied
+
+// What any frame of a chunk of any value type may take, in whole cache lines.
+size_t payload_bound(size_t chunk_bytes) {
+  size_t bound = chunk_bytes;
+  for (int dtype = NCAST_INT8; dtype <= NCAST_FLOAT8_E5M2; ++dtype) {
+    const auto type = static_cast<ncast_dtype>(dtype);
+    bound = std::max(bound, ncast_bound(type, NCAST_CODEC_WINDOW, chunk_bytes / ncast_dtype_bytes(type)));
+  }
+  constexpr size_t line = channel::cache_line_bytes;
+  return (bound + line - 1) / line * line;
+}
+
+size_t bytes_used(const StagingShape& shape, int ranks) {
+  const size_t lanes = static_cast<size_t>(ranks - 1) * shape.lanes.lane_bytes();
+  return lanes + shape.lanes.payload_capacity_bytes + 2 * shape.chunk_bytes;
+}
+
+}  // namespace
+
+ncast_status StagingShape::choose(size_t scratch_bytes, int ranks, StagingShape* shape) {
+  for (size_t chunk = largest_chunk_bytes; chunk >= smallest_chunk_bytes; chunk /= 2) {
+    for (const uint64_t depth : lane_depths) {
+      *shape = {chunk, {depth, payload_bound(chunk)}};
+      if (bytes_used(*shape, ranks) <= scratch_bytes) return NCAST_OK;
+    }
+  }
+  return fail(NCAST_INVALID_ARGUMENT, "ncast_comm_create: scratch_bytes is %zu, but %d ranks need at least %zu",
+              scratch_bytes, ranks, bytes_used(*shape, ranks));
+}
+
+Staging::Staging(const StagingShape& shape)
+    : chunk_bytes_(shape.chunk_bytes),
+      frame_(shape.lanes.payload_capacity_bytes),
+      values_(shape.chunk_bytes),
+      accumulator_(shape.chunk_bytes) {}
+
+}  // namespace narrowcast::collective
