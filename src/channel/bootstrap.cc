@@ -103,8 +103,11 @@ ncast_status World::enter(const std::string& name, const WorldOptions& options) 
     if (ncast_status status = memory_.allocate(layout.rank_offset(rank), layout.rank_bytes())) return status;
   }
   joined_ = true;
-  const uint64_t joined_before = control_->joined_ranks.fetch_add(1, std::memory_order_seq_cst);
-  if (joined_before + 1 == control_->ranks) unlink_segment(name);
+  // Completes only after the name is gone: who then reuses the id finds a clear field.
+  if (control_->joined_ranks.fetch_add(1, std::memory_order_seq_cst) + 1 == control_->ranks) {
+    unlink_segment(name);
+    control_->complete.store(1, std::memory_order_seq_cst);
+  }
   ring_all();
   return NCAST_OK;
 }
@@ -115,7 +118,7 @@ ncast_status World::wait_for_all(Limit limit) {
   for (;;) {
     const uint32_t seen = bell().look();
     // Looked at first: a rank may join, work, and die before another has noticed that all were there.
-    if (control_->joined_ranks.load(std::memory_order_seq_cst) >= static_cast<uint64_t>(ranks_)) return NCAST_OK;
+    if (control_->complete.load(std::memory_order_seq_cst) != 0) return NCAST_OK;
     if (ncast_status status = check_failure()) return status;
     const auto now = Clock::now();
     if (now - inspected >= inspection_interval) {

@@ -40,6 +40,7 @@ struct ControlBlock {
   uint64_t ranks;
   LaneShape shape;
   std::atomic<uint64_t> joined_ranks;
+  std::atomic<uint32_t> complete;  // all ranks have joined
   FailureRecord failure;
   Member member[max_ranks];
 };
