@@ -1,0 +1,103 @@
+// Bad arguments are errors that name the function, the argument and the value, and that break nothing.
+#include <cstring>
+#include <limits>
+#include <string>
+
+#include "../support/ranks.h"
+
+namespace narrowcast::testing {
+namespace {
+
+#define CHECK_REFUSED(call, part)                                                                       \
+  do {                                                                                                  \
+    CHECK((call) == NCAST_INVALID_ARGUMENT);                                                            \
+    CHECK_MESSAGE(std::string(ncast_last_error()).find(part) != std::string::npos, ncast_last_error()); \
+  } while (false)
+
+// A communicator of one rank is enough for what is refused before anything is sent.
+struct Alone {
+  TimeLimit limit;
+  ncast_comm* comm = nullptr;
+  float values[8] = {};
+  float others[8] = {};
+
+  Alone() {
+    const ncast_unique_id id = new_id();
+    REQUIRE(ncast_comm_create(&comm, 1, &id, 0, nullptr) == NCAST_OK);
+  }
+  ~Alone() {
+    CHECK(ncast_comm_async_error(comm, nullptr, 0) == NCAST_OK);
+    CHECK(ncast_comm_destroy(comm) == NCAST_OK);
+  }
+};
+
+TEST_CASE_FIXTURE(Alone, "BadArgumentsOfCallsAreRefused") {
+  const auto dtype = NCAST_FLOAT32;
+  const auto raw = NCAST_CODEC_RAW;
+  CHECK_REFUSED(ncast_send(values, 1, dtype, 1, raw, comm, nullptr), "ncast_send: peer is 1");
+  CHECK_REFUSED(ncast_recv(values, 1, dtype, -1, raw, comm, nullptr), "ncast_recv: peer is -1");
+  CHECK_REFUSED(ncast_broadcast(values, values, 1, dtype, 3, raw, comm, nullptr), "ncast_broadcast: root is 3");
+  CHECK_REFUSED(ncast_broadcast(nullptr, values, 1, dtype, 0, raw, comm, nullptr), "ncast_broadcast: send is NULL");
+  CHECK_REFUSED(ncast_all_gather(values, nullptr, 1, dtype, raw, comm, nullptr), "ncast_all_gather: recv is NULL");
+  CHECK_REFUSED(ncast_all_gather(values, others, 1, static_cast<ncast_dtype>(12), raw, comm, nullptr), "dtype is 12");
+  CHECK_REFUSED(ncast_all_to_all(values, others, 1, dtype, static_cast<ncast_codec>(9), comm, nullptr), "codec is 9");
+  CHECK_REFUSED(ncast_all_to_all(values, values, 1, dtype, raw, comm, nullptr), "overlap");
+  CHECK_REFUSED(ncast_all_reduce(values, values + 1, 4, dtype, NCAST_SUM, raw, comm, nullptr), "overlap");
+  CHECK_REFUSED(ncast_all_reduce(values, others, 1, dtype, static_cast<ncast_redop>(5), raw, comm, nullptr), "op is 5");
+  CHECK_REFUSED(ncast_all_reduce(values, others, 1, dtype, NCAST_SUM, raw, nullptr, nullptr), "comm is NULL");
+  CHECK_REFUSED(
+      ncast_all_reduce(values, others, std::numeric_limits<uint64_t>::max(), dtype, NCAST_SUM, raw, comm, nullptr),
+      "count is 18446744073709551615");
+  CHECK_REFUSED(ncast_all_reduce(reinterpret_cast<char*>(values) + 1, others, 1, dtype, NCAST_SUM, raw, comm, nullptr),
+                "not aligned");
+  CHECK_REFUSED(ncast_all_reduce(values, others, 1, dtype, NCAST_SUM, raw, comm, this), "stream");
+  CHECK_REFUSED(ncast_send(values, 1, dtype, 0, raw, comm, nullptr), "sends to itself 1 times");
+}
+
+TEST_CASE_FIXTURE(Alone, "NothingOfAGroupRunsWhenOneCallIsRefused") {
+  values[0] = 5;
+  REQUIRE(ncast_group_start() == NCAST_OK);
+  CHECK(ncast_broadcast(values, others, 1, NCAST_FLOAT32, 0, NCAST_CODEC_RAW, comm, nullptr) == NCAST_OK);
+  CHECK_REFUSED(ncast_broadcast(values, others, 1, NCAST_FLOAT32, 1, NCAST_CODEC_RAW, comm, nullptr), "root is 1");
+  CHECK_REFUSED(ncast_group_end(), "nothing was run");
+  CHECK(others[0] == 0);
+  CHECK_REFUSED(ncast_group_end(), "no group is open");
+}
+
+TEST_CASE_FIXTURE(Alone, "ACommunicatorInAnOpenGroupIsNotDestroyed") {
+  REQUIRE(ncast_group_start() == NCAST_OK);
+  CHECK(ncast_broadcast(values, others, 1, NCAST_FLOAT32, 0, NCAST_CODEC_RAW, comm, nullptr) == NCAST_OK);
+  CHECK_REFUSED(ncast_comm_destroy(comm), "open group");
+  CHECK(ncast_group_end() == NCAST_OK);
+}
+
+TEST_CASE("BadSettingsOfACommunicatorAreRefused") {
+  const TimeLimit limit;
+  const ncast_unique_id id = new_id();
+  ncast_comm* comm = nullptr;
+  CHECK_REFUSED(ncast_comm_create(nullptr, 1, &id, 0, nullptr), "comm is NULL");
+  CHECK_REFUSED(ncast_comm_create(&comm, 1, nullptr, 0, nullptr), "id is NULL");
+  CHECK_REFUSED(ncast_comm_create(&comm, 0, &id, 0, nullptr), "ranks is 0");
+  CHECK_REFUSED(ncast_comm_create(&comm, 65, &id, 0, nullptr), "ranks is 65");
+  CHECK_REFUSED(ncast_comm_create(&comm, 2, &id, 2, nullptr), "rank is 2");
+  ncast_unique_id zeros;
+  std::memset(&zeros, 0, sizeof zeros);
+  CHECK_REFUSED(ncast_comm_create(&comm, 1, &zeros, 0, nullptr), "id was not made");
+  ncast_comm_config config;
+  ncast_comm_config_init(&config);
+  config.scratch_bytes = 1000;
+  CHECK_REFUSED(ncast_comm_create(&comm, 8, &id, 0, &config), "scratch_bytes is 1000, but 8 ranks need at least ");
+  ncast_comm_config_init(&config);
+  config.timeout_seconds = -1;
+  CHECK_REFUSED(ncast_comm_create(&comm, 1, &id, 0, &config), "timeout_seconds is -1");
+  ncast_comm_config_init(&config);
+  config.backend = static_cast<ncast_backend>(7);
+  CHECK_REFUSED(ncast_comm_create(&comm, 1, &id, 0, &config), "backend is 7");
+  config.struct_bytes = 0;
+  CHECK_REFUSED(ncast_comm_create(&comm, 1, &id, 0, &config), "ncast_comm_config_init");
+  CHECK(comm == nullptr);
+  CHECK(ncast_comm_destroy(nullptr) == NCAST_OK);
+}
+
+}  // namespace
+}  // namespace narrowcast::testing

@@ -1,0 +1,236 @@
+// What ends a call that cannot be finished, how soon, and what it says.
+#include <chrono>
+#include <string>
+
+#include "../support/ranks.h"
+#include "values.h"
+
+namespace narrowcast::testing {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+bool sentence_has(const std::string& part) { return std::string(ncast_last_error()).find(part) != std::string::npos; }
+
+ncast_status reduce_one(ncast_comm* comm, ncast_redop op = NCAST_SUM) {
+  float value = 1;
+  return ncast_all_reduce(&value, &value, 1, NCAST_FLOAT32, op, NCAST_CODEC_RAW, comm, nullptr);
+}
+
+// The communicator reports its error from now on, and refuses calls.
+void expect_in_error(ncast_comm* comm, ncast_status status) {
+  char message[400];
+  EXPECT(ncast_comm_async_error(comm, message, sizeof message) == status);
+  EXPECT(message[0] != 0);
+  EXPECT(reduce_one(comm) == status);
+}
+
+TEST_CASE("AKilledRankEndsTheOthersWithAnErrorThatNamesIt") {
+  constexpr int ranks = 4;
+  const ncast_unique_id id = new_id();
+  int ready[2];
+  REQUIRE(pipe(ready) == 0);
+  std::vector<pid_t> pids;
+  for (int rank = 0; rank < ranks; ++rank) {
+    pids.push_back(start_process([&, rank] {
+      ncast_comm* comm = nullptr;
+      EXPECT_OK(ncast_comm_create(&comm, ranks, &id, rank, nullptr));
+      EXPECT_OK(reduce_one(comm));
+      EXPECT(write(ready[1], "x", 1) == 1);
+      if (rank == 2) pause();
+      const auto start = Clock::now();
+      EXPECT(reduce_one(comm) == NCAST_REMOTE_ERROR);
+      EXPECT(seconds_since(start) < 5);
+      EXPECT(sentence_has("rank 2 (pid "));
+      expect_in_error(comm, NCAST_REMOTE_ERROR);
+      EXPECT_OK(ncast_comm_destroy(comm));
+    }));
+  }
+  char byte;
+  for (int rank = 0; rank < ranks; ++rank) REQUIRE(read(ready[0], &byte, 1) == 1);
+  usleep(100000);
+  kill(pids[2], SIGKILL);  // and not waited for yet: a zombie is dead as well
+  for (const int rank : {0, 1, 3}) CHECK(wait_for_process(pids[static_cast<size_t>(rank)]) == 0);
+  CHECK(wait_for_process(pids[2]) == -SIGKILL);
+  close(ready[0]);
+  close(ready[1]);
+}
+
+TEST_CASE("ARankKilledInsideACallEndsThoseThatDoNotWaitForIt") {
+  constexpr int ranks = 3;
+  const ncast_unique_id id = new_id();
+  run_processes(ranks, [&](int rank) {
+    Comm comm(id, rank, ranks);
+    int32_t value = 0;
+    if (rank == 2) {
+      alarm(0);
+      if (fork() == 0) {
+        usleep(300000);
+        kill(getppid(), SIGTERM);
+        _exit(0);
+      }
+      signal(SIGTERM, [](int) { _exit(0); });  // ends without destroying anything
+      static_cast<void>(ncast_recv(&value, 1, NCAST_INT32, 1, NCAST_CODEC_RAW, comm, nullptr));
+      pause();
+    }
+    // 0 waits for 1 and 1 for 0, for ever.
+    EXPECT(ncast_recv(&value, 1, NCAST_INT32, 1 - rank, NCAST_CODEC_RAW, comm, nullptr) == NCAST_REMOTE_ERROR);
+    EXPECT(sentence_has("rank 2 (pid "));
+  });
+}
+
+TEST_CASE("ARankThatLeftIsNamedToThoseThatStillWaitForIt") {
+  constexpr int ranks = 2;
+  const ncast_unique_id id = new_id();
+  run_processes(ranks, [&](int rank) {
+    Comm comm(id, rank, ranks);
+    if (rank == 1) {
+      // What was sent before leaving is received all the same.
+      const int32_t value = 7;
+      EXPECT_OK(ncast_send(&value, 1, NCAST_INT32, 0, NCAST_CODEC_RAW, comm, nullptr));
+      comm.destroy();
+      usleep(300000);
+      return;
+    }
+    int32_t value = 0;
+    usleep(100000);
+    EXPECT_OK(ncast_recv(&value, 1, NCAST_INT32, 1, NCAST_CODEC_RAW, comm, nullptr));
+    EXPECT(value == 7);
+    EXPECT(ncast_recv(&value, 1, NCAST_INT32, 1, NCAST_CODEC_RAW, comm, nullptr) == NCAST_REMOTE_ERROR);
+    EXPECT(sentence_has("rank 1 (pid "));
+    EXPECT(sentence_has("destroyed its communicator"));
+  });
+}
+
+TEST_CASE("AnAbortFromAnotherThreadEndsWaitingCallsOnEveryRank") {
+  constexpr int ranks = 3;
+  const ncast_unique_id id = new_id();
+  run_processes(ranks, [&](int rank) {
+    Comm comm(id, rank, ranks);
+    const auto start = Clock::now();
+    std::thread aborter([&] {
+      usleep(200000);
+      if (rank == 0) EXPECT_OK(ncast_comm_abort(comm));
+    });
+    // Rank 2 makes no call: the others wait.
+    if (rank != 2) {
+      EXPECT(reduce_one(comm) == NCAST_ABORTED);
+      EXPECT(seconds_since(start) < 5);
+      EXPECT(sentence_has("rank 0 aborted"));
+    } else {
+      while (ncast_comm_async_error(comm, nullptr, 0) == NCAST_OK) usleep(10000);
+    }
+    aborter.join();
+    expect_in_error(comm, NCAST_ABORTED);
+  });
+}
+
+TEST_CASE("AnAbortEndsCallsOnStreams") {
+  const ncast_unique_id id = new_id();
+  run_processes(2, [&](int rank) {
+    Comm comm(id, rank, 2);
+    if (rank == 1) {
+      while (ncast_comm_async_error(comm, nullptr, 0) == NCAST_OK) usleep(10000);
+      return;
+    }
+    ncast_stream stream;
+    EXPECT_OK(ncast_stream_create(&stream));
+    float value = 1;
+    for (int i = 0; i < 3; ++i) {
+      EXPECT_OK(ncast_all_reduce(&value, &value, 1, NCAST_FLOAT32, NCAST_SUM, NCAST_CODEC_RAW, comm, stream));
+    }
+    EXPECT_OK(ncast_comm_abort(comm));
+    EXPECT(ncast_stream_synchronize(stream) == NCAST_ABORTED);
+    EXPECT_OK(ncast_stream_synchronize(stream));  // told once
+    expect_in_error(comm, NCAST_ABORTED);
+    EXPECT_OK(ncast_stream_destroy(stream));
+  });
+}
+
+TEST_CASE("TheDeadlineNamesTheRankThatDidNotCome") {
+  constexpr int ranks = 2;
+  const ncast_unique_id id = new_id();
+  run_processes(ranks, [&](int rank) {
+    Comm comm(id, rank, ranks, {0.5});
+    if (rank == 0) {
+      const auto start = Clock::now();
+      EXPECT(reduce_one(comm) == NCAST_TIMEOUT);
+      EXPECT(seconds_since(start) > 0.4);
+      EXPECT(sentence_has("for rank 1 (pid "));
+      expect_in_error(comm, NCAST_TIMEOUT);
+    } else {
+      while (ncast_comm_async_error(comm, nullptr, 0) == NCAST_OK) usleep(10000);
+      expect_in_error(comm, NCAST_REMOTE_ERROR);
+      EXPECT(sentence_has("rank 0"));
+    }
+  });
+}
+
+// Each rank makes a call of its own; all that wait get MISMATCH with a sentence that has `difference`.
+void check_mismatch(const std::string& difference,
+                    const std::function<ncast_status(int rank, ncast_comm* comm)>& call) {
+  CAPTURE(difference);
+  const ncast_unique_id id = new_id();
+  run_processes(2, [&](int rank) {
+    Comm comm(id, rank, 2);
+    EXPECT_OK(reduce_one(comm));
+    const auto start = Clock::now();
+    ncast_status status = call(rank, comm);
+    // A rank that only sends may be done before it could see anything.
+    while (status == NCAST_OK && seconds_since(start) < 5) {
+      usleep(10000);
+      status = ncast_comm_async_error(comm, nullptr, 0);
+    }
+    EXPECT(status == NCAST_MISMATCH);
+    EXPECT(sentence_has("differ in " + difference));
+  });
+}
+
+TEST_CASE("CallsThatDoNotFitTogetherAreAnErrorThatSaysHow") {
+  static float in[8];
+  static float out[8];
+  check_mismatch("count", [](int rank, ncast_comm* comm) {
+    return ncast_all_reduce(in, out, rank == 0 ? 4 : 5, NCAST_FLOAT32, NCAST_SUM, NCAST_CODEC_RAW, comm, nullptr);
+  });
+  check_mismatch("count", [](int rank, ncast_comm* comm) {
+    return ncast_all_reduce(in, out, rank == 0 ? 0 : 5, NCAST_FLOAT32, NCAST_SUM, NCAST_CODEC_RAW, comm, nullptr);
+  });
+  check_mismatch("dtype", [](int rank, ncast_comm* comm) {
+    return ncast_all_gather(in, out, 2, rank == 0 ? NCAST_FLOAT32 : NCAST_INT32, NCAST_CODEC_RAW, comm, nullptr);
+  });
+  check_mismatch("op", [](int rank, ncast_comm* comm) {
+    return ncast_reduce_scatter(in, out, 2, NCAST_FLOAT32, rank == 0 ? NCAST_SUM : NCAST_AVG, NCAST_CODEC_RAW, comm,
+                                nullptr);
+  });
+  check_mismatch("codec", [](int rank, ncast_comm* comm) {
+    return ncast_all_to_all(in, out, 2, NCAST_FLOAT32, rank == 0 ? NCAST_CODEC_RAW : NCAST_CODEC_WINDOW, comm, nullptr);
+  });
+  check_mismatch("operation", [](int rank, ncast_comm* comm) {
+    if (rank == 0) return ncast_all_gather(in, out, 2, NCAST_FLOAT32, NCAST_CODEC_RAW, comm, nullptr);
+    return ncast_all_to_all(in, out, 2, NCAST_FLOAT32, NCAST_CODEC_RAW, comm, nullptr);
+  });
+  // Both wait for the other: no data comes that could tell.
+  check_mismatch("root", [](int rank, ncast_comm* comm) {
+    return ncast_broadcast(in, out, 2, NCAST_FLOAT32, 1 - rank, NCAST_CODEC_RAW, comm, nullptr);
+  });
+  check_mismatch("count", [](int rank, ncast_comm* comm) {
+    if (rank == 0) return ncast_send(in, 3, NCAST_FLOAT32, 1, NCAST_CODEC_RAW, comm, nullptr);
+    return ncast_recv(out, 4, NCAST_FLOAT32, 0, NCAST_CODEC_RAW, comm, nullptr);
+  });
+}
+
+TEST_CASE("AFailureOfOneCommunicatorLeavesAnotherAlone") {
+  const ncast_unique_id ids[] = {new_id(), new_id()};
+  run_processes(2, [&](int rank) {
+    Comm first(ids[0], rank, 2);
+    Comm second(ids[1], rank, 2);
+    EXPECT_OK(ncast_comm_abort(first));
+    EXPECT(reduce_one(first) == NCAST_ABORTED);
+    EXPECT_OK(reduce_one(second));
+  });
+}
+
+}  // namespace
+}  // namespace narrowcast::testing
