@@ -22,7 +22,7 @@ using namespace format::window;
 
 static_assert(std::endian::native == std::endian::little, "sections are read and written as little-endian words");
 
-// Users' pointers and sections have any alignment.
+// Users' pointers and sections have any alignment. Name these types in full: `auto` drops the attributes.
 typedef uint16_t Unaligned16 __attribute__((aligned(1), may_alias));
 typedef uint32_t Unaligned32 __attribute__((aligned(1), may_alias));
 typedef uint64_t Unaligned64 __attribute__((aligned(1), may_alias));
@@ -67,15 +67,15 @@ NARROWCAST_INLINE void take_apart(const uint8_t* values, uint8_t* payload,
   PerValue<type, Head<type>> copied;
   const uint8_t* heads = values;
   if constexpr (type.tail_bytes == 2) {
-    auto* __restrict tails = reinterpret_cast<Unaligned16*>(payload);
-    const auto* __restrict from = reinterpret_cast<const Unaligned32*>(values);
+    Unaligned16* __restrict tails = reinterpret_cast<Unaligned16*>(payload);
+    const Unaligned32* __restrict from = reinterpret_cast<const Unaligned32*>(values);
     for (int i = 0; i < type.block_elems(); ++i) {
       tails[i] = static_cast<uint16_t>(from[i]);
       copied.of[i] = static_cast<uint16_t>(from[i] >> 16);
     }
     heads = reinterpret_cast<const uint8_t*>(copied.of);
   } else if constexpr (type.tail_bytes == 6) {
-    const auto* from = reinterpret_cast<const Unaligned64*>(values);
+    const Unaligned64* from = reinterpret_cast<const Unaligned64*>(values);
     for (int i = 0; i < type.block_elems(); ++i) {
       // Two bytes more than the tail: the next one, or the section after it, takes their place.
       *reinterpret_cast<Unaligned64*>(payload + 6 * i) = from[i];
@@ -116,11 +116,11 @@ NARROWCAST_INLINE void put_together(const uint8_t* payload, const PerValue<type,
       heads.of[i] = head;
   }
   if constexpr (type.tail_bytes == 2) {
-    const auto* __restrict tails = reinterpret_cast<const Unaligned16*>(payload);
-    auto* __restrict to = reinterpret_cast<Unaligned32*>(values);
+    const Unaligned16* __restrict tails = reinterpret_cast<const Unaligned16*>(payload);
+    Unaligned32* __restrict to = reinterpret_cast<Unaligned32*>(values);
     for (int i = 0; i < type.block_elems(); ++i) to[i] = static_cast<uint32_t>(heads.of[i]) << 16 | tails[i];
   } else if constexpr (type.tail_bytes == 6) {
-    auto* to = reinterpret_cast<Unaligned64*>(values);
+    Unaligned64* to = reinterpret_cast<Unaligned64*>(values);
     for (int i = 0; i < type.block_elems(); ++i) {
       // Two bytes more than the tail are read, which the section after it has, and shifted out.
       const uint64_t tail = *reinterpret_cast<const Unaligned64*>(payload + 6 * i) << 16 >> 16;
@@ -139,11 +139,11 @@ NARROWCAST_INLINE Words load_words(const uint8_t* group, int lane) {
   Words words;
   if constexpr (type.vector_elems() >= 4) {
     constexpr int in_vector = type.vector_elems() / 4;
-    const auto* from = reinterpret_cast<const Unaligned32*>(group);
+    const Unaligned32* from = reinterpret_cast<const Unaligned32*>(group);
     for (int word = 0; word < group_words; ++word)
       words.of[word] = from[(word / in_vector * lanes + lane) * in_vector + word % in_vector];
   } else {
-    const auto* from = reinterpret_cast<const Unaligned16*>(group);
+    const Unaligned16* from = reinterpret_cast<const Unaligned16*>(group);
     for (int word = 0; word < group_words; ++word)
       words.of[word] = static_cast<uint32_t>(from[(2 * word + 1) * lanes + lane]) << 16 | from[2 * word * lanes + lane];
   }
@@ -154,11 +154,11 @@ template <const ValueType& type>
 NARROWCAST_INLINE void store_words(const Words& words, uint8_t* group, int lane) {
   if constexpr (type.vector_elems() >= 4) {
     constexpr int in_vector = type.vector_elems() / 4;
-    auto* to = reinterpret_cast<Unaligned32*>(group);
+    Unaligned32* to = reinterpret_cast<Unaligned32*>(group);
     for (int word = 0; word < group_words; ++word)
       to[(word / in_vector * lanes + lane) * in_vector + word % in_vector] = words.of[word];
   } else {
-    auto* to = reinterpret_cast<Unaligned16*>(group);
+    Unaligned16* to = reinterpret_cast<Unaligned16*>(group);
     for (int word = 0; word < group_words; ++word) {
       to[2 * word * lanes + lane] = static_cast<uint16_t>(words.of[word]);
       to[(2 * word + 1) * lanes + lane] = static_cast<uint16_t>(words.of[word] >> 16);
