@@ -72,8 +72,8 @@ def count_wrong(found: Array, expected: Array, kind: ValueType) -> int:
 
 def _truncated_quotient(total: Array, count: Any) -> Array:
     # NumPy's // rounds down: toward zero is one more for negative numbers that do not divide evenly.
-    floored: Array = total // count
-    return floored + ((total < 0) & (total % count != 0)).astype(total.dtype)
+    quotient: Array = total // count + ((total < 0) & (total % count != 0)).astype(total.dtype)
+    return quotient
 
 
 @functools.cache
@@ -99,7 +99,8 @@ def _to_float8(values: Array, kind: ValueType) -> npt.NDArray[np.uint8]:
     steps = table[: largest + 2].copy()
     steps[-1] = 2 * steps[-2] - steps[-3]
     middles = (steps[:-1] + steps[1:]) / 2
-    magnitudes = np.abs(values.astype(np.float64))
+    with np.errstate(invalid="ignore"):
+        magnitudes = np.abs(values.astype(np.float64))
     codes = np.searchsorted(middles, magnitudes)
     tie = np.isin(magnitudes, middles)
     codes = codes + (tie & (codes % 2 == 1))

@@ -15,7 +15,8 @@ import numpy.typing as npt
 
 from ._arrays import View, byte_array, host_view
 from ._library import CHECKSUM, MORE, REFERENCE, BlockStatsC, FrameInfoC, check, library
-from .types import BY_NUMBER, CODEC_NAMES, ValueType, codec_number, value_type
+from .errors import CorruptError
+from .types import BY_NUMBER, CODEC_NAMES, codec_number, value_type
 
 FRAME_HEADER_BYTES = 64
 FRAME_ALIGN = 16
@@ -125,7 +126,10 @@ def decode(frame: Any, *, out: Any = None, reference: bool = False) -> Any:
     """
     source = host_view(frame, "frame", holds=value_type("uint8"))
     info = inspect_memory(source.pointer, source.raw_bytes)
-    kind = known_type(info)
+    if info.wire_bytes > source.raw_bytes:
+        # Before memory for as many values as a hostile header claims.
+        raise CorruptError(f"the frame has {info.wire_bytes} bytes, but only {source.raw_bytes} are there")
+    kind = value_type(info.dtype)
     result = out
     if out is None:
         result = np.empty(info.elems, kind.numpy)
@@ -178,8 +182,3 @@ def inspect_blocks_memory(frame: int, frame_bytes: int) -> BlockStats:
     check(library().ncast_inspect_blocks(frame, frame_bytes, byref(stats)))
     widths = {width: int(blocks) for width, blocks in enumerate(stats.blocks_of_width) if blocks}
     return BlockStats(widths, stats.escapes, stats.far_escapes)
-
-
-def known_type(info: FrameInfo) -> ValueType:
-    """The value type of a frame; the library refuses frames of types that it does not know."""
-    return value_type(info.dtype)

@@ -24,7 +24,7 @@ from ._library import check as _check_status
 from ._streams import stream_handle
 from .codec import FRAME_HEADER_BYTES, FrameInfo
 from .codec import inspect as _inspect_host
-from .errors import Status, error_of
+from .errors import Status, UnsupportedError, error_of
 from .types import ValueType, codec_number, reduction_number, value_type
 
 _BYTES = value_type("uint8")
@@ -33,7 +33,11 @@ STATUS_BYTES = 4  #: of the status word of decoders
 
 def device_count() -> int:
     """GPUs that CUDA can use; 0 on a machine without a driver."""
-    return int(library().ncast_cuda_device_count())
+    try:
+        return int(library().ncast_cuda_device_count())
+    except UnsupportedError:
+        # A library without its CUDA part.
+        return 0
 
 
 def workspace_bytes(dtype: str, elems: int, *, codec: str = "window") -> int:
