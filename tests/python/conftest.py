@@ -1,0 +1,86 @@
+"""What the tests of the Python package share: the command line as a process, tensors of every type."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import settings
+from narrowcast import _samples
+from narrowcast.cli import main
+from narrowcast.types import VALUE_TYPES
+
+settings.register_profile("narrowcast", deadline=None, max_examples=60, derandomize=True)
+settings.load_profile("narrowcast")
+
+HERE = Path(__file__).parent
+CLI_SECONDS = 60
+
+Cli = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def cli(tmp_path: Path) -> Cli:
+    """Runs `narrowcast` with arguments, in a folder of its own."""
+
+    def run(*arguments: object, **environment: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "narrowcast", *map(str, arguments)],
+            capture_output=True,
+            text=True,
+            timeout=CLI_SECONDS,
+            cwd=tmp_path,
+            env={**os.environ, "COLUMNS": "200", **environment},
+            check=False,
+        )
+
+    return run
+
+
+@pytest.fixture
+def cli_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Iterator[Cli]:
+    """As `cli`, in this process, which is quicker."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+
+    def run(*arguments: object) -> subprocess.CompletedProcess[str]:
+        capfd.readouterr()
+        status = main([str(argument) for argument in arguments])
+        return subprocess.CompletedProcess(arguments, status, *capfd.readouterr())
+
+    yield run
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
+
+
+@pytest.fixture
+def rank_jobs(monkeypatch: pytest.MonkeyPatch) -> str:
+    """The module of functions that rank processes of the tests run, importable by them."""
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")]))
+    return "rank_jobs"
+
+
+@pytest.fixture(params=VALUE_TYPES, ids=lambda kind: kind.name)
+def kind(request: pytest.FixtureRequest):
+    """Every value type."""
+    return request.param
+
+
+@pytest.fixture(scope="session")
+def slices() -> Path:
+    """The packaged safetensors file of real tensors."""
+    return _samples.SLICES
+
+
+def normal(dtype: str, elems: int, seed: int = 0) -> np.ndarray:
+    """Bits of normally distributed values."""
+    return _samples.of_rank(_samples.sample("normal", dtype), seed, elems)

@@ -1,0 +1,147 @@
+"""What is encoded comes back, to the bit; what is not a frame is an error."""
+
+from __future__ import annotations
+
+import contextlib
+
+import narrowcast
+import numpy as np
+import pytest
+from conftest import normal
+from hypothesis import given
+from hypothesis import strategies as st
+from narrowcast.types import VALUE_TYPES
+
+FLOATS = [kind for kind in VALUE_TYPES if kind.is_float]
+
+
+@given(
+    kind=st.sampled_from(VALUE_TYPES),
+    elems=st.one_of(st.integers(0, 70), st.integers(0, 9000)),
+    codec=st.sampled_from(["window", "raw"]),
+    checksum=st.booleans(),
+    more=st.booleans(),
+    spread=st.sampled_from(["normal", "random", "constant"]),
+    seed=st.integers(0, 1000),
+)
+def test_every_value_comes_back_from_both_paths(kind, elems, codec, checksum, more, spread, seed):
+    if spread == "normal":
+        bits = normal(kind.name, elems, seed)
+    else:
+        step = 0 if spread == "constant" else 1
+        bits = np.random.default_rng(seed * step).integers(0, 256, elems * kind.bytes, np.uint8).view(kind.numpy)
+    options = {"codec": codec, "dtype": kind.name, "checksum": checksum, "more": more}
+    frame = narrowcast.encode(bits, **options)
+    assert np.array_equal(frame, narrowcast.encode(bits, reference=True, **options))
+    assert frame.size <= narrowcast.bound(kind.name, elems, codec=codec)
+    info = narrowcast.inspect(frame)
+    assert (info.elems, info.raw_bytes, info.wire_bytes) == (elems, bits.nbytes, frame.size)
+    assert (info.dtype, info.more, info.checksum is not None) == (kind.name, more, checksum)
+    for reference in (False, True):
+        back = narrowcast.decode(frame, reference=reference)
+        assert back.dtype == kind.numpy
+        assert back.tobytes() == bits.tobytes()
+
+
+@pytest.mark.parametrize("kind", FLOATS, ids=lambda kind: kind.name)
+def test_window_shrinks_values_that_cluster(kind):
+    frame = narrowcast.encode(normal(kind.name, 1 << 16), dtype=kind.name)
+    info, stats = narrowcast.inspect(frame), narrowcast.inspect_blocks(frame)
+    assert info.codec == "window"
+    assert info.ratio < 1
+    assert sum(stats.blocks_of_width.values()) == info.blocks
+    assert 0 <= stats.far_escapes <= stats.escapes < info.elems
+
+
+def test_integers_and_random_bits_cost_little_more_than_raw():
+    for dtype, codec in (("int32", "raw"), ("bfloat16", "window")):
+        bits = np.random.default_rng(0).integers(0, 256, 1 << 18, np.uint8)
+        info = narrowcast.inspect(narrowcast.encode(bits, dtype=dtype))
+        assert info.codec == codec
+        assert info.ratio < 1.005
+
+
+@pytest.mark.parametrize("shift", range(5))
+def test_every_alignment_of_both_sides_works(shift):
+    bits = normal("bfloat16", 5000).view(np.uint8)
+    values = np.empty(bits.size + shift, np.uint8)[shift:]
+    values[:] = bits
+    room = np.empty(narrowcast.bound("bfloat16", 5000) + shift, np.uint8)[shift:]
+    frame = narrowcast.encode(values, dtype="bfloat16", out=room)
+    assert frame.ctypes.data == room.ctypes.data
+    out = np.full(bits.size + shift, 0xA5, np.uint8)[shift:]
+    assert narrowcast.decode(frame, out=out) is out
+    assert np.array_equal(out, bits)
+
+
+def test_out_takes_arrays_of_the_type_of_bytes_and_of_bits():
+    frame = narrowcast.encode(normal("bfloat16", 100), dtype="bfloat16")
+    for out in (np.empty(100, np.uint16), np.empty(200, np.uint8), bytearray(200), np.empty((10, 10), np.int16)):
+        narrowcast.decode(frame, out=out)
+    with pytest.raises(TypeError, match="out holds float16 values, not bfloat16"):
+        narrowcast.decode(frame, out=np.empty(100, np.float16))
+    with pytest.raises(ValueError, match="out holds 99 bfloat16 values, the frame 100"):
+        narrowcast.decode(frame, out=np.empty(99, np.uint16))
+    with pytest.raises(ValueError, match="out is read-only"):
+        narrowcast.decode(frame, out=bytes(200))
+
+
+def test_a_frame_that_does_not_fit_out_is_an_error():
+    with pytest.raises(narrowcast.TooSmallError) as caught:
+        narrowcast.encode(normal("bfloat16", 1000), dtype="bfloat16", out=bytearray(100))
+    assert caught.value.status == narrowcast.Status.TOO_SMALL
+
+
+def test_more_bytes_than_the_frame_has_are_allowed():
+    first, second = (narrowcast.encode(normal("float32", elems), more=True) for elems in (10, 20))
+    assert narrowcast.decode(np.concatenate([first, second])).size == 10
+
+
+@pytest.mark.parametrize("checksum", [False, True])
+def test_every_truncation_is_corrupt(checksum):
+    frame = narrowcast.encode(normal("bfloat16", 3000), dtype="bfloat16", checksum=checksum)
+    for length in [*range(0, 200, 7), *range(200, frame.size, 397), frame.size - 1]:
+        with pytest.raises(narrowcast.CorruptError):
+            narrowcast.decode(frame[:length])
+
+
+def test_with_a_checksum_every_flipped_bit_is_found():
+    frame = narrowcast.encode(normal("bfloat16", 500), dtype="bfloat16", checksum=True)
+    for bit in range(0, 8 * frame.size, 13):
+        broken = frame.copy()
+        broken[bit // 8] ^= 1 << bit % 8
+        with pytest.raises(narrowcast.CorruptError):
+            narrowcast.decode(broken)
+
+
+@given(data=st.binary(max_size=300), keep=st.integers(0, 64), at=st.integers(0, 4000), flip=st.integers(1, 255))
+def test_without_a_checksum_hostile_frames_are_values_or_an_error(data, keep, at, flip):
+    frame = narrowcast.encode(normal("bfloat16", 3000), dtype="bfloat16")
+    flipped = frame.copy()
+    flipped[at % frame.size] ^= flip
+    for hostile in (np.frombuffer(frame[:keep].tobytes() + data, np.uint8), flipped):
+        for call in (narrowcast.inspect, narrowcast.inspect_blocks, narrowcast.decode):
+            # A header may claim more values than this machine can hold.
+            with contextlib.suppress(narrowcast.CorruptError, MemoryError):
+                call(hostile)
+
+
+def test_bounds_outside_what_a_frame_holds_are_errors():
+    assert narrowcast.bound("bfloat16", 0) >= 64
+    for elems in (-1, 1 << 35, 1 << 64, 1 << 70):
+        with pytest.raises(ValueError, match=f"elems is {elems}"):
+            narrowcast.bound("bfloat16", elems)
+    with pytest.raises(ValueError, match="'bfloat17' is not a value type"):
+        narrowcast.bound("bfloat17", 1)
+    with pytest.raises(ValueError, match="'zip' is not a codec"):
+        narrowcast.encode(b"", codec="zip")
+
+
+def test_gpu_arrays_are_sent_to_the_cuda_module():
+    class OnGpu:
+        __cuda_array_interface__ = {"shape": (4,), "typestr": "<f4", "data": (4096, False), "version": 3}  # noqa: RUF012
+
+    with pytest.raises(ValueError, match=r"values is in GPU memory: use narrowcast\.cuda"):
+        narrowcast.encode(OnGpu())
+    with pytest.raises(ValueError, match="values is in host memory"):
+        narrowcast.cuda.encode(np.zeros(4, np.float32), out=OnGpu())

@@ -1,0 +1,55 @@
+"""The library is found, or one sentence says why not; unknown settings are told of."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import narrowcast
+from narrowcast import _library
+from narrowcast.errors import _BY_STATUS, Status
+from narrowcast.types import VALUE_TYPES
+
+
+def test_the_version_is_three_numbers():
+    assert [part.isdigit() for part in narrowcast.library_version().split(".")] == [True] * 3
+
+
+def test_types_are_those_of_the_library():
+    for kind in VALUE_TYPES:
+        assert _library.library().ncast_dtype_name(kind.number).decode() == kind.name
+        assert _library.library().ncast_dtype_bytes(kind.number) == kind.bytes
+    assert _library.library().ncast_dtype_name(len(VALUE_TYPES)) is None
+
+
+def test_every_status_has_its_exception():
+    for status in Status:
+        if status != Status.OK:
+            assert issubclass(_BY_STATUS[status], narrowcast.NarrowcastError)
+            assert _BY_STATUS[status]("why").status == status
+            assert str(_BY_STATUS[status]("why")) == "why"
+    assert _library.library().ncast_status_name(max(Status) + 1) == b"unknown status"
+
+
+def test_importing_loads_no_framework_and_no_library():
+    code = (
+        "import sys, narrowcast, narrowcast._library as l; assert not l.library.cache_info().currsize;"
+        "bad = {'torch', 'cupy', 'jax', 'matplotlib', 'ml_dtypes'} & set(sys.modules); assert not bad, bad"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+def test_a_library_that_is_missing_or_foreign_is_one_sentence(cli, tmp_path):
+    result = cli("--version", NARROWCAST_LIBRARY=str(tmp_path / "nothing.so"))
+    assert result.returncode == 1
+    assert result.stderr == f"narrowcast: NARROWCAST_LIBRARY names {tmp_path}/nothing.so, which is not a file\n"
+    (tmp_path / "text.so").write_text("no library")
+    result = cli("--version", NARROWCAST_LIBRARY=str(tmp_path / "text.so"))
+    assert (result.returncode, result.stderr.count("\n")) == (1, 1)
+    assert "cannot be loaded" in result.stderr
+
+
+def test_an_unknown_setting_is_told_of(cli):
+    result = cli("--version", NARROWCAST_LIBARY="x")
+    assert result.returncode == 0
+    assert "NARROWCAST_LIBARY is not known" in result.stderr
