@@ -1,7 +1,6 @@
 #include "collective/call.h"
 
 #include <cstring>
-#include <iterator>
 
 namespace narrowcast::collective {
 namespace {
@@ -24,14 +23,6 @@ constexpr const char* codec_names[] = {"raw", "window"};
 }  // namespace
 
 const char* function_name(Operation operation) { return function_names[static_cast<size_t>(operation)]; }
-
-const char* redop_name(ncast_redop op) {
-  return static_cast<size_t>(op) < std::size(redop_names) ? redop_names[op] : nullptr;
-}
-
-const char* codec_name(ncast_codec codec) {
-  return static_cast<size_t>(codec) < std::size(codec_names) ? codec_names[codec] : nullptr;
-}
 
 CallTag make_tag(const Call& call, uint64_t sequence) {
   CallTag tag = {};

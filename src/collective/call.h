@@ -64,7 +64,4 @@ std::string describe(const CallTag& tag);
 // What differs: "count, dtype".
 std::string differences(const CallTag& a, const CallTag& b);
 
-const char* redop_name(ncast_redop op);
-const char* codec_name(ncast_codec codec);
-
 }  // namespace narrowcast::collective

@@ -1,4 +1,5 @@
 // Every operation against a serial computation: value types, codecs, ranks, counts, in place and not.
+#include <span>
 #include <string>
 
 #include "../support/ranks.h"
@@ -106,12 +107,15 @@ void check_send_recv(const Case& c) {
   EXPECT(received == c.input_of(previous, 1));
 }
 
+constexpr ncast_redop all_redops[] = {NCAST_SUM, NCAST_AVG, NCAST_MIN, NCAST_MAX, NCAST_PROD};
+
 void check_every_operation(const Case& c) {
   check_broadcast(c);
   check_all_gather(c);
   check_all_to_all(c);
   check_send_recv(c);
-  for (const ncast_redop op : {NCAST_SUM, NCAST_MIN, NCAST_MAX, NCAST_AVG, NCAST_PROD}) {
+  // All reductions on few ranks; with more ranks it is the order that counts.
+  for (const ncast_redop op : std::span(all_redops).first(c.ranks <= 3 ? 5 : 1)) {
     check_reduce_scatter(c, op);
     check_all_reduce(c, op);
   }
@@ -141,7 +145,7 @@ TEST_CASE("LargeTransfersGoThroughDefaultSlotsInManyChunks") {
   run_processes(ranks, [&](int rank) {
     Comm comm(id, rank, ranks);
     for (const ncast_codec codec : {NCAST_CODEC_RAW, NCAST_CODEC_WINDOW}) {
-      const Case c = {NCAST_BFLOAT16, codec, 1000003, rank, ranks, comm};
+      const Case c = {NCAST_BFLOAT16, codec, 400009, rank, ranks, comm};
       check_all_gather(c);
       check_all_reduce(c, NCAST_SUM);
     }
