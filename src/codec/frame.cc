@@ -95,7 +95,8 @@ ncast_status for_each_block(const char* function, const ncast_frame_info& info, 
                   block, info.blocks, end, begin, info.wire_bytes);
     const BlockView view{frame + payload_offset + uint64_t{begin} * format::alignment, payload_bytes, raw_bytes};
     if (!visit(block, view))
-      return fail(NCAST_CORRUPT, "%s: block %u of %u does not follow the format of window", function, block, info.blocks);
+      return fail(NCAST_CORRUPT, "%s: block %u of %u does not follow the format of window", function, block,
+                  info.blocks);
     begin = end;
   }
   return NCAST_OK;
@@ -105,8 +106,8 @@ ncast_status read_whole_frame(const char* function, const void* frame, size_t fr
   const ncast_status status = read_header(function, frame, frame_bytes, info);
   if (status != NCAST_OK) return status;
   if (frame_bytes < info->wire_bytes)
-    return fail(NCAST_CORRUPT, "%s: the frame has %" PRIu64 " bytes, but only %zu are there", function, info->wire_bytes,
-                frame_bytes);
+    return fail(NCAST_CORRUPT, "%s: the frame has %" PRIu64 " bytes, but only %zu are there", function,
+                info->wire_bytes, frame_bytes);
   if ((info->flags & NCAST_CHECKSUM) != 0) {
     const uint64_t sum = frame_checksum(static_cast<const uint8_t*>(frame), info->wire_bytes);
     if (sum != info->checksum)
@@ -136,8 +137,9 @@ ncast_status encode(const void* values, ncast_dtype dtype, uint64_t elems, ncast
     end = sizeof header + copy_aligned(bytes + sizeof header, from, elems * ncast_dtype_bytes(dtype));
   }
   if (end == 0)
-    return fail(NCAST_TOO_SMALL, "ncast_encode: %" PRIu64 " values of %s do not fit a frame of %zu bytes; %zu always do",
-                elems, ncast_dtype_name(dtype), capacity, ncast_bound(dtype, codec, elems));
+    return fail(NCAST_TOO_SMALL,
+                "ncast_encode: %" PRIu64 " values of %s do not fit a frame of %zu bytes; %zu always do", elems,
+                ncast_dtype_name(dtype), capacity, ncast_bound(dtype, codec, elems));
   header.wire_bytes = end;
   std::memcpy(bytes, &header, sizeof header);
   if ((flags & NCAST_CHECKSUM) != 0) {
@@ -178,6 +180,24 @@ ncast_status decode(const void* frame, size_t frame_bytes, uint32_t flags, void*
   });
 }
 
+// Adds one block to the counts; false where its sections do not fit its length. The codes are not looked at.
+bool count_block(const format::window::ValueType& type, const BlockView& view, ncast_block_stats* stats) {
+  if (view.payload_bytes == format::aligned(view.raw_bytes)) {
+    ++stats->blocks_of_width[0];
+    return true;
+  }
+  window::PayloadHeader header;
+  if (!window::read_payload_header(type, view.payload, view.payload_bytes, &header)) return false;
+  const uint8_t* tokens = view.payload + type.escape_offset(header.width);
+  int far_escapes = 0;
+  for (int i = 0; i < header.escapes; ++i)
+    far_escapes += (tokens[i / 2] >> i % 2 * 4 & 15) == format::window::far_token;
+  ++stats->blocks_of_width[header.width];
+  stats->escapes += static_cast<uint64_t>(header.escapes);
+  stats->far_escapes += static_cast<uint64_t>(far_escapes);
+  return view.payload_bytes == static_cast<size_t>(type.payload_bytes(header.width, header.escapes, far_escapes));
+}
+
 ncast_status inspect_blocks(const void* frame, size_t frame_bytes, ncast_block_stats* stats) {
   if (stats == nullptr) return fail(NCAST_INVALID_ARGUMENT, "ncast_inspect_blocks: stats is NULL");
   *stats = {};
@@ -186,20 +206,7 @@ ncast_status inspect_blocks(const void* frame, size_t frame_bytes, ncast_block_s
   if (status != NCAST_OK || info.codec == NCAST_CODEC_RAW) return status;
   const format::window::ValueType type = format::window::value_type(info.dtype);
   return for_each_block("ncast_inspect_blocks", info, static_cast<const uint8_t*>(frame),
-                        [&](uint32_t, const BlockView& view) {
-                          if (view.payload_bytes == format::aligned(view.raw_bytes)) {
-                            ++stats->blocks_of_width[0];
-                            return true;
-                          }
-                          window::PayloadHeader header;
-                          if (!window::read_payload_header(type, view.payload, view.payload_bytes, &header)) return false;
-                          const uint8_t* tokens = view.payload + type.escape_offset(header.width);
-                          for (int i = 0; i < header.escapes; ++i)
-                            stats->far_escapes += (tokens[i / 2] >> i % 2 * 4 & 15) == format::window::far_token;
-                          stats->escapes += static_cast<uint64_t>(header.escapes);
-                          ++stats->blocks_of_width[header.width];
-                          return true;
-                        });
+                        [&](uint32_t, const BlockView& view) { return count_block(type, view, stats); });
 }
 
 }  // namespace

@@ -63,10 +63,12 @@ ncast_status read_header(const char* function, const void* frame, size_t frame_b
                 format::frame_version);
   const auto dtype = static_cast<ncast_dtype>(header.dtype);
   const auto codec = static_cast<ncast_codec>(header.codec);
-  if (ncast_dtype_bytes(dtype) == 0) return fail(NCAST_CORRUPT, "%s: frame header: value type %d", function, header.dtype);
+  if (ncast_dtype_bytes(dtype) == 0)
+    return fail(NCAST_CORRUPT, "%s: frame header: value type %d", function, header.dtype);
   if ((codec != NCAST_CODEC_RAW && codec != NCAST_CODEC_WINDOW) || effective_codec(dtype, codec) != codec)
     return fail(NCAST_CORRUPT, "%s: frame header: codec %d for %s", function, header.codec, ncast_dtype_name(dtype));
-  if ((header.flags & ~(NCAST_CHECKSUM | NCAST_MORE)) != 0 || (header.reserved[0] | header.reserved[1] | header.reserved[2]) != 0)
+  if ((header.flags & ~(NCAST_CHECKSUM | NCAST_MORE)) != 0 ||
+      (header.reserved[0] | header.reserved[1] | header.reserved[2]) != 0)
     return fail(NCAST_CORRUPT, "%s: frame header: reserved bits are set", function);
   if ((header.flags & NCAST_CHECKSUM) == 0 && header.checksum != 0)
     return fail(NCAST_CORRUPT, "%s: frame header: a checksum without its flag", function);
@@ -75,8 +77,8 @@ ncast_status read_header(const char* function, const void* frame, size_t frame_b
                 header.elems, ncast_dtype_name(dtype));
   const FrameHeader expected = make_header(dtype, codec, header.elems, header.flags);
   if (header.block_elems != expected.block_elems || header.blocks != expected.blocks)
-    return fail(NCAST_CORRUPT, "%s: frame header: %u blocks of %u values for %" PRIu64 " values", function, header.blocks,
-                header.block_elems, header.elems);
+    return fail(NCAST_CORRUPT, "%s: frame header: %u blocks of %u values for %" PRIu64 " values", function,
+                header.blocks, header.block_elems, header.elems);
   const uint64_t most = raw_frame_bytes(dtype, codec, header.elems);
   const uint64_t least = codec == NCAST_CODEC_RAW
                              ? most

@@ -81,6 +81,6 @@ inline constexpr int samples_per_lane = 4;
 inline constexpr int samples = lanes * samples_per_lane;
 inline constexpr int bins = 32;
 inline constexpr int bins_below_anchor = 20;
-inline constexpr int escape_cost_bits = 6;  // a token, its share of far exponents, and the time that it takes
+inline constexpr int escape_cost_bits = 8;  // a token, its share of far exponents, and the time that it takes
 
 }  // namespace narrowcast::format::window

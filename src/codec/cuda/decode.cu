@@ -25,7 +25,7 @@ struct StoreSink {
 };
 
 template <ncast_dtype Dtype>
-__global__ void __launch_bounds__(warps_per_cta<format::window::value_type(Dtype)> * 32, 1) decode_kernel(DecodeArguments arguments, char* values) {
+__global__ void __launch_bounds__(most_warps<format::window::value_type(Dtype)> * 32, 1) decode_kernel(DecodeArguments arguments, char* values) {
   constexpr format::window::ValueType Type = format::window::value_type(Dtype);
   decode_blocks<Type>(arguments, StoreSink<Type>{values, is_aligned(values)});
 }
@@ -42,10 +42,7 @@ cudaError_t decode(const Payloads& payloads, const format::FrameHeader* header, 
                    const Values& values, ncast_device_status* status, const Launch& launch) {
   return dispatch(values.dtype, [&]<ncast_dtype Dtype>() {
     constexpr format::window::ValueType Type = format::window::value_type(Dtype);
-    uint32_t ctas;
-    const cudaError_t error = grid_size(expected.blocks, warps_per_cta<Type>, launch.max_ctas, &ctas);
-    if (error != cudaSuccess) return error;
-    return launch_warps<Type>(decode_kernel<Dtype>, ctas, 0, launch.stream,
+    return launch_warps<Type>(decode_kernel<Dtype>, expected.blocks, launch,
                               DecodeArguments{payloads, header, expected, status}, static_cast<char*>(values.data));
   });
 }

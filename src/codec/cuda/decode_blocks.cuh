@@ -26,40 +26,55 @@ __device__ inline bool header_matches(const format::FrameHeader& header, const f
          header.wire_bytes % format::alignment == 0;
 }
 
-struct Located {
-  const char* payload;
-  uint32_t bytes;  // 0: not where the format lets it be
+// Where the payloads of one warp's blocks are: a lane looks up one block of 32, so that the checks are paid once for them.
+class PayloadFinder {
+ public:
+  __device__ PayloadFinder(const DecodeArguments& arguments, uint32_t block_bytes, uint64_t payload_bytes)
+      : payloads_(arguments.payloads),
+        blocks_(arguments.expected.blocks),
+        block_bytes_(block_bytes),
+        payload_units_(static_cast<uint32_t>(payload_bytes / format::alignment)) {}
+
+  struct Place {
+    uint32_t begin;  // in units of format::alignment
+    uint32_t bytes;  // 0: not what the format allows
+  };
+
+  // `block` of `raw_bytes` decoded bytes; this lane alone.
+  __device__ Place find(uint32_t block, uint32_t raw_bytes) const {
+    Place place;
+    if (payloads_.lengths != nullptr) {
+      place = {block * (block_bytes_ / static_cast<uint32_t>(format::alignment)), payloads_.lengths[block]};
+    } else {
+      place.begin = block == 0 ? 0 : payloads_.ends[block - 1];
+      const uint32_t end = payloads_.ends[block];
+      const bool ordered = end > place.begin && end <= payload_units_ && (block + 1 < blocks_ || end == payload_units_);
+      const uint32_t units = min(end - place.begin, 2 * block_bytes_ / static_cast<uint32_t>(format::alignment));
+      place.bytes = ordered ? units * static_cast<uint32_t>(format::alignment) : 0;
+    }
+    const uint32_t stored = static_cast<uint32_t>(format::aligned(raw_bytes));
+    const bool fits = place.bytes <= stored && place.bytes % format::alignment == 0 &&
+                      (raw_bytes == block_bytes_ || place.bytes == stored);
+    if (!fits) place.bytes = 0;
+    return place;
+  }
+
+ private:
+  Payloads payloads_;
+  uint32_t blocks_;
+  uint32_t block_bytes_, payload_units_;
 };
 
-__device__ inline Located locate(const DecodeArguments& arguments, uint64_t block, uint32_t block_bytes,
-                                 uint32_t raw_bytes, uint64_t payload_bytes) {
-  const Payloads& payloads = arguments.payloads;
-  uint64_t begin, bytes;
-  if (payloads.lengths != nullptr) {
-    begin = block * block_bytes;
-    bytes = payloads.lengths[block];
-  } else {
-    const uint32_t first = block == 0 ? 0 : payloads.ends[block - 1], last = payloads.ends[block];
-    begin = uint64_t{first} * format::alignment;
-    bytes = last > first ? uint64_t{last - first} * format::alignment : 0;
-    if (begin + bytes > payload_bytes) bytes = 0;
-    if (block + 1 == arguments.expected.blocks && begin + bytes != payload_bytes) bytes = 0;
-  }
-  const uint32_t stored = static_cast<uint32_t>(format::aligned(raw_bytes));
-  const bool fits = bytes <= stored && bytes % format::alignment == 0 && (raw_bytes == block_bytes || bytes == stored);
-  return {payloads.data + begin, fits ? static_cast<uint32_t>(bytes) : 0};
-}
-
 // Runs sink.take(first value of the block, its bytes, where in shared memory, lane) for every whole block, and
-// sink.take_short(first value, bytes, where in global memory, lane) for a last short one. sink.reads_async says that
-// take() left a bulk store reading the values.
+// sink.take_short(first value, bytes, where in global memory, lane) for a last short one.
 template <format::window::ValueType Type, typename Sink>
 __device__ void decode_blocks(const DecodeArguments& arguments, const Sink& sink) {
   using Block = window::Block<Type>;
   constexpr uint32_t block_bytes = Block::values_bytes;
   extern __shared__ char shared_memory[];
   const int lane = device::lane_id();
-  WarpMemory<Type>& memory = reinterpret_cast<WarpMemory<Type>*>(shared_memory)[threadIdx.x / 32];
+  using Memory = WarpMemory<Type, 2>;
+  Memory& memory = reinterpret_cast<Memory*>(shared_memory)[threadIdx.x / 32];
   device::LoadBarrier barrier(&memory.barrier, lane);
 
   uint64_t payload_bytes = 0;
@@ -73,43 +88,53 @@ __device__ void decode_blocks(const DecodeArguments& arguments, const Sink& sink
     payload_bytes = arguments.header->wire_bytes - payload_offset;
   }
 
-  const uint64_t warps = uint64_t{gridDim.x} * warps_per_cta<Type>;
-  const uint64_t whole_blocks = arguments.expected.elems / Type.block_elems();
-  uint64_t block = uint64_t{threadIdx.x / 32} * gridDim.x + blockIdx.x;
+  const PayloadFinder finder(arguments, block_bytes, payload_bytes);
+  const uint32_t warps = gridDim.x * (blockDim.x / 32);
+  const uint32_t whole_blocks = static_cast<uint32_t>(arguments.expected.elems / Type.block_elems());
+  uint32_t block = threadIdx.x / 32 * gridDim.x + blockIdx.x;
 
-  const auto find = [&](uint64_t which) {
-    return which < whole_blocks ? locate(arguments, which, block_bytes, block_bytes, payload_bytes) : Located{nullptr, 0};
-  };
-  const auto start_load = [&](const Located& where) {
-    if (where.bytes != 0) barrier.load(memory.payload, where.payload, where.bytes, lane);
-  };
-
-  Located here = find(block);
-  start_load(here);
-  for (; block < whole_blocks; block += warps) {
-    const Located next = find(block + warps);  // its latency passes under the decoding
-    bool decoded = here.bytes != 0;
-    if (decoded) barrier.wait();
-    const bool raw = here.bytes == block_bytes;
-    if (raw) {
-      sink.take(block, memory.payload, lane);
-    } else if (decoded) {
-      device::wait_for_store_sources(lane);  // of the last block's values
-      decoded = Block::decode(memory.payload, here.bytes, memory.values, lane);
+  char *here = memory.buffers[0], *other = memory.buffers[1];  // the block's payload, and its values
+  PayloadFinder::Place places{0, 0};  // of this lane's block among the next 32 of the warp
+  uint32_t turn = 0;
+  const auto start_load = [&](uint32_t next) -> uint32_t {
+    if (turn % 32 == 0) {
+      const uint32_t of_lane = next + lane * warps;
+      places = of_lane < whole_blocks ? finder.find(of_lane, block_bytes) : PayloadFinder::Place{0, 0};
     }
-    if (raw) device::wait_for_store_sources(lane);
-    start_load(next);
-    if (!raw && decoded) sink.take(block, memory.values, lane);
-    if (!decoded && lane == 0) report_corrupt(arguments.status);
-    here = next;
+    const uint32_t bytes = __shfl_sync(device::all_lanes, places.bytes, turn % 32);
+    const uint32_t begin = __shfl_sync(device::all_lanes, places.begin, turn % 32);
+    ++turn;
+    if (bytes != 0) barrier.load(here, arguments.payloads.data + uint64_t{begin} * format::alignment, bytes, lane);
+    return bytes;
+  };
+
+  uint32_t bytes = start_load(block);
+  for (; block < whole_blocks; block += warps) {
+    if (bytes != 0) barrier.wait();
+    device::wait_for_store_sources(lane);  // of the last block
+    char* values = other;
+    bool decoded = bytes != 0;
+    if (bytes == block_bytes) {  // raw: it leaves from where it is, and the next comes to the other buffer
+      values = here;
+      here = other;
+      other = values;
+    } else if (decoded) {
+      decoded = Block::decode(here, bytes, other, memory.scratch, lane);
+    }
+    bytes = start_load(block + warps);
+    if (decoded) {
+      sink.take(block, values, lane);
+    } else if (lane == 0) {
+      report_corrupt(arguments.status);
+    }
   }
   device::wait_for_stores(lane);
 
   const uint32_t last_bytes = static_cast<uint32_t>(arguments.expected.elems % Type.block_elems()) * Type.value_bytes;
   if (block == whole_blocks && last_bytes != 0) {
-    const Located last = locate(arguments, block, block_bytes, last_bytes, payload_bytes);
+    const PayloadFinder::Place last = finder.find(block, last_bytes);
     if (last.bytes != 0) {
-      sink.take_short(block, last_bytes, last.payload, lane);
+      sink.take_short(block, last_bytes, arguments.payloads.data + uint64_t{last.begin} * format::alignment, lane);
     } else if (lane == 0) {
       report_corrupt(arguments.status);
     }

@@ -32,7 +32,7 @@ struct ReduceSink {
 };
 
 template <ncast_dtype Dtype>
-__global__ void __launch_bounds__(warps_per_cta<format::window::value_type(Dtype)> * 32, 1)
+__global__ void __launch_bounds__(most_warps<format::window::value_type(Dtype)> * 32, 1)
     decode_reduce_kernel(DecodeArguments arguments, typename Number<Dtype>::Accumulator* accumulator, ncast_redop op) {
   decode_blocks<format::window::value_type(Dtype)>(arguments, ReduceSink<Dtype>{accumulator, op});
 }
@@ -55,10 +55,7 @@ cudaError_t decode_reduce(const Payloads& payloads, const format::FrameHeader* h
     if constexpr (type.value_bytes == 0) {
       return cudaErrorInvalidValue;
     } else {
-      uint32_t ctas;
-      const cudaError_t error = grid_size(expected.blocks, warps_per_cta<type>, launch.max_ctas, &ctas);
-      if (error != cudaSuccess) return error;
-      return launch_warps<type>(decode_reduce_kernel<Dtype>, ctas, 0, launch.stream,
+      return launch_warps<type>(decode_reduce_kernel<Dtype>, expected.blocks, launch,
                                 DecodeArguments{payloads, header, expected, status},
                                 static_cast<typename Number<Dtype>::Accumulator*>(accumulator.data), op);
     }
@@ -67,11 +64,13 @@ cudaError_t decode_reduce(const Payloads& payloads, const format::FrameHeader* h
 
 cudaError_t reduce_raw(const void* values, const Values& accumulator, ncast_redop op, const Launch& launch) {
   return dispatch_number(accumulator.dtype, [&]<ncast_dtype Dtype>() {
-    constexpr int threads = 512, values_per_thread = 8;
-    uint32_t ctas;
-    const cudaError_t error = grid_size(accumulator.elems, threads * values_per_thread, launch.max_ctas, &ctas);
+    constexpr uint32_t threads = 512, ctas_per_sm = 4;
+    Machine machine;
+    const cudaError_t error = find_machine(launch, &machine);
     if (error != cudaSuccess) return error;
-    reduce_raw_kernel<Dtype><<<launch.max_ctas != 0 ? ctas : ctas * 4, threads, 0, launch.stream>>>(
+    const uint64_t wanted = (accumulator.elems + threads - 1) / threads;
+    const auto ctas = static_cast<uint32_t>(std::min<uint64_t>(wanted, uint64_t{machine.ctas} * ctas_per_sm));
+    reduce_raw_kernel<Dtype><<<ctas, threads, 0, launch.stream>>>(
         static_cast<const typename Number<Dtype>::Value*>(values),
         static_cast<typename Number<Dtype>::Accumulator*>(accumulator.data), accumulator.elems, op);
     return cudaGetLastError();

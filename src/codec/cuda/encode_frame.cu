@@ -1,186 +1,188 @@
-// values -> a packed frame in one pass: teams of warps code neighbouring blocks, then learn where their payloads go by a
-// decoupled look-back over the teams before them (Merrill and Garland, "Single-pass parallel prefix scan with decoupled
-// look-back", 2016).
+// values -> a packed frame in one pass. The warps of a CTA code a tile of neighbouring blocks; one more warp finds where
+// the tile's payloads begin, while the others already code the next tile.
 #include "codec/cuda/launch.h"
+#include "codec/cuda/look_back.cuh"
 #include "codec/cuda/warps.cuh"
+#include "device/ptx/barrier.cuh"
 
 namespace narrowcast::codec::cuda {
 namespace {
 
-// Teams of a CTA run out of step, so that one codes while another waits for its place.
-inline constexpr int teams_per_cta = 3;
+// Three buffers a warp: values, the payload being made, and the one before it, which waits for its place.
 template <format::window::ValueType Type>
-inline constexpr int warps_per_team = warps_per_cta<Type> / teams_per_cta;
+inline constexpr int most_coders = Type.block_bytes() > 4096 ? 8 : 16;
+// For the size of the workspace, whatever the device.
+inline constexpr int fewest_coders = 2;
 
-// What a team has told about its tile: the tile's units, then the units up to its end.
-enum : uint32_t { state_none = 0, state_tile = 1, state_through = 2 };
-struct Workspace {
-  unsigned long long next_tile;
-  unsigned long long unused;  // keeps what follows 16-byte aligned
-  unsigned long long told[];  // state << 32 | units
+// What passes between the coders and the placing warp for one tile; two tiles are under way.
+struct TileStage {
+  uint32_t units[16];  // of each coder's payload; then where it begins in the frame
+  uint64_t coded;      // barrier: every coder has written its units
+  uint64_t placed;     // barrier: the placing warp has put begins in their place
 };
 
-struct TeamMemory {
-  unsigned long long tile;  // the next
-  uint32_t units[8];        // of each warp's payload
-  uint32_t begin;           // of the tile's payloads
+struct FrameMemory {
+  TileStage stages[2];
+  uint32_t tiles[4];  // of this CTA's turns, modulo 4: known one turn ahead
 };
 
-__device__ void tell(Workspace* workspace, uint64_t tile, uint32_t state, uint32_t units) {
-  const unsigned long long word = static_cast<unsigned long long>(state) << 32 | units;
-  asm volatile("st.relaxed.gpu.global.u64 [%0], %1;" ::"l"(&workspace->told[tile]), "l"(word) : "memory");
-}
-__device__ unsigned long long told(const Workspace* workspace, int64_t tile) {
-  if (tile < 0) return static_cast<unsigned long long>(state_through) << 32;
-  unsigned long long word;
-  asm volatile("ld.relaxed.gpu.global.u64 %0, [%1];" : "=l"(word) : "l"(&workspace->told[tile]) : "memory");
-  return word;
-}
+// Turn by turn: gathers the units of the CTA's tile, tells them, and places the tile.
+__device__ void place_tiles(FrameMemory& memory, Workspace* workspace, uint32_t tile_count, int coders, int lane) {
+  uint32_t tile = memory.tiles[0];
+  for (uint32_t turn = 0; tile < tile_count; ++turn) {
+    TileStage& stage = memory.stages[turn % 2];
+    unsigned long long taken = 0;
+    if (lane == 0) taken = atomicAdd(&workspace->next_tile, 1ull);  // for the turn after the next
 
-// The units of all tiles before `tile`: the warp reads 32 of them at a time. It ends, because tiles are handed out in
-// order: whoever works on an earlier one is running.
-__device__ uint32_t look_back(const Workspace* workspace, uint64_t tile, int lane) {
-  uint32_t units = 0;
-  for (int64_t nearest = static_cast<int64_t>(tile) - 1;; nearest -= 32) {
-    uint32_t through, missing;
-    unsigned long long word;
-    do {
-      word = told(workspace, nearest - lane);
-      through = __ballot_sync(device::all_lanes, word >> 32 == state_through);
-      missing = __ballot_sync(device::all_lanes, word >> 32 == state_none);
-    } while ((missing & (through != 0 ? (through & -through) - 1 : device::all_lanes)) != 0);
-    const uint32_t last = through != 0 ? __ffs(through) - 1 : 31;
-    units += __reduce_add_sync(device::all_lanes, static_cast<uint32_t>(lane) <= last ? static_cast<uint32_t>(word) : 0u);
-    if (through != 0) return units;
+    device::barrier_wait(&stage.coded, turn / 2 % 2);
+    const uint32_t units = lane < coders ? stage.units[lane] : 0;
+    const uint32_t up_to = device::inclusive_scan(units, lane);
+    const uint32_t all = __shfl_sync(device::all_lanes, up_to, 31);
+    if (lane == 0) tell(workspace, tile, all);
+    const uint32_t begin = look_back(workspace, tile, lane);
+    if (lane == 0) {
+      tell(workspace, tile, (begin + all) | through);
+      memory.tiles[(turn + 2) % 4] = static_cast<uint32_t>(taken);
+    }
+    if (lane < coders) stage.units[lane] = begin + up_to - units;
+    __syncwarp();
+    if (lane == 0) device::barrier_arrive(&stage.placed);
+    tile = memory.tiles[(turn + 1) % 4];
   }
 }
 
+// Stores payloads where they belong, and what surrounds them.
+struct FrameWriter {
+  char* frame;
+  format::FrameHeader header;
+  const char* values;
+  uint64_t payload_offset;
+
+  template <format::window::ValueType Type>
+  __device__ void store(uint32_t block, const char* payload, uint32_t bytes, uint32_t begin, int lane) const {
+    auto* ends = reinterpret_cast<uint32_t*>(frame + sizeof header);
+    char* to = frame + payload_offset + uint64_t{begin} * format::alignment;
+    const uint32_t end = begin + bytes / format::alignment;
+    if (lane == 0) ends[block] = end;
+    if (uint64_t{block + 1} * Type.block_elems() <= header.elems) {
+      device::bulk_store(to, payload, bytes, lane);
+    } else {
+      store_short_block<Type>(to, values, header.elems, lane);
+    }
+    if (block + 1 != header.blocks) return;
+    // The last block's end is the frame's.
+    if (lane == 0) {
+      format::FrameHeader whole = header;
+      whole.wire_bytes = payload_offset + uint64_t{end} * format::alignment;
+      *reinterpret_cast<format::FrameHeader*>(frame) = whole;
+    }
+    const uint32_t padding = static_cast<uint32_t>((payload_offset - sizeof header) / sizeof *ends) - header.blocks;
+    if (static_cast<uint32_t>(lane) < padding) ends[header.blocks + lane] = 0;
+  }
+};
+
 template <ncast_dtype Dtype>
-__global__ void __launch_bounds__(warps_per_cta<format::window::value_type(Dtype)> * 32, 1)
+__global__ void __launch_bounds__((most_coders<format::window::value_type(Dtype)> + 1) * 32, 1)
     encode_frame_kernel(const char* values, format::FrameHeader header, char* frame, Workspace* workspace) {
   constexpr format::window::ValueType Type = format::window::value_type(Dtype);
   using Block = window::Block<Type>;
+  using Memory = WarpMemory<Type, 3>;
   constexpr uint32_t block_bytes = Block::values_bytes;
-  constexpr int team_warps = warps_per_team<Type>;
+  const int coders = blockDim.x / 32 - 1;
   extern __shared__ char shared_memory[];
-  const int lane = device::lane_id();
-  const int warp = threadIdx.x / 32 % team_warps, team = threadIdx.x / 32 / team_warps;
-  auto* memories = reinterpret_cast<WarpMemory<Type>*>(shared_memory);
-  WarpMemory<Type>& memory = memories[threadIdx.x / 32];
-  TeamMemory& team_memory = reinterpret_cast<TeamMemory*>(memories + warps_per_cta<Type>)[team];
-  device::LoadBarrier barrier(&memory.barrier, lane);
-  const auto team_sync = [&] { asm volatile("bar.sync %0, %1;" ::"r"(team + 1), "r"(team_warps * 32) : "memory"); };
+  const int lane = device::lane_id(), warp = threadIdx.x / 32;
+  auto* memories = reinterpret_cast<Memory*>(shared_memory);
+  FrameMemory& tile_memory = *reinterpret_cast<FrameMemory*>(memories + coders);
 
-  const format::FrameLayout layout = format::frame_layout(header.elems, Type.block_elems());
-  auto* ends = reinterpret_cast<uint32_t*>(frame + sizeof header);
-  char* payloads = frame + layout.payload_offset;
-  const uint64_t whole_blocks = header.elems / Type.block_elems();
-  const uint32_t last_bytes = static_cast<uint32_t>(header.elems % Type.block_elems()) * Type.value_bytes;
-  const uint64_t tiles = (layout.blocks + team_warps - 1) / team_warps;
-  const bool aligned = is_aligned(values);
-
-  const auto start_load = [&](uint64_t tile) {
-    const uint64_t block = tile * team_warps + warp;
-    if (block >= whole_blocks) return;
-    if (aligned) {
-      barrier.load(memory.values, values + block * block_bytes, block_bytes, lane);
-    } else {
-      __syncwarp();
-      copy_block<Type>(memory.values, values + block * block_bytes, lane);
+  if (threadIdx.x == 0) {
+    for (TileStage& stage : tile_memory.stages) {
+      device::barrier_init(&stage.coded, coders);
+      device::barrier_init(&stage.placed, 1);
     }
-  };
+    for (int turn = 0; turn < 2; ++turn)
+      tile_memory.tiles[turn] = static_cast<uint32_t>(atomicAdd(&workspace->next_tile, 1ull));
+  }
+  __syncthreads();
+  const uint32_t tile_count = (header.blocks + coders - 1) / coders;
+  if (warp == coders) return place_tiles(tile_memory, workspace, tile_count, coders, lane);
 
-  const bool takes_tiles = warp == 0 && lane == 0;
-  if (takes_tiles) team_memory.tile = atomicAdd(&workspace->next_tile, 1ull);
-  team_sync();
-  uint64_t tile = team_memory.tile;
-  start_load(tile);
-  while (tile < tiles) {
-    const uint64_t block = tile * team_warps + warp;
-    unsigned long long taken = 0;
-    if (takes_tiles) taken = atomicAdd(&workspace->next_tile, 1ull);  // its latency passes under the coding
+  Memory& memory = memories[warp];
+  BlockLoader<Type> loader(values, &memory.barrier, lane);
+  const FrameWriter writer{frame, header, values, format::frame_layout(header.elems, Type.block_elems()).payload_offset};
+  const uint32_t whole_blocks = static_cast<uint32_t>(header.elems / Type.block_elems());
+  const uint32_t last_bytes =
+      static_cast<uint32_t>(format::aligned(header.elems % Type.block_elems() * Type.value_bytes));
 
+  uint32_t tile = tile_memory.tiles[0], block = tile * coders + warp;
+  char* here = memory.buffers[0];                                // the block's values
+  char *making = memory.buffers[1], *waiting = memory.buffers[2];  // its payload, and that of the turn before
+  uint32_t waiting_block = 0, waiting_bytes = 0;
+  if (tile < tile_count && block < whole_blocks) loader.start(here, block);
+  for (uint32_t turn = 0;; ++turn) {
+    TileStage& stage = tile_memory.stages[turn % 2];
     uint32_t bytes = 0;
-    if (block < whole_blocks) {
-      if (aligned) {
-        barrier.wait();
-      } else {
-        __syncwarp();
+    char* payload = making;
+    if (tile < tile_count) {
+      if (block < whole_blocks) {
+        loader.wait();
+        device::wait_for_store_sources(lane);  // of two turns before: the buffer that this turn fills
+        bytes = Block::encode(here, making, memory.scratch, lane);
+        if (bytes == block_bytes) {  // raw: it stays where it is, and the next comes to the other buffer
+          payload = here;
+          here = making;
+        }
+      } else if (block == whole_blocks) {
+        bytes = last_bytes;  // which is 0 when all blocks are whole
       }
-      device::wait_for_store_sources(lane);  // of the last tile's payload
-      bytes = Block::encode(memory.values, memory.payload, memory.scratch, lane);
-    } else if (block == whole_blocks && last_bytes != 0) {
-      bytes = static_cast<uint32_t>(format::aligned(last_bytes));
-    }
-    const bool whole = block < whole_blocks, raw = bytes == block_bytes;
-    if (lane == 0) team_memory.units[warp] = bytes / format::alignment;
-    if (takes_tiles) team_memory.tile = taken;
-    team_sync();
-
-    const uint64_t next_tile = team_memory.tile;
-    if (!raw) start_load(next_tile);
-    const uint32_t of_warp = lane < team_warps ? team_memory.units[lane] : 0;
-    const uint32_t before = __reduce_add_sync(device::all_lanes, lane < warp ? of_warp : 0u);
-    const uint32_t all = __reduce_add_sync(device::all_lanes, of_warp);
-    if (warp == 0) {
-      if (lane == 0 && tile != 0) tell(workspace, tile, state_tile, all);
-      const uint32_t begin = look_back(workspace, tile, lane);
       if (lane == 0) {
-        tell(workspace, tile, state_through, begin + all);
-        team_memory.begin = begin;
+        stage.units[warp] = bytes / format::alignment;
+        device::barrier_arrive(&stage.coded);
       }
     }
-    team_sync();
+    if (turn != 0) {  // the turn before is placed by now, or soon
+      TileStage& before = tile_memory.stages[(turn - 1) % 2];
+      device::barrier_wait(&before.placed, (turn - 1) / 2 % 2);
+    }
+    const uint32_t next_tile = tile < tile_count ? tile_memory.tiles[(turn + 1) % 4] : tile_count;
+    const uint32_t next_block = next_tile * coders + warp;
+    if (next_tile < tile_count && next_block < whole_blocks) loader.start(here, next_block);
+    if (turn != 0 && waiting_bytes != 0)
+      writer.store<Type>(waiting_block, waiting, waiting_bytes, tile_memory.stages[(turn - 1) % 2].units[warp], lane);
+    if (tile >= tile_count) break;
 
-    const uint32_t begin = team_memory.begin + before;
-    const uint32_t end = begin + bytes / format::alignment;
-    char* payload = payloads + uint64_t{begin} * format::alignment;
-    if (lane == 0 && bytes != 0) ends[block] = end;
-    if (whole) {
-      device::bulk_store(payload, raw ? memory.values : memory.payload, bytes, lane);
-      if (raw) {
-        device::wait_for_store_sources(lane);
-        start_load(next_tile);
-      }
-    } else if (bytes != 0) {  // the short block is stored raw
-      copy_bytes(payload, values + block * block_bytes, last_bytes, lane);
-      if (last_bytes + lane < bytes) payload[last_bytes + lane] = 0;
-    }
-    if (block + 1 == layout.blocks) {  // whose end is the frame's
-      header.wire_bytes = layout.payload_offset + uint64_t{end} * format::alignment;
-      if (lane == 0) *reinterpret_cast<format::FrameHeader*>(frame) = header;
-      const uint64_t padding = (layout.payload_offset - sizeof header) / sizeof(uint32_t) - layout.blocks;
-      if (static_cast<uint64_t>(lane) < padding) ends[layout.blocks + lane] = 0;
-    }
+    making = waiting;
+    waiting = payload;
+    waiting_block = block;
+    waiting_bytes = bytes;
     tile = next_tile;
+    block = next_block;
   }
   device::wait_for_stores(lane);
-}
-
-template <format::window::ValueType Type>
-uint64_t tiles_of(uint64_t blocks) {
-  return (blocks + warps_per_team<Type> - 1) / warps_per_team<Type>;
 }
 
 }  // namespace
 
 size_t encode_workspace_bytes(uint64_t blocks) {
-  constexpr int fewest_warps = warps_per_team<format::window::float64>;
-  return format::aligned(sizeof(Workspace) + (blocks + fewest_warps - 1) / fewest_warps * sizeof(unsigned long long));
+  return format::aligned(sizeof(Workspace) + (blocks + fewest_coders - 1) / fewest_coders * sizeof(uint32_t));
 }
 
 cudaError_t encode_frame(const Values& values, const format::FrameHeader& header, char* frame, void* workspace,
                          const Launch& launch) {
   return dispatch(values.dtype, [&]<ncast_dtype Dtype>() {
     constexpr format::window::ValueType Type = format::window::value_type(Dtype);
-    const uint64_t tiles = tiles_of<Type>(header.blocks);
-    cudaError_t error = cudaMemsetAsync(workspace, 0, sizeof(Workspace) + tiles * sizeof(unsigned long long), launch.stream);
+    Machine machine;
+    cudaError_t error = find_machine(launch, &machine);
     if (error != cudaSuccess) return error;
-    uint32_t ctas;
-    error = grid_size(tiles, teams_per_cta, launch.max_ctas, &ctas);
+    const size_t bytes = sizeof(WarpMemory<Type, 3>);
+    const uint32_t wanted = std::clamp<uint32_t>((header.blocks + machine.ctas - 1) / machine.ctas, fewest_coders,
+                                                 most_coders<Type>);
+    const uint32_t coders = machine.warps(bytes, sizeof(FrameMemory), static_cast<int>(wanted));
+    const uint32_t tiles = (header.blocks + coders - 1) / coders;
+    error = cudaMemsetAsync(workspace, 0, sizeof(Workspace) + tiles * sizeof(uint32_t), launch.stream);
     if (error != cudaSuccess) return error;
-    return launch_warps<Type>(encode_frame_kernel<Dtype>, ctas, teams_per_cta * sizeof(TeamMemory), launch.stream,
-                              static_cast<const char*>(values.data), header, frame, static_cast<Workspace*>(workspace));
+    return launch_kernel(encode_frame_kernel<Dtype>, std::min(tiles, machine.ctas), coders + 1,
+                         coders * bytes + sizeof(FrameMemory), launch.stream, static_cast<const char*>(values.data),
+                         header, frame, static_cast<Workspace*>(workspace));
   });
 }
 

@@ -6,23 +6,25 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "codec/cuda/launch.h"
 #include "codec/window/kernel.cuh"
 #include "device/ptx/bulk_copy.cuh"
 
 namespace narrowcast::codec::cuda {
 
-template <format::window::ValueType Type>
+// Buffers of a block's size: values and payloads change places, so that a raw block leaves from where it came to.
+template <format::window::ValueType Type, int Buffers>
 struct alignas(128) WarpMemory {
   using Block = window::Block<Type>;
-  char values[Block::values_bytes];
-  char payload[Block::payload_capacity];
+  static_assert(Block::payload_capacity == Block::values_bytes);
+  char buffers[Buffers][Block::values_bytes];
   typename Block::Scratch scratch;
   uint64_t barrier;
 };
 
-// One CTA an SM, as many warps as shared memory holds: every warp hides the others' latencies.
+// One CTA an SM, with as many warps as its shared memory holds, at most these: every warp hides the others' latencies.
 template <format::window::ValueType Type>
-inline constexpr int warps_per_cta = Type.block_bytes() > 4096 ? 12 : 24;
+inline constexpr int most_warps = Type.block_bytes() > 4096 ? 13 : 26;
 
 // Copies within the warp's reach where a bulk copy cannot go: any alignment, any count of bytes.
 __device__ inline void copy_bytes(char* to, const char* from, uint32_t bytes, int lane) {
@@ -43,16 +45,66 @@ __device__ inline bool is_aligned(const void* pointer) {
   return reinterpret_cast<uintptr_t>(pointer) % format::alignment == 0;
 }
 
-// CTAs for `units` of work of which a CTA takes `units_per_cta` at a time.
-inline cudaError_t grid_size(uint64_t units, uint64_t units_per_cta, uint32_t max_ctas, uint32_t* ctas) {
-  int device = 0, sms = 0;
+// Brings whole blocks of values to shared memory, one at a time; the whole warp calls.
+template <format::window::ValueType Type>
+class BlockLoader {
+ public:
+  __device__ BlockLoader(const char* values, uint64_t* barrier, int lane)
+      : values_(values), aligned_(is_aligned(values)), lane_(lane), barrier_(barrier, lane) {}
+
+  __device__ void start(char* to, uint32_t block) {
+    const char* from = values_ + uint64_t{block} * Type.block_bytes();
+    if (aligned_) {
+      barrier_.load(to, from, Type.block_bytes(), lane_);
+    } else {
+      __syncwarp();
+      copy_block<Type>(to, from, lane_);
+    }
+  }
+  __device__ void wait() {
+    if (aligned_) {
+      barrier_.wait();
+    } else {
+      __syncwarp();
+    }
+  }
+
+ private:
+  const char* values_;
+  bool aligned_;
+  int lane_;
+  device::LoadBarrier barrier_;
+};
+
+// The last block, when it is short: stored raw, and zero up to the alignment. Returns the bytes stored.
+template <format::window::ValueType Type>
+__device__ uint32_t store_short_block(char* to, const char* values, uint64_t elems, int lane) {
+  const uint64_t first = elems / Type.block_elems() * Type.block_elems();
+  const uint32_t bytes = static_cast<uint32_t>(elems - first) * Type.value_bytes;
+  const uint32_t stored = static_cast<uint32_t>(format::aligned(bytes));
+  copy_bytes(to, values + first * Type.value_bytes, bytes, lane);
+  if (bytes + lane < stored) to[bytes + lane] = 0;
+  return stored;
+}
+
+// What the current device offers a launch.
+struct Machine {
+  uint32_t ctas;        // that run at once, one an SM, or fewer if the caller wants so
+  size_t shared_bytes;  // of a CTA
+
+  uint32_t warps(size_t bytes_per_warp, size_t fixed_bytes, int most) const {
+    return static_cast<uint32_t>(std::min<size_t>((shared_bytes - fixed_bytes) / bytes_per_warp, most));
+  }
+};
+inline cudaError_t find_machine(const Launch& launch, Machine* machine) {
+  int device = 0, sms = 0, shared_bytes = 0;
   cudaError_t error = cudaGetDevice(&device);
   if (error == cudaSuccess) error = cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, device);
-  if (error != cudaSuccess) return error;
-  const uint64_t wanted = (units + units_per_cta - 1) / units_per_cta;
-  const uint64_t most = max_ctas != 0 ? max_ctas : static_cast<uint64_t>(sms);
-  *ctas = static_cast<uint32_t>(std::max<uint64_t>(1, std::min(wanted, most)));
-  return cudaSuccess;
+  if (error == cudaSuccess)
+    error = cudaDeviceGetAttribute(&shared_bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
+  machine->ctas = launch.max_ctas != 0 ? std::min<uint32_t>(launch.max_ctas, sms) : sms;
+  machine->shared_bytes = static_cast<size_t>(shared_bytes);
+  return error;
 }
 
 // Calls launch.operator()<Dtype>() for a dtype that `window` handles. (Kernels take the dtype, an enum, and not the
@@ -70,16 +122,29 @@ cudaError_t dispatch(ncast_dtype dtype, Function launch) {
   }
 }
 
-// Raises a kernel's shared-memory limit and launches it with one WarpMemory a warp (and `extra` bytes).
-template <format::window::ValueType Type, typename... Parameters, typename... Arguments>
-cudaError_t launch_warps(void (*kernel)(Parameters...), uint32_t ctas, size_t extra, cudaStream_t stream,
-                         Arguments... arguments) {
-  const size_t shared = warps_per_cta<Type> * sizeof(WarpMemory<Type>) + extra;
+// Raises a kernel's shared-memory limit and launches it.
+template <typename... Parameters, typename... Arguments>
+cudaError_t launch_kernel(void (*kernel)(Parameters...), uint32_t ctas, uint32_t warps, size_t shared_bytes,
+                          cudaStream_t stream, const Arguments&... arguments) {
   const cudaError_t error =
-      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared));
+      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared_bytes));
   if (error != cudaSuccess) return error;
-  kernel<<<ctas, warps_per_cta<Type> * 32, shared, stream>>>(arguments...);
+  kernel<<<ctas, warps * 32, shared_bytes, stream>>>(arguments...);
   return cudaGetLastError();
+}
+
+// The same for kernels whose warps are alike and share nothing: over all SMs, however few the blocks.
+template <format::window::ValueType Type, typename... Parameters, typename... Arguments>
+cudaError_t launch_warps(void (*kernel)(Parameters...), uint64_t blocks, const Launch& launch,
+                         const Arguments&... arguments) {
+  Machine machine;
+  const cudaError_t error = find_machine(launch, &machine);
+  if (error != cudaSuccess) return error;
+  const size_t bytes = sizeof(WarpMemory<Type, 2>);
+  const auto ctas = static_cast<uint32_t>(std::min<uint64_t>(machine.ctas, blocks));
+  const uint32_t wanted = static_cast<uint32_t>(std::min<uint64_t>((blocks + ctas - 1) / ctas, most_warps<Type>));
+  const uint32_t warps = machine.warps(bytes, 0, static_cast<int>(wanted));
+  return launch_kernel(kernel, ctas, warps, warps * bytes, launch.stream, arguments...);
 }
 
 }  // namespace narrowcast::codec::cuda

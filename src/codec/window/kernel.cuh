@@ -20,9 +20,10 @@ class Block {
  public:
   static constexpr uint32_t values_bytes = Type.block_bytes();
   static constexpr uint32_t payload_capacity = Type.block_bytes();
-  // Shared memory of each warp that encodes, 4-byte aligned.
-  struct Scratch {
-    uint32_t histogram[format::window::bins];
+  // Shared memory that a warp works in, 4-byte aligned.
+  union Scratch {
+    uint32_t histogram[format::window::bins + 1];  // the last takes what is outside the others, and is not read
+    uint16_t escapes[256];                         // where they are, some at a time
   };
 
   // Encodes a block. values, payload: shared memory, 16-byte aligned, values_bytes and payload_capacity long; values are
@@ -44,14 +45,13 @@ class Block {
     const uint32_t through = device::inclusive_scan(lane_escapes, lane);
     const uint32_t escapes = __shfl_sync(device::all_lanes, through, 31);
     if (Type.payload_bytes(window.width, escapes, 0) >= Type.block_bytes()) return values_bytes;
-    return encode_escapes(in, out, window, escaped, through - lane_escapes, escapes, lane);
+    return encode_escapes(in, out, window, {escaped, through - lane_escapes, escapes}, scratch, lane);
   }
 
   // Decodes a block. payload: 16-byte aligned, payload_bytes <= payload_capacity long, whatever its bytes. values: shared
-  // memory, 16-byte aligned; each lane writes its own 16-byte vectors, so the warp synchronises before it reads them.
-  // Returns the same in all lanes: false when the payload does not follow the format (values are then unspecified).
+  // memory, 16-byte aligned; the warp synchronises before it reads them. Returns the same in all lanes: false when the payload does not follow the format (values are then unspecified).
   // A raw payload (payload_bytes == values_bytes) is the values themselves and not for this function.
-  __device__ static bool decode(const void* payload, uint32_t payload_bytes, void* values, int lane) {
+  __device__ static bool decode(const void* payload, uint32_t payload_bytes, void* values, Scratch& scratch, int lane) {
     const auto* in = static_cast<const char*>(payload);
     auto* out = static_cast<char*>(values);
     const uint32_t header = load<uint32_t>(in + payload_bytes - 4);
@@ -72,7 +72,7 @@ class Block {
     }
     const uint32_t through = device::inclusive_scan(lane_escapes, lane);
     if (__shfl_sync(device::all_lanes, through, 31) != escapes) return false;
-    return decode_escapes(in, payload_bytes, out, window, escaped, through - lane_escapes, escapes, lane);
+    return decode_escapes(in, payload_bytes, out, window, {escaped, through - lane_escapes, escapes}, scratch, lane);
   }
 
  private:
@@ -112,34 +112,39 @@ class Block {
     }
     scratch.histogram[lane] = 0;
     const int anchor = static_cast<int>(__reduce_max_sync(device::all_lanes, smallest));
-    const int lowest = max(anchor - bins_below_anchor, 0);
+    const uint32_t lowest = max(anchor - bins_below_anchor, 0);
     __syncwarp();
 #pragma unroll
     for (int i = 0; i < samples_per_lane; ++i)
-      atomicAdd(&scratch.histogram[min(max(static_cast<int>(sample[i]) - lowest, 0), bins - 1)], 1u);
+      atomicAdd(&scratch.histogram[min(sample[i] - lowest, static_cast<uint32_t>(bins))], 1u);  // wraps below lowest
     __syncwarp();
     const uint32_t count = scratch.histogram[lane];
+    __syncwarp();  // the scratch is free
     const uint32_t through = device::inclusive_scan(count, lane);
 
     Window best{0, 0};
     uint32_t best_cost = Type.exponent_bits * samples;
-#pragma unroll
-    for (int width = Type.max_width(); width >= 1; --width) {
+    const auto consider = [&](int width) {
       const int last = min(lane + (1 << width) - 2, bins - 1);
       const uint32_t covered = __shfl_sync(device::all_lanes, through, last) - through + count;
       // The largest cover and, of equals, the lowest bin.
       const uint32_t most = __reduce_max_sync(device::all_lanes, covered << 5 | (31 - lane));
       const uint32_t cost = width * samples + escape_cost_bits * (samples - (most >> 5));
-      if (cost < best_cost) {
+      // Of equals the widest, whatever the order in which they are considered.
+      if (cost < best_cost || (cost == best_cost && best.width != 0 && static_cast<uint32_t>(width) > best.width)) {
         best_cost = cost;
         best = {static_cast<uint32_t>(width), min(lowest + 31 - (most & 31), (1u << Type.exponent_bits) - (1u << width))};
       }
+    };
+    consider(3);
+    consider(2);
+    consider(1);
+    if (best_cost >= 4 * samples) {  // below that no wider window wins
+#pragma unroll
+      for (int width = 4; width <= Type.max_width(); ++width) consider(width);
     }
     return best;
   }
-
-  // Four values' tails as they stand in a payload.
-  static constexpr int tail_words = Type.tail_bytes;  // words for four values: 4 * tail_bytes / 4
 
   // Codes one group of this lane; returns which of its values are escapes: bit 8 * byte + word.
   __device__ static uint32_t encode_group(const char* in, char* out, Window window, int group, int lane) {
@@ -288,92 +293,112 @@ class Block {
     unpack<Width>(packed, fields);
   }
 
-  // Visits this lane's escapes in order: visit(index of the escape among all, byte offset of its value in the block).
+  // The escapes of a block as the lanes found them.
+  struct Escapes {
+    const uint32_t (&escaped)[groups];  // of this lane: bit 8 * byte + word
+    uint32_t first;                     // number of this lane's first among all
+    uint32_t total;
+  };
+
+  // The whole warp visits escapes 32 at a time, in order: visit(number, byte offset of its value in the block, whether this
+  // lane has one). Lanes that hold many escapes only list them; the work on them is spread evenly.
   template <typename Visit>
-  __device__ static void for_each_escape(const uint32_t (&escaped)[groups], uint32_t first, int lane, Visit visit) {
-    uint32_t index = first;
+  __device__ static void for_each_escape(const Escapes& escapes, Scratch& scratch, int lane, Visit visit) {
+    constexpr uint32_t capacity = sizeof scratch.escapes / sizeof *scratch.escapes;
+    uint32_t left[groups];
 #pragma unroll
-    for (int group = 0; group < groups; ++group)
-      for (uint32_t left = escaped[group]; left != 0; left &= left - 1) {
-        const uint32_t bit = __ffs(left) - 1;
-        visit(index++, value_offset<Type>(group, bit % 8 * 4 + bit / 8, lane));
-      }
-  }
-
-  // Writes tokens, far exponents and the header word; returns the payload's bytes.
-  __device__ static uint32_t encode_escapes(const char* in, char* out, Window window, const uint32_t (&escaped)[groups],
-                                            uint32_t first, uint32_t escapes, int lane) {
-    using namespace format::window;
-    char* tokens = out + Type.escape_offset(window.width);
-    const uint32_t token_words = (escapes + 7) / 8;
-    uint32_t bytes = Type.payload_bytes(window.width, escapes, 0);
-    // Tokens are or-ed in, and what they leave is padding.
-    const uint32_t tail_words_of_payload = (bytes - Type.escape_offset(window.width)) / 4;
-    for (uint32_t word = lane; word < tail_words_of_payload; word += lanes) store(tokens + word * 4, 0u);
-    __syncwarp();
-
-    const int below_base = static_cast<int>(window.base) - below_tokens;
-    const uint32_t reach = window.escape_code();
-    uint32_t lane_far = 0;
-    for_each_escape(escaped, first, lane, [&](uint32_t index, uint32_t offset) {
-      const uint32_t exponent = exponent_at(in + offset);
-      const uint32_t from_lowest = exponent - below_base;  // wraps round below it
-      uint32_t token = from_lowest < below_tokens ? from_lowest : from_lowest - reach;
-      const bool near = from_lowest < below_tokens || (token >= below_tokens && token < zero_token);
-      token = exponent == 0 ? zero_token : near ? token : far_token;
-      lane_far += token == far_token;
-      atomicOr(reinterpret_cast<uint32_t*>(tokens) + index / 8, token << index % 8 * 4);
-    });
-
-    if (__any_sync(device::all_lanes, lane_far != 0)) {
-      const uint32_t through = device::inclusive_scan(lane_far, lane);
-      const uint32_t far = __shfl_sync(device::all_lanes, through, 31);
-      const uint32_t with_far = Type.payload_bytes(window.width, escapes, far);
-      if (with_far >= Type.block_bytes()) return values_bytes;
-      for (uint32_t at = bytes + lane * 4; at < with_far; at += row_bytes) store(out + at, 0u);
-      bytes = with_far;
+    for (int group = 0; group < groups; ++group) left[group] = escapes.escaped[group];
+    uint32_t next = escapes.first;
+    for (uint32_t begin = 0; begin < escapes.total; begin += capacity) {
+#pragma unroll
+      for (int group = 0; group < groups; ++group)
+        for (; left[group] != 0 && next < begin + capacity; left[group] &= left[group] - 1)
+          scratch.escapes[next++ - begin] = (lane * groups + group) * 32 + __ffs(left[group]) - 1;
       __syncwarp();
-      uint32_t far_index = through - lane_far;
-      for_each_escape(escaped, first, lane, [&](uint32_t index, uint32_t offset) {
-        const uint32_t token = load<uint32_t>(tokens + index / 8 * 4) >> index % 8 * 4 & 15;
-        if (token != far_token) return;
-        ++far_index;
-        store(out + bytes - 4 - far_index * Type.far_bytes(), static_cast<FarExponent>(exponent_at(in + offset)));
-      });
+      const uint32_t listed = min(escapes.total - begin, capacity);
+      for (uint32_t at = lane; at - lane < listed; at += 32) {
+        const uint32_t where = scratch.escapes[at], bit = where % 32;
+        const uint32_t offset = value_offset<Type>(where / 32 % groups, bit % 8 * 4 + bit / 8, where / (32 * groups));
+        visit(begin + at, offset, at < listed);
+      }
+      __syncwarp();
     }
-    (void)token_words;
-    if (lane == 0) store(out + bytes - 4, window.width | window.base << base_shift | escapes << escapes_shift);
-    return bytes;
   }
 
   using FarExponent = std::conditional_t<Type.far_bytes() == 2, uint16_t, uint8_t>;
+  // Where the far exponent of that number ends, counted from the header word down.
+  __device__ static uint32_t far_offset(uint32_t payload_bytes, uint32_t number) {
+    return payload_bytes - 4 - (number + 1) * Type.far_bytes();
+  }
+  // Far escapes before this lane's, of which `before` come before the warp's.
+  __device__ static uint32_t far_number(uint32_t before, uint32_t far_lanes, int lane) {
+    return before + __popc(far_lanes & ((1u << lane) - 1));
+  }
+
+  __device__ static uint32_t token_of(uint32_t exponent, Window window) {
+    using namespace format::window;
+    const uint32_t from_lowest = exponent - window.base + below_tokens;  // wraps round below it
+    const uint32_t above = from_lowest - window.escape_code();
+    if (exponent == 0) return zero_token;
+    if (from_lowest < below_tokens) return from_lowest;
+    return above >= below_tokens && above < zero_token ? above : far_token;
+  }
+
+  // Writes tokens, far exponents and the header word; returns the payload's bytes.
+  __device__ static uint32_t encode_escapes(const char* in, char* out, Window window, const Escapes& escapes,
+                                            Scratch& scratch, int lane) {
+    using namespace format::window;
+    char* tokens = out + Type.escape_offset(window.width);
+    uint32_t far = 0;
+    for_each_escape(escapes, scratch, lane, [&](uint32_t number, uint32_t offset, bool has_one) {
+      const uint32_t token = has_one ? token_of(exponent_at(in + offset), window) : 0;
+      far += __popc(__ballot_sync(device::all_lanes, token == far_token));
+      const uint32_t following = __shfl_down_sync(device::all_lanes, token, 1);
+      if (has_one && lane % 2 == 0) store(tokens + number / 2, static_cast<uint8_t>(token | following << 4));
+    });
+
+    const uint32_t bytes = Type.payload_bytes(window.width, escapes.total, far);
+    if (bytes >= Type.block_bytes()) return values_bytes;
+    const uint32_t padding = Type.escape_offset(window.width) + (escapes.total + 1) / 2;
+    const uint32_t padding_end = far_offset(bytes, far) + Type.far_bytes();
+    if (padding + lane < padding_end) store(out + padding + lane, uint8_t{0});
+    if (far != 0) {
+      uint32_t before = 0;
+      for_each_escape(escapes, scratch, lane, [&](uint32_t, uint32_t offset, bool has_one) {
+        const uint32_t exponent = has_one ? exponent_at(in + offset) : 0;
+        const bool is_far = has_one && token_of(exponent, window) == far_token;
+        const uint32_t far_lanes = __ballot_sync(device::all_lanes, is_far);
+        if (is_far)
+          store(out + far_offset(bytes, far_number(before, far_lanes, lane)), static_cast<FarExponent>(exponent));
+        before += __popc(far_lanes);
+      });
+    }
+    if (lane == 0)
+      store(out + bytes - 4, window.width | window.base << base_shift | escapes.total << escapes_shift);
+    return bytes;
+  }
 
   __device__ static bool decode_escapes(const char* in, uint32_t payload_bytes, char* out, Window window,
-                                        const uint32_t (&escaped)[groups], uint32_t first, uint32_t escapes, int lane) {
+                                        const Escapes& escapes, Scratch& scratch, int lane) {
     using namespace format::window;
     const char* tokens = in + Type.escape_offset(window.width);
-    const uint32_t reach = window.escape_code();
-    uint32_t lane_far = 0;
-    for_each_escape(escaped, first, lane, [&](uint32_t index, uint32_t offset) {
-      const uint32_t token = load<uint8_t>(tokens + index / 2) >> index % 2 * 4 & 15;
-      uint32_t exponent = window.base - below_tokens + token + (token >= below_tokens ? reach : 0);
+    uint32_t far = 0;
+    bool fits = true;
+    for_each_escape(escapes, scratch, lane, [&](uint32_t number, uint32_t offset, bool has_one) {
+      const uint32_t token = has_one ? load<uint8_t>(tokens + number / 2) >> number % 2 * 4 & 15 : 0;
+      uint32_t exponent = window.base - below_tokens + token + (token >= below_tokens ? window.escape_code() : 0);
       if (token >= zero_token) exponent = 0;
-      lane_far += token == far_token;
-      set_exponent(out + offset, exponent);
+      const uint32_t far_lanes = __ballot_sync(device::all_lanes, token == far_token);
+      if (far_lanes != 0) {
+        // As many far exponents as the tokens ask for may be more than there are.
+        fits = fits && Type.payload_bytes(window.width, escapes.total, far + __popc(far_lanes)) <= payload_bytes;
+        if (fits && token == far_token)
+          exponent = load<FarExponent>(in + far_offset(payload_bytes, far_number(far, far_lanes, lane)));
+        far += __popc(far_lanes);
+      }
+      if (has_one) set_exponent(out + offset, exponent);
     });
-    if (!__any_sync(device::all_lanes, lane_far != 0)) return Type.payload_bytes(window.width, escapes, 0) == payload_bytes;
-
-    const uint32_t through = device::inclusive_scan(lane_far, lane);
-    const uint32_t far = __shfl_sync(device::all_lanes, through, 31);
-    if (Type.payload_bytes(window.width, escapes, far) != payload_bytes) return false;
-    uint32_t far_index = through - lane_far;
-    for_each_escape(escaped, first, lane, [&](uint32_t index, uint32_t offset) {
-      const uint32_t token = load<uint8_t>(tokens + index / 2) >> index % 2 * 4 & 15;
-      if (token != far_token) return;
-      ++far_index;
-      set_exponent(out + offset, load<FarExponent>(in + payload_bytes - 4 - far_index * Type.far_bytes()));
-    });
-    return true;
+    return Type.payload_bytes(window.width, escapes.total, far) == payload_bytes;
   }
 
   __device__ static void set_exponent(char* value, uint32_t exponent) {

@@ -112,7 +112,8 @@ struct Window {
   int base;
 };
 
-// Places the window by a sample of the block: 4 values a lane, counted in 32 bins about a robust middle.
+// Places the window by a sample of the block: 4 values a lane, counted in 32 bins about a robust middle. What falls
+// outside the bins counts as not covered.
 Window choose_window(const ValueType& type, const uint8_t* values) {
   std::array<std::array<int, samples_per_lane>, lanes> sample;
   for (int lane = 0; lane < lanes; ++lane)
@@ -129,7 +130,8 @@ Window choose_window(const ValueType& type, const uint8_t* values) {
 
   std::array<int, bins> histogram{};
   for (const auto& of_lane : sample)
-    for (const int exponent : of_lane) ++histogram[std::clamp(exponent - lowest, 0, bins - 1)];
+    for (const int exponent : of_lane)
+      if (exponent >= lowest && exponent < lowest + bins) ++histogram[exponent - lowest];
 
   Window best{0, 0};
   int best_cost = type.exponent_bits * samples;  // of storing exponents whole

@@ -35,15 +35,14 @@ NARROWCAST_INLINE Placement place_window(const uint8_t* values) {
   }
   const auto lowest = static_cast<uint16_t>(std::max(anchor - bins_below_anchor, 0));
 
-  // A loop of its own, because a clamp beside the increments becomes branches.
+  // A loop of its own, because a minimum beside the increments becomes branches. What is below the lowest bin wraps round
+  // to join what is above the highest in one more, which nothing reads.
   uint16_t bin_of[samples_per_lane][lanes];
   for (int i = 0; i < samples_per_lane; ++i)
-    for (int lane = 0; lane < lanes; ++lane) {
-      const auto above = static_cast<uint16_t>(std::max(sample[i][lane], lowest) - lowest);
-      bin_of[i][lane] = std::min<uint16_t>(above, bins - 1);
-    }
+    for (int lane = 0; lane < lanes; ++lane)
+      bin_of[i][lane] = std::min<uint16_t>(static_cast<uint16_t>(sample[i][lane] - lowest), bins);
   // A histogram for each quarter: neighbours often share a bin, and would wait for each other's increment.
-  uint32_t histogram[samples_per_lane][bins] = {};
+  uint32_t histogram[samples_per_lane][bins + 1] = {};
   for (int lane = 0; lane < lanes; ++lane)
     for (int i = 0; i < samples_per_lane; ++i) ++histogram[i][bin_of[i][lane]];
 

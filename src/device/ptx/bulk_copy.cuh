@@ -89,10 +89,11 @@ __device__ inline void bulk_store(void* to, const void* from, uint32_t bytes, in
 #endif
 }
 
-// The whole warp waits until the shared memory of its stores may be written again.
+// The whole warp waits until the shared memory of its stores, but for the last `Pending`, may be written again.
+template <int Pending = 0>
 __device__ inline void wait_for_store_sources(int lane) {
 #ifdef NARROWCAST_HAS_BULK_COPY
-  if (lane == 0) asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
+  if (lane == 0) asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(Pending) : "memory");
 #endif
   __syncwarp();
 }
