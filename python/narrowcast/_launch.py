@@ -28,6 +28,8 @@ GRACE_SECONDS = 10.0
 # Not -m: that would put the current directory, whatever is in it, before the standard library.
 _BOOT = "import sys; sys.path[0] = sys.argv[1]; from narrowcast._launch import rank_main; rank_main()"
 _PR_SET_PDEATHSIG = 1
+# Follows the last result of a rank.
+_END = object()
 
 Emit = Callable[[Any], None]
 
@@ -78,7 +80,7 @@ def run_ranks(
                 rank, result = events.get(timeout=max(0.01, deadline - time.monotonic()))
             except queue.Empty:
                 raise _failure(processes, errors, failed, timeout_seconds) from None
-            if result is not None:
+            if result is not _END:
                 results[rank].append(result)
                 while not failed and all(len(rows) > handed_on for rows in results):
                     on_results([rows[handed_on] for rows in results])
@@ -103,7 +105,7 @@ def _read_results(rank: int, stream: IO[str], events: queue.Queue[tuple[int, Any
         # A rank that was killed may leave half a line.
         with contextlib.suppress(ValueError):
             events.put((rank, json.loads(line)))
-    events.put((rank, None))
+    events.put((rank, _END))
 
 
 def _read_lines(stream: IO[str], lines: list[str]) -> None:

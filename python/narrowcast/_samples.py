@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from . import _oracle
 from ._containers import segments
 from .types import ValueType, value_type
 
@@ -32,16 +34,18 @@ def packaged() -> dict[str, tuple[ValueType, npt.NDArray[np.uint8]]]:
     return tensors(SLICES)
 
 
+@functools.cache
 def sample(name: str, dtype: str) -> npt.NDArray[Any]:
-    """Values of a type, as bits: packaged ("weights", ...), "normal", "random" (any bits), or a file's first tensor of
-    that type. ValueError when there is none."""
+    """Values of a type, as bits, not to be written to.
+
+    name: packaged ("weights", ...), "normal", "random" (any bits), or a file, of which the first tensor of that type is
+        taken. ValueError when there is none.
+    """
     kind = value_type(dtype)
     if name == "random":
         return np.random.default_rng(0).integers(0, 256, _SYNTHETIC_ELEMS * kind.bytes, np.uint8).view(kind.numpy)
     if name == "normal":
         values = np.random.default_rng(0).standard_normal(_SYNTHETIC_ELEMS)
-        from . import _oracle
-
         if not kind.is_float:
             return (64 * values).astype(kind.numpy)
         return _oracle.narrow(values if kind.name == "float64" else values.astype(np.float32), kind)
@@ -63,7 +67,8 @@ def sample(name: str, dtype: str) -> npt.NDArray[Any]:
 def of_rank(values: npt.NDArray[Any], rank: int, elems: int) -> npt.NDArray[Any]:
     """`elems` values for a rank: the sample over and over, every rank from its own place on."""
     start = rank * 104_729 % values.size
-    return np.resize(np.concatenate([values[start:], values[:start]]), elems)
+    own = values[start : start + elems]
+    return own.copy() if own.size == elems else np.resize(np.concatenate([values[start:], values[:start]]), elems)
 
 
 def tiled(raw: npt.NDArray[np.uint8], count_bytes: int) -> npt.NDArray[np.uint8]:
