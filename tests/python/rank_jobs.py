@@ -1,0 +1,199 @@
+"""What rank processes of the tests run: called by `narrowcast._launch`, results are JSON."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import narrowcast
+import numpy as np
+from narrowcast import _operations, _samples
+from narrowcast.types import value_type
+
+
+def communicator(unique_id: str, rank: int, ranks: int, **options: Any) -> narrowcast.Communicator:
+    return narrowcast.Communicator(bytes.fromhex(unique_id), rank, ranks, timeout_seconds=30, **options)
+
+
+def operations(*, unique_id, rank, ranks, cases, emit):
+    """Every case (operation, type, data, reduction, codec, count) against the oracle."""
+    with communicator(unique_id, rank, ranks) as comm:
+        for operation, dtype, data, op, codec, count in cases:
+            kind = value_type(dtype)
+            call = _operations.prepare(
+                operation, comm, _samples.sample(data, dtype), kind, count, codec=codec, op=op, root=ranks - 1
+            )
+            call.poison()
+            call.run()
+            emit([operation, dtype, op, codec, count, call.count_wrong()])
+
+
+def in_place(*, unique_id, rank, ranks, emit):
+    with communicator(unique_id, rank, ranks) as comm:
+        every = np.zeros(ranks * 100, np.float32)
+        mine = every[rank * 100 : (rank + 1) * 100]
+        mine[:] = rank + 1
+        comm.all_gather(mine, every)
+        gathered = every.copy()
+        comm.reduce_scatter(every, mine)
+        scattered = mine.copy()
+        reduced = np.full(50, rank + 1.0)
+        comm.all_reduce(reduced, op="avg")
+        sent = np.full(50, float(rank), np.float32)
+        comm.broadcast(sent, root=1)
+        emit([gathered.tolist(), scattered.tolist(), reduced.tolist(), sent.tolist()])
+
+
+def streams_and_groups(*, unique_id, rank, ranks, emit):
+    """Two streams of work, buffers that nobody else keeps, and a ring of sends before receives."""
+    with communicator(unique_id, rank, ranks) as comm, narrowcast.Stream() as stream:
+        out = np.zeros((4, ranks * 5000), np.float32)
+        for i in range(4):
+            comm.all_gather(np.full(5000, 10 * i + rank, np.float32), out[i], stream=stream)
+        ring = np.zeros(200_000, np.int32)
+        with narrowcast.group():
+            comm.send(np.full(200_000, rank, np.int32), (rank + 1) % ranks, stream=stream)
+            comm.recv(ring, (rank - 1) % ranks, stream=stream)
+        stream.synchronize()
+        here = np.zeros(300, np.float32)
+        with narrowcast.group(), narrowcast.group():
+            comm.send(np.full(300, rank, np.float32), (rank - 1) % ranks)
+            comm.recv(here, (rank + 1) % ranks)
+        emit([out.tolist(), int(ring[0]), bool((ring == ring[0]).all()), here.tolist()[:1], str(comm.async_error())])
+
+
+def counters(*, unique_id, rank, ranks, emit):
+    values = _samples.of_rank(_samples.sample("weights", "bfloat16"), rank, 100_000)
+    out = np.zeros(ranks * 100_000, np.uint16)
+    totals = []
+    with communicator(unique_id, rank, ranks) as comm:
+        assert comm.library_ranks() == (rank, ranks)
+        for codec in ("raw", "window"):
+            before = comm.counters()
+            comm.all_gather(values, out, codec=codec, dtype="bfloat16")
+            after = comm.counters()
+            totals.append([after.raw_bytes - before.raw_bytes, after.wire_bytes - before.wire_bytes])
+        emit(totals)
+
+
+def mismatch(*, unique_id, rank, ranks, emit):
+    with communicator(unique_id, rank, ranks) as comm:
+        try:
+            comm.all_reduce(np.zeros(100 + rank, np.float32))
+            emit("no error")
+        except narrowcast.NarrowcastError as error:
+            emit([type(error).__name__, str(error)])
+
+
+def refused(*, unique_id, rank, ranks, emit):
+    """Arguments that do not fit are refused before any peer is waited for."""
+    values, found = np.zeros(30, np.float32), []
+    frozen = values.copy()
+    frozen.flags.writeable = False
+    with communicator(unique_id, rank, ranks) as comm:
+        for call in (
+            lambda: comm.all_gather(values, np.zeros(30, np.float32)),
+            lambda: comm.all_gather(values, np.zeros(30 * ranks, np.float16)),
+            lambda: comm.reduce_scatter(values[:29], values[:9]),
+            lambda: comm.all_reduce(values, op="median"),
+            lambda: comm.all_reduce(values, codec="zip"),
+            lambda: comm.all_reduce(frozen),
+            lambda: comm.all_reduce(values[::2]),
+            lambda: comm.all_reduce(np.zeros(4, np.uint16)),
+            lambda: comm.send(values, ranks),
+            lambda: comm.broadcast(values, root=-1),
+        ):
+            try:
+                call()
+                found.append("no error")
+            except (ValueError, TypeError) as error:
+                found.append(str(error))
+        comm.all_reduce(values)  # it still works
+    for call in (comm.counters, lambda: comm.all_reduce(values)):
+        try:
+            call()
+            found.append("no error")
+        except ValueError as error:
+            found.append(str(error))
+    comm.close()
+    emit(found)
+
+
+def waiting_for_the_dead(*, unique_id, rank, ranks, folder, emit):
+    """The last rank dies without a word; how long the others take to notice, and what they say."""
+    comm = communicator(unique_id, rank, ranks)
+    values = np.zeros(100_000, np.float32)
+    comm.all_reduce(values)
+    if rank == ranks - 1:
+        time.sleep(0.3)
+        os.kill(os.getpid(), signal.SIGKILL)
+    begin = time.monotonic()
+    try:
+        while True:
+            comm.all_reduce(values)
+    except narrowcast.NarrowcastError as error:
+        report = [type(error).__name__, str(error), time.monotonic() - begin]
+        (Path(folder) / str(rank)).write_text(json.dumps(report))
+    comm.close()
+
+
+def aborted(*, unique_id, rank, ranks, emit):
+    """Rank 0 waits for a message that nobody sends, until a thread aborts."""
+    comm = communicator(unique_id, rank, ranks)
+    begin = time.monotonic()
+    if rank == 0:
+        threading.Timer(0.3, comm.abort).start()
+    try:
+        comm.recv(np.zeros(10, np.float32), (rank + 1) % ranks)
+        emit("no error")
+    except narrowcast.NarrowcastError as error:
+        emit([type(error).__name__, time.monotonic() - begin])
+    comm.close()
+
+
+def leaves_with_an_error(*, unique_id, rank, ranks, emit):
+    """Rank 0's body raises inside `with`: the others do not wait for it."""
+    try:
+        with communicator(unique_id, rank, ranks) as comm:
+            if rank == 0:
+                raise KeyError("a defect in the user's code")
+            comm.all_reduce(np.zeros(10, np.float32))
+            emit("no error")
+    except (KeyError, narrowcast.NarrowcastError) as error:
+        emit(type(error).__name__)
+
+
+def late(*, unique_id, rank, ranks, emit):
+    """The last rank does not come."""
+    if rank == ranks - 1:
+        emit("absent")
+        return
+    try:
+        narrowcast.Communicator(bytes.fromhex(unique_id), rank, ranks, timeout_seconds=1)
+        emit("no error")
+    except narrowcast.NarrowcastError as error:
+        emit(type(error).__name__)
+
+
+def fails(*, rank, emit):
+    emit(rank)
+    if rank == 1:
+        raise narrowcast.CorruptError("the sentence of rank 1")
+
+
+def dies(*, rank, emit):
+    emit(rank)
+    if rank == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    time.sleep(0.2)
+    raise narrowcast.RemoteError("a peer died")
+
+
+def sleeps(*, rank, emit):
+    emit(os.getpid())
+    time.sleep(600)

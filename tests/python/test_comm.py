@@ -1,0 +1,176 @@
+"""Communicators between processes: every operation exact, every failure told of in time."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+
+import narrowcast
+import numpy as np
+import pytest
+from narrowcast._launch import run_ranks
+from narrowcast._operations import NAMES, REDUCTIONS
+from narrowcast.types import VALUE_TYPES
+
+SECONDS = 60
+
+
+@pytest.fixture
+def run(rank_jobs):
+    """Runs a job of rank_jobs.py on every rank of a new communicator; the results of every rank, in order."""
+
+    def run(job: str, ranks: int, **options):
+        identity = narrowcast.unique_id().hex()
+        arguments = [{"unique_id": identity, "rank": rank, "ranks": ranks, **options} for rank in range(ranks)]
+        results: list[list] = []
+        run_ranks(f"{rank_jobs}:{job}", arguments, results.append, timeout_seconds=SECONDS)
+        return results
+
+    return run
+
+
+@pytest.mark.parametrize("ranks", [1, 3])
+def test_every_operation_gives_what_numpy_gives(run, ranks):
+    cases = [
+        (operation, kind.name, data, op, codec, count)
+        for operation in NAMES
+        for kind in VALUE_TYPES
+        for data, count in (("normal", 3001), ("random", 77))
+        for op in (("sum", "prod", "min", "max", "avg") if operation in REDUCTIONS else ("sum",))
+        for codec in ("raw", "window")
+        # One process cannot pass itself a message and be two ranks.
+        if ranks > 1 or operation != "sendrecv"
+    ]
+    cases += [("all_reduce", "bfloat16", "weights", "sum", "window", count) for count in (0, 1, 2047, 300_001)]
+    results = run("operations", ranks, cases=cases)
+    assert len(results) == len(cases)
+    assert [row for rows in results for row in rows if row[-1]] == []
+
+
+def test_in_place_calls_give_the_same(run):
+    (results,) = run("in_place", 3)
+    for rank, (gathered, scattered, reduced, sent) in enumerate(results):
+        assert gathered == [1.0] * 100 + [2.0] * 100 + [3.0] * 100
+        assert scattered == [3.0 * (rank + 1)] * 100
+        assert reduced == [2.0] * 50
+        assert sent == [1.0] * 50
+
+
+def test_streams_run_in_order_and_groups_do_not_deadlock(run):
+    ranks = 3
+    (results,) = run("streams_and_groups", ranks)
+    for rank, (gathered, before, whole, after, error) in enumerate(results):
+        for i in range(4):
+            assert gathered[i] == [float(10 * i + other) for other in range(ranks) for _ in range(5000)]
+        assert (before, whole, after) == ((rank - 1) % ranks, True, [(rank + 1) % ranks])
+        assert error == "None"
+
+
+def test_counters_tell_raw_from_wire(run):
+    (results,) = run("counters", 2)
+    for (raw, raw_wire), (window, window_wire) in results:
+        assert raw == window == 200_000
+        assert raw <= raw_wire < 1.01 * raw
+        assert 0.65 * raw < window_wire < 0.75 * raw
+
+
+def test_calls_that_do_not_match_are_errors(run):
+    (results,) = run("mismatch", 2)
+    assert "MismatchError" in [name for name, _ in results]
+    for name, sentence in results:
+        assert name in ("MismatchError", "RemoteError", "AbortedError")
+        assert sentence
+
+
+def test_arguments_that_do_not_fit_are_refused(run):
+    (results,) = run("refused", 2)
+    for found in results:
+        for sentence, expected in zip(
+            found,
+            [
+                "out holds 30 values, not the 60",
+                "out holds float16 values, not float32",
+                "values has 29 values, which 2 ranks do not share evenly",
+                "'median' is not a reduction",
+                "'zip' is not a codec",
+                "values is read-only",
+                "values is not contiguous",
+                "values holds uint16",
+                "peer",
+                "root",
+                "the communicator is closed",
+                "the communicator is closed",
+            ],
+            strict=True,
+        ):
+            assert expected in sentence
+
+
+def test_a_dead_rank_ends_the_others_within_five_seconds_and_is_named(run, tmp_path):
+    with pytest.raises(narrowcast.RemoteError, match="rank 2 was killed by signal 9"):
+        run("waiting_for_the_dead", 3, folder=str(tmp_path))
+    for rank in (0, 1):
+        name, sentence, seconds = json.loads((tmp_path / str(rank)).read_text())
+        assert name == "RemoteError"
+        assert "rank 2" in sentence
+        assert seconds < 5.3  # 0.3 of them before the death
+
+
+def test_an_abort_ends_waiting_calls_on_every_rank(run):
+    (results,) = run("aborted", 2)
+    for name, seconds in results:
+        assert name == "AbortedError"
+        assert seconds < 5
+
+
+def test_an_error_in_a_with_block_ends_the_others(run):
+    (results,) = run("leaves_with_an_error", 2)
+    assert results[0] == "KeyError"
+    assert results[1] in ("AbortedError", "RemoteError")
+
+
+def test_a_rank_that_does_not_come_is_a_timeout(run):
+    (results,) = run("late", 2)
+    assert results == ["PeerTimeoutError", "absent"]
+
+
+def test_arguments_of_the_constructor():
+    with pytest.raises(ValueError, match="unique_id has 5 bytes, not 128"):
+        narrowcast.Communicator(b"short", 0, 1)
+    with pytest.raises(ValueError, match="'pigeon' is not a backend"):
+        narrowcast.Communicator(narrowcast.unique_id(), 0, 1, backend="pigeon")
+    with pytest.raises(narrowcast.InvalidArgumentError):
+        narrowcast.Communicator(narrowcast.unique_id(), 3, 2)
+    assert len({narrowcast.unique_id() for _ in range(10)}) == 10
+
+
+def test_one_rank_alone_works_and_closes_twice():
+    values = np.arange(5, dtype=np.float32)
+    comm = narrowcast.Communicator(narrowcast.unique_id(), 0, 1)
+    comm.all_reduce(values)
+    assert values.tolist() == [0, 1, 2, 3, 4]
+    comm.close()
+    comm.close()
+    stream = narrowcast.Stream()
+    stream.close()
+    stream.close()
+    with pytest.raises(ValueError, match="the stream is closed"):
+        stream.synchronize()
+
+
+def test_the_launcher_tells_whose_failure_it_was(rank_jobs):
+    for job, sentence in (("fails", "rank 1: the sentence of rank 1"), ("dies", "rank 1 was killed by signal 9")):
+        with pytest.raises(narrowcast.RemoteError, match=sentence):
+            run_ranks(f"{rank_jobs}:{job}", [{"rank": 0}, {"rank": 1}], lambda _: None, timeout_seconds=SECONDS)
+
+
+def test_the_launcher_ends_ranks_that_take_too_long(rank_jobs):
+    pids: list[int] = []
+    begin = time.monotonic()
+    with pytest.raises(narrowcast.RemoteError, match="ranks 0, 1 did not end within 2 seconds"):
+        run_ranks(f"{rank_jobs}:sleeps", [{"rank": 0}, {"rank": 1}], pids.extend, timeout_seconds=2)
+    assert time.monotonic() - begin < 20
+    for pid in pids:
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
