@@ -1,0 +1,118 @@
+// The frames in tests/golden/: what was written once must decode for ever, and today's encoders write the same bytes.
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <sstream>
+#include <string>
+
+#include "buffers.h"
+#include "doctest/doctest.h"
+#include "narrowcast/codec.h"
+
+namespace narrowcast::tests {
+namespace {
+
+const std::filesystem::path folder = std::filesystem::path(NARROWCAST_TEST_DATA) / "golden" / "v1";
+
+Bytes read(const std::string& name) {
+  std::ifstream file(folder / name, std::ios::binary);
+  INFO("file ", (folder / name).string());
+  REQUIRE(file);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+struct Vector {
+  std::string kind, name;
+  int dtype, codec;
+  uint32_t flags;
+};
+
+std::vector<Vector> vectors_of(const std::string& kind) {
+  std::ifstream manifest(folder / "manifest.txt");
+  REQUIRE(manifest);
+  std::vector<Vector> found;
+  for (std::string line; std::getline(manifest, line);) {
+    std::istringstream fields(line);
+    Vector vector{};
+    fields >> vector.kind >> vector.name;
+    if (kind == "encoded") fields >> vector.dtype >> vector.codec >> vector.flags;
+    if (vector.kind == kind) found.push_back(vector);
+  }
+  REQUIRE(!found.empty());
+  return found;
+}
+
+constexpr uint32_t both_paths[] = {0, NCAST_REFERENCE};
+
+void require_decodes(const std::string& name) {
+  const Bytes frame = read(name + ".frame"), values = read(name + ".values");
+  for (const uint32_t path : both_paths) {
+    const Exact from(frame);
+    Guarded to(values.size());
+    REQUIRE(ncast_decode(from.data(), frame.size(), path, to.data(), to.size(), nullptr) == NCAST_OK);
+    REQUIRE(to.intact());
+    REQUIRE(to.copy(values.size()) == values);
+  }
+  ncast_block_stats stats;
+  REQUIRE(ncast_inspect_blocks(frame.data(), frame.size(), &stats) == NCAST_OK);
+}
+
+}  // namespace
+
+TEST_CASE("golden frames decode to their values") {
+  for (const char* kind : {"encoded", "decodes"})
+    for (const Vector& vector : vectors_of(kind)) {
+      INFO("vector ", vector.name);
+      require_decodes(vector.name);
+    }
+}
+
+TEST_CASE("today's encoders write the golden frames, byte for byte") {
+  for (const Vector& vector : vectors_of("encoded")) {
+    INFO("vector ", vector.name);
+    const auto dtype = static_cast<ncast_dtype>(vector.dtype);
+    const auto codec = static_cast<ncast_codec>(vector.codec);
+    const Bytes frame = read(vector.name + ".frame"), values = read(vector.name + ".values");
+    for (const uint32_t path : both_paths) {
+      Guarded to(frame.size());
+      size_t wire_bytes = 0;
+      REQUIRE(ncast_encode(values.data(), dtype, values.size() / ncast_dtype_bytes(dtype), codec, vector.flags | path,
+                           to.data(), to.size(), &wire_bytes) == NCAST_OK);
+      REQUIRE(to.copy(wire_bytes) == frame);
+    }
+  }
+}
+
+TEST_CASE("golden invalid frames are refused as corrupt by both decoders") {
+  for (const Vector& vector : vectors_of("invalid")) {
+    INFO("vector ", vector.name);
+    const Bytes frame = read(vector.name + ".frame");
+    const Exact from(frame);
+    for (const uint32_t path : both_paths) {
+      Guarded to(65536);
+      REQUIRE(ncast_decode(from.data(), frame.size(), path, to.data(), to.size(), nullptr) == NCAST_CORRUPT);
+      REQUIRE(to.intact());
+      REQUIRE(std::string(ncast_last_error()).starts_with("ncast_decode: "));
+    }
+  }
+}
+
+TEST_CASE("the golden frames hold a block of every width and escapes of every kind") {
+  ncast_block_stats all{};
+  for (const Vector& vector : vectors_of("encoded")) {
+    const Bytes frame = read(vector.name + ".frame");
+    ncast_block_stats stats;
+    REQUIRE(ncast_inspect_blocks(frame.data(), frame.size(), &stats) == NCAST_OK);
+    for (size_t width = 0; width < 8; ++width) all.blocks_of_width[width] += stats.blocks_of_width[width];
+    all.far_escapes += stats.far_escapes;
+    all.escapes += stats.escapes;
+  }
+  for (size_t width = 0; width <= 5; ++width) {
+    CAPTURE(width);
+    CHECK(all.blocks_of_width[width] > 0);
+  }
+  CHECK(all.far_escapes > 0);
+  CHECK(all.escapes > all.far_escapes);
+}
+
+}  // namespace narrowcast::tests

@@ -1,0 +1,441 @@
+"""Makes the golden vectors of tests/golden/ and the seeds of tests/fuzz/corpus/.
+
+Run it by hand when the format or the encoder's choices change on purpose, and review what changes:
+
+    python tools/make_golden.py build/libnarrowcast.so
+
+Frames of kind `encoded` come from the library's reference encoder. Frames of kind `decodes` and `invalid` are put
+together here, from docs/format/ alone, so that they also hold the specification against the library.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import struct
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+VERSION = 1
+CHECKSUM, MORE, REFERENCE = 1, 2, 4
+RAW, WINDOW = 0, 1
+
+
+@dataclass(frozen=True)
+class ValueType:
+    dtype: int
+    value_bytes: int
+    exponent_bits: int
+    tail_bytes: int
+    rest_bytes: int
+    rest_bits: int
+
+    @property
+    def mantissa_bits(self) -> int:
+        return 8 * self.value_bytes - 1 - self.exponent_bits
+
+    @property
+    def block_elems(self) -> int:
+        return {1: 4096, 2: 2048, 4: 1024, 8: 1024}[self.value_bytes]
+
+    @property
+    def block_bytes(self) -> int:
+        return self.block_elems * self.value_bytes
+
+
+TYPES = {
+    "bfloat16": ValueType(9, 2, 8, 0, 1, 0),
+    "float16": ValueType(6, 2, 5, 0, 1, 3),
+    "float32": ValueType(7, 4, 8, 2, 1, 0),
+    "float64": ValueType(8, 8, 11, 6, 0, 5),
+    "float8_e4m3": ValueType(10, 1, 4, 0, 0, 4),
+    "float8_e5m2": ValueType(11, 1, 5, 0, 0, 3),
+}
+
+
+class Random:
+    """A generator written down here, so that the vectors do not depend on Python's."""
+
+    def __init__(self, seed: int) -> None:
+        self.state = seed * 2 + 1
+
+    def below(self, bound: int) -> int:
+        self.state = (self.state * 6364136223846793005 + 1442695040888963407) % 2**64
+        return (self.state >> 33) % bound
+
+    def bell(self) -> int:
+        """0 half of the time, 1 a quarter of it, and so on."""
+        return next((i for i in range(20) if self.below(2) == 0), 20)
+
+
+def value_bits(kind: ValueType, exponent: int, random: Random) -> int:
+    sign, mantissa = random.below(2), random.below(2**20) * 2**32 + random.below(2**16) * 2**16 + random.below(2**16)
+    field_bits = exponent << kind.mantissa_bits | mantissa % (1 << kind.mantissa_bits)
+    return sign << (8 * kind.value_bytes - 1) | field_bits
+
+
+def values_of(kind: ValueType, exponents: Sequence[int], random: Random) -> bytes:
+    bits = (value_bits(kind, exponent, random) for exponent in exponents)
+    return b"".join(value.to_bytes(kind.value_bytes, "little") for value in bits)
+
+
+def ordinary(kind: ValueType, elems: int, random: Random) -> bytes:
+    """A bell of exponents with the outliers that real tensors have: zeros, near misses, far ones."""
+    top = 1 << (kind.exponent_bits - 1)
+    exponents = []
+    for _ in range(elems):
+        exponent = max(top - random.bell(), 1)
+        dice = random.below(200)
+        if dice == 0:
+            exponent = 0
+        elif dice == 1:
+            exponent = random.below(1 << kind.exponent_bits)
+        elif dice < 6:
+            exponent = max(top - 10 - random.below(6), 0)
+        elif dice < 9:
+            exponent = min(top + 1 + random.below(5), (1 << kind.exponent_bits) - 1)
+        exponents.append(exponent)
+    return values_of(kind, exponents, random)
+
+
+# --- frames and blocks by the specification -------------------------------------------------------------------------
+
+
+def align(data: bytes) -> bytes:
+    return data + bytes(-len(data) % 16)
+
+
+@dataclass
+class Frame:
+    """A frame in parts, any of which may be set to something wrong before `build`."""
+
+    dtype: int
+    codec: int
+    elems: int
+    payloads: list[bytes]
+    flags: int = 0
+    block_elems: int = 0
+    header: dict[str, int] = field(default_factory=dict)
+    ends: list[int] | None = None
+
+    def build(self) -> bytes:
+        ends, total = b"", 0
+        if self.codec == WINDOW:
+            units: list[int] = []
+            for payload in self.payloads:
+                total += len(payload) // 16
+                units.append(total)
+            ends = align(b"".join(struct.pack("<I", end) for end in self.ends or units))
+        body = ends + b"".join(self.payloads)
+        fields = {
+            "magic": 0x5453434E,
+            "version": VERSION,
+            "codec": self.codec,
+            "dtype": self.dtype,
+            "flags": self.flags,
+            "elems": self.elems,
+            "wire_bytes": 64 + len(body),
+            "block_elems": self.block_elems,
+            "blocks": len(self.payloads) if self.codec == WINDOW else 0,
+            "checksum": 0,
+            "reserved": 0,
+        } | self.header
+        return struct.pack("<IBBBBQQIIQQQQ", *fields.values(), 0, 0) + body
+
+
+def raw_frame(name: str, values: bytes, value_bytes: int) -> Frame:
+    dtype = TYPES[name].dtype if name in TYPES else {"int8": 0, "int32": 2}[name]
+    return Frame(dtype, RAW, len(values) // value_bytes, [align(values)])
+
+
+def window_frame(kind: ValueType, payloads: list[bytes], elems: int) -> Frame:
+    return Frame(kind.dtype, WINDOW, elems, payloads, block_elems=kind.block_elems)
+
+
+def index_of(kind: ValueType, lane: int, group: int, byte: int, word: int) -> int:
+    run, j = 16 // kind.value_bytes, 4 * word + byte
+    return 1024 * group + (j // run * 32 + lane) * run + j % run
+
+
+def packed(kind: ValueType, width: int, fields: Sequence[int]) -> bytes:
+    groups = kind.block_elems // 1024
+    section = bytearray(128 * width * groups)
+    whole, spare = 8 // width, 8 % width
+    for group in range(groups):
+        for lane in range(32):
+            for byte in range(4):
+                of_word = [fields[index_of(kind, lane, group, byte, word)] for word in range(8)]
+                top = sum(value << i * width for i, value in enumerate(of_word[whole * width :]))
+                for row in range(width):
+                    bits = sum(value << i * width for i, value in enumerate(of_word[row * whole : (row + 1) * whole]))
+                    bits |= (top >> row * spare & ((1 << spare) - 1)) << whole * width
+                    section[((group * width + row) * 32 + lane) * 4 + byte] = bits
+    return bytes(section)
+
+
+Choice = Callable[[int, int], int]
+
+
+def nearest_token(base: int, escape_code: int) -> Choice:
+    def choose(_: int, exponent: int) -> int:
+        if exponent == 0:
+            return 14
+        if base - 10 <= exponent < base:
+            return exponent - base + 10
+        if 0 <= exponent - base - escape_code < 4:
+            return 10 + exponent - base - escape_code
+        return 15
+
+    return choose
+
+
+def window_payload(
+    kind: ValueType,
+    values: bytes,
+    width: int,
+    base: int,
+    *,
+    escaped: Callable[[int], bool] = lambda index: False,
+    token_of: Choice | None = None,
+    noise: Random | None = None,
+) -> bytes:
+    """A payload by the specification. `escaped` keeps values out of line that the window holds."""
+    escape_code = (1 << width) - 1
+    token_of = token_of or nearest_token(base, escape_code)
+    n = kind.block_elems
+    bits = [int.from_bytes(values[i * kind.value_bytes :][: kind.value_bytes], "little") for i in range(n)]
+    exponents = [value >> kind.mantissa_bits & ((1 << kind.exponent_bits) - 1) for value in bits]
+    head_mantissa_bits = kind.mantissa_bits - 8 * kind.tail_bytes
+    heads = [value >> 8 * kind.tail_bytes for value in bits]
+    rests = [
+        head >> (head_mantissa_bits + kind.exponent_bits) << head_mantissa_bits | head % 2**head_mantissa_bits
+        for head in heads
+    ]
+    codes = [
+        exponent - base if 0 <= exponent - base < escape_code and not escaped(i) else escape_code
+        for i, exponent in enumerate(exponents)
+    ]
+    tokens, far = [], []
+    for lane in range(32):
+        for group in range(n // 1024):
+            for byte in range(4):
+                for word in range(8):
+                    index = index_of(kind, lane, group, byte, word)
+                    if codes[index] == escape_code:
+                        tokens.append(token_of(index, exponents[index]))
+                        if tokens[-1] == 15:
+                            far.append(exponents[index])
+    out = b"".join((value % 2 ** (8 * kind.tail_bytes)).to_bytes(kind.tail_bytes, "little") for value in bits)
+    out += b"".join((rest % 256).to_bytes(1, "little") for rest in rests) if kind.rest_bytes else b""
+    if kind.rest_bits:
+        out += packed(kind, kind.rest_bits, [rest >> 8 * kind.rest_bytes for rest in rests])
+    out += packed(kind, width, codes)
+    padded = [*tokens, noise.below(16) if noise else 0]
+    out += bytes(padded[2 * i] | padded[2 * i + 1] << 4 for i in range((len(tokens) + 1) // 2))
+    far_bytes = 2 if kind.exponent_bits > 8 else 1
+    end = b"".join(exponent.to_bytes(far_bytes, "little") for exponent in reversed(far))
+    end += struct.pack("<I", width | base << 3 | len(tokens) << 14)
+    padding = -(len(out) + len(end)) % 16
+    return out + bytes(noise.below(256) if noise else 0 for _ in range(padding)) + end
+
+
+# --- the vectors ----------------------------------------------------------------------------------------------------
+
+
+class Encoder:
+    def __init__(self, library: Path) -> None:
+        self.library = ctypes.CDLL(str(library.resolve()))
+        self.library.ncast_bound.restype = ctypes.c_size_t
+        self.library.ncast_bound.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_uint64]
+        self.library.ncast_encode.argtypes = [
+            *(ctypes.c_char_p, ctypes.c_int, ctypes.c_uint64, ctypes.c_int, ctypes.c_uint32),
+            *(ctypes.c_char_p, ctypes.c_size_t, ctypes.POINTER(ctypes.c_size_t)),
+        ]
+
+    def __call__(self, values: bytes, dtype: int, value_bytes: int, codec: int, flags: int) -> bytes:
+        elems = len(values) // value_bytes
+        frame = ctypes.create_string_buffer(self.library.ncast_bound(dtype, codec, elems))
+        wire_bytes = ctypes.c_size_t()
+        arguments = (values, dtype, elems, codec, flags | REFERENCE, frame, len(frame), ctypes.byref(wire_bytes))
+        if status := self.library.ncast_encode(*arguments):
+            raise SystemExit(f"ncast_encode: status {status}")
+        return frame.raw[: wire_bytes.value]
+
+
+@dataclass
+class Vectors:
+    encode: Encoder
+    lines: list[str] = field(default_factory=list)
+    files: dict[str, bytes] = field(default_factory=dict)
+
+    def encoded(self, name: str, kind: str, values: bytes, codec: int, flags: int = 0) -> None:
+        dtype, value_bytes = (TYPES[kind].dtype, TYPES[kind].value_bytes) if kind in TYPES else (2, 4)
+        self.lines.append(f"encoded {name} {dtype} {codec} {flags}")
+        self.files |= {
+            f"{name}.frame": self.encode(values, dtype, value_bytes, codec, flags),
+            f"{name}.values": values,
+        }
+
+    def decodes(self, name: str, frame: Frame, values: bytes) -> None:
+        self.lines.append(f"decodes {name}")
+        self.files |= {f"{name}.frame": frame.build(), f"{name}.values": values}
+
+    def invalid(self, name: str, frame: bytes) -> None:
+        self.lines.append(f"invalid {name}")
+        self.files[f"{name}.frame"] = frame
+
+
+def add_valid(vectors: Vectors) -> None:
+    random = Random(1)
+    three = bytes.fromhex("803f 00c0 003f")  # 1.0, -2.0, 0.5
+    vectors.encoded("raw_empty", "int32", b"", RAW)
+    vectors.encoded("raw_bfloat16", "bfloat16", three, RAW)
+    vectors.encoded("raw_checksum", "bfloat16", three, RAW, CHECKSUM)
+    vectors.encoded("raw_int32_asked_for_window", "int32", struct.pack("<5i", 1, -1, 7, 0, 2**31 - 1), WINDOW)
+    vectors.encoded("window_empty", "bfloat16", b"", WINDOW)
+    vectors.encoded("window_short_block", "bfloat16", three * 3, WINDOW, CHECKSUM | MORE)
+    for name, kind in TYPES.items():
+        extra = 3 if name in ("bfloat16", "float8_e4m3") else 0
+        vectors.encoded(f"window_{name}", name, ordinary(kind, kind.block_elems + extra, random), WINDOW)
+    kind = TYPES["bfloat16"]
+    widths = [100 + random.below(spread) for spread in (1, 3, 14, 27) for _ in range(kind.block_elems)]
+    vectors.encoded("window_widths", "bfloat16", values_of(kind, widths, random), WINDOW)
+
+    # What our encoder does not write: far tokens for all, a base at the edge, tokens that wrap, noise in the padding.
+    edge = values_of(kind, [(254 + random.below(12)) % 256 for _ in range(kind.block_elems)], random)
+    wrapped = window_payload(
+        *(kind, edge, 2, 0),
+        token_of=lambda _, exponent: exponent - 246 if exponent >= 246 else nearest_token(0, 3)(0, exponent),
+        noise=random,
+    )
+    vectors.decodes("foreign_wrapping_tokens", window_frame(kind, [wrapped], kind.block_elems), edge)
+    kind = TYPES["float8_e5m2"]
+    values = ordinary(kind, kind.block_elems, random)
+    far = window_payload(
+        *(kind, values, 3, 10), escaped=lambda index: index % 9 == 0, token_of=lambda *_: 15, noise=random
+    )
+    vectors.decodes("foreign_all_far", window_frame(kind, [far], kind.block_elems), values)
+
+
+def add_invalid(vectors: Vectors) -> None:
+    def raw(**changes: int) -> bytes:
+        frame = raw_frame("bfloat16", bytes(6), 2)
+        frame.header = changes
+        return frame.build()
+
+    vectors.invalid("no_bytes", b"")
+    vectors.invalid("header_cut", raw()[:63])
+    vectors.invalid("body_cut", raw()[:79])
+    vectors.invalid("magic", raw(magic=0x5453434F))
+    vectors.invalid("version", raw(version=2))
+    vectors.invalid("codec", raw(codec=2))
+    vectors.invalid("value_type", raw(dtype=12))
+    vectors.invalid("value_type_without_window", raw(dtype=0, codec=WINDOW, block_elems=4096, blocks=1))
+    vectors.invalid("flags", raw(flags=4))
+    vectors.invalid("reserved", raw(reserved=1))
+    vectors.invalid("checksum_without_flag", raw(checksum=1))
+    vectors.invalid("checksum_wrong", raw(flags=CHECKSUM, checksum=1))
+    vectors.invalid("elems_overflow", raw(elems=2**63))
+    vectors.invalid("elems_beyond_a_frame", raw(elems=2**34 + 1))
+    vectors.invalid("wire_bytes_unaligned", raw(wire_bytes=79))
+    vectors.invalid("wire_bytes_too_few", raw(wire_bytes=64))
+    vectors.invalid("wire_bytes_too_many", raw(wire_bytes=96) + bytes(16))
+    vectors.invalid("raw_with_blocks", raw(blocks=1))
+
+    random = Random(2)
+    kind = TYPES["float8_e5m2"]
+    # Two exponents on either side of a window of one, so that there are tokens to damage.
+    values = values_of(kind, [9 + (i == 5) + 9 * (i == 1234) for i in range(kind.block_elems)], random)
+    payload = window_payload(kind, values, 1, 9)
+    whole = window_frame(kind, [payload], kind.block_elems)
+    vectors.decodes("before_damage", whole, values)
+    (word,) = struct.unpack("<I", payload[-4:])
+
+    def block(name: str, damaged: bytes) -> None:
+        vectors.invalid(name, window_frame(kind, [damaged], kind.block_elems).build())
+
+    def header_word(name: str, damaged: int) -> None:
+        block(name, payload[:-4] + struct.pack("<I", damaged))
+
+    header_word("width_zero", word & ~7)
+    header_word("width_six", word & ~7 | 6)
+    header_word("base_too_high", word & ~(0x7FF << 3) | 31 << 3)
+    header_word("reserved_bit_of_the_header_word", word | 1 << 27)
+    header_word("one_escape_too_many", word + (1 << 14))
+    header_word("one_escape_too_few", word - (1 << 14))
+    header_word("more_escapes_than_values", word & 0x3FFF | 4097 << 14)
+    block("longer_than_its_sections", payload[:-16] + bytes(16) + payload[-16:])
+    block("shorter_than_its_sections", payload[:1536] + payload[-16:])
+    block("far_list_without_room", far_overflow(kind))
+
+    small = TYPES["bfloat16"]
+    short = values_of(small, [120] * 9, random)
+
+    def ends(name: str, *wrong: int) -> None:
+        frame = window_frame(small, [align(short)], 9)
+        frame.ends = list(wrong)
+        vectors.invalid(name, frame.build())
+
+    ends("end_zero", 0)
+    ends("end_before_the_last", 1)
+    ends("end_after_the_last", 3)
+    vectors.invalid("short_block_too_long", window_frame(small, [align(short) + bytes(16)], 9).build())
+    vectors.invalid("blocks", Frame(9, WINDOW, 9, [align(short)], block_elems=2048, header={"blocks": 2}).build())
+    vectors.invalid("block_elems", Frame(9, WINDOW, 9, [align(short)], block_elems=1024).build())
+
+
+def far_overflow(kind: ValueType) -> bytes:
+    """24 tokens and the header word fill 16 bytes: no room for the far exponent that one token then asks for."""
+    random = Random(3)
+    values = values_of(kind, [9 + (i < 24) for i in range(kind.block_elems)], random)
+    payload = window_payload(kind, values, 1, 9)
+    tokens_at = kind.block_elems * 3 // 8 + kind.block_elems // 8
+    return payload[:tokens_at] + bytes([payload[tokens_at] | 15]) + payload[tokens_at + 1 :]
+
+
+def write_corpus(vectors: Vectors, folder: Path) -> None:
+    random = Random(4)
+    frames = ["raw_bfloat16", "raw_checksum", "window_short_block", "window_bfloat16", "before_damage", "end_zero"]
+    seeds: dict[str, dict[str, bytes]] = {
+        "decode": {name: vectors.files[f"{name}.frame"] for name in [*frames, "foreign_all_far"]},
+        "inspect": {name: vectors.files[f"{name}.frame"] for name in frames},
+        "block": {},
+        "round_trip": {},
+    }
+    for number, (name, kind) in enumerate(TYPES.items()):
+        width = 2 + number % 3
+        base = (1 << kind.exponent_bits) // 2 - (1 << width) + 2  # the bell's top is the window's last
+        values = ordinary(kind, kind.block_elems, random)
+        seeds["block"][name] = bytes([number, 0]) + window_payload(kind, values, width, max(base, 0))
+        few = ordinary(kind, 96, random)
+        seeds["round_trip"][name] = bytes([kind.dtype, WINDOW | (number % 4) << 1 | 6 << 3]) + few
+    seeds["round_trip"]["raw"] = bytes([2, RAW]) + bytes(range(9))
+    for target, files in seeds.items():
+        write(folder / target, files)
+
+
+def write(folder: Path, files: dict[str, bytes]) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for old in folder.iterdir():
+        old.unlink()
+    for name, data in files.items():
+        (folder / name).write_bytes(data)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("library", type=Path, help="libnarrowcast.so, whose reference encoder is used")
+    vectors = Vectors(Encoder(parser.parse_args().library))
+    add_valid(vectors)
+    add_invalid(vectors)
+    write_corpus(vectors, ROOT / "tests/fuzz/corpus")
+    manifest = "# Made by tools/make_golden.py. encoded NAME dtype codec flags | decodes NAME | invalid NAME\n"
+    vectors.files["manifest.txt"] = (manifest + "\n".join(vectors.lines) + "\n").encode()
+    write(ROOT / f"tests/golden/v{VERSION}", vectors.files)
+    print(f"{len(vectors.lines)} vectors, {sum(map(len, vectors.files.values()))} bytes")
+
+
+if __name__ == "__main__":
+    main()
