@@ -1,0 +1,69 @@
+// Any bytes as one block of `window`, without the frame that would refuse most of them: all decoders agree.
+//   byte 0: value type; byte 1: if odd, the header word counts what the codes hold, whatever it said; then the payload
+#include <cstring>
+#include <vector>
+
+#include "check.h"
+#include "codec/window/vectorized.h"
+
+namespace {
+
+using namespace narrowcast;
+using format::window::ValueType;
+
+constexpr ValueType types[] = {format::window::bfloat16, format::window::float16,     format::window::float32,
+                               format::window::float64,  format::window::float8_e4m3, format::window::float8_e5m2};
+
+// Puts the number of values kept out of line into the header word: a search hardly finds it by itself.
+void mend_count(const ValueType& type, std::vector<uint8_t>& payload) {
+  codec::window::PayloadHeader header;
+  if (!codec::window::read_payload_header(type, payload.data(), payload.size(), &header)) return;
+  const int escape_code = (1 << header.width) - 1, whole = 8 / header.width, spare = 8 % header.width;
+  int escapes = 0;
+  for (int group = 0; group < type.groups(); ++group)
+    for (int at = 0; at < format::window::row_bytes; ++at) {
+      uint32_t leftover = 0;
+      for (int row = 0; row < header.width; ++row) {
+        const int byte = payload[static_cast<size_t>(type.code_offset() +
+                                                     (group * header.width + row) * format::window::row_bytes + at)];
+        for (int i = 0; i < whole; ++i) escapes += (byte >> i * header.width & escape_code) == escape_code;
+        leftover |= static_cast<uint32_t>(byte >> whole * header.width) << row * spare;
+      }
+      for (int i = 0; i < 8 - whole * header.width; ++i)
+        escapes += static_cast<int>(leftover >> i * header.width & static_cast<uint32_t>(escape_code)) == escape_code;
+    }
+  uint32_t word;
+  std::memcpy(&word, payload.data() + payload.size() - 4, 4);
+  word = (word & ((1u << format::window::escapes_shift) - 1)) | static_cast<uint32_t>(escapes)
+                                                                    << format::window::escapes_shift;
+  std::memcpy(payload.data() + payload.size() - 4, &word, 4);
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t bytes) {
+  if (bytes < 2) return 0;
+  const ValueType& type = types[data[0] % std::size(types)];
+  const auto block_bytes = static_cast<size_t>(type.block_bytes());
+  std::vector<uint8_t> payload(data + 2, data + bytes);
+  if (payload.size() > block_bytes) payload.resize(block_bytes);
+  if (data[1] % 2 != 0) mend_count(type, payload);
+  payload.shrink_to_fit();
+
+  std::vector<uint8_t> expected(block_bytes);
+  const bool ok = codec::window::reference.decode(type, payload.data(), payload.size(), expected.data());
+  for (const auto& path : codec::window::vector_paths()) {
+    std::vector<uint8_t> values(block_bytes);
+    FUZZ_CHECK(path.coder.decode(type, payload.data(), payload.size(), values.data()) == ok);
+    FUZZ_CHECK(!ok || values == expected);
+  }
+  if (!ok) return 0;
+
+  // What decodes encodes again, to the same values, at most as long as raw.
+  std::vector<uint8_t> again(block_bytes), back(block_bytes);
+  const size_t again_bytes = codec::window::vectorized.encode(type, expected.data(), again.data());
+  FUZZ_CHECK(again_bytes <= block_bytes);
+  FUZZ_CHECK(codec::window::vectorized.decode(type, again.data(), again_bytes, back.data()));
+  FUZZ_CHECK(back == expected);
+  return 0;
+}

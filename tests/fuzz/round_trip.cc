@@ -1,0 +1,46 @@
+// Any bytes as values: both encoders give the same frame, and it decodes to them.
+//   byte 0: value type; byte 1: codec, flags and how often the values are repeated; then the values
+#include <cstring>
+#include <vector>
+
+#include "check.h"
+#include "narrowcast/codec.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t bytes) {
+  if (bytes < 2) return 0;
+  const auto dtype = static_cast<ncast_dtype>(data[0] % 12);
+  const auto codec = (data[1] & 1) != 0 ? NCAST_CODEC_WINDOW : NCAST_CODEC_RAW;
+  const uint32_t flags = data[1] >> 1 & 3u;
+  // Whole blocks, which alone are coded, from small inputs.
+  std::vector<uint8_t> values;
+  for (int times = 1 << (data[1] >> 3 & 7); times > 0 && values.size() < 20000; --times)
+    values.insert(values.end(), data + 2, data + bytes);
+  const uint64_t elems = values.size() / ncast_dtype_bytes(dtype);
+  values.resize(elems * ncast_dtype_bytes(dtype));
+
+  const size_t bound = ncast_bound(dtype, codec, elems);
+  std::vector<uint8_t> frame(bound, 1), reference(bound, 2);
+  size_t wire_bytes = 0, reference_bytes = 0;
+  FUZZ_CHECK(ncast_encode(values.data(), dtype, elems, codec, flags, frame.data(), bound, &wire_bytes) == NCAST_OK);
+  FUZZ_CHECK(ncast_encode(values.data(), dtype, elems, codec, flags | NCAST_REFERENCE, reference.data(), bound,
+                          &reference_bytes) == NCAST_OK);
+  FUZZ_CHECK(wire_bytes == reference_bytes && std::memcmp(frame.data(), reference.data(), wire_bytes) == 0);
+
+  // Exactly as much room as the frame takes is enough, a byte less is not.
+  std::vector<uint8_t> tight(wire_bytes);
+  size_t tight_bytes = 0;
+  FUZZ_CHECK(ncast_encode(values.data(), dtype, elems, codec, flags, tight.data(), wire_bytes, &tight_bytes) ==
+             NCAST_OK);
+  FUZZ_CHECK(std::memcmp(frame.data(), tight.data(), wire_bytes) == 0);
+  FUZZ_CHECK(ncast_encode(values.data(), dtype, elems, codec, flags, tight.data(), wire_bytes - 1, &tight_bytes) ==
+             NCAST_TOO_SMALL);
+
+  for (const uint32_t path : {0u, static_cast<uint32_t>(NCAST_REFERENCE)}) {
+    std::vector<uint8_t> back(values.size());
+    ncast_frame_info info{};
+    FUZZ_CHECK(ncast_decode(frame.data(), wire_bytes, path, back.data(), back.size(), &info) == NCAST_OK);
+    FUZZ_CHECK(info.elems == elems && info.dtype == dtype && info.wire_bytes == wire_bytes);
+    FUZZ_CHECK(back == values);
+  }
+  return 0;
+}
