@@ -1,9 +1,14 @@
 // Communicators: collectives and point-to-point transfers between ranks, with a codec chosen per call.
 //
-// The interface is the same for every backend. NCAST_BACKEND_HOST: ranks are processes (or threads) of one machine, data
-// is in host memory, payloads cross POSIX shared memory. Calls that move data give every bit as it was; reductions
-// accumulate in fp32 (fp64 for float64, the type itself for integers) in rank order and round once, so that all ranks
-// and all runs get the same bits whatever the codec.
+// The interface is the same for every backend. NCAST_BACKEND_HOST: ranks are processes (or threads) of one machine,
+// data is in host memory, payloads cross POSIX shared memory. Calls that move data give every bit as it was; reductions
+// accumulate in fp32 (fp64 for float64, the type itself, wrapping, for integers) in rank order and round once, so that
+// all ranks and all runs get the same bits whatever the codec. MIN and MAX ignore NaN unless all values are NaN; AVG
+// divides the sum by the ranks before it rounds, and truncates integers toward zero; too large for float8_e4m3 becomes
+// NaN.
+//
+// A bad argument is an error of that call alone. Any other error ends the communicator on every rank: waiting calls
+// return, later calls return the same error, and it can only be destroyed.
 #ifndef NARROWCAST_COMM_H_
 #define NARROWCAST_COMM_H_
 
@@ -24,57 +29,61 @@ typedef enum { NCAST_BACKEND_HOST = 1 } ncast_backend;
 
 // Settings of a communicator. Fill with ncast_comm_config_init, then change what you need.
 typedef struct {
-  size_t struct_bytes;      // set by ncast_comm_config_init
-  ncast_backend backend;    // NCAST_BACKEND_HOST
-  size_t scratch_bytes;     // staging a rank may hold, all peers together
-  double timeout_seconds;   // how long a call, or the creation, waits for a peer that is alive; 0: for ever
+  size_t struct_bytes;     // set by ncast_comm_config_init
+  ncast_backend backend;   // NCAST_BACKEND_HOST
+  size_t scratch_bytes;    // staging a rank may hold, all peers together; the same on every rank
+  double timeout_seconds;  // how long a call, or the creation, waits for a peer that is alive; 0: for ever
 } ncast_comm_config;
 
 // Totals since the communicator was made, over what this rank sent.
 typedef struct {
   uint64_t raw_bytes;   // bytes of values
-  uint64_t wire_bytes;  // bytes that crossed the link, headers included
+  uint64_t wire_bytes;  // bytes that crossed the link: frames with their headers, or bare values with codec raw
   uint64_t calls;
 } ncast_comm_counters;
 
 NCAST_API void ncast_comm_config_init(ncast_comm_config* config);
 
-// Makes an id on one rank; the user carries it to the others.
+// Makes an id on one rank; the user carries it to the others. For one communicator; who knows it can join.
 NCAST_API ncast_status ncast_get_unique_id(ncast_unique_id* id);
 
-// Joins the communicator of `id` as `rank` of `ranks`. Returns when every rank has joined. config may be NULL.
+// Joins the communicator of `id` as `rank` of `ranks`, 64 at most. Returns when every rank has joined. config may be
+// NULL. Errors: TIMEOUT names the ranks that are missing, REMOTE_ERROR one that died, MISMATCH; SYSTEM_ERROR, for one
+// when /dev/shm is full.
 NCAST_API ncast_status ncast_comm_create(ncast_comm** comm, int ranks, const ncast_unique_id* id, int rank,
                                          const ncast_comm_config* config);
 
 // Waits for this rank's streams, leaves the communicator and frees it. NULL is allowed.
 NCAST_API ncast_status ncast_comm_destroy(ncast_comm* comm);
 
-// Ends every call in flight on every rank, from any thread: waiting calls return NCAST_ABORTED. The communicator can then
-// only be destroyed.
+// Ends every call in flight on every rank, from any thread: waiting calls return NCAST_ABORTED. The communicator can
+// then only be destroyed.
 NCAST_API ncast_status ncast_comm_abort(ncast_comm* comm);
 
-// The first error that a call on a stream of this communicator met, or NCAST_OK. message (may be NULL) receives its
-// sentence, cut to message_capacity bytes with the closing 0.
+// The first error that a call of this communicator met, here or on another rank, or NCAST_OK. message (may be NULL)
+// receives its sentence, cut to message_capacity bytes with the closing 0.
 NCAST_API ncast_status ncast_comm_async_error(ncast_comm* comm, char* message, size_t message_capacity);
 
 NCAST_API ncast_status ncast_comm_rank(const ncast_comm* comm, int* rank);
 NCAST_API ncast_status ncast_comm_ranks(const ncast_comm* comm, int* ranks);
 NCAST_API ncast_status ncast_comm_get_counters(const ncast_comm* comm, ncast_comm_counters* counters);
 
-// Streams of the host backend: calls on one stream run in order on its thread and the caller goes on. A NULL stream runs
-// the call before it returns. Buffers stay untouched by the caller until the stream is synchronized.
+// Streams of the host backend: calls on one stream run in order on its thread and the caller goes on. A NULL stream
+// runs the call before it returns. Buffers stay untouched by the caller until the stream is synchronized.
 NCAST_API ncast_status ncast_stream_create(ncast_stream* stream);
 NCAST_API ncast_status ncast_stream_destroy(ncast_stream stream);
 // Waits for all calls on the stream and returns the first error among those since the last synchronize.
 NCAST_API ncast_status ncast_stream_synchronize(ncast_stream stream);
 
 // Sends and receives between start and end run together, without deadlock whatever their order; collectives may be
-// grouped too and run in the order of their calls. Groups nest; the outermost end launches. Per thread.
+// grouped too and run in the order of their calls, after the sends and receives. Different communicators run side by
+// side. Groups nest; the outermost end launches, or runs nothing and returns the error when a call of the group was
+// refused. Per thread. A send to oneself needs its receive in the same group.
 NCAST_API ncast_status ncast_group_start(void);
 NCAST_API ncast_status ncast_group_end(void);
 
-// Counts are values, not bytes. Buffers need the alignment of the value type. Every rank calls with the same count, dtype,
-// op, root and codec; a difference is NCAST_MISMATCH on the ranks that see it. Zero counts are allowed.
+// Counts are values, not bytes. Buffers need the alignment of the value type. Every rank calls with the same count,
+// dtype, op, root and codec; a difference is NCAST_MISMATCH on the ranks that see it. Zero counts are allowed.
 NCAST_API ncast_status ncast_send(const void* values, uint64_t count, ncast_dtype dtype, int peer, ncast_codec codec,
                                   ncast_comm* comm, ncast_stream stream);
 NCAST_API ncast_status ncast_recv(void* values, uint64_t count, ncast_dtype dtype, int peer, ncast_codec codec,

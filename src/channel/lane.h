@@ -1,5 +1,5 @@
-// A lane: a ring of slots from one rank to one peer, in shared memory. The sender fills slots in order, the receiver frees
-// them in order; neither end ever blocks here.
+// A lane: a ring of slots from one rank to one peer, in shared memory. The sender fills slots in order, the receiver
+// frees them in order; neither end ever blocks here.
 #pragma once
 
 #include <cstddef>
@@ -30,7 +30,8 @@ struct LaneShape {
   uint64_t lane_bytes() const;
 };
 
-// At the head of a lane; the slots follow. Each counter has a cache line: its writer and its reader are different cores.
+// At the head of a lane; the slots follow. Each counter has a cache line: its writer and its reader are different
+// cores.
 struct LaneState {
   alignas(cache_line_bytes) Semaphore filled;  // raised by the sender
   alignas(cache_line_bytes) Semaphore freed;   // raised by the receiver

@@ -40,8 +40,8 @@ using WorldId = std::array<uint64_t, 2>;  // random
 
 class World {
  public:
-  // Returns when all ranks have joined. Errors: TIMEOUT names the ranks that are missing, MISMATCH, REMOTE_ERROR (a rank
-  // died or failed while joining), SYSTEM_ERROR, UNSUPPORTED.
+  // Returns when all ranks have joined. Errors: TIMEOUT names the ranks that are missing, MISMATCH, REMOTE_ERROR (a
+  // rank died or failed while joining), SYSTEM_ERROR, UNSUPPORTED.
   static ncast_status join(const WorldId& id, const WorldOptions& options, std::unique_ptr<World>* world);
 
   // Leaves. What this rank has put into its lanes stays readable for the peers.

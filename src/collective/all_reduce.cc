@@ -1,8 +1,8 @@
 // all_reduce: a reduce-scatter, then an all-gather of the reduced pieces. All ranks get the bits that the owner of a
 // piece rounded.
 //
-// In place is safe: this rank's values of a peer's piece are overwritten by the result, which the peer can only have made
-// from them.
+// In place is safe: this rank's values of a peer's piece are overwritten by the result, which the peer can only have
+// made from them.
 #include "collective/operations.h"
 
 namespace narrowcast::collective {

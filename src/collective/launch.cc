@@ -33,7 +33,9 @@ std::mutex launch_mutex;
 class Job {
  public:
   Job(std::vector<Call> calls, std::vector<ncast_comm*> comms, size_t streams)
-      : calls_(std::move(calls)), comms_(std::move(comms)), missing_streams_(streams) {}
+      : calls_(std::move(calls)), comms_(std::move(comms)), missing_streams_(streams) {
+    tickets_.reserve(comms_.size());  // taking one must not fail between two
+  }
 
   void take_tickets() {
     for (ncast_comm* comm : comms_) tickets_.push_back(comm->take_ticket());

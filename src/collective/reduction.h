@@ -1,8 +1,8 @@
 // Reducing blocks of values: an accumulator takes the ranks' values one rank after the other, then rounds once.
 //
 // The accumulator is fp32 for the narrow floats and float32, fp64 for float64, the type itself for integers, which wrap
-// around. AVG divides the sum at the end, integers with truncation toward zero. MIN and MAX ignore NaN unless all values
-// are NaN; between equals (-0 and +0) the lowest rank's value stays.
+// around. AVG divides the sum at the end, integers with truncation toward zero. MIN and MAX ignore NaN unless all
+// values are NaN; between equals (-0 and +0) the lowest rank's value stays.
 #pragma once
 
 #include <cstddef>
