@@ -1,0 +1,105 @@
+// The worked bytes of docs/format/, read from the pages themselves.
+#include <cstdint>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "codec/window/vectorized.h"
+#include "doctest/doctest.h"
+#include "narrowcast/codec.h"
+
+namespace narrowcast::tests {
+namespace {
+
+using Bytes = std::vector<uint8_t>;
+
+struct Line {
+  size_t offset;
+  Bytes bytes;
+};
+
+// The lines "offset hex... | comment" of the block "```hexdump <name>" of a page.
+std::vector<Line> hexdump(const char* page, const std::string& name) {
+  std::ifstream file(std::filesystem::path(NARROWCAST_TEST_DATA) / ".." / "docs" / "format" / page);
+  INFO("page ", page);
+  REQUIRE(file);
+  std::vector<Line> lines;
+  bool inside = false;
+  for (std::string text; std::getline(file, text);) {
+    if (inside && text.starts_with("```")) break;
+    if (inside) {
+      std::istringstream fields(text.substr(0, text.find('|')));
+      Line line{};
+      fields >> line.offset >> std::hex;
+      for (unsigned byte; fields >> byte;) line.bytes.push_back(static_cast<uint8_t>(byte));
+      lines.push_back(line);
+    }
+    inside = inside || text == "```hexdump " + name;
+  }
+  REQUIRE(!lines.empty());
+  return lines;
+}
+
+// All lines end to end, which have to leave no gap.
+Bytes whole(const std::vector<Line>& lines) {
+  Bytes bytes;
+  for (const Line& line : lines) {
+    REQUIRE(line.offset == bytes.size());
+    bytes.insert(bytes.end(), line.bytes.begin(), line.bytes.end());
+  }
+  return bytes;
+}
+
+Bytes encode(const std::vector<uint16_t>& values, ncast_codec codec, uint32_t flags) {
+  Bytes frame(ncast_bound(NCAST_BFLOAT16, codec, values.size()));
+  size_t wire_bytes = 0;
+  REQUIRE(ncast_encode(values.data(), NCAST_BFLOAT16, values.size(), codec, flags, frame.data(), frame.size(),
+                       &wire_bytes) == NCAST_OK);
+  frame.resize(wire_bytes);
+  return frame;
+}
+
+const std::vector<uint16_t> three = {0x3f80, 0xc000, 0x3f00};
+
+}  // namespace
+
+TEST_CASE("the raw frame of the specification is what three values encode to") {
+  CHECK(whole(hexdump("raw.md", "raw_frame")) == encode(three, NCAST_CODEC_RAW, 0));
+}
+
+TEST_CASE("the window frame of the specification is what nine values encode to") {
+  std::vector<uint16_t> nine;
+  for (int i = 0; i < 3; ++i) nine.insert(nine.end(), three.begin(), three.end());
+  CHECK(whole(hexdump("frame.md", "window_frame")) == encode(nine, NCAST_CODEC_WINDOW, NCAST_MORE));
+}
+
+TEST_CASE("the window payload of the specification decodes to its values") {
+  // All 1.0: rests 0, codes 6, which pack to b6, 76, f6. Then what the page says.
+  Bytes payload(2832);
+  for (size_t at = 2048; at < 2816; ++at) {
+    constexpr uint8_t rows[] = {0xb6, 0x76, 0xf6};
+    payload[at] = rows[(at - 2048) / 128 % 3];
+  }
+  for (const Line& line : hexdump("window.md", "window_payload")) {
+    REQUIRE(line.offset + line.bytes.size() <= payload.size());
+    std::copy(line.bytes.begin(), line.bytes.end(), payload.begin() + static_cast<std::ptrdiff_t>(line.offset));
+  }
+  std::vector<uint16_t> expected(2048, 0x3f80);
+  constexpr int indices[] = {0, 4, 256, 260, 512, 516, 768, 772};
+  constexpr uint16_t bits[] = {0xbcc0, 0x3d00, 0x3c00, 0x3e00, 0x3f00, 0x6400, 0x3e80, 0x3f80};
+  for (size_t i = 0; i < 8; ++i) expected[static_cast<size_t>(indices[i])] = bits[i];
+
+  const auto decodes = [&](const codec::window::BlockCoder& coder) {
+    std::vector<uint16_t> values(2048);
+    return coder.decode(format::window::bfloat16, payload.data(), payload.size(),
+                        reinterpret_cast<uint8_t*>(values.data())) &&
+           values == expected;
+  };
+  CHECK(decodes(codec::window::reference));
+  for (const auto& path : codec::window::vector_paths()) CHECK(decodes(path.coder));
+}
+
+}  // namespace narrowcast::tests
