@@ -153,11 +153,9 @@ TEST_CASE("RanksThatDisagreeAreTold") {
   check_disagreement([](const WorldId& id, int rank, auto* world) { return join(id, rank, 2 + rank, world); },
                      "others say");
   check_disagreement([](const WorldId& id, int, auto* world) { return join(id, 0, 2, world); }, "join as rank 0");
-  check_disagreement(
-      [](const WorldId& id, int rank, auto* world) {
-        return join(id, rank, 2, world, 30, {2, rank == 0 ? 1024u : 2048u});
-      },
-      "scratch_bytes");
+  check_disagreement([](const WorldId& id, int rank,
+                        auto* world) { return join(id, rank, 2, world, 30, {2, rank == 0 ? 1024u : 2048u}); },
+                     "scratch_bytes");
 }
 
 TEST_CASE("AFailureIsToldToAllAndTheFirstStays") {
