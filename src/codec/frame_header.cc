@@ -61,11 +61,14 @@ ncast_status read_header(const char* function, const void* frame, size_t frame_b
   if (header.version != format::frame_version)
     return fail(NCAST_CORRUPT, "%s: frame version %d, but this library reads version %d", function, header.version,
                 format::frame_version);
+  // As bytes first: what is not an enumerator must not become one.
+  if (header.dtype > NCAST_FLOAT8_E5M2)
+    return fail(NCAST_CORRUPT, "%s: frame header: value type %d", function, header.dtype);
+  if (header.codec > NCAST_CODEC_WINDOW)
+    return fail(NCAST_CORRUPT, "%s: frame header: codec %d", function, header.codec);
   const auto dtype = static_cast<ncast_dtype>(header.dtype);
   const auto codec = static_cast<ncast_codec>(header.codec);
-  if (ncast_dtype_bytes(dtype) == 0)
-    return fail(NCAST_CORRUPT, "%s: frame header: value type %d", function, header.dtype);
-  if ((codec != NCAST_CODEC_RAW && codec != NCAST_CODEC_WINDOW) || effective_codec(dtype, codec) != codec)
+  if (effective_codec(dtype, codec) != codec)
     return fail(NCAST_CORRUPT, "%s: frame header: codec %d for %s", function, header.codec, ncast_dtype_name(dtype));
   if ((header.flags & ~(NCAST_CHECKSUM | NCAST_MORE)) != 0 ||
       (header.reserved[0] | header.reserved[1] | header.reserved[2]) != 0)
