@@ -187,7 +187,7 @@ class _Frames(_Buffers):
         )
 
     def decode(self, i: int, stream: Stream) -> None:
-        cuda.decode(self.frames[i], out=self.results[i], status=self.status, **self.options(stream))
+        cuda.decode(self.frames[i], out=self.results[i], status=self.status, codec=self.codec, **self.options(stream))
 
     def wire_bytes(self) -> int:
         return cuda.wire_bytes(self.frames[0])

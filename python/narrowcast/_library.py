@@ -125,11 +125,13 @@ SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     ),
     "ncast_cuda_decode": (
         _STATUS,
-        [c_void_p, c_size_t, c_int, c_uint64, c_void_p, c_void_p, _OPTIONS, _STREAM],
+        # frame frame_bytes dtype codec elems values status options stream
+        [c_void_p, c_size_t, c_int, c_int, c_uint64, c_void_p, c_void_p, _OPTIONS, _STREAM],
     ),
     "ncast_cuda_decode_reduce": (
         _STATUS,
-        [c_void_p, c_size_t, c_int, c_uint64, c_int, c_void_p, c_void_p, _OPTIONS, _STREAM],
+        # frame frame_bytes dtype codec elems op accumulator status options stream
+        [c_void_p, c_size_t, c_int, c_int, c_uint64, c_int, c_void_p, c_void_p, _OPTIONS, _STREAM],
     ),
     "ncast_slot_bytes": (c_size_t, [c_int]),
     "ncast_slot_count": (c_uint64, [c_int, c_uint64]),

@@ -99,14 +99,23 @@ def encode(
 
 
 def decode(
-    frame: Any, *, out: Any, status: Any, stream: Any = None, dtype: str | None = None, max_ctas: int = 0
+    frame: Any,
+    *,
+    out: Any,
+    status: Any,
+    stream: Any = None,
+    codec: str = "window",
+    dtype: str | None = None,
+    max_ctas: int = 0,
 ) -> None:
     """Decodes a frame that should hold exactly the values that `out` takes.
 
     frame: 16-byte aligned; may be longer than the frame.
     out: aligned to the value type; 16-byte alignment is fastest. dtype: its value type, where it does not say it.
+    codec: the one that the frame was encoded with.
     status: one 32-bit word that the caller has set to zero. It becomes `Status.CORRUPT` when the frame is corrupt or
-        holds other values than `out` takes; `out` is then unspecified. See `check`.
+        is not of this codec and of the values that `out` takes; `out` is then unspecified. See `check`. Checksums are
+        not verified.
     """
     source = _view(frame, "frame", stream, holds=_BYTES)
     target = _view(out, "out", stream, dtype=dtype, writable=True)
@@ -117,6 +126,7 @@ def decode(
                 source.pointer,
                 source.raw_bytes,
                 target.dtype.number,
+                codec_number(codec),
                 target.elems,
                 target.pointer,
                 word.pointer,
@@ -134,13 +144,13 @@ def decode_reduce(
     status: Any,
     op: str = "sum",
     stream: Any = None,
+    codec: str = "window",
     max_ctas: int = 0,
 ) -> None:
     """Decodes a frame of `dtype` values and reduces it into an accumulator: a[i] = op(a[i], value[i]).
 
-    accumulator: as many float32 (float64 for float64, `dtype` itself for integers) as the frame has values, 16-byte
-        aligned.
-    op: "sum", "prod", "min" or "max". status: as for `decode`.
+    accumulator: as many float32 (float64 for float64, `dtype` itself for integers) as the frame has values.
+    op: "sum", "prod", "min" or "max". codec, status: as for `decode`.
     """
     source = _view(frame, "frame", stream, holds=_BYTES)
     kind = value_type(dtype)
@@ -152,6 +162,7 @@ def decode_reduce(
                 source.pointer,
                 source.raw_bytes,
                 kind.number,
+                codec_number(codec),
                 target.elems,
                 reduction_number(op),
                 target.pointer,
