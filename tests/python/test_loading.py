@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+from ctypes import c_char_p, c_int, c_size_t, c_uint32, c_uint64, c_void_p
+from pathlib import Path
 
 import narrowcast
 from narrowcast import _library
@@ -20,6 +23,24 @@ def test_types_are_those_of_the_library():
         assert _library.library().ncast_dtype_name(kind.number).decode() == kind.name
         assert _library.library().ncast_dtype_bytes(kind.number) == kind.bytes
     assert _library.library().ncast_dtype_name(len(VALUE_TYPES)) is None
+
+
+def test_functions_take_what_the_headers_say():
+    headers = Path(__file__).parents[2] / "include" / "narrowcast"
+    text = re.sub(r"//.*", "", "\n".join(path.read_text() for path in sorted(headers.glob("*.h"))))
+    declared = dict(re.findall(r"NCAST_API [\w\s*]+?\b(ncast_\w+)\(([^)]*)\);", text))
+    assert declared.keys() == _library.SIGNATURES.keys()
+    values = {"int": c_int, "size_t": c_size_t, "uint64_t": c_uint64, "uint32_t": c_uint32, "ncast_stream": c_void_p}
+    enums = {"ncast_dtype", "ncast_codec", "ncast_redop", "ncast_status"}
+    for name, arguments in declared.items():
+        kinds = [argument.split() for argument in arguments.split(",") if argument.strip() not in ("", "void")]
+        _, ours = _library.SIGNATURES[name]
+        assert len(ours) == len(kinds), name
+        for kind, own in zip(kinds, ours, strict=True):
+            if "*" in "".join(kind):
+                assert own in (c_void_p, c_char_p) or hasattr(own, "contents"), (name, kind)
+            else:
+                assert own is (c_int if kind[0] in enums else values[kind[0]]), (name, kind)
 
 
 def test_every_status_has_its_exception():
