@@ -10,7 +10,6 @@ import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import numpy as np
 import pytest
 from hypothesis import settings
 from narrowcast import _samples
@@ -79,8 +78,3 @@ def kind(request: pytest.FixtureRequest):
 def slices() -> Path:
     """The packaged safetensors file of real tensors."""
     return _samples.SLICES
-
-
-def normal(dtype: str, elems: int, seed: int = 0) -> np.ndarray:
-    """Bits of normally distributed values."""
-    return _samples.of_rank(_samples.sample("normal", dtype), seed, elems)

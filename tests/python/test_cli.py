@@ -11,8 +11,8 @@ import time
 
 import numpy as np
 import pytest
-from conftest import normal
 from narrowcast._operations import NAMES as OPERATIONS
+from sample_values import normal
 
 
 def assert_one_sentence(result, status, *words):

@@ -7,10 +7,10 @@ import contextlib
 import narrowcast
 import numpy as np
 import pytest
-from conftest import normal
 from hypothesis import given
 from hypothesis import strategies as st
 from narrowcast.types import VALUE_TYPES
+from sample_values import normal
 
 FLOATS = [kind for kind in VALUE_TYPES if kind.is_float]
 

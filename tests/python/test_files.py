@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from conftest import normal
 from narrowcast import files
 from narrowcast.errors import CorruptError
 from narrowcast.files import decode_file, encode_file, frames_of
+from sample_values import normal
 
 
 @pytest.fixture

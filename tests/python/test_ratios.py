@@ -7,9 +7,9 @@ import json
 import narrowcast
 import numpy as np
 import pytest
-from conftest import normal
 from narrowcast.ratios import entropy_bound, exponent_counts, tensor_ratios
 from narrowcast.types import VALUE_TYPES, value_type
+from sample_values import normal
 
 
 def test_the_bound_of_known_distributions():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import narrowcast
 import numpy as np
 import pytest
@@ -11,6 +13,7 @@ from narrowcast._cuda_driver import DeviceBuffer
 from narrowcast.types import VALUE_TYPES, value_type
 
 POISON = 0xA5
+HEADER_BYTES, FLAGS_BYTE = 64, 7
 SIZES = (0, 1, 31, 2047, 2048, 2049, 8192, 100_003)
 # More than all CTAs take at once.
 LONG = 3_000_017
@@ -124,16 +127,14 @@ def test_corrupt_frames_are_a_status_and_write_nothing_outside(stream):
     bits = bits_of(kind, elems)
     host = narrowcast.encode(bits, dtype=kind.name)
     random = np.random.default_rng(0)
-    found = 0
     for i in range(300):
         broken = host.copy()
-        at = i if i < 64 else int(random.integers(host.size))
+        at = i if i < HEADER_BYTES else int(random.integers(host.size))
         broken[at] ^= 1 << int(random.integers(8))
         whole = DeviceBuffer(bits.nbytes + 4096).fill(POISON)
+        out = whole.part(2048, bits.nbytes)
         status = DeviceBuffer(16).fill(0)
-        cuda.decode(
-            on_gpu(broken), out=whole.part(2048, bits.nbytes), dtype=kind.name, status=status, stream=stream.handle
-        )
+        cuda.decode(on_gpu(broken), out=out, dtype=kind.name, status=status, stream=stream.handle)
         stream.synchronize()
         read = whole.read()
         assert (read[:2048] == POISON).all()
@@ -141,8 +142,12 @@ def test_corrupt_frames_are_a_status_and_write_nothing_outside(stream):
         try:
             cuda.check(status, stream=stream.handle)
         except narrowcast.CorruptError:
-            found += 1
-    assert found > 64 - 16
+            continue
+        # What says that this is another frame is always found; checksums are for the host.
+        assert at >= 32 or at == FLAGS_BYTE
+        with contextlib.suppress(narrowcast.CorruptError):
+            # A flipped bit of a value is a value: the same as on the host.
+            assert out.read().tobytes() == narrowcast.decode(broken).tobytes()
 
 
 @pytest.mark.parametrize("change", ["cut", "elems", "dtype", "codec", "nonsense"])
@@ -157,8 +162,9 @@ def test_a_frame_of_other_values_is_corrupt(change, stream, status):
     dtype = "float16" if change == "dtype" else kind.name
     out = DeviceBuffer(kind.bytes * (elems + (change == "elems")))
     codec = "raw" if change == "codec" else "window"
-    cuda.decode(frame, out=out, codec=codec, dtype=dtype, status=status, stream=stream.handle)
-    with pytest.raises(narrowcast.CorruptError):
+    # What the sizes alone give away is told at once.
+    with pytest.raises(narrowcast.CorruptError):  # noqa: PT012
+        cuda.decode(frame, out=out, codec=codec, dtype=dtype, status=status, stream=stream.handle)
         cuda.check(status, stream=stream.handle)
 
 
