@@ -108,6 +108,8 @@ def measure(
         sets = min(16, max(1, math.ceil(3 * l2_bytes / raw_bytes)))
         bench = (_Slots if slots else _Frames)(raw, kind, elems, codec, max_ctas, sets)
         stream = Stream()
+        # Every buffer has its result, however few runs there are.
+        warmup = max(warmup, sets)
         encode_seconds = _median_seconds(lambda i: bench.encode(i % sets, stream), stream, warmup, iterations)
         bench.poison()
         decode_seconds = _median_seconds(lambda i: bench.decode(i % sets, stream), stream, warmup, iterations)
