@@ -31,7 +31,10 @@ def new_file(path: Path) -> Iterator[BinaryIO]:
         raise
 
 
-def write_all(file: BinaryIO, data: memoryview) -> None:
-    """Writes everything; an unbuffered write may take less."""
-    while data:
-        data = data[file.write(data) :]
+def write_all(file: BinaryIO, data: memoryview, path: Path) -> None:
+    """Writes everything (an unbuffered write may take less); errors name `path`, not the temporary file."""
+    try:
+        while data:
+            data = data[file.write(data) :]
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from None

@@ -117,7 +117,7 @@ def encode_file(
             flags = CHECKSUM * checksum | MORE * (index + 1 < len(remaining))
             own_codec = codec if piece.tensor is not None else _HEADER_SEGMENT_CODEC
             frame = reader.encode(reader.read(piece), piece.dtype, own_codec, flags)
-            write_all(out, frame.data)
+            write_all(out, frame.data, target)
             frames += 1
             wire_bytes += frame.size
             if progress:
@@ -141,7 +141,7 @@ def decode_file(source: Path, target: Path, *, progress: Progress | None = None)
                     values = np.empty(0, np.uint8)  # gives the old ones back first
                     values = np.empty(info.raw_bytes, np.uint8)
                 _codec.decode_into(frame.ctypes.data, frame.size, 0, values.ctypes.data, info.raw_bytes)
-            write_all(out, values[: info.raw_bytes].data)
+            write_all(out, values[: info.raw_bytes].data, target)
             frames += 1
             raw_bytes += info.raw_bytes
             wire_bytes += info.wire_bytes

@@ -170,6 +170,19 @@ def test_ratio_as_table_and_json(cli, slices, tmp_path):
     assert table.stdout.count("weights_bf16") == 2
 
 
+def test_names_are_printed_as_they_are(cli_here, slices, tmp_path):
+    (tmp_path / "a[bold]b").write_bytes(b"four")
+    assert "a[bold]b" in cli_here("ratio", "a[bold]b", "--dtype", "bf16").stdout
+
+
+def test_a_full_disk_is_one_sentence_and_leaves_nothing(slices, tmp_path):
+    # A limit of 512 KiB a file stands for it.
+    command = f"ulimit -f 1024; exec {sys.executable} -m narrowcast encode {slices} out"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, timeout=60, cwd=tmp_path, check=False)
+    assert_one_sentence(done, 1, "narrowcast: out: File too large")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_ratio_sends_encoded_files_to_inspect(cli, slices):
     assert cli("encode", slices, "model.ncast").returncode == 0
     assert_one_sentence(cli("ratio", "model.ncast"), 2, "encoded already", "inspect")

@@ -101,7 +101,9 @@ def progress_bar(label: str, total_bytes: int) -> Iterator[Callable[[int], None]
 
 def console() -> Console:
     """Standard output; wide enough for a table where it is no terminal."""
-    return Console(highlight=False, width=None if sys.stdout.isatty() else 160, soft_wrap=False)
+    # Names come from files: brackets in them are no markup.
+    width = None if sys.stdout.isatty() else 160
+    return Console(highlight=False, markup=False, emoji=False, width=width)
 
 
 def print_json(value: Any) -> None:
