@@ -9,13 +9,19 @@ inline constexpr uint32_t all_lanes = 0xffffffff;
 
 __device__ inline int lane_id() { return static_cast<int>(threadIdx.x % 32); }
 
-// Sum of `value` over this lane and those below it.
-__device__ inline uint32_t inclusive_scan(uint32_t value, int lane) {
+// Sum of `value` over this lane and those below it. The shuffle says itself whether there is a lane below.
+__device__ __forceinline__ uint32_t inclusive_scan(uint32_t value) {
 #pragma unroll
-  for (int step = 1; step < 32; step *= 2) {
-    const uint32_t below = __shfl_up_sync(all_lanes, value, step);
-    if (lane >= step) value += below;
-  }
+  for (int step = 1; step < 32; step *= 2)
+    asm volatile(
+        "{\n"
+        ".reg .pred exists;\n"
+        ".reg .u32 below;\n"
+        "shfl.sync.up.b32 below|exists, %0, %1, 0, 0xffffffff;\n"
+        "@exists add.u32 %0, %0, below;\n"
+        "}"
+        : "+r"(value)
+        : "r"(step));
   return value;
 }
 

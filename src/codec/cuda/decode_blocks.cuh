@@ -91,7 +91,7 @@ __device__ void decode_blocks(const DecodeArguments& arguments, const Sink& sink
   const PayloadFinder finder(arguments, block_bytes, payload_bytes);
   const uint32_t warps = gridDim.x * (blockDim.x / 32);
   const uint32_t whole_blocks = static_cast<uint32_t>(arguments.expected.elems / Type.block_elems());
-  uint32_t block = threadIdx.x / 32 * gridDim.x + blockIdx.x;
+  uint32_t block = blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32;
 
   char *here = memory.buffers[0], *other = memory.buffers[1];  // the block's payload, and its values
   PayloadFinder::Place places{0, 0};  // of this lane's block among the next 32 of the warp

@@ -8,46 +8,82 @@
 namespace narrowcast::codec::cuda {
 namespace {
 
-// Three buffers a warp: values, the payload being made, and the one before it, which waits for its place.
+// Buffers a warp: one for values, one for the payload being made, two for payloads that wait for their place. One more or
+// one less, with the warps that then fit, is slower.
+inline constexpr int frame_buffers = 4;
 template <format::window::ValueType Type>
-inline constexpr int most_coders = Type.block_bytes() > 4096 ? 8 : 16;
+inline constexpr int most_coders = Type.block_bytes() > 4096 ? 6 : 13;
+inline constexpr int service_warps = 2;
 // For the size of the workspace, whatever the device.
 inline constexpr int fewest_coders = 2;
 
-// What passes between the coders and the placing warp for one tile; two tiles are under way.
+// Turns between the coding of a tile and the storing of its payloads.
+inline constexpr int turns_to_store = frame_buffers - 2;
+inline constexpr int stage_count = frame_buffers - 1;
+
+// What passes between the warps of a CTA for one tile.
 struct TileStage {
-  uint32_t units[16];  // of each coder's payload; then where it begins in the frame
+  uint32_t units[32];  // of each coder's payload; once told, where it begins in the tile; once placed, in the frame
+  uint32_t all_units;
+  uint32_t next_tile;  // the CTA's tile two turns later
   uint64_t coded;      // barrier: every coder has written its units
-  uint64_t placed;     // barrier: the placing warp has put begins in their place
+  uint64_t told;       // barrier: the teller has done its part
+  uint64_t placed;     // barrier: the placer has done its part
 };
 
 struct FrameMemory {
-  TileStage stages[2];
-  uint32_t tiles[4];  // of this CTA's turns, modulo 4: known one turn ahead
+  TileStage stages[stage_count];
+  uint32_t first_tiles[2];
 };
 
-// Turn by turn: gathers the units of the CTA's tile, tells them, and places the tile.
-__device__ void place_tiles(FrameMemory& memory, Workspace* workspace, uint32_t tile_count, int coders, int lane) {
-  uint32_t tile = memory.tiles[0];
-  for (uint32_t turn = 0; tile < tile_count; ++turn) {
-    TileStage& stage = memory.stages[turn % 2];
-    unsigned long long taken = 0;
-    if (lane == 0) taken = atomicAdd(&workspace->next_tile, 1ull);  // for the turn after the next
+__device__ TileStage& stage_of(FrameMemory& memory, uint32_t turn) { return memory.stages[turn % stage_count]; }
+__device__ uint32_t parity_of(uint32_t turn) { return turn / stage_count % 2; }
 
-    device::barrier_wait(&stage.coded, turn / 2 % 2);
+// Two warps serve the coders turn by turn. The teller gathers the units of the CTA's tile, tells the other CTAs at once,
+// whatever the tiles before still wait for, and takes another tile: as late as can be, because tiles that are not told in
+// the order in which they were taken make others wait.
+template <format::window::ValueType Type>
+__device__ void tell_tiles(FrameMemory& memory, Workspace* workspace, const char* values, uint32_t whole_blocks,
+                           uint32_t tile_count, int coders, int lane) {
+  const bool prefetches = is_aligned(values);
+  uint32_t tile = memory.first_tiles[0], next = memory.first_tiles[1];
+  for (uint32_t turn = 0; tile < tile_count; ++turn) {
+    TileStage& stage = stage_of(memory, turn);
+    device::barrier_wait(&stage.coded, parity_of(turn));
     const uint32_t units = lane < coders ? stage.units[lane] : 0;
-    const uint32_t up_to = device::inclusive_scan(units, lane);
-    const uint32_t all = __shfl_sync(device::all_lanes, up_to, 31);
-    if (lane == 0) tell(workspace, tile, all);
-    const uint32_t begin = look_back(workspace, tile, lane);
-    if (lane == 0) {
-      tell(workspace, tile, (begin + all) | through);
-      memory.tiles[(turn + 2) % 4] = static_cast<uint32_t>(taken);
+    const uint32_t up_to = device::inclusive_scan(units);
+    uint32_t taken = 0;
+    if (lane == 31) {
+      tell(workspace, tile, up_to);
+      taken = static_cast<uint32_t>(atomicAdd(&workspace->next_tile, 1ull));
+      stage.all_units = up_to;
+      stage.next_tile = taken;
+      const uint32_t block = taken * coders;
+      if (prefetches && block < whole_blocks)
+        device::prefetch_to_l2(values + uint64_t{block} * Type.block_bytes(),
+                               min(whole_blocks - block, coders) * Type.block_bytes());
     }
-    if (lane < coders) stage.units[lane] = begin + up_to - units;
+    stage.units[lane] = up_to - units;
+    __syncwarp();
+    if (lane == 0) device::barrier_arrive(&stage.told);
+    tile = next;
+    next = __shfl_sync(device::all_lanes, taken, 31);
+  }
+}
+
+// The placer finds where the tile begins.
+__device__ void place_tiles(FrameMemory& memory, Workspace* workspace, uint32_t tile_count, int lane) {
+  uint32_t tile = memory.first_tiles[0], next = memory.first_tiles[1];
+  for (uint32_t turn = 0; tile < tile_count; ++turn) {
+    TileStage& stage = stage_of(memory, turn);
+    device::barrier_wait(&stage.told, parity_of(turn));
+    const uint32_t begin = look_back(workspace, tile, lane);
+    if (lane == 0) tell(workspace, tile, (begin + stage.all_units) | through);
+    stage.units[lane] += begin;
+    tile = next;
+    next = stage.next_tile;
     __syncwarp();
     if (lane == 0) device::barrier_arrive(&stage.placed);
-    tile = memory.tiles[(turn + 1) % 4];
   }
 }
 
@@ -82,13 +118,13 @@ struct FrameWriter {
 };
 
 template <ncast_dtype Dtype>
-__global__ void __launch_bounds__((most_coders<format::window::value_type(Dtype)> + 1) * 32, 1)
+__global__ void __launch_bounds__((most_coders<format::window::value_type(Dtype)> + service_warps) * 32, 1)
     encode_frame_kernel(const char* values, format::FrameHeader header, char* frame, Workspace* workspace) {
   constexpr format::window::ValueType Type = format::window::value_type(Dtype);
   using Block = window::Block<Type>;
-  using Memory = WarpMemory<Type, 3>;
+  using Memory = WarpMemory<Type, frame_buffers>;
   constexpr uint32_t block_bytes = Block::values_bytes;
-  const int coders = blockDim.x / 32 - 1;
+  const int coders = blockDim.x / 32 - service_warps;
   extern __shared__ char shared_memory[];
   const int lane = device::lane_id(), warp = threadIdx.x / 32;
   auto* memories = reinterpret_cast<Memory*>(shared_memory);
@@ -97,65 +133,84 @@ __global__ void __launch_bounds__((most_coders<format::window::value_type(Dtype)
   if (threadIdx.x == 0) {
     for (TileStage& stage : tile_memory.stages) {
       device::barrier_init(&stage.coded, coders);
+      device::barrier_init(&stage.told, 1);
       device::barrier_init(&stage.placed, 1);
     }
     for (int turn = 0; turn < 2; ++turn)
-      tile_memory.tiles[turn] = static_cast<uint32_t>(atomicAdd(&workspace->next_tile, 1ull));
+      tile_memory.first_tiles[turn] = static_cast<uint32_t>(atomicAdd(&workspace->next_tile, 1ull));
   }
   __syncthreads();
   const uint32_t tile_count = (header.blocks + coders - 1) / coders;
-  if (warp == coders) return place_tiles(tile_memory, workspace, tile_count, coders, lane);
+  const uint32_t whole_blocks = static_cast<uint32_t>(header.elems / Type.block_elems());
+  if (warp == coders)
+    return tell_tiles<Type>(tile_memory, workspace, values, whole_blocks, tile_count, coders, lane);
+  if (warp > coders) return place_tiles(tile_memory, workspace, tile_count, lane);
 
   Memory& memory = memories[warp];
   BlockLoader<Type> loader(values, &memory.barrier, lane);
   const FrameWriter writer{frame, header, values, format::frame_layout(header.elems, Type.block_elems()).payload_offset};
-  const uint32_t whole_blocks = static_cast<uint32_t>(header.elems / Type.block_elems());
   const uint32_t last_bytes =
       static_cast<uint32_t>(format::aligned(header.elems % Type.block_elems() * Type.value_bytes));
 
-  uint32_t tile = tile_memory.tiles[0], block = tile * coders + warp;
-  char* here = memory.buffers[0];                                // the block's values
-  char *making = memory.buffers[1], *waiting = memory.buffers[2];  // its payload, and that of the turn before
-  uint32_t waiting_block = 0, waiting_bytes = 0;
-  if (tile < tile_count && block < whole_blocks) loader.start(here, block);
-  for (uint32_t turn = 0;; ++turn) {
-    TileStage& stage = tile_memory.stages[turn % 2];
-    uint32_t bytes = 0;
-    char* payload = making;
-    if (tile < tile_count) {
-      if (block < whole_blocks) {
+  uint32_t tile = tile_memory.first_tiles[0];
+  char* here = memory.buffers[0];  // the block's values
+  // The payloads of the last turns, by turn modulo their count; the oldest makes room for the next.
+  struct Waiting {
+    char* payload;
+    uint32_t block, bytes;
+  } waiting[stage_count];
+#pragma unroll
+  for (int i = 0; i < stage_count; ++i) waiting[i] = {memory.buffers[i + 1], 0, 0};
+  if (tile < tile_count && tile * coders + warp < whole_blocks) loader.start(here, tile * coders + warp);
+
+  const auto store_turn = [&](uint32_t turn, Waiting& done) {
+    TileStage& stage = stage_of(tile_memory, turn);
+    device::barrier_wait(&stage.placed, parity_of(turn));
+    if (done.bytes != 0) writer.store<Type>(done.block, done.payload, done.bytes, stage.units[warp], lane);
+    done.bytes = 0;
+  };
+  uint32_t turn = 0;
+  while (tile < tile_count) {
+#pragma unroll
+    for (int slot = 0; slot < stage_count; ++slot) {  // turn % stage_count, so that waiting[] stays in registers
+      if (tile >= tile_count) break;
+      TileStage& stage = stage_of(tile_memory, turn);
+      Waiting& made = waiting[slot];
+      made.block = tile * coders + warp;
+      made.bytes = 0;
+      if (made.block < whole_blocks) {
         loader.wait();
-        device::wait_for_store_sources(lane);  // of two turns before: the buffer that this turn fills
-        bytes = Block::encode(here, making, memory.scratch, lane);
-        if (bytes == block_bytes) {  // raw: it stays where it is, and the next comes to the other buffer
-          payload = here;
-          here = making;
+        device::wait_for_store_sources(lane);  // of the buffer that this turn fills
+        made.bytes = Block::encode(here, made.payload, memory.scratch, lane);
+        if (made.bytes == block_bytes) {  // raw: it stays where it is, and the next comes to the other buffer
+          char* values_here = here;
+          here = made.payload;
+          made.payload = values_here;
         }
-      } else if (block == whole_blocks) {
-        bytes = last_bytes;  // which is 0 when all blocks are whole
+      } else if (made.block == whole_blocks) {
+        made.bytes = last_bytes;  // which is 0 when all blocks are whole
       }
       if (lane == 0) {
-        stage.units[warp] = bytes / format::alignment;
+        stage.units[warp] = made.bytes / format::alignment;
         device::barrier_arrive(&stage.coded);
       }
+      if (turn == 0) {
+        tile = tile_memory.first_tiles[1];
+      } else {
+        TileStage& before = stage_of(tile_memory, turn - 1);
+        device::barrier_wait(&before.told, parity_of(turn - 1));
+        tile = before.next_tile;
+      }
+      if (tile < tile_count && tile * coders + warp < whole_blocks) loader.start(here, tile * coders + warp);
+      if (turn >= turns_to_store) store_turn(turn - turns_to_store, waiting[(slot + stage_count - turns_to_store) % stage_count]);
+      ++turn;
     }
-    if (turn != 0) {  // the turn before is placed by now, or soon
-      TileStage& before = tile_memory.stages[(turn - 1) % 2];
-      device::barrier_wait(&before.placed, (turn - 1) / 2 % 2);
-    }
-    const uint32_t next_tile = tile < tile_count ? tile_memory.tiles[(turn + 1) % 4] : tile_count;
-    const uint32_t next_block = next_tile * coders + warp;
-    if (next_tile < tile_count && next_block < whole_blocks) loader.start(here, next_block);
-    if (turn != 0 && waiting_bytes != 0)
-      writer.store<Type>(waiting_block, waiting, waiting_bytes, tile_memory.stages[(turn - 1) % 2].units[warp], lane);
-    if (tile >= tile_count) break;
-
-    making = waiting;
-    waiting = payload;
-    waiting_block = block;
-    waiting_bytes = bytes;
-    tile = next_tile;
-    block = next_block;
+  }
+  // What still waits.
+  for (uint32_t late = turn > turns_to_store ? turn - turns_to_store : 0; late < turn; ++late) {
+#pragma unroll
+    for (int slot = 0; slot < stage_count; ++slot)
+      if (late % stage_count == slot) store_turn(late, waiting[slot]);
   }
   device::wait_for_stores(lane);
 }
@@ -173,14 +228,14 @@ cudaError_t encode_frame(const Values& values, const format::FrameHeader& header
     Machine machine;
     cudaError_t error = find_machine(launch, &machine);
     if (error != cudaSuccess) return error;
-    const size_t bytes = sizeof(WarpMemory<Type, 3>);
+    const size_t bytes = sizeof(WarpMemory<Type, frame_buffers>);
     const uint32_t wanted = std::clamp<uint32_t>((header.blocks + machine.ctas - 1) / machine.ctas, fewest_coders,
                                                  most_coders<Type>);
     const uint32_t coders = machine.warps(bytes, sizeof(FrameMemory), static_cast<int>(wanted));
     const uint32_t tiles = (header.blocks + coders - 1) / coders;
     error = cudaMemsetAsync(workspace, 0, sizeof(Workspace) + tiles * sizeof(uint32_t), launch.stream);
     if (error != cudaSuccess) return error;
-    return launch_kernel(encode_frame_kernel<Dtype>, std::min(tiles, machine.ctas), coders + 1,
+    return launch_kernel(encode_frame_kernel<Dtype>, std::min(tiles, machine.ctas), coders + service_warps,
                          coders * bytes + sizeof(FrameMemory), launch.stream, static_cast<const char*>(values.data),
                          header, frame, static_cast<Workspace*>(workspace));
   });

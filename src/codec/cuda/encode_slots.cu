@@ -19,11 +19,10 @@ __global__ void __launch_bounds__(most_warps<format::window::value_type(Dtype)> 
 
   const uint32_t warps = gridDim.x * (blockDim.x / 32);
   const uint32_t whole_blocks = static_cast<uint32_t>(elems / Type.block_elems());
-  // Neighbouring warps of different SMs take neighbouring blocks, so that a short tail is spread over the SMs.
-  uint32_t block = threadIdx.x / 32 * gridDim.x + blockIdx.x;
+  uint32_t block = blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32;
   char *here = memory.buffers[0], *other = memory.buffers[1];  // the block's values, and its payload
 
-  if (block < whole_blocks) loader.start(here, block);
+  if (block < whole_blocks) loader.start(here, block, block + warps, whole_blocks);
   for (; block < whole_blocks; block += warps) {
     loader.wait();
     device::wait_for_store_sources(lane);  // of the last block
@@ -34,7 +33,7 @@ __global__ void __launch_bounds__(most_warps<format::window::value_type(Dtype)> 
       here = other;
       other = payload;
     }
-    if (block + warps < whole_blocks) loader.start(here, block + warps);
+    if (block + warps < whole_blocks) loader.start(here, block + warps, block + 2 * warps, whole_blocks);
     device::bulk_store(slots + uint64_t{block} * block_bytes, payload, bytes, lane);
     if (lane == 0) lengths[block] = bytes;
   }

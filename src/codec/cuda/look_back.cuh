@@ -34,26 +34,31 @@ __device__ inline uint32_t told(const Workspace* workspace, int64_t tile) {
 __device__ inline uint32_t look_back(const Workspace* workspace, uint32_t tile, int lane) {
   constexpr int rows = 8;
   uint32_t units = 0;
-  int64_t nearest = static_cast<int64_t>(tile) - 1 - lane;
-  while (true) {
+  for (int64_t nearest = static_cast<int64_t>(tile) - 1 - lane;; nearest -= rows * 32) {
     uint32_t words[rows];
 #pragma unroll
     for (int row = 0; row < rows; ++row) words[row] = told(workspace, nearest - row * 32);
-    int rows_added = 0;
+    while (true) {
+      // Rows count down to the nearest tile that is told through, and all of them must have told.
+      uint32_t sum = 0, ends = 0;
+      bool missing = false;
 #pragma unroll
-    for (int row = 0; row < rows; ++row) {
-      if (rows_added != row) continue;  // a row before this one is not all told
-      const uint32_t ends = __ballot_sync(device::all_lanes, (words[row] & through) != 0);
-      const uint32_t missing = __ballot_sync(device::all_lanes, words[row] == 0);
-      const uint32_t wanted = ends != 0 ? ends ^ (ends - 1) : device::all_lanes;  // down to the nearest `through`
-      if ((missing & wanted) != 0) continue;
-      units += __reduce_add_sync(device::all_lanes, wanted >> lane & 1 ? words[row] & ~through : 0u);
-      if (ends != 0) return units;
-      rows_added = row + 1;
+      for (int row = 0; row < rows; ++row) {
+        if (ends != 0) continue;
+        ends = __ballot_sync(device::all_lanes, (words[row] & through) != 0);
+        const bool counts = ((ends != 0 ? ends ^ (ends - 1) : device::all_lanes) >> lane & 1) != 0;
+        sum += counts ? words[row] & ~through : 0;
+        missing = missing || (counts && words[row] == 0);
+      }
+      if (!__any_sync(device::all_lanes, missing)) {
+        units += __reduce_add_sync(device::all_lanes, sum);
+        if (ends != 0) return units;
+        break;
+      }
+#pragma unroll
+      for (int row = 0; row < rows; ++row)
+        if (__any_sync(device::all_lanes, words[row] == 0)) words[row] = told(workspace, nearest - row * 32);
     }
-    nearest -= rows_added * 32;
-    // All who wait read the same few lines of the cache, where those that they wait for must write.
-    if (rows_added == 0) __nanosleep(64);
   }
 }
 

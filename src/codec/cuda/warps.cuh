@@ -14,7 +14,7 @@ namespace narrowcast::codec::cuda {
 
 // Buffers of a block's size: values and payloads change places, so that a raw block leaves from where it came to.
 template <format::window::ValueType Type, int Buffers>
-struct alignas(128) WarpMemory {
+struct alignas(16) WarpMemory {
   using Block = window::Block<Type>;
   static_assert(Block::payload_capacity == Block::values_bytes);
   char buffers[Buffers][Block::values_bytes];
@@ -22,9 +22,12 @@ struct alignas(128) WarpMemory {
   uint64_t barrier;
 };
 
-// One CTA an SM, with as many warps as its shared memory holds, at most these: every warp hides the others' latencies.
+// Warps of a CTA; there is one CTA an SM. On a part of the SMs the more warps the better, as many as shared memory holds:
+// each hides the others' latencies. On all of them memory is the limit, and more than enough warps to fill it disturb it.
 template <format::window::ValueType Type>
 inline constexpr int most_warps = Type.block_bytes() > 4096 ? 13 : 26;
+template <format::window::ValueType Type>
+inline constexpr int warps_on_all_sms = Type.block_bytes() > 4096 ? 12 : 20;
 
 // Copies within the warp's reach where a bulk copy cannot go: any alignment, any count of bytes.
 __device__ inline void copy_bytes(char* to, const char* from, uint32_t bytes, int lane) {
@@ -52,10 +55,13 @@ class BlockLoader {
   __device__ BlockLoader(const char* values, uint64_t* barrier, int lane)
       : values_(values), aligned_(is_aligned(values)), lane_(lane), barrier_(barrier, lane) {}
 
-  __device__ void start(char* to, uint32_t block) {
+  // Starts to load `block`, and asks for `following` as well if that is below `end`.
+  __device__ void start(char* to, uint32_t block, uint32_t following = 0, uint32_t end = 0) {
     const char* from = values_ + uint64_t{block} * Type.block_bytes();
     if (aligned_) {
       barrier_.load(to, from, Type.block_bytes(), lane_);
+      if (lane_ == 0 && following < end)
+        device::prefetch_to_l2(values_ + uint64_t{following} * Type.block_bytes(), Type.block_bytes());
     } else {
       __syncwarp();
       copy_block<Type>(to, from, lane_);
@@ -142,7 +148,8 @@ cudaError_t launch_warps(void (*kernel)(Parameters...), uint64_t blocks, const L
   if (error != cudaSuccess) return error;
   const size_t bytes = sizeof(WarpMemory<Type, 2>);
   const auto ctas = static_cast<uint32_t>(std::min<uint64_t>(machine.ctas, blocks));
-  const uint32_t wanted = static_cast<uint32_t>(std::min<uint64_t>((blocks + ctas - 1) / ctas, most_warps<Type>));
+  const int most = launch.max_ctas == 0 ? warps_on_all_sms<Type> : most_warps<Type>;
+  const auto wanted = std::min<uint64_t>((blocks + ctas - 1) / ctas, static_cast<uint64_t>(most));
   const uint32_t warps = machine.warps(bytes, 0, static_cast<int>(wanted));
   return launch_kernel(kernel, ctas, warps, warps * bytes, launch.stream, arguments...);
 }

@@ -42,7 +42,7 @@ class Block {
       escaped[group] = encode_group(in, out, window, group, lane);
       lane_escapes += __popc(escaped[group]);
     }
-    const uint32_t through = device::inclusive_scan(lane_escapes, lane);
+    const uint32_t through = device::inclusive_scan(lane_escapes);
     const uint32_t escapes = __shfl_sync(device::all_lanes, through, 31);
     if (Type.payload_bytes(window.width, escapes, 0) >= Type.block_bytes()) return values_bytes;
     return encode_escapes(in, out, window, {escaped, through - lane_escapes, escapes}, scratch, lane);
@@ -70,7 +70,7 @@ class Block {
       escaped[group] = decode_group(in, out, window, group, lane);
       lane_escapes += __popc(escaped[group]);
     }
-    const uint32_t through = device::inclusive_scan(lane_escapes, lane);
+    const uint32_t through = device::inclusive_scan(lane_escapes);
     if (__shfl_sync(device::all_lanes, through, 31) != escapes) return false;
     return decode_escapes(in, payload_bytes, out, window, {escaped, through - lane_escapes, escapes}, scratch, lane);
   }
@@ -120,11 +120,11 @@ class Block {
     __syncwarp();
     const uint32_t count = scratch.histogram[lane];
     __syncwarp();  // the scratch is free
-    const uint32_t through = device::inclusive_scan(count, lane);
+    const uint32_t through = device::inclusive_scan(count);
 
     Window best{0, 0};
     uint32_t best_cost = Type.exponent_bits * samples;
-    const auto consider = [&](int width) {
+    const auto consider = [&](int width) -> uint32_t {
       const int last = min(lane + (1 << width) - 2, bins - 1);
       const uint32_t covered = __shfl_sync(device::all_lanes, through, last) - through + count;
       // The largest cover and, of equals, the lowest bin.
@@ -135,10 +135,10 @@ class Block {
         best_cost = cost;
         best = {static_cast<uint32_t>(width), min(lowest + 31 - (most & 31), (1u << Type.exponent_bits) - (1u << width))};
       }
+      return cost;
     };
     consider(3);
-    consider(2);
-    consider(1);
+    if (consider(2) < best_cost + samples) consider(1);  // it saves a bit a sample, and covers no more
     if (best_cost >= 4 * samples) {  // below that no wider window wins
 #pragma unroll
       for (int width = 4; width <= Type.max_width(); ++width) consider(width);
