@@ -1,0 +1,51 @@
+#!/usr/bin/env bash
+# The codecs on a machine with a GPU: builds, then does what is asked for, in this order.
+#   tools/gpu/codec.sh [test] [sanitize] [bench TENSORS.safetensors]
+# Needs nvcc 13.0, CMake, Ninja and a Python with numpy, typer, rich, pytest and hypothesis; fetches nothing. Results are
+# JSON in $OUT, or in build/gpu/results: what bench/results/ keeps.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+out=${OUT:-build/gpu/results}
+mkdir -p "$out"
+
+cmake -S . -B build/gpu -G Ninja >"$out/build.log" 2>&1 || { cat "$out/build.log"; exit 1; }
+cmake --build build/gpu >>"$out/build.log" 2>&1 || { grep -E 'error|FAILED' "$out/build.log"; exit 1; }
+export PYTHONPATH=$PWD/python NARROWCAST_LIBRARY=$PWD/build/gpu/libnarrowcast.so
+
+run_tests() {
+  ctest --test-dir build/gpu -L gpu --output-on-failure
+  timeout 300 python3 -m pytest -q -p no:cacheprovider tests/python/gpu
+}
+
+# A reduced set, because every access is checked: the device functions on all kinds of blocks, and each kernel once.
+run_sanitizers() {
+  local tool
+  for tool in memcheck racecheck synccheck; do
+    echo "== compute-sanitizer, $tool"
+    timeout 200 compute-sanitizer --tool "$tool" --error-exitcode 9 build/gpu/tests/codec_gpu_test | tail -4
+    timeout 300 compute-sanitizer --tool "$tool" --error-exitcode 9 python3 tools/gpu/each_kernel.py | tail -4
+  done
+}
+
+measure() {
+  local tensors=$1 here
+  here=$(mktemp -d)
+  python3 -c "
+import numpy; numpy.random.default_rng().integers(0, 256, 2 << 20, numpy.uint8).tofile('$here/random')"
+  bench() { python3 -m narrowcast bench codec "$@" --device cuda; }
+  bench "$tensors" -J "$out/codec_1GiB.json"
+  bench "$tensors" --ctas 32 -J "$out/codec_1GiB_32_ctas.json"
+  bench "$tensors" --tile 16M -J "$out/codec_16MiB.json"
+  bench "$here/random" --dtype bfloat16 -J "$out/codec_1GiB_random.json"
+  python3 tools/gpu/gather_results.py "$out" >"$out/codec_gpu.json"
+}
+
+while [ $# -gt 0 ]; do
+  case $1 in
+    test) run_tests ;;
+    sanitize) run_sanitizers ;;
+    bench) measure "$2"; shift ;;
+    *) echo "$0: '$1' is not one of test, sanitize, bench FILE" >&2; exit 2 ;;
+  esac
+  shift
+done
