@@ -57,12 +57,16 @@ $(VENV)/nvcc: requirements/cuda.txt tools/cuda_toolchain.sh | $(VENV)/bin/python
 	@tools/cuda_toolchain.sh >$@.new && mv $@.new $@
 	@echo "nvcc: $$(cat $@)"
 
+# Changes when WERROR does, so that the builds configure again.
+$(VENV)/werror.$(WERROR): | $(VENV)/bin/python
+	@rm -f $(VENV)/werror.* && touch $@
+
 setup: $(VENV)/build.stamp $(VENV)/nvcc
 
 # --- build ----------------------------------------------------------------------------------------------------------
 
 # Ninja configures again by itself when a CMake file or the list of sources changes.
-build/build.ninja: $(VENV)/build.stamp $(VENV)/nvcc
+build/build.ninja: $(VENV)/build.stamp $(VENV)/nvcc $(VENV)/werror.$(WERROR)
 	cmake -S . -B build -G Ninja -DCMAKE_CUDA_COMPILER="$$(cat $(VENV)/nvcc)" -DNARROWCAST_WERROR=$(WERROR)
 	@touch $@
 
@@ -79,7 +83,7 @@ $(VENV)/package.stamp: build/libnarrowcast.so pyproject.toml CMakeLists.txt $(PA
 package: $(VENV)/package.stamp
 
 # The host code and its tests under sanitizers. Lint reads how they compile from here, so that it needs no CUDA.
-build-sanitize/build.ninja: $(VENV)/build.stamp
+build-sanitize/build.ninja: $(VENV)/build.stamp $(VENV)/werror.$(WERROR)
 	cmake -S . -B build-sanitize -G Ninja -DNARROWCAST_SANITIZE=ON -DNARROWCAST_WERROR=$(WERROR)
 	@touch $@
 
