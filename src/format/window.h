@@ -38,7 +38,8 @@ struct ValueType {
   constexpr int code_offset() const { return rest_bit_offset() + rest_bits * row_bytes * groups(); }
   constexpr int escape_offset(int width) const { return code_offset() + width * row_bytes * groups(); }
   constexpr int payload_bytes(int width, int escapes, int far_escapes) const {
-    const int used = escape_offset(width) + (escapes + 1) / 2 + far_escapes * far_bytes() + 4;
+    const int tokens = static_cast<int>(static_cast<unsigned>(escapes + 1) / 2);
+    const int used = escape_offset(width) + tokens + far_escapes * far_bytes() + 4;
     return static_cast<int>(aligned(static_cast<uint64_t>(used)));
   }
 };

@@ -11,8 +11,8 @@ struct ValueType {
   size_t bytes;
 };
 // Indexed by ncast_dtype.
-constexpr ValueType value_types[] = {{"int8", 1},    {"uint8", 1},   {"int32", 4},    {"uint32", 4},
-                                     {"int64", 8},   {"uint64", 8},  {"float16", 2},  {"float32", 4},
+constexpr ValueType value_types[] = {{"int8", 1},    {"uint8", 1},    {"int32", 4},       {"uint32", 4},
+                                     {"int64", 8},   {"uint64", 8},   {"float16", 2},     {"float32", 4},
                                      {"float64", 8}, {"bfloat16", 2}, {"float8_e4m3", 1}, {"float8_e5m2", 1}};
 const ValueType* find(ncast_dtype dtype) {
   const auto index = static_cast<unsigned>(dtype);

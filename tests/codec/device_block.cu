@@ -118,8 +118,8 @@ void check_encoding(Random& random) {
 
   const DeviceArray<uint8_t> in(values), out(Bytes(values.size(), 0xa5));
   const DeviceArray<uint32_t> lengths(std::vector<uint32_t>(64, 0));
-  encode_kernel<Dtype><<<64, 32, shared>>>(reinterpret_cast<const char*>(in.data()), reinterpret_cast<char*>(out.data()),
-                                           lengths.data());
+  encode_kernel<Dtype><<<64, 32, shared>>>(reinterpret_cast<const char*>(in.data()),
+                                           reinterpret_cast<char*>(out.data()), lengths.data());
   REQUIRE_CUDA(cudaDeviceSynchronize());
   CHECK(lengths.read() == expected_lengths);
   const Bytes payloads = out.read();
@@ -143,9 +143,12 @@ void check_decoding(Random& random, int damage) {
   for (size_t block = 0; block < lengths.size(); ++block) {
     uint8_t* payload = &payloads[block * stride];
     if (lengths[block] == stride) lengths[block] -= 16;  // raw blocks are not for the decoder: read one as a payload
-    if (damage == 1) payload[random.below(static_cast<int>(lengths[block]))] ^= static_cast<uint8_t>(1 << random.below(8));
-    if (damage == 2) payload[lengths[block] - 1 - static_cast<uint32_t>(random.below(4))] ^= static_cast<uint8_t>(random.bits());
-    if (damage == 3) lengths[block] = static_cast<uint32_t>(16 + 16 * random.below(static_cast<int>(lengths[block] / 16)));
+    if (damage == 1)
+      payload[random.below(static_cast<int>(lengths[block]))] ^= static_cast<uint8_t>(1 << random.below(8));
+    if (damage == 2)
+      payload[lengths[block] - 1 - static_cast<uint32_t>(random.below(4))] ^= static_cast<uint8_t>(random.bits());
+    if (damage == 3)
+      lengths[block] = static_cast<uint32_t>(16 + 16 * random.below(static_cast<int>(lengths[block] / 16)));
     if (damage == 4)
       for (uint32_t i = 0; i < lengths[block]; ++i) payload[i] = static_cast<uint8_t>(random.bits());
   }
@@ -161,10 +164,13 @@ void check_decoding(Random& random, int damage) {
   for (size_t block = 0; block < lengths.size(); ++block) {
     CAPTURE(block);
     CAPTURE(damage);
-    const bool valid = codec::window::reference.decode(type, &payloads[block * stride], lengths[block], expected.data());
+    const bool valid =
+        codec::window::reference.decode(type, &payloads[block * stride], lengths[block], expected.data());
     CHECK((found[block] & 1) == (valid ? 1 : 0));
     CHECK((found[block] & 2) != 0);
-    if (valid) CHECK(std::equal(expected.begin(), expected.end(), decoded.begin() + static_cast<std::ptrdiff_t>(block * stride)));
+    if (valid)
+      CHECK(
+          std::equal(expected.begin(), expected.end(), decoded.begin() + static_cast<std::ptrdiff_t>(block * stride)));
   }
 }
 

@@ -47,8 +47,9 @@ struct Call {
   // Of a raw frame the size is known, of any other the least that it can be.
   FrameHeader header() const {
     FrameHeader header = make_header(dtype, codec, elems, 0);
-    header.wire_bytes = header.codec == NCAST_CODEC_RAW ? sizeof header + format::aligned(raw_bytes())
-                                                        : format::frame_layout(elems, header.block_elems).payload_offset;
+    header.wire_bytes = header.codec == NCAST_CODEC_RAW
+                            ? sizeof header + format::aligned(raw_bytes())
+                            : format::frame_layout(elems, header.block_elems).payload_offset;
     return header;
   }
   ncast_status launched(cudaError_t error) const {
@@ -80,7 +81,8 @@ ncast_status encode_to_frame(const Call& call, const void* values, uint32_t flag
   }
   RETURN_IF_FAILED(check_pointer(call.function, "workspace", workspace, format::alignment));
   if (const size_t needed = encode_workspace_bytes(header.blocks); workspace_bytes < needed)
-    return fail(NCAST_TOO_SMALL, "%s: workspace has %zu bytes, and %zu are needed", call.function, workspace_bytes, needed);
+    return fail(NCAST_TOO_SMALL, "%s: workspace has %zu bytes, and %zu are needed", call.function, workspace_bytes,
+                needed);
   const Values from{const_cast<void*>(values), call.dtype, call.elems};
   return call.launched(encode_frame(from, header, bytes, workspace, call.launch));
 }
@@ -101,15 +103,15 @@ ncast_status decode_from_frame(const Call& call, const void* frame, size_t frame
     RETURN_IF_FAILED(call.launched(check_raw_header(header, expected, frame_bytes, status, call.launch)));
     return call.elems == 0 ? NCAST_OK : raw(bytes + sizeof *header);
   }
-  const Payloads payloads{bytes + expected.wire_bytes, reinterpret_cast<const uint32_t*>(bytes + sizeof *header), nullptr,
-                          frame_bytes - expected.wire_bytes};
+  const Payloads payloads{bytes + expected.wire_bytes, reinterpret_cast<const uint32_t*>(bytes + sizeof *header),
+                          nullptr, frame_bytes - expected.wire_bytes};
   return packed(payloads, header, expected);
 }
 
 // The same for slots.
 template <typename Packed, typename Raw>
-ncast_status decode_from_slots(const Call& call, const void* slots, const uint32_t* lengths, ncast_device_status* status,
-                               Packed packed, Raw raw) {
+ncast_status decode_from_slots(const Call& call, const void* slots, const uint32_t* lengths,
+                               ncast_device_status* status, Packed packed, Raw raw) {
   if (call.elems == 0) return NCAST_OK;
   RETURN_IF_FAILED(check_pointer(call.function, "slots", slots, format::alignment));
   RETURN_IF_FAILED(check_pointer(call.function, "lengths", lengths, sizeof *lengths));
@@ -126,14 +128,14 @@ ncast_status decode_values(const Call& call, void* values, ncast_device_status* 
   if (call.elems != 0) RETURN_IF_FAILED(check_pointer(call.function, "values", values, ncast_dtype_bytes(call.dtype)));
   return from(
       [&](const Payloads& payloads, const FrameHeader* header, const FrameHeader& expected) {
-        return call.launched(
-            decode(payloads, header, expected, {values, call.dtype, call.elems}, status, call.launch));
+        return call.launched(decode(payloads, header, expected, {values, call.dtype, call.elems}, status, call.launch));
       },
       [&](const char* raw) { return call.copied(values, raw); });
 }
 
 template <typename From>
-ncast_status reduce_values(const Call& call, ncast_redop op, void* accumulator, ncast_device_status* status, From from) {
+ncast_status reduce_values(const Call& call, ncast_redop op, void* accumulator, ncast_device_status* status,
+                           From from) {
   RETURN_IF_FAILED(call.checked());
   if (op != NCAST_SUM && op != NCAST_PROD && op != NCAST_MIN && op != NCAST_MAX)
     return fail(NCAST_INVALID_ARGUMENT, "%s: op %d; a decoder reduces with sum, prod, min or max", call.function,

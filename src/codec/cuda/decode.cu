@@ -25,7 +25,8 @@ struct StoreSink {
 };
 
 template <ncast_dtype Dtype>
-__global__ void __launch_bounds__(most_warps<format::window::value_type(Dtype)> * 32, 1) decode_kernel(DecodeArguments arguments, char* values) {
+__global__ void __launch_bounds__(most_warps<format::window::value_type(Dtype)> * 32, 1)
+    decode_kernel(DecodeArguments arguments, char* values) {
   constexpr format::window::ValueType Type = format::window::value_type(Dtype);
   decode_blocks<Type>(arguments, StoreSink<Type>{values, is_aligned(values)});
 }

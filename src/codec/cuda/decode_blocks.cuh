@@ -94,7 +94,7 @@ __device__ void decode_blocks(const DecodeArguments& arguments, const Sink& sink
   uint32_t block = blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32;
 
   char *here = memory.buffers[0], *other = memory.buffers[1];  // the block's payload, and its values
-  PayloadFinder::Place places{0, 0};  // of this lane's block among the next 32 of the warp
+  PayloadFinder::Place places{0, 0};                           // of this lane's block among the next 32 of the warp
   uint32_t turn = 0;
   const auto start_load = [&](uint32_t next) -> uint32_t {
     if (turn % 32 == 0) {

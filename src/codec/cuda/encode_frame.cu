@@ -142,13 +142,13 @@ __global__ void __launch_bounds__((most_coders<format::window::value_type(Dtype)
   __syncthreads();
   const uint32_t tile_count = (header.blocks + coders - 1) / coders;
   const uint32_t whole_blocks = static_cast<uint32_t>(header.elems / Type.block_elems());
-  if (warp == coders)
-    return tell_tiles<Type>(tile_memory, workspace, values, whole_blocks, tile_count, coders, lane);
+  if (warp == coders) return tell_tiles<Type>(tile_memory, workspace, values, whole_blocks, tile_count, coders, lane);
   if (warp > coders) return place_tiles(tile_memory, workspace, tile_count, lane);
 
   Memory& memory = memories[warp];
   BlockLoader<Type> loader(values, &memory.barrier, lane);
-  const FrameWriter writer{frame, header, values, format::frame_layout(header.elems, Type.block_elems()).payload_offset};
+  const FrameWriter writer{frame, header, values,
+                           format::frame_layout(header.elems, Type.block_elems()).payload_offset};
   const uint32_t last_bytes =
       static_cast<uint32_t>(format::aligned(header.elems % Type.block_elems() * Type.value_bytes));
 
@@ -202,7 +202,8 @@ __global__ void __launch_bounds__((most_coders<format::window::value_type(Dtype)
         tile = before.next_tile;
       }
       if (tile < tile_count && tile * coders + warp < whole_blocks) loader.start(here, tile * coders + warp);
-      if (turn >= turns_to_store) store_turn(turn - turns_to_store, waiting[(slot + stage_count - turns_to_store) % stage_count]);
+      if (turn >= turns_to_store)
+        store_turn(turn - turns_to_store, waiting[(slot + stage_count - turns_to_store) % stage_count]);
       ++turn;
     }
   }
@@ -229,8 +230,8 @@ cudaError_t encode_frame(const Values& values, const format::FrameHeader& header
     cudaError_t error = find_machine(launch, &machine);
     if (error != cudaSuccess) return error;
     const size_t bytes = sizeof(WarpMemory<Type, frame_buffers>);
-    const uint32_t wanted = std::clamp<uint32_t>((header.blocks + machine.ctas - 1) / machine.ctas, fewest_coders,
-                                                 most_coders<Type>);
+    const uint32_t wanted =
+        std::clamp<uint32_t>((header.blocks + machine.ctas - 1) / machine.ctas, fewest_coders, most_coders<Type>);
     const uint32_t coders = machine.warps(bytes, sizeof(FrameMemory), static_cast<int>(wanted));
     const uint32_t tiles = (header.blocks + coders - 1) / coders;
     error = cudaMemsetAsync(workspace, 0, sizeof(Workspace) + tiles * sizeof(uint32_t), launch.stream);

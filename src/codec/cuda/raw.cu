@@ -10,7 +10,8 @@ __global__ void write_raw_header_kernel(format::FrameHeader header, char* frame,
   if (threadIdx.x < padding) frame[sizeof header + raw_bytes + threadIdx.x] = 0;
 }
 
-__global__ void write_raw_lengths_kernel(uint32_t* lengths, uint64_t blocks, uint32_t block_bytes, uint32_t last_bytes) {
+__global__ void write_raw_lengths_kernel(uint32_t* lengths, uint64_t blocks, uint32_t block_bytes,
+                                         uint32_t last_bytes) {
   const uint64_t block = uint64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (block < blocks) lengths[block] = block + 1 == blocks ? last_bytes : block_bytes;
 }

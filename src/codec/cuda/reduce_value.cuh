@@ -15,29 +15,65 @@ namespace narrowcast::codec::cuda {
 template <ncast_dtype Dtype>
 struct Number;
 template <>
-struct Number<NCAST_INT8> { using Value = int8_t; using Accumulator = int8_t; };
+struct Number<NCAST_INT8> {
+  using Value = int8_t;
+  using Accumulator = int8_t;
+};
 template <>
-struct Number<NCAST_UINT8> { using Value = uint8_t; using Accumulator = uint8_t; };
+struct Number<NCAST_UINT8> {
+  using Value = uint8_t;
+  using Accumulator = uint8_t;
+};
 template <>
-struct Number<NCAST_INT32> { using Value = int32_t; using Accumulator = int32_t; };
+struct Number<NCAST_INT32> {
+  using Value = int32_t;
+  using Accumulator = int32_t;
+};
 template <>
-struct Number<NCAST_UINT32> { using Value = uint32_t; using Accumulator = uint32_t; };
+struct Number<NCAST_UINT32> {
+  using Value = uint32_t;
+  using Accumulator = uint32_t;
+};
 template <>
-struct Number<NCAST_INT64> { using Value = int64_t; using Accumulator = int64_t; };
+struct Number<NCAST_INT64> {
+  using Value = int64_t;
+  using Accumulator = int64_t;
+};
 template <>
-struct Number<NCAST_UINT64> { using Value = uint64_t; using Accumulator = uint64_t; };
+struct Number<NCAST_UINT64> {
+  using Value = uint64_t;
+  using Accumulator = uint64_t;
+};
 template <>
-struct Number<NCAST_FLOAT16> { using Value = __half; using Accumulator = float; };
+struct Number<NCAST_FLOAT16> {
+  using Value = __half;
+  using Accumulator = float;
+};
 template <>
-struct Number<NCAST_FLOAT32> { using Value = float; using Accumulator = float; };
+struct Number<NCAST_FLOAT32> {
+  using Value = float;
+  using Accumulator = float;
+};
 template <>
-struct Number<NCAST_FLOAT64> { using Value = double; using Accumulator = double; };
+struct Number<NCAST_FLOAT64> {
+  using Value = double;
+  using Accumulator = double;
+};
 template <>
-struct Number<NCAST_BFLOAT16> { using Value = __nv_bfloat16; using Accumulator = float; };
+struct Number<NCAST_BFLOAT16> {
+  using Value = __nv_bfloat16;
+  using Accumulator = float;
+};
 template <>
-struct Number<NCAST_FLOAT8_E4M3> { using Value = __nv_fp8_e4m3; using Accumulator = float; };
+struct Number<NCAST_FLOAT8_E4M3> {
+  using Value = __nv_fp8_e4m3;
+  using Accumulator = float;
+};
 template <>
-struct Number<NCAST_FLOAT8_E5M2> { using Value = __nv_fp8_e5m2; using Accumulator = float; };
+struct Number<NCAST_FLOAT8_E5M2> {
+  using Value = __nv_fp8_e5m2;
+  using Accumulator = float;
+};
 
 // fmin's and fmax's rule for NaN; of equals the accumulator stays.
 template <typename T>

@@ -133,13 +133,14 @@ class Block {
       // Of equals the widest, whatever the order in which they are considered.
       if (cost < best_cost || (cost == best_cost && best.width != 0 && static_cast<uint32_t>(width) > best.width)) {
         best_cost = cost;
-        best = {static_cast<uint32_t>(width), min(lowest + 31 - (most & 31), (1u << Type.exponent_bits) - (1u << width))};
+        best = {static_cast<uint32_t>(width),
+                min(lowest + 31 - (most & 31), (1u << Type.exponent_bits) - (1u << width))};
       }
       return cost;
     };
     consider(3);
     if (consider(2) < best_cost + samples) consider(1);  // it saves a bit a sample, and covers no more
-    if (best_cost >= 4 * samples) {  // below that no wider window wins
+    if (best_cost >= 4 * samples) {                      // below that no wider window wins
 #pragma unroll
       for (int width = 4; width <= Type.max_width(); ++width) consider(width);
     }
@@ -169,8 +170,8 @@ class Block {
       } else if constexpr (Type.value_bytes == 4) {
         vector = load<uint4>(from);
         heads = {{__byte_perm(vector.x, vector.y, 0x7632), __byte_perm(vector.z, vector.w, 0x7632)}};
-        store(out + tail_offset(group, word, lane), uint2{__byte_perm(vector.x, vector.y, 0x5410),
-                                                          __byte_perm(vector.z, vector.w, 0x5410)});
+        store(out + tail_offset(group, word, lane),
+              uint2{__byte_perm(vector.x, vector.y, 0x5410), __byte_perm(vector.z, vector.w, 0x5410)});
       } else {
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
@@ -257,7 +258,8 @@ class Block {
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
           const char* from = in + tail_offset(group, 2 * word + half, lane);
-          const uint32_t first = load<uint32_t>(from), second = load<uint32_t>(from + 4), third = load<uint32_t>(from + 8);
+          const uint32_t first = load<uint32_t>(from), second = load<uint32_t>(from + 4),
+                         third = load<uint32_t>(from + 8);
           store(out + value_offset<Type>(group, sequence + 2 * half, lane),
                 uint4{first, __byte_perm(second, heads.pair[half], 0x5410), __byte_perm(second, third, 0x5432),
                       __byte_perm(third, heads.pair[half], 0x7632)});
@@ -305,20 +307,25 @@ class Block {
   template <typename Visit>
   __device__ static void for_each_escape(const Escapes& escapes, Scratch& scratch, int lane, Visit visit) {
     constexpr uint32_t capacity = sizeof scratch.escapes / sizeof *scratch.escapes;
+    // A listed escape: lane at 4 (where it counts vectors), bit at 9, group at 14.
+    static_assert(groups <= 4 && format::window::vector_bytes == 1 << 4);
+    const uint32_t offset_of_bit = value_offset<Type>(0, lane % 8 * 4 + lane / 8, 0);  // this lane's number as a bit
     uint32_t left[groups];
 #pragma unroll
     for (int group = 0; group < groups; ++group) left[group] = escapes.escaped[group];
-    uint32_t next = escapes.first;
-    for (uint32_t begin = 0; begin < escapes.total; begin += capacity) {
+    uint32_t next = escapes.first;  // counted from the first of this round
+    for (uint32_t begin = 0; begin < escapes.total; begin += capacity, next -= capacity) {
 #pragma unroll
       for (int group = 0; group < groups; ++group)
-        for (; left[group] != 0 && next < begin + capacity; left[group] &= left[group] - 1)
-          scratch.escapes[next++ - begin] = (lane * groups + group) * 32 + __ffs(left[group]) - 1;
+        for (; left[group] != 0 && next < capacity; left[group] &= left[group] - 1)
+          scratch.escapes[next++] = static_cast<uint16_t>((__ffs(left[group]) - 1) * 512 + lane * 16 + group * 16384);
       __syncwarp();
       const uint32_t listed = min(escapes.total - begin, capacity);
+#pragma unroll 1  // few turns, and the code stays in the instruction cache
       for (uint32_t at = lane; at - lane < listed; at += 32) {
-        const uint32_t where = scratch.escapes[at], bit = where % 32;
-        const uint32_t offset = value_offset<Type>(where / 32 % groups, bit % 8 * 4 + bit / 8, where / (32 * groups));
+        const uint32_t where = scratch.escapes[at];
+        const uint32_t offset = __shfl_sync(device::all_lanes, offset_of_bit, where / 512) + (where & 31 * 16) +
+                                where / 16384 * (format::window::group_elems * Type.value_bytes);
         visit(begin + at, offset, at < listed);
       }
       __syncwarp();
@@ -373,8 +380,7 @@ class Block {
         before += __popc(far_lanes);
       });
     }
-    if (lane == 0)
-      store(out + bytes - 4, window.width | window.base << base_shift | escapes.total << escapes_shift);
+    if (lane == 0) store(out + bytes - 4, window.width | window.base << base_shift | escapes.total << escapes_shift);
     return bytes;
   }
 

@@ -24,7 +24,9 @@ __host__ __device__ constexpr Piece piece(int width, int field, int row) {
   const int end = field_end < row_end ? field_end : row_end;
   return {end > begin ? end - begin : 0, begin - field_begin, whole * width + begin - row_begin};
 }
-__device__ __forceinline__ uint32_t shifted(uint32_t word, int left) { return left >= 0 ? word << left : word >> -left; }
+__device__ __forceinline__ uint32_t shifted(uint32_t word, int left) {
+  return left >= 0 ? word << left : word >> -left;
+}
 }  // namespace packing
 
 // fields[k]: four fields below 2^Width. packed: Width words.
@@ -49,7 +51,8 @@ __device__ __forceinline__ void pack(const uint32_t (&fields)[format::window::gr
 }
 
 template <int Width>
-__device__ __forceinline__ void unpack(const uint32_t (&packed)[Width], uint32_t (&fields)[format::window::group_words]) {
+__device__ __forceinline__ void unpack(const uint32_t (&packed)[Width],
+                                       uint32_t (&fields)[format::window::group_words]) {
   constexpr int whole = 8 / Width;
   constexpr int leftover = format::window::group_words - whole * Width;
 #pragma unroll

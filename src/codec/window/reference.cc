@@ -64,7 +64,7 @@ struct PackedBit {
   int bit;
 };
 PackedBit packed_bit(int width, int group, int lane, int word, int byte, int bit) {
-  const int whole = 8 / width;         // fields that fit a byte
+  const int whole = 8 / width;          // fields that fit a byte
   const int spare = 8 - whole * width;  // bits left at the top
   int row, position;
   if (word < whole * width) {
@@ -118,8 +118,8 @@ Window choose_window(const ValueType& type, const uint8_t* values) {
   std::array<std::array<int, samples_per_lane>, lanes> sample;
   for (int lane = 0; lane < lanes; ++lane)
     for (int i = 0; i < samples_per_lane; ++i) {
-      const int index = i * (type.block_elems() / samples_per_lane) + lane * type.vector_elems() +
-                        (lane + i) % type.vector_elems();
+      const int index =
+          i * (type.block_elems() / samples_per_lane) + lane * type.vector_elems() + (lane + i) % type.vector_elems();
       sample[lane][i] = take_apart(type, values, index).exponent;
     }
 
@@ -184,8 +184,7 @@ size_t encode(const ValueType& type, const uint8_t* values, uint8_t* payload) {
     tokens.push_back(token_of(window, exponent));
     if (tokens.back() == far_token) far.push_back(exponent);
   });
-  const int bytes =
-      type.payload_bytes(window.width, static_cast<int>(tokens.size()), static_cast<int>(far.size()));
+  const int bytes = type.payload_bytes(window.width, static_cast<int>(tokens.size()), static_cast<int>(far.size()));
   if (bytes >= type.block_bytes()) return store_raw(type, values, payload);
 
   std::memset(payload, 0, static_cast<size_t>(bytes));
@@ -228,9 +227,8 @@ bool decode(const ValueType& type, const uint8_t* payload, size_t payload_bytes,
     if (type.rest_bytes != 0) parts.rest = payload[type.rest_byte_offset() + index];
   }
   if (type.rest_bits != 0)
-    unpack(type, type.rest_bits, payload + type.rest_bit_offset(), [&](int index, uint32_t field) {
-      block[static_cast<size_t>(index)].rest |= field << 8 * type.rest_bytes;
-    });
+    unpack(type, type.rest_bits, payload + type.rest_bit_offset(),
+           [&](int index, uint32_t field) { block[static_cast<size_t>(index)].rest |= field << 8 * type.rest_bytes; });
 
   const int escape_code = (1 << header.width) - 1;
   const int exponent_mask = (1 << type.exponent_bits) - 1;

@@ -74,7 +74,8 @@ class LoadBarrier {
 // them sooner.
 __device__ inline void prefetch_to_l2(const void* from, uint32_t bytes) {
 #ifdef NARROWCAST_HAS_BULK_COPY
-  asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(__cvta_generic_to_global(from)), "r"(bytes) : "memory");
+  asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(__cvta_generic_to_global(from)), "r"(bytes)
+               : "memory");
 #endif
 }
 
