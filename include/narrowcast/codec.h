@@ -9,9 +9,9 @@ extern "C" {
 #endif
 
 enum {
-  NCAST_CHECKSUM = 1u,   // encode: put an xxHash (XXH3, 64 bits) of the frame into its header
-  NCAST_MORE = 2u,       // encode: another frame of the same stream follows this one
-  NCAST_REFERENCE = 4u   // encode, decode: use the scalar reference, the oracle of the tests
+  NCAST_CHECKSUM = 1u,  // encode: put an xxHash (XXH3, 64 bits) of the frame into its header
+  NCAST_MORE = 2u,      // encode: another frame of the same stream follows this one
+  NCAST_REFERENCE = 4u  // encode, decode: use the scalar reference, the oracle of the tests
 };
 
 // What the header of a frame says.

@@ -51,13 +51,7 @@ typedef enum {
 typedef enum { NCAST_CODEC_RAW = 0, NCAST_CODEC_WINDOW = 1 } ncast_codec;
 
 // Reductions. The numbers are those of ncclRedOp_t.
-typedef enum {
-  NCAST_SUM = 0,
-  NCAST_PROD = 1,
-  NCAST_MAX = 2,
-  NCAST_MIN = 3,
-  NCAST_AVG = 4
-} ncast_redop;
+typedef enum { NCAST_SUM = 0, NCAST_PROD = 1, NCAST_MAX = 2, NCAST_MIN = 3, NCAST_AVG = 4 } ncast_redop;
 
 // A cudaStream_t for CUDA calls, a stream made by ncast_stream_create for the host backend, or NULL.
 typedef void* ncast_stream;

@@ -19,7 +19,6 @@ import numpy.typing as npt
 
 from .errors import CudaError, UnsupportedError
 
-_INVALID_CONTEXT = 201
 _POINTER_DEVICE_ORDINAL = 9
 _CAPTURE_RELAXED = 2
 _NON_BLOCKING = 1
@@ -92,13 +91,13 @@ def pointer_device(pointer: int) -> int:
 @contextlib.contextmanager
 def on_device(ordinal: int) -> Iterator[None]:
     """Makes a device current for the calls inside, as the frameworks' device guards do."""
-    current = c_int()
-    status = driver().cuCtxGetDevice(byref(current))
-    if status == 0 and current.value == device_handle(ordinal):
-        yield
-        return
-    if status not in (0, _INVALID_CONTEXT):
-        raise CudaError(f"cuCtxGetDevice gave {status}")
+    context, device = c_void_p(), c_int()
+    call("cuCtxGetCurrent", byref(context))
+    if context:
+        call("cuCtxGetDevice", byref(device))
+        if device.value == device_handle(ordinal):
+            yield
+            return
     call("cuCtxPushCurrent_v2", c_void_p(primary_context(ordinal)))
     try:
         yield

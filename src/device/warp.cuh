@@ -9,6 +9,10 @@ inline constexpr uint32_t all_lanes = 0xffffffff;
 
 __device__ inline int lane_id() { return static_cast<int>(threadIdx.x % 32); }
 
+// The number of the warp in its CTA. The shuffle tells the compiler that it is the same in all lanes, which keeps what
+// follows from it in uniform registers.
+__device__ inline uint32_t warp_id() { return __shfl_sync(all_lanes, threadIdx.x / 32, 0); }
+
 // Sum of `value` over this lane and those below it. The shuffle says itself whether there is a lane below.
 __device__ __forceinline__ uint32_t inclusive_scan(uint32_t value) {
 #pragma unroll

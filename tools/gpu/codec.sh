@@ -21,10 +21,18 @@ run_tests() {
 run_sanitizers() {
   local tool
   for tool in memcheck racecheck synccheck; do
-    echo "== compute-sanitizer, $tool"
-    timeout 200 compute-sanitizer --tool "$tool" --error-exitcode 9 build/gpu/tests/codec_gpu_test | tail -4
-    timeout 300 compute-sanitizer --tool "$tool" --error-exitcode 9 python3 tools/gpu/each_kernel.py | tail -4
+    sanitized "$tool" build/gpu/tests/codec_gpu_test
+    sanitized "$tool" python3 tools/gpu/each_kernel.py
   done
+}
+
+# Prints the last line, or all of it when something was found.
+sanitized() {
+  local tool=$1 log=$out/sanitizer.log
+  shift
+  echo "== compute-sanitizer --tool $tool $*"
+  timeout 300 compute-sanitizer --tool "$tool" --error-exitcode 9 "$@" >"$log" 2>&1 || { head -60 "$log"; exit 1; }
+  tail -1 "$log"
 }
 
 measure() {

@@ -73,8 +73,9 @@ __device__ void decode_blocks(const DecodeArguments& arguments, const Sink& sink
   constexpr uint32_t block_bytes = Block::values_bytes;
   extern __shared__ char shared_memory[];
   const int lane = device::lane_id();
+  const uint32_t warp = device::warp_id();
   using Memory = WarpMemory<Type, 2>;
-  Memory& memory = reinterpret_cast<Memory*>(shared_memory)[threadIdx.x / 32];
+  Memory& memory = reinterpret_cast<Memory*>(shared_memory)[warp];
   device::LoadBarrier barrier(&memory.barrier, lane);
 
   uint64_t payload_bytes = 0;
@@ -91,7 +92,7 @@ __device__ void decode_blocks(const DecodeArguments& arguments, const Sink& sink
   const PayloadFinder finder(arguments, block_bytes, payload_bytes);
   const uint32_t warps = gridDim.x * (blockDim.x / 32);
   const uint32_t whole_blocks = static_cast<uint32_t>(arguments.expected.elems / Type.block_elems());
-  uint32_t block = blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32;
+  uint32_t block = blockIdx.x * (blockDim.x / 32) + warp;
 
   char *here = memory.buffers[0], *other = memory.buffers[1];  // the block's payload, and its values
   PayloadFinder::Place places{0, 0};                           // of this lane's block among the next 32 of the warp

@@ -64,8 +64,7 @@ __device__ void tell_tiles(FrameMemory& memory, Workspace* workspace, const char
                                min(whole_blocks - block, coders) * Type.block_bytes());
     }
     stage.units[lane] = up_to - units;
-    __syncwarp();
-    if (lane == 0) device::barrier_arrive(&stage.told);
+    device::barrier_arrive(&stage.told);
     tile = next;
     next = __shfl_sync(device::all_lanes, taken, 31);
   }
@@ -82,8 +81,7 @@ __device__ void place_tiles(FrameMemory& memory, Workspace* workspace, uint32_t 
     stage.units[lane] += begin;
     tile = next;
     next = stage.next_tile;
-    __syncwarp();
-    if (lane == 0) device::barrier_arrive(&stage.placed);
+    device::barrier_arrive(&stage.placed);
   }
 }
 
@@ -126,15 +124,15 @@ __global__ void __launch_bounds__((most_coders<format::window::value_type(Dtype)
   constexpr uint32_t block_bytes = Block::values_bytes;
   const int coders = blockDim.x / 32 - service_warps;
   extern __shared__ char shared_memory[];
-  const int lane = device::lane_id(), warp = threadIdx.x / 32;
+  const int lane = device::lane_id(), warp = static_cast<int>(device::warp_id());
   auto* memories = reinterpret_cast<Memory*>(shared_memory);
   FrameMemory& tile_memory = *reinterpret_cast<FrameMemory*>(memories + coders);
 
   if (threadIdx.x == 0) {
     for (TileStage& stage : tile_memory.stages) {
       device::barrier_init(&stage.coded, coders);
-      device::barrier_init(&stage.told, 1);
-      device::barrier_init(&stage.placed, 1);
+      device::barrier_init(&stage.told, 32);
+      device::barrier_init(&stage.placed, 32);
     }
     for (int turn = 0; turn < 2; ++turn)
       tile_memory.first_tiles[turn] = static_cast<uint32_t>(atomicAdd(&workspace->next_tile, 1ull));

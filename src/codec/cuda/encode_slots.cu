@@ -14,12 +14,13 @@ __global__ void __launch_bounds__(most_warps<format::window::value_type(Dtype)> 
   constexpr uint32_t block_bytes = Block::values_bytes;
   extern __shared__ char shared_memory[];
   const int lane = device::lane_id();
-  Memory& memory = reinterpret_cast<Memory*>(shared_memory)[threadIdx.x / 32];
+  const uint32_t warp = device::warp_id();
+  Memory& memory = reinterpret_cast<Memory*>(shared_memory)[warp];
   BlockLoader<Type> loader(values, &memory.barrier, lane);
 
   const uint32_t warps = gridDim.x * (blockDim.x / 32);
   const uint32_t whole_blocks = static_cast<uint32_t>(elems / Type.block_elems());
-  uint32_t block = blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32;
+  uint32_t block = blockIdx.x * (blockDim.x / 32) + warp;
   char *here = memory.buffers[0], *other = memory.buffers[1];  // the block's values, and its payload
 
   if (block < whole_blocks) loader.start(here, block, block + warps, whole_blocks);
