@@ -1,5 +1,5 @@
-// values -> a packed frame in one pass. The warps of a CTA code a tile of neighbouring blocks; one more warp finds where
-// the tile's payloads begin, while the others already code the next tile.
+// values -> a packed frame in one pass. The warps of a CTA code a tile of neighbouring blocks; two more find where the
+// tile's payloads begin, while the others already code the next tiles.
 #include "codec/cuda/launch.h"
 #include "codec/cuda/look_back.cuh"
 #include "codec/cuda/warps.cuh"
@@ -29,6 +29,18 @@ struct TileStage {
   uint64_t coded;      // barrier: every coder has written its units
   uint64_t told;       // barrier: the teller has done its part
   uint64_t placed;     // barrier: the placer has done its part
+};
+
+// A payload between its coding and its storing.
+struct Waiting {
+  uint32_t block;
+  uint32_t bytes;   // 0: there is none
+  uint32_t buffer;  // of the warp's
+};
+
+template <format::window::ValueType Type>
+struct CoderMemory : WarpMemory<Type, frame_buffers> {
+  Waiting waiting[stage_count];  // of the last turns; the oldest makes room for the next
 };
 
 struct FrameMemory {
@@ -120,7 +132,7 @@ __global__ void __launch_bounds__((most_coders<format::window::value_type(Dtype)
     encode_frame_kernel(const char* values, format::FrameHeader header, char* frame, Workspace* workspace) {
   constexpr format::window::ValueType Type = format::window::value_type(Dtype);
   using Block = window::Block<Type>;
-  using Memory = WarpMemory<Type, frame_buffers>;
+  using Memory = CoderMemory<Type>;
   constexpr uint32_t block_bytes = Block::values_bytes;
   const int coders = blockDim.x / 32 - service_warps;
   extern __shared__ char shared_memory[];
@@ -151,66 +163,52 @@ __global__ void __launch_bounds__((most_coders<format::window::value_type(Dtype)
       static_cast<uint32_t>(format::aligned(header.elems % Type.block_elems() * Type.value_bytes));
 
   uint32_t tile = tile_memory.first_tiles[0];
-  char* here = memory.buffers[0];  // the block's values
-  // The payloads of the last turns, by turn modulo their count; the oldest makes room for the next.
-  struct Waiting {
-    char* payload;
-    uint32_t block, bytes;
-  } waiting[stage_count];
-#pragma unroll
-  for (int i = 0; i < stage_count; ++i) waiting[i] = {memory.buffers[i + 1], 0, 0};
-  if (tile < tile_count && tile * coders + warp < whole_blocks) loader.start(here, tile * coders + warp);
+  uint32_t here = 0;  // the buffer of the block's values
+  if (lane < stage_count) memory.waiting[lane] = {0, 0, static_cast<uint32_t>(lane) + 1};
+  __syncwarp();
+  if (tile < tile_count && tile * coders + warp < whole_blocks)
+    loader.start(memory.buffers[here], tile * coders + warp);
 
-  const auto store_turn = [&](uint32_t turn, Waiting& done) {
+  const auto store_turn = [&](uint32_t turn) {
     TileStage& stage = stage_of(tile_memory, turn);
     device::barrier_wait(&stage.placed, parity_of(turn));
-    if (done.bytes != 0) writer.store<Type>(done.block, done.payload, done.bytes, stage.units[warp], lane);
-    done.bytes = 0;
+    const Waiting done = memory.waiting[turn % stage_count];
+    if (done.bytes != 0)
+      writer.store<Type>(done.block, memory.buffers[done.buffer], done.bytes, stage.units[warp], lane);
   };
   uint32_t turn = 0;
-  while (tile < tile_count) {
-#pragma unroll
-    for (int slot = 0; slot < stage_count; ++slot) {  // turn % stage_count, so that waiting[] stays in registers
-      if (tile >= tile_count) break;
-      TileStage& stage = stage_of(tile_memory, turn);
-      Waiting& made = waiting[slot];
-      made.block = tile * coders + warp;
-      made.bytes = 0;
-      if (made.block < whole_blocks) {
-        loader.wait();
-        device::wait_for_store_sources(lane);  // of the buffer that this turn fills
-        made.bytes = Block::encode(here, made.payload, memory.scratch, lane);
-        if (made.bytes == block_bytes) {  // raw: it stays where it is, and the next comes to the other buffer
-          char* values_here = here;
-          here = made.payload;
-          made.payload = values_here;
-        }
-      } else if (made.block == whole_blocks) {
-        made.bytes = last_bytes;  // which is 0 when all blocks are whole
+  for (; tile < tile_count; ++turn) {
+    TileStage& stage = stage_of(tile_memory, turn);
+    Waiting made{tile * coders + warp, 0, memory.waiting[turn % stage_count].buffer};
+    if (made.block < whole_blocks) {
+      loader.wait();
+      device::wait_for_store_sources(lane);  // of the buffer that this turn fills
+      made.bytes = Block::encode(memory.buffers[here], memory.buffers[made.buffer], memory.scratch, lane);
+      if (made.bytes == block_bytes) {  // raw: it stays where it is, and the next comes to the other buffer
+        const uint32_t values_here = here;
+        here = made.buffer;
+        made.buffer = values_here;
       }
-      if (lane == 0) {
-        stage.units[warp] = made.bytes / format::alignment;
-        device::barrier_arrive(&stage.coded);
-      }
-      if (turn == 0) {
-        tile = tile_memory.first_tiles[1];
-      } else {
-        TileStage& before = stage_of(tile_memory, turn - 1);
-        device::barrier_wait(&before.told, parity_of(turn - 1));
-        tile = before.next_tile;
-      }
-      if (tile < tile_count && tile * coders + warp < whole_blocks) loader.start(here, tile * coders + warp);
-      if (turn >= turns_to_store)
-        store_turn(turn - turns_to_store, waiting[(slot + stage_count - turns_to_store) % stage_count]);
-      ++turn;
+    } else if (made.block == whole_blocks) {
+      made.bytes = last_bytes;  // which is 0 when all blocks are whole
     }
+    if (lane == 0) {
+      memory.waiting[turn % stage_count] = made;
+      stage.units[warp] = made.bytes / format::alignment;
+      device::barrier_arrive(&stage.coded);
+    }
+    if (turn == 0) {
+      tile = tile_memory.first_tiles[1];
+    } else {
+      TileStage& before = stage_of(tile_memory, turn - 1);
+      device::barrier_wait(&before.told, parity_of(turn - 1));
+      tile = before.next_tile;
+    }
+    if (tile < tile_count && tile * coders + warp < whole_blocks)
+      loader.start(memory.buffers[here], tile * coders + warp);
+    if (turn >= turns_to_store) store_turn(turn - turns_to_store);
   }
-  // What still waits.
-  for (uint32_t late = turn > turns_to_store ? turn - turns_to_store : 0; late < turn; ++late) {
-#pragma unroll
-    for (int slot = 0; slot < stage_count; ++slot)
-      if (late % stage_count == slot) store_turn(late, waiting[slot]);
-  }
+  for (uint32_t late = turn > turns_to_store ? turn - turns_to_store : 0; late < turn; ++late) store_turn(late);
   device::wait_for_stores(lane);
 }
 
@@ -227,7 +225,7 @@ cudaError_t encode_frame(const Values& values, const format::FrameHeader& header
     Machine machine;
     cudaError_t error = find_machine(launch, &machine);
     if (error != cudaSuccess) return error;
-    const size_t bytes = sizeof(WarpMemory<Type, frame_buffers>);
+    const size_t bytes = sizeof(CoderMemory<Type>);
     const uint32_t wanted =
         std::clamp<uint32_t>((header.blocks + machine.ctas - 1) / machine.ctas, fewest_coders, most_coders<Type>);
     const uint32_t coders = machine.warps(bytes, sizeof(FrameMemory), static_cast<int>(wanted));

@@ -29,6 +29,12 @@ inline constexpr int most_warps = Type.block_bytes() > 4096 ? 13 : 26;
 template <format::window::ValueType Type>
 inline constexpr int warps_on_all_sms = Type.block_bytes() > 4096 ? 12 : 20;
 
+// The first of a warp's blocks; the next are as many apart as there are warps. When all SMs run, the blocks of a CTA are
+// neighbours; when a few do, those of the CTAs are: each is the faster by some hundredths.
+__device__ inline uint32_t first_block(uint32_t warp, bool on_all_sms) {
+  return on_all_sms ? blockIdx.x * (blockDim.x / 32) + warp : warp * gridDim.x + blockIdx.x;
+}
+
 // Copies within the warp's reach where a bulk copy cannot go: any alignment, any count of bytes.
 __device__ inline void copy_bytes(char* to, const char* from, uint32_t bytes, int lane) {
   for (uint32_t at = lane; at < bytes; at += 32) to[at] = from[at];
