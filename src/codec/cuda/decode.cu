@@ -44,8 +44,7 @@ cudaError_t decode(const Payloads& payloads, const format::FrameHeader* header, 
   return dispatch(values.dtype, [&]<ncast_dtype Dtype>() {
     constexpr format::window::ValueType Type = format::window::value_type(Dtype);
     return launch_warps<Type>(decode_kernel<Dtype>, expected.blocks, launch,
-                              DecodeArguments{payloads, header, expected, status, launch.max_ctas == 0},
-                              static_cast<char*>(values.data));
+                              DecodeArguments{payloads, header, expected, status}, static_cast<char*>(values.data));
   });
 }
 

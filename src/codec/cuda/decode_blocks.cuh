@@ -11,7 +11,6 @@ struct DecodeArguments {
   const format::FrameHeader* header;  // NULL for slots
   format::FrameHeader expected;
   ncast_device_status* status;
-  bool on_all_sms;
 };
 
 // Marks the result. Every corrupt frame gives the same word, so the race between blocks does not matter.
@@ -93,7 +92,7 @@ __device__ void decode_blocks(const DecodeArguments& arguments, const Sink& sink
   const PayloadFinder finder(arguments, block_bytes, payload_bytes);
   const uint32_t warps = gridDim.x * (blockDim.x / 32);
   const uint32_t whole_blocks = static_cast<uint32_t>(arguments.expected.elems / Type.block_elems());
-  uint32_t block = first_block(warp, arguments.on_all_sms);
+  uint32_t block = blockIdx.x * (blockDim.x / 32) + warp;
 
   char *here = memory.buffers[0], *other = memory.buffers[1];  // the block's payload, and its values
   PayloadFinder::Place places{0, 0};                           // of this lane's block among the next 32 of the warp

@@ -56,7 +56,7 @@ cudaError_t decode_reduce(const Payloads& payloads, const format::FrameHeader* h
       return cudaErrorInvalidValue;
     } else {
       return launch_warps<type>(decode_reduce_kernel<Dtype>, expected.blocks, launch,
-                                DecodeArguments{payloads, header, expected, status, launch.max_ctas == 0},
+                                DecodeArguments{payloads, header, expected, status},
                                 static_cast<typename Number<Dtype>::Accumulator*>(accumulator.data), op);
     }
   });

@@ -192,6 +192,7 @@ __global__ void __launch_bounds__((most_coders<format::window::value_type(Dtype)
     } else if (made.block == whole_blocks) {
       made.bytes = last_bytes;  // which is 0 when all blocks are whole
     }
+    __syncwarp();  // all lanes have read it
     if (lane == 0) {
       memory.waiting[turn % stage_count] = made;
       stage.units[warp] = made.bytes / format::alignment;

@@ -7,7 +7,7 @@ namespace {
 
 template <ncast_dtype Dtype>
 __global__ void __launch_bounds__(most_warps<format::window::value_type(Dtype)> * 32, 1)
-    encode_slots_kernel(const char* values, uint64_t elems, char* slots, uint32_t* lengths, bool on_all_sms) {
+    encode_slots_kernel(const char* values, uint64_t elems, char* slots, uint32_t* lengths) {
   constexpr format::window::ValueType Type = format::window::value_type(Dtype);
   using Block = window::Block<Type>;
   using Memory = WarpMemory<Type, 2>;
@@ -20,7 +20,7 @@ __global__ void __launch_bounds__(most_warps<format::window::value_type(Dtype)> 
 
   const uint32_t warps = gridDim.x * (blockDim.x / 32);
   const uint32_t whole_blocks = static_cast<uint32_t>(elems / Type.block_elems());
-  uint32_t block = first_block(warp, on_all_sms);
+  uint32_t block = blockIdx.x * (blockDim.x / 32) + warp;
   char *here = memory.buffers[0], *other = memory.buffers[1];  // the block's values, and its payload
 
   if (block < whole_blocks) loader.start(here, block, block + warps, whole_blocks);
@@ -52,8 +52,7 @@ cudaError_t encode_slots(const Values& values, char* slots, uint32_t* lengths, c
   return dispatch(values.dtype, [&]<ncast_dtype Dtype>() {
     constexpr format::window::ValueType Type = format::window::value_type(Dtype);
     return launch_warps<Type>(encode_slots_kernel<Dtype>, format::frame_layout(values.elems, Type.block_elems()).blocks,
-                              launch, static_cast<const char*>(values.data), values.elems, slots, lengths,
-                              launch.max_ctas == 0);
+                              launch, static_cast<const char*>(values.data), values.elems, slots, lengths);
   });
 }
 

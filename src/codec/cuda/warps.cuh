@@ -12,9 +12,10 @@
 
 namespace narrowcast::codec::cuda {
 
-// Buffers of a block's size: values and payloads change places, so that a raw block leaves from where it came to.
+// Buffers of a block's size: values and payloads change places, so that a raw block leaves from where it came to. Bulk
+// copies of lesser alignment are slower.
 template <format::window::ValueType Type, int Buffers>
-struct alignas(16) WarpMemory {
+struct alignas(128) WarpMemory {
   using Block = window::Block<Type>;
   static_assert(Block::payload_capacity == Block::values_bytes);
   char buffers[Buffers][Block::values_bytes];
@@ -28,12 +29,6 @@ template <format::window::ValueType Type>
 inline constexpr int most_warps = Type.block_bytes() > 4096 ? 13 : 26;
 template <format::window::ValueType Type>
 inline constexpr int warps_on_all_sms = Type.block_bytes() > 4096 ? 12 : 20;
-
-// The first of a warp's blocks; the next are as many apart as there are warps. When all SMs run, the blocks of a CTA are
-// neighbours; when a few do, those of the CTAs are: each is the faster by some hundredths.
-__device__ inline uint32_t first_block(uint32_t warp, bool on_all_sms) {
-  return on_all_sms ? blockIdx.x * (blockDim.x / 32) + warp : warp * gridDim.x + blockIdx.x;
-}
 
 // Copies within the warp's reach where a bulk copy cannot go: any alignment, any count of bytes.
 __device__ inline void copy_bytes(char* to, const char* from, uint32_t bytes, int lane) {
