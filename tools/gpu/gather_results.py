@@ -7,11 +7,13 @@ import sys
 from pathlib import Path
 
 
-def first_line(*command: str) -> str:
+def lines_of(*command: str) -> list[str]:
+    """What a command prints; one line that says so when it cannot be run."""
     try:
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()[0]
-    except (OSError, subprocess.CalledProcessError, IndexError):
-        return "unknown"
+        text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    except (OSError, subprocess.CalledProcessError):
+        return ["unknown"]
+    return text.splitlines() or ["unknown"]
 
 
 def main() -> None:
@@ -23,10 +25,10 @@ def main() -> None:
         "codec_1GiB_random": "bench codec RANDOM --dtype bfloat16 --device cuda",
     }
     report = {
-        "machine": first_line("nvidia-smi", "--query-gpu=name,driver_version,memory.total", "--format=csv,noheader"),
-        "compiler": subprocess.run(["nvcc", "--version"], capture_output=True, text=True, check=True).stdout.splitlines()[-1],
+        "machine": lines_of("nvidia-smi", "--query-gpu=name,driver_version,memory.total", "--format=csv,noheader")[0],
+        "compiler": lines_of("nvcc", "--version")[-1],
         # A copy without its history says it in the environment.
-        "commit": os.environ.get("COMMIT") or first_line("git", "rev-parse", "HEAD"),
+        "commit": os.environ.get("COMMIT") or lines_of("git", "rev-parse", "HEAD")[0],
         "runs": [
             {"command": f"narrowcast {command}", **json.loads((folder / f"{name}.json").read_text())}
             for name, command in runs.items()

@@ -7,7 +7,7 @@ namespace {
 
 template <ncast_dtype Dtype>
 __global__ void __launch_bounds__(most_warps<format::window::value_type(Dtype)> * 32, 1)
-    encode_slots_kernel(const char* values, uint64_t elems, char* slots, uint32_t* lengths) {
+    encode_slots_kernel(const char* values, uint64_t elems, char* slots, uint32_t* lengths, bool prefetch) {
   constexpr format::window::ValueType Type = format::window::value_type(Dtype);
   using Block = window::Block<Type>;
   using Memory = WarpMemory<Type, 2>;
@@ -23,7 +23,9 @@ __global__ void __launch_bounds__(most_warps<format::window::value_type(Dtype)> 
   uint32_t block = blockIdx.x * (blockDim.x / 32) + warp;
   char *here = memory.buffers[0], *other = memory.buffers[1];  // the block's values, and its payload
 
-  if (block < whole_blocks) loader.start(here, block, block + warps, whole_blocks);
+  // Asking ahead for blocks helps a few SMs; when all run, it only disturbs the memory that they wait for.
+  const uint32_t prefetch_end = prefetch ? whole_blocks : 0;
+  if (block < whole_blocks) loader.start(here, block, block + warps, prefetch_end);
   for (; block < whole_blocks; block += warps) {
     loader.wait();
     device::wait_for_store_sources(lane);  // of the last block
@@ -34,7 +36,7 @@ __global__ void __launch_bounds__(most_warps<format::window::value_type(Dtype)> 
       here = other;
       other = payload;
     }
-    if (block + warps < whole_blocks) loader.start(here, block + warps, block + 2 * warps, whole_blocks);
+    if (block + warps < whole_blocks) loader.start(here, block + warps, block + 2 * warps, prefetch_end);
     device::bulk_store(slots + uint64_t{block} * block_bytes, payload, bytes, lane);
     if (lane == 0) lengths[block] = bytes;
   }
@@ -52,7 +54,8 @@ cudaError_t encode_slots(const Values& values, char* slots, uint32_t* lengths, c
   return dispatch(values.dtype, [&]<ncast_dtype Dtype>() {
     constexpr format::window::ValueType Type = format::window::value_type(Dtype);
     return launch_warps<Type>(encode_slots_kernel<Dtype>, format::frame_layout(values.elems, Type.block_elems()).blocks,
-                              launch, static_cast<const char*>(values.data), values.elems, slots, lengths);
+                              launch, static_cast<const char*>(values.data), values.elems, slots, lengths,
+                              launch.max_ctas != 0);
   });
 }
 
