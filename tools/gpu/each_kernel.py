@@ -1,5 +1,7 @@
 """Runs each codec kernel once a value type, on a few blocks and a short one, and compares: for compute-sanitizer."""
 
+from typing import Any
+
 import narrowcast
 import numpy as np
 from narrowcast import _samples, cuda
@@ -18,7 +20,7 @@ def check_type(kind: narrowcast.types.ValueType, data: str, shift: int, stream: 
     elems = 9 * cuda.slot_bytes(kind.name) // kind.bytes + 37
     bits = _samples.of_rank(_samples.sample(data, kind.name), 1, elems)
     values, status = put(bits, shift), DeviceBuffer(16).fill(0)
-    options = {"dtype": kind.name, "stream": stream.handle}
+    options: dict[str, Any] = {"dtype": kind.name, "stream": stream.handle}
     host = narrowcast.encode(bits, dtype=kind.name)
     needed = cuda.workspace_bytes(kind.name, elems)
     frame = DeviceBuffer(narrowcast.bound(kind.name, elems)).fill(0xA5)
