@@ -119,6 +119,7 @@ __device__ void decode_blocks(const DecodeArguments& arguments, const Sink& sink
       values = here;
       here = other;
       other = values;
+      device::order_stores_before_bulk_copies();
     } else if (decoded) {
       decoded = Block::decode(here, bytes, other, memory.scratch, lane);
     }

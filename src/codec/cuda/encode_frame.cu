@@ -188,6 +188,7 @@ __global__ void __launch_bounds__((most_coders<format::window::value_type(Dtype)
         const uint32_t values_here = here;
         here = made.buffer;
         made.buffer = values_here;
+        device::order_stores_before_bulk_copies();
       }
     } else if (made.block == whole_blocks) {
       made.bytes = last_bytes;  // which is 0 when all blocks are whole

@@ -35,6 +35,7 @@ __global__ void __launch_bounds__(most_warps<format::window::value_type(Dtype)> 
       payload = here;
       here = other;
       other = payload;
+      device::order_stores_before_bulk_copies();
     }
     if (block + warps < whole_blocks) loader.start(here, block + warps, block + 2 * warps, prefetch_end);
     device::bulk_store(slots + uint64_t{block} * block_bytes, payload, bytes, lane);

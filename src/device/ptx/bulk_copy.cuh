@@ -14,6 +14,13 @@ __device__ inline uint32_t shared_address(const void* pointer) {
   return static_cast<uint32_t>(__cvta_generic_to_shared(pointer));
 }
 
+// Each thread, before a bulk copy reads or overwrites shared memory that the thread wrote by ordinary stores.
+__device__ inline void order_stores_before_bulk_copies() {
+#ifdef NARROWCAST_HAS_BULK_COPY
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+#endif
+}
+
 // Signals that a load into shared memory has arrived; 8 bytes of shared memory, one warp waits.
 class LoadBarrier {
  public:
@@ -82,7 +89,7 @@ __device__ inline void prefetch_to_l2(const void* from, uint32_t bytes) {
 // The whole warp stores `bytes` (a multiple of 16; both addresses 16-byte aligned) that its lanes wrote to shared memory.
 __device__ inline void bulk_store(void* to, const void* from, uint32_t bytes, int lane) {
 #ifdef NARROWCAST_HAS_BULK_COPY
-  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");  // each lane, for what it wrote
+  order_stores_before_bulk_copies();
   __syncwarp();
   if (lane == 0) {
     asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(__cvta_generic_to_global(to)),
