@@ -19,7 +19,7 @@ PACKAGE_FILES = $(shell find python include -type f -not -name '*.pyc' 2>/dev/nu
 export PATH := $(BIN):$(PATH)
 
 .PHONY: help run setup build package test test-native test-sanitize test-python \
-  lint lint-arrows lint-python lint-format lint-tidy format fuzz wheel clean FORCE
+  lint lint-arrows lint-python lint-format lint-tidy format fuzz golden wheel clean FORCE
 
 help:
 	@echo 'make run     set up, build, install into .venv and run the demo'
@@ -27,6 +27,7 @@ help:
 	@echo 'make lint    formatters, linters, types and the arrows between folders'
 	@echo 'make format  rewrite the sources as lint wants them'
 	@echo 'make fuzz    search for inputs that break a decoder (needs clang++)'
+	@echo 'make golden  write the golden vectors and fuzz seeds anew, after a change of format'
 	@echo 'make wheel   a release wheel for all architectures in dist/'
 	@echo 'make clean   remove all that was made here'
 
@@ -146,6 +147,9 @@ fuzz: $(VENV)/build.stamp
 	  seeds=$$(ls -d tests/fuzz/corpus/$$name 2>/dev/null || true); \
 	  $$target -max_total_time=$(FUZZ_SECONDS) -artifact_prefix=build-fuzz/ build-fuzz/found/$$name $$seeds; \
 	done
+
+golden: build/libnarrowcast.so
+	python tools/make_golden.py build/libnarrowcast.so
 
 wheel: $(VENV)/build.stamp $(VENV)/nvcc
 	CUDACXX="$$(cat $(VENV)/nvcc)" $(PIP) wheel --no-build-isolation --no-deps --wheel-dir dist . \
