@@ -124,6 +124,11 @@ ncast_status World::wait_for_all(Limit limit) {
     if (now - inspected >= inspection_interval) {
       inspected = now;
       const RankSet gone = dead() | left();
+      // What a rank said before it went is seen from here on, and says more than that it went.
+      if (gone != 0) {
+        if (control_->complete.load(std::memory_order_seq_cst) != 0) return NCAST_OK;
+        if (ncast_status status = check_failure()) return status;
+      }
       for (int peer = 0; peer < ranks_; ++peer) {
         if ((gone & only(peer)) == 0) continue;
         return fail(NCAST_REMOTE_ERROR, "rank %d (pid %" PRId64 ") died before all %d ranks had joined", peer,

@@ -27,6 +27,10 @@ ncast_status BoundedWait::nothing_moved(RankSet awaited) {
     dead_ = 0;
     return NCAST_OK;
   }
+  // What a rank said before it went is seen from here on, and says more than that it went.
+  if ((dead_ | left_) != 0) {
+    if (ncast_status status = world_.check_failure()) return status;
+  }
   for (int peer = 0; peer < world_.ranks(); ++peer) {
     const RankSet bit = only(peer);
     if ((dead_ & bit) != 0 && ((awaited & bit) != 0 || world_.in_call(peer))) {
