@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import ctypes
 import math
 import statistics
@@ -124,7 +125,7 @@ def measure(
     )
 
 
-class _Buffers:
+class _Buffers(abc.ABC):
     """Values, results and the status word, `sets` times."""
 
     def __init__(
@@ -144,17 +145,17 @@ class _Buffers:
     def options(self, stream: Stream) -> dict[str, Any]:
         return {"stream": stream.handle, "max_ctas": self.max_ctas, "dtype": self.kind.name}
 
-    def encode(self, i: int, stream: Stream) -> None:
-        raise NotImplementedError
+    @abc.abstractmethod
+    def encode(self, i: int, stream: Stream) -> None: ...
 
-    def decode(self, i: int, stream: Stream) -> None:
-        raise NotImplementedError
+    @abc.abstractmethod
+    def decode(self, i: int, stream: Stream) -> None: ...
 
-    def wire_bytes(self) -> int:
-        raise NotImplementedError
+    @abc.abstractmethod
+    def wire_bytes(self) -> int: ...
 
-    def matches_host(self, raw_bytes: npt.NDArray[np.uint8]) -> bool:
-        raise NotImplementedError
+    @abc.abstractmethod
+    def matches_host(self, raw_bytes: npt.NDArray[np.uint8]) -> bool: ...
 
     def compare(self, raw: npt.NDArray[np.uint8], raw_bytes: int) -> tuple[int, bool]:
         """Wire bytes, and whether every result has the values, to the bit."""
