@@ -6,6 +6,7 @@
 
 #include "codec/window/packing.cuh"
 #include "codec/window/parts.cuh"
+#include "codec/window/placement.cuh"
 #include "device/warp.cuh"
 #include "format/window.h"
 
@@ -22,8 +23,8 @@ class Block {
   static constexpr uint32_t payload_capacity = Type.block_bytes();
   // Shared memory that a warp works in, 4-byte aligned.
   union Scratch {
-    uint32_t histogram[format::window::bins + 1];  // the last takes what is outside the others, and is not read
-    uint16_t escapes[256];                         // where they are, some at a time
+    Histogram histogram;
+    uint16_t escapes[256];  // where they are, some at a time
   };
 
   // Encodes a block. values, payload: shared memory, 16-byte aligned, values_bytes and payload_capacity long; values are
@@ -32,7 +33,7 @@ class Block {
   __device__ static uint32_t encode(const void* values, void* payload, Scratch& scratch, int lane) {
     const auto* in = static_cast<const char*>(values);
     auto* out = static_cast<char*>(payload);
-    const Window window = choose_window(in, scratch, lane);
+    const Window window = place_window<Type>(in, scratch.histogram, lane);
     if (window.width == 0) return values_bytes;
 
     uint32_t escaped[groups];
@@ -49,8 +50,9 @@ class Block {
   }
 
   // Decodes a block. payload: 16-byte aligned, payload_bytes <= payload_capacity long, whatever its bytes. values: shared
-  // memory, 16-byte aligned; the warp synchronises before it reads them. Returns the same in all lanes: false when the payload does not follow the format (values are then unspecified).
-  // A raw payload (payload_bytes == values_bytes) is the values themselves and not for this function.
+  // memory, 16-byte aligned; the warp synchronises before it reads them. Returns the same in all lanes: false when the
+  // payload does not follow the format (values are then unspecified). A raw payload (payload_bytes == values_bytes) is
+  // the values themselves and not for this function.
   __device__ static bool decode(const void* payload, uint32_t payload_bytes, void* values, Scratch& scratch, int lane) {
     const auto* in = static_cast<const char*>(payload);
     auto* out = static_cast<char*>(values);
@@ -76,12 +78,6 @@ class Block {
   }
 
  private:
-  struct Window {
-    uint32_t width;  // 0: the block is stored raw
-    uint32_t base;
-    __device__ uint32_t escape_code() const { return (1u << width) - 1; }
-  };
-
   template <typename T>
   __device__ static T load(const char* from) {
     return *reinterpret_cast<const T*>(from);
@@ -89,62 +85,6 @@ class Block {
   template <typename T>
   __device__ static void store(char* to, const T& value) {
     *reinterpret_cast<T*>(to) = value;
-  }
-
-  // The 16 bits that hold a value's exponent; `shift` places it at the bottom.
-  static constexpr int exponent_shift = Type.value_bytes == 1 ? Type.mantissa_bits() : 15 - Type.exponent_bits;
-  static constexpr uint32_t exponent_mask = (1u << Type.exponent_bits) - 1;
-  using Head = std::conditional_t<Type.value_bytes == 1, uint8_t, uint16_t>;
-  __device__ static uint32_t exponent_at(const char* value) {
-    return static_cast<uint32_t>(load<Head>(value + Type.tail_bytes)) >> exponent_shift & exponent_mask;
-  }
-
-  // As reference.cc's choose_window, a bin of the histogram to a lane.
-  __device__ static Window choose_window(const char* values, Scratch& scratch, int lane) {
-    using namespace format::window;
-    uint32_t sample[samples_per_lane];
-    uint32_t smallest = ~0u;
-#pragma unroll
-    for (int i = 0; i < samples_per_lane; ++i) {
-      sample[i] = exponent_at(values + i * (Type.block_bytes() / samples_per_lane) + lane * vector_bytes +
-                              (lane + i) % Type.vector_elems() * Type.value_bytes);
-      smallest = min(smallest, sample[i]);
-    }
-    scratch.histogram[lane] = 0;
-    const int anchor = static_cast<int>(__reduce_max_sync(device::all_lanes, smallest));
-    const uint32_t lowest = max(anchor - bins_below_anchor, 0);
-    __syncwarp();
-#pragma unroll
-    for (int i = 0; i < samples_per_lane; ++i)
-      atomicAdd(&scratch.histogram[min(sample[i] - lowest, static_cast<uint32_t>(bins))], 1u);  // wraps below lowest
-    __syncwarp();
-    const uint32_t count = scratch.histogram[lane];
-    __syncwarp();  // the scratch is free
-    const uint32_t through = device::inclusive_scan(count);
-
-    Window best{0, 0};
-    uint32_t best_cost = Type.exponent_bits * samples;
-    const auto consider = [&](int width) -> uint32_t {
-      const int last = min(lane + (1 << width) - 2, bins - 1);
-      const uint32_t covered = __shfl_sync(device::all_lanes, through, last) - through + count;
-      // The largest cover and, of equals, the lowest bin.
-      const uint32_t most = __reduce_max_sync(device::all_lanes, covered << 5 | (31 - lane));
-      const uint32_t cost = width * samples + escape_cost_bits * (samples - (most >> 5));
-      // Of equals the widest, whatever the order in which they are considered.
-      if (cost < best_cost || (cost == best_cost && best.width != 0 && static_cast<uint32_t>(width) > best.width)) {
-        best_cost = cost;
-        best = {static_cast<uint32_t>(width),
-                min(lowest + 31 - (most & 31), (1u << Type.exponent_bits) - (1u << width))};
-      }
-      return cost;
-    };
-    consider(3);
-    if (consider(2) < best_cost + samples) consider(1);  // it saves a bit a sample, and covers no more
-    if (best_cost >= 4 * samples) {                      // below that no wider window wins
-#pragma unroll
-      for (int width = 4; width <= Type.max_width(); ++width) consider(width);
-    }
-    return best;
   }
 
   // Codes one group of this lane; returns which of its values are escapes: bit 8 * byte + word.
@@ -358,7 +298,7 @@ class Block {
     char* tokens = out + Type.escape_offset(window.width);
     uint32_t far = 0;
     for_each_escape(escapes, scratch, lane, [&](uint32_t number, uint32_t offset, bool has_one) {
-      const uint32_t token = has_one ? token_of(exponent_at(in + offset), window) : 0;
+      const uint32_t token = has_one ? token_of(exponent_at<Type>(in + offset), window) : 0;
       far += __popc(__ballot_sync(device::all_lanes, token == far_token));
       const uint32_t following = __shfl_down_sync(device::all_lanes, token, 1);
       if (has_one && lane % 2 == 0) store(tokens + number / 2, static_cast<uint8_t>(token | following << 4));
@@ -372,7 +312,7 @@ class Block {
     if (far != 0) {
       uint32_t before = 0;
       for_each_escape(escapes, scratch, lane, [&](uint32_t, uint32_t offset, bool has_one) {
-        const uint32_t exponent = has_one ? exponent_at(in + offset) : 0;
+        const uint32_t exponent = has_one ? exponent_at<Type>(in + offset) : 0;
         const bool is_far = has_one && token_of(exponent, window) == far_token;
         const uint32_t far_lanes = __ballot_sync(device::all_lanes, is_far);
         if (is_far)
@@ -408,9 +348,11 @@ class Block {
   }
 
   __device__ static void set_exponent(char* value, uint32_t exponent) {
-    constexpr uint32_t mask = exponent_mask << exponent_shift;
-    const uint32_t head = load<Head>(value + Type.tail_bytes);
-    store(value + Type.tail_bytes, static_cast<Head>((head & ~mask) | (exponent << exponent_shift & mask)));
+    using Field = ExponentField<Type>;
+    constexpr uint32_t mask = Field::mask << Field::shift;
+    const uint32_t head = load<typename Field::Head>(value + Type.tail_bytes);
+    store(value + Type.tail_bytes,
+          static_cast<typename Field::Head>((head & ~mask) | (exponent << Field::shift & mask)));
   }
 };
 

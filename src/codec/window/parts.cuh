@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include "device/warp.cuh"
 #include "format/window.h"
@@ -99,6 +100,21 @@ __device__ __forceinline__ uint32_t value_offset(uint32_t group, uint32_t sequen
   return group * (format::window::group_elems * Type.value_bytes) +
          (sequence / in_vector * format::window::lanes + lane) * format::window::vector_bytes +
          sequence % in_vector * Type.value_bytes;
+}
+
+// Where a value's exponent stands: `mask` at bit `shift` of the unsigned Head behind the tail.
+template <format::window::ValueType Type>
+struct ExponentField {
+  using Head = std::conditional_t<Type.value_bytes == 1, uint8_t, uint16_t>;
+  static constexpr int shift = Type.value_bytes == 1 ? Type.mantissa_bits() : 15 - Type.exponent_bits;
+  static constexpr uint32_t mask = (1u << Type.exponent_bits) - 1;
+};
+
+template <format::window::ValueType Type>
+__device__ __forceinline__ uint32_t exponent_at(const char* value) {
+  using Field = ExponentField<Type>;
+  const auto head = *reinterpret_cast<const typename Field::Head*>(value + Type.tail_bytes);
+  return static_cast<uint32_t>(head) >> Field::shift & Field::mask;
 }
 
 }  // namespace narrowcast::codec::window
