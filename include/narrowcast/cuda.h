@@ -1,5 +1,6 @@
 // Encode and decode on the GPU. Every call is asynchronous on the caller's stream, allocates nothing, reads nothing back
-// to the host, and may be captured in a CUDA graph. The frames are those of codec.h, byte for byte.
+// to the host, and may be captured in a CUDA graph. Pointers and stream belong to the current device. The frames are those
+// of codec.h, byte for byte.
 #ifndef NARROWCAST_CUDA_H_
 #define NARROWCAST_CUDA_H_
 
