@@ -22,7 +22,9 @@ __device__ inline bool header_matches(const format::FrameHeader& header, const f
   return header.magic == expected.magic && header.version == expected.version && header.codec == expected.codec &&
          header.dtype == expected.dtype && header.elems == expected.elems &&
          header.block_elems == expected.block_elems && header.blocks == expected.blocks &&
-         (header.flags & ~(NCAST_CHECKSUM | NCAST_MORE)) == 0 && header.wire_bytes <= frame_bytes &&
+         (header.flags & ~(NCAST_CHECKSUM | NCAST_MORE)) == 0 &&
+         (header.checksum == 0 || (header.flags & NCAST_CHECKSUM) != 0) &&
+         (header.reserved[0] | header.reserved[1] | header.reserved[2]) == 0 && header.wire_bytes <= frame_bytes &&
          header.wire_bytes % format::alignment == 0;
 }
 
@@ -65,8 +67,8 @@ class PayloadFinder {
   uint32_t block_bytes_, payload_units_;
 };
 
-// Runs sink.take(first value of the block, its bytes, where in shared memory, lane) for every whole block, and
-// sink.take_short(first value, bytes, where in global memory, lane) for a last short one.
+// Runs sink.take(block, its values in shared memory, lane) for every whole block, and
+// sink.take_short(block, bytes, its values in global memory, lane) for a last short one.
 template <format::window::ValueType Type, typename Sink>
 __device__ void decode_blocks(const DecodeArguments& arguments, const Sink& sink) {
   using Block = window::Block<Type>;

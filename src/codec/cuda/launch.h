@@ -1,5 +1,5 @@
 // The host's side of the codec kernels: one function a kernel, dispatched on the value type. Arguments are checked by
-// api.cc; these only launch.
+// api.cu; these only launch.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -39,7 +39,7 @@ cudaError_t encode_slots(const Values& values, char* slots, uint32_t* lengths, c
 // values -> a packed frame; header is complete but for wire_bytes.
 cudaError_t encode_frame(const Values& values, const format::FrameHeader& header, char* frame, void* workspace,
                          const Launch& launch);
-// payloads -> values. When header is not NULL it stands in device memory and must equal `expected` but for flags, sizes
+// payloads -> values. When header is not NULL it stands in device memory and must equal `expected` but for flags, size
 // and checksum, or *status becomes NCAST_CORRUPT.
 cudaError_t decode(const Payloads& payloads, const format::FrameHeader* header, const format::FrameHeader& expected,
                    const Values& values, ncast_device_status* status, const Launch& launch);

@@ -14,7 +14,6 @@ namespace narrowcast::codec::window {
 
 template <format::window::ValueType Type>
 class Block {
-  using ValueType = format::window::ValueType;
   static constexpr int words = format::window::group_words;
   static constexpr int groups = Type.groups();
 
