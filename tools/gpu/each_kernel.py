@@ -1,5 +1,11 @@
-"""Runs each codec kernel once a value type, on a few blocks and a short one, and compares: for compute-sanitizer."""
+"""Runs each codec kernel once a value type, on a few blocks and a short one, and compares: for compute-sanitizer.
 
+Every decoder also gets damaged input, in buffers that end where the input ends: a verdict or other values, and no
+access outside.
+"""
+
+import contextlib
+from collections.abc import Iterator
 from typing import Any
 
 import narrowcast
@@ -37,12 +43,51 @@ def check_type(kind: narrowcast.types.ValueType, data: str, shift: int, stream: 
     cuda.check(status, stream=stream.handle)
     assert np.array_equal(frame.read(host.size), host), kind.name
     assert all(result.read().tobytes() == bits.tobytes() for result in results), kind.name
-    # A damaged frame: a verdict or other values, and nothing outside.
-    damaged = np.frombuffer(frame.read(host.size), np.uint8).copy()
-    damaged[64::97] ^= 0x5A
-    frame.part(0, host.size).write(damaged)
-    cuda.decode(frame, out=results[0], status=status, **options)
+    decode_damaged_frames(host, results[0], wide, options)
+    decode_damaged_slots(slots, lengths, results[0], wide, options)
     stream.synchronize()
+
+
+def damaged(frame: np.ndarray) -> Iterator[np.ndarray]:
+    """Frames with bits flipped behind the header, cut, and of random bytes behind the ends and behind the header."""
+    random = np.random.default_rng(frame.size)
+    flipped = frame.copy()
+    flipped[64::97] ^= 0x5A
+    yield flipped
+    for cut in (64, 80, frame.size // 2 // 16 * 16, frame.size - 16):
+        yield frame[:cut].copy()
+    noise = frame.copy()
+    noise[64 + 48 :] = random.integers(0, 256, frame.size - 64 - 48, np.uint8)
+    yield noise
+    yield np.concatenate((frame[:64], random.integers(0, 256, frame.size - 64, np.uint8)))
+
+
+def decode_damaged_frames(host: np.ndarray, out: DeviceBuffer, wide: DeviceBuffer, options: dict[str, Any]) -> None:
+    status = DeviceBuffer(16).fill(0)
+    for broken in damaged(host):
+        frame = put(broken)
+        # What is too short to be a frame is refused before the launch.
+        with contextlib.suppress(narrowcast.CorruptError):
+            cuda.decode(frame, out=out, status=status, **options)
+        with contextlib.suppress(narrowcast.CorruptError):
+            cuda.decode_reduce(frame, accumulator=wide, op="sum", status=status, **options)
+
+
+def decode_damaged_slots(
+    slots: DeviceBuffer, lengths: DeviceBuffer, out: DeviceBuffer, wide: DeviceBuffer, options: dict[str, Any]
+) -> None:
+    status = DeviceBuffer(16).fill(0)
+    payloads, words = slots.read(), lengths.read().view(np.uint32)
+    random = np.random.default_rng(payloads.size)
+    flipped = payloads.copy()
+    flipped[::97] ^= 0x5A
+    noise = random.integers(0, 256, payloads.size, np.uint8)
+    wrong = random.integers(0, 1 << 32, words.size, np.uint32)
+    shorter = (words // 32 * 16).astype(np.uint32)
+    for these, those in ((flipped, words), (noise, words), (payloads, wrong), (payloads, shorter)):
+        broken, claimed = put(these), put(those.view(np.uint8))
+        cuda.decode_slots(broken, claimed, out=out, status=status, **options)
+        cuda.decode_reduce_slots(broken, claimed, accumulator=wide, op="max", status=status, **options)
 
 
 def main() -> None:
