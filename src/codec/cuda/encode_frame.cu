@@ -8,18 +8,18 @@
 namespace narrowcast::codec::cuda {
 namespace {
 
-// Buffers a warp: one for values, one for the payload being made, two for payloads that wait for their place. One more or
-// one less, with the warps that then fit, is slower.
-inline constexpr int frame_buffers = 4;
+// A payload waits for its place for two turns: in a buffer of shared memory, then in its warp's registers, whence it leaves.
+// So a warp has three buffers: for values, for the payload being made, and for the one that waits. More of them bridge
+// longer waits, and leave room for fewer warps.
+inline constexpr int frame_buffers = 3;
+inline constexpr int payload_buffers = frame_buffers - 1;
+inline constexpr int turns_to_store = frame_buffers - 1;
+inline constexpr int stage_count = turns_to_store + 1;
 template <format::window::ValueType Type>
-inline constexpr int most_coders = Type.block_bytes() > 4096 ? 6 : 13;
+inline constexpr int most_coders = Type.block_bytes() > 4096 ? 9 : 18;
 inline constexpr int service_warps = 2;
 // For the size of the workspace, whatever the device.
 inline constexpr int fewest_coders = 2;
-
-// Turns between the coding of a tile and the storing of its payloads.
-inline constexpr int turns_to_store = frame_buffers - 2;
-inline constexpr int stage_count = frame_buffers - 1;
 
 // What passes between the warps of a CTA for one tile.
 struct TileStage {
@@ -38,9 +38,15 @@ struct Waiting {
   uint32_t buffer;  // of the warp's
 };
 
+// As WarpMemory, and as tight: what it has besides stands where WarpMemory would be padded.
 template <format::window::ValueType Type>
-struct CoderMemory : WarpMemory<Type, frame_buffers> {
-  Waiting waiting[stage_count];  // of the last turns; the oldest makes room for the next
+struct alignas(128) CoderMemory {
+  using Block = window::Block<Type>;
+  char buffers[frame_buffers][Block::values_bytes];
+  typename Block::Scratch scratch;
+  uint64_t barrier;
+  Waiting waiting[stage_count];           // of the last turns, by turn
+  uint32_t free_buffer[payload_buffers];  // for the payload of a turn, by turn
 };
 
 struct FrameMemory {
@@ -97,26 +103,41 @@ __device__ void place_tiles(FrameMemory& memory, Workspace* workspace, uint32_t 
   }
 }
 
-// Stores payloads where they belong, and what surrounds them.
+// A payload on its way out, 16 bytes of each vector to a lane.
+template <format::window::ValueType Type>
+class Outgoing {
+ public:
+  __device__ void take(const char* payload, uint32_t bytes, int lane) {
+#pragma unroll
+    for (uint32_t i = 0; i < vectors; ++i)
+      if (offset(i, lane) < bytes) vectors_[i] = *reinterpret_cast<const uint4*>(payload + offset(i, lane));
+  }
+  __device__ void store(char* to, uint32_t bytes, int lane) const {
+#pragma unroll
+    for (uint32_t i = 0; i < vectors; ++i)
+      if (offset(i, lane) < bytes) *reinterpret_cast<uint4*>(to + offset(i, lane)) = vectors_[i];
+  }
+
+ private:
+  static constexpr uint32_t vectors = Type.block_bytes() / (32 * sizeof(uint4));
+  __device__ static uint32_t offset(uint32_t i, int lane) { return (i * 32 + lane) * sizeof(uint4); }
+  uint4 vectors_[vectors];
+};
+
+// What surrounds the payloads of a frame.
 struct FrameWriter {
   char* frame;
   format::FrameHeader header;
-  const char* values;
   uint64_t payload_offset;
 
-  template <format::window::ValueType Type>
-  __device__ void store(uint32_t block, const char* payload, uint32_t bytes, uint32_t begin, int lane) const {
+  __device__ char* payload_at(uint32_t begin) const {
+    return frame + payload_offset + uint64_t{begin} * format::alignment;
+  }
+  // `end`: in units; the last block's is the frame's.
+  __device__ void write_end(uint32_t block, uint32_t end, int lane) const {
     auto* ends = reinterpret_cast<uint32_t*>(frame + sizeof header);
-    char* to = frame + payload_offset + uint64_t{begin} * format::alignment;
-    const uint32_t end = begin + bytes / format::alignment;
     if (lane == 0) ends[block] = end;
-    if (uint64_t{block + 1} * Type.block_elems() <= header.elems) {
-      device::bulk_store(to, payload, bytes, lane);
-    } else {
-      store_short_block<Type>(to, values, header.elems, lane);
-    }
     if (block + 1 != header.blocks) return;
-    // The last block's end is the frame's.
     if (lane == 0) {
       format::FrameHeader whole = header;
       whole.wire_bytes = payload_offset + uint64_t{end} * format::alignment;
@@ -157,32 +178,43 @@ __global__ void __launch_bounds__((most_coders<format::window::value_type(Dtype)
 
   Memory& memory = memories[warp];
   BlockLoader<Type> loader(values, &memory.barrier, lane);
-  const FrameWriter writer{frame, header, values,
-                           format::frame_layout(header.elems, Type.block_elems()).payload_offset};
+  const FrameWriter writer{frame, header, format::frame_layout(header.elems, Type.block_elems()).payload_offset};
   const uint32_t last_bytes =
       static_cast<uint32_t>(format::aligned(header.elems % Type.block_elems() * Type.value_bytes));
 
   uint32_t tile = tile_memory.first_tiles[0];
   uint32_t here = 0;  // the buffer of the block's values
-  if (lane < stage_count) memory.waiting[lane] = {0, 0, static_cast<uint32_t>(lane) + 1};
+  if (lane < payload_buffers) memory.free_buffer[lane] = lane + 1;
   __syncwarp();
   if (tile < tile_count && tile * coders + warp < whole_blocks)
     loader.start(memory.buffers[here], tile * coders + warp);
 
+  Outgoing<Type> outgoing;
+  const auto take_turn = [&](uint32_t turn) {
+    const Waiting next = memory.waiting[turn % stage_count];
+    outgoing.take(memory.buffers[next.buffer], next.block < whole_blocks ? next.bytes : 0, lane);
+  };
   const auto store_turn = [&](uint32_t turn) {
     TileStage& stage = stage_of(tile_memory, turn);
     device::barrier_wait(&stage.placed, parity_of(turn));
     const Waiting done = memory.waiting[turn % stage_count];
-    if (done.bytes != 0)
-      writer.store<Type>(done.block, memory.buffers[done.buffer], done.bytes, stage.units[warp], lane);
+    if (done.bytes == 0) return;
+    const uint32_t begin = stage.units[warp];
+    char* to = writer.payload_at(begin);
+    if (done.block < whole_blocks) {
+      outgoing.store(to, done.bytes, lane);
+    } else {
+      store_short_block<Type>(to, values, header.elems, lane);
+    }
+    writer.write_end(done.block, begin + done.bytes / format::alignment, lane);
   };
+
   uint32_t turn = 0;
   for (; tile < tile_count; ++turn) {
     TileStage& stage = stage_of(tile_memory, turn);
-    Waiting made{tile * coders + warp, 0, memory.waiting[turn % stage_count].buffer};
+    Waiting made{tile * coders + warp, 0, memory.free_buffer[turn % payload_buffers]};
     if (made.block < whole_blocks) {
       loader.wait();
-      device::wait_for_store_sources(lane);  // of the buffer that this turn fills
       made.bytes = Block::encode(memory.buffers[here], memory.buffers[made.buffer], memory.scratch, lane);
       if (made.bytes == block_bytes) {  // raw: it stays where it is, and the next comes to the other buffer
         const uint32_t values_here = here;
@@ -193,8 +225,9 @@ __global__ void __launch_bounds__((most_coders<format::window::value_type(Dtype)
     } else if (made.block == whole_blocks) {
       made.bytes = last_bytes;  // which is 0 when all blocks are whole
     }
-    __syncwarp();  // all lanes have read it
+    __syncwarp();  // all lanes have read free_buffer
     if (lane == 0) {
+      memory.free_buffer[turn % payload_buffers] = made.buffer;
       memory.waiting[turn % stage_count] = made;
       stage.units[warp] = made.bytes / format::alignment;
       device::barrier_arrive(&stage.coded);
@@ -209,9 +242,16 @@ __global__ void __launch_bounds__((most_coders<format::window::value_type(Dtype)
     if (tile < tile_count && tile * coders + warp < whole_blocks)
       loader.start(memory.buffers[here], tile * coders + warp);
     if (turn >= turns_to_store) store_turn(turn - turns_to_store);
+    __syncwarp();
+    if (turn >= turns_to_store - 1) take_turn(turn - (turns_to_store - 1));
   }
-  for (uint32_t late = turn > turns_to_store ? turn - turns_to_store : 0; late < turn; ++late) store_turn(late);
-  device::wait_for_stores(lane);
+  // What still waits: the turns' payloads leave in order.
+  const uint32_t first_late = turn > turns_to_store ? turn - turns_to_store : 0;
+  if (turn < turns_to_store && turn != 0) take_turn(0);
+  for (uint32_t late = first_late; late < turn; ++late) {
+    store_turn(late);
+    if (late + 1 < turn) take_turn(late + 1);
+  }
 }
 
 }  // namespace

@@ -23,7 +23,7 @@ class Block {
   // Shared memory that a warp works in, 4-byte aligned.
   union Scratch {
     Histogram histogram;
-    uint16_t escapes[256];  // where they are, some at a time
+    uint16_t escapes[224];  // where they are, some at a time
   };
 
   // Encodes a block. values, payload: shared memory, 16-byte aligned, values_bytes and payload_capacity long; values are
