@@ -1,0 +1,29 @@
+// Waits of kernels for other ranks: they end when the communicator is stopped or the time is up.
+#pragma once
+
+#include "channel/cuda/peers.h"
+#include "device/ptx/system_memory.cuh"
+
+namespace narrowcast::channel {
+
+// One thread calls `ready()` until it is true. False: the communicator is stopped, the data did not come, and the caller
+// ends its work without waiting again.
+template <typename Ready>
+__device__ __forceinline__ bool wait_until(const Peers& peers, int peer, Ready ready) {
+  constexpr int spins_between_looks = 4096;  // a look at the control block crosses the host link
+  for (int spin = 0; spin < spins_between_looks; ++spin)
+    if (ready()) return true;
+  const uint64_t begin = device::nanoseconds();
+  while (true) {
+    if (device::load_relaxed(&peers.control->stop) != 0) return false;
+    for (int spin = 0; spin < spins_between_looks; ++spin)
+      if (ready()) return true;
+    if (peers.timeout_ns == 0 || device::nanoseconds() - begin < peers.timeout_ns) continue;
+    if (atomicCAS_system(&peers.control->failed, wait_ended_well, wait_timed_out) == wait_ended_well)
+      device::store_relaxed(&peers.control->peer, static_cast<uint32_t>(peer));
+    device::store_release(&peers.control->stop, 1);
+    return false;
+  }
+}
+
+}  // namespace narrowcast::channel
