@@ -1,7 +1,8 @@
 // Communicators: collectives and point-to-point transfers between ranks, with a codec chosen per call.
 //
 // The interface is the same for every backend. NCAST_BACKEND_HOST: ranks are processes (or threads) of one machine,
-// data is in host memory, payloads cross POSIX shared memory. Calls that move data give every bit as it was; reductions
+// data is in host memory, payloads cross POSIX shared memory. NCAST_BACKEND_CUDA: ranks are GPUs of one machine, data
+// is in their memory, streams are CUDA's. Calls that move data give every bit as it was; reductions
 // accumulate in fp32 (fp64 for float64, the type itself, wrapping, for integers) in rank order and round once, so that
 // all ranks and all runs get the same bits whatever the codec. MIN and MAX ignore NaN unless all values are NaN; AVG
 // divides the sum by the ranks before it rounds, and truncates integers toward zero; too large for float8_e4m3 becomes
@@ -25,13 +26,15 @@ typedef struct {
   char bytes[NCAST_UNIQUE_ID_BYTES];
 } ncast_unique_id;
 
-typedef enum { NCAST_BACKEND_HOST = 1 } ncast_backend;
+typedef enum { NCAST_BACKEND_HOST = 1, NCAST_BACKEND_CUDA = 2 } ncast_backend;
 
 // Settings of a communicator. Fill with ncast_comm_config_init, then change what you need.
 typedef struct {
   size_t struct_bytes;     // set by ncast_comm_config_init
   ncast_backend backend;   // NCAST_BACKEND_HOST
-  size_t scratch_bytes;    // staging a rank may hold, all peers together; the same on every rank
+  int device;              // CUDA: the device of this rank; -1: the current device. Not looked at by the host backend
+  size_t scratch_bytes;    // staging a rank may hold, all peers together; the same on every rank; 0: the backend's
+                           // default (host: 4 MiB)
   double timeout_seconds;  // how long a call, or the creation, waits for a peer that is alive; 0: for ever
 } ncast_comm_config;
 
@@ -47,9 +50,9 @@ NCAST_API void ncast_comm_config_init(ncast_comm_config* config);
 // Makes an id on one rank; the user carries it to the others. For one communicator; who knows it can join.
 NCAST_API ncast_status ncast_get_unique_id(ncast_unique_id* id);
 
-// Joins the communicator of `id` as `rank` of `ranks`, 64 at most. Returns when every rank has joined. config may be
-// NULL. Errors: TIMEOUT names the ranks that are missing, REMOTE_ERROR one that died, MISMATCH; SYSTEM_ERROR, for one
-// when /dev/shm is full.
+// Joins the communicator of `id` as `rank` of `ranks`: 64 at most on the host backend, 8 on CUDA. Returns when every
+// rank has joined. config may be NULL. Errors: TIMEOUT names the ranks that are missing, REMOTE_ERROR one that died,
+// MISMATCH; UNSUPPORTED when this build does not have the backend; SYSTEM_ERROR, for one when /dev/shm is full.
 NCAST_API ncast_status ncast_comm_create(ncast_comm** comm, int ranks, const ncast_unique_id* id, int rank,
                                          const ncast_comm_config* config);
 

@@ -35,7 +35,7 @@ VARIABLES = frozenset({"NARROWCAST_LIBRARY", "NARROWCAST_TRACEBACK"})
 
 CHECKSUM, MORE, REFERENCE = 1, 2, 4
 UNIQUE_ID_BYTES = 128
-BACKENDS = {"host": 1}
+BACKENDS = {"host": 1, "cuda": 2}
 
 
 class FrameInfoC(Structure):
@@ -83,6 +83,7 @@ class CommConfigC(Structure):
     _fields_ = [
         ("struct_bytes", c_size_t),
         ("backend", c_int),
+        ("device", c_int),
         ("scratch_bytes", c_size_t),
         ("timeout_seconds", c_double),
     ]

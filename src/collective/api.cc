@@ -1,11 +1,11 @@
-// The functions of narrowcast/comm.h.
+// The functions of narrowcast/comm.h, but for those of the host's streams.
 #include <cstdio>
-#include <cstring>
 
 #include "collective/arguments.h"
+#include "collective/backend.h"
 #include "collective/communicator.h"
 #include "collective/launch.h"
-#include "collective/stream.h"
+#include "collective/unique_id.h"
 #include "narrowcast/comm.h"
 #include "status/error.h"
 
@@ -16,20 +16,15 @@ using narrowcast::guarded;
 using namespace narrowcast::collective;
 namespace channel = narrowcast::channel;
 
-constexpr size_t default_scratch_bytes = 4 << 20;  // 8 ranks fit into the 64 MB of /dev/shm that containers have
 constexpr double default_timeout_seconds = 300;
-
-// What is in a unique id; the rest of its bytes are zero.
-struct IdContent {
-  char magic[8];
-  channel::WorldId world;
-};
-constexpr char id_magic[8] = {'n', 'c', 'a', 's', 't', 'i', 'd', '1'};
-static_assert(sizeof(IdContent) <= NCAST_UNIQUE_ID_BYTES);
 
 ncast_status check_and_submit(const Call& call) {
   return guarded(function_name(call.operation), [&] {
     if (ncast_status status = check_arguments(call)) return reject(status);
+    const auto check = find_backend(call.comm->backend())->check;
+    if (check != nullptr) {
+      if (ncast_status status = check(call)) return reject(status);
+    }
     return submit(call);
   });
 }
@@ -47,21 +42,10 @@ ncast_status create(ncast_comm** comm, int ranks, const ncast_unique_id* id, int
   ncast_comm_config_init(&config);
   if (given_config != nullptr) config = *given_config;
   if (ncast_status status = check_config(ranks, rank, config)) return status;
-  IdContent content;
-  std::memcpy(&content, id->bytes, sizeof content);
-  if (std::memcmp(content.magic, id_magic, sizeof id_magic) != 0) {
+  if (!is_unique_id(*id)) {
     return fail(NCAST_INVALID_ARGUMENT, "ncast_comm_create: id was not made by ncast_get_unique_id");
   }
-  StagingShape shape;
-  if (ncast_status status = StagingShape::choose(config.scratch_bytes, ranks, &shape)) return status;
-  const channel::Limit limit{config.timeout_seconds};
-  std::unique_ptr<channel::World> world;
-  if (ncast_status status = channel::World::join(content.world, {rank, ranks, shape.lanes, limit}, &world)) {
-    const std::string sentence = ncast_last_error();
-    return fail(status, "ncast_comm_create: %s", sentence.c_str());
-  }
-  *comm = new ncast_comm(std::move(world), shape, limit);
-  return NCAST_OK;
+  return find_backend(config.backend)->create(*id, ranks, rank, config, comm);
 }
 
 }  // namespace
@@ -73,7 +57,7 @@ void ncast_comm_config_init(ncast_comm_config* config) {
   *config = {};
   config->struct_bytes = sizeof *config;
   config->backend = NCAST_BACKEND_HOST;
-  config->scratch_bytes = default_scratch_bytes;
+  config->device = -1;
   config->timeout_seconds = default_timeout_seconds;
 }
 
@@ -81,11 +65,10 @@ ncast_status ncast_get_unique_id(ncast_unique_id* id) {
   return guarded("ncast_get_unique_id", [&] {
     if (id == nullptr) return null_argument("ncast_get_unique_id", "id");
     channel::sweep_stale_segments();
-    IdContent content;
-    std::memcpy(content.magic, id_magic, sizeof id_magic);
+    UniqueIdContent content = {};
+    std::memcpy(content.magic, unique_id_magic, sizeof content.magic);
     if (ncast_status status = channel::random_bytes(&content.world, sizeof content.world)) return status;
-    *id = {};
-    std::memcpy(id->bytes, &content, sizeof content);
+    *id = make_unique_id(content);
     return NCAST_OK;
   });
 }
@@ -101,17 +84,16 @@ ncast_status ncast_comm_destroy(ncast_comm* comm) {
     if (is_in_open_group(comm)) {
       return fail(NCAST_INVALID_ARGUMENT, "ncast_comm_destroy: the open group of this thread has calls on comm");
     }
-    comm->wait_until_idle();
+    const ncast_status status = comm->wait_until_idle();
     delete comm;
-    return NCAST_OK;
+    return status;
   });
 }
 
 ncast_status ncast_comm_abort(ncast_comm* comm) {
   return guarded("ncast_comm_abort", [&] {
     if (comm == nullptr) return null_argument("ncast_comm_abort", "comm");
-    comm->abort();
-    return NCAST_OK;
+    return comm->abort();
   });
 }
 
@@ -146,31 +128,6 @@ ncast_status ncast_comm_get_counters(const ncast_comm* comm, ncast_comm_counters
     if (counters == nullptr) return null_argument("ncast_comm_get_counters", "counters");
     *counters = comm->counters();
     return NCAST_OK;
-  });
-}
-
-ncast_status ncast_stream_create(ncast_stream* stream) {
-  return guarded("ncast_stream_create", [&] {
-    if (stream == nullptr) return null_argument("ncast_stream_create", "stream");
-    *stream = Stream::add(std::make_shared<Stream>());
-    return NCAST_OK;
-  });
-}
-
-ncast_status ncast_stream_destroy(ncast_stream stream) {
-  return guarded("ncast_stream_destroy", [&] {
-    if (stream == nullptr || Stream::remove(stream) != nullptr) return NCAST_OK;
-    return fail(NCAST_INVALID_ARGUMENT, "ncast_stream_destroy: stream %p is not one that ncast_stream_create made",
-                stream);
-  });
-}
-
-ncast_status ncast_stream_synchronize(ncast_stream stream) {
-  return guarded("ncast_stream_synchronize", [&] {
-    if (stream == nullptr) return NCAST_OK;  // its calls have run
-    if (const std::shared_ptr<Stream> found = Stream::find(stream)) return found->synchronize();
-    return fail(NCAST_INVALID_ARGUMENT, "ncast_stream_synchronize: stream %p is not one that ncast_stream_create made",
-                stream);
   });
 }
 

@@ -2,7 +2,10 @@
 
 #include <cinttypes>
 #include <cmath>
+#include <map>
+#include <vector>
 
+#include "collective/backend.h"
 #include "collective/communicator.h"
 #include "status/error.h"
 
@@ -51,6 +54,13 @@ Shape shape_of(const Call& call) {
   return {1, 1, true};
 }
 
+// Of calls to and from oneself, the receive that fits the n-th send is the n-th.
+struct SelfCalls {
+  std::vector<const Call*> sends;
+  std::vector<const Call*> receives;
+  void add(const Call& call) { (call.operation == Operation::send ? sends : receives).push_back(&call); }
+};
+
 }  // namespace
 
 ncast_status check_arguments(const Call& call) {
@@ -94,11 +104,32 @@ ncast_status check_arguments(const Call& call) {
               shape.in_place ? " but are not in place" : "; it does not work in place");
 }
 
+ncast_status check_sends_to_oneself(std::span<const Call> calls) {
+  std::map<const ncast_comm*, SelfCalls> by_comm;
+  for (const Call& call : calls) {
+    if (is_to_oneself(call)) by_comm[call.comm].add(call);
+  }
+  for (const auto& [comm, self] : by_comm) {
+    if (self.sends.size() != self.receives.size()) {
+      return fail(NCAST_INVALID_ARGUMENT,
+                  "rank %d sends to itself %zu times and receives from itself %zu times: both must be in one group",
+                  comm->rank(), self.sends.size(), self.receives.size());
+    }
+    for (size_t i = 0; i < self.sends.size(); ++i) {
+      const CallTag send = make_tag(*self.sends[i], 0);
+      const CallTag receive = make_tag(*self.receives[i], 0);
+      if (same_call(send, receive)) continue;
+      return fail(NCAST_MISMATCH, "rank %d sends itself %" PRIu64 " %s and receives %" PRIu64 " %s (they differ in %s)",
+                  comm->rank(), send.count, ncast_dtype_name(self.sends[i]->dtype), receive.count,
+                  ncast_dtype_name(self.receives[i]->dtype), differences(send, receive).c_str());
+    }
+  }
+  return NCAST_OK;
+}
+
 ncast_status check_config(int ranks, int rank, const ncast_comm_config& config) {
   constexpr const char* function = "ncast_comm_create";
-  if (ranks < 1 || ranks > channel::max_ranks) {
-    return fail(NCAST_INVALID_ARGUMENT, "%s: ranks is %d, not 1 to %d", function, ranks, channel::max_ranks);
-  }
+  if (ranks < 1) return fail(NCAST_INVALID_ARGUMENT, "%s: ranks is %d, not 1 or more", function, ranks);
   if (rank < 0 || rank >= ranks) {
     return fail(NCAST_INVALID_ARGUMENT, "%s: rank is %d, not 0 to %d", function, rank, ranks - 1);
   }
@@ -106,8 +137,16 @@ ncast_status check_config(int ranks, int rank, const ncast_comm_config& config) 
     return fail(NCAST_INVALID_ARGUMENT, "%s: config was not filled by ncast_comm_config_init of this version",
                 function);
   }
-  if (const int backend = config.backend; backend != NCAST_BACKEND_HOST) {
-    return fail(NCAST_INVALID_ARGUMENT, "%s: backend is %d, which is not a backend", function, backend);
+  const char* backend = backend_name(config.backend);
+  if (backend == nullptr) {
+    return fail(NCAST_INVALID_ARGUMENT, "%s: backend is %d, which is not a backend", function,
+                static_cast<int>(config.backend));
+  }
+  if (find_backend(config.backend) == nullptr) {
+    return fail(NCAST_UNSUPPORTED, "%s: this build has no %s backend", function, backend);
+  }
+  if (config.device < -1) {
+    return fail(NCAST_INVALID_ARGUMENT, "%s: device is %d, not -1 or more", function, config.device);
   }
   if (!(config.timeout_seconds >= 0) || !std::isfinite(config.timeout_seconds)) {
     return fail(NCAST_INVALID_ARGUMENT, "%s: timeout_seconds is %g, not 0 or more", function, config.timeout_seconds);

@@ -1,12 +1,18 @@
 // The checks of a call's arguments, before anything of it is done. Sentences name the function, argument and value.
 #pragma once
 
+#include <span>
+
 #include "collective/call.h"
 
 namespace narrowcast::collective {
 
 ncast_status check_arguments(const Call& call);
 
+// Sends to oneself find their receives here: in order, of the same count and dtype. Errors: INVALID_ARGUMENT, MISMATCH.
+ncast_status check_sends_to_oneself(std::span<const Call> calls);
+
+// What all backends have in common.
 ncast_status check_config(int ranks, int rank, const ncast_comm_config& config);
 
 }  // namespace narrowcast::collective

@@ -2,6 +2,8 @@
 
 #include <cstring>
 
+#include "collective/communicator.h"
+
 namespace narrowcast::collective {
 namespace {
 
@@ -23,6 +25,8 @@ constexpr const char* codec_names[] = {"raw", "window"};
 }  // namespace
 
 const char* function_name(Operation operation) { return function_names[static_cast<size_t>(operation)]; }
+
+bool is_to_oneself(const Call& call) { return is_point_to_point(call.operation) && call.peer == call.comm->rank(); }
 
 CallTag make_tag(const Call& call, uint64_t sequence) {
   CallTag tag = {};

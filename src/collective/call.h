@@ -34,6 +34,8 @@ struct Call {
   ncast_stream stream = nullptr;
 };
 
+bool is_to_oneself(const Call& call);
+
 // Travels with every chunk: the receiver compares it with what it expects, field by field.
 struct CallTag {
   uint64_t sequence;    // of the communicator's collectives, or of the sends from one rank to another

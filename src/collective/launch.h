@@ -1,4 +1,4 @@
-// From checked calls to running ones: groups, tickets and streams.
+// From checked calls to running ones: groups, and the calls of each backend to it.
 #pragma once
 
 #include "collective/call.h"

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "../support/ranks.h"
+#include "collective/backend.h"
 
 namespace narrowcast::testing {
 namespace {
@@ -93,10 +94,24 @@ TEST_CASE("BadSettingsOfACommunicatorAreRefused") {
   ncast_comm_config_init(&config);
   config.backend = static_cast<ncast_backend>(7);
   CHECK_REFUSED(ncast_comm_create(&comm, 1, &id, 0, &config), "backend is 7");
+  ncast_comm_config_init(&config);
+  config.device = -2;
+  CHECK_REFUSED(ncast_comm_create(&comm, 1, &id, 0, &config), "device is -2");
   config.struct_bytes = 0;
   CHECK_REFUSED(ncast_comm_create(&comm, 1, &id, 0, &config), "ncast_comm_config_init");
   CHECK(comm == nullptr);
   CHECK(ncast_comm_destroy(nullptr) == NCAST_OK);
+}
+
+TEST_CASE("ABackendThatThisBuildLacksIsUnsupported") {
+  if (collective::find_backend(NCAST_BACKEND_CUDA) != nullptr) return;  // it is there
+  const ncast_unique_id id = new_id();
+  ncast_comm* comm = nullptr;
+  ncast_comm_config config;
+  ncast_comm_config_init(&config);
+  config.backend = NCAST_BACKEND_CUDA;
+  CHECK(ncast_comm_create(&comm, 1, &id, 0, &config) == NCAST_UNSUPPORTED);
+  CHECK(std::string(ncast_last_error()) == "ncast_comm_create: this build has no CUDA backend");
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // The rules of reductions that a comparison with random values does not reach.
-#include "collective/reduction.h"
+#include "collective/host/reduction.h"
 
 #include <limits>
 
@@ -15,12 +15,12 @@ T reduce(ncast_dtype dtype, ncast_redop op, const std::vector<T>& numbers) {
   T result;
   for (size_t rank = 0; rank < numbers.size(); ++rank) {
     if (rank == 0) {
-      collective::accumulate_first(dtype, &numbers[rank], 1, accumulator);
+      collective::host::accumulate_first(dtype, &numbers[rank], 1, accumulator);
     } else {
-      collective::accumulate(dtype, op, &numbers[rank], 1, accumulator);
+      collective::host::accumulate(dtype, op, &numbers[rank], 1, accumulator);
     }
   }
-  collective::finish(dtype, op, static_cast<int>(numbers.size()), accumulator, 1, &result);
+  collective::host::finish(dtype, op, static_cast<int>(numbers.size()), accumulator, 1, &result);
   return result;
 }
 

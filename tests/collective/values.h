@@ -1,4 +1,4 @@
-// Values for the tests, and slow conversions that share nothing with src/collective/convert.h.
+// Values for the tests, and slow conversions that share nothing with src/collective/host/convert.h.
 #pragma once
 
 #include <cmath>

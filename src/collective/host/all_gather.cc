@@ -1,9 +1,9 @@
 // all_gather: every rank sends its values to all others directly, each chunk encoded once.
-#include "collective/operations.h"
+#include "collective/host/operations.h"
 
-namespace narrowcast::collective {
+namespace narrowcast::collective::host {
 
-Stage gather_stage(ncast_comm& comm, const CallTag& tag, const void* own, void* gathered, const Pieces& pieces) {
+Stage gather_stage(Communicator& comm, const CallTag& tag, const void* own, void* gathered, const Pieces& pieces) {
   Stage stage{tag, {}};
   const auto dtype = static_cast<ncast_dtype>(tag.dtype);
   const uint64_t chunk_elems = moved_chunk_elems(comm, dtype);
@@ -18,9 +18,9 @@ Stage gather_stage(ncast_comm& comm, const CallTag& tag, const void* own, void* 
 }
 
 void add_all_gather(const Call& call, Script* script) {
-  ncast_comm& comm = *call.comm;
+  Communicator& comm = communicator_of(call);
   const Pieces pieces(call.count * static_cast<uint64_t>(comm.ranks()), comm.ranks());
   script->stages.push_back(gather_stage(comm, next_collective(comm, call), call.send, call.recv, pieces));
 }
 
-}  // namespace narrowcast::collective
+}  // namespace narrowcast::collective::host

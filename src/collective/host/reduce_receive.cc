@@ -1,14 +1,14 @@
-#include "collective/reduce_receive.h"
+#include "collective/host/reduce_receive.h"
 
-#include "collective/reduction.h"
+#include "collective/host/reduction.h"
 
-namespace narrowcast::collective {
+namespace narrowcast::collective::host {
 
-uint64_t reduced_chunk_elems(ncast_comm& comm, ncast_dtype dtype) {
+uint64_t reduced_chunk_elems(Communicator& comm, ncast_dtype dtype) {
   return comm.staging.chunk_bytes() / accumulator_bytes(dtype);
 }
 
-ReduceReceive::ReduceReceive(ncast_comm& comm, const CallTag& tag, const void* own, void* result, uint64_t elems)
+ReduceReceive::ReduceReceive(Communicator& comm, const CallTag& tag, const void* own, void* result, uint64_t elems)
     : comm_(comm),
       tag_(tag),
       dtype_(static_cast<ncast_dtype>(tag.dtype)),
@@ -61,4 +61,4 @@ void ReduceReceive::finish_chunk() {
   turn_ = 0;
 }
 
-}  // namespace narrowcast::collective
+}  // namespace narrowcast::collective::host

@@ -8,7 +8,7 @@
 #include "channel/lane.h"
 #include "narrowcast/comm.h"
 
-namespace narrowcast::collective {
+namespace narrowcast::collective::host {
 
 struct StagingShape {
   size_t chunk_bytes = 0;  // of raw values, the most in one slot
@@ -36,4 +36,4 @@ class Staging {
   std::vector<std::byte> accumulator_;
 };
 
-}  // namespace narrowcast::collective
+}  // namespace narrowcast::collective::host

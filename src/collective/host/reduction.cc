@@ -1,11 +1,11 @@
-#include "collective/reduction.h"
+#include "collective/host/reduction.h"
 
 #include <cstdint>
 #include <type_traits>
 
-#include "collective/convert.h"
+#include "collective/host/convert.h"
 
-namespace narrowcast::collective {
+namespace narrowcast::collective::host {
 namespace {
 
 // What is stored in a buffer, and what it is accumulated in.
@@ -139,4 +139,4 @@ void finish(ncast_dtype dtype, ncast_redop op, int ranks, const void* accumulato
   });
 }
 
-}  // namespace narrowcast::collective
+}  // namespace narrowcast::collective::host

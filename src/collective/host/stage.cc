@@ -1,8 +1,8 @@
-#include "collective/stage.h"
+#include "collective/host/stage.h"
 
 #include <cstring>
 
-namespace narrowcast::collective {
+namespace narrowcast::collective::host {
 
 ncast_status Copy::advance(bool* moved) {
   if (from_ != to_ && bytes_ != 0) std::memmove(to_, from_, bytes_);
@@ -11,4 +11,4 @@ ncast_status Copy::advance(bool* moved) {
   return NCAST_OK;
 }
 
-}  // namespace narrowcast::collective
+}  // namespace narrowcast::collective::host

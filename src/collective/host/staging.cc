@@ -1,11 +1,11 @@
-#include "collective/staging.h"
+#include "collective/host/staging.h"
 
 #include <algorithm>
 
 #include "narrowcast/codec.h"
 #include "status/error.h"
 
-namespace narrowcast::collective {
+namespace narrowcast::collective::host {
 namespace {
 
 constexpr size_t largest_chunk_bytes = 256 << 10;
@@ -47,4 +47,4 @@ Staging::Staging(const StagingShape& shape)
       values_(shape.chunk_bytes),
       accumulator_(shape.chunk_bytes) {}
 
-}  // namespace narrowcast::collective
+}  // namespace narrowcast::collective::host

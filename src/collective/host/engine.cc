@@ -1,4 +1,4 @@
-#include "collective/engine.h"
+#include "collective/host/engine.h"
 
 #include <algorithm>
 #include <bit>
@@ -6,10 +6,10 @@
 #include <string>
 
 #include "channel/bounded_wait.h"
-#include "collective/operations.h"
+#include "collective/host/operations.h"
 #include "status/error.h"
 
-namespace narrowcast::collective {
+namespace narrowcast::collective::host {
 namespace {
 
 // One communicator's script on its way.
@@ -17,7 +17,7 @@ class Progress {
  public:
   explicit Progress(Script script) : script_(std::move(script)), wait_(*comm().world, comm().limit) { start_stage(); }
 
-  ncast_comm& comm() { return *script_.comm; }
+  Communicator& comm() { return *script_.comm; }
   bool done() const { return stage_ == script_.stages.size(); }
   void sleep(channel::Nanoseconds longest) { wait_.sleep(longest); }
 
@@ -110,7 +110,7 @@ std::vector<Script> make_scripts(const std::vector<Call>& calls) {
   std::vector<Script> scripts;
   for (const Call& call : calls) {
     const auto same = [&](const Script& script) { return script.comm == call.comm; };
-    if (std::ranges::none_of(scripts, same)) scripts.push_back({call.comm, {}});
+    if (std::ranges::none_of(scripts, same)) scripts.push_back({&communicator_of(call), {}});
   }
   for (Script& script : scripts) {
     std::vector<const Call*> transfers;
@@ -152,9 +152,9 @@ ncast_status advance_all(std::vector<Progress>& all) {
 
 }  // namespace
 
-CallTag next_collective(ncast_comm& comm, const Call& call) { return make_tag(call, ++comm.collectives); }
+CallTag next_collective(Communicator& comm, const Call& call) { return make_tag(call, ++comm.collectives); }
 
-channel::RankSet all_peers(const ncast_comm& comm) {
+channel::RankSet all_peers(const Communicator& comm) {
   const channel::RankSet all = ~channel::RankSet{0} >> (64 - comm.ranks());
   return all & ~channel::only(comm.rank());
 }
@@ -171,4 +171,4 @@ ncast_status run(const std::vector<Call>& calls) {
   return advance_all(all);
 }
 
-}  // namespace narrowcast::collective
+}  // namespace narrowcast::collective::host

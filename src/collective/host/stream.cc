@@ -1,10 +1,10 @@
-#include "collective/stream.h"
+#include "collective/host/stream.h"
 
 #include <map>
 
 #include "status/error.h"
 
-namespace narrowcast::collective {
+namespace narrowcast::collective::host {
 namespace {
 
 // Handles come from users: only those in here are followed.
@@ -86,4 +86,39 @@ std::shared_ptr<Stream> Stream::remove(ncast_stream handle) {
   return node.empty() ? nullptr : std::move(node.mapped());
 }
 
-}  // namespace narrowcast::collective
+ncast_status no_such_stream(const char* function, ncast_stream stream) {
+  return fail(NCAST_INVALID_ARGUMENT, "%s: stream %p is not one that ncast_stream_create made", function, stream);
+}
+
+}  // namespace narrowcast::collective::host
+
+using namespace narrowcast::collective::host;
+using narrowcast::fail;
+using narrowcast::guarded;
+
+extern "C" {
+
+ncast_status ncast_stream_create(ncast_stream* stream) {
+  return guarded("ncast_stream_create", [&] {
+    if (stream == nullptr) return fail(NCAST_INVALID_ARGUMENT, "ncast_stream_create: stream is NULL");
+    *stream = Stream::add(std::make_shared<Stream>());
+    return NCAST_OK;
+  });
+}
+
+ncast_status ncast_stream_destroy(ncast_stream stream) {
+  return guarded("ncast_stream_destroy", [&] {
+    if (stream == nullptr || Stream::remove(stream) != nullptr) return NCAST_OK;
+    return no_such_stream("ncast_stream_destroy", stream);
+  });
+}
+
+ncast_status ncast_stream_synchronize(ncast_stream stream) {
+  return guarded("ncast_stream_synchronize", [&] {
+    if (stream == nullptr) return NCAST_OK;  // its calls have run
+    if (const std::shared_ptr<Stream> found = Stream::find(stream)) return found->synchronize();
+    return no_such_stream("ncast_stream_synchronize", stream);
+  });
+}
+
+}  // extern "C"

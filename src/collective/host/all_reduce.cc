@@ -3,12 +3,12 @@
 //
 // In place is safe: this rank's values of a peer's piece are overwritten by the result, which the peer can only have
 // made from them.
-#include "collective/operations.h"
+#include "collective/host/operations.h"
 
-namespace narrowcast::collective {
+namespace narrowcast::collective::host {
 
 void add_all_reduce(const Call& call, Script* script) {
-  ncast_comm& comm = *call.comm;
+  Communicator& comm = communicator_of(call);
   const Pieces pieces(call.count, comm.ranks());
   CallTag tag = next_collective(comm, call);
   std::byte* own = at(call.recv, call.dtype, pieces.first(comm.rank()));
@@ -17,4 +17,4 @@ void add_all_reduce(const Call& call, Script* script) {
   script->stages.push_back(gather_stage(comm, tag, own, call.recv, pieces));
 }
 
-}  // namespace narrowcast::collective
+}  // namespace narrowcast::collective::host

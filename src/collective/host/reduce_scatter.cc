@@ -1,10 +1,10 @@
 // reduce_scatter: every rank sends each other one its piece directly; the owner of a piece reduces it.
-#include "collective/operations.h"
-#include "collective/reduce_receive.h"
+#include "collective/host/operations.h"
+#include "collective/host/reduce_receive.h"
 
-namespace narrowcast::collective {
+namespace narrowcast::collective::host {
 
-Stage reduce_stage(ncast_comm& comm, const CallTag& tag, const void* values, void* result, const Pieces& pieces) {
+Stage reduce_stage(Communicator& comm, const CallTag& tag, const void* values, void* result, const Pieces& pieces) {
   Stage stage{tag, {}};
   const auto dtype = static_cast<ncast_dtype>(tag.dtype);
   const uint64_t chunk_elems = reduced_chunk_elems(comm, dtype);
@@ -20,9 +20,9 @@ Stage reduce_stage(ncast_comm& comm, const CallTag& tag, const void* values, voi
 }
 
 void add_reduce_scatter(const Call& call, Script* script) {
-  ncast_comm& comm = *call.comm;
+  Communicator& comm = communicator_of(call);
   const Pieces pieces(call.count * static_cast<uint64_t>(comm.ranks()), comm.ranks());
   script->stages.push_back(reduce_stage(comm, next_collective(comm, call), call.send, call.recv, pieces));
 }
 
-}  // namespace narrowcast::collective
+}  // namespace narrowcast::collective::host

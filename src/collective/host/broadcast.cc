@@ -1,10 +1,10 @@
 // broadcast: the root sends to all others directly, each chunk encoded once.
-#include "collective/operations.h"
+#include "collective/host/operations.h"
 
-namespace narrowcast::collective {
+namespace narrowcast::collective::host {
 
 void add_broadcast(const Call& call, Script* script) {
-  ncast_comm& comm = *call.comm;
+  Communicator& comm = communicator_of(call);
   Stage stage{next_collective(comm, call), {}};
   const uint64_t chunk_elems = moved_chunk_elems(comm, call.dtype);
   if (comm.rank() == call.peer) {
@@ -16,4 +16,4 @@ void add_broadcast(const Call& call, Script* script) {
   script->stages.push_back(std::move(stage));
 }
 
-}  // namespace narrowcast::collective
+}  // namespace narrowcast::collective::host

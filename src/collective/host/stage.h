@@ -5,9 +5,9 @@
 #include <utility>
 #include <vector>
 
-#include "collective/transfer.h"
+#include "collective/host/transfer.h"
 
-namespace narrowcast::collective {
+namespace narrowcast::collective::host {
 
 // Transfers on one lane: they run in order.
 using Queue = std::vector<std::unique_ptr<Transfer>>;
@@ -24,7 +24,7 @@ struct Stage {
 
 // The stages of all calls of one communicator that run together.
 struct Script {
-  ncast_comm* comm;
+  Communicator* comm;
   std::vector<Stage> stages;
 };
 
@@ -69,4 +69,4 @@ inline std::byte* at(void* buffer, ncast_dtype dtype, uint64_t elem) {
   return buffer == nullptr ? nullptr : static_cast<std::byte*>(buffer) + elem * ncast_dtype_bytes(dtype);
 }
 
-}  // namespace narrowcast::collective
+}  // namespace narrowcast::collective::host

@@ -1,17 +1,17 @@
 // The receiving half of a reduction: the same chunk of every rank, accumulated in rank order and rounded once.
 #pragma once
 
-#include "collective/transfer.h"
+#include "collective/host/transfer.h"
 
-namespace narrowcast::collective {
+namespace narrowcast::collective::host {
 
 // Values in a chunk that is reduced: its accumulators must fit into the staging.
-uint64_t reduced_chunk_elems(ncast_comm& comm, ncast_dtype dtype);
+uint64_t reduced_chunk_elems(Communicator& comm, ncast_dtype dtype);
 
 class ReduceReceive final : public Transfer {
  public:
   // own: this rank's contribution; result: where the reduced values go, which may be `own` itself.
-  ReduceReceive(ncast_comm& comm, const CallTag& tag, const void* own, void* result, uint64_t elems);
+  ReduceReceive(Communicator& comm, const CallTag& tag, const void* own, void* result, uint64_t elems);
 
   ncast_status advance(bool* moved) override;
   bool done() const override { return chunks_.done(); }
@@ -22,7 +22,7 @@ class ReduceReceive final : public Transfer {
   ncast_status accumulate_payload(const ReceivedChunk& chunk);
   void finish_chunk();
 
-  ncast_comm& comm_;
+  Communicator& comm_;
   CallTag tag_;
   ncast_dtype dtype_;
   ncast_redop op_;
@@ -32,4 +32,4 @@ class ReduceReceive final : public Transfer {
   int turn_ = 0;  // the rank whose contribution to the current chunk comes next
 };
 
-}  // namespace narrowcast::collective
+}  // namespace narrowcast::collective::host

@@ -1,10 +1,10 @@
 // all_to_all: every rank sends each other one its piece directly.
-#include "collective/operations.h"
+#include "collective/host/operations.h"
 
-namespace narrowcast::collective {
+namespace narrowcast::collective::host {
 
 void add_all_to_all(const Call& call, Script* script) {
-  ncast_comm& comm = *call.comm;
+  Communicator& comm = communicator_of(call);
   Stage stage{next_collective(comm, call), {}};
   const uint64_t chunk_elems = moved_chunk_elems(comm, call.dtype);
   for (int peer = 0; peer < comm.ranks(); ++peer) {
@@ -21,4 +21,4 @@ void add_all_to_all(const Call& call, Script* script) {
   script->stages.push_back(std::move(stage));
 }
 
-}  // namespace narrowcast::collective
+}  // namespace narrowcast::collective::host

@@ -5,12 +5,12 @@
 #include <vector>
 
 #include "collective/call.h"
-#include "collective/stage.h"
+#include "collective/host/stage.h"
 
-namespace narrowcast::collective {
+namespace narrowcast::collective::host {
 
 // Runs calls that were launched together: per communicator first its sends and receives, all at once, then its
 // collectives in order; different communicators side by side. It is the turn of these calls on each of them.
 ncast_status run(const std::vector<Call>& calls);
 
-}  // namespace narrowcast::collective
+}  // namespace narrowcast::collective::host

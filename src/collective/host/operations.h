@@ -3,9 +3,9 @@
 
 #include <span>
 
-#include "collective/stage.h"
+#include "collective/host/stage.h"
 
-namespace narrowcast::collective {
+namespace narrowcast::collective::host {
 
 // Appends the stages of one call.
 void add_broadcast(const Call& call, Script* script);
@@ -14,21 +14,18 @@ void add_all_to_all(const Call& call, Script* script);
 void add_reduce_scatter(const Call& call, Script* script);
 void add_all_reduce(const Call& call, Script* script);
 
-// All sends and receives of a group, in one stage.
+// All sends and receives of a group, in one stage. Those to oneself fit together.
 void add_sends_and_receives(std::span<const Call* const> calls, Script* script);
-
-// Sends to oneself find their receives here: in order, of the same count and dtype. Errors: INVALID_ARGUMENT, MISMATCH.
-ncast_status check_sends_to_oneself(std::span<const Call> calls);
 
 // Parts that operations share.
 
 // Every rank sends `own`, its piece, to all others, and receives theirs into their pieces of `gathered`.
-Stage gather_stage(ncast_comm& comm, const CallTag& tag, const void* own, void* gathered, const Pieces& pieces);
+Stage gather_stage(Communicator& comm, const CallTag& tag, const void* own, void* gathered, const Pieces& pieces);
 
 // Every rank sends each other one its piece of `values`, and reduces what it receives, and its own piece, to `result`.
-Stage reduce_stage(ncast_comm& comm, const CallTag& tag, const void* values, void* result, const Pieces& pieces);
+Stage reduce_stage(Communicator& comm, const CallTag& tag, const void* values, void* result, const Pieces& pieces);
 
-CallTag next_collective(ncast_comm& comm, const Call& call);
-channel::RankSet all_peers(const ncast_comm& comm);
+CallTag next_collective(Communicator& comm, const Call& call);
+channel::RankSet all_peers(const Communicator& comm);
 
-}  // namespace narrowcast::collective
+}  // namespace narrowcast::collective::host

@@ -11,7 +11,7 @@
 
 #include "narrowcast/comm.h"
 
-namespace narrowcast::collective {
+namespace narrowcast::collective::host {
 
 class Stream {
  public:
@@ -44,4 +44,7 @@ class Stream {
   std::thread thread_;  // last: it uses the others
 };
 
-}  // namespace narrowcast::collective
+// The error of a handle that Stream::find() does not know.
+ncast_status no_such_stream(const char* function, ncast_stream stream);
+
+}  // namespace narrowcast::collective::host

@@ -6,9 +6,9 @@
 
 #include "channel/world.h"
 #include "collective/call.h"
-#include "collective/communicator.h"
+#include "collective/host/communicator.h"
 
-namespace narrowcast::collective {
+namespace narrowcast::collective::host {
 
 class Transfer {
  public:
@@ -43,7 +43,7 @@ class Chunks {
 };
 
 // Values in a chunk that is only moved.
-uint64_t moved_chunk_elems(ncast_comm& comm, ncast_dtype dtype);
+uint64_t moved_chunk_elems(Communicator& comm, ncast_dtype dtype);
 
 // What is in a slot, once its tag has been compared with what this rank expects.
 struct ReceivedChunk {
@@ -52,7 +52,7 @@ struct ReceivedChunk {
 };
 
 // The next chunk from a peer. *chunk is empty, and the status NCAST_OK, when none has come. Error: MISMATCH.
-ncast_status next_chunk(ncast_comm& comm, int peer, const CallTag& expected, const Chunks& chunks,
+ncast_status next_chunk(Communicator& comm, int peer, const CallTag& expected, const Chunks& chunks,
                         ReceivedChunk* chunk);
 
 // Decodes a chunk of `elems` values to `values`.
@@ -61,7 +61,7 @@ ncast_status decode_chunk(const ReceivedChunk& chunk, const CallTag& tag, uint64
 // The same values to one peer or several: encoded once.
 class Send final : public Transfer {
  public:
-  Send(ncast_comm& comm, channel::RankSet peers, const CallTag& tag, const void* values, uint64_t elems,
+  Send(Communicator& comm, channel::RankSet peers, const CallTag& tag, const void* values, uint64_t elems,
        uint64_t elems_a_chunk);
 
   ncast_status advance(bool* moved) override;
@@ -71,7 +71,7 @@ class Send final : public Transfer {
  private:
   ncast_status put(int peer, const channel::Slot& slot);
 
-  ncast_comm& comm_;
+  Communicator& comm_;
   const channel::RankSet peers_;
   channel::RankSet waiting_;  // peers that do not have the current chunk yet
   CallTag tag_;
@@ -82,18 +82,18 @@ class Send final : public Transfer {
 
 class Receive final : public Transfer {
  public:
-  Receive(ncast_comm& comm, int peer, const CallTag& tag, void* values, uint64_t elems, uint64_t elems_a_chunk);
+  Receive(Communicator& comm, int peer, const CallTag& tag, void* values, uint64_t elems, uint64_t elems_a_chunk);
 
   ncast_status advance(bool* moved) override;
   bool done() const override { return chunks_.done(); }
   channel::RankSet awaited() const override { return done() ? 0 : channel::only(peer_); }
 
  private:
-  ncast_comm& comm_;
+  Communicator& comm_;
   int peer_;
   CallTag tag_;
   std::byte* values_;
   Chunks chunks_;
 };
 
-}  // namespace narrowcast::collective
+}  // namespace narrowcast::collective::host

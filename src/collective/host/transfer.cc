@@ -1,4 +1,4 @@
-#include "collective/transfer.h"
+#include "collective/host/transfer.h"
 
 #include <bit>
 #include <cinttypes>
@@ -7,7 +7,7 @@
 #include "narrowcast/codec.h"
 #include "status/error.h"
 
-namespace narrowcast::collective {
+namespace narrowcast::collective::host {
 namespace {
 
 ncast_dtype dtype_of(const CallTag& tag) { return static_cast<ncast_dtype>(tag.dtype); }
@@ -27,11 +27,11 @@ ncast_status encode(const CallTag& tag, const void* values, uint64_t elems, void
 
 }  // namespace
 
-uint64_t moved_chunk_elems(ncast_comm& comm, ncast_dtype dtype) {
+uint64_t moved_chunk_elems(Communicator& comm, ncast_dtype dtype) {
   return comm.staging.chunk_bytes() / ncast_dtype_bytes(dtype);
 }
 
-Send::Send(ncast_comm& comm, channel::RankSet peers, const CallTag& tag, const void* values, uint64_t elems,
+Send::Send(Communicator& comm, channel::RankSet peers, const CallTag& tag, const void* values, uint64_t elems,
            uint64_t elems_a_chunk)
     : comm_(comm),
       peers_(peers),
@@ -89,7 +89,7 @@ ncast_status Send::put(int peer, const channel::Slot& slot) {
   return NCAST_OK;
 }
 
-ncast_status next_chunk(ncast_comm& comm, int peer, const CallTag& expected, const Chunks& chunks,
+ncast_status next_chunk(Communicator& comm, int peer, const CallTag& expected, const Chunks& chunks,
                         ReceivedChunk* chunk) {
   *chunk = {};
   channel::LaneReceiver& lane = comm.world->from(peer);
@@ -130,7 +130,7 @@ ncast_status decode_chunk(const ReceivedChunk& chunk, const CallTag& tag, uint64
               elems);
 }
 
-Receive::Receive(ncast_comm& comm, int peer, const CallTag& tag, void* values, uint64_t elems, uint64_t elems_a_chunk)
+Receive::Receive(Communicator& comm, int peer, const CallTag& tag, void* values, uint64_t elems, uint64_t elems_a_chunk)
     : comm_(comm), peer_(peer), tag_(tag), values_(static_cast<std::byte*>(values)), chunks_(elems, elems_a_chunk) {}
 
 ncast_status Receive::advance(bool* moved) {
@@ -145,4 +145,4 @@ ncast_status Receive::advance(bool* moved) {
   return NCAST_OK;
 }
 
-}  // namespace narrowcast::collective
+}  // namespace narrowcast::collective::host

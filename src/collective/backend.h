@@ -1,0 +1,34 @@
+// What a backend does for the interface, and which backends this build has.
+#pragma once
+
+#include <vector>
+
+#include "collective/call.h"
+
+namespace narrowcast::collective {
+
+struct Backend {
+  // Joins as ncast_comm_create says. The id is one that ncast_get_unique_id made, and config is checked for what all
+  // backends have in common; a setting of 0 that ncast_comm_config_init leaves at 0 means the backend's own default.
+  ncast_status (*create)(const ncast_unique_id& id, int ranks, int rank, const ncast_comm_config& config,
+                         ncast_comm** comm);
+
+  // Runs or enqueues calls that were launched together, all of this backend's communicators, in the order in which they
+  // were made. They are checked, sends to oneself have their receives, and none of the communicators was in error.
+  ncast_status (*launch)(const std::vector<Call>& calls);
+
+  // Refuses a call for what only this backend knows, such as its streams, before anything of it is done. May be NULL.
+  ncast_status (*check)(const Call& call) = nullptr;
+};
+
+// At load time, by a static object of the backend's file: a build has the backends whose files are in it. `backend` is
+// copied.
+void add_backend(ncast_backend number, const Backend& backend);
+
+// NULL when this build has none of this number.
+const Backend* find_backend(ncast_backend number);
+
+// "host"; NULL when there is no backend of this number, in any build.
+const char* backend_name(ncast_backend number);
+
+}  // namespace narrowcast::collective

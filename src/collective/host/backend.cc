@@ -1,0 +1,45 @@
+// The host backend: ranks are processes or threads of one machine, data is in host memory.
+#include "collective/backend.h"
+
+#include <memory>
+#include <string>
+
+#include "collective/host/communicator.h"
+#include "collective/host/launch.h"
+#include "collective/host/stream.h"
+#include "collective/unique_id.h"
+#include "status/error.h"
+
+namespace narrowcast::collective::host {
+namespace {
+
+constexpr size_t default_scratch_bytes = 4 << 20;  // 8 ranks fit into the 64 MB of /dev/shm that containers have
+
+ncast_status create(const ncast_unique_id& id, int ranks, int rank, const ncast_comm_config& config,
+                    ncast_comm** comm) {
+  constexpr const char* function = "ncast_comm_create";
+  if (ranks > channel::max_ranks) {
+    return fail(NCAST_INVALID_ARGUMENT, "%s: ranks is %d, not 1 to %d", function, ranks, channel::max_ranks);
+  }
+  const size_t scratch_bytes = config.scratch_bytes != 0 ? config.scratch_bytes : default_scratch_bytes;
+  StagingShape shape;
+  if (ncast_status status = StagingShape::choose(scratch_bytes, ranks, &shape)) return status;
+  const channel::Limit limit{config.timeout_seconds};
+  std::unique_ptr<channel::World> world;
+  if (ncast_status status = channel::World::join(content_of(id).world, {rank, ranks, shape.lanes, limit}, &world)) {
+    const std::string sentence = ncast_last_error();
+    return fail(status, "%s: %s", function, sentence.c_str());
+  }
+  *comm = new Communicator(std::move(world), shape, limit);
+  return NCAST_OK;
+}
+
+ncast_status check(const Call& call) {
+  if (call.stream == nullptr || Stream::find(call.stream) != nullptr) return NCAST_OK;
+  return no_such_stream(function_name(call.operation), call.stream);
+}
+
+const bool added = (add_backend(NCAST_BACKEND_HOST, {create, launch, check}), true);
+
+}  // namespace
+}  // namespace narrowcast::collective::host
