@@ -94,12 +94,30 @@ NCAST_API ncast_status ncast_recv(void* values, uint64_t count, ncast_dtype dtyp
 // recv may equal send (in place).
 NCAST_API ncast_status ncast_broadcast(const void* send, void* recv, uint64_t count, ncast_dtype dtype, int root,
                                        ncast_codec codec, ncast_comm* comm, ncast_stream stream);
+// The root's recv gets the reduction and may equal its send (in place). The recv of other ranks is not looked at.
+NCAST_API ncast_status ncast_reduce(const void* send, void* recv, uint64_t count, ncast_dtype dtype, ncast_redop op,
+                                    int root, ncast_codec codec, ncast_comm* comm, ncast_stream stream);
+// The root's recv holds ranks * count values; in place when its send == recv + root * count values. The recv of other
+// ranks is not looked at.
+NCAST_API ncast_status ncast_gather(const void* send, void* recv, uint64_t count, ncast_dtype dtype, int root,
+                                    ncast_codec codec, ncast_comm* comm, ncast_stream stream);
+// The root's send holds ranks * count values, chunk r for rank r; in place when its recv == send + root * count values.
+// The send of other ranks is not looked at.
+NCAST_API ncast_status ncast_scatter(const void* send, void* recv, uint64_t count, ncast_dtype dtype, int root,
+                                     ncast_codec codec, ncast_comm* comm, ncast_stream stream);
 // recv holds ranks * count values; in place when send == recv + rank * count values.
 NCAST_API ncast_status ncast_all_gather(const void* send, void* recv, uint64_t count, ncast_dtype dtype,
                                         ncast_codec codec, ncast_comm* comm, ncast_stream stream);
 // send and recv hold ranks * count values; chunk r of send goes to rank r. Not in place.
 NCAST_API ncast_status ncast_all_to_all(const void* send, void* recv, uint64_t count, ncast_dtype dtype,
                                         ncast_codec codec, ncast_comm* comm, ncast_stream stream);
+// As all_to_all, with counts and offsets of its own for each rank, in values: send_counts[r] values at send +
+// send_offsets[r] go to rank r, recv_counts[r] values come from it to recv + recv_offsets[r]. The arrays are `ranks`
+// long and copied. A count may be zero, and its offset is then not looked at; one that differs from the other rank's is
+// NCAST_MISMATCH. Ranges in recv overlap neither each other nor what is sent.
+NCAST_API ncast_status ncast_all_to_all_v(const void* send, const uint64_t* send_counts, const uint64_t* send_offsets,
+                                          void* recv, const uint64_t* recv_counts, const uint64_t* recv_offsets,
+                                          ncast_dtype dtype, ncast_codec codec, ncast_comm* comm, ncast_stream stream);
 // send holds ranks * count values, recv count; in place when recv == send + rank * count values.
 NCAST_API ncast_status ncast_reduce_scatter(const void* send, void* recv, uint64_t count, ncast_dtype dtype,
                                             ncast_redop op, ncast_codec codec, ncast_comm* comm, ncast_stream stream);

@@ -47,8 +47,9 @@ typedef enum {
   NCAST_FLOAT8_E5M2 = 11
 } ncast_dtype;
 
-// Codecs; docs/format/ describes each. A value type that a codec does not shrink travels raw.
-typedef enum { NCAST_CODEC_RAW = 0, NCAST_CODEC_WINDOW = 1 } ncast_codec;
+// Codecs; docs/format/ describes each. A value type that a codec does not shrink travels raw. AUTO is for the calls of a
+// communicator alone: the library chooses, by what all ranks know. On the host backend it is raw.
+typedef enum { NCAST_CODEC_RAW = 0, NCAST_CODEC_WINDOW = 1, NCAST_CODEC_AUTO = 255 } ncast_codec;
 
 // Reductions. The numbers are those of ncclRedOp_t.
 typedef enum { NCAST_SUM = 0, NCAST_PROD = 1, NCAST_MAX = 2, NCAST_MIN = 3, NCAST_AVG = 4 } ncast_redop;

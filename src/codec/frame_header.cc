@@ -26,6 +26,9 @@ bool fits_a_frame(ncast_dtype dtype, uint64_t elems) {
 ncast_status check_frame_arguments(const char* function, ncast_dtype dtype, ncast_codec codec, uint64_t elems) {
   if (ncast_dtype_bytes(dtype) == 0)
     return fail(NCAST_INVALID_ARGUMENT, "%s: dtype %d is not a value type", function, static_cast<int>(dtype));
+  if (codec == NCAST_CODEC_AUTO)
+    return fail(NCAST_INVALID_ARGUMENT, "%s: codec is NCAST_CODEC_AUTO, which only a communicator's calls take",
+                function);
   if (codec != NCAST_CODEC_RAW && codec != NCAST_CODEC_WINDOW)
     return fail(NCAST_INVALID_ARGUMENT, "%s: codec %d is not a codec", function, static_cast<int>(codec));
   if (!fits_a_frame(dtype, elems))

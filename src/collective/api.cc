@@ -1,5 +1,8 @@
 // The functions of narrowcast/comm.h, but for those of the host's streams.
 #include <cstdio>
+#include <memory>
+#include <utility>
+#include <vector>
 
 #include "collective/arguments.h"
 #include "collective/backend.h"
@@ -31,6 +34,18 @@ ncast_status check_and_submit(const Call& call) {
 
 ncast_status null_argument(const char* function, const char* argument) {
   return fail(NCAST_INVALID_ARGUMENT, "%s: %s is NULL", function, argument);
+}
+
+ncast_status copy_counts(const ncast_comm* comm, const char* buffer, const uint64_t* counts, const uint64_t* offsets,
+                         std::vector<PeerCounts::Range>* ranges) {
+  constexpr const char* function = "ncast_all_to_all_v";
+  if (comm == nullptr) return null_argument(function, "comm");
+  if (counts == nullptr) return fail(NCAST_INVALID_ARGUMENT, "%s: %s_counts is NULL", function, buffer);
+  if (offsets == nullptr) return fail(NCAST_INVALID_ARGUMENT, "%s: %s_offsets is NULL", function, buffer);
+  for (int rank = 0; rank < comm->ranks(); ++rank) {
+    ranges->push_back({counts[rank] == 0 ? 0 : offsets[rank], counts[rank]});
+  }
+  return NCAST_OK;
 }
 
 ncast_status create(ncast_comm** comm, int ranks, const ncast_unique_id* id, int rank,
@@ -171,6 +186,46 @@ ncast_status ncast_broadcast(const void* send, void* recv, uint64_t count, ncast
                            .stream = stream});
 }
 
+ncast_status ncast_reduce(const void* send, void* recv, uint64_t count, ncast_dtype dtype, ncast_redop op, int root,
+                          ncast_codec codec, ncast_comm* comm, ncast_stream stream) {
+  return check_and_submit({.operation = Operation::reduce,
+                           .send = send,
+                           .recv = recv,
+                           .count = count,
+                           .dtype = dtype,
+                           .codec = codec,
+                           .redop = op,
+                           .peer = root,
+                           .comm = comm,
+                           .stream = stream});
+}
+
+ncast_status ncast_gather(const void* send, void* recv, uint64_t count, ncast_dtype dtype, int root, ncast_codec codec,
+                          ncast_comm* comm, ncast_stream stream) {
+  return check_and_submit({.operation = Operation::gather,
+                           .send = send,
+                           .recv = recv,
+                           .count = count,
+                           .dtype = dtype,
+                           .codec = codec,
+                           .peer = root,
+                           .comm = comm,
+                           .stream = stream});
+}
+
+ncast_status ncast_scatter(const void* send, void* recv, uint64_t count, ncast_dtype dtype, int root, ncast_codec codec,
+                           ncast_comm* comm, ncast_stream stream) {
+  return check_and_submit({.operation = Operation::scatter,
+                           .send = send,
+                           .recv = recv,
+                           .count = count,
+                           .dtype = dtype,
+                           .codec = codec,
+                           .peer = root,
+                           .comm = comm,
+                           .stream = stream});
+}
+
 ncast_status ncast_all_gather(const void* send, void* recv, uint64_t count, ncast_dtype dtype, ncast_codec codec,
                               ncast_comm* comm, ncast_stream stream) {
   return check_and_submit({.operation = Operation::all_gather,
@@ -193,6 +248,24 @@ ncast_status ncast_all_to_all(const void* send, void* recv, uint64_t count, ncas
                            .codec = codec,
                            .comm = comm,
                            .stream = stream});
+}
+
+ncast_status ncast_all_to_all_v(const void* send, const uint64_t* send_counts, const uint64_t* send_offsets, void* recv,
+                                const uint64_t* recv_counts, const uint64_t* recv_offsets, ncast_dtype dtype,
+                                ncast_codec codec, ncast_comm* comm, ncast_stream stream) {
+  return guarded("ncast_all_to_all_v", [&] {
+    PeerCounts counts;
+    if (ncast_status status = copy_counts(comm, "send", send_counts, send_offsets, &counts.send)) return reject(status);
+    if (ncast_status status = copy_counts(comm, "recv", recv_counts, recv_offsets, &counts.recv)) return reject(status);
+    return check_and_submit({.operation = Operation::all_to_all_v,
+                             .send = send,
+                             .recv = recv,
+                             .dtype = dtype,
+                             .codec = codec,
+                             .peer_counts = std::make_shared<const PeerCounts>(std::move(counts)),
+                             .comm = comm,
+                             .stream = stream});
+  });
 }
 
 ncast_status ncast_reduce_scatter(const void* send, void* recv, uint64_t count, ncast_dtype dtype, ncast_redop op,

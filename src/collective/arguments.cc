@@ -1,5 +1,6 @@
 #include "collective/arguments.h"
 
+#include <algorithm>
 #include <cinttypes>
 #include <cmath>
 #include <map>
@@ -11,6 +12,8 @@
 
 namespace narrowcast::collective {
 namespace {
+
+constexpr uint64_t most_bytes = uint64_t{1} << 62;
 
 struct Buffer {
   const char* name;
@@ -42,16 +45,74 @@ struct Shape {
 
 Shape shape_of(const Call& call) {
   const auto ranks = static_cast<uint64_t>(call.comm->ranks());
+  const bool is_root = call.comm->rank() == call.peer;
   switch (call.operation) {
     case Operation::send: return {1, 0, false};
     case Operation::recv: return {0, 1, false};
-    case Operation::broadcast: return {call.comm->rank() == call.peer ? 1u : 0u, 1, true};
+    case Operation::broadcast: return {is_root ? 1u : 0u, 1, true};
+    case Operation::reduce: return {1, is_root ? 1u : 0u, true};
+    case Operation::gather: return {1, is_root ? ranks : 0, true};
+    case Operation::scatter: return {is_root ? ranks : 0, 1, true};
     case Operation::all_gather: return {1, ranks, true};
     case Operation::all_to_all: return {ranks, ranks, false};
+    case Operation::all_to_all_v: return {0, 0, false};  // see check_peer_counts
     case Operation::reduce_scatter: return {ranks, 1, true};
     case Operation::all_reduce: break;
   }
   return {1, 1, true};
+}
+
+// The ranges of a buffer that hold values, by address, each with the rank that it is for.
+struct RankRange {
+  Buffer buffer;
+  int rank;
+};
+ncast_status ranges_of(const Call& call, const char* name, const void* start,
+                       const std::vector<PeerCounts::Range>& by_rank, std::vector<RankRange>* ranges) {
+  const char* function = function_name(call.operation);
+  const size_t value_bytes = ncast_dtype_bytes(call.dtype);
+  const uint64_t most_elems = most_bytes / value_bytes;
+  for (size_t rank = 0; rank < by_rank.size(); ++rank) {
+    const auto [first, elems] = by_rank[rank];
+    if (elems == 0) continue;
+    if (elems > most_elems || first > most_elems - elems) {
+      return fail(NCAST_INVALID_ARGUMENT,
+                  "%s: %s_counts[%zu] is %" PRIu64 " and %s_offsets[%zu] is %" PRIu64
+                  ", more than an address space holds",
+                  function, name, rank, elems, name, rank, first);
+    }
+    if (ncast_status status = check_buffer(function, {name, start, elems * value_bytes}, value_bytes)) return status;
+    const void* address = static_cast<const std::byte*>(start) + first * value_bytes;
+    ranges->push_back({{name, address, elems * value_bytes}, static_cast<int>(rank)});
+  }
+  std::ranges::sort(*ranges, {}, [](const RankRange& range) { return range.buffer.first(); });
+  return NCAST_OK;
+}
+
+ncast_status check_peer_counts(const Call& call) {
+  const char* function = function_name(call.operation);
+  const PeerCounts& counts = *call.peer_counts;
+  std::vector<RankRange> sent;
+  std::vector<RankRange> received;
+  if (ncast_status status = ranges_of(call, "send", call.send, counts.send, &sent)) return status;
+  if (ncast_status status = ranges_of(call, "recv", call.recv, counts.recv, &received)) return status;
+  for (size_t i = 1; i < received.size(); ++i) {
+    if (!received[i - 1].buffer.overlaps(received[i].buffer)) continue;
+    return fail(NCAST_INVALID_ARGUMENT, "%s: the values from ranks %d and %d overlap in recv", function,
+                received[i - 1].rank, received[i].rank);
+  }
+  for (const RankRange& to : sent) {
+    for (const RankRange& from : received) {
+      if (!to.buffer.overlaps(from.buffer)) continue;
+      return fail(NCAST_INVALID_ARGUMENT,
+                  "%s: the values to rank %d and those from rank %d overlap; it does not work in place", function,
+                  to.rank, from.rank);
+    }
+  }
+  const auto rank = static_cast<size_t>(call.comm->rank());
+  if (counts.send[rank].elems == counts.recv[rank].elems) return NCAST_OK;
+  return fail(NCAST_MISMATCH, "%s: rank %zu sends itself %" PRIu64 " values and receives %" PRIu64 " of them", function,
+              rank, counts.send[rank].elems, counts.recv[rank].elems);
 }
 
 // Of calls to and from oneself, the receive that fits the n-th send is the n-th.
@@ -71,7 +132,8 @@ ncast_status check_arguments(const Call& call) {
     return fail(NCAST_INVALID_ARGUMENT, "%s: dtype is %d, which is not a value type", function,
                 static_cast<int>(call.dtype));
   }
-  if (const int codec = call.codec; codec < NCAST_CODEC_RAW || codec > NCAST_CODEC_WINDOW) {
+  const int codec = call.codec;
+  if (codec != NCAST_CODEC_RAW && codec != NCAST_CODEC_WINDOW && codec != NCAST_CODEC_AUTO) {
     return fail(NCAST_INVALID_ARGUMENT, "%s: codec is %d, which is not a codec", function, codec);
   }
   if (const int op = call.redop; op < NCAST_SUM || op > NCAST_AVG) {
@@ -80,13 +142,13 @@ ncast_status check_arguments(const Call& call) {
   const int ranks = call.comm->ranks();
   if (call.peer < 0 || call.peer >= ranks) {
     return fail(NCAST_INVALID_ARGUMENT, "%s: %s is %d, but the communicator has ranks 0 to %d", function,
-                call.operation == Operation::broadcast ? "root" : "peer", call.peer, ranks - 1);
+                has_root(call.operation) ? "root" : "peer", call.peer, ranks - 1);
   }
-  constexpr uint64_t most_bytes = uint64_t{1} << 62;
   if (call.count > most_bytes / value_bytes / static_cast<uint64_t>(ranks)) {
     return fail(NCAST_INVALID_ARGUMENT, "%s: count is %" PRIu64 ", more than an address space holds", function,
                 call.count);
   }
+  if (call.operation == Operation::all_to_all_v) return check_peer_counts(call);
   const Shape shape = shape_of(call);
   const uint64_t piece_bytes = call.count * value_bytes;
   const bool moves_both = !is_point_to_point(call.operation);

@@ -7,11 +7,13 @@
 namespace narrowcast::collective {
 namespace {
 
-constexpr const char* operation_names[] = {"send/recv",  "send/recv",      "broadcast", "all_gather",
-                                           "all_to_all", "reduce_scatter", "all_reduce"};
-constexpr const char* function_names[] = {"ncast_send",       "ncast_recv",       "ncast_broadcast",
-                                          "ncast_all_gather", "ncast_all_to_all", "ncast_reduce_scatter",
-                                          "ncast_all_reduce"};
+constexpr const char* operation_names[] = {"send/recv",    "send/recv",      "broadcast",  "reduce",
+                                           "gather",       "scatter",        "all_gather", "all_to_all",
+                                           "all_to_all_v", "reduce_scatter", "all_reduce"};
+constexpr const char* function_names[] = {"ncast_send",           "ncast_recv",       "ncast_broadcast",
+                                          "ncast_reduce",         "ncast_gather",     "ncast_scatter",
+                                          "ncast_all_gather",     "ncast_all_to_all", "ncast_all_to_all_v",
+                                          "ncast_reduce_scatter", "ncast_all_reduce"};
 
 // Tags come out of shared memory: whatever number is in there, it gets a name.
 template <typename Name, size_t count>
@@ -22,6 +24,10 @@ std::string name_or_number(Name (&names)[count], unsigned value) {
 constexpr const char* redop_names[] = {"sum", "prod", "max", "min", "avg"};
 constexpr const char* codec_names[] = {"raw", "window"};
 
+std::string codec_name(unsigned codec) {
+  return codec == NCAST_CODEC_AUTO ? "auto" : name_or_number(codec_names, codec);
+}
+
 }  // namespace
 
 const char* function_name(Operation operation) { return function_names[static_cast<size_t>(operation)]; }
@@ -31,13 +37,13 @@ bool is_to_oneself(const Call& call) { return is_point_to_point(call.operation) 
 CallTag make_tag(const Call& call, uint64_t sequence) {
   CallTag tag = {};
   tag.sequence = sequence;
-  tag.count = call.count;
+  tag.count = call.operation == Operation::all_to_all_v ? counts_by_pair : call.count;
   // A receive expects what its send carries.
   tag.operation = call.operation == Operation::recv ? Operation::send : call.operation;
   tag.dtype = static_cast<uint8_t>(call.dtype);
   tag.codec = static_cast<uint8_t>(call.codec);
   tag.redop = reduces(call.operation) ? static_cast<uint8_t>(call.redop) : 0;
-  tag.root = call.operation == Operation::broadcast ? call.peer : 0;
+  tag.root = has_root(call.operation) ? call.peer : 0;
   return tag;
 }
 
@@ -59,10 +65,11 @@ std::string describe(const CallTag& tag) {
   std::string text = name_or_number(operation_names, static_cast<unsigned>(tag.operation));
   if (tag.sequence != 0) text += " number " + std::to_string(tag.sequence);
   const char* dtype = ncast_dtype_name(static_cast<ncast_dtype>(tag.dtype));
-  text += " of " + std::to_string(tag.count) + " " + (dtype != nullptr ? dtype : "values") + " (";
+  text += " of " + (tag.count == counts_by_pair ? "" : std::to_string(tag.count) + " ") +
+          (dtype != nullptr ? dtype : "values") + " (";
   if (reduces(tag.operation)) text += name_or_number(redop_names, tag.redop) + ", ";
-  if (tag.operation == Operation::broadcast) text += "root " + std::to_string(tag.root) + ", ";
-  return text + "codec " + name_or_number(codec_names, tag.codec) + ")";
+  if (has_root(tag.operation)) text += "root " + std::to_string(tag.root) + ", ";
+  return text + "codec " + codec_name(tag.codec) + ")";
 }
 
 std::string differences(const CallTag& a, const CallTag& b) {

@@ -2,14 +2,28 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
+#include <vector>
 
 #include "channel/lane.h"
 #include "narrowcast/comm.h"
 
 namespace narrowcast::collective {
 
-enum class Operation : uint8_t { send, recv, broadcast, all_gather, all_to_all, reduce_scatter, all_reduce };
+enum class Operation : uint8_t {
+  send,
+  recv,
+  broadcast,
+  reduce,
+  gather,
+  scatter,
+  all_gather,
+  all_to_all,
+  all_to_all_v,
+  reduce_scatter,
+  all_reduce
+};
 
 // "ncast_all_reduce"
 const char* function_name(Operation operation);
@@ -18,8 +32,22 @@ inline bool is_point_to_point(Operation operation) {
   return operation == Operation::send || operation == Operation::recv;
 }
 inline bool reduces(Operation operation) {
-  return operation == Operation::reduce_scatter || operation == Operation::all_reduce;
+  return operation == Operation::reduce || operation == Operation::reduce_scatter || operation == Operation::all_reduce;
 }
+inline bool has_root(Operation operation) {
+  return operation == Operation::broadcast || operation == Operation::reduce || operation == Operation::gather ||
+         operation == Operation::scatter;
+}
+
+// What all_to_all_v sends to and receives from each rank, in values; a copy of the caller's.
+struct PeerCounts {
+  struct Range {
+    uint64_t first;  // in its buffer; 0 where elems is
+    uint64_t elems;
+  };
+  std::vector<Range> send;  // by rank
+  std::vector<Range> recv;
+};
 
 struct Call {
   Operation operation;
@@ -29,7 +57,9 @@ struct Call {
   ncast_dtype dtype = NCAST_INT8;
   ncast_codec codec = NCAST_CODEC_RAW;
   ncast_redop redop = NCAST_SUM;
-  int peer = 0;  // of send and recv; the root of broadcast
+  int peer = 0;  // of send and recv; the root of those that have one
+  // Of all_to_all_v, whose count is 0.
+  std::shared_ptr<const PeerCounts> peer_counts = nullptr;
   ncast_comm* comm = nullptr;
   ncast_stream stream = nullptr;
 };
@@ -39,7 +69,7 @@ bool is_to_oneself(const Call& call);
 // Travels with every chunk: the receiver compares it with what it expects, field by field.
 struct CallTag {
   uint64_t sequence;    // of the communicator's collectives, or of the sends from one rank to another
-  uint64_t count;       // of the call
+  uint64_t count;       // of the call; of a chunk of all_to_all_v, from its sender to its receiver
   uint64_t first_elem;  // of the chunk in its transfer
   uint64_t chunk_elems;
   Operation operation;  // a send's for both its ends
@@ -51,6 +81,9 @@ struct CallTag {
   uint32_t reserved;
 };
 static_assert(sizeof(CallTag) == channel::tag_bytes);
+
+// The count in the tag of an all_to_all_v as a whole: every two ranks have their own.
+inline constexpr uint64_t counts_by_pair = ~uint64_t{0};
 
 CallTag make_tag(const Call& call, uint64_t sequence);
 

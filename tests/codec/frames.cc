@@ -156,6 +156,17 @@ TEST_CASE("no frame exceeds the bound, and random bytes reach it") {
   }
 }
 
+TEST_CASE("auto is no codec of frames, and the sentence says whose it is") {
+  const float value = 1;
+  uint8_t frame[256];
+  size_t wire_bytes = 0;
+  CHECK(ncast_bound(NCAST_FLOAT32, NCAST_CODEC_AUTO, 1) == 0);
+  CHECK(ncast_encode(&value, NCAST_FLOAT32, 1, NCAST_CODEC_AUTO, 0, frame, sizeof frame, &wire_bytes) ==
+        NCAST_INVALID_ARGUMENT);
+  CHECK(std::string(ncast_last_error()) ==
+        "ncast_encode: codec is NCAST_CODEC_AUTO, which only a communicator's calls take");
+}
+
 TEST_CASE("a decoder refuses a frame cut short anywhere") {
   for (const ncast_codec codec : {NCAST_CODEC_RAW, NCAST_CODEC_WINDOW}) {
     Random random(4);

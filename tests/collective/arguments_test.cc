@@ -55,6 +55,61 @@ TEST_CASE_FIXTURE(Alone, "BadArgumentsOfCallsAreRefused") {
   CHECK_REFUSED(ncast_send(values, 1, dtype, 0, raw, comm, nullptr), "sends to itself 1 times");
 }
 
+TEST_CASE_FIXTURE(Alone, "BadArgumentsOfRootedCallsAreRefused") {
+  const auto dtype = NCAST_FLOAT32;
+  const auto raw = NCAST_CODEC_RAW;
+  CHECK_REFUSED(ncast_reduce(values, others, 1, dtype, NCAST_SUM, 1, raw, comm, nullptr), "ncast_reduce: root is 1");
+  CHECK_REFUSED(ncast_reduce(values, nullptr, 1, dtype, NCAST_SUM, 0, raw, comm, nullptr),
+                "ncast_reduce: recv is NULL");
+  CHECK_REFUSED(ncast_reduce(values, values + 1, 2, dtype, NCAST_SUM, 0, raw, comm, nullptr), "overlap");
+  CHECK_REFUSED(ncast_gather(values, others, 1, dtype, -1, raw, comm, nullptr), "ncast_gather: root is -1");
+  CHECK_REFUSED(ncast_gather(nullptr, others, 1, dtype, 0, raw, comm, nullptr), "ncast_gather: send is NULL");
+  CHECK_REFUSED(ncast_gather(values, values + 1, 2, dtype, 0, raw, comm, nullptr), "overlap");
+  CHECK_REFUSED(ncast_scatter(nullptr, others, 1, dtype, 0, raw, comm, nullptr), "ncast_scatter: send is NULL");
+  CHECK_REFUSED(ncast_scatter(values, nullptr, 1, dtype, 0, raw, comm, nullptr), "ncast_scatter: recv is NULL");
+  CHECK_REFUSED(ncast_scatter(values, others, 1, dtype, 0, static_cast<ncast_codec>(254), comm, nullptr),
+                "codec is 254");
+}
+
+TEST_CASE("BadCountsOfAllToAllVAreRefused") {
+  constexpr int ranks = 2;
+  const ncast_unique_id id = new_id();
+  ncast_comm* comms[ranks] = {};
+  run_threads(ranks, [&](int rank) { EXPECT_OK(ncast_comm_create(&comms[rank], ranks, &id, rank, nullptr)); });
+  float values[8] = {};
+  float others[8] = {};
+  const uint64_t twos[] = {2, 2};
+  const uint64_t offsets[] = {0, 2};
+  const uint64_t huge[] = {~uint64_t{0} / 2, 2};
+  const auto call = [&](const float* send, const uint64_t* send_counts, const uint64_t* send_offsets, float* recv,
+                        const uint64_t* recv_counts, const uint64_t* recv_offsets) {
+    return ncast_all_to_all_v(send, send_counts, send_offsets, recv, recv_counts, recv_offsets, NCAST_FLOAT32,
+                              NCAST_CODEC_RAW, comms[0], nullptr);
+  };
+  CHECK_REFUSED(ncast_all_to_all_v(values, twos, offsets, others, twos, offsets, NCAST_FLOAT32, NCAST_CODEC_RAW,
+                                   nullptr, nullptr),
+                "ncast_all_to_all_v: comm is NULL");
+  CHECK_REFUSED(call(values, nullptr, offsets, others, twos, offsets), "send_counts is NULL");
+  CHECK_REFUSED(call(values, twos, nullptr, others, twos, offsets), "send_offsets is NULL");
+  CHECK_REFUSED(call(values, twos, offsets, others, nullptr, offsets), "recv_counts is NULL");
+  CHECK_REFUSED(call(values, twos, offsets, others, twos, nullptr), "recv_offsets is NULL");
+  CHECK_REFUSED(call(nullptr, twos, offsets, others, twos, offsets), "send is NULL");
+  CHECK_REFUSED(call(values, twos, offsets, nullptr, twos, offsets), "recv is NULL");
+  CHECK_REFUSED(call(values, huge, offsets, others, twos, offsets), "send_counts[0] is 9223372036854775807");
+  CHECK_REFUSED(call(values, twos, huge, others, twos, offsets), "send_offsets[0] is 9223372036854775807");
+  const uint64_t overlapping[] = {0, 1};
+  CHECK_REFUSED(call(values, twos, offsets, others, twos, overlapping), "from ranks 0 and 1 overlap in recv");
+  CHECK_REFUSED(call(values, twos, offsets, values, twos, offsets), "does not work in place");
+  const uint64_t uneven[] = {3, 2};
+  CHECK(call(values, uneven, offsets, others, twos, offsets) == NCAST_MISMATCH);
+  CHECK(std::string(ncast_last_error()).find("rank 0 sends itself 3 values and receives 2") != std::string::npos);
+  // A refused call is refused in a group as well, and harms nothing.
+  REQUIRE(ncast_group_start() == NCAST_OK);
+  CHECK_REFUSED(call(values, nullptr, offsets, others, twos, offsets), "send_counts is NULL");
+  CHECK_REFUSED(ncast_group_end(), "nothing was run");
+  run_threads(ranks, [&](int rank) { EXPECT_OK(ncast_comm_destroy(comms[rank])); });
+}
+
 TEST_CASE_FIXTURE(Alone, "NothingOfAGroupRunsWhenOneCallIsRefused") {
   values[0] = 5;
   REQUIRE(ncast_group_start() == NCAST_OK);

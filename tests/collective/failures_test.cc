@@ -215,6 +215,38 @@ TEST_CASE("CallsThatDoNotFitTogetherAreAnErrorThatSaysHow") {
   check_mismatch("root", [](int rank, ncast_comm* comm) {
     return ncast_broadcast(in, out, 2, NCAST_FLOAT32, 1 - rank, NCAST_CODEC_RAW, comm, nullptr);
   });
+  check_mismatch("root", [](int rank, ncast_comm* comm) {
+    return ncast_reduce(in, out, 2, NCAST_FLOAT32, NCAST_SUM, rank, NCAST_CODEC_RAW, comm, nullptr);
+  });
+  check_mismatch("op", [](int rank, ncast_comm* comm) {
+    return ncast_reduce(in, out, 2, NCAST_FLOAT32, rank == 0 ? NCAST_SUM : NCAST_MAX, 1, NCAST_CODEC_RAW, comm,
+                        nullptr);
+  });
+  check_mismatch("count", [](int rank, ncast_comm* comm) {
+    return ncast_gather(in, out, rank == 0 ? 2 : 0, NCAST_FLOAT32, 0, NCAST_CODEC_RAW, comm, nullptr);
+  });
+  check_mismatch("operation, root", [](int rank, ncast_comm* comm) {
+    if (rank == 0) return ncast_gather(in, out, 2, NCAST_FLOAT32, 0, NCAST_CODEC_RAW, comm, nullptr);
+    return ncast_scatter(in, out, 2, NCAST_FLOAT32, 1, NCAST_CODEC_RAW, comm, nullptr);
+  });
+  check_mismatch("codec", [](int rank, ncast_comm* comm) {
+    return ncast_scatter(in, out, 2, NCAST_FLOAT32, 1, rank == 0 ? NCAST_CODEC_AUTO : NCAST_CODEC_RAW, comm, nullptr);
+  });
+  check_mismatch("count", [](int rank, ncast_comm* comm) {
+    // Rank 0 sends one value more than rank 1 expects.
+    const uint64_t send_counts[] = {1, rank == 0 ? 3u : 2u};
+    const uint64_t recv_counts[] = {1, 2};
+    const uint64_t own_counts[] = {2, 1};
+    const uint64_t offsets[] = {0, 3};
+    return ncast_all_to_all_v(in, rank == 0 ? send_counts : own_counts, offsets, out,
+                              rank == 0 ? recv_counts : own_counts, offsets, NCAST_FLOAT32, NCAST_CODEC_RAW, comm,
+                              nullptr);
+  });
+  check_mismatch("dtype", [](int rank, ncast_comm* comm) {
+    const uint64_t counts[] = {0, 0};
+    return ncast_all_to_all_v(in, counts, counts, out, counts, counts, rank == 0 ? NCAST_INT32 : NCAST_UINT32,
+                              NCAST_CODEC_RAW, comm, nullptr);
+  });
   check_mismatch("count", [](int rank, ncast_comm* comm) {
     if (rank == 0) return ncast_send(in, 3, NCAST_FLOAT32, 1, NCAST_CODEC_RAW, comm, nullptr);
     return ncast_recv(out, 4, NCAST_FLOAT32, 0, NCAST_CODEC_RAW, comm, nullptr);

@@ -75,6 +75,39 @@ TEST_CASE("CollectivesOfAGroupRunInOrder") {
   });
 }
 
+TEST_CASE("RootedCollectivesOfAGroupRunInOrderWithTheirCountsCopied") {
+  constexpr int ranks = 3;
+  const ncast_unique_id id = new_id();
+  run_processes(ranks, [&](int rank) {
+    Comm comm(id, rank, ranks);
+    // Every rank's number to rank 2 and back; their sum to rank 1, and from there to all.
+    std::array<int32_t, ranks> gathered = {};
+    std::array<int32_t, ranks> exchanged = {-1, -1, -1};
+    const int32_t own = 10 * (rank + 1);
+    int32_t piece = 0;
+    int32_t sum = 0;
+    EXPECT_OK(ncast_group_start());
+    EXPECT_OK(ncast_gather(&own, gathered.data(), 1, NCAST_INT32, 2, NCAST_CODEC_RAW, comm, nullptr));
+    EXPECT_OK(ncast_scatter(gathered.data(), &piece, 1, NCAST_INT32, 2, NCAST_CODEC_RAW, comm, nullptr));
+    EXPECT_OK(ncast_reduce(&piece, &sum, 1, NCAST_INT32, NCAST_SUM, 1, NCAST_CODEC_RAW, comm, nullptr));
+    {
+      // Rank 1 alone has something to send: its sum, to each.
+      std::array<uint64_t, ranks> send_counts = {};
+      std::array<uint64_t, ranks> recv_counts = {0, 1, 0};
+      std::array<uint64_t, ranks> offsets = {};
+      if (rank == 1) send_counts = {1, 1, 1};
+      EXPECT_OK(ncast_all_to_all_v(&sum, send_counts.data(), offsets.data(), exchanged.data(), recv_counts.data(),
+                                   offsets.data(), NCAST_INT32, NCAST_CODEC_AUTO, comm, nullptr));
+      send_counts.fill(99);
+      recv_counts.fill(99);
+      offsets.fill(99);
+    }
+    EXPECT_OK(ncast_group_end());
+    EXPECT(piece == own);
+    EXPECT((exchanged == std::array<int32_t, ranks>{60, -1, -1}));
+  });
+}
+
 TEST_CASE("AGroupSpansCommunicatorsThatAreRanksOfOneAnother") {
   // One thread drives every rank: only a group can run them all at once.
   constexpr int ranks = 3;

@@ -124,8 +124,12 @@ std::vector<Script> make_scripts(const std::vector<Call>& calls) {
         case Operation::send:
         case Operation::recv: break;
         case Operation::broadcast: add_broadcast(call, &script); break;
+        case Operation::reduce: add_reduce(call, &script); break;
+        case Operation::gather: add_gather(call, &script); break;
+        case Operation::scatter: add_scatter(call, &script); break;
         case Operation::all_gather: add_all_gather(call, &script); break;
         case Operation::all_to_all: add_all_to_all(call, &script); break;
+        case Operation::all_to_all_v: add_all_to_all_v(call, &script); break;
         case Operation::reduce_scatter: add_reduce_scatter(call, &script); break;
         case Operation::all_reduce: add_all_reduce(call, &script); break;
       }

@@ -9,8 +9,12 @@ namespace narrowcast::collective::host {
 
 // Appends the stages of one call.
 void add_broadcast(const Call& call, Script* script);
+void add_reduce(const Call& call, Script* script);
+void add_gather(const Call& call, Script* script);
+void add_scatter(const Call& call, Script* script);
 void add_all_gather(const Call& call, Script* script);
 void add_all_to_all(const Call& call, Script* script);
+void add_all_to_all_v(const Call& call, Script* script);
 void add_reduce_scatter(const Call& call, Script* script);
 void add_all_reduce(const Call& call, Script* script);
 

@@ -35,7 +35,7 @@ ncast_status ReduceReceive::advance(bool* moved) {
 ncast_status ReduceReceive::accumulate_payload(const ReceivedChunk& chunk) {
   const uint64_t raw_bytes = chunks_.elems() * ncast_dtype_bytes(dtype_);
   // Bare values are reduced straight out of the slot.
-  if (tag_.codec == NCAST_CODEC_RAW && chunk.payload_bytes == raw_bytes) {
+  if (codec_of(tag_) == NCAST_CODEC_RAW && chunk.payload_bytes == raw_bytes) {
     accumulate_values(chunk.payload);
     return NCAST_OK;
   }

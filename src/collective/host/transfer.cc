@@ -11,7 +11,6 @@ namespace narrowcast::collective::host {
 namespace {
 
 ncast_dtype dtype_of(const CallTag& tag) { return static_cast<ncast_dtype>(tag.dtype); }
-ncast_codec codec_of(const CallTag& tag) { return static_cast<ncast_codec>(tag.codec); }
 uint64_t value_bytes(const CallTag& tag) { return ncast_dtype_bytes(dtype_of(tag)); }
 
 ncast_status encode(const CallTag& tag, const void* values, uint64_t elems, void* payload, size_t capacity_bytes,
@@ -26,6 +25,11 @@ ncast_status encode(const CallTag& tag, const void* values, uint64_t elems, void
 }
 
 }  // namespace
+
+ncast_codec codec_of(const CallTag& tag) {
+  // Memory is the link here, and encoding reads and writes it just as the copy does that it would spare.
+  return tag.codec == NCAST_CODEC_AUTO ? NCAST_CODEC_RAW : static_cast<ncast_codec>(tag.codec);
+}
 
 uint64_t moved_chunk_elems(Communicator& comm, ncast_dtype dtype) {
   return comm.staging.chunk_bytes() / ncast_dtype_bytes(dtype);

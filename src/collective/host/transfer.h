@@ -42,6 +42,9 @@ class Chunks {
   bool done_ = false;
 };
 
+// The codec that a call's values travel with; the library's choice for AUTO.
+ncast_codec codec_of(const CallTag& tag);
+
 // Values in a chunk that is only moved.
 uint64_t moved_chunk_elems(Communicator& comm, ncast_dtype dtype);
 
