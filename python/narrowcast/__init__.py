@@ -12,9 +12,10 @@
 from __future__ import annotations
 
 from . import cuda
+from ._groups import Stream, group
 from ._library import library_version
 from .codec import BlockStats, FrameInfo, bound, decode, encode, inspect, inspect_blocks
-from .comm import Communicator, Counters, Stream, group, unique_id
+from .comm import Communicator, Counters, unique_id
 from .errors import (
     AbortedError,
     CorruptError,

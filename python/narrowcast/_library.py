@@ -98,6 +98,7 @@ class CommCountersC(Structure):
 _COMM = _STREAM = c_void_p
 _STATUS = c_int
 _OPTIONS = POINTER(CudaOptionsC)
+_COUNTS = POINTER(c_uint64)
 
 # name: (result, arguments). A result of _STATUS is checked by check().
 SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
@@ -169,8 +170,16 @@ SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "ncast_send": (_STATUS, [c_void_p, c_uint64, c_int, c_int, c_int, _COMM, _STREAM]),
     "ncast_recv": (_STATUS, [c_void_p, c_uint64, c_int, c_int, c_int, _COMM, _STREAM]),
     "ncast_broadcast": (_STATUS, [c_void_p, c_void_p, c_uint64, c_int, c_int, c_int, _COMM, _STREAM]),
+    "ncast_reduce": (_STATUS, [c_void_p, c_void_p, c_uint64, c_int, c_int, c_int, c_int, _COMM, _STREAM]),
+    "ncast_gather": (_STATUS, [c_void_p, c_void_p, c_uint64, c_int, c_int, c_int, _COMM, _STREAM]),
+    "ncast_scatter": (_STATUS, [c_void_p, c_void_p, c_uint64, c_int, c_int, c_int, _COMM, _STREAM]),
     "ncast_all_gather": (_STATUS, [c_void_p, c_void_p, c_uint64, c_int, c_int, _COMM, _STREAM]),
     "ncast_all_to_all": (_STATUS, [c_void_p, c_void_p, c_uint64, c_int, c_int, _COMM, _STREAM]),
+    "ncast_all_to_all_v": (
+        _STATUS,
+        # send counts offsets recv counts offsets dtype codec comm stream
+        [c_void_p, _COUNTS, _COUNTS, c_void_p, _COUNTS, _COUNTS, c_int, c_int, _COMM, _STREAM],
+    ),
     "ncast_reduce_scatter": (_STATUS, [c_void_p, c_void_p, c_uint64, c_int, c_int, c_int, _COMM, _STREAM]),
     "ncast_all_reduce": (_STATUS, [c_void_p, c_void_p, c_uint64, c_int, c_int, c_int, _COMM, _STREAM]),
 }

@@ -10,15 +10,27 @@ import numpy as np
 import numpy.typing as npt
 
 from . import _oracle, _samples
-from .comm import Communicator, group
+from ._groups import group
+from .comm import Communicator
 from .types import ValueType
 
 Array = npt.NDArray[Any]
 
-NAMES = ("sendrecv", "broadcast", "all_gather", "all_to_all", "reduce_scatter", "all_reduce")
-REDUCTIONS = frozenset({"reduce_scatter", "all_reduce"})
+NAMES = (
+    "sendrecv",
+    "broadcast",
+    "reduce",
+    "gather",
+    "scatter",
+    "all_gather",
+    "all_to_all",
+    "reduce_scatter",
+    "all_reduce",
+)
+REDUCTIONS = frozenset({"reduce", "reduce_scatter", "all_reduce"})
+ROOTED = frozenset({"broadcast", "reduce", "gather", "scatter"})
 # Counts of these are of one rank's part; nccl-tests states their size over all parts.
-_PARTED = frozenset({"all_gather", "all_to_all", "reduce_scatter"})
+_PARTED = frozenset({"gather", "scatter", "all_gather", "all_to_all", "reduce_scatter"})
 POISON = 0xA5
 
 
@@ -74,8 +86,11 @@ def prepare(
         return array[index * count : (index + 1) * count]
 
     whole = count * ranks
-    own = of_rank(rank, whole if operation in ("all_to_all", "reduce_scatter") else count)
-    out = np.empty(whole if operation in ("all_to_all", "all_gather") else count, values.dtype)
+    own = of_rank(rank, whole if operation in ("scatter", "all_to_all", "reduce_scatter") else count)
+    # Where nothing comes out, there is no room for it.
+    gets_nothing = operation in ("reduce", "gather") and rank != root
+    gets_whole = operation in ("gather", "all_to_all", "all_gather")
+    out = np.empty(0 if gets_nothing else whole if gets_whole else count, values.dtype)
 
     def sendrecv() -> None:
         with group():
@@ -85,18 +100,31 @@ def prepare(
     runs: dict[str, Callable[[], None]] = {
         "sendrecv": sendrecv,
         "broadcast": lambda: comm.broadcast(own, out, root=root, **options),
+        "reduce": lambda: comm.reduce(own, out, root=root, op=op, **options),
+        "gather": lambda: comm.gather(own, out, root=root, **options),
+        "scatter": lambda: comm.scatter(own, out, root=root, **options),
         "all_gather": lambda: comm.all_gather(own, out, **options),
         "all_to_all": lambda: comm.all_to_all(own, out, **options),
         "reduce_scatter": lambda: comm.reduce_scatter(own, out, op=op, **options),
         "all_reduce": lambda: comm.all_reduce(own, out, op=op, **options),
     }
     everyone = range(ranks)
+
+    def gathered() -> Array:
+        return np.concatenate([of_rank(other, count) for other in everyone])
+
+    def reduced() -> Array:
+        return _oracle.reduce([of_rank(other, count) for other in everyone], op, kind)
+
     expected: dict[str, Callable[[], Array]] = {
         "sendrecv": lambda: of_rank((rank - 1) % ranks, count),
         "broadcast": lambda: of_rank(root, count),
-        "all_gather": lambda: np.concatenate([of_rank(other, count) for other in everyone]),
+        "reduce": reduced,
+        "gather": gathered,
+        "scatter": lambda: part(of_rank(root, whole), rank),
+        "all_gather": gathered,
         "all_to_all": lambda: np.concatenate([part(of_rank(other, whole), rank) for other in everyone]),
         "reduce_scatter": lambda: _oracle.reduce([part(of_rank(r, whole), rank) for r in everyone], op, kind),
-        "all_reduce": lambda: _oracle.reduce([of_rank(other, count) for other in everyone], op, kind),
+        "all_reduce": reduced,
     }
-    return Prepared(runs[operation], out, kind, expected[operation])
+    return Prepared(runs[operation], out, kind, (lambda: out) if gets_nothing else expected[operation])

@@ -1,8 +1,8 @@
 """Communicators: collectives and transfers between ranks, with a codec chosen per call.
 
-Ranks are processes (or threads) of one machine, data is in host memory. Calls that move data give every bit as it was;
-reductions accumulate in fp32 (fp64 for float64) in rank order and round once, so that all ranks and all runs get the
-same bits whatever the codec.
+Ranks are processes (or threads) of one machine, and data is in host memory, or in that of GPUs with backend="cuda".
+Calls that move data give every bit as it was; reductions accumulate in fp32 (fp64 for float64) in rank order and round
+once, so that all ranks and all runs get the same bits whatever the codec.
 
     unique_id = narrowcast.unique_id()           # on one rank; carry the bytes to the others
     with narrowcast.Communicator(unique_id, rank, ranks) as comm:
@@ -13,18 +13,21 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import threading
+import itertools
+import operator
 import weakref
-from collections.abc import Iterator
-from ctypes import byref, c_int, c_void_p
+from collections.abc import Sequence
+from ctypes import byref, c_int, c_uint64, c_void_p
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
-from ._arrays import View, host_view
+from ._arrays import View, host_view, view
+from ._groups import Stream, open_group
 from ._library import BACKENDS, UNIQUE_ID_BYTES, CommConfigC, CommCountersC, UniqueIdC, check, library
+from ._streams import stream_handle
 from .errors import NarrowcastError, Status, error_of
-from .types import codec_number, reduction_number
+from .types import ValueType, comm_codec_number, reduction_number
 
 
 def unique_id() -> bytes:
@@ -48,112 +51,35 @@ class Counters:
         return self.wire_bytes / self.raw_bytes if self.raw_bytes else None
 
 
-class Stream:
-    """A stream of the host backend: calls on it run in order on its own thread, and the caller goes on.
-
-    Buffers of calls on a stream stay untouched by the caller until `synchronize()`; the stream keeps them alive until
-    then. A context manager: leaving it synchronizes and frees the stream.
-    """
-
-    def __init__(self) -> None:
-        handle = c_void_p()
-        check(library().ncast_stream_create(byref(handle)))
-        self._handle = handle.value or 0
-        self._kept: list[object] = []
-        self._finalizer = weakref.finalize(self, library().ncast_stream_destroy, self._handle)
-
-    @property
-    def handle(self) -> int:
-        """The `ncast_stream`."""
-        if not self._finalizer.alive:
-            raise ValueError("the stream is closed")
-        return self._handle
-
-    def synchronize(self) -> None:
-        """Waits for all calls on the stream. Raises the first error among those since the last synchronize."""
-        status = library().ncast_stream_synchronize(self.handle)
-        self._kept.clear()
-        check(status)
-
-    def close(self) -> None:
-        """Waits for the calls on the stream and frees it. May be called again."""
-        if self._finalizer.detach():
-            status = library().ncast_stream_destroy(self._handle)
-            self._kept.clear()
-            check(status)
-
-    def _keep(self, *owners: object) -> None:
-        self._kept.extend(owners)
-
-    def __enter__(self) -> Stream:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        try:
-            if kind is None:
-                self.synchronize()
-        finally:
-            self.close()
-
-
-class _Group(threading.local):
-    """Per thread: how deep groups nest, and the buffers of grouped calls without a stream, until they have run."""
-
-    depth = 0
-
-    def __init__(self) -> None:
-        self.kept: list[object] = []
-
-
-_group = _Group()
-
-
-@contextlib.contextmanager
-def group() -> Iterator[None]:
-    """Calls inside run together: sends and receives without deadlock whatever their order.
-
-    Groups nest; leaving the outermost one launches the calls, and raises what they came to where they have no stream.
-    When the body raises, the calls made before still run, since other ranks may wait for them.
-    """
-    check(library().ncast_group_start())
-    _group.depth += 1
-    try:
-        yield
-    except BaseException:
-        with contextlib.suppress(NarrowcastError):
-            _end_group()
-        raise
-    else:
-        _end_group()
-
-
-def _end_group() -> None:
-    _group.depth -= 1
-    status = library().ncast_group_end()
-    if _group.depth == 0:
-        _group.kept.clear()
-    check(status)
-
-
 class Communicator:
     """A rank's membership in a group of ranks.
 
     unique_id: from `unique_id()` on one rank, the same on all.
     rank, ranks: this rank, 0 to ranks - 1, and how many there are.
-    backend: "host": processes or threads of one machine.
+    backend: "host": processes or threads of one machine; "cuda": GPUs of one machine.
+    device: the GPU of this rank, with backend "cuda"; None: the current one.
     scratch_bytes: staging that this rank may hold, all peers together; None: the library's default.
     timeout_seconds: how long a call, or the creation, waits for a peer that is alive; 0: for ever; None: the library's
         default.
 
     Returns when every rank has joined. Raises RemoteError when a peer dies, PeerTimeoutError when one does not come.
 
-    Every call takes `codec` ("window", lossless, or "raw"), `stream` (a `Stream`; None runs the call before it returns)
-    and `dtype` (the value type, for arrays that do not say it). Arrays are contiguous, in host memory, and aligned to
-    their value type; counts come from their sizes. Every rank calls with the same counts, types, op, root and codec; a
-    difference is MismatchError on the ranks that see it. Closing waits; a context manager closes, and aborts first when
-    its body raised.
+    Every call takes `codec`, `stream` and `dtype` (the value type, for arrays that do not say it). Arrays are
+    contiguous and aligned to their value type; counts come from their sizes. Every rank calls with the same counts,
+    types, op, root and codec; a difference is MismatchError on the ranks that see it. Closing waits; a context manager
+    closes, and aborts first when its body raised.
+
+    codec: "window" (lossless), "raw", or "auto": the library chooses, by what all ranks know. That is the default on
+        every backend, since which codec is fastest depends on the link, and the results are the same bits whatever it
+        is. On the host backend it is raw.
+
+    Backend "host": arrays are in host memory. `stream` is a `Stream`, which keeps the arrays alive until it has run the
+    call; None runs the call before it returns.
+
+    Backend "cuda": arrays are in the memory of this rank's GPU. `stream` is what `narrowcast.cuda` takes: an integer, a
+    torch or CuPy stream, or anything with `__cuda_stream__`; None is the default stream. Calls are enqueued there. The
+    arrays have to stay alive and untouched until the stream has passed the call, and nobody but the caller sees to
+    that: the communicator keeps them for the call alone, or to the end of its group.
     """
 
     def __init__(
@@ -163,6 +89,7 @@ class Communicator:
         ranks: int,
         *,
         backend: str = "host",
+        device: int | None = None,
         scratch_bytes: int | None = None,
         timeout_seconds: float | None = None,
     ) -> None:
@@ -173,6 +100,8 @@ class Communicator:
         config = CommConfigC()
         library().ncast_comm_config_init(byref(config))
         config.backend = BACKENDS[backend]
+        if device is not None:
+            config.device = device
         if scratch_bytes is not None:
             config.scratch_bytes = scratch_bytes
         if timeout_seconds is not None:
@@ -183,6 +112,7 @@ class Communicator:
         self._handle = handle.value or 0
         self.rank = rank
         self.ranks = ranks
+        self.backend = backend
         self._finalizer = weakref.finalize(self, library().ncast_comm_destroy, self._handle)
 
     @property
@@ -195,17 +125,15 @@ class Communicator:
     # Transfers.
 
     def send(
-        self, values: Any, peer: int, *, codec: str = "window", stream: Stream | None = None, dtype: str | None = None
+        self, values: Any, peer: int, *, codec: str = "auto", stream: Any = None, dtype: str | None = None
     ) -> None:
         """Sends `values` to the rank `peer`, which receives as many."""
-        source = host_view(values, "values", dtype=dtype)
+        source = self._view(values, "values", stream, dtype=dtype)
         self._run("ncast_send", (source.pointer, source.elems, source.dtype.number, peer), codec, stream, source)
 
-    def recv(
-        self, out: Any, peer: int, *, codec: str = "window", stream: Stream | None = None, dtype: str | None = None
-    ) -> None:
+    def recv(self, out: Any, peer: int, *, codec: str = "auto", stream: Any = None, dtype: str | None = None) -> None:
         """Receives from the rank `peer` as many values as `out` holds."""
-        target = host_view(out, "out", dtype=dtype, writable=True)
+        target = self._view(out, "out", stream, dtype=dtype, writable=True)
         self._run("ncast_recv", (target.pointer, target.elems, target.dtype.number, peer), codec, stream, target)
 
     # Collectives that move data.
@@ -216,18 +144,17 @@ class Communicator:
         out: Any = None,
         *,
         root: int = 0,
-        codec: str = "window",
-        stream: Stream | None = None,
+        codec: str = "auto",
+        stream: Any = None,
         dtype: str | None = None,
     ) -> None:
         """Copies the root's `values` to `out` on every rank; in place, to `values`, when `out` is None.
 
         On other ranks than the root `values` is only looked at when `out` is None.
         """
-        target = host_view(
-            values if out is None else out, "values" if out is None else "out", dtype=dtype, writable=True
-        )
-        source = target if out is None or self.rank != root else self._like(values, target, target.elems, dtype)
+        array, name = (values, "values") if out is None else (out, "out")
+        target = self._view(array, name, stream, dtype=dtype, writable=True)
+        source = target if out is None or self.rank != root else self._like(values, target, target.elems, stream, dtype)
         self._run(
             "ncast_broadcast",
             (source.pointer, target.pointer, target.elems, target.dtype.number, root),
@@ -237,29 +164,124 @@ class Communicator:
             target,
         )
 
+    def gather(
+        self,
+        values: Any,
+        out: Any = None,
+        *,
+        root: int = 0,
+        codec: str = "auto",
+        stream: Any = None,
+        dtype: str | None = None,
+    ) -> None:
+        """Puts every rank's `values`, in rank order, into `out` of the root, which holds ranks times as many.
+
+        On other ranks than the root `out` is not looked at. In place when `values` is the root's part of `out`.
+        """
+        source = self._view(values, "values", stream, dtype=dtype)
+        views, target = [source], None
+        if self.rank == root:
+            views.append(self._target(out, source, source.elems * self.ranks, stream))
+            target = views[-1].pointer
+        self._run(
+            "ncast_gather", (source.pointer, target, source.elems, source.dtype.number, root), codec, stream, *views
+        )
+
+    def scatter(
+        self,
+        values: Any,
+        out: Any,
+        *,
+        root: int = 0,
+        codec: str = "auto",
+        stream: Any = None,
+        dtype: str | None = None,
+    ) -> None:
+        """Puts part r of the root's `values` into `out` of rank r; `values` holds ranks times as many as `out`.
+
+        On other ranks than the root `values` is not looked at and may be None. In place when `out` is the root's part
+        of `values`.
+        """
+        target = self._view(out, "out", stream, dtype=dtype, writable=True)
+        views, source = [target], None
+        if self.rank == root:
+            views.append(self._like(values, target, target.elems * self.ranks, stream, dtype))
+            source = views[-1].pointer
+        self._run(
+            "ncast_scatter", (source, target.pointer, target.elems, target.dtype.number, root), codec, stream, *views
+        )
+
     def all_gather(
-        self, values: Any, out: Any, *, codec: str = "window", stream: Stream | None = None, dtype: str | None = None
+        self, values: Any, out: Any, *, codec: str = "auto", stream: Any = None, dtype: str | None = None
     ) -> None:
         """Puts every rank's `values`, in rank order, into `out`, which holds ranks times as many.
 
         In place when `values` is this rank's part of `out`.
         """
-        source = host_view(values, "values", dtype=dtype)
-        target = self._target(out, source, source.elems * self.ranks)
+        source = self._view(values, "values", stream, dtype=dtype)
+        target = self._target(out, source, source.elems * self.ranks, stream)
         self._move("ncast_all_gather", source, target, source.elems, codec, stream)
 
     def all_to_all(
-        self, values: Any, out: Any, *, codec: str = "window", stream: Stream | None = None, dtype: str | None = None
+        self, values: Any, out: Any, *, codec: str = "auto", stream: Any = None, dtype: str | None = None
     ) -> None:
         """Sends part r of `values` to rank r and receives part r of `out` from it; both hold `ranks` equal parts.
 
         Not in place.
         """
-        source = host_view(values, "values", dtype=dtype)
-        target = self._target(out, source, source.elems)
+        source = self._view(values, "values", stream, dtype=dtype)
+        target = self._target(out, source, source.elems, stream)
         self._move("ncast_all_to_all", source, target, self._part(source, "values"), codec, stream)
 
+    def all_to_all_v(
+        self,
+        values: Any,
+        out: Any,
+        send_counts: Sequence[int],
+        recv_counts: Sequence[int],
+        *,
+        send_offsets: Sequence[int] | None = None,
+        recv_offsets: Sequence[int] | None = None,
+        codec: str = "auto",
+        stream: Any = None,
+        dtype: str | None = None,
+    ) -> None:
+        """As `all_to_all`, with as many values to and from each rank as the counts say.
+
+        send_counts, recv_counts: one a rank, in values; zero is allowed. What a rank sends is what the other receives.
+        send_offsets, recv_offsets: where in `values` and `out` they are; None: one after the other, in rank order.
+
+        Not in place, and the parts of `out` do not overlap.
+        """
+        source = self._view(values, "values", stream, dtype=dtype)
+        target = self._view(out, "out", stream, holds=source.dtype, writable=True)
+        sent = self._ranges(source, "values", "send", send_counts, send_offsets)
+        received = self._ranges(target, "out", "recv", recv_counts, recv_offsets)
+        arguments = (source.pointer, *sent, target.pointer, *received, source.dtype.number)
+        self._run("ncast_all_to_all_v", arguments, codec, stream, source, target)
+
     # Reductions.
+
+    def reduce(
+        self,
+        values: Any,
+        out: Any = None,
+        *,
+        root: int = 0,
+        op: str = "sum",
+        codec: str = "auto",
+        stream: Any = None,
+        dtype: str | None = None,
+    ) -> None:
+        """Reduces `values` over all ranks into `out` of the root; in place, to its `values`, when `out` is None.
+
+        On other ranks than the root `out` is not looked at. op: "sum", "prod", "min", "max" or "avg".
+        """
+        is_root = self.rank == root
+        source = self._view(values, "values", stream, dtype=dtype, writable=is_root and out is None)
+        target = source if out is None or not is_root else self._target(out, source, source.elems, stream)
+        arguments = (source.pointer, target.pointer, source.elems, source.dtype.number, reduction_number(op), root)
+        self._run("ncast_reduce", arguments, codec, stream, source, target)
 
     def reduce_scatter(
         self,
@@ -267,8 +289,8 @@ class Communicator:
         out: Any,
         *,
         op: str = "sum",
-        codec: str = "window",
-        stream: Stream | None = None,
+        codec: str = "auto",
+        stream: Any = None,
         dtype: str | None = None,
     ) -> None:
         """Reduces `values` over all ranks and leaves part r of the result in `out` of rank r.
@@ -276,9 +298,9 @@ class Communicator:
         values: `ranks` equal parts. out: one part; in place when it is this rank's part of `values`.
         op: "sum", "prod", "min", "max" or "avg".
         """
-        source = host_view(values, "values", dtype=dtype)
+        source = self._view(values, "values", stream, dtype=dtype)
         part = self._part(source, "values")
-        target = self._target(out, source, part)
+        target = self._target(out, source, part, stream)
         arguments = (source.pointer, target.pointer, part, source.dtype.number, reduction_number(op))
         self._run("ncast_reduce_scatter", arguments, codec, stream, source, target)
 
@@ -288,16 +310,16 @@ class Communicator:
         out: Any = None,
         *,
         op: str = "sum",
-        codec: str = "window",
-        stream: Stream | None = None,
+        codec: str = "auto",
+        stream: Any = None,
         dtype: str | None = None,
     ) -> None:
         """Reduces `values` over all ranks into `out` on every rank; in place when `out` is None.
 
         op: "sum", "prod", "min", "max" or "avg".
         """
-        source = host_view(values, "values", dtype=dtype, writable=out is None)
-        target = source if out is None else self._target(out, source, source.elems)
+        source = self._view(values, "values", stream, dtype=dtype, writable=out is None)
+        target = source if out is None else self._target(out, source, source.elems, stream)
         arguments = (source.pointer, target.pointer, source.elems, source.dtype.number, reduction_number(op))
         self._run("ncast_all_reduce", arguments, codec, stream, source, target)
 
@@ -349,35 +371,82 @@ class Communicator:
             return
         self.close()
 
-    def _target(self, out: Any, source: View, elems: int) -> View:
-        target = host_view(out, "out", holds=source.dtype, writable=True)
+    def _view(
+        self,
+        array: Any,
+        name: str,
+        stream: Any,
+        *,
+        dtype: str | None = None,
+        holds: ValueType | None = None,
+        writable: bool = False,
+    ) -> View:
+        if self.backend == "host":
+            return host_view(array, name, dtype=dtype, holds=holds, writable=writable)
+        found = view(array, name, dtype=dtype, holds=holds, writable=writable, stream=stream)
+        if found.device != "cuda":
+            raise ValueError(f"{name} is in host memory: this communicator is of GPUs, copy it there first")
+        return found
+
+    def _target(self, out: Any, source: View, elems: int, stream: Any) -> View:
+        target = self._view(out, "out", stream, holds=source.dtype, writable=True)
         if target.elems != elems:
             raise ValueError(f"out holds {target.elems} values, not the {elems} that {source.elems} values give")
         return target
 
-    def _like(self, values: Any, target: View, elems: int, dtype: str | None) -> View:
-        source = host_view(values, "values", dtype=dtype)
+    def _like(self, values: Any, target: View, elems: int, stream: Any, dtype: str | None) -> View:
+        source = self._view(values, "values", stream, dtype=dtype)
         if source.dtype != target.dtype or source.elems != elems:
             raise ValueError(
                 f"values are {source.elems} of {source.dtype.name}, out holds {target.elems} of {target.dtype.name}"
             )
         return source
 
+    def _ranges(
+        self, whole: View, name: str, prefix: str, counts: Sequence[int], offsets: Sequence[int] | None
+    ) -> tuple[Any, Any]:
+        """Counts and offsets as the library takes them, all inside the array."""
+        numbers = [operator.index(count) for count in counts]
+        starts = (
+            [*itertools.accumulate(numbers, initial=0)][:-1] if offsets is None else list(map(operator.index, offsets))
+        )
+        for kind, listed in (("counts", numbers), ("offsets", starts)):
+            if len(listed) != self.ranks:
+                raise ValueError(f"{prefix}_{kind} has {len(listed)} numbers, not one for each of {self.ranks} ranks")
+        for rank, (count, start) in enumerate(zip(numbers, starts, strict=True)):
+            if count < 0 or (count and not 0 <= start <= whole.elems - count):
+                raise ValueError(
+                    f"{name} has {whole.elems} values, {prefix}_counts[{rank}] is {count} and its offset {start}"
+                )
+        array = c_uint64 * self.ranks
+        # The library does not look at the offset of a count of zero, and c_uint64 takes any.
+        return array(*numbers), array(*starts)
+
     def _part(self, whole: View, name: str) -> int:
         if whole.elems % self.ranks:
             raise ValueError(f"{name} has {whole.elems} values, which {self.ranks} ranks do not share evenly")
         return whole.elems // self.ranks
 
-    def _move(self, function: str, source: View, target: View, count: int, codec: str, stream: Stream | None) -> None:
+    def _move(self, function: str, source: View, target: View, count: int, codec: str, stream: Any) -> None:
         self._run(function, (source.pointer, target.pointer, count, source.dtype.number), codec, stream, source, target)
 
-    def _run(self, function: str, arguments: tuple[int, ...], codec: str, stream: Stream | None, *views: View) -> None:
-        """Calls the library and keeps the buffers for as long as it may use them."""
-        number = codec_number(codec)
-        handle = None if stream is None else stream.handle
-        owners = [view.owner for view in views]
-        if stream is not None:
+    def _run(self, function: str, arguments: tuple[Any, ...], codec: str, stream: Any, *views: View) -> None:
+        """Calls the library and keeps the buffers for as long as it may use them, but for those on CUDA streams."""
+        number = comm_codec_number(codec)
+        owners = [one.owner for one in views]
+        if self.backend == "cuda":
+            if isinstance(stream, Stream):
+                raise TypeError("stream is one of the host backend: give a CUDA stream")
+            handle = stream_handle(stream) or None
+            if open_group.depth:
+                open_group.kept.extend(owners)
+        elif stream is None:
+            handle = None
+            if open_group.depth:
+                open_group.kept.extend(owners)
+        else:
+            if not isinstance(stream, Stream):
+                raise TypeError(f"stream is a {type(stream).__name__}, not a Stream of the host backend")
+            handle = stream.handle
             stream._keep(*owners)
-        elif _group.depth:
-            _group.kept.extend(owners)
         check(getattr(library(), function)(*arguments, number, self.handle, handle))

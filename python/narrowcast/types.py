@@ -64,6 +64,8 @@ _ALIASES: Final = {
 }
 
 CODECS: Final[dict[str, int]] = {"raw": 0, "window": 1}
+# The calls of a communicator take one more: the library's choice.
+COMM_CODECS: Final[dict[str, int]] = {"auto": 255, **CODECS}
 CODEC_NAMES: Final = {number: name for name, number in CODECS.items()}
 REDUCTIONS: Final[dict[str, int]] = {"sum": 0, "prod": 1, "max": 2, "min": 3, "avg": 4}
 
@@ -79,9 +81,18 @@ def value_type(name: str) -> ValueType:
 
 def codec_number(codec: str) -> int:
     """The number of a codec; ValueError when there is none of this name."""
-    if codec not in CODECS:
-        raise ValueError(f"{codec!r} is not a codec (known: {', '.join(CODECS)})")
-    return CODECS[codec]
+    return _codec_number(codec, CODECS)
+
+
+def comm_codec_number(codec: str) -> int:
+    """As codec_number, for the calls of a communicator, which take "auto" as well."""
+    return _codec_number(codec, COMM_CODECS)
+
+
+def _codec_number(codec: str, known: dict[str, int]) -> int:
+    if codec not in known:
+        raise ValueError(f"{codec!r} is not a codec (known: {', '.join(known)})")
+    return known[codec]
 
 
 def reduction_number(op: str) -> int:

@@ -49,6 +49,62 @@ def in_place(*, unique_id, rank, ranks, emit):
         emit([gathered.tolist(), scattered.tolist(), reduced.tolist(), sent.tolist()])
 
 
+def rooted_in_place(*, unique_id, rank, ranks, emit):
+    """reduce, gather and scatter to and from rank 1; other ranks give no second buffer."""
+    with communicator(unique_id, rank, ranks) as comm:
+        every = np.zeros(ranks * 50, np.float32)
+        mine = every[rank * 50 : (rank + 1) * 50]
+        mine[:] = rank + 1
+        comm.gather(mine, every if rank == 1 else None, root=1)
+        gathered = every.copy()
+        every *= 2
+        comm.scatter(every if rank == 1 else None, mine, root=1)
+        summed = np.full(50, rank + 1.0)
+        comm.reduce(summed, root=1)
+        emit([gathered.tolist(), mine.tolist(), summed.tolist()])
+
+
+def exchanges(*, unique_id, rank, ranks, emit):
+    """all_to_all_v: 100 * sender + receiver, as many times as both of them together, and none from a rank to itself."""
+
+    def count(sender: int, receiver: int) -> int:
+        return 0 if sender == receiver else 1000 * (sender + receiver)
+
+    def part(sender: int, receiver: int) -> Any:
+        return np.full(count(sender, receiver), 100 * sender + receiver, np.uint16)
+
+    everyone = range(ranks)
+    values = np.concatenate([part(rank, other) for other in everyone])
+    expected = np.concatenate([part(other, rank) for other in everyone])
+    send_counts = [count(rank, other) for other in everyone]
+    recv_counts = np.array([count(other, rank) for other in everyone])
+    found = []
+    with communicator(unique_id, rank, ranks) as comm, narrowcast.Stream() as stream:
+        for codec in ("auto", "raw", "window"):
+            out = np.zeros_like(expected)
+            comm.all_to_all_v(values, out, send_counts, recv_counts, codec=codec, dtype="bfloat16", stream=stream)
+            stream.synchronize()
+            found.append(bool((out == expected).all()))
+        # The parts in the opposite order.
+        offsets = [sum(recv_counts[other + 1 :]) for other in everyone]
+        out = np.zeros_like(expected)
+        comm.all_to_all_v(values, out, send_counts, recv_counts, recv_offsets=offsets, dtype="bfloat16")
+        found.append(bool((out == np.concatenate([part(other, rank) for other in reversed(everyone)])).all()))
+        for call in (
+            lambda: comm.all_to_all_v(values, out, send_counts[:1], recv_counts, dtype="bfloat16"),
+            lambda: comm.all_to_all_v(values, out, [-1] * ranks, recv_counts, dtype="bfloat16"),
+            lambda: comm.all_to_all_v(values, out[:9], send_counts, recv_counts, dtype="bfloat16"),
+            lambda: comm.all_to_all_v(values, out, send_counts, recv_counts, send_offsets=[9], dtype="bfloat16"),
+            lambda: comm.all_to_all_v(values, values, send_counts, send_counts, dtype="bfloat16"),
+        ):
+            try:
+                call()
+                found.append("no error")
+            except ValueError as error:
+                found.append(str(error))
+    emit(found)
+
+
 def streams_and_groups(*, unique_id, rank, ranks, emit):
     """Two streams of work, buffers that nobody else keeps, and a ring of sends before receives."""
     with communicator(unique_id, rank, ranks) as comm, narrowcast.Stream() as stream:

@@ -43,6 +43,7 @@ def test_every_operation_gives_what_numpy_gives(run, ranks):
         if ranks > 1 or operation != "sendrecv"
     ]
     cases += [("all_reduce", "bfloat16", "weights", "sum", "window", count) for count in (0, 1, 2047, 300_001)]
+    cases += [(operation, "float32", "normal", "sum", "auto", 3001) for operation in NAMES if operation != "sendrecv"]
     results = run("operations", ranks, cases=cases)
     assert len(results) == len(cases)
     assert [row for rows in results for row in rows if row[-1]] == []
@@ -55,6 +56,34 @@ def test_in_place_calls_give_the_same(run):
         assert scattered == [3.0 * (rank + 1)] * 100
         assert reduced == [2.0] * 50
         assert sent == [1.0] * 50
+
+
+def test_rooted_calls_work_in_place_and_give_other_ranks_nothing(run):
+    (results,) = run("rooted_in_place", 3)
+    for rank, (gathered, scattered, summed) in enumerate(results):
+        parts = [1.0, 2.0, 3.0]
+        here = parts if rank == 1 else [part if other == rank else 0.0 for other, part in enumerate(parts)]
+        assert gathered == [part for part in here for _ in range(50)]
+        assert scattered == [2.0 * (rank + 1)] * 50
+        assert summed == [6.0 if rank == 1 else rank + 1.0] * 50
+
+
+def test_all_to_all_v_moves_what_the_counts_say(run):
+    (results,) = run("exchanges", 3)
+    for found in results:
+        assert found[:4] == [True] * 4
+        for sentence, expected in zip(
+            found[4:],
+            [
+                "send_counts has 1 numbers, not one for each of 3 ranks",
+                "send_counts[0] is -1",
+                "out has 9 values, recv_counts[",
+                "send_offsets has 1 numbers",
+                "overlap",
+            ],
+            strict=True,
+        ):
+            assert expected in sentence
 
 
 def test_streams_run_in_order_and_groups_do_not_deadlock(run):
@@ -145,6 +174,60 @@ def test_arguments_of_the_constructor():
     assert len({narrowcast.unique_id() for _ in range(10)}) == 10
 
 
+def test_a_communicator_of_gpus_without_a_gpu_is_an_error_that_says_so():
+    if narrowcast.cuda.device_count() > 0:
+        pytest.skip("there is a GPU")
+    with pytest.raises(narrowcast.NarrowcastError, match=r"(?i)cuda|gpu"):
+        narrowcast.Communicator(narrowcast.unique_id(), 0, 1, backend="cuda", device=0)
+
+
+class _Recorder:
+    """Stands for the library: takes every call, and says what it was given."""
+
+    def __init__(self):
+        self.calls = []
+
+    def __getattr__(self, name):
+        def call(*arguments):
+            self.calls.append((name, arguments))
+            return 0
+
+        return call
+
+
+class _OnGpu:
+    """An array of 12 floats in the memory of some GPU."""
+
+    def __init__(self, pointer):
+        self.__cuda_array_interface__ = {"shape": (12,), "typestr": "<f4", "data": (pointer, False), "version": 3}
+
+
+class _FrameworkStream:
+    cuda_stream = 77
+
+
+def test_a_communicator_of_gpus_takes_device_arrays_and_cuda_streams(monkeypatch):
+    recorder = _Recorder()
+    for module in ("comm", "_groups"):
+        monkeypatch.setattr(f"narrowcast.{module}.library", lambda: recorder)
+    comm = narrowcast.Communicator(b"x" * 128, 0, 2, backend="cuda", device=5)
+    config = recorder.calls[-1][1][-1]._obj
+    assert (config.backend, config.device) == (2, 5)
+    values, out = _OnGpu(4096), _OnGpu(8192)
+    for stream, handle in ((None, None), (0, None), (9, 9), (_FrameworkStream(), 77)):
+        comm.all_reduce(values, out, stream=stream)
+        assert recorder.calls[-1] == ("ncast_all_reduce", (4096, 8192, 12, 7, 0, 255, 0, handle))
+    comm.all_to_all_v(values, out, [3, 4], [12, 0], codec="raw")
+    name, arguments = recorder.calls[-1]
+    assert name == "ncast_all_to_all_v"
+    assert [list(numbers) for numbers in arguments[1:3]] == [[3, 4], [0, 3]]
+    assert [list(numbers) for numbers in arguments[4:6]] == [[12, 0], [0, 12]]
+    with pytest.raises(ValueError, match="values is in host memory"):
+        comm.all_reduce(np.zeros(12, np.float32))
+    with narrowcast.Stream() as host_stream, pytest.raises(TypeError, match="host backend"):
+        comm.all_reduce(values, out, stream=host_stream)
+
+
 def test_one_rank_alone_works_and_closes_twice():
     values = np.arange(5, dtype=np.float32)
     comm = narrowcast.Communicator(narrowcast.unique_id(), 0, 1)
@@ -152,6 +235,11 @@ def test_one_rank_alone_works_and_closes_twice():
     assert values.tolist() == [0, 1, 2, 3, 4]
     comm.close()
     comm.close()
+    with (
+        narrowcast.Communicator(narrowcast.unique_id(), 0, 1) as again,
+        pytest.raises(TypeError, match="stream is a int, not a Stream of the host backend"),
+    ):
+        again.all_reduce(values, stream=0)
     stream = narrowcast.Stream()
     stream.close()
     stream.close()

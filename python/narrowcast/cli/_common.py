@@ -16,7 +16,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeR
 
 from .._containers import UnknownValuesError
 from .._new_file import new_file
-from ..types import CODECS, value_type
+from ..types import CODECS, COMM_CODECS, value_type
 
 
 class BadUse(Exception):
@@ -42,6 +42,11 @@ def codec_name(name: str) -> str:
     if name not in CODECS:
         raise BadUse(f"{name!r} is not a codec (known: {', '.join(CODECS)})")
     return name
+
+
+def comm_codec_name(name: str) -> str:
+    """As codec_name, of those that a communicator takes."""
+    return name if name in COMM_CODECS else codec_name(name)
 
 
 DtypeOption = Annotated[

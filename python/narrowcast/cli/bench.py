@@ -14,7 +14,7 @@ from .._launch import run_ranks
 from ..comm import unique_id
 from ..errors import InternalError
 from ..types import REDUCTIONS, ValueType, value_type
-from ._common import BadUse, DtypeOption, codec_name, existing_file, print_json, says_dtype, write_json
+from ._common import BadUse, DtypeOption, codec_name, comm_codec_name, existing_file, print_json, says_dtype, write_json
 
 app = typer.Typer(no_args_is_help=False, help="Measure the codecs and the collectives.", rich_markup_mode=None)
 
@@ -54,9 +54,9 @@ def _collective(operation: str) -> Callable[..., None]:
         check: Annotated[int, typer.Option("-c", "--check", min=0, max=1, help="Compare a run with NumPy.")] = 1,
         datatype: Annotated[str, typer.Option("-d", "--datatype", help="Value type.")] = "bfloat16",
         op: Annotated[str, typer.Option("-o", "--op", help="Reduction.")] = "sum",
-        root: Annotated[int, typer.Option("-r", "--root", min=0, help="Of broadcast.")] = 0,
+        root: Annotated[int, typer.Option("-r", "--root", min=0, help="Of those that have one.")] = 0,
         ranks: Annotated[int, typer.Option("--ranks", min=1, max=64)] = 4,
-        codec: Annotated[str, typer.Option(callback=codec_name, help="window or raw.")] = "window",
+        codec: Annotated[str, typer.Option(callback=comm_codec_name, help="window, raw or auto.")] = "window",
         data: Annotated[
             str, typer.Option(help=f"What the buffers hold: {', '.join(_samples.NAMES)}, or a file.")
         ] = "weights",
@@ -165,7 +165,7 @@ def _row(settings: dict[str, Any], kind: ValueType, ranks: int, results: list[di
         "count": count,
         "type": kind.name,
         "redop": settings["op"] if operation in _operations.REDUCTIONS else "none",
-        "root": settings["root"] if operation == "broadcast" else -1,
+        "root": settings["root"] if operation in _operations.ROOTED else -1,
         "time_us": seconds * 1e6,
         "algbw_gb_per_s": algorithm,
         "busbw_gb_per_s": algorithm * _operations.bus_factor(operation, ranks),
