@@ -226,7 +226,7 @@ def test_bench_of_a_collective(cli, operation):
         assert row["wrong"] == 0
         assert 0.6 < row["ratio"] < 0.8
         assert row["size_bytes"] <= 64 << 10
-        factor = {"all_reduce": 4 / 3, "sendrecv": 1, "broadcast": 1}.get(operation, 2 / 3)
+        factor = {"all_reduce": 4 / 3, "sendrecv": 1, "broadcast": 1, "reduce": 1}.get(operation, 2 / 3)
         assert row["busbw_gb_per_s"] == pytest.approx(factor * row["algbw_gb_per_s"])
 
 
