@@ -11,7 +11,7 @@ import ctypes
 import functools
 import weakref
 from collections.abc import Iterator
-from ctypes import byref, c_char_p, c_float, c_int, c_size_t, c_uint64, c_void_p
+from ctypes import byref, c_char_p, c_float, c_int, c_size_t, c_uint32, c_uint64, c_void_p
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,7 @@ from .errors import CudaError, UnsupportedError
 _POINTER_DEVICE_ORDINAL = 9
 _CAPTURE_RELAXED = 2
 _NON_BLOCKING = 1
+_MAPPED, _WAIT_GEQ = 2, 0
 MULTIPROCESSORS, L2_BYTES = 16, 38
 
 
@@ -118,7 +119,7 @@ class DeviceBuffer:
 
     def __init__(self, count_bytes: int, *, offset: int = 0, base: DeviceBuffer | None = None) -> None:
         self.count_bytes = count_bytes
-        self._base = base
+        self._base: object = base
         self.pointer: int
         if base is not None:
             self.pointer = base.pointer + offset
@@ -135,6 +136,13 @@ class DeviceBuffer:
         if not 0 <= offset <= offset + count_bytes <= self.count_bytes:
             raise ValueError(f"bytes {offset} to {offset + count_bytes} are outside a buffer of {self.count_bytes}")
         return DeviceBuffer(count_bytes, offset=offset, base=self)
+
+    @classmethod
+    def at(cls, pointer: int, count_bytes: int, owner: object) -> DeviceBuffer:
+        """Memory on the current device that `owner` allocated, and keeps."""
+        buffer = cls.__new__(cls)
+        buffer.count_bytes, buffer.pointer, buffer._base = count_bytes, pointer, owner
+        return buffer
 
     def fill(self, byte: int) -> DeviceBuffer:
         if self.count_bytes:
@@ -161,6 +169,19 @@ class DeviceBuffer:
         # Copies inside a device return early.
         call("cuCtxSynchronize")
         return self
+
+    def copy_from(self, source: DeviceBuffer, offset: int, stream: Stream) -> None:
+        """Fills this buffer with the bytes of another one from `offset` on, in the order of the stream."""
+        if offset + self.count_bytes > source.count_bytes:
+            raise ValueError(f"{self.count_bytes} bytes at {offset} are not in a buffer of {source.count_bytes}")
+        if self.count_bytes:
+            call(
+                "cuMemcpyDtoDAsync_v2",
+                c_uint64(self.pointer),
+                c_uint64(source.pointer + offset),
+                c_size_t(self.count_bytes),
+                c_void_p(stream.handle),
+            )
 
     def read(self, count_bytes: int | None = None) -> npt.NDArray[np.uint8]:
         """Copies out to the host after all work of the device."""
@@ -194,8 +215,12 @@ class Stream:
         captured = c_void_p()
         try:
             yield graph
-        finally:
-            call("cuStreamEndCapture", c_void_p(self.handle), byref(captured))
+        except BaseException:
+            # What the body raised is the error to tell; the capture is spoilt, and its end says so too.
+            with contextlib.suppress(CudaError):
+                call("cuStreamEndCapture", c_void_p(self.handle), byref(captured))
+            raise
+        call("cuStreamEndCapture", c_void_p(self.handle), byref(captured))
         call("cuGraphInstantiateWithFlags", byref(graph.executable), captured, c_uint64(0))
         call("cuGraphDestroy", captured)
 
@@ -208,6 +233,12 @@ class Graph:
 
     def launch(self, stream: Stream) -> None:
         call("cuGraphLaunch", self.executable, c_void_p(stream.handle))
+
+    def close(self) -> None:
+        """Frees it, once no launch is in flight. NCCL waits for that before it destroys a communicator."""
+        if self.executable:
+            call("cuGraphExecDestroy", self.executable)
+            self.executable = c_void_p()
 
 
 class Event:
@@ -226,3 +257,27 @@ class Event:
         milliseconds = c_float()
         call("cuEventElapsedTime", byref(milliseconds), start._handle, self._handle)
         return milliseconds.value / 1e3
+
+
+class Gate:
+    """Holds a stream back until all that is to be timed is in its queue: Python launches slower than GPUs run."""
+
+    def __init__(self) -> None:
+        host, device = c_void_p(), c_uint64()
+        call("cuMemHostAlloc", byref(host), c_size_t(64), _MAPPED)
+        call("cuMemHostGetDevicePointer_v2", byref(device), host, 0)
+        self._host, self._device = host, device
+        self._word = c_uint32.from_address(host.value or 0)
+        self._word.value = 0
+
+    def hold(self, stream: Stream) -> None:
+        """Until open(). Streams that were held before have passed the gate."""
+        self._word.value = 0
+        call("cuStreamWaitValue32_v2", c_void_p(stream.handle), self._device, c_uint32(1), ctypes.c_uint(_WAIT_GEQ))
+
+    def open(self) -> None:
+        self._word.value = 1
+
+    def close(self) -> None:
+        self.open()
+        call("cuMemFreeHost", self._host)

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import abc
-import ctypes
 import math
 import statistics
 from collections.abc import Callable
-from ctypes import byref, c_size_t, c_uint32, c_uint64, c_void_p
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from . import _cuda_driver, cuda
-from ._cuda_driver import DeviceBuffer, Event, Stream
+from ._cuda_driver import DeviceBuffer, Event, Gate, Stream
 from ._samples import tiled
 from .codec import bound, encode
 from .errors import CorruptError
@@ -24,7 +22,6 @@ from .types import ValueType
 _POISON = 0xA5
 # Frames up to here are compared with the host's, which encodes them at one core's speed.
 _HOST_COMPARE_BYTES = 256 << 20
-_MAPPED, _WAIT_GEQ = 2, 0
 
 
 @dataclass(frozen=True)
@@ -43,36 +40,12 @@ class CudaSpeed:
         return self.wire_bytes / self.raw_bytes
 
 
-class _Gate:
-    """Holds a stream back until all that is to be timed is in its queue: Python launches slower than GPUs run."""
-
-    def __init__(self) -> None:
-        host, device = c_void_p(), c_uint64()
-        _cuda_driver.call("cuMemHostAlloc", byref(host), c_size_t(64), _MAPPED)
-        _cuda_driver.call("cuMemHostGetDevicePointer_v2", byref(device), host, 0)
-        self._host, self._device = host, device
-        self._word = c_uint32.from_address(host.value or 0)
-        self._word.value = 0
-
-    def hold(self, stream: Stream) -> None:
-        _cuda_driver.call(
-            "cuStreamWaitValue32_v2", c_void_p(stream.handle), self._device, c_uint32(1), ctypes.c_uint(_WAIT_GEQ)
-        )
-
-    def open(self) -> None:
-        self._word.value = 1
-
-    def close(self) -> None:
-        self.open()
-        _cuda_driver.call("cuMemFreeHost", self._host)
-
-
 def _median_seconds(run: Callable[[int], None], stream: Stream, warmup: int, iterations: int) -> float:
     """The median time of run(i) on the stream, each between two events of its own."""
     for i in range(warmup):
         run(i)
     stream.synchronize()
-    gate = _Gate()
+    gate = Gate()
     events = [(Event(), Event()) for _ in range(iterations)]
     try:
         gate.hold(stream)
