@@ -20,6 +20,7 @@ _SUFFIXES = {"bfloat16": "bf16", "float32": "fp32", "float16": "fp16"}
 SYNTHETIC = ("normal", "random")
 NAMES = (*_PACKAGED, *SYNTHETIC)
 _SYNTHETIC_ELEMS = 1 << 20
+_FILE_BYTES = 256 << 20
 
 
 def tensors(path: Path, dtype: str | None = None) -> dict[str, tuple[ValueType, npt.NDArray[np.uint8]]]:
@@ -39,7 +40,7 @@ def sample(name: str, dtype: str) -> npt.NDArray[Any]:
     """Values of a type, as bits, not to be written to.
 
     name: packaged ("weights", ...), "normal", "random" (any bits), or a file, of which the first tensor of that type is
-        taken. ValueError when there is none.
+        taken, 256 MiB at most. ValueError when there is none.
     """
     kind = value_type(dtype)
     if name == "random":
@@ -60,13 +61,18 @@ def sample(name: str, dtype: str) -> npt.NDArray[Any]:
         raise ValueError(f"{name!r} is neither a file nor one of {', '.join(NAMES)}")
     for own_kind, raw in tensors(path, dtype if path.suffix not in (".safetensors", ".npy") else None).values():
         if own_kind == kind and raw.size:
-            return raw.view(kind.numpy)
+            return raw[:_FILE_BYTES].view(kind.numpy)
     raise ValueError(f"{name} has no tensor of {dtype}")
 
 
-def of_rank(values: npt.NDArray[Any], rank: int, elems: int) -> npt.NDArray[Any]:
-    """`elems` values for a rank: the sample over and over, every rank from its own place on."""
-    start = rank * 104_729 % values.size
+def start_of(values: npt.NDArray[Any], rank: int) -> int:
+    """Where in the sample the values of a rank begin."""
+    return rank * 104_729 % values.size
+
+
+def of_rank(values: npt.NDArray[Any], rank: int, elems: int, *, offset: int = 0) -> npt.NDArray[Any]:
+    """`elems` values for a rank: the sample over and over, every rank from its own place on, plus the offset."""
+    start = (start_of(values, rank) + offset) % values.size
     own = values[start : start + elems]
     return own.copy() if own.size == elems else np.resize(np.concatenate([values[start:], values[:start]]), elems)
 
