@@ -9,6 +9,7 @@ import numpy as np
 
 from . import _operations, _samples
 from ._launch import Emit
+from ._library import library_version
 from .comm import Communicator
 from .types import value_type
 
@@ -27,44 +28,67 @@ def bench(
     counts: list[int],
     dtype: str,
     data: str,
-    codec: str,
+    codecs: list[str],
     op: str,
     root: int,
+    pattern: str,
+    in_place: bool,
     iterations: int,
     warmup: int,
+    batches: int,
     check: bool,
     timeout_seconds: float,
     emit: Emit,
 ) -> None:
-    """Times one operation over several counts; a result a count."""
+    """Times one operation over several counts: first what takes part, then a result a count."""
     kind = value_type(dtype)
     sample = _samples.sample(data, dtype)
+    emit({"versions": {"narrowcast": library_version()}, "contenders": codecs, "notes": []})
     with Communicator(bytes.fromhex(unique_id), rank, ranks, timeout_seconds=timeout_seconds) as comm:
         for count in counts:
-            call = _operations.prepare(operation, comm, sample, kind, count, codec=codec, op=op, root=root)
-            for _ in range(warmup):
-                call.run()
-            _synchronized(comm)
-            before = comm.counters()
-            begin = time.perf_counter()
-            for _ in range(iterations):
-                call.run()
-            seconds = (time.perf_counter() - begin) / iterations
-            after = comm.counters()
-            wrong = None
-            if check:
-                call.poison()
-                call.run()
-                wrong = call.count_wrong()
-            emit(
-                {
-                    "count": count,
+            results = {}
+            for codec in codecs:
+                call = _operations.prepare(
+                    operation,
+                    comm,
+                    sample,
+                    kind,
+                    count,
+                    codec=codec,
+                    op=op,
+                    root=root,
+                    pattern=pattern,
+                    in_place=in_place,
+                )
+                for _ in range(warmup):
+                    call.run()
+                seconds = []
+                raw_bytes = wire_bytes = 0
+                for _ in range(batches):
+                    if in_place:
+                        call.restore()
+                    _synchronized(comm)
+                    before = comm.counters()
+                    begin = time.perf_counter()
+                    for _ in range(iterations):
+                        call.run()
+                    seconds.append((time.perf_counter() - begin) / iterations)
+                    after = comm.counters()
+                    raw_bytes += after.raw_bytes - before.raw_bytes
+                    wire_bytes += after.wire_bytes - before.wire_bytes
+                wrong = None
+                if check:
+                    call.poison()
+                    _synchronized(comm)
+                    call.run()
+                    wrong = call.count_wrong()
+                results[codec] = {
                     "seconds": seconds,
-                    "raw_bytes": (after.raw_bytes - before.raw_bytes) // iterations,
-                    "wire_bytes": (after.wire_bytes - before.wire_bytes) // iterations,
                     "wrong": wrong,
+                    "raw_bytes": raw_bytes // (iterations * batches),
+                    "wire_bytes": wire_bytes // (iterations * batches),
                 }
-            )
+            emit({"count": count, "contenders": results})
 
 
 def demo(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from ._new_file import new_file
 from .errors import UnsupportedError
@@ -13,6 +14,8 @@ from .ratios import TensorRatio
 _RATIO, _BOUND, _RAW = "#2166ac", "#b8c7d9", "#888888"
 # Taller images are refused by matplotlib.
 _MOST_INCHES = 400
+# Narrowcast's lines and NCCL's, as far as they go.
+_OURS, _THEIRS = ("#2166ac", "#1b7837", "#762a83"), ("#b35806", "#e08214", "#888888")
 FORMATS = (".png", ".svg", ".pdf")
 
 
@@ -50,3 +53,70 @@ def plot_ratios(rows: Sequence[TensorRatio], path: Path) -> None:
     figure.legend(loc="outside upper right", ncols=2, frameon=False, fontsize=8)
     with new_file(path) as file:
         figure.savefig(file, format=path.suffix.removeprefix("."))
+
+
+def plot_bench(report: dict[str, Any], path: Path) -> None:
+    """Draws what `bench all_reduce` and the like measured: bus bandwidth against size and, where NCCL took part, its
+    best time over each codec's. `path` appears whole or not at all."""
+    require()
+    rows = report["rows"]
+    lines: dict[str, list[dict[str, Any]]] = {}
+    for row in rows:
+        lines.setdefault(row["codec"] or row["contender"], []).append(row)
+    ours = [name for name, own in lines.items() if own[0]["codec"] is not None]
+    theirs = [name for name in lines if name not in ours]
+    colors = {name: _OURS[i % len(_OURS)] for i, name in enumerate(ours)}
+    colors |= {name: _THEIRS[i % len(_THEIRS)] for i, name in enumerate(theirs)}
+    figure = importlib.import_module("matplotlib.figure").Figure(
+        figsize=(9, 6 if theirs else 3.6), dpi=150, layout="constrained"
+    )
+    axes = figure.subplots(2 if theirs else 1, 1, sharex=True, squeeze=False)[:, 0]
+    if theirs:
+        for name in ours:
+            _draw(axes[0], name, lines[name], "speedup", colors[name])
+        axes[0].axhline(1, color=_RAW, linewidth=0.8, linestyle="--")
+        axes[0].set_ylabel("NCCL's best time / ours")
+        axes[0].set_ylim(bottom=0)
+    for name, own in lines.items():
+        _draw(axes[-1], name, own, "busbw_gb_per_s", colors[name])
+    axes[-1].set_ylabel("bus bandwidth, GB/s")
+    axes[-1].set_ylim(bottom=0)
+    axes[-1].set_xscale("log", base=2)
+    places = sorted({row["size_bytes"] for row in rows})
+    axes[-1].set_xticks(places, [_short(place) for place in places], rotation=45, fontsize=8)
+    axes[-1].minorticks_off()
+    axes[-1].set_xlabel("size of the call")
+    for one in axes:
+        one.spines[["top", "right"]].set_visible(False)
+    graph = f", graphs of {report['graph_calls']}" if report.get("graph_calls") else ""
+    figure.suptitle(
+        f"{report['operation']}, {report['ranks']} x {report['device'] or 'process'}, {report['dtype']}, "
+        f"{report['data']}{graph}",
+        fontsize=10,
+    )
+    axes[-1].legend(frameon=False, fontsize=8)
+    with new_file(path) as file:
+        figure.savefig(file, format=path.suffix.removeprefix("."))
+
+
+def _draw(axes: Any, name: str, rows: Sequence[dict[str, Any]], key: str, color: str) -> None:
+    label = f"narrowcast, {name}" if rows[0]["codec"] is not None else name
+    axes.plot(
+        [row["size_bytes"] for row in rows],
+        [row[key] for row in rows],
+        color=color,
+        label=label,
+        marker="o",
+        markersize=3,
+        linewidth=1.2,
+    )
+
+
+def _short(count_bytes: int) -> str:
+    """1536 -> "1.5K", as nccl-tests takes sizes."""
+    size = float(count_bytes)
+    for unit in ("", "K", "M"):
+        if size < 1024:
+            return f"{size:.3g}{unit}"
+        size /= 1024
+    return f"{size:.3g}G"

@@ -27,7 +27,7 @@ def on_host(tensors: Tensors, codec: str, tile_bytes: int, iterations: int, *, q
     """Both host paths, one core, every tensor tiled; the frames of both compared."""
     columns = ("tensor", "type", "ratio", "encode", "decode", "ref encode", "ref decode", "exact")
     line = "{:24} {:12} {:>7} {:>8} {:>8} {:>10} {:>10} {:>6}"
-    device = _processor()
+    device = processor()
     if not quiet:
         print(f"# codec {codec} on one core of {device}, {tile_bytes} bytes a tensor; GB/s of raw bytes, medians")
         print(line.format(*columns), flush=True)
@@ -134,7 +134,7 @@ def on_cuda(
     return {"device": device, "version": library_version(), "ctas": ctas, "iterations": iterations, "rows": rows}
 
 
-def _processor() -> str:
+def processor() -> str:
     """The processor's name, as the machine tells it."""
     try:
         text = Path("/proc/cpuinfo").read_text()
