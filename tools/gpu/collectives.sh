@@ -1,0 +1,104 @@
+#!/usr/bin/env bash
+# The collectives on a machine with 2 GPUs or more: builds, then does what is asked for, in this order.
+#   tools/gpu/collectives.sh [test] [sanitize] [bench TENSORS.safetensors]
+# Needs nvcc 13.0, CMake, Ninja and a Python with numpy, typer, rich, pytest and hypothesis; fetches nothing. NCCL is the
+# pip wheel's or libnccl.so.2; without it Narrowcast is measured alone. Results are JSON in $OUT, or in build/gpu/results:
+# what bench/results/ keeps.
+#
+# What `bench` measures can be chosen: RANKS (all GPUs), OPERATIONS, SIZES (options of `narrowcast bench`), CODECS, DATA
+# (tensors normal random; only the first of them in mode eager) and MODES (graph eager). Everything is under `timeout`; a
+# step that fails does not stop the rest.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+out=${OUT:-build/gpu/results}
+mkdir -p "$out" build/gpu/runs
+# Multicast objects can outlive the process that made them, to the harm of others on the machine.
+export NCCL_NVLS_ENABLE=${NCCL_NVLS_ENABLE:-0}
+
+with_tests=OFF
+for word in "$@"; do
+  case $word in test | sanitize) with_tests=ON ;; esac
+done
+build() {
+  timeout 600 cmake -S . -B build/gpu -G Ninja -DNARROWCAST_TESTS=$with_tests && timeout 600 cmake --build build/gpu
+}
+build >"$out/build.log" 2>&1 || { grep -E 'error|FAILED' "$out/build.log" || tail -40 "$out/build.log"; exit 1; }
+export PYTHONPATH=$PWD/python NARROWCAST_LIBRARY=$PWD/build/gpu/libnarrowcast.so
+failed=0
+
+# step SECONDS COMMAND...: says what it runs, and what failed.
+step() {
+  local seconds=$1 status=0
+  shift
+  echo "== $*"
+  timeout --kill-after=10 "$seconds" "$@" || status=$?
+  [ $status -eq 0 ] || { echo "FAILED with status $status: $*"; failed=1; }
+}
+
+run_tests() {
+  step 300 ctest --test-dir build/gpu -L gpu --output-on-failure --timeout 120
+  step 500 python3 -m pytest -q -x -p no:cacheprovider tests/python/gpu
+}
+
+# Few and small calls, because every access is checked.
+run_sanitizers() {
+  local tool program
+  for tool in memcheck racecheck synccheck; do
+    for program in channel_gpu_test collective_gpu_test; do
+      [ ! -x "build/gpu/tests/$program" ] || sanitized "$tool" "build/gpu/tests/$program"
+    done
+  done
+  for program in all_reduce all_gather sendrecv; do
+    sanitized memcheck python3 -m narrowcast bench "$program" --backend cuda --ranks 2 --against none \
+      --codec raw,window -b 1K -e 256K -f 256 -n 1 -w 1 --batches 1
+  done
+}
+
+# Prints the last line, or the first ones when something was found.
+sanitized() {
+  local tool=$1 log=$out/sanitizer.log
+  shift
+  echo "== compute-sanitizer --tool $tool $*"
+  if timeout --kill-after=10 300 compute-sanitizer --tool "$tool" --target-processes all --error-exitcode 9 "$@" \
+    >"$log" 2>&1; then
+    tail -1 "$log"
+  else
+    head -60 "$log"
+    failed=1
+  fi
+}
+
+measure() {
+  local tensors=$1 operation data source mode graph name first=
+  local operations=${OPERATIONS:-all_reduce all_gather reduce_scatter all_to_all sendrecv broadcast reduce gather scatter}
+  rm -f build/gpu/runs/*.json
+  for mode in ${MODES:-graph eager}; do
+    for data in ${DATA:-tensors normal random}; do
+      for operation in $operations; do
+        [ "$mode" = graph ] || [ "$data" = "${first:=$data}" ] || continue
+        graph=20
+        [ "$mode" = graph ] || graph=0
+        source=$data
+        [ "$data" != tensors ] || source=$tensors
+        name=${operation}_${data}_$mode
+        # shellcheck disable=SC2086  # words of options
+        step "${STEP_SECONDS:-300}" python3 -m narrowcast bench "$operation" --backend cuda ${RANKS:+--ranks "$RANKS"} \
+          --data "$source" --codec "${CODECS:-auto,raw,window}" --cudagraph $graph ${SIZES:--b 1K -e 256M -f 4} \
+          -J "build/gpu/runs/$name.json"
+        # After each, so that what is there is kept whatever comes.
+        python3 tools/gpu/gather_collectives.py build/gpu/runs >"$out/collectives.json"
+      done
+    done
+  done
+}
+
+while [ $# -gt 0 ]; do
+  case $1 in
+    test) run_tests ;;
+    sanitize) run_sanitizers ;;
+    bench) measure "${2:?bench takes a file of tensors}"; shift ;;
+    *) echo "$0: '$1' is not one of test, sanitize, bench FILE" >&2; exit 2 ;;
+  esac
+  shift
+done
+exit $failed

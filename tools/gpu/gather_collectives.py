@@ -1,0 +1,23 @@
+"""Puts the measurements of tools/gpu/collectives.sh into one document; each says itself where and how it was made."""
+
+import json
+import sys
+from pathlib import Path
+
+from gather_results import lines_of
+
+
+def main() -> None:
+    runs = [json.loads(path.read_text()) for path in sorted(Path(sys.argv[1]).glob("*.json"))]
+    # What all of them say alike stands once.
+    shared = {name: runs[0][name] for name in ("machine", "commit") if runs}
+    for run in runs:
+        for name, value in shared.items():
+            if run.pop(name) != value:
+                raise SystemExit(f"the runs are of several machines or commits: {value!r} and others")
+    report = {**shared, "compiler": lines_of("nvcc", "--version")[-1], "runs": runs}
+    print(json.dumps(report, indent=1))
+
+
+if __name__ == "__main__":
+    main()
