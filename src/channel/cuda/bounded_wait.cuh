@@ -6,6 +6,13 @@
 
 namespace narrowcast::channel {
 
+// One thread says why no kernel of this rank goes on; the first to say so is heard.
+__device__ inline void give_up(const Peers& peers, int peer, KernelFailure failure) {
+  if (atomicCAS_system(&peers.control->failed, uint32_t{no_failure}, uint32_t{failure}) == no_failure)
+    device::store_relaxed(&peers.control->peer, static_cast<uint32_t>(peer));
+  device::store_release(&peers.control->stop, 1);
+}
+
 // One thread calls `ready()` until it is true. False: the communicator is stopped, the data did not come, and the caller
 // ends its work without waiting again.
 template <typename Ready>
@@ -19,9 +26,7 @@ __device__ __forceinline__ bool wait_until(const Peers& peers, int peer, Ready r
     for (int spin = 0; spin < spins_between_looks; ++spin)
       if (ready()) return true;
     if (peers.timeout_ns == 0 || device::nanoseconds() - begin < peers.timeout_ns) continue;
-    if (atomicCAS_system(&peers.control->failed, wait_ended_well, wait_timed_out) == wait_ended_well)
-      device::store_relaxed(&peers.control->peer, static_cast<uint32_t>(peer));
-    device::store_release(&peers.control->stop, 1);
+    give_up(peers, peer, wait_timed_out);
     return false;
   }
 }

@@ -10,12 +10,13 @@ inline constexpr int max_gpu_ranks = 8;
 
 // In pinned host memory, one a communicator and rank. The host stops kernels by it, and kernels say what stopped them.
 struct KernelControl {
-  uint32_t stop;        // set by the host, or by the first kernel that gives up: every wait ends
-  uint32_t failed;      // a WaitFailure, of the first wait that gave up by itself
-  uint32_t peer;        // whom it waited for
+  uint32_t stop;    // set by the host, or by the first kernel that gives up: every wait ends
+  uint32_t failed;  // a KernelFailure: the first
+  uint32_t peer;    // whom it waited for, or who sent the payload
   uint32_t reserved;
 };
-enum WaitFailure : uint32_t { wait_ended_well = 0, wait_timed_out = 1 };
+// Why a kernel gave up.
+enum KernelFailure : uint32_t { no_failure = 0, wait_timed_out = 1, payload_corrupt = 2 };
 
 // What a kernel needs to know of the communicator.
 struct Peers {

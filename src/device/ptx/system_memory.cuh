@@ -11,26 +11,54 @@ __device__ __forceinline__ uint32_t load_acquire(const uint32_t* from) {
   asm volatile("ld.acquire.sys.global.u32 %0, [%1];" : "=r"(value) : "l"(from) : "memory");
   return value;
 }
+__device__ __forceinline__ uint64_t load_acquire(const uint64_t* from) {
+  uint64_t value;
+  asm volatile("ld.acquire.sys.global.u64 %0, [%1];" : "=l"(value) : "l"(from) : "memory");
+  return value;
+}
 __device__ __forceinline__ uint32_t load_relaxed(const uint32_t* from) {
   uint32_t value;
   asm volatile("ld.relaxed.sys.global.u32 %0, [%1];" : "=r"(value) : "l"(from) : "memory");
   return value;
 }
+__device__ __forceinline__ uint64_t load_relaxed(const uint64_t* from) {
+  uint64_t value;
+  asm volatile("ld.relaxed.sys.global.u64 %0, [%1];" : "=l"(value) : "l"(from) : "memory");
+  return value;
+}
+__device__ __forceinline__ void store_relaxed(uint64_t* to, uint64_t value) {
+  asm volatile("st.relaxed.sys.global.u64 [%0], %1;" ::"l"(to), "l"(value) : "memory");
+}
 __device__ __forceinline__ void store_release(uint32_t* to, uint32_t value) {
   asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(to), "r"(value) : "memory");
+}
+__device__ __forceinline__ void store_release(uint64_t* to, uint64_t value) {
+  asm volatile("st.release.sys.global.u64 [%0], %1;" ::"l"(to), "l"(value) : "memory");
 }
 __device__ __forceinline__ void store_relaxed(uint32_t* to, uint32_t value) {
   asm volatile("st.relaxed.sys.global.u32 [%0], %1;" ::"l"(to), "r"(value) : "memory");
 }
 
+// Orders all that this thread wrote, or saw written, before what it writes next.
+__device__ __forceinline__ void fence_system() { asm volatile("fence.acq_rel.sys;" ::: "memory"); }
+
+// The same within a CTA, for shared memory too.
+__device__ __forceinline__ uint32_t load_acquire_cta(const uint32_t* from) {
+  uint32_t value;
+  asm volatile("ld.acquire.cta.u32 %0, [%1];" : "=r"(value) : "l"(from) : "memory");
+  return value;
+}
+__device__ __forceinline__ void store_release_cta(uint32_t* to, uint32_t value) {
+  asm volatile("st.release.cta.u32 [%0], %1;" ::"l"(to), "r"(value) : "memory");
+}
+
 // 16 bytes at once: whoever loads them sees all or none of a store (single-copy atomic, as .b128 is from sm_70 on).
 __device__ __forceinline__ uint4 load_16_bytes_relaxed(const void* from) {
   uint64_t low, high;
-  asm volatile(
-      "{\n.reg .b128 value;\nld.relaxed.sys.global.b128 value, [%2];\nmov.b128 {%0, %1}, value;\n}"
-      : "=l"(low), "=l"(high)
-      : "l"(from)
-      : "memory");
+  asm volatile("{\n.reg .b128 value;\nld.relaxed.sys.global.b128 value, [%2];\nmov.b128 {%0, %1}, value;\n}"
+               : "=l"(low), "=l"(high)
+               : "l"(from)
+               : "memory");
   return {static_cast<uint32_t>(low), static_cast<uint32_t>(low >> 32), static_cast<uint32_t>(high),
           static_cast<uint32_t>(high >> 32)};
 }
@@ -41,12 +69,22 @@ __device__ __forceinline__ void store_16_bytes_relaxed(void* to, uint4 value) {
                : "memory");
 }
 
-// Orders what this thread read and wrote before what follows, as bulk copies see it.
+// Orders what this thread read of global memory before what follows, as bulk copies see it.
 __device__ __forceinline__ void order_before_bulk_copies() {
 #if __CUDA_ARCH__ >= 900
-  asm volatile("fence.proxy.async;" ::: "memory");
+  asm volatile("fence.proxy.async.global;" ::: "memory");
 #endif
 }
+
+// Copies of 16 bytes to shared memory that go on while the thread does: unlike bulk copies they need no fence after an
+// acquire load.
+__device__ __forceinline__ void start_copy_of_16_bytes(void* shared, const void* global) {
+  asm volatile(
+      "cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(static_cast<uint32_t>(__cvta_generic_to_shared(shared))),
+      "l"(__cvta_generic_to_global(global))
+      : "memory");
+}
+__device__ __forceinline__ void wait_for_copies_of_16_bytes() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 
 // Nanoseconds of a clock that all SMs share; it may advance in steps of a microsecond.
 __device__ __forceinline__ uint64_t nanoseconds() {

@@ -1,0 +1,186 @@
+// The two ends of memory channels in a kernel. A warp holds several ends at once, one in each of its threads: those of one
+// lane's number towards several peers, or of several lanes of one peer.
+#pragma once
+
+#include "channel/cuda/bounded_wait.cuh"
+#include "channel/cuda/memory_channel.h"
+#include "channel/cuda/signal_warp.cuh"
+#include "device/ptx/bulk_copy.cuh"
+#include "device/warp.cuh"
+
+namespace narrowcast::channel {
+
+// Ends of a warp as bits.
+using EndMask = uint32_t;
+
+// Which end a thread holds; peer -1: none.
+struct End {
+  int peer;
+  uint32_t lane;
+};
+
+template <typename T>
+__device__ T* in_scratch(const Peers& peers, int rank, size_t offset) {
+  return reinterpret_cast<T*>(peers.scratch[rank] + offset);
+}
+
+// The whole warp calls every function. Flags are raised by the CTA's signal warp: the fence that must come before them
+// waits for everything that the SM has under way to peers, and one fence serves many flags.
+class SlotSender {
+ public:
+  // slot_bytes: of this call's payloads at most; a multiple of ChannelLayout::slot_bytes.
+  __device__ SlotSender(const Peers& peers, const ChannelLayout& layout, End end, uint32_t slot_bytes,
+                        SignalQueue& queue, int thread)
+      : peers_(peers),
+        queue_(queue),
+        thread_(thread),
+        peer_(end.peer),
+        slot_bytes_(slot_bytes),
+        slots_(layout.slots() * ChannelLayout::slot_bytes / slot_bytes) {
+    if (end.peer < 0) return;
+    ring_ = peers.scratch[end.peer] + layout.ring(peers.rank, end.lane);
+    flags_ = in_scratch<uint64_t>(peers, end.peer, layout.flags(peers.rank, end.lane, peers.ranks));
+    credit_ = in_scratch<uint32_t>(peers, peers.rank, layout.credit(end.peer, end.lane, peers.ranks));
+    stored_sent_ = in_scratch<uint32_t>(peers, peers.rank, layout.sent(end.peer, end.lane, peers.ranks));
+    sent_ = *stored_sent_;
+  }
+
+  // Waits until each of these ends has room for one payload; before the first of a call, until they have taken all that
+  // went before. False: the communicator is stopped.
+  __device__ bool reserve(EndMask mask) {
+    bool ready = true;
+    const uint32_t need = used_ ? sent_ + 1 - slots_ : sent_;
+    if ((mask >> thread_ & 1) != 0 && (!used_ || static_cast<int32_t>(granted_ - need) < 0)) {
+      ready = wait_until(peers_, peer_, [&] {
+        granted_ = device::load_acquire(credit_);
+        return static_cast<int32_t>(granted_ - need) >= 0;
+      });
+      used_ = true;
+      device::order_before_bulk_copies();
+    }
+    return __all_sync(device::all_lanes, ready);
+  }
+
+  // Puts `bytes` (a multiple of 16) from 16-byte aligned shared memory, which the warp has written, into the next slot of
+  // each of these ends, for which reserve() was called, and has their flags raised. block, last: see SlotFlag. Ordinary stores: bulk copies to peers
+  // are slower, and the memory is free at once.
+  __device__ void put(EndMask mask, const char* payload, uint32_t bytes, uint32_t block, bool last) {
+    __syncwarp();
+    char* const slot = ring_ + sent_ % slots_ * slot_bytes_;
+    for (EndMask left = mask; left != 0; left &= left - 1) {
+      const auto of_end = __shfl_sync(device::all_lanes, reinterpret_cast<unsigned long long>(slot), __ffs(left) - 1);
+      char* to = reinterpret_cast<char*>(of_end);
+#pragma unroll 4
+      for (uint32_t at = thread_ * 16; at < bytes; at += 32 * 16)
+        *reinterpret_cast<uint4*>(to + at) = *reinterpret_cast<const uint4*>(payload + at);
+    }
+    if (mask >> thread_ & 1) {
+      ++sent_;
+      queue_.push(signals_ + __popc(mask & ((1u << thread_) - 1)), flags_ + (sent_ - 1) % slots_,
+                  SlotFlag::of(sent_, block, last, bytes));
+    }
+    __syncwarp();
+    signals_ += __popc(mask);
+    if (thread_ == 0) queue_.publish(signals_);
+  }
+
+  // At the end of the call.
+  __device__ void close() {
+    if (used_) *stored_sent_ = sent_;
+  }
+
+ private:
+  __device__ char* slot() const { return ring_ + sent_ % slots_ * slot_bytes_; }
+
+  const Peers& peers_;
+  SignalQueue& queue_;
+  int thread_, peer_;
+  uint32_t slot_bytes_, slots_;
+  uint32_t signals_ = 0;
+  // Of this thread's end.
+  char* ring_ = nullptr;
+  uint64_t* flags_ = nullptr;
+  const uint32_t* credit_ = nullptr;
+  uint32_t* stored_sent_ = nullptr;
+  uint32_t sent_ = 0, granted_ = 0;
+  bool used_ = false;
+};
+
+// The whole warp calls every function.
+class SlotReceiver {
+ public:
+  __device__ SlotReceiver(const Peers& peers, const ChannelLayout& layout, End end, uint32_t slot_bytes, int thread)
+      : peers_(peers),
+        thread_(thread),
+        peer_(end.peer),
+        slot_bytes_(slot_bytes),
+        slots_(layout.slots() * ChannelLayout::slot_bytes / slot_bytes) {
+    if (end.peer < 0) return;
+    ring_ = peers.scratch[peers.rank] + layout.ring(end.peer, end.lane);
+    flags_ = in_scratch<uint64_t>(peers, peers.rank, layout.flags(end.peer, end.lane, peers.ranks));
+    credit_ = in_scratch<uint32_t>(peers, end.peer, layout.credit(peers.rank, end.lane, peers.ranks));
+    stored_received_ = in_scratch<uint32_t>(peers, peers.rank, layout.received(end.peer, end.lane, peers.ranks));
+    received_ = *stored_received_;
+    credited_ = received_;
+  }
+
+  struct Payload {
+    const char* data;
+    SlotFlag flag;  // of 0 bytes: there is none
+  };
+  // Waits for the next payload of `end`. None: the communicator is stopped.
+  __device__ Payload wait(int end) {
+    SlotFlag seen{};
+    if (thread_ == end && !wait_until(peers_, peer_, [&] { return is_raised(&seen); })) seen.word = 0;
+    return payload(end, seen);
+  }
+  // The same if it is there already.
+  __device__ Payload poll(int end) {
+    SlotFlag seen{};
+    if (thread_ == end && !is_raised(&seen)) seen.word = 0;
+    return payload(end, seen);
+  }
+
+  // The payload that wait() or poll() of `end` gave has been read: its slot may be used again. Grants are sent for several
+  // slots at a time.
+  __device__ void release(int end) {
+    if (thread_ != end) return;
+    ++received_;
+    if (received_ - credited_ >= (slots_ + 1) / 2) grant();
+  }
+
+  // At the end of the call.
+  __device__ void close() {
+    if (stored_received_ == nullptr) return;
+    if (credited_ != received_) grant();
+    *stored_received_ = received_;
+  }
+
+ private:
+  __device__ bool is_raised(SlotFlag* seen) const {
+    seen->word = device::load_acquire(flags_ + received_ % slots_);
+    return seen->is_of(received_ + 1);
+  }
+  __device__ Payload payload(int end, SlotFlag seen) const {
+    const auto here = reinterpret_cast<unsigned long long>(ring_ + received_ % slots_ * slot_bytes_);
+    return {reinterpret_cast<const char*>(__shfl_sync(device::all_lanes, here, end)),
+            {__shfl_sync(device::all_lanes, static_cast<unsigned long long>(seen.word), end)}};
+  }
+  // Relaxed: what was read has arrived, and nothing was written that the sender reads.
+  __device__ void grant() {
+    credited_ = received_;
+    device::store_relaxed(credit_, received_);
+  }
+
+  const Peers& peers_;
+  int thread_, peer_;
+  uint32_t slot_bytes_, slots_;
+  // Of this thread's end.
+  const char* ring_ = nullptr;
+  const uint64_t* flags_ = nullptr;
+  uint32_t* credit_ = nullptr;
+  uint32_t* stored_received_ = nullptr;
+  uint32_t received_ = 0, credited_ = 0;
+};
+
+}  // namespace narrowcast::channel

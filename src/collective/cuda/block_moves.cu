@@ -1,0 +1,48 @@
+// Blocks that only move: half of a CTA's warps send, half receive, one raises flags.
+#include "collective/cuda/block_launch.cuh"
+
+namespace narrowcast::collective::cuda {
+namespace {
+
+template <typename Coding>
+struct MoveMemory {
+  static constexpr MoveWarps warps = move_warps(Coding::block_bytes);
+  RoleMemory<Coding, 2> senders[warps.senders];
+  RoleMemory<Coding, 3> receivers[warps.receivers];
+  Signals<warps.senders> signals;
+};
+
+template <typename Coding>
+__global__ void __launch_bounds__(move_warps(Coding::block_bytes).all() * 32, 1)
+    move_blocks(const __grid_constant__ BlockCall call) {
+  constexpr MoveWarps warps = move_warps(Coding::block_bytes);
+  extern __shared__ char shared_memory[];
+  auto& memory = *reinterpret_cast<MoveMemory<Coding>*>(shared_memory);
+  const uint32_t warp = device::warp_id();
+  const auto number_from = [&](uint32_t first) { return (warp - first) * gridDim.x + blockIdx.x; };
+  const int lane = device::lane_id();
+  memory.signals.open_all();
+  if (warp < warps.senders) {
+    send_blocks<Coding>(call, memory.senders[warp], memory.signals.queues[warp], number_from(0),
+                        warps.senders * gridDim.x, false, lane);
+    end_claims(call, warps.senders * gridDim.x, lane);
+    memory.signals.close_one(lane);
+  } else if (warp < warps.senders + warps.receivers) {
+    receive_blocks<Coding>(call, memory.receivers[warp - warps.senders], number_from(warps.senders),
+                           warps.receivers * gridDim.x, 0, lane);
+  } else {
+    channel::raise_flags(memory.signals.queues, warps.senders, &memory.signals.open, lane);
+  }
+}
+
+}  // namespace
+
+cudaError_t launch_moves(const BlockCall& call, ncast_dtype dtype, ncast_codec codec, uint32_t ctas,
+                         cudaStream_t stream) {
+  return with_coding(dtype, codec, [&]<typename Coding, ncast_dtype>() {
+    return launch_roles(move_blocks<Coding>, ctas, move_warps(Coding::block_bytes).all(), sizeof(MoveMemory<Coding>),
+                        call, stream);
+  });
+}
+
+}  // namespace narrowcast::collective::cuda
