@@ -83,6 +83,11 @@ ncast_status ncast_get_unique_id(ncast_unique_id* id) {
     UniqueIdContent content = {};
     std::memcpy(content.magic, unique_id_magic, sizeof content.magic);
     if (ncast_status status = channel::random_bytes(&content.world, sizeof content.world)) return status;
+    for (const ncast_backend number : {NCAST_BACKEND_HOST, NCAST_BACKEND_CUDA}) {
+      const Backend* const backend = find_backend(number);
+      if (backend == nullptr || backend->prepare_id == nullptr) continue;
+      if (ncast_status status = backend->prepare_id(&content)) return status;
+    }
     *id = make_unique_id(content);
     return NCAST_OK;
   });

@@ -7,6 +7,8 @@
 
 namespace narrowcast::collective {
 
+struct UniqueIdContent;
+
 struct Backend {
   // Joins as ncast_comm_create says. The id is one that ncast_get_unique_id made, and config is checked for what all
   // backends have in common; a setting of 0 that ncast_comm_config_init leaves at 0 means the backend's own default.
@@ -19,6 +21,9 @@ struct Backend {
 
   // Refuses a call for what only this backend knows, such as its streams, before anything of it is done. May be NULL.
   ncast_status (*check)(const Call& call) = nullptr;
+
+  // Puts into a new unique id what only this backend needs there. May be NULL.
+  ncast_status (*prepare_id)(UniqueIdContent* content) = nullptr;
 };
 
 // At load time, by a static object of the backend's file: a build has the backends whose files are in it. `backend` is

@@ -388,7 +388,8 @@ __device__ void reduce_blocks(const BlockCall& call, RoleMemory<Coding, Buffers>
     device::wait_for_store_sources(thread);
     sums.finish(call.op, ranks, values, thread);
     __syncwarp();
-    store_values(block_of<Coding::block_bytes>(call.reduced, this_block).values, values, raw_bytes, thread);
+    if (call.reduced.values != nullptr)
+      store_values(block_of<Coding::block_bytes>(call.reduced, this_block).values, values, raw_bytes, thread);
     if (call.forward != 0) {
       uint32_t bytes = static_cast<uint32_t>(format::aligned(raw_bytes));
       if (raw_bytes == Coding::block_bytes) bytes = Coding::encode(values, payload, memory.scratch, thread);

@@ -1,0 +1,219 @@
+#include <cuda_runtime.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <vector>
+
+#include "collective/cuda/communicator.h"
+#include "collective/cuda/state.h"
+#include "status/error.h"
+
+namespace narrowcast::collective::cuda {
+namespace {
+
+constexpr size_t default_scratch_bytes = size_t{128} << 20;
+
+ncast_status failed(const char* what, cudaError_t error) { return channel::cuda_failure(what, error); }
+
+// NARROWCAST_MAX_CTAS, from 1 on; else as many as may be.
+uint32_t wanted_ctas() {
+  const char* text = std::getenv("NARROWCAST_MAX_CTAS");
+  const long wanted = text == nullptr ? 0 : std::strtol(text, nullptr, 10);
+  return wanted < 1 ? most_block_ctas : static_cast<uint32_t>(std::min<long>(wanted, most_block_ctas));
+}
+
+}  // namespace
+
+OnDevice::OnDevice(int device) {
+  cudaGetDevice(&before_);
+  if (before_ != device) cudaSetDevice(device);
+}
+OnDevice::~OnDevice() {
+  int now = -1;
+  if (before_ >= 0 && cudaGetDevice(&now) == cudaSuccess && now != before_) cudaSetDevice(before_);
+}
+
+ncast_status Communicator::create(const channel::TcpAddress& address, const channel::WorldId& secret, int ranks,
+                                  int rank, const ncast_comm_config& config, ncast_comm** result) {
+  std::unique_ptr<Communicator> comm(new Communicator(ranks, rank));
+  comm->device_ = config.device;
+  if (config.device < 0) {
+    if (const cudaError_t error = cudaGetDevice(&comm->device_); error != cudaSuccess)
+      return fail(NCAST_UNSUPPORTED, "there is no GPU that CUDA can use: %s", cudaGetErrorString(error));
+  }
+  int devices = 0;
+  if (const cudaError_t error = cudaGetDeviceCount(&devices); error != cudaSuccess || comm->device_ >= devices) {
+    if (error != cudaSuccess)
+      return fail(NCAST_UNSUPPORTED, "there is no GPU that CUDA can use: %s", cudaGetErrorString(error));
+    return fail(NCAST_INVALID_ARGUMENT, "device is %d, and this process sees GPUs 0 to %d", comm->device_, devices - 1);
+  }
+  const OnDevice on_device(comm->device_);
+  if (ncast_status status = comm->join(address, secret, config)) {
+    const std::string sentence = ncast_last_error();
+    if (comm->rendezvous_ != nullptr) comm->rendezvous_->publish_failure(status, sentence.c_str());
+    return fail(status, "%s", sentence.c_str());
+  }
+  *result = comm.release();
+  return NCAST_OK;
+}
+
+ncast_status Communicator::join(const channel::TcpAddress& address, const channel::WorldId& secret,
+                                const ncast_comm_config& config) {
+  timeout_seconds_ = config.timeout_seconds;
+  if (ncast_status status = channel::TcpRendezvous::join(address, secret, rank(), ranks(),
+                                                         channel::Limit{config.timeout_seconds}, &rendezvous_))
+    return status;
+  if (ncast_status status = agree(config.scratch_bytes != 0 ? config.scratch_bytes : default_scratch_bytes))
+    return status;
+  if (ncast_status status = set_up()) return status;
+  return rendezvous_->barrier();
+}
+
+ncast_status Communicator::agree(size_t scratch_bytes) {
+  const Agreement own{wanted_ctas(), scratch_bytes};
+  std::vector<Agreement> all(static_cast<size_t>(ranks()));
+  if (ncast_status status = rendezvous_->all_gather(&own, sizeof own, all.data())) return status;
+  agreement_ = own;
+  for (int peer = 0; peer < ranks(); ++peer) {
+    const Agreement& other = all[static_cast<size_t>(peer)];
+    if (other.scratch_bytes != own.scratch_bytes)
+      return fail(NCAST_MISMATCH, "scratch_bytes is %zu on rank %d and %zu on rank %d", other.scratch_bytes, peer,
+                  own.scratch_bytes, rank());
+    agreement_.max_ctas = std::min(agreement_.max_ctas, other.max_ctas);
+  }
+  return NCAST_OK;
+}
+
+ncast_status Communicator::set_up() {
+  cudaError_t error = cudaHostAlloc(reinterpret_cast<void**>(&control_), sizeof *control_, cudaHostAllocPortable);
+  if (error == cudaSuccess) {
+    *control_ = {};
+    error = cudaMalloc(reinterpret_cast<void**>(&state_), sizeof *state_);
+  }
+  if (error == cudaSuccess) error = cudaMemset(state_, 0, sizeof *state_);
+  if (error == cudaSuccess) error = cudaEventCreateWithFlags(&last_call_, cudaEventDisableTiming);
+  if (error == cudaSuccess) error = cudaEventCreateWithFlags(&forked_, cudaEventDisableTiming);
+  for (SideStream& side : sides_) {
+    if (error == cudaSuccess) error = cudaStreamCreateWithFlags(&side.stream, cudaStreamNonBlocking);
+    if (error == cudaSuccess) error = cudaEventCreateWithFlags(&side.joined, cudaEventDisableTiming);
+  }
+  if (error != cudaSuccess) return failed("setting up the communicator", error);
+  // A peer that dies or aborts ends the kernels that wait for it.
+  rendezvous_->on_failure(
+      [control = control_](ncast_status, const char*) { __atomic_store_n(&control->stop, 1u, __ATOMIC_RELEASE); });
+
+  const size_t packet_bytes = packet_scratch_bytes(ranks());
+  const size_t all_bytes = agreement_.scratch_bytes;
+  if (all_bytes > packet_bytes)
+    layout_ = channel::ChannelLayout((packet_bytes + 4095) / 4096 * 4096, ranks(), block_lanes,
+                                     all_bytes - (packet_bytes + 4095) / 4096 * 4096);
+  if (layout_.slots() == 0)
+    return fail(NCAST_INVALID_ARGUMENT, "scratch_bytes is %zu, which is too little for %d ranks", all_bytes, ranks());
+  if (ncast_status status = channel::PeerMemory::create(*rendezvous_, all_bytes, &scratch_)) return status;
+  peers_.rank = rank();
+  peers_.ranks = ranks();
+  for (int peer = 0; peer < ranks(); ++peer) peers_.scratch[peer] = scratch_->of(peer);
+  peers_.control = control_;
+  peers_.timeout_ns = static_cast<uint64_t>(timeout_seconds_ * 1e9);
+  return NCAST_OK;
+}
+
+Communicator::~Communicator() {
+  const OnDevice on_device(device_);
+  scratch_.reset();
+  rendezvous_.reset();
+  for (const SideStream& side : sides_) {
+    if (side.joined != nullptr) cudaEventDestroy(side.joined);
+    if (side.stream != nullptr) cudaStreamDestroy(side.stream);
+  }
+  if (forked_ != nullptr) cudaEventDestroy(forked_);
+  if (last_call_ != nullptr) cudaEventDestroy(last_call_);
+  cudaFree(state_);
+  if (control_ != nullptr) cudaFreeHost(control_);
+}
+
+void Communicator::set_error(ncast_status status, const char* sentence) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (error_ != NCAST_OK) return;
+    error_ = status;
+    sentence_ = sentence;
+  }
+  __atomic_store_n(&control_->stop, 1u, __ATOMIC_RELEASE);
+  rendezvous_->publish_failure(status, sentence);
+}
+
+ncast_status Communicator::check_error() {
+  if (ncast_status status = rendezvous_->check_failure()) {
+    const std::string sentence = ncast_last_error();
+    set_error(status, sentence.c_str());
+  }
+  // A kernel that gave up for no such reason.
+  switch (__atomic_load_n(&control_->failed, __ATOMIC_ACQUIRE)) {
+    case channel::wait_timed_out: {
+      char sentence[160];
+      std::snprintf(sentence, sizeof sentence, "rank %d waited for rank %u for more than %g seconds", rank(),
+                    control_->peer, timeout_seconds_);
+      set_error(NCAST_TIMEOUT, sentence);
+      break;
+    }
+    case channel::payload_corrupt: {
+      char sentence[160];
+      std::snprintf(sentence, sizeof sentence, "rank %d received from rank %u what does not follow the format", rank(),
+                    control_->peer);
+      set_error(NCAST_CORRUPT, sentence);
+      break;
+    }
+    default: break;
+  }
+  const std::lock_guard lock(mutex_);
+  return error_ == NCAST_OK ? NCAST_OK : fail(error_, "%s", sentence_.c_str());
+}
+
+ncast_status Communicator::abort() {
+  set_error(NCAST_ABORTED, "aborted");
+  return NCAST_OK;
+}
+
+ncast_comm_counters Communicator::counters() const {
+  const OnDevice on_device(device_);
+  unsigned long long wire_bytes = 0;
+  // On a stream of its own: the legacy stream would wait for all others.
+  cudaStream_t stream = nullptr;
+  if (cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking) == cudaSuccess) {
+    if (cudaMemcpyAsync(&wire_bytes, &state_->wire_bytes, sizeof wire_bytes, cudaMemcpyDeviceToHost, stream) ==
+        cudaSuccess)
+      cudaStreamSynchronize(stream);
+    cudaStreamDestroy(stream);
+  }
+  const std::lock_guard lock(mutex_);
+  return {raw_bytes_, packet_bytes_ + wire_bytes, calls_};
+}
+
+ncast_status Communicator::wait_until_idle() {
+  if (!called_) return NCAST_OK;
+  const OnDevice on_device(device_);
+  // All of the device: a graph with calls of this communicator may be under way on any stream.
+  const cudaError_t error = cudaDeviceSynchronize();
+  return error == cudaSuccess ? NCAST_OK : failed("waiting for the communicator's calls", error);
+}
+
+// During a capture only the calls that are captured are ordered, by the graph; the graph's launches are ordered by the
+// streams on which the user launches it.
+cudaError_t Communicator::enter(cudaStream_t stream) {
+  cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
+  const cudaError_t error = cudaStreamIsCapturing(stream, &capture);
+  if (error != cudaSuccess) return error;
+  captures_ = capture != cudaStreamCaptureStatusNone;
+  if (captures_ || !called_ || stream == last_stream_) return cudaSuccess;
+  return cudaStreamWaitEvent(stream, last_call_);
+}
+
+cudaError_t Communicator::leave(cudaStream_t stream) {
+  called_ = true;
+  if (captures_) return cudaSuccess;
+  last_stream_ = stream;
+  return cudaEventRecord(last_call_, stream);
+}
+
+}  // namespace narrowcast::collective::cuda

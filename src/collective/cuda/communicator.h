@@ -1,0 +1,109 @@
+// The CUDA backend's communicator: the ranks' GPUs and scratch, what orders its calls, and its first error.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <array>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "channel/cuda/memory_channel.h"
+#include "channel/cuda/peer_memory.h"
+#include "channel/tcp_rendezvous.h"
+#include "collective/call.h"
+#include "collective/communicator.h"
+#include "collective/cuda/packets.h"
+#include "collective/cuda/state.h"
+
+namespace narrowcast::collective::cuda {
+
+// What the ranks have agreed on when they joined.
+struct Agreement {
+  uint32_t max_ctas;
+  size_t scratch_bytes;
+};
+
+// Makes a device current, and the one before current again.
+class OnDevice {
+ public:
+  explicit OnDevice(int device);
+  ~OnDevice();
+  OnDevice(const OnDevice&) = delete;
+  OnDevice& operator=(const OnDevice&) = delete;
+
+ private:
+  int before_ = -1;
+};
+
+class Communicator final : public ncast_comm {
+ public:
+  // Joins; the id's hub listens at `address`.
+  static ncast_status create(const channel::TcpAddress& address, const channel::WorldId& secret, int ranks, int rank,
+                             const ncast_comm_config& config, ncast_comm** result);
+  ~Communicator() override;
+
+  ncast_status check_error() override;
+  ncast_status abort() override;
+  ncast_comm_counters counters() const override;
+  ncast_status wait_until_idle() override;
+
+  // Enqueues calls that were launched together, in the order in which they were made. Any thread.
+  ncast_status launch(const std::vector<const Call*>& calls);
+
+ private:
+  // Streams of the communicator's own, for what runs beside the user's.
+  struct SideStream {
+    cudaStream_t stream = nullptr;
+    cudaEvent_t joined = nullptr;
+  };
+
+  Communicator(int ranks, int rank) : ncast_comm(NCAST_BACKEND_CUDA, rank, ranks) {}
+  ncast_status join(const channel::TcpAddress& address, const channel::WorldId& secret,
+                    const ncast_comm_config& config);
+  ncast_status agree(size_t scratch_bytes);
+  ncast_status set_up();
+
+  // The stream waits for the communicator's call before, on whatever stream that was; and that it can be waited for.
+  cudaError_t enter(cudaStream_t stream);
+  cudaError_t leave(cudaStream_t stream);
+
+  cudaError_t launch_point_to_point(const std::vector<const Call*>& calls, cudaStream_t stream);
+  cudaError_t launch_round(const std::vector<const Call*>& sends, const std::vector<const Call*>& recvs,
+                           cudaStream_t stream);
+  cudaError_t launch_collective(const Call& call, cudaStream_t stream);
+  cudaError_t launch_moves_of(const Call& call, ncast_codec codec, cudaStream_t stream);
+  cudaError_t launch_reduction_of(const Call& call, ncast_codec codec, cudaStream_t stream);
+  BlockCall block_call(int kernel) const;
+  uint64_t sent_bytes(const Call& call) const;
+
+  // Copies within the rank, beside what `stream` does next until join() is called.
+  cudaError_t fork(int side, cudaStream_t stream);
+  cudaError_t join(int side, cudaStream_t stream);
+
+  void set_error(ncast_status status, const char* sentence);
+
+  int device_ = 0;
+  double timeout_seconds_ = 0;
+  Agreement agreement_ = {};
+  std::unique_ptr<channel::Rendezvous> rendezvous_;
+  channel::KernelControl* control_ = nullptr;  // pinned
+  std::unique_ptr<channel::PeerMemory> scratch_;
+  channel::Peers peers_ = {};
+  channel::ChannelLayout layout_;  // packets come before it in the scratch
+  DeviceState* state_ = nullptr;
+
+  std::mutex launching_;
+  cudaEvent_t last_call_ = nullptr, forked_ = nullptr;
+  cudaStream_t last_stream_ = nullptr;
+  bool called_ = false, captures_ = false;
+  std::array<SideStream, most_kernels_at_once> sides_;
+
+  mutable std::mutex mutex_;  // of what follows
+  ncast_status error_ = NCAST_OK;
+  std::string sentence_;
+  uint64_t calls_ = 0, raw_bytes_ = 0, packet_bytes_ = 0;
+};
+
+}  // namespace narrowcast::collective::cuda
