@@ -10,9 +10,9 @@ inline constexpr int max_gpu_ranks = 8;
 
 // In pinned host memory, one a communicator and rank. The host stops kernels by it, and kernels say what stopped them.
 struct KernelControl {
-  uint32_t stop;        // set by the host, or by the first kernel that gives up: every wait ends
-  uint32_t failed;      // a WaitFailure, of the first wait that gave up by itself
-  uint32_t peer;        // whom it waited for
+  uint32_t stop;    // set by the host, or by the first kernel that gives up: every wait ends
+  uint32_t failed;  // a WaitFailure, of the first wait that gave up by itself
+  uint32_t peer;    // whom it waited for
   uint32_t reserved;
 };
 enum WaitFailure : uint32_t { wait_ended_well = 0, wait_timed_out = 1 };
