@@ -55,6 +55,9 @@ __global__ void check_kernel(PacketOperation operation, uint32_t* values, uint32
     values[i] = 0xbaadf00d;
   }
 }
+__global__ void delay_kernel(uint32_t microseconds) {
+  for (uint32_t i = 0; i < microseconds; ++i) __nanosleep(1000);
+}
 __global__ void next_round_kernel(uint32_t* counters) { ++counters[0]; }
 
 struct Step {
@@ -64,13 +67,18 @@ struct Step {
   uint32_t max_ctas;
 };
 
-// Any operation, size and number of CTAs after any other.
-Step random_step(int ranks, uint32_t most_count, std::mt19937& random) {
+// Any operation, size and number of CTAs after any other; often the same operation, so that its roots run ahead.
+Step random_step(const Step& last, int ranks, uint32_t most_count, std::mt19937& random) {
   const uint32_t size = random() % 3;
   const uint32_t count = size == 0 ? 1 + random() % 20 : size == 1 ? 1 + random() % 3000 : 1 + random() % most_count;
   constexpr uint32_t ctas[] = {1, 2, 5, 8};
-  return {static_cast<PacketOperation>(random() % 8), count, static_cast<int>(random() % static_cast<uint32_t>(ranks)),
-          ctas[random() % 4]};
+  Step step = last;
+  step.count = count;
+  step.max_ctas = ctas[random() % 4];
+  if (random() % 3 != 0) return step;
+  step.operation = static_cast<PacketOperation>(random() % 8);
+  step.root = static_cast<int>(random() % static_cast<uint32_t>(ranks));
+  return step;
 }
 
 // Fills the send buffer, makes the call and checks what came, all on the rank's stream.
@@ -113,9 +121,16 @@ void check_counters(const TestWorld& world, uint32_t rounds) {
 
 void run_steps(const TestWorld& world, uint32_t steps, uint32_t seed) {
   std::mt19937 random(seed);
+  Step step{PacketOperation::broadcast, 1, 0, 1};
   for (uint32_t i = 0; i < steps; ++i) {
-    const Step step = random_step(world.ranks(), 40000, random);
-    for (int rank = 0; rank < world.ranks(); ++rank) enqueue(world, rank, step);
+    step = random_step(step, world.ranks(), 40000, random);
+    const int late = static_cast<int>(random() % static_cast<uint32_t>(world.ranks()));
+    const uint32_t microseconds = random() % 100;
+    for (int rank = 0; rank < world.ranks(); ++rank) {
+      world.use(rank);
+      if (rank == late) delay_kernel<<<1, 1, 0, world.rank(rank).stream>>>(microseconds);
+      enqueue(world, rank, step);
+    }
   }
   world.synchronize();
 }
@@ -138,7 +153,7 @@ TEST_CASE("packets: calls of all kinds follow each other without the host") {
 
 TEST_CASE("packets: a CUDA graph is replayed with other data") {
   const TimeLimit limit(120);
-  constexpr uint32_t calls = 5, replays = 100;
+  constexpr uint32_t calls = 7, replays = 100;
   for (const int ranks : {2, 3, 4}) {
     if (ranks > most_ranks()) continue;
     CAPTURE(ranks);
@@ -149,7 +164,11 @@ TEST_CASE("packets: a CUDA graph is replayed with other data") {
       const cudaStream_t stream = world.rank(rank).stream;
       world.use(rank);
       REQUIRE_CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
-      for (uint32_t i = 0; i < calls; ++i) enqueue(world, rank, random_step(ranks, 100000, random));
+      Step step{PacketOperation::all_reduce, 1, 0, 1};
+      for (uint32_t i = 0; i < calls; ++i) {
+        enqueue(world, rank, step);
+        step = random_step(step, ranks, 100000, random);
+      }
       cudaGraph_t graph = nullptr;
       REQUIRE_CUDA(cudaStreamEndCapture(stream, &graph));
       REQUIRE_CUDA(cudaGraphInstantiate(&graphs[static_cast<size_t>(rank)], graph, 0));

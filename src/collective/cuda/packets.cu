@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "channel/cuda/packet_area.h"
-#include "collective/cuda/packet_exchange.h"
+#include "collective/cuda/packet_exchange.cuh"
 #include "collective/cuda/packets.h"
 
 namespace narrowcast::collective::cuda {

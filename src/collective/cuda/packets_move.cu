@@ -1,6 +1,6 @@
 // Operations by packets that only move data. A warp's job is a row of what goes to one rank, and the same row of what
 // comes from one.
-#include "collective/cuda/packet_exchange.h"
+#include "collective/cuda/packet_exchange.cuh"
 #include "collective/cuda/unit_memory.cuh"
 
 namespace narrowcast::collective::cuda {

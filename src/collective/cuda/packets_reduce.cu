@@ -1,6 +1,6 @@
 // Operations by packets that reduce. A thread sends its units of every piece, reduces its units of this rank's piece, and,
 // where results are gathered, takes those of the other ranks.
-#include "collective/cuda/packet_exchange.h"
+#include "collective/cuda/packet_exchange.cuh"
 #include "collective/cuda/reduce_units.cuh"
 #include "collective/cuda/unit_memory.cuh"
 

@@ -26,11 +26,9 @@ struct Exchange {
   bool keeps;                       // moves: this rank's piece goes from send to recv
   bool gathers;                     // reductions: the ranks pass their results on, as pieces of `recv`
 
-#ifdef __CUDACC__
   __device__ const char* send_piece(int rank) const { return send + static_cast<uint32_t>(rank) * send_stride; }
   __device__ char* recv_piece(int rank) const { return recv + static_cast<uint32_t>(rank) * recv_stride; }
   __device__ uint32_t bytes_of(int rank, int ranks) const { return rank == ranks - 1 ? last_bytes : piece_bytes; }
-#endif
 };
 
 // peers.scratch leads to the packets' areas.
