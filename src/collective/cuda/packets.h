@@ -1,0 +1,64 @@
+// Collectives of small messages by packets (channel/cuda/packets.cuh): one kernel, no barrier, no fence, and the latency
+// of one flight, or of two for the longer all-reduces. All ranks make the same sequence of these calls.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include "channel/cuda/peers.h"
+#include "narrowcast/types.h"
+
+namespace narrowcast::collective::cuda {
+
+enum class PacketOperation : uint8_t {
+  all_reduce,
+  all_gather,
+  reduce_scatter,
+  all_to_all,
+  broadcast,
+  reduce,
+  gather,
+  scatter
+};
+
+// What one rank does in one call. Buffers, counts and what is allowed in place are those of narrowcast/comm.h: `count`
+// values are what each rank sends to another, and where ranks * count are sent or received, piece r is rank r's. Buffers
+// that a rank does not use (recv of those that are not the root of reduce and gather, send of those that are not the root
+// of broadcast and scatter) may be NULL.
+struct PacketCall {
+  PacketOperation operation;
+  const void* send;
+  void* recv;
+  uint64_t count;
+  ncast_dtype dtype;
+  ncast_redop redop;  // of reductions
+  int root;           // of broadcast, reduce, gather and scatter
+};
+
+// Of each rank's scratch, at a multiple of 128 there, the same offset on all ranks; zeroed before the first call.
+size_t packet_scratch_bytes(int ranks);
+
+// `count` in bytes, at most; the same on all ranks.
+uint64_t most_packet_bytes(PacketOperation operation, int ranks);
+
+// How a call runs. two_shot is the same on all ranks: reduce a piece each, then gather the pieces (all_reduce only);
+// CTAs (at most 64) and their warps (at most 16) may differ.
+struct PacketShape {
+  bool two_shot;
+  uint32_t ctas, warps;
+};
+// bytes: of `count` values. max_ctas 0: as many as there may be.
+PacketShape choose_packet_shape(PacketOperation operation, uint64_t bytes, int ranks, uint32_t max_ctas);
+// all_reduce is one-shot up to here, two-shot beyond.
+uint64_t most_one_shot_bytes(int ranks);
+
+// peers.scratch leads to each rank's scratch. Launches one kernel, or copies if there is one rank; nothing when count is
+// 0. cudaErrorInvalidValue: the message is too long, or the shape not possible.
+cudaError_t launch_packets(const channel::Peers& peers, size_t scratch_offset, const PacketCall& call,
+                           uint32_t max_ctas, cudaStream_t stream);
+cudaError_t launch_packets(const channel::Peers& peers, size_t scratch_offset, const PacketCall& call,
+                           const PacketShape& shape, cudaStream_t stream);
+
+}  // namespace narrowcast::collective::cuda

@@ -1,0 +1,156 @@
+// Operations by packets that reduce. A thread sends its units of every piece, reduces its units of this rank's piece, and,
+// where results are gathered, takes those of the other ranks.
+#include "collective/cuda/packet_exchange.cuh"
+#include "collective/cuda/reduce_units.cuh"
+#include "collective/cuda/unit_memory.cuh"
+
+namespace narrowcast::collective::cuda {
+namespace {
+
+// What a word of the user's memory is put together from.
+template <ncast_dtype Dtype>
+using Bits = std::conditional_t<word_values<Dtype> == 8, uint8_t,
+                                std::conditional_t<word_values<Dtype> == 4, uint16_t,
+                                                   std::conditional_t<word_values<Dtype> == 2, uint32_t, uint64_t>>>;
+
+// The rank that is `steps` behind this one: nobody sends to the same rank first.
+__device__ __forceinline__ int rank_behind(const channel::Peers& peers, int steps) {
+  const int rank = peers.rank + steps;
+  return rank < peers.ranks ? rank : rank - peers.ranks;
+}
+
+template <typename Value, int Others>
+__device__ __forceinline__ void send_pieces(channel::Packets& packets, const channel::Peers& peers,
+                                            const Exchange& exchange, UnitPlace place) {
+  if (exchange.send_stride == 0) {
+    const Unit unit = load_unit<Value>(exchange.send, place, exchange.piece_bytes, exchange.send_aligned);
+    packets.begin();
+#pragma unroll
+    for (int i = 0; i < Others; ++i) {
+      const int rank = rank_behind(peers, i + 1);
+      if (i + 1 < peers.ranks && (exchange.to >> rank & 1) != 0) packets.send(rank, place, unit);
+    }
+  } else if (exchange.send_aligned) {
+    Unit units[Others];  // all loads before the first store, which the compiler would not let them pass
+#pragma unroll
+    for (int i = 0; i < Others; ++i) {
+      const int rank = rank_behind(peers, i + 1);
+      if (i + 1 < peers.ranks)
+        units[i] = load_words(exchange.send_piece(rank), place, exchange.bytes_of(rank, peers.ranks));
+    }
+    packets.begin();
+    const int last = peers.ranks - 1;
+    const bool is_cut = exchange.last_bytes % 8 != 0;  // within a word: the last piece goes by itself
+#pragma unroll
+    for (int i = 0; i < Others; ++i) {
+      const int rank = rank_behind(peers, i + 1);
+      if (i + 1 < peers.ranks && place.data_offset() < exchange.bytes_of(rank, peers.ranks) &&
+          !(is_cut && rank == last))
+        packets.send(rank, place, units[i]);
+    }
+    if (is_cut && peers.rank != last && place.data_offset() < exchange.last_bytes)
+      packets.send(last, place, load_unit<Value>(exchange.send_piece(last), place, exchange.last_bytes, true));
+  } else {
+#pragma unroll 1
+    for (int i = 0; i + 1 < peers.ranks; ++i) {
+      const int rank = rank_behind(peers, i + 1);
+      const uint32_t bytes = exchange.bytes_of(rank, peers.ranks);
+      if (place.data_offset() >= bytes) continue;
+      const Unit unit = load_unit<Value>(exchange.send_piece(rank), place, bytes, exchange.send_aligned);
+      packets.begin();
+      packets.send(rank, place, unit);
+    }
+  }
+}
+
+template <int Others>
+__device__ __forceinline__ void send_result(const channel::Packets& packets, const channel::Peers& peers,
+                                            UnitPlace place, const Unit& result) {
+#pragma unroll
+  for (int i = 0; i < Others; ++i)
+    if (i + 1 < peers.ranks) packets.send(rank_behind(peers, i + 1), place, result);
+}
+
+template <typename Value, int Others>
+__device__ __forceinline__ void store_results(const channel::Packets& packets, const channel::Peers& peers,
+                                              const Exchange& exchange, UnitPlace place, const Unit (&units)[Others]) {
+#pragma unroll
+  for (int i = 0; i < Others; ++i) {
+    const int rank = packets.source_of(i);
+    const uint32_t bytes = rank < peers.ranks ? exchange.bytes_of(rank, peers.ranks) : 0;
+    if (place.data_offset() < bytes)
+      store_unit<Value>(exchange.recv_piece(rank), place, bytes, exchange.recv_aligned, units[i]);
+  }
+}
+
+// In place is allowed. One shot, and pieces: a thread writes its own units only, and in this rank's piece, which nobody
+// else reads. Two shots: what goes to piece p of rank p arrives, as a result, after that rank has received what was
+// there; so it has been read.
+template <ncast_dtype Dtype, int Others>
+__global__ void __launch_bounds__(most_packet_warps * 32)
+    reduce_kernel(const __grid_constant__ channel::Peers peers, const __grid_constant__ Exchange exchange,
+                  const ncast_redop op) {
+  using Value = Bits<Dtype>;
+  channel::Packets packets(peers, exchange.buffer_bytes);
+  const channel::RankMask others = ((1u << peers.ranks) - 1) & ~(1u << peers.rank);
+  const uint32_t own_bytes = exchange.bytes_of(peers.rank, peers.ranks);
+  const uint32_t warps = blockDim.x / 32, lane = threadIdx.x % 32;
+  const uint32_t first_row = blockIdx.x * warps + threadIdx.x / 32, stride = gridDim.x * warps;
+
+#pragma unroll 1
+  for (uint32_t row = first_row; row < exchange.rows; row += stride) {
+    const UnitPlace place{row, lane};
+    if (exchange.to != 0 && place.data_offset() < exchange.piece_bytes)
+      send_pieces<Value, Others>(packets, peers, exchange, place);
+  }
+  packets.begin();
+  packets.send_tokens(others & ~exchange.to);
+  packets.advance();
+
+  // Receiving stands here once, for pieces and results alike, to keep the kernel short.
+  const uint32_t rounds = exchange.from == 0 ? 0 : exchange.gathers ? 2 : 1;
+  bool goes_on = true;
+#pragma unroll 1
+  for (uint32_t round = 0; goes_on && round < rounds; ++round) {
+#pragma unroll 1
+    for (uint32_t row = first_row; row < exchange.rows; row += stride) {
+      const UnitPlace place{row, lane}, result_place{exchange.buffer_rows / 2 + row, lane};
+      const bool is_result = round == 1;
+      channel::RankMask from = exchange.from;
+      if (place.data_offset() >= (is_result ? exchange.piece_bytes : own_bytes)) break;
+      // Of the last rank's piece there may be less.
+      if (is_result && place.data_offset() >= exchange.last_bytes) from &= ~(1u << (peers.ranks - 1));
+      Unit own;
+      if (!is_result) own = load_unit<Value>(exchange.send_piece(peers.rank), place, own_bytes, exchange.send_aligned);
+      Unit units[Others];
+      goes_on = packets.receive(packets.wanted(from), is_result ? result_place : place, units);
+      if (!goes_on) break;
+      if (is_result) {
+        store_results<Value>(packets, peers, exchange, place, units);
+      } else {
+        const Unit result = reduced_unit<Dtype>(peers, own, units, op);
+        if (exchange.gathers) send_result<Others>(packets, peers, result_place, result);
+        store_unit<Value>(exchange.recv_piece(peers.rank), place, own_bytes, exchange.recv_aligned, result);
+      }
+    }
+  }
+  packets.wait_for_tokens(others & ~exchange.from);
+  packets.finish();
+}
+
+}  // namespace
+
+cudaError_t launch_packet_reduction(const channel::Peers& peers, const Exchange& exchange, ncast_dtype dtype,
+                                    ncast_redop op, uint32_t ctas, uint32_t warps, cudaStream_t stream) {
+  return codec::cuda::dispatch_number(dtype, [&]<ncast_dtype Dtype>() {
+    // Kernels for few ranks are shorter and hold fewer registers.
+    if (peers.ranks <= 4) {
+      reduce_kernel<Dtype, 3><<<ctas, warps * 32, 0, stream>>>(peers, exchange, op);
+    } else {
+      reduce_kernel<Dtype, channel::max_gpu_ranks - 1><<<ctas, warps * 32, 0, stream>>>(peers, exchange, op);
+    }
+    return cudaGetLastError();
+  });
+}
+
+}  // namespace narrowcast::collective::cuda
