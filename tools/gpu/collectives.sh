@@ -37,7 +37,7 @@ step() {
 
 run_tests() {
   step 300 ctest --test-dir build/gpu -L gpu --output-on-failure --timeout 120
-  step 500 python3 -m pytest -q -x -p no:cacheprovider tests/python/gpu
+  step 900 python3 -m pytest -q -x -p no:cacheprovider tests/python/gpu
 }
 
 # Few and small calls, because every access is checked.

@@ -86,7 +86,8 @@ def larger(world: World) -> Cases:
 
     for operation in _operations.NAMES:
         for count_bytes in _switch_bytes(operation, world):
-            for off in (-1, 0, 1) if count_bytes <= _BOTH_WAYS_BYTES else (-1, 0):
+            offs = (-1, 0, 1) if count_bytes <= _BOTH_WAYS_BYTES else (-1, 0) if world.ranks <= 4 else (0,)
+            for off in offs:
                 yield _case(world, section, choice(operation, count_bytes, off))
         for _ in range(12 if world.thorough else 1):
             count_bytes = int(4 * KIB * 2 ** rng.uniform(0, 11 if world.thorough else 7))
@@ -99,11 +100,10 @@ def larger(world: World) -> Cases:
 
 def _switch_bytes(operation: str, world: World) -> Iterator[int]:
     """Bytes of `count` values where src/collective/cuda changes its ways: choice.cc and packets.cu."""
-    if not world.thorough:
-        # Of the host backend: a piece of its staging (4 MiB over all peers, two buffers each).
+    if world.place.backend == "host":
+        # More than one chunk of its staging.
         yield 128 * KIB
         return
-    reduces = operation in REDUCTIONS
     if operation == "all_reduce":
         # From packets in one shot to two, for ranks beyond 2; and to blocks.
         yield 16 * KIB
@@ -115,7 +115,7 @@ def _switch_bytes(operation: str, world: World) -> Iterator[int]:
         yield 256 * KIB
     # What one buffer of packets holds.
     yield 3 * MIB // max(1, world.ranks - 1)
-    if not reduces:
+    if world.thorough and operation not in REDUCTIONS:
         # From raw to window, when the choice is left to the library.
         yield (12 if operation in ("sendrecv", "scatter", "gather") else 24) * MIB
 

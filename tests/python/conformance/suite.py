@@ -128,16 +128,9 @@ def report(setting: Setting) -> Report:
 @pytest.fixture(scope="class")
 def failures(setting: Setting) -> dict[str, list[dict[str, Any]]]:
     """What every rank met in each scenario."""
-    names = [
-        "abort small",
-        "abort large",
-        "late recv",
-        "late small",
-        "late large",
-        "mismatch small",
-        "mismatch large",
-    ]
-    names += [] if setting.backend == "host" else ["mismatch window"]
+    names = [f"{what} {how}" for what, hows in _SCENARIOS for how in hows]
+    if setting.backend == "host":
+        names.remove("mismatch window")
     ids = {name: narrowcast.unique_id().hex() for name in names}
     shared = {"unique_ids": ids, "host_id": narrowcast.unique_id().hex()}
     report = _run("failures:run", [{**own, **shared} for own in setting.arguments()], Report(setting))
