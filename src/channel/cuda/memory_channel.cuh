@@ -66,9 +66,9 @@ class SlotSender {
   // are slower, and the memory is free at once.
   __device__ void put(EndMask mask, const char* payload, uint32_t bytes, uint32_t block, bool last) {
     __syncwarp();
-    char* const slot = ring_ + sent_ % slots_ * slot_bytes_;
+    const auto here = reinterpret_cast<unsigned long long>(ring_ + (sent_ & (slots_ - 1)) * slot_bytes_);
     for (EndMask left = mask; left != 0; left &= left - 1) {
-      const auto of_end = __shfl_sync(device::all_lanes, reinterpret_cast<unsigned long long>(slot), __ffs(left) - 1);
+      const auto of_end = __shfl_sync(device::all_lanes, here, __ffs(left) - 1);
       char* to = reinterpret_cast<char*>(of_end);
 #pragma unroll 4
       for (uint32_t at = thread_ * 16; at < bytes; at += 32 * 16)
@@ -76,7 +76,7 @@ class SlotSender {
     }
     if (mask >> thread_ & 1) {
       ++sent_;
-      queue_.push(signals_ + __popc(mask & ((1u << thread_) - 1)), flags_ + (sent_ - 1) % slots_,
+      queue_.push(signals_ + __popc(mask & ((1u << thread_) - 1)), flags_ + ((sent_ - 1) & (slots_ - 1)),
                   SlotFlag::of(sent_, block, last, bytes));
     }
     __syncwarp();
@@ -90,8 +90,6 @@ class SlotSender {
   }
 
  private:
-  __device__ char* slot() const { return ring_ + sent_ % slots_ * slot_bytes_; }
-
   const Peers& peers_;
   SignalQueue& queue_;
   int thread_, peer_;
@@ -158,11 +156,11 @@ class SlotReceiver {
 
  private:
   __device__ bool is_raised(SlotFlag* seen) const {
-    seen->word = device::load_acquire(flags_ + received_ % slots_);
+    seen->word = device::load_acquire(flags_ + (received_ & (slots_ - 1)));
     return seen->is_of(received_ + 1);
   }
   __device__ Payload payload(int end, SlotFlag seen) const {
-    const auto here = reinterpret_cast<unsigned long long>(ring_ + received_ % slots_ * slot_bytes_);
+    const auto here = reinterpret_cast<unsigned long long>(ring_ + (received_ & (slots_ - 1)) * slot_bytes_);
     return {reinterpret_cast<const char*>(__shfl_sync(device::all_lanes, here, end)),
             {__shfl_sync(device::all_lanes, static_cast<unsigned long long>(seen.word), end)}};
   }

@@ -14,13 +14,13 @@ constexpr uint64_t least_coded_bytes(Operation operation) {
     case Operation::send:
     case Operation::recv:
     case Operation::scatter:
-    case Operation::gather: return uint64_t{12} << 20;
+    case Operation::gather: return uint64_t{4} << 20;
     case Operation::broadcast:
     case Operation::all_gather:
     case Operation::all_to_all:
-    case Operation::all_to_all_v: return uint64_t{24} << 20;
+    case Operation::all_to_all_v: return uint64_t{8} << 20;
+    case Operation::reduce_scatter: return uint64_t{8} << 20;
     case Operation::reduce:
-    case Operation::reduce_scatter:
     case Operation::all_reduce: return never;
   }
   return never;
