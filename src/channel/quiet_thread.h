@@ -1,0 +1,33 @@
+// Threads of the library's own.
+#pragma once
+
+#include <pthread.h>
+#include <signal.h>
+
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include "status/error.h"
+
+namespace narrowcast::channel {
+
+// Starts a thread that takes no signals: those are for the threads of the program. `name` has at most 15 characters.
+// SYSTEM_ERROR when there can be no more threads.
+template <typename Body>
+ncast_status start_quiet_thread(const char* name, Body&& body, std::thread* thread) {
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  ncast_status status = NCAST_OK;
+  try {
+    *thread = std::thread(std::forward<Body>(body));
+    pthread_setname_np(thread->native_handle(), name);
+  } catch (const std::system_error& error) {
+    status = fail(NCAST_SYSTEM_ERROR, "cannot start a thread: %s", error.what());
+  }
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  return status;
+}
+
+}  // namespace narrowcast::channel
