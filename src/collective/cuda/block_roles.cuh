@@ -339,7 +339,7 @@ __device__ void reduce_blocks(const BlockCall& call, RoleMemory<Coding, Buffers>
   Loader loader(&memory.barrier, thread);
   channel::SlotReceiver receiver(call.peers, call.layout, from, Coding::block_bytes, thread);
   channel::SlotSender sender(call.peers, call.layout, to_next, Coding::block_bytes, signals, thread);
-  Accumulators<Dtype, Coding::block_bytes> sums;
+  BlockSums<Dtype, Coding::block_bytes> sums;
   // What one rank has for the sum, what the next has, decoded values and the result, and its payload.
   char *here = memory.buffers[0], *next = memory.buffers[1], *values = memory.buffers[2], *payload = memory.buffers[3];
   unsigned long long wire_bytes = 0;

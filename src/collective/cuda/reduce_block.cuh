@@ -1,9 +1,8 @@
 // The sum of a block over the ranks, in registers: a warp holds the block, each lane every 32nd vector of 16 bytes.
 #pragma once
 
-#include <type_traits>
-
 #include "codec/cuda/reduce_value.cuh"
+#include "collective/cuda/average.cuh"
 #include "device/warp.cuh"
 
 namespace narrowcast::collective::cuda {
@@ -27,37 +26,8 @@ __device__ typename Number<Dtype>::Value narrowed(typename Number<Dtype>::Accumu
   }
 }
 
-template <typename T>
-__device__ __noinline__ T divided(T sum, int ranks) {
-  return static_cast<T>(sum / static_cast<T>(ranks));
-}
-
-// A sum divided by the ranks for AVG, as it is otherwise. Dividing by a power of two is multiplying, which is much less code
-// and rounds alike.
-template <typename T>
-class Average {
- public:
-  __device__ Average(ncast_redop op, int ranks) : ranks_(ranks), factor_(1) {
-    const bool power_of_two = (ranks & (ranks - 1)) == 0;
-    if constexpr (std::is_floating_point_v<T>) {
-      if (op == NCAST_AVG && power_of_two) factor_ = T{1} / static_cast<T>(ranks);
-    }
-    divides_ = op == NCAST_AVG && !(std::is_floating_point_v<T> && power_of_two);
-  }
-  __device__ T of(T sum) const {
-    if (divides_) return divided(sum, ranks_);
-    if constexpr (std::is_floating_point_v<T>) return sum * factor_;
-    return sum;
-  }
-
- private:
-  int ranks_;
-  T factor_;
-  bool divides_;
-};
-
 template <ncast_dtype Dtype, uint32_t block_bytes>
-class Accumulators {
+class BlockSums {
   using Value = typename Number<Dtype>::Value;
   using Accumulator = typename Number<Dtype>::Accumulator;
   static constexpr int vectors = block_bytes / (32 * sizeof(uint4));
