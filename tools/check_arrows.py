@@ -20,7 +20,7 @@ ALLOWED: dict[str, set[str]] = {
     "device": set(),
     "codec": {"format", "device", "status"},
     "channel": {"device", "status"},
-    "collective": {"channel", "codec", "status"},
+    "collective": {"channel", "codec", "format", "device", "status"},
 }
 
 # Third-party packages that a module of python/narrowcast may import when it is imported itself.

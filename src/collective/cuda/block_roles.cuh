@@ -50,12 +50,13 @@ struct alignas(128) RoleMemory {
 
 // Copies within the warp between shared memory, which is 16-byte aligned, and global memory of any alignment.
 template <typename Word>
-__device__ void copy_words(char* to, const char* from, uint32_t bytes, int lane) {
-#pragma unroll 8
+__device__ __forceinline__ void copy_words(char* to, const char* from, uint32_t bytes, int lane) {
+#pragma unroll 4
   for (uint32_t i = lane; i < bytes / sizeof(Word); i += 32)
     reinterpret_cast<Word*>(to)[i] = reinterpret_cast<const Word*>(from)[i];
 }
-__device__ inline void copy_by_warp(char* to, const char* from, uint32_t bytes, int lane) {
+// Not inlined, like all that is rare: the code of a kernel's roles should stay in the instruction cache.
+__device__ __noinline__ inline void copy_by_warp(char* to, const char* from, uint32_t bytes, int lane) {
   const uint32_t apart =
       static_cast<uint32_t>(reinterpret_cast<uintptr_t>(to) | reinterpret_cast<uintptr_t>(from)) | bytes;
   if (apart % 16 == 0) return copy_words<uint4>(to, from, bytes, lane);
@@ -169,7 +170,7 @@ struct Signals {
   }
 };
 
-__device__ inline void report_corrupt(const channel::Peers& peers, int peer, int lane) {
+__device__ __noinline__ inline void report_corrupt(const channel::Peers& peers, int peer, int lane) {
   if (lane == 0) channel::give_up(peers, peer, channel::payload_corrupt);
 }
 
@@ -338,7 +339,7 @@ __device__ void reduce_blocks(const BlockCall& call, RoleMemory<Coding, Buffers>
   Loader loader(&memory.barrier, thread);
   channel::SlotReceiver receiver(call.peers, call.layout, from, Coding::block_bytes, thread);
   channel::SlotSender sender(call.peers, call.layout, to_next, Coding::block_bytes, signals, thread);
-  Accumulators<Dtype, Coding::block_bytes> sums;
+  BlockSums<Dtype, Coding::block_bytes> sums;
   // What one rank has for the sum, what the next has, decoded values and the result, and its payload.
   char *here = memory.buffers[0], *next = memory.buffers[1], *values = memory.buffers[2], *payload = memory.buffers[3];
   unsigned long long wire_bytes = 0;
