@@ -4,7 +4,7 @@ changes."""
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -79,19 +79,22 @@ def larger(world: World) -> Cases:
     section = "larger"
     rng = world.random(section)
 
-    def choice(operation: str, count_bytes: int, off: int, kind: ValueType | None = None) -> Choice:
-        kind = kind or rng.choice(VALUE_TYPES)
+    floats = [kind for kind in VALUE_TYPES if kind.is_float]
+
+    def choice(operation: str, count_bytes: int, off: int, kinds: Sequence[ValueType]) -> Choice:
+        kind = rng.choice(kinds)
         op, data, root = rng.choice(list(OPS)), rng.choice(DATA), rng.randrange(world.ranks)
         return Choice(operation, kind, op, data, max(0, count_bytes // kind.bytes + off), root)
 
     for operation in _operations.NAMES:
         for count_bytes in _switch_bytes(operation, world):
+            kinds = floats if count_bytes >= 4 * MIB else VALUE_TYPES  # those that are coded
             offs = (-1, 0, 1) if count_bytes <= _BOTH_WAYS_BYTES else (-1, 0) if world.ranks <= 4 else (0,)
             for off in offs:
-                yield _case(world, section, choice(operation, count_bytes, off))
+                yield _case(world, section, choice(operation, count_bytes, off, kinds))
         for _ in range(12 if world.thorough else 1):
             count_bytes = int(4 * KIB * 2 ** rng.uniform(0, 11 if world.thorough else 7))
-            yield _case(world, section, choice(operation, count_bytes, rng.randrange(4)))
+            yield _case(world, section, choice(operation, count_bytes, rng.randrange(4), VALUE_TYPES))
     if world.thorough:
         bf16, fp32 = value_type("bfloat16"), value_type("float32")
         yield _case(world, section, Choice("all_reduce", bf16, "sum", "weights", 50 * MIB + 17, 0))
@@ -111,13 +114,14 @@ def _switch_bytes(operation: str, world: World) -> Iterator[int]:
         if world.ranks > 2:
             yield max(16 * KIB, 352 * KIB * world.ranks // (others * (others - 1)))
         yield MIB
-    elif operation != "sendrecv":
+    elif operation == "reduce":
         yield 256 * KIB
     # What one buffer of packets holds.
     yield 3 * MIB // max(1, world.ranks - 1)
-    if world.thorough and operation not in REDUCTIONS:
+    if operation not in ("reduce", "all_reduce"):
         # From raw to window, when the choice is left to the library.
-        yield (12 if operation in ("sendrecv", "scatter", "gather") else 24) * MIB
+        yield 256 * KIB  # over host memory
+        yield (4 if operation in ("sendrecv", "scatter", "gather") else 8) * MIB
 
 
 def _case(world: World, section: str, choice: Choice) -> Case:
