@@ -18,7 +18,7 @@ _RANKS = min(_MOST_RANKS, device_count() * _RANKS_PER_GPU)
 pytestmark = pytest.mark.skipif(_RANKS < 2, reason="fewer than 2 GPUs here")
 
 
-@pytest.fixture(scope="class", params=sorted({2, max(2, _RANKS)}), ids=lambda ranks: f"{ranks} ranks")
+@pytest.fixture(scope="class", params=sorted({2, max(2, _RANKS)}), ids=lambda ranks: f"{ranks}-ranks")
 def setting(request: pytest.FixtureRequest) -> Setting:
     devices = tuple(rank % device_count() for rank in range(request.param))
     return Setting("cuda", request.param, devices, "all" if _RANKS_PER_GPU == 1 else "some", 240)
