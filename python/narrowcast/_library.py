@@ -202,7 +202,8 @@ def library_path() -> Path:
 def warn_of_unknown_variables() -> None:
     """A misspelt setting must not be silently without effect."""
     for name in sorted(os.environ):
-        if name.startswith(PREFIX) and name not in VARIABLES:
+        # NARROWCAST_TEST_...: of the project's own tests.
+        if name.startswith(PREFIX) and name not in VARIABLES and not name.startswith(f"{PREFIX}TEST_"):
             known = ", ".join(sorted(VARIABLES))
             warnings.warn(f"the environment variable {name} is not known to Narrowcast (known: {known})", stacklevel=3)
 
