@@ -59,9 +59,8 @@ void explain(const CallShape& asked, uint64_t count, uint32_t max_ctas, ncast_ex
                   shape.ranks);
     return;
   }
-  if (choice.packets && shape.ranks > 1) {
-    const PacketOperation operation = *packet_operation(shape.operation);
-    const PacketShape packets = choose_packet_shape(operation, shape.bytes, shape.ranks, max_ctas);
+  if (const auto operation = packet_operation(shape.operation); choice.packets && operation && shape.ranks > 1) {
+    const PacketShape packets = choose_packet_shape(*operation, shape.bytes, shape.ranks, max_ctas);
     said->two_shot = packets.two_shot ? 1 : 0;
     said->ctas = packets.ctas;
     said->warps = packets.warps;
