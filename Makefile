@@ -108,7 +108,7 @@ test-python: $(VENV)/package.stamp $(VENV)/test.stamp
 
 # --- lint -----------------------------------------------------------------------------------------------------------
 
-CXX_FILES = $(shell git ls-files --cached --others --exclude-standard 'include/*.h' 'src/*' 'tests/*' | grep -E '\.(h|cc|cu|cuh|inc)$$')
+CXX_FILES = $(shell git ls-files --cached --others --exclude-standard 'include/*.h' 'include/*.cuh' 'examples/*' 'src/*' 'tests/*' | grep -E '\.(h|cc|cu|cuh|inc)$$')
 TIDY_FILES = $(filter src/%.cc,$(CXX_FILES))
 
 lint: lint-arrows lint-python lint-format lint-tidy

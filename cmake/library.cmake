@@ -21,9 +21,9 @@ set_target_properties(narrowcast PROPERTIES
 # A wheel holds no links, so the Python package gets the library as one file.
 install(FILES $<TARGET_FILE:narrowcast> RENAME libnarrowcast.so DESTINATION narrowcast/lib
         COMPONENT python EXCLUDE_FROM_ALL)
-install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/narrowcast DESTINATION narrowcast/include
-        COMPONENT python EXCLUDE_FROM_ALL)
+include(cmake/device_headers.cmake)
+install_headers(narrowcast/include COMPONENT python EXCLUDE_FROM_ALL)
 
 include(GNUInstallDirs)
 install(TARGETS narrowcast LIBRARY COMPONENT native NAMELINK_COMPONENT native)
-install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/narrowcast DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT native)
+install_headers(${CMAKE_INSTALL_INCLUDEDIR} COMPONENT native)

@@ -1,6 +1,7 @@
 """Checks that no folder includes or imports one that it may not.
 
 C++: every quoted #include under include/ and src/ is resolved, and the folder that it lands in must stand in ALLOWED.
+Public headers include public headers, and those of src/ that are installed with them, which include nothing else.
 Python: only the command line imports the command line, and the top level imports only what every user has.
 """
 
@@ -11,6 +12,7 @@ import ast
 import re
 import sys
 from collections.abc import Iterator
+from os.path import normpath
 from pathlib import Path
 
 # Folder of src/ -> folders of src/ that it may include, besides itself. The public headers are open to all.
@@ -20,8 +22,12 @@ ALLOWED: dict[str, set[str]] = {
     "device": set(),
     "codec": {"format", "device", "status"},
     "channel": {"device", "status"},
-    "collective": {"channel", "codec", "format", "device", "status"},
+    "collective": {"channel", "codec", "device", "format", "status"},
 }
+
+# The list of headers of src/ that are installed, and where: in the source tree a link to src/.
+DEVICE_HEADERS = "cmake/device_headers.cmake"
+DEVICE_FOLDER = "narrowcast/device/"
 
 # Third-party packages that a module of python/narrowcast may import when it is imported itself.
 REQUIRED_PACKAGES = {"numpy"}
@@ -40,12 +46,26 @@ def resolve(root: Path, including: Path, target: str) -> Path | None:
     return None
 
 
-def check_include(source: Path, target: Path) -> str | None:
-    """What is wrong with `source` including `target` (both relative to the root), or None."""
+def device_headers(root: Path) -> set[Path]:
+    """The headers of src/ that are installed."""
+    path = root / DEVICE_HEADERS
+    listed = re.search(r"set\(device_headers\s([^)]*)\)", path.read_text(encoding="utf-8")) if path.is_file() else None
+    return {Path("src") / name for name in listed[1].split()} if listed else set()
+
+
+def check_include(source: Path, target: Path, text: str, installed: set[Path]) -> str | None:
+    """What is wrong with `source` including `target` (both relative to the root) by `text`, or None."""
     if target.parts[0] == "include":
         return None
     if source.parts[0] == "include":
-        return "a public header includes nothing but public headers"
+        if target in installed and text.startswith(DEVICE_FOLDER):
+            return None
+        return f"a public header includes nothing but public headers and what {DEVICE_HEADERS} installs"
+    if source in installed:
+        if target not in installed:
+            return f"it is installed, and {target} is not in {DEVICE_HEADERS}"
+        if normpath(source.parent / text) != str(target):
+            return "it is installed: it includes its like relative to itself"
     if target.parts[0] != "src":
         return None
     here, there = source.parts[1], target.parts[1]
@@ -58,6 +78,8 @@ def check_include(source: Path, target: Path) -> str | None:
 
 
 def check_cpp(root: Path) -> Iterator[str]:
+    installed = device_headers(root)
+    reached: set[Path] = set()
     for top in ("include", "src"):
         for path in sorted((root / top).rglob("*")):
             if path.suffix not in SOURCES:
@@ -68,9 +90,16 @@ def check_cpp(root: Path) -> Iterator[str]:
                 if match is None:
                     continue
                 target = resolve(root, path, match[1])
-                problem = f'"{match[1]}" is not found' if target is None else check_include(source, target)
+                if target is None:
+                    yield f'{source}:{number}: "{match[1]}" is not found'
+                    continue
+                if source.parts[0] == "include" or source in installed:
+                    reached.add(target)
+                problem = check_include(source, target, match[1], installed)
                 if problem is not None:
                     yield f"{source}:{number}: {problem}"
+    for header in sorted(installed - reached):
+        yield f"{DEVICE_HEADERS}: no public header leads to {header}"
 
 
 def imports(tree: ast.Module) -> Iterator[tuple[int, str, bool]]:

@@ -12,6 +12,7 @@
 from __future__ import annotations
 
 from . import cuda
+from ._explain import Explanation, explain
 from ._groups import Stream, group
 from ._library import library_version
 from .codec import BlockStats, FrameInfo, bound, decode, encode, inspect, inspect_blocks
@@ -40,6 +41,7 @@ __all__ = [
     "CorruptError",
     "Counters",
     "CudaError",
+    "Explanation",
     "FrameInfo",
     "InternalError",
     "InvalidArgumentError",
@@ -57,6 +59,7 @@ __all__ = [
     "cuda",
     "decode",
     "encode",
+    "explain",
     "group",
     "inspect",
     "inspect_blocks",

@@ -95,6 +95,24 @@ class CommCountersC(Structure):
     _fields_ = [("raw_bytes", c_uint64), ("wire_bytes", c_uint64), ("calls", c_uint64)]
 
 
+class ExplanationC(Structure):
+    """ncast_explanation."""
+
+    _fields_ = [
+        ("packets", c_int),
+        ("two_shot", c_int),
+        ("ctas", c_uint32),
+        ("warps", c_uint32),
+        ("lanes", c_uint32),
+        ("block_bytes", c_uint32),
+        ("codec", c_int),
+        ("path_why", c_char_p),
+        ("shots_why", c_char_p),
+        ("codec_why", c_char_p),
+        ("sentence", c_char * 512),
+    ]
+
+
 _COMM = _STREAM = c_void_p
 _STATUS = c_int
 _OPTIONS = POINTER(CudaOptionsC)
@@ -182,6 +200,18 @@ SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     ),
     "ncast_reduce_scatter": (_STATUS, [c_void_p, c_void_p, c_uint64, c_int, c_int, c_int, _COMM, _STREAM]),
     "ncast_all_reduce": (_STATUS, [c_void_p, c_void_p, c_uint64, c_int, c_int, c_int, _COMM, _STREAM]),
+    # channel.h
+    "ncast_channels_create": (_STATUS, [_COMM, c_uint32, c_uint32, c_void_p]),
+    "ncast_channels_destroy": (_STATUS, [_COMM, c_void_p]),
+    "ncast_mem_alloc": (_STATUS, [_COMM, c_size_t, POINTER(c_void_p)]),
+    "ncast_mem_peer": (_STATUS, [_COMM, c_void_p, c_int, POINTER(c_void_p)]),
+    "ncast_mem_free": (_STATUS, [_COMM, c_void_p]),
+    # explain.h
+    "ncast_explain": (
+        _STATUS,
+        # operation count dtype codec ranks max_ctas explanation
+        [c_int, c_uint64, c_int, c_int, c_int, c_uint32, POINTER(ExplanationC)],
+    ),
 }
 
 

@@ -67,6 +67,20 @@ CODECS: Final[dict[str, int]] = {"raw": 0, "window": 1}
 # The calls of a communicator take one more: the library's choice.
 COMM_CODECS: Final[dict[str, int]] = {"auto": 255, **CODECS}
 CODEC_NAMES: Final = {number: name for name, number in CODECS.items()}
+# The calls of a communicator.
+OPERATIONS: Final[dict[str, int]] = {
+    "send": 0,
+    "recv": 1,
+    "broadcast": 2,
+    "reduce": 3,
+    "gather": 4,
+    "scatter": 5,
+    "all_gather": 6,
+    "all_to_all": 7,
+    "all_to_all_v": 8,
+    "reduce_scatter": 9,
+    "all_reduce": 10,
+}
 REDUCTIONS: Final[dict[str, int]] = {"sum": 0, "prod": 1, "max": 2, "min": 3, "avg": 4}
 
 

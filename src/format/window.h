@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "format/frame.h"
+#include "frame.h"
 #include "narrowcast/types.h"
 
 namespace narrowcast::format::window {

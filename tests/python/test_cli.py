@@ -55,7 +55,7 @@ def test_version_and_help(cli, cli_here):
     version = cli("--version")
     assert version.returncode == 0
     assert version.stdout.startswith("narrowcast 0.")
-    for command in ([], ["encode"], ["bench"], ["bench", "all_reduce"], ["demo"]):
+    for command in ([], ["encode"], ["bench"], ["bench", "all_reduce"], ["explain"], ["demo"]):
         shown = cli_here(*command, "--help")
         assert (shown.returncode, shown.stderr) == (0, "")
         assert "Usage: narrowcast" in shown.stdout
@@ -85,6 +85,13 @@ def test_version_and_help(cli, cli_here):
         (["bench", "all_reduce", "--data", "nowhere"], "nowhere"),
         (["bench", "broadcast", "-r", "4"], "root"),
         (["bench", "codec", "plain", "--dtype", "uint8", "--device", "abacus"], "abacus"),
+        (["explain"], "OPERATION"),
+        (["explain", "all_reduce"], "--bytes"),
+        (["explain", "all_median", "--bytes", "1K"], "all_median"),
+        (["explain", "all_reduce", "--bytes", "some"], "some"),
+        (["explain", "all_reduce", "--bytes", "1K", "--dtype", "float31"], "float31"),
+        (["explain", "all_reduce", "--bytes", "1K", "--codec", "zip"], "zip"),
+        (["explain", "all_reduce", "--bytes", "1K", "--ranks", "9"], "--ranks"),
     ],
 )
 def test_bad_use_is_one_sentence_and_status_2(cli_here, tmp_path, arguments, word):

@@ -11,6 +11,10 @@ ROOT = Path(__file__).parents[2]
 GOOD = {
     "include/narrowcast/types.h": '#include "narrowcast/other.h"\n',
     "include/narrowcast/other.h": "",
+    "include/narrowcast/device.cuh": '#include "narrowcast/device/channel/ends.cuh"\n',
+    "cmake/device_headers.cmake": "set(device_headers\n  channel/ends.cuh\n  channel/words.h\n  device/warp.h)\n",
+    "src/channel/ends.cuh": '#include "../device/warp.h"\n#include "narrowcast/types.h"\n#include "words.h"\n',
+    "src/channel/words.h": "",
     "src/status/error.h": '#include "narrowcast/types.h"\n',
     "src/device/warp.h": "",
     "src/codec/frame.h": '#include "status/error.h"\n#include "device/warp.h"\n#include "helper.h"\n',
@@ -33,6 +37,9 @@ def write(root: Path, files: dict[str, str]) -> None:
         path = root / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
+    link = root / "include" / "narrowcast" / "device"
+    if not link.is_symlink():
+        link.symlink_to("../../src")
 
 
 def test_the_repository_passes() -> None:
@@ -57,6 +64,11 @@ def test_a_tree_of_good_arrows_passes(tmp_path: Path) -> None:
         ("src/novel/bad.cc", '#include "status/error.h"', "src/novel is missing from the table"),
         ("src/codec/bad.cc", '#include "nowhere.h"', '"nowhere.h" is not found'),
         ("include/narrowcast/bad.h", '#include "status/error.h"', "nothing but public headers"),
+        ("include/narrowcast/bad.h", '#include "device/warp.h"', "nothing but public headers"),
+        ("include/narrowcast/bad.h", '#include "narrowcast/device/channel/ring.h"', "nothing but public headers"),
+        ("src/channel/words.h", '#include "ring.h"', "src/channel/ring.h is not in cmake/device_headers.cmake"),
+        ("src/channel/words.h", '#include "device/warp.h"', "relative to itself"),
+        ("src/channel/ends.cuh", '#include "../device/warp.h"', "no public header leads to src/channel/words.h"),
         ("python/narrowcast/bad.py", "from . import cli", "only the command line"),
         ("python/narrowcast/bad.py", "def f():\n    from narrowcast.cli import main", "only the command line"),
         ("python/narrowcast/bad.py", "import torch", "torch is not there on every machine"),
@@ -67,5 +79,5 @@ def test_a_bad_arrow_fails(tmp_path: Path, name: str, text: str, problem: str) -
     write(tmp_path, {**GOOD, name: text + "\n"})
     result = check(tmp_path)
     assert result.returncode == 1
-    assert f"{name}:" in result.stderr
+    assert f"{name}:" in result.stderr or "cmake/device_headers.cmake:" in result.stderr
     assert problem in result.stderr

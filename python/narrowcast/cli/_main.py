@@ -13,7 +13,7 @@ import typer
 
 from .. import _library
 from ..errors import NarrowcastError
-from . import bench, demo, files, ratio
+from . import bench, demo, explain, files, ratio
 
 app = typer.Typer(
     name="narrowcast",
@@ -27,6 +27,7 @@ app.command("encode")(files.encode)
 app.command("decode")(files.decode)
 app.command("inspect")(files.inspect)
 app.command("ratio")(ratio.ratio)
+app.command("explain")(explain.explain)
 app.command("demo")(demo.demo)
 app.add_typer(bench.app, name="bench")
 

@@ -1,8 +1,8 @@
 // Waits of kernels for other ranks: they end when the communicator is stopped or the time is up.
 #pragma once
 
-#include "channel/cuda/peers.h"
-#include "device/ptx/system_memory.cuh"
+#include "../../device/ptx/system_memory.cuh"
+#include "peers.h"
 
 namespace narrowcast::channel {
 

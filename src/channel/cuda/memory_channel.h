@@ -9,7 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "channel/cuda/peers.h"
+#include "peers.h"
 
 namespace narrowcast::channel {
 

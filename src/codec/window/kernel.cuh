@@ -4,11 +4,11 @@
 
 #include <cstdint>
 
-#include "codec/window/packing.cuh"
-#include "codec/window/parts.cuh"
-#include "codec/window/placement.cuh"
-#include "device/warp.cuh"
-#include "format/window.h"
+#include "../../device/warp.cuh"
+#include "../../format/window.h"
+#include "packing.cuh"
+#include "parts.cuh"
+#include "placement.cuh"
 
 namespace narrowcast::codec::window {
 

@@ -4,8 +4,8 @@
 
 #include <cstdint>
 
-#include "device/warp.cuh"
-#include "format/window.h"
+#include "../../device/warp.cuh"
+#include "../../format/window.h"
 
 namespace narrowcast::codec::window {
 

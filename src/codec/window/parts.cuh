@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "device/warp.cuh"
-#include "format/window.h"
+#include "../../device/warp.cuh"
+#include "../../format/window.h"
 
 namespace narrowcast::codec::window {
 

@@ -3,9 +3,9 @@
 
 #include <cstdint>
 
-#include "codec/window/parts.cuh"
-#include "device/warp.cuh"
-#include "format/window.h"
+#include "../../device/warp.cuh"
+#include "../../format/window.h"
+#include "parts.cuh"
 
 namespace narrowcast::codec::window {
 

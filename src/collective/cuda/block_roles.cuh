@@ -6,6 +6,7 @@
 #include "codec/window/kernel.cuh"
 #include "collective/cuda/block_call.h"
 #include "collective/cuda/reduce_block.cuh"
+#include "device/copy.cuh"
 #include "format/frame.h"
 
 namespace narrowcast::collective::cuda {
@@ -48,22 +49,6 @@ struct alignas(128) RoleMemory {
   uint64_t barrier;
 };
 
-// Copies within the warp between shared memory, which is 16-byte aligned, and global memory of any alignment.
-template <typename Word>
-__device__ __forceinline__ void copy_words(char* to, const char* from, uint32_t bytes, int lane) {
-#pragma unroll 4
-  for (uint32_t i = lane; i < bytes / sizeof(Word); i += 32)
-    reinterpret_cast<Word*>(to)[i] = reinterpret_cast<const Word*>(from)[i];
-}
-// Not inlined, like all that is rare: the code of a kernel's roles should stay in the instruction cache.
-__device__ __noinline__ inline void copy_by_warp(char* to, const char* from, uint32_t bytes, int lane) {
-  const uint32_t apart =
-      static_cast<uint32_t>(reinterpret_cast<uintptr_t>(to) | reinterpret_cast<uintptr_t>(from)) | bytes;
-  if (apart % 16 == 0) return copy_words<uint4>(to, from, bytes, lane);
-  if (apart % 4 == 0) return copy_words<uint32_t>(to, from, bytes, lane);
-  if (apart % 2 == 0) return copy_words<uint16_t>(to, from, bytes, lane);
-  return copy_words<uint8_t>(to, from, bytes, lane);
-}
 __device__ inline bool is_bulk(const void* global, uint32_t bytes) {
   return (reinterpret_cast<uintptr_t>(global) | bytes) % format::alignment == 0;
 }
@@ -80,7 +65,7 @@ class Loader {
     __syncwarp();
     const uint32_t padded = static_cast<uint32_t>(format::aligned(bytes));
     if (bytes + lane_ < padded) to[bytes + lane_] = 0;
-    copy_by_warp(to, from, bytes, lane_);
+    device::copy_by_warp(to, from, bytes, lane_);
   }
   // Of a slot whose flag the warp has seen.
   __device__ void start_payload(char* to, const char* from, uint32_t bytes) {
@@ -104,7 +89,7 @@ class Loader {
 __device__ inline void store_values(char* to, const char* from, uint32_t bytes, int lane) {
   if (is_bulk(to, bytes)) return device::bulk_store(to, from, bytes, lane);
   __syncwarp();
-  copy_by_warp(to, from, bytes, lane);
+  device::copy_by_warp(to, from, bytes, lane);
 }
 
 // One block of a piece; 0 bytes: the piece has none of that number.

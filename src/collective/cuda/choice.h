@@ -1,9 +1,12 @@
 // How a call is run: by packets or blocks, and coded or raw. Decided by what all ranks know, and nothing else.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <optional>
 
 #include "collective/call.h"
+#include "collective/cuda/packet_shape.h"
 
 namespace narrowcast::collective::cuda {
 
@@ -19,11 +22,30 @@ struct CallShape {
 };
 
 struct Choice {
-  bool packets;
-  ncast_codec codec;   // RAW or WINDOW
-  const char* reason;  // a sentence
+  bool packets;       // the operation has them, and the message fits
+  ncast_codec codec;  // RAW or WINDOW
+  const char* reason;
+  const char* packets_reason;
 };
 
 Choice choose(const CallShape& shape);
+
+// Nothing where the operation has no packets.
+std::optional<PacketOperation> packet_operation(Operation operation);
+
+// Of a call by blocks: the warps of a CTA that serve one piece at its sender, or reduce it.
+uint32_t piece_warps(Operation operation, uint32_t block_bytes, size_t value_bytes, int ranks);
+
+// How a call by blocks is cut.
+struct BlockShape {
+  uint32_t block_bytes;  // of values
+  uint32_t lanes;        // that share the largest piece
+  uint32_t ctas, warps;  // warps: of a CTA
+};
+// codec: as chosen. max_ctas: as the ranks have agreed.
+BlockShape choose_block_shape(const CallShape& shape, ncast_codec codec, uint32_t max_ctas);
+
+// NARROWCAST_MAX_CTAS, from 1 on; else as many as may be.
+uint32_t wanted_ctas();
 
 }  // namespace narrowcast::collective::cuda

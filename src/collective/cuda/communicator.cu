@@ -1,9 +1,9 @@
 #include <cuda_runtime.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <vector>
 
+#include "collective/cuda/choice.h"
 #include "collective/cuda/communicator.h"
 #include "collective/cuda/state.h"
 #include "status/error.h"
@@ -13,17 +13,8 @@ namespace {
 
 constexpr size_t default_scratch_bytes = size_t{128} << 20;
 constexpr size_t default_host_scratch_bytes = size_t{32} << 20;
-// Every waiting warp reads flags over the host link, which few warps fill.
-constexpr uint32_t most_ctas_over_host = 16;
 
 ncast_status failed(const char* what, cudaError_t error) { return channel::cuda_failure(what, error); }
-
-// NARROWCAST_MAX_CTAS, from 1 on; else as many as may be.
-uint32_t wanted_ctas() {
-  const char* text = std::getenv("NARROWCAST_MAX_CTAS");
-  const long wanted = text == nullptr ? 0 : std::strtol(text, nullptr, 10);
-  return wanted < 1 ? most_block_ctas : static_cast<uint32_t>(std::min<long>(wanted, most_block_ctas));
-}
 
 }  // namespace
 
@@ -126,6 +117,7 @@ ncast_status Communicator::set_up() {
 
 Communicator::~Communicator() {
   const OnDevice on_device(device_);
+  shared_.clear();
   scratch_.reset();
   rendezvous_.reset();
   for (const SideStream& side : sides_) {

@@ -17,6 +17,7 @@
 #include "collective/cuda/choice.h"
 #include "collective/cuda/packets.h"
 #include "collective/cuda/state.h"
+#include "narrowcast/channel.h"
 
 namespace narrowcast::collective::cuda {
 
@@ -53,6 +54,12 @@ class Communicator final : public ncast_comm {
   // Enqueues calls that were launched together, in the order in which they were made. Any thread.
   ncast_status launch(const std::vector<const Call*>& calls);
 
+  // For kernels of users: what narrowcast/channel.h says.
+  ncast_status create_channels(uint32_t lanes, uint32_t slot_bytes, ncast_channels* channels);
+  ncast_status allocate_shared(size_t bytes, char** own);
+  ncast_status free_shared(const void* own);
+  ncast_status shared_of(const void* own, int peer, char** address);
+
  private:
   // Streams of the communicator's own, for what runs beside the user's.
   struct SideStream {
@@ -85,6 +92,7 @@ class Communicator final : public ncast_comm {
   cudaError_t join(int side, cudaStream_t stream);
 
   void set_error(ncast_status status, const char* sentence);
+  ncast_status set_last_error(ncast_status status);
 
   int device_ = 0;
   double timeout_seconds_ = 0;
@@ -102,6 +110,9 @@ class Communicator final : public ncast_comm {
   cudaStream_t last_stream_ = nullptr;
   bool called_ = false, captures_ = false;
   std::array<SideStream, most_kernels_at_once> sides_;
+
+  std::mutex sharing_;  // of what follows
+  std::vector<std::unique_ptr<channel::PeerMemory>> shared_;
 
   mutable std::mutex mutex_;  // of what follows
   ncast_status error_ = NCAST_OK;

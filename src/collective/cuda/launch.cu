@@ -2,7 +2,6 @@
 #include <cuda_runtime.h>
 
 #include <algorithm>
-#include <optional>
 
 #include "collective/cuda/choice.h"
 #include "collective/cuda/communicator.h"
@@ -22,48 +21,17 @@ char* at(const void* buffer, uint64_t bytes) {
 
 uint64_t bytes_of(const Call& call) { return call.count * ncast_dtype_bytes(call.dtype); }
 
-std::optional<PacketOperation> packet_operation(Operation operation) {
-  switch (operation) {
-    case Operation::all_reduce: return PacketOperation::all_reduce;
-    case Operation::all_gather: return PacketOperation::all_gather;
-    case Operation::reduce_scatter: return PacketOperation::reduce_scatter;
-    case Operation::all_to_all: return PacketOperation::all_to_all;
-    case Operation::broadcast: return PacketOperation::broadcast;
-    case Operation::reduce: return PacketOperation::reduce;
-    case Operation::gather: return PacketOperation::gather;
-    case Operation::scatter: return PacketOperation::scatter;
-    default: return std::nullopt;
-  }
-}
-
-// A vector cut into a piece a rank, in whole blocks but for the last.
-class BlockPieces {
- public:
-  BlockPieces(uint64_t bytes, int ranks, uint32_t block_bytes)
-      : bytes_(bytes), ranks_(static_cast<uint64_t>(ranks)), block_bytes_(block_bytes) {}
-  uint64_t first(int rank) const {
-    const uint64_t blocks = (bytes_ + block_bytes_ - 1) / block_bytes_;
-    return std::min(bytes_, blocks * static_cast<uint64_t>(rank) / ranks_ * block_bytes_);
-  }
-  uint64_t bytes(int rank) const { return first(rank + 1) - first(rank); }
-
- private:
-  uint64_t bytes_, ranks_;
-  uint32_t block_bytes_;
-};
-
 // The lanes of pieces, and the CTAs that a kernel with these pieces needs.
 class Lanes {
  public:
   Lanes(uint32_t block_bytes, uint32_t warps, uint32_t max_ctas)
-      : block_bytes_(block_bytes), warps_(std::max(warps, 1u)), max_ctas_(max_ctas) {}
+      : block_bytes_(block_bytes), warps_(warps), max_ctas_(max_ctas) {}
   Piece piece(char* values, uint64_t bytes) {
     const uint32_t lanes = lanes_of(bytes, block_bytes_, warps_, max_ctas_);
     ctas_ = std::max(ctas_, ctas_of(lanes, max_ctas_));
     return {values, bytes, lanes};
   }
-  // Every rank that a piece goes to or comes from needs a warp at least.
-  uint32_t ctas(int ranks) const { return std::max(ctas_, (static_cast<uint32_t>(ranks) + warps_ - 1) / warps_); }
+  uint32_t ctas(int ranks) const { return std::max(ctas_, least_ctas(warps_, ranks)); }
 
  private:
   uint32_t block_bytes_, warps_, max_ctas_, ctas_ = 1;
@@ -189,7 +157,7 @@ cudaError_t Communicator::launch_round(const std::vector<const Call*>& sends, co
   for (int kernel = 0; kernel < kernels; ++kernel) {
     const Coding coding = codings[static_cast<size_t>(kernel)];
     const uint32_t block = block_bytes(coding.dtype, coding.codec);
-    Lanes lanes(block, move_warps(block).senders, agreement_.max_ctas);
+    Lanes lanes(block, piece_warps(Operation::send, block, 0, ranks()), agreement_.max_ctas);
     BlockCall call = block_call(kernel);
     for (const Call* send : sends)
       if (coding_of(*send) == coding) call.send[send->peer] = lanes.piece(at(send->send, 0), bytes_of(*send));
@@ -206,10 +174,11 @@ cudaError_t Communicator::launch_round(const std::vector<const Call*>& sends, co
 cudaError_t Communicator::launch_collective(const Call& call, cudaStream_t stream) {
   const Choice choice = choose(shape_of(call));
   if (call.operation != Operation::all_to_all_v && call.count == 0) return cudaSuccess;
-  if (const auto operation = packet_operation(call.operation);
-      operation && (ranks() == 1 || (choice.packets && bytes_of(call) <= most_packet_bytes(*operation, ranks())))) {
-    return launch_packets(peers_, 0, {*operation, call.send, call.recv, call.count, call.dtype, call.redop, call.peer},
-                          agreement_.max_ctas, stream);
+  if (choice.packets) {
+    return launch_packets(
+        peers_, 0,
+        {*packet_operation(call.operation), call.send, call.recv, call.count, call.dtype, call.redop, call.peer},
+        agreement_.max_ctas, stream);
   }
   return reduces(call.operation) ? launch_reduction_of(call, choice.codec, stream)
                                  : launch_moves_of(call, choice.codec, stream);
@@ -218,11 +187,7 @@ cudaError_t Communicator::launch_collective(const Call& call, cudaStream_t strea
 cudaError_t Communicator::launch_moves_of(const Call& call, ncast_codec codec, cudaStream_t stream) {
   const uint64_t bytes = bytes_of(call);
   const uint32_t block = block_bytes(call.dtype, codec);
-  const bool to_each = call.operation == Operation::all_to_all || call.operation == Operation::all_to_all_v ||
-                       call.operation == Operation::scatter;
-  const auto others = static_cast<uint32_t>(ranks() - 1);
-  Lanes lanes(block, to_each ? move_warps(block).senders / std::max(others, 1u) : move_warps(block).senders,
-              agreement_.max_ctas);
+  Lanes lanes(block, piece_warps(call.operation, block, ncast_dtype_bytes(call.dtype), ranks()), agreement_.max_ctas);
   BlockCall moves = block_call(0);
   const void* own_from = nullptr;
   void* own_to = nullptr;
@@ -285,7 +250,7 @@ cudaError_t Communicator::launch_reduction_of(const Call& call, ncast_codec code
   const uint64_t bytes = bytes_of(call);
   const size_t value_bytes = ncast_dtype_bytes(call.dtype);
   const uint32_t block = block_bytes(call.dtype, codec);
-  const uint32_t reducers = reduce_warps(block, value_bytes).reducers;
+  const uint32_t reducers = piece_warps(call.operation, block, value_bytes, ranks());
   Lanes lanes(block, reducers, agreement_.max_ctas);
   BlockCall reduction = block_call(0);
   reduction.op = call.redop;

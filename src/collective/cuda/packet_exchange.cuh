@@ -6,11 +6,10 @@
 #include <cstdint>
 
 #include "channel/cuda/peers.h"
+#include "collective/cuda/packet_shape.h"
 #include "narrowcast/types.h"
 
 namespace narrowcast::collective::cuda {
-
-inline constexpr uint32_t most_packet_warps = 16;  // of a CTA
 
 // By value in a kernel's parameters. Piece p of `send` goes to rank p, piece p of `recv` comes from it; they lie a stride
 // apart, which is 0 where all are the same one.

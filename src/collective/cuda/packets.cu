@@ -8,44 +8,6 @@
 namespace narrowcast::collective::cuda {
 namespace {
 
-// To be measured. What one shot sends beyond what two would, in bytes of data a rank, that takes as long as the second
-// flight and its polls.
-constexpr uint64_t second_shot_bytes = 352 << 10;
-// To be measured. A CTA has as few warps as this while there are CTAs for the rest, so that all SMs' paths to the link are
-// used.
-constexpr uint32_t least_warps = 4;
-
-// Two shots need this, for no rank's piece to be empty: ranks - 1 pieces, rounded up, are less than all of it.
-constexpr uint32_t piece_alignment = 128;
-constexpr uint64_t least_two_shot_bytes = 16 << 10;
-static_assert(least_two_shot_bytes > piece_alignment * channel::max_gpu_ranks * (channel::max_gpu_ranks - 1));
-
-constexpr uint64_t quotient_up(uint64_t a, uint64_t b) { return (a + b - 1) / b; }
-
-uint64_t two_shot_piece_bytes(uint64_t bytes, int ranks) {
-  return quotient_up(quotient_up(bytes, static_cast<uint64_t>(ranks)), piece_alignment) * piece_alignment;
-}
-uint64_t one_shot_capacity(int ranks) { return uint64_t{channel::packet_rows(ranks)} * channel::row_bytes; }
-// Pieces go through one half of the rows, results through the other.
-uint64_t two_shot_capacity(int ranks) { return static_cast<uint64_t>(ranks) * one_shot_capacity(ranks) / 2; }
-
-bool reduces(PacketOperation operation) {
-  return operation == PacketOperation::all_reduce || operation == PacketOperation::reduce_scatter ||
-         operation == PacketOperation::reduce;
-}
-
-bool is_possible(const PacketShape& shape, PacketOperation operation, uint64_t bytes, int ranks) {
-  if (shape.ctas < 1 || shape.ctas > channel::most_packet_ctas) return false;
-  if (shape.warps < 1 || shape.warps > most_packet_warps) return false;
-  if (!shape.two_shot) return bytes <= one_shot_capacity(ranks);
-  return operation == PacketOperation::all_reduce && bytes >= least_two_shot_bytes && bytes <= two_shot_capacity(ranks);
-}
-
-// Rows of a piece.
-uint32_t rows_of(bool two_shot, uint64_t bytes, int ranks) {
-  return static_cast<uint32_t>(quotient_up(two_shot ? two_shot_piece_bytes(bytes, ranks) : bytes, channel::row_bytes));
-}
-
 Exchange make_exchange(const PacketCall& call, bool two_shot, int rank, int ranks) {
   const uint64_t bytes = call.count * ncast_dtype_bytes(call.dtype);
   const uint32_t own = 1u << rank, others = ((1u << ranks) - 1) & ~own, root = 1u << call.root;
@@ -53,7 +15,7 @@ Exchange make_exchange(const PacketCall& call, bool two_shot, int rank, int rank
   Exchange exchange{};
   exchange.send = static_cast<const char*>(call.send);
   exchange.recv = static_cast<char*>(call.recv);
-  exchange.rows = rows_of(two_shot, bytes, ranks);
+  exchange.rows = packet_rows_of(two_shot, bytes, ranks);
   exchange.buffer_rows = channel::packet_rows(ranks);
   exchange.buffer_bytes = channel::packet_buffer_bytes(ranks);
   exchange.piece_bytes = exchange.last_bytes = static_cast<uint32_t>(bytes);
@@ -102,35 +64,6 @@ Exchange make_exchange(const PacketCall& call, bool two_shot, int rank, int rank
 }
 
 }  // namespace
-
-size_t packet_scratch_bytes(int ranks) { return channel::packet_area_bytes(ranks); }
-
-uint64_t most_packet_bytes(PacketOperation operation, int ranks) {
-  if (ranks == 1) return UINT64_MAX;
-  const uint64_t one_shot = one_shot_capacity(ranks);
-  return operation == PacketOperation::all_reduce ? std::max(one_shot, two_shot_capacity(ranks)) : one_shot;
-}
-
-uint64_t most_one_shot_bytes(int ranks) {
-  const uint64_t capacity = one_shot_capacity(ranks);
-  if (ranks <= 2) return capacity;
-  // One shot sends ranks - 1 times the data, two send 2 (ranks - 1) / ranks.
-  const auto n = static_cast<uint64_t>(ranks);
-  return std::clamp(second_shot_bytes * n / ((n - 1) * (n - 2)), least_two_shot_bytes, capacity);
-}
-
-PacketShape choose_packet_shape(PacketOperation operation, uint64_t bytes, int ranks, uint32_t max_ctas) {
-  PacketShape shape{};
-  shape.two_shot = operation == PacketOperation::all_reduce && bytes > most_one_shot_bytes(ranks);
-  // A warp a row, and where data only move, a row and rank.
-  const uint32_t rows = rows_of(shape.two_shot, bytes, ranks);
-  const uint32_t jobs = std::max(1u, reduces(operation) ? rows : rows * static_cast<uint32_t>(ranks));
-  const uint32_t most_ctas = max_ctas == 0 ? channel::most_packet_ctas : std::min(max_ctas, channel::most_packet_ctas);
-  shape.warps =
-      std::clamp(static_cast<uint32_t>(quotient_up(jobs, most_ctas)), std::min(jobs, least_warps), most_packet_warps);
-  shape.ctas = std::min(most_ctas, static_cast<uint32_t>(quotient_up(jobs, shape.warps)));
-  return shape;
-}
 
 cudaError_t launch_packets(const channel::Peers& peers, size_t scratch_offset, const PacketCall& call,
                            uint32_t max_ctas, cudaStream_t stream) {

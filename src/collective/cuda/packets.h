@@ -8,20 +8,10 @@
 #include <cstdint>
 
 #include "channel/cuda/peers.h"
+#include "collective/cuda/packet_shape.h"
 #include "narrowcast/types.h"
 
 namespace narrowcast::collective::cuda {
-
-enum class PacketOperation : uint8_t {
-  all_reduce,
-  all_gather,
-  reduce_scatter,
-  all_to_all,
-  broadcast,
-  reduce,
-  gather,
-  scatter
-};
 
 // What one rank does in one call. Buffers, counts and what is allowed in place are those of narrowcast/comm.h: `count`
 // values are what each rank sends to another, and where ranks * count are sent or received, piece r is rank r's. Buffers
@@ -36,23 +26,6 @@ struct PacketCall {
   ncast_redop redop;  // of reductions
   int root;           // of broadcast, reduce, gather and scatter
 };
-
-// Of each rank's scratch, at a multiple of 128 there, the same offset on all ranks; zeroed before the first call.
-size_t packet_scratch_bytes(int ranks);
-
-// `count` in bytes, at most; the same on all ranks.
-uint64_t most_packet_bytes(PacketOperation operation, int ranks);
-
-// How a call runs. two_shot is the same on all ranks: reduce a piece each, then gather the pieces (all_reduce only);
-// CTAs (at most 64) and their warps (at most 16) may differ.
-struct PacketShape {
-  bool two_shot;
-  uint32_t ctas, warps;
-};
-// bytes: of `count` values. max_ctas 0: as many as there may be.
-PacketShape choose_packet_shape(PacketOperation operation, uint64_t bytes, int ranks, uint32_t max_ctas);
-// all_reduce is one-shot up to here, two-shot beyond.
-uint64_t most_one_shot_bytes(int ranks);
 
 // peers.scratch leads to each rank's scratch. Launches one kernel, or copies if there is one rank; nothing when count is
 // 0. cudaErrorInvalidValue: the message is too long, or the shape not possible.

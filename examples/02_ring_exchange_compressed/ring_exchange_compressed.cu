@@ -1,0 +1,148 @@
+// The exchange of 01_ring_exchange with values that are encoded on their way: blocks of bfloat16 are narrowed before they
+// are put and widened when they are got, in the same kernel. docs/guide/channels.md walks through it.
+//   ring_exchange_compressed [RANKS]: by default one a GPU, or 2 on the only GPU
+#include <cuda_runtime.h>
+
+#include <algorithm>
+#include <barrier>
+#include <bit>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <thread>
+#include <vector>
+
+#include "narrowcast/device.cuh"
+#include "narrowcast/narrowcast.h"
+
+#define CUDA(call) check((call) == cudaSuccess, #call, cudaGetErrorString(cudaPeekAtLastError()))
+#define NCAST(call) check((call) == NCAST_OK, #call, ncast_last_error())
+
+constexpr int skipped = 77;
+constexpr size_t elems = 1'000'003;
+constexpr size_t bytes = elems * sizeof(uint16_t);
+constexpr int ctas = 4, warps = 4;  // few: the kernels of all ranks have to run at once
+
+using Codec = narrowcast::Window<NCAST_BFLOAT16>;
+
+// Warp w has lane w of both channels and every so-many-th block.
+__global__ void exchange(const __grid_constant__ ncast_channels channels, const char* send, char* recv,
+                         unsigned long long* wire_bytes) {
+  __shared__ narrowcast::BlockMemory<Codec> memory_of_warps[warps];
+  narrowcast::BlockMemory<Codec>& memory = memory_of_warps[threadIdx.x / 32];
+  const uint32_t lane = (blockIdx.x * blockDim.x + threadIdx.x) / 32;
+  const int next = (channels.rank + 1) % channels.ranks;
+  const int previous = (channels.rank + channels.ranks - 1) % channels.ranks;
+  narrowcast::Sender to_next(channels, next, lane);
+  narrowcast::Receiver from_previous(channels, previous, lane);
+  unsigned long long sent = 0;
+  for (size_t at = size_t{lane} * Codec::values_bytes; at < bytes; at += size_t{channels.lanes} * Codec::values_bytes) {
+    const auto part = static_cast<uint32_t>(min(bytes - at, size_t{Codec::values_bytes}));
+    const uint32_t coded = to_next.put_encoded(send + at, part, memory);
+    if (coded == 0 || !to_next.signal()) return;
+    if (!from_previous.get_decoded(recv + at, part, memory)) return;
+    sent += coded;
+  }
+  to_next.flush();  // all has been taken
+  if (threadIdx.x % 32 == 0) atomicAdd(wire_bytes, sent);
+}
+
+// Other ranks may be waiting in their threads: the process ends as it is.
+[[noreturn]] void stop(int status) {
+  std::fflush(nullptr);
+  std::_Exit(status);
+}
+void check(bool right, const char* what, const char* why) {
+  if (right) return;
+  std::fprintf(stderr, "%s: %s\n", what, why);
+  stop(1);
+}
+
+// The bits of a bfloat16, of values as weights have them: near a normal distribution.
+uint16_t value(int rank, size_t i) {
+  uint32_t state = static_cast<uint32_t>(i) * 2654435761u + static_cast<uint32_t>(rank) * 40503u + 1;
+  float sum = 0;
+  for (int term = 0; term < 4; ++term) {
+    state = state * 1664525u + 1013904223u;
+    sum += static_cast<float>(state >> 8) / (1 << 24) - 0.5f;
+  }
+  return static_cast<uint16_t>(std::bit_cast<uint32_t>(sum * 0.05f) >> 16);
+}
+
+// Returns whether what came is what the rank before sent.
+bool run_rank(int rank, int ranks, int device, const ncast_unique_id& id, std::barrier<>& everybody) {
+  CUDA(cudaSetDevice(device));
+  ncast_comm_config config;
+  ncast_comm_config_init(&config);
+  config.backend = NCAST_BACKEND_CUDA;
+  config.device = device;
+  config.timeout_seconds = 20;
+  ncast_comm* comm = nullptr;
+  const ncast_status status = ncast_comm_create(&comm, ranks, &id, rank, &config);
+  if (status == NCAST_UNSUPPORTED) {
+    std::printf("skipped: %s\n", ncast_last_error());
+    stop(skipped);
+  }
+  NCAST(status);
+  ncast_channels channels;
+  NCAST(ncast_channels_create(comm, ctas * warps, NCAST_SLOT_BYTES, &channels));
+
+  std::vector<uint16_t> values(elems);
+  for (size_t i = 0; i < elems; ++i) values[i] = value(rank, i);
+  char *send = nullptr, *recv = nullptr;
+  unsigned long long *counter = nullptr, wire_bytes = 0;
+  cudaStream_t stream = nullptr;
+  CUDA(cudaMalloc(&send, bytes));
+  CUDA(cudaMalloc(&recv, bytes));
+  CUDA(cudaMalloc(&counter, sizeof *counter));
+  CUDA(cudaMemset(counter, 0, sizeof *counter));
+  CUDA(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+  CUDA(cudaMemcpy(send, values.data(), bytes, cudaMemcpyHostToDevice));
+  CUDA(cudaMemset(recv, 0, bytes));
+  CUDA(cudaDeviceSynchronize());
+
+  // Where ranks share a GPU, nothing may wait for it while some kernels still wait for others to be launched.
+  everybody.arrive_and_wait();
+  exchange<<<ctas, warps * 32, 0, stream>>>(channels, send, recv, counter);
+  CUDA(cudaGetLastError());
+  CUDA(cudaStreamSynchronize(stream));
+  NCAST(ncast_comm_async_error(comm, nullptr, 0));  // a kernel that gave up says why
+  everybody.arrive_and_wait();
+
+  CUDA(cudaMemcpy(values.data(), recv, bytes, cudaMemcpyDeviceToHost));
+  CUDA(cudaMemcpy(&wire_bytes, counter, sizeof wire_bytes, cudaMemcpyDeviceToHost));
+  size_t wrong = 0;
+  for (size_t i = 0; i < elems; ++i) wrong += values[i] != value((rank + ranks - 1) % ranks, i);
+  std::printf("rank %d on GPU %d: %zu bytes sent as %llu (ratio %.3f), %zu wrong values received\n", rank, device,
+              bytes, wire_bytes, static_cast<double>(wire_bytes) / bytes, wrong);
+  NCAST(ncast_channels_destroy(comm, &channels));
+  NCAST(ncast_comm_destroy(comm));
+  CUDA(cudaStreamDestroy(stream));
+  CUDA(cudaFree(send));
+  CUDA(cudaFree(recv));
+  CUDA(cudaFree(counter));
+  return wrong == 0;
+}
+
+int main(int argc, char** argv) {
+  // No kernel is loaded, and no stream shares a queue with another, while kernels of ranks on one GPU wait for each other.
+  setenv("CUDA_MODULE_LOADING", "EAGER", 1);
+  setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 1);
+  const int gpus = ncast_cuda_device_count();
+  if (gpus == 0) {
+    std::printf("skipped: no GPU that CUDA can use\n");
+    return skipped;
+  }
+  const int ranks = argc > 1 ? std::atoi(argv[1]) : gpus > 1 ? std::min(gpus, 8) : 2;
+  ncast_unique_id id;
+  NCAST(ncast_get_unique_id(&id));
+  std::barrier everybody(ranks);
+  std::vector<std::thread> threads;
+  std::vector<char> right(static_cast<size_t>(ranks));
+  for (int rank = 0; rank < ranks; ++rank) {
+    threads.emplace_back(
+        [&, rank] { right[static_cast<size_t>(rank)] = run_rank(rank, ranks, rank % gpus, id, everybody); });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return std::ranges::count(right, char{1}) == ranks ? 0 : 1;
+}

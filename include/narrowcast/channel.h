@@ -1,0 +1,55 @@
+// Channels for kernels of your own, on the ranks of a CUDA communicator: a kernel puts data where a peer's kernel gets
+// it, with no call of the host in between. This is the host's side; narrowcast/device.cuh is the kernels', and
+// docs/guide/channels.md walks through both.
+//
+// What allocates and frees is collective: every rank calls it, in the same order and from one thread at a time, and it
+// returns when all have. It waits as long as the communicator's timeout says. An error other than INVALID_ARGUMENT and
+// UNSUPPORTED ends the communicator, as comm.h says.
+//
+// Waits of kernels are bounded: they end when a peer dies, the communicator is aborted, or its timeout is over. The kernel
+// then sees its call return false, and ncast_comm_async_error says why.
+#ifndef NARROWCAST_CHANNEL_H_
+#define NARROWCAST_CHANNEL_H_
+
+#include "narrowcast/comm.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { NCAST_SLOT_BYTES = 4096 };  // a block of values of every type but float64, whose blocks take twice that
+
+// Channels between all ranks, by value in a kernel's parameters. A channel leads from one rank to another, which may be
+// itself, and has `lanes`, each of which is used by one warp at either end. A lane carries messages of `slot_bytes` at
+// most, in order, and holds 32 KiB of them.
+typedef struct {
+  int rank;             // this one
+  int ranks;            // 1 to 8
+  uint32_t lanes;       // of every channel
+  uint32_t slot_bytes;  // of a message, at most
+  uint64_t reserved[16];
+} ncast_channels;
+
+// Makes channels. Collective, with the same arguments on every rank.
+//   lanes: 1 to 4096. Each takes some 32 KiB of every rank's GPU, for every rank.
+//   slot_bytes: NCAST_SLOT_BYTES or twice that.
+// Errors: INVALID_ARGUMENT, UNSUPPORTED (the communicator is not of GPUs), MISMATCH, CUDA_ERROR, those of waiting.
+NCAST_API ncast_status ncast_channels_create(ncast_comm* comm, uint32_t lanes, uint32_t slot_bytes,
+                                             ncast_channels* channels);
+// Frees them. Collective. No kernel of this rank uses them any more.
+NCAST_API ncast_status ncast_channels_destroy(ncast_comm* comm, const ncast_channels* channels);
+
+// Allocates `bytes` on this rank's GPU, zero at first, which the kernels of all ranks can read and write: the target of
+// direct puts, the source of direct gets. Collective, with the same bytes on every rank. Errors: as above.
+NCAST_API ncast_status ncast_mem_alloc(ncast_comm* comm, size_t bytes, void** own);
+// Where kernels of this rank find the memory of `rank` that was allocated together with `own`. Not collective.
+NCAST_API ncast_status ncast_mem_peer(ncast_comm* comm, const void* own, int rank, void** address);
+// Frees this rank's part. Collective. No kernel of this rank uses the memory of any rank any more. Destroying the
+// communicator frees what is left.
+NCAST_API ncast_status ncast_mem_free(ncast_comm* comm, void* own);
+
+#ifdef __cplusplus
+}  // extern "C"
+#endif
+
+#endif  // NARROWCAST_CHANNEL_H_

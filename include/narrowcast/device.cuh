@@ -1,0 +1,28 @@
+// Channels and codecs for kernels of your own, in CUDA C++20; compile with -std=c++20 --expt-relaxed-constexpr.
+// narrowcast/channel.h makes what they need; docs/guide/channels.md walks through it.
+//
+// All that follows is done by whole warps, each on its own: 32 threads call together, with the same arguments.
+//   Sender    put, put_encoded, put_direct, signal, flush: a warp's end of a lane towards a peer
+//   Receiver  wait, poll, get, get_decoded, get_direct, release: the other end
+//   Window    the codec `window` for values of a type
+#ifndef NARROWCAST_DEVICE_CUH_
+#define NARROWCAST_DEVICE_CUH_
+
+#include "narrowcast/channel.h"
+#include "narrowcast/device/channel/cuda/warp_channel.cuh"
+#include "narrowcast/device/codec/window/kernel.cuh"
+
+namespace narrowcast {
+
+using channel::BlockCodec;
+using channel::BlockMemory;
+using channel::Receiver;
+using channel::Sender;
+
+// Of the floating-point types: 4096 bytes a block, 8192 for float64.
+template <ncast_dtype Dtype>
+using Window = codec::window::Block<format::window::value_type(Dtype)>;
+
+}  // namespace narrowcast
+
+#endif  // NARROWCAST_DEVICE_CUH_

@@ -1,0 +1,78 @@
+"""`explain`: what the CUDA backend would do with a call, and why."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+
+from .. import _operations
+from .._explain import Explanation
+from .._explain import explain as explain_call
+from ..cuda import device_count
+from ..types import COMM_CODECS, value_type
+from ._common import BadUse, bytes_text, comm_codec_name, console, print_json
+from .bench_collectives import parse_size
+
+# Where there are not several GPUs whose number could be meant.
+_RANKS = 8
+_MOST_RANKS = 8
+
+
+def explain(
+    operation: Annotated[str, typer.Argument(metavar="OPERATION", help=", ".join(_operations.NAMES))],
+    size: Annotated[
+        str, typer.Option("--bytes", metavar="SIZE", help="As `bench` has it: of the larger buffer, such as 64M.")
+    ],
+    dtype: Annotated[str, typer.Option("-d", "--dtype", help="Value type.")] = "bfloat16",
+    ranks: Annotated[int | None, typer.Option(min=1, max=_MOST_RANKS, help="By default all GPUs, or 8.")] = None,
+    codec: Annotated[str, typer.Option(callback=comm_codec_name, help=", ".join(COMM_CODECS))] = "auto",
+    ctas: Annotated[int, typer.Option(min=0, help="At most this many CTAs; 0: NARROWCAST_MAX_CTAS, or no limit.")] = 0,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON in place of the table.")] = False,
+) -> None:
+    """Say what the CUDA backend would do with a call, and why. Needs no GPU."""
+    if operation not in _operations.NAMES:
+        raise BadUse(f"{operation!r} is not an operation (known: {', '.join(_operations.NAMES)})")
+    try:
+        kind = value_type(dtype)
+    except ValueError as error:
+        raise BadUse(str(error)) from None
+    size_bytes = parse_size(size)
+    if ranks is None:
+        here = device_count()
+        ranks = min(here, _MOST_RANKS) if here > 1 else _RANKS
+    # At least one value, as the benchmark sends.
+    count = _operations.count_of(operation, size_bytes, kind, ranks) if size_bytes else 0
+    name = "send" if operation == "sendrecv" else operation
+    found = explain_call(name, count, dtype=kind.name, ranks=ranks, codec=codec, max_ctas=ctas)
+    asked = {
+        "operation": operation,
+        "bytes": _operations.size_of(operation, count, kind, ranks),
+        "count": count,
+        "dtype": kind.name,
+        "ranks": ranks,
+        "codec": codec,
+    }
+    if json:
+        print_json({"asked": asked, "chosen": dataclasses.asdict(found)})
+    else:
+        console().print(_table(asked, found))
+
+
+def _table(asked: dict[str, Any], found: Explanation) -> Table:
+    table = Table(title="{operation} of {count:,} {dtype} between {ranks} ranks".format(**asked), title_justify="left")
+    for name in ("", "chosen", "why"):
+        table.add_column(name, overflow="fold")
+    table.add_row("size", bytes_text(asked["bytes"]), "")
+    table.add_row("path", found.path if found.ctas else "no kernel", found.path_why)
+    if found.shots is not None:
+        table.add_row("shots", str(found.shots), found.shots_why)
+    table.add_row("codec", found.codec, found.codec_why)
+    if found.ctas:
+        table.add_row("kernel", f"{found.ctas} CTAs of {found.warps} warps", "")
+    if found.lanes:
+        blocks = f"they share the {found.block_bytes}-byte blocks of the largest piece"
+        table.add_row("lanes", str(found.lanes), blocks)
+    return table

@@ -1,0 +1,78 @@
+"""`explain` says what the CUDA backend would do, on any machine."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import narrowcast
+import pytest
+from narrowcast._operations import NAMES
+from narrowcast.comm import Communicator
+from narrowcast.types import COMM_CODECS, OPERATIONS, VALUE_TYPES
+
+HEADER = Path(__file__).parents[2] / "include" / "narrowcast" / "explain.h"
+
+
+def test_operations_are_those_of_the_header_and_of_the_communicator():
+    numbers = {name.lower(): int(number) for name, number in re.findall(r"NCAST_OP_(\w+) = (\d+)", HEADER.read_text())}
+    assert numbers == OPERATIONS
+    assert all(hasattr(Communicator, name) for name in OPERATIONS)
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+@pytest.mark.parametrize("codec", COMM_CODECS)
+def test_every_call_is_explained(operation, codec):
+    for kind in VALUE_TYPES:
+        for count in (1, 10_000, 100_000_000):
+            said = narrowcast.explain(operation, count, dtype=kind.name, ranks=4, codec=codec)
+            assert said.sentence.startswith(f"{operation} of {count} {kind.name} between 4 ranks goes by {said.path}")
+            assert said.path_why in said.sentence
+            assert said.codec_why in said.sentence
+            assert codec in ("auto", said.codec) or not kind.is_float
+            assert 1 <= said.ctas <= 64
+            assert (said.lanes is None) == (said.path == "packets")
+            assert (said.shots is None) == (operation != "all_reduce" or said.path == "blocks")
+
+
+def test_fewer_ctas_are_kept_to(monkeypatch):
+    monkeypatch.setenv("NARROWCAST_MAX_CTAS", "3")
+    arguments = {"dtype": "bfloat16", "ranks": 2}
+    assert narrowcast.explain("all_gather", 1 << 26, **arguments).ctas == 3
+    assert narrowcast.explain("all_gather", 1 << 26, max_ctas=7, **arguments).ctas == 7
+
+
+def test_bad_arguments_are_refused():
+    with pytest.raises(ValueError, match="median"):
+        narrowcast.explain("all_median", 1, dtype="int8", ranks=2)
+    with pytest.raises(ValueError, match="less than 0"):
+        narrowcast.explain("all_reduce", -1, dtype="int8", ranks=2)
+    with pytest.raises(narrowcast.InvalidArgumentError, match="ranks is 9, not 1 to 8"):
+        narrowcast.explain("all_reduce", 1, dtype="int8", ranks=9)
+
+
+def test_the_command_explains(cli):
+    shown = cli("explain", "all_reduce", "--bytes", "64M", "--dtype", "bf16", "--ranks", 8)
+    assert (shown.returncode, shown.stderr) == (0, "")
+    assert "all_reduce of 33,554,432 bfloat16 between 8 ranks" in shown.stdout
+    for word in ("64.00 MiB", "blocks", "codec", "lanes", "CTAs"):
+        assert word in shown.stdout
+
+
+@pytest.mark.parametrize("operation", NAMES)
+def test_the_command_explains_as_json(cli_here, operation):
+    shown = cli_here("explain", operation, "--bytes", "64K", "--dtype", "f32", "--ranks", 4, "--codec", "raw", "--json")
+    assert (shown.returncode, shown.stderr) == (0, "")
+    report = json.loads(shown.stdout)
+    parts = 4 if operation in ("gather", "scatter", "all_gather", "all_to_all", "reduce_scatter") else 1
+    assert report["asked"] == {
+        "operation": operation,
+        "bytes": 65536,
+        "count": 16384 // parts,
+        "dtype": "float32",
+        "ranks": 4,
+        "codec": "raw",
+    }
+    assert report["chosen"]["codec"] == "raw"
+    assert report["chosen"]["codec_why"] == "raw was asked for"
