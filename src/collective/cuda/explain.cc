@@ -59,23 +59,23 @@ void explain(const CallShape& asked, uint64_t count, uint32_t max_ctas, ncast_ex
                   shape.ranks);
     return;
   }
-  if (choice.packets && shape.ranks > 1) {
-    const PacketOperation operation = *packet_operation(shape.operation);
-    const PacketShape packets = choose_packet_shape(operation, shape.bytes, shape.ranks, max_ctas);
-    said->two_shot = packets.two_shot ? 1 : 0;
-    said->ctas = packets.ctas;
-    said->warps = packets.warps;
-    if (operation == PacketOperation::all_reduce) {
-      said->shots_why = packets.two_shot   ? "what the second shot saves takes longer than its flight"
-                        : shape.ranks == 2 ? "between two ranks a second shot sends no less"
-                                           : "a second shot's flight takes longer than what it saves";
-    }
-  } else if (!choice.packets) {
+  const auto operation = packet_operation(shape.operation);
+  if (!operation || !choice.packets) {
     const BlockShape blocks = choose_block_shape(asked, choice.codec, max_ctas);
     said->ctas = blocks.ctas;
     said->warps = blocks.warps;
     said->lanes = blocks.lanes;
     said->block_bytes = blocks.block_bytes;
+  } else if (shape.ranks > 1) {
+    const PacketShape packets = choose_packet_shape(*operation, shape.bytes, shape.ranks, max_ctas);
+    said->two_shot = packets.two_shot ? 1 : 0;
+    said->ctas = packets.ctas;
+    said->warps = packets.warps;
+    if (shape.operation == Operation::all_reduce) {
+      said->shots_why = packets.two_shot   ? "what the second shot saves takes longer than its flight"
+                        : shape.ranks == 2 ? "between two ranks a second shot sends no less"
+                                           : "a second shot's flight takes longer than what it saves";
+    }
   }
   char by[128];
   describe(*said, by, sizeof by);
