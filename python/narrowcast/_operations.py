@@ -138,7 +138,7 @@ class Call:
         if not self.has_result:
             return 0
         wrong = 0
-        for i, inputs in enumerate(self._pieces(sample, variant)):
+        for i, inputs in enumerate(self.pieces(sample, variant)):
             part = found[i * self.count : (i + 1) * self.count]
             if self.operation not in REDUCTIONS:
                 unsigned = f"uint{8 * self.kind.bytes}"
@@ -151,7 +151,7 @@ class Call:
                 wrong += _near.count_far(part, inputs, self.op, self.kind)
         return wrong
 
-    def _pieces(self, sample: Array, variant: int) -> list[list[Array]]:
+    def pieces(self, sample: Array, variant: int) -> list[list[Array]]:
         """What the output is made of, `count` values each: the one input that is moved there, or those to reduce.
 
         The sample repeats itself, so an array stands for all its repetitions.

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstdio>
 #include <cstring>
 
 #include "channel/rendezvous.h"
@@ -68,7 +69,7 @@ Content from_payload(const std::vector<char>& payload) {
 
 inline FailureMessage make_failure(ncast_status status, int32_t rank, const char* sentence) {
   FailureMessage failure = {static_cast<uint32_t>(status), rank, {}};
-  std::strncpy(failure.sentence, sentence, sizeof failure.sentence - 1);
+  std::snprintf(failure.sentence, sizeof failure.sentence, "%s", sentence);
   return failure;
 }
 

@@ -100,9 +100,7 @@ ncast_status TcpWatcher::join(const WorldId& secret) {
     return fail(NCAST_SYSTEM_ERROR, "cannot make an eventfd: %s", std::strerror(errno));
   }
   send(MessageKind::hello, to_payload(make_hello(secret, rank_, ranks_)));
-  if (ncast_status status = start_quiet_thread(
-          "ncast-watcher", [this] { run(); }, &thread_))
-    return status;
+  if (ncast_status status = start_quiet_thread("ncast-watcher", [this] { run(); }, &thread_)) return status;
   std::unique_lock lock(mutex_);
   // A peer may join, work and fail before this thread has noticed that all were there.
   const ncast_status status = wait_or_give_up(lock, start, [this] { return welcomed_; });

@@ -83,6 +83,18 @@ class HubProcess {
   Meeting meeting_ = {};
 };
 
+// For bodies that have a hub, with its thread, in their process. The test itself has no threads when it forks, for
+// a child inherits the locks of the sanitizers' allocators as they are, and waits for ever for one that a thread held.
+// (That of the C library is made whole by fork itself.)
+inline void run_process(const std::function<void()>& body) { CHECK(wait_for_process(start_process(body)) == 0); }
+
+inline void run_threads_with_hub(int ranks, const std::function<void(const Meeting&, int rank)>& body) {
+  run_process([&] {
+    const Meeting meeting = Meeting::open();
+    run_threads(ranks, [&](int rank) { body(meeting, rank); });
+  });
+}
+
 // A number that forked processes share.
 class SharedCount {
  public:

@@ -36,6 +36,9 @@ void kill_a_rank(int ranks, int victim, const std::function<void(Rendezvous&)>& 
   CHECK(seconds_since(start) < news_seconds);
 }
 
+// Before a fork of a process that has threads (run_process() says why).
+void let_threads_sleep() { usleep(200000); }
+
 TEST_CASE("AKilledRankIsNamedToAll") {
   kill_a_rank(4, 2, [](Rendezvous& rendezvous) {
     EXPECT(await_failure(rendezvous) == NCAST_REMOTE_ERROR);
@@ -66,6 +69,7 @@ TEST_CASE("ADeathIsKnownThoughAChildOfTheRankLives") {
   REQUIRE(pipe(life) == 0);
   const pid_t victim = start_process([&] {
     auto rendezvous = hub->joined(1, 2);
+    let_threads_sleep();
     if (fork() == 0) {
       close(life[1]);
       // The copy is of no use and of no harm.
@@ -117,6 +121,7 @@ TEST_CASE("TheDeathOfTheRankBesideTheHubIsNamed") {
   REQUIRE(pipe(pipe_ends) == 0);
   const pid_t victim = start_process([&] {
     const Meeting meeting = Meeting::open();
+    let_threads_sleep();
     const pid_t survivor = start_process([&] {
       const auto rendezvous = meeting.joined(1, 2);
       joined.add();
@@ -149,8 +154,7 @@ TEST_CASE("AnIdWhoseMakerHasEndedIsAnErrorAtOnce") {
 }
 
 TEST_CASE("AnAbortArrivesAtAllOnce") {
-  const Meeting meeting = Meeting::open();
-  run_threads(4, [&](int rank) {
+  run_threads_with_hub(4, [&](const Meeting& meeting, int rank) {
     std::atomic<int> calls{0};
     const auto rendezvous = meeting.joined(rank, 4);
     rendezvous->on_failure([&, rank](ncast_status status, const char* sentence) {
@@ -172,8 +176,7 @@ TEST_CASE("AnAbortArrivesAtAllOnce") {
 
 TEST_CASE("AFailureNamesItsRankAndAMismatchStaysOne") {
   for (const ncast_status status : {NCAST_CORRUPT, NCAST_MISMATCH}) {
-    const Meeting meeting = Meeting::open();
-    run_threads(3, [&](int rank) {
+    run_threads_with_hub(3, [&](const Meeting& meeting, int rank) {
       const auto rendezvous = meeting.joined(rank, 3);
       const std::string sentence = "block 7 " + std::string(2000, 'x');
       if (rank == 2) rendezvous->publish_failure(status, sentence.c_str());
@@ -222,6 +225,8 @@ TEST_CASE("RanksThatDoNotCallAreNamed") {
 TEST_CASE("AHubThatIsStoppedIsATimeout") {
   const HubProcess hub;
   kill(hub.pid(), SIGSTOP);
+  int stopped = 0;
+  REQUIRE(waitpid(hub.pid(), &stopped, WUNTRACED) == hub.pid());
   const auto start = Clock::now();
   std::unique_ptr<Rendezvous> rendezvous;
   const TimeLimit limit;
@@ -279,8 +284,7 @@ TEST_CASE("ASecondCallerDoesNotDisturbACompleteGroup") {
 }
 
 TEST_CASE("DifferentSizesAreAMismatch") {
-  const Meeting meeting = Meeting::open();
-  run_threads(3, [&](int rank) {
+  run_threads_with_hub(3, [&](const Meeting& meeting, int rank) {
     const auto rendezvous = meeting.joined(rank, 3);
     char mine[8] = {}, all[24];
     EXPECT(rendezvous->all_gather(mine, rank == 1 ? 8 : 4, all) == NCAST_MISMATCH);

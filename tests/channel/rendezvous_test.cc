@@ -41,8 +41,7 @@ TEST_CASE("EveryProcessReceivesTheBlobsOfAllInRankOrder") {
 TEST_CASE("EveryThreadReceivesTheBlobsOfAllInRankOrder") {
   for (const int ranks : {1, 2, 5, 8}) {
     CAPTURE(ranks);
-    const Meeting meeting = Meeting::open();
-    run_threads(ranks, [&](int rank) {
+    run_threads_with_hub(ranks, [&](const Meeting& meeting, int rank) {
       const auto rendezvous = meeting.joined(rank, ranks);
       gather_rounds(*rendezvous, 30, 5000);
     });
@@ -50,9 +49,8 @@ TEST_CASE("EveryThreadReceivesTheBlobsOfAllInRankOrder") {
 }
 
 TEST_CASE("ABarrierEndsWhenAllHaveCome") {
-  const Meeting meeting = Meeting::open();
   std::atomic<int> came{0};
-  run_threads(3, [&](int rank) {
+  run_threads_with_hub(3, [&](const Meeting& meeting, int rank) {
     const auto rendezvous = meeting.joined(rank, 3);
     for (int round = 1; round <= 20; ++round) {
       if (rank == round % 3) usleep(2000);
@@ -81,31 +79,35 @@ TEST_CASE("BlobsMayBeLargeAndNotTooLarge") {
 }
 
 TEST_CASE("ManyRendezvousRunSideBySide") {
-  constexpr int meetings = 4, ranks = 3;
-  std::vector<Meeting> meeting;
-  for (int i = 0; i < meetings; ++i) meeting.push_back(Meeting::open());
-  run_threads(meetings * ranks, [&](int i) {
-    const auto rendezvous = meeting[static_cast<size_t>(i % meetings)].joined(i / meetings, ranks);
-    gather_rounds(*rendezvous, 20, 3000);
+  run_process([] {
+    constexpr int meetings = 4, ranks = 3;
+    std::vector<Meeting> meeting;
+    for (int i = 0; i < meetings; ++i) meeting.push_back(Meeting::open());
+    run_threads(meetings * ranks, [&](int i) {
+      const auto rendezvous = meeting[static_cast<size_t>(i % meetings)].joined(i / meetings, ranks);
+      gather_rounds(*rendezvous, 20, 3000);
+    });
   });
 }
 
 TEST_CASE("OneMeetingAfterTheOtherLeavesNoDescriptorsOpen") {
-  const auto free_descriptor = [] {
-    const int descriptor = dup(0);
-    close(descriptor);
-    return descriptor;
-  };
-  const auto meet = [] {
-    const Meeting meeting = Meeting::open();
-    run_threads(2, [&](int rank) { EXPECT_OK(meeting.joined(rank, 2)->check_failure()); });
-    // The hub's thread ends soon after the last rank.
-    while (channel::is_hub_here(meeting.secret)) usleep(1000);
-  };
-  meet();
-  const int before = free_descriptor();
-  for (int i = 0; i < 5; ++i) meet();
-  CHECK(free_descriptor() == before);
+  run_process([] {
+    const auto free_descriptor = [] {
+      const int descriptor = dup(0);
+      close(descriptor);
+      return descriptor;
+    };
+    const auto meet = [] {
+      const Meeting meeting = Meeting::open();
+      run_threads(2, [&](int rank) { EXPECT_OK(meeting.joined(rank, 2)->check_failure()); });
+      // The hub's thread ends soon after the last rank.
+      while (channel::is_hub_here(meeting.secret)) usleep(1000);
+    };
+    meet();
+    const int before = free_descriptor();
+    for (int i = 0; i < 5; ++i) meet();
+    EXPECT(free_descriptor() == before);
+  });
 }
 
 TEST_CASE("RanksMayComeLateAndInAnyOrder") {
@@ -127,17 +129,19 @@ TEST_CASE("AHubThatNobodyJoinsDoesNotKeepItsProcess") {
 }
 
 TEST_CASE("AHubThatNobodyJoinsEndsAtItsLimit") {
-  Meeting meeting = {};
-  REQUIRE(channel::open_rendezvous(meeting.secret, {0.1}, &meeting.address) == NCAST_OK);
-  const TimeLimit limit;
-  while (channel::is_hub_here(meeting.secret)) usleep(1000);
-  std::unique_ptr<Rendezvous> rendezvous;
-  CHECK(meeting.join(0, 1, &rendezvous) == NCAST_REMOTE_ERROR);
-  CHECK(sentence_has("nobody listens at "));
+  run_process([] {
+    Meeting meeting = {};
+    EXPECT(channel::open_rendezvous(meeting.secret, {0.1}, &meeting.address) == NCAST_OK);
+    const TimeLimit limit;
+    while (channel::is_hub_here(meeting.secret)) usleep(1000);
+    std::unique_ptr<Rendezvous> rendezvous;
+    EXPECT(meeting.join(0, 1, &rendezvous) == NCAST_REMOTE_ERROR);
+    EXPECT(sentence_has("nobody listens at "));
+  });
 }
 
 TEST_CASE("TheInterfaceCanBeChosenByThePrefixOfItsName") {
-  const pid_t pid = start_process([] {
+  run_process([] {
     setenv("NARROWCAST_SOCKET_IFNAME", "lo", 1);
     const Meeting meeting = Meeting::open();
     EXPECT(meeting.address.text().starts_with("127.0.0.1:"));
@@ -147,7 +151,6 @@ TEST_CASE("TheInterfaceCanBeChosenByThePrefixOfItsName") {
     EXPECT(channel::open_rendezvous({}, {0}, &address) == NCAST_SYSTEM_ERROR);
     EXPECT(sentence_has("NARROWCAST_SOCKET_IFNAME is 'nosuch'"));
   });
-  CHECK(wait_for_process(pid) == 0);
 }
 
 TEST_CASE("AnAddressOfIPv6IsCarriedWhole") {
@@ -208,12 +211,14 @@ class ThreadGather {
 };
 
 TEST_CASE("RanksThatCanExchangeBytesMeetWithoutAnId") {
-  ThreadGather gather(4);
-  run_threads(4, [&](int rank) {
-    ThreadGather::Rank context = {&gather, static_cast<size_t>(rank)};
-    std::unique_ptr<Rendezvous> rendezvous;
-    EXPECT_OK(channel::join_by_exchange(ThreadGather::exchange, &context, rank, 4, {40}, &rendezvous));
-    gather_rounds(*rendezvous, 10, 1000);
+  run_process([] {
+    ThreadGather gather(4);
+    run_threads(4, [&](int rank) {
+      ThreadGather::Rank context = {&gather, static_cast<size_t>(rank)};
+      std::unique_ptr<Rendezvous> rendezvous;
+      EXPECT_OK(channel::join_by_exchange(ThreadGather::exchange, &context, rank, 4, {40}, &rendezvous));
+      gather_rounds(*rendezvous, 10, 1000);
+    });
   });
 }
 
@@ -226,7 +231,7 @@ TEST_CASE("AnExchangeThatFailsIsToldAsWhatItIs") {
 }
 
 TEST_CASE("RankZeroThatCannotListenTellsTheOthers") {
-  const pid_t pid = start_process([] {
+  run_process([] {
     setenv("NARROWCAST_SOCKET_IFNAME", "nosuch", 1);
     ThreadGather gather(2);
     run_threads(2, [&](int rank) {
@@ -238,7 +243,6 @@ TEST_CASE("RankZeroThatCannotListenTellsTheOthers") {
       EXPECT(sentence_has("is 'nosuch'"));
     });
   });
-  CHECK(wait_for_process(pid) == 0);
 }
 
 }  // namespace

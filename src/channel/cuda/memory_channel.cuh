@@ -36,7 +36,8 @@ class SlotSender {
         thread_(thread),
         peer_(end.peer),
         slot_bytes_(slot_bytes),
-        slots_(layout.slots() * ChannelLayout::slot_bytes / slot_bytes) {
+        slots_(layout.slots() * ChannelLayout::slot_bytes / slot_bytes),
+        flag_mask_(layout.slots() - 1) {
     if (end.peer < 0) return;
     ring_ = peers.scratch[end.peer] + layout.ring(peers.rank, end.lane);
     flags_ = in_scratch<uint64_t>(peers, end.peer, layout.flags(peers.rank, end.lane, peers.ranks));
@@ -56,19 +57,18 @@ class SlotSender {
         return static_cast<int32_t>(granted_ - need) >= 0;
       });
       used_ = true;
-      device::order_before_bulk_copies();
     }
     return __all_sync(device::all_lanes, ready);
   }
 
   // Puts `bytes` (a multiple of 16) from 16-byte aligned shared memory, which the warp has written, into the next slot of
-  // each of these ends, for which reserve() was called, and has their flags raised. block, last: see SlotFlag. Ordinary stores: bulk copies to peers
-  // are slower, and the memory is free at once.
+  // each of these ends, for which reserve() was called, and has their flags raised. block, last: see SlotFlag. By ordinary
+  // stores: the memory is free at once, as it is not with bulk copies.
   __device__ void put(EndMask mask, const char* payload, uint32_t bytes, uint32_t block, bool last) {
     __syncwarp();
-    char* const slot = ring_ + sent_ % slots_ * slot_bytes_;
+    const auto here = reinterpret_cast<unsigned long long>(ring_ + (sent_ & (slots_ - 1)) * slot_bytes_);
     for (EndMask left = mask; left != 0; left &= left - 1) {
-      const auto of_end = __shfl_sync(device::all_lanes, reinterpret_cast<unsigned long long>(slot), __ffs(left) - 1);
+      const auto of_end = __shfl_sync(device::all_lanes, here, __ffs(left) - 1);
       char* to = reinterpret_cast<char*>(of_end);
 #pragma unroll 4
       for (uint32_t at = thread_ * 16; at < bytes; at += 32 * 16)
@@ -76,7 +76,7 @@ class SlotSender {
     }
     if (mask >> thread_ & 1) {
       ++sent_;
-      queue_.push(signals_ + __popc(mask & ((1u << thread_) - 1)), flags_ + (sent_ - 1) % slots_,
+      queue_.push(signals_ + __popc(mask & ((1u << thread_) - 1)), flags_ + ((sent_ - 1) & flag_mask_),
                   SlotFlag::of(sent_, block, last, bytes));
     }
     __syncwarp();
@@ -90,12 +90,11 @@ class SlotSender {
   }
 
  private:
-  __device__ char* slot() const { return ring_ + sent_ % slots_ * slot_bytes_; }
-
   const Peers& peers_;
   SignalQueue& queue_;
   int thread_, peer_;
   uint32_t slot_bytes_, slots_;
+  uint32_t flag_mask_;  // flags go round in all of them, however the slots are cut: none is left behind
   uint32_t signals_ = 0;
   // Of this thread's end.
   char* ring_ = nullptr;
@@ -114,7 +113,8 @@ class SlotReceiver {
         thread_(thread),
         peer_(end.peer),
         slot_bytes_(slot_bytes),
-        slots_(layout.slots() * ChannelLayout::slot_bytes / slot_bytes) {
+        slots_(layout.slots() * ChannelLayout::slot_bytes / slot_bytes),
+        flag_mask_(layout.slots() - 1) {
     if (end.peer < 0) return;
     ring_ = peers.scratch[peers.rank] + layout.ring(end.peer, end.lane);
     flags_ = in_scratch<uint64_t>(peers, peers.rank, layout.flags(end.peer, end.lane, peers.ranks));
@@ -158,11 +158,11 @@ class SlotReceiver {
 
  private:
   __device__ bool is_raised(SlotFlag* seen) const {
-    seen->word = device::load_acquire(flags_ + received_ % slots_);
+    seen->word = device::load_acquire(flags_ + (received_ & flag_mask_));
     return seen->is_of(received_ + 1);
   }
   __device__ Payload payload(int end, SlotFlag seen) const {
-    const auto here = reinterpret_cast<unsigned long long>(ring_ + received_ % slots_ * slot_bytes_);
+    const auto here = reinterpret_cast<unsigned long long>(ring_ + (received_ & (slots_ - 1)) * slot_bytes_);
     return {reinterpret_cast<const char*>(__shfl_sync(device::all_lanes, here, end)),
             {__shfl_sync(device::all_lanes, static_cast<unsigned long long>(seen.word), end)}};
   }
@@ -175,6 +175,7 @@ class SlotReceiver {
   const Peers& peers_;
   int thread_, peer_;
   uint32_t slot_bytes_, slots_;
+  uint32_t flag_mask_;  // flags go round in all of them, however the slots are cut: none is left behind
   // Of this thread's end.
   const char* ring_ = nullptr;
   const uint64_t* flags_ = nullptr;

@@ -1,4 +1,4 @@
-// Device memory of every rank that all ranks can address: each allocates its own, and maps those of the others.
+// Memory of every rank that the GPUs of all ranks can address: each rank makes its own, and maps those of the others.
 #pragma once
 
 #include <array>
@@ -8,30 +8,41 @@
 
 #include "channel/cuda/peers.h"
 #include "channel/rendezvous.h"
+#include "channel/shared_memory.h"
 
 namespace narrowcast::channel {
 
 class PeerMemory {
  public:
-  // All ranks call, each with its own device current and the same `bytes`. The memory is zero. Errors: CUDA_ERROR;
-  // UNSUPPORTED when two GPUs cannot reach each other, or ranks share one that cannot; MISMATCH; those of the rendezvous.
-  static ncast_status create(Rendezvous& rendezvous, size_t bytes, std::unique_ptr<PeerMemory>* result);
+  // In the ranks' GPUs; or in host memory, pinned, where two GPUs cannot reach each other.
+  enum class Place { device, host };
+  // Where it has to be. All ranks call, each with its own device current; `host` is also the answer when any rank's
+  // environment has NARROWCAST_P2P=0. Errors: those of the rendezvous, CUDA_ERROR.
+  static ncast_status choose_place(Rendezvous& rendezvous, Place* place);
 
-  // No kernel of this rank uses the memory any more. Waits for the others to come here too, and not for long: when one
-  // does not, this rank's memory is left to the end of the process, since a peer may still write to it.
+  // All ranks call, each with its own device current, with the same arguments. The memory is zero. Errors: CUDA_ERROR,
+  // SYSTEM_ERROR, MISMATCH; those of the rendezvous.
+  static ncast_status create(Rendezvous& rendezvous, Place place, size_t bytes, std::unique_ptr<PeerMemory>* result);
+
+  // No kernel of this rank uses the memory any more. Waits for the others to come here too; when they fail, this rank's
+  // memory is left to the end of the process, since a peer may still write to it.
   ~PeerMemory();
 
   char* of(int rank) const { return addresses_[static_cast<size_t>(rank)]; }
 
  private:
   explicit PeerMemory(Rendezvous& rendezvous) : rendezvous_(rendezvous) {}
-  ncast_status map(size_t bytes);
+  ncast_status map_device_memory(size_t bytes);
+  ncast_status map_host_memory(size_t bytes);
+  ncast_status register_segment(int rank);
 
   Rendezvous& rendezvous_;
   std::array<char*, max_gpu_ranks> addresses_ = {};
+  bool shared_ = false;        // the others know of it
+  char* own_ = nullptr;        // device memory
   std::vector<char*> opened_;  // of other processes
-  char* own_ = nullptr;
-  bool shared_ = false;  // the others know of it
+  std::array<SharedMemory, max_gpu_ranks> segments_;
+  std::vector<void*> registered_;
 };
 
 // A sentence for a failed CUDA call: NCAST_CUDA_ERROR.

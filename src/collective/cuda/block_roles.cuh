@@ -155,7 +155,7 @@ struct Signals {
   }
 };
 
-__device__ inline void report_corrupt(const channel::Peers& peers, int peer, int lane) {
+__device__ __noinline__ inline void report_corrupt(const channel::Peers& peers, int peer, int lane) {
   if (lane == 0) channel::give_up(peers, peer, channel::payload_corrupt);
 }
 
@@ -324,7 +324,7 @@ __device__ void reduce_blocks(const BlockCall& call, RoleMemory<Coding, Buffers>
   Loader loader(&memory.barrier, thread);
   channel::SlotReceiver receiver(call.peers, call.layout, from, Coding::block_bytes, thread);
   channel::SlotSender sender(call.peers, call.layout, to_next, Coding::block_bytes, signals, thread);
-  Accumulators<Dtype, Coding::block_bytes> sums;
+  BlockSums<Dtype, Coding::block_bytes> sums;
   // What one rank has for the sum, what the next has, decoded values and the result, and its payload.
   char *here = memory.buffers[0], *next = memory.buffers[1], *values = memory.buffers[2], *payload = memory.buffers[3];
   unsigned long long wire_bytes = 0;

@@ -27,7 +27,10 @@ constexpr ReduceWarps reduce_warps(uint32_t block_bytes, size_t value_bytes) {
 
 inline constexpr uint32_t most_block_ctas = 64;
 // Of a channel: two sets for the reducing warps, which is more than those that only move need.
-inline constexpr uint32_t block_lanes = most_block_ctas * 14;
+constexpr uint32_t lanes_of_ctas(uint32_t ctas) { return ctas * 14; }
+
+// Where payloads go through host memory: every waiting warp reads flags over the host link, which few warps fill.
+inline constexpr uint32_t most_ctas_over_host = 16;
 
 // Bytes of a block of this dtype under the codec.
 constexpr uint32_t block_bytes(ncast_dtype dtype, ncast_codec codec) {

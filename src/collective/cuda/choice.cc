@@ -18,26 +18,28 @@ constexpr uint64_t least_coded_bytes(Operation operation) {
     case Operation::send:
     case Operation::recv:
     case Operation::scatter:
-    case Operation::gather: return uint64_t{12} << 20;
+    case Operation::gather: return uint64_t{4} << 20;
     case Operation::broadcast:
     case Operation::all_gather:
     case Operation::all_to_all:
-    case Operation::all_to_all_v: return uint64_t{24} << 20;
+    case Operation::all_to_all_v:
+    case Operation::reduce_scatter: return uint64_t{8} << 20;
     case Operation::reduce:
-    case Operation::reduce_scatter:
     case Operation::all_reduce: return never;
   }
   return never;
 }
+// The same where payloads go through host memory: its link is slower than any coder.
+constexpr uint64_t least_coded_bytes_over_host = uint64_t{256} << 10;
 
-// Up to how many bytes packets are faster than blocks.
-constexpr uint64_t most_packet_bytes(Operation operation) {
+// Below how many bytes packets are faster than blocks.
+constexpr uint64_t end_of_packets(Operation operation) {
   switch (operation) {
     case Operation::send:
     case Operation::recv:
-    case Operation::all_to_all_v: return 0;  // packets need every rank to take part alike
-    case Operation::all_reduce: return uint64_t{1} << 20;
-    default: return uint64_t{256} << 10;
+    case Operation::all_to_all_v: return 0;  // packets need every rank to take part alike, in a size that all know
+    case Operation::all_reduce: return (uint64_t{1} << 20) + 1;
+    default: return (uint64_t{256} << 10) + 1;
   }
 }
 
@@ -45,7 +47,8 @@ constexpr uint64_t most_packet_bytes(Operation operation) {
 const char* why_no_packets(const CallShape& shape) {
   const auto operation = packet_operation(shape.operation);
   if (!operation) return "packets need every rank to take part alike";
-  if (shape.bytes > most_packet_bytes(shape.operation) || shape.bytes > most_packet_bytes(*operation, shape.ranks))
+  if (shape.over_host) return "packets are stores that are seen whole, which the host link does not promise";
+  if (shape.bytes >= end_of_packets(shape.operation) || shape.bytes > most_packet_bytes(*operation, shape.ranks))
     return "at this size the time is bytes, of which blocks move more in a second";
   return nullptr;
 }
@@ -64,7 +67,7 @@ Choice choose(const CallShape& shape) {
   if (shape.codec == NCAST_CODEC_WINDOW)
     return {false, NCAST_CODEC_WINDOW, "window was asked for", packets ? "packets carry values as they are" : path};
   if (packets) return {true, NCAST_CODEC_RAW, "at this size the time is latency, which coding adds to", path};
-  if (shape.bytes < least_coded_bytes(shape.operation))
+  if (shape.bytes < (shape.over_host ? least_coded_bytes_over_host : least_coded_bytes(shape.operation)))
     return {false, NCAST_CODEC_RAW, "at this size coding takes longer than the bytes that it saves", path};
   return {false, NCAST_CODEC_WINDOW, "the link is the limit at this size, and coding shortens what crosses it", path};
 }

@@ -12,6 +12,7 @@ namespace narrowcast::collective::cuda {
 namespace {
 
 constexpr size_t default_scratch_bytes = size_t{128} << 20;
+constexpr size_t default_host_scratch_bytes = size_t{32} << 20;
 
 ncast_status failed(const char* what, cudaError_t error) { return channel::cuda_failure(what, error); }
 
@@ -56,8 +57,11 @@ ncast_status Communicator::join(const channel::TcpAddress& address, const channe
   if (ncast_status status = channel::TcpRendezvous::join(address, secret, rank(), ranks(),
                                                          channel::Limit{config.timeout_seconds}, &rendezvous_))
     return status;
-  if (ncast_status status = agree(config.scratch_bytes != 0 ? config.scratch_bytes : default_scratch_bytes))
-    return status;
+  if (ncast_status status = channel::PeerMemory::choose_place(*rendezvous_, &place_)) return status;
+  const bool over_host = place_ == channel::PeerMemory::Place::host;
+  const size_t own_default = over_host ? default_host_scratch_bytes : default_scratch_bytes;
+  if (ncast_status status = agree(config.scratch_bytes != 0 ? config.scratch_bytes : own_default)) return status;
+  if (over_host) agreement_.max_ctas = std::min(agreement_.max_ctas, most_ctas_over_host);
   if (ncast_status status = set_up()) return status;
   return rendezvous_->barrier();
 }
@@ -98,11 +102,11 @@ ncast_status Communicator::set_up() {
   const size_t packet_bytes = packet_scratch_bytes(ranks());
   const size_t all_bytes = agreement_.scratch_bytes;
   if (all_bytes > packet_bytes)
-    layout_ = channel::ChannelLayout((packet_bytes + 4095) / 4096 * 4096, ranks(), block_lanes,
+    layout_ = channel::ChannelLayout((packet_bytes + 4095) / 4096 * 4096, ranks(), lanes_of_ctas(agreement_.max_ctas),
                                      all_bytes - (packet_bytes + 4095) / 4096 * 4096);
   if (layout_.slots() == 0)
     return fail(NCAST_INVALID_ARGUMENT, "scratch_bytes is %zu, which is too little for %d ranks", all_bytes, ranks());
-  if (ncast_status status = channel::PeerMemory::create(*rendezvous_, all_bytes, &scratch_)) return status;
+  if (ncast_status status = channel::PeerMemory::create(*rendezvous_, place_, all_bytes, &scratch_)) return status;
   peers_.rank = rank();
   peers_.ranks = ranks();
   for (int peer = 0; peer < ranks(); ++peer) peers_.scratch[peer] = scratch_->of(peer);

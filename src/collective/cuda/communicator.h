@@ -14,6 +14,7 @@
 #include "channel/tcp_rendezvous.h"
 #include "collective/call.h"
 #include "collective/communicator.h"
+#include "collective/cuda/choice.h"
 #include "collective/cuda/packets.h"
 #include "collective/cuda/state.h"
 #include "narrowcast/channel.h"
@@ -82,6 +83,7 @@ class Communicator final : public ncast_comm {
   cudaError_t launch_collective(const Call& call, cudaStream_t stream);
   cudaError_t launch_moves_of(const Call& call, ncast_codec codec, cudaStream_t stream);
   cudaError_t launch_reduction_of(const Call& call, ncast_codec codec, cudaStream_t stream);
+  CallShape shape_of(const Call& call) const;
   BlockCall block_call(int kernel) const;
   uint64_t sent_bytes(const Call& call) const;
 
@@ -97,6 +99,7 @@ class Communicator final : public ncast_comm {
   Agreement agreement_ = {};
   std::unique_ptr<channel::Rendezvous> rendezvous_;
   channel::KernelControl* control_ = nullptr;  // pinned
+  channel::PeerMemory::Place place_ = channel::PeerMemory::Place::device;
   std::unique_ptr<channel::PeerMemory> scratch_;
   channel::Peers peers_ = {};
   channel::ChannelLayout layout_;  // packets come before it in the scratch

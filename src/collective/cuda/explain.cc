@@ -59,23 +59,22 @@ void explain(const CallShape& asked, uint64_t count, uint32_t max_ctas, ncast_ex
                   shape.ranks);
     return;
   }
-  const auto operation = packet_operation(shape.operation);
-  if (!operation || !choice.packets) {
+  if (const auto operation = packet_operation(shape.operation); choice.packets && operation && shape.ranks > 1) {
+    const PacketShape packets = choose_packet_shape(*operation, shape.bytes, shape.ranks, max_ctas);
+    said->two_shot = packets.two_shot ? 1 : 0;
+    said->ctas = packets.ctas;
+    said->warps = packets.warps;
+    if (operation == PacketOperation::all_reduce) {
+      said->shots_why = packets.two_shot   ? "what the second shot saves takes longer than its flight"
+                        : shape.ranks == 2 ? "between two ranks a second shot sends no less"
+                                           : "a second shot's flight takes longer than what it saves";
+    }
+  } else if (!choice.packets) {
     const BlockShape blocks = choose_block_shape(asked, choice.codec, max_ctas);
     said->ctas = blocks.ctas;
     said->warps = blocks.warps;
     said->lanes = blocks.lanes;
     said->block_bytes = blocks.block_bytes;
-  } else if (shape.ranks > 1) {
-    const PacketShape packets = choose_packet_shape(*operation, shape.bytes, shape.ranks, max_ctas);
-    said->two_shot = packets.two_shot ? 1 : 0;
-    said->ctas = packets.ctas;
-    said->warps = packets.warps;
-    if (shape.operation == Operation::all_reduce) {
-      said->shots_why = packets.two_shot   ? "what the second shot saves takes longer than its flight"
-                        : shape.ranks == 2 ? "between two ranks a second shot sends no less"
-                                           : "a second shot's flight takes longer than what it saves";
-    }
   }
   char by[128];
   describe(*said, by, sizeof by);
@@ -102,7 +101,7 @@ ncast_status check_and_explain(ncast_operation operation, uint64_t count, ncast_
   if (count > INT64_MAX / value_bytes / channel::max_gpu_ranks)
     return fail(NCAST_INVALID_ARGUMENT, "%s: count is %" PRIu64 ", more than an address space holds", function, count);
   *said = {};
-  const CallShape shape{static_cast<Operation>(operation), dtype, codec, count * value_bytes, ranks};
+  const CallShape shape{static_cast<Operation>(operation), dtype, codec, count * value_bytes, ranks, false};
   explain(shape, count, max_ctas == 0 ? wanted_ctas() : std::min(max_ctas, most_block_ctas), said);
   return NCAST_OK;
 }

@@ -21,10 +21,6 @@ char* at(const void* buffer, uint64_t bytes) {
 
 uint64_t bytes_of(const Call& call) { return call.count * ncast_dtype_bytes(call.dtype); }
 
-CallShape shape_of(const Call& call) {
-  return {call.operation, call.dtype, call.codec, bytes_of(call), call.comm->ranks()};
-}
-
 // The lanes of pieces, and the CTAs that a kernel with these pieces needs.
 class Lanes {
  public:
@@ -52,6 +48,10 @@ cudaError_t Communicator::join(int side, cudaStream_t stream) {
   const SideStream& beside = sides_[static_cast<size_t>(side)];
   RETURN_IF_FAILED(cudaEventRecord(beside.joined, beside.stream));
   return cudaStreamWaitEvent(stream, beside.joined);
+}
+
+CallShape Communicator::shape_of(const Call& call) const {
+  return {call.operation, call.dtype, call.codec, bytes_of(call), ranks(), place_ == channel::PeerMemory::Place::host};
 }
 
 BlockCall Communicator::block_call(int kernel) const {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "codec/cuda/reduce_value.cuh"
+#include "collective/cuda/average.cuh"
 #include "device/warp.cuh"
 
 namespace narrowcast::collective::cuda {
@@ -26,7 +27,7 @@ __device__ typename Number<Dtype>::Value narrowed(typename Number<Dtype>::Accumu
 }
 
 template <ncast_dtype Dtype, uint32_t block_bytes>
-class Accumulators {
+class BlockSums {
   using Value = typename Number<Dtype>::Value;
   using Accumulator = typename Number<Dtype>::Accumulator;
   static constexpr int vectors = block_bytes / (32 * sizeof(uint4));
@@ -50,14 +51,13 @@ class Accumulators {
   }
   // Writes the results to shared memory.
   __device__ void finish(ncast_redop op, int ranks, char* values, int lane) const {
-    const auto divisor = static_cast<Accumulator>(ranks);
+    const Average<Accumulator> average(op, ranks);
 #pragma unroll
     for (int v = 0; v < vectors; ++v) {
       Vector vector;
 #pragma unroll
       for (int i = 0; i < vector_elems; ++i) {
-        const Accumulator sum = sums_[v * vector_elems + i];
-        vector.values[i] = narrowed<Dtype>(op == NCAST_AVG ? static_cast<Accumulator>(sum / divisor) : sum);
+        vector.values[i] = narrowed<Dtype>(average.of(sums_[v * vector_elems + i]));
       }
       reinterpret_cast<Vector*>(values)[v * 32 + lane] = vector;
     }

@@ -1,4 +1,4 @@
-// The reduction of one unit over the ranks, in rank order, in registers; the same bits as collective/reduction.cc.
+// The reduction of one unit over the ranks, in rank order, in registers; the same bits as collective/host/reduction.cc.
 #pragma once
 
 #include <cstring>
@@ -6,6 +6,7 @@
 
 #include "channel/cuda/packets.cuh"
 #include "codec/cuda/reduce_value.cuh"
+#include "collective/cuda/average.cuh"
 
 namespace narrowcast::collective::cuda {
 
@@ -118,7 +119,6 @@ __device__ __forceinline__ void accumulate(const channel::Peers& peers, const Un
   }
 }
 
-// AVG divides before it rounds, and truncates integers toward zero.
 template <ncast_dtype Dtype, int Others>
 __device__ __forceinline__ Unit reduced_unit(const channel::Peers& peers, const Unit& own, const Unit (&others)[Others],
                                              ncast_redop op) {
@@ -132,14 +132,11 @@ __device__ __forceinline__ Unit reduced_unit(const channel::Peers& peers, const 
     case NCAST_MAX: accumulate<Dtype, NCAST_MAX>(peers, own, others, sums); break;
     default: accumulate<Dtype, NCAST_SUM>(peers, own, others, sums); break;
   }
-  if (op == NCAST_AVG) {
-    using Accumulator = typename Number<Dtype>::Accumulator;
-    const auto divisor = static_cast<Accumulator>(peers.ranks);
+  const Average<typename Number<Dtype>::Accumulator> average(op, peers.ranks);
 #pragma unroll
-    for (int word = 0; word < channel::unit_words; ++word) {
+  for (int word = 0; word < channel::unit_words; ++word) {
 #pragma unroll
-      for (int i = 0; i < word_values<Dtype>; ++i) sums[word][i] = static_cast<Accumulator>(sums[word][i] / divisor);
-    }
+    for (int i = 0; i < word_values<Dtype>; ++i) sums[word][i] = average.of(sums[word][i]);
   }
   Unit result;
 #pragma unroll

@@ -86,34 +86,22 @@ __device__ inline void prefetch_to_l2(const void* from, uint32_t bytes) {
 #endif
 }
 
-#ifdef NARROWCAST_HAS_BULK_COPY
-// As bulk_store below, by one thread: order_stores_before_bulk_copies() and a barrier came before.
-__device__ inline void bulk_store_by_thread(void* to, const void* from, uint32_t bytes) {
-  asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(__cvta_generic_to_global(to)),
-               "r"(shared_address(from)), "r"(bytes)
-               : "memory");
-  asm volatile("cp.async.bulk.commit_group;" ::: "memory");
-}
-#endif
-
 // The whole warp stores `bytes` (a multiple of 16; both addresses 16-byte aligned) that its lanes wrote to shared memory.
 __device__ inline void bulk_store(void* to, const void* from, uint32_t bytes, int lane) {
 #ifdef NARROWCAST_HAS_BULK_COPY
   order_stores_before_bulk_copies();
   __syncwarp();
-  if (lane == 0) bulk_store_by_thread(to, from, bytes);
+  if (lane == 0) {
+    asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(__cvta_generic_to_global(to)),
+                 "r"(shared_address(from)), "r"(bytes)
+                 : "memory");
+    asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+  }
 #else
   __syncwarp();
   for (uint32_t at = lane * 16; at < bytes; at += 32 * 16)
     *reinterpret_cast<uint4*>(static_cast<char*>(to) + at) =
         *reinterpret_cast<const uint4*>(static_cast<const char*>(from) + at);
-#endif
-}
-
-// The thread waits until its bulk stores have been written where they go.
-__device__ inline void wait_for_stores_of_thread() {
-#ifdef NARROWCAST_HAS_BULK_COPY
-  asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
 #endif
 }
 
@@ -129,7 +117,7 @@ __device__ inline void wait_for_store_sources(int lane) {
 // Before the kernel ends: shared memory stays until every store has left it.
 __device__ inline void wait_for_stores(int lane) {
 #ifdef NARROWCAST_HAS_BULK_COPY
-  if (lane == 0) wait_for_stores_of_thread();
+  if (lane == 0) asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
 #endif
   __syncwarp();
 }

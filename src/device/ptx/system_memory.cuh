@@ -69,13 +69,6 @@ __device__ __forceinline__ void store_16_bytes_relaxed(void* to, uint4 value) {
                : "memory");
 }
 
-// Orders what this thread read of global memory before what follows, as bulk copies see it.
-__device__ __forceinline__ void order_before_bulk_copies() {
-#if __CUDA_ARCH__ >= 900
-  asm volatile("fence.proxy.async.global;" ::: "memory");
-#endif
-}
-
 // Copies of 16 bytes to shared memory that go on while the thread does: unlike bulk copies they need no fence after an
 // acquire load.
 __device__ __forceinline__ void start_copy_of_16_bytes(void* shared, const void* global) {

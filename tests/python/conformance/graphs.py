@@ -1,0 +1,169 @@
+"""Calls captured in CUDA graphs, and replayed with other inputs."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import narrowcast
+import numpy as np
+from narrowcast._cuda_driver import Graph
+from narrowcast.types import value_type
+
+from .operations import Choice, expected
+from .streams import Pending, _choices
+from .values import difference, poison, pool
+from .world import Cases, Outcome, World
+
+_VARIANTS = 7
+_BF16, _FP32, _INT32 = value_type("bfloat16"), value_type("float32"), value_type("int32")
+
+# Small and large, by packets and by blocks, coded and raw; the last one of all_reduce in place.
+_SEQUENCE = (
+    (Choice("all_reduce", _BF16, "sum", "weights", 1000, 0), "raw", False),
+    (Choice("all_reduce", _BF16, "sum", "weights", 150_001, 0), "window", False),
+    (Choice("all_gather", _FP32, "sum", "normal", 5003, 0), "auto", False),
+    (Choice("sendrecv", _BF16, "sum", "weights", 60_007, 0), "window", False),
+    (Choice("reduce_scatter", _BF16, "avg", "weights", 20_011, 0), "window", False),
+    (Choice("broadcast", _INT32, "sum", "random", 33, 1), "raw", False),
+    (Choice("all_to_all", _BF16, "sum", "weights", 30_000, 0), "window", False),
+    (Choice("reduce", _FP32, "max", "normal", 70_001, 0), "raw", False),
+    (Choice("scatter", _BF16, "sum", "weights", 9001, 1), "window", False),
+    (Choice("gather", _FP32, "sum", "random", 2049, 0), "window", False),
+    (Choice("all_reduce", _FP32, "sum", "normal", 3000, 0), "auto", True),
+)
+
+
+class Repeated:
+    """A call whose input is another one at each replay, and every result of it."""
+
+    def __init__(self, world: World, choice: Choice, codec: str, in_place: bool, replays: int) -> None:
+        self._choice, self._codec, self._place = choice, codec, world.place
+        self._call, self._sample = choice.call(world.rank, world.ranks), pool(choice.data, choice.kind.name)
+        place, stream = world.place, world.streams[0]
+        inputs = [self._call.sent(self._sample, world.rank, i) for i in range(_VARIANTS)]
+        self._in_bytes, self._out_bytes = inputs[0].nbytes, self._call.recv_elems * choice.kind.bytes
+        self._inputs, self._results = place.carve(_VARIANTS * self._in_bytes), place.carve(replays * self._out_bytes)
+        self._values = place.carve(self._in_bytes)
+        self._out = self._values if in_place else place.carve(self._out_bytes)
+        place.write(self._inputs, np.concatenate(inputs).view(np.uint8), stream)
+        place.write(self._values, inputs[0].view(np.uint8), stream)
+        if not in_place:
+            place.write(self._out, poison(self._out_bytes), stream)
+        self._right = [expected(self._call, self._sample, i) for i in range(_VARIANTS)]
+
+    def run(self, comm: narrowcast.Communicator, stream: Any) -> None:
+        self._call.run(comm, self._values, self._out, codec=self._codec, stream=stream)
+
+    def refill(self, replay: int, stream: Any) -> None:
+        self._values.copy_from(self._inputs, replay % _VARIANTS * self._in_bytes, stream)
+
+    def keep(self, replay: int, stream: Any) -> None:
+        slot = self._place.part(self._results, replay * self._out_bytes, self._out_bytes)
+        slot.copy_from(self._out, 0, stream)
+
+    def check(self, outcome: Outcome, replays: int, stream: Any) -> None:
+        if not self._call.has_result:
+            return
+        kind = self._choice.kind
+        found = self._place.read(self._results, stream).view(kind.numpy)
+        count = self._call.recv_elems
+        for i in range(replays):
+            error = difference(found[i * count : (i + 1) * count], self._right[i % _VARIANTS], kind, nan_is_nan=True)
+            outcome.note(f"{self._codec} {self._choice.name}, replay {i}", error)
+
+
+def _captured(world: World, comm: narrowcast.Communicator, calls: list[Repeated], stream: Any) -> Graph:
+    """Once as they are, as one does before a capture, then captured."""
+    for call in calls:
+        call.run(comm, stream)
+    world.place.finish(comm, stream)
+    with stream.capture() as graph:
+        for call in calls:
+            call.run(comm, stream)
+    return graph
+
+
+def graphs(world: World) -> Cases:
+    yield "a graph of many operations, replayed", functools.partial(_replayed, world)
+    yield "two graphs and calls beside them, by turns", functools.partial(_by_turns, world)
+    yield "captured in one of two communicators", functools.partial(_one_of_two, world)
+
+
+def _replay(graph: Graph, calls: list[Repeated], replay: int, stream: Any) -> None:
+    for call in calls:
+        call.refill(replay, stream)
+    graph.launch(stream)
+    for call in calls:
+        call.keep(replay, stream)
+
+
+def _replayed(world: World) -> Outcome:
+    outcome = Outcome()
+    world.place.reset()
+    stream, replays = world.streams[0], 100 if world.thorough else 10
+    calls = [Repeated(world, *one, replays) for one in _SEQUENCE]
+    graph = _captured(world, world.comm, calls, stream)
+    for replay in range(replays):
+        _replay(graph, calls, replay, stream)
+    world.place.finish(world.comm, stream)
+    for call in calls:
+        call.check(outcome, replays, stream)
+    graph.close()
+    return outcome
+
+
+def _by_turns(world: World) -> Outcome:
+    outcome = Outcome()
+    world.place.reset()
+    stream, replays = world.streams[0], 20 if world.thorough else 4
+    parts = [[Repeated(world, *one, replays) for one in _SEQUENCE[i::2]] for i in range(2)]
+    made = [_captured(world, world.comm, calls, stream) for calls in parts]
+    chosen = _choices(world, "beside graphs", replays)
+    beside = [Pending(world, choice, i, codec) for i, (choice, codec) in enumerate(chosen)]
+    for replay in range(replays):
+        for graph, calls in zip(made, parts, strict=True):
+            _replay(graph, calls, replay, stream)
+        beside[replay].launch(world.comm, stream)
+    world.place.finish(world.comm, stream)
+    for calls in parts:
+        for call in calls:
+            call.check(outcome, replays, stream)
+    for i, one in enumerate(beside):
+        one.check(outcome, f"beside replay {i}")
+    for graph in made:
+        graph.close()
+    return outcome
+
+
+def _one_of_two(world: World) -> Outcome:
+    """The second communicator's calls go on, on a stream of their own, during the capture and the replays."""
+    outcome = Outcome()
+    place, (stream, other) = world.place, world.streams
+    place.reset()
+    replays = 20 if world.thorough else 4
+    calls = [Repeated(world, *one, replays) for one in _SEQUENCE[:6]]
+    chosen = _choices(world, "of the other", 2 * replays)
+    beside = [Pending(world, choice, i, codec) for i, (choice, codec) in enumerate(chosen)]
+    for call in calls:
+        call.run(world.comms[0], stream)
+    # Kernels that are used for the first time are loaded, which a capture must not meet: each once before it.
+    for one in beside:
+        one.launch(world.comms[1], other)
+    place.finish(world.comms[0], stream)
+    place.finish(world.comms[1], other)
+    with stream.capture() as graph:
+        for i, call in enumerate(calls):
+            call.run(world.comms[0], stream)
+            beside[i % replays].launch(world.comms[1], other)
+    for replay in range(replays):
+        _replay(graph, calls, replay, stream)
+        beside[replays + replay].launch(world.comms[1], other)
+    place.finish(world.comms[0], stream)
+    place.finish(world.comms[1], other)
+    for call in calls:
+        call.check(outcome, replays, stream)
+    for i, one in enumerate(beside):
+        one.check(outcome, f"of the other communicator, call {i}")
+    graph.close()
+    return outcome

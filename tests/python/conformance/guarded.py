@@ -1,0 +1,56 @@
+"""Values between canaries: what a call writes where it should not is seen."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .values import POISON, poison
+
+# More than a block before and behind; a multiple of every alignment, so that a shift is what it says.
+GUARD_BYTES = 8192
+
+
+class Guarded:
+    """Room for values of up to so many bytes, in a place's memory."""
+
+    def __init__(self, place: Any, most_bytes: int) -> None:
+        self._place = place
+        self._memory = place.carve(most_bytes + 2 * GUARD_BYTES + 256)
+        self._image = np.empty(0, np.uint8)
+        self._begin = 0
+        self.bytes = 0
+
+    def lay(self, values: np.ndarray, shift: int = 0, stream: Any = None) -> Any:
+        """Writes the bytes, `shift` beyond a 256-byte boundary, and canaries; gives their array for calls."""
+        raw = np.ascontiguousarray(values).view(np.uint8)
+        self._begin, self.bytes = GUARD_BYTES + shift, raw.size
+        end = self._begin + raw.size
+        self._image = np.empty(end + GUARD_BYTES, np.uint8)
+        self._image[: self._begin] = poison(self._begin)
+        self._image[self._begin : end] = raw
+        self._image[end:] = POISON
+        self._place.write(self._memory, self._image, stream)
+        return self.part(0, raw.size)
+
+    def part(self, first: int, count_bytes: int) -> Any:
+        return self._place.part(self._memory, self._begin + first, count_bytes)
+
+    def read(self, first: int, count_bytes: int, stream: Any = None) -> tuple[np.ndarray, str | None]:
+        """Some of the bytes, after the stream; and what else than those has changed since they were laid."""
+        found = self._place.read(self._place.part(self._memory, 0, self._image.size), stream)
+        begin, end = self._begin + first, self._begin + first + count_bytes
+        changed = None
+        for start, stop in ((0, begin), (end, self._image.size)):
+            if not np.array_equal(found[start:stop], self._image[start:stop]):
+                place = start + int(np.flatnonzero(found[start:stop] != self._image[start:stop])[0])
+                changed = changed or self._where(place)
+        return found[begin:end], changed
+
+    def _where(self, place: int) -> str:
+        if place < self._begin:
+            return f"{self._begin - place} bytes before it were overwritten"
+        if place >= self._begin + self.bytes:
+            return f"{place - self._begin - self.bytes} bytes behind its end was written to"
+        return f"byte {place - self._begin} of {self.bytes}, which is no output, was changed"

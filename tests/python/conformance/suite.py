@@ -1,0 +1,238 @@
+"""The tests of every backend's communicators. A backend inherits `Conformance` and gives the fixture `setting`."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import narrowcast
+import pytest
+from narrowcast._launch import run_ranks
+
+from .job import communicators_of
+
+TESTS = Path(__file__).parent.parent
+SECTIONS = ("small", "larger", "all_to_all_v", "groups", "streams", "graphs", "arguments")
+THREAD_SECTIONS = ("small", "groups", "streams")
+_SCENARIOS = (
+    ("abort", ("small", "large")),
+    ("late", ("recv", "small", "large")),
+    ("mismatch", ("small", "large", "window")),
+)
+_MOST_LINES = 20
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Where the ranks run. amount: "all" of the cases, or "some", or "few" where that would take too long."""
+
+    backend: str
+    ranks: int
+    devices: tuple[int, ...]  # of each rank; the host backend does not look at them
+    amount: str
+    time_limit_seconds: float
+    seed: int = field(default_factory=lambda: int(os.environ.get("NARROWCAST_TEST_SEED", "0")))
+
+    def __str__(self) -> str:
+        return f"{self.backend}-{self.ranks}"
+
+    def arguments(self) -> list[dict[str, Any]]:
+        """Of each rank's process."""
+        ranks = self.ranks
+        return [{"backend": self.backend, "device": self.devices[r], "rank": r, "ranks": ranks} for r in range(ranks)]
+
+
+@dataclass
+class Report:
+    """What the ranks said."""
+
+    setting: Setting
+    rows: list[list[dict[str, Any]]] = field(default_factory=list)  # a row a case, of every rank
+    failure: str | None = None
+    seconds: float = 0
+
+    def of(self, section: str) -> list[list[dict[str, Any]]]:
+        return [row for row in self.rows if row[0]["section"] == section]
+
+    def assert_right(self, section: str) -> None:
+        """Fails with the cases that were wrong."""
+        rows = self.of(section)
+        seconds = sum(max(one["seconds"] for one in row) for row in rows)
+        print(f"{self.setting}, {section}: {len(rows)} cases in {seconds:.1f} s, seed {self.setting.seed}")
+        lines = []
+        for row in rows:
+            names = {one["case"] for one in row}
+            assert len(names) == 1, f"the ranks run different cases: {names}"
+            lines += [f"{one['case']}: rank {r}: {line}" for r, one in enumerate(row) for line in one["wrong"]]
+        last = self.rows[-1] if self.rows else None
+        if self.failure and (not rows or rows[-1] is last):
+            at = f"after '{last[0]['section']}: {last[0]['case']}'" if last else "before the first case"
+            lines.append(f"the ranks ended {at}: {self.failure}")
+        elif not rows:
+            lines.append("nothing was run")
+        if lines:
+            pytest.fail(_text(lines, self.setting), pytrace=False)
+
+    def assert_same_bits(self) -> None:
+        """NaNs may be of any payload, but of the same one whatever the codec, and on all ranks."""
+        lines = [
+            f"{one['case']}: rank {r}: {line}" for row in self.rows for r, one in enumerate(row) for line in one["nans"]
+        ]
+        for row in self.rows:
+            digests = Counter(one["digest"] for one in row)
+            if len(digests) > 1 and not any(one["wrong"] for one in row):
+                lines.append(f"{row[0]['case']}: the ranks have different results: {dict(digests)}")
+        if lines:
+            pytest.fail(_text(lines, self.setting), pytrace=False)
+
+
+def _text(lines: list[str], setting: Setting) -> str:
+    more = [f"... and {len(lines) - _MOST_LINES} more"] if len(lines) > _MOST_LINES else []
+    return "\n".join([f"{len(lines)} wrong on {setting}, seed {setting.seed}:", *lines[:_MOST_LINES], *more])
+
+
+def identities(sections: tuple[str, ...]) -> list[list[Any]]:
+    """The sections with the ids of their communicators."""
+    return [[name, [narrowcast.unique_id().hex() for _ in range(communicators_of(name))]] for name in sections]
+
+
+def _run(job: str, arguments: list[dict[str, Any]], report: Report) -> Report:
+    begin = time.monotonic()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")]))
+        try:
+            limit = report.setting.time_limit_seconds
+            run_ranks(f"conformance.{job}", arguments, report.rows.append, timeout_seconds=limit)
+        except narrowcast.NarrowcastError as error:
+            report.failure = str(error)
+    report.seconds = time.monotonic() - begin
+    return report
+
+
+@pytest.fixture(scope="class")
+def report(setting: Setting) -> Report:
+    """What the ranks of one start say to all the sections."""
+    sections = tuple(name for name in SECTIONS if name != "graphs" or setting.backend == "cuda")
+    shared = {"sections": identities(sections), "amount": setting.amount, "seed": setting.seed}
+    made = _run("job:run", [{**own, **shared} for own in setting.arguments()], Report(setting))
+    print(f"{setting}: {len(made.rows)} cases, {made.seconds:.1f} s with the start of the processes")
+    return made
+
+
+@pytest.fixture(scope="class")
+def failures(setting: Setting) -> dict[str, list[dict[str, Any]]]:
+    """What every rank met in each scenario."""
+    names = [
+        "abort small",
+        "abort large",
+        "late recv",
+        "late small",
+        "late large",
+        "mismatch small",
+        "mismatch large",
+    ]
+    names += [] if setting.backend == "host" else ["mismatch window"]
+    ids = {name: narrowcast.unique_id().hex() for name in names}
+    shared = {"unique_ids": ids, "host_id": narrowcast.unique_id().hex()}
+    report = _run("failures:run", [{**own, **shared} for own in setting.arguments()], Report(setting))
+    found = {row[0]["scenario"]: row for row in report.rows}
+    for name in names:
+        found.setdefault(name, [])
+    if report.failure:
+        found["failure"] = [{"sentence": report.failure}]
+    return found
+
+
+class Conformance:
+    """What must hold on every backend. Its module imports the fixtures `report` and `failures`, too."""
+
+    @pytest.mark.parametrize("section", SECTIONS)
+    def test_every_case_is_right(self, report: Report, section: str) -> None:
+        if section == "graphs" and report.setting.backend != "cuda":
+            pytest.skip("the host backend has no graphs")
+        report.assert_right(section)
+
+    def test_results_have_the_same_bits_whatever_the_codec_and_on_every_rank(self, report: Report) -> None:
+        report.assert_same_bits()
+
+    def test_ranks_may_be_threads_of_one_process(self, setting: Setting) -> None:
+        report = Report(setting)
+        arguments = {
+            "backend": setting.backend,
+            "devices": setting.devices,
+            "sections": identities(THREAD_SECTIONS),
+            "seed": setting.seed,
+        }
+        _run("job:threads", [arguments], report)
+        # One process spoke for all ranks.
+        report.rows = [row[0] for row in report.rows]
+        for section in THREAD_SECTIONS:
+            report.assert_right(section)
+        report.assert_same_bits()
+
+    # Failures.
+
+    @staticmethod
+    def _of(failures: dict[str, list[dict[str, Any]]], name: str) -> list[dict[str, Any]]:
+        assert failures[name], f"'{name}' was not run to its end: {failures.get('failure')}"
+        return failures[name]
+
+    @pytest.mark.parametrize("size", ["small", "large"])
+    def test_an_abort_ends_the_calls_that_wait_for_a_missing_rank(self, failures, size) -> None:
+        for rank in self._of(failures, f"abort {size}"):
+            assert rank["error"] == "AbortedError", rank
+            assert rank["later"] == "AbortedError", rank
+            assert rank["seconds"] < 5, rank
+            assert rank["close_seconds"] < 10, rank
+
+    @pytest.mark.parametrize("how", ["recv", "small", "large"])
+    def test_a_rank_that_never_calls_is_a_timeout_that_names_it(self, failures, setting, how) -> None:
+        *waiting, missing = self._of(failures, f"late {how}")
+        # One of them is the first to give up, and tells the others.
+        assert "PeerTimeoutError" in [rank["error"] for rank in waiting], waiting
+        for rank in [*waiting, missing]:
+            assert rank["error"] in ("PeerTimeoutError", "RemoteError"), rank
+            assert rank["seconds"] < rank["timeout_seconds"] + 5, rank
+            assert rank["later"] in ("PeerTimeoutError", "RemoteError"), rank
+            assert rank["close_seconds"] < 10, rank
+        for rank in waiting:
+            # In a long collective a rank may also wait for one that itself waits.
+            named = range(setting.ranks) if how == "large" else [missing["rank"]]
+            assert any(_names(rank["sentence"], other) for other in named), rank
+
+    @pytest.mark.parametrize("size", ["small", "large", "window"])
+    def test_calls_that_do_not_match_end_with_an_error(self, failures, setting, size) -> None:
+        if size == "window" and setting.backend == "host":
+            pytest.skip("the host backend tells calls apart before any codec")
+        rows = self._of(failures, f"mismatch {size}")
+        errors = {rank["error"] for rank in rows}
+        assert errors <= {"MismatchError", "PeerTimeoutError", "RemoteError", "CorruptError", "AbortedError"}, rows
+        if setting.backend == "host":
+            assert "MismatchError" in errors, rows
+        for rank in rows:
+            assert rank["seconds"] < rank["timeout_seconds"] + 5, rank
+            assert rank["changed"] is None, rank
+
+    def test_a_killed_rank_is_named_by_the_others_within_five_seconds(self, setting, tmp_path) -> None:
+        shared = {"unique_id": narrowcast.unique_id().hex(), "folder": str(tmp_path)}
+        report = _run("failures:killed", [{**own, **shared} for own in setting.arguments()], Report(setting))
+        last = setting.ranks - 1
+        assert report.failure == f"rank {last} was killed by signal 9"
+        for rank in range(last):
+            path = tmp_path / str(rank)
+            assert path.exists(), f"rank {rank} has said nothing"
+            told = json.loads(path.read_text())
+            assert told["error"] == "RemoteError", told
+            assert _names(told["sentence"], last), told
+            assert told["seconds"] < 5.5, told  # the rank dies half a second after the others begin to wait
+            assert told["close_seconds"] < 10, told
+
+
+def _names(sentence: str, rank: int) -> bool:
+    return re.search(rf"\brank {rank}\b", sentence) is not None

@@ -1,0 +1,95 @@
+"""Values to send, as bits, and how values are compared."""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+from narrowcast import _oracle, _samples
+from narrowcast.types import ValueType, value_type
+
+# weights: of a model, in other types than theirs converted. random: any bits, which no codec shrinks. special: nothing
+# but NaNs of many payloads, infinities, denormals, zeros of both signs and what is next to them.
+DATA = ("weights", "normal", "random", "special")
+_SPECIAL_ELEMS = 65_521
+POISON = np.random.default_rng(1).integers(0, 256, 8192, np.uint8)
+
+
+@functools.cache
+def pool(data: str, dtype: str) -> np.ndarray:
+    """Values of a kind; a rank's input is a part of it, over and over (`_samples.of_rank`)."""
+    kind = value_type(dtype)
+    if data == "weights":
+        return _weights(kind)
+    if data == "special":
+        return _special(kind)
+    return _samples.sample(data, dtype)
+
+
+def _weights(kind: ValueType) -> np.ndarray:
+    bits = _samples.sample("weights", "bfloat16")
+    if kind.name == "bfloat16":
+        return bits
+    values = _oracle.widen(bits, value_type("bfloat16"))
+    if not kind.is_float:
+        return (1000 * values).astype(np.int64).astype(kind.numpy)
+    return _oracle.narrow(values.astype(np.float64) if kind.name == "float64" else values, kind)
+
+
+def _special(kind: ValueType) -> np.ndarray:
+    rng = np.random.default_rng(2)
+    unsigned = np.dtype(f"uint{8 * kind.bytes}")
+
+    def some(choices: list[int], bits: int) -> np.ndarray:
+        """Of the choices, and in every fourth place of any."""
+        chosen = np.array(choices, np.uint64)[rng.integers(0, len(choices), _SPECIAL_ELEMS)]
+        anything = rng.integers(0, 1 << bits, _SPECIAL_ELEMS, np.uint64) if bits < 64 else rng.bytes(8 * _SPECIAL_ELEMS)
+        return np.where(rng.integers(0, 4, _SPECIAL_ELEMS) == 0, np.frombuffer(anything, np.uint64), chosen)
+
+    if not kind.is_float:
+        bits, half = 8 * kind.bytes, 1 << (8 * kind.bytes - 1)
+        return some([0, 1, 2 * half - 1, half - 1, half], bits).astype(unsigned).view(kind.numpy)
+    most, quiet = (1 << kind.exponent_bits) - 1, 1 << (kind.mantissa_bits - 1)
+    sign = rng.integers(0, 2, _SPECIAL_ELEMS, np.uint64)
+    exponent = some([0, 1, most // 2, most - 1, most, most], kind.exponent_bits)
+    mantissa = some([0, 0, 1, quiet, 2 * quiet - 1], kind.mantissa_bits)
+    shift = np.uint64(kind.mantissa_bits)
+    value = (sign << np.uint64(8 * kind.bytes - 1)) | (exponent << shift) | mantissa
+    return value.astype(unsigned).view(kind.numpy)
+
+
+def poison(count_bytes: int) -> np.ndarray:
+    """Bytes that no call gives by chance."""
+    return np.resize(POISON, count_bytes)
+
+
+def as_bits(values: np.ndarray, kind: ValueType) -> np.ndarray:
+    return values.view(f"uint{8 * kind.bytes}")
+
+
+def difference(found: np.ndarray, expected: np.ndarray, kind: ValueType, *, nan_is_nan: bool) -> str | None:
+    """The first value that is not what it should be, to the bit; None when all are.
+
+    nan_is_nan: NaNs of any payload are equal. Arithmetic leaves the payload open.
+    """
+    own, right = as_bits(found, kind), as_bits(expected, kind)
+    wrong = own != right
+    if not wrong.any():
+        return None
+    if nan_is_nan and kind.is_float:
+        places = np.flatnonzero(wrong)
+        are_nan = [np.isnan(_oracle.widen(bits[places].view(kind.numpy), kind)) for bits in (own, right)]
+        wrong[places[are_nan[0] & are_nan[1]]] = False
+        if not wrong.any():
+            return None
+    places = np.flatnonzero(wrong)
+    first = int(places[0])
+    return (
+        f"value {first} of {own.size} is {_text(own[first], kind)}, not {_text(right[first], kind)}"
+        f" ({places.size} are wrong, the last is {int(places[-1])})"
+    )
+
+
+def _text(bits: np.generic, kind: ValueType) -> str:
+    value = _oracle.widen(np.array([bits]).view(kind.numpy), kind)[0]
+    return f"0x{int(bits):0{2 * kind.bytes}x} ({value})"
