@@ -1,6 +1,6 @@
-# What narrowcast/device.cuh includes of src/, to be installed below narrowcast/device/. In the source tree that folder is a
-# link to src/. These headers include each other relative to themselves, so that they resolve wherever the folders stand
-# side by side; tools/check_arrows.py checks that, and that this list is complete.
+# What narrowcast/device.cuh includes of src/, to be installed below narrowcast/device/. In the source tree that folder
+# is a link to src/. These headers include each other relative to themselves, so that they resolve wherever the folders
+# stand side by side; tools/check_arrows.py checks that, and that this list is complete.
 set(device_headers
   channel/cuda/bounded_wait.cuh
   channel/cuda/kernel_channels.h

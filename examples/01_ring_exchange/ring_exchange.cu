@@ -100,7 +100,8 @@ bool run_rank(int rank, int ranks, int device, const ncast_unique_id& id, std::b
 }
 
 int main(int argc, char** argv) {
-  // No kernel is loaded, and no stream shares a queue with another, while kernels of ranks on one GPU wait for each other.
+  // No kernel is loaded, and no stream shares a queue with another, while kernels of ranks on one GPU wait for each
+  // other.
   setenv("CUDA_MODULE_LOADING", "EAGER", 1);
   setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 1);
   const int gpus = ncast_cuda_device_count();

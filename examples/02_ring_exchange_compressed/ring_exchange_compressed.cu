@@ -1,5 +1,5 @@
-// The exchange of 01_ring_exchange with values that are encoded on their way: blocks of bfloat16 are narrowed before they
-// are put and widened when they are got, in the same kernel. docs/guide/channels.md walks through it.
+// The exchange of 01_ring_exchange with values that are encoded on their way: blocks of bfloat16 are narrowed before
+// they are put and widened when they are got, in the same kernel. docs/guide/channels.md walks through it.
 //   ring_exchange_compressed [RANKS]: by default one a GPU, or 2 on the only GPU
 #include <cuda_runtime.h>
 
@@ -125,7 +125,8 @@ bool run_rank(int rank, int ranks, int device, const ncast_unique_id& id, std::b
 }
 
 int main(int argc, char** argv) {
-  // No kernel is loaded, and no stream shares a queue with another, while kernels of ranks on one GPU wait for each other.
+  // No kernel is loaded, and no stream shares a queue with another, while kernels of ranks on one GPU wait for each
+  // other.
   setenv("CUDA_MODULE_LOADING", "EAGER", 1);
   setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 1);
   const int gpus = ncast_cuda_device_count();

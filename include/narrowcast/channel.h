@@ -6,8 +6,8 @@
 // returns when all have. It waits as long as the communicator's timeout says. An error other than INVALID_ARGUMENT and
 // UNSUPPORTED ends the communicator, as comm.h says.
 //
-// Waits of kernels are bounded: they end when a peer dies, the communicator is aborted, or its timeout is over. The kernel
-// then sees its call return false, and ncast_comm_async_error says why.
+// Waits of kernels are bounded: they end when a peer dies, the communicator is aborted, or its timeout is over. The
+// kernel then sees its call return false, and ncast_comm_async_error says why.
 #ifndef NARROWCAST_CHANNEL_H_
 #define NARROWCAST_CHANNEL_H_
 

@@ -1,8 +1,8 @@
-// The two ends of a memory channel's lane for kernels that have no signal warp: a warp holds one end and raises its flags
-// itself. Messages use the rings, flags and counts of memory_channel.h.
+// The two ends of a memory channel's lane for kernels that have no signal warp: a warp holds one end and raises its
+// flags itself. Messages use the rings, flags and counts of memory_channel.h.
 //
-// The whole warp calls every function, with the same arguments. False means that the communicator is stopped, here or by
-// a failure that the function has reported: the kernel ends without waiting again.
+// The whole warp calls every function, with the same arguments. False means that the communicator is stopped, here or
+// by a failure that the function has reported: the kernel ends without waiting again.
 #pragma once
 
 #include <concepts>
@@ -16,9 +16,9 @@
 namespace narrowcast::channel {
 
 // What coded puts and gets need of a codec's device functions, for one warp and blocks in shared memory that is 16-byte
-// aligned. encode: from values_bytes, which the warp sees, to payload_capacity; returns the payload's bytes, a multiple of
-// 16, where values_bytes says that the block did not shrink and travels as it is. decode: whatever the payload's bytes,
-// writes values_bytes, or returns false. Both return the same in all threads.
+// aligned. encode: from values_bytes, which the warp sees, to payload_capacity; returns the payload's bytes, a multiple
+// of 16, where values_bytes says that the block did not shrink and travels as it is. decode: whatever the payload's
+// bytes, writes values_bytes, or returns false. Both return the same in all threads.
 template <typename Codec>
 concept BlockCodec = requires(const void* from, void* to, uint32_t bytes, typename Codec::Scratch& scratch, int lane) {
   { Codec::values_bytes } -> std::convertible_to<uint32_t>;
@@ -95,16 +95,16 @@ class Sender {
     return put(coded == Codec::values_bytes ? memory.values : memory.payload, coded) ? coded : 0;
   }
 
-  // Puts `bytes` straight into memory of the peer, at an address that ncast_mem_peer gave. The peer sees them when it has
-  // seen a message that was announced after this.
+  // Puts `bytes` straight into memory of the peer, at an address that ncast_mem_peer gave. The peer sees them when it
+  // has seen a message that was announced after this.
   __device__ void put_direct(void* to, const void* from, uint32_t bytes) {
     __syncwarp();
     device::copy_by_warp(to, from, bytes, thread_);
     __syncwarp();
   }
 
-  // Announces the messages that were put since the last signal. If there are none, sends one of 0 bytes, which says that
-  // all before it is there; the peer waits for it and releases it.
+  // Announces the messages that were put since the last signal. If there are none, sends one of 0 bytes, which says
+  // that all before it is there; the peer waits for it and releases it.
   __device__ bool signal() {
     if (pending_ == 0) {
       if (!reserve()) return false;
@@ -130,8 +130,8 @@ class Sender {
     return true;
   }
 
-  // Until the peer has released the messages below number `need`. One thread's acquire, handed on by the barriers, orders
-  // what the peer read before what the warp writes.
+  // Until the peer has released the messages below number `need`. One thread's acquire, handed on by the barriers,
+  // orders what the peer read before what the warp writes.
   __device__ bool wait_for_grant(uint32_t need) {
     bool ready = true;
     if (thread_ == 0) {
@@ -212,8 +212,8 @@ class Receiver {
     if (thread_ == 0) device::store_release(credit_, received_);
   }
 
-  // Waits for the next message, which has to have `bytes`, copies it and releases it. to: shared or global memory of any
-  // alignment; the warp's threads may read all of it.
+  // Waits for the next message, which has to have `bytes`, copies it and releases it. to: shared or global memory of
+  // any alignment; the warp's threads may read all of it.
   __device__ bool get(void* to, uint32_t bytes) {
     if (!wait()) return false;
     if (bytes_ != bytes) return refuse();
@@ -244,8 +244,8 @@ class Receiver {
     return true;
   }
 
-  // Gets `bytes` straight from memory of the peer, at an address that ncast_mem_peer gave; the peer wrote them before it
-  // announced a message that this warp has seen. Not through a pointer that is const __restrict__ in the kernel.
+  // Gets `bytes` straight from memory of the peer, at an address that ncast_mem_peer gave; the peer wrote them before
+  // it announced a message that this warp has seen. Not through a pointer that is const __restrict__ in the kernel.
   __device__ void get_direct(void* to, const void* from, uint32_t bytes) {
     __syncwarp();
     device::copy_by_warp(to, from, bytes, thread_);

@@ -174,11 +174,9 @@ cudaError_t Communicator::launch_round(const std::vector<const Call*>& sends, co
 cudaError_t Communicator::launch_collective(const Call& call, cudaStream_t stream) {
   const Choice choice = choose(shape_of(call));
   if (call.operation != Operation::all_to_all_v && call.count == 0) return cudaSuccess;
-  if (choice.packets) {
-    return launch_packets(
-        peers_, 0,
-        {*packet_operation(call.operation), call.send, call.recv, call.count, call.dtype, call.redop, call.peer},
-        agreement_.max_ctas, stream);
+  if (const auto operation = packet_operation(call.operation); operation && choice.packets) {
+    return launch_packets(peers_, 0, {*operation, call.send, call.recv, call.count, call.dtype, call.redop, call.peer},
+                          agreement_.max_ctas, stream);
   }
   return reduces(call.operation) ? launch_reduction_of(call, choice.codec, stream)
                                  : launch_moves_of(call, choice.codec, stream);
