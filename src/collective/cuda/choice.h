@@ -18,7 +18,7 @@ struct CallShape {
   ncast_codec codec;  // as asked for
   uint64_t bytes;
   int ranks;
-  bool over_host;  // payloads go through host memory
+  bool over_host = false;  // payloads go through host memory
 };
 
 struct Choice {

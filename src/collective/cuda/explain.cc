@@ -101,7 +101,7 @@ ncast_status check_and_explain(ncast_operation operation, uint64_t count, ncast_
   if (count > INT64_MAX / value_bytes / channel::max_gpu_ranks)
     return fail(NCAST_INVALID_ARGUMENT, "%s: count is %" PRIu64 ", more than an address space holds", function, count);
   *said = {};
-  const CallShape shape{static_cast<Operation>(operation), dtype, codec, count * value_bytes, ranks, false};
+  const CallShape shape{static_cast<Operation>(operation), dtype, codec, count * value_bytes, ranks};
   explain(shape, count, max_ctas == 0 ? wanted_ctas() : std::min(max_ctas, most_block_ctas), said);
   return NCAST_OK;
 }
