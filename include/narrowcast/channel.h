@@ -31,7 +31,7 @@ typedef struct {
 } ncast_channels;
 
 // Makes channels. Collective, with the same arguments on every rank.
-//   lanes: 1 to 4096. Each takes some 32 KiB of every rank's GPU, for every rank.
+//   lanes: 1 to 4096. Each takes some 32 KiB on every rank for every rank.
 //   slot_bytes: NCAST_SLOT_BYTES or twice that.
 // Errors: INVALID_ARGUMENT, UNSUPPORTED (the communicator is not of GPUs), MISMATCH, CUDA_ERROR, those of waiting.
 NCAST_API ncast_status ncast_channels_create(ncast_comm* comm, uint32_t lanes, uint32_t slot_bytes,
@@ -39,8 +39,9 @@ NCAST_API ncast_status ncast_channels_create(ncast_comm* comm, uint32_t lanes, u
 // Frees them. Collective. No kernel of this rank uses them any more.
 NCAST_API ncast_status ncast_channels_destroy(ncast_comm* comm, const ncast_channels* channels);
 
-// Allocates `bytes` on this rank's GPU, zero at first, which the kernels of all ranks can read and write: the target of
-// direct puts, the source of direct gets. Collective, with the same bytes on every rank. Errors: as above.
+// Allocates `bytes`, zero at first, which the kernels of all ranks can read and write: the target of direct puts, the
+// source of direct gets. It is on this rank's GPU or, where the GPUs of two ranks cannot reach each other, pinned in
+// host memory. Collective, with the same bytes on every rank. Errors: as above.
 NCAST_API ncast_status ncast_mem_alloc(ncast_comm* comm, size_t bytes, void** own);
 // Where kernels of this rank find the memory of `rank` that was allocated together with `own`. Not collective.
 NCAST_API ncast_status ncast_mem_peer(ncast_comm* comm, const void* own, int rank, void** address);

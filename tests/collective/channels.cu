@@ -196,7 +196,7 @@ TEST_CASE("what is put and got directly is there when the signal is") {
       EXPECT_OK(ncast_mem_peer(mine.comm, own, (rank + 1) % ranks, &of_next));
       EXPECT_OK(ncast_mem_peer(mine.comm, own, (rank + ranks - 1) % ranks, &of_previous));
       std::vector<char> content(sizeof(Shared));
-      EXPECT_CUDA(cudaMemcpy(content.data(), own, content.size(), cudaMemcpyDeviceToHost));
+      EXPECT_CUDA(cudaMemcpy(content.data(), own, content.size(), cudaMemcpyDefault));
       EXPECT(std::ranges::count(content, 0) == static_cast<std::ptrdiff_t>(content.size()));
       mine.begin();
       pass_directly<<<ctas, warps * 32, 0, mine.stream>>>(mine.channels, static_cast<Shared*>(own),

@@ -17,11 +17,6 @@ constexpr PacketOperation all_operations[] = {PacketOperation::all_reduce,     P
 constexpr ncast_redop all_redops[] = {NCAST_SUM, NCAST_PROD, NCAST_MAX, NCAST_MIN, NCAST_AVG};
 constexpr unsigned char poison = 0xa5;
 
-bool reduces(PacketOperation operation) {
-  return operation == PacketOperation::all_reduce || operation == PacketOperation::reduce_scatter ||
-         operation == PacketOperation::reduce;
-}
-
 struct Case {
   PacketOperation operation;
   ncast_dtype dtype;
