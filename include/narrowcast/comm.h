@@ -56,6 +56,14 @@ NCAST_API ncast_status ncast_get_unique_id(ncast_unique_id* id);
 NCAST_API ncast_status ncast_comm_create(ncast_comm** comm, int ranks, const ncast_unique_id* id, int rank,
                                          const ncast_comm_config* config);
 
+// As ncast_comm_create, for ranks that can exchange bytes already: over a communicator of NCCL or MPI, or a store. No id
+// is carried by hand. `exchange(context, mine, bytes, all)` is called once on every rank and gathers: rank r's `bytes` bytes
+// come to all + r * bytes, in host memory; it returns 0, or anything else for a failure. Errors besides those of
+// ncast_comm_create: REMOTE_ERROR when the exchange failed, or rank 0 could make no id.
+typedef int (*ncast_exchange)(void* context, const void* mine, size_t bytes, void* all);
+NCAST_API ncast_status ncast_comm_create_by_exchange(ncast_comm** comm, int ranks, int rank, ncast_exchange exchange,
+                                                     void* context, const ncast_comm_config* config);
+
 // Waits for this rank's streams, leaves the communicator and frees it. NULL is allowed.
 NCAST_API ncast_status ncast_comm_destroy(ncast_comm* comm);
 

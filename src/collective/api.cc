@@ -1,6 +1,7 @@
 // The functions of narrowcast/comm.h, but for those of the host's streams.
 #include <cstdio>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -48,19 +49,43 @@ ncast_status copy_counts(const ncast_comm* comm, const char* buffer, const uint6
   return NCAST_OK;
 }
 
+ncast_status checked_config(int ranks, int rank, const ncast_comm_config* given, ncast_comm_config* config) {
+  ncast_comm_config_init(config);
+  if (given != nullptr) *config = *given;
+  return check_config(ranks, rank, *config);
+}
+
 ncast_status create(ncast_comm** comm, int ranks, const ncast_unique_id* id, int rank,
                     const ncast_comm_config* given_config) {
   if (comm == nullptr) return null_argument("ncast_comm_create", "comm");
   *comm = nullptr;
   if (id == nullptr) return null_argument("ncast_comm_create", "id");
   ncast_comm_config config;
-  ncast_comm_config_init(&config);
-  if (given_config != nullptr) config = *given_config;
-  if (ncast_status status = check_config(ranks, rank, config)) return status;
+  if (ncast_status status = checked_config(ranks, rank, given_config, &config)) return status;
   if (!is_unique_id(*id)) {
     return fail(NCAST_INVALID_ARGUMENT, "ncast_comm_create: id was not made by ncast_get_unique_id");
   }
   return find_backend(config.backend)->create(*id, ranks, rank, config, comm);
+}
+
+// Rank 0 makes an id for all. When it cannot it still takes part, or the others would wait for it.
+ncast_status create_by_exchange(ncast_comm** comm, int ranks, int rank, ncast_exchange exchange, void* context,
+                                const ncast_comm_config* given_config) {
+  constexpr const char* function = "ncast_comm_create_by_exchange";
+  if (comm == nullptr) return null_argument(function, "comm");
+  *comm = nullptr;
+  if (exchange == nullptr) return null_argument(function, "exchange");
+  ncast_comm_config config;
+  if (ncast_status status = checked_config(ranks, rank, given_config, &config)) return status;
+  ncast_unique_id id = {};
+  const ncast_status made = rank == 0 ? ncast_get_unique_id(&id) : NCAST_OK;
+  const std::string why_not = made == NCAST_OK ? "" : ncast_last_error();
+  std::vector<ncast_unique_id> ids(static_cast<size_t>(ranks));
+  const int failure = exchange(context, &id, sizeof id, ids.data());
+  if (made != NCAST_OK) return fail(made, "%s: %s", function, why_not.c_str());
+  if (failure != 0) return fail(NCAST_REMOTE_ERROR, "%s: exchange returned %d", function, failure);
+  if (!is_unique_id(ids[0])) return fail(NCAST_REMOTE_ERROR, "%s: rank 0 could make no unique id", function);
+  return create(comm, ranks, ids.data(), rank, given_config);
 }
 
 }  // namespace
@@ -96,6 +121,12 @@ ncast_status ncast_get_unique_id(ncast_unique_id* id) {
 ncast_status ncast_comm_create(ncast_comm** comm, int ranks, const ncast_unique_id* id, int rank,
                                const ncast_comm_config* config) {
   return guarded("ncast_comm_create", [&] { return create(comm, ranks, id, rank, config); });
+}
+
+ncast_status ncast_comm_create_by_exchange(ncast_comm** comm, int ranks, int rank, ncast_exchange exchange,
+                                           void* context, const ncast_comm_config* config) {
+  return guarded("ncast_comm_create_by_exchange",
+                 [&] { return create_by_exchange(comm, ranks, rank, exchange, context, config); });
 }
 
 ncast_status ncast_comm_destroy(ncast_comm* comm) {

@@ -1,12 +1,9 @@
 // Ranks that meet over TCP and exchange blobs.
 #include <netinet/in.h>
 
-#include <condition_variable>
 #include <cstring>
-#include <mutex>
 #include <vector>
 
-#include "channel/exchange_rendezvous.h"
 #include "meeting.h"
 
 namespace narrowcast::testing {
@@ -174,75 +171,6 @@ TEST_CASE("ArgumentsThatCannotBeAreRefused") {
   CHECK(nowhere.join(1, 1, &rendezvous) == NCAST_INVALID_ARGUMENT);
   CHECK(nowhere.join(-1, 1, &rendezvous) == NCAST_INVALID_ARGUMENT);
   CHECK(nowhere.join(0, Rendezvous::max_ranks + 1, &rendezvous) == NCAST_INVALID_ARGUMENT);
-}
-
-// An all-gather between threads, as another library would lend it.
-class ThreadGather {
- public:
-  explicit ThreadGather(size_t ranks) : ranks_(ranks) {}
-
-  struct Rank {
-    ThreadGather* gather;
-    size_t rank;
-    int error = 0;
-  };
-  static int exchange(void* context, const void* mine, size_t bytes, void* all) {
-    const auto* rank = static_cast<Rank*>(context);
-    return rank->error != 0 ? rank->error : rank->gather->run(rank->rank, mine, bytes, all);
-  }
-
- private:
-  int run(size_t rank, const void* mine, size_t bytes, void* all) {
-    std::unique_lock lock(mutex_);
-    blobs_.resize(ranks_ * bytes);
-    std::memcpy(&blobs_[rank * bytes], mine, bytes);
-    ++came_;
-    changed_.notify_all();
-    changed_.wait(lock, [&] { return came_ == ranks_; });
-    std::memcpy(all, blobs_.data(), blobs_.size());
-    return 0;
-  }
-
-  const size_t ranks_;
-  size_t came_ = 0;
-  std::vector<char> blobs_;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-};
-
-TEST_CASE("RanksThatCanExchangeBytesMeetWithoutAnId") {
-  run_process([] {
-    ThreadGather gather(4);
-    run_threads(4, [&](int rank) {
-      ThreadGather::Rank context = {&gather, static_cast<size_t>(rank)};
-      std::unique_ptr<Rendezvous> rendezvous;
-      EXPECT_OK(channel::join_by_exchange(ThreadGather::exchange, &context, rank, 4, {40}, &rendezvous));
-      gather_rounds(*rendezvous, 10, 1000);
-    });
-  });
-}
-
-TEST_CASE("AnExchangeThatFailsIsToldAsWhatItIs") {
-  ThreadGather gather(1);
-  ThreadGather::Rank context = {&gather, 0, 42};
-  std::unique_ptr<Rendezvous> rendezvous;
-  CHECK(channel::join_by_exchange(ThreadGather::exchange, &context, 1, 2, {40}, &rendezvous) == NCAST_REMOTE_ERROR);
-  CHECK(sentence_has("rank 1: the caller's all-gather returned 42"));
-}
-
-TEST_CASE("RankZeroThatCannotListenTellsTheOthers") {
-  run_process([] {
-    setenv("NARROWCAST_SOCKET_IFNAME", "nosuch", 1);
-    ThreadGather gather(2);
-    run_threads(2, [&](int rank) {
-      ThreadGather::Rank context = {&gather, static_cast<size_t>(rank)};
-      std::unique_ptr<Rendezvous> rendezvous;
-      const ncast_status status =
-          channel::join_by_exchange(ThreadGather::exchange, &context, rank, 2, {40}, &rendezvous);
-      EXPECT(status == (rank == 0 ? NCAST_SYSTEM_ERROR : NCAST_REMOTE_ERROR));
-      EXPECT(sentence_has("is 'nosuch'"));
-    });
-  });
 }
 
 }  // namespace

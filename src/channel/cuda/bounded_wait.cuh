@@ -6,11 +6,14 @@
 
 namespace narrowcast::channel {
 
-// One thread says why no kernel of this rank goes on; the first to say so is heard.
+// One thread says why no kernel of this rank goes on, unless another has. Of several that say it at once any one is heard:
+// that needs no atomic operation, which host memory does not have on every machine.
 __device__ inline void give_up(const Peers& peers, int peer, KernelFailure failure) {
-  if (atomicCAS_system(&peers.control->failed, uint32_t{no_failure}, uint32_t{failure}) == no_failure)
-    device::store_relaxed(&peers.control->peer, static_cast<uint32_t>(peer));
-  device::store_release(&peers.control->stop, 1);
+  KernelControl& control = *peers.control;
+  if (device::load_relaxed(&control.failed) == no_failure)
+    device::store_relaxed(reinterpret_cast<uint64_t*>(&control.failed),
+                          uint64_t{static_cast<uint32_t>(peer)} << 32 | failure);
+  device::store_release(&control.stop, 1);
 }
 
 // One thread calls `ready()` until it is true. False: the communicator is stopped, the data did not come, and the caller

@@ -10,10 +10,11 @@ inline constexpr int max_gpu_ranks = 8;
 
 // In pinned host memory, one a communicator and rank. The host stops kernels by it, and kernels say what stopped them.
 struct KernelControl {
-  uint32_t stop;    // set by the host, or by the first kernel that gives up: every wait ends
-  uint32_t failed;  // a KernelFailure: the first
-  uint32_t peer;    // whom it waited for, or who sent the payload
+  uint32_t stop;  // set by the host, or by the first kernel that gives up: every wait ends
   uint32_t reserved;
+  // Written at once.
+  alignas(8) uint32_t failed;  // a KernelFailure
+  uint32_t peer;               // whom it waited for, or who sent the payload
 };
 // Why a kernel gave up.
 enum KernelFailure : uint32_t { no_failure = 0, wait_timed_out = 1, payload_corrupt = 2 };

@@ -1,5 +1,5 @@
-// AVG's division, which comes before rounding and truncates integers toward zero. One place, so that all ways of reducing
-// give the same bits, NaN's too.
+// The end of a reduction, before it is rounded: AVG's division, which truncates integers toward zero. One place, so that
+// all ways of reducing give the same bits, NaN's too.
 #pragma once
 
 #include <type_traits>
@@ -23,10 +23,14 @@ class Average {
     divides_ = !multiplies_;
     if (multiplies_) factor_ = T{1} / static_cast<T>(ranks);
   }
-  // The sum as it is, unless the operation is AVG.
+  // The sum as it is, unless the operation is AVG. A NaN of float64 becomes the one that fp32's arithmetic makes of every
+  // NaN: which payload survives an addition depends on the order that the compiler gives to its operands.
   __device__ __forceinline__ T of(T sum) const {
-    if (multiplies_) return static_cast<T>(sum * factor_);
-    return divides_ ? divided(sum, ranks_) : sum;
+    if (multiplies_) sum = static_cast<T>(sum * factor_);
+    if (divides_) sum = divided(sum, ranks_);
+    if constexpr (std::is_same_v<T, double>)
+      if (sum != sum) return __longlong_as_double(0x7fffffffffffffffll);
+    return sum;
   }
 
  private:

@@ -1,0 +1,85 @@
+// Communicators of ranks that can exchange bytes already.
+#include <condition_variable>
+#include <cstring>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "../support/ranks.h"
+#include "doctest/doctest.h"
+#include "narrowcast/comm.h"
+
+namespace narrowcast::testing {
+namespace {
+
+// An all-gather between threads, as another library would lend it.
+class ThreadGather {
+ public:
+  explicit ThreadGather(size_t ranks) : ranks_(ranks) {}
+
+  struct Rank {
+    ThreadGather* gather;
+    size_t rank;
+    int error = 0;
+  };
+  static int exchange(void* context, const void* mine, size_t bytes, void* all) {
+    const auto* rank = static_cast<Rank*>(context);
+    return rank->error != 0 ? rank->error : rank->gather->run(rank->rank, mine, bytes, all);
+  }
+
+ private:
+  int run(size_t rank, const void* mine, size_t bytes, void* all) {
+    std::unique_lock lock(mutex_);
+    blobs_.resize(ranks_ * bytes);
+    std::memcpy(&blobs_[rank * bytes], mine, bytes);
+    ++came_;
+    changed_.notify_all();
+    changed_.wait(lock, [&] { return came_ == ranks_; });
+    std::memcpy(all, blobs_.data(), blobs_.size());
+    return 0;
+  }
+
+  const size_t ranks_;
+  size_t came_ = 0;
+  std::vector<char> blobs_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+};
+
+TEST_CASE("ranks that can exchange bytes need no unique id") {
+  const TimeLimit limit;
+  ThreadGather gather(3);
+  run_threads(3, [&](int rank) {
+    ThreadGather::Rank context = {&gather, static_cast<size_t>(rank)};
+    ncast_comm* comm = nullptr;
+    EXPECT_OK(ncast_comm_create_by_exchange(&comm, 3, rank, ThreadGather::exchange, &context, nullptr));
+    const float mine = static_cast<float>(rank + 1);
+    float sum = 0;
+    EXPECT_OK(ncast_all_reduce(&mine, &sum, 1, NCAST_FLOAT32, NCAST_SUM, NCAST_CODEC_RAW, comm, nullptr));
+    EXPECT(sum == 6);
+    EXPECT_OK(ncast_comm_destroy(comm));
+  });
+}
+
+TEST_CASE("an exchange that fails is told as what it is") {
+  ThreadGather gather(1);
+  ThreadGather::Rank context = {&gather, 0, 42};
+  ncast_comm* comm = nullptr;
+  CHECK(ncast_comm_create_by_exchange(&comm, 2, 1, ThreadGather::exchange, &context, nullptr) == NCAST_REMOTE_ERROR);
+  CHECK(std::string(ncast_last_error()).find("returned 42") != std::string::npos);
+  CHECK(comm == nullptr);
+}
+
+TEST_CASE("bad arguments of a creation by exchange are refused before the exchange") {
+  ThreadGather gather(1);
+  ThreadGather::Rank context = {&gather, 0, 42};
+  ncast_comm* comm = nullptr;
+  CHECK(ncast_comm_create_by_exchange(&comm, 2, 0, nullptr, &context, nullptr) == NCAST_INVALID_ARGUMENT);
+  CHECK(ncast_comm_create_by_exchange(nullptr, 2, 0, ThreadGather::exchange, &context, nullptr) ==
+        NCAST_INVALID_ARGUMENT);
+  CHECK(ncast_comm_create_by_exchange(&comm, 2, 2, ThreadGather::exchange, &context, nullptr) ==
+        NCAST_INVALID_ARGUMENT);
+}
+
+}  // namespace
+}  // namespace narrowcast::testing
