@@ -31,7 +31,7 @@ from .errors import LibraryNotFoundError, Status, error_of
 PACKAGED = Path(__file__).parent / "lib" / "libnarrowcast.so"
 PREFIX = "NARROWCAST_"
 # Every variable of the prefix that the library or this package reads.
-VARIABLES = frozenset({"NARROWCAST_LIBRARY", "NARROWCAST_MAX_CTAS", "NARROWCAST_TRACEBACK"})
+VARIABLES = frozenset(f"NARROWCAST_{name}" for name in ("LIBRARY", "MAX_CTAS", "P2P", "SOCKET_IFNAME", "TRACEBACK"))
 
 CHECKSUM, MORE, REFERENCE = 1, 2, 4
 UNIQUE_ID_BYTES = 128
