@@ -174,6 +174,11 @@ SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
         _STATUS,
         [POINTER(_COMM), c_int, POINTER(UniqueIdC), c_int, POINTER(CommConfigC)],
     ),
+    # Not called from here: in Python ranks that can exchange bytes carry the id themselves.
+    "ncast_comm_create_by_exchange": (
+        _STATUS,
+        [POINTER(_COMM), c_int, c_int, c_void_p, c_void_p, POINTER(CommConfigC)],
+    ),
     "ncast_comm_destroy": (_STATUS, [_COMM]),
     "ncast_comm_abort": (_STATUS, [_COMM]),
     "ncast_comm_async_error": (_STATUS, [_COMM, c_char_p, c_size_t]),

@@ -30,7 +30,8 @@ def test_functions_take_what_the_headers_say():
     text = re.sub(r"//.*", "", "\n".join(path.read_text() for path in sorted(headers.glob("*.h"))))
     declared = dict(re.findall(r"NCAST_API [\w\s*]+?\b(ncast_\w+)\(([^)]*)\);", text))
     assert declared.keys() == _library.SIGNATURES.keys()
-    values = {"int": c_int, "size_t": c_size_t, "uint64_t": c_uint64, "uint32_t": c_uint32, "ncast_stream": c_void_p}
+    values = {"int": c_int, "size_t": c_size_t, "uint64_t": c_uint64, "uint32_t": c_uint32}
+    values |= dict.fromkeys(("ncast_stream", "ncast_exchange"), c_void_p)
     enums = {"ncast_dtype", "ncast_codec", "ncast_operation", "ncast_redop", "ncast_status"}
     for name, arguments in declared.items():
         kinds = [argument.split() for argument in arguments.split(",") if argument.strip() not in ("", "void")]
