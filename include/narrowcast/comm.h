@@ -1,12 +1,12 @@
 // Communicators: collectives and point-to-point transfers between ranks, with a codec chosen per call.
 //
 // The interface is the same for every backend. NCAST_BACKEND_HOST: ranks are processes (or threads) of one machine,
-// data is in host memory, payloads cross POSIX shared memory. NCAST_BACKEND_CUDA: ranks are GPUs of one machine, data
-// is in their memory, streams are CUDA's. Calls that move data give every bit as it was; reductions
-// accumulate in fp32 (fp64 for float64, the type itself, wrapping, for integers) in rank order and round once, so that
-// all ranks and all runs get the same bits whatever the codec. MIN and MAX ignore NaN unless all values are NaN; AVG
-// divides the sum by the ranks before it rounds, and truncates integers toward zero; too large for float8_e4m3 becomes
-// NaN.
+// data is in host memory, payloads cross POSIX shared memory. NCAST_BACKEND_CUDA: ranks are GPUs of one machine, with
+// 227 KiB of shared memory a CTA (Hopper's, and Blackwell's of that size); data is in their memory, streams are CUDA's.
+// Calls that move data give every bit as it was; reductions accumulate in fp32 (fp64 for float64, the type itself, wrapping,
+// for integers) in rank order and round once, so that all ranks and all runs get the same bits whatever the codec. MIN and
+// MAX ignore NaN unless all values are NaN; AVG divides the sum by the ranks before it rounds, and truncates integers toward
+// zero; too large for float8_e4m3 becomes NaN.
 //
 // A bad argument is an error of that call alone. Any other error ends the communicator on every rank: waiting calls
 // return, later calls return the same error, and it can only be destroyed.
@@ -95,6 +95,11 @@ NCAST_API ncast_status ncast_group_end(void);
 
 // Counts are values, not bytes. Buffers need the alignment of the value type. Every rank calls with the same count,
 // dtype, op, root and codec; a difference is NCAST_MISMATCH on the ranks that see it. Zero counts are allowed.
+//
+// CUDA: a call is asynchronous on its stream, NULL being the legacy default stream, and may be captured in a CUDA graph.
+// Calls of a communicator wait for each other whatever their streams; launches of captured graphs are for the caller to
+// order among each other and with other calls. Ranks that call with differences are not told apart from peers that do not
+// come: the results are unspecified, and the communicator ends with NCAST_TIMEOUT or NCAST_CORRUPT.
 NCAST_API ncast_status ncast_send(const void* values, uint64_t count, ncast_dtype dtype, int peer, ncast_codec codec,
                                   ncast_comm* comm, ncast_stream stream);
 NCAST_API ncast_status ncast_recv(void* values, uint64_t count, ncast_dtype dtype, int peer, ncast_codec codec,

@@ -17,13 +17,15 @@ cudaError_t with_coding(ncast_dtype dtype, ncast_codec codec, Function function)
   });
 }
 
-// One CTA an SM, with as much shared memory as its warps need.
-inline cudaError_t launch_roles(void (*kernel)(BlockCall), uint32_t ctas, uint32_t warps, size_t shared_bytes,
-                                const BlockCall& call, cudaStream_t stream) {
+// One CTA an SM, with the shared memory that its warps need.
+template <typename Memory>
+cudaError_t launch_roles(void (*kernel)(BlockCall), uint32_t ctas, uint32_t warps, const BlockCall& call,
+                         cudaStream_t stream) {
+  static_assert(sizeof(Memory) <= most_shared_bytes);
   const cudaError_t error =
-      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared_bytes));
+      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(sizeof(Memory)));
   if (error != cudaSuccess) return error;
-  kernel<<<ctas, warps * 32, shared_bytes, stream>>>(call);
+  kernel<<<ctas, warps * 32, sizeof(Memory), stream>>>(call);
   return cudaGetLastError();
 }
 

@@ -40,8 +40,8 @@ __global__ void __launch_bounds__(move_warps(Coding::block_bytes).all() * 32, 1)
 cudaError_t launch_moves(const BlockCall& call, ncast_dtype dtype, ncast_codec codec, uint32_t ctas,
                          cudaStream_t stream) {
   return with_coding(dtype, codec, [&]<typename Coding, ncast_dtype>() {
-    return launch_roles(move_blocks<Coding>, ctas, move_warps(Coding::block_bytes).all(), sizeof(MoveMemory<Coding>),
-                        call, stream);
+    return launch_roles<MoveMemory<Coding>>(move_blocks<Coding>, ctas, move_warps(Coding::block_bytes).all(), call,
+                                            stream);
   });
 }
 

@@ -48,8 +48,8 @@ __global__ void __launch_bounds__(warps_of<Coding, Dtype>.all() * 32, 1)
 cudaError_t launch_reduction(const BlockCall& call, ncast_dtype dtype, ncast_codec codec, uint32_t ctas,
                              cudaStream_t stream) {
   return with_coding(dtype, codec, [&]<typename Coding, ncast_dtype Dtype>() {
-    return launch_roles(reduce_pieces<Coding, Dtype>, ctas, warps_of<Coding, Dtype>.all(),
-                        sizeof(ReduceMemory<Coding, Dtype>), call, stream);
+    return launch_roles<ReduceMemory<Coding, Dtype>>(reduce_pieces<Coding, Dtype>, ctas, warps_of<Coding, Dtype>.all(),
+                                                     call, stream);
   });
 }
 

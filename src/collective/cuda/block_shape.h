@@ -25,6 +25,9 @@ constexpr ReduceWarps reduce_warps(uint32_t block_bytes, size_t value_bytes) {
   return block_bytes > 4096 ? ReduceWarps{2, 3, 2} : value_bytes == 1 ? ReduceWarps{2, 3, 2} : ReduceWarps{4, 7, 4};
 }
 
+// What the kernels' CTAs may take of an SM's shared memory: all that Hopper and Blackwell's large chips have for one.
+inline constexpr size_t most_shared_bytes = 227 * 1024;
+
 inline constexpr uint32_t most_block_ctas = 64;
 // Of a channel: two sets for the reducing warps, which is more than those that only move need.
 constexpr uint32_t lanes_of_ctas(uint32_t ctas) { return ctas * 14; }

@@ -82,6 +82,13 @@ ncast_status Communicator::agree(size_t scratch_bytes) {
 }
 
 ncast_status Communicator::set_up() {
+  int shared_bytes = 0;
+  if (const cudaError_t error = cudaDeviceGetAttribute(&shared_bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device_);
+      error != cudaSuccess)
+    return failed("looking at the GPU", error);
+  if (static_cast<size_t>(shared_bytes) < most_shared_bytes)
+    return fail(NCAST_UNSUPPORTED, "the kernels need %zu bytes of shared memory a CTA, and GPU %d has %d",
+                most_shared_bytes, device_, shared_bytes);
   cudaError_t error = cudaHostAlloc(reinterpret_cast<void**>(&control_), sizeof *control_, cudaHostAllocPortable);
   if (error == cudaSuccess) {
     *control_ = {};
