@@ -95,7 +95,8 @@ ncast_status Communicator::set_up() {
     error = cudaMalloc(reinterpret_cast<void**>(&state_), sizeof *state_);
   }
   if (error == cudaSuccess) error = cudaMemset(state_, 0, sizeof *state_);
-  if (error == cudaSuccess) error = cudaEventCreateWithFlags(&last_call_, cudaEventDisableTiming);
+  for (LastCall* last : {&called_, &captured_})
+    if (error == cudaSuccess) error = cudaEventCreateWithFlags(&last->event, cudaEventDisableTiming);
   if (error == cudaSuccess) error = cudaEventCreateWithFlags(&forked_, cudaEventDisableTiming);
   for (SideStream& side : sides_) {
     if (error == cudaSuccess) error = cudaStreamCreateWithFlags(&side.stream, cudaStreamNonBlocking);
@@ -132,7 +133,8 @@ Communicator::~Communicator() {
     if (side.stream != nullptr) cudaStreamDestroy(side.stream);
   }
   if (forked_ != nullptr) cudaEventDestroy(forked_);
-  if (last_call_ != nullptr) cudaEventDestroy(last_call_);
+  for (const LastCall& last : {called_, captured_})
+    if (last.event != nullptr) cudaEventDestroy(last.event);
   cudaFree(state_);
   if (control_ != nullptr) cudaFreeHost(control_);
 }
@@ -196,29 +198,30 @@ ncast_comm_counters Communicator::counters() const {
 }
 
 ncast_status Communicator::wait_until_idle() {
-  if (!called_) return NCAST_OK;
+  if (!called_.any && !captured_.any) return NCAST_OK;
   const OnDevice on_device(device_);
   // All of the device: a graph with calls of this communicator may be under way on any stream.
   const cudaError_t error = cudaDeviceSynchronize();
   return error == cudaSuccess ? NCAST_OK : failed("waiting for the communicator's calls", error);
 }
 
-// During a capture only the calls that are captured are ordered, by the graph; the graph's launches are ordered by the
-// streams on which the user launches it.
+// Calls that are captured together wait for each other in the graph; the graph's launches are the user's to order.
 cudaError_t Communicator::enter(cudaStream_t stream) {
-  cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
-  const cudaError_t error = cudaStreamIsCapturing(stream, &capture);
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  unsigned long long capture = 0;
+  const cudaError_t error = cudaStreamGetCaptureInfo(stream, &status, &capture);
   if (error != cudaSuccess) return error;
-  captures_ = capture != cudaStreamCaptureStatusNone;
-  if (captures_ || !called_ || stream == last_stream_) return cudaSuccess;
-  return cudaStreamWaitEvent(stream, last_call_);
+  const bool captures = status != cudaStreamCaptureStatusNone;
+  entered_ = captures ? &captured_ : &called_;
+  const bool waits = entered_->any && entered_->stream != stream && (!captures || entered_->capture == capture);
+  entered_->capture = capture;
+  return waits ? cudaStreamWaitEvent(stream, entered_->event) : cudaSuccess;
 }
 
 cudaError_t Communicator::leave(cudaStream_t stream) {
-  called_ = true;
-  if (captures_) return cudaSuccess;
-  last_stream_ = stream;
-  return cudaEventRecord(last_call_, stream);
+  entered_->any = true;
+  entered_->stream = stream;
+  return cudaEventRecord(entered_->event, stream);
 }
 
 }  // namespace narrowcast::collective::cuda

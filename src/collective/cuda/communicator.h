@@ -67,6 +67,14 @@ class Communicator final : public ncast_comm {
     cudaEvent_t joined = nullptr;
   };
 
+  // The call before, of those that run at once or of those that are captured.
+  struct LastCall {
+    cudaEvent_t event = nullptr;
+    cudaStream_t stream = nullptr;
+    unsigned long long capture = 0;  // which one
+    bool any = false;
+  };
+
   Communicator(int ranks, int rank) : ncast_comm(NCAST_BACKEND_CUDA, rank, ranks) {}
   ncast_status join(const channel::TcpAddress& address, const channel::WorldId& secret,
                     const ncast_comm_config& config);
@@ -106,9 +114,9 @@ class Communicator final : public ncast_comm {
   DeviceState* state_ = nullptr;
 
   std::mutex launching_;
-  cudaEvent_t last_call_ = nullptr, forked_ = nullptr;
-  cudaStream_t last_stream_ = nullptr;
-  bool called_ = false, captures_ = false;
+  cudaEvent_t forked_ = nullptr;
+  LastCall called_, captured_;
+  LastCall* entered_ = nullptr;
   std::array<SideStream, most_kernels_at_once> sides_;
 
   std::mutex sharing_;  // of what follows

@@ -100,7 +100,11 @@ ncast_status Communicator::launch(const std::vector<const Call*>& calls) {
   {
     const std::lock_guard counting(mutex_);
     calls_ += calls.size();
-    for (const Call* call : calls) raw_bytes_ += sent_bytes(*call);
+    for (const Call* call : calls) {
+      raw_bytes_ += sent_bytes(*call);
+      // Kernels count what they put into slots. Of a packet's 16 bytes 12 are values.
+      if (choose(shape_of(*call)).packets && ranks() > 1) packet_bytes_ += sent_bytes(*call) / 3 * 4;
+    }
   }
   if (error == cudaSuccess) return NCAST_OK;
   // Other ranks may wait for what was not launched.
