@@ -1,5 +1,5 @@
 // What the warps of a block kernel do: send blocks, receive them, or reduce them and pass the result on. Each warp has
-// buffers of its own in shared memory and waits for nobody else in its CTA.
+// buffers of its own in shared memory and waits for nobody else in its CTA, but for the signal warp when its queue is full.
 #pragma once
 
 #include "channel/cuda/memory_channel.cuh"
@@ -203,7 +203,6 @@ __device__ void send_blocks(const BlockCall& call, RoleMemory<Coding, Buffers>& 
 
     const EndMask to = call.send_same ? everybody : 1u << at;
     const uint32_t this_block = block;
-    bool last;
     if (takes_next) {
       block = __shfl_sync(device::all_lanes, next, 0);
     } else {
@@ -214,7 +213,8 @@ __device__ void send_blocks(const BlockCall& call, RoleMemory<Coding, Buffers>& 
       block = turn * piece.lanes + first + at * share.stride;
     }
     values = block_of<Coding::block_bytes>(piece, block);
-    last = takes_next ? values.bytes == 0 : block_of<Coding::block_bytes>(piece, this_block + piece.lanes).bytes == 0;
+    const bool last =
+        takes_next ? values.bytes == 0 : block_of<Coding::block_bytes>(piece, this_block + piece.lanes).bytes == 0;
     if (values.bytes != 0) loader.start_values(here, values.values, values.bytes);
     if (!sender.reserve(to)) return;
     sender.put(to, other, bytes, this_block, last);
