@@ -1,4 +1,4 @@
-// How long calls by packets take, for the constants in packets.cu: not a test, so it runs only when asked for:
+// How long calls by packets take, for the constants in packet_shape.cc: not a test, so it runs only when asked for:
 //   collective_gpu_test -ns -tc='packets: how long*'       NARROWCAST_TEST_RANKS=4: on so many ranks, one a GPU
 #include <cstdio>
 #include <cstdlib>

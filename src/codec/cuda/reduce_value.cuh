@@ -6,6 +6,7 @@
 #include <cuda_fp8.h>
 
 #include <cstdint>
+#include <type_traits>
 
 #include "narrowcast/types.h"
 
@@ -75,12 +76,15 @@ struct Number<NCAST_FLOAT8_E5M2> {
   using Accumulator = float;
 };
 
-// fmin's and fmax's rule for NaN; of equals the accumulator stays.
+// fmin's and fmax's rule for NaN; of equals the accumulator stays. Integers wrap: their sums and products are those of
+// unsigned types.
 template <typename T>
-__device__ T reduced(ncast_redop op, T accumulator, T value) {
+__device__ __forceinline__ T reduced(ncast_redop op, T accumulator, T value) {
+  using Unsigned = std::conditional_t<sizeof(T) == 8, uint64_t, uint32_t>;
+  using Wrapping = std::conditional_t<std::is_integral_v<T>, Unsigned, T>;
   switch (op) {
-    case NCAST_SUM: return accumulator + value;
-    case NCAST_PROD: return accumulator * value;
+    case NCAST_SUM: return static_cast<T>(static_cast<Wrapping>(accumulator) + static_cast<Wrapping>(value));
+    case NCAST_PROD: return static_cast<T>(static_cast<Wrapping>(accumulator) * static_cast<Wrapping>(value));
     case NCAST_MIN: return value < accumulator || accumulator != accumulator ? value : accumulator;
     default: return value > accumulator || accumulator != accumulator ? value : accumulator;
   }

@@ -95,7 +95,7 @@ class Communicator final : public ncast_comm {
   BlockCall block_call(int kernel) const;
   uint64_t sent_bytes(const Call& call) const;
 
-  // Copies within the rank, beside what `stream` does next until join() is called.
+  // From fork() to join() a stream of the communicator's own runs beside what `stream` does.
   cudaError_t fork(int side, cudaStream_t stream);
   cudaError_t join(int side, cudaStream_t stream);
 

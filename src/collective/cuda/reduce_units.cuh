@@ -76,17 +76,6 @@ __device__ __forceinline__ uint64_t narrow(const typename Number<Dtype>::Accumul
   return word;
 }
 
-// Integers wrap: their sums and products are those of unsigned types.
-template <ncast_redop Op, typename T>
-__device__ __forceinline__ T step(T accumulator, T value) {
-  if constexpr (std::is_integral_v<T> && (Op == NCAST_SUM || Op == NCAST_PROD)) {
-    using Wide = std::conditional_t<sizeof(T) == 8, uint64_t, uint32_t>;
-    return static_cast<T>(codec::cuda::reduced(Op, static_cast<Wide>(accumulator), static_cast<Wide>(value)));
-  } else {
-    return codec::cuda::reduced(Op, accumulator, value);
-  }
-}
-
 template <ncast_dtype Dtype>
 using Accumulators = typename Number<Dtype>::Accumulator[channel::unit_words][word_values<Dtype>];
 
@@ -114,7 +103,7 @@ __device__ __forceinline__ void accumulate(const channel::Peers& peers, const Un
       typename Number<Dtype>::Accumulator values[word_values<Dtype>];
       widen<Dtype>(unit.words[word], values);
 #pragma unroll
-      for (int i = 0; i < word_values<Dtype>; ++i) sums[word][i] = step<Op>(sums[word][i], values[i]);
+      for (int i = 0; i < word_values<Dtype>; ++i) sums[word][i] = codec::cuda::reduced(Op, sums[word][i], values[i]);
     }
   }
 }

@@ -102,7 +102,7 @@ def larger(world: World) -> Cases:
 
 
 def _switch_bytes(operation: str, world: World) -> Iterator[int]:
-    """Bytes of `count` values where src/collective/cuda changes its ways: choice.cc and packets.cu."""
+    """Bytes of `count` values where src/collective/cuda changes its ways: choice.cc and packet_shape.cc."""
     if world.place.backend == "host":
         # More than one chunk of its staging.
         yield 128 * KIB
