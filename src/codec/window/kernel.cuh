@@ -26,9 +26,13 @@ class Block {
     uint16_t escapes[224];  // where they are, some at a time
   };
 
+  // Both functions: `unrolled` has the groups' code side by side, which is faster alone; else it is there once, which is
+  // faster beside other code that shares the instruction cache.
+
   // Encodes a block. values, payload: shared memory, 16-byte aligned, values_bytes and payload_capacity long; values are
   // visible to the whole warp. Returns the payload's bytes in all lanes, a multiple of 16. values_bytes means that the
   // block is stored raw: its payload is `values`, and `payload` holds nothing of use.
+  template <bool unrolled = true>
   __device__ static uint32_t encode(const void* values, void* payload, Scratch& scratch, int lane) {
     const auto* in = static_cast<const char*>(values);
     auto* out = static_cast<char*>(payload);
@@ -37,10 +41,18 @@ class Block {
 
     uint32_t escaped[groups];
     uint32_t lane_escapes = 0;
+    if constexpr (unrolled) {
 #pragma unroll
-    for (int group = 0; group < groups; ++group) {
-      escaped[group] = encode_group(in, out, window, group, lane);
-      lane_escapes += __popc(escaped[group]);
+      for (int group = 0; group < groups; ++group) {
+        escaped[group] = encode_group(in, out, window, group, lane);
+        lane_escapes += __popc(escaped[group]);
+      }
+    } else {
+#pragma unroll 1
+      for (int group = 0; group < groups; ++group) {
+        escaped[group] = encode_group(in, out, window, group, lane);
+        lane_escapes += __popc(escaped[group]);
+      }
     }
     const uint32_t through = device::inclusive_scan(lane_escapes);
     const uint32_t escapes = __shfl_sync(device::all_lanes, through, 31);
@@ -52,6 +64,7 @@ class Block {
   // memory, 16-byte aligned; the warp synchronises before it reads them. Returns the same in all lanes: false when the
   // payload does not follow the format (values are then unspecified). A raw payload (payload_bytes == values_bytes) is
   // the values themselves and not for this function.
+  template <bool unrolled = true>
   __device__ static bool decode(const void* payload, uint32_t payload_bytes, void* values, Scratch& scratch, int lane) {
     const auto* in = static_cast<const char*>(payload);
     auto* out = static_cast<char*>(values);
@@ -66,10 +79,18 @@ class Block {
 
     uint32_t escaped[groups];
     uint32_t lane_escapes = 0;
+    if constexpr (unrolled) {
 #pragma unroll
-    for (int group = 0; group < groups; ++group) {
-      escaped[group] = decode_group(in, out, window, group, lane);
-      lane_escapes += __popc(escaped[group]);
+      for (int group = 0; group < groups; ++group) {
+        escaped[group] = decode_group(in, out, window, group, lane);
+        lane_escapes += __popc(escaped[group]);
+      }
+    } else {
+#pragma unroll 1
+      for (int group = 0; group < groups; ++group) {
+        escaped[group] = decode_group(in, out, window, group, lane);
+        lane_escapes += __popc(escaped[group]);
+      }
     }
     const uint32_t through = device::inclusive_scan(lane_escapes);
     if (__shfl_sync(device::all_lanes, through, 31) != escapes) return false;

@@ -42,6 +42,7 @@ struct BlockCall {
   uint32_t forward;  // the ranks, as bits, that get the result as well: from these lanes on ...
   uint32_t first_forward_lane;
   ncast_redop op;
+  ReduceWarps warps;  // of a CTA
 };
 
 // codec: RAW or WINDOW. ctas: at least those of every piece.

@@ -1,6 +1,7 @@
 // Launches of the block kernels.
 #pragma once
 
+#include "codec/cuda/reduce_value.cuh"
 #include "collective/cuda/block_roles.cuh"
 
 namespace narrowcast::collective::cuda {
@@ -18,14 +19,12 @@ cudaError_t with_coding(ncast_dtype dtype, ncast_codec codec, Function function)
 }
 
 // One CTA an SM, with the shared memory that its warps need.
-template <typename Memory>
-cudaError_t launch_roles(void (*kernel)(BlockCall), uint32_t ctas, uint32_t warps, const BlockCall& call,
-                         cudaStream_t stream) {
-  static_assert(sizeof(Memory) <= most_shared_bytes);
+inline cudaError_t launch_roles(void (*kernel)(BlockCall), uint32_t ctas, uint32_t warps, size_t shared_bytes,
+                                const BlockCall& call, cudaStream_t stream) {
   const cudaError_t error =
-      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(sizeof(Memory)));
+      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared_bytes));
   if (error != cudaSuccess) return error;
-  kernel<<<ctas, warps * 32, sizeof(Memory), stream>>>(call);
+  kernel<<<ctas, warps * 32, shared_bytes, stream>>>(call);
   return cudaGetLastError();
 }
 

@@ -21,7 +21,7 @@ __global__ void __launch_bounds__(move_warps(Coding::block_bytes).all() * 32, 1)
   const uint32_t warp = device::warp_id();
   const auto number_from = [&](uint32_t first) { return (warp - first) * gridDim.x + blockIdx.x; };
   const int lane = device::lane_id();
-  memory.signals.open_all();
+  memory.signals.open_all(warps.senders);
   if (warp < warps.senders) {
     send_blocks<Coding>(call, memory.senders[warp], memory.signals.queues[warp], number_from(0),
                         warps.senders * gridDim.x, false, lane);
@@ -40,8 +40,9 @@ __global__ void __launch_bounds__(move_warps(Coding::block_bytes).all() * 32, 1)
 cudaError_t launch_moves(const BlockCall& call, ncast_dtype dtype, ncast_codec codec, uint32_t ctas,
                          cudaStream_t stream) {
   return with_coding(dtype, codec, [&]<typename Coding, ncast_dtype>() {
-    return launch_roles<MoveMemory<Coding>>(move_blocks<Coding>, ctas, move_warps(Coding::block_bytes).all(), call,
-                                            stream);
+    static_assert(sizeof(MoveMemory<Coding>) <= most_shared_bytes);
+    return launch_roles(move_blocks<Coding>, ctas, move_warps(Coding::block_bytes).all(), sizeof(MoveMemory<Coding>),
+                        call, stream);
   });
 }
 

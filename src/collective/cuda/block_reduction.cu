@@ -1,45 +1,56 @@
 // Reductions by blocks: some of a CTA's warps send pieces to the ranks that reduce them, some reduce this rank's own and
 // pass the result on, some receive the results of the others.
 #include "collective/cuda/block_launch.cuh"
+#include "collective/cuda/reduce_role.cuh"
 
 namespace narrowcast::collective::cuda {
 namespace {
 
 template <typename Coding, ncast_dtype Dtype>
-inline constexpr ReduceWarps warps_of = reduce_warps(Coding::block_bytes, sizeof(typename Number<Dtype>::Value));
+inline constexpr uint32_t warps_of = all_reduce_warps(Coding::block_bytes, sizeof(typename Number<Dtype>::Value));
+
+// A CTA's shared memory: the signals, then the memory of each role's warps.
+using ReduceSignals = Signals<16>;
+template <typename Coding>
+using Reducer = RoleMemory<Coding, 3>;
+template <typename Coding>
+using Sender = RoleMemory<Coding, 2>;
+template <typename Coding>
+using Receiver = RoleMemory<Coding, 3>;
+template <typename Coding>
+size_t shared_bytes(ReduceWarps warps) {
+  return sizeof(ReduceSignals) + warps.reducers * sizeof(Reducer<Coding>) + warps.senders * sizeof(Sender<Coding>) +
+         warps.receivers * sizeof(Receiver<Coding>);
+}
 
 template <typename Coding, ncast_dtype Dtype>
-struct ReduceMemory {
-  static constexpr ReduceWarps warps = warps_of<Coding, Dtype>;
-  RoleMemory<Coding, 4> reducers[warps.reducers];
-  RoleMemory<Coding, 2> senders[warps.senders];
-  RoleMemory<Coding, 3> receivers[warps.receivers];
-  Signals<warps.reducers + warps.senders> signals;
-};
-
-template <typename Coding, ncast_dtype Dtype>
-__global__ void __launch_bounds__(warps_of<Coding, Dtype>.all() * 32, 1)
+__global__ void __launch_bounds__(warps_of<Coding, Dtype> * 32, 1)
     reduce_pieces(const __grid_constant__ BlockCall call) {
-  constexpr ReduceWarps warps = warps_of<Coding, Dtype>;
-  constexpr uint32_t senders = warps.reducers + warps.senders;
+  constexpr uint32_t signal_warp = signal_warp_of(warps_of<Coding, Dtype>);
   extern __shared__ char shared_memory[];
-  auto& memory = *reinterpret_cast<ReduceMemory<Coding, Dtype>*>(shared_memory);
-  const uint32_t warp = device::warp_id();
-  const auto number_from = [&](uint32_t first) { return (warp - first) * gridDim.x + blockIdx.x; };
+  auto& signals = *reinterpret_cast<ReduceSignals*>(shared_memory);
+  const ReduceWarps warps = call.warps;
+  const uint32_t sending = warps.reducers + warps.senders;
   const int lane = device::lane_id();
-  memory.signals.open_all();
+  uint32_t warp = device::warp_id();
+  signals.open_all(sending);
+  if (warp == signal_warp) return channel::raise_flags(signals.queues, sending, &signals.open, lane);
+  if (warp > signal_warp) --warp;
+
+  const auto number_from = [&](uint32_t first) { return (warp - first) * gridDim.x + blockIdx.x; };
+  auto* reducers = reinterpret_cast<Reducer<Coding>*>(shared_memory + sizeof signals);
+  auto* senders = reinterpret_cast<Sender<Coding>*>(reducers + warps.reducers);
+  auto* receivers = reinterpret_cast<Receiver<Coding>*>(senders + warps.senders);
   if (warp < warps.reducers) {
-    reduce_blocks<Coding, Dtype>(call, memory.reducers[warp], memory.signals.queues[warp], number_from(0), lane);
-    memory.signals.close_one(lane);
-  } else if (warp < senders) {
-    send_blocks<Coding>(call, memory.senders[warp - warps.reducers], memory.signals.queues[warp],
-                        number_from(warps.reducers), warps.senders * gridDim.x, true, lane);
-    memory.signals.close_one(lane);
-  } else if (warp < senders + warps.receivers) {
-    receive_blocks<Coding>(call, memory.receivers[warp - senders], number_from(senders), warps.receivers * gridDim.x,
-                           call.first_forward_lane, lane);
+    reduce_blocks<Coding, Dtype>(call, reducers[warp], signals.queues[warp], number_from(0), lane);
+    signals.close_one(lane);
+  } else if (warp < sending) {
+    send_blocks<Coding>(call, senders[warp - warps.reducers], signals.queues[warp], number_from(warps.reducers),
+                        warps.senders * gridDim.x, true, lane);
+    signals.close_one(lane);
   } else {
-    channel::raise_flags(memory.signals.queues, senders, &memory.signals.open, lane);
+    receive_blocks<Coding>(call, receivers[warp - sending], number_from(sending), warps.receivers * gridDim.x,
+                           call.first_forward_lane, lane);
   }
 }
 
@@ -48,8 +59,8 @@ __global__ void __launch_bounds__(warps_of<Coding, Dtype>.all() * 32, 1)
 cudaError_t launch_reduction(const BlockCall& call, ncast_dtype dtype, ncast_codec codec, uint32_t ctas,
                              cudaStream_t stream) {
   return with_coding(dtype, codec, [&]<typename Coding, ncast_dtype Dtype>() {
-    return launch_roles<ReduceMemory<Coding, Dtype>>(reduce_pieces<Coding, Dtype>, ctas, warps_of<Coding, Dtype>.all(),
-                                                     call, stream);
+    return launch_roles(reduce_pieces<Coding, Dtype>, ctas, warps_of<Coding, Dtype>, shared_bytes<Coding>(call.warps),
+                        call, stream);
   });
 }
 

@@ -1,11 +1,10 @@
-// What the warps of a block kernel do: send blocks, receive them, or reduce them and pass the result on. Each warp has
+// What the warps of a block kernel do: send blocks or receive them (and reduce_role.cuh: reduce them). Each warp has
 // buffers of its own in shared memory and waits for nobody else in its CTA, but for the signal warp when its queue is full.
 #pragma once
 
 #include "channel/cuda/memory_channel.cuh"
 #include "codec/window/kernel.cuh"
 #include "collective/cuda/block_call.h"
-#include "collective/cuda/reduce_block.cuh"
 #include "device/copy.cuh"
 #include "format/frame.h"
 
@@ -18,21 +17,25 @@ using channel::SignalQueue;
 // How a block of values becomes a payload. Both leave a block that does not shrink as it is, and so can say by the length
 // alone which of the two it is.
 struct RawCoding {
+  static constexpr bool codes = false;
   static constexpr uint32_t block_bytes = 4096;
   struct Scratch {};
   __device__ static uint32_t encode(const char*, char*, Scratch&, int) { return block_bytes; }
   __device__ static bool decode(const char*, uint32_t, char*, Scratch&, int) { return false; }
 };
+// Not inlined: roles share the code, and the sums of a reduction cost registers only where they are.
 template <ncast_dtype Dtype>
 struct WindowCoding {
   using Block = codec::window::Block<format::window::value_type(Dtype)>;
+  static constexpr bool codes = true;
   static constexpr uint32_t block_bytes = Block::values_bytes;
   using Scratch = typename Block::Scratch;
-  __device__ static uint32_t encode(const char* values, char* payload, Scratch& scratch, int lane) {
-    return Block::encode(values, payload, scratch, lane);
+  __device__ __noinline__ static uint32_t encode(const char* values, char* payload, Scratch& scratch, int lane) {
+    return Block::template encode<false>(values, payload, scratch, lane);
   }
-  __device__ static bool decode(const char* payload, uint32_t bytes, char* values, Scratch& scratch, int lane) {
-    return Block::decode(payload, bytes, values, scratch, lane);
+  __device__ __noinline__ static bool decode(const char* payload, uint32_t bytes, char* values, Scratch& scratch,
+                                             int lane) {
+    return Block::template decode<false>(payload, bytes, values, scratch, lane);
   }
 };
 
@@ -42,24 +45,26 @@ __device__ inline void swap(char*& a, char*& b) {
   b = was_a;
 }
 
+// The buffers do not come first: of a pointer that begins as this struct's address and changes places with another one,
+// ptxas 13.0 has been seen to take the address of the scratch after the change.
 template <typename Coding, int Buffers>
-struct alignas(128) RoleMemory {
-  char buffers[Buffers][Coding::block_bytes];
-  typename Coding::Scratch scratch;
+struct RoleMemory {
   uint64_t barrier;
+  typename Coding::Scratch scratch;
+  alignas(128) char buffers[Buffers][Coding::block_bytes];
 };
 
 __device__ inline bool is_bulk(const void* global, uint32_t bytes) {
   return (reinterpret_cast<uintptr_t>(global) | bytes) % format::alignment == 0;
 }
 
-// Brings values and payloads to shared memory, one at a time.
-class Loader {
+// Brings values to shared memory, one block at a time.
+class ValueLoader {
  public:
-  __device__ Loader(uint64_t* word, int lane) : barrier_(word, lane), lane_(lane) {}
+  __device__ ValueLoader(uint64_t* word, int lane) : barrier_(word, lane), lane_(lane) {}
 
   // What is loaded is zero up to a multiple of 16 bytes.
-  __device__ void start_values(char* to, const char* from, uint32_t bytes) {
+  __device__ void start(char* to, const char* from, uint32_t bytes) {
     bulk_ = is_bulk(from, bytes);
     if (bulk_) return barrier_.load(to, from, bytes, lane_);
     __syncwarp();
@@ -67,15 +72,8 @@ class Loader {
     if (bytes + lane_ < padded) to[bytes + lane_] = 0;
     device::copy_by_warp(to, from, bytes, lane_);
   }
-  // Of a slot whose flag the warp has seen.
-  __device__ void start_payload(char* to, const char* from, uint32_t bytes) {
-    bulk_ = false;
-    __syncwarp();
-    for (uint32_t at = lane_ * 16; at < bytes; at += 32 * 16) device::start_copy_of_16_bytes(to + at, from + at);
-  }
   __device__ void wait() {
     if (bulk_) return barrier_.wait();
-    device::wait_for_copies_of_16_bytes();
     __syncwarp();
   }
 
@@ -84,6 +82,16 @@ class Loader {
   int lane_;
   bool bulk_ = false;
 };
+
+// The same for a payload, from a slot whose flag the warp has seen.
+__device__ inline void start_loading_payload(char* to, const char* from, uint32_t bytes, int lane) {
+  __syncwarp();
+  for (uint32_t at = lane * 16; at < bytes; at += 32 * 16) device::start_copy_of_16_bytes(to + at, from + at);
+}
+__device__ inline void wait_for_payload() {
+  device::wait_for_copies_of_16_bytes();
+  __syncwarp();
+}
 
 // From shared memory, which the warp has written, to global memory; wait_for_store_sources() before it is written again.
 __device__ inline void store_values(char* to, const char* from, uint32_t bytes, int lane) {
@@ -134,13 +142,13 @@ struct Share {
 };
 
 // What the warps of a CTA share: the queues of those that send, and how many of them have not ended.
-template <uint32_t senders>
-struct Signals {
-  SignalQueue queues[senders];
+template <uint32_t most_senders>
+struct alignas(128) Signals {
+  SignalQueue queues[most_senders];
   uint32_t open;
 
   // All threads of the CTA, before anything else.
-  __device__ void open_all() {
+  __device__ void open_all(uint32_t senders) {
     for (uint32_t i = threadIdx.x; i < senders; i += blockDim.x) queues[i].pushed = queues[i].raised = 0;
     if (threadIdx.x == 0) open = senders;
     __syncthreads();
@@ -183,14 +191,14 @@ __device__ void send_blocks(const BlockCall& call, RoleMemory<Coding, Buffers>& 
   const bool takes_next = !in_order && (call.send_same || piece.lanes <= share.stride);
   uint32_t* const taken = &call.claims->taken[call.send_same ? rank : share.peer];
 
-  Loader loader(&memory.barrier, thread);
+  ValueLoader loader(&memory.barrier, thread);
   channel::SlotSender sender(call.peers, call.layout, end, Coding::block_bytes, signals, thread);
   char *here = memory.buffers[0], *other = memory.buffers[1];  // the block's values, and its payload
   unsigned long long wire_bytes = 0;
   uint32_t block = first, turn = 0;
   int at = 0;  // the end that it goes to
   BlockOf values = block_of<Coding::block_bytes>(piece, block);
-  loader.start_values(here, values.values, values.bytes);
+  loader.start(here, values.values, values.bytes);
   while (values.bytes != 0) {
     uint32_t next = 0;
     if (takes_next && thread == 0) next = piece.lanes + atomicAdd(taken, 1u);
@@ -198,8 +206,10 @@ __device__ void send_blocks(const BlockCall& call, RoleMemory<Coding, Buffers>& 
     const uint32_t raw_bytes = values.bytes;
     uint32_t bytes = static_cast<uint32_t>(format::aligned(raw_bytes));
     if (raw_bytes == Coding::block_bytes) bytes = Coding::encode(here, other, memory.scratch, thread);
-    if (bytes == Coding::block_bytes || raw_bytes != Coding::block_bytes)
-      swap(here, other);  // raw: it stays where it is
+    if (bytes == Coding::block_bytes || raw_bytes != Coding::block_bytes) {
+      swap(here, other);  // raw: it stays where it is, and what encode() wrote is loaded over
+      if (Coding::codes) device::order_stores_before_bulk_copies();
+    }
 
     const EndMask to = call.send_same ? everybody : 1u << at;
     const uint32_t this_block = block;
@@ -215,7 +225,7 @@ __device__ void send_blocks(const BlockCall& call, RoleMemory<Coding, Buffers>& 
     values = block_of<Coding::block_bytes>(piece, block);
     const bool last =
         takes_next ? values.bytes == 0 : block_of<Coding::block_bytes>(piece, this_block + piece.lanes).bytes == 0;
-    if (values.bytes != 0) loader.start_values(here, values.values, values.bytes);
+    if (values.bytes != 0) loader.start(here, values.values, values.bytes);
     if (!sender.reserve(to)) return;
     sender.put(to, other, bytes, this_block, last);
     wire_bytes += bytes * __popc(to);
@@ -243,8 +253,8 @@ struct Arriving {
 // Starts to bring the next payload of `end`, whose block belongs to `piece`, to `here`. Without `wait`, only if it is there
 // already; with it, bytes of 0 mean that the communicator is stopped.
 template <typename Coding>
-__device__ Arriving start_payload(const BlockCall& call, const Piece& piece, channel::SlotReceiver& receiver,
-                                  Loader& loader, int end, int source, char* here, bool wait, int thread) {
+__device__ Arriving start_payload(const BlockCall& call, const Piece& piece, channel::SlotReceiver& receiver, int end,
+                                  int source, char* here, bool wait, int thread) {
   const channel::SlotReceiver::Payload payload = wait ? receiver.wait(end) : receiver.poll(end);
   const uint32_t bytes = payload.flag.bytes();
   Arriving arriving{bytes, end, payload.flag.last(), block_of<Coding::block_bytes>(piece, payload.flag.block())};
@@ -256,7 +266,7 @@ __device__ Arriving start_payload(const BlockCall& call, const Piece& piece, cha
     arriving.bytes = 0;
     return arriving;
   }
-  loader.start_payload(here, payload.data, bytes);
+  start_loading_payload(here, payload.data, bytes, thread);
   return arriving;
 }
 
@@ -274,21 +284,20 @@ __device__ void receive_blocks(const BlockCall& call, RoleMemory<Coding, Buffers
   const int ends = share.ends(call.recv);
   if (ends == 0) return;
   const End end = thread < ends ? End{share.peer, first_lane + share.first + thread * share.stride} : End{-1, 0};
-  Loader loader(&memory.barrier, thread);
   channel::SlotReceiver receiver(call.peers, call.layout, end, Coding::block_bytes, thread);
   // A payload, the one after it, and the values of the first.
   char *here = memory.buffers[0], *next = memory.buffers[1], *values = memory.buffers[2];
   EndMask open = ends == 32 ? ~0u : (1u << ends) - 1;  // ends that get more
   int at = 0;
   const auto start = [&](char* to, bool wait) {
-    return start_payload<Coding>(call, call.recv[share.peer], receiver, loader, at, share.peer, to, wait, thread);
+    return start_payload<Coding>(call, call.recv[share.peer], receiver, at, share.peer, to, wait, thread);
   };
   Arriving arriving;
   while (open != 0) {
     if (arriving.bytes == 0) arriving = start(here, true);
     if (arriving.bytes == 0) return;
     const Arriving payload = arriving;
-    loader.wait();
+    wait_for_payload();
     receiver.release(payload.end);
     device::wait_for_store_sources(thread);  // of the last block: its buffer may be either
     if (payload.last) open &= ~(1u << payload.end);
@@ -310,85 +319,6 @@ __device__ void receive_blocks(const BlockCall& call, RoleMemory<Coding, Buffers
   }
   device::wait_for_stores(thread);
   receiver.close();
-}
-
-// The warp is the `number`th of those that reduce, and has that lane of every peer.
-template <typename Coding, ncast_dtype Dtype, int Buffers>
-__device__ void reduce_blocks(const BlockCall& call, RoleMemory<Coding, Buffers>& memory, SignalQueue& signals,
-                              uint32_t number, int thread) {
-  static_assert(Buffers >= 4);
-  if (number >= call.own.lanes) return;
-  const int rank = call.peers.rank, ranks = call.peers.ranks;
-  const End from = thread < ranks && thread != rank ? End{thread, number} : End{-1, 0};
-  const End to_next = (call.forward >> thread & 1) != 0 ? End{thread, call.first_forward_lane + number} : End{-1, 0};
-  Loader loader(&memory.barrier, thread);
-  channel::SlotReceiver receiver(call.peers, call.layout, from, Coding::block_bytes, thread);
-  channel::SlotSender sender(call.peers, call.layout, to_next, Coding::block_bytes, signals, thread);
-  BlockSums<Dtype, Coding::block_bytes> sums;
-  // What one rank has for the sum, what the next has, decoded values and the result, and its payload.
-  char *here = memory.buffers[0], *next = memory.buffers[1], *values = memory.buffers[2], *payload = memory.buffers[3];
-  unsigned long long wire_bytes = 0;
-
-  uint32_t block = number;
-  BlockOf own = block_of<Coding::block_bytes>(call.own, block);
-  const auto start = [&](int source, char* to, bool wait) {
-    if (source != rank)
-      return start_payload<Coding>(call, call.own, receiver, loader, source, source, to, wait, thread);
-    loader.start_values(to, own.values, own.bytes);
-    return Arriving{own.bytes, source, false, own};
-  };
-  Arriving arriving;
-  while (own.bytes != 0) {
-    const uint32_t this_block = block, raw_bytes = own.bytes;
-    for (int source = 0; source < ranks; ++source) {
-      if (arriving.bytes == 0) arriving = start(source, here, true);
-      if (arriving.bytes == 0) return;
-      const Arriving term = arriving;
-      if (term.block.values != own.values) return report_corrupt(call.peers, source, thread);
-      loader.wait();
-      if (source != rank) receiver.release(source);
-      arriving.bytes = 0;
-      if (source + 1 < ranks) {
-        arriving = start(source + 1, next, false);
-      } else {
-        block += call.own.lanes;
-        own = block_of<Coding::block_bytes>(call.own, block);
-        if (own.bytes != 0) arriving = start(0, next, false);
-      }
-      const char* read = here;
-      if (source != rank && !is_raw<Coding>(term)) {
-        device::wait_for_store_sources(thread);  // of the last result
-        if (!Coding::decode(here, term.bytes, values, memory.scratch, thread))
-          return report_corrupt(call.peers, source, thread);
-        __syncwarp();  // all lanes have decoded
-        read = values;
-      }
-      if (source == 0) {
-        sums.set(read, thread);
-      } else {
-        sums.reduce(call.op, read, thread);
-      }
-      __syncwarp();  // all lanes have read
-      swap(here, next);
-    }
-    device::wait_for_store_sources(thread);
-    sums.finish(call.op, ranks, values, thread);
-    __syncwarp();
-    if (call.reduced.values != nullptr)
-      store_values(block_of<Coding::block_bytes>(call.reduced, this_block).values, values, raw_bytes, thread);
-    if (call.forward != 0) {
-      uint32_t bytes = static_cast<uint32_t>(format::aligned(raw_bytes));
-      if (raw_bytes == Coding::block_bytes) bytes = Coding::encode(values, payload, memory.scratch, thread);
-      const bool raw = bytes == Coding::block_bytes || raw_bytes != Coding::block_bytes;
-      if (!sender.reserve(call.forward)) return;
-      sender.put(call.forward, raw ? values : payload, bytes, this_block, own.bytes == 0);
-      wire_bytes += bytes * __popc(call.forward);
-    }
-  }
-  device::wait_for_stores(thread);
-  receiver.close();
-  sender.close();
-  if (thread == 0 && wire_bytes != 0) atomicAdd(call.wire_bytes, wire_bytes);
 }
 
 }  // namespace narrowcast::collective::cuda

@@ -9,8 +9,7 @@
 
 namespace narrowcast::collective::cuda {
 
-// Warps of a CTA for each role. A reducing warp does most for a block; three in eight of the registers are its sums.
-// One more raises the flags.
+// Warps of a CTA for each role. One more raises the flags.
 struct MoveWarps {
   uint32_t senders, receivers;
   constexpr uint32_t all() const { return senders + receivers + 1; }
@@ -20,17 +19,29 @@ struct ReduceWarps {
   constexpr uint32_t all() const { return senders + reducers + receivers + 1; }
 };
 constexpr MoveWarps move_warps(uint32_t block_bytes) { return block_bytes > 4096 ? MoveWarps{4, 4} : MoveWarps{8, 8}; }
-// Sums of one-byte values need twice the registers, blocks of float64 twice the shared memory.
-constexpr ReduceWarps reduce_warps(uint32_t block_bytes, size_t value_bytes) {
-  return block_bytes > 4096 ? ReduceWarps{2, 3, 2} : value_bytes == 1 ? ReduceWarps{2, 3, 2} : ReduceWarps{4, 7, 4};
+
+// Of a reduction, whatever its roles' shares: registers limit them, half of which are a reducing warp's sums. Sums of
+// one-byte values need twice the registers, blocks of float64 twice the shared memory.
+constexpr uint32_t all_reduce_warps(uint32_t block_bytes, size_t value_bytes) {
+  return block_bytes > 4096 || value_bytes == 1 ? 8 : 16;
+}
+// The one that raises the flags. It has little to do, and shares its quarter of the SM with the first warps, of which there
+// are most.
+constexpr uint32_t signal_warp_of(uint32_t warps) { return warps * 3 / 4 / 4 * 4; }
+
+// Shares by what the roles have to do, measured between two H200. passes_on: results go to other ranks, and theirs come.
+constexpr ReduceWarps reduce_warps(bool passes_on, ncast_codec codec, uint32_t block_bytes, size_t value_bytes) {
+  if (all_reduce_warps(block_bytes, value_bytes) == 8) return passes_on ? ReduceWarps{2, 3, 2} : ReduceWarps{3, 4, 0};
+  if (codec == NCAST_CODEC_RAW) return passes_on ? ReduceWarps{4, 8, 3} : ReduceWarps{3, 12, 0};
+  return passes_on ? ReduceWarps{4, 8, 3} : ReduceWarps{6, 9, 0};
 }
 
 // What the kernels' CTAs may take of an SM's shared memory: all that Hopper and Blackwell's large chips have for one.
 inline constexpr size_t most_shared_bytes = 227 * 1024;
 
 inline constexpr uint32_t most_block_ctas = 64;
-// Of a channel: two sets for the reducing warps, which is more than those that only move need.
-constexpr uint32_t lanes_of_ctas(uint32_t ctas) { return ctas * 14; }
+// Of a channel: two sets for the reducing warps that pass results on, which is more than others need.
+constexpr uint32_t lanes_of_ctas(uint32_t ctas) { return ctas * 16; }
 
 // Where payloads go through host memory: every waiting warp reads flags over the host link, which few warps fill.
 inline constexpr uint32_t most_ctas_over_host = 16;

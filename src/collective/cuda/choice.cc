@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstdlib>
 
-#include "collective/cuda/block_shape.h"
 #include "format/window.h"
 
 namespace narrowcast::collective::cuda {
@@ -86,19 +85,23 @@ std::optional<PacketOperation> packet_operation(Operation operation) {
   }
 }
 
-uint32_t piece_warps(Operation operation, uint32_t block_bytes, size_t value_bytes, int ranks) {
-  if (reduces(operation)) return reduce_warps(block_bytes, value_bytes).reducers;
-  const uint32_t senders = move_warps(block_bytes).senders;
+ReduceWarps reduce_warps_of(Operation operation, ncast_dtype dtype, ncast_codec codec) {
+  return reduce_warps(operation != Operation::reduce_scatter, codec, block_bytes(dtype, codec),
+                      ncast_dtype_bytes(dtype));
+}
+
+uint32_t piece_warps(Operation operation, ncast_dtype dtype, ncast_codec codec, int ranks) {
+  if (reduces(operation)) return reduce_warps_of(operation, dtype, codec).reducers;
+  const uint32_t senders = move_warps(block_bytes(dtype, codec)).senders;
   const bool to_each =
       operation == Operation::all_to_all || operation == Operation::all_to_all_v || operation == Operation::scatter;
   return to_each && ranks > 2 ? std::max(senders / static_cast<uint32_t>(ranks - 1), 1u) : senders;
 }
 
 BlockShape choose_block_shape(const CallShape& shape, ncast_codec codec, uint32_t max_ctas) {
-  const size_t value_bytes = ncast_dtype_bytes(shape.dtype);
   BlockShape blocks{};
   blocks.block_bytes = block_bytes(shape.dtype, codec);
-  blocks.warps = reduces(shape.operation) ? reduce_warps(blocks.block_bytes, value_bytes).all()
+  blocks.warps = reduces(shape.operation) ? reduce_warps_of(shape.operation, shape.dtype, codec).all()
                                           : move_warps(blocks.block_bytes).all();
   uint64_t piece_bytes = shape.bytes;
   if (shape.operation == Operation::all_reduce || shape.operation == Operation::reduce) {
@@ -106,7 +109,7 @@ BlockShape choose_block_shape(const CallShape& shape, ncast_codec codec, uint32_
     piece_bytes = 0;
     for (int rank = 0; rank < shape.ranks; ++rank) piece_bytes = std::max(piece_bytes, pieces.bytes(rank));
   }
-  const uint32_t warps = piece_warps(shape.operation, blocks.block_bytes, value_bytes, shape.ranks);
+  const uint32_t warps = piece_warps(shape.operation, shape.dtype, codec, shape.ranks);
   blocks.lanes = lanes_of(piece_bytes, blocks.block_bytes, warps, max_ctas);
   blocks.ctas = std::max(ctas_of(blocks.lanes, max_ctas), least_ctas(warps, shape.ranks));
   return blocks;

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "collective/call.h"
+#include "collective/cuda/block_shape.h"
 #include "collective/cuda/packet_shape.h"
 
 namespace narrowcast::collective::cuda {
@@ -33,8 +34,10 @@ Choice choose(const CallShape& shape);
 // Nothing where the operation has no packets.
 std::optional<PacketOperation> packet_operation(Operation operation);
 
-// Of a call by blocks: the warps of a CTA that serve one piece at its sender, or reduce it.
-uint32_t piece_warps(Operation operation, uint32_t block_bytes, size_t value_bytes, int ranks);
+// Of a reduction by blocks: the warps of a CTA for each role. codec: as chosen.
+ReduceWarps reduce_warps_of(Operation operation, ncast_dtype dtype, ncast_codec codec);
+// Of a call by blocks: the warps of a CTA that serve one piece at its sender, or reduce it. codec: as chosen.
+uint32_t piece_warps(Operation operation, ncast_dtype dtype, ncast_codec codec, int ranks);
 
 // How a call by blocks is cut.
 struct BlockShape {

@@ -11,7 +11,7 @@
 namespace narrowcast::collective::cuda {
 namespace {
 
-constexpr size_t default_scratch_bytes = size_t{128} << 20;
+constexpr size_t default_scratch_bytes = size_t{160} << 20;
 constexpr size_t default_host_scratch_bytes = size_t{32} << 20;
 
 ncast_status failed(const char* what, cudaError_t error) { return channel::cuda_failure(what, error); }

@@ -161,7 +161,7 @@ cudaError_t Communicator::launch_round(const std::vector<const Call*>& sends, co
   for (int kernel = 0; kernel < kernels; ++kernel) {
     const Coding coding = codings[static_cast<size_t>(kernel)];
     const uint32_t block = block_bytes(coding.dtype, coding.codec);
-    Lanes lanes(block, piece_warps(Operation::send, block, 0, ranks()), agreement_.max_ctas);
+    Lanes lanes(block, piece_warps(Operation::send, coding.dtype, coding.codec, ranks()), agreement_.max_ctas);
     BlockCall call = block_call(kernel);
     for (const Call* send : sends)
       if (coding_of(*send) == coding) call.send[send->peer] = lanes.piece(at(send->send, 0), bytes_of(*send));
@@ -189,7 +189,7 @@ cudaError_t Communicator::launch_collective(const Call& call, cudaStream_t strea
 cudaError_t Communicator::launch_moves_of(const Call& call, ncast_codec codec, cudaStream_t stream) {
   const uint64_t bytes = bytes_of(call);
   const uint32_t block = block_bytes(call.dtype, codec);
-  Lanes lanes(block, piece_warps(call.operation, block, ncast_dtype_bytes(call.dtype), ranks()), agreement_.max_ctas);
+  Lanes lanes(block, piece_warps(call.operation, call.dtype, codec, ranks()), agreement_.max_ctas);
   BlockCall moves = block_call(0);
   const void* own_from = nullptr;
   void* own_to = nullptr;
@@ -240,23 +240,22 @@ cudaError_t Communicator::launch_moves_of(const Call& call, ncast_codec codec, c
 
   // What stays on the rank is copied beside the kernel.
   const bool copies = own_bytes != 0 && own_from != own_to && own_to != nullptr && own_from != nullptr;
-  if (copies) {
-    RETURN_IF_FAILED(fork(0, stream));
-    RETURN_IF_FAILED(cudaMemcpyAsync(own_to, own_from, own_bytes, cudaMemcpyDeviceToDevice, sides_[0].stream));
-  }
+  if (copies) RETURN_IF_FAILED(fork(0, stream));
   RETURN_IF_FAILED(launch_moves(moves, call.dtype, codec, lanes.ctas(ranks()), stream));
-  return copies ? join(0, stream) : cudaSuccess;
+  if (!copies) return cudaSuccess;
+  // After the kernel, which could not begin while a copy is on every SM.
+  RETURN_IF_FAILED(cudaMemcpyAsync(own_to, own_from, own_bytes, cudaMemcpyDeviceToDevice, sides_[0].stream));
+  return join(0, stream);
 }
 
 cudaError_t Communicator::launch_reduction_of(const Call& call, ncast_codec codec, cudaStream_t stream) {
   const uint64_t bytes = bytes_of(call);
-  const size_t value_bytes = ncast_dtype_bytes(call.dtype);
   const uint32_t block = block_bytes(call.dtype, codec);
-  const uint32_t reducers = piece_warps(call.operation, block, value_bytes, ranks());
-  Lanes lanes(block, reducers, agreement_.max_ctas);
   BlockCall reduction = block_call(0);
+  reduction.warps = reduce_warps_of(call.operation, call.dtype, codec);
+  Lanes lanes(block, reduction.warps.reducers, agreement_.max_ctas);
   reduction.op = call.redop;
-  reduction.first_forward_lane = agreement_.max_ctas * reducers;
+  reduction.first_forward_lane = agreement_.max_ctas * reduction.warps.reducers;
   const BlockPieces pieces(bytes, ranks(), block);
   const bool scatters = call.operation == Operation::reduce_scatter;
   const bool is_root = rank() == call.peer;

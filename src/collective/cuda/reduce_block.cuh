@@ -1,86 +1,76 @@
 // The sum of a block over the ranks, in registers: a warp holds the block, each lane every 32nd vector of 16 bytes.
 #pragma once
 
-#include "codec/cuda/reduce_value.cuh"
 #include "collective/cuda/average.cuh"
+#include "collective/cuda/word_values.cuh"
 #include "device/warp.cuh"
 
 namespace narrowcast::collective::cuda {
 
-using codec::cuda::Number;
-
-// Rounds once, to nearest even; what is too large becomes infinity, or NaN where the type has none.
-template <ncast_dtype Dtype>
-__device__ typename Number<Dtype>::Value narrowed(typename Number<Dtype>::Accumulator value) {
-  using Value = typename Number<Dtype>::Value;
-  if constexpr (Dtype == NCAST_FLOAT8_E4M3 || Dtype == NCAST_FLOAT8_E5M2) {
-    Value narrow;
-    narrow.__x = __nv_cvt_float_to_fp8(value, __NV_NOSAT, Dtype == NCAST_FLOAT8_E4M3 ? __NV_E4M3 : __NV_E5M2);
-    return narrow;
-  } else if constexpr (Dtype == NCAST_BFLOAT16) {
-    return __float2bfloat16_rn(value);
-  } else if constexpr (Dtype == NCAST_FLOAT16) {
-    return __float2half_rn(value);
-  } else {
-    return value;
-  }
-}
-
 template <ncast_dtype Dtype, uint32_t block_bytes>
 class BlockSums {
-  using Value = typename Number<Dtype>::Value;
   using Accumulator = typename Number<Dtype>::Accumulator;
-  static constexpr int vectors = block_bytes / (32 * sizeof(uint4));
-  static constexpr int vector_elems = sizeof(uint4) / sizeof(Value);
-  struct alignas(16) Vector {
-    Value values[vector_elems];
-  };
+  static constexpr int vectors = block_bytes / (32 * sizeof(ulonglong2));
+  static constexpr int words = 2 * vectors;
+  static constexpr int values = word_values<Dtype>;
 
  public:
-  // values: the block in shared memory, 16-byte aligned; what is beyond its end is not used.
-  __device__ void set(const char* values, int lane) {
-    for_each(values, lane, [](Accumulator& sum, Value value) { sum = static_cast<Accumulator>(value); });
+  // block: in shared memory, 16-byte aligned; what is beyond its end is not used.
+  __device__ void set(const char* block, int lane) {
+    for_each_word(block, lane, [&](uint64_t word, Accumulator(&sums)[values]) { widen<Dtype>(word, sums); });
   }
-  __device__ void reduce(ncast_redop op, const char* values, int lane) {
+  __device__ void reduce(ncast_redop op, const char* block, int lane) {
     switch (op) {
-      case NCAST_PROD: return reduce_with<NCAST_PROD>(values, lane);
-      case NCAST_MIN: return reduce_with<NCAST_MIN>(values, lane);
-      case NCAST_MAX: return reduce_with<NCAST_MAX>(values, lane);
-      default: return reduce_with<NCAST_SUM>(values, lane);
+      case NCAST_PROD: return reduce_with<NCAST_PROD>(block, lane);
+      case NCAST_MIN: return reduce_with<NCAST_MIN>(block, lane);
+      case NCAST_MAX: return reduce_with<NCAST_MAX>(block, lane);
+      default: return reduce_with<NCAST_SUM>(block, lane);
     }
   }
   // Writes the results to shared memory.
-  __device__ void finish(ncast_redop op, int ranks, char* values, int lane) const {
+  __device__ void finish(ncast_redop op, int ranks, char* block, int lane) const {
     const Average<Accumulator> average(op, ranks);
-#pragma unroll
-    for (int v = 0; v < vectors; ++v) {
-      Vector vector;
-#pragma unroll
-      for (int i = 0; i < vector_elems; ++i) {
-        vector.values[i] = narrowed<Dtype>(average.of(sums_[v * vector_elems + i]));
-      }
-      reinterpret_cast<Vector*>(values)[v * 32 + lane] = vector;
+    // Apart, because division is long.
+    if (average.divides()) {
+      write([&](Accumulator sum) { return average.divided(sum); }, block, lane);
+    } else {
+      write([&](Accumulator sum) { return average.multiplied(sum); }, block, lane);
     }
   }
 
  private:
   template <typename Function>
-  __device__ void for_each(const char* values, int lane, Function function) {
+  __device__ __forceinline__ void for_each_word(const char* block, int lane, Function function) {
 #pragma unroll
     for (int v = 0; v < vectors; ++v) {
-      const Vector vector = reinterpret_cast<const Vector*>(values)[v * 32 + lane];
-#pragma unroll
-      for (int i = 0; i < vector_elems; ++i) function(sums_[v * vector_elems + i], vector.values[i]);
+      const ulonglong2 vector = reinterpret_cast<const ulonglong2*>(block)[v * 32 + lane];
+      function(vector.x, sums_[2 * v]);
+      function(vector.y, sums_[2 * v + 1]);
     }
   }
   template <ncast_redop Op>
-  __device__ void reduce_with(const char* values, int lane) {
-    for_each(values, lane, [](Accumulator& sum, Value value) {
-      sum = codec::cuda::reduced(Op, sum, static_cast<Accumulator>(value));
+  __device__ __forceinline__ void reduce_with(const char* block, int lane) {
+    for_each_word(block, lane, [](uint64_t word, Accumulator(&sums)[values]) {
+      Accumulator terms[values];
+      widen<Dtype>(word, terms);
+#pragma unroll
+      for (int i = 0; i < values; ++i) sums[i] = codec::cuda::reduced(Op, sums[i], terms[i]);
     });
   }
+  template <typename Function>
+  __device__ __forceinline__ void write(Function finished, char* block, int lane) const {
+    const auto word_of = [&](const Accumulator(&sums)[values]) {
+      Accumulator results[values];
+#pragma unroll
+      for (int i = 0; i < values; ++i) results[i] = finished(sums[i]);
+      return narrow<Dtype>(results);
+    };
+#pragma unroll
+    for (int v = 0; v < vectors; ++v)
+      reinterpret_cast<ulonglong2*>(block)[v * 32 + lane] = {word_of(sums_[2 * v]), word_of(sums_[2 * v + 1])};
+  }
 
-  Accumulator sums_[vectors * vector_elems];
+  Accumulator sums_[words][values];
 };
 
 }  // namespace narrowcast::collective::cuda
