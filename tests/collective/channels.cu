@@ -1,85 +1,32 @@
-// Channels for kernels of users, by the public interface: ranks are threads, each with a GPU or several on one.
+// Channels for kernels of users, by the public interface.
 #include <cuda_runtime.h>
 
 #include <algorithm>
 #include <barrier>
-#include <cstring>
-#include <numeric>
-#include <string>
 #include <vector>
 
 #include "../codec/patterns.h"
-#include "../support/ranks.h"
+#include "gpu_rank.h"
 #include "narrowcast/device.cuh"
 #include "narrowcast/narrowcast.h"
 
 namespace narrowcast::testing {
 namespace {
 
-#define EXPECT_CUDA(call) EXPECT((call) == cudaSuccess)
-
-constexpr uint32_t ctas = 3, warps = 4, lanes = ctas * warps, threads = lanes * 32;
+constexpr uint32_t ctas = 3, warps = 4, lanes = ctas * warps;
 constexpr uint32_t batch = 3;  // messages that a warp puts before it gets: fewer than a ring holds
 
-// Ranks that share a GPU: their streams need queues of their own, and no kernel may be loaded while another one waits.
-const bool is_environment_ready = [] {
-  setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 1);
-  setenv("CUDA_MODULE_LOADING", "EAGER", 1);
-  return true;
-}();
-
-// For compute-sanitizer.
-const bool is_reduced_run = getenv("NARROWCAST_TEST_REDUCED") != nullptr;
-
-// A rank with channels, a stream and a count for each thread of its kernels, in its thread.
-class Rank {
- public:
+// With channels.
+struct Rank : GpuRank {
   Rank(int rank, int ranks, const ncast_unique_id& id, std::barrier<>& everybody, uint32_t slot_bytes = 4096,
        double timeout_seconds = 20)
-      : everybody_(everybody) {
-    int devices = 0;
-    EXPECT_CUDA(cudaGetDeviceCount(&devices));
-    EXPECT_CUDA(cudaSetDevice(rank % devices));
-    ncast_comm_config config;
-    ncast_comm_config_init(&config);
-    config.backend = NCAST_BACKEND_CUDA;
-    config.device = rank % devices;
-    config.timeout_seconds = timeout_seconds;
-    EXPECT_OK(ncast_comm_create(&comm, ranks, &id, rank, &config));
+      : GpuRank(rank, ranks, id, everybody, timeout_seconds) {
     EXPECT_OK(ncast_channels_create(comm, lanes, slot_bytes, &channels));
-    EXPECT_CUDA(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
-    EXPECT_CUDA(cudaMallocHost(&counts, threads * sizeof *counts));
-    std::fill_n(counts, threads, 0);
   }
-  ~Rank() {
-    EXPECT_CUDA(cudaStreamDestroy(stream));
-    EXPECT_CUDA(cudaFreeHost(counts));
-    ncast_channels_destroy(comm, &channels);
-    ncast_comm_destroy(comm);
-  }
-  // Ranks that share a GPU: nothing waits for it between these two.
-  void begin() { everybody_.arrive_and_wait(); }
-  void end() {
-    EXPECT_CUDA(cudaGetLastError());
-    EXPECT_CUDA(cudaStreamSynchronize(stream));
-    everybody_.arrive_and_wait();
-  }
+  ~Rank() { ncast_channels_destroy(comm, &channels); }
 
-  ncast_comm* comm = nullptr;
   ncast_channels channels;
-  cudaStream_t stream = nullptr;
-  uint32_t* counts = nullptr;
-  uint32_t count() const { return std::accumulate(counts, counts + threads, 0u); }
-
- private:
-  std::barrier<>& everybody_;
 };
-
-void run_ranks(int ranks, const std::function<void(int, const ncast_unique_id&, std::barrier<>&)>& body) {
-  const ncast_unique_id id = new_id();
-  std::barrier everybody(ranks);
-  run_threads(ranks, [&](int rank) { body(rank, id, everybody); });
-}
 
 struct Place {
   uint32_t warp, lane;
@@ -91,9 +38,6 @@ struct Place {
         next((channels.rank + 1) % channels.ranks),
         previous((channels.rank + channels.ranks - 1) % channels.ranks) {}
 };
-
-// Each thread has a word of its own: atomic operations on host memory are not for every machine.
-__device__ void count_up(uint32_t* counts, uint32_t more) { counts[blockIdx.x * blockDim.x + threadIdx.x] += more; }
 
 __device__ uint8_t byte_of(int rank, uint32_t lane, uint32_t message, uint32_t i) {
   return static_cast<uint8_t>(rank * 71 + lane * 13 + message * 7 + i + i / 256);
@@ -293,12 +237,6 @@ __global__ void wait_for_nothing(const __grid_constant__ ncast_channels channels
   if (!in.wait()) count_up(stopped, 1);
 }
 
-bool is_error(ncast_comm* comm, ncast_status status, const char* part) {
-  char sentence[300];
-  return ncast_comm_async_error(comm, sentence, sizeof sentence) == status &&
-         std::string(sentence).find(part) != std::string::npos;
-}
-
 TEST_CASE("a kernel that waits in vain ends in time, and the communicator says why") {
   run_ranks(2, [&](int rank, const ncast_unique_id& id, std::barrier<>& everybody) {
     Rank mine(rank, 2, id, everybody, 4096, 2);
@@ -343,28 +281,24 @@ TEST_CASE("a message of another length than is wanted stops the communicator") {
 }
 
 TEST_CASE("bad arguments are refused, and break nothing") {
-  const auto refused = [](ncast_status status, ncast_status expected, const char* part) {
-    EXPECT(status == expected);
-    EXPECT(std::string(ncast_last_error()).find(part) != std::string::npos);
-  };
   run_ranks(1, [&](int rank, const ncast_unique_id& id, std::barrier<>& everybody) {
     Rank mine(rank, 1, id, everybody);
     ncast_channels channels;
     void* memory = &channels;
     const auto bad = NCAST_INVALID_ARGUMENT;
-    refused(ncast_channels_create(nullptr, 1, 4096, &channels), bad, "ncast_channels_create: comm is NULL");
-    refused(ncast_channels_create(mine.comm, 0, 4096, &channels), bad, "lanes is 0");
-    refused(ncast_channels_create(mine.comm, 1, 4095, &channels), bad, "slot_bytes is 4095");
-    refused(ncast_channels_create(mine.comm, 1, 4096, nullptr), bad, "channels is NULL");
-    refused(ncast_mem_alloc(mine.comm, 0, &memory), bad, "bytes is 0");
-    refused(ncast_mem_peer(mine.comm, &channels, 0, &memory), bad, "was not allocated by this communicator");
-    refused(ncast_mem_peer(mine.comm, &channels, 1, &memory), bad, "rank is 1");
-    refused(ncast_mem_free(mine.comm, &channels), bad, "ncast_mem_free: ");
+    EXPECT(is_refused(ncast_channels_create(nullptr, 1, 4096, &channels), bad, "ncast_channels_create: comm is NULL"));
+    EXPECT(is_refused(ncast_channels_create(mine.comm, 0, 4096, &channels), bad, "lanes is 0"));
+    EXPECT(is_refused(ncast_channels_create(mine.comm, 1, 4095, &channels), bad, "slot_bytes is 4095"));
+    EXPECT(is_refused(ncast_channels_create(mine.comm, 1, 4096, nullptr), bad, "channels is NULL"));
+    EXPECT(is_refused(ncast_mem_alloc(mine.comm, 0, &memory), bad, "bytes is 0"));
+    EXPECT(is_refused(ncast_mem_peer(mine.comm, &channels, 0, &memory), bad, "was not allocated by this communicator"));
+    EXPECT(is_refused(ncast_mem_peer(mine.comm, &channels, 1, &memory), bad, "rank is 1"));
+    EXPECT(is_refused(ncast_mem_free(mine.comm, &channels), bad, "ncast_mem_free: "));
     EXPECT_OK(ncast_comm_async_error(mine.comm, nullptr, 0));
     ncast_comm* host = nullptr;
     const ncast_unique_id other = new_id();
     EXPECT_OK(ncast_comm_create(&host, 1, &other, 0, nullptr));
-    refused(ncast_mem_alloc(host, 1, &memory), NCAST_UNSUPPORTED, "not one of GPUs");
+    EXPECT(is_refused(ncast_mem_alloc(host, 1, &memory), NCAST_UNSUPPORTED, "not one of GPUs"));
     EXPECT_OK(ncast_comm_destroy(host));
   });
 }
