@@ -33,15 +33,14 @@ class PortService {
   bool is_idle() const;
 
  private:
-  // What is under way to a peer.
+  // What is under way to a peer. Marks are counted from the first on.
   struct Way {
-    std::array<uint64_t, PortTransport::most_marks> completes =
-        {};                          // per mark: what `completed` becomes; 0: nothing new
-    uint64_t made = 0, reached = 0;  // marks
-    bool is_unmarked = false;        // puts have been started since the last mark
-    Clock::time_point since;         // the first mark that is not reached was made, or the one
-                                     // before was reached
-    std::vector<uint64_t> raised;    // by port
+    uint64_t made = 0, reached = 0;
+    // Of each that is not reached: what PortFifo::completed becomes, or 0 for what it is.
+    std::array<uint64_t, PortTransport::most_marks> completes = {};
+    Clock::time_point since;       // the last one was reached, or the first one made
+    bool is_unmarked = false;      // there are puts behind the last one
+    std::vector<uint64_t> raised;  // by port: signals
   };
 
   bool next(PortRequest* request) const;
