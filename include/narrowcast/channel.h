@@ -72,7 +72,7 @@ typedef struct {
 // waiting.
 //
 // What a kernel asks for is checked on the host. A request that leaves its regions is not done, and ends the communicator
-// with INVALID_ARGUMENT; so does CUDA_ERROR of a copy, and TIMEOUT when none completes in time.
+// with INVALID_ARGUMENT. So do copies that CUDA refuses, with CUDA_ERROR, and copies that get nowhere, with TIMEOUT.
 NCAST_API ncast_status ncast_ports_create(ncast_comm* comm, uint32_t ports, void* const* memory, uint32_t regions,
                                           ncast_ports* result);
 // Waits until all that was asked for is complete, and frees them. Collective. No kernel of this rank uses them any more.

@@ -20,7 +20,7 @@ struct PortWords {
 struct PortRequest {
   enum Operation : uint32_t { put = 1, signal = 2, flush = 4 };
 
-  // Numbers are below these. What does not fit becomes the largest that does, and no communicator has that one.
+  // Numbers are below these. What does not fit becomes the largest that does, which nobody has.
   static constexpr uint32_t peers = 1u << 6, ports = 1u << 8, regions = 1u << 5;
   static constexpr uint64_t reach_bytes = uint64_t{1} << 36;  // offsets
   static constexpr uint32_t most_bytes = 1u << 26;            // a larger put is several requests

@@ -19,6 +19,8 @@ struct KernelPorts {
   PortState* state;
   uint64_t* waited;  // by source and port: the signals that wait() and poll() have returned; in device memory as well
 };
+static_assert(max_gpu_ranks < PortRequest::peers && NCAST_MOST_PORTS < PortRequest::ports &&
+              NCAST_MOST_REGIONS < PortRequest::regions);
 static_assert(sizeof(KernelPorts) <= sizeof ncast_ports::reserved);
 static_assert(alignof(KernelPorts) <= alignof(ncast_ports));
 
