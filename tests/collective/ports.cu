@@ -311,6 +311,27 @@ TEST_CASE("an abort ends a kernel that waits at a port") {
   });
 }
 
+__global__ void signal_for_ever(const __grid_constant__ ncast_ports ports, uint32_t* stopped) {
+  Port port(ports, 1, 0);
+  while (port.signal()) {
+  }
+  if (!port.flush()) count_up(stopped, 1);
+}
+
+TEST_CASE("an abort ends kernels that post and flush") {
+  run_ranks(2, [&](int rank, const ncast_unique_id& id, std::barrier<>& everybody) {
+    Rank mine(rank, 2, id, everybody, 0);
+    mine.begin();
+    if (rank == 0) signal_for_ever<<<2, 32, 0, mine.stream>>>(mine.ports, mine.counts);
+    if (rank == 1) {
+      usleep(100000);
+      EXPECT_OK(ncast_comm_abort(mine.comm));
+    }
+    mine.end();
+    if (rank == 0) EXPECT(mine.count() == 64);
+  });
+}
+
 TEST_CASE("a kernel that waits in vain at a port ends in time, and the communicator says why") {
   run_ranks(2, [&](int rank, const ncast_unique_id& id, std::barrier<>& everybody) {
     Rank mine(rank, 2, id, everybody, 2);
