@@ -17,7 +17,7 @@ using std::chrono::milliseconds;
 constexpr milliseconds awake_for{2};
 constexpr microseconds short_nap{20};
 constexpr milliseconds napping_for{1000};
-constexpr microseconds long_nap{500};
+constexpr milliseconds long_nap{2};
 
 }  // namespace
 
