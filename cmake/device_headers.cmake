@@ -4,9 +4,13 @@
 set(device_headers
   channel/cuda/bounded_wait.cuh
   channel/cuda/kernel_channels.h
+  channel/cuda/kernel_ports.h
   channel/cuda/memory_channel.h
   channel/cuda/peers.h
+  channel/cuda/port_channel.cuh
   channel/cuda/warp_channel.cuh
+  channel/port_fifo.h
+  channel/port_request.h
   codec/window/kernel.cuh
   codec/window/packing.cuh
   codec/window/parts.cuh

@@ -1,14 +1,17 @@
 // Channels and codecs for kernels of your own, in CUDA C++20; compile with -std=c++20 --expt-relaxed-constexpr.
 // narrowcast/channel.h makes what they need; docs/guide/channels.md walks through it.
 //
-// All that follows is done by whole warps, each on its own: 32 threads call together, with the same arguments.
+// Done by whole warps, each on its own: 32 threads call together, with the same arguments.
 //   Sender    put, put_encoded, put_direct, signal, flush: a warp's end of a lane towards a peer
 //   Receiver  wait, poll, get, get_decoded, get_direct, release: the other end
 //   Window    the codec `window` for values of a type
+// Done by single threads:
+//   Port      put, signal, flush, put_with_signal, put_with_signal_and_flush, wait, poll: copies by copy engines
 #ifndef NARROWCAST_DEVICE_CUH_
 #define NARROWCAST_DEVICE_CUH_
 
 #include "narrowcast/channel.h"
+#include "narrowcast/device/channel/cuda/port_channel.cuh"
 #include "narrowcast/device/channel/cuda/warp_channel.cuh"
 #include "narrowcast/device/codec/window/kernel.cuh"
 
@@ -16,6 +19,8 @@ namespace narrowcast {
 
 using channel::BlockCodec;
 using channel::BlockMemory;
+using channel::Port;
+using channel::PortPlace;
 using channel::Receiver;
 using channel::Sender;
 

@@ -211,6 +211,8 @@ SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "ncast_mem_alloc": (_STATUS, [_COMM, c_size_t, POINTER(c_void_p)]),
     "ncast_mem_peer": (_STATUS, [_COMM, c_void_p, c_int, POINTER(c_void_p)]),
     "ncast_mem_free": (_STATUS, [_COMM, c_void_p]),
+    "ncast_ports_create": (_STATUS, [_COMM, c_uint32, POINTER(c_void_p), c_uint32, c_void_p]),
+    "ncast_ports_destroy": (_STATUS, [_COMM, c_void_p]),
     # explain.h
     "ncast_explain": (
         _STATUS,

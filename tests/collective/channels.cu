@@ -1,83 +1,32 @@
-// Channels for kernels of users, by the public interface: ranks are threads, each with a GPU or several on one.
+// Channels for kernels of users, by the public interface.
 #include <cuda_runtime.h>
 
 #include <algorithm>
 #include <barrier>
-#include <cstring>
-#include <string>
 #include <vector>
 
 #include "../codec/patterns.h"
-#include "../support/ranks.h"
+#include "gpu_rank.h"
 #include "narrowcast/device.cuh"
 #include "narrowcast/narrowcast.h"
 
 namespace narrowcast::testing {
 namespace {
 
-#define EXPECT_CUDA(call) EXPECT((call) == cudaSuccess)
-
 constexpr uint32_t ctas = 3, warps = 4, lanes = ctas * warps;
 constexpr uint32_t batch = 3;  // messages that a warp puts before it gets: fewer than a ring holds
 
-// Ranks that share a GPU: their streams need queues of their own, and no kernel may be loaded while another one waits.
-const bool is_environment_ready = [] {
-  setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 1);
-  setenv("CUDA_MODULE_LOADING", "EAGER", 1);
-  return true;
-}();
-
-// For compute-sanitizer.
-const bool is_reduced_run = getenv("NARROWCAST_TEST_REDUCED") != nullptr;
-
-// A rank with channels, a stream and a counter, in its thread.
-class Rank {
- public:
+// With channels.
+struct Rank : GpuRank {
   Rank(int rank, int ranks, const ncast_unique_id& id, std::barrier<>& everybody, uint32_t slot_bytes = 4096,
        double timeout_seconds = 20)
-      : everybody_(everybody) {
-    int devices = 0;
-    EXPECT_CUDA(cudaGetDeviceCount(&devices));
-    EXPECT_CUDA(cudaSetDevice(rank % devices));
-    ncast_comm_config config;
-    ncast_comm_config_init(&config);
-    config.backend = NCAST_BACKEND_CUDA;
-    config.device = rank % devices;
-    config.timeout_seconds = timeout_seconds;
-    EXPECT_OK(ncast_comm_create(&comm, ranks, &id, rank, &config));
+      : GpuRank(rank, ranks, id, everybody, timeout_seconds) {
     EXPECT_OK(ncast_channels_create(comm, lanes, slot_bytes, &channels));
-    EXPECT_CUDA(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
-    EXPECT_CUDA(cudaMallocHost(&count, sizeof *count));
-    *count = 0;
   }
-  ~Rank() {
-    EXPECT_CUDA(cudaStreamDestroy(stream));
-    EXPECT_CUDA(cudaFreeHost(count));
-    ncast_channels_destroy(comm, &channels);
-    ncast_comm_destroy(comm);
-  }
-  // Ranks that share a GPU: nothing waits for it between these two.
-  void begin() { everybody_.arrive_and_wait(); }
-  void end() {
-    EXPECT_CUDA(cudaGetLastError());
-    EXPECT_CUDA(cudaStreamSynchronize(stream));
-    everybody_.arrive_and_wait();
-  }
+  ~Rank() { ncast_channels_destroy(comm, &channels); }
 
-  ncast_comm* comm = nullptr;
   ncast_channels channels;
-  cudaStream_t stream = nullptr;
-  uint32_t* count = nullptr;
-
- private:
-  std::barrier<>& everybody_;
 };
-
-void run_ranks(int ranks, const std::function<void(int, const ncast_unique_id&, std::barrier<>&)>& body) {
-  const ncast_unique_id id = new_id();
-  std::barrier everybody(ranks);
-  run_threads(ranks, [&](int rank) { body(rank, id, everybody); });
-}
 
 struct Place {
   uint32_t warp, lane;
@@ -132,7 +81,7 @@ __global__ void pass_messages(const __grid_constant__ ncast_channels channels, u
     }
   }
   if (!out.flush()) bad += 1000000;
-  if (bad != 0) atomicAdd_system(wrong, bad);
+  if (bad != 0) count_up(wrong, bad);
 }
 
 TEST_CASE("messages arrive whole and in order, from kernel to kernel") {
@@ -144,10 +93,10 @@ TEST_CASE("messages arrive whole and in order, from kernel to kernel") {
         Rank mine(rank, ranks, id, everybody, slot_bytes);
         mine.begin();
         for (uint32_t first = 0; first < (is_reduced_run ? 30 : 4 * 30); first += 30)
-          pass_messages<<<ctas, warps * 32, 0, mine.stream>>>(mine.channels, first, 30, mine.count);
+          pass_messages<<<ctas, warps * 32, 0, mine.stream>>>(mine.channels, first, 30, mine.counts);
         mine.end();
         EXPECT_OK(ncast_comm_async_error(mine.comm, nullptr, 0));
-        EXPECT(*mine.count == 0);
+        EXPECT(mine.count() == 0);
       });
     }
   }
@@ -183,7 +132,7 @@ __global__ void pass_directly(const __grid_constant__ ncast_channels channels, S
     in.release();
     if (!out.flush()) bad += 1000000;  // the next rank has read both
   }
-  if (bad != 0) atomicAdd_system(wrong, bad);
+  if (bad != 0) count_up(wrong, bad);
 }
 
 TEST_CASE("what is put and got directly is there when the signal is") {
@@ -201,10 +150,10 @@ TEST_CASE("what is put and got directly is there when the signal is") {
       mine.begin();
       pass_directly<<<ctas, warps * 32, 0, mine.stream>>>(mine.channels, static_cast<Shared*>(own),
                                                           static_cast<Shared*>(of_next),
-                                                          static_cast<Shared*>(of_previous), mine.count);
+                                                          static_cast<Shared*>(of_previous), mine.counts);
       mine.end();
       EXPECT_OK(ncast_comm_async_error(mine.comm, nullptr, 0));
-      EXPECT(*mine.count == 0);
+      EXPECT(mine.count() == 0);
       EXPECT_OK(ncast_mem_free(mine.comm, own));
     });
   }
@@ -223,7 +172,7 @@ __global__ void pass_encoded(const __grid_constant__ ncast_channels channels, co
     const auto part = static_cast<uint32_t>(min(bytes - at, size_t{Codec::values_bytes}));
     if (out.put_encoded(send + at, part, memory) != 0 && out.signal() && in.get_decoded(recv + at, part, memory))
       continue;
-    atomicAdd_system(stopped, 1u);
+    count_up(stopped, 1);
     return;
   }
 }
@@ -256,10 +205,10 @@ void check_encoded(int rank, int ranks, const ncast_unique_id& id, std::barrier<
   EXPECT_CUDA(cudaFuncSetAttribute(pass_encoded<Dtype>, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                    static_cast<int>(shared_bytes)));
   mine.begin();
-  pass_encoded<Dtype><<<ctas, warps * 32, shared_bytes, mine.stream>>>(mine.channels, send, recv, bytes, mine.count);
+  pass_encoded<Dtype><<<ctas, warps * 32, shared_bytes, mine.stream>>>(mine.channels, send, recv, bytes, mine.counts);
   mine.end();
   EXPECT_OK(ncast_comm_async_error(mine.comm, nullptr, 0));
-  EXPECT(*mine.count == 0);
+  EXPECT(mine.count() == 0);
   std::vector<uint8_t> received(bytes);
   EXPECT_CUDA(cudaMemcpy(received.data(), recv, bytes, cudaMemcpyDeviceToHost));
   EXPECT(received == expected);
@@ -285,22 +234,16 @@ __global__ void wait_for_nothing(const __grid_constant__ ncast_channels channels
   const Place place(channels);
   Receiver in(channels, place.previous, place.lane);
   if (in.poll()) return;
-  if (!in.wait()) atomicAdd_system(stopped, 1u);
-}
-
-bool is_error(ncast_comm* comm, ncast_status status, const char* part) {
-  char sentence[300];
-  return ncast_comm_async_error(comm, sentence, sizeof sentence) == status &&
-         std::string(sentence).find(part) != std::string::npos;
+  if (!in.wait()) count_up(stopped, 1);
 }
 
 TEST_CASE("a kernel that waits in vain ends in time, and the communicator says why") {
   run_ranks(2, [&](int rank, const ncast_unique_id& id, std::barrier<>& everybody) {
     Rank mine(rank, 2, id, everybody, 4096, 2);
     mine.begin();
-    if (rank == 0) wait_for_nothing<<<ctas, warps * 32, 0, mine.stream>>>(mine.channels, mine.count);
+    if (rank == 0) wait_for_nothing<<<ctas, warps * 32, 0, mine.stream>>>(mine.channels, mine.counts);
     mine.end();
-    if (rank == 0) EXPECT(*mine.count == lanes * 32);
+    if (rank == 0) EXPECT(mine.count() == lanes * 32);
     if (rank == 0) EXPECT(is_error(mine.comm, NCAST_TIMEOUT, "rank 0 waited for rank 1"));
   });
 }
@@ -309,10 +252,10 @@ TEST_CASE("an abort ends a kernel that waits") {
   run_ranks(2, [&](int rank, const ncast_unique_id& id, std::barrier<>& everybody) {
     Rank mine(rank, 2, id, everybody, 4096, 0);  // no limit
     mine.begin();
-    if (rank == 0) wait_for_nothing<<<ctas, warps * 32, 0, mine.stream>>>(mine.channels, mine.count);
+    if (rank == 0) wait_for_nothing<<<ctas, warps * 32, 0, mine.stream>>>(mine.channels, mine.counts);
     if (rank == 1) EXPECT_OK(ncast_comm_abort(mine.comm));
     mine.end();
-    if (rank == 0) EXPECT(*mine.count == lanes * 32);
+    if (rank == 0) EXPECT(mine.count() == lanes * 32);
     if (rank == 0) EXPECT(is_error(mine.comm, NCAST_ABORTED, ""));
   });
 }
@@ -323,43 +266,39 @@ __global__ void send_wrong_lengths(const __grid_constant__ ncast_channels channe
   Sender out(channels, place.next, place.lane);
   Receiver in(channels, place.previous, place.lane);
   if (out.put(buffers[place.warp], 100) && out.signal() && in.get(buffers[place.warp], 101)) return;
-  if (place.thread == 0) atomicAdd_system(stopped, 1u);
+  if (place.thread == 0) count_up(stopped, 1);
 }
 
 TEST_CASE("a message of another length than is wanted stops the communicator") {
   run_ranks(1, [&](int rank, const ncast_unique_id& id, std::barrier<>& everybody) {
     Rank mine(rank, 1, id, everybody);
     mine.begin();
-    send_wrong_lengths<<<ctas, warps * 32, 0, mine.stream>>>(mine.channels, mine.count);
+    send_wrong_lengths<<<ctas, warps * 32, 0, mine.stream>>>(mine.channels, mine.counts);
     mine.end();
-    EXPECT(*mine.count == lanes);
+    EXPECT(mine.count() == lanes);
     EXPECT(is_error(mine.comm, NCAST_CORRUPT, "from rank 0"));
   });
 }
 
 TEST_CASE("bad arguments are refused, and break nothing") {
-  const auto refused = [](ncast_status status, ncast_status expected, const char* part) {
-    EXPECT(status == expected);
-    EXPECT(std::string(ncast_last_error()).find(part) != std::string::npos);
-  };
   run_ranks(1, [&](int rank, const ncast_unique_id& id, std::barrier<>& everybody) {
     Rank mine(rank, 1, id, everybody);
     ncast_channels channels;
     void* memory = &channels;
     const auto bad = NCAST_INVALID_ARGUMENT;
-    refused(ncast_channels_create(nullptr, 1, 4096, &channels), bad, "ncast_channels_create: comm is NULL");
-    refused(ncast_channels_create(mine.comm, 0, 4096, &channels), bad, "lanes is 0");
-    refused(ncast_channels_create(mine.comm, 1, 4095, &channels), bad, "slot_bytes is 4095");
-    refused(ncast_channels_create(mine.comm, 1, 4096, nullptr), bad, "channels is NULL");
-    refused(ncast_mem_alloc(mine.comm, 0, &memory), bad, "bytes is 0");
-    refused(ncast_mem_peer(mine.comm, &channels, 0, &memory), bad, "was not allocated by this communicator");
-    refused(ncast_mem_peer(mine.comm, &channels, 1, &memory), bad, "rank is 1");
-    refused(ncast_mem_free(mine.comm, &channels), bad, "ncast_mem_free: ");
+    EXPECT(is_refused(ncast_channels_create(nullptr, 1, 4096, &channels), bad, "ncast_channels_create: comm is NULL"));
+    EXPECT(is_refused(ncast_channels_create(mine.comm, 0, 4096, &channels), bad, "lanes is 0"));
+    EXPECT(is_refused(ncast_channels_create(mine.comm, 1, 4095, &channels), bad, "slot_bytes is 4095"));
+    EXPECT(is_refused(ncast_channels_create(mine.comm, 1, 4096, nullptr), bad, "channels is NULL"));
+    EXPECT(is_refused(ncast_mem_alloc(mine.comm, 0, &memory), bad, "bytes is 0"));
+    EXPECT(is_refused(ncast_mem_peer(mine.comm, &channels, 0, &memory), bad, "was not allocated by this communicator"));
+    EXPECT(is_refused(ncast_mem_peer(mine.comm, &channels, 1, &memory), bad, "rank is 1"));
+    EXPECT(is_refused(ncast_mem_free(mine.comm, &channels), bad, "ncast_mem_free: "));
     EXPECT_OK(ncast_comm_async_error(mine.comm, nullptr, 0));
     ncast_comm* host = nullptr;
     const ncast_unique_id other = new_id();
     EXPECT_OK(ncast_comm_create(&host, 1, &other, 0, nullptr));
-    refused(ncast_mem_alloc(host, 1, &memory), NCAST_UNSUPPORTED, "not one of GPUs");
+    EXPECT(is_refused(ncast_mem_alloc(host, 1, &memory), NCAST_UNSUPPORTED, "not one of GPUs"));
     EXPECT_OK(ncast_comm_destroy(host));
   });
 }

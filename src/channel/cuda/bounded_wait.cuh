@@ -19,7 +19,8 @@ __device__ inline void give_up(const Peers& peers, int peer, KernelFailure failu
 // One thread calls `ready()` until it is true. False: the communicator is stopped, the data did not come, and the caller
 // ends its work without waiting again. `peer` is looked at when the time is up: ready() may say in it who is missing.
 template <typename Ready>
-__device__ __forceinline__ bool wait_until(const Peers& peers, const int& peer, Ready ready) {
+__device__ __forceinline__ bool wait_until(const Peers& peers, const int& peer, Ready ready,
+                                           KernelFailure failure = wait_timed_out) {
   constexpr uint32_t spins_between_looks = 4096;  // a look at the control block crosses the host link
   uint64_t begin = 0;
   for (uint32_t spin = 1;; ++spin) {  // ready() stands here once: it may be long
@@ -29,7 +30,7 @@ __device__ __forceinline__ bool wait_until(const Peers& peers, const int& peer, 
     const uint64_t now = device::nanoseconds();
     if (begin == 0) begin = now;
     if (peers.timeout_ns == 0 || now - begin < peers.timeout_ns) continue;
-    give_up(peers, peer, wait_timed_out);
+    give_up(peers, peer, failure);
     return false;
   }
 }

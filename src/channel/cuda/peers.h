@@ -14,10 +14,10 @@ struct KernelControl {
   uint32_t reserved;
   // Written at once.
   alignas(8) uint32_t failed;  // a KernelFailure
-  uint32_t peer;               // whom it waited for, or who sent the payload
+  uint32_t peer;               // whom it waited for, who sent the payload, whom the request is for
 };
 // Why a kernel gave up.
-enum KernelFailure : uint32_t { no_failure = 0, wait_timed_out = 1, payload_corrupt = 2 };
+enum KernelFailure : uint32_t { no_failure = 0, wait_timed_out = 1, payload_corrupt = 2, request_timed_out = 3 };
 
 // What a kernel needs to know of the communicator.
 struct Peers {

@@ -6,6 +6,7 @@
 
 #include "channel/cuda/kernel_channels.h"
 #include "collective/cuda/communicator.h"
+#include "collective/cuda/with_communicator.h"
 #include "narrowcast/channel.h"
 #include "status/error.h"
 
@@ -34,16 +35,25 @@ ncast_status Communicator::allocate_shared(size_t bytes, char** own) {
   if (ncast_status status = channel::PeerMemory::create(*rendezvous_, place_, mapped, &memory))
     return set_last_error(status);
   *own = memory->of(rank());
-  shared_.push_back(std::move(memory));
+  shared_.push_back({std::move(memory), bytes});
   return NCAST_OK;
+}
+
+ncast_status Communicator::find_shared(const void* own, size_t* number) const {
+  for (*number = 0; *number < shared_.size(); ++*number)
+    if (shared_[*number].memory->of(rank()) == own) return NCAST_OK;
+  return fail(NCAST_INVALID_ARGUMENT, "%p was not allocated by this communicator", own);
 }
 
 ncast_status Communicator::free_shared(const void* own) {
   const std::lock_guard lock(sharing_);
   const OnDevice on_device(device_);
-  const auto found = std::ranges::find_if(shared_, [&](const auto& memory) { return memory->of(rank()) == own; });
-  if (found == shared_.end()) return fail(NCAST_INVALID_ARGUMENT, "%p was not allocated by this communicator", own);
-  shared_.erase(found);
+  size_t number = 0;
+  if (ncast_status status = find_shared(own, &number)) return status;
+  for (const Ports& ports : ports_)
+    if (std::ranges::find(ports.memory, own) != ports.memory.end())
+      return fail(NCAST_INVALID_ARGUMENT, "there are ports that reach %p, and they go first", own);
+  shared_.erase(shared_.begin() + static_cast<std::ptrdiff_t>(number));
   return NCAST_OK;
 }
 
@@ -51,9 +61,9 @@ ncast_status Communicator::shared_of(const void* own, int peer, char** address) 
   if (peer < 0 || peer >= ranks())
     return fail(NCAST_INVALID_ARGUMENT, "rank is %d, but the communicator has ranks 0 to %d", peer, ranks() - 1);
   const std::lock_guard lock(sharing_);
-  const auto found = std::ranges::find_if(shared_, [&](const auto& memory) { return memory->of(rank()) == own; });
-  if (found == shared_.end()) return fail(NCAST_INVALID_ARGUMENT, "%p was not allocated by this communicator", own);
-  *address = (*found)->of(peer);
+  size_t number = 0;
+  if (ncast_status status = find_shared(own, &number)) return status;
+  *address = shared_[number].memory->of(peer);
   return NCAST_OK;
 }
 
@@ -83,25 +93,6 @@ ncast_status Communicator::create_channels(uint32_t lanes, uint32_t slot_bytes, 
   return NCAST_OK;
 }
 
-namespace {
-
-// Runs body(communicator), and has its failure name the function.
-template <typename Body>
-ncast_status with_communicator(const char* function, ncast_comm* comm, Body body) {
-  return guarded(function, [&] {
-    if (comm == nullptr) return fail(NCAST_INVALID_ARGUMENT, "%s: comm is NULL", function);
-    if (comm->backend() != NCAST_BACKEND_CUDA)
-      return fail(NCAST_UNSUPPORTED, "%s: the communicator is not one of GPUs", function);
-    const ncast_status status = body(static_cast<Communicator&>(*comm));
-    if (status == NCAST_OK) return status;
-    const std::string sentence = ncast_last_error();
-    return fail(status, "%s: %s", function, sentence.c_str());
-  });
-}
-
-ncast_status null_argument(const char* argument) { return fail(NCAST_INVALID_ARGUMENT, "%s is NULL", argument); }
-
-}  // namespace
 }  // namespace narrowcast::collective::cuda
 
 using namespace narrowcast::collective::cuda;

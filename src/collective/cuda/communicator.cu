@@ -125,6 +125,9 @@ ncast_status Communicator::set_up() {
 
 Communicator::~Communicator() {
   const OnDevice on_device(device_);
+  for (const Ports& ports : ports_) proxy_->remove(ports.channel->service());
+  proxy_.reset();
+  ports_.clear();
   shared_.clear();
   scratch_.reset();
   rendezvous_.reset();
@@ -156,22 +159,21 @@ ncast_status Communicator::check_error() {
     set_error(status, sentence.c_str());
   }
   // A kernel that gave up for no such reason.
-  switch (__atomic_load_n(&control_->failed, __ATOMIC_ACQUIRE)) {
-    case channel::wait_timed_out: {
-      char sentence[160];
-      std::snprintf(sentence, sizeof sentence, "rank %d waited for rank %u for more than %g seconds", rank(),
-                    control_->peer, timeout_seconds_);
-      set_error(NCAST_TIMEOUT, sentence);
-      break;
-    }
-    case channel::payload_corrupt: {
-      char sentence[160];
-      std::snprintf(sentence, sizeof sentence, "rank %d received from rank %u what does not follow the format", rank(),
-                    control_->peer);
-      set_error(NCAST_CORRUPT, sentence);
-      break;
-    }
-    default: break;
+  const uint32_t failed = __atomic_load_n(&control_->failed, __ATOMIC_ACQUIRE);
+  const uint32_t peer = control_->peer;
+  char sentence[160];
+  if (failed == channel::wait_timed_out) {
+    std::snprintf(sentence, sizeof sentence, "rank %d waited for rank %u for more than %g seconds", rank(), peer,
+                  timeout_seconds_);
+    set_error(NCAST_TIMEOUT, sentence);
+  } else if (failed == channel::request_timed_out) {
+    std::snprintf(sentence, sizeof sentence, "rank %d waited for its requests to rank %u for more than %g seconds",
+                  rank(), peer, timeout_seconds_);
+    set_error(NCAST_TIMEOUT, sentence);
+  } else if (failed == channel::payload_corrupt) {
+    std::snprintf(sentence, sizeof sentence, "rank %d received from rank %u what does not follow the format", rank(),
+                  peer);
+    set_error(NCAST_CORRUPT, sentence);
   }
   const std::lock_guard lock(mutex_);
   return error_ == NCAST_OK ? NCAST_OK : fail(error_, "%s", sentence_.c_str());

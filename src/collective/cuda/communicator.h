@@ -11,6 +11,8 @@
 
 #include "channel/cuda/memory_channel.h"
 #include "channel/cuda/peer_memory.h"
+#include "channel/cuda/port_channel.h"
+#include "channel/port_proxy.h"
 #include "channel/tcp_rendezvous.h"
 #include "collective/call.h"
 #include "collective/communicator.h"
@@ -56,6 +58,8 @@ class Communicator final : public ncast_comm {
 
   // For kernels of users: what narrowcast/channel.h says.
   ncast_status create_channels(uint32_t lanes, uint32_t slot_bytes, ncast_channels* channels);
+  ncast_status create_ports(uint32_t ports, const std::vector<const void*>& memory, ncast_ports* result);
+  ncast_status destroy_ports(const ncast_ports& ports);
   ncast_status allocate_shared(size_t bytes, char** own);
   ncast_status free_shared(const void* own);
   ncast_status shared_of(const void* own, int peer, char** address);
@@ -73,6 +77,17 @@ class Communicator final : public ncast_comm {
     cudaStream_t stream = nullptr;
     unsigned long long capture = 0;  // which one
     bool any = false;
+  };
+
+  // Memory that all ranks' kernels reach.
+  struct Shared {
+    std::unique_ptr<channel::PeerMemory> memory;
+    size_t bytes;  // as it was asked for
+  };
+  struct Ports {
+    std::unique_ptr<channel::PortChannel> channel;
+    std::vector<const void*> memory;  // which must stay as long
+    char* semaphores = nullptr;
   };
 
   Communicator(int ranks, int rank) : ncast_comm(NCAST_BACKEND_CUDA, rank, ranks) {}
@@ -99,6 +114,12 @@ class Communicator final : public ncast_comm {
   cudaError_t fork(int side, cudaStream_t stream);
   cudaError_t join(int side, cudaStream_t stream);
 
+  // Under sharing_. The number of the memory that this rank has at `own`, which all ranks give it; and what makes ports.
+  ncast_status find_shared(const void* own, size_t* number) const;
+  ncast_status agree_on_ports(uint32_t ports, const std::vector<size_t>& memory);
+  ncast_status set_up_ports(uint32_t ports, const std::vector<size_t>& memory, Ports* made);
+  ncast_status start_proxy(channel::PortService* service);
+
   void set_error(ncast_status status, const char* sentence);
   ncast_status set_last_error(ncast_status status);
 
@@ -119,8 +140,10 @@ class Communicator final : public ncast_comm {
   LastCall* entered_ = nullptr;
   std::array<SideStream, most_kernels_at_once> sides_;
 
-  std::mutex sharing_;  // of what follows
-  std::vector<std::unique_ptr<channel::PeerMemory>> shared_;
+  std::mutex sharing_;          // of what follows
+  std::vector<Shared> shared_;  // on all ranks in the same order
+  std::vector<Ports> ports_;
+  std::unique_ptr<channel::PortProxy> proxy_;  // made with the first ports
 
   mutable std::mutex mutex_;  // of what follows
   ncast_status error_ = NCAST_OK;
