@@ -9,7 +9,7 @@ from typing import Any
 
 import narrowcast
 import numpy as np
-from narrowcast import _cuda_bench, _cuda_driver, comm
+from narrowcast import _cuda_bench, _cuda_driver, _cuda_stand, comm
 from narrowcast.types import value_type
 
 _LAUNCHES_WAIT = "FAKE_LAUNCHES_WAIT" in os.environ
@@ -94,6 +94,6 @@ def bench(**arguments: Any) -> None:
         return GpuCommunicator(host, arguments["pattern"] == "one-way")
 
     if _LAUNCHES_WAIT:
-        _cuda_bench._LATE_SECONDS = 0.3
+        _cuda_stand._LATE_SECONDS = 0.3
     _cuda_bench.Communicator = communicator  # type: ignore[misc, assignment]
     _cuda_bench.bench(**arguments)
