@@ -31,12 +31,16 @@ TEST_CASE("every explanation is the backend's choice") {
             CallShape shape{static_cast<Operation>(operation), dtype, codec, count * ncast_dtype_bytes(dtype), ranks};
             const auto said = explained(static_cast<ncast_operation>(operation), count, codec, ranks, 64, dtype);
             if (operation == NCAST_OP_ALL_TO_ALL_V) shape.bytes = 0;
-            const Choice choice = choose(shape);
+            const Choice choice = choose(shape, {CostModel::shipped()});
             CHECK((said.packets != 0) == choice.packets);
             CHECK(said.codec == choice.codec);
             CHECK(contains(said.sentence, choice.reason));
             CHECK(contains(said.sentence, choice.packets_reason));
-            CHECK(said.sentence[std::string(said.sentence).size() - 1] == '.');
+            const std::string sentence = said.sentence;
+            CHECK(sentence.back() == '.');
+            CHECK(sentence.size() + 1 < sizeof said.sentence);
+            CHECK((said.predicted.microseconds > 0) == (ranks > 1));
+            CHECK(contains(said.sentence, "Predicted: ") == (ranks > 1));
             CHECK(said.ctas <= 64);
             CHECK((said.lanes != 0) == (said.packets == 0));
             if (choice.packets && ranks > 1)

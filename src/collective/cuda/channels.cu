@@ -2,10 +2,9 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
-#include <string>
 
 #include "channel/cuda/kernel_channels.h"
-#include "collective/cuda/communicator.h"
+#include "collective/cuda/with_communicator.h"
 #include "narrowcast/channel.h"
 #include "status/error.h"
 
@@ -84,20 +83,6 @@ ncast_status Communicator::create_channels(uint32_t lanes, uint32_t slot_bytes, 
 }
 
 namespace {
-
-// Runs body(communicator), and has its failure name the function.
-template <typename Body>
-ncast_status with_communicator(const char* function, ncast_comm* comm, Body body) {
-  return guarded(function, [&] {
-    if (comm == nullptr) return fail(NCAST_INVALID_ARGUMENT, "%s: comm is NULL", function);
-    if (comm->backend() != NCAST_BACKEND_CUDA)
-      return fail(NCAST_UNSUPPORTED, "%s: the communicator is not one of GPUs", function);
-    const ncast_status status = body(static_cast<Communicator&>(*comm));
-    if (status == NCAST_OK) return status;
-    const std::string sentence = ncast_last_error();
-    return fail(status, "%s: %s", function, sentence.c_str());
-  });
-}
 
 ncast_status null_argument(const char* argument) { return fail(NCAST_INVALID_ARGUMENT, "%s is NULL", argument); }
 
