@@ -54,8 +54,8 @@ typedef struct {
 // Counts are those of the calls in comm.h; of all_to_all_v that of the largest piece, which the choice does not know.
 // Errors of all three: INVALID_ARGUMENT; those with a communicator: UNSUPPORTED where it is not one of GPUs.
 
-// Explains a call between GPUs that reach each other. Needs neither a communicator nor a GPU; this process's environment
-// counts where a communicator has what its ranks agreed on (docs/guide/settings.md).
+// Explains a call between GPUs that can reach each other. Needs neither a communicator nor a GPU; this process's
+// environment counts where a communicator has what its ranks agreed on (docs/guide/settings.md).
 //   ranks: 1 to 8.
 //   max_ctas: the least NARROWCAST_MAX_CTAS of the ranks; 0: this process's, or the most that there may be.
 NCAST_API ncast_status ncast_explain(ncast_operation operation, uint64_t count, ncast_dtype dtype, ncast_codec codec,

@@ -1,6 +1,7 @@
 // What ncast_explain says is what the CUDA backend decides by: it needs no GPU.
 #include "narrowcast/explain.h"
 
+#include <cstdlib>
 #include <string>
 
 #include "collective/cuda/choice.h"
@@ -86,6 +87,16 @@ TEST_CASE("a call without values, and a rank alone, run no kernel") {
     CHECK(said.ctas == 0);
     CHECK(said.warps == 0);
   }
+}
+
+TEST_CASE("NARROWCAST_P2P=0 takes a call through host memory, with fewer CTAs") {
+  setenv("NARROWCAST_P2P", "0", 1);
+  const auto said = explained(NCAST_OP_ALL_GATHER, 1 << 20, NCAST_CODEC_AUTO, 2);
+  unsetenv("NARROWCAST_P2P");
+  CHECK(said.over_host == 1);
+  CHECK(said.ctas == 16);
+  CHECK(said.codec == NCAST_CODEC_WINDOW);
+  CHECK(explained(NCAST_OP_ALL_GATHER, 1 << 20, NCAST_CODEC_AUTO, 2).over_host == 0);
 }
 
 TEST_CASE("what cannot be explained is refused") {

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "channel/cuda/peers.h"
+#include "channel/cuda/wants_host.h"
 #include "collective/cuda/block_shape.h"
 #include "status/error.h"
 
@@ -158,7 +159,9 @@ namespace {
 ncast_status explain_here(const Question& question, int ranks, uint32_t max_ctas, ncast_explanation* explanation) {
   CostModel costs;
   if (ncast_status status = CostModel::wanted(&costs)) return status;
-  Situation situation = {ranks, false, max_ctas == 0 ? wanted_ctas() : std::min(max_ctas, most_block_ctas), {costs}};
+  const bool over_host = channel::wants_host_memory();
+  const uint32_t most_ctas = over_host ? most_ctas_over_host : most_block_ctas;
+  Situation situation = {ranks, over_host, std::min(max_ctas == 0 ? wanted_ctas() : max_ctas, most_ctas), {costs}};
   if (ncast_status status = wanted_path(&situation.policy.path)) return status;
   return explain(question, situation, explanation);
 }
