@@ -1,4 +1,4 @@
-"""The text of a cost model (docs/guide/tuning.md), made from reports of the benchmark."""
+"""The text of a cost model (docs/guide/tuning.md), made of what was measured."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import statistics
 from collections import defaultdict
 from typing import Any, NamedTuple
 
+from ._operations import call_of
 from .types import value_type
 
 # Of a packet's 16 bytes 12 are values. Early reports could not count packets.
@@ -24,39 +25,47 @@ class Curve(NamedTuple):
     path: str  #: of PATHS
 
 
-def text_of(runs: list[dict[str, Any]], *comments: str) -> str:
-    """The model of what was measured between GPUs, in graphs and out of place; ValueError when there is nothing such.
+class Times:
+    """What was measured on a machine, curve by curve."""
 
-    runs: reports as `narrowcast bench` writes them, of one machine.
-    """
-    times: dict[Curve, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
-    used = [run for run in runs if _is_usable(run)]
-    for run in used:
-        for row in run["rows"]:
-            path = _path(run["data"], row)
-            if path is None:
-                continue
-            operation = "send" if run["operation"] == "sendrecv" else run["operation"]
-            curve = Curve(operation, run["ranks"], run.get("link", "peer"), path)
-            times[curve][row["count"] * value_type(row["type"]).bytes].append(row["time_us"])
-    if not times:
-        raise ValueError("no report has times between GPUs, in graphs and out of place")
-    lines = [f"narrowcast-costs 1 {used[0]['device']}", *(f"# {comment}" for comment in comments)]
-    for curve in sorted(times, key=lambda one: (*one[:3], PATHS.index(one.path))):
-        # Of NCCL the best variant; other times of a size are of other data, and none is better than another.
-        typical = min if curve.path == "nccl" else statistics.median
-        words = [f"{count_bytes}:{typical(found):.2f}" for count_bytes, found in sorted(times[curve].items())]
-        lines.append(" ".join([curve.operation, str(curve.ranks), curve.link, curve.path, *words]))
-    return "\n".join(lines) + "\n"
+    def __init__(self) -> None:
+        self._of: dict[Curve, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
 
+    def add(self, curve: Curve, count_bytes: int, microseconds: float) -> None:
+        """A call of so many bytes, as the model counts them."""
+        self._of[curve][count_bytes].append(microseconds)
 
-def _is_usable(run: dict[str, Any]) -> bool:
-    by_graph = run["backend"] == "cuda" and run["graph_calls"] and not run["ctas"]
-    return bool(by_graph and not run["in_place"] and run["pattern"] == "ring" and run["ranks"] > 1)
+    def add_report(self, report: dict[str, Any]) -> None:
+        """What a report of `narrowcast bench` says of calls between GPUs that reach each other, in graphs, out of place
+        and without a limit of CTAs; nothing when it is of others."""
+        in_graphs = report["backend"] == "cuda" and report["graph_calls"] and not report["ctas"]
+        if not in_graphs or report["in_place"] or report["pattern"] != "ring" or report["ranks"] < 2:
+            return
+        for row in report["rows"]:
+            path = _path(report["data"], row)
+            if path is not None:
+                curve = Curve(call_of(report["operation"]), report["ranks"], "peer", path)
+                self.add(curve, row["count"] * value_type(row["type"]).bytes, row["time_us"])
+
+    def curves(self) -> list[Curve]:
+        """What there are times of, in order."""
+        return sorted(self._of, key=lambda one: (*one[:3], PATHS.index(one.path)))
+
+    def text(self, machine: str, *remarks: str) -> str:
+        """The model; ValueError when nothing was measured."""
+        if not self._of:
+            raise ValueError("there are no times to make a model of")
+        lines = [f"narrowcast-costs 1 {machine}", *(f"# {remark}" for remark in remarks)]
+        for curve in self.curves():
+            # Of NCCL the best variant; other times of a size are of other data, of which none is better than another.
+            typical = min if curve.path == "nccl" else statistics.median
+            words = [f"{count_bytes}:{typical(times):.2f}" for count_bytes, times in sorted(self._of[curve].items())]
+            lines.append(" ".join([curve.operation, str(curve.ranks), curve.link, curve.path, *words]))
+        return "\n".join(lines) + "\n"
 
 
 def _path(data: str, row: dict[str, Any]) -> str | None:
-    """The curve that a row is of; None: of none, since the library chose."""
+    """The curve that a row of a report is of; None: of none, since the library chose."""
     if row["codec"] is None:
         return "nccl"
     if row["codec"] == "window":

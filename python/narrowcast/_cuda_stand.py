@@ -106,20 +106,21 @@ class Stand:
         self._met = DeviceBuffer(4).fill(0)
         _cuda_driver.call("cuCtxSynchronize")
 
-    def measure(self, call: Call) -> dict[str, Any]:
-        """Every contender's seconds a call, batch by batch, its bytes and its wrong values."""
+    def measure(self, call: Call, only: list[Contender] | None = None) -> dict[str, Any]:
+        """Every contender's seconds a call, batch by batch, its bytes and its wrong values; or of some of them."""
+        contenders = only or self._contenders
         sets = self._schedule.sets(call)
-        for one in self._contenders:
+        for one in contenders:
             one.begin(call, sets, self._schedule.in_place)
             self._write_inputs(one, call, range(sets))
             self._warm_up(one, call)
         for _ in range(self._schedule.batches):
-            for one in self._contenders:
+            for one in contenders:
                 one.seconds.append(self._time(one, call))
         if self._schedule.check:
-            for i, one in enumerate(self._contenders):
+            for i, one in enumerate(contenders):
                 one.wrong = self._count_wrong(one, call, 1 + i)
-        for one in self._contenders:
+        for one in contenders:
             one.end()
         return {
             "count": call.count,
@@ -130,7 +131,7 @@ class Stand:
                     "raw_bytes": one.raw_bytes,
                     "wire_bytes": one.wire_bytes,
                 }
-                for one in self._contenders
+                for one in contenders
             },
         }
 

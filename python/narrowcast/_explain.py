@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from ctypes import byref
 from dataclasses import dataclass
+from typing import TypeVar
 
 from ._library import ExplanationC, PredictionC, check, library
 from .types import CODEC_NAMES, OPERATIONS, comm_codec_number, value_type
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -43,8 +47,8 @@ class Explanation:
 def explain(
     operation: str, count: int, *, dtype: str, ranks: int, codec: str = "auto", max_ctas: int = 0
 ) -> Explanation:
-    """Explains the call of this name on a communicator of GPUs that reach each other, by the functions that decide for
-    its calls. Needs no GPU. `Communicator.explain` tells what one communicator does.
+    """Explains the call of this name on a communicator of GPUs that can reach each other, by the functions that decide
+    for its calls. Needs no GPU. `Communicator.explain` tells what one communicator does.
 
     operation: "all_reduce" and the like, as the methods of Communicator are called.
     count: as the C API counts: values that one rank sends another, or all of them for all_reduce and reduce;
@@ -56,6 +60,24 @@ def explain(
     question = asked(operation, count, dtype, codec)
     check(library().ncast_explain(*question, ranks, max_ctas, byref(made)))
     return explanation_of(made)
+
+
+def changes(answer: Callable[[int], T], first: int, last: int) -> list[tuple[int, T]]:
+    """From which numbers on the answer is another one, with it; `first` begins.
+
+    A change that is undone before the number has doubled may be overlooked.
+    """
+    found = [(first, answer(first))]
+    low = first
+    while low < last:
+        high = min(2 * low, last)
+        if answer(high) != found[-1][1]:
+            while high - low > 1:
+                middle = (low + high) // 2
+                low, high = (middle, high) if answer(middle) == found[-1][1] else (low, middle)
+            found.append((high, answer(high)))
+        low = high
+    return found
 
 
 def asked(operation: str, count: int, dtype: str, codec: str) -> tuple[int, int, int, int]:

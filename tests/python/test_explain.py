@@ -36,8 +36,6 @@ def test_every_call_is_explained(operation, codec):
             assert said.link == "peer"
             ways = dataclasses.asdict(said.predicted)
             assert ways.pop("chosen") == ways["packets" if said.path == "packets" else said.codec]
-            # NCCL was not measured with 4 ranks.
-            assert ways["nccl"] is None
             assert "Predicted: " in said.sentence
             assert (said.lanes is None) == (said.path == "packets")
             assert (said.shots is None) == (operation != "all_reduce" or said.path == "blocks")

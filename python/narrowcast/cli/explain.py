@@ -45,8 +45,9 @@ def explain(
         ranks = min(here, _MOST_RANKS) if here > 1 else _RANKS
     # At least one value, as the benchmark sends.
     count = _operations.count_of(operation, size_bytes, kind, ranks) if size_bytes else 0
-    name = "send" if operation == "sendrecv" else operation
-    found = explain_call(name, count, dtype=kind.name, ranks=ranks, codec=codec, max_ctas=ctas)
+    found = explain_call(
+        _operations.call_of(operation), count, dtype=kind.name, ranks=ranks, codec=codec, max_ctas=ctas
+    )
     asked = {
         "operation": operation,
         "bytes": _operations.size_of(operation, count, kind, ranks),

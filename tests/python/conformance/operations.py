@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 from narrowcast import _operations, _oracle
+from narrowcast._explain import changes
 from narrowcast._operations import NOT_IN_PLACE, REDUCTIONS, ROOTED, Call
 from narrowcast.types import REDUCTIONS as OPS
 from narrowcast.types import VALUE_TYPES, ValueType, value_type
@@ -111,23 +112,13 @@ def _switch_bytes(operation: str, world: World) -> Iterator[int]:
         return
     # What one buffer of packets holds.
     yield 3 * MIB // max(1, world.ranks - 1)
-    below = 4 * KIB
-    while below < _MOST_SWITCH_BYTES:
-        above = 2 * below
-        if _way(operation, below, world) != _way(operation, above, world):
-            low, high = below, above
-            while high - low > 1:
-                middle = (low + high) // 2
-                same = _way(operation, middle, world) == _way(operation, below, world)
-                low, high = (middle, high) if same else (low, middle)
-            yield low
-        below = above
 
+    def way(count_bytes: int) -> tuple[str, int | None, str]:
+        said = world.comm.explain(_operations.call_of(operation), count_bytes, dtype="float8_e4m3")
+        return said.path, said.shots, said.codec
 
-def _way(operation: str, count_bytes: int, world: World) -> tuple[str, int | None, str]:
-    name = "send" if operation == "sendrecv" else operation
-    said = world.comm.explain(name, count_bytes, dtype="float8_e4m3")
-    return said.path, said.shots, said.codec
+    for first, _ in changes(way, 4 * KIB, _MOST_SWITCH_BYTES)[1:]:
+        yield first - 1
 
 
 def _case(world: World, section: str, choice: Choice) -> Case:
