@@ -196,6 +196,13 @@ TEST_CASE("packets are taken only where they can be, whatever is cheap or asked 
   CHECK_FALSE(choose(gather_of(100), {model, WantedPath::blocks}).packets);
 }
 
+TEST_CASE("packets that were not measured are not taken") {
+  const CostModel model = model_of("all_gather 2 peer raw 1:9\nall_gather 2 peer window 1:9\n");
+  const Choice choice = choose(gather_of(100), {model});
+  CHECK_FALSE(choice.packets);
+  CHECK(std::string(choice.packets_reason) == "packets were not measured");
+}
+
 TEST_CASE("a wanted path is packets or blocks") {
   WantedPath path = WantedPath::packets;
   CHECK(wanted_path(&path) == NCAST_OK);

@@ -11,8 +11,8 @@
 namespace narrowcast::collective::cuda {
 namespace {
 
-// Coding is taken where it saves this part of the time at least, of values that it shrinks; and where it costs no more
-// than this part, of values that it does not shrink.
+// Coding is taken where it saves this part of the time at least with values that it shrinks, and costs this part at most
+// with others.
 constexpr double least_saved = 0.03, most_lost = 0.03;
 
 // Where the model does not know the link. Up to here the time is latency, on any:
@@ -38,8 +38,8 @@ PathChoice choose_path(const CallShape& shape, WantedPath wanted, const Costs& c
   if (const char* const why_not = why_no_packets(shape)) return {false, why_not};
   if (wanted == WantedPath::packets) return {true, "NARROWCAST_PATH asks for packets"};
   if (wanted == WantedPath::blocks) return {false, "NARROWCAST_PATH asks for blocks"};
-  const bool packets = costs.packets != 0 && costs.raw != 0 ? costs.packets < costs.raw
-                                                            : costs.raw == 0 && shape.bytes <= unmeasured_packet_bytes;
+  if (costs.raw != 0 && costs.packets == 0) return {false, "packets were not measured"};
+  const bool packets = costs.raw != 0 ? costs.packets < costs.raw : shape.bytes <= unmeasured_packet_bytes;
   if (packets) return {true, "at this size the time is latency, and packets need no fence"};
   return {false, "at this size the time is bytes, of which blocks move more in a second"};
 }
@@ -97,17 +97,17 @@ Choice choose(const CallShape& shape, const Policy& policy) {
   if (shape.ranks == 1 && packet_operation(shape.operation)) return {true, NCAST_CODEC_RAW, alone, alone};
   const Costs costs = costs_of(shape, policy.costs);
   const PathChoice path = choose_path(shape, policy.path, costs);
-  const Choice raw = {path.packets, NCAST_CODEC_RAW, nullptr, path.reason};
-  const auto because = [](Choice choice, const char* reason) { return choice.reason = reason, choice; };
-  if (shape.codec == NCAST_CODEC_RAW) return because(raw, "raw was asked for");
-  if (format::window::value_type(shape.dtype).value_bytes == 0)
-    return because(raw, "the codec does not shrink this type");
-  const Choice window = {false, NCAST_CODEC_WINDOW, nullptr,
-                         path.packets ? "packets carry values as they are" : path.reason};
-  if (shape.codec == NCAST_CODEC_WINDOW) return because(window, "window was asked for");
-  if (policy.path == WantedPath::packets && path.packets) return because(raw, "packets carry values as they are");
+  const char* const as_they_are = "packets carry values as they are";
+  const auto raw = [&](const char* reason) { return Choice{path.packets, NCAST_CODEC_RAW, reason, path.reason}; };
+  const auto window = [&](const char* reason) {
+    return Choice{false, NCAST_CODEC_WINDOW, reason, path.packets ? as_they_are : path.reason};
+  };
+  if (shape.codec == NCAST_CODEC_RAW) return raw("raw was asked for");
+  if (format::window::value_type(shape.dtype).value_bytes == 0) return raw("the codec does not shrink this type");
+  if (shape.codec == NCAST_CODEC_WINDOW) return window("window was asked for");
+  if (policy.path == WantedPath::packets && path.packets) return raw(as_they_are);
   const CodecChoice codec = choose_codec(shape, path.packets, costs);
-  return because(codec.coded ? window : raw, codec.reason);
+  return codec.coded ? window(codec.reason) : raw(codec.reason);
 }
 
 std::optional<PacketOperation> packet_operation(Operation operation) {
