@@ -1,9 +1,9 @@
-// What the CUDA backend would do with a call, and why, without making it: by the same functions that decide for its
-// calls. Needs neither a communicator nor a GPU.
+// What the CUDA backend would do with a call, why, and how long that should take, without making it: by the same functions
+// that decide for its calls, from times that were measured (docs/guide/tuning.md).
 #ifndef NARROWCAST_EXPLAIN_H_
 #define NARROWCAST_EXPLAIN_H_
 
-#include "narrowcast/types.h"
+#include "narrowcast/comm.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -24,9 +24,21 @@ typedef enum {
   NCAST_OP_ALL_REDUCE = 10
 } ncast_operation;
 
+// Microseconds that the cost model predicts for one way of a call; 0: it does not know, or the way is not possible. They
+// hold for the CTAs that the model was measured with.
+typedef struct {
+  double microseconds;   // as chosen; coded, with values that the codec shrinks as it does weights
+  double packets;        // raw, by packets
+  double raw;            // raw, by blocks
+  double window;         // coded, of values that shrink
+  double window_random;  // coded, of values that do not
+  double nccl;           // the best of NCCL's ways
+} ncast_prediction;
+
 typedef struct {
   int packets;            // 1: by packets, each 16 bytes of data and flag; 0: by blocks of values, through slots
   int two_shot;           // all_reduce: 1: the ranks reduce a piece each and pass it on; 0: each reduces all for itself
+  int over_host;          // 1: through host memory, since GPUs cannot reach each other or are not to
   uint32_t ctas;          // of a rank's kernel; 0: no kernel runs
   uint32_t warps;         // of a CTA
   uint32_t lanes;         // that share what one rank sends another, the largest piece; 0 by packets
@@ -35,15 +47,28 @@ typedef struct {
   const char* path_why;   // why by packets or blocks; constant
   const char* shots_why;  // why one shot or two; NULL where the operation has no choice
   const char* codec_why;  // why this codec; constant
-  char sentence[512];     // all of it
+  ncast_prediction predicted;
+  char sentence[768];  // all of it
 } ncast_explanation;
 
-// Explains a call with these arguments (counts are those of the calls in comm.h; all_to_all_v: of the largest piece).
+// Counts are those of the calls in comm.h; of all_to_all_v that of the largest piece, which the choice does not know.
+// Errors of all three: INVALID_ARGUMENT; those with a communicator: UNSUPPORTED where it is not one of GPUs.
+
+// Explains a call between GPUs that can reach each other. Needs neither a communicator nor a GPU; this process's
+// environment counts where a communicator has what its ranks agreed on (docs/guide/settings.md).
 //   ranks: 1 to 8.
 //   max_ctas: the least NARROWCAST_MAX_CTAS of the ranks; 0: this process's, or the most that there may be.
-// Errors: INVALID_ARGUMENT.
 NCAST_API ncast_status ncast_explain(ncast_operation operation, uint64_t count, ncast_dtype dtype, ncast_codec codec,
                                      int ranks, uint32_t max_ctas, ncast_explanation* explanation);
+
+// Explains what this communicator does with a call: the same on all its ranks. Any thread.
+NCAST_API ncast_status ncast_comm_explain(ncast_comm* comm, ncast_operation operation, uint64_t count,
+                                          ncast_dtype dtype, ncast_codec codec, ncast_explanation* explanation);
+
+// The times of it alone, without words: for who can make a call in another way, too, and takes the faster one. The same on
+// all ranks. Any thread.
+NCAST_API ncast_status ncast_comm_predict(ncast_comm* comm, ncast_operation operation, uint64_t count,
+                                          ncast_dtype dtype, ncast_codec codec, ncast_prediction* prediction);
 
 #ifdef __cplusplus
 }  // extern "C"

@@ -12,7 +12,7 @@
 from __future__ import annotations
 
 from . import cuda
-from ._explain import Explanation, explain
+from ._explain import Explanation, Prediction, explain
 from ._groups import Stream, group
 from ._library import library_version
 from .codec import BlockStats, FrameInfo, bound, decode, encode, inspect, inspect_blocks
@@ -49,6 +49,7 @@ __all__ = [
     "MismatchError",
     "NarrowcastError",
     "PeerTimeoutError",
+    "Prediction",
     "RemoteError",
     "Status",
     "Stream",

@@ -1,12 +1,28 @@
-"""What the CUDA backend would do with a call, and why, without making it."""
+"""What the CUDA backend would do with a call, why, and how long that should take, without making it."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from ctypes import byref
 from dataclasses import dataclass
+from typing import TypeVar
 
-from ._library import ExplanationC, check, library
+from ._library import ExplanationC, PredictionC, check, library
 from .types import CODEC_NAMES, OPERATIONS, comm_codec_number, value_type
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """Microseconds that the cost model predicts for the ways of a call; None: not known, or not possible."""
+
+    chosen: float | None  #: as the call is run; coded, with values that the codec shrinks as it does weights
+    packets: float | None  #: raw, by packets
+    raw: float | None  #: raw, by blocks
+    window: float | None  #: coded, of values that shrink
+    window_random: float | None  #: coded, of values that do not
+    nccl: float | None  #: the best of NCCL's ways
 
 
 @dataclass(frozen=True)
@@ -23,15 +39,16 @@ class Explanation:
     warps: int  #: of a CTA
     lanes: int | None  #: by blocks: that share the largest piece that one rank sends another
     block_bytes: int | None  #: by blocks: of values
+    link: str  #: "peer", or "host" where payloads go through host memory
+    predicted: Prediction
     sentence: str
 
 
 def explain(
     operation: str, count: int, *, dtype: str, ranks: int, codec: str = "auto", max_ctas: int = 0
 ) -> Explanation:
-    """Explains the call of this name on a communicator of GPUs, by the functions that decide for its calls.
-
-    Needs no GPU.
+    """Explains the call of this name on a communicator of GPUs that can reach each other, by the functions that decide
+    for its calls. Needs no GPU. `Communicator.explain` tells what one communicator does.
 
     operation: "all_reduce" and the like, as the methods of Communicator are called.
     count: as the C API counts: values that one rank sends another, or all of them for all_reduce and reduce;
@@ -39,22 +56,41 @@ def explain(
     ranks: 1 to 8.
     max_ctas: the least NARROWCAST_MAX_CTAS of the ranks; 0: this process's, or the most that there may be.
     """
+    made = ExplanationC()
+    question = asked(operation, count, dtype, codec)
+    check(library().ncast_explain(*question, ranks, max_ctas, byref(made)))
+    return explanation_of(made)
+
+
+def changes(answer: Callable[[int], T], first: int, last: int) -> list[tuple[int, T]]:
+    """From which numbers on the answer is another one, with it; `first` begins.
+
+    A change that is undone before the number has doubled may be overlooked.
+    """
+    found = [(first, answer(first))]
+    low = first
+    while low < last:
+        high = min(2 * low, last)
+        if answer(high) != found[-1][1]:
+            while high - low > 1:
+                middle = (low + high) // 2
+                low, high = (middle, high) if answer(middle) == found[-1][1] else (low, middle)
+            found.append((high, answer(high)))
+        low = high
+    return found
+
+
+def asked(operation: str, count: int, dtype: str, codec: str) -> tuple[int, int, int, int]:
+    """A call as the C functions are asked about it; ValueError where it makes no sense."""
     if operation not in OPERATIONS:
         raise ValueError(f"{operation!r} is not an operation (known: {', '.join(OPERATIONS)})")
     if count < 0:
         raise ValueError(f"count is {count}, less than 0")
-    made = ExplanationC()
-    check(
-        library().ncast_explain(
-            OPERATIONS[operation],
-            count,
-            value_type(dtype).number,
-            comm_codec_number(codec),
-            ranks,
-            max_ctas,
-            byref(made),
-        )
-    )
+    return OPERATIONS[operation], count, value_type(dtype).number, comm_codec_number(codec)
+
+
+def explanation_of(made: ExplanationC) -> Explanation:
+    """The C structure as one of Python's."""
     by_packets = bool(made.packets)
     has_shots = made.shots_why is not None
     return Explanation(
@@ -68,5 +104,7 @@ def explain(
         warps=made.warps,
         lanes=None if by_packets else made.lanes,
         block_bytes=None if by_packets else made.block_bytes,
+        link="host" if made.over_host else "peer",
+        predicted=Prediction(*(getattr(made.predicted, field[0]) or None for field in PredictionC._fields_)),
         sentence=made.sentence.decode(),
     )

@@ -31,7 +31,9 @@ from .errors import LibraryNotFoundError, Status, error_of
 PACKAGED = Path(__file__).parent / "lib" / "libnarrowcast.so"
 PREFIX = "NARROWCAST_"
 # Every variable of the prefix that the library or this package reads.
-VARIABLES = frozenset(f"NARROWCAST_{name}" for name in ("LIBRARY", "MAX_CTAS", "P2P", "SOCKET_IFNAME", "TRACEBACK"))
+VARIABLES = frozenset(
+    f"NARROWCAST_{name}" for name in ("COST_MODEL", "LIBRARY", "MAX_CTAS", "P2P", "PATH", "SOCKET_IFNAME", "TRACEBACK")
+)
 
 CHECKSUM, MORE, REFERENCE = 1, 2, 4
 UNIQUE_ID_BYTES = 128
@@ -95,12 +97,26 @@ class CommCountersC(Structure):
     _fields_ = [("raw_bytes", c_uint64), ("wire_bytes", c_uint64), ("calls", c_uint64)]
 
 
+class PredictionC(Structure):
+    """ncast_prediction."""
+
+    _fields_ = [
+        ("microseconds", c_double),
+        ("packets", c_double),
+        ("raw", c_double),
+        ("window", c_double),
+        ("window_random", c_double),
+        ("nccl", c_double),
+    ]
+
+
 class ExplanationC(Structure):
     """ncast_explanation."""
 
     _fields_ = [
         ("packets", c_int),
         ("two_shot", c_int),
+        ("over_host", c_int),
         ("ctas", c_uint32),
         ("warps", c_uint32),
         ("lanes", c_uint32),
@@ -109,7 +125,8 @@ class ExplanationC(Structure):
         ("path_why", c_char_p),
         ("shots_why", c_char_p),
         ("codec_why", c_char_p),
-        ("sentence", c_char * 512),
+        ("predicted", PredictionC),
+        ("sentence", c_char * 768),
     ]
 
 
@@ -219,6 +236,9 @@ SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
         # operation count dtype codec ranks max_ctas explanation
         [c_int, c_uint64, c_int, c_int, c_int, c_uint32, POINTER(ExplanationC)],
     ),
+    "ncast_comm_explain": (_STATUS, [_COMM, c_int, c_uint64, c_int, c_int, POINTER(ExplanationC)]),
+    # Not called from here: an explanation has these times, too.
+    "ncast_comm_predict": (_STATUS, [_COMM, c_int, c_uint64, c_int, c_int, POINTER(PredictionC)]),
 }
 
 

@@ -50,6 +50,11 @@ def count_of(operation: str, size_bytes: int, kind: ValueType, ranks: int) -> in
     return max(1, (aligned_bytes or part_bytes) // kind.bytes)
 
 
+def call_of(operation: str) -> str:
+    """The communicator's call that an operation is made of."""
+    return "send" if operation == "sendrecv" else operation
+
+
 def size_of(operation: str, count: int, kind: ValueType, ranks: int) -> int:
     """The size of a call as nccl-tests has it: raw bytes of the larger of its two buffers."""
     return count * kind.bytes * (ranks if operation in _PARTED else 1)

@@ -23,8 +23,9 @@ from types import TracebackType
 from typing import Any
 
 from ._arrays import View, host_view, view
+from ._explain import Explanation, asked, explanation_of
 from ._groups import Stream, open_group
-from ._library import BACKENDS, UNIQUE_ID_BYTES, CommConfigC, CommCountersC, UniqueIdC, check, library
+from ._library import BACKENDS, UNIQUE_ID_BYTES, CommConfigC, CommCountersC, ExplanationC, UniqueIdC, check, library
 from ._streams import stream_handle
 from .errors import NarrowcastError, Status, error_of
 from .types import ValueType, comm_codec_number, reduction_number
@@ -343,6 +344,12 @@ class Communicator:
         totals = CommCountersC()
         check(library().ncast_comm_get_counters(self.handle, byref(totals)))
         return Counters(totals.raw_bytes, totals.wire_bytes, totals.calls)
+
+    def explain(self, operation: str, count: int, *, dtype: str, codec: str = "auto") -> Explanation:
+        """What this communicator of GPUs does with a call, as `narrowcast.explain` says it; the same on all ranks."""
+        made = ExplanationC()
+        check(library().ncast_comm_explain(self.handle, *asked(operation, count, dtype, codec), byref(made)))
+        return explanation_of(made)
 
     def library_ranks(self) -> tuple[int, int]:
         """Rank and number of ranks as the library has them."""

@@ -1,6 +1,7 @@
 // What ncast_explain says is what the CUDA backend decides by: it needs no GPU.
 #include "narrowcast/explain.h"
 
+#include <cstdlib>
 #include <string>
 
 #include "collective/cuda/choice.h"
@@ -31,12 +32,16 @@ TEST_CASE("every explanation is the backend's choice") {
             CallShape shape{static_cast<Operation>(operation), dtype, codec, count * ncast_dtype_bytes(dtype), ranks};
             const auto said = explained(static_cast<ncast_operation>(operation), count, codec, ranks, 64, dtype);
             if (operation == NCAST_OP_ALL_TO_ALL_V) shape.bytes = 0;
-            const Choice choice = choose(shape);
+            const Choice choice = choose(shape, {CostModel::shipped()});
             CHECK((said.packets != 0) == choice.packets);
             CHECK(said.codec == choice.codec);
             CHECK(contains(said.sentence, choice.reason));
             CHECK(contains(said.sentence, choice.packets_reason));
-            CHECK(said.sentence[std::string(said.sentence).size() - 1] == '.');
+            const std::string sentence = said.sentence;
+            CHECK(sentence.back() == '.');
+            CHECK(sentence.size() + 1 < sizeof said.sentence);
+            CHECK((said.predicted.microseconds > 0) == (ranks > 1));
+            CHECK(contains(said.sentence, "Predicted: ") == (ranks > 1));
             CHECK(said.ctas <= 64);
             CHECK((said.lanes != 0) == (said.packets == 0));
             if (choice.packets && ranks > 1)
@@ -82,6 +87,16 @@ TEST_CASE("a call without values, and a rank alone, run no kernel") {
     CHECK(said.ctas == 0);
     CHECK(said.warps == 0);
   }
+}
+
+TEST_CASE("NARROWCAST_P2P=0 takes a call through host memory, with fewer CTAs") {
+  setenv("NARROWCAST_P2P", "0", 1);
+  const auto said = explained(NCAST_OP_ALL_GATHER, 1 << 20, NCAST_CODEC_AUTO, 2);
+  unsetenv("NARROWCAST_P2P");
+  CHECK(said.over_host == 1);
+  CHECK(said.ctas == 16);
+  CHECK(said.codec == NCAST_CODEC_WINDOW);
+  CHECK(explained(NCAST_OP_ALL_GATHER, 1 << 20, NCAST_CODEC_AUTO, 2).over_host == 0);
 }
 
 TEST_CASE("what cannot be explained is refused") {

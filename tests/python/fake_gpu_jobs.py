@@ -9,7 +9,8 @@ from typing import Any
 
 import narrowcast
 import numpy as np
-from narrowcast import _cuda_bench, _cuda_driver, comm
+import pytest
+from narrowcast import _cuda_bench, _cuda_driver, _cuda_stand, _cuda_tune, comm
 from narrowcast.types import value_type
 
 _LAUNCHES_WAIT = "FAKE_LAUNCHES_WAIT" in os.environ
@@ -22,6 +23,7 @@ class GpuCommunicator:
     def __init__(self, host: narrowcast.Communicator, one_way: bool) -> None:
         self._host, self._one_way = host, one_way
         self.rank, self.ranks = host.rank, host.ranks
+        self._path = os.environ.get("NARROWCAST_PATH", "")
         self._kept: list[Any] = []
         self._sent: tuple[Any, ...] | None = None
 
@@ -30,6 +32,12 @@ class GpuCommunicator:
 
     def __exit__(self, *_: object) -> None:
         self._host.close()
+
+    def explain(self, operation: str, count: int, *, dtype: str) -> narrowcast.Explanation:
+        """As its ranks would have agreed, whose environment this was."""
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("NARROWCAST_PATH", self._path)
+            return narrowcast.explain(operation, count, dtype=dtype, ranks=self.ranks)
 
     def counters(self) -> Any:
         return self._host.counters()
@@ -83,7 +91,8 @@ def _array(buffer: Any, dtype: str) -> Any:
     return np.ctypeslib.as_array(raw).view(value_type(dtype).numpy)
 
 
-def bench(**arguments: Any) -> None:
+def _communicators(one_way: bool) -> Callable[..., Any]:
+    """What makes those of GPUs and of the host."""
     real = comm.Communicator
 
     def communicator(unique_id: bytes, rank: int, ranks: int, *, timeout_seconds: float, **options: Any) -> Any:
@@ -91,9 +100,18 @@ def bench(**arguments: Any) -> None:
         if not options:
             return host
         assert options == {"backend": "cuda", "device": rank}
-        return GpuCommunicator(host, arguments["pattern"] == "one-way")
+        return GpuCommunicator(host, one_way)
 
+    return communicator
+
+
+def bench(**arguments: Any) -> None:
     if _LAUNCHES_WAIT:
-        _cuda_bench._LATE_SECONDS = 0.3
-    _cuda_bench.Communicator = communicator  # type: ignore[misc, assignment]
+        _cuda_stand._LATE_SECONDS = 0.3
+    _cuda_bench.Communicator = _communicators(arguments["pattern"] == "one-way")  # type: ignore[misc, assignment]
     _cuda_bench.bench(**arguments)
+
+
+def tune(**arguments: Any) -> None:
+    _cuda_tune.Communicator = _communicators(False)  # type: ignore[misc, assignment]
+    _cuda_tune.tune(**arguments)

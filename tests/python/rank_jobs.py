@@ -12,7 +12,7 @@ from typing import Any
 
 import narrowcast
 import numpy as np
-from narrowcast import _operations, _samples
+from narrowcast import _cuda_driver, _operations, _samples
 from narrowcast.types import value_type
 
 
@@ -253,3 +253,31 @@ def dies(*, rank, emit):
 def sleeps(*, rank, emit):
     emit(os.getpid())
     time.sleep(600)
+
+
+def choices_on_gpus(*, unique_id, rank, ranks, variables, emit):
+    """What a communicator of GPUs says of an all_reduce and makes of it, or why there is none."""
+    os.environ.update(variables[rank])
+    count = 6144
+    try:
+        with (
+            _cuda_driver.on_device(rank),
+            communicator(unique_id, rank, ranks, backend="cuda", device=rank) as comm,
+        ):
+            said = comm.explain("all_reduce", count, dtype="float32")
+            values = _cuda_driver.DeviceBuffer(4 * count).write(np.full(count, rank + 1, np.float32))
+            stream = _cuda_driver.Stream()
+            comm.all_reduce(values, stream=stream.handle, dtype="float32")
+            stream.synchronize()
+            sums = np.unique(values.read().view(np.float32))
+            emit(
+                {
+                    "path": said.path,
+                    "codec": said.codec,
+                    "chosen": said.predicted.chosen,
+                    "sum": float(sums[0]) if sums.size == 1 else None,
+                    "ratio": comm.counters().ratio,
+                }
+            )
+    except narrowcast.NarrowcastError as error:
+        emit({"error": str(error)})

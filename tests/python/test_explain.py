@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 from pathlib import Path
@@ -32,6 +33,10 @@ def test_every_call_is_explained(operation, codec):
             assert said.codec_why in said.sentence
             assert codec in ("auto", said.codec) or not kind.is_float
             assert 1 <= said.ctas <= 64
+            assert said.link == "peer"
+            ways = dataclasses.asdict(said.predicted)
+            assert ways.pop("chosen") == ways["packets" if said.path == "packets" else said.codec]
+            assert "Predicted: " in said.sentence
             assert (said.lanes is None) == (said.path == "packets")
             assert (said.shots is None) == (operation != "all_reduce" or said.path == "blocks")
 
@@ -41,6 +46,33 @@ def test_fewer_ctas_are_kept_to(monkeypatch):
     arguments = {"dtype": "bfloat16", "ranks": 2}
     assert narrowcast.explain("all_gather", 1 << 26, **arguments).ctas == 3
     assert narrowcast.explain("all_gather", 1 << 26, max_ctas=7, **arguments).ctas == 7
+
+
+def test_a_model_of_ones_own_is_chosen_by(monkeypatch, tmp_path):
+    path = tmp_path / "own.costs"
+    path.write_text(
+        "narrowcast-costs 1 a machine\nall_gather 2 peer packets 1:10\nall_gather 2 peer raw 1:9\n"
+        "all_gather 2 peer window 1:8\nall_gather 2 peer nccl 1:7\n"
+    )
+    monkeypatch.setenv("NARROWCAST_COST_MODEL", str(path))
+    said = narrowcast.explain("all_gather", 1, dtype="uint8", ranks=2)
+    assert (said.path, said.codec) == ("blocks", "raw")
+    assert said.predicted == narrowcast.Prediction(9, 10, 9, None, None, 7)
+    said = narrowcast.explain("all_gather", 1, dtype="float8_e4m3", ranks=2)
+    assert (said.codec, said.predicted.chosen) == ("window", 8)
+    monkeypatch.setenv("NARROWCAST_PATH", "packets")
+    assert narrowcast.explain("all_gather", 1, dtype="uint8", ranks=2).predicted.chosen == 10
+    path.write_text("narrowcast-costs 1 a machine\n\nall_gather 2 peer raw fast\n")
+    with pytest.raises(narrowcast.InvalidArgumentError, match=r"own\.costs, line 3: 'fast' is not BYTES:MICROSECONDS"):
+        narrowcast.explain("all_gather", 1, dtype="uint8", ranks=2)
+
+
+def test_communicators_of_the_host_have_nothing_to_explain():
+    with (
+        Communicator(narrowcast.unique_id(), 0, 1) as comm,
+        pytest.raises(narrowcast.UnsupportedError, match="ncast_comm_explain: the communicator is not one of GPUs"),
+    ):
+        comm.explain("all_reduce", 1, dtype="int8")
 
 
 def test_bad_arguments_are_refused():
@@ -56,7 +88,7 @@ def test_the_command_explains(cli):
     shown = cli("explain", "all_reduce", "--bytes", "64M", "--dtype", "bf16", "--ranks", 8)
     assert (shown.returncode, shown.stderr) == (0, "")
     assert "all_reduce of 33,554,432 bfloat16 between 8 ranks" in shown.stdout
-    for word in ("64.00 MiB", "blocks", "codec", "lanes", "CTAs"):
+    for word in ("64.00 MiB", "blocks", "codec", "lanes", "CTAs", "predicted: ", "raw by blocks"):
         assert word in shown.stdout
 
 

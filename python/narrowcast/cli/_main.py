@@ -13,7 +13,7 @@ import typer
 
 from .. import _library
 from ..errors import NarrowcastError
-from . import bench, demo, explain, files, ratio
+from . import bench, demo, explain, files, ratio, tune
 
 app = typer.Typer(
     name="narrowcast",
@@ -28,6 +28,7 @@ app.command("decode")(files.decode)
 app.command("inspect")(files.inspect)
 app.command("ratio")(ratio.ratio)
 app.command("explain")(explain.explain)
+app.command("tune")(tune.tune)
 app.command("demo")(demo.demo)
 app.add_typer(bench.app, name="bench")
 

@@ -38,8 +38,8 @@ def heading(
     first = results[0]
     return {
         "command": command,
-        "commit": _commit(),
-        "machine": _machine() if backend == "cuda" else processor(),
+        "commit": commit(),
+        "machine": machine() if backend == "cuda" else processor(),
         "device": first.get("device"),
         "versions": first["versions"],
         "contenders": first["contenders"],
@@ -50,7 +50,8 @@ def heading(
     }
 
 
-def _commit() -> str:
+def commit() -> str:
+    """Of the source that this is; "unknown" for an installed package."""
     # A copy without its history says it in the environment.
     named = os.environ.get("COMMIT")
     if named:
@@ -62,7 +63,7 @@ def _commit() -> str:
     return _first_line("git", "-C", str(root), "rev-parse", "HEAD")
 
 
-def _machine() -> str:
+def machine() -> str:
     """GPU, driver and memory, as nvidia-smi tells them."""
     return _first_line("nvidia-smi", "--query-gpu=name,driver_version,memory.total", "--format=csv,noheader")
 
@@ -75,6 +76,11 @@ def _first_line(*command: str) -> str:
     return (text.splitlines() or ["unknown"])[0]
 
 
+def seconds_of(own: list[dict[str, Any]]) -> float:
+    """A call's time, from what every rank measured of a contender: a batch takes as long as its slowest rank."""
+    return statistics.median(float(max(batch)) for batch in zip(*(one["seconds"] for one in own), strict=True))
+
+
 def rows_of(
     settings: dict[str, Any], kind: ValueType, ranks: int, results: list[dict[str, Any]]
 ) -> list[dict[str, Any]]:
@@ -84,8 +90,7 @@ def rows_of(
     rows = []
     for name in results[0]["contenders"]:
         own = [result["contenders"][name] for result in results]
-        # A batch takes as long as its slowest rank.
-        seconds = statistics.median(max(batch) for batch in zip(*(one["seconds"] for one in own), strict=True))
+        seconds = seconds_of(own)
         raw_bytes = sum(one["raw_bytes"] for one in own)
         wire_bytes = sum(one["wire_bytes"] for one in own)
         wrong = [one["wrong"] for one in own]

@@ -1,4 +1,4 @@
-"""`explain`: what the CUDA backend would do with a call, and why."""
+"""`explain`: what the CUDA backend would do with a call, why, and how long that should take."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import typer
 from rich.table import Table
 
 from .. import _operations
-from .._explain import Explanation
+from .._explain import Explanation, Prediction
 from .._explain import explain as explain_call
 from ..cuda import device_count
 from ..types import COMM_CODECS, value_type
@@ -32,7 +32,7 @@ def explain(
     ctas: Annotated[int, typer.Option(min=0, help="At most this many CTAs; 0: NARROWCAST_MAX_CTAS, or no limit.")] = 0,
     json: Annotated[bool, typer.Option("--json", help="Print JSON in place of the table.")] = False,
 ) -> None:
-    """Say what the CUDA backend would do with a call, and why. Needs no GPU."""
+    """Say what the CUDA backend would do with a call, why, and how long that should take. Needs no GPU."""
     if operation not in _operations.NAMES:
         raise BadUse(f"{operation!r} is not an operation (known: {', '.join(_operations.NAMES)})")
     try:
@@ -45,8 +45,9 @@ def explain(
         ranks = min(here, _MOST_RANKS) if here > 1 else _RANKS
     # At least one value, as the benchmark sends.
     count = _operations.count_of(operation, size_bytes, kind, ranks) if size_bytes else 0
-    name = "send" if operation == "sendrecv" else operation
-    found = explain_call(name, count, dtype=kind.name, ranks=ranks, codec=codec, max_ctas=ctas)
+    found = explain_call(
+        _operations.call_of(operation), count, dtype=kind.name, ranks=ranks, codec=codec, max_ctas=ctas
+    )
     asked = {
         "operation": operation,
         "bytes": _operations.size_of(operation, count, kind, ranks),
@@ -75,4 +76,18 @@ def _table(asked: dict[str, Any], found: Explanation) -> Table:
     if found.lanes:
         blocks = f"they share the {found.block_bytes}-byte blocks of the largest piece"
         table.add_row("lanes", str(found.lanes), blocks)
+    if found.predicted.chosen is not None:
+        table.add_row("time", f"{found.predicted.chosen:.1f} us", _alternatives(found.predicted))
     return table
+
+
+def _alternatives(predicted: Prediction) -> str:
+    """What the cost model predicts for every way, where it knows."""
+    ways = (
+        ("by packets", predicted.packets),
+        ("raw by blocks", predicted.raw),
+        ("by window", predicted.window),
+        ("by window where nothing shrinks", predicted.window_random),
+        ("by NCCL", predicted.nccl),
+    )
+    return "predicted: " + ", ".join(f"{time:.1f} {way}" for way, time in ways if time is not None)

@@ -3,11 +3,11 @@
 
 #include <cinttypes>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <string>
 
 #include "channel/cuda/peer_memory.h"
+#include "channel/cuda/wants_host.h"
 #include "status/error.h"
 
 namespace narrowcast::channel {
@@ -51,8 +51,7 @@ ncast_status find_gpu(Gpu* gpu) {
   cudaError_t error = cudaGetDevice(&gpu->device);
   if (error == cudaSuccess) error = cudaDeviceGetPCIBusId(gpu->address, sizeof gpu->address, gpu->device);
   if (error != cudaSuccess) return cuda_failure("finding the GPU", error);
-  const char* wish = std::getenv("NARROWCAST_P2P");
-  gpu->wants_host = wish != nullptr && std::strcmp(wish, "0") == 0;
+  gpu->wants_host = wants_host_memory();
   return NCAST_OK;
 }
 

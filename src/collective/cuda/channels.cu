@@ -2,10 +2,8 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
-#include <string>
 
 #include "channel/cuda/kernel_channels.h"
-#include "collective/cuda/communicator.h"
 #include "collective/cuda/with_communicator.h"
 #include "narrowcast/channel.h"
 #include "status/error.h"

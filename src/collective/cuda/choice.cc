@@ -2,73 +2,111 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <cstring>
 
 #include "format/window.h"
+#include "status/error.h"
 
 namespace narrowcast::collective::cuda {
 namespace {
 
-constexpr uint64_t never = ~uint64_t{0};
+// Coding is taken where it saves this part of the time at least with values that it shrinks, and costs this part at most
+// with others.
+constexpr double least_saved = 0.03, most_lost = 0.03;
 
-// From how many bytes a call is coded when the codec is left to the library: where coding costs less time than the bytes
-// that it saves. Measured between two H200 with weights; a piece's bytes.
-constexpr uint64_t least_coded_bytes(Operation operation) {
-  switch (operation) {
-    case Operation::send:
-    case Operation::recv:
-    case Operation::scatter:
-    case Operation::gather: return uint64_t{4} << 20;
-    case Operation::broadcast:
-    case Operation::all_gather:
-    case Operation::all_to_all:
-    case Operation::all_to_all_v:
-    case Operation::reduce_scatter: return uint64_t{8} << 20;
-    case Operation::reduce:
-    case Operation::all_reduce: return never;
-  }
-  return never;
-}
-// The same where payloads go through host memory: its link is slower than any coder.
-constexpr uint64_t least_coded_bytes_over_host = uint64_t{256} << 10;
+// Where the model does not know the link. Up to here the time is latency, on any:
+constexpr uint64_t unmeasured_packet_bytes = 64 << 10;
+// and from here on the link from host memory is slower than any coder.
+constexpr uint64_t unmeasured_coded_bytes = 256 << 10;
 
-// Below how many bytes packets are faster than blocks.
-constexpr uint64_t end_of_packets(Operation operation) {
-  switch (operation) {
-    case Operation::send:
-    case Operation::recv:
-    case Operation::all_to_all_v: return 0;  // packets need every rank to take part alike, in a size that all know
-    case Operation::all_reduce: return (uint64_t{1} << 20) + 1;
-    default: return (uint64_t{256} << 10) + 1;
-  }
-}
+struct PathChoice {
+  bool packets;
+  const char* reason;
+};
 
-// The message is in the reach of packets: nothing, or why not.
+// Packets cannot carry the call: why not, or nothing.
 const char* why_no_packets(const CallShape& shape) {
   const auto operation = packet_operation(shape.operation);
   if (!operation) return "packets need every rank to take part alike";
   if (shape.over_host) return "packets are stores that are seen whole, which the host link does not promise";
-  if (shape.bytes >= end_of_packets(shape.operation) || shape.bytes > most_packet_bytes(*operation, shape.ranks))
-    return "at this size the time is bytes, of which blocks move more in a second";
+  if (shape.bytes > most_packet_bytes(*operation, shape.ranks)) return "the buffers of packets hold less";
   return nullptr;
+}
+
+PathChoice choose_path(const CallShape& shape, WantedPath wanted, const Costs& costs) {
+  if (const char* const why_not = why_no_packets(shape)) return {false, why_not};
+  if (wanted == WantedPath::packets) return {true, "NARROWCAST_PATH asks for packets"};
+  if (wanted == WantedPath::blocks) return {false, "NARROWCAST_PATH asks for blocks"};
+  if (costs.raw != 0 && costs.packets == 0) return {false, "packets were not measured"};
+  const bool packets = costs.raw != 0 ? costs.packets < costs.raw : shape.bytes <= unmeasured_packet_bytes;
+  if (packets) return {true, "at this size the time is latency, and packets need no fence"};
+  return {false, "at this size the time is bytes, of which blocks move more in a second"};
+}
+
+// Which codec is cheaper than values as they are, by the path that is best for those.
+struct CodecChoice {
+  bool coded;
+  const char* reason;
+};
+CodecChoice choose_codec(const CallShape& shape, bool packets, const Costs& costs) {
+  if (shape.operation == Operation::all_to_all_v) return {false, "how much goes to each rank is not known to all"};
+  const double as_they_are = packets ? costs.packets : costs.raw;
+  const char* const link_is_limit = "the link is the limit at this size, and coding shortens what crosses it";
+  const char* const coding_is_slow = "at this size coding takes about as long as the bytes that it saves, or longer";
+  if (as_they_are == 0 || costs.window == 0) {
+    const bool coded = shape.over_host && shape.bytes >= unmeasured_coded_bytes;
+    return {coded, coded ? link_is_limit : coding_is_slow};
+  }
+  if (costs.window > as_they_are * (1 - least_saved))
+    return {false, packets ? "at this size the time is latency, which coding adds to" : coding_is_slow};
+  // NCCL would be slower than either.
+  if (costs.window_random > std::max(as_they_are, costs.nccl) * (1 + most_lost))
+    return {false, "values that do not shrink would lose more by coding than it may cost"};
+  return {true, link_is_limit};
 }
 
 }  // namespace
 
-Choice choose(const CallShape& shape) {
+ncast_status wanted_path(WantedPath* path) {
+  const char* const text = std::getenv("NARROWCAST_PATH");
+  *path = WantedPath::cheapest;
+  if (text == nullptr || *text == '\0') return NCAST_OK;
+  if (std::strcmp(text, "packets") == 0) {
+    *path = WantedPath::packets;
+  } else if (std::strcmp(text, "blocks") == 0) {
+    *path = WantedPath::blocks;
+  } else {
+    return fail(NCAST_INVALID_ARGUMENT, "NARROWCAST_PATH is '%s', not packets or blocks", text);
+  }
+  return NCAST_OK;
+}
+
+Costs costs_of(const CallShape& shape, const CostModel& model) {
+  const auto predict = [&](Path path) {
+    return model.predict(shape.operation, path, shape.bytes, shape.ranks, shape.over_host).value_or(0);
+  };
+  if (shape.ranks == 1) return {};
+  const bool can_code = format::window::value_type(shape.dtype).value_bytes != 0;
+  return {why_no_packets(shape) == nullptr ? predict(Path::packets) : 0, predict(Path::raw),
+          can_code ? predict(Path::window) : 0, can_code ? predict(Path::window_random) : 0, predict(Path::nccl)};
+}
+
+Choice choose(const CallShape& shape, const Policy& policy) {
   const char* const alone = "a rank alone copies its own values";
   if (shape.ranks == 1 && packet_operation(shape.operation)) return {true, NCAST_CODEC_RAW, alone, alone};
-  const char* const no_packets = why_no_packets(shape);
-  const bool packets = no_packets == nullptr;
-  const char* const path = packets ? "at this size the time is latency, and packets need no fence" : no_packets;
-  const bool can_code = format::window::value_type(shape.dtype).value_bytes != 0;
-  if (shape.codec == NCAST_CODEC_RAW) return {packets, NCAST_CODEC_RAW, "raw was asked for", path};
-  if (!can_code) return {packets, NCAST_CODEC_RAW, "the codec does not shrink this type", path};
-  if (shape.codec == NCAST_CODEC_WINDOW)
-    return {false, NCAST_CODEC_WINDOW, "window was asked for", packets ? "packets carry values as they are" : path};
-  if (packets) return {true, NCAST_CODEC_RAW, "at this size the time is latency, which coding adds to", path};
-  if (shape.bytes < (shape.over_host ? least_coded_bytes_over_host : least_coded_bytes(shape.operation)))
-    return {false, NCAST_CODEC_RAW, "at this size coding takes longer than the bytes that it saves", path};
-  return {false, NCAST_CODEC_WINDOW, "the link is the limit at this size, and coding shortens what crosses it", path};
+  const Costs costs = costs_of(shape, policy.costs);
+  const PathChoice path = choose_path(shape, policy.path, costs);
+  const char* const as_they_are = "packets carry values as they are";
+  const auto raw = [&](const char* reason) { return Choice{path.packets, NCAST_CODEC_RAW, reason, path.reason}; };
+  const auto window = [&](const char* reason) {
+    return Choice{false, NCAST_CODEC_WINDOW, reason, path.packets ? as_they_are : path.reason};
+  };
+  if (shape.codec == NCAST_CODEC_RAW) return raw("raw was asked for");
+  if (format::window::value_type(shape.dtype).value_bytes == 0) return raw("the codec does not shrink this type");
+  if (shape.codec == NCAST_CODEC_WINDOW) return window("window was asked for");
+  if (policy.path == WantedPath::packets && path.packets) return raw(as_they_are);
+  const CodecChoice codec = choose_codec(shape, path.packets, costs);
+  return codec.coded ? window(codec.reason) : raw(codec.reason);
 }
 
 std::optional<PacketOperation> packet_operation(Operation operation) {

@@ -7,12 +7,13 @@
 
 #include "collective/call.h"
 #include "collective/cuda/block_shape.h"
+#include "collective/cuda/cost_model.h"
 #include "collective/cuda/packet_shape.h"
 
 namespace narrowcast::collective::cuda {
 
-// What every rank knows of a call. bytes: of its largest piece, that is of what one rank sends another: for all_reduce of
-// the whole vector, for all_to_all_v unknown and 0.
+// What every rank knows of a call. bytes: of its largest piece, that is of what one rank sends another: for all_reduce and
+// reduce of the whole vector, for all_to_all_v unknown and 0.
 struct CallShape {
   Operation operation;
   ncast_dtype dtype;
@@ -22,14 +23,36 @@ struct CallShape {
   bool over_host = false;  // payloads go through host memory
 };
 
+// For measurements: blocks always, or packets wherever they can be.
+enum class WantedPath : uint32_t { cheapest, packets, blocks };
+// That of NARROWCAST_PATH. Errors: INVALID_ARGUMENT.
+ncast_status wanted_path(WantedPath* path);
+
+// What a communicator chooses by, the same on all its ranks. The model outlives it.
+struct Policy {
+  const CostModel& costs;
+  WantedPath path = WantedPath::cheapest;
+};
+
+// What the model predicts for a call, in microseconds; 0: not known, or not possible.
+struct Costs {
+  double packets, raw, window, window_random, nccl;  // as Path has them
+};
+Costs costs_of(const CallShape& shape, const CostModel& model);
+
 struct Choice {
   bool packets;       // the operation has them, and the message fits
   ncast_codec codec;  // RAW or WINDOW
   const char* reason;
   const char* packets_reason;
+
+  // What of its costs is that of the choice.
+  double cost(const Costs& costs) const {
+    return packets ? costs.packets : codec == NCAST_CODEC_RAW ? costs.raw : costs.window;
+  }
 };
 
-Choice choose(const CallShape& shape);
+Choice choose(const CallShape& shape, const Policy& policy);
 
 // Nothing where the operation has no packets.
 std::optional<PacketOperation> packet_operation(Operation operation);
@@ -45,7 +68,7 @@ struct BlockShape {
   uint32_t lanes;        // that share the largest piece
   uint32_t ctas, warps;  // warps: of a CTA
 };
-// codec: as chosen. max_ctas: as the ranks have agreed.
+// codec: as chosen. max_ctas: as the ranks have agreed. A formula, not a measurement: costs are those of its shapes.
 BlockShape choose_block_shape(const CallShape& shape, ncast_codec codec, uint32_t max_ctas);
 
 // NARROWCAST_MAX_CTAS, from 1 on; else as many as may be.

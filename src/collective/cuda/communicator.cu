@@ -62,12 +62,14 @@ ncast_status Communicator::join(const channel::TcpAddress& address, const channe
   const size_t own_default = over_host ? default_host_scratch_bytes : default_scratch_bytes;
   if (ncast_status status = agree(config.scratch_bytes != 0 ? config.scratch_bytes : own_default)) return status;
   if (over_host) agreement_.max_ctas = std::min(agreement_.max_ctas, most_ctas_over_host);
+  if (ncast_status status = agree_on_costs()) return status;
   if (ncast_status status = set_up()) return status;
   return rendezvous_->barrier();
 }
 
 ncast_status Communicator::agree(size_t scratch_bytes) {
-  const Agreement own{wanted_ctas(), scratch_bytes};
+  Agreement own{wanted_ctas(), WantedPath::cheapest, scratch_bytes};
+  if (ncast_status status = wanted_path(&own.path)) return status;
   std::vector<Agreement> all(static_cast<size_t>(ranks()));
   if (ncast_status status = rendezvous_->all_gather(&own, sizeof own, all.data())) return status;
   agreement_ = own;
@@ -76,9 +78,27 @@ ncast_status Communicator::agree(size_t scratch_bytes) {
     if (other.scratch_bytes != own.scratch_bytes)
       return fail(NCAST_MISMATCH, "scratch_bytes is %zu on rank %d and %zu on rank %d", other.scratch_bytes, peer,
                   own.scratch_bytes, rank());
+    if (other.path != own.path)
+      return fail(NCAST_MISMATCH, "NARROWCAST_PATH is not the same on rank %d and rank %d", peer, rank());
     agreement_.max_ctas = std::min(agreement_.max_ctas, other.max_ctas);
   }
   return NCAST_OK;
+}
+
+// All choose by rank 0's, or their choices could differ.
+ncast_status Communicator::agree_on_costs() {
+  if (rank() == 0) {
+    if (ncast_status status = CostModel::wanted(&costs_)) return status;
+  }
+  std::vector<uint64_t> all_bytes(static_cast<size_t>(ranks()));
+  const uint64_t own_bytes = costs_.text().size();
+  if (ncast_status status = rendezvous_->all_gather(&own_bytes, sizeof own_bytes, all_bytes.data())) return status;
+  // Each rank has to give as many bytes as rank 0.
+  std::string own = costs_.text(), all;
+  own.resize(all_bytes[0]);
+  all.resize(own.size() * static_cast<size_t>(ranks()));
+  if (ncast_status status = rendezvous_->all_gather(own.data(), own.size(), all.data())) return status;
+  return rank() == 0 ? NCAST_OK : CostModel::parse(all.substr(0, own.size()), "the cost model of rank 0", &costs_);
 }
 
 ncast_status Communicator::set_up() {

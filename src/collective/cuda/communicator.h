@@ -17,6 +17,7 @@
 #include "collective/call.h"
 #include "collective/communicator.h"
 #include "collective/cuda/choice.h"
+#include "collective/cuda/explain.h"
 #include "collective/cuda/packets.h"
 #include "collective/cuda/state.h"
 #include "narrowcast/channel.h"
@@ -26,6 +27,7 @@ namespace narrowcast::collective::cuda {
 // What the ranks have agreed on when they joined.
 struct Agreement {
   uint32_t max_ctas;
+  WantedPath path;
   size_t scratch_bytes;
 };
 
@@ -52,6 +54,11 @@ class Communicator final : public ncast_comm {
   ncast_status abort() override;
   ncast_comm_counters counters() const override;
   ncast_status wait_until_idle() override;
+
+  // What its choices depend on.
+  Situation situation() const {
+    return {ranks(), place_ == channel::PeerMemory::Place::host, agreement_.max_ctas, policy()};
+  }
 
   // Enqueues calls that were launched together, in the order in which they were made. Any thread.
   ncast_status launch(const std::vector<const Call*>& calls);
@@ -94,6 +101,7 @@ class Communicator final : public ncast_comm {
   ncast_status join(const channel::TcpAddress& address, const channel::WorldId& secret,
                     const ncast_comm_config& config);
   ncast_status agree(size_t scratch_bytes);
+  ncast_status agree_on_costs();
   ncast_status set_up();
 
   // The stream waits for the communicator's call before, on whatever stream that was; and that it can be waited for.
@@ -106,7 +114,8 @@ class Communicator final : public ncast_comm {
   cudaError_t launch_collective(const Call& call, cudaStream_t stream);
   cudaError_t launch_moves_of(const Call& call, ncast_codec codec, cudaStream_t stream);
   cudaError_t launch_reduction_of(const Call& call, ncast_codec codec, cudaStream_t stream);
-  CallShape shape_of(const Call& call) const;
+  Policy policy() const { return {costs_, agreement_.path}; }
+  Choice choice_of(const Call& call) const;
   BlockCall block_call(int kernel) const;
   uint64_t sent_bytes(const Call& call) const;
 
@@ -126,6 +135,7 @@ class Communicator final : public ncast_comm {
   int device_ = 0;
   double timeout_seconds_ = 0;
   Agreement agreement_ = {};
+  CostModel costs_;  // of rank 0
   std::unique_ptr<channel::Rendezvous> rendezvous_;
   channel::KernelControl* control_ = nullptr;  // pinned
   channel::PeerMemory::Place place_ = channel::PeerMemory::Place::device;

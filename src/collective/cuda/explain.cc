@@ -1,14 +1,15 @@
-// The functions of narrowcast/explain.h.
-#include "narrowcast/explain.h"
+// The functions of narrowcast/explain.h, but for those of communicators.
+#include "collective/cuda/explain.h"
 
 #include <algorithm>
 #include <cinttypes>
 #include <cstdio>
 #include <cstring>
+#include <string>
 
 #include "channel/cuda/peers.h"
+#include "channel/cuda/wants_host.h"
 #include "collective/cuda/block_shape.h"
-#include "collective/cuda/choice.h"
 #include "status/error.h"
 
 namespace narrowcast::collective::cuda {
@@ -26,8 +27,6 @@ static_assert(NCAST_OP_ALL_TO_ALL_V == static_cast<int>(Operation::all_to_all_v)
 static_assert(NCAST_OP_REDUCE_SCATTER == static_cast<int>(Operation::reduce_scatter));
 static_assert(NCAST_OP_ALL_REDUCE == static_cast<int>(Operation::all_reduce));
 
-constexpr const char* function = "ncast_explain";
-
 // What the call goes by: "packets in one shot, 6 CTAs of 4 warps".
 void describe(const ncast_explanation& said, char* text, size_t capacity) {
   if (said.ctas == 0) {
@@ -41,18 +40,49 @@ void describe(const ncast_explanation& said, char* text, size_t capacity) {
   }
 }
 
-void explain(const CallShape& asked, uint64_t count, uint32_t max_ctas, ncast_explanation* said) {
-  CallShape shape = asked;
-  // As its callers do: how many bytes go to each rank is not known to all.
+ncast_prediction predicted(const Choice& choice, const Costs& costs) {
+  return {choice.cost(costs), costs.packets, costs.raw, costs.window, costs.window_random, costs.nccl};
+}
+
+// "Predicted: 3.1 us by packets, 10.4 raw by blocks; NCCL 4.7."; nothing where nothing is known.
+std::string describe(const ncast_prediction& times) {
+  std::string text;
+  const auto add = [&](double microseconds, const char* way) {
+    if (microseconds == 0) return;
+    char part[64];
+    std::snprintf(part, sizeof part, "%s%.1f us %s", text.empty() ? " Predicted: " : ", ", microseconds, way);
+    text += part;
+  };
+  add(times.packets, "by packets");
+  add(times.raw, "raw by blocks");
+  add(times.window, "by window");
+  add(times.window_random, "by window where nothing shrinks");
+  add(times.nccl, "by NCCL");
+  return text.empty() ? text : text + ".";
+}
+
+CallShape shape_of(const Question& question, const Situation& situation) {
+  return {static_cast<Operation>(question.operation),         question.dtype,  question.codec,
+          question.count * ncast_dtype_bytes(question.dtype), situation.ranks, situation.over_host};
+}
+
+// As its callers do: how many bytes of an all_to_all_v go to each rank is not known to all.
+Choice choose_for(CallShape shape, const Policy& policy) {
   if (shape.operation == Operation::all_to_all_v) shape.bytes = 0;
-  const Choice choice = choose(shape);
+  return choose(shape, policy);
+}
+
+void explain_checked(const Question& question, const Situation& situation, ncast_explanation* said) {
+  const CallShape shape = shape_of(question, situation);
+  const Choice choice = choose_for(shape, situation.policy);
   said->packets = choice.packets ? 1 : 0;
+  said->over_host = shape.over_host ? 1 : 0;
   said->codec = choice.codec;
   said->path_why = choice.packets_reason;
   said->codec_why = choice.reason;
   const char* const name = function_name(shape.operation) + std::strlen("ncast_");
   const char* const dtype = ncast_dtype_name(shape.dtype);
-  if (asked.bytes == 0) {
+  if (shape.bytes == 0) {
     said->packets = 0;
     said->path_why = said->codec_why = "there are no values";
     std::snprintf(said->sentence, sizeof said->sentence, "%s of 0 %s between %d ranks does nothing.", name, dtype,
@@ -60,7 +90,7 @@ void explain(const CallShape& asked, uint64_t count, uint32_t max_ctas, ncast_ex
     return;
   }
   if (const auto operation = packet_operation(shape.operation); choice.packets && operation && shape.ranks > 1) {
-    const PacketShape packets = choose_packet_shape(*operation, shape.bytes, shape.ranks, max_ctas);
+    const PacketShape packets = choose_packet_shape(*operation, shape.bytes, shape.ranks, situation.max_ctas);
     said->two_shot = packets.two_shot ? 1 : 0;
     said->ctas = packets.ctas;
     said->warps = packets.warps;
@@ -70,40 +100,70 @@ void explain(const CallShape& asked, uint64_t count, uint32_t max_ctas, ncast_ex
                                            : "a second shot's flight takes longer than what it saves";
     }
   } else if (!choice.packets) {
-    const BlockShape blocks = choose_block_shape(asked, choice.codec, max_ctas);
+    const BlockShape blocks = choose_block_shape(shape, choice.codec, situation.max_ctas);
     said->ctas = blocks.ctas;
     said->warps = blocks.warps;
     said->lanes = blocks.lanes;
     said->block_bytes = blocks.block_bytes;
   }
+  said->predicted = predicted(choice, costs_of(shape, situation.policy.costs));
   char by[128];
   describe(*said, by, sizeof by);
   const char* const codec = said->codec == NCAST_CODEC_WINDOW ? "window" : "raw";
   std::snprintf(said->sentence, sizeof said->sentence,
-                "%s of %" PRIu64 " %s between %d ranks goes by %s: %s%s%s. Its values travel %s: %s.", name, count,
-                dtype, shape.ranks, by, said->path_why, said->shots_why != nullptr ? ", and " : "",
-                said->shots_why != nullptr ? said->shots_why : "", codec, said->codec_why);
+                "%s of %" PRIu64 " %s between %d ranks goes by %s: %s%s%s. Its values travel %s: %s.%s", name,
+                question.count, dtype, shape.ranks, by, said->path_why, said->shots_why != nullptr ? ", and " : "",
+                said->shots_why != nullptr ? said->shots_why : "", codec, said->codec_why,
+                describe(said->predicted).c_str());
 }
 
-ncast_status check_and_explain(ncast_operation operation, uint64_t count, ncast_dtype dtype, ncast_codec codec,
-                               int ranks, uint32_t max_ctas, ncast_explanation* said) {
-  const size_t value_bytes = ncast_dtype_bytes(dtype);
-  if (said == nullptr) return fail(NCAST_INVALID_ARGUMENT, "%s: explanation is NULL", function);
-  if (const int number = operation; number < NCAST_OP_SEND || number > NCAST_OP_ALL_REDUCE)
-    return fail(NCAST_INVALID_ARGUMENT, "%s: operation is %d, which is not an operation", function, number);
+ncast_status check(const Question& question, const Situation& situation) {
+  const size_t value_bytes = ncast_dtype_bytes(question.dtype);
+  if (const int number = question.operation; number < NCAST_OP_SEND || number > NCAST_OP_ALL_REDUCE)
+    return fail(NCAST_INVALID_ARGUMENT, "operation is %d, which is not an operation", number);
   if (value_bytes == 0)
-    return fail(NCAST_INVALID_ARGUMENT, "%s: dtype is %d, which is not a value type", function,
-                static_cast<int>(dtype));
-  if (const int number = codec; number != NCAST_CODEC_RAW && number != NCAST_CODEC_WINDOW && number != NCAST_CODEC_AUTO)
-    return fail(NCAST_INVALID_ARGUMENT, "%s: codec is %d, which is not a codec", function, number);
-  if (ranks < 1 || ranks > channel::max_gpu_ranks)
-    return fail(NCAST_INVALID_ARGUMENT, "%s: ranks is %d, not 1 to %d", function, ranks, channel::max_gpu_ranks);
-  if (count > INT64_MAX / value_bytes / channel::max_gpu_ranks)
-    return fail(NCAST_INVALID_ARGUMENT, "%s: count is %" PRIu64 ", more than an address space holds", function, count);
-  *said = {};
-  const CallShape shape{static_cast<Operation>(operation), dtype, codec, count * value_bytes, ranks};
-  explain(shape, count, max_ctas == 0 ? wanted_ctas() : std::min(max_ctas, most_block_ctas), said);
+    return fail(NCAST_INVALID_ARGUMENT, "dtype is %d, which is not a value type", static_cast<int>(question.dtype));
+  if (const int number = question.codec;
+      number != NCAST_CODEC_RAW && number != NCAST_CODEC_WINDOW && number != NCAST_CODEC_AUTO)
+    return fail(NCAST_INVALID_ARGUMENT, "codec is %d, which is not a codec", number);
+  if (situation.ranks < 1 || situation.ranks > channel::max_gpu_ranks)
+    return fail(NCAST_INVALID_ARGUMENT, "ranks is %d, not 1 to %d", situation.ranks, channel::max_gpu_ranks);
+  if (question.count > INT64_MAX / value_bytes / channel::max_gpu_ranks)
+    return fail(NCAST_INVALID_ARGUMENT, "count is %" PRIu64 ", more than an address space holds", question.count);
   return NCAST_OK;
+}
+
+}  // namespace
+
+ncast_status explain(const Question& question, const Situation& situation, ncast_explanation* explanation) {
+  if (explanation == nullptr) return fail(NCAST_INVALID_ARGUMENT, "explanation is NULL");
+  if (ncast_status status = check(question, situation)) return status;
+  *explanation = {};
+  explain_checked(question, situation, explanation);
+  return NCAST_OK;
+}
+
+ncast_status predict(const Question& question, const Situation& situation, ncast_prediction* prediction) {
+  if (prediction == nullptr) return fail(NCAST_INVALID_ARGUMENT, "prediction is NULL");
+  if (ncast_status status = check(question, situation)) return status;
+  const CallShape shape = shape_of(question, situation);
+  *prediction = {};
+  if (shape.bytes == 0) return NCAST_OK;
+  *prediction = predicted(choose_for(shape, situation.policy), costs_of(shape, situation.policy.costs));
+  return NCAST_OK;
+}
+
+namespace {
+
+// As a communicator's ranks do, that all have this process's environment.
+ncast_status explain_here(const Question& question, int ranks, uint32_t max_ctas, ncast_explanation* explanation) {
+  CostModel costs;
+  if (ncast_status status = CostModel::wanted(&costs)) return status;
+  const bool over_host = channel::wants_host_memory();
+  const uint32_t most_ctas = over_host ? most_ctas_over_host : most_block_ctas;
+  Situation situation = {ranks, over_host, std::min(max_ctas == 0 ? wanted_ctas() : max_ctas, most_ctas), {costs}};
+  if (ncast_status status = wanted_path(&situation.policy.path)) return status;
+  return explain(question, situation, explanation);
 }
 
 }  // namespace
@@ -112,6 +172,11 @@ ncast_status check_and_explain(ncast_operation operation, uint64_t count, ncast_
 extern "C" ncast_status ncast_explain(ncast_operation operation, uint64_t count, ncast_dtype dtype, ncast_codec codec,
                                       int ranks, uint32_t max_ctas, ncast_explanation* explanation) {
   using namespace narrowcast::collective::cuda;
-  return narrowcast::guarded(
-      function, [&] { return check_and_explain(operation, count, dtype, codec, ranks, max_ctas, explanation); });
+  constexpr const char* function = "ncast_explain";
+  return narrowcast::guarded(function, [&] {
+    const ncast_status status = explain_here({operation, count, dtype, codec}, ranks, max_ctas, explanation);
+    if (status == NCAST_OK) return status;
+    const std::string sentence = ncast_last_error();
+    return narrowcast::fail(status, "%s: %s", function, sentence.c_str());
+  });
 }

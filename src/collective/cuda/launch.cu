@@ -50,8 +50,9 @@ cudaError_t Communicator::join(int side, cudaStream_t stream) {
   return cudaStreamWaitEvent(stream, beside.joined);
 }
 
-CallShape Communicator::shape_of(const Call& call) const {
-  return {call.operation, call.dtype, call.codec, bytes_of(call), ranks(), place_ == channel::PeerMemory::Place::host};
+Choice Communicator::choice_of(const Call& call) const {
+  const bool over_host = place_ == channel::PeerMemory::Place::host;
+  return choose({call.operation, call.dtype, call.codec, bytes_of(call), ranks(), over_host}, policy());
 }
 
 BlockCall Communicator::block_call(int kernel) const {
@@ -103,7 +104,7 @@ ncast_status Communicator::launch(const std::vector<const Call*>& calls) {
     for (const Call* call : calls) {
       raw_bytes_ += sent_bytes(*call);
       // Kernels count what they put into slots. Of a packet's 16 bytes 12 are values.
-      if (choose(shape_of(*call)).packets && ranks() > 1) packet_bytes_ += sent_bytes(*call) / 3 * 4;
+      if (choice_of(*call).packets && ranks() > 1) packet_bytes_ += sent_bytes(*call) / 3 * 4;
     }
   }
   if (error == cudaSuccess) return NCAST_OK;
@@ -148,7 +149,7 @@ cudaError_t Communicator::launch_round(const std::vector<const Call*>& sends, co
     bool operator==(const Coding&) const = default;
   };
   const auto coding_of = [&](const Call& call) {
-    const ncast_codec codec = choose(shape_of(call)).codec;
+    const ncast_codec codec = choice_of(call).codec;
     return Coding{codec == NCAST_CODEC_RAW ? NCAST_INT8 : call.dtype, codec};
   };
   std::vector<Coding> codings;
@@ -176,7 +177,7 @@ cudaError_t Communicator::launch_round(const std::vector<const Call*>& sends, co
 }
 
 cudaError_t Communicator::launch_collective(const Call& call, cudaStream_t stream) {
-  const Choice choice = choose(shape_of(call));
+  const Choice choice = choice_of(call);
   if (call.operation != Operation::all_to_all_v && call.count == 0) return cudaSuccess;
   if (const auto operation = packet_operation(call.operation); operation && choice.packets) {
     return launch_packets(peers_, 0, {*operation, call.send, call.recv, call.count, call.dtype, call.redop, call.peer},

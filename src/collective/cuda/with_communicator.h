@@ -1,4 +1,4 @@
-// What the functions of narrowcast/channel.h have in common.
+// What functions of the C API share that only communicators of GPUs have.
 #pragma once
 
 #include <string>

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 from narrowcast import _operations, _oracle
+from narrowcast._explain import changes
 from narrowcast._operations import NOT_IN_PLACE, REDUCTIONS, ROOTED, Call
 from narrowcast.types import REDUCTIONS as OPS
 from narrowcast.types import VALUE_TYPES, ValueType, value_type
@@ -23,6 +24,8 @@ SMALL_COUNTS = (0, 1, 2, 3, 7, 100, 1023, 1024, 1025, 2047, 2048, 2049, 4095, 40
 KIB, MIB = 1 << 10, 1 << 20
 # A call with more is made out of place or in place, not both.
 _BOTH_WAYS_BYTES = 4 * MIB
+# Beyond, a change of way is left to the tests of each way.
+_MOST_SWITCH_BYTES = 16 * MIB
 
 
 @dataclass(frozen=True)
@@ -102,26 +105,20 @@ def larger(world: World) -> Cases:
 
 
 def _switch_bytes(operation: str, world: World) -> Iterator[int]:
-    """Bytes of `count` values where src/collective/cuda changes its ways: choice.cc and packet_shape.cc."""
+    """Bytes of `count` values where the call is run in another way: up to _MOST_SWITCH_BYTES, as explained."""
     if world.place.backend == "host":
         # More than one chunk of its staging.
         yield 128 * KIB
         return
-    if operation == "all_reduce":
-        # From packets in one shot to two, for ranks beyond 2; and to blocks.
-        yield 16 * KIB
-        others = world.ranks - 1
-        if world.ranks > 2:
-            yield max(16 * KIB, 352 * KIB * world.ranks // (others * (others - 1)))
-        yield MIB
-    elif operation == "reduce":
-        yield 256 * KIB
     # What one buffer of packets holds.
     yield 3 * MIB // max(1, world.ranks - 1)
-    if operation not in ("reduce", "all_reduce"):
-        # From raw to window, when the choice is left to the library.
-        yield 256 * KIB  # over host memory
-        yield (4 if operation in ("sendrecv", "scatter", "gather") else 8) * MIB
+
+    def way(count_bytes: int) -> tuple[str, int | None, str]:
+        said = world.comm.explain(_operations.call_of(operation), count_bytes, dtype="float8_e4m3")
+        return said.path, said.shots, said.codec
+
+    for first, _ in changes(way, 4 * KIB, _MOST_SWITCH_BYTES)[1:]:
+        yield first - 1
 
 
 def _case(world: World, section: str, choice: Choice) -> Case:

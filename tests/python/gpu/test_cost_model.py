@@ -1,0 +1,59 @@
+"""Communicators of GPUs choose alike: by rank 0's cost model, and by the path that all ranks want."""
+
+from __future__ import annotations
+
+import pytest
+from narrowcast._launch import run_ranks
+from narrowcast.comm import unique_id
+from narrowcast.cuda import device_count
+
+pytestmark = pytest.mark.skipif(device_count() < 2, reason="fewer than 2 GPUs here")
+
+OWN = """narrowcast-costs 1 a machine
+all_reduce 2 peer packets 1:3 1000000:3
+all_reduce 2 peer raw 1:2 1000000:2
+all_reduce 2 peer window 1:1 1000000:1
+"""
+
+
+@pytest.fixture
+def said_by(rank_jobs):
+    """What two ranks say of an all_reduce and make of it, each with environment variables of its own."""
+
+    def run(*variables):
+        rows = []
+        shared = {"unique_id": unique_id().hex(), "ranks": 2, "variables": list(variables)}
+        arguments = [{**shared, "rank": rank} for rank in range(2)]
+        run_ranks(f"{rank_jobs}:choices_on_gpus", arguments, rows.append, timeout_seconds=60)
+        return rows[0]
+
+    return run
+
+
+def test_rank_0s_model_counts(said_by, tmp_path):
+    path = tmp_path / "own.costs"
+    path.write_text(OWN)
+    for said in said_by({"NARROWCAST_COST_MODEL": str(path)}, {"NARROWCAST_COST_MODEL": "/nowhere"}):
+        assert (said["path"], said["codec"], said["chosen"], said["sum"]) == ("blocks", "window", 1, 3)
+
+
+def test_a_model_that_makes_no_sense_is_told_to_all(said_by, tmp_path):
+    path = tmp_path / "own.costs"
+    path.write_text(OWN + "all_reduce fast\n")
+    first, second = said_by({"NARROWCAST_COST_MODEL": str(path)}, {})
+    assert f"{path}, line 5: 'fast' is not a number of ranks" in first["error"]
+    assert "rank 0" in second["error"]
+    assert f"{path}, line 5" in second["error"]
+
+
+@pytest.mark.parametrize("path", ["packets", "blocks"])
+def test_a_wanted_path_is_taken(said_by, path):
+    for said in said_by({"NARROWCAST_PATH": path}, {"NARROWCAST_PATH": path}):
+        assert (said["path"], said["sum"]) == (path, 3)
+        # Of a packet's 16 bytes 12 are values.
+        assert (said["ratio"] > 1.2) == (path == "packets")
+
+
+def test_ranks_that_want_different_paths_do_not_join(said_by):
+    for said in said_by({"NARROWCAST_PATH": "packets"}, {}):
+        assert "NARROWCAST_PATH" in said["error"]
