@@ -7,10 +7,11 @@ are in the queue.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,7 +23,7 @@ from ._cuda_contenders import MAX_SETS, Contender, run_ours, set_count
 from ._cuda_driver import DeviceBuffer, Event, Gate, Stream
 from ._operations import Call
 from .comm import Communicator
-from .errors import InternalError
+from .errors import InternalError, NarrowcastError
 from .types import value_type
 
 # A stream's queue is finite: launching must not wait for a stream that is held back.
@@ -111,15 +112,18 @@ class Stand:
         contenders = only or self._contenders
         sets = self._schedule.sets(call)
         for one in contenders:
-            one.begin(call, sets, self._schedule.in_place)
-            self._write_inputs(one, call, range(sets))
-            self._warm_up(one, call)
+            with _named(one, call):
+                one.begin(call, sets, self._schedule.in_place)
+                self._write_inputs(one, call, range(sets))
+                self._warm_up(one, call)
         for _ in range(self._schedule.batches):
             for one in contenders:
-                one.seconds.append(self._time(one, call))
+                with _named(one, call):
+                    one.seconds.append(self._time(one, call))
         if self._schedule.check:
             for i, one in enumerate(contenders):
-                one.wrong = self._count_wrong(one, call, 1 + i)
+                with _named(one, call):
+                    one.wrong = self._count_wrong(one, call, 1 + i)
         for one in contenders:
             one.end()
         return {
@@ -245,6 +249,15 @@ class Stand:
             found = one.sets[i][1].read().view(call.kind.numpy)
             wrong += call.count_wrong(found, self._sample, _variant(i, variant), exact=one.comm is not None)
         return wrong
+
+
+@contextlib.contextmanager
+def _named(one: Contender, call: Call) -> Iterator[None]:
+    """An error says whose call it was."""
+    try:
+        yield
+    except NarrowcastError as error:
+        raise type(error)(f"{one.name}, {call.operation} of {call.count} {call.kind.name}: {error}") from error
 
 
 def _variant(i: int, variant: int) -> int:
