@@ -136,7 +136,7 @@ ncast_status ncast_ports_create(ncast_comm* comm, uint32_t ports, void* const* m
       return fail(NCAST_INVALID_ARGUMENT, "ports is %u, not 1 to %d", ports, NCAST_MOST_PORTS);
     if (regions > NCAST_MOST_REGIONS)
       return fail(NCAST_INVALID_ARGUMENT, "regions is %u, not 0 to %d", regions, NCAST_MOST_REGIONS);
-    return communicator.create_ports(ports, {memory, memory + regions}, result);
+    return communicator.create_ports(ports, std::vector<const void*>(memory, memory + regions), result);
   });
 }
 
