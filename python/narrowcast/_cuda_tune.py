@@ -14,7 +14,7 @@ from ._cuda_driver import DeviceBuffer
 from ._cuda_stand import Schedule, Stand, meet, set_environment, source_of
 from ._launch import Emit
 from ._library import library_version
-from ._operations import Call, call_of, count_of
+from ._operations import ROOTED, Call, call_of, count_of
 from .comm import Communicator
 from .types import value_type
 
@@ -115,5 +115,13 @@ def _forced(path: str) -> Iterator[None]:
 
 
 def _of_operation(contenders: list[Contender], operation: str) -> list[Contender]:
-    """NCCL has copy engines do a few operations; others would only be measured twice."""
-    return [one for one in contenders if one.name != "nccl-ce" or operation in _nccl.COPY_ENGINE]
+    """Those that have a way of their own for it.
+
+    NCCL has no symmetric kernels for rooted operations, and 2.28.9 has been seen to fail in a broadcast on its windows.
+    """
+    left_out = set()
+    if operation not in _nccl.COPY_ENGINE:
+        left_out.add("nccl-ce")
+    if operation in ROOTED:
+        left_out.add("nccl-symmetric")
+    return [one for one in contenders if one.name not in left_out]
