@@ -1,7 +1,7 @@
 """Writes src/nccl/exports.inc, what libnccl.so.2 exports, and tests/nccl/exports/, from a wheel of NVIDIA's.
 
-A wheel is `pip download --no-deps nvidia-nccl-cu13==2.32.3`. Names come from the library, what functions return from the
-headers beside it. Give the newest release last: its functions are those that the drop-in exports.
+A wheel is `pip download --no-deps nvidia-nccl-cu13==2.32.3`. Names come from the library, what functions return from
+the headers beside it. Give the newest release last: its functions are those that the drop-in exports.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def return_kind(function: str, headers: str) -> str:
 
 def exports_inc(version: str, symbols: dict[str, str], headers: str) -> str:
     lines = [
-        f"// What libnccl.so.2 of NCCL {version} exports, and what each function returns. Written by tools/nccl_exports.py.",
+        f"// What libnccl.so.2 of NCCL {version} exports, and what each function returns, by tools/nccl_exports.py.",
         "// NCCL_FUNCTION: ncclX and pncclX. NCCL_INTERNAL: ncclX alone.",
     ]
     for name in sorted(name for name in symbols if name.startswith("nccl")):

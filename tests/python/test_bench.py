@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import json
-import shutil
-import subprocess
 import sys
 from pathlib import Path
 
