@@ -11,7 +11,6 @@ struct Engine {
 #define ENGINE_FUNCTIONS(FUNCTION)  \
   FUNCTION(version)                 \
   FUNCTION(last_error)              \
-  FUNCTION(dtype_bytes)             \
   FUNCTION(bound)                   \
   FUNCTION(encode)                  \
   FUNCTION(decode)                  \

@@ -98,6 +98,11 @@ int after_forwarded(const Plan& plan) {
   return plan.comm->order.after_forwarded(plan.forwarded.back().call.stream) == 0 ? success : unhandled_cuda_error;
 }
 
+// Not while a graph is captured: bringing the totals up to date could break it.
+void report_when_due(CudaStream stream) {
+  if (settings().stats_seconds > 0 && driver() != nullptr && capture_of(stream) == 0) write_statistics_when_due();
+}
+
 // `end`: ends NCCL's group; NULL outside of one.
 int launch(std::vector<GroupCalls> comms, End* end) {
   prepare_all(comms, end != nullptr);
@@ -136,14 +141,16 @@ bool leaves_outermost_group() {
 
 int submit(const Call& call) {
   if (InsideNccl::here()) return forward(call);
-  // Not while a graph is captured: bringing the totals up to date could break it.
-  if (settings().stats_seconds > 0 && driver() != nullptr && capture_of(call.stream) == 0) write_statistics_when_due();
   const std::shared_ptr<Communicator> comm = find_communicator(call.comm);
   if (comm == nullptr) return forward(call);
   if (open_group.depth > 0) return add_to_group(comm, call);
+  int result = success;
   if (!keeps(call) || !is_valid(call, comm->ranks) || comm->why_forwarded.load() != nullptr)
-    return forward_counted(*comm, call, why_forwarded_now(*comm, call, "an argument is out of range"));
-  return launch({GroupCalls{.comm = comm, .calls = {call}}}, nullptr);
+    result = forward_counted(*comm, call, why_forwarded_now(*comm, call, "an argument is out of range"));
+  else
+    result = launch({GroupCalls{.comm = comm, .calls = {call}}}, nullptr);
+  report_when_due(call.stream);
+  return result;
 }
 
 int start_group() {
@@ -154,7 +161,13 @@ int start_group() {
 
 int end_group() {
   End* const end = real<End>(Function::GroupEnd);
-  if (leaves_outermost_group()) return launch(std::exchange(open_group.comms, {}), end);
+  if (leaves_outermost_group()) {
+    std::vector<GroupCalls> comms = std::exchange(open_group.comms, {});
+    const CudaStream stream = comms.empty() || comms[0].calls.empty() ? nullptr : comms[0].calls[0].stream;
+    const int result = launch(std::move(comms), end);
+    report_when_due(stream);
+    return result;
+  }
   const InsideNccl inside;
   return end();
 }

@@ -92,6 +92,7 @@ def fakes(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("cuda.cc", "libcuda.so.1", []),
         ("nccl.cc", "libnccl.so.2", [str(folder / "libcuda.so.1")]),
         ("nccl.cc", "libnccl_old.so.2", [str(folder / "libcuda.so.1"), "-DFAKE_NCCL_OLD"]),
+        ("malloc.cc", "libmalloc.so", []),
     ):
         command = [compiler, "-std=c++20", "-O1", "-shared", "-fPIC", f"-Wl,-soname,{result}"]
         source_file = str(HERE / "fakes" / source)

@@ -1,83 +1,52 @@
-"""What rank processes of the drop-in's tests run: programs of NCCL, on the fakes of the driver and of NCCL."""
+"""What rank processes of the drop-in's tests run: programs of NCCL, on GPUs or on the fakes of driver and NCCL."""
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import signal
 import threading
 import time
-from ctypes import byref, c_char_p, c_float, c_int, c_size_t, c_uint64, c_void_p
+from collections.abc import Iterator
+from ctypes import byref, c_char_p, c_float, c_int, c_size_t, c_void_p
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from narrowcast import _nccl
+from narrowcast._cuda_driver import DeviceBuffer, Stream, call, driver, on_device
 
 INT32, FLOAT32, BFLOAT16 = 2, 7, 9
 SUM = 0
-NUMBERS = {"int32": INT32, "float32": FLOAT32, "uint16": BFLOAT16}
+MEETING_SECONDS = 60
 
-
-class Nccl:
-    """libnccl.so.2, whichever the loader gives, and libcuda.so.1."""
-
-    def __init__(self) -> None:
-        self.nccl = ctypes.CDLL("libnccl.so.2")
-        self.cuda = ctypes.CDLL("libcuda.so.1")
-        self.nccl.ncclGetLastError.restype = c_char_p
-        moves = [c_void_p, c_void_p, c_size_t, c_int]
-        end = [c_void_p, c_void_p]
-        for name, arguments in {
-            "Send": [c_void_p, c_size_t, c_int, c_int, *end],
-            "Recv": [c_void_p, c_size_t, c_int, c_int, *end],
-            "Bcast": [c_void_p, c_size_t, c_int, c_int, *end],
-            "AllGather": [*moves, *end],
-            "AlltoAll": [*moves, *end],
-            "Broadcast": [*moves, c_int, *end],
-            "Gather": [*moves, c_int, *end],
-            "Scatter": [*moves, c_int, *end],
-            "AllReduce": [*moves, c_int, *end],
-            "ReduceScatter": [*moves, c_int, *end],
-            "Reduce": [*moves, c_int, c_int, *end],
-            "CommInitRank": [c_void_p, c_int, _nccl.UniqueId, c_int],
-            "CommInitRankConfig": [c_void_p, c_int, _nccl.UniqueId, c_int, c_void_p],
-            "CommInitAll": [c_void_p, c_int, c_void_p],
-            "CommSplit": [c_void_p, c_int, c_int, c_void_p, c_void_p],
-            "CommDestroy": [c_void_p],
-            "CommAbort": [c_void_p],
-            "CommFinalize": [c_void_p],
-            "CommGetAsyncError": [c_void_p, c_void_p],
-            "GetLastError": [c_void_p],
-            "RedOpCreatePreMulSum": [c_void_p, c_void_p, c_int, c_int, c_void_p],
-            "RedOpDestroy": [c_int, c_void_p],
-        }.items():
-            getattr(self.nccl, f"nccl{name}").argtypes = arguments
-        for name in ("StreamSynchronize", "StreamEndCapture", "GraphLaunch", "GraphInstantiateWithFlags"):
-            getattr(self.cuda, f"cu{name}").argtypes = [c_void_p, c_void_p, c_uint64][: 1 if "Sync" in name else 3]
-
-    def __call__(self, name: str, *arguments: Any) -> None:
-        status = getattr(self.nccl, f"nccl{name}")(*map(_address, arguments))
-        assert status == 0, f"nccl{name} gave {status}: {self.nccl.ncclGetLastError(None).decode()}"
-
-    def communicator(self, unique_id: str, rank: int, ranks: int) -> c_void_p:
-        comm = c_void_p()
-        self("CommInitRank", byref(comm), ranks, _nccl.UniqueId(unique_id.encode()), rank)
-        return comm
-
-    def stream(self) -> c_void_p:
-        stream = c_void_p()
-        assert not self.cuda.cuStreamCreate(byref(stream), 1)
-        return stream
-
-    def synchronize(self, *streams: c_void_p | None) -> None:
-        for stream in streams:
-            status = self.cuda.cuStreamSynchronize(stream)
-            assert status == 0, f"cuStreamSynchronize gave {status}"
-
-
-def _address(argument: Any) -> Any:
-    return argument.ctypes.data if isinstance(argument, np.ndarray) else argument
+_MOVE = [c_void_p, c_void_p, c_size_t, c_int]
+_END = [c_void_p, c_void_p]
+_SIGNATURES = {
+    "Send": [c_void_p, c_size_t, c_int, c_int, *_END],
+    "Recv": [c_void_p, c_size_t, c_int, c_int, *_END],
+    "Bcast": [c_void_p, c_size_t, c_int, c_int, *_END],
+    "AllGather": [*_MOVE, *_END],
+    "AlltoAll": [*_MOVE, *_END],
+    "Broadcast": [*_MOVE, c_int, *_END],
+    "Gather": [*_MOVE, c_int, *_END],
+    "Scatter": [*_MOVE, c_int, *_END],
+    "AllReduce": [*_MOVE, c_int, *_END],
+    "ReduceScatter": [*_MOVE, c_int, *_END],
+    "Reduce": [*_MOVE, c_int, c_int, *_END],
+    "GetUniqueId": [c_void_p],
+    "CommInitRank": [c_void_p, c_int, _nccl.UniqueId, c_int],
+    "CommInitRankConfig": [c_void_p, c_int, _nccl.UniqueId, c_int, c_void_p],
+    "CommInitAll": [c_void_p, c_int, c_void_p],
+    "CommSplit": [c_void_p, c_int, c_int, c_void_p, c_void_p],
+    "CommDestroy": [c_void_p],
+    "CommAbort": [c_void_p],
+    "CommGetAsyncError": [c_void_p, c_void_p],
+    "GetLastError": [c_void_p],
+    "RedOpCreatePreMulSum": [c_void_p, c_void_p, c_int, c_int, c_void_p],
+    "RedOpDestroy": [c_int, c_void_p],
+}
 
 
 def values_of(rank: int, count: int, dtype: str = "uint16") -> np.ndarray:
@@ -88,297 +57,412 @@ def values_of(rank: int, count: int, dtype: str = "uint16") -> np.ndarray:
     return generator.integers(-99, 99, count).astype(dtype)
 
 
-def every_operation(*, unique_id: str, rank: int, ranks: int, count: int, emit: Any) -> None:
+def values_of_all(ranks: int, count: int) -> np.ndarray:
+    return np.concatenate([values_of(rank, count) for rank in range(ranks)])
+
+
+def sum_of_all(ranks: int, count: int, dtype: str = "int32") -> np.ndarray:
+    return np.sum([values_of(rank, count, dtype) for rank in range(ranks)], axis=0, dtype=dtype)
+
+
+class Program:
+    """libnccl.so.2, whichever the loader gives, and memory of the current GPU, which lives as long as this."""
+
+    def __init__(self, rank: int, ranks: int) -> None:
+        self.rank, self.ranks = rank, ranks
+        self.nccl = ctypes.CDLL("libnccl.so.2")
+        self.nccl.ncclGetLastError.restype = c_char_p
+        for name, arguments in _SIGNATURES.items():
+            getattr(self.nccl, f"nccl{name}").argtypes = arguments
+        self._kept: list[DeviceBuffer] = []
+
+    def status(self, name: str, *arguments: Any) -> int:
+        return int(getattr(self.nccl, f"nccl{name}")(*map(_plain, arguments)))
+
+    def __call__(self, name: str, *arguments: Any) -> None:
+        status = self.status(name, *arguments)
+        assert status == 0, f"nccl{name} gave {status}: {self.nccl.ncclGetLastError(None).decode()}"
+
+    @contextlib.contextmanager
+    def group(self) -> Iterator[None]:
+        self("GroupStart")
+        yield
+        self("GroupEnd")
+
+    def unique_id(self) -> _nccl.UniqueId:
+        """Rank 0's, through a file."""
+        path = Path(os.environ["TEST_FOLDER"]) / "unique_id"
+        unique_id = _nccl.UniqueId()
+        if self.rank == 0:
+            self("GetUniqueId", byref(unique_id))
+            path.with_suffix(".new").write_bytes(bytes(unique_id))
+            path.with_suffix(".new").rename(path)
+        give_up = time.monotonic() + MEETING_SECONDS
+        while not path.exists() and time.monotonic() < give_up:
+            time.sleep(0.01)
+        return _nccl.UniqueId.from_buffer_copy(path.read_bytes())
+
+    def communicator(self) -> c_void_p:
+        comm = c_void_p()
+        self("CommInitRank", byref(comm), self.ranks, self.unique_id(), self.rank)
+        return comm
+
+    def put(self, values: np.ndarray) -> DeviceBuffer:
+        self._kept.append(DeviceBuffer(values.nbytes).write(values))
+        return self._kept[-1]
+
+    def zeros(self, count: int, dtype: str = "uint16") -> DeviceBuffer:
+        return self.put(np.zeros(count, dtype))
+
+    @staticmethod
+    def get(buffer: DeviceBuffer, dtype: str = "uint16") -> np.ndarray:
+        """What is there now, whatever is still on streams."""
+        host = np.empty(buffer.count_bytes, np.uint8)
+        if host.nbytes:
+            call("cuMemcpyDtoH_v2", c_void_p(host.ctypes.data), ctypes.c_uint64(buffer.pointer), c_size_t(host.nbytes))
+        return host.view(dtype)
+
+    def holds(self, buffer: DeviceBuffer, expected: np.ndarray) -> bool:
+        return np.array_equal(self.get(buffer, str(expected.dtype)), expected)
+
+
+def _plain(argument: Any) -> Any:
+    if isinstance(argument, DeviceBuffer):
+        return argument.pointer
+    return argument.handle if isinstance(argument, Stream) else argument
+
+
+@contextlib.contextmanager
+def program(rank: int, ranks: int) -> Iterator[tuple[Program, c_void_p, Stream]]:
+    """With a communicator of all ranks, and a stream, on the rank's GPU."""
+    with on_device(rank):
+        nccl = Program(rank, ranks)
+        comm = nccl.communicator()
+        yield nccl, comm, Stream()
+
+
+def every_operation(*, rank: int, ranks: int, count: int, emit: Any) -> None:
     """The names of the operations whose results are right."""
-    nccl = Nccl()
-    comm, stream = nccl.communicator(unique_id, rank, ranks), nccl.stream()
-    end = (comm, stream)
-    everyone = range(ranks)
     right = []
+    with program(rank, ranks) as (nccl, comm, stream):
+        end = (comm, stream)
 
-    def check(name: str, found: np.ndarray, expected: np.ndarray) -> None:
-        nccl.synchronize(stream)
-        if np.array_equal(found, expected):
-            right.append(name)
+        def check(name: str, found: DeviceBuffer, expected: np.ndarray) -> None:
+            stream.synchronize()
+            if nccl.holds(found, expected):
+                right.append(name)
 
-    mine = values_of(rank, count)
-    parts = values_of(10 + rank, ranks * count)
-    gathered = np.zeros(ranks * count, np.uint16)
-    nccl("AllGather", mine, gathered, count, BFLOAT16, *end)
-    check("all_gather", gathered, np.concatenate([values_of(r, count) for r in everyone]))
-    exchanged = np.zeros(ranks * count, np.uint16)
-    nccl("AlltoAll", parts, exchanged, count, BFLOAT16, *end)
-    check(
-        "all_to_all",
-        exchanged,
-        np.concatenate([values_of(10 + r, ranks * count)[rank * count :][:count] for r in everyone]),
-    )
-    copy = np.zeros(count, np.uint16)
-    nccl("Broadcast", mine, copy, count, BFLOAT16, 1, *end)
-    check("broadcast", copy, values_of(1, count))
-    copy[:] = mine
-    nccl("Bcast", copy, count, BFLOAT16, 0, *end)
-    check("bcast", copy, values_of(0, count))
-    at_root = np.zeros(ranks * count, np.uint16)
-    nccl("Gather", mine, at_root, count, BFLOAT16, 1, *end)
-    check("gather", at_root, np.concatenate([values_of(r, count) for r in everyone]) if rank == 1 else at_root * 0)
-    nccl("Scatter", parts, copy, count, BFLOAT16, 1, *end)
-    check("scatter", copy, values_of(11, ranks * count)[rank * count :][:count])
-    whole, long = values_of(rank, count, "int32"), values_of(rank, ranks * count, "int32")
-    total = sum(values_of(r, count, "int32") for r in everyone)
-    result = np.zeros(count, np.int32)
-    nccl("AllReduce", whole, result, count, INT32, SUM, *end)
-    check("all_reduce", result, total)
-    result[:] = 0
-    nccl("Reduce", whole, result, count, INT32, SUM, 1, *end)
-    check("reduce", result, total if rank == 1 else result * 0)
-    nccl("ReduceScatter", long, result, count, INT32, SUM, *end)
-    check("reduce_scatter", result, sum(values_of(r, ranks * count, "int32") for r in everyone)[rank * count :][:count])
-    nccl("GroupStart")
-    nccl("Send", mine, count, BFLOAT16, (rank + 1) % ranks, *end)
-    nccl("Recv", copy, count, BFLOAT16, (rank - 1) % ranks, *end)
-    nccl("GroupEnd")
-    check("send and recv", copy, values_of((rank - 1) % ranks, count))
-    nccl("CommDestroy", comm)
-    nccl("CommDestroy", None)
+        def of_everyone(part: int) -> np.ndarray:
+            """The part-th piece of what each rank has for the others."""
+            return np.concatenate([pieces_of(r)[part * count :][:count] for r in range(ranks)])
+
+        def pieces_of(rank: int) -> np.ndarray:
+            return values_of(10 + rank, ranks * count)
+
+        is_root = rank == 1
+        everything, total = values_of_all(ranks, count), sum_of_all(ranks, count)
+        mine, pieces = nccl.put(values_of(rank, count)), nccl.put(pieces_of(rank))
+        gathered, exchanged, at_root = (nccl.zeros(ranks * count) for _ in range(3))
+        copy, also = nccl.zeros(count), nccl.put(values_of(rank, count))
+        nccl("AllGather", mine, gathered, count, BFLOAT16, *end)
+        check("all_gather", gathered, everything)
+        nccl("AlltoAll", pieces, exchanged, count, BFLOAT16, *end)
+        check("all_to_all", exchanged, of_everyone(rank))
+        nccl("Broadcast", mine, copy, count, BFLOAT16, 1, *end)
+        check("broadcast", copy, values_of(1, count))
+        nccl("Bcast", also, count, BFLOAT16, 0, *end)
+        check("bcast", also, values_of(0, count))
+        nccl("Gather", mine, at_root, count, BFLOAT16, 1, *end)
+        check("gather", at_root, everything if is_root else everything * 0)
+        nccl("Scatter", pieces, copy, count, BFLOAT16, 1, *end)
+        check("scatter", copy, pieces_of(1)[rank * count :][:count])
+
+        whole, long = nccl.put(values_of(rank, count, "int32")), nccl.put(values_of(rank, ranks * count, "int32"))
+        sums = [nccl.zeros(count, "int32") for _ in range(3)]
+        nccl("AllReduce", whole, sums[0], count, INT32, SUM, *end)
+        check("all_reduce", sums[0], total)
+        nccl("Reduce", whole, sums[1], count, INT32, SUM, 1, *end)
+        check("reduce", sums[1], total if is_root else total * 0)
+        nccl("ReduceScatter", long, sums[2], count, INT32, SUM, *end)
+        check("reduce_scatter", sums[2], sum_of_all(ranks, ranks * count)[rank * count :][:count])
+        with nccl.group():
+            nccl("Send", mine, count, BFLOAT16, (rank + 1) % ranks, *end)
+            nccl("Recv", copy, count, BFLOAT16, (rank - 1) % ranks, *end)
+        check("send and recv", copy, values_of((rank - 1) % ranks, count))
+        nccl("CommDestroy", comm)
+        nccl("CommDestroy", None)
     emit(right)
 
 
-def groups(*, unique_id: str, rank: int, ranks: int, emit: Any) -> None:
+def groups(*, rank: int, ranks: int, emit: Any) -> None:
     """Nested groups, of two communicators, on several streams, with transfers and collectives."""
-    nccl = Nccl()
-    comm, one, other = nccl.communicator(unique_id, rank, ranks), nccl.stream(), nccl.stream()
-    half = c_void_p()
-    nccl("CommSplit", comm, rank % 2, -rank, byref(half), None)
-    its_ranks = [r for r in range(ranks) if r % 2 == rank % 2][::-1]
-    count = 3000
-    mine, whole = values_of(rank, count), values_of(rank, count, "int32")
-    found = []
-    for _ in range(3):
-        gathered = np.zeros(ranks * count, np.uint16)
-        in_half = np.zeros(len(its_ranks) * count, np.uint16)
-        ring = np.zeros(count, np.uint16)
-        total = np.zeros(count, np.int32)
-        nccl("GroupStart")
-        nccl("AllGather", mine, gathered, count, BFLOAT16, comm, one)
-        nccl("GroupStart")
-        nccl("Recv", ring, count, BFLOAT16, (rank - 1) % ranks, comm, other)
-        nccl("AllGather", mine, in_half, count, BFLOAT16, half, other)
-        nccl("GroupEnd")
-        nccl("Send", mine, count, BFLOAT16, (rank + 1) % ranks, comm, one)
-        nccl("AllReduce", whole, total, count, INT32, SUM, comm, one)
-        assert not gathered.any(), "something ran before the end of the group"
-        nccl("GroupEnd")
-        nccl.synchronize(one, other)
-        found.append(
-            [
-                bool((gathered == np.concatenate([values_of(r, count) for r in range(ranks)])).all()),
-                bool((in_half == np.concatenate([values_of(r, count) for r in its_ranks])).all()),
-                bool((ring == values_of((rank - 1) % ranks, count)).all()),
-                bool((total == sum(values_of(r, count, "int32") for r in range(ranks))).all()),
-            ]
-        )
-    nccl("CommDestroy", half)
-    nccl("CommDestroy", comm)
+    count, found = 3000, []
+    with program(rank, ranks) as (nccl, comm, one):
+        other, half = Stream(), c_void_p()
+        nccl("CommSplit", comm, rank % 2, -rank, byref(half), None)
+        in_half = [r for r in range(ranks) if r % 2 == rank % 2][::-1]
+        mine, whole = nccl.put(values_of(rank, count)), nccl.put(values_of(rank, count, "int32"))
+        for _ in range(3):
+            gathered, of_half = nccl.zeros(ranks * count), nccl.zeros(len(in_half) * count)
+            ring, total = nccl.zeros(count), nccl.zeros(count, "int32")
+            with nccl.group():
+                nccl("AllGather", mine, gathered, count, BFLOAT16, comm, one)
+                with nccl.group():
+                    nccl("Recv", ring, count, BFLOAT16, (rank - 1) % ranks, comm, other)
+                    nccl("AllGather", mine, of_half, count, BFLOAT16, half, other)
+                nccl("Send", mine, count, BFLOAT16, (rank + 1) % ranks, comm, one)
+                nccl("AllReduce", whole, total, count, INT32, SUM, comm, one)
+                assert not nccl.get(gathered).any(), "something ran before the end of the group"
+            one.synchronize()
+            other.synchronize()
+            found.append(
+                [
+                    nccl.holds(gathered, values_of_all(ranks, count)),
+                    nccl.holds(of_half, np.concatenate([values_of(r, count) for r in in_half])),
+                    nccl.holds(ring, values_of((rank - 1) % ranks, count)),
+                    nccl.holds(total, sum_of_all(ranks, count)),
+                ]
+            )
+        nccl("CommDestroy", half)
+        nccl("CommDestroy", comm)
     emit(found)
 
 
-def unequal_groups(*, unique_id: str, rank: int, ranks: int, emit: Any) -> None:
+def left_out_of_a_split(*, rank: int, ranks: int, emit: Any) -> None:
+    """The last rank gets no communicator."""
+    color = -1 if rank == ranks - 1 else 0
+    with program(rank, ranks) as (nccl, comm, stream):
+        part = c_void_p()
+        nccl("CommSplit", comm, color, rank, byref(part), None)
+        right = True
+        if part:
+            total = nccl.put(values_of(rank, 100, "int32"))
+            nccl("AllReduce", total, total, 100, INT32, SUM, part, stream)
+            stream.synchronize()
+            right = nccl.holds(total, sum_of_all(ranks - 1, 100))
+            nccl("CommDestroy", part)
+        nccl("CommDestroy", comm)
+    emit([bool(part), right])
+
+
+def unequal_groups(*, rank: int, ranks: int, emit: Any) -> None:
     """Rank 0 sends a long and a short message in one group; rank 1 receives the short one before the long one."""
-    nccl = Nccl()
-    comm, stream = nccl.communicator(unique_id, rank, ranks), nccl.stream()
-    first = values_of(0, 2000)
-    nccl("AllReduce", first, first, 2000, BFLOAT16, SUM, comm, stream)
     long, short = values_of(5, 200_000), values_of(6, 10)
     found = []
-    for _ in range(3):
-        to_long, to_short = np.zeros_like(long), np.zeros_like(short)
-        if rank == 0:
-            nccl("GroupStart")
-            nccl("Send", long, len(long), BFLOAT16, 1, comm, stream)
-            nccl("Send", short, len(short), BFLOAT16, 1, comm, stream)
-            nccl("GroupEnd")
-        else:
-            nccl("Recv", to_short, len(short), BFLOAT16, 0, comm, stream)
-            nccl("Recv", to_long, len(long), BFLOAT16, 0, comm, stream)
-        nccl.synchronize(stream)
-        found.append(rank == 0 or bool((to_long == long).all() and (to_short == short).all()))
-    nccl("CommDestroy", comm)
+    with program(rank, ranks) as (nccl, comm, stream):
+        first = nccl.zeros(2000)
+        nccl("AllReduce", first, first, 2000, BFLOAT16, SUM, comm, stream)
+        sources = nccl.put(long), nccl.put(short)
+        for _ in range(3):
+            results = nccl.zeros(len(long)), nccl.zeros(len(short))
+            if rank == 0:
+                with nccl.group():
+                    nccl("Send", sources[0], len(long), BFLOAT16, 1, comm, stream)
+                    nccl("Send", sources[1], len(short), BFLOAT16, 1, comm, stream)
+            else:
+                nccl("Recv", results[1], len(short), BFLOAT16, 0, comm, stream)
+                nccl("Recv", results[0], len(long), BFLOAT16, 0, comm, stream)
+            stream.synchronize()
+            found.append(rank == 0 or (nccl.holds(results[0], long) and nccl.holds(results[1], short)))
+        nccl("CommDestroy", comm)
     emit(found)
 
 
 def one_thread(*, ranks: int, emit: Any) -> None:
     """One thread drives all GPUs."""
-    nccl = Nccl()
-    comms, streams = (c_void_p * ranks)(), [nccl.stream() for _ in range(ranks)]
+    count, found = 4000, []
+    nccl = Program(0, ranks)
+    comms, streams, sources = (c_void_p * ranks)(), [], []
     nccl("CommInitAll", comms, ranks, None)
-    count = 4000
-    found = []
+    for r in range(ranks):
+        with on_device(r):
+            streams.append(Stream())
+            sources.append(nccl.put(values_of(r, count, "int32")))
     for _ in range(3):
-        results = [np.zeros(count, np.int32) for _ in range(ranks)]
-        sources = [values_of(r, count, "int32") for r in range(ranks)]
-        nccl("GroupStart")
+        results = []
         for r in range(ranks):
-            nccl("AllReduce", sources[r], results[r], count, INT32, SUM, comms[r], streams[r])
-        nccl("GroupEnd")
-        nccl.synchronize(*streams)
-        found += [bool((result == sum(sources)).all()) for result in results]
+            with on_device(r):
+                results.append(nccl.zeros(count, "int32"))
+        with nccl.group():
+            for r in range(ranks):
+                with on_device(r):
+                    nccl("AllReduce", sources[r], results[r], count, INT32, SUM, comms[r], streams[r])
+        for r in range(ranks):
+            with on_device(r):
+                streams[r].synchronize()
+                found.append(nccl.holds(results[r], sum_of_all(ranks, count)))
     for comm in comms:
         nccl("CommDestroy", comm)
     emit(found)
 
 
-def kept_order(*, unique_id: str, rank: int, ranks: int, emit: Any) -> None:
+def threads(*, ranks: int, emit: Any) -> None:
+    """A thread a rank, in one process."""
+    found = [False] * ranks
+    nccl = Program(0, ranks)
+    unique_id = nccl.unique_id()
+
+    def run(rank: int) -> None:
+        with on_device(rank):
+            comm, stream, count = c_void_p(), Stream(), 4000
+            nccl("CommInitRank", byref(comm), ranks, unique_id, rank)
+            mine, gathered = nccl.put(values_of(rank, count)), nccl.zeros(ranks * count)
+            for _ in range(3):
+                nccl("AllGather", mine, gathered, count, BFLOAT16, comm, stream)
+            stream.synchronize()
+            found[rank] = nccl.holds(gathered, values_of_all(ranks, count))
+            nccl("CommDestroy", comm)
+
+    running = [threading.Thread(target=run, args=(rank,)) for rank in range(ranks)]
+    for thread in running:
+        thread.start()
+    for thread in running:
+        thread.join()
+    emit(found)
+
+
+def kept_order(*, rank: int, ranks: int, emit: Any) -> None:
     """On one stream a forwarded call uses what a taken one on another stream gives, and the other way round."""
-    nccl = Nccl()
-    comm, one, other = nccl.communicator(unique_id, rank, ranks), nccl.stream(), nccl.stream()
-    count = 2000
-    mine = values_of(rank, count)
-    found = []
-    for _ in range(3):
-        gathered, copy = np.zeros(ranks * count, np.uint16), np.zeros(ranks * count, np.uint16)
-        again = np.zeros(ranks * ranks * count, np.uint16)
-        nccl("AllGather", mine, gathered, count, BFLOAT16, comm, one)
-        nccl("Broadcast", gathered, copy, ranks * count, BFLOAT16, 0, comm, other)
-        nccl("AllGather", copy, again, ranks * count, BFLOAT16, comm, one)
-        nccl.synchronize(one)
-        expected = np.concatenate([values_of(r, count) for r in range(ranks)])
-        found.append(bool((copy == expected).all() and (again == np.tile(expected, ranks)).all()))
-    nccl("CommDestroy", comm)
+    count, found = 2000, []
+    with program(rank, ranks) as (nccl, comm, one):
+        other, mine = Stream(), nccl.put(values_of(rank, count))
+        expected = values_of_all(ranks, count)
+        for _ in range(3):
+            gathered, copy = nccl.zeros(ranks * count), nccl.zeros(ranks * count)
+            again = nccl.zeros(ranks * ranks * count)
+            nccl("AllGather", mine, gathered, count, BFLOAT16, comm, one)
+            nccl("Broadcast", gathered, copy, ranks * count, BFLOAT16, 0, comm, other)
+            nccl("AllGather", copy, again, ranks * count, BFLOAT16, comm, one)
+            one.synchronize()
+            found.append(nccl.holds(copy, expected) and nccl.holds(again, np.tile(expected, ranks)))
+        nccl("CommDestroy", comm)
     emit(found)
 
 
-def captured(*, unique_id: str, rank: int, ranks: int, before: bool, emit: Any) -> None:
-    """A graph of two streams, captured before the communicator's first call or after it, and launched twice."""
-    nccl = Nccl()
-    comm, stream = nccl.communicator(unique_id, rank, ranks), nccl.stream()
-    count = 1000
-    mine, gathered = values_of(rank, count), np.zeros(ranks * count, np.uint16)
-    call = ("AllGather", mine, gathered, count, BFLOAT16, comm, stream)
-    if not before:
-        nccl(*call)
-        nccl.synchronize(stream)
-        gathered[:] = 0
-    graph, executable = c_void_p(), c_void_p()
-    assert not nccl.cuda.cuStreamBeginCapture_v2(stream, 0)
-    nccl(*call)
-    assert not nccl.cuda.cuStreamEndCapture(stream, byref(graph), 0)
-    assert not nccl.cuda.cuGraphInstantiateWithFlags(byref(executable), graph, 0)
-    nccl.synchronize(stream)
-    found = [bool(gathered.any())]
-    for launch in range(2):
-        mine[:] = values_of(100 * launch + rank, count)
-        assert not nccl.cuda.cuGraphLaunch(executable, stream, 0)
-        nccl.synchronize(stream)
-        expected = np.concatenate([values_of(100 * launch + r, count) for r in range(ranks)])
-        found.append(bool((gathered == expected).all()))
-    assert not nccl.cuda.cuGraphExecDestroy(executable)
-    nccl("CommDestroy", comm)
+def captured(*, rank: int, ranks: int, before: bool, emit: Any) -> None:
+    """A graph that is captured before the communicator's first call or after it, and launched twice."""
+    count, found = 1000, []
+    with program(rank, ranks) as (nccl, comm, stream):
+        mine, gathered = nccl.put(values_of(rank, count)), nccl.zeros(ranks * count)
+        arguments = ("AllGather", mine, gathered, count, BFLOAT16, comm, stream)
+        if not before:
+            nccl(*arguments)
+            stream.synchronize()
+            gathered.fill(0)
+        with stream.capture() as graph:
+            nccl(*arguments)
+        stream.synchronize()
+        found.append(bool(nccl.get(gathered).any()))
+        for launch in range(2):
+            mine.write(values_of(100 * launch + rank, count))
+            graph.launch(stream)
+            stream.synchronize()
+            expected = np.concatenate([values_of(100 * launch + r, count) for r in range(ranks)])
+            found.append(nccl.holds(gathered, expected))
+        graph.close()
+        nccl("CommDestroy", comm)
     emit(found)
 
 
-def user_reduction(*, unique_id: str, rank: int, ranks: int, emit: Any) -> None:
+def user_reduction(*, rank: int, ranks: int, emit: Any) -> None:
     """A reduction of the user's that is destroyed before its group ends."""
-    nccl = Nccl()
-    comm, stream = nccl.communicator(unique_id, rank, ranks), nccl.stream()
-    op, factor = c_int(), c_float(2)
     count = 100
-    result = np.zeros(count, np.float32)
-    source = values_of(rank, count, "float32")
-    nccl("GroupStart")
-    nccl("RedOpCreatePreMulSum", byref(op), byref(factor), FLOAT32, 1, comm)
-    nccl("AllReduce", source, result, count, FLOAT32, op.value, comm, stream)
-    nccl("RedOpDestroy", op.value, comm)
-    nccl("GroupEnd")
-    nccl.synchronize(stream)
-    nccl("CommDestroy", comm)
-    emit(bool((result == 2 * sum(values_of(r, count, "float32") for r in range(ranks))).all()))
+    with program(rank, ranks) as (nccl, comm, stream):
+        op, factor = c_int(), c_float(2)
+        source, result = nccl.put(values_of(rank, count, "float32")), nccl.zeros(count, "float32")
+        with nccl.group():
+            nccl("RedOpCreatePreMulSum", byref(op), byref(factor), FLOAT32, 1, comm)
+            nccl("AllReduce", source, result, count, FLOAT32, op.value, comm, stream)
+            nccl("RedOpDestroy", op.value, comm)
+        stream.synchronize()
+        right = nccl.holds(result, 2 * sum_of_all(ranks, count, "float32"))
+        nccl("CommDestroy", comm)
+    emit(right)
 
 
-def not_blocking(*, unique_id: str, rank: int, ranks: int, emit: Any) -> None:
+def not_blocking(*, rank: int, ranks: int, emit: Any) -> None:
     """A communicator that does not block."""
-    nccl = Nccl()
-    comm, stream = c_void_p(), nccl.stream()
-    config = _nccl.config("nccl")
-    config.blocking = 0
-    nccl("CommInitRankConfig", byref(comm), ranks, _nccl.UniqueId(unique_id.encode()), rank, byref(config))
-    source, result, states = values_of(rank, 100, "int32"), np.zeros(100, np.int32), []
-    for _ in range(2):
-        state = c_int(7)
-        states.append(nccl.nccl.ncclAllReduce(_address(source), _address(result), 100, INT32, SUM, comm, stream))
-        while state.value == 7:
-            nccl("CommGetAsyncError", comm, byref(state))
-        nccl.synchronize(stream)
-    nccl("CommDestroy", comm)
-    emit([*states, bool((result == sum(values_of(r, 100, "int32") for r in range(ranks))).all())])
+    with on_device(rank):
+        nccl, comm, stream = Program(rank, ranks), c_void_p(), Stream()
+        config = _nccl.config("nccl")
+        config.blocking = 0
+
+        def settle() -> None:
+            state = c_int(7)
+            while state.value == 7:
+                nccl("CommGetAsyncError", comm, byref(state))
+            assert state.value == 0
+
+        assert nccl.status("CommInitRankConfig", byref(comm), ranks, nccl.unique_id(), rank, byref(config)) in (0, 7)
+        settle()
+        source, result = nccl.put(values_of(rank, 100, "int32")), nccl.zeros(100, "int32")
+        for _ in range(2):
+            assert nccl.status("AllReduce", source, result, 100, INT32, SUM, comm, stream) in (0, 7)
+            settle()
+            stream.synchronize()
+        right = nccl.holds(result, sum_of_all(ranks, 100))
+        nccl("CommDestroy", comm)
+    emit(right)
 
 
-def differing_settings(*, rank: int, codec: str, **arguments: Any) -> None:
+def differing_settings(*, rank: int, **arguments: Any) -> None:
     if rank == 0:
-        os.environ["NARROWCAST_CODEC"] = codec
+        os.environ["NARROWCAST_CODEC"] = "raw"
     every_operation(rank=rank, count=100, **arguments)
 
 
-def aborted(*, unique_id: str, rank: int, ranks: int, emit: Any) -> None:
+def aborted(*, rank: int, ranks: int, emit: Any) -> None:
     """Rank 0 waits for the others, who do not come, until a thread of its own aborts."""
-    nccl = Nccl()
-    comm, stream = nccl.communicator(unique_id, rank, ranks), nccl.stream()
-    result = np.zeros(1000, np.int32)
-    call = ("AllReduce", result, result, 1000, INT32, SUM, comm, stream)
-    nccl(*call)
-    nccl.synchronize(stream)
-    begin = time.monotonic()
-    if rank == 0:
-        threading.Timer(0.3, lambda: nccl("CommAbort", comm)).start()
-        nccl(*call)
-        nccl.cuda.cuStreamSynchronize(stream)
-    else:
-        time.sleep(0.6)
-        nccl("CommAbort", comm)
+    with program(rank, ranks) as (nccl, comm, stream):
+        total = nccl.zeros(1000, "int32")
+        arguments = ("AllReduce", total, total, 1000, INT32, SUM, comm, stream)
+        nccl(*arguments)
+        stream.synchronize()
+        begin = time.monotonic()
+        if rank == 0:
+            threading.Timer(0.3, lambda: nccl("CommAbort", comm)).start()
+            nccl(*arguments)
+            driver().cuStreamSynchronize(c_void_p(stream.handle))
+        else:
+            time.sleep(0.6)
+            nccl("CommAbort", comm)
     emit(time.monotonic() - begin)
 
 
-def verified(*, unique_id: str, rank: int, ranks: int, in_place: bool, emit: Any) -> None:
-    """What the drop-in says stands in a file. At last a rank reads wrong values from its GPU."""
-    log = os.open(f"{os.environ['TEST_FOLDER']}/{rank}.log", os.O_CREAT | os.O_WRONLY)
-    os.dup2(log, 2)
-    nccl = Nccl()
-    comm, stream = nccl.communicator(unique_id, rank, ranks), nccl.stream()
-    end = (comm, stream)
-    count = 5000
-    every = values_of(rank, ranks * count)
-    own = every[rank * count :][:count]
-    nccl("AllGather", own if in_place else values_of(rank, count), every, count, BFLOAT16, *end)
-    total = values_of(rank, count, "int32")
-    nccl("AllReduce", total, total if in_place else np.zeros_like(total), count, INT32, SUM, *end)
-    nccl("Scatter", every, own if in_place and rank == 1 else np.zeros_like(own), count, BFLOAT16, 1, *end)
-    if rank == 0:
-        nccl.cuda.fake_make_copies_wrong()
-        assert not nccl.cuda.cuStreamSynchronize(stream)
-    nccl("Broadcast", own, own if in_place else np.zeros_like(own), count, BFLOAT16, 1, *end)
+def a_peer_dies(*, rank: int, ranks: int, emit: Any) -> None:
+    """The last rank dies; a file has what the asynchronous error of another rank becomes, and its sentence."""
+    with program(rank, ranks) as (nccl, comm, stream):
+        total, error, states = nccl.zeros(1000, "int32"), c_int(-1), []
+        arguments = ("AllReduce", total, total, 1000, INT32, SUM, comm, stream)
+        for again in range(2):
+            if again and rank == ranks - 1:
+                time.sleep(0.2)
+                os.kill(os.getpid(), signal.SIGKILL)
+            nccl(*arguments)
+            driver().cuStreamSynchronize(c_void_p(stream.handle))
+            nccl("CommGetAsyncError", comm, byref(error))
+            states.append(error.value)
+        sentence = nccl.nccl.ncclGetLastError(None).decode()
+        (Path(os.environ["TEST_FOLDER"]) / str(rank)).write_text(f"{states} {sentence}")
+        nccl("CommAbort", comm)
     emit(None)
 
 
-def a_peer_dies(*, unique_id: str, rank: int, ranks: int, emit: Any) -> None:
-    """The last rank dies; what the asynchronous error of the others becomes."""
-    nccl = Nccl()
-    comm, stream = nccl.communicator(unique_id, rank, ranks), nccl.stream()
-    result = np.zeros(1000, np.int32)
-    call = ("AllReduce", result, result, 1000, INT32, SUM, comm, stream)
-    nccl(*call)
-    nccl.synchronize(stream)
-    error = c_int(-1)
-    nccl("CommGetAsyncError", comm, byref(error))
-    states = [error.value]
-    if rank == ranks - 1:
-        emit(None)
-        time.sleep(0.2)
-        os.kill(os.getpid(), signal.SIGKILL)
-    nccl(*call)
-    nccl.cuda.cuStreamSynchronize(stream)
-    nccl("CommGetAsyncError", comm, byref(error))
-    states.append(error.value)
-    sentence = nccl.nccl.ncclGetLastError(None).decode()
-    nccl("CommAbort", comm)
-    (Path(os.environ["TEST_FOLDER"]) / str(rank)).write_text(f"{states} {sentence}")
+def verified(*, rank: int, ranks: int, in_place: bool, wrong: bool, emit: Any) -> None:
+    """What the drop-in says stands in a file. At last rank 0 reads wrong values from its GPU, where it is a fake."""
+    log = os.open(f"{os.environ['TEST_FOLDER']}/{rank}.log", os.O_CREAT | os.O_WRONLY)
+    os.dup2(log, 2)
+    count = 5000
+    with program(rank, ranks) as (nccl, comm, stream):
+        end = (comm, stream)
+        every = nccl.zeros(ranks * count)
+        own = every.part(2 * rank * count, 2 * count).write(values_of(rank, count))
+        out = own if in_place else nccl.zeros(count)
+        nccl("AllGather", own if in_place else nccl.put(values_of(rank, count)), every, count, BFLOAT16, *end)
+        total = nccl.put(values_of(rank, count, "int32"))
+        nccl("AllReduce", total, total if in_place else nccl.zeros(count, "int32"), count, INT32, SUM, *end)
+        nccl("Scatter", every, out if rank == 1 else nccl.zeros(count), count, BFLOAT16, 1, *end)
+        if wrong and rank == 0:
+            driver().fake_make_copies_wrong()
+        nccl("Broadcast", own, out, count, BFLOAT16, 1, *end)
     emit(None)

@@ -6,70 +6,10 @@ Taken calls run on the library's host backend.
 from __future__ import annotations
 
 import json
-import uuid
 
 import pytest
-from narrowcast import _launch, errors
-
-OPERATIONS = {
-    "all_gather",
-    "all_to_all",
-    "broadcast",
-    "bcast",
-    "gather",
-    "scatter",
-    "all_reduce",
-    "reduce",
-    "reduce_scatter",
-    "send and recv",
-}
-SECONDS = 60
-
-
-class Ranks:
-    """Runs a job of nccl_jobs.py on ranks that have the drop-in preloaded."""
-
-    def __init__(self, folder) -> None:
-        self.folder = folder
-
-    def __call__(self, job, ranks=3, processes=None, **arguments):
-        unique_id = f"/fake-nccl-test-{uuid.uuid4()}"
-        everyone = [{"rank": rank, "ranks": ranks, "unique_id": unique_id} for rank in range(ranks)]
-        if processes == 1:
-            everyone = [{"ranks": ranks}]
-        results = []
-        _launch.run_ranks(
-            f"nccl_jobs:{job}",
-            [{**own, **arguments} for own in everyone],
-            results.extend,
-            timeout_seconds=SECONDS,
-        )
-        return results
-
-    def statistics(self):
-        """By rank and communicator: operation -> what became of it."""
-        found = {}
-        for path in self.folder.glob("*.json"):
-            content = json.loads(path.read_text())
-            assert content["nccl"]["version"] == "2.28.9"
-            assert path.stem == str(content["pid"])
-            for order, one in enumerate(content["communicators"]):
-                found[one["rank"] if order == 0 else (one["rank"], order)] = {
-                    entry["operation"]: entry for entry in one["operations"]
-                }
-        return found
-
-    def taken(self):
-        """Of the first communicator: operation -> calls taken and forwarded, the same on all ranks."""
-        first = [operations for rank, operations in self.statistics().items() if isinstance(rank, int)]
-        counts = [{name: (one["taken"], one["forwarded"]) for name, one in operations.items()} for operations in first]
-        assert all(count == counts[0] for count in counts)
-        return counts[0]
-
-    def reasons(self):
-        return {
-            why for operations in self.statistics().values() for one in operations.values() for why in one["reasons"]
-        }
+from narrowcast import errors
+from nccl_ranks import OPERATIONS, Ranks
 
 
 @pytest.fixture
@@ -159,7 +99,7 @@ def test_rules_of_a_file_decide_by_call(on_ranks, monkeypatch, tmp_path):
 
 
 def test_ranks_with_other_settings_leave_all_to_nccl(on_ranks):
-    for right in on_ranks("differing_settings", codec="raw"):
+    for right in on_ranks("differing_settings"):
         assert set(right) == OPERATIONS
     assert on_ranks.reasons() == {"the ranks have different settings of Narrowcast"}
 
@@ -193,9 +133,19 @@ def test_transfers_that_are_forwarded_run_beside_those_that_are_taken(on_ranks, 
 
 
 def test_one_thread_drives_all_gpus(on_ranks):
-    assert on_ranks("one_thread", 3, processes=1) == [[True] * 9]
+    assert on_ranks("one_thread", 3, alone=True) == [[True] * 9]
     (operations,) = [own for rank, own in on_ranks.statistics().items() if rank == 0]
     assert operations["all_reduce"]["taken"] == 3
+
+
+def test_a_thread_drives_each_gpu(on_ranks):
+    assert on_ranks("threads", 3, alone=True) == [[True] * 3]
+    for operations in on_ranks.statistics().values():
+        assert {name: one["taken"] for name, one in operations.items()} == {"all_gather": 3}
+
+
+def test_a_rank_may_be_left_out_of_a_split(on_ranks):
+    assert on_ranks("left_out_of_a_split") == [[True, True], [True, True], [False, True]]
 
 
 def test_taken_and_forwarded_calls_keep_their_order(on_ranks, monkeypatch):
@@ -203,6 +153,16 @@ def test_taken_and_forwarded_calls_keep_their_order(on_ranks, monkeypatch):
     for found in on_ranks("kept_order"):
         assert found == [True] * 3
     assert on_ranks.taken() == {"all_gather": (6, 0), "broadcast": (0, 3)}
+
+
+def test_calls_of_nccl_to_itself_pass_through_where_it_does_not_bind_to_itself(on_ranks, drop_in, fakes, monkeypatch):
+    # Somebody replaces malloc.
+    monkeypatch.setenv("LD_PRELOAD", f"{drop_in}:{fakes / 'libmalloc.so'}")
+    monkeypatch.setenv("NARROWCAST_OFF", "broadcast")
+    for right in on_ranks("every_operation", count=100):
+        assert set(right) == OPERATIONS
+    # Bcast calls Broadcast.
+    assert on_ranks.taken()["broadcast"] == (0, 2)
 
 
 @pytest.mark.parametrize("before", [True, False])
@@ -218,12 +178,25 @@ def test_reductions_of_the_user_are_forwarded_at_once(on_ranks):
 
 
 def test_communicators_that_do_not_block_are_left_to_nccl(on_ranks):
-    assert on_ranks("not_blocking") == [[7, 7, True]] * 3
+    assert on_ranks("not_blocking") == [True] * 3
     assert on_ranks.reasons() == {"the communicator does not block"}
 
 
 def test_an_abort_ends_taken_calls(on_ranks):
     assert max(on_ranks("aborted")) < 10
+
+
+def test_statistics_are_named_by_rank_and_written_while_the_process_runs(on_ranks, monkeypatch, tmp_path):
+    monkeypatch.setenv("NARROWCAST_STATS", str(tmp_path / "rank-%r.json"))
+    monkeypatch.setenv("NARROWCAST_STATS_SECONDS", "1e-9")
+    with pytest.raises(errors.RemoteError):
+        on_ranks("a_peer_dies", 2)
+    # The one that was killed had written before its last call.
+    reports = [json.loads((tmp_path / f"rank-{rank}.json").read_text()) for rank in range(2)]
+    assert [report["nccl"]["version"] for report in reports] == ["2.28.9"] * 2
+    ids = {one["id"] for report in reports for one in report["communicators"]}
+    assert len(ids) == 1
+    assert len(ids.pop()) == 16
 
 
 def test_the_death_of_a_peer_is_an_asynchronous_error(on_ranks, tmp_path):
@@ -237,7 +210,7 @@ def test_the_death_of_a_peer_is_an_asynchronous_error(on_ranks, tmp_path):
 def test_values_are_verified_on_demand(on_ranks, monkeypatch, tmp_path, in_place):
     monkeypatch.setenv("NARROWCAST_VERIFY", "1")
     monkeypatch.setenv("NARROWCAST_DEBUG", "INFO")
-    on_ranks("verified", in_place=in_place)
+    on_ranks("verified", in_place=in_place, wrong=True)
     for rank in range(3):
         said = [line.partition("verify: ")[2] for line in (tmp_path / f"{rank}.log").read_text().splitlines()]
         assert [line for line in said if line] == [
