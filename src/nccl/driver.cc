@@ -39,6 +39,7 @@ const Driver* load() {
   FIND(cuStreamSynchronize);
   FIND(cuStreamWaitEvent);
   FIND(cuStreamGetCaptureInfo_v2);
+  FIND(cuThreadExchangeStreamCaptureMode);
   FIND(cuEventCreate);
   FIND(cuEventDestroy_v2);
   FIND(cuEventRecord);
@@ -80,6 +81,9 @@ OnDevice::~OnDevice() {
   void* context;
   if (pushed_) driver()->cuCtxPopCurrent_v2(&context);
 }
+
+BesideCaptures::BesideCaptures() { driver()->cuThreadExchangeStreamCaptureMode(&mode_); }
+BesideCaptures::~BesideCaptures() { driver()->cuThreadExchangeStreamCaptureMode(&mode_); }
 
 uint64_t capture_of(void* stream) {
   int status = 0;

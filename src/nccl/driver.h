@@ -23,6 +23,7 @@ struct Driver {
   int (*cuStreamWaitEvent)(void* stream, void* event, unsigned flags);
   int (*cuStreamGetCaptureInfo_v2)(void* stream, int* status, uint64_t* id, void** graph, const void** dependencies,
                                    size_t* dependency_count);
+  int (*cuThreadExchangeStreamCaptureMode)(int* mode);
   int (*cuEventCreate)(void** event, unsigned flags);
   int (*cuEventDestroy_v2)(void* event);
   int (*cuEventRecord)(void* event, void* stream);
@@ -47,6 +48,18 @@ class OnDevice {
 
  private:
   bool pushed_ = false;
+};
+
+// While it lives, this thread may allocate though another stream is being captured. driver() is not NULL.
+class BesideCaptures {
+ public:
+  BesideCaptures();
+  ~BesideCaptures();
+  BesideCaptures(const BesideCaptures&) = delete;
+  BesideCaptures& operator=(const BesideCaptures&) = delete;
+
+ private:
+  int mode_ = 2;  // CU_STREAM_CAPTURE_MODE_RELAXED, then what it was before
 };
 
 // The capture that a stream is part of, or 0. driver() is not NULL.

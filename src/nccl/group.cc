@@ -53,10 +53,21 @@ int forward_counted(Communicator& comm, const Call& call, const char* why) {
   return forward(call);
 }
 
+int forward_now(GroupCalls& its, const Call& call, const char* why) {
+  int first = success;
+  if (its.comm->attached()) {
+    const OnDevice on_device(its.comm->device);
+    if (its.comm->order.before_forwarded(call.stream) != 0) first = unhandled_cuda_error;
+    its.forwarded_on.push_back(call.stream);
+  }
+  keep_first(forward_counted(*its.comm, call, why), &first);
+  return first;
+}
+
 // The communicator's calls of this group go to NCCL, from those that were kept on.
 int forward_group(GroupCalls& its, const char* why) {
   int first = success;
-  for (const Call& call : std::exchange(its.calls, {})) keep_first(forward_counted(*its.comm, call, why), &first);
+  for (const Call& call : std::exchange(its.calls, {})) keep_first(forward_now(its, call, why), &first);
   its.forwarding = true;
   return first;
 }
@@ -69,7 +80,7 @@ int add_to_group(const std::shared_ptr<Communicator>& comm, const Call& call) {
   }
   constexpr const char* why_others = "its group has a call that cannot wait";
   int first = its.forwarding ? success : forward_group(its, why_others);
-  keep_first(forward_counted(*comm, call, why_forwarded_now(*comm, call, why_others)), &first);
+  keep_first(forward_now(its, call, why_forwarded_now(*comm, call, why_others)), &first);
   return first;
 }
 
@@ -93,9 +104,10 @@ int before_forwarded(const Plan& plan) {
   return success;
 }
 
-int after_forwarded(const Plan& plan) {
-  const OnDevice on_device(plan.comm->device);
-  return plan.comm->order.after_forwarded(plan.forwarded.back().call.stream) == 0 ? success : unhandled_cuda_error;
+// NCCL has joined the streams of a communicator's group: any of them will do.
+int after_forwarded(Communicator& comm, CudaStream stream) {
+  const OnDevice on_device(comm.device);
+  return comm.order.after_forwarded(stream) == 0 ? success : unhandled_cuda_error;
 }
 
 // Not while a graph is captured: bringing the totals up to date could break it.
@@ -123,8 +135,11 @@ int launch(std::vector<GroupCalls> comms, End* end) {
     const InsideNccl inside;
     keep_first(end(), &first);
   }
+  for (const GroupCalls& its : comms)
+    if (!its.forwarded_on.empty()) keep_first(after_forwarded(*its.comm, its.forwarded_on[0]), &first);
   for (const Plan& plan : plans) {
-    if (plan.ordered && !plan.forwarded.empty()) keep_first(after_forwarded(plan), &first);
+    if (plan.ordered && !plan.forwarded.empty())
+      keep_first(after_forwarded(*plan.comm, plan.forwarded[0].call.stream), &first);
     if (plan.taken.beside_forwarded) keep_first(join_beside(plan.taken), &first);
   }
   return first;
@@ -145,7 +160,7 @@ int submit(const Call& call) {
   if (comm == nullptr) return forward(call);
   if (open_group.depth > 0) return add_to_group(comm, call);
   int result = success;
-  if (!keeps(call) || !is_valid(call, comm->ranks) || comm->why_forwarded.load() != nullptr)
+  if (!is_valid(call, comm->ranks) || comm->why_forwarded.load() != nullptr)
     result = forward_counted(*comm, call, why_forwarded_now(*comm, call, "an argument is out of range"));
   else
     result = launch({GroupCalls{.comm = comm, .calls = {call}}}, nullptr);

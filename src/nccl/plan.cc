@@ -36,6 +36,7 @@ bool needs_preparation(const GroupCalls& its) {
 
 void prepare(GroupCalls& its) {
   Communicator& comm = *its.comm;
+  const BesideCaptures beside_captures;
   if (!comm.agreed) agree(comm);
   if (comm.why_forwarded.load() == nullptr && takes_all_collectives(its)) attach(comm);
   its.prepared = true;

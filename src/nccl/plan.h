@@ -14,8 +14,9 @@ namespace narrowcast::nccl {
 struct GroupCalls {
   std::shared_ptr<Communicator> comm;
   std::vector<Call> calls = {};
-  bool forwarding = false;  // the group's calls go to NCCL as they come
-  bool prepared = false;    // the communicator was attached for this group
+  bool forwarding = false;                    // the group's calls go to NCCL as they come
+  std::vector<CudaStream> forwarded_on = {};  // streams of the calls that went to NCCL as they came
+  bool prepared = false;                      // the communicator was attached for this group
 };
 
 struct ForwardedCall {

@@ -339,6 +339,26 @@ def kept_order(*, rank: int, ranks: int, emit: Any) -> None:
     emit(found)
 
 
+def kept_order_with_a_user_reduction(*, rank: int, ranks: int, grouped: bool, emit: Any) -> None:
+    """As kept_order(); what is forwarded cannot wait for the end of its group."""
+    count, found = 500, []
+    with program(rank, ranks) as (nccl, comm, one):
+        other, mine = Stream(), nccl.put(values_of(rank, count, "float32"))
+        op, factor = c_int(), c_float(2)
+        nccl("RedOpCreatePreMulSum", byref(op), byref(factor), FLOAT32, 1, comm)
+        expected = np.concatenate([values_of(r, count, "float32") for r in range(ranks)])
+        for _ in range(3):
+            gathered, doubled, again = (nccl.zeros(ranks**i * count, "float32") for i in (1, 1, 2))
+            nccl("AllGather", mine, gathered, count, FLOAT32, comm, one)
+            with nccl.group() if grouped else contextlib.nullcontext():
+                nccl("AllReduce", gathered, doubled, ranks * count, FLOAT32, op.value, comm, other)
+            nccl("AllGather", doubled, again, ranks * count, FLOAT32, comm, one)
+            one.synchronize()
+            found.append(nccl.holds(again, np.tile(2 * ranks * expected, ranks)))
+        nccl("CommDestroy", comm)
+    emit(found)
+
+
 def captured(*, rank: int, ranks: int, before: bool, emit: Any) -> None:
     """A graph that is captured before the communicator's first call or after it, and launched twice."""
     count, found = 1000, []

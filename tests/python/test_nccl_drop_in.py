@@ -165,6 +165,13 @@ def test_calls_of_nccl_to_itself_pass_through_where_it_does_not_bind_to_itself(o
     assert on_ranks.taken()["broadcast"] == (0, 2)
 
 
+@pytest.mark.parametrize("grouped", [True, False])
+def test_reductions_of_the_user_keep_their_order(on_ranks, grouped):
+    for found in on_ranks("kept_order_with_a_user_reduction", grouped=grouped):
+        assert found == [True] * 3
+    assert on_ranks.taken() == {"all_gather": (6, 0), "all_reduce": (0, 3)}
+
+
 @pytest.mark.parametrize("before", [True, False])
 def test_graphs_run_what_they_captured(on_ranks, before):
     for found in on_ranks("captured", before=before):

@@ -180,6 +180,12 @@ int cuStreamGetCaptureInfo_v2(void* stream, int* status, uint64_t* id, void**, c
   *id = graph != nullptr ? graph->id : 0;
   return 0;
 }
+int cuThreadExchangeStreamCaptureMode(int* mode) {
+  static thread_local int of_thread = 0;
+  const int before = of_thread;
+  of_thread = *mode;
+  return *mode = before, 0;
+}
 int cuLaunchHostFunc(void* stream, void (*function)(void*), void* argument) {
   return enqueue(stream, [=] { return function(argument), 0; });
 }

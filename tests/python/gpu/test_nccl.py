@@ -84,6 +84,12 @@ def test_taken_and_forwarded_calls_keep_their_order(on_ranks, monkeypatch):
         assert found == [True] * 3
 
 
+@pytest.mark.parametrize("grouped", [True, False])
+def test_reductions_of_the_user_keep_their_order(on_ranks, grouped):
+    for found in on_ranks("kept_order_with_a_user_reduction", RANKS, grouped=grouped):
+        assert found == [True] * 3
+
+
 @pytest.mark.parametrize("before", [True, False])
 def test_graphs_run_what_they_captured(on_ranks, before):
     for found in on_ranks("captured", RANKS, before=before):
