@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <fstream>
+#include <string>
 #include <vector>
 
 #include "nccl/call.h"
@@ -20,17 +22,22 @@ namespace {
 struct Offer {
   char magic[8];      // with the version of this record
   char version[16];   // of the engine; empty: it has none
-  char host[64];      // the boot that it runs in
+  char place[160];    // the boot and the namespaces that it runs in: ranks of one can meet and share memory
   uint64_t settings;  // their digest
   uint64_t id;        // rank 0's names the communicator
   uint32_t backend;
   uint32_t can_attach;  // 0: it has no engine
 };
 
-void read_boot(char* text, size_t capacity) {
-  std::FILE* const file = std::fopen("/proc/sys/kernel/random/boot_id", "r");
-  if (file == nullptr || std::fgets(text, static_cast<int>(capacity), file) == nullptr) gethostname(text, capacity - 1);
-  if (file != nullptr) std::fclose(file);
+std::string own_place() {
+  std::string place;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> place;
+  for (const char* const name : {"/proc/self/ns/ipc", "/proc/self/ns/net", "/proc/self/ns/pid"}) {
+    char target[40];
+    const ssize_t length = readlink(name, target, sizeof target);
+    if (length > 0) place.append(target, static_cast<size_t>(length));
+  }
+  return place;
 }
 
 Offer own_offer() {
@@ -41,7 +48,7 @@ Offer own_offer() {
     offer.backend = found->backend;
     offer.can_attach = 1;
   }
-  read_boot(offer.host, sizeof offer.host);
+  std::snprintf(offer.place, sizeof offer.place, "%s", own_place().c_str());
   offer.settings = digest(settings());
   if (getrandom(&offer.id, sizeof offer.id, 0) != sizeof offer.id) offer.id = static_cast<uint64_t>(getpid());
   return offer;
@@ -68,8 +75,8 @@ const char* why_forward_all(const std::vector<Offer>& offers) {
     return "the ranks have different releases of libnarrowcast.so";
   if (!all([](const Offer& a, const Offer& b) { return a.settings == b.settings; }))
     return "the ranks have different settings of Narrowcast";
-  if (!all([](const Offer& a, const Offer& b) { return std::memcmp(a.host, b.host, sizeof a.host) == 0; }))
-    return "the communicator spans several hosts";
+  if (!all([](const Offer& a, const Offer& b) { return std::strncmp(a.place, b.place, sizeof a.place) == 0; }))
+    return "the communicator spans several hosts or containers";
   if (offers.size() > static_cast<size_t>(engine()->most_ranks)) return "the communicator has too many ranks";
   return nullptr;
 }
