@@ -246,24 +246,25 @@ def left_out_of_a_split(*, rank: int, ranks: int, emit: Any) -> None:
 
 
 def unequal_groups(*, rank: int, ranks: int, emit: Any) -> None:
-    """Rank 0 sends a long and a short message in one group; rank 1 receives the short one before the long one."""
-    long, short = values_of(5, 200_000), values_of(6, 10)
+    """Rank 0 exchanges long messages and sends a short one in one group; rank 1 receives the short one first."""
+    long, back, short = values_of(5, 4_000_000), values_of(7, 4_000_000), values_of(6, 10)
     found = []
     with program(rank, ranks) as (nccl, comm, stream):
         first = nccl.zeros(2000)
         nccl("AllReduce", first, first, 2000, BFLOAT16, SUM, comm, stream)
-        sources = nccl.put(long), nccl.put(short)
+        to_send = nccl.put(back if rank else long)
+        short_to_send = nccl.put(short)
         for _ in range(3):
-            results = nccl.zeros(len(long)), nccl.zeros(len(short))
-            if rank == 0:
-                with nccl.group():
-                    nccl("Send", sources[0], len(long), BFLOAT16, 1, comm, stream)
-                    nccl("Send", sources[1], len(short), BFLOAT16, 1, comm, stream)
-            else:
-                nccl("Recv", results[1], len(short), BFLOAT16, 0, comm, stream)
-                nccl("Recv", results[0], len(long), BFLOAT16, 0, comm, stream)
+            result, short_result = nccl.zeros(len(long)), nccl.zeros(len(short))
+            if rank == 1:
+                nccl("Recv", short_result, len(short), BFLOAT16, 0, comm, stream)
+            with nccl.group():
+                nccl("Send", to_send, len(long), BFLOAT16, 1 - rank, comm, stream)
+                nccl("Recv", result, len(long), BFLOAT16, 1 - rank, comm, stream)
+                if rank == 0:
+                    nccl("Send", short_to_send, len(short), BFLOAT16, 1, comm, stream)
             stream.synchronize()
-            found.append(rank == 0 or (nccl.holds(results[0], long) and nccl.holds(results[1], short)))
+            found.append(nccl.holds(result, long if rank else back) and (rank == 0 or nccl.holds(short_result, short)))
         nccl("CommDestroy", comm)
     emit(found)
 
@@ -328,13 +329,16 @@ def kept_order(*, rank: int, ranks: int, emit: Any) -> None:
         other, mine = Stream(), nccl.put(values_of(rank, count))
         expected = values_of_all(ranks, count)
         for _ in range(3):
-            gathered, copy = nccl.zeros(ranks * count), nccl.zeros(ranks * count)
-            again = nccl.zeros(ranks * ranks * count)
+            gathered, copy, first = nccl.zeros(ranks * count), nccl.zeros(ranks * count), nccl.zeros(count)
             nccl("AllGather", mine, gathered, count, BFLOAT16, comm, one)
             nccl("Broadcast", gathered, copy, ranks * count, BFLOAT16, 0, comm, other)
-            nccl("AllGather", copy, again, ranks * count, BFLOAT16, comm, one)
+            other.synchronize()
+            right = nccl.holds(copy, expected)
+            again = nccl.zeros(ranks * count)
+            nccl("Broadcast", mine, first, count, BFLOAT16, 0, comm, other)
+            nccl("AllGather", first, again, count, BFLOAT16, comm, one)
             one.synchronize()
-            found.append(nccl.holds(copy, expected) and nccl.holds(again, np.tile(expected, ranks)))
+            found.append(right and nccl.holds(again, np.tile(values_of(0, count), ranks)))
         nccl("CommDestroy", comm)
     emit(found)
 
@@ -348,13 +352,18 @@ def kept_order_with_a_user_reduction(*, rank: int, ranks: int, grouped: bool, em
         nccl("RedOpCreatePreMulSum", byref(op), byref(factor), FLOAT32, 1, comm)
         expected = np.concatenate([values_of(r, count, "float32") for r in range(ranks)])
         for _ in range(3):
-            gathered, doubled, again = (nccl.zeros(ranks**i * count, "float32") for i in (1, 1, 2))
+            gathered, doubled = (nccl.zeros(ranks * count, "float32") for _ in range(2))
             nccl("AllGather", mine, gathered, count, FLOAT32, comm, one)
             with nccl.group() if grouped else contextlib.nullcontext():
                 nccl("AllReduce", gathered, doubled, ranks * count, FLOAT32, op.value, comm, other)
-            nccl("AllGather", doubled, again, ranks * count, FLOAT32, comm, one)
+            other.synchronize()
+            right = nccl.holds(doubled, 2 * ranks * expected)
+            total, again = nccl.zeros(count, "float32"), nccl.zeros(ranks * count, "float32")
+            with nccl.group() if grouped else contextlib.nullcontext():
+                nccl("AllReduce", mine, total, count, FLOAT32, op.value, comm, other)
+            nccl("AllGather", total, again, count, FLOAT32, comm, one)
             one.synchronize()
-            found.append(nccl.holds(again, np.tile(2 * ranks * expected, ranks)))
+            found.append(right and nccl.holds(again, np.tile(2 * sum_of_all(ranks, count, "float32"), ranks)))
         nccl("CommDestroy", comm)
     emit(found)
 
@@ -433,6 +442,7 @@ def differing_settings(*, rank: int, **arguments: Any) -> None:
 
 def aborted(*, rank: int, ranks: int, emit: Any) -> None:
     """Rank 0 waits for the others, who do not come, until a thread of its own aborts."""
+    ended = Path(os.environ["TEST_FOLDER"]) / "ended"
     with program(rank, ranks) as (nccl, comm, stream):
         total = nccl.zeros(1000, "int32")
         arguments = ("AllReduce", total, total, 1000, INT32, SUM, comm, stream)
@@ -443,8 +453,11 @@ def aborted(*, rank: int, ranks: int, emit: Any) -> None:
             threading.Timer(0.3, lambda: nccl("CommAbort", comm)).start()
             nccl(*arguments)
             driver().cuStreamSynchronize(c_void_p(stream.handle))
+            ended.touch()
         else:
-            time.sleep(0.6)
+            # To end itself would end the wait, too.
+            while not ended.exists() and time.monotonic() < begin + MEETING_SECONDS / 2:
+                time.sleep(0.01)
             nccl("CommAbort", comm)
     emit(time.monotonic() - begin)
 

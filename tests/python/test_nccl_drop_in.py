@@ -128,8 +128,8 @@ def test_transfers_that_are_forwarded_run_beside_those_that_are_taken(on_ranks, 
     monkeypatch.delenv("NARROWCAST_TAKE")
     assert on_ranks("unequal_groups", 2) == [[True] * 3] * 2
     statistics = on_ranks.statistics()
-    assert [statistics[0]["send"][which] for which in ("taken", "forwarded")] == [3, 3]
-    assert [statistics[1]["recv"][which] for which in ("taken", "forwarded")] == [3, 3]
+    for operations, long_and_short in ((statistics[0], "send"), (statistics[1], "recv")):
+        assert (operations[long_and_short]["taken"], operations[long_and_short]["forwarded"]) == (3, 3)
 
 
 def test_one_thread_drives_all_gpus(on_ranks):
@@ -152,7 +152,7 @@ def test_taken_and_forwarded_calls_keep_their_order(on_ranks, monkeypatch):
     monkeypatch.setenv("NARROWCAST_OFF", "broadcast")
     for found in on_ranks("kept_order"):
         assert found == [True] * 3
-    assert on_ranks.taken() == {"all_gather": (6, 0), "broadcast": (0, 3)}
+    assert on_ranks.taken() == {"all_gather": (6, 0), "broadcast": (0, 6)}
 
 
 def test_calls_of_nccl_to_itself_pass_through_where_it_does_not_bind_to_itself(on_ranks, drop_in, fakes, monkeypatch):
@@ -169,7 +169,7 @@ def test_calls_of_nccl_to_itself_pass_through_where_it_does_not_bind_to_itself(o
 def test_reductions_of_the_user_keep_their_order(on_ranks, grouped):
     for found in on_ranks("kept_order_with_a_user_reduction", grouped=grouped):
         assert found == [True] * 3
-    assert on_ranks.taken() == {"all_gather": (6, 0), "all_reduce": (0, 3)}
+    assert on_ranks.taken() == {"all_gather": (6, 0), "all_reduce": (0, 6)}
 
 
 @pytest.mark.parametrize("before", [True, False])
