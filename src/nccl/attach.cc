@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstring>
 #include <fstream>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -23,7 +24,7 @@ struct Offer {
   char magic[8];      // with the version of this record
   char version[16];   // of the engine; empty: it has none
   char place[160];    // the boot and the namespaces that it runs in: ranks of one can meet and share memory
-  uint64_t settings;  // their digest
+  uint64_t settings;  // their digest, with the communicator's name
   uint64_t id;        // rank 0's names the communicator
   uint32_t backend;
   uint32_t can_attach;  // 0: it has no engine
@@ -40,7 +41,7 @@ std::string own_place() {
   return place;
 }
 
-Offer own_offer() {
+Offer own_offer(const Communicator& comm) {
   Offer offer = {};
   std::memcpy(offer.magic, "NcNccl1", sizeof offer.magic);
   if (const Engine* const found = engine()) {
@@ -50,6 +51,9 @@ Offer own_offer() {
   }
   std::snprintf(offer.place, sizeof offer.place, "%s", own_place().c_str());
   offer.settings = digest(settings());
+  // A name that no rule asks for may differ.
+  if (std::ranges::any_of(settings().rules, [](const Rule& rule) { return !rule.communicator.empty(); }))
+    offer.settings ^= std::hash<std::string>()(comm.traits.name);
   if (getrandom(&offer.id, sizeof offer.id, 0) != sizeof offer.id) offer.id = static_cast<uint64_t>(getpid());
   return offer;
 }
@@ -85,7 +89,7 @@ const char* why_forward_all(const std::vector<Offer>& offers) {
 
 void agree(Communicator& comm) {
   const OnDevice on_device(comm.device);
-  const Offer own = own_offer();
+  const Offer own = own_offer(comm);
   std::vector<Offer> offers(static_cast<size_t>(comm.ranks));
   comm.agreed = true;
   if (exchange_bytes(&comm, &own, sizeof own, offers.data()) != success) {

@@ -1,7 +1,9 @@
 #include "nccl/communicator.h"
 
 #include <chrono>
+#include <cstddef>
 #include <mutex>
+#include <string>
 #include <unordered_map>
 #include <utility>
 
@@ -18,12 +20,19 @@ constexpr auto longest_exchange_end = std::chrono::seconds(2);
 struct Table {
   std::mutex mutex;
   std::unordered_map<Comm, std::shared_ptr<Communicator>> communicators;
+  std::unordered_map<Comm, std::string> names;  // of those that have had no call
   std::vector<ncast_comm*> graveyard;
 };
 
 Table& table() {
   static Table& the = *new Table;  // never freed: calls may come until the process ends
   return the;
+}
+
+std::string take_name(Comm handle) {
+  const std::lock_guard lock(table().mutex);
+  auto node = table().names.extract(handle);
+  return node.empty() ? "" : std::move(node.mapped());
 }
 
 // NULL when NCCL does not take the handle.
@@ -35,7 +44,7 @@ std::shared_ptr<Communicator> look_at(Comm handle) {
       real<Ask>(Function::CommCount)(handle, &ranks) != success ||
       real<Ask>(Function::CommCuDevice)(handle, &device) != success)
     return nullptr;
-  auto communicator = std::make_shared<Communicator>(handle, rank, ranks, device);
+  auto communicator = std::make_shared<Communicator>(handle, rank, ranks, device, take_name(handle));
   if (ranks == 1)
     communicator->forward_all("the communicator has one rank");
   else if (driver() == nullptr)
@@ -45,11 +54,12 @@ std::shared_ptr<Communicator> look_at(Comm handle) {
 
 }  // namespace
 
-Communicator::Communicator(Comm its_handle, int its_rank, int its_ranks, int its_device)
+Communicator::Communicator(Comm its_handle, int its_rank, int its_ranks, int its_device, std::string its_name)
     : handle(its_handle),
       rank(its_rank),
       ranks(its_ranks),
       device(its_device),
+      traits{its_ranks, std::move(its_name)},
       statistics(add_statistics(its_rank, its_ranks)) {}
 
 Communicator::~Communicator() {
@@ -76,6 +86,13 @@ void Communicator::refresh_totals() {
     statistics->set_totals(counters.raw_bytes, counters.wire_bytes);
 }
 
+void keep_name(Comm handle, const Config* config) {
+  if (handle == nullptr || config == nullptr || config->magic != config_magic) return;
+  if (config->size < offsetof(Config, comm_name) + sizeof config->comm_name || config->comm_name == nullptr) return;
+  const std::lock_guard lock(table().mutex);
+  table().names[handle] = config->comm_name;
+}
+
 std::shared_ptr<Communicator> known_communicator(Comm handle) {
   const std::lock_guard lock(table().mutex);
   const auto found = table().communicators.find(handle);
@@ -94,6 +111,7 @@ std::shared_ptr<Communicator> find_communicator(Comm handle) {
 
 std::shared_ptr<Communicator> take_communicator(Comm handle) {
   const std::lock_guard lock(table().mutex);
+  table().names.erase(handle);
   auto node = table().communicators.extract(handle);
   return node.empty() ? nullptr : std::move(node.mapped());
 }

@@ -9,13 +9,14 @@
 #include "nccl/engine.h"
 #include "nccl/nccl_abi.h"
 #include "nccl/order.h"
+#include "nccl/policy.h"
 #include "nccl/settings.h"
 #include "nccl/statistics.h"
 
 namespace narrowcast::nccl {
 
 struct Communicator {
-  Communicator(Comm its_handle, int its_rank, int its_ranks, int its_device);
+  Communicator(Comm its_handle, int its_rank, int its_ranks, int its_device, std::string its_name);
   ~Communicator();
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
@@ -30,6 +31,7 @@ struct Communicator {
 
   const Comm handle;
   const int rank, ranks, device;
+  const CommunicatorTraits traits;
   const std::shared_ptr<Statistics> statistics;
   std::atomic<const char*> why_forwarded{nullptr};
   std::atomic<bool> aborted{false};
@@ -44,6 +46,9 @@ struct Communicator {
   void* side_event = nullptr;
   Order order;
 };
+
+// Keeps the name that a configuration gives the communicator that was just made; config may be NULL.
+void keep_name(Comm handle, const Config* config);
 
 // The communicator of a handle that has had a call, else NULL.
 std::shared_ptr<Communicator> known_communicator(Comm handle);

@@ -194,6 +194,36 @@ int comm_revoke(Comm handle, int flags) {
   });
 }
 
+int comm_init_rank_config(Comm* made, int ranks, UniqueId id, int rank, Config* config) {
+  return guarded([&] {
+    const InsideNccl inside;
+    const int result =
+        real<int(Comm*, int, UniqueId, int, Config*)>(Function::CommInitRankConfig)(made, ranks, id, rank, config);
+    if (result == success) keep_name(*made, config);
+    return result;
+  });
+}
+
+int comm_init_rank_scalable(Comm* made, int ranks, int rank, int id_count, UniqueId* ids, Config* config) {
+  return guarded([&] {
+    const InsideNccl inside;
+    const int result = real<int(Comm*, int, int, int, UniqueId*, Config*)>(Function::CommInitRankScalable)(
+        made, ranks, rank, id_count, ids, config);
+    if (result == success) keep_name(*made, config);
+    return result;
+  });
+}
+
+int comm_split(Comm handle, int color, int key, Comm* made, Config* config) {
+  return guarded([&] {
+    const InsideNccl inside;
+    const int result = real<int(Comm, int, int, Comm*, Config*)>(Function::CommSplit)(handle, color, key, made, config);
+    // In a group it is made later, without its name.
+    if (result == success && config != nullptr) keep_name(*made, config);
+    return result;
+  });
+}
+
 int comm_shrink(Comm handle, int* excluded, int count, Comm* made, void* config, int flags) {
   constexpr int abort_first = 1;  // NCCL_SHRINK_ABORT
   return guarded([&] {
@@ -257,6 +287,9 @@ void* handler(Function function) {
     HANDLE(CommFinalize, comm_finalize);
     HANDLE(CommRevoke, comm_revoke);
     HANDLE(CommShrink, comm_shrink);
+    HANDLE(CommInitRankConfig, comm_init_rank_config);
+    HANDLE(CommInitRankScalable, comm_init_rank_scalable);
+    HANDLE(CommSplit, comm_split);
     HANDLE(CommGetAsyncError, comm_get_async_error);
     HANDLE(GetLastError, get_last_error);
     default: return nullptr;

@@ -1,7 +1,6 @@
 // What the drop-in knows of nccl.h: the names, numbers and layouts that NCCL keeps stable.
 #pragma once
 
-#include <climits>
 #include <cstddef>
 
 namespace narrowcast::nccl {
@@ -26,16 +25,18 @@ struct UniqueId {
   char bytes[128];
 };
 
-// ncclConfig_t, as far as the drop-in looks: the caller's pointer is always passed on.
+// ncclConfig_t, as far as the drop-in looks, which reads what `size` says is there: the caller's pointer is passed on.
 struct Config {
   size_t size;
   unsigned int magic;
   unsigned int version;
-  int blocking;
+  int blocking, cga_cluster_size, min_ctas, max_ctas;
+  const char* net_name;
+  int split_share, traffic_class;
+  const char* comm_name;
 };
 
-constexpr int undefined = INT_MIN;
-constexpr int no_color = -1;
+constexpr unsigned int config_magic = 0xcafebeef;
 constexpr int first_user_reduction = 5;
 constexpr int value_types = 12;
 

@@ -21,7 +21,7 @@ bool is_captured(const GroupCalls& its) {
 // A group's collectives are the same on all ranks, its transfers are not.
 bool takes_all_collectives(const GroupCalls& its) {
   return std::ranges::all_of(its.calls, [&](const Call& call) {
-    return !is_collective(call) || decide(settings(), call, its.comm->ranks).take;
+    return !is_collective(call) || decide(settings(), call, its.comm->traits).take;
   });
 }
 
@@ -50,7 +50,7 @@ Plan make_plan(GroupCalls& its) {
   const bool takes_transfers = attached && !its.prepared;
   const bool takes_collectives = attached && takes_all_collectives(its);
   for (const Call& call : its.calls) {
-    const Decision decision = decide(settings(), call, comm.ranks);
+    const Decision decision = decide(settings(), call, comm.traits);
     const bool takes = is_collective(call) ? takes_collectives : takes_transfers;
     if (takes && decision.take) {
       plan.taken.calls.push_back({call, decision.codec});
@@ -67,7 +67,7 @@ Plan make_plan(GroupCalls& its) {
 
 const char* why_forwarded_now(const Communicator& comm, const Call& call, const char* otherwise) {
   if (const char* const why = comm.why_forwarded.load()) return why;
-  const char* const why = decide(settings(), call, comm.ranks).why_not;
+  const char* const why = decide(settings(), call, comm.traits).why_not;
   return why != nullptr ? why : otherwise;
 }
 

@@ -5,8 +5,9 @@
 namespace narrowcast::nccl {
 namespace {
 
-bool fits(const Rule& rule, const CallShape& shape) {
-  return (!rule.operation || *rule.operation == shape.operation) && (!rule.dtype || *rule.dtype == shape.dtype) &&
+bool fits(const Rule& rule, const CallShape& shape, const std::string& name) {
+  return (rule.communicator.empty() || rule.communicator == name) &&
+         (!rule.operation || *rule.operation == shape.operation) && (!rule.dtype || *rule.dtype == shape.dtype) &&
          (!rule.ranks || *rule.ranks == shape.ranks) && shape.bytes >= rule.min_bytes && shape.bytes <= rule.max_bytes;
 }
 
@@ -22,15 +23,15 @@ const char* why_never(const Settings& settings, const CallShape& shape, const Ca
 
 }  // namespace
 
-Decision decide(const Settings& settings, const Call& call, int ranks) {
+Decision decide(const Settings& settings, const Call& call, const CommunicatorTraits& comm) {
   // A receive is what its send is.
   const Operation operation = call.operation == NCAST_OP_RECV ? NCAST_OP_SEND : call.operation;
-  const CallShape shape{operation, static_cast<ncast_dtype>(call.dtype), piece_bytes(call), ranks};
+  const CallShape shape{operation, static_cast<ncast_dtype>(call.dtype), piece_bytes(call), comm.ranks};
   if (const char* const why = why_never(settings, shape, call)) return {false, NCAST_CODEC_RAW, why};
   std::optional<ncast_codec> codec = settings.codec[operation];
   std::optional<Take> take = settings.take;
   for (const Rule& rule : settings.rules) {
-    if (!fits(rule, shape)) continue;
+    if (!fits(rule, shape, comm.name)) continue;
     if (!codec) codec = rule.codec;
     if (!take) take = rule.take;
     break;

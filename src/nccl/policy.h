@@ -1,6 +1,8 @@
 // Which calls are taken, and with which codec: by what all ranks know, and nothing else.
 #pragma once
 
+#include <string>
+
 #include "nccl/call.h"
 #include "nccl/settings.h"
 
@@ -12,7 +14,13 @@ struct Decision {
   const char* why_not;  // a constant sentence, or NULL where it is taken
 };
 
+// What is known of a communicator.
+struct CommunicatorTraits {
+  int ranks;
+  std::string name;  // by its configuration; empty: none
+};
+
 // A send and its receive get the same.
-Decision decide(const Settings& settings, const Call& call, int ranks);
+Decision decide(const Settings& settings, const Call& call, const CommunicatorTraits& comm);
 
 }  // namespace narrowcast::nccl

@@ -132,6 +132,7 @@ uint64_t digest(const Settings& settings) {
     mix(rule.min_bytes);
     mix(rule.max_bytes);
     mix_optional(rule.ranks);
+    for (const char letter : rule.communicator) mix(static_cast<unsigned char>(letter));
     mix_optional(rule.codec);
     mix_optional(rule.take);
   }

@@ -22,6 +22,7 @@ struct Rule {
   uint64_t min_bytes = 0;           // of the largest piece that a rank sends another, as in CallShape
   uint64_t max_bytes = UINT64_MAX;  // inclusive
   std::optional<int> ranks;
+  std::string communicator;  // its commName; empty: any
   std::optional<ncast_codec> codec;
   std::optional<Take> take;
 };

@@ -42,6 +42,7 @@ bool apply_to_rule(std::string_view key, const toml::node& node, Rule* rule) {
   if (key == "dtype") return (rule->dtype = dtype_named(text)).has_value();
   if (key == "codec") return (rule->codec = codec_named(text)).has_value();
   if (key == "take") return (rule->take = take_named(text)).has_value();
+  if (key == "communicator") return !(rule->communicator = text).empty();
   if (number < 0) return false;
   if (key == "min_bytes")
     rule->min_bytes = static_cast<uint64_t>(number);

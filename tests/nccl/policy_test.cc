@@ -20,32 +20,32 @@ Settings with(const char* key, const char* value) {
 }  // namespace
 
 TEST_CASE("a call is taken where it is known to be faster, and the reason is said where it is not") {
-  CHECK(decide({}, call_of(NCAST_OP_ALL_GATHER), 2).take);
-  const Decision decision = decide({}, call_of(NCAST_OP_ALL_REDUCE, size_t{1} << 30), 2);
+  CHECK(decide({}, call_of(NCAST_OP_ALL_GATHER), {2, ""}).take);
+  const Decision decision = decide({}, call_of(NCAST_OP_ALL_REDUCE, size_t{1} << 30), {2, ""});
   CHECK_FALSE(decision.take);
   CHECK(decision.why_not == doctest::String("NCCL is faster at this size"));
 }
 
 TEST_CASE("a send and its receive are decided alike") {
   for (const char* off : {"send", "recv"}) {
-    CHECK_FALSE(decide(with("off", off), call_of(NCAST_OP_SEND), 2).take);
-    CHECK_FALSE(decide(with("off", off), call_of(NCAST_OP_RECV), 2).take);
+    CHECK_FALSE(decide(with("off", off), call_of(NCAST_OP_SEND), {2, ""}).take);
+    CHECK_FALSE(decide(with("off", off), call_of(NCAST_OP_RECV), {2, ""}).take);
   }
   const Settings settings = with("codec", "send=window,recv=raw");
-  CHECK(decide(settings, call_of(NCAST_OP_SEND), 2).codec == NCAST_CODEC_WINDOW);
-  CHECK(decide(settings, call_of(NCAST_OP_RECV), 2).codec == NCAST_CODEC_WINDOW);
+  CHECK(decide(settings, call_of(NCAST_OP_SEND), {2, ""}).codec == NCAST_CODEC_WINDOW);
+  CHECK(decide(settings, call_of(NCAST_OP_RECV), {2, ""}).codec == NCAST_CODEC_WINDOW);
 }
 
 TEST_CASE("what the engine cannot do is never taken") {
   const Settings settings = with("take", "always");
   Call by_user = call_of(NCAST_OP_ALL_REDUCE);
   by_user.redop = first_user_reduction;
-  CHECK_FALSE(decide(settings, by_user, 2).take);
-  CHECK_FALSE(decide(settings, call_of(NCAST_OP_ALL_REDUCE, 0), 2).take);
+  CHECK_FALSE(decide(settings, by_user, {2, ""}).take);
+  CHECK_FALSE(decide(settings, call_of(NCAST_OP_ALL_REDUCE, 0), {2, ""}).take);
   Call with_config = call_of(NCAST_OP_ALL_REDUCE);
   with_config.config = &with_config;
-  CHECK_FALSE(decide(settings, with_config, 2).take);
-  CHECK(decide(settings, call_of(NCAST_OP_ALL_REDUCE), 2).take);
+  CHECK_FALSE(decide(settings, with_config, {2, ""}).take);
+  CHECK(decide(settings, call_of(NCAST_OP_ALL_REDUCE), {2, ""}).take);
 }
 
 TEST_CASE("the environment comes before the rules, and the first rule that fits decides") {
@@ -54,13 +54,22 @@ TEST_CASE("the environment comes before the rules, and the first rule that fits 
       "[[rule]]\noperation = \"all_gather\"\ncodec = \"window\"\ntake = \"always\"\n"
       "[[rule]]\nmin_bytes = 2000\nmax_bytes = 2000\ntake = \"never\"\n[[rule]]\ntake = \"always\"\n",
       "test.toml", &settings);
-  const Decision gather = decide(settings, call_of(NCAST_OP_ALL_GATHER), 8);
+  const Decision gather = decide(settings, call_of(NCAST_OP_ALL_GATHER), {8, ""});
   CHECK(gather.take);
   CHECK(gather.codec == NCAST_CODEC_RAW);
-  CHECK_FALSE(decide(settings, call_of(NCAST_OP_BROADCAST), 8).take);
-  CHECK(decide(settings, call_of(NCAST_OP_BROADCAST, 1001), 8).take);
+  CHECK_FALSE(decide(settings, call_of(NCAST_OP_BROADCAST), {8, ""}).take);
+  CHECK(decide(settings, call_of(NCAST_OP_BROADCAST, 1001), {8, ""}).take);
   apply_setting("take", "never", "test", &settings);
-  CHECK_FALSE(decide(settings, call_of(NCAST_OP_BROADCAST, 1001), 8).take);
+  CHECK_FALSE(decide(settings, call_of(NCAST_OP_BROADCAST, 1001), {8, ""}).take);
+}
+
+TEST_CASE("a rule may be for the communicators of a name") {
+  Settings settings;
+  apply_file("[[rule]]\ncommunicator = \"tensor\"\ntake = \"always\"\n[[rule]]\ntake = \"never\"\n", "test.toml",
+             &settings);
+  CHECK(decide(settings, call_of(NCAST_OP_BROADCAST), {4, "tensor"}).take);
+  CHECK_FALSE(decide(settings, call_of(NCAST_OP_BROADCAST), {4, "data"}).take);
+  CHECK_FALSE(decide(settings, call_of(NCAST_OP_BROADCAST), {4, ""}).take);
 }
 
 TEST_CASE("every reason has words") {

@@ -434,6 +434,20 @@ def not_blocking(*, rank: int, ranks: int, emit: Any) -> None:
     emit(right)
 
 
+def named(*, rank: int, ranks: int, names: list[str], emit: Any) -> None:
+    """A communicator with a name of its own on each rank."""
+    with on_device(rank):
+        nccl, comm, stream = Program(rank, ranks), c_void_p(), Stream()
+        config = _nccl.config("nccl")
+        config.commName = names[rank].encode()
+        nccl("CommInitRankConfig", byref(comm), ranks, nccl.unique_id(), rank, byref(config))
+        total = nccl.put(values_of(rank, 100, "int32"))
+        nccl("AllReduce", total, total, 100, INT32, SUM, comm, stream)
+        stream.synchronize()
+        emit(nccl.holds(total, sum_of_all(ranks, 100)))
+        nccl("CommDestroy", comm)
+
+
 def differing_settings(*, rank: int, **arguments: Any) -> None:
     if rank == 0:
         os.environ["NARROWCAST_CODEC"] = "raw"

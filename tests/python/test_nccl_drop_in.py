@@ -98,6 +98,29 @@ def test_rules_of_a_file_decide_by_call(on_ranks, monkeypatch, tmp_path):
     assert on_ranks.reasons() == {"a setting says never"}
 
 
+@pytest.mark.parametrize(
+    ("names", "reasons"),
+    [
+        (["tensor", "tensor"], set()),
+        (["data", "data"], {"a setting says never"}),
+        (["tensor", "data"], {"the ranks have different settings of Narrowcast"}),
+    ],
+)
+def test_a_rule_may_name_communicators(on_ranks, monkeypatch, tmp_path, names, reasons):
+    (tmp_path / "rules.toml").write_text(
+        "[[rule]]\ncommunicator = 'tensor'\ntake = 'always'\n[[rule]]\ntake = 'never'\n"
+    )
+    monkeypatch.setenv("NARROWCAST_CONFIG", str(tmp_path / "rules.toml"))
+    monkeypatch.delenv("NARROWCAST_TAKE")
+    assert on_ranks("named", 2, names=names) == [True] * 2
+    assert on_ranks.reasons() == reasons
+
+
+def test_names_may_differ_where_no_rule_asks_for_them(on_ranks):
+    assert on_ranks("named", 2, names=["tensor", "data"]) == [True] * 2
+    assert on_ranks.taken() == {"all_reduce": (1, 0)}
+
+
 def test_ranks_with_other_settings_leave_all_to_nccl(on_ranks):
     for right in on_ranks("differing_settings"):
         assert set(right) == OPERATIONS

@@ -122,7 +122,7 @@ int ncclGetUniqueId(UniqueId* id) {
 int ncclCommInitRankConfig(Comm** comm, int ranks, UniqueId id, int rank, const Config* config) {
   if (config->size != offsetof(Config, nChannelsPerNetPeer) || config->magic != 0xcafebeef ||
       config->version != 22700 || config->maxCTAs != INT_MIN || config->netName != nullptr ||
-      config->commName != nullptr || config->trafficClass != INT_MIN || config->nvlsCTAs != INT_MIN ||
+      config->trafficClass != INT_MIN || config->nvlsCTAs != INT_MIN ||
       (config->CTAPolicy != INT_MIN && config->CTAPolicy != 2)) {
     return invalid_argument;
   }
