@@ -46,6 +46,15 @@ std::string packages_of(std::string_view path) {
   return "";
 }
 
+void add_loaded(Paths* paths) {
+  const auto visit = [](dl_phdr_info* object, size_t, void* context) {
+    const std::string path = object->dlpi_name;
+    if (path.ends_with(std::string("/") + library_name)) add(path, static_cast<Paths*>(context));
+    return 0;
+  };
+  dl_iterate_phdr(visit, paths);
+}
+
 void add_wheels_of_loaded_objects(Paths* paths) {
   const auto visit = [](dl_phdr_info* object, size_t, void* context) {
     const std::string packages = packages_of(object->dlpi_name);
@@ -103,6 +112,7 @@ Paths nccl_candidates() {
       paths.emplace_back(named);
     return paths;
   }
+  add_loaded(&paths);
   add_wheels_of_loaded_objects(&paths);
   add_wheels_of_python(&paths);
   add_system(&paths);

@@ -8,6 +8,7 @@
 #include <cinttypes>
 #include <cstdio>
 #include <cstdlib>
+#include <string_view>
 
 #include "nccl/log.h"
 #include "nccl/real_nccl.h"
@@ -101,7 +102,8 @@ void Statistics::count_forwarded(Operation operation, const char* why) {
   const std::lock_guard lock(mutex_);
   OperationCount& count = operations_[operation];
   ++count.forwarded;
-  const auto found = std::ranges::find(count.reasons, why, &std::pair<const char*, uint64_t>::first);
+  const auto same = [why](const auto& reason) { return std::string_view(reason.first) == why; };
+  const auto found = std::ranges::find_if(count.reasons, same);
   if (found != count.reasons.end())
     ++found->second;
   else
@@ -123,15 +125,15 @@ std::string Statistics::json() const {
   for (int i = 0; i < operation_count; ++i) {
     const OperationCount& count = operations_[i];
     if (count.taken + count.forwarded == 0) continue;
-    // The engine counts a communicator's bytes, not an operation's: these share them by what they sent.
-    const double share =
+    // The engine counts a communicator's bytes, not an operation's.
+    const double ratio =
         engine_raw_bytes_ == 0 ? 1 : static_cast<double>(engine_wire_bytes_) / static_cast<double>(engine_raw_bytes_);
     text += std::string(text.back() == '[' ? "" : ",") + "{\"operation\":\"" + operation_names[i] +
             "\",\"taken\":" + number(count.taken) + ",\"forwarded\":" + number(count.forwarded) + ",\"reasons\":{";
     for (const auto& [why, times] : count.reasons)
       text += (text.back() == '{' ? "" : ",") + quoted(why) + ":" + number(times);
     text += "},\"raw_bytes\":" + number(count.raw_bytes) +
-            ",\"wire_bytes\":" + number(static_cast<uint64_t>(static_cast<double>(count.raw_bytes) * share)) + "}";
+            ",\"wire_bytes\":" + number(static_cast<uint64_t>(static_cast<double>(count.raw_bytes) * ratio)) + "}";
   }
   return text + "]}";
 }

@@ -35,10 +35,10 @@ def symbols(library: Path) -> dict[str, str]:
     return {name.partition("@")[0]: kind for kind, name in rows}
 
 
-def ask(library: Path, fakes: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+def ask(library: Path, fakes: Path, *, before: str = "", **environment: str) -> subprocess.CompletedProcess[str]:
     own = {name: value for name, value in os.environ.items() if not name.startswith("NARROWCAST_")}
     return subprocess.run(
-        [sys.executable, "-c", ASK, str(library)],
+        [sys.executable, "-c", before + ASK, str(library)],
         capture_output=True,
         text=True,
         env={**own, "LD_LIBRARY_PATH": str(fakes), **environment},
@@ -104,6 +104,20 @@ def test_an_unknown_nccl_gets_every_call(drop_in, fakes):
     told = ask(drop_in, fakes, NARROWCAST_NCCL_LIBRARY=str(fakes / "libnccl.so.2"), FAKE_NCCL_VERSION="30100")
     assert told.stdout.splitlines()[0] == "0 30100"
     assert "NCCL 3.1.0 is not known to Narrowcast, and all calls go to it" in told.stderr
+
+
+def test_nccl_is_found_where_the_process_has_loaded_it_or_its_packages(drop_in, fakes, tmp_path):
+    packages = tmp_path / "lib" / "python3" / "site-packages"
+    wheel = packages / "nvidia" / "nccl" / "lib"
+    wheel.mkdir(parents=True)
+    shutil.copy(fakes / "libnccl.so.2", wheel)
+    shutil.copy(fakes / "libmalloc.so", packages / "extension.so")
+    loaded = tmp_path / "libnccl.so.2"
+    shutil.copy(fakes / "libnccl.so.2", loaded)
+    for other, found in ((packages / "extension.so", wheel / "libnccl.so.2"), (loaded, loaded)):
+        before = f"import ctypes; ctypes.CDLL({str(other)!r})\n"
+        told = ask(drop_in, fakes, before=before, NARROWCAST_DEBUG="VERSION")
+        assert f"stands before NCCL 2.28.9 at {found}" in told.stderr
 
 
 def test_an_unknown_setting_is_warned_of(drop_in, fakes):
