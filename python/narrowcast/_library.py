@@ -30,10 +30,10 @@ from .errors import LibraryNotFoundError, Status, error_of
 
 PACKAGED = Path(__file__).parent / "lib" / "libnarrowcast.so"
 PREFIX = "NARROWCAST_"
-# Every variable of the prefix that the library or this package reads.
-VARIABLES = frozenset(
-    f"NARROWCAST_{name}" for name in ("COST_MODEL", "LIBRARY", "MAX_CTAS", "P2P", "PATH", "SOCKET_IFNAME", "TRACEBACK")
-)
+# Every variable of the prefix that the library, this package or the drop-in for NCCL reads.
+_READ = ("COST_MODEL", "LIBRARY", "MAX_CTAS", "P2P", "PATH", "SOCKET_IFNAME", "TRACEBACK")
+_READ_BY_DROP_IN = ("CODEC", "CONFIG", "DEBUG", "NCCL_LIBRARY", "OFF", "STATS", "STATS_SECONDS", "TAKE", "VERIFY")
+VARIABLES = frozenset(f"NARROWCAST_{name}" for name in (*_READ, *_READ_BY_DROP_IN))
 
 CHECKSUM, MORE, REFERENCE = 1, 2, 4
 UNIQUE_ID_BYTES = 128

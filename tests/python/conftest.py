@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
-from narrowcast import _samples
+from narrowcast import _library, _samples
 from narrowcast.cli import main
 from narrowcast.types import VALUE_TYPES
 
@@ -97,3 +97,32 @@ def kind(request: pytest.FixtureRequest):
 def slices() -> Path:
     """The packaged safetensors file of real tensors."""
     return _samples.SLICES
+
+
+@pytest.fixture(scope="session")
+def fakes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with what stands for libcuda.so.1 and libnccl.so.2, and an NCCL from before 2.28."""
+    compiler = shutil.which("g++") or shutil.which("c++")
+    if compiler is None:
+        pytest.skip("no C++ compiler here")
+    folder = tmp_path_factory.mktemp("fakes")
+    for source, result, options in (
+        ("cuda.cc", "libcuda.so.1", []),
+        ("nccl.cc", "libnccl.so.2", [str(folder / "libcuda.so.1")]),
+        ("nccl.cc", "libnccl_old.so.2", [str(folder / "libcuda.so.1"), "-DFAKE_NCCL_OLD"]),
+        ("malloc.cc", "libmalloc.so", []),
+    ):
+        command = [compiler, "-std=c++20", "-O1", "-shared", "-fPIC", f"-Wl,-soname,{result}"]
+        source_file = str(HERE / "fakes" / source)
+        subprocess.run([*command, "-o", str(folder / result), source_file, *options], check=True)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def drop_in() -> Path:
+    """The drop-in for NCCL: NARROWCAST_TEST_DROP_IN, else beside the library."""
+    named = os.environ.get("NARROWCAST_TEST_DROP_IN")
+    path = Path(named) if named else _library.library_path().with_name("libnarrowcast_nccl.so")
+    if not path.is_file():
+        pytest.skip(f"no drop-in for NCCL at {path}")
+    return path.absolute()

@@ -1,0 +1,125 @@
+"""The drop-in before the real NCCL, on all GPUs: what it takes has the right values, and what it forwards too."""
+
+from __future__ import annotations
+
+import pytest
+from narrowcast import _nccl, errors
+from narrowcast.cuda import device_count
+from nccl_ranks import OPERATIONS, Ranks
+
+RANKS = min(8, device_count())
+
+pytestmark = pytest.mark.skipif(RANKS < 2, reason="fewer than 2 GPUs here")
+
+
+@pytest.fixture(scope="module")
+def nccl():
+    try:
+        return _nccl.Nccl()
+    except errors.UnsupportedError as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture
+def on_ranks(drop_in, nccl, rank_jobs, tmp_path, monkeypatch):
+    for name, value in {
+        "LD_PRELOAD": str(drop_in),
+        "NARROWCAST_TAKE": "always",
+        "NARROWCAST_STATS": str(tmp_path / "%p.json"),
+        "NCCL_NVLS_ENABLE": "0",
+        "TEST_FOLDER": str(tmp_path),
+    }.items():
+        monkeypatch.setenv(name, value)
+    # Else the drop-in finds what the loader found.
+    if nccl.path.startswith("/"):
+        monkeypatch.setenv("NARROWCAST_NCCL_LIBRARY", nccl.path)
+    return Ranks(tmp_path)
+
+
+@pytest.mark.parametrize("count", [1, 5000, 3_000_000])
+@pytest.mark.parametrize("codec", ["auto", "raw", "window"])
+def test_every_operation_is_taken(on_ranks, monkeypatch, codec, count):
+    monkeypatch.setenv("NARROWCAST_CODEC", codec)
+    for right in on_ranks("every_operation", RANKS, count=count):
+        assert set(right) == OPERATIONS
+    assert {forwarded for _, forwarded in on_ranks.taken().values()} == {0}
+
+
+def test_what_is_forwarded_is_right(on_ranks, monkeypatch):
+    monkeypatch.setenv("NARROWCAST_TAKE", "never")
+    for right in on_ranks("every_operation", RANKS, count=5000):
+        assert set(right) == OPERATIONS
+    assert {taken for taken, _ in on_ranks.taken().values()} == {0}
+
+
+@pytest.mark.parametrize("off", ["", "all_gather", "send"])
+def test_groups_nest_and_mix_communicators_streams_and_kinds(on_ranks, monkeypatch, off):
+    monkeypatch.setenv("NARROWCAST_OFF", off)
+    for found in on_ranks("groups", RANKS):
+        assert found == [[True] * 4] * 3
+
+
+def test_transfers_that_are_forwarded_run_beside_those_that_are_taken(on_ranks, monkeypatch, tmp_path):
+    (tmp_path / "rules.toml").write_text("[[rule]]\nmin_bytes = 1000\ntake = 'always'\n[[rule]]\ntake = 'never'\n")
+    monkeypatch.setenv("NARROWCAST_CONFIG", str(tmp_path / "rules.toml"))
+    monkeypatch.delenv("NARROWCAST_TAKE")
+    assert on_ranks("unequal_groups", 2) == [[True] * 3] * 2
+
+
+def test_one_thread_drives_all_gpus(on_ranks):
+    assert on_ranks("one_thread", RANKS, alone=True) == [[True] * 3 * RANKS]
+
+
+def test_a_thread_drives_each_gpu(on_ranks):
+    assert on_ranks("threads", RANKS, alone=True) == [[True] * RANKS]
+
+
+def test_a_rank_may_be_left_out_of_a_split(on_ranks):
+    assert on_ranks("left_out_of_a_split", RANKS)[-1] == [False, True]
+
+
+def test_taken_and_forwarded_calls_keep_their_order(on_ranks, monkeypatch):
+    monkeypatch.setenv("NARROWCAST_OFF", "broadcast")
+    for found in on_ranks("kept_order", RANKS):
+        assert found == [True] * 3
+
+
+@pytest.mark.parametrize("grouped", [True, False])
+def test_reductions_of_the_user_keep_their_order(on_ranks, grouped):
+    for found in on_ranks("kept_order_with_a_user_reduction", RANKS, grouped=grouped):
+        assert found == [True] * 3
+
+
+@pytest.mark.parametrize("before", [True, False])
+def test_graphs_run_what_they_captured(on_ranks, before):
+    for found in on_ranks("captured", RANKS, before=before):
+        assert found == [False, True, True]
+
+
+def test_reductions_of_the_user_are_forwarded_at_once(on_ranks):
+    assert on_ranks("user_reduction", RANKS) == [True] * RANKS
+
+
+def test_communicators_that_do_not_block_work(on_ranks):
+    assert on_ranks("not_blocking", RANKS) == [True] * RANKS
+
+
+def test_an_abort_ends_taken_calls(on_ranks):
+    assert max(on_ranks("aborted", RANKS)) < 30
+
+
+def test_the_death_of_a_peer_is_an_asynchronous_error(on_ranks, tmp_path):
+    with pytest.raises(errors.RemoteError, match="signal 9"):
+        on_ranks("a_peer_dies", RANKS)
+    assert (tmp_path / "0").read_text().startswith("[0, 6] ")
+
+
+@pytest.mark.parametrize("in_place", [True, False])
+def test_values_are_verified_on_demand(on_ranks, monkeypatch, tmp_path, in_place):
+    monkeypatch.setenv("NARROWCAST_VERIFY", "1")
+    monkeypatch.setenv("NARROWCAST_DEBUG", "INFO")
+    on_ranks("verified", RANKS, in_place=in_place, wrong=False)
+    for rank in range(RANKS):
+        said = (tmp_path / f"{rank}.log").read_text()
+        assert said.count("values has arrived") == 4
+        assert "WARN" not in said
