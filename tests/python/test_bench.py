@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from narrowcast import _nccl, _near, _operations, _oracle, _samples, errors, plots
+from narrowcast import _nccl, _nccl_search, _near, _operations, _oracle, _samples, errors, plots
 from narrowcast.cli import bench_collectives, bench_report
 from narrowcast.types import value_type
 
@@ -183,9 +183,11 @@ def test_the_default_library_is_the_wheels_or_the_loaders(tmp_path, monkeypatch)
     monkeypatch.syspath_prepend(str(tmp_path))
     for name in [name for name in sys.modules if name.split(".")[0] == "nvidia"]:
         monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setattr(_nccl_search, "_FOLDERS", ())
+    monkeypatch.delenv("LD_LIBRARY_PATH", raising=False)
     assert _nccl.find() == "libnccl.so.2"
     library = tmp_path / "nvidia" / "nccl" / "lib" / "libnccl.so.2"
-    library.touch()
+    library.write_bytes(b"NCCL")
     assert _nccl.find() == str(library)
     assert not any(name.startswith("nvidia.") for name in sys.modules)
     with pytest.raises(FileNotFoundError):

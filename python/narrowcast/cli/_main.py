@@ -13,7 +13,7 @@ import typer
 
 from .. import _library
 from ..errors import NarrowcastError
-from . import bench, demo, explain, files, ratio
+from . import bench, demo, explain, files, ratio, run
 
 app = typer.Typer(
     name="narrowcast",
@@ -29,6 +29,8 @@ app.command("inspect")(files.inspect)
 app.command("ratio")(ratio.ratio)
 app.command("explain")(explain.explain)
 app.command("demo")(demo.demo)
+# What follows the command is the command's.
+app.command("run", context_settings={"allow_interspersed_args": False})(run.run)
 app.add_typer(bench.app, name="bench")
 
 
