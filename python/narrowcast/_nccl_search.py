@@ -102,7 +102,8 @@ def probe(path: Path) -> tuple[int | None, str | None]:
 def variables(path: Path) -> set[str]:
     """The environment variables of its own that a library of NCCL knows: names that stand in it as strings."""
     with _bytes_of(path) as content:
-        return {name.decode() for name in re.findall(rb"(?<=\0)NCCL_[A-Z0-9_]+(?=\0)", content)}
+        found = re.finditer(rb"(NCCL_[A-Z0-9_]+)\0", content)
+        return {one[1].decode() for one in found if content[one.start() - 1] == 0}
 
 
 def is_drop_in(path: Path) -> bool:

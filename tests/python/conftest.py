@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
-from narrowcast import _samples
+from narrowcast import _library, _preload, _samples
 from narrowcast.cli import main
 from narrowcast.types import VALUE_TYPES
 
@@ -78,3 +79,34 @@ def kind(request: pytest.FixtureRequest):
 def slices() -> Path:
     """The packaged safetensors file of real tensors."""
     return _samples.SLICES
+
+
+def build(compiler: str, source: str, result: Path, *options: str) -> None:
+    """Builds one of the fakes; skips where there is no compiler."""
+    found = shutil.which(compiler)
+    if found is None:
+        pytest.skip(f"no {compiler} here")
+    standard = "-std=gnu11" if compiler == "cc" else "-std=c++20"
+    command = [found, standard, "-O1", "-Wall", "-Wextra", "-shared", "-fPIC", "-o", str(result)]
+    subprocess.run([*command, str(HERE / "fakes" / source), *options], check=True)
+
+
+@pytest.fixture(scope="session")
+def fakes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with what stands for the CUDA driver, NVML and NCCL, and an NCCL from before 2.28."""
+    folder = tmp_path_factory.mktemp("fakes")
+    driver = folder / "libcuda.so.1"
+    build("c++", "cuda.cc", driver, "-Wl,-soname,libcuda.so.1")
+    build("cc", "nvml.c", folder / "libnvidia-ml.so.1")
+    build("c++", "nccl.cc", folder / "libnccl.so.2", str(driver), "-Wl,-soname,libnccl.so.2")
+    build("c++", "nccl.cc", folder / "libnccl_old.so.2", str(driver), "-DFAKE_NCCL_OLD")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def drop_in(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the library, and beside it what stands for the drop-in."""
+    folder = tmp_path_factory.mktemp("drop_in")
+    (folder / "libnarrowcast.so").symlink_to(_library.library_path().absolute())
+    build("cc", "drop_in.c", folder / _preload.NAME, "-Wl,-soname,libnccl.so.2")
+    return folder

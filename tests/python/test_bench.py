@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import json
-import shutil
-import subprocess
 import sys
 from pathlib import Path
 
@@ -18,24 +16,6 @@ from narrowcast.types import value_type
 HERE = Path(__file__).parent
 BF16 = value_type("bfloat16")
 ONE_SIZE = ["-b", "4K", "-e", "4K", "-n", "2", "-w", "1", "--backend", "host"]
-
-
-@pytest.fixture(scope="session")
-def fakes(tmp_path_factory):
-    """A folder with what stands for libcuda.so.1 and libnccl.so.2, and an NCCL from before 2.28."""
-    compiler = shutil.which("g++") or shutil.which("c++")
-    if compiler is None:
-        pytest.skip("no C++ compiler here")
-    folder = tmp_path_factory.mktemp("fakes")
-    for source, result, options in (
-        ("cuda.cc", "libcuda.so.1", []),
-        ("nccl.cc", "libnccl.so.2", [str(folder / "libcuda.so.1")]),
-        ("nccl.cc", "libnccl_old.so.2", [str(folder / "libcuda.so.1"), "-DFAKE_NCCL_OLD"]),
-    ):
-        command = [compiler, "-std=c++20", "-O1", "-shared", "-fPIC", f"-Wl,-soname,{result}"]
-        source_file = str(HERE / "fakes" / source)
-        subprocess.run([*command, "-o", str(folder / result), source_file, *options], check=True)
-    return folder
 
 
 @pytest.fixture

@@ -7,7 +7,6 @@ import json
 import os
 import pty
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -16,7 +15,7 @@ import urllib.request
 from pathlib import Path
 
 import pytest
-from narrowcast import _library, _preload, _prometheus, _traffic
+from narrowcast import _preload, _prometheus, _traffic
 
 HERE = Path(__file__).parent
 REASON = 'count is below the "floor"'
@@ -37,20 +36,6 @@ COMMUNICATORS = [
         ],
     }
 ]
-
-
-@pytest.fixture(scope="session")
-def drop_in(tmp_path_factory):
-    """A folder with the library and the stand-in beside it."""
-    compiler = shutil.which("cc") or shutil.which("gcc")
-    if compiler is None:
-        pytest.skip("no C compiler here")
-    folder = tmp_path_factory.mktemp("drop_in")
-    (folder / "libnarrowcast.so").symlink_to(_library.library_path().absolute())
-    source, result = HERE / "fakes" / "drop_in.c", folder / _preload.NAME
-    options = ["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-Wl,-soname,libnccl.so.2"]
-    subprocess.run([compiler, *options, "-o", result, source], check=True)
-    return folder
 
 
 @pytest.fixture

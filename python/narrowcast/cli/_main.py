@@ -13,7 +13,7 @@ import typer
 
 from .. import _library
 from ..errors import NarrowcastError
-from . import bench, demo, explain, files, ratio, run
+from . import bench, demo, doctor, explain, files, ratio, run
 
 app = typer.Typer(
     name="narrowcast",
@@ -30,6 +30,7 @@ app.command("ratio")(ratio.ratio)
 app.command("explain")(explain.explain)
 app.command("demo")(demo.demo)
 # What follows the command is the command's.
+app.command("doctor", context_settings={"allow_interspersed_args": False})(doctor.doctor)
 app.command("run", context_settings={"allow_interspersed_args": False})(run.run)
 app.add_typer(bench.app, name="bench")
 

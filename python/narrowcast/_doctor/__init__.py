@@ -1,0 +1,27 @@
+"""What `narrowcast doctor` examines: a module a subject, each giving sections of rows and problems."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from .. import _nccl_search
+from . import environment as settings
+from . import gpus, limits, nccl, programs, rivals, versions
+from .report import Problem, Section
+
+__all__ = ["Problem", "Section", "examine"]
+
+
+def examine(environment: Mapping[str, str], command: Sequence[str]) -> list[Section]:
+    """All sections; those of programs also for `command`, which may be empty."""
+    of_nccl, library = nccl.examine(environment)
+    version = _nccl_search.probe(library)[0] if library else None
+    return [
+        of_nccl,
+        versions.examine(version),
+        *gpus.examine(),
+        limits.examine(),
+        programs.examine(environment, command, version),
+        rivals.examine(environment, tuple(command)),
+        settings.examine(environment, library),
+    ]

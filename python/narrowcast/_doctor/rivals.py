@@ -1,0 +1,51 @@
+"""What takes traffic before NCCL sees it, in the frameworks that are installed; docs/guide/vllm_sglang.md has more."""
+
+from __future__ import annotations
+
+import importlib.metadata
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from .report import Section
+
+
+@dataclass(frozen=True)
+class Rival:
+    """A way past NCCL."""
+
+    program: str
+    what: str
+    calls: str
+    variable: str | None
+    """Off where it is 0."""
+    option: str | None
+    """Off where the program's command line has it."""
+
+
+_NO_CUSTOM = "--disable-custom-all-reduce"
+_RIVALS = (
+    Rival("vllm", "FlashInfer", "all-reduces", "VLLM_ALLREDUCE_USE_FLASHINFER", None),
+    Rival("vllm", "custom all-reduce", "all-reduces up to some MiB", None, _NO_CUSTOM),
+    Rival("vllm", "torch's symmetric memory", "larger all-reduces", "VLLM_ALLREDUCE_USE_SYMM_MEM", None),
+    Rival("sglang", "custom all-reduce", "all-reduces up to some MiB", None, _NO_CUSTOM),
+)
+
+
+def examine(environment: Mapping[str, str], command: tuple[str, ...]) -> Section:
+    section = Section("rivals", "What takes traffic before NCCL sees it")
+    for rival in _RIVALS:
+        try:
+            version = importlib.metadata.version(rival.program)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+        off = (rival.variable is not None and environment.get(rival.variable) == "0") or rival.option in command
+        section.rows.append(
+            {
+                "program": f"{rival.program} {version}",
+                "what": rival.what,
+                "takes": rival.calls,
+                "left to NCCL by": f"{rival.variable}=0" if rival.variable else rival.option,
+                "now": "off" if off else "as the program has it",
+            }
+        )
+    return section
