@@ -104,7 +104,7 @@ def fakes(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def drop_in(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def stand_in(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the library, and beside it what stands for the drop-in."""
     folder = tmp_path_factory.mktemp("drop_in")
     (folder / "libnarrowcast.so").symlink_to(_library.library_path().absolute())

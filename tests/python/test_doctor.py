@@ -14,13 +14,13 @@ from narrowcast._doctor import environment, limits, programs, rivals
 
 
 @pytest.fixture
-def doctor(cli, drop_in, fakes):
+def doctor(cli, stand_in, fakes):
     """The report on a machine of two GPUs with all that is needed, and what a test changes; and the exit status."""
 
     def examine(*command, without=(), **changes):
         variables = {
             "LD_LIBRARY_PATH": str(fakes),
-            "NARROWCAST_LIBRARY": str(drop_in / "libnarrowcast.so"),
+            "NARROWCAST_LIBRARY": str(stand_in / "libnarrowcast.so"),
             "NARROWCAST_NCCL_LIBRARY": str(fakes / "libnccl.so.2"),
             **changes,
         }
@@ -42,14 +42,14 @@ def problem(report, *words):
     return found
 
 
-def test_nothing_is_wrong_with_a_whole_machine(doctor, fakes, drop_in):
+def test_nothing_is_wrong_with_a_whole_machine(doctor, fakes, stand_in):
     report = doctor()
     assert report["problems"] == []
     assert report["nccl"] == [
         {"source": "setting", "path": str(fakes / "libnccl.so.2"), "version": "2.28.9", "outcome": "taken"}
     ]
     versions = {row["what"]: row["version"] for row in report["versions"]}
-    assert versions["drop-in"] == str(drop_in / _preload.NAME)
+    assert versions["drop-in"] == str(stand_in / _preload.NAME)
     assert (versions["NCCL"], versions["driver"], versions["CUDA that the driver serves"]) == (
         "2.28.9",
         "580.0",
@@ -68,8 +68,8 @@ def test_nothing_is_wrong_with_a_whole_machine(doctor, fakes, drop_in):
     ]
 
 
-def test_the_tables_say_what_the_json_says(cli, drop_in, fakes):
-    library = str(drop_in / "libnarrowcast.so")
+def test_the_tables_say_what_the_json_says(cli, stand_in, fakes):
+    library = str(stand_in / "libnarrowcast.so")
     done = cli("doctor", LD_LIBRARY_PATH=str(fakes), NARROWCAST_LIBRARY=library, NCCL_P2P_DISABLE="1")
     assert done.returncode == 1
     assert "NCCL, in the order of the search" in done.stdout

@@ -47,12 +47,12 @@ def nccl(tmp_path):
 
 
 @pytest.fixture
-def run(cli, drop_in, nccl):
+def run(cli, stand_in, nccl):
     """`narrowcast run` with the stand-in."""
 
     def start(*arguments, **environment):
         given = {
-            "NARROWCAST_LIBRARY": str(drop_in / "libnarrowcast.so"),
+            "NARROWCAST_LIBRARY": str(stand_in / "libnarrowcast.so"),
             "NARROWCAST_NCCL_LIBRARY": str(nccl),
             "NARROWCAST_TEST_COMMUNICATORS": json.dumps(COMMUNICATORS),
         }
@@ -65,17 +65,17 @@ def shown_environment(done):
     return dict(line.split("=", 1) for line in done.stdout.splitlines() if "=" in line)
 
 
-def test_the_command_gets_the_drop_in_and_the_settings(run, drop_in, nccl, tmp_path):
+def test_the_command_gets_the_drop_in_and_the_settings(run, stand_in, nccl, tmp_path):
     (tmp_path / "settings.toml").touch()
     options = ["--codec", "raw", "--codec", "all_reduce=window", "--off", "send", "--off", "recv", "--take", "always"]
     options += ["--config", "settings.toml", "--verify", "--debug", "info"]
     done = run("-q", *options, "--", "env", LD_PRELOAD="/lib/other.so", NARROWCAST_CODEC="auto", NARROWCAST_P2P="0")
     assert done.returncode == 0
     found = shown_environment(done)
-    library = str(drop_in / _preload.NAME)
+    library = str(stand_in / _preload.NAME)
     stats = Path(found["NARROWCAST_STATS"])
     assert {name: value for name, value in found.items() if name.startswith("NARROWCAST_")} == {
-        "NARROWCAST_LIBRARY": str(drop_in / "libnarrowcast.so"),
+        "NARROWCAST_LIBRARY": str(stand_in / "libnarrowcast.so"),
         "NARROWCAST_NCCL_LIBRARY": str(nccl),
         "NARROWCAST_CODEC": "raw,all_reduce=window",
         "NARROWCAST_OFF": "send,recv",
@@ -184,13 +184,13 @@ def test_the_exit_status_is_the_commands(run, status):
 
 
 @pytest.fixture
-def started(tmp_path, drop_in, nccl):
+def started(tmp_path, stand_in, nccl):
     """Starts `narrowcast run` and leaves it running; waits until the command says that it is ready."""
     processes = []
 
     def start(*arguments):
         given = {
-            "NARROWCAST_LIBRARY": str(drop_in / "libnarrowcast.so"),
+            "NARROWCAST_LIBRARY": str(stand_in / "libnarrowcast.so"),
             "NARROWCAST_NCCL_LIBRARY": str(nccl),
             "NARROWCAST_TEST_COMMUNICATORS": json.dumps(COMMUNICATORS),
         }
@@ -257,8 +257,8 @@ def test_a_command_that_ends_at_once_is_not_missed(run, repetition):
     assert run("-q", "true").returncode == 0
 
 
-def test_ctrl_c_reaches_the_command_once(drop_in, nccl, tmp_path):
-    given = {"NARROWCAST_LIBRARY": str(drop_in / "libnarrowcast.so"), "NARROWCAST_NCCL_LIBRARY": str(nccl)}
+def test_ctrl_c_reaches_the_command_once(stand_in, nccl, tmp_path):
+    given = {"NARROWCAST_LIBRARY": str(stand_in / "libnarrowcast.so"), "NARROWCAST_NCCL_LIBRARY": str(nccl)}
     child, terminal = pty.fork()
     if not child:
         os.chdir(tmp_path)
