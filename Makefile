@@ -72,7 +72,7 @@ build/build.ninja: $(VENV)/build.stamp $(VENV)/nvcc $(VENV)/werror.$(WERROR)
 	@touch $@
 
 build/libnarrowcast.so: build/build.ninja FORCE
-	cmake --build build -j $(JOBS) --target narrowcast
+	cmake --build build -j $(JOBS) --target narrowcast narrowcast_nccl
 
 build: build/libnarrowcast.so
 

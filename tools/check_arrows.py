@@ -23,6 +23,7 @@ ALLOWED: dict[str, set[str]] = {
     "codec": {"format", "device", "status"},
     "channel": {"device", "status"},
     "collective": {"channel", "codec", "device", "format", "status"},
+    "nccl": set(),
 }
 
 # The list of headers of src/ that are installed, and where: in the source tree a link to src/.

@@ -110,3 +110,13 @@ def stand_in(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "libnarrowcast.so").symlink_to(_library.library_path().absolute())
     build("cc", "drop_in.c", folder / _preload.NAME, "-Wl,-soname,libnccl.so.2")
     return folder
+
+
+@pytest.fixture(scope="session")
+def drop_in() -> Path:
+    """The drop-in for NCCL: NARROWCAST_TEST_DROP_IN, else beside the library."""
+    named = os.environ.get("NARROWCAST_TEST_DROP_IN")
+    path = Path(named) if named else _library.library_path().with_name(_preload.NAME)
+    if not path.is_file():
+        pytest.skip(f"no drop-in for NCCL at {path}")
+    return path.absolute()

@@ -1,0 +1,22 @@
+# libnarrowcast_nccl.so stands in for libnccl.so.2. It may be preloaded into every process, so it links nothing but libc and
+# libm, and finds NCCL, the CUDA driver and libnarrowcast.so when it runs.
+enable_language(ASM)
+file(GLOB nccl_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/nccl/*.cc ${PROJECT_SOURCE_DIR}/src/nccl/*.S)
+add_library(narrowcast_nccl_objects OBJECT ${nccl_sources})
+target_link_libraries(narrowcast_nccl_objects PUBLIC narrowcast_flags)
+# Assembly does not tell CMake what it includes.
+set_source_files_properties(${PROJECT_SOURCE_DIR}/src/nccl/trampolines.S PROPERTIES
+  OBJECT_DEPENDS ${PROJECT_SOURCE_DIR}/src/nccl/exports.inc)
+
+if(NOT NARROWCAST_SANITIZE)
+  set(nccl_exports_map ${PROJECT_SOURCE_DIR}/cmake/nccl_exports.map)
+  add_library(narrowcast_nccl SHARED $<TARGET_OBJECTS:narrowcast_nccl_objects>)
+  target_link_options(narrowcast_nccl PRIVATE -static-libstdc++ -static-libgcc -Wl,--no-undefined
+    -Wl,--version-script=${nccl_exports_map} -Wl,-soname,libnccl.so.2)
+  set_target_properties(narrowcast_nccl PROPERTIES
+    LINKER_LANGUAGE CXX
+    NO_SONAME ON
+    LINK_DEPENDS ${nccl_exports_map})
+  install(TARGETS narrowcast_nccl LIBRARY DESTINATION narrowcast/lib COMPONENT python EXCLUDE_FROM_ALL)
+  install(TARGETS narrowcast_nccl LIBRARY COMPONENT native)
+endif()

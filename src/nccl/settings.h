@@ -1,0 +1,51 @@
+// What the environment and a TOML file ask of the drop-in. docs/guide/nccl.md says what each setting does.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "narrowcast/types.h"
+#include "nccl/operations.h"
+
+namespace narrowcast::nccl {
+
+// automatic: where the cost model says that it is faster.
+enum class Take { automatic, always, never };
+
+// Of the file: what holds for the calls that fit. What is not named fits every call.
+struct Rule {
+  std::optional<Operation> operation;
+  std::optional<ncast_dtype> dtype;
+  uint64_t min_bytes = 0;           // of the largest piece that a rank sends another, as in CallShape
+  uint64_t max_bytes = UINT64_MAX;  // inclusive
+  std::optional<int> ranks;
+  std::optional<ncast_codec> codec;
+  std::optional<Take> take;
+};
+
+struct Settings {
+  bool off_everything = false;
+  bool off[operation_count] = {};
+  std::optional<ncast_codec> codec[operation_count];
+  std::optional<Take> take;
+  bool verify = false;
+  std::string stats;         // the path, with %p for the process and %r for the rank of its first communicator
+  double stats_seconds = 0;  // between writes; 0: only at exit
+  std::vector<Rule> rules;   // the first that fits decides
+};
+
+// Read once; what cannot be understood is warned of and left out.
+const Settings& settings();
+
+// For settings() and its tests. `content` is that of a file, `path` names it in warnings.
+void apply_file(std::string_view content, const std::string& path, Settings* settings);
+// `key` as in a file, or a variable without its prefix, in lower case. False: there is no such setting.
+bool apply_setting(std::string_view key, std::string_view value, const std::string& source, Settings* settings);
+
+// What all ranks of a communicator must have alike.
+uint64_t digest(const Settings& settings);
+
+}  // namespace narrowcast::nccl

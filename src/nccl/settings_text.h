@@ -1,0 +1,62 @@
+// The words of settings.
+#pragma once
+
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "nccl/settings.h"
+
+namespace narrowcast::nccl {
+
+inline std::string_view trimmed(std::string_view text) {
+  const size_t first = text.find_first_not_of(" \t");
+  return first == text.npos ? "" : text.substr(first, text.find_last_not_of(" \t") - first + 1);
+}
+
+// The parts that are not empty, trimmed.
+inline std::vector<std::string_view> split(std::string_view text, char separator) {
+  std::vector<std::string_view> parts;
+  while (!text.empty()) {
+    const size_t end = std::min(text.find(separator), text.size());
+    if (const std::string_view part = trimmed(text.substr(0, end)); !part.empty()) parts.push_back(part);
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return parts;
+}
+
+inline std::string lower(std::string_view text) {
+  std::string result(text);
+  for (char& letter : result)
+    if (letter >= 'A' && letter <= 'Z') letter = static_cast<char>(letter - 'A' + 'a');
+  return result;
+}
+
+template <typename List>
+bool contains(const List& list, std::string_view text) {
+  return std::ranges::find(list, text) != std::end(list);
+}
+
+inline std::optional<bool> flag_of(std::string_view text) {
+  if (text == "1" || text == "true" || text == "all") return true;
+  if (text.empty() || text == "0" || text == "false") return false;
+  return std::nullopt;
+}
+
+inline std::optional<ncast_codec> codec_named(std::string_view name) {
+  if (name == "auto") return NCAST_CODEC_AUTO;
+  if (name == "raw") return NCAST_CODEC_RAW;
+  if (name == "window") return NCAST_CODEC_WINDOW;
+  return std::nullopt;
+}
+
+inline std::optional<Take> take_named(std::string_view name) {
+  if (name == "auto") return Take::automatic;
+  if (name == "always") return Take::always;
+  if (name == "never") return Take::never;
+  return std::nullopt;
+}
+
+}  // namespace narrowcast::nccl

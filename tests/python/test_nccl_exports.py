@@ -1,0 +1,124 @@
+"""What the drop-in for NCCL exports, links, finds and says, without a communicator."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+LISTS = sorted((Path(__file__).parents[1] / "nccl" / "exports").glob("*.txt"))
+MARK = "narrowcast_nccl_resolve"
+
+ASK = """
+import ctypes, sys
+library, version = ctypes.CDLL(sys.argv[1]), ctypes.c_int(-1)
+for prefix in ("nccl", "pnccl"):
+    print(getattr(library, prefix + "GetVersion")(ctypes.byref(version)), version.value)
+print(library.ncclCommGrow(None, 2, None, 0, None, None))
+text = library.ncclGetLastError
+text.restype = ctypes.c_char_p
+print(text(None).decode())
+"""
+
+
+def symbols(library: Path) -> dict[str, str]:
+    nm = shutil.which("nm")
+    if nm is None:
+        pytest.skip("no nm here")
+    listed = subprocess.run([nm, "-D", "--defined-only", str(library)], capture_output=True, text=True, check=True)
+    rows = [line.split()[-2:] for line in listed.stdout.splitlines()]
+    return {name.partition("@")[0]: kind for kind, name in rows}
+
+
+def ask(library: Path, fakes: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    own = {name: value for name, value in os.environ.items() if not name.startswith("NARROWCAST_")}
+    return subprocess.run(
+        [sys.executable, "-c", ASK, str(library)],
+        capture_output=True,
+        text=True,
+        env={**own, "LD_LIBRARY_PATH": str(fakes), **environment},
+        check=True,
+    )
+
+
+@pytest.mark.parametrize("listed", LISTS, ids=lambda path: path.stem)
+def test_everything_that_nccl_exports_is_exported(drop_in, listed):
+    of_nccl = dict(reversed(line.split()) for line in listed.read_text().splitlines())
+    own = symbols(drop_in)
+    assert {name: own.get(name) for name in of_nccl} == of_nccl
+
+
+def test_nothing_else_is_exported(drop_in):
+    newest = max(LISTS, key=lambda path: [int(part) for part in path.stem.split(".")])
+    assert set(symbols(drop_in)) - {line.split()[1] for line in newest.read_text().splitlines()} == {MARK}
+
+
+def test_the_installed_nccl_exports_nothing_more(drop_in):
+    try:
+        package = importlib.util.find_spec("nvidia.nccl")
+    except ImportError:
+        package = None
+    if package is None:
+        pytest.skip("NCCL's wheel is not installed")
+    library = Path(next(iter(package.submodule_search_locations))) / "lib" / "libnccl.so.2"
+    assert {name for name in symbols(library) if name.lstrip("p").startswith("nccl")} <= set(symbols(drop_in))
+
+
+def test_it_stands_for_nccl_and_links_only_libc(drop_in):
+    read = subprocess.run(["readelf", "-d", str(drop_in)], capture_output=True, text=True, check=True).stdout
+    rows = [line for line in read.splitlines() if "[" in line]
+    assert [row.partition("[")[2].rstrip("]") for row in rows if "SONAME" in row] == ["libnccl.so.2"]
+    needed = {row.partition("[")[2].rstrip("]") for row in rows if "NEEDED" in row}
+    assert needed <= {"libc.so.6", "libm.so.6", "libpthread.so.0", "libdl.so.2", "ld-linux-x86-64.so.2"}
+
+
+def test_calls_reach_the_real_nccl(drop_in, fakes):
+    told = ask(drop_in, fakes, NARROWCAST_NCCL_LIBRARY=str(fakes / "libnccl.so.2"), NARROWCAST_DEBUG="VERSION")
+    assert told.stdout.splitlines()[:2] == ["0 22809", "0 22809"]
+    assert f"stands before NCCL 2.28.9 at {fakes / 'libnccl.so.2'}" in told.stderr
+
+
+def test_a_function_that_the_real_nccl_lacks_fails_with_a_message(drop_in, fakes):
+    told = ask(drop_in, fakes, NARROWCAST_NCCL_LIBRARY=str(fakes / "libnccl.so.2"))
+    assert told.stdout.splitlines()[2] == "5"
+    assert "NCCL 2.28.9 has no ncclCommGrow" in told.stderr
+
+
+@pytest.mark.parametrize("named", ["/nowhere/libnccl.so.2", "libnccl.so.2", "the drop-in", "a copy"])
+def test_without_nccl_every_call_fails_with_a_message(drop_in, fakes, tmp_path, named):
+    copy = tmp_path / "libnccl.so.2"
+    shutil.copy(drop_in, copy)
+    path = {"the drop-in": str(drop_in), "a copy": str(copy)}.get(named, named)
+    told = ask(drop_in, fakes, NARROWCAST_NCCL_LIBRARY=path)
+    assert told.stdout.splitlines()[:3] == ["2 -1", "2 -1", "2"]
+    assert "narrowcast: the real NCCL was not found" in told.stdout
+    assert "the real NCCL was not found, and every call fails: set NARROWCAST_NCCL_LIBRARY to its path" in told.stderr
+
+
+def test_an_unknown_nccl_gets_every_call(drop_in, fakes):
+    told = ask(drop_in, fakes, NARROWCAST_NCCL_LIBRARY=str(fakes / "libnccl.so.2"), FAKE_NCCL_VERSION="30100")
+    assert told.stdout.splitlines()[0] == "0 30100"
+    assert "NCCL 3.1.0 is not known to Narrowcast, and all calls go to it" in told.stderr
+
+
+def test_an_unknown_setting_is_warned_of(drop_in, fakes):
+    told = ask(drop_in, fakes, NARROWCAST_NCCL_LIBRARY=str(fakes / "libnccl.so.2"), NARROWCAST_CODECS="raw")
+    assert "the environment variable NARROWCAST_CODECS is not known" in told.stderr
+
+
+def test_programs_without_nccl_load_no_more_than_the_drop_in(drop_in):
+    maps = subprocess.run(
+        ["cat", "/proc/self/maps"],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "LD_PRELOAD": str(drop_in)},
+        check=True,
+    )
+    assert str(drop_in.resolve()) in maps.stdout
+    assert "cuda" not in maps.stdout
+    assert maps.stderr == ""
