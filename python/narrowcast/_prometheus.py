@@ -20,7 +20,7 @@ def text(report: Report) -> str:
     families: list[tuple[str, str, Callable[[Traffic], Iterator[tuple[dict[str, str], float]]]]] = [
         ("calls_total", "Calls, taken by Narrowcast or forwarded to NCCL.", _calls),
         ("forwarded_calls_total", "Calls forwarded to NCCL, by the reason.", _reasons),
-        ("raw_bytes_total", "Bytes of the values that the taken calls were given.", _of("raw_bytes")),
+        ("raw_bytes_total", "Bytes of values that ranks sent in taken calls.", _of("raw_bytes")),
         ("wire_bytes_total", "Bytes that these came to on the links.", _of("wire_bytes")),
         ("saved_seconds_total", "Time that the cost model says was saved.", _of("saved_seconds")),
     ]

@@ -22,9 +22,9 @@ class Traffic:
     reasons: dict[str, int] = field(default_factory=dict)
     """Why calls were forwarded to NCCL, and how many."""
     raw_bytes: int = 0
-    """Bytes of the values that the taken calls were given."""
+    """What the ranks sent in the taken calls, as values."""
     wire_bytes: int = 0
-    """What these came to on the links."""
+    """What that came to on the links."""
     saved_seconds: float | None = None
     """By the cost model, where the drop-in has one."""
 
@@ -60,7 +60,9 @@ class RankTraffic:
     """What one rank of a communicator did."""
 
     communicator: str
-    """The same on all ranks."""
+    """The same on all ranks; empty when they did not agree on one, for then nothing is taken."""
+    place: int
+    """Of this communicator among those of its process."""
     rank: int
     ranks: int
     pid: int
@@ -97,9 +99,10 @@ class Report:
 
     def communicators(self) -> list[CommunicatorTraffic]:
         """The ranks' sums, in the order in which communicators and operations are met."""
-        found: dict[str, CommunicatorTraffic] = {}
+        found: dict[object, CommunicatorTraffic] = {}
         for one in self.ranks:
-            total = found.setdefault(one.communicator, CommunicatorTraffic(one.communicator, one.ranks))
+            key = one.communicator or (one.place, one.ranks)
+            total = found.setdefault(key, CommunicatorTraffic(one.communicator, one.ranks))
             total.reported.add(one.rank)
             for traffic in one.operations:
                 total.operations.setdefault(traffic.operation, Traffic(traffic.operation)).add(traffic)
@@ -131,7 +134,8 @@ def read_folder(folder: Path) -> Report:
 
 
 def _ranks_of(content: dict[str, Any]) -> Iterable[RankTraffic]:
-    for one in content["communicators"]:
+    pid = int(content["pid"])
+    for place, one in enumerate(content["communicators"]):
         operations = [
             Traffic(
                 operation=str(entry["operation"]),
@@ -144,4 +148,4 @@ def _ranks_of(content: dict[str, Any]) -> Iterable[RankTraffic]:
             )
             for entry in one["operations"]
         ]
-        yield RankTraffic(str(one["id"]), int(one["rank"]), int(one["ranks"]), int(content["pid"]), operations)
+        yield RankTraffic(str(one["id"]), place, int(one["rank"]), int(one["ranks"]), pid, operations)

@@ -75,7 +75,7 @@ def test_the_command_gets_the_drop_in_and_the_settings(run, stand_in, nccl, tmp_
     found = shown_environment(done)
     library = str(stand_in / _preload.NAME)
     stats = Path(found["NARROWCAST_STATS"])
-    assert {name: value for name, value in found.items() if name.startswith("NARROWCAST_")} == {
+    assert {name: value for name, value in found.items() if re.match("NARROWCAST_(?!TEST_)", name)} == {
         "NARROWCAST_LIBRARY": str(stand_in / "libnarrowcast.so"),
         "NARROWCAST_NCCL_LIBRARY": str(nccl),
         "NARROWCAST_CODEC": "raw,all_reduce=window",
@@ -87,7 +87,6 @@ def test_the_command_gets_the_drop_in_and_the_settings(run, stand_in, nccl, tmp_
         "NARROWCAST_P2P": "0",
         "NARROWCAST_STATS": str(stats),
         "NARROWCAST_STATS_SECONDS": "2",
-        "NARROWCAST_TEST_COMMUNICATORS": found["NARROWCAST_TEST_COMMUNICATORS"],
     }
     assert found["LD_PRELOAD"] == f"{library}:/lib/other.so"
     assert found["VLLM_NCCL_SO_PATH"] == found["SGLANG_NCCL_SO_PATH"] == library
@@ -296,6 +295,16 @@ def test_prometheus_reads_while_it_runs(started):
         urllib.request.urlopen(url.replace("metrics", "other"), timeout=10)
     process.send_signal(signal.SIGTERM)
     process.communicate(timeout=30)
+
+
+def test_communicators_whose_ranks_did_not_agree_on_an_id_are_summed_by_their_place(tmp_path):
+    for pid, rank in ((7, 0), (11, 1)):
+        both = [{**COMMUNICATORS[0], "id": "", "rank": rank}, {**COMMUNICATORS[0], "id": "", "rank": 0, "ranks": 1}]
+        (tmp_path / f"{pid}.json").write_text(json.dumps({"pid": pid, "communicators": both}))
+    pair, alone = _traffic.read_folder(tmp_path).communicators()
+    assert (pair.communicator, pair.ranks, pair.reported) == ("", 2, {0, 1})
+    assert pair.operations["all_gather"].taken == 6
+    assert (alone.ranks, alone.reported) == (1, {0})
 
 
 def test_a_port_in_use_is_told_of_before_the_command_starts(run):

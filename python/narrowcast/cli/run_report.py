@@ -32,7 +32,7 @@ def print_report(report: Report) -> None:
         for traffic in operations:
             first = traffic is operations[0]
             table.add_row(
-                one.communicator[:12] if first else "",
+                (one.communicator[:12] or "-") if first else "",
                 ranks if first else "",
                 traffic.operation,
                 f"{traffic.taken:,}",
