@@ -23,10 +23,13 @@ class Rival:
 
 
 _NO_CUSTOM = "--disable-custom-all-reduce"
+_NO_FUSION = '--compilation-config={"pass_config": {"fuse_allreduce_rms": false}}'
 _RIVALS = (
+    Rival("vllm", "FlashInfer, fused with RMSNorm", "all-reduces", None, _NO_FUSION),
     Rival("vllm", "FlashInfer", "all-reduces", "VLLM_ALLREDUCE_USE_FLASHINFER", None),
     Rival("vllm", "custom all-reduce", "all-reduces up to some MiB", None, _NO_CUSTOM),
     Rival("vllm", "torch's symmetric memory", "larger all-reduces", "VLLM_ALLREDUCE_USE_SYMM_MEM", None),
+    Rival("sglang", "FlashInfer, fused", "all-reduces", None, "--enforce-disable-flashinfer-allreduce-fusion"),
     Rival("sglang", "custom all-reduce", "all-reduces up to some MiB", None, _NO_CUSTOM),
 )
 
