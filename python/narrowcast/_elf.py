@@ -9,6 +9,7 @@ from pathlib import Path
 
 _MAGIC_64_BIT_LITTLE_ENDIAN = b"\x7fELF\x02\x01"
 _PT_LOAD, _PT_DYNAMIC, _PT_INTERP = 1, 2, 3
+_SHT_DYNSYM, _SHN_UNDEF, _SYMBOL_BYTES = 11, 0, 24
 _DT_NULL, _DT_NEEDED, _DT_STRTAB, _DT_SONAME, _DT_RPATH, _DT_RUNPATH = 0, 1, 5, 14, 15, 29
 
 
@@ -34,6 +35,34 @@ def read(path: Path) -> Elf | None:
     except (ValueError, OverflowError, struct.error):
         # Empty, cut or broken.
         return None
+
+
+def symbols(path: Path, prefix: str) -> tuple[set[str], set[str]]:
+    """The names with a prefix that a file gives to others, and those that it takes from them."""
+    try:
+        with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+            return _symbols(content, prefix) if content[:6] == _MAGIC_64_BIT_LITTLE_ENDIAN else (set(), set())
+    except (ValueError, OverflowError, struct.error):
+        return set(), set()
+
+
+def _symbols(content: mmap.mmap, prefix: str) -> tuple[set[str], set[str]]:
+    (table,) = struct.unpack_from("<Q", content, 40)
+    entry_bytes, entries = struct.unpack_from("<HH", content, 58)
+    # Type, offset, bytes and linked section.
+    sections = [struct.unpack_from("<4xI16xQQI", content, table + index * entry_bytes) for index in range(entries)]
+    given: set[str] = set()
+    taken: set[str] = set()
+    for kind, offset, size, link in sections:
+        if kind != _SHT_DYNSYM:
+            continue
+        strings = sections[link][1]
+        for at in range(offset, offset + size, _SYMBOL_BYTES):
+            name, where = struct.unpack_from("<IxxH", content, at)
+            start = strings + name
+            if content[start : start + len(prefix)] == prefix.encode():
+                (taken if where == _SHN_UNDEF else given).add(_string(content, start))
+    return given, taken
 
 
 def _parse(content: mmap.mmap) -> Elf:

@@ -147,6 +147,13 @@ def test_a_linked_program_is_intercepted(doctor, program, fakes):
     assert str(fakes / "libnccl.so.2") in row["reaches NCCL"]
 
 
+def test_a_function_that_the_drop_in_lacks_is_a_problem(doctor, program, fakes):
+    source = "int ncclGroupStart(void); " + LINKED.replace("ncclGetVersion(&version)", "ncclGroupStart() + version")
+    options = [str(fakes / "libnccl.so.2"), f"-Wl,-rpath,{fakes}"]
+    path = program("newer", source.replace("int version;", "int version = 0;"), *options)
+    assert "needs ncclGroupStart of NCCL" in problem(doctor(path), str(path))["what"]
+
+
 def test_programs_that_cannot_be_intercepted_are_problems(doctor, program):
     static = program("static", PLAIN, "-static")
     problem(doctor(static), str(static), "linked statically")
@@ -202,7 +209,7 @@ def test_torch_is_intercepted_when_it_is_linked(installed, program, fakes):
     (installed("torch", "2.11.0") / "lib").mkdir()
     options = ["-shared", "-fPIC", str(fakes / "libnccl.so.2"), "-Wl,-rpath,$ORIGIN", "-Wl,--disable-new-dtags"]
     program("torch/lib/libtorch_cuda.so", LINKED, *options)
-    section = programs.examine({}, [], 22809)
+    section = programs.examine({}, [], 22809, None)
     row = rows_of(section)["torch"]
     assert row["version"] == "2.11.0"
     assert "DT_RPATH" in row["reaches NCCL"]
@@ -213,16 +220,16 @@ def test_torch_is_intercepted_when_it_is_linked(installed, program, fakes):
 def test_torch_with_nccl_inside_is_a_problem(installed, program):
     (installed("torch", "2.11.0") / "lib").mkdir()
     program("torch/lib/libtorch_cuda.so", HAS_NCCL, "-shared", "-fPIC")
-    section = programs.examine({}, [], 22809)
+    section = programs.examine({}, [], 22809, None)
     assert rows_of(section)["torch"]["intercepted"] == "no"
     assert "nothing can be put in its place" in section.problems[0].what
 
 
 def test_an_nccl_older_than_torchs_is_a_problem(installed):
     installed("torch", "2.11.0", 'nvidia-nccl-cu13==2.28.9; platform_system == "Linux"')
-    assert programs.examine({}, [], 22809).problems == []
-    assert programs.examine({}, [], 23203).problems == []
-    (found,) = programs.examine({}, [], 22704).problems
+    assert programs.examine({}, [], 22809, None).problems == []
+    assert programs.examine({}, [], 23203, None).problems == []
+    (found,) = programs.examine({}, [], 22704, None).problems
     assert "NCCL 2.28.9" in found.what
     assert "2.27.4" in found.what
 
@@ -230,7 +237,7 @@ def test_an_nccl_older_than_torchs_is_a_problem(installed):
 def test_servers_are_told_the_path_and_what_goes_past_nccl(installed):
     installed("vllm", "0.33.0")
     installed("sglang", "0.5.23")
-    rows = rows_of(programs.examine({"VLLM_NCCL_SO_PATH": "/opt/libnccl.so.2"}, [], None))
+    rows = rows_of(programs.examine({"VLLM_NCCL_SO_PATH": "/opt/libnccl.so.2"}, [], None, None))
     assert "VLLM_NCCL_SO_PATH=/opt/libnccl.so.2" in rows["vllm"]["reaches NCCL"]
     assert rows["sglang"]["intercepted"].startswith("yes")
     command = ("vllm", "serve", "--disable-custom-all-reduce")

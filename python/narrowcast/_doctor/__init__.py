@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
-from .. import _nccl_search
+from .. import _nccl_search, _preload
+from ..errors import NarrowcastError
 from . import environment as settings
 from . import gpus, limits, nccl, programs, rivals, versions
 from .report import Problem, Section
@@ -16,12 +18,17 @@ def examine(environment: Mapping[str, str], command: Sequence[str]) -> list[Sect
     """All sections; those of programs also for `command`, which may be empty."""
     of_nccl, library = nccl.examine(environment)
     version = _nccl_search.probe(library)[0] if library else None
+    drop_in: Path | NarrowcastError
+    try:
+        drop_in = _preload.drop_in()
+    except NarrowcastError as error:
+        drop_in = error
     return [
         of_nccl,
-        versions.examine(version),
+        versions.examine(version, drop_in),
         *gpus.examine(),
         limits.examine(),
-        programs.examine(environment, command, version),
+        programs.examine(environment, command, version, drop_in if isinstance(drop_in, Path) else None),
         rivals.examine(environment, tuple(command)),
         settings.examine(environment, library),
     ]

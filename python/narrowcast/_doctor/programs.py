@@ -27,15 +27,17 @@ _NCCL_MARK = b"NCCL_TOPO_DUMP_FILE"
 _LIST_SECONDS = 60
 
 
-def examine(environment: Mapping[str, str], command: Sequence[str], nccl_version: int | None) -> Section:
+def examine(
+    environment: Mapping[str, str], command: Sequence[str], nccl_version: int | None, drop_in: Path | None
+) -> Section:
     """The command, when there is one, and the frameworks of this Python."""
     section = Section("programs", "Who reaches NCCL how, and whether `narrowcast run` gets between")
     if command:
-        _examine_command(section, environment, command[0])
+        _examine_command(section, environment, command[0], drop_in)
     for module, pattern in _LINKED.items():
         folder = _folder(module)
         if folder is not None:
-            _examine_linked(section, module, sorted(folder.glob(pattern)))
+            _examine_linked(section, module, sorted(folder.glob(pattern)), drop_in)
     for module, variable in _BY_CTYPES.items():
         if _folder(module) is not None:
             named = environment.get(variable)
@@ -65,7 +67,7 @@ def _version(module: str) -> str | None:
     return None
 
 
-def _examine_linked(section: Section, module: str, libraries: list[Path]) -> None:
+def _examine_linked(section: Section, module: str, libraries: list[Path], drop_in: Path | None) -> None:
     name, version = _DISTRIBUTIONS.get(module, module), _version(module)
     if not libraries:
         _row(section, name, version, "not at all: a build without CUDA", "no")
@@ -75,6 +77,7 @@ def _examine_linked(section: Section, module: str, libraries: list[Path]) -> Non
         folders = "DT_RPATH, before LD_LIBRARY_PATH" if elf.rpath else "LD_LIBRARY_PATH, then DT_RUNPATH"
         how = f"linked: {libraries[0].name} needs {_nccl_search.SONAME} and looks in {folders}"
         _row(section, name, version, how, "yes: what is preloaded comes before both")
+        _check_symbols(section, libraries[0], drop_in)
     elif _holds_nccl(libraries[0]):
         _row(section, name, version, f"{libraries[0].name} has NCCL in itself", "no")
         section.problem(
@@ -83,6 +86,18 @@ def _examine_linked(section: Section, module: str, libraries: list[Path]) -> Non
         )
     else:
         _row(section, name, version, f"not at all: {libraries[0].name} does not need it", "no")
+
+
+def _check_symbols(section: Section, path: Path, drop_in: Path | None) -> None:
+    """One missing function, and the loader refuses the program."""
+    if drop_in is None:
+        return
+    missing = sorted(_elf.symbols(path, "nccl")[1] - _elf.symbols(drop_in, "nccl")[0])
+    if missing:
+        section.problem(
+            f"{path} needs {', '.join(missing)} of NCCL, which this drop-in does not have: it would not load",
+            "Install a newer Narrowcast.",
+        )
 
 
 def _check_wanted_version(section: Section, nccl_version: int | None) -> None:
@@ -111,7 +126,7 @@ def _holds_nccl(path: Path) -> bool:
         return False
 
 
-def _examine_command(section: Section, environment: Mapping[str, str], name: str) -> None:
+def _examine_command(section: Section, environment: Mapping[str, str], name: str, drop_in: Path | None) -> None:
     found = shutil.which(name, path=environment.get("PATH"))
     if found is None:
         section.problem(f"{name} is no program that can be run", "Name one that is on PATH, or by its path.")
@@ -142,6 +157,7 @@ def _examine_command(section: Section, environment: Mapping[str, str], name: str
     linked = _listed(path, elf.interpreter)
     if linked is not None:
         _row(section, shown, None, f"linked; without Narrowcast it would be {linked}", "yes")
+        _check_symbols(section, path, drop_in)
     elif _holds_nccl(path):
         _row(section, shown, None, "has NCCL in itself", "no")
         section.problem(

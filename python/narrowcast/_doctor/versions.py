@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import platform
 import sys
+from pathlib import Path
 
-from .. import _library, _nccl_search, _nvml, _preload
+from .. import _library, _nccl_search, _nvml
 from ..errors import NarrowcastError
 from . import gpus
 from .report import Section
@@ -15,10 +16,13 @@ from .report import Section
 _CUDA_MAJOR = 13
 
 
-def examine(nccl_version: int | None) -> Section:
+def examine(nccl_version: int | None, drop_in: Path | NarrowcastError) -> Section:
+    """drop_in: or why there is none."""
     section = Section("versions", "Versions")
     _add(section, "Narrowcast", _narrowcast(section))
-    _add(section, "drop-in", _drop_in(section))
+    if isinstance(drop_in, NarrowcastError):
+        section.problem(str(drop_in), "Install a build of Narrowcast that has the drop-in.")
+    _add(section, "drop-in", None if isinstance(drop_in, NarrowcastError) else str(drop_in))
     _add(section, "NCCL", None if nccl_version is None else _nccl_search.version_text(nccl_version))
     nvml = _nvml.load()
     _add(section, "driver", nvml.driver_version() if nvml else None)
@@ -46,11 +50,3 @@ def _narrowcast(section: Section) -> str | None:
         section.problem(str(error), "Install the package again, or set NARROWCAST_LIBRARY to a library that was built.")
         return None
     return f"{version} at {os.path.realpath(path)}"
-
-
-def _drop_in(section: Section) -> str | None:
-    try:
-        return str(_preload.drop_in())
-    except NarrowcastError as error:
-        section.problem(str(error), "Install a build of Narrowcast that has the drop-in.")
-        return None

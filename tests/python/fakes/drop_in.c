@@ -19,6 +19,8 @@ static void report(void) {
   fclose(file);
 }
 
+int ncclGetVersion(int* version) { return *version = 22809, 0; }
+
 __attribute__((constructor)) static void begin(void) {
   if (getenv("NARROWCAST_STATS_SECONDS") != NULL) report();
 }
