@@ -65,7 +65,6 @@ class RankTraffic:
     """Of this communicator among those of its process."""
     rank: int
     ranks: int
-    pid: int
     operations: list[Traffic]
 
 
@@ -134,7 +133,6 @@ def read_folder(folder: Path) -> Report:
 
 
 def _ranks_of(content: dict[str, Any]) -> Iterable[RankTraffic]:
-    pid = int(content["pid"])
     for place, one in enumerate(content["communicators"]):
         operations = [
             Traffic(
@@ -148,4 +146,4 @@ def _ranks_of(content: dict[str, Any]) -> Iterable[RankTraffic]:
             )
             for entry in one["operations"]
         ]
-        yield RankTraffic(str(one["id"]), place, int(one["rank"]), int(one["ranks"]), pid, operations)
+        yield RankTraffic(str(one["id"]), place, int(one["rank"]), int(one["ranks"]), operations)

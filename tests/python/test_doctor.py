@@ -74,7 +74,7 @@ def test_the_tables_say_what_the_json_says(cli, stand_in, fakes):
     assert done.returncode == 1
     assert "NCCL, in the order of the search" in done.stdout
     assert "Fake GPU" in done.stdout
-    assert "1. NCCL_P2P_DISABLE=1: NCCL does not use NVLink.\n   Unset it" in done.stdout
+    assert "1. NCCL_P2P_DISABLE=1: NCCL lets no GPU reach another directly.\n   Unset it" in done.stdout
 
 
 def test_a_bare_machine_is_examined_too(cli):
@@ -92,6 +92,7 @@ def test_a_bare_machine_is_examined_too(cli):
         ({"NARROWCAST_NCCL_LIBRARY": "/nowhere/libnccl.so.2"}, ["NARROWCAST_NCCL_LIBRARY names /nowhere"]),
         ({"NARROWCAST_TEST_CUINIT": "802"}, ["cuInit gave 802"]),
         ({"NARROWCAST_TEST_CUDA_VERSION": "12080"}, ["CUDA 12.8", "CUDA 13"]),
+        ({"NARROWCAST_TEST_CAPABILITY": "7", "NARROWCAST_TEST_GPUS": "1"}, ["GPU 0 has compute capability 7.0"]),
         ({"NARROWCAST_TEST_PEER_ACCESS": "0"}, ["GPUs 0 and 1 have NVLink, but no peer access"]),
         ({"NARROWCAST_CODEX": "raw"}, ["NARROWCAST_CODEX", "did you mean NARROWCAST_CODEC?"]),
         ({"NARROWCAST_OFF": "all"}, ["NARROWCAST_OFF=all", "takes nothing"]),
@@ -240,11 +241,13 @@ def test_servers_are_told_the_path_and_what_goes_past_nccl(installed):
     rows = rows_of(programs.examine({"VLLM_NCCL_SO_PATH": "/opt/libnccl.so.2"}, [], None, None))
     assert "VLLM_NCCL_SO_PATH=/opt/libnccl.so.2" in rows["vllm"]["reaches NCCL"]
     assert rows["sglang"]["intercepted"].startswith("yes")
-    command = ("vllm", "serve", "--disable-custom-all-reduce")
+    command = ["vllm", "serve", "--disable-custom-all-reduce", "--compilation-config"]
+    command.append('{"pass_config": {"fuse_allreduce_rms": false}}')
     section = rivals.examine({"VLLM_ALLREDUCE_USE_SYMM_MEM": "0"}, command)
     now = {(row["program"], row["what"]): row["now"] for row in section.rows}
     assert now[("vllm 0.33.0", "torch's symmetric memory")] == "off"
     assert now[("vllm 0.33.0", "custom all-reduce")] == "off"
+    assert now[("vllm 0.33.0", "FlashInfer, fused with RMSNorm")] == "off"
     assert now[("vllm 0.33.0", "FlashInfer")] == "as the program has it"
 
 

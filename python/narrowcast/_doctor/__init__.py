@@ -29,6 +29,6 @@ def examine(environment: Mapping[str, str], command: Sequence[str]) -> list[Sect
         *gpus.examine(),
         limits.examine(),
         programs.examine(environment, command, version, drop_in if isinstance(drop_in, Path) else None),
-        rivals.examine(environment, tuple(command)),
+        rivals.examine(environment, command),
         settings.examine(environment, library),
     ]

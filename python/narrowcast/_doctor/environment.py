@@ -25,7 +25,7 @@ _OF_TORCH = ("NCCL_ASYNC_ERROR_HANDLING", "NCCL_BLOCKING_WAIT", "NCCL_DESYNC_DEB
 # What is often left over from a search for an error, with the values that hurt.
 _HURTS = {
     "CUDA_LAUNCH_BLOCKING": (("1",), "the host waits for every kernel"),
-    "NCCL_P2P_DISABLE": (("1",), "NCCL does not use NVLink"),
+    "NCCL_P2P_DISABLE": (("1",), "NCCL lets no GPU reach another directly"),
     "NCCL_SHM_DISABLE": (("1",), "NCCL sends through the network what it could send through memory"),
     "NARROWCAST_OFF": (("1", "true", "all"), "Narrowcast takes nothing"),
     "NARROWCAST_P2P": (("0",), "Narrowcast goes through host memory even where there is NVLink"),

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import ctypes
 import itertools
 from ctypes import byref, c_int, c_size_t, create_string_buffer
-from typing import Any
 
 from .. import _cuda_driver, _nvml
 from ..errors import NarrowcastError, UnsupportedError
 from .report import Section
 
 _CAPABILITY_MAJOR, _CAPABILITY_MINOR = 75, 76
+_LEAST_CAPABILITY = 8
 # What cuInit says when there is no use in going on, and what to do then.
 _MENDS = {
     "100": "CUDA sees no GPU: look at CUDA_VISIBLE_DEVICES, and whether the container was started with --gpus all.",
@@ -68,6 +67,11 @@ def _examine_gpus(gpus: Section, links: Section) -> None:
                 "NVLinks": nvml.active_nvlinks(handles[ordinal]) if nvml else None,
             }
         )
+        if major < _LEAST_CAPABILITY:
+            gpus.problem(
+                f"GPU {ordinal} has compute capability {major}.{minor}, less than the {_LEAST_CAPABILITY}.0 of Narrowcast",
+                "Leave it out, by CUDA_VISIBLE_DEVICES.",
+            )
     if nvml is None:
         gpus.problem("NVML cannot be loaded: it would tell of links", "Install libnvidia-ml.so.1 of the driver.")
     unreachable = []
@@ -113,7 +117,7 @@ def _total_bytes(ordinal: int) -> int:
 
 
 def _can_access(one: int, other: int) -> bool:
-    answer: Any = ctypes.c_int()
+    answer = c_int()
     handles = (_cuda_driver.device_handle(ordinal) for ordinal in (one, other))
     _cuda_driver.call("cuDeviceCanAccessPeer", byref(answer), *handles)
     return bool(answer.value)

@@ -75,7 +75,9 @@ int cuDeviceGet(int* device, int ordinal) { return *device = ordinal, 0; }
 int cuDeviceGetName(char* name, int, int) { return std::strcpy(name, "Fake GPU"), 0; }
 int cuDeviceGetAttribute(int* value, int attribute, int) {
   constexpr int capability_major = 75, capability_minor = 76;
-  *value = attribute == capability_major ? 9 : attribute == capability_minor ? 0 : 1 << 16;
+  *value = attribute == capability_major   ? number_of("NARROWCAST_TEST_CAPABILITY", 9)
+           : attribute == capability_minor ? 0
+                                           : 1 << 16;
   return 0;
 }
 int cuDriverGetVersion(int* version) { return *version = number_of("NARROWCAST_TEST_CUDA_VERSION", 13000), 0; }
