@@ -125,6 +125,13 @@ def test_the_report_sums_the_ranks(run, tmp_path):
     ]
 
 
+def test_time_saved_is_told_where_the_drop_in_gives_it(run):
+    operations = [{**COMMUNICATORS[0]["operations"][0], "saved_seconds": 1.25}]
+    given = json.dumps([{**COMMUNICATORS[0], "operations": operations}])
+    assert "1.250 s" in run("--", "true", NARROWCAST_TEST_COMMUNICATORS=given).stderr
+    assert "saved" not in run("--", "true").stderr
+
+
 def test_a_process_that_is_killed_has_reported_before(run, tmp_path):
     done = run("-q", "--stats", "out.json", "--", "sh", "-c", "kill -KILL $$")
     assert done.returncode == 128 + signal.SIGKILL

@@ -69,7 +69,7 @@ def _examine_gpus(gpus: Section, links: Section) -> None:
         )
         if major < _LEAST_CAPABILITY:
             gpus.problem(
-                f"GPU {ordinal} has compute capability {major}.{minor}, less than the {_LEAST_CAPABILITY}.0 of Narrowcast",
+                f"GPU {ordinal} has compute capability {major}.{minor}, and Narrowcast needs {_LEAST_CAPABILITY}.0",
                 "Leave it out, by CUDA_VISIBLE_DEVICES.",
             )
     if nvml is None:
