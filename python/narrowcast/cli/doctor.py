@@ -18,7 +18,7 @@ def doctor(
 ) -> None:
     """Say which NCCL, GPUs, limits, programs and settings there are, and how to mend what is wrong.
 
-    Exit status 1 when something is wrong. Needs no GPU, no NCCL and no framework.
+    Exit status 1 when something is wrong. Frameworks are those of the Python that runs this.
     """
     sections = examine(os.environ, command or [])
     problems = [(section, problem) for section in sections for problem in section.problems]
