@@ -120,3 +120,21 @@ def drop_in() -> Path:
     if not path.is_file():
         pytest.skip(f"no drop-in for NCCL at {path}")
     return path.absolute()
+
+
+@pytest.fixture
+def wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Where NCCL would stand in the pip wheel, which has nothing there."""
+    library = tmp_path / "nvidia" / "nccl" / "lib" / "libnccl.so.2"
+    library.parent.mkdir(parents=True)
+
+    def of_nvidia() -> list[str]:
+        return [name for name in sys.modules if name.split(".")[0] == "nvidia"]
+
+    with monkeypatch.context() as patch:
+        patch.syspath_prepend(str(tmp_path))
+        for name in of_nvidia():
+            patch.delitem(sys.modules, name)
+        yield library
+        for name in of_nvidia():
+            del sys.modules[name]

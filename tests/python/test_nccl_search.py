@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-import sys
 
 import pytest
 from narrowcast import _nccl_search
@@ -17,18 +16,14 @@ const char* names[] = {"NCCL_DEBUG", "NCCL_P2P_DISABLE", "NCCL version", "no NCC
 
 
 @pytest.fixture
-def places(tmp_path, monkeypatch):
+def places(wheel, tmp_path, monkeypatch):
     """An empty wheel, two folders of LD_LIBRARY_PATH and one of the system."""
-    (tmp_path / "nvidia" / "nccl" / "lib").mkdir(parents=True)
-    monkeypatch.syspath_prepend(str(tmp_path))
-    for name in [name for name in sys.modules if name.split(".")[0] == "nvidia"]:
-        monkeypatch.delitem(sys.modules, name)
     for name in ("first", "second", "system"):
         (tmp_path / name).mkdir()
     monkeypatch.setattr(_nccl_search, "_FOLDERS", (str(tmp_path / "system"),))
     return {
         "setting": tmp_path / "named.so",
-        "wheel": tmp_path / "nvidia" / "nccl" / "lib" / "libnccl.so.2",
+        "wheel": wheel,
         **{name: tmp_path / name / "libnccl.so.2" for name in ("first", "second", "system")},
     }
 
