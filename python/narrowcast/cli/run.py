@@ -55,7 +55,8 @@ def run(
         warnings.warn(_settings.unknown_sentence(name), stacklevel=1)
     _warn_of_replaced()
     base = {**os.environ, **settings}
-    with tempfile.TemporaryDirectory(prefix="narrowcast-run-") as folder:
+    # What still runs when the command has ended may be writing there.
+    with tempfile.TemporaryDirectory(prefix="narrowcast-run-", ignore_cleanup_errors=True) as folder:
         environment = _preload.environment(
             base,
             library=_preload.drop_in(),
