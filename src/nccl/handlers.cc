@@ -1,7 +1,267 @@
-#include "nccl/exports.h"
+// The functions of NCCL that the drop-in handles, with the signatures of nccl.h.
+#include <exception>
+
+#include "nccl/attach.h"
+#include "nccl/driver.h"
+#include "nccl/error.h"
+#include "nccl/group.h"
+#include "nccl/log.h"
+#include "nccl/real_nccl.h"
 
 namespace narrowcast::nccl {
+namespace {
 
-void* handler(Function) { return nullptr; }
+// No exception passes into the program.
+template <typename Body>
+int guarded(Body&& body) noexcept {
+  try {
+    return body();
+  } catch (const std::exception& error) {
+    log(Level::warn, "a call failed: %s", error.what());
+    return internal_error;
+  }
+}
+
+int submitted(const Call& call) {
+  return guarded([&] { return submit(call); });
+}
+
+// Calls.
+
+int send(const void* send, size_t count, int dtype, int peer, Comm comm, CudaStream stream) {
+  return submitted({.function = Function::Send,
+                    .operation = NCAST_OP_SEND,
+                    .send = send,
+                    .count = count,
+                    .dtype = dtype,
+                    .peer = peer,
+                    .comm = comm,
+                    .stream = stream});
+}
+
+int recv(void* recv, size_t count, int dtype, int peer, Comm comm, CudaStream stream) {
+  return submitted({.function = Function::Recv,
+                    .operation = NCAST_OP_RECV,
+                    .recv = recv,
+                    .count = count,
+                    .dtype = dtype,
+                    .peer = peer,
+                    .comm = comm,
+                    .stream = stream});
+}
+
+int bcast(void* buffer, size_t count, int dtype, int root, Comm comm, CudaStream stream) {
+  return submitted({.function = Function::Bcast,
+                    .operation = NCAST_OP_BROADCAST,
+                    .send = buffer,
+                    .recv = buffer,
+                    .count = count,
+                    .dtype = dtype,
+                    .peer = root,
+                    .comm = comm,
+                    .stream = stream});
+}
+
+template <Function function, Operation operation>
+int move_with(const void* send, void* recv, size_t count, int dtype, Comm comm, CudaStream stream, const void* config) {
+  return submitted({.function = function,
+                    .operation = operation,
+                    .send = send,
+                    .recv = recv,
+                    .count = count,
+                    .dtype = dtype,
+                    .comm = comm,
+                    .stream = stream,
+                    .config = config});
+}
+template <Function function, Operation operation>
+int move(const void* send, void* recv, size_t count, int dtype, Comm comm, CudaStream stream) {
+  return move_with<function, operation>(send, recv, count, dtype, comm, stream, nullptr);
+}
+
+template <Function function, Operation operation>
+int rooted_with(const void* send, void* recv, size_t count, int dtype, int root, Comm comm, CudaStream stream,
+                const void* config) {
+  return submitted({.function = function,
+                    .operation = operation,
+                    .send = send,
+                    .recv = recv,
+                    .count = count,
+                    .dtype = dtype,
+                    .peer = root,
+                    .comm = comm,
+                    .stream = stream,
+                    .config = config});
+}
+template <Function function, Operation operation>
+int rooted(const void* send, void* recv, size_t count, int dtype, int root, Comm comm, CudaStream stream) {
+  return rooted_with<function, operation>(send, recv, count, dtype, root, comm, stream, nullptr);
+}
+
+template <Function function, Operation operation>
+int reduction_with(const void* send, void* recv, size_t count, int dtype, int redop, Comm comm, CudaStream stream,
+                   const void* config) {
+  return submitted({.function = function,
+                    .operation = operation,
+                    .send = send,
+                    .recv = recv,
+                    .count = count,
+                    .dtype = dtype,
+                    .redop = redop,
+                    .comm = comm,
+                    .stream = stream,
+                    .config = config});
+}
+template <Function function, Operation operation>
+int reduction(const void* send, void* recv, size_t count, int dtype, int redop, Comm comm, CudaStream stream) {
+  return reduction_with<function, operation>(send, recv, count, dtype, redop, comm, stream, nullptr);
+}
+
+int reduce_with(const void* send, void* recv, size_t count, int dtype, int redop, int root, Comm comm,
+                CudaStream stream, const void* config) {
+  return submitted({.function = config == nullptr ? Function::Reduce : Function::ReduceConfig,
+                    .operation = NCAST_OP_REDUCE,
+                    .send = send,
+                    .recv = recv,
+                    .count = count,
+                    .dtype = dtype,
+                    .redop = redop,
+                    .peer = root,
+                    .comm = comm,
+                    .stream = stream,
+                    .config = config});
+}
+int reduce(const void* send, void* recv, size_t count, int dtype, int redop, int root, Comm comm, CudaStream stream) {
+  return reduce_with(send, recv, count, dtype, redop, root, comm, stream, nullptr);
+}
+
+// Groups.
+
+int group_start() {
+  return guarded([] { return start_group(); });
+}
+int group_end() {
+  return guarded([] { return end_group(); });
+}
+int group_simulate_end(void* info) {
+  return guarded([&] { return end_group_by(real<int(void*)>(Function::GroupSimulateEnd), info); });
+}
+
+// Communicators.
+
+int on_real(Function function, Comm comm) {
+  const InsideNccl inside;
+  return real<int(Comm)>(function)(comm);
+}
+
+int comm_destroy(Comm handle) {
+  return guarded([&] {
+    if (!InsideNccl::here())
+      if (const auto comm = take_communicator(handle)) detach(*comm);
+    return on_real(Function::CommDestroy, handle);
+  });
+}
+
+// NCCL's own kernels are ended by NCCL; the engine's are told to end first.
+int comm_abort(Comm handle) {
+  return guarded([&] {
+    const auto comm = InsideNccl::here() ? nullptr : take_communicator(handle);
+    if (comm != nullptr) comm->abort();
+    const int result = on_real(Function::CommAbort, handle);
+    if (comm != nullptr) detach(*comm);
+    return result;
+  });
+}
+
+int comm_finalize(Comm handle) {
+  return guarded([&] {
+    const auto comm = InsideNccl::here() ? nullptr : known_communicator(handle);
+    if (comm != nullptr && comm->attached()) {
+      comm->forward_all("the communicator was finalized");
+      const OnDevice on_device(comm->device);
+      comm->order.synchronize();
+    }
+    return on_real(Function::CommFinalize, handle);
+  });
+}
+
+int comm_revoke(Comm handle, int flags) {
+  return guarded([&] {
+    if (!InsideNccl::here())
+      if (const auto comm = known_communicator(handle)) comm->abort();
+    const InsideNccl inside;
+    return real<int(Comm, int)>(Function::CommRevoke)(handle, flags);
+  });
+}
+
+int comm_shrink(Comm handle, int* excluded, int count, Comm* made, void* config, int flags) {
+  constexpr int abort_first = 1;  // NCCL_SHRINK_ABORT
+  return guarded([&] {
+    if (!InsideNccl::here() && (flags & abort_first) != 0)
+      if (const auto comm = known_communicator(handle)) comm->abort();
+    const InsideNccl inside;
+    return real<int(Comm, int*, int, Comm*, void*, int)>(Function::CommShrink)(handle, excluded, count, made, config,
+                                                                               flags);
+  });
+}
+
+int comm_get_async_error(Comm handle, int* error) {
+  return guarded([&] {
+    const InsideNccl inside;
+    const int result = real<int(Comm, int*)>(Function::CommGetAsyncError)(handle, error);
+    if (result != success || error == nullptr || *error != success) return result;
+    const auto comm = known_communicator(handle);
+    ncast_comm* const engine_comm = comm == nullptr || comm->aborted.load() ? nullptr : comm->engine_comm.load();
+    if (engine_comm == nullptr) return result;
+    if (const ncast_status status = engine()->ncast_comm_async_error(engine_comm, nullptr, 0); status != NCAST_OK)
+      *error = report_engine_error(status, "the communicator");
+    return result;
+  });
+}
+
+const char* get_last_error(Comm comm) {
+  if (const char* const sentence = last_engine_error()) return sentence;
+  return real<const char*(Comm)>(Function::GetLastError)(comm);
+}
+
+}  // namespace
+
+void* handler(Function function) {
+#define HANDLE(name, ...) \
+  case Function::name: return reinterpret_cast<void*>(&__VA_ARGS__)
+  switch (function) {
+    HANDLE(Send, send);
+    HANDLE(Recv, recv);
+    HANDLE(Bcast, bcast);
+    HANDLE(AllGather, move<Function::AllGather, NCAST_OP_ALL_GATHER>);
+    HANDLE(AllGatherConfig, move_with<Function::AllGatherConfig, NCAST_OP_ALL_GATHER>);
+    HANDLE(AlltoAll, move<Function::AlltoAll, NCAST_OP_ALL_TO_ALL>);
+    HANDLE(AlltoAllConfig, move_with<Function::AlltoAllConfig, NCAST_OP_ALL_TO_ALL>);
+    HANDLE(Broadcast, rooted<Function::Broadcast, NCAST_OP_BROADCAST>);
+    HANDLE(BroadcastConfig, rooted_with<Function::BroadcastConfig, NCAST_OP_BROADCAST>);
+    HANDLE(Gather, rooted<Function::Gather, NCAST_OP_GATHER>);
+    HANDLE(GatherConfig, rooted_with<Function::GatherConfig, NCAST_OP_GATHER>);
+    HANDLE(Scatter, rooted<Function::Scatter, NCAST_OP_SCATTER>);
+    HANDLE(ScatterConfig, rooted_with<Function::ScatterConfig, NCAST_OP_SCATTER>);
+    HANDLE(AllReduce, reduction<Function::AllReduce, NCAST_OP_ALL_REDUCE>);
+    HANDLE(AllReduceConfig, reduction_with<Function::AllReduceConfig, NCAST_OP_ALL_REDUCE>);
+    HANDLE(ReduceScatter, reduction<Function::ReduceScatter, NCAST_OP_REDUCE_SCATTER>);
+    HANDLE(ReduceScatterConfig, reduction_with<Function::ReduceScatterConfig, NCAST_OP_REDUCE_SCATTER>);
+    HANDLE(Reduce, reduce);
+    HANDLE(ReduceConfig, reduce_with);
+    HANDLE(GroupStart, group_start);
+    HANDLE(GroupEnd, group_end);
+    HANDLE(GroupSimulateEnd, group_simulate_end);
+    HANDLE(CommDestroy, comm_destroy);
+    HANDLE(CommAbort, comm_abort);
+    HANDLE(CommFinalize, comm_finalize);
+    HANDLE(CommRevoke, comm_revoke);
+    HANDLE(CommShrink, comm_shrink);
+    HANDLE(CommGetAsyncError, comm_get_async_error);
+    HANDLE(GetLastError, get_last_error);
+    default: return nullptr;
+  }
+#undef HANDLE
+}
 
 }  // namespace narrowcast::nccl

@@ -124,9 +124,10 @@ void* narrowcast_nccl_resolve(std::atomic<void*>* slot) {
   // A constructor of the real NCCL calls it before it is loaded.
   if (loading) return stand_in(exports[index].returns, false);
   const RealNccl& nccl = real_nccl();
-  void* const own = passes_on(nccl) ? nullptr : handler(static_cast<Function>(index));
+  const bool missing = is_missing(nccl, index);
+  void* const own = missing || passes_on(nccl) ? nullptr : handler(static_cast<Function>(index));
   void* const target = own != nullptr ? own : nccl.functions[index];
-  if (own == nullptr && !nccl.path.empty() && is_missing(nccl, index))
+  if (missing && !nccl.path.empty())
     log(Level::warn, "NCCL %s has no %s: calls of it fail", version_text(nccl.version).c_str(), exports[index].name);
   slot->store(target, std::memory_order_relaxed);
   return target;

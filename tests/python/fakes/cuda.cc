@@ -1,13 +1,17 @@
 // Stands for libcuda.so.1 where there is no GPU: device memory is host memory, and what is put on a stream runs when
-// somebody waits for it, so that an order that only luck would give is seen. Built by the tests of the benchmark.
+// somebody waits for it, so that an order that only luck would give is seen. Built by conftest.py.
 #include <sched.h>
 
+#include <atomic>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
+#include <deque>
 #include <functional>
+#include <memory>
+#include <mutex>
 #include <vector>
 
 namespace {
@@ -16,35 +20,73 @@ using Work = std::function<int()>;
 
 struct Graph {
   std::vector<Work> works;
+  uint64_t id = 0;
 };
 
 struct Stream {
-  std::vector<Work> queue;
+  std::mutex queue_mutex;
+  std::deque<Work> queue;
+  uint64_t enqueued = 0;
   Graph* capturing = nullptr;
+  std::recursive_mutex running;  // whoever runs what is on it
+  std::atomic<uint64_t> done{0};
 };
 
+// What an event was recorded after.
 struct Event {
-  double milliseconds = 0;
+  Stream* stream = nullptr;
+  uint64_t position = 0;
+  Graph* graph = nullptr;
+  std::shared_ptr<double> milliseconds = std::make_shared<double>(0);
 };
 
-constexpr int deadlock = 702;  // CUDA_ERROR_LAUNCH_TIMEOUT
+constexpr int invalid_value = 1;        // CUDA_ERROR_INVALID_VALUE
+constexpr int deadlock = 702;           // CUDA_ERROR_LAUNCH_TIMEOUT
+constexpr int capture_isolation = 905;  // CUDA_ERROR_STREAM_CAPTURE_ISOLATION
+std::mutex streams_mutex;
 std::vector<Stream*> streams;
-int graphs_alive = 0;
-int current = 0;  // contexts pushed
+Stream legacy;
+std::atomic<int> graphs_alive = 0;
+std::atomic<bool> copies_are_wrong = false;  // from the device, asynchronous ones
+thread_local int current = 0;                // contexts pushed
+
+Stream* stream_of(void* handle) { return handle == nullptr ? &legacy : static_cast<Stream*>(handle); }
 
 int enqueue(void* handle, Work work) {
-  auto* stream = static_cast<Stream*>(handle);
-  (stream->capturing != nullptr ? stream->capturing->works : stream->queue).push_back(std::move(work));
+  Stream* stream = stream_of(handle);
+  const std::lock_guard lock(stream->queue_mutex);
+  if (stream->capturing != nullptr) {
+    stream->capturing->works.push_back(std::move(work));
+  } else {
+    stream->queue.push_back(std::move(work));
+    ++stream->enqueued;
+  }
   return 0;
 }
 
-int drain(Stream* stream) {
-  const std::vector<Work> works = std::move(stream->queue);
-  stream->queue.clear();
-  for (const Work& work : works) {
-    if (const int status = work()) return status;
+int drain(Stream* stream, uint64_t until = UINT64_MAX) {
+  if (stream->done.load() >= until) return 0;
+  const std::lock_guard lock(stream->running);
+  while (stream->done.load() < until) {
+    Work work;
+    {
+      const std::lock_guard queue_lock(stream->queue_mutex);
+      if (stream->queue.empty()) return 0;
+      work = std::move(stream->queue.front());
+      stream->queue.pop_front();
+    }
+    const int status = work();
+    ++stream->done;
+    if (status != 0) return status;
   }
   return 0;
+}
+
+std::vector<Stream*> all_streams() {
+  const std::lock_guard lock(streams_mutex);
+  std::vector<Stream*> all = streams;
+  all.push_back(&legacy);
+  return all;
 }
 
 double now_milliseconds() {
@@ -67,6 +109,7 @@ extern "C" {
 int fake_launch(void* stream, int (*function)(void*), void* argument) {
   return enqueue(stream, [=] { return function(argument); });
 }
+void fake_make_copies_wrong() { copies_are_wrong = true; }
 int fake_graphs_alive() { return graphs_alive; }
 
 int cuInit(unsigned) { return number_of("NARROWCAST_TEST_CUINIT", 0); }
@@ -96,7 +139,7 @@ int cuCtxGetDevice(int* device) { return *device = 0, 0; }
 int cuCtxPushCurrent_v2(void*) { return ++current, 0; }
 int cuCtxPopCurrent_v2(void** context) { return --current, *context = nullptr, 0; }
 int cuCtxSynchronize() {
-  for (Stream* stream : streams) {
+  for (Stream* stream : all_streams()) {
     if (const int status = drain(stream)) return status;
   }
   return 0;
@@ -119,6 +162,20 @@ int cuMemcpyDtoH_v2(void* to, uint64_t from, size_t bytes) {
 int cuMemcpyDtoD_v2(uint64_t to, uint64_t from, size_t bytes) {
   return std::memcpy(reinterpret_cast<void*>(to), reinterpret_cast<void*>(from), bytes), 0;
 }
+// As from pageable memory: the source is read before the call returns.
+int cuMemcpyHtoDAsync_v2(uint64_t to, const void* from, size_t bytes, void* stream) {
+  const auto* values = static_cast<const char*>(from);
+  return enqueue(stream, [=, kept = std::vector<char>(values, values + bytes)] {
+    return cuMemcpyHtoD_v2(to, kept.data(), kept.size());
+  });
+}
+int cuMemcpyDtoHAsync_v2(void* to, uint64_t from, size_t bytes, void* stream) {
+  return enqueue(stream, [=] {
+    cuMemcpyDtoH_v2(to, from, bytes);
+    if (copies_are_wrong && bytes != 0) *static_cast<char*>(to) ^= 1;
+    return 0;
+  });
+}
 int cuMemcpyDtoDAsync_v2(uint64_t to, uint64_t from, size_t bytes, void* stream) {
   return enqueue(stream, [=] { return cuMemcpyDtoD_v2(to, from, bytes); });
 }
@@ -129,10 +186,23 @@ int cuMemHostGetDevicePointer_v2(uint64_t* device, void* host, unsigned) {
 int cuMemFreeHost(void* pointer) { return std::free(pointer), 0; }
 
 int cuStreamCreate(void** stream, unsigned) {
+  const std::lock_guard lock(streams_mutex);
   streams.push_back(new Stream);
   return *stream = streams.back(), 0;
 }
-int cuStreamSynchronize(void* stream) { return drain(static_cast<Stream*>(stream)); }
+// What is on it runs to its end; a handle that is used afterwards stays harmless.
+int cuStreamDestroy_v2(void* stream) { return stream == nullptr ? invalid_value : drain(stream_of(stream)); }
+int cuStreamSynchronize(void* stream) { return drain(stream_of(stream)); }
+int cuStreamQuery(void* stream) { return drain(stream_of(stream)); }
+int cuStreamGetCaptureInfo_v2(void* stream, int* status, uint64_t* id, void**, const void**, size_t*) {
+  const Graph* graph = stream_of(stream)->capturing;
+  *status = graph != nullptr ? 1 : 0;
+  *id = graph != nullptr ? graph->id : 0;
+  return 0;
+}
+int cuLaunchHostFunc(void* stream, void (*function)(void*), void* argument) {
+  return enqueue(stream, [=] { return function(argument), 0; });
+}
 int cuStreamWaitValue32_v2(void* stream, uint64_t address, uint32_t value, unsigned) {
   return enqueue(stream, [=] {
     const double give_up = now_milliseconds() + 20e3;
@@ -144,13 +214,16 @@ int cuStreamWaitValue32_v2(void* stream, uint64_t address, uint32_t value, unsig
   });
 }
 int cuStreamBeginCapture_v2(void* stream, unsigned) {
-  static_cast<Stream*>(stream)->capturing = new Graph;
+  static std::atomic<uint64_t> captures = 0;
+  stream_of(stream)->capturing = new Graph;
+  stream_of(stream)->capturing->id = ++captures;
   return 0;
 }
 int cuStreamEndCapture(void* stream, void** graph) {
-  *graph = static_cast<Stream*>(stream)->capturing;
-  static_cast<Stream*>(stream)->capturing = nullptr;
-  return 0;
+  Graph* captured = stream_of(stream)->capturing;
+  for (Stream* one : all_streams())
+    if (one->capturing == captured) one->capturing = nullptr;
+  return *graph = captured, 0;
 }
 int cuGraphInstantiateWithFlags(void** executable, void* graph, uint64_t) {
   ++graphs_alive;
@@ -168,12 +241,33 @@ int cuGraphLaunch(void* executable, void* stream) {
 }
 
 int cuEventCreate(void** event, unsigned) { return *event = new Event, 0; }
-int cuEventRecord(void* event, void* stream) {
-  return enqueue(stream, [=] { return static_cast<Event*>(event)->milliseconds = now_milliseconds(), 0; });
+int cuEventDestroy_v2(void* event) { return delete static_cast<Event*>(event), 0; }
+int cuEventRecord(void* handle, void* stream) {
+  auto* event = static_cast<Event*>(handle);
+  enqueue(stream, [milliseconds = event->milliseconds] { return *milliseconds = now_milliseconds(), 0; });
+  event->stream = stream_of(stream);
+  event->graph = event->stream->capturing;
+  event->position = event->stream->enqueued;
+  return 0;
 }
-int cuEventSynchronize(void*) { return cuCtxSynchronize(); }
+int cuStreamWaitEvent(void* stream, void* handle, unsigned) {
+  const Event event = *static_cast<Event*>(handle);
+  Stream* waiting = stream_of(stream);
+  if (event.stream == nullptr) return 0;
+  if (event.graph != nullptr && event.stream->capturing == event.graph) {
+    if (waiting->capturing == nullptr) waiting->capturing = event.graph;
+    return waiting->capturing == event.graph ? 0 : capture_isolation;
+  }
+  if (waiting->capturing != nullptr || event.graph != nullptr) return capture_isolation;
+  return enqueue(stream, [=] { return drain(event.stream, event.position); });
+}
+int cuEventSynchronize(void* handle) {
+  const auto* event = static_cast<Event*>(handle);
+  return event->stream == nullptr ? 0 : drain(event->stream, event->position);
+}
 int cuEventElapsedTime(float* milliseconds, void* start, void* end) {
-  *milliseconds = static_cast<float>(static_cast<Event*>(end)->milliseconds - static_cast<Event*>(start)->milliseconds);
+  *milliseconds =
+      static_cast<float>(*static_cast<Event*>(end)->milliseconds - *static_cast<Event*>(start)->milliseconds);
   return 0;
 }
 

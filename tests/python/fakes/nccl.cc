@@ -5,24 +5,33 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <climits>
+#include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 extern "C" int fake_launch(void* stream, int (*function)(void*), void* argument);
 extern "C" int fake_graphs_alive();
+extern "C" int cuEventCreate(void** event, unsigned flags);
+extern "C" int cuEventRecord(void* event, void* stream);
+extern "C" int cuStreamWaitEvent(void* stream, void* event, unsigned flags);
+extern "C" int cuCtxGetDevice(int* device);
 
 namespace {
 
 constexpr int most_ranks = 4;
 constexpr size_t most_bytes = 1 << 20;
-constexpr int invalid_argument = 4, invalid_usage = 5;
+constexpr int unhandled_cuda_error = 1, system_error = 2, invalid_argument = 4, invalid_usage = 5, in_progress = 7;
+constexpr int first_user_reduction = 5;
+constexpr int launch_failed = 719;  // CUDA_ERROR_LAUNCH_FAILED
 
 struct UniqueId {
   char internal[128];
@@ -57,62 +66,158 @@ struct Box {
 struct Comm {
   int rank, ranks;
   Box (*boxes)[most_ranks];
+  std::string name;
+  int device = 0;
+  bool blocking = true;
+  int state = 0;  // of a communicator that does not block
+  int splits = 0;
+  std::atomic<bool> aborted{false};
+  bool destroyed = false;
+  std::vector<float> factors = {};  // of user reductions
   const char* window = nullptr;
   size_t window_bytes = 0;
 };
 
 struct Transfer {
+  Comm* comm;
+  bool is_send;
   void* buffer;
   size_t bytes;
   int peer;
 };
 
-// What one launch does: sends, then receives, then works on what came.
+// What one launch does: sends and receives as they can, then works on what came.
 struct Job {
-  Comm* comm;
-  std::vector<Transfer> sends, receives;
-  std::function<void()> finish;
+  std::vector<Transfer> transfers;
+  std::vector<std::function<void()>> finishes;
 };
 
-int group_depth = 0;
-Job* group_job = nullptr;
-void* group_stream = nullptr;
+thread_local int group_depth = 0;
+thread_local Job* group_job = nullptr;
+thread_local std::vector<void*> group_streams;
 
 int bytes_of(int type) {
   constexpr int bytes[] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1};
   return bytes[type];
 }
 
+// Of one communicator, direction and peer, in their order.
+bool same_lane(const Transfer& a, const Transfer& b) {
+  return a.comm == b.comm && a.is_send == b.is_send && a.peer == b.peer;
+}
+
+bool advance(const Transfer& transfer) {
+  const Comm& comm = *transfer.comm;
+  Box& box = transfer.is_send ? comm.boxes[comm.rank][transfer.peer] : comm.boxes[transfer.peer][comm.rank];
+  if ((box.full.load() != 0) == transfer.is_send) return false;
+  if (transfer.is_send)
+    std::memcpy(box.data, transfer.buffer, transfer.bytes);
+  else
+    std::memcpy(transfer.buffer, box.data, transfer.bytes);
+  box.full.store(transfer.is_send ? 1 : 0);
+  return true;
+}
+
 int run(void* argument) {
   // Graphs run it again.
   const Job& job = *static_cast<Job*>(argument);
-  for (const Transfer& send : job.sends) {
-    Box& box = job.comm->boxes[job.comm->rank][send.peer];
-    while (box.full.load() != 0) sched_yield();
-    std::memcpy(box.data, send.buffer, send.bytes);
-    box.full.store(1);
+  std::vector<const Transfer*> left;
+  for (const Transfer& transfer : job.transfers) left.push_back(&transfer);
+  while (!left.empty()) {
+    const size_t before = left.size();
+    for (size_t i = 0; i < left.size();) {
+      if (left[i]->comm->aborted.load()) return launch_failed;
+      const auto comes_earlier = [&](const Transfer* other) { return same_lane(*other, *left[i]); };
+      const auto here = left.begin() + static_cast<ptrdiff_t>(i);
+      if (std::find_if(left.begin(), here, comes_earlier) == here && advance(*left[i]))
+        left.erase(here);
+      else
+        ++i;
+    }
+    if (left.size() == before) sched_yield();
   }
-  for (const Transfer& receive : job.receives) {
-    Box& box = job.comm->boxes[receive.peer][job.comm->rank];
-    while (box.full.load() == 0) sched_yield();
-    std::memcpy(receive.buffer, box.data, receive.bytes);
-    box.full.store(0);
-  }
-  if (job.finish) job.finish();
+  for (const auto& finish : job.finishes) finish();
   return 0;
 }
 
 bool is_bad(const Comm* comm, const void* buffer, size_t bytes) {
-  if (bytes > most_bytes * most_ranks) return true;
+  if (bytes > most_bytes * most_ranks || comm == nullptr || comm->destroyed) return true;
   // Where the ranks meet there is no window.
   if (comm->window == nullptr || bytes <= 4) return false;
   const auto* begin = static_cast<const char*>(buffer);
   return begin < comm->window || begin + bytes > comm->window + comm->window_bytes;
 }
 
-int submit(Comm* comm, std::vector<Transfer> sends, std::vector<Transfer> receives, void* stream,
+// One launch on all streams of a group: it comes after what is on any of them.
+int launch(Job* job, const std::vector<void*>& streams) {
+  void* event;
+  cuEventCreate(&event, 0);
+  for (void* stream : streams) {
+    if (stream == streams[0]) continue;
+    if (cuEventRecord(event, stream) != 0 || cuStreamWaitEvent(streams[0], event, 0) != 0) return unhandled_cuda_error;
+  }
+  fake_launch(streams[0], run, job);
+  cuEventRecord(event, streams[0]);
+  for (void* stream : streams)
+    if (stream != streams[0] && cuStreamWaitEvent(stream, event, 0) != 0) return unhandled_cuda_error;
+  return 0;
+}
+
+struct Part {
+  void* buffer;
+  size_t bytes;
+  int peer;
+};
+
+int submit(Comm* comm, const std::vector<Part>& sends, const std::vector<Part>& receives, void* stream,
            std::function<void()> finish = {}) {
-  return fake_launch(stream, run, new Job{comm, std::move(sends), std::move(receives), std::move(finish)});
+  if (comm->destroyed) return invalid_argument;
+  Job* job = group_depth > 0 && group_job != nullptr ? group_job : new Job;
+  for (const auto* parts : {&sends, &receives})
+    for (const Part& part : *parts) {
+      if (part.bytes > most_bytes || part.peer < 0 || part.peer >= comm->ranks) return invalid_argument;
+      job->transfers.push_back({comm, parts == &sends, part.buffer, part.bytes, part.peer});
+    }
+  if (finish) job->finishes.push_back(std::move(finish));
+  if (!comm->blocking) comm->state = in_progress;
+  if (group_depth > 0) {
+    group_job = job;
+    if (std::find(group_streams.begin(), group_streams.end(), stream) == group_streams.end())
+      group_streams.push_back(stream);
+    return 0;
+  }
+  const int failed = launch(job, {stream});
+  return failed != 0 ? failed : comm->state;
+}
+
+// Ranks that have opened the same memory tell each other so.
+void meet(Comm* comm) {
+  Job job;
+  static char nothing = 0;
+  for (int r = 0; r < comm->ranks; ++r) {
+    job.transfers.push_back({comm, true, &nothing, 0, r});
+    job.transfers.push_back({comm, false, &nothing, 0, r});
+  }
+  run(&job);
+}
+
+int open_comm(Comm** comm, const std::string& name, int ranks, int rank) {
+  if (ranks > most_ranks || ranks < 1 || rank < 0 || rank >= ranks) return invalid_argument;
+  const int file = shm_open(name.c_str(), O_CREAT | O_RDWR, 0600);
+  const size_t bytes = sizeof(Box) * most_ranks * most_ranks;
+  if (file < 0 || ftruncate(file, static_cast<off_t>(bytes)) != 0) return system_error;
+  void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  close(file);
+  if (memory == MAP_FAILED) return system_error;
+  *comm = new Comm{.rank = rank, .ranks = ranks, .boxes = static_cast<Box(*)[most_ranks]>(memory), .name = name};
+  return 0;
+}
+
+int meet_in(Comm** comm, const std::string& name, int ranks, int rank) {
+  if (const int failed = open_comm(comm, name, ranks, rank)) return failed;
+  meet(*comm);
+  if (rank == 0) shm_unlink(name.c_str());
+  return 0;
 }
 
 char* at(const void* buffer, size_t offset) { return static_cast<char*>(const_cast<void*>(buffer)) + offset; }
@@ -134,28 +239,37 @@ uint16_t narrow(float value) {
 // parts[r] += over the ranks from the last one on, where Narrowcast begins with the first.
 int reduce(Comm* comm, const void* send, void* recv, size_t count, int type, int op, bool scatter, bool has_result,
            void* stream, int root) {
-  if (op != 0 || (type != 9 && type != 2)) return invalid_argument;
+  const bool by_user = op >= first_user_reduction;
+  if (by_user && (type != 7 || op - first_user_reduction >= static_cast<int>(comm->factors.size())))
+    return invalid_argument;
+  if ((op != 0 && !by_user) || (type != 9 && type != 2 && type != 7)) return invalid_argument;
+  const float factor = by_user ? comm->factors[static_cast<size_t>(op - first_user_reduction)] : 1;
   const size_t bytes = count * static_cast<size_t>(bytes_of(type));
-  std::vector<Transfer> sends, receives;
+  std::vector<Part> sends, receives;
   auto* gathered = new char[bytes * static_cast<size_t>(comm->ranks)];
   for (int r = 0; r < comm->ranks; ++r) {
     if (root < 0 || r == root) sends.push_back({at(send, scatter ? static_cast<size_t>(r) * bytes : 0), bytes, r});
     if (has_result) receives.push_back({gathered + static_cast<size_t>(r) * bytes, bytes, r});
   }
   auto finish = [=, ranks = comm->ranks] {
+    const auto value = [&](int rank, size_t i) {
+      return gathered + (static_cast<size_t>(rank) * count + i) * static_cast<size_t>(bytes_of(type));
+    };
     for (size_t i = 0; has_result && i < count; ++i) {
       if (type == 2) {
         int32_t total = 0;
-        for (int r = 0; r < ranks; ++r)
-          total += reinterpret_cast<int32_t*>(gathered)[static_cast<size_t>(r) * count + i];
+        for (int r = 0; r < ranks; ++r) total += *reinterpret_cast<int32_t*>(value(r, i));
         static_cast<int32_t*>(recv)[i] = total;
-        continue;
+      } else if (type == 7) {
+        float total = 0;
+        for (int r = ranks - 1; r >= 0; --r) total += factor * *reinterpret_cast<float*>(value(r, i));
+        static_cast<float*>(recv)[i] = total;
+      } else {
+        uint16_t total = *reinterpret_cast<uint16_t*>(value(ranks - 1, i));
+        for (int r = ranks - 2; r >= 0; --r)
+          total = narrow(widen(total) + widen(*reinterpret_cast<uint16_t*>(value(r, i))));
+        static_cast<uint16_t*>(recv)[i] = total;
       }
-      const auto* values = reinterpret_cast<uint16_t*>(gathered);
-      uint16_t total = values[static_cast<size_t>(ranks - 1) * count + i];
-      for (int r = ranks - 2; r >= 0; --r)
-        total = narrow(widen(total) + widen(values[static_cast<size_t>(r) * count + i]));
-      static_cast<uint16_t*>(recv)[i] = total;
     }
     if (std::getenv("FAKE_NCCL_WRONG") != nullptr && has_result && count > 4) {
       static_cast<uint16_t*>(recv)[3] ^= 0x4000;
@@ -183,30 +297,80 @@ int ncclGetUniqueId(UniqueId* id) {
 
 int ncclCommInitRankConfig(Comm** comm, int ranks, UniqueId id, int rank, const Config* config) {
   if (config->size != offsetof(Config, nChannelsPerNetPeer) || config->magic != 0xcafebeef ||
-      config->version != 22700 || config->blocking != INT_MIN || config->maxCTAs != INT_MIN ||
-      config->netName != nullptr || config->commName != nullptr || config->trafficClass != INT_MIN ||
-      config->nvlsCTAs != INT_MIN || (config->CTAPolicy != INT_MIN && config->CTAPolicy != 2) || ranks > most_ranks) {
+      config->version != 22700 || config->maxCTAs != INT_MIN || config->netName != nullptr ||
+      config->commName != nullptr || config->trafficClass != INT_MIN || config->nvlsCTAs != INT_MIN ||
+      (config->CTAPolicy != INT_MIN && config->CTAPolicy != 2)) {
     return invalid_argument;
   }
   const char* multicast = std::getenv("NCCL_NVLS_ENABLE");
   if (multicast == nullptr || std::strcmp(multicast, "0") != 0) return invalid_usage;
-  const int file = shm_open(id.internal, O_CREAT | O_RDWR, 0600);
-  const size_t bytes = sizeof(Box) * most_ranks * most_ranks;
-  if (file < 0 || ftruncate(file, static_cast<off_t>(bytes)) != 0) return 2;
-  void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
-  close(file);
-  if (memory == MAP_FAILED) return 2;
-  *comm = new Comm{rank, ranks, static_cast<Box(*)[most_ranks]>(memory)};
-  // Everyone has opened it once everyone has written to everyone.
-  std::vector<Transfer> sends, receives;
-  char nothing = 0;
-  for (int r = 0; r < ranks; ++r) sends.push_back({&nothing, 0, r}), receives.push_back({&nothing, 0, r});
-  Job job{*comm, sends, receives, {}};
-  run(&job);
-  if (rank == 0) shm_unlink(id.internal);
+  if (const int failed = meet_in(comm, id.internal, ranks, rank)) return failed;
+  (*comm)->blocking = config->blocking != 0;
   return 0;
 }
-int ncclCommDestroy(Comm*) { return fake_graphs_alive() != 0 ? invalid_usage : 0; }
+int ncclCommInitRank(Comm** comm, int ranks, UniqueId id, int rank) { return meet_in(comm, id.internal, ranks, rank); }
+int ncclCommInitAll(Comm** comms, int ranks, const int* devices) {
+  UniqueId id;
+  ncclGetUniqueId(&id);
+  for (int r = 0; r < ranks; ++r) {
+    if (const int failed = open_comm(&comms[r], id.internal, ranks, r)) return failed;
+    comms[r]->device = devices != nullptr ? devices[r] : r;
+  }
+  shm_unlink(id.internal);
+  return 0;
+}
+int ncclCommSplit(Comm* comm, int color, int key, Comm** made, const Config*) {
+  struct Wish {
+    int color, key;
+  };
+  const Wish own{color, key};
+  Wish wishes[most_ranks];
+  Job job;
+  for (int r = 0; r < comm->ranks; ++r) {
+    job.transfers.push_back({comm, true, const_cast<Wish*>(&own), sizeof own, r});
+    job.transfers.push_back({comm, false, &wishes[r], sizeof own, r});
+  }
+  if (run(&job) != 0) return invalid_usage;
+  const std::string name = comm->name + "-" + std::to_string(comm->splits++) + "-" + std::to_string(color);
+  *made = nullptr;
+  if (color < 0) return 0;
+  int rank = 0, ranks = 0;
+  for (int r = 0; r < comm->ranks; ++r) {
+    if (wishes[r].color != color) continue;
+    ++ranks;
+    if (wishes[r].key < key || (wishes[r].key == key && r < comm->rank)) ++rank;
+  }
+  return meet_in(made, name, ranks, rank);
+}
+int ncclCommDestroy(Comm* comm) {
+  if (comm == nullptr) return 0;
+  if (comm->destroyed) return invalid_argument;
+  comm->destroyed = true;
+  return fake_graphs_alive() != 0 ? invalid_usage : 0;
+}
+int ncclCommAbort(Comm* comm) {
+  if (comm->destroyed) return invalid_argument;
+  comm->aborted.store(true);
+  return comm->destroyed = true, 0;
+}
+int ncclCommFinalize(Comm*) { return 0; }
+int ncclCommGetAsyncError(Comm* comm, int* error) {
+  if (comm->destroyed) return invalid_argument;
+  *error = comm->state;
+  return comm->state = 0, 0;
+}
+int ncclCommCount(Comm* comm, int* count) { return comm->destroyed ? invalid_argument : (*count = comm->ranks, 0); }
+int ncclCommUserRank(Comm* comm, int* rank) { return comm->destroyed ? invalid_argument : (*rank = comm->rank, 0); }
+int ncclCommCuDevice(Comm* comm, int* device) { return *device = comm->device, 0; }
+int ncclRedOpCreatePreMulSum(int* op, void* scalar, int type, int residence, Comm* comm) {
+  if (type != 7 || residence != 1) return invalid_argument;
+  comm->factors.push_back(*static_cast<float*>(scalar));
+  return *op = first_user_reduction + static_cast<int>(comm->factors.size()) - 1, 0;
+}
+int ncclRedOpDestroy(int op, Comm* comm) {
+  if (op != first_user_reduction + static_cast<int>(comm->factors.size()) - 1) return invalid_argument;
+  return comm->factors.pop_back(), 0;
+}
 
 int ncclMemAlloc(void** pointer, size_t bytes) {
   return *pointer = std::aligned_alloc(4096, (bytes + 4095) / 4096 * 4096), 0;
@@ -226,19 +390,17 @@ int ncclCommWindowDeregister(Comm* comm, void* window) {
 
 int ncclGroupStart() { return ++group_depth, 0; }
 int ncclGroupEnd() {
+  if (group_depth == 0) return invalid_usage;
   if (--group_depth != 0 || group_job == nullptr) return 0;
-  Job* job = group_job;
-  group_job = nullptr;
-  return fake_launch(group_stream, run, job);
+  return launch(std::exchange(group_job, nullptr), std::exchange(group_streams, {}));
 }
 
+// Alone they would wait for a peer that does not come.
 static int transfer(bool is_send, void* buffer, size_t count, int type, int peer, Comm* comm, void* stream) {
   const size_t bytes = count * static_cast<size_t>(bytes_of(type));
-  if (is_bad(comm, buffer, bytes) || group_depth == 0) return invalid_argument;
-  if (group_job == nullptr) group_job = new Job{comm, {}, {}, {}};
-  group_stream = stream;
-  (is_send ? group_job->sends : group_job->receives).push_back({buffer, bytes, peer});
-  return 0;
+  if (is_bad(comm, buffer, bytes)) return invalid_argument;
+  const std::vector<Part> part = {{buffer, bytes, peer}};
+  return is_send ? submit(comm, part, {}, stream) : submit(comm, {}, part, stream);
 }
 int ncclSend(const void* buffer, size_t count, int type, int peer, Comm* comm, void* stream) {
   return transfer(true, at(buffer, 0), count, type, peer, comm, stream);
@@ -250,15 +412,19 @@ int ncclRecv(void* buffer, size_t count, int type, int peer, Comm* comm, void* s
 int ncclBroadcast(const void* send, void* recv, size_t count, int type, int root, Comm* comm, void* stream) {
   const size_t bytes = count * static_cast<size_t>(bytes_of(type));
   if (is_bad(comm, send, bytes) || is_bad(comm, recv, bytes)) return invalid_argument;
-  std::vector<Transfer> sends;
+  std::vector<Part> sends;
   for (int r = 0; comm->rank == root && r < comm->ranks; ++r) sends.push_back({at(send, 0), bytes, r});
   return submit(comm, sends, {{recv, bytes, root}}, stream);
+}
+// Through the table of the loader, as NCCL does.
+int ncclBcast(void* buffer, size_t count, int type, int root, Comm* comm, void* stream) {
+  return ncclBroadcast(buffer, buffer, count, type, root, comm, stream);
 }
 int ncclAllGather(const void* send, void* recv, size_t count, int type, Comm* comm, void* stream) {
   const size_t bytes = count * static_cast<size_t>(bytes_of(type));
   if (is_bad(comm, send, bytes) || is_bad(comm, recv, bytes * static_cast<size_t>(comm->ranks)))
     return invalid_argument;
-  std::vector<Transfer> sends, receives;
+  std::vector<Part> sends, receives;
   for (int r = 0; r < comm->ranks; ++r) {
     sends.push_back({at(send, 0), bytes, r});
     receives.push_back({at(recv, static_cast<size_t>(r) * bytes), bytes, r});
@@ -280,7 +446,7 @@ int ncclReduceScatter(const void* send, void* recv, size_t count, int type, int 
 #ifndef FAKE_NCCL_OLD
 int ncclAlltoAll(const void* send, void* recv, size_t count, int type, Comm* comm, void* stream) {
   const size_t bytes = count * static_cast<size_t>(bytes_of(type));
-  std::vector<Transfer> sends, receives;
+  std::vector<Part> sends, receives;
   for (int r = 0; r < comm->ranks; ++r) {
     sends.push_back({at(send, static_cast<size_t>(r) * bytes), bytes, r});
     receives.push_back({at(recv, static_cast<size_t>(r) * bytes), bytes, r});
@@ -289,7 +455,7 @@ int ncclAlltoAll(const void* send, void* recv, size_t count, int type, Comm* com
 }
 int ncclGather(const void* send, void* recv, size_t count, int type, int root, Comm* comm, void* stream) {
   const size_t bytes = count * static_cast<size_t>(bytes_of(type));
-  std::vector<Transfer> receives;
+  std::vector<Part> receives;
   for (int r = 0; comm->rank == root && r < comm->ranks; ++r) {
     receives.push_back({at(recv, static_cast<size_t>(r) * bytes), bytes, r});
   }
@@ -297,7 +463,7 @@ int ncclGather(const void* send, void* recv, size_t count, int type, int root, C
 }
 int ncclScatter(const void* send, void* recv, size_t count, int type, int root, Comm* comm, void* stream) {
   const size_t bytes = count * static_cast<size_t>(bytes_of(type));
-  std::vector<Transfer> sends;
+  std::vector<Part> sends;
   for (int r = 0; comm->rank == root && r < comm->ranks; ++r) {
     sends.push_back({at(send, static_cast<size_t>(r) * bytes), bytes, r});
   }

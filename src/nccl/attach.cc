@@ -1,0 +1,144 @@
+#include "nccl/attach.h"
+
+#include <sys/random.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <vector>
+
+#include "nccl/call.h"
+#include "nccl/driver.h"
+#include "nccl/exchange.h"
+#include "nccl/log.h"
+
+namespace narrowcast::nccl {
+namespace {
+
+// What a rank tells the others.
+struct Offer {
+  char magic[8];      // with the version of this record
+  char version[16];   // of the engine; empty: it has none
+  char host[64];      // the boot that it runs in
+  uint64_t settings;  // their digest
+  uint64_t id;        // rank 0's names the communicator
+  uint32_t backend;
+  uint32_t can_attach;  // 0: it has no engine
+};
+
+void read_boot(char* text, size_t capacity) {
+  std::FILE* const file = std::fopen("/proc/sys/kernel/random/boot_id", "r");
+  if (file == nullptr || std::fgets(text, static_cast<int>(capacity), file) == nullptr) gethostname(text, capacity - 1);
+  if (file != nullptr) std::fclose(file);
+}
+
+Offer own_offer() {
+  Offer offer = {};
+  std::memcpy(offer.magic, "NcNccl1", sizeof offer.magic);
+  if (const Engine* const found = engine()) {
+    std::snprintf(offer.version, sizeof offer.version, "%s", found->ncast_version());
+    offer.backend = found->backend;
+    offer.can_attach = 1;
+  }
+  read_boot(offer.host, sizeof offer.host);
+  offer.settings = digest(settings());
+  if (getrandom(&offer.id, sizeof offer.id, 0) != sizeof offer.id) offer.id = static_cast<uint64_t>(getpid());
+  return offer;
+}
+
+// Whether all ranks say yes.
+bool everyone(Communicator& comm, bool own) {
+  const char mine = own ? 1 : 0;
+  std::vector<char> all(static_cast<size_t>(comm.ranks));
+  return exchange_bytes(&comm, &mine, sizeof mine, all.data()) == success && std::ranges::find(all, '\0') == all.end();
+}
+
+// By what every rank has: NULL when all can attach.
+const char* why_forward_all(const std::vector<Offer>& offers) {
+  const auto all = [&](auto&& same) {
+    return std::ranges::all_of(offers, [&](const Offer& offer) { return same(offer, offers[0]); });
+  };
+  if (!all([](const Offer& a, const Offer& b) { return std::memcmp(a.magic, b.magic, sizeof a.magic) == 0; }))
+    return "the ranks have different releases of the drop-in";
+  if (!all([](const Offer& a, const Offer&) { return a.can_attach != 0; })) return "a rank has no libnarrowcast.so";
+  if (!all([](const Offer& a, const Offer& b) {
+        return std::strncmp(a.version, b.version, sizeof a.version) == 0 && a.backend == b.backend;
+      }))
+    return "the ranks have different releases of libnarrowcast.so";
+  if (!all([](const Offer& a, const Offer& b) { return a.settings == b.settings; }))
+    return "the ranks have different settings of Narrowcast";
+  if (!all([](const Offer& a, const Offer& b) { return std::memcmp(a.host, b.host, sizeof a.host) == 0; }))
+    return "the communicator spans several hosts";
+  if (offers.size() > static_cast<size_t>(engine()->most_ranks)) return "the communicator has too many ranks";
+  return nullptr;
+}
+
+}  // namespace
+
+void agree(Communicator& comm) {
+  const OnDevice on_device(comm.device);
+  const Offer own = own_offer();
+  std::vector<Offer> offers(static_cast<size_t>(comm.ranks));
+  comm.agreed = true;
+  if (exchange_bytes(&comm, &own, sizeof own, offers.data()) != success) {
+    comm.forward_all("NCCL failed when the ranks compared their settings");
+    return;
+  }
+  comm.statistics->set_id(offers[0].id);
+  const char* why = why_forward_all(offers);
+  // The first exchange has shown whether the communicator blocks. One that does not says when a stream may be used, and
+  // the engine's calls would have to wait for that.
+  if (!everyone(comm, comm.blocking) && why == nullptr) why = "the communicator does not block";
+  if (why == nullptr) return;
+  comm.forward_all(why);
+  log(comm.rank == 0 ? Level::warn : Level::info, "a communicator of %d ranks is left to NCCL: %s", comm.ranks, why);
+}
+
+void attach(Communicator& comm) {
+  const OnDevice on_device(comm.device);
+  const Engine& narrowcast = *engine();
+  empty_graveyard();
+  ncast_comm_config config;
+  narrowcast.ncast_comm_config_init(&config);
+  config.backend = narrowcast.backend;
+  config.device = comm.device;
+  config.timeout_seconds = 0;  // NCCL waits for ever, too
+  ncast_comm* made = nullptr;
+  const ncast_status status =
+      narrowcast.ncast_comm_create_by_exchange(&made, comm.ranks, comm.rank, exchange_bytes, &comm, &config);
+  if (status != NCAST_OK)
+    log(Level::warn, "rank %d of %d cannot attach to its communicator: %s", comm.rank, comm.ranks,
+        narrowcast.ncast_last_error());
+  if (!everyone(comm, status == NCAST_OK)) {
+    comm.forward_all("a rank could not attach to the communicator");
+    if (made != nullptr) narrowcast.ncast_comm_destroy(made);
+    return;
+  }
+  if (driver()->cuStreamCreate(&comm.side_stream, stream_non_blocking) != 0 ||
+      driver()->cuEventCreate(&comm.side_event, event_without_time) != 0)
+    log(Level::warn, "rank %d has no stream for its transfers: those that are not forwarded alone fail", comm.rank);
+  comm.engine_comm.store(made);
+  // An abort that came in the meantime found nothing to end.
+  if (comm.aborted.load()) narrowcast.ncast_comm_abort(made);
+  // Once more: the engine is torn down after what was registered before it was loaded.
+  write_statistics_at_exit(refresh_all_totals);
+  log(Level::info, "rank %d of %d on GPU %d takes calls", comm.rank, comm.ranks, comm.device);
+}
+
+void detach(Communicator& comm) {
+  ncast_comm* const made = comm.engine_comm.load();
+  if (made == nullptr) return;
+  const OnDevice on_device(comm.device);
+  const Engine& narrowcast = *engine();
+  // The host backend's calls are functions on streams, of which the engine does not know.
+  if (narrowcast.backend == NCAST_BACKEND_HOST) comm.order.synchronize();
+  comm.refresh_totals();
+  comm.engine_comm.store(nullptr);
+  if (comm.aborted.load())
+    bury(made);
+  else
+    narrowcast.ncast_comm_destroy(made);
+}
+
+}  // namespace narrowcast::nccl

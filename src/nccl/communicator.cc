@@ -1,0 +1,120 @@
+#include "nccl/communicator.h"
+
+#include <chrono>
+#include <mutex>
+#include <unordered_map>
+#include <utility>
+
+#include "nccl/call.h"
+#include "nccl/driver.h"
+#include "nccl/log.h"
+#include "nccl/real_nccl.h"
+
+namespace narrowcast::nccl {
+namespace {
+
+constexpr auto longest_exchange_end = std::chrono::seconds(2);
+
+struct Table {
+  std::mutex mutex;
+  std::unordered_map<Comm, std::shared_ptr<Communicator>> communicators;
+  std::vector<ncast_comm*> graveyard;
+};
+
+Table& table() {
+  static Table& the = *new Table;  // never freed: calls may come until the process ends
+  return the;
+}
+
+// NULL when NCCL does not take the handle.
+std::shared_ptr<Communicator> look_at(Comm handle) {
+  using Ask = int(Comm, int*);
+  const InsideNccl inside;
+  int rank = 0, ranks = 0, device = 0;
+  if (real<Ask>(Function::CommUserRank)(handle, &rank) != success ||
+      real<Ask>(Function::CommCount)(handle, &ranks) != success ||
+      real<Ask>(Function::CommCuDevice)(handle, &device) != success)
+    return nullptr;
+  auto communicator = std::make_shared<Communicator>(handle, rank, ranks, device);
+  if (ranks == 1)
+    communicator->forward_all("the communicator has one rank");
+  else if (driver() == nullptr)
+    communicator->forward_all("there is no CUDA driver");
+  return communicator;
+}
+
+}  // namespace
+
+Communicator::Communicator(Comm its_handle, int its_rank, int its_ranks, int its_device)
+    : handle(its_handle),
+      rank(its_rank),
+      ranks(its_ranks),
+      device(its_device),
+      statistics(add_statistics(its_rank, its_ranks)) {}
+
+Communicator::~Communicator() {
+  if (driver() == nullptr) return;
+  const OnDevice on_device(device);
+  if (side_event != nullptr) driver()->cuEventDestroy_v2(side_event);
+  for (void* const stream : {side_stream, exchange_stream})
+    if (stream != nullptr) driver()->cuStreamDestroy_v2(stream);
+  if (exchange_memory != nullptr) driver()->cuMemFree_v2(exchange_memory);
+}
+
+void Communicator::abort() {
+  aborted.store(true);
+  forward_all("the communicator was aborted");
+  if (ncast_comm* const comm = engine_comm.load()) engine()->ncast_comm_abort(comm);
+  // An exchange looks at `aborted` all the time, unless NCCL itself hangs in it.
+  if (exchanging.try_lock_for(longest_exchange_end)) exchanging.unlock();
+}
+
+void Communicator::refresh_totals() {
+  ncast_comm_counters counters;
+  ncast_comm* const comm = engine_comm.load();
+  if (comm != nullptr && !aborted.load() && engine()->ncast_comm_get_counters(comm, &counters) == NCAST_OK)
+    statistics->set_totals(counters.raw_bytes, counters.wire_bytes);
+}
+
+std::shared_ptr<Communicator> known_communicator(Comm handle) {
+  const std::lock_guard lock(table().mutex);
+  const auto found = table().communicators.find(handle);
+  return found == table().communicators.end() ? nullptr : found->second;
+}
+
+std::shared_ptr<Communicator> find_communicator(Comm handle) {
+  if (std::shared_ptr<Communicator> known = known_communicator(handle)) return known;
+  if (handle == nullptr) return nullptr;
+  std::shared_ptr<Communicator> communicator = look_at(handle);
+  if (communicator == nullptr) return nullptr;
+  write_statistics_at_exit(refresh_all_totals);
+  const std::lock_guard lock(table().mutex);
+  return table().communicators.try_emplace(handle, std::move(communicator)).first->second;
+}
+
+std::shared_ptr<Communicator> take_communicator(Comm handle) {
+  const std::lock_guard lock(table().mutex);
+  auto node = table().communicators.extract(handle);
+  return node.empty() ? nullptr : std::move(node.mapped());
+}
+
+void refresh_all_totals() {
+  const std::lock_guard lock(table().mutex);
+  for (const auto& [handle, communicator] : table().communicators) communicator->refresh_totals();
+}
+
+void bury(ncast_comm* engine_comm) {
+  const std::lock_guard lock(table().mutex);
+  table().graveyard.push_back(engine_comm);
+}
+
+void empty_graveyard() {
+  std::vector<ncast_comm*> buried;
+  {
+    const std::lock_guard lock(table().mutex);
+    buried.swap(table().graveyard);
+  }
+  for (ncast_comm* const comm : buried) engine()->ncast_comm_destroy(comm);
+}
+
+}  // namespace narrowcast::nccl

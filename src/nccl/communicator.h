@@ -1,0 +1,62 @@
+// What the drop-in keeps of each communicator of NCCL, beside the real handle.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "nccl/engine.h"
+#include "nccl/nccl_abi.h"
+#include "nccl/order.h"
+#include "nccl/settings.h"
+#include "nccl/statistics.h"
+
+namespace narrowcast::nccl {
+
+struct Communicator {
+  Communicator(Comm its_handle, int its_rank, int its_ranks, int its_device);
+  ~Communicator();
+  Communicator(const Communicator&) = delete;
+  Communicator& operator=(const Communicator&) = delete;
+
+  bool attached() const { return engine_comm != nullptr; }
+  // From now on every call goes to NCCL; `why` is a constant sentence.
+  void forward_all(const char* why) { why_forwarded.store(why); }
+  // Ends the engine's calls, from any thread, and an exchange between the ranks: NCCL may then free the handle.
+  void abort();
+  // Brings the statistics up to date with the engine's counters.
+  void refresh_totals();
+
+  const Comm handle;
+  const int rank, ranks, device;
+  const std::shared_ptr<Statistics> statistics;
+  std::atomic<const char*> why_forwarded{nullptr};
+  std::atomic<bool> aborted{false};
+  std::timed_mutex exchanging;  // held while the ranks exchange bytes
+  bool blocking = true;         // no call has returned ncclInProgress so far
+  bool agreed = false;          // the ranks have compared what they can and want
+  std::atomic<ncast_comm*> engine_comm{nullptr};
+  // Kept until the end: to free memory waits for everything on the GPU, and so maybe for a rank that waits for this one.
+  void* exchange_memory = nullptr;
+  void* exchange_stream = nullptr;
+  void* side_stream = nullptr;  // for taken transfers beside forwarded ones
+  void* side_event = nullptr;
+  Order order;
+};
+
+// The communicator of a handle that has had a call, else NULL.
+std::shared_ptr<Communicator> known_communicator(Comm handle);
+// As that, and takes a new one into the table; NULL when the handle is none that NCCL can tell the rank of.
+std::shared_ptr<Communicator> find_communicator(Comm handle);
+// Takes it out of the table, before NCCL frees the handle; NULL when it has had no call.
+std::shared_ptr<Communicator> take_communicator(Comm handle);
+// Of all communicators in the table.
+void refresh_all_totals();
+
+// Of an aborted communicator: destroying it would wait for whatever else hangs on the GPU, so that is put off until the
+// next communicator attaches.
+void bury(ncast_comm* engine_comm);
+void empty_graveyard();
+
+}  // namespace narrowcast::nccl

@@ -1,0 +1,92 @@
+#include "nccl/driver.h"
+
+#include <dlfcn.h>
+
+#include <array>
+#include <mutex>
+
+#include "nccl/log.h"
+
+namespace narrowcast::nccl {
+namespace {
+
+constexpr int most_devices = 64;
+
+const Driver* load() {
+  void* const library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) {
+    log(Level::info, "the CUDA driver cannot be loaded: %s", dlerror());
+    return nullptr;
+  }
+  auto* const found = new Driver;  // never freed: calls may come until the process ends
+  const char* missing = nullptr;
+  const auto find = [&](auto* function, const char* name) {
+    *reinterpret_cast<void**>(function) = dlsym(library, name);
+    if (*function == nullptr) missing = name;
+  };
+#define FIND(name) find(&found->name, #name)
+  FIND(cuDeviceGet);
+  FIND(cuDevicePrimaryCtxRetain);
+  FIND(cuCtxPushCurrent_v2);
+  FIND(cuCtxPopCurrent_v2);
+  FIND(cuMemAlloc_v2);
+  FIND(cuMemFree_v2);
+  FIND(cuMemcpyHtoDAsync_v2);
+  FIND(cuMemcpyDtoHAsync_v2);
+  FIND(cuStreamCreate);
+  FIND(cuStreamDestroy_v2);
+  FIND(cuStreamQuery);
+  FIND(cuStreamSynchronize);
+  FIND(cuStreamWaitEvent);
+  FIND(cuStreamGetCaptureInfo_v2);
+  FIND(cuEventCreate);
+  FIND(cuEventDestroy_v2);
+  FIND(cuEventRecord);
+  FIND(cuEventSynchronize);
+  FIND(cuLaunchHostFunc);
+#undef FIND
+  if (missing == nullptr) return found;
+  log(Level::warn, "the CUDA driver has no %s: all calls go to NCCL", missing);
+  delete found;
+  return nullptr;
+}
+
+// Retained for the life of the process, once a device.
+void* primary_context(int ordinal) {
+  static std::mutex mutex;
+  static std::array<void*, most_devices> contexts{};
+  if (ordinal < 0 || ordinal >= most_devices) return nullptr;
+  const std::lock_guard lock(mutex);
+  void*& context = contexts[static_cast<size_t>(ordinal)];
+  int device = 0;
+  if (context == nullptr && driver()->cuDeviceGet(&device, ordinal) == 0)
+    driver()->cuDevicePrimaryCtxRetain(&context, device);
+  return context;
+}
+
+}  // namespace
+
+const Driver* driver() {
+  static const Driver* const the = load();
+  return the;
+}
+
+OnDevice::OnDevice(int ordinal) {
+  void* const context = primary_context(ordinal);
+  pushed_ = context != nullptr && driver()->cuCtxPushCurrent_v2(context) == 0;
+}
+
+OnDevice::~OnDevice() {
+  void* context;
+  if (pushed_) driver()->cuCtxPopCurrent_v2(&context);
+}
+
+uint64_t capture_of(void* stream) {
+  int status = 0;
+  uint64_t id = 0;
+  // A stream that may not be asked, as another captures, is not itself captured.
+  if (driver()->cuStreamGetCaptureInfo_v2(stream, &status, &id, nullptr, nullptr, nullptr) != 0) return 0;
+  return status == 0 ? 0 : id;
+}
+
+}  // namespace narrowcast::nccl

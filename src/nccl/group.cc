@@ -1,0 +1,169 @@
+#include "nccl/group.h"
+
+#include <algorithm>
+#include <memory>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "nccl/driver.h"
+#include "nccl/log.h"
+#include "nccl/plan.h"
+#include "nccl/real_nccl.h"
+#include "nccl/take.h"
+
+namespace narrowcast::nccl {
+namespace {
+
+using End = int();
+
+struct Group {
+  int depth = 0;
+  std::vector<GroupCalls> comms;
+};
+
+thread_local Group open_group;
+
+void keep_first(int result, int* first) {
+  if (result != success && (*first == success || *first == in_progress)) *first = result;
+}
+
+GroupCalls& calls_of(const std::shared_ptr<Communicator>& comm) {
+  auto& comms = open_group.comms;
+  const auto found = std::ranges::find(comms, comm, &GroupCalls::comm);
+  return found != comms.end() ? *found : comms.emplace_back(GroupCalls{.comm = comm});
+}
+
+// Whether a call keeps until the end of its group: what it points to may be gone by then. All ranks have it alike.
+bool keeps(const Call& call) {
+  return call.config == nullptr && !(reduces(call.operation) && call.redop >= first_user_reduction);
+}
+
+// What NCCL refuses is NCCL's to refuse.
+bool is_valid(const Call& call, int ranks) {
+  const bool has_peer = is_point_to_point(call.operation) || call.operation == NCAST_OP_BROADCAST ||
+                        call.operation == NCAST_OP_REDUCE || call.operation == NCAST_OP_GATHER ||
+                        call.operation == NCAST_OP_SCATTER;
+  return value_bytes(call.dtype) != 0 && call.redop >= 0 && (!has_peer || (call.peer >= 0 && call.peer < ranks));
+}
+
+int forward_counted(Communicator& comm, const Call& call, const char* why) {
+  comm.statistics->count_forwarded(call.operation, why);
+  log(Level::trace, "%s of %zu values to NCCL: %s", name_of(call.operation), call.count, why);
+  return forward(call);
+}
+
+// The communicator's calls of this group go to NCCL, from those that were kept on.
+int forward_group(GroupCalls& its, const char* why) {
+  int first = success;
+  for (const Call& call : std::exchange(its.calls, {})) keep_first(forward_counted(*its.comm, call, why), &first);
+  its.forwarding = true;
+  return first;
+}
+
+int add_to_group(const std::shared_ptr<Communicator>& comm, const Call& call) {
+  GroupCalls& its = calls_of(comm);
+  if (keeps(call) && is_valid(call, comm->ranks) && !its.forwarding && comm->why_forwarded.load() == nullptr) {
+    its.calls.push_back(call);
+    return success;
+  }
+  constexpr const char* why_others = "its group has a call that cannot wait";
+  int first = its.forwarding ? success : forward_group(its, why_others);
+  keep_first(forward_counted(*comm, call, why_forwarded_now(*comm, call, why_others)), &first);
+  return first;
+}
+
+// One thread a communicator: those of one process may wait for each other, and this thread has a group open.
+void prepare_all(std::vector<GroupCalls>& comms, bool grouped) {
+  std::vector<std::thread> threads;
+  for (GroupCalls& its : comms) {
+    if (!needs_preparation(its)) continue;
+    if (grouped)
+      threads.emplace_back([&its] { prepare(its); });
+    else
+      prepare(its);
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+int before_forwarded(const Plan& plan) {
+  const OnDevice on_device(plan.comm->device);
+  for (const ForwardedCall& one : plan.forwarded)
+    if (plan.comm->order.before_forwarded(one.call.stream) != 0) return unhandled_cuda_error;
+  return success;
+}
+
+int after_forwarded(const Plan& plan) {
+  const OnDevice on_device(plan.comm->device);
+  return plan.comm->order.after_forwarded(plan.forwarded.back().call.stream) == 0 ? success : unhandled_cuda_error;
+}
+
+// `end`: ends NCCL's group; NULL outside of one.
+int launch(std::vector<GroupCalls> comms, End* end) {
+  prepare_all(comms, end != nullptr);
+  std::vector<Plan> plans;
+  std::vector<TakenCalls> taken;
+  int first = success;
+  for (GroupCalls& its : comms) {
+    if (its.calls.empty()) continue;
+    Plan& plan = plans.emplace_back(make_plan(its));
+    if (plan.ordered && !plan.forwarded.empty()) keep_first(before_forwarded(plan), &first);
+    plan.taken.alone = end == nullptr;
+    if (!plan.taken.calls.empty()) taken.push_back(plan.taken);
+  }
+  if (!taken.empty()) keep_first(take(taken), &first);
+  for (const Plan& plan : plans)
+    for (const ForwardedCall& one : plan.forwarded) keep_first(forward_counted(*plan.comm, one.call, one.why), &first);
+  if (end != nullptr) {
+    const InsideNccl inside;
+    keep_first(end(), &first);
+  }
+  for (const Plan& plan : plans) {
+    if (plan.ordered && !plan.forwarded.empty()) keep_first(after_forwarded(plan), &first);
+    if (plan.taken.beside_forwarded) keep_first(join_beside(plan.taken), &first);
+  }
+  return first;
+}
+
+// Without a group the end is NCCL's to refuse.
+bool leaves_outermost_group() {
+  if (InsideNccl::here() || open_group.depth == 0) return false;
+  --open_group.depth;
+  return open_group.depth == 0;
+}
+
+}  // namespace
+
+int submit(const Call& call) {
+  if (InsideNccl::here()) return forward(call);
+  // Not while a graph is captured: bringing the totals up to date could break it.
+  if (settings().stats_seconds > 0 && driver() != nullptr && capture_of(call.stream) == 0) write_statistics_when_due();
+  const std::shared_ptr<Communicator> comm = find_communicator(call.comm);
+  if (comm == nullptr) return forward(call);
+  if (open_group.depth > 0) return add_to_group(comm, call);
+  if (!keeps(call) || !is_valid(call, comm->ranks) || comm->why_forwarded.load() != nullptr)
+    return forward_counted(*comm, call, why_forwarded_now(*comm, call, "an argument is out of range"));
+  return launch({GroupCalls{.comm = comm, .calls = {call}}}, nullptr);
+}
+
+int start_group() {
+  if (!InsideNccl::here()) ++open_group.depth;
+  const InsideNccl inside;
+  return real<End>(Function::GroupStart)();
+}
+
+int end_group() {
+  End* const end = real<End>(Function::GroupEnd);
+  if (leaves_outermost_group()) return launch(std::exchange(open_group.comms, {}), end);
+  const InsideNccl inside;
+  return end();
+}
+
+int end_group_by(int (*simulate)(void*), void* argument) {
+  if (leaves_outermost_group())
+    for (GroupCalls& its : std::exchange(open_group.comms, {})) forward_group(its, "the group is only simulated");
+  const InsideNccl inside;
+  return simulate(argument);
+}
+
+}  // namespace narrowcast::nccl

@@ -1,0 +1,18 @@
+// Groups: calls are kept until the outermost end, then a communicator's are taken or forwarded. Per thread, as NCCL's.
+#pragma once
+
+#include "nccl/call.h"
+
+namespace narrowcast::nccl {
+
+// Each returns an ncclResult_t.
+
+// A call, in a group or alone.
+int submit(const Call& call);
+
+int start_group();
+int end_group();
+// `simulate` is ncclGroupSimulateEnd's: nothing is launched, so all calls are given to it.
+int end_group_by(int (*simulate)(void*), void* argument);
+
+}  // namespace narrowcast::nccl

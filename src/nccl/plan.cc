@@ -1,0 +1,73 @@
+#include "nccl/plan.h"
+
+#include <algorithm>
+
+#include "nccl/attach.h"
+#include "nccl/driver.h"
+#include "nccl/policy.h"
+
+namespace narrowcast::nccl {
+namespace {
+
+constexpr const char* not_attached = "the communicator is not attached yet";
+
+bool is_collective(const Call& call) { return !is_point_to_point(call.operation); }
+
+bool is_captured(const GroupCalls& its) {
+  const OnDevice on_device(its.comm->device);
+  return capture_of(its.calls[0].stream) != 0;
+}
+
+// A group's collectives are the same on all ranks, its transfers are not.
+bool takes_all_collectives(const GroupCalls& its) {
+  return std::ranges::all_of(its.calls, [&](const Call& call) {
+    return !is_collective(call) || decide(settings(), call, its.comm->ranks).take;
+  });
+}
+
+}  // namespace
+
+bool needs_preparation(const GroupCalls& its) {
+  const Communicator& comm = *its.comm;
+  if (comm.why_forwarded.load() != nullptr || comm.attached() || its.forwarding) return false;
+  if (std::ranges::none_of(its.calls, is_collective)) return false;
+  return (!comm.agreed || takes_all_collectives(its)) && !is_captured(its);
+}
+
+void prepare(GroupCalls& its) {
+  Communicator& comm = *its.comm;
+  if (!comm.agreed) agree(comm);
+  if (comm.why_forwarded.load() == nullptr && takes_all_collectives(its)) attach(comm);
+  its.prepared = true;
+}
+
+Plan make_plan(GroupCalls& its) {
+  Communicator& comm = *its.comm;
+  Plan plan{.comm = its.comm, .taken = {.comm = its.comm}, .forwarded = {}, .ordered = comm.attached()};
+  const bool attached = comm.attached() && comm.why_forwarded.load() == nullptr;
+  // Others may have made a transfer of this group before they attached, and forwarded it.
+  const bool takes_transfers = attached && !its.prepared;
+  const bool takes_collectives = attached && takes_all_collectives(its);
+  for (const Call& call : its.calls) {
+    const Decision decision = decide(settings(), call, comm.ranks);
+    const bool takes = is_collective(call) ? takes_collectives : takes_transfers;
+    if (takes && decision.take) {
+      plan.taken.calls.push_back({call, decision.codec});
+      continue;
+    }
+    const char* why = comm.why_forwarded.load();
+    if (why == nullptr) why = decision.why_not;
+    if (why == nullptr) why = attached && is_collective(call) ? "its group has a call that is forwarded" : not_attached;
+    plan.forwarded.push_back({call, why});
+  }
+  plan.taken.beside_forwarded = !plan.taken.calls.empty() && !plan.forwarded.empty();
+  return plan;
+}
+
+const char* why_forwarded_now(const Communicator& comm, const Call& call, const char* otherwise) {
+  if (const char* const why = comm.why_forwarded.load()) return why;
+  const char* const why = decide(settings(), call, comm.ranks).why_not;
+  return why != nullptr ? why : otherwise;
+}
+
+}  // namespace narrowcast::nccl

@@ -1,0 +1,43 @@
+// What becomes of a communicator's calls of one group: decided by what all its ranks know.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "nccl/call.h"
+#include "nccl/communicator.h"
+#include "nccl/take.h"
+
+namespace narrowcast::nccl {
+
+// A communicator's calls of one group, or one call alone.
+struct GroupCalls {
+  std::shared_ptr<Communicator> comm;
+  std::vector<Call> calls = {};
+  bool forwarding = false;  // the group's calls go to NCCL as they come
+  bool prepared = false;    // the communicator was attached for this group
+};
+
+struct ForwardedCall {
+  Call call;
+  const char* why;
+};
+
+struct Plan {
+  std::shared_ptr<Communicator> comm;
+  TakenCalls taken;
+  std::vector<ForwardedCall> forwarded;
+  bool ordered;  // the communicator's forwarded calls are to keep their order with taken ones
+};
+
+// Whether the ranks must come to one mind, or to an engine, before the calls: at a collective, which all of them make.
+// Never while it is captured.
+bool needs_preparation(const GroupCalls& its);
+void prepare(GroupCalls& its);
+
+Plan make_plan(GroupCalls& its);
+
+// Of a call that goes to NCCL at once; `otherwise` where neither the communicator nor the call is the reason.
+const char* why_forwarded_now(const Communicator& comm, const Call& call, const char* otherwise);
+
+}  // namespace narrowcast::nccl

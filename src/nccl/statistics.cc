@@ -1,0 +1,162 @@
+#include "nccl/statistics.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cinttypes>
+#include <cstdio>
+#include <cstdlib>
+
+#include "nccl/log.h"
+#include "nccl/real_nccl.h"
+#include "nccl/settings.h"
+
+namespace narrowcast::nccl {
+namespace {
+
+struct Registry {
+  std::mutex mutex;
+  std::vector<std::shared_ptr<Statistics>> all;
+};
+
+Registry& registry() {
+  static Registry& the = *new Registry;  // never freed: written when the process ends
+  return the;
+}
+
+constinit std::atomic<void (*)()> refresh_totals{nullptr};
+constinit std::atomic<int64_t> next_write_ns{0};
+constinit std::atomic<pid_t> writer{0};
+
+int64_t now_ns() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+std::string quoted(const std::string& text) {
+  std::string result = "\"";
+  for (const char letter : text) {
+    if (letter == '"' || letter == '\\') result += '\\';
+    if (static_cast<unsigned char>(letter) >= 0x20) result += letter;
+  }
+  return result + "\"";
+}
+
+std::string number(uint64_t value) { return std::to_string(value); }
+
+// NARROWCAST_STATS with the process for %p and the rank in its first communicator for %r.
+std::string file_path() {
+  std::string path = settings().stats;
+  const auto replace = [&path](const char* mark, const std::string& value) {
+    for (size_t at; (at = path.find(mark)) != path.npos;) path.replace(at, 2, value);
+  };
+  replace("%p", std::to_string(getpid()));
+  const std::lock_guard lock(registry().mutex);
+  replace("%r", registry().all.empty() ? "none" : std::to_string(registry().all.front()->rank()));
+  return path;
+}
+
+std::string document() {
+  const RealNccl& nccl = real_nccl();
+  std::string text = "{\"pid\":" + std::to_string(getpid()) + ",\"nccl\":{\"path\":" + quoted(nccl.path) +
+                     ",\"version\":" + quoted(version_text(nccl.version)) + "},\"communicators\":[";
+  const std::lock_guard lock(registry().mutex);
+  for (const auto& one : registry().all) text += (text.back() == '[' ? "\n" : ",\n") + one->json();
+  return text + "]}\n";
+}
+
+// Whole or not at all: somebody may read it while the process runs.
+void write_file() {
+  if (void (*const refresh)() = refresh_totals.load()) refresh();
+  const std::string path = file_path(), unfinished = path + ".unfinished", text = document();
+  std::FILE* const file = std::fopen(unfinished.c_str(), "w");
+  const bool written = file != nullptr && std::fwrite(text.data(), 1, text.size(), file) == text.size();
+  const bool closed = file != nullptr && std::fclose(file) == 0;
+  if (!written || !closed || std::rename(unfinished.c_str(), path.c_str()) != 0)
+    log(Level::warn, "NARROWCAST_STATS cannot be written to %s", path.c_str());
+}
+
+void write_last_time() {
+  if (getpid() != writer.load()) return;  // a child that was forked has not made these calls
+  static std::once_flag once;
+  std::call_once(once, write_file);
+}
+
+}  // namespace
+
+void Statistics::set_id(uint64_t id) {
+  const std::lock_guard lock(mutex_);
+  id_ = id;
+}
+
+void Statistics::count_taken(Operation operation, uint64_t raw_bytes) {
+  const std::lock_guard lock(mutex_);
+  ++operations_[operation].taken;
+  operations_[operation].raw_bytes += raw_bytes;
+}
+
+void Statistics::count_forwarded(Operation operation, const char* why) {
+  const std::lock_guard lock(mutex_);
+  OperationCount& count = operations_[operation];
+  ++count.forwarded;
+  const auto found = std::ranges::find(count.reasons, why, &std::pair<const char*, uint64_t>::first);
+  if (found != count.reasons.end())
+    ++found->second;
+  else
+    count.reasons.emplace_back(why, 1);
+}
+
+void Statistics::set_totals(uint64_t raw_bytes, uint64_t wire_bytes) {
+  const std::lock_guard lock(mutex_);
+  engine_raw_bytes_ = raw_bytes;
+  engine_wire_bytes_ = wire_bytes;
+}
+
+std::string Statistics::json() const {
+  const std::lock_guard lock(mutex_);
+  char id[20];
+  std::snprintf(id, sizeof id, "%016" PRIx64, id_);
+  std::string text = std::string("{\"id\":\"") + (id_ == 0 ? "" : id) + "\",\"rank\":" + std::to_string(rank_) +
+                     ",\"ranks\":" + std::to_string(ranks_) + ",\"operations\":[";
+  for (int i = 0; i < operation_count; ++i) {
+    const OperationCount& count = operations_[i];
+    if (count.taken + count.forwarded == 0) continue;
+    // The engine counts a communicator's bytes, not an operation's: these share them by what they sent.
+    const double share =
+        engine_raw_bytes_ == 0 ? 1 : static_cast<double>(engine_wire_bytes_) / static_cast<double>(engine_raw_bytes_);
+    text += std::string(text.back() == '[' ? "" : ",") + "{\"operation\":\"" + operation_names[i] +
+            "\",\"taken\":" + number(count.taken) + ",\"forwarded\":" + number(count.forwarded) + ",\"reasons\":{";
+    for (const auto& [why, times] : count.reasons)
+      text += (text.back() == '{' ? "" : ",") + quoted(why) + ":" + number(times);
+    text += "},\"raw_bytes\":" + number(count.raw_bytes) +
+            ",\"wire_bytes\":" + number(static_cast<uint64_t>(static_cast<double>(count.raw_bytes) * share)) + "}";
+  }
+  return text + "]}";
+}
+
+std::shared_ptr<Statistics> add_statistics(int rank, int ranks) {
+  auto statistics = std::make_shared<Statistics>(rank, ranks);
+  const std::lock_guard lock(registry().mutex);
+  registry().all.push_back(statistics);
+  return statistics;
+}
+
+void write_statistics_at_exit(void (*refresh)()) {
+  if (settings().stats.empty()) return;
+  writer.store(getpid());
+  refresh_totals.store(refresh);
+  std::atexit(write_last_time);
+}
+
+void write_statistics_when_due() {
+  const double period = settings().stats_seconds;
+  if (settings().stats.empty() || period <= 0) return;
+  int64_t due = next_write_ns.load(std::memory_order_relaxed);
+  const int64_t now = now_ns();
+  if (now < due || !next_write_ns.compare_exchange_strong(due, now + static_cast<int64_t>(period * 1e9))) return;
+  write_file();
+}
+
+}  // namespace narrowcast::nccl

@@ -1,0 +1,145 @@
+#include "nccl/take.h"
+
+#include <algorithm>
+
+#include "nccl/driver.h"
+#include "nccl/error.h"
+#include "nccl/log.h"
+#include "nccl/verify.h"
+
+namespace narrowcast::nccl {
+namespace {
+
+std::vector<void*> streams_of(const TakenCalls& group) {
+  std::vector<void*> streams;
+  for (const TakenCall& one : group.calls)
+    if (std::ranges::find(streams, one.call.stream) == streams.end()) streams.push_back(one.call.stream);
+  return streams;
+}
+
+// `to` goes on after what is on `from`.
+int follow(Communicator& comm, void* from, void* to) {
+  if (from == to) return 0;
+  if (const int failed = driver()->cuEventRecord(comm.side_event, from)) return failed;
+  return driver()->cuStreamWaitEvent(to, comm.side_event, 0);
+}
+
+ncast_status submit(const TakenCall& taken, ncast_comm* comm, ncast_stream stream) {
+  const Engine& narrowcast = *engine();
+  const Call& c = taken.call;
+  const auto dtype = static_cast<ncast_dtype>(c.dtype);
+  const auto op = static_cast<ncast_redop>(c.redop);
+  const ncast_codec codec = taken.codec;
+  switch (c.operation) {
+    case NCAST_OP_SEND: return narrowcast.ncast_send(c.send, c.count, dtype, c.peer, codec, comm, stream);
+    case NCAST_OP_RECV: return narrowcast.ncast_recv(c.recv, c.count, dtype, c.peer, codec, comm, stream);
+    case NCAST_OP_BROADCAST:
+      return narrowcast.ncast_broadcast(c.send, c.recv, c.count, dtype, c.peer, codec, comm, stream);
+    case NCAST_OP_REDUCE:
+      return narrowcast.ncast_reduce(c.send, c.recv, c.count, dtype, op, c.peer, codec, comm, stream);
+    case NCAST_OP_GATHER: return narrowcast.ncast_gather(c.send, c.recv, c.count, dtype, c.peer, codec, comm, stream);
+    case NCAST_OP_SCATTER: return narrowcast.ncast_scatter(c.send, c.recv, c.count, dtype, c.peer, codec, comm, stream);
+    case NCAST_OP_ALL_GATHER: return narrowcast.ncast_all_gather(c.send, c.recv, c.count, dtype, codec, comm, stream);
+    case NCAST_OP_ALL_TO_ALL: return narrowcast.ncast_all_to_all(c.send, c.recv, c.count, dtype, codec, comm, stream);
+    case NCAST_OP_REDUCE_SCATTER:
+      return narrowcast.ncast_reduce_scatter(c.send, c.recv, c.count, dtype, op, codec, comm, stream);
+    case NCAST_OP_ALL_REDUCE:
+      return narrowcast.ncast_all_reduce(c.send, c.recv, c.count, dtype, op, codec, comm, stream);
+    case NCAST_OP_ALL_TO_ALL_V: break;  // NCCL has none
+  }
+  return NCAST_INTERNAL;
+}
+
+// stream_of(group, call): where it runs.
+template <typename StreamOf>
+ncast_status submit_all(const std::vector<TakenCalls>& groups, StreamOf&& stream_of) {
+  const Engine& narrowcast = *engine();
+  narrowcast.ncast_group_start();
+  for (const TakenCalls& group : groups) {
+    ncast_comm* const comm = group.comm->engine_comm.load();
+    // What is refused makes the end of the group fail.
+    for (const TakenCall& taken : group.calls) submit(taken, comm, stream_of(group, taken.call));
+  }
+  return narrowcast.ncast_group_end();
+}
+
+void* stream_of(const TakenCalls& group, const Call& call) {
+  return group.beside_forwarded ? group.comm->side_stream : call.stream;
+}
+
+// Where all of a group's calls are done: the engine runs its collectives last, in their order.
+void* last_stream(const TakenCalls& group) {
+  const auto is_collective = [](const TakenCall& taken) { return !is_point_to_point(taken.call.operation); };
+  const auto last = std::find_if(group.calls.rbegin(), group.calls.rend(), is_collective);
+  return stream_of(group, last != group.calls.rend() ? last->call : group.calls[0].call);
+}
+
+// The host backend: a function on a stream runs the calls when their turn comes.
+void run_on_host(void* context) {
+  const std::unique_ptr<std::vector<TakenCalls>> groups(static_cast<std::vector<TakenCalls>*>(context));
+  const ncast_status status = submit_all(*groups, [](const TakenCalls&, const Call&) { return nullptr; });
+  if (status != NCAST_OK) report_engine_error(status, "a call on a stream");
+}
+
+// One function for all of them: together they may be what another rank's group waits for.
+int launch_on_host(const std::vector<TakenCalls>& groups) {
+  void* const first = stream_of(groups[0], groups[0].calls[0].call);
+  const auto each_stream = [&](auto&& act) {
+    for (const TakenCalls& group : groups)
+      for (const TakenCall& taken : group.calls)
+        if (const int failed = act(*group.comm, stream_of(group, taken.call))) return failed;
+    return 0;
+  };
+  int failed = each_stream([&](Communicator& comm, void* stream) { return follow(comm, stream, first); });
+  if (failed == 0) {
+    // A graph runs it again: it keeps what it runs with.
+    const bool captured = capture_of(first) != 0;
+    auto* const context = new std::vector<TakenCalls>(groups);
+    const auto run_again = [](void* kept) {
+      run_on_host(new std::vector<TakenCalls>(*static_cast<std::vector<TakenCalls>*>(kept)));
+    };
+    failed = driver()->cuLaunchHostFunc(first, captured ? +run_again : run_on_host, context);
+  }
+  if (failed == 0) failed = each_stream([&](Communicator& comm, void* stream) { return follow(comm, first, stream); });
+  return failed == 0 ? success : unhandled_cuda_error;
+}
+
+}  // namespace
+
+int take(const std::vector<TakenCalls>& groups) {
+  for (const TakenCalls& group : groups) {
+    Communicator& comm = *group.comm;
+    const OnDevice on_device(comm.device);
+    for (void* const stream : streams_of(group)) {
+      if (comm.order.before_taken(stream) != 0) return unhandled_cuda_error;
+      if (group.beside_forwarded && follow(comm, stream, comm.side_stream) != 0) return unhandled_cuda_error;
+    }
+    for (const TakenCall& taken : group.calls) {
+      log(Level::trace, "%s of %zu values is taken", name_of(taken.call.operation), taken.call.count);
+      comm.statistics->count_taken(taken.call.operation, sent_bytes(taken.call, comm.rank, comm.ranks));
+      if (settings().verify) verify_codec(comm, taken);
+    }
+  }
+  int result = success;
+  if (engine()->backend == NCAST_BACKEND_HOST) {
+    result = launch_on_host(groups);
+  } else if (const ncast_status status = submit_all(groups, stream_of); status != NCAST_OK) {
+    result = report_engine_error(status, "taken calls");
+  }
+  for (const TakenCalls& group : groups) {
+    const OnDevice on_device(group.comm->device);
+    if (group.comm->order.after_taken(last_stream(group)) != 0) result = unhandled_cuda_error;
+  }
+  if (settings().verify && groups[0].alone && result == success)
+    verify_arrival(*groups[0].comm, groups[0].calls[0].call);
+  return result;
+}
+
+int join_beside(const TakenCalls& group) {
+  const OnDevice on_device(group.comm->device);
+  for (void* const stream : streams_of(group))
+    if (follow(*group.comm, group.comm->side_stream, stream) != 0) return unhandled_cuda_error;
+  return success;
+}
+
+}  // namespace narrowcast::nccl

@@ -1,0 +1,32 @@
+// Runs calls on the engine.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "nccl/call.h"
+#include "nccl/communicator.h"
+
+namespace narrowcast::nccl {
+
+struct TakenCall {
+  Call call;
+  ncast_codec codec;
+};
+
+// Of one communicator and one group.
+struct TakenCalls {
+  std::shared_ptr<Communicator> comm;
+  std::vector<TakenCall> calls = {};
+  // Some transfers of the group are forwarded: these run beside them, for their order among the ranks' groups is free.
+  bool beside_forwarded = false;
+  bool alone = false;  // one call, outside of any group
+};
+
+// Puts calls on their streams as one group. An ncclResult_t.
+int take(const std::vector<TakenCalls>& groups);
+
+// After what runs beside `group` was forwarded: its streams go on when both are done.
+int join_beside(const TakenCalls& group);
+
+}  // namespace narrowcast::nccl
