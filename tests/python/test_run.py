@@ -7,7 +7,6 @@ import json
 import os
 import pty
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -16,7 +15,7 @@ import urllib.request
 from pathlib import Path
 
 import pytest
-from narrowcast import _library, _preload, _prometheus, _traffic
+from narrowcast import _preload, _prometheus, _traffic
 
 HERE = Path(__file__).parent
 REASON = 'count is below the "floor"'
@@ -339,65 +338,3 @@ def test_metrics_follow_the_format(tmp_path):
     families = [line.split()[2] for line in text.splitlines() if line.startswith("# TYPE")]
     assert families == sorted(set(families), key=families.index)
     assert {key.partition("{")[0] for key in keys} <= set(families)
-
-
-# With the drop-in itself, over a stand-in of NCCL.
-
-ASKS = """
-import ctypes, os, sys
-for name in ("libnccl.so.2", os.environ["VLLM_NCCL_SO_PATH"], os.environ["SGLANG_NCCL_SO_PATH"]):
-    version = ctypes.c_int()
-    assert ctypes.CDLL(name).ncclGetVersion(ctypes.byref(version)) == 0
-    print(version.value)
-print(sum("libnccl.so.2" in line and "r-xp" in line for line in open("/proc/self/maps")))
-"""
-
-
-@pytest.fixture
-def run_real(cli, drop_in, fakes, tmp_path):
-    """`narrowcast run` with the drop-in, beside the library as in the package."""
-    library = tmp_path / "lib" / "libnarrowcast.so"
-    library.parent.mkdir()
-    library.symlink_to(_library.library_path().absolute())
-    library.with_name(_preload.NAME).symlink_to(drop_in)
-
-    def start(*arguments, **environment):
-        given = {
-            "NARROWCAST_LIBRARY": str(library),
-            "NARROWCAST_NCCL_LIBRARY": str(fakes / "libnccl.so.2"),
-            "LD_LIBRARY_PATH": str(fakes),
-        }
-        return cli("run", *arguments, **{**given, **environment})
-
-    return start
-
-
-def test_by_name_and_by_path_the_drop_in_answers_for_nccl(run_real, fakes):
-    done = run_real("-q", "--", sys.executable, "-c", ASKS)
-    assert done.returncode == 0, done.stderr
-    assert f"stands before NCCL 2.28.9 at {fakes / 'libnccl.so.2'}" in done.stderr
-    # One NCCL is loaded under the drop-in, though the folder of another is in LD_LIBRARY_PATH.
-    assert done.stdout.split() == ["22809", "22809", "22809", "1"]
-
-
-def test_a_linked_program_gets_the_drop_in(run_real, fakes, tmp_path):
-    compiler = shutil.which("cc") or pytest.skip("no C compiler here")
-    source = b"""
-        #include <stdio.h>
-        int ncclGetVersion(int*);
-        int main(void) { int version = 0; ncclGetVersion(&version); return printf("%d\\n", version) < 0; }
-    """
-    # As torch is linked: DT_RPATH, which goes before LD_LIBRARY_PATH.
-    rpath = [f"-Wl,-rpath,{fakes}", "-Wl,--disable-new-dtags"]
-    command = [compiler, "-x", "c", "-", "-o", tmp_path / "program", "-x", "none", str(fakes / "libnccl.so.2"), *rpath]
-    subprocess.run(command, input=source, check=True)
-    done = run_real("-q", "./program", NARROWCAST_DEBUG="version")
-    assert (done.returncode, done.stdout) == (0, "22809\n")
-    assert "stands before NCCL" in done.stderr
-
-
-def test_programs_without_nccl_run_as_they_are(run_real):
-    done = run_real("--", "sh", "-c", "echo out; echo error >&2; exit 5")
-    assert (done.returncode, done.stdout) == (5, "out\n")
-    assert done.stderr.splitlines()[0] == "error"
-    assert "no call of NCCL came by" in done.stderr
