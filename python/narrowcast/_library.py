@@ -26,15 +26,10 @@ from ctypes import (
 from pathlib import Path
 from typing import Any
 
+from . import _settings
 from .errors import LibraryNotFoundError, Status, error_of
 
 PACKAGED = Path(__file__).parent / "lib" / "libnarrowcast.so"
-PREFIX = "NARROWCAST_"
-# Every variable of the prefix that the library, this package or the drop-in for NCCL reads.
-_READ = ("COST_MODEL", "LIBRARY", "MAX_CTAS", "P2P", "PATH", "SOCKET_IFNAME", "TRACEBACK")
-_READ_BY_DROP_IN = ("CODEC", "CONFIG", "DEBUG", "NCCL_LIBRARY", "OFF", "STATS", "STATS_SECONDS", "TAKE", "VERIFY")
-VARIABLES = frozenset(f"NARROWCAST_{name}" for name in (*_READ, *_READ_BY_DROP_IN))
-
 CHECKSUM, MORE, REFERENCE = 1, 2, 4
 UNIQUE_ID_BYTES = 128
 BACKENDS = {"host": 1, "cuda": 2}
@@ -258,11 +253,8 @@ def library_path() -> Path:
 
 def warn_of_unknown_variables() -> None:
     """A misspelt setting must not be silently without effect."""
-    for name in sorted(os.environ):
-        # NARROWCAST_TEST_...: of the project's own tests.
-        if name.startswith(PREFIX) and name not in VARIABLES and not name.startswith(f"{PREFIX}TEST_"):
-            known = ", ".join(sorted(VARIABLES))
-            warnings.warn(f"the environment variable {name} is not known to Narrowcast (known: {known})", stacklevel=3)
+    for name in _settings.unknown(os.environ):
+        warnings.warn(_settings.unknown_sentence(name), stacklevel=3)
 
 
 @functools.cache

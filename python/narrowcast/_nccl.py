@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import importlib.util
 import os
 from collections.abc import Iterator
 from ctypes import CDLL, POINTER, Structure, byref, c_char, c_char_p, c_int, c_size_t, c_uint, c_void_p
 from pathlib import Path
 
+from . import _nccl_search
 from ._cuda_driver import DeviceBuffer, Stream
 from ._operations import Call
 from .errors import RemoteError, UnsupportedError
@@ -22,7 +22,6 @@ VARIANTS = ("nccl", "nccl-symmetric", "nccl-ce")
 # Operations that NCCL has copy engines do; the others run there as with symmetric windows.
 COPY_ENGINE = frozenset({"all_gather", "all_to_all", "gather", "scatter"})
 UNIQUE_ID_BYTES = 128
-_SONAME = "libnccl.so.2"
 
 _MAGIC = 0xCAFEBEEF
 _UNDEFINED = -(1 << 31)
@@ -90,21 +89,13 @@ _SIGNATURES = {
 
 
 def find(path: str | None = None) -> str:
-    """What to load: the path, else the pip wheel's library, else whatever the loader finds by name."""
+    """What to load: the path, else what the drop-in would find, else whatever the loader finds by name."""
     if path is not None:
         if not Path(path).is_file():
             raise FileNotFoundError(2, os.strerror(2), path)
         return path
-    # Finds the folder of the wheel, and imports nothing but the empty package `nvidia`.
-    try:
-        package = importlib.util.find_spec("nvidia.nccl")
-    except (ImportError, ValueError):
-        package = None
-    for folder in (package.submodule_search_locations or []) if package else []:
-        library = Path(folder) / "lib" / _SONAME
-        if library.is_file():
-            return str(library)
-    return _SONAME
+    found = _nccl_search.chosen(_nccl_search.candidates())
+    return str(found.path) if found else _nccl_search.SONAME
 
 
 class Nccl:
@@ -126,9 +117,7 @@ class Nccl:
 
     @property
     def version_text(self) -> str:
-        # Since 2.9 the minor version has two digits.
-        major, rest = divmod(self.version, 10000 if self.version >= 20000 else 1000)
-        return f"{major}.{rest // 100}.{rest % 100}"
+        return _nccl_search.version_text(self.version)
 
     def has(self, function: str) -> bool:
         return hasattr(self._library, function)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
-from narrowcast import _library, _samples
+from narrowcast import _library, _preload, _samples
 from narrowcast.cli import main
 from narrowcast.types import VALUE_TYPES
 
@@ -99,22 +99,35 @@ def slices() -> Path:
     return _samples.SLICES
 
 
+def build(compiler: str, source: str, result: Path, *options: str) -> None:
+    """Builds one of the fakes; skips where there is no compiler."""
+    found = shutil.which(compiler)
+    if found is None:
+        pytest.skip(f"no {compiler} here")
+    standard = "-std=gnu11" if compiler == "cc" else "-std=c++20"
+    command = [found, standard, "-O1", "-Wall", "-Wextra", "-shared", "-fPIC", "-o", str(result)]
+    subprocess.run([*command, str(HERE / "fakes" / source), *options], check=True)
+
+
 @pytest.fixture(scope="session")
 def fakes(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with what stands for libcuda.so.1 and libnccl.so.2, and an NCCL from before 2.28."""
-    compiler = shutil.which("g++") or shutil.which("c++")
-    if compiler is None:
-        pytest.skip("no C++ compiler here")
+    """A folder with what stands for the CUDA driver, NVML and NCCL, and an NCCL from before 2.28."""
     folder = tmp_path_factory.mktemp("fakes")
-    for source, result, options in (
-        ("cuda.cc", "libcuda.so.1", []),
-        ("nccl.cc", "libnccl.so.2", [str(folder / "libcuda.so.1")]),
-        ("nccl.cc", "libnccl_old.so.2", [str(folder / "libcuda.so.1"), "-DFAKE_NCCL_OLD"]),
-        ("malloc.cc", "libmalloc.so", []),
-    ):
-        command = [compiler, "-std=c++20", "-O1", "-shared", "-fPIC", f"-Wl,-soname,{result}"]
-        source_file = str(HERE / "fakes" / source)
-        subprocess.run([*command, "-o", str(folder / result), source_file, *options], check=True)
+    driver = folder / "libcuda.so.1"
+    build("c++", "cuda.cc", driver, "-Wl,-soname,libcuda.so.1")
+    build("cc", "nvml.c", folder / "libnvidia-ml.so.1")
+    build("c++", "nccl.cc", folder / "libnccl.so.2", str(driver), "-Wl,-soname,libnccl.so.2")
+    build("c++", "nccl.cc", folder / "libnccl_old.so.2", str(driver), "-DFAKE_NCCL_OLD")
+    build("c++", "malloc.cc", folder / "libmalloc.so")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def stand_in(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the library, and beside it what stands for the drop-in."""
+    folder = tmp_path_factory.mktemp("drop_in")
+    (folder / "libnarrowcast.so").symlink_to(_library.library_path().absolute())
+    build("cc", "drop_in.c", folder / _preload.NAME, "-Wl,-soname,libnccl.so.2")
     return folder
 
 
@@ -122,7 +135,25 @@ def fakes(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def drop_in() -> Path:
     """The drop-in for NCCL: NARROWCAST_TEST_DROP_IN, else beside the library."""
     named = os.environ.get("NARROWCAST_TEST_DROP_IN")
-    path = Path(named) if named else _library.library_path().with_name("libnarrowcast_nccl.so")
+    path = Path(named) if named else _library.library_path().with_name(_preload.NAME)
     if not path.is_file():
         pytest.skip(f"no drop-in for NCCL at {path}")
     return path.absolute()
+
+
+@pytest.fixture
+def wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Where NCCL would stand in the pip wheel, which has nothing there."""
+    library = tmp_path / "nvidia" / "nccl" / "lib" / "libnccl.so.2"
+    library.parent.mkdir(parents=True)
+
+    def of_nvidia() -> list[str]:
+        return [name for name in sys.modules if name.split(".")[0] == "nvidia"]
+
+    with monkeypatch.context() as patch:
+        patch.syspath_prepend(str(tmp_path))
+        for name in of_nvidia():
+            patch.delitem(sys.modules, name)
+        yield library
+        for name in of_nvidia():
+            del sys.modules[name]

@@ -8,7 +8,7 @@ import sys
 
 import numpy as np
 import pytest
-from narrowcast import _nccl, _near, _operations, _oracle, _samples, errors, plots
+from narrowcast import _nccl, _nccl_search, _near, _operations, _oracle, _samples, errors, plots
 from narrowcast.cli import bench_collectives, bench_report
 from narrowcast.types import value_type
 
@@ -156,15 +156,12 @@ def test_a_table_has_the_columns_of_every_contender(on_fakes):
     assert len(line) == len(text[4])
 
 
-def test_the_default_library_is_the_wheels_or_the_loaders(tmp_path, monkeypatch):
-    (tmp_path / "nvidia" / "nccl" / "lib").mkdir(parents=True)
-    monkeypatch.syspath_prepend(str(tmp_path))
-    for name in [name for name in sys.modules if name.split(".")[0] == "nvidia"]:
-        monkeypatch.delitem(sys.modules, name)
+def test_the_default_library_is_the_wheels_or_the_loaders(wheel, monkeypatch, tmp_path):
+    monkeypatch.setattr(_nccl_search, "_FOLDERS", ())
+    monkeypatch.delenv("LD_LIBRARY_PATH", raising=False)
     assert _nccl.find() == "libnccl.so.2"
-    library = tmp_path / "nvidia" / "nccl" / "lib" / "libnccl.so.2"
-    library.touch()
-    assert _nccl.find() == str(library)
+    wheel.write_bytes(b"NCCL")
+    assert _nccl.find() == str(wheel)
     assert not any(name.startswith("nvidia.") for name in sys.modules)
     with pytest.raises(FileNotFoundError):
         _nccl.find(str(tmp_path / "nowhere"))

@@ -55,7 +55,7 @@ def test_version_and_help(cli, cli_here):
     version = cli("--version")
     assert version.returncode == 0
     assert version.stdout.startswith("narrowcast 0.")
-    for command in ([], ["encode"], ["bench"], ["bench", "all_reduce"], ["explain"], ["demo"]):
+    for command in ([], ["encode"], ["bench"], ["bench", "all_reduce"], ["explain"], ["demo"], ["run"], ["doctor"]):
         shown = cli_here(*command, "--help")
         assert (shown.returncode, shown.stderr) == (0, "")
         assert "Usage: narrowcast" in shown.stdout

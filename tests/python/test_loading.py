@@ -9,7 +9,7 @@ from ctypes import c_char_p, c_int, c_size_t, c_uint32, c_uint64, c_void_p
 from pathlib import Path
 
 import narrowcast
-from narrowcast import _library
+from narrowcast import _library, _settings
 from narrowcast.errors import _BY_STATUS, Status
 from narrowcast.types import VALUE_TYPES
 
@@ -69,6 +69,14 @@ def test_a_library_that_is_missing_or_foreign_is_one_sentence(cli, tmp_path):
     result = cli("--version", NARROWCAST_LIBRARY=str(tmp_path / "text.so"))
     assert (result.returncode, result.stderr.count("\n")) == (1, 1)
     assert "cannot be loaded" in result.stderr
+
+
+def test_every_setting_is_in_the_guide():
+    guide = Path(__file__).parents[2] / "docs" / "guide"
+    text = "\n".join(path.read_text() for path in guide.glob("*.md"))
+    missing = {name for name in _settings.VARIABLES if f"`{name}`" not in text}
+    assert missing == set()
+    assert set(re.findall(r"`(NARROWCAST_\w+)`", text)) - _settings.VARIABLES == set()
 
 
 def test_an_unknown_setting_is_told_of(cli):

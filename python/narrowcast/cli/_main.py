@@ -13,7 +13,7 @@ import typer
 
 from .. import _library
 from ..errors import NarrowcastError
-from . import bench, demo, explain, files, ratio, tune
+from . import bench, demo, doctor, explain, files, ratio, run, tune
 
 app = typer.Typer(
     name="narrowcast",
@@ -30,6 +30,9 @@ app.command("ratio")(ratio.ratio)
 app.command("explain")(explain.explain)
 app.command("tune")(tune.tune)
 app.command("demo")(demo.demo)
+# What follows the command is the command's.
+app.command("doctor", context_settings={"allow_interspersed_args": False})(doctor.doctor)
+app.command("run", context_settings={"allow_interspersed_args": False})(run.run)
 app.add_typer(bench.app, name="bench")
 
 

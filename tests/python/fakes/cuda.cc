@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
@@ -94,6 +95,12 @@ double now_milliseconds() {
   return 1e3 * static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_nsec);
 }
 
+// What a test wants of the machine.
+int number_of(const char* variable, int otherwise) {
+  const char* text = std::getenv(variable);
+  return text != nullptr ? std::atoi(text) : otherwise;
+}
+
 }  // namespace
 
 extern "C" {
@@ -105,11 +112,24 @@ int fake_launch(void* stream, int (*function)(void*), void* argument) {
 void fake_make_copies_wrong() { copies_are_wrong = true; }
 int fake_graphs_alive() { return graphs_alive; }
 
-int cuInit(unsigned) { return 0; }
+int cuInit(unsigned) { return number_of("NARROWCAST_TEST_CUINIT", 0); }
 int cuGetErrorName(int, const char** name) { return *name = "CUDA_ERROR_OF_THE_FAKE", 0; }
 int cuDeviceGet(int* device, int ordinal) { return *device = ordinal, 0; }
 int cuDeviceGetName(char* name, int, int) { return std::strcpy(name, "Fake GPU"), 0; }
-int cuDeviceGetAttribute(int* value, int, int) { return *value = 1 << 16, 0; }
+int cuDeviceGetAttribute(int* value, int attribute, int) {
+  constexpr int capability_major = 75, capability_minor = 76;
+  *value = attribute == capability_major   ? number_of("NARROWCAST_TEST_CAPABILITY", 9)
+           : attribute == capability_minor ? 0
+                                           : 1 << 16;
+  return 0;
+}
+int cuDriverGetVersion(int* version) { return *version = number_of("NARROWCAST_TEST_CUDA_VERSION", 13000), 0; }
+int cuDeviceGetCount(int* count) { return *count = number_of("NARROWCAST_TEST_GPUS", 2), 0; }
+int cuDeviceGetPCIBusId(char* text, int bytes, int device) {
+  return std::snprintf(text, static_cast<size_t>(bytes), "0000:%02x:00.0", 16 + device), 0;
+}
+int cuDeviceTotalMem_v2(size_t* bytes, int) { return *bytes = size_t{140} << 30, 0; }
+int cuDeviceCanAccessPeer(int* can, int, int) { return *can = number_of("NARROWCAST_TEST_PEER_ACCESS", 1), 0; }
 int cuDevicePrimaryCtxRetain(void** context, int device) {
   *context = reinterpret_cast<void*>(static_cast<uintptr_t>(device) + 1);
   return 0;

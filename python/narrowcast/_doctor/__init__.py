@@ -1,0 +1,34 @@
+"""What `narrowcast doctor` examines: a module a subject, each giving sections of rows and problems."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from .. import _nccl_search, _preload
+from ..errors import NarrowcastError
+from . import environment as settings
+from . import gpus, limits, nccl, programs, rivals, versions
+from .report import Problem, Section
+
+__all__ = ["Problem", "Section", "examine"]
+
+
+def examine(environment: Mapping[str, str], command: Sequence[str]) -> list[Section]:
+    """All sections; those of programs also for `command`, which may be empty."""
+    of_nccl, library = nccl.examine(environment)
+    version = _nccl_search.probe(library)[0] if library else None
+    drop_in: Path | NarrowcastError
+    try:
+        drop_in = _preload.drop_in()
+    except NarrowcastError as error:
+        drop_in = error
+    return [
+        of_nccl,
+        versions.examine(version, drop_in),
+        *gpus.examine(),
+        limits.examine(),
+        programs.examine(environment, command, version, drop_in if isinstance(drop_in, Path) else None),
+        rivals.examine(environment, command),
+        settings.examine(environment, library),
+    ]

@@ -1,0 +1,117 @@
+"""The settings in force: variables of Narrowcast, NCCL and the loader, where each comes from, which are unknown."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from .. import _nccl_search, _settings
+from .report import Section
+
+_NCCL_PREFIX = "NCCL_"
+_ALSO_SHOWN = (
+    "CUDA_DEVICE_ORDER",
+    "CUDA_LAUNCH_BLOCKING",
+    "CUDA_VISIBLE_DEVICES",
+    "LD_LIBRARY_PATH",
+    "LD_PRELOAD",
+    "SGLANG_NCCL_SO_PATH",
+    "VLLM_NCCL_SO_PATH",
+)
+# torch read these before they got the prefix TORCH_; NCCL never did.
+_OF_TORCH = ("NCCL_ASYNC_ERROR_HANDLING", "NCCL_BLOCKING_WAIT", "NCCL_DESYNC_DEBUG", "NCCL_ENABLE_TIMING")
+# What is often left over from a search for an error, with the values that hurt.
+_HURTS = {
+    "CUDA_LAUNCH_BLOCKING": (("1",), "the host waits for every kernel"),
+    "NCCL_P2P_DISABLE": (("1",), "NCCL lets no GPU reach another directly"),
+    "NCCL_SHM_DISABLE": (("1",), "NCCL sends through the network what it could send through memory"),
+    "NARROWCAST_OFF": (("1", "true", "all"), "Narrowcast takes nothing"),
+    "NARROWCAST_P2P": (("0",), "Narrowcast goes through host memory even where there is NVLink"),
+    "NARROWCAST_TAKE": (("never",), "Narrowcast takes nothing"),
+}
+_OF_FILES_ONLY = "rule"
+
+
+def examine(environment: Mapping[str, str], nccl: Path | None) -> Section:
+    """nccl: the library that says which variables there are."""
+    section = Section("settings", "Settings in force")
+    known_to_nccl = _nccl_search.variables(nccl) if nccl else None
+    for name in sorted(environment):
+        if name.startswith((_settings.PREFIX, _NCCL_PREFIX)) or name in _ALSO_SHOWN:
+            _add(section, name, environment[name], "environment", known_to_nccl)
+    for path in _nccl_files(environment):
+        for name, value in _lines(path):
+            if name in environment:
+                section.rows.append(_row(name, value, str(path), "gives way to the environment"))
+            else:
+                _add(section, name, value, str(path), known_to_nccl)
+    config = environment.get("NARROWCAST_CONFIG")
+    if config:
+        _add_config(section, Path(config), environment)
+    return section
+
+
+def _row(name: str, value: str, source: str, note: str = "") -> dict[str, str]:
+    return {"name": name, "value": value, "from": source, "note": note}
+
+
+def _add(section: Section, name: str, value: str, source: str, known_to_nccl: set[str] | None) -> None:
+    note = ""
+    if name in _settings.unknown({name: value}):
+        note = "unknown"
+        section.problem(_settings.unknown_sentence(name), f"Correct its name or unset it (it is from: {source}).")
+    elif name.startswith(_NCCL_PREFIX) and known_to_nccl is not None and name not in known_to_nccl:
+        meant = None if name in _OF_TORCH else _settings.near(name, known_to_nccl)
+        note = "of torch, which calls it TORCH_" + name if name in _OF_TORCH else "unknown to this NCCL"
+        if meant:
+            section.problem(f"this NCCL does not know {name} (did you mean {meant}?)", "Correct its name or unset it.")
+    values, effect = _HURTS.get(name, ((), ""))
+    if value.lower() in values:
+        note = effect
+        section.problem(f"{name}={value}: {effect}", f"Unset it, unless that is what you want (it is from: {source}).")
+    section.rows.append(_row(name, value, source, note))
+
+
+def _nccl_files(environment: Mapping[str, str]) -> list[Path]:
+    """The files of settings that NCCL reads, in its order: what is set stays."""
+    own = environment.get("NCCL_CONF_FILE")
+    home = environment.get("HOME")
+    first = Path(own) if own else Path(home) / ".nccl.conf" if home else None
+    return [path for path in (first, Path("/etc/nccl.conf")) if path is not None and path.is_file()]
+
+
+def _lines(path: Path) -> list[tuple[str, str]]:
+    try:
+        text = path.read_text(errors="replace")
+    except OSError:
+        return []
+    pairs = [line.partition("=") for line in text.splitlines() if not line.startswith("#") and "=" in line]
+    return [(name, value) for name, _, value in pairs]
+
+
+def _add_config(section: Section, path: Path, environment: Mapping[str, str]) -> None:
+    try:
+        content = _toml(path)
+    except (OSError, ValueError) as error:
+        section.problem(f"NARROWCAST_CONFIG is {path}, which cannot be read: {error}", "Mend the file, or unset it.")
+        return
+    known = {name.removeprefix(_settings.PREFIX).lower() for name in _settings.VARIABLES}
+    for key, value in content.items():
+        note = "gives way to the environment" if f"{_settings.PREFIX}{key.upper()}" in environment else ""
+        if key not in known | {_OF_FILES_ONLY}:
+            meant = _settings.near(key, known)
+            note = "unknown"
+            section.problem(
+                f"{path}: {key} is not a setting" + (f" (did you mean {meant}?)" if meant else ""), "Correct its name."
+            )
+        section.rows.append(_row(key, str(value), str(path), note))
+
+
+def _toml(path: Path) -> dict[str, Any]:
+    if sys.version_info >= (3, 11):
+        import tomllib
+
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    raise ValueError("that takes Python 3.11 or newer")

@@ -1,0 +1,123 @@
+"""The GPUs and the links between them, as the driver and NVML tell. No context is made, no memory taken."""
+
+from __future__ import annotations
+
+import itertools
+from ctypes import byref, c_int, c_size_t, create_string_buffer
+
+from .. import _cuda_driver, _nvml
+from ..errors import NarrowcastError, UnsupportedError
+from .report import Section
+
+_CAPABILITY_MAJOR, _CAPABILITY_MINOR = 75, 76
+_LEAST_CAPABILITY = 8
+# What cuInit says when there is no use in going on, and what to do then.
+_MENDS = {
+    "100": "CUDA sees no GPU: look at CUDA_VISIBLE_DEVICES, and whether the container was started with --gpus all.",
+    "802": "The NVLink fabric is not up: start nvidia-fabricmanager, of the driver's version.",
+    "803": "The driver and its libraries differ in version: reboot after the update, or update the container.",
+    "999": "Look for Xid errors in dmesg.",
+}
+_NO_DRIVER = "Install NVIDIA's driver, or run where there are GPUs (a container: with --gpus all)."
+
+
+def examine() -> list[Section]:
+    """The section of the GPUs, and of the links between each two."""
+    gpus, links = Section("gpus", "GPUs"), Section("links", "Links between GPUs")
+    try:
+        _cuda_driver.driver()
+    except UnsupportedError as error:
+        mend = next((text for status, text in _MENDS.items() if str(error).endswith(f" {status}")), _NO_DRIVER)
+        gpus.problem(str(error), mend)
+        return [gpus, links]
+    try:
+        _examine_gpus(gpus, links)
+    except (NarrowcastError, AttributeError) as error:
+        gpus.problem(f"the driver does not answer: {error}", "Look at nvidia-smi, and for Xid errors in dmesg.")
+    return [gpus, links]
+
+
+def driver_cuda_version() -> str | None:
+    """The newest CUDA that the driver serves; None without a driver."""
+    version = c_int()
+    try:
+        _cuda_driver.call("cuDriverGetVersion", byref(version))
+    except (NarrowcastError, AttributeError):
+        return None
+    return f"{version.value // 1000}.{version.value % 1000 // 10}"
+
+
+def _examine_gpus(gpus: Section, links: Section) -> None:
+    count = c_int()
+    _cuda_driver.call("cuDeviceGetCount", byref(count))
+    buses = [_bus(ordinal) for ordinal in range(count.value)]
+    nvml = _nvml.load()
+    handles = [nvml.device(bus) if nvml else None for bus in buses]
+    for ordinal, bus in enumerate(buses):
+        major, minor = (
+            _cuda_driver.device_attribute(which, ordinal) for which in (_CAPABILITY_MAJOR, _CAPABILITY_MINOR)
+        )
+        gpus.rows.append(
+            {
+                "gpu": ordinal,
+                "name": _cuda_driver.device_name(ordinal),
+                "bus": bus,
+                "compute capability": f"{major}.{minor}",
+                "memory": f"{_total_bytes(ordinal) >> 30} GiB",
+                "NVLinks": nvml.active_nvlinks(handles[ordinal]) if nvml else None,
+            }
+        )
+        if major < _LEAST_CAPABILITY:
+            gpus.problem(
+                f"GPU {ordinal} has compute capability {major}.{minor}, and Narrowcast needs {_LEAST_CAPABILITY}.0",
+                "Leave it out, by CUDA_VISIBLE_DEVICES.",
+            )
+    if nvml is None:
+        gpus.problem("NVML cannot be loaded: it would tell of links", "Install libnvidia-ml.so.1 of the driver.")
+    unreachable = []
+    for one, other in itertools.combinations(range(count.value), 2):
+        reachable = all(_can_access(*pair) for pair in ((one, other), (other, one)))
+        nvlink = nvml.linked_by_nvlink(handles[one], handles[other]) if nvml else None
+        links.rows.append(
+            {
+                "between": f"{one} and {other}",
+                "peer access": _yes(reachable),
+                "NVLink": None if nvlink is None else _yes(nvlink),
+                "nearest common": nvml.common_ancestor(handles[one], handles[other]) if nvml else None,
+            }
+        )
+        if not reachable:
+            unreachable.append(f"{one} and {other}")
+        if nvlink and not reachable:
+            links.problem(
+                f"GPUs {one} and {other} have NVLink, but no peer access",
+                "Look whether nvidia-fabricmanager runs, and whether the container sees all GPUs of the fabric.",
+            )
+    if unreachable and len(unreachable) < len(links.rows):
+        links.problem(
+            f"GPUs {', '.join(unreachable)} cannot reach each other, and others can",
+            "Choose GPUs that all can, by CUDA_VISIBLE_DEVICES; else everything goes through host memory.",
+        )
+
+
+def _yes(value: bool) -> str:
+    return "yes" if value else "no"
+
+
+def _bus(ordinal: int) -> str:
+    text = create_string_buffer(32)
+    _cuda_driver.call("cuDeviceGetPCIBusId", text, len(text), _cuda_driver.device_handle(ordinal))
+    return text.value.decode()
+
+
+def _total_bytes(ordinal: int) -> int:
+    size = c_size_t()
+    _cuda_driver.call("cuDeviceTotalMem_v2", byref(size), _cuda_driver.device_handle(ordinal))
+    return size.value
+
+
+def _can_access(one: int, other: int) -> bool:
+    answer = c_int()
+    handles = (_cuda_driver.device_handle(ordinal) for ordinal in (one, other))
+    _cuda_driver.call("cuDeviceCanAccessPeer", byref(answer), *handles)
+    return bool(answer.value)

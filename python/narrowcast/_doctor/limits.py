@@ -1,0 +1,48 @@
+"""Limits of the system that collectives run into."""
+
+from __future__ import annotations
+
+import os
+import resource
+from pathlib import Path
+
+from .report import Section
+
+SHARED_MEMORY = Path("/dev/shm")
+_INFINIBAND = Path("/sys/class/infiniband")
+# NCCL's advice for containers is 1 GiB, of which something may be in use.
+_SHARED_MEMORY_BYTES = 512 << 20
+
+
+def examine() -> Section:
+    section = Section("limits", "Limits")
+    try:
+        size = os.statvfs(SHARED_MEMORY)
+        total, free = size.f_frsize * size.f_blocks, size.f_frsize * size.f_bavail
+        value = f"{free >> 20} of {total >> 20} MiB free"
+    except OSError as error:
+        total, free, value = 0, 0, error.strerror or str(error)
+    _add(section, str(SHARED_MEMORY), value, "ranks of one machine that have no peer access; the host backend")
+    if free < _SHARED_MEMORY_BYTES:
+        section.problem(
+            f"{SHARED_MEMORY} has {value}, and NCCL fails when it is full",
+            "Start the container with --shm-size=1g or --ipc=host, or enlarge the file system: "
+            f"mount -o remount,size=1g {SHARED_MEMORY}.",
+        )
+    adapters = sorted(path.name for path in _INFINIBAND.iterdir()) if _INFINIBAND.is_dir() else []
+    locked, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
+    value = "unlimited" if locked == resource.RLIM_INFINITY else f"{locked >> 10} KiB"
+    _add(section, "locked memory (ulimit -l)", value, f"InfiniBand: {', '.join(adapters) or 'there is none here'}")
+    if adapters and locked != resource.RLIM_INFINITY:
+        section.problem(
+            f"memory that is locked for InfiniBand ({', '.join(adapters)}) is limited to {value}",
+            "ulimit -l unlimited, in a container --ulimit memlock=-1.",
+        )
+    files, most_files = resource.getrlimit(resource.RLIMIT_NOFILE)
+    value = f"{files}, at most {most_files}"
+    _add(section, "open files (ulimit -n)", value, "sockets and memory handles of peers")
+    return section
+
+
+def _add(section: Section, limit: str, value: str, purpose: str) -> None:
+    section.rows.append({"limit": limit, "value": value, "for": purpose})

@@ -1,0 +1,52 @@
+"""The versions of all that takes part."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+from pathlib import Path
+
+from .. import _library, _nccl_search, _nvml
+from ..errors import NarrowcastError
+from . import gpus
+from .report import Section
+
+# The library is built with CUDA 13, whose runtime asks for a driver of that CUDA.
+_CUDA_MAJOR = 13
+
+
+def examine(nccl_version: int | None, drop_in: Path | NarrowcastError) -> Section:
+    """drop_in: or why there is none."""
+    section = Section("versions", "Versions")
+    _add(section, "Narrowcast", _narrowcast(section))
+    if isinstance(drop_in, NarrowcastError):
+        section.problem(str(drop_in), "Install a build of Narrowcast that has the drop-in.")
+    _add(section, "drop-in", None if isinstance(drop_in, NarrowcastError) else str(drop_in))
+    _add(section, "NCCL", None if nccl_version is None else _nccl_search.version_text(nccl_version))
+    nvml = _nvml.load()
+    _add(section, "driver", nvml.driver_version() if nvml else None)
+    cuda = gpus.driver_cuda_version()
+    _add(section, "CUDA that the driver serves", cuda)
+    _add(section, "Python", f"{platform.python_version()} at {sys.executable}")
+    _add(section, "system", f"{platform.system()} {platform.release()}, {' '.join(platform.libc_ver())}")
+    if cuda is not None and int(cuda.partition(".")[0]) < _CUDA_MAJOR:
+        section.problem(
+            f"the driver serves CUDA {cuda}, and Narrowcast is built with CUDA {_CUDA_MAJOR}",
+            "Install a driver of version 580 or newer.",
+        )
+    return section
+
+
+def _add(section: Section, what: str, version: str | None) -> None:
+    section.rows.append({"what": what, "version": version})
+
+
+def _narrowcast(section: Section) -> str | None:
+    try:
+        version = _library.library_version()
+        path = _library.library_path()
+    except NarrowcastError as error:
+        section.problem(str(error), "Install the package again, or set NARROWCAST_LIBRARY to a library that was built.")
+        return None
+    return f"{version} at {os.path.realpath(path)}"

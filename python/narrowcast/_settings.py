@@ -1,0 +1,37 @@
+"""The settings: every environment variable that the library, the drop-in or this package reads."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+
+PREFIX = "NARROWCAST_"
+# Of the project's own tests.
+_TEST_PREFIX = f"{PREFIX}TEST_"
+
+# Without the prefix; docs/guide/settings.md says what each does.
+_OF_THE_LIBRARY = ("COST_MODEL", "LIBRARY", "MAX_CTAS", "P2P", "PATH", "SOCKET_IFNAME", "TRACEBACK")
+_OF_THE_DROP_IN = ("CODEC", "CONFIG", "DEBUG", "NCCL_LIBRARY", "OFF", "STATS", "STATS_SECONDS", "TAKE", "VERIFY")
+VARIABLES = frozenset(f"{PREFIX}{name}" for name in (*_OF_THE_LIBRARY, *_OF_THE_DROP_IN))
+
+
+def near(name: str, known: Iterable[str]) -> str | None:
+    """The known name that a misspelt one was meant to be, when one is close."""
+    found = difflib.get_close_matches(name, sorted(known), n=1, cutoff=0.8)
+    return found[0] if found else None
+
+
+def unknown(environment: Mapping[str, str]) -> list[str]:
+    """The variables of the prefix that nobody reads."""
+    return sorted(
+        name
+        for name in environment
+        if name.startswith(PREFIX) and name not in VARIABLES and not name.startswith(_TEST_PREFIX)
+    )
+
+
+def unknown_sentence(name: str) -> str:
+    """What to say of such a variable."""
+    meant = near(name, VARIABLES)
+    rest = f"did you mean {meant}?" if meant else f"known: {', '.join(sorted(VARIABLES))}"
+    return f"the environment variable {name} is not known to Narrowcast ({rest})"
