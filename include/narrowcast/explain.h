@@ -52,7 +52,7 @@ typedef struct {
 } ncast_explanation;
 
 // Counts are those of the calls in comm.h; of all_to_all_v that of the largest piece, which the choice does not know.
-// Errors of all three: INVALID_ARGUMENT; those with a communicator: UNSUPPORTED where it is not one of GPUs.
+// Errors of all: INVALID_ARGUMENT; those with a communicator: UNSUPPORTED where it is not one of GPUs.
 
 // Explains a call between GPUs that can reach each other. Needs neither a communicator nor a GPU; this process's
 // environment counts where a communicator has what its ranks agreed on (docs/guide/settings.md).
@@ -60,6 +60,11 @@ typedef struct {
 //   max_ctas: the least NARROWCAST_MAX_CTAS of the ranks; 0: this process's, or the most that there may be.
 NCAST_API ncast_status ncast_explain(ncast_operation operation, uint64_t count, ncast_dtype dtype, ncast_codec codec,
                                      int ranks, uint32_t max_ctas, ncast_explanation* explanation);
+
+// The times of it alone, without words, at the cost of a short calculation; the environment is read at the first call. Any
+// thread.
+NCAST_API ncast_status ncast_predict(ncast_operation operation, uint64_t count, ncast_dtype dtype, ncast_codec codec,
+                                     int ranks, ncast_prediction* prediction);
 
 // Explains what this communicator does with a call: the same on all its ranks. Any thread.
 NCAST_API ncast_status ncast_comm_explain(ncast_comm* comm, ncast_operation operation, uint64_t count,

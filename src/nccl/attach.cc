@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <functional>
@@ -51,6 +52,10 @@ Offer own_offer(const Communicator& comm) {
   }
   std::snprintf(offer.place, sizeof offer.place, "%s", own_place().c_str());
   offer.settings = digest(settings());
+  // What the engine decides by before its ranks have met.
+  for (const char* const name : {"NARROWCAST_COST_MODEL", "NARROWCAST_P2P", "NARROWCAST_PATH"})
+    if (const char* const text = std::getenv(name))
+      offer.settings ^= std::hash<std::string>()(std::string(name) + text);
   // A name that no rule asks for may differ.
   if (std::ranges::any_of(settings().rules, [](const Rule& rule) { return !rule.communicator.empty(); }))
     offer.settings ^= std::hash<std::string>()(comm.traits.name);

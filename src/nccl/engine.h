@@ -20,6 +20,8 @@ struct Engine {
   FUNCTION(comm_abort)              \
   FUNCTION(comm_async_error)        \
   FUNCTION(comm_get_counters)       \
+  FUNCTION(comm_predict)            \
+  FUNCTION(predict)                 \
   FUNCTION(group_start)             \
   FUNCTION(group_end)               \
   FUNCTION(send)                    \

@@ -13,6 +13,10 @@ constexpr const char* not_attached = "the communicator is not attached yet";
 
 bool is_collective(const Call& call) { return !is_point_to_point(call.operation); }
 
+Decision decision_on(const Communicator& comm, const Call& call) {
+  return decide(settings(), call, comm.traits, EnginePredictor(comm.engine_comm.load()));
+}
+
 bool is_captured(const GroupCalls& its) {
   const OnDevice on_device(its.comm->device);
   return capture_of(its.calls[0].stream) != 0;
@@ -20,9 +24,8 @@ bool is_captured(const GroupCalls& its) {
 
 // A group's collectives are the same on all ranks, its transfers are not.
 bool takes_all_collectives(const GroupCalls& its) {
-  return std::ranges::all_of(its.calls, [&](const Call& call) {
-    return !is_collective(call) || decide(settings(), call, its.comm->traits).take;
-  });
+  return std::ranges::all_of(
+      its.calls, [&](const Call& call) { return !is_collective(call) || decision_on(*its.comm, call).take; });
 }
 
 }  // namespace
@@ -50,7 +53,7 @@ Plan make_plan(GroupCalls& its) {
   const bool takes_transfers = attached && !its.prepared;
   const bool takes_collectives = attached && takes_all_collectives(its);
   for (const Call& call : its.calls) {
-    const Decision decision = decide(settings(), call, comm.traits);
+    const Decision decision = decision_on(comm, call);
     const bool takes = is_collective(call) ? takes_collectives : takes_transfers;
     if (takes && decision.take) {
       plan.taken.calls.push_back({call, decision.codec});
@@ -67,7 +70,7 @@ Plan make_plan(GroupCalls& its) {
 
 const char* why_forwarded_now(const Communicator& comm, const Call& call, const char* otherwise) {
   if (const char* const why = comm.why_forwarded.load()) return why;
-  const char* const why = decide(settings(), call, comm.traits).why_not;
+  const char* const why = decision_on(comm, call).why_not;
   return why != nullptr ? why : otherwise;
 }
 

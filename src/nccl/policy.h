@@ -5,6 +5,7 @@
 
 #include "nccl/call.h"
 #include "nccl/settings.h"
+#include "nccl/worth.h"
 
 namespace narrowcast::nccl {
 
@@ -21,6 +22,6 @@ struct CommunicatorTraits {
 };
 
 // A send and its receive get the same.
-Decision decide(const Settings& settings, const Call& call, const CommunicatorTraits& comm);
+Decision decide(const Settings& settings, const Call& call, const CommunicatorTraits& comm, const Predictor& predictor);
 
 }  // namespace narrowcast::nccl

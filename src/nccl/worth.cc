@@ -1,21 +1,26 @@
 #include "nccl/worth.h"
 
+#include "nccl/engine.h"
+
 namespace narrowcast::nccl {
 
-// By bench/results/collectives_2xh200.json. What has not been measured is NCCL's.
-const char* why_not_worth_taking(const CallShape& shape, ncast_codec) {
-  constexpr uint64_t kib = 1024, mib = 1024 * kib;
-  if (shape.ranks != 2) return "not measured against NCCL with so many ranks";
-  switch (shape.operation) {
-    case NCAST_OP_ALL_GATHER:
-    case NCAST_OP_ALL_TO_ALL:
-    case NCAST_OP_SEND:
-    case NCAST_OP_RECV: return nullptr;
-    case NCAST_OP_ALL_REDUCE: return shape.bytes <= 64 * mib ? nullptr : "NCCL is faster at this size";
-    case NCAST_OP_REDUCE_SCATTER:
-      return shape.bytes <= 128 * kib || shape.bytes >= 2 * mib ? nullptr : "NCCL is faster at this size";
-    default: return "not measured against NCCL";
-  }
+bool EnginePredictor::predict(const CallShape& shape, ncast_codec codec, ncast_prediction* prediction) const {
+  const Engine* const narrowcast = engine();
+  if (narrowcast == nullptr || narrowcast->backend != NCAST_BACKEND_CUDA) return false;
+  const ncast_status status =
+      comm_ != nullptr
+          ? narrowcast->ncast_comm_predict(comm_, shape.operation, shape.count, shape.dtype, codec, prediction)
+          : narrowcast->ncast_predict(shape.operation, shape.count, shape.dtype, codec, shape.ranks, prediction);
+  return status == NCAST_OK;
+}
+
+const char* why_not_worth_taking(const CallShape& shape, ncast_codec codec, const Predictor& predictor) {
+  ncast_prediction times = {};
+  if (!predictor.predict(shape, codec, &times) || times.microseconds == 0)
+    return "the cost model does not know this call";
+  // A model is of one number of GPUs: what NCCL takes with others is not carried over.
+  if (times.nccl == 0) return "the cost model does not know how long NCCL takes";
+  return times.microseconds < times.nccl ? nullptr : "NCCL is as fast, by the cost model";
 }
 
 }  // namespace narrowcast::nccl

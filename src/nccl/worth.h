@@ -1,22 +1,37 @@
-// Whether a call is faster here than in NCCL: the one place that answers.
+// Whether a call is faster here than in NCCL: the one place that answers, by the engine's cost model.
 #pragma once
 
-#include <cstdint>
-
-#include "narrowcast/types.h"
+#include "narrowcast/explain.h"
 #include "nccl/operations.h"
 
 namespace narrowcast::nccl {
 
-// What every rank knows of a call. bytes: of the largest piece that one rank sends another; for all_reduce of all values.
+// What every rank knows of a call.
 struct CallShape {
   Operation operation;
   ncast_dtype dtype;
-  uint64_t bytes;
+  size_t count;  // of values, as NCCL has it
   int ranks;
 };
 
+class Predictor {
+ public:
+  virtual ~Predictor() = default;
+  // False where nothing can be said. The same on all ranks.
+  virtual bool predict(const CallShape& shape, ncast_codec codec, ncast_prediction* prediction) const = 0;
+};
+
+// By what the ranks of `comm` agreed on; before they have one (NULL), by this process's environment, which they compare.
+class EnginePredictor final : public Predictor {
+ public:
+  explicit EnginePredictor(ncast_comm* comm) : comm_(comm) {}
+  bool predict(const CallShape& shape, ncast_codec codec, ncast_prediction* prediction) const override;
+
+ private:
+  ncast_comm* comm_;
+};
+
 // NULL: it is. Else why not, as a constant sentence.
-const char* why_not_worth_taking(const CallShape& shape, ncast_codec codec);
+const char* why_not_worth_taking(const CallShape& shape, ncast_codec codec, const Predictor& predictor);
 
 }  // namespace narrowcast::nccl

@@ -155,28 +155,66 @@ ncast_status predict(const Question& question, const Situation& situation, ncast
 
 namespace {
 
-// As a communicator's ranks do, that all have this process's environment.
-ncast_status explain_here(const Question& question, int ranks, uint32_t max_ctas, ncast_explanation* explanation) {
+// What communicators are in whose ranks all have this process's environment.
+struct Surroundings {
   CostModel costs;
-  if (ncast_status status = CostModel::wanted(&costs)) return status;
-  const bool over_host = channel::wants_host_memory();
-  const uint32_t most_ctas = over_host ? most_ctas_over_host : most_block_ctas;
-  Situation situation = {ranks, over_host, std::min(max_ctas == 0 ? wanted_ctas() : max_ctas, most_ctas), {costs}};
-  if (ncast_status status = wanted_path(&situation.policy.path)) return status;
-  return explain(question, situation, explanation);
+  bool over_host = channel::wants_host_memory();
+  WantedPath path = WantedPath::cheapest;
+
+  ncast_status read() {
+    if (ncast_status status = CostModel::wanted(&costs)) return status;
+    return wanted_path(&path);
+  }
+  Situation situation(int ranks, uint32_t max_ctas) const {
+    const uint32_t most_ctas = over_host ? most_ctas_over_host : most_block_ctas;
+    return {ranks, over_host, std::min(max_ctas == 0 ? wanted_ctas() : max_ctas, most_ctas), {costs, path}};
+  }
+};
+
+ncast_status explain_here(const Question& question, int ranks, uint32_t max_ctas, ncast_explanation* explanation) {
+  Surroundings here;
+  if (ncast_status status = here.read()) return status;
+  return explain(question, here.situation(ranks, max_ctas), explanation);
+}
+
+ncast_status predict_here(const Question& question, int ranks, ncast_prediction* prediction) {
+  struct First {
+    Surroundings surroundings;
+    ncast_status status = surroundings.read();
+    std::string sentence = status == NCAST_OK ? "" : ncast_last_error();
+  };
+  static const First first;
+  if (first.status != NCAST_OK) return fail(first.status, "%s", first.sentence.c_str());
+  return predict(question, first.surroundings.situation(ranks, most_block_ctas), prediction);
+}
+
+// Has a failure name the function.
+template <typename Body>
+ncast_status named(const char* function, Body body) {
+  return guarded(function, [&] {
+    const ncast_status status = body();
+    if (status == NCAST_OK) return status;
+    const std::string sentence = ncast_last_error();
+    return fail(status, "%s: %s", function, sentence.c_str());
+  });
 }
 
 }  // namespace
 }  // namespace narrowcast::collective::cuda
 
-extern "C" ncast_status ncast_explain(ncast_operation operation, uint64_t count, ncast_dtype dtype, ncast_codec codec,
-                                      int ranks, uint32_t max_ctas, ncast_explanation* explanation) {
-  using namespace narrowcast::collective::cuda;
-  constexpr const char* function = "ncast_explain";
-  return narrowcast::guarded(function, [&] {
-    const ncast_status status = explain_here({operation, count, dtype, codec}, ranks, max_ctas, explanation);
-    if (status == NCAST_OK) return status;
-    const std::string sentence = ncast_last_error();
-    return narrowcast::fail(status, "%s: %s", function, sentence.c_str());
-  });
+using namespace narrowcast::collective::cuda;
+
+extern "C" {
+
+ncast_status ncast_explain(ncast_operation operation, uint64_t count, ncast_dtype dtype, ncast_codec codec, int ranks,
+                           uint32_t max_ctas, ncast_explanation* explanation) {
+  return named("ncast_explain",
+               [&] { return explain_here({operation, count, dtype, codec}, ranks, max_ctas, explanation); });
 }
+
+ncast_status ncast_predict(ncast_operation operation, uint64_t count, ncast_dtype dtype, ncast_codec codec, int ranks,
+                           ncast_prediction* prediction) {
+  return named("ncast_predict", [&] { return predict_here({operation, count, dtype, codec}, ranks, prediction); });
+}
+
+}  // extern "C"
