@@ -233,6 +233,7 @@ SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     ),
     "ncast_comm_explain": (_STATUS, [_COMM, c_int, c_uint64, c_int, c_int, POINTER(ExplanationC)]),
     # Not called from here: an explanation has these times, too.
+    "ncast_predict": (_STATUS, [c_int, c_uint64, c_int, c_int, c_int, POINTER(PredictionC)]),
     "ncast_comm_predict": (_STATUS, [_COMM, c_int, c_uint64, c_int, c_int, POINTER(PredictionC)]),
 }
 
