@@ -64,7 +64,9 @@ typedef int (*ncast_exchange)(void* context, const void* mine, size_t bytes, voi
 NCAST_API ncast_status ncast_comm_create_by_exchange(ncast_comm** comm, int ranks, int rank, ncast_exchange exchange,
                                                      void* context, const ncast_comm_config* config);
 
-// Waits for this rank's streams, leaves the communicator and frees it. NULL is allowed.
+// Waits for this rank's streams, leaves the communicator and frees it. NULL is allowed. CUDA: waits for the other ranks to
+// do the same, too, unless the communicator has ended: their kernels reach this rank's memory. A thread that drives several
+// ranks destroys each from a thread of its own.
 NCAST_API ncast_status ncast_comm_destroy(ncast_comm* comm);
 
 // Ends every call in flight on every rank, from any thread: waiting calls return NCAST_ABORTED. The communicator can

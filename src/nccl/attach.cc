@@ -16,6 +16,7 @@
 #include "nccl/driver.h"
 #include "nccl/exchange.h"
 #include "nccl/log.h"
+#include "nccl/retire.h"
 
 namespace narrowcast::nccl {
 namespace {
@@ -27,6 +28,7 @@ struct Offer {
   char place[160];    // the boot and the namespaces that it runs in: ranks of one can meet and share memory
   uint64_t settings;  // their digest, with the communicator's name
   uint64_t id;        // rank 0's names the communicator
+  uint64_t process;   // of that place
   uint32_t backend;
   uint32_t can_attach;  // 0: it has no engine
 };
@@ -51,6 +53,7 @@ Offer own_offer(const Communicator& comm) {
     offer.can_attach = 1;
   }
   std::snprintf(offer.place, sizeof offer.place, "%s", own_place().c_str());
+  offer.process = static_cast<uint64_t>(getpid());
   offer.settings = digest(settings());
   // What the engine decides by before its ranks have met.
   for (const char* const name : {"NARROWCAST_COST_MODEL", "NARROWCAST_P2P", "NARROWCAST_PATH"})
@@ -101,7 +104,9 @@ void agree(Communicator& comm) {
     comm.forward_all("NCCL failed when the ranks compared their settings");
     return;
   }
-  comm.statistics->set_id(offers[0].id);
+  comm.id = offers[0].id;
+  comm.ranks_here = static_cast<int>(std::ranges::count(offers, own.process, &Offer::process));
+  comm.statistics->set_id(comm.id);
   const char* why = why_forward_all(offers);
   // The first exchange has shown whether the communicator blocks. One that does not says when a stream may be used, and
   // the engine's calls would have to wait for that.
@@ -146,15 +151,15 @@ void detach(Communicator& comm) {
   ncast_comm* const made = comm.engine_comm.load();
   if (made == nullptr) return;
   const OnDevice on_device(comm.device);
-  const Engine& narrowcast = *engine();
-  // The host backend's calls are functions on streams, of which the engine does not know.
-  if (narrowcast.backend == NCAST_BACKEND_HOST) comm.order.synchronize();
   comm.refresh_totals();
   comm.engine_comm.store(nullptr);
-  if (comm.aborted.load())
+  if (comm.aborted.load()) {
     bury(made);
-  else
-    narrowcast.ncast_comm_destroy(made);
+  } else {
+    // The engine may live on until the last rank of this process gives up its part; what it was asked for is done by now.
+    comm.order.synchronize();
+    retire({comm.id, comm.ranks_here, comm.device, made});
+  }
 }
 
 }  // namespace narrowcast::nccl

@@ -21,7 +21,6 @@ struct Table {
   std::mutex mutex;
   std::unordered_map<Comm, std::shared_ptr<Communicator>> communicators;
   std::unordered_map<Comm, std::string> names;  // of those that have had no call
-  std::vector<ncast_comm*> graveyard;
 };
 
 Table& table() {
@@ -119,20 +118,6 @@ std::shared_ptr<Communicator> take_communicator(Comm handle) {
 void refresh_all_totals() {
   const std::lock_guard lock(table().mutex);
   for (const auto& [handle, communicator] : table().communicators) communicator->refresh_totals();
-}
-
-void bury(ncast_comm* engine_comm) {
-  const std::lock_guard lock(table().mutex);
-  table().graveyard.push_back(engine_comm);
-}
-
-void empty_graveyard() {
-  std::vector<ncast_comm*> buried;
-  {
-    const std::lock_guard lock(table().mutex);
-    buried.swap(table().graveyard);
-  }
-  for (ncast_comm* const comm : buried) engine()->ncast_comm_destroy(comm);
 }
 
 }  // namespace narrowcast::nccl

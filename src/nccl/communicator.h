@@ -38,6 +38,8 @@ struct Communicator {
   std::timed_mutex exchanging;  // held while the ranks exchange bytes
   bool blocking = true;         // no call has returned ncclInProgress so far
   bool agreed = false;          // the ranks have compared what they can and want
+  uint64_t id = 0;              // the same on all ranks that have agreed
+  int ranks_here = 1;           // in this process
   std::atomic<ncast_comm*> engine_comm{nullptr};
   // Kept until the end: to free memory waits for everything on the GPU, and so maybe for a rank that waits for this one.
   void* exchange_memory = nullptr;
@@ -58,10 +60,5 @@ std::shared_ptr<Communicator> find_communicator(Comm handle);
 std::shared_ptr<Communicator> take_communicator(Comm handle);
 // Of all communicators in the table.
 void refresh_all_totals();
-
-// Of an aborted communicator: destroying it would wait for whatever else hangs on the GPU, so that is put off until the
-// next communicator attaches.
-void bury(ncast_comm* engine_comm);
-void empty_graveyard();
 
 }  // namespace narrowcast::nccl
