@@ -82,6 +82,7 @@ NCAST_API ncast_status ncast_comm_get_counters(const ncast_comm* comm, ncast_com
 // Streams of the host backend: calls on one stream run in order on its thread and the caller goes on. A NULL stream
 // runs the call before it returns. Buffers stay untouched by the caller until the stream is synchronized.
 NCAST_API ncast_status ncast_stream_create(ncast_stream* stream);
+// Waits for its calls first. NULL is allowed.
 NCAST_API ncast_status ncast_stream_destroy(ncast_stream stream);
 // Waits for all calls on the stream and returns the first error among those since the last synchronize.
 NCAST_API ncast_status ncast_stream_synchronize(ncast_stream stream);
