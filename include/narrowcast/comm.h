@@ -64,7 +64,9 @@ typedef int (*ncast_exchange)(void* context, const void* mine, size_t bytes, voi
 NCAST_API ncast_status ncast_comm_create_by_exchange(ncast_comm** comm, int ranks, int rank, ncast_exchange exchange,
                                                      void* context, const ncast_comm_config* config);
 
-// Waits for this rank's streams, leaves the communicator and frees it. NULL is allowed.
+// Waits for this rank's streams and for the functions that other threads have called with comm, leaves the communicator
+// and frees it. NULL is allowed. Until it returns an abort from another thread ends what it waits for; other calls are
+// INVALID_ARGUMENT, as is any with a comm that was destroyed, until a new communicator has its address.
 NCAST_API ncast_status ncast_comm_destroy(ncast_comm* comm);
 
 // Ends every call in flight on every rank, from any thread: waiting calls return NCAST_ABORTED. The communicator can
