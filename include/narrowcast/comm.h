@@ -64,9 +64,11 @@ typedef int (*ncast_exchange)(void* context, const void* mine, size_t bytes, voi
 NCAST_API ncast_status ncast_comm_create_by_exchange(ncast_comm** comm, int ranks, int rank, ncast_exchange exchange,
                                                      void* context, const ncast_comm_config* config);
 
-// Waits for this rank's streams, leaves the communicator and frees it. NULL is allowed. CUDA: waits for the other ranks to
-// do the same, too, unless the communicator has ended: their kernels reach this rank's memory. A thread that drives several
-// ranks destroys each from a thread of its own.
+// Waits for this rank's streams and for the functions that other threads have called with comm, leaves the communicator
+// and frees it. NULL is allowed. Until it returns an abort from another thread ends what it waits for; other calls are
+// INVALID_ARGUMENT, as is any with a comm that was destroyed, until a new communicator has its address. CUDA: waits for the
+// other ranks to do the same, too, unless the communicator has ended: their kernels reach this rank's memory. A thread that
+// drives several ranks destroys each from a thread of its own.
 NCAST_API ncast_status ncast_comm_destroy(ncast_comm* comm);
 
 // Ends every call in flight on every rank, from any thread: waiting calls return NCAST_ABORTED. The communicator can
@@ -84,6 +86,7 @@ NCAST_API ncast_status ncast_comm_get_counters(const ncast_comm* comm, ncast_com
 // Streams of the host backend: calls on one stream run in order on its thread and the caller goes on. A NULL stream
 // runs the call before it returns. Buffers stay untouched by the caller until the stream is synchronized.
 NCAST_API ncast_status ncast_stream_create(ncast_stream* stream);
+// Waits for its calls first. NULL is allowed.
 NCAST_API ncast_status ncast_stream_destroy(ncast_stream stream);
 // Waits for all calls on the stream and returns the first error among those since the last synchronize.
 NCAST_API ncast_status ncast_stream_synchronize(ncast_stream stream);

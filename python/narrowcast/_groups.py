@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from ctypes import byref, c_void_p
 from types import TracebackType
 
@@ -25,6 +25,7 @@ class Stream:
         check(library().ncast_stream_create(byref(handle)))
         self._handle = handle.value or 0
         self._kept: list[object] = []
+        self._keeping = threading.Lock()
         self._finalizer = weakref.finalize(self, library().ncast_stream_destroy, self._handle)
 
     @property
@@ -36,9 +37,12 @@ class Stream:
 
     def synchronize(self) -> None:
         """Waits for all calls on the stream. Raises the first error among those since the last synchronize."""
-        status = library().ncast_stream_synchronize(self.handle)
-        self._kept.clear()
-        check(status)
+        with self._keeping:
+            kept, self._kept = self._kept, []
+        try:
+            check(library().ncast_stream_synchronize(self.handle))
+        finally:
+            kept.clear()  # not before; what other threads have enqueued since then is not in it
 
     def close(self) -> None:
         """Waits for the calls on the stream and frees it. May be called again."""
@@ -47,8 +51,15 @@ class Stream:
             self._kept.clear()
             check(status)
 
-    def _keep(self, *owners: object) -> None:
-        self._kept.extend(owners)
+    def _enqueue(self, call: Callable[[], None], owners: list[object]) -> None:
+        # At once: another thread's synchronize() lets go only of what was enqueued before.
+        with self._keeping:
+            self._kept.extend(owners)
+            call()
+
+    def _keep(self, owners: list[object]) -> None:
+        with self._keeping:
+            self._kept.extend(owners)
 
     def __enter__(self) -> Stream:
         return self
@@ -64,12 +75,13 @@ class Stream:
 
 
 class _Group(threading.local):
-    """Per thread: how deep groups nest, and the buffers of grouped calls that nobody else keeps, until the launch."""
+    """Per thread: how deep groups nest, and the buffers of grouped calls until the launch, each with the stream of the
+    host backend, if any, that keeps them from then on."""
 
     depth = 0
 
     def __init__(self) -> None:
-        self.kept: list[object] = []
+        self.kept: list[tuple[Stream | None, list[object]]] = []
 
 
 open_group = _Group()
@@ -98,5 +110,8 @@ def _end_group() -> None:
     open_group.depth -= 1
     status = library().ncast_group_end()
     if open_group.depth == 0:
+        for stream, owners in open_group.kept:
+            if stream is not None:
+                stream._keep(owners)
         open_group.kept.clear()
     check(status)

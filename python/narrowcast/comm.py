@@ -114,6 +114,7 @@ class Communicator:
         self.rank = rank
         self.ranks = ranks
         self.backend = backend
+        self._closed = False  # unlike the finalizer, which is dead from the start of close()
         self._finalizer = weakref.finalize(self, library().ncast_comm_destroy, self._handle)
 
     @property
@@ -327,11 +328,13 @@ class Communicator:
     # The communicator itself.
 
     def abort(self) -> None:
-        """Ends every call in flight on every rank, from any thread: they raise AbortedError.
+        """Ends every call in flight on every rank, from any thread, those that close() waits for too: AbortedError.
 
         Only close() is left afterwards.
         """
-        check(library().ncast_comm_abort(self.handle))
+        if self._closed:
+            raise ValueError("the communicator is closed")
+        check(library().ncast_comm_abort(self._handle))
 
     def async_error(self) -> NarrowcastError | None:
         """The first error that a call on a stream of this communicator met, or None."""
@@ -361,7 +364,9 @@ class Communicator:
     def close(self) -> None:
         """Waits for this rank's streams, leaves the communicator and frees it. May be called again."""
         if self._finalizer.detach():
-            check(library().ncast_comm_destroy(self._handle))
+            status = library().ncast_comm_destroy(self._handle)
+            self._closed = True
+            check(status)
 
     def __enter__(self) -> Communicator:
         return self
@@ -441,19 +446,25 @@ class Communicator:
         """Calls the library and keeps the buffers for as long as it may use them, but for those on CUDA streams."""
         number = comm_codec_number(codec)
         owners = [one.owner for one in views]
+        host_stream: Stream | None = None
         if self.backend == "cuda":
             if isinstance(stream, Stream):
                 raise TypeError("stream is one of the host backend: give a CUDA stream")
             handle = stream_handle(stream) or None
-            if open_group.depth:
-                open_group.kept.extend(owners)
         elif stream is None:
             handle = None
-            if open_group.depth:
-                open_group.kept.extend(owners)
         else:
             if not isinstance(stream, Stream):
                 raise TypeError(f"stream is a {type(stream).__name__}, not a Stream of the host backend")
-            handle = stream.handle
-            stream._keep(*owners)
-        check(getattr(library(), function)(*arguments, number, self.handle, handle))
+            host_stream, handle = stream, stream.handle
+
+        def call() -> None:
+            check(getattr(library(), function)(*arguments, number, self.handle, handle))
+
+        if open_group.depth:
+            open_group.kept.append((host_stream, owners))
+            call()
+        elif host_stream is not None:
+            host_stream._enqueue(call, owners)
+        else:
+            call()

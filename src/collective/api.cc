@@ -9,6 +9,7 @@
 #include "collective/backend.h"
 #include "collective/communicator.h"
 #include "collective/launch.h"
+#include "collective/living.h"
 #include "collective/unique_id.h"
 #include "narrowcast/comm.h"
 #include "status/error.h"
@@ -23,7 +24,10 @@ namespace channel = narrowcast::channel;
 constexpr double default_timeout_seconds = 300;
 
 ncast_status check_and_submit(const Call& call) {
-  return guarded(function_name(call.operation), [&] {
+  const char* function = function_name(call.operation);
+  return guarded(function, [&] {
+    CommUse use;
+    if (ncast_status status = use.begin(function, call.comm)) return reject(status);
     if (ncast_status status = check_arguments(call)) return reject(status);
     const auto check = find_backend(call.comm->backend())->check;
     if (check != nullptr) {
@@ -40,7 +44,6 @@ ncast_status null_argument(const char* function, const char* argument) {
 ncast_status copy_counts(const ncast_comm* comm, const char* buffer, const uint64_t* counts, const uint64_t* offsets,
                          std::vector<PeerCounts::Range>* ranges) {
   constexpr const char* function = "ncast_all_to_all_v";
-  if (comm == nullptr) return null_argument(function, "comm");
   if (counts == nullptr) return fail(NCAST_INVALID_ARGUMENT, "%s: %s_counts is NULL", function, buffer);
   if (offsets == nullptr) return fail(NCAST_INVALID_ARGUMENT, "%s: %s_offsets is NULL", function, buffer);
   for (int rank = 0; rank < comm->ranks(); ++rank) {
@@ -65,7 +68,9 @@ ncast_status create(ncast_comm** comm, int ranks, const ncast_unique_id* id, int
   if (!is_unique_id(*id)) {
     return fail(NCAST_INVALID_ARGUMENT, "ncast_comm_create: id was not made by ncast_get_unique_id");
   }
-  return find_backend(config.backend)->create(*id, ranks, rank, config, comm);
+  if (ncast_status status = find_backend(config.backend)->create(*id, ranks, rank, config, comm)) return status;
+  add_living(*comm);
+  return NCAST_OK;
 }
 
 // Rank 0 makes an id for all. When it cannot it still takes part, or the others would wait for it.
@@ -135,22 +140,22 @@ ncast_status ncast_comm_destroy(ncast_comm* comm) {
     if (is_in_open_group(comm)) {
       return fail(NCAST_INVALID_ARGUMENT, "ncast_comm_destroy: the open group of this thread has calls on comm");
     }
-    const ncast_status status = comm->wait_until_idle();
-    delete comm;
-    return status;
+    return destroy_living("ncast_comm_destroy", comm);
   });
 }
 
 ncast_status ncast_comm_abort(ncast_comm* comm) {
   return guarded("ncast_comm_abort", [&] {
-    if (comm == nullptr) return null_argument("ncast_comm_abort", "comm");
+    CommUse use;
+    if (ncast_status status = use.begin_abort("ncast_comm_abort", comm)) return status;
     return comm->abort();
   });
 }
 
 ncast_status ncast_comm_async_error(ncast_comm* comm, char* message, size_t message_capacity) {
   return guarded("ncast_comm_async_error", [&] {
-    if (comm == nullptr) return null_argument("ncast_comm_async_error", "comm");
+    CommUse use;
+    if (ncast_status status = use.begin("ncast_comm_async_error", comm)) return status;
     const ncast_status status = comm->check_error();
     if (message != nullptr && message_capacity > 0) {
       std::snprintf(message, message_capacity, "%s", status == NCAST_OK ? "" : ncast_last_error());
@@ -160,22 +165,29 @@ ncast_status ncast_comm_async_error(ncast_comm* comm, char* message, size_t mess
 }
 
 ncast_status ncast_comm_rank(const ncast_comm* comm, int* rank) {
-  if (comm == nullptr) return null_argument("ncast_comm_rank", "comm");
-  if (rank == nullptr) return null_argument("ncast_comm_rank", "rank");
-  *rank = comm->rank();
-  return NCAST_OK;
+  return guarded("ncast_comm_rank", [&] {
+    CommUse use;
+    if (ncast_status status = use.begin("ncast_comm_rank", comm)) return status;
+    if (rank == nullptr) return null_argument("ncast_comm_rank", "rank");
+    *rank = comm->rank();
+    return NCAST_OK;
+  });
 }
 
 ncast_status ncast_comm_ranks(const ncast_comm* comm, int* ranks) {
-  if (comm == nullptr) return null_argument("ncast_comm_ranks", "comm");
-  if (ranks == nullptr) return null_argument("ncast_comm_ranks", "ranks");
-  *ranks = comm->ranks();
-  return NCAST_OK;
+  return guarded("ncast_comm_ranks", [&] {
+    CommUse use;
+    if (ncast_status status = use.begin("ncast_comm_ranks", comm)) return status;
+    if (ranks == nullptr) return null_argument("ncast_comm_ranks", "ranks");
+    *ranks = comm->ranks();
+    return NCAST_OK;
+  });
 }
 
 ncast_status ncast_comm_get_counters(const ncast_comm* comm, ncast_comm_counters* counters) {
   return guarded("ncast_comm_get_counters", [&] {
-    if (comm == nullptr) return null_argument("ncast_comm_get_counters", "comm");
+    CommUse use;
+    if (ncast_status status = use.begin("ncast_comm_get_counters", comm)) return status;
     if (counters == nullptr) return null_argument("ncast_comm_get_counters", "counters");
     *counters = comm->counters();
     return NCAST_OK;
@@ -290,6 +302,8 @@ ncast_status ncast_all_to_all_v(const void* send, const uint64_t* send_counts, c
                                 const uint64_t* recv_counts, const uint64_t* recv_offsets, ncast_dtype dtype,
                                 ncast_codec codec, ncast_comm* comm, ncast_stream stream) {
   return guarded("ncast_all_to_all_v", [&] {
+    CommUse use;
+    if (ncast_status status = use.begin("ncast_all_to_all_v", comm)) return reject(status);
     PeerCounts counts;
     if (ncast_status status = copy_counts(comm, "send", send_counts, send_offsets, &counts.send)) return reject(status);
     if (ncast_status status = copy_counts(comm, "recv", recv_counts, recv_offsets, &counts.recv)) return reject(status);

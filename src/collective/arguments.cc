@@ -126,7 +126,6 @@ struct SelfCalls {
 
 ncast_status check_arguments(const Call& call) {
   const char* function = function_name(call.operation);
-  if (call.comm == nullptr) return fail(NCAST_INVALID_ARGUMENT, "%s: comm is NULL", function);
   const size_t value_bytes = ncast_dtype_bytes(call.dtype);
   if (value_bytes == 0) {
     return fail(NCAST_INVALID_ARGUMENT, "%s: dtype is %d, which is not a value type", function,

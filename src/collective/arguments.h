@@ -7,6 +7,7 @@
 
 namespace narrowcast::collective {
 
+// All but whether the communicator is one.
 ncast_status check_arguments(const Call& call);
 
 // Sends to oneself find their receives here: in order, of the same count and dtype. Errors: INVALID_ARGUMENT, MISMATCH.

@@ -5,7 +5,7 @@
 
 struct ncast_comm {
  public:
-  virtual ~ncast_comm() = default;  // it is idle
+  virtual ~ncast_comm() = default;  // it is idle, and nobody else uses it
 
   ncast_backend backend() const { return backend_; }
   int rank() const { return rank_; }

@@ -9,6 +9,7 @@
 #include "collective/arguments.h"
 #include "collective/backend.h"
 #include "collective/communicator.h"
+#include "collective/living.h"
 #include "status/error.h"
 
 namespace narrowcast::collective {
@@ -80,6 +81,10 @@ ncast_status end_group() {
   if (group.error != NCAST_OK) {
     return fail(group.error, "ncast_group_end: nothing was run, as a call of the group failed: %s",
                 group.sentence.c_str());
+  }
+  std::vector<CommUse> uses(group.calls.size());
+  for (size_t i = 0; i < uses.size(); ++i) {
+    if (ncast_status status = uses[i].begin("ncast_group_end", group.calls[i].comm)) return status;
   }
   return group.calls.empty() ? NCAST_OK : launch(group.calls);
 }

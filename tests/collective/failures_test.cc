@@ -1,6 +1,9 @@
 // What ends a call that cannot be finished, how soon, and what it says.
+#include <atomic>
 #include <chrono>
 #include <string>
+#include <thread>
+#include <vector>
 
 #include "../support/ranks.h"
 #include "values.h"
@@ -147,6 +150,78 @@ TEST_CASE("AnAbortEndsCallsOnStreams") {
     expect_in_error(comm, NCAST_ABORTED);
     EXPECT_OK(ncast_stream_destroy(stream));
   });
+}
+
+// The call may return, and its communicator be destroyed, before the abort that ended it has returned.
+TEST_CASE("DestroyWaitsForTheAbortThatEndedTheCalls") {
+  constexpr int rounds = 30;
+  constexpr int ranks = 8;  // an abort tells one after the other
+  std::vector<ncast_unique_id> ids;
+  for (int round = 0; round < rounds; ++round) ids.push_back(new_id());
+  run_processes(ranks, [&](int rank) {
+    for (const ncast_unique_id& id : ids) {
+      Comm comm(id, rank, ranks);
+      std::atomic<bool> waits{false};
+      std::thread aborter([&, handle = static_cast<ncast_comm*>(comm)] {
+        while (!waits) std::this_thread::yield();
+        usleep(1000);
+        if (rank == 0) EXPECT_OK(ncast_comm_abort(handle));
+      });
+      float value = 0;
+      waits = true;
+      EXPECT(ncast_recv(&value, 1, NCAST_FLOAT32, (rank + 1) % ranks, NCAST_CODEC_RAW, comm, nullptr) == NCAST_ABORTED);
+      comm.destroy();
+      aborter.join();
+    }
+  });
+}
+
+TEST_CASE("AnAbortEndsTheCallsThatDestroyWaitsFor") {
+  const ncast_unique_id id = new_id();
+  run_processes(2, [&](int rank) {
+    Comm comm(id, rank, 2);
+    if (rank == 1) {
+      while (ncast_comm_async_error(comm, nullptr, 0) == NCAST_OK) usleep(10000);
+      return;
+    }
+    ncast_stream stream;
+    EXPECT_OK(ncast_stream_create(&stream));
+    float value = 1;
+    EXPECT_OK(ncast_recv(&value, 1, NCAST_FLOAT32, 1, NCAST_CODEC_RAW, comm, stream));
+    ncast_comm* const handle = comm;
+    std::thread aborter([handle, stream] {
+      // Destruction has begun once other calls are refused.
+      while (ncast_comm_async_error(handle, nullptr, 0) == NCAST_OK) usleep(1000);
+      EXPECT(sentence_has("is being destroyed"));
+      float other = 1;
+      EXPECT(ncast_recv(&other, 1, NCAST_FLOAT32, 1, NCAST_CODEC_RAW, handle, stream) == NCAST_INVALID_ARGUMENT);
+      EXPECT(ncast_comm_destroy(handle) == NCAST_INVALID_ARGUMENT);
+      EXPECT_OK(ncast_comm_abort(handle));
+    });
+    const auto start = Clock::now();
+    comm.destroy();
+    EXPECT(seconds_since(start) < 5);
+    aborter.join();
+    EXPECT(ncast_stream_synchronize(stream) == NCAST_ABORTED);
+    EXPECT_OK(ncast_stream_destroy(stream));
+  });
+}
+
+TEST_CASE("ACommunicatorThatWasDestroyedIsRefused") {
+  Comm comm(new_id(), 0, 1);
+  ncast_comm* const handle = comm;
+  const float value = 1;
+  EXPECT_OK(ncast_group_start());
+  EXPECT_OK(ncast_send(&value, 1, NCAST_FLOAT32, 0, NCAST_CODEC_RAW, handle, nullptr));
+  std::thread([&] { comm.destroy(); }).join();
+  CHECK(ncast_group_end() == NCAST_INVALID_ARGUMENT);
+  CHECK(sentence_has("ncast_group_end: comm 0x"));
+  CHECK(reduce_one(handle) == NCAST_INVALID_ARGUMENT);
+  CHECK(sentence_has("ncast_all_reduce: comm 0x"));
+  CHECK(sentence_has("is not a communicator, or one that was destroyed"));
+  CHECK(ncast_comm_abort(handle) == NCAST_INVALID_ARGUMENT);
+  CHECK(ncast_comm_async_error(handle, nullptr, 0) == NCAST_INVALID_ARGUMENT);
+  CHECK(ncast_comm_destroy(handle) == NCAST_INVALID_ARGUMENT);
 }
 
 TEST_CASE("TheDeadlineNamesTheRankThatDidNotCome") {

@@ -187,6 +187,28 @@ TEST_CASE("TwoCommunicatorsWorkAtOnceOnTwoStreams") {
   });
 }
 
+TEST_CASE("DestroyingAStreamWaitsForItsCallsWhoeverElseDoes") {
+  const ncast_unique_id id = new_id();
+  run_processes(2, [&](int rank) {
+    Comm comm(id, rank, 2);
+    int32_t value = 7;
+    if (rank == 1) {
+      usleep(200000);
+      EXPECT_OK(ncast_send(&value, 1, NCAST_INT32, 0, NCAST_CODEC_RAW, comm, nullptr));
+      return;
+    }
+    value = 0;
+    ncast_stream stream;
+    EXPECT_OK(ncast_stream_create(&stream));
+    EXPECT_OK(ncast_recv(&value, 1, NCAST_INT32, 1, NCAST_CODEC_RAW, comm, stream));
+    std::thread other([stream] { EXPECT_OK(ncast_stream_synchronize(stream)); });
+    usleep(50000);
+    EXPECT_OK(ncast_stream_destroy(stream));
+    EXPECT(value == 7);
+    other.join();
+  });
+}
+
 TEST_CASE("DestroyingACommunicatorWaitsForItsStreams") {
   constexpr int ranks = 2;
   const ncast_unique_id id = new_id();

@@ -69,24 +69,6 @@ def rank_jobs(monkeypatch: pytest.MonkeyPatch) -> str:
     return "rank_jobs"
 
 
-@pytest.fixture(scope="session")
-def fakes(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with what stands for libcuda.so.1 and libnccl.so.2, and an NCCL from before 2.28."""
-    compiler = shutil.which("g++") or shutil.which("c++")
-    if compiler is None:
-        pytest.skip("no C++ compiler here")
-    folder = tmp_path_factory.mktemp("fakes")
-    for source, result, options in (
-        ("cuda.cc", "libcuda.so.1", []),
-        ("nccl.cc", "libnccl.so.2", [str(folder / "libcuda.so.1")]),
-        ("nccl.cc", "libnccl_old.so.2", [str(folder / "libcuda.so.1"), "-DFAKE_NCCL_OLD"]),
-    ):
-        command = [compiler, "-std=c++20", "-O1", "-shared", "-fPIC", f"-Wl,-soname,{result}"]
-        source_file = str(HERE / "fakes" / source)
-        subprocess.run([*command, "-o", str(folder / result), source_file, *options], check=True)
-    return folder
-
-
 @pytest.fixture(params=VALUE_TYPES, ids=lambda kind: kind.name)
 def kind(request: pytest.FixtureRequest):
     """Every value type."""

@@ -212,6 +212,26 @@ def aborted(*, unique_id, rank, ranks, emit):
     comm.close()
 
 
+def aborted_while_closing(*, unique_id, rank, ranks, emit):
+    """Closing waits for a message that nobody sends, until a thread aborts; a later abort is refused."""
+    comm = communicator(unique_id, rank, ranks)
+    begin = time.monotonic()
+    if rank == 0:
+        stream = narrowcast.Stream()
+        comm.recv(np.zeros(10, np.float32), 1, stream=stream)
+        threading.Timer(0.3, comm.abort).start()
+    else:
+        while comm.async_error() is None:
+            time.sleep(0.01)
+    comm.close()
+    seconds = time.monotonic() - begin
+    try:
+        comm.abort()
+        emit("no error")
+    except ValueError as error:
+        emit([str(error), seconds])
+
+
 def leaves_with_an_error(*, unique_id, rank, ranks, emit):
     """Rank 0's body raises inside `with`: the others do not wait for it."""
     try:

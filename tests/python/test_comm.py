@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
+import weakref
 
 import narrowcast
 import numpy as np
@@ -151,6 +152,28 @@ def test_an_abort_ends_waiting_calls_on_every_rank(run):
     for name, seconds in results:
         assert name == "AbortedError"
         assert seconds < 5
+
+
+def test_an_abort_ends_the_calls_that_close_waits_for(run):
+    (results,) = run("aborted_while_closing", 2)
+    for sentence, seconds in results:
+        assert sentence == "the communicator is closed"
+        assert 0.2 < seconds < 5
+
+
+def test_a_stream_keeps_the_buffers_of_a_group_until_it_has_run_them():
+    with narrowcast.Communicator(narrowcast.unique_id(), 0, 1) as comm, narrowcast.Stream() as stream:
+        values, out = np.ones(100_000, np.float32), np.zeros(100_000, np.float32)
+        alive = weakref.ref(values)
+        with narrowcast.group():
+            comm.send(values, 0, stream=stream)
+            comm.recv(out, 0, stream=stream)
+            del values
+            stream.synchronize()  # nothing has been launched
+            assert alive() is not None
+        stream.synchronize()
+        assert alive() is None
+        assert out.tolist() == [1.0] * 100_000
 
 
 def test_an_error_in_a_with_block_ends_the_others(run):

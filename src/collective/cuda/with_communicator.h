@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "collective/cuda/communicator.h"
+#include "collective/living.h"
 #include "status/error.h"
 
 namespace narrowcast::collective::cuda {
@@ -13,7 +14,8 @@ namespace narrowcast::collective::cuda {
 template <typename Body>
 ncast_status with_communicator(const char* function, ncast_comm* comm, Body body) {
   return guarded(function, [&] {
-    if (comm == nullptr) return fail(NCAST_INVALID_ARGUMENT, "%s: comm is NULL", function);
+    CommUse use;
+    if (ncast_status status = use.begin(function, comm)) return status;
     if (comm->backend() != NCAST_BACKEND_CUDA)
       return fail(NCAST_UNSUPPORTED, "%s: the communicator is not one of GPUs", function);
     const ncast_status status = body(static_cast<Communicator&>(*comm));

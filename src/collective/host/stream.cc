@@ -60,9 +60,14 @@ void Stream::enqueue(Work work) {
   changed_.notify_all();
 }
 
-ncast_status Stream::synchronize() {
+void Stream::drain() {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [this] { return queue_.empty() && !busy_; });
+}
+
+ncast_status Stream::synchronize() {
+  drain();
+  const std::lock_guard lock(mutex_);
   const ncast_status status = std::exchange(error_, NCAST_OK);
   return status == NCAST_OK ? status : fail(status, "%s", sentence_.c_str());
 }
@@ -108,8 +113,11 @@ ncast_status ncast_stream_create(ncast_stream* stream) {
 
 ncast_status ncast_stream_destroy(ncast_stream stream) {
   return guarded("ncast_stream_destroy", [&] {
-    if (stream == nullptr || Stream::remove(stream) != nullptr) return NCAST_OK;
-    return no_such_stream("ncast_stream_destroy", stream);
+    if (stream == nullptr) return NCAST_OK;
+    const std::shared_ptr<Stream> removed = Stream::remove(stream);
+    if (removed == nullptr) return no_such_stream("ncast_stream_destroy", stream);
+    removed->drain();  // a thread that synchronizes may keep it beyond the end of this function
+    return NCAST_OK;
   });
 }
 

@@ -23,7 +23,10 @@ class Stream {
 
   void enqueue(Work work);
 
-  // Waits until nothing is left, and returns the first error since the last time.
+  // Waits until nothing is left.
+  void drain();
+
+  // As drain(), and returns the first error since the last time.
   ncast_status synchronize();
 
   // The stream behind a handle, or none when no living stream has it.
