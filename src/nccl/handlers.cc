@@ -243,7 +243,9 @@ int comm_get_async_error(Comm handle, int* error) {
     const auto comm = known_communicator(handle);
     ncast_comm* const engine_comm = comm == nullptr || comm->aborted.load() ? nullptr : comm->engine_comm.load();
     if (engine_comm == nullptr) return result;
-    if (const ncast_status status = engine()->ncast_comm_async_error(engine_comm, nullptr, 0); status != NCAST_OK)
+    const ncast_status status = engine()->ncast_comm_async_error(engine_comm, nullptr, 0);
+    // INVALID_ARGUMENT: another thread has begun to destroy it.
+    if (status != NCAST_OK && status != NCAST_INVALID_ARGUMENT)
       *error = report_engine_error(status, "the communicator");
     return result;
   });
