@@ -46,6 +46,7 @@ void retire(const Retired& retired) {
   const std::vector<Retired> complete = complete_with(retired);
   if (complete.size() == 1) return destroy(complete[0]);
   std::vector<std::thread> threads;
+  threads.reserve(complete.size());
   for (const Retired& one : complete) threads.emplace_back(destroy, one);
   for (std::thread& thread : threads) thread.join();
 }
