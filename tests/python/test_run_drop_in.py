@@ -71,10 +71,8 @@ def test_programs_without_nccl_run_as_they_are(run_real):
 
 
 RANKS = """
-import sys, uuid
 from narrowcast._launch import run_ranks
-unique_id = f"/fake-nccl-test-{uuid.uuid4()}"
-arguments = [{"rank": rank, "ranks": 2, "unique_id": unique_id, "count": 5000} for rank in range(2)]
+arguments = [{"rank": rank, "ranks": 2, "count": 5000} for rank in range(2)]
 run_ranks("nccl_jobs:every_operation", arguments, lambda results: None, timeout_seconds=60)
 """
 
