@@ -35,7 +35,8 @@ typedef struct {
   int device;              // CUDA: the device of this rank; -1: the current device. Not looked at by the host backend
   size_t scratch_bytes;    // staging a rank may hold, all peers together; the same on every rank; 0: the backend's
                            // default (host: 4 MiB)
-  double timeout_seconds;  // how long a call, or the creation, waits for a peer that is alive; 0: for ever
+  double timeout_seconds;  // how long a call waits for a peer that is alive; 0: for ever
+  double create_timeout_seconds;  // how long the creation does, which no abort can end; 0: as timeout_seconds
 } ncast_comm_config;
 
 // Totals since the communicator was made, over what this rank sent.

@@ -83,6 +83,7 @@ class CommConfigC(Structure):
         ("device", c_int),
         ("scratch_bytes", c_size_t),
         ("timeout_seconds", c_double),
+        ("create_timeout_seconds", c_double),
     ]
 
 

@@ -60,8 +60,8 @@ class Communicator:
     backend: "host": processes or threads of one machine; "cuda": GPUs of one machine.
     device: the GPU of this rank, with backend "cuda"; None: the current one.
     scratch_bytes: staging that this rank may hold, all peers together; None: the library's default.
-    timeout_seconds: how long a call, or the creation, waits for a peer that is alive; 0: for ever; None: the library's
-        default.
+    timeout_seconds: how long a call waits for a peer that is alive; 0: for ever; None: the library's default.
+    create_timeout_seconds: how long the creation does; 0 or None: as timeout_seconds.
 
     Returns when every rank has joined. Raises RemoteError when a peer dies, PeerTimeoutError when one does not come.
 
@@ -93,6 +93,7 @@ class Communicator:
         device: int | None = None,
         scratch_bytes: int | None = None,
         timeout_seconds: float | None = None,
+        create_timeout_seconds: float | None = None,
     ) -> None:
         if backend not in BACKENDS:
             raise ValueError(f"{backend!r} is not a backend (known: {', '.join(BACKENDS)})")
@@ -107,6 +108,8 @@ class Communicator:
             config.scratch_bytes = scratch_bytes
         if timeout_seconds is not None:
             config.timeout_seconds = timeout_seconds
+        if create_timeout_seconds is not None:
+            config.create_timeout_seconds = create_timeout_seconds
         made = UniqueIdC.from_buffer_copy(unique_id)
         handle = c_void_p()
         check(library().ncast_comm_create(byref(handle), ranks, byref(made), rank, byref(config)))

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <functional>
 
+#include "channel/limit.h"
 #include "narrowcast/types.h"
 
 namespace narrowcast::channel {
@@ -31,6 +32,9 @@ class Rendezvous {
 
   // Returns when all ranks have called it. As all_gather of nothing.
   ncast_status barrier() { return all_gather(nullptr, 0, nullptr); }
+
+  // How long each all_gather that begins from now on waits. Any thread.
+  virtual void set_limit(Limit limit) = 0;
 
   // Tells all ranks of a failure. The first failure of the group stays. Any thread; does not block.
   virtual void publish_failure(ncast_status status, const char* sentence) = 0;

@@ -40,6 +40,10 @@ ncast_status TcpRendezvous::all_gather(const void* mine, size_t bytes, void* all
   return watcher_->exchange(mine, bytes, all);
 }
 
+void TcpRendezvous::set_limit(Limit limit) {
+  if (!watcher_->forked()) watcher_->set_limit(limit);
+}
+
 void TcpRendezvous::publish_failure(ncast_status status, const char* sentence) {
   if (!watcher_->forked()) watcher_->publish_failure(status, sentence);
 }

@@ -44,7 +44,7 @@ Hello make_hello(const WorldId& secret, int rank, int ranks) {
 }  // namespace
 
 TcpWatcher::TcpWatcher(const TcpAddress& hub, int rank, int ranks, Limit limit)
-    : hub_(hub), rank_(rank), ranks_(ranks), limit_(limit), pid_(getpid()) {}
+    : hub_(hub), rank_(rank), ranks_(ranks), pid_(getpid()), limit_(limit) {}
 
 TcpWatcher::~TcpWatcher() {
   if (!thread_.joinable()) return;
@@ -149,22 +149,28 @@ bool TcpWatcher::wait(std::unique_lock<std::mutex>& lock, Limit limit, Done done
 template <typename Done>
 ncast_status TcpWatcher::wait_or_give_up(std::unique_lock<std::mutex>& lock, Clock::time_point start, Done done) {
   const auto over = [&] { return done() || failure_ != NCAST_OK; };
-  Limit left = limit_;
-  if (limit_.seconds > 0) {
+  const Limit limit = limit_;
+  Limit left = limit;
+  if (limit.seconds > 0) {
     const double passed_seconds = std::chrono::duration<double>(Clock::now() - start).count();
-    left.seconds = std::max(limit_.seconds - passed_seconds, 1e-3);
+    left.seconds = std::max(limit.seconds - passed_seconds, 1e-3);
   }
   if (!wait(lock, left, over)) {
-    send(MessageKind::gave_up, to_payload(limit_.seconds));
+    send(MessageKind::gave_up, to_payload(limit.seconds));
     if (!wait(lock, answer_limit, over)) {
       // It is stuck, or its host is.
       char sentence[Rendezvous::sentence_bytes];
       std::snprintf(sentence, sizeof sentence, "rank %d waited %g s for the process that made the unique id, %s", rank_,
-                    limit_.seconds, hub_name().c_str());
+                    limit.seconds, hub_name().c_str());
       publish_locked(NCAST_TIMEOUT, sentence);
     }
   }
   return done() ? NCAST_OK : check_failure_locked();
+}
+
+void TcpWatcher::set_limit(Limit limit) {
+  const std::lock_guard lock(mutex_);
+  limit_ = limit;
 }
 
 void TcpWatcher::publish_failure(ncast_status status, const char* sentence) {

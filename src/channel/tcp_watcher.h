@@ -29,6 +29,7 @@ class TcpWatcher {
   ncast_status join(const WorldId& secret);
   // Any thread, after join(); exchange() one at a time. As the functions of Rendezvous.
   ncast_status exchange(const void* mine, size_t bytes, void* all);
+  void set_limit(Limit limit);
   void publish_failure(ncast_status status, const char* sentence);
   ncast_status check_failure() const;
   void set_handler(Handler handler);
@@ -58,7 +59,6 @@ class TcpWatcher {
   const TcpAddress hub_;
   const int rank_;
   const int ranks_;
-  const Limit limit_;
   const pid_t pid_;
   Connection connection_;  // the thread's, once it runs
   Descriptor wake_;        // an eventfd
@@ -66,6 +66,7 @@ class TcpWatcher {
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
+  Limit limit_;  // of joining, and of exchanges that begin
   std::vector<std::pair<MessageKind, Payload>> outbox_;
   bool welcomed_ = false;
   bool leaving_ = false;

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <array>
-#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -10,6 +9,7 @@
 
 #include "channel/control_block.h"
 #include "channel/lane.h"
+#include "channel/limit.h"
 #include "channel/shared_memory.h"
 
 namespace narrowcast::channel {
@@ -17,17 +17,6 @@ namespace narrowcast::channel {
 // A set of ranks, one bit each.
 using RankSet = uint64_t;
 inline constexpr RankSet only(int rank) { return RankSet{1} << rank; }
-
-using Clock = std::chrono::steady_clock;
-using Nanoseconds = std::chrono::nanoseconds;
-
-// A limit of zero waits for ever.
-struct Limit {
-  double seconds;
-  bool passed(Clock::time_point since) const {
-    return seconds > 0 && std::chrono::duration<double>(Clock::now() - since).count() >= seconds;
-  }
-};
 
 struct WorldOptions {
   int rank;

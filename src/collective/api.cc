@@ -55,7 +55,9 @@ ncast_status copy_counts(const ncast_comm* comm, const char* buffer, const uint6
 ncast_status checked_config(int ranks, int rank, const ncast_comm_config* given, ncast_comm_config* config) {
   ncast_comm_config_init(config);
   if (given != nullptr) *config = *given;
-  return check_config(ranks, rank, *config);
+  if (ncast_status status = check_config(ranks, rank, *config)) return status;
+  if (config->create_timeout_seconds == 0) config->create_timeout_seconds = config->timeout_seconds;
+  return NCAST_OK;
 }
 
 ncast_status create(ncast_comm** comm, int ranks, const ncast_unique_id* id, int rank,

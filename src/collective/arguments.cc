@@ -122,6 +122,11 @@ struct SelfCalls {
   void add(const Call& call) { (call.operation == Operation::send ? sends : receives).push_back(&call); }
 };
 
+ncast_status check_seconds(const char* setting, double seconds) {
+  if (seconds >= 0 && std::isfinite(seconds)) return NCAST_OK;
+  return fail(NCAST_INVALID_ARGUMENT, "ncast_comm_create: %s is %g, not 0 or more", setting, seconds);
+}
+
 }  // namespace
 
 ncast_status check_arguments(const Call& call) {
@@ -209,10 +214,8 @@ ncast_status check_config(int ranks, int rank, const ncast_comm_config& config) 
   if (config.device < -1) {
     return fail(NCAST_INVALID_ARGUMENT, "%s: device is %d, not -1 or more", function, config.device);
   }
-  if (!(config.timeout_seconds >= 0) || !std::isfinite(config.timeout_seconds)) {
-    return fail(NCAST_INVALID_ARGUMENT, "%s: timeout_seconds is %g, not 0 or more", function, config.timeout_seconds);
-  }
-  return NCAST_OK;
+  if (ncast_status status = check_seconds("timeout_seconds", config.timeout_seconds)) return status;
+  return check_seconds("create_timeout_seconds", config.create_timeout_seconds);
 }
 
 }  // namespace narrowcast::collective

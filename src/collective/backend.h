@@ -11,7 +11,7 @@ struct UniqueIdContent;
 
 struct Backend {
   // Joins as ncast_comm_create says. The id is one that ncast_get_unique_id made, and config is checked for what all
-  // backends have in common; a setting of 0 that ncast_comm_config_init leaves at 0 means the backend's own default.
+  // backends have in common; a scratch_bytes of 0 means the backend's own default.
   ncast_status (*create)(const ncast_unique_id& id, int ranks, int rank, const ncast_comm_config& config,
                          ncast_comm** comm);
 

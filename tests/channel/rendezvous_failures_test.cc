@@ -222,6 +222,27 @@ TEST_CASE("RanksThatDoNotCallAreNamed") {
   });
 }
 
+TEST_CASE("GathersHaveALimitOfTheirOwn") {
+  const auto gives_up = [](double joining_seconds, double seconds) {
+    const HubProcess hub;
+    run_processes(2, [&](int rank) {
+      const auto rendezvous = hub->joined(rank, 2, rank == 0 ? joining_seconds : 40);
+      EXPECT_OK(rendezvous->barrier());
+      if (rank == 0) {
+        rendezvous->set_limit({seconds});
+        const auto start = Clock::now();
+        EXPECT(rendezvous->barrier() == NCAST_TIMEOUT);
+        EXPECT(seconds_since(start) >= seconds);
+        EXPECT(sentence_has(" s in all_gather for ranks that have not called it: 1 (of 2)"));
+      } else {
+        EXPECT(await_failure(*rendezvous) == NCAST_REMOTE_ERROR);
+      }
+    });
+  };
+  gives_up(0, 0.5);
+  gives_up(1, 2);
+}
+
 TEST_CASE("AHubThatIsStoppedIsATimeout") {
   const HubProcess hub;
   kill(hub.pid(), SIGSTOP);

@@ -146,6 +146,9 @@ TEST_CASE("BadSettingsOfACommunicatorAreRefused") {
   ncast_comm_config_init(&config);
   config.timeout_seconds = -1;
   CHECK_REFUSED(ncast_comm_create(&comm, 1, &id, 0, &config), "timeout_seconds is -1");
+  config.timeout_seconds = 1;
+  config.create_timeout_seconds = std::numeric_limits<double>::quiet_NaN();
+  CHECK_REFUSED(ncast_comm_create(&comm, 1, &id, 0, &config), "create_timeout_seconds is nan");
   ncast_comm_config_init(&config);
   config.backend = static_cast<ncast_backend>(7);
   CHECK_REFUSED(ncast_comm_create(&comm, 1, &id, 0, &config), "backend is 7");

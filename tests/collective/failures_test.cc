@@ -243,6 +243,37 @@ TEST_CASE("TheDeadlineNamesTheRankThatDidNotCome") {
   });
 }
 
+TEST_CASE("TheCreationHasADeadlineOfItsOwn") {
+  const TimeLimit limit;
+  const ncast_unique_id id = new_id();
+  ncast_comm_config config;
+  ncast_comm_config_init(&config);
+  config.timeout_seconds = 0;
+  config.create_timeout_seconds = 0.5;
+  ncast_comm* comm = nullptr;
+  CHECK(ncast_comm_create(&comm, 2, &id, 0, &config) == NCAST_TIMEOUT);
+  CHECK(sentence_has("rank 0 waited 0.5 s for ranks that have not joined: 1 (of 2)"));
+  CHECK(comm == nullptr);
+}
+
+TEST_CASE("CallsDoNotHaveTheDeadlineOfTheCreation") {
+  const ncast_unique_id id = new_id();
+  run_processes(2, [&](int rank) {
+    ncast_comm_config config;
+    ncast_comm_config_init(&config);
+    config.timeout_seconds = 0.5;
+    config.create_timeout_seconds = 40;
+    ncast_comm* comm = nullptr;
+    EXPECT_OK(ncast_comm_create(&comm, 2, &id, rank, &config));
+    if (rank == 0) {
+      EXPECT(reduce_one(comm) == NCAST_TIMEOUT);
+      EXPECT(sentence_has("rank 0 waited 0.5 s for rank 1"));
+    }
+    while (ncast_comm_async_error(comm, nullptr, 0) == NCAST_OK) usleep(10000);
+    EXPECT_OK(ncast_comm_destroy(comm));
+  });
+}
+
 // Each rank makes a call of its own; all that wait get MISMATCH with a sentence that has `difference`.
 void check_mismatch(const std::string& difference,
                     const std::function<ncast_status(int rank, ncast_comm* comm)>& call) {

@@ -244,13 +244,13 @@ def leaves_with_an_error(*, unique_id, rank, ranks, emit):
         emit(type(error).__name__)
 
 
-def late(*, unique_id, rank, ranks, emit):
+def late(*, unique_id, rank, ranks, limits, emit):
     """The last rank does not come."""
     if rank == ranks - 1:
         emit("absent")
         return
     try:
-        narrowcast.Communicator(bytes.fromhex(unique_id), rank, ranks, timeout_seconds=1)
+        narrowcast.Communicator(bytes.fromhex(unique_id), rank, ranks, **limits)
         emit("no error")
     except narrowcast.NarrowcastError as error:
         emit(type(error).__name__)

@@ -182,8 +182,13 @@ def test_an_error_in_a_with_block_ends_the_others(run):
     assert results[1] in ("AbortedError", "RemoteError")
 
 
-def test_a_rank_that_does_not_come_is_a_timeout(run):
-    (results,) = run("late", 2)
+@pytest.mark.parametrize(
+    "limits",
+    [{"timeout_seconds": 1}, {"timeout_seconds": 0, "create_timeout_seconds": 1}],
+    ids=["of all", "of its own"],
+)
+def test_a_rank_that_does_not_come_is_a_timeout(run, limits):
+    (results,) = run("late", 2, limits=limits)
     assert results == ["PeerTimeoutError", "absent"]
 
 

@@ -55,7 +55,7 @@ ncast_status Communicator::join(const channel::TcpAddress& address, const channe
                                 const ncast_comm_config& config) {
   timeout_seconds_ = config.timeout_seconds;
   if (ncast_status status = channel::TcpRendezvous::join(address, secret, rank(), ranks(),
-                                                         channel::Limit{config.timeout_seconds}, &rendezvous_))
+                                                         channel::Limit{config.create_timeout_seconds}, &rendezvous_))
     return status;
   if (ncast_status status = channel::PeerMemory::choose_place(*rendezvous_, &place_)) return status;
   const bool over_host = place_ == channel::PeerMemory::Place::host;
@@ -64,7 +64,9 @@ ncast_status Communicator::join(const channel::TcpAddress& address, const channe
   if (over_host) agreement_.max_ctas = std::min(agreement_.max_ctas, most_ctas_over_host);
   if (ncast_status status = agree_on_costs()) return status;
   if (ncast_status status = set_up()) return status;
-  return rendezvous_->barrier();
+  if (ncast_status status = rendezvous_->barrier()) return status;
+  rendezvous_->set_limit(channel::Limit{config.timeout_seconds});
+  return NCAST_OK;
 }
 
 ncast_status Communicator::agree(size_t scratch_bytes) {

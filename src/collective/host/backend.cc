@@ -24,13 +24,13 @@ ncast_status create(const ncast_unique_id& id, int ranks, int rank, const ncast_
   const size_t scratch_bytes = config.scratch_bytes != 0 ? config.scratch_bytes : default_scratch_bytes;
   StagingShape shape;
   if (ncast_status status = StagingShape::choose(scratch_bytes, ranks, &shape)) return status;
-  const channel::Limit limit{config.timeout_seconds};
+  const channel::WorldOptions options{rank, ranks, shape.lanes, {config.create_timeout_seconds}};
   std::unique_ptr<channel::World> world;
-  if (ncast_status status = channel::World::join(content_of(id).world, {rank, ranks, shape.lanes, limit}, &world)) {
+  if (ncast_status status = channel::World::join(content_of(id).world, options, &world)) {
     const std::string sentence = ncast_last_error();
     return fail(status, "%s: %s", function, sentence.c_str());
   }
-  *comm = new Communicator(std::move(world), shape, limit);
+  *comm = new Communicator(std::move(world), shape, channel::Limit{config.timeout_seconds});
   return NCAST_OK;
 }
 

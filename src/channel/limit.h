@@ -1,0 +1,19 @@
+// How long something waits.
+#pragma once
+
+#include <chrono>
+
+namespace narrowcast::channel {
+
+using Clock = std::chrono::steady_clock;
+using Nanoseconds = std::chrono::nanoseconds;
+
+// A limit of zero waits for ever.
+struct Limit {
+  double seconds;
+  bool passed(Clock::time_point since) const {
+    return seconds > 0 && std::chrono::duration<double>(Clock::now() - since).count() >= seconds;
+  }
+};
+
+}  // namespace narrowcast::channel
