@@ -21,6 +21,9 @@
 namespace narrowcast::nccl {
 namespace {
 
+// For a rank that fails before it joins: the others then leave the communicator to NCCL.
+constexpr double create_timeout_seconds = 60;
+
 // What a rank tells the others.
 struct Offer {
   char magic[8];      // with the version of this record
@@ -125,6 +128,7 @@ void attach(Communicator& comm) {
   config.backend = narrowcast.backend;
   config.device = comm.device;
   config.timeout_seconds = 0;  // NCCL waits for ever, too
+  config.create_timeout_seconds = create_timeout_seconds;
   ncast_comm* made = nullptr;
   const ncast_status status =
       narrowcast.ncast_comm_create_by_exchange(&made, comm.ranks, comm.rank, exchange_bytes, &comm, &config);
