@@ -224,14 +224,16 @@ int comm_split(Comm handle, int color, int key, Comm* made, Config* config) {
   });
 }
 
-int comm_shrink(Comm handle, int* excluded, int count, Comm* made, void* config, int flags) {
+int comm_shrink(Comm handle, int* excluded, int count, Comm* made, Config* config, int flags) {
   constexpr int abort_first = 1;  // NCCL_SHRINK_ABORT
   return guarded([&] {
     if (!InsideNccl::here() && (flags & abort_first) != 0)
       if (const auto comm = known_communicator(handle)) comm->abort();
     const InsideNccl inside;
-    return real<int(Comm, int*, int, Comm*, void*, int)>(Function::CommShrink)(handle, excluded, count, made, config,
-                                                                               flags);
+    const int result = real<int(Comm, int*, int, Comm*, Config*, int)>(Function::CommShrink)(handle, excluded, count,
+                                                                                             made, config, flags);
+    if (result == success && config != nullptr) keep_name(*made, config);
+    return result;
   });
 }
 
