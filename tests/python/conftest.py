@@ -123,6 +123,34 @@ def drop_in() -> Path:
     return path.absolute()
 
 
+@pytest.fixture(scope="session")
+def engine(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What stands before the library, for the drop-in."""
+    folder = tmp_path_factory.mktemp("engine")
+    real = folder / "libnarrowcast.so.0"
+    real.symlink_to(_library.library_path().absolute())
+    options = (f"-I{HERE.parents[1] / 'include'}", "-Wl,--no-as-needed", "-Wl,-rpath,$ORIGIN", str(real), "-ldl")
+    build("c++", "engine.cc", folder / "libengine.so", *options)
+    return folder / "libengine.so"
+
+
+@pytest.fixture
+def preloaded(drop_in: Path, fakes: Path, rank_jobs: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The environment of ranks that have the drop-in preloaded, over the fakes; the folder that they write to."""
+    for name, value in {
+        "LD_PRELOAD": str(drop_in),
+        "LD_LIBRARY_PATH": str(fakes),
+        "NARROWCAST_NCCL_LIBRARY": str(fakes / "libnccl.so.2"),
+        "NARROWCAST_TEST_BACKEND": "host",
+        "NARROWCAST_TAKE": "always",
+        "NARROWCAST_STATS": str(tmp_path / "%p.json"),
+        "NCCL_NVLS_ENABLE": "0",
+        "TEST_FOLDER": str(tmp_path),
+    }.items():
+        monkeypatch.setenv(name, value)
+    return tmp_path
+
+
 @pytest.fixture
 def wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Where NCCL would stand in the pip wheel, which has nothing there."""

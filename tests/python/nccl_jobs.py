@@ -28,10 +28,10 @@ from nccl_program import (
 )
 
 
-def every_operation(*, rank: int, ranks: int, count: int, emit: Any) -> None:
+def every_operation(*, rank: int, ranks: int, count: int, emit: Any, kind: type[Program] = Program) -> None:
     """The names of the operations whose results are right."""
     right = []
-    with program(rank, ranks) as (nccl, comm, stream):
+    with program(rank, ranks, kind) as (nccl, comm, stream):
         end = (comm, stream)
 
         def check(name: str, found: DeviceBuffer, expected: np.ndarray) -> None:

@@ -33,11 +33,15 @@ _SIGNATURES = {
     "AllReduce": [*_MOVE, c_int, *_END],
     "ReduceScatter": [*_MOVE, c_int, *_END],
     "Reduce": [*_MOVE, c_int, c_int, *_END],
+    "GroupSimulateEnd": [c_void_p],
     "GetUniqueId": [c_void_p],
     "CommInitRank": [c_void_p, c_int, _nccl.UniqueId, c_int],
     "CommInitRankConfig": [c_void_p, c_int, _nccl.UniqueId, c_int, c_void_p],
+    "CommInitRankScalable": [c_void_p, c_int, c_int, c_int, c_void_p, c_void_p],
     "CommInitAll": [c_void_p, c_int, c_void_p],
     "CommSplit": [c_void_p, c_int, c_int, c_void_p, c_void_p],
+    "CommShrink": [c_void_p, c_void_p, c_int, c_void_p, c_void_p, c_int],
+    "CommRevoke": [c_void_p, c_int],
     "CommDestroy": [c_void_p],
     "CommAbort": [c_void_p],
     "CommGetAsyncError": [c_void_p, c_void_p],
@@ -45,6 +49,9 @@ _SIGNATURES = {
     "RedOpCreatePreMulSum": [c_void_p, c_void_p, c_int, c_int, c_void_p],
     "RedOpDestroy": [c_int, c_void_p],
 }
+# The variants that take settings of the call, at their end.
+CONFIGURABLE = ("AllGather", "AlltoAll", "Broadcast", "Gather", "Scatter", "AllReduce", "ReduceScatter", "Reduce")
+_SIGNATURES |= {f"{name}Config": [*_SIGNATURES[name], c_void_p] for name in CONFIGURABLE}
 
 
 def values_of(rank: int, count: int, dtype: str = "uint16") -> np.ndarray:
@@ -131,9 +138,9 @@ def _plain(argument: Any) -> Any:
 
 
 @contextlib.contextmanager
-def program(rank: int, ranks: int) -> Iterator[tuple[Program, c_void_p, Stream]]:
+def program(rank: int, ranks: int, kind: type[Program] = Program) -> Iterator[tuple[Program, c_void_p, Stream]]:
     """With a communicator of all ranks, and a stream, on the rank's GPU."""
     with on_device(rank):
-        nccl = Program(rank, ranks)
+        nccl = kind(rank, ranks)
         comm = nccl.communicator()
         yield nccl, comm, Stream()

@@ -24,17 +24,17 @@ SECONDS = 60
 
 
 class Ranks:
-    """Runs a job of nccl_jobs.py on ranks that have the drop-in preloaded."""
+    """Runs a job of a module, of nccl_jobs.py unless it says otherwise, on ranks that have the drop-in preloaded."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, module: str = "nccl_jobs") -> None:
+        self.folder, self.module = folder, module
 
     def __call__(self, job: str, ranks: int = 3, *, alone: bool = False, **arguments: Any) -> list[Any]:
         """The result of each rank; alone: of one process that is all of them."""
         everyone = [{"rank": rank, "ranks": ranks} for rank in range(ranks)] if not alone else [{"ranks": ranks}]
         results: list[Any] = []
         _launch.run_ranks(
-            f"nccl_jobs:{job}",
+            f"{self.module}:{job}",
             [{**own, **arguments} for own in everyone],
             results.extend,
             timeout_seconds=SECONDS,

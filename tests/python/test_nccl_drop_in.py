@@ -13,19 +13,8 @@ from nccl_ranks import OPERATIONS, Ranks
 
 
 @pytest.fixture
-def on_ranks(drop_in, fakes, rank_jobs, tmp_path, monkeypatch):
-    for name, value in {
-        "LD_PRELOAD": str(drop_in),
-        "LD_LIBRARY_PATH": str(fakes),
-        "NARROWCAST_NCCL_LIBRARY": str(fakes / "libnccl.so.2"),
-        "NARROWCAST_TEST_BACKEND": "host",
-        "NARROWCAST_TAKE": "always",
-        "NARROWCAST_STATS": str(tmp_path / "%p.json"),
-        "NCCL_NVLS_ENABLE": "0",
-        "TEST_FOLDER": str(tmp_path),
-    }.items():
-        monkeypatch.setenv(name, value)
-    return Ranks(tmp_path)
+def on_ranks(preloaded):
+    return Ranks(preloaded)
 
 
 @pytest.mark.parametrize("codec", ["auto", "raw", "window"])

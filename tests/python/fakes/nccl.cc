@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <functional>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -43,6 +44,28 @@ struct Config {
   int nChannelsPerNetPeer;
   int nvlinkCentricSched;
 };
+
+// As nccl.h of 2.22 has it.
+struct SimulationInfo {
+  size_t size;
+  unsigned int magic;
+  unsigned int version;
+  float estimatedTime;
+};
+
+// ncclCollConfig_t of 2.31 begins with its size.
+struct CallConfig {
+  size_t size;
+};
+
+bool is_bad(const Config* config) {
+  return config->size != offsetof(Config, nChannelsPerNetPeer) || config->magic != 0xcafebeef ||
+         config->version != 22700 || config->maxCTAs != INT_MIN || config->netName != nullptr ||
+         config->trafficClass != INT_MIN || config->nvlsCTAs != INT_MIN ||
+         (config->CTAPolicy != INT_MIN && config->CTAPolicy != 2);
+}
+
+bool is_bad(const CallConfig* config) { return config != nullptr && config->size < 64; }
 
 char* at(const void* buffer, size_t offset) { return static_cast<char*>(const_cast<void*>(buffer)) + offset; }
 
@@ -120,17 +143,16 @@ int ncclGetUniqueId(UniqueId* id) {
 }
 
 int ncclCommInitRankConfig(Comm** comm, int ranks, UniqueId id, int rank, const Config* config) {
-  if (config->size != offsetof(Config, nChannelsPerNetPeer) || config->magic != 0xcafebeef ||
-      config->version != 22700 || config->maxCTAs != INT_MIN || config->netName != nullptr ||
-      config->trafficClass != INT_MIN || config->nvlsCTAs != INT_MIN ||
-      (config->CTAPolicy != INT_MIN && config->CTAPolicy != 2)) {
-    return invalid_argument;
-  }
+  if (is_bad(config)) return invalid_argument;
   const char* multicast = std::getenv("NCCL_NVLS_ENABLE");
   if (multicast == nullptr || std::strcmp(multicast, "0") != 0) return invalid_usage;
   if (const int failed = meet_in(comm, id.internal, ranks, rank)) return failed;
   (*comm)->blocking = config->blocking != 0;
   return 0;
+}
+int ncclCommInitRankScalable(Comm** comm, int ranks, int rank, int id_count, UniqueId* ids, const Config* config) {
+  if (id_count < 1 || id_count > ranks || is_bad(config)) return invalid_argument;
+  return meet_in(comm, ids[0].internal, ranks, rank);
 }
 int ncclCommInitRank(Comm** comm, int ranks, UniqueId id, int rank) { return meet_in(comm, id.internal, ranks, rank); }
 int ncclCommInitAll(Comm** comms, int ranks, const int* devices) {
@@ -166,6 +188,25 @@ int ncclCommSplit(Comm* comm, int color, int key, Comm** made, const Config*) {
   }
   return meet_in(made, name, ranks, rank);
 }
+// Those that are left out do not call.
+int ncclCommShrink(Comm* comm, int* excluded, int count, Comm** made, const Config* config, int flags) {
+  constexpr int abort_first = 1;
+  if ((config != nullptr && is_bad(config)) || (flags != 0 && flags != abort_first)) return invalid_argument;
+  if (flags == abort_first) comm->aborted.store(true);
+  std::string name = comm->name + "-without";
+  int rank = comm->rank;
+  for (int i = 0; i < count; ++i) {
+    if (excluded[i] == comm->rank) return invalid_argument;
+    if (excluded[i] < comm->rank) --rank;
+    name += "-" + std::to_string(excluded[i]);
+  }
+  return meet_in(made, name, comm->ranks - count, rank);
+}
+int ncclCommRevoke(Comm* comm, int flags) {
+  if (flags != 0) return invalid_argument;
+  comm->aborted.store(true);
+  return comm->revoked = true, 0;
+}
 int ncclCommDestroy(Comm* comm) {
   if (comm == nullptr) return 0;
   if (comm->destroyed) return invalid_argument;
@@ -177,7 +218,7 @@ int ncclCommAbort(Comm* comm) {
   comm->aborted.store(true);
   return comm->destroyed = true, 0;
 }
-int ncclCommFinalize(Comm*) { return 0; }
+int ncclCommFinalize(Comm* comm) { return comm->revoked ? invalid_usage : 0; }
 int ncclCommGetAsyncError(Comm* comm, int* error) {
   if (comm->destroyed) return invalid_argument;
   *error = comm->state;
@@ -217,6 +258,16 @@ int ncclGroupEnd() {
   if (group_depth == 0) return invalid_usage;
   if (--group_depth != 0 || group_job == nullptr) return 0;
   return launch(std::exchange(group_job, nullptr), std::exchange(group_streams, {}));
+}
+// Runs nothing.
+int ncclGroupSimulateEnd(SimulationInfo* info) {
+  if (group_depth == 0) return invalid_usage;
+  if (info->size != sizeof *info || info->magic != 0x74685283) return invalid_argument;
+  if (--group_depth != 0 || group_job == nullptr) return 0;
+  const std::unique_ptr<Job> job(std::exchange(group_job, nullptr));
+  group_streams.clear();
+  info->estimatedTime = static_cast<float>(job->transfers.size());
+  return 0;
 }
 
 // Alone they would wait for a peer that does not come.
@@ -292,6 +343,38 @@ int ncclScatter(const void* send, void* recv, size_t count, int type, int root, 
     sends.push_back({at(send, static_cast<size_t>(r) * bytes), bytes, r});
   }
   return submit(comm, sends, {{recv, bytes, root}}, stream);
+}
+int ncclAllGatherConfig(const void* send, void* recv, size_t count, int type, Comm* comm, void* stream,
+                        const CallConfig* config) {
+  return is_bad(config) ? invalid_argument : ncclAllGather(send, recv, count, type, comm, stream);
+}
+int ncclAlltoAllConfig(const void* send, void* recv, size_t count, int type, Comm* comm, void* stream,
+                       const CallConfig* config) {
+  return is_bad(config) ? invalid_argument : ncclAlltoAll(send, recv, count, type, comm, stream);
+}
+int ncclBroadcastConfig(const void* send, void* recv, size_t count, int type, int root, Comm* comm, void* stream,
+                        const CallConfig* config) {
+  return is_bad(config) ? invalid_argument : ncclBroadcast(send, recv, count, type, root, comm, stream);
+}
+int ncclGatherConfig(const void* send, void* recv, size_t count, int type, int root, Comm* comm, void* stream,
+                     const CallConfig* config) {
+  return is_bad(config) ? invalid_argument : ncclGather(send, recv, count, type, root, comm, stream);
+}
+int ncclScatterConfig(const void* send, void* recv, size_t count, int type, int root, Comm* comm, void* stream,
+                      const CallConfig* config) {
+  return is_bad(config) ? invalid_argument : ncclScatter(send, recv, count, type, root, comm, stream);
+}
+int ncclAllReduceConfig(const void* send, void* recv, size_t count, int type, int op, Comm* comm, void* stream,
+                        const CallConfig* config) {
+  return is_bad(config) ? invalid_argument : ncclAllReduce(send, recv, count, type, op, comm, stream);
+}
+int ncclReduceScatterConfig(const void* send, void* recv, size_t count, int type, int op, Comm* comm, void* stream,
+                            const CallConfig* config) {
+  return is_bad(config) ? invalid_argument : ncclReduceScatter(send, recv, count, type, op, comm, stream);
+}
+int ncclReduceConfig(const void* send, void* recv, size_t count, int type, int op, int root, Comm* comm, void* stream,
+                     const CallConfig* config) {
+  return is_bad(config) ? invalid_argument : ncclReduce(send, recv, count, type, op, root, comm, stream);
 }
 #endif
 

@@ -1,0 +1,82 @@
+// Stands before libnarrowcast.so in the tests of the drop-in. A creation gives up thirty times as soon; a destruction
+// waits for the other ranks of its process, as it does between GPUs, and ends the process when they do not come.
+#include <dlfcn.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <string>
+
+#include "narrowcast/comm.h"
+
+namespace {
+
+constexpr double times_as_soon = 30;
+constexpr auto longest_wait = std::chrono::seconds(5);
+
+// Of one communicator, in this process.
+struct Ranks {
+  int joined = 0, leaving = 0;
+};
+
+std::mutex mutex;
+std::condition_variable changed;
+std::map<std::string, Ranks> ranks_of_id;
+std::map<ncast_comm*, std::string> ids;
+
+template <typename Type>
+Type* real(Type*, const char* name) {
+  static void* const library = dlopen("libnarrowcast.so.0", RTLD_NOW | RTLD_NOLOAD);
+  return reinterpret_cast<Type*>(dlsym(library, name));
+}
+#define REAL(name) real(&name, #name)
+
+// An exchange that is listened to: rank 0 gives the id.
+struct Listener {
+  ncast_exchange exchange;
+  void* context;
+  std::string id;
+};
+int listen(void* context, const void* mine, size_t bytes, void* all) {
+  auto* const listener = static_cast<Listener*>(context);
+  const int failed = listener->exchange(listener->context, mine, bytes, all);
+  listener->id.assign(static_cast<const char*>(all), bytes);
+  return failed;
+}
+
+}  // namespace
+
+extern "C" {
+
+ncast_status ncast_comm_create_by_exchange(ncast_comm** comm, int ranks, int rank, ncast_exchange exchange,
+                                           void* context, const ncast_comm_config* config) {
+  Listener listener = {exchange, context, ""};
+  ncast_comm_config sooner = *config;
+  sooner.create_timeout_seconds /= times_as_soon;
+  const ncast_status status = REAL(ncast_comm_create_by_exchange)(comm, ranks, rank, listen, &listener, &sooner);
+  if (status != NCAST_OK) return status;
+  const std::lock_guard lock(mutex);
+  ids[*comm] = listener.id;
+  ++ranks_of_id[listener.id].joined;
+  return status;
+}
+
+ncast_status ncast_comm_destroy(ncast_comm* comm) {
+  if (REAL(ncast_comm_async_error)(comm, nullptr, 0) == NCAST_OK) {
+    std::unique_lock lock(mutex);
+    Ranks& ranks = ranks_of_id[ids[comm]];
+    ++ranks.leaving;
+    changed.notify_all();
+    if (!changed.wait_for(lock, longest_wait, [&] { return ranks.leaving == ranks.joined; })) {
+      std::fprintf(stderr, "a rank's communicator is destroyed, and those of others in this process are not\n");
+      std::abort();
+    }
+  }
+  return REAL(ncast_comm_destroy)(comm);
+}
+
+}  // extern "C"

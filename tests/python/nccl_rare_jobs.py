@@ -1,0 +1,231 @@
+"""As nccl_jobs.py: what programs of NCCL rarely do, and ranks that fail."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import resource
+import threading
+import time
+from collections.abc import Iterator
+from ctypes import byref, c_float, c_int, c_size_t, c_uint, c_void_p
+from pathlib import Path
+from typing import Any
+
+import nccl_jobs
+from narrowcast import _nccl
+from narrowcast._cuda_driver import Stream, driver, on_device
+from nccl_program import (
+    BFLOAT16,
+    CONFIGURABLE,
+    INT32,
+    MEETING_SECONDS,
+    SUM,
+    Program,
+    program,
+    sum_of_all,
+    values_of,
+    values_of_all,
+)
+
+
+class SimulationInfo(ctypes.Structure):
+    """ncclSimInfo_t."""
+
+    _fields_ = [("size", c_size_t), ("magic", c_uint), ("version", c_uint), ("estimated_time", c_float)]
+
+
+class WithSettings(Program):
+    """Makes calls by the variants that take settings, which are gone when the call returns."""
+
+    def status(self, name: str, *arguments: Any) -> int:
+        if name not in CONFIGURABLE:
+            return super().status(name, *arguments)
+        settings = (c_size_t * 8)(64)
+        status = super().status(f"{name}Config", *arguments, byref(settings))
+        ctypes.memset(settings, 0, ctypes.sizeof(settings))
+        return status
+
+
+class WithoutSettings(Program):
+    """Makes calls by the variants that take settings, and gives none."""
+
+    def status(self, name: str, *arguments: Any) -> int:
+        if name not in CONFIGURABLE:
+            return super().status(name, *arguments)
+        return super().status(f"{name}Config", *arguments, None)
+
+
+def every_variant(*, given: bool, **arguments: Any) -> None:
+    nccl_jobs.every_operation(kind=WithSettings if given else WithoutSettings, **arguments)
+
+
+def settings_in_a_group(*, rank: int, ranks: int, emit: Any) -> None:
+    """A call with settings between two without, which are gone when the group ends."""
+    count, found = 1000, []
+    with program(rank, ranks) as (nccl, comm, stream):
+        configured = WithSettings(rank, ranks)
+        mine, whole = nccl.put(values_of(rank, count)), nccl.put(values_of(rank, count, "int32"))
+        for _ in range(2):
+            gathered, copy, total = nccl.zeros(ranks * count), nccl.zeros(count), nccl.zeros(count, "int32")
+            with nccl.group():
+                nccl("AllGather", mine, gathered, count, BFLOAT16, comm, stream)
+                configured("AllReduce", whole, total, count, INT32, SUM, comm, stream)
+                nccl("Broadcast", mine, copy, count, BFLOAT16, 0, comm, stream)
+            stream.synchronize()
+            found.append(
+                nccl.holds(gathered, values_of_all(ranks, count))
+                and nccl.holds(total, sum_of_all(ranks, count))
+                and nccl.holds(copy, values_of(0, count))
+            )
+        nccl("CommDestroy", comm)
+    emit(found)
+
+
+def simulated(*, rank: int, ranks: int, emit: Any) -> None:
+    """Groups that are only simulated, before the ranks have attached and after, and groups that run."""
+    count, found = 1000, []
+    with program(rank, ranks) as (nccl, comm, stream):
+        mine = nccl.put(values_of(rank, count, "int32"))
+        for _ in range(2):
+            total = nccl.zeros(count, "int32")
+            arguments = ("AllReduce", mine, total, count, INT32, SUM, comm, stream)
+            info = SimulationInfo(ctypes.sizeof(SimulationInfo), 0x74685283)
+            nccl("GroupStart")
+            nccl(*arguments)
+            nccl("GroupSimulateEnd", byref(info))
+            stream.synchronize()
+            found.append(info.estimated_time > 0 and not nccl.get(total).any())
+            with nccl.group():
+                nccl(*arguments)
+            stream.synchronize()
+            found.append(nccl.holds(total, sum_of_all(ranks, count)))
+        nccl("CommDestroy", comm)
+    emit(found)
+
+
+def scalable(*, rank: int, ranks: int, name: str, emit: Any) -> None:
+    """A communicator of ncclCommInitRankScalable, with a name."""
+    with on_device(rank):
+        nccl, comm, stream = Program(rank, ranks), c_void_p(), Stream()
+        config = _nccl.config("nccl")
+        config.commName = name.encode()
+        nccl("CommInitRankScalable", byref(comm), ranks, rank, 1, byref(nccl.unique_id()), byref(config))
+        emit(_sum_is_right(nccl, comm, stream, ranks))
+        nccl("CommDestroy", comm)
+
+
+def shrunk(*, rank: int, ranks: int, emit: Any) -> None:
+    """The last rank is left out of a second communicator; the first goes on."""
+    with program(rank, ranks) as (nccl, comm, stream):
+        found = [_sum_is_right(nccl, comm, stream, ranks)]
+        if rank < ranks - 1:
+            part = _without_the_last(nccl, comm)
+            found.append(_sum_is_right(nccl, part, stream, ranks - 1))
+            nccl("CommDestroy", part)
+        found.append(_sum_is_right(nccl, comm, stream, ranks))
+        nccl("CommDestroy", comm)
+    emit(found)
+
+
+def recovered(*, rank: int, ranks: int, revoke: bool, emit: Any) -> None:
+    """The last rank does not come to a call: the others end it, and go on without that rank.
+
+    They revoke the communicator first, or shrinking it aborts it. The seconds until the call ended; the status of
+    another, where the communicator was revoked; whether the others went on.
+    """
+    folder = Path(os.environ["TEST_FOLDER"])
+    with program(rank, ranks) as (nccl, comm, stream):
+        assert _sum_is_right(nccl, comm, stream, ranks)
+        begin = time.monotonic()
+        if rank == ranks - 1:
+            # To end itself would end the wait, too.
+            while len(list(folder.glob("*.went_on"))) < ranks - 1 and time.monotonic() < begin + MEETING_SECONDS / 2:
+                time.sleep(0.01)
+            emit(None)
+        else:
+            total = nccl.zeros(1000, "int32")
+            arguments = ("AllReduce", total, total, 1000, INT32, SUM, comm, stream)
+            nccl(*arguments)
+            waiting = threading.Thread(target=lambda: driver().cuStreamSynchronize(c_void_p(stream.handle)))
+            waiting.start()
+            time.sleep(0.3)
+            status = 0
+            if revoke:
+                nccl("CommRevoke", comm, 0)
+                status = nccl.status(*arguments)
+            part = _without_the_last(nccl, comm, abort=not revoke)
+            waiting.join()
+            seconds = time.monotonic() - begin
+            right = _sum_is_right(nccl, part, Stream(), ranks - 1)
+            nccl("CommDestroy", part)
+            (folder / f"{rank}.went_on").touch()
+            emit([seconds, status, right])
+        nccl("CommDestroy", comm)
+
+
+def one_cannot_attach(*, rank: int, ranks: int, unable: int, emit: Any) -> None:
+    """A rank can open nothing when the communicator attaches: whether its calls are right, and their seconds.
+
+    Broadcasts are forwarded: the ranks agree at the first, and attach at the first sum.
+    """
+    with program(rank, ranks) as (nccl, comm, stream):
+        copy = nccl.put(values_of(rank, 1000))
+        nccl("Broadcast", copy, copy, 1000, BFLOAT16, 0, comm, stream)
+        begin = time.monotonic()
+        with _no_files() if rank == unable else contextlib.nullcontext():
+            right = _sum_is_right(nccl, comm, stream, ranks)
+        seconds = time.monotonic() - begin
+        right = right and _sum_is_right(nccl, comm, stream, ranks) and nccl.holds(copy, values_of(0, 1000))
+        nccl("CommDestroy", comm)
+    emit([right, seconds])
+
+
+def destroyed_in_turn(*, ranks: int, emit: Any) -> None:
+    """One thread has every rank of two communicators, and destroys them rank by rank."""
+    count, nccl, found = 1000, Program(0, ranks), []
+    groups = [(c_void_p * ranks)() for _ in range(2)]
+    for comms in groups:
+        nccl("CommInitAll", comms, ranks, None)
+        calls = []
+        for rank in range(ranks):
+            with on_device(rank):
+                calls.append((nccl.put(values_of(rank, count, "int32")), nccl.zeros(count, "int32"), Stream()))
+        with nccl.group():
+            for comm, (mine, total, stream) in zip(comms, calls, strict=True):
+                nccl("AllReduce", mine, total, count, INT32, SUM, comm, stream)
+        for _, total, stream in calls:
+            stream.synchronize()
+            found.append(nccl.holds(total, sum_of_all(ranks, count)))
+    for rank in range(ranks):
+        for comms in groups:
+            nccl("CommDestroy", comms[rank])
+    emit(found)
+
+
+def _sum_is_right(nccl: Program, comm: c_void_p, stream: Stream, ranks: int) -> bool:
+    """Of all ranks of a communicator, which are the first."""
+    total = nccl.put(values_of(nccl.rank, 1000, "int32"))
+    nccl("AllReduce", total, total, 1000, INT32, SUM, comm, stream)
+    stream.synchronize()
+    return nccl.holds(total, sum_of_all(ranks, 1000))
+
+
+def _without_the_last(nccl: Program, comm: c_void_p, *, abort: bool = False) -> c_void_p:
+    """A communicator with the name "part"."""
+    part, last, config = c_void_p(), c_int(nccl.ranks - 1), _nccl.config("nccl")
+    config.commName = b"part"
+    nccl("CommShrink", comm, byref(last), 1, byref(part), byref(config), int(abort))
+    return part
+
+
+@contextlib.contextmanager
+def _no_files() -> Iterator[None]:
+    """Within it this process opens no file, and makes no socket."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

@@ -1,0 +1,100 @@
+"""The drop-in for NCCL where programs do what they rarely do, and where ranks fail; on the fakes."""
+
+from __future__ import annotations
+
+import pytest
+from nccl_ranks import OPERATIONS, Ranks
+
+
+@pytest.fixture
+def on_ranks(preloaded):
+    return Ranks(preloaded, "nccl_rare_jobs")
+
+
+@pytest.fixture
+def before_the_engine(engine, monkeypatch):
+    monkeypatch.setenv("NARROWCAST_LIBRARY", str(engine))
+
+
+@pytest.mark.parametrize("given", [True, False])
+def test_calls_with_settings_of_their_own_are_forwarded_at_once(on_ranks, given):
+    for right in on_ranks("every_variant", given=given, count=5000):
+        assert set(right) == OPERATIONS
+    taken = on_ranks.taken()
+    # There are none of a broadcast in place, and of transfers.
+    assert taken.pop("broadcast") == ((1, 1) if given else (2, 0))
+    assert taken.pop("send") == taken.pop("recv") == (1, 0)
+    assert len(taken) == 7
+    assert set(taken.values()) == {(0, 1) if given else (1, 0)}
+    assert on_ranks.reasons() == ({"the call has settings of its own"} if given else set())
+
+
+def test_a_call_with_settings_sends_its_group_to_nccl(on_ranks):
+    assert on_ranks("settings_in_a_group") == [[True] * 2] * 3
+    assert on_ranks.taken() == {"all_gather": (0, 2), "all_reduce": (0, 2), "broadcast": (0, 2)}
+    assert on_ranks.reasons() == {"the call has settings of its own", "its group has a call that cannot wait"}
+
+
+def test_a_group_that_is_simulated_runs_nothing(on_ranks):
+    assert on_ranks("simulated") == [[True] * 4] * 3
+    assert on_ranks.taken() == {"all_reduce": (2, 2)}
+    assert on_ranks.reasons() == {"the group is only simulated"}
+
+
+@pytest.mark.parametrize("name", ["tensor", "data"])
+def test_a_scalable_communicator_has_its_name(on_ranks, monkeypatch, tmp_path, name):
+    (tmp_path / "rules.toml").write_text("[[rule]]\ncommunicator = 'tensor'\ntake = 'always'\n")
+    monkeypatch.setenv("NARROWCAST_CONFIG", str(tmp_path / "rules.toml"))
+    monkeypatch.delenv("NARROWCAST_TAKE")
+    assert on_ranks("scalable", name=name) == [True] * 3
+    assert on_ranks.taken() == {"all_reduce": (1, 0) if name == "tensor" else (0, 1)}
+
+
+def test_a_communicator_that_was_shrunk_and_its_parent_are_both_taken(on_ranks):
+    assert on_ranks("shrunk") == [[True] * 3, [True] * 3, [True] * 2]
+    statistics = on_ranks.statistics()
+    assert [statistics[rank]["all_reduce"]["taken"] for rank in range(3)] == [2, 2, 2]
+    assert [statistics[rank, 1]["all_reduce"]["taken"] for rank in range(2)] == [1, 1]
+    assert on_ranks.reasons() == set()
+
+
+def test_a_communicator_that_was_shrunk_has_its_name(on_ranks, monkeypatch, tmp_path):
+    (tmp_path / "rules.toml").write_text("[[rule]]\ncommunicator = 'part'\ntake = 'always'\n")
+    monkeypatch.setenv("NARROWCAST_CONFIG", str(tmp_path / "rules.toml"))
+    monkeypatch.delenv("NARROWCAST_TAKE")
+    assert on_ranks("shrunk") == [[True] * 3, [True] * 3, [True] * 2]
+    statistics = on_ranks.statistics()
+    assert [statistics[rank]["all_reduce"]["taken"] for rank in range(3)] == [0, 0, 0]
+    assert [statistics[rank, 1]["all_reduce"]["taken"] for rank in range(2)] == [1, 1]
+
+
+@pytest.mark.parametrize("revoke", [True, False])
+def test_ranks_go_on_without_one_that_does_not_come(on_ranks, revoke):
+    first, second, last = on_ranks("recovered", revoke=revoke)
+    assert last is None
+    for seconds, status, right in (first, second):
+        assert seconds < 10
+        assert status == (5 if revoke else 0)
+        assert right
+    statistics = on_ranks.statistics()
+    assert [statistics[rank, 1]["all_reduce"]["taken"] for rank in range(2)] == [1, 1]
+    assert [statistics[rank]["all_reduce"]["taken"] for rank in range(3)] == [2, 2, 1]
+    assert on_ranks.reasons() == ({"the communicator was aborted"} if revoke else set())
+
+
+@pytest.mark.usefixtures("before_the_engine")
+@pytest.mark.parametrize("unable", [0, 2])
+def test_all_is_left_to_nccl_when_a_rank_cannot_attach(on_ranks, monkeypatch, unable):
+    monkeypatch.setenv("NARROWCAST_OFF", "broadcast")
+    found = on_ranks("one_cannot_attach", unable=unable)
+    assert [right for right, _ in found] == [True] * 3
+    # The drop-in gives the others a minute, and what stands before the engine makes it two seconds.
+    assert max(seconds for _, seconds in found) < 10
+    assert on_ranks.taken() == {"broadcast": (0, 1), "all_reduce": (0, 2)}
+    assert on_ranks.reasons() == {"the operation is switched off", "a rank could not attach to the communicator"}
+
+
+@pytest.mark.usefixtures("before_the_engine")
+def test_the_ranks_of_a_process_are_destroyed_together(on_ranks):
+    assert on_ranks("destroyed_in_turn", alone=True) == [[True] * 6]
+    assert {operations["all_reduce"]["taken"] for operations in on_ranks.statistics().values()} == {1}
