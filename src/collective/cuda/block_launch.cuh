@@ -1,8 +1,9 @@
-// Launches of the block kernels.
+// How the block kernels are loaded and launched.
 #pragma once
 
 #include "codec/cuda/reduce_value.cuh"
 #include "collective/cuda/block_roles.cuh"
+#include "collective/cuda/kernels.h"
 
 namespace narrowcast::collective::cuda {
 
@@ -18,12 +19,22 @@ cudaError_t with_coding(ncast_dtype dtype, ncast_codec codec, Function function)
   });
 }
 
-// One CTA an SM, with the shared memory that its warps need.
+// As with_coding, for every dtype and codec, until one fails.
+template <typename Function>
+cudaError_t for_each_coding(Function function) {
+  for (int dtype = 0; ncast_dtype_bytes(static_cast<ncast_dtype>(dtype)) != 0; ++dtype)
+    for (const ncast_codec codec : {NCAST_CODEC_RAW, NCAST_CODEC_WINDOW})
+      if (const cudaError_t error = with_coding(static_cast<ncast_dtype>(dtype), codec, function)) return error;
+  return cudaSuccess;
+}
+
+// One CTA an SM, which may have all of its shared memory.
+inline cudaError_t load_roles(void (*kernel)(BlockCall)) {
+  if (const cudaError_t error = load_kernel(kernel)) return error;
+  return cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, int{most_shared_bytes});
+}
 inline cudaError_t launch_roles(void (*kernel)(BlockCall), uint32_t ctas, uint32_t warps, size_t shared_bytes,
                                 const BlockCall& call, cudaStream_t stream) {
-  const cudaError_t error =
-      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared_bytes));
-  if (error != cudaSuccess) return error;
   kernel<<<ctas, warps * 32, shared_bytes, stream>>>(call);
   return cudaGetLastError();
 }

@@ -37,6 +37,10 @@ __global__ void __launch_bounds__(move_warps(Coding::block_bytes).all() * 32, 1)
 
 }  // namespace
 
+cudaError_t load_block_moves() {
+  return for_each_coding([&]<typename Coding, ncast_dtype>() { return load_roles(move_blocks<Coding>); });
+}
+
 cudaError_t launch_moves(const BlockCall& call, ncast_dtype dtype, ncast_codec codec, uint32_t ctas,
                          cudaStream_t stream) {
   return with_coding(dtype, codec, [&]<typename Coding, ncast_dtype>() {

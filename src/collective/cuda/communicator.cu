@@ -5,6 +5,7 @@
 
 #include "collective/cuda/choice.h"
 #include "collective/cuda/communicator.h"
+#include "collective/cuda/kernels.h"
 #include "collective/cuda/state.h"
 #include "status/error.h"
 
@@ -111,6 +112,7 @@ ncast_status Communicator::set_up() {
   if (static_cast<size_t>(shared_bytes) < most_shared_bytes)
     return fail(NCAST_UNSUPPORTED, "the kernels need %zu bytes of shared memory a CTA, and GPU %d has %d",
                 most_shared_bytes, device_, shared_bytes);
+  if (const cudaError_t loaded = load_kernels()) return failed("loading the kernels", loaded);
   cudaError_t error = cudaHostAlloc(reinterpret_cast<void**>(&control_), sizeof *control_, cudaHostAllocPortable);
   if (error == cudaSuccess) {
     *control_ = {};

@@ -1,5 +1,6 @@
 // Operations by packets that only move data. A warp's job is a row of what goes to one rank, and the same row of what
 // comes from one.
+#include "collective/cuda/kernels.h"
 #include "collective/cuda/packet_exchange.cuh"
 #include "collective/cuda/unit_memory.cuh"
 
@@ -65,6 +66,12 @@ cudaError_t launch(const channel::Peers& peers, const Exchange& exchange, uint32
 }
 
 }  // namespace
+
+cudaError_t load_packet_moves() {
+  for (const auto kernel : {move_kernel<uint8_t>, move_kernel<uint16_t>, move_kernel<uint32_t>, move_kernel<uint64_t>})
+    if (const cudaError_t error = load_kernel(kernel)) return error;
+  return cudaSuccess;
+}
 
 cudaError_t launch_packet_move(const channel::Peers& peers, const Exchange& exchange, size_t value_bytes, uint32_t ctas,
                                uint32_t warps, cudaStream_t stream) {

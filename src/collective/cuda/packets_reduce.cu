@@ -1,5 +1,6 @@
 // Operations by packets that reduce. A thread sends its units of every piece, reduces its units of this rank's piece, and,
 // where results are gathered, takes those of the other ranks.
+#include "collective/cuda/kernels.h"
 #include "collective/cuda/packet_exchange.cuh"
 #include "collective/cuda/reduce_units.cuh"
 #include "collective/cuda/unit_memory.cuh"
@@ -139,6 +140,17 @@ __global__ void __launch_bounds__(most_packet_warps * 32)
 }
 
 }  // namespace
+
+cudaError_t load_packet_reductions() {
+  for (int dtype = 0; ncast_dtype_bytes(static_cast<ncast_dtype>(dtype)) != 0; ++dtype) {
+    const auto load = [&]<ncast_dtype Dtype>() {
+      if (const cudaError_t error = load_kernel(reduce_kernel<Dtype, 3>)) return error;
+      return load_kernel(reduce_kernel<Dtype, channel::max_gpu_ranks - 1>);
+    };
+    if (const cudaError_t error = codec::cuda::dispatch_number(static_cast<ncast_dtype>(dtype), load)) return error;
+  }
+  return cudaSuccess;
+}
 
 cudaError_t launch_packet_reduction(const channel::Peers& peers, const Exchange& exchange, ncast_dtype dtype,
                                     ncast_redop op, uint32_t ctas, uint32_t warps, cudaStream_t stream) {
