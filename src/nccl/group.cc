@@ -126,15 +126,20 @@ int launch(std::vector<GroupCalls> comms, End* end) {
     Plan& plan = plans.emplace_back(make_plan(its));
     if (plan.ordered && !plan.forwarded.empty()) keep_first(before_forwarded(plan), &first);
     plan.taken.alone = end == nullptr;
+    if (plan.taken.beside_forwarded) keep_first(fork_beside(plan.taken), &first);
     if (!plan.taken.calls.empty()) taken.push_back(plan.taken);
   }
-  if (!taken.empty()) keep_first(take(taken), &first);
+  // NCCL's thread waits for this GPU when two ranks first transfer something: for kernels of ours, too, which may wait for a
+  // peer that waits for the transfer. So calls that are taken come last where some transfers are forwarded beside them.
+  const bool beside = std::ranges::any_of(taken, &TakenCalls::beside_forwarded);
+  if (!taken.empty() && !beside) keep_first(take(taken), &first);
   for (const Plan& plan : plans)
     for (const ForwardedCall& one : plan.forwarded) keep_first(forward_counted(*plan.comm, one.call, one.why), &first);
   if (end != nullptr) {
     const InsideNccl inside;
     keep_first(end(), &first);
   }
+  if (beside) keep_first(take(taken), &first);
   for (const GroupCalls& its : comms)
     if (!its.forwarded_on.empty()) keep_first(after_forwarded(*its.comm, its.forwarded_on[0]), &first);
   for (const Plan& plan : plans) {

@@ -104,16 +104,20 @@ int launch_on_host(const std::vector<TakenCalls>& groups) {
   return failed == 0 ? success : unhandled_cuda_error;
 }
 
+// After the calls that were forwarded before this group.
+int come_after_forwarded(const TakenCalls& group) {
+  for (void* const stream : streams_of(group))
+    if (group.comm->order.before_taken(stream) != 0) return unhandled_cuda_error;
+  return success;
+}
+
 }  // namespace
 
 int take(const std::vector<TakenCalls>& groups) {
   for (const TakenCalls& group : groups) {
     Communicator& comm = *group.comm;
     const OnDevice on_device(comm.device);
-    for (void* const stream : streams_of(group)) {
-      if (comm.order.before_taken(stream) != 0) return unhandled_cuda_error;
-      if (group.beside_forwarded && follow(comm, stream, comm.side_stream) != 0) return unhandled_cuda_error;
-    }
+    if (!group.beside_forwarded && come_after_forwarded(group) != success) return unhandled_cuda_error;
     for (const TakenCall& taken : group.calls) {
       log(Level::trace, "%s of %zu values is taken", name_of(taken.call.operation), taken.call.count);
       comm.statistics->count_taken(taken.call.operation, sent_bytes(taken.call, comm.rank, comm.ranks));
@@ -133,6 +137,14 @@ int take(const std::vector<TakenCalls>& groups) {
   if (settings().verify && groups[0].alone && result == success)
     verify_arrival(*groups[0].comm, groups[0].calls[0].call);
   return result;
+}
+
+int fork_beside(const TakenCalls& group) {
+  const OnDevice on_device(group.comm->device);
+  if (come_after_forwarded(group) != success) return unhandled_cuda_error;
+  for (void* const stream : streams_of(group))
+    if (follow(*group.comm, stream, group.comm->side_stream) != 0) return unhandled_cuda_error;
+  return success;
 }
 
 int join_beside(const TakenCalls& group) {

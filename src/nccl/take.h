@@ -26,7 +26,9 @@ struct TakenCalls {
 // Puts calls on their streams as one group. An ncclResult_t.
 int take(const std::vector<TakenCalls>& groups);
 
-// After what runs beside `group` was forwarded: its streams go on when both are done.
+// For a group that runs beside forwarded calls: before these are forwarded.
+int fork_beside(const TakenCalls& group);
+// After they were, and it was taken: its streams go on when both are done.
 int join_beside(const TakenCalls& group);
 
 }  // namespace narrowcast::nccl
