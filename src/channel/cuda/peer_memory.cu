@@ -1,5 +1,4 @@
 #include <cuda_runtime.h>
-#include <unistd.h>
 
 #include <cinttypes>
 #include <cstdio>
@@ -13,59 +12,24 @@
 namespace narrowcast::channel {
 namespace {
 
-// Who a rank is, for finding out who can reach whom.
-struct Gpu {
-  uint64_t process[2];  // the same for ranks of one process
-  char address[32];     // on the PCI bus
-  int device;           // as its process counts
+// What a rank tells the others, for finding out who can reach whom.
+struct Reach {
+  GpuOfRank gpu;
   int wants_host;
 };
 
-// What a rank tells the others of its memory.
-struct Offer {
+// Of host memory.
+struct SegmentOffer {
   uint64_t bytes;
-  char* address;
-  cudaIpcMemHandle_t handle;  // of device memory, for other processes
-  char segment[64];           // of host memory: its name
+  char name[64];
 };
 
 // A segment's own page comes before the memory.
 constexpr size_t segment_head_bytes = 4096;
 static_assert(sizeof(SegmentOwners) <= segment_head_bytes);
 
-// A number that no other process has: a pid may be another's in another container.
-ncast_status process_number(uint64_t (&number)[2]) {
-  static uint64_t made[2];
-  static pid_t maker = 0;
-  if (maker != getpid()) {
-    if (ncast_status status = random_bytes(&made, sizeof made)) return status;
-    maker = getpid();
-  }
-  std::memcpy(number, made, sizeof made);
-  return NCAST_OK;
-}
-
-ncast_status find_gpu(Gpu* gpu) {
-  *gpu = {};
-  if (ncast_status status = process_number(gpu->process)) return status;
-  cudaError_t error = cudaGetDevice(&gpu->device);
-  if (error == cudaSuccess) error = cudaDeviceGetPCIBusId(gpu->address, sizeof gpu->address, gpu->device);
-  if (error != cudaSuccess) return cuda_failure("finding the GPU", error);
-  gpu->wants_host = wants_host_memory();
-  return NCAST_OK;
-}
-
-// A GPU that this process does not see is taken to be reachable: mapping its memory will tell.
-bool can_reach(const Gpu& own, const Gpu& other) {
-  int ordinal = 0, can = 0;
-  if (std::strcmp(own.address, other.address) == 0) return true;
-  if (cudaDeviceGetByPCIBusId(&ordinal, other.address) == cudaSuccess &&
-      cudaDeviceCanAccessPeer(&can, own.device, ordinal) == cudaSuccess)
-    return can != 0;
-  cudaGetLastError();  // it was a question
-  return true;
-}
-
+// Each rank gives as many as this one.
+template <typename Offer>
 ncast_status check_bytes(const std::vector<Offer>& offers, size_t bytes) {
   for (size_t rank = 0; rank < offers.size(); ++rank) {
     if (offers[rank].bytes == bytes) continue;
@@ -77,18 +41,14 @@ ncast_status check_bytes(const std::vector<Offer>& offers, size_t bytes) {
 
 }  // namespace
 
-ncast_status cuda_failure(const char* what, int error) {
-  return fail(NCAST_CUDA_ERROR, "%s: %s", what, cudaGetErrorString(static_cast<cudaError_t>(error)));
-}
-
 ncast_status PeerMemory::choose_place(Rendezvous& rendezvous, Place* place) {
-  Gpu own;
-  if (ncast_status status = find_gpu(&own)) return status;
-  std::vector<Gpu> all(static_cast<size_t>(rendezvous.ranks()));
+  Reach own{{}, wants_host_memory()};
+  if (ncast_status status = GpuOfRank::find(&own.gpu)) return status;
+  std::vector<Reach> all(static_cast<size_t>(rendezvous.ranks()));
   if (ncast_status status = rendezvous.all_gather(&own, sizeof own, all.data())) return status;
   char needs_host = 0;
-  for (const Gpu& other : all)
-    if (other.wants_host != 0 || !can_reach(own, other)) needs_host = 1;
+  for (const Reach& other : all)
+    if (other.wants_host != 0 || !own.gpu.may_reach(other.gpu)) needs_host = 1;
   std::vector<char> need(all.size());
   if (ncast_status status = rendezvous.all_gather(&needs_host, 1, need.data())) return status;
   *place = Place::device;
@@ -107,43 +67,28 @@ ncast_status PeerMemory::create(Rendezvous& rendezvous, Place place, size_t byte
 }
 
 ncast_status PeerMemory::map_device_memory(size_t bytes) {
-  Gpu gpu;
-  if (ncast_status status = find_gpu(&gpu)) return status;
-  Offer own = {};
-  own.bytes = bytes;
   cudaError_t error = cudaMalloc(reinterpret_cast<void**>(&own_), bytes);
   if (error == cudaSuccess) error = cudaMemset(own_, 0, bytes);
   if (error == cudaSuccess) error = cudaDeviceSynchronize();
-  if (error == cudaSuccess) error = cudaIpcGetMemHandle(&own.handle, own_);
   if (error != cudaSuccess) return cuda_failure("scratch memory", error);
-  own.address = own_;
+  MemoryOffer own;
+  if (ncast_status status = MemoryOffer::make(own_, bytes, &own)) return status;
 
   const auto ranks = static_cast<size_t>(rendezvous_.ranks());
-  std::vector<Gpu> gpus(ranks);
-  std::vector<Offer> offers(ranks);
-  if (ncast_status status = rendezvous_.all_gather(&gpu, sizeof gpu, gpus.data())) return status;
+  std::vector<MemoryOffer> offers(ranks);
   if (ncast_status status = rendezvous_.all_gather(&own, sizeof own, offers.data())) return status;
   shared_ = true;
   if (ncast_status status = check_bytes(offers, bytes)) return status;
   for (size_t rank = 0; rank < ranks; ++rank) {
-    char*& address = addresses_[rank];
     if (static_cast<int>(rank) == rendezvous_.rank()) {
-      address = own_;
+      addresses_[rank] = own_;
       continue;
     }
-    if (std::memcmp(gpus[rank].process, gpu.process, sizeof gpu.process) != 0) {
-      error =
-          cudaIpcOpenMemHandle(reinterpret_cast<void**>(&address), offers[rank].handle, cudaIpcMemLazyEnablePeerAccess);
-      if (error == cudaSuccess) opened_.push_back(address);
-    } else {
-      address = offers[rank].address;
-      error = gpus[rank].device == gpu.device ? cudaSuccess : cudaDeviceEnablePeerAccess(gpus[rank].device, 0);
-      if (error == cudaErrorPeerAccessAlreadyEnabled) error = cudaSuccess;
+    if (ncast_status status = mapped_[rank].map(own.gpu, offers[rank])) {
+      const std::string sentence = ncast_last_error();
+      return fail(status, "rank %d, whose peer is rank %zu: %s", rendezvous_.rank(), rank, sentence.c_str());
     }
-    cudaGetLastError();  // it is told here, and not to the next who asks
-    if (error != cudaSuccess)
-      return fail(NCAST_UNSUPPORTED, "the GPU of rank %d (%s) cannot reach that of rank %zu (%s): %s",
-                  rendezvous_.rank(), gpu.address, rank, gpus[rank].address, cudaGetErrorString(error));
+    addresses_[rank] = mapped_[rank].address();
   }
   return NCAST_OK;
 }
@@ -151,11 +96,11 @@ ncast_status PeerMemory::map_device_memory(size_t bytes) {
 ncast_status PeerMemory::map_host_memory(size_t bytes) {
   const auto rank = static_cast<size_t>(rendezvous_.rank());
   SharedMemory& segment = segments_[rank];
-  Offer own = {};
+  SegmentOffer own = {};
   own.bytes = bytes;
   uint64_t number[2];
   if (ncast_status status = random_bytes(&number, sizeof number)) return status;
-  std::snprintf(own.segment, sizeof own.segment, "%s%016" PRIx64 "%016" PRIx64, segment_prefix, number[0], number[1]);
+  std::snprintf(own.name, sizeof own.name, "%s%016" PRIx64 "%016" PRIx64, segment_prefix, number[0], number[1]);
   if (ncast_status status = segment.create(segment_head_bytes + bytes)) return status;
   if (ncast_status status = segment.allocate(0, segment_head_bytes + bytes)) return status;
   // So that a sweeper finds it when this process is killed before it takes the name away.
@@ -164,15 +109,15 @@ ncast_status PeerMemory::map_host_memory(size_t bytes) {
   owners->owner[0].process = current_process();
   owners->owner[0].state.store(SegmentOwners::joined, std::memory_order_release);
   bool taken = false;
-  if (ncast_status status = segment.publish(own.segment, &taken)) return status;
+  if (ncast_status status = segment.publish(own.name, &taken)) return status;
 
-  std::vector<Offer> offers(static_cast<size_t>(rendezvous_.ranks()));
+  std::vector<SegmentOffer> offers(static_cast<size_t>(rendezvous_.ranks()));
   ncast_status status = rendezvous_.all_gather(&own, sizeof own, offers.data());
   if (status == NCAST_OK) status = check_bytes(offers, bytes);
   for (size_t peer = 0; status == NCAST_OK && peer < offers.size(); ++peer) {
     bool found = true;
-    offers[peer].segment[sizeof offers[peer].segment - 1] = 0;
-    if (peer != rank) status = segments_[peer].open(offers[peer].segment, &found);
+    offers[peer].name[sizeof offers[peer].name - 1] = 0;
+    if (peer != rank) status = segments_[peer].open(offers[peer].name, &found);
     if (status == NCAST_OK && (!found || segments_[peer].bytes() != segment_head_bytes + bytes))
       status = fail(NCAST_SYSTEM_ERROR,
                     "the shared memory of rank %zu cannot be seen from rank %zu: do they share /dev/shm?", peer, rank);
@@ -180,7 +125,7 @@ ncast_status PeerMemory::map_host_memory(size_t bytes) {
   }
   if (status == NCAST_OK) status = rendezvous_.barrier();
   const std::string sentence = ncast_last_error();
-  unlink_segment(own.segment);
+  unlink_segment(own.name);
   shared_ = status == NCAST_OK;
   return status == NCAST_OK ? NCAST_OK : fail(status, "%s", sentence.c_str());
 }
@@ -200,7 +145,7 @@ ncast_status PeerMemory::register_segment(int rank) {
 PeerMemory::~PeerMemory() {
   // Twice: nobody writes here any more; nobody has it mapped any more.
   bool alone = !shared_ || rendezvous_.barrier() == NCAST_OK;
-  for (char* address : opened_) cudaIpcCloseMemHandle(address);
+  for (MappedMemory& mapped : mapped_) mapped.unmap();
   for (void* data : registered_) cudaHostUnregister(data);
   alone = alone && (!shared_ || rendezvous_.barrier() == NCAST_OK);
   if (alone && own_ != nullptr) cudaFree(own_);

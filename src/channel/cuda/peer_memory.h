@@ -6,6 +6,8 @@
 #include <memory>
 #include <vector>
 
+#include "channel/cuda/failure.h"
+#include "channel/cuda/memory_offer.h"
 #include "channel/cuda/peers.h"
 #include "channel/rendezvous.h"
 #include "channel/shared_memory.h"
@@ -38,14 +40,11 @@ class PeerMemory {
 
   Rendezvous& rendezvous_;
   std::array<char*, max_gpu_ranks> addresses_ = {};
-  bool shared_ = false;        // the others know of it
-  char* own_ = nullptr;        // device memory
-  std::vector<char*> opened_;  // of other processes
+  bool shared_ = false;  // the others know of it
+  char* own_ = nullptr;  // device memory
+  std::array<MappedMemory, max_gpu_ranks> mapped_;
   std::array<SharedMemory, max_gpu_ranks> segments_;
   std::vector<void*> registered_;
 };
-
-// A sentence for a failed CUDA call: NCAST_CUDA_ERROR.
-ncast_status cuda_failure(const char* what, int error);
 
 }  // namespace narrowcast::channel
