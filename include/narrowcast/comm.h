@@ -84,6 +84,23 @@ NCAST_API ncast_status ncast_comm_rank(const ncast_comm* comm, int* rank);
 NCAST_API ncast_status ncast_comm_ranks(const ncast_comm* comm, int* ranks);
 NCAST_API ncast_status ncast_comm_get_counters(const ncast_comm* comm, ncast_comm_counters* counters);
 
+// CUDA: registers memory, so that values which travel as they are (codec RAW, or AUTO where it chooses that) are written
+// by their sender where they end up, in place of coming through the communicator's scratch. That is done for 4 MiB and more
+// from one rank to another, of calls that move and do not reduce. What is received may lie anywhere in the memory, and on
+// other ranks elsewhere or in none.
+//   memory: `bytes` of one allocation of cudaMalloc on this communicator's GPU, which stays allocated until it is
+//           deregistered. NULL, with 0 bytes: this rank registers none.
+//   region: which one it is, the same on all ranks.
+// Collective: every rank calls it at the same place in the order of the communicator's calls, which in flight may be any,
+// and it returns when all have. Calls that a graph captured before go on as they were. Errors, on all ranks the same:
+// INVALID_ARGUMENT, UNSUPPORTED (memory of another kind, such as cuMemMap's; GPUs that cannot reach each other; the host
+// backend; more than NCAST_MOST_REGISTERED), after which the communicator goes on; those of waiting end it.
+enum { NCAST_MOST_REGISTERED = 63 };
+NCAST_API ncast_status ncast_comm_register(ncast_comm* comm, void* memory, size_t bytes, uint32_t* region);
+// Collective, with the same region on every rank. No call that uses its memory is in flight on this rank, and no graph with
+// such a call is launched again. Destroying the communicator deregisters what is left.
+NCAST_API ncast_status ncast_comm_deregister(ncast_comm* comm, uint32_t region);
+
 // Streams of the host backend: calls on one stream run in order on its thread and the caller goes on. A NULL stream
 // runs the call before it returns. Buffers stay untouched by the caller until the stream is synchronized.
 NCAST_API ncast_status ncast_stream_create(ncast_stream* stream);

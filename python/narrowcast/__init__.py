@@ -15,6 +15,7 @@ from . import cuda
 from ._explain import Explanation, Prediction, explain
 from ._groups import Stream, group
 from ._library import library_version
+from ._registration import Registration
 from .codec import BlockStats, FrameInfo, bound, decode, encode, inspect, inspect_blocks
 from .comm import Communicator, Counters, unique_id
 from .errors import (
@@ -50,6 +51,7 @@ __all__ = [
     "NarrowcastError",
     "PeerTimeoutError",
     "Prediction",
+    "Registration",
     "RemoteError",
     "Status",
     "Stream",

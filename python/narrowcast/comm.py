@@ -26,6 +26,7 @@ from ._arrays import View, host_view, view
 from ._explain import Explanation, asked, explanation_of
 from ._groups import Stream, open_group
 from ._library import BACKENDS, UNIQUE_ID_BYTES, CommConfigC, CommCountersC, ExplanationC, UniqueIdC, check, library
+from ._registration import Registration, register
 from ._streams import stream_handle
 from .errors import NarrowcastError, Status, error_of
 from .types import ValueType, comm_codec_number, reduction_number
@@ -327,6 +328,17 @@ class Communicator:
         target = source if out is None else self._target(out, source, source.elems, stream)
         arguments = (source.pointer, target.pointer, source.elems, source.dtype.number, reduction_number(op))
         self._run("ncast_all_reduce", arguments, codec, stream, source, target)
+
+    def register(self, buffer: Any) -> Registration:
+        """GPUs: what this buffer receives as it is (codec "raw", or "auto" where it chooses that) is written there by
+        its sender, in place of coming through scratch memory.
+
+        buffer: an array within one allocation of cudaMalloc; None on a rank that registers none. It lives until the
+        registration is closed; close that before the communicator. Every rank calls this at the same place in the order
+        of the communicator's calls. Raises InvalidArgumentError or UnsupportedError, on all ranks, when a rank's buffer
+        is no such memory; UnsupportedError on the host backend.
+        """
+        return register(self.handle, buffer)
 
     # The communicator itself.
 

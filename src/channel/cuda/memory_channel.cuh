@@ -74,6 +74,11 @@ class SlotSender {
       for (uint32_t at = thread_ * 16; at < bytes; at += 32 * 16)
         *reinterpret_cast<uint4*>(to + at) = *reinterpret_cast<const uint4*>(payload + at);
     }
+    raise(mask, bytes, block, last);
+  }
+
+  // Has the flags of these ends raised, for which reserve() was called. bytes: of the payload, or SlotFlag::written.
+  __device__ void raise(EndMask mask, uint32_t bytes, uint32_t block, bool last) {
     if (mask >> thread_ & 1) {
       ++sent_;
       queue_.push(signals_ + __popc(mask & ((1u << thread_) - 1)), flags_ + ((sent_ - 1) & flag_mask_),

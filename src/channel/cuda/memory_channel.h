@@ -20,6 +20,8 @@ struct SlotFlag {
 
   static constexpr uint32_t uses = 1u << 24;
   static constexpr uint32_t blocks = 1u << 29;
+  // In place of a length: the lane's values have been written where they end up.
+  static constexpr uint32_t written = (1u << 10) - 1 << 4;
 
   static constexpr SlotFlag of(uint32_t use, uint32_t block, bool last, uint32_t bytes) {
     return {uint64_t{use % uses} << 40 | uint64_t{block} << 11 | uint64_t{last} << 10 | bytes / 16};
@@ -47,9 +49,7 @@ class ChannelLayout {
 
   constexpr uint32_t lanes() const { return lanes_; }
   constexpr uint32_t slots() const { return slots_; }
-  constexpr size_t bytes(int ranks) const {
-    return static_cast<size_t>(ranks) * lanes_ * (slots_ * (slot_bytes + sizeof(SlotFlag)) + 4 * sizeof(uint32_t));
-  }
+  constexpr size_t bytes(int ranks) const { return count(3, 0, 0, ranks) - begin_; }
 
   // In the scratch of the receiver, which is not `source`.
   constexpr size_t ring(int source, uint32_t lane) const { return begin_ + number(source, lane) * slots_ * slot_bytes; }
@@ -60,11 +60,15 @@ class ChannelLayout {
   // In the scratch of the sender.
   constexpr size_t sent(int peer, uint32_t lane, int ranks) const { return count(1, peer, lane, ranks); }
   constexpr size_t credit(int peer, uint32_t lane, int ranks) const { return count(2, peer, lane, ranks); }
+  // An Invitation of `peer` (straight_write.h).
+  constexpr size_t invitation(int peer, int ranks) const {
+    return flags(ranks, 0, ranks) + static_cast<size_t>(peer) * sizeof(uint64_t);
+  }
 
  private:
   constexpr size_t number(int rank, uint32_t lane) const { return static_cast<size_t>(rank) * lanes_ + lane; }
   constexpr size_t count(int kind, int rank, uint32_t lane, int ranks) const {
-    return flags(ranks, 0, ranks) + number(kind * ranks + rank, lane) * sizeof(uint32_t);
+    return invitation(ranks, ranks) + number(kind * ranks + rank, lane) * sizeof(uint32_t);
   }
 
   size_t begin_ = 0;

@@ -7,6 +7,7 @@
 
 #include "channel/cuda/memory_channel.h"
 #include "channel/cuda/peers.h"
+#include "channel/cuda/straight_write.h"
 #include "collective/cuda/block_shape.h"
 #include "narrowcast/types.h"
 
@@ -35,6 +36,11 @@ struct BlockCall {
   Piece send[channel::max_gpu_ranks];  // to each rank
   Piece recv[channel::max_gpu_ranks];  // from each rank
   bool send_same;                      // every rank that is sent something gets the same values: they are encoded once
+
+  // Of values that travel as they are: where those of `recv` end up, for peers that write there themselves.
+  channel::StraightWrites* straight;  // device memory
+  channel::RegionPlace places[channel::max_gpu_ranks];
+  uint32_t invites, awaits;  // peers as bits: that are told of it, and that tell this rank of theirs
 
   // A reduction of pieces that the other ranks send as this rank's `send` pieces go to them. None if reduced.bytes is 0.
   Piece own;

@@ -31,6 +31,7 @@ __global__ void __launch_bounds__(move_warps(Coding::block_bytes).all() * 32, 1)
     receive_blocks<Coding>(call, memory.receivers[warp - warps.senders], number_from(warps.senders),
                            warps.receivers * gridDim.x, 0, lane);
   } else {
+    if (!Coding::codes && blockIdx.x == 0) invite_senders(call, lane);
     channel::raise_flags(memory.signals.queues, warps.senders, &memory.signals.open, lane);
   }
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "channel/cuda/memory_channel.cuh"
+#include "channel/cuda/straight_write.cuh"
 #include "codec/window/kernel.cuh"
 #include "collective/cuda/block_call.h"
 #include "device/copy.cuh"
@@ -12,6 +13,7 @@ namespace narrowcast::collective::cuda {
 
 using channel::End;
 using channel::EndMask;
+using channel::SlotFlag;
 using channel::SignalQueue;
 
 // How a block of values becomes a payload. Both leave a block that does not shrink as it is, and so can say by the length
@@ -193,12 +195,14 @@ __device__ void send_blocks(const BlockCall& call, RoleMemory<Coding, Buffers>& 
 
   ValueLoader loader(&memory.barrier, thread);
   channel::SlotSender sender(call.peers, call.layout, end, Coding::block_bytes, signals, thread);
+  channel::StraightEnds straight;
   char *here = memory.buffers[0], *other = memory.buffers[1];  // the block's values, and its payload
   unsigned long long wire_bytes = 0;
   uint32_t block = first, turn = 0;
   int at = 0;  // the end that it goes to
   BlockOf values = block_of<Coding::block_bytes>(piece, block);
   loader.start(here, values.values, values.bytes);
+  if (!Coding::codes && !straight.begin(call.peers, call.layout, *call.straight, end, call.awaits)) return;
   while (values.bytes != 0) {
     uint32_t next = 0;
     if (takes_next && thread == 0) next = piece.lanes + atomicAdd(taken, 1u);
@@ -226,20 +230,34 @@ __device__ void send_blocks(const BlockCall& call, RoleMemory<Coding, Buffers>& 
     const bool last =
         takes_next ? values.bytes == 0 : block_of<Coding::block_bytes>(piece, this_block + piece.lanes).bytes == 0;
     if (values.bytes != 0) loader.start(here, values.values, values.bytes);
-    if (!sender.reserve(to)) return;
-    sender.put(to, other, bytes, this_block, last);
+    const EndMask invited = Coding::codes ? 0 : to & straight.mask(), slots = to & ~invited;
+    if (!sender.reserve(last ? to : slots)) return;
+    if (slots != 0) sender.put(slots, other, bytes, this_block, last);
+    if (invited != 0) {
+      straight.write(invited, uint64_t{this_block} * Coding::block_bytes, other, raw_bytes, thread);
+      if (last) sender.raise(invited, SlotFlag::written, this_block, last);
+    }
     wire_bytes += bytes * __popc(to);
   }
   sender.close();
   if (thread == 0 && wire_bytes != 0) atomicAdd(call.wire_bytes, wire_bytes);
 }
 
-// Each of the `warps` senders of all CTAs when it ends: the last one leaves the claims as they were.
+// Each of the `warps` senders of all CTAs when it ends: the last one leaves the claims as they were, and has answered all
+// invitations.
 __device__ inline void end_claims(const BlockCall& call, uint32_t warps, int thread) {
   if (thread != 0) return;
   __threadfence();
   if (atomicAdd(&call.claims->ended, 1u) + 1 != warps) return;
   *call.claims = {};
+  for (int peer = 0; peer < call.peers.ranks; ++peer)
+    if ((call.awaits >> peer & 1) != 0) ++call.straight->received[peer];
+}
+
+// One warp of the kernel.
+__device__ inline void invite_senders(const BlockCall& call, int thread) {
+  if ((call.invites >> thread & 1) != 0)
+    channel::invite(call.peers, call.layout, *call.straight, thread, call.places[thread]);
 }
 
 // A payload on its way from a slot to shared memory.
@@ -247,7 +265,7 @@ struct Arriving {
   uint32_t bytes = 0;  // 0: none
   int end;
   bool last;      // of its end
-  BlockOf block;  // where its values go
+  BlockOf block;  // where its values go; none if they are there already
 };
 
 // Starts to bring the next payload of `end`, whose block belongs to `piece`, to `here`. Without `wait`, only if it is there
@@ -259,6 +277,10 @@ __device__ Arriving start_payload(const BlockCall& call, const Piece& piece, cha
   const uint32_t bytes = payload.flag.bytes();
   Arriving arriving{bytes, end, payload.flag.last(), block_of<Coding::block_bytes>(piece, payload.flag.block())};
   if (bytes == 0) return arriving;
+  if (!Coding::codes && bytes == SlotFlag::written && call.places[source].region != 0) {
+    arriving.block = {nullptr, 0};
+    return arriving;
+  }
   const uint32_t raw_bytes = arriving.block.bytes;
   if (raw_bytes == 0 || bytes > Coding::block_bytes ||
       (raw_bytes != Coding::block_bytes && bytes != format::aligned(raw_bytes))) {
@@ -307,7 +329,9 @@ __device__ void receive_blocks(const BlockCall& call, RoleMemory<Coding, Buffers
       while ((open >> at & 1) == 0);
       arriving = start(next, false);
     }
-    if (is_raw<Coding>(payload)) {
+    if (payload.block.values == nullptr) {
+      // The sender has put the lane's values where they end up.
+    } else if (is_raw<Coding>(payload)) {
       store_values(payload.block.values, here, payload.block.bytes, thread);
       swap(here, values);
     } else if (Coding::decode(here, payload.bytes, values, memory.scratch, thread)) {

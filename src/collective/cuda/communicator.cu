@@ -153,6 +153,7 @@ Communicator::~Communicator() {
   proxy_.reset();
   ports_.clear();
   shared_.clear();
+  for (auto& region : regions_) region.reset();
   scratch_.reset();
   rendezvous_.reset();
   for (const SideStream& side : sides_) {
@@ -208,17 +209,20 @@ ncast_status Communicator::abort() {
   return NCAST_OK;
 }
 
+cudaError_t Communicator::copy_beside(void* to, const void* from, size_t bytes) const {
+  cudaStream_t stream = nullptr;
+  cudaError_t error = cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
+  if (error != cudaSuccess) return error;
+  error = cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream);
+  if (error == cudaSuccess) error = cudaStreamSynchronize(stream);
+  cudaStreamDestroy(stream);
+  return error;
+}
+
 ncast_comm_counters Communicator::counters() const {
   const OnDevice on_device(device_);
   unsigned long long wire_bytes = 0;
-  // On a stream of its own: the legacy stream would wait for all others.
-  cudaStream_t stream = nullptr;
-  if (cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking) == cudaSuccess) {
-    if (cudaMemcpyAsync(&wire_bytes, &state_->wire_bytes, sizeof wire_bytes, cudaMemcpyDeviceToHost, stream) ==
-        cudaSuccess)
-      cudaStreamSynchronize(stream);
-    cudaStreamDestroy(stream);
-  }
+  copy_beside(&wire_bytes, &state_->wire_bytes, sizeof wire_bytes);
   const std::lock_guard lock(mutex_);
   return {raw_bytes_, packet_bytes_ + wire_bytes, calls_};
 }

@@ -12,6 +12,7 @@
 #include "channel/cuda/memory_channel.h"
 #include "channel/cuda/peer_memory.h"
 #include "channel/cuda/port_channel.h"
+#include "channel/cuda/registered_memory.h"
 #include "channel/port_proxy.h"
 #include "channel/tcp_rendezvous.h"
 #include "collective/call.h"
@@ -62,6 +63,10 @@ class Communicator final : public ncast_comm {
 
   // Enqueues calls that were launched together, in the order in which they were made. Any thread.
   ncast_status launch(const std::vector<const Call*>& calls);
+
+  // What narrowcast/comm.h says.
+  ncast_status register_memory(void* memory, size_t bytes, uint32_t* region);
+  ncast_status deregister_memory(uint32_t region);
 
   // For kernels of users: what narrowcast/channel.h says.
   ncast_status create_channels(uint32_t lanes, uint32_t slot_bytes, ncast_channels* channels);
@@ -119,6 +124,13 @@ class Communicator final : public ncast_comm {
   BlockCall block_call(int kernel) const;
   uint64_t sent_bytes(const Call& call) const;
 
+  // Of `bytes` at `values`, where a call receives them.
+  channel::RegionPlace place_of(const void* values, uint64_t bytes) const;
+  // Has the values of a call that go as they are written where they end up, if that is in registered memory.
+  void write_straight(BlockCall* call) const;
+  // The addresses of a region's memory on every rank, for kernels that are launched from now on; NULL: none.
+  ncast_status set_region(uint32_t region, const channel::RegisteredMemory* memory);
+
   // From fork() to join() a stream of the communicator's own runs beside what `stream` does.
   cudaError_t fork(int side, cudaStream_t stream);
   cudaError_t join(int side, cudaStream_t stream);
@@ -128,6 +140,9 @@ class Communicator final : public ncast_comm {
   ncast_status agree_on_ports(uint32_t ports, const std::vector<size_t>& memory);
   ncast_status set_up_ports(uint32_t ports, const std::vector<size_t>& memory, Ports* made);
   ncast_status start_proxy(channel::PortService* service);
+
+  // Beside all streams: the legacy stream would wait for calls in flight.
+  cudaError_t copy_beside(void* to, const void* from, size_t bytes) const;
 
   void set_error(ncast_status status, const char* sentence);
   ncast_status set_last_error(ncast_status status);
@@ -149,6 +164,9 @@ class Communicator final : public ncast_comm {
   LastCall called_, captured_;
   LastCall* entered_ = nullptr;
   std::array<SideStream, most_kernels_at_once> sides_;
+  // By number, which is the same on all ranks; it changes under sharing_ as well.
+  std::array<std::unique_ptr<channel::RegisteredMemory>, channel::most_regions + 1> regions_;
+  uint32_t registered_ = 0;  // how many of them there are
 
   std::mutex sharing_;          // of what follows
   std::vector<Shared> shared_;  // on all ranks in the same order

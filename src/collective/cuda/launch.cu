@@ -64,6 +64,18 @@ BlockCall Communicator::block_call(int kernel) const {
   return call;
 }
 
+void Communicator::write_straight(BlockCall* call) const {
+  if (registered_ == 0) return;
+  call->straight = &state_->straight;
+  for (int peer = 0; peer < ranks(); ++peer) {
+    const Piece &send = call->send[peer], &recv = call->recv[peer];
+    if (send.bytes >= least_straight_bytes) call->awaits |= 1u << peer;
+    if (recv.bytes < least_straight_bytes) continue;
+    call->invites |= 1u << peer;
+    call->places[peer] = place_of(recv.values, recv.bytes);
+  }
+}
+
 ncast_status Communicator::launch(const std::vector<const Call*>& calls) {
   const std::lock_guard lock(launching_);
   const OnDevice on_device(device_);
@@ -168,6 +180,7 @@ cudaError_t Communicator::launch_round(const std::vector<const Call*>& sends, co
       if (coding_of(*send) == coding) call.send[send->peer] = lanes.piece(at(send->send, 0), bytes_of(*send));
     for (const Call* recv : recvs)
       if (coding_of(*recv) == coding) call.recv[recv->peer] = lanes.piece(at(recv->recv, 0), bytes_of(*recv));
+    if (coding.codec == NCAST_CODEC_RAW) write_straight(&call);
     const uint32_t ctas = std::min(lanes.ctas(ranks()), most_block_ctas * 2 / static_cast<uint32_t>(kernels));
     RETURN_IF_FAILED(launch_moves(call, coding.dtype, coding.codec, ctas,
                                   kernel == 0 ? stream : sides_[static_cast<size_t>(kernel)].stream));
@@ -238,6 +251,8 @@ cudaError_t Communicator::launch_moves_of(const Call& call, ncast_codec codec, c
     }
   }
   moves.send_same = call.operation == Operation::all_gather || call.operation == Operation::broadcast;
+
+  if (codec == NCAST_CODEC_RAW) write_straight(&moves);
 
   // What stays on the rank is copied beside the kernel.
   const bool copies = own_bytes != 0 && own_from != own_to && own_to != nullptr && own_from != nullptr;

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from typing import Any
 
 import narrowcast
@@ -85,7 +86,10 @@ def _captured(world: World, comm: narrowcast.Communicator, calls: list[Repeated]
 
 
 def graphs(world: World) -> Cases:
-    yield "a graph of many operations, replayed", functools.partial(_replayed, world)
+    yield (
+        "a graph of many operations, replayed",
+        functools.partial(replayed, world, _SEQUENCE, 100 if world.thorough else 10),
+    )
     yield "two graphs and calls beside them, by turns", functools.partial(_by_turns, world)
     yield "captured in one of two communicators", functools.partial(_one_of_two, world)
 
@@ -98,11 +102,12 @@ def _replay(graph: Graph, calls: list[Repeated], replay: int, stream: Any) -> No
         call.keep(replay, stream)
 
 
-def _replayed(world: World) -> Outcome:
+def replayed(world: World, sequence: Sequence[tuple[Choice, str, bool]], replays: int) -> Outcome:
+    """One graph of all these calls: which, codec, in place."""
     outcome = Outcome()
     world.place.reset()
-    stream, replays = world.streams[0], 100 if world.thorough else 10
-    calls = [Repeated(world, *one, replays) for one in _SEQUENCE]
+    stream = world.streams[0]
+    calls = [Repeated(world, *one, replays) for one in sequence]
     graph = _captured(world, world.comm, calls, stream)
     for replay in range(replays):
         _replay(graph, calls, replay, stream)

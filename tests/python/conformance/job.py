@@ -21,6 +21,7 @@ from .arguments import arguments
 from .exchanges import all_to_all_v, groups
 from .graphs import graphs
 from .operations import larger, small
+from .registration import registration
 from .streams import streams
 from .world import Cases, Outcome, World
 
@@ -31,6 +32,7 @@ _CASES: dict[str, Callable[[World], Cases]] = {
     "groups": groups,
     "streams": streams,
     "graphs": graphs,
+    "registration": registration,
     "arguments": arguments,
 }
 _WITH_TWO_COMMUNICATORS = {"streams", "graphs"}

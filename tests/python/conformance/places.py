@@ -34,6 +34,11 @@ class Place:
         assert self._used_bytes <= self._capacity_bytes, "the cases of a section need more memory than a place has"
         return self.part(self._memory, first, count_bytes)
 
+    @property
+    def whole(self) -> Any:
+        """All memory that there is to carve."""
+        return self._memory
+
     def reset(self) -> None:
         """All that was carved may be carved again."""
         self._used_bytes = 0

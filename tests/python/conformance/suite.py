@@ -18,8 +18,8 @@ from narrowcast._launch import run_ranks
 from .job import communicators_of
 
 TESTS = Path(__file__).parent.parent
-SECTIONS = ("small", "larger", "all_to_all_v", "groups", "streams", "graphs", "arguments")
-THREAD_SECTIONS = ("small", "groups", "streams")
+SECTIONS = ("small", "larger", "all_to_all_v", "groups", "streams", "graphs", "registration", "arguments")
+THREAD_SECTIONS = ("small", "groups", "streams", "registration")
 _SCENARIOS = (
     ("abort", ("small", "large")),
     ("late", ("recv", "small", "large")),
