@@ -39,12 +39,14 @@ def bench(
     required: bool,
     nccl: str | None,
     ctas: int,
+    register: bool,
     timeout_seconds: float,
     emit: Emit,
 ) -> None:
     """Times one operation over several counts: first what takes part, then a result a count.
 
     against: variants of NCCL; with `required` it is an error when one cannot be had, otherwise a note.
+    register: Narrowcast's buffers are registered memory.
     graph_calls: calls captured into one graph; 0: launched one by one.
     """
     set_environment(ctas)
@@ -69,6 +71,8 @@ def bench(
             l2_bytes=_cuda_driver.device_attribute(_cuda_driver.L2_BYTES, rank),
         )
         plain = DeviceBuffer(max(set_bytes(call, in_place) * schedule.sets(call) for call in calls))
+        if register:
+            comm.register(plain)
         opponents = Opponents(host, against, operation, required=required, path=nccl)
         opponents.join(plain)
         contenders = [Contender(name, plain, run_ours(comm, name), comm=comm) for name in codecs]

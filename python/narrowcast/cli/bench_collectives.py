@@ -114,6 +114,16 @@ def collective(operation: str) -> Callable[..., None]:
             Path | None,
             typer.Option(metavar="PATH", help="NCCL's library. By default the pip wheel's, or libnccl.so.2."),
         ] = None,
+        register: Annotated[
+            int,
+            typer.Option(
+                "-R",
+                "--local_register",
+                min=0,
+                max=1,
+                help="cuda: 1: Narrowcast's buffers are registered: what travels as it is is written where it ends up.",
+            ),
+        ] = 0,
         ctas: Annotated[
             int, typer.Option(min=0, help="cuda: at most this many CTAs, for Narrowcast and NCCL alike; 0: no limit.")
         ] = 0,
@@ -128,7 +138,13 @@ def collective(operation: str) -> Callable[..., None]:
         if backend not in _BACKENDS:
             raise BadUse(f"{backend!r} is not a backend (known: {', '.join(_BACKENDS)})")
         is_cuda = backend == "cuda"
-        for option, given in (("--cudagraph", graph), ("--against", against), ("--nccl", nccl), ("--ctas", ctas)):
+        for option, given in (
+            ("--cudagraph", graph),
+            ("--against", against),
+            ("--nccl", nccl),
+            ("--ctas", ctas),
+            ("-R", register),
+        ):
             if given and not is_cuda:
                 raise BadUse(f"{option} is for --backend cuda")
         if factor <= 1:
@@ -178,6 +194,7 @@ def collective(operation: str) -> Callable[..., None]:
                 "required": bool(against),
                 "nccl": None if nccl is None else str(nccl),
                 "ctas": ctas,
+                "register": bool(register),
             }
         counts = list(
             dict.fromkeys(_operations.count_of(operation, size, kind, ranks) for size in sizes(first, last, factor))
