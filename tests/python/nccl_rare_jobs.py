@@ -165,8 +165,8 @@ def recovered(*, rank: int, ranks: int, revoke: bool, emit: Any) -> None:
         nccl("CommDestroy", comm)
 
 
-def one_cannot_attach(*, rank: int, ranks: int, unable: int, emit: Any) -> None:
-    """A rank can open nothing when the communicator attaches: whether its calls are right, and their seconds.
+def one_cannot_attach(*, rank: int, ranks: int, unable: int, refused: bool, emit: Any) -> None:
+    """A rank can open nothing when the communicator attaches, or is refused. Are calls right, and in what seconds?
 
     Broadcasts are forwarded: the ranks agree at the first, and attach at the first sum.
     """
@@ -174,7 +174,8 @@ def one_cannot_attach(*, rank: int, ranks: int, unable: int, emit: Any) -> None:
         copy = nccl.put(values_of(rank, 1000))
         nccl("Broadcast", copy, copy, 1000, BFLOAT16, 0, comm, stream)
         begin = time.monotonic()
-        with _no_files() if rank == unable else contextlib.nullcontext():
+        fault = _refused if refused else _no_files
+        with fault() if rank == unable else contextlib.nullcontext():
             right = _sum_is_right(nccl, comm, stream, ranks)
         seconds = time.monotonic() - begin
         right = right and _sum_is_right(nccl, comm, stream, ranks) and nccl.holds(copy, values_of(0, 1000))
@@ -218,6 +219,16 @@ def _without_the_last(nccl: Program, comm: c_void_p, *, abort: bool = False) -> 
     config.commName = b"part"
     nccl("CommShrink", comm, byref(last), 1, byref(part), byref(config), int(abort))
     return part
+
+
+@contextlib.contextmanager
+def _refused() -> Iterator[None]:
+    """Within it this process gives the engine a configuration that is refused."""
+    os.environ["TEST_REFUSED"] = "1"
+    try:
+        yield
+    finally:
+        del os.environ["TEST_REFUSED"]
 
 
 @contextlib.contextmanager

@@ -84,12 +84,14 @@ def test_ranks_go_on_without_one_that_does_not_come(on_ranks, revoke):
 
 @pytest.mark.usefixtures("before_the_engine")
 @pytest.mark.parametrize("unable", [0, 2])
-def test_all_is_left_to_nccl_when_a_rank_cannot_attach(on_ranks, monkeypatch, unable):
+@pytest.mark.parametrize("refused", [True, False])
+def test_all_is_left_to_nccl_when_a_rank_cannot_attach(on_ranks, monkeypatch, unable, refused):
     monkeypatch.setenv("NARROWCAST_OFF", "broadcast")
-    found = on_ranks("one_cannot_attach", unable=unable)
+    found = on_ranks("one_cannot_attach", unable=unable, refused=refused)
     assert [right for right, _ in found] == [True] * 3
-    # The drop-in gives the others a minute, and what stands before the engine makes it two seconds.
-    assert max(seconds for _, seconds in found) < 10
+    # The drop-in gives the others a minute, and what stands before the engine makes it two seconds. Nobody waits for a
+    # rank that was refused before it could join.
+    assert max(seconds for _, seconds in found) < (2 if refused else 10)
     assert on_ranks.taken() == {"broadcast": (0, 1), "all_reduce": (0, 2)}
     assert on_ranks.reasons() == {"the operation is switched off", "a rank could not attach to the communicator"}
 

@@ -1,5 +1,6 @@
-// Stands before libnarrowcast.so in the tests of the drop-in. A creation gives up thirty times as soon; a destruction
-// waits for the other ranks of its process, as it does between GPUs, and ends the process when they do not come.
+// Stands before libnarrowcast.so in the tests of the drop-in. A creation gives up thirty times as soon, and has a
+// configuration that is refused where TEST_REFUSED is set; a destruction waits for the other ranks of its process, as it
+// does between GPUs, and ends the process when they do not come.
 #include <dlfcn.h>
 
 #include <chrono>
@@ -57,6 +58,7 @@ ncast_status ncast_comm_create_by_exchange(ncast_comm** comm, int ranks, int ran
   Listener listener = {exchange, context, ""};
   ncast_comm_config sooner = *config;
   sooner.create_timeout_seconds /= times_as_soon;
+  if (std::getenv("TEST_REFUSED") != nullptr) sooner.device = -2;
   const ncast_status status = REAL(ncast_comm_create_by_exchange)(comm, ranks, rank, listen, &listener, &sooner);
   if (status != NCAST_OK) return status;
   const std::lock_guard lock(mutex);
