@@ -110,7 +110,7 @@ int after_forwarded(Communicator& comm, CudaStream stream) {
   return comm.order.after_forwarded(stream) == 0 ? success : unhandled_cuda_error;
 }
 
-// Not while a graph is captured: bringing the totals up to date could break it.
+// Not while a graph is captured: that need not wait for a file.
 void report_when_due(CudaStream stream) {
   if (settings().stats_seconds > 0 && driver() != nullptr && capture_of(stream) == 0) write_statistics_when_due();
 }

@@ -38,9 +38,9 @@ def test_every_operation_is_taken(on_ranks, monkeypatch, ranks, codec):
     }
     assert set(taken.values()) == {(1, 0)}
     for operations in on_ranks.statistics().values():
-        gathered = operations["all_gather"]
-        assert gathered["raw_bytes"] == (ranks - 1) * 10_000
-        assert (gathered["wire_bytes"] < gathered["raw_bytes"]) == (codec == "window")
+        assert operations["all_gather"]["raw_bytes"] == (ranks - 1) * 10_000
+    for raw_bytes, wire_bytes in on_ranks.links().values():
+        assert (wire_bytes < raw_bytes) == (codec == "window")
 
 
 @pytest.mark.parametrize("count", [0, 1])
@@ -200,6 +200,11 @@ def test_graphs_run_what_they_captured(on_ranks, before):
     for found in on_ranks("captured", before=before):
         assert found == [False, True, True]
     assert on_ranks.taken() == {"all_gather": (0, 1) if before else (2, 0)}
+    for operations in on_ranks.statistics().values():
+        gathered = operations["all_gather"]
+        assert (gathered["captured"], gathered["raw_bytes"]) == ((0, 0) if before else (1, 4000))
+    # Two replays have sent as much again, each.
+    assert set(on_ranks.links().values()) == {(0, 0) if before else (4000, 4000)}
 
 
 def test_reductions_of_the_user_are_forwarded_at_once(on_ranks):
@@ -214,6 +219,8 @@ def test_communicators_that_do_not_block_are_left_to_nccl(on_ranks):
 
 def test_an_abort_ends_taken_calls(on_ranks):
     assert max(on_ranks("aborted")) < 10
+    # Nobody has asked before.
+    assert set(on_ranks.links().values()) == {(None, None)}
 
 
 def test_statistics_are_named_by_rank_and_written_while_the_process_runs(on_ranks, monkeypatch, tmp_path):

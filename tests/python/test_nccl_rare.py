@@ -97,6 +97,26 @@ def test_all_is_left_to_nccl_when_a_rank_cannot_attach(on_ranks, monkeypatch, un
 
 
 @pytest.mark.usefixtures("before_the_engine")
+def test_what_the_cost_model_says_is_counted_where_it_knows(preloaded):
+    on_ranks = Ranks(preloaded)
+    on_ranks("every_operation", count=1000)
+    for operations in on_ranks.statistics().values():
+        saved = {name: (one["predicted"], one["saved_seconds"]) for name, one in operations.items()}
+        # What stands before the engine does not know broadcasts. A transfer counts at its sender.
+        assert saved.pop("broadcast") == saved.pop("recv") == (0, 0)
+        assert set(saved.values()) == {(1, 3e-6)}
+
+
+@pytest.mark.usefixtures("before_the_engine")
+def test_time_that_replays_of_graphs_save_is_not_made_up(preloaded):
+    on_ranks = Ranks(preloaded)
+    on_ranks("captured", before=False)
+    for operations in on_ranks.statistics().values():
+        gathered = operations["all_gather"]
+        assert [gathered[name] for name in ("taken", "captured", "predicted", "saved_seconds")] == [2, 1, 1, 3e-6]
+
+
+@pytest.mark.usefixtures("before_the_engine")
 def test_the_ranks_of_a_process_are_destroyed_together(on_ranks):
     assert on_ranks("destroyed_in_turn", alone=True) == [[True] * 6]
     assert {operations["all_reduce"]["taken"] for operations in on_ranks.statistics().values()} == {1}
