@@ -5,6 +5,7 @@
 #include "nccl/driver.h"
 #include "nccl/error.h"
 #include "nccl/log.h"
+#include "nccl/ranges.h"
 #include "nccl/verify.h"
 #include "nccl/worth.h"
 
@@ -127,6 +128,7 @@ int launch_on_host(const std::vector<TakenCalls>& groups) {
 }  // namespace
 
 int take(const std::vector<TakenCalls>& groups) {
+  const Range range(groups);
   for (const TakenCalls& group : groups) {
     Communicator& comm = *group.comm;
     const OnDevice on_device(comm.device);

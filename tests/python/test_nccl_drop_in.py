@@ -217,6 +217,30 @@ def test_communicators_that_do_not_block_are_left_to_nccl(on_ranks):
     assert on_ranks.reasons() == {"the communicator does not block"}
 
 
+def test_profilers_see_what_becomes_of_each_call(on_ranks, monkeypatch, tmp_path, nvtx_tool):
+    monkeypatch.setenv("NVTX_INJECTION64_PATH", str(nvtx_tool))
+    monkeypatch.setenv("NARROWCAST_CODEC", "all_gather=window")
+    monkeypatch.setenv("NARROWCAST_OFF", "reduce")
+    on_ranks("every_operation", count=100)
+    files = list(tmp_path.glob("*.nvtx"))
+    assert len(files) == 3
+    for path in files:
+        domain, *lines = path.read_text().splitlines()
+        assert domain == "domain narrowcast"
+        assert lines[:2] == ["all_gather 200 B window (200)", "end"]
+        assert lines[lines.index("reduce 400 B to NCCL: the operation is switched off (400)") + 1] == "end"
+        in_a_group = ["mark send 200 B auto", "mark recv 200 B auto"]
+        assert lines[-4:] == ["group of 2 taken calls (400)", *in_a_group, "end"]
+        assert lines.count("end") == 10
+
+
+def test_profilers_are_told_nothing_on_demand(on_ranks, monkeypatch, tmp_path, nvtx_tool):
+    monkeypatch.setenv("NVTX_INJECTION64_PATH", str(nvtx_tool))
+    monkeypatch.setenv("NARROWCAST_NVTX", "0")
+    on_ranks("every_operation", count=100)
+    assert list(tmp_path.glob("*.nvtx")) == []
+
+
 def test_an_abort_ends_taken_calls(on_ranks):
     assert max(on_ranks("aborted")) < 10
     # Nobody has asked before.
