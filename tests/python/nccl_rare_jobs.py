@@ -129,6 +129,28 @@ def shrunk(*, rank: int, ranks: int, emit: Any) -> None:
     emit(found)
 
 
+def grown(*, rank: int, ranks: int, emit: Any) -> None:
+    """The last rank joins the others, who have a communicator already; that one goes on."""
+    with on_device(rank):
+        nccl, comm, all_of_them, stream = Program(rank, ranks - 1), c_void_p(), c_void_p(), Stream()
+        is_new, found = rank == ranks - 1, []
+        if not is_new:
+            comm = nccl.communicator()
+            found.append(_sum_is_right(nccl, comm, stream, ranks - 1))
+        joining = nccl.passed_on("grown", lambda made: nccl("CommGetUniqueId", comm, byref(made)))
+        config = _nccl.config("nccl")
+        config.commName = b"whole"
+        given = byref(joining) if rank in (0, ranks - 1) else None
+        own = rank if is_new else -1
+        nccl("CommGrow", comm, ranks, given, own, byref(all_of_them), byref(config))
+        found.append(_sum_is_right(nccl, all_of_them, stream, ranks))
+        if not is_new:
+            found.append(_sum_is_right(nccl, comm, stream, ranks - 1))
+            nccl("CommDestroy", comm)
+        nccl("CommDestroy", all_of_them)
+    emit(found)
+
+
 def recovered(*, rank: int, ranks: int, revoke: bool, emit: Any) -> None:
     """The last rank does not come to a call: the others end it, and go on without that rank.
 

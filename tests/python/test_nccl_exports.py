@@ -19,7 +19,7 @@ import ctypes, sys
 library, version = ctypes.CDLL(sys.argv[1]), ctypes.c_int(-1)
 for prefix in ("nccl", "pnccl"):
     print(getattr(library, prefix + "GetVersion")(ctypes.byref(version)), version.value)
-print(library.ncclCommGrow(None, 2, None, 0, None, None))
+print(library.ncclCommSuspend(None, 0))
 text = library.ncclGetLastError
 text.restype = ctypes.c_char_p
 print(text(None).decode())
@@ -86,7 +86,7 @@ def test_calls_reach_the_real_nccl(drop_in, fakes):
 def test_a_function_that_the_real_nccl_lacks_fails_with_a_message(drop_in, fakes):
     told = ask(drop_in, fakes, NARROWCAST_NCCL_LIBRARY=str(fakes / "libnccl.so.2"))
     assert told.stdout.splitlines()[2] == "5"
-    assert "NCCL 2.28.9 has no ncclCommGrow" in told.stderr
+    assert "NCCL 2.28.9 has no ncclCommSuspend" in told.stderr
 
 
 @pytest.mark.parametrize("named", ["/nowhere/libnccl.so.2", "libnccl.so.2", "the drop-in", "a copy"])

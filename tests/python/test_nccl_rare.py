@@ -68,6 +68,20 @@ def test_a_communicator_that_was_shrunk_has_its_name(on_ranks, monkeypatch, tmp_
     assert [statistics[rank, 1]["all_reduce"]["taken"] for rank in range(2)] == [1, 1]
 
 
+@pytest.mark.parametrize("by_name", [True, False])
+def test_a_communicator_that_was_grown_and_its_parent_are_both_known(on_ranks, monkeypatch, tmp_path, by_name):
+    if by_name:
+        (tmp_path / "rules.toml").write_text("[[rule]]\ncommunicator = 'whole'\ntake = 'always'\n")
+        monkeypatch.setenv("NARROWCAST_CONFIG", str(tmp_path / "rules.toml"))
+        monkeypatch.delenv("NARROWCAST_TAKE")
+    assert on_ranks("grown") == [[True] * 3, [True] * 3, [True]]
+    statistics = on_ranks.statistics()
+    # The new rank knows no other.
+    parents, whole = [statistics[0], statistics[1]], [statistics[0, 1], statistics[1, 1], statistics[2]]
+    assert [one["all_reduce"]["taken"] for one in parents] == [0 if by_name else 2] * 2
+    assert [one["all_reduce"]["taken"] for one in whole] == [1] * 3
+
+
 @pytest.mark.parametrize("revoke", [True, False])
 def test_ranks_go_on_without_one_that_does_not_come(on_ranks, revoke):
     first, second, last = on_ranks("recovered", revoke=revoke)
