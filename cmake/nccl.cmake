@@ -11,9 +11,10 @@ if(nvtx_include)
 elseif(NOT NARROWCAST_SANITIZE)
   message(FATAL_ERROR "nvtx3/nvToolsExt.h is missing: it comes with the CUDA toolkit, or with nvidia-nvtx (set nvtx_include)")
 endif()
+file(GLOB nccl_included CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/nccl/*.inc ${PROJECT_SOURCE_DIR}/src/nccl/*.asm)
 # Assembly does not tell CMake what it includes.
 set_source_files_properties(${PROJECT_SOURCE_DIR}/src/nccl/trampolines.S PROPERTIES
-  OBJECT_DEPENDS ${PROJECT_SOURCE_DIR}/src/nccl/exports.inc)
+  OBJECT_DEPENDS "${nccl_included}")
 
 if(NOT NARROWCAST_SANITIZE)
   set(nccl_exports_map ${PROJECT_SOURCE_DIR}/cmake/nccl_exports.map)
