@@ -9,7 +9,7 @@ import resource
 import threading
 import time
 from collections.abc import Iterator
-from ctypes import byref, c_float, c_int, c_size_t, c_uint, c_void_p
+from ctypes import byref, c_float, c_int, c_size_t, c_uint, c_uint64, c_void_p
 from pathlib import Path
 from typing import Any
 
@@ -36,15 +36,45 @@ class SimulationInfo(ctypes.Structure):
     _fields_ = [("size", c_size_t), ("magic", c_uint), ("version", c_uint), ("estimated_time", c_float)]
 
 
+class Extension(ctypes.Structure):
+    """ncclConfigExt_t: what a vendor adds to the settings of a call."""
+
+    _fields_ = [("next", c_void_p), ("vendor", c_int), ("option", c_int), ("value", c_void_p)]
+
+
+class CallSettings(ctypes.Structure):
+    """ncclCollConfig_t of NCCL 2.32."""
+
+    _fields_ = [
+        ("size", c_size_t),
+        ("magic", c_uint),
+        ("version", c_uint),
+        ("extensions", c_void_p),
+        *((name, c_int) for name in ("min_ctas", "max_ctas", "nvls_ctas", "cluster_size")),
+        ("algorithms", c_void_p),
+        ("force_algorithms", c_int),
+        ("cta_policy", c_int),
+        ("profiler_tag", c_uint64),
+        ("launched", c_void_p),
+    ]
+
+
 class WithSettings(Program):
     """Makes calls by the variants that take settings, which are gone when the call returns."""
 
     def status(self, name: str, *arguments: Any) -> int:
         if name not in CONFIGURABLE:
             return super().status(name, *arguments)
-        settings = (c_size_t * 8)(64)
+        unset = -(1 << 31)
+        second = Extension(None, 7, 2, None)
+        first = Extension(ctypes.addressof(second), 7, 1, None)
+        bytes_of_all, magic, version = ctypes.sizeof(CallSettings), 0xCAFEBEEF, 23203
+        settings = CallSettings(
+            bytes_of_all, magic, version, ctypes.addressof(first), unset, unset, unset, unset, None, 1, unset, 42, None
+        )
         status = super().status(f"{name}Config", *arguments, byref(settings))
-        ctypes.memset(settings, 0, ctypes.sizeof(settings))
+        for gone in (settings, first, second):
+            ctypes.memset(byref(gone), 0xFF, ctypes.sizeof(gone))
         return status
 
 

@@ -1,14 +1,38 @@
-// The functions of NCCL 2.31 that take settings of the call, for nccl.cc.
+// The functions that take settings of the call, which NCCL has since 2.31, for nccl.cc.
 #pragma once
 
 namespace {
 
-// ncclCollConfig_t begins with its size.
-struct CallConfig {
-  size_t size;
+// ncclConfigExt_t: what vendors add.
+struct Extension {
+  const Extension* next;
+  int vendor, option;
+  void* value;
 };
 
-bool is_bad(const CallConfig* config) { return config != nullptr && config->size < 64; }
+// ncclCollConfig_t as nccl.h of 2.32 has it.
+struct CallConfig {
+  size_t size;
+  unsigned int magic;
+  unsigned int version;
+  const Extension* ext;
+  int minCTAs, maxCTAs, nvlsCTAs, cgaClusterSize;
+  const char* algSelection;
+  int forceAlgSelection, CTAPolicy;
+  uint64_t userProfilerTag;
+  void* launchCompletionEvent;
+};
+
+// The tests give two extensions and the tag 42: all of it has to come as it was.
+bool is_bad(const CallConfig* config) {
+  if (config == nullptr) return false;
+  if (config->size != sizeof *config || config->magic != 0xcafebeef || config->version != 23203) return true;
+  int extensions = 0;
+  for (const Extension* one = config->ext; one != nullptr; one = one->next)
+    if (one->vendor != 7 || one->option != ++extensions) return true;
+  return extensions != 2 || config->userProfilerTag != 42 || config->forceAlgSelection != 1 ||
+         config->CTAPolicy != INT_MIN;
+}
 
 }  // namespace
 
