@@ -163,15 +163,14 @@ void detach(Communicator& comm) {
   ncast_comm* const made = comm.engine_comm.load();
   if (made == nullptr) return;
   const OnDevice on_device(comm.device);
+  // The engine may live on until the last rank of this process gives up its part; what it was asked for is done by then.
+  if (!comm.aborted.load()) comm.order.synchronize();
   comm.refresh_totals();
   comm.engine_comm.store(nullptr);
-  if (comm.aborted.load()) {
+  if (comm.aborted.load())
     bury(made);
-  } else {
-    // The engine may live on until the last rank of this process gives up its part; what it was asked for is done by now.
-    comm.order.synchronize();
+  else
     retire({comm.id, comm.ranks_here, comm.device, made});
-  }
 }
 
 }  // namespace narrowcast::nccl

@@ -3,7 +3,7 @@
 #include "nccl/settings.h"
 #include "nccl/settings_text.h"
 
-// Builds without CUDA may lack it, and then have no ranges.
+// Where it is missing there are no ranges, which CMake has warned of.
 #if __has_include(<nvtx3/nvToolsExt.h>)
 #include <nvtx3/nvToolsExt.h>
 

@@ -110,8 +110,19 @@ def test_names_may_differ_where_no_rule_asks_for_them(on_ranks):
     assert on_ranks.taken() == {"all_reduce": (1, 0)}
 
 
-def test_ranks_with_other_settings_leave_all_to_nccl(on_ranks):
-    for right in on_ranks("differing_settings"):
+@pytest.mark.parametrize("differing", [0, 2])
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("NARROWCAST_CODEC", "raw"),
+        # These are refused.
+        ("NARROWCAST_TAKE", "perhaps"),
+        ("NARROWCAST_PATH", "zip"),
+        ("NARROWCAST_COST_MODEL", "/nowhere/own.costs"),
+    ],
+)
+def test_a_rank_with_other_settings_leaves_all_to_nccl(on_ranks, differing, name, value):
+    for right in on_ranks("differing_settings", differing=differing, name=name, value=value):
         assert set(right) == OPERATIONS
     assert on_ranks.reasons() == {"the ranks have different settings of Narrowcast"}
 
