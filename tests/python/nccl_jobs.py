@@ -341,11 +341,6 @@ def differing_settings(*, rank: int, differing: int, name: str, value: str, **ar
     every_operation(rank=rank, count=100, **arguments)
 
 
-def in_own_folder(*, rank: int, **arguments: Any) -> None:
-    os.chdir(Path(os.environ["TEST_FOLDER"]) / str(rank))
-    every_operation(rank=rank, count=100, **arguments)
-
-
 def aborted(*, rank: int, ranks: int, emit: Any) -> None:
     """Rank 0 waits for the others, who do not come, until a thread of its own aborts."""
     ended = Path(os.environ["TEST_FOLDER"]) / "ended"

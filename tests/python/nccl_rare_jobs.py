@@ -91,6 +91,11 @@ def every_variant(*, given: bool, **arguments: Any) -> None:
     nccl_jobs.every_operation(kind=WithSettings if given else WithoutSettings, **arguments)
 
 
+def in_own_folder(*, rank: int, **arguments: Any) -> None:
+    os.chdir(Path(os.environ["TEST_FOLDER"]) / str(rank))
+    nccl_jobs.every_operation(rank=rank, count=100, **arguments)
+
+
 def settings_in_a_group(*, rank: int, ranks: int, emit: Any) -> None:
     """A call with settings between two without, which are gone when the group ends."""
     count, found = 1000, []

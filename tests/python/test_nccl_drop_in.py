@@ -127,17 +127,6 @@ def test_a_rank_with_other_settings_leaves_all_to_nccl(on_ranks, differing, name
     assert on_ranks.reasons() == {"the ranks have different settings of Narrowcast"}
 
 
-@pytest.mark.parametrize("same", [True, False])
-def test_one_path_may_lead_to_different_cost_models(on_ranks, monkeypatch, tmp_path, same):
-    monkeypatch.setenv("NARROWCAST_COST_MODEL", "own.costs")
-    for rank in range(3):
-        (tmp_path / str(rank)).mkdir()
-        (tmp_path / str(rank) / "own.costs").write_text(f"narrowcast costs 1, of machine {0 if same else rank}\n")
-    for right in on_ranks("in_own_folder"):
-        assert set(right) == OPERATIONS
-    assert on_ranks.reasons() == (set() if same else {"the ranks have different settings of Narrowcast"})
-
-
 def test_without_the_library_all_is_left_to_nccl(on_ranks, monkeypatch):
     monkeypatch.setenv("NARROWCAST_LIBRARY", "/nowhere/libnarrowcast.so")
     for right in on_ranks("every_operation", count=100):

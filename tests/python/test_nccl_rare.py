@@ -96,6 +96,17 @@ def test_ranks_go_on_without_one_that_does_not_come(on_ranks, revoke):
     assert on_ranks.reasons() == ({"the communicator was aborted"} if revoke else set())
 
 
+@pytest.mark.parametrize("same", [True, False])
+def test_one_path_may_lead_to_different_cost_models(on_ranks, monkeypatch, tmp_path, same):
+    monkeypatch.setenv("NARROWCAST_COST_MODEL", "own.costs")
+    for rank in range(3):
+        (tmp_path / str(rank)).mkdir()
+        (tmp_path / str(rank) / "own.costs").write_text(f"narrowcast costs 1, of machine {0 if same else rank}\n")
+    for right in on_ranks("in_own_folder"):
+        assert set(right) == OPERATIONS
+    assert on_ranks.reasons() == (set() if same else {"the ranks have different settings of Narrowcast"})
+
+
 @pytest.mark.usefixtures("before_the_engine")
 @pytest.mark.parametrize("unable", [0, 2])
 @pytest.mark.parametrize("refused", [True, False])
