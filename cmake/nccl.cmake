@@ -4,9 +4,17 @@ enable_language(ASM)
 file(GLOB nccl_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/nccl/*.cc ${PROJECT_SOURCE_DIR}/src/nccl/*.S)
 add_library(narrowcast_nccl_objects OBJECT ${nccl_sources})
 target_link_libraries(narrowcast_nccl_objects PUBLIC narrowcast_flags)
+# For NVTX, which is these headers alone; a profiler brings the rest.
+find_path(nvtx_include nvtx3/nvToolsExt.h HINTS ${CMAKE_CUDA_TOOLKIT_INCLUDE_DIRECTORIES} /usr/local/cuda/include)
+if(nvtx_include)
+  target_include_directories(narrowcast_nccl_objects SYSTEM PRIVATE ${nvtx_include})
+elseif(NOT NARROWCAST_SANITIZE)
+  message(WARNING "profilers will see nothing of the drop-in: the CUDA toolkit has no nvtx3/nvToolsExt.h (set nvtx_include)")
+endif()
+file(GLOB nccl_included CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/nccl/*.inc ${PROJECT_SOURCE_DIR}/src/nccl/*.asm)
 # Assembly does not tell CMake what it includes.
 set_source_files_properties(${PROJECT_SOURCE_DIR}/src/nccl/trampolines.S PROPERTIES
-  OBJECT_DEPENDS ${PROJECT_SOURCE_DIR}/src/nccl/exports.inc)
+  OBJECT_DEPENDS "${nccl_included}")
 
 if(NOT NARROWCAST_SANITIZE)
   set(nccl_exports_map ${PROJECT_SOURCE_DIR}/cmake/nccl_exports.map)

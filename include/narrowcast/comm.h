@@ -59,8 +59,10 @@ NCAST_API ncast_status ncast_comm_create(ncast_comm** comm, int ranks, const nca
 
 // As ncast_comm_create, for ranks that can exchange bytes already: over a communicator of NCCL or MPI, or a store. No id
 // is carried by hand. `exchange(context, mine, bytes, all)` is called once on every rank and gathers: rank r's `bytes` bytes
-// come to all + r * bytes, in host memory; it returns 0, or anything else for a failure. Errors besides those of
-// ncast_comm_create: REMOTE_ERROR when the exchange failed, or rank 0 could make no id.
+// (512 at most, the same on every rank) come to all + r * bytes, in host memory; it returns 0, or anything else for a
+// failure. It is called too where rank or config are refused, so that the others need not wait for such a rank; not where
+// comm or exchange is NULL, or ranks below 1. Errors besides those of ncast_comm_create: REMOTE_ERROR when the exchange
+// failed, or another rank was refused.
 typedef int (*ncast_exchange)(void* context, const void* mine, size_t bytes, void* all);
 NCAST_API ncast_status ncast_comm_create_by_exchange(ncast_comm** comm, int ranks, int rank, ncast_exchange exchange,
                                                      void* context, const ncast_comm_config* config);

@@ -7,6 +7,7 @@ import importlib.util
 import json
 import mmap
 import os
+import platform
 import re
 import subprocess
 import sys
@@ -19,8 +20,8 @@ SETTING = "NARROWCAST_NCCL_LIBRARY"
 
 # As src/nccl/find_nccl.cc has them.
 _FOLDERS = (
-    "/usr/lib/x86_64-linux-gnu",
-    "/lib/x86_64-linux-gnu",
+    f"/usr/lib/{platform.machine()}-linux-gnu",
+    f"/lib/{platform.machine()}-linux-gnu",
     "/usr/lib64",
     "/usr/lib",
     "/usr/local/lib",

@@ -11,44 +11,53 @@ from typing import Any
 from ._traffic import RankTraffic, Report, Traffic
 from .errors import SystemFailure
 
+Samples = Callable[[RankTraffic], Iterator[tuple[dict[str, str], float]]]
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 PATH = "/metrics"
 
 
 def text(report: Report) -> str:
     """The metrics. Counters of processes that ended stay until the command ends."""
-    families: list[tuple[str, str, Callable[[Traffic], Iterator[tuple[dict[str, str], float]]]]] = [
-        ("calls_total", "Calls, taken by Narrowcast or forwarded to NCCL.", _calls),
-        ("forwarded_calls_total", "Calls forwarded to NCCL, by the reason.", _reasons),
-        ("raw_bytes_total", "Bytes of values that ranks sent in taken calls.", _of("raw_bytes")),
-        ("wire_bytes_total", "Bytes that these came to on the links.", _of("wire_bytes")),
-        ("saved_seconds_total", "Time that the cost model says was saved.", _of("saved_seconds")),
+    families: list[tuple[str, str, str, Samples]] = [
+        ("calls_total", "counter", "Calls, taken by Narrowcast or forwarded to NCCL.", _of_operations(_calls)),
+        ("captured_calls_total", "counter", "Of those taken: into CUDA graphs, each once.", _of("captured")),
+        ("forwarded_calls_total", "counter", "Calls forwarded to NCCL, by the reason.", _of_operations(_reasons)),
+        ("raw_bytes_total", "counter", "Bytes of values sent in taken calls, without graphs.", _of("raw_bytes")),
+        ("predicted_calls_total", "counter", "Taken calls that saved_seconds has, without graphs.", _of("predicted")),
+        ("saved_seconds", "gauge", "By the cost model, what these took less than in NCCL.", _of("saved_seconds")),
+        ("link_raw_bytes_total", "counter", "Bytes of values sent before the first graph.", _of_links("raw_bytes")),
+        ("link_wire_bytes_total", "counter", "What these came to on the links.", _of_links("wire_bytes")),
     ]
     lines = [
         "# HELP narrowcast_processes Processes that have reported.",
         "# TYPE narrowcast_processes gauge",
         f"narrowcast_processes {len(report.processes)}",
     ]
-    for name, about, samples in families:
-        lines += [f"# HELP narrowcast_{name} {about}", f"# TYPE narrowcast_{name} counter"]
+    for name, kind, about, samples in families:
+        lines += [f"# HELP narrowcast_{name} {about}", f"# TYPE narrowcast_{name} {kind}"]
         for key, value in _sums(report.ranks, samples).items():
             labels = ",".join(f'{label}="{_escaped(content)}"' for label, content in key)
             lines.append(f"narrowcast_{name}{{{labels}}} {value}")
     return "\n".join(lines) + "\n"
 
 
-def _sums(
-    ranks: list[RankTraffic], samples: Callable[[Traffic], Iterator[tuple[dict[str, str], float]]]
-) -> dict[tuple[tuple[str, str], ...], float]:
+def _sums(ranks: list[RankTraffic], samples: Samples) -> dict[tuple[tuple[str, str], ...], float]:
     """One sample for every set of labels, which is what the format asks for."""
     found: dict[tuple[tuple[str, str], ...], float] = {}
     for one in ranks:
-        for traffic in one.operations:
-            labels = {"communicator": one.communicator, "rank": str(one.rank), "operation": traffic.operation}
-            for more, value in samples(traffic):
-                key = tuple((labels | more).items())
-                found[key] = found.get(key, 0) + value
+        for more, value in samples(one):
+            key = tuple(({"communicator": one.communicator, "rank": str(one.rank)} | more).items())
+            found[key] = found.get(key, 0) + value
     return found
+
+
+def _of_operations(samples: Callable[[Traffic], Iterator[tuple[dict[str, str], float]]]) -> Samples:
+    def of_all(one: RankTraffic) -> Iterator[tuple[dict[str, str], float]]:
+        for traffic in one.operations:
+            for more, value in samples(traffic):
+                yield {"operation": traffic.operation} | more, value
+
+    return of_all
 
 
 def _calls(traffic: Traffic) -> Iterator[tuple[dict[str, str], float]]:
@@ -61,13 +70,12 @@ def _reasons(traffic: Traffic) -> Iterator[tuple[dict[str, str], float]]:
         yield {"reason": sentence}, count
 
 
-def _of(name: str) -> Callable[[Traffic], Iterator[tuple[dict[str, str], float]]]:
-    def samples(traffic: Traffic) -> Iterator[tuple[dict[str, str], float]]:
-        value = getattr(traffic, name)
-        if value is not None:
-            yield {}, value
+def _of(name: str) -> Samples:
+    return _of_operations(lambda traffic: iter([({}, getattr(traffic, name))]))
 
-    return samples
+
+def _of_links(name: str) -> Samples:
+    return lambda one: iter([] if one.links is None else [({}, getattr(one.links, name))])
 
 
 def _escaped(content: str) -> str:

@@ -11,7 +11,18 @@ _TEST_PREFIX = f"{PREFIX}TEST_"
 
 # Without the prefix; docs/guide/settings.md says what each does.
 _OF_THE_LIBRARY = ("COST_MODEL", "LIBRARY", "MAX_CTAS", "P2P", "PATH", "SOCKET_IFNAME", "TRACEBACK")
-_OF_THE_DROP_IN = ("CODEC", "CONFIG", "DEBUG", "NCCL_LIBRARY", "OFF", "STATS", "STATS_SECONDS", "TAKE", "VERIFY")
+_OF_THE_DROP_IN = (
+    "CODEC",
+    "CONFIG",
+    "DEBUG",
+    "NCCL_LIBRARY",
+    "NVTX",
+    "OFF",
+    "STATS",
+    "STATS_SECONDS",
+    "TAKE",
+    "VERIFY",
+)
 VARIABLES = frozenset(f"{PREFIX}{name}" for name in (*_OF_THE_LIBRARY, *_OF_THE_DROP_IN))
 
 

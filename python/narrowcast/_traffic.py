@@ -18,41 +18,56 @@ class Traffic:
 
     operation: str
     taken: int = 0
+    captured: int = 0
+    """Of those taken: into CUDA graphs. They count once, for nobody sees the replays, and in nothing below."""
     forwarded: int = 0
     reasons: dict[str, int] = field(default_factory=dict)
     """Why calls were forwarded to NCCL, and how many."""
     raw_bytes: int = 0
-    """What the ranks sent in the taken calls, as values."""
+    """What the ranks sent in taken calls, as values."""
+    predicted: int = 0
+    """Calls of which the cost model knows the time, here and in NCCL; of transfers, sends alone."""
+    saved_seconds: float = 0
+    """What these took less than in NCCL, by the cost model; over all ranks."""
+
+    def add(self, other: Traffic) -> None:
+        self.taken += other.taken
+        self.captured += other.captured
+        self.forwarded += other.forwarded
+        self.raw_bytes += other.raw_bytes
+        self.predicted += other.predicted
+        self.saved_seconds += other.saved_seconds
+        for sentence, count in other.reasons.items():
+            self.reasons[sentence] = self.reasons.get(sentence, 0) + count
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "operation": self.operation,
+            "taken": self.taken,
+            "captured": self.captured,
+            "forwarded": self.forwarded,
+            "reasons": dict(sorted(self.reasons.items())),
+            "raw_bytes": self.raw_bytes,
+            "predicted": self.predicted,
+            "saved_seconds": self.saved_seconds,
+        }
+
+
+@dataclass(frozen=True)
+class Links:
+    """What taken calls sent until the first of the communicator was captured in a CUDA graph, or until the report."""
+
+    raw_bytes: int = 0
+    """As values."""
     wire_bytes: int = 0
-    """What that came to on the links."""
-    saved_seconds: float | None = None
-    """By the cost model, where the drop-in has one."""
+    """On the links. The library counts it by communicator, so that it has no share of an operation."""
 
     @property
     def ratio(self) -> float | None:
         return self.wire_bytes / self.raw_bytes if self.raw_bytes else None
 
-    def add(self, other: Traffic) -> None:
-        self.taken += other.taken
-        self.forwarded += other.forwarded
-        self.raw_bytes += other.raw_bytes
-        self.wire_bytes += other.wire_bytes
-        for sentence, count in other.reasons.items():
-            self.reasons[sentence] = self.reasons.get(sentence, 0) + count
-        if other.saved_seconds is not None:
-            self.saved_seconds = (self.saved_seconds or 0) + other.saved_seconds
-
-    def as_json(self) -> dict[str, Any]:
-        found: dict[str, Any] = {
-            "operation": self.operation,
-            "taken": self.taken,
-            "forwarded": self.forwarded,
-            "reasons": dict(sorted(self.reasons.items())),
-            "raw_bytes": self.raw_bytes,
-            "wire_bytes": self.wire_bytes,
-            "ratio": self.ratio,
-        }
-        return found if self.saved_seconds is None else {**found, "saved_seconds": self.saved_seconds}
+    def __add__(self, other: Links) -> Links:
+        return Links(self.raw_bytes + other.raw_bytes, self.wire_bytes + other.wire_bytes)
 
 
 @dataclass(frozen=True)
@@ -65,6 +80,8 @@ class RankTraffic:
     """Of this communicator among those of its process."""
     rank: int
     ranks: int
+    links: Links | None
+    """None where it is not known, as of a communicator that was aborted before it was asked."""
     operations: list[Traffic]
 
 
@@ -75,13 +92,24 @@ class CommunicatorTraffic:
     communicator: str
     ranks: int
     reported: set[int] = field(default_factory=set)
+    links: Links | None = field(default_factory=Links)
+    """None where a rank's is not known."""
     operations: dict[str, Traffic] = field(default_factory=dict)
+
+    def add(self, one: RankTraffic) -> None:
+        self.reported.add(one.rank)
+        self.links = None if self.links is None or one.links is None else self.links + one.links
+        for traffic in one.operations:
+            self.operations.setdefault(traffic.operation, Traffic(traffic.operation)).add(traffic)
 
     def as_json(self) -> dict[str, Any]:
         return {
             "id": self.communicator,
             "ranks": self.ranks,
             "reported_ranks": sorted(self.reported),
+            "raw_bytes": None if self.links is None else self.links.raw_bytes,
+            "wire_bytes": None if self.links is None else self.links.wire_bytes,
+            "ratio": None if self.links is None else self.links.ratio,
             "operations": [traffic.as_json() for traffic in self.operations.values()],
         }
 
@@ -101,10 +129,7 @@ class Report:
         found: dict[object, CommunicatorTraffic] = {}
         for one in self.ranks:
             key = one.communicator or (one.place, one.ranks)
-            total = found.setdefault(key, CommunicatorTraffic(one.communicator, one.ranks))
-            total.reported.add(one.rank)
-            for traffic in one.operations:
-                total.operations.setdefault(traffic.operation, Traffic(traffic.operation)).add(traffic)
+            found.setdefault(key, CommunicatorTraffic(one.communicator, one.ranks)).add(one)
         return list(found.values())
 
     def as_json(self) -> dict[str, Any]:
@@ -138,12 +163,15 @@ def _ranks_of(content: dict[str, Any]) -> Iterable[RankTraffic]:
             Traffic(
                 operation=str(entry["operation"]),
                 taken=int(entry["taken"]),
+                captured=int(entry["captured"]),
                 forwarded=int(entry["forwarded"]),
                 reasons={str(sentence): int(count) for sentence, count in entry.get("reasons", {}).items()},
                 raw_bytes=int(entry["raw_bytes"]),
-                wire_bytes=int(entry["wire_bytes"]),
-                saved_seconds=None if entry.get("saved_seconds") is None else float(entry["saved_seconds"]),
+                predicted=int(entry["predicted"]),
+                saved_seconds=float(entry["saved_seconds"]),
             )
             for entry in one["operations"]
         ]
-        yield RankTraffic(str(one["id"]), place, int(one["rank"]), int(one["ranks"]), operations)
+        raw_bytes, wire_bytes = one["raw_bytes"], one["wire_bytes"]
+        links = None if raw_bytes is None or wire_bytes is None else Links(int(raw_bytes), int(wire_bytes))
+        yield RankTraffic(str(one["id"]), place, int(one["rank"]), int(one["ranks"]), links, operations)

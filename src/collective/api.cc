@@ -75,24 +75,43 @@ ncast_status create(ncast_comm** comm, int ranks, const ncast_unique_id* id, int
   return NCAST_OK;
 }
 
-// Rank 0 makes an id for all. When it cannot it still takes part, or the others would wait for it.
+// What a rank gives the others before they make a communicator.
+struct Contribution {
+  ncast_unique_id id;  // rank 0's counts
+  ncast_status status;
+  char why_not[200];
+};
+
+ncast_status own_contribution(int ranks, int rank, const ncast_comm_config* given_config, Contribution* own) {
+  ncast_comm_config config;
+  if (ncast_status status = checked_config(ranks, rank, given_config, &config)) return status;
+  return rank == 0 ? ncast_get_unique_id(&own->id) : NCAST_OK;
+}
+
+// A rank that can make no communicator still takes part, and says so: the others would wait for it.
 ncast_status create_by_exchange(ncast_comm** comm, int ranks, int rank, ncast_exchange exchange, void* context,
                                 const ncast_comm_config* given_config) {
   constexpr const char* function = "ncast_comm_create_by_exchange";
   if (comm == nullptr) return null_argument(function, "comm");
   *comm = nullptr;
   if (exchange == nullptr) return null_argument(function, "exchange");
-  ncast_comm_config config;
-  if (ncast_status status = checked_config(ranks, rank, given_config, &config)) return status;
-  ncast_unique_id id = {};
-  const ncast_status made = rank == 0 ? ncast_get_unique_id(&id) : NCAST_OK;
-  const std::string why_not = made == NCAST_OK ? "" : ncast_last_error();
-  std::vector<ncast_unique_id> ids(static_cast<size_t>(ranks));
-  const int failure = exchange(context, &id, sizeof id, ids.data());
-  if (made != NCAST_OK) return fail(made, "%s: %s", function, why_not.c_str());
+  if (ranks < 1) return fail(NCAST_INVALID_ARGUMENT, "%s: ranks is %d, not 1 or more", function, ranks);
+  Contribution own = {};
+  own.status = own_contribution(ranks, rank, given_config, &own);
+  const std::string why_not = own.status == NCAST_OK ? "" : ncast_last_error();
+  std::snprintf(own.why_not, sizeof own.why_not, "%s", why_not.c_str());
+  std::vector<Contribution> all(static_cast<size_t>(ranks));
+  static_assert(sizeof own <= 512);  // as comm.h has it
+  const int failure = exchange(context, &own, sizeof own, all.data());
+  if (own.status != NCAST_OK) return fail(own.status, "%s: %s", function, why_not.c_str());
   if (failure != 0) return fail(NCAST_REMOTE_ERROR, "%s: exchange returned %d", function, failure);
-  if (!is_unique_id(ids[0])) return fail(NCAST_REMOTE_ERROR, "%s: rank 0 could make no unique id", function);
-  return create(comm, ranks, ids.data(), rank, given_config);
+  for (int peer = 0; peer < ranks; ++peer) {
+    const Contribution& its = all[static_cast<size_t>(peer)];
+    if (its.status != NCAST_OK)
+      return fail(NCAST_REMOTE_ERROR, "%s: rank %d can make no communicator: %.*s", function, peer,
+                  static_cast<int>(sizeof its.why_not), its.why_not);
+  }
+  return create(comm, ranks, &all[0].id, rank, given_config);
 }
 
 }  // namespace

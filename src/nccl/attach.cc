@@ -9,6 +9,7 @@
 #include <cstring>
 #include <fstream>
 #include <functional>
+#include <iterator>
 #include <string>
 #include <vector>
 
@@ -47,6 +48,11 @@ std::string own_place() {
   return place;
 }
 
+std::string content_of(const char* path) {
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
 Offer own_offer(const Communicator& comm) {
   Offer offer = {};
   std::memcpy(offer.magic, "NcNccl1", sizeof offer.magic);
@@ -58,10 +64,12 @@ Offer own_offer(const Communicator& comm) {
   std::snprintf(offer.place, sizeof offer.place, "%s", own_place().c_str());
   offer.process = static_cast<uint64_t>(getpid());
   offer.settings = digest(settings());
-  // What the engine decides by before its ranks have met.
+  // What the engine decides by before its ranks have met. A path may lead elsewhere on another rank.
   for (const char* const name : {"NARROWCAST_COST_MODEL", "NARROWCAST_P2P", "NARROWCAST_PATH"})
     if (const char* const text = std::getenv(name))
       offer.settings ^= std::hash<std::string>()(std::string(name) + text);
+  if (const char* const path = std::getenv("NARROWCAST_COST_MODEL"))
+    offer.settings ^= std::hash<std::string>()(content_of(path));
   // A name that no rule asks for may differ.
   if (std::ranges::any_of(settings().rules, [](const Rule& rule) { return !rule.communicator.empty(); }))
     offer.settings ^= std::hash<std::string>()(comm.traits.name);
@@ -155,15 +163,14 @@ void detach(Communicator& comm) {
   ncast_comm* const made = comm.engine_comm.load();
   if (made == nullptr) return;
   const OnDevice on_device(comm.device);
+  // The engine may live on until the last rank of this process gives up its part; what it was asked for is done by then.
+  if (!comm.aborted.load()) comm.order.synchronize();
   comm.refresh_totals();
   comm.engine_comm.store(nullptr);
-  if (comm.aborted.load()) {
+  if (comm.aborted.load())
     bury(made);
-  } else {
-    // The engine may live on until the last rank of this process gives up its part; what it was asked for is done by now.
-    comm.order.synchronize();
+  else
     retire({comm.id, comm.ranks_here, comm.device, made});
-  }
 }
 
 }  // namespace narrowcast::nccl

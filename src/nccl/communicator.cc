@@ -79,9 +79,11 @@ void Communicator::abort() {
 }
 
 void Communicator::refresh_totals() {
-  ncast_comm_counters counters;
   ncast_comm* const comm = engine_comm.load();
-  if (comm != nullptr && !aborted.load() && engine()->ncast_comm_get_counters(comm, &counters) == NCAST_OK)
+  if (comm == nullptr || aborted.load()) return;
+  const BesideCaptures beside_captures;
+  ncast_comm_counters counters;
+  if (engine()->ncast_comm_get_counters(comm, &counters) == NCAST_OK)
     statistics->set_totals(counters.raw_bytes, counters.wire_bytes);
 }
 

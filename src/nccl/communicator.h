@@ -26,7 +26,7 @@ struct Communicator {
   void forward_all(const char* why) { why_forwarded.store(why); }
   // Ends the engine's calls, from any thread, and an exchange between the ranks: NCCL may then free the handle.
   void abort();
-  // Brings the statistics up to date with the engine's counters.
+  // Brings the statistics up to date with the engine's counters. Streams may be in capture.
   void refresh_totals();
 
   const Comm handle;

@@ -13,6 +13,13 @@
 
 #include "nccl/log.h"
 
+// Debian's name of this machine's folders.
+#if defined(__aarch64__)
+#define MULTIARCH "aarch64-linux-gnu"
+#else
+#define MULTIARCH "x86_64-linux-gnu"
+#endif
+
 namespace narrowcast::nccl {
 namespace {
 
@@ -91,7 +98,7 @@ void add_system(Paths* paths) {
     if (folder.starts_with('/')) add(folder + "/" + library_name, paths);
     folders.remove_prefix(std::min(end + 1, folders.size()));
   }
-  for (const char* const folder : {"/usr/lib/x86_64-linux-gnu/", "/lib/x86_64-linux-gnu/", "/usr/lib64/", "/usr/lib/",
+  for (const char* const folder : {"/usr/lib/" MULTIARCH "/", "/lib/" MULTIARCH "/", "/usr/lib64/", "/usr/lib/",
                                    "/usr/local/lib/", "/usr/local/cuda/lib64/"})
     add(std::string(folder) + library_name, paths);
 }

@@ -9,6 +9,7 @@
 #include "nccl/driver.h"
 #include "nccl/log.h"
 #include "nccl/plan.h"
+#include "nccl/ranges.h"
 #include "nccl/real_nccl.h"
 #include "nccl/take.h"
 
@@ -50,6 +51,7 @@ bool is_valid(const Call& call, int ranks) {
 int forward_counted(Communicator& comm, const Call& call, const char* why) {
   comm.statistics->count_forwarded(call.operation, why);
   log(Level::trace, "%s of %zu values to NCCL: %s", name_of(call.operation), call.count, why);
+  const Range range(call, why);
   return forward(call);
 }
 
@@ -110,7 +112,7 @@ int after_forwarded(Communicator& comm, CudaStream stream) {
   return comm.order.after_forwarded(stream) == 0 ? success : unhandled_cuda_error;
 }
 
-// Not while a graph is captured: bringing the totals up to date could break it.
+// Not while a graph is captured: that need not wait for a file.
 void report_when_due(CudaStream stream) {
   if (settings().stats_seconds > 0 && driver() != nullptr && capture_of(stream) == 0) write_statistics_when_due();
 }

@@ -237,6 +237,17 @@ int comm_shrink(Comm handle, int* excluded, int count, Comm* made, Config* confi
   });
 }
 
+// New ranks have no handle; of the others one gives the id.
+int comm_grow(Comm handle, int ranks, const UniqueId* id, int rank, Comm* made, Config* config) {
+  return guarded([&] {
+    const InsideNccl inside;
+    const int result = real<int(Comm, int, const UniqueId*, int, Comm*, Config*)>(Function::CommGrow)(
+        handle, ranks, id, rank, made, config);
+    if (result == success && config != nullptr) keep_name(*made, config);
+    return result;
+  });
+}
+
 int comm_get_async_error(Comm handle, int* error) {
   return guarded([&] {
     const InsideNccl inside;
@@ -294,6 +305,7 @@ void* handler(Function function) {
     HANDLE(CommInitRankConfig, comm_init_rank_config);
     HANDLE(CommInitRankScalable, comm_init_rank_scalable);
     HANDLE(CommSplit, comm_split);
+    HANDLE(CommGrow, comm_grow);
     HANDLE(CommGetAsyncError, comm_get_async_error);
     HANDLE(GetLastError, get_last_error);
     default: return nullptr;

@@ -83,6 +83,11 @@ bool apply_setting(std::string_view key, std::string_view value, const std::stri
     log(Level::warn, "%s: %s is %s, not %s", source.c_str(), std::string(key).c_str(), std::string(value).c_str(),
         expected);
   };
+  const auto apply_flag = [&](bool* flag) {
+    const auto given = flag_of(value);
+    if (!given) misunderstood("1 or 0");
+    *flag = given.value_or(*flag);
+  };
   if (key == "off") {
     apply_off(value, source, settings);
   } else if (key == "codec") {
@@ -91,9 +96,9 @@ bool apply_setting(std::string_view key, std::string_view value, const std::stri
     settings->take = take_named(value);
     if (!settings->take) misunderstood("auto, always or never");
   } else if (key == "verify") {
-    const auto flag = flag_of(value);
-    if (!flag) misunderstood("1 or 0");
-    settings->verify = flag.value_or(false);
+    apply_flag(&settings->verify);
+  } else if (key == "nvtx") {
+    apply_flag(&settings->nvtx);
   } else if (key == "stats") {
     settings->stats = value;
   } else if (key == "stats_seconds") {

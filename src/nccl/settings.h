@@ -33,6 +33,7 @@ struct Settings {
   std::optional<ncast_codec> codec[operation_count];
   std::optional<Take> take;
   bool verify = false;
+  bool nvtx = true;
   std::string stats;         // the path, with %p for the process and %r for the rank of its first communicator
   double stats_seconds = 0;  // between writes; 0: only at exit
   std::vector<Rule> rules;   // the first that fits decides

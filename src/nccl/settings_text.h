@@ -52,6 +52,10 @@ inline std::optional<ncast_codec> codec_named(std::string_view name) {
   return std::nullopt;
 }
 
+inline const char* name_of(ncast_codec codec) {
+  return codec == NCAST_CODEC_RAW ? "raw" : codec == NCAST_CODEC_WINDOW ? "window" : "auto";
+}
+
 inline std::optional<Take> take_named(std::string_view name) {
   if (name == "auto") return Take::automatic;
   if (name == "always") return Take::always;

@@ -47,6 +47,22 @@ std::string quoted(const std::string& text) {
 
 std::string number(uint64_t value) { return std::to_string(value); }
 
+std::string seconds(double microseconds) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.9f", microseconds / 1e6);
+  return text;
+}
+
+std::string operation_json(const char* name, const OperationCount& count) {
+  std::string text = std::string("{\"operation\":\"") + name + "\",\"taken\":" + number(count.taken) +
+                     ",\"captured\":" + number(count.captured) + ",\"forwarded\":" + number(count.forwarded) +
+                     ",\"reasons\":{";
+  for (const auto& [why, times] : count.reasons)
+    text += (text.back() == '{' ? "" : ",") + quoted(why) + ":" + number(times);
+  return text + "},\"raw_bytes\":" + number(count.raw_bytes) + ",\"predicted\":" + number(count.predicted) +
+         ",\"saved_seconds\":" + seconds(count.saved_microseconds) + "}";
+}
+
 // NARROWCAST_STATS with the process for %p and the rank in its first communicator for %r.
 std::string file_path() {
   std::string path = settings().stats;
@@ -92,10 +108,22 @@ void Statistics::set_id(uint64_t id) {
   id_ = id;
 }
 
-void Statistics::count_taken(Operation operation, uint64_t raw_bytes) {
+void Statistics::count_taken(Operation operation, uint64_t raw_bytes, std::optional<double> saved_microseconds) {
   const std::lock_guard lock(mutex_);
+  any_taken_ = true;
+  OperationCount& count = operations_[operation];
+  ++count.taken;
+  count.raw_bytes += raw_bytes;
+  if (!saved_microseconds) return;
+  ++count.predicted;
+  count.saved_microseconds += *saved_microseconds;
+}
+
+void Statistics::count_captured(Operation operation) {
+  const std::lock_guard lock(mutex_);
+  any_taken_ = any_captured_ = true;
   ++operations_[operation].taken;
-  operations_[operation].raw_bytes += raw_bytes;
+  ++operations_[operation].captured;
 }
 
 void Statistics::count_forwarded(Operation operation, const char* why) {
@@ -112,8 +140,12 @@ void Statistics::count_forwarded(Operation operation, const char* why) {
 
 void Statistics::set_totals(uint64_t raw_bytes, uint64_t wire_bytes) {
   const std::lock_guard lock(mutex_);
-  engine_raw_bytes_ = raw_bytes;
-  engine_wire_bytes_ = wire_bytes;
+  if (!any_captured_) totals_ = {raw_bytes, wire_bytes};
+}
+
+bool Statistics::has_captured() const {
+  const std::lock_guard lock(mutex_);
+  return any_captured_;
 }
 
 std::string Statistics::json() const {
@@ -121,19 +153,17 @@ std::string Statistics::json() const {
   char id[20];
   std::snprintf(id, sizeof id, "%016" PRIx64, id_);
   std::string text = std::string("{\"id\":\"") + (id_ == 0 ? "" : id) + "\",\"rank\":" + std::to_string(rank_) +
-                     ",\"ranks\":" + std::to_string(ranks_) + ",\"operations\":[";
+                     ",\"ranks\":" + std::to_string(ranks_);
+  const auto add_total = [&](const char* name, uint64_t Totals::* total) {
+    const std::string unknown = any_taken_ ? "null" : "0";
+    text += std::string(",\"") + name + "\":" + (totals_ ? number((*totals_).*total) : unknown);
+  };
+  add_total("raw_bytes", &Totals::raw_bytes);
+  add_total("wire_bytes", &Totals::wire_bytes);
+  text += ",\"operations\":[";
   for (int i = 0; i < operation_count; ++i) {
-    const OperationCount& count = operations_[i];
-    if (count.taken + count.forwarded == 0) continue;
-    // The engine counts a communicator's bytes, not an operation's.
-    const double ratio =
-        engine_raw_bytes_ == 0 ? 1 : static_cast<double>(engine_wire_bytes_) / static_cast<double>(engine_raw_bytes_);
-    text += std::string(text.back() == '[' ? "" : ",") + "{\"operation\":\"" + operation_names[i] +
-            "\",\"taken\":" + number(count.taken) + ",\"forwarded\":" + number(count.forwarded) + ",\"reasons\":{";
-    for (const auto& [why, times] : count.reasons)
-      text += (text.back() == '{' ? "" : ",") + quoted(why) + ":" + number(times);
-    text += "},\"raw_bytes\":" + number(count.raw_bytes) +
-            ",\"wire_bytes\":" + number(static_cast<uint64_t>(static_cast<double>(count.raw_bytes) * ratio)) + "}";
+    if (operations_[i].taken + operations_[i].forwarded == 0) continue;
+    text += (text.back() == '[' ? "" : ",") + operation_json(operation_names[i], operations_[i]);
   }
   return text + "]}";
 }

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -14,7 +15,10 @@ namespace narrowcast::nccl {
 
 struct OperationCount {
   uint64_t taken = 0, forwarded = 0;
-  uint64_t raw_bytes = 0;                                 // that this rank sent in taken calls
+  uint64_t captured = 0;                                  // of those taken: into CUDA graphs; replays are not seen
+  uint64_t raw_bytes = 0;                                 // that this rank sent in taken calls outside of graphs
+  uint64_t predicted = 0;                                 // of these calls: by the cost model
+  double saved_microseconds = 0;                          // by them
   std::vector<std::pair<const char*, uint64_t>> reasons;  // why calls were forwarded
 };
 
@@ -24,10 +28,14 @@ class Statistics {
   Statistics(int rank, int ranks) : rank_(rank), ranks_(ranks) {}
 
   void set_id(uint64_t id);
-  void count_taken(Operation operation, uint64_t raw_bytes);
+  // saved_microseconds: nothing where it is not known.
+  void count_taken(Operation operation, uint64_t raw_bytes, std::optional<double> saved_microseconds);
+  void count_captured(Operation operation);
   void count_forwarded(Operation operation, const char* why);
-  // Totals of the engine's counters so far.
+  // Totals of the engine's counters so far. Not heeded once a call was captured: the counters then have replays of wire
+  // bytes without their raw bytes.
   void set_totals(uint64_t raw_bytes, uint64_t wire_bytes);
+  bool has_captured() const;
 
   int rank() const { return rank_; }
   std::string json() const;
@@ -36,7 +44,11 @@ class Statistics {
   const int rank_, ranks_;
   mutable std::mutex mutex_;
   uint64_t id_ = 0;  // 0: the ranks have not agreed on one
-  uint64_t engine_raw_bytes_ = 0, engine_wire_bytes_ = 0;
+  struct Totals {
+    uint64_t raw_bytes, wire_bytes;
+  };
+  std::optional<Totals> totals_;
+  bool any_taken_ = false, any_captured_ = false;
   OperationCount operations_[operation_count];
 };
 

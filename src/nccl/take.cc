@@ -5,7 +5,9 @@
 #include "nccl/driver.h"
 #include "nccl/error.h"
 #include "nccl/log.h"
+#include "nccl/ranges.h"
 #include "nccl/verify.h"
+#include "nccl/worth.h"
 
 namespace narrowcast::nccl {
 namespace {
@@ -48,6 +50,25 @@ ncast_status submit(const TakenCall& taken, ncast_comm* comm, ncast_stream strea
     case NCAST_OP_ALL_TO_ALL_V: break;  // NCCL has none
   }
   return NCAST_INTERNAL;
+}
+
+// Of transfers at their sender: who sends and receives in one group waits once.
+std::optional<double> saved_by(const Communicator& comm, const TakenCall& taken) {
+  const Call& c = taken.call;
+  if (settings().stats.empty() || c.operation == NCAST_OP_RECV) return std::nullopt;
+  const CallShape shape{c.operation, static_cast<ncast_dtype>(c.dtype), c.count, comm.ranks};
+  return microseconds_saved(shape, taken.codec, EnginePredictor(comm.engine_comm.load()));
+}
+
+void count(Communicator& comm, const TakenCall& taken) {
+  const Call& c = taken.call;
+  if (capture_of(c.stream) == 0) {
+    comm.statistics->count_taken(c.operation, sent_bytes(c, comm.rank, comm.ranks), saved_by(comm, taken));
+    return;
+  }
+  // Before the first: what has been sent until now is all that can be told.
+  if (!settings().stats.empty() && !comm.statistics->has_captured()) comm.refresh_totals();
+  comm.statistics->count_captured(c.operation);
 }
 
 // stream_of(group, call): where it runs.
@@ -114,13 +135,14 @@ int come_after_forwarded(const TakenCalls& group) {
 }  // namespace
 
 int take(const std::vector<TakenCalls>& groups) {
+  const Range range(groups);
   for (const TakenCalls& group : groups) {
     Communicator& comm = *group.comm;
     const OnDevice on_device(comm.device);
     if (!group.beside_forwarded && come_after_forwarded(group) != success) return unhandled_cuda_error;
     for (const TakenCall& taken : group.calls) {
       log(Level::trace, "%s of %zu values is taken", name_of(taken.call.operation), taken.call.count);
-      comm.statistics->count_taken(taken.call.operation, sent_bytes(taken.call, comm.rank, comm.ranks));
+      count(comm, taken);
       if (settings().verify) verify_codec(comm, taken);
     }
   }

@@ -6,7 +6,8 @@ namespace narrowcast::nccl {
 
 bool EnginePredictor::predict(const CallShape& shape, ncast_codec codec, ncast_prediction* prediction) const {
   const Engine* const narrowcast = engine();
-  if (narrowcast == nullptr || narrowcast->backend != NCAST_BACKEND_CUDA) return false;
+  // A communicator of the host backend has no model, and what there is of GPUs is not for it.
+  if (narrowcast == nullptr || (comm_ == nullptr && narrowcast->backend != NCAST_BACKEND_CUDA)) return false;
   const ncast_status status =
       comm_ != nullptr
           ? narrowcast->ncast_comm_predict(comm_, shape.operation, shape.count, shape.dtype, codec, prediction)
@@ -21,6 +22,12 @@ const char* why_not_worth_taking(const CallShape& shape, ncast_codec codec, cons
   // A model is of one number of GPUs: what NCCL takes with others is not carried over.
   if (times.nccl == 0) return "the cost model does not know how long NCCL takes";
   return times.microseconds < times.nccl ? nullptr : "NCCL is as fast, by the cost model";
+}
+
+std::optional<double> microseconds_saved(const CallShape& shape, ncast_codec codec, const Predictor& predictor) {
+  ncast_prediction times = {};
+  if (!predictor.predict(shape, codec, &times) || times.microseconds == 0 || times.nccl == 0) return std::nullopt;
+  return times.nccl - times.microseconds;
 }
 
 }  // namespace narrowcast::nccl

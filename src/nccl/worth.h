@@ -1,5 +1,7 @@
-// Whether a call is faster here than in NCCL: the one place that answers, by the engine's cost model.
+// Whether a call is faster here than in NCCL, and by how much: the one place that answers, by the engine's cost model.
 #pragma once
+
+#include <optional>
 
 #include "narrowcast/explain.h"
 #include "nccl/operations.h"
@@ -33,5 +35,8 @@ class EnginePredictor final : public Predictor {
 
 // NULL: it is. Else why not, as a constant sentence.
 const char* why_not_worth_taking(const CallShape& shape, ncast_codec codec, const Predictor& predictor);
+
+// Below zero where NCCL is faster; nothing where the model does not know both times.
+std::optional<double> microseconds_saved(const CallShape& shape, ncast_codec codec, const Predictor& predictor);
 
 }  // namespace narrowcast::nccl

@@ -3,6 +3,7 @@
 #include <cstring>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "../support/ranks.h"
@@ -70,15 +71,38 @@ TEST_CASE("an exchange that fails is told as what it is") {
   CHECK(comm == nullptr);
 }
 
-TEST_CASE("bad arguments of a creation by exchange are refused before the exchange") {
+TEST_CASE("a rank that is refused takes part in the exchange, and the others need not wait for it") {
+  for (const int refused : {0, 1}) {
+    const TimeLimit limit;
+    ThreadGather gather(3);
+    run_threads(3, [&](int rank) {
+      ThreadGather::Rank context = {&gather, static_cast<size_t>(rank)};
+      ncast_comm_config config;
+      ncast_comm_config_init(&config);
+      config.timeout_seconds = rank == refused ? -1 : 0;
+      ncast_comm* comm = nullptr;
+      const ncast_status status =
+          ncast_comm_create_by_exchange(&comm, 3, rank, ThreadGather::exchange, &context, &config);
+      EXPECT(status == (rank == refused ? NCAST_INVALID_ARGUMENT : NCAST_REMOTE_ERROR));
+      const std::string sentence = ncast_last_error();
+      EXPECT(sentence.find("timeout_seconds") != std::string::npos);
+      EXPECT((sentence.find("rank " + std::to_string(refused) + " can make no") != std::string::npos) ==
+             (rank != refused));
+      EXPECT(comm == nullptr);
+    });
+  }
+}
+
+TEST_CASE("bad arguments of a creation by exchange are told as what they are") {
   ThreadGather gather(1);
   ThreadGather::Rank context = {&gather, 0, 42};
   ncast_comm* comm = nullptr;
   CHECK(ncast_comm_create_by_exchange(&comm, 2, 0, nullptr, &context, nullptr) == NCAST_INVALID_ARGUMENT);
   CHECK(ncast_comm_create_by_exchange(nullptr, 2, 0, ThreadGather::exchange, &context, nullptr) ==
         NCAST_INVALID_ARGUMENT);
-  CHECK(ncast_comm_create_by_exchange(&comm, 2, 2, ThreadGather::exchange, &context, nullptr) ==
-        NCAST_INVALID_ARGUMENT);
+  for (const auto& [ranks, rank] : {std::pair(2, 2), std::pair(2, -1), std::pair(0, 0)})
+    CHECK(ncast_comm_create_by_exchange(&comm, ranks, rank, ThreadGather::exchange, &context, nullptr) ==
+          NCAST_INVALID_ARGUMENT);
 }
 
 }  // namespace

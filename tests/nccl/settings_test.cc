@@ -51,6 +51,7 @@ TEST_CASE("a file has settings and rules") {
     codec = "window"
     off = ["send", "recv"]
     verify = true
+    nvtx = false
     stats_seconds = 2.5
     [[rule]]
     operation = "all_reduce"
@@ -64,6 +65,7 @@ TEST_CASE("a file has settings and rules") {
   CHECK(*settings.codec[NCAST_OP_REDUCE] == NCAST_CODEC_WINDOW);
   CHECK(settings.off[NCAST_OP_RECV]);
   CHECK(settings.verify);
+  CHECK_FALSE(settings.nvtx);
   CHECK(settings.stats_seconds == 2.5);
   REQUIRE(settings.rules.size() == 2);
   CHECK(*settings.rules[0].operation == NCAST_OP_ALL_REDUCE);

@@ -134,6 +134,14 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "libengine.so"
 
 
+@pytest.fixture(scope="session")
+def nvtx_tool(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What stands for a profiler."""
+    library = tmp_path_factory.mktemp("nvtx") / "libtool.so"
+    build("cc", "nvtx_tool.c", library)
+    return library
+
+
 @pytest.fixture
 def preloaded(drop_in: Path, fakes: Path, rank_jobs: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The environment of ranks that have the drop-in preloaded, over the fakes; the folder that they write to."""

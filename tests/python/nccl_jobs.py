@@ -335,9 +335,9 @@ def named(*, rank: int, ranks: int, names: list[str], emit: Any) -> None:
         nccl("CommDestroy", comm)
 
 
-def differing_settings(*, rank: int, **arguments: Any) -> None:
-    if rank == 0:
-        os.environ["NARROWCAST_CODEC"] = "raw"
+def differing_settings(*, rank: int, differing: int, name: str, value: str, **arguments: Any) -> None:
+    if rank == differing:
+        os.environ[name] = value
     every_operation(rank=rank, count=100, **arguments)
 
 

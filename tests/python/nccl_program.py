@@ -6,7 +6,7 @@ import contextlib
 import ctypes
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from ctypes import byref, c_char_p, c_int, c_size_t, c_void_p
 from pathlib import Path
 from typing import Any
@@ -41,6 +41,8 @@ _SIGNATURES = {
     "CommInitAll": [c_void_p, c_int, c_void_p],
     "CommSplit": [c_void_p, c_int, c_int, c_void_p, c_void_p],
     "CommShrink": [c_void_p, c_void_p, c_int, c_void_p, c_void_p, c_int],
+    "CommGetUniqueId": [c_void_p, c_void_p],
+    "CommGrow": [c_void_p, c_int, c_void_p, c_int, c_void_p, c_void_p],
     "CommRevoke": [c_void_p, c_int],
     "CommDestroy": [c_void_p],
     "CommAbort": [c_void_p],
@@ -96,10 +98,14 @@ class Program:
 
     def unique_id(self) -> _nccl.UniqueId:
         """Rank 0's, through a file."""
-        path = Path(os.environ["TEST_FOLDER"]) / "unique_id"
+        return self.passed_on("unique_id", lambda unique_id: self("GetUniqueId", byref(unique_id)))
+
+    def passed_on(self, name: str, make: Callable[[_nccl.UniqueId], None]) -> _nccl.UniqueId:
+        """An id that rank 0 makes."""
+        path = Path(os.environ["TEST_FOLDER"]) / name
         unique_id = _nccl.UniqueId()
         if self.rank == 0:
-            self("GetUniqueId", byref(unique_id))
+            make(unique_id)
             path.with_suffix(".new").write_bytes(bytes(unique_id))
             path.with_suffix(".new").rename(path)
         give_up = time.monotonic() + MEETING_SECONDS

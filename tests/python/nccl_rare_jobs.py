@@ -9,7 +9,7 @@ import resource
 import threading
 import time
 from collections.abc import Iterator
-from ctypes import byref, c_float, c_int, c_size_t, c_uint, c_void_p
+from ctypes import byref, c_float, c_int, c_size_t, c_uint, c_uint64, c_void_p
 from pathlib import Path
 from typing import Any
 
@@ -36,15 +36,45 @@ class SimulationInfo(ctypes.Structure):
     _fields_ = [("size", c_size_t), ("magic", c_uint), ("version", c_uint), ("estimated_time", c_float)]
 
 
+class Extension(ctypes.Structure):
+    """ncclConfigExt_t: what a vendor adds to the settings of a call."""
+
+    _fields_ = [("next", c_void_p), ("vendor", c_int), ("option", c_int), ("value", c_void_p)]
+
+
+class CallSettings(ctypes.Structure):
+    """ncclCollConfig_t of NCCL 2.32."""
+
+    _fields_ = [
+        ("size", c_size_t),
+        ("magic", c_uint),
+        ("version", c_uint),
+        ("extensions", c_void_p),
+        *((name, c_int) for name in ("min_ctas", "max_ctas", "nvls_ctas", "cluster_size")),
+        ("algorithms", c_void_p),
+        ("force_algorithms", c_int),
+        ("cta_policy", c_int),
+        ("profiler_tag", c_uint64),
+        ("launched", c_void_p),
+    ]
+
+
 class WithSettings(Program):
     """Makes calls by the variants that take settings, which are gone when the call returns."""
 
     def status(self, name: str, *arguments: Any) -> int:
         if name not in CONFIGURABLE:
             return super().status(name, *arguments)
-        settings = (c_size_t * 8)(64)
+        unset = -(1 << 31)
+        second = Extension(None, 7, 2, None)
+        first = Extension(ctypes.addressof(second), 7, 1, None)
+        bytes_of_all, magic, version = ctypes.sizeof(CallSettings), 0xCAFEBEEF, 23203
+        settings = CallSettings(
+            bytes_of_all, magic, version, ctypes.addressof(first), unset, unset, unset, unset, None, 1, unset, 42, None
+        )
         status = super().status(f"{name}Config", *arguments, byref(settings))
-        ctypes.memset(settings, 0, ctypes.sizeof(settings))
+        for gone in (settings, first, second):
+            ctypes.memset(byref(gone), 0xFF, ctypes.sizeof(gone))
         return status
 
 
@@ -59,6 +89,11 @@ class WithoutSettings(Program):
 
 def every_variant(*, given: bool, **arguments: Any) -> None:
     nccl_jobs.every_operation(kind=WithSettings if given else WithoutSettings, **arguments)
+
+
+def in_own_folder(*, rank: int, **arguments: Any) -> None:
+    os.chdir(Path(os.environ["TEST_FOLDER"]) / str(rank))
+    nccl_jobs.every_operation(rank=rank, count=100, **arguments)
 
 
 def settings_in_a_group(*, rank: int, ranks: int, emit: Any) -> None:
@@ -129,6 +164,28 @@ def shrunk(*, rank: int, ranks: int, emit: Any) -> None:
     emit(found)
 
 
+def grown(*, rank: int, ranks: int, emit: Any) -> None:
+    """The last rank joins the others, who have a communicator already; that one goes on."""
+    with on_device(rank):
+        nccl, comm, all_of_them, stream = Program(rank, ranks - 1), c_void_p(), c_void_p(), Stream()
+        is_new, found = rank == ranks - 1, []
+        if not is_new:
+            comm = nccl.communicator()
+            found.append(_sum_is_right(nccl, comm, stream, ranks - 1))
+        joining = nccl.passed_on("grown", lambda made: nccl("CommGetUniqueId", comm, byref(made)))
+        config = _nccl.config("nccl")
+        config.commName = b"whole"
+        given = byref(joining) if rank in (0, ranks - 1) else None
+        own = rank if is_new else -1
+        nccl("CommGrow", comm, ranks, given, own, byref(all_of_them), byref(config))
+        found.append(_sum_is_right(nccl, all_of_them, stream, ranks))
+        if not is_new:
+            found.append(_sum_is_right(nccl, comm, stream, ranks - 1))
+            nccl("CommDestroy", comm)
+        nccl("CommDestroy", all_of_them)
+    emit(found)
+
+
 def recovered(*, rank: int, ranks: int, revoke: bool, emit: Any) -> None:
     """The last rank does not come to a call: the others end it, and go on without that rank.
 
@@ -165,8 +222,8 @@ def recovered(*, rank: int, ranks: int, revoke: bool, emit: Any) -> None:
         nccl("CommDestroy", comm)
 
 
-def one_cannot_attach(*, rank: int, ranks: int, unable: int, emit: Any) -> None:
-    """A rank can open nothing when the communicator attaches: whether its calls are right, and their seconds.
+def one_cannot_attach(*, rank: int, ranks: int, unable: int, refused: bool, emit: Any) -> None:
+    """A rank can open nothing when the communicator attaches, or is refused. Are calls right, and in what seconds?
 
     Broadcasts are forwarded: the ranks agree at the first, and attach at the first sum.
     """
@@ -174,7 +231,8 @@ def one_cannot_attach(*, rank: int, ranks: int, unable: int, emit: Any) -> None:
         copy = nccl.put(values_of(rank, 1000))
         nccl("Broadcast", copy, copy, 1000, BFLOAT16, 0, comm, stream)
         begin = time.monotonic()
-        with _no_files() if rank == unable else contextlib.nullcontext():
+        fault = _refused if refused else _no_files
+        with fault() if rank == unable else contextlib.nullcontext():
             right = _sum_is_right(nccl, comm, stream, ranks)
         seconds = time.monotonic() - begin
         right = right and _sum_is_right(nccl, comm, stream, ranks) and nccl.holds(copy, values_of(0, 1000))
@@ -218,6 +276,16 @@ def _without_the_last(nccl: Program, comm: c_void_p, *, abort: bool = False) -> 
     config.commName = b"part"
     nccl("CommShrink", comm, byref(last), 1, byref(part), byref(config), int(abort))
     return part
+
+
+@contextlib.contextmanager
+def _refused() -> Iterator[None]:
+    """Within it this process gives the engine a configuration that is refused."""
+    os.environ["TEST_REFUSED"] = "1"
+    try:
+        yield
+    finally:
+        del os.environ["TEST_REFUSED"]
 
 
 @contextlib.contextmanager

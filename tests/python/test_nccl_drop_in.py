@@ -38,9 +38,9 @@ def test_every_operation_is_taken(on_ranks, monkeypatch, ranks, codec):
     }
     assert set(taken.values()) == {(1, 0)}
     for operations in on_ranks.statistics().values():
-        gathered = operations["all_gather"]
-        assert gathered["raw_bytes"] == (ranks - 1) * 10_000
-        assert (gathered["wire_bytes"] < gathered["raw_bytes"]) == (codec == "window")
+        assert operations["all_gather"]["raw_bytes"] == (ranks - 1) * 10_000
+    for raw_bytes, wire_bytes in on_ranks.links().values():
+        assert (wire_bytes < raw_bytes) == (codec == "window")
 
 
 @pytest.mark.parametrize("count", [0, 1])
@@ -110,8 +110,19 @@ def test_names_may_differ_where_no_rule_asks_for_them(on_ranks):
     assert on_ranks.taken() == {"all_reduce": (1, 0)}
 
 
-def test_ranks_with_other_settings_leave_all_to_nccl(on_ranks):
-    for right in on_ranks("differing_settings"):
+@pytest.mark.parametrize("differing", [0, 2])
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("NARROWCAST_CODEC", "raw"),
+        # These are refused.
+        ("NARROWCAST_TAKE", "perhaps"),
+        ("NARROWCAST_PATH", "zip"),
+        ("NARROWCAST_COST_MODEL", "/nowhere/own.costs"),
+    ],
+)
+def test_a_rank_with_other_settings_leaves_all_to_nccl(on_ranks, differing, name, value):
+    for right in on_ranks("differing_settings", differing=differing, name=name, value=value):
         assert set(right) == OPERATIONS
     assert on_ranks.reasons() == {"the ranks have different settings of Narrowcast"}
 
@@ -189,6 +200,11 @@ def test_graphs_run_what_they_captured(on_ranks, before):
     for found in on_ranks("captured", before=before):
         assert found == [False, True, True]
     assert on_ranks.taken() == {"all_gather": (0, 1) if before else (2, 0)}
+    for operations in on_ranks.statistics().values():
+        gathered = operations["all_gather"]
+        assert (gathered["captured"], gathered["raw_bytes"]) == ((0, 0) if before else (1, 4000))
+    # Two replays have sent as much again, each.
+    assert set(on_ranks.links().values()) == {(0, 0) if before else (4000, 4000)}
 
 
 def test_reductions_of_the_user_are_forwarded_at_once(on_ranks):
@@ -201,8 +217,34 @@ def test_communicators_that_do_not_block_are_left_to_nccl(on_ranks):
     assert on_ranks.reasons() == {"the communicator does not block"}
 
 
+def test_profilers_see_what_becomes_of_each_call(on_ranks, monkeypatch, tmp_path, nvtx_tool):
+    monkeypatch.setenv("NVTX_INJECTION64_PATH", str(nvtx_tool))
+    monkeypatch.setenv("NARROWCAST_CODEC", "all_gather=window")
+    monkeypatch.setenv("NARROWCAST_OFF", "reduce")
+    on_ranks("every_operation", count=100)
+    files = list(tmp_path.glob("*.nvtx"))
+    assert len(files) == 3
+    for path in files:
+        domain, *lines = path.read_text().splitlines()
+        assert domain == "domain narrowcast"
+        assert lines[:2] == ["all_gather 200 B window (200)", "end"]
+        assert lines[lines.index("reduce 400 B to NCCL: the operation is switched off (400)") + 1] == "end"
+        in_a_group = ["mark send 200 B auto", "mark recv 200 B auto"]
+        assert lines[-4:] == ["group of 2 taken calls (400)", *in_a_group, "end"]
+        assert lines.count("end") == 10
+
+
+def test_profilers_are_told_nothing_on_demand(on_ranks, monkeypatch, tmp_path, nvtx_tool):
+    monkeypatch.setenv("NVTX_INJECTION64_PATH", str(nvtx_tool))
+    monkeypatch.setenv("NARROWCAST_NVTX", "0")
+    on_ranks("every_operation", count=100)
+    assert list(tmp_path.glob("*.nvtx")) == []
+
+
 def test_an_abort_ends_taken_calls(on_ranks):
     assert max(on_ranks("aborted")) < 10
+    # Nobody has asked before.
+    assert set(on_ranks.links().values()) == {(None, None)}
 
 
 def test_statistics_are_named_by_rank_and_written_while_the_process_runs(on_ranks, monkeypatch, tmp_path):

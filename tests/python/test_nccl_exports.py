@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import platform
 import shutil
 import subprocess
 import sys
@@ -12,6 +13,8 @@ from pathlib import Path
 import pytest
 
 LISTS = sorted((Path(__file__).parents[1] / "nccl" / "exports").glob("*.txt"))
+NEWEST = max(LISTS, key=lambda path: [int(part) for part in path.stem.split(".")])
+SOURCES = Path(__file__).parents[2] / "src"
 MARK = "narrowcast_nccl_resolve"
 
 ASK = """
@@ -19,7 +22,7 @@ import ctypes, sys
 library, version = ctypes.CDLL(sys.argv[1]), ctypes.c_int(-1)
 for prefix in ("nccl", "pnccl"):
     print(getattr(library, prefix + "GetVersion")(ctypes.byref(version)), version.value)
-print(library.ncclCommGrow(None, 2, None, 0, None, None))
+print(library.ncclCommSuspend(None, 0))
 text = library.ncclGetLastError
 text.restype = ctypes.c_char_p
 print(text(None).decode())
@@ -46,6 +49,18 @@ def ask(library: Path, fakes: Path, *, before: str = "", **environment: str) -> 
     )
 
 
+@pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
+def test_trampolines_assemble_for_every_machine(machine, tmp_path):
+    clang = shutil.which("clang") or pytest.skip("no clang here, which assembles for other machines")
+    assembled = tmp_path / "trampolines.o"
+    options = [f"--target={machine}-linux-gnu", f"-I{SOURCES}", "-c", "-o", assembled]
+    subprocess.run([clang, *options, SOURCES / "nccl" / "trampolines.S"], check=True)
+    listed = subprocess.run(["nm", "-g", "--defined-only", assembled], capture_output=True, text=True, check=True)
+    exported = {line.split()[2]: line.split()[1] for line in listed.stdout.splitlines()}
+    of_nccl = dict(reversed(line.split()) for line in NEWEST.read_text().splitlines())
+    assert exported == {**of_nccl, "narrowcast_nccl_slots": "D"}
+
+
 @pytest.mark.parametrize("listed", LISTS, ids=lambda path: path.stem)
 def test_everything_that_nccl_exports_is_exported(drop_in, listed):
     of_nccl = dict(reversed(line.split()) for line in listed.read_text().splitlines())
@@ -54,8 +69,7 @@ def test_everything_that_nccl_exports_is_exported(drop_in, listed):
 
 
 def test_nothing_else_is_exported(drop_in):
-    newest = max(LISTS, key=lambda path: [int(part) for part in path.stem.split(".")])
-    assert set(symbols(drop_in)) - {line.split()[1] for line in newest.read_text().splitlines()} == {MARK}
+    assert set(symbols(drop_in)) - {line.split()[1] for line in NEWEST.read_text().splitlines()} == {MARK}
 
 
 def test_the_installed_nccl_exports_nothing_more(drop_in):
@@ -74,7 +88,8 @@ def test_it_stands_for_nccl_and_links_only_libc(drop_in):
     rows = [line for line in read.splitlines() if "[" in line]
     assert [row.partition("[")[2].rstrip("]") for row in rows if "SONAME" in row] == ["libnccl.so.2"]
     needed = {row.partition("[")[2].rstrip("]") for row in rows if "NEEDED" in row}
-    assert needed <= {"libc.so.6", "libm.so.6", "libpthread.so.0", "libdl.so.2", "ld-linux-x86-64.so.2"}
+    loader = {"x86_64": "ld-linux-x86-64.so.2", "aarch64": "ld-linux-aarch64.so.1"}[platform.machine()]
+    assert needed <= {"libc.so.6", "libm.so.6", "libpthread.so.0", "libdl.so.2", loader}
 
 
 def test_calls_reach_the_real_nccl(drop_in, fakes):
@@ -86,7 +101,7 @@ def test_calls_reach_the_real_nccl(drop_in, fakes):
 def test_a_function_that_the_real_nccl_lacks_fails_with_a_message(drop_in, fakes):
     told = ask(drop_in, fakes, NARROWCAST_NCCL_LIBRARY=str(fakes / "libnccl.so.2"))
     assert told.stdout.splitlines()[2] == "5"
-    assert "NCCL 2.28.9 has no ncclCommGrow" in told.stderr
+    assert "NCCL 2.28.9 has no ncclCommSuspend" in told.stderr
 
 
 @pytest.mark.parametrize("named", ["/nowhere/libnccl.so.2", "libnccl.so.2", "the drop-in", "a copy"])

@@ -68,6 +68,20 @@ def test_a_communicator_that_was_shrunk_has_its_name(on_ranks, monkeypatch, tmp_
     assert [statistics[rank, 1]["all_reduce"]["taken"] for rank in range(2)] == [1, 1]
 
 
+@pytest.mark.parametrize("by_name", [True, False])
+def test_a_communicator_that_was_grown_and_its_parent_are_both_known(on_ranks, monkeypatch, tmp_path, by_name):
+    if by_name:
+        (tmp_path / "rules.toml").write_text("[[rule]]\ncommunicator = 'whole'\ntake = 'always'\n")
+        monkeypatch.setenv("NARROWCAST_CONFIG", str(tmp_path / "rules.toml"))
+        monkeypatch.delenv("NARROWCAST_TAKE")
+    assert on_ranks("grown") == [[True] * 3, [True] * 3, [True]]
+    statistics = on_ranks.statistics()
+    # The new rank knows no other.
+    parents, whole = [statistics[0], statistics[1]], [statistics[0, 1], statistics[1, 1], statistics[2]]
+    assert [one["all_reduce"]["taken"] for one in parents] == [0 if by_name else 2] * 2
+    assert [one["all_reduce"]["taken"] for one in whole] == [1] * 3
+
+
 @pytest.mark.parametrize("revoke", [True, False])
 def test_ranks_go_on_without_one_that_does_not_come(on_ranks, revoke):
     first, second, last = on_ranks("recovered", revoke=revoke)
@@ -82,16 +96,49 @@ def test_ranks_go_on_without_one_that_does_not_come(on_ranks, revoke):
     assert on_ranks.reasons() == ({"the communicator was aborted"} if revoke else set())
 
 
+@pytest.mark.parametrize("same", [True, False])
+def test_one_path_may_lead_to_different_cost_models(on_ranks, monkeypatch, tmp_path, same):
+    monkeypatch.setenv("NARROWCAST_COST_MODEL", "own.costs")
+    for rank in range(3):
+        (tmp_path / str(rank)).mkdir()
+        (tmp_path / str(rank) / "own.costs").write_text(f"narrowcast costs 1, of machine {0 if same else rank}\n")
+    for right in on_ranks("in_own_folder"):
+        assert set(right) == OPERATIONS
+    assert on_ranks.reasons() == (set() if same else {"the ranks have different settings of Narrowcast"})
+
+
 @pytest.mark.usefixtures("before_the_engine")
 @pytest.mark.parametrize("unable", [0, 2])
-def test_all_is_left_to_nccl_when_a_rank_cannot_attach(on_ranks, monkeypatch, unable):
+@pytest.mark.parametrize("refused", [True, False])
+def test_all_is_left_to_nccl_when_a_rank_cannot_attach(on_ranks, monkeypatch, unable, refused):
     monkeypatch.setenv("NARROWCAST_OFF", "broadcast")
-    found = on_ranks("one_cannot_attach", unable=unable)
+    found = on_ranks("one_cannot_attach", unable=unable, refused=refused)
     assert [right for right, _ in found] == [True] * 3
-    # The drop-in gives the others a minute, and what stands before the engine makes it two seconds.
-    assert max(seconds for _, seconds in found) < 10
+    # The drop-in gives the others a minute, and what stands before the engine makes it two seconds. Nobody waits for a
+    # rank that was refused before it could join.
+    assert max(seconds for _, seconds in found) < (2 if refused else 10)
     assert on_ranks.taken() == {"broadcast": (0, 1), "all_reduce": (0, 2)}
     assert on_ranks.reasons() == {"the operation is switched off", "a rank could not attach to the communicator"}
+
+
+@pytest.mark.usefixtures("before_the_engine")
+def test_what_the_cost_model_says_is_counted_where_it_knows(preloaded):
+    on_ranks = Ranks(preloaded)
+    on_ranks("every_operation", count=1000)
+    for operations in on_ranks.statistics().values():
+        saved = {name: (one["predicted"], one["saved_seconds"]) for name, one in operations.items()}
+        # What stands before the engine does not know broadcasts. A transfer counts at its sender.
+        assert saved.pop("broadcast") == saved.pop("recv") == (0, 0)
+        assert set(saved.values()) == {(1, 3e-6)}
+
+
+@pytest.mark.usefixtures("before_the_engine")
+def test_time_that_replays_of_graphs_save_is_not_made_up(preloaded):
+    on_ranks = Ranks(preloaded)
+    on_ranks("captured", before=False)
+    for operations in on_ranks.statistics().values():
+        gathered = operations["all_gather"]
+        assert [gathered[name] for name in ("taken", "captured", "predicted", "saved_seconds")] == [2, 1, 1, 3e-6]
 
 
 @pytest.mark.usefixtures("before_the_engine")

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 from narrowcast import _preload, _prometheus, _traffic
+from narrowcast.cli import run_report
 
 HERE = Path(__file__).parent
 REASON = 'count is below the "floor"'
@@ -24,14 +25,18 @@ COMMUNICATORS = [
         "id": "c0ffee00c0ffee00",
         "rank": 1,
         "ranks": 2,
+        "raw_bytes": 3000,
+        "wire_bytes": 2100,
         "operations": [
             {
                 "operation": "all_gather",
                 "taken": 3,
+                "captured": 0,
                 "forwarded": 2,
                 "reasons": {REASON: 2},
                 "raw_bytes": 3000,
-                "wire_bytes": 2100,
+                "predicted": 0,
+                "saved_seconds": 0,
             }
         ],
     }
@@ -102,33 +107,77 @@ def test_the_report_sums_the_ranks(run, tmp_path):
     done = run("--stats", "out.json", "--", "sh", "-c", "true; /bin/true; exit 0")
     assert (done.returncode, done.stdout) == (0, "")
     row = next(line for line in done.stderr.splitlines() if "all_gather" in line)
-    assert [cell.strip() for cell in row.strip("│").split("│")][:3] == ["c0ffee00c0ff", "1 of 2", "all_gather"]
-    assert "0.700" in row
-    assert f"{REASON} (4)" in row
+    cells = [cell.strip() for cell in row.strip("│").split("│")]
+    assert cells[:6] == ["c0ffee00c0ff", "1 of 2", "5.86 KiB", "4.10 KiB", "0.700", "all_gather"]
+    assert cells[6:] == ["6", "4", f"{REASON} (4)"]
     written = json.loads((tmp_path / "out.json").read_text())
     assert written["status"] == 0
     assert written["faults"] == []
     assert len(written["processes"]) == 2
     (communicator,) = written["communicators"]
     assert communicator["reported_ranks"] == [1]
+    assert (communicator["raw_bytes"], communicator["wire_bytes"], communicator["ratio"]) == (6000, 4200, 0.7)
     assert communicator["operations"] == [
         {
             "operation": "all_gather",
             "taken": 6,
+            "captured": 0,
             "forwarded": 4,
             "reasons": {REASON: 4},
             "raw_bytes": 6000,
-            "wire_bytes": 4200,
-            "ratio": 0.7,
+            "predicted": 0,
+            "saved_seconds": 0,
         }
     ]
 
 
-def test_time_saved_is_told_where_the_drop_in_gives_it(run):
-    operations = [{**COMMUNICATORS[0]["operations"][0], "saved_seconds": 1.25}]
-    given = json.dumps([{**COMMUNICATORS[0], "operations": operations}])
-    assert "1.250 s" in run("--", "true", NARROWCAST_TEST_COMMUNICATORS=given).stderr
+def of_all_gather(**changes):
+    """The one communicator, with changes to its operation."""
+    return [{**COMMUNICATORS[0], "operations": [{**COMMUNICATORS[0]["operations"][0], **changes}]}]
+
+
+@pytest.mark.parametrize(("predicted", "cell"), [(3, "1.250 s"), (2, "1.250 s of 2 calls")])
+def test_time_saved_is_told_where_the_drop_in_gives_it(run, predicted, cell):
+    given = json.dumps(of_all_gather(predicted=predicted, saved_seconds=1.25))
+    table = run("--", "true", NARROWCAST_TEST_COMMUNICATORS=given).stderr
+    row = next(line for line in table.splitlines() if "all_gather" in line)
+    assert cell in [part.strip() for part in row.split("│")]
+    assert "not measured" in table
     assert "saved" not in run("--", "true").stderr
+
+
+def test_time_saved_is_that_of_a_rank(tmp_path):
+    for rank in range(2):
+        content = {"pid": rank, "communicators": of_all_gather(predicted=3, saved_seconds=1.5)}
+        content["communicators"][0]["rank"] = rank
+        (tmp_path / f"{rank}.json").write_text(json.dumps(content))
+    report = _traffic.read_folder(tmp_path)
+    (total,) = report.communicators()
+    assert total.operations["all_gather"].saved_seconds == 3
+    assert run_report._saved(total.operations["all_gather"], len(total.reported)) == "1.500 s"
+
+
+def test_calls_in_graphs_are_marked(run):
+    given = json.dumps(of_all_gather(captured=2))
+    table = run("--", "true", NARROWCAST_TEST_COMMUNICATORS=given).stderr
+    row = next(line for line in table.splitlines() if "all_gather" in line)
+    cells = [part.strip() for part in row.split("│")]
+    assert cells[3:9] == ["2.93 KiB*", "2.05 KiB*", "0.700*", "all_gather", "3", "2"]
+    assert "replays are not seen" in table
+    assert "graph" not in run("--", "true").stderr
+
+
+def test_what_is_not_known_of_the_links_is_not_made_up(run, tmp_path):
+    given = json.dumps([{**COMMUNICATORS[0], "raw_bytes": None, "wire_bytes": None}])
+    table = run("--stats", "out.json", "--", "true", NARROWCAST_TEST_COMMUNICATORS=given).stderr
+    row = next(line for line in table.splitlines() if "all_gather" in line)
+    assert [part.strip() for part in row.split("│")][3:6] == ["-"] * 3
+    (communicator,) = json.loads((tmp_path / "out.json").read_text())["communicators"]
+    assert (communicator["raw_bytes"], communicator["wire_bytes"], communicator["ratio"]) == (None, None, None)
+    (tmp_path / "7.json").write_text(json.dumps({"pid": 7, "communicators": json.loads(given)}))
+    metrics = _prometheus.text(_traffic.read_folder(tmp_path))
+    assert "narrowcast_calls_total{" in metrics
+    assert "narrowcast_link_wire_bytes_total{" not in metrics
 
 
 def test_a_process_that_is_killed_has_reported_before(run, tmp_path):
@@ -290,13 +339,15 @@ def test_prometheus_reads_while_it_runs(started):
         with urllib.request.urlopen(url, timeout=10) as answer:
             assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
             text = answer.read().decode()
-        if "narrowcast_wire_bytes_total{" in text or time.monotonic() > deadline:
+        if "narrowcast_link_wire_bytes_total{" in text or time.monotonic() > deadline:
             break
     key = 'communicator="c0ffee00c0ffee00",rank="1",operation="all_gather"'
     assert f'narrowcast_calls_total{{{key},by="narrowcast"}} 3\n' in text
     assert f'narrowcast_calls_total{{{key},by="nccl"}} 2\n' in text
     assert f"narrowcast_raw_bytes_total{{{key}}} 3000\n" in text
-    assert f"narrowcast_wire_bytes_total{{{key}}} 2100\n" in text
+    key = 'communicator="c0ffee00c0ffee00",rank="1"'
+    assert f"narrowcast_link_raw_bytes_total{{{key}}} 3000\n" in text
+    assert f"narrowcast_link_wire_bytes_total{{{key}}} 2100\n" in text
     with pytest.raises(urllib.error.HTTPError, match="404"):
         urllib.request.urlopen(url.replace("metrics", "other"), timeout=10)
     process.send_signal(signal.SIGTERM)

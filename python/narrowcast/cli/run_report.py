@@ -7,8 +7,14 @@ import sys
 from rich.console import Console
 from rich.table import Table
 
-from .._traffic import Report
+from .._traffic import CommunicatorTraffic, Report, Traffic
 from ._common import bytes_text
+
+_OF_GRAPHS = (
+    "in graphs: captured in CUDA graphs, and counted once; replays are not seen. Where there are such calls, raw,\n"
+    "wire and ratio (*) end with the first."
+)
+_OF_TIMES = "saved a rank: outside of graphs, what calls took less than in NCCL, by the cost model; not measured."
 
 
 def print_report(report: Report) -> None:
@@ -18,30 +24,49 @@ def print_report(report: Report) -> None:
     if not communicators:
         out.print("narrowcast: no call of NCCL came by (narrowcast doctor -- COMMAND says who would be intercepted)")
         return
-    timed = any(traffic.saved_seconds is not None for one in communicators for traffic in one.operations.values())
+    operations = [traffic for one in communicators for traffic in one.operations.values()]
+    has_graphs, has_times = any(one.captured for one in operations), any(one.predicted for one in operations)
     table = Table(title="What went through Narrowcast; all ranks that reported together", title_justify="left")
     table.add_column("communicator")
-    table.add_column("ranks", justify="right")
+    for name in ("ranks", "raw", "wire", "ratio"):
+        table.add_column(name, justify="right")
     table.add_column("operation")
-    for name in ("taken", "forwarded", "raw", "wire", "ratio", *(["saved"] if timed else [])):
+    graphs, saved = ["in graphs"] * has_graphs, ["saved a rank"] * has_times
+    for name in ("taken", *graphs, "forwarded", *saved):
         table.add_column(name, justify="right")
     table.add_column("forwarded because", overflow="fold")
     for one in communicators:
-        ranks = str(one.ranks) if len(one.reported) == one.ranks else f"{len(one.reported)} of {one.ranks}"
-        operations = list(one.operations.values())
-        for traffic in operations:
-            first = traffic is operations[0]
+        for place, traffic in enumerate(one.operations.values()):
             table.add_row(
-                (one.communicator[:12] or "-") if first else "",
-                ranks if first else "",
+                *(_of_communicator(one) if place == 0 else [""] * 5),
                 traffic.operation,
                 f"{traffic.taken:,}",
+                *([f"{traffic.captured:,}"] if has_graphs else []),
                 f"{traffic.forwarded:,}",
-                bytes_text(traffic.raw_bytes),
-                bytes_text(traffic.wire_bytes),
-                "-" if traffic.ratio is None else f"{traffic.ratio:.3f}",
-                *([f"{traffic.saved_seconds or 0:.3f} s"] if timed else []),
+                *([_saved(traffic, len(one.reported))] if has_times else []),
                 "\n".join(f"{sentence} ({count:,})" for sentence, count in traffic.reasons.items()),
-                end_section=traffic is operations[-1],
+                end_section=place == len(one.operations) - 1,
             )
     out.print(table)
+    if has_graphs:
+        out.print(_OF_GRAPHS)
+    if has_times:
+        out.print(_OF_TIMES)
+
+
+def _of_communicator(one: CommunicatorTraffic) -> list[str]:
+    ranks = str(one.ranks) if len(one.reported) == one.ranks else f"{len(one.reported)} of {one.ranks}"
+    mark = "*" if any(traffic.captured for traffic in one.operations.values()) else ""
+    if one.links is None or one.links.ratio is None:
+        sent = ["-"] * 3
+    else:
+        sent = [bytes_text(one.links.raw_bytes), bytes_text(one.links.wire_bytes), f"{one.links.ratio:.3f}"]
+    return [one.communicator[:12] or "-", ranks, *(text + mark for text in sent)]
+
+
+def _saved(traffic: Traffic, ranks: int) -> str:
+    """Ranks that wait for each other save the same time, so that a sum of theirs would say too much."""
+    if not traffic.predicted:
+        return "-"
+    whole = traffic.predicted == traffic.taken - traffic.captured
+    return f"{traffic.saved_seconds / ranks:.3f} s" + ("" if whole else f" of {traffic.predicted:,} calls")

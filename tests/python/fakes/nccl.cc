@@ -53,19 +53,12 @@ struct SimulationInfo {
   float estimatedTime;
 };
 
-// ncclCollConfig_t of 2.31 begins with its size.
-struct CallConfig {
-  size_t size;
-};
-
 bool is_bad(const Config* config) {
   return config->size != offsetof(Config, nChannelsPerNetPeer) || config->magic != 0xcafebeef ||
          config->version != 22700 || config->maxCTAs != INT_MIN || config->netName != nullptr ||
          config->trafficClass != INT_MIN || config->nvlsCTAs != INT_MIN ||
          (config->CTAPolicy != INT_MIN && config->CTAPolicy != 2);
 }
-
-bool is_bad(const CallConfig* config) { return config != nullptr && config->size < 64; }
 
 char* at(const void* buffer, size_t offset) { return static_cast<char*>(const_cast<void*>(buffer)) + offset; }
 
@@ -201,6 +194,23 @@ int ncclCommShrink(Comm* comm, int* excluded, int count, Comm** made, const Conf
     name += "-" + std::to_string(excluded[i]);
   }
   return meet_in(made, name, comm->ranks - count, rank);
+}
+int ncclCommGetUniqueId(Comm* comm, UniqueId* id) { return comm->destroyed ? invalid_argument : ncclGetUniqueId(id); }
+// Of the ranks that were there before, one gives the id, and the others learn it.
+int ncclCommGrow(Comm* comm, int ranks, const UniqueId* id, int rank, Comm** made, const Config* config) {
+  if ((config != nullptr && is_bad(config)) || (comm == nullptr ? id == nullptr || rank < 0 : rank != -1))
+    return invalid_argument;
+  if (comm == nullptr) return meet_in(made, id->internal, ranks, rank);
+  const UniqueId own = id != nullptr ? *id : UniqueId{};
+  UniqueId ids[most_ranks] = {};
+  Job job;
+  for (int r = 0; r < comm->ranks; ++r) {
+    job.transfers.push_back({comm, true, const_cast<UniqueId*>(&own), sizeof own, r});
+    job.transfers.push_back({comm, false, &ids[r], sizeof own, r});
+  }
+  if (ranks <= comm->ranks || run(&job) != 0) return invalid_usage;
+  const UniqueId* const given = std::ranges::find_if(ids, [](const UniqueId& one) { return one.internal[0] != 0; });
+  return given == std::end(ids) ? invalid_argument : meet_in(made, given->internal, ranks, comm->rank);
 }
 int ncclCommRevoke(Comm* comm, int flags) {
   if (flags != 0) return invalid_argument;
@@ -344,38 +354,10 @@ int ncclScatter(const void* send, void* recv, size_t count, int type, int root, 
   }
   return submit(comm, sends, {{recv, bytes, root}}, stream);
 }
-int ncclAllGatherConfig(const void* send, void* recv, size_t count, int type, Comm* comm, void* stream,
-                        const CallConfig* config) {
-  return is_bad(config) ? invalid_argument : ncclAllGather(send, recv, count, type, comm, stream);
-}
-int ncclAlltoAllConfig(const void* send, void* recv, size_t count, int type, Comm* comm, void* stream,
-                       const CallConfig* config) {
-  return is_bad(config) ? invalid_argument : ncclAlltoAll(send, recv, count, type, comm, stream);
-}
-int ncclBroadcastConfig(const void* send, void* recv, size_t count, int type, int root, Comm* comm, void* stream,
-                        const CallConfig* config) {
-  return is_bad(config) ? invalid_argument : ncclBroadcast(send, recv, count, type, root, comm, stream);
-}
-int ncclGatherConfig(const void* send, void* recv, size_t count, int type, int root, Comm* comm, void* stream,
-                     const CallConfig* config) {
-  return is_bad(config) ? invalid_argument : ncclGather(send, recv, count, type, root, comm, stream);
-}
-int ncclScatterConfig(const void* send, void* recv, size_t count, int type, int root, Comm* comm, void* stream,
-                      const CallConfig* config) {
-  return is_bad(config) ? invalid_argument : ncclScatter(send, recv, count, type, root, comm, stream);
-}
-int ncclAllReduceConfig(const void* send, void* recv, size_t count, int type, int op, Comm* comm, void* stream,
-                        const CallConfig* config) {
-  return is_bad(config) ? invalid_argument : ncclAllReduce(send, recv, count, type, op, comm, stream);
-}
-int ncclReduceScatterConfig(const void* send, void* recv, size_t count, int type, int op, Comm* comm, void* stream,
-                            const CallConfig* config) {
-  return is_bad(config) ? invalid_argument : ncclReduceScatter(send, recv, count, type, op, comm, stream);
-}
-int ncclReduceConfig(const void* send, void* recv, size_t count, int type, int op, int root, Comm* comm, void* stream,
-                     const CallConfig* config) {
-  return is_bad(config) ? invalid_argument : ncclReduce(send, recv, count, type, op, root, comm, stream);
-}
 #endif
 
 }  // extern "C"
+
+#ifndef FAKE_NCCL_OLD
+#include "nccl_call_config.h"
+#endif

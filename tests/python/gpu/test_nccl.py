@@ -43,6 +43,15 @@ def test_every_operation_is_taken(on_ranks, monkeypatch, codec, count):
     for right in on_ranks("every_operation", RANKS, count=count):
         assert set(right) == OPERATIONS
     assert {forwarded for _, forwarded in on_ranks.taken().values()} == {0}
+    if codec == "window" and count == 3_000_000:
+        assert all(0 < wire_bytes < raw_bytes for raw_bytes, wire_bytes in on_ranks.links().values())
+
+
+def test_a_rank_with_a_setting_that_is_refused_leaves_all_to_nccl(on_ranks):
+    arguments = {"differing": 1, "name": "NARROWCAST_PATH", "value": "zip"}
+    for right in on_ranks("differing_settings", RANKS, **arguments):
+        assert set(right) == OPERATIONS
+    assert on_ranks.reasons() == {"the ranks have different settings of Narrowcast"}
 
 
 def test_what_is_forwarded_is_right(on_ranks, monkeypatch):
@@ -94,6 +103,11 @@ def test_reductions_of_the_user_keep_their_order(on_ranks, grouped):
 def test_graphs_run_what_they_captured(on_ranks, before):
     for found in on_ranks("captured", RANKS, before=before):
         assert found == [False, True, True]
+    # Replays do not count, and bytes are known of what came before the graph.
+    sent_bytes = 0 if before else 2000 * (RANKS - 1)
+    for raw_bytes, wire_bytes in on_ranks.links().values():
+        assert raw_bytes == sent_bytes
+        assert (wire_bytes > 0) == (not before)
 
 
 def test_reductions_of_the_user_are_forwarded_at_once(on_ranks):
