@@ -1,7 +1,6 @@
-#include "channel/cuda/failure.h"
-
 #include <cuda_runtime_api.h>
 
+#include "channel/cuda/failure.h"
 #include "status/error.h"
 
 namespace narrowcast::channel {

@@ -83,8 +83,8 @@ ncast_status MemoryOffer::make(char* memory, size_t bytes, MemoryOffer* offer) {
   const cudaError_t error = cudaIpcGetMemHandle(&offer->handle, memory);
   cudaGetLastError();  // it is told here, and not to the next who asks
   if (error != cudaSuccess)
-    return fail(NCAST_UNSUPPORTED, "%p cannot be shared between processes, as only memory of cudaMalloc can: %s", memory,
-                cudaGetErrorString(error));
+    return fail(NCAST_UNSUPPORTED, "%p cannot be shared between processes, as only memory of cudaMalloc can: %s",
+                memory, cudaGetErrorString(error));
   offer->address = memory;
   offer->bytes = bytes;
   return NCAST_OK;

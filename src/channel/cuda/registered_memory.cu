@@ -46,8 +46,8 @@ ncast_status RegisteredMemory::create(Rendezvous& rendezvous, char* own, size_t 
 ncast_status RegisteredMemory::map_all() {
   const auto ranks = static_cast<size_t>(rendezvous_.ranks()), rank = static_cast<size_t>(rendezvous_.rank());
   Part mine = {};
-  mine.outcome =
-      Outcome::of(own_ != nullptr || bytes_ != 0 ? MemoryOffer::make(own_, bytes_, &mine.offer) : GpuOfRank::find(&mine.offer.gpu));
+  mine.outcome = Outcome::of(own_ != nullptr || bytes_ != 0 ? MemoryOffer::make(own_, bytes_, &mine.offer)
+                                                            : GpuOfRank::find(&mine.offer.gpu));
   std::vector<Part> parts(ranks);
   if (ncast_status status = rendezvous_.all_gather(&mine, sizeof mine, parts.data())) return status;
   for (size_t peer = 0; peer < ranks; ++peer)

@@ -57,7 +57,8 @@ __global__ void __launch_bounds__(warps_of<Coding, Dtype> * 32, 1)
 }  // namespace
 
 cudaError_t load_block_reductions() {
-  return for_each_coding([&]<typename Coding, ncast_dtype Dtype>() { return load_roles(reduce_pieces<Coding, Dtype>); });
+  return for_each_coding(
+      [&]<typename Coding, ncast_dtype Dtype>() { return load_roles(reduce_pieces<Coding, Dtype>); });
 }
 
 cudaError_t launch_reduction(const BlockCall& call, ncast_dtype dtype, ncast_codec codec, uint32_t ctas,

@@ -13,8 +13,8 @@ namespace narrowcast::collective::cuda {
 
 using channel::End;
 using channel::EndMask;
-using channel::SlotFlag;
 using channel::SignalQueue;
+using channel::SlotFlag;
 
 // How a block of values becomes a payload. Both leave a block that does not shrink as it is, and so can say by the length
 // alone which of the two it is.
