@@ -181,7 +181,7 @@ class Calls:
         job.barrier()
 
     def streams_and_groups(self) -> None:
-        """Calls that are under way at the same time: of two groups of all ranks, on two streams, and of smaller groups."""
+        """Calls under way together: of two groups of all ranks, on two streams. Then calls of pairs of ranks."""
         count = 500_000
         groups = [dist.new_group() for _ in range(2)]
         every = [[self.whole(count, torch.float32, other, seed) for other in self.everyone] for seed in range(2)]
@@ -202,7 +202,7 @@ class Calls:
         for which, summed, gathered in kept:
             self.same(summed, self.fold("SUM", every[which]), f"all_reduce, async, of group {which}")
             self.same(gathered, torch.cat(every[which]), f"all_gather_into_tensor, async, of group {which}")
-        for first in range(0, self.ranks - 1):
+        for first in range(self.ranks - 1):
             # All ranks make every group; two are in it.
             pair = dist.new_group([first, first + 1])
             if self.rank in (first, first + 1):

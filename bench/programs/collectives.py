@@ -2,8 +2,8 @@
 
     torchrun --nproc-per-node 2 collectives.py --json collectives.json
 
-Values are whole and small, so that their sums are exact in any order; what is only moved are random bits. Then the times of
-large calls, of normal bfloat16 values, in CUDA graphs.
+Values are whole and small, so that their sums are exact in any order; what is only moved are random bits. Then the
+times of large calls, of normal bfloat16 values, in CUDA graphs.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ CALLS_A_GRAPH = 5
 
 def timed(job: Job, size: int) -> Iterator[tuple[str, object]]:
     """Calls of which the largest side of a rank has so many bytes."""
-    count, ranks = size // 2, job.ranks
+    ranks = job.ranks
+    count = size // 2 // ranks * ranks
     seeded = torch.Generator(job.device).manual_seed(job.rank)
     whole = torch.randn(count, generator=seeded, device=job.device).to(torch.bfloat16)
     other, part = whole.clone(), whole[: count // ranks]

@@ -122,7 +122,7 @@ class Job:
         return before.elapsed_time(after) / 1000
 
     def graph(self, calls: Callable[[], object]) -> Callable[[], object]:
-        """The calls as a CUDA graph, to be replayed; as they are where there is no GPU. Runs them a few times before."""
+        """The calls as a CUDA graph, to be replayed; as they are without a GPU. Runs them a few times before."""
         if not self.on_gpu:
             return calls
         side = torch.cuda.Stream()
