@@ -3,8 +3,8 @@
     torchrun --nproc-per-node 2 prefill_decode.py --values kv.safetensors --json prefill_decode.json
 
 The shapes are those of Llama 3 8B, in bfloat16: 128 KiB of keys and values a token. The cache holds real values, from
-the file, again and again; without a file normal ones, with a scale for each channel. The time to the first token is that of
-a prefill, of the transfer, and of one step of decoding on the other side. All layers have the same weights.
+the file, again and again; without a file normal ones, with a scale for each channel. The time to the first token is
+that of a prefill, of the transfer, and of one step of decoding on the other side. All layers have the same weights.
 """
 
 from __future__ import annotations
