@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import torch
 import torch.distributed as dist
-from ranks import Job
+from ranks import Job, bits
 from torch.distributed import ReduceOp
 
 WIDE_TYPES = (torch.float64, torch.int64)
@@ -26,6 +26,11 @@ _FOLDS: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
 }
 
 
+def joined(parts: list[torch.Tensor]) -> torch.Tensor:
+    """The bytes of all, one after the other; of types that cannot be joined as they are, too."""
+    return torch.cat([bits(part) for part in parts])
+
+
 class Calls:
     def __init__(self, job: Job) -> None:
         self.job, self.rank, self.ranks, self.device = job, job.rank, job.ranks, job.device
@@ -35,7 +40,7 @@ class Calls:
 
     def same(self, found: torch.Tensor, expected: torch.Tensor, what: str) -> None:
         self.compared += 1
-        self.job.same(found, expected, what)
+        self.job.same(bits(found), bits(expected), what)
 
     def random(self, count: int, kind: torch.dtype, rank: int, seed: int = 0) -> torch.Tensor:
         """Random bits, which any rank can tell of any other."""
@@ -68,32 +73,32 @@ class Calls:
             parts = [empty() for _ in self.everyone] if rank == root else None
             dist.gather(own, parts, root)
             if parts:
-                self.same(torch.cat(parts), torch.cat(every), f"gather to {root} of {what}")
+                self.same(joined(parts), joined(every), f"gather to {root} of {what}")
             got = empty()
             dist.scatter(got, [value.clone() for value in every] if rank == root else None, root)
             self.same(got, own, f"scatter from {root} of {what}")
 
         got = empty(ranks * count)
         dist.all_gather_into_tensor(got, own)
-        self.same(got, torch.cat(every), f"all_gather_into_tensor of {what}")
+        self.same(got, joined(every), f"all_gather_into_tensor of {what}")
         got[rank * count : (rank + 1) * count] = own
         dist.all_gather_into_tensor(got, got[rank * count : (rank + 1) * count])
-        self.same(got, torch.cat(every), f"all_gather_into_tensor in place of {what}")
+        self.same(got, joined(every), f"all_gather_into_tensor in place of {what}")
         parts = [empty() for _ in self.everyone]
         dist.all_gather(parts, own)
-        self.same(torch.cat(parts), torch.cat(every), f"all_gather of {what}")
+        self.same(joined(parts), joined(every), f"all_gather of {what}")
 
         long = [self.random(ranks * count, kind, other, seed=1) for other in self.everyone]
         got = empty(ranks * count)
         dist.all_to_all_single(got, long[rank])
-        expected = torch.cat([value[rank * count : (rank + 1) * count] for value in long])
+        expected = joined([value[rank * count : (rank + 1) * count] for value in long])
         self.same(got, expected, f"all_to_all_single of {what}")
         # Rank r sends rank s so many of its own: none for some.
         self.unequal([[(count * ((r + s) % 3) + 1) // 2 for s in self.everyone] for r in self.everyone], long, what)
         if self.nccl:
             parts = [empty() for _ in self.everyone]
             dist.all_to_all(parts, list(long[rank].split(count)))
-            self.same(torch.cat(parts), expected, f"all_to_all of {what}")
+            self.same(joined(parts), expected, f"all_to_all of {what}")
 
         after, before = (rank + 1) % ranks, (rank - 1) % ranks
         if ranks % 2 == 0:
@@ -123,7 +128,7 @@ class Calls:
         got = torch.zeros(sum(received), dtype=long[0].dtype, device=self.device)
         dist.all_to_all_single(got, long[self.rank][: sum(sent)].clone(), received, sent)
         expected = [value[sum(row[: self.rank]) :][: row[self.rank]] for value, row in zip(long, counts, strict=True)]
-        self.same(got, torch.cat(expected), f"all_to_all_single with splits of {what}")
+        self.same(got, joined(expected), f"all_to_all_single with splits of {what}")
 
     def reductions(self, count: int, kind: torch.dtype) -> None:
         rank, what = self.rank, f"{count} x {kind}"
@@ -201,7 +206,7 @@ class Calls:
         self.job.synchronize()
         for which, summed, gathered in kept:
             self.same(summed, self.fold("SUM", every[which]), f"all_reduce, async, of group {which}")
-            self.same(gathered, torch.cat(every[which]), f"all_gather_into_tensor, async, of group {which}")
+            self.same(gathered, joined(every[which]), f"all_gather_into_tensor, async, of group {which}")
         for first in range(self.ranks - 1):
             # All ranks make every group; two are in it.
             pair = dist.new_group([first, first + 1])
@@ -235,7 +240,7 @@ class Calls:
         self.job.synchronize()
         for seed in range(number):
             total = self.fold("SUM", every[seed])
-            self.same(gathered[seed], torch.cat(every[seed]), "all_gather_into_tensor, coalesced")
+            self.same(gathered[seed], joined(every[seed]), "all_gather_into_tensor, coalesced")
             own = scattered[seed].numel() * self.rank
             self.same(scattered[seed], total[own : own + scattered[seed].numel()], "reduce_scatter_tensor, coalesced")
             self.same(mine[seed], total, "all_reduce, coalesced")
@@ -272,9 +277,9 @@ class Calls:
             self.job.synchronize()
             total, mine = self.fold("SUM", every), slice(part * self.rank, part * (self.rank + 1))
             self.same(summed, total, f"all_reduce, replay {turn}")
-            self.same(gathered, torch.cat(every), f"all_gather_into_tensor, replay {turn}")
+            self.same(gathered, joined(every), f"all_gather_into_tensor, replay {turn}")
             self.same(scattered, total[mine], f"reduce_scatter_tensor, replay {turn}")
-            swapped = torch.cat([value[mine] for value in every])
+            swapped = joined([value[mine] for value in every])
             self.same(exchanged[: part * ranks], swapped, f"all_to_all_single, replay {turn}")
             self.same(result, every[-1], f"broadcast, replay {turn}")
             self.same(got, every[before], f"batch_isend_irecv, replay {turn}")

@@ -25,7 +25,7 @@ GROUP_SECONDS = 10
 # From the death: what the group waits, what the watchdog takes to notice and to end the process.
 LIMIT_SECONDS = 60
 START_SECONDS = 120
-CALLS_BEFORE = 200
+TRAFFIC_SECONDS = 5
 
 
 def rank_main(device: str) -> None:
@@ -40,13 +40,13 @@ def rank_main(device: str) -> None:
     )
     values = torch.ones(4 << 20, dtype=torch.bfloat16, device=place)
     gathered = values.new_empty(ranks * values.numel())
-    call = 0
+    call, begin = 0, time.monotonic()
     while True:
         dist.all_reduce(values, dist.ReduceOp.MAX)
         dist.all_gather_into_tensor(gathered, values)
         call += 1
         # Other calls are under way.
-        if rank == ranks - 1 and call == CALLS_BEFORE:
+        if rank == ranks - 1 and time.monotonic() > begin + TRAFFIC_SECONDS:
             os.kill(os.getpid(), signal.SIGKILL)
         if call % 10 == 0 and device == "cuda":
             torch.cuda.synchronize()

@@ -31,10 +31,10 @@ TIMED_BYTES = (16 << 20, 256 << 20)
 TIMES = 10
 
 
-def on_each(mesh: Mesh, body: Callable[[jax.Array], jax.Array], replicated: bool = False) -> Any:
+def on_each(mesh: Mesh, body: Callable[[jax.Array], jax.Array]) -> Any:
     """The jitted body, on each device's row of an array; its results stand below one another."""
-    out = PartitionSpec() if replicated else PartitionSpec(AXIS)
-    return jax.jit(jax.shard_map(body, mesh=mesh, in_specs=PartitionSpec(AXIS), out_specs=out))
+    rows = PartitionSpec(AXIS)
+    return jax.jit(jax.shard_map(body, mesh=mesh, in_specs=rows, out_specs=rows))
 
 
 def bodies(ranks: int) -> dict[str, tuple[Callable[[jax.Array], jax.Array], Callable[[np.ndarray], np.ndarray]]]:

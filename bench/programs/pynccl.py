@@ -8,6 +8,7 @@ of that name which do as little as it needs. NCCL is opened by the path in VLLM_
 
 from __future__ import annotations
 
+import ctypes
 import importlib
 import importlib.abc
 import importlib.machinery
@@ -85,13 +86,12 @@ def wrapper_of(path: Path) -> ModuleType:
 class Communicator:
     """What vLLM's PyNcclCommunicator does with the wrapper."""
 
-    def __init__(self, wrapper: ModuleType, group: dist.ProcessGroup, rank: int, ranks: int) -> None:
+    def __init__(self, wrapper: ModuleType, rank: int, ranks: int) -> None:
         self.wrapper, self.nccl = wrapper, wrapper.NCCLLibrary(find_nccl_library())
         unique = self.nccl.ncclGetUniqueId() if rank == 0 else wrapper.ncclUniqueId()
-        raw = torch.ByteTensor([value & 255 for value in unique.internal])
-        dist.broadcast(raw, 0, group)
-        for place, value in enumerate(raw.tolist()):
-            unique.internal[place] = value - 256 if value > 127 else value
+        shared = [bytes(unique)]
+        dist.broadcast_object_list(shared, 0)
+        ctypes.memmove(ctypes.byref(unique), shared[0], len(shared[0]))
         self.comm = self.nccl.ncclCommInitRank(ranks, unique, rank)
 
     def call(self, name: str, *arguments: Any) -> None:
@@ -156,7 +156,7 @@ def main() -> None:
     chosen = options.parse_args()
     wrapper = wrapper_of(chosen.wrapper)
     job = Job(chosen)
-    it = Communicator(wrapper, dist.new_group(backend="gloo"), job.rank, job.ranks)
+    it = Communicator(wrapper, job.rank, job.ranks)
     job.facts |= {"version": it.nccl.ncclGetVersion(), "functions": sorted(it.nccl._funcs)}
     summed = wrapper.ncclRedOpTypeEnum.from_torch(dist.ReduceOp.SUM)
     for count in COUNTS:
@@ -166,7 +166,7 @@ def main() -> None:
         for name, call in timed(job, it, size, summed):
             graph = job.graph(lambda call=call: [call() for _ in range(CALLS_A_GRAPH)])
             job.seconds[f"{name}, {size >> 20} MiB"] = job.median(graph, 5) / CALLS_A_GRAPH
-    job.synchronize()
+    job.drop_graphs()
     it.nccl.ncclCommDestroy(it.comm)
     job.end()
 

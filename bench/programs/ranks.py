@@ -59,6 +59,7 @@ class Job:
         self._own: dict[str, dict[str, Any]] = {"moved": {}, "summed": {}, "near": {}, "chosen": {}}
         self.seconds: dict[str, float] = {}
         self.facts: dict[str, Any] = {}
+        self._graphs: list[torch.cuda.CUDAGraph] = []
 
     def check(self, right: bool, what: str) -> None:
         """Notes a fault unless `right`."""
@@ -136,11 +137,19 @@ class Job:
         # The watchdog of torch.distributed asks for events meanwhile.
         with torch.cuda.graph(graph, capture_error_mode="thread_local"):
             calls()
+        self._graphs.append(graph)
         return graph.replay
+
+    def drop_graphs(self) -> None:
+        """NCCL destroys no communicator before the graphs that call it are gone."""
+        self.synchronize()
+        for graph in self._graphs:
+            graph.reset()
+        self._graphs.clear()
 
     def end(self) -> None:
         """Writes the report of all ranks, leaves the group, and exits: with status 1 when a result was wrong."""
-        self.synchronize()
+        self.drop_graphs()
         every: list[Any] = [None] * self.ranks
         dist.all_gather_object(every, (self.faults, self._own))
         dist.destroy_process_group()

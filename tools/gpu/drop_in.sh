@@ -34,6 +34,10 @@ if [ -z "${NARROWCAST_LIBRARY:-}" ]; then
 fi
 NARROWCAST_LIBRARY=$(realpath "$NARROWCAST_LIBRARY")
 export PYTHONPATH=$PWD/python
+# Where the programs that look for NCCL by its name find the one that torch has.
+nccl=$(python3 -c 'from narrowcast._nccl_search import candidates, chosen; print(getattr(chosen(candidates()), "path", ""))')
+[ -z "$nccl" ] || LD_LIBRARY_PATH=${nccl%/*}${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+export LD_LIBRARY_PATH
 
 gather() {
   python3 tools/gpu/gather_drop_in.py "$runs" "$@" >"$out/drop_in.json" || failed=1
@@ -66,7 +70,8 @@ ranks_of() {
   local name=$1 seconds=$2 variants=$3
   shift 3
   # shellcheck disable=SC2086  # words of options
-  program "$name" "$seconds" "$variants" python3 -m torch.distributed.run --nproc-per-node "$ranks" "$@" $device
+  program "$name" "$seconds" "$variants" python3 -m torch.distributed.run --nproc-per-node "$ranks" --local-addr 127.0.0.1 \
+    "$@" $device
 }
 
 run_torch() {

@@ -18,7 +18,7 @@ from typing import Any
 import compare_reports
 from gather_results import lines_of
 
-BASE, REPEATED = "nccl", "_again"
+BASE, ALWAYS, REPEATED = "nccl", "always", "_again"
 LOG_LINES = 8
 # What only serves the comparison, and is long.
 _COMPARED = ("moved", "summed", "near", "chosen")
@@ -61,12 +61,21 @@ def run_of(folder: Path, variant: str) -> dict[str, Any]:
     if stats.exists():
         content = json.loads(stats.read_text())
         run |= {"counters": counters(content), "faults_of_counters": content["faults"]}
+        # On the host nothing calls NCCL.
+        if variant.startswith(ALWAYS) and not calls_of(run, "taken") and os.environ.get("DEVICE") != "cpu":
+            run["faults"] = [*run["faults"], "no call was taken"]
     return run
+
+
+def calls_of(run: dict[str, Any], kind: str) -> int:
+    """kind: taken or forwarded."""
+    return sum(one[kind] for one in run.get("counters", []))
 
 
 def program_of(folder: Path) -> dict[str, Any]:
     """A program's runs, without what only serves the comparison, and what came of that."""
-    runs = {path.stem: run_of(folder, path.stem) for path in sorted(folder.glob("*.status"))}
+    statuses = sorted(folder.glob("*.status"), key=lambda path: path.stat().st_mtime_ns)
+    runs = {path.stem: run_of(folder, path.stem) for path in statuses}
     faults = {variant: list(run["faults"]) for variant, run in runs.items()}
     found: dict[str, Any] = {}
     for variant, run in runs.items():
@@ -87,11 +96,12 @@ def verdict(program: dict[str, Any]) -> list[str]:
     lines = []
     for variant, faults in program["faults"].items():
         run = program["runs"][variant]
-        taken = sum(one["taken"] for one in run.get("counters", []))
-        forwarded = sum(one["forwarded"] for one in run.get("counters", []))
-        calls = "" if variant == BASE else f"  {taken} calls taken, {forwarded} left to NCCL"
+        calls = f"  {calls_of(run, 'taken')} calls taken, {calls_of(run, 'forwarded')} left to NCCL"
+        calls = "" if variant == BASE else calls
         lines.append(f"   {program['program']:20} {variant:14} {'FAILED' if faults else 'ok'}{calls}")
         lines += [f"      {fault}" for fault in faults[:6]]
+        ratios = program["comparison"].get(variant, {}).get("times faster than NCCL", {})
+        lines += [f"      {name}: {ratio:.2f} times NCCL's speed" for name, ratio in ratios.items()]
         lines += [f"      | {line}" for line in run.get("log", [])]
     return lines
 

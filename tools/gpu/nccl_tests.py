@@ -20,7 +20,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from gather_drop_in import counters
+from gather_drop_in import calls_of, counters
 from narrowcast import _nccl_search
 
 SIZES = ["-b", "8", "-e", "256M", "-f", "32"]
@@ -139,7 +139,7 @@ def main() -> None:
 
 
 def say(name: str, one: dict[str, Any]) -> None:
-    taken, forwarded = (sum(entry[kind] for entry in one["counters"]) for kind in ("taken", "forwarded"))
+    taken, forwarded = (calls_of(one, kind) for kind in ("taken", "forwarded"))
     verdict = "ok"
     if not one["right"]:
         verdict = "FAILED" if one["nccl_alone"]["right"] else "fails on NCCL alone, too"
