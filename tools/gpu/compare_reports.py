@@ -23,7 +23,7 @@ def with_nccl(nccl: Report, narrowcast: Report) -> tuple[list[str], dict[str, An
     for name, values in nccl.get("near", {}).items():
         other = narrowcast.get("near", {}).get(name, {"values": []})
         difference = _difference(values["values"], other["values"])
-        found[f"{name}: largest difference"] = difference
+        found[f"{name}: largest difference"] = None if math.isnan(difference) else difference
         if not difference <= values["tolerance"]:
             faults.append(f"{name}: differs from NCCL's by {difference:g}; {values['tolerance']:g} may be")
     for name, rows in nccl.get("chosen", {}).items():
@@ -56,10 +56,10 @@ def _different_bits(first: Report, second: Report, kinds: tuple[str, ...], whose
 def _difference(first: list[str], second: list[str]) -> float:
     """The largest difference, in parts of the largest value; not a number where there is nothing to compare."""
     pairs = [(float.fromhex(a), float.fromhex(b)) for a, b in zip(first, second, strict=False)]
-    largest = max((abs(value) for pair in pairs for value in pair), default=0.0)
-    if len(first) != len(second) or not largest or not math.isfinite(largest):
+    values = [abs(value) for pair in pairs for value in pair]
+    if len(first) != len(second) or not any(values) or not all(map(math.isfinite, values)):
         return math.nan
-    return max(abs(a - b) for a, b in pairs) / largest
+    return max(abs(a - b) for a, b in pairs) / max(values)
 
 
 def _chosen(first: dict[str, Any], second: dict[str, Any] | None) -> tuple[int, int]:
