@@ -25,8 +25,8 @@ from jax import lax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 AXIS = "ranks"
-COUNTS = (8, 1024, 300_000)
-TYPES = ("int32", "float16", "bfloat16", "float32")
+COUNTS = (1024, 300_000)
+TYPES = ("int32", "bfloat16", "float32")
 TIMED_BYTES = (16 << 20, 256 << 20)
 TIMES = 10
 
@@ -100,8 +100,8 @@ def main() -> None:
                     faults.append(f"{name} of {length} x {kind} on {ranks} devices")
     seconds = {}
     for size in TIMED_BYTES if devices[0].platform == "gpu" else TIMED_BYTES[:1]:
-        rows = np.random.default_rng(0).standard_normal((ranks, size // 2), np.float32).astype(jnp.bfloat16)
-        values = jax.device_put(rows, sharding)
+        normal = np.random.default_rng(0).standard_normal((ranks, 1 << 20), np.float32).astype(jnp.bfloat16)
+        values = jax.device_put(np.tile(normal, (1, size // normal[0].nbytes)), sharding)
         for name, (call, _) in calls.items():
             # Every device's result has the size of the whole there.
             if name != "all_gather" or size == TIMED_BYTES[0]:

@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+EPSILON = 1e-5
 Reduce = Callable[[torch.Tensor], object]
 
 
@@ -109,7 +110,7 @@ class FeedForward(nn.Module):
 class Block(nn.Module):
     def __init__(self, shape: Shape, parts: int = 1, reduce: Reduce | None = None) -> None:
         super().__init__()
-        self.attention_norm, self.ffn_norm = nn.RMSNorm(shape.width), nn.RMSNorm(shape.width)
+        self.attention_norm, self.ffn_norm = (nn.RMSNorm(shape.width, eps=EPSILON) for _ in range(2))
         self.attention, self.ffn = Attention(shape, parts, reduce), FeedForward(shape, parts, reduce)
 
     def forward(
@@ -129,7 +130,7 @@ class Llama(nn.Module):
         self.embedding = nn.Embedding(shape.vocabulary, shape.width)
         self.rotary = Rotary(shape.head_dim)
         self.blocks = nn.ModuleList(Block(shape, parts, reduce) for _ in range(shape.layers))
-        self.norm = nn.RMSNorm(shape.width)
+        self.norm = nn.RMSNorm(shape.width, eps=EPSILON)
         self.head = nn.Linear(shape.width, shape.vocabulary, bias=False)
 
     def forward(

@@ -2,8 +2,7 @@
 
     nccl_tests.py DIR --ranks 2 --json nccl_tests.json
 
-DIR holds the built programs (*_perf). What
-fails on the drop-in is run again on NCCL alone: what fails there, too, is
+DIR holds the built programs (*_perf). What fails on the drop-in is run again on NCCL alone: what fails there, too, is
 NCCL's own. All calls are taken that can be (--take auto: those that the cost model has as faster).
 """
 
