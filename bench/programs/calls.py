@@ -81,6 +81,7 @@ class Calls:
         got = empty(ranks * count)
         dist.all_gather_into_tensor(got, own)
         self.same(got, joined(every), f"all_gather_into_tensor of {what}")
+        got = empty(ranks * count)
         got[rank * count : (rank + 1) * count] = own
         dist.all_gather_into_tensor(got, got[rank * count : (rank + 1) * count])
         self.same(got, joined(every), f"all_gather_into_tensor in place of {what}")
