@@ -152,6 +152,8 @@ class Job:
         self.drop_graphs()
         every: list[Any] = [None] * self.ranks
         dist.all_gather_object(every, (self.faults, self._own))
+        # Nobody leaves while others still wait for what he has sent.
+        self.barrier()
         dist.destroy_process_group()
         faults = [fault for found, _ in every for fault in found]
         if self.rank == 0:
