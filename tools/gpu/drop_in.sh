@@ -32,7 +32,7 @@ if [ -z "${NARROWCAST_LIBRARY:-}" ]; then
   build >"$out/build.log" 2>&1 || { grep -E 'error|FAILED' "$out/build.log" || tail -40 "$out/build.log"; exit 1; }
   export NARROWCAST_LIBRARY=$PWD/build/gpu/libnarrowcast.so
 fi
-NARROWCAST_LIBRARY=$(realpath "$NARROWCAST_LIBRARY")
+NARROWCAST_LIBRARY=$(realpath -s "$NARROWCAST_LIBRARY")
 export PYTHONPATH=$PWD/python
 # Where the programs that look for NCCL by its name find the one that torch has.
 nccl=$(python3 -c 'from narrowcast._nccl_search import candidates, chosen; print(getattr(chosen(candidates()), "path", ""))')
