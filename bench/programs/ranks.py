@@ -1,0 +1,198 @@
+"""What the programs of torch.distributed here share: the group, comparisons, digests, times, and the report.
+
+A report is what a program found, so that its runs with and without Narrowcast can be compared:
+  faults    sentences; none when all results were right
+  moved     digests of what calls gave that only move data: the same with and without, to the bit
+  summed    digests of what depends on sums: the same in all runs of one library; in others their order may differ
+  near      values that depend on sums, and by how much they may differ from one library to another
+  chosen    tokens that were chosen by sums, and how far each was ahead of the next: the same where that was enough
+  seconds   times; of the slowest rank
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+_DIGEST_WORDS = 1 << 24
+
+
+def parser(program_doc: str) -> argparse.ArgumentParser:
+    """The options that every program has."""
+    options = argparse.ArgumentParser(description=program_doc.splitlines()[0])
+    options.add_argument("--json", type=Path, help="write the report there")
+    options.add_argument("--device", choices=("cuda", "cpu"), default="cuda", help="cpu: over gloo, to try a program")
+    return options
+
+
+class Job:
+    """One rank of a program that torchrun started, and its report."""
+
+    def __init__(self, options: argparse.Namespace, seconds: float = 120) -> None:
+        """seconds: after which a call of torch.distributed that has not ended is given up."""
+        self.json = options.json
+        self.rank, self.ranks = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+        self.on_gpu = options.device == "cuda"
+        # The cache of cuBLAS decides what it computes with, and so the bits.
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+        self.device = torch.device("cpu")
+        if self.on_gpu:
+            self.device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
+            torch.cuda.set_device(self.device)
+        dist.init_process_group(
+            "nccl" if self.on_gpu else "gloo",
+            timeout=timedelta(seconds=seconds),
+            device_id=self.device if self.on_gpu else None,
+        )
+        self.faults: list[str] = []
+        self._own: dict[str, dict[str, Any]] = {"moved": {}, "summed": {}, "near": {}, "chosen": {}}
+        self.seconds: dict[str, float] = {}
+        self.facts: dict[str, Any] = {}
+        self._graphs: list[torch.cuda.CUDAGraph] = []
+
+    def check(self, right: bool, what: str) -> None:
+        """Notes a fault unless `right`."""
+        if not right:
+            self.faults.append(f"rank {self.rank}: {what}")
+            print(f"WRONG rank {self.rank}: {what}", flush=True)
+
+    def same(self, found: torch.Tensor, expected: torch.Tensor, what: str) -> None:
+        """Notes a fault unless both have the same bits."""
+        self.check(found.shape == expected.shape and torch.equal(bits(found), bits(expected)), what)
+
+    def moved(self, name: str, *tensors: torch.Tensor) -> None:
+        self._own["moved"][name] = digest(*tensors)
+
+    def summed(self, name: str, *tensors: torch.Tensor) -> None:
+        self._own["summed"][name] = digest(*tensors)
+
+    def near(self, name: str, values: list[float], tolerance: float) -> None:
+        """tolerance: of a difference, in parts of the largest of the values."""
+        self._own["near"][name] = {"values": [value.hex() for value in values], "tolerance": tolerance}
+
+    def chosen(self, name: str, tokens: list[list[int]], margins: list[list[float]], enough: float) -> None:
+        """enough: the margin by which rounding cannot choose another token."""
+        self._own["chosen"][name] = {"tokens": tokens, "margins": margins, "enough": enough}
+
+    def barrier(self) -> None:
+        dist.barrier(device_ids=[self.device.index] if self.on_gpu else None)
+
+    def synchronize(self) -> None:
+        if self.on_gpu:
+            torch.cuda.synchronize()
+
+    def median(self, calls: Callable[[], object], repeats: int, warm_up: int = 1) -> float:
+        """Seconds that the calls take on the slowest rank: the median of the repetitions."""
+        for _ in range(warm_up):
+            calls()
+        own = []
+        for _ in range(repeats):
+            self.synchronize()
+            self.barrier()
+            own.append(self.time(calls))
+        return statistics.median(self.slowest(own))
+
+    def slowest(self, own: list[float]) -> list[float]:
+        """The greatest of all ranks, for each."""
+        every = torch.tensor(own, dtype=torch.float64, device=self.device)
+        dist.all_reduce(every, dist.ReduceOp.MAX)
+        return every.tolist()
+
+    def time(self, calls: Callable[[], object]) -> float:
+        """Seconds that the calls take on this rank."""
+        if not self.on_gpu:
+            start = time.perf_counter()
+            calls()
+            return time.perf_counter() - start
+        before, after = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        before.record()
+        calls()
+        after.record()
+        after.synchronize()
+        return before.elapsed_time(after) / 1000
+
+    def graph(self, calls: Callable[[], object]) -> Callable[[], object]:
+        """The calls as a CUDA graph, to be replayed; as they are without a GPU. Runs them a few times before."""
+        if not self.on_gpu:
+            return calls
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            for _ in range(3):
+                calls()
+        torch.cuda.current_stream().wait_stream(side)
+        torch.cuda.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        # The watchdog of torch.distributed asks for events meanwhile.
+        with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+            calls()
+        self._graphs.append(graph)
+        return graph.replay
+
+    def drop_graphs(self) -> None:
+        """NCCL destroys no communicator before the graphs that call it are gone."""
+        self.synchronize()
+        for graph in self._graphs:
+            graph.reset()
+        self._graphs.clear()
+
+    def end(self) -> None:
+        """Writes the report of all ranks, leaves the group, and exits: with status 1 when a result was wrong."""
+        self.drop_graphs()
+        every: list[Any] = [None] * self.ranks
+        dist.all_gather_object(every, (self.faults, self._own))
+        # Nobody leaves while others still wait for what he has sent.
+        self.barrier()
+        dist.destroy_process_group()
+        faults = [fault for found, _ in every for fault in found]
+        if self.rank == 0:
+            report: dict[str, Any] = {"command": sys.argv, "ranks": self.ranks, "torch": torch.__version__}
+            if self.on_gpu:
+                report["nccl"] = ".".join(map(str, torch.cuda.nccl.version()))
+            report |= {"faults": faults, "seconds": self.seconds, "facts": self.facts}
+            for kind in self._own:
+                report[kind] = {
+                    f"{name}, rank {rank}": value
+                    for rank, (_, own) in enumerate(every)
+                    for name, value in own[kind].items()
+                }
+            if self.json is not None:
+                self.json.write_text(json.dumps(report) + "\n")
+            for name, seconds in self.seconds.items():
+                print(f"{name:50} {seconds * 1e3:10.3f} ms")
+            print("all results are right" if not faults else f"{len(faults)} results are WRONG", flush=True)
+        sys.exit(1 if faults else 0)
+
+
+def bits(values: torch.Tensor) -> torch.Tensor:
+    """A tensor's bytes."""
+    return values.detach().contiguous().reshape(-1).view(torch.uint8)
+
+
+def digest(*tensors: torch.Tensor) -> str:
+    """64 bits that depend on every bit and its place, computed where the tensors are."""
+    total = 0
+    for number, tensor in enumerate(tensors):
+        content = bits(tensor)
+        count = content.numel()
+        for start in range(0, count, 8 * _DIGEST_WORDS):
+            part = content[start : start + 8 * _DIGEST_WORDS]
+            # A copy, which starts at a multiple of 8 bytes and ends at one.
+            words = torch.nn.functional.pad(part, (0, -part.numel() % 8)).clone().view(torch.int64)
+            place = torch.arange(words.numel(), device=words.device) + (start // 8 + (number << 40))
+            words ^= place * -0x61C8864680B583EB
+            for shift, factor in ((30, -0x40A7B892E31B1A47), (27, -0x6B2FB644ECCEEE15), (31, 1)):
+                words = (words ^ (words >> shift & (1 << 64 - shift) - 1)) * factor
+            total += int(words.sum()) + count
+    return f"{total % (1 << 64):016x}"

@@ -1,0 +1,102 @@
+"""Trains a small Llama on synthetic tokens with DDP or FSDP2, and reports the losses to the bit.
+
+    torchrun --nproc-per-node 2 train.py --parallel ddp --json ddp.json
+
+DDP sums gradients (all-reduce). FSDP2 gathers parameters and sums gradients (all-gather, reduce-scatter). Its losses
+before the first step come of all-gathers alone: they are the same with every library, to the bit.
+"""
+
+from __future__ import annotations
+
+import statistics
+import warnings
+
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from llama import Llama, Shape, fill
+from ranks import Job, parser
+from torch import nn
+from torch.distributed.fsdp import fully_shard
+from torch.nn.parallel import DistributedDataParallel
+
+LARGE = Shape(vocabulary=16384, width=1024, layers=12, heads=16, kv_heads=4, head_dim=64, hidden=2816)
+SMALL = Shape(vocabulary=512, width=64, layers=2, heads=4, kv_heads=2, head_dim=16, hidden=160)
+USED_TOKENS = 256
+TIMED_STEPS = 100
+# A bfloat16 has 8 bits: sums in another order differ by so much, and training makes that more.
+FIRST_STEPS, FIRST_TOLERANCE, TOLERANCE = 20, 2.0**-8, 0.05
+
+
+def batch_of(step: int, rank: int, sequences: int, length: int, device: torch.device) -> torch.Tensor:
+    """Sequences that count upwards, from a random token by a random stride: easy to learn."""
+    generator = torch.Generator().manual_seed(1_000_003 * step + rank)
+    first = torch.randint(USED_TOKENS, (sequences, 1), generator=generator)
+    stride = torch.randint(1, 9, (sequences, 1), generator=generator)
+    return ((first + stride * torch.arange(length + 1)) % USED_TOKENS).to(device)
+
+
+def parallel(model: Llama, how: str, job: Job) -> nn.Module:
+    if how == "ddp":
+        return DistributedDataParallel(model, device_ids=[job.device.index] if job.on_gpu else None)
+    mesh = dist.init_device_mesh(job.device.type, (job.ranks,))
+    for block in model.blocks:
+        fully_shard(block, mesh=mesh)
+    return fully_shard(model, mesh=mesh)
+
+
+def main() -> None:
+    options = parser(__doc__ or "")
+    options.add_argument("--parallel", choices=("ddp", "fsdp2"), required=True)
+    options.add_argument("--steps", type=int, default=200)
+    options.add_argument("--sequences", type=int, default=4, help="of each rank")
+    options.add_argument("--length", type=int, default=512, help="of a sequence, in tokens")
+    chosen = options.parse_args()
+    job = Job(chosen)
+    shape = LARGE if job.on_gpu else SMALL
+    # What has no such implementation is warned of.
+    warnings.filterwarnings("ignore", message=".*deterministic.*")
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    torch.utils.deterministic.fill_uninitialized_memory = False
+
+    with torch.device(job.device):
+        plain = Llama(shape).to(torch.bfloat16)
+    fill(plain)
+    job.facts["parameters"] = sum(weight.numel() for weight in plain.parameters())
+    model = parallel(plain, chosen.parallel, job)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4)
+
+    def loss_of(step: int) -> torch.Tensor:
+        tokens = batch_of(step, job.rank, chosen.sequences, chosen.length, job.device)
+        logits = model(tokens[:, :-1])
+        return F.cross_entropy(logits.float().flatten(0, 1), tokens[:, 1:].flatten())
+
+    if chosen.parallel == "fsdp2":
+        with torch.no_grad():
+            job.moved("losses before the first step", *(loss_of(-1 - step) for step in range(8)))
+
+    losses, seconds = [], []
+    for step in range(chosen.steps):
+
+        def train_step(step: int = step) -> None:
+            optimizer.zero_grad(set_to_none=True)
+            loss = loss_of(step)
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.detach())
+
+        seconds.append(job.time(train_step))
+    values = torch.stack(losses).double().tolist()
+    job.near("losses of the first steps", values[:FIRST_STEPS], FIRST_TOLERANCE)
+    job.near("losses", values, TOLERANCE)
+    job.summed("losses", *losses)
+    weights = [getattr(weight, "_local_tensor", weight) for weight in model.parameters()]
+    job.summed("parameters at the end", *weights)
+    job.check(values[-1] < values[0], f"the loss went from {values[0]} to {values[-1]}: nothing was learnt")
+    job.seconds["step"] = job.slowest([statistics.median(seconds[-TIMED_STEPS:])])[0]
+    job.facts |= {"first loss": values[0], "last loss": values[-1], "steps": chosen.steps}
+    job.end()
+
+
+if __name__ == "__main__":
+    main()

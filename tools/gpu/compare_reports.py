@@ -1,0 +1,78 @@
+"""What must hold between the reports of a program (bench/programs/ranks.py) that ran with NCCL and with Narrowcast.
+
+- What calls gave that only move data has the same bits with both.
+- What depends on sums has the same bits in two runs with Narrowcast that take the same calls. With NCCL the order of a
+  sum of more than two may be another: values may then differ by what the program says that rounding comes to.
+- A token that was chosen by sums is the same where it was far enough ahead of the next, and so is all before it.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+Report = dict[str, Any]
+
+
+def with_nccl(nccl: Report, narrowcast: Report) -> tuple[list[str], dict[str, Any]]:
+    """Sentences about what does not hold, and what the comparison found."""
+    faults = _different_bits(nccl, narrowcast, ("moved",), "NCCL")
+    found: dict[str, Any] = {"moved": len(nccl.get("moved", {}))}
+    if nccl.get("summed"):
+        found["sums have NCCL's bits"] = nccl["summed"] == narrowcast.get("summed")
+    for name, values in nccl.get("near", {}).items():
+        other = narrowcast.get("near", {}).get(name, {"values": []})
+        difference = _difference(values["values"], other["values"])
+        found[f"{name}: largest difference"] = None if math.isnan(difference) else difference
+        if not difference <= values["tolerance"]:
+            faults.append(f"{name}: differs from NCCL's by {difference:g}; {values['tolerance']:g} may be")
+    for name, rows in nccl.get("chosen", {}).items():
+        compared, wrong = _chosen(rows, narrowcast.get("chosen", {}).get(name))
+        found[f"{name}: compared"] = compared
+        if wrong or not compared:
+            faults.append(f"{name}: {wrong} of {compared} that were far enough ahead are not NCCL's")
+    ratios = {
+        name: round(seconds / narrowcast["seconds"][name], 4)
+        for name, seconds in nccl.get("seconds", {}).items()
+        if narrowcast.get("seconds", {}).get(name)
+    }
+    return faults, {**found, "times faster than NCCL": ratios}
+
+
+def with_itself(first: Report, second: Report) -> list[str]:
+    """As with_nccl, of two runs with Narrowcast."""
+    return _different_bits(first, second, ("moved", "summed", "near"), "the first run")
+
+
+def _different_bits(first: Report, second: Report, kinds: tuple[str, ...], whose: str) -> list[str]:
+    return [
+        f"{name}: the bits are not those of {whose}"
+        for kind in kinds
+        for name, bits in first.get(kind, {}).items()
+        if bits != second.get(kind, {}).get(name)
+    ]
+
+
+def _difference(first: list[str], second: list[str]) -> float:
+    """The largest difference, in parts of the largest value; not a number where there is nothing to compare."""
+    pairs = [(float.fromhex(a), float.fromhex(b)) for a, b in zip(first, second, strict=False)]
+    values = [abs(value) for pair in pairs for value in pair]
+    if len(first) != len(second) or not any(values) or not all(map(math.isfinite, values)):
+        return math.nan
+    return max(abs(a - b) for a, b in pairs) / max(values)
+
+
+def _chosen(first: dict[str, Any], second: dict[str, Any] | None) -> tuple[int, int]:
+    """How many tokens are sure to be the same, and how many of these are not."""
+    if second is None:
+        return 0, 0
+    compared = wrong = 0
+    for row in range(len(first["tokens"])):
+        tokens = zip(first["tokens"][row], second["tokens"][row], strict=True)
+        margins = zip(first["margins"][row], second["margins"][row], strict=True)
+        for (a, b), margin in zip(tokens, margins, strict=True):
+            if min(margin) < first["enough"]:
+                break
+            compared += 1
+            wrong += a != b
+    return compared, wrong

@@ -1,0 +1,135 @@
+#!/usr/bin/env bash
+# The drop-in under real programs, on a machine with 2 GPUs or more: runs what is asked for without and with it, compares.
+#   tools/gpu/drop_in.sh [torch] [frameworks] [nccl-tests DIR] [start-cost] [pytest]
+# torch: the programs of bench/programs that need torch; frameworks: CuPy, JAX, vLLM's wrapper of NCCL; nccl-tests: the
+# *_perf programs in DIR. Needs what these import, NCCL, and Python with numpy, typer and rich; fetches nothing. Leaves
+# drop_in.json in $OUT, or in build/gpu/results, written anew after every program; logs are in build/gpu/drop_in. With
+# NARROWCAST_LIBRARY set, that one and the drop-in beside it are used, and nothing is built.
+#
+# What is run can be chosen: RANKS (all GPUs); PROGRAMS (train_ddp train_fsdp2 generate collectives prefill_decode dying_rank
+# cupy jax pynccl); VARIANTS (nccl auto always: NCCL alone, Narrowcast where it is faster, wherever it can; X_again: the same
+# once more, which must have the same bits); STEPS of training (200); TOKENS of prompts (512 7680 51200); VALUES, a
+# safetensors file with a KV cache; PYNCCL_WRAPPER, the file pynccl_wrapper.py of vLLM; NCCL_TESTS_OPTIONS, such as
+# --ways threads; DEVICE=cpu, to try the script.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+out=${OUT:-build/gpu/results}
+runs=build/gpu/drop_in
+mkdir -p "$out" "$runs"
+# Multicast objects can outlive the process that made them, to the harm of others on the machine.
+export NCCL_NVLS_ENABLE=${NCCL_NVLS_ENABLE:-0}
+export OMP_NUM_THREADS=${OMP_NUM_THREADS:-8}
+export DROP_IN_COMMAND="tools/gpu/drop_in.sh $*"
+ranks=${RANKS:-$(nvidia-smi -L | wc -l)}
+device=${DEVICE:+--device $DEVICE}
+failed=0
+port=29500
+
+build() {
+  timeout 600 cmake -S . -B build/gpu -G Ninja -DNARROWCAST_TESTS=OFF && timeout 600 cmake --build build/gpu
+}
+if [ -z "${NARROWCAST_LIBRARY:-}" ]; then
+  build >"$out/build.log" 2>&1 || { grep -E 'error|FAILED' "$out/build.log" || tail -40 "$out/build.log"; exit 1; }
+  export NARROWCAST_LIBRARY=$PWD/build/gpu/libnarrowcast.so
+fi
+NARROWCAST_LIBRARY=$(realpath -s "$NARROWCAST_LIBRARY")
+export PYTHONPATH=$PWD/python
+# Where the programs that look for NCCL by its name find the one that torch has.
+nccl=$(python3 -c 'from narrowcast._nccl_search import candidates, chosen; print(getattr(chosen(candidates()), "path", ""))')
+[ -z "$nccl" ] || LD_LIBRARY_PATH=${nccl%/*}${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+export LD_LIBRARY_PATH
+
+gather() {
+  python3 tools/gpu/gather_drop_in.py "$runs" "$@" >"$out/drop_in.json" || failed=1
+}
+
+# program NAME SECONDS VARIANTS COMMAND...: runs it once a variant, with --json FILE behind it.
+program() {
+  local name=$1 seconds=$2 variants=$3 variant folder=$runs/$1 start status take
+  shift 3
+  case " ${PROGRAMS:-$name} " in *" $name "*) ;; *) return 0 ;; esac
+  rm -rf "$folder"
+  mkdir -p "$folder"
+  echo "== $name: $*"
+  for variant in $variants; do
+    status=0 start=$SECONDS take=${variant%_again}
+    local before=()
+    [ "$variant" = nccl ] || before=(python3 -m narrowcast run -q --take "$take" --stats "$folder/$variant.stats.json" --)
+    port=$((port + 1))
+    # Read by torchrun.
+    PET_MASTER_PORT=$port timeout --kill-after=10 "$seconds" "${before[@]}" "$@" --json "$folder/$variant.json" \
+      >"$folder/$variant.log" 2>&1 || status=$?
+    echo $status >"$folder/$variant.status"
+    echo "   $variant: $((SECONDS - start)) s"
+  done
+  gather "$name"
+}
+
+# ranks_of NAME SECONDS VARIANTS PROGRAM OPTIONS...: a process a GPU.
+ranks_of() {
+  local name=$1 seconds=$2 variants=$3
+  shift 3
+  # shellcheck disable=SC2086  # words of options
+  program "$name" "$seconds" "$variants" python3 -m torch.distributed.run --nproc-per-node "$ranks" --local-addr 127.0.0.1 \
+    "$@" $device
+}
+
+run_torch() {
+  local few=${VARIANTS:-nccl auto always} repeated=${VARIANTS:-nccl auto always always_again}
+  local tokens=${TOKENS:-512 7680 51200} handed=() file
+  ranks_of collectives 120 "$few" bench/programs/collectives.py
+  ranks_of train_ddp 120 "$repeated" bench/programs/train.py --parallel ddp --steps "${STEPS:-200}"
+  ranks_of train_fsdp2 120 "$repeated" bench/programs/train.py --parallel fsdp2 --steps "${STEPS:-200}"
+  ranks_of generate 120 "$few" bench/programs/generate.py
+  file=${VALUES:-python/narrowcast/data/llama_slices.safetensors}
+  read -ra handed <<<"$tokens"
+  ranks_of prefill_decode 150 "$few" bench/programs/prefill_decode.py --values "$file" --tokens "${handed[@]}"
+  # shellcheck disable=SC2086
+  program dying_rank 240 "$few" python3 bench/programs/dying_rank.py --ranks "$ranks" $device
+}
+
+run_frameworks() {
+  local few=${VARIANTS:-nccl auto always}
+  program cupy 120 "$few" python3 bench/programs/cupy_nccl.py --ranks "$ranks"
+  program jax 180 "$few" python3 bench/programs/jax_collectives.py --ranks "$ranks"
+  if [ -n "${PYNCCL_WRAPPER:-}" ]; then
+    ranks_of pynccl 120 "$few" bench/programs/pynccl.py "$PYNCCL_WRAPPER"
+  else
+    echo "== pynccl: left out, PYNCCL_WRAPPER names no file"
+  fi
+}
+
+# step SECONDS COMMAND...: says what it runs, and what failed.
+step() {
+  local seconds=$1 status=0
+  shift
+  echo "== $*"
+  timeout --kill-after=10 "$seconds" "$@" || status=$?
+  [ $status -eq 0 ] || { echo "FAILED with status $status: $*"; failed=1; }
+}
+
+run_tests() {
+  step 580 python3 -m pytest -q -p no:cacheprovider tests/python/gpu/test_nccl.py 2>&1 | tee "$runs/pytest.log"
+  ! grep -q '^FAILED with status' "$runs/pytest.log" || failed=1
+  printf '{"summary": "%s"}\n' "$(grep -E '(passed|failed|error|skipped).* in ' "$runs/pytest.log" | tail -1)" \
+    >"$runs/pytest.json"
+}
+
+while [ $# -gt 0 ]; do
+  case $1 in
+    torch) run_torch ;;
+    frameworks) run_frameworks ;;
+    nccl-tests)
+      # shellcheck disable=SC2086
+      step 590 python3 tools/gpu/nccl_tests.py "${2:?nccl-tests takes the folder of its programs}" --ranks "$ranks" \
+        --json "$runs/nccl_tests.json" ${NCCL_TESTS_OPTIONS:-}
+      shift
+      ;;
+    start-cost) step 60 python3 tools/gpu/start_cost.py --json "$runs/start_cost.json" ;;
+    pytest) run_tests ;;
+    *) echo "$0: '$1' is not one of torch, frameworks, nccl-tests DIR, start-cost, pytest" >&2; exit 2 ;;
+  esac
+  shift
+done
+gather none
+exit $failed

@@ -1,0 +1,130 @@
+"""Puts what tools/gpu/drop_in.sh ran into one document, compares the runs of each program, and says what does not hold.
+
+    gather_drop_in.py RUNS [PROGRAM] >drop_in.json
+
+RUNS has a folder a program, with what each run left: nccl.json, auto.json, auto.stats.json, auto.status, auto.log ...;
+other .json files of RUNS go in as they are. With PROGRAM only that one's verdict is said, on stderr. The exit status is
+1 when something of it does not hold.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import compare_reports
+from gather_results import lines_of
+
+BASE, ALWAYS, REPEATED = "nccl", "always", "_again"
+LOG_LINES = 8
+# What only serves the comparison, and is long.
+_COMPARED = ("moved", "summed", "near", "chosen")
+
+
+def counters(stats: dict[str, Any]) -> list[dict[str, Any]]:
+    """The calls of all communicators, by operation."""
+    found: dict[str, dict[str, Any]] = {}
+    for communicator in stats["communicators"]:
+        for one in communicator["operations"]:
+            total = found.setdefault(
+                one["operation"],
+                {
+                    "operation": one["operation"],
+                    "taken": 0,
+                    "forwarded": 0,
+                    "raw_bytes": 0,
+                    "wire_bytes": 0,
+                    "reasons": {},
+                },
+            )
+            for name in ("taken", "forwarded", "raw_bytes", "wire_bytes"):
+                total[name] += one[name]
+            for reason, count in one["reasons"].items():
+                total["reasons"][reason] = total["reasons"].get(reason, 0) + count
+    return list(found.values())
+
+
+def run_of(folder: Path, variant: str) -> dict[str, Any]:
+    """What one run of a program left."""
+    run: dict[str, Any] = {"status": int((folder / f"{variant}.status").read_text()), "faults": []}
+    report = folder / f"{variant}.json"
+    if report.exists():
+        run |= json.loads(report.read_text())
+    if run["status"] or not report.exists():
+        lines = (folder / f"{variant}.log").read_text(errors="replace").splitlines()
+        run["log"] = lines[-LOG_LINES:]
+        run["faults"] = [*run["faults"], f"ended with status {run['status']}" if run["status"] else "left no report"]
+    stats = folder / f"{variant}.stats.json"
+    if stats.exists():
+        content = json.loads(stats.read_text())
+        run |= {"counters": counters(content), "faults_of_counters": content["faults"]}
+        # On the host nothing calls NCCL.
+        if variant.startswith(ALWAYS) and not calls_of(run, "taken") and os.environ.get("DEVICE") != "cpu":
+            run["faults"] = [*run["faults"], "no call was taken"]
+    return run
+
+
+def calls_of(run: dict[str, Any], kind: str) -> int:
+    """kind: taken or forwarded."""
+    return sum(one[kind] for one in run.get("counters", []))
+
+
+def program_of(folder: Path) -> dict[str, Any]:
+    """A program's runs, without what only serves the comparison, and what came of that."""
+    statuses = sorted(folder.glob("*.status"), key=lambda path: path.stat().st_mtime_ns)
+    runs = {path.stem: run_of(folder, path.stem) for path in statuses}
+    faults = {variant: list(run["faults"]) for variant, run in runs.items()}
+    found: dict[str, Any] = {}
+    for variant, run in runs.items():
+        first = variant.removesuffix(REPEATED)
+        if first != variant and first in runs:
+            faults[variant] += compare_reports.with_itself(runs[first], run)
+        if variant != BASE and BASE in runs and not runs[BASE]["faults"] and not run["faults"]:
+            wrong, found[variant] = compare_reports.with_nccl(runs[BASE], run)
+            faults[variant] += wrong
+    kept = {
+        variant: {name: value for name, value in run.items() if name not in _COMPARED} for variant, run in runs.items()
+    }
+    return {"program": folder.name, "faults": faults, "comparison": found, "runs": kept}
+
+
+def verdict(program: dict[str, Any]) -> list[str]:
+    """Lines that say how a program's runs went."""
+    lines = []
+    for variant, faults in program["faults"].items():
+        run = program["runs"][variant]
+        calls = f"  {calls_of(run, 'taken')} calls taken, {calls_of(run, 'forwarded')} left to NCCL"
+        calls = "" if variant == BASE else calls
+        lines.append(f"   {program['program']:20} {variant:14} {'FAILED' if faults else 'ok'}{calls}")
+        lines += [f"      {fault}" for fault in faults[:6]]
+        ratios = program["comparison"].get(variant, {}).get("times faster than NCCL", {})
+        lines += [f"      {name}: {ratio:.2f} times NCCL's speed" for name, ratio in ratios.items()]
+        lines += [f"      | {line}" for line in run.get("log", [])]
+    return lines
+
+
+def main() -> None:
+    runs, only = Path(sys.argv[1]), sys.argv[2:]
+    programs = [program_of(folder) for folder in sorted(runs.iterdir()) if folder.is_dir()]
+    report = {
+        "machine": lines_of("nvidia-smi", "--query-gpu=name,driver_version,memory.total", "--format=csv,noheader"),
+        "command": os.environ.get("DROP_IN_COMMAND", ""),
+        # A copy without its history says it in the environment.
+        "commit": os.environ.get("COMMIT") or lines_of("git", "rev-parse", "HEAD")[0],
+        "programs": programs,
+        **{path.stem: json.loads(path.read_text()) for path in sorted(runs.glob("*.json"))},
+    }
+    print(json.dumps(report, indent=1))
+    said = [program for program in programs if not only or program["program"] in only]
+    for program in said:
+        print(*verdict(program), sep="\n", file=sys.stderr)
+    # Where NCCL fails by itself, that is no fault of Narrowcast; its line says so.
+    if any(faults for program in said for variant, faults in program["faults"].items() if variant != BASE):
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,155 @@
+"""Runs the programs of nccl-tests on the drop-in, in all the ways that they have, and counts what they find wrong.
+
+    nccl_tests.py DIR --ranks 2 --json nccl_tests.json
+
+DIR holds the built programs (*_perf). What fails on the drop-in is run again on NCCL alone: what fails there, too, is
+NCCL's own. All calls are taken that can be (--take auto: those that the cost model has as faster).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from gather_drop_in import calls_of, counters
+from narrowcast import _nccl_search
+
+SIZES = ["-b", "8", "-e", "256M", "-f", "32"]
+FEW_SIZES = ["-b", "8K", "-e", "8M", "-f", "32"]
+QUICK = ["-c", "1", "-n", "2", "-w", "1"]
+LOG_LINES = 6
+
+
+def ways(ranks: int) -> dict[str, list[str]]:
+    """The options of each way."""
+    one_thread, threads = ["-g", str(ranks), *QUICK], ["-t", str(ranks), "-g", "1", *QUICK]
+    return {
+        "one thread": [*one_thread, *SIZES],
+        "threads": [*threads, *SIZES],
+        "processes": ["-g", "1", *QUICK, *SIZES],
+        "types and operations": [*threads, "-d", "all", "-o", "all", *FEW_SIZES],
+        "graphs": [*threads, "-G", "2", *SIZES],
+        "registered": [*threads, "-R", "1", *SIZES],
+        "symmetric windows": [*threads, "-R", "2", *SIZES],
+        "blocking": [*threads, "-z", "1", *SIZES],
+        "groups of two": [*threads, "-m", "2", *SIZES],
+    }
+
+
+def is_for_mpi(program: Path) -> bool:
+    return "libmpi" in subprocess.run(["ldd", program], capture_output=True, text=True, check=False).stdout
+
+
+def run(command: list[str], environment: dict[str, str], seconds: float) -> dict[str, Any]:
+    """What a run came to: right when it ended well and counted no wrong value."""
+    start = time.monotonic()
+    try:
+        done = subprocess.run(
+            ["timeout", "--kill-after=5", str(seconds), *command],
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            check=False,
+        )
+    except OSError as error:
+        return {"right": False, "log": [str(error)]}
+    wrong = re.findall(r"Out of bounds values\s*:\s*(\d+)", done.stdout)
+    found: dict[str, Any] = {
+        "right": done.returncode == 0 and bool(wrong) and not any(map(int, wrong)),
+        "status": done.returncode,
+        "wrong_values": int(wrong[-1]) if wrong else None,
+        "wall_seconds": round(time.monotonic() - start, 1),
+    }
+    if not found["right"]:
+        found["log"] = done.stdout.splitlines()[-LOG_LINES:]
+    return found
+
+
+def with_drop_in(command: list[str], environment: dict[str, str], seconds: float) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory() as folder:
+        stats = Path(folder) / "stats.json"
+        found = run(
+            [sys.executable, "-m", "narrowcast", "run", "-q", "--stats", str(stats), "--", *command],
+            environment,
+            seconds,
+        )
+        return {**found, "counters": counters(json.loads(stats.read_text())) if stats.exists() else []}
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    options.add_argument("folder", type=Path, metavar="DIR")
+    options.add_argument("--ranks", type=int, required=True)
+    options.add_argument("--json", type=Path, required=True, help="written after every run")
+    options.add_argument("--take", choices=("auto", "always"), default="always")
+    options.add_argument("--ways", nargs="+", choices=list(ways(2)), help="only these")
+    options.add_argument("--programs", nargs="+", help="only these, such as all_reduce")
+    options.add_argument("--seconds", type=float, default=60, help="for a run")
+    options.add_argument("--until", type=float, default=480, help="seconds after which no other run begins")
+    chosen = options.parse_args()
+    programs = sorted(path.resolve() for path in chosen.folder.glob("*_perf*") if os.access(path, os.X_OK))
+    programs = [path for path in programs if not chosen.programs or path.name.partition("_perf")[0] in chosen.programs]
+    nccl = _nccl_search.chosen(_nccl_search.candidates())
+    if not programs or nccl is None:
+        raise SystemExit(f"{chosen.folder} has no such program" if nccl else "no NCCL was found")
+    folders = f"{nccl.path.parent}:{os.environ.get('LD_LIBRARY_PATH', '')}"
+    environment = {**os.environ, "LD_LIBRARY_PATH": folders, "NARROWCAST_TAKE": chosen.take}
+    end = time.monotonic() + chosen.until
+    runs: list[dict[str, Any]] = []
+    left_out: list[str] = []
+    for way, arguments in ways(chosen.ranks).items():
+        if chosen.ways and way not in chosen.ways:
+            continue
+        for program in programs:
+            name = f"{program.name}, {way}"
+            command = [str(program), *arguments]
+            if way == "processes":
+                if not is_for_mpi(program) or not shutil.which("mpirun"):
+                    left_out.append(f"{name}: built without MPI, or no mpirun")
+                    continue
+                command = ["mpirun", "--allow-run-as-root", "--oversubscribe", "-np", str(chosen.ranks), *command]
+            if time.monotonic() > end:
+                left_out.append(f"{name}: no time was left")
+                continue
+            one = with_drop_in(command, environment, chosen.seconds)
+            if not one["right"]:
+                one["nccl_alone"] = run(command, environment, chosen.seconds)
+            runs.append({"program": program.name, "way": way, "command": " ".join(command), **one})
+            report = {"nccl": str(nccl.path), "take": chosen.take, "runs": runs, "left_out": left_out}
+            chosen.json.write_text(json.dumps(report) + "\n")
+            say(name, one)
+    ours = [one for one in runs if not one["right"] and one["nccl_alone"]["right"]]
+    theirs = sum(not one["right"] for one in runs) - len(ours)
+    print(
+        f"   {len(runs)} runs: {len(ours)} fail on the drop-in alone, {theirs} on NCCL, too; {len(left_out)} left out"
+    )
+    for name in left_out:
+        print(f"   left out: {name}")
+    if not any(calls_of(one, "taken") for one in runs):
+        raise SystemExit("no call was taken: nothing is proved")
+    sys.exit(1 if ours else 0)
+
+
+def say(name: str, one: dict[str, Any]) -> None:
+    taken, forwarded = (calls_of(one, kind) for kind in ("taken", "forwarded"))
+    verdict = "ok"
+    if not one["right"]:
+        verdict = "FAILED" if one["nccl_alone"]["right"] else "fails on NCCL alone, too"
+    print(f"   {name:45} {verdict}  {taken} taken, {forwarded} left to NCCL", flush=True)
+    if not one["right"]:
+        print(*(f"      | {line}" for line in one["log"]), sep="\n", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,67 @@
+"""What the preloaded drop-in costs programs that never call NCCL: the time of a start with and without it.
+
+start_cost.py --json start_cost.json
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from narrowcast import _preload
+
+COMMANDS = (["python3", "-c", "pass"], ["bash", "-c", ":"], ["git", "--version"])
+LIMIT_MS = 1.0
+# Loaded by the first call of NCCL, and not before.
+LATE = ("libcuda.so", "libcudart", "libnarrowcast.so")
+
+
+def milliseconds(command: list[str], environment: dict[str, str]) -> float:
+    start = time.perf_counter()
+    subprocess.run(command, env=environment, stdout=subprocess.DEVNULL, check=True)
+    return (time.perf_counter() - start) * 1e3
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    options.add_argument("--times", type=int, default=50)
+    options.add_argument("--json", type=Path)
+    chosen = options.parse_args()
+    drop_in = _preload.drop_in()
+    without = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
+    preloaded = {**without, "LD_PRELOAD": str(drop_in)}
+    faults, starts = [], []
+    for command in COMMANDS:
+        times: dict[str, list[float]] = {"without": [], "with": []}
+        # Side by side, so that what else the machine does meets both alike.
+        for _ in range(chosen.times + 3):
+            times["without"].append(milliseconds(command, without))
+            times["with"].append(milliseconds(command, preloaded))
+        medians = {name: statistics.median(found[3:]) for name, found in times.items()}
+        cost = medians["with"] - medians["without"]
+        starts.append({"command": " ".join(command), "milliseconds": medians, "cost_milliseconds": cost})
+        print(
+            f"   {' '.join(command):20} {medians['without']:.3f} ms, preloaded {medians['with']:.3f} ms: {cost:+.3f} ms"
+        )
+        if cost >= LIMIT_MS:
+            faults.append(f"{' '.join(command)} starts {cost:.3f} ms later")
+    command = ["python3", "-c", "print(open('/proc/self/maps').read())"]
+    maps = subprocess.run(command, env=preloaded, capture_output=True, text=True, check=True).stdout
+    if drop_in.name not in maps:
+        faults.append(f"{drop_in.name} was not preloaded")
+    faults += [f"{name} is loaded before any call" for name in LATE if name in maps]
+    report = {"commands": starts, "times": chosen.times, "faults": faults}
+    if chosen.json:
+        chosen.json.write_text(json.dumps(report) + "\n")
+    print(*(f"   FAILED: {fault}" for fault in faults), sep="\n", end="\n" if faults else "")
+    sys.exit(1 if faults else 0)
+
+
+if __name__ == "__main__":
+    main()
