@@ -7,9 +7,9 @@ framework is imported: an object is known by what it can do.
 from __future__ import annotations
 
 import ctypes
+import functools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,8 +22,7 @@ from .types import ValueType, value_type
 UNKNOWN_DEVICE = -1
 
 
-@dataclass(frozen=True)
-class View:
+class View(NamedTuple):
     """Contiguous values somewhere in memory. `owner` keeps the memory alive."""
 
     pointer: int
@@ -130,6 +129,32 @@ def _memory(array: Any, name: str, stream: Any) -> _Memory:
     return _from_buffer(buffer, array)
 
 
+class _Type(NamedTuple):
+    """What a framework's type is here."""
+
+    name: str | None
+    text: str
+    value_bytes: int
+
+
+# Frameworks spell their types out anew each time, which takes longer than all the rest of a call.
+@functools.cache
+def _numpy_type(kind: np.dtype[Any]) -> _Type:
+    # ml_dtypes names its e4m3 with infinities "float8_e4m3", which is not the type of that name here (e4m3fn).
+    name = None if kind.name == "float8_e4m3" or not kind.isnative else _our_name(kind.name)
+    return _Type(name, str(kind), kind.itemsize)
+
+
+@functools.cache
+def _type_of_text(typestr: str) -> _Type:
+    return _numpy_type(np.dtype(typestr))
+
+
+@functools.cache
+def _torch_type(kind: Any) -> tuple[str | None, str]:
+    return _our_name(str(kind)), str(kind)
+
+
 def _our_name(dtype_name: str) -> str | None:
     """The value type of a dtype's name, or None. Other fp8 layouts (fnuz, with infinities) are not ours."""
     try:
@@ -139,15 +164,14 @@ def _our_name(dtype_name: str) -> str | None:
 
 
 def _from_numpy(array: np.ndarray[Any, Any]) -> _Memory:
-    # ml_dtypes names its e4m3 with infinities "float8_e4m3", which is not the type of that name here (e4m3fn).
-    name = None if array.dtype.name == "float8_e4m3" or not array.dtype.isnative else _our_name(array.dtype.name)
+    kind = _numpy_type(array.dtype)
     return _Memory(
         pointer=array.ctypes.data,
         device="cpu",
         device_id=0,
-        type_name=name,
-        type_text=str(array.dtype),
-        value_bytes=array.dtype.itemsize,
+        type_name=kind.name,
+        type_text=kind.text,
+        value_bytes=kind.value_bytes,
         shape=array.shape,
         contiguous=bool(array.flags.c_contiguous),
         writable=bool(array.flags.writeable),
@@ -162,12 +186,12 @@ def _from_torch(tensor: Any, name: str) -> _Memory:
         raise ValueError(f"{name} is on the device {kind!r}: only cpu and cuda are known")
     if getattr(tensor, "is_neg", lambda: False)() or getattr(tensor, "is_conj", lambda: False)():
         raise ValueError(f"{name} is a lazily negated or conjugated view: resolve it first")
-    type_text = str(tensor.dtype)
+    type_name, type_text = _torch_type(tensor.dtype)
     return _Memory(
         pointer=int(tensor.data_ptr()),
         device=kind,
         device_id=int(tensor.device.index or 0),
-        type_name=_our_name(type_text),
+        type_name=type_name,
         type_text=type_text,
         value_bytes=int(tensor.element_size()),
         shape=tuple(tensor.shape),
@@ -210,7 +234,7 @@ def _from_dlpack(array: Any, name: str, stream: Any) -> _Memory:
 
 
 def _from_cuda_array_interface(array: Any, interface: dict[str, Any]) -> _Memory:
-    kind = np.dtype(interface["typestr"])
+    kind = _type_of_text(interface["typestr"])
     pointer, read_only = interface["data"]
     shape = tuple(int(extent) for extent in interface["shape"])
     strides = interface.get("strides")
@@ -218,11 +242,11 @@ def _from_cuda_array_interface(array: Any, interface: dict[str, Any]) -> _Memory
         pointer=int(pointer or 0),
         device="cuda",
         device_id=UNKNOWN_DEVICE,
-        type_name=_our_name(kind.name) if kind.isnative else None,
-        type_text=str(kind),
-        value_bytes=kind.itemsize,
+        type_name=kind.name,
+        type_text=kind.text,
+        value_bytes=kind.value_bytes,
         shape=shape,
-        contiguous=strides is None or _is_c_order(shape, strides, kind.itemsize),
+        contiguous=strides is None or _is_c_order(shape, strides, kind.value_bytes),
         writable=not read_only,
         owner=array,
     )

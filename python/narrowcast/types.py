@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -84,6 +85,7 @@ OPERATIONS: Final[dict[str, int]] = {
 REDUCTIONS: Final[dict[str, int]] = {"sum": 0, "prod": 1, "max": 2, "min": 3, "avg": 4}
 
 
+@functools.cache
 def value_type(name: str) -> ValueType:
     """The value type of a name (`bfloat16`, `bf16`, `torch.bfloat16`, ...); ValueError when there is none."""
     plain = name.lower().removeprefix("torch.").removeprefix("numpy.")
