@@ -40,6 +40,7 @@ def on_fakes(fakes, rank_jobs, monkeypatch):
             "required": True,
             "nccl": str(fakes / library),
             "ctas": 0,
+            "register": False,
             **changes,
         }
         count = _operations.count_of(operation, size, BF16, ranks)

@@ -6,13 +6,15 @@ import json
 import os
 import time
 import weakref
+from types import SimpleNamespace
 
 import narrowcast
 import numpy as np
 import pytest
+from narrowcast._cuda_contenders import run_ours
 from narrowcast._launch import run_ranks
-from narrowcast._operations import NAMES, REDUCTIONS
-from narrowcast.types import VALUE_TYPES
+from narrowcast._operations import NAMES, REDUCTIONS, Call
+from narrowcast.types import VALUE_TYPES, value_type
 
 SECONDS = 60
 
@@ -290,3 +292,19 @@ def test_the_launcher_ends_ranks_that_take_too_long(rank_jobs):
     for pid in pids:
         with pytest.raises(ProcessLookupError):
             os.kill(pid, 0)
+
+
+@pytest.mark.parametrize("operation", NAMES)
+def test_the_benchmark_makes_the_calls_of_the_library_as_the_methods_do(operation):
+    class Buffer:
+        def __init__(self, array):
+            self.array, self.pointer = array, array.ctypes.data
+
+    call = Call(operation, value_type("float32"), 100, 0, 1, op="max")
+    values = np.arange(call.send_elems, dtype=np.float32)
+    found, expected = Buffer(np.zeros(call.recv_elems, np.float32)), np.zeros(call.recv_elems, np.float32)
+    with narrowcast.Communicator(narrowcast.unique_id(), 0, 1) as comm:
+        run_ours(comm, "window")(call, Buffer(values), found, SimpleNamespace(handle=None))
+        call.run(comm, values, expected, codec="window")
+    assert (found.array == expected).all()
+    assert expected.any()
