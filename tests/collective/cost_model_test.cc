@@ -252,6 +252,42 @@ TEST_CASE("over a link that was not measured, long messages are coded on their w
   CHECK(choose(shape, {model}).codec == NCAST_CODEC_RAW);
 }
 
+TEST_CASE("few CTAs code no faster than they can") {
+  const CostModel model = model_of(
+      "all_gather 2 peer raw 1000000:100\nall_gather 2 peer window 1000000:75\n"
+      "all_gather 2 peer window-random 1000000:100\n");
+  CallShape shape = gather_of(1'000'000);
+  CHECK(choose(shape, {model}).codec == NCAST_CODEC_WINDOW);
+  shape.max_ctas = 32;
+  CHECK(costs_of(shape, model).raw == doctest::Approx(100));
+  CHECK(costs_of(shape, model).window > 100);
+  CHECK(choose(shape, {model}).codec == NCAST_CODEC_RAW);
+  shape.max_ctas = 8;
+  CHECK(costs_of(shape, model).raw > 200);
+  shape.over_host = true;
+  CHECK(costs_of(shape, model).raw == 0);
+}
+
+TEST_CASE("a choice that is remembered is the one that would be made") {
+  const CostModel model = CostModel::shipped();
+  RecentChoices recent;
+  for (int round = 0; round < 2; ++round) {
+    for (const Operation operation : operations) {
+      for (const ncast_codec codec : {NCAST_CODEC_RAW, NCAST_CODEC_WINDOW, NCAST_CODEC_AUTO}) {
+        for (uint64_t bytes = 1; bytes <= uint64_t{1} << 30; bytes *= 2) {
+          for (const uint64_t more : {0, 0, 1}) {
+            const CallShape shape{operation, NCAST_BFLOAT16, codec, bytes + more, 2};
+            const Choice made = choose(shape, {model}), remembered = recent.of(shape, {model});
+            CHECK(remembered.packets == made.packets);
+            CHECK(remembered.codec == made.codec);
+            CHECK(remembered.reason == made.reason);
+          }
+        }
+      }
+    }
+  }
+}
+
 TEST_CASE("choices are the same whatever this process's environment, once the text has come") {
   const CostModel sent = CostModel::shipped();
   const Environment model("NARROWCAST_COST_MODEL", "/nowhere");

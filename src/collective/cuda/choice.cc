@@ -19,6 +19,15 @@ constexpr uint64_t unmeasured_packet_bytes = 64 << 10;
 // and from here on the link from host memory is slower than any coder.
 constexpr uint64_t unmeasured_coded_bytes = 256 << 10;
 
+// So many CTAs a long call by blocks needs for the speed that the model has; with fewer it takes as much longer. Measured
+// between two H200, with 8, 16 and 32 of them (bench/results/collectives_2xh200_ctas.json).
+constexpr double enough_ctas_raw = 18, enough_ctas_coded = 55;
+
+double slowed_by_few_ctas(Path path, const CallShape& shape) {
+  if (shape.over_host || path == Path::packets || path == Path::nccl) return 1;
+  return std::max(1.0, (path == Path::raw ? enough_ctas_raw : enough_ctas_coded) / shape.max_ctas);
+}
+
 struct PathChoice {
   bool packets;
   const char* reason;
@@ -83,7 +92,8 @@ ncast_status wanted_path(WantedPath* path) {
 
 Costs costs_of(const CallShape& shape, const CostModel& model) {
   const auto predict = [&](Path path) {
-    return model.predict(shape.operation, path, shape.bytes, shape.ranks, shape.over_host).value_or(0);
+    return model.predict(shape.operation, path, shape.bytes, shape.ranks, shape.over_host).value_or(0) *
+           slowed_by_few_ctas(path, shape);
   };
   if (shape.ranks == 1) return {};
   const bool can_code = format::window::value_type(shape.dtype).value_bytes != 0;
@@ -107,6 +117,14 @@ Choice choose(const CallShape& shape, const Policy& policy) {
   if (policy.path == WantedPath::packets && path.packets) return raw(as_they_are);
   const CodecChoice codec = choose_codec(shape, path.packets, costs);
   return codec.coded ? window(codec.reason) : raw(codec.reason);
+}
+
+const Choice& RecentChoices::of(const CallShape& shape, const Policy& policy) {
+  const uint64_t mixed = (shape.bytes << 8 | static_cast<uint64_t>(shape.operation) << 4 | shape.dtype) *
+                         0x9e3779b97f4a7c15;  // 2^64 over the golden ratio, as Knuth hashes
+  std::optional<Entry>& entry = entries_[(mixed >> 32) % entries_.size()];
+  if (!entry || entry->shape != shape) entry = Entry{shape, choose(shape, policy)};
+  return entry->choice;
 }
 
 std::optional<PacketOperation> packet_operation(Operation operation) {

@@ -1,6 +1,7 @@
 // How a call is run: by packets or blocks, and coded or raw. Decided by what all ranks know, and nothing else.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -21,6 +22,9 @@ struct CallShape {
   uint64_t bytes;
   int ranks;
   bool over_host = false;  // payloads go through host memory
+  uint32_t max_ctas = most_block_ctas;
+
+  bool operator==(const CallShape&) const = default;
 };
 
 // For measurements: blocks always, or packets wherever they can be.
@@ -53,6 +57,20 @@ struct Choice {
 };
 
 Choice choose(const CallShape& shape, const Policy& policy);
+
+// The choices for the calls of late, of which programs make the same ones over and over: it takes longer to choose than to
+// launch. One thread at a time.
+class RecentChoices {
+ public:
+  const Choice& of(const CallShape& shape, const Policy& policy);
+
+ private:
+  struct Entry {
+    CallShape shape;
+    Choice choice;
+  };
+  std::array<std::optional<Entry>, 64> entries_;
+};
 
 // Nothing where the operation has no packets.
 std::optional<PacketOperation> packet_operation(Operation operation);

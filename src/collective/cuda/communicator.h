@@ -120,7 +120,7 @@ class Communicator final : public ncast_comm {
   cudaError_t launch_moves_of(const Call& call, ncast_codec codec, cudaStream_t stream);
   cudaError_t launch_reduction_of(const Call& call, ncast_codec codec, cudaStream_t stream);
   Policy policy() const { return {costs_, agreement_.path}; }
-  Choice choice_of(const Call& call) const;
+  const Choice& choice_of(const Call& call);  // under launching_
   BlockCall block_call(int kernel) const;
   uint64_t sent_bytes(const Call& call) const;
 
@@ -161,6 +161,7 @@ class Communicator final : public ncast_comm {
 
   std::mutex launching_;
   cudaEvent_t forked_ = nullptr;
+  RecentChoices choices_;
   LastCall called_, captured_;
   LastCall* entered_ = nullptr;
   std::array<SideStream, most_kernels_at_once> sides_;

@@ -62,8 +62,13 @@ std::string describe(const ncast_prediction& times) {
 }
 
 CallShape shape_of(const Question& question, const Situation& situation) {
-  return {static_cast<Operation>(question.operation),         question.dtype,  question.codec,
-          question.count * ncast_dtype_bytes(question.dtype), situation.ranks, situation.over_host};
+  return {static_cast<Operation>(question.operation),
+          question.dtype,
+          question.codec,
+          question.count * ncast_dtype_bytes(question.dtype),
+          situation.ranks,
+          situation.over_host,
+          situation.max_ctas};
 }
 
 // As its callers do: how many bytes of an all_to_all_v go to each rank is not known to all.

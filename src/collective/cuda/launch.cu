@@ -50,9 +50,10 @@ cudaError_t Communicator::join(int side, cudaStream_t stream) {
   return cudaStreamWaitEvent(stream, beside.joined);
 }
 
-Choice Communicator::choice_of(const Call& call) const {
+const Choice& Communicator::choice_of(const Call& call) {
   const bool over_host = place_ == channel::PeerMemory::Place::host;
-  return choose({call.operation, call.dtype, call.codec, bytes_of(call), ranks(), over_host}, policy());
+  return choices_.of({call.operation, call.dtype, call.codec, bytes_of(call), ranks(), over_host, agreement_.max_ctas},
+                     policy());
 }
 
 BlockCall Communicator::block_call(int kernel) const {
