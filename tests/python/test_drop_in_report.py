@@ -26,10 +26,11 @@ STATS = {
                 {
                     "operation": "all_gather",
                     "taken": 2,
+                    "captured": 0,
                     "forwarded": 1,
                     "reasons": {"x": 1},
                     "raw_bytes": 8,
-                    "wire_bytes": 6,
+                    "saved_seconds": 0.5,
                 }
             ]
         }

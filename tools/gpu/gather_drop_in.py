@@ -22,6 +22,7 @@ BASE, ALWAYS, REPEATED = "nccl", "always", "_again"
 LOG_LINES = 8
 # What only serves the comparison, and is long.
 _COMPARED = ("moved", "summed", "near", "chosen")
+_SUMMED = ("taken", "captured", "forwarded", "raw_bytes", "saved_seconds")
 
 
 def counters(stats: dict[str, Any]) -> list[dict[str, Any]]:
@@ -33,14 +34,11 @@ def counters(stats: dict[str, Any]) -> list[dict[str, Any]]:
                 one["operation"],
                 {
                     "operation": one["operation"],
-                    "taken": 0,
-                    "forwarded": 0,
-                    "raw_bytes": 0,
-                    "wire_bytes": 0,
+                    **dict.fromkeys(_SUMMED, 0),
                     "reasons": {},
                 },
             )
-            for name in ("taken", "forwarded", "raw_bytes", "wire_bytes"):
+            for name in _SUMMED:
                 total[name] += one[name]
             for reason, count in one["reasons"].items():
                 total["reasons"][reason] = total["reasons"].get(reason, 0) + count
