@@ -31,6 +31,9 @@ const Driver* load() {
   FIND(cuCtxPopCurrent_v2);
   FIND(cuMemAlloc_v2);
   FIND(cuMemFree_v2);
+  FIND(cuMemAllocAsync);
+  FIND(cuMemFreeAsync);
+  FIND(cuMemcpyDtoDAsync_v2);
   FIND(cuMemcpyHtoDAsync_v2);
   FIND(cuMemcpyDtoHAsync_v2);
   FIND(cuStreamCreate);

@@ -14,6 +14,9 @@ struct Driver {
   int (*cuCtxPopCurrent_v2)(void** context);
   int (*cuMemAlloc_v2)(void** pointer, size_t bytes);
   int (*cuMemFree_v2)(void* pointer);
+  int (*cuMemAllocAsync)(void** pointer, size_t bytes, void* stream);
+  int (*cuMemFreeAsync)(void* pointer, void* stream);
+  int (*cuMemcpyDtoDAsync_v2)(void* to, const void* from, size_t bytes, void* stream);
   int (*cuMemcpyHtoDAsync_v2)(void* to, const void* from, size_t bytes, void* stream);
   int (*cuMemcpyDtoHAsync_v2)(void* to, const void* from, size_t bytes, void* stream);
   int (*cuStreamCreate)(void** stream, unsigned flags);

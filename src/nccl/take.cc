@@ -95,6 +95,55 @@ void* last_stream(const TakenCalls& group) {
   return stream_of(group, last != group.calls.rend() ? last->call : group.calls[0].call);
 }
 
+// NCCL does not refuse an all-to-all in place, as the engine does: its input is copied first. Where a rank's buffers lie is
+// known to it alone, so that it cannot be a reason to forward.
+class CopiedInputs {
+ public:
+  // From here on the calls of these groups may have other inputs. A CUresult.
+  int copy(std::vector<TakenCalls>& groups) {
+    for (TakenCalls& group : groups)
+      for (TakenCall& taken : group.calls)
+        if (const int failed = is_in_place(taken.call, group.comm->ranks) ? copy(group, taken.call) : 0) return failed;
+    return 0;
+  }
+  // Once the calls, and what reads their inputs again, are on their streams.
+  void free() const {
+    for (const Copy& one : copies_) {
+      const OnDevice on_device(one.device);
+      driver()->cuMemFreeAsync(one.memory, one.stream);
+    }
+  }
+
+ private:
+  struct Copy {
+    int device;
+    void* memory;
+    void* stream;
+  };
+
+  static size_t bytes_of(const Call& call, int ranks) {
+    return call.count * value_bytes(call.dtype) * static_cast<size_t>(ranks);
+  }
+  static bool is_in_place(const Call& call, int ranks) {
+    const auto send = reinterpret_cast<uintptr_t>(call.send), recv = reinterpret_cast<uintptr_t>(call.recv);
+    const size_t bytes = bytes_of(call, ranks);
+    return call.operation == NCAST_OP_ALL_TO_ALL && send < recv + bytes && recv < send + bytes;
+  }
+  int copy(const TakenCalls& group, Call& call) {
+    const OnDevice on_device(group.comm->device);
+    void* const stream = stream_of(group, call);
+    const size_t bytes = bytes_of(call, group.comm->ranks);
+    void* memory = nullptr;
+    if (const int failed = driver()->cuMemAllocAsync(&memory, bytes, stream)) return failed;
+    copies_.push_back({group.comm->device, memory, stream});
+    if (const int failed = driver()->cuMemcpyDtoDAsync_v2(memory, call.send, bytes, stream)) return failed;
+    call.send = memory;
+    return 0;
+  }
+
+  std::vector<Copy> copies_;
+};
+
 // The host backend: a function on a stream runs the calls when their turn comes.
 void run_on_host(void* context) {
   const std::unique_ptr<std::vector<TakenCalls>> groups(static_cast<std::vector<TakenCalls>*>(context));
@@ -134,7 +183,7 @@ int come_after_forwarded(const TakenCalls& group) {
 
 }  // namespace
 
-int take(const std::vector<TakenCalls>& groups) {
+int take(std::vector<TakenCalls> groups) {
   const Range range(groups);
   for (const TakenCalls& group : groups) {
     Communicator& comm = *group.comm;
@@ -146,8 +195,11 @@ int take(const std::vector<TakenCalls>& groups) {
       if (settings().verify) verify_codec(comm, taken);
     }
   }
-  int result = success;
-  if (engine()->backend == NCAST_BACKEND_HOST) {
+  CopiedInputs copied;
+  int result = copied.copy(groups) == 0 ? success : unhandled_cuda_error;
+  if (result != success) {
+    // Nothing of it is done.
+  } else if (engine()->backend == NCAST_BACKEND_HOST) {
     result = launch_on_host(groups);
   } else if (const ncast_status status = submit_all(groups, stream_of); status != NCAST_OK) {
     result = report_engine_error(status, "taken calls");
@@ -158,6 +210,7 @@ int take(const std::vector<TakenCalls>& groups) {
   }
   if (settings().verify && groups[0].alone && result == success)
     verify_arrival(*groups[0].comm, groups[0].calls[0].call);
+  copied.free();
   return result;
 }
 

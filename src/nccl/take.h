@@ -24,7 +24,7 @@ struct TakenCalls {
 };
 
 // Puts calls on their streams as one group. An ncclResult_t.
-int take(const std::vector<TakenCalls>& groups);
+int take(std::vector<TakenCalls> groups);
 
 // For a group that runs beside forwarded calls: before these are forwarded.
 int fork_beside(const TakenCalls& group);

@@ -81,6 +81,26 @@ def every_operation(*, rank: int, ranks: int, count: int, emit: Any, kind: type[
     emit(right)
 
 
+def exchanged_in_place(*, rank: int, ranks: int, emit: Any) -> None:
+    """What NCCL does not refuse, and only its documentation excludes: alone, in a group, and on one rank only."""
+    count, found = 3000, []
+    with program(rank, ranks) as (nccl, comm, stream):
+
+        def values(source: int) -> np.ndarray:
+            return values_of(20 + source, ranks * count)
+
+        expected = np.concatenate([values(source)[rank * count :][:count] for source in range(ranks)])
+        for where in ("alone", "in a group", "on rank 0"):
+            pieces = nccl.put(values(rank))
+            result = pieces if where != "on rank 0" or rank == 0 else nccl.zeros(ranks * count)
+            with nccl.group() if where == "in a group" else contextlib.nullcontext():
+                nccl("AlltoAll", pieces, result, count, BFLOAT16, comm, stream)
+            stream.synchronize()
+            found.append(nccl.holds(result, expected))
+        nccl("CommDestroy", comm)
+    emit(found)
+
+
 def groups(*, rank: int, ranks: int, emit: Any) -> None:
     """Nested groups, of two communicators, on several streams, with transfers and collectives."""
     count, found = 3000, []

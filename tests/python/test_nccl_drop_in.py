@@ -43,6 +43,13 @@ def test_every_operation_is_taken(on_ranks, monkeypatch, ranks, codec):
         assert (wire_bytes < raw_bytes) == (codec == "window")
 
 
+@pytest.mark.parametrize("verify", ["0", "1"])
+def test_an_exchange_in_place_is_right(on_ranks, monkeypatch, verify):
+    monkeypatch.setenv("NARROWCAST_VERIFY", verify)
+    assert on_ranks("exchanged_in_place", 3) == [[True] * 3] * 3
+    assert on_ranks.taken()["all_to_all"] == (3, 0)
+
+
 @pytest.mark.parametrize("count", [0, 1])
 def test_small_counts_are_right(on_ranks, count):
     for right in on_ranks("every_operation", count=count):

@@ -149,6 +149,10 @@ int cuMemAlloc_v2(uint64_t* pointer, size_t bytes) {
   *pointer = reinterpret_cast<uint64_t>(std::aligned_alloc(4096, (bytes + 4095) / 4096 * 4096));
   return *pointer == 0 || current == 0 ? 2 : 0;
 }
+int cuMemAllocAsync(uint64_t* pointer, size_t bytes, void*) { return cuMemAlloc_v2(pointer, bytes); }
+int cuMemFreeAsync(uint64_t pointer, void* stream) {
+  return enqueue(stream, [=] { return std::free(reinterpret_cast<void*>(pointer)), 0; });
+}
 int cuMemFree_v2(uint64_t pointer) { return std::free(reinterpret_cast<void*>(pointer)), 0; }
 int cuMemsetD8_v2(uint64_t pointer, unsigned char byte, size_t bytes) {
   return std::memset(reinterpret_cast<void*>(pointer), byte, bytes), 0;

@@ -75,6 +75,13 @@ def test_transfers_that_are_forwarded_run_beside_those_that_are_taken(on_ranks, 
     assert on_ranks("unequal_groups", 2) == [[True] * 3] * 2
 
 
+@pytest.mark.parametrize("verify", ["0", "1"])
+def test_an_exchange_in_place_is_right(on_ranks, monkeypatch, verify):
+    monkeypatch.setenv("NARROWCAST_VERIFY", verify)
+    assert on_ranks("exchanged_in_place", RANKS) == [[True] * 3] * RANKS
+    assert on_ranks.taken()["all_to_all"] == (3, 0)
+
+
 def test_one_thread_drives_all_gpus(on_ranks):
     assert on_ranks("one_thread", RANKS, alone=True) == [[True] * 3 * RANKS]
 
