@@ -99,8 +99,8 @@ NCAST_API ncast_status ncast_comm_get_counters(const ncast_comm* comm, ncast_com
 // backend; more than NCAST_MOST_REGISTERED), after which the communicator goes on; those of waiting end it.
 enum { NCAST_MOST_REGISTERED = 63 };
 NCAST_API ncast_status ncast_comm_register(ncast_comm* comm, void* memory, size_t bytes, uint32_t* region);
-// Collective, with the same region on every rank. No call that uses its memory is in flight on this rank, and no graph with
-// such a call is launched again. Destroying the communicator deregisters what is left.
+// Collective, with the same region on every rank. Waits for this rank's calls. No graph with a call that uses the memory is
+// under way on this rank or launched again. Destroying the communicator deregisters what is left.
 NCAST_API ncast_status ncast_comm_deregister(ncast_comm* comm, uint32_t region);
 
 // Streams of the host backend: calls on one stream run in order on its thread and the caller goes on. A NULL stream

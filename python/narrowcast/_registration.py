@@ -13,9 +13,9 @@ from ._library import check, library
 class Registration:
     """Memory that the ranks of a communicator have registered together, until it is closed.
 
-    Every rank closes it, at the same place in the order of the communicator's calls, when no call of this rank that
-    receives there is in flight. A context manager closes when its body succeeds; after an error the communicator does
-    it when it is closed.
+    Every rank closes it, at the same place in the order of the communicator's calls; that waits for this rank's calls.
+    No CUDA graph with a call that receives there is under way then, or launched again. A context manager closes when
+    its body succeeds; after an error the communicator does it when it is closed.
     """
 
     def __init__(self, communicator: int, region: int, owner: Any) -> None:

@@ -54,6 +54,9 @@ ncast_status Communicator::deregister_memory(uint32_t region) {
   std::unique_ptr<channel::RegisteredMemory> registered;
   {
     const std::lock_guard launching(launching_);
+    // Each of this rank's calls comes after the one before.
+    if (const cudaError_t error = called_.any ? cudaEventSynchronize(called_.event) : cudaSuccess; error != cudaSuccess)
+      return channel::cuda_failure("waiting for the calls that use the memory", error);
     registered = std::move(regions_[region]);
     --registered_;
   }
