@@ -67,11 +67,20 @@ typedef int (*ncast_exchange)(void* context, const void* mine, size_t bytes, voi
 NCAST_API ncast_status ncast_comm_create_by_exchange(ncast_comm** comm, int ranks, int rank, ncast_exchange exchange,
                                                      void* context, const ncast_comm_config* config);
 
+// All ranks of one process at once, for a thread that drives them all: comms[r] becomes rank r's, as ncast_comm_create makes
+// it. devices: of each rank; NULL: rank r has device r. config may be NULL; its device is not looked at. When a rank fails,
+// all of comms are NULL. Calls of such a thread that wait for other ranks need its calls of these: on the host backend they
+// are in one group, or on streams.
+NCAST_API ncast_status ncast_comm_create_all(ncast_comm** comms, int ranks, const int* devices,
+                                             const ncast_comm_config* config);
+// Destroys them, as ncast_comm_destroy does each, and sets them to NULL. The error is that of the first rank that had one.
+NCAST_API ncast_status ncast_comm_destroy_all(ncast_comm** comms, int ranks);
+
 // Waits for this rank's streams and for the functions that other threads have called with comm, leaves the communicator
 // and frees it. NULL is allowed. Until it returns an abort from another thread ends what it waits for; other calls are
 // INVALID_ARGUMENT, as is any with a comm that was destroyed, until a new communicator has its address. CUDA: waits for the
 // other ranks to do the same, too, unless the communicator has ended: their kernels reach this rank's memory. A thread that
-// drives several ranks destroys each from a thread of its own.
+// drives several ranks calls ncast_comm_destroy_all.
 NCAST_API ncast_status ncast_comm_destroy(ncast_comm* comm);
 
 // Ends every call in flight on every rank, from any thread: waiting calls return NCAST_ABORTED. The communicator can

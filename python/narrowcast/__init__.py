@@ -34,6 +34,7 @@ from .errors import (
     TooSmallError,
     UnsupportedError,
 )
+from .local import LocalRanks
 
 __all__ = [
     "AbortedError",
@@ -47,6 +48,7 @@ __all__ = [
     "InternalError",
     "InvalidArgumentError",
     "LibraryNotFoundError",
+    "LocalRanks",
     "MismatchError",
     "NarrowcastError",
     "PeerTimeoutError",

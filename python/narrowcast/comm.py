@@ -32,6 +32,24 @@ from .errors import NarrowcastError, Status, error_of
 from .types import ValueType, comm_codec_number, reduction_number
 
 
+def comm_config(
+    backend: str, scratch_bytes: int | None, timeout_seconds: float | None, create_timeout_seconds: float | None
+) -> CommConfigC:
+    """The library's settings, with its defaults for what is None."""
+    if backend not in BACKENDS:
+        raise ValueError(f"{backend!r} is not a backend (known: {', '.join(BACKENDS)})")
+    config = CommConfigC()
+    library().ncast_comm_config_init(byref(config))
+    config.backend = BACKENDS[backend]
+    if scratch_bytes is not None:
+        config.scratch_bytes = scratch_bytes
+    if timeout_seconds is not None:
+        config.timeout_seconds = timeout_seconds
+    if create_timeout_seconds is not None:
+        config.create_timeout_seconds = create_timeout_seconds
+    return config
+
+
 def unique_id() -> bytes:
     """The id of a new communicator: 128 bytes, made on one rank and carried to the others by the caller."""
     made = UniqueIdC()
@@ -51,6 +69,10 @@ class Counters:
     def ratio(self) -> float | None:
         """Wire bytes / raw bytes; None before anything was sent."""
         return self.wire_bytes / self.raw_bytes if self.raw_bytes else None
+
+
+def _nothing(handle: int) -> None:
+    """Frees nothing."""
 
 
 class Communicator:
@@ -96,30 +118,28 @@ class Communicator:
         timeout_seconds: float | None = None,
         create_timeout_seconds: float | None = None,
     ) -> None:
-        if backend not in BACKENDS:
-            raise ValueError(f"{backend!r} is not a backend (known: {', '.join(BACKENDS)})")
         if len(unique_id) != UNIQUE_ID_BYTES:
             raise ValueError(f"unique_id has {len(unique_id)} bytes, not {UNIQUE_ID_BYTES}")
-        config = CommConfigC()
-        library().ncast_comm_config_init(byref(config))
-        config.backend = BACKENDS[backend]
+        config = comm_config(backend, scratch_bytes, timeout_seconds, create_timeout_seconds)
         if device is not None:
             config.device = device
-        if scratch_bytes is not None:
-            config.scratch_bytes = scratch_bytes
-        if timeout_seconds is not None:
-            config.timeout_seconds = timeout_seconds
-        if create_timeout_seconds is not None:
-            config.create_timeout_seconds = create_timeout_seconds
         made = UniqueIdC.from_buffer_copy(unique_id)
         handle = c_void_p()
         check(library().ncast_comm_create(byref(handle), ranks, byref(made), rank, byref(config)))
-        self._handle = handle.value or 0
-        self.rank = rank
-        self.ranks = ranks
-        self.backend = backend
+        self._adopt(handle.value or 0, rank, ranks, backend, alone=True)
+
+    def _adopt(self, handle: int, rank: int, ranks: int, backend: str, *, alone: bool) -> Communicator:
+        """Becomes the one of this handle. alone: that it frees itself."""
+        self._handle, self.rank, self.ranks, self.backend = handle, rank, ranks, backend
+        self._alone = alone
         self._closed = False  # unlike the finalizer, which is dead from the start of close()
-        self._finalizer = weakref.finalize(self, library().ncast_comm_destroy, self._handle)
+        self._finalizer = weakref.finalize(self, library().ncast_comm_destroy if alone else _nothing, handle)
+        return self
+
+    def _leave(self) -> None:
+        """Its handle is freed by others."""
+        self._finalizer.detach()
+        self._closed = True
 
     @property
     def handle(self) -> int:
@@ -378,6 +398,8 @@ class Communicator:
 
     def close(self) -> None:
         """Waits for this rank's streams, leaves the communicator and frees it. May be called again."""
+        if not self._alone:
+            raise ValueError("the ranks of one thread are closed together, by LocalRanks.close()")
         if self._finalizer.detach():
             status = library().ncast_comm_destroy(self._handle)
             self._closed = True

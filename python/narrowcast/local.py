@@ -1,0 +1,89 @@
+"""Ranks of which one thread drives all.
+
+with narrowcast.LocalRanks(2, backend="cuda") as comms:  # rank r on GPU r
+    with narrowcast.group():
+        for comm, values in zip(comms, all_values):
+            comm.all_reduce(values)
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterator, Sequence
+from ctypes import byref, c_int, c_void_p
+from types import TracebackType
+from typing import overload
+
+from ._library import check, library
+from .comm import Communicator, comm_config
+
+
+def _destroy(handles: Sequence[int]) -> int:
+    return int(library().ncast_comm_destroy_all((c_void_p * len(handles))(*handles), len(handles)))
+
+
+class LocalRanks(Sequence[Communicator]):
+    """The communicators of all ranks, by rank. They are closed together, as they were made, and not one by one.
+
+    devices: the GPU of each rank, with backend "cuda"; None: rank r has GPU r.
+    The other arguments are those of `Communicator`.
+
+    Calls that wait for other ranks need this thread's calls of these: on the host backend they are made in one group,
+    or on streams. On GPUs every call is on a stream of its rank's GPU, and returns at once.
+    """
+
+    def __init__(
+        self,
+        ranks: int,
+        *,
+        backend: str = "host",
+        devices: Sequence[int] | None = None,
+        scratch_bytes: int | None = None,
+        timeout_seconds: float | None = None,
+        create_timeout_seconds: float | None = None,
+    ) -> None:
+        if devices is not None and len(devices) != ranks:
+            raise ValueError(f"devices has {len(devices)} numbers, not one for each of {ranks} ranks")
+        config = comm_config(backend, scratch_bytes, timeout_seconds, create_timeout_seconds)
+        made = (c_void_p * max(0, ranks))()
+        listed = None if devices is None else (c_int * ranks)(*devices)
+        check(library().ncast_comm_create_all(made, ranks, listed, byref(config)))
+        handles = [handle or 0 for handle in made]
+        self._comms = [
+            Communicator.__new__(Communicator)._adopt(handle, rank, ranks, backend, alone=False)
+            for rank, handle in enumerate(handles)
+        ]
+        self._finalizer = weakref.finalize(self, _destroy, handles)
+
+    @overload
+    def __getitem__(self, rank: int) -> Communicator: ...
+    @overload
+    def __getitem__(self, rank: slice) -> Sequence[Communicator]: ...
+    def __getitem__(self, rank: int | slice) -> Communicator | Sequence[Communicator]:
+        return self._comms[rank]
+
+    def __len__(self) -> int:
+        return len(self._comms)
+
+    def __iter__(self) -> Iterator[Communicator]:
+        return iter(self._comms)
+
+    def close(self) -> None:
+        """Waits for the streams of all ranks, leaves and frees the communicators. May be called again."""
+        found = self._finalizer.detach()
+        if found is None:
+            return
+        for comm in self._comms:
+            comm._leave()
+        check(_destroy(found[2][0]))
+
+    def __enter__(self) -> LocalRanks:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is not None and self._finalizer.alive:
+            # Calls of some ranks may wait for those that will not come.
+            self._comms[0].abort()
+        self.close()

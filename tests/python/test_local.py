@@ -1,0 +1,62 @@
+"""Ranks that one thread drives."""
+
+from __future__ import annotations
+
+import narrowcast
+import numpy as np
+import pytest
+
+
+def test_one_thread_drives_all_ranks():
+    values = [np.full(5000, 1.5 * rank, np.float32) for rank in range(3)]
+    total, gathered = [np.zeros(5000, np.float32) for _ in range(3)], [np.zeros(15000, np.float32) for _ in range(3)]
+    with narrowcast.LocalRanks(3, timeout_seconds=20) as comms:
+        assert [comm.rank for comm in comms] == [0, 1, 2]
+        assert len(comms) == comms[2].ranks == 3
+        with narrowcast.group():
+            for comm, own, out in zip(comms, values, total, strict=True):
+                comm.all_reduce(own, out, codec="window")
+        with narrowcast.group():
+            for comm, own, out in zip(comms, values, gathered, strict=True):
+                comm.all_gather(own, out)
+    assert all((out == 4.5).all() for out in total)
+    assert all((out == np.concatenate(values)).all() for out in gathered)
+
+
+def test_they_are_closed_together():
+    comms = narrowcast.LocalRanks(2)
+    with pytest.raises(ValueError, match=r"closed together, by LocalRanks\.close"):
+        comms[0].close()
+    comms.close()
+    comms.close()
+    with pytest.raises(ValueError, match="the communicator is closed"):
+        comms[1].counters()
+
+
+def test_an_error_of_the_body_ends_what_waits():
+    values = np.zeros(4, np.float32)
+    stream = narrowcast.Stream()
+
+    def waits_and_fails():
+        with narrowcast.LocalRanks(2) as comms:
+            comms[0].all_reduce(values, stream=stream)
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        waits_and_fails()
+    with pytest.raises(narrowcast.AbortedError):
+        stream.synchronize()
+
+
+def test_what_is_left_open_is_freed():
+    comms = narrowcast.LocalRanks(2)
+    del comms
+
+
+def test_bad_arguments_are_refused():
+    with pytest.raises(ValueError, match="devices has 1 numbers, not one for each of 2 ranks"):
+        narrowcast.LocalRanks(2, devices=[0])
+    with pytest.raises(narrowcast.InvalidArgumentError, match="ranks is 0"):
+        narrowcast.LocalRanks(0)
+    with pytest.raises(ValueError, match="'gpu' is not a backend"):
+        narrowcast.LocalRanks(2, backend="gpu")
