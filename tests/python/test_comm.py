@@ -238,7 +238,7 @@ class _FrameworkStream:
 
 def test_a_communicator_of_gpus_takes_device_arrays_and_cuda_streams(monkeypatch):
     recorder = _Recorder()
-    for module in ("comm", "_groups"):
+    for module in ("comm", "_calls", "_groups"):
         monkeypatch.setattr(f"narrowcast.{module}.library", lambda: recorder)
     comm = narrowcast.Communicator(b"x" * 128, 0, 2, backend="cuda", device=5)
     config = recorder.calls[-1][1][-1]._obj
