@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import time
 from ctypes import byref, c_int, c_void_p
 from typing import Any
 
@@ -137,6 +138,22 @@ def refused(*, rank: int, ranks: int, unable: int, emit: Any) -> None:
     if rank == unable:
         os.environ["TEST_REFUSED"] = "1"
     transfers(rank=rank, ranks=ranks, way="by rank", emit=emit)
+
+
+def one_attaches_late(*, rank: int, ranks: int, seconds: float, emit: Any) -> None:
+    """The last rank waits for a collective, which comes late. What the drop-in says stands in a file."""
+    log = os.open(f"{os.environ['TEST_FOLDER']}/{rank}.log", os.O_CREAT | os.O_WRONLY)
+    os.dup2(log, 2)
+    if rank == ranks - 1:
+        os.environ["NARROWCAST_ATTACH"] = "first"
+    with program(rank, ranks) as (nccl, comm, stream):
+        if rank == ranks - 1:
+            time.sleep(seconds)
+        copy = nccl.put(values_of(rank, COUNT))
+        nccl("Broadcast", copy, copy, COUNT, BFLOAT16, 0, comm, stream)
+        stream.synchronize()
+        emit(nccl.holds(copy, values_of(0, COUNT)))
+        nccl("CommDestroy", comm)
 
 
 def _ring_is_right(nccl: Program, comm: c_void_p, rank: int, ranks: int) -> bool:

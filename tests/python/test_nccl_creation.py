@@ -106,3 +106,11 @@ def test_ranks_that_attach_at_different_times_notice_it_at_a_collective(preloade
     for right in on_ranks("differing_settings", differing=differing, name="NARROWCAST_ATTACH", value=value):
         assert set(right) == OPERATIONS
     assert on_ranks.reasons() == {"the ranks have different settings of Narrowcast"}
+
+
+def test_ranks_that_wait_for_one_that_does_not_attach_say_so(at_creation, tmp_path):
+    assert at_creation("one_attaches_late", seconds=11) == [True] * 3
+    assert at_creation.reasons() == {"the ranks have different settings of Narrowcast"}
+    said = [(tmp_path / f"{rank}.log").read_text() for rank in range(3)]
+    waits = "waits for the others to attach: NARROWCAST_ATTACH must be init on all ranks"
+    assert [text.count(f"rank {rank} of 3 {waits}") for rank, text in enumerate(said)] == [1, 1, 0]
