@@ -51,11 +51,13 @@ def one_thread(*, ranks: int, grouped: bool, emit: Any) -> None:
             calls.append((nccl.put(values_of(rank, COUNT)), nccl.zeros(COUNT), Stream()))
     with nccl.group():
         for rank, (mine, received, stream) in enumerate(calls):
-            nccl("Send", mine, COUNT, BFLOAT16, (rank + 1) % ranks, comms[rank], stream)
-            nccl("Recv", received, COUNT, BFLOAT16, (rank - 1) % ranks, comms[rank], stream)
+            with on_device(rank):
+                nccl("Send", mine, COUNT, BFLOAT16, (rank + 1) % ranks, comms[rank], stream)
+                nccl("Recv", received, COUNT, BFLOAT16, (rank - 1) % ranks, comms[rank], stream)
     for rank, (_, received, stream) in enumerate(calls):
-        stream.synchronize()
-        found.append(nccl.holds(received, values_of((rank - 1) % ranks, COUNT)))
+        with on_device(rank):
+            stream.synchronize()
+            found.append(nccl.holds(received, values_of((rank - 1) % ranks, COUNT)))
     for comm in comms:
         nccl("CommDestroy", comm)
     emit(found)
