@@ -12,6 +12,7 @@ _TEST_PREFIX = f"{PREFIX}TEST_"
 # Without the prefix; docs/guide/settings.md says what each does.
 _OF_THE_LIBRARY = ("COST_MODEL", "LIBRARY", "MAX_CTAS", "P2P", "PATH", "SOCKET_IFNAME", "TRACEBACK")
 _OF_THE_DROP_IN = (
+    "ATTACH",
     "CODEC",
     "CONFIG",
     "DEBUG",

@@ -37,6 +37,7 @@ struct Communicator {
   std::atomic<bool> aborted{false};
   std::timed_mutex exchanging;  // held while the ranks exchange bytes
   bool blocking = true;         // no call has returned ncclInProgress so far
+  bool made_blocking = false;   // its ranks attach when it is made, for it blocks by what it is made with
   bool agreed = false;          // the ranks have compared what they can and want
   uint64_t id = 0;              // the same on all ranks that have agreed
   int ranks_here = 1;           // in this process

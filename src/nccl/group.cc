@@ -1,11 +1,13 @@
 #include "nccl/group.h"
 
 #include <algorithm>
+#include <functional>
 #include <memory>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "nccl/creation.h"
 #include "nccl/driver.h"
 #include "nccl/log.h"
 #include "nccl/plan.h"
@@ -18,9 +20,16 @@ namespace {
 
 using End = int();
 
+// A communicator that the end of the group makes: NCCL has given its handle, or gives it then.
+struct Made {
+  Comm handle;
+  const Comm* later;
+};
+
 struct Group {
   int depth = 0;
   std::vector<GroupCalls> comms;
+  std::vector<Made> made;
 };
 
 thread_local Group open_group;
@@ -117,8 +126,8 @@ void report_when_due(CudaStream stream) {
   if (settings().stats_seconds > 0 && driver() != nullptr && capture_of(stream) == 0) write_statistics_when_due();
 }
 
-// `end`: ends NCCL's group; NULL outside of one.
-int launch(std::vector<GroupCalls> comms, End* end) {
+// `end`: ends NCCL's group; none outside of one.
+int launch(std::vector<GroupCalls> comms, const std::function<End>& end) {
   prepare_all(comms, end != nullptr);
   std::vector<Plan> plans;
   std::vector<TakenCalls> taken;
@@ -137,10 +146,7 @@ int launch(std::vector<GroupCalls> comms, End* end) {
   if (!taken.empty() && !beside) keep_first(take(taken), &first);
   for (const Plan& plan : plans)
     for (const ForwardedCall& one : plan.forwarded) keep_first(forward_counted(*plan.comm, one.call, one.why), &first);
-  if (end != nullptr) {
-    const InsideNccl inside;
-    keep_first(end(), &first);
-  }
+  if (end != nullptr) keep_first(end(), &first);
   if (beside) keep_first(take(taken), &first);
   for (const GroupCalls& its : comms)
     if (!its.forwarded_on.empty()) keep_first(after_forwarded(*its.comm, its.forwarded_on[0]), &first);
@@ -150,6 +156,13 @@ int launch(std::vector<GroupCalls> comms, End* end) {
     if (plan.taken.beside_forwarded) keep_first(join_beside(plan.taken), &first);
   }
   return first;
+}
+
+std::vector<Comm> handles_of(const std::vector<Made>& made) {
+  std::vector<Comm> handles;
+  handles.reserve(made.size());
+  for (const Made& one : made) handles.push_back(one.later != nullptr ? *one.later : one.handle);
+  return handles;
 }
 
 // Without a group the end is NCCL's to refuse.
@@ -182,23 +195,39 @@ int start_group() {
 }
 
 int end_group() {
-  End* const end = real<End>(Function::GroupEnd);
-  if (leaves_outermost_group()) {
-    std::vector<GroupCalls> comms = std::exchange(open_group.comms, {});
-    const CudaStream stream = comms.empty() || comms[0].calls.empty() ? nullptr : comms[0].calls[0].stream;
-    const int result = launch(std::move(comms), end);
-    report_when_due(stream);
-    return result;
-  }
-  const InsideNccl inside;
-  return end();
+  int ended = success;
+  const auto end = [&ended] {
+    const InsideNccl inside;
+    ended = real<End>(Function::GroupEnd)();
+    return ended;
+  };
+  if (!leaves_outermost_group()) return end();
+  std::vector<GroupCalls> comms = std::exchange(open_group.comms, {});
+  const std::vector<Made> made = std::exchange(open_group.made, {});
+  const CudaStream stream = comms.empty() || comms[0].calls.empty() ? nullptr : comms[0].calls[0].stream;
+  const int result = launch(std::move(comms), end);
+  // Whatever became of the calls: the other ranks wait for this one.
+  if (ended == success) attach_at_creation(handles_of(made));
+  report_when_due(stream);
+  return result;
 }
 
 int end_group_by(int (*simulate)(void*), void* argument) {
-  if (leaves_outermost_group())
+  if (leaves_outermost_group()) {
+    open_group.made.clear();
     for (GroupCalls& its : std::exchange(open_group.comms, {})) forward_group(its, "the group is only simulated");
+  }
   const InsideNccl inside;
   return simulate(argument);
+}
+
+void attach_when_made(std::span<Comm> made) {
+  std::vector<Made> all;
+  for (const Comm& one : made) all.push_back({one, one == nullptr ? &one : nullptr});
+  if (open_group.depth == 0)
+    attach_at_creation(handles_of(all));
+  else
+    open_group.made.insert(open_group.made.end(), all.begin(), all.end());
 }
 
 }  // namespace narrowcast::nccl

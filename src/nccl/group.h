@@ -1,6 +1,8 @@
 // Groups: calls are kept until the outermost end, then a communicator's are taken or forwarded. Per thread, as NCCL's.
 #pragma once
 
+#include <span>
+
 #include "nccl/call.h"
 
 namespace narrowcast::nccl {
@@ -14,5 +16,9 @@ int start_group();
 int end_group();
 // `simulate` is ncclGroupSimulateEnd's: nothing is launched, so all calls are given to it.
 int end_group_by(int (*simulate)(void*), void* argument);
+
+// After a call that makes communicators at `made`, in a group or alone: attaches them once NCCL has made them. Where one is
+// NULL, the end of the group may write it.
+void attach_when_made(std::span<Comm> made);
 
 }  // namespace narrowcast::nccl

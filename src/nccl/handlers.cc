@@ -1,7 +1,10 @@
 // The functions of NCCL that the drop-in handles, with the signatures of nccl.h.
+#include <algorithm>
 #include <exception>
+#include <span>
 
 #include "nccl/attach.h"
+#include "nccl/creation.h"
 #include "nccl/driver.h"
 #include "nccl/error.h"
 #include "nccl/group.h"
@@ -194,57 +197,70 @@ int comm_revoke(Comm handle, int flags) {
   });
 }
 
-int comm_init_rank_config(Comm* made, int ranks, UniqueId id, int rank, Config* config) {
+// `make` makes communicators at `made`, all ranks of which are in such a call.
+template <typename Make>
+int make_communicators(Comm parent, const Config* config, std::span<Comm> made, Make&& make) {
   return guarded([&] {
-    const InsideNccl inside;
-    const int result =
-        real<int(Comm*, int, UniqueId, int, Config*)>(Function::CommInitRankConfig)(made, ranks, id, rank, config);
-    if (result == success) keep_name(*made, config);
+    int result = success;
+    {
+      const InsideNccl inside;
+      result = make();
+    }
+    if (result != success || InsideNccl::here()) return result;
+    // In a group one that was split is made later, without its name.
+    for (const Comm handle : made) keep_name(handle, config);
+    if (attaches_at_creation(parent, config)) attach_when_made(made);
     return result;
+  });
+}
+
+int comm_init_rank(Comm* made, int ranks, UniqueId id, int rank) {
+  return make_communicators(nullptr, nullptr, {made, 1}, [&] {
+    return real<int(Comm*, int, UniqueId, int)>(Function::CommInitRank)(made, ranks, id, rank);
+  });
+}
+
+int comm_init_all(Comm* made, int count, const int* devices) {
+  return make_communicators(nullptr, nullptr, {made, static_cast<size_t>(std::max(count, 0))}, [&] {
+    return real<int(Comm*, int, const int*)>(Function::CommInitAll)(made, count, devices);
+  });
+}
+
+int comm_init_rank_config(Comm* made, int ranks, UniqueId id, int rank, Config* config) {
+  return make_communicators(nullptr, config, {made, 1}, [&] {
+    return real<int(Comm*, int, UniqueId, int, Config*)>(Function::CommInitRankConfig)(made, ranks, id, rank, config);
   });
 }
 
 int comm_init_rank_scalable(Comm* made, int ranks, int rank, int id_count, UniqueId* ids, Config* config) {
-  return guarded([&] {
-    const InsideNccl inside;
-    const int result = real<int(Comm*, int, int, int, UniqueId*, Config*)>(Function::CommInitRankScalable)(
-        made, ranks, rank, id_count, ids, config);
-    if (result == success) keep_name(*made, config);
-    return result;
+  return make_communicators(nullptr, config, {made, 1}, [&] {
+    return real<int(Comm*, int, int, int, UniqueId*, Config*)>(Function::CommInitRankScalable)(made, ranks, rank,
+                                                                                               id_count, ids, config);
   });
 }
 
 int comm_split(Comm handle, int color, int key, Comm* made, Config* config) {
-  return guarded([&] {
-    const InsideNccl inside;
-    const int result = real<int(Comm, int, int, Comm*, Config*)>(Function::CommSplit)(handle, color, key, made, config);
-    // In a group it is made later, without its name.
-    if (result == success && config != nullptr) keep_name(*made, config);
-    return result;
+  return make_communicators(handle, config, {made, 1}, [&] {
+    return real<int(Comm, int, int, Comm*, Config*)>(Function::CommSplit)(handle, color, key, made, config);
   });
 }
 
 int comm_shrink(Comm handle, int* excluded, int count, Comm* made, Config* config, int flags) {
   constexpr int abort_first = 1;  // NCCL_SHRINK_ABORT
-  return guarded([&] {
-    if (!InsideNccl::here() && (flags & abort_first) != 0)
+  return make_communicators(handle, config, {made, 1}, [&] {
+    if ((flags & abort_first) != 0)
       if (const auto comm = known_communicator(handle)) comm->abort();
-    const InsideNccl inside;
-    const int result = real<int(Comm, int*, int, Comm*, Config*, int)>(Function::CommShrink)(handle, excluded, count,
-                                                                                             made, config, flags);
-    if (result == success && config != nullptr) keep_name(*made, config);
-    return result;
+    return real<int(Comm, int*, int, Comm*, Config*, int)>(Function::CommShrink)(handle, excluded, count, made, config,
+                                                                                 flags);
   });
 }
 
-// New ranks have no handle; of the others one gives the id.
+// New ranks have no handle; of the others one gives the id. Without a configuration the new ranks do not know whether the
+// communicator of the others blocks.
 int comm_grow(Comm handle, int ranks, const UniqueId* id, int rank, Comm* made, Config* config) {
-  return guarded([&] {
-    const InsideNccl inside;
-    const int result = real<int(Comm, int, const UniqueId*, int, Comm*, Config*)>(Function::CommGrow)(
-        handle, ranks, id, rank, made, config);
-    if (result == success && config != nullptr) keep_name(*made, config);
-    return result;
+  return make_communicators(handle, config, {made, config == nullptr ? 0U : 1U}, [&] {
+    return real<int(Comm, int, const UniqueId*, int, Comm*, Config*)>(Function::CommGrow)(handle, ranks, id, rank, made,
+                                                                                          config);
   });
 }
 
@@ -302,6 +318,8 @@ void* handler(Function function) {
     HANDLE(CommFinalize, comm_finalize);
     HANDLE(CommRevoke, comm_revoke);
     HANDLE(CommShrink, comm_shrink);
+    HANDLE(CommInitRank, comm_init_rank);
+    HANDLE(CommInitAll, comm_init_all);
     HANDLE(CommInitRankConfig, comm_init_rank_config);
     HANDLE(CommInitRankScalable, comm_init_rank_scalable);
     HANDLE(CommSplit, comm_split);

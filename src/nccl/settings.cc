@@ -95,6 +95,10 @@ bool apply_setting(std::string_view key, std::string_view value, const std::stri
   } else if (key == "take") {
     settings->take = take_named(value);
     if (!settings->take) misunderstood("auto, always or never");
+  } else if (key == "attach") {
+    const auto when = attach_named(value);
+    if (!when) misunderstood("first or init");
+    settings->attach = when.value_or(settings->attach);
   } else if (key == "verify") {
     apply_flag(&settings->verify);
   } else if (key == "nvtx") {
@@ -130,6 +134,7 @@ uint64_t digest(const Settings& settings) {
     mix_optional(settings.codec[i]);
   }
   mix_optional(settings.take);
+  mix(settings.attach == Attach::init);
   mix(settings.verify);
   for (const Rule& rule : settings.rules) {
     mix_optional(rule.operation);

@@ -15,6 +15,9 @@ namespace narrowcast::nccl {
 // automatic: where the cost model says that it is faster.
 enum class Take { automatic, always, never };
 
+// When the ranks of a communicator may attach: at its first collective, or as soon as it is made.
+enum class Attach { first, init };
+
 // Of the file: what holds for the calls that fit. What is not named fits every call.
 struct Rule {
   std::optional<Operation> operation;
@@ -32,6 +35,7 @@ struct Settings {
   bool off[operation_count] = {};
   std::optional<ncast_codec> codec[operation_count];
   std::optional<Take> take;
+  Attach attach = Attach::first;
   bool verify = false;
   bool nvtx = true;
   std::string stats;         // the path, with %p for the process and %r for the rank of its first communicator

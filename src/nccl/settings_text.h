@@ -63,4 +63,10 @@ inline std::optional<Take> take_named(std::string_view name) {
   return std::nullopt;
 }
 
+inline std::optional<Attach> attach_named(std::string_view name) {
+  if (name == "first") return Attach::first;
+  if (name == "init") return Attach::init;
+  return std::nullopt;
+}
+
 }  // namespace narrowcast::nccl

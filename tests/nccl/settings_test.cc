@@ -40,6 +40,7 @@ TEST_CASE("what is misunderstood changes nothing") {
   Settings settings;
   CHECK(apply_setting("codec", "zip,all_gather=zip,gather_all=raw", "test", &settings));
   CHECK(apply_setting("take", "perhaps", "test", &settings));
+  CHECK(apply_setting("attach", "soon", "test", &settings));
   CHECK(apply_setting("stats_seconds", "soon", "test", &settings));
   CHECK(apply_setting("off", "all_gathers", "test", &settings));
   CHECK(digest(settings) == digest(Settings()));
@@ -50,6 +51,7 @@ TEST_CASE("a file has settings and rules") {
   const Settings settings = from_file(R"(
     codec = "window"
     off = ["send", "recv"]
+    attach = "init"
     verify = true
     nvtx = false
     stats_seconds = 2.5
@@ -64,6 +66,7 @@ TEST_CASE("a file has settings and rules") {
   )");
   CHECK(*settings.codec[NCAST_OP_REDUCE] == NCAST_CODEC_WINDOW);
   CHECK(settings.off[NCAST_OP_RECV]);
+  CHECK(settings.attach == Attach::init);
   CHECK(settings.verify);
   CHECK_FALSE(settings.nvtx);
   CHECK(settings.stats_seconds == 2.5);
@@ -90,6 +93,7 @@ TEST_CASE("a file that is no TOML is left out") {
 TEST_CASE("settings that differ have different digests") {
   CHECK(digest(from_file("codec = \"raw\"")) != digest(from_file("codec = \"window\"")));
   CHECK(digest(from_file("take = \"never\"")) != digest(Settings()));
+  CHECK(digest(from_file("attach = \"init\"")) != digest(Settings()));
   CHECK(digest(from_file("[[rule]]\nranks = 2\n")) != digest(from_file("[[rule]]\nranks = 3\n")));
   // Where the counters go is no other rank's business.
   CHECK(digest(from_file("stats = \"here\"")) == digest(Settings()));

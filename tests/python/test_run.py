@@ -73,7 +73,7 @@ def shown_environment(done):
 def test_the_command_gets_the_drop_in_and_the_settings(run, stand_in, nccl, tmp_path):
     (tmp_path / "settings.toml").touch()
     options = ["--codec", "raw", "--codec", "all_reduce=window", "--off", "send", "--off", "recv", "--take", "always"]
-    options += ["--config", "settings.toml", "--verify", "--debug", "info"]
+    options += ["--config", "settings.toml", "--verify", "--debug", "info", "--attach", "init"]
     done = run("-q", *options, "--", "env", LD_PRELOAD="/lib/other.so", NARROWCAST_CODEC="auto", NARROWCAST_P2P="0")
     assert done.returncode == 0
     found = shown_environment(done)
@@ -85,6 +85,7 @@ def test_the_command_gets_the_drop_in_and_the_settings(run, stand_in, nccl, tmp_
         "NARROWCAST_CODEC": "raw,all_reduce=window",
         "NARROWCAST_OFF": "send,recv",
         "NARROWCAST_TAKE": "always",
+        "NARROWCAST_ATTACH": "init",
         "NARROWCAST_CONFIG": str(tmp_path / "settings.toml"),
         "NARROWCAST_VERIFY": "1",
         "NARROWCAST_DEBUG": "info",
@@ -201,6 +202,7 @@ def test_no_traffic_and_broken_reports_are_told_of(run):
         (["--codec", "zip", "true"], 2, ["zip"]),
         (["--codec", "all_median=raw", "true"], 2, ["all_median"]),
         (["--take", "some", "true"], 2, ["some", "never"]),
+        (["--attach", "soon", "true"], 2, ["soon", "init"]),
         (["--debug", "loud", "true"], 2, ["loud", "TRACE"]),
         (["--prometheus", "host:port", "true"], 2, ["'port'"]),
         (["--prometheus", "70000", "true"], 2, ["70000"]),

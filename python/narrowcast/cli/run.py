@@ -17,6 +17,7 @@ from ._common import BadUse, comm_codec_name, existing_file, write_json
 from .run_report import print_report
 
 TAKES = ("auto", "always", "never")
+ATTACHES = ("first", "init")
 DEBUG_LEVELS = ("NONE", "VERSION", "WARN", "INFO", "TRACE")
 # Between two reports of a process that runs: what is left of one that is killed, and what Prometheus is told.
 REPORT_SECONDS = 2
@@ -31,6 +32,9 @@ def run(
     ] = None,
     take: Annotated[
         str | None, typer.Option(metavar="WHEN", help="auto (where it is faster by the model), always or never.")
+    ] = None,
+    attach: Annotated[
+        str | None, typer.Option(metavar="WHEN", help="first (collective) or init: when a communicator is made.")
     ] = None,
     off: Annotated[list[str] | None, typer.Option(metavar="OPERATION", help="Left to NCCL; repeatable.")] = None,
     verify: Annotated[bool, typer.Option("--verify", help="Compare what comes with what was sent.")] = False,
@@ -48,7 +52,7 @@ def run(
     Signals are passed on, and the exit status is the command's. The table goes to standard error.
     """
     address = None if prometheus is None else _address(prometheus)
-    settings = _settings_of(codec or [], take, off or [], verify, debug, config)
+    settings = _settings_of(codec or [], take, attach, off or [], verify, debug, config)
     if nccl is not None:
         settings[_nccl_search.SETTING] = str(nccl.absolute())
     for name in _settings.unknown(os.environ):
@@ -90,7 +94,13 @@ def _address(text: str) -> tuple[str, int]:
 
 
 def _settings_of(
-    codec: list[str], take: str | None, off: list[str], verify: bool, debug: str | None, config: Path | None
+    codec: list[str],
+    take: str | None,
+    attach: str | None,
+    off: list[str],
+    verify: bool,
+    debug: str | None,
+    config: Path | None,
 ) -> dict[str, str]:
     """The variables that the options stand for."""
     for one in codec:
@@ -100,10 +110,12 @@ def _settings_of(
     for one in off:
         _check("--off", one, tuple(OPERATIONS))
     _check("--take", take, TAKES)
+    _check("--attach", attach, ATTACHES)
     _check("--debug", debug, (*DEBUG_LEVELS, *map(str.lower, DEBUG_LEVELS)))
     options = {
         "CODEC": ",".join(codec),
         "TAKE": take,
+        "ATTACH": attach,
         "OFF": ",".join(off),
         "VERIFY": "1" if verify else None,
         "DEBUG": debug,

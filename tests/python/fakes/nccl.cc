@@ -179,7 +179,7 @@ int ncclCommSplit(Comm* comm, int color, int key, Comm** made, const Config*) {
     ++ranks;
     if (wishes[r].key < key || (wishes[r].key == key && r < comm->rank)) ++rank;
   }
-  return meet_in(made, name, ranks, rank);
+  return meet_in(made, name, ranks, rank, true);
 }
 // Those that are left out do not call.
 int ncclCommShrink(Comm* comm, int* excluded, int count, Comm** made, const Config* config, int flags) {
@@ -266,7 +266,9 @@ int ncclCommWindowDeregister(Comm* comm, void* window) {
 int ncclGroupStart() { return ++group_depth, 0; }
 int ncclGroupEnd() {
   if (group_depth == 0) return invalid_usage;
-  if (--group_depth != 0 || group_job == nullptr) return 0;
+  if (--group_depth != 0) return 0;
+  meet(std::exchange(group_making, {}));
+  if (group_job == nullptr) return 0;
   return launch(std::exchange(group_job, nullptr), std::exchange(group_streams, {}));
 }
 // Runs nothing.

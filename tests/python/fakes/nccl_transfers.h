@@ -13,6 +13,7 @@
 #include <cstring>
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 extern "C" int fake_launch(void* stream, int (*function)(void*), void* argument);
@@ -67,6 +68,13 @@ struct Job {
 thread_local int group_depth = 0;
 thread_local Job* group_job = nullptr;
 thread_local std::vector<void*> group_streams;
+
+// A communicator that the end of a group makes. Of one that was split the handle is not known before.
+struct Making {
+  Comm* comm;
+  Comm** later;
+};
+thread_local std::vector<Making> group_making;
 
 int bytes_of(int type) {
   constexpr int bytes[] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1};
@@ -163,15 +171,21 @@ int submit(Comm* comm, const std::vector<Part>& sends, const std::vector<Part>& 
   return failed != 0 ? failed : comm->state;
 }
 
-// Ranks that have opened the same memory tell each other so.
-void meet(Comm* comm) {
+// Ranks that have opened the same memory tell each other so; all of them may be in this group.
+void meet(const std::vector<Making>& all) {
   Job job;
   static char nothing = 0;
-  for (int r = 0; r < comm->ranks; ++r) {
-    job.transfers.push_back({comm, true, &nothing, 0, r});
-    job.transfers.push_back({comm, false, &nothing, 0, r});
+  for (const Making& one : all) {
+    for (int r = 0; r < one.comm->ranks; ++r) {
+      job.transfers.push_back({one.comm, true, &nothing, 0, r});
+      job.transfers.push_back({one.comm, false, &nothing, 0, r});
+    }
   }
   run(&job);
+  for (const Making& one : all) {
+    if (one.comm->rank == 0) shm_unlink(one.comm->name.c_str());
+    if (one.later != nullptr) *one.later = one.comm;
+  }
 }
 
 int open_comm(Comm** comm, const std::string& name, int ranks, int rank) {
@@ -186,10 +200,13 @@ int open_comm(Comm** comm, const std::string& name, int ranks, int rank) {
   return 0;
 }
 
-int meet_in(Comm** comm, const std::string& name, int ranks, int rank) {
-  if (const int failed = open_comm(comm, name, ranks, rank)) return failed;
-  meet(*comm);
-  if (rank == 0) shm_unlink(name.c_str());
+int meet_in(Comm** made, const std::string& name, int ranks, int rank, bool is_split = false) {
+  Comm* comm = nullptr;
+  if (const int failed = open_comm(&comm, name, ranks, rank)) return failed;
+  const bool later = is_split && group_depth > 0;
+  *made = later ? nullptr : comm;
+  group_making.push_back({comm, later ? made : nullptr});
+  if (group_depth == 0) meet(std::exchange(group_making, {}));
   return 0;
 }
 

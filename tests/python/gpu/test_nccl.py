@@ -54,6 +54,40 @@ def test_a_rank_with_a_setting_that_is_refused_leaves_all_to_nccl(on_ranks):
     assert on_ranks.reasons() == {"the ranks have different settings of Narrowcast"}
 
 
+@pytest.fixture
+def at_creation(on_ranks, monkeypatch):
+    monkeypatch.setenv("NARROWCAST_ATTACH", "init")
+    on_ranks.module = "nccl_creation_jobs"
+    return on_ranks
+
+
+@pytest.mark.parametrize("way", ["by rank", "with a configuration", "in a group"])
+def test_programs_that_only_send_and_receive_are_taken(at_creation, way):
+    assert at_creation("transfers", RANKS, way=way) == [[True] * 2] * RANKS
+    assert at_creation.taken() == {"send": (2, 0), "recv": (2, 0)}
+
+
+@pytest.mark.parametrize("grouped", [True, False])
+def test_one_thread_makes_the_communicators_of_all_gpus(at_creation, grouped):
+    assert at_creation("one_thread", RANKS, alone=True, grouped=grouped) == [[True] * RANKS]
+    assert at_creation.reasons() == set()
+
+
+@pytest.mark.parametrize("grouped", [True, False])
+def test_ranks_of_a_split_attach(at_creation, grouped):
+    assert at_creation("split", RANKS, grouped=grouped) == [[True] * 2] * (RANKS - 1) + [[True]]
+
+
+@pytest.mark.parametrize("end", ["CommDestroy", "CommAbort"])
+def test_a_communicator_may_end_before_its_first_call(at_creation, end):
+    assert at_creation("ended_at_once", RANKS, end=end) == [True] * RANKS
+
+
+def test_a_capture_goes_on_beside_the_creation_of_a_communicator(at_creation):
+    assert at_creation("beside_a_capture", RANKS) == [[True] * 3] * RANKS
+    assert at_creation.reasons() == set()
+
+
 def test_what_is_forwarded_is_right(on_ranks, monkeypatch):
     monkeypatch.setenv("NARROWCAST_TAKE", "never")
     for right in on_ranks("every_operation", RANKS, count=5000):

@@ -1,0 +1,18 @@
+// With NARROWCAST_ATTACH=init the ranks attach when their communicator is made: all of them are in that call.
+#pragma once
+
+#include <vector>
+
+#include "nccl/nccl_abi.h"
+
+namespace narrowcast::nccl {
+
+// Whether a communicator that was made with `config` (NULL: none), of those of `parent` (NULL: none), attaches now: if it
+// blocks, by what all its ranks have alike. What a call returned may differ between ranks of one that does not.
+bool attaches_at_creation(Comm parent, const Config* config);
+
+// All that a call or a group of this thread has made, which has none open. Returns when their ranks have attached, or have
+// left them to NCCL. NULL is passed over.
+void attach_at_creation(const std::vector<Comm>& made);
+
+}  // namespace narrowcast::nccl
