@@ -27,6 +27,7 @@ ncast_status on_all(int ranks, const std::function<ncast_status(int rank)>& act)
   std::vector<Outcome> outcomes(static_cast<size_t>(ranks));
   {
     std::vector<std::jthread> threads;
+    threads.reserve(outcomes.size());
     for (int rank = 0; rank < ranks; ++rank) {
       threads.emplace_back([&act, rank, &outcome = outcomes[static_cast<size_t>(rank)]] {
         outcome.status = act(rank);
