@@ -102,10 +102,11 @@ NCAST_API ncast_status ncast_comm_get_counters(const ncast_comm* comm, ncast_com
 //   memory: `bytes` of one allocation of cudaMalloc on this communicator's GPU, which stays allocated until it is
 //           deregistered. NULL, with 0 bytes: this rank registers none.
 //   region: which one it is, the same on all ranks.
-// Collective: every rank calls it at the same place in the order of the communicator's calls, which in flight may be any,
-// and it returns when all have. Calls that a graph captured before go on as they were. Errors, on all ranks the same:
-// INVALID_ARGUMENT, UNSUPPORTED (memory of another kind, such as cuMemMap's; GPUs that cannot reach each other; the host
-// backend; more than NCAST_MOST_REGISTERED), after which the communicator goes on; those of waiting end it.
+// Collective: every rank calls it at the same place in the order of the communicator's calls, of which any may be in
+// flight, and it returns when all have. Calls that a graph captured before go on as they were, so that what one rank
+// replays of them the others replay, too. Errors, on all ranks the same: INVALID_ARGUMENT, UNSUPPORTED (memory of another
+// kind, such as cuMemMap's; GPUs that cannot reach each other; the host backend; more than NCAST_MOST_REGISTERED), after
+// which the communicator goes on; those of waiting end it.
 enum { NCAST_MOST_REGISTERED = 63 };
 NCAST_API ncast_status ncast_comm_register(ncast_comm* comm, void* memory, size_t bytes, uint32_t* region);
 // Collective, with the same region on every rank. Waits for this rank's calls. No graph with a call that uses the memory is
