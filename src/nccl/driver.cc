@@ -5,6 +5,7 @@
 #include <array>
 #include <mutex>
 
+#include "nccl/functions.h"
 #include "nccl/log.h"
 
 namespace narrowcast::nccl {
@@ -19,12 +20,8 @@ const Driver* load() {
     return nullptr;
   }
   auto* const found = new Driver;  // never freed: calls may come until the process ends
-  const char* missing = nullptr;
-  const auto find = [&](auto* function, const char* name) {
-    *reinterpret_cast<void**>(function) = dlsym(library, name);
-    if (*function == nullptr) missing = name;
-  };
-#define FIND(name) find(&found->name, #name)
+  FunctionFinder functions(library);
+#define FIND(name) functions.find(&found->name, #name)
   FIND(cuDeviceGet);
   FIND(cuDevicePrimaryCtxRetain);
   FIND(cuCtxPushCurrent_v2);
@@ -49,8 +46,8 @@ const Driver* load() {
   FIND(cuEventSynchronize);
   FIND(cuLaunchHostFunc);
 #undef FIND
-  if (missing == nullptr) return found;
-  log(Level::warn, "the CUDA driver has no %s: all calls go to NCCL", missing);
+  if (functions.missing() == nullptr) return found;
+  log(Level::warn, "the CUDA driver has no %s: all calls go to NCCL", functions.missing());
   delete found;
   return nullptr;
 }

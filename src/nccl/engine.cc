@@ -6,6 +6,7 @@
 #include <cstring>
 #include <string>
 
+#include "nccl/functions.h"
 #include "nccl/log.h"
 
 namespace narrowcast::nccl {
@@ -33,16 +34,13 @@ const Engine* load() {
     return nullptr;
   }
   auto* const found = new Engine;  // never freed: calls may come until the process ends
-  const char* missing = nullptr;
-  const auto find = [&](auto* function, const char* name) {
-    *reinterpret_cast<void**>(function) = dlsym(library, name);
-    if (*function == nullptr) missing = name;
-  };
-#define FIND(name) find(&found->ncast_##name, "ncast_" #name);
+  FunctionFinder functions(library);
+#define FIND(name) functions.find(&found->ncast_##name, "ncast_" #name);
   ENGINE_FUNCTIONS(FIND)
 #undef FIND
-  if (missing != nullptr) {
-    log(Level::warn, "libnarrowcast.so has no %s, and all calls go to NCCL: it is of another release", missing);
+  if (functions.missing() != nullptr) {
+    log(Level::warn, "libnarrowcast.so has no %s, and all calls go to NCCL: it is of another release",
+        functions.missing());
     delete found;
     return nullptr;
   }
