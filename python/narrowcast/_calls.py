@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import itertools
 import operator
 from collections.abc import Sequence
@@ -15,7 +16,7 @@ from ._streams import stream_handle
 from .types import ValueType, comm_codec_number, reduction_number
 
 
-class Calls:
+class Calls(abc.ABC):
     """What a communicator can be asked for. Its class makes and ends it, and says what all calls have in common."""
 
     rank: int
@@ -23,9 +24,9 @@ class Calls:
     backend: str
 
     @property
+    @abc.abstractmethod
     def handle(self) -> int:
         """The `ncast_comm`."""
-        raise NotImplementedError
 
     # Transfers.
 
