@@ -19,21 +19,21 @@ __device__ inline void invite(const Peers& peers, const ChannelLayout& layout, S
 // The ends of a sending warp that write straight to where values end up. The whole warp calls every function.
 class StraightEnds {
  public:
-  // Waits for the invitation of this thread's end, if it is of one of the peers, given as bits, that send one. False: the
-  // communicator is stopped.
-  __device__ bool begin(const Peers& peers, const ChannelLayout& layout, const StraightWrites& state, End end,
+  // Waits for the invitation of this thread's end, if it is of one of the peers, given as bits, that send one; state may be
+  // NULL where none does. False: the communicator is stopped.
+  __device__ bool begin(const Peers& peers, const ChannelLayout& layout, const StraightWrites* state, End end,
                         uint32_t inviting) {
     bool ready = true;
     if (end.peer >= 0 && (inviting >> end.peer & 1) != 0) {
       const auto* const word = in_scratch<uint64_t>(peers, peers.rank, layout.invitation(end.peer, peers.ranks));
-      const uint32_t number = state.received[end.peer] + 1;
+      const uint32_t number = state->received[end.peer] + 1;
       Invitation invitation{};
       ready = wait_until(peers, end.peer, [&] {
         invitation.word = device::load_acquire(word);
         return invitation.is_of(number);
       });
       const RegionPlace place = invitation.place();
-      if (ready && place.region != 0) to_ = state.regions[place.region][end.peer] + place.offset;
+      if (ready && place.region != 0) to_ = state->regions[place.region][end.peer] + place.offset;
     }
     mask_ = __ballot_sync(device::all_lanes, to_ != nullptr);
     return __all_sync(device::all_lanes, ready);

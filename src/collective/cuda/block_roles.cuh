@@ -202,7 +202,7 @@ __device__ void send_blocks(const BlockCall& call, RoleMemory<Coding, Buffers>& 
   int at = 0;  // the end that it goes to
   BlockOf values = block_of<Coding::block_bytes>(piece, block);
   loader.start(here, values.values, values.bytes);
-  if (!Coding::codes && !straight.begin(call.peers, call.layout, *call.straight, end, call.awaits)) return;
+  if (!Coding::codes && !straight.begin(call.peers, call.layout, call.straight, end, call.awaits)) return;
   while (values.bytes != 0) {
     uint32_t next = 0;
     if (takes_next && thread == 0) next = piece.lanes + atomicAdd(taken, 1u);
