@@ -2,6 +2,7 @@
 #pragma once
 
 #include "../../device/ptx/system_memory.cuh"
+#include "../../device/warp.cuh"
 #include "peers.h"
 
 namespace narrowcast::channel {
@@ -16,22 +17,49 @@ __device__ inline void give_up(const Peers& peers, int peer, KernelFailure failu
   device::store_release(&control.stop, 1);
 }
 
+inline constexpr uint32_t spins_between_looks = 4096;  // a look at the control block crosses the host link
+
+// How long a thread has waited.
+class Patience {
+ public:
+  // Is the wait to end, since the communicator is stopped or the time is up? Of the latter `peer` and `failure` are told.
+  __device__ __forceinline__ bool ends(const Peers& peers, int peer, KernelFailure failure) {
+    if (device::load_relaxed(&peers.control->stop) != 0) return true;
+    const uint64_t now = device::nanoseconds();
+    if (begin_ == 0) begin_ = now;
+    if (peers.timeout_ns == 0 || now - begin_ < peers.timeout_ns) return false;
+    give_up(peers, peer, failure);
+    return true;
+  }
+
+ private:
+  uint64_t begin_ = 0;
+};
+
 // One thread calls `ready()` until it is true. False: the communicator is stopped, the data did not come, and the caller
 // ends its work without waiting again. `peer` is looked at when the time is up: ready() may say in it who is missing.
 template <typename Ready>
 __device__ __forceinline__ bool wait_until(const Peers& peers, const int& peer, Ready ready,
                                            KernelFailure failure = wait_timed_out) {
-  constexpr uint32_t spins_between_looks = 4096;  // a look at the control block crosses the host link
-  uint64_t begin = 0;
+  Patience patience;
   for (uint32_t spin = 1;; ++spin) {  // ready() stands here once: it may be long
     if (ready()) return true;
+    if (spin % spins_between_looks == 0 && patience.ends(peers, peer, failure)) return false;
+  }
+}
+
+// The whole warp waits until ready() is true in some of its threads `waiting`, given as bits, and gets these; 0 means what
+// false does above. `peer`: whom this thread waits for.
+template <typename Ready>
+__device__ __forceinline__ uint32_t wait_until_any(const Peers& peers, int peer, uint32_t waiting, Ready ready) {
+  const int thread = device::lane_id();
+  const bool waits = (waiting >> thread & 1) != 0, looks = thread == __ffs(waiting) - 1;
+  Patience patience;
+  for (uint32_t spin = 1;; ++spin) {
+    const uint32_t found = __ballot_sync(device::all_lanes, waits && ready());
+    if (found != 0) return found;
     if (spin % spins_between_looks != 0) continue;
-    if (device::load_relaxed(&peers.control->stop) != 0) return false;
-    const uint64_t now = device::nanoseconds();
-    if (begin == 0) begin = now;
-    if (peers.timeout_ns == 0 || now - begin < peers.timeout_ns) continue;
-    give_up(peers, peer, failure);
-    return false;
+    if (__any_sync(device::all_lanes, looks && patience.ends(peers, peer, wait_timed_out))) return 0;
   }
 }
 

@@ -13,10 +13,11 @@ namespace narrowcast::channel {
 // Ends of a warp as bits.
 using EndMask = uint32_t;
 
-// Which end a thread holds; peer -1: none.
+// Which end a thread holds, and how many slots of the lane the call uses, a power of two; peer -1: none.
 struct End {
   int peer;
   uint32_t lane;
+  uint32_t slots;
 };
 
 template <typename T>
@@ -36,7 +37,7 @@ class SlotSender {
         thread_(thread),
         peer_(end.peer),
         slot_bytes_(slot_bytes),
-        slots_(layout.slots() * ChannelLayout::slot_bytes / slot_bytes),
+        slots_(end.slots),
         flag_mask_(layout.slots() - 1) {
     if (end.peer < 0) return;
     ring_ = peers.scratch[end.peer] + layout.ring(peers.rank, end.lane);
@@ -67,8 +68,11 @@ class SlotSender {
   __device__ void put(EndMask mask, const char* payload, uint32_t bytes, uint32_t block, bool last) {
     __syncwarp();
     const auto here = reinterpret_cast<unsigned long long>(ring_ + (sent_ & (slots_ - 1)) * slot_bytes_);
-    for (EndMask left = mask; left != 0; left &= left - 1) {
-      const auto of_end = __shfl_sync(device::all_lanes, here, __ffs(left) - 1);
+    const EndMask after_own = ~((2u << peers_.rank) - 1);  // where ends are ranks: no rank is everybody's first
+    for (EndMask left = mask; left != 0;) {
+      const int end = __ffs((left & after_own) != 0 ? left & after_own : left) - 1;
+      left &= ~(1u << end);
+      const auto of_end = __shfl_sync(device::all_lanes, here, end);
       char* to = reinterpret_cast<char*>(of_end);
 #pragma unroll 4
       for (uint32_t at = thread_ * 16; at < bytes; at += 32 * 16)
@@ -118,7 +122,7 @@ class SlotReceiver {
         thread_(thread),
         peer_(end.peer),
         slot_bytes_(slot_bytes),
-        slots_(layout.slots() * ChannelLayout::slot_bytes / slot_bytes),
+        slots_(end.slots),
         flag_mask_(layout.slots() - 1) {
     if (end.peer < 0) return;
     ring_ = peers.scratch[peers.rank] + layout.ring(end.peer, end.lane);
@@ -132,6 +136,7 @@ class SlotReceiver {
   struct Payload {
     const char* data;
     SlotFlag flag;  // of 0 bytes: there is none
+    int end;
   };
   // Waits for the next payload of `end`. None: the communicator is stopped.
   __device__ Payload wait(int end) {
@@ -146,8 +151,20 @@ class SlotReceiver {
     return payload(end, seen);
   }
 
-  // The payload that wait() or poll() of `end` gave has been read: its slot may be used again. Grants are sent for several
-  // slots at a time.
+  // The next payload of any of these ends, which are not none: the first that has one, from `first` on. Without `wait`, only
+  // if it is there already.
+  __device__ Payload next(EndMask ends, int first, bool wait) {
+    SlotFlag seen{};
+    const auto is_here = [&] { return is_raised(&seen); };
+    const EndMask here = wait ? wait_until_any(peers_, peer_, ends, is_here)
+                              : __ballot_sync(device::all_lanes, (ends >> thread_ & 1) != 0 && is_here());
+    if (here == 0) return {nullptr, {0}, 0};
+    const EndMask from_first = here >> first << first;
+    return payload(__ffs(from_first != 0 ? from_first : here) - 1, seen);
+  }
+
+  // The payload of `end` that was given has been read: its slot may be used again. Grants are sent for several slots at a
+  // time.
   __device__ void release(int end) {
     if (thread_ != end) return;
     ++received_;
@@ -169,7 +186,8 @@ class SlotReceiver {
   __device__ Payload payload(int end, SlotFlag seen) const {
     const auto here = reinterpret_cast<unsigned long long>(ring_ + (received_ & (slots_ - 1)) * slot_bytes_);
     return {reinterpret_cast<const char*>(__shfl_sync(device::all_lanes, here, end)),
-            {__shfl_sync(device::all_lanes, static_cast<unsigned long long>(seen.word), end)}};
+            {__shfl_sync(device::all_lanes, static_cast<unsigned long long>(seen.word), end)},
+            end};
   }
   // Relaxed: what was read has arrived, and nothing was written that the sender reads.
   __device__ void grant() {

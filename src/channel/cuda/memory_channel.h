@@ -21,7 +21,7 @@ struct SlotFlag {
   static constexpr uint32_t uses = 1u << 24;
   static constexpr uint32_t blocks = 1u << 29;
   // In place of a length: the lane's values have been written where they end up.
-  static constexpr uint32_t written = (1u << 10) - 1 << 4;
+  static constexpr uint32_t written = ((1u << 10) - 1) << 4;
 
   static constexpr SlotFlag of(uint32_t use, uint32_t block, bool last, uint32_t bytes) {
     return {uint64_t{use % uses} << 40 | uint64_t{block} << 11 | uint64_t{last} << 10 | bytes / 16};
@@ -49,6 +49,8 @@ class ChannelLayout {
 
   constexpr uint32_t lanes() const { return lanes_; }
   constexpr uint32_t slots() const { return slots_; }
+  // Of so many bytes, a multiple of slot_bytes.
+  constexpr uint32_t slots_of(uint32_t bytes) const { return slots_ * slot_bytes / bytes; }
   constexpr size_t bytes(int ranks) const { return count(3, 0, 0, ranks) - begin_; }
 
   // In the scratch of the receiver, which is not `source`.

@@ -16,8 +16,8 @@ inline constexpr uint32_t row_units = 32;
 inline constexpr uint32_t row_bytes = row_units * unit_words * 8;  // of data
 inline constexpr uint32_t row_packet_bytes = row_units * 2 * 16;   // of packets
 inline constexpr uint32_t most_packet_ctas = 64;
-// What one call may send to a rank, all sources together: 3 MiB of data.
-inline constexpr uint32_t most_buffer_bytes = 4 << 20;
+// What one call may send to a rank, all sources together: 6.75 MiB of data.
+inline constexpr uint32_t most_buffer_bytes = 9 << 20;
 
 // What a rank keeps from one call to the next; zero at first.
 struct PacketState {

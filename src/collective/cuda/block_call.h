@@ -18,11 +18,12 @@ struct Piece {
   char* values;  // read only where it is sent
   uint64_t bytes;
   uint32_t lanes;
+  uint32_t slots;  // of each lane
 };
 
 // Which blocks of each piece have been taken by a lane beyond the first of each; all 0 between calls.
 struct Claims {
-  uint32_t taken[channel::max_gpu_ranks];  // by the rank that the piece goes to; one's own if all get the same
+  uint32_t taken[channel::max_gpu_ranks];  // by the rank that the piece goes to
   uint32_t ended;                          // warps
 };
 
@@ -35,17 +36,22 @@ struct BlockCall {
 
   Piece send[channel::max_gpu_ranks];  // to each rank
   Piece recv[channel::max_gpu_ranks];  // from each rank
-  bool send_same;                      // every rank that is sent something gets the same values: they are encoded once
+
+  bool in_order;  // the lanes of `send` get their blocks by turns
 
   // Of values that travel as they are: where those of `recv` end up, for peers that write there themselves.
   channel::StraightWrites* straight;  // device memory
   channel::RegionPlace places[channel::max_gpu_ranks];
   uint32_t invites, awaits;  // peers as bits: that are told of it, and that tell this rank of theirs
 
+  // A rank, as a bit, whose piece of `recv` is passed on as it comes.
+  uint32_t relayed;
   // A reduction of pieces that the other ranks send as this rank's `send` pieces go to them. None if reduced.bytes is 0.
   Piece own;
-  Piece reduced;     // the result
-  uint32_t forward;  // the ranks, as bits, that get the result as well: from these lanes on ...
+  Piece reduced;  // the result
+  // The ranks, as bits, that get what is relayed or reduced as well; and the first of the lanes for that, and of those on
+  // which others' come.
+  uint32_t forward;
   uint32_t first_forward_lane;
   ncast_redop op;
   ReduceWarps warps;  // of a CTA

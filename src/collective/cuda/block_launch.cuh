@@ -28,10 +28,13 @@ cudaError_t for_each_coding(Function function) {
   return cudaSuccess;
 }
 
-// One CTA an SM, which may have all of its shared memory.
+// An SM divides its memory into shared memory and cache before the first CTA comes: there is to be room for the others.
 inline cudaError_t load_roles(void (*kernel)(BlockCall)) {
   if (const cudaError_t error = load_kernel(kernel)) return error;
-  return cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, int{most_shared_bytes});
+  if (const cudaError_t error =
+          cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, int{most_shared_bytes}))
+    return error;
+  return cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout, cudaSharedmemCarveoutMaxShared);
 }
 inline cudaError_t launch_roles(void (*kernel)(BlockCall), uint32_t ctas, uint32_t warps, size_t shared_bytes,
                                 const BlockCall& call, cudaStream_t stream) {

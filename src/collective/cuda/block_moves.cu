@@ -1,4 +1,4 @@
-// Blocks that only move: half of a CTA's warps send, half receive, one raises flags.
+// Blocks that only move: half of a CTA's warps send, or pass on what they receive, half receive, one raises flags.
 #include "collective/cuda/block_launch.cuh"
 
 namespace narrowcast::collective::cuda {
@@ -7,14 +7,13 @@ namespace {
 template <typename Coding>
 struct MoveMemory {
   static constexpr MoveWarps warps = move_warps(Coding::block_bytes);
-  RoleMemory<Coding, 2> senders[warps.senders];
+  RoleMemory<Coding, 3> senders[warps.senders];
   RoleMemory<Coding, 3> receivers[warps.receivers];
   Signals<warps.senders> signals;
 };
 
 template <typename Coding>
-__global__ void __launch_bounds__(move_warps(Coding::block_bytes).all() * 32, 1)
-    move_blocks(const __grid_constant__ BlockCall call) {
+__global__ void __maxnreg__(Coding::block_bytes > 4096 ? 120 : 80) move_blocks(const __grid_constant__ BlockCall call) {
   constexpr MoveWarps warps = move_warps(Coding::block_bytes);
   extern __shared__ char shared_memory[];
   auto& memory = *reinterpret_cast<MoveMemory<Coding>*>(shared_memory);
@@ -23,13 +22,17 @@ __global__ void __launch_bounds__(move_warps(Coding::block_bytes).all() * 32, 1)
   const int lane = device::lane_id();
   memory.signals.open_all(warps.senders);
   if (warp < warps.senders) {
-    send_blocks<Coding>(call, memory.senders[warp], memory.signals.queues[warp], number_from(0),
-                        warps.senders * gridDim.x, false, lane);
-    end_claims(call, warps.senders * gridDim.x, lane);
+    const uint32_t all = warps.senders * gridDim.x;
+    if (call.relayed != 0) {
+      relay_blocks<Coding>(call, memory.senders[warp], memory.signals.queues[warp], number_from(0), all, lane);
+    } else {
+      send_blocks<Coding>(call, memory.senders[warp], memory.signals.queues[warp], number_from(0), all, lane);
+    }
+    end_claims(call, all, lane);
     memory.signals.close_one(lane);
   } else if (warp < warps.senders + warps.receivers) {
     receive_blocks<Coding>(call, memory.receivers[warp - warps.senders], number_from(warps.senders),
-                           warps.receivers * gridDim.x, 0, lane);
+                           warps.receivers * gridDim.x, lane);
   } else {
     if (!Coding::codes && blockIdx.x == 0) invite_senders(call, lane);
     channel::raise_flags(memory.signals.queues, warps.senders, &memory.signals.open, lane);

@@ -10,11 +10,11 @@ template <typename Coding, ncast_dtype Dtype>
 inline constexpr uint32_t warps_of = all_reduce_warps(Coding::block_bytes, sizeof(typename Number<Dtype>::Value));
 
 // A CTA's shared memory: the signals, then the memory of each role's warps.
-using ReduceSignals = Signals<16>;
+using ReduceSignals = Signals<8>;
 template <typename Coding>
 using Reducer = RoleMemory<Coding, 3>;
 template <typename Coding>
-using Sender = RoleMemory<Coding, 2>;
+using Sender = RoleMemory<Coding, 3>;
 template <typename Coding>
 using Receiver = RoleMemory<Coding, 3>;
 template <typename Coding>
@@ -24,7 +24,7 @@ size_t shared_bytes(ReduceWarps warps) {
 }
 
 template <typename Coding, ncast_dtype Dtype>
-__global__ void __launch_bounds__(warps_of<Coding, Dtype> * 32, 1)
+__global__ void __launch_bounds__(warps_of<Coding, Dtype> * 32, ctas_of_an_sm)
     reduce_pieces(const __grid_constant__ BlockCall call) {
   constexpr uint32_t signal_warp = signal_warp_of(warps_of<Coding, Dtype>);
   extern __shared__ char shared_memory[];
@@ -46,11 +46,10 @@ __global__ void __launch_bounds__(warps_of<Coding, Dtype> * 32, 1)
     signals.close_one(lane);
   } else if (warp < sending) {
     send_blocks<Coding>(call, senders[warp - warps.reducers], signals.queues[warp], number_from(warps.reducers),
-                        warps.senders * gridDim.x, true, lane);
+                        warps.senders * gridDim.x, lane);
     signals.close_one(lane);
   } else {
-    receive_blocks<Coding>(call, receivers[warp - sending], number_from(sending), warps.receivers * gridDim.x,
-                           call.first_forward_lane, lane);
+    receive_blocks<Coding>(call, receivers[warp - sending], number_from(sending), warps.receivers * gridDim.x, lane);
   }
 }
 

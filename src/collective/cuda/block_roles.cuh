@@ -115,33 +115,24 @@ __device__ BlockOf block_of(const Piece& piece, uint32_t block) {
   return {piece.values + begin, left < block_bytes ? static_cast<uint32_t>(left) : block_bytes};
 }
 
-// The pieces that this warp serves, the `number`th of `warps`: the ranks that have one share the warps, and the lanes of a
-// piece share those of its rank. Nobody who waits for one rank holds up another.
-struct Share {
-  int peer;        // -1: nothing
-  uint32_t first;  // lanes first, first + stride, ...; one a thread
-  uint32_t stride;
-
-  __device__ Share(const Piece* pieces, int rank, int ranks, uint32_t number, uint32_t warps, int thread) : peer(-1) {
-    const uint32_t active =
-        __ballot_sync(device::all_lanes, thread < ranks && thread != rank && pieces[thread].bytes != 0);
-    const uint32_t count = __popc(active);
-    if (count == 0) return;
-    first = number / count;
-    stride = (warps - number % count + count - 1) / count;
-    // Counted from this rank on, so that no rank is everybody's first.
-    uint32_t skip = number % count;
-    for (int step = 1; step < ranks; ++step) {
-      const int candidate = rank + step < ranks ? rank + step : rank + step - ranks;
-      if ((active >> candidate & 1) != 0 && skip-- == 0) peer = candidate;
-    }
+// The end that this thread of a role's `number`th warp of `warps` holds; those of a warp are its first threads'. Lanes of all
+// pieces but those `without`, as bits, one piece after the other, are dealt to the warps in turn. Pieces begin with that of
+// the next rank, or with `backwards` that of the one before: at first every rank sends to another one, and receives from it.
+__device__ inline End dealt_end(const Piece* pieces, uint32_t without, const channel::Peers& peers, bool backwards,
+                                uint32_t number, uint32_t warps, int thread) {
+  uint32_t lane = number + thread * warps;
+  for (int step = 1; step < peers.ranks; ++step) {
+    const int next = peers.rank + (backwards ? peers.ranks - step : step);
+    const int peer = next < peers.ranks ? next : next - peers.ranks;
+    if (pieces[peer].bytes == 0 || (without >> peer & 1) != 0) continue;
+    if (lane < pieces[peer].lanes) return {peer, lane, pieces[peer].slots};
+    lane -= pieces[peer].lanes;
   }
-  // How many lanes, one a thread.
-  __device__ int ends(const Piece* pieces) const {
-    if (peer < 0 || first >= pieces[peer].lanes) return 0;
-    return static_cast<int>((pieces[peer].lanes - first + stride - 1) / stride);
-  }
-};
+  return {-1, 0, 0};
+}
+// The threads that hold an end, as bits.
+__device__ inline EndMask ends_of(End end) { return __ballot_sync(device::all_lanes, end.peer >= 0); }
+__device__ inline int peer_of_thread(End end, int thread) { return __shfl_sync(device::all_lanes, end.peer, thread); }
 
 // What the warps of a CTA share: the queues of those that send, and how many of them have not ended.
 template <uint32_t most_senders>
@@ -169,75 +160,78 @@ __device__ __noinline__ inline void report_corrupt(const channel::Peers& peers, 
   if (lane == 0) channel::give_up(peers, peer, channel::payload_corrupt);
 }
 
-// The warp is the `number`th of `warps` senders. `in_order`: block b goes to lane b % lanes, as reducers need it; else each
-// lane takes what is next, so that slow ones take less.
+// A block that a sender has before it: which, and the end that it goes to. Of 0 bytes: there is none.
+struct Outgoing {
+  int at, peer;
+  uint32_t block;
+  BlockOf values;
+};
+
+// The warp is the `number`th of `warps` senders. In order, block b goes to lane b % lanes, and the warp's lanes take turns, as
+// reducers need it; else one lane comes after the other, and takes what is next, so that slow ones take less.
 template <typename Coding, int Buffers>
 __device__ void send_blocks(const BlockCall& call, RoleMemory<Coding, Buffers>& memory, SignalQueue& signals,
-                            uint32_t number, uint32_t warps, bool in_order, int thread) {
-  const int rank = call.peers.rank, ranks = call.peers.ranks;
-  const Share share(call.send, rank, ranks, number, warps, thread);
-  if (share.peer < 0) return;
-  const Piece& piece = call.send[share.peer];
-  // Either each end is a lane of one peer, or, where all are sent the same, each is a peer: the lane's number is the warp's.
-  const bool sends = thread < ranks && thread != rank && call.send[thread].bytes != 0;
-  const EndMask everybody = call.send_same ? __ballot_sync(device::all_lanes, sends) : 0;
-  const int ends = call.send_same ? (number < piece.lanes ? 1 : 0) : share.ends(call.send);
-  if (ends == 0) return;
-  const uint32_t first = call.send_same ? number : share.first;
-  End end{-1, 0};
-  if (call.send_same) {
-    if (sends) end = {thread, number};
-  } else if (thread < ends) {
-    end = {share.peer, share.first + thread * share.stride};
-  }
-  const bool takes_next = !in_order && (call.send_same || piece.lanes <= share.stride);
-  uint32_t* const taken = &call.claims->taken[call.send_same ? rank : share.peer];
+                            uint32_t number, uint32_t warps, int thread) {
+  static_assert(Buffers >= 3);
+  const bool in_order = call.in_order;
+  const End end = dealt_end(call.send, 0, call.peers, false, number, warps, thread);
+  EndMask open = ends_of(end);  // that get more
+  if (open == 0) return;
+  uint32_t turn = 0;
+  // The block of this turn that goes to an end.
+  const auto block_to = [&](int at) -> Outgoing {
+    const int peer = peer_of_thread(end, at);
+    const uint32_t block = turn * call.send[peer].lanes + __shfl_sync(device::all_lanes, end.lane, at);
+    return {at, peer, block, block_of<Coding::block_bytes>(call.send[peer], block)};
+  };
+  // Of which piece thread 0 has asked for a block; the answer is on its way until it is used.
+  uint32_t claimed = 0;
+  const auto claim_after = [&](const Outgoing& of) {
+    if (!in_order && thread == 0) claimed = atomicAdd(&call.claims->taken[of.peer], 1u);
+  };
 
   ValueLoader loader(&memory.barrier, thread);
   channel::SlotSender sender(call.peers, call.layout, end, Coding::block_bytes, signals, thread);
   channel::StraightEnds straight;
-  char *here = memory.buffers[0], *other = memory.buffers[1];  // the block's values, and its payload
+  char *here = memory.buffers[0], *later = memory.buffers[1];  // the values of this block and of the next
+  char* const payload = memory.buffers[2];
   unsigned long long wire_bytes = 0;
-  uint32_t block = first, turn = 0;
-  int at = 0;  // the end that it goes to
-  BlockOf values = block_of<Coding::block_bytes>(piece, block);
-  loader.start(here, values.values, values.bytes);
+  Outgoing now = block_to(0);
+  loader.start(here, now.values.values, now.values.bytes);
+  claim_after(now);
   if (!Coding::codes && !straight.begin(call.peers, call.layout, call.straight, end, call.awaits)) return;
-  while (values.bytes != 0) {
-    uint32_t next = 0;
-    if (takes_next && thread == 0) next = piece.lanes + atomicAdd(taken, 1u);
+  while (true) {
+    const uint32_t before = in_order ? now.block : __shfl_sync(device::all_lanes, claimed, 0);
+    Outgoing next{now.at, now.peer, before + call.send[now.peer].lanes, {}};
+    next.values = block_of<Coding::block_bytes>(call.send[now.peer], next.block);
+    const bool last = next.values.bytes == 0;  // of its lane
+    const EndMask to = 1u << now.at;
+    if (last) open &= ~to;
+    if (open != 0 && (last || in_order)) {
+      const EndMask others = open & ~((2u << now.at) - 1);
+      if (others == 0) ++turn;
+      next = block_to(__ffs(others != 0 ? others : open) - 1);
+    }
+    if (next.values.bytes != 0) claim_after(next);
     loader.wait();
-    const uint32_t raw_bytes = values.bytes;
-    uint32_t bytes = static_cast<uint32_t>(format::aligned(raw_bytes));
-    if (raw_bytes == Coding::block_bytes) bytes = Coding::encode(here, other, memory.scratch, thread);
-    if (bytes == Coding::block_bytes || raw_bytes != Coding::block_bytes) {
-      swap(here, other);  // raw: it stays where it is, and what encode() wrote is loaded over
-      if (Coding::codes) device::order_stores_before_bulk_copies();
-    }
+    if (next.values.bytes != 0) loader.start(later, next.values.values, next.values.bytes);
 
-    const EndMask to = call.send_same ? everybody : 1u << at;
-    const uint32_t this_block = block;
-    if (takes_next) {
-      block = __shfl_sync(device::all_lanes, next, 0);
+    const uint32_t raw_bytes = now.values.bytes;
+    uint32_t bytes = static_cast<uint32_t>(format::aligned(raw_bytes));
+    if (raw_bytes == Coding::block_bytes) bytes = Coding::encode(here, payload, memory.scratch, thread);
+    const bool raw = bytes == Coding::block_bytes || raw_bytes != Coding::block_bytes;
+    const bool invited = !Coding::codes && (straight.mask() & to) != 0;
+    if ((last || !invited) && !sender.reserve(to)) return;
+    if (invited) {
+      straight.write(to, uint64_t{now.block} * Coding::block_bytes, here, raw_bytes, thread);
+      if (last) sender.raise(to, SlotFlag::written, now.block, last);
     } else {
-      if (++at == ends) {
-        at = 0;
-        ++turn;
-      }
-      block = turn * piece.lanes + first + at * share.stride;
+      sender.put(to, raw ? here : payload, bytes, now.block, last);
     }
-    values = block_of<Coding::block_bytes>(piece, block);
-    const bool last =
-        takes_next ? values.bytes == 0 : block_of<Coding::block_bytes>(piece, this_block + piece.lanes).bytes == 0;
-    if (values.bytes != 0) loader.start(here, values.values, values.bytes);
-    const EndMask invited = Coding::codes ? 0 : to & straight.mask(), slots = to & ~invited;
-    if (!sender.reserve(last ? to : slots)) return;
-    if (slots != 0) sender.put(slots, other, bytes, this_block, last);
-    if (invited != 0) {
-      straight.write(invited, uint64_t{this_block} * Coding::block_bytes, other, raw_bytes, thread);
-      if (last) sender.raise(invited, SlotFlag::written, this_block, last);
-    }
-    wire_bytes += bytes * __popc(to);
+    wire_bytes += bytes;
+    if (next.values.bytes == 0) break;
+    now = next;
+    swap(here, later);
   }
   sender.close();
   if (thread == 0 && wire_bytes != 0) atomicAdd(call.wire_bytes, wire_bytes);
@@ -264,18 +258,18 @@ __device__ inline void invite_senders(const BlockCall& call, int thread) {
 struct Arriving {
   uint32_t bytes = 0;  // 0: none
   int end;
-  bool last;      // of its end
+  bool last;  // of its end
+  uint32_t number;
   BlockOf block;  // where its values go; none if they are there already
 };
 
-// Starts to bring the next payload of `end`, whose block belongs to `piece`, to `here`. Without `wait`, only if it is there
-// already; with it, bytes of 0 mean that the communicator is stopped.
+// Starts to bring a payload from `source`, whose block belongs to `piece`, to `here`.
 template <typename Coding>
-__device__ Arriving start_payload(const BlockCall& call, const Piece& piece, channel::SlotReceiver& receiver, int end,
-                                  int source, char* here, bool wait, int thread) {
-  const channel::SlotReceiver::Payload payload = wait ? receiver.wait(end) : receiver.poll(end);
+__device__ Arriving start_payload(const BlockCall& call, const Piece& piece, int source,
+                                  const channel::SlotReceiver::Payload& payload, char* here, int thread) {
   const uint32_t bytes = payload.flag.bytes();
-  Arriving arriving{bytes, end, payload.flag.last(), block_of<Coding::block_bytes>(piece, payload.flag.block())};
+  const uint32_t number = payload.flag.block();
+  Arriving arriving{bytes, payload.end, payload.flag.last(), number, block_of<Coding::block_bytes>(piece, number)};
   if (bytes == 0) return arriving;
   if (!Coding::codes && bytes == SlotFlag::written && call.places[source].region != 0) {
     arriving.block = {nullptr, 0};
@@ -298,25 +292,25 @@ __device__ bool is_raw(const Arriving& payload) {
   return payload.bytes == Coding::block_bytes || payload.block.bytes != Coding::block_bytes;
 }
 
-// The warp is the `number`th of `warps` receivers; lanes are counted from first_lane.
-template <typename Coding, int Buffers>
-__device__ void receive_blocks(const BlockCall& call, RoleMemory<Coding, Buffers>& memory, uint32_t number,
-                               uint32_t warps, uint32_t first_lane, int thread) {
-  const Share share(call.recv, call.peers.rank, call.peers.ranks, number, warps, thread);
-  const int ends = share.ends(call.recv);
-  if (ends == 0) return;
-  const End end = thread < ends ? End{share.peer, first_lane + share.first + thread * share.stride} : End{-1, 0};
+// A warp takes the payloads of its thread's ends, which are its first threads', and puts the values where they go. Before
+// that each is passed on: pass_on(payload, arrived), which returns false if the communicator is stopped.
+template <typename Coding, int Buffers, typename PassOn>
+__device__ void take_payloads(const BlockCall& call, RoleMemory<Coding, Buffers>& memory, End end, int thread,
+                              PassOn pass_on) {
+  static_assert(Buffers >= 3);
+  EndMask open = ends_of(end);  // ends that get more
+  if (open == 0) return;
   channel::SlotReceiver receiver(call.peers, call.layout, end, Coding::block_bytes, thread);
   // A payload, the one after it, and the values of the first.
   char *here = memory.buffers[0], *next = memory.buffers[1], *values = memory.buffers[2];
-  EndMask open = ends == 32 ? ~0u : (1u << ends) - 1;  // ends that get more
-  int at = 0;
-  const auto start = [&](char* to, bool wait) {
-    return start_payload<Coding>(call, call.recv[share.peer], receiver, at, share.peer, to, wait, thread);
+  const auto start = [&](char* to, int first, bool wait) {
+    const channel::SlotReceiver::Payload payload = receiver.next(open, first, wait);
+    const int source = peer_of_thread(end, payload.end);
+    return start_payload<Coding>(call, call.recv[source], source, payload, to, thread);
   };
   Arriving arriving;
   while (open != 0) {
-    if (arriving.bytes == 0) arriving = start(here, true);
+    if (arriving.bytes == 0) arriving = start(here, 0, true);
     if (arriving.bytes == 0) return;
     const Arriving payload = arriving;
     wait_for_payload();
@@ -324,11 +318,8 @@ __device__ void receive_blocks(const BlockCall& call, RoleMemory<Coding, Buffers
     device::wait_for_store_sources(thread);  // of the last block: its buffer may be either
     if (payload.last) open &= ~(1u << payload.end);
     arriving.bytes = 0;
-    if (open != 0) {
-      do at = at + 1 < ends ? at + 1 : 0;
-      while ((open >> at & 1) == 0);
-      arriving = start(next, false);
-    }
+    if (open != 0) arriving = start(next, (payload.end + 1) % 32, false);
+    if (!pass_on(here, payload)) return;
     if (payload.block.values == nullptr) {
       // The sender has put the lane's values where they end up.
     } else if (is_raw<Coding>(payload)) {
@@ -337,12 +328,42 @@ __device__ void receive_blocks(const BlockCall& call, RoleMemory<Coding, Buffers
     } else if (Coding::decode(here, payload.bytes, values, memory.scratch, thread)) {
       store_values(payload.block.values, values, payload.block.bytes, thread);
     } else {
-      return report_corrupt(call.peers, share.peer, thread);
+      return report_corrupt(call.peers, peer_of_thread(end, payload.end), thread);
     }
     swap(here, next);
   }
   device::wait_for_stores(thread);
   receiver.close();
+}
+
+// The warp is the `number`th of `warps` receivers.
+template <typename Coding, int Buffers>
+__device__ void receive_blocks(const BlockCall& call, RoleMemory<Coding, Buffers>& memory, uint32_t number,
+                               uint32_t warps, int thread) {
+  End end = dealt_end(call.recv, call.relayed, call.peers, true, number, warps, thread);
+  end.lane += call.first_forward_lane;
+  take_payloads<Coding>(call, memory, end, thread, [](const char*, const Arriving&) { return true; });
+}
+
+// The warp is the `number`th of `warps` that pass on what comes, as it comes.
+template <typename Coding, int Buffers>
+__device__ void relay_blocks(const BlockCall& call, RoleMemory<Coding, Buffers>& memory, SignalQueue& signals,
+                             uint32_t number, uint32_t warps, int thread) {
+  const End end = dealt_end(call.recv, ~call.relayed, call.peers, true, number, warps, thread);
+  const bool passes_on = (call.forward >> thread & 1) != 0 && number < call.recv[__ffs(call.relayed) - 1].lanes;
+  const uint32_t slots = call.recv[__ffs(call.relayed) - 1].slots;
+  const End to = passes_on ? End{thread, call.first_forward_lane + number, slots} : End{-1, 0, 0};
+  channel::SlotSender sender(call.peers, call.layout, to, Coding::block_bytes, signals, thread);
+  unsigned long long wire_bytes = 0;
+  take_payloads<Coding>(call, memory, end, thread, [&](const char* payload, const Arriving& arrived) {
+    wire_bytes += arrived.bytes * __popc(call.forward);
+    if (call.forward == 0) return true;
+    if (!sender.reserve(call.forward)) return false;
+    sender.put(call.forward, payload, arrived.bytes, arrived.number, arrived.last);
+    return true;
+  });
+  sender.close();
+  if (thread == 0 && wire_bytes != 0) atomicAdd(call.wire_bytes, wire_bytes);
 }
 
 }  // namespace narrowcast::collective::cuda

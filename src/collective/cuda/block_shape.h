@@ -14,34 +14,39 @@ struct MoveWarps {
   uint32_t senders, receivers;
   constexpr uint32_t all() const { return senders + receivers + 1; }
 };
+constexpr MoveWarps move_warps(uint32_t block_bytes) { return block_bytes > 4096 ? MoveWarps{2, 2} : MoveWarps{4, 4}; }
+
 struct ReduceWarps {
   uint32_t senders, reducers, receivers;
-  constexpr uint32_t all() const { return senders + reducers + receivers + 1; }
 };
-constexpr MoveWarps move_warps(uint32_t block_bytes) { return block_bytes > 4096 ? MoveWarps{4, 4} : MoveWarps{8, 8}; }
-
 // Of a reduction, whatever its roles' shares: registers limit them, half of which are a reducing warp's sums. Sums of
 // one-byte values need twice the registers, blocks of float64 twice the shared memory.
 constexpr uint32_t all_reduce_warps(uint32_t block_bytes, size_t value_bytes) {
-  return block_bytes > 4096 || value_bytes == 1 ? 8 : 16;
+  return block_bytes > 4096 || value_bytes == 1 ? 4 : 8;
 }
 // The one that raises the flags. It has little to do, and shares its quarter of the SM with the first warps, of which there
 // are most.
 constexpr uint32_t signal_warp_of(uint32_t warps) { return warps * 3 / 4 / 4 * 4; }
 
-// Shares by what the roles have to do, measured between two H200. passes_on: results go to other ranks, and theirs come.
+// Shares by what the roles have to do, measured between two H200 and four. passes_on: results go to other ranks, and theirs
+// come.
 constexpr ReduceWarps reduce_warps(bool passes_on, ncast_codec codec, uint32_t block_bytes, size_t value_bytes) {
-  if (all_reduce_warps(block_bytes, value_bytes) == 8) return passes_on ? ReduceWarps{2, 3, 2} : ReduceWarps{3, 4, 0};
-  if (codec == NCAST_CODEC_RAW) return passes_on ? ReduceWarps{4, 8, 3} : ReduceWarps{3, 12, 0};
-  return passes_on ? ReduceWarps{4, 8, 3} : ReduceWarps{6, 9, 0};
+  if (all_reduce_warps(block_bytes, value_bytes) == 4) return passes_on ? ReduceWarps{1, 1, 1} : ReduceWarps{1, 2, 0};
+  if (passes_on) return {2, 3, 2};
+  return codec == NCAST_CODEC_RAW ? ReduceWarps{2, 5, 0} : ReduceWarps{3, 4, 0};
 }
 
-// What the kernels' CTAs may take of an SM's shared memory: all that Hopper and Blackwell's large chips have for one.
-inline constexpr size_t most_shared_bytes = 227 * 1024;
+// What a CTA may take of an SM's shared memory: two are to fit.
+inline constexpr size_t most_shared_bytes = 112 * 1024;
 
-inline constexpr uint32_t most_block_ctas = 64;
+// Two CTAs fit an SM of Hopper, so that two communicators' calls find room at the same time, whichever comes first on each
+// rank.
+inline constexpr int ctas_of_an_sm = 2;
+inline constexpr uint32_t most_block_ctas = 128;
+// Of calls that move values as they are, which are slower with more; measured between four H200.
+inline constexpr uint32_t most_raw_move_ctas = 96;
 // Of a channel: two sets for the reducing warps that pass results on, which is more than others need.
-constexpr uint32_t lanes_of_ctas(uint32_t ctas) { return ctas * 16; }
+constexpr uint32_t lanes_of_ctas(uint32_t ctas) { return ctas * 8; }
 
 // Where payloads go through host memory: every waiting warp reads flags over the host link, which few warps fill.
 inline constexpr uint32_t most_ctas_over_host = 16;
@@ -51,16 +56,20 @@ constexpr uint32_t block_bytes(ncast_dtype dtype, ncast_codec codec) {
   return codec == NCAST_CODEC_WINDOW && dtype == NCAST_FLOAT64 ? 8192 : 4096;
 }
 
-// How many lanes share a piece of so many bytes, by what both its ends know: each CTA has `warps` for it.
-constexpr uint32_t lanes_of(uint64_t bytes, uint32_t block_bytes, uint32_t warps, uint32_t max_ctas) {
+// How many lanes share a piece of so many bytes, by what both its ends know: the warps that there may be for them.
+constexpr uint32_t lanes_of(uint64_t bytes, uint32_t block_bytes, uint32_t warps) {
   const uint64_t blocks = (bytes + block_bytes - 1) / block_bytes;
-  const uint64_t most = uint64_t{warps} * max_ctas;
-  return static_cast<uint32_t>(blocks < most ? blocks : most);
+  return static_cast<uint32_t>(blocks < warps ? blocks : warps);
+}
+// How many of a lane's slots such a piece uses. In few of them payloads stay in the receiver's L2 cache; a long piece is worth
+// more room between its ends. Measured between four H200.
+constexpr uint32_t slots_of(uint64_t bytes, uint32_t block_bytes, uint32_t lanes, uint32_t slots) {
+  uint32_t used = slots;
+  while (used > 4 && bytes < uint64_t{2} * used * lanes * block_bytes) used /= 2;
+  return used;
 }
 // The CTAs for them: as many as there are lanes, so that few blocks go to different SMs.
 constexpr uint32_t ctas_of(uint32_t lanes, uint32_t max_ctas) { return lanes < max_ctas ? lanes : max_ctas; }
-// Every rank that a piece goes to or comes from needs a warp at least.
-constexpr uint32_t least_ctas(uint32_t warps, int ranks) { return (static_cast<uint32_t>(ranks) + warps - 1) / warps; }
 
 // Values of pieces from here on are written straight to where they end up, if they may be: shorter ones are there, through
 // slots, about when the invitation to do so would be. Measured between two H200.

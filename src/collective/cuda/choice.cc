@@ -74,6 +74,20 @@ CodecChoice choose_codec(const CallShape& shape, bool packets, const Costs& cost
   return {true, link_is_limit};
 }
 
+// Into how many pieces the whole vector is cut, if it is.
+int cut_for(const CallShape& shape) {
+  switch (shape.operation) {
+    case Operation::all_reduce: return shape.ranks;
+    case Operation::reduce: return shape.ranks > 2 ? shape.ranks - 1 : shape.ranks;
+    case Operation::broadcast: return shape.ranks - 1;
+    default: return 1;
+  }
+}
+// That the rank with the most of them sends, or receives.
+uint32_t pieces_of(const CallShape& shape) {
+  return is_point_to_point(shape.operation) ? 1 : static_cast<uint32_t>(shape.ranks) - 1;
+}
+
 }  // namespace
 
 ncast_status wanted_path(WantedPath* path) {
@@ -146,28 +160,29 @@ ReduceWarps reduce_warps_of(Operation operation, ncast_dtype dtype, ncast_codec 
                       ncast_dtype_bytes(dtype));
 }
 
-uint32_t piece_warps(Operation operation, ncast_dtype dtype, ncast_codec codec, int ranks) {
-  if (reduces(operation)) return reduce_warps_of(operation, dtype, codec).reducers;
-  const uint32_t senders = move_warps(block_bytes(dtype, codec)).senders;
-  const bool to_each =
-      operation == Operation::all_to_all || operation == Operation::all_to_all_v || operation == Operation::scatter;
-  return to_each && ranks > 2 ? std::max(senders / static_cast<uint32_t>(ranks - 1), 1u) : senders;
+uint32_t piece_warps(Operation operation, ncast_dtype dtype, ncast_codec codec) {
+  return reduces(operation) ? reduce_warps_of(operation, dtype, codec).reducers
+                            : move_warps(block_bytes(dtype, codec)).senders;
+}
+
+uint32_t block_ctas(Operation operation, ncast_codec codec, uint32_t max_ctas) {
+  return codec == NCAST_CODEC_RAW && !reduces(operation) ? std::min(max_ctas, most_raw_move_ctas) : max_ctas;
 }
 
 BlockShape choose_block_shape(const CallShape& shape, ncast_codec codec, uint32_t max_ctas) {
   BlockShape blocks{};
   blocks.block_bytes = block_bytes(shape.dtype, codec);
-  blocks.warps = reduces(shape.operation) ? reduce_warps_of(shape.operation, shape.dtype, codec).all()
+  blocks.warps = reduces(shape.operation) ? all_reduce_warps(blocks.block_bytes, ncast_dtype_bytes(shape.dtype))
                                           : move_warps(blocks.block_bytes).all();
   uint64_t piece_bytes = shape.bytes;
-  if (shape.operation == Operation::all_reduce || shape.operation == Operation::reduce) {
-    const BlockPieces pieces(shape.bytes, shape.ranks, blocks.block_bytes);
+  if (const int cut = cut_for(shape); cut > 1) {
+    const BlockPieces pieces(shape.bytes, cut, blocks.block_bytes);
     piece_bytes = 0;
-    for (int rank = 0; rank < shape.ranks; ++rank) piece_bytes = std::max(piece_bytes, pieces.bytes(rank));
+    for (int piece = 0; piece < cut; ++piece) piece_bytes = std::max(piece_bytes, pieces.bytes(piece));
   }
-  const uint32_t warps = piece_warps(shape.operation, shape.dtype, codec, shape.ranks);
-  blocks.lanes = lanes_of(piece_bytes, blocks.block_bytes, warps, max_ctas);
-  blocks.ctas = std::max(ctas_of(blocks.lanes, max_ctas), least_ctas(warps, shape.ranks));
+  max_ctas = block_ctas(shape.operation, codec, max_ctas);
+  blocks.lanes = lanes_of(piece_bytes, blocks.block_bytes, max_ctas * piece_warps(shape.operation, shape.dtype, codec));
+  blocks.ctas = ctas_of(blocks.lanes * pieces_of(shape), max_ctas);
   return blocks;
 }
 

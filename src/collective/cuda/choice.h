@@ -78,7 +78,9 @@ std::optional<PacketOperation> packet_operation(Operation operation);
 // Of a reduction by blocks: the warps of a CTA for each role. codec: as chosen.
 ReduceWarps reduce_warps_of(Operation operation, ncast_dtype dtype, ncast_codec codec);
 // Of a call by blocks: the warps of a CTA that serve one piece at its sender, or reduce it. codec: as chosen.
-uint32_t piece_warps(Operation operation, ncast_dtype dtype, ncast_codec codec, int ranks);
+uint32_t piece_warps(Operation operation, ncast_dtype dtype, ncast_codec codec);
+// The CTAs that it takes at most, where so many are agreed on. codec: as chosen.
+uint32_t block_ctas(Operation operation, ncast_codec codec, uint32_t max_ctas);
 
 // How a call by blocks is cut.
 struct BlockShape {

@@ -122,7 +122,7 @@ class Communicator final : public ncast_comm {
   Policy policy() const { return {costs_, agreement_.path}; }
   const Choice& choice_of(const Call& call);  // under launching_
   BlockCall block_call(int kernel) const;
-  uint64_t sent_bytes(const Call& call) const;
+  uint64_t sent_by_packets(const Call& call) const;
 
   // Of `bytes` at `values`, where a call receives them.
   channel::RegionPlace place_of(const void* values, uint64_t bytes) const;
@@ -164,6 +164,7 @@ class Communicator final : public ncast_comm {
   RecentChoices choices_;
   LastCall called_, captured_;
   LastCall* entered_ = nullptr;
+  uint64_t sent_bytes_ = 0;  // of values, by the calls that are being launched
   std::array<SideStream, most_kernels_at_once> sides_;
   // By number, which is the same on all ranks; it changes under sharing_ as well.
   std::array<std::unique_ptr<channel::RegisteredMemory>, channel::most_regions + 1> regions_;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "collective/cuda/block_pieces.h"
 #include "collective/cuda/choice.h"
 #include "collective/cuda/communicator.h"
 #include "status/error.h"
@@ -15,27 +16,7 @@ namespace {
     if (const cudaError_t failed_ = (call); failed_ != cudaSuccess) return failed_; \
   } while (false)
 
-char* at(const void* buffer, uint64_t bytes) {
-  return buffer == nullptr ? nullptr : const_cast<char*>(static_cast<const char*>(buffer)) + bytes;
-}
-
 uint64_t bytes_of(const Call& call) { return call.count * ncast_dtype_bytes(call.dtype); }
-
-// The lanes of pieces, and the CTAs that a kernel with these pieces needs.
-class Lanes {
- public:
-  Lanes(uint32_t block_bytes, uint32_t warps, uint32_t max_ctas)
-      : block_bytes_(block_bytes), warps_(warps), max_ctas_(max_ctas) {}
-  Piece piece(char* values, uint64_t bytes) {
-    const uint32_t lanes = lanes_of(bytes, block_bytes_, warps_, max_ctas_);
-    ctas_ = std::max(ctas_, ctas_of(lanes, max_ctas_));
-    return {values, bytes, lanes};
-  }
-  uint32_t ctas(int ranks) const { return std::max(ctas_, least_ctas(warps_, ranks)); }
-
- private:
-  uint32_t block_bytes_, warps_, max_ctas_, ctas_ = 1;
-};
 
 }  // namespace
 
@@ -110,14 +91,17 @@ ncast_status Communicator::launch(const std::vector<const Call*>& calls) {
     }
     return cudaSuccess;
   };
+  sent_bytes_ = 0;
   const cudaError_t error = run();
   {
     const std::lock_guard counting(mutex_);
     calls_ += calls.size();
+    raw_bytes_ += sent_bytes_;  // kernels count what they put into slots
     for (const Call* call : calls) {
-      raw_bytes_ += sent_bytes(*call);
-      // Kernels count what they put into slots. Of a packet's 16 bytes 12 are values.
-      if (choice_of(*call).packets && ranks() > 1) packet_bytes_ += sent_bytes(*call) / 3 * 4;
+      if (!choice_of(*call).packets || ranks() == 1) continue;
+      const uint64_t sent = sent_by_packets(*call);
+      raw_bytes_ += sent;
+      packet_bytes_ += sent / 3 * 4;  // of a packet's 16 bytes 12 are values
     }
   }
   if (error == cudaSuccess) return NCAST_OK;
@@ -174,15 +158,15 @@ cudaError_t Communicator::launch_round(const std::vector<const Call*>& sends, co
   for (int kernel = 1; kernel < kernels; ++kernel) RETURN_IF_FAILED(fork(kernel, stream));
   for (int kernel = 0; kernel < kernels; ++kernel) {
     const Coding coding = codings[static_cast<size_t>(kernel)];
-    const uint32_t block = block_bytes(coding.dtype, coding.codec);
-    Lanes lanes(block, piece_warps(Operation::send, coding.dtype, coding.codec, ranks()), agreement_.max_ctas);
+    const Lanes lanes(*(sends.empty() ? recvs : sends)[0], coding.dtype, coding.codec, layout_, agreement_.max_ctas);
     BlockCall call = block_call(kernel);
     for (const Call* send : sends)
-      if (coding_of(*send) == coding) call.send[send->peer] = lanes.piece(at(send->send, 0), bytes_of(*send));
+      if (coding_of(*send) == coding) call.send[send->peer] = lanes.piece(send->send, bytes_of(*send));
     for (const Call* recv : recvs)
-      if (coding_of(*recv) == coding) call.recv[recv->peer] = lanes.piece(at(recv->recv, 0), bytes_of(*recv));
+      if (coding_of(*recv) == coding) call.recv[recv->peer] = lanes.piece(recv->recv, bytes_of(*recv));
     if (coding.codec == NCAST_CODEC_RAW) write_straight(&call);
-    const uint32_t ctas = std::min(lanes.ctas(ranks()), most_block_ctas * 2 / static_cast<uint32_t>(kernels));
+    sent_bytes_ += sent_bytes(call);
+    const uint32_t ctas = std::min(lanes.ctas(call), most_block_ctas / static_cast<uint32_t>(kernels));
     RETURN_IF_FAILED(launch_moves(call, coding.dtype, coding.codec, ctas,
                                   kernel == 0 ? stream : sides_[static_cast<size_t>(kernel)].stream));
   }
@@ -202,120 +186,41 @@ cudaError_t Communicator::launch_collective(const Call& call, cudaStream_t strea
 }
 
 cudaError_t Communicator::launch_moves_of(const Call& call, ncast_codec codec, cudaStream_t stream) {
-  const uint64_t bytes = bytes_of(call);
-  const uint32_t block = block_bytes(call.dtype, codec);
-  Lanes lanes(block, piece_warps(call.operation, call.dtype, codec, ranks()), agreement_.max_ctas);
+  const Lanes lanes(call, call.dtype, codec, layout_, agreement_.max_ctas);
   BlockCall moves = block_call(0);
-  const void* own_from = nullptr;
-  void* own_to = nullptr;
-  uint64_t own_bytes = bytes;
-  for (int peer = 0; peer < ranks(); ++peer) {
-    const auto index = static_cast<uint64_t>(peer);
-    const size_t value_bytes = ncast_dtype_bytes(call.dtype);
-    Piece send = {}, recv = {};
-    const bool is_root = rank() == call.peer, from_root = peer == call.peer;
-    switch (call.operation) {
-      case Operation::all_gather:
-        send = lanes.piece(at(call.send, 0), bytes);
-        recv = lanes.piece(at(call.recv, index * bytes), bytes);
-        break;
-      case Operation::all_to_all:
-        send = lanes.piece(at(call.send, index * bytes), bytes);
-        recv = lanes.piece(at(call.recv, index * bytes), bytes);
-        break;
-      case Operation::all_to_all_v: {
-        const PeerCounts::Range& out = call.peer_counts->send[index];
-        const PeerCounts::Range& in = call.peer_counts->recv[index];
-        send = lanes.piece(at(call.send, out.first * value_bytes), out.elems * value_bytes);
-        recv = lanes.piece(at(call.recv, in.first * value_bytes), in.elems * value_bytes);
-        break;
-      }
-      case Operation::broadcast:
-        if (is_root) send = lanes.piece(at(call.send, 0), bytes);
-        if (from_root) recv = lanes.piece(at(call.recv, 0), bytes);
-        break;
-      case Operation::scatter:
-        if (is_root) send = lanes.piece(at(call.send, index * bytes), bytes);
-        if (from_root) recv = lanes.piece(at(call.recv, 0), bytes);
-        break;
-      default:  // gather
-        if (from_root) send = lanes.piece(at(call.send, 0), bytes);
-        if (is_root) recv = lanes.piece(at(call.recv, index * bytes), bytes);
-    }
-    if (peer == rank()) {
-      own_from = send.values;
-      own_to = recv.values;
-      own_bytes = std::min(send.bytes, recv.bytes);
-    } else {
-      moves.send[peer] = send;
-      moves.recv[peer] = recv;
-    }
-  }
-  moves.send_same = call.operation == Operation::all_gather || call.operation == Operation::broadcast;
+  const OwnCopy own = cut_moves(call, codec, lanes, &moves);
+  if (codec == NCAST_CODEC_RAW && !moves.in_order) write_straight(&moves);
+  sent_bytes_ += sent_bytes(moves);
 
-  if (codec == NCAST_CODEC_RAW) write_straight(&moves);
-
-  // What stays on the rank is copied beside the kernel.
-  const bool copies = own_bytes != 0 && own_from != own_to && own_to != nullptr && own_from != nullptr;
-  if (copies) RETURN_IF_FAILED(fork(0, stream));
-  RETURN_IF_FAILED(launch_moves(moves, call.dtype, codec, lanes.ctas(ranks()), stream));
-  if (!copies) return cudaSuccess;
-  // After the kernel, which could not begin while a copy is on every SM.
-  RETURN_IF_FAILED(cudaMemcpyAsync(own_to, own_from, own_bytes, cudaMemcpyDeviceToDevice, sides_[0].stream));
+  // What stays on the rank is copied beside the kernel, and after it has begun, which it could not while a copy is on every
+  // SM.
+  if (own.bytes != 0) RETURN_IF_FAILED(fork(0, stream));
+  RETURN_IF_FAILED(launch_moves(moves, call.dtype, codec, lanes.ctas(moves), stream));
+  if (own.bytes == 0) return cudaSuccess;
+  RETURN_IF_FAILED(cudaMemcpyAsync(own.to, own.from, own.bytes, cudaMemcpyDeviceToDevice, sides_[0].stream));
   return join(0, stream);
 }
 
 cudaError_t Communicator::launch_reduction_of(const Call& call, ncast_codec codec, cudaStream_t stream) {
-  const uint64_t bytes = bytes_of(call);
-  const uint32_t block = block_bytes(call.dtype, codec);
+  const Lanes lanes(call, call.dtype, codec, layout_, agreement_.max_ctas);
   BlockCall reduction = block_call(0);
-  reduction.warps = reduce_warps_of(call.operation, call.dtype, codec);
-  Lanes lanes(block, reduction.warps.reducers, agreement_.max_ctas);
-  reduction.op = call.redop;
-  reduction.first_forward_lane = agreement_.max_ctas * reduction.warps.reducers;
-  const BlockPieces pieces(bytes, ranks(), block);
-  const bool scatters = call.operation == Operation::reduce_scatter;
-  const bool is_root = rank() == call.peer;
-  for (int peer = 0; peer < ranks(); ++peer) {
-    const uint64_t first = scatters ? static_cast<uint64_t>(peer) * bytes : pieces.first(peer);
-    const uint64_t piece_bytes = scatters ? bytes : pieces.bytes(peer);
-    const Piece values = lanes.piece(at(call.send, first), piece_bytes);
-    const bool receives = call.operation == Operation::all_reduce || (call.operation == Operation::reduce && is_root);
-    if (peer == rank()) {
-      reduction.own = values;
-      reduction.reduced = values;
-      reduction.reduced.values = scatters ? at(call.recv, 0) : receives ? at(call.recv, first) : nullptr;
-    } else {
-      reduction.send[peer] = values;
-      if (receives) reduction.recv[peer] = lanes.piece(at(call.recv, first), piece_bytes);
-      if (call.operation == Operation::all_reduce || (call.operation == Operation::reduce && peer == call.peer))
-        reduction.forward |= 1u << peer;
-    }
-  }
-  return launch_reduction(reduction, call.dtype, codec, lanes.ctas(ranks()), stream);
+  cut_reduction(call, codec, lanes, &reduction);
+  sent_bytes_ += sent_bytes(reduction);
+  return launch_reduction(reduction, call.dtype, codec, lanes.ctas(reduction), stream);
 }
 
-// Bytes of values that this rank sends to others.
-uint64_t Communicator::sent_bytes(const Call& call) const {
+// Bytes of values that this rank sends to others by packets.
+uint64_t Communicator::sent_by_packets(const Call& call) const {
   const uint64_t bytes = bytes_of(call), others = static_cast<uint64_t>(ranks() - 1);
   const bool is_root = rank() == call.peer;
   switch (call.operation) {
-    case Operation::send: return is_root ? 0 : bytes;  // the peer is oneself
-    case Operation::recv: return 0;
     case Operation::broadcast:
     case Operation::scatter: return is_root ? others * bytes : 0;
     case Operation::gather:
     case Operation::reduce: return is_root ? 0 : bytes;
-    case Operation::all_gather:
-    case Operation::all_to_all:
-    case Operation::reduce_scatter: return others * bytes;
     case Operation::all_reduce: return 2 * others * bytes / static_cast<uint64_t>(ranks());
-    case Operation::all_to_all_v: break;
+    default: return others * bytes;
   }
-  uint64_t elems = 0;
-  for (int peer = 0; peer < ranks(); ++peer)
-    if (peer != rank()) elems += call.peer_counts->send[static_cast<size_t>(peer)].elems;
-  return elems * ncast_dtype_bytes(call.dtype);
 }
 
 }  // namespace narrowcast::collective::cuda

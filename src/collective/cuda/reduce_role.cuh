@@ -16,8 +16,9 @@ __device__ void reduce_blocks(const BlockCall& call, RoleMemory<Coding, Buffers>
   static_assert(Buffers >= 3);
   if (number >= call.own.lanes) return;
   const int rank = call.peers.rank, ranks = call.peers.ranks;
-  const End from = thread < ranks && thread != rank ? End{thread, number} : End{-1, 0};
-  const End to_next = (call.forward >> thread & 1) != 0 ? End{thread, call.first_forward_lane + number} : End{-1, 0};
+  const End from = thread < ranks && thread != rank ? End{thread, number, call.own.slots} : End{-1, 0, 0};
+  const bool passes_on = (call.forward >> thread & 1) != 0;
+  const End to_next = passes_on ? End{thread, call.first_forward_lane + number, call.own.slots} : End{-1, 0, 0};
   ValueLoader loader(&memory.barrier, thread);
   channel::SlotReceiver receiver(call.peers, call.layout, from, Coding::block_bytes, thread);
   channel::SlotSender sender(call.peers, call.layout, to_next, Coding::block_bytes, signals, thread);
@@ -30,7 +31,8 @@ __device__ void reduce_blocks(const BlockCall& call, RoleMemory<Coding, Buffers>
   const auto peer_from = [&](int turn) { return turn < ranks && source_of(turn) == rank ? turn + 1 : turn; };
   const auto start = [&](int turn, bool wait) {
     const int source = source_of(turn);
-    return start_payload<Coding>(call, call.own, receiver, source, source, payload, wait, thread);
+    return start_payload<Coding>(call, call.own, source, wait ? receiver.wait(source) : receiver.poll(source), payload,
+                                 thread);
   };
   unsigned long long wire_bytes = 0;
   uint32_t block = number;

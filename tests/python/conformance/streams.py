@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from typing import Any
 
 import narrowcast
@@ -79,6 +80,7 @@ def streams(world: World) -> Cases:
     yield "a group over two communicators", functools.partial(_group_over_two, world)
     if world.place.backend == "cuda":
         yield "200 calls with the same buffers, refilled on the stream", functools.partial(_refilled, world)
+        yield "large calls of two communicators, in another order on each rank", functools.partial(_crossed, world)
 
 
 def _finish(world: World) -> None:
@@ -153,6 +155,25 @@ def _two_communicators(world: World) -> Outcome:
     for which, its_calls in enumerate(calls):
         for i, call in enumerate(its_calls):
             call.check(outcome, f"communicator {which}, call {i}")
+    return outcome
+
+
+def _crossed(world: World) -> Outcome:
+    """Each rank's GPU has begun with another communicator's call when it waits for the rest."""
+    outcome = Outcome()
+    kinds = [("all_reduce", "window", 2_000_000), ("all_to_all", "raw", 500_000), ("reduce_scatter", "window", 500_000)]
+    kinds += [("all_gather", "window", 500_000), ("all_reduce", "raw", 2_000_000)]
+    for pair in itertools.combinations_with_replacement(kinds, 2):
+        world.place.reset()
+        calls = [
+            Pending(world, Choice(name, _BF16, "sum", "weights", count, 0), variant, codec)
+            for variant, (name, codec, count) in enumerate(pair)
+        ]
+        for i in (0, 1) if world.rank % 2 == 0 else (1, 0):
+            calls[i].launch(world.comms[i], world.streams[i])
+        _finish(world)
+        for call, (name, codec, _) in zip(calls, pair, strict=True):
+            call.check(outcome, f"{codec} {name} beside {[kind[:2] for kind in pair]}")
     return outcome
 
 

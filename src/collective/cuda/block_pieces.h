@@ -1,0 +1,44 @@
+// From a checked call to the pieces that the block kernels send, receive, reduce and pass on.
+#pragma once
+
+#include <cstdint>
+
+#include "collective/call.h"
+#include "collective/cuda/block_call.h"
+
+namespace narrowcast::collective::cuda {
+
+// Cuts the pieces of a call into lanes.
+class Lanes {
+ public:
+  // dtype, codec: as it is coded. max_ctas: as the ranks have agreed.
+  Lanes(const Call& call, ncast_dtype dtype, ncast_codec codec, const channel::ChannelLayout& layout,
+        uint32_t max_ctas);
+  // Of a piece, at most.
+  uint32_t most() const { return most_; }
+  Piece piece(const void* values, uint64_t bytes) const;
+  // Of a kernel that has these pieces.
+  uint32_t ctas(const BlockCall& call) const;
+
+ private:
+  uint32_t block_bytes_, slots_, max_ctas_, most_;
+};
+
+// Values that stay on the rank.
+struct OwnCopy {
+  const void* from;
+  void* to;
+  uint64_t bytes;  // 0: there are none, or they are where they should be
+};
+
+// Fills in the pieces of a collective that only moves data, for moves->peers.rank. codec: as chosen. A broadcast to several ranks goes in
+// pieces, each of which its receiver passes on: the root sends every value once, as in "Bandwidth optimal all-reduce
+// algorithms for clusters of workstations" (Patarasu, Yuan, 2009).
+OwnCopy cut_moves(const Call& call, ncast_codec codec, const Lanes& lanes, BlockCall* moves);
+// The same for one that reduces.
+void cut_reduction(const Call& call, ncast_codec codec, const Lanes& lanes, BlockCall* reduction);
+
+// Bytes of values that a rank puts into slots, or writes to other ranks.
+uint64_t sent_bytes(const BlockCall& call);
+
+}  // namespace narrowcast::collective::cuda
