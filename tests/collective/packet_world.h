@@ -45,7 +45,7 @@ class TestWorld {
  public:
   static constexpr size_t scratch_offset = 384;
   static constexpr size_t guard_bytes = 512;
-  static constexpr size_t arena_bytes = 13 << 20;
+  static constexpr size_t arena_bytes = 28 << 20;
   static constexpr unsigned char guard = 0xcd;
 
   explicit TestWorld(int ranks, double timeout_seconds = 30) : ranks_(static_cast<size_t>(ranks)) {

@@ -52,12 +52,12 @@ void cut_relayed_broadcast(const Call& call, const Lanes& lanes, uint32_t block_
 
 }  // namespace
 
-Lanes::Lanes(const Call& call, ncast_dtype dtype, ncast_codec codec, const channel::ChannelLayout& layout,
+Lanes::Lanes(const Call& call, ncast_dtype dtype, ncast_codec codec, const channel::ChannelLayout& layout, int ranks,
              uint32_t max_ctas)
     : block_bytes_(block_bytes(dtype, codec)),
       slots_(layout.slots_of(block_bytes_)),
       max_ctas_(block_ctas(call.operation, codec, max_ctas)),
-      most_(max_ctas_ * piece_warps(call.operation, dtype, codec)) {}
+      most_(max_ctas_ * piece_warps(call.operation, dtype, codec, ranks)) {}
 
 Piece Lanes::piece(const void* values, uint64_t bytes) const {
   const uint32_t lanes = lanes_of(bytes, block_bytes_, most_);
@@ -133,10 +133,11 @@ void cut_reduction(const Call& call, ncast_codec codec, const Lanes& lanes, Bloc
   const bool to_root = call.operation == Operation::reduce;
   reduction->op = call.redop;
   reduction->in_order = true;
-  reduction->warps = reduce_warps_of(call.operation, call.dtype, codec);
+  reduction->warps = reduce_warps_of(call.operation, call.dtype, codec, ranks);
   reduction->first_forward_lane = lanes.most();
-  // The root has enough to receive where the others can do the work; of two ranks each takes a half.
-  const RankPieces pieces(bytes, ranks, to_root && ranks > 2 ? call.peer : -1, block_bytes(call.dtype, codec));
+  const int without = to_root && !root_reduces(ranks) ? call.peer : -1;
+  if (rank == without) reduction->warps = root_warps(reduction->warps);
+  const RankPieces pieces(bytes, ranks, without, block_bytes(call.dtype, codec));
   const bool receives = gathers || (to_root && rank == call.peer);
   for (int peer = 0; peer < ranks; ++peer) {
     const uint64_t first = scatters ? static_cast<uint64_t>(peer) * bytes : pieces.first(peer);

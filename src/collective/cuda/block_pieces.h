@@ -12,7 +12,7 @@ namespace narrowcast::collective::cuda {
 class Lanes {
  public:
   // dtype, codec: as it is coded. max_ctas: as the ranks have agreed.
-  Lanes(const Call& call, ncast_dtype dtype, ncast_codec codec, const channel::ChannelLayout& layout,
+  Lanes(const Call& call, ncast_dtype dtype, ncast_codec codec, const channel::ChannelLayout& layout, int ranks,
         uint32_t max_ctas);
   // Of a piece, at most.
   uint32_t most() const { return most_; }

@@ -28,12 +28,20 @@ constexpr uint32_t all_reduce_warps(uint32_t block_bytes, size_t value_bytes) {
 // are most.
 constexpr uint32_t signal_warp_of(uint32_t warps) { return warps * 3 / 4 / 4 * 4; }
 
-// Shares by what the roles have to do, measured between two H200 and four. passes_on: results go to other ranks, and theirs
-// come.
-constexpr ReduceWarps reduce_warps(bool passes_on, ncast_codec codec, uint32_t block_bytes, size_t value_bytes) {
-  if (all_reduce_warps(block_bytes, value_bytes) == 4) return passes_on ? ReduceWarps{1, 1, 1} : ReduceWarps{1, 2, 0};
-  if (passes_on) return {2, 3, 2};
-  return codec == NCAST_CODEC_RAW ? ReduceWarps{2, 5, 0} : ReduceWarps{3, 4, 0};
+// Which results a rank gets that reduces: its own, those of all; or it passes them to a root, which does not reduce.
+enum class Results : uint8_t { own, all, to_root };
+
+// Shares by what the roles have to do, measured between two H200 and four.
+constexpr ReduceWarps reduce_warps(Results results, ncast_codec codec, uint32_t block_bytes, size_t value_bytes) {
+  const bool few = all_reduce_warps(block_bytes, value_bytes) == 4;
+  if (results == Results::all) return few ? ReduceWarps{1, 1, 1} : ReduceWarps{2, 3, 2};
+  if (few) return {1, 2, 0};
+  return results == Results::own && codec == NCAST_CODEC_RAW ? ReduceWarps{2, 5, 0} : ReduceWarps{3, 4, 0};
+}
+// Of a root that has nothing to reduce, where the others have these.
+constexpr ReduceWarps root_warps(ReduceWarps of_others) {
+  const uint32_t all = of_others.senders + of_others.reducers + of_others.receivers;
+  return {(all + 1) / 2, 0, all / 2};
 }
 
 // What a CTA may take of an SM's shared memory: two are to fit.

@@ -78,7 +78,7 @@ CodecChoice choose_codec(const CallShape& shape, bool packets, const Costs& cost
 int cut_for(const CallShape& shape) {
   switch (shape.operation) {
     case Operation::all_reduce: return shape.ranks;
-    case Operation::reduce: return shape.ranks > 2 ? shape.ranks - 1 : shape.ranks;
+    case Operation::reduce: return root_reduces(shape.ranks) ? shape.ranks : shape.ranks - 1;
     case Operation::broadcast: return shape.ranks - 1;
     default: return 1;
   }
@@ -155,13 +155,17 @@ std::optional<PacketOperation> packet_operation(Operation operation) {
   }
 }
 
-ReduceWarps reduce_warps_of(Operation operation, ncast_dtype dtype, ncast_codec codec) {
-  return reduce_warps(operation != Operation::reduce_scatter, codec, block_bytes(dtype, codec),
-                      ncast_dtype_bytes(dtype));
+bool root_reduces(int ranks) { return ranks == 2; }
+
+ReduceWarps reduce_warps_of(Operation operation, ncast_dtype dtype, ncast_codec codec, int ranks) {
+  const Results results = operation == Operation::reduce_scatter                      ? Results::own
+                          : operation == Operation::all_reduce || root_reduces(ranks) ? Results::all
+                                                                                      : Results::to_root;
+  return reduce_warps(results, codec, block_bytes(dtype, codec), ncast_dtype_bytes(dtype));
 }
 
-uint32_t piece_warps(Operation operation, ncast_dtype dtype, ncast_codec codec) {
-  return reduces(operation) ? reduce_warps_of(operation, dtype, codec).reducers
+uint32_t piece_warps(Operation operation, ncast_dtype dtype, ncast_codec codec, int ranks) {
+  return reduces(operation) ? reduce_warps_of(operation, dtype, codec, ranks).reducers
                             : move_warps(block_bytes(dtype, codec)).senders;
 }
 
@@ -181,7 +185,8 @@ BlockShape choose_block_shape(const CallShape& shape, ncast_codec codec, uint32_
     for (int piece = 0; piece < cut; ++piece) piece_bytes = std::max(piece_bytes, pieces.bytes(piece));
   }
   max_ctas = block_ctas(shape.operation, codec, max_ctas);
-  blocks.lanes = lanes_of(piece_bytes, blocks.block_bytes, max_ctas * piece_warps(shape.operation, shape.dtype, codec));
+  blocks.lanes = lanes_of(piece_bytes, blocks.block_bytes,
+                          max_ctas * piece_warps(shape.operation, shape.dtype, codec, shape.ranks));
   blocks.ctas = ctas_of(blocks.lanes * pieces_of(shape), max_ctas);
   return blocks;
 }

@@ -40,9 +40,8 @@ Traffic traffic(Operation operation, Path path, uint64_t bytes, int ranks) {
   const double others = ranks - 1;
   switch (operation) {
     case Operation::send: return {1, 1};
-    case Operation::reduce:
-      if (path == Path::packets) return {1, others};
-      return {1, 2 * others / ranks};
+    case Operation::broadcast:
+    case Operation::reduce: return {1, path == Path::packets ? others : 1};
     case Operation::all_reduce:
       if (path != Path::packets) return {1, 2 * others / ranks};
       if (bytes > most_one_shot_bytes(ranks)) return {2, others / ranks};
@@ -109,11 +108,19 @@ std::optional<double> CostModel::predict(Operation operation, Path path, uint64_
   });
   const std::optional<Curve>& curve = nearest.curves[static_cast<size_t>(path)];
   if (!curve) return std::nullopt;
-  const auto values = static_cast<double>(bytes);
-  if (source == asked && nearest.ranks == ranks) return curve->at(values);
+  if (source == asked && nearest.ranks == ranks) return curve->at(static_cast<double>(bytes));
   if (path == Path::nccl) return std::nullopt;
-  const Traffic here = traffic(asked, path, bytes, ranks), there = traffic(source, path, bytes, nearest.ranks);
-  return here.flights / there.flights * curve->at(values * here.share / there.share);
+  const auto scaled = [&](uint64_t of_bytes) {
+    const Traffic here = traffic(asked, path, of_bytes, ranks), there = traffic(source, path, of_bytes, nearest.ranks);
+    return here.flights / there.flights * curve->at(static_cast<double>(of_bytes) * here.share / there.share);
+  };
+  double predicted = scaled(bytes);
+  if (asked == Operation::all_reduce && path == Path::packets) {
+    // Two shots begin at other bytes there: that must not look faster than what fewer bytes take.
+    for (const uint64_t one_shot : {most_one_shot_bytes(ranks), most_one_shot_bytes(nearest.ranks)})
+      if (one_shot < bytes) predicted = std::max(predicted, scaled(one_shot));
+  }
+  return predicted;
 }
 
 }  // namespace narrowcast::collective::cuda
