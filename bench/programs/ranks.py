@@ -77,8 +77,8 @@ class Job:
     def summed(self, name: str, *tensors: torch.Tensor) -> None:
         self._own["summed"][name] = digest(*tensors)
 
-    def near(self, name: str, values: list[float], tolerance: float) -> None:
-        """tolerance: of a difference, in parts of the largest of the values."""
+    def near(self, name: str, values: list[float], tolerance: float | None) -> None:
+        """tolerance: of a difference, in parts of the largest of the values; None: it is only said."""
         self._own["near"][name] = {"values": [value.hex() for value in values], "tolerance": tolerance}
 
     def chosen(self, name: str, tokens: list[list[int]], margins: list[list[float]], enough: float) -> None:

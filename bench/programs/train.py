@@ -25,8 +25,9 @@ LARGE = Shape(vocabulary=16384, width=1024, layers=12, heads=16, kv_heads=4, hea
 SMALL = Shape(vocabulary=512, width=64, layers=2, heads=4, kv_heads=2, head_dim=16, hidden=160)
 USED_TOKENS = 256
 TIMED_STEPS = 100
-# A bfloat16 has 8 bits: sums in another order differ by so much, and training makes that more.
-FIRST_STEPS, FIRST_TOLERANCE, TOLERANCE = 20, 2.0**-8, 0.05
+# A bfloat16 has 8 bits: sums in another order differ by so much. While the loss falls steeply, training makes that more
+# with any two orders; there the runs are only shown to have differed. They are near again at the end.
+FEW_STEPS, TOLERANCE = 20, 2.0**-8
 
 
 def batch_of(step: int, rank: int, sequences: int, length: int, device: torch.device) -> torch.Tensor:
@@ -90,8 +91,9 @@ def main() -> None:
 
         seconds.append(job.time(train_step))
     values = torch.stack(losses).double().tolist()
-    job.near("losses of the first steps", values[:FIRST_STEPS], FIRST_TOLERANCE)
-    job.near("losses", values, TOLERANCE)
+    job.near("losses of the first steps", values[:FEW_STEPS], TOLERANCE)
+    job.near("losses of the first step and the last ones", [values[0], *values[-FEW_STEPS:]], TOLERANCE)
+    job.near("losses", values, None)
     job.summed("losses", *losses)
     weights = [getattr(weight, "_local_tensor", weight) for weight in model.parameters()]
     job.summed("parameters at the end", *weights)

@@ -258,11 +258,11 @@ TEST_CASE("few CTAs code no faster than they can") {
       "all_gather 2 peer window-random 1000000:100\n");
   CallShape shape = gather_of(1'000'000);
   CHECK(choose(shape, {model}).codec == NCAST_CODEC_WINDOW);
-  shape.max_ctas = 32;
+  shape.max_ctas = 64;
   CHECK(costs_of(shape, model).raw == doctest::Approx(100));
   CHECK(costs_of(shape, model).window > 100);
   CHECK(choose(shape, {model}).codec == NCAST_CODEC_RAW);
-  shape.max_ctas = 8;
+  shape.max_ctas = 16;
   CHECK(costs_of(shape, model).raw > 200);
   shape.over_host = true;
   CHECK(costs_of(shape, model).raw == 0);

@@ -108,6 +108,16 @@ def test_sums_that_differ_by_more_do_not_hold(runs, values):
     assert "losses, rank 0: differs from NCCL's" in faults["always"][0]
 
 
+def test_a_difference_without_a_limit_is_only_said(runs):
+    values = [value.hex() for value in (4.0, 3.0)]
+    for variant, second in (("nccl", 2.0), ("always", 3.0), ("always_again", 3.0)):
+        values[1] = second.hex()
+        runs.write(variant, changed("near", "losses, rank 0", {"values": values, "tolerance": None}))
+    status, _, program = runs.gather()
+    assert status == 0
+    assert program["comparison"]["always"]["losses, rank 0: largest difference"] == 0.25
+
+
 @pytest.mark.parametrize(("tokens", "holds"), [([5, 6, 8], True), ([5, 9, 7], True), ([4, 6, 7], False)])
 def test_tokens_are_compared_up_to_the_first_that_was_no_sure_choice(runs, tokens, holds):
     chosen = {**REPORT["chosen"]["tokens, rank 0"], "tokens": [tokens]}

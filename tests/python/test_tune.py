@@ -12,7 +12,7 @@ from narrowcast._cost_model import Curve, Times
 from narrowcast.cli import bench_report
 from narrowcast.cli import tune as command
 
-MEASURED = Path(__file__).parents[2] / "bench" / "results" / "collectives_2xh200.json"
+MEASURED = Path(__file__).parents[2] / "bench" / "results" / "collectives_4xh200.json"
 BRIEF = command.Schedule(step=16, calls=2, batches=2, warmup=1)
 
 

@@ -2,7 +2,8 @@
 
 - What calls gave that only move data has the same bits with both.
 - What depends on sums has the same bits in two runs with Narrowcast that take the same calls. With NCCL the order of a
-  sum of more than two may be another: values may then differ by what the program says that rounding comes to.
+  sum of more than two may be another: values may then differ by what the program says that rounding comes to, if it
+  does.
 - A token that was chosen by sums is the same where it was far enough ahead of the next, and so is all before it.
 """
 
@@ -24,7 +25,7 @@ def with_nccl(nccl: Report, narrowcast: Report) -> tuple[list[str], dict[str, An
         other = narrowcast.get("near", {}).get(name, {"values": []})
         difference = _difference(values["values"], other["values"])
         found[f"{name}: largest difference"] = None if math.isnan(difference) else difference
-        if not difference <= values["tolerance"]:
+        if values["tolerance"] is not None and not difference <= values["tolerance"]:
             faults.append(f"{name}: differs from NCCL's by {difference:g}; {values['tolerance']:g} may be")
     for name, rows in nccl.get("chosen", {}).items():
         compared, wrong = _chosen(rows, narrowcast.get("chosen", {}).get(name))

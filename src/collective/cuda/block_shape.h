@@ -57,7 +57,7 @@ inline constexpr uint32_t most_raw_move_ctas = 96;
 constexpr uint32_t lanes_of_ctas(uint32_t ctas) { return ctas * 8; }
 
 // Where payloads go through host memory: every waiting warp reads flags over the host link, which few warps fill.
-inline constexpr uint32_t most_ctas_over_host = 16;
+inline constexpr uint32_t most_ctas_over_host = 32;
 
 // Bytes of a block of this dtype under the codec.
 constexpr uint32_t block_bytes(ncast_dtype dtype, ncast_codec codec) {
