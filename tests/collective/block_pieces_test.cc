@@ -103,6 +103,14 @@ TEST_CASE("both ends of every lane know the same of it") {
   }
 }
 
+TEST_CASE("two communicators' CTAs fit a GPU") {
+  constexpr size_t hopper = 228 << 10, ampere = 164 << 10;
+  CHECK(ctas_that_fit(132, hopper, 1024) == most_block_ctas);
+  CHECK(ctas_that_fit(114, hopper, 1024) == 114);
+  CHECK(ctas_that_fit(108, ampere, 1024) == 54);
+  CHECK(ctas_that_fit(1, ampere, 1024) == 1);
+}
+
 TEST_CASE("a broadcast and a reduction send every value once over the root's link") {
   for (const int ranks : {3, 4, 8}) {
     for (const int root : {0, 2}) {

@@ -51,6 +51,12 @@ inline constexpr size_t most_shared_bytes = 112 * 1024;
 // rank.
 inline constexpr int ctas_of_an_sm = 2;
 inline constexpr uint32_t most_block_ctas = 128;
+// Of a GPU with so many SMs, each with so much shared memory, of which every CTA takes `reserved` as well. All CTAs of a call
+// have to run at the same time, of two communicators.
+constexpr uint32_t ctas_that_fit(uint32_t sms, size_t shared_bytes, size_t reserved) {
+  const uint64_t all = uint64_t{sms} * (shared_bytes / (most_shared_bytes + reserved));
+  return static_cast<uint32_t>(std::clamp<uint64_t>(all / 2, 1, most_block_ctas));
+}
 // Of calls that move values as they are, which are slower with more; measured between four H200.
 inline constexpr uint32_t most_raw_move_ctas = 96;
 // Of a channel: two sets for the reducing warps that pass results on, which is more than others need.

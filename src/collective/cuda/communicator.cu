@@ -1,6 +1,7 @@
 #include <cuda_runtime.h>
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "collective/cuda/choice.h"
@@ -70,8 +71,26 @@ ncast_status Communicator::join(const channel::TcpAddress& address, const channe
   return NCAST_OK;
 }
 
+ncast_status Communicator::find_room(uint32_t* ctas) const {
+  int of_cta = 0, of_sm = 0, reserved = 0, sms = 0;
+  const std::pair<cudaDeviceAttr, int*> wanted[] = {{cudaDevAttrMaxSharedMemoryPerBlockOptin, &of_cta},
+                                                    {cudaDevAttrMaxSharedMemoryPerMultiprocessor, &of_sm},
+                                                    {cudaDevAttrReservedSharedMemoryPerBlock, &reserved},
+                                                    {cudaDevAttrMultiProcessorCount, &sms}};
+  for (const auto& [attribute, value] : wanted)
+    if (const cudaError_t error = cudaDeviceGetAttribute(value, attribute, device_); error != cudaSuccess)
+      return failed("looking at the GPU", error);
+  if (static_cast<size_t>(of_cta) < most_shared_bytes)
+    return fail(NCAST_UNSUPPORTED, "the kernels need %zu bytes of shared memory a CTA, and GPU %d has %d",
+                most_shared_bytes, device_, of_cta);
+  *ctas = ctas_that_fit(static_cast<uint32_t>(sms), static_cast<size_t>(of_sm), static_cast<size_t>(reserved));
+  return NCAST_OK;
+}
+
 ncast_status Communicator::agree(size_t scratch_bytes) {
-  Agreement own{wanted_ctas(), WantedPath::cheapest, scratch_bytes};
+  uint32_t fitting = 0;
+  if (ncast_status status = find_room(&fitting)) return status;
+  Agreement own{std::min(wanted_ctas(), fitting), WantedPath::cheapest, scratch_bytes};
   if (ncast_status status = wanted_path(&own.path)) return status;
   std::vector<Agreement> all(static_cast<size_t>(ranks()));
   if (ncast_status status = rendezvous_->all_gather(&own, sizeof own, all.data())) return status;
@@ -105,13 +124,6 @@ ncast_status Communicator::agree_on_costs() {
 }
 
 ncast_status Communicator::set_up() {
-  int shared_bytes = 0;
-  if (const cudaError_t error = cudaDeviceGetAttribute(&shared_bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device_);
-      error != cudaSuccess)
-    return failed("looking at the GPU", error);
-  if (static_cast<size_t>(shared_bytes) < most_shared_bytes)
-    return fail(NCAST_UNSUPPORTED, "the kernels need %zu bytes of shared memory a CTA, and GPU %d has %d",
-                most_shared_bytes, device_, shared_bytes);
   if (const cudaError_t loaded = load_kernels()) return failed("loading the kernels", loaded);
   cudaError_t error = cudaHostAlloc(reinterpret_cast<void**>(&control_), sizeof *control_, cudaHostAllocPortable);
   if (error == cudaSuccess) {

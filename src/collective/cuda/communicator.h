@@ -105,6 +105,8 @@ class Communicator final : public ncast_comm {
   Communicator(int ranks, int rank) : ncast_comm(NCAST_BACKEND_CUDA, rank, ranks) {}
   ncast_status join(const channel::TcpAddress& address, const channel::WorldId& secret,
                     const ncast_comm_config& config);
+  // The CTAs that may be, by what the GPU has room for.
+  ncast_status find_room(uint32_t* ctas) const;
   ncast_status agree(size_t scratch_bytes);
   ncast_status agree_on_costs();
   ncast_status set_up();
