@@ -143,7 +143,8 @@ ncast_status Communicator::set_up() {
   rendezvous_->on_failure(
       [control = control_](ncast_status, const char*) { __atomic_store_n(&control->stop, 1u, __ATOMIC_RELEASE); });
 
-  const size_t packet_bytes = packet_scratch_bytes(ranks());
+  // Packets do not go through host memory.
+  const size_t packet_bytes = packet_scratch_bytes(place_ == channel::PeerMemory::Place::host ? 1 : ranks());
   const size_t all_bytes = agreement_.scratch_bytes;
   if (all_bytes > packet_bytes)
     layout_ = channel::ChannelLayout((packet_bytes + 4095) / 4096 * 4096, ranks(), lanes_of_ctas(agreement_.max_ctas),
