@@ -52,7 +52,10 @@ def _signals() -> Iterator[Iterator[int]]:
         yield _numbers(ours)
     finally:
         for one, handler in before.items():
-            signal.signal(one, handler)
+            # Python complains of one that is on its way when there is no handler any more, as SIGCHLD is where a
+            # command cannot be started. Doing nothing is what is done with it by default.
+            if one != signal.SIGCHLD or callable(handler):
+                signal.signal(one, handler)
         signal.set_wakeup_fd(pipe_before)
         os.close(ours)
         os.close(theirs)

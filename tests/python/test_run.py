@@ -15,7 +15,7 @@ import urllib.request
 from pathlib import Path
 
 import pytest
-from narrowcast import _preload, _prometheus, _traffic
+from narrowcast import _preload, _prometheus, _supervise, _traffic
 from narrowcast.cli import run_report
 
 HERE = Path(__file__).parent
@@ -219,6 +219,19 @@ def test_what_cannot_be_run_is_one_sentence(run, tmp_path, arguments, status, wo
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (status, "", 1), done
     for word in words:
         assert word in done.stderr
+
+
+def test_a_child_that_ends_late_finds_a_handler(tmp_path):
+    # Python writes of a signal that nobody handles any more to stderr.
+    before = {one: signal.getsignal(one) for one in (signal.SIGCHLD, signal.SIGTERM)}
+    try:
+        with pytest.raises(PermissionError):
+            _supervise.run([str(tmp_path)], os.environ)
+        assert callable(signal.getsignal(signal.SIGCHLD))
+        assert signal.getsignal(signal.SIGTERM) == before[signal.SIGTERM]
+    finally:
+        for one, handler in before.items():
+            signal.signal(one, handler)
 
 
 def test_replaced_and_unknown_variables_are_told_of(run):
