@@ -103,6 +103,22 @@ TEST_CASE("both ends of every lane know the same of it") {
   }
 }
 
+TEST_CASE("a warp has a thread for each of its ends, however many kernels share the GPU") {
+  Call call{Operation::send};
+  for (const uint32_t max_ctas : {1u, 16u, 128u}) {
+    for (const ncast_dtype dtype : {NCAST_BFLOAT16, NCAST_FLOAT64}) {
+      const channel::ChannelLayout layout(0, 8, lanes_of_ctas(max_ctas), SIZE_MAX);
+      const Lanes lanes(call, dtype, NCAST_CODEC_WINDOW, layout, 8, max_ctas);
+      BlockCall round = {};
+      round.peers.ranks = 8;
+      for (int peer = 1; peer < 8; ++peer) round.send[peer] = lanes.piece(send_begin, uint64_t{1} << 30);
+      const uint32_t warps = move_warps(block_bytes(dtype, NCAST_CODEC_WINDOW)).senders;
+      for (uint32_t kernels = 1; kernels <= 7; ++kernels)
+        CHECK(7 * round.send[1].lanes <= 32 * warps * lanes.ctas(round, kernels));
+    }
+  }
+}
+
 TEST_CASE("two communicators' CTAs fit a GPU") {
   constexpr size_t hopper = 228 << 10, ampere = 164 << 10;
   CHECK(ctas_that_fit(132, hopper, 1024) == most_block_ctas);

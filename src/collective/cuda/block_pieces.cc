@@ -57,21 +57,24 @@ Lanes::Lanes(const Call& call, ncast_dtype dtype, ncast_codec codec, const chann
     : block_bytes_(block_bytes(dtype, codec)),
       slots_(layout.slots_of(block_bytes_)),
       max_ctas_(block_ctas(call.operation, codec, max_ctas)),
-      most_(max_ctas_ * piece_warps(call.operation, dtype, codec, ranks)) {}
+      warps_(piece_warps(call.operation, dtype, codec, ranks)) {}
 
 Piece Lanes::piece(const void* values, uint64_t bytes) const {
-  const uint32_t lanes = lanes_of(bytes, block_bytes_, most_);
+  const uint32_t lanes = lanes_of(bytes, block_bytes_, most());
   return {const_cast<char*>(static_cast<const char*>(values)), bytes, lanes,
           slots_of(bytes, block_bytes_, lanes, slots_)};
 }
 
-uint32_t Lanes::ctas(const BlockCall& call) const {
+uint32_t Lanes::ctas(const BlockCall& call, uint32_t kernels) const {
   uint32_t sent = 0, received = 0;
   for (int peer = 0; peer < call.peers.ranks; ++peer) {
     sent += call.send[peer].lanes;
     received += call.recv[peer].lanes;
   }
-  return ctas_of(std::max({sent, received, call.own.lanes, 1u}), max_ctas_);
+  const uint32_t ends = 32 * warps_;  // of a CTA's warps in one role: one a thread
+  return std::max(
+      ctas_of(std::max({sent, received, call.own.lanes, 1u}), std::min(max_ctas_, most_block_ctas / kernels)),
+      (std::max(sent, received) + ends - 1) / ends);
 }
 
 OwnCopy cut_moves(const Call& call, ncast_codec codec, const Lanes& lanes, BlockCall* moves) {

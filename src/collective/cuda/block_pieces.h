@@ -15,13 +15,13 @@ class Lanes {
   Lanes(const Call& call, ncast_dtype dtype, ncast_codec codec, const channel::ChannelLayout& layout, int ranks,
         uint32_t max_ctas);
   // Of a piece, at most.
-  uint32_t most() const { return most_; }
+  uint32_t most() const { return max_ctas_ * warps_; }
   Piece piece(const void* values, uint64_t bytes) const;
-  // Of a kernel that has these pieces.
-  uint32_t ctas(const BlockCall& call) const;
+  // Of a kernel that has these pieces, and runs beside others of the same call.
+  uint32_t ctas(const BlockCall& call, uint32_t kernels = 1) const;
 
  private:
-  uint32_t block_bytes_, slots_, max_ctas_, most_;
+  uint32_t block_bytes_, slots_, max_ctas_, warps_;
 };
 
 // Values that stay on the rank.

@@ -167,8 +167,7 @@ cudaError_t Communicator::launch_round(const std::vector<const Call*>& sends, co
       if (coding_of(*recv) == coding) call.recv[recv->peer] = lanes.piece(recv->recv, bytes_of(*recv));
     if (coding.codec == NCAST_CODEC_RAW) write_straight(&call);
     sent_bytes_ += sent_bytes(call);
-    const uint32_t ctas = std::min(lanes.ctas(call), most_block_ctas / static_cast<uint32_t>(kernels));
-    RETURN_IF_FAILED(launch_moves(call, coding.dtype, coding.codec, ctas,
+    RETURN_IF_FAILED(launch_moves(call, coding.dtype, coding.codec, lanes.ctas(call, static_cast<uint32_t>(kernels)),
                                   kernel == 0 ? stream : sides_[static_cast<size_t>(kernel)].stream));
   }
   for (int kernel = 1; kernel < kernels; ++kernel) RETURN_IF_FAILED(join(kernel, stream));
