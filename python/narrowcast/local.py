@@ -8,6 +8,7 @@ with narrowcast.LocalRanks(2, backend="cuda") as comms:  # rank r on GPU r
 
 from __future__ import annotations
 
+import contextlib
 import weakref
 from collections.abc import Iterator, Sequence
 from ctypes import byref, c_int, c_void_p
@@ -16,6 +17,7 @@ from typing import overload
 
 from ._library import check, library
 from .comm import Communicator, comm_config
+from .errors import NarrowcastError
 
 
 def _destroy(handles: Sequence[int]) -> int:
@@ -84,6 +86,10 @@ class LocalRanks(Sequence[Communicator]):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if kind is not None and self._finalizer.alive:
-            # Calls of some ranks may wait for those that will not come.
-            self._comms[0].abort()
+            # Calls of some ranks may wait for those that will not come; the error of the body is the one to tell.
+            with contextlib.suppress(NarrowcastError):
+                self._comms[0].abort()
+            with contextlib.suppress(NarrowcastError):
+                self.close()
+            return
         self.close()

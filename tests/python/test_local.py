@@ -5,6 +5,8 @@ from __future__ import annotations
 import narrowcast
 import numpy as np
 import pytest
+from narrowcast import local
+from narrowcast.errors import Status
 
 
 def test_one_thread_drives_all_ranks():
@@ -46,6 +48,18 @@ def test_an_error_of_the_body_ends_what_waits():
         waits_and_fails()
     with pytest.raises(narrowcast.AbortedError):
         stream.synchronize()
+
+
+def test_the_error_of_the_body_is_told_when_closing_fails_as_well(monkeypatch):
+    destroy = local._destroy
+
+    def fails(handles):
+        destroy(handles)
+        return int(Status.INTERNAL)
+
+    monkeypatch.setattr(local, "_destroy", fails)
+    with pytest.raises(ZeroDivisionError), narrowcast.LocalRanks(2):
+        raise ZeroDivisionError
 
 
 def test_what_is_left_open_is_freed():
