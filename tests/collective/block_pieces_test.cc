@@ -15,21 +15,16 @@ constexpr Operation all_operations[] = {Operation::broadcast,  Operation::reduce
                                         Operation::scatter,    Operation::all_gather,    Operation::all_to_all,
                                         Operation::all_reduce, Operation::reduce_scatter};
 
-struct Ranks {
-  std::vector<BlockCall> calls;
-  std::vector<OwnCopy> own;
-};
-
 // Where the buffers begin; nothing is read.
 char* const send_begin = reinterpret_cast<char*>(uintptr_t{1} << 40);
 char* const recv_begin = reinterpret_cast<char*>(uintptr_t{2} << 40);
 
-Ranks cut(const Call& call, ncast_codec codec, int ranks, uint32_t max_ctas) {
-  Ranks all{std::vector<BlockCall>(static_cast<size_t>(ranks)), std::vector<OwnCopy>(static_cast<size_t>(ranks))};
+std::vector<BlockCall> cut(const Call& call, ncast_codec codec, int ranks, uint32_t max_ctas) {
+  std::vector<BlockCall> all(static_cast<size_t>(ranks));
   const channel::ChannelLayout layout(0, ranks, lanes_of_ctas(max_ctas), SIZE_MAX);
   const Lanes lanes(call, call.dtype, codec, layout, ranks, max_ctas);
   for (int rank = 0; rank < ranks; ++rank) {
-    BlockCall& mine = all.calls[static_cast<size_t>(rank)];
+    BlockCall& mine = all[static_cast<size_t>(rank)];
     mine = {};
     mine.peers.rank = rank;
     mine.peers.ranks = ranks;
@@ -37,7 +32,7 @@ Ranks cut(const Call& call, ncast_codec codec, int ranks, uint32_t max_ctas) {
     if (reduces(call.operation)) {
       cut_reduction(call, codec, lanes, &mine);
     } else {
-      all.own[static_cast<size_t>(rank)] = cut_moves(call, codec, lanes, &mine);
+      cut_moves(call, codec, lanes, &mine);
     }
   }
   return all;
@@ -82,13 +77,13 @@ TEST_CASE("both ends of every lane know the same of it") {
     CAPTURE(call.peer);
     CAPTURE(static_cast<int>(codec));
     CAPTURE(max_ctas);
-    const Ranks all = cut(call, codec, ranks, max_ctas);
+    const std::vector<BlockCall> all = cut(call, codec, ranks, max_ctas);
     for (int from = 0; from < ranks; ++from) {
-      const BlockCall& sender = all.calls[static_cast<size_t>(from)];
+      const BlockCall& sender = all[static_cast<size_t>(from)];
       uint32_t ends = 0;
       for (int to = 0; to < ranks; ++to) {
         if (to == from) continue;
-        const BlockCall& receiver = all.calls[static_cast<size_t>(to)];
+        const BlockCall& receiver = all[static_cast<size_t>(to)];
         REQUIRE(same_cut(sender.send[to], taken(call.operation, receiver, from)));
         REQUIRE(same_cut(passed_on(sender, to), taken_later(receiver, from)));
         REQUIRE(sender.first_forward_lane + passed_on(sender, to).lanes <= sender.layout.lanes());
@@ -137,13 +132,13 @@ TEST_CASE("a broadcast and a reduction send every value once over the root's lin
         call.recv = recv_begin;
         call.peer = root;
         call.count = count;
-        const Ranks sent = cut(call, NCAST_CODEC_RAW, ranks, 128);
-        CHECK(sent_bytes(sent.calls[static_cast<size_t>(root)]) == 2 * count);
-        CHECK(sent.own[static_cast<size_t>(root)].bytes == 2 * count);
+        const std::vector<BlockCall> sent = cut(call, NCAST_CODEC_RAW, ranks, 128);
+        CHECK(sent_bytes(sent[static_cast<size_t>(root)]) == 2 * count);
+        CHECK(sent[static_cast<size_t>(root)].own_copy.bytes == 2 * count);
         for (int rank = 0; rank < ranks; ++rank) {
           // Its pieces are all of its buffer, one after the other.
-          std::vector<Piece> pieces(std::begin(sent.calls[static_cast<size_t>(rank)].recv),
-                                    std::end(sent.calls[static_cast<size_t>(rank)].recv));
+          std::vector<Piece> pieces(std::begin(sent[static_cast<size_t>(rank)].recv),
+                                    std::end(sent[static_cast<size_t>(rank)].recv));
           std::erase_if(pieces, [](const Piece& piece) { return piece.bytes == 0; });
           std::ranges::sort(pieces, {}, &Piece::values);
           const char* next = recv_begin;
@@ -154,12 +149,12 @@ TEST_CASE("a broadcast and a reduction send every value once over the root's lin
           CHECK(next == (rank == root ? recv_begin : recv_begin + 2 * count));
         }
         call.operation = Operation::reduce;
-        const Ranks reduced = cut(call, NCAST_CODEC_RAW, ranks, 128);
+        const std::vector<BlockCall> reduced = cut(call, NCAST_CODEC_RAW, ranks, 128);
         uint64_t bytes = 0;
-        for (const BlockCall& mine : reduced.calls) bytes += mine.reduced.bytes;
+        for (const BlockCall& mine : reduced) bytes += mine.reduced.bytes;
         CHECK(bytes == 2 * count);
-        CHECK(reduced.calls[static_cast<size_t>(root)].own.bytes == 0);
-        CHECK(sent_bytes(reduced.calls[static_cast<size_t>(root)]) == 2 * count);
+        CHECK(reduced[static_cast<size_t>(root)].own.bytes == 0);
+        CHECK(sent_bytes(reduced[static_cast<size_t>(root)]) == 2 * count);
       }
     }
   }

@@ -27,6 +27,13 @@ struct Claims {
   uint32_t ended;                          // warps
 };
 
+// Values that stay on the rank.
+struct OwnCopy {
+  const char* from;
+  char* to;
+  uint64_t bytes;  // 0: there are none, or they are where they should be
+};
+
 // By value in a kernel's parameters.
 struct BlockCall {
   channel::Peers peers;
@@ -37,7 +44,8 @@ struct BlockCall {
   Piece send[channel::max_gpu_ranks];  // to each rank
   Piece recv[channel::max_gpu_ranks];  // from each rank
 
-  bool in_order;  // the lanes of `send` get their blocks by turns
+  bool in_order;                       // the lanes of `send` get their blocks by turns
+  OwnCopy own_copy;                    // by the warps that receive, before anything comes
 
   // Of values that travel as they are: where those of `recv` end up, for peers that write there themselves.
   channel::StraightWrites* straight;  // device memory

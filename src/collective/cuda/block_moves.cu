@@ -31,8 +31,9 @@ __global__ void __maxnreg__(Coding::block_bytes > 4096 ? 120 : 80) move_blocks(c
     end_claims(call, all, lane);
     memory.signals.close_one(lane);
   } else if (warp < warps.senders + warps.receivers) {
-    receive_blocks<Coding>(call, memory.receivers[warp - warps.senders], number_from(warps.senders),
-                           warps.receivers * gridDim.x, lane);
+    const uint32_t number = number_from(warps.senders), all = warps.receivers * gridDim.x;
+    copy_own_blocks<Coding::block_bytes>(call.own_copy, number, all, lane);
+    receive_blocks<Coding>(call, memory.receivers[warp - warps.senders], number, all, lane);
   } else {
     if (!Coding::codes && blockIdx.x == 0) invite_senders(call, lane);
     channel::raise_flags(memory.signals.queues, warps.senders, &memory.signals.open, lane);

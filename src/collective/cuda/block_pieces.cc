@@ -66,6 +66,7 @@ Piece Lanes::piece(const void* values, uint64_t bytes) const {
 }
 
 uint32_t Lanes::ctas(const BlockCall& call, uint32_t kernels) const {
+  const auto kept = static_cast<uint32_t>(std::min<uint64_t>(call.own_copy.bytes / block_bytes_, max_ctas_));
   uint32_t sent = 0, received = 0;
   for (int peer = 0; peer < call.peers.ranks; ++peer) {
     sent += call.send[peer].lanes;
@@ -73,16 +74,16 @@ uint32_t Lanes::ctas(const BlockCall& call, uint32_t kernels) const {
   }
   const uint32_t ends = 32 * warps_;  // of a CTA's warps in one role: one a thread
   return std::max(
-      ctas_of(std::max({sent, received, call.own.lanes, 1u}), std::min(max_ctas_, most_block_ctas / kernels)),
+      ctas_of(std::max({sent, received, kept, call.own.lanes, 1u}), std::min(max_ctas_, most_block_ctas / kernels)),
       (std::max(sent, received) + ends - 1) / ends);
 }
 
-OwnCopy cut_moves(const Call& call, ncast_codec codec, const Lanes& lanes, BlockCall* moves) {
+void cut_moves(const Call& call, ncast_codec codec, const Lanes& lanes, BlockCall* moves) {
   const int rank = moves->peers.rank, ranks = moves->peers.ranks;
   const size_t value_bytes = ncast_dtype_bytes(call.dtype);
   const uint64_t bytes = call.count * value_bytes;
   const bool is_root = rank == call.peer;
-  OwnCopy own{};
+  OwnCopy& own = moves->own_copy;
   const bool relays = call.operation == Operation::broadcast && ranks > 2;
   if (relays) cut_relayed_broadcast(call, lanes, block_bytes(call.dtype, codec), moves);
   for (int peer = 0; peer < ranks; ++peer) {
@@ -125,7 +126,6 @@ OwnCopy cut_moves(const Call& call, ncast_codec codec, const Lanes& lanes, Block
     }
   }
   if (own.from == own.to || own.from == nullptr || own.to == nullptr) own.bytes = 0;
-  return own;
 }
 
 void cut_reduction(const Call& call, ncast_codec codec, const Lanes& lanes, BlockCall* reduction) {

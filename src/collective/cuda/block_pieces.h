@@ -24,17 +24,10 @@ class Lanes {
   uint32_t block_bytes_, slots_, max_ctas_, warps_;
 };
 
-// Values that stay on the rank.
-struct OwnCopy {
-  const void* from;
-  void* to;
-  uint64_t bytes;  // 0: there are none, or they are where they should be
-};
-
 // Fills in the pieces of a collective that only moves data, for moves->peers.rank. codec: as chosen. A broadcast to several ranks goes in
 // pieces, each of which its receiver passes on: the root sends every value once, as in "Bandwidth optimal all-reduce
 // algorithms for clusters of workstations" (Patarasu, Yuan, 2009).
-OwnCopy cut_moves(const Call& call, ncast_codec codec, const Lanes& lanes, BlockCall* moves);
+void cut_moves(const Call& call, ncast_codec codec, const Lanes& lanes, BlockCall* moves);
 // The same for one that reduces.
 void cut_reduction(const Call& call, ncast_codec codec, const Lanes& lanes, BlockCall* reduction);
 

@@ -345,6 +345,14 @@ __device__ void receive_blocks(const BlockCall& call, RoleMemory<Coding, Buffers
   take_payloads<Coding>(call, memory, end, thread, [](const char*, const Arriving&) { return true; });
 }
 
+// The warp is the `number`th of `warps` that copy what stays on the rank.
+template <uint32_t block_bytes>
+__device__ void copy_own_blocks(const OwnCopy& own, uint32_t number, uint32_t warps, int thread) {
+  for (uint64_t at = uint64_t{number} * block_bytes; at < own.bytes; at += uint64_t{warps} * block_bytes)
+    device::copy_by_warp(own.to + at, own.from + at, static_cast<uint32_t>(min(own.bytes - at, uint64_t{block_bytes})),
+                         thread);
+}
+
 // The warp is the `number`th of `warps` that pass on what comes, as it comes. Not inlined: it would cost the others registers.
 template <typename Coding, int Buffers>
 __device__ __noinline__ void relay_blocks(const BlockCall& call, RoleMemory<Coding, Buffers>& memory,

@@ -188,15 +188,20 @@ cudaError_t Communicator::launch_collective(const Call& call, cudaStream_t strea
 cudaError_t Communicator::launch_moves_of(const Call& call, ncast_codec codec, cudaStream_t stream) {
   const Lanes lanes(call, call.dtype, codec, layout_, ranks(), agreement_.max_ctas);
   BlockCall moves = block_call(0);
-  const OwnCopy own = cut_moves(call, codec, lanes, &moves);
+  cut_moves(call, codec, lanes, &moves);
   if (codec == NCAST_CODEC_RAW && !moves.in_order) write_straight(&moves);
   sent_bytes_ += sent_bytes(moves);
 
-  // What stays on the rank is copied beside the kernel, and after it has begun, which it could not while a copy is on every
-  // SM.
-  if (own.bytes != 0) RETURN_IF_FAILED(fork(0, stream));
+  // What stays on the rank is copied by the kernel while it waits for what comes. If that is long, it is copied beside the
+  // kernel, and after it has begun, which it could not while a copy is on every SM.
+  const OwnCopy own = moves.own_copy;
+  const bool beside = own.bytes > most_own_copy_bytes;
+  if (beside) {
+    moves.own_copy.bytes = 0;
+    RETURN_IF_FAILED(fork(0, stream));
+  }
   RETURN_IF_FAILED(launch_moves(moves, call.dtype, codec, lanes.ctas(moves), stream));
-  if (own.bytes == 0) return cudaSuccess;
+  if (!beside) return cudaSuccess;
   RETURN_IF_FAILED(cudaMemcpyAsync(own.to, own.from, own.bytes, cudaMemcpyDeviceToDevice, sides_[0].stream));
   return join(0, stream);
 }
