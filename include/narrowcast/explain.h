@@ -36,13 +36,14 @@ typedef struct {
 } ncast_prediction;
 
 typedef struct {
-  int packets;            // 1: by packets, each 16 bytes of data and flag; 0: by blocks of values, through slots
+  int packets;            // 1: by packets of data and a flag; 0: by blocks of values, through slots
   int two_shot;           // all_reduce: 1: the ranks reduce a piece each and pass it on; 0: each reduces all for itself
   int over_host;          // 1: through host memory, since GPUs cannot reach each other or are not to
   uint32_t ctas;          // of a rank's kernel; 0: no kernel runs
   uint32_t warps;         // of a CTA
   uint32_t lanes;         // that share what one rank sends another, the largest piece; 0 by packets
   uint32_t block_bytes;   // of values; 0 by packets
+  uint32_t packet_bytes;  // with the flag: 16, or 128 where a line arrives whole; 0 by blocks
   ncast_codec codec;      // RAW or WINDOW
   const char* path_why;   // why by packets or blocks; constant
   const char* shots_why;  // why one shot or two; NULL where the operation has no choice

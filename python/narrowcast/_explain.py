@@ -39,6 +39,7 @@ class Explanation:
     warps: int  #: of a CTA
     lanes: int | None  #: by blocks: that share the largest piece that one rank sends another
     block_bytes: int | None  #: by blocks: of values
+    packet_bytes: int | None  #: by packets: of one, with its flag
     link: str  #: "peer", or "host" where payloads go through host memory
     predicted: Prediction
     sentence: str
@@ -104,6 +105,7 @@ def explanation_of(made: ExplanationC) -> Explanation:
         warps=made.warps,
         lanes=None if by_packets else made.lanes,
         block_bytes=None if by_packets else made.block_bytes,
+        packet_bytes=made.packet_bytes if by_packets else None,
         link="host" if made.over_host else "peer",
         predicted=Prediction(*(getattr(made.predicted, field[0]) or None for field in PredictionC._fields_)),
         sentence=made.sentence.decode(),

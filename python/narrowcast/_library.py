@@ -117,6 +117,7 @@ class ExplanationC(Structure):
         ("warps", c_uint32),
         ("lanes", c_uint32),
         ("block_bytes", c_uint32),
+        ("packet_bytes", c_uint32),
         ("codec", c_int),
         ("path_why", c_char_p),
         ("shots_why", c_char_p),

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <string>
 
+#include "channel/cuda/packet_area.h"
 #include "collective/cuda/choice.h"
 #include "doctest/doctest.h"
 #include "narrowcast/explain.h"
@@ -181,7 +182,7 @@ TEST_CASE("packets are taken only where they can be, whatever is cheap or asked 
   const CostModel model = model_of(
       "all_gather 2 peer packets 1:1 2:1\nall_gather 2 peer raw 1:9 2:9\nall_gather 2 peer window 1:9 2:9\n"
       "send 2 peer packets 1:1 2:1\nsend 2 peer raw 1:9 2:9\nsend 2 peer window 1:9 2:9\n");
-  const uint64_t most = most_packet_bytes(PacketOperation::all_gather, 2);
+  const uint64_t most = most_packet_bytes(PacketOperation::all_gather, 2, true);
   for (const WantedPath wanted : {WantedPath::cheapest, WantedPath::packets}) {
     CHECK(choose(gather_of(most), {model, wanted}).packets);
     CHECK_FALSE(choose(gather_of(most + 1), {model, wanted}).packets);
@@ -189,6 +190,9 @@ TEST_CASE("packets are taken only where they can be, whatever is cheap or asked 
     send.operation = Operation::send;
     CHECK_FALSE(choose(send, {model, wanted}).packets);
     CHECK(costs_of(send, model).packets == 0);
+    CallShape by_pcie = gather_of(most);
+    by_pcie.nvlink = false;
+    CHECK_FALSE(choose(by_pcie, {model, wanted}).packets);
     CallShape over_host = gather_of(100);
     over_host.over_host = true;
     CHECK_FALSE(choose(over_host, {model, wanted}).packets);
@@ -283,6 +287,38 @@ TEST_CASE("a choice that is remembered is the one that would be made") {
             CHECK(remembered.reason == made.reason);
           }
         }
+      }
+    }
+  }
+}
+
+TEST_CASE("what fits by packets has a shape that is possible, with lines and without") {
+  constexpr PacketOperation operations[] = {
+      PacketOperation::all_reduce, PacketOperation::all_gather, PacketOperation::reduce_scatter,
+      PacketOperation::all_to_all, PacketOperation::broadcast,  PacketOperation::reduce,
+      PacketOperation::gather,     PacketOperation::scatter};
+  for (const PacketOperation operation : operations) {
+    for (int ranks = 2; ranks <= channel::max_gpu_ranks; ++ranks) {
+      for (const bool lines : {false, true}) {
+        const uint64_t most = most_packet_bytes(operation, ranks, lines);
+        for (uint64_t bytes = 1; bytes <= most; bytes = bytes < most ? std::min(most, bytes * 3) : most + 1) {
+          for (const uint32_t ctas : {1u, 5u, 64u}) {
+            CAPTURE(static_cast<int>(operation));
+            CAPTURE(ranks);
+            CAPTURE(lines);
+            CAPTURE(bytes);
+            const PacketShape shape = choose_packet_shape(operation, bytes, ranks, lines, ctas);
+            CHECK(is_possible(shape, operation, bytes, ranks));
+            CHECK(shape.ctas <= ctas);
+            CHECK((lines || !shape.lines));
+            // Rows of pieces, and of their results, have room.
+            const uint32_t rows = packet_rows_of(shape.two_shot, shape.lines, bytes, ranks);
+            const uint32_t room = shape.lines ? channel::packet_rows<channel::LinePacket>(ranks)
+                                              : channel::packet_rows<channel::ShortPacket>(ranks);
+            CHECK(rows <= room / (shape.two_shot ? 2 : 1));
+          }
+        }
+        CHECK_FALSE(is_possible(choose_packet_shape(operation, most + 1, ranks, lines, 64), operation, most + 1, ranks));
       }
     }
   }

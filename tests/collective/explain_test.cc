@@ -45,8 +45,8 @@ TEST_CASE("every explanation is the backend's choice") {
             CHECK(said.ctas <= 128);
             CHECK((said.lanes != 0) == (said.packets == 0));
             if (choice.packets && ranks > 1)
-              CHECK(is_possible({said.two_shot != 0, said.ctas, said.warps}, *packet_operation(shape.operation),
-                                shape.bytes, ranks));
+              CHECK(is_possible({said.two_shot != 0, said.ctas, said.warps, said.packet_bytes == 128},
+                                *packet_operation(shape.operation), shape.bytes, ranks));
           }
         }
       }
@@ -59,7 +59,8 @@ TEST_CASE("short messages go by packets, long ones by blocks") {
   CHECK(message.packets == 1);
   CHECK(message.two_shot == 0);
   CHECK(message.codec == NCAST_CODEC_RAW);
-  CHECK(contains(message.sentence, "all_reduce of 512 bfloat16 between 8 ranks goes by packets in one shot, "));
+  CHECK(contains(message.sentence,
+                 "all_reduce of 512 bfloat16 between 8 ranks goes by packets of 16 bytes in one shot, "));
   const auto longer = explained(NCAST_OP_ALL_REDUCE, 400 << 10, NCAST_CODEC_AUTO, 8);
   CHECK(longer.packets == 1);
   CHECK(longer.two_shot == 1);

@@ -45,7 +45,7 @@ class TestWorld {
  public:
   static constexpr size_t scratch_offset = 384;
   static constexpr size_t guard_bytes = 512;
-  static constexpr size_t arena_bytes = 28 << 20;
+  static constexpr size_t arena_bytes = 80 << 20;
   static constexpr unsigned char guard = 0xcd;
 
   explicit TestWorld(int ranks, double timeout_seconds = 30) : ranks_(static_cast<size_t>(ranks)) {
@@ -100,14 +100,14 @@ class TestWorld {
     return peers;
   }
 
-  void launch(int rank, const collective::cuda::PacketCall& call, uint32_t max_ctas) const {
-    use(rank);
-    REQUIRE_CUDA(
-        collective::cuda::launch_packets(peers(rank), scratch_offset, call, max_ctas, this->rank(rank).stream));
-  }
   void launch(int rank, const collective::cuda::PacketCall& call, const collective::cuda::PacketShape& shape) const {
     use(rank);
     REQUIRE_CUDA(collective::cuda::launch_packets(peers(rank), scratch_offset, call, shape, this->rank(rank).stream));
+  }
+  void launch(int rank, const collective::cuda::PacketCall& call, uint32_t max_ctas) const {
+    use(rank);
+    const uint64_t bytes = call.count * ncast_dtype_bytes(call.dtype);
+    launch(rank, call, collective::cuda::choose_packet_shape(call.operation, bytes, ranks(), true, max_ctas));
   }
   void use(int rank) const { REQUIRE_CUDA(cudaSetDevice(this->rank(rank).device)); }
 

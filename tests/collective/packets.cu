@@ -95,8 +95,11 @@ Bytes expected(const Case& c, const std::vector<Bytes>& sent, int rank, size_t r
   return {};
 }
 
-// shape: NULL to have one chosen.
-void run_case(const TestWorld& world, const Case& c, uint32_t max_ctas, const PacketShape* shape, uint64_t seed) {
+PacketShape shape_of(const Case& c, int ranks, uint32_t max_ctas) {
+  return choose_packet_shape(c.operation, c.count * ncast_dtype_bytes(c.dtype), ranks, true, max_ctas);
+}
+
+void run_case(const TestWorld& world, const Case& c, const PacketShape& shape, uint64_t seed) {
   const int ranks = world.ranks();
   CAPTURE(ranks);
   CAPTURE(static_cast<int>(c.operation));
@@ -107,7 +110,9 @@ void run_case(const TestWorld& world, const Case& c, uint32_t max_ctas, const Pa
   CAPTURE(c.send_shift);
   CAPTURE(c.recv_shift);
   CAPTURE(c.root);
-  CAPTURE(max_ctas);
+  CAPTURE(shape.ctas);
+  CAPTURE(shape.warps);
+  CAPTURE(shape.lines);
   const size_t value_bytes = ncast_dtype_bytes(c.dtype);
   std::vector<Bytes> sent, images;
   for (int rank = 0; rank < ranks; ++rank) {
@@ -133,11 +138,7 @@ void run_case(const TestWorld& world, const Case& c, uint32_t max_ctas, const Pa
                           c.dtype,
                           c.redop,
                           c.root};
-    if (shape != nullptr) {
-      world.launch(rank, call, *shape);
-    } else {
-      world.launch(rank, call, max_ctas);
-    }
+    world.launch(rank, call, shape);
   }
   world.synchronize();
   Bytes first;
@@ -192,7 +193,9 @@ TEST_CASE("packets: every operation, type and reduction gives the oracle's bits"
           for (int i = 0; i < (is_reduced_run() ? 1 : reduces(operation) ? 3 : 8); ++i, ++number) {
             // 7 and 20 have no common divisor: every count comes about.
             const Case c = random_case(operation, dtype, redop, counts[number * 7 % std::size(counts)], ranks, random);
-            run_case(world, c, ctas[random() % std::size(ctas)], nullptr, number);
+            PacketShape shape = shape_of(c, ranks, ctas[random() % std::size(ctas)]);
+            shape.lines = random() % 2 == 0;
+            run_case(world, c, shape, number);
           }
         }
       }
@@ -210,10 +213,10 @@ TEST_CASE("packets: two shots give the oracle's bits") {
     for (const ncast_dtype dtype : all_dtypes) {
       for (const ncast_redop redop : all_redops) {
         const uint64_t count = (uint64_t{16} << 10) / ncast_dtype_bytes(dtype) + random() % 3000;
-        const PacketShape shape{true, 1 + static_cast<uint32_t>(random() % 8),
-                                1 + static_cast<uint32_t>(random() % 16)};
+        const PacketShape shape{true, 1 + static_cast<uint32_t>(random() % 8), 1 + static_cast<uint32_t>(random() % 16),
+                                random() % 2 == 0};
         const Case c = random_case(PacketOperation::all_reduce, dtype, redop, count, ranks, random);
-        run_case(world, c, 0, &shape, number++);
+        run_case(world, c, shape, number++);
         if (is_reduced_run()) break;
       }
     }
@@ -230,19 +233,21 @@ TEST_CASE("packets: messages around the switch to two shots, and the longest") {
     for (const ncast_dtype dtype : {NCAST_FLOAT32, NCAST_BFLOAT16}) {
       const uint64_t one_shot = collective::cuda::most_one_shot_bytes(ranks) / ncast_dtype_bytes(dtype);
       for (const uint64_t count : {one_shot - 1, one_shot, one_shot + 1}) {
-        if (count * ncast_dtype_bytes(dtype) > collective::cuda::most_packet_bytes(PacketOperation::all_reduce, ranks))
+        if (count * ncast_dtype_bytes(dtype) >
+            collective::cuda::most_packet_bytes(PacketOperation::all_reduce, ranks, true))
           continue;
-        run_case(world, random_case(PacketOperation::all_reduce, dtype, NCAST_SUM, count, ranks, random), 8, nullptr,
-                 number++);
+        const Case c = random_case(PacketOperation::all_reduce, dtype, NCAST_SUM, count, ranks, random);
+        run_case(world, c, shape_of(c, ranks, 8), number++);
       }
     }
     for (const PacketOperation operation : all_operations) {
-      const uint64_t most = collective::cuda::most_packet_bytes(operation, ranks);
+      const uint64_t most = collective::cuda::most_packet_bytes(operation, ranks, true);
       const ncast_dtype dtype = reduces(operation) ? NCAST_INT64 : NCAST_UINT32;
       const uint64_t count = most / ncast_dtype_bytes(dtype);
-      run_case(world, random_case(operation, dtype, NCAST_SUM, count, ranks, random), 8, nullptr, number++);
+      const Case c = random_case(operation, dtype, NCAST_SUM, count, ranks, random);
+      run_case(world, c, shape_of(c, ranks, 8), number++);
       const PacketCall too_long{operation, world.rank(0).arena, world.rank(0).arena, count + 1, dtype, NCAST_SUM, 0};
-      CHECK(collective::cuda::launch_packets(world.peers(0), TestWorld::scratch_offset, too_long, 0,
+      CHECK(collective::cuda::launch_packets(world.peers(0), TestWorld::scratch_offset, too_long, shape_of(c, ranks, 8),
                                              world.rank(0).stream) == cudaErrorInvalidValue);
     }
     world.check_scratch();
@@ -255,7 +260,7 @@ TEST_CASE("packets: one rank copies") {
   std::mt19937_64 random(4);
   for (const PacketOperation operation : all_operations)
     for (const ncast_dtype dtype : {NCAST_INT32, NCAST_UINT8})
-      run_case(world, random_case(operation, dtype, NCAST_SUM, 1001, 1, random), 0, nullptr, 5);
+      run_case(world, random_case(operation, dtype, NCAST_SUM, 1001, 1, random), {false, 1, 1}, 5);
 }
 
 }  // namespace narrowcast::testing

@@ -92,8 +92,8 @@ TEST_CASE("packets: how long calls take" * doctest::skip()) {
     std::printf("%s, its own choice:", name);
     for (uint64_t total = 1 << 10; total <= 2 << 20; total *= 2) {
       const uint64_t bytes = operation == PacketOperation::all_reduce ? total : total / n / 2 * 2;
-      if (bytes > collective::cuda::most_packet_bytes(operation, world.ranks())) break;
-      const PacketShape shape = choose_packet_shape(operation, bytes, world.ranks(), most_ctas);
+      if (bytes > collective::cuda::most_packet_bytes(operation, world.ranks(), true)) break;
+      const PacketShape shape = choose_packet_shape(operation, bytes, world.ranks(), true, most_ctas);
       std::printf("  %lu KB %.2f", static_cast<unsigned long>(total >> 10), measure(world, operation, bytes, shape));
       std::fflush(stdout);
     }
@@ -106,14 +106,16 @@ TEST_CASE("packets: how long calls take" * doctest::skip()) {
     for (const uint32_t warps : {2u, 4u, 8u, 16u}) {
       for (uint32_t ctas = 1; ctas <= most_ctas; ctas *= 4) {
         // Not more warps than rows, nor more than 8 rows a warp.
-        const uint64_t rows = (bytes + channel::row_bytes - 1) / channel::row_bytes, all = uint64_t{ctas} * warps;
+        const uint64_t rows = (bytes + channel::ShortPacket::row_bytes - 1) / channel::ShortPacket::row_bytes,
+                       all = uint64_t{ctas} * warps;
         if ((all > rows && all > 2) || all * 8 < rows / (bytes >= 128 << 10 ? n : 1)) continue;
         std::printf("  %ux%u", ctas, warps);
-        const uint64_t one_shot = collective::cuda::most_packet_bytes(PacketOperation::all_gather, world.ranks());
+        const uint64_t one_shot =
+            collective::cuda::most_packet_bytes(PacketOperation::all_gather, world.ranks(), false);
         if (bytes <= one_shot)
           std::printf(" %.2f", measure(world, PacketOperation::all_reduce, bytes, {false, ctas, warps}));
         if (bytes >= 16 << 10 &&
-            bytes <= collective::cuda::most_packet_bytes(PacketOperation::all_reduce, world.ranks()))
+            bytes <= collective::cuda::most_packet_bytes(PacketOperation::all_reduce, world.ranks(), false))
           std::printf(" / %.2f", measure(world, PacketOperation::all_reduce, bytes, {true, ctas, warps}));
         std::fflush(stdout);
       }

@@ -72,7 +72,8 @@ def _table(asked: dict[str, Any], found: Explanation) -> Table:
         table.add_row("shots", str(found.shots), found.shots_why)
     table.add_row("codec", found.codec, found.codec_why)
     if found.ctas:
-        table.add_row("kernel", f"{found.ctas} CTAs of {found.warps} warps", "")
+        packets = f"they send packets of {found.packet_bytes} bytes" if found.packet_bytes else ""
+        table.add_row("kernel", f"{found.ctas} CTAs of {found.warps} warps", packets)
     if found.lanes:
         blocks = f"they share the {found.block_bytes}-byte blocks of the largest piece"
         table.add_row("lanes", str(found.lanes), blocks)

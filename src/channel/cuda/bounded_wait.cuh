@@ -48,6 +48,18 @@ __device__ __forceinline__ bool wait_until(const Peers& peers, const int& peer, 
   }
 }
 
+// The whole warp waits until ready() is true in all of its threads. `peer`: whom this thread waits for, as above.
+template <typename Ready>
+__device__ __forceinline__ bool wait_until_all(const Peers& peers, const int& peer, Ready ready) {
+  Patience patience;
+  for (uint32_t spin = 1;; ++spin) {
+    const bool here = ready();
+    if (__all_sync(device::all_lanes, here)) return true;
+    if (spin % spins_between_looks != 0) continue;
+    if (__any_sync(device::all_lanes, !here && patience.ends(peers, peer, wait_timed_out))) return false;
+  }
+}
+
 // The whole warp waits until ready() is true in some of its threads `waiting`, given as bits, and gets these; 0 means what
 // false does above. `peer`: whom this thread waits for.
 template <typename Ready>

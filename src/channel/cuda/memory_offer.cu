@@ -65,6 +65,16 @@ bool GpuOfRank::may_reach(const GpuOfRank& other) const {
   return true;
 }
 
+bool GpuOfRank::is_linked_to(const GpuOfRank& other) const {
+  int ordinal = 0, atomics = 0;  // which other links between GPUs do not have
+  if (std::strcmp(address, other.address) == 0) return true;
+  if (cudaDeviceGetByPCIBusId(&ordinal, other.address) == cudaSuccess &&
+      cudaDeviceGetP2PAttribute(&atomics, cudaDevP2PAttrNativeAtomicSupported, device, ordinal) == cudaSuccess)
+    return atomics != 0;
+  cudaGetLastError();
+  return false;
+}
+
 ncast_status MemoryOffer::make(char* memory, size_t bytes, MemoryOffer* offer) {
   *offer = {};
   if (ncast_status status = GpuOfRank::find(&offer->gpu)) return status;

@@ -21,6 +21,8 @@ struct GpuOfRank {
   static ncast_status find(GpuOfRank* gpu);
   // A GPU that this process does not see is taken to be reachable: mapping its memory will tell.
   bool may_reach(const GpuOfRank& other) const;
+  // By NVLink, or the same one. Of a GPU that this process does not see: no.
+  bool is_linked_to(const GpuOfRank& other) const;
 };
 
 // Device memory that other ranks may map.

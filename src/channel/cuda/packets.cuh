@@ -1,5 +1,10 @@
-// Messages by packets: data and a flag in one 16-byte store. Whoever loads a packet sees all of it or none, so a packet
-// needs no fence, and a message costs the flight of one store.
+// Messages by packets: data and a flag that arrive together. A packet needs no fence, and a message costs the flight of one
+// store. There are two kinds, those of NCCL's protocols LL and LL128 (nccl/src/device/prims_ll.h, prims_ll128.h):
+// - Short packets are one store of 16 bytes, of which whoever loads it sees all or nothing.
+// - Lines are 128 bytes that a warp stores by one instruction, 16 a lane. NVLink carries such a store as one write, and its
+//   last bytes are not seen before the others; the memory model does not promise that, which is why lines are for GPUs
+//   with NVLink only. A load may still see an older part of a line beside its flag, so data are loaded after the flag was
+//   seen.
 //
 // Calls are numbered from 1, and a packet's flag is the number of the call that sent it. Calls use two buffers by turns;
 // the proof that nobody overwrites what another has still to read:
@@ -18,28 +23,41 @@
 
 namespace narrowcast::channel {
 
-// What a lane moves: words 0, 32 and 64 of its row, counted from the lane's number, so that a warp touches whole lines.
+// What a lane moves of a row.
+template <typename Packet>
 struct Unit {
-  uint64_t words[unit_words];
+  uint64_t words[Packet::unit_words];
 };
-inline constexpr uint32_t word_stride_bytes = row_units * 8;
-inline constexpr uint32_t packet_stride_bytes = row_units * 16;
 
 // Which unit of a piece.
+template <typename Packet>
 struct UnitPlace {
+  static constexpr uint32_t nowhere = 0xffffff00;  // beyond any piece
   uint32_t row, lane;
 
-  // Of its first word; the others follow word_stride_bytes apart.
-  __device__ uint32_t data_offset() const { return row * row_bytes + lane * 8; }
+  // In the piece.
+  __device__ __forceinline__ uint32_t word_offset(int word) const {
+    return Packet::has_word(word, lane) ? row * Packet::row_bytes + Packet::word_offset(word, lane) : nowhere;
+  }
+  // Is there a packet for it, in a piece of so many bytes? Of lines all lanes of a warp have one, or none.
+  __device__ __forceinline__ bool is_in(uint32_t piece_bytes) const {
+    return row * Packet::row_bytes + (Packet::bytes == 16 ? lane * 8 : 0) < piece_bytes;
+  }
 };
 
 // Ranks as bits.
 using RankMask = uint32_t;
 
-// One call, seen by one thread.
+// One call, seen by one thread. The whole warp calls what sends and receives lines.
+template <typename Packet>
 class Packets {
  public:
-  __device__ Packets(const Peers& peers, uint32_t buffer_bytes) : peers_(peers), buffer_bytes_(buffer_bytes) {}
+  using Unit = channel::Unit<Packet>;
+  using Place = UnitPlace<Packet>;
+
+  // rows: where in a buffer the rows of this kind begin, in bytes.
+  __device__ Packets(const Peers& peers, uint32_t buffer_bytes, uint32_t rows)
+      : peers_(peers), buffer_bytes_(buffer_bytes), rows_(rows) {}
 
   // Before the first of the other functions; calling it again does nothing. Loads the number of the call, which takes as
   // long as loading data does: have the first data loaded before, so that both are on their way together. A plain load,
@@ -58,11 +76,22 @@ class Packets {
   }
 
   // The place is one of the buffer's, the same at both ends.
-  __device__ void send(int peer, UnitPlace place, const Unit& unit) const {
-    char* to = packets(peer, place) + slot(peer, peers_.rank) * row_packet_bytes;
-    device::store_16_bytes_relaxed(to, {low(unit.words[0]), high(unit.words[0]), low(unit.words[1]), sequence_});
-    device::store_16_bytes_relaxed(to + packet_stride_bytes,
-                                   {high(unit.words[1]), low(unit.words[2]), high(unit.words[2]), sequence_});
+  __device__ __forceinline__ void send(int peer, Place place, const Unit& unit) const {
+    char* to = packets(peer, place) + slot(peer, peers_.rank) * slot_bytes;
+    const uint64_t (&words)[Packet::unit_words] = unit.words;
+    if constexpr (is_short) {
+      device::store_16_bytes_relaxed(to, {low(words[0]), high(words[0]), low(words[1]), sequence_});
+      device::store_16_bytes_relaxed(to + store_bytes, {high(words[1]), low(words[2]), high(words[2]), sequence_});
+    } else {
+      const bool flag = Packet::has_flag(place.lane);
+      __syncwarp();  // a line is one instruction's
+#pragma unroll
+      for (int store = 0; store < Packet::stores; ++store) {
+        const uint64_t first = words[2 * store], second = words[2 * store + 1];
+        device::store_16_bytes_relaxed(to + store * store_bytes, {low(first), high(first), flag ? 0 : low(second),
+                                                                  flag ? sequence_ : high(second)});
+      }
+    }
   }
 
   // Waits for the unit at `place` of several sources: source_of(i) for those i whose bit is set in `wanted`, which are
@@ -73,13 +102,13 @@ class Packets {
     return (sources & below) | (sources >> 1 & ~below);
   }
   template <int Sources>
-  __device__ __forceinline__ bool receive(uint32_t wanted, UnitPlace place, Unit (&units)[Sources]) const {
+  __device__ __forceinline__ bool receive(uint32_t wanted, Place place, Unit (&units)[Sources]) const {
     return receive_at(packets(peers_.rank, place), 0, wanted, units);
   }
-  __device__ __forceinline__ bool receive_from(int source, UnitPlace place, Unit& unit) const {
+  __device__ __forceinline__ bool receive_from(int source, Place place, Unit& unit) const {
     Unit units[1];
     const uint32_t first = slot(peers_.rank, source);
-    const char* from = packets(peers_.rank, place) + first * row_packet_bytes;
+    const char* from = packets(peers_.rank, place) + first * slot_bytes;
     const bool arrived = receive_at(from, static_cast<int>(first), 1, units);
     unit = units[0];
     return arrived;
@@ -116,6 +145,8 @@ class Packets {
 
  private:
   static constexpr uint32_t last_sequence = 0xffffffff;
+  static constexpr bool is_short = Packet::bytes == 16;
+  static constexpr uint32_t slot_bytes = Packet::stores * store_bytes;  // of a row, for a source
 
   // 0 is what fresh memory holds; 1 would have the turn of the last one.
   __device__ static uint32_t following(uint32_t sequence) { return sequence == last_sequence ? 2 : sequence + 1; }
@@ -133,8 +164,8 @@ class Packets {
     return static_cast<uint32_t>(source - (source > rank ? 1 : 0));
   }
   // Of the first slot.
-  __device__ char* packets(int rank, UnitPlace place) const {
-    return buffer(rank) + place.row * static_cast<uint32_t>(peers_.ranks - 1) * row_packet_bytes + place.lane * 16;
+  __device__ char* packets(int rank, Place place) const {
+    return buffer(rank) + rows_ + place.row * static_cast<uint32_t>(peers_.ranks - 1) * slot_bytes + place.lane * 16;
   }
 
   // The packets of all are asked for at once, and again those that have not come. Slots lie a constant apart: one address
@@ -142,6 +173,7 @@ class Packets {
   template <int Slots>
   __device__ __forceinline__ bool receive_at(const char* from, int first_slot, uint32_t wanted,
                                              Unit (&units)[Slots]) const {
+    if constexpr (!is_short) return receive_lines(from, first_slot, wanted, units);
     uint4 first[Slots], second[Slots];
 #pragma unroll
     for (int i = 0; i < Slots; ++i)  // what is not wanted has come
@@ -150,9 +182,8 @@ class Packets {
     const bool arrived = wait_until(peers_, missing, [&] {
 #pragma unroll
       for (int i = 0; i < Slots; ++i) {
-        if (first[i].w != sequence_) first[i] = device::load_16_bytes_relaxed(from + i * row_packet_bytes);
-        if (second[i].w != sequence_)
-          second[i] = device::load_16_bytes_relaxed(from + i * row_packet_bytes + packet_stride_bytes);
+        if (first[i].w != sequence_) first[i] = device::load_16_bytes_relaxed(from + i * slot_bytes);
+        if (second[i].w != sequence_) second[i] = device::load_16_bytes_relaxed(from + i * slot_bytes + store_bytes);
       }
       bool all = true;
 #pragma unroll
@@ -172,13 +203,57 @@ class Packets {
     return arrived;
   }
 
+  // The lanes that have flags look at them, and then all load their data. units: 0 where nothing is wanted.
+  template <int Slots>
+  __device__ __forceinline__ bool receive_lines(const char* from, int first_slot, uint32_t wanted,
+                                                Unit (&units)[Slots]) const {
+    int missing = 0;
+    const auto arrived = [&] {
+      uint32_t flags[Slots][Packet::stores];
+#pragma unroll
+      for (int i = 0; i < Slots; ++i) {
+        const char* const line = from + i * slot_bytes;
+#pragma unroll
+        for (int store = 0; store < Packet::stores; ++store) {
+          flags[i][store] = sequence_;
+          if ((wanted >> i & 1) != 0 && Packet::has_flag(device::lane_id()))
+            flags[i][store] = device::load_relaxed(
+                reinterpret_cast<const uint32_t*>(line + store * store_bytes + 16 - sizeof(uint32_t)));
+        }
+      }
+      bool all = true;
+#pragma unroll
+      for (int i = 0; i < Slots; ++i) {
+#pragma unroll
+        for (int store = 0; store < Packet::stores; ++store) {
+          if (flags[i][store] == sequence_) continue;
+          missing = source_of(first_slot + i);
+          all = false;
+        }
+      }
+      return all;
+    };
+    if (!wait_until_all(peers_, missing, arrived)) return false;
+#pragma unroll
+    for (int i = 0; i < Slots; ++i) {
+#pragma unroll
+      for (int store = 0; store < Packet::stores; ++store) {
+        uint4 half = {};
+        if ((wanted >> i & 1) != 0) half = device::load_16_bytes_relaxed(from + i * slot_bytes + store * store_bytes);
+        units[i].words[2 * store] = word(half.x, half.y);
+        units[i].words[2 * store + 1] = word(half.z, half.w);
+      }
+    }
+    return true;
+  }
+
   __device__ static int my_peer() { return static_cast<int>(threadIdx.x); }
   __device__ static bool is_token_thread(RankMask ranks) {
     return blockIdx.x == 0 && threadIdx.x < max_gpu_ranks && (ranks >> threadIdx.x & 1) != 0;
   }
 
   const Peers& peers_;  // the scratch pointers lead to the packets' area
-  uint32_t buffer_bytes_;
+  uint32_t buffer_bytes_, rows_;
   uint32_t sequence_ = 0;  // none
 };
 

@@ -41,19 +41,27 @@ ncast_status check_bytes(const std::vector<Offer>& offers, size_t bytes) {
 
 }  // namespace
 
-ncast_status PeerMemory::choose_place(Rendezvous& rendezvous, Place* place) {
+ncast_status PeerMemory::choose_place(Rendezvous& rendezvous, Place* place, bool* nvlink) {
   Reach own{{}, wants_host_memory()};
   if (ncast_status status = GpuOfRank::find(&own.gpu)) return status;
   std::vector<Reach> all(static_cast<size_t>(rendezvous.ranks()));
   if (ncast_status status = rendezvous.all_gather(&own, sizeof own, all.data())) return status;
-  char needs_host = 0;
-  for (const Reach& other : all)
-    if (other.wants_host != 0 || !own.gpu.may_reach(other.gpu)) needs_host = 1;
-  std::vector<char> need(all.size());
-  if (ncast_status status = rendezvous.all_gather(&needs_host, 1, need.data())) return status;
+  struct Found {
+    bool needs_host, lacks_nvlink;
+  };
+  Found found{};
+  for (const Reach& other : all) {
+    if (other.wants_host != 0 || !own.gpu.may_reach(other.gpu)) found.needs_host = true;
+    if (!own.gpu.is_linked_to(other.gpu)) found.lacks_nvlink = true;
+  }
+  std::vector<Found> by_rank(all.size());
+  if (ncast_status status = rendezvous.all_gather(&found, sizeof found, by_rank.data())) return status;
   *place = Place::device;
-  for (const char host : need)
-    if (host != 0) *place = Place::host;
+  *nvlink = true;
+  for (const Found& other : by_rank) {
+    if (other.needs_host) *place = Place::host;
+    if (other.lacks_nvlink) *nvlink = false;
+  }
   return NCAST_OK;
 }
 

@@ -44,8 +44,8 @@ struct BlockCall {
   Piece send[channel::max_gpu_ranks];  // to each rank
   Piece recv[channel::max_gpu_ranks];  // from each rank
 
-  bool in_order;                       // the lanes of `send` get their blocks by turns
-  OwnCopy own_copy;                    // by the warps that receive, before anything comes
+  bool in_order;     // the lanes of `send` get their blocks by turns
+  OwnCopy own_copy;  // by the warps that receive, before anything comes
 
   // Of values that travel as they are: where those of `recv` end up, for peers that write there themselves.
   channel::StraightWrites* straight;  // device memory

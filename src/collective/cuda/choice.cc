@@ -38,7 +38,7 @@ const char* why_no_packets(const CallShape& shape) {
   const auto operation = packet_operation(shape.operation);
   if (!operation) return "packets need every rank to take part alike";
   if (shape.over_host) return "packets are stores that are seen whole, which the host link does not promise";
-  if (shape.bytes > most_packet_bytes(*operation, shape.ranks)) return "the buffers of packets hold less";
+  if (shape.bytes > most_packet_bytes(*operation, shape.ranks, shape.nvlink)) return "the buffers of packets hold less";
   return nullptr;
 }
 

@@ -1,6 +1,7 @@
 // How a call is run: by packets or blocks, and coded or raw. Decided by what all ranks know, and nothing else.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -22,6 +23,7 @@ struct CallShape {
   uint64_t bytes;
   int ranks;
   bool over_host = false;  // payloads go through host memory
+  bool nvlink = true;      // all GPUs are linked by it
   uint32_t max_ctas = most_block_ctas;
 
   bool operator==(const CallShape&) const = default;
@@ -83,6 +85,9 @@ ReduceWarps reduce_warps_of(Operation operation, ncast_dtype dtype, ncast_codec 
 uint32_t piece_warps(Operation operation, ncast_dtype dtype, ncast_codec codec, int ranks);
 // The CTAs that it takes at most, where so many are agreed on. codec: as chosen.
 uint32_t block_ctas(Operation operation, ncast_codec codec, uint32_t max_ctas);
+
+// The CTAs of a call by packets, at most: each may fill an SM, where those of blocks take a part.
+constexpr uint32_t packet_ctas(uint32_t max_ctas) { return std::max(1u, max_ctas / ctas_of_an_sm); }
 
 // How a call by blocks is cut.
 struct BlockShape {

@@ -30,6 +30,7 @@ struct Agreement {
   uint32_t max_ctas;
   WantedPath path;
   size_t scratch_bytes;
+  bool nvlink;  // between all GPUs
 };
 
 // Makes a device current, and the one before current again.
@@ -58,7 +59,7 @@ class Communicator final : public ncast_comm {
 
   // What its choices depend on.
   Situation situation() const {
-    return {ranks(), place_ == channel::PeerMemory::Place::host, agreement_.max_ctas, policy()};
+    return {ranks(), place_ == channel::PeerMemory::Place::host, agreement_.nvlink, agreement_.max_ctas, policy()};
   }
 
   // Enqueues calls that were launched together, in the order in which they were made. Any thread.
@@ -123,6 +124,7 @@ class Communicator final : public ncast_comm {
   cudaError_t launch_reduction_of(const Call& call, ncast_codec codec, cudaStream_t stream);
   Policy policy() const { return {costs_, agreement_.path}; }
   const Choice& choice_of(const Call& call);  // under launching_
+  PacketShape packet_shape_of(const Call& call) const;
   BlockCall block_call(int kernel) const;
   uint64_t sent_by_packets(const Call& call) const;
 

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <string>
 
+#include "channel/cuda/packet_area.h"
 #include "channel/cuda/peers.h"
 #include "channel/cuda/wants_host.h"
 #include "collective/cuda/block_shape.h"
@@ -27,7 +28,7 @@ static_assert(NCAST_OP_ALL_TO_ALL_V == static_cast<int>(Operation::all_to_all_v)
 static_assert(NCAST_OP_REDUCE_SCATTER == static_cast<int>(Operation::reduce_scatter));
 static_assert(NCAST_OP_ALL_REDUCE == static_cast<int>(Operation::all_reduce));
 
-// What the call goes by: "packets in one shot, 6 CTAs of 4 warps".
+// What the call goes by: "packets of 16 bytes in one shot, 6 CTAs of 4 warps".
 void describe(const ncast_explanation& said, char* text, size_t capacity) {
   if (said.ctas == 0) {
     std::snprintf(text, capacity, "a copy");
@@ -36,7 +37,8 @@ void describe(const ncast_explanation& said, char* text, size_t capacity) {
                   said.ctas, said.warps);
   } else {
     const char* const shots = said.shots_why == nullptr ? "" : said.two_shot != 0 ? " in two shots" : " in one shot";
-    std::snprintf(text, capacity, "packets%s, %u CTAs of %u warps", shots, said.ctas, said.warps);
+    std::snprintf(text, capacity, "packets of %u bytes%s, %u CTAs of %u warps", said.packet_bytes, shots, said.ctas,
+                  said.warps);
   }
 }
 
@@ -68,6 +70,7 @@ CallShape shape_of(const Question& question, const Situation& situation) {
           question.count * ncast_dtype_bytes(question.dtype),
           situation.ranks,
           situation.over_host,
+          situation.nvlink,
           situation.max_ctas};
 }
 
@@ -95,8 +98,10 @@ void explain_checked(const Question& question, const Situation& situation, ncast
     return;
   }
   if (const auto operation = packet_operation(shape.operation); choice.packets && operation && shape.ranks > 1) {
-    const PacketShape packets = choose_packet_shape(*operation, shape.bytes, shape.ranks, situation.max_ctas);
+    const PacketShape packets =
+        choose_packet_shape(*operation, shape.bytes, shape.ranks, shape.nvlink, packet_ctas(situation.max_ctas));
     said->two_shot = packets.two_shot ? 1 : 0;
+    said->packet_bytes = packets.lines ? channel::LinePacket::bytes : channel::ShortPacket::bytes;
     said->ctas = packets.ctas;
     said->warps = packets.warps;
     if (operation == PacketOperation::all_reduce) {
@@ -172,7 +177,7 @@ struct Surroundings {
   }
   Situation situation(int ranks, uint32_t max_ctas) const {
     const uint32_t most_ctas = over_host ? most_ctas_over_host : most_block_ctas;
-    return {ranks, over_host, std::min(max_ctas == 0 ? wanted_ctas() : max_ctas, most_ctas), {costs, path}};
+    return {ranks, over_host, !over_host, std::min(max_ctas == 0 ? wanted_ctas() : max_ctas, most_ctas), {costs, path}};
   }
 };
 

@@ -17,7 +17,7 @@ struct Question {
 // What the ranks know besides.
 struct Situation {
   int ranks;
-  bool over_host;
+  bool over_host, nvlink;
   uint32_t max_ctas;
   Policy policy;
 };

@@ -33,8 +33,15 @@ cudaError_t Communicator::join(int side, cudaStream_t stream) {
 
 const Choice& Communicator::choice_of(const Call& call) {
   const bool over_host = place_ == channel::PeerMemory::Place::host;
-  return choices_.of({call.operation, call.dtype, call.codec, bytes_of(call), ranks(), over_host, agreement_.max_ctas},
+  return choices_.of({call.operation, call.dtype, call.codec, bytes_of(call), ranks(), over_host, agreement_.nvlink,
+                      agreement_.max_ctas},
                      policy());
+}
+
+// Of a call that goes by packets.
+PacketShape Communicator::packet_shape_of(const Call& call) const {
+  return choose_packet_shape(*packet_operation(call.operation), bytes_of(call), ranks(), agreement_.nvlink,
+                             packet_ctas(agreement_.max_ctas));
 }
 
 BlockCall Communicator::block_call(int kernel) const {
@@ -101,7 +108,7 @@ ncast_status Communicator::launch(const std::vector<const Call*>& calls) {
       if (!choice_of(*call).packets || ranks() == 1) continue;
       const uint64_t sent = sent_by_packets(*call);
       raw_bytes_ += sent;
-      packet_bytes_ += sent / 3 * 4;  // of a packet's 16 bytes 12 are values
+      packet_bytes_ += packet_bytes_of(sent, packet_shape_of(*call).lines);
     }
   }
   if (error == cudaSuccess) return NCAST_OK;
@@ -179,7 +186,7 @@ cudaError_t Communicator::launch_collective(const Call& call, cudaStream_t strea
   if (call.operation != Operation::all_to_all_v && call.count == 0) return cudaSuccess;
   if (const auto operation = packet_operation(call.operation); operation && choice.packets) {
     return launch_packets(peers_, 0, {*operation, call.send, call.recv, call.count, call.dtype, call.redop, call.peer},
-                          agreement_.max_ctas, stream);
+                          packet_shape_of(call), stream);
   }
   return reduces(call.operation) ? launch_reduction_of(call, choice.codec, stream)
                                  : launch_moves_of(call, choice.codec, stream);

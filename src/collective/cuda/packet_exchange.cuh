@@ -19,11 +19,14 @@ struct Exchange {
   uint32_t send_stride, recv_stride;
   uint32_t piece_bytes, last_bytes;  // the last rank's piece may be shorter, but not empty
   uint32_t rows;                     // of a piece
-  uint32_t buffer_rows, buffer_bytes;
-  uint32_t to, from;                // other ranks, as bits
-  bool send_aligned, recv_aligned;  // all pieces begin at multiples of 8
-  bool keeps;                       // moves: this rank's piece goes from send to recv
-  bool gathers;                     // reductions: the ranks pass their results on, as pieces of `recv`
+  uint32_t buffer_rows;              // of this kind of packet
+  uint32_t buffer_begin;             // of these, in bytes
+  uint32_t buffer_bytes;             // all of it
+  uint32_t behind;                   // after so many jobs, or rows, that a warp sends it receives
+  uint32_t to, from;                 // other ranks, as bits
+  bool send_aligned, recv_aligned;   // all pieces begin at multiples of 8
+  bool keeps;                        // moves: this rank's piece goes from send to recv
+  bool gathers;                      // reductions: the ranks pass their results on, as pieces of `recv`
 
   __device__ const char* send_piece(int rank) const { return send + static_cast<uint32_t>(rank) * send_stride; }
   __device__ char* recv_piece(int rank) const { return recv + static_cast<uint32_t>(rank) * recv_stride; }
@@ -31,9 +34,9 @@ struct Exchange {
 };
 
 // peers.scratch leads to the packets' areas.
-cudaError_t launch_packet_move(const channel::Peers& peers, const Exchange& exchange, size_t value_bytes, uint32_t ctas,
-                               uint32_t warps, cudaStream_t stream);
+cudaError_t launch_packet_move(const channel::Peers& peers, const Exchange& exchange, size_t value_bytes,
+                               const PacketShape& shape, cudaStream_t stream);
 cudaError_t launch_packet_reduction(const channel::Peers& peers, const Exchange& exchange, ncast_dtype dtype,
-                                    ncast_redop op, uint32_t ctas, uint32_t warps, cudaStream_t stream);
+                                    ncast_redop op, const PacketShape& shape, cudaStream_t stream);
 
 }  // namespace narrowcast::collective::cuda

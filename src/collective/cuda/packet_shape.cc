@@ -7,9 +7,11 @@
 namespace narrowcast::collective::cuda {
 namespace {
 
-// To be measured. What one shot sends beyond what two would, in bytes of data a rank, that takes as long as the second
-// flight and its polls.
-constexpr uint64_t second_shot_bytes = 352 << 10;
+// What one shot sends beyond what two would, in bytes of data a rank, that takes as long as the second flight and its polls;
+// measured between four H200.
+constexpr uint64_t second_shot_bytes = 440 << 10;
+// Pieces from here on go by lines, whose data are loaded after their flags; measured between four H200.
+constexpr uint64_t least_line_bytes = 64 << 10;
 // To be measured. A CTA has as few warps as this while there are CTAs for the rest, so that all SMs' paths to the link are
 // used.
 constexpr uint32_t least_warps = 4;
@@ -21,9 +23,18 @@ static_assert(least_two_shot_bytes > piece_alignment * channel::max_gpu_ranks * 
 
 constexpr uint64_t quotient_up(uint64_t a, uint64_t b) { return (a + b - 1) / b; }
 
-uint64_t one_shot_capacity(int ranks) { return uint64_t{channel::packet_rows(ranks)} * channel::row_bytes; }
+constexpr uint64_t row_bytes(bool lines) {
+  return lines ? channel::LinePacket::row_bytes : channel::ShortPacket::row_bytes;
+}
+uint64_t one_shot_capacity(int ranks, bool lines) {
+  const uint64_t rows =
+      lines ? channel::packet_rows<channel::LinePacket>(ranks) : channel::packet_rows<channel::ShortPacket>(ranks);
+  return rows * row_bytes(lines);
+}
 // Pieces go through one half of the rows, results through the other.
-uint64_t two_shot_capacity(int ranks) { return static_cast<uint64_t>(ranks) * one_shot_capacity(ranks) / 2; }
+uint64_t two_shot_capacity(int ranks, bool lines) {
+  return static_cast<uint64_t>(ranks) * one_shot_capacity(ranks, lines) / 2;
+}
 
 }  // namespace
 
@@ -33,40 +44,44 @@ uint64_t two_shot_piece_bytes(uint64_t bytes, int ranks) {
 
 bool is_possible(const PacketShape& shape, PacketOperation operation, uint64_t bytes, int ranks) {
   if (shape.ctas < 1 || shape.ctas > channel::most_packet_ctas) return false;
-  if (shape.warps < 1 || shape.warps > most_packet_warps) return false;
-  if (!shape.two_shot) return bytes <= one_shot_capacity(ranks);
-  return operation == PacketOperation::all_reduce && bytes >= least_two_shot_bytes && bytes <= two_shot_capacity(ranks);
+  if (shape.warps < 1 || shape.warps > most_packet_warps(reduces(operation))) return false;
+  if (!shape.two_shot) return bytes <= one_shot_capacity(ranks, shape.lines);
+  return operation == PacketOperation::all_reduce && bytes >= least_two_shot_bytes &&
+         bytes <= two_shot_capacity(ranks, shape.lines);
 }
 
-uint32_t packet_rows_of(bool two_shot, uint64_t bytes, int ranks) {
-  return static_cast<uint32_t>(quotient_up(two_shot ? two_shot_piece_bytes(bytes, ranks) : bytes, channel::row_bytes));
+uint32_t packet_rows_of(bool two_shot, bool lines, uint64_t bytes, int ranks) {
+  return static_cast<uint32_t>(quotient_up(two_shot ? two_shot_piece_bytes(bytes, ranks) : bytes, row_bytes(lines)));
 }
 
 size_t packet_scratch_bytes(int ranks) { return channel::packet_area_bytes(ranks); }
 
-uint64_t most_packet_bytes(PacketOperation operation, int ranks) {
+uint64_t most_packet_bytes(PacketOperation operation, int ranks, bool may_be_lines) {
   if (ranks == 1) return UINT64_MAX;
-  const uint64_t one_shot = one_shot_capacity(ranks);
-  return operation == PacketOperation::all_reduce ? std::max(one_shot, two_shot_capacity(ranks)) : one_shot;
+  const uint64_t one_shot = one_shot_capacity(ranks, may_be_lines);
+  return operation == PacketOperation::all_reduce ? std::max(one_shot, two_shot_capacity(ranks, may_be_lines))
+                                                  : one_shot;
 }
 
 uint64_t most_one_shot_bytes(int ranks) {
-  const uint64_t capacity = one_shot_capacity(ranks);
-  if (ranks <= 2) return capacity;
+  if (ranks <= 2) return one_shot_capacity(ranks, true);
   // One shot sends ranks - 1 times the data, two send 2 (ranks - 1) / ranks.
   const auto n = static_cast<uint64_t>(ranks);
-  return std::clamp(second_shot_bytes * n / ((n - 1) * (n - 2)), least_two_shot_bytes, capacity);
+  return std::clamp(second_shot_bytes * n / ((n - 1) * (n - 2)), least_two_shot_bytes, one_shot_capacity(ranks, false));
 }
 
-PacketShape choose_packet_shape(PacketOperation operation, uint64_t bytes, int ranks, uint32_t max_ctas) {
+PacketShape choose_packet_shape(PacketOperation operation, uint64_t bytes, int ranks, bool may_be_lines,
+                                uint32_t max_ctas) {
   PacketShape shape{};
   shape.two_shot = operation == PacketOperation::all_reduce && bytes > most_one_shot_bytes(ranks);
-  // A warp a row, and where data only move, a row and rank.
-  const uint32_t rows = packet_rows_of(shape.two_shot, bytes, ranks);
-  const uint32_t jobs = std::max(1u, reduces(operation) ? rows : rows * static_cast<uint32_t>(ranks));
+  const uint64_t piece_bytes = shape.two_shot ? two_shot_piece_bytes(bytes, ranks) : bytes;
+  shape.lines = may_be_lines && piece_bytes >= least_line_bytes;
+  const uint32_t rows = packet_rows_of(shape.two_shot, shape.lines, bytes, ranks);
+  const uint32_t jobs = std::max(1u, jobs_of(operation, rows, ranks));
   const uint32_t most_ctas = max_ctas == 0 ? channel::most_packet_ctas : std::min(max_ctas, channel::most_packet_ctas);
-  shape.warps =
-      std::clamp(static_cast<uint32_t>(quotient_up(jobs, most_ctas)), std::min(jobs, least_warps), most_packet_warps);
+  // As few turns as can be, and as many jobs in each.
+  const uint64_t turns = quotient_up(jobs, most_ctas * most_packet_warps(reduces(operation)));
+  shape.warps = std::max(static_cast<uint32_t>(quotient_up(jobs, turns * most_ctas)), std::min(jobs, least_warps));
   shape.ctas = std::min(most_ctas, static_cast<uint32_t>(quotient_up(jobs, shape.warps)));
   return shape;
 }

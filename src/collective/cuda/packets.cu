@@ -8,15 +8,20 @@
 namespace narrowcast::collective::cuda {
 namespace {
 
-Exchange make_exchange(const PacketCall& call, bool two_shot, int rank, int ranks) {
+Exchange make_exchange(const PacketCall& call, const PacketShape& shape, int rank, int ranks) {
   const uint64_t bytes = call.count * ncast_dtype_bytes(call.dtype);
   const uint32_t own = 1u << rank, others = ((1u << ranks) - 1) & ~own, root = 1u << call.root;
   const bool is_root = rank == call.root;
   Exchange exchange{};
   exchange.send = static_cast<const char*>(call.send);
   exchange.recv = static_cast<char*>(call.recv);
-  exchange.rows = packet_rows_of(two_shot, bytes, ranks);
-  exchange.buffer_rows = channel::packet_rows(ranks);
+  exchange.rows = packet_rows_of(shape.two_shot, shape.lines, bytes, ranks);
+  exchange.buffer_rows = shape.lines ? channel::packet_rows<channel::LinePacket>(ranks)
+                                     : channel::packet_rows<channel::ShortPacket>(ranks);
+  exchange.buffer_begin = shape.lines ? channel::packet_rows_bytes<channel::ShortPacket>(ranks) : 0;
+  // All warps' turn, where one is not enough.
+  const uint32_t turn = shape.ctas * shape.warps;
+  exchange.behind = jobs_of(call.operation, exchange.rows, ranks) <= turn ? 0 : turn;
   exchange.buffer_bytes = channel::packet_buffer_bytes(ranks);
   exchange.piece_bytes = exchange.last_bytes = static_cast<uint32_t>(bytes);
   exchange.to = exchange.from = others;
@@ -25,7 +30,7 @@ Exchange make_exchange(const PacketCall& call, bool two_shot, int rank, int rank
   const uint32_t stride = exchange.piece_bytes;
   switch (call.operation) {
     case PacketOperation::all_reduce:
-      if (!two_shot) break;
+      if (!shape.two_shot) break;
       exchange.gathers = true;
       exchange.piece_bytes = static_cast<uint32_t>(two_shot_piece_bytes(bytes, ranks));
       exchange.last_bytes = static_cast<uint32_t>(bytes) - static_cast<uint32_t>(ranks - 1) * exchange.piece_bytes;
@@ -66,14 +71,6 @@ Exchange make_exchange(const PacketCall& call, bool two_shot, int rank, int rank
 }  // namespace
 
 cudaError_t launch_packets(const channel::Peers& peers, size_t scratch_offset, const PacketCall& call,
-                           uint32_t max_ctas, cudaStream_t stream) {
-  const uint64_t bytes = call.count * ncast_dtype_bytes(call.dtype);
-  if (bytes > most_packet_bytes(call.operation, peers.ranks)) return cudaErrorInvalidValue;
-  return launch_packets(peers, scratch_offset, call, choose_packet_shape(call.operation, bytes, peers.ranks, max_ctas),
-                        stream);
-}
-
-cudaError_t launch_packets(const channel::Peers& peers, size_t scratch_offset, const PacketCall& call,
                            const PacketShape& shape, cudaStream_t stream) {
   const size_t value_bytes = ncast_dtype_bytes(call.dtype);
   const uint64_t bytes = call.count * value_bytes;
@@ -85,10 +82,9 @@ cudaError_t launch_packets(const channel::Peers& peers, size_t scratch_offset, c
   if (!is_possible(shape, call.operation, bytes, peers.ranks)) return cudaErrorInvalidValue;
   channel::Peers areas = peers;
   for (int rank = 0; rank < peers.ranks; ++rank) areas.scratch[rank] += scratch_offset;
-  const Exchange exchange = make_exchange(call, shape.two_shot, peers.rank, peers.ranks);
-  if (reduces(call.operation))
-    return launch_packet_reduction(areas, exchange, call.dtype, call.redop, shape.ctas, shape.warps, stream);
-  return launch_packet_move(areas, exchange, value_bytes, shape.ctas, shape.warps, stream);
+  const Exchange exchange = make_exchange(call, shape, peers.rank, peers.ranks);
+  if (reduces(call.operation)) return launch_packet_reduction(areas, exchange, call.dtype, call.redop, shape, stream);
+  return launch_packet_move(areas, exchange, value_bytes, shape, stream);
 }
 
 }  // namespace narrowcast::collective::cuda

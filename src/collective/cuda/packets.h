@@ -30,8 +30,6 @@ struct PacketCall {
 // peers.scratch leads to each rank's scratch. Launches one kernel, or copies if there is one rank; nothing when count is
 // 0. cudaErrorInvalidValue: the message is too long, or the shape not possible.
 cudaError_t launch_packets(const channel::Peers& peers, size_t scratch_offset, const PacketCall& call,
-                           uint32_t max_ctas, cudaStream_t stream);
-cudaError_t launch_packets(const channel::Peers& peers, size_t scratch_offset, const PacketCall& call,
                            const PacketShape& shape, cudaStream_t stream);
 
 }  // namespace narrowcast::collective::cuda

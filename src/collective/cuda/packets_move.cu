@@ -7,81 +7,99 @@
 namespace narrowcast::collective::cuda {
 namespace {
 
-// Calls body(rank, place) for this thread's units: `steps` 0 is this rank itself, the next ones follow it, so that the
-// ranks do not all send to the same one first.
-template <typename Body>
-__device__ __forceinline__ void for_each_job(const channel::Peers& peers, uint32_t rows, Body body) {
-  const auto ranks = static_cast<uint32_t>(peers.ranks);
-  const uint32_t warps = blockDim.x / 32;
-#pragma unroll 1
-  for (uint32_t job = blockIdx.x * warps + threadIdx.x / 32; job < rows * ranks; job += gridDim.x * warps) {
-    const uint32_t row = job / ranks, steps = job % ranks;
-    const uint32_t rank = peers.rank + steps;
-    if (!body(static_cast<int>(rank < ranks ? rank : rank - ranks), UnitPlace{row, threadIdx.x % 32})) return;
+// A row of what goes to one rank, and of what comes from one. Jobs are numbered by distance: at first every rank sends to the
+// one that follows it and receives from the one before it, which crosses a switch without a jam; last comes the rank itself.
+template <typename Packet>
+struct Job {
+  int to, from;
+  UnitPlace<Packet> place;
+
+  __device__ __forceinline__ Job(const channel::Peers& peers, uint32_t rows, uint32_t number) {
+    const int distance = static_cast<int>(number / rows) + 1;
+    to = peers.rank + distance - (peers.rank + distance < peers.ranks ? 0 : peers.ranks);
+    from = peers.rank - distance + (peers.rank < distance ? peers.ranks : 0);
+    place = {number % rows, threadIdx.x % 32};
   }
-}
+};
 
 // In place is allowed where a rank sends only the piece that it keeps, and then nobody writes that piece: no thread
 // writes what another has still to read.
-template <typename Value>
-__global__ void __launch_bounds__(most_packet_warps * 32)
+//
+// In a long call a warp receives a job's row after it has sent a later job's: packets are taken as they come. Nobody waits in a
+// circle: what is waited for is sent as a job of the same number, which comes before all that its sender waits for later.
+template <typename Packet, typename Value>
+__global__ void __launch_bounds__(most_packet_warps(false) * 32)
     move_kernel(const __grid_constant__ channel::Peers peers, const __grid_constant__ Exchange exchange) {
-  channel::Packets packets(peers, exchange.buffer_bytes);
+  channel::Packets<Packet> packets(peers, exchange.buffer_bytes, exchange.buffer_begin);
   const channel::RankMask others = ((1u << peers.ranks) - 1) & ~(1u << peers.rank);
   const uint32_t bytes = exchange.piece_bytes;
+  const uint32_t warps = blockDim.x / 32, stride = gridDim.x * warps, first = blockIdx.x * warps + threadIdx.x / 32;
+  const uint32_t jobs = exchange.rows * static_cast<uint32_t>(peers.ranks);
 
-  for_each_job(peers, exchange.rows, [&](int rank, UnitPlace place) {
-    const bool is_own = rank == peers.rank;
-    if (place.data_offset() < bytes && (is_own ? exchange.keeps : (exchange.to >> rank & 1) != 0)) {
-      const Unit unit = load_unit<Value>(exchange.send_piece(rank), place, bytes, exchange.send_aligned);
-      packets.begin();
-      if (is_own) {
-        store_unit<Value>(exchange.recv_piece(rank), place, bytes, exchange.recv_aligned, unit);
-      } else {
-        packets.send(rank, place, unit);
-      }
+  const auto send = [&](const Job<Packet>& job) {
+    const bool is_own = job.to == peers.rank;
+    if (!job.place.is_in(bytes) || !(is_own ? exchange.keeps : (exchange.to >> job.to & 1) != 0)) return;
+    const auto unit = load_unit<Value>(exchange.send_piece(job.to), job.place, bytes, exchange.send_aligned);
+    packets.begin();
+    if (is_own) {
+      store_unit<Value>(exchange.recv_piece(job.to), job.place, bytes, exchange.recv_aligned, unit);
+    } else {
+      packets.send(job.to, job.place, unit);
     }
+  };
+  const auto receive = [&](const Job<Packet>& job) {
+    if (!job.place.is_in(bytes) || (exchange.from >> job.from & 1) == 0) return true;
+    Unit<Packet> unit;
+    if (!packets.receive_from(job.from, job.place, unit)) return false;
+    store_unit<Value>(exchange.recv_piece(job.from), job.place, bytes, exchange.recv_aligned, unit);
     return true;
-  });
-  packets.begin();
-  packets.send_tokens(others & ~exchange.to);
-  packets.advance();
+  };
 
-  for_each_job(peers, exchange.rows, [&](int rank, UnitPlace place) {
-    if (place.data_offset() >= bytes || (exchange.from >> rank & 1) == 0) return true;
-    Unit unit;
-    if (!packets.receive_from(rank, place, unit)) return false;
-    store_unit<Value>(exchange.recv_piece(rank), place, bytes, exchange.recv_aligned, unit);
-    return true;
-  });
+#pragma unroll 1
+  for (uint32_t job = first; job < jobs + exchange.behind || job == first; job += stride) {
+    if (job < jobs) send(Job<Packet>(peers, exchange.rows, job));
+    if (job == first) {
+      packets.begin();
+      packets.send_tokens(others & ~exchange.to);
+      packets.advance();
+    }
+    if (job - exchange.behind < jobs && !receive(Job<Packet>(peers, exchange.rows, job - exchange.behind))) break;
+  }
   packets.wait_for_tokens(others & ~exchange.from);
   packets.finish();
 }
 
-template <typename Value>
-cudaError_t launch(const channel::Peers& peers, const Exchange& exchange, uint32_t ctas, uint32_t warps,
-                   cudaStream_t stream) {
-  move_kernel<Value><<<ctas, warps * 32, 0, stream>>>(peers, exchange);
-  return cudaGetLastError();
+// Calls body(kernel) for the kernel of these packets and values of so many bytes.
+template <typename Packet, typename Body>
+cudaError_t with_kernel_of(size_t value_bytes, Body body) {
+  switch (value_bytes) {
+    case 1: return body(move_kernel<Packet, uint8_t>);
+    case 2: return body(move_kernel<Packet, uint16_t>);
+    case 4: return body(move_kernel<Packet, uint32_t>);
+    case 8: return body(move_kernel<Packet, uint64_t>);
+    default: return cudaErrorInvalidValue;
+  }
 }
 
 }  // namespace
 
 cudaError_t load_packet_moves() {
-  for (const auto kernel : {move_kernel<uint8_t>, move_kernel<uint16_t>, move_kernel<uint32_t>, move_kernel<uint64_t>})
-    if (const cudaError_t error = load_kernel(kernel)) return error;
+  const auto load = [](auto kernel) { return load_kernel(kernel); };
+  for (const size_t value_bytes : {1, 2, 4, 8}) {
+    if (const cudaError_t error = with_kernel_of<channel::ShortPacket>(value_bytes, load)) return error;
+    if (const cudaError_t error = with_kernel_of<channel::LinePacket>(value_bytes, load)) return error;
+  }
   return cudaSuccess;
 }
 
-cudaError_t launch_packet_move(const channel::Peers& peers, const Exchange& exchange, size_t value_bytes, uint32_t ctas,
-                               uint32_t warps, cudaStream_t stream) {
-  switch (value_bytes) {
-    case 1: return launch<uint8_t>(peers, exchange, ctas, warps, stream);
-    case 2: return launch<uint16_t>(peers, exchange, ctas, warps, stream);
-    case 4: return launch<uint32_t>(peers, exchange, ctas, warps, stream);
-    case 8: return launch<uint64_t>(peers, exchange, ctas, warps, stream);
-    default: return cudaErrorInvalidValue;
-  }
+cudaError_t launch_packet_move(const channel::Peers& peers, const Exchange& exchange, size_t value_bytes,
+                               const PacketShape& shape, cudaStream_t stream) {
+  const auto launch = [&](auto kernel) {
+    kernel<<<shape.ctas, shape.warps * 32, 0, stream>>>(peers, exchange);
+    return cudaGetLastError();
+  };
+  return shape.lines ? with_kernel_of<channel::LinePacket>(value_bytes, launch)
+                     : with_kernel_of<channel::ShortPacket>(value_bytes, launch);
 }
 
 }  // namespace narrowcast::collective::cuda

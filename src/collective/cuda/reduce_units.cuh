@@ -9,30 +9,31 @@ namespace narrowcast::collective::cuda {
 
 using channel::Unit;
 
-template <ncast_dtype Dtype>
-using Accumulators = typename Number<Dtype>::Accumulator[channel::unit_words][word_values<Dtype>];
+template <typename Packet, ncast_dtype Dtype>
+using Accumulators = typename Number<Dtype>::Accumulator[Packet::unit_words][word_values<Dtype>];
 
 // The unit of a rank: `own`, or one of the others', which are in rank order.
-template <int Others>
-__device__ __forceinline__ Unit unit_of(int rank, int own_rank, const Unit& own, const Unit (&others)[Others]) {
-  Unit unit;
+template <typename Packet, int Others>
+__device__ __forceinline__ Unit<Packet> unit_of(int rank, int own_rank, const Unit<Packet>& own,
+                                                const Unit<Packet> (&others)[Others]) {
+  Unit<Packet> unit;
 #pragma unroll
-  for (int i = 0; i < channel::unit_words; ++i) {
+  for (int i = 0; i < Packet::unit_words; ++i) {
     const uint64_t before = rank < Others ? others[rank].words[i] : 0, after = rank > 0 ? others[rank - 1].words[i] : 0;
     unit.words[i] = rank < own_rank ? before : rank == own_rank ? own.words[i] : after;
   }
   return unit;
 }
 
-template <ncast_dtype Dtype, ncast_redop Op, int Others>
-__device__ __forceinline__ void accumulate(const channel::Peers& peers, const Unit& own, const Unit (&others)[Others],
-                                           Accumulators<Dtype>& sums) {
+template <ncast_dtype Dtype, ncast_redop Op, typename Packet, int Others>
+__device__ __forceinline__ void accumulate(const channel::Peers& peers, const Unit<Packet>& own,
+                                           const Unit<Packet> (&others)[Others], Accumulators<Packet, Dtype>& sums) {
 #pragma unroll
   for (int rank = 1; rank <= Others; ++rank) {
     if (rank >= peers.ranks) continue;
-    const Unit unit = unit_of(rank, peers.rank, own, others);
+    const Unit<Packet> unit = unit_of(rank, peers.rank, own, others);
 #pragma unroll
-    for (int word = 0; word < channel::unit_words; ++word) {
+    for (int word = 0; word < Packet::unit_words; ++word) {
       typename Number<Dtype>::Accumulator values[word_values<Dtype>];
       widen<Dtype>(unit.words[word], values);
 #pragma unroll
@@ -41,13 +42,13 @@ __device__ __forceinline__ void accumulate(const channel::Peers& peers, const Un
   }
 }
 
-template <ncast_dtype Dtype, int Others>
-__device__ __forceinline__ Unit reduced_unit(const channel::Peers& peers, const Unit& own, const Unit (&others)[Others],
-                                             ncast_redop op) {
-  Accumulators<Dtype> sums;
-  const Unit first = unit_of(0, peers.rank, own, others);
+template <ncast_dtype Dtype, typename Packet, int Others>
+__device__ __forceinline__ Unit<Packet> reduced_unit(const channel::Peers& peers, const Unit<Packet>& own,
+                                                     const Unit<Packet> (&others)[Others], ncast_redop op) {
+  Accumulators<Packet, Dtype> sums;
+  const Unit<Packet> first = unit_of(0, peers.rank, own, others);
 #pragma unroll
-  for (int word = 0; word < channel::unit_words; ++word) widen<Dtype>(first.words[word], sums[word]);
+  for (int word = 0; word < Packet::unit_words; ++word) widen<Dtype>(first.words[word], sums[word]);
   switch (op) {
     case NCAST_PROD: accumulate<Dtype, NCAST_PROD>(peers, own, others, sums); break;
     case NCAST_MIN: accumulate<Dtype, NCAST_MIN>(peers, own, others, sums); break;
@@ -57,7 +58,7 @@ __device__ __forceinline__ Unit reduced_unit(const channel::Peers& peers, const 
   const Average<typename Number<Dtype>::Accumulator> average(op, peers.ranks);
   const auto finish = [&](auto function) {
 #pragma unroll
-    for (int word = 0; word < channel::unit_words; ++word) {
+    for (int word = 0; word < Packet::unit_words; ++word) {
 #pragma unroll
       for (int i = 0; i < word_values<Dtype>; ++i) sums[word][i] = function(sums[word][i]);
     }
@@ -67,9 +68,9 @@ __device__ __forceinline__ Unit reduced_unit(const channel::Peers& peers, const 
   } else {
     finish([&](auto sum) { return average.multiplied(sum); });
   }
-  Unit result;
+  Unit<Packet> result;
 #pragma unroll
-  for (int word = 0; word < channel::unit_words; ++word) result.words[word] = narrow<Dtype>(sums[word]);
+  for (int word = 0; word < Packet::unit_words; ++word) result.words[word] = narrow<Dtype>(sums[word]);
   return result;
 }
 
