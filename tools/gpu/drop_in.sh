@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The drop-in under real programs, on a machine with 2 GPUs or more: runs what is asked for without and with it, compares.
-#   tools/gpu/drop_in.sh [torch] [frameworks] [nccl-tests DIR] [start-cost] [pytest]
+#   tools/gpu/drop_in.sh [torch] [frameworks] [nccl-tests DIR] [start-cost] [forwarded-cost] [pytest]
 # torch: the programs of bench/programs that need torch; frameworks: CuPy, JAX, vLLM's wrapper of NCCL; nccl-tests: the
 # *_perf programs in DIR. Needs what these import, NCCL, and Python with numpy, typer and rich; fetches nothing. Leaves
 # drop_in.json in $OUT, or in build/gpu/results, written anew after every program; logs are in build/gpu/drop_in. With
@@ -126,8 +126,9 @@ while [ $# -gt 0 ]; do
       shift
       ;;
     start-cost) step 60 python3 tools/gpu/start_cost.py --json "$runs/start_cost.json" ;;
+    forwarded-cost) step 120 python3 tools/gpu/forwarded_cost.py --json "$runs/forwarded_cost.json" ;;
     pytest) run_tests ;;
-    *) echo "$0: '$1' is not one of torch, frameworks, nccl-tests DIR, start-cost, pytest" >&2; exit 2 ;;
+    *) echo "$0: '$1' is not one of torch, frameworks, nccl-tests DIR, start-cost, forwarded-cost, pytest" >&2; exit 2 ;;
   esac
   shift
 done

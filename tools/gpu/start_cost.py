@@ -16,7 +16,8 @@ from pathlib import Path
 
 from narrowcast import _preload
 
-COMMANDS = (["python3", "-c", "pass"], ["bash", "-c", ":"], ["git", "--version"])
+# The interpreter itself: python3 may be a script that starts a dozen programs before it.
+COMMANDS = ([sys.executable, "-c", "pass"], ["bash", "-c", ":"], ["git", "--version"])
 LIMIT_MS = 1.0
 # Loaded by the first call of NCCL, and not before.
 LATE = ("libcuda.so", "libcudart", "libnarrowcast.so")
@@ -46,12 +47,13 @@ def main() -> None:
         # What else the machine does only adds: the lower quartile has little of it.
         quartile = {name: statistics.quantiles(found[3:], n=4)[0] for name, found in times.items()}
         cost = quartile["with"] - quartile["without"]
-        starts.append({"command": " ".join(command), "milliseconds": quartile, "cost_milliseconds": cost})
+        name = " ".join([Path(command[0]).name, *command[1:]])
+        starts.append({"command": name, "milliseconds": quartile, "cost_milliseconds": cost})
         plain, loaded = quartile["without"], quartile["with"]
-        print(f"   {' '.join(command):20} {plain:.3f} ms, preloaded {loaded:.3f} ms: {cost:+.3f} ms")
+        print(f"   {name:20} {plain:.3f} ms, preloaded {loaded:.3f} ms: {cost:+.3f} ms")
         if cost >= LIMIT_MS:
-            faults.append(f"{' '.join(command)} starts {cost:.3f} ms later")
-    command = ["python3", "-c", "print(open('/proc/self/maps').read())"]
+            faults.append(f"{name} starts {cost:.3f} ms later")
+    command = [sys.executable, "-c", "print(open('/proc/self/maps').read())"]
     maps = subprocess.run(command, env=preloaded, capture_output=True, text=True, check=True).stdout
     if drop_in.name not in maps:
         faults.append(f"{drop_in.name} was not preloaded")

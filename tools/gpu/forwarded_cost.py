@@ -1,0 +1,124 @@
+"""What the drop-in costs calls that it leaves to NCCL: the time of a call's return through it and without it.
+
+forwarded_cost.py --json forwarded_cost.json
+
+A process a GPU makes the same call of the same communicator by turns through the drop-in and in NCCL itself.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import sys
+import tempfile
+import time
+from ctypes import byref, c_void_p
+from pathlib import Path
+from typing import Any
+
+from narrowcast import _cuda_driver, _nccl, _nccl_search, _preload, cuda
+from narrowcast._cuda_driver import DeviceBuffer, Stream
+from narrowcast._launch import Emit, run_ranks
+from narrowcast.types import value_type
+
+LIMIT_US = 1.0
+# Why calls are forwarded, and some that are: the function and how many values.
+CASES = {
+    "NARROWCAST_TAKE=never": ("never", "ncclAllReduce", 1),
+    "NCCL is as fast": ("auto", "ncclReduce", 4 << 20),
+}
+CALLS, BATCHES = 40, 60
+
+
+def measure(function: str, count: int, rank: int, ranks: int, real: str, id_file: str, emit: Emit) -> None:
+    """A rank: microseconds of a call, of every batch, through the drop-in and in NCCL."""
+    through = _nccl.Nccl(str(_preload.drop_in()))
+    with _cuda_driver.on_device(rank):
+        stream, buffer, comm = Stream(), DeviceBuffer(count * 2), c_void_p()
+        through.call("ncclCommInitRank", byref(comm), ranks, unique_id(through, rank, Path(id_file)), rank)
+        # By now the drop-in has loaded it, as it needs to be.
+        alone = _nccl.Nccl(real)
+        root = [0] if function == "ncclReduce" else []
+        arguments = (buffer.pointer, buffer.pointer, count, value_type("bfloat16").number, 0, *root, comm, stream.handle)
+        batches: dict[str, list[float]] = {"through": [], "alone": []}
+        for batch in range(BATCHES):
+            # Who comes first does not matter then.
+            sides = [("through", through), ("alone", alone)]
+            for name, library in sides if batch % 2 else reversed(sides):
+                start = time.perf_counter()
+                for _ in range(CALLS):
+                    library.call(function, *arguments, comm=comm)
+                batches[name].append((time.perf_counter() - start) / CALLS * 1e6)
+                stream.synchronize()
+        through.call("ncclCommDestroy", comm)
+    emit(batches)
+
+
+def unique_id(library: _nccl.Nccl, rank: int, file: Path) -> Any:
+    """Of rank 0, handed on in a file."""
+    if rank == 0:
+        file.with_suffix(".part").write_bytes(library.unique_id())
+        file.with_suffix(".part").rename(file)
+    while not file.exists():
+        time.sleep(0.01)
+    return _nccl.UniqueId.from_buffer_copy(file.read_bytes())
+
+
+def run(take: str, function: str, count: int, ranks: int, real: str) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ.update(
+            LD_PRELOAD=str(_preload.drop_in()),
+            NARROWCAST_TAKE=take,
+            NARROWCAST_NCCL_LIBRARY=real,
+            NARROWCAST_STATS=f"{folder}/%p.json",
+            PYTHONPATH=f"{Path(__file__).parent}:{os.environ.get('PYTHONPATH', '')}",
+        )
+        found: list[list[dict[str, list[float]]]] = []
+        common = {"function": function, "count": count, "ranks": ranks, "real": real, "id_file": f"{folder}/id"}
+        arguments = [{**common, "rank": rank} for rank in range(ranks)]
+        run_ranks("forwarded_cost:measure", arguments, found.append, timeout_seconds=60)
+        reports = [json.loads(path.read_text()) for path in Path(folder).glob("*.json")]
+    counted = [one for report in reports for comm in report["communicators"] for one in comm["operations"]]
+    # What else the machine does only adds: the lower quartile has little of it. Of the ranks the slowest counts.
+    medians = [
+        {name: statistics.quantiles(times[4:], n=4)[0] for name, times in of_rank.items()} for of_rank in found[0]
+    ]
+    costs = [median["through"] - median["alone"] for median in medians]
+    return {
+        "function": function,
+        "count": count,
+        "microseconds": medians,
+        "cost_microseconds": max(costs),
+        "forwarded": sum(one["forwarded"] for one in counted),
+        "taken": sum(one["taken"] for one in counted),
+        "reasons": sorted({reason for one in counted for reason in one["reasons"]}),
+    }
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    options.add_argument("--json", type=Path)
+    chosen = options.parse_args()
+    nccl = _nccl_search.chosen(_nccl_search.candidates())
+    ranks = cuda.device_count()
+    if nccl is None or ranks < 2:
+        raise SystemExit("no NCCL was found" if nccl is None else "fewer than 2 GPUs here")
+    cases, faults = {}, []
+    for why, (take, function, count) in CASES.items():
+        case = cases[why] = run(take, function, count, ranks, str(nccl.path))
+        cost = case["cost_microseconds"]
+        print(f"   {function} of {count}, {why}: {cost:+.3f} us, {case['forwarded']} forwarded, {case['reasons']}")
+        if cost > LIMIT_US:
+            faults.append(f"{function} of {count}, {why}: {cost:.3f} us more")
+        if case["taken"] or case["forwarded"] < CALLS * BATCHES * ranks:
+            faults.append(f"{function} of {count}, {why}: {case['taken']} taken, {case['forwarded']} forwarded")
+    if chosen.json:
+        chosen.json.write_text(json.dumps({"cases": cases, "faults": faults}) + "\n")
+    print(*(f"   FAILED: {fault}" for fault in faults), sep="\n", end="\n" if faults else "")
+    sys.exit(1 if faults else 0)
+
+
+if __name__ == "__main__":
+    main()
