@@ -7,6 +7,7 @@
 
 #include "channel/cuda/peer_memory.h"
 #include "channel/cuda/wants_host.h"
+#include "channel/cuda/zeroed_memory.h"
 #include "status/error.h"
 
 namespace narrowcast::channel {
@@ -75,10 +76,8 @@ ncast_status PeerMemory::create(Rendezvous& rendezvous, Place place, size_t byte
 }
 
 ncast_status PeerMemory::map_device_memory(size_t bytes) {
-  cudaError_t error = cudaMalloc(reinterpret_cast<void**>(&own_), bytes);
-  if (error == cudaSuccess) error = cudaMemset(own_, 0, bytes);
-  if (error == cudaSuccess) error = cudaDeviceSynchronize();
-  if (error != cudaSuccess) return cuda_failure("scratch memory", error);
+  if (const cudaError_t error = allocate_zeroed(&own_, bytes); error != cudaSuccess)
+    return cuda_failure("scratch memory", error);
   MemoryOffer own;
   if (ncast_status status = MemoryOffer::make(own_, bytes, &own)) return status;
 

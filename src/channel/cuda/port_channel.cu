@@ -5,6 +5,7 @@
 
 #include "channel/cuda/peer_memory.h"
 #include "channel/cuda/port_channel.h"
+#include "channel/cuda/zeroed_memory.h"
 
 namespace narrowcast::channel {
 
@@ -18,12 +19,9 @@ ncast_status PortChannel::create(PortBounds bounds, CopyEngines::Memory memory, 
   cudaError_t error = cudaHostAlloc(reinterpret_cast<void**>(&kernel.fifo), sizeof *kernel.fifo, cudaHostAllocPortable);
   if (error == cudaSuccess) {
     *kernel.fifo = {};
-    error = cudaMalloc(reinterpret_cast<void**>(&kernel.state), sizeof *kernel.state);
+    error = allocate_zeroed(&kernel.state, sizeof *kernel.state);
   }
-  if (error == cudaSuccess) error = cudaMemset(kernel.state, 0, sizeof *kernel.state);
-  if (error == cudaSuccess) error = cudaMalloc(reinterpret_cast<void**>(&kernel.waited), waited_bytes);
-  if (error == cudaSuccess) error = cudaMemset(kernel.waited, 0, waited_bytes);
-  if (error == cudaSuccess) error = cudaDeviceSynchronize();
+  if (error == cudaSuccess) error = allocate_zeroed(&kernel.waited, waited_bytes);
   if (error != cudaSuccess) return cuda_failure("setting up ports", error);
   if (ncast_status status = CopyEngines::create(std::move(memory), &channel->engines_)) return status;
   channel->service_.emplace(std::move(bounds), *kernel.fifo, *channel->engines_);

@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "channel/cuda/zeroed_memory.h"
 #include "collective/cuda/choice.h"
 #include "collective/cuda/communicator.h"
 #include "collective/cuda/kernels.h"
@@ -132,9 +133,8 @@ ncast_status Communicator::set_up() {
   cudaError_t error = cudaHostAlloc(reinterpret_cast<void**>(&control_), sizeof *control_, cudaHostAllocPortable);
   if (error == cudaSuccess) {
     *control_ = {};
-    error = cudaMalloc(reinterpret_cast<void**>(&state_), sizeof *state_);
+    error = channel::allocate_zeroed(&state_, sizeof *state_);
   }
-  if (error == cudaSuccess) error = cudaMemset(state_, 0, sizeof *state_);
   for (LastCall* last : {&called_, &captured_})
     if (error == cudaSuccess) error = cudaEventCreateWithFlags(&last->event, cudaEventDisableTiming);
   if (error == cudaSuccess) error = cudaEventCreateWithFlags(&forked_, cudaEventDisableTiming);
