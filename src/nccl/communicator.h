@@ -9,7 +9,7 @@
 #include "nccl/engine.h"
 #include "nccl/nccl_abi.h"
 #include "nccl/order.h"
-#include "nccl/policy.h"
+#include "nccl/recent_decisions.h"
 #include "nccl/settings.h"
 #include "nccl/statistics.h"
 
@@ -48,6 +48,7 @@ struct Communicator {
   void* side_stream = nullptr;  // for taken transfers beside forwarded ones
   void* side_event = nullptr;
   Order order;
+  mutable RecentDecisions decisions;
 };
 
 // Keeps the name that a configuration gives the communicator that was just made; config may be NULL.

@@ -180,8 +180,10 @@ int submit(const Call& call) {
   if (comm == nullptr) return forward(call);
   if (open_group.depth > 0) return add_to_group(comm, call);
   int result = success;
-  if (!is_valid(call, comm->ranks) || comm->why_forwarded.load() != nullptr)
+  if (!is_valid(call, comm->ranks))
     result = forward_counted(*comm, call, why_forwarded_now(*comm, call, "an argument is out of range"));
+  else if (const char* const why = why_forwarded_at_once(*comm, call))
+    result = forward_counted(*comm, call, why);
   else
     result = launch({GroupCalls{.comm = comm, .calls = {call}}}, nullptr);
   report_when_due(call.stream);

@@ -4,7 +4,6 @@
 
 #include "nccl/attach.h"
 #include "nccl/driver.h"
-#include "nccl/policy.h"
 
 namespace narrowcast::nccl {
 namespace {
@@ -14,7 +13,7 @@ constexpr const char* not_attached = "the communicator is not attached yet";
 bool is_collective(const Call& call) { return !is_point_to_point(call.operation); }
 
 Decision decision_on(const Communicator& comm, const Call& call) {
-  return decide(settings(), call, comm.traits, EnginePredictor(comm.engine_comm.load()));
+  return comm.decisions.on(call, comm.traits, comm.engine_comm.load());
 }
 
 bool is_captured(const GroupCalls& its) {
@@ -66,6 +65,11 @@ Plan make_plan(GroupCalls& its) {
   }
   plan.taken.beside_forwarded = !plan.taken.calls.empty() && !plan.forwarded.empty();
   return plan;
+}
+
+const char* why_forwarded_at_once(const Communicator& comm, const Call& call) {
+  if (const char* const why = comm.why_forwarded.load()) return why;
+  return comm.agreed && !comm.attached() ? decision_on(comm, call).why_not : nullptr;
 }
 
 const char* why_forwarded_now(const Communicator& comm, const Call& call, const char* otherwise) {

@@ -38,7 +38,10 @@ void prepare(GroupCalls& its);
 
 Plan make_plan(GroupCalls& its);
 
-// Of a call that goes to NCCL at once; `otherwise` where neither the communicator nor the call is the reason.
+// Of a valid call alone that needs nothing before NCCL has it, nor after: why it goes there. NULL: make a plan.
+const char* why_forwarded_at_once(const Communicator& comm, const Call& call);
+
+// Of a call that cannot wait for the end of its group, or is not valid; `otherwise` where neither the communicator nor the call is the reason.
 const char* why_forwarded_now(const Communicator& comm, const Call& call, const char* otherwise);
 
 }  // namespace narrowcast::nccl
