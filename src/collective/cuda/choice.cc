@@ -19,9 +19,9 @@ constexpr uint64_t unmeasured_packet_bytes = 64 << 10;
 // and from here on the link from host memory is slower than any coder.
 constexpr uint64_t unmeasured_coded_bytes = 256 << 10;
 
-// So many CTAs a long call by blocks needs for the speed that the model has; with fewer it takes as much longer. Twice what
-// was measured with CTAs of twice the warps, 8, 16 and 32 of them (bench/results/collectives_2xh200_ctas.json).
-constexpr double enough_ctas_raw = 36, enough_ctas_coded = 110;
+// So many CTAs a long call by blocks needs for the speed that the model has; with fewer it takes as much longer. Measured with
+// 8 to 128 of them (bench/results/collectives_4xh200_ctas.json).
+constexpr double enough_ctas_raw = 28, enough_ctas_coded = 100;
 
 double slowed_by_few_ctas(Path path, const CallShape& shape) {
   if (shape.over_host || path == Path::packets || path == Path::nccl) return 1;
