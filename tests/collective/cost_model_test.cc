@@ -266,7 +266,7 @@ TEST_CASE("few CTAs code no faster than they can") {
   CHECK(costs_of(shape, model).raw == doctest::Approx(100));
   CHECK(costs_of(shape, model).window > 100);
   CHECK(choose(shape, {model}).codec == NCAST_CODEC_RAW);
-  shape.max_ctas = 16;
+  shape.max_ctas = 8;
   CHECK(costs_of(shape, model).raw > 200);
   shape.over_host = true;
   CHECK(costs_of(shape, model).raw == 0);
@@ -293,10 +293,10 @@ TEST_CASE("a choice that is remembered is the one that would be made") {
 }
 
 TEST_CASE("what fits by packets has a shape that is possible, with lines and without") {
-  constexpr PacketOperation operations[] = {
-      PacketOperation::all_reduce, PacketOperation::all_gather, PacketOperation::reduce_scatter,
-      PacketOperation::all_to_all, PacketOperation::broadcast,  PacketOperation::reduce,
-      PacketOperation::gather,     PacketOperation::scatter};
+  constexpr PacketOperation operations[] = {PacketOperation::all_reduce,     PacketOperation::all_gather,
+                                            PacketOperation::reduce_scatter, PacketOperation::all_to_all,
+                                            PacketOperation::broadcast,      PacketOperation::reduce,
+                                            PacketOperation::gather,         PacketOperation::scatter};
   for (const PacketOperation operation : operations) {
     for (int ranks = 2; ranks <= channel::max_gpu_ranks; ++ranks) {
       for (const bool lines : {false, true}) {
@@ -318,7 +318,8 @@ TEST_CASE("what fits by packets has a shape that is possible, with lines and wit
             CHECK(rows <= room / (shape.two_shot ? 2 : 1));
           }
         }
-        CHECK_FALSE(is_possible(choose_packet_shape(operation, most + 1, ranks, lines, 64), operation, most + 1, ranks));
+        CHECK_FALSE(
+            is_possible(choose_packet_shape(operation, most + 1, ranks, lines, 64), operation, most + 1, ranks));
       }
     }
   }

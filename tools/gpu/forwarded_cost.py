@@ -41,7 +41,8 @@ def measure(function: str, count: int, rank: int, ranks: int, real: str, id_file
         # By now the drop-in has loaded it, as it needs to be.
         alone = _nccl.Nccl(real)
         root = [0] if function == "ncclReduce" else []
-        arguments = (buffer.pointer, buffer.pointer, count, value_type("bfloat16").number, 0, *root, comm, stream.handle)
+        values = (buffer.pointer, buffer.pointer, count, value_type("bfloat16").number)
+        arguments = (*values, 0, *root, comm, stream.handle)
         batches: dict[str, list[float]] = {"through": [], "alone": []}
         for batch in range(BATCHES):
             # Who comes first does not matter then.
