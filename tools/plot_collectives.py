@@ -56,7 +56,9 @@ def draw(above: Axes, below: Axes, lines: Lines, over_ctas: bool) -> None:
         below.plot(places, [row["busbw_gb_per_s"] for row in rows if row], **style)
         if name != "NCCL's best":
             best = [lines[at]["NCCL's best"]["time_us"] for at in places]
-            above.plot(places, [time / lines[at][name]["time_us"] for time, at in zip(best, places)], **style)
+            above.plot(
+                places, [time / lines[at][name]["time_us"] for time, at in zip(best, places, strict=True)], **style
+            )
     above.axhline(1, color="#bbbbbb", linewidth=0.8, linestyle="--")
     for axes in (above, below):
         axes.set_ylim(bottom=0)
