@@ -8,14 +8,12 @@ over CTAs where the file is of calls with several numbers of them. Needs matplot
 
 from __future__ import annotations
 
+import importlib
 import json
 import sys
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
-
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 COLORS = {"raw": "#888888", "window": "#2166ac", "auto": "#2166ac", "NCCL's best": "#b35806"}
 ORDER = ("sendrecv", "all_gather", "all_to_all", "reduce_scatter", "all_reduce")
@@ -46,7 +44,7 @@ def size_text(size: int) -> str:
     return f"{size >> 10 * power} {('B', 'KiB', 'MiB', 'GiB')[power]}"
 
 
-def draw(above: Axes, below: Axes, lines: Lines, over_ctas: bool) -> None:
+def draw(above: Any, below: Any, lines: Lines, over_ctas: bool) -> None:
     places = sorted(lines)
     for name, color in COLORS.items():
         rows = [lines[place].get(name) for place in places]
@@ -74,7 +72,9 @@ def main() -> None:
     report = json.loads(source.read_text())
     over_ctas = len({run["ctas"] for run in report["runs"]}) > 1
     operations = lines_of(report["runs"], over_ctas)
-    figure = Figure(figsize=(2.5 * len(operations) + 0.6, 5.2), dpi=130, layout="constrained")
+    figure = importlib.import_module("matplotlib.figure").Figure(
+        figsize=(2.5 * len(operations) + 0.6, 5.2), dpi=130, layout="constrained"
+    )
     grid = figure.subplots(2, len(operations), sharex="col", squeeze=False)
     for column, (operation, lines) in enumerate(operations.items()):
         draw(grid[0][column], grid[1][column], lines, over_ctas)
