@@ -168,12 +168,21 @@ class Packets {
     return buffer(rank) + rows_ + place.row * static_cast<uint32_t>(peers_.ranks - 1) * slot_bytes + place.lane * 16;
   }
 
-  // The packets of all are asked for at once, and again those that have not come. Slots lie a constant apart: one address
-  // serves all.
+  // Slots lie a constant apart: one address serves all.
   template <int Slots>
   __device__ __forceinline__ bool receive_at(const char* from, int first_slot, uint32_t wanted,
                                              Unit (&units)[Slots]) const {
-    if constexpr (!is_short) return receive_lines(from, first_slot, wanted, units);
+    if constexpr (is_short) {
+      return receive_short(from, first_slot, wanted, units);
+    } else {
+      return receive_lines(from, first_slot, wanted, units);
+    }
+  }
+
+  // The packets of all are asked for at once, and again those that have not come.
+  template <int Slots>
+  __device__ __forceinline__ bool receive_short(const char* from, int first_slot, uint32_t wanted,
+                                                Unit (&units)[Slots]) const {
     uint4 first[Slots], second[Slots];
 #pragma unroll
     for (int i = 0; i < Slots; ++i)  // what is not wanted has come
