@@ -33,6 +33,7 @@ typedef struct {
   double window;         // coded, of values that shrink
   double window_random;  // coded, of values that do not
   double nccl;           // the best of NCCL's ways
+  double nccl_default;   // what NCCL does where the program does not ask for symmetric windows or copy engines
 } ncast_prediction;
 
 typedef struct {

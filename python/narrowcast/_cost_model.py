@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 from ._operations import call_of
 from .types import value_type
 
-# Of a packet's 16 bytes 12 are values. Early reports could not count packets.
-_LEAST_RATIO_OF_PACKETS = 1.2
+# Of a packet's 16 bytes 12 are values, or 120 of 128. Early reports could not count packets.
+_LEAST_RATIO_OF_PACKETS = 1.05
 # What window cannot shrink.
 INCOMPRESSIBLE = "random"
-PATHS = ("packets", "raw", "window", "window-random", "nccl")
+PATHS = ("packets", "raw", "window", "window-random", "nccl", "nccl-default")
 
 
 class Curve(NamedTuple):
@@ -42,8 +42,7 @@ class Times:
         if not in_graphs or report["in_place"] or report["pattern"] != "ring" or report["ranks"] < 2:
             return
         for row in report["rows"]:
-            path = _path(report["data"], row)
-            if path is not None:
+            for path in _paths(report["data"], row):
                 curve = Curve(call_of(report["operation"]), report["ranks"], "peer", path)
                 self.add(curve, row["count"] * value_type(row["type"]).bytes, row["time_us"])
 
@@ -64,12 +63,17 @@ class Times:
         return "\n".join(lines) + "\n"
 
 
-def _path(data: str, row: dict[str, Any]) -> str | None:
-    """The curve that a row of a report is of; None: of none, since the library chose."""
+def paths_of_nccl(contender: str) -> tuple[str, ...]:
+    """The curves that a time of one of NCCL's variants is of."""
+    return ("nccl", "nccl-default") if contender == "nccl" else ("nccl",)
+
+
+def _paths(data: str, row: dict[str, Any]) -> tuple[str, ...]:
+    """The curves that a row of a report is of; none where the library chose."""
     if row["codec"] is None:
-        return "nccl"
+        return paths_of_nccl(row["contender"])
     if row["codec"] == "window":
-        return "window-random" if data == INCOMPRESSIBLE else "window"
+        return ("window-random" if data == INCOMPRESSIBLE else "window",)
     if row["codec"] == "raw":
-        return "packets" if row["ratio"] is None or row["ratio"] > _LEAST_RATIO_OF_PACKETS else "raw"
-    return None
+        return ("packets" if row["ratio"] is None or row["ratio"] > _LEAST_RATIO_OF_PACKETS else "raw",)
+    return ()

@@ -23,6 +23,7 @@ class Prediction:
     window: float | None  #: coded, of values that shrink
     window_random: float | None  #: coded, of values that do not
     nccl: float | None  #: the best of NCCL's ways
+    nccl_default: float | None  #: what NCCL does where the program asks for no other
 
 
 @dataclass(frozen=True)

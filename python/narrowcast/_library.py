@@ -103,6 +103,7 @@ class PredictionC(Structure):
         ("window", c_double),
         ("window_random", c_double),
         ("nccl", c_double),
+        ("nccl_default", c_double),
     ]
 
 

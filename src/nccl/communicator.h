@@ -35,12 +35,13 @@ struct Communicator {
   const std::shared_ptr<Statistics> statistics;
   std::atomic<const char*> why_forwarded{nullptr};
   std::atomic<bool> aborted{false};
-  std::timed_mutex exchanging;  // held while the ranks exchange bytes
-  bool blocking = true;         // no call has returned ncclInProgress so far
-  bool made_blocking = false;   // its ranks attach when it is made, for it blocks by what it is made with
-  bool agreed = false;          // the ranks have compared what they can and want
-  uint64_t id = 0;              // the same on all ranks that have agreed
-  int ranks_here = 1;           // in this process
+  std::timed_mutex exchanging;           // held while the ranks exchange bytes
+  bool blocking = true;                  // no call has returned ncclInProgress so far
+  bool made_blocking = false;            // its ranks attach when it is made, for it blocks by what it is made with
+  std::atomic<bool> has_windows{false};  // its ranks have registered some, which all do alike
+  bool agreed = false;                   // the ranks have compared what they can and want
+  uint64_t id = 0;                       // the same on all ranks that have agreed
+  int ranks_here = 1;                    // in this process
   std::atomic<ncast_comm*> engine_comm{nullptr};
   // Kept until the end: to free memory waits for everything on the GPU, and so maybe for a rank that waits for this one.
   void* exchange_memory = nullptr;

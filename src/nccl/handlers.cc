@@ -280,6 +280,15 @@ int comm_get_async_error(Comm handle, int* error) {
   });
 }
 
+int comm_window_register(Comm handle, void* buffer, size_t bytes, void** window, int flags) {
+  return guarded([&] {
+    if (const auto comm = find_communicator(handle)) comm->has_windows.store(true);
+    const InsideNccl inside;
+    return real<int(Comm, void*, size_t, void**, int)>(Function::CommWindowRegister)(handle, buffer, bytes, window,
+                                                                                     flags);
+  });
+}
+
 const char* get_last_error(Comm comm) {
   if (const char* const sentence = last_engine_error()) return sentence;
   return real<const char*(Comm)>(Function::GetLastError)(comm);
@@ -325,6 +334,7 @@ void* handler(Function function) {
     HANDLE(CommSplit, comm_split);
     HANDLE(CommGrow, comm_grow);
     HANDLE(CommGetAsyncError, comm_get_async_error);
+    HANDLE(CommWindowRegister, comm_window_register);
     HANDLE(GetLastError, get_last_error);
     default: return nullptr;
   }

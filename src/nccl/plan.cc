@@ -13,7 +13,7 @@ constexpr const char* not_attached = "the communicator is not attached yet";
 bool is_collective(const Call& call) { return !is_point_to_point(call.operation); }
 
 Decision decision_on(const Communicator& comm, const Call& call) {
-  return comm.decisions.on(call, comm.traits, comm.engine_comm.load());
+  return comm.decisions.on(call, comm.traits, comm.engine_comm.load(), comm.has_windows.load());
 }
 
 bool is_captured(const GroupCalls& its) {

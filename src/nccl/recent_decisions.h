@@ -14,8 +14,8 @@ namespace narrowcast::nccl {
 class RecentDecisions {
  public:
   // As decide() says by what the ranks of `engine_comm` know, or by this process's settings where it is NULL. comm: always
-  // the same.
-  Decision on(const Call& call, const CommunicatorTraits& comm, ncast_comm* engine_comm);
+  // the same. has_windows: as EnginePredictor's.
+  Decision on(const Call& call, const CommunicatorTraits& comm, ncast_comm* engine_comm, bool has_windows);
 
  private:
   // What decide() looks at.
@@ -23,7 +23,7 @@ class RecentDecisions {
     Operation operation;
     int dtype;
     size_t count;
-    bool users_reduction, configured;
+    bool users_reduction, configured, has_windows;
     ncast_comm* engine_comm;
     bool operator==(const Key&) const = default;
   };

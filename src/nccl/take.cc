@@ -57,7 +57,7 @@ std::optional<double> saved_by(const Communicator& comm, const TakenCall& taken)
   const Call& c = taken.call;
   if (settings().stats.empty() || c.operation == NCAST_OP_RECV) return std::nullopt;
   const CallShape shape{c.operation, static_cast<ncast_dtype>(c.dtype), c.count, comm.ranks};
-  return microseconds_saved(shape, taken.codec, EnginePredictor(comm.engine_comm.load()));
+  return microseconds_saved(shape, taken.codec, EnginePredictor(comm.engine_comm.load(), comm.has_windows.load()));
 }
 
 void count(Communicator& comm, const TakenCall& taken) {

@@ -12,6 +12,7 @@ bool EnginePredictor::predict(const CallShape& shape, ncast_codec codec, ncast_p
       comm_ != nullptr
           ? narrowcast->ncast_comm_predict(comm_, shape.operation, shape.count, shape.dtype, codec, prediction)
           : narrowcast->ncast_predict(shape.operation, shape.count, shape.dtype, codec, shape.ranks, prediction);
+  if (!has_windows_ && prediction->nccl_default != 0) prediction->nccl = prediction->nccl_default;
   return status == NCAST_OK;
 }
 

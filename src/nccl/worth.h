@@ -24,13 +24,15 @@ class Predictor {
 };
 
 // By what the ranks of `comm` agreed on; before they have one (NULL), by this process's environment, which they compare.
+// NCCL's time is that of its default, but for communicators that have windows.
 class EnginePredictor final : public Predictor {
  public:
-  explicit EnginePredictor(ncast_comm* comm) : comm_(comm) {}
+  EnginePredictor(ncast_comm* comm, bool has_windows) : comm_(comm), has_windows_(has_windows) {}
   bool predict(const CallShape& shape, ncast_codec codec, ncast_prediction* prediction) const override;
 
  private:
   ncast_comm* comm_;
+  bool has_windows_;
 };
 
 // NULL: it is. Else why not, as a constant sentence.

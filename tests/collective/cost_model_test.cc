@@ -16,7 +16,7 @@
 namespace narrowcast::collective::cuda {
 namespace {
 
-constexpr Path paths[] = {Path::packets, Path::raw, Path::window, Path::window_random, Path::nccl};
+constexpr Path paths[] = {Path::packets, Path::raw, Path::window, Path::window_random, Path::nccl, Path::nccl_default};
 constexpr Operation operations[] = {Operation::send,           Operation::recv,       Operation::broadcast,
                                     Operation::reduce,         Operation::gather,     Operation::scatter,
                                     Operation::all_gather,     Operation::all_to_all, Operation::all_to_all_v,
@@ -225,7 +225,7 @@ TEST_CASE("a wanted path is packets or blocks") {
 }
 
 TEST_CASE("what was not measured goes by what its busiest link carries") {
-  const CostModel model = model_of(gathers + "all_gather 2 peer nccl 1000:5\n" +
+  const CostModel model = model_of(gathers + "all_gather 2 peer nccl 1000:5\nall_gather 2 peer nccl-default 1000:6\n" +
                                    "all_reduce 4 peer packets 1000:4 2000:8\nall_reduce 4 peer raw 1000:4 2000:8\n"
                                    "all_reduce 4 peer window 1000:4 2000:8\n");
   const auto predict = [&](Operation operation, Path path, uint64_t bytes, int ranks) {
@@ -241,6 +241,8 @@ TEST_CASE("what was not measured goes by what its busiest link carries") {
   CHECK(predict(Operation::reduce_scatter, Path::raw, 1800, 2) == 0);
   CHECK(predict(Operation::all_gather, Path::nccl, 1000, 2) == doctest::Approx(5));
   CHECK(predict(Operation::all_gather, Path::nccl, 1000, 4) == 0);
+  CHECK(predict(Operation::all_gather, Path::nccl_default, 1000, 2) == doctest::Approx(6));
+  CHECK(predict(Operation::all_gather, Path::nccl_default, 1000, 4) == 0);
   CHECK(predict(Operation::broadcast, Path::nccl, 1000, 2) == 0);
   CHECK(model.predict(Operation::all_gather, Path::raw, 1, 2, true) == std::nullopt);
 }

@@ -297,3 +297,21 @@ def _no_files() -> Iterator[None]:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def windowed(*, rank: int, ranks: int, emit: Any) -> None:
+    """A call before the ranks register a window, and the same after it."""
+    symmetric, count, bytes_of_window = 1, 1000, 4096
+    with program(rank, ranks) as (nccl, comm, stream):
+        mine, gathered = nccl.put(values_of(rank, count)), nccl.zeros(ranks * count)
+        memory, window = c_void_p(), c_void_p()
+        arguments = ("AllGather", mine, gathered, count, BFLOAT16, comm, stream)
+        nccl(*arguments)
+        nccl("MemAlloc", byref(memory), bytes_of_window)
+        nccl("CommWindowRegister", comm, memory, bytes_of_window, byref(window), symmetric)
+        nccl(*arguments)
+        stream.synchronize()
+        emit(nccl.holds(gathered, values_of_all(ranks, count)))
+        nccl("CommWindowDeregister", comm, window)
+        nccl("MemFree", memory)
+        nccl("CommDestroy", comm)

@@ -57,7 +57,7 @@ def test_a_model_of_ones_own_is_chosen_by(monkeypatch, tmp_path):
     monkeypatch.setenv("NARROWCAST_COST_MODEL", str(path))
     said = narrowcast.explain("all_gather", 1, dtype="uint8", ranks=2)
     assert (said.path, said.codec) == ("blocks", "raw")
-    assert said.predicted == narrowcast.Prediction(9, 10, 9, None, None, 7)
+    assert said.predicted == narrowcast.Prediction(9, 10, 9, None, None, 7, None)
     said = narrowcast.explain("all_gather", 1, dtype="float8_e4m3", ranks=2)
     assert (said.codec, said.predicted.chosen) == ("window", 8)
     monkeypatch.setenv("NARROWCAST_PATH", "packets")

@@ -133,6 +133,16 @@ def test_what_the_cost_model_says_is_counted_where_it_knows(preloaded):
 
 
 @pytest.mark.usefixtures("before_the_engine")
+def test_the_best_of_nccl_counts_where_there_are_windows(preloaded):
+    on_ranks = Ranks(preloaded)
+    on_ranks.module = "nccl_rare_jobs"
+    assert on_ranks("windowed") == [True] * 3
+    for operations in on_ranks.statistics().values():
+        # 3 us less than by NCCL's default, and 2 less than with windows.
+        assert operations["all_gather"]["saved_seconds"] == 5e-6
+
+
+@pytest.mark.usefixtures("before_the_engine")
 def test_time_that_replays_of_graphs_save_is_not_made_up(preloaded):
     on_ranks = Ranks(preloaded)
     on_ranks("captured", before=False)

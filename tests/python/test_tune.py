@@ -72,11 +72,11 @@ def test_every_path_of_every_operation_is_measured(on_fakes, tmp_path, monkeypat
 
 
 def test_packets_are_measured_as_far_as_they_reach(on_fakes):
-    # Between 4 ranks their buffers hold less than 4 MiB for each.
-    times, _ = on_fakes(ranks=4, operations=("broadcast",), last_bytes=4 << 20)
+    # Between 5 ranks their buffers hold less than 4 MiB for each.
+    times, _ = on_fakes(ranks=5, operations=("broadcast",), last_bytes=4 << 20)
     curves = points_of(times.text("a machine"))
-    assert curves[Curve("broadcast", 4, "peer", "raw")] == [1 << 10, 16 << 10, 256 << 10, 4 << 20]
-    assert curves[Curve("broadcast", 4, "peer", "packets")] == [1 << 10, 16 << 10, 256 << 10]
+    assert curves[Curve("broadcast", 5, "peer", "raw")] == [1 << 10, 16 << 10, 256 << 10, 4 << 20]
+    assert curves[Curve("broadcast", 5, "peer", "packets")] == [1 << 10, 16 << 10, 256 << 10]
 
 
 def test_without_nccl_the_rest_is_measured(on_fakes, monkeypatch):
@@ -191,6 +191,7 @@ def test_a_model_is_made_of_reports(cli_here, tmp_path):
         "send 2 peer window 2048:3.00",
         "send 2 peer window-random 2048:4.50",
         "send 2 peer nccl 2048:6.00",
+        "send 2 peer nccl-default 2048:7.00",
     ]
 
 

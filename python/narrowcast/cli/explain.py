@@ -90,5 +90,6 @@ def _alternatives(predicted: Prediction) -> str:
         ("by window", predicted.window),
         ("by window where nothing shrinks", predicted.window_random),
         ("by NCCL", predicted.nccl),
+        ("by its default", predicted.nccl_default),
     )
     return "predicted: " + ", ".join(f"{time:.1f} {way}" for way, time in ways if time is not None)

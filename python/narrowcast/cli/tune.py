@@ -16,7 +16,7 @@ import typer
 from rich.table import Table
 
 from .. import _operations
-from .._cost_model import INCOMPRESSIBLE, Curve, Times
+from .._cost_model import INCOMPRESSIBLE, Curve, Times, paths_of_nccl
 from .._cuda_tune import DTYPE
 from .._explain import changes, explain
 from .._launch import run_ranks
@@ -161,9 +161,10 @@ def measure(
         seen.add((operation, data))
         for name in first["contenders"]:
             microseconds = 1e6 * bench_report.seconds_of([result["contenders"][name] for result in results])
-            path = "nccl" if name.startswith("nccl") else f"{name}-random" if data == INCOMPRESSIBLE else name
-            curve = Curve(_operations.call_of(operation), ranks, where["link"], path)
-            times.add(curve, first["count"] * value_bytes, microseconds)
+            ours = f"{name}-random" if data == INCOMPRESSIBLE else name
+            for path in paths_of_nccl(name) if name.startswith("nccl") else (ours,):
+                curve = Curve(_operations.call_of(operation), ranks, where["link"], path)
+                times.add(curve, first["count"] * value_bytes, microseconds)
 
     run_ranks(job, [{**arguments, "rank": rank} for rank in range(ranks)], add, timeout_seconds=_WHOLE_SECONDS)
     theirs = f", NCCL {where['versions']['nccl']}" if where["versions"]["nccl"] else ", without NCCL"

@@ -24,7 +24,7 @@ constexpr uint64_t unmeasured_coded_bytes = 256 << 10;
 constexpr double enough_ctas_raw = 28, enough_ctas_coded = 100;
 
 double slowed_by_few_ctas(Path path, const CallShape& shape) {
-  if (shape.over_host || path == Path::packets || path == Path::nccl) return 1;
+  if (shape.over_host || path == Path::packets || is_nccl(path)) return 1;
   return std::max(1.0, (path == Path::raw ? enough_ctas_raw : enough_ctas_coded) / shape.max_ctas);
 }
 
@@ -111,8 +111,12 @@ Costs costs_of(const CallShape& shape, const CostModel& model) {
   };
   if (shape.ranks == 1) return {};
   const bool can_code = format::window::value_type(shape.dtype).value_bytes != 0;
-  return {why_no_packets(shape) == nullptr ? predict(Path::packets) : 0, predict(Path::raw),
-          can_code ? predict(Path::window) : 0, can_code ? predict(Path::window_random) : 0, predict(Path::nccl)};
+  return {why_no_packets(shape) == nullptr ? predict(Path::packets) : 0,
+          predict(Path::raw),
+          can_code ? predict(Path::window) : 0,
+          can_code ? predict(Path::window_random) : 0,
+          predict(Path::nccl),
+          predict(Path::nccl_default)};
 }
 
 Choice choose(const CallShape& shape, const Policy& policy) {

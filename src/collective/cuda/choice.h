@@ -42,7 +42,7 @@ struct Policy {
 
 // What the model predicts for a call, in microseconds; 0: not known, or not possible.
 struct Costs {
-  double packets, raw, window, window_random, nccl;  // as Path has them
+  double packets, raw, window, window_random, nccl, nccl_default;  // as Path has them
 };
 Costs costs_of(const CallShape& shape, const CostModel& model);
 

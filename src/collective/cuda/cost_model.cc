@@ -53,7 +53,7 @@ Traffic traffic(Operation operation, Path path, uint64_t bytes, int ranks) {
 }  // namespace
 
 const char* path_name(Path path) {
-  constexpr const char* names[path_count] = {"packets", "raw", "window", "window-random", "nccl"};
+  constexpr const char* names[path_count] = {"packets", "raw", "window", "window-random", "nccl", "nccl-default"};
   return names[static_cast<size_t>(path)];
 }
 
@@ -109,7 +109,7 @@ std::optional<double> CostModel::predict(Operation operation, Path path, uint64_
   const std::optional<Curve>& curve = nearest.curves[static_cast<size_t>(path)];
   if (!curve) return std::nullopt;
   if (source == asked && nearest.ranks == ranks) return curve->at(static_cast<double>(bytes));
-  if (path == Path::nccl) return std::nullopt;
+  if (is_nccl(path)) return std::nullopt;
   const auto scaled = [&](uint64_t of_bytes) {
     const Traffic here = traffic(asked, path, of_bytes, ranks), there = traffic(source, path, of_bytes, nearest.ranks);
     return here.flights / there.flights * curve->at(static_cast<double>(of_bytes) * here.share / there.share);

@@ -12,10 +12,12 @@
 
 namespace narrowcast::collective::cuda {
 
-// How a call may be run. window: with values that the codec shrinks; window_random: with those that it cannot. nccl is
-// what calls are compared with, the best of its ways.
-enum class Path : uint8_t { packets, raw, window, window_random, nccl };
-inline constexpr size_t path_count = 5;
+// How a call may be run. window: with values that the codec shrinks; window_random: with those that it cannot. nccl and
+// nccl_default are what calls are compared with: the best of its ways, and what it does where the program does not ask for
+// another.
+enum class Path : uint8_t { packets, raw, window, window_random, nccl, nccl_default };
+inline constexpr size_t path_count = 6;
+constexpr bool is_nccl(Path path) { return path == Path::nccl || path == Path::nccl_default; }
 const char* path_name(Path path);
 
 // Microseconds over bytes. Between points straight in logarithms; before the first its time, which is latency; after the

@@ -26,7 +26,8 @@ constexpr size_t most_text_bytes = size_t{1} << 20;
 constexpr Operation measured_operations[] = {Operation::send,       Operation::broadcast,      Operation::reduce,
                                              Operation::gather,     Operation::scatter,        Operation::all_gather,
                                              Operation::all_to_all, Operation::reduce_scatter, Operation::all_reduce};
-constexpr Path all_paths[] = {Path::packets, Path::raw, Path::window, Path::window_random, Path::nccl};
+constexpr Path all_paths[] = {Path::packets,       Path::raw,  Path::window,
+                              Path::window_random, Path::nccl, Path::nccl_default};
 
 const char* short_name(Operation operation) { return function_name(operation) + std::strlen("ncast_"); }
 

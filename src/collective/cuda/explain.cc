@@ -43,7 +43,8 @@ void describe(const ncast_explanation& said, char* text, size_t capacity) {
 }
 
 ncast_prediction predicted(const Choice& choice, const Costs& costs) {
-  return {choice.cost(costs), costs.packets, costs.raw, costs.window, costs.window_random, costs.nccl};
+  return {choice.cost(costs),  costs.packets, costs.raw,         costs.window,
+          costs.window_random, costs.nccl,    costs.nccl_default};
 }
 
 // "Predicted: 3.1 us by packets, 10.4 raw by blocks; NCCL 4.7."; nothing where nothing is known.
@@ -60,6 +61,7 @@ std::string describe(const ncast_prediction& times) {
   add(times.window, "by window");
   add(times.window_random, "by window where nothing shrinks");
   add(times.nccl, "by NCCL");
+  add(times.nccl_default, "by its default");
   return text.empty() ? text : text + ".";
 }
 

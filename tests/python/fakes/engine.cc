@@ -87,7 +87,9 @@ ncast_status ncast_comm_predict(ncast_comm*, ncast_operation operation, uint64_t
                                 ncast_prediction* prediction) {
   *prediction = {};
   prediction->microseconds = 2;
-  prediction->nccl = operation == NCAST_OP_BROADCAST ? 0 : 5;
+  const bool known = operation != NCAST_OP_BROADCAST;
+  prediction->nccl = known ? 4 : 0;
+  prediction->nccl_default = known ? 5 : 0;
   return NCAST_OK;
 }
 
