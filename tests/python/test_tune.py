@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -22,12 +23,12 @@ def on_fakes(fakes, rank_jobs, monkeypatch):
     monkeypatch.setenv("LD_LIBRARY_PATH", str(fakes))
     monkeypatch.delenv("NCCL_NVLS_ENABLE", raising=False)
 
-    def run(ranks=2, operations=("all_gather",), last_bytes=16 << 10, nccl="libnccl.so.2"):
+    def run(ranks=2, operations=("all_gather",), last_bytes=16 << 10, nccl="libnccl.so.2", schedule=BRIEF):
         times = Times()
         said = command.measure(
             times,
             ranks,
-            BRIEF,
+            schedule,
             nccl=fakes / nccl,
             operations=operations,
             last_bytes=last_bytes,
@@ -72,11 +73,13 @@ def test_every_path_of_every_operation_is_measured(on_fakes, tmp_path, monkeypat
 
 
 def test_packets_are_measured_as_far_as_they_reach(on_fakes):
-    # Between 5 ranks their buffers hold less than 4 MiB for each.
-    times, _ = on_fakes(ranks=5, operations=("broadcast",), last_bytes=4 << 20)
+    # Between 4 ranks their buffers hold less than 5 MiB for each.
+    schedule = dataclasses.replace(BRIEF, step=20)
+    times, _ = on_fakes(ranks=4, operations=("broadcast",), last_bytes=8 << 20, schedule=schedule)
     curves = points_of(times.text("a machine"))
-    assert curves[Curve("broadcast", 5, "peer", "raw")] == [1 << 10, 16 << 10, 256 << 10, 4 << 20]
-    assert curves[Curve("broadcast", 5, "peer", "packets")] == [1 << 10, 16 << 10, 256 << 10]
+    far = [1 << 10, 20 << 10, 400 << 10, 8000 << 10]
+    assert curves[Curve("broadcast", 4, "peer", "raw")] == far
+    assert curves[Curve("broadcast", 4, "peer", "packets")] == far[:3]
 
 
 def test_without_nccl_the_rest_is_measured(on_fakes, monkeypatch):
