@@ -25,7 +25,7 @@ extern "C" int cuStreamWaitEvent(void* stream, void* event, unsigned flags);
 namespace {
 
 constexpr int most_ranks = 4;
-constexpr size_t most_bytes = 4 << 20;
+constexpr size_t most_bytes = 8 << 20;
 constexpr int unhandled_cuda_error = 1, system_error = 2, invalid_argument = 4, invalid_usage = 5, in_progress = 7;
 constexpr int first_user_reduction = 5;
 constexpr int launch_failed = 719;  // CUDA_ERROR_LAUNCH_FAILED
