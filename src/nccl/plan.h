@@ -41,7 +41,8 @@ Plan make_plan(GroupCalls& its);
 // Of a valid call alone that needs nothing before NCCL has it, nor after: why it goes there. NULL: make a plan.
 const char* why_forwarded_at_once(const Communicator& comm, const Call& call);
 
-// Of a call that cannot wait for the end of its group, or is not valid; `otherwise` where neither the communicator nor the call is the reason.
+// Of a call that cannot wait for the end of its group, or is not valid; `otherwise` where neither the communicator nor the
+// call is the reason.
 const char* why_forwarded_now(const Communicator& comm, const Call& call, const char* otherwise);
 
 }  // namespace narrowcast::nccl
