@@ -18,6 +18,7 @@ inline constexpr uint32_t store_bytes = row_lanes * 16;  // of a warp
 // 12 bytes of data and 4 of flag. Nothing waits for anything but its own packet.
 struct ShortPacket {
   static constexpr uint32_t bytes = 16;
+  static constexpr bool is_line = false;
   static constexpr int stores = 2, unit_words = 3;
   static constexpr uint32_t row_bytes = row_lanes * unit_words * 8;  // of data
   static constexpr bool has_word(int, uint32_t) { return true; }
@@ -30,6 +31,7 @@ struct ShortPacket {
 // 120 bytes of data and 8 with the flag, which 8 lanes store at once, each 16: a fifth less on the link.
 struct LinePacket {
   static constexpr uint32_t bytes = 128;
+  static constexpr bool is_line = true;
   static constexpr uint32_t lanes = bytes / 16;
   static constexpr int stores = 2, unit_words = 2 * stores;
   static constexpr uint32_t row_bytes = stores * (store_bytes / bytes) * (bytes - 8);
@@ -41,6 +43,12 @@ struct LinePacket {
     return store + (word % 2 == 0 ? lane : row_lanes + lane - lane / lanes) * 8;
   }
 };
+
+// body.operator()<Packet>(), of either kind.
+template <typename Body>
+constexpr auto with_packet(bool lines, Body body) {
+  return lines ? body.template operator()<LinePacket>() : body.template operator()<ShortPacket>();
+}
 
 inline constexpr uint32_t most_packet_ctas = 64;
 // What one call may send to a rank, all sources together, by either kind.
@@ -59,7 +67,7 @@ static_assert(sizeof(PacketState) == 512);
 template <typename Packet>
 constexpr uint32_t packet_rows(int ranks) {
   if (ranks < 2) return 0;
-  const uint32_t most = Packet::bytes == ShortPacket::bytes ? most_short_bytes : most_line_bytes;
+  const uint32_t most = Packet::is_line ? most_line_bytes : most_short_bytes;
   return most / (Packet::stores * store_bytes * static_cast<uint32_t>(ranks - 1)) / 8 * 8;
 }
 // Of the rows of a kind, from their first to their last.

@@ -41,7 +41,7 @@ struct UnitPlace {
   }
   // Is there a packet for it, in a piece of so many bytes? Of lines all lanes of a warp have one, or none.
   __device__ __forceinline__ bool is_in(uint32_t piece_bytes) const {
-    return row * Packet::row_bytes + (Packet::bytes == 16 ? lane * 8 : 0) < piece_bytes;
+    return row * Packet::row_bytes + (Packet::is_line ? 0 : lane * 8) < piece_bytes;
   }
 };
 
@@ -79,7 +79,7 @@ class Packets {
   __device__ __forceinline__ void send(int peer, Place place, const Unit& unit) const {
     char* to = packets(peer, place) + slot(peer, peers_.rank) * slot_bytes;
     const uint64_t (&words)[Packet::unit_words] = unit.words;
-    if constexpr (is_short) {
+    if constexpr (!Packet::is_line) {
       device::store_16_bytes_relaxed(to, {low(words[0]), high(words[0]), low(words[1]), sequence_});
       device::store_16_bytes_relaxed(to + store_bytes, {high(words[1]), low(words[2]), high(words[2]), sequence_});
     } else {
@@ -145,7 +145,6 @@ class Packets {
 
  private:
   static constexpr uint32_t last_sequence = 0xffffffff;
-  static constexpr bool is_short = Packet::bytes == 16;
   static constexpr uint32_t slot_bytes = Packet::stores * store_bytes;  // of a row, for a source
 
   // 0 is what fresh memory holds; 1 would have the turn of the last one.
@@ -172,10 +171,10 @@ class Packets {
   template <int Slots>
   __device__ __forceinline__ bool receive_at(const char* from, int first_slot, uint32_t wanted,
                                              Unit (&units)[Slots]) const {
-    if constexpr (is_short) {
-      return receive_short(from, first_slot, wanted, units);
-    } else {
+    if constexpr (Packet::is_line) {
       return receive_lines(from, first_slot, wanted, units);
+    } else {
+      return receive_short(from, first_slot, wanted, units);
     }
   }
 

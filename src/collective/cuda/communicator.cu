@@ -60,12 +60,10 @@ ncast_status Communicator::join(const channel::TcpAddress& address, const channe
   if (ncast_status status = channel::TcpRendezvous::join(address, secret, rank(), ranks(),
                                                          channel::Limit{config.create_timeout_seconds}, &rendezvous_))
     return status;
-  bool nvlink = false;
-  if (ncast_status status = channel::PeerMemory::choose_place(*rendezvous_, &place_, &nvlink)) return status;
+  if (ncast_status status = channel::PeerMemory::choose_place(*rendezvous_, &place_, &nvlink_)) return status;
   const bool over_host = place_ == channel::PeerMemory::Place::host;
   const size_t own_default = over_host ? default_host_scratch_bytes : default_scratch_bytes;
   if (ncast_status status = agree(config.scratch_bytes != 0 ? config.scratch_bytes : own_default)) return status;
-  agreement_.nvlink = nvlink;
   if (over_host) agreement_.max_ctas = std::min(agreement_.max_ctas, most_ctas_over_host);
   if (ncast_status status = agree_on_costs()) return status;
   if (ncast_status status = set_up()) return status;
@@ -93,9 +91,7 @@ ncast_status Communicator::find_room(uint32_t* ctas) const {
 ncast_status Communicator::agree(size_t scratch_bytes) {
   uint32_t fitting = 0;
   if (ncast_status status = find_room(&fitting)) return status;
-  Agreement own{};
-  own.max_ctas = std::min(wanted_ctas(), fitting);
-  own.scratch_bytes = scratch_bytes;
+  Agreement own{std::min(wanted_ctas(), fitting), WantedPath::cheapest, scratch_bytes};
   if (ncast_status status = wanted_path(&own.path)) return status;
   std::vector<Agreement> all(static_cast<size_t>(ranks()));
   if (ncast_status status = rendezvous_->all_gather(&own, sizeof own, all.data())) return status;

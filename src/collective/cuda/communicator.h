@@ -30,7 +30,6 @@ struct Agreement {
   uint32_t max_ctas;
   WantedPath path;
   size_t scratch_bytes;
-  bool nvlink;  // between all GPUs
 };
 
 // Makes a device current, and the one before current again.
@@ -59,7 +58,7 @@ class Communicator final : public ncast_comm {
 
   // What its choices depend on.
   Situation situation() const {
-    return {ranks(), place_ == channel::PeerMemory::Place::host, agreement_.nvlink, agreement_.max_ctas, policy()};
+    return {ranks(), place_ == channel::PeerMemory::Place::host, nvlink_, agreement_.max_ctas, policy()};
   }
 
   // Enqueues calls that were launched together, in the order in which they were made. Any thread.
@@ -158,6 +157,7 @@ class Communicator final : public ncast_comm {
   std::unique_ptr<channel::Rendezvous> rendezvous_;
   channel::KernelControl* control_ = nullptr;  // pinned
   channel::PeerMemory::Place place_ = channel::PeerMemory::Place::device;
+  bool nvlink_ = false;  // between all GPUs
   std::unique_ptr<channel::PeerMemory> scratch_;
   channel::Peers peers_ = {};
   channel::ChannelLayout layout_;  // packets come before it in the scratch

@@ -103,7 +103,7 @@ void explain_checked(const Question& question, const Situation& situation, ncast
     const PacketShape packets =
         choose_packet_shape(*operation, shape.bytes, shape.ranks, shape.nvlink, packet_ctas(situation.max_ctas));
     said->two_shot = packets.two_shot ? 1 : 0;
-    said->packet_bytes = packets.lines ? channel::LinePacket::bytes : channel::ShortPacket::bytes;
+    said->packet_bytes = channel::with_packet(packets.lines, []<typename Packet>() { return Packet::bytes; });
     said->ctas = packets.ctas;
     said->warps = packets.warps;
     if (operation == PacketOperation::all_reduce) {

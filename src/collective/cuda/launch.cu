@@ -33,14 +33,14 @@ cudaError_t Communicator::join(int side, cudaStream_t stream) {
 
 const Choice& Communicator::choice_of(const Call& call) {
   const bool over_host = place_ == channel::PeerMemory::Place::host;
-  return choices_.of({call.operation, call.dtype, call.codec, bytes_of(call), ranks(), over_host, agreement_.nvlink,
-                      agreement_.max_ctas},
-                     policy());
+  return choices_.of(
+      {call.operation, call.dtype, call.codec, bytes_of(call), ranks(), over_host, nvlink_, agreement_.max_ctas},
+      policy());
 }
 
 // Of a call that goes by packets.
 PacketShape Communicator::packet_shape_of(const Call& call) const {
-  return choose_packet_shape(*packet_operation(call.operation), bytes_of(call), ranks(), agreement_.nvlink,
+  return choose_packet_shape(*packet_operation(call.operation), bytes_of(call), ranks(), nvlink_,
                              packet_ctas(agreement_.max_ctas));
 }
 

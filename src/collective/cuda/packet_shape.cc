@@ -23,13 +23,12 @@ static_assert(least_two_shot_bytes > piece_alignment * channel::max_gpu_ranks * 
 
 constexpr uint64_t quotient_up(uint64_t a, uint64_t b) { return (a + b - 1) / b; }
 
-constexpr uint64_t row_bytes(bool lines) {
-  return lines ? channel::LinePacket::row_bytes : channel::ShortPacket::row_bytes;
+uint64_t row_bytes(bool lines) {
+  return channel::with_packet(lines, []<typename Packet>() { return Packet::row_bytes; });
 }
 uint64_t one_shot_capacity(int ranks, bool lines) {
-  const uint64_t rows =
-      lines ? channel::packet_rows<channel::LinePacket>(ranks) : channel::packet_rows<channel::ShortPacket>(ranks);
-  return rows * row_bytes(lines);
+  return channel::with_packet(lines, [&]<typename Packet>() { return channel::packet_rows<Packet>(ranks); }) *
+         row_bytes(lines);
 }
 // Pieces go through one half of the rows, results through the other.
 uint64_t two_shot_capacity(int ranks, bool lines) {

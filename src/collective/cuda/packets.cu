@@ -16,8 +16,8 @@ Exchange make_exchange(const PacketCall& call, const PacketShape& shape, int ran
   exchange.send = static_cast<const char*>(call.send);
   exchange.recv = static_cast<char*>(call.recv);
   exchange.rows = packet_rows_of(shape.two_shot, shape.lines, bytes, ranks);
-  exchange.buffer_rows = shape.lines ? channel::packet_rows<channel::LinePacket>(ranks)
-                                     : channel::packet_rows<channel::ShortPacket>(ranks);
+  exchange.buffer_rows =
+      channel::with_packet(shape.lines, [&]<typename Packet>() { return channel::packet_rows<Packet>(ranks); });
   exchange.buffer_begin = shape.lines ? channel::packet_rows_bytes<channel::ShortPacket>(ranks) : 0;
   // All warps' turn, where one is not enough.
   const uint32_t turn = shape.ctas * shape.warps;

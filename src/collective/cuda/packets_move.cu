@@ -70,25 +70,26 @@ __global__ void __launch_bounds__(most_packet_warps(false) * 32)
 }
 
 // Calls body(kernel) for the kernel of these packets and values of so many bytes.
-template <typename Packet, typename Body>
-cudaError_t with_kernel_of(size_t value_bytes, Body body) {
-  switch (value_bytes) {
-    case 1: return body(move_kernel<Packet, uint8_t>);
-    case 2: return body(move_kernel<Packet, uint16_t>);
-    case 4: return body(move_kernel<Packet, uint32_t>);
-    case 8: return body(move_kernel<Packet, uint64_t>);
-    default: return cudaErrorInvalidValue;
-  }
+template <typename Body>
+cudaError_t with_kernel_of(bool lines, size_t value_bytes, Body body) {
+  return channel::with_packet(lines, [&]<typename Packet>() {
+    switch (value_bytes) {
+      case 1: return body(move_kernel<Packet, uint8_t>);
+      case 2: return body(move_kernel<Packet, uint16_t>);
+      case 4: return body(move_kernel<Packet, uint32_t>);
+      case 8: return body(move_kernel<Packet, uint64_t>);
+      default: return cudaErrorInvalidValue;
+    }
+  });
 }
 
 }  // namespace
 
 cudaError_t load_packet_moves() {
   const auto load = [](auto kernel) { return load_kernel(kernel); };
-  for (const size_t value_bytes : {1, 2, 4, 8}) {
-    if (const cudaError_t error = with_kernel_of<channel::ShortPacket>(value_bytes, load)) return error;
-    if (const cudaError_t error = with_kernel_of<channel::LinePacket>(value_bytes, load)) return error;
-  }
+  for (const size_t value_bytes : {1, 2, 4, 8})
+    for (const bool lines : {false, true})
+      if (const cudaError_t error = with_kernel_of(lines, value_bytes, load)) return error;
   return cudaSuccess;
 }
 
@@ -98,8 +99,7 @@ cudaError_t launch_packet_move(const channel::Peers& peers, const Exchange& exch
     kernel<<<shape.ctas, shape.warps * 32, 0, stream>>>(peers, exchange);
     return cudaGetLastError();
   };
-  return shape.lines ? with_kernel_of<channel::LinePacket>(value_bytes, launch)
-                     : with_kernel_of<channel::ShortPacket>(value_bytes, launch);
+  return with_kernel_of(shape.lines, value_bytes, launch);
 }
 
 }  // namespace narrowcast::collective::cuda

@@ -145,11 +145,13 @@ __global__ void __launch_bounds__(most_packet_warps(true) * 32)
 
 // Calls body(kernel) for the kernel of these packets, type and ranks. Those for few ranks are shorter and hold fewer
 // registers.
-template <typename Packet, typename Body>
-cudaError_t with_kernel_of(ncast_dtype dtype, bool few_ranks, Body body) {
-  return codec::cuda::dispatch_number(dtype, [&]<ncast_dtype Dtype>() {
-    return few_ranks ? body(reduce_kernel<Packet, Dtype, 3>)
-                     : body(reduce_kernel<Packet, Dtype, channel::max_gpu_ranks - 1>);
+template <typename Body>
+cudaError_t with_kernel_of(bool lines, ncast_dtype dtype, bool few_ranks, Body body) {
+  return channel::with_packet(lines, [&]<typename Packet>() {
+    return codec::cuda::dispatch_number(dtype, [&]<ncast_dtype Dtype>() {
+      return few_ranks ? body(reduce_kernel<Packet, Dtype, 3>)
+                       : body(reduce_kernel<Packet, Dtype, channel::max_gpu_ranks - 1>);
+    });
   });
 }
 
@@ -158,11 +160,10 @@ cudaError_t with_kernel_of(ncast_dtype dtype, bool few_ranks, Body body) {
 cudaError_t load_packet_reductions() {
   const auto load = [](auto kernel) { return load_kernel(kernel); };
   for (int number = 0; ncast_dtype_bytes(static_cast<ncast_dtype>(number)) != 0; ++number) {
-    const auto dtype = static_cast<ncast_dtype>(number);
-    for (const bool few_ranks : {true, false}) {
-      if (const cudaError_t error = with_kernel_of<channel::ShortPacket>(dtype, few_ranks, load)) return error;
-      if (const cudaError_t error = with_kernel_of<channel::LinePacket>(dtype, few_ranks, load)) return error;
-    }
+    for (const bool lines : {false, true})
+      for (const bool few_ranks : {true, false})
+        if (const cudaError_t error = with_kernel_of(lines, static_cast<ncast_dtype>(number), few_ranks, load))
+          return error;
   }
   return cudaSuccess;
 }
@@ -173,9 +174,7 @@ cudaError_t launch_packet_reduction(const channel::Peers& peers, const Exchange&
     kernel<<<shape.ctas, shape.warps * 32, 0, stream>>>(peers, exchange, op);
     return cudaGetLastError();
   };
-  const bool few_ranks = peers.ranks <= 4;
-  return shape.lines ? with_kernel_of<channel::LinePacket>(dtype, few_ranks, launch)
-                     : with_kernel_of<channel::ShortPacket>(dtype, few_ranks, launch);
+  return with_kernel_of(shape.lines, dtype, peers.ranks <= 4, launch);
 }
 
 }  // namespace narrowcast::collective::cuda
