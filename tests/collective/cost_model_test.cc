@@ -274,6 +274,21 @@ TEST_CASE("few CTAs code no faster than they can") {
   CHECK(costs_of(shape, model).raw == 0);
 }
 
+TEST_CASE("few CTAs send long messages by blocks") {
+  const CostModel model = model_of(
+      "all_gather 2 peer packets 1000:3 1000000:50\nall_gather 2 peer raw 1000:6 1000000:100\n"
+      "all_gather 2 peer window 1000:6 1000000:100\n");
+  CallShape shape = gather_of(1'000'000);
+  shape.codec = NCAST_CODEC_RAW;
+  CHECK(choose(shape, {model}).packets);
+  shape.max_ctas = 8;
+  CHECK(costs_of(shape, model).packets > 400);
+  CHECK_FALSE(choose(shape, {model}).packets);
+  shape.bytes = 1000;
+  CHECK(costs_of(shape, model).packets == doctest::Approx(3));
+  CHECK(choose(shape, {model}).packets);
+}
+
 TEST_CASE("a choice that is remembered is the one that would be made") {
   const CostModel model = CostModel::shipped();
   RecentChoices recent;

@@ -23,8 +23,19 @@ constexpr uint64_t unmeasured_coded_bytes = 256 << 10;
 // 8 to 128 of them (bench/results/collectives_4xh200_ctas.json).
 constexpr double enough_ctas_raw = 28, enough_ctas_coded = 100;
 
+// A call by packets takes as many more turns; not measured.
+double slowed_packets(PacketOperation operation, const CallShape& shape) {
+  const auto warps = [&](uint32_t max_ctas) {
+    const PacketShape packets =
+        choose_packet_shape(operation, shape.bytes, shape.ranks, shape.nvlink, packet_ctas(max_ctas));
+    return static_cast<double>(packets.ctas * packets.warps);
+  };
+  return std::max(1.0, warps(most_block_ctas) / warps(shape.max_ctas));
+}
+
 double slowed_by_few_ctas(Path path, const CallShape& shape) {
-  if (shape.over_host || path == Path::packets || is_nccl(path)) return 1;
+  if (shape.over_host || is_nccl(path)) return 1;
+  if (path == Path::packets) return slowed_packets(*packet_operation(shape.operation), shape);
   return std::max(1.0, (path == Path::raw ? enough_ctas_raw : enough_ctas_coded) / shape.max_ctas);
 }
 
