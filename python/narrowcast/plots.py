@@ -55,54 +55,76 @@ def plot_ratios(rows: Sequence[TensorRatio], path: Path) -> None:
         figure.savefig(file, format=path.suffix.removeprefix("."))
 
 
-def plot_bench(report: dict[str, Any], path: Path) -> None:
-    """Draws what `bench all_reduce` and the like measured: bus bandwidth against size and, where NCCL took part, its
-    best time over each codec's. `path` appears whole or not at all."""
+def plot_bench(reports: Sequence[dict[str, Any]], path: Path, over: str = "size_bytes") -> None:
+    """Draws what `bench all_reduce` and the like measured, a column for each report: bus bandwidth and, where NCCL took
+    part, its best time over each codec's. `path` appears whole or not at all.
+
+    over: what of a row is the place on the axis.
+    """
     require()
-    rows = report["rows"]
-    lines: dict[str, list[dict[str, Any]]] = {}
-    for row in rows:
-        lines.setdefault(row["codec"] or row["contender"], []).append(row)
-    ours = [name for name, own in lines.items() if own[0]["codec"] is not None]
-    theirs = [name for name in lines if name not in ours]
+    lines = [_lines_of(report["rows"], over) for report in reports]
+    every = {name: own[0]["codec"] is not None for one in lines for name, own in one.items()}
+    ours, theirs = ([name for name in every if every[name] is is_ours] for is_ours in (True, False))
     colors = {name: _OURS[i % len(_OURS)] for i, name in enumerate(ours)}
     colors |= {name: _THEIRS[i % len(_THEIRS)] for i, name in enumerate(theirs)}
+    several = len(reports) > 1
     figure = importlib.import_module("matplotlib.figure").Figure(
-        figsize=(9, 6 if theirs else 3.6), dpi=150, layout="constrained"
+        figsize=(3 * len(reports) + 0.6 if several else 9, 6 if theirs else 3.6), dpi=150, layout="constrained"
     )
-    axes = figure.subplots(2 if theirs else 1, 1, sharex=True, squeeze=False)[:, 0]
+    grid = figure.subplots(2 if theirs else 1, len(reports), sharex="col", squeeze=False)
+    for column, (report, own) in enumerate(zip(reports, lines, strict=True)):
+        axes = grid[:, column]
+        _draw_bench(axes, own, over, colors, few_marks=several)
+        if several:
+            axes[0].set_title(report["operation"], fontsize=9)
     if theirs:
-        for name in ours:
-            _draw(axes[0], name, lines[name], "speedup", colors[name])
-        axes[0].axhline(1, color=_RAW, linewidth=0.8, linestyle="--")
-        axes[0].set_ylabel("NCCL's best time / ours")
-        axes[0].set_ylim(bottom=0)
-    for name, own in lines.items():
-        _draw(axes[-1], name, own, "busbw_gb_per_s", colors[name])
-    axes[-1].set_ylabel("bus bandwidth, GB/s")
-    axes[-1].set_ylim(bottom=0)
-    axes[-1].set_xscale("log", base=2)
-    places = sorted({row["size_bytes"] for row in rows})
-    axes[-1].set_xticks(places, [_short(place) for place in places], rotation=45, fontsize=8)
-    axes[-1].minorticks_off()
-    axes[-1].set_xlabel("size of the call")
-    for one in axes:
-        one.spines[["top", "right"]].set_visible(False)
-    graph = f", graphs of {report['graph_calls']}" if report.get("graph_calls") else ""
-    figure.suptitle(
-        f"{report['operation']}, {report['ranks']} x {report['device'] or 'process'}, {report['dtype']}, "
-        f"{report['data']}{graph}",
-        fontsize=10,
-    )
-    axes[-1].legend(frameon=False, fontsize=8)
+        grid[0][0].set_ylabel("NCCL's best time / ours")
+    grid[-1][0].set_ylabel("bus bandwidth, GB/s")
+    first = reports[0]
+    what = [] if several else [first["operation"]]
+    graph = [f"graphs of {first['graph_calls']}"] if first.get("graph_calls") and not several else []
+    machine = f"{first['ranks']} x {first['device'] or 'process'}"
+    figure.suptitle(", ".join([*what, machine, first["dtype"], first["data"], *graph]), fontsize=10)
+    fullest = max(range(len(lines)), key=lambda column: len(lines[column]))
+    grid[-1][fullest].legend(frameon=False, fontsize=8)
     with new_file(path) as file:
         figure.savefig(file, format=path.suffix.removeprefix("."))
 
 
-def _draw(axes: Any, name: str, rows: Sequence[dict[str, Any]], key: str, color: str) -> None:
+def _lines_of(rows: Sequence[dict[str, Any]], over: str) -> dict[str, list[dict[str, Any]]]:
+    """The rows of each codec of ours, and of each of NCCL's ways."""
+    lines: dict[str, list[dict[str, Any]]] = {}
+    for row in sorted(rows, key=lambda row: row[over]):
+        lines.setdefault(row["codec"] or row["contender"], []).append(row)
+    return lines
+
+
+def _draw_bench(
+    axes: Any, lines: dict[str, list[dict[str, Any]]], over: str, colors: dict[str, str], *, few_marks: bool
+) -> None:
+    """axes: below, bandwidths; above them, if there are two, times of NCCL over ours."""
+    for name, own in lines.items():
+        _draw(axes[-1], name, own, over, "busbw_gb_per_s", colors[name])
+        if len(axes) > 1 and own[0]["codec"] is not None:
+            _draw(axes[0], name, own, over, "speedup", colors[name])
+    if len(axes) > 1:
+        axes[0].axhline(1, color=_RAW, linewidth=0.8, linestyle="--")
+    for one in axes:
+        one.set_ylim(bottom=0)
+        one.spines[["top", "right"]].set_visible(False)
+    axes[-1].set_xscale("log", base=2)
+    places = sorted({row[over] for own in lines.values() for row in own})
+    marked = places[::2] if few_marks and len(places) > 6 else places
+    is_size = over == "size_bytes"
+    axes[-1].set_xticks(marked, [_short(at) if is_size else str(at) for at in marked], rotation=45, fontsize=8)
+    axes[-1].minorticks_off()
+    axes[-1].set_xlabel("size of the call" if is_size else over)
+
+
+def _draw(axes: Any, name: str, rows: Sequence[dict[str, Any]], over: str, key: str, color: str) -> None:
     label = f"narrowcast, {name}" if rows[0]["codec"] is not None else name
     axes.plot(
-        [row["size_bytes"] for row in rows],
+        [row[over] for row in rows],
         [row[key] for row in rows],
         color=color,
         label=label,

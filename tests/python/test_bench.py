@@ -294,10 +294,23 @@ def test_a_report_is_drawn(tmp_path, alone):
     report = _report()
     if alone:
         report["rows"] = [row | {"speedup": None} for row in report["rows"] if row["codec"]]
-    plots.plot_bench(report, tmp_path / "out.svg")
+    plots.plot_bench([report], tmp_path / "out.svg")
     text = (tmp_path / "out.svg").read_text()
     assert text.startswith("<?xml")
     assert [path.name for path in tmp_path.iterdir()] == ["out.svg"]
+
+
+def test_reports_are_drawn_side_by_side(tmp_path):
+    pytest.importorskip("matplotlib")
+    reports = [_report(), _report() | {"operation": "all_reduce"}]
+    reports[1]["rows"] = [row for row in reports[1]["rows"] if row["contender"] != "nccl-ce"]
+    for report in reports:
+        report["rows"] = [row | {"ctas": row["size_bytes"] >> 10} for row in report["rows"]]
+    plots.plot_bench(reports, tmp_path / "out.svg", "ctas")
+    text = (tmp_path / "out.svg").read_text()
+    # Text is drawn as shapes, which a comment names.
+    for words in ("all_gather", "all_reduce", "narrowcast, window", "nccl-ce", "ctas"):
+        assert f"<!-- {words} -->" in text
 
 
 def test_bench_draws(cli, tmp_path):
