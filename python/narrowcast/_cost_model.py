@@ -36,10 +36,11 @@ class Times:
         self._of[curve][count_bytes].append(microseconds)
 
     def add_report(self, report: dict[str, Any]) -> None:
-        """What a report of `narrowcast bench` says of calls between GPUs that reach each other, in graphs, out of place
-        and without a limit of CTAs; nothing when it is of others."""
+        """What a report of `narrowcast bench` says of calls between GPUs that reach each other: in graphs, out of
+        place, without registered memory or a limit of CTAs. Nothing when it is of others."""
         in_graphs = report["backend"] == "cuda" and report["graph_calls"] and not report["ctas"]
-        if not in_graphs or report["in_place"] or report["pattern"] != "ring" or report["ranks"] < 2:
+        others = report["in_place"] or report["pattern"] != "ring" or report.get("register") or report["ranks"] < 2
+        if not in_graphs or others:
             return
         for row in report["rows"]:
             for path in _paths(report["data"], row):

@@ -199,7 +199,15 @@ def test_a_model_is_made_of_reports(cli_here, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "changes", [{"graph_calls": 0}, {"backend": "host"}, {"in_place": True}, {"pattern": "one-way"}, {"ctas": 4}]
+    "changes",
+    [
+        {"graph_calls": 0},
+        {"backend": "host"},
+        {"in_place": True},
+        {"pattern": "one-way"},
+        {"ctas": 4},
+        {"register": True},
+    ],
 )
 def test_reports_of_other_ways_are_left_out(cli_here, tmp_path, changes):
     done = cli_here("tune", "--from", report(tmp_path, **changes), "-o", "made.costs")
