@@ -24,10 +24,12 @@ constexpr uint64_t unmeasured_coded_bytes = 256 << 10;
 constexpr double enough_ctas_raw = 28, enough_ctas_coded = 100;
 
 // A call by packets takes as many more turns; not measured.
-double slowed_packets(PacketOperation operation, const CallShape& shape) {
+double slowed_packets(const CallShape& shape) {
+  const auto operation = packet_operation(shape.operation);
+  if (!operation) return 1;
   const auto warps = [&](uint32_t max_ctas) {
     const PacketShape packets =
-        choose_packet_shape(operation, shape.bytes, shape.ranks, shape.nvlink, packet_ctas(max_ctas));
+        choose_packet_shape(*operation, shape.bytes, shape.ranks, shape.nvlink, packet_ctas(max_ctas));
     return static_cast<double>(packets.ctas * packets.warps);
   };
   return std::max(1.0, warps(most_block_ctas) / warps(shape.max_ctas));
@@ -35,7 +37,7 @@ double slowed_packets(PacketOperation operation, const CallShape& shape) {
 
 double slowed_by_few_ctas(Path path, const CallShape& shape) {
   if (shape.over_host || is_nccl(path)) return 1;
-  if (path == Path::packets) return slowed_packets(*packet_operation(shape.operation), shape);
+  if (path == Path::packets) return slowed_packets(shape);
   return std::max(1.0, (path == Path::raw ? enough_ctas_raw : enough_ctas_coded) / shape.max_ctas);
 }
 
