@@ -32,7 +32,7 @@ __global__ void __maxnreg__(Coding::block_bytes > 4096 ? 120 : 80) move_blocks(c
     memory.signals.close_one(lane);
   } else if (warp < warps.senders + warps.receivers) {
     const uint32_t number = number_from(warps.senders), all = warps.receivers * gridDim.x;
-    copy_own_blocks<Coding::block_bytes>(call.own_copy, number, all, lane);
+    copy_own_blocks(call.own_copy, number, all, lane);
     receive_blocks<Coding>(call, memory.receivers[warp - warps.senders], number, all, lane);
   } else {
     if (!Coding::codes && blockIdx.x == 0) invite_senders(call, lane);

@@ -346,11 +346,23 @@ __device__ void receive_blocks(const BlockCall& call, RoleMemory<Coding, Buffers
 }
 
 // The warp is the `number`th of `warps` that copy what stays on the rank.
-template <uint32_t block_bytes>
-__device__ void copy_own_blocks(const OwnCopy& own, uint32_t number, uint32_t warps, int thread) {
-  for (uint64_t at = uint64_t{number} * block_bytes; at < own.bytes; at += uint64_t{warps} * block_bytes)
-    device::copy_by_warp(own.to + at, own.from + at, static_cast<uint32_t>(min(own.bytes - at, uint64_t{block_bytes})),
-                         thread);
+__device__ inline void copy_own_blocks(const OwnCopy& own, uint32_t number, uint32_t warps, int thread) {
+  constexpr uint32_t vectors = 8, bytes = vectors * 32 * sizeof(uint4);
+  const bool aligned =
+      (reinterpret_cast<uintptr_t>(own.from) | reinterpret_cast<uintptr_t>(own.to)) % sizeof(uint4) == 0;
+  for (uint64_t at = uint64_t{number} * bytes; at < own.bytes; at += uint64_t{warps} * bytes) {
+    const uint64_t left = own.bytes - at;
+    if (!aligned || left < bytes) {
+      device::copy_by_warp(own.to + at, own.from + at, static_cast<uint32_t>(min(left, uint64_t{bytes})), thread);
+      continue;
+    }
+    // All loads are under way before the first store.
+    uint4 block[vectors];
+#pragma unroll
+    for (uint32_t i = 0; i < vectors; ++i) block[i] = reinterpret_cast<const uint4*>(own.from + at)[i * 32 + thread];
+#pragma unroll
+    for (uint32_t i = 0; i < vectors; ++i) reinterpret_cast<uint4*>(own.to + at)[i * 32 + thread] = block[i];
+  }
 }
 
 // The warp is the `number`th of `warps` that pass on what comes, as it comes. Not inlined: it would cost the others registers.

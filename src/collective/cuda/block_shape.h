@@ -86,7 +86,7 @@ constexpr uint32_t slots_of(uint64_t bytes, uint32_t block_bytes, uint32_t lanes
 constexpr uint32_t ctas_of(uint32_t lanes, uint32_t max_ctas) { return lanes < max_ctas ? lanes : max_ctas; }
 
 // What stays on a rank is copied by the kernel's receiving warps up to here: that is done about when the first payloads come.
-inline constexpr uint64_t most_own_copy_bytes = uint64_t{4} << 20;
+inline constexpr uint64_t most_own_copy_bytes = uint64_t{16} << 20;
 
 // Values of pieces from here on are written straight to where they end up, if they may be: shorter ones are there, through
 // slots, about when the invitation to do so would be. Measured between two H200.
