@@ -51,6 +51,8 @@ inline constexpr size_t most_shared_bytes = 112 * 1024;
 // rank.
 inline constexpr int ctas_of_an_sm = 2;
 inline constexpr uint32_t most_block_ctas = 128;
+// Of a thread that moves values: two CTAs of 9 warps, or one of them and one of 8 that reduce with 128, fit an SM's 65536.
+inline constexpr uint32_t most_move_registers = 112;
 // Of a GPU with so many SMs, each with so much shared memory, of which every CTA takes `reserved` as well. All CTAs of a call
 // have to run at the same time, of two communicators.
 constexpr uint32_t ctas_that_fit(uint32_t sms, size_t shared_bytes, size_t reserved) {
