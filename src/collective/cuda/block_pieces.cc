@@ -56,7 +56,7 @@ Lanes::Lanes(const Call& call, ncast_dtype dtype, ncast_codec codec, const chann
              uint32_t max_ctas)
     : block_bytes_(block_bytes(dtype, codec)),
       slots_(layout.slots_of(block_bytes_)),
-      max_ctas_(block_ctas(call.operation, codec, max_ctas)),
+      max_ctas_(block_ctas(call.operation, codec, call.count * ncast_dtype_bytes(call.dtype), max_ctas)),
       warps_(piece_warps(call.operation, dtype, codec, ranks)) {}
 
 Piece Lanes::piece(const void* values, uint64_t bytes) const {

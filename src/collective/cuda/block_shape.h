@@ -59,8 +59,10 @@ constexpr uint32_t ctas_that_fit(uint32_t sms, size_t shared_bytes, size_t reser
   const uint64_t all = uint64_t{sms} * (shared_bytes / (most_shared_bytes + reserved));
   return static_cast<uint32_t>(std::clamp<uint64_t>(all / 2, 1, most_block_ctas));
 }
-// Of calls that move values as they are, which are slower with more; measured between four H200.
-inline constexpr uint32_t most_raw_move_ctas = 96;
+// Of collectives that move pieces of more bytes than these as they are, which are slower with more; measured between four
+// H200.
+inline constexpr uint32_t most_raw_move_ctas = 112;
+inline constexpr uint64_t most_ctas_raw_bytes = uint64_t{16} << 20;
 // Of a channel: two sets for the reducing warps that pass results on, which is more than others need.
 constexpr uint32_t lanes_of_ctas(uint32_t ctas) { return ctas * 8; }
 

@@ -186,8 +186,10 @@ uint32_t piece_warps(Operation operation, ncast_dtype dtype, ncast_codec codec, 
                             : move_warps(block_bytes(dtype, codec)).senders;
 }
 
-uint32_t block_ctas(Operation operation, ncast_codec codec, uint32_t max_ctas) {
-  return codec == NCAST_CODEC_RAW && !reduces(operation) ? std::min(max_ctas, most_raw_move_ctas) : max_ctas;
+uint32_t block_ctas(Operation operation, ncast_codec codec, uint64_t bytes, uint32_t max_ctas) {
+  if (codec != NCAST_CODEC_RAW || reduces(operation) || is_point_to_point(operation)) return max_ctas;
+  const bool is_long = operation == Operation::all_to_all_v || bytes > most_ctas_raw_bytes;
+  return is_long ? std::min(max_ctas, most_raw_move_ctas) : max_ctas;
 }
 
 BlockShape choose_block_shape(const CallShape& shape, ncast_codec codec, uint32_t max_ctas) {
@@ -201,7 +203,7 @@ BlockShape choose_block_shape(const CallShape& shape, ncast_codec codec, uint32_
     piece_bytes = 0;
     for (int piece = 0; piece < cut; ++piece) piece_bytes = std::max(piece_bytes, pieces.bytes(piece));
   }
-  max_ctas = block_ctas(shape.operation, codec, max_ctas);
+  max_ctas = block_ctas(shape.operation, codec, shape.bytes, max_ctas);
   blocks.lanes = lanes_of(piece_bytes, blocks.block_bytes,
                           max_ctas * piece_warps(shape.operation, shape.dtype, codec, shape.ranks));
   blocks.ctas = ctas_of(blocks.lanes * pieces_of(shape), max_ctas);

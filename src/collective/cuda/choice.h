@@ -83,8 +83,9 @@ bool root_reduces(int ranks);
 ReduceWarps reduce_warps_of(Operation operation, ncast_dtype dtype, ncast_codec codec, int ranks);
 // Of a call by blocks: the warps of a CTA that serve one piece at its sender, or reduce it. codec: as chosen.
 uint32_t piece_warps(Operation operation, ncast_dtype dtype, ncast_codec codec, int ranks);
-// The CTAs that it takes at most, where so many are agreed on. codec: as chosen.
-uint32_t block_ctas(Operation operation, ncast_codec codec, uint32_t max_ctas);
+// The CTAs that it takes at most, where so many are agreed on. codec: as chosen. bytes: of the call, on all ranks the same; not
+// looked at where ranks could differ.
+uint32_t block_ctas(Operation operation, ncast_codec codec, uint64_t bytes, uint32_t max_ctas);
 
 // The CTAs of a call by packets, at most: each may fill an SM, where those of blocks take a part.
 constexpr uint32_t packet_ctas(uint32_t max_ctas) { return std::max(1u, max_ctas / ctas_of_an_sm); }
