@@ -13,6 +13,12 @@ __device__ inline int lane_id() { return static_cast<int>(threadIdx.x % 32); }
 // follows from it in uniform registers.
 __device__ inline uint32_t warp_id() { return __shfl_sync(all_lanes, threadIdx.x / 32, 0); }
 
+// The same value, of which the compiler knows nothing: what follows from it is worked out anew.
+__device__ __forceinline__ uint32_t hidden(uint32_t value) {
+  asm volatile("" : "+r"(value));
+  return value;
+}
+
 // Sum of `value` over this lane and those below it. The shuffle says itself whether there is a lane below.
 __device__ __forceinline__ uint32_t inclusive_scan(uint32_t value) {
 #pragma unroll

@@ -22,7 +22,7 @@ char* const recv_begin = reinterpret_cast<char*>(uintptr_t{2} << 40);
 std::vector<BlockCall> cut(const Call& call, ncast_codec codec, int ranks, uint32_t max_ctas) {
   std::vector<BlockCall> all(static_cast<size_t>(ranks));
   const channel::ChannelLayout layout(0, ranks, lanes_of_ctas(max_ctas), SIZE_MAX);
-  const Lanes lanes(call, call.dtype, codec, layout, ranks, max_ctas);
+  const Lanes lanes(call, call.dtype, codec, layout, max_ctas);
   for (int rank = 0; rank < ranks; ++rank) {
     BlockCall& mine = all[static_cast<size_t>(rank)];
     mine = {};
@@ -51,7 +51,14 @@ Piece passed_on(const BlockCall& from, int to) {
   return from.recv[__builtin_ctz(from.relayed)];
 }
 Piece taken_later(const BlockCall& to, int from) {
+  if (to.turns.lanes != 0) return to.recv[from];
   return to.first_forward_lane != 0 && (to.relayed >> from & 1) == 0 ? to.recv[from] : Piece{};
+}
+uint64_t largest_piece(const BlockCall& call) {
+  uint64_t bytes = call.own.bytes;
+  for (const auto& pieces : {call.send, call.recv})
+    for (int peer = 0; peer < call.peers.ranks; ++peer) bytes = std::max(bytes, pieces[peer].bytes);
+  return bytes;
 }
 
 TEST_CASE("both ends of every lane know the same of it") {
@@ -86,14 +93,111 @@ TEST_CASE("both ends of every lane know the same of it") {
         const BlockCall& receiver = all[static_cast<size_t>(to)];
         REQUIRE(same_cut(sender.send[to], taken(call.operation, receiver, from)));
         REQUIRE(same_cut(passed_on(sender, to), taken_later(receiver, from)));
+        REQUIRE(sender.turns.lanes == receiver.turns.lanes);
+        REQUIRE(sender.turns.slots == receiver.turns.slots);
+        REQUIRE(sender.turns.count == receiver.turns.count);
         REQUIRE(sender.first_forward_lane + passed_on(sender, to).lanes <= sender.layout.lanes());
         ends += sender.send[to].lanes;
       }
-      // A warp holds an end in each of its threads.
-      const Lanes lanes(call, call.dtype, codec, sender.layout, ranks, max_ctas);
-      const uint32_t senders =
-          reduces(call.operation) ? sender.warps.senders : move_warps(block_bytes(call.dtype, codec)).senders;
-      REQUIRE(ends <= 32 * senders * lanes.ctas(sender));
+      const Lanes lanes(call, call.dtype, codec, sender.layout, max_ctas);
+      const uint32_t bytes = block_bytes(call.dtype, codec);
+      if (reduces(call.operation)) {
+        // Every lane has a warp, every block a turn.
+        REQUIRE(sender.turns.lanes <= sender.layout.lanes());
+        REQUIRE(sender.turns.lanes <= lanes.ctas(sender) * piece_warps(call.operation, call.dtype, codec));
+        REQUIRE(uint64_t{sender.turns.lanes} * sender.turns.count * bytes >= largest_piece(sender));
+      } else {
+        // A warp holds an end in each of its threads.
+        REQUIRE(ends <= 32 * move_warps(bytes).senders * lanes.ctas(sender));
+      }
+    }
+  }
+}
+
+// What a lane carries, in the model of a reduction.
+struct Message {
+  bool is_result;
+  uint32_t turn;
+  bool operator==(const Message&) const = default;
+};
+struct Step {
+  bool puts;
+  int peer;
+  Message message;
+};
+
+// What the warp of a rank does in an all-reduce, as reduce_role.cuh has it. blocks: of each rank's piece, on this lane.
+std::vector<Step> steps_of(int rank, const std::vector<uint32_t>& blocks, uint32_t ahead) {
+  const int ranks = static_cast<int>(blocks.size());
+  const auto of = [&](int other) { return blocks[static_cast<size_t>(other)]; };
+  const uint32_t turns = *std::ranges::max_element(blocks);
+  std::vector<Step> steps;
+  const auto to_each = [&](bool puts, bool is_result, uint32_t turn, auto has) {
+    for (int step = 1; step < ranks; ++step) {
+      const int peer = (rank + step) % ranks;
+      if (has(peer)) steps.push_back({puts, peer, {is_result, turn}});
+    }
+  };
+  const auto send = [&](uint32_t turn) { to_each(true, false, turn, [&](int peer) { return turn < of(peer); }); };
+  for (uint32_t turn = 0; turn < ahead; ++turn) send(turn);
+  for (uint32_t turn = 0; turn < turns + ahead; ++turn) {
+    send(turn + ahead);
+    const auto reduces_now = [&](int) { return turn < of(rank); };
+    to_each(false, false, turn, reduces_now);
+    to_each(true, true, turn, reduces_now);
+    if (turn >= ahead) to_each(false, true, turn - ahead, [&](int peer) { return turn - ahead < of(peer); });
+  }
+  return steps;
+}
+
+// Runs all ranks until nobody can go on, and says whether all came to their end and got what they expected.
+bool runs_to_its_end(const std::vector<uint32_t>& blocks, uint32_t slots) {
+  const size_t ranks = blocks.size();
+  struct Lane {
+    std::vector<Message> put;
+    uint32_t received = 0, granted = 0;
+  };
+  std::vector<std::vector<Lane>> lanes(ranks, std::vector<Lane>(ranks));
+  std::vector<std::vector<Step>> steps;
+  for (size_t rank = 0; rank < ranks; ++rank)
+    steps.push_back(steps_of(static_cast<int>(rank), blocks, turns_ahead(slots)));
+  std::vector<size_t> done(ranks);
+  for (bool moved = true; moved;) {
+    moved = false;
+    for (size_t rank = 0; rank < ranks; ++rank) {
+      for (; done[rank] < steps[rank].size(); ++done[rank], moved = true) {
+        const Step& step = steps[rank][done[rank]];
+        const auto peer = static_cast<size_t>(step.peer);
+        Lane& lane = step.puts ? lanes[rank][peer] : lanes[peer][rank];
+        if (step.puts) {
+          if (lane.put.size() - lane.granted >= slots) break;
+          lane.put.push_back(step.message);
+        } else {
+          if (lane.received == lane.put.size()) break;
+          if (!(lane.put[lane.received] == step.message)) return false;
+          ++lane.received;
+          if (lane.received - lane.granted >= channel::slots_of_grant(slots)) lane.granted = lane.received;
+        }
+      }
+    }
+  }
+  for (size_t rank = 0; rank < ranks; ++rank)
+    if (done[rank] != steps[rank].size()) return false;
+  return true;
+}
+
+TEST_CASE("the warps of a reduction never wait for each other in a circle, and agree on what comes next") {
+  std::mt19937_64 random(20261123);
+  for (int round = 0; round < 2000; ++round) {
+    const size_t ranks = 2 + random() % 7;
+    const uint32_t turns = 1 + static_cast<uint32_t>(random() % 12);
+    std::vector<uint32_t> blocks(ranks);
+    // Pieces differ by a block, or some ranks have none, as the root of a reduction.
+    for (uint32_t& of_rank : blocks) of_rank = random() % 8 == 0 ? 0 : turns - static_cast<uint32_t>(random() % 2);
+    for (const uint32_t slots : {1u, 2u, 4u, 8u}) {
+      CAPTURE(slots);
+      CAPTURE(turns);
+      CHECK(runs_to_its_end(blocks, slots));
     }
   }
 }
@@ -103,7 +207,7 @@ TEST_CASE("a warp has a thread for each of its ends, however many kernels share 
   for (const uint32_t max_ctas : {1u, 16u, 128u}) {
     for (const ncast_dtype dtype : {NCAST_BFLOAT16, NCAST_FLOAT64}) {
       const channel::ChannelLayout layout(0, 8, lanes_of_ctas(max_ctas), SIZE_MAX);
-      const Lanes lanes(call, dtype, NCAST_CODEC_WINDOW, layout, 8, max_ctas);
+      const Lanes lanes(call, dtype, NCAST_CODEC_WINDOW, layout, max_ctas);
       BlockCall round = {};
       round.peers.ranks = 8;
       for (int peer = 1; peer < 8; ++peer) round.send[peer] = lanes.piece(send_begin, uint64_t{1} << 30);

@@ -79,7 +79,7 @@ TEST_CASE("an explanation follows the codec asked for and the ranks' fewest CTAs
   CHECK(explained(NCAST_OP_SEND, 64 << 20, NCAST_CODEC_WINDOW, 2, 4, NCAST_FLOAT64).block_bytes == 8192);
   const auto few = explained(NCAST_OP_ALL_GATHER, 64 << 20, NCAST_CODEC_RAW, 2, 4);
   CHECK(few.ctas == 4);
-  CHECK(few.lanes == 4 * piece_warps(Operation::all_gather, NCAST_BFLOAT16, NCAST_CODEC_RAW, 2));
+  CHECK(few.lanes == 4 * piece_warps(Operation::all_gather, NCAST_BFLOAT16, NCAST_CODEC_RAW));
 }
 
 TEST_CASE("a call without values, and a rank alone, run no kernel") {

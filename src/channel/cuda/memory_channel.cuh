@@ -29,35 +29,50 @@ __device__ T* in_scratch(const Peers& peers, int rank, size_t offset) {
 // waits for everything that the SM has under way to peers, and one fence serves many flags.
 class SlotSender {
  public:
-  // slot_bytes: of this call's payloads at most; a multiple of ChannelLayout::slot_bytes.
+  // How far the warp has come in the call.
+  struct Progress {
+    uint32_t signals = 0;
+    // Of this thread's end.
+    uint32_t sent = 0, granted = 0;
+    bool used = false;
+  };
+
+  // slot_bytes: of this call's payloads at most; a multiple of ChannelLayout::slot_bytes. At the begin of a call.
   __device__ SlotSender(const Peers& peers, const ChannelLayout& layout, End end, uint32_t slot_bytes,
                         SignalQueue& queue, int thread)
+      : SlotSender(peers, layout, end, slot_bytes, queue, thread, {}) {
+    if (end.peer >= 0) progress_.sent = *stored_sent_;
+  }
+  // In the midst of it.
+  __device__ SlotSender(const Peers& peers, const ChannelLayout& layout, End end, uint32_t slot_bytes,
+                        SignalQueue& queue, int thread, Progress progress)
       : peers_(peers),
         queue_(queue),
         thread_(thread),
         peer_(end.peer),
         slot_bytes_(slot_bytes),
         slots_(end.slots),
-        flag_mask_(layout.slots() - 1) {
+        flag_mask_(layout.slots() - 1),
+        progress_(progress) {
     if (end.peer < 0) return;
     ring_ = peers.scratch[end.peer] + layout.ring(peers.rank, end.lane);
     flags_ = in_scratch<uint64_t>(peers, end.peer, layout.flags(peers.rank, end.lane, peers.ranks));
     credit_ = in_scratch<uint32_t>(peers, peers.rank, layout.credit(end.peer, end.lane, peers.ranks));
     stored_sent_ = in_scratch<uint32_t>(peers, peers.rank, layout.sent(end.peer, end.lane, peers.ranks));
-    sent_ = *stored_sent_;
   }
+  __device__ Progress progress() const { return progress_; }
 
   // Waits until each of these ends has room for one payload; before the first of a call, until they have taken all that
   // went before. False: the communicator is stopped.
   __device__ bool reserve(EndMask mask) {
     bool ready = true;
-    const uint32_t need = used_ ? sent_ + 1 - slots_ : sent_;
-    if ((mask >> thread_ & 1) != 0 && (!used_ || static_cast<int32_t>(granted_ - need) < 0)) {
+    const uint32_t need = progress_.used ? progress_.sent + 1 - slots_ : progress_.sent;
+    if ((mask >> thread_ & 1) != 0 && (!progress_.used || static_cast<int32_t>(progress_.granted - need) < 0)) {
       ready = wait_until(peers_, peer_, [&] {
-        granted_ = device::load_acquire(credit_);
-        return static_cast<int32_t>(granted_ - need) >= 0;
+        progress_.granted = device::load_acquire(credit_);
+        return static_cast<int32_t>(progress_.granted - need) >= 0;
       });
-      used_ = true;
+      progress_.used = true;
     }
     return __all_sync(device::all_lanes, ready);
   }
@@ -67,7 +82,7 @@ class SlotSender {
   // stores: the memory is free at once, as it is not with bulk copies.
   __device__ void put(EndMask mask, const char* payload, uint32_t bytes, uint32_t block, bool last) {
     __syncwarp();
-    const auto here = reinterpret_cast<unsigned long long>(ring_ + (sent_ & (slots_ - 1)) * slot_bytes_);
+    const auto here = reinterpret_cast<unsigned long long>(ring_ + (progress_.sent & (slots_ - 1)) * slot_bytes_);
     const EndMask after_own = ~((2u << peers_.rank) - 1);  // where ends are ranks: no rank is everybody's first
     for (EndMask left = mask; left != 0;) {
       const int end = __ffs((left & after_own) != 0 ? left & after_own : left) - 1;
@@ -83,19 +98,20 @@ class SlotSender {
 
   // Has the flags of these ends raised, for which reserve() was called. bytes: of the payload, or SlotFlag::written.
   __device__ void raise(EndMask mask, uint32_t bytes, uint32_t block, bool last) {
+    uint32_t& sent = progress_.sent;
     if (mask >> thread_ & 1) {
-      ++sent_;
-      queue_.push(signals_ + __popc(mask & ((1u << thread_) - 1)), flags_ + ((sent_ - 1) & flag_mask_),
-                  SlotFlag::of(sent_, block, last, bytes));
+      ++sent;
+      queue_.push(progress_.signals + __popc(mask & ((1u << thread_) - 1)), flags_ + ((sent - 1) & flag_mask_),
+                  SlotFlag::of(sent, block, last, bytes));
     }
     __syncwarp();
-    signals_ += __popc(mask);
-    if (thread_ == 0) queue_.publish(signals_);
+    progress_.signals += __popc(mask);
+    if (thread_ == 0) queue_.publish(progress_.signals);
   }
 
   // At the end of the call.
   __device__ void close() {
-    if (used_) *stored_sent_ = sent_;
+    if (progress_.used) *stored_sent_ = progress_.sent;
   }
 
  private:
@@ -104,34 +120,44 @@ class SlotSender {
   int thread_, peer_;
   uint32_t slot_bytes_, slots_;
   uint32_t flag_mask_;  // flags go round in all of them, however the slots are cut: none is left behind
-  uint32_t signals_ = 0;
+  Progress progress_;
   // Of this thread's end.
   char* ring_ = nullptr;
   uint64_t* flags_ = nullptr;
   const uint32_t* credit_ = nullptr;
   uint32_t* stored_sent_ = nullptr;
-  uint32_t sent_ = 0, granted_ = 0;
-  bool used_ = false;
 };
 
 // The whole warp calls every function.
 class SlotReceiver {
  public:
+  // How far this thread's end has come in the call.
+  struct Progress {
+    uint32_t received = 0, credited = 0;
+  };
+
+  // At the begin of a call.
   __device__ SlotReceiver(const Peers& peers, const ChannelLayout& layout, End end, uint32_t slot_bytes, int thread)
+      : SlotReceiver(peers, layout, end, slot_bytes, thread, {}) {
+    if (end.peer >= 0) progress_.received = progress_.credited = *stored_received_;
+  }
+  // In the midst of it.
+  __device__ SlotReceiver(const Peers& peers, const ChannelLayout& layout, End end, uint32_t slot_bytes, int thread,
+                          Progress progress)
       : peers_(peers),
         thread_(thread),
         peer_(end.peer),
         slot_bytes_(slot_bytes),
         slots_(end.slots),
-        flag_mask_(layout.slots() - 1) {
+        flag_mask_(layout.slots() - 1),
+        progress_(progress) {
     if (end.peer < 0) return;
     ring_ = peers.scratch[peers.rank] + layout.ring(end.peer, end.lane);
     flags_ = in_scratch<uint64_t>(peers, peers.rank, layout.flags(end.peer, end.lane, peers.ranks));
     credit_ = in_scratch<uint32_t>(peers, end.peer, layout.credit(peers.rank, end.lane, peers.ranks));
     stored_received_ = in_scratch<uint32_t>(peers, peers.rank, layout.received(end.peer, end.lane, peers.ranks));
-    received_ = *stored_received_;
-    credited_ = received_;
   }
+  __device__ Progress progress() const { return progress_; }
 
   struct Payload {
     const char* data;
@@ -167,44 +193,44 @@ class SlotReceiver {
   // time.
   __device__ void release(int end) {
     if (thread_ != end) return;
-    ++received_;
-    if (received_ - credited_ >= (slots_ + 1) / 2) grant();
+    ++progress_.received;
+    if (progress_.received - progress_.credited >= slots_of_grant(slots_)) grant();
   }
 
   // At the end of the call.
   __device__ void close() {
     if (stored_received_ == nullptr) return;
-    if (credited_ != received_) grant();
-    *stored_received_ = received_;
+    if (progress_.credited != progress_.received) grant();
+    *stored_received_ = progress_.received;
   }
 
  private:
   __device__ bool is_raised(SlotFlag* seen) const {
-    seen->word = device::load_acquire(flags_ + (received_ & flag_mask_));
-    return seen->is_of(received_ + 1);
+    seen->word = device::load_acquire(flags_ + (progress_.received & flag_mask_));
+    return seen->is_of(progress_.received + 1);
   }
   __device__ Payload payload(int end, SlotFlag seen) const {
-    const auto here = reinterpret_cast<unsigned long long>(ring_ + (received_ & (slots_ - 1)) * slot_bytes_);
+    const auto here = reinterpret_cast<unsigned long long>(ring_ + (progress_.received & (slots_ - 1)) * slot_bytes_);
     return {reinterpret_cast<const char*>(__shfl_sync(device::all_lanes, here, end)),
             {__shfl_sync(device::all_lanes, static_cast<unsigned long long>(seen.word), end)},
             end};
   }
   // Relaxed: what was read has arrived, and nothing was written that the sender reads.
   __device__ void grant() {
-    credited_ = received_;
-    device::store_relaxed(credit_, received_);
+    progress_.credited = progress_.received;
+    device::store_relaxed(credit_, progress_.received);
   }
 
   const Peers& peers_;
   int thread_, peer_;
   uint32_t slot_bytes_, slots_;
   uint32_t flag_mask_;  // flags go round in all of them, however the slots are cut: none is left behind
+  Progress progress_;
   // Of this thread's end.
   const char* ring_ = nullptr;
   const uint64_t* flags_ = nullptr;
   uint32_t* credit_ = nullptr;
   uint32_t* stored_received_ = nullptr;
-  uint32_t received_ = 0, credited_ = 0;
 };
 
 }  // namespace narrowcast::channel

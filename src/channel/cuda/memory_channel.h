@@ -32,6 +32,9 @@ struct SlotFlag {
   constexpr uint32_t bytes() const { return static_cast<uint32_t>(word % (1u << 10)) * 16; }
 };
 
+// So many slots of a lane are granted back at a time, before the end of a call.
+constexpr uint32_t slots_of_grant(uint32_t slots) { return (slots + 1) / 2; }
+
 // How the channels lie in every rank's scratch, the same on all ranks. Offsets are in bytes from the scratch's begin.
 class ChannelLayout {
  public:

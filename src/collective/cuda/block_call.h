@@ -27,6 +27,12 @@ struct Claims {
   uint32_t ended;                          // warps
 };
 
+// The lanes of a reduction go through all pieces in step: in each of so many turns every lane has a block of each piece, which
+// may be beyond its end.
+struct Turns {
+  uint32_t lanes, slots, count;
+};
+
 // Values that stay on the rank.
 struct OwnCopy {
   const char* from;
@@ -54,15 +60,15 @@ struct BlockCall {
 
   // A rank, as a bit, whose piece of `recv` is passed on as it comes.
   uint32_t relayed;
-  // A reduction of pieces that the other ranks send as this rank's `send` pieces go to them. None if reduced.bytes is 0.
+  // A reduction of pieces that the other ranks send as this rank's `send` pieces go to them. None if it has 0 bytes.
   Piece own;
   Piece reduced;  // the result
-  // The ranks, as bits, that get what is relayed or reduced as well; and the first of the lanes for that, and of those on
-  // which others' come.
+  // The ranks, as bits, that get what is relayed or reduced as well; and the first of the lanes for what is relayed.
   uint32_t forward;
   uint32_t first_forward_lane;
   ncast_redop op;
-  ReduceWarps warps;  // of a CTA
+  Turns turns;
+  bool gathers;  // pieces of `recv` come
 };
 
 // codec: RAW or WINDOW. ctas: at least those of every piece.

@@ -8,6 +8,11 @@
 namespace narrowcast::collective::cuda {
 namespace {
 
+// The piece of a reduction, all of whose lanes go through all pieces.
+Piece whole(const void* values, uint64_t bytes) {
+  return {const_cast<char*>(static_cast<const char*>(values)), bytes, 0, 0};
+}
+
 const char* at(const void* buffer, uint64_t bytes) {
   return buffer == nullptr ? nullptr : static_cast<const char*>(buffer) + bytes;
 }
@@ -52,12 +57,12 @@ void cut_relayed_broadcast(const Call& call, const Lanes& lanes, uint32_t block_
 
 }  // namespace
 
-Lanes::Lanes(const Call& call, ncast_dtype dtype, ncast_codec codec, const channel::ChannelLayout& layout, int ranks,
+Lanes::Lanes(const Call& call, ncast_dtype dtype, ncast_codec codec, const channel::ChannelLayout& layout,
              uint32_t max_ctas)
     : block_bytes_(block_bytes(dtype, codec)),
       slots_(layout.slots_of(block_bytes_)),
       max_ctas_(block_ctas(call.operation, codec, call.count * ncast_dtype_bytes(call.dtype), max_ctas)),
-      warps_(piece_warps(call.operation, dtype, codec, ranks)) {}
+      warps_(piece_warps(call.operation, dtype, codec)) {}
 
 Piece Lanes::piece(const void* values, uint64_t bytes) const {
   const uint32_t lanes = lanes_of(bytes, block_bytes_, most());
@@ -65,7 +70,17 @@ Piece Lanes::piece(const void* values, uint64_t bytes) const {
           slots_of(bytes, block_bytes_, lanes, slots_)};
 }
 
+Turns Lanes::turns(uint64_t bytes, bool gathers) const {
+  const uint32_t lanes = lanes_in_step(bytes, block_bytes_, most());
+  if (lanes == 0) return {};
+  const uint64_t of_turn = uint64_t{lanes} * block_bytes_;
+  // Lanes that carry results as well are longer, and both ends wait for each other twice a turn.
+  const uint32_t slots = gathers ? slots_ : slots_of(bytes, block_bytes_, lanes, slots_);
+  return {lanes, slots, static_cast<uint32_t>((bytes + of_turn - 1) / of_turn)};
+}
+
 uint32_t Lanes::ctas(const BlockCall& call, uint32_t kernels) const {
+  if (call.turns.lanes != 0) return ctas_of(call.turns.lanes, max_ctas_);
   const auto kept = static_cast<uint32_t>(std::min<uint64_t>(call.own_copy.bytes / block_bytes_, max_ctas_));
   uint32_t sent = 0, received = 0;
   for (int peer = 0; peer < call.peers.ranks; ++peer) {
@@ -135,26 +150,27 @@ void cut_reduction(const Call& call, ncast_codec codec, const Lanes& lanes, Bloc
   const bool gathers = call.operation == Operation::all_reduce;
   const bool to_root = call.operation == Operation::reduce;
   reduction->op = call.redop;
-  reduction->in_order = true;
-  reduction->warps = reduce_warps_of(call.operation, call.dtype, codec, ranks);
-  reduction->first_forward_lane = lanes.most();
   const int without = to_root && !root_reduces(ranks) ? call.peer : -1;
-  if (rank == without) reduction->warps = root_warps(reduction->warps);
   const RankPieces pieces(bytes, ranks, without, block_bytes(call.dtype, codec));
   const bool receives = gathers || (to_root && rank == call.peer);
+  uint64_t largest = 0;
   for (int peer = 0; peer < ranks; ++peer) {
     const uint64_t first = scatters ? static_cast<uint64_t>(peer) * bytes : pieces.first(peer);
     const uint64_t piece_bytes = scatters ? bytes : pieces.bytes(peer);
-    const Piece values = lanes.piece(at(call.send, first), piece_bytes);
+    const Piece values = whole(at(call.send, first), piece_bytes);
+    largest = std::max(largest, piece_bytes);
     if (peer == rank) {
       reduction->own = values;
-      reduction->reduced = lanes.piece(scatters ? call.recv : receives ? at(call.recv, first) : nullptr, piece_bytes);
+      reduction->reduced = whole(scatters ? call.recv : receives ? at(call.recv, first) : nullptr, piece_bytes);
     } else {
       reduction->send[peer] = values;
-      if (receives) reduction->recv[peer] = lanes.piece(at(call.recv, first), piece_bytes);
+      if (receives) reduction->recv[peer] = whole(at(call.recv, first), piece_bytes);
       if (gathers || (to_root && peer == call.peer)) reduction->forward |= 1u << peer;
     }
   }
+  // Alike on all ranks.
+  reduction->turns = lanes.turns(largest, gathers || to_root);
+  reduction->gathers = receives;
 }
 
 uint64_t sent_bytes(const BlockCall& call) {

@@ -12,11 +12,13 @@ namespace narrowcast::collective::cuda {
 class Lanes {
  public:
   // dtype, codec: as it is coded. max_ctas: as the ranks have agreed.
-  Lanes(const Call& call, ncast_dtype dtype, ncast_codec codec, const channel::ChannelLayout& layout, int ranks,
+  Lanes(const Call& call, ncast_dtype dtype, ncast_codec codec, const channel::ChannelLayout& layout,
         uint32_t max_ctas);
   // Of a piece, at most.
   uint32_t most() const { return max_ctas_ * warps_; }
   Piece piece(const void* values, uint64_t bytes) const;
+  // Of a reduction whose largest piece has so many bytes.
+  Turns turns(uint64_t bytes, bool gathers) const;
   // Of a kernel that has these pieces, and runs beside others of the same call.
   uint32_t ctas(const BlockCall& call, uint32_t kernels = 1) const;
 

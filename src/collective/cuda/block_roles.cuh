@@ -1,5 +1,5 @@
-// What the warps of a block kernel do: send blocks or receive them (and reduce_role.cuh: reduce them). Each warp has
-// buffers of its own in shared memory and waits for nobody else in its CTA, but for the signal warp when its queue is full.
+// What the warps of a block kernel do that moves values: send blocks, receive them, pass them on. Each warp has buffers of its
+// own in shared memory and waits for nobody else in its CTA, but for the signal warp when its queue is full.
 #pragma once
 
 #include "channel/cuda/memory_channel.cuh"
@@ -168,7 +168,7 @@ struct Outgoing {
 };
 
 // The warp is the `number`th of `warps` senders. In order, block b goes to lane b % lanes, and the warp's lanes take turns, as
-// reducers need it; else one lane comes after the other, and takes what is next, so that slow ones take less.
+// those need it that pass blocks on; else one lane comes after the other, and takes what is next, so that slow ones take less.
 template <typename Coding, int Buffers>
 __device__ void send_blocks(const BlockCall& call, RoleMemory<Coding, Buffers>& memory, SignalQueue& signals,
                             uint32_t number, uint32_t warps, int thread) {

@@ -16,33 +16,16 @@ struct MoveWarps {
 };
 constexpr MoveWarps move_warps(uint32_t block_bytes) { return block_bytes > 4096 ? MoveWarps{2, 2} : MoveWarps{4, 4}; }
 
-struct ReduceWarps {
-  uint32_t senders, reducers, receivers;
-};
-// Of a reduction, whatever its roles' shares: registers limit them, half of which are a reducing warp's sums. Sums of
-// one-byte values need twice the registers, blocks of float64 twice the shared memory.
-constexpr uint32_t all_reduce_warps(uint32_t block_bytes, size_t value_bytes) {
+// Of a reduction. Registers limit them, half of which are a warp's sums. Sums of one-byte values need twice the registers,
+// blocks of float64 twice the shared memory.
+constexpr uint32_t reduce_warps(uint32_t block_bytes, size_t value_bytes) {
   return block_bytes > 4096 || value_bytes == 1 ? 4 : 8;
 }
 // The one that raises the flags. It has little to do, and shares its quarter of the SM with the first warps, of which there
 // are most.
 constexpr uint32_t signal_warp_of(uint32_t warps) { return warps * 3 / 4 / 4 * 4; }
-
-// Which results a rank gets that reduces: its own, those of all; or it passes them to a root, which does not reduce.
-enum class Results : uint8_t { own, all, to_root };
-
-// Shares by what the roles have to do, measured between two H200 and four.
-constexpr ReduceWarps reduce_warps(Results results, ncast_codec codec, uint32_t block_bytes, size_t value_bytes) {
-  const bool few = all_reduce_warps(block_bytes, value_bytes) == 4;
-  if (results == Results::all) return few ? ReduceWarps{1, 1, 1} : ReduceWarps{2, 3, 2};
-  if (few) return {1, 2, 0};
-  return results == Results::own && codec == NCAST_CODEC_RAW ? ReduceWarps{2, 5, 0} : ReduceWarps{3, 4, 0};
-}
-// Of a root that has nothing to reduce, where the others have these.
-constexpr ReduceWarps root_warps(ReduceWarps of_others) {
-  const uint32_t all = of_others.senders + of_others.reducers + of_others.receivers;
-  return {(all + 1) / 2, 0, all / 2};
-}
+// All others have a lane each.
+constexpr uint32_t reduce_lanes(uint32_t warps) { return warps - 1; }
 
 // What a CTA may take of an SM's shared memory: two are to fit.
 inline constexpr size_t most_shared_bytes = 112 * 1024;
@@ -63,7 +46,7 @@ constexpr uint32_t ctas_that_fit(uint32_t sms, size_t shared_bytes, size_t reser
 // H200.
 inline constexpr uint32_t most_raw_move_ctas = 112;
 inline constexpr uint64_t most_ctas_raw_bytes = uint64_t{16} << 20;
-// Of a channel: two sets for the reducing warps that pass results on, which is more than others need.
+// Of a channel: two sets for the warps of a broadcast that pass values on, or one for those that reduce.
 constexpr uint32_t lanes_of_ctas(uint32_t ctas) { return ctas * 8; }
 
 // Where payloads go through host memory: every waiting warp reads flags over the host link, which few warps fill.
@@ -79,6 +62,15 @@ constexpr uint32_t lanes_of(uint64_t bytes, uint32_t block_bytes, uint32_t warps
   const uint64_t blocks = (bytes + block_bytes - 1) / block_bytes;
   return static_cast<uint32_t>(blocks < warps ? blocks : warps);
 }
+// The same for a reduction, whose lanes go through their blocks in step: no more than are busy to the end.
+constexpr uint32_t lanes_in_step(uint64_t bytes, uint32_t block_bytes, uint32_t warps) {
+  const uint64_t blocks = (bytes + block_bytes - 1) / block_bytes;
+  const uint64_t turns = (blocks + warps - 1) / warps;
+  return turns == 0 ? 0 : static_cast<uint32_t>((blocks + turns - 1) / turns);
+}
+// How many turns before it is reduced a block is sent, and after how many results are taken, where lanes have so many slots: in
+// few of them, what is sent ahead would wait for room that is made after it.
+constexpr uint32_t turns_ahead(uint32_t slots) { return slots >= 4 ? 1 : 0; }
 // How many of a lane's slots such a piece uses. In few of them payloads stay in the receiver's L2 cache; a long piece is worth
 // more room between its ends. Measured between four H200.
 constexpr uint32_t slots_of(uint64_t bytes, uint32_t block_bytes, uint32_t lanes, uint32_t slots) {

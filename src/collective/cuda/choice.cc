@@ -174,16 +174,9 @@ std::optional<PacketOperation> packet_operation(Operation operation) {
 
 bool root_reduces(int ranks) { return ranks == 2; }
 
-ReduceWarps reduce_warps_of(Operation operation, ncast_dtype dtype, ncast_codec codec, int ranks) {
-  const Results results = operation == Operation::reduce_scatter                      ? Results::own
-                          : operation == Operation::all_reduce || root_reduces(ranks) ? Results::all
-                                                                                      : Results::to_root;
-  return reduce_warps(results, codec, block_bytes(dtype, codec), ncast_dtype_bytes(dtype));
-}
-
-uint32_t piece_warps(Operation operation, ncast_dtype dtype, ncast_codec codec, int ranks) {
-  return reduces(operation) ? reduce_warps_of(operation, dtype, codec, ranks).reducers
-                            : move_warps(block_bytes(dtype, codec)).senders;
+uint32_t piece_warps(Operation operation, ncast_dtype dtype, ncast_codec codec) {
+  const uint32_t bytes = block_bytes(dtype, codec);
+  return reduces(operation) ? reduce_lanes(reduce_warps(bytes, ncast_dtype_bytes(dtype))) : move_warps(bytes).senders;
 }
 
 uint32_t block_ctas(Operation operation, ncast_codec codec, uint64_t bytes, uint32_t max_ctas) {
@@ -195,7 +188,7 @@ uint32_t block_ctas(Operation operation, ncast_codec codec, uint64_t bytes, uint
 BlockShape choose_block_shape(const CallShape& shape, ncast_codec codec, uint32_t max_ctas) {
   BlockShape blocks{};
   blocks.block_bytes = block_bytes(shape.dtype, codec);
-  blocks.warps = reduces(shape.operation) ? all_reduce_warps(blocks.block_bytes, ncast_dtype_bytes(shape.dtype))
+  blocks.warps = reduces(shape.operation) ? reduce_warps(blocks.block_bytes, ncast_dtype_bytes(shape.dtype))
                                           : move_warps(blocks.block_bytes).all();
   uint64_t piece_bytes = shape.bytes;
   if (const int cut = cut_for(shape); cut > 1) {
@@ -204,9 +197,14 @@ BlockShape choose_block_shape(const CallShape& shape, ncast_codec codec, uint32_
     for (int piece = 0; piece < cut; ++piece) piece_bytes = std::max(piece_bytes, pieces.bytes(piece));
   }
   max_ctas = block_ctas(shape.operation, codec, shape.bytes, max_ctas);
-  blocks.lanes = lanes_of(piece_bytes, blocks.block_bytes,
-                          max_ctas * piece_warps(shape.operation, shape.dtype, codec, shape.ranks));
-  blocks.ctas = ctas_of(blocks.lanes * pieces_of(shape), max_ctas);
+  const uint32_t warps = max_ctas * piece_warps(shape.operation, shape.dtype, codec);
+  if (reduces(shape.operation)) {
+    blocks.lanes = lanes_in_step(piece_bytes, blocks.block_bytes, warps);
+    blocks.ctas = ctas_of(blocks.lanes, max_ctas);
+  } else {
+    blocks.lanes = lanes_of(piece_bytes, blocks.block_bytes, warps);
+    blocks.ctas = ctas_of(blocks.lanes * pieces_of(shape), max_ctas);
+  }
   return blocks;
 }
 

@@ -79,10 +79,8 @@ std::optional<PacketOperation> packet_operation(Operation operation);
 
 // Does the root of a reduction to it take part in the work? Of several ranks it has enough to receive.
 bool root_reduces(int ranks);
-// Of a reduction by blocks: the warps of a CTA for each role, on the ranks that reduce. codec: as chosen.
-ReduceWarps reduce_warps_of(Operation operation, ncast_dtype dtype, ncast_codec codec, int ranks);
 // Of a call by blocks: the warps of a CTA that serve one piece at its sender, or reduce it. codec: as chosen.
-uint32_t piece_warps(Operation operation, ncast_dtype dtype, ncast_codec codec, int ranks);
+uint32_t piece_warps(Operation operation, ncast_dtype dtype, ncast_codec codec);
 // The CTAs that it takes at most, where so many are agreed on. codec: as chosen. bytes: of the call, on all ranks the same; not
 // looked at where ranks could differ.
 uint32_t block_ctas(Operation operation, ncast_codec codec, uint64_t bytes, uint32_t max_ctas);

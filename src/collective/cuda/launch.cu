@@ -165,8 +165,7 @@ cudaError_t Communicator::launch_round(const std::vector<const Call*>& sends, co
   for (int kernel = 1; kernel < kernels; ++kernel) RETURN_IF_FAILED(fork(kernel, stream));
   for (int kernel = 0; kernel < kernels; ++kernel) {
     const Coding coding = codings[static_cast<size_t>(kernel)];
-    const Lanes lanes(*(sends.empty() ? recvs : sends)[0], coding.dtype, coding.codec, layout_, ranks(),
-                      agreement_.max_ctas);
+    const Lanes lanes(*(sends.empty() ? recvs : sends)[0], coding.dtype, coding.codec, layout_, agreement_.max_ctas);
     BlockCall call = block_call(kernel);
     for (const Call* send : sends)
       if (coding_of(*send) == coding) call.send[send->peer] = lanes.piece(send->send, bytes_of(*send));
@@ -193,7 +192,7 @@ cudaError_t Communicator::launch_collective(const Call& call, cudaStream_t strea
 }
 
 cudaError_t Communicator::launch_moves_of(const Call& call, ncast_codec codec, cudaStream_t stream) {
-  const Lanes lanes(call, call.dtype, codec, layout_, ranks(), agreement_.max_ctas);
+  const Lanes lanes(call, call.dtype, codec, layout_, agreement_.max_ctas);
   BlockCall moves = block_call(0);
   cut_moves(call, codec, lanes, &moves);
   if (codec == NCAST_CODEC_RAW && !moves.in_order) write_straight(&moves);
@@ -214,7 +213,7 @@ cudaError_t Communicator::launch_moves_of(const Call& call, ncast_codec codec, c
 }
 
 cudaError_t Communicator::launch_reduction_of(const Call& call, ncast_codec codec, cudaStream_t stream) {
-  const Lanes lanes(call, call.dtype, codec, layout_, ranks(), agreement_.max_ctas);
+  const Lanes lanes(call, call.dtype, codec, layout_, agreement_.max_ctas);
   BlockCall reduction = block_call(0);
   cut_reduction(call, codec, lanes, &reduction);
   sent_bytes_ += sent_bytes(reduction);
