@@ -299,6 +299,15 @@ sys.exit(40 + len(got))
 """
 
 
+@pytest.fixture
+def hangups_count():
+    """Commands inherit what is ignored, as SIGHUP is under nohup."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
+@pytest.mark.usefixtures("hangups_count")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1])
 def test_a_signal_reaches_the_command_once(started, number):
     process = started("-q", sys.executable, "-c", COUNTS_SIGNALS)
