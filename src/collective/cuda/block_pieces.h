@@ -17,7 +17,7 @@ class Lanes {
   // Of a piece, at most.
   uint32_t most() const { return max_ctas_ * warps_; }
   Piece piece(const void* values, uint64_t bytes) const;
-  // Of a reduction whose largest piece has so many bytes.
+  // Of a reduction whose largest piece has so many bytes. gathers: results go on by the same lanes.
   Turns turns(uint64_t bytes, bool gathers) const;
   // Of a kernel that has these pieces, and runs beside others of the same call.
   uint32_t ctas(const BlockCall& call, uint32_t kernels = 1) const;
