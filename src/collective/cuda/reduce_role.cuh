@@ -11,8 +11,8 @@ __device__ inline bool commutes(ncast_redop op) { return op != NCAST_MIN && op !
 
 // Turn by turn the warp sends the blocks of its lane that others reduce, reduces its own and passes the result on, and takes
 // the others' results. A payload comes while the warp does something else: blocks are sent a turn before they are reduced,
-// and results taken a turn after. So a lane carries, one after the other, the blocks of a turn and the results of the turn before, in the same
-// order at both ends, and nobody waits for what comes after its own doing.
+// and results taken a turn after. So a lane carries the block of a turn, then the result of the turn before: both ends know
+// that order. Nobody waits for what comes after its own doing (tests/collective/block_pieces_test.cc has the proof by trial).
 //
 // The whole warp calls every function. False: the communicator is stopped, here or by a failure that was reported.
 template <typename Coding, ncast_dtype Dtype>
