@@ -1,5 +1,6 @@
 // Blocks that only move: half of a CTA's warps send, or pass on what they receive, half receive, one raises flags.
 #include "collective/cuda/block_launch.cuh"
+#include "collective/cuda/block_roles.cuh"
 
 namespace narrowcast::collective::cuda {
 namespace {
@@ -7,8 +8,8 @@ namespace {
 template <typename Coding>
 struct MoveMemory {
   static constexpr MoveWarps warps = move_warps(Coding::block_bytes);
-  RoleMemory<Coding, 3> senders[warps.senders];
-  RoleMemory<Coding, 3> receivers[warps.receivers];
+  WarpMemory<Coding> senders[warps.senders];
+  WarpMemory<Coding> receivers[warps.receivers];
   Signals<warps.senders> signals;
 };
 
@@ -43,15 +44,15 @@ __global__ void __maxnreg__(most_move_registers) move_blocks(const __grid_consta
 }  // namespace
 
 cudaError_t load_block_moves() {
-  return for_each_coding([&]<typename Coding, ncast_dtype>() { return load_roles(move_blocks<Coding>); });
+  return for_each_coding([&]<typename Coding, ncast_dtype>() { return load_block_kernel(move_blocks<Coding>); });
 }
 
 cudaError_t launch_moves(const BlockCall& call, ncast_dtype dtype, ncast_codec codec, uint32_t ctas,
                          cudaStream_t stream) {
   return with_coding(dtype, codec, [&]<typename Coding, ncast_dtype>() {
     static_assert(sizeof(MoveMemory<Coding>) <= most_shared_bytes);
-    return launch_roles(move_blocks<Coding>, ctas, move_warps(Coding::block_bytes).all(), sizeof(MoveMemory<Coding>),
-                        call, stream);
+    return launch_block_kernel(move_blocks<Coding>, ctas, move_warps(Coding::block_bytes).all(),
+                               sizeof(MoveMemory<Coding>), call, stream);
   });
 }
 

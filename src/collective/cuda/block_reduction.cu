@@ -1,6 +1,6 @@
 // Reductions by blocks: every warp but one sends, reduces and receives; that one raises the flags.
 #include "collective/cuda/block_launch.cuh"
-#include "collective/cuda/reduce_role.cuh"
+#include "collective/cuda/reducing_warp.cuh"
 
 namespace narrowcast::collective::cuda {
 namespace {
@@ -11,7 +11,7 @@ inline constexpr uint32_t warps_of = reduce_warps(Coding::block_bytes, sizeof(ty
 template <typename Coding, ncast_dtype Dtype>
 struct ReduceMemory {
   static constexpr uint32_t lanes = reduce_lanes(warps_of<Coding, Dtype>);
-  typename ReducingWarp<Coding, Dtype>::Memory warps[lanes];
+  WarpMemory<Coding> warps[lanes];
   Signals<lanes> signals;
 };
 
@@ -39,15 +39,15 @@ __global__ void __launch_bounds__(warps_of<Coding, Dtype> * 32, ctas_of_an_sm)
 
 cudaError_t load_block_reductions() {
   return for_each_coding(
-      [&]<typename Coding, ncast_dtype Dtype>() { return load_roles(reduce_pieces<Coding, Dtype>); });
+      [&]<typename Coding, ncast_dtype Dtype>() { return load_block_kernel(reduce_pieces<Coding, Dtype>); });
 }
 
 cudaError_t launch_reduction(const BlockCall& call, ncast_dtype dtype, ncast_codec codec, uint32_t ctas,
                              cudaStream_t stream) {
   return with_coding(dtype, codec, [&]<typename Coding, ncast_dtype Dtype>() {
     static_assert(sizeof(ReduceMemory<Coding, Dtype>) <= most_shared_bytes);
-    return launch_roles(reduce_pieces<Coding, Dtype>, ctas, warps_of<Coding, Dtype>,
-                        sizeof(ReduceMemory<Coding, Dtype>), call, stream);
+    return launch_block_kernel(reduce_pieces<Coding, Dtype>, ctas, warps_of<Coding, Dtype>,
+                               sizeof(ReduceMemory<Coding, Dtype>), call, stream);
   });
 }
 

@@ -1,118 +1,15 @@
-// What the warps of a block kernel do that moves values: send blocks, receive them, pass them on. Each warp has buffers of its
-// own in shared memory and waits for nobody else in its CTA, but for the signal warp when its queue is full.
+// What the warps of a block kernel do that moves values: send blocks, receive them, pass them on.
 #pragma once
 
-#include "channel/cuda/memory_channel.cuh"
 #include "channel/cuda/straight_write.cuh"
-#include "codec/window/kernel.cuh"
-#include "collective/cuda/block_call.h"
-#include "device/copy.cuh"
-#include "format/frame.h"
+#include "collective/cuda/block_warp.cuh"
 
 namespace narrowcast::collective::cuda {
-
-using channel::End;
-using channel::EndMask;
-using channel::SignalQueue;
-using channel::SlotFlag;
-
-// How a block of values becomes a payload. Both leave a block that does not shrink as it is, and so can say by the length
-// alone which of the two it is.
-struct RawCoding {
-  static constexpr bool codes = false;
-  static constexpr uint32_t block_bytes = 4096;
-  struct Scratch {};
-  __device__ static uint32_t encode(const char*, char*, Scratch&, int) { return block_bytes; }
-  __device__ static bool decode(const char*, uint32_t, char*, Scratch&, int) { return false; }
-};
-// Not inlined: roles share the code, and the sums of a reduction cost registers only where they are.
-template <ncast_dtype Dtype>
-struct WindowCoding {
-  using Block = codec::window::Block<format::window::value_type(Dtype)>;
-  static constexpr bool codes = true;
-  static constexpr uint32_t block_bytes = Block::values_bytes;
-  using Scratch = typename Block::Scratch;
-  __device__ __noinline__ static uint32_t encode(const char* values, char* payload, Scratch& scratch, int lane) {
-    return Block::template encode<false>(values, payload, scratch, lane);
-  }
-  __device__ __noinline__ static bool decode(const char* payload, uint32_t bytes, char* values, Scratch& scratch,
-                                             int lane) {
-    return Block::template decode<false>(payload, bytes, values, scratch, lane);
-  }
-};
 
 __device__ inline void swap(char*& a, char*& b) {
   char* const was_a = a;
   a = b;
   b = was_a;
-}
-
-// The buffers do not come first: of a pointer that begins as this struct's address and changes places with another one,
-// ptxas 13.0 has been seen to take the address of the scratch after the change.
-template <typename Coding, int Buffers>
-struct RoleMemory {
-  uint64_t barrier;
-  typename Coding::Scratch scratch;
-  alignas(128) char buffers[Buffers][Coding::block_bytes];
-};
-
-__device__ inline bool is_bulk(const void* global, uint32_t bytes) {
-  return (reinterpret_cast<uintptr_t>(global) | bytes) % format::alignment == 0;
-}
-
-// Brings values to shared memory, one block at a time.
-class ValueLoader {
- public:
-  __device__ ValueLoader(uint64_t* word, int lane) : barrier_(word, lane), lane_(lane) {}
-
-  // What is loaded is zero up to a multiple of 16 bytes.
-  __device__ void start(char* to, const char* from, uint32_t bytes) {
-    bulk_ = is_bulk(from, bytes);
-    if (bulk_) return barrier_.load(to, from, bytes, lane_);
-    __syncwarp();
-    const uint32_t padded = static_cast<uint32_t>(format::aligned(bytes));
-    if (bytes + lane_ < padded) to[bytes + lane_] = 0;
-    device::copy_by_warp(to, from, bytes, lane_);
-  }
-  __device__ void wait() {
-    if (bulk_) return barrier_.wait();
-    __syncwarp();
-  }
-
- private:
-  device::LoadBarrier barrier_;
-  int lane_;
-  bool bulk_ = false;
-};
-
-// The same for a payload, from a slot whose flag the warp has seen.
-__device__ inline void start_loading_payload(char* to, const char* from, uint32_t bytes, int lane) {
-  __syncwarp();
-  for (uint32_t at = lane * 16; at < bytes; at += 32 * 16) device::start_copy_of_16_bytes(to + at, from + at);
-}
-__device__ inline void wait_for_payload() {
-  device::wait_for_copies_of_16_bytes();
-  __syncwarp();
-}
-
-// From shared memory, which the warp has written, to global memory; wait_for_store_sources() before it is written again.
-__device__ inline void store_values(char* to, const char* from, uint32_t bytes, int lane) {
-  if (is_bulk(to, bytes)) return device::bulk_store(to, from, bytes, lane);
-  __syncwarp();
-  device::copy_by_warp(to, from, bytes, lane);
-}
-
-// One block of a piece; 0 bytes: the piece has none of that number.
-struct BlockOf {
-  char* values;
-  uint32_t bytes;
-};
-template <uint32_t block_bytes>
-__device__ BlockOf block_of(const Piece& piece, uint32_t block) {
-  const uint64_t begin = uint64_t{block} * block_bytes;
-  if (begin >= piece.bytes) return {nullptr, 0};
-  const uint64_t left = piece.bytes - begin;
-  return {piece.values + begin, left < block_bytes ? static_cast<uint32_t>(left) : block_bytes};
 }
 
 // The end that this thread of a role's `number`th warp of `warps` holds; those of a warp are its first threads'. Lanes of all
@@ -134,32 +31,6 @@ __device__ inline End dealt_end(const Piece* pieces, uint32_t without, const cha
 __device__ inline EndMask ends_of(End end) { return __ballot_sync(device::all_lanes, end.peer >= 0); }
 __device__ inline int peer_of_thread(End end, int thread) { return __shfl_sync(device::all_lanes, end.peer, thread); }
 
-// What the warps of a CTA share: the queues of those that send, and how many of them have not ended.
-template <uint32_t most_senders>
-struct alignas(128) Signals {
-  SignalQueue queues[most_senders];
-  uint32_t open;
-
-  // All threads of the CTA, before anything else.
-  __device__ void open_all(uint32_t senders) {
-    for (uint32_t i = threadIdx.x; i < senders; i += blockDim.x) queues[i].pushed = queues[i].raised = 0;
-    if (threadIdx.x == 0) open = senders;
-    __syncthreads();
-  }
-  // Each sending warp when it ends.
-  __device__ void close_one(int thread) {
-    __syncwarp();
-    if (thread == 0) {
-      __threadfence_block();
-      atomicSub(&open, 1u);
-    }
-  }
-};
-
-__device__ __noinline__ inline void report_corrupt(const channel::Peers& peers, int peer, int lane) {
-  if (lane == 0) channel::give_up(peers, peer, channel::payload_corrupt);
-}
-
 // A block that a sender has before it: which, and the end that it goes to. Of 0 bytes: there is none.
 struct Outgoing {
   int at, peer;
@@ -169,10 +40,9 @@ struct Outgoing {
 
 // The warp is the `number`th of `warps` senders. In order, block b goes to lane b % lanes, and the warp's lanes take turns, as
 // those need it that pass blocks on; else one lane comes after the other, and takes what is next, so that slow ones take less.
-template <typename Coding, int Buffers>
-__device__ void send_blocks(const BlockCall& call, RoleMemory<Coding, Buffers>& memory, SignalQueue& signals,
-                            uint32_t number, uint32_t warps, int thread) {
-  static_assert(Buffers >= 3);
+template <typename Coding>
+__device__ void send_blocks(const BlockCall& call, WarpMemory<Coding>& memory, SignalQueue& signals, uint32_t number,
+                            uint32_t warps, int thread) {
   const bool in_order = call.in_order;
   const End end = dealt_end(call.send, 0, call.peers, false, number, warps, thread);
   EndMask open = ends_of(end);  // that get more
@@ -254,50 +124,10 @@ __device__ inline void invite_senders(const BlockCall& call, int thread) {
     channel::invite(call.peers, call.layout, *call.straight, thread, call.places[thread]);
 }
 
-// A payload on its way from a slot to shared memory.
-struct Arriving {
-  uint32_t bytes = 0;  // 0: none
-  int end;
-  bool last;  // of its end
-  uint32_t number;
-  BlockOf block;  // where its values go; none if they are there already
-};
-
-// Starts to bring a payload from `source`, whose block belongs to `piece`, to `here`.
-template <typename Coding>
-__device__ Arriving start_payload(const BlockCall& call, const Piece& piece, int source,
-                                  const channel::SlotReceiver::Payload& payload, char* here, int thread) {
-  const uint32_t bytes = payload.flag.bytes();
-  const uint32_t number = payload.flag.block();
-  Arriving arriving{bytes, payload.end, payload.flag.last(), number, block_of<Coding::block_bytes>(piece, number)};
-  if (bytes == 0) return arriving;
-  if (!Coding::codes && bytes == SlotFlag::written && call.places[source].region != 0) {
-    arriving.block = {nullptr, 0};
-    return arriving;
-  }
-  const uint32_t raw_bytes = arriving.block.bytes;
-  if (raw_bytes == 0 || bytes > Coding::block_bytes ||
-      (raw_bytes != Coding::block_bytes && bytes != format::aligned(raw_bytes))) {
-    report_corrupt(call.peers, source, thread);
-    arriving.bytes = 0;
-    return arriving;
-  }
-  start_loading_payload(here, payload.data, bytes, thread);
-  return arriving;
-}
-
-// Is the payload the values themselves?
-template <typename Coding>
-__device__ bool is_raw(const Arriving& payload) {
-  return payload.bytes == Coding::block_bytes || payload.block.bytes != Coding::block_bytes;
-}
-
 // A warp takes the payloads of its thread's ends, which are its first threads', and puts the values where they go. Before
 // that each is passed on: pass_on(payload, arrived), which returns false if the communicator is stopped.
-template <typename Coding, int Buffers, typename PassOn>
-__device__ void take_payloads(const BlockCall& call, RoleMemory<Coding, Buffers>& memory, End end, int thread,
-                              PassOn pass_on) {
-  static_assert(Buffers >= 3);
+template <typename Coding, typename PassOn>
+__device__ void take_payloads(const BlockCall& call, WarpMemory<Coding>& memory, End end, int thread, PassOn pass_on) {
   EndMask open = ends_of(end);  // ends that get more
   if (open == 0) return;
   channel::SlotReceiver receiver(call.peers, call.layout, end, Coding::block_bytes, thread);
@@ -337,9 +167,9 @@ __device__ void take_payloads(const BlockCall& call, RoleMemory<Coding, Buffers>
 }
 
 // The warp is the `number`th of `warps` receivers.
-template <typename Coding, int Buffers>
-__device__ void receive_blocks(const BlockCall& call, RoleMemory<Coding, Buffers>& memory, uint32_t number,
-                               uint32_t warps, int thread) {
+template <typename Coding>
+__device__ void receive_blocks(const BlockCall& call, WarpMemory<Coding>& memory, uint32_t number, uint32_t warps,
+                               int thread) {
   End end = dealt_end(call.recv, call.relayed, call.peers, true, number, warps, thread);
   end.lane += call.first_forward_lane;
   take_payloads<Coding>(call, memory, end, thread, [](const char*, const Arriving&) { return true; });
@@ -366,9 +196,9 @@ __device__ inline void copy_own_blocks(const OwnCopy& own, uint32_t number, uint
 }
 
 // The warp is the `number`th of `warps` that pass on what comes, as it comes. Not inlined: it would cost the others registers.
-template <typename Coding, int Buffers>
-__device__ __noinline__ void relay_blocks(const BlockCall& call, RoleMemory<Coding, Buffers>& memory,
-                                          SignalQueue& signals, uint32_t number, uint32_t warps, int thread) {
+template <typename Coding>
+__device__ __noinline__ void relay_blocks(const BlockCall& call, WarpMemory<Coding>& memory, SignalQueue& signals,
+                                          uint32_t number, uint32_t warps, int thread) {
   const End end = dealt_end(call.recv, ~call.relayed, call.peers, true, number, warps, thread);
   const bool passes_on = (call.forward >> thread & 1) != 0 && number < call.recv[__ffs(call.relayed) - 1].lanes;
   const uint32_t slots = call.recv[__ffs(call.relayed) - 1].slots;

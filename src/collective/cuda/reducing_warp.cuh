@@ -1,7 +1,7 @@
-// What a warp of a block kernel does that reduces. All of them do the same: each has one lane to every peer and from every peer.
+// What a warp of a block kernel does that reduces. All do the same: each has one lane to every peer and from every peer.
 #pragma once
 
-#include "collective/cuda/block_roles.cuh"
+#include "collective/cuda/block_warp.cuh"
 #include "collective/cuda/reduce_block.cuh"
 
 namespace narrowcast::collective::cuda {
@@ -18,9 +18,8 @@ __device__ inline bool commutes(ncast_redop op) { return op != NCAST_MIN && op !
 template <typename Coding, ncast_dtype Dtype>
 class ReducingWarp {
  public:
-  using Memory = RoleMemory<Coding, 3>;
-
-  __device__ ReducingWarp(const BlockCall& call, Memory& memory, SignalQueue& signals, uint32_t lane, int thread)
+  __device__ ReducingWarp(const BlockCall& call, WarpMemory<Coding>& memory, SignalQueue& signals, uint32_t lane,
+                          int thread)
       : call_(call),
         memory_(memory),
         signals_(signals),
@@ -40,7 +39,7 @@ class ReducingWarp {
 
  private:
   // A block that goes to the peer that is `step` ranks on. Of 0 bytes: there is none.
-  struct Outgoing {
+  struct Sending {
     int step, peer;
     BlockOf values;
   };
@@ -83,7 +82,7 @@ class ReducingWarp {
   }
   __device__ BlockOf own_of(uint32_t turn) const { return block(call_.own, turn); }
   // From the next rank on: at the same time every rank sends to another one.
-  __device__ Outgoing outgoing(uint32_t turn, int step) const {
+  __device__ Sending sending(uint32_t turn, int step) const {
     const int rank = call_.peers.rank, ranks = call_.peers.ranks;
     for (; step < ranks; ++step) {
       const int peer = rank + step < ranks ? rank + step : rank + step - ranks;
@@ -92,7 +91,7 @@ class ReducingWarp {
     }
     return {step, -1, {nullptr, 0}};
   }
-  __device__ BlockOf first_of(uint32_t turn) const { return outgoing(turn, 1).values; }
+  __device__ BlockOf first_of(uint32_t turn) const { return sending(turn, 1).values; }
 
   // Starts to bring values to later(), which nobody reads any more.
   __device__ void prefetch(const BlockOf& values) {
@@ -126,10 +125,10 @@ class ReducingWarp {
   // Sends the blocks of a turn; after() is what is needed next.
   template <typename After>
   __device__ bool send(uint32_t turn, After after) {
-    Outgoing now = outgoing(turn, 1);
+    Sending now = sending(turn, 1);
     while (now.values.bytes != 0) {
       load(now.values);
-      const Outgoing next = outgoing(turn, now.step + 1);
+      const Sending next = sending(turn, now.step + 1);
       prefetch(next.values.bytes != 0 ? next.values : after());
       if (!put(1u << now.peer, here(), now.values.bytes, turn)) return false;
       now = next;
@@ -246,7 +245,7 @@ class ReducingWarp {
   }
 
   const BlockCall& call_;
-  Memory& memory_;
+  WarpMemory<Coding>& memory_;
   SignalQueue& signals_;
   uint32_t lane_;
   int thread_;
