@@ -45,6 +45,12 @@ def ways(ranks: int) -> dict[str, list[str]]:
     }
 
 
+def known_part(library: Path) -> str:
+    """Its path without what only this machine has."""
+    parts = library.parts
+    return "/".join(parts[parts.index("site-packages") :]) if "site-packages" in parts else library.name
+
+
 def is_for_mpi(program: Path) -> bool:
     return "libmpi" in subprocess.run(["ldd", program], capture_output=True, text=True, check=False).stdout
 
@@ -125,8 +131,9 @@ def main() -> None:
             one = with_drop_in(command, environment, chosen.seconds)
             if not one["right"]:
                 one["nccl_alone"] = run(command, environment, chosen.seconds)
-            runs.append({"program": program.name, "way": way, "command": " ".join(command), **one})
-            report = {"nccl": str(nccl.path), "take": chosen.take, "runs": runs, "left_out": left_out}
+            said = " ".join(command).replace(f"{program.parent}/", "")
+            runs.append({"program": program.name, "way": way, "command": said, **one})
+            report = {"nccl": known_part(nccl.path), "take": chosen.take, "runs": runs, "left_out": left_out}
             chosen.json.write_text(json.dumps(report) + "\n")
             say(name, one)
     ours = [one for one in runs if not one["right"] and one["nccl_alone"]["right"]]
