@@ -92,8 +92,10 @@ TEST_CASE("messages arrive whole and in order, from kernel to kernel") {
       run_ranks(ranks, [&](int rank, const ncast_unique_id& id, std::barrier<>& everybody) {
         Rank mine(rank, ranks, id, everybody, slot_bytes);
         mine.begin();
-        for (uint32_t first = 0; first < (is_reduced_run ? 30 : 4 * 30); first += 30)
+        for (uint32_t first = 0; first < (is_reduced_run ? 30 : 4 * 30); first += 30) {
           pass_messages<<<ctas, warps * 32, 0, mine.stream>>>(mine.channels, first, 30, mine.counts);
+          mine.launched();
+        }
         mine.end();
         EXPECT_OK(ncast_comm_async_error(mine.comm, nullptr, 0));
         EXPECT(mine.count() == 0);

@@ -36,6 +36,7 @@ class GpuRank {
     int devices = 0;
     EXPECT_CUDA(cudaGetDeviceCount(&devices));
     EXPECT_CUDA(cudaSetDevice(rank % devices));
+    shares_gpu_ = ranks > devices;
     ncast_comm_config config;
     ncast_comm_config_init(&config);
     config.backend = NCAST_BACKEND_CUDA;
@@ -55,6 +56,11 @@ class GpuRank {
 
   // Ranks that share a GPU: nothing waits for it between these two.
   void begin() { everybody_.arrive_and_wait(); }
+  // After each of several kernels, on every rank. Where ranks share a GPU, all have launched this one before the next: streams
+  // share queues, in which a kernel that follows another of its stream stands before what that one waits for.
+  void launched() {
+    if (shares_gpu_) everybody_.arrive_and_wait();
+  }
   void end() {
     EXPECT_CUDA(cudaGetLastError());
     EXPECT_CUDA(cudaStreamSynchronize(stream));
@@ -68,6 +74,7 @@ class GpuRank {
 
  private:
   std::barrier<>& everybody_;
+  bool shares_gpu_ = false;
 };
 
 // Each thread has a word of its own: atomic operations on host memory are not for every machine.

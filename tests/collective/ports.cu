@@ -161,7 +161,10 @@ void check_exchange(int ranks, uint32_t grid, uint32_t turns, int launches) {
     Rank mine(rank, ranks, id, everybody);
     const Turns before;
     mine.begin();
-    for (int launch = 0; launch < launches; ++launch) launch_exchange(mine, grid, turns, before);
+    for (int launch = 0; launch < launches; ++launch) {
+      launch_exchange(mine, grid, turns, before);
+      mine.launched();
+    }
     mine.end();
     EXPECT_OK(ncast_comm_async_error(mine.comm, nullptr, 0));
     EXPECT(mine.count() == 0);
@@ -191,8 +194,10 @@ TEST_CASE("a captured exchange can be replayed") {
     EXPECT_CUDA(cudaGraphUpload(replay, mine.stream));
     EXPECT_CUDA(cudaStreamSynchronize(mine.stream));
     mine.begin();
-    for (int launch = 0; launch < (is_reduced_run ? 3 : 20); ++launch)
+    for (int launch = 0; launch < (is_reduced_run ? 3 : 20); ++launch) {
       EXPECT_CUDA(cudaGraphLaunch(replay, mine.stream));
+      mine.launched();
+    }
     mine.end();
     EXPECT_OK(ncast_comm_async_error(mine.comm, nullptr, 0));
     EXPECT(mine.count() == 0);

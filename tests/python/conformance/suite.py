@@ -155,6 +155,8 @@ class Conformance:
         report.assert_same_bits()
 
     def test_ranks_may_be_threads_of_one_process(self, setting: Setting) -> None:
+        if setting.backend == "cuda" and len(set(setting.devices)) < setting.ranks:
+            pytest.skip("threads that share a GPU share its queues, and their kernels could wait for each other in one")
         report = Report(setting)
         arguments = {
             "backend": setting.backend,
