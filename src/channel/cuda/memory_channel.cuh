@@ -67,7 +67,10 @@ class SlotSender {
   __device__ bool reserve(EndMask mask) {
     bool ready = true;
     const uint32_t need = progress_.used ? progress_.sent + 1 - slots_ : progress_.sent;
-    if ((mask >> thread_ & 1) != 0 && (!progress_.used || static_cast<int32_t>(progress_.granted - need) < 0)) {
+    const bool looks =
+        (mask >> thread_ & 1) != 0 && (!progress_.used || static_cast<int32_t>(progress_.granted - need) < 0);
+    if (held_ && __any_sync(device::all_lanes, looks)) publish();  // or the peer would wait for it, and grant nothing
+    if (looks) {
       ready = wait_until(peers_, peer_, [&] {
         progress_.granted = device::load_acquire(credit_);
         return static_cast<int32_t>(progress_.granted - need) >= 0;
@@ -78,9 +81,10 @@ class SlotSender {
   }
 
   // Puts `bytes` (a multiple of 16) from 16-byte aligned shared memory, which the warp has written, into the next slot of
-  // each of these ends, for which reserve() was called, and has their flags raised. block, last: see SlotFlag. By ordinary
-  // stores: the memory is free at once, as it is not with bulk copies.
-  __device__ void put(EndMask mask, const char* payload, uint32_t bytes, uint32_t block, bool last) {
+  // each of these ends, for which reserve() was called, and has their flags raised. block, last: see SlotFlag; holds: see
+  // raise(). By ordinary stores: the memory is free at once, as it is not with bulk copies.
+  __device__ void put(EndMask mask, const char* payload, uint32_t bytes, uint32_t block, bool last,
+                      bool holds = false) {
     __syncwarp();
     const auto here = reinterpret_cast<unsigned long long>(ring_ + (progress_.sent & (slots_ - 1)) * slot_bytes_);
     const EndMask after_own = ~((2u << peers_.rank) - 1);  // where ends are ranks: no rank is everybody's first
@@ -93,11 +97,12 @@ class SlotSender {
       for (uint32_t at = thread_ * 16; at < bytes; at += 32 * 16)
         *reinterpret_cast<uint4*>(to + at) = *reinterpret_cast<const uint4*>(payload + at);
     }
-    raise(mask, bytes, block, last);
+    raise(mask, bytes, block, last, holds);
   }
 
-  // Has the flags of these ends raised, for which reserve() was called. bytes: of the payload, or SlotFlag::written.
-  __device__ void raise(EndMask mask, uint32_t bytes, uint32_t block, bool last) {
+  // Has the flags of these ends raised, for which reserve() was called. bytes: of the payload, or SlotFlag::written. holds:
+  // every other time with those of the next time, which must come; flags of one lane then go to the peer by one store.
+  __device__ void raise(EndMask mask, uint32_t bytes, uint32_t block, bool last, bool holds = false) {
     uint32_t& sent = progress_.sent;
     if (mask >> thread_ & 1) {
       ++sent;
@@ -106,7 +111,11 @@ class SlotSender {
     }
     __syncwarp();
     progress_.signals += __popc(mask);
-    if (thread_ == 0) queue_.publish(progress_.signals);
+    if (holds && !held_) {
+      held_ = true;
+    } else {
+      publish();
+    }
   }
 
   // At the end of the call.
@@ -115,12 +124,18 @@ class SlotSender {
   }
 
  private:
+  __device__ void publish() {
+    held_ = false;
+    if (thread_ == 0) queue_.publish(progress_.signals);
+  }
+
   const Peers& peers_;
   SignalQueue& queue_;
   int thread_, peer_;
   uint32_t slot_bytes_, slots_;
   uint32_t flag_mask_;  // flags go round in all of them, however the slots are cut: none is left behind
   Progress progress_;
+  bool held_ = false;  // the flags pushed last have not been published
   // Of this thread's end.
   char* ring_ = nullptr;
   uint64_t* flags_ = nullptr;

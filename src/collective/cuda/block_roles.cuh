@@ -96,7 +96,8 @@ __device__ void send_blocks(const BlockCall& call, WarpMemory<Coding>& memory, S
       straight.write(to, uint64_t{now.block} * Coding::block_bytes, here, raw_bytes, thread);
       if (last) sender.raise(to, SlotFlag::written, now.block, last);
     } else {
-      sender.put(to, raw ? here : payload, bytes, now.block, last);
+      const bool holds = !Coding::codes && !last && call.send[now.peer].slots == channel::ChannelLayout::most_slots;
+      sender.put(to, raw ? here : payload, bytes, now.block, last, holds);
     }
     wire_bytes += bytes;
     if (next.values.bytes == 0) break;

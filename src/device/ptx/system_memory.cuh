@@ -29,6 +29,10 @@ __device__ __forceinline__ uint64_t load_relaxed(const uint64_t* from) {
 __device__ __forceinline__ void store_relaxed(uint64_t* to, uint64_t value) {
   asm volatile("st.relaxed.sys.global.u64 [%0], %1;" ::"l"(to), "l"(value) : "memory");
 }
+// Two side by side, 16-byte aligned.
+__device__ __forceinline__ void store_relaxed(uint64_t* to, uint64_t first, uint64_t second) {
+  asm volatile("st.relaxed.sys.global.v2.u64 [%0], {%1, %2};" ::"l"(to), "l"(first), "l"(second) : "memory");
+}
 __device__ __forceinline__ void store_release(uint32_t* to, uint32_t value) {
   asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(to), "r"(value) : "memory");
 }
