@@ -33,7 +33,8 @@ inline constexpr size_t most_shared_bytes = 112 * 1024;
 // rank.
 inline constexpr int ctas_of_an_sm = 2;
 inline constexpr uint32_t most_block_ctas = 128;
-// Of a thread that moves values: two CTAs of 9 warps, or one of them and one of 8 that reduce with 128, fit an SM's 65536.
+// Of a thread that moves values. More than the rule above allows: each of an SM's four parts has registers for 4 such warps, so
+// a second CTA of 9 does not fit (docs/design/gpu_collectives.md says what that means); 80 would do.
 inline constexpr uint32_t most_move_registers = 112;
 // Of a GPU with so many SMs, each with so much shared memory, of which every CTA takes `reserved` as well. All CTAs of a call
 // have to run at the same time, of two communicators.
