@@ -96,6 +96,7 @@ __device__ void send_blocks(const BlockCall& call, WarpMemory<Coding>& memory, S
       straight.write(to, uint64_t{now.block} * Coding::block_bytes, here, raw_bytes, thread);
       if (last) sender.raise(to, SlotFlag::written, now.block, last);
     } else {
+      // In long pieces, which are the ones that use all slots; coded ones gain nothing by it.
       const bool holds = !Coding::codes && !last && call.send[now.peer].slots == channel::ChannelLayout::most_slots;
       sender.put(to, raw ? here : payload, bytes, now.block, last, holds);
     }

@@ -21,8 +21,8 @@ constexpr MoveWarps move_warps(uint32_t block_bytes) { return block_bytes > 4096
 constexpr uint32_t reduce_warps(uint32_t block_bytes, size_t value_bytes) {
   return block_bytes > 4096 || value_bytes == 1 ? 4 : 8;
 }
-// The one that raises the flags, which has little to do.
-constexpr uint32_t signal_warp_of(uint32_t warps) { return warps * 3 / 4 / 4 * 4; }
+// The one that raises the flags: in the midst of the others.
+constexpr uint32_t signal_warp_of(uint32_t warps) { return warps / 8 * 4; }
 // All others have a lane each.
 constexpr uint32_t reduce_lanes(uint32_t warps) { return warps - 1; }
 
