@@ -13,6 +13,13 @@ __device__ inline int lane_id() { return static_cast<int>(threadIdx.x % 32); }
 // follows from it in uniform registers.
 __device__ inline uint32_t warp_id() { return __shfl_sync(all_lanes, threadIdx.x / 32, 0); }
 
+// The place of the highest bit set; of 0, what no shift takes.
+__device__ __forceinline__ uint32_t highest_bit(uint32_t value) {
+  uint32_t place;
+  asm("bfind.u32 %0, %1;" : "=r"(place) : "r"(value));
+  return place;
+}
+
 // The same value, of which the compiler knows nothing: what follows from it is worked out anew.
 __device__ __forceinline__ uint32_t hidden(uint32_t value) {
   asm volatile("" : "+r"(value));
@@ -33,6 +40,20 @@ __device__ __forceinline__ uint32_t inclusive_scan(uint32_t value) {
         : "+r"(value)
         : "r"(step));
   return value;
+}
+
+// `value` of the lane so many above, or 0 where there is none.
+__device__ __forceinline__ uint32_t from_above(uint32_t value, int lanes) {
+  uint32_t above;
+  asm volatile(
+      "{\n"
+      ".reg .pred exists;\n"
+      "shfl.sync.down.b32 %0|exists, %1, %2, 31, 0xffffffff;\n"
+      "@!exists mov.u32 %0, 0;\n"
+      "}"
+      : "=r"(above)
+      : "r"(value), "r"(lanes));
+  return above;
 }
 
 // `byte` in each of the four bytes of a word.

@@ -6,6 +6,7 @@
 
 #include "../../device/warp.cuh"
 #include "../../format/window.h"
+#include "escapes.cuh"
 #include "packing.cuh"
 #include "parts.cuh"
 #include "placement.cuh"
@@ -23,7 +24,7 @@ class Block {
   // Shared memory that a warp works in, 4-byte aligned.
   union Scratch {
     Histogram histogram;
-    uint16_t escapes[224];  // where they are, some at a time
+    EscapeList escapes;
   };
 
   // Both functions: `unrolled` has the groups' code side by side, which is faster alone; else it is there once, which is
@@ -40,24 +41,10 @@ class Block {
     if (window.width == 0) return values_bytes;
 
     uint32_t escaped[groups];
-    uint32_t lane_escapes = 0;
-    if constexpr (unrolled) {
-#pragma unroll
-      for (int group = 0; group < groups; ++group) {
-        escaped[group] = encode_group(in, out, window, group, lane);
-        lane_escapes += __popc(escaped[group]);
-      }
-    } else {
-#pragma unroll 1
-      for (int group = 0; group < groups; ++group) {
-        escaped[group] = encode_group(in, out, window, group, lane);
-        lane_escapes += __popc(escaped[group]);
-      }
-    }
-    const uint32_t through = device::inclusive_scan(lane_escapes);
-    const uint32_t escapes = __shfl_sync(device::all_lanes, through, 31);
-    if (Type.payload_bytes(window.width, escapes, 0) >= Type.block_bytes()) return values_bytes;
-    return encode_escapes(in, out, window, {escaped, through - lane_escapes, escapes}, scratch, lane);
+    code_groups<unrolled>(escaped, [&](int group) { return encode_group(in, out, window, group, lane); });
+    const Escapes<Type> escapes(escaped);
+    if (Type.payload_bytes(window.width, escapes.count(), 0) >= Type.block_bytes()) return values_bytes;
+    return encode_escapes(in, out, window, escapes, scratch.escapes, lane);
   }
 
   // Decodes a block. payload: 16-byte aligned, payload_bytes <= payload_capacity long, whatever its bytes. values: shared
@@ -71,30 +58,17 @@ class Block {
     const uint32_t header = load<uint32_t>(in + payload_bytes - 4);
     const Window window{header & format::window::width_mask,
                         header >> format::window::base_shift & format::window::base_mask};
-    const uint32_t escapes = header >> format::window::escapes_shift;
-    if (window.width < 1 || window.width > Type.max_width() || escapes > Type.block_elems() ||
+    const uint32_t escape_count = header >> format::window::escapes_shift;
+    if (window.width < 1 || window.width > Type.max_width() || escape_count > Type.block_elems() ||
         window.base > (1u << Type.exponent_bits) - (1u << window.width) ||
-        Type.payload_bytes(window.width, escapes, 0) > payload_bytes)
+        Type.payload_bytes(window.width, escape_count, 0) > payload_bytes)
       return false;
 
     uint32_t escaped[groups];
-    uint32_t lane_escapes = 0;
-    if constexpr (unrolled) {
-#pragma unroll
-      for (int group = 0; group < groups; ++group) {
-        escaped[group] = decode_group(in, out, window, group, lane);
-        lane_escapes += __popc(escaped[group]);
-      }
-    } else {
-#pragma unroll 1
-      for (int group = 0; group < groups; ++group) {
-        escaped[group] = decode_group(in, out, window, group, lane);
-        lane_escapes += __popc(escaped[group]);
-      }
-    }
-    const uint32_t through = device::inclusive_scan(lane_escapes);
-    if (__shfl_sync(device::all_lanes, through, 31) != escapes) return false;
-    return decode_escapes(in, payload_bytes, out, window, {escaped, through - lane_escapes, escapes}, scratch, lane);
+    code_groups<unrolled>(escaped, [&](int group) { return decode_group(in, out, window, group, lane); });
+    const Escapes<Type> escapes(escaped);
+    if (escapes.count() != escape_count) return false;
+    return decode_escapes(in, payload_bytes, out, window, escapes, scratch.escapes, lane);
   }
 
  private:
@@ -107,35 +81,62 @@ class Block {
     *reinterpret_cast<T*>(to) = value;
   }
 
-  // Codes one group of this lane; returns which of its values are escapes: bit 8 * byte + word.
+  // Codes all groups by code_group(group), which returns which of this lane's values are escapes: bit 8 * byte + word.
+  template <bool unrolled, typename CodeGroup>
+  __device__ static void code_groups(uint32_t (&escaped)[groups], CodeGroup code_group) {
+    if constexpr (unrolled) {
+#pragma unroll
+      for (int group = 0; group < groups; ++group) escaped[group] = code_group(group);
+    } else {
+#pragma unroll
+      for (uint32_t& found : escaped) found = 0;
+#pragma unroll 1
+      for (int group = 0; group < groups; ++group) {
+        // They pass through the array, which stays in registers as long as no index varies.
+#pragma unroll
+        for (int i = 1; i < groups; ++i) escaped[i - 1] = escaped[i];
+        escaped[groups - 1] = code_group(group);
+      }
+    }
+  }
+
   __device__ static uint32_t encode_group(const char* in, char* out, Window window, int group, int lane) {
     const Coder<Type> coder(window.base, window.escape_code());
     const uint32_t is_escape = device::bytes4(0x80 - window.escape_code());
     uint32_t codes[words], rest_bits[words];
     uint32_t escaped = 0;
-    uint4 vector;
     uint32_t even_rest = 0;
+    // Several loads are under way before the first store, behind which the compiler would not move them.
+    constexpr int vectors = words * 4 / Type.vector_elems(), ahead = vectors < 4 ? vectors : 4;
+    uint4 loaded[ahead];
+    const auto vector_of = [&](int number) -> const uint4& {
+      if (number % ahead == 0) {
+#pragma unroll
+        for (int i = 0; i < ahead; ++i)
+          loaded[i] = load<uint4>(in + value_offset<Type>(group, (number + i) * Type.vector_elems(), lane));
+      }
+      return loaded[number % ahead];
+    };
+    uint4 vector;
 #pragma unroll
     for (int word = 0; word < words; ++word) {
-      const int sequence = 4 * word;
-      const char* from = in + value_offset<Type>(group, sequence, lane);
       Heads heads;
       if constexpr (Type.value_bytes == 1) {
-        if (word % 4 == 0) vector = load<uint4>(from);
+        if (word % 4 == 0) vector = vector_of(word / 4);
         const uint32_t four = word % 4 == 0 ? vector.x : word % 4 == 1 ? vector.y : word % 4 == 2 ? vector.z : vector.w;
         heads = {{__byte_perm(four, 0, 0x1404), __byte_perm(four, 0, 0x3424)}};
       } else if constexpr (Type.value_bytes == 2) {
-        if (word % 2 == 0) vector = load<uint4>(from);
+        if (word % 2 == 0) vector = vector_of(word / 2);
         heads = word % 2 == 0 ? Heads{{vector.x, vector.y}} : Heads{{vector.z, vector.w}};
       } else if constexpr (Type.value_bytes == 4) {
-        vector = load<uint4>(from);
+        vector = vector_of(word);
         heads = {{__byte_perm(vector.x, vector.y, 0x7632), __byte_perm(vector.z, vector.w, 0x7632)}};
         store(out + tail_offset(group, word, lane),
               uint2{__byte_perm(vector.x, vector.y, 0x5410), __byte_perm(vector.z, vector.w, 0x5410)});
       } else {
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
-          vector = load<uint4>(in + value_offset<Type>(group, sequence + 2 * half, lane));
+          vector = vector_of(2 * word + half);
           heads.pair[half] = __byte_perm(vector.y, vector.w, 0x7632);
           char* to = out + tail_offset(group, 2 * word + half, lane);
           store(to, vector.x);
@@ -186,20 +187,31 @@ class Block {
 
     uint32_t escaped = 0;
     uint4 vector;
-    uint2 rest_pair = {0, 0};
+    // As in encode_group.
+    constexpr int ahead = Type.value_bytes == 2 ? words : words / 2;
+    uint32_t rests[ahead] = {};
+    uint2 tails[ahead];
+    const auto load_ahead = [&](int word) {
+#pragma unroll
+      for (int i = 0; i < ahead; ++i) {
+        if constexpr (Type.value_bytes == 4) {
+          tails[i] = load<uint2>(in + tail_offset(group, word + i, lane));
+          rests[i] = load<uint32_t>(in + rest_byte_offset(group, word + i, lane));
+        } else if (i % 2 == 0) {
+          const uint2 pair = load<uint2>(in + rest_byte_offset(group, word + i, lane));
+          rests[i] = pair.x;
+          rests[i + 1] = pair.y;
+        }
+      }
+    };
 #pragma unroll
     for (int word = 0; word < words; ++word) {
       escaped = device::select_bits(device::bytes4(0x80), codes[word] + is_escape, escaped >> 1);
-      uint32_t rest = 0;
       if constexpr (Type.rest_bytes != 0) {
-        if constexpr (Type.value_bytes == 4) {
-          rest = load<uint32_t>(in + rest_byte_offset(group, word, lane));
-        } else {
-          if (word % 2 == 0) rest_pair = load<uint2>(in + rest_byte_offset(group, word, lane));
-          rest = word % 2 == 0 ? rest_pair.x : rest_pair.y;
-        }
+        if (word % ahead == 0) load_ahead(word);
       }
-      const Heads heads = heads_of<Type>(codes[word], window.base, rest, Type.rest_bits != 0 ? rest_bits[word] : 0);
+      const Heads heads =
+          heads_of<Type>(codes[word], window.base, rests[word % ahead], Type.rest_bits != 0 ? rest_bits[word] : 0);
 
       const int sequence = 4 * word;
       if constexpr (Type.value_bytes == 1) {
@@ -210,10 +222,10 @@ class Block {
         (word % 2 == 0 ? vector.y : vector.w) = heads.pair[1];
         if (word % 2 == 1) store(out + value_offset<Type>(group, sequence - 4, lane), vector);
       } else if constexpr (Type.value_bytes == 4) {
-        const uint2 tails = load<uint2>(in + tail_offset(group, word, lane));
+        const uint2 two = tails[word % ahead];
         store(out + value_offset<Type>(group, sequence, lane),
-              uint4{__byte_perm(tails.x, heads.pair[0], 0x5410), __byte_perm(tails.x, heads.pair[0], 0x7632),
-                    __byte_perm(tails.y, heads.pair[1], 0x5410), __byte_perm(tails.y, heads.pair[1], 0x7632)});
+              uint4{__byte_perm(two.x, heads.pair[0], 0x5410), __byte_perm(two.x, heads.pair[0], 0x7632),
+                    __byte_perm(two.y, heads.pair[1], 0x5410), __byte_perm(two.y, heads.pair[1], 0x7632)});
       } else {
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
@@ -255,124 +267,111 @@ class Block {
     unpack<Width>(packed, fields);
   }
 
-  // The escapes of a block as the lanes found them.
-  struct Escapes {
-    const uint32_t (&escaped)[groups];  // of this lane: bit 8 * byte + word
-    uint32_t first;                     // number of this lane's first among all
-    uint32_t total;
-  };
-
-  // The whole warp visits escapes 32 at a time, in order: visit(number, byte offset of its value in the block, whether this
-  // lane has one). Lanes that hold many escapes only list them; the work on them is spread evenly.
-  template <typename Visit>
-  __device__ static void for_each_escape(const Escapes& escapes, Scratch& scratch, int lane, Visit visit) {
-    constexpr uint32_t capacity = sizeof scratch.escapes / sizeof *scratch.escapes;
-    // A listed escape: lane at 4 (where it counts vectors), bit at 9, group at 14.
-    static_assert(groups <= 4 && format::window::vector_bytes == 1 << 4);
-    const uint32_t offset_of_bit = value_offset<Type>(0, lane % 8 * 4 + lane / 8, 0);  // this lane's number as a bit
-    uint32_t left[groups];
-#pragma unroll
-    for (int group = 0; group < groups; ++group) left[group] = escapes.escaped[group];
-    uint32_t next = escapes.first;  // counted from the first of this round
-    for (uint32_t begin = 0; begin < escapes.total; begin += capacity, next -= capacity) {
-#pragma unroll
-      for (int group = 0; group < groups; ++group)
-        for (; left[group] != 0 && next < capacity; left[group] &= left[group] - 1)
-          scratch.escapes[next++] = static_cast<uint16_t>((__ffs(left[group]) - 1) * 512 + lane * 16 + group * 16384);
-      __syncwarp();
-      const uint32_t listed = min(escapes.total - begin, capacity);
-#pragma unroll 1  // few turns, and the code stays in the instruction cache
-      for (uint32_t at = lane; at - lane < listed; at += 32) {
-        const uint32_t where = scratch.escapes[at];
-        const uint32_t offset = __shfl_sync(device::all_lanes, offset_of_bit, where / 512) + (where & 31 * 16) +
-                                where / 16384 * (format::window::group_elems * Type.value_bytes);
-        visit(begin + at, offset, at < listed);
-      }
-      __syncwarp();
-    }
-  }
-
   using FarExponent = std::conditional_t<Type.far_bytes() == 2, uint16_t, uint8_t>;
   // Where the far exponent of that number ends, counted from the header word down.
   __device__ static uint32_t far_offset(uint32_t payload_bytes, uint32_t number) {
     return payload_bytes - 4 - (number + 1) * Type.far_bytes();
-  }
-  // Far escapes before this lane's, of which `before` come before the warp's.
-  __device__ static uint32_t far_number(uint32_t before, uint32_t far_lanes, int lane) {
-    return before + __popc(far_lanes & ((1u << lane) - 1));
   }
 
   __device__ static uint32_t token_of(uint32_t exponent, Window window) {
     using namespace format::window;
     const uint32_t from_lowest = exponent - window.base + below_tokens;  // wraps round below it
     const uint32_t above = from_lowest - window.escape_code();
-    if (exponent == 0) return zero_token;
-    if (from_lowest < below_tokens) return from_lowest;
-    return above >= below_tokens && above < zero_token ? above : far_token;
+    const uint32_t near = from_lowest < below_tokens            ? from_lowest
+                          : above - below_tokens < above_tokens ? above
+                                                                : far_token;
+    return exponent == 0 ? zero_token : near;
   }
 
   // Writes tokens, far exponents and the header word; returns the payload's bytes.
-  __device__ static uint32_t encode_escapes(const char* in, char* out, Window window, const Escapes& escapes,
-                                            Scratch& scratch, int lane) {
+  __device__ static uint32_t encode_escapes(const char* in, char* out, Window window, const Escapes<Type>& escapes,
+                                            EscapeList& list, int lane) {
     using namespace format::window;
     char* tokens = out + Type.escape_offset(window.width);
     uint32_t far = 0;
-    for_each_escape(escapes, scratch, lane, [&](uint32_t number, uint32_t offset, bool has_one) {
-      const uint32_t token = has_one ? token_of(exponent_at<Type>(in + offset), window) : 0;
-      far += __popc(__ballot_sync(device::all_lanes, token == far_token));
-      const uint32_t following = __shfl_down_sync(device::all_lanes, token, 1);
-      if (has_one && lane % 2 == 0) store(tokens + number / 2, static_cast<uint8_t>(token | following << 4));
+    escapes.for_each(list, lane, [&](const EscapePair& pair) {
+      uint32_t token[2];
+      bool is_far[2];
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        token[i] = token_of(exponent_at<Type>(in + pair.offset[i]), window);
+        is_far[i] = pair.has[i] && token[i] == far_token;
+      }
+      if (__any_sync(device::all_lanes, is_far[0] || is_far[1])) far += FarEscapes::among(is_far).count();
+      const uint32_t both = (token[0] | token[1] << 4) & (pair.has[1] ? 0xff : 0xf);
+      if (pair.has[0]) store(tokens + pair.number, static_cast<uint8_t>(both));
     });
 
-    const uint32_t bytes = Type.payload_bytes(window.width, escapes.total, far);
+    const uint32_t bytes = Type.payload_bytes(window.width, escapes.count(), far);
     if (bytes >= Type.block_bytes()) return values_bytes;
-    const uint32_t padding = Type.escape_offset(window.width) + (escapes.total + 1) / 2;
+    const uint32_t padding = Type.escape_offset(window.width) + (escapes.count() + 1) / 2;
     const uint32_t padding_end = far_offset(bytes, far) + Type.far_bytes();
     if (padding + lane < padding_end) store(out + padding + lane, uint8_t{0});
     if (far != 0) {
       uint32_t before = 0;
-      for_each_escape(escapes, scratch, lane, [&](uint32_t, uint32_t offset, bool has_one) {
-        const uint32_t exponent = has_one ? exponent_at<Type>(in + offset) : 0;
-        const bool is_far = has_one && token_of(exponent, window) == far_token;
-        const uint32_t far_lanes = __ballot_sync(device::all_lanes, is_far);
-        if (is_far)
-          store(out + far_offset(bytes, far_number(before, far_lanes, lane)), static_cast<FarExponent>(exponent));
-        before += __popc(far_lanes);
+      escapes.for_each(list, lane, [&](const EscapePair& pair) {
+        uint32_t exponent[2];
+        bool is_far[2];
+#pragma unroll
+        for (int i = 0; i < 2; ++i) {
+          exponent[i] = exponent_at<Type>(in + pair.offset[i]);
+          is_far[i] = pair.has[i] && token_of(exponent[i], window) == far_token;
+        }
+        const FarEscapes fars = FarEscapes::among(is_far);
+#pragma unroll
+        for (int i = 0; i < 2; ++i)
+          if (is_far[i])
+            store(out + far_offset(bytes, before + fars.before(i, lane)), static_cast<FarExponent>(exponent[i]));
+        before += fars.count();
       });
     }
-    if (lane == 0) store(out + bytes - 4, window.width | window.base << base_shift | escapes.total << escapes_shift);
+    if (lane == 0) store(out + bytes - 4, window.width | window.base << base_shift | escapes.count() << escapes_shift);
     return bytes;
   }
 
   __device__ static bool decode_escapes(const char* in, uint32_t payload_bytes, char* out, Window window,
-                                        const Escapes& escapes, Scratch& scratch, int lane) {
+                                        const Escapes<Type>& escapes, EscapeList& list, int lane) {
     using namespace format::window;
     const char* tokens = in + Type.escape_offset(window.width);
     uint32_t far = 0;
     bool fits = true;
-    for_each_escape(escapes, scratch, lane, [&](uint32_t number, uint32_t offset, bool has_one) {
-      const uint32_t token = has_one ? load<uint8_t>(tokens + number / 2) >> number % 2 * 4 & 15 : 0;
-      uint32_t exponent = window.base - below_tokens + token + (token >= below_tokens ? window.escape_code() : 0);
-      if (token >= zero_token) exponent = 0;
-      const uint32_t far_lanes = __ballot_sync(device::all_lanes, token == far_token);
-      if (far_lanes != 0) {
-        // As many far exponents as the tokens ask for may be more than there are.
-        fits = fits && Type.payload_bytes(window.width, escapes.total, far + __popc(far_lanes)) <= payload_bytes;
-        if (fits && token == far_token)
-          exponent = load<FarExponent>(in + far_offset(payload_bytes, far_number(far, far_lanes, lane)));
-        far += __popc(far_lanes);
+    escapes.for_each(list, lane, [&](const EscapePair& pair) {
+      const uint32_t both = pair.has[0] ? load<uint8_t>(tokens + pair.number) : 0;
+      const uint32_t token[2] = {both & 15, both >> 4};
+      uint32_t exponent[2];
+      bool is_far[2];
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        exponent[i] = window.base - below_tokens + token[i] + (token[i] >= below_tokens ? window.escape_code() : 0);
+        if (token[i] >= zero_token) exponent[i] = 0;
+        is_far[i] = pair.has[i] && token[i] == far_token;
       }
-      if (has_one) set_exponent(out + offset, exponent);
+      if (__any_sync(device::all_lanes, is_far[0] || is_far[1])) {
+        const FarEscapes fars = FarEscapes::among(is_far);
+        // As many far exponents as the tokens ask for may be more than there are.
+        fits = fits && Type.payload_bytes(window.width, escapes.count(), far + fars.count()) <= payload_bytes;
+#pragma unroll
+        for (int i = 0; i < 2; ++i)
+          if (fits && is_far[i])
+            exponent[i] = load<FarExponent>(in + far_offset(payload_bytes, far + fars.before(i, lane)));
+        far += fars.count();
+      }
+      uint32_t head[2];
+#pragma unroll
+      for (int i = 0; i < 2; ++i) head[i] = device::hidden(with_exponent(out + pair.offset[i], exponent[i]));
+#pragma unroll
+      for (int i = 0; i < 2; ++i)
+        if (pair.has[i]) store(out + pair.offset[i] + Type.tail_bytes, static_cast<Head>(head[i]));
     });
-    return Type.payload_bytes(window.width, escapes.total, far) == payload_bytes;
+    return Type.payload_bytes(window.width, escapes.count(), far) == payload_bytes;
   }
 
-  __device__ static void set_exponent(char* value, uint32_t exponent) {
+  // The head of a value with another exponent.
+  using Head = typename ExponentField<Type>::Head;
+  __device__ static uint32_t with_exponent(const char* value, uint32_t exponent) {
     using Field = ExponentField<Type>;
-    constexpr uint32_t mask = Field::mask << Field::shift;
-    const uint32_t head = load<typename Field::Head>(value + Type.tail_bytes);
-    store(value + Type.tail_bytes,
-          static_cast<typename Field::Head>((head & ~mask) | (exponent << Field::shift & mask)));
+    return device::select_bits(Field::mask << Field::shift, exponent << Field::shift,
+                               load<Head>(value + Type.tail_bytes));
   }
 };
 

@@ -41,29 +41,40 @@ __device__ Window place_window(const char* values, Histogram& histogram, int lan
   __syncwarp();
   const uint32_t count = histogram[lane];
   __syncwarp();  // the histogram is free
-  const uint32_t through = device::inclusive_scan(count);
 
+  // How many samples 2, 4, ... adjacent bins hold from this lane's on; 2^width - 1 of them are a window.
+  const uint32_t in_two = count + device::from_above(count, 1);
+  const uint32_t in_four = in_two + device::from_above(in_two, 2);
+  // The best place for a window that covers `covered` samples if it begins at this lane's bin: the largest cover and, of
+  // equals, the lowest bin.
+  const auto best_place = [&](uint32_t covered) {
+    return __reduce_max_sync(device::all_lanes, covered << 5 | (31 - lane));
+  };
   Window best{0, 0};
   uint32_t best_cost = Type.exponent_bits * samples;
-  const auto consider = [&](int width) -> uint32_t {
-    const int last = min(lane + (1 << width) - 2, bins - 1);
-    const uint32_t covered = __shfl_sync(device::all_lanes, through, last) - through + count;
-    // The largest cover and, of equals, the lowest bin.
-    const uint32_t most = __reduce_max_sync(device::all_lanes, covered << 5 | (31 - lane));
-    const uint32_t cost = width * samples + escape_cost_bits * (samples - (most >> 5));
+  const auto consider = [&](uint32_t width, uint32_t place) -> uint32_t {
+    const uint32_t cost = width * samples + escape_cost_bits * (samples - (place >> 5));
     // Of equals the widest, whatever the order in which they are considered.
-    if (cost < best_cost || (cost == best_cost && best.width != 0 && static_cast<uint32_t>(width) > best.width)) {
+    if (cost < best_cost || (cost == best_cost && best.width != 0 && width > best.width)) {
       best_cost = cost;
-      best = {static_cast<uint32_t>(width), min(lowest + 31 - (most & 31), (1u << Type.exponent_bits) - (1u << width))};
+      best = {width, min(lowest + 31 - (place & 31), (1u << Type.exponent_bits) - (1u << width))};
     }
     return cost;
   };
-  consider(3);
-  const uint32_t cost_of_two = consider(2);
-  if (cost_of_two < best_cost + samples) consider(1);  // it saves a bit a sample, and covers no more
-  if (best_cost >= 4 * samples) {                      // below that no wider window wins
-#pragma unroll
-    for (int width = 4; width <= Type.max_width(); ++width) consider(width);
+  const uint32_t place_of_three = best_place(in_four + device::from_above(in_two, 4) + device::from_above(count, 6));
+  const uint32_t place_of_two = best_place(in_two + device::from_above(count, 2));
+  consider(3, place_of_three);
+  const uint32_t cost_of_two = consider(2, place_of_two);
+  if (cost_of_two < best_cost + samples) consider(1, best_place(count));  // it saves a bit a sample, and covers no more
+  if (best_cost >= 4 * samples) {                                         // below that no wider window wins
+    const uint32_t in_eight = in_four + device::from_above(in_four, 4);
+    const uint32_t in_fifteen =
+        in_eight + device::from_above(in_four, 8) + device::from_above(in_two, 12) + device::from_above(count, 14);
+    consider(4, best_place(in_fifteen));
+    if constexpr (Type.max_width() >= 5) {
+      const uint32_t in_sixteen = in_eight + device::from_above(in_eight, 8);
+      consider(5, best_place(in_sixteen + device::from_above(in_fifteen, 16)));
+    }
   }
   return best;
 }
