@@ -148,6 +148,20 @@ struct FrameWriter {
   }
 };
 
+// The encoder is launched early (launch_early): it may begin when this does, and waits for the end of this.
+__global__ void clear_workspace_kernel(uint32_t* words, uint32_t count) {
+#if __CUDA_ARCH__ >= 900
+  cudaTriggerProgrammaticLaunchCompletion();
+#endif
+  const uint32_t at = blockIdx.x * blockDim.x + threadIdx.x;
+  if (at < count) words[at] = 0;
+}
+__device__ void wait_for_workspace() {
+#if __CUDA_ARCH__ >= 900
+  cudaGridDependencySynchronize();
+#endif
+}
+
 template <ncast_dtype Dtype>
 __global__ void __launch_bounds__((most_coders<format::window::value_type(Dtype)> + service_warps) * 32, 1)
     encode_frame_kernel(const char* values, format::FrameHeader header, char* frame, Workspace* workspace) {
@@ -167,6 +181,7 @@ __global__ void __launch_bounds__((most_coders<format::window::value_type(Dtype)
       device::barrier_init(&stage.told, 32);
       device::barrier_init(&stage.placed, 32);
     }
+    wait_for_workspace();
     for (int turn = 0; turn < 2; ++turn)
       tile_memory.first_tiles[turn] = static_cast<uint32_t>(atomicAdd(&workspace->next_tile, 1ull));
   }
@@ -268,15 +283,18 @@ cudaError_t encode_frame(const Values& values, const format::FrameHeader& header
     cudaError_t error = find_machine(launch, &machine);
     if (error != cudaSuccess) return error;
     const size_t bytes = sizeof(CoderMemory<Type>);
-    const uint32_t wanted =
-        std::clamp<uint32_t>((header.blocks + machine.ctas - 1) / machine.ctas, fewest_coders, most_coders<Type>);
-    const uint32_t coders = machine.warps(bytes, sizeof(FrameMemory), static_cast<int>(wanted));
+    // As many turns as there have to be, and as few coders as they take.
+    const uint32_t most = machine.warps(bytes, sizeof(FrameMemory), most_coders<Type>);
+    const uint32_t of_a_cta = std::max(1u, (header.blocks + machine.ctas - 1) / machine.ctas);
+    const uint32_t turns = (of_a_cta + most - 1) / most;
+    const uint32_t coders = std::max<uint32_t>((of_a_cta + turns - 1) / turns, fewest_coders);
     const uint32_t tiles = (header.blocks + coders - 1) / coders;
-    error = cudaMemsetAsync(workspace, 0, sizeof(Workspace) + tiles * sizeof(uint32_t), launch.stream);
-    if (error != cudaSuccess) return error;
-    return launch_kernel(encode_frame_kernel<Dtype>, std::min(tiles, machine.ctas), coders + service_warps,
-                         coders * bytes + sizeof(FrameMemory), launch.stream, static_cast<const char*>(values.data),
-                         header, frame, static_cast<Workspace*>(workspace));
+    const uint32_t words = static_cast<uint32_t>(sizeof(Workspace) / sizeof(uint32_t)) + tiles, threads = 1024;
+    clear_workspace_kernel<<<(words + threads - 1) / threads, threads, 0, launch.stream>>>(
+        static_cast<uint32_t*>(workspace), words);
+    return launch_early(machine, encode_frame_kernel<Dtype>, std::min(tiles, machine.ctas), coders + service_warps,
+                        coders * bytes + sizeof(FrameMemory), launch.stream, static_cast<const char*>(values.data),
+                        header, frame, static_cast<Workspace*>(workspace));
   });
 }
 

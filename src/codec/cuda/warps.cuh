@@ -28,7 +28,7 @@ struct alignas(128) WarpMemory {
 template <format::window::ValueType Type>
 inline constexpr int most_warps = Type.block_bytes() > 4096 ? 13 : 26;
 template <format::window::ValueType Type>
-inline constexpr int warps_on_all_sms = Type.block_bytes() > 4096 ? 12 : 20;
+inline constexpr int warps_on_all_sms = Type.block_bytes() > 4096 ? 12 : 16;
 
 // Copies within the warp's reach where a bulk copy cannot go: any alignment, any count of bytes.
 __device__ inline void copy_bytes(char* to, const char* from, uint32_t bytes, int lane) {
@@ -98,17 +98,20 @@ __device__ uint32_t store_short_block(char* to, const char* values, uint64_t ele
 struct Machine {
   uint32_t ctas;        // that run at once, one an SM, or fewer if the caller wants so
   size_t shared_bytes;  // of a CTA
+  bool launches_early;  // kernels before those before them have ended, if both want it
 
   uint32_t warps(size_t bytes_per_warp, size_t fixed_bytes, int most) const {
     return static_cast<uint32_t>(std::min<size_t>((shared_bytes - fixed_bytes) / bytes_per_warp, most));
   }
 };
 inline cudaError_t find_machine(const Launch& launch, Machine* machine) {
-  int device = 0, sms = 0, shared_bytes = 0;
+  int device = 0, sms = 0, shared_bytes = 0, major = 0;
   cudaError_t error = cudaGetDevice(&device);
   if (error == cudaSuccess) error = cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, device);
   if (error == cudaSuccess)
     error = cudaDeviceGetAttribute(&shared_bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
+  if (error == cudaSuccess) error = cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
+  machine->launches_early = major >= 9;
   machine->ctas = launch.max_ctas != 0 ? std::min<uint32_t>(launch.max_ctas, sms) : sms;
   machine->shared_bytes = static_cast<size_t>(shared_bytes);
   return error;
@@ -138,6 +141,26 @@ cudaError_t launch_kernel(void (*kernel)(Parameters...), uint32_t ctas, uint32_t
   if (error != cudaSuccess) return error;
   kernel<<<ctas, warps * 32, shared_bytes, stream>>>(arguments...);
   return cudaGetLastError();
+}
+// The same, if the machine does so as soon as the stream's kernel before it calls cudaTriggerProgrammaticLaunchCompletion; what
+// that one does is there when cudaGridDependencySynchronize returns.
+template <typename... Parameters, typename... Arguments>
+cudaError_t launch_early(const Machine& machine, void (*kernel)(Parameters...), uint32_t ctas, uint32_t warps,
+                         size_t shared_bytes, cudaStream_t stream, const Arguments&... arguments) {
+  const cudaError_t error =
+      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared_bytes));
+  if (error != cudaSuccess) return error;
+  cudaLaunchAttribute early{};
+  early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  early.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t config{};
+  config.gridDim = ctas;
+  config.blockDim = warps * 32;
+  config.dynamicSmemBytes = shared_bytes;
+  config.stream = stream;
+  config.attrs = &early;
+  config.numAttrs = machine.launches_early ? 1 : 0;
+  return cudaLaunchKernelEx(&config, kernel, static_cast<Parameters>(arguments)...);
 }
 
 // The same for kernels whose warps are alike and share nothing: over all SMs, however few the blocks.
