@@ -1,7 +1,8 @@
-// values -> a packed frame in one pass. The warps of a CTA code a tile of neighbouring blocks; two more find where the
-// tile's payloads begin, while the others already code the next tiles.
+// values -> a packed frame in one pass. The warps of a CTA code a tile of neighbouring blocks; two more tell how long it became
+// and learn where it begins, while the others already code the next tiles. One warp of the grid adds the tiles up.
+#include "codec/cuda/frame_output.cuh"
 #include "codec/cuda/launch.h"
-#include "codec/cuda/look_back.cuh"
+#include "codec/cuda/tiles.cuh"
 #include "codec/cuda/warps.cuh"
 #include "device/ptx/barrier.cuh"
 
@@ -9,25 +10,24 @@ namespace narrowcast::codec::cuda {
 namespace {
 
 // A payload waits for its place for two turns: in a buffer of shared memory, then in its warp's registers, whence it leaves.
-// So a warp has three buffers: for values, for the payload being made, and for the one that waits. More of them bridge
-// longer waits, and leave room for fewer warps.
-inline constexpr int frame_buffers = 3;
-inline constexpr int payload_buffers = frame_buffers - 1;
-inline constexpr int turns_to_store = frame_buffers - 1;
+// So a warp has three buffers: for values, for the payload being made, and for the one that waits. All wait for the slowest
+// block of those before; fewer turns bridge too little of that, and more leave room for fewer warps.
+inline constexpr int payload_buffers = 2;
+inline constexpr int turns_to_store = 2;
 inline constexpr int stage_count = turns_to_store + 1;
 template <format::window::ValueType Type>
 inline constexpr int most_coders = Type.block_bytes() > 4096 ? 9 : 18;
-inline constexpr int service_warps = 2;
+inline constexpr int service_warps = 3;
 // For the size of the workspace, whatever the device.
 inline constexpr int fewest_coders = 2;
 
 // What passes between the warps of a CTA for one tile.
 struct TileStage {
-  uint32_t units[32];  // of each coder's payload; once told, where it begins in the tile; once placed, in the frame
-  uint32_t all_units;
+  uint32_t units[32];  // of each coder's payload; once counted, where it begins in the tile; once placed, in the frame
   uint32_t next_tile;  // the CTA's tile two turns later
   uint64_t coded;      // barrier: every coder has written its units
-  uint64_t told;       // barrier: the teller has done its part
+  uint64_t counted;    // barrier: the teller has added them up
+  uint64_t told;       // barrier: the teller has taken another tile
   uint64_t placed;     // barrier: the placer has done its part
 };
 
@@ -42,7 +42,7 @@ struct Waiting {
 template <format::window::ValueType Type>
 struct alignas(128) CoderMemory {
   using Block = window::Block<Type>;
-  char buffers[frame_buffers][Block::values_bytes];
+  char buffers[1 + payload_buffers][Block::values_bytes];
   typename Block::Scratch scratch;
   uint64_t barrier;
   Waiting waiting[stage_count];           // of the last turns, by turn
@@ -51,102 +51,65 @@ struct alignas(128) CoderMemory {
 
 struct FrameMemory {
   TileStage stages[stage_count];
-  uint32_t first_tiles[2];
+  uint32_t first_tile, second_tile;
+  uint64_t second;  // barrier: the teller has taken the second tile
 };
 
 __device__ TileStage& stage_of(FrameMemory& memory, uint32_t turn) { return memory.stages[turn % stage_count]; }
 __device__ uint32_t parity_of(uint32_t turn) { return turn / stage_count % 2; }
 
-// Two warps serve the coders turn by turn. The teller gathers the units of the CTA's tile, tells the other CTAs at once,
-// whatever the tiles before still wait for, and takes another tile: as late as can be, because tiles that are not told in
-// the order in which they were taken make others wait.
+// Two warps serve the coders turn by turn. The teller gathers the units of the CTA's tile, tells them at once, and takes
+// another tile: as late as can be, because tiles that are not told in the order in which they were taken make others wait.
 template <format::window::ValueType Type>
 __device__ void tell_tiles(FrameMemory& memory, Workspace* workspace, const char* values, uint32_t whole_blocks,
                            uint32_t tile_count, int coders, int lane) {
   const bool prefetches = is_aligned(values);
-  uint32_t tile = memory.first_tiles[0], next = memory.first_tiles[1];
+  uint32_t tile = memory.first_tile;
+  if (lane == 0) {
+    wait_for_first_tiles(workspace);
+    memory.second_tile = take_tile(workspace);
+  }
+  device::barrier_arrive(&memory.second);
+  device::barrier_wait(&memory.second, 0);
+  uint32_t next = memory.second_tile;
   for (uint32_t turn = 0; tile < tile_count; ++turn) {
     TileStage& stage = stage_of(memory, turn);
     device::barrier_wait(&stage.coded, parity_of(turn));
     const uint32_t units = lane < coders ? stage.units[lane] : 0;
     const uint32_t up_to = device::inclusive_scan(units);
+    if (lane == 31) tell(workspace, tile, up_to);
+    stage.units[lane] = up_to - units;
+    device::barrier_arrive(&stage.counted);
     uint32_t taken = 0;
     if (lane == 31) {
-      tell(workspace, tile, up_to);
-      taken = static_cast<uint32_t>(atomicAdd(&workspace->next_tile, 1ull));
-      stage.all_units = up_to;
+      taken = take_tile(workspace);
       stage.next_tile = taken;
       const uint32_t block = taken * coders;
       if (prefetches && block < whole_blocks)
         device::prefetch_to_l2(values + uint64_t{block} * Type.block_bytes(),
                                min(whole_blocks - block, coders) * Type.block_bytes());
     }
-    stage.units[lane] = up_to - units;
     device::barrier_arrive(&stage.told);
     tile = next;
     next = __shfl_sync(device::all_lanes, taken, 31);
   }
 }
 
-// The placer finds where the tile begins.
-__device__ void place_tiles(FrameMemory& memory, Workspace* workspace, uint32_t tile_count, int lane) {
-  uint32_t tile = memory.first_tiles[0], next = memory.first_tiles[1];
+// The placer waits until it is known where the tile begins.
+__device__ void place_tiles(FrameMemory& memory, const Workspace* workspace, uint32_t tile_count, int lane) {
+  device::barrier_wait(&memory.second, 0);
+  uint32_t tile = memory.first_tile, next = memory.second_tile;
   for (uint32_t turn = 0; tile < tile_count; ++turn) {
     TileStage& stage = stage_of(memory, turn);
+    device::barrier_wait(&stage.counted, parity_of(turn));
+    const uint32_t begin = begin_of(workspace, tile);
     device::barrier_wait(&stage.told, parity_of(turn));
-    const uint32_t begin = look_back(workspace, tile, lane);
-    if (lane == 0) tell(workspace, tile, (begin + stage.all_units) | through);
-    stage.units[lane] += begin;
     tile = next;
     next = stage.next_tile;
+    stage.units[lane] += begin;
     device::barrier_arrive(&stage.placed);
   }
 }
-
-// A payload on its way out, 16 bytes of each vector to a lane.
-template <format::window::ValueType Type>
-class Outgoing {
- public:
-  __device__ void take(const char* payload, uint32_t bytes, int lane) {
-#pragma unroll
-    for (uint32_t i = 0; i < vectors; ++i)
-      if (offset(i, lane) < bytes) vectors_[i] = *reinterpret_cast<const uint4*>(payload + offset(i, lane));
-  }
-  __device__ void store(char* to, uint32_t bytes, int lane) const {
-#pragma unroll
-    for (uint32_t i = 0; i < vectors; ++i)
-      if (offset(i, lane) < bytes) *reinterpret_cast<uint4*>(to + offset(i, lane)) = vectors_[i];
-  }
-
- private:
-  static constexpr uint32_t vectors = Type.block_bytes() / (32 * sizeof(uint4));
-  __device__ static uint32_t offset(uint32_t i, int lane) { return (i * 32 + lane) * sizeof(uint4); }
-  uint4 vectors_[vectors];
-};
-
-// What surrounds the payloads of a frame.
-struct FrameWriter {
-  char* frame;
-  format::FrameHeader header;
-  uint64_t payload_offset;
-
-  __device__ char* payload_at(uint32_t begin) const {
-    return frame + payload_offset + uint64_t{begin} * format::alignment;
-  }
-  // `end`: in units; the last block's is the frame's.
-  __device__ void write_end(uint32_t block, uint32_t end, int lane) const {
-    auto* ends = reinterpret_cast<uint32_t*>(frame + sizeof header);
-    if (lane == 0) ends[block] = end;
-    if (block + 1 != header.blocks) return;
-    if (lane == 0) {
-      format::FrameHeader whole = header;
-      whole.wire_bytes = payload_offset + uint64_t{end} * format::alignment;
-      *reinterpret_cast<format::FrameHeader*>(frame) = whole;
-    }
-    const uint32_t padding = static_cast<uint32_t>((payload_offset - sizeof header) / sizeof *ends) - header.blocks;
-    if (static_cast<uint32_t>(lane) < padding) ends[header.blocks + lane] = 0;
-  }
-};
 
 // The encoder is launched early (launch_early): it may begin when this does, and waits for the end of this.
 __global__ void clear_workspace_kernel(uint32_t* words, uint32_t count) {
@@ -178,18 +141,23 @@ __global__ void __launch_bounds__((most_coders<format::window::value_type(Dtype)
   if (threadIdx.x == 0) {
     for (TileStage& stage : tile_memory.stages) {
       device::barrier_init(&stage.coded, coders);
+      device::barrier_init(&stage.counted, 32);
       device::barrier_init(&stage.told, 32);
       device::barrier_init(&stage.placed, 32);
     }
+    device::barrier_init(&tile_memory.second, 32);
     wait_for_workspace();
-    for (int turn = 0; turn < 2; ++turn)
-      tile_memory.first_tiles[turn] = static_cast<uint32_t>(atomicAdd(&workspace->next_tile, 1ull));
+    tile_memory.first_tile = take_tile(workspace);
   }
   __syncthreads();
   const uint32_t tile_count = (header.blocks + coders - 1) / coders;
   const uint32_t whole_blocks = static_cast<uint32_t>(header.elems / Type.block_elems());
   if (warp == coders) return tell_tiles<Type>(tile_memory, workspace, values, whole_blocks, tile_count, coders, lane);
-  if (warp > coders) return place_tiles(tile_memory, workspace, tile_count, lane);
+  if (warp == coders + 1) return place_tiles(tile_memory, workspace, tile_count, lane);
+  if (warp == coders + 2) {
+    if (tile_memory.first_tile == 0) add_up_tiles(workspace, tile_count, lane);
+    return;
+  }
 
   Memory& memory = memories[warp];
   BlockLoader<Type> loader(values, &memory.barrier, lane);
@@ -197,7 +165,7 @@ __global__ void __launch_bounds__((most_coders<format::window::value_type(Dtype)
   const uint32_t last_bytes =
       static_cast<uint32_t>(format::aligned(header.elems % Type.block_elems() * Type.value_bytes));
 
-  uint32_t tile = tile_memory.first_tiles[0];
+  uint32_t tile = tile_memory.first_tile;
   uint32_t here = 0;  // the buffer of the block's values
   if (lane < payload_buffers) memory.free_buffer[lane] = lane + 1;
   __syncwarp();
@@ -248,7 +216,8 @@ __global__ void __launch_bounds__((most_coders<format::window::value_type(Dtype)
       device::barrier_arrive(&stage.coded);
     }
     if (turn == 0) {
-      tile = tile_memory.first_tiles[1];
+      device::barrier_wait(&tile_memory.second, 0);
+      tile = tile_memory.second_tile;
     } else {
       TileStage& before = stage_of(tile_memory, turn - 1);
       device::barrier_wait(&before.told, parity_of(turn - 1));
