@@ -43,8 +43,9 @@ cudaError_t decode(const Payloads& payloads, const format::FrameHeader* header, 
                    const Values& values, ncast_device_status* status, const Launch& launch) {
   return dispatch(values.dtype, [&]<ncast_dtype Dtype>() {
     constexpr format::window::ValueType Type = format::window::value_type(Dtype);
-    return launch_warps<Type>(decode_kernel<Dtype>, expected.blocks, launch,
-                              DecodeArguments{payloads, header, expected, status}, static_cast<char*>(values.data));
+    return launch_warps<Type, decoders_on_all_sms<Type>>(decode_kernel<Dtype>, expected.blocks, launch,
+                                                         DecodeArguments{payloads, header, expected, status},
+                                                         static_cast<char*>(values.data));
   });
 }
 

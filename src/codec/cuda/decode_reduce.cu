@@ -55,9 +55,9 @@ cudaError_t decode_reduce(const Payloads& payloads, const format::FrameHeader* h
     if constexpr (type.value_bytes == 0) {
       return cudaErrorInvalidValue;
     } else {
-      return launch_warps<type>(decode_reduce_kernel<Dtype>, expected.blocks, launch,
-                                DecodeArguments{payloads, header, expected, status},
-                                static_cast<typename Number<Dtype>::Accumulator*>(accumulator.data), op);
+      return launch_warps<type, decoders_on_all_sms<type>>(
+          decode_reduce_kernel<Dtype>, expected.blocks, launch, DecodeArguments{payloads, header, expected, status},
+          static_cast<typename Number<Dtype>::Accumulator*>(accumulator.data), op);
     }
   });
 }

@@ -54,9 +54,9 @@ __global__ void __launch_bounds__(most_warps<format::window::value_type(Dtype)> 
 cudaError_t encode_slots(const Values& values, char* slots, uint32_t* lengths, const Launch& launch) {
   return dispatch(values.dtype, [&]<ncast_dtype Dtype>() {
     constexpr format::window::ValueType Type = format::window::value_type(Dtype);
-    return launch_warps<Type>(encode_slots_kernel<Dtype>, format::frame_layout(values.elems, Type.block_elems()).blocks,
-                              launch, static_cast<const char*>(values.data), values.elems, slots, lengths,
-                              launch.max_ctas != 0);
+    return launch_warps<Type, encoders_on_all_sms<Type>>(
+        encode_slots_kernel<Dtype>, format::frame_layout(values.elems, Type.block_elems()).blocks, launch,
+        static_cast<const char*>(values.data), values.elems, slots, lengths, launch.max_ctas != 0);
   });
 }
 

@@ -24,11 +24,14 @@ struct alignas(128) WarpMemory {
 };
 
 // Warps of a CTA; there is one CTA an SM. On a part of the SMs the more warps the better, as many as shared memory holds:
-// each hides the others' latencies. On all of them memory is the limit, and more than enough warps to fill it disturb it.
+// each hides the others' latencies. On all of them memory is the limit, and more than enough warps to fill it disturb it:
+// fewer encoders are enough, which read more.
 template <format::window::ValueType Type>
 inline constexpr int most_warps = Type.block_bytes() > 4096 ? 13 : 26;
 template <format::window::ValueType Type>
-inline constexpr int warps_on_all_sms = Type.block_bytes() > 4096 ? 12 : 16;
+inline constexpr int encoders_on_all_sms = Type.block_bytes() > 4096 ? 12 : 16;
+template <format::window::ValueType Type>
+inline constexpr int decoders_on_all_sms = Type.block_bytes() > 4096 ? 12 : 20;
 
 // Copies within the warp's reach where a bulk copy cannot go: any alignment, any count of bytes.
 __device__ inline void copy_bytes(char* to, const char* from, uint32_t bytes, int lane) {
@@ -164,7 +167,7 @@ cudaError_t launch_early(const Machine& machine, void (*kernel)(Parameters...), 
 }
 
 // The same for kernels whose warps are alike and share nothing: over all SMs, however few the blocks.
-template <format::window::ValueType Type, typename... Parameters, typename... Arguments>
+template <format::window::ValueType Type, int most_on_all_sms, typename... Parameters, typename... Arguments>
 cudaError_t launch_warps(void (*kernel)(Parameters...), uint64_t blocks, const Launch& launch,
                          const Arguments&... arguments) {
   Machine machine;
@@ -172,7 +175,7 @@ cudaError_t launch_warps(void (*kernel)(Parameters...), uint64_t blocks, const L
   if (error != cudaSuccess) return error;
   const size_t bytes = sizeof(WarpMemory<Type, 2>);
   const auto ctas = static_cast<uint32_t>(std::min<uint64_t>(machine.ctas, blocks));
-  const int most = launch.max_ctas == 0 ? warps_on_all_sms<Type> : most_warps<Type>;
+  const int most = launch.max_ctas == 0 ? most_on_all_sms : most_warps<Type>;
   const auto wanted = std::min<uint64_t>((blocks + ctas - 1) / ctas, static_cast<uint64_t>(most));
   const uint32_t warps = machine.warps(bytes, 0, static_cast<int>(wanted));
   return launch_kernel(kernel, ctas, warps, warps * bytes, launch.stream, arguments...);
