@@ -14,7 +14,8 @@ struct MoveMemory {
 };
 
 template <typename Coding>
-__global__ void __maxnreg__(most_move_registers(Coding::block_bytes)) move_blocks(const __grid_constant__ BlockCall call) {
+__global__ void __maxnreg__(most_move_registers(Coding::block_bytes))
+    move_blocks(const __grid_constant__ BlockCall call) {
   constexpr MoveWarps warps = move_warps(Coding::block_bytes);
   extern __shared__ char shared_memory[];
   auto& memory = *reinterpret_cast<MoveMemory<Coding>*>(shared_memory);

@@ -43,8 +43,8 @@ constexpr uint32_t most_reduce_registers(uint32_t block_bytes, size_t value_byte
 constexpr uint32_t registers_of_a_part(uint32_t warps, uint32_t registers) { return (warps + 3) / 4 * 32 * registers; }
 constexpr bool registers_suffice(uint32_t move_bytes, uint32_t reduce_bytes, size_t value_bytes) {
   const uint32_t move = registers_of_a_part(move_warps(move_bytes).all(), most_move_registers(move_bytes));
-  const uint32_t reduce = registers_of_a_part(reduce_warps(reduce_bytes, value_bytes),
-                                              most_reduce_registers(reduce_bytes, value_bytes));
+  const uint32_t reduce =
+      registers_of_a_part(reduce_warps(reduce_bytes, value_bytes), most_reduce_registers(reduce_bytes, value_bytes));
   return 2 * std::max(move, reduce) <= 65536 / 4;
 }
 static_assert(registers_suffice(4096, 4096, 2) && registers_suffice(4096, 4096, 1) && registers_suffice(8192, 8192, 8));
