@@ -11,6 +11,7 @@ set(device_headers
   channel/cuda/warp_channel.cuh
   channel/port_fifo.h
   channel/port_request.h
+  codec/window/escapes.cuh
   codec/window/kernel.cuh
   codec/window/packing.cuh
   codec/window/parts.cuh
