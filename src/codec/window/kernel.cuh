@@ -356,22 +356,24 @@ class Block {
             exponent[i] = load<FarExponent>(in + far_offset(payload_bytes, far + fars.before(i, lane)));
         far += fars.count();
       }
-      uint32_t head[2];
-#pragma unroll
-      for (int i = 0; i < 2; ++i) head[i] = device::hidden(with_exponent(out + pair.offset[i], exponent[i]));
+      // Both are loaded before either is stored, and nothing where another lane may store.
+      uint32_t head[2] = {};
 #pragma unroll
       for (int i = 0; i < 2; ++i)
-        if (pair.has[i]) store(out + pair.offset[i] + Type.tail_bytes, static_cast<Head>(head[i]));
+        if (pair.has[i]) head[i] = load<Head>(out + pair.offset[i] + Type.tail_bytes);
+#pragma unroll
+      for (int i = 0; i < 2; ++i)
+        if (pair.has[i])
+          store(out + pair.offset[i] + Type.tail_bytes, static_cast<Head>(with_exponent(head[i], exponent[i])));
     });
     return Type.payload_bytes(window.width, escapes.count(), far) == payload_bytes;
   }
 
   // The head of a value with another exponent.
   using Head = typename ExponentField<Type>::Head;
-  __device__ static uint32_t with_exponent(const char* value, uint32_t exponent) {
+  __device__ static uint32_t with_exponent(uint32_t head, uint32_t exponent) {
     using Field = ExponentField<Type>;
-    return device::select_bits(Field::mask << Field::shift, exponent << Field::shift,
-                               load<Head>(value + Type.tail_bytes));
+    return device::select_bits(Field::mask << Field::shift, exponent << Field::shift, head);
   }
 };
 
