@@ -58,16 +58,25 @@ struct FrameMemory {
 __device__ TileStage& stage_of(FrameMemory& memory, uint32_t turn) { return memory.stages[turn % stage_count]; }
 __device__ uint32_t parity_of(uint32_t turn) { return turn / stage_count % 2; }
 
+// One thread asks for a tile that will be coded.
+template <format::window::ValueType Type>
+__device__ void prefetch_tile(const char* values, uint32_t whole_blocks, uint32_t tile, int coders) {
+  const uint32_t block = tile * coders;
+  if (is_aligned(values) && block < whole_blocks)
+    device::prefetch_to_l2(values + uint64_t{block} * Type.block_bytes(),
+                           min(whole_blocks - block, coders) * Type.block_bytes());
+}
+
 // Two warps serve the coders turn by turn. The teller gathers the units of the CTA's tile, tells them at once, and takes
 // another tile: as late as can be, because tiles that are not told in the order in which they were taken make others wait.
 template <format::window::ValueType Type>
 __device__ void tell_tiles(FrameMemory& memory, Workspace* workspace, const char* values, uint32_t whole_blocks,
                            uint32_t tile_count, int coders, int lane) {
-  const bool prefetches = is_aligned(values);
   uint32_t tile = memory.first_tile;
   if (lane == 0) {
     wait_for_first_tiles(workspace);
     memory.second_tile = take_tile(workspace);
+    prefetch_tile<Type>(values, whole_blocks, memory.second_tile, coders);
   }
   device::barrier_arrive(&memory.second);
   device::barrier_wait(&memory.second, 0);
@@ -84,10 +93,7 @@ __device__ void tell_tiles(FrameMemory& memory, Workspace* workspace, const char
     if (lane == 31) {
       taken = take_tile(workspace);
       stage.next_tile = taken;
-      const uint32_t block = taken * coders;
-      if (prefetches && block < whole_blocks)
-        device::prefetch_to_l2(values + uint64_t{block} * Type.block_bytes(),
-                               min(whole_blocks - block, coders) * Type.block_bytes());
+      prefetch_tile<Type>(values, whole_blocks, taken, coders);
     }
     device::barrier_arrive(&stage.told);
     tile = next;
@@ -137,6 +143,8 @@ __global__ void __launch_bounds__((most_coders<format::window::value_type(Dtype)
   const int lane = device::lane_id(), warp = static_cast<int>(device::warp_id());
   auto* memories = reinterpret_cast<Memory*>(shared_memory);
   FrameMemory& tile_memory = *reinterpret_cast<FrameMemory*>(memories + coders);
+  const uint32_t tile_count = (header.blocks + coders - 1) / coders;
+  const uint32_t whole_blocks = static_cast<uint32_t>(header.elems / Type.block_elems());
 
   if (threadIdx.x == 0) {
     for (TileStage& stage : tile_memory.stages) {
@@ -146,12 +154,11 @@ __global__ void __launch_bounds__((most_coders<format::window::value_type(Dtype)
       device::barrier_init(&stage.placed, 32);
     }
     device::barrier_init(&tile_memory.second, 32);
+    prefetch_tile<Type>(values, whole_blocks, blockIdx.x, coders);  // this CTA's first, or another's
     wait_for_workspace();
     tile_memory.first_tile = take_tile(workspace);
   }
   __syncthreads();
-  const uint32_t tile_count = (header.blocks + coders - 1) / coders;
-  const uint32_t whole_blocks = static_cast<uint32_t>(header.elems / Type.block_elems());
   if (warp == coders) return tell_tiles<Type>(tile_memory, workspace, values, whole_blocks, tile_count, coders, lane);
   if (warp == coders + 1) return place_tiles(tile_memory, workspace, tile_count, lane);
   if (warp == coders + 2) {
