@@ -60,7 +60,8 @@ class Escapes {
     // A listed escape: lane at 4 (where it counts vectors), bit at 9, group at 14.
     static_assert(groups <= 4 && format::window::vector_bytes == 1 << 4);
     const uint32_t offset_of_bit = value_offset<Type>(0, lane % 8 * 4 + lane / 8, 0);  // this lane's number as a bit
-    uint32_t first[runs];                                                              // numbers
+    // The number of each run's first escape.
+    uint32_t first[runs];
     uint32_t longest = 0;
     first[0] = device::inclusive_scan(of_lane_) - of_lane_;
 #pragma unroll
