@@ -146,12 +146,15 @@ cudaError_t launch_kernel(void (*kernel)(Parameters...), uint32_t ctas, uint32_t
   return cudaGetLastError();
 }
 // The same, if the machine does so as soon as the stream's kernel before it calls cudaTriggerProgrammaticLaunchCompletion; what
-// that one does is there when cudaGridDependencySynchronize returns.
+// that one does is there when cudaGridDependencySynchronize returns. In a graph it waits, as before any other kernel: programs
+// that read a graph's edges do not expect others.
 template <typename... Parameters, typename... Arguments>
 cudaError_t launch_early(const Machine& machine, void (*kernel)(Parameters...), uint32_t ctas, uint32_t warps,
                          size_t shared_bytes, cudaStream_t stream, const Arguments&... arguments) {
-  const cudaError_t error =
-      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared_bytes));
+  cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
+  cudaError_t error = cudaStreamIsCapturing(stream, &capture);
+  if (error == cudaSuccess)
+    error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared_bytes));
   if (error != cudaSuccess) return error;
   cudaLaunchAttribute early{};
   early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
@@ -162,7 +165,7 @@ cudaError_t launch_early(const Machine& machine, void (*kernel)(Parameters...), 
   config.dynamicSmemBytes = shared_bytes;
   config.stream = stream;
   config.attrs = &early;
-  config.numAttrs = machine.launches_early ? 1 : 0;
+  config.numAttrs = machine.launches_early && capture == cudaStreamCaptureStatusNone ? 1 : 0;
   return cudaLaunchKernelEx(&config, kernel, static_cast<Parameters>(arguments)...);
 }
 
