@@ -268,6 +268,7 @@ cudaError_t encode_frame(const Values& values, const format::FrameHeader& header
     const uint32_t words = static_cast<uint32_t>(sizeof(Workspace) / sizeof(uint32_t)) + tiles, threads = 1024;
     clear_workspace_kernel<<<(words + threads - 1) / threads, threads, 0, launch.stream>>>(
         static_cast<uint32_t*>(workspace), words);
+    if (error = cudaGetLastError(); error != cudaSuccess) return error;
     return launch_early(machine, encode_frame_kernel<Dtype>, std::min(tiles, machine.ctas), coders + service_warps,
                         coders * bytes + sizeof(FrameMemory), launch.stream, static_cast<const char*>(values.data),
                         header, frame, static_cast<Workspace*>(workspace));

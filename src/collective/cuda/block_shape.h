@@ -33,21 +33,15 @@ inline constexpr size_t most_shared_bytes = 112 * 1024;
 // rank.
 inline constexpr int ctas_of_an_sm = 2;
 inline constexpr uint32_t most_block_ctas = 128;
-// Registers of a thread that moves values, and of one that reduces.
+// Of a thread that moves values. Those of one that reduces follow from ctas_of_an_sm, by the kernel's launch bounds.
 constexpr uint32_t most_move_registers(uint32_t block_bytes) { return block_bytes > 4096 ? 120 : 80; }
-constexpr uint32_t most_reduce_registers(uint32_t block_bytes, size_t value_bytes) {
-  return 1024 / reduce_warps(block_bytes, value_bytes);
-}
 // A warp stays in one of the four parts of its SM, each of which has a quarter of the 65536 registers, and a CTA's warps are
-// dealt to the parts in turn: what a CTA takes of one at most. Two of any kinds are to fit.
-constexpr uint32_t registers_of_a_part(uint32_t warps, uint32_t registers) { return (warps + 3) / 4 * 32 * registers; }
-constexpr bool registers_suffice(uint32_t move_bytes, uint32_t reduce_bytes, size_t value_bytes) {
-  const uint32_t move = registers_of_a_part(move_warps(move_bytes).all(), most_move_registers(move_bytes));
-  const uint32_t reduce =
-      registers_of_a_part(reduce_warps(reduce_bytes, value_bytes), most_reduce_registers(reduce_bytes, value_bytes));
-  return 2 * std::max(move, reduce) <= 65536 / 4;
+// dealt to the parts in turn. What one takes of a part is to leave as much for another of any kind.
+constexpr bool registers_suffice(uint32_t warps, uint32_t registers) {
+  return (warps + 3) / 4 * 32 * registers <= 65536 / 4 / ctas_of_an_sm;
 }
-static_assert(registers_suffice(4096, 4096, 2) && registers_suffice(4096, 4096, 1) && registers_suffice(8192, 8192, 8));
+static_assert(registers_suffice(move_warps(4096).all(), most_move_registers(4096)));
+static_assert(registers_suffice(move_warps(8192).all(), most_move_registers(8192)));
 // Of a GPU with so many SMs, each with so much shared memory, of which every CTA takes `reserved` as well. All CTAs of a call
 // have to run at the same time, of two communicators.
 constexpr uint32_t ctas_that_fit(uint32_t sms, size_t shared_bytes, size_t reserved) {
