@@ -12,9 +12,9 @@ namespace {
 // A payload waits for its place for two turns: in a buffer of shared memory, then in its warp's registers, whence it leaves.
 // So a warp has three buffers: for values, for the payload being made, and for the one that waits. All wait for the slowest
 // block of those before; fewer turns bridge too little of that, and more leave room for fewer warps.
-inline constexpr int payload_buffers = 2;
-inline constexpr int turns_to_store = 2;
-inline constexpr int stage_count = turns_to_store + 1;
+inline constexpr int buffer_count = 3;
+inline constexpr uint32_t turns_to_store = 2;
+inline constexpr uint32_t stage_count = 4;  // more than turns_to_store, and a power of two
 template <format::window::ValueType Type>
 inline constexpr int most_coders = Type.block_bytes() > 4096 ? 9 : 18;
 inline constexpr int service_warps = 3;
@@ -36,17 +36,6 @@ struct Waiting {
   uint32_t block;
   uint32_t bytes;   // 0: there is none
   uint32_t buffer;  // of the warp's
-};
-
-// As WarpMemory, and as tight: what it has besides stands where WarpMemory would be padded.
-template <format::window::ValueType Type>
-struct alignas(128) CoderMemory {
-  using Block = window::Block<Type>;
-  char buffers[1 + payload_buffers][Block::values_bytes];
-  typename Block::Scratch scratch;
-  uint64_t barrier;
-  Waiting waiting[stage_count];           // of the last turns, by turn
-  uint32_t free_buffer[payload_buffers];  // for the payload of a turn, by turn
 };
 
 struct FrameMemory {
@@ -136,7 +125,7 @@ __global__ void __launch_bounds__((most_coders<format::window::value_type(Dtype)
     encode_frame_kernel(const char* values, format::FrameHeader header, char* frame, Workspace* workspace) {
   constexpr format::window::ValueType Type = format::window::value_type(Dtype);
   using Block = window::Block<Type>;
-  using Memory = CoderMemory<Type>;
+  using Memory = WarpMemory<Type, buffer_count>;
   constexpr uint32_t block_bytes = Block::values_bytes;
   const int coders = blockDim.x / 32 - service_warps;
   extern __shared__ char shared_memory[];
@@ -173,52 +162,50 @@ __global__ void __launch_bounds__((most_coders<format::window::value_type(Dtype)
       static_cast<uint32_t>(format::aligned(header.elems % Type.block_elems() * Type.value_bytes));
 
   uint32_t tile = tile_memory.first_tile;
-  uint32_t here = 0;  // the buffer of the block's values
-  if (lane < payload_buffers) memory.free_buffer[lane] = lane + 1;
-  __syncwarp();
-  if (tile < tile_count && tile * coders + warp < whole_blocks)
-    loader.start(memory.buffers[here], tile * coders + warp);
-
-  Outgoing<Type> outgoing;
-  const auto take_turn = [&](uint32_t turn) {
-    const Waiting next = memory.waiting[turn % stage_count];
-    outgoing.take(memory.buffers[next.buffer], next.block < whole_blocks ? next.bytes : 0, lane);
+  uint32_t here = 0, out = 1;  // the buffers of the block's values and of its payload
+  const auto start_load = [&] {
+    const uint32_t block = tile * coders + warp;
+    if (tile < tile_count && block < whole_blocks) loader.start(memory.buffers[here], block);
   };
-  const auto store_turn = [&](uint32_t turn) {
+  start_load();
+
+  Waiting in_buffer{0, 0, 2}, in_registers{0, 0, 0};  // the payload of the last turn, and that of the one before
+  Outgoing<Type> outgoing;
+  const auto take = [&] {
+    __syncwarp();
+    outgoing.take(memory.buffers[in_buffer.buffer], in_buffer.block < whole_blocks ? in_buffer.bytes : 0, lane);
+    in_registers = in_buffer;
+  };
+  const auto store = [&](uint32_t turn) {
     TileStage& stage = stage_of(tile_memory, turn);
     device::barrier_wait(&stage.placed, parity_of(turn));
-    const Waiting done = memory.waiting[turn % stage_count];
-    if (done.bytes == 0) return;
+    if (in_registers.bytes == 0) return;
     const uint32_t begin = stage.units[warp];
     char* to = writer.payload_at(begin);
-    if (done.block < whole_blocks) {
-      outgoing.store(to, done.bytes, lane);
+    if (in_registers.block < whole_blocks) {
+      outgoing.store(to, in_registers.bytes, lane);
     } else {
       store_short_block<Type>(to, values, header.elems, lane);
     }
-    writer.write_end(done.block, begin + done.bytes / format::alignment, lane);
+    writer.write_end(in_registers.block, begin + in_registers.bytes / format::alignment, lane);
   };
 
   uint32_t turn = 0;
   for (; tile < tile_count; ++turn) {
     TileStage& stage = stage_of(tile_memory, turn);
-    Waiting made{tile * coders + warp, 0, memory.free_buffer[turn % payload_buffers]};
+    Waiting made{tile * coders + warp, 0, out};
     if (made.block < whole_blocks) {
       loader.wait();
-      made.bytes = Block::encode(memory.buffers[here], memory.buffers[made.buffer], memory.scratch, lane);
+      made.bytes = Block::encode(memory.buffers[here], memory.buffers[out], memory.scratch, lane);
       if (made.bytes == block_bytes) {  // raw: it stays where it is, and the next comes to the other buffer
-        const uint32_t values_here = here;
-        here = made.buffer;
-        made.buffer = values_here;
+        made.buffer = here;
+        here = out;
         device::order_stores_before_bulk_copies();
       }
     } else if (made.block == whole_blocks) {
       made.bytes = last_bytes;  // which is 0 when all blocks are whole
     }
-    __syncwarp();  // all lanes have read free_buffer
     if (lane == 0) {
-      memory.free_buffer[turn % payload_buffers] = made.buffer;
-      memory.waiting[turn % stage_count] = made;
       stage.units[warp] = made.bytes / format::alignment;
       device::barrier_arrive(&stage.coded);
     }
@@ -230,19 +217,16 @@ __global__ void __launch_bounds__((most_coders<format::window::value_type(Dtype)
       device::barrier_wait(&before.told, parity_of(turn - 1));
       tile = before.next_tile;
     }
-    if (tile < tile_count && tile * coders + warp < whole_blocks)
-      loader.start(memory.buffers[here], tile * coders + warp);
-    if (turn >= turns_to_store) store_turn(turn - turns_to_store);
-    __syncwarp();
-    if (turn >= turns_to_store - 1) take_turn(turn - (turns_to_store - 1));
+    start_load();
+    if (turn >= turns_to_store) store(turn - turns_to_store);
+    take();
+    out = in_buffer.buffer;
+    in_buffer = made;
   }
-  // What still waits: the turns' payloads leave in order.
-  const uint32_t first_late = turn > turns_to_store ? turn - turns_to_store : 0;
-  if (turn < turns_to_store && turn != 0) take_turn(0);
-  for (uint32_t late = first_late; late < turn; ++late) {
-    store_turn(late);
-    if (late + 1 < turn) take_turn(late + 1);
-  }
+  // What still waits.
+  if (turn >= turns_to_store) store(turn - turns_to_store);
+  take();
+  if (turn != 0) store(turn - 1);
 }
 
 }  // namespace
@@ -258,7 +242,7 @@ cudaError_t encode_frame(const Values& values, const format::FrameHeader& header
     Machine machine;
     cudaError_t error = find_machine(launch, &machine);
     if (error != cudaSuccess) return error;
-    const size_t bytes = sizeof(CoderMemory<Type>);
+    const size_t bytes = sizeof(WarpMemory<Type, buffer_count>);
     // As many turns as there have to be, and as few coders as they take.
     const uint32_t most = machine.warps(bytes, sizeof(FrameMemory), most_coders<Type>);
     const uint32_t of_a_cta = std::max(1u, (header.blocks + machine.ctas - 1) / machine.ctas);
