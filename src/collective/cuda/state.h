@@ -3,6 +3,7 @@
 
 #include "channel/cuda/straight_write.h"
 #include "collective/cuda/block_call.h"
+#include "collective/cuda/meeting.h"
 
 namespace narrowcast::collective::cuda {
 
@@ -13,6 +14,7 @@ struct DeviceState {
   unsigned long long wire_bytes;
   Claims claims[most_kernels_at_once];
   channel::StraightWrites straight;  // of the one that moves values as they are
+  Meetings meetings;
 };
 
 }  // namespace narrowcast::collective::cuda
