@@ -54,7 +54,7 @@ class ChannelLayout {
   constexpr uint32_t slots() const { return slots_; }
   // Of so many bytes, a multiple of slot_bytes.
   constexpr uint32_t slots_of(uint32_t bytes) const { return slots_ * slot_bytes / bytes; }
-  constexpr size_t bytes(int ranks) const { return arrivals(ranks, ranks) - begin_; }
+  constexpr size_t bytes(int ranks) const { return count(3, 0, 0, ranks) - begin_; }
 
   // In the scratch of the receiver, which is not `source`.
   constexpr size_t ring(int source, uint32_t lane) const { return begin_ + number(source, lane) * slots_ * slot_bytes; }
@@ -68,10 +68,6 @@ class ChannelLayout {
   // An Invitation of `peer` (straight_write.h).
   constexpr size_t invitation(int peer, int ranks) const {
     return flags(ranks, 0, ranks) + static_cast<size_t>(peer) * sizeof(uint64_t);
-  }
-  // To how many meetings `peer` has come, in 64 bits.
-  constexpr size_t arrivals(int peer, int ranks) const {
-    return (count(3, 0, 0, ranks) + 7) / 8 * 8 + static_cast<size_t>(peer) * sizeof(uint64_t);
   }
 
  private:

@@ -122,7 +122,6 @@ class Communicator final : public ncast_comm {
   cudaError_t launch_moves_of(const Call& call, ncast_codec codec, cudaStream_t stream);
   cudaError_t launch_reduction_of(const Call& call, ncast_codec codec, cudaStream_t stream);
   Policy policy() const { return {costs_, agreement_.path}; }
-  bool meets(const Call& call) const;         // under launching_
   const Choice& choice_of(const Call& call);  // under launching_
   PacketShape packet_shape_of(const Call& call) const;
   BlockCall block_call(int kernel) const;

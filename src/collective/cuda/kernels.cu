@@ -3,8 +3,7 @@
 namespace narrowcast::collective::cuda {
 
 cudaError_t load_kernels() {
-  for (const auto load :
-       {load_block_moves, load_block_reductions, load_packet_moves, load_packet_reductions, load_meeting})
+  for (const auto load : {load_block_moves, load_block_reductions, load_packet_moves, load_packet_reductions})
     if (const cudaError_t error = load()) return error;
   return cudaSuccess;
 }

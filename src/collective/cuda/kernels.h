@@ -14,7 +14,6 @@ cudaError_t load_block_moves();
 cudaError_t load_block_reductions();
 cudaError_t load_packet_moves();
 cudaError_t load_packet_reductions();
-cudaError_t load_meeting();
 
 template <typename... Arguments>
 cudaError_t load_kernel(void (*kernel)(Arguments...)) {

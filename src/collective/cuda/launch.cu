@@ -187,20 +187,8 @@ cudaError_t Communicator::launch_collective(const Call& call, cudaStream_t strea
     return launch_packets(peers_, 0, {*operation, call.send, call.recv, call.count, call.dtype, call.redop, call.peer},
                           packet_shape_of(call), stream);
   }
-  if (meets(call)) RETURN_IF_FAILED(launch_meeting(peers_, layout_, &state_->meetings, stream));
   return reduces(call.operation) ? launch_reduction_of(call, choice.codec, stream)
                                  : launch_moves_of(call, choice.codec, stream);
-}
-
-// Calls that all ranks end together. Captured ones are left alone: their graph is launched when all is ready, and a kernel
-// more would be felt.
-bool Communicator::meets(const Call& call) const {
-  const auto all_ranks = static_cast<uint64_t>(ranks());
-  const bool has_all = call.operation == Operation::all_reduce;
-  const bool has_parts = call.operation == Operation::all_gather || call.operation == Operation::reduce_scatter ||
-                         call.operation == Operation::all_to_all;
-  return (has_all || has_parts) && bytes_of(call) * (has_all ? 1 : all_ranks) >= least_meeting_bytes && ranks() > 1 &&
-         place_ == channel::PeerMemory::Place::device && entered_ == &called_;
 }
 
 cudaError_t Communicator::launch_moves_of(const Call& call, ncast_codec codec, cudaStream_t stream) {

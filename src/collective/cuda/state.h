@@ -3,7 +3,6 @@
 
 #include "channel/cuda/straight_write.h"
 #include "collective/cuda/block_call.h"
-#include "collective/cuda/meeting.h"
 
 namespace narrowcast::collective::cuda {
 
@@ -14,7 +13,6 @@ struct DeviceState {
   unsigned long long wire_bytes;
   Claims claims[most_kernels_at_once];
   channel::StraightWrites straight;  // of the one that moves values as they are
-  Meetings meetings;
 };
 
 }  // namespace narrowcast::collective::cuda
