@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # The collectives on a machine with 2 GPUs or more: builds, then does what is asked for, in this order.
-#   tools/gpu/collectives.sh [test] [sanitize] [tune] [bench TENSORS.safetensors]
+#   tools/gpu/collectives.sh [test] [sanitize] [tune] [host-link] [bench TENSORS.safetensors]
 # Needs nvcc 13.0, CMake, Ninja and a Python with numpy, typer, rich, pytest and hypothesis; fetches nothing. NCCL is the
 # pip wheel's or libnccl.so.2; without it Narrowcast is measured alone. Results are JSON in $OUT, or in build/gpu/results:
-# what bench/results/ keeps. `tune` leaves the machine's cost model there.
+# what bench/results/ keeps. There `tune` leaves the machine's cost model, and `host-link` what bounds calls through host
+# memory.
 #
 # What `bench` measures can be chosen: RANKS (all GPUs), OPERATIONS, SIZES (options of `narrowcast bench`), CODECS, DATA
 # (tensors normal random; only the first of them in mode eager) and MODES (graph eager). Everything is under `timeout`; a
@@ -102,8 +103,9 @@ while [ $# -gt 0 ]; do
     test) run_tests ;;
     sanitize) run_sanitizers ;;
     tune) step 400 python3 -m narrowcast tune ${RANKS:+--ranks "$RANKS"} -o "$out/machine.costs" ;;
+    host-link) step 60 python3 tools/gpu/host_link.py --json "$out/host_link.json" ;;
     bench) measure "${2:?bench takes a file of tensors}"; shift ;;
-    *) echo "$0: '$1' is not one of test, sanitize, tune, bench FILE" >&2; exit 2 ;;
+    *) echo "$0: '$1' is not one of test, sanitize, tune, host-link, bench FILE" >&2; exit 2 ;;
   esac
   shift
 done

@@ -6,7 +6,7 @@
 # drop_in.json in $OUT, or in build/gpu/results, written anew after every program; logs are in build/gpu/drop_in. With
 # NARROWCAST_LIBRARY set, that one and the drop-in beside it are used, and nothing is built.
 #
-# What is run can be chosen: RANKS (all GPUs); PROGRAMS (train_ddp train_fsdp2 generate collectives prefill_decode dying_rank
+# What is run can be chosen: RANKS (all GPUs); PROGRAMS (train_ddp train_fsdp2 overlap generate collectives prefill_decode dying_rank
 # cupy jax pynccl); VARIANTS (nccl auto always: NCCL alone, Narrowcast where it is faster, wherever it can; X_again: the same
 # once more, which must have the same bits); STEPS of training (200); TOKENS of prompts (512 7680 51200); VALUES, a
 # safetensors file with a KV cache; PYNCCL_WRAPPER, the file pynccl_wrapper.py of vLLM; NCCL_TESTS_OPTIONS, such as
@@ -80,6 +80,7 @@ run_torch() {
   ranks_of collectives 120 "$few" bench/programs/collectives.py
   ranks_of train_ddp 120 "$repeated" bench/programs/train.py --parallel ddp --steps "${STEPS:-200}"
   ranks_of train_fsdp2 120 "$repeated" bench/programs/train.py --parallel fsdp2 --steps "${STEPS:-200}"
+  ranks_of overlap 60 "$few" bench/programs/overlap.py
   ranks_of generate 120 "$few" bench/programs/generate.py
   file=${VALUES:-python/narrowcast/data/llama_slices.safetensors}
   read -ra handed <<<"$tokens"

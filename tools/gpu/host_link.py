@@ -1,0 +1,98 @@
+"""What the links between GPUs and host memory carry, by copy engines: a bound of calls through host memory.
+
+host_link.py --json host_link.json
+
+Out of a GPU, into it, and both at once, for one GPU and for all at the same time, in pinned memory. GB/s are
+each way, of the slowest GPU.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import time
+from ctypes import byref, c_size_t, c_uint64, c_void_p
+from pathlib import Path
+from typing import Any
+
+from gather_results import lines_of
+from narrowcast import _cuda_driver, cuda
+from narrowcast._cuda_driver import DeviceBuffer, Stream
+
+BYTES = 256 << 20
+COPIES = 8
+PORTABLE = 1  # CU_MEMHOSTALLOC_PORTABLE
+
+
+class Link:
+    """One GPU's: buffers on both sides and a stream for each direction."""
+
+    def __init__(self, ordinal: int) -> None:
+        self.ordinal = ordinal
+        self.hosts = [c_void_p() for _ in range(2)]
+        with _cuda_driver.on_device(ordinal):
+            self.buffers = [DeviceBuffer(BYTES).fill(1) for _ in range(2)]
+            self.streams = [Stream() for _ in range(2)]
+            for host in self.hosts:
+                _cuda_driver.call("cuMemHostAlloc", byref(host), c_size_t(BYTES), PORTABLE)
+
+    def copy(self, out: bool, into: bool) -> None:
+        pointers = [c_uint64(buffer.pointer) for buffer in self.buffers]
+        streams = [c_void_p(stream.handle) for stream in self.streams]
+        with _cuda_driver.on_device(self.ordinal):
+            if out:
+                _cuda_driver.call("cuMemcpyDtoHAsync_v2", self.hosts[0], pointers[0], c_size_t(BYTES), streams[0])
+            if into:
+                _cuda_driver.call("cuMemcpyHtoDAsync_v2", pointers[1], self.hosts[1], c_size_t(BYTES), streams[1])
+
+    def synchronize(self) -> None:
+        with _cuda_driver.on_device(self.ordinal):
+            for stream in self.streams:
+                stream.synchronize()
+
+    def close(self) -> None:
+        for host in self.hosts:
+            _cuda_driver.call("cuMemFreeHost", host)
+
+
+def gigabytes_per_second(links: list[Link], out: bool, into: bool) -> float:
+    begin = 0.0
+    for copies in (1, COPIES):  # the first is not timed
+        begin = time.perf_counter()
+        for _ in range(copies):
+            for link in links:
+                link.copy(out, into)
+        for link in links:
+            link.synchronize()
+    return BYTES * COPIES / (time.perf_counter() - begin) / 1e9
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    options.add_argument("--json", type=Path)
+    chosen = options.parse_args()
+    if not cuda.device_count():
+        raise SystemExit("no GPU is here")
+    links = [Link(ordinal) for ordinal in range(cuda.device_count())]
+    rows: list[dict[str, Any]] = []
+    for gpus in sorted({1, len(links)}):
+        for name, out, into in (("out", True, False), ("in", False, True), ("both", True, True)):
+            speed = gigabytes_per_second(links[:gpus], out, into)
+            rows.append({"gpus": gpus, "direction": name, "gb_per_s_each_way": speed})
+            print(f"{gpus} GPUs at once, {name:5} {speed:6.1f} GB/s each way", flush=True)
+    for link in links:
+        link.close()
+    report = {
+        "machine": lines_of("nvidia-smi", "--query-gpu=name,driver_version,memory.total", "--format=csv,noheader"),
+        "command": "tools/gpu/host_link.py",
+        "commit": os.environ.get("COMMIT") or lines_of("git", "rev-parse", "HEAD")[0],
+        "bytes": BYTES,
+        "rows": rows,
+    }
+    if chosen.json:
+        chosen.json.write_text(json.dumps(report, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
