@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import compare_reports
-from gather_results import lines_of
+from gather_results import commit, machine
 
 BASE, ALWAYS, REPEATED = "nccl", "always", "_again"
 LOG_LINES = 8
@@ -108,10 +108,9 @@ def main() -> None:
     runs, only = Path(sys.argv[1]), sys.argv[2:]
     programs = [program_of(folder) for folder in sorted(runs.iterdir()) if folder.is_dir()]
     report = {
-        "machine": lines_of("nvidia-smi", "--query-gpu=name,driver_version,memory.total", "--format=csv,noheader"),
+        "machine": machine(),
         "command": os.environ.get("DROP_IN_COMMAND", ""),
-        # A copy without its history says it in the environment.
-        "commit": os.environ.get("COMMIT") or lines_of("git", "rev-parse", "HEAD")[0],
+        "commit": commit(),
         "programs": programs,
         **{path.stem: json.loads(path.read_text()) for path in sorted(runs.glob("*.json"))},
     }

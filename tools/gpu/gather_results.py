@@ -16,6 +16,16 @@ def lines_of(*command: str) -> list[str]:
     return text.splitlines() or ["unknown"]
 
 
+def machine() -> list[str]:
+    """A line a GPU."""
+    return lines_of("nvidia-smi", "--query-gpu=name,driver_version,memory.total", "--format=csv,noheader")
+
+
+def commit() -> str:
+    # A copy without its history says it in the environment.
+    return os.environ.get("COMMIT") or lines_of("git", "rev-parse", "HEAD")[0]
+
+
 def main() -> None:
     folder = Path(sys.argv[1])
     runs = {
@@ -25,10 +35,9 @@ def main() -> None:
         "codec_1GiB_random": "bench codec RANDOM --dtype bfloat16 --device cuda",
     }
     report = {
-        "machine": lines_of("nvidia-smi", "--query-gpu=name,driver_version,memory.total", "--format=csv,noheader")[0],
+        "machine": machine()[0],
         "compiler": lines_of("nvcc", "--version")[-1],
-        # A copy without its history says it in the environment.
-        "commit": os.environ.get("COMMIT") or lines_of("git", "rev-parse", "HEAD")[0],
+        "commit": commit(),
         "runs": [
             {"command": f"narrowcast {command}", **json.loads((folder / f"{name}.json").read_text())}
             for name, command in runs.items()

@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import time
 from ctypes import byref, c_size_t, c_uint64, c_void_p
 from pathlib import Path
 from typing import Any
 
-from gather_results import lines_of
+from gather_results import commit, machine
 from narrowcast import _cuda_driver, cuda
 from narrowcast._cuda_driver import DeviceBuffer, Stream
 
@@ -84,9 +83,9 @@ def main() -> None:
     for link in links:
         link.close()
     report = {
-        "machine": lines_of("nvidia-smi", "--query-gpu=name,driver_version,memory.total", "--format=csv,noheader"),
+        "machine": machine(),
         "command": "tools/gpu/host_link.py",
-        "commit": os.environ.get("COMMIT") or lines_of("git", "rev-parse", "HEAD")[0],
+        "commit": commit(),
         "bytes": BYTES,
         "rows": rows,
     }
