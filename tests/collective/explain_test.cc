@@ -11,7 +11,7 @@ namespace narrowcast::collective::cuda {
 namespace {
 
 ncast_explanation explained(ncast_operation operation, uint64_t count, ncast_codec codec, int ranks,
-                            uint32_t max_ctas = 128, ncast_dtype dtype = NCAST_BFLOAT16) {
+                            uint32_t max_ctas = 64, ncast_dtype dtype = NCAST_BFLOAT16) {
   ncast_explanation explanation;
   REQUIRE(ncast_explain(operation, count, dtype, codec, ranks, max_ctas, &explanation) == NCAST_OK);
   return explanation;
@@ -42,7 +42,7 @@ TEST_CASE("every explanation is the backend's choice") {
             CHECK(sentence.size() + 1 < sizeof said.sentence);
             CHECK((said.predicted.microseconds > 0) == (ranks > 1));
             CHECK(contains(said.sentence, "Predicted: ") == (ranks > 1));
-            CHECK(said.ctas <= 128);
+            CHECK(said.ctas <= 64);
             CHECK((said.lanes != 0) == (said.packets == 0));
             if (choice.packets && ranks > 1)
               CHECK(is_possible({said.two_shot != 0, said.ctas, said.warps, said.packet_bytes == 128},
@@ -95,7 +95,7 @@ TEST_CASE("NARROWCAST_P2P=0 takes a call through host memory, with fewer CTAs") 
   const auto said = explained(NCAST_OP_ALL_GATHER, 1 << 20, NCAST_CODEC_AUTO, 2);
   unsetenv("NARROWCAST_P2P");
   CHECK(said.over_host == 1);
-  CHECK(said.ctas == 32);
+  CHECK(said.ctas == 16);
   CHECK(said.codec == NCAST_CODEC_WINDOW);
   CHECK(explained(NCAST_OP_ALL_GATHER, 1 << 20, NCAST_CODEC_AUTO, 2).over_host == 0);
 }

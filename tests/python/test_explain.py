@@ -32,7 +32,7 @@ def test_every_call_is_explained(operation, codec):
             assert said.path_why in said.sentence
             assert said.codec_why in said.sentence
             assert codec in ("auto", said.codec) or not kind.is_float
-            assert 1 <= said.ctas <= 128
+            assert 1 <= said.ctas <= 64
             assert said.link == "peer"
             ways = dataclasses.asdict(said.predicted)
             assert ways.pop("chosen") == ways["packets" if said.path == "packets" else said.codec]

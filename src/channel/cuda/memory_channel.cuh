@@ -25,57 +25,81 @@ __device__ T* in_scratch(const Peers& peers, int rank, size_t offset) {
   return reinterpret_cast<T*>(peers.scratch[rank] + offset);
 }
 
+// The sending end of a lane that a thread holds: where that lies, in its own scratch and in the peer's, and how far it has
+// come. A kernel may keep it in shared memory, where it takes no registers.
+struct SenderEnd {
+  char* ring;
+  uint64_t* flags;
+  const uint32_t* credit;
+  uint32_t* stored_sent;
+  uint32_t sent, granted;
+  bool used;  // in this call
+
+  // At the begin of a call.
+  __device__ static SenderEnd of(const Peers& peers, const ChannelLayout& layout, End end) {
+    if (end.peer < 0) return {};
+    auto* const sent = in_scratch<uint32_t>(peers, peers.rank, layout.sent(end.peer, end.lane, peers.ranks));
+    return {in_scratch<char>(peers, end.peer, layout.ring(peers.rank, end.lane)),
+            in_scratch<uint64_t>(peers, end.peer, layout.flags(peers.rank, end.lane, peers.ranks)),
+            in_scratch<uint32_t>(peers, peers.rank, layout.credit(end.peer, end.lane, peers.ranks)),
+            sent,
+            *sent,
+            0,
+            false};
+  }
+};
+// The same of the receiving end.
+struct ReceiverEnd {
+  const char* ring;
+  const uint64_t* flags;
+  uint32_t* credit;
+  uint32_t* stored_received;
+  uint32_t received, credited;
+
+  __device__ static ReceiverEnd of(const Peers& peers, const ChannelLayout& layout, End end) {
+    if (end.peer < 0) return {};
+    auto* const received = in_scratch<uint32_t>(peers, peers.rank, layout.received(end.peer, end.lane, peers.ranks));
+    return {in_scratch<char>(peers, peers.rank, layout.ring(end.peer, end.lane)),
+            in_scratch<uint64_t>(peers, peers.rank, layout.flags(end.peer, end.lane, peers.ranks)),
+            in_scratch<uint32_t>(peers, end.peer, layout.credit(peers.rank, end.lane, peers.ranks)),
+            received,
+            *received,
+            *received};
+  }
+};
+
 // The whole warp calls every function. Flags are raised by the CTA's signal warp: the fence that must come before them
 // waits for everything that the SM has under way to peers, and one fence serves many flags.
 class SlotSender {
  public:
-  // How far the warp has come in the call.
-  struct Progress {
-    uint32_t signals = 0;
-    // Of this thread's end.
-    uint32_t sent = 0, granted = 0;
-    bool used = false;
-  };
-
-  // slot_bytes: of this call's payloads at most; a multiple of ChannelLayout::slot_bytes. At the begin of a call.
-  __device__ SlotSender(const Peers& peers, const ChannelLayout& layout, End end, uint32_t slot_bytes,
-                        SignalQueue& queue, int thread)
-      : SlotSender(peers, layout, end, slot_bytes, queue, thread, {}) {
-    if (end.peer >= 0) progress_.sent = *stored_sent_;
-  }
-  // In the midst of it.
-  __device__ SlotSender(const Peers& peers, const ChannelLayout& layout, End end, uint32_t slot_bytes,
-                        SignalQueue& queue, int thread, Progress progress)
+  // here: this thread's end; outlives this. slot_bytes: of this call's payloads at most; a multiple of
+  // ChannelLayout::slot_bytes. signals: that the warp has pushed in this call.
+  __device__ SlotSender(const Peers& peers, const ChannelLayout& layout, End end, SenderEnd& here, uint32_t slot_bytes,
+                        SignalQueue& queue, int thread, uint32_t signals = 0)
       : peers_(peers),
         queue_(queue),
+        here_(here),
         thread_(thread),
         peer_(end.peer),
         slot_bytes_(slot_bytes),
         slots_(end.slots),
         flag_mask_(layout.slots() - 1),
-        progress_(progress) {
-    if (end.peer < 0) return;
-    ring_ = peers.scratch[end.peer] + layout.ring(peers.rank, end.lane);
-    flags_ = in_scratch<uint64_t>(peers, end.peer, layout.flags(peers.rank, end.lane, peers.ranks));
-    credit_ = in_scratch<uint32_t>(peers, peers.rank, layout.credit(end.peer, end.lane, peers.ranks));
-    stored_sent_ = in_scratch<uint32_t>(peers, peers.rank, layout.sent(end.peer, end.lane, peers.ranks));
-  }
-  __device__ Progress progress() const { return progress_; }
+        signals_(signals) {}
+  __device__ uint32_t signals() const { return signals_; }
 
   // Waits until each of these ends has room for one payload; before the first of a call, until they have taken all that
   // went before. False: the communicator is stopped.
   __device__ bool reserve(EndMask mask) {
     bool ready = true;
-    const uint32_t need = progress_.used ? progress_.sent + 1 - slots_ : progress_.sent;
-    const bool looks =
-        (mask >> thread_ & 1) != 0 && (!progress_.used || static_cast<int32_t>(progress_.granted - need) < 0);
+    const uint32_t need = here_.used ? here_.sent + 1 - slots_ : here_.sent;
+    const bool looks = (mask >> thread_ & 1) != 0 && (!here_.used || static_cast<int32_t>(here_.granted - need) < 0);
     if (held_ && __any_sync(device::all_lanes, looks)) publish();  // or the peer would wait for it, and grant nothing
     if (looks) {
       ready = wait_until(peers_, peer_, [&] {
-        progress_.granted = device::load_acquire(credit_);
-        return static_cast<int32_t>(progress_.granted - need) >= 0;
+        here_.granted = device::load_acquire(here_.credit);
+        return static_cast<int32_t>(here_.granted - need) >= 0;
       });
-      progress_.used = true;
+      here_.used = true;
     }
     return __all_sync(device::all_lanes, ready);
   }
@@ -86,16 +110,13 @@ class SlotSender {
   __device__ void put(EndMask mask, const char* payload, uint32_t bytes, uint32_t block, bool last,
                       bool holds = false) {
     __syncwarp();
-    const auto here = reinterpret_cast<unsigned long long>(ring_ + (progress_.sent & (slots_ - 1)) * slot_bytes_);
+    const auto here = reinterpret_cast<unsigned long long>(here_.ring + (here_.sent & (slots_ - 1)) * slot_bytes_);
     const EndMask after_own = ~((2u << peers_.rank) - 1);  // where ends are ranks: no rank is everybody's first
     for (EndMask left = mask; left != 0;) {
       const int end = __ffs((left & after_own) != 0 ? left & after_own : left) - 1;
       left &= ~(1u << end);
       const auto of_end = __shfl_sync(device::all_lanes, here, end);
-      char* to = reinterpret_cast<char*>(of_end);
-#pragma unroll 4
-      for (uint32_t at = thread_ * 16; at < bytes; at += 32 * 16)
-        *reinterpret_cast<uint4*>(to + at) = *reinterpret_cast<const uint4*>(payload + at);
+      store(reinterpret_cast<char*>(of_end), payload, bytes);
     }
     raise(mask, bytes, block, last, holds);
   }
@@ -103,14 +124,13 @@ class SlotSender {
   // Has the flags of these ends raised, for which reserve() was called. bytes: of the payload, or SlotFlag::written. holds:
   // every other time with those of the next time, which must come; flags of one lane then go to the peer by one store.
   __device__ void raise(EndMask mask, uint32_t bytes, uint32_t block, bool last, bool holds = false) {
-    uint32_t& sent = progress_.sent;
     if (mask >> thread_ & 1) {
-      ++sent;
-      queue_.push(progress_.signals + __popc(mask & ((1u << thread_) - 1)), flags_ + ((sent - 1) & flag_mask_),
+      const uint32_t sent = ++here_.sent;
+      queue_.push(signals_ + __popc(mask & ((1u << thread_) - 1)), here_.flags + ((sent - 1) & flag_mask_),
                   SlotFlag::of(sent, block, last, bytes));
     }
     __syncwarp();
-    progress_.signals += __popc(mask);
+    signals_ += __popc(mask);
     if (holds && !held_) {
       held_ = true;
     } else {
@@ -120,59 +140,56 @@ class SlotSender {
 
   // At the end of the call.
   __device__ void close() {
-    if (progress_.used) *stored_sent_ = progress_.sent;
+    if (here_.used) *here_.stored_sent = here_.sent;
   }
 
  private:
+  // Several loads are under way before the first store, behind which the compiler would not move them.
+  __device__ void store(char* to, const char* payload, uint32_t bytes) const {
+    constexpr uint32_t ahead = 4, vectors = 32 * sizeof(uint4);
+    const auto from = [&](uint32_t at) { return *reinterpret_cast<const uint4*>(payload + at); };
+    const auto into = [&](uint32_t at) { return reinterpret_cast<uint4*>(to + at); };
+    uint32_t at = thread_ * sizeof(uint4);
+#pragma unroll 1
+    for (; at + (ahead - 1) * vectors < bytes; at += ahead * vectors) {
+      uint4 loaded[ahead];
+#pragma unroll
+      for (uint32_t i = 0; i < ahead; ++i) loaded[i] = from(at + i * vectors);
+#pragma unroll
+      for (uint32_t i = 0; i < ahead; ++i) *into(at + i * vectors) = loaded[i];
+    }
+#pragma unroll 1
+    for (; at < bytes; at += vectors) *into(at) = from(at);
+  }
+
   __device__ void publish() {
     held_ = false;
-    if (thread_ == 0) queue_.publish(progress_.signals);
+    if (thread_ == 0) queue_.publish(signals_);
   }
 
   const Peers& peers_;
   SignalQueue& queue_;
+  SenderEnd& here_;
   int thread_, peer_;
   uint32_t slot_bytes_, slots_;
   uint32_t flag_mask_;  // flags go round in all of them, however the slots are cut: none is left behind
-  Progress progress_;
+  uint32_t signals_;
   bool held_ = false;  // the flags pushed last have not been published
-  // Of this thread's end.
-  char* ring_ = nullptr;
-  uint64_t* flags_ = nullptr;
-  const uint32_t* credit_ = nullptr;
-  uint32_t* stored_sent_ = nullptr;
 };
 
 // The whole warp calls every function.
 class SlotReceiver {
  public:
-  // How far this thread's end has come in the call.
-  struct Progress {
-    uint32_t received = 0, credited = 0;
-  };
-
-  // At the begin of a call.
-  __device__ SlotReceiver(const Peers& peers, const ChannelLayout& layout, End end, uint32_t slot_bytes, int thread)
-      : SlotReceiver(peers, layout, end, slot_bytes, thread, {}) {
-    if (end.peer >= 0) progress_.received = progress_.credited = *stored_received_;
-  }
-  // In the midst of it.
-  __device__ SlotReceiver(const Peers& peers, const ChannelLayout& layout, End end, uint32_t slot_bytes, int thread,
-                          Progress progress)
+  // here: this thread's end; outlives this. slot_bytes: see SlotSender.
+  __device__ SlotReceiver(const Peers& peers, const ChannelLayout& layout, End end, ReceiverEnd& here,
+                          uint32_t slot_bytes, int thread)
       : peers_(peers),
+        here_(here),
         thread_(thread),
         peer_(end.peer),
         slot_bytes_(slot_bytes),
         slots_(end.slots),
-        flag_mask_(layout.slots() - 1),
-        progress_(progress) {
-    if (end.peer < 0) return;
-    ring_ = peers.scratch[peers.rank] + layout.ring(end.peer, end.lane);
-    flags_ = in_scratch<uint64_t>(peers, peers.rank, layout.flags(end.peer, end.lane, peers.ranks));
-    credit_ = in_scratch<uint32_t>(peers, end.peer, layout.credit(peers.rank, end.lane, peers.ranks));
-    stored_received_ = in_scratch<uint32_t>(peers, peers.rank, layout.received(end.peer, end.lane, peers.ranks));
-  }
-  __device__ Progress progress() const { return progress_; }
+        flag_mask_(layout.slots() - 1) {}
 
   struct Payload {
     const char* data;
@@ -208,44 +225,39 @@ class SlotReceiver {
   // time.
   __device__ void release(int end) {
     if (thread_ != end) return;
-    ++progress_.received;
-    if (progress_.received - progress_.credited >= slots_of_grant(slots_)) grant();
+    ++here_.received;
+    if (here_.received - here_.credited >= slots_of_grant(slots_)) grant();
   }
 
   // At the end of the call.
   __device__ void close() {
-    if (stored_received_ == nullptr) return;
-    if (progress_.credited != progress_.received) grant();
-    *stored_received_ = progress_.received;
+    if (peer_ < 0) return;
+    if (here_.credited != here_.received) grant();
+    *here_.stored_received = here_.received;
   }
 
  private:
   __device__ bool is_raised(SlotFlag* seen) const {
-    seen->word = device::load_acquire(flags_ + (progress_.received & flag_mask_));
-    return seen->is_of(progress_.received + 1);
+    seen->word = device::load_acquire(here_.flags + (here_.received & flag_mask_));
+    return seen->is_of(here_.received + 1);
   }
   __device__ Payload payload(int end, SlotFlag seen) const {
-    const auto here = reinterpret_cast<unsigned long long>(ring_ + (progress_.received & (slots_ - 1)) * slot_bytes_);
+    const auto here = reinterpret_cast<unsigned long long>(here_.ring + (here_.received & (slots_ - 1)) * slot_bytes_);
     return {reinterpret_cast<const char*>(__shfl_sync(device::all_lanes, here, end)),
             {__shfl_sync(device::all_lanes, static_cast<unsigned long long>(seen.word), end)},
             end};
   }
   // Relaxed: what was read has arrived, and nothing was written that the sender reads.
   __device__ void grant() {
-    progress_.credited = progress_.received;
-    device::store_relaxed(credit_, progress_.received);
+    here_.credited = here_.received;
+    device::store_relaxed(here_.credit, here_.received);
   }
 
   const Peers& peers_;
+  ReceiverEnd& here_;
   int thread_, peer_;
   uint32_t slot_bytes_, slots_;
   uint32_t flag_mask_;  // flags go round in all of them, however the slots are cut: none is left behind
-  Progress progress_;
-  // Of this thread's end.
-  const char* ring_ = nullptr;
-  const uint64_t* flags_ = nullptr;
-  uint32_t* credit_ = nullptr;
-  uint32_t* stored_received_ = nullptr;
 };
 
 }  // namespace narrowcast::channel

@@ -12,11 +12,12 @@ template <typename Coding, ncast_dtype Dtype>
 struct ReduceMemory {
   static constexpr uint32_t lanes = reduce_lanes(warps_of<Coding, Dtype>);
   WarpMemory<Coding> warps[lanes];
+  ReducingState states[lanes];
   Signals<lanes> signals;
 };
 
 template <typename Coding, ncast_dtype Dtype>
-__global__ void __launch_bounds__(warps_of<Coding, Dtype> * 32, ctas_of_an_sm)
+__global__ void __launch_bounds__(warps_of<Coding, Dtype> * 32, 1)
     reduce_pieces(const __grid_constant__ BlockCall call) {
   using Memory = ReduceMemory<Coding, Dtype>;
   constexpr uint32_t signal_warp = signal_warp_of(warps_of<Coding, Dtype>);
@@ -31,7 +32,9 @@ __global__ void __launch_bounds__(warps_of<Coding, Dtype> * 32, ctas_of_an_sm)
 
   const uint32_t lane = warp * gridDim.x + blockIdx.x;
   if (lane < call.turns.lanes)
-    ReducingWarp<Coding, Dtype>(call, memory.warps[warp], memory.signals.queues[warp], lane, thread).run();
+    ReducingWarp<Coding, Dtype>(call, memory.warps[warp], memory.states[warp], memory.signals.queues[warp], lane,
+                                thread)
+        .run();
   memory.signals.close_one(thread);
 }
 

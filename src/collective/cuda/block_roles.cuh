@@ -61,7 +61,8 @@ __device__ void send_blocks(const BlockCall& call, WarpMemory<Coding>& memory, S
   };
 
   ValueLoader loader(&memory.barrier, thread);
-  channel::SlotSender sender(call.peers, call.layout, end, Coding::block_bytes, signals, thread);
+  auto sender_end = channel::SenderEnd::of(call.peers, call.layout, end);
+  channel::SlotSender sender(call.peers, call.layout, end, sender_end, Coding::block_bytes, signals, thread);
   channel::StraightEnds straight;
   char *here = memory.buffers[0], *later = memory.buffers[1];  // the values of this block and of the next
   char* const payload = memory.buffers[2];
@@ -132,7 +133,8 @@ template <typename Coding, typename PassOn>
 __device__ void take_payloads(const BlockCall& call, WarpMemory<Coding>& memory, End end, int thread, PassOn pass_on) {
   EndMask open = ends_of(end);  // ends that get more
   if (open == 0) return;
-  channel::SlotReceiver receiver(call.peers, call.layout, end, Coding::block_bytes, thread);
+  auto receiver_end = channel::ReceiverEnd::of(call.peers, call.layout, end);
+  channel::SlotReceiver receiver(call.peers, call.layout, end, receiver_end, Coding::block_bytes, thread);
   // A payload, the one after it, and the values of the first.
   char *here = memory.buffers[0], *next = memory.buffers[1], *values = memory.buffers[2];
   const auto start = [&](char* to, int first, bool wait) {
@@ -154,7 +156,7 @@ __device__ void take_payloads(const BlockCall& call, WarpMemory<Coding>& memory,
     if (!pass_on(here, payload)) return;
     if (payload.block.values == nullptr) {
       // The sender has put the lane's values where they end up.
-    } else if (is_raw<Coding>(payload)) {
+    } else if (is_raw<Coding>(payload.bytes, payload.block.bytes)) {
       store_values(payload.block.values, here, payload.block.bytes, thread);
       swap(here, values);
     } else if (Coding::decode(here, payload.bytes, values, memory.scratch, thread)) {
@@ -205,7 +207,8 @@ __device__ __noinline__ void relay_blocks(const BlockCall& call, WarpMemory<Codi
   const bool passes_on = (call.forward >> thread & 1) != 0 && number < call.recv[__ffs(call.relayed) - 1].lanes;
   const uint32_t slots = call.recv[__ffs(call.relayed) - 1].slots;
   const End to = passes_on ? End{thread, call.first_forward_lane + number, slots} : End{-1, 0, 0};
-  channel::SlotSender sender(call.peers, call.layout, to, Coding::block_bytes, signals, thread);
+  auto sender_end = channel::SenderEnd::of(call.peers, call.layout, to);
+  channel::SlotSender sender(call.peers, call.layout, to, sender_end, Coding::block_bytes, signals, thread);
   unsigned long long wire_bytes = 0;
   take_payloads<Coding>(call, memory, end, thread, [&](const char* payload, const Arriving& arrived) {
     wire_bytes += arrived.bytes * __popc(call.forward);

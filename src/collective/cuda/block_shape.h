@@ -14,49 +14,42 @@ struct MoveWarps {
   uint32_t senders, receivers;
   constexpr uint32_t all() const { return senders + receivers + 1; }
 };
-constexpr MoveWarps move_warps(uint32_t block_bytes) { return block_bytes > 4096 ? MoveWarps{2, 2} : MoveWarps{4, 4}; }
+constexpr MoveWarps move_warps(uint32_t block_bytes) { return block_bytes > 4096 ? MoveWarps{4, 4} : MoveWarps{8, 8}; }
 
 // Of a reduction. Registers limit them, half of which are a warp's sums. Sums of one-byte values need twice the registers,
 // blocks of float64 twice the shared memory.
 constexpr uint32_t reduce_warps(uint32_t block_bytes, size_t value_bytes) {
-  return block_bytes > 4096 || value_bytes == 1 ? 4 : 8;
+  return block_bytes > 4096 || value_bytes == 1 ? 8 : 16;
 }
 // The one that raises the flags: in the midst of the others.
 constexpr uint32_t signal_warp_of(uint32_t warps) { return warps / 8 * 4; }
 // All others have a lane each.
 constexpr uint32_t reduce_lanes(uint32_t warps) { return warps - 1; }
 
-// What a CTA may take of an SM's shared memory: two are to fit.
-inline constexpr size_t most_shared_bytes = 112 * 1024;
-
-// Two CTAs fit an SM of Hopper, so that two communicators' calls find room at the same time, whichever comes first on each
-// rank.
-inline constexpr int ctas_of_an_sm = 2;
-inline constexpr uint32_t most_block_ctas = 128;
-// Of a thread that moves values. Those of one that reduces follow from ctas_of_an_sm, by the kernel's launch bounds.
-constexpr uint32_t most_move_registers(uint32_t block_bytes) { return block_bytes > 4096 ? 120 : 80; }
+// A CTA has an SM for itself, and a call at most 64 of them: what a GPU computes beside it keeps the other SMs.
+inline constexpr uint32_t most_block_ctas = 64;
+inline constexpr size_t most_shared_bytes = 224 * 1024;  // of an SM's
+// Of a thread that moves values. Those of one that reduces follow from the kernel's launch bounds.
+constexpr uint32_t most_move_registers(uint32_t block_bytes) { return block_bytes > 4096 ? 120 : 96; }
 // A warp stays in one of the four parts of its SM, each of which has a quarter of the 65536 registers, and a CTA's warps are
-// dealt to the parts in turn. What one takes of a part is to leave as much for another of any kind.
+// dealt to the parts in turn.
 constexpr bool registers_suffice(uint32_t warps, uint32_t registers) {
-  return (warps + 3) / 4 * 32 * registers <= 65536 / 4 / ctas_of_an_sm;
+  return (warps + 3) / 4 * 32 * registers <= 65536 / 4;
 }
 static_assert(registers_suffice(move_warps(4096).all(), most_move_registers(4096)));
 static_assert(registers_suffice(move_warps(8192).all(), most_move_registers(8192)));
-// Of a GPU with so many SMs, each with so much shared memory, of which every CTA takes `reserved` as well. All CTAs of a call
-// have to run at the same time, of two communicators.
-constexpr uint32_t ctas_that_fit(uint32_t sms, size_t shared_bytes, size_t reserved) {
-  const uint64_t all = uint64_t{sms} * (shared_bytes / (most_shared_bytes + reserved));
-  return static_cast<uint32_t>(std::clamp<uint64_t>(all / 2, 1, most_block_ctas));
-}
+// On a GPU with so many SMs: all CTAs of a call have to run at the same time, of two communicators, whichever comes first on
+// each rank.
+constexpr uint32_t ctas_that_fit(uint32_t sms) { return std::clamp<uint32_t>(sms / 2, 1, most_block_ctas); }
 // Of collectives that move pieces of more bytes than these as they are, which are slower with more; measured between four
 // H200.
-inline constexpr uint32_t most_raw_move_ctas = 112;
+inline constexpr uint32_t most_raw_move_ctas = 56;
 inline constexpr uint64_t most_ctas_raw_bytes = uint64_t{16} << 20;
 // Of a channel: two sets for the warps of a broadcast that pass values on, or one for those that reduce.
-constexpr uint32_t lanes_of_ctas(uint32_t ctas) { return ctas * 8; }
+constexpr uint32_t lanes_of_ctas(uint32_t ctas) { return ctas * 16; }
 
 // Where payloads go through host memory: every waiting warp reads flags over the host link, which few warps fill.
-inline constexpr uint32_t most_ctas_over_host = 32;
+inline constexpr uint32_t most_ctas_over_host = 16;
 
 // Bytes of a block of this dtype under the codec.
 constexpr uint32_t block_bytes(ncast_dtype dtype, ncast_codec codec) {

@@ -143,6 +143,12 @@ struct Arriving {
   BlockOf block;  // where its values go; none if they are there already
 };
 
+// Whether a payload of so many bytes can be of a block of raw_bytes. One that is not whole travels as it is.
+template <typename Coding>
+__device__ bool can_be_of(uint32_t bytes, uint32_t raw_bytes) {
+  return raw_bytes == Coding::block_bytes ? bytes <= raw_bytes : raw_bytes != 0 && bytes == format::aligned(raw_bytes);
+}
+
 // Starts to bring a payload from `source`, whose block belongs to `piece`, to `here`.
 template <typename Coding>
 __device__ Arriving start_payload(const BlockCall& call, const Piece& piece, int source,
@@ -156,8 +162,7 @@ __device__ Arriving start_payload(const BlockCall& call, const Piece& piece, int
     return arriving;
   }
   const uint32_t raw_bytes = arriving.block.bytes;
-  if (raw_bytes == 0 || bytes > Coding::block_bytes ||
-      (raw_bytes != Coding::block_bytes && bytes != format::aligned(raw_bytes))) {
+  if (!can_be_of<Coding>(bytes, raw_bytes)) {
     report_corrupt(call.peers, source, thread);
     arriving.bytes = 0;
     return arriving;
@@ -168,8 +173,8 @@ __device__ Arriving start_payload(const BlockCall& call, const Piece& piece, int
 
 // Is the payload the values themselves?
 template <typename Coding>
-__device__ bool is_raw(const Arriving& payload) {
-  return payload.bytes == Coding::block_bytes || payload.block.bytes != Coding::block_bytes;
+__device__ bool is_raw(uint32_t bytes, uint32_t raw_bytes) {
+  return bytes == Coding::block_bytes || raw_bytes != Coding::block_bytes;
 }
 
 }  // namespace narrowcast::collective::cuda

@@ -20,16 +20,15 @@ constexpr uint64_t unmeasured_packet_bytes = 64 << 10;
 constexpr uint64_t unmeasured_coded_bytes = 256 << 10;
 
 // So many CTAs a long call by blocks needs for the speed that the model has; with fewer it takes as much longer. Measured with
-// 8 to 128 of them (bench/results/collectives_4xh200_ctas.json).
-constexpr double enough_ctas_raw = 28, enough_ctas_coded = 100;
+// 8 to 64 of them between two H200 (bench/results/collectives_2xh200_ctas.json).
+constexpr double enough_ctas_raw = 20, enough_ctas_coded = 50;
 
 // A call by packets takes as many more turns; not measured.
 double slowed_packets(const CallShape& shape) {
   const auto operation = packet_operation(shape.operation);
   if (!operation) return 1;
   const auto warps = [&](uint32_t max_ctas) {
-    const PacketShape packets =
-        choose_packet_shape(*operation, shape.bytes, shape.ranks, shape.nvlink, packet_ctas(max_ctas));
+    const PacketShape packets = choose_packet_shape(*operation, shape.bytes, shape.ranks, shape.nvlink, max_ctas);
     return static_cast<double>(packets.ctas * packets.warps);
   };
   return std::max(1.0, warps(most_block_ctas) / warps(shape.max_ctas));

@@ -85,9 +85,6 @@ uint32_t piece_warps(Operation operation, ncast_dtype dtype, ncast_codec codec);
 // looked at where ranks could differ.
 uint32_t block_ctas(Operation operation, ncast_codec codec, uint64_t bytes, uint32_t max_ctas);
 
-// The CTAs of a call by packets, at most: each may fill an SM, where those of blocks take a part.
-constexpr uint32_t packet_ctas(uint32_t max_ctas) { return std::max(1u, max_ctas / ctas_of_an_sm); }
-
 // How a call by blocks is cut.
 struct BlockShape {
   uint32_t block_bytes;  // of values

@@ -73,18 +73,16 @@ ncast_status Communicator::join(const channel::TcpAddress& address, const channe
 }
 
 ncast_status Communicator::find_room(uint32_t* ctas) const {
-  int of_cta = 0, of_sm = 0, reserved = 0, sms = 0;
-  const std::pair<cudaDeviceAttr, int*> wanted[] = {{cudaDevAttrMaxSharedMemoryPerBlockOptin, &of_cta},
-                                                    {cudaDevAttrMaxSharedMemoryPerMultiprocessor, &of_sm},
-                                                    {cudaDevAttrReservedSharedMemoryPerBlock, &reserved},
+  int shared_bytes = 0, sms = 0;
+  const std::pair<cudaDeviceAttr, int*> wanted[] = {{cudaDevAttrMaxSharedMemoryPerBlockOptin, &shared_bytes},
                                                     {cudaDevAttrMultiProcessorCount, &sms}};
   for (const auto& [attribute, value] : wanted)
     if (const cudaError_t error = cudaDeviceGetAttribute(value, attribute, device_); error != cudaSuccess)
       return failed("looking at the GPU", error);
-  if (static_cast<size_t>(of_cta) < most_shared_bytes)
+  if (static_cast<size_t>(shared_bytes) < most_shared_bytes)
     return fail(NCAST_UNSUPPORTED, "the kernels need %zu bytes of shared memory a CTA, and GPU %d has %d",
-                most_shared_bytes, device_, of_cta);
-  *ctas = ctas_that_fit(static_cast<uint32_t>(sms), static_cast<size_t>(of_sm), static_cast<size_t>(reserved));
+                most_shared_bytes, device_, shared_bytes);
+  *ctas = ctas_that_fit(static_cast<uint32_t>(sms));
   return NCAST_OK;
 }
 

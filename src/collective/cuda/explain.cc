@@ -101,7 +101,7 @@ void explain_checked(const Question& question, const Situation& situation, ncast
   }
   if (const auto operation = packet_operation(shape.operation); choice.packets && operation && shape.ranks > 1) {
     const PacketShape packets =
-        choose_packet_shape(*operation, shape.bytes, shape.ranks, shape.nvlink, packet_ctas(situation.max_ctas));
+        choose_packet_shape(*operation, shape.bytes, shape.ranks, shape.nvlink, situation.max_ctas);
     said->two_shot = packets.two_shot ? 1 : 0;
     said->packet_bytes = channel::with_packet(packets.lines, []<typename Packet>() { return Packet::bytes; });
     said->ctas = packets.ctas;

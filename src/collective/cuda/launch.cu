@@ -40,8 +40,7 @@ const Choice& Communicator::choice_of(const Call& call) {
 
 // Of a call that goes by packets.
 PacketShape Communicator::packet_shape_of(const Call& call) const {
-  return choose_packet_shape(*packet_operation(call.operation), bytes_of(call), ranks(), nvlink_,
-                             packet_ctas(agreement_.max_ctas));
+  return choose_packet_shape(*packet_operation(call.operation), bytes_of(call), ranks(), nvlink_, agreement_.max_ctas);
 }
 
 BlockCall Communicator::block_call(int kernel) const {

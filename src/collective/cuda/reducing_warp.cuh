@@ -9,6 +9,16 @@ namespace narrowcast::collective::cuda {
 // Is a + b the same as b + a, to the bit? Of equals MIN and MAX keep the first, which may be -0 or +0.
 __device__ inline bool commutes(ncast_redop op) { return op != NCAST_MIN && op != NCAST_MAX; }
 
+// What a warp keeps in shared memory. Registers are for the sums; what the compiler would put into local memory instead would
+// come from the L2 cache, since every wait for a peer empties the L1.
+struct ReducingState {
+  // By the peer, and one more for the threads that have none.
+  channel::SenderEnd senders[channel::max_gpu_ranks + 1];
+  channel::ReceiverEnd receivers[channel::max_gpu_ranks + 1];
+  uint32_t turn;          // that is reduced
+  uint32_t wire_vectors;  // put into slots
+};
+
 // Turn by turn the warp sends the blocks of its lane that others reduce, reduces its own and passes the result on, and takes
 // the others' results. A payload comes while the warp does something else: blocks are sent a turn before they are reduced,
 // and results taken a turn after. So a lane carries the block of a turn, then the result of the turn before: both ends know
@@ -18,23 +28,30 @@ __device__ inline bool commutes(ncast_redop op) { return op != NCAST_MIN && op !
 template <typename Coding, ncast_dtype Dtype>
 class ReducingWarp {
  public:
-  __device__ ReducingWarp(const BlockCall& call, WarpMemory<Coding>& memory, SignalQueue& signals, uint32_t lane,
-                          int thread)
+  __device__ ReducingWarp(const BlockCall& call, WarpMemory<Coding>& memory, ReducingState& state, SignalQueue& signals,
+                          uint32_t lane, int thread)
       : call_(call),
         memory_(memory),
-        signals_(signals),
+        state_(state),
+        queue_(signals),
         lane_(lane),
         thread_(thread),
-        loader_(&memory.barrier, thread),
-        sent_(channel::SlotSender(call.peers, call.layout, end(), Coding::block_bytes, signals, thread).progress()),
-        received_(channel::SlotReceiver(call.peers, call.layout, end(), Coding::block_bytes, thread).progress()) {}
+        loader_(&memory.barrier, thread) {
+    if (thread <= channel::max_gpu_ranks) {
+      state.senders[thread] = channel::SenderEnd::of(call.peers, call.layout, end());
+      state.receivers[thread] = channel::ReceiverEnd::of(call.peers, call.layout, end());
+    }
+    if (thread == 0) state.turn = state.wire_vectors = 0;
+    __syncwarp();
+  }
 
   __device__ void run() {
     if (!run_turns(turns_ahead(call_.turns.slots))) return;
     device::wait_for_stores(thread_);
     receiver().close();
     sender().close();
-    if (thread_ == 0 && wire_vectors_ != 0) atomicAdd(call_.wire_bytes, uint64_t{wire_vectors_} * format::alignment);
+    if (thread_ == 0 && state_.wire_vectors != 0)
+      atomicAdd(call_.wire_bytes, uint64_t{state_.wire_vectors} * format::alignment);
   }
 
  private:
@@ -46,31 +63,40 @@ class ReducingWarp {
 
   __device__ bool run_turns(uint32_t ahead) {
     const uint32_t turns = call_.turns.count;
-    for (uint32_t turn = 0; turn < ahead; ++turn)
-      if (!send(turn, [&] { return first_of(turn + 1); })) return false;
-    for (uint32_t turn = 0; turn < turns + (call_.gathers ? ahead : 0); ++turn) {
-      const bool takes = call_.gathers && turn >= ahead;
-      const auto next = [&] { return first_of(turn + 1 + ahead); };
-      if (!send(turn + ahead, [&] { return own_of(turn); })) return false;
-      if (!reduce(turn, [&] { return takes ? BlockOf{nullptr, 0} : next(); })) return false;
-      if (takes && !take(turn - ahead, next)) return false;
+    for (uint32_t early = 0; early < ahead; ++early)
+      if (!send(early, [&] { return first_of(early + 1); })) return false;
+    for (; turn() < turns + (call_.gathers ? ahead : 0); next_turn()) {
+      const auto takes = [&] { return call_.gathers && turn() >= ahead; };
+      const auto next = [&] { return first_of(turn() + 1 + ahead); };
+      if (!send(turn() + ahead, [&] { return own_of(turn()); })) return false;
+      if (!reduce([&] { return takes() ? BlockOf{nullptr, 0} : next(); })) return false;
+      if (takes() && !take(turn() - ahead, next)) return false;
     }
     return true;
   }
 
-  // Each thread has the end of the peer of its number. Ends are made anew wherever they are used, which the compiler would not
-  // do: their addresses would take registers from the sums.
+  __device__ uint32_t turn() const { return state_.turn; }
+  __device__ void next_turn() {
+    __syncwarp();
+    if (thread_ == 0) ++state_.turn;
+    __syncwarp();
+  }
+
+  // Each thread has the end of the peer of its number.
   __device__ End end() const {
     const bool is_peer = thread_ < call_.peers.ranks && thread_ != call_.peers.rank;
-    return is_peer ? End{thread_, device::hidden(lane_), call_.turns.slots} : End{-1, 0, 0};
+    return is_peer ? End{thread_, lane_, call_.turns.slots} : End{-1, 0, 0};
   }
-  __device__ channel::SlotSender sender() const {
-    return {call_.peers, call_.layout, end(), Coding::block_bytes, signals_, thread_, sent_};
+  __device__ int place_of_end() const { return min(thread_, channel::max_gpu_ranks); }
+  __device__ channel::SlotSender sender() {
+    return {call_.peers,         call_.layout, end(),   state_.senders[place_of_end()],
+            Coding::block_bytes, queue_,       thread_, signals_};
   }
-  __device__ channel::SlotReceiver receiver() const {
-    return {call_.peers, call_.layout, end(), Coding::block_bytes, thread_, received_};
+  __device__ channel::SlotReceiver receiver() {
+    return {call_.peers, call_.layout, end(), state_.receivers[place_of_end()], Coding::block_bytes, thread_};
   }
-  __device__ char* buffer(uint32_t number) const { return memory_.buffers[number]; }
+  // The address is worked out wherever it is used, or it would take registers from the sums.
+  __device__ char* buffer(uint32_t number) const { return memory_.buffers[device::hidden(number)]; }
   __device__ char* here() const { return buffer(here_); }
   __device__ char* later() const { return buffer(here_ ^ 1); }
   __device__ char* coded() const { return buffer(2); }
@@ -117,8 +143,8 @@ class ReducingWarp {
     channel::SlotSender sender = this->sender();
     if (!sender.reserve(peers)) return false;
     sender.put(peers, raw ? values : coded(), bytes, number(turn), false);
-    sent_ = sender.progress();
-    wire_vectors_ += bytes / format::alignment * __popc(peers);
+    signals_ = sender.signals();
+    if (thread_ == 0) state_.wire_vectors += bytes / format::alignment * __popc(peers);
     return true;
   }
 
@@ -136,56 +162,56 @@ class ReducingWarp {
     return true;
   }
 
-  __device__ void release(int peer) {
-    channel::SlotReceiver receiver = this->receiver();
-    receiver.release(peer);
-    received_ = receiver.progress();
-  }
-
   // In the order of the ranks, but for the first two where that is the same: this rank's own values are there last.
   __device__ int source_of(int position) const {
     return call_.peers.rank == 0 && position < 2 && commutes(call_.op) ? 1 - position : position;
   }
-  // A payload's values that are to fill `block`; NULL: they do not.
-  __device__ const char* values_of(const Arriving& arriving, const char* payload, const BlockOf& block) {
-    if (arriving.block.values == block.values) {
-      if (is_raw<Coding>(arriving)) return payload;
-      const bool decoded = Coding::decode(payload, arriving.bytes, coded(), memory_.scratch, thread_);
-      __syncwarp();  // all lanes have decoded
-      if (decoded) return coded();
+  // Starts to bring a payload of this turn from `source`, whose values are raw_bytes. Returns its bytes; 0: there is none, or
+  // none that could be.
+  __device__ uint32_t start(const channel::SlotReceiver::Payload& payload, int source, uint32_t turn,
+                            uint32_t raw_bytes, char* to) {
+    const uint32_t bytes = payload.flag.bytes();
+    if (bytes == 0) return 0;
+    if (payload.flag.block() != number(turn) || !can_be_of<Coding>(bytes, raw_bytes)) {
+      report_corrupt(call_.peers, source, thread_);
+      return 0;
     }
-    report_corrupt(call_.peers, arriving.end, thread_);
+    start_loading_payload(to, payload.data, bytes, thread_);
+    return bytes;
+  }
+  // The values of a payload; NULL: it does not follow the format.
+  __device__ const char* values_of(const char* payload, uint32_t bytes, uint32_t raw_bytes, int source) {
+    if (is_raw<Coding>(bytes, raw_bytes)) return payload;
+    const bool decoded = Coding::decode(payload, bytes, coded(), memory_.scratch, thread_);
+    __syncwarp();  // all lanes have decoded
+    if (decoded) return coded();
+    report_corrupt(call_.peers, source, thread_);
     return nullptr;
   }
 
-  // Reduces this rank's block of a turn.
+  // Reduces this rank's block of this turn.
   template <typename After>
-  __device__ bool reduce(uint32_t turn, After after) {
-    const BlockOf own = own_of(turn);
-    if (own.bytes == 0) return true;
+  __device__ bool reduce(After after) {
+    const uint32_t raw_bytes = own_of(turn()).bytes;
+    if (raw_bytes == 0) return true;
     const int rank = call_.peers.rank, ranks = call_.peers.ranks;
     device::wait_for_store_sources(thread_);
-    if (!loading_) prefetch(own);
-    char *const own_values = later(), *const payload = here();
-    const auto start = [&](int position, bool wait) {
-      const int source = source_of(position);
-      channel::SlotReceiver receiver = this->receiver();
-      return start_payload<Coding>(call_, call_.own, source, wait ? receiver.wait(source) : receiver.poll(source),
-                                   payload, thread_);
-    };
+    if (!loading_) prefetch(own_of(turn()));
     BlockSums<Dtype, Coding::block_bytes> sums;
-    Arriving arriving;
+    uint32_t arriving = 0;  // bytes of the payload that is on its way
     for (int position = 0; position < ranks; ++position) {
-      const char* term = own_values;
-      if (source_of(position) == rank) {
+      const int source = source_of(position);
+      const char* term;
+      if (source == rank) {
         loader_.wait();
         loading_ = false;
+        term = later();
       } else {
-        if (arriving.bytes == 0) arriving = start(position, true);
-        if (arriving.bytes == 0) return false;
+        if (arriving == 0) arriving = start(receiver().wait(source), source, turn(), raw_bytes, here());
+        if (arriving == 0) return false;
         wait_for_payload();
-        release(arriving.end);
-        term = values_of(arriving, payload, own);
+        receiver().release(source);
+        term = values_of(here(), arriving, raw_bytes, source);
         if (term == nullptr) return false;
       }
       if (position == 0) {
@@ -194,20 +220,22 @@ class ReducingWarp {
         sums.reduce(call_.op, term, thread_);
       }
       __syncwarp();  // all lanes have read it
-      if (source_of(position) == rank) continue;
-      arriving.bytes = 0;
-      int later = position + 1;
-      if (later < ranks && source_of(later) == rank) ++later;
-      if (later < ranks) arriving = start(later, false);
+      if (source == rank) continue;
+      arriving = 0;
+      int next = position + 1;
+      if (next < ranks && source_of(next) == rank) ++next;
+      if (next == ranks) continue;
+      next = source_of(next);
+      arriving = start(receiver().poll(next), next, turn(), raw_bytes, here());
     }
     swap();
     prefetch(after());
 
-    sums.finish(call_.op, ranks, own_values, thread_);
+    sums.finish(call_.op, ranks, here(), thread_);
     __syncwarp();
     if (call_.reduced.values != nullptr)
-      store_values(call_.reduced.values + uint64_t{number(turn)} * Coding::block_bytes, own_values, own.bytes, thread_);
-    return call_.forward == 0 || put(call_.forward, own_values, own.bytes, turn);
+      store_values(call_.reduced.values + uint64_t{number(turn())} * Coding::block_bytes, here(), raw_bytes, thread_);
+    return call_.forward == 0 || put(call_.forward, here(), raw_bytes, turn());
   }
 
   // Takes the others' results of a turn, as they come.
@@ -215,28 +243,32 @@ class ReducingWarp {
   __device__ bool take(uint32_t turn, After after) {
     const bool comes = thread_ < call_.peers.ranks && block(call_.recv[thread_], turn).bytes != 0;
     EndMask open = __ballot_sync(device::all_lanes, comes);
-    const auto start = [&](char* to, int first, bool wait) {
-      const channel::SlotReceiver::Payload payload = receiver().next(open, first, wait);
-      return start_payload<Coding>(call_, call_.recv[payload.end], payload.end, payload, to, thread_);
+    struct Result {
+      uint32_t bytes = 0;  // 0: none
+      int end;
     };
-    Arriving arriving;
+    const auto start_any = [&](char* to, bool wait) -> Result {
+      const channel::SlotReceiver::Payload payload = receiver().next(open, 0, wait);
+      return {start(payload, payload.end, turn, block(call_.recv[payload.end], turn).bytes, to), payload.end};
+    };
+    Result arriving;
     device::wait_for_store_sources(thread_);
     while (open != 0) {
-      if (arriving.bytes == 0) arriving = start(here(), 0, true);
+      if (arriving.bytes == 0) arriving = start_any(here(), true);
       if (arriving.bytes == 0) return false;
-      const Arriving payload = arriving;
+      const Result payload = arriving;
       wait_for_payload();
-      release(payload.end);
+      receiver().release(payload.end);
       device::wait_for_store_sources(thread_);  // of the last block: its buffer may be either
       open &= ~(1u << payload.end);
       arriving.bytes = 0;
       if (open != 0) {
-        arriving = start(later(), 0, false);
+        arriving = start_any(later(), false);
       } else {
         prefetch(after());
       }
       const BlockOf place = block(call_.recv[payload.end], turn);
-      const char* const values = values_of(payload, here(), place);
+      const char* const values = values_of(here(), payload.bytes, place.bytes, payload.end);
       if (values == nullptr) return false;
       store_values(place.values, values, place.bytes, thread_);
       if (open != 0) swap();
@@ -246,15 +278,14 @@ class ReducingWarp {
 
   const BlockCall& call_;
   WarpMemory<Coding>& memory_;
-  SignalQueue& signals_;
+  ReducingState& state_;
+  SignalQueue& queue_;
   uint32_t lane_;
   int thread_;
   ValueLoader loader_;
-  channel::SlotSender::Progress sent_;
-  channel::SlotReceiver::Progress received_;
+  uint32_t signals_ = 0;  // pushed
   uint32_t here_ = 0;     // the buffer of the values that are worked on; the other's are those after them
   bool loading_ = false;  // into later()
-  uint32_t wire_vectors_ = 0;
 };
 
 }  // namespace narrowcast::collective::cuda
