@@ -4,6 +4,8 @@
 
 DDP sums gradients (all-reduce). FSDP2 gathers parameters and sums gradients (all-gather, reduce-scatter). Its losses
 before the first step come of all-gathers alone: they are the same with every library, to the bit.
+
+Steps of the model `deep` wait for the host, which has many small kernels to launch; those of `wide` for the GPU.
 """
 
 from __future__ import annotations
@@ -21,7 +23,10 @@ from torch.distributed.fsdp import fully_shard
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.parallel import DistributedDataParallel
 
-LARGE = Shape(vocabulary=16384, width=1024, layers=12, heads=16, kv_heads=4, head_dim=64, hidden=2816)
+MODELS = {
+    "deep": Shape(vocabulary=16384, width=1024, layers=12, heads=16, kv_heads=4, head_dim=64, hidden=2816),
+    "wide": Shape(vocabulary=16384, width=4096, layers=6, heads=32, kv_heads=8, head_dim=128, hidden=11008),
+}
 SMALL = Shape(vocabulary=512, width=64, layers=2, heads=4, kv_heads=2, head_dim=16, hidden=160)
 USED_TOKENS = 256
 TIMED_STEPS = 100
@@ -50,6 +55,7 @@ def parallel(model: Llama, how: str, job: Job) -> nn.Module:
 def main() -> None:
     options = parser(__doc__ or "")
     options.add_argument("--parallel", choices=("ddp", "fsdp2"), required=True)
+    options.add_argument("--model", choices=tuple(MODELS), default="deep", help="on GPUs; on a CPU it is a small one")
     options.add_argument("--steps", type=int, default=200)
     options.add_argument("--sequences", type=int, default=4, help="of each rank")
     options.add_argument("--length", type=int, default=512, help="of a sequence, in tokens")
@@ -57,7 +63,7 @@ def main() -> None:
     # cuBLAS is deterministic with workspaces of its own only; read when CUDA starts.
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     job = Job(chosen)
-    shape = LARGE if job.on_gpu else SMALL
+    shape = MODELS[chosen.model] if job.on_gpu else SMALL
     torch.use_deterministic_algorithms(True)
     torch.utils.deterministic.fill_uninitialized_memory = False
 

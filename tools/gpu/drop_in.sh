@@ -6,11 +6,11 @@
 # drop_in.json in $OUT, or in build/gpu/results, written anew after every program; logs are in build/gpu/drop_in. With
 # NARROWCAST_LIBRARY set, that one and the drop-in beside it are used, and nothing is built.
 #
-# What is run can be chosen: RANKS (all GPUs); PROGRAMS (train_ddp train_fsdp2 overlap generate collectives prefill_decode dying_rank
-# cupy jax pynccl); VARIANTS (nccl auto always: NCCL alone, Narrowcast where it is faster, wherever it can; X_again: the same
-# once more, which must have the same bits); STEPS of training (200); TOKENS of prompts (512 7680 51200); VALUES, a
-# safetensors file with a KV cache; PYNCCL_WRAPPER, the file pynccl_wrapper.py of vLLM; NCCL_TESTS_OPTIONS, such as
-# --ways threads; DEVICE=cpu, to try the script.
+# What is run can be chosen: RANKS (all GPUs); PROGRAMS (collectives train_ddp train_fsdp2 train_ddp_wide train_fsdp2_wide overlap
+# generate prefill_decode dying_rank cupy jax pynccl); VARIANTS (nccl auto always: NCCL alone, Narrowcast where it is faster,
+# wherever it can; X_again: the same once more, which must have the same bits); STEPS of training (200); TOKENS of prompts
+# (512 7680 51200); VALUES, a safetensors file with a KV cache; PYNCCL_WRAPPER, the file pynccl_wrapper.py of vLLM;
+# NCCL_TESTS_OPTIONS, such as --ways threads; DEVICE=cpu, to try the script.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 out=${OUT:-build/gpu/results}
@@ -80,6 +80,8 @@ run_torch() {
   ranks_of collectives 120 "$few" bench/programs/collectives.py
   ranks_of train_ddp 120 "$repeated" bench/programs/train.py --parallel ddp --steps "${STEPS:-200}"
   ranks_of train_fsdp2 120 "$repeated" bench/programs/train.py --parallel fsdp2 --steps "${STEPS:-200}"
+  ranks_of train_ddp_wide 90 "$few" bench/programs/train.py --parallel ddp --model wide --steps 40
+  ranks_of train_fsdp2_wide 90 "$few" bench/programs/train.py --parallel fsdp2 --model wide --steps 40
   ranks_of overlap 60 "$few" bench/programs/overlap.py
   ranks_of generate 120 "$few" bench/programs/generate.py
   file=${VALUES:-python/narrowcast/data/llama_slices.safetensors}
