@@ -127,6 +127,37 @@ __device__ inline void invite_senders(const BlockCall& call, int thread) {
     channel::invite(call.peers, call.layout, *call.straight, thread, call.places[thread]);
 }
 
+// A payload on its way from a slot to shared memory.
+struct Arriving {
+  uint32_t bytes = 0;  // 0: none
+  int end;
+  bool last;  // of its end
+  uint32_t number;
+  BlockOf block;  // where its values go; none if they are there already
+};
+
+// Starts to bring a payload from `source`, whose block belongs to `piece`, to `here`.
+template <typename Coding>
+__device__ Arriving start_payload(const BlockCall& call, const Piece& piece, int source,
+                                  const channel::SlotReceiver::Payload& payload, char* here, int thread) {
+  const uint32_t bytes = payload.flag.bytes();
+  const uint32_t number = payload.flag.block();
+  Arriving arriving{bytes, payload.end, payload.flag.last(), number, block_of<Coding::block_bytes>(piece, number)};
+  if (bytes == 0) return arriving;
+  if (!Coding::codes && bytes == SlotFlag::written && call.places[source].region != 0) {
+    arriving.block = {nullptr, 0};
+    return arriving;
+  }
+  const uint32_t raw_bytes = arriving.block.bytes;
+  if (!can_be_of<Coding>(bytes, raw_bytes)) {
+    report_corrupt(call.peers, source, thread);
+    arriving.bytes = 0;
+    return arriving;
+  }
+  start_loading_payload(here, payload.data, bytes, thread);
+  return arriving;
+}
+
 // A warp takes the payloads of its thread's ends, which are its first threads', and puts the values where they go. Before
 // that each is passed on: pass_on(payload, arrived), which returns false if the communicator is stopped.
 template <typename Coding, typename PassOn>

@@ -134,41 +134,10 @@ __device__ __noinline__ inline void report_corrupt(const channel::Peers& peers, 
   if (lane == 0) channel::give_up(peers, peer, channel::payload_corrupt);
 }
 
-// A payload on its way from a slot to shared memory.
-struct Arriving {
-  uint32_t bytes = 0;  // 0: none
-  int end;
-  bool last;  // of its end
-  uint32_t number;
-  BlockOf block;  // where its values go; none if they are there already
-};
-
 // Whether a payload of so many bytes can be of a block of raw_bytes. One that is not whole travels as it is.
 template <typename Coding>
 __device__ bool can_be_of(uint32_t bytes, uint32_t raw_bytes) {
   return raw_bytes == Coding::block_bytes ? bytes <= raw_bytes : raw_bytes != 0 && bytes == format::aligned(raw_bytes);
-}
-
-// Starts to bring a payload from `source`, whose block belongs to `piece`, to `here`.
-template <typename Coding>
-__device__ Arriving start_payload(const BlockCall& call, const Piece& piece, int source,
-                                  const channel::SlotReceiver::Payload& payload, char* here, int thread) {
-  const uint32_t bytes = payload.flag.bytes();
-  const uint32_t number = payload.flag.block();
-  Arriving arriving{bytes, payload.end, payload.flag.last(), number, block_of<Coding::block_bytes>(piece, number)};
-  if (bytes == 0) return arriving;
-  if (!Coding::codes && bytes == SlotFlag::written && call.places[source].region != 0) {
-    arriving.block = {nullptr, 0};
-    return arriving;
-  }
-  const uint32_t raw_bytes = arriving.block.bytes;
-  if (!can_be_of<Coding>(bytes, raw_bytes)) {
-    report_corrupt(call.peers, source, thread);
-    arriving.bytes = 0;
-    return arriving;
-  }
-  start_loading_payload(here, payload.data, bytes, thread);
-  return arriving;
 }
 
 // Is the payload the values themselves?
