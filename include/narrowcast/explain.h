@@ -24,8 +24,8 @@ typedef enum {
   NCAST_OP_ALL_REDUCE = 10
 } ncast_operation;
 
-// Microseconds that the cost model predicts for one way of a call; 0: it does not know, or the way is not possible. They
-// hold for the CTAs that the model was measured with.
+// Microseconds that the cost model predicts for one way of a call; 0: it does not know, or the way is not possible. For
+// fewer CTAs than the model was measured with they are stretched by a rule.
 typedef struct {
   double microseconds;   // as chosen; coded, with values that the codec shrinks as it does weights
   double packets;        // raw, by packets

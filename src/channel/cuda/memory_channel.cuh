@@ -72,13 +72,13 @@ struct ReceiverEnd {
 // waits for everything that the SM has under way to peers, and one fence serves many flags.
 class SlotSender {
  public:
-  // here: this thread's end; outlives this. slot_bytes: of this call's payloads at most; a multiple of
+  // own: this thread's end; outlives this. slot_bytes: of this call's payloads at most; a multiple of
   // ChannelLayout::slot_bytes. signals: that the warp has pushed in this call.
-  __device__ SlotSender(const Peers& peers, const ChannelLayout& layout, End end, SenderEnd& here, uint32_t slot_bytes,
+  __device__ SlotSender(const Peers& peers, const ChannelLayout& layout, End end, SenderEnd& own, uint32_t slot_bytes,
                         SignalQueue& queue, int thread, uint32_t signals = 0)
       : peers_(peers),
         queue_(queue),
-        here_(here),
+        own_(own),
         thread_(thread),
         peer_(end.peer),
         slot_bytes_(slot_bytes),
@@ -91,15 +91,15 @@ class SlotSender {
   // went before. False: the communicator is stopped.
   __device__ bool reserve(EndMask mask) {
     bool ready = true;
-    const uint32_t need = here_.used ? here_.sent + 1 - slots_ : here_.sent;
-    const bool looks = (mask >> thread_ & 1) != 0 && (!here_.used || static_cast<int32_t>(here_.granted - need) < 0);
+    const uint32_t need = own_.used ? own_.sent + 1 - slots_ : own_.sent;
+    const bool looks = (mask >> thread_ & 1) != 0 && (!own_.used || static_cast<int32_t>(own_.granted - need) < 0);
     if (held_ && __any_sync(device::all_lanes, looks)) publish();  // or the peer would wait for it, and grant nothing
     if (looks) {
       ready = wait_until(peers_, peer_, [&] {
-        here_.granted = device::load_acquire(here_.credit);
-        return static_cast<int32_t>(here_.granted - need) >= 0;
+        own_.granted = device::load_acquire(own_.credit);
+        return static_cast<int32_t>(own_.granted - need) >= 0;
       });
-      here_.used = true;
+      own_.used = true;
     }
     return __all_sync(device::all_lanes, ready);
   }
@@ -110,7 +110,7 @@ class SlotSender {
   __device__ void put(EndMask mask, const char* payload, uint32_t bytes, uint32_t block, bool last,
                       bool holds = false) {
     __syncwarp();
-    const auto here = reinterpret_cast<unsigned long long>(here_.ring + (here_.sent & (slots_ - 1)) * slot_bytes_);
+    const auto here = reinterpret_cast<unsigned long long>(own_.ring + (own_.sent & (slots_ - 1)) * slot_bytes_);
     const EndMask after_own = ~((2u << peers_.rank) - 1);  // where ends are ranks: no rank is everybody's first
     for (EndMask left = mask; left != 0;) {
       const int end = __ffs((left & after_own) != 0 ? left & after_own : left) - 1;
@@ -125,8 +125,8 @@ class SlotSender {
   // every other time with those of the next time, which must come; flags of one lane then go to the peer by one store.
   __device__ void raise(EndMask mask, uint32_t bytes, uint32_t block, bool last, bool holds = false) {
     if (mask >> thread_ & 1) {
-      const uint32_t sent = ++here_.sent;
-      queue_.push(signals_ + __popc(mask & ((1u << thread_) - 1)), here_.flags + ((sent - 1) & flag_mask_),
+      const uint32_t sent = ++own_.sent;
+      queue_.push(signals_ + __popc(mask & ((1u << thread_) - 1)), own_.flags + ((sent - 1) & flag_mask_),
                   SlotFlag::of(sent, block, last, bytes));
     }
     __syncwarp();
@@ -140,7 +140,7 @@ class SlotSender {
 
   // At the end of the call.
   __device__ void close() {
-    if (here_.used) *here_.stored_sent = here_.sent;
+    if (own_.used) *own_.stored_sent = own_.sent;
   }
 
  private:
@@ -169,7 +169,7 @@ class SlotSender {
 
   const Peers& peers_;
   SignalQueue& queue_;
-  SenderEnd& here_;
+  SenderEnd& own_;
   int thread_, peer_;
   uint32_t slot_bytes_, slots_;
   uint32_t flag_mask_;  // flags go round in all of them, however the slots are cut: none is left behind
@@ -180,11 +180,11 @@ class SlotSender {
 // The whole warp calls every function.
 class SlotReceiver {
  public:
-  // here: this thread's end; outlives this. slot_bytes: see SlotSender.
-  __device__ SlotReceiver(const Peers& peers, const ChannelLayout& layout, End end, ReceiverEnd& here,
+  // own: this thread's end; outlives this. slot_bytes: see SlotSender.
+  __device__ SlotReceiver(const Peers& peers, const ChannelLayout& layout, End end, ReceiverEnd& own,
                           uint32_t slot_bytes, int thread)
       : peers_(peers),
-        here_(here),
+        own_(own),
         thread_(thread),
         peer_(end.peer),
         slot_bytes_(slot_bytes),
@@ -225,36 +225,36 @@ class SlotReceiver {
   // time.
   __device__ void release(int end) {
     if (thread_ != end) return;
-    ++here_.received;
-    if (here_.received - here_.credited >= slots_of_grant(slots_)) grant();
+    ++own_.received;
+    if (own_.received - own_.credited >= slots_of_grant(slots_)) grant();
   }
 
   // At the end of the call.
   __device__ void close() {
     if (peer_ < 0) return;
-    if (here_.credited != here_.received) grant();
-    *here_.stored_received = here_.received;
+    if (own_.credited != own_.received) grant();
+    *own_.stored_received = own_.received;
   }
 
  private:
   __device__ bool is_raised(SlotFlag* seen) const {
-    seen->word = device::load_acquire(here_.flags + (here_.received & flag_mask_));
-    return seen->is_of(here_.received + 1);
+    seen->word = device::load_acquire(own_.flags + (own_.received & flag_mask_));
+    return seen->is_of(own_.received + 1);
   }
   __device__ Payload payload(int end, SlotFlag seen) const {
-    const auto here = reinterpret_cast<unsigned long long>(here_.ring + (here_.received & (slots_ - 1)) * slot_bytes_);
+    const auto here = reinterpret_cast<unsigned long long>(own_.ring + (own_.received & (slots_ - 1)) * slot_bytes_);
     return {reinterpret_cast<const char*>(__shfl_sync(device::all_lanes, here, end)),
             {__shfl_sync(device::all_lanes, static_cast<unsigned long long>(seen.word), end)},
             end};
   }
   // Relaxed: what was read has arrived, and nothing was written that the sender reads.
   __device__ void grant() {
-    here_.credited = here_.received;
-    device::store_relaxed(here_.credit, here_.received);
+    own_.credited = own_.received;
+    device::store_relaxed(own_.credit, own_.received);
   }
 
   const Peers& peers_;
-  ReceiverEnd& here_;
+  ReceiverEnd& own_;
   int thread_, peer_;
   uint32_t slot_bytes_, slots_;
   uint32_t flag_mask_;  // flags go round in all of them, however the slots are cut: none is left behind

@@ -41,8 +41,8 @@ static_assert(registers_suffice(move_warps(8192).all(), most_move_registers(8192
 // On a GPU with so many SMs: all CTAs of a call have to run at the same time, of two communicators, whichever comes first on
 // each rank.
 constexpr uint32_t ctas_that_fit(uint32_t sms) { return std::clamp<uint32_t>(sms / 2, 1, most_block_ctas); }
-// Of collectives that move pieces of more bytes than these as they are, which are slower with more; measured between four
-// H200.
+// Of collectives that move pieces of more bytes than these as they are, which are slower with more: with as many warps on twice
+// the SMs they were, between four H200.
 inline constexpr uint32_t most_raw_move_ctas = 56;
 inline constexpr uint64_t most_ctas_raw_bytes = uint64_t{16} << 20;
 // Of a channel: two sets for the warps of a broadcast that pass values on, or one for those that reduce.
