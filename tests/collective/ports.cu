@@ -173,12 +173,15 @@ void check_exchange(int ranks, uint32_t grid, uint32_t turns, int launches) {
   });
 }
 
+// Under a sanitizer the processes of ranks that share a GPU wait too long for each other's turns on it.
+std::vector<int> ring_sizes() { return is_reduced_run ? std::vector{1, 2} : std::vector{1, 2, 3}; }
+
 TEST_CASE("a thousand exchanges round the ring are right, and so the FIFO goes round") {
-  for (const int ranks : {1, 2, 3}) check_exchange(ranks, 1, is_reduced_run ? 300 : 1000, 1);
+  for (const int ranks : ring_sizes()) check_exchange(ranks, 1, is_reduced_run ? 300 : 1000, 1);
 }
 
 TEST_CASE("many CTAs put at once, and each sees its own when its signal comes") {
-  for (const int ranks : {1, 2, 3}) check_exchange(ranks, ctas, is_reduced_run ? 4 : 40, 3);
+  for (const int ranks : ring_sizes()) check_exchange(ranks, ctas, is_reduced_run ? 4 : 40, 3);
 }
 
 TEST_CASE("a captured exchange can be replayed") {

@@ -132,7 +132,7 @@ __device__ void decode_blocks(const DecodeArguments& arguments, const Sink& sink
       report_corrupt(arguments.status);
     }
   }
-  device::wait_for_stores(lane);
+  device::wait_for_store_sources(lane);
 
   const uint32_t last_bytes = static_cast<uint32_t>(arguments.expected.elems % Type.block_elems()) * Type.value_bytes;
   if (block == whole_blocks && last_bytes != 0) {

@@ -2,6 +2,7 @@
 // and learn where it begins, while the others already code the next tiles. One warp of the grid adds the tiles up.
 #include "codec/cuda/frame_output.cuh"
 #include "codec/cuda/launch.h"
+#include "codec/cuda/short_frame.cuh"
 #include "codec/cuda/tiles.cuh"
 #include "codec/cuda/warps.cuh"
 #include "device/ptx/barrier.cuh"
@@ -232,7 +233,10 @@ __global__ void __launch_bounds__((most_coders<format::window::value_type(Dtype)
 }  // namespace
 
 size_t encode_workspace_bytes(uint64_t blocks) {
-  return format::aligned(sizeof(Workspace) + (blocks + fewest_coders - 1) / fewest_coders * sizeof(uint32_t));
+  const uint64_t tiles = (blocks + fewest_coders - 1) / fewest_coders;
+  const auto of_short_frame = static_cast<uint32_t>(std::min<uint64_t>(blocks, 2 * most_short_frame_ctas));
+  return std::max<size_t>(format::aligned(sizeof(Workspace) + tiles * sizeof(uint32_t)),
+                          ToldLayout{std::min(of_short_frame, most_short_frame_ctas), of_short_frame}.bytes());
 }
 
 cudaError_t encode_frame(const Values& values, const format::FrameHeader& header, char* frame, void* workspace,
@@ -242,6 +246,8 @@ cudaError_t encode_frame(const Values& values, const format::FrameHeader& header
     Machine machine;
     cudaError_t error = find_machine(launch, &machine);
     if (error != cudaSuccess) return error;
+    if (const ShortFrameShape shape = short_frame_shape<Type>(machine, header.blocks); shape.coders != 0)
+      return launch_short_frame<Dtype>(shape, values, header, frame, workspace, launch.stream);
     const size_t bytes = sizeof(WarpMemory<Type, buffer_count>);
     // As many turns as there have to be, and as few coders as they take.
     const uint32_t most = machine.warps(bytes, sizeof(FrameMemory), most_coders<Type>);

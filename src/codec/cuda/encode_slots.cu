@@ -41,7 +41,7 @@ __global__ void __launch_bounds__(most_warps<format::window::value_type(Dtype)> 
     device::bulk_store(slots + uint64_t{block} * block_bytes, payload, bytes, lane);
     if (lane == 0) lengths[block] = bytes;
   }
-  device::wait_for_stores(lane);
+  device::wait_for_store_sources(lane);
 
   if (block == whole_blocks && elems % Type.block_elems() != 0) {
     const uint32_t stored = store_short_block<Type>(slots + uint64_t{block} * block_bytes, values, elems, lane);

@@ -39,11 +39,13 @@ struct FrameWriter {
     return frame + payload_offset + uint64_t{begin} * format::alignment;
   }
   // `end`: in units; the last block's is the frame's.
-  __device__ void write_end(uint32_t block, uint32_t end, int lane) const {
+  __device__ void write_end(uint32_t block, uint32_t end, int lane) const { write_ends(block, 1, end, lane); }
+  // Of `count` neighbouring blocks, each lane one.
+  __device__ void write_ends(uint32_t first, uint32_t count, uint32_t end, int lane) const {
     auto* ends = reinterpret_cast<uint32_t*>(frame + sizeof header);
-    if (lane == 0) ends[block] = end;
-    if (block + 1 != header.blocks) return;
-    if (lane == 0) {
+    if (static_cast<uint32_t>(lane) < count) ends[first + lane] = end;
+    if (first + count != header.blocks) return;
+    if (static_cast<uint32_t>(lane) == count - 1) {
       format::FrameHeader whole = header;
       whole.wire_bytes = payload_offset + uint64_t{end} * format::alignment;
       *reinterpret_cast<format::FrameHeader*>(frame) = whole;

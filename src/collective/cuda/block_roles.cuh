@@ -197,7 +197,7 @@ __device__ void take_payloads(const BlockCall& call, WarpMemory<Coding>& memory,
     }
     swap(here, next);
   }
-  device::wait_for_stores(thread);
+  device::wait_for_store_sources(thread);
   receiver.close();
 }
 

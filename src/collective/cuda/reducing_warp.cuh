@@ -47,7 +47,7 @@ class ReducingWarp {
 
   __device__ void run() {
     if (!run_turns(turns_ahead(call_.turns.slots))) return;
-    device::wait_for_stores(thread_);
+    device::wait_for_store_sources(thread_);
     receiver().close();
     sender().close();
     if (thread_ == 0 && state_.wire_vectors != 0)

@@ -86,17 +86,33 @@ __device__ inline void prefetch_to_l2(const void* from, uint32_t bytes) {
 #endif
 }
 
+// One thread stores what others wrote, each of whom has called order_stores_before_bulk_copies() and then arrived at a barrier
+// that this one waited for.
+__device__ inline void bulk_store_by_thread(void* to, const void* from, uint32_t bytes) {
+#ifdef NARROWCAST_HAS_BULK_COPY
+  asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(__cvta_generic_to_global(to)),
+               "r"(shared_address(from)), "r"(bytes)
+               : "memory");
+  asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+#else
+  for (uint32_t at = 0; at < bytes; at += 16)
+    *reinterpret_cast<uint4*>(static_cast<char*>(to) + at) =
+        *reinterpret_cast<const uint4*>(static_cast<const char*>(from) + at);
+#endif
+}
+// Each thread waits until the shared memory of its own stores may be written again, or the kernel may end.
+__device__ inline void wait_for_store_sources_by_thread() {
+#ifdef NARROWCAST_HAS_BULK_COPY
+  asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
+#endif
+}
+
 // The whole warp stores `bytes` (a multiple of 16; both addresses 16-byte aligned) that its lanes wrote to shared memory.
 __device__ inline void bulk_store(void* to, const void* from, uint32_t bytes, int lane) {
 #ifdef NARROWCAST_HAS_BULK_COPY
   order_stores_before_bulk_copies();
   __syncwarp();
-  if (lane == 0) {
-    asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(__cvta_generic_to_global(to)),
-                 "r"(shared_address(from)), "r"(bytes)
-                 : "memory");
-    asm volatile("cp.async.bulk.commit_group;" ::: "memory");
-  }
+  if (lane == 0) bulk_store_by_thread(to, from, bytes);
 #else
   __syncwarp();
   for (uint32_t at = lane * 16; at < bytes; at += 32 * 16)
@@ -105,20 +121,9 @@ __device__ inline void bulk_store(void* to, const void* from, uint32_t bytes, in
 #endif
 }
 
-// The whole warp waits until the shared memory of its stores, but for the last `Pending`, may be written again.
-template <int Pending = 0>
+// The same for the stores of a warp.
 __device__ inline void wait_for_store_sources(int lane) {
-#ifdef NARROWCAST_HAS_BULK_COPY
-  if (lane == 0) asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(Pending) : "memory");
-#endif
-  __syncwarp();
-}
-
-// Before the kernel ends: shared memory stays until every store has left it.
-__device__ inline void wait_for_stores(int lane) {
-#ifdef NARROWCAST_HAS_BULK_COPY
-  if (lane == 0) asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
-#endif
+  if (lane == 0) wait_for_store_sources_by_thread();
   __syncwarp();
 }
 

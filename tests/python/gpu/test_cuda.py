@@ -9,13 +9,12 @@ import numpy as np
 import pytest
 from gpu_memory import on_gpu
 from narrowcast import _oracle, _samples, cuda
-from narrowcast._cuda_driver import DeviceBuffer
+from narrowcast._cuda_driver import MULTIPROCESSORS, DeviceBuffer, device_attribute
 from narrowcast.types import VALUE_TYPES, value_type
 
 POISON = 0xA5
 HEADER_BYTES, FLAGS_BYTE = 64, 7
 SIZES = (0, 1, 31, 2047, 2048, 2049, 8192, 100_003)
-# More than all CTAs take at once.
 LONG = 3_000_017
 
 
@@ -47,6 +46,23 @@ def test_the_gpu_encodes_what_the_host_encodes(kind, codec, data, stream, status
         read = out.read()
         assert read[: bits.nbytes].tobytes() == bits.tobytes()
         assert (read[bits.nbytes :] == POISON).all()
+
+
+@pytest.mark.parametrize("slots_of_sm", [3, 14, 30, 45])
+def test_frames_of_all_lengths_follow_each_other_in_a_workspace(kind, slots_of_sm, stream):
+    slots = slots_of_sm * device_attribute(MULTIPROCESSORS) + 3
+    elems = slots * cuda.slot_bytes(kind.name) // kind.bytes + 5
+    frame = DeviceBuffer(narrowcast.bound(kind.name, elems))
+    workspace = DeviceBuffer(cuda.workspace_bytes(kind.name, elems)).fill(POISON)
+    for data in ("normal", "random", "normal"):
+        bits = bits_of(kind, elems, data)
+        frame.fill(POISON)
+        values = on_gpu(bits)
+        for _ in range(3):
+            cuda.encode(values, out=frame, workspace=workspace, dtype=kind.name, stream=stream.handle)
+        host = narrowcast.encode(bits, dtype=kind.name)
+        assert cuda.wire_bytes(frame, stream=stream.handle) == host.size
+        assert np.array_equal(frame.read(host.size), host)
 
 
 @pytest.mark.parametrize("shift", [2, 4, 6, 8, 14])
@@ -188,8 +204,9 @@ def test_arguments_that_do_not_fit_are_refused(stream, status):
         cuda.decode(frame, out=values, status=status, max_ctas=-1, **options)
 
 
-def test_a_graph_encodes_what_lies_there_when_it_runs(stream, status):
-    kind, elems = value_type("bfloat16"), LONG
+@pytest.mark.parametrize("elems", [2049, LONG, 3 * LONG, 5 * LONG])
+def test_a_graph_encodes_what_lies_there_when_it_runs(elems, stream, status):
+    kind = value_type("bfloat16")
     values, out = DeviceBuffer(2 * elems), DeviceBuffer(2 * elems)
     frame = DeviceBuffer(narrowcast.bound("bfloat16", elems))
     workspace = DeviceBuffer(cuda.workspace_bytes("bfloat16", elems) + 16)
