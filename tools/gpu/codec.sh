@@ -20,6 +20,7 @@ run_tests() {
 # A reduced set, because every access is checked: the device functions on all kinds of blocks, and each kernel once.
 run_sanitizers() {
   local tool
+  export NARROWCAST_TEST_REDUCED=1
   for tool in memcheck racecheck synccheck; do
     sanitized "$tool" build/gpu/tests/codec_gpu_test
     sanitized "$tool" python3 tools/gpu/each_kernel.py

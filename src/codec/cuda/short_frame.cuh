@@ -33,6 +33,12 @@ struct ShortFrameCta {
   uint64_t counted;       // barrier: the line above is written
   uint64_t stored;        // barrier: the payloads of a turn have left
 
+  // One thread, before a __syncthreads.
+  __device__ void init(uint32_t coders) {
+    for (ShortFrameTurn& turn : turns) device::barrier_init(&turn.coded, coders);
+    device::barrier_init(&counted, 32);
+    device::barrier_init(&stored, 32);
+  }
   __device__ ShortFrameTurn& turn(uint32_t number) { return turns[number % 2]; }
   __device__ static uint32_t parity(uint32_t turn) { return turn / 2 % 2; }
 };
@@ -61,7 +67,6 @@ class ShortFrameEncoder {
       return loads;
     };
     start_load(0, blockIdx.x);
-    __syncthreads();  // the barriers are there
     uint32_t out = 2;
     bool guessed = false;  // that the second tile is the one that is on its way
     const auto code_tile = [&](uint32_t turn, uint32_t tile, uint32_t from) {
@@ -103,12 +108,6 @@ class ShortFrameEncoder {
 
   // Another warp tells how long the CTA's tiles became, learns where they begin, and stores them.
   __device__ void store(ShortFrameWarp<Type>* memories, const ToldWords& told, char* frame) {
-    if (lane_ == 0) {
-      for (ShortFrameTurn& turn : cta_.turns) device::barrier_init(&turn.coded, coders_);
-      device::barrier_init(&cta_.counted, 32);
-      device::barrier_init(&cta_.stored, 32);
-    }
-    __syncthreads();
     uint32_t participants = layout_.ctas;
     if (layout_.tiles > layout_.ctas) {
       participants = told.participants(blockIdx.x);
@@ -164,8 +163,10 @@ __global__ void __launch_bounds__((most_short_frame_coders<format::window::value
   const uint32_t coders = blockDim.x / 32 - 1, warp = device::warp_id();
   const int lane = device::lane_id();
   auto* const memories = reinterpret_cast<ShortFrameWarp<Type>*>(shared_memory);
-  ShortFrameEncoder<Type> encoder(values, header, layout, *reinterpret_cast<ShortFrameCta*>(memories + coders), coders,
-                                  lane);
+  auto& cta = *reinterpret_cast<ShortFrameCta*>(memories + coders);
+  if (threadIdx.x == 0) cta.init(coders);
+  __syncthreads();
+  ShortFrameEncoder<Type> encoder(values, header, layout, cta, coders, lane);
   if (warp < coders) {
     encoder.code(memories[warp], warp);
   } else {
