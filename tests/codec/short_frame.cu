@@ -105,7 +105,7 @@ TEST_CASE("a short frame needs no more SMs than are free") {
       REQUIRE(ncast_cuda_encode(in.data(), NCAST_BFLOAT16, elems, NCAST_CODEC_WINDOW, 0, frame.data(), expected.size(),
                                 workspace.data(), workspace_bytes, nullptr, stream) == NCAST_OK);
       if (held == sms) others.release();  // others come free while it runs
-      REQUIRE(ends_within_seconds(stream, 5));
+      REQUIRE(ends_within_seconds(stream, alone ? 60 : 5));
       others.release();
       Bytes found(frame_bytes);
       REQUIRE_CUDA(cudaMemcpy(found.data(), frame.data(), frame_bytes, cudaMemcpyDeviceToHost));

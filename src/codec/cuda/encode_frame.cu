@@ -1,5 +1,6 @@
 // values -> a packed frame in one pass. The warps of a CTA code a tile of neighbouring blocks; two more tell how long it became
-// and learn where it begins, while the others already code the next tiles. One warp of the grid adds the tiles up.
+// and learn where it begins, while the others already code the next tiles. One warp of the grid adds the tiles up. Short frames
+// have a kernel of their own.
 #include "codec/cuda/frame_output.cuh"
 #include "codec/cuda/launch.h"
 #include "codec/cuda/short_frame.cuh"
