@@ -29,7 +29,8 @@ NCAST_API size_t ncast_cuda_workspace_bytes(ncast_dtype dtype, ncast_codec codec
 //   values: aligned to the value type; 16-byte alignment is fastest.
 //   frame: device memory, 16-byte aligned, capacity >= ncast_bound().
 //   flags: 0 or NCAST_MORE (checksums are for the host).
-//   workspace: device memory, 16-byte aligned, >= ncast_cuda_workspace_bytes(); not shared with a call in flight.
+//   workspace: device memory, 16-byte aligned, >= ncast_cuda_workspace_bytes(), whatever it holds; not shared with a call in
+//     flight.
 // The size stays on the device: the frame's wire_bytes is the 64-bit word at byte 16 of the frame.
 NCAST_API ncast_status ncast_cuda_encode(const void* values, ncast_dtype dtype, uint64_t elems, ncast_codec codec,
                                          uint32_t flags, void* frame, size_t capacity, void* workspace,
