@@ -1,5 +1,5 @@
-// values -> a packed frame so short that every CTA codes two tiles of neighbouring blocks at most. What a tile began with leaves
-// while the next one is coded, and nothing has to be cleared before, which counts where all is over in 15 microseconds.
+// values -> a packed frame so short that every CTA codes two tiles of neighbouring blocks at most. The payloads of the first leave
+// while the second is coded, and nothing has to be cleared before: that counts where all is over in 15 microseconds.
 #pragma once
 
 #include "codec/cuda/frame_output.cuh"
@@ -58,7 +58,8 @@ class ShortFrameEncoder {
         whole_blocks_(static_cast<uint32_t>(header.elems / Type.block_elems())),
         lane_(lane) {}
 
-  // A coder codes one block of each of the CTA's tiles: the number of the CTA, and so on by the participants.
+  // A coder codes one block of each of the CTA's tiles, which are the one of its own number and from there on every
+  // participants-th.
   __device__ void code(ShortFrameWarp<Type>& memory, uint32_t coder) {
     BlockLoader<Type> loaders[2] = {{values_, &memory.barriers[0], lane_}, {values_, &memory.barriers[1], lane_}};
     const auto start_load = [&](uint32_t number, uint32_t tile) {
