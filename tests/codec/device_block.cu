@@ -1,10 +1,9 @@
 // The device functions of `window` inside a kernel of the test's own, as a collective uses them, against reference.cc.
-#include <cuda_runtime.h>
-
 #include <vector>
 
 #include "codec/window/block.h"
 #include "codec/window/kernel.cuh"
+#include "device_array.h"
 #include "doctest/doctest.h"
 #include "patterns.h"
 
@@ -12,8 +11,6 @@ namespace narrowcast::tests {
 namespace {
 
 using format::window::value_type;
-
-#define REQUIRE_CUDA(call) REQUIRE_MESSAGE((call) == cudaSuccess, cudaGetErrorString(cudaGetLastError()))
 
 template <ncast_dtype Dtype>
 struct alignas(16) Shared {
@@ -59,27 +56,6 @@ __global__ void decode_kernel(const char* payloads, const uint32_t* lengths, cha
   for (uint32_t i = lane; i < Block::values_bytes; i += 32) values[at + i] = shared.values[i];
   if (lane == 0) verdicts[blockIdx.x] = (decoded ? 1 : 0) | (untouched ? 2 : 0);
 }
-
-template <typename T>
-class DeviceArray {
- public:
-  explicit DeviceArray(const std::vector<T>& from) : size_(from.size()) {
-    REQUIRE_CUDA(cudaMalloc(&data_, size_ * sizeof(T)));
-    REQUIRE_CUDA(cudaMemcpy(data_, from.data(), size_ * sizeof(T), cudaMemcpyHostToDevice));
-  }
-  ~DeviceArray() { cudaFree(data_); }
-  DeviceArray(const DeviceArray&) = delete;
-  T* data() const { return data_; }
-  std::vector<T> read() const {
-    std::vector<T> to(size_);
-    REQUIRE_CUDA(cudaMemcpy(to.data(), data_, size_ * sizeof(T), cudaMemcpyDeviceToHost));
-    return to;
-  }
-
- private:
-  T* data_ = nullptr;
-  size_t size_;
-};
 
 Bytes make_blocks(const ValueType& type, int count, Random& random) {
   Bytes all;

@@ -1,18 +1,15 @@
 // Short packed frames while something else has most SMs: their CTAs wait for each other, and may not wait for any that cannot
 // start.
-#include <cuda_runtime.h>
-
 #include <chrono>
 #include <cstdlib>
 
+#include "device_array.h"
 #include "doctest/doctest.h"
 #include "narrowcast/cuda.h"
 #include "patterns.h"
 
 namespace narrowcast::tests {
 namespace {
-
-#define REQUIRE_CUDA(call) REQUIRE_MESSAGE((call) == cudaSuccess, cudaGetErrorString(cudaGetLastError()))
 
 // Has an SM for every CTA, until told to go or for ten seconds.
 __global__ void hold_sms(uint32_t* started, const volatile uint32_t* go) {
@@ -49,20 +46,6 @@ class HeldSms {
   cudaStream_t stream_ = nullptr;
 };
 
-class DeviceBytes {
- public:
-  explicit DeviceBytes(const Bytes& from) {
-    REQUIRE_CUDA(cudaMalloc(&data_, from.size()));
-    REQUIRE_CUDA(cudaMemcpy(data_, from.data(), from.size(), cudaMemcpyHostToDevice));
-  }
-  ~DeviceBytes() { cudaFree(data_); }
-  DeviceBytes(const DeviceBytes&) = delete;
-  void* data() const { return data_; }
-
- private:
-  void* data_ = nullptr;
-};
-
 bool ends_within_seconds(cudaStream_t stream, int seconds) {
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(seconds);
   while (cudaStreamQuery(stream) == cudaErrorNotReady)
@@ -92,23 +75,23 @@ TEST_CASE("a short frame needs no more SMs than are free") {
 
     cudaStream_t stream = nullptr;
     REQUIRE_CUDA(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
-    const DeviceBytes in(values);
+    const DeviceArray<uint8_t> in(values);
     const size_t workspace_bytes = ncast_cuda_workspace_bytes(NCAST_BFLOAT16, NCAST_CODEC_WINDOW, elems);
-    const DeviceBytes workspace(Bytes(workspace_bytes, 0xa5));
+    const DeviceArray<uint8_t> workspace(Bytes(workspace_bytes, 0xa5));
     // Under a sanitizer kernels run one after the other.
     const bool alone = std::getenv("NARROWCAST_TEST_REDUCED") != nullptr;
     for (const int held : alone ? std::vector{0} : std::vector{0, sms / 3, sms - 40, sms - 1, sms}) {
       CAPTURE(blocks_of_sm);
       CAPTURE(held);
-      const DeviceBytes frame(Bytes(expected.size(), 0xa5));
+      const DeviceArray<uint8_t> frame(Bytes(expected.size(), 0xa5));
       HeldSms others(held);
       REQUIRE(ncast_cuda_encode(in.data(), NCAST_BFLOAT16, elems, NCAST_CODEC_WINDOW, 0, frame.data(), expected.size(),
                                 workspace.data(), workspace_bytes, nullptr, stream) == NCAST_OK);
       if (held == sms) others.release();  // others come free while it runs
       REQUIRE(ends_within_seconds(stream, alone ? 60 : 5));
       others.release();
-      Bytes found(frame_bytes);
-      REQUIRE_CUDA(cudaMemcpy(found.data(), frame.data(), frame_bytes, cudaMemcpyDeviceToHost));
+      Bytes found = frame.read();
+      found.resize(frame_bytes);
       CHECK(std::equal(found.begin(), found.end(), expected.begin()));
     }
     cudaStreamDestroy(stream);

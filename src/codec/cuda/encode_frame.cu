@@ -235,9 +235,8 @@ __global__ void __launch_bounds__((most_coders<format::window::value_type(Dtype)
 
 size_t encode_workspace_bytes(uint64_t blocks) {
   const uint64_t tiles = (blocks + fewest_coders - 1) / fewest_coders;
-  const auto of_short_frame = static_cast<uint32_t>(std::min<uint64_t>(blocks, 2 * most_short_frame_ctas));
   return std::max<size_t>(format::aligned(sizeof(Workspace) + tiles * sizeof(uint32_t)),
-                          ToldLayout{std::min(of_short_frame, most_short_frame_ctas), of_short_frame}.bytes());
+                          short_frame_workspace_bytes(blocks));
 }
 
 cudaError_t encode_frame(const Values& values, const format::FrameHeader& header, char* frame, void* workspace,

@@ -175,6 +175,12 @@ __global__ void __launch_bounds__((most_short_frame_coders<format::window::value
   }
 }
 
+// At most, whatever the device and the frame.
+inline size_t short_frame_workspace_bytes(uint64_t blocks) {
+  const auto tiles = static_cast<uint32_t>(std::min<uint64_t>(blocks, 2 * most_short_frame_ctas));
+  return ToldLayout{std::min(tiles, most_short_frame_ctas), tiles}.bytes();
+}
+
 // How a frame of so many blocks is dealt to CTAs; no coders: it is too long.
 struct ShortFrameShape {
   uint32_t coders;

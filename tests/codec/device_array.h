@@ -1,0 +1,35 @@
+// What tests of the codecs on a GPU share.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <vector>
+
+#include "doctest/doctest.h"
+
+namespace narrowcast::tests {
+
+#define REQUIRE_CUDA(call) REQUIRE_MESSAGE((call) == cudaSuccess, cudaGetErrorString(cudaGetLastError()))
+
+template <typename T>
+class DeviceArray {
+ public:
+  explicit DeviceArray(const std::vector<T>& from) : size_(from.size()) {
+    REQUIRE_CUDA(cudaMalloc(&data_, size_ * sizeof(T)));
+    REQUIRE_CUDA(cudaMemcpy(data_, from.data(), size_ * sizeof(T), cudaMemcpyHostToDevice));
+  }
+  ~DeviceArray() { cudaFree(data_); }
+  DeviceArray(const DeviceArray&) = delete;
+  T* data() const { return data_; }
+  std::vector<T> read() const {
+    std::vector<T> to(size_);
+    REQUIRE_CUDA(cudaMemcpy(to.data(), data_, size_ * sizeof(T), cudaMemcpyDeviceToHost));
+    return to;
+  }
+
+ private:
+  T* data_ = nullptr;
+  size_t size_;
+};
+
+}  // namespace narrowcast::tests
