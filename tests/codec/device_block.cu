@@ -1,9 +1,9 @@
 // The device functions of `window` inside a kernel of the test's own, as a collective uses them, against reference.cc.
 #include <vector>
 
+#include "../support/device_array.h"
 #include "codec/window/block.h"
 #include "codec/window/kernel.cuh"
-#include "device_array.h"
 #include "doctest/doctest.h"
 #include "patterns.h"
 

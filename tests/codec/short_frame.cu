@@ -3,7 +3,7 @@
 #include <chrono>
 #include <cstdlib>
 
-#include "device_array.h"
+#include "../support/device_array.h"
 #include "doctest/doctest.h"
 #include "narrowcast/cuda.h"
 #include "patterns.h"

@@ -15,12 +15,12 @@ struct StoreSink {
       device::bulk_store(to, from, Type.block_bytes(), lane);
     } else {
       __syncwarp();
-      copy_block<Type>(to, from, lane);
+      device::copy_by_warp(to, from, Type.block_bytes(), lane);
       __syncwarp();
     }
   }
   __device__ void take_short(uint64_t block, uint32_t bytes, const char* from, int lane) const {
-    copy_bytes(values + block * Type.block_bytes(), from, bytes, lane);
+    device::copy_by_warp(values + block * Type.block_bytes(), from, bytes, lane);
   }
 };
 
