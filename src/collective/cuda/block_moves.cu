@@ -13,9 +13,9 @@ struct MoveMemory {
   Signals<warps.senders> signals;
 };
 
-template <typename Coding>
-__global__ void __maxnreg__(most_move_registers(Coding::block_bytes))
-    move_blocks(const __grid_constant__ BlockCall call) {
+// All warps of a CTA; relays: a piece may be passed on.
+template <typename Coding, bool relays, typename Pieces>
+__device__ void move_pieces(const BlockCall& call, const Pieces& pieces) {
   constexpr MoveWarps warps = move_warps(Coding::block_bytes);
   extern __shared__ char shared_memory[];
   auto& memory = *reinterpret_cast<MoveMemory<Coding>*>(shared_memory);
@@ -25,27 +25,41 @@ __global__ void __maxnreg__(most_move_registers(Coding::block_bytes))
   memory.signals.open_all(warps.senders);
   if (warp < warps.senders) {
     const uint32_t all = warps.senders * gridDim.x;
-    if (call.relayed != 0) {
+    if (relays && call.relayed != 0) {
       relay_blocks<Coding>(call, memory.senders[warp], memory.signals.queues[warp], number_from(0), all, lane);
     } else {
-      send_blocks<Coding>(call, memory.senders[warp], memory.signals.queues[warp], number_from(0), all, lane);
+      send_blocks<Coding>(call, pieces, memory.senders[warp], memory.signals.queues[warp], number_from(0), all, lane);
     }
     end_claims(call, all, lane);
     memory.signals.close_one(lane);
   } else if (warp < warps.senders + warps.receivers) {
     const uint32_t number = number_from(warps.senders), all = warps.receivers * gridDim.x;
     copy_own_blocks(call.own_copy, number, all, lane);
-    receive_blocks<Coding>(call, memory.receivers[warp - warps.senders], number, all, lane);
+    receive_blocks<Coding>(call, pieces, memory.receivers[warp - warps.senders], number, all, lane);
   } else {
     if (!Coding::codes && blockIdx.x == 0) invite_senders(call, lane);
     channel::raise_flags(memory.signals.queues, warps.senders, &memory.signals.open, lane);
   }
 }
 
+template <typename Coding>
+__global__ void __maxnreg__(most_move_registers(Coding::block_bytes))
+    move_blocks(const __grid_constant__ BlockCall call) {
+  move_pieces<Coding, true>(call, WholePieces<Coding::block_bytes>{call});
+}
+template <typename Coding>
+__global__ void __maxnreg__(most_move_registers(Coding::block_bytes))
+    move_batch(const __grid_constant__ BatchCall batch) {
+  move_pieces<Coding, false>(batch.call, BatchPieces<Coding::block_bytes>{batch});
+}
+
 }  // namespace
 
 cudaError_t load_block_moves() {
-  return for_each_coding([&]<typename Coding, ncast_dtype>() { return load_block_kernel(move_blocks<Coding>); });
+  return for_each_coding([&]<typename Coding, ncast_dtype>() {
+    const cudaError_t error = load_block_kernel(move_blocks<Coding>);
+    return error != cudaSuccess ? error : load_block_kernel(move_batch<Coding>);
+  });
 }
 
 cudaError_t launch_moves(const BlockCall& call, ncast_dtype dtype, ncast_codec codec, uint32_t ctas,
@@ -54,6 +68,14 @@ cudaError_t launch_moves(const BlockCall& call, ncast_dtype dtype, ncast_codec c
     static_assert(sizeof(MoveMemory<Coding>) <= most_shared_bytes);
     return launch_block_kernel(move_blocks<Coding>, ctas, move_warps(Coding::block_bytes).all(),
                                sizeof(MoveMemory<Coding>), call, stream);
+  });
+}
+
+cudaError_t launch_batch(const BatchCall& batch, ncast_dtype dtype, ncast_codec codec, uint32_t ctas,
+                         cudaStream_t stream) {
+  return with_coding(dtype, codec, [&]<typename Coding, ncast_dtype>() {
+    return launch_block_kernel(move_batch<Coding>, ctas, move_warps(Coding::block_bytes).all(),
+                               sizeof(MoveMemory<Coding>), batch, stream);
   });
 }
 

@@ -221,6 +221,12 @@ def messages_of(world: World, name: str) -> list[Message]:
     if name == "large in all directions":
         most = 3_000_001 if world.thorough else 300_001
         return [message(s, r, bf16, rng.choice(CODECS), most - s - 2 * r, "weights") for s, r in pairs]
+    if name == "many alike":
+        # More than a kernel takes. Those of a pair are coded alike.
+        neighbours = [(s, (s + step) % world.ranks) for s in everyone for step in (0, 1, world.ranks - 1)]
+        sizes = (1, 7, 2047, 2048, 2049, 5000, 9001)
+        ways = [(s, r, "raw" if s < r else "window") for s, r in neighbours for _ in range(60)]
+        return [message(s, r, bf16, codec, rng.choice(sizes)) for s, r, codec in ways]
     if name == "one way":
         return [message(0, r, bf16, "window", 40_000) for r in everyone[1:] for _ in range(3)]
     if name == "nothing but zeros":
@@ -238,6 +244,7 @@ _GROUPS = (
     "many of all types and codecs between any two",
     "all types that window shrinks at once",
     "large in all directions",
+    "many alike",
     "one way",
     "nothing but zeros",
 )
