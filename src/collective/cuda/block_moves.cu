@@ -13,7 +13,8 @@ struct MoveMemory {
   Signals<warps.senders> signals;
 };
 
-// All warps of a CTA; relays: a piece may be passed on.
+// All warps of a CTA. relays: those that would send pass a piece on. In one kernel with the others that costs these registers, and
+// every move time: what is spilled is fetched from the L2 cache.
 template <typename Coding, bool relays, typename Pieces>
 __device__ void move_pieces(const BlockCall& call, const Pieces& pieces) {
   constexpr MoveWarps warps = move_warps(Coding::block_bytes);
@@ -25,7 +26,7 @@ __device__ void move_pieces(const BlockCall& call, const Pieces& pieces) {
   memory.signals.open_all(warps.senders);
   if (warp < warps.senders) {
     const uint32_t all = warps.senders * gridDim.x;
-    if (relays && call.relayed != 0) {
+    if constexpr (relays) {
       relay_blocks<Coding>(call, memory.senders[warp], memory.signals.queues[warp], number_from(0), all, lane);
     } else {
       send_blocks<Coding>(call, pieces, memory.senders[warp], memory.signals.queues[warp], number_from(0), all, lane);
@@ -45,6 +46,11 @@ __device__ void move_pieces(const BlockCall& call, const Pieces& pieces) {
 template <typename Coding>
 __global__ void __maxnreg__(most_move_registers(Coding::block_bytes))
     move_blocks(const __grid_constant__ BlockCall call) {
+  move_pieces<Coding, false>(call, WholePieces<Coding::block_bytes>{call});
+}
+template <typename Coding>
+__global__ void __maxnreg__(most_move_registers(Coding::block_bytes))
+    relay_pieces(const __grid_constant__ BlockCall call) {
   move_pieces<Coding, true>(call, WholePieces<Coding::block_bytes>{call});
 }
 template <typename Coding>
@@ -57,8 +63,10 @@ __global__ void __maxnreg__(most_move_registers(Coding::block_bytes))
 
 cudaError_t load_block_moves() {
   return for_each_coding([&]<typename Coding, ncast_dtype>() {
-    const cudaError_t error = load_block_kernel(move_blocks<Coding>);
-    return error != cudaSuccess ? error : load_block_kernel(move_batch<Coding>);
+    cudaError_t error = load_block_kernel(move_blocks<Coding>);
+    if (error == cudaSuccess) error = load_block_kernel(relay_pieces<Coding>);
+    if (error == cudaSuccess) error = load_block_kernel(move_batch<Coding>);
+    return error;
   });
 }
 
@@ -66,8 +74,8 @@ cudaError_t launch_moves(const BlockCall& call, ncast_dtype dtype, ncast_codec c
                          cudaStream_t stream) {
   return with_coding(dtype, codec, [&]<typename Coding, ncast_dtype>() {
     static_assert(sizeof(MoveMemory<Coding>) <= most_shared_bytes);
-    return launch_block_kernel(move_blocks<Coding>, ctas, move_warps(Coding::block_bytes).all(),
-                               sizeof(MoveMemory<Coding>), call, stream);
+    return launch_block_kernel(call.relayed != 0 ? relay_pieces<Coding> : move_blocks<Coding>, ctas,
+                               move_warps(Coding::block_bytes).all(), sizeof(MoveMemory<Coding>), call, stream);
   });
 }
 

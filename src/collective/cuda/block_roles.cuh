@@ -257,10 +257,10 @@ __device__ inline void copy_own_blocks(const OwnCopy& own, uint32_t number, uint
   }
 }
 
-// The warp is the `number`th of `warps` that pass on what comes, as it comes. Not inlined: it would cost the others registers.
+// The warp is the `number`th of `warps` that pass on what comes, as it comes.
 template <typename Coding>
-__device__ __noinline__ void relay_blocks(const BlockCall& call, WarpMemory<Coding>& memory, SignalQueue& signals,
-                                          uint32_t number, uint32_t warps, int thread) {
+__device__ void relay_blocks(const BlockCall& call, WarpMemory<Coding>& memory, SignalQueue& signals, uint32_t number,
+                             uint32_t warps, int thread) {
   const End end = dealt_end(call.recv, ~call.relayed, call.peers, true, number, warps, thread);
   const bool passes_on = (call.forward >> thread & 1) != 0 && number < call.recv[__ffs(call.relayed) - 1].lanes;
   const uint32_t slots = call.recv[__ffs(call.relayed) - 1].slots;
