@@ -38,6 +38,10 @@ struct OwnCopy {
   const char* from;
   char* to;
   uint64_t bytes;  // 0: there are none, or they are where they should be
+
+  __host__ __device__ bool is_aligned() const {
+    return (reinterpret_cast<uintptr_t>(from) | reinterpret_cast<uintptr_t>(to)) % 16 == 0;
+  }
 };
 
 // By value in a kernel's parameters.
@@ -51,7 +55,7 @@ struct BlockCall {
   Piece recv[channel::max_gpu_ranks];  // from each rank
 
   bool in_order;     // the lanes of `send` get their blocks by turns
-  OwnCopy own_copy;  // by the warps that receive, before anything comes
+  OwnCopy own_copy;  // of a call that only moves
 
   // Of values that travel as they are: where those of `recv` end up, for peers that write there themselves.
   channel::StraightWrites* straight;  // device memory
@@ -90,6 +94,8 @@ struct BatchCall {
   Messages send, recv;
 };
 
+// Beside the kernel of a call. ctas: 0 if it has none to spare.
+cudaError_t launch_own_copy(const OwnCopy& own, uint32_t ctas, cudaStream_t stream);
 // codec: RAW or WINDOW. ctas: at least those of every piece.
 cudaError_t launch_moves(const BlockCall& call, ncast_dtype dtype, ncast_codec codec, uint32_t ctas,
                          cudaStream_t stream);

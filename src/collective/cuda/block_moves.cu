@@ -1,4 +1,5 @@
-// Blocks that only move: half of a CTA's warps send, or pass on what they receive, half receive, one raises flags.
+// Blocks that only move: some of a CTA's warps send, or pass on what they receive, as many receive, a few copy what stays on the
+// rank, and one raises flags.
 #include "collective/cuda/block_launch.cuh"
 #include "collective/cuda/block_roles.cuh"
 
@@ -12,6 +13,8 @@ struct MoveMemory {
   WarpMemory<Coding> receivers[warps.receivers];
   Signals<warps.senders> signals;
 };
+
+inline constexpr uint32_t own_copy_warps = 16;
 
 // All warps of a CTA. relays: those that would send pass a piece on. In one kernel with the others that costs these registers, and
 // every move time: what is spilled is fetched from the L2 cache.
@@ -34,9 +37,10 @@ __device__ void move_pieces(const BlockCall& call, const Pieces& pieces) {
     end_claims(call, all, lane);
     memory.signals.close_one(lane);
   } else if (warp < warps.senders + warps.receivers) {
-    const uint32_t number = number_from(warps.senders), all = warps.receivers * gridDim.x;
-    copy_own_blocks(call.own_copy, number, all, lane);
-    receive_blocks<Coding>(call, pieces, memory.receivers[warp - warps.senders], number, all, lane);
+    receive_blocks<Coding>(call, pieces, memory.receivers[warp - warps.senders], number_from(warps.senders),
+                           warps.receivers * gridDim.x, lane);
+  } else if (warp < warps.all() - 1) {
+    copy_own_blocks(call.own_copy, number_from(warps.senders + warps.receivers), warps.copiers * gridDim.x, lane);
   } else {
     if (!Coding::codes && blockIdx.x == 0) invite_senders(call, lane);
     channel::raise_flags(memory.signals.queues, warps.senders, &memory.signals.open, lane);
@@ -59,15 +63,28 @@ __global__ void __maxnreg__(most_move_registers(Coding::block_bytes))
   move_pieces<Coding, false>(batch.call, BatchPieces<Coding::block_bytes>{batch});
 }
 
+__global__ void __launch_bounds__(own_copy_warps * 32, 1) copy_own(const __grid_constant__ OwnCopy own) {
+  copy_own_blocks(own, device::warp_id() * gridDim.x + blockIdx.x, own_copy_warps * gridDim.x, device::lane_id());
+}
+
 }  // namespace
 
 cudaError_t load_block_moves() {
+  if (const cudaError_t error = load_kernel(copy_own)) return error;
   return for_each_coding([&]<typename Coding, ncast_dtype>() {
     cudaError_t error = load_block_kernel(move_blocks<Coding>);
     if (error == cudaSuccess) error = load_block_kernel(relay_pieces<Coding>);
     if (error == cudaSuccess) error = load_block_kernel(move_batch<Coding>);
     return error;
   });
+}
+
+cudaError_t launch_own_copy(const OwnCopy& own, uint32_t ctas, cudaStream_t stream) {
+  // The driver copies well at any alignment, but with CTAs on all SMs, which keep the call's waiting if they come first.
+  if (ctas == 0 || !own.is_aligned())
+    return cudaMemcpyAsync(own.to, own.from, own.bytes, cudaMemcpyDeviceToDevice, stream);
+  copy_own<<<ctas, own_copy_warps * 32, 0, stream>>>(own);
+  return cudaGetLastError();
 }
 
 cudaError_t launch_moves(const BlockCall& call, ncast_dtype dtype, ncast_codec codec, uint32_t ctas,

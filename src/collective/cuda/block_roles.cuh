@@ -239,13 +239,12 @@ __device__ void receive_blocks(const BlockCall& call, const Pieces& pieces, Warp
 
 // The warp is the `number`th of `warps` that copy what stays on the rank.
 __device__ inline void copy_own_blocks(const OwnCopy& own, uint32_t number, uint32_t warps, int thread) {
-  constexpr uint32_t vectors = 8, bytes = vectors * 32 * sizeof(uint4);
-  const bool aligned =
-      (reinterpret_cast<uintptr_t>(own.from) | reinterpret_cast<uintptr_t>(own.to)) % sizeof(uint4) == 0;
+  constexpr uint32_t vectors = 16, bytes = vectors * 32 * sizeof(uint4);
+  const bool aligned = own.is_aligned();
   for (uint64_t at = uint64_t{number} * bytes; at < own.bytes; at += uint64_t{warps} * bytes) {
     const uint64_t left = own.bytes - at;
     if (!aligned || left < bytes) {
-      device::copy_by_warp(own.to + at, own.from + at, static_cast<uint32_t>(min(left, uint64_t{bytes})), thread);
+      device::copy_bytes<4>(own.to + at, own.from + at, static_cast<uint32_t>(min(left, uint64_t{bytes})), thread);
       continue;
     }
     // All loads are under way before the first store.

@@ -11,10 +11,13 @@ namespace narrowcast::collective::cuda {
 
 // Warps of a CTA for each role. One more raises the flags.
 struct MoveWarps {
-  uint32_t senders, receivers;
-  constexpr uint32_t all() const { return senders + receivers + 1; }
+  uint32_t senders, receivers, copiers;
+  constexpr uint32_t all() const { return senders + receivers + copiers + 1; }
 };
-constexpr MoveWarps move_warps(uint32_t block_bytes) { return block_bytes > 4096 ? MoveWarps{4, 4} : MoveWarps{8, 8}; }
+// What stays on the rank needs few copiers: memory is several times as fast as the links.
+constexpr MoveWarps move_warps(uint32_t block_bytes) {
+  return block_bytes > 4096 ? MoveWarps{4, 4, 3} : MoveWarps{8, 8, 3};
+}
 
 // Of a reduction. Registers limit them, half of which are a warp's sums. Sums of one-byte values need twice the registers,
 // blocks of float64 twice the shared memory.
@@ -41,10 +44,11 @@ static_assert(registers_suffice(move_warps(8192).all(), most_move_registers(8192
 // On a GPU with so many SMs: all CTAs of a call have to run at the same time, of two communicators, whichever comes first on
 // each rank.
 constexpr uint32_t ctas_that_fit(uint32_t sms) { return std::clamp<uint32_t>(sms / 2, 1, most_block_ctas); }
-// Of collectives that move pieces of more bytes than these as they are, which are slower with more: with as many warps on twice
-// the SMs they were, between four H200.
-inline constexpr uint32_t most_raw_move_ctas = 56;
-inline constexpr uint64_t most_ctas_raw_bytes = uint64_t{16} << 20;
+// Of collectives that move pieces of more bytes than these, what stays on the rank has some of a call's CTAs for itself: on an SM
+// that writes to peers a warp copies half as fast. Eight H200 SMs copy as fast as links carry values as they are, twelve as fast
+// as coded ones; the other CTAs move as much as all did.
+inline constexpr uint64_t most_bytes_of_copiers = uint64_t{16} << 20;
+constexpr uint32_t own_copy_ctas(ncast_codec codec) { return codec == NCAST_CODEC_RAW ? 8 : 12; }
 // Of a channel: two sets for the warps of a broadcast that pass values on, or one for those that reduce.
 constexpr uint32_t lanes_of_ctas(uint32_t ctas) { return ctas * 16; }
 
@@ -79,9 +83,6 @@ constexpr uint32_t slots_of(uint64_t bytes, uint32_t block_bytes, uint32_t lanes
 }
 // The CTAs for them: as many as there are lanes, so that few blocks go to different SMs.
 constexpr uint32_t ctas_of(uint32_t lanes, uint32_t max_ctas) { return lanes < max_ctas ? lanes : max_ctas; }
-
-// What stays on a rank is copied by the kernel's receiving warps up to here: that is done about when the first payloads come.
-inline constexpr uint64_t most_own_copy_bytes = uint64_t{16} << 20;
 
 // Values of pieces from here on are written straight to where they end up, if they may be: shorter ones are there, through
 // slots, about when the invitation to do so would be. Measured between two H200.

@@ -179,9 +179,9 @@ uint32_t piece_warps(Operation operation, ncast_dtype dtype, ncast_codec codec) 
 }
 
 uint32_t block_ctas(Operation operation, ncast_codec codec, uint64_t bytes, uint32_t max_ctas) {
-  if (codec != NCAST_CODEC_RAW || reduces(operation) || is_point_to_point(operation)) return max_ctas;
-  const bool is_long = operation == Operation::all_to_all_v || bytes > most_ctas_raw_bytes;
-  return is_long ? std::min(max_ctas, most_raw_move_ctas) : max_ctas;
+  if (reduces(operation) || is_point_to_point(operation)) return max_ctas;
+  const bool is_long = operation == Operation::all_to_all_v || bytes > most_bytes_of_copiers;
+  return is_long ? std::min(max_ctas, most_block_ctas - own_copy_ctas(codec)) : max_ctas;
 }
 
 BlockShape choose_block_shape(const CallShape& shape, ncast_codec codec, uint32_t max_ctas) {

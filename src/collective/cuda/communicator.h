@@ -77,7 +77,7 @@ class Communicator final : public ncast_comm {
   ncast_status shared_of(const void* own, int peer, char** address);
 
  private:
-  // Streams of the communicator's own, for what runs beside the user's.
+  // A stream of the communicator's own, for a kernel of a call that runs beside the first one.
   struct SideStream {
     cudaStream_t stream = nullptr;
     cudaEvent_t joined = nullptr;
@@ -141,9 +141,10 @@ class Communicator final : public ncast_comm {
   // The addresses of a region's memory on every rank, for kernels that are launched from now on; NULL: none.
   ncast_status set_region(uint32_t region, const channel::RegisteredMemory* memory);
 
-  // From fork() to join() a stream of the communicator's own runs beside what `stream` does.
-  cudaError_t fork(int side, cudaStream_t stream);
-  cudaError_t join(int side, cudaStream_t stream);
+  const SideStream& side_of(int kernel) const { return sides_[static_cast<size_t>(kernel - 1)]; }
+  // From fork() to join() the kernel's side stream runs beside what `stream` does.
+  cudaError_t fork(int kernel, cudaStream_t stream);
+  cudaError_t join(int kernel, cudaStream_t stream);
 
   // Under sharing_. The number of the memory that this rank has at `own`, which all ranks give it; and what makes ports.
   ncast_status find_shared(const void* own, size_t* number) const;
@@ -176,7 +177,7 @@ class Communicator final : public ncast_comm {
   LastCall called_, captured_;
   LastCall* entered_ = nullptr;
   uint64_t sent_bytes_ = 0;  // of values, by the calls that are being launched
-  std::array<SideStream, most_kernels_at_once> sides_;
+  std::array<SideStream, most_kernels_at_once - 1> sides_;
   // By number, which is the same on all ranks; it changes under sharing_ as well.
   std::array<std::unique_ptr<channel::RegisteredMemory>, channel::most_regions + 1> regions_;
   uint32_t registered_ = 0;  // how many of them there are

@@ -20,13 +20,13 @@ uint64_t bytes_of(const Call& call) { return call.count * ncast_dtype_bytes(call
 
 }  // namespace
 
-cudaError_t Communicator::fork(int side, cudaStream_t stream) {
+cudaError_t Communicator::fork(int kernel, cudaStream_t stream) {
   RETURN_IF_FAILED(cudaEventRecord(forked_, stream));
-  return cudaStreamWaitEvent(sides_[static_cast<size_t>(side)].stream, forked_);
+  return cudaStreamWaitEvent(side_of(kernel).stream, forked_);
 }
 
-cudaError_t Communicator::join(int side, cudaStream_t stream) {
-  const SideStream& beside = sides_[static_cast<size_t>(side)];
+cudaError_t Communicator::join(int kernel, cudaStream_t stream) {
+  const SideStream& beside = side_of(kernel);
   RETURN_IF_FAILED(cudaEventRecord(beside.joined, beside.stream));
   return cudaStreamWaitEvent(stream, beside.joined);
 }
@@ -195,7 +195,7 @@ cudaError_t Communicator::launch_messages(const PeerMessages& sends, const PeerM
     lanes.pieces(part.recvs, &batch.recv, batch.call.recv);
     for (const std::vector<const Call*>& messages : part.sends)
       for (const Call* message : messages) sent_bytes_ += bytes_of(*message);
-    const cudaStream_t own_stream = kernel == 0 ? stream : sides_[static_cast<size_t>(kernel)].stream;
+    const cudaStream_t own_stream = kernel == 0 ? stream : side_of(kernel).stream;
     const uint32_t ctas = lanes.ctas(batch.call, static_cast<uint32_t>(kernels));
     if (part.most > 1) {
       RETURN_IF_FAILED(launch_batch(batch, part.coding.dtype, part.coding.codec, ctas, own_stream));
@@ -231,18 +231,17 @@ cudaError_t Communicator::launch_moves_of(const Call& call, ncast_codec codec, c
   if (codec == NCAST_CODEC_RAW && !moves.in_order) write_straight(&moves);
   sent_bytes_ += sent_bytes(moves);
 
-  // What stays on the rank is copied by the kernel while it waits for what comes. If that is long, it is copied beside the
-  // kernel, and after it has begun, which it could not while a copy is on every SM.
   const OwnCopy own = moves.own_copy;
-  const bool beside = own.bytes > most_own_copy_bytes;
+  const bool beside = own.bytes > most_bytes_of_copiers;
   if (beside) {
-    moves.own_copy.bytes = 0;
-    RETURN_IF_FAILED(fork(0, stream));
+    moves.own_copy = {};
+    RETURN_IF_FAILED(fork(1, stream));
   }
   RETURN_IF_FAILED(launch_moves(moves, call.dtype, codec, lanes.ctas(moves), stream));
   if (!beside) return cudaSuccess;
-  RETURN_IF_FAILED(cudaMemcpyAsync(own.to, own.from, own.bytes, cudaMemcpyDeviceToDevice, sides_[0].stream));
-  return join(0, stream);
+  const uint32_t own_ctas = agreement_.max_ctas == most_block_ctas ? own_copy_ctas(codec) : 0;
+  RETURN_IF_FAILED(launch_own_copy(own, own_ctas, side_of(1).stream));
+  return join(1, stream);
 }
 
 cudaError_t Communicator::launch_reduction_of(const Call& call, ncast_codec codec, cudaStream_t stream) {
