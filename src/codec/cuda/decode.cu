@@ -15,12 +15,12 @@ struct StoreSink {
       device::bulk_store(to, from, Type.block_bytes(), lane);
     } else {
       __syncwarp();
-      device::copy_by_warp(to, from, Type.block_bytes(), lane);
+      copy_block<Type>(to, from, lane);
       __syncwarp();
     }
   }
   __device__ void take_short(uint64_t block, uint32_t bytes, const char* from, int lane) const {
-    device::copy_by_warp(values + block * Type.block_bytes(), from, bytes, lane);
+    copy_bytes(values + block * Type.block_bytes(), from, bytes, lane);
   }
 };
 

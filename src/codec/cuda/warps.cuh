@@ -8,7 +8,6 @@
 
 #include "codec/cuda/launch.h"
 #include "codec/window/kernel.cuh"
-#include "device/copy.cuh"
 #include "device/ptx/bulk_copy.cuh"
 
 namespace narrowcast::codec::cuda {
@@ -34,7 +33,11 @@ inline constexpr int encoders_on_all_sms = Type.block_bytes() > 4096 ? 12 : 16;
 template <format::window::ValueType Type>
 inline constexpr int decoders_on_all_sms = Type.block_bytes() > 4096 ? 12 : 20;
 
-// A block, by values: both pointers are aligned to the value type.
+// Copies within the warp's reach where a bulk copy cannot go: any alignment, any count of bytes.
+__device__ inline void copy_bytes(char* to, const char* from, uint32_t bytes, int lane) {
+  for (uint32_t at = lane; at < bytes; at += 32) to[at] = from[at];
+}
+// The same for a whole block, by values: both pointers are aligned to the value type.
 template <format::window::ValueType Type>
 __device__ void copy_block(char* to, const char* from, int lane) {
   using Word = std::conditional_t<Type.value_bytes == 1, uint8_t,
@@ -89,7 +92,7 @@ __device__ uint32_t store_short_block(char* to, const char* values, uint64_t ele
   const uint64_t first = elems / Type.block_elems() * Type.block_elems();
   const uint32_t bytes = static_cast<uint32_t>(elems - first) * Type.value_bytes;
   const uint32_t stored = static_cast<uint32_t>(format::aligned(bytes));
-  device::copy_by_warp(to, values + first * Type.value_bytes, bytes, lane);
+  copy_bytes(to, values + first * Type.value_bytes, bytes, lane);
   if (bytes + lane < stored) to[bytes + lane] = 0;
   return stored;
 }
