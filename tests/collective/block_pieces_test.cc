@@ -262,45 +262,5 @@ TEST_CASE("a broadcast and a reduction send every value once over the root's lin
   }
 }
 
-TEST_CASE("the messages of a batch lie one behind the other, in blocks of their own") {
-  std::mt19937_64 random(20261123);
-  for (int round = 0; round < 500; ++round) {
-    const int ranks = 2 + static_cast<int>(random() % 7);
-    const auto codec = random() % 2 == 0 ? NCAST_CODEC_RAW : NCAST_CODEC_WINDOW;
-    const ncast_dtype dtype = codec == NCAST_CODEC_RAW ? NCAST_INT8 : NCAST_FLOAT64;
-    const uint32_t bytes_of_block = block_bytes(dtype, codec);
-    const channel::ChannelLayout layout(0, ranks, lanes_of_ctas(16), SIZE_MAX);
-    const Lanes lanes(Call{Operation::send}, dtype, codec, layout, 16);
-    std::vector<Call> calls(Messages::most);
-    std::vector<std::vector<const Call*>> messages(static_cast<size_t>(ranks));
-    for (Call& call : calls) {
-      call = Call{random() % 2 == 0 ? Operation::send : Operation::recv};
-      call.dtype = dtype;
-      call.count = 1 + random() % (random() % 2 == 0 ? 100 : 100'000);
-      call.send = send_begin + random() % 1'000'000;
-      call.recv = recv_begin + random() % 1'000'000;
-      if (random() % 8 != 0) messages[random() % messages.size()].push_back(&call);
-    }
-    Messages all{};
-    std::vector<Piece> pieces(messages.size());
-    lanes.pieces(messages, &all, pieces.data());
-    for (size_t peer = 0; peer < messages.size(); ++peer) {
-      REQUIRE(all.begin[peer + 1] - all.begin[peer] == messages[peer].size());
-      uint64_t blocks = 0, bytes = 0;
-      for (size_t i = 0; i < messages[peer].size(); ++i) {
-        const Call& call = *messages[peer][i];
-        const cuda::Message& message = all.of[all.begin[peer] + i];
-        const void* const values = call.operation == Operation::send ? call.send : call.recv;
-        REQUIRE(message.values == values);
-        REQUIRE(message.bytes == call.count * ncast_dtype_bytes(dtype));
-        REQUIRE(message.first_block == blocks);
-        bytes = blocks * bytes_of_block + message.bytes;
-        blocks += (message.bytes + bytes_of_block - 1) / bytes_of_block;
-      }
-      REQUIRE(same_cut(pieces[peer], lanes.piece(nullptr, bytes)));
-    }
-  }
-}
-
 }  // namespace
 }  // namespace narrowcast::collective::cuda

@@ -75,31 +75,10 @@ struct BlockCall {
   bool gathers;  // pieces of `recv` come
 };
 
-// One of several messages that make up a piece, each in blocks of its own.
-struct Message {
-  char* values;  // read only where it is sent
-  uint64_t bytes;
-  uint32_t first_block;  // of the piece
-};
-// The messages of all pieces of one direction, by the peer.
-struct Messages {
-  static constexpr uint32_t most = 48;
-  uint32_t begin[channel::max_gpu_ranks + 1];  // those of a peer end where the next one's begin
-  Message of[most];
-};
-// A call whose pieces are made of messages: `bytes` of a piece are up to the end of its last one. Nothing of it is in order,
-// relayed, reduced or written straight.
-struct BatchCall {
-  BlockCall call;
-  Messages send, recv;
-};
-
 // Beside the kernel of a call. ctas: 0 if it has none to spare.
 cudaError_t launch_own_copy(const OwnCopy& own, uint32_t ctas, cudaStream_t stream);
 // codec: RAW or WINDOW. ctas: at least those of every piece.
 cudaError_t launch_moves(const BlockCall& call, ncast_dtype dtype, ncast_codec codec, uint32_t ctas,
-                         cudaStream_t stream);
-cudaError_t launch_batch(const BatchCall& batch, ncast_dtype dtype, ncast_codec codec, uint32_t ctas,
                          cudaStream_t stream);
 cudaError_t launch_reduction(const BlockCall& call, ncast_dtype dtype, ncast_codec codec, uint32_t ctas,
                              cudaStream_t stream);

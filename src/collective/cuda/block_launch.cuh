@@ -29,17 +29,15 @@ cudaError_t for_each_coding(Function function) {
 }
 
 // An SM divides its memory into shared memory and cache before the first CTA comes: there is to be room for the others.
-template <typename AnyCall>
-cudaError_t load_block_kernel(void (*kernel)(AnyCall)) {
+inline cudaError_t load_block_kernel(void (*kernel)(BlockCall)) {
   if (const cudaError_t error = load_kernel(kernel)) return error;
   if (const cudaError_t error =
           cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, int{most_shared_bytes}))
     return error;
   return cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout, cudaSharedmemCarveoutMaxShared);
 }
-template <typename AnyCall>
-cudaError_t launch_block_kernel(void (*kernel)(AnyCall), uint32_t ctas, uint32_t warps, size_t shared_bytes,
-                                const AnyCall& call, cudaStream_t stream) {
+inline cudaError_t launch_block_kernel(void (*kernel)(BlockCall), uint32_t ctas, uint32_t warps, size_t shared_bytes,
+                                       const BlockCall& call, cudaStream_t stream) {
   kernel<<<ctas, warps * 32, shared_bytes, stream>>>(call);
   return cudaGetLastError();
 }

@@ -18,8 +18,8 @@ inline constexpr uint32_t own_copy_warps = 16;
 
 // All warps of a CTA. relays: those that would send pass a piece on. In one kernel with the others that costs these registers, and
 // every move time: what is spilled is fetched from the L2 cache.
-template <typename Coding, bool relays, typename Pieces>
-__device__ void move_pieces(const BlockCall& call, const Pieces& pieces) {
+template <typename Coding, bool relays>
+__device__ void move_pieces(const BlockCall& call) {
   constexpr MoveWarps warps = move_warps(Coding::block_bytes);
   extern __shared__ char shared_memory[];
   auto& memory = *reinterpret_cast<MoveMemory<Coding>*>(shared_memory);
@@ -32,12 +32,12 @@ __device__ void move_pieces(const BlockCall& call, const Pieces& pieces) {
     if constexpr (relays) {
       relay_blocks<Coding>(call, memory.senders[warp], memory.signals.queues[warp], number_from(0), all, lane);
     } else {
-      send_blocks<Coding>(call, pieces, memory.senders[warp], memory.signals.queues[warp], number_from(0), all, lane);
+      send_blocks<Coding>(call, memory.senders[warp], memory.signals.queues[warp], number_from(0), all, lane);
     }
     end_claims(call, all, lane);
     memory.signals.close_one(lane);
   } else if (warp < warps.senders + warps.receivers) {
-    receive_blocks<Coding>(call, pieces, memory.receivers[warp - warps.senders], number_from(warps.senders),
+    receive_blocks<Coding>(call, memory.receivers[warp - warps.senders], number_from(warps.senders),
                            warps.receivers * gridDim.x, lane);
   } else if (warp < warps.all() - 1) {
     copy_own_blocks(call.own_copy, number_from(warps.senders + warps.receivers), warps.copiers * gridDim.x, lane);
@@ -50,17 +50,12 @@ __device__ void move_pieces(const BlockCall& call, const Pieces& pieces) {
 template <typename Coding>
 __global__ void __maxnreg__(most_move_registers(Coding::block_bytes))
     move_blocks(const __grid_constant__ BlockCall call) {
-  move_pieces<Coding, false>(call, WholePieces<Coding::block_bytes>{call});
+  move_pieces<Coding, false>(call);
 }
 template <typename Coding>
 __global__ void __maxnreg__(most_move_registers(Coding::block_bytes))
     relay_pieces(const __grid_constant__ BlockCall call) {
-  move_pieces<Coding, true>(call, WholePieces<Coding::block_bytes>{call});
-}
-template <typename Coding>
-__global__ void __maxnreg__(most_move_registers(Coding::block_bytes))
-    move_batch(const __grid_constant__ BatchCall batch) {
-  move_pieces<Coding, false>(batch.call, BatchPieces<Coding::block_bytes>{batch});
+  move_pieces<Coding, true>(call);
 }
 
 __global__ void __launch_bounds__(own_copy_warps * 32, 1) copy_own(const __grid_constant__ OwnCopy own) {
@@ -72,10 +67,8 @@ __global__ void __launch_bounds__(own_copy_warps * 32, 1) copy_own(const __grid_
 cudaError_t load_block_moves() {
   if (const cudaError_t error = load_kernel(copy_own)) return error;
   return for_each_coding([&]<typename Coding, ncast_dtype>() {
-    cudaError_t error = load_block_kernel(move_blocks<Coding>);
-    if (error == cudaSuccess) error = load_block_kernel(relay_pieces<Coding>);
-    if (error == cudaSuccess) error = load_block_kernel(move_batch<Coding>);
-    return error;
+    const cudaError_t error = load_block_kernel(move_blocks<Coding>);
+    return error != cudaSuccess ? error : load_block_kernel(relay_pieces<Coding>);
   });
 }
 
@@ -93,14 +86,6 @@ cudaError_t launch_moves(const BlockCall& call, ncast_dtype dtype, ncast_codec c
     static_assert(sizeof(MoveMemory<Coding>) <= most_shared_bytes);
     return launch_block_kernel(call.relayed != 0 ? relay_pieces<Coding> : move_blocks<Coding>, ctas,
                                move_warps(Coding::block_bytes).all(), sizeof(MoveMemory<Coding>), call, stream);
-  });
-}
-
-cudaError_t launch_batch(const BatchCall& batch, ncast_dtype dtype, ncast_codec codec, uint32_t ctas,
-                         cudaStream_t stream) {
-  return with_coding(dtype, codec, [&]<typename Coding, ncast_dtype>() {
-    return launch_block_kernel(move_batch<Coding>, ctas, move_warps(Coding::block_bytes).all(),
-                               sizeof(MoveMemory<Coding>), batch, stream);
   });
 }
 

@@ -70,24 +70,6 @@ Piece Lanes::piece(const void* values, uint64_t bytes) const {
           slots_of(bytes, block_bytes_, lanes, slots_)};
 }
 
-void Lanes::pieces(std::span<const std::vector<const Call*>> messages, Messages* all, Piece* pieces) const {
-  uint32_t count = 0;
-  for (size_t peer = 0; peer < messages.size(); ++peer) {
-    all->begin[peer] = count;
-    uint32_t first_block = 0;
-    uint64_t bytes = 0;  // of the piece: messages before the last one fill their blocks
-    for (const Call* message : messages[peer]) {
-      void* const values = message->operation == Operation::send ? const_cast<void*>(message->send) : message->recv;
-      const uint64_t own = message->count * ncast_dtype_bytes(message->dtype);
-      all->of[count++] = {static_cast<char*>(values), own, first_block};
-      bytes = uint64_t{first_block} * block_bytes_ + own;
-      first_block += static_cast<uint32_t>((own + block_bytes_ - 1) / block_bytes_);
-    }
-    pieces[peer] = piece(nullptr, bytes);
-  }
-  std::fill(all->begin + messages.size(), std::end(all->begin), count);
-}
-
 Turns Lanes::turns(uint64_t bytes, bool gathers) const {
   const uint32_t lanes = lanes_in_step(bytes, block_bytes_, most());
   if (lanes == 0) return {};

@@ -2,8 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
-#include <vector>
 
 #include "collective/call.h"
 #include "collective/cuda/block_call.h"
@@ -19,8 +17,6 @@ class Lanes {
   // Of a piece, at most.
   uint32_t most() const { return max_ctas_ * warps_; }
   Piece piece(const void* values, uint64_t bytes) const;
-  // One a peer, of the messages that it gets from this rank, or sends, in order; `all` has room for them.
-  void pieces(std::span<const std::vector<const Call*>> messages, Messages* all, Piece* pieces) const;
   // Of a reduction whose largest piece has so many bytes. gathers: results go on by the same lanes.
   Turns turns(uint64_t bytes, bool gathers) const;
   // Of a kernel that has these pieces, and runs beside others of the same call.

@@ -31,32 +31,6 @@ __device__ inline End dealt_end(const Piece* pieces, uint32_t without, const cha
 __device__ inline EndMask ends_of(End end) { return __ballot_sync(device::all_lanes, end.peer >= 0); }
 __device__ inline int peer_of_thread(End end, int thread) { return __shfl_sync(device::all_lanes, end.peer, thread); }
 
-// Where the blocks of a call's pieces lie: of one that has its pieces whole, and of a batch.
-template <uint32_t block_bytes>
-struct WholePieces {
-  const BlockCall& call;
-  __device__ BlockOf sent(int peer, uint32_t block) const { return block_of<block_bytes>(call.send[peer], block); }
-  __device__ BlockOf received(int peer, uint32_t block) const { return block_of<block_bytes>(call.recv[peer], block); }
-};
-template <uint32_t block_bytes>
-struct BatchPieces {
-  const BatchCall& batch;
-  __device__ BlockOf sent(int peer, uint32_t block) const { return of(batch.send, peer, block); }
-  __device__ BlockOf received(int peer, uint32_t block) const { return of(batch.recv, peer, block); }
-
- private:
-  __device__ static BlockOf of(const Messages& messages, int peer, uint32_t block) {
-    uint32_t low = messages.begin[peer], high = messages.begin[peer + 1];
-    if (low == high) return {nullptr, 0};
-    while (high - low > 1) {
-      const uint32_t middle = (low + high) / 2;
-      (messages.of[middle].first_block <= block ? low : high) = middle;
-    }
-    const Message& message = messages.of[low];
-    return block_of<block_bytes>({message.values, message.bytes, 0, 0}, block - message.first_block);
-  }
-};
-
 // A block that a sender has before it: which, and the end that it goes to. Of 0 bytes: there is none.
 struct Outgoing {
   int at, peer;
@@ -66,9 +40,9 @@ struct Outgoing {
 
 // The warp is the `number`th of `warps` senders. In order, block b goes to lane b % lanes, and the warp's lanes take turns, as
 // those need it that pass blocks on; else one lane comes after the other, and takes what is next, so that slow ones take less.
-template <typename Coding, typename Pieces>
-__device__ void send_blocks(const BlockCall& call, const Pieces& pieces, WarpMemory<Coding>& memory,
-                            SignalQueue& signals, uint32_t number, uint32_t warps, int thread) {
+template <typename Coding>
+__device__ void send_blocks(const BlockCall& call, WarpMemory<Coding>& memory, SignalQueue& signals, uint32_t number,
+                            uint32_t warps, int thread) {
   const bool in_order = call.in_order;
   const End end = dealt_end(call.send, 0, call.peers, false, number, warps, thread);
   EndMask open = ends_of(end);  // that get more
@@ -78,7 +52,7 @@ __device__ void send_blocks(const BlockCall& call, const Pieces& pieces, WarpMem
   const auto block_to = [&](int at) -> Outgoing {
     const int peer = peer_of_thread(end, at);
     const uint32_t block = turn * call.send[peer].lanes + __shfl_sync(device::all_lanes, end.lane, at);
-    return {at, peer, block, pieces.sent(peer, block)};
+    return {at, peer, block, block_of<Coding::block_bytes>(call.send[peer], block)};
   };
   // Of which piece thread 0 has asked for a block; the answer is on its way until it is used.
   uint32_t claimed = 0;
@@ -100,7 +74,7 @@ __device__ void send_blocks(const BlockCall& call, const Pieces& pieces, WarpMem
   while (true) {
     const uint32_t before = in_order ? now.block : __shfl_sync(device::all_lanes, claimed, 0);
     Outgoing next{now.at, now.peer, before + call.send[now.peer].lanes, {}};
-    next.values = pieces.sent(now.peer, next.block);
+    next.values = block_of<Coding::block_bytes>(call.send[now.peer], next.block);
     const bool last = next.values.bytes == 0;  // of its lane
     const EndMask to = 1u << now.at;
     if (last) open &= ~to;
@@ -162,13 +136,13 @@ struct Arriving {
   BlockOf block;  // where its values go; none if they are there already
 };
 
-// Starts to bring a payload from `source` to `here`.
-template <typename Coding, typename Pieces>
-__device__ Arriving start_payload(const BlockCall& call, const Pieces& pieces, int source,
+// Starts to bring a payload from `source`, whose block belongs to `piece`, to `here`.
+template <typename Coding>
+__device__ Arriving start_payload(const BlockCall& call, const Piece& piece, int source,
                                   const channel::SlotReceiver::Payload& payload, char* here, int thread) {
   const uint32_t bytes = payload.flag.bytes();
   const uint32_t number = payload.flag.block();
-  Arriving arriving{bytes, payload.end, payload.flag.last(), number, pieces.received(source, number)};
+  Arriving arriving{bytes, payload.end, payload.flag.last(), number, block_of<Coding::block_bytes>(piece, number)};
   if (bytes == 0) return arriving;
   if (!Coding::codes && bytes == SlotFlag::written && call.places[source].region != 0) {
     arriving.block = {nullptr, 0};
@@ -186,9 +160,8 @@ __device__ Arriving start_payload(const BlockCall& call, const Pieces& pieces, i
 
 // A warp takes the payloads of its thread's ends, which are its first threads', and puts the values where they go. Before
 // that each is passed on: pass_on(payload, arrived), which returns false if the communicator is stopped.
-template <typename Coding, typename Pieces, typename PassOn>
-__device__ void take_payloads(const BlockCall& call, const Pieces& pieces, WarpMemory<Coding>& memory, End end,
-                              int thread, PassOn pass_on) {
+template <typename Coding, typename PassOn>
+__device__ void take_payloads(const BlockCall& call, WarpMemory<Coding>& memory, End end, int thread, PassOn pass_on) {
   EndMask open = ends_of(end);  // ends that get more
   if (open == 0) return;
   auto receiver_end = channel::ReceiverEnd::of(call.peers, call.layout, end);
@@ -198,7 +171,7 @@ __device__ void take_payloads(const BlockCall& call, const Pieces& pieces, WarpM
   const auto start = [&](char* to, int first, bool wait) {
     const channel::SlotReceiver::Payload payload = receiver.next(open, first, wait);
     const int source = peer_of_thread(end, payload.end);
-    return start_payload<Coding>(call, pieces, source, payload, to, thread);
+    return start_payload<Coding>(call, call.recv[source], source, payload, to, thread);
   };
   Arriving arriving;
   while (open != 0) {
@@ -229,12 +202,12 @@ __device__ void take_payloads(const BlockCall& call, const Pieces& pieces, WarpM
 }
 
 // The warp is the `number`th of `warps` receivers.
-template <typename Coding, typename Pieces>
-__device__ void receive_blocks(const BlockCall& call, const Pieces& pieces, WarpMemory<Coding>& memory, uint32_t number,
-                               uint32_t warps, int thread) {
+template <typename Coding>
+__device__ void receive_blocks(const BlockCall& call, WarpMemory<Coding>& memory, uint32_t number, uint32_t warps,
+                               int thread) {
   End end = dealt_end(call.recv, call.relayed, call.peers, true, number, warps, thread);
   end.lane += call.first_forward_lane;
-  take_payloads<Coding>(call, pieces, memory, end, thread, [](const char*, const Arriving&) { return true; });
+  take_payloads<Coding>(call, memory, end, thread, [](const char*, const Arriving&) { return true; });
 }
 
 // The warp is the `number`th of `warps` that copy what stays on the rank.
@@ -267,8 +240,7 @@ __device__ void relay_blocks(const BlockCall& call, WarpMemory<Coding>& memory, 
   auto sender_end = channel::SenderEnd::of(call.peers, call.layout, to);
   channel::SlotSender sender(call.peers, call.layout, to, sender_end, Coding::block_bytes, signals, thread);
   unsigned long long wire_bytes = 0;
-  const WholePieces<Coding::block_bytes> pieces{call};
-  take_payloads<Coding>(call, pieces, memory, end, thread, [&](const char* payload, const Arriving& arrived) {
+  take_payloads<Coding>(call, memory, end, thread, [&](const char* payload, const Arriving& arrived) {
     wire_bytes += arrived.bytes * __popc(call.forward);
     if (call.forward == 0) return true;
     if (!sender.reserve(call.forward)) return false;

@@ -118,96 +118,62 @@ ncast_status Communicator::launch(const std::vector<const Call*>& calls) {
   return fail(status, "%s", sentence.c_str());
 }
 
-Communicator::Coding Communicator::coding_of(const Call& call) {
-  const ncast_codec codec = choice_of(call).codec;
-  return {codec == NCAST_CODEC_RAW ? NCAST_INT8 : call.dtype, codec};
-}
-
-// The k-th send to a peer meets its k-th receive from this rank. Both take the messages of a pair of ranks by the same runs: of
-// those that are coded alike, as many as a kernel takes; one, where values may be written straight to where they end up.
+// The k-th send to a peer meets its k-th receive from this rank: these make the k-th round.
 cudaError_t Communicator::launch_point_to_point(const std::vector<const Call*>& calls, cudaStream_t stream) {
-  PeerMessages sends(static_cast<size_t>(ranks())), recvs(static_cast<size_t>(ranks()));
+  std::vector<std::vector<const Call*>> sends(static_cast<size_t>(ranks())), recvs(static_cast<size_t>(ranks()));
+  for (const Call* call : calls)
+    (call->operation == Operation::send ? sends : recvs)[static_cast<size_t>(call->peer)].push_back(call);
   const auto own = static_cast<size_t>(rank());
-  std::vector<const Call*> own_sends, own_recvs;
-  for (const Call* call : calls) {
-    const auto peer = static_cast<size_t>(call->peer);
-    const bool sent = call->operation == Operation::send;
-    if (call->count != 0) (peer == own ? sent ? own_sends : own_recvs : (sent ? sends : recvs)[peer]).push_back(call);
-  }
-  for (size_t i = 0; i < own_sends.size(); ++i)
-    RETURN_IF_FAILED(cudaMemcpyAsync(own_recvs[i]->recv, own_sends[i]->send, bytes_of(*own_sends[i]),
+  for (size_t i = 0; i < sends[own].size(); ++i) {
+    if (bytes_of(*sends[own][i]) == 0) continue;
+    RETURN_IF_FAILED(cudaMemcpyAsync(recvs[own][i]->recv, sends[own][i]->send, bytes_of(*sends[own][i]),
                                      cudaMemcpyDeviceToDevice, stream));
-
-  const size_t most = registered_ != 0 ? 1 : Messages::most / static_cast<size_t>(std::max(ranks() - 1, 1));
-  const auto next_runs = [&](PeerMessages* all) {
-    PeerMessages runs(all->size());
-    for (size_t peer = 0; peer < all->size(); ++peer) {
-      std::vector<const Call*>& left = (*all)[peer];
-      const auto end = std::find_if(left.begin(), left.begin() + static_cast<ptrdiff_t>(std::min(most, left.size())),
-                                    [&](const Call* call) { return coding_of(*call) != coding_of(*left[0]); });
-      runs[peer].assign(left.begin(), end);
-      left.erase(left.begin(), end);
-    }
-    return runs;
-  };
-  const auto is_empty = [](const PeerMessages& all) {
-    return std::ranges::all_of(all, [](const auto& messages) { return messages.empty(); });
-  };
-  while (!is_empty(sends) || !is_empty(recvs)) {
-    const PeerMessages of_sends = next_runs(&sends), of_recvs = next_runs(&recvs);
-    RETURN_IF_FAILED(launch_messages(of_sends, of_recvs, stream));
   }
-  return cudaSuccess;
+  for (size_t round = 0;; ++round) {
+    std::vector<const Call*> of_sends, of_recvs;
+    for (size_t peer = 0; peer < sends.size(); ++peer) {
+      if (peer == own) continue;
+      if (round < sends[peer].size() && sends[peer][round]->count != 0) of_sends.push_back(sends[peer][round]);
+      if (round < recvs[peer].size() && recvs[peer][round]->count != 0) of_recvs.push_back(recvs[peer][round]);
+    }
+    const bool more = std::ranges::any_of(sends, [&](const auto& list) { return round + 1 < list.size(); }) ||
+                      std::ranges::any_of(recvs, [&](const auto& list) { return round + 1 < list.size(); });
+    if (!of_sends.empty() || !of_recvs.empty()) RETURN_IF_FAILED(launch_round(of_sends, of_recvs, stream));
+    if (!more) return cudaSuccess;
+  }
 }
 
-// Messages of a pair of ranks, one way, are coded alike. One kernel for each way of coding, side by side: the order of kernels
-// could differ between ranks, and lock them.
-cudaError_t Communicator::launch_messages(const PeerMessages& sends, const PeerMessages& recvs, cudaStream_t stream) {
-  struct Part {
-    Coding coding;
-    PeerMessages sends, recvs;
-    size_t most = 0;  // of a pair of ranks, one way
+// One kernel for each way of coding, side by side: the order of kernels could differ between ranks, and lock them.
+cudaError_t Communicator::launch_round(const std::vector<const Call*>& sends, const std::vector<const Call*>& recvs,
+                                       cudaStream_t stream) {
+  struct Coding {
+    ncast_dtype dtype;  // INT8 for all that is raw
+    ncast_codec codec;
+    bool operator==(const Coding&) const = default;
   };
-  std::vector<Part> parts;
-  for (const bool sent : {true, false}) {
-    const PeerMessages& all = sent ? sends : recvs;
-    for (size_t peer = 0; peer < all.size(); ++peer) {
-      for (const Call* call : all[peer]) {
-        const Coding coding = coding_of(*call);
-        auto part = std::ranges::find(parts, coding, &Part::coding);
-        if (part == parts.end())
-          part = parts.insert(part, {coding, PeerMessages(all.size()), PeerMessages(all.size())});
-        std::vector<const Call*>& messages = (sent ? part->sends : part->recvs)[peer];
-        messages.push_back(call);
-        part->most = std::max(part->most, messages.size());
-      }
-    }
-  }
+  const auto coding_of = [&](const Call& call) {
+    const ncast_codec codec = choice_of(call).codec;
+    return Coding{codec == NCAST_CODEC_RAW ? NCAST_INT8 : call.dtype, codec};
+  };
+  std::vector<Coding> codings;
+  for (const auto* list : {&sends, &recvs})
+    for (const Call* call : *list)
+      if (std::ranges::find(codings, coding_of(*call)) == codings.end()) codings.push_back(coding_of(*call));
 
-  const auto kernels = static_cast<int>(parts.size());
+  const auto kernels = static_cast<int>(codings.size());
   for (int kernel = 1; kernel < kernels; ++kernel) RETURN_IF_FAILED(fork(kernel, stream));
   for (int kernel = 0; kernel < kernels; ++kernel) {
-    const Part& part = parts[static_cast<size_t>(kernel)];
-    const Lanes lanes(Call{Operation::send}, part.coding.dtype, part.coding.codec, layout_, agreement_.max_ctas);
-    BatchCall batch = {};
-    batch.call = block_call(kernel);
-    lanes.pieces(part.sends, &batch.send, batch.call.send);
-    lanes.pieces(part.recvs, &batch.recv, batch.call.recv);
-    for (const std::vector<const Call*>& messages : part.sends)
-      for (const Call* message : messages) sent_bytes_ += bytes_of(*message);
-    const cudaStream_t own_stream = kernel == 0 ? stream : side_of(kernel).stream;
-    const uint32_t ctas = lanes.ctas(batch.call, static_cast<uint32_t>(kernels));
-    if (part.most > 1) {
-      RETURN_IF_FAILED(launch_batch(batch, part.coding.dtype, part.coding.codec, ctas, own_stream));
-      continue;
-    }
-    BlockCall& call = batch.call;
-    for (int peer = 0; peer < ranks(); ++peer) {
-      if (call.send[peer].bytes != 0) call.send[peer].values = batch.send.of[batch.send.begin[peer]].values;
-      if (call.recv[peer].bytes != 0) call.recv[peer].values = batch.recv.of[batch.recv.begin[peer]].values;
-    }
-    if (part.coding.codec == NCAST_CODEC_RAW) write_straight(&call);
-    RETURN_IF_FAILED(launch_moves(call, part.coding.dtype, part.coding.codec, ctas, own_stream));
+    const Coding coding = codings[static_cast<size_t>(kernel)];
+    const Lanes lanes(*(sends.empty() ? recvs : sends)[0], coding.dtype, coding.codec, layout_, agreement_.max_ctas);
+    BlockCall call = block_call(kernel);
+    for (const Call* send : sends)
+      if (coding_of(*send) == coding) call.send[send->peer] = lanes.piece(send->send, bytes_of(*send));
+    for (const Call* recv : recvs)
+      if (coding_of(*recv) == coding) call.recv[recv->peer] = lanes.piece(recv->recv, bytes_of(*recv));
+    if (coding.codec == NCAST_CODEC_RAW) write_straight(&call);
+    sent_bytes_ += sent_bytes(call);
+    RETURN_IF_FAILED(launch_moves(call, coding.dtype, coding.codec, lanes.ctas(call, static_cast<uint32_t>(kernels)),
+                                  kernel == 0 ? stream : side_of(kernel).stream));
   }
   for (int kernel = 1; kernel < kernels; ++kernel) RETURN_IF_FAILED(join(kernel, stream));
   return cudaSuccess;
