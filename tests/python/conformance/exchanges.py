@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import random
@@ -222,7 +223,6 @@ def messages_of(world: World, name: str) -> list[Message]:
         most = 3_000_001 if world.thorough else 300_001
         return [message(s, r, bf16, rng.choice(CODECS), most - s - 2 * r, "weights") for s, r in pairs]
     if name == "many alike":
-        # More than a kernel takes. Those of a pair are coded alike.
         neighbours = [(s, (s + step) % world.ranks) for s in everyone for step in (0, 1, world.ranks - 1)]
         sizes = (1, 7, 2047, 2048, 2049, 5000, 9001)
         ways = [(s, r, "raw" if s < r else "window") for s, r in neighbours for _ in range(60)]
@@ -255,6 +255,8 @@ def groups(world: World) -> Cases:
         yield f"group: {name}", functools.partial(_check_group, world, name)
     for i in range(20 if world.thorough else 3):
         yield f"group: any {i}", functools.partial(_check_group, world, "any", i)
+    for grouped in ("sends", "receives"):
+        yield f"only {grouped} are grouped", functools.partial(_check_unequal, world, grouped)
     yield "groups in groups, and collectives among sends", functools.partial(_check_mixed, world)
     yield "sends on one stream, receives on another", functools.partial(_check_group, world, "any", "streams", True)
 
@@ -273,6 +275,21 @@ def _check_group(world: World, name: str, salt: object = 0, two_streams: bool = 
     if other is not None:
         place.wait(other)
     place.finish(world.comm, stream)
+    mailbox.check(outcome)
+    return outcome
+
+
+def _check_unequal(world: World, grouped: str) -> Outcome:
+    """Rank 0 sends several messages to each of the others: one side makes a group of all its calls, the other none."""
+    outcome = Outcome()
+    stream = world.streams[0]
+    world.place.reset()
+    own = world.random("unequal groups", grouped, own=True)
+    mailbox = Mailbox(world, messages_of(world, "one way"), own, stream)
+    is_grouped = (world.rank == 0) == (grouped == "sends")
+    with narrowcast.group() if is_grouped else contextlib.nullcontext():
+        mailbox.post(world.comm, own)
+    world.place.finish(world.comm, stream)
     mailbox.check(outcome)
     return outcome
 
