@@ -22,6 +22,7 @@ run_sanitizers() {
   local tool
   export NARROWCAST_TEST_REDUCED=1
   for tool in memcheck racecheck synccheck; do
+    sanitized "$tool" build/gpu/tests/device_gpu_test
     sanitized "$tool" build/gpu/tests/codec_gpu_test
     sanitized "$tool" python3 tools/gpu/each_kernel.py
   done
