@@ -262,5 +262,38 @@ TEST_CASE("a broadcast and a reduction send every value once over the root's lin
   }
 }
 
+TEST_CASE("every lane of the messages to several peers has a warp, which has none to another peer") {
+  std::mt19937_64 random(20261124);
+  for (int round = 0; round < 2000; ++round) {
+    const int ranks = 2 + static_cast<int>(random() % 7);
+    const auto codec = random() % 2 == 0 ? NCAST_CODEC_RAW : NCAST_CODEC_WINDOW;
+    const ncast_dtype dtype = codec == NCAST_CODEC_RAW ? NCAST_INT8 : NCAST_FLOAT64;
+    const uint32_t max_ctas = 1 + static_cast<uint32_t>(random() % most_block_ctas);
+    const channel::ChannelLayout layout(0, ranks, lanes_of_ctas(max_ctas), SIZE_MAX);
+    const Lanes lanes(Call{Operation::send}, dtype, codec, layout, max_ctas);
+    BlockCall call = {};
+    call.peers.ranks = ranks;
+    call.of_messages = true;
+    uint32_t all_lanes = 0, count = 0;
+    for (int peer = 1; peer < ranks; ++peer) {
+      if (random() % 4 == 0) continue;
+      call.send[peer] = lanes.piece(send_begin, 1 + random() % (random() % 2 == 0 ? 10'000 : 10'000'000));
+      all_lanes += call.send[peer].lanes;
+      ++count;
+    }
+    const uint32_t kernels = 1 + static_cast<uint32_t>(random() % 4);
+    const uint32_t warps = lanes.ctas(call, kernels) * piece_warps(Operation::send, dtype, codec);
+    uint32_t dealt = 0;
+    for (int peer = 1; peer < ranks; ++peer) {
+      if (call.send[peer].bytes == 0) continue;
+      const uint32_t of_piece = warps_of_piece(call.send[peer].lanes, all_lanes, count, warps);
+      REQUIRE(of_piece >= 1);
+      REQUIRE(call.send[peer].lanes <= of_piece * 32);
+      dealt += of_piece;
+    }
+    REQUIRE(dealt <= warps);
+  }
+}
+
 }  // namespace
 }  // namespace narrowcast::collective::cuda

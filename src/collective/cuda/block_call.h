@@ -55,6 +55,7 @@ struct BlockCall {
   Piece recv[channel::max_gpu_ranks];  // from each rank
 
   bool in_order;     // the lanes of `send` get their blocks by turns
+  bool of_messages;  // one receiver may wait for what another one does when it has its piece of `send`
   OwnCopy own_copy;  // of a call that only moves
 
   // Of values that travel as they are: where those of `recv` end up, for peers that write there themselves.

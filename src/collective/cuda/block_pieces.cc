@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <span>
 
 #include "collective/cuda/choice.h"
 
@@ -15,6 +16,16 @@ Piece whole(const void* values, uint64_t bytes) {
 
 const char* at(const void* buffer, uint64_t bytes) {
   return buffer == nullptr ? nullptr : static_cast<const char*>(buffer) + bytes;
+}
+
+// Have so many warps room for the ends of all pieces that are sent, if none has those of two?
+bool are_dealt(const BlockCall& call, uint32_t all_lanes, uint32_t warps) {
+  const std::span pieces(call.send, static_cast<size_t>(call.peers.ranks));
+  const auto count =
+      static_cast<uint32_t>(std::ranges::count_if(pieces, [](const Piece& piece) { return piece.bytes != 0; }));
+  return count <= warps && std::ranges::all_of(pieces, [&](const Piece& piece) {
+           return piece.bytes == 0 || piece.lanes <= 32 * warps_of_piece(piece.lanes, all_lanes, count, warps);
+         });
 }
 
 // A vector cut into a piece for each rank but `without` (-1: for each), in the order of ranks.
@@ -88,9 +99,11 @@ uint32_t Lanes::ctas(const BlockCall& call, uint32_t kernels) const {
     received += call.recv[peer].lanes;
   }
   const uint32_t ends = 32 * warps_;  // of a CTA's warps in one role: one a thread
-  return std::max(
+  uint32_t ctas = std::max(
       ctas_of(std::max({sent, received, kept, call.own.lanes, 1u}), std::min(max_ctas_, most_block_ctas / kernels)),
       (std::max(sent, received) + ends - 1) / ends);
+  while (call.of_messages && !are_dealt(call, sent, ctas * warps_)) ++ctas;
+  return ctas;
 }
 
 void cut_moves(const Call& call, ncast_codec codec, const Lanes& lanes, BlockCall* moves) {

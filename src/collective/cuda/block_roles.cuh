@@ -27,6 +27,36 @@ __device__ inline End dealt_end(const Piece* pieces, uint32_t without, const cha
   }
   return {-1, 0, 0};
 }
+// A warp's lanes of the piece that goes to a peer (-1: none): the first, and every `step`th after it.
+struct SharedLanes {
+  int peer;
+  uint32_t first, step;
+};
+// Of the `number`th of `warps` that send messages. Each is for one peer alone: one whose receiver is not there yet does not keep
+// what others wait for.
+__device__ inline SharedLanes lanes_of_messages(const Piece* pieces, const channel::Peers& peers, uint32_t number,
+                                                uint32_t warps) {
+  uint32_t lanes = 0, count = 0;
+  for (int peer = 0; peer < peers.ranks; ++peer) {
+    if (pieces[peer].bytes == 0) continue;
+    lanes += pieces[peer].lanes;
+    ++count;
+  }
+  for (int step = 1; step < peers.ranks; ++step) {
+    const int peer = (peers.rank + step) % peers.ranks;
+    if (pieces[peer].bytes == 0) continue;
+    const uint32_t of_piece = warps_of_piece(pieces[peer].lanes, lanes, count, warps);
+    if (number < of_piece) return {peer, number, of_piece};
+    number -= of_piece;
+  }
+  return {-1, 0, 0};
+}
+__device__ inline End end_of(SharedLanes shared, const Piece* pieces, int thread) {
+  const uint32_t lane = shared.first + thread * shared.step;
+  return shared.peer >= 0 && lane < pieces[shared.peer].lanes ? End{shared.peer, lane, pieces[shared.peer].slots}
+                                                              : End{-1, 0, 0};
+}
+
 // The threads that hold an end, as bits.
 __device__ inline EndMask ends_of(End end) { return __ballot_sync(device::all_lanes, end.peer >= 0); }
 __device__ inline int peer_of_thread(End end, int thread) { return __shfl_sync(device::all_lanes, end.peer, thread); }
@@ -44,7 +74,8 @@ template <typename Coding>
 __device__ void send_blocks(const BlockCall& call, WarpMemory<Coding>& memory, SignalQueue& signals, uint32_t number,
                             uint32_t warps, int thread) {
   const bool in_order = call.in_order;
-  const End end = dealt_end(call.send, 0, call.peers, false, number, warps, thread);
+  const End end = call.of_messages ? end_of(lanes_of_messages(call.send, call.peers, number, warps), call.send, thread)
+                                   : dealt_end(call.send, 0, call.peers, false, number, warps, thread);
   EndMask open = ends_of(end);  // that get more
   if (open == 0) return;
   uint32_t turn = 0;

@@ -88,6 +88,12 @@ constexpr uint32_t ctas_of(uint32_t lanes, uint32_t max_ctas) { return lanes < m
 // slots, about when the invitation to do so would be. Measured between two H200.
 inline constexpr uint64_t least_straight_bytes = uint64_t{4} << 20;
 
+// How many of the warps that send have lanes of a piece, of which there are so many with all these lanes together; none has lanes of
+// two pieces.
+constexpr uint32_t warps_of_piece(uint32_t lanes, uint32_t all_lanes, uint32_t pieces, uint32_t warps) {
+  return all_lanes <= warps ? lanes : 1 + (warps - pieces) * lanes / all_lanes;
+}
+
 // A vector cut into a piece a rank, in whole blocks but for the last.
 class BlockPieces {
  public:

@@ -166,6 +166,7 @@ cudaError_t Communicator::launch_round(const std::vector<const Call*>& sends, co
     const Coding coding = codings[static_cast<size_t>(kernel)];
     const Lanes lanes(*(sends.empty() ? recvs : sends)[0], coding.dtype, coding.codec, layout_, agreement_.max_ctas);
     BlockCall call = block_call(kernel);
+    call.of_messages = true;
     for (const Call* send : sends)
       if (coding_of(*send) == coding) call.send[send->peer] = lanes.piece(send->send, bytes_of(*send));
     for (const Call* recv : recvs)

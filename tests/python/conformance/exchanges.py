@@ -257,6 +257,13 @@ def groups(world: World) -> Cases:
         yield f"group: any {i}", functools.partial(_check_group, world, "any", i)
     for grouped in ("sends", "receives"):
         yield f"only {grouped} are grouped", functools.partial(_check_unequal, world, grouped)
+    yield "only rank 0 groups what goes both ways", functools.partial(_check_pairs, world)
+    if world.ranks > 2:
+        for codec, waiting in (("raw", 1), ("raw", 2), ("window", 1), ("window", 2)):
+            yield (
+                f"rank {waiting} waits for another receiver, {codec}",
+                functools.partial(_check_waiting, world, codec, waiting),
+            )
     yield "groups in groups, and collectives among sends", functools.partial(_check_mixed, world)
     yield "sends on one stream, receives on another", functools.partial(_check_group, world, "any", "streams", True)
 
@@ -291,6 +298,50 @@ def _check_unequal(world: World, grouped: str) -> Outcome:
         mailbox.post(world.comm, own)
     world.place.finish(world.comm, stream)
     mailbox.check(outcome)
+    return outcome
+
+
+def _check_pairs(world: World) -> Outcome:
+    """Rank 0 sends to and receives from each of the others in one group, of which they have a pair at a time."""
+    outcome = Outcome()
+    stream = world.streams[0]
+    world.place.reset()
+    rng, own = world.random("pairs"), world.random("pairs", own=True)
+    kinds = [value_type("bfloat16")] * 3 + [value_type("float32")]
+    numbers = iter(range(1 << 30))
+
+    def message(sender: int, receiver: int) -> Message:
+        count = rng.choice((0, 1, 2048, 5000, 40_000))
+        return Message(sender, receiver, rng.choice(kinds), rng.choice(CODECS), "weights", count, next(numbers))
+
+    pairs = [(message(0, r), message(r, 0)) for _ in range(60) for r in range(1, world.ranks)]
+    mailboxes = [Mailbox(world, list(pair), own, stream) for pair in pairs]
+    with narrowcast.group() if world.rank == 0 else contextlib.nullcontext():
+        for mailbox in mailboxes:
+            mailbox.post(world.comm, own)
+    world.place.finish(world.comm, stream)
+    for mailbox in mailboxes:
+        mailbox.check(outcome)
+    return outcome
+
+
+def _check_waiting(world: World, codec: str, waiting: int) -> Outcome:
+    """Rank 0 sends to ranks 1 and 2 in a group, more than lies between two ranks. One of them takes it after what the
+    other sends when it has its own."""
+    outcome = Outcome()
+    stream = world.streams[0]
+    world.place.reset()
+    own = world.random("waiting", own=True)
+    bf16, first, count = value_type("bfloat16"), 3 - waiting, 12_000_001
+    from_root = [Message(0, receiver, bf16, codec, "weights", count, receiver) for receiver in (1, 2)]
+    mailbox = Mailbox(world, from_root, own, stream)
+    later = Mailbox(world, [Message(first, waiting, bf16, codec, "weights", 3001, 0)], own, stream)
+    for one in (later, mailbox) if world.rank == waiting else (mailbox, later):
+        with narrowcast.group():
+            one.post(world.comm, own)
+    world.place.finish(world.comm, stream)
+    mailbox.check(outcome)
+    later.check(outcome)
     return outcome
 
 
