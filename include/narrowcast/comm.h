@@ -122,7 +122,7 @@ NCAST_API ncast_status ncast_stream_destroy(ncast_stream stream);
 NCAST_API ncast_status ncast_stream_synchronize(ncast_stream stream);
 
 // Sends and receives between start and end run together, without deadlock whatever their order; collectives may be
-// grouped too and run in the order of their calls, after the sends and receives. Different communicators run side by
+// grouped too and run in the order of their calls, before the sends and receives. Different communicators run side by
 // side. Groups nest; the outermost end launches, or runs nothing and returns the error when a call of the group was
 // refused. Per thread. A send to oneself needs its receive in the same group.
 NCAST_API ncast_status ncast_group_start(void);

@@ -88,11 +88,11 @@ void* stream_of(const TakenCalls& group, const Call& call) {
   return group.beside_forwarded ? group.comm->side_stream : call.stream;
 }
 
-// Where all of a group's calls are done: the engine runs its collectives last, in their order.
+// Where all of a group's calls are done: the engine runs its collectives in their order, then its transfers, as one.
 void* last_stream(const TakenCalls& group) {
-  const auto is_collective = [](const TakenCall& taken) { return !is_point_to_point(taken.call.operation); };
-  const auto last = std::find_if(group.calls.rbegin(), group.calls.rend(), is_collective);
-  return stream_of(group, last != group.calls.rend() ? last->call : group.calls[0].call);
+  const auto is_transfer = [](const TakenCall& taken) { return is_point_to_point(taken.call.operation); };
+  const auto transfer = std::ranges::find_if(group.calls, is_transfer);
+  return stream_of(group, transfer != group.calls.end() ? transfer->call : group.calls.back().call);
 }
 
 // NCCL does not refuse an all-to-all in place, as the engine does: its input is copied first. Where a rank's buffers lie is

@@ -71,6 +71,13 @@ ncast_status Communicator::launch(const std::vector<const Call*>& calls) {
   for (const Call* call : calls) (is_point_to_point(call->operation) ? transfers : collectives).push_back(call);
 
   const auto run = [&]() -> cudaError_t {
+    // These first, as with NCCL: another rank may have them one after the other.
+    for (const Call* call : collectives) {
+      const auto stream = static_cast<cudaStream_t>(call->stream);
+      RETURN_IF_FAILED(enter(stream));
+      RETURN_IF_FAILED(launch_collective(*call, stream));
+      RETURN_IF_FAILED(leave(stream));
+    }
     if (!transfers.empty()) {
       // They are one operation: it comes after what is on any of their streams, and before what will be.
       const auto stream = static_cast<cudaStream_t>(transfers[0]->stream);
@@ -87,12 +94,6 @@ ncast_status Communicator::launch(const std::vector<const Call*>& calls) {
       RETURN_IF_FAILED(launch_point_to_point(transfers, stream));
       if (!others.empty()) RETURN_IF_FAILED(cudaEventRecord(forked_, stream));
       for (cudaStream_t other : others) RETURN_IF_FAILED(cudaStreamWaitEvent(other, forked_));
-      RETURN_IF_FAILED(leave(stream));
-    }
-    for (const Call* call : collectives) {
-      const auto stream = static_cast<cudaStream_t>(call->stream);
-      RETURN_IF_FAILED(enter(stream));
-      RETURN_IF_FAILED(launch_collective(*call, stream));
       RETURN_IF_FAILED(leave(stream));
     }
     return cudaSuccess;

@@ -115,14 +115,10 @@ std::vector<Script> make_scripts(const std::vector<Call>& calls) {
   for (Script& script : scripts) {
     std::vector<const Call*> transfers;
     for (const Call& call : calls) {
-      if (call.comm == script.comm && is_point_to_point(call.operation)) transfers.push_back(&call);
-    }
-    add_sends_and_receives(transfers, &script);
-    for (const Call& call : calls) {
       if (call.comm != script.comm) continue;
       switch (call.operation) {
         case Operation::send:
-        case Operation::recv: break;
+        case Operation::recv: transfers.push_back(&call); break;
         case Operation::broadcast: add_broadcast(call, &script); break;
         case Operation::reduce: add_reduce(call, &script); break;
         case Operation::gather: add_gather(call, &script); break;
@@ -134,6 +130,7 @@ std::vector<Script> make_scripts(const std::vector<Call>& calls) {
         case Operation::all_reduce: add_all_reduce(call, &script); break;
       }
     }
+    add_sends_and_receives(transfers, &script);
   }
   return scripts;
 }

@@ -258,6 +258,7 @@ def groups(world: World) -> Cases:
     for grouped in ("sends", "receives"):
         yield f"only {grouped} are grouped", functools.partial(_check_unequal, world, grouped)
     yield "only rank 0 groups what goes both ways", functools.partial(_check_pairs, world)
+    yield "only rank 0 groups a collective and what it sends", functools.partial(_check_collective_grouped, world)
     if world.ranks > 2:
         for codec, waiting in (("raw", 1), ("raw", 2), ("window", 1), ("window", 2)):
             yield (
@@ -325,6 +326,32 @@ def _check_pairs(world: World) -> Outcome:
     return outcome
 
 
+def _check_collective_grouped(world: World) -> Outcome:
+    """The others have a collective, and then receive."""
+    outcome = Outcome()
+    place, stream = world.place, world.streams[0]
+    place.reset()
+    own = world.random("collective grouped", own=True)
+    mailbox = Mailbox(world, messages_of(world, "one way"), own, stream)
+    call = Choice("all_reduce", value_type("bfloat16"), "sum", "weights", 200_001, 0).call(world.rank, world.ranks)
+    sample = pool("weights", call.kind.name)
+    raw, right = call.sent(sample, world.rank), expected(call, sample, 0)
+    source, target = Guarded(place, raw.nbytes), Guarded(place, right.nbytes)
+    inputs, results = source.lay(raw, 0, stream), target.lay(poison(right.nbytes), 0, stream)
+    with narrowcast.group() if world.rank == 0 else contextlib.nullcontext():
+        if world.rank == 0:
+            mailbox.post(world.comm, own)
+        call.run(world.comm, inputs, results, codec="window", stream=stream)
+        if world.rank != 0:
+            mailbox.post(world.comm, own)
+    place.finish(world.comm, stream)
+    mailbox.check(outcome)
+    found, changed = target.read(0, right.nbytes, stream)
+    outcome.note("all_reduce", changed)
+    outcome.note("all_reduce", difference(found.view(call.kind.numpy), right, call.kind, nan_is_nan=True))
+    return outcome
+
+
 def _check_waiting(world: World, codec: str, waiting: int) -> Outcome:
     """Rank 0 sends to ranks 1 and 2 in a group, more than lies between two ranks. One of them takes it after what the
     other sends when it has its own."""
@@ -350,7 +377,7 @@ def hash_of(*words: object) -> int:
 
 
 def _check_mixed(world: World) -> Outcome:
-    """Sends and receives run first, whatever stands between them."""
+    """Sends and receives run last, whatever stands between them."""
     outcome = Outcome()
     place, comm = world.place, world.comm
     place.reset()
