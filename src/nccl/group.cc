@@ -158,6 +158,15 @@ int launch(std::vector<GroupCalls> comms, const std::function<End>& end) {
   return first;
 }
 
+// One outside of any group that cannot wait for the end of one: another rank may have it in a group.
+int forward_alone(const std::shared_ptr<Communicator>& comm, const Call& call) {
+  GroupCalls its{.comm = comm, .forwarding = true};
+  if (needs_preparation(its)) prepare(its);
+  int first = forward_now(its, call, why_forwarded_now(*comm, call, "it cannot wait"));
+  if (!its.forwarded_on.empty()) keep_first(after_forwarded(*comm, call.stream), &first);
+  return first;
+}
+
 std::vector<Comm> handles_of(const std::vector<Made>& made) {
   std::vector<Comm> handles;
   handles.reserve(made.size());
@@ -184,6 +193,8 @@ int submit(const Call& call) {
     result = forward_counted(*comm, call, why_forwarded_now(*comm, call, "an argument is out of range"));
   else if (const char* const why = why_forwarded_at_once(*comm, call))
     result = forward_counted(*comm, call, why);
+  else if (!keeps(call))
+    result = forward_alone(comm, call);
   else
     result = launch({GroupCalls{.comm = comm, .calls = {call}}}, nullptr);
   report_when_due(call.stream);
