@@ -20,7 +20,9 @@ constexpr auto longest_exchange_end = std::chrono::seconds(2);
 struct Table {
   std::mutex mutex;
   std::unordered_map<Comm, std::shared_ptr<Communicator>> communicators;
-  std::unordered_map<Comm, std::string> names;  // of those that have had no call
+  // Of those that have had no call.
+  std::unordered_map<Comm, std::string> names;
+  std::unordered_map<Comm, std::unique_ptr<Meeting>> meetings;
 };
 
 Table& table() {
@@ -28,10 +30,16 @@ Table& table() {
   return the;
 }
 
+// What is kept for a handle, if there is any; its table is locked.
+template <typename Value>
+Value take_kept(std::unordered_map<Comm, Value>& all, Comm handle) {
+  auto node = all.extract(handle);
+  return node.empty() ? Value() : std::move(node.mapped());
+}
+
 std::string take_name(Comm handle) {
   const std::lock_guard lock(table().mutex);
-  auto node = table().names.extract(handle);
-  return node.empty() ? "" : std::move(node.mapped());
+  return take_kept(table().names, handle);
 }
 
 // NULL when NCCL does not take the handle.
@@ -94,6 +102,12 @@ void keep_name(Comm handle, const Config* config) {
   table().names[handle] = config->comm_name;
 }
 
+void keep_meeting(Comm handle, std::unique_ptr<Meeting> meeting) {
+  if (handle == nullptr || meeting == nullptr) return;
+  const std::lock_guard lock(table().mutex);
+  table().meetings[handle] = std::move(meeting);
+}
+
 std::shared_ptr<Communicator> known_communicator(Comm handle) {
   const std::lock_guard lock(table().mutex);
   const auto found = table().communicators.find(handle);
@@ -107,12 +121,16 @@ std::shared_ptr<Communicator> find_communicator(Comm handle) {
   if (communicator == nullptr) return nullptr;
   write_statistics_at_exit(refresh_all_totals);
   const std::lock_guard lock(table().mutex);
+  auto meeting = take_kept(table().meetings, handle);
+  if (communicator->why_forwarded.load() == nullptr) communicator->meeting = std::move(meeting);
+  communicator->will_meet.store(communicator->meeting != nullptr);
   return table().communicators.try_emplace(handle, std::move(communicator)).first->second;
 }
 
 std::shared_ptr<Communicator> take_communicator(Comm handle) {
   const std::lock_guard lock(table().mutex);
   table().names.erase(handle);
+  table().meetings.erase(handle);
   auto node = table().communicators.extract(handle);
   return node.empty() ? nullptr : std::move(node.mapped());
 }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "nccl/engine.h"
+#include "nccl/meeting.h"
 #include "nccl/nccl_abi.h"
 #include "nccl/order.h"
 #include "nccl/recent_decisions.h"
@@ -40,8 +41,11 @@ struct Communicator {
   bool made_blocking = false;            // its ranks attach when it is made, for it blocks by what it is made with
   std::atomic<bool> has_windows{false};  // its ranks have registered some, which all do alike
   bool agreed = false;                   // the ranks have compared what they can and want
-  uint64_t id = 0;                       // the same on all ranks that have agreed
-  int ranks_here = 1;                    // in this process
+  std::mutex preparing;                  // held by the thread at whose call the ranks come to one mind, or to an engine
+  std::unique_ptr<Meeting> meeting;    // of two ranks, until the first call that both have a part in; under `preparing`
+  std::atomic<bool> will_meet{false};  // true until that call is prepared
+  uint64_t id = 0;                     // the same on all ranks that have agreed
+  int ranks_here = 1;                  // in this process
   std::atomic<ncast_comm*> engine_comm{nullptr};
   // Kept until the end: to free memory waits for everything on the GPU, and so maybe for a rank that waits for this one.
   void* exchange_memory = nullptr;
@@ -52,8 +56,9 @@ struct Communicator {
   mutable RecentDecisions decisions;
 };
 
-// Keeps the name that a configuration gives the communicator that was just made; config may be NULL.
+// Keeps the name that a configuration gives the communicator that was just made, or what its ranks meet with; either may be NULL.
 void keep_name(Comm handle, const Config* config);
+void keep_meeting(Comm handle, std::unique_ptr<Meeting> meeting);
 
 // The communicator of a handle that has had a call, else NULL.
 std::shared_ptr<Communicator> known_communicator(Comm handle);

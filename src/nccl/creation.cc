@@ -23,6 +23,12 @@ int blocking_of(const Config& config) {
   return config.blocking;
 }
 
+// Without regard to a configuration.
+bool may_block() {
+  const char* const of_all = std::getenv("NCCL_COMM_BLOCKING");
+  return of_all == nullptr || std::strcmp(of_all, "0") != 0;
+}
+
 void attach_now(Communicator& comm) {
   const BesideCaptures beside_captures;
   agree(comm);
@@ -32,14 +38,20 @@ void attach_now(Communicator& comm) {
 }  // namespace
 
 bool attaches_at_creation(Comm parent, const Config* config) {
-  if (settings().attach != Attach::init) return false;
-  const char* const of_all = std::getenv("NCCL_COMM_BLOCKING");
-  if (of_all != nullptr && std::strcmp(of_all, "0") == 0) return false;
+  if (settings().attach != Attach::init || !may_block()) return false;
   if (config != nullptr) return blocking_of(*config) != 0;
   if (parent == nullptr) return true;
   // Without a configuration it has its parent's.
   const std::shared_ptr<Communicator> known = known_communicator(parent);
   return known != nullptr && known->made_blocking;
+}
+
+std::unique_ptr<Meeting> meeting_for(int ranks, const UniqueId& id, int rank, const Config* config) {
+  if (ranks != 2 || rank < 0 || rank > 1 || settings().attach != Attach::first) return nullptr;
+  if (!may_block() || (config != nullptr && blocking_of(*config) == 0)) return nullptr;
+  // Communicators that follow each other then have the same id.
+  if (std::getenv("NCCL_COMM_ID") != nullptr) return nullptr;
+  return Meeting::create(id, rank);
 }
 
 void attach_at_creation(const std::vector<Comm>& made) {

@@ -1,8 +1,10 @@
-// With NARROWCAST_ATTACH=init the ranks attach when their communicator is made: all of them are in that call.
+// What is done when communicators are made: all ranks are in that call. With NARROWCAST_ATTACH=init they attach.
 #pragma once
 
+#include <memory>
 #include <vector>
 
+#include "nccl/meeting.h"
 #include "nccl/nccl_abi.h"
 
 namespace narrowcast::nccl {
@@ -10,6 +12,9 @@ namespace narrowcast::nccl {
 // Whether a communicator that was made with `config` (NULL: none), of those of `parent` (NULL: none), attaches now: if it
 // blocks, by what all its ranks have alike. What a call returned may differ between ranks of one that does not.
 bool attaches_at_creation(Comm parent, const Config* config);
+
+// Before a communicator is made with an id: where its ranks will meet, if they are two and it blocks; else NULL.
+std::unique_ptr<Meeting> meeting_for(int ranks, const UniqueId& id, int rank, const Config* config);
 
 // All that a call or a group of this thread has made, which has none open. Returns when their ranks have attached, or have
 // left them to NCCL. NULL is passed over.

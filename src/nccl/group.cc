@@ -108,6 +108,17 @@ void prepare_all(std::vector<GroupCalls>& comms, bool grouped) {
   for (std::thread& thread : threads) thread.join();
 }
 
+// Calls whose communicator was aborted while its ranks were waited for: NCCL may have freed the handle.
+int drop_aborted(std::vector<GroupCalls>& comms) {
+  int first = success;
+  for (GroupCalls& its : comms) {
+    if (!its.comm->aborted.load() || std::exchange(its.calls, {}).empty()) continue;
+    log(Level::warn, "rank %d of %d does without calls: the communicator was aborted", its.comm->rank, its.comm->ranks);
+    keep_first(internal_error, &first);
+  }
+  return first;
+}
+
 int before_forwarded(const Plan& plan) {
   const OnDevice on_device(plan.comm->device);
   for (const ForwardedCall& one : plan.forwarded)
@@ -131,7 +142,7 @@ int launch(std::vector<GroupCalls> comms, const std::function<End>& end) {
   prepare_all(comms, end != nullptr);
   std::vector<Plan> plans;
   std::vector<TakenCalls> taken;
-  int first = success;
+  int first = drop_aborted(comms);
   for (GroupCalls& its : comms) {
     if (its.calls.empty()) continue;
     Plan& plan = plans.emplace_back(make_plan(its));

@@ -197,9 +197,10 @@ int comm_revoke(Comm handle, int flags) {
   });
 }
 
-// `make` makes communicators at `made`, all ranks of which are in such a call.
+// `make` makes communicators at `made`, all ranks of which are in such a call; meeting: that of the only one, or NULL.
 template <typename Make>
-int make_communicators(Comm parent, const Config* config, std::span<Comm> made, Make&& make) {
+int make_communicators(Comm parent, const Config* config, std::span<Comm> made, Make&& make,
+                       std::unique_ptr<Meeting> meeting = nullptr) {
   return guarded([&] {
     int result = success;
     {
@@ -209,13 +210,23 @@ int make_communicators(Comm parent, const Config* config, std::span<Comm> made, 
     if (result != success || InsideNccl::here()) return result;
     // In a group one that was split is made later, without its name.
     for (const Comm handle : made) keep_name(handle, config);
+    if (meeting != nullptr) keep_meeting(made[0], std::move(meeting));
     if (attaches_at_creation(parent, config)) attach_when_made(made);
     return result;
   });
 }
 
+// With an id, which leads the ranks of two to each other.
+template <typename Make>
+int make_by_id(int ranks, const UniqueId* id, int rank, const Config* config, Comm* made, Make&& make) {
+  return guarded([&] {
+    auto meeting = id == nullptr || InsideNccl::here() ? nullptr : meeting_for(ranks, *id, rank, config);
+    return make_communicators(nullptr, config, {made, 1}, make, std::move(meeting));
+  });
+}
+
 int comm_init_rank(Comm* made, int ranks, UniqueId id, int rank) {
-  return make_communicators(nullptr, nullptr, {made, 1}, [&] {
+  return make_by_id(ranks, &id, rank, nullptr, made, [&] {
     return real<int(Comm*, int, UniqueId, int)>(Function::CommInitRank)(made, ranks, id, rank);
   });
 }
@@ -227,13 +238,13 @@ int comm_init_all(Comm* made, int count, const int* devices) {
 }
 
 int comm_init_rank_config(Comm* made, int ranks, UniqueId id, int rank, Config* config) {
-  return make_communicators(nullptr, config, {made, 1}, [&] {
+  return make_by_id(ranks, &id, rank, config, made, [&] {
     return real<int(Comm*, int, UniqueId, int, Config*)>(Function::CommInitRankConfig)(made, ranks, id, rank, config);
   });
 }
 
 int comm_init_rank_scalable(Comm* made, int ranks, int rank, int id_count, UniqueId* ids, Config* config) {
-  return make_communicators(nullptr, config, {made, 1}, [&] {
+  return make_by_id(ranks, ids, rank, config, made, [&] {
     return real<int(Comm*, int, int, int, UniqueId*, Config*)>(Function::CommInitRankScalable)(made, ranks, rank,
                                                                                                id_count, ids, config);
   });

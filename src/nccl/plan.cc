@@ -1,6 +1,9 @@
 #include "nccl/plan.h"
 
 #include <algorithm>
+#include <memory>
+#include <mutex>
+#include <utility>
 
 #include "nccl/attach.h"
 #include "nccl/driver.h"
@@ -21,24 +24,62 @@ bool is_captured(const GroupCalls& its) {
   return capture_of(its.calls[0].stream) != 0;
 }
 
+// Calls that go to NCCL as they come are not told apart.
+bool has_part_for_both(const GroupCalls& its) {
+  return its.forwarding || std::ranges::any_of(its.calls, [&](const Call& call) {
+           return is_collective(call) || call.peer != its.comm->rank;
+         });
+}
+
+bool needs_meeting(const GroupCalls& its) { return its.comm->will_meet.load() && has_part_for_both(its); }
+
 // A group's collectives are the same on all ranks, its transfers are not.
 bool takes_all_collectives(const GroupCalls& its) {
   return std::ranges::all_of(
       its.calls, [&](const Call& call) { return !is_collective(call) || decision_on(*its.comm, call).take; });
 }
 
-}  // namespace
-
-bool needs_preparation(const GroupCalls& its) {
+bool has_collective_to_prepare(const GroupCalls& its) {
   const Communicator& comm = *its.comm;
   if (comm.why_forwarded.load() != nullptr || comm.attached() || its.forwarding) return false;
   if (std::ranges::none_of(its.calls, is_collective)) return false;
   return (!comm.agreed || takes_all_collectives(its)) && !is_captured(its);
 }
 
+Wish wish_of(const GroupCalls& its) {
+  if (its.forwarding || is_captured(its)) return Wish::none;
+  const auto gains = [&](const Call& call) { return decision_on(*its.comm, call).take; };
+  return takes_all_collectives(its) && std::ranges::any_of(its.calls, gains) ? Wish::eager : Wish::able;
+}
+
+// Whether both ranks of a communicator are to attach before the first calls that both have a part in. Nothing of theirs has been
+// forwarded, and neither is kept longer than by NCCL, which connects two ranks at their first transfer.
+bool meet(GroupCalls& its) {
+  Communicator& comm = *its.comm;
+  const Wish own = wish_of(its);
+  const auto meeting = std::move(comm.meeting);
+  if (meeting == nullptr) return false;
+  const auto others = meeting->exchange(own, [&] { return comm.aborted.load(); });
+  if (own == Wish::none || others.value_or(Wish::none) == Wish::none) return false;
+  return own == Wish::eager || others == Wish::eager;
+}
+
+}  // namespace
+
+bool needs_preparation(const GroupCalls& its) { return needs_meeting(its) || has_collective_to_prepare(its); }
+
 void prepare(GroupCalls& its) {
   Communicator& comm = *its.comm;
   const BesideCaptures beside_captures;
+  const std::lock_guard lock(comm.preparing);
+  if (needs_meeting(its)) {
+    if (meet(its)) {
+      agree(comm);
+      if (comm.why_forwarded.load() == nullptr) attach(comm);
+    }
+    comm.will_meet.store(false);
+  }
+  if (!has_collective_to_prepare(its)) return;
   if (!comm.agreed) agree(comm);
   if (comm.why_forwarded.load() == nullptr && takes_all_collectives(its)) attach(comm);
   its.prepared = true;

@@ -16,7 +16,7 @@ struct GroupCalls {
   std::vector<Call> calls = {};
   bool forwarding = false;                    // the group's calls go to NCCL as they come
   std::vector<CudaStream> forwarded_on = {};  // streams of the calls that went to NCCL as they came
-  bool prepared = false;                      // the communicator was attached for this group
+  bool prepared = false;                      // the communicator was attached for this group, at a collective
 };
 
 struct ForwardedCall {
@@ -31,8 +31,8 @@ struct Plan {
   bool ordered;  // the communicator's forwarded calls are to keep their order with taken ones
 };
 
-// Whether the ranks must come to one mind, or to an engine, before the calls: at a collective, which all of them make.
-// Never while it is captured.
+// Whether the ranks must come to one mind, or to an engine, before the calls: at a collective, which all of them make, or where
+// two meet. They attach never while one of them captures.
 bool needs_preparation(const GroupCalls& its);
 void prepare(GroupCalls& its);
 

@@ -67,6 +67,19 @@ def test_programs_that_only_send_and_receive_are_taken(at_creation, way):
     assert at_creation.taken() == {"send": (2, 0), "recv": (2, 0)}
 
 
+@pytest.mark.parametrize("job", ["one_way_first", "to_itself_first", "collective_first"])
+def test_two_ranks_attach_at_their_first_call(on_ranks, job):
+    on_ranks.module = "nccl_meeting_jobs"
+    assert all(all(right) for right in on_ranks(job, 2))
+    assert on_ranks.statistics()[1]["recv"]["forwarded"] == 0
+
+
+def test_two_ranks_do_not_attach_where_one_captures(on_ranks):
+    on_ranks.module = "nccl_meeting_jobs"
+    assert on_ranks("captured_by_one", 2) == [[True] * 2] * 2
+    assert on_ranks.taken() == {"send": (0, 2), "recv": (0, 2)}
+
+
 @pytest.mark.parametrize("grouped", [True, False])
 def test_one_thread_makes_the_communicators_of_all_gpus(at_creation, grouped):
     assert at_creation("one_thread", RANKS, alone=True, grouped=grouped) == [[True] * RANKS]
