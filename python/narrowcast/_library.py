@@ -90,7 +90,7 @@ class CommConfigC(Structure):
 class CommCountersC(Structure):
     """ncast_comm_counters."""
 
-    _fields_ = [("raw_bytes", c_uint64), ("wire_bytes", c_uint64), ("calls", c_uint64)]
+    _fields_ = [(name, c_uint64) for name in ("raw_bytes", "wire_bytes", "calls", "scratch_bytes")]
 
 
 class PredictionC(Structure):

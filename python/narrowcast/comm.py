@@ -53,11 +53,12 @@ def unique_id() -> bytes:
 
 @dataclass(frozen=True)
 class Counters:
-    """Totals since the communicator was made, over what this rank sent."""
+    """Totals since the communicator was made, over what this rank sent; and what it holds."""
 
     raw_bytes: int  #: bytes of values
     wire_bytes: int  #: bytes that crossed the link, headers included
     calls: int
+    scratch_bytes: int  #: bytes of staging: no more than the communicator was given
 
     @property
     def ratio(self) -> float | None:
@@ -172,7 +173,7 @@ class Communicator(Calls):
         """Totals of what this rank sent since the communicator was made."""
         totals = CommCountersC()
         check(library().ncast_comm_get_counters(self.handle, byref(totals)))
-        return Counters(totals.raw_bytes, totals.wire_bytes, totals.calls)
+        return Counters(totals.raw_bytes, totals.wire_bytes, totals.calls, totals.scratch_bytes)
 
     def explain(self, operation: str, count: int, *, dtype: str, codec: str = "auto") -> Explanation:
         """What this communicator of GPUs does with a call, as `narrowcast.explain` says it; the same on all ranks."""

@@ -306,6 +306,8 @@ TEST_CASE("CountersTellWhatThisRankSent") {
     EXPECT(counters.raw_bytes == 2 * own.size());
     EXPECT(counters.wire_bytes == counters.raw_bytes);
     EXPECT(counters.calls == 1);
+    EXPECT(counters.scratch_bytes > 0);
+    EXPECT(counters.scratch_bytes <= 4 << 20);
     EXPECT_OK(ncast_all_gather(own.data(), all.data(), count, NCAST_BFLOAT16, NCAST_CODEC_WINDOW, comm, nullptr));
     const uint64_t wire_before = counters.wire_bytes;
     EXPECT_OK(ncast_comm_get_counters(comm, &counters));

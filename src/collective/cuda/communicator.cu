@@ -143,13 +143,15 @@ ncast_status Communicator::set_up() {
 
   // Packets do not go through host memory.
   const size_t packet_bytes = packet_scratch_bytes(place_ == channel::PeerMemory::Place::host ? 1 : ranks());
-  const size_t all_bytes = agreement_.scratch_bytes;
-  if (all_bytes > packet_bytes)
-    layout_ = channel::ChannelLayout((packet_bytes + 4095) / 4096 * 4096, ranks(), lanes_of_ctas(agreement_.max_ctas),
-                                     all_bytes - (packet_bytes + 4095) / 4096 * 4096);
+  const size_t layout_begin = (packet_bytes + 4095) / 4096 * 4096;
+  const size_t most_bytes = agreement_.scratch_bytes;
+  if (most_bytes > layout_begin)
+    layout_ =
+        channel::ChannelLayout(layout_begin, ranks(), lanes_of_ctas(agreement_.max_ctas), most_bytes - layout_begin);
   if (layout_.slots() == 0)
-    return fail(NCAST_INVALID_ARGUMENT, "scratch_bytes is %zu, which is too little for %d ranks", all_bytes, ranks());
-  if (ncast_status status = channel::PeerMemory::create(*rendezvous_, place_, all_bytes, &scratch_)) return status;
+    return fail(NCAST_INVALID_ARGUMENT, "scratch_bytes is %zu, which is too little for %d ranks", most_bytes, ranks());
+  scratch_bytes_ = layout_begin + layout_.bytes(ranks());
+  if (ncast_status status = channel::PeerMemory::create(*rendezvous_, place_, scratch_bytes_, &scratch_)) return status;
   peers_.rank = rank();
   peers_.ranks = ranks();
   for (int peer = 0; peer < ranks(); ++peer) peers_.scratch[peer] = scratch_->of(peer);
@@ -235,7 +237,7 @@ ncast_comm_counters Communicator::counters() const {
   unsigned long long wire_bytes = 0;
   copy_beside(&wire_bytes, &state_->wire_bytes, sizeof wire_bytes);
   const std::lock_guard lock(mutex_);
-  return {raw_bytes_, packet_bytes_ + wire_bytes, calls_};
+  return {raw_bytes_, packet_bytes_ + wire_bytes, calls_, scratch_bytes_};
 }
 
 ncast_status Communicator::wait_until_idle() {

@@ -160,6 +160,7 @@ class Communicator final : public ncast_comm {
   channel::PeerMemory::Place place_ = channel::PeerMemory::Place::device;
   bool nvlink_ = false;  // between all GPUs
   std::unique_ptr<channel::PeerMemory> scratch_;
+  size_t scratch_bytes_ = 0;
   channel::Peers peers_ = {};
   channel::ChannelLayout layout_;  // packets come before it in the scratch
   DeviceState* state_ = nullptr;

@@ -11,7 +11,9 @@ Communicator::Communicator(std::unique_ptr<channel::World> its_world, const Stag
       limit(its_limit),
       staging(shape),
       sends(static_cast<size_t>(world->ranks())),
-      receives(static_cast<size_t>(world->ranks())) {}
+      receives(static_cast<size_t>(world->ranks())) {
+  counters_.scratch_bytes = shape.bytes(world->ranks());
+}
 
 uint64_t Communicator::take_ticket() {
   const std::lock_guard lock(mutex_);

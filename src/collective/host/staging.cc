@@ -23,22 +23,22 @@ size_t payload_bound(size_t chunk_bytes) {
   return (bound + line - 1) / line * line;
 }
 
-size_t bytes_used(const StagingShape& shape, int ranks) {
-  const size_t lanes = static_cast<size_t>(ranks - 1) * shape.lanes.lane_bytes();
-  return lanes + shape.lanes.payload_capacity_bytes + 2 * shape.chunk_bytes;
-}
-
 }  // namespace
+
+size_t StagingShape::bytes(int ranks) const {
+  const size_t all_lanes = static_cast<size_t>(ranks - 1) * lanes.lane_bytes();
+  return all_lanes + lanes.payload_capacity_bytes + 2 * chunk_bytes;
+}
 
 ncast_status StagingShape::choose(size_t scratch_bytes, int ranks, StagingShape* shape) {
   for (size_t chunk = largest_chunk_bytes; chunk >= smallest_chunk_bytes; chunk /= 2) {
     for (const uint64_t depth : lane_depths) {
       *shape = {chunk, {depth, payload_bound(chunk)}};
-      if (bytes_used(*shape, ranks) <= scratch_bytes) return NCAST_OK;
+      if (shape->bytes(ranks) <= scratch_bytes) return NCAST_OK;
     }
   }
   return fail(NCAST_INVALID_ARGUMENT, "ncast_comm_create: scratch_bytes is %zu, but %d ranks need at least %zu",
-              scratch_bytes, ranks, bytes_used(*shape, ranks));
+              scratch_bytes, ranks, shape->bytes(ranks));
 }
 
 Staging::Staging(const StagingShape& shape)

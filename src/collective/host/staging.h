@@ -16,6 +16,9 @@ struct StagingShape {
 
   // The largest chunks and deepest lanes that the budget allows. Error: INVALID_ARGUMENT says the least that would do.
   static ncast_status choose(size_t scratch_bytes, int ranks, StagingShape* shape);
+
+  // That a rank uses of its budget.
+  size_t bytes(int ranks) const;
 };
 
 // The private room. Used by one call of the communicator at a time.
