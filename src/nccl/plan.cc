@@ -82,20 +82,16 @@ void prepare(GroupCalls& its) {
   if (!has_collective_to_prepare(its)) return;
   if (!comm.agreed) agree(comm);
   if (comm.why_forwarded.load() == nullptr && takes_all_collectives(its)) attach(comm);
-  its.prepared = true;
 }
 
 Plan make_plan(GroupCalls& its) {
   Communicator& comm = *its.comm;
   Plan plan{.comm = its.comm, .taken = {.comm = its.comm}, .forwarded = {}, .ordered = comm.attached()};
   const bool attached = comm.attached() && comm.why_forwarded.load() == nullptr;
-  // Others may have made a transfer of this group before they attached, and forwarded it.
-  const bool takes_transfers = attached && !its.prepared;
   const bool takes_collectives = attached && takes_all_collectives(its);
   for (const Call& call : its.calls) {
     const Decision decision = decision_on(comm, call);
-    const bool takes = is_collective(call) ? takes_collectives : takes_transfers;
-    if (takes && decision.take) {
+    if (decision.take && (is_collective(call) ? takes_collectives : attached)) {
       plan.taken.calls.push_back({call, decision.codec});
       continue;
     }

@@ -16,7 +16,6 @@ struct GroupCalls {
   std::vector<Call> calls = {};
   bool forwarding = false;                    // the group's calls go to NCCL as they come
   std::vector<CudaStream> forwarded_on = {};  // streams of the calls that went to NCCL as they came
-  bool prepared = false;                      // the communicator was attached for this group, at a collective
 };
 
 struct ForwardedCall {

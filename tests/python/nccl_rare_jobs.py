@@ -222,6 +222,26 @@ def recovered(*, rank: int, ranks: int, revoke: bool, emit: Any) -> None:
         nccl("CommDestroy", comm)
 
 
+def first_group(*, rank: int, ranks: int, emit: Any) -> None:
+    """Ranks 0 and 1: a collective and a transfer, at first on rank 0 in one group, on rank 1 one after the other."""
+    with program(rank, ranks) as (nccl, comm, stream):
+        mine, received, found = nccl.put(values_of(rank, 1000)), nccl.zeros(1000), []
+        for _ in range(2):
+            total = nccl.put(values_of(rank, 1000, "int32"))
+            with nccl.group() if rank == 0 else contextlib.nullcontext():
+                nccl("AllReduce", total, total, 1000, INT32, SUM, comm, stream)
+                if rank == 0:
+                    nccl("Send", mine, 1000, BFLOAT16, 1, comm, stream)
+                if rank == 1:
+                    nccl("Recv", received, 1000, BFLOAT16, 0, comm, stream)
+            stream.synchronize()
+            found.append(nccl.holds(total, sum_of_all(ranks, 1000)))
+            found.append(rank != 1 or nccl.holds(received, values_of(0, 1000)))
+            received.fill(0)
+        nccl("CommDestroy", comm)
+    emit(found)
+
+
 def one_cannot_attach(*, rank: int, ranks: int, unable: int, refused: bool, emit: Any) -> None:
     """A rank can open nothing when the communicator attaches, or is refused. Are calls right, and in what seconds?
 

@@ -96,6 +96,12 @@ def test_ranks_go_on_without_one_that_does_not_come(on_ranks, revoke):
     assert on_ranks.reasons() == ({"the communicator was aborted"} if revoke else set())
 
 
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_ranks_that_attach_at_a_group_of_one_take_the_same_calls(on_ranks, ranks):
+    assert on_ranks("first_group", ranks) == [[True] * 4] * ranks
+    assert on_ranks.reasons() == set()
+
+
 @pytest.mark.parametrize("same", [True, False])
 def test_one_path_may_lead_to_different_cost_models(on_ranks, monkeypatch, tmp_path, same):
     monkeypatch.setenv("NARROWCAST_COST_MODEL", "own.costs")
