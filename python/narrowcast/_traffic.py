@@ -80,6 +80,8 @@ class RankTraffic:
     """Of this communicator among those of its process."""
     rank: int
     ranks: int
+    scratch_bytes: int
+    """Of its GPU's memory, for the communicator; 0 where nothing is taken."""
     links: Links | None
     """None where it is not known, as of a communicator that was aborted before it was asked."""
     operations: list[Traffic]
@@ -92,12 +94,15 @@ class CommunicatorTraffic:
     communicator: str
     ranks: int
     reported: set[int] = field(default_factory=set)
+    scratch_bytes: int = 0
+    """Of the rank that gives it most."""
     links: Links | None = field(default_factory=Links)
     """None where a rank's is not known."""
     operations: dict[str, Traffic] = field(default_factory=dict)
 
     def add(self, one: RankTraffic) -> None:
         self.reported.add(one.rank)
+        self.scratch_bytes = max(self.scratch_bytes, one.scratch_bytes)
         self.links = None if self.links is None or one.links is None else self.links + one.links
         for traffic in one.operations:
             self.operations.setdefault(traffic.operation, Traffic(traffic.operation)).add(traffic)
@@ -107,6 +112,7 @@ class CommunicatorTraffic:
             "id": self.communicator,
             "ranks": self.ranks,
             "reported_ranks": sorted(self.reported),
+            "scratch_bytes": self.scratch_bytes,
             "raw_bytes": None if self.links is None else self.links.raw_bytes,
             "wire_bytes": None if self.links is None else self.links.wire_bytes,
             "ratio": None if self.links is None else self.links.ratio,
@@ -174,4 +180,5 @@ def _ranks_of(content: dict[str, Any]) -> Iterable[RankTraffic]:
         ]
         raw_bytes, wire_bytes = one["raw_bytes"], one["wire_bytes"]
         links = None if raw_bytes is None or wire_bytes is None else Links(int(raw_bytes), int(wire_bytes))
-        yield RankTraffic(str(one["id"]), place, int(one["rank"]), int(one["ranks"]), links, operations)
+        rank, ranks, scratch_bytes = (int(one[name]) for name in ("rank", "ranks", "scratch_bytes"))
+        yield RankTraffic(str(one["id"]), place, rank, ranks, scratch_bytes, links, operations)

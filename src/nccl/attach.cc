@@ -151,12 +151,16 @@ void attach(Communicator& comm) {
   if (driver()->cuStreamCreate(&comm.side_stream, stream_non_blocking) != 0 ||
       driver()->cuEventCreate(&comm.side_event, event_without_time) != 0)
     log(Level::warn, "rank %d has no stream for its transfers: those that are not forwarded alone fail", comm.rank);
+  ncast_comm_counters counters = {};
+  narrowcast.ncast_comm_get_counters(made, &counters);
+  comm.statistics->set_scratch(counters.scratch_bytes);
   comm.engine_comm.store(made);
   // An abort that came in the meantime found nothing to end.
   if (comm.aborted.load()) narrowcast.ncast_comm_abort(made);
   // Once more: the engine is torn down after what was registered before it was loaded.
   write_statistics_at_exit(refresh_all_totals);
-  log(Level::info, "rank %d of %d on GPU %d takes calls", comm.rank, comm.ranks, comm.device);
+  log(Level::info, "rank %d of %d on GPU %d takes calls, with %llu MiB of its memory", comm.rank, comm.ranks,
+      comm.device, static_cast<unsigned long long>(counters.scratch_bytes >> 20));
 }
 
 void detach(Communicator& comm) {

@@ -1,16 +1,19 @@
 #include "nccl/plan.h"
 
 #include <algorithm>
+#include <chrono>
 #include <memory>
 #include <mutex>
 #include <utility>
 
 #include "nccl/attach.h"
 #include "nccl/driver.h"
+#include "nccl/log.h"
 
 namespace narrowcast::nccl {
 namespace {
 
+constexpr auto patience = std::chrono::seconds(10);
 constexpr const char* not_attached = "the communicator is not attached yet";
 
 bool is_collective(const Call& call) { return !is_point_to_point(call.operation); }
@@ -59,7 +62,15 @@ bool meet(GroupCalls& its) {
   const Wish own = wish_of(its);
   const auto meeting = std::move(comm.meeting);
   if (meeting == nullptr) return false;
-  const auto others = meeting->exchange(own, [&] { return comm.aborted.load(); });
+  const auto begin = std::chrono::steady_clock::now();
+  bool told = false;
+  const auto others = meeting->exchange(own, [&] {
+    if (!told && std::chrono::steady_clock::now() > begin + patience) {
+      log(Level::info, "rank %d waits for the first call of the other rank", comm.rank);
+      told = true;
+    }
+    return comm.aborted.load();
+  });
   if (own == Wish::none || others.value_or(Wish::none) == Wish::none) return false;
   return own == Wish::eager || others == Wish::eager;
 }

@@ -108,6 +108,11 @@ void Statistics::set_id(uint64_t id) {
   id_ = id;
 }
 
+void Statistics::set_scratch(uint64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  scratch_bytes_ = bytes;
+}
+
 void Statistics::count_taken(Operation operation, uint64_t raw_bytes, std::optional<double> saved_microseconds) {
   const std::lock_guard lock(mutex_);
   any_taken_ = true;
@@ -153,7 +158,7 @@ std::string Statistics::json() const {
   char id[20];
   std::snprintf(id, sizeof id, "%016" PRIx64, id_);
   std::string text = std::string("{\"id\":\"") + (id_ == 0 ? "" : id) + "\",\"rank\":" + std::to_string(rank_) +
-                     ",\"ranks\":" + std::to_string(ranks_);
+                     ",\"ranks\":" + std::to_string(ranks_) + ",\"scratch_bytes\":" + std::to_string(scratch_bytes_);
   const auto add_total = [&](const char* name, uint64_t Totals::* total) {
     const std::string unknown = any_taken_ ? "null" : "0";
     text += std::string(",\"") + name + "\":" + (totals_ ? number((*totals_).*total) : unknown);

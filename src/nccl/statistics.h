@@ -28,6 +28,8 @@ class Statistics {
   Statistics(int rank, int ranks) : rank_(rank), ranks_(ranks) {}
 
   void set_id(uint64_t id);
+  // Memory that the rank has given the engine for it.
+  void set_scratch(uint64_t bytes);
   // saved_microseconds: nothing where it is not known.
   void count_taken(Operation operation, uint64_t raw_bytes, std::optional<double> saved_microseconds);
   void count_captured(Operation operation);
@@ -44,6 +46,7 @@ class Statistics {
   const int rank_, ranks_;
   mutable std::mutex mutex_;
   uint64_t id_ = 0;  // 0: the ranks have not agreed on one
+  uint64_t scratch_bytes_ = 0;
   struct Totals {
     uint64_t raw_bytes, wire_bytes;
   };

@@ -41,6 +41,8 @@ def test_every_operation_is_taken(on_ranks, monkeypatch, ranks, codec):
         assert operations["all_gather"]["raw_bytes"] == (ranks - 1) * 10_000
     for raw_bytes, wire_bytes in on_ranks.links().values():
         assert (wire_bytes < raw_bytes) == (codec == "window")
+    reports = [json.loads(path.read_text()) for path in on_ranks.folder.glob("*.json")]
+    assert all(0 < report["communicators"][0]["scratch_bytes"] <= 4 << 20 for report in reports)
 
 
 @pytest.mark.parametrize("verify", ["0", "1"])

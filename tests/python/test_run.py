@@ -25,6 +25,7 @@ COMMUNICATORS = [
         "id": "c0ffee00c0ffee00",
         "rank": 1,
         "ranks": 2,
+        "scratch_bytes": 1 << 20,
         "raw_bytes": 3000,
         "wire_bytes": 2100,
         "operations": [
@@ -117,6 +118,7 @@ def test_the_report_sums_the_ranks(run, tmp_path):
     assert len(written["processes"]) == 2
     (communicator,) = written["communicators"]
     assert communicator["reported_ranks"] == [1]
+    assert communicator["scratch_bytes"] == 1 << 20
     assert (communicator["raw_bytes"], communicator["wire_bytes"], communicator["ratio"]) == (6000, 4200, 0.7)
     assert communicator["operations"] == [
         {
@@ -372,6 +374,7 @@ def test_prometheus_reads_while_it_runs(started):
     key = 'communicator="c0ffee00c0ffee00",rank="1"'
     assert f"narrowcast_link_raw_bytes_total{{{key}}} 3000\n" in text
     assert f"narrowcast_link_wire_bytes_total{{{key}}} 2100\n" in text
+    assert f"narrowcast_scratch_bytes{{{key}}} {1 << 20}\n" in text
     with pytest.raises(urllib.error.HTTPError, match="404"):
         urllib.request.urlopen(url.replace("metrics", "other"), timeout=10)
     process.send_signal(signal.SIGTERM)
