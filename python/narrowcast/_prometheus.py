@@ -25,7 +25,7 @@ def text(report: Report) -> str:
         ("raw_bytes_total", "counter", "Bytes of values sent in taken calls, without graphs.", _of("raw_bytes")),
         ("predicted_calls_total", "counter", "Taken calls that saved_seconds has, without graphs.", _of("predicted")),
         ("saved_seconds", "gauge", "By the cost model, what these took less than in NCCL.", _of("saved_seconds")),
-        ("scratch_bytes", "gauge", "GPU memory that is held for the communicator.", _of_rank("scratch_bytes")),
+        ("scratch_bytes", "gauge", "GPU memory that the communicator was given.", _of_rank("scratch_bytes")),
         ("link_raw_bytes_total", "counter", "Bytes of values sent before the first graph.", _of_links("raw_bytes")),
         ("link_wire_bytes_total", "counter", "What these came to on the links.", _of_links("wire_bytes")),
     ]

@@ -163,6 +163,11 @@ void attach(Communicator& comm) {
       comm.device, static_cast<unsigned long long>(counters.scratch_bytes >> 20));
 }
 
+void agree_and_attach(Communicator& comm) {
+  agree(comm);
+  if (comm.why_forwarded.load() == nullptr) attach(comm);
+}
+
 void detach(Communicator& comm) {
   ncast_comm* const made = comm.engine_comm.load();
   if (made == nullptr) return;

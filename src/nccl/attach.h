@@ -14,6 +14,9 @@ void agree(Communicator& comm);
 // After they agreed: makes the engine's communicator.
 void attach(Communicator& comm);
 
+// Both, one after the other.
+void agree_and_attach(Communicator& comm);
+
 // Destroys the engine's communicator, when its calls are done; comm is out of the table.
 void detach(Communicator& comm);
 

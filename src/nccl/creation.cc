@@ -31,8 +31,7 @@ bool may_block() {
 
 void attach_now(Communicator& comm) {
   const BesideCaptures beside_captures;
-  agree(comm);
-  if (comm.why_forwarded.load() == nullptr) attach(comm);
+  agree_and_attach(comm);
 }
 
 }  // namespace

@@ -13,8 +13,6 @@ namespace narrowcast::nccl {
 namespace {
 
 constexpr auto pause = std::chrono::microseconds(20);
-// Of ranks that are all in the call that makes their communicator.
-constexpr auto patience = std::chrono::seconds(10);
 constexpr int int8 = 0;
 
 // A communicator that does not block goes on with the call behind it.
@@ -31,19 +29,17 @@ int wait_while_in_progress(Communicator& comm) {
 
 // Polled: an abort or an error of the communicator ends it.
 int wait_for_stream(Communicator& comm) {
-  const auto begin = std::chrono::steady_clock::now();
-  bool told = !comm.made_blocking;
+  LongWait wait;
   for (;;) {
     const int state = driver()->cuStreamQuery(comm.exchange_stream);
     if (state == 0) return success;
     if (state != cuda_not_ready) return unhandled_cuda_error;
     if (comm.aborted.load()) return internal_error;
     if (const int failed = wait_while_in_progress(comm)) return failed;
-    if (!told && std::chrono::steady_clock::now() > begin + patience) {
+    // All ranks should be in the call that makes their communicator.
+    if (comm.made_blocking && wait.becomes_long())
       log(Level::warn, "rank %d of %d waits for the others to attach: NARROWCAST_ATTACH must be init on all ranks",
           comm.rank, comm.ranks);
-      told = true;
-    }
     std::this_thread::sleep_for(pause);
   }
 }

@@ -15,7 +15,7 @@ namespace narrowcast::nccl {
 namespace {
 
 constexpr int pause_milliseconds = 20;
-constexpr char magic[8] = "NcMeet1";  // with the version of Word
+constexpr char word_magic[8] = "NcMeet1";  // with the version of Word
 
 struct Word {
   char magic[8];
@@ -51,7 +51,7 @@ Meeting::~Meeting() { close(socket_); }
 // A second telling does no harm.
 Meeting::Telling Meeting::tell(Wish own) const {
   Word word = {};
-  std::memcpy(word.magic, magic, sizeof magic);
+  std::memcpy(word.magic, word_magic, sizeof word_magic);
   word.secret = secret_;
   word.wish = own;
   sockaddr_un address;
@@ -66,7 +66,8 @@ std::optional<Wish> Meeting::heard(int milliseconds) const {
   poll(&waiting, 1, milliseconds);
   Word word;
   for (ssize_t length; (length = recv(socket_, &word, sizeof word, 0)) >= 0;) {
-    if (length != sizeof word || std::memcmp(word.magic, magic, sizeof magic) != 0 || word.secret != secret_) continue;
+    if (length != sizeof word || std::memcmp(word.magic, word_magic, sizeof word_magic) != 0 || word.secret != secret_)
+      continue;
     if (word.wish >= Wish::none && word.wish <= Wish::eager) return word.wish;
   }
   return std::nullopt;

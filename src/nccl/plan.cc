@@ -1,7 +1,6 @@
 #include "nccl/plan.h"
 
 #include <algorithm>
-#include <chrono>
 #include <memory>
 #include <mutex>
 #include <utility>
@@ -13,7 +12,6 @@
 namespace narrowcast::nccl {
 namespace {
 
-constexpr auto patience = std::chrono::seconds(10);
 constexpr const char* not_attached = "the communicator is not attached yet";
 
 bool is_collective(const Call& call) { return !is_point_to_point(call.operation); }
@@ -62,13 +60,9 @@ bool meet(GroupCalls& its) {
   const Wish own = wish_of(its);
   const auto meeting = std::move(comm.meeting);
   if (meeting == nullptr) return false;
-  const auto begin = std::chrono::steady_clock::now();
-  bool told = false;
+  LongWait wait;
   const auto others = meeting->exchange(own, [&] {
-    if (!told && std::chrono::steady_clock::now() > begin + patience) {
-      log(Level::info, "rank %d waits for the first call of the other rank", comm.rank);
-      told = true;
-    }
+    if (wait.becomes_long()) log(Level::info, "rank %d waits for the first call of the other rank", comm.rank);
     return comm.aborted.load();
   });
   if (own == Wish::none || others.value_or(Wish::none) == Wish::none) return false;
@@ -84,10 +78,7 @@ void prepare(GroupCalls& its) {
   const BesideCaptures beside_captures;
   const std::lock_guard lock(comm.preparing);
   if (needs_meeting(its)) {
-    if (meet(its)) {
-      agree(comm);
-      if (comm.why_forwarded.load() == nullptr) attach(comm);
-    }
+    if (meet(its)) agree_and_attach(comm);
     comm.will_meet.store(false);
   }
   if (!has_collective_to_prepare(its)) return;

@@ -322,19 +322,12 @@ def not_blocking(*, rank: int, ranks: int, emit: Any) -> None:
         nccl, comm, stream = Program(rank, ranks), c_void_p(), Stream()
         config = _nccl.config("nccl")
         config.blocking = 0
-
-        def settle() -> None:
-            state = c_int(7)
-            while state.value == 7:
-                nccl("CommGetAsyncError", comm, byref(state))
-            assert state.value == 0
-
         assert nccl.status("CommInitRankConfig", byref(comm), ranks, nccl.unique_id(), rank, byref(config)) in (0, 7)
-        settle()
+        nccl.settle(comm)
         source, result = nccl.put(values_of(rank, 100, "int32")), nccl.zeros(100, "int32")
         for _ in range(2):
             assert nccl.status("AllReduce", source, result, 100, INT32, SUM, comm, stream) in (0, 7)
-            settle()
+            nccl.settle(comm)
             stream.synchronize()
         right = nccl.holds(result, sum_of_all(ranks, 100))
         nccl("CommDestroy", comm)

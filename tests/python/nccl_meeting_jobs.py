@@ -34,7 +34,7 @@ class Pair:
         where = self.peer if source is None else source
         self.nccl("Recv", self.received, COUNT, BFLOAT16, where, self.comm, self.stream)
 
-    def reduce(self, op: int = SUM) -> None:
+    def reduce(self, op: int) -> None:
         self.nccl("AllReduce", self.vector, self.total, COUNT, FLOAT32, op, self.comm, self.stream)
 
     def group(self) -> contextlib.AbstractContextManager[None]:
@@ -52,7 +52,7 @@ class Pair:
         self.received.fill(0)
         return right
 
-    def has_sum(self, factor: int = 1) -> bool:
+    def has_sum(self, factor: int) -> bool:
         self.stream.synchronize()
         return self.nccl.holds(self.total, factor * sum_of_all(2, COUNT, "float32"))
 
@@ -90,28 +90,19 @@ def to_itself_first(*, rank: int, ranks: int, emit: Any) -> None:
         emit([*found, two.has(1 - rank)])
 
 
-def collective_first(*, rank: int, ranks: int, emit: Any) -> None:
-    """Rank 0 has a collective and a send in one group, the other one after the other."""
-    with pair(rank, ranks) as two:
-        with two.group() if rank == 0 else contextlib.nullcontext():
-            two.reduce()
-            (two.send if rank == 0 else two.recv)()
-        found = [two.has_sum()]
-        if rank == 1:
-            found.append(two.has(0))
-        two.exchange()
-        emit([*found, two.has(1 - rank)])
+def collective_first(*, rank: int, ranks: int, emit: Any, users: bool = False) -> None:
+    """Rank 0 has a collective and a send in one group, the other one after the other.
 
-
-def user_reduction_first(*, rank: int, ranks: int, emit: Any) -> None:
-    """A call that cannot wait sends rank 0's group to NCCL; the other has no group."""
+    users: a reduction of the user's, which cannot wait and sends rank 0's group to NCCL.
+    """
     with pair(rank, ranks) as two:
-        op, factor = c_int(), c_float(2)
-        two.nccl("RedOpCreatePreMulSum", byref(op), byref(factor), FLOAT32, 1, two.comm)
+        op, factor = c_int(SUM), c_float(2)
+        if users:
+            two.nccl("RedOpCreatePreMulSum", byref(op), byref(factor), FLOAT32, 1, two.comm)
         with two.group() if rank == 0 else contextlib.nullcontext():
             two.reduce(op.value)
             (two.send if rank == 0 else two.recv)()
-        found = [two.has_sum(2)]
+        found = [two.has_sum(2 if users else 1)]
         if rank == 1:
             found.append(two.has(0))
         two.exchange()
@@ -140,22 +131,15 @@ def not_blocking_on_one(*, rank: int, ranks: int, emit: Any) -> None:
     with program(rank, ranks) as (nccl, first, stream):
         comm, config = c_void_p(), _nccl.config("nccl")
         config.blocking = rank
-
-        def settle() -> None:
-            state = c_int(7)
-            while state.value == 7:
-                nccl("CommGetAsyncError", comm, byref(state))
-            assert state.value == 0
-
         unique_id = nccl.passed_on("second", lambda made: nccl("GetUniqueId", byref(made)))
         assert nccl.status("CommInitRankConfig", byref(comm), ranks, unique_id, rank, byref(config)) in (0, 7)
-        settle()
+        nccl.settle(comm)
         two = Pair(nccl, comm, stream)
         nccl("GroupStart")
         two.send()
         two.recv()
         assert nccl.status("GroupEnd") in (0, 7)
-        settle()
+        nccl.settle(comm)
         emit([two.has(1 - rank)])
         nccl("CommDestroy", comm)
         nccl("CommDestroy", first)

@@ -122,6 +122,13 @@ class Program:
         self("CommInitRank", byref(comm), self.ranks, self.unique_id(), self.rank)
         return comm
 
+    def settle(self, comm: c_void_p) -> None:
+        """Waits for what a communicator that does not block has under way on the host."""
+        state = c_int(7)
+        while state.value == 7:
+            self("CommGetAsyncError", comm, byref(state))
+        assert state.value == 0
+
     def put(self, values: np.ndarray) -> DeviceBuffer:
         self._kept.append(DeviceBuffer(values.nbytes).write(values))
         return self._kept[-1]

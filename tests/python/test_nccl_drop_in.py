@@ -149,7 +149,7 @@ def test_groups_nest_and_mix_communicators_streams_and_kinds(on_ranks, monkeypat
     for found in on_ranks("groups", 4):
         assert found == [[True] * 4] * 3
     taken = on_ranks.taken()
-    # A group's collectives are taken or forwarded together. The first transfers come before the ranks have attached.
+    # A group's collectives are taken or forwarded together; the ranks attach at the first that are taken.
     assert taken["all_reduce"] == ((0, 3) if off == "all_gather" else (3, 0))
     assert taken["send"] == {"": (3, 0), "all_gather": (0, 3), "send": (0, 3)}[off]
 

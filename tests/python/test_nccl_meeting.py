@@ -51,7 +51,7 @@ def test_ranks_of_which_one_cannot_attach_are_left_to_nccl(two, job):
 
 
 def test_a_call_that_cannot_wait_keeps_nobody_waiting(two):
-    reasons = two("user_reduction_first").reasons()
+    reasons = two("collective_first", users=True).reasons()
     assert "its group has a call that cannot wait" in reasons
 
 
