@@ -9,15 +9,15 @@ from ctypes import byref, c_int, c_void_p
 from typing import Any
 
 from narrowcast import _nccl
-from narrowcast._cuda_driver import Stream, on_device
-from nccl_program import BFLOAT16, Program, program, values_of
+from narrowcast._cuda_driver import Stream
+from nccl_program import BFLOAT16, Program, on_gpu_of, program, values_of
 
 COUNT = 2000
 
 
 def transfers(*, rank: int, ranks: int, way: str, emit: Any) -> None:
     """On a communicator of all ranks that is made one way or another."""
-    with on_device(rank):
+    with on_gpu_of(rank):
         nccl, comm, config = Program(rank, ranks), c_void_p(), _nccl.config("nccl")
         unique_id = nccl.unique_id()
         end = (ranks, unique_id, rank)
@@ -39,7 +39,7 @@ def one_thread(*, ranks: int, grouped: bool, emit: Any) -> None:
         unique_id = nccl.unique_id()
         with nccl.group():
             for rank in range(ranks):
-                with on_device(rank):
+                with on_gpu_of(rank):
                     # Where the handle is kept may move before the group ends.
                     made = c_void_p()
                     nccl("CommInitRank", byref(made), ranks, unique_id, rank)
@@ -47,15 +47,15 @@ def one_thread(*, ranks: int, grouped: bool, emit: Any) -> None:
     else:
         nccl("CommInitAll", comms, ranks, None)
     for rank in range(ranks):
-        with on_device(rank):
+        with on_gpu_of(rank):
             calls.append((nccl.put(values_of(rank, COUNT)), nccl.zeros(COUNT), Stream()))
     with nccl.group():
         for rank, (mine, received, stream) in enumerate(calls):
-            with on_device(rank):
+            with on_gpu_of(rank):
                 nccl("Send", mine, COUNT, BFLOAT16, (rank + 1) % ranks, comms[rank], stream)
                 nccl("Recv", received, COUNT, BFLOAT16, (rank - 1) % ranks, comms[rank], stream)
     for rank, (_, received, stream) in enumerate(calls):
-        with on_device(rank):
+        with on_gpu_of(rank):
             stream.synchronize()
             found.append(nccl.holds(received, values_of((rank - 1) % ranks, COUNT)))
     for comm in comms:
@@ -105,7 +105,7 @@ def ended_at_once(*, rank: int, ranks: int, end: str, emit: Any) -> None:
 
 def not_blocking(*, rank: int, ranks: int, emit: Any) -> None:
     """A communicator that does not block, and one that is split off it."""
-    with on_device(rank):
+    with on_gpu_of(rank):
         nccl, comm, part, config = Program(rank, ranks), c_void_p(), c_void_p(), _nccl.config("nccl")
         config.blocking = 0
         nccl("CommInitRankConfig", byref(comm), ranks, nccl.unique_id(), rank, byref(config))

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 from narrowcast import _nccl
-from narrowcast._cuda_driver import DeviceBuffer, Stream, driver, on_device
+from narrowcast._cuda_driver import DeviceBuffer, Stream, driver
 from nccl_program import (
     BFLOAT16,
     FLOAT32,
@@ -21,6 +21,7 @@ from nccl_program import (
     MEETING_SECONDS,
     SUM,
     Program,
+    on_gpu_of,
     program,
     sum_of_all,
     values_of,
@@ -183,20 +184,20 @@ def one_thread(*, ranks: int, emit: Any) -> None:
     comms, streams, sources = (c_void_p * ranks)(), [], []
     nccl("CommInitAll", comms, ranks, None)
     for r in range(ranks):
-        with on_device(r):
+        with on_gpu_of(r):
             streams.append(Stream())
             sources.append(nccl.put(values_of(r, count, "int32")))
     for _ in range(3):
         results = []
         for r in range(ranks):
-            with on_device(r):
+            with on_gpu_of(r):
                 results.append(nccl.zeros(count, "int32"))
         with nccl.group():
             for r in range(ranks):
-                with on_device(r):
+                with on_gpu_of(r):
                     nccl("AllReduce", sources[r], results[r], count, INT32, SUM, comms[r], streams[r])
         for r in range(ranks):
-            with on_device(r):
+            with on_gpu_of(r):
                 streams[r].synchronize()
                 found.append(nccl.holds(results[r], sum_of_all(ranks, count)))
     for comm in comms:
@@ -211,7 +212,7 @@ def threads(*, ranks: int, emit: Any) -> None:
     unique_id = nccl.unique_id()
 
     def run(rank: int) -> None:
-        with on_device(rank):
+        with on_gpu_of(rank):
             comm, stream, count = c_void_p(), Stream(), 4000
             nccl("CommInitRank", byref(comm), ranks, unique_id, rank)
             mine, gathered = nccl.put(values_of(rank, count)), nccl.zeros(ranks * count)
@@ -318,7 +319,7 @@ def user_reduction(*, rank: int, ranks: int, emit: Any) -> None:
 
 def not_blocking(*, rank: int, ranks: int, emit: Any) -> None:
     """A communicator that does not block."""
-    with on_device(rank):
+    with on_gpu_of(rank):
         nccl, comm, stream = Program(rank, ranks), c_void_p(), Stream()
         config = _nccl.config("nccl")
         config.blocking = 0
@@ -336,7 +337,7 @@ def not_blocking(*, rank: int, ranks: int, emit: Any) -> None:
 
 def named(*, rank: int, ranks: int, names: list[str], emit: Any) -> None:
     """A communicator with a name of its own on each rank."""
-    with on_device(rank):
+    with on_gpu_of(rank):
         nccl, comm, stream = Program(rank, ranks), c_void_p(), Stream()
         config = _nccl.config("nccl")
         config.commName = names[rank].encode()

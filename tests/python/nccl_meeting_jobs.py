@@ -12,8 +12,18 @@ from pathlib import Path
 from typing import Any
 
 from narrowcast import _nccl
-from narrowcast._cuda_driver import Stream, on_device
-from nccl_program import BFLOAT16, FLOAT32, MEETING_SECONDS, SUM, Program, program, sum_of_all, values_of
+from narrowcast._cuda_driver import Stream
+from nccl_program import (
+    BFLOAT16,
+    FLOAT32,
+    MEETING_SECONDS,
+    SUM,
+    Program,
+    on_gpu_of,
+    program,
+    sum_of_all,
+    values_of,
+)
 
 COUNT = 2000
 
@@ -160,7 +170,7 @@ def aborted(*, rank: int, ranks: int, emit: Any) -> None:
         buffer = nccl.zeros(COUNT)
 
         def send() -> None:
-            with on_device(rank):
+            with on_gpu_of(rank):
                 results.append(nccl.status("Send", buffer, COUNT, BFLOAT16, 1, comm, stream))
 
         waiting = threading.Thread(target=send)

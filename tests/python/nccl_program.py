@@ -18,6 +18,7 @@ from narrowcast._cuda_driver import DeviceBuffer, Stream, call, on_device
 INT32, FLOAT32, BFLOAT16 = 2, 7, 9
 SUM = 0
 MEETING_SECONDS = 60
+RANKS_PER_GPU = int(os.environ.get("NARROWCAST_TEST_RANKS_PER_GPU", "1"))
 
 _MOVE = [c_void_p, c_void_p, c_size_t, c_int]
 _END = [c_void_p, c_void_p]
@@ -81,6 +82,9 @@ class Program:
 
     def __init__(self, rank: int, ranks: int) -> None:
         self.rank, self.ranks = rank, ranks
+        if RANKS_PER_GPU > 1:
+            # NCCL refuses ranks of one host that share a GPU, and asks for the host's name once.
+            os.environ["NCCL_HOSTID"] = f"rank {rank}"
         self.nccl = ctypes.CDLL("libnccl.so.2")
         self.nccl.ncclGetLastError.restype = c_char_p
         for name, arguments in _SIGNATURES.items():
@@ -154,10 +158,17 @@ def _plain(argument: Any) -> Any:
     return argument.handle if isinstance(argument, Stream) else argument
 
 
+def on_gpu_of(rank: int) -> contextlib.AbstractContextManager[None]:
+    gpus = c_int(rank + 1)
+    if RANKS_PER_GPU > 1:
+        call("cuDeviceGetCount", byref(gpus))
+    return on_device(rank % gpus.value)
+
+
 @contextlib.contextmanager
 def program(rank: int, ranks: int, kind: type[Program] = Program) -> Iterator[tuple[Program, c_void_p, Stream]]:
     """With a communicator of all ranks, and a stream, on the rank's GPU."""
-    with on_device(rank):
+    with on_gpu_of(rank):
         nccl = kind(rank, ranks)
         comm = nccl.communicator()
         yield nccl, comm, Stream()

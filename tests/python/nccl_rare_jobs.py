@@ -15,7 +15,7 @@ from typing import Any
 
 import nccl_jobs
 from narrowcast import _nccl
-from narrowcast._cuda_driver import Stream, driver, on_device
+from narrowcast._cuda_driver import Stream, driver
 from nccl_program import (
     BFLOAT16,
     CONFIGURABLE,
@@ -23,6 +23,7 @@ from nccl_program import (
     MEETING_SECONDS,
     SUM,
     Program,
+    on_gpu_of,
     program,
     sum_of_all,
     values_of,
@@ -142,7 +143,7 @@ def simulated(*, rank: int, ranks: int, emit: Any) -> None:
 
 def scalable(*, rank: int, ranks: int, name: str, emit: Any) -> None:
     """A communicator of ncclCommInitRankScalable, with a name."""
-    with on_device(rank):
+    with on_gpu_of(rank):
         nccl, comm, stream = Program(rank, ranks), c_void_p(), Stream()
         config = _nccl.config("nccl")
         config.commName = name.encode()
@@ -166,7 +167,7 @@ def shrunk(*, rank: int, ranks: int, emit: Any) -> None:
 
 def grown(*, rank: int, ranks: int, emit: Any) -> None:
     """The last rank joins the others, who have a communicator already; that one goes on."""
-    with on_device(rank):
+    with on_gpu_of(rank):
         nccl, comm, all_of_them, stream = Program(rank, ranks - 1), c_void_p(), c_void_p(), Stream()
         is_new, found = rank == ranks - 1, []
         if not is_new:
@@ -268,7 +269,7 @@ def destroyed_in_turn(*, ranks: int, emit: Any) -> None:
         nccl("CommInitAll", comms, ranks, None)
         calls = []
         for rank in range(ranks):
-            with on_device(rank):
+            with on_gpu_of(rank):
                 calls.append((nccl.put(values_of(rank, count, "int32")), nccl.zeros(count, "int32"), Stream()))
         with nccl.group():
             for comm, (mine, total, stream) in zip(comms, calls, strict=True):

@@ -1,15 +1,20 @@
-"""The drop-in before the real NCCL, on all GPUs: what it takes has the right values, and what it forwards too."""
+"""The drop-in before the real NCCL, on all GPUs: what it takes has the right values, and what it forwards too.
+
+NARROWCAST_TEST_RANKS_PER_GPU=k puts k ranks on each GPU, rank r on GPU r % gpus: NCCL then sends by sockets.
+"""
 
 from __future__ import annotations
 
 import pytest
 from narrowcast import _nccl, errors
 from narrowcast.cuda import device_count
+from nccl_program import RANKS_PER_GPU
 from nccl_ranks import OPERATIONS, Ranks
 
-RANKS = min(8, device_count())
+RANKS = min(8, device_count() * RANKS_PER_GPU)
 
 pytestmark = pytest.mark.skipif(RANKS < 2, reason="fewer than 2 GPUs here")
+in_one_process = pytest.mark.skipif(RANKS_PER_GPU > 1, reason="NCCL has one rank of a process on a GPU")
 
 
 @pytest.fixture(scope="module")
@@ -80,6 +85,7 @@ def test_two_ranks_do_not_attach_where_one_captures(on_ranks):
     assert on_ranks.taken() == {"send": (0, 2), "recv": (0, 2)}
 
 
+@in_one_process
 @pytest.mark.parametrize("grouped", [True, False])
 def test_one_thread_makes_the_communicators_of_all_gpus(at_creation, grouped):
     assert at_creation("one_thread", RANKS, alone=True, grouped=grouped) == [[True] * RANKS]
@@ -129,10 +135,12 @@ def test_an_exchange_in_place_is_right(on_ranks, monkeypatch, verify):
     assert on_ranks.taken()["all_to_all"] == (3, 0)
 
 
+@in_one_process
 def test_one_thread_drives_all_gpus(on_ranks):
     assert on_ranks("one_thread", RANKS, alone=True) == [[True] * 3 * RANKS]
 
 
+@in_one_process
 def test_a_thread_drives_each_gpu(on_ranks):
     assert on_ranks("threads", RANKS, alone=True) == [[True] * RANKS]
 
