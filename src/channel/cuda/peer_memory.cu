@@ -8,6 +8,7 @@
 #include "channel/cuda/peer_memory.h"
 #include "channel/cuda/wants_host.h"
 #include "channel/cuda/zeroed_memory.h"
+#include "channel/outcome.h"
 #include "status/error.h"
 
 namespace narrowcast::channel {
@@ -69,8 +70,12 @@ ncast_status PeerMemory::choose_place(Rendezvous& rendezvous, Place* place, bool
 ncast_status PeerMemory::create(Rendezvous& rendezvous, Place place, size_t bytes,
                                 std::unique_ptr<PeerMemory>* result) {
   std::unique_ptr<PeerMemory> memory(new PeerMemory(rendezvous));
-  if (ncast_status status = place == Place::device ? memory->map_device_memory(bytes) : memory->map_host_memory(bytes))
-    return status;
+  if (ncast_status status =
+          place == Place::device ? memory->map_device_memory(bytes) : memory->map_host_memory(bytes)) {
+    const std::string sentence = ncast_last_error();
+    memory.reset();
+    return fail(status, "%s", sentence.c_str());
+  }
   *result = std::move(memory);
   return NCAST_OK;
 }
@@ -85,19 +90,17 @@ ncast_status PeerMemory::map_device_memory(size_t bytes) {
   std::vector<MemoryOffer> offers(ranks);
   if (ncast_status status = rendezvous_.all_gather(&own, sizeof own, offers.data())) return status;
   shared_ = true;
-  if (ncast_status status = check_bytes(offers, bytes)) return status;
-  for (size_t rank = 0; rank < ranks; ++rank) {
+  ncast_status status = check_bytes(offers, bytes);
+  for (size_t rank = 0; status == NCAST_OK && rank < ranks; ++rank) {
     if (static_cast<int>(rank) == rendezvous_.rank()) {
       addresses_[rank] = own_;
       continue;
     }
-    if (ncast_status status = mapped_[rank].map(own.gpu, offers[rank])) {
-      const std::string sentence = ncast_last_error();
-      return fail(status, "rank %d, whose peer is rank %zu: %s", rendezvous_.rank(), rank, sentence.c_str());
-    }
+    status = mapped_[rank].map(own.gpu, offers[rank]);
     addresses_[rank] = mapped_[rank].address();
   }
-  return NCAST_OK;
+  // When one rank cannot, all give theirs up together: alone it would wait for the others to do so.
+  return agree_on_outcome(rendezvous_, status);
 }
 
 ncast_status PeerMemory::map_host_memory(size_t bytes) {

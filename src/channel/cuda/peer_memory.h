@@ -23,7 +23,7 @@ class PeerMemory {
   static ncast_status choose_place(Rendezvous& rendezvous, Place* place, bool* nvlink);
 
   // All ranks call, each with its own device current, with the same arguments. The memory is zero. Errors: CUDA_ERROR,
-  // SYSTEM_ERROR, MISMATCH; those of the rendezvous.
+  // SYSTEM_ERROR, MISMATCH, UNSUPPORTED (a GPU does not reach another's memory); those of the rendezvous.
   static ncast_status create(Rendezvous& rendezvous, Place place, size_t bytes, std::unique_ptr<PeerMemory>* result);
 
   // No kernel of this rank uses the memory any more. Waits for the others to come here too; when they fail, this rank's

@@ -1,33 +1,17 @@
-#include <cstdio>
 #include <string>
 #include <vector>
 
 #include "channel/cuda/registered_memory.h"
+#include "channel/outcome.h"
 #include "status/error.h"
 
 namespace narrowcast::channel {
 namespace {
 
-// What came of something that each rank does for itself.
-struct Outcome {
-  ncast_status status;
-  char sentence[200];
-
-  static Outcome of(ncast_status status) {
-    Outcome outcome{status, {}};
-    if (status != NCAST_OK) std::snprintf(outcome.sentence, sizeof outcome.sentence, "%s", ncast_last_error());
-    return outcome;
-  }
-};
-
 struct Part {
   Outcome outcome;
   MemoryOffer offer;
 };
-
-ncast_status failure_of(int rank, const Outcome& outcome) {
-  return fail(outcome.status, "rank %d: %.*s", rank, static_cast<int>(sizeof outcome.sentence), outcome.sentence);
-}
 
 }  // namespace
 
@@ -51,18 +35,13 @@ ncast_status RegisteredMemory::map_all() {
   std::vector<Part> parts(ranks);
   if (ncast_status status = rendezvous_.all_gather(&mine, sizeof mine, parts.data())) return status;
   for (size_t peer = 0; peer < ranks; ++peer)
-    if (parts[peer].outcome.status != NCAST_OK) return failure_of(static_cast<int>(peer), parts[peer].outcome);
+    if (parts[peer].outcome.status != NCAST_OK) return parts[peer].outcome.failure_of(static_cast<int>(peer));
 
   ncast_status mapped = NCAST_OK;
   for (size_t peer = 0; peer < ranks && mapped == NCAST_OK; ++peer)
     if (peer != rank && parts[peer].offer.address != nullptr)
       mapped = mapped_[peer].map(mine.offer.gpu, parts[peer].offer);
-  const Outcome outcome = Outcome::of(mapped);
-  std::vector<Outcome> outcomes(ranks);
-  if (ncast_status status = rendezvous_.all_gather(&outcome, sizeof outcome, outcomes.data())) return status;
-  for (size_t peer = 0; peer < ranks; ++peer)
-    if (outcomes[peer].status != NCAST_OK) return failure_of(static_cast<int>(peer), outcomes[peer]);
-  return NCAST_OK;
+  return agree_on_outcome(rendezvous_, mapped);
 }
 
 RegisteredMemory::~RegisteredMemory() {
