@@ -6,9 +6,11 @@ set(device_headers
   channel/cuda/kernel_channels.h
   channel/cuda/kernel_ports.h
   channel/cuda/memory_channel.h
+  channel/cuda/packet_rings.h
   channel/cuda/peers.h
   channel/cuda/port_channel.cuh
   channel/cuda/warp_channel.cuh
+  channel/cuda/warp_packets.cuh
   channel/port_fifo.h
   channel/port_request.h
   codec/window/escapes.cuh
@@ -18,6 +20,7 @@ set(device_headers
   codec/window/placement.cuh
   device/copy.cuh
   device/ptx/system_memory.cuh
+  device/reduce.cuh
   device/warp.cuh
   format/frame.h
   format/window.h)

@@ -18,10 +18,12 @@ extern "C" {
 #endif
 
 enum { NCAST_SLOT_BYTES = 4096 };  // a block of values of every type but float64, whose blocks take twice that
+enum { NCAST_PACKET_MESSAGE_BYTES = 2048 };
 
 // Channels between all ranks, by value in a kernel's parameters. A channel leads from one rank to another, which may be
 // itself, and has `lanes`, each of which is used by one warp at either end. A lane carries messages of `slot_bytes` at
-// most, in order, and holds 32 KiB of them.
+// most, in order, and holds 32 KiB of them; beside them it carries messages of packets, of NCAST_PACKET_MESSAGE_BYTES at
+// most, and holds four.
 typedef struct {
   int rank;             // this one
   int ranks;            // 1 to 8
@@ -31,7 +33,7 @@ typedef struct {
 } ncast_channels;
 
 // Makes channels. Collective, with the same arguments on every rank.
-//   lanes: 1 to 4096. Each takes some 32 KiB on every rank for every rank.
+//   lanes: 1 to 4096. Each takes some 48 KiB on every rank for every rank.
 //   slot_bytes: NCAST_SLOT_BYTES or twice that.
 // Errors: INVALID_ARGUMENT, UNSUPPORTED (the communicator is not of GPUs), MISMATCH, CUDA_ERROR, those of waiting.
 NCAST_API ncast_status ncast_channels_create(ncast_comm* comm, uint32_t lanes, uint32_t slot_bytes,
@@ -45,6 +47,9 @@ NCAST_API ncast_status ncast_channels_destroy(ncast_comm* comm, const ncast_chan
 NCAST_API ncast_status ncast_mem_alloc(ncast_comm* comm, size_t bytes, void** own);
 // Where kernels of this rank find the memory of `rank` that was allocated together with `own`. Not collective.
 NCAST_API ncast_status ncast_mem_peer(ncast_comm* comm, const void* own, int rank, void** address);
+// Where kernels of this rank find what `rank` registered as `region` (ncast_comm_register), until that is deregistered; NULL: it
+// registered none. Not collective. Errors: INVALID_ARGUMENT.
+NCAST_API ncast_status ncast_region_peer(ncast_comm* comm, uint32_t region, int rank, void** address);
 // Frees this rank's part. Collective. No kernel of this rank uses the memory of any rank any more, and no ports reach it.
 // Destroying the communicator frees what is left.
 NCAST_API ncast_status ncast_mem_free(ncast_comm* comm, void* own);

@@ -3,7 +3,9 @@
 //
 // Done by whole warps, each on its own: 32 threads call together, with the same arguments.
 //   Sender    put, put_encoded, put_direct, signal, flush: a warp's end of a lane towards a peer
-//   Receiver  wait, poll, get, get_decoded, get_direct, release: the other end
+//   Receiver  wait, poll, get, get_decoded, get_reduced, get_decoded_reduced, get_direct, release: the other end
+//   PacketSender    put, flush: a warp's end for short messages by packets, data and flag in one store
+//   PacketReceiver  poll, get: the other end
 //   Window    the codec `window` for values of a type
 // Done by single threads:
 //   Port      put, signal, flush, put_with_signal, put_with_signal_and_flush, wait, poll: copies by copy engines
@@ -13,12 +15,15 @@
 #include "narrowcast/channel.h"
 #include "narrowcast/device/channel/cuda/port_channel.cuh"
 #include "narrowcast/device/channel/cuda/warp_channel.cuh"
+#include "narrowcast/device/channel/cuda/warp_packets.cuh"
 #include "narrowcast/device/codec/window/kernel.cuh"
 
 namespace narrowcast {
 
 using channel::BlockCodec;
 using channel::BlockMemory;
+using channel::PacketReceiver;
+using channel::PacketSender;
 using channel::Port;
 using channel::PortPlace;
 using channel::Receiver;

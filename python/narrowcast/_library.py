@@ -189,7 +189,6 @@ SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
         _STATUS,
         [POINTER(_COMM), c_int, POINTER(UniqueIdC), c_int, POINTER(CommConfigC)],
     ),
-    # Not called from here: in Python ranks that can exchange bytes carry the id themselves.
     "ncast_comm_create_by_exchange": (
         _STATUS,
         [POINTER(_COMM), c_int, c_int, c_void_p, c_void_p, POINTER(CommConfigC)],
@@ -229,6 +228,7 @@ SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "ncast_channels_destroy": (_STATUS, [_COMM, c_void_p]),
     "ncast_mem_alloc": (_STATUS, [_COMM, c_size_t, POINTER(c_void_p)]),
     "ncast_mem_peer": (_STATUS, [_COMM, c_void_p, c_int, POINTER(c_void_p)]),
+    "ncast_region_peer": (_STATUS, [_COMM, c_uint32, c_int, POINTER(c_void_p)]),
     "ncast_mem_free": (_STATUS, [_COMM, c_void_p]),
     "ncast_ports_create": (_STATUS, [_COMM, c_uint32, POINTER(c_void_p), c_uint32, c_void_p]),
     "ncast_ports_destroy": (_STATUS, [_COMM, c_void_p]),

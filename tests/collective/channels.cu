@@ -6,42 +6,12 @@
 #include <vector>
 
 #include "../codec/patterns.h"
-#include "gpu_rank.h"
-#include "narrowcast/device.cuh"
+#include "channel_rank.h"
 #include "narrowcast/narrowcast.h"
 
 namespace narrowcast::testing {
 namespace {
 
-constexpr uint32_t ctas = 3, warps = 4, lanes = ctas * warps;
-constexpr uint32_t batch = 3;  // messages that a warp puts before it gets: fewer than a ring holds
-
-// With channels.
-struct Rank : GpuRank {
-  Rank(int rank, int ranks, const ncast_unique_id& id, std::barrier<>& everybody, uint32_t slot_bytes = 4096,
-       double timeout_seconds = 20)
-      : GpuRank(rank, ranks, id, everybody, timeout_seconds) {
-    EXPECT_OK(ncast_channels_create(comm, lanes, slot_bytes, &channels));
-  }
-  ~Rank() { ncast_channels_destroy(comm, &channels); }
-
-  ncast_channels channels;
-};
-
-struct Place {
-  uint32_t warp, lane;
-  int thread, next, previous;
-  __device__ explicit Place(const ncast_channels& channels)
-      : warp(threadIdx.x / 32),
-        lane(blockIdx.x * warps + warp),
-        thread(threadIdx.x % 32),
-        next((channels.rank + 1) % channels.ranks),
-        previous((channels.rank + channels.ranks - 1) % channels.ranks) {}
-};
-
-__device__ uint8_t byte_of(int rank, uint32_t lane, uint32_t message, uint32_t i) {
-  return static_cast<uint8_t>(rank * 71 + lane * 13 + message * 7 + i + i / 256);
-}
 __device__ uint32_t length_of(uint32_t message, uint32_t slot_bytes) {
   return message % 5 == 0 ? slot_bytes : message % 7 == 0 ? 0 : message * 977 % slot_bytes;
 }
@@ -229,6 +199,40 @@ TEST_CASE("every type comes back to the bit") {
         check(rank, ranks, id, everybody);
       });
     }
+  }
+}
+
+__global__ void write_at(uint32_t* of_peer, uint32_t value) { of_peer[threadIdx.x] = value + threadIdx.x; }
+
+TEST_CASE("kernels reach what peers have registered") {
+  for (const int ranks : {1, 2, 3}) {
+    CAPTURE(ranks);
+    run_ranks(ranks, [&](int rank, const ncast_unique_id& id, std::barrier<>& everybody) {
+      Rank mine(rank, ranks, id, everybody);
+      constexpr size_t bytes = 32 * sizeof(uint32_t);
+      const bool shares = rank != 2;
+      const int next = (rank + 1) % ranks, previous = (rank + ranks - 1) % ranks;
+      uint32_t* own = nullptr;
+      void* of_next = &own;
+      uint32_t region = 0;
+      EXPECT_CUDA(cudaMalloc(&own, bytes));
+      EXPECT_OK(ncast_comm_register(mine.comm, shares ? own : nullptr, shares ? bytes : 0, &region));
+      EXPECT_OK(ncast_region_peer(mine.comm, region, next, &of_next));
+      EXPECT((of_next != nullptr) == (next != 2));
+      EXPECT(
+          is_refused(ncast_region_peer(mine.comm, region + 1, next, &of_next), NCAST_INVALID_ARGUMENT, "is no region"));
+      EXPECT(is_refused(ncast_region_peer(mine.comm, region, ranks, &of_next), NCAST_INVALID_ARGUMENT, "rank is"));
+      EXPECT_OK(ncast_region_peer(mine.comm, region, next, &of_next));
+      mine.begin();
+      if (of_next != nullptr) write_at<<<1, 32, 0, mine.stream>>>(static_cast<uint32_t*>(of_next), 1000u * rank);
+      mine.end();
+      uint32_t found[32];
+      EXPECT_CUDA(cudaMemcpy(found, own, bytes, cudaMemcpyDeviceToHost));
+      for (uint32_t i = 0; shares && i < 32; ++i) EXPECT(found[i] == 1000u * static_cast<uint32_t>(previous) + i);
+      EXPECT_OK(ncast_comm_deregister(mine.comm, region));
+      EXPECT(is_refused(ncast_region_peer(mine.comm, region, rank, &of_next), NCAST_INVALID_ARGUMENT, "is no region"));
+      EXPECT_CUDA(cudaFree(own));
+    });
   }
 }
 

@@ -9,7 +9,8 @@ namespace narrowcast::channel {
 
 struct KernelChannels {
   Peers peers;  // scratch: the channels alone
-  ChannelLayout layout;
+  ChannelLayout layout;  // behind it lie the PacketRings
+  uint32_t packet_bytes;
 };
 static_assert(sizeof(KernelChannels) <= sizeof ncast_channels::reserved);
 static_assert(alignof(KernelChannels) <= alignof(ncast_channels));

@@ -9,6 +9,7 @@
 #include <cstdint>
 
 #include "../../device/copy.cuh"
+#include "../../device/reduce.cuh"
 #include "../../device/warp.cuh"
 #include "bounded_wait.cuh"
 #include "kernel_channels.h"
@@ -222,25 +223,38 @@ class Receiver {
     return true;
   }
 
-  // The values of a message that put_encoded() sent with the same `bytes`. to: as above, or memory.values.
+  // Waits for the next message, which has to have `count` values, does into[i] = combine(into[i], values[i]) for each, and
+  // releases it. into: shared or global memory, as aligned as its type, 16 bytes being fastest; the warp's threads may read all
+  // of it. Sums of many messages in a wider type than theirs are Value = __nv_bfloat16 with float* into.
+  template <typename Value, typename Accumulator, typename Combine>
+  __device__ bool get_reduced(Accumulator* into, uint32_t count, Combine combine) {
+    if (!wait()) return false;
+    if (bytes_ != count * sizeof(Value)) return refuse();
+    __syncwarp();
+    device::reduce_by_warp(into, static_cast<const Value*>(data()), count, thread_, combine);
+    release_arrived();
+    return true;
+  }
+
+  // The values of a message that put_encoded() sent with the same `bytes`. to: shared or global memory of any alignment, or
+  // memory.values; the warp's threads may read all of it.
   template <BlockCodec Codec>
   __device__ bool get_decoded(void* to, uint32_t bytes, BlockMemory<Codec>& memory) {
-    if (bytes != Codec::values_bytes) return get(to, bytes);
-    if (!wait()) return false;
-    const uint32_t coded = bytes_;
-    if (coded == bytes) {
-      device::copy_by_warp(to, data(), bytes, thread_);
-      release_arrived();
-      return true;
-    }
-    if (coded == 0 || coded % 16 != 0 || coded > Codec::payload_capacity || coded > bytes) return refuse();
-    device::copy_by_warp(memory.payload, data(), coded, thread_);
-    release_arrived();
-    if (!Codec::decode(memory.payload, coded, memory.values, memory.scratch, thread_)) return refuse();
+    const void* const values = next_values(bytes, memory);
+    if (values == nullptr) return false;
+    if (values != to) device::copy_by_warp(to, values, bytes, thread_);
+    done_with(values);
+    return true;
+  }
+
+  // The same, reduced as by get_reduced(): `count` values of what put_encoded() sent.
+  template <typename Value, BlockCodec Codec, typename Accumulator, typename Combine>
+  __device__ bool get_decoded_reduced(Accumulator* into, uint32_t count, BlockMemory<Codec>& memory, Combine combine) {
+    const void* const values = next_values(static_cast<uint32_t>(count * sizeof(Value)), memory);
+    if (values == nullptr) return false;
     __syncwarp();
-    if (to == memory.values) return true;
-    device::copy_by_warp(to, memory.values, bytes, thread_);
-    __syncwarp();
+    device::reduce_by_warp(into, static_cast<const Value*>(values), count, thread_, combine);
+    done_with(values);
     return true;
   }
 
@@ -268,6 +282,32 @@ class Receiver {
     bytes_ = __shfl_sync(device::all_lanes, seen.block(), 0);
     __syncwarp();
     return !here || bytes_ <= slot_bytes_ ? here : refuse();
+  }
+  // Where the values are of the next message, which put_encoded() sent with so many bytes: in its slot, or decoded in
+  // memory.values, the slot released. NULL: stopped.
+  template <BlockCodec Codec>
+  __device__ const void* next_values(uint32_t bytes, BlockMemory<Codec>& memory) {
+    if (!wait()) return nullptr;
+    const uint32_t coded = bytes_;
+    if (coded == bytes) return data();
+    bool good = bytes == Codec::values_bytes && coded != 0 && coded % 16 == 0 && coded <= Codec::payload_capacity &&
+                coded < bytes;
+    if (good) {
+      device::copy_by_warp(memory.payload, data(), coded, thread_);
+      release_arrived();
+      good = Codec::decode(memory.payload, coded, memory.values, memory.scratch, thread_);
+    }
+    if (!good) refuse();
+    __syncwarp();
+    return good ? memory.values : nullptr;
+  }
+  // What next_values() gave has been read.
+  __device__ void done_with(const void* values) {
+    if (values == data()) {
+      release_arrived();
+    } else {
+      __syncwarp();
+    }
   }
   // Relaxed: what was read has arrived, as it has been written elsewhere, and nothing was written that the peer reads.
   __device__ void release_arrived() {

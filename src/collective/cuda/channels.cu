@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "channel/cuda/kernel_channels.h"
+#include "channel/cuda/packet_rings.h"
 #include "collective/cuda/with_communicator.h"
 #include "narrowcast/channel.h"
 #include "status/error.h"
@@ -55,9 +56,13 @@ ncast_status Communicator::free_shared(const void* own) {
   return NCAST_OK;
 }
 
+ncast_status Communicator::check_peer(int peer) const {
+  if (peer >= 0 && peer < ranks()) return NCAST_OK;
+  return fail(NCAST_INVALID_ARGUMENT, "rank is %d, but the communicator has ranks 0 to %d", peer, ranks() - 1);
+}
+
 ncast_status Communicator::shared_of(const void* own, int peer, char** address) {
-  if (peer < 0 || peer >= ranks())
-    return fail(NCAST_INVALID_ARGUMENT, "rank is %d, but the communicator has ranks 0 to %d", peer, ranks() - 1);
+  if (ncast_status status = check_peer(peer)) return status;
   const std::lock_guard lock(sharing_);
   size_t number = 0;
   if (ncast_status status = find_shared(own, &number)) return status;
@@ -65,11 +70,22 @@ ncast_status Communicator::shared_of(const void* own, int peer, char** address) 
   return NCAST_OK;
 }
 
+ncast_status Communicator::registered_of(uint32_t region, int peer, char** address) {
+  if (ncast_status status = check_peer(peer)) return status;
+  const std::lock_guard lock(sharing_);
+  if (ncast_status status = check_region(region)) return status;
+  *address = regions_[region]->of(peer);
+  return NCAST_OK;
+}
+
 ncast_status Communicator::create_channels(uint32_t lanes, uint32_t slot_bytes, ncast_channels* channels) {
   channel::KernelChannels kernel_channels;
   kernel_channels.layout = channel::ChannelLayout(0, ranks(), lanes, SIZE_MAX);
+  const bool over_host = place_ == channel::PeerMemory::Place::host;
+  kernel_channels.packet_bytes = (over_host ? channel::narrow_packets : channel::wide_packets).bytes;
   char* own = nullptr;
-  if (ncast_status status = allocate_shared(kernel_channels.layout.bytes(ranks()), &own)) return status;
+  if (ncast_status status = allocate_shared(channel::PacketRings(kernel_channels.layout, ranks()).bytes(), &own))
+    return status;
   kernel_channels.peers = peers_;
   for (int peer = 0; peer < ranks(); ++peer) {
     if (ncast_status status = shared_of(own, peer, &kernel_channels.peers.scratch[peer])) return status;
@@ -137,6 +153,16 @@ ncast_status ncast_mem_peer(ncast_comm* comm, const void* own, int rank, void** 
     if (address == nullptr) return null_argument("address");
     char* found = nullptr;
     const ncast_status status = communicator.shared_of(own, rank, &found);
+    *address = found;
+    return status;
+  });
+}
+
+ncast_status ncast_region_peer(ncast_comm* comm, uint32_t region, int rank, void** address) {
+  return with_communicator("ncast_region_peer", comm, [&](Communicator& communicator) {
+    if (address == nullptr) return null_argument("address");
+    char* found = nullptr;
+    const ncast_status status = communicator.registered_of(region, rank, &found);
     *address = found;
     return status;
   });

@@ -75,6 +75,7 @@ class Communicator final : public ncast_comm {
   ncast_status allocate_shared(size_t bytes, char** own);
   ncast_status free_shared(const void* own);
   ncast_status shared_of(const void* own, int peer, char** address);
+  ncast_status registered_of(uint32_t region, int peer, char** address);
 
  private:
   // A stream of the communicator's own, for a kernel of a call that runs beside the first one.
@@ -141,6 +142,8 @@ class Communicator final : public ncast_comm {
 
   // Under sharing_. The number of the memory that this rank has at `own`, which all ranks give it; and what makes ports.
   ncast_status find_shared(const void* own, size_t* number) const;
+  ncast_status check_peer(int peer) const;
+  ncast_status check_region(uint32_t region) const;
   ncast_status agree_on_ports(uint32_t ports, const std::vector<size_t>& memory);
   ncast_status set_up_ports(uint32_t ports, const std::vector<size_t>& memory, Ports* made);
   ncast_status start_proxy(channel::PortService* service);

@@ -46,21 +46,27 @@ ncast_status Communicator::register_memory(void* memory, size_t bytes, uint32_t*
   return NCAST_OK;
 }
 
+ncast_status Communicator::check_region(uint32_t region) const {
+  if (region >= 1 && region <= channel::most_regions && regions_[region] != nullptr) return NCAST_OK;
+  return fail(NCAST_INVALID_ARGUMENT, "%u is no region that is registered", region);
+}
+
 ncast_status Communicator::deregister_memory(uint32_t region) {
   const std::lock_guard lock(sharing_);
   const OnDevice on_device(device_);
-  if (region == 0 || region > channel::most_regions || regions_[region] == nullptr)
-    return fail(NCAST_INVALID_ARGUMENT, "%u is no region that is registered", region);
+  if (ncast_status status = check_region(region)) return status;
   std::unique_ptr<channel::RegisteredMemory> registered;
   {
     const std::lock_guard launching(launching_);
     // Each of this rank's calls comes after the one before.
     if (const cudaError_t error = called_.any ? cudaEventSynchronize(called_.event) : cudaSuccess; error != cudaSuccess)
-      return channel::cuda_failure("waiting for the calls that use the memory", error);
+      return set_last_error(channel::cuda_failure("waiting for the calls that use the memory", error));
     registered = std::move(regions_[region]);
     --registered_;
   }
-  return set_region(region, nullptr);
+  registered.reset();
+  if (ncast_status status = set_region(region, nullptr)) return status;
+  return check_error();
 }
 
 channel::RegionPlace Communicator::place_of(const void* values, uint64_t bytes) const {
