@@ -10,6 +10,9 @@
 //
 // A bad argument is an error of that call alone. Any other error ends the communicator on every rank: waiting calls
 // return, later calls return the same error, and it can only be destroyed.
+//
+// A forked child has no part in its parent's communicators and streams: it may destroy its copies, which the ranks do not
+// notice, and anything else is refused.
 #ifndef NARROWCAST_COMM_H_
 #define NARROWCAST_COMM_H_
 

@@ -1,4 +1,5 @@
 // How a hub comes to be: its socket, its thread, and which hubs run in this process.
+#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -17,7 +18,8 @@ namespace {
 struct RunningHub {
   WorldId secret;
   pid_t pid;  // a forked child has the entry too, but not the thread
-  bool operator==(const RunningHub&) const = default;
+  Hub* hub;   // NULL when it is about to end
+  bool is(const WorldId& other) const { return secret == other && pid == getpid(); }
 };
 
 // Under hold_off_forks(). Never destroyed: hubs may outlive the static objects.
@@ -26,26 +28,44 @@ std::vector<RunningHub>& running_hubs() {
   return *hubs;
 }
 
-void run_hub(std::unique_ptr<Hub> hub, const RunningHub& entry) {
+// Under hold_off_forks().
+void forget_hub(const WorldId& secret) {
+  std::erase_if(running_hubs(), [&](const RunningHub& running) { return running.is(secret); });
+}
+
+void run_hub(std::unique_ptr<Hub> hub, const WorldId& secret) {
   // An exception (out of memory) ends it, and the ranks see their connections end.
   guarded("rendezvous", [&] {
     hub->run();
     return NCAST_OK;
   });
+  {
+    const auto no_fork = hold_off_forks();
+    for (RunningHub& running : running_hubs())
+      if (running.is(secret)) running.hub = nullptr;
+  }
   hub.reset();
   const auto no_fork = hold_off_forks();
-  std::erase(running_hubs(), entry);
+  forget_hub(secret);
 }
 
 }  // namespace
 
+void close_unused_rendezvous(const WorldId& secret) {
+  const auto no_fork = hold_off_forks();
+  for (const RunningHub& running : running_hubs())
+    if (running.is(secret) && running.hub != nullptr) running.hub->expect_none();
+}
+
 bool is_hub_here(const WorldId& secret) {
   const auto no_fork = hold_off_forks();
-  const auto& hubs = running_hubs();
-  return std::find(hubs.begin(), hubs.end(), RunningHub{secret, getpid()}) != hubs.end();
+  return std::ranges::any_of(running_hubs(), [&](const RunningHub& running) { return running.is(secret); });
 }
 
 ncast_status Hub::listen(TcpAddress* result) {
+  if (!wake_.open([] { return eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK); })) {
+    return fail(NCAST_SYSTEM_ERROR, "cannot make an eventfd: %s", std::strerror(errno));
+  }
   std::vector<TcpAddress> candidates;
   if (ncast_status status = listening_addresses(&candidates)) return status;
   std::string why;
@@ -70,16 +90,15 @@ ncast_status Hub::listen(TcpAddress* result) {
 ncast_status open_rendezvous(const WorldId& secret, Limit unused, TcpAddress* address) {
   auto hub = std::make_unique<Hub>(secret, unused);
   if (ncast_status status = hub->listen(address)) return status;
-  const RunningHub entry = {secret, getpid()};
   {
     const auto no_fork = hold_off_forks();
-    running_hubs().push_back(entry);
+    running_hubs().push_back({secret, getpid(), hub.get()});
   }
   std::thread thread;
-  auto body = [hub = std::move(hub), entry]() mutable { run_hub(std::move(hub), entry); };
+  auto body = [hub = std::move(hub), secret]() mutable { run_hub(std::move(hub), secret); };
   if (ncast_status status = start_quiet_thread("narrowcast-hub", std::move(body), &thread)) {
     const auto no_fork = hold_off_forks();
-    std::erase(running_hubs(), entry);
+    forget_hub(secret);
     return status;
   }
   thread.detach();

@@ -2,6 +2,7 @@
 
 #include <poll.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -41,7 +42,7 @@ bool Hub::finished() const {
   for (const Member& member : members_) {
     if (member.state == Member::here) return false;
   }
-  if (complete_) return true;
+  if (complete_ || (expects_none_ && members_.empty())) return true;
   return failure_ != nullptr ? linger_limit.passed(failed_at_) : unused_.passed(opened_);
 }
 
@@ -63,21 +64,30 @@ void Hub::run() {
 }
 
 void Hub::wait_for_events() {
-  std::vector<pollfd> events = {{cannot_accept_ ? -1 : listener_.get(), POLLIN, 0}};
+  std::vector<pollfd> events = {{cannot_accept_ ? -1 : listener_.get(), POLLIN, 0}, {wake_.get(), POLLIN, 0}};
   std::vector<Connection*> connections;
   connections.reserve(strangers_.size() + members_.size());
   for (const Stranger& stranger : strangers_) connections.push_back(stranger.connection.get());
   for (const Member& member : members_) {
     if (member.state == Member::here) connections.push_back(member.connection.get());
   }
-  events.reserve(1 + connections.size());
+  const size_t own_events = events.size();
+  events.reserve(own_events + connections.size());
   for (const Connection* connection : connections) events.push_back(connection->wanted_events());
   const bool may_end = !complete_ && (failure_ != nullptr || unused_.seconds > 0);
   const bool has_deadline = cannot_accept_ || !strangers_.empty() || may_end;
   poll(events.data(), events.size(), has_deadline ? inspection_milliseconds : -1);
-  for (size_t i = 0; i < connections.size(); ++i) connections[i]->has_events = events[i + 1].revents != 0;
+  for (size_t i = 0; i < connections.size(); ++i) connections[i]->has_events = events[i + own_events].revents != 0;
+  uint64_t wakes = 0;
+  if (events[1].revents != 0) static_cast<void>(read(wake_.get(), &wakes, sizeof wakes));
   has_events_ = cannot_accept_ || events[0].revents != 0;
   cannot_accept_ = false;
+}
+
+void Hub::expect_none() {
+  expects_none_ = true;
+  const uint64_t one = 1;
+  static_cast<void>(write(wake_.get(), &one, sizeof one));
 }
 
 void Hub::accept_strangers() {

@@ -2,6 +2,7 @@
 // secret, relays their blobs and failures, and notices who died.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <span>
 #include <string>
@@ -16,6 +17,9 @@ namespace narrowcast::channel {
 // came, `unused` after it was opened; it does not keep the process from ending. Errors: SYSTEM_ERROR. Any thread.
 ncast_status open_rendezvous(const WorldId& secret, Limit unused, TcpAddress* address);
 
+// Soon ends the hub of this secret, if it runs in this process and no rank has come to it: none will. Any thread.
+void close_unused_rendezvous(const WorldId& secret);
+
 // The hub of this secret runs in this process, not only in one that forked it. Any thread.
 bool is_hub_here(const WorldId& secret);
 
@@ -26,6 +30,8 @@ class Hub {
   ncast_status listen(TcpAddress* address);
   // The body of its thread.
   void run();
+  // No rank will come, unless one has already. Any thread, from listen() on.
+  void expect_none();
 
  private:
   // A rank, from when its hello was accepted.
@@ -70,6 +76,8 @@ class Hub {
   const WorldId secret_;
   const Limit unused_;
   const Clock::time_point opened_ = Clock::now();
+  std::atomic<bool> expects_none_ = false;
+  Descriptor wake_;  // an eventfd
   Descriptor listener_;
   bool cannot_accept_ = false;  // no more descriptors for now
   bool has_events_ = false;     // of the listener

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "collective/arguments.h"
+#include "collective/backend.h"
 #include "narrowcast/comm.h"
 #include "status/error.h"
 
@@ -76,6 +77,7 @@ ncast_status create_all(ncast_comm** comms, int ranks, const int* devices, const
   });
   if (status == NCAST_OK) return NCAST_OK;
   const std::string sentence = ncast_last_error();
+  narrowcast::collective::drop_id(id, {});
   destroy_all(comms, ranks);
   return fail(status, "%s", sentence.c_str());
 }

@@ -70,6 +70,7 @@ ncast_status create(ncast_comm** comm, int ranks, const ncast_unique_id* id, int
   if (!is_unique_id(*id)) {
     return fail(NCAST_INVALID_ARGUMENT, "ncast_comm_create: id was not made by ncast_get_unique_id");
   }
+  drop_id(*id, config.backend);
   if (ncast_status status = find_backend(config.backend)->create(*id, ranks, rank, config, comm)) return status;
   add_living(*comm);
   return NCAST_OK;
@@ -89,21 +90,16 @@ ncast_status own_contribution(int ranks, int rank, const ncast_comm_config* give
 }
 
 // A rank that can make no communicator still takes part, and says so: the others would wait for it.
-ncast_status create_by_exchange(ncast_comm** comm, int ranks, int rank, ncast_exchange exchange, void* context,
-                                const ncast_comm_config* given_config) {
+ncast_status exchange_and_create(ncast_comm** comm, int ranks, int rank, ncast_exchange exchange, void* context,
+                                 const ncast_comm_config* given_config, Contribution* own) {
   constexpr const char* function = "ncast_comm_create_by_exchange";
-  if (comm == nullptr) return null_argument(function, "comm");
-  *comm = nullptr;
-  if (exchange == nullptr) return null_argument(function, "exchange");
-  if (ranks < 1) return fail(NCAST_INVALID_ARGUMENT, "%s: ranks is %d, not 1 or more", function, ranks);
-  Contribution own = {};
-  own.status = own_contribution(ranks, rank, given_config, &own);
-  const std::string why_not = own.status == NCAST_OK ? "" : ncast_last_error();
-  std::snprintf(own.why_not, sizeof own.why_not, "%s", why_not.c_str());
+  own->status = own_contribution(ranks, rank, given_config, own);
+  const std::string why_not = own->status == NCAST_OK ? "" : ncast_last_error();
+  std::snprintf(own->why_not, sizeof own->why_not, "%s", why_not.c_str());
   std::vector<Contribution> all(static_cast<size_t>(ranks));
-  static_assert(sizeof own <= 512);  // as comm.h has it
-  const int failure = exchange(context, &own, sizeof own, all.data());
-  if (own.status != NCAST_OK) return fail(own.status, "%s: %s", function, why_not.c_str());
+  static_assert(sizeof *own <= 512);  // as comm.h has it
+  const int failure = exchange(context, own, sizeof *own, all.data());
+  if (own->status != NCAST_OK) return fail(own->status, "%s: %s", function, why_not.c_str());
   if (failure != 0) return fail(NCAST_REMOTE_ERROR, "%s: exchange returned %d", function, failure);
   for (int peer = 0; peer < ranks; ++peer) {
     const Contribution& its = all[static_cast<size_t>(peer)];
@@ -112,6 +108,19 @@ ncast_status create_by_exchange(ncast_comm** comm, int ranks, int rank, ncast_ex
                   static_cast<int>(sizeof its.why_not), its.why_not);
   }
   return create(comm, ranks, &all[0].id, rank, given_config);
+}
+
+ncast_status create_by_exchange(ncast_comm** comm, int ranks, int rank, ncast_exchange exchange, void* context,
+                                const ncast_comm_config* given_config) {
+  constexpr const char* function = "ncast_comm_create_by_exchange";
+  if (comm == nullptr) return null_argument(function, "comm");
+  *comm = nullptr;
+  if (exchange == nullptr) return null_argument(function, "exchange");
+  if (ranks < 1) return fail(NCAST_INVALID_ARGUMENT, "%s: ranks is %d, not 1 or more", function, ranks);
+  Contribution own = {};
+  const ncast_status status = exchange_and_create(comm, ranks, rank, exchange, context, given_config, &own);
+  if (status != NCAST_OK && is_unique_id(own.id)) drop_id(own.id, {});
+  return status;
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <cinttypes>
 #include <cmath>
 #include <map>
+#include <string>
 #include <vector>
 
 #include "collective/backend.h"
@@ -215,7 +216,12 @@ ncast_status check_config(int ranks, int rank, const ncast_comm_config& config) 
     return fail(NCAST_INVALID_ARGUMENT, "%s: device is %d, not -1 or more", function, config.device);
   }
   if (ncast_status status = check_seconds("timeout_seconds", config.timeout_seconds)) return status;
-  return check_seconds("create_timeout_seconds", config.create_timeout_seconds);
+  if (ncast_status status = check_seconds("create_timeout_seconds", config.create_timeout_seconds)) return status;
+  if (ncast_status status = find_backend(config.backend)->check_config(ranks, config)) {
+    const std::string sentence = ncast_last_error();
+    return fail(status, "%s: %s", function, sentence.c_str());
+  }
+  return NCAST_OK;
 }
 
 }  // namespace narrowcast::collective

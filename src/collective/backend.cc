@@ -2,6 +2,8 @@
 
 #include <iterator>
 
+#include "collective/unique_id.h"
+
 namespace narrowcast::collective {
 namespace {
 
@@ -21,6 +23,14 @@ void add_backend(ncast_backend number, const Backend& backend) { registry()[stat
 const Backend* find_backend(ncast_backend number) {
   const auto index = static_cast<size_t>(number);
   return index < numbers && registry()[index].create != nullptr ? &registry()[index] : nullptr;
+}
+
+void drop_id(const ncast_unique_id& id, std::optional<ncast_backend> kept) {
+  const UniqueIdContent content = content_of(id);
+  for (const ncast_backend number : {NCAST_BACKEND_HOST, NCAST_BACKEND_CUDA}) {
+    const Backend* const backend = find_backend(number);
+    if (number != kept && backend != nullptr && backend->drop_id != nullptr) backend->drop_id(content);
+  }
 }
 
 const char* backend_name(ncast_backend number) {

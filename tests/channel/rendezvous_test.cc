@@ -137,6 +137,34 @@ TEST_CASE("AHubThatNobodyJoinsEndsAtItsLimit") {
   });
 }
 
+TEST_CASE("AHubThatNobodyWillJoinEndsWhenThatIsSaid") {
+  run_process([] {
+    const TimeLimit limit;
+    channel::close_unused_rendezvous({});  // of which there is no hub
+    const Meeting other = Meeting::open();
+    Meeting meeting = {};
+    EXPECT_OK(channel::random_bytes(&meeting.secret, sizeof meeting.secret));
+    EXPECT_OK(channel::open_rendezvous(meeting.secret, {3600}, &meeting.address));
+    const auto start = Clock::now();
+    channel::close_unused_rendezvous(meeting.secret);
+    while (channel::is_hub_here(meeting.secret)) usleep(1000);
+    EXPECT(seconds_since(start) < 5);
+    channel::close_unused_rendezvous(meeting.secret);
+    EXPECT(channel::is_hub_here(other.secret));
+  });
+}
+
+TEST_CASE("AHubThatARankHasJoinedStaysThough") {
+  run_threads_with_hub(2, [](const Meeting& meeting, int rank) {
+    if (rank == 1) {
+      usleep(100000);
+      channel::close_unused_rendezvous(meeting.secret);
+      usleep(100000);
+    }
+    gather_rounds(*meeting.joined(rank, 2), 3, 100);
+  });
+}
+
 TEST_CASE("TheInterfaceCanBeChosenByThePrefixOfItsName") {
   run_process([] {
     setenv("NARROWCAST_SOCKET_IFNAME", "lo", 1);

@@ -93,6 +93,24 @@ TEST_CASE("a rank that is refused takes part in the exchange, and the others nee
   }
 }
 
+TEST_CASE("what only the backend refuses is told in the exchange as well") {
+  const TimeLimit limit;
+  ThreadGather gather(2);
+  run_threads(2, [&](int rank) {
+    ThreadGather::Rank context = {&gather, static_cast<size_t>(rank)};
+    ncast_comm_config config;
+    ncast_comm_config_init(&config);
+    config.timeout_seconds = 0;
+    if (rank == 1) config.scratch_bytes = 1;
+    ncast_comm* comm = nullptr;
+    const ncast_status status =
+        ncast_comm_create_by_exchange(&comm, 2, rank, ThreadGather::exchange, &context, &config);
+    EXPECT(status == (rank == 1 ? NCAST_INVALID_ARGUMENT : NCAST_REMOTE_ERROR));
+    EXPECT(std::string(ncast_last_error()).find("scratch_bytes is 1, but 2 ranks need") != std::string::npos);
+    EXPECT(comm == nullptr);
+  });
+}
+
 TEST_CASE("bad arguments of a creation by exchange are told as what they are") {
   ThreadGather gather(1);
   ThreadGather::Rank context = {&gather, 0, 42};

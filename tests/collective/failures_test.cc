@@ -207,6 +207,52 @@ TEST_CASE("AnAbortEndsTheCallsThatDestroyWaitsFor") {
   });
 }
 
+// As a child does that ends in the ordinary way, whatever its parent is about.
+TEST_CASE("AForkedChildThatDestroysItsCopyDoesNotDisturbTheRanks") {
+  const ncast_unique_id id = new_id();
+  int ended[2];
+  REQUIRE(pipe(ended) == 0);
+  run_processes(2, [&](int rank) {
+    Comm comm(id, rank, 2);
+    const float sent = 7;
+    if (rank == 1) {
+      char byte;
+      EXPECT(read(ended[0], &byte, 1) == 1);
+      for (int i = 0; i < 2; ++i) EXPECT_OK(ncast_send(&sent, 1, NCAST_FLOAT32, 0, NCAST_CODEC_RAW, comm, nullptr));
+      EXPECT_OK(reduce_one(comm));
+      return;
+    }
+    ncast_stream stream;
+    EXPECT_OK(ncast_stream_create(&stream));
+    float received[2] = {};
+    EXPECT_OK(ncast_recv(&received[0], 1, NCAST_FLOAT32, 1, NCAST_CODEC_RAW, comm, stream));
+    std::thread receiver(
+        [&] { EXPECT_OK(ncast_recv(&received[1], 1, NCAST_FLOAT32, 1, NCAST_CODEC_RAW, comm, nullptr)); });
+    usleep(100000);
+    const pid_t child = start_process([&] {
+      EXPECT(reduce_one(comm) == NCAST_UNSUPPORTED);
+      EXPECT(sentence_has("this process was forked from the one that made comm 0x"));
+      EXPECT(ncast_comm_abort(comm) == NCAST_UNSUPPORTED);
+      EXPECT(ncast_stream_synchronize(stream) == NCAST_INVALID_ARGUMENT);
+      EXPECT_OK(ncast_stream_destroy(stream));
+      comm.destroy();
+      // Those that it makes itself are its own.
+      Comm own(new_id(), 0, 1);
+      EXPECT_OK(reduce_one(own));
+    });
+    EXPECT(wait_for_process(child) == 0);
+    EXPECT(write(ended[1], "x", 1) == 1);
+    receiver.join();
+    EXPECT_OK(ncast_stream_synchronize(stream));
+    EXPECT(received[0] == sent);
+    EXPECT(received[1] == sent);
+    EXPECT_OK(reduce_one(comm));
+    EXPECT_OK(ncast_stream_destroy(stream));
+  });
+  close(ended[0]);
+  close(ended[1]);
+}
+
 TEST_CASE("ACommunicatorThatWasDestroyedIsRefused") {
   Comm comm(new_id(), 0, 1);
   ncast_comm* const handle = comm;

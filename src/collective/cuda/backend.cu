@@ -1,4 +1,6 @@
 // The CUDA backend: ranks are GPUs of one machine, each in a process or thread of its own or several in one.
+#include <cuda_runtime_api.h>
+
 #include <algorithm>
 #include <cstring>
 
@@ -22,11 +24,21 @@ ncast_status add_address(UniqueIdContent* content) {
   return NCAST_OK;
 }
 
+void close_hub(const UniqueIdContent& content) { channel::close_unused_rendezvous(content.world); }
+
+ncast_status check_config(int ranks, const ncast_comm_config& config) {
+  if (ranks > channel::max_gpu_ranks)
+    return fail(NCAST_INVALID_ARGUMENT, "ranks is %d, not 1 to %d", ranks, channel::max_gpu_ranks);
+  int devices = 0;
+  if (const cudaError_t error = cudaGetDeviceCount(&devices); error != cudaSuccess)
+    return fail(NCAST_UNSUPPORTED, "there is no GPU that CUDA can use: %s", cudaGetErrorString(error));
+  if (config.device < devices) return NCAST_OK;
+  return fail(NCAST_INVALID_ARGUMENT, "device is %d, and this process sees GPUs 0 to %d", config.device, devices - 1);
+}
+
 ncast_status create(const ncast_unique_id& id, int ranks, int rank, const ncast_comm_config& config,
                     ncast_comm** comm) {
   constexpr const char* function = "ncast_comm_create";
-  if (ranks > channel::max_gpu_ranks)
-    return fail(NCAST_INVALID_ARGUMENT, "%s: ranks is %d, not 1 to %d", function, ranks, channel::max_gpu_ranks);
   const UniqueIdContent content = content_of(id);
   channel::TcpAddress address;
   std::memcpy(&address, content.reserved_address, sizeof address);
@@ -55,7 +67,8 @@ ncast_status launch(const std::vector<Call>& calls) {
   return first_error == NCAST_OK ? NCAST_OK : fail(first_error, "%s", sentence.c_str());
 }
 
-const bool added = (add_backend(NCAST_BACKEND_CUDA, {create, launch, nullptr, add_address}), true);
+const bool added =
+    (add_backend(NCAST_BACKEND_CUDA, {check_config, create, launch, nullptr, add_address, close_hub}), true);
 
 }  // namespace
 }  // namespace narrowcast::collective::cuda

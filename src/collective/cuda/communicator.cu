@@ -19,16 +19,13 @@ constexpr size_t default_host_scratch_bytes = size_t{32} << 20;
 
 ncast_status failed(const char* what, cudaError_t error) { return channel::cuda_failure(what, error); }
 
-}  // namespace
+// To the end of the process.
+template <typename Used>
+void abandon(Used& used) {
+  static_cast<void>(new Used(std::move(used)));
+}
 
-OnDevice::OnDevice(int device) {
-  cudaGetDevice(&before_);
-  if (before_ != device) cudaSetDevice(device);
-}
-OnDevice::~OnDevice() {
-  int now = -1;
-  if (before_ >= 0 && cudaGetDevice(&now) == cudaSuccess && now != before_) cudaSetDevice(before_);
-}
+}  // namespace
 
 ncast_status Communicator::create(const channel::TcpAddress& address, const channel::WorldId& secret, int ranks,
                                   int rank, const ncast_comm_config& config, ncast_comm** result) {
@@ -36,13 +33,7 @@ ncast_status Communicator::create(const channel::TcpAddress& address, const chan
   comm->device_ = config.device;
   if (config.device < 0) {
     if (const cudaError_t error = cudaGetDevice(&comm->device_); error != cudaSuccess)
-      return fail(NCAST_UNSUPPORTED, "there is no GPU that CUDA can use: %s", cudaGetErrorString(error));
-  }
-  int devices = 0;
-  if (const cudaError_t error = cudaGetDeviceCount(&devices); error != cudaSuccess || comm->device_ >= devices) {
-    if (error != cudaSuccess)
-      return fail(NCAST_UNSUPPORTED, "there is no GPU that CUDA can use: %s", cudaGetErrorString(error));
-    return fail(NCAST_INVALID_ARGUMENT, "device is %d, and this process sees GPUs 0 to %d", comm->device_, devices - 1);
+      return failed("finding the GPU", error);
   }
   const OnDevice on_device(comm->device_);
   if (ncast_status status = comm->join(address, secret, config)) {
@@ -160,14 +151,27 @@ ncast_status Communicator::set_up() {
   return NCAST_OK;
 }
 
-Communicator::~Communicator() {
+// What abort() needs stays.
+void Communicator::leave_ranks() {
   const OnDevice on_device(device_);
   for (const Ports& ports : ports_) proxy_->remove(ports.channel->service());
   proxy_.reset();
+  if (kernels_may_run_) {
+    abandon(ports_);
+    abandon(shared_);
+    abandon(regions_);
+    abandon(scratch_);
+    return;
+  }
   ports_.clear();
   shared_.clear();
   for (auto& region : regions_) region.reset();
   scratch_.reset();
+}
+
+Communicator::~Communicator() {
+  const OnDevice on_device(device_);
+  leave_ranks();  // one that was not created whole has not
   rendezvous_.reset();
   for (const SideStream& side : sides_) {
     if (side.joined != nullptr) cudaEventDestroy(side.joined);
@@ -176,6 +180,7 @@ Communicator::~Communicator() {
   if (forked_ != nullptr) cudaEventDestroy(forked_);
   for (const LastCall& last : {called_, captured_})
     if (last.event != nullptr) cudaEventDestroy(last.event);
+  if (kernels_may_run_) return;
   cudaFree(state_);
   if (control_ != nullptr) cudaFreeHost(control_);
 }
@@ -245,7 +250,10 @@ ncast_status Communicator::wait_until_idle() {
   const OnDevice on_device(device_);
   // All of the device: a graph with calls of this communicator may be under way on any stream.
   const cudaError_t error = cudaDeviceSynchronize();
-  return error == cudaSuccess ? NCAST_OK : failed("waiting for the communicator's calls", error);
+  if (error == cudaSuccess) return NCAST_OK;
+  // As while another thread captures. The other ranks have to know: they would wait for this one, and it for them.
+  kernels_may_run_ = true;
+  return set_last_error(failed("waiting for the communicator's calls", error));
 }
 
 // Calls that are captured together wait for each other in the graph; the graph's launches are the user's to order.

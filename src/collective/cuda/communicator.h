@@ -19,6 +19,7 @@
 #include "collective/communicator.h"
 #include "collective/cuda/choice.h"
 #include "collective/cuda/explain.h"
+#include "collective/cuda/on_device.h"
 #include "collective/cuda/packets.h"
 #include "collective/cuda/state.h"
 #include "narrowcast/channel.h"
@@ -32,18 +33,6 @@ struct Agreement {
   size_t scratch_bytes;
 };
 
-// Makes a device current, and the one before current again.
-class OnDevice {
- public:
-  explicit OnDevice(int device);
-  ~OnDevice();
-  OnDevice(const OnDevice&) = delete;
-  OnDevice& operator=(const OnDevice&) = delete;
-
- private:
-  int before_ = -1;
-};
-
 class Communicator final : public ncast_comm {
  public:
   // Joins; the id's hub listens at `address`.
@@ -55,6 +44,7 @@ class Communicator final : public ncast_comm {
   ncast_status abort() override;
   ncast_comm_counters counters() const override;
   ncast_status wait_until_idle() override;
+  void leave_ranks() override;
 
   // What its choices depend on.
   Situation situation() const {
@@ -167,6 +157,7 @@ class Communicator final : public ncast_comm {
   channel::Peers peers_ = {};
   channel::ChannelLayout layout_;  // packets come before it in the scratch
   DeviceState* state_ = nullptr;
+  bool kernels_may_run_ = false;  // at its end, so that what they use is left to that of the process
 
   std::mutex launching_;
   cudaEvent_t forked_ = nullptr;

@@ -37,8 +37,8 @@ ncast_status StagingShape::choose(size_t scratch_bytes, int ranks, StagingShape*
       if (shape->bytes(ranks) <= scratch_bytes) return NCAST_OK;
     }
   }
-  return fail(NCAST_INVALID_ARGUMENT, "ncast_comm_create: scratch_bytes is %zu, but %d ranks need at least %zu",
-              scratch_bytes, ranks, shape->bytes(ranks));
+  return fail(NCAST_INVALID_ARGUMENT, "scratch_bytes is %zu, but %d ranks need at least %zu", scratch_bytes, ranks,
+              shape->bytes(ranks));
 }
 
 Staging::Staging(const StagingShape& shape)

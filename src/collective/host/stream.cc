@@ -1,5 +1,7 @@
 #include "collective/host/stream.h"
 
+#include <unistd.h>
+
 #include <map>
 
 #include "status/error.h"
@@ -21,7 +23,7 @@ Registry& registry() {
 
 }  // namespace
 
-Stream::Stream() : thread_([this] { work(); }) {}
+Stream::Stream() : pid_(getpid()), thread_([this] { work(); }) {}
 
 Stream::~Stream() {
   {
@@ -72,10 +74,12 @@ ncast_status Stream::synchronize() {
   return status == NCAST_OK ? status : fail(status, "%s", sentence_.c_str());
 }
 
+bool Stream::forked() const { return getpid() != pid_; }
+
 std::shared_ptr<Stream> Stream::find(ncast_stream handle) {
   const std::lock_guard lock(registry().mutex);
   const auto found = registry().streams.find(handle);
-  return found == registry().streams.end() ? nullptr : found->second;
+  return found == registry().streams.end() || found->second->forked() ? nullptr : found->second;
 }
 
 ncast_stream Stream::add(std::shared_ptr<Stream> stream) {
@@ -114,8 +118,13 @@ ncast_status ncast_stream_create(ncast_stream* stream) {
 ncast_status ncast_stream_destroy(ncast_stream stream) {
   return guarded("ncast_stream_destroy", [&] {
     if (stream == nullptr) return NCAST_OK;
-    const std::shared_ptr<Stream> removed = Stream::remove(stream);
+    std::shared_ptr<Stream> removed = Stream::remove(stream);
     if (removed == nullptr) return no_such_stream("ncast_stream_destroy", stream);
+    if (removed->forked()) {
+      // The thread that its end would wait for is the parent's.
+      static_cast<void>(new std::shared_ptr<Stream>(std::move(removed)));
+      return NCAST_OK;
+    }
     removed->drain();  // a thread that synchronizes may keep it beyond the end of this function
     return NCAST_OK;
   });

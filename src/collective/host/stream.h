@@ -1,6 +1,8 @@
 // Streams of the host backend: a thread that runs calls in order.
 #pragma once
 
+#include <sys/types.h>
+
 #include <condition_variable>
 #include <deque>
 #include <functional>
@@ -29,7 +31,10 @@ class Stream {
   // As drain(), and returns the first error since the last time.
   ncast_status synchronize();
 
-  // The stream behind a handle, or none when no living stream has it.
+  // In a child that was forked from the process that made it: there is no thread.
+  bool forked() const;
+
+  // The stream behind a handle, or none when no living stream of this process has it.
   static std::shared_ptr<Stream> find(ncast_stream handle);
   static ncast_stream add(std::shared_ptr<Stream> stream);
   static std::shared_ptr<Stream> remove(ncast_stream handle);
@@ -44,6 +49,7 @@ class Stream {
   bool closing_ = false;
   ncast_status error_ = NCAST_OK;
   std::string sentence_;
+  const pid_t pid_;
   std::thread thread_;  // last: it uses the others
 };
 
