@@ -5,6 +5,14 @@
 #include "nccl/driver.h"
 
 namespace narrowcast::nccl {
+namespace {
+
+// CU_STREAM_PER_THREAD is another stream in every thread.
+bool is_same_stream(const void* one, const void* other) {
+  return one == other && reinterpret_cast<uintptr_t>(one) != 2;
+}
+
+}  // namespace
 
 Order::~Order() {
   for (const Last* last : {&taken_.called, &taken_.captured, &forwarded_.called, &forwarded_.captured})
@@ -14,7 +22,7 @@ Order::~Order() {
 int Order::wait_for(const Lasts& lasts, void* stream) {
   const uint64_t capture = capture_of(stream);
   const Last& last = capture != 0 ? lasts.captured : lasts.called;
-  if (!last.any || last.stream == stream || last.capture != capture) return 0;
+  if (!last.any || is_same_stream(last.stream, stream) || last.capture != capture) return 0;
   return driver()->cuStreamWaitEvent(stream, last.event, 0);
 }
 

@@ -264,7 +264,9 @@ cudaError_t Communicator::enter(cudaStream_t stream) {
   if (error != cudaSuccess) return error;
   const bool captures = status != cudaStreamCaptureStatusNone;
   entered_ = captures ? &captured_ : &called_;
-  const bool waits = entered_->any && entered_->stream != stream && (!captures || entered_->capture == capture);
+  // The stream of a thread has the same handle in all of them.
+  const bool is_last = entered_->stream == stream && stream != cudaStreamPerThread;
+  const bool waits = entered_->any && !is_last && (!captures || entered_->capture == capture);
   entered_->capture = capture;
   return waits ? cudaStreamWaitEvent(stream, entered_->event) : cudaSuccess;
 }
