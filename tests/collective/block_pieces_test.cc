@@ -218,6 +218,25 @@ TEST_CASE("a warp has a thread for each of its ends, however many kernels share 
   }
 }
 
+TEST_CASE("kernels of one call have no more CTAs together than the ranks have agreed on") {
+  Call call{Operation::send};
+  for (const uint32_t max_ctas : {16u, 57u, 64u}) {
+    const channel::ChannelLayout layout(0, 3, lanes_of_ctas(max_ctas), SIZE_MAX);
+    for (const uint32_t kernels : {1u, 2u, 4u}) {
+      uint32_t ctas = 0;
+      for (uint32_t kernel = 0; kernel < kernels; ++kernel) {
+        const Lanes lanes(call, NCAST_FLOAT32, kernel == 0 ? NCAST_CODEC_RAW : NCAST_CODEC_WINDOW, layout, max_ctas);
+        BlockCall round = {};
+        round.peers.ranks = 3;
+        round.send[1] = round.recv[1] = lanes.piece(send_begin, uint64_t{1} << 30);
+        ctas += lanes.ctas(round, kernels);
+      }
+      CHECK(ctas <= max_ctas);
+      CHECK(ctas > max_ctas - kernels);
+    }
+  }
+}
+
 TEST_CASE("two communicators' CTAs fit a GPU") {
   CHECK(ctas_that_fit(132) == most_block_ctas);
   CHECK(ctas_that_fit(114) == 57);

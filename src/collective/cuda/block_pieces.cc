@@ -72,6 +72,7 @@ Lanes::Lanes(const Call& call, ncast_dtype dtype, ncast_codec codec, const chann
              uint32_t max_ctas)
     : block_bytes_(block_bytes(dtype, codec)),
       slots_(layout.slots_of(block_bytes_)),
+      agreed_ctas_(max_ctas),
       max_ctas_(block_ctas(call.operation, codec, call.count * ncast_dtype_bytes(call.dtype), max_ctas)),
       warps_(piece_warps(call.operation, dtype, codec)) {}
 
@@ -99,9 +100,9 @@ uint32_t Lanes::ctas(const BlockCall& call, uint32_t kernels) const {
     received += call.recv[peer].lanes;
   }
   const uint32_t ends = 32 * warps_;  // of a CTA's warps in one role: one a thread
-  uint32_t ctas = std::max(
-      ctas_of(std::max({sent, received, kept, call.own.lanes, 1u}), std::min(max_ctas_, most_block_ctas / kernels)),
-      (std::max(sent, received) + ends - 1) / ends);
+  const uint32_t most = std::min(max_ctas_, std::max(agreed_ctas_ / kernels, 1u));
+  uint32_t ctas = std::max(ctas_of(std::max({sent, received, kept, call.own.lanes, 1u}), most),
+                           (std::max(sent, received) + ends - 1) / ends);
   while (call.of_messages && !are_dealt(call, sent, ctas * warps_)) ++ctas;
   return ctas;
 }

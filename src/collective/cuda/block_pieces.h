@@ -23,12 +23,14 @@ class Lanes {
   uint32_t ctas(const BlockCall& call, uint32_t kernels = 1) const;
 
  private:
-  uint32_t block_bytes_, slots_, max_ctas_, warps_;
+  uint32_t block_bytes_, slots_;
+  uint32_t agreed_ctas_;  // of all kernels of a call
+  uint32_t max_ctas_, warps_;
 };
 
-// Fills in the pieces of a collective that only moves data, for moves->peers.rank. codec: as chosen. A broadcast to several ranks goes in
-// pieces, each of which its receiver passes on: the root sends every value once, as in "Bandwidth optimal all-reduce
-// algorithms for clusters of workstations" (Patarasu, Yuan, 2009).
+// Fills in the pieces of a collective that only moves data, for moves->peers.rank. codec: as chosen. A broadcast to several
+// ranks goes in pieces, each of which its receiver passes on: the root sends every value once, as in "Bandwidth optimal
+// all-reduce algorithms for clusters of workstations" (Patarasu, Yuan, 2009).
 void cut_moves(const Call& call, ncast_codec codec, const Lanes& lanes, BlockCall* moves);
 // The same for one that reduces.
 void cut_reduction(const Call& call, ncast_codec codec, const Lanes& lanes, BlockCall* reduction);

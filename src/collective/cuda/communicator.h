@@ -107,8 +107,16 @@ class Communicator final : public ncast_comm {
   cudaError_t leave(cudaStream_t stream);
 
   cudaError_t launch_point_to_point(const std::vector<const Call*>& calls, cudaStream_t stream);
-  cudaError_t launch_round(const std::vector<const Call*>& sends, const std::vector<const Call*>& recvs,
-                           cudaStream_t stream);
+  // How values travel: those of one kernel alike.
+  struct Coding {
+    ncast_dtype dtype;  // INT8 for all that is raw
+    ncast_codec codec;
+    bool operator==(const Coding&) const = default;
+  };
+  Coding coding_of(const Call& call);
+  using Transfers = std::vector<const Call*>;
+  cudaError_t launch_at_once(const Transfers& transfers, cudaStream_t stream);
+  cudaError_t launch_transfers(const Transfers& transfers, Coding coding, int kernel, int kernels, cudaStream_t stream);
   cudaError_t launch_collective(const Call& call, cudaStream_t stream);
   cudaError_t launch_moves_of(const Call& call, ncast_codec codec, cudaStream_t stream);
   cudaError_t launch_reduction_of(const Call& call, ncast_codec codec, cudaStream_t stream);

@@ -2,6 +2,8 @@
 #include <cuda_runtime.h>
 
 #include <algorithm>
+#include <iterator>
+#include <utility>
 
 #include "collective/cuda/block_pieces.h"
 #include "collective/cuda/choice.h"
@@ -69,34 +71,26 @@ ncast_status Communicator::launch(const std::vector<const Call*>& calls) {
   const OnDevice on_device(device_);
   std::vector<const Call*> transfers, collectives;
   for (const Call* call : calls) (is_point_to_point(call->operation) ? transfers : collectives).push_back(call);
+  // As with NCCL they come after what is on any of their streams, and before what will be.
+  const auto stream = static_cast<cudaStream_t>(calls[0]->stream);
+  std::vector<cudaStream_t> others;
+  for (const Call* call : calls) {
+    const auto other = static_cast<cudaStream_t>(call->stream);
+    if (other != stream && std::ranges::find(others, other) == others.end()) others.push_back(other);
+  }
 
   const auto run = [&]() -> cudaError_t {
-    // These first, as with NCCL: another rank may have them one after the other.
-    for (const Call* call : collectives) {
-      const auto stream = static_cast<cudaStream_t>(call->stream);
-      RETURN_IF_FAILED(enter(stream));
-      RETURN_IF_FAILED(launch_collective(*call, stream));
-      RETURN_IF_FAILED(leave(stream));
+    RETURN_IF_FAILED(enter(stream));
+    for (cudaStream_t other : others) {
+      RETURN_IF_FAILED(cudaEventRecord(forked_, other));
+      RETURN_IF_FAILED(cudaStreamWaitEvent(stream, forked_));
     }
-    if (!transfers.empty()) {
-      // They are one operation: it comes after what is on any of their streams, and before what will be.
-      const auto stream = static_cast<cudaStream_t>(transfers[0]->stream);
-      RETURN_IF_FAILED(enter(stream));
-      std::vector<cudaStream_t> others;
-      for (const Call* call : transfers) {
-        const auto other = static_cast<cudaStream_t>(call->stream);
-        if (other != stream && std::ranges::find(others, other) == others.end()) others.push_back(other);
-      }
-      for (cudaStream_t other : others) {
-        RETURN_IF_FAILED(cudaEventRecord(forked_, other));
-        RETURN_IF_FAILED(cudaStreamWaitEvent(stream, forked_));
-      }
-      RETURN_IF_FAILED(launch_point_to_point(transfers, stream));
-      if (!others.empty()) RETURN_IF_FAILED(cudaEventRecord(forked_, stream));
-      for (cudaStream_t other : others) RETURN_IF_FAILED(cudaStreamWaitEvent(other, forked_));
-      RETURN_IF_FAILED(leave(stream));
-    }
-    return cudaSuccess;
+    // Collectives first, as with NCCL: another rank may have them one after the other.
+    for (const Call* call : collectives) RETURN_IF_FAILED(launch_collective(*call, stream));
+    if (!transfers.empty()) RETURN_IF_FAILED(launch_point_to_point(transfers, stream));
+    if (!others.empty()) RETURN_IF_FAILED(cudaEventRecord(forked_, stream));
+    for (cudaStream_t other : others) RETURN_IF_FAILED(cudaStreamWaitEvent(other, forked_));
+    return leave(stream);
   };
   sent_bytes_ = 0;
   const cudaError_t error = run();
@@ -119,9 +113,8 @@ ncast_status Communicator::launch(const std::vector<const Call*>& calls) {
   return fail(status, "%s", sentence.c_str());
 }
 
-// The k-th send to a peer meets its k-th receive from this rank: these make the k-th round.
 cudaError_t Communicator::launch_point_to_point(const std::vector<const Call*>& calls, cudaStream_t stream) {
-  std::vector<std::vector<const Call*>> sends(static_cast<size_t>(ranks())), recvs(static_cast<size_t>(ranks()));
+  std::vector<Transfers> sends(static_cast<size_t>(ranks())), recvs(static_cast<size_t>(ranks()));
   for (const Call* call : calls)
     (call->operation == Operation::send ? sends : recvs)[static_cast<size_t>(call->peer)].push_back(call);
   const auto own = static_cast<size_t>(rank());
@@ -130,55 +123,69 @@ cudaError_t Communicator::launch_point_to_point(const std::vector<const Call*>& 
     RETURN_IF_FAILED(cudaMemcpyAsync(recvs[own][i]->recv, sends[own][i]->send, bytes_of(*sends[own][i]),
                                      cudaMemcpyDeviceToDevice, stream));
   }
-  for (size_t round = 0;; ++round) {
-    std::vector<const Call*> of_sends, of_recvs;
-    for (size_t peer = 0; peer < sends.size(); ++peer) {
-      if (peer == own) continue;
-      if (round < sends[peer].size() && sends[peer][round]->count != 0) of_sends.push_back(sends[peer][round]);
-      if (round < recvs[peer].size() && recvs[peer][round]->count != 0) of_recvs.push_back(recvs[peer][round]);
+  // With each of the others, one way.
+  std::vector<Transfers> chains;
+  for (auto* const all : {&sends, &recvs}) {
+    for (size_t peer = 0; peer < all->size(); ++peer) {
+      Transfers& chain = (*all)[peer];
+      std::erase_if(chain, [&](const Call* call) { return peer == own || call->count == 0; });
+      if (!chain.empty()) chains.push_back(std::move(chain));
     }
-    const bool more = std::ranges::any_of(sends, [&](const auto& list) { return round + 1 < list.size(); }) ||
-                      std::ranges::any_of(recvs, [&](const auto& list) { return round + 1 < list.size(); });
-    if (!of_sends.empty() || !of_recvs.empty()) RETURN_IF_FAILED(launch_round(of_sends, of_recvs, stream));
-    if (!more) return cudaSuccess;
   }
+  if (std::ranges::all_of(chains, [](const Transfers& chain) { return chain.size() == 1; })) {
+    Transfers together;
+    for (const Transfers& chain : chains) together.push_back(chain[0]);
+    return launch_at_once(together, stream);
+  }
+  // Each by itself: a peer may have its part of one before that of another, however many there are.
+  const auto count = static_cast<int>(chains.size());
+  for (int chain = 1; chain < count; ++chain) RETURN_IF_FAILED(fork(chain, stream));
+  for (int chain = 0; chain < count; ++chain) {
+    const cudaStream_t beside = chain == 0 ? stream : side_of(chain).stream;
+    for (const Call* call : chains[static_cast<size_t>(chain)])
+      RETURN_IF_FAILED(launch_transfers({call}, coding_of(*call), chain, count, beside));
+  }
+  for (int chain = 1; chain < count; ++chain) RETURN_IF_FAILED(join(chain, stream));
+  return cudaSuccess;
 }
 
-// One kernel for each way of coding, side by side: the order of kernels could differ between ranks, and lock them.
-cudaError_t Communicator::launch_round(const std::vector<const Call*>& sends, const std::vector<const Call*>& recvs,
-                                       cudaStream_t stream) {
-  struct Coding {
-    ncast_dtype dtype;  // INT8 for all that is raw
-    ncast_codec codec;
-    bool operator==(const Coding&) const = default;
-  };
-  const auto coding_of = [&](const Call& call) {
-    const ncast_codec codec = choice_of(call).codec;
-    return Coding{codec == NCAST_CODEC_RAW ? NCAST_INT8 : call.dtype, codec};
-  };
+// At most one with each of the others, one way. One kernel for each way of coding, side by side: the order of kernels could
+// differ between ranks, and lock them.
+cudaError_t Communicator::launch_at_once(const Transfers& transfers, cudaStream_t stream) {
   std::vector<Coding> codings;
-  for (const auto* list : {&sends, &recvs})
-    for (const Call* call : *list)
-      if (std::ranges::find(codings, coding_of(*call)) == codings.end()) codings.push_back(coding_of(*call));
-
-  const auto kernels = static_cast<int>(codings.size());
-  for (int kernel = 1; kernel < kernels; ++kernel) RETURN_IF_FAILED(fork(kernel, stream));
-  for (int kernel = 0; kernel < kernels; ++kernel) {
+  for (const Call* call : transfers)
+    if (std::ranges::find(codings, coding_of(*call)) == codings.end()) codings.push_back(coding_of(*call));
+  const auto count = static_cast<int>(codings.size());
+  for (int kernel = 1; kernel < count; ++kernel) RETURN_IF_FAILED(fork(kernel, stream));
+  for (int kernel = 0; kernel < count; ++kernel) {
     const Coding coding = codings[static_cast<size_t>(kernel)];
-    const Lanes lanes(*(sends.empty() ? recvs : sends)[0], coding.dtype, coding.codec, layout_, agreement_.max_ctas);
-    BlockCall call = block_call(kernel);
-    call.of_messages = true;
-    for (const Call* send : sends)
-      if (coding_of(*send) == coding) call.send[send->peer] = lanes.piece(send->send, bytes_of(*send));
-    for (const Call* recv : recvs)
-      if (coding_of(*recv) == coding) call.recv[recv->peer] = lanes.piece(recv->recv, bytes_of(*recv));
-    if (coding.codec == NCAST_CODEC_RAW) write_straight(&call);
-    sent_bytes_ += sent_bytes(call);
-    RETURN_IF_FAILED(launch_moves(call, coding.dtype, coding.codec, lanes.ctas(call, static_cast<uint32_t>(kernels)),
-                                  kernel == 0 ? stream : side_of(kernel).stream));
+    Transfers coded_so;
+    std::ranges::copy_if(transfers, std::back_inserter(coded_so),
+                         [&](const Call* call) { return coding_of(*call) == coding; });
+    RETURN_IF_FAILED(launch_transfers(coded_so, coding, kernel, count, kernel == 0 ? stream : side_of(kernel).stream));
   }
-  for (int kernel = 1; kernel < kernels; ++kernel) RETURN_IF_FAILED(join(kernel, stream));
+  for (int kernel = 1; kernel < count; ++kernel) RETURN_IF_FAILED(join(kernel, stream));
   return cudaSuccess;
+}
+
+// By the `kernel`th of `kernels` that run side by side.
+cudaError_t Communicator::launch_transfers(const Transfers& transfers, Coding coding, int kernel, int kernels,
+                                           cudaStream_t stream) {
+  const Lanes lanes(*transfers[0], coding.dtype, coding.codec, layout_, agreement_.max_ctas);
+  BlockCall call = block_call(kernel);
+  call.of_messages = true;
+  for (const Call* one : transfers) {
+    const bool sends = one->operation == Operation::send;
+    (sends ? call.send : call.recv)[one->peer] = lanes.piece(sends ? one->send : one->recv, bytes_of(*one));
+  }
+  if (coding.codec == NCAST_CODEC_RAW) write_straight(&call);
+  sent_bytes_ += sent_bytes(call);
+  return launch_moves(call, coding.dtype, coding.codec, lanes.ctas(call, static_cast<uint32_t>(kernels)), stream);
+}
+
+Communicator::Coding Communicator::coding_of(const Call& call) {
+  const ncast_codec codec = choice_of(call).codec;
+  return {codec == NCAST_CODEC_RAW ? NCAST_INT8 : call.dtype, codec};
 }
 
 cudaError_t Communicator::launch_collective(const Call& call, cudaStream_t stream) {

@@ -6,13 +6,14 @@
 
 namespace narrowcast::collective::cuda {
 
-// Kernels of one group that cannot be one, since they code other types, run side by side: each has claims of its own.
-inline constexpr int most_kernels_at_once = 7;
+// Kernels of one group that cannot be one run side by side, each with claims of its own: they code other types, or have several
+// transfers with another rank one way.
+inline constexpr int most_kernels_at_once = 2 * (channel::max_gpu_ranks - 1);
 
 struct DeviceState {
   unsigned long long wire_bytes;
   Claims claims[most_kernels_at_once];
-  channel::StraightWrites straight;  // of the one that moves values as they are
+  channel::StraightWrites straight;  // of those that move values as they are
 };
 
 }  // namespace narrowcast::collective::cuda

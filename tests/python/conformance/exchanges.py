@@ -258,6 +258,9 @@ def groups(world: World) -> Cases:
     for grouped in ("sends", "receives"):
         yield f"only {grouped} are grouped", functools.partial(_check_unequal, world, grouped)
     yield "only rank 0 groups what goes both ways", functools.partial(_check_pairs, world)
+    for way, messages in _ORDERS.items():
+        if max(map(max, messages)) < world.ranks:
+            yield f"only rank 0 groups {way}", functools.partial(_check_order, world, messages)
     yield "only rank 0 groups a collective and what it sends", functools.partial(_check_collective_grouped, world)
     if world.ranks > 2:
         for codec, waiting in (("raw", 1), ("raw", 2), ("window", 1), ("window", 2)):
@@ -317,6 +320,34 @@ def _check_pairs(world: World) -> Outcome:
 
     pairs = [(message(0, r), message(r, 0)) for _ in range(60) for r in range(1, world.ranks)]
     mailboxes = [Mailbox(world, list(pair), own, stream) for pair in pairs]
+    with narrowcast.group() if world.rank == 0 else contextlib.nullcontext():
+        for mailbox in mailboxes:
+            mailbox.post(world.comm, own)
+    world.place.finish(world.comm, stream)
+    for mailbox in mailboxes:
+        mailbox.check(outcome)
+    return outcome
+
+
+# Messages, sender and receiver, in an order in which the ranks other than 0 can have them one by one.
+_ORDERS = {
+    "two that it sends and one that comes back": ((0, 1), (0, 1), (1, 0)),
+    "two that come and one that it sends": ((1, 0), (1, 0), (0, 1)),
+    "what goes to two ranks, one of which waits for the other": ((0, 1), (0, 1), (1, 2), (0, 2)),
+}
+
+
+def _check_order(world: World, messages: tuple[tuple[int, int], ...]) -> Outcome:
+    """More than lies between two ranks: what waits for the end of another message waits for its receiver."""
+    outcome = Outcome()
+    stream = world.streams[0]
+    world.place.reset()
+    own = world.random("order", own=True)
+    bf16, count = value_type("bfloat16"), 12_000_001
+    mailboxes = [
+        Mailbox(world, [Message(*ends, bf16, CODECS[i % len(CODECS)], "weights", count, i)], own, stream)
+        for i, ends in enumerate(messages)
+    ]
     with narrowcast.group() if world.rank == 0 else contextlib.nullcontext():
         for mailbox in mailboxes:
             mailbox.post(world.comm, own)
