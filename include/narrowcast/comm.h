@@ -114,7 +114,8 @@ NCAST_API ncast_status ncast_comm_get_counters(const ncast_comm* comm, ncast_com
 enum { NCAST_MOST_REGISTERED = 63 };
 NCAST_API ncast_status ncast_comm_register(ncast_comm* comm, void* memory, size_t bytes, uint32_t* region);
 // Collective, with the same region on every rank. Waits for this rank's calls. No graph with a call that uses the memory is
-// under way on this rank or launched again. Destroying the communicator deregisters what is left.
+// under way on this rank or launched again. Destroying the communicator deregisters what is left. Errors: INVALID_ARGUMENT; that
+// of a communicator that has failed, whose peers may be writing to the memory until they have destroyed theirs.
 NCAST_API ncast_status ncast_comm_deregister(ncast_comm* comm, uint32_t region);
 
 // Streams of the host backend: calls on one stream run in order on its thread and the caller goes on. A NULL stream

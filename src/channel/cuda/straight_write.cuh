@@ -33,6 +33,8 @@ class StraightEnds {
         return invitation.is_of(number);
       });
       const RegionPlace place = invitation.place();
+      // A call of the peer that has ended without this one was stopped, and its memory is the user's again.
+      if (ready && place.region != 0) ready = device::load_relaxed(&peers.control->stop) == 0;
       if (ready && place.region != 0) to_ = state->regions[place.region][end.peer] + place.offset;
     }
     mask_ = __ballot_sync(device::all_lanes, to_ != nullptr);
