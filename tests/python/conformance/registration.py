@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -25,8 +26,11 @@ _SEQUENCE = (
 
 
 def registration(world: World) -> Cases:
-    if world.place.backend == "host":
-        yield "refused: by the host backend", functools.partial(_refused, world, UNSUPPORTED, lambda: world.place.whole)
+    if world.place.backend == "host" or os.environ.get("NARROWCAST_P2P") == "0":
+        yield (
+            "refused: nobody reaches the memory of others",
+            functools.partial(_refused, world, UNSUPPORTED, lambda: world.place.whole),
+        )
         return
     for name, error, memory in _refusals(world):
         yield f"refused: {name}", functools.partial(_refused, world, error, memory)
