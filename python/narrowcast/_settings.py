@@ -19,12 +19,20 @@ _OF_THE_DROP_IN = (
     "NCCL_LIBRARY",
     "NVTX",
     "OFF",
+    "SCRATCH_BYTES",
     "STATS",
     "STATS_SECONDS",
     "TAKE",
     "VERIFY",
 )
 VARIABLES = frozenset(f"{PREFIX}{name}" for name in (*_OF_THE_LIBRARY, *_OF_THE_DROP_IN))
+# What the file that NARROWCAST_CONFIG names may have besides rules. The library reads its own in the environment alone.
+KEYS = frozenset(name.lower() for name in _OF_THE_DROP_IN if name != "CONFIG")
+
+# Of fixed sets of values, those that `narrowcast run` has options for.
+TAKES = ("auto", "always", "never")
+ATTACHES = ("first", "init")
+DEBUG_LEVELS = ("NONE", "VERSION", "WARN", "INFO", "TRACE")
 
 
 def near(name: str, known: Iterable[str]) -> str | None:

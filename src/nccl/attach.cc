@@ -135,6 +135,7 @@ void attach(Communicator& comm) {
   narrowcast.ncast_comm_config_init(&config);
   config.backend = narrowcast.backend;
   config.device = comm.device;
+  config.scratch_bytes = static_cast<size_t>(settings().scratch_bytes);
   config.timeout_seconds = 0;  // NCCL waits for ever, too
   config.create_timeout_seconds = create_timeout_seconds;
   ncast_comm* made = nullptr;

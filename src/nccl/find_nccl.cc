@@ -12,6 +12,7 @@
 #include <string_view>
 
 #include "nccl/log.h"
+#include "nccl/settings.h"
 
 // Debian's name of this machine's folders.
 #if defined(__aarch64__)
@@ -106,19 +107,17 @@ void add_system(Paths* paths) {
 }  // namespace
 
 Paths nccl_candidates() {
-  Paths paths;
-  if (const char* const named = std::getenv("NARROWCAST_NCCL_LIBRARY"); named != nullptr && *named != '\0') {
+  if (const std::string& named = settings().nccl_library; !named.empty()) {
     struct stat file;
-    if (*named != '/')
-      log(Level::warn, "NARROWCAST_NCCL_LIBRARY is %s, which is not an absolute path", named);
-    else if (!is_file(named, &file))
-      log(Level::warn, "NARROWCAST_NCCL_LIBRARY is %s, which is not a file", named);
-    else if (is_drop_in(file))
-      log(Level::warn, "NARROWCAST_NCCL_LIBRARY is %s, which is the drop-in itself", named);
-    else
-      paths.emplace_back(named);
-    return paths;
+    const char* const fault = !named.starts_with('/')  ? "not an absolute path"
+                              : !is_file(named, &file) ? "not a file"
+                              : is_drop_in(file)       ? "the drop-in itself"
+                                                       : nullptr;
+    if (fault == nullptr) return {named};
+    log(Level::warn, "%s: nccl_library is %s, which is %s", settings().nccl_library_from.c_str(), named.c_str(), fault);
+    return {};
   }
+  Paths paths;
   add_loaded(&paths);
   add_wheels_of_loaded_objects(&paths);
   add_wheels_of_python(&paths);

@@ -6,7 +6,7 @@
 
 namespace narrowcast::nccl {
 
-// Absolute paths of files, the best first: NARROWCAST_NCCL_LIBRARY alone where it is set; else one that this process has
+// Absolute paths of files, the best first: the one that a setting names, alone; else one that this process has
 // loaded, the pip wheels beside what it has loaded or runs on, then LD_LIBRARY_PATH and the folders of the system. Never
 // the drop-in itself.
 std::vector<std::string> nccl_candidates();

@@ -7,6 +7,7 @@
 #include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
+#include <string>
 
 namespace narrowcast::nccl {
 namespace {
@@ -15,16 +16,21 @@ constexpr const char* names[] = {"NONE", "VERSION", "WARN", "INFO", "TRACE"};
 constexpr int unread = -1;
 constinit std::atomic<int> chosen{unread};
 
+// Before the settings have been read, who warn of a name that there is not.
 int read_level() {
   const char* const named = std::getenv("NARROWCAST_DEBUG");
-  if (named == nullptr || *named == '\0') return static_cast<int>(Level::warn);
-  for (int level = 0; level < static_cast<int>(sizeof names / sizeof names[0]); ++level)
-    if (strcasecmp(named, names[level]) == 0) return level;
-  std::fprintf(stderr, "narrowcast WARN NARROWCAST_DEBUG is %s, not NONE, VERSION, WARN, INFO or TRACE\n", named);
-  return static_cast<int>(Level::warn);
+  return static_cast<int>(level_named(named != nullptr ? named : "").value_or(Level::warn));
 }
 
 }  // namespace
+
+std::optional<Level> level_named(std::string_view name) {
+  for (int level = 0; level < static_cast<int>(sizeof names / sizeof names[0]); ++level)
+    if (strcasecmp(std::string(name).c_str(), names[level]) == 0) return static_cast<Level>(level);
+  return std::nullopt;
+}
+
+void choose_level(Level level) { chosen.store(static_cast<int>(level), std::memory_order_relaxed); }
 
 bool logs(Level level) {
   int now = chosen.load(std::memory_order_relaxed);

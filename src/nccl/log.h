@@ -1,12 +1,19 @@
-// Lines on stderr, at the levels of NCCL_DEBUG, chosen by NARROWCAST_DEBUG. Any thread.
+// Lines on stderr, at the levels of NCCL_DEBUG, chosen by NARROWCAST_DEBUG or a file of settings. Any thread.
 #pragma once
 
 #include <chrono>
+#include <optional>
+#include <string_view>
 
 namespace narrowcast::nccl {
 
-// Each level prints those before it. WARN unless NARROWCAST_DEBUG says otherwise.
+// Each level prints those before it. WARN unless a setting says otherwise.
 enum class Level { none, version, warn, info, trace };
+
+// In capitals or not.
+std::optional<Level> level_named(std::string_view name);
+// Until then it is that of NARROWCAST_DEBUG.
+void choose_level(Level level);
 
 bool logs(Level level);
 void log(Level level, const char* format, ...) __attribute__((format(printf, 2, 3)));

@@ -35,6 +35,8 @@ Decision decide(const Settings& settings, const Call& call, const CommunicatorTr
     if (!take) take = rule.take;
     break;
   }
+  if (!codec) codec = settings.otherwise_codec[operation];
+  if (!take) take = settings.otherwise_take;
   const ncast_codec chosen = codec.value_or(NCAST_CODEC_AUTO);
   const char* why_not = nullptr;
   if (take == Take::never)

@@ -2,7 +2,8 @@
 
 #include <unistd.h>
 
-#include <charconv>
+#include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
@@ -14,11 +15,7 @@
 namespace narrowcast::nccl {
 namespace {
 
-constexpr std::string_view prefix = "NARROWCAST_";
-
-// Variables of the prefix that others read: the library, the Python package, the log and the search for NCCL.
-constexpr std::string_view read_elsewhere[] = {"CONFIG",       "DEBUG", "LIBRARY",       "MAX_CTAS",
-                                               "NCCL_LIBRARY", "P2P",   "SOCKET_IFNAME", "TRACEBACK"};
+constexpr int most_ctas = 64;  // of the library
 
 void apply_codec(std::string_view value, const std::string& source, Settings* settings) {
   for (const std::string_view entry : split(value, ',')) {
@@ -36,6 +33,9 @@ void apply_codec(std::string_view value, const std::string& source, Settings* se
 }
 
 void apply_off(std::string_view value, const std::string& source, Settings* settings) {
+  if (value.empty()) return;
+  settings->off_everything = false;
+  std::ranges::fill(settings->off, false);
   if (const auto flag = flag_of(value)) {
     settings->off_everything = *flag;
     return;
@@ -48,17 +48,43 @@ void apply_off(std::string_view value, const std::string& source, Settings* sett
   }
 }
 
+std::string all_variables() {
+  std::vector<std::string> names;
+  for (const std::string_view key : keys) names.push_back(variable_of(key));
+  for (const std::string_view key : variables_alone) names.push_back(variable_of(key));
+  std::ranges::sort(names);
+  return joined(names);
+}
+
+// Of what the library reads, and takes for unset in silence.
+void warn_of_misread(std::string_view key, std::string_view value, const std::string& name) {
+  const char* expected = nullptr;
+  if (key == "max_ctas") {
+    const int64_t ctas = number_of<int64_t>(value).value_or(0);
+    if (ctas < 1 || ctas > most_ctas) expected = "a number from 1 to 64";
+  } else if (key == "p2p") {
+    if (value != "0" && value != "1") expected = "0 or 1";
+  }
+  if (expected != nullptr && !value.empty())
+    log(Level::warn, "%s is %s, not %s", name.c_str(), std::string(value).c_str(), expected);
+}
+
 void read_environment(Settings* settings) {
   for (char** variable = environ; *variable != nullptr; ++variable) {
     const std::string_view entry(*variable);
     const size_t equals = entry.find('=');
     if (!entry.starts_with(prefix) || equals == entry.npos) continue;
-    const std::string_view name = entry.substr(prefix.size(), equals - prefix.size());
+    const std::string name(entry.substr(0, equals));
+    const std::string key = lower(std::string_view(name).substr(prefix.size()));
+    const std::string_view value = entry.substr(equals + 1);
     // NARROWCAST_TEST_...: of the project's own tests.
-    if (name.starts_with("TEST_") || contains(read_elsewhere, name)) continue;
-    const std::string full_name(entry.substr(0, equals));
-    if (!apply_setting(lower(name), entry.substr(equals + 1), full_name, settings))
-      log(Level::warn, "the environment variable %s is not known to Narrowcast", full_name.c_str());
+    if (key.starts_with("test_")) continue;
+    const bool is_known = name == variable_of(key);
+    if (is_known && contains(variables_alone, key))
+      warn_of_misread(key, value, name);
+    else if (!is_known || !apply_setting(key, value, name, settings))
+      log(Level::warn, "the environment variable %s is not known to Narrowcast (known: %s)", name.c_str(),
+          all_variables().c_str());
   }
 }
 
@@ -67,12 +93,14 @@ const Settings* read_settings() {
   if (const char* const path = std::getenv("NARROWCAST_CONFIG"); path != nullptr && *path != '\0') {
     std::ifstream file(path);
     std::ostringstream content;
-    if (file && content << file.rdbuf())
+    const bool is_empty = file.peek() == EOF && file.eof();
+    if (is_empty || (file && content << file.rdbuf()))
       apply_file(content.str(), path, settings);
     else
       log(Level::warn, "NARROWCAST_CONFIG is %s, which cannot be read", path);
   }
   read_environment(settings);
+  if (settings->debug) choose_level(*settings->debug);
   return settings;
 }
 
@@ -88,13 +116,15 @@ bool apply_setting(std::string_view key, std::string_view value, const std::stri
     if (!given) misunderstood("1 or 0");
     *flag = given.value_or(*flag);
   };
+  if (!contains(keys, key)) return false;
   if (key == "off") {
     apply_off(value, source, settings);
   } else if (key == "codec") {
     apply_codec(value, source, settings);
   } else if (key == "take") {
-    settings->take = take_named(value);
-    if (!settings->take) misunderstood("auto, always or never");
+    const auto when = take_named(value);
+    if (!when) misunderstood("auto, always or never");
+    if (when) settings->take = when;
   } else if (key == "attach") {
     const auto when = attach_named(value);
     if (!when) misunderstood("first or init");
@@ -106,14 +136,24 @@ bool apply_setting(std::string_view key, std::string_view value, const std::stri
   } else if (key == "stats") {
     settings->stats = value;
   } else if (key == "stats_seconds") {
-    double seconds = 0;
-    const auto parsed = std::from_chars(value.data(), value.data() + value.size(), seconds);
-    if (parsed.ec != std::errc() || parsed.ptr != value.data() + value.size() || seconds < 0)
+    const double seconds = number_of<double>(value).value_or(-1);
+    if (!(seconds >= 0))
       misunderstood("a number of seconds");
     else
       settings->stats_seconds = seconds;
-  } else {
-    return false;
+  } else if (value.empty()) {
+    // As if it were not set.
+  } else if (key == "scratch_bytes") {
+    const auto bytes = number_of<uint64_t>(value);
+    if (!bytes) misunderstood("a whole number of bytes, or 0 for the default");
+    settings->scratch_bytes = bytes.value_or(settings->scratch_bytes);
+  } else if (key == "debug") {
+    const auto level = level_named(value);
+    if (!level) misunderstood("NONE, VERSION, WARN, INFO or TRACE");
+    if (level) settings->debug = level;
+  } else if (key == "nccl_library") {
+    settings->nccl_library = value;
+    settings->nccl_library_from = source;
   }
   return true;
 }
@@ -132,10 +172,13 @@ uint64_t digest(const Settings& settings) {
   for (int i = 0; i < operation_count; ++i) {
     mix(settings.off[i]);
     mix_optional(settings.codec[i]);
+    mix_optional(settings.otherwise_codec[i]);
   }
   mix_optional(settings.take);
+  mix_optional(settings.otherwise_take);
   mix(settings.attach == Attach::init);
   mix(settings.verify);
+  mix(settings.scratch_bytes);
   for (const Rule& rule : settings.rules) {
     mix_optional(rule.operation);
     mix_optional(rule.dtype);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "narrowcast/types.h"
+#include "nccl/log.h"
 #include "nccl/operations.h"
 
 namespace narrowcast::nccl {
@@ -33,14 +34,18 @@ struct Rule {
 struct Settings {
   bool off_everything = false;
   bool off[operation_count] = {};
-  std::optional<ncast_codec> codec[operation_count];
-  std::optional<Take> take;
+  // Of the environment, before any rule; and of the file, where no rule has one.
+  std::optional<ncast_codec> codec[operation_count], otherwise_codec[operation_count];
+  std::optional<Take> take, otherwise_take;
   Attach attach = Attach::first;
   bool verify = false;
   bool nvtx = true;
-  std::string stats;         // the path, with %p for the process and %r for the rank of its first communicator
-  double stats_seconds = 0;  // between writes; 0: only at exit
-  std::vector<Rule> rules;   // the first that fits decides
+  std::string stats;           // the path, with %p for the process and %r for the rank of its first communicator
+  double stats_seconds = 0;    // between writes; 0: only at exit
+  uint64_t scratch_bytes = 0;  // of a communicator's staging; 0: the engine's default
+  std::optional<Level> debug;
+  std::string nccl_library, nccl_library_from;  // the path, and what names it
+  std::vector<Rule> rules;                      // the first that fits decides
 };
 
 // Read once; what cannot be understood is warned of and left out.
@@ -48,7 +53,8 @@ const Settings& settings();
 
 // For settings() and its tests. `content` is that of a file, `path` names it in warnings.
 void apply_file(std::string_view content, const std::string& path, Settings* settings);
-// `key` as in a file, or a variable without its prefix, in lower case. False: there is no such setting.
+// `key` as in a file, or a variable without its prefix, in lower case; `source` names it in warnings. False: there is no such
+// setting.
 bool apply_setting(std::string_view key, std::string_view value, const std::string& source, Settings* settings);
 
 // What all ranks of a communicator must have alike.

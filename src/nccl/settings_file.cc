@@ -38,7 +38,11 @@ std::optional<std::string> as_text(const toml::node& node) {
 bool apply_to_rule(std::string_view key, const toml::node& node, Rule* rule) {
   const std::string text = node.value_or(std::string());
   const int64_t number = node.is_integer() ? node.as_integer()->get() : -1;
-  if (key == "operation") return (rule->operation = operation_named(text)).has_value();
+  if (key == "operation") {
+    rule->operation = operation_named(text);
+    if (rule->operation == NCAST_OP_RECV) rule->operation = NCAST_OP_SEND;  // a receive is what its send is
+    return rule->operation.has_value();
+  }
   if (key == "dtype") return (rule->dtype = dtype_named(text)).has_value();
   if (key == "codec") return (rule->codec = codec_named(text)).has_value();
   if (key == "take") return (rule->take = take_named(text)).has_value();
@@ -77,6 +81,19 @@ void apply_rules(const toml::node& node, const std::string& path, Settings* sett
   }
 }
 
+void warn_of_unknown(std::string_view key, const std::string& place) {
+  if (contains(variables_alone, key)) {
+    log(Level::warn, "%s: %s is not read from a file: set %s", place.c_str(), std::string(key).c_str(),
+        variable_of(key).c_str());
+    return;
+  }
+  std::vector<std::string> known(std::begin(keys), std::end(keys));
+  known.emplace_back("rule");
+  std::ranges::sort(known);
+  log(Level::warn, "%s: %s is not a setting (known: %s)", place.c_str(), std::string(key).c_str(),
+      joined(known).c_str());
+}
+
 }  // namespace
 
 void apply_file(std::string_view content, const std::string& path, Settings* settings) {
@@ -86,16 +103,28 @@ void apply_file(std::string_view content, const std::string& path, Settings* set
         std::string(parsed.error().description()).c_str());
     return;
   }
+  // Rules come before these, and variables before rules.
+  const auto exchange_own = [settings] {
+    std::ranges::swap(settings->codec, settings->otherwise_codec);
+    std::swap(settings->take, settings->otherwise_take);
+  };
+  exchange_own();
   for (const auto& [key, value] : parsed.table()) {
     if (key.str() == "rule") {
       apply_rules(value, path, settings);
       continue;
     }
+    const std::string place = path + ":" + std::to_string(value.source().begin.line);
     const auto text = as_text(value);
-    if (!text || !apply_setting(key.str(), *text, path, settings))
-      log(Level::warn, "%s:%u: %s is not a setting", path.c_str(), value.source().begin.line,
+    if (!contains(keys, key.str()))
+      warn_of_unknown(key.str(), place);
+    else if (!text)
+      log(Level::warn, "%s: %s has a value of no kind that settings have", place.c_str(),
           std::string(key.str()).c_str());
+    else
+      apply_setting(key.str(), *text, place, settings);
   }
+  exchange_own();
 }
 
 }  // namespace narrowcast::nccl

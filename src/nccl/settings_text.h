@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <charconv>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -10,6 +11,14 @@
 #include "nccl/settings.h"
 
 namespace narrowcast::nccl {
+
+inline constexpr std::string_view prefix = "NARROWCAST_";
+// A file's, but for its rules. Each is a variable, too: in capitals, with the prefix.
+inline constexpr std::string_view keys[] = {"attach", "codec",         "debug", "nccl_library",  "nvtx",  "off",
+                                            "stats",  "scratch_bytes", "take",  "stats_seconds", "verify"};
+// What only the environment has: others read it there, the library and the Python package, or it is there to find the file.
+inline constexpr std::string_view variables_alone[] = {"config", "cost_model", "library",       "max_ctas",
+                                                       "p2p",    "path",       "socket_ifname", "traceback"};
 
 inline std::string_view trimmed(std::string_view text) {
   const size_t first = text.find_first_not_of(" \t");
@@ -27,11 +36,32 @@ inline std::vector<std::string_view> split(std::string_view text, char separator
   return parts;
 }
 
+inline std::string joined(const std::vector<std::string>& names) {
+  std::string result;
+  for (const std::string& name : names) result += (result.empty() ? "" : ", ") + name;
+  return result;
+}
+
 inline std::string lower(std::string_view text) {
   std::string result(text);
   for (char& letter : result)
     if (letter >= 'A' && letter <= 'Z') letter = static_cast<char>(letter - 'A' + 'a');
   return result;
+}
+
+inline std::string variable_of(std::string_view key) {
+  std::string result(prefix);
+  for (const char letter : key)
+    result += letter >= 'a' && letter <= 'z' ? static_cast<char>(letter - 'a' + 'A') : letter;
+  return result;
+}
+
+template <typename Number>
+std::optional<Number> number_of(std::string_view text) {
+  Number number = 0;
+  const auto parsed = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (parsed.ec != std::errc() || parsed.ptr != text.data() + text.size()) return std::nullopt;
+  return number;
 }
 
 template <typename List>

@@ -80,6 +80,30 @@ TEST_CASE("the environment comes before the rules, and the first rule that fits 
   CHECK_FALSE(decide(settings, call_of(NCAST_OP_BROADCAST, 1001), {8, ""}, slower).take);
 }
 
+TEST_CASE("a file's own keys hold where no rule decides") {
+  Settings settings;
+  apply_file(
+      "codec = \"raw\"\ntake = \"never\"\noff = [\"gather\"]\n"
+      "[[rule]]\noperation = \"all_gather\"\ncodec = \"window\"\ntake = \"always\"\n"
+      "[[rule]]\noperation = \"recv\"\ntake = \"always\"\n",
+      "test.toml", &settings);
+  const auto decided = [&](Operation operation) { return decide(settings, call_of(operation), {8, ""}, slower); };
+  CHECK(decided(NCAST_OP_ALL_GATHER).take);
+  CHECK(decided(NCAST_OP_ALL_GATHER).codec == NCAST_CODEC_WINDOW);
+  CHECK_FALSE(decided(NCAST_OP_BROADCAST).take);
+  CHECK(decided(NCAST_OP_BROADCAST).codec == NCAST_CODEC_RAW);
+  CHECK(decided(NCAST_OP_SEND).take);
+  CHECK(decided(NCAST_OP_SEND).codec == NCAST_CODEC_RAW);
+  // The environment, which has one word for what is off.
+  apply_setting("take", "always", "test", &settings);
+  CHECK_FALSE(decided(NCAST_OP_GATHER).take);
+  apply_setting("off", "scatter", "test", &settings);
+  CHECK(decided(NCAST_OP_GATHER).take);
+  CHECK_FALSE(decided(NCAST_OP_SCATTER).take);
+  apply_setting("off", "0", "test", &settings);
+  CHECK(decided(NCAST_OP_SCATTER).take);
+}
+
 TEST_CASE("a rule may be for the communicators of a name") {
   Settings settings;
   apply_file("[[rule]]\ncommunicator = \"tensor\"\ntake = \"always\"\n[[rule]]\ntake = \"never\"\n", "test.toml",

@@ -1,6 +1,10 @@
 #include "nccl/settings.h"
 
+#include <string_view>
+#include <utility>
+
 #include "doctest/doctest.h"
+#include "nccl/settings_text.h"
 
 using namespace narrowcast::nccl;
 
@@ -34,6 +38,8 @@ TEST_CASE("off is everything or a list of operations") {
 TEST_CASE("a setting that is not known is said to be none") {
   Settings settings;
   CHECK_FALSE(apply_setting("codecs", "raw", "test", &settings));
+  for (const std::string_view alone : variables_alone) CHECK_FALSE(apply_setting(alone, "1", "test", &settings));
+  for (const std::string_view key : keys) CHECK(apply_setting(key, "1", "test", &settings));
 }
 
 TEST_CASE("what is misunderstood changes nothing") {
@@ -43,8 +49,31 @@ TEST_CASE("what is misunderstood changes nothing") {
   CHECK(apply_setting("attach", "soon", "test", &settings));
   CHECK(apply_setting("stats_seconds", "soon", "test", &settings));
   CHECK(apply_setting("off", "all_gathers", "test", &settings));
+  for (const char* bytes : {"many", "-1", "1.5", "64M", "18446744073709551616"})
+    CHECK(apply_setting("scratch_bytes", bytes, "test", &settings));
+  CHECK(apply_setting("debug", "loud", "test", &settings));
   CHECK(digest(settings) == digest(Settings()));
   CHECK(settings.stats_seconds == 0);
+  CHECK_FALSE(settings.debug);
+}
+
+TEST_CASE("what is given later counts, unless it is misunderstood or empty") {
+  Settings settings = from_file("take = \"never\"\nscratch_bytes = 1\ndebug = \"INFO\"\nnccl_library = \"/first\"\n");
+  const Settings before = settings;
+  for (const auto& [key, value] : {std::pair{"take", "perhaps"}, {"scratch_bytes", "many"}, {"debug", "loud"}})
+    apply_setting(key, value, "test", &settings);
+  for (const char* key : {"scratch_bytes", "debug", "nccl_library"}) apply_setting(key, "", "test", &settings);
+  CHECK(settings.otherwise_take == Take::never);
+  CHECK(settings.debug == before.debug);
+  CHECK(settings.nccl_library == "/first");
+  CHECK(digest(settings) == digest(before));
+  apply_setting("scratch_bytes", "2", "test", &settings);
+  apply_setting("debug", "trace", "test", &settings);
+  apply_setting("nccl_library", "/second", "test", &settings);
+  CHECK(settings.scratch_bytes == 2);
+  CHECK(settings.debug == Level::trace);
+  CHECK(settings.nccl_library == "/second");
+  CHECK(settings.nccl_library_from == "test");
 }
 
 TEST_CASE("a file has settings and rules") {
@@ -55,6 +84,9 @@ TEST_CASE("a file has settings and rules") {
     verify = true
     nvtx = false
     stats_seconds = 2.5
+    scratch_bytes = 100_000_000
+    debug = "info"
+    nccl_library = "/there/libnccl.so.2"
     [[rule]]
     operation = "all_reduce"
     dtype = "bfloat16"
@@ -64,12 +96,16 @@ TEST_CASE("a file has settings and rules") {
     ranks = 4
     codec = "raw"
   )");
-  CHECK(*settings.codec[NCAST_OP_REDUCE] == NCAST_CODEC_WINDOW);
+  CHECK(*settings.otherwise_codec[NCAST_OP_REDUCE] == NCAST_CODEC_WINDOW);
   CHECK(settings.off[NCAST_OP_RECV]);
   CHECK(settings.attach == Attach::init);
   CHECK(settings.verify);
   CHECK_FALSE(settings.nvtx);
   CHECK(settings.stats_seconds == 2.5);
+  CHECK(settings.scratch_bytes == 100'000'000);
+  CHECK(settings.debug == Level::info);
+  CHECK(settings.nccl_library == "/there/libnccl.so.2");
+  CHECK(settings.nccl_library_from == "test.toml:10");
   REQUIRE(settings.rules.size() == 2);
   CHECK(*settings.rules[0].operation == NCAST_OP_ALL_REDUCE);
   CHECK(*settings.rules[0].dtype == NCAST_BFLOAT16);
@@ -95,6 +131,7 @@ TEST_CASE("settings that differ have different digests") {
   CHECK(digest(from_file("take = \"never\"")) != digest(Settings()));
   CHECK(digest(from_file("attach = \"init\"")) != digest(Settings()));
   CHECK(digest(from_file("[[rule]]\nranks = 2\n")) != digest(from_file("[[rule]]\nranks = 3\n")));
-  // Where the counters go is no other rank's business.
-  CHECK(digest(from_file("stats = \"here\"")) == digest(Settings()));
+  CHECK(digest(from_file("scratch_bytes = 1")) != digest(Settings()));
+  // Where the counters go, what is said and where NCCL lies is no other rank's business.
+  CHECK(digest(from_file("stats = \"here\"\ndebug = \"INFO\"\nnccl_library = \"/there\"")) == digest(Settings()));
 }

@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from narrowcast import _settings
 
 LISTS = sorted((Path(__file__).parents[1] / "nccl" / "exports").glob("*.txt"))
 NEWEST = max(LISTS, key=lambda path: [int(part) for part in path.stem.split(".")])
@@ -135,9 +136,106 @@ def test_nccl_is_found_where_the_process_has_loaded_it_or_its_packages(drop_in, 
         assert f"stands before NCCL 2.28.9 at {found}" in told.stderr
 
 
-def test_an_unknown_setting_is_warned_of(drop_in, fakes):
-    told = ask(drop_in, fakes, NARROWCAST_NCCL_LIBRARY=str(fakes / "libnccl.so.2"), NARROWCAST_CODECS="raw")
-    assert "the environment variable NARROWCAST_CODECS is not known" in told.stderr
+@pytest.fixture
+def warned(drop_in, fakes, tmp_path):
+    """What is warned of with a file of settings, and with variables."""
+
+    def run(content: str = "", **environment: str) -> list[str]:
+        (tmp_path / "own.toml").write_text(content)
+        named = {
+            "NARROWCAST_NCCL_LIBRARY": str(fakes / "libnccl.so.2"),
+            "NARROWCAST_CONFIG": str(tmp_path / "own.toml"),
+        }
+        said = ask(drop_in, fakes, **{**named, **environment}).stderr.replace(f"{tmp_path}/", "").splitlines()
+        lines = [line.partition(" narrowcast WARN ")[2] for line in said]
+        return [line for line in lines if line and "has no ncclCommSuspend" not in line]
+
+    return run
+
+
+def known_by(warning: str) -> set[str]:
+    return set(warning.partition("(known: ")[2].rstrip(")").split(", "))
+
+
+def test_the_drop_in_knows_the_settings_that_python_knows(warned):
+    meant = {"CONFIG": "own.toml", "DEBUG": "WARN", "ATTACH": "init", "CODEC": "raw", "TAKE": "auto", "OFF": "send"}
+    kept = {f"{_settings.PREFIX}{name}" for name in ("CONFIG", "NCCL_LIBRARY")}
+    every = {name: meant.get(name.removeprefix(_settings.PREFIX), "1") for name in _settings.VARIABLES - kept}
+    assert warned(**every) == []
+    (said,) = warned(NARROWCAST_CODECS="raw")
+    assert said.startswith("the environment variable NARROWCAST_CODECS is not known to Narrowcast")
+    assert known_by(said) == _settings.VARIABLES
+    (said,) = warned("codecs = 'raw'")
+    assert said.startswith("own.toml:1: codecs is not a setting")
+    assert known_by(said) == {*_settings.KEYS, "rule"}
+
+
+@pytest.mark.parametrize("name", sorted(_settings.VARIABLES))
+def test_a_file_has_all_settings_but_those_that_others_read(warned, name):
+    key = name.removeprefix(_settings.PREFIX).lower()
+    said = warned(f"\n{key} = '0'")
+    if key in _settings.KEYS:
+        assert not any(" is not read from a file" in line or " is not a setting" in line for line in said)
+    else:
+        assert said == [f"own.toml:2: {key} is not read from a file: set {name}"]
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "expected"),
+    [
+        ("attach", "soon", "first or init"),
+        ("debug", "loud", "NONE, VERSION, WARN, INFO or TRACE"),
+        ("nvtx", "perhaps", "1 or 0"),
+        ("scratch_bytes", "64M", "a whole number of bytes, or 0 for the default"),
+        ("scratch_bytes", "-1", "a whole number of bytes, or 0 for the default"),
+        ("stats_seconds", "soon", "a number of seconds"),
+        ("take", "perhaps", "auto, always or never"),
+        ("verify", "twice", "1 or 0"),
+    ],
+)
+def test_a_value_that_is_not_understood_is_warned_of(warned, key, value, expected):
+    variable = f"{_settings.PREFIX}{key.upper()}"
+    assert warned(**{variable: value}) == [f"{variable}: {key} is {value}, not {expected}"]
+    assert warned(f"{key} = '{value}'") == [f"own.toml:1: {key} is {value}, not {expected}"]
+
+
+@pytest.mark.parametrize(
+    ("variable", "values", "expected"),
+    [("MAX_CTAS", ("many", "0", "65", "-3"), "a number from 1 to 64"), ("P2P", ("no", "false", "2"), "0 or 1")],
+)
+def test_a_value_that_the_library_would_pass_over_is_warned_of(warned, variable, values, expected):
+    name = f"{_settings.PREFIX}{variable}"
+    for value in values:
+        assert warned(**{name: value}) == [f"{name} is {value}, not {expected}"]
+    for value in ("", "1"):
+        assert warned(**{name: value}) == []
+
+
+def test_a_value_that_is_none_of_a_setting_is_warned_of(warned):
+    assert warned("debug = {}") == ["own.toml:1: debug has a value of no kind that settings have"]
+
+
+def test_a_file_says_where_nccl_is_and_what_is_printed(drop_in, fakes, tmp_path):
+    path, old = tmp_path / "own.toml", fakes / "libnccl_old.so.2"
+    path.write_text(f"nccl_library = '{fakes / 'libnccl.so.2'}'\ndebug = 'none'\n")
+
+    def told(**environment: str) -> subprocess.CompletedProcess[str]:
+        return ask(drop_in, fakes, NARROWCAST_CONFIG=str(path), **environment)
+
+    # What the environment has comes first.
+    for quiet in (told(), told(NARROWCAST_DEBUG="", NARROWCAST_NCCL_LIBRARY="")):
+        assert quiet.stdout.splitlines()[0] == "0 22809"
+        assert quiet.stderr == ""
+    assert f"NCCL 2.28.9 at {fakes / 'libnccl.so.2'}\n" in told(NARROWCAST_DEBUG="VERSION").stderr
+    assert f"NCCL 2.28.9 at {old}\n" in told(NARROWCAST_DEBUG="warn", NARROWCAST_NCCL_LIBRARY=str(old)).stderr
+
+
+@pytest.mark.parametrize("from_a_file", [True, False])
+def test_a_path_that_nccl_is_not_at_is_told_of_with_what_names_it(warned, from_a_file):
+    content = "nccl_library = 'libnccl.so.2'" if from_a_file else ""
+    said = warned(content, NARROWCAST_NCCL_LIBRARY="" if from_a_file else "libnccl.so.2")
+    source = "own.toml:1" if from_a_file else "NARROWCAST_NCCL_LIBRARY"
+    assert said[0] == f"{source}: nccl_library is libnccl.so.2, which is not an absolute path"
 
 
 def test_programs_without_nccl_load_no_more_than_the_drop_in(drop_in):
