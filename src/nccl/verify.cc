@@ -1,6 +1,7 @@
 #include "nccl/verify.h"
 
 #include <algorithm>
+#include <optional>
 #include <vector>
 
 #include "nccl/driver.h"
@@ -68,7 +69,7 @@ const void* piece_from(const Call& call, const Communicator& comm, size_t peer) 
   switch (call.operation) {
     case NCAST_OP_ALL_GATHER:
     case NCAST_OP_ALL_TO_ALL: return at(call.recv, call, peer);
-    case NCAST_OP_ALL_REDUCE: return call.recv;
+    case NCAST_OP_ALL_REDUCE: return static_cast<int>(peer) != comm.rank ? call.recv : nullptr;
     case NCAST_OP_BROADCAST:
     case NCAST_OP_SCATTER: return from_root ? call.recv : nullptr;
     case NCAST_OP_GATHER: return is_root ? at(call.recv, call, peer) : nullptr;
@@ -76,10 +77,17 @@ const void* piece_from(const Call& call, const Communicator& comm, size_t peer) 
   }
 }
 
-uint64_t hash_of(const void* piece, const Call& call) {
-  if (piece == nullptr) return 0;
+// None: there is no piece, or it cannot be read, which has been warned of.
+std::optional<uint64_t> hash_of(const void* piece, const Call& call) {
+  if (piece == nullptr) return std::nullopt;
   Bytes values(piece_bytes(call));
-  return read(piece, call.stream, &values) ? XXH3_64bits(values.data(), values.size()) : 0;
+  if (!read(piece, call.stream, &values)) return std::nullopt;
+  return XXH3_64bits(values.data(), values.size());
+}
+
+// What a rank has in the end is what another one had, or has. The rest is sums of all, or not for all ranks.
+bool can_be_compared(Operation operation) {
+  return !is_point_to_point(operation) && operation != NCAST_OP_REDUCE && operation != NCAST_OP_REDUCE_SCATTER;
 }
 
 }  // namespace
@@ -99,28 +107,39 @@ void verify_codec(const Communicator& comm, const TakenCall& taken) {
   if (differs != values.end())
     log(Level::warn, "verify: %s of %zu values: the codec changes value %zu", name_of(call.operation), call.count,
         static_cast<size_t>(differs - values.begin()) / value_bytes(call.dtype));
+  else
+    log(Level::info, "verify: %s of %zu values: the codec keeps what this rank sends", name_of(call.operation),
+        call.count);
 }
 
 void verify_arrival(Communicator& comm, const Call& call) {
-  if (is_point_to_point(call.operation)) return;
+  if (!can_be_compared(call.operation)) return;
   const OnDevice on_device(comm.device);
   if (capture_of(call.stream) != 0) return;
   const auto ranks = static_cast<size_t>(comm.ranks), own = static_cast<size_t>(comm.rank);
   // What this rank has for each, and what all have: [rank * ranks + r] is of what `rank` has for r.
   std::vector<uint64_t> mine(ranks), all(ranks * ranks);
-  for (size_t peer = 0; peer < ranks; ++peer) mine[peer] = hash_of(piece_for(call, comm, peer), call);
+  for (size_t peer = 0; peer < ranks; ++peer) mine[peer] = hash_of(piece_for(call, comm, peer), call).value_or(0);
   if (mine.size() * sizeof mine[0] > most_exchanged_bytes ||
       exchange_bytes(&comm, mine.data(), ranks * sizeof mine[0], all.data()) != success)
     return;
-  bool exact = true;
+  // A sum that all ranks have alike may be a wrong one.
+  const bool is_sum = reduces(call.operation);
+  size_t arriving = 0, exact = 0;
   for (size_t peer = 0; peer < ranks; ++peer) {
     const void* const arrived = piece_from(call, comm, peer);
-    if (arrived == nullptr || hash_of(arrived, call) == all[peer * ranks + own]) continue;
-    exact = false;
-    log(Level::warn, "verify: %s of %zu values: rank %zu has not what came from rank %zu", name_of(call.operation),
-        call.count, own, peer);
+    if (arrived == nullptr) continue;
+    ++arriving;
+    const auto hash = hash_of(arrived, call);
+    if (hash == all[peer * ranks + own])
+      ++exact;
+    else if (hash)
+      log(Level::warn, "verify: %s of %zu values: rank %zu has not what %s rank %zu", name_of(call.operation),
+          call.count, own, is_sum ? "is on" : "came from", peer);
   }
-  if (exact) log(Level::info, "verify: %s of %zu values has arrived", name_of(call.operation), call.count);
+  if (arriving != 0 && exact == arriving)
+    log(Level::info, "verify: %s of %zu values has arrived%s", name_of(call.operation), call.count,
+        is_sum ? ", alike on all ranks" : "");
 }
 
 }  // namespace narrowcast::nccl

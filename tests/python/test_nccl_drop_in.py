@@ -124,6 +124,7 @@ def test_names_may_differ_where_no_rule_asks_for_them(on_ranks):
     ("name", "value"),
     [
         ("NARROWCAST_CODEC", "raw"),
+        ("NARROWCAST_SCRATCH_BYTES", "1000000"),
         # These are refused.
         ("NARROWCAST_TAKE", "perhaps"),
         ("NARROWCAST_PATH", "zip"),
@@ -134,6 +135,33 @@ def test_a_rank_with_other_settings_leaves_all_to_nccl(on_ranks, differing, name
     for right in on_ranks("differing_settings", differing=differing, name=name, value=value):
         assert set(right) == OPERATIONS
     assert on_ranks.reasons() == {"the ranks have different settings of Narrowcast"}
+
+
+def scratch_of(on_ranks):
+    reports = [json.loads(path.read_text()) for path in on_ranks.folder.glob("*.json")]
+    (found,) = {report["communicators"][0]["scratch_bytes"] for report in reports}
+    return found
+
+
+@pytest.mark.parametrize(("in_file", "variable"), [(None, "1000000"), (1_000_000, None), (3_000_000, "1000000")])
+def test_the_memory_of_communicators_is_limited_on_demand(on_ranks, monkeypatch, tmp_path, in_file, variable):
+    if in_file is not None:
+        (tmp_path / "own.toml").write_text(f"scratch_bytes = {in_file}\n")
+        monkeypatch.setenv("NARROWCAST_CONFIG", str(tmp_path / "own.toml"))
+    if variable is not None:
+        monkeypatch.setenv("NARROWCAST_SCRATCH_BYTES", variable)
+    for right in on_ranks("every_operation", count=100_000):
+        assert set(right) == OPERATIONS
+    assert {forwarded for _, forwarded in on_ranks.taken().values()} == {0}
+    assert 0 < scratch_of(on_ranks) <= 1_000_000
+
+
+def test_memory_that_is_too_little_leaves_all_to_nccl(on_ranks, monkeypatch):
+    monkeypatch.setenv("NARROWCAST_SCRATCH_BYTES", "1000")
+    for right in on_ranks("every_operation", count=100):
+        assert set(right) == OPERATIONS
+    assert on_ranks.reasons() == {"a rank could not attach to the communicator"}
+    assert scratch_of(on_ranks) == 0
 
 
 def test_without_the_library_all_is_left_to_nccl(on_ranks, monkeypatch):
@@ -282,11 +310,41 @@ def test_values_are_verified_on_demand(on_ranks, monkeypatch, tmp_path, in_place
     monkeypatch.setenv("NARROWCAST_DEBUG", "INFO")
     on_ranks("verified", in_place=in_place, wrong=True)
     for rank in range(3):
-        said = [line.partition("verify: ")[2] for line in (tmp_path / f"{rank}.log").read_text().splitlines()]
-        assert [line for line in said if line] == [
+        assert verified_by(tmp_path / f"{rank}.log") == [
+            "all_gather of 5000 values: the codec keeps what this rank sends",
             "all_gather of 5000 values has arrived",
-            "all_reduce of 5000 values has arrived",
+            "all_reduce of 5000 values: the codec keeps what this rank sends",
+            "all_reduce of 5000 values has arrived, alike on all ranks",
+            *["scatter of 5000 values: the codec keeps what this rank sends"] * (rank == 1),
             "scatter of 5000 values has arrived",
+            *["broadcast of 5000 values: the codec keeps what this rank sends"] * (rank == 1),
             *["broadcast of 5000 values: rank 0 has not what came from rank 1"] * (rank == 0),
             *["broadcast of 5000 values has arrived"] * (rank != 0),
         ]
+
+
+def test_nothing_is_said_to_be_verified_that_is_not_looked_at(on_ranks, monkeypatch, tmp_path):
+    monkeypatch.setenv("NARROWCAST_VERIFY", "1")
+    monkeypatch.setenv("NARROWCAST_DEBUG", "INFO")
+    on_ranks("verified_in_part")
+    for rank in range(3):
+        sent = ["reduce", "reduce_scatter", "send", "gather", "all_gather", "all_gather"]
+        said = [f"{operation} of 5000 values: the codec keeps what this rank sends" for operation in sent]
+        # At the root of a gather something arrives; the last calls are in a group.
+        said[4:4] = ["gather of 5000 values has arrived"] * (rank == 1)
+        assert verified_by(tmp_path / f"{rank}.log") == said
+
+
+def test_ranks_with_different_sums_are_told_of(on_ranks, monkeypatch, tmp_path):
+    monkeypatch.setenv("NARROWCAST_VERIFY", "1")
+    on_ranks("verified_sum", wrong_on=0)
+    # The first call has come right.
+    for rank in range(3):
+        said = verified_by(tmp_path / f"{rank}.log")
+        others = [0] if rank != 0 else [1, 2]
+        assert said == [f"all_reduce of 5000 values: rank {rank} has not what is on rank {other}" for other in others]
+
+
+def verified_by(log):
+    said = [line.partition("verify: ")[2] for line in log.read_text().splitlines()]
+    return [line for line in said if line]
