@@ -11,6 +11,7 @@
 #include "nccl/driver.h"
 #include "nccl/log.h"
 #include "nccl/real_nccl.h"
+#include "nccl/retire.h"
 
 namespace narrowcast::nccl {
 namespace {
@@ -75,7 +76,11 @@ Communicator::~Communicator() {
   if (side_event != nullptr) driver()->cuEventDestroy_v2(side_event);
   for (void* const stream : {side_stream, exchange_stream})
     if (stream != nullptr) driver()->cuStreamDestroy_v2(stream);
-  if (exchange_memory != nullptr) driver()->cuMemFree_v2(exchange_memory);
+  if (exchange_memory == nullptr) return;
+  if (aborted.load())
+    bury_memory(device, exchange_memory);
+  else
+    driver()->cuMemFree_v2(exchange_memory);
 }
 
 void Communicator::abort() {

@@ -36,6 +36,8 @@ struct Communicator {
   const std::shared_ptr<Statistics> statistics;
   std::atomic<const char*> why_forwarded{nullptr};
   std::atomic<bool> aborted{false};
+  // This rank failed at what the ranks exchange before calls: the others may take calls that it cannot, so it has none any more.
+  std::atomic<bool> broken{false};
   std::timed_mutex exchanging;           // held while the ranks exchange bytes
   bool blocking = true;                  // no call has returned ncclInProgress so far
   bool made_blocking = false;            // its ranks attach when it is made, for it blocks by what it is made with

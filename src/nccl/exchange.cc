@@ -27,13 +27,21 @@ int wait_while_in_progress(Communicator& comm) {
   }
 }
 
+// Not by what NCCL says, which all ranks hear of.
+int break_off(Communicator& comm) {
+  comm.broken.store(true);
+  log(Level::warn, "rank %d of %d has no calls any more: CUDA failed as the ranks agreed on what becomes of them",
+      comm.rank, comm.ranks);
+  return unhandled_cuda_error;
+}
+
 // Polled: an abort or an error of the communicator ends it.
 int wait_for_stream(Communicator& comm) {
   LongWait wait;
   for (;;) {
     const int state = driver()->cuStreamQuery(comm.exchange_stream);
     if (state == 0) return success;
-    if (state != cuda_not_ready) return unhandled_cuda_error;
+    if (state != cuda_not_ready) return break_off(comm);
     if (comm.aborted.load()) return internal_error;
     if (const int failed = wait_while_in_progress(comm)) return failed;
     // All ranks should be in the call that makes their communicator.
@@ -59,10 +67,10 @@ int exchange_bytes(void* context, const void* mine, size_t bytes, void* all) {
   const InsideNccl inside;
   const std::lock_guard lock(comm.exchanging);
   if (comm.aborted.load()) return internal_error;
-  if (bytes > most_exchanged_bytes || !has_memory(comm)) return unhandled_cuda_error;
+  if (bytes > most_exchanged_bytes || !has_memory(comm)) return break_off(comm);
   void* const own = comm.exchange_memory;
   void* const everyones = static_cast<char*>(own) + most_exchanged_bytes;
-  if (cuda.cuMemcpyHtoDAsync_v2(own, mine, bytes, comm.exchange_stream) != 0) return unhandled_cuda_error;
+  if (cuda.cuMemcpyHtoDAsync_v2(own, mine, bytes, comm.exchange_stream) != 0) return break_off(comm);
   int result = forward({.function = Function::AllGather,
                         .operation = NCAST_OP_ALL_GATHER,
                         .send = own,
@@ -80,7 +88,7 @@ int exchange_bytes(void* context, const void* mine, size_t bytes, void* all) {
   const bool copied =
       cuda.cuMemcpyDtoHAsync_v2(all, everyones, bytes * static_cast<size_t>(comm.ranks), comm.exchange_stream) == 0 &&
       cuda.cuStreamSynchronize(comm.exchange_stream) == 0;
-  return copied ? success : unhandled_cuda_error;
+  return copied ? success : break_off(comm);
 }
 
 }  // namespace narrowcast::nccl

@@ -75,22 +75,34 @@ int forward_now(GroupCalls& its, const Call& call, const char* why) {
   return first;
 }
 
-// The communicator's calls of this group go to NCCL, from those that were kept on.
-int forward_group(GroupCalls& its, const char* why) {
+bool goes_as_it_comes(const GroupCalls& its, const Call& call) {
+  return its.as_they_come == AsTheyCome::all ||
+         (its.as_they_come == AsTheyCome::collectives && !is_point_to_point(call.operation));
+}
+
+// These calls of the communicator's group go to NCCL, from those that were kept on.
+int forward_group(GroupCalls& its, AsTheyCome which, const char* why) {
   int first = success;
-  for (const Call& call : std::exchange(its.calls, {})) keep_first(forward_now(its, call, why), &first);
-  its.forwarding = true;
+  its.as_they_come = std::max(its.as_they_come, which);
+  for (const Call& call : std::exchange(its.calls, {})) {
+    if (goes_as_it_comes(its, call))
+      keep_first(forward_now(its, call, why), &first);
+    else
+      its.calls.push_back(call);
+  }
   return first;
 }
 
+// Transfers are kept beside a call that cannot be: another rank may have them in a group without it.
 int add_to_group(const std::shared_ptr<Communicator>& comm, const Call& call) {
   GroupCalls& its = calls_of(comm);
-  if (keeps(call) && is_valid(call, comm->ranks) && !its.forwarding && comm->why_forwarded.load() == nullptr) {
+  const bool refused = !is_valid(call, comm->ranks) || comm->why_forwarded.load() != nullptr;
+  if (keeps(call) && !refused && !goes_as_it_comes(its, call)) {
     its.calls.push_back(call);
     return success;
   }
   constexpr const char* why_others = "its group has a call that cannot wait";
-  int first = its.forwarding ? success : forward_group(its, why_others);
+  int first = forward_group(its, refused ? AsTheyCome::all : AsTheyCome::collectives, why_others);
   keep_first(forward_now(its, call, why_forwarded_now(*comm, call, why_others)), &first);
   return first;
 }
@@ -108,15 +120,14 @@ void prepare_all(std::vector<GroupCalls>& comms, bool grouped) {
   for (std::thread& thread : threads) thread.join();
 }
 
-// Calls whose communicator was aborted while its ranks were waited for: NCCL may have freed the handle.
-int drop_aborted(std::vector<GroupCalls>& comms) {
-  int first = success;
-  for (GroupCalls& its : comms) {
-    if (!its.comm->aborted.load() || std::exchange(its.calls, {}).empty()) continue;
-    log(Level::warn, "rank %d of %d does without calls: the communicator was aborted", its.comm->rank, its.comm->ranks);
-    keep_first(internal_error, &first);
-  }
-  return first;
+// Calls whose communicator was aborted while its ranks were waited for: NCCL may have freed the handle. And those of a rank that
+// broke off.
+int drop_calls(GroupCalls& its) {
+  const Communicator& comm = *its.comm;
+  if (comm.broken.load()) return std::exchange(its.calls, {}).empty() ? success : unhandled_cuda_error;
+  if (!comm.aborted.load() || std::exchange(its.calls, {}).empty()) return success;
+  log(Level::warn, "rank %d of %d does without calls: the communicator was aborted", comm.rank, comm.ranks);
+  return internal_error;
 }
 
 int before_forwarded(const Plan& plan) {
@@ -141,38 +152,40 @@ void report_when_due(CudaStream stream) {
 int launch(std::vector<GroupCalls> comms, const std::function<End>& end) {
   prepare_all(comms, end != nullptr);
   std::vector<Plan> plans;
-  std::vector<TakenCalls> taken;
-  int first = drop_aborted(comms);
+  std::vector<TakenCalls> taken, beside;
+  int first = success;
   for (GroupCalls& its : comms) {
+    keep_first(drop_calls(its), &first);
     if (its.calls.empty()) continue;
     Plan& plan = plans.emplace_back(make_plan(its));
     if (plan.ordered && !plan.forwarded.empty()) keep_first(before_forwarded(plan), &first);
     plan.taken.alone = end == nullptr;
-    if (plan.taken.beside_forwarded) keep_first(fork_beside(plan.taken), &first);
-    if (!plan.taken.calls.empty()) taken.push_back(plan.taken);
+    if (plan.taken.runs_beside()) keep_first(fork_beside(plan.taken), &first);
+    if (!plan.taken.calls.empty()) (plan.taken.runs_beside() ? beside : taken).push_back(plan.taken);
   }
   // NCCL's thread waits for this GPU when two ranks first transfer something: for kernels of ours, too, which may wait for a
-  // peer that waits for the transfer. So calls that are taken come last where some transfers are forwarded beside them.
-  const bool beside = std::ranges::any_of(taken, &TakenCalls::beside_forwarded);
-  if (!taken.empty() && !beside) keep_first(take(taken), &first);
+  // peer that waits for the transfer. So transfers of a communicator that are taken come last where some are forwarded beside
+  // them. What else is taken comes first, on all ranks alike: of these transfers only their own ranks know.
+  if (!taken.empty()) keep_first(take(taken), &first);
   for (const Plan& plan : plans)
     for (const ForwardedCall& one : plan.forwarded) keep_first(forward_counted(*plan.comm, one.call, one.why), &first);
   if (end != nullptr) keep_first(end(), &first);
-  if (beside) keep_first(take(taken), &first);
+  if (!beside.empty()) keep_first(take(beside), &first);
   for (const GroupCalls& its : comms)
     if (!its.forwarded_on.empty()) keep_first(after_forwarded(*its.comm, its.forwarded_on[0]), &first);
   for (const Plan& plan : plans) {
     if (plan.ordered && !plan.forwarded.empty())
       keep_first(after_forwarded(*plan.comm, plan.forwarded[0].call.stream), &first);
-    if (plan.taken.beside_forwarded) keep_first(join_beside(plan.taken), &first);
+    if (plan.taken.runs_beside()) keep_first(join_beside(plan.taken), &first);
   }
   return first;
 }
 
 // One outside of any group that cannot wait for the end of one: another rank may have it in a group.
 int forward_alone(const std::shared_ptr<Communicator>& comm, const Call& call) {
-  GroupCalls its{.comm = comm, .forwarding = true};
+  GroupCalls its{.comm = comm, .calls = {call}, .as_they_come = AsTheyCome::all};
   if (needs_preparation(its)) prepare(its);
+  if (const int dropped = drop_calls(its)) return dropped;
   int first = forward_now(its, call, why_forwarded_now(*comm, call, "it cannot wait"));
   if (!its.forwarded_on.empty()) keep_first(after_forwarded(*comm, call.stream), &first);
   return first;
@@ -198,6 +211,7 @@ int submit(const Call& call) {
   if (InsideNccl::here()) return forward(call);
   const std::shared_ptr<Communicator> comm = find_communicator(call.comm);
   if (comm == nullptr) return forward(call);
+  if (comm->broken.load()) return unhandled_cuda_error;
   if (open_group.depth > 0) return add_to_group(comm, call);
   int result = success;
   if (!is_valid(call, comm->ranks))
@@ -239,7 +253,8 @@ int end_group() {
 int end_group_by(int (*simulate)(void*), void* argument) {
   if (leaves_outermost_group()) {
     open_group.made.clear();
-    for (GroupCalls& its : std::exchange(open_group.comms, {})) forward_group(its, "the group is only simulated");
+    for (GroupCalls& its : std::exchange(open_group.comms, {}))
+      forward_group(its, AsTheyCome::all, "the group is only simulated");
   }
   const InsideNccl inside;
   return simulate(argument);

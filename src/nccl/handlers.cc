@@ -281,6 +281,7 @@ int comm_get_async_error(Comm handle, int* error) {
     const int result = real<int(Comm, int*)>(Function::CommGetAsyncError)(handle, error);
     if (result != success || error == nullptr || *error != success) return result;
     const auto comm = known_communicator(handle);
+    if (comm != nullptr && comm->broken.load()) *error = unhandled_cuda_error;
     ncast_comm* const engine_comm = comm == nullptr || comm->aborted.load() ? nullptr : comm->engine_comm.load();
     if (engine_comm == nullptr) return result;
     const ncast_status status = engine()->ncast_comm_async_error(engine_comm, nullptr, 0);

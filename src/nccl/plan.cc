@@ -25,9 +25,11 @@ bool is_captured(const GroupCalls& its) {
   return capture_of(its.calls[0].stream) != 0;
 }
 
+bool forwards_collectives(const GroupCalls& its) { return its.as_they_come != AsTheyCome::none; }
+
 // Calls that go to NCCL as they come are not told apart.
 bool has_part_for_both(const GroupCalls& its) {
-  return its.forwarding || std::ranges::any_of(its.calls, [&](const Call& call) {
+  return forwards_collectives(its) || std::ranges::any_of(its.calls, [&](const Call& call) {
            return is_collective(call) || call.peer != its.comm->rank;
          });
 }
@@ -42,13 +44,13 @@ bool takes_all_collectives(const GroupCalls& its) {
 
 bool has_collective_to_prepare(const GroupCalls& its) {
   const Communicator& comm = *its.comm;
-  if (comm.why_forwarded.load() != nullptr || comm.attached() || its.forwarding) return false;
+  if (comm.why_forwarded.load() != nullptr || comm.attached() || forwards_collectives(its)) return false;
   if (std::ranges::none_of(its.calls, is_collective)) return false;
   return (!comm.agreed || takes_all_collectives(its)) && !is_captured(its);
 }
 
 Wish wish_of(const GroupCalls& its) {
-  if (its.forwarding || is_captured(its)) return Wish::none;
+  if (forwards_collectives(its) || is_captured(its)) return Wish::none;
   const auto gains = [&](const Call& call) { return decision_on(*its.comm, call).take; };
   return takes_all_collectives(its) && std::ranges::any_of(its.calls, gains) ? Wish::eager : Wish::able;
 }
@@ -102,7 +104,8 @@ Plan make_plan(GroupCalls& its) {
     if (why == nullptr) why = attached && is_collective(call) ? "its group has a call that is forwarded" : not_attached;
     plan.forwarded.push_back({call, why});
   }
-  plan.taken.beside_forwarded = !plan.taken.calls.empty() && !plan.forwarded.empty();
+  plan.taken.forwarded_on = its.forwarded_on;
+  for (const ForwardedCall& one : plan.forwarded) plan.taken.forwarded_on.push_back(one.call.stream);
   return plan;
 }
 

@@ -10,11 +10,14 @@
 
 namespace narrowcast::nccl {
 
+// Which of a group's calls go to NCCL as they come.
+enum class AsTheyCome : uint8_t { none, collectives, all };
+
 // A communicator's calls of one group, or one call alone.
 struct GroupCalls {
   std::shared_ptr<Communicator> comm;
-  std::vector<Call> calls = {};
-  bool forwarding = false;                    // the group's calls go to NCCL as they come
+  std::vector<Call> calls = {};  // kept until the group's end
+  AsTheyCome as_they_come = AsTheyCome::none;
   std::vector<CudaStream> forwarded_on = {};  // streams of the calls that went to NCCL as they came
 };
 

@@ -16,6 +16,7 @@ struct Yard {
   std::mutex mutex;
   std::vector<Retired> waiting;  // for others of this process
   std::vector<ncast_comm*> buried;
+  std::vector<std::pair<int, void*>> memory;  // with its device
 };
 Yard& yard() {
   static auto* const the = new Yard;  // never freed: communicators may go when the process ends
@@ -56,13 +57,24 @@ void bury(ncast_comm* comm) {
   yard().buried.push_back(comm);
 }
 
+void bury_memory(int device, void* memory) {
+  const std::lock_guard lock(yard().mutex);
+  yard().memory.emplace_back(device, memory);
+}
+
 void empty_graveyard() {
   std::vector<ncast_comm*> buried;
+  std::vector<std::pair<int, void*>> memory;
   {
     const std::lock_guard lock(yard().mutex);
     buried.swap(yard().buried);
+    memory.swap(yard().memory);
   }
   for (ncast_comm* const comm : buried) engine()->ncast_comm_destroy(comm);
+  for (const auto& [device, address] : memory) {
+    const OnDevice on_device(device);
+    driver()->cuMemFree_v2(address);
+  }
 }
 
 }  // namespace narrowcast::nccl

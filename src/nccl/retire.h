@@ -21,6 +21,8 @@ void retire(const Retired& retired);
 // Of an aborted communicator: destroying it would wait for whatever else hangs on the GPU, so that is put off until
 // empty_graveyard().
 void bury(ncast_comm* comm);
+// The same of memory.
+void bury_memory(int device, void* memory);
 void empty_graveyard();
 
 }  // namespace narrowcast::nccl

@@ -12,10 +12,12 @@
 namespace narrowcast::nccl {
 namespace {
 
+// Of all the group's calls.
 std::vector<void*> streams_of(const TakenCalls& group) {
-  std::vector<void*> streams;
-  for (const TakenCall& one : group.calls)
-    if (std::ranges::find(streams, one.call.stream) == streams.end()) streams.push_back(one.call.stream);
+  std::vector<void*> all = group.forwarded_on, streams;
+  for (const TakenCall& one : group.calls) all.push_back(one.call.stream);
+  for (void* const stream : all)
+    if (std::ranges::find(streams, stream) == streams.end()) streams.push_back(stream);
   return streams;
 }
 
@@ -85,14 +87,7 @@ ncast_status submit_all(const std::vector<TakenCalls>& groups, StreamOf&& stream
 }
 
 void* stream_of(const TakenCalls& group, const Call& call) {
-  return group.beside_forwarded ? group.comm->side_stream : call.stream;
-}
-
-// Where all of a group's calls are done: the engine runs its collectives in their order, then its transfers, as one.
-void* last_stream(const TakenCalls& group) {
-  const auto is_transfer = [](const TakenCall& taken) { return is_point_to_point(taken.call.operation); };
-  const auto transfer = std::ranges::find_if(group.calls, is_transfer);
-  return stream_of(group, transfer != group.calls.end() ? transfer->call : group.calls.back().call);
+  return group.runs_beside() ? group.comm->side_stream : call.stream;
 }
 
 // NCCL does not refuse an all-to-all in place, as the engine does: its input is copied first. Where a rank's buffers lie is
@@ -144,11 +139,20 @@ class CopiedInputs {
   std::vector<Copy> copies_;
 };
 
+// What lies where is known to one rank alone: the others of a call that is refused here would wait for ever.
+void end_refused(const std::vector<TakenCalls>& groups, ncast_status status) {
+  if (status != NCAST_INVALID_ARGUMENT && status != NCAST_UNSUPPORTED) return;
+  for (const TakenCalls& group : groups)
+    if (ncast_comm* const comm = group.comm->engine_comm.load()) engine()->ncast_comm_abort(comm);
+}
+
 // The host backend: a function on a stream runs the calls when their turn comes.
 void run_on_host(void* context) {
   const std::unique_ptr<std::vector<TakenCalls>> groups(static_cast<std::vector<TakenCalls>*>(context));
   const ncast_status status = submit_all(*groups, [](const TakenCalls&, const Call&) { return nullptr; });
-  if (status != NCAST_OK) report_engine_error(status, "a call on a stream");
+  if (status == NCAST_OK) return;
+  report_engine_error(status, "a call on a stream");
+  end_refused(*groups, status);
 }
 
 // One function for all of them: together they may be what another rank's group waits for.
@@ -188,7 +192,7 @@ int take(std::vector<TakenCalls> groups) {
   for (const TakenCalls& group : groups) {
     Communicator& comm = *group.comm;
     const OnDevice on_device(comm.device);
-    if (!group.beside_forwarded && come_after_forwarded(group) != success) return unhandled_cuda_error;
+    if (!group.runs_beside() && come_after_forwarded(group) != success) return unhandled_cuda_error;
     for (const TakenCall& taken : group.calls) {
       log(Level::trace, "%s of %zu values is taken", name_of(taken.call.operation), taken.call.count);
       count(comm, taken);
@@ -203,10 +207,12 @@ int take(std::vector<TakenCalls> groups) {
     result = launch_on_host(groups);
   } else if (const ncast_status status = submit_all(groups, stream_of); status != NCAST_OK) {
     result = report_engine_error(status, "taken calls");
+    end_refused(groups, status);
   }
   for (const TakenCalls& group : groups) {
     const OnDevice on_device(group.comm->device);
-    if (group.comm->order.after_taken(last_stream(group)) != 0) result = unhandled_cuda_error;
+    // The engine joins the streams of a group.
+    if (group.comm->order.after_taken(stream_of(group, group.calls[0].call)) != 0) result = unhandled_cuda_error;
   }
   if (settings().verify && groups[0].alone && result == success)
     verify_arrival(*groups[0].comm, groups[0].calls[0].call);
@@ -219,11 +225,13 @@ int fork_beside(const TakenCalls& group) {
   if (come_after_forwarded(group) != success) return unhandled_cuda_error;
   for (void* const stream : streams_of(group))
     if (follow(*group.comm, stream, group.comm->side_stream) != 0) return unhandled_cuda_error;
-  return success;
+  // NCCL joins the streams of what it is given: one of them comes after those of what is taken.
+  return follow(*group.comm, group.comm->side_stream, group.forwarded_on[0]) == 0 ? success : unhandled_cuda_error;
 }
 
 int join_beside(const TakenCalls& group) {
   const OnDevice on_device(group.comm->device);
+  if (follow(*group.comm, group.forwarded_on[0], group.comm->side_stream) != 0) return unhandled_cuda_error;
   for (void* const stream : streams_of(group))
     if (follow(*group.comm, group.comm->side_stream, stream) != 0) return unhandled_cuda_error;
   return success;

@@ -18,9 +18,12 @@ struct TakenCall {
 struct TakenCalls {
   std::shared_ptr<Communicator> comm;
   std::vector<TakenCall> calls = {};
-  // Some transfers of the group are forwarded: these run beside them, for their order among the ranks' groups is free.
-  bool beside_forwarded = false;
+  // Streams of the group's calls that are forwarded. Where there are any, these calls are transfers, and run beside the others:
+  // the order of transfers among the ranks' groups is free.
+  std::vector<CudaStream> forwarded_on = {};
   bool alone = false;  // one call, outside of any group
+
+  bool runs_beside() const { return !calls.empty() && !forwarded_on.empty(); }
 };
 
 // Puts calls on their streams as one group. An ncclResult_t.

@@ -151,6 +151,7 @@ int cuCtxSynchronize() {
 }
 
 int cuMemAlloc_v2(uint64_t* pointer, size_t bytes) {
+  if (bytes == static_cast<size_t>(number_of("NARROWCAST_TEST_REFUSED_BYTES", 0))) return 2;
   *pointer = reinterpret_cast<uint64_t>(std::aligned_alloc(4096, (bytes + 4095) / 4096 * 4096));
   return *pointer == 0 || current == 0 ? 2 : 0;
 }
@@ -158,7 +159,10 @@ int cuMemAllocAsync(uint64_t* pointer, size_t bytes, void*) { return cuMemAlloc_
 int cuMemFreeAsync(uint64_t pointer, void* stream) {
   return enqueue(stream, [=] { return std::free(reinterpret_cast<void*>(pointer)), 0; });
 }
-int cuMemFree_v2(uint64_t pointer) { return std::free(reinterpret_cast<void*>(pointer)), 0; }
+int cuMemFree_v2(uint64_t pointer) {
+  if (number_of("NARROWCAST_TEST_FREE_WAITS", 0) != 0) cuCtxSynchronize();  // as the driver's does, for all that it has
+  return std::free(reinterpret_cast<void*>(pointer)), 0;
+}
 int cuMemsetD8_v2(uint64_t pointer, unsigned char byte, size_t bytes) {
   return std::memset(reinterpret_cast<void*>(pointer), byte, bytes), 0;
 }
