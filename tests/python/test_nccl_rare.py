@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from conftest import build
 from nccl_ranks import OPERATIONS, Ranks
 
 
@@ -14,6 +15,22 @@ def on_ranks(preloaded):
 @pytest.fixture
 def before_the_engine(engine, monkeypatch):
     monkeypatch.setenv("NARROWCAST_LIBRARY", str(engine))
+
+
+@pytest.fixture
+def may_be_elsewhere(preloaded, drop_in, tmp_path_factory, monkeypatch):
+    library = tmp_path_factory.mktemp("place") / "libplace.so"
+    build("cc", "place.c", library, "-ldl")
+    monkeypatch.setenv("LD_PRELOAD", f"{drop_in}:{library}")
+
+
+@pytest.mark.usefixtures("may_be_elsewhere")
+@pytest.mark.parametrize("place", ["boot_id", "ipc", "net", "pid", "uts"])
+def test_ranks_of_several_hosts_or_containers_are_left_to_nccl(on_ranks, place):
+    for right in on_ranks("in_different_places", place=place):
+        assert set(right) == OPERATIONS
+    # What a host is called is nothing that ranks need.
+    assert on_ranks.reasons() == (set() if place == "uts" else {"the communicator spans several hosts or containers"})
 
 
 @pytest.mark.parametrize("given", [True, False])
@@ -94,6 +111,33 @@ def test_ranks_go_on_without_one_that_does_not_come(on_ranks, revoke):
     assert [statistics[rank, 1]["all_reduce"]["taken"] for rank in range(2)] == [1, 1]
     assert [statistics[rank]["all_reduce"]["taken"] for rank in range(3)] == [2, 2, 1]
     assert on_ranks.reasons() == ({"the communicator was aborted"} if revoke else set())
+
+
+def test_calls_under_way_are_done_when_a_communicator_is_finalized(on_ranks):
+    assert on_ranks("finalized") == [[True, True, 5, 4]] * 3
+    assert on_ranks.taken() == {"all_gather": (6, 1)}
+    assert on_ranks.reasons() == {"the communicator was finalized"}
+
+
+def test_calls_under_way_are_done_when_a_communicator_is_destroyed(on_ranks, monkeypatch):
+    monkeypatch.setenv("NARROWCAST_OFF", "broadcast")
+    assert on_ranks("destroyed_under_way") == [[True] * 4] * 3
+    assert on_ranks.taken() == {"all_gather": (4, 0), "broadcast": (0, 4)}
+    assert [on_ranks.statistics()[rank, 1]["all_gather"]["taken"] for rank in range(3)] == [8] * 3
+
+
+@pytest.mark.parametrize("by", [0, 1])
+def test_an_abort_ends_long_transfers_under_way(on_ranks, monkeypatch, by):
+    monkeypatch.setenv("NARROWCAST_CODEC", "window")
+    found = on_ranks("aborted_under_way", 2, by=by)
+    assert max(seconds for seconds, _, _ in found) < 10
+    assert [last_came for _, last_came, _ in found] == [False] * 2
+    assert [error for _, _, error in found] == [0 if rank == by else 3 for rank in range(2)]
+
+
+def test_memory_is_registered_with_nccl(on_ranks):
+    assert on_ranks("registered") == [[True] * 5] * 3
+    assert on_ranks.taken() == {"all_gather": (1, 0)}
 
 
 @pytest.mark.parametrize("ranks", [2, 3])

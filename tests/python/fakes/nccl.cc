@@ -228,7 +228,11 @@ int ncclCommAbort(Comm* comm) {
   comm->aborted.store(true);
   return comm->destroyed = true, 0;
 }
-int ncclCommFinalize(Comm* comm) { return comm->revoked ? invalid_usage : 0; }
+int ncclCommFinalize(Comm* comm) {
+  if (comm->destroyed || comm->finalized) return invalid_argument;
+  comm->finalized = true;
+  return comm->revoked ? invalid_usage : 0;
+}
 int ncclCommGetAsyncError(Comm* comm, int* error) {
   if (comm->destroyed) return invalid_argument;
   *error = comm->state;
@@ -261,6 +265,16 @@ int ncclCommWindowRegister(Comm* comm, void* buffer, size_t bytes, void** window
 int ncclCommWindowDeregister(Comm* comm, void* window) {
   if (window != comm) return invalid_argument;
   return comm->window = nullptr, 0;
+}
+
+// The handle says what was given: it is where the buffer ends.
+int ncclCommRegister(Comm* comm, void* buffer, size_t bytes, void** handle) {
+  if (comm->destroyed || buffer == nullptr || bytes == 0) return invalid_argument;
+  *handle = static_cast<char*>(buffer) + bytes;
+  return comm->registered.push_back(*handle), 0;
+}
+int ncclCommDeregister(Comm* comm, void* handle) {
+  return comm->destroyed || std::erase(comm->registered, handle) != 1 ? invalid_argument : 0;
 }
 
 int ncclGroupStart() { return ++group_depth, 0; }

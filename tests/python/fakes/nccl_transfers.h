@@ -44,11 +44,13 @@ struct Comm {
   int state = 0;  // of a communicator that does not block
   int splits = 0;
   std::atomic<bool> aborted{false};
-  bool revoked = false;  // takes no calls
+  bool revoked = false;    // takes no calls
+  bool finalized = false;  // takes no calls
   bool destroyed = false;
   std::vector<float> factors = {};  // of user reductions
   const char* window = nullptr;
   size_t window_bytes = 0;
+  std::vector<void*> registered = {};  // the ends
 };
 
 struct Transfer {
@@ -152,7 +154,7 @@ struct Part {
 int submit(Comm* comm, const std::vector<Part>& sends, const std::vector<Part>& receives, void* stream,
            std::function<void()> finish = {}) {
   if (comm->destroyed) return invalid_argument;
-  if (comm->revoked) return invalid_usage;
+  if (comm->revoked || comm->finalized) return invalid_usage;
   Job* job = group_depth > 0 && group_job != nullptr ? group_job : new Job;
   for (const auto* parts : {&sends, &receives})
     for (const Part& part : *parts) {
