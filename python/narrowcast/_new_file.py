@@ -25,10 +25,29 @@ def new_file(path: Path) -> Iterator[BinaryIO]:
         with temporary.open("xb", buffering=0) as file:
             yield file
         temporary.replace(target)
-    except BaseException:
+    except BaseException as error:
         with contextlib.suppress(OSError):
             temporary.unlink()
+        # Nobody has heard of the temporary file.
+        if isinstance(error, OSError) and error.filename == str(temporary):
+            raise OSError(error.errno, error.strerror, str(path)) from None
         raise
+
+
+def check_writable(path: Path) -> None:
+    """Raises what `new_file` would, for those who have long work to do first. Leaves nothing behind."""
+    with contextlib.suppress(_Enough), new_file(path):
+        raise _Enough
+
+
+class _Enough(Exception):
+    """That a file could be opened."""
+
+
+def write_file(path: Path, content: bytes | memoryview) -> None:
+    """A new file of this content."""
+    with new_file(path) as file:
+        write_all(file, memoryview(content), path)
 
 
 def write_all(file: BinaryIO, data: memoryview, path: Path) -> None:

@@ -50,7 +50,8 @@ class FileFrame:
     number: int
     offset: int
     info: FrameInfo
-    blocks: BlockStats
+    blocks: BlockStats | None  #: None where the frame is wrong
+    fault: str | None = None  #: where it is wrong: in which way, such as a checksum of other bytes
 
 
 def pieces(parts: list[Segment]) -> Iterator[Segment]:
@@ -151,12 +152,19 @@ def decode_file(source: Path, target: Path, *, progress: Progress | None = None)
 
 
 def frames_of(source: Path) -> Iterator[FileFrame]:
-    """The frames of an encoded file, in order. Raises CorruptError; checksums are not looked at."""
+    """The frames of an encoded file, in order, with their checksums verified: a frame that is wrong says so.
+
+    Raises CorruptError where no frame begins, or the file is cut.
+    """
     with source.open("rb", buffering=0) as file:
         for number, offset, info, frame in _frames(file):
-            with _located(source, number, offset):
-                stats = _codec.inspect_blocks_memory(frame.ctypes.data, frame.size)
-            yield FileFrame(number, offset, info, stats)
+            stats = fault = None
+            try:
+                with _located(source, number, offset):
+                    stats = _codec.inspect_blocks_memory(frame.ctypes.data, frame.size)
+            except CorruptError as error:
+                fault = str(error)
+            yield FileFrame(number, offset, info, stats, fault)
 
 
 def is_encoded(path: Path) -> bool:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import importlib
+import io
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ._new_file import new_file
+from ._new_file import write_file
 from .errors import UnsupportedError
 from .ratios import TensorRatio
 
@@ -51,8 +52,7 @@ def plot_ratios(rows: Sequence[TensorRatio], path: Path) -> None:
     axes.set_xlabel("wire bytes / raw bytes (smaller is better)")
     axes.spines[["top", "right"]].set_visible(False)
     figure.legend(loc="outside upper right", ncols=2, frameon=False, fontsize=8)
-    with new_file(path) as file:
-        figure.savefig(file, format=path.suffix.removeprefix("."))
+    _write(figure, path)
 
 
 def plot_bench(reports: Sequence[dict[str, Any]], path: Path, over: str = "size_bytes") -> None:
@@ -87,8 +87,13 @@ def plot_bench(reports: Sequence[dict[str, Any]], path: Path, over: str = "size_
     figure.suptitle(", ".join([*what, machine, first["dtype"], first["data"], *graph]), fontsize=10)
     fullest = max(range(len(lines)), key=lambda column: len(lines[column]))
     grid[-1][fullest].legend(frameon=False, fontsize=8)
-    with new_file(path) as file:
-        figure.savefig(file, format=path.suffix.removeprefix("."))
+    _write(figure, path)
+
+
+def _write(figure: Any, path: Path) -> None:
+    drawn = io.BytesIO()
+    figure.savefig(drawn, format=path.suffix.removeprefix("."))
+    write_file(path, drawn.getbuffer())
 
 
 def _lines_of(rows: Sequence[dict[str, Any]], over: str) -> dict[str, list[dict[str, Any]]]:

@@ -79,6 +79,10 @@ def test_version_and_help(cli, cli_here):
         (["bench", "all_reduce", "-b", "many"], "many"),
         (["bench", "all_reduce", "-b", "2K", "-e", "1K"], "sizes"),
         (["bench", "all_reduce", "-f", "1"], "-f"),
+        (["bench", "all_reduce", "-f", "nan"], "-f is nan"),
+        (["bench", "all_reduce", "-f", "inf"], "-f is inf"),
+        (["bench", "all_reduce", "--codec", "zip"], "(known: auto, raw, window)"),
+        (["bench", "codec", "plain", "--dtype", "uint8", "--codec", "auto"], "(known: raw, window)"),
         (["bench", "all_reduce", "-c", "2"], "--check"),
         (["bench", "all_reduce", "--op", "median"], "median"),
         (["bench", "all_reduce", "--backend", "telepathy"], "telepathy"),
@@ -90,7 +94,7 @@ def test_version_and_help(cli, cli_here):
         (["explain", "all_median", "--bytes", "1K"], "all_median"),
         (["explain", "all_reduce", "--bytes", "some"], "some"),
         (["explain", "all_reduce", "--bytes", "1K", "--dtype", "float31"], "float31"),
-        (["explain", "all_reduce", "--bytes", "1K", "--codec", "zip"], "zip"),
+        (["explain", "all_reduce", "--bytes", "1K", "--codec", "zip"], "(known: auto, raw, window)"),
         (["explain", "all_reduce", "--bytes", "1K", "--ranks", "9"], "--ranks"),
     ],
 )
@@ -114,6 +118,9 @@ def test_bad_use_is_one_sentence_and_status_2(cli_here, tmp_path, arguments, wor
         (["inspect", "plain"], ["plain: frame 0 at byte 0"]),
         (["ratio", "nothing"], ["nothing"]),
         (["bench", "codec", "nothing"], ["nothing"]),
+        (["bench", "codec", "plain", "--dtype", "uint8", "-J", "nowhere/a.json"], ["nowhere/a.json: No such file"]),
+        (["bench", "all_reduce", "--backend", "host", "-J", "nowhere/a.json"], ["nowhere/a.json: No such file"]),
+        (["bench", "all_reduce", "--backend", "host", "-J", "folder"], ["folder", "not a regular file"]),
     ],
 )
 def test_a_failure_is_one_sentence_and_status_1(cli_here, tmp_path, arguments, words):
@@ -122,6 +129,41 @@ def test_a_failure_is_one_sentence_and_status_1(cli_here, tmp_path, arguments, w
     (tmp_path / "folder").mkdir()
     assert_one_sentence(cli_here(*arguments), 1, *words)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["broken.safetensors", "folder", "plain"]
+
+
+def test_a_plot_that_cannot_be_written_is_refused_before_the_work(cli_here, tmp_path):
+    pytest.importorskip("matplotlib")
+    (tmp_path / "plain").write_bytes(b"plain")
+    for command in (["ratio", "plain", "--dtype", "uint8"], ["bench", "all_reduce", "--backend", "host"]):
+        assert_one_sentence(cli_here(*command, "--plot", "nowhere/a.png"), 1, "nowhere/a.png: No such file")
+
+
+def test_inspect_shows_which_frame_is_wrong(cli_here, slices, tmp_path):
+    assert cli_here("encode", slices, "model.ncast").returncode == 0
+    right = json.loads(cli_here("inspect", "model.ncast", "--json").stdout)
+    assert [frame["fault"] for frame in right] == [None] * len(right)
+    broken = bytearray((tmp_path / "model.ncast").read_bytes())
+    broken[right[3]["offset"] + 1000] ^= 1
+    (tmp_path / "model.ncast").write_bytes(broken)
+    done = cli_here("inspect", "model.ncast")
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"narrowcast: model.ncast: frame 3 at byte {right[3]['offset']}: checksum ")
+    assert done.stderr.count("\n") == 1
+    assert done.stdout.count("WRONG") == 1
+    assert next(line for line in done.stdout.splitlines() if "WRONG" in line).split("│")[1].strip() == "3"
+    found = json.loads(cli_here("inspect", "model.ncast", "--json").stdout)
+    assert found[3]["fault"] in done.stderr
+    assert found[:3] + found[4:] == right[:3] + right[4:]
+
+
+def test_inspect_shows_what_comes_before_a_cut(cli_here, slices, tmp_path):
+    assert cli_here("encode", slices, "model.ncast").returncode == 0
+    (tmp_path / "model.ncast").write_bytes((tmp_path / "model.ncast").read_bytes()[:-1])
+    done = cli_here("inspect", "model.ncast")
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+    assert "the file is cut" in done.stderr
+    assert "bfloat16" in done.stdout
+    assert "WRONG" not in done.stdout
 
 
 def test_a_cut_file_is_located(cli, slices, tmp_path):
@@ -257,8 +299,12 @@ def test_demo_is_exact(cli):
     for word in (
         "sendrecv",
         "broadcast",
+        "reduce (sum)",
+        " gather ",
+        " scatter ",
         "all_gather",
-        "all_to_all",
+        "all_to_all ",
+        "all_to_all_v",
         "reduce_scatter",
         "all_reduce",
         "float32",

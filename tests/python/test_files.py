@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from narrowcast import files
+from narrowcast._new_file import check_writable
 from narrowcast.errors import CorruptError
 from narrowcast.files import decode_file, encode_file, frames_of
 from sample_values import normal
@@ -107,6 +110,39 @@ def test_a_changed_byte_is_found_and_located(tmp_path, small_frames):
         assert sentence.startswith(f"{encoded}: frame ")
         assert "ncast_" not in sentence
     assert not (tmp_path / "out").exists()
+
+
+def test_a_frame_that_is_wrong_is_told_of_among_the_others(tmp_path, small_frames):
+    path, encoded = tmp_path / "values", tmp_path / "encoded"
+    path.write_bytes(normal("bfloat16", 1600).tobytes())
+    encode_file(path, encoded, dtype="bfloat16")
+    right = list(frames_of(encoded))
+    broken = bytearray(encoded.read_bytes())
+    broken[right[2].offset - 1] ^= 1
+    encoded.write_bytes(broken)
+    found = list(frames_of(encoded))
+    assert [frame.fault is None for frame in found] == [True, False, True, True]
+    assert f"{encoded}: frame 1 at byte {right[1].offset}: checksum " in found[1].fault
+    assert (found[1].info, found[1].blocks) == (right[1].info, None)
+    assert found[2:] == right[2:]
+
+
+def test_errors_name_the_file_that_was_asked_for(tmp_path):
+    with pytest.raises(FileNotFoundError) as caught:
+        encode_file(Path(files.__file__), tmp_path / "nowhere" / "out", dtype="uint8")
+    assert caught.value.filename == str(tmp_path / "nowhere" / "out")
+
+
+def test_what_is_checked_before_the_work_leaves_nothing(tmp_path):
+    (tmp_path / "old").write_bytes(b"old")
+    for name in ("old", "new"):
+        check_writable(tmp_path / name)
+    assert [path.name for path in tmp_path.iterdir()] == ["old"]
+    assert (tmp_path / "old").read_bytes() == b"old"
+    with pytest.raises(FileNotFoundError):
+        check_writable(tmp_path / "nowhere" / "out")
+    with pytest.raises(OSError, match="not a regular file"):
+        check_writable(tmp_path)
 
 
 def test_a_failure_leaves_the_old_output_as_it_was(tmp_path):

@@ -6,7 +6,7 @@ import contextlib
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
 from .._containers import UnknownValuesError
-from .._new_file import new_file
+from .._new_file import write_file
 from ..types import CODECS, COMM_CODECS, value_type
 
 
@@ -39,14 +39,18 @@ def _dtype(name: str | None) -> str | None:
 
 def codec_name(name: str) -> str:
     """A codec's name, checked."""
-    if name not in CODECS:
-        raise BadUse(f"{name!r} is not a codec (known: {', '.join(CODECS)})")
-    return name
+    return _known_codec(name, CODECS)
 
 
 def comm_codec_name(name: str) -> str:
     """As codec_name, of those that a communicator takes."""
-    return name if name in COMM_CODECS else codec_name(name)
+    return _known_codec(name, COMM_CODECS)
+
+
+def _known_codec(name: str, known: Iterable[str]) -> str:
+    if name not in known:
+        raise BadUse(f"{name!r} is not a codec (known: {', '.join(known)})")
+    return name
 
 
 DtypeOption = Annotated[
@@ -116,8 +120,7 @@ def print_json(value: Any) -> None:
 
 
 def write_json(value: Any, path: Path) -> None:
-    with new_file(path) as file:
-        file.write((json.dumps(value, indent=2, allow_nan=False) + "\n").encode())
+    write_file(path, (json.dumps(value, indent=2, allow_nan=False) + "\n").encode())
 
 
 def bytes_text(count: float) -> str:

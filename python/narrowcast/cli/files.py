@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
+from ..errors import CorruptError
 from ..files import FileFrame, decode_file, encode_file, frames_of
 from ._common import (
     DtypeOption,
@@ -55,11 +56,25 @@ def inspect(
     source: Annotated[Path, typer.Argument(metavar="FILE", help="A file that encode wrote.")],
     json: Annotated[bool, typer.Option("--json", help="Print a list of objects, one a frame.")] = False,
 ) -> None:
-    """Say what the frames of a file hold. Checksums are shown, not verified."""
-    frames = list(frames_of(existing_file(source)))
-    if json:
+    """Say what the frames of a file hold, and which are wrong: checksums are verified. Exit status 1 when one is."""
+    frames: list[FileFrame] = []
+    faults = []
+    try:
+        for frame in frames_of(existing_file(source)):
+            frames.append(frame)
+            faults += [frame.fault] if frame.fault else []
+    except CorruptError as error:
+        # What comes before is shown all the same.
+        faults.append(str(error))
+    if frames and json:
         print_json([_as_json(frame) for frame in frames])
-        return
+    elif frames:
+        console().print(_table(frames))
+    if faults:
+        raise CorruptError(faults[0] + (f"; {len(faults) - 1} more are wrong" if len(faults) > 1 else ""))
+
+
+def _table(frames: list[FileFrame]) -> Table:
     table = Table(
         "frame", "offset", "values", "type", "codec", "raw", "wire", "ratio", "blocks of width", "escapes", "checksum"
     )
@@ -76,11 +91,11 @@ def inspect(
             bytes_text(info.raw_bytes),
             bytes_text(info.wire_bytes),
             "-" if info.ratio is None else f"{info.ratio:.4f}",
-            widths_text(blocks.blocks_of_width) if info.blocks else "-",
-            f"{100 * blocks.escapes / info.elems:.2f}%" if info.blocks else "-",
-            "-" if info.checksum is None else f"{info.checksum:016x}",
+            widths_text(blocks.blocks_of_width) if info.blocks and blocks else "-",
+            f"{100 * blocks.escapes / info.elems:.2f}%" if info.blocks and blocks else "-",
+            ("WRONG " if frame.fault else "") + ("-" if info.checksum is None else f"{info.checksum:016x}"),
         )
-    console().print(table)
+    return table
 
 
 def widths_text(widths: dict[int, int]) -> str:
@@ -90,14 +105,15 @@ def widths_text(widths: dict[int, int]) -> str:
 
 
 def _as_json(frame: FileFrame) -> dict[str, Any]:
-    info = asdict(frame.info)
+    info, blocks = asdict(frame.info), frame.blocks
     info["checksum"] = None if frame.info.checksum is None else f"{frame.info.checksum:016x}"
     return {
         "frame": frame.number,
         "offset": frame.offset,
         **info,
         "ratio": frame.info.ratio,
-        "widths": {str(width): blocks for width, blocks in frame.blocks.blocks_of_width.items()},
-        "escapes": frame.blocks.escapes,
-        "far_escapes": frame.blocks.far_escapes,
+        "widths": blocks and {str(width): number for width, number in blocks.blocks_of_width.items()},
+        "escapes": blocks and blocks.escapes,
+        "far_escapes": blocks and blocks.far_escapes,
+        "fault": frame.fault,
     }

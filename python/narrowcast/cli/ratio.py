@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
+from .._new_file import check_writable
 from ..files import is_encoded
 from ..ratios import TensorRatio, tensor_ratios
 from ..types import CODECS
@@ -37,6 +38,7 @@ def ratio(
         for source in sources:
             if plot.exists() and source.exists() and plot.samefile(source):
                 raise BadUse(f"{plot} is an input: give another name for the plot")
+        check_writable(plot)
     rows: list[TensorRatio] = []
     for source in sources:
         existing_file(source)
