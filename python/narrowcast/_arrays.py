@@ -60,6 +60,7 @@ def view(
     *,
     dtype: str | None = None,
     holds: ValueType | None = None,
+    as_bits: bool = False,
     writable: bool = False,
     stream: Any = None,
 ) -> View:
@@ -70,6 +71,7 @@ def view(
         as they are.
     holds: the value type that the memory must be for: arrays of this type, of bytes, and of types that are no value
         type (uint16 for bfloat16) will do.
+    as_bits: so will unsigned integers of that width.
     writable: the memory is to be written.
     stream: for GPU arrays, the stream that will use them; a DLPack producer orders its own work before it.
 
@@ -82,7 +84,8 @@ def view(
     if writable and not memory.writable:
         raise ValueError(f"{name} is read-only, and the result is to be written there")
     if holds is not None:
-        if memory.type_name not in (None, holds.name, "uint8", "int8"):
+        bits = (f"uint{8 * holds.bytes}",) if as_bits else ()
+        if memory.type_name not in (None, holds.name, "uint8", "int8", *bits):
             raise TypeError(f"{name} holds {memory.type_text} values, not {holds.name}")
         kind = holds
     elif dtype is not None:
@@ -271,10 +274,16 @@ def _is_c_order(shape: Sequence[int], strides: Sequence[int], unit: int) -> bool
 
 
 def host_view(
-    array: Any, name: str, *, dtype: str | None = None, holds: ValueType | None = None, writable: bool = False
+    array: Any,
+    name: str,
+    *,
+    dtype: str | None = None,
+    holds: ValueType | None = None,
+    as_bits: bool = False,
+    writable: bool = False,
 ) -> View:
     """As view(), for memory that must be the host's."""
-    found = view(array, name, dtype=dtype, holds=holds, writable=writable)
+    found = view(array, name, dtype=dtype, holds=holds, as_bits=as_bits, writable=writable)
     if found.device != "cpu":
         raise ValueError(f"{name} is in GPU memory: use narrowcast.cuda, or copy it to the host first")
     return found

@@ -133,7 +133,7 @@ def decode(frame: Any, *, out: Any = None, reference: bool = False) -> Any:
     result = out
     if out is None:
         result = np.empty(info.elems, kind.numpy)
-    target = host_view(result, "out", holds=kind, writable=True)
+    target = host_view(result, "out", holds=kind, as_bits=True, writable=True)
     if target.elems != info.elems:
         raise ValueError(f"out holds {target.elems} {kind.name} values, the frame {info.elems}")
     decode_into(source.pointer, source.raw_bytes, REFERENCE * reference, target.pointer, target.raw_bytes)

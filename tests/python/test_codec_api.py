@@ -86,6 +86,17 @@ def test_out_takes_arrays_of_the_type_of_bytes_and_of_bits():
         narrowcast.decode(frame, out=bytes(200))
 
 
+@pytest.mark.parametrize("kind", FLOATS, ids=lambda kind: kind.name)
+def test_out_takes_unsigned_integers_of_the_values_width(kind):
+    bits = normal(kind.name, 72)
+    out = np.empty(72, f"u{kind.bytes}")
+    narrowcast.decode(narrowcast.encode(bits, dtype=kind.name), out=out)
+    assert out.tobytes() == bits.tobytes()
+    other = np.empty(72, f"u{kind.bytes * 2 if kind.bytes < 8 else 4}")
+    with pytest.raises(TypeError):
+        narrowcast.decode(narrowcast.encode(bits, dtype=kind.name), out=other)
+
+
 def test_a_frame_that_does_not_fit_out_is_an_error():
     with pytest.raises(narrowcast.TooSmallError) as caught:
         narrowcast.encode(normal("bfloat16", 1000), dtype="bfloat16", out=bytearray(100))
