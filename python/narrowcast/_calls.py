@@ -12,6 +12,7 @@ from typing import Any
 from ._arrays import View, host_view, view
 from ._groups import Stream, open_group
 from ._library import check, library
+from ._numbers import as_int
 from ._streams import stream_handle
 from .types import ValueType, comm_codec_number, reduction_number
 
@@ -34,13 +35,27 @@ class Calls(abc.ABC):
         self, values: Any, peer: int, *, codec: str = "auto", stream: Any = None, dtype: str | None = None
     ) -> None:
         """Sends `values` to the rank `peer`, which receives as many."""
+        peer = as_int(peer, "peer")
         source = self._view(values, "values", stream, dtype=dtype)
-        self._run("ncast_send", (source.pointer, source.elems, source.dtype.number, peer), codec, stream, source)
+        self._run(
+            "ncast_send",
+            (source.pointer, source.elems, source.dtype.number, as_int(peer, "peer")),
+            codec,
+            stream,
+            source,
+        )
 
     def recv(self, out: Any, peer: int, *, codec: str = "auto", stream: Any = None, dtype: str | None = None) -> None:
         """Receives from the rank `peer` as many values as `out` holds."""
+        peer = as_int(peer, "peer")
         target = self._view(out, "out", stream, dtype=dtype, writable=True)
-        self._run("ncast_recv", (target.pointer, target.elems, target.dtype.number, peer), codec, stream, target)
+        self._run(
+            "ncast_recv",
+            (target.pointer, target.elems, target.dtype.number, as_int(peer, "peer")),
+            codec,
+            stream,
+            target,
+        )
 
     # Collectives that move data.
 
@@ -58,6 +73,7 @@ class Calls(abc.ABC):
 
         On other ranks than the root `values` is only looked at when `out` is None.
         """
+        root = as_int(root, "root")
         array, name = (values, "values") if out is None else (out, "out")
         target = self._view(array, name, stream, dtype=dtype, writable=True)
         source = target if out is None or self.rank != root else self._like(values, target, target.elems, stream, dtype)
@@ -84,6 +100,7 @@ class Calls(abc.ABC):
 
         On other ranks than the root `out` is not looked at. In place when `values` is the root's part of `out`.
         """
+        root = as_int(root, "root")
         source = self._view(values, "values", stream, dtype=dtype)
         views, target = [source], None
         if self.rank == root:
@@ -108,6 +125,7 @@ class Calls(abc.ABC):
         On other ranks than the root `values` is not looked at and may be None. In place when `out` is the root's part
         of `values`.
         """
+        root = as_int(root, "root")
         target = self._view(out, "out", stream, dtype=dtype, writable=True)
         views, source = [target], None
         if self.rank == root:
@@ -183,6 +201,7 @@ class Calls(abc.ABC):
 
         On other ranks than the root `out` is not looked at. op: "sum", "prod", "min", "max" or "avg".
         """
+        root = as_int(root, "root")
         is_root = self.rank == root
         source = self._view(values, "values", stream, dtype=dtype, writable=is_root and out is None)
         target = source if out is None or not is_root else self._target(out, source, source.elems, stream)

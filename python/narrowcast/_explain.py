@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from ._library import ExplanationC, PredictionC, check, library
+from ._numbers import as_int, as_unsigned
 from .types import CODEC_NAMES, OPERATIONS, comm_codec_number, value_type
 
 T = TypeVar("T")
@@ -60,7 +61,8 @@ def explain(
     """
     made = ExplanationC()
     question = asked(operation, count, dtype, codec)
-    check(library().ncast_explain(*question, ranks, max_ctas, byref(made)))
+    limits = as_int(ranks, "ranks"), as_unsigned(max_ctas, "max_ctas", 32)
+    check(library().ncast_explain(*question, *limits, byref(made)))
     return explanation_of(made)
 
 
@@ -86,9 +88,7 @@ def asked(operation: str, count: int, dtype: str, codec: str) -> tuple[int, int,
     """A call as the C functions are asked about it; ValueError where it makes no sense."""
     if operation not in OPERATIONS:
         raise ValueError(f"{operation!r} is not an operation (known: {', '.join(OPERATIONS)})")
-    if count < 0:
-        raise ValueError(f"count is {count}, less than 0")
-    return OPERATIONS[operation], count, value_type(dtype).number, comm_codec_number(codec)
+    return OPERATIONS[operation], as_unsigned(count, "count"), value_type(dtype).number, comm_codec_number(codec)
 
 
 def explanation_of(made: ExplanationC) -> Explanation:

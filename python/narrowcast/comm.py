@@ -20,8 +20,10 @@ from types import TracebackType
 from typing import Any
 
 from ._calls import Calls
+from ._exchange import Exchange, ExchangeCall
 from ._explain import Explanation, asked, explanation_of
 from ._library import BACKENDS, UNIQUE_ID_BYTES, CommConfigC, CommCountersC, ExplanationC, UniqueIdC, check, library
+from ._numbers import as_int, as_unsigned
 from ._registration import Registration, register
 from .errors import NarrowcastError, Status, error_of
 
@@ -36,7 +38,7 @@ def comm_config(
     library().ncast_comm_config_init(byref(config))
     config.backend = BACKENDS[backend]
     if scratch_bytes is not None:
-        config.scratch_bytes = scratch_bytes
+        config.scratch_bytes = as_unsigned(scratch_bytes, "scratch_bytes")
     if timeout_seconds is not None:
         config.timeout_seconds = timeout_seconds
     if create_timeout_seconds is not None:
@@ -115,13 +117,52 @@ class Communicator(Calls):
     ) -> None:
         if len(unique_id) != UNIQUE_ID_BYTES:
             raise ValueError(f"unique_id has {len(unique_id)} bytes, not {UNIQUE_ID_BYTES}")
+        rank, ranks = as_int(rank, "rank"), as_int(ranks, "ranks")
         config = comm_config(backend, scratch_bytes, timeout_seconds, create_timeout_seconds)
         if device is not None:
-            config.device = device
+            config.device = as_int(device, "device")
         made = UniqueIdC.from_buffer_copy(unique_id)
         handle = c_void_p()
         check(library().ncast_comm_create(byref(handle), ranks, byref(made), rank, byref(config)))
         self._adopt(handle.value or 0, rank, ranks, backend, alone=True)
+
+    @classmethod
+    def by_exchange(
+        cls,
+        exchange: Exchange,
+        rank: int,
+        ranks: int,
+        *,
+        backend: str = "host",
+        device: int | None = None,
+        scratch_bytes: int | None = None,
+        timeout_seconds: float | None = None,
+        create_timeout_seconds: float | None = None,
+    ) -> Communicator:
+        """As the constructor, for ranks that can exchange bytes already: no id is carried by hand.
+
+        exchange: called once on every rank with at most 512 bytes, as many on each; returns every rank's: `ranks`
+            objects of bytes in the order of the ranks, such as a list of `bytes`. It is called where other arguments
+            are refused, too, so that the others need not wait for this rank; what is wrong is raised after it.
+
+        Raises what the constructor does. RemoteError also when another rank was refused, and when `exchange` raised or
+        returned something else, with that as its cause. Ranks whose own exchange came back do not know of it, and wait
+        for `create_timeout_seconds`.
+        """
+        refusal: ValueError | None = None
+        try:
+            for number, name in ((rank, "rank"), (ranks, "ranks")):
+                as_int(number, name)
+            config = comm_config(backend, scratch_bytes, timeout_seconds, create_timeout_seconds)
+            if device is not None:
+                config.device = as_int(device, "device")
+        except ValueError as error:
+            refusal, config = error, CommConfigC()  # which the library refuses, and has the others told
+        call = ExchangeCall(exchange, rank, ranks)
+        handle = c_void_p()
+        status = library().ncast_comm_create_by_exchange(byref(handle), ranks, rank, call.pointer, None, byref(config))
+        call.check(status, refusal)
+        return cls.__new__(cls)._adopt(handle.value or 0, rank, ranks, backend, alone=True)
 
     def _adopt(self, handle: int, rank: int, ranks: int, backend: str, *, alone: bool) -> Communicator:
         """Becomes the one of this handle. alone: that it frees itself."""

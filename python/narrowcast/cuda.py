@@ -21,6 +21,7 @@ from . import _cuda_driver
 from ._arrays import UNKNOWN_DEVICE, View, view
 from ._library import MORE, CudaOptionsC, library
 from ._library import check as _check_status
+from ._numbers import as_unsigned
 from ._streams import stream_handle
 from .codec import FRAME_HEADER_BYTES, FrameInfo
 from .codec import inspect as _inspect_host
@@ -342,6 +343,5 @@ def _device_of(*views: View) -> contextlib.AbstractContextManager[None]:
 
 
 def _options(max_ctas: int) -> Any:
-    if max_ctas < 0:
-        raise ValueError(f"max_ctas is {max_ctas}: at least 0")
-    return byref(CudaOptionsC(max_ctas)) if max_ctas else None
+    limit = as_unsigned(max_ctas, "max_ctas", 32)
+    return byref(CudaOptionsC(limit)) if limit else None

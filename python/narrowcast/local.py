@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import overload
 
 from ._library import check, library
+from ._numbers import as_int
 from .comm import Communicator, comm_config
 from .errors import NarrowcastError
 
@@ -44,11 +45,12 @@ class LocalRanks(Sequence[Communicator]):
         timeout_seconds: float | None = None,
         create_timeout_seconds: float | None = None,
     ) -> None:
+        ranks = as_int(ranks, "ranks")
         if devices is not None and len(devices) != ranks:
             raise ValueError(f"devices has {len(devices)} numbers, not one for each of {ranks} ranks")
         config = comm_config(backend, scratch_bytes, timeout_seconds, create_timeout_seconds)
         made = (c_void_p * max(0, ranks))()
-        listed = None if devices is None else (c_int * ranks)(*devices)
+        listed = None if devices is None else (c_int * ranks)(*(as_int(device, "devices") for device in devices))
         check(library().ncast_comm_create_all(made, ranks, listed, byref(config)))
         handles = [handle or 0 for handle in made]
         self._comms = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -12,7 +13,8 @@ from typing import Any
 
 import narrowcast
 import numpy as np
-from narrowcast import _cuda_driver, _operations, _samples
+from narrowcast import _cuda_driver, _operations, _rank_jobs, _samples
+from narrowcast._cuda_contenders import Contender
 from narrowcast.types import value_type
 
 
@@ -244,6 +246,42 @@ def leaves_with_an_error(*, unique_id, rank, ranks, emit):
         emit(type(error).__name__)
 
 
+def exchanging(*, unique_id, rank, ranks, case, emit):
+    """A communicator made over another one; what one rank, or its exchange, does wrong."""
+    limits = {"timeout_seconds": 30, "create_timeout_seconds": 1 if case != "right" else 30}
+    asked: list[int] = []
+    # The one at fault.
+    own, backend, wrong = rank, "host", ""
+    if rank == 1 and case == "rank":
+        own = ranks + 5
+    elif rank == 1 and case == "backend":
+        backend = "pigeon"
+    elif rank == 1:
+        wrong = case
+
+    with communicator(unique_id, rank, ranks) as over:
+
+        def exchange(mine):
+            asked.append(len(mine))
+            everyone = np.zeros((ranks, len(mine)), np.uint8)
+            over.all_gather(np.frombuffer(mine, np.uint8), everyone, codec="raw")
+            if wrong == "raises":
+                raise ConnectionResetError("the store has gone")
+            if wrong == "stops":
+                raise KeyboardInterrupt
+            return {"order": np.roll(everyone, 1, 0), "short": everyone[:, 1:].copy(), "few": everyone[1:]}.get(
+                wrong, everyone
+            )
+
+        try:
+            with narrowcast.Communicator.by_exchange(exchange, own, ranks, backend=backend, **limits) as comm:
+                values = np.full(1000, rank + 1.0, np.float32)
+                comm.all_reduce(values)
+                emit([float(values[-1]), comm.library_ranks(), asked])
+        except (KeyboardInterrupt, ValueError, narrowcast.NarrowcastError) as error:
+            emit([type(error).__name__, str(error), type(error.__cause__).__name__])
+
+
 def late(*, unique_id, rank, ranks, limits, emit):
     """The last rank does not come."""
     if rank == ranks - 1:
@@ -254,6 +292,46 @@ def late(*, unique_id, rank, ranks, limits, emit):
         emit("no error")
     except narrowcast.NarrowcastError as error:
         emit(type(error).__name__)
+
+
+def benches_late(*, rank, **arguments):
+    """The benchmark, to which rank 1 comes too late."""
+    if rank == 1:
+        time.sleep(600)
+    _rank_jobs.bench(rank=rank, **arguments)
+
+
+def benches_in_groups(*, rank, **arguments):
+    """The benchmark on the fakes, which writes how many calls each group had to a file for each contender."""
+    import fake_gpu_jobs
+
+    begin = Contender.begin
+    seen: dict[str, list[int]] = {}
+
+    def begin_counted(self, *own):
+        if self.name not in seen:
+            sizes, run, group = seen.setdefault(self.name, []), self.run, self.group
+
+            def counted(*call):
+                if opened:
+                    opened[-1] += 1
+                run(*call)
+
+            @contextlib.contextmanager
+            def recorded():
+                opened.append(0)
+                with group():
+                    yield
+                sizes.append(opened.pop())
+
+            opened: list[int] = []
+            self.run, self.group = counted, recorded
+        begin(self, *own)
+
+    Contender.begin = begin_counted
+    fake_gpu_jobs.bench(rank=rank, **arguments)
+    for name, sizes in seen.items():
+        (Path(os.environ["TEST_FOLDER"]) / f"{name}-{rank}").write_text(" ".join(map(str, sizes)))
 
 
 def fails(*, rank, emit):

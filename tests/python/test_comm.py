@@ -6,6 +6,7 @@ import json
 import os
 import time
 import weakref
+from pathlib import Path
 from types import SimpleNamespace
 
 import narrowcast
@@ -194,6 +195,80 @@ def test_a_rank_that_does_not_come_is_a_timeout(run, limits):
     assert results == ["PeerTimeoutError", "absent"]
 
 
+def test_ranks_that_can_exchange_bytes_make_a_communicator(run):
+    (results,) = run("exchanging", 3, case="right")
+    assert [found[:2] for found in results] == [[6.0, [rank, 3]] for rank in range(3)]
+    # Once, and as many bytes on every rank.
+    assert len({tuple(asked) for *_, asked in results}) == 1
+    assert [len(asked) for *_, asked in results] == [1] * 3
+
+
+@pytest.mark.parametrize(
+    ("case", "name", "words", "cause", "is_told"),
+    [
+        (
+            "raises",
+            "RemoteError",
+            "ConnectionResetError: the store has gone",
+            "ConnectionResetError",
+            False,
+        ),
+        ("stops", "KeyboardInterrupt", "", "NoneType", False),
+        ("few", "RemoteError", "gave 2 parts, not one for each of 3 ranks", "ValueError", False),
+        ("short", "RemoteError", "bytes of rank 0, not", "ValueError", False),
+        ("order", "RemoteError", "in the order of the ranks", "ValueError", False),
+        ("rank", "InvalidArgumentError", "rank", "NoneType", True),
+        ("backend", "ValueError", "'pigeon' is not a backend", "NoneType", True),
+    ],
+)
+def test_what_fails_in_an_exchange_is_told(run, case, name, words, cause, is_told):
+    (results,) = run("exchanging", 3, case=case)
+    assert results[1][0] == name
+    assert words in results[1][1]
+    assert results[1][2] == cause
+    for found in (results[0], results[2]):
+        # Of those that wait for rank 1 in vain one may see the other give up.
+        assert found[0] in ("PeerTimeoutError", "RemoteError")
+        assert ("rank 1 can make no communicator" in found[1]) == is_told
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "words"),
+    [
+        ((1 << 32, 1), {}, "rank is 4294967296: it does not fit 32 bits"),
+        ((0, 1 << 40), {}, "ranks is 1099511627776: it does not fit 32 bits"),
+        ((0, 1), {"device": 1 << 32}, "device is 4294967296"),
+        ((0, 1), {"scratch_bytes": -1}, "scratch_bytes is -1, less than 0"),
+        ((0, 1), {"scratch_bytes": 1 << 64}, "scratch_bytes is 18446744073709551616: it does not fit 64 bits"),
+    ],
+)
+def test_numbers_that_c_would_cut_are_refused(arguments, options, words):
+    with pytest.raises(ValueError, match=words):
+        narrowcast.Communicator(narrowcast.unique_id(), *arguments, **options)
+    with pytest.raises(ValueError, match=words):
+        narrowcast.Communicator.by_exchange(lambda mine: [mine], *arguments, **options)
+
+
+def test_numbers_of_calls_that_c_would_cut_are_refused():
+    values, many = np.zeros(4, np.float32), 1 << 32
+    with narrowcast.Communicator(narrowcast.unique_id(), 0, 1) as comm:
+        for call in (
+            lambda: comm.broadcast(values, root=many),
+            lambda: comm.gather(values, values.copy(), root=many),
+            lambda: comm.scatter(values, values.copy(), root=many),
+            lambda: comm.reduce(values, root=many),
+        ):
+            with pytest.raises(ValueError, match="root is 4294967296: it does not fit 32 bits"):
+                call()
+        for call in (lambda: comm.send(values, many), lambda: comm.recv(values, many)):
+            with pytest.raises(ValueError, match="peer is 4294967296: it does not fit 32 bits"):
+                call()
+    with pytest.raises(ValueError, match="ranks is 4294967298"):
+        narrowcast.explain("all_reduce", 1, dtype="float32", ranks=many + 2)
+    with pytest.raises(ValueError, match="ranks is 4294967297"):
+        narrowcast.LocalRanks(many + 1)
+
+
 def test_arguments_of_the_constructor():
     with pytest.raises(ValueError, match="unique_id has 5 bytes, not 128"):
         narrowcast.Communicator(b"short", 0, 1)
@@ -308,3 +383,16 @@ def test_the_benchmark_makes_the_calls_of_the_library_as_the_methods_do(operatio
         call.run(comm, values, expected, codec="window")
     assert (found.array == expected).all()
     assert expected.any()
+
+
+def test_communicators_of_the_host_backend_leave_no_hubs_behind():
+    def threads() -> int:
+        return len(list(Path("/proc/self/task").iterdir()))
+
+    begin = threads()
+    for _ in range(20):
+        narrowcast.Communicator(narrowcast.unique_id(), 0, 1).close()
+    deadline = time.monotonic() + SECONDS
+    while threads() > begin and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert threads() <= begin
