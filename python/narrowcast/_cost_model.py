@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import statistics
 from collections import defaultdict
+from pathlib import Path
 from typing import Any, NamedTuple
 
+from ._explain import explain
 from ._operations import call_of
+from ._settings import environment_of
+from .errors import InvalidArgumentError
 from .types import value_type
 
 # Of a packet's 16 bytes 12 are values, or 120 of 128. Early reports could not count packets.
 _LEAST_RATIO_OF_PACKETS = 1.05
 # What window cannot shrink.
 INCOMPRESSIBLE = "random"
+LINKS = ("peer", "host")
 PATHS = ("packets", "raw", "window", "window-random", "nccl", "nccl-default")
 
 
@@ -21,8 +26,12 @@ class Curve(NamedTuple):
 
     operation: str
     ranks: int
-    link: str  #: "peer" or "host"
+    link: str  #: of LINKS
     path: str  #: of PATHS
+
+
+class ContradictionError(ValueError):
+    """What a report says of itself cannot be true."""
 
 
 class Times:
@@ -35,16 +44,22 @@ class Times:
         """A call of so many bytes, as the model counts them."""
         self._of[curve][count_bytes].append(microseconds)
 
-    def add_report(self, report: dict[str, Any]) -> None:
-        """What a report of `narrowcast bench` says of calls between GPUs that reach each other: in graphs, out of
-        place, without registered memory or a limit of CTAs. Nothing when it is of others."""
+    def add_report(self, report: dict[str, Any], environment: str = "") -> None:
+        """What a report of `narrowcast bench` says of calls between GPUs: in graphs, out of place, not in groups, on
+        the slowest rank, without registered memory or a limit of CTAs. Nothing when it is of others.
+
+        environment: the variables that were set for it. ContradictionError when the report says otherwise.
+        """
         in_graphs = report["backend"] == "cuda" and report["graph_calls"] and not report["ctas"]
         others = report["in_place"] or report["pattern"] != "ring" or report.get("register") or report["ranks"] < 2
+        # Reports from before there were these have neither.
+        others = others or report.get("group_calls", 1) > 1 or report.get("blocking") or report.get("average", 3) != 3
         if not in_graphs or others:
             return
+        link = _link(report, environment)
         for row in report["rows"]:
             for path in _paths(report["data"], row):
-                curve = Curve(call_of(report["operation"]), report["ranks"], "peer", path)
+                curve = Curve(call_of(report["operation"]), report["ranks"], link, path)
                 self.add(curve, row["count"] * value_type(row["type"]).bytes, row["time_us"])
 
     def curves(self) -> list[Curve]:
@@ -67,6 +82,28 @@ class Times:
 def paths_of_nccl(contender: str) -> tuple[str, ...]:
     """The curves that a time of one of NCCL's variants is of."""
     return ("nccl", "nccl-default") if contender == "nccl" else ("nccl",)
+
+
+def _link(report: dict[str, Any], environment: str) -> str:
+    """Of a report's calls."""
+    through_host = "NARROWCAST_P2P=0" in environment.split()
+    # Reports from before they said it are of what their environment says.
+    link: str = report.get("link") or ("host" if through_host else "peer")
+    if link not in LINKS:
+        raise ContradictionError(f"{link!r} is not a link: {' or '.join(LINKS)}")
+    if link == "peer" and through_host:
+        raise ContradictionError("its environment has NARROWCAST_P2P=0, and its calls went from GPU to GPU")
+    return link
+
+
+def load(path: Path) -> None:
+    """Has the library read a model. InvalidArgumentError when it makes no sense."""
+    with environment_of(NARROWCAST_COST_MODEL=str(path), NARROWCAST_PATH=""):
+        try:
+            explain("send", 1, dtype="bfloat16", ranks=2)
+        except InvalidArgumentError as error:
+            # Nobody has asked for an explanation.
+            raise InvalidArgumentError(str(error).removeprefix("ncast_explain: ")) from None
 
 
 def _paths(data: str, row: dict[str, Any]) -> tuple[str, ...]:

@@ -22,11 +22,9 @@ def bench(
     rank: int,
     ranks: int,
     operation: str,
-    counts: list[int],
-    dtype: str,
+    blocks: list[tuple[str, str, list[int]]],
     data: str,
     codecs: list[str],
-    op: str,
     root: int,
     pattern: str,
     in_place: bool,
@@ -34,6 +32,8 @@ def bench(
     warmup: int,
     batches: int,
     graph_calls: int,
+    group_calls: int,
+    blocking: bool,
     check: bool,
     against: list[str],
     required: bool,
@@ -45,14 +45,17 @@ def bench(
 ) -> None:
     """Times one operation over several counts: first what takes part, then a result a count.
 
+    blocks: value type, reduction and counts, one block after the other.
     against: variants of NCCL; with `required` it is an error when one cannot be had, otherwise a note.
     register: Narrowcast's buffers are registered memory.
-    graph_calls: calls captured into one graph; 0: launched one by one.
+    graph_calls: iterations captured into one graph; 0: launched one by one.
+    group_calls: calls of an iteration, in one group.
+    blocking: the host waits for each launch before the next.
     """
     set_environment(ctas)
-    sample = _samples.sample(data, dtype)
     calls = [
-        Call(operation, value_type(dtype), count, rank, ranks, op=op, root=root, pattern=pattern) for count in counts
+        [Call(operation, value_type(dtype), count, rank, ranks, op=op, root=root, pattern=pattern) for count in counts]
+        for dtype, op, counts in blocks
     ]
     on_gpu: dict[str, Any] = {"backend": "cuda", "device": rank}
     with (
@@ -69,8 +72,11 @@ def bench(
             graph_calls=graph_calls,
             check=check,
             l2_bytes=_cuda_driver.device_attribute(_cuda_driver.L2_BYTES, rank),
+            group_calls=group_calls,
+            blocking=blocking,
         )
-        plain = DeviceBuffer(max(set_bytes(call, in_place) * schedule.sets(call) for call in calls))
+        every = [call for own in calls for call in own]
+        plain = DeviceBuffer(max(set_bytes(call, in_place) * schedule.sets(call) for call in every))
         if register:
             comm.register(plain)
         opponents = Opponents(host, against, operation, required=required, path=nccl)
@@ -80,16 +86,19 @@ def bench(
         emit(
             {
                 "device": _cuda_driver.device_name(rank),
+                "link": comm.explain("send", 1, dtype=blocks[0][0]).link,
                 "versions": {"narrowcast": library_version(), "nccl": opponents.version},
                 "contenders": [one.name for one in contenders],
                 "notes": opponents.notes,
             }
         )
-        source = source_of(sample, max(call.send_elems for call in calls))
-        stand = Stand(host, contenders, sample, source, schedule)
-        for call in calls:
-            emit(stand.measure(call))
-        stand.close()
+        for (dtype, _, _), own in zip(blocks, calls, strict=True):
+            sample = _samples.sample(data, dtype)
+            source = source_of(sample, max(call.send_elems for call in own))
+            stand = Stand(host, contenders, sample, source, schedule)
+            for call in own:
+                emit(stand.measure(call))
+            stand.close()
         # Nobody leaves while another one may still use its memory.
         meet(host)
         opponents.close()

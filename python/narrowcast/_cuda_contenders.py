@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -50,10 +51,12 @@ class Contender:
     memory: DeviceBuffer
     run: Run
     comm: Communicator | None = None  #: of Narrowcast
+    group: Callable[[], AbstractContextManager[None]] = group  #: what calls that are made together are made in
     sets: list[tuple[DeviceBuffer, DeviceBuffer]] = field(default_factory=list)  #: input and output
     graphs: list[Graph] = field(default_factory=list)
     turns: Iterator[int] = field(default_factory=itertools.count)
     seconds: list[float] = field(default_factory=list)
+    cpu_seconds: list[float] = field(default_factory=list)
     raw_bytes: int = 0
     wire_bytes: int = 0
     wrong: int | None = None
@@ -70,7 +73,7 @@ class Contender:
             (self.memory.part(i * each + places[0], send), self.memory.part(i * each + places[1], recv))
             for i in range(count)
         ]
-        self.turns, self.seconds, self.wrong = itertools.count(), [], None
+        self.turns, self.seconds, self.cpu_seconds, self.wrong = itertools.count(), [], [], None
 
     def end(self) -> None:
         for graph in self.graphs:
@@ -156,7 +159,7 @@ class Opponents:
             if memory is None:
                 self._leave_out(variant, "NCCL makes no symmetric windows on this machine")
             else:
-                self.contenders.append(Contender(variant, memory, comm.run))
+                self.contenders.append(Contender(variant, memory, comm.run, group=comm.group))
 
     def close(self) -> None:
         """All ranks together, when no graph is left."""

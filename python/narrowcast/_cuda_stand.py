@@ -11,6 +11,7 @@ import contextlib
 import itertools
 import os
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -65,13 +66,15 @@ class Schedule:
     graph_calls: int
     check: bool
     l2_bytes: int
+    group_calls: int = 1  # of an iteration, in one group where there are several
+    blocking: bool = False  # the host waits for each launch before the next
 
     def sets(self, call: Call) -> int:
         return set_count(call, self.in_place, self.l2_bytes)
 
     def graphs(self, sets: int) -> int:
         """How many graphs take turns, so that all sets do."""
-        return min(_MAX_GRAPHS, -(-sets // self.graph_calls)) if self.graph_calls else 0
+        return min(_MAX_GRAPHS, -(-sets // (self.graph_calls * self.group_calls))) if self.graph_calls else 0
 
 
 @dataclass(frozen=True)
@@ -121,7 +124,9 @@ class Stand:
         for _ in range(self._schedule.batches):
             for one in contenders:
                 with _named(one, call):
-                    one.seconds.append(self._time(one, call))
+                    seconds, cpu_seconds = self._time(one, call)
+                    one.seconds.append(seconds)
+                    one.cpu_seconds.append(cpu_seconds)
         if self._schedule.check:
             for i, one in enumerate(contenders):
                 with _named(one, call):
@@ -133,6 +138,7 @@ class Stand:
             "contenders": {
                 one.name: {
                     "seconds": one.seconds,
+                    "cpu_seconds": one.cpu_seconds,
                     "wrong": one.wrong,
                     "raw_bytes": one.raw_bytes,
                     "wire_bytes": one.wire_bytes,
@@ -163,8 +169,8 @@ class Stand:
             one.wire_bytes = (after.wire_bytes - before.wire_bytes) // runs
         for graph in range(self._schedule.graphs(len(one.sets))):
             with self._stream.capture() as captured:
-                for i in self._sets_of_graph(one, graph):
-                    self._launch(one, call, i)
+                for sets in self._grouped(self._sets_of_graph(one, graph)):
+                    self._launch_group(one, call, sets)
             one.graphs.append(captured)
         for captured in one.graphs:
             captured.launch(self._stream)
@@ -173,44 +179,61 @@ class Stand:
     def _launch(self, one: Contender, call: Call, i: int) -> None:
         one.run(call, *one.sets[i], self._stream)
 
+    def _launch_group(self, one: Contender, call: Call, sets: list[int]) -> None:
+        with one.group() if len(sets) > 1 else contextlib.nullcontext():
+            for i in sets:
+                self._launch(one, call, i)
+
+    def _grouped(self, sets: list[int]) -> list[list[int]]:
+        """Calls in the groups that they are made in."""
+        together = self._schedule.group_calls
+        return [sets[i : i + together] for i in range(0, len(sets), together)]
+
     def _sets_of_graph(self, one: Contender, graph: int) -> list[int]:
-        calls = self._schedule.graph_calls
+        calls = self._schedule.graph_calls * self._schedule.group_calls
         return [i % len(one.sets) for i in range(graph * calls, (graph + 1) * calls)]
 
     def _one_by_one(self, one: Contender, call: Call, sets: list[int]) -> _Batch:
         return _Batch([_bound(self._launch, one, call, i) for i in sets], 1, sets)
 
     def _next_batch(self, one: Contender, call: Call) -> _Batch:
+        together = self._schedule.group_calls
         if not one.graphs:
-            turns = itertools.islice(one.turns, self._schedule.iterations)
-            return self._one_by_one(one, call, [turn % len(one.sets) for turn in turns])
+            turns = itertools.islice(one.turns, self._schedule.iterations * together)
+            sets = [turn % len(one.sets) for turn in turns]
+            return _Batch([_bound(self._launch_group, one, call, own) for own in self._grouped(sets)], together, sets)
         calls = self._schedule.graph_calls
         graphs = [
             turn % len(one.graphs) for turn in itertools.islice(one.turns, -(-self._schedule.iterations // calls))
         ]
         return _Batch(
             [_bound(one.graphs[graph].launch, self._stream) for graph in graphs],
-            calls,
+            calls * together,
             [i for graph in graphs for i in self._sets_of_graph(one, graph)],
         )
 
-    def _time(self, one: Contender, call: Call) -> float:
-        """Seconds a call, over a batch."""
+    def _time(self, one: Contender, call: Call) -> tuple[float, float]:
+        """Seconds a call, over a batch: until it is done, and until the host has made it."""
         batch = self._next_batch(one, call)
         if self._schedule.in_place:
             self._write_inputs(one, call, batch.sets)
+        if self._schedule.blocking:
+            seconds = self._time_blocking(batch)
+            return seconds, seconds
         late = threading.Timer(_LATE_SECONDS, self._open_late)
-        if batch.calls_each <= _MOST_HELD_GRAPH:
+        if batch.calls_each <= (_MOST_HELD_GRAPH if one.graphs else _HELD_CALLS):
             self._gate.hold(self._stream)
             late.start()
         try:
             self._meet_by(self._meeting, self._met, self._met, self._stream)
             self._start.record(self._stream)
+            begin = time.perf_counter()
             for i, launch in enumerate(batch.launches):
                 launch()
                 if (i + 1) * batch.calls_each >= _HELD_CALLS:
                     late.cancel()
                     self._gate.open()
+            cpu_seconds = time.perf_counter() - begin
             self._end.record(self._stream)
         finally:
             # Whatever happens, nothing waits for ever.
@@ -218,7 +241,18 @@ class Stand:
             self._gate.open()
         if self._was_late:
             raise InternalError(f"{one.name} waits for the GPU while it is launched, and cannot be timed so")
-        return self._end.seconds_since(self._start) / (len(batch.launches) * batch.calls_each)
+        calls = len(batch.launches) * batch.calls_each
+        return self._end.seconds_since(self._start) / calls, cpu_seconds / calls
+
+    def _time_blocking(self, batch: _Batch) -> float:
+        """Seconds a call by the host's clock, which waits for each launch before the next."""
+        self._stream.synchronize()
+        meet(self._host)
+        begin = time.perf_counter()
+        for launch in batch.launches:
+            launch()
+            self._stream.synchronize()
+        return (time.perf_counter() - begin) / (len(batch.launches) * batch.calls_each)
 
     def _open_late(self) -> None:
         """A launch that waits for what is held back would wait for ever."""

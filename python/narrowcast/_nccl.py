@@ -214,7 +214,7 @@ class NcclCommunicator:
         part_bytes = count * call.kind.bytes
         operation = call.operation
         if operation == "sendrecv":
-            with self._group():
+            with self.group():
                 if call.send_to is not None:
                     self._call("ncclSend", send, count, kind, call.send_to, *end)
                 if call.receive_from is not None:
@@ -239,7 +239,7 @@ class NcclCommunicator:
             # As NCCL does it itself: every part of the parted buffer to or from its rank.
             everyone = range(call.ranks) if operation == "all_to_all" or call.rank == call.root else range(0)
             the_root = range(call.root, call.root + 1)
-            with self._group():
+            with self.group():
                 for peer in the_root if operation == "gather" else everyone:
                     offset = 0 if operation == "gather" else peer * part_bytes
                     self._call("ncclSend", send + offset, count, kind, peer, *end)
@@ -258,7 +258,8 @@ class NcclCommunicator:
         self._nccl.call(function, *arguments, comm=self._comm)
 
     @contextlib.contextmanager
-    def _group(self) -> Iterator[None]:
+    def group(self) -> Iterator[None]:
+        """Calls inside run together."""
         self._call("ncclGroupStart")
         try:
             yield

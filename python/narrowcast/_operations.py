@@ -29,21 +29,21 @@ NAMES = (
 )
 REDUCTIONS = frozenset({"reduce", "reduce_scatter", "all_reduce"})
 ROOTED = frozenset({"broadcast", "scatter", "gather", "reduce"})
-NOT_IN_PLACE = frozenset({"sendrecv", "all_to_all"})
+NOT_IN_PLACE = frozenset({"sendrecv", "all_to_all", "all_to_all_v"})
 PATTERNS = ("ring", "one-way")
 POISON = 0xA5
 
 # Of these one buffer has a part for every rank. Counts are of a part; nccl-tests states their size over all parts.
-_SEND_PARTED = frozenset({"scatter", "all_to_all", "reduce_scatter"})
-_RECV_PARTED = frozenset({"gather", "all_gather", "all_to_all"})
-_PARTED = _SEND_PARTED | _RECV_PARTED
+_SEND_PARTED = frozenset({"scatter", "all_to_all", "all_to_all_v", "reduce_scatter"})
+_RECV_PARTED = frozenset({"gather", "all_gather", "all_to_all", "all_to_all_v"})
+PARTED = _SEND_PARTED | _RECV_PARTED
 # nccl-tests keeps parts aligned to this.
 _PART_ALIGN_BYTES = 16
 
 
 def count_of(operation: str, size_bytes: int, kind: ValueType, ranks: int) -> int:
     """The count of a call whose size, as nccl-tests has it, is at most `size_bytes`; at least 1."""
-    if operation not in _PARTED:
+    if operation not in PARTED:
         return max(1, size_bytes // kind.bytes)
     part_bytes = size_bytes // ranks
     aligned_bytes = part_bytes // _PART_ALIGN_BYTES * _PART_ALIGN_BYTES
@@ -57,14 +57,14 @@ def call_of(operation: str) -> str:
 
 def size_of(operation: str, count: int, kind: ValueType, ranks: int) -> int:
     """The size of a call as nccl-tests has it: raw bytes of the larger of its two buffers."""
-    return count * kind.bytes * (ranks if operation in _PARTED else 1)
+    return count * kind.bytes * (ranks if operation in PARTED else 1)
 
 
 def bus_factor(operation: str, ranks: int) -> float:
     """busbw / algbw, as nccl-tests has it: what the slowest link of an ideal algorithm carries."""
     if operation == "all_reduce":
         return 2 * (ranks - 1) / ranks
-    return (ranks - 1) / ranks if operation in _PARTED else 1.0
+    return (ranks - 1) / ranks if operation in PARTED else 1.0
 
 
 @dataclass(frozen=True)
@@ -88,6 +88,12 @@ class Call:
     @property
     def recv_elems(self) -> int:
         return self.count * (self.ranks if self.operation in _RECV_PARTED else 1)
+
+    def elems_between(self, sender: int, receiver: int) -> int:
+        """Values of a part: of all_to_all_v only some are as long as their place."""
+        if self.operation != "all_to_all_v":
+            return self.count
+        return self.count * (1 + (sender + receiver) % self.ranks) // self.ranks
 
     @property
     def in_place_elems(self) -> int:
@@ -128,6 +134,11 @@ class Call:
             options["op"] = self.op
         if self.operation in ROOTED:
             options["root"] = self.root
+        if self.operation == "all_to_all_v":
+            places = [other * self.count for other in range(self.ranks)]
+            counts = [self.elems_between(self.rank, other) for other in range(self.ranks)]
+            # What goes to a rank is as much as what comes from it.
+            options |= {"send_counts": counts, "recv_counts": counts, "send_offsets": places, "recv_offsets": places}
         getattr(comm, self.operation)(values, out, **options)
 
     def sent(self, sample: Array, rank: int, variant: int = 0) -> Array:
@@ -144,10 +155,11 @@ class Call:
             return 0
         wrong = 0
         for i, inputs in enumerate(self.pieces(sample, variant)):
-            part = found[i * self.count : (i + 1) * self.count]
+            part = found[i * self.count :][: self.elems_between(i, self.rank)]
             if self.operation not in REDUCTIONS:
                 unsigned = f"uint{8 * self.kind.bytes}"
-                wrong += int(np.count_nonzero(part.view(unsigned) != _resized(inputs[0], self.count).view(unsigned)))
+                sent = _resized(inputs[0], self.count)[: part.size]
+                wrong += int(np.count_nonzero(part.view(unsigned) != sent.view(unsigned)))
             elif exact:
                 wrong += _oracle.count_wrong(
                     part, _resized(_oracle.reduce(inputs, self.op, self.kind), self.count), self.kind
@@ -175,7 +187,7 @@ class Call:
             return [[piece(self.root, self.rank)]]
         if self.operation in ("gather", "all_gather"):
             return [[piece(other)] for other in everyone]
-        if self.operation == "all_to_all":
+        if self.operation in ("all_to_all", "all_to_all_v"):
             return [[piece(other, self.rank)] for other in everyone]
         part = self.rank if self.operation == "reduce_scatter" else 0
         return [[piece(other, part) for other in everyone]]
@@ -194,6 +206,7 @@ class Prepared:
     values: Array
     out: Array
     run: Callable[[], None]
+    in_place: bool = False
 
     @property
     def kind(self) -> ValueType:
@@ -224,6 +237,7 @@ def prepare(
     root: int,
     pattern: str = "ring",
     in_place: bool = False,
+    stream: Any = None,
 ) -> Prepared:
     """Buffers filled for this rank from the sample `values`, and what must come out.
 
@@ -236,6 +250,6 @@ def prepare(
         own, out = (smaller, whole) if call.send_elems < call.recv_elems else (whole, smaller)
     else:
         own, out = np.empty(call.send_elems, values.dtype), np.empty(call.recv_elems, values.dtype)
-    prepared = Prepared(call, values, own, out, lambda: call.run(comm, own, out, codec=codec))
+    prepared = Prepared(call, values, own, out, lambda: call.run(comm, own, out, codec=codec, stream=stream), in_place)
     prepared.restore()
     return prepared

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from typing import Any
 
 import numpy as np
 
 from . import _operations, _samples
+from ._groups import Stream, group
 from ._launch import Emit
 from ._library import library_version
 from .comm import Communicator
@@ -25,70 +27,110 @@ def bench(
     rank: int,
     ranks: int,
     operation: str,
-    counts: list[int],
-    dtype: str,
+    blocks: list[tuple[str, str, list[int]]],
     data: str,
     codecs: list[str],
-    op: str,
     root: int,
     pattern: str,
     in_place: bool,
     iterations: int,
     warmup: int,
     batches: int,
+    group_calls: int,
+    blocking: bool,
     check: bool,
     timeout_seconds: float,
     emit: Emit,
 ) -> None:
-    """Times one operation over several counts: first what takes part, then a result a count."""
-    kind = value_type(dtype)
-    sample = _samples.sample(data, dtype)
+    """Times one operation over several counts: first what takes part, then a result a count.
+
+    blocks: value type, reduction and counts, one block after the other.
+    group_calls: calls of an iteration, in one group.
+    blocking: each call is done when it returns; otherwise calls are put on a stream, for which the batch waits.
+    """
     emit({"versions": {"narrowcast": library_version()}, "contenders": codecs, "notes": []})
-    with Communicator(bytes.fromhex(unique_id), rank, ranks, timeout_seconds=timeout_seconds) as comm:
-        for count in counts:
-            results = {}
-            for codec in codecs:
-                call = _operations.prepare(
-                    operation,
-                    comm,
-                    sample,
-                    kind,
-                    count,
-                    codec=codec,
-                    op=op,
-                    root=root,
-                    pattern=pattern,
-                    in_place=in_place,
-                )
-                for _ in range(warmup):
-                    call.run()
-                seconds = []
-                raw_bytes = wire_bytes = 0
-                for _ in range(batches):
-                    if in_place:
-                        call.restore()
-                    _synchronized(comm)
-                    before = comm.counters()
-                    begin = time.perf_counter()
-                    for _ in range(iterations):
-                        call.run()
-                    seconds.append((time.perf_counter() - begin) / iterations)
-                    after = comm.counters()
-                    raw_bytes += after.raw_bytes - before.raw_bytes
-                    wire_bytes += after.wire_bytes - before.wire_bytes
-                wrong = None
-                if check:
-                    call.poison()
-                    _synchronized(comm)
-                    call.run()
-                    wrong = call.count_wrong()
-                results[codec] = {
-                    "seconds": seconds,
-                    "wrong": wrong,
-                    "raw_bytes": raw_bytes // (iterations * batches),
-                    "wire_bytes": wire_bytes // (iterations * batches),
-                }
-            emit({"count": count, "contenders": results})
+    with (
+        Communicator(bytes.fromhex(unique_id), rank, ranks, timeout_seconds=timeout_seconds) as comm,
+        contextlib.nullcontext() if blocking else Stream() as stream,
+    ):
+        for dtype, op, counts in blocks:
+            sample = _samples.sample(data, dtype)
+            for count in counts:
+                results = {}
+                for codec in codecs:
+                    call = _operations.prepare(
+                        operation,
+                        comm,
+                        sample,
+                        value_type(dtype),
+                        count,
+                        codec=codec,
+                        op=op,
+                        root=root,
+                        pattern=pattern,
+                        in_place=in_place,
+                        stream=stream,
+                    )
+                    times = _Times(comm, call, stream, group_calls)
+                    results[codec] = times.measured(iterations, warmup, batches)
+                    results[codec]["wrong"] = times.count_wrong() if check else None
+                emit({"count": count, "contenders": results})
+
+
+class _Times:
+    """One call on this rank, timed."""
+
+    def __init__(self, comm: Communicator, call: _operations.Prepared, stream: Stream | None, group_calls: int) -> None:
+        self._comm, self._call, self._stream, self._group_calls = comm, call, stream, group_calls
+
+    def measured(self, iterations: int, warmup: int, batches: int) -> dict[str, Any]:
+        """Seconds a call, batch by batch, until it is done and until it was made, and its bytes."""
+        for _ in range(warmup):
+            self._call.run()
+        self._wait()
+        seconds, cpu_seconds = [], []
+        raw_bytes = wire_bytes = 0
+        calls = iterations * self._group_calls
+        for _ in range(batches):
+            if self._call.in_place:
+                self._call.restore()
+            _synchronized(self._comm)
+            before = self._comm.counters()
+            begin = time.perf_counter()
+            for _ in range(iterations):
+                self._iterate()
+            cpu_seconds.append((time.perf_counter() - begin) / calls)
+            self._wait()
+            seconds.append((time.perf_counter() - begin) / calls)
+            after = self._comm.counters()
+            raw_bytes += after.raw_bytes - before.raw_bytes
+            wire_bytes += after.wire_bytes - before.wire_bytes
+        return {
+            "seconds": seconds,
+            "cpu_seconds": cpu_seconds,
+            "raw_bytes": raw_bytes // (calls * batches),
+            "wire_bytes": wire_bytes // (calls * batches),
+        }
+
+    def count_wrong(self) -> int:
+        self._call.poison()
+        _synchronized(self._comm)
+        if self._call.in_place:
+            # Called again on the same values, it would reduce its own result.
+            self._call.run()
+        else:
+            self._iterate()
+        self._wait()
+        return self._call.count_wrong()
+
+    def _iterate(self) -> None:
+        with group() if self._group_calls > 1 else contextlib.nullcontext():
+            for _ in range(self._group_calls):
+                self._call.run()
+
+    def _wait(self) -> None:
+        if self._stream is not None:
+            self._stream.synchronize()
 
 
 def demo(
@@ -108,8 +150,7 @@ def demo(
             kind, raw = packaged[tensor]
             sample = raw.view(kind.numpy)
             # What everyone holds or sums up is the whole tensor; parts of it go to the others.
-            parted = operation in ("all_gather", "all_to_all", "reduce_scatter")
-            count = sample.size // ranks if parted else sample.size
+            count = sample.size // ranks if operation in _operations.PARTED else sample.size
             call = _operations.prepare(operation, comm, sample, kind, count, codec=codec, op=op, root=0)
             wrong = 0
             seconds: list[float] = []

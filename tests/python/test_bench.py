@@ -5,12 +5,15 @@ from __future__ import annotations
 import ctypes
 import json
 import sys
+import time
 
 import numpy as np
 import pytest
 from narrowcast import _nccl, _nccl_search, _near, _operations, _oracle, _samples, errors, plots
+from narrowcast._cost_model import Times
 from narrowcast.cli import bench_collectives, bench_report
-from narrowcast.types import value_type
+from narrowcast.cli.bench_collectives import Block
+from narrowcast.types import REDUCTIONS, VALUE_TYPES, value_type
 
 BF16 = value_type("bfloat16")
 ONE_SIZE = ["-b", "4K", "-e", "4K", "-n", "2", "-w", "1", "--backend", "host"]
@@ -22,7 +25,9 @@ def on_fakes(fakes, rank_jobs, monkeypatch):
     monkeypatch.setenv("LD_LIBRARY_PATH", str(fakes))
     monkeypatch.delenv("NCCL_NVLS_ENABLE", raising=False)
 
-    def run(operation, ranks=2, size=16 << 10, library="libnccl.so.2", **changes):
+    def run(
+        operation, ranks=2, size=16 << 10, library="libnccl.so.2", blocks=None, job="fake_gpu_jobs:bench", **changes
+    ):
         settings = {
             "operation": operation,
             "dtype": "bfloat16",
@@ -36,6 +41,10 @@ def on_fakes(fakes, rank_jobs, monkeypatch):
             "warmup": 1,
             "batches": 2,
             "graph_calls": 0,
+            "group_calls": 1,
+            "blocking": False,
+            "average": bench_report.SLOWEST,
+            "report_cputime": False,
             "against": ["nccl", "nccl-symmetric"],
             "required": True,
             "nccl": str(fakes / library),
@@ -46,13 +55,12 @@ def on_fakes(fakes, rank_jobs, monkeypatch):
         count = _operations.count_of(operation, size, BF16, ranks)
         return bench_collectives.measure(
             settings,
-            value_type(settings["dtype"]),
-            [1, count],
+            blocks or [Block(value_type(settings["dtype"]), settings["op"], [1, count])],
             ranks,
             check=True,
             command="",
             quiet=True,
-            job="fake_gpu_jobs:bench",
+            job=job,
         )
 
     return run
@@ -92,6 +100,55 @@ def test_every_operation_runs_in_place(on_fakes, operation, graph_calls):
     # More calls in the graph than there are sets of buffers: reductions would meet their own results.
     rows = on_fakes(operation, in_place=True, graph_calls=graph_calls, iterations=80 if graph_calls else 3)["rows"]
     assert [row["wrong"] for row in rows] == [0] * 8
+
+
+@pytest.mark.parametrize("graph_calls", [0, 2])
+@pytest.mark.parametrize("operation", ["all_reduce", "all_to_all", "sendrecv"])
+def test_groups_run_beside_nccl(on_fakes, operation, graph_calls):
+    report = on_fakes(operation, group_calls=3, graph_calls=graph_calls)
+    assert [row["wrong"] for row in report["rows"]] == [0] * 8
+    assert "groups of 3" in bench_report.preamble(report)
+    # Of a call, not of a group.
+    alone = on_fakes(operation, graph_calls=graph_calls)
+    assert [row["raw_bytes"] for row in report["rows"]] == [row["raw_bytes"] for row in alone["rows"]]
+
+
+def test_groups_are_made_of_both_libraries_calls(on_fakes, monkeypatch, tmp_path):
+    monkeypatch.setenv("TEST_FOLDER", str(tmp_path))
+    on_fakes("all_gather", job="rank_jobs:benches_in_groups", group_calls=3, codecs=["raw"], against=["nccl"])
+    # 2 counts of 2 batches of 3 iterations, and the check's 3.
+    for contender in ("raw", "nccl"):
+        assert [(tmp_path / f"{contender}-{rank}").read_text().split() for rank in (0, 1)] == [["3"] * 18] * 2
+
+
+@pytest.mark.parametrize("graph_calls", [0, 2])
+def test_calls_are_waited_for(on_fakes, monkeypatch, graph_calls):
+    # What would wait for a stream that is held back is no error: nothing is held back.
+    monkeypatch.setenv("FAKE_LAUNCHES_WAIT", "1")
+    report = on_fakes("all_reduce", blocking=True, graph_calls=graph_calls, against=[])
+    assert [row["wrong"] for row in report["rows"]] == [0] * 4
+    assert "each waited for" in bench_report.preamble(report)
+
+
+def test_the_host_has_made_calls_on_gpus_before_they_are_done(on_fakes):
+    report = on_fakes("all_reduce", report_cputime=True, size=4 << 20, codecs=["window"])
+    assert len(report["rows"]) == 6
+    for row in report["rows"][3:]:
+        assert 0 < row["cpu_us"] < row["time_us"]
+
+
+@pytest.mark.parametrize(
+    # What the fake reduces, and what it does not.
+    ("kinds", "ops", "against"),
+    [(("bfloat16", "float32"), ("sum",), ["nccl"]), (("int32", "float32"), ("sum", "max"), [])],
+)
+def test_blocks_of_types_and_reductions(on_fakes, kinds, ops, against):
+    blocks = [Block(value_type(kind), op, [1, 1000]) for kind in kinds for op in ops]
+    rows = on_fakes("all_reduce", blocks=blocks, data="normal", codecs=["raw"], against=against)["rows"]
+    assert [row["wrong"] for row in rows] == [0] * 8
+    assert [(row["type"], row["redop"], row["count"]) for row in rows if row["codec"]] == [
+        (block.kind.name, block.op, count) for block in blocks for count in block.counts
+    ]
 
 
 def test_sums_of_three_ranks_are_right_in_either_order(on_fakes):
@@ -194,6 +251,121 @@ def test_one_way_on_the_host(cli):
     assert (row["wrong"], row["raw_bytes"]) == (0, 4096)
 
 
+def rows_on_the_host(cli, operation, *arguments):
+    done = cli("bench", operation, *ONE_SIZE, "--ranks", "2", *arguments, "--json")
+    assert (done.returncode, done.stderr) == (0, "")
+    report = json.loads(done.stdout)
+    assert all(row["wrong"] == 0 for row in report["rows"])
+    return report
+
+
+@pytest.mark.parametrize("operation", _operations.NAMES)
+def test_groups_and_streams_on_the_host(cli, operation):
+    (row,) = rows_on_the_host(cli, operation, "-m", "3", "-z", "0")["rows"]
+    (alone,) = rows_on_the_host(cli, operation)["rows"]
+    assert (row["raw_bytes"], row["wire_bytes"]) == (alone["raw_bytes"], alone["wire_bytes"])
+
+
+def test_every_reduction_of_every_type_on_the_host(cli):
+    report = rows_on_the_host(cli, "all_reduce", "-d", "all", "-o", "all")
+    assert (report["dtype"], report["op"], report["data"]) == ("all", "all", "normal")
+    assert [(row["type"], row["redop"]) for row in report["rows"]] == [
+        (kind.name, op) for kind in VALUE_TYPES for op in REDUCTIONS
+    ]
+    assert {row["size_bytes"] for row in report["rows"]} == {4096}
+    (row,) = rows_on_the_host(cli, "all_gather", "-o", "all")["rows"]
+    assert row["redop"] == "none"
+
+
+def test_sizes_are_added(cli):
+    rows = rows_on_the_host(cli, "broadcast", "-b", "1K", "-e", "4K", "-i", "1K")["rows"]
+    assert [row["size_bytes"] for row in rows] == [1024, 2048, 3072, 4096]
+
+
+def test_the_host_has_made_calls_on_a_stream_before_they_are_done(cli):
+    arguments = ("-b", "8M", "-e", "8M", "-C", "1")
+    ((waited,), (made,)) = (rows_on_the_host(cli, "all_reduce", *arguments, "-z", z)["rows"] for z in (1, 0))
+    assert made["cpu_us"] < 0.5 * made["time_us"]
+    assert waited["cpu_us"] > 0.9 * waited["time_us"]
+    text = cli("bench", "all_reduce", *ONE_SIZE, "--ranks", "2", "-C", "1").stdout
+    assert "time: until the host has made a call" in text
+
+
+def test_a_rank_that_does_not_come_is_waited_for_as_long_as_asked(rank_jobs, monkeypatch):
+    def run(function, arguments, on_results, **limits):
+        real("rank_jobs:benches_late", arguments, on_results, **limits)
+
+    real = bench_collectives.run_ranks
+    monkeypatch.setattr(bench_collectives, "run_ranks", run)
+    begin = time.monotonic()
+    with pytest.raises(errors.RemoteError, match="waited 1 s for ranks that have not joined: 1"):
+        _measured_on_the_host(timeout_seconds=1)
+    assert time.monotonic() - begin < 20
+
+
+def _measured_on_the_host(**options):
+    settings = {
+        "operation": "all_reduce",
+        "dtype": "bfloat16",
+        "data": "weights",
+        "codecs": ["raw"],
+        "op": "sum",
+        "root": 0,
+        "pattern": "ring",
+        "in_place": False,
+        "iterations": 1,
+        "group_calls": 1,
+        "warmup": 0,
+        "batches": 1,
+        "blocking": True,
+        "average": bench_report.SLOWEST,
+        "report_cputime": False,
+    }
+    block = Block(BF16, "sum", [64])
+    return bench_collectives.measure(settings, [block], 2, check=False, command="", quiet=True, **options)
+
+
+@pytest.mark.parametrize(("given", "limit"), [([], 60), (["-T", "7"], 7), (["-T", "0"], 0)])
+def test_the_limit_of_waiting_reaches_the_ranks(cli_here, monkeypatch, given, limit):
+    seen = {}
+
+    def run(function, arguments, on_results, *, timeout_seconds):
+        seen.update(arguments[1], together=timeout_seconds)
+        raise errors.RemoteError("enough")
+
+    monkeypatch.setattr(bench_collectives, "run_ranks", run)
+    assert cli_here("bench", "all_reduce", *ONE_SIZE, *given).returncode == 1
+    assert seen["timeout_seconds"] == limit
+    # One size, a warm-up, two calls, and two more.
+    assert seen["together"] == (300 + 5 * limit if limit else 1e7)
+
+
+def test_windows_leave_out_the_default_of_nccl(cli_here, monkeypatch):
+    seen = {}
+
+    def run(function, arguments, on_results, **_):
+        seen.update(arguments[0])
+        raise errors.RemoteError("enough")
+
+    monkeypatch.setattr(bench_collectives, "run_ranks", run)
+    monkeypatch.setattr(bench_collectives, "device_count", lambda: 2)
+    for register, against in ((0, ["nccl", "nccl-symmetric"]), (2, ["nccl-symmetric"])):
+        assert cli_here("bench", "all_reduce", "-b", "4K", "-e", "4K", "-R", register).returncode == 1
+        assert (seen["register"], seen["against"]) == (register > 0, against)
+    assert cli_here("bench", "all_reduce", "-b", "4K", "-e", "4K", "-R", 2, "--against", "nccl").returncode == 1
+    assert (seen["register"], seen["against"]) == (True, ["nccl"])
+
+
+@pytest.mark.parametrize("given", [["-J", "out.json"], ["--json", "out.json"], ["--json=out.json"]])
+def test_a_report_goes_to_a_file(cli, tmp_path, given):
+    done = cli("bench", "all_reduce", *given, *ONE_SIZE, "--ranks", "2")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("# all_reduce, 2 ranks")
+    report = json.loads((tmp_path / "out.json").read_text())
+    assert report["command"].startswith("narrowcast bench all_reduce --minbytes 4K")
+    assert "--output-file out.json" in report["command"]
+
+
 def test_a_report_says_how_it_was_made(cli, tmp_path):
     arguments = ["-b", "4K", "-e", "8K", "-f", "2", "--backend", "host", "--ranks", "2", "--codec", "raw", "--codec"]
     done = cli("bench", "all_reduce", *arguments, "window", "--in-place", "-J", "out.json", COMMIT="abc")
@@ -225,6 +397,15 @@ def test_a_report_says_how_it_was_made(cli, tmp_path):
         (["sendrecv", "--pattern", "one-way", "--ranks", "1", "--backend", "host"], 2, "2 ranks"),
         (["all_reduce", "--plot", "out.txt"], 2, ".png"),
         (["all_reduce", "--backend", "cuda", "--ranks", "64"], 1, "GPU"),
+        (["all_reduce", "-g", "8"], 2, "--ranks 8 in place of -g 8"),
+        (["all_reduce", "-t", "2", "-g", "4"], 2, "--ranks 8 in place of -t 2 -g 4"),
+        (["all_reduce", "-p", "0"], 2, "-p 0"),
+        (["all_reduce", "-i", "1M", "-f", "2"], 2, "-i"),
+        (["all_reduce", "-i", "0"], 2, "-i"),
+        (["all_reduce", "-a", "4"], 2, "--average"),
+        (["all_reduce", "--backend", "host", "-R", "2"], 2, "-R"),
+        (["all_reduce", "-d", "all", "--data", "weights"], 2, "weights"),
+        (["all_reduce", "-o", "all", "--plot", "out.png"], 2, "--plot"),
     ],
 )
 def test_what_makes_no_sense_is_one_sentence(cli_here, tmp_path, arguments, status, word):
@@ -263,6 +444,23 @@ def test_the_slowest_rank_counts_in_every_batch():
     assert row["time_us"] == pytest.approx(4)
     assert row["busbw_gb_per_s"] == row["algbw_gb_per_s"] == pytest.approx(1000 / 4e-6 / 1e9)
     assert (row["wrong"], row["ratio"], row["speedup"]) == (None, None, None)
+    # nccl-tests' -a: rank 0, the average, the fastest, the slowest.
+    for average, microseconds in enumerate((2, 2.5, 1, 4)):
+        both = ranks((1e-6, 5e-6, 2e-6), (4e-6, 1e-6, 3e-6))
+        (row,) = bench_report.rows_of({**settings, "average": average}, BF16, 2, both)
+        assert row["time_us"] == pytest.approx(microseconds), average
+
+
+@pytest.mark.parametrize(
+    ("changes", "is_taken"),
+    [({}, True), ({"group_calls": 2}, False), ({"blocking": True}, False), ({"average": 1}, False)],
+)
+def test_the_cost_model_takes_times_of_calls_alone_on_the_slowest_rank(changes, is_taken):
+    row = {"contender": "nccl", "codec": None, "count": 512, "type": "bfloat16", "time_us": 3.0, "ratio": None}
+    report = _report() | {"backend": "cuda", "ctas": 0, "in_place": False, "pattern": "ring", "rows": [row]}
+    times = Times()
+    times.add_report(report | {"group_calls": 1, "blocking": False, "average": bench_report.SLOWEST} | changes)
+    assert bool(times.curves()) == is_taken
 
 
 def _report():

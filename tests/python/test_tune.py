@@ -12,6 +12,8 @@ from narrowcast import _cost_model, _explain, _operations, errors
 from narrowcast._cost_model import Curve, Times
 from narrowcast.cli import bench_report
 from narrowcast.cli import tune as command
+from narrowcast.cli.bench_collectives import Block, measure
+from narrowcast.types import value_type
 
 MEASURED = Path(__file__).parents[2] / "bench" / "results" / "collectives_4xh200.json"
 BRIEF = command.Schedule(step=16, calls=2, batches=2, warmup=1)
@@ -144,7 +146,7 @@ def test_what_was_measured_is_written_and_shown(cli_here, tmp_path, monkeypatch)
     assert f"NARROWCAST_COST_MODEL={tmp_path}/own.costs" in done.stdout
 
 
-def report(tmp_path, **changes):
+def report(tmp_path, environment=None, **changes):
     """A document of two reports, with weights and random bits; its path."""
 
     def row(codec, count, time_us, ratio=None, contender="narrowcast"):
@@ -179,7 +181,8 @@ def report(tmp_path, **changes):
         {**run, "data": "random", "rows": [row("window", 1024, 4.5, 1.0)], **changes},
     ]
     path = tmp_path / "report.json"
-    path.write_text(json.dumps({"machine": "Some GPU", "commit": "abc", "runs": runs}))
+    set_then = {} if environment is None else {"environment": environment}
+    path.write_text(json.dumps({"machine": "Some GPU", "commit": "abc", **set_then, "runs": runs}))
     return path
 
 
@@ -222,6 +225,93 @@ def test_the_committed_measurements_make_a_model(cli_here, tmp_path):
     # More than a heading and a remark; the table that is shown was the library's, which has read it.
     assert len((tmp_path / "made.costs").read_text().splitlines()) > 10
     assert "all_gather" in done.stdout
+
+
+def test_measurements_through_host_memory_are_of_that_link(cli_here, tmp_path):
+    done = cli_here("tune", "--from", MEASURED.with_name("collectives_2xh200_host.json"), "-o", "made.costs")
+    assert (done.returncode, done.stderr) == (0, "")
+    links = {curve.link for curve in points_of((tmp_path / "made.costs").read_text())}
+    assert links == {"host"}
+    assert "2 ranks through host memory" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("link", "environment"), [("host", None), ("host", "NARROWCAST_P2P=0"), (None, "A=1 NARROWCAST_P2P=0")]
+)
+def test_a_report_says_its_link(cli_here, tmp_path, link, environment):
+    done = cli_here("tune", "--from", report(tmp_path, environment, link=link), "-o", "made.costs")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert {curve.link for curve in points_of((tmp_path / "made.costs").read_text())} == {"host"}
+
+
+@pytest.mark.parametrize(("p2p", "link"), [("1", "peer"), ("0", "host")])
+def test_bench_writes_the_link_that_its_calls_took(fakes, rank_jobs, monkeypatch, p2p, link):
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(fakes))
+    monkeypatch.setenv("NARROWCAST_P2P", p2p)
+    settings = {
+        "operation": "all_gather",
+        "data": "weights",
+        "codecs": ["raw"],
+        "op": "sum",
+        "root": 0,
+        "pattern": "ring",
+        "in_place": False,
+        "iterations": 2,
+        "warmup": 1,
+        "batches": 1,
+        "graph_calls": 2,
+        "group_calls": 1,
+        "blocking": False,
+        "average": bench_report.SLOWEST,
+        "report_cputime": False,
+        "against": [],
+        "required": False,
+        "nccl": None,
+        "ctas": 0,
+        "register": False,
+    }
+    blocks = [Block(value_type("bfloat16"), "sum", [1024])]
+    options = {"check": False, "command": "", "quiet": True, "job": "fake_gpu_jobs:bench"}
+    report = measure(settings, blocks, 2, **options)
+    assert report["link"] == link
+    times = Times()
+    times.add_report(report)
+    assert {curve.link for curve in times.curves()} == {link}
+
+
+def test_both_links_are_shown(cli_here, tmp_path):
+    peer = report(tmp_path).rename(tmp_path / "peer.json")
+    done = cli_here("tune", "--from", peer, "--from", report(tmp_path, link="host"), "-o", "made.costs")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "2 ranks, bfloat16" in done.stdout
+    assert "2 ranks through host memory, bfloat16" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("link", "word"), [("peer", "NARROWCAST_P2P=0"), ("pigeon", "'pigeon' is not a link: peer or host")]
+)
+def test_a_report_that_contradicts_itself_is_refused(cli_here, tmp_path, link, word):
+    done = cli_here("tune", "--from", report(tmp_path, "NARROWCAST_P2P=0", link=link), "-o", "made.costs")
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert "report.json" in done.stderr
+    assert word in done.stderr
+    assert not (tmp_path / "made.costs").exists()
+
+
+def test_a_model_that_cannot_be_loaded_replaces_nothing(cli_here, tmp_path):
+    path = report(tmp_path)
+    document = json.loads(path.read_text())
+    # Without calls coded there is nothing to choose.
+    for run in document["runs"]:
+        run["rows"] = [row for row in run["rows"] if row["codec"] == "raw"]
+    path.write_text(json.dumps(document))
+    (tmp_path / "keep.costs").write_text("as it was")
+    done = cli_here("tune", "--from", path, "-o", "keep.costs")
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert "keep.costs: there is no line 'send 2 peer window'" in done.stderr
+    assert ".partial" not in done.stderr
+    assert (tmp_path / "keep.costs").read_text() == "as it was"
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["keep.costs", "report.json"]
 
 
 def test_the_best_of_nccl_and_the_median_of_data_count():

@@ -8,13 +8,15 @@ from typing import Annotated
 import typer
 
 from .. import _operations, _samples
+from .._new_file import check_writable
 from ..errors import InternalError
 from ._common import BadUse, DtypeOption, codec_name, existing_file, print_json, says_dtype, write_json
-from .bench_collectives import JsonOption, OutputOption, collective, parse_size
+from .bench_collectives import CollectiveCommand, collective, parse_size
+from .bench_options import OutputFile
 
 app = typer.Typer(no_args_is_help=False, help="Measure the codecs and the collectives.", rich_markup_mode=None)
 for _name in _operations.NAMES:
-    app.command(_name)(collective(_name))
+    app.command(_name, cls=CollectiveCommand)(collective(_name))
 
 
 @app.command("codec")
@@ -31,8 +33,8 @@ def codec_command(
     iterations: Annotated[
         int | None, typer.Option("-n", "--iters", min=1, help="Timed runs; by default 5 on the host, 20 on a GPU.")
     ] = None,
-    json: JsonOption = False,
-    output_file: OutputOption = None,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON in place of the table.")] = False,
+    output_file: OutputFile = None,
 ) -> None:
     """Time encode and decode of every tensor in GB/s of raw bytes, and compare what comes back, to the bit."""
     from . import bench_codec
@@ -45,6 +47,9 @@ def codec_command(
     if tile_bytes < 8:
         raise BadUse(f"--tile {tile} is less than a value")
     existing_file(source)
+    if output_file is not None:
+        # Before the work, not after it.
+        check_writable(output_file)
     with says_dtype():
         tensors = {name: entry for name, entry in _samples.tensors(source, dtype).items() if entry[1].size}
     if device == "host":

@@ -6,6 +6,7 @@ import os
 import shlex
 import statistics
 import subprocess
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,7 @@ def heading(
         "commit": commit(),
         "machine": machine() if backend == "cuda" else processor(),
         "device": first.get("device"),
+        "link": first.get("link"),
         "versions": first["versions"],
         "contenders": first["contenders"],
         "notes": first["notes"],
@@ -76,9 +78,23 @@ def _first_line(*command: str) -> str:
     return (text.splitlines() or ["unknown"])[0]
 
 
-def seconds_of(own: list[dict[str, Any]]) -> float:
-    """A call's time, from what every rank measured of a contender: a batch takes as long as its slowest rank."""
-    return statistics.median(float(max(batch)) for batch in zip(*(one["seconds"] for one in own), strict=True))
+# Whose time counts, by nccl-tests' numbers.
+SLOWEST = 3
+_AVERAGES: tuple[tuple[str, Callable[[Sequence[float]], float]], ...] = (
+    ("rank 0", lambda ranks: ranks[0]),
+    ("average of the ranks", statistics.fmean),
+    ("fastest rank", min),
+    ("slowest rank", max),
+)
+
+
+def seconds_of(own: list[dict[str, Any]], average: int = SLOWEST, clock: str = "seconds") -> float:
+    """A call's time, from what every rank measured of a contender; of a batch that of the slowest rank, or another.
+
+    clock: "seconds", until calls are done, or "cpu_seconds", until the host has made them.
+    """
+    of_batch = _AVERAGES[average][1]
+    return statistics.median(float(of_batch(batch)) for batch in zip(*(one[clock] for one in own), strict=True))
 
 
 def rows_of(
@@ -90,7 +106,8 @@ def rows_of(
     rows = []
     for name in results[0]["contenders"]:
         own = [result["contenders"][name] for result in results]
-        seconds = seconds_of(own)
+        average = settings.get("average", SLOWEST)
+        seconds = seconds_of(own, average)
         raw_bytes = sum(one["raw_bytes"] for one in own)
         wire_bytes = sum(one["wire_bytes"] for one in own)
         wrong = [one["wrong"] for one in own]
@@ -106,6 +123,7 @@ def rows_of(
                 "contender": "narrowcast" if is_ours else name,
                 "codec": name if is_ours else None,
                 "time_us": seconds * 1e6,
+                "cpu_us": 1e6 * seconds_of(own, average, "cpu_seconds") if settings.get("report_cputime") else None,
                 "algbw_gb_per_s": algorithm,
                 "busbw_gb_per_s": algorithm * _operations.bus_factor(operation, ranks),
                 "wrong": None if None in wrong else sum(wrong),
@@ -134,12 +152,16 @@ def preamble(report: dict[str, Any]) -> str:
     versions = report["versions"]
     nccl = f", NCCL {versions['nccl']}" if versions.get("nccl") else ""
     place = "in place" if report["in_place"] else "out of place"
-    times = f"{report['iterations']} calls timed together, {report['batches']} times, after {report['warmup']}"
+    unit = f"groups of {report['group_calls']}" if report["group_calls"] > 1 else "calls"
+    times = f"{report['iterations']} {unit} timed together, {report['batches']} times, after {report['warmup']}"
+    launches = f"graphs of {graph} {unit}" if graph else "launched one by one"
+    waited = ", each waited for" if report["blocking"] else ""
+    time = "; time: until the host has made a call" if report["report_cputime"] else ""
     ranks = f"{report['ranks']} ranks, backend {report['backend']}"
     lines = [
         f"# {report['operation']}, {ranks}, data {report['data']}, {place}",
         f"# {report['device'] or report['machine']}; Narrowcast {versions['narrowcast']}{nccl}",
-        f"# {times}; {f'graphs of {graph} calls' if graph else 'launched one by one'}; slowest rank, median",
+        f"# {times}; {launches}{waited}; {_AVERAGES[report['average']][0]}, median{time}",
         *(f"# {note}" for note in report["notes"]),
     ]
     if len(report["contenders"]) > 1:
@@ -163,13 +185,14 @@ def _width(columns: tuple[tuple[str, str, int], ...]) -> int:
     return sum(width for _, _, width in columns) + len(columns) - 1
 
 
-def line(rows: list[dict[str, Any]]) -> str:
-    """One size: the columns of all contenders."""
+def line(rows: list[dict[str, Any]], *, cpu_time: bool = False) -> str:
+    """One size: the columns of all contenders. cpu_time: the time is the host's."""
     first = rows[0]
     cells = [str(first[name]) for name in ("size_bytes", "count", "type", "redop", "root")]
     groups = _groups([row["codec"] or row["contender"] for row in rows])
     for row, (_, columns) in zip(rows, groups, strict=True):
-        cells += [_cell(row, name) for name, _, _ in columns]
+        shown = {**row, "time_us": row["cpu_us"]} if cpu_time else row
+        cells += [_cell(shown, name) for name, _, _ in columns]
     widths = [width for _, _, width in (*_WHAT, *(column for _, group in groups for column in group))]
     return " ".join(f"{cell:>{width}}" for cell, width in zip(cells, widths, strict=True))
 

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -16,14 +13,15 @@ import typer
 from rich.table import Table
 
 from .. import _operations
-from .._cost_model import INCOMPRESSIBLE, Curve, Times, paths_of_nccl
+from .._cost_model import INCOMPRESSIBLE, ContradictionError, Curve, Times, load, paths_of_nccl
 from .._cuda_tune import DTYPE
 from .._explain import changes, explain
 from .._launch import run_ranks
-from .._new_file import new_file
+from .._new_file import check_writable, new_file, write_all
+from .._settings import environment_of
 from ..comm import unique_id
 from ..cuda import device_count
-from ..errors import UnsupportedError
+from ..errors import InvalidArgumentError, UnsupportedError
 from ..types import value_type
 from . import bench_report
 from ._common import BadUse, bytes_text, console
@@ -67,23 +65,27 @@ def tune(
 ) -> None:
     """Measure every way of every operation between this machine's GPUs, and write the cost model of it."""
     # Before the work, not after it.
-    if not output_file.parent.is_dir():
-        raise BadUse(f"{output_file.parent} is no folder to write to")
+    check_writable(output_file)
     times = Times()
     if reports:
         if ranks or quick or nccl:
             raise BadUse("--from measures nothing: --ranks, --quick and --nccl are not for it")
-        machine, remarks, link = *_add_reports(times, reports), "peer"
+        machine, remarks = _add_reports(times, reports)
     else:
-        link, remarks = "", []
+        remarks = []
         for number in _numbers_of_ranks(ranks):
-            link, remark = measure(times, number, QUICK if quick else THOROUGH, nccl=nccl)
+            _, remark = measure(times, number, QUICK if quick else THOROUGH, nccl=nccl)
             remarks.append(remark)
         machine = bench_report.machine()
     text = times.text(machine, *remarks)
     with new_file(output_file) as file:
-        file.write(text.encode())
-    for number in dict.fromkeys(curve.ranks for curve in times.curves()):
+        write_all(file, memoryview(text.encode()), output_file)
+        try:
+            load(Path(file.name))
+        except InvalidArgumentError as error:
+            what = str(error).replace(file.name, str(output_file))
+            raise BadUse(f"the times make no model that can be loaded, and none is written: {what}") from None
+    for number, link in dict.fromkeys((curve.ranks, curve.link) for curve in times.curves()):
         console().print(_table(times, number, output_file, link))
     print(f"NARROWCAST_COST_MODEL={output_file.resolve()} has communicators of GPUs choose so")
 
@@ -105,9 +107,11 @@ def _add_reports(times: Times, paths: list[Path]) -> tuple[str, list[str]]:
         try:
             document = json.loads(path.read_text())
             for report in document.get("runs", [document]):
-                times.add_report(report)
+                times.add_report(report, document.get("environment") or "")
             machines.append(document["machine"])
             remarks.append(f"{path.name}, commit {document['commit']}")
+        except ContradictionError as error:
+            raise BadUse(f"{path}: {error}") from None
         except (ValueError, KeyError, TypeError, AttributeError):
             raise BadUse(f"{path} is no report of narrowcast bench between GPUs") from None
     if len(set(machines)) > 1:
@@ -176,13 +180,14 @@ def measure(
 
 def _table(times: Times, ranks: int, path: Path, link: str) -> Table:
     """Where the model switches, asked of the functions that choose by it."""
-    table = Table(
-        title=f"{ranks} ranks, {DTYPE}, codec auto: bytes of what one rank sends another", title_justify="left"
-    )
+    through = "" if link == "peer" else " through host memory"
+    title = f"{ranks} ranks{through}, {DTYPE}, codec auto: bytes of what one rank sends another"
+    table = Table(title=title, title_justify="left")
     for name in ("", "ways", "faster than NCCL from"):
         table.add_column(name, overflow="fold")
-    with _environment(NARROWCAST_COST_MODEL=str(path.resolve()), NARROWCAST_P2P="0" if link == "host" else "1"):
-        for operation in dict.fromkeys(curve.operation for curve in times.curves() if curve.ranks == ranks):
+    curves = [curve for curve in times.curves() if (curve.ranks, curve.link) == (ranks, link)]
+    with environment_of(NARROWCAST_COST_MODEL=str(path.resolve()), NARROWCAST_P2P="0" if link == "host" else "1"):
+        for operation in dict.fromkeys(curve.operation for curve in curves):
             table.add_row(operation, _ways(operation, ranks), _wins(operation, ranks))
     return table
 
@@ -223,17 +228,3 @@ _COUNTS = (_FIRST_BYTES // value_type(DTYPE).bytes, _LAST_BYTES // value_type(DT
 
 def _bytes_text(count: int) -> str:
     return bytes_text(count * value_type(DTYPE).bytes)
-
-
-@contextlib.contextmanager
-def _environment(**variables: str) -> Iterator[None]:
-    before = {name: os.environ.get(name) for name in variables}
-    os.environ.update(variables)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
