@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
-from collections.abc import Iterable, Mapping
+import os
+from collections.abc import Iterable, Iterator, Mapping
 
 PREFIX = "NARROWCAST_"
 # Of the project's own tests.
@@ -55,3 +57,18 @@ def unknown_sentence(name: str) -> str:
     meant = near(name, VARIABLES)
     rest = f"did you mean {meant}?" if meant else f"known: {', '.join(sorted(VARIABLES))}"
     return f"the environment variable {name} is not known to Narrowcast ({rest})"
+
+
+@contextlib.contextmanager
+def environment_of(**variables: str) -> Iterator[None]:
+    """This process's environment with other values for a while."""
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value

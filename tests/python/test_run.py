@@ -100,6 +100,18 @@ def test_the_command_gets_the_drop_in_and_the_settings(run, stand_in, nccl, tmp_
     assert not stats.parent.exists()
 
 
+def test_everything_can_be_left_to_nccl(run):
+    assert shown_environment(run("-q", "--off", "1", "--", "env"))["NARROWCAST_OFF"] == "1"
+
+
+def test_a_report_that_cannot_be_written_costs_neither_the_table_nor_the_status(run, tmp_path):
+    (tmp_path / "folder").mkdir()
+    done = run("--stats", "folder/s.json", "--", "sh", "-c", "rmdir folder; exit 7")
+    assert (done.returncode, done.stdout) == (7, "")
+    assert "warning: --stats folder/s.json is not written: No such file or directory\n" in done.stderr
+    assert "all_gather" in done.stderr
+
+
 def test_options_after_the_command_are_its_own(run):
     done = run("-q", "echo", "--codec", "none", "-q")
     assert (done.returncode, done.stdout, done.stderr) == (0, "--codec none -q\n", "")
@@ -201,7 +213,10 @@ def test_no_traffic_and_broken_reports_are_told_of(run):
     [
         (["--"], 2, ["COMMAND"]),
         (["--off", "all_reduc", "true"], 2, ["all_reduc", "all_reduce"]),
-        (["--codec", "zip", "true"], 2, ["zip"]),
+        (["--off", "1", "--off", "send", "true"], 2, ["--off 1", "alone"]),
+        (["--stats", "nowhere/s.json", "echo", "started"], 1, ["nowhere/s.json: No such file or directory"]),
+        (["--stats", "folder", "echo", "started"], 1, ["folder", "not a regular file"]),
+        (["--codec", "zip", "true"], 2, ["zip", "auto, raw, window"]),
         (["--codec", "all_median=raw", "true"], 2, ["all_median"]),
         (["--take", "some", "true"], 2, ["some", "never"]),
         (["--attach", "soon", "true"], 2, ["soon", "init"]),

@@ -12,13 +12,12 @@ from typing import Annotated
 import typer
 
 from .. import _nccl_search, _preload, _prometheus, _settings, _supervise, _traffic
+from .._new_file import check_writable
 from ..types import OPERATIONS
 from ._common import BadUse, comm_codec_name, existing_file, write_json
 from .run_report import print_report
 
-TAKES = ("auto", "always", "never")
-ATTACHES = ("first", "init")
-DEBUG_LEVELS = ("NONE", "VERSION", "WARN", "INFO", "TRACE")
+_EVERYTHING = "1"
 # Between two reports of a process that runs: what is left of one that is killed, and what Prometheus is told.
 REPORT_SECONDS = 2
 _LOCAL = "127.0.0.1"
@@ -36,9 +35,11 @@ def run(
     attach: Annotated[
         str | None, typer.Option(metavar="WHEN", help="first (collective) or init: when a communicator is made.")
     ] = None,
-    off: Annotated[list[str] | None, typer.Option(metavar="OPERATION", help="Left to NCCL; repeatable.")] = None,
+    off: Annotated[
+        list[str] | None, typer.Option(metavar="OPERATION", help="Left to NCCL; repeatable. 1: all operations.")
+    ] = None,
     verify: Annotated[bool, typer.Option("--verify", help="Compare what comes with what was sent.")] = False,
-    debug: Annotated[str | None, typer.Option(metavar="LEVEL", help=", ".join(DEBUG_LEVELS))] = None,
+    debug: Annotated[str | None, typer.Option(metavar="LEVEL", help=", ".join(_settings.DEBUG_LEVELS))] = None,
     config: Annotated[Path | None, typer.Option(metavar="FILE.toml", help="Settings; the environment wins.")] = None,
     nccl: Annotated[Path | None, typer.Option(metavar="PATH", help="The NCCL under Narrowcast: libnccl.so.2.")] = None,
     stats: Annotated[Path | None, typer.Option(metavar="FILE.json", help="Write what the traffic came to.")] = None,
@@ -52,6 +53,9 @@ def run(
     Signals are passed on, and the exit status is the command's. The table goes to standard error.
     """
     address = None if prometheus is None else _address(prometheus)
+    if stats is not None:
+        # Before the command, not after it.
+        check_writable(stats)
     settings = _settings_of(codec or [], take, attach, off or [], verify, debug, config)
     if nccl is not None:
         settings[_nccl_search.SETTING] = str(nccl.absolute())
@@ -79,7 +83,11 @@ def run(
     for fault in report.faults:
         warnings.warn(fault, stacklevel=1)
     if stats is not None:
-        write_json({"command": command, "status": status, **report.as_json()}, stats)
+        try:
+            write_json({"command": command, "status": status, **report.as_json()}, stats)
+        except OSError as error:
+            # How the command ended counts for more.
+            warnings.warn(f"--stats {stats} is not written: {error.strerror or error}", stacklevel=1)
     if not quiet:
         print_report(report)
     if status:
@@ -107,11 +115,13 @@ def _settings_of(
         operation, _, name = one.rpartition("=")
         comm_codec_name(name)
         _check("--codec", operation or None, tuple(OPERATIONS))
+    if _EVERYTHING in off and len(off) > 1:
+        raise BadUse(f"--off {_EVERYTHING} is for all operations: it stands alone")
     for one in off:
-        _check("--off", one, tuple(OPERATIONS))
-    _check("--take", take, TAKES)
-    _check("--attach", attach, ATTACHES)
-    _check("--debug", debug, (*DEBUG_LEVELS, *map(str.lower, DEBUG_LEVELS)))
+        _check("--off", one, (*OPERATIONS, _EVERYTHING))
+    _check("--take", take, _settings.TAKES)
+    _check("--attach", attach, _settings.ATTACHES)
+    _check("--debug", debug, (*_settings.DEBUG_LEVELS, *map(str.lower, _settings.DEBUG_LEVELS)))
     options = {
         "CODEC": ",".join(codec),
         "TAKE": take,
