@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 from narrowcast import _elf, _preload
@@ -97,6 +98,8 @@ def test_a_bare_machine_is_examined_too(cli):
         ({"NARROWCAST_CODEX": "raw"}, ["NARROWCAST_CODEX", "did you mean NARROWCAST_CODEC?"]),
         ({"NARROWCAST_OFF": "all"}, ["NARROWCAST_OFF=all", "takes nothing"]),
         ({"NARROWCAST_CONFIG": "/nowhere.toml"}, ["/nowhere.toml", "cannot be read"]),
+        ({"NARROWCAST_COST_MODEL": "/nowhere.costs"}, ["NARROWCAST_COST_MODEL: /nowhere.costs cannot be read: "]),
+        ({"NARROWCAST_TAKE": "sometimes"}, ["NARROWCAST_TAKE is sometimes, not auto, always or never"]),
         ({"CUDA_LAUNCH_BLOCKING": "1"}, ["CUDA_LAUNCH_BLOCKING=1"]),
     ],
 )
@@ -235,6 +238,37 @@ def test_an_nccl_older_than_torchs_is_a_problem(installed):
     assert "2.27.4" in found.what
 
 
+@pytest.fixture
+def jax(installed, tmp_path):
+    """Installs JAX, with a plugin for CUDA whose folder is returned."""
+    installed("jax", "0.9.0")
+    folder = tmp_path / "jax_plugins" / "xla_cuda13"
+    folder.mkdir(parents=True)
+    (folder / "__init__.py").write_text("raise AssertionError('doctor imports no framework')")
+    yield folder
+    sys.modules.pop("jax_plugins", None)
+
+
+def test_jax_is_intercepted_where_it_asks_by_name(jax, program):
+    program("jax_plugins/xla_cuda13/xla_cuda_plugin.so", PLAIN, "-shared", "-fPIC")
+    section = programs.examine({}, [], 22809, None)
+    row = rows_of(section)["jax"]
+    assert row["version"] == "0.9.0"
+    assert "asks for libnccl.so.2 by name" in row["reaches NCCL"]
+    assert row["intercepted"].startswith("yes")
+    assert section.problems == []
+
+
+def test_jax_with_nccl_inside_is_a_problem_and_without_a_plugin_none(jax, program):
+    section = programs.examine({}, [], 22809, None)
+    assert rows_of(section)["jax"]["reaches NCCL"].startswith("not at all")
+    assert section.problems == []
+    program("jax_plugins/xla_cuda13/xla_cuda_plugin.so", HAS_NCCL, "-shared", "-fPIC")
+    section = programs.examine({}, [], 22809, None)
+    assert rows_of(section)["jax"]["intercepted"] == "no"
+    assert "jax was built with NCCL in" in section.problems[0].what
+
+
 def test_servers_are_told_the_path_and_what_goes_past_nccl(installed):
     installed("vllm", "0.33.0")
     installed("sglang", "0.5.23")
@@ -290,8 +324,90 @@ def test_the_file_of_settings_is_shown(tmp_path):
     file.write_text('codec = "window"\noff = ["send"]\nverfy = true\n[[rule]]\ntake = "never"\n')
     section = environment.examine({"NARROWCAST_CONFIG": str(file), "NARROWCAST_CODEC": "raw"}, None)
     notes = {row["name"]: row["note"] for row in section.rows if row["from"] == str(file)}
-    assert notes == {"codec": "gives way to the environment", "off": "", "verfy": "unknown", "rule": ""}
+    assert notes == {"codec": "gives way to the environment", "off": "", "verfy": "not understood", "rule": ""}
     assert [one.what for one in section.problems] == [f"{file}: verfy is not a setting (did you mean verify?)"]
+
+
+def examined(**variables):
+    return environment.examine({f"NARROWCAST_{name}": value for name, value in variables.items()}, None)
+
+
+@pytest.mark.parametrize(
+    ("name", "right", "wrong"),
+    [
+        ("ATTACH", ["first", "init", ""], ["soon", "First"]),
+        ("CODEC", ["auto", "raw,all_gather=window", "send = raw, "], ["zip", "raw=send", "all_median=raw"]),
+        ("DEBUG", ["WARN", "info"], ["loud"]),
+        ("MAX_CTAS", ["1", "64"], ["0", "65", "-1", "many", "1e1"]),
+        ("NVTX", ["0", "true"], ["off"]),
+        ("OFF", ["0", "send, recv"], ["sends", "yes"]),
+        ("P2P", ["1"], ["off", "01"]),
+        ("PATH", ["packets", "blocks"], ["packet"]),
+        ("SCRATCH_BYTES", ["0", "67108864"], ["64M", "-1"]),
+        ("SOCKET_IFNAME", ["eth"], []),
+        ("STATS_SECONDS", ["0", "0.5"], ["-1", "soon", "nan"]),
+        ("TAKE", ["auto", "always"], ["perhaps"]),
+        ("VERIFY", ["1"], ["twice"]),
+    ],
+)
+def test_values_that_are_not_understood_are_problems(name, right, wrong):
+    for value in right:
+        assert examined(**{name: value}).problems == [], value
+    for value in wrong:
+        (found,) = examined(**{name: value}).problems
+        assert found.what.startswith(f"NARROWCAST_{name} is {value}, not ")
+        assert found.mend.endswith(".")
+
+
+def test_a_cost_model_that_cannot_be_loaded_is_a_problem(tmp_path):
+    path = tmp_path / "own.costs"
+    path.write_text("narrowcast-costs 1 a machine\nsend 2 peer raw 64:1\nsend 2 peer window 64:1\n")
+    assert examined(COST_MODEL=str(path)).problems == []
+    path.write_text("narrowcast-costs 1 a machine\nsend 2 peer raw 64:1\n")
+    (found,) = examined(COST_MODEL=str(path), PATH="blocks").problems
+    assert found.what == f"NARROWCAST_COST_MODEL: {path}: there is no line 'send 2 peer window'"
+    assert "NARROWCAST_COST_MODEL" not in os.environ
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="TOML takes Python 3.11")
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("p2p = 0", "p2p is not read from a file"),
+        ("config = 'other.toml'", "config is not read from a file"),
+        ("take = 'perhaps'", "take is perhaps, not auto, always or never"),
+        ("verify = 2", "verify is 2, not 1 or 0"),
+        ("codec = ['raw', 'all_gather=zip']", "codec is raw,all_gather=zip, not "),
+        ("stats = 1979-05-27", "stats has a value of no kind"),
+        ("rule = 1", "rule is no list of tables"),
+        ("[[rule]]\nranks = true", "rule 1: ranks cannot be True"),
+        ("[[rule]]\n[[rule]]\noperation = 'all_median'", "rule 2: operation cannot be all_median"),
+        ("[[rule]]\nrank = 8", "rule 1 has rank, which is none of operation, "),
+    ],
+)
+def test_what_a_file_has_wrong_is_a_problem(tmp_path, content, words):
+    file = tmp_path / "settings.toml"
+    file.write_text(content)
+    (found,) = examined(CONFIG=str(file)).problems
+    assert found.what.startswith(f"{file}: {words}")
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="TOML takes Python 3.11")
+def test_a_file_with_all_that_there_is_is_right(tmp_path):
+    file = tmp_path / "settings.toml"
+    rule = "operation = 'send'\ndtype = 'bfloat16'\nranks = 8\ncommunicator = 'a'\nmin_bytes = 0\nmax_bytes = 9\n"
+    settings = "attach = 'init'\ncodec = ['raw', 'send=window']\nnvtx = false\noff = ['recv']\nscratch_bytes = 4096\n"
+    file.write_text(f"{settings}stats_seconds = 0.5\n[[rule]]\n{rule}take = 'always'\ncodec = 'auto'\n")
+    assert examined(CONFIG=str(file)).problems == []
+
+
+def test_without_toml_a_file_is_noted_and_no_problem(tmp_path, monkeypatch):
+    file = tmp_path / "settings.toml"
+    file.write_text("codec = 'raw'")
+    monkeypatch.setattr(environment, "sys", SimpleNamespace(version_info=(3, 10)))
+    section = examined(CONFIG=str(file))
+    assert section.problems == []
+    assert "Python 3.11" in section.rows[-1]["note"]
 
 
 def test_sections_have_rows_of_one_shape(doctor):

@@ -8,6 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from .. import _nccl_search, _settings
+from .._cost_model import load
+from ..errors import InvalidArgumentError, NarrowcastError
+from . import values
 from .report import Section
 
 _NCCL_PREFIX = "NCCL_"
@@ -67,11 +70,34 @@ def _add(section: Section, name: str, value: str, source: str, known_to_nccl: se
         note = "of torch, which calls it TORCH_" + name if name in _OF_TORCH else "unknown to this NCCL"
         if meant:
             section.problem(f"this NCCL does not know {name} (did you mean {meant}?)", "Correct its name or unset it.")
-    values, effect = _HURTS.get(name, ((), ""))
-    if value.lower() in values:
+    key = name.removeprefix(_settings.PREFIX)
+    expected = values.expected(key, value) if key != name else None
+    if expected:
+        note = "not understood"
+        section.problem(f"{name} is {value}, not {expected}", f"Correct it or unset it (it is from: {source}).")
+    if name == "NARROWCAST_COST_MODEL" and value:
+        note = _add_cost_model(section, Path(value), source)
+    hurting, effect = _HURTS.get(name, ((), ""))
+    if value.lower() in hurting:
         note = effect
         section.problem(f"{name}={value}: {effect}", f"Unset it, unless that is what you want (it is from: {source}).")
     section.rows.append(_row(name, value, source, note))
+
+
+def _add_cost_model(section: Section, path: Path, source: str) -> str:
+    """Its note."""
+    try:
+        load(path)
+    except InvalidArgumentError as error:
+        sentence = str(error).removeprefix("NARROWCAST_COST_MODEL: ")
+        section.problem(
+            f"NARROWCAST_COST_MODEL: {sentence}", f"Mend the file, or unset the variable (it is from: {source})."
+        )
+        return "cannot be loaded"
+    except NarrowcastError:
+        # Without the library, which others tell of.
+        pass
+    return ""
 
 
 def _nccl_files(environment: Mapping[str, str]) -> list[Path]:
@@ -97,21 +123,47 @@ def _add_config(section: Section, path: Path, environment: Mapping[str, str]) ->
     except (OSError, ValueError) as error:
         section.problem(f"NARROWCAST_CONFIG is {path}, which cannot be read: {error}", "Mend the file, or unset it.")
         return
-    known = {name.removeprefix(_settings.PREFIX).lower() for name in _settings.VARIABLES}
+    if content is None:
+        section.rows.append(
+            _row("NARROWCAST_CONFIG", "", str(path), "not looked into: that takes Python 3.11 or newer")
+        )
+        return
     for key, value in content.items():
-        note = "gives way to the environment" if f"{_settings.PREFIX}{key.upper()}" in environment else ""
-        if key not in known | {_OF_FILES_ONLY}:
-            meant = _settings.near(key, known)
-            note = "unknown"
-            section.problem(
-                f"{path}: {key} is not a setting" + (f" (did you mean {meant}?)" if meant else ""), "Correct its name."
-            )
+        note = "gives way to the environment" if _variable(key) in environment else ""
+        fault, mend = _fault_of_key(key, value)
+        if fault:
+            note = "not understood"
+            section.problem(f"{path}: {fault}", mend)
         section.rows.append(_row(key, str(value), str(path), note))
 
 
-def _toml(path: Path) -> dict[str, Any]:
+def _variable(key: str) -> str:
+    return f"{_settings.PREFIX}{key.upper()}"
+
+
+def _fault_of_key(key: str, value: Any) -> tuple[str, str]:
+    """What is wrong with a key of the file, and how to mend it; empty when nothing is."""
+    if key == _OF_FILES_ONLY:
+        return "; ".join(
+            values.faults_of_rules(value)
+        ), "Correct it: a rule that is not understood in full is left out."
+    if key in _settings.KEYS:
+        text = values.text_of(value)
+        if text is None:
+            return f"{key} has a value of no kind that settings have", "Correct it."
+        expected = values.expected(key.upper(), text)
+        return (f"{key} is {text}, not {expected}" if expected else ""), "Correct it."
+    if _variable(key) in _settings.VARIABLES:
+        return f"{key} is not read from a file", f"Set the variable {_variable(key)} in its place."
+    meant = _settings.near(key, _settings.KEYS | {_OF_FILES_ONLY})
+    return f"{key} is not a setting" + (f" (did you mean {meant}?)" if meant else ""), "Correct its name."
+
+
+def _toml(path: Path) -> dict[str, Any] | None:
+    """What a file holds; None where this Python cannot tell."""
+    text = path.read_text(encoding="utf-8")
     if sys.version_info >= (3, 11):
         import tomllib
 
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    raise ValueError("that takes Python 3.11 or newer")
+        return tomllib.loads(text)
+    return None

@@ -22,6 +22,9 @@ _LINKED = {"torch": "lib/libtorch_cuda.so", "cupy_backends": "cuda/libs/nccl.*.s
 _DISTRIBUTIONS = {"cupy_backends": "cupy"}
 # Modules that open it with ctypes: by the path in the variable, else by its name.
 _BY_CTYPES = {"vllm": "VLLM_NCCL_SO_PATH", "sglang": "SGLANG_NCCL_SO_PATH"}
+# JAX's own parts know nothing of GPUs: a plugin of one of these names does, in one object.
+_JAX_PLUGINS = ("jax_plugins.xla_cuda13", "jax_plugins.xla_cuda12")
+_JAX_OBJECT = "xla_cuda_plugin.so"
 # A variable of every NCCL since 2.4: who has the name in its own bytes has NCCL in itself.
 _NCCL_MARK = b"NCCL_TOPO_DUMP_FILE"
 _LIST_SECONDS = 60
@@ -38,6 +41,8 @@ def examine(
         folder = _folder(module)
         if folder is not None:
             _examine_linked(section, module, sorted(folder.glob(pattern)), drop_in)
+    if _folder("jax") is not None:
+        _examine_jax(section, drop_in)
     for module, variable in _BY_CTYPES.items():
         if _folder(module) is not None:
             named = environment.get(variable)
@@ -86,6 +91,23 @@ def _examine_linked(section: Section, module: str, libraries: list[Path], drop_i
         )
     else:
         _row(section, name, version, f"not at all: {libraries[0].name} does not need it", "no")
+
+
+def _examine_jax(section: Section, drop_in: Path | None) -> None:
+    folder = next((found for found in map(_folder, _JAX_PLUGINS) if found is not None), None)
+    library = None if folder is None else folder / _JAX_OBJECT
+    if library is None or not library.is_file():
+        _row(section, "jax", _version("jax"), "not at all: no plugin for CUDA is installed", "no")
+        return
+    elf = _elf.read(library)
+    if (elf is not None and _nccl_search.SONAME in elf.needed) or _holds_nccl(library):
+        _examine_linked(section, "jax", [library], drop_in)
+        return
+    # The plugin loads the wheel's by its path first, which then answers to the name, but behind what is preloaded.
+    how = (
+        f"by dlopen: {library.name} asks for {_nccl_search.SONAME} by name and gets the pip wheel's, else the system's"
+    )
+    _row(section, "jax", _version("jax"), how, "yes: what is preloaded comes before both")
 
 
 def _check_symbols(section: Section, path: Path, drop_in: Path | None) -> None:

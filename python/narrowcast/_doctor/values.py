@@ -1,0 +1,109 @@
+"""What values settings take, as the drop-in for NCCL and the library read them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from .._settings import ATTACHES, DEBUG_LEVELS, TAKES
+from ..types import COMM_CODECS, OPERATIONS, VALUE_TYPES
+
+_PATHS = ("packets", "blocks")
+_MOST_CTAS = 64
+_FLAGS = ("1", "true", "all", "0", "false")
+
+
+def _listed(value: str) -> list[str]:
+    return [entry.strip() for entry in value.split(",") if entry.strip()]
+
+
+def _is_whole(value: str) -> bool:
+    return re.fullmatch("[0-9]+", value) is not None and int(value) < 1 << 64
+
+
+def _is_seconds(value: str) -> bool:
+    try:
+        return float(value) >= 0
+    except ValueError:
+        return False
+
+
+def _is_codecs(value: str) -> bool:
+    for entry in _listed(value):
+        operation, equals, codec = entry.rpartition("=")
+        if codec.strip() not in COMM_CODECS or (equals and operation.strip() not in OPERATIONS):
+            return False
+    return True
+
+
+def _one_of(known: Iterable[str]) -> Callable[[str], bool]:
+    return tuple(known).__contains__
+
+
+def _words(known: Iterable[str]) -> str:
+    *most, last = known
+    return f"{', '.join(most)} or {last}"
+
+
+# Without the prefix: whether a value is understood, and what is expected.
+_EXPECTED: dict[str, tuple[Callable[[str], bool], str]] = {
+    "ATTACH": (_one_of(ATTACHES), _words(ATTACHES)),
+    "CODEC": (_is_codecs, f"{_words(COMM_CODECS)}, or a list of OPERATION=CODEC"),
+    "DEBUG": (lambda value: value.upper() in DEBUG_LEVELS, _words(DEBUG_LEVELS)),
+    "MAX_CTAS": (lambda value: _is_whole(value) and 1 <= int(value) <= _MOST_CTAS, f"a number from 1 to {_MOST_CTAS}"),
+    "NVTX": (_one_of(_FLAGS), "1 or 0"),
+    "OFF": (
+        lambda value: value in _FLAGS or all(one in OPERATIONS for one in _listed(value)),
+        f"1, or a list of {', '.join(OPERATIONS)}",
+    ),
+    "P2P": (_one_of("01"), "0 or 1"),
+    "PATH": (_one_of(_PATHS), _words(_PATHS)),
+    "SCRATCH_BYTES": (_is_whole, "a whole number of bytes"),
+    "STATS_SECONDS": (_is_seconds, "a number of seconds"),
+    "TAKE": (_one_of(TAKES), _words(TAKES)),
+    "VERIFY": (_one_of(_FLAGS), "1 or 0"),
+}
+
+
+def expected(name: str, value: str) -> str | None:
+    """What a setting should be, where it is something else. name: without the prefix, in capitals."""
+    understood, words = _EXPECTED.get(name, (_one_of(()), ""))
+    # What is empty is as if it were not set.
+    return words if words and value and not understood(value) else None
+
+
+def text_of(value: Any) -> str | None:
+    """A value of a TOML file as its variable would hold it; None for what no setting can be."""
+    if isinstance(value, bool):
+        return "1" if value else "0"
+    if isinstance(value, (str, int, float)):
+        return str(value)
+    if isinstance(value, list):
+        parts = [text_of(entry) for entry in value]
+        return None if None in parts else ",".join(part or "" for part in parts)
+    return None
+
+
+_OF_RULES: dict[str, Callable[[Any], bool]] = {
+    "operation": lambda value: value in OPERATIONS,
+    "dtype": lambda value: value in [kind.name for kind in VALUE_TYPES],
+    "codec": lambda value: value in COMM_CODECS,
+    "take": lambda value: value in TAKES,
+    "communicator": lambda value: isinstance(value, str) and value != "",
+    **dict.fromkeys(("min_bytes", "max_bytes", "ranks"), lambda value: type(value) is int and value >= 0),
+}
+
+
+def faults_of_rules(rules: Any) -> list[str]:
+    """What of a file's `[[rule]]` is not understood."""
+    if not isinstance(rules, list) or not all(isinstance(rule, dict) for rule in rules):
+        return ["rule is no list of tables: write [[rule]]"]
+    faults = []
+    for number, rule in enumerate(rules, 1):
+        for key, value in rule.items():
+            if key not in _OF_RULES:
+                faults.append(f"rule {number} has {key}, which is none of {', '.join(_OF_RULES)}")
+            elif isinstance(value, (list, dict)) or not _OF_RULES[key](value):
+                faults.append(f"rule {number}: {key} cannot be {value}")
+    return faults
