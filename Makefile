@@ -19,12 +19,14 @@ PACKAGE_FILES = $(shell find python include -type f -not -name '*.pyc' 2>/dev/nu
 export PATH := $(BIN):$(PATH)
 
 .PHONY: help run setup build package test test-native test-sanitize test-python \
-  lint lint-arrows lint-python lint-format lint-tidy format fuzz golden wheel clean FORCE
+  lint lint-arrows lint-python lint-format lint-tidy bench docs format fuzz golden wheel clean FORCE
 
 help:
 	@echo 'make run     set up, build, install into .venv and run the demo'
 	@echo 'make test    every test that this machine can run'
 	@echo 'make lint    formatters, linters, types and the arrows between folders'
+	@echo 'make bench   time the codecs and some collectives on this CPU, within a minute'
+	@echo 'make docs    run the programs in the guides, and look where the links of all pages lead'
 	@echo 'make format  rewrite the sources as lint wants them'
 	@echo 'make fuzz    search for inputs that break a decoder (needs clang++)'
 	@echo 'make golden  write the golden vectors and fuzz seeds anew, after a change of format'
@@ -135,6 +137,18 @@ format: $(VENV)/lint.stamp
 	ruff format .
 	@echo clang-format -i
 	@clang-format -i $(CXX_FILES)
+
+# --- bench and docs -------------------------------------------------------------------------------------------------
+
+# For a first look, and to see that it runs. Measurements to quote are made on quiet machines: bench/results/.
+bench: package
+	$(BIN)/narrowcast bench codec python/narrowcast/data/llama_slices.safetensors --tile 16M -n 3
+	for operation in all_gather all_reduce; do \
+	  $(BIN)/narrowcast bench $$operation --backend host -e 4M --codec raw,window; \
+	done
+
+docs: $(VENV)/package.stamp $(VENV)/test.stamp
+	$(BIN)/python -m pytest -rs tests/python/test_guide.py
 
 # --- the rest -------------------------------------------------------------------------------------------------------
 

@@ -1,0 +1,148 @@
+"""The programs in the guides run, and the links of all pages lead somewhere."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import narrowcast
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SECONDS = 120
+RANKS = 2
+SUMS = [f"{rank} 3.0" for rank in range(RANKS)]
+
+# Whole programs: blocks of Python that begin with their name.
+PROGRAMS = {
+    found[1]: found[0]
+    for page in [ROOT / "docs" / "guide" / "communicator.md"]
+    for found in re.finditer(r"(?<=^```python\n)# (\w+\.py)\n.*?(?=^```)", page.read_text(), re.MULTILINE | re.DOTALL)
+}
+# A process a rank; the others start what they need themselves.
+RANKED = ("by_file.py", "by_torch_store.py", "by_torch_group.py")
+NEEDS = {"by_torch_store.py": "torch", "by_torch_group.py": "torch", "by_mpi.py": "mpi4py"}
+
+
+@pytest.fixture
+def start(tmp_path):
+    """Starts the ranks of a program and waits for all; what they printed, in order."""
+
+    def run(name, commands, **environment):
+        if name in NEEDS and importlib.util.find_spec(NEEDS[name]) is None:
+            pytest.skip(f"{NEEDS[name]} is not installed")
+        (tmp_path / name).write_text(PROGRAMS[name])
+        started = [
+            subprocess.Popen(
+                [*command, name],
+                cwd=tmp_path,
+                # Not unbuffered: processes share an output, and each writes its line at once.
+                env={**os.environ, "PYTHONUNBUFFERED": "", "WORLD_SIZE": str(RANKS), **environment, "RANK": str(rank)},
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+            for rank, command in enumerate(commands)
+        ]
+        try:
+            ended = [(process.communicate(timeout=SECONDS), process.returncode) for process in started]
+        finally:
+            for process in started:
+                process.kill()
+        assert [status for _, status in ended] == [0] * len(started), ended
+        return sorted(line for (out, _), _ in ended for line in out.splitlines())
+
+    return run
+
+
+def free_ports():
+    """Two that follow each other."""
+    for _ in range(100):
+        with socket.socket() as one, socket.socket() as other:
+            one.bind(("127.0.0.1", 0))
+            port = one.getsockname()[1]
+            try:
+                other.bind(("127.0.0.1", port + 1))
+            except (OSError, OverflowError):
+                continue
+            return {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    raise AssertionError("no free ports")
+
+
+def test_the_guide_has_these_programs():
+    others = {"by_environment.py", "by_mpi.py", "by_threads.py", "by_one_thread.py", "limits.py", "scratch.py"}
+    assert {*RANKED, *others} == PROGRAMS.keys()
+
+
+@pytest.mark.parametrize("name", RANKED)
+def test_ranks_meet(start, name, tmp_path):
+    assert start(name, [[sys.executable]] * RANKS, **free_ports()) == SUMS
+    assert not list(tmp_path.glob("*.id*"))
+
+
+def test_ranks_meet_by_a_file_of_torch(start, monkeypatch):
+    monkeypatch.delenv("MASTER_ADDR", raising=False)
+    assert start("by_torch_store.py", [[sys.executable]] * RANKS) == SUMS
+
+
+def test_ranks_meet_by_mpi(start):
+    launcher = shutil.which("mpirun", path=os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]))
+    if launcher is None:
+        pytest.skip("no mpirun here")
+    assert start("by_mpi.py", [[launcher, "-n", str(RANKS), sys.executable]]) == SUMS
+
+
+@pytest.mark.parametrize("name", ["by_environment.py", "by_threads.py", "by_one_thread.py"])
+def test_one_process_starts_all_ranks(start, name):
+    assert start(name, [[sys.executable]]) == SUMS
+
+
+def test_what_the_guide_says_of_limits_and_scratch(start):
+    (sentence,) = start("limits.py", [[sys.executable]])
+    assert "have not joined: 1 (of 2)" in sentence
+    assert start("scratch.py", [[sys.executable]]) == [f"{rank} True" for rank in range(RANKS)]
+    with narrowcast.LocalRanks(RANKS) as comms:
+        assert 1 << 20 < comms[0].counters().scratch_bytes <= 4 << 20
+
+
+# Links.
+
+PAGES = [
+    path
+    for path in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "third_party").glob("*.md")]
+    if path.is_file()
+]
+
+
+def without_code(text):
+    return re.sub(r"^```.*?^```|`[^`\n]*`", "", text, flags=re.MULTILINE | re.DOTALL)
+
+
+def anchors(page):
+    """The headings, as GitHub makes anchors of them."""
+    text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+    headings = re.findall(r"^#+ (.+?)\s*$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere(page):
+    for target in re.findall(r"\]\(([^)\s]+)\)", without_code(page.read_text())):
+        if re.match(r"\w+:", target):
+            continue
+        name, _, anchor = target.partition("#")
+        path = page.parent / name if name else page
+        assert path.exists(), target
+        if anchor and path.suffix == ".md":
+            assert anchor in anchors(path), target
+
+
+def test_the_check_of_links_sees_what_is_there():
+    assert len(PAGES) > 10
+    assert "errors-and-time-limits" in anchors(ROOT / "docs" / "guide" / "communicator.md")
