@@ -8,7 +8,7 @@
 namespace narrowcast::channel {
 
 struct KernelChannels {
-  Peers peers;  // scratch: the channels alone
+  Peers peers;           // scratch: the channels alone
   ChannelLayout layout;  // behind it lie the PacketRings
   uint32_t packet_bytes;
 };
