@@ -289,6 +289,26 @@ TEST_CASE("few CTAs send long messages by blocks") {
   CHECK(choose(shape, {model}).packets);
 }
 
+TEST_CASE("types that the codec shrinks less gain less where bytes take the time, and pay as much where coding does") {
+  const CostModel model = model_of(
+      "all_gather 2 peer raw 1000:5 1000000:100\n"
+      "all_gather 2 peer window 1000:8 1000000:70\n"
+      "all_gather 2 peer window-random 1000:6 1000000:100\n");
+  const auto costs = [&](ncast_dtype dtype, uint64_t bytes) {
+    return costs_of({Operation::all_gather, dtype, NCAST_CODEC_AUTO, bytes, 2}, model);
+  };
+  CHECK(costs(NCAST_BFLOAT16, 1000000).window == doctest::Approx(70));
+  CHECK(costs(NCAST_FLOAT32, 1000000).window == doctest::Approx(85).epsilon(0.01));  // it saves about half as much
+  double before = 70;
+  for (const ncast_dtype dtype : {NCAST_FLOAT8_E5M2, NCAST_FLOAT32, NCAST_FLOAT64, NCAST_FLOAT16, NCAST_FLOAT8_E4M3}) {
+    CHECK(costs(dtype, 1000000).window > before);
+    before = costs(dtype, 1000000).window;
+    CHECK(before < 100);
+    CHECK(costs(dtype, 1000).window == doctest::Approx(8));
+  }
+  CHECK(costs(NCAST_INT8, 1000000).window == 0);
+}
+
 TEST_CASE("a choice that is remembered is the one that would be made") {
   const CostModel model = CostModel::shipped();
   RecentChoices recent;
