@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -16,6 +17,7 @@ from hypothesis import settings
 from narrowcast import _library, _preload, _samples
 from narrowcast.cli import main
 from narrowcast.types import VALUE_TYPES
+from run_traffic import COMMUNICATORS
 
 settings.register_profile("narrowcast", deadline=None, max_examples=60, derandomize=True)
 settings.load_profile("narrowcast")
@@ -113,6 +115,62 @@ def stand_in(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.fixture
+def nccl_file(tmp_path: Path) -> Path:
+    """What stands where NCCL would, for those that only look for it."""
+    path = tmp_path / "real" / "libnccl.so.2"
+    path.parent.mkdir()
+    path.write_bytes(b"no matter what")
+    return path
+
+
+@pytest.fixture
+def with_stand_in(stand_in: Path, nccl_file: Path) -> dict[str, str]:
+    """The environment of `narrowcast run` with the stand-in for the drop-in, which reports COMMUNICATORS."""
+    return {
+        "NARROWCAST_LIBRARY": str(stand_in / "libnarrowcast.so"),
+        "NARROWCAST_NCCL_LIBRARY": str(nccl_file),
+        "NARROWCAST_TEST_COMMUNICATORS": json.dumps(COMMUNICATORS),
+    }
+
+
+@pytest.fixture
+def run(cli: Cli, with_stand_in: dict[str, str]) -> Cli:
+    """`narrowcast run` with the stand-in."""
+
+    def start(*arguments: object, **environment: str) -> subprocess.CompletedProcess[str]:
+        return cli("run", *arguments, **{**with_stand_in, **environment})
+
+    return start
+
+
+@pytest.fixture
+def started_run(tmp_path: Path, with_stand_in: dict[str, str]) -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    """Starts `narrowcast run` and leaves it running; waits until the command says that it is ready."""
+    processes = []
+
+    def start(*arguments: object) -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "narrowcast", "run", *map(str, arguments)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=tmp_path,
+            env={**os.environ, **with_stand_in},
+            start_new_session=True,
+        )
+        processes.append(process)
+        assert process.stdout.readline() == "ready\n", process.stderr.read()
+        return process
+
+    yield start
+    for process in processes:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+
+
 @pytest.fixture(scope="session")
 def drop_in() -> Path:
     """The drop-in for NCCL: NARROWCAST_TEST_DROP_IN, else beside the library."""
@@ -132,6 +190,12 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Path:
     options = (f"-I{HERE.parents[1] / 'include'}", "-Wl,--no-as-needed", "-Wl,-rpath,$ORIGIN", str(real), "-ldl")
     build("c++", "engine.cc", folder / "libengine.so", *options)
     return folder / "libengine.so"
+
+
+@pytest.fixture
+def before_the_engine(engine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The drop-in finds what stands before the library."""
+    monkeypatch.setenv("NARROWCAST_LIBRARY", str(engine))
 
 
 @pytest.fixture(scope="session")
@@ -157,6 +221,16 @@ def preloaded(drop_in: Path, fakes: Path, rank_jobs: str, tmp_path: Path, monkey
     }.items():
         monkeypatch.setenv(name, value)
     return tmp_path
+
+
+@pytest.fixture
+def may_be_elsewhere(
+    preloaded: Path, drop_in: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ranks of the drop-in's tests may run in another place, which TEST_PLACE names."""
+    library = tmp_path_factory.mktemp("place") / "libplace.so"
+    build("cc", "place.c", library, "-ldl")
+    monkeypatch.setenv("LD_PRELOAD", f"{drop_in}:{library}")
 
 
 @pytest.fixture

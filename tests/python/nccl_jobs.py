@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
 import threading
-import time
 from ctypes import byref, c_float, c_int, c_void_p
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from narrowcast import _nccl
-from narrowcast._cuda_driver import DeviceBuffer, Stream, driver
+from narrowcast._cuda_driver import DeviceBuffer, Stream
 from nccl_program import (
     BFLOAT16,
     FLOAT32,
     INT32,
-    MEETING_SECONDS,
     SUM,
     Program,
     on_gpu_of,
@@ -353,103 +349,3 @@ def differing_settings(*, rank: int, differing: int, name: str, value: str, **ar
     if rank == differing:
         os.environ[name] = value
     every_operation(rank=rank, count=100, **arguments)
-
-
-def aborted(*, rank: int, ranks: int, emit: Any) -> None:
-    """Rank 0 waits for the others, who do not come, until a thread of its own aborts."""
-    ended = Path(os.environ["TEST_FOLDER"]) / "ended"
-    with program(rank, ranks) as (nccl, comm, stream):
-        total = nccl.zeros(1000, "int32")
-        arguments = ("AllReduce", total, total, 1000, INT32, SUM, comm, stream)
-        nccl(*arguments)
-        stream.synchronize()
-        begin = time.monotonic()
-        if rank == 0:
-            threading.Timer(0.3, lambda: nccl("CommAbort", comm)).start()
-            nccl(*arguments)
-            driver().cuStreamSynchronize(c_void_p(stream.handle))
-            ended.touch()
-        else:
-            # To end itself would end the wait, too.
-            while not ended.exists() and time.monotonic() < begin + MEETING_SECONDS / 2:
-                time.sleep(0.01)
-            nccl("CommAbort", comm)
-    emit(time.monotonic() - begin)
-
-
-def a_peer_dies(*, rank: int, ranks: int, emit: Any) -> None:
-    """The last rank dies; a file has what the asynchronous error of another rank becomes, and its sentence."""
-    with program(rank, ranks) as (nccl, comm, stream):
-        total, error, states = nccl.zeros(1000, "int32"), c_int(-1), []
-        arguments = ("AllReduce", total, total, 1000, INT32, SUM, comm, stream)
-        for again in range(2):
-            if again and rank == ranks - 1:
-                time.sleep(0.2)
-                os.kill(os.getpid(), signal.SIGKILL)
-            nccl(*arguments)
-            driver().cuStreamSynchronize(c_void_p(stream.handle))
-            nccl("CommGetAsyncError", comm, byref(error))
-            states.append(error.value)
-        sentence = nccl.nccl.ncclGetLastError(None).decode()
-        (Path(os.environ["TEST_FOLDER"]) / str(rank)).write_text(f"{states} {sentence}")
-        nccl("CommAbort", comm)
-    emit(None)
-
-
-def verified(*, rank: int, ranks: int, in_place: bool, wrong: bool, emit: Any) -> None:
-    """What the drop-in says stands in a file. At last rank 0 reads wrong values from its GPU, where it is a fake."""
-    _log_to_file(rank)
-    count = 5000
-    with program(rank, ranks) as (nccl, comm, stream):
-        end = (comm, stream)
-        every = nccl.zeros(ranks * count)
-        own = every.part(2 * rank * count, 2 * count).write(values_of(rank, count))
-        out = own if in_place else nccl.zeros(count)
-        nccl("AllGather", own if in_place else nccl.put(values_of(rank, count)), every, count, BFLOAT16, *end)
-        total = nccl.put(values_of(rank, count, "int32"))
-        nccl("AllReduce", total, total if in_place else nccl.zeros(count, "int32"), count, INT32, SUM, *end)
-        nccl("Scatter", every, out if rank == 1 else nccl.zeros(count), count, BFLOAT16, 1, *end)
-        if wrong and rank == 0:
-            driver().fake_make_copies_wrong()
-        nccl("Broadcast", own, out, count, BFLOAT16, 1, *end)
-    emit(None)
-
-
-def verified_in_part(*, rank: int, ranks: int, emit: Any) -> None:
-    """As verified(): calls of which not all is looked at, and one in a group."""
-    _log_to_file(rank)
-    count = 5000
-    with program(rank, ranks) as (nccl, comm, stream):
-        end = (comm, stream)
-        mine, every = nccl.put(values_of(rank, count)), nccl.zeros(ranks * count)
-        whole, total = nccl.zeros(ranks * count, "int32"), nccl.zeros(count, "int32")
-        nccl("Reduce", whole, total, count, INT32, SUM, 1, *end)
-        nccl("ReduceScatter", whole, total, count, INT32, SUM, *end)
-        with nccl.group():
-            nccl("Send", mine, count, BFLOAT16, (rank + 1) % ranks, *end)
-            nccl("Recv", every, count, BFLOAT16, (rank - 1) % ranks, *end)
-        nccl("Gather", mine, every, count, BFLOAT16, 1, *end)
-        with nccl.group():
-            for _ in range(2):
-                nccl("AllGather", mine, every, count, BFLOAT16, *end)
-        stream.synchronize()
-        nccl("CommDestroy", comm)
-    emit(None)
-
-
-def verified_sum(*, rank: int, ranks: int, wrong_on: int, emit: Any) -> None:
-    """As verified(): one rank reads wrong values from its GPU."""
-    _log_to_file(rank)
-    with program(rank, ranks) as (nccl, comm, stream):
-        total = nccl.zeros(5000, "int32")
-        for wrong in (False, rank == wrong_on):
-            if wrong:
-                driver().fake_make_copies_wrong()
-            nccl("AllReduce", total, total, 5000, INT32, SUM, comm, stream)
-        nccl("CommDestroy", comm)
-    emit(None)
-
-
-def _log_to_file(rank: int) -> None:
-    log = os.open(f"{os.environ['TEST_FOLDER']}/{rank}.log", os.O_CREAT | os.O_WRONLY)
-    os.dup2(log, 2)

@@ -1,4 +1,4 @@
-"""As nccl_jobs.py: what programs of NCCL rarely do, and ranks that fail."""
+"""As nccl_jobs.py: what programs of NCCL rarely do, and ranks that do not come or cannot attach."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import Any
 
 import nccl_jobs
 from narrowcast import _nccl
-from narrowcast._cuda_driver import DeviceBuffer, Stream, driver
+from narrowcast._cuda_driver import Stream, driver
 from nccl_program import (
     BFLOAT16,
     CONFIGURABLE,
@@ -268,102 +268,6 @@ def one_cannot_attach(*, rank: int, ranks: int, unable: int, refused: bool, emit
     emit([right, seconds])
 
 
-def destroyed_in_turn(*, ranks: int, emit: Any) -> None:
-    """One thread has every rank of two communicators, and destroys them rank by rank."""
-    count, nccl, found = 1000, Program(0, ranks), []
-    groups = [(c_void_p * ranks)() for _ in range(2)]
-    for comms in groups:
-        nccl("CommInitAll", comms, ranks, None)
-        calls = []
-        for rank in range(ranks):
-            with on_gpu_of(rank):
-                calls.append((nccl.put(values_of(rank, count, "int32")), nccl.zeros(count, "int32"), Stream()))
-        with nccl.group():
-            for comm, (mine, total, stream) in zip(comms, calls, strict=True):
-                nccl("AllReduce", mine, total, count, INT32, SUM, comm, stream)
-        for _, total, stream in calls:
-            stream.synchronize()
-            found.append(nccl.holds(total, sum_of_all(ranks, count)))
-    for rank in range(ranks):
-        for comms in groups:
-            nccl("CommDestroy", comms[rank])
-    emit(found)
-
-
-def finalized(*, rank: int, ranks: int, emit: Any) -> None:
-    """Calls are under way; they are done when ncclCommFinalize returns; the statuses of a call then, and of it."""
-    count = 100_000
-    with program(rank, ranks) as (nccl, comm, stream):
-        calls = _Calls(nccl, comm, [stream], count)
-        calls.make(6)
-        under_way = not calls.are_done()
-        nccl("CommFinalize", comm)
-        done = calls.are_done()
-        late = nccl.status("AllGather", calls.mine, calls.mine, 1, BFLOAT16, comm, stream)
-        again = nccl.status("CommFinalize", comm)
-        nccl("CommDestroy", comm)
-    emit([under_way, done, late, again])
-
-
-def destroyed_under_way(*, rank: int, ranks: int, emit: Any) -> None:
-    """Two communicators have calls on the same streams when the first is destroyed; the other goes on.
-
-    Broadcasts are forwarded.
-    """
-    count = 100_000
-    with program(rank, ranks) as (nccl, comm, one):
-        other, part = Stream(), c_void_p()
-        nccl("CommSplit", comm, 0, rank, byref(part), None)
-        calls, of_part = (_Calls(nccl, each, [one, other], count) for each in (comm, part))
-        copies = [nccl.put(values_of(rank, count)) for _ in range(4)]
-        for copy in copies:
-            calls.make(1)
-            nccl("Broadcast", copy, copy, count, BFLOAT16, 1, comm, other)
-            of_part.make(1)
-        under_way = not calls.are_done()
-        nccl("CommDestroy", comm)
-        done = calls.are_done()
-        of_part.make(4)
-        one.synchronize()
-        other.synchronize()
-        right = all(nccl.holds(copy, values_of(1, count)) for copy in copies)
-        emit([under_way, done, right, of_part.are_done()])
-        nccl("CommDestroy", part)
-
-
-def aborted_under_way(*, rank: int, ranks: int, by: int, emit: Any) -> None:
-    """Rank 0 sends rank 1 long messages; when the first values of the first have come, rank `by` aborts.
-
-    The seconds until they have ended on this rank; whether the last has come; the error of those who did not abort.
-    """
-    messages, count_bytes = 8, 1 << 28
-    begun, error = Path(os.environ["TEST_FOLDER"]) / "begun", c_int(0)
-    with program(rank, ranks) as (nccl, comm, stream):
-        memory, last = (DeviceBuffer(count_bytes).fill(0) for _ in range(2))
-        if rank == 0:
-            memory.write_tiled(values_of(1, 1 << 20).view("uint8"))
-        first_values, last_values = memory.part(0, 1024), last.part(count_bytes - 1024, 1024)
-        for buffer in [*[memory] * (messages - 1), memory if rank == 0 else last]:
-            nccl("Recv" if rank else "Send", buffer, count_bytes // 2, BFLOAT16, 1 - rank, comm, stream)
-        begin = time.monotonic()
-        waiting = threading.Thread(target=lambda: driver().cuStreamSynchronize(c_void_p(stream.handle)))
-        waiting.start()
-        if rank == 1:
-            while waiting.is_alive() and not nccl.get(first_values).any():
-                time.sleep(0.001)
-            begun.touch()
-        if rank == by:
-            while waiting.is_alive() and not begun.exists():
-                time.sleep(0.001)
-            nccl("CommAbort", comm)
-        waiting.join()
-        seconds = time.monotonic() - begin
-        if rank != by:
-            nccl("CommGetAsyncError", comm, byref(error))
-            nccl("CommAbort", comm)
-        emit([seconds, bool(nccl.get(last_values).any()), error.value])
-
-
 def registered(*, rank: int, ranks: int, emit: Any) -> None:
     """Two buffers are registered, used, and deregistered, by a handle that says what NCCL was given."""
     count, found = 1000, []
@@ -382,26 +286,6 @@ def registered(*, rank: int, ranks: int, emit: Any) -> None:
         found.append(nccl.status("CommDeregister", comm, handles[0]) == 4)
         nccl("CommDestroy", comm)
     emit(found)
-
-
-class _Calls:
-    """All-gathers of a communicator in turn on streams, and what they give."""
-
-    def __init__(self, nccl: Program, comm: c_void_p, streams: list[Stream], count: int) -> None:
-        self.nccl, self.comm, self.streams, self.count = nccl, comm, streams, count
-        self.mine = nccl.put(values_of(nccl.rank, count))
-        self.results: list[DeviceBuffer] = []
-
-    def make(self, calls: int) -> None:
-        for _ in range(calls):
-            stream = self.streams[len(self.results) % len(self.streams)]
-            self.results.append(self.nccl.zeros(self.nccl.ranks * self.count))
-            self.nccl("AllGather", self.mine, self.results[-1], self.count, BFLOAT16, self.comm, stream)
-
-    def are_done(self) -> bool:
-        """Without waiting for them."""
-        expected = values_of_all(self.nccl.ranks, self.count)
-        return all(self.nccl.holds(result, expected) for result in self.results)
 
 
 def _sum_is_right(nccl: Program, comm: c_void_p, stream: Stream, ranks: int) -> bool:

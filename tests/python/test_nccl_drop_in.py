@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 
 import pytest
-from narrowcast import errors
 from nccl_ranks import OPERATIONS, Ranks
 
 
@@ -276,75 +275,3 @@ def test_profilers_are_told_nothing_on_demand(on_ranks, monkeypatch, tmp_path, n
     monkeypatch.setenv("NARROWCAST_NVTX", "0")
     on_ranks("every_operation", count=100)
     assert list(tmp_path.glob("*.nvtx")) == []
-
-
-def test_an_abort_ends_taken_calls(on_ranks):
-    assert max(on_ranks("aborted")) < 10
-    # Nobody has asked before.
-    assert set(on_ranks.links().values()) == {(None, None)}
-
-
-def test_statistics_are_named_by_rank_and_written_while_the_process_runs(on_ranks, monkeypatch, tmp_path):
-    monkeypatch.setenv("NARROWCAST_STATS", str(tmp_path / "rank-%r.json"))
-    monkeypatch.setenv("NARROWCAST_STATS_SECONDS", "1e-9")
-    with pytest.raises(errors.RemoteError):
-        on_ranks("a_peer_dies", 2)
-    # The one that was killed had written before its last call.
-    reports = [json.loads((tmp_path / f"rank-{rank}.json").read_text()) for rank in range(2)]
-    assert [report["nccl"]["version"] for report in reports] == ["2.28.9"] * 2
-    ids = {one["id"] for report in reports for one in report["communicators"]}
-    assert len(ids) == 1
-    assert len(ids.pop()) == 16
-
-
-def test_the_death_of_a_peer_is_an_asynchronous_error(on_ranks, tmp_path):
-    with pytest.raises(errors.RemoteError, match="signal 9"):
-        on_ranks("a_peer_dies")
-    for rank in range(2):
-        assert (tmp_path / str(rank)).read_text().startswith("[0, 6] ")
-
-
-@pytest.mark.parametrize("in_place", [True, False])
-def test_values_are_verified_on_demand(on_ranks, monkeypatch, tmp_path, in_place):
-    monkeypatch.setenv("NARROWCAST_VERIFY", "1")
-    monkeypatch.setenv("NARROWCAST_DEBUG", "INFO")
-    on_ranks("verified", in_place=in_place, wrong=True)
-    for rank in range(3):
-        assert verified_by(tmp_path / f"{rank}.log") == [
-            "all_gather of 5000 values: the codec keeps what this rank sends",
-            "all_gather of 5000 values has arrived",
-            "all_reduce of 5000 values: the codec keeps what this rank sends",
-            "all_reduce of 5000 values has arrived, alike on all ranks",
-            *["scatter of 5000 values: the codec keeps what this rank sends"] * (rank == 1),
-            "scatter of 5000 values has arrived",
-            *["broadcast of 5000 values: the codec keeps what this rank sends"] * (rank == 1),
-            *["broadcast of 5000 values: rank 0 has not what came from rank 1"] * (rank == 0),
-            *["broadcast of 5000 values has arrived"] * (rank != 0),
-        ]
-
-
-def test_nothing_is_said_to_be_verified_that_is_not_looked_at(on_ranks, monkeypatch, tmp_path):
-    monkeypatch.setenv("NARROWCAST_VERIFY", "1")
-    monkeypatch.setenv("NARROWCAST_DEBUG", "INFO")
-    on_ranks("verified_in_part")
-    for rank in range(3):
-        sent = ["reduce", "reduce_scatter", "send", "gather", "all_gather", "all_gather"]
-        said = [f"{operation} of 5000 values: the codec keeps what this rank sends" for operation in sent]
-        # At the root of a gather something arrives; the last calls are in a group.
-        said[4:4] = ["gather of 5000 values has arrived"] * (rank == 1)
-        assert verified_by(tmp_path / f"{rank}.log") == said
-
-
-def test_ranks_with_different_sums_are_told_of(on_ranks, monkeypatch, tmp_path):
-    monkeypatch.setenv("NARROWCAST_VERIFY", "1")
-    on_ranks("verified_sum", wrong_on=0)
-    # The first call has come right.
-    for rank in range(3):
-        said = verified_by(tmp_path / f"{rank}.log")
-        others = [0] if rank != 0 else [1, 2]
-        assert said == [f"all_reduce of 5000 values: rank {rank} has not what is on rank {other}" for other in others]
-
-
-def verified_by(log):
-    said = [line.partition("verify: ")[2] for line in log.read_text().splitlines()]
-    return [line for line in said if line]

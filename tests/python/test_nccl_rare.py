@@ -1,27 +1,14 @@
-"""The drop-in for NCCL where programs do what they rarely do, and where ranks fail; on the fakes."""
+"""The drop-in for NCCL in what programs rarely do, and with ranks that do not come or cannot attach; on the fakes."""
 
 from __future__ import annotations
 
 import pytest
-from conftest import build
 from nccl_ranks import OPERATIONS, Ranks
 
 
 @pytest.fixture
 def on_ranks(preloaded):
     return Ranks(preloaded, "nccl_rare_jobs")
-
-
-@pytest.fixture
-def before_the_engine(engine, monkeypatch):
-    monkeypatch.setenv("NARROWCAST_LIBRARY", str(engine))
-
-
-@pytest.fixture
-def may_be_elsewhere(preloaded, drop_in, tmp_path_factory, monkeypatch):
-    library = tmp_path_factory.mktemp("place") / "libplace.so"
-    build("cc", "place.c", library, "-ldl")
-    monkeypatch.setenv("LD_PRELOAD", f"{drop_in}:{library}")
 
 
 @pytest.mark.usefixtures("may_be_elsewhere")
@@ -113,28 +100,6 @@ def test_ranks_go_on_without_one_that_does_not_come(on_ranks, revoke):
     assert on_ranks.reasons() == ({"the communicator was aborted"} if revoke else set())
 
 
-def test_calls_under_way_are_done_when_a_communicator_is_finalized(on_ranks):
-    assert on_ranks("finalized") == [[True, True, 5, 4]] * 3
-    assert on_ranks.taken() == {"all_gather": (6, 1)}
-    assert on_ranks.reasons() == {"the communicator was finalized"}
-
-
-def test_calls_under_way_are_done_when_a_communicator_is_destroyed(on_ranks, monkeypatch):
-    monkeypatch.setenv("NARROWCAST_OFF", "broadcast")
-    assert on_ranks("destroyed_under_way") == [[True] * 4] * 3
-    assert on_ranks.taken() == {"all_gather": (4, 0), "broadcast": (0, 4)}
-    assert [on_ranks.statistics()[rank, 1]["all_gather"]["taken"] for rank in range(3)] == [8] * 3
-
-
-@pytest.mark.parametrize("by", [0, 1])
-def test_an_abort_ends_long_transfers_under_way(on_ranks, monkeypatch, by):
-    monkeypatch.setenv("NARROWCAST_CODEC", "window")
-    found = on_ranks("aborted_under_way", 2, by=by)
-    assert max(seconds for seconds, _, _ in found) < 10
-    assert [last_came for _, last_came, _ in found] == [False] * 2
-    assert [error for _, _, error in found] == [0 if rank == by else 3 for rank in range(2)]
-
-
 def test_memory_is_registered_with_nccl(on_ranks):
     assert on_ranks("registered") == [[True] * 5] * 3
     assert on_ranks.taken() == {"all_gather": (1, 0)}
@@ -199,9 +164,3 @@ def test_time_that_replays_of_graphs_save_is_not_made_up(preloaded):
     for operations in on_ranks.statistics().values():
         gathered = operations["all_gather"]
         assert [gathered[name] for name in ("taken", "captured", "predicted", "saved_seconds")] == [2, 1, 1, 3e-6]
-
-
-@pytest.mark.usefixtures("before_the_engine")
-def test_the_ranks_of_a_process_are_destroyed_together(on_ranks):
-    assert on_ranks("destroyed_in_turn", alone=True) == [[True] * 6]
-    assert {operations["all_reduce"]["taken"] for operations in on_ranks.statistics().values()} == {1}

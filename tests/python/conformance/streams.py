@@ -10,8 +10,8 @@ import narrowcast
 import numpy as np
 from narrowcast.types import value_type
 
-from .exchanges import Mailbox, messages_of
 from .guarded import Guarded
+from .messages import Mailbox, messages_of
 from .operations import Choice, expected
 from .values import difference, poison, pool
 from .world import Cases, Outcome, World

@@ -181,10 +181,12 @@ def test_communicators_that_do_not_block_work(on_ranks):
 
 
 def test_an_abort_ends_taken_calls(on_ranks):
+    on_ranks.module = "nccl_ends_jobs"
     assert max(on_ranks("aborted", RANKS)) < 30
 
 
 def test_the_death_of_a_peer_is_an_asynchronous_error(on_ranks, tmp_path):
+    on_ranks.module = "nccl_ends_jobs"
     with pytest.raises(errors.RemoteError, match="signal 9"):
         on_ranks("a_peer_dies", RANKS)
     assert (tmp_path / "0").read_text().startswith("[0, 6] ")
@@ -194,6 +196,7 @@ def test_the_death_of_a_peer_is_an_asynchronous_error(on_ranks, tmp_path):
 def test_values_are_verified_on_demand(on_ranks, monkeypatch, tmp_path, in_place):
     monkeypatch.setenv("NARROWCAST_VERIFY", "1")
     monkeypatch.setenv("NARROWCAST_DEBUG", "INFO")
+    on_ranks.module = "nccl_verified_jobs"
     on_ranks("verified", RANKS, in_place=in_place, wrong=False)
     for rank in range(RANKS):
         said = (tmp_path / f"{rank}.log").read_text()

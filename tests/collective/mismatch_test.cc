@@ -1,0 +1,96 @@
+// Calls of several ranks that do not fit together.
+#include <functional>
+#include <string>
+
+#include "failing.h"
+
+namespace narrowcast::testing {
+namespace {
+
+// Each rank makes a call of its own; all that wait get MISMATCH with a sentence that has `difference`.
+void check_mismatch(const std::string& difference,
+                    const std::function<ncast_status(int rank, ncast_comm* comm)>& call) {
+  CAPTURE(difference);
+  const ncast_unique_id id = new_id();
+  run_processes(2, [&](int rank) {
+    Comm comm(id, rank, 2);
+    EXPECT_OK(reduce_one(comm));
+    const auto start = Clock::now();
+    ncast_status status = call(rank, comm);
+    // A rank that only sends may be done before it could see anything.
+    while (status == NCAST_OK && seconds_since(start) < 5) {
+      usleep(10000);
+      status = ncast_comm_async_error(comm, nullptr, 0);
+    }
+    EXPECT(status == NCAST_MISMATCH);
+    EXPECT(sentence_has("differ in " + difference));
+  });
+}
+
+TEST_CASE("CallsThatDoNotFitTogetherAreAnErrorThatSaysHow") {
+  static float in[8];
+  static float out[8];
+  check_mismatch("count", [](int rank, ncast_comm* comm) {
+    return ncast_all_reduce(in, out, rank == 0 ? 4 : 5, NCAST_FLOAT32, NCAST_SUM, NCAST_CODEC_RAW, comm, nullptr);
+  });
+  check_mismatch("count", [](int rank, ncast_comm* comm) {
+    return ncast_all_reduce(in, out, rank == 0 ? 0 : 5, NCAST_FLOAT32, NCAST_SUM, NCAST_CODEC_RAW, comm, nullptr);
+  });
+  check_mismatch("dtype", [](int rank, ncast_comm* comm) {
+    return ncast_all_gather(in, out, 2, rank == 0 ? NCAST_FLOAT32 : NCAST_INT32, NCAST_CODEC_RAW, comm, nullptr);
+  });
+  check_mismatch("op", [](int rank, ncast_comm* comm) {
+    return ncast_reduce_scatter(in, out, 2, NCAST_FLOAT32, rank == 0 ? NCAST_SUM : NCAST_AVG, NCAST_CODEC_RAW, comm,
+                                nullptr);
+  });
+  check_mismatch("codec", [](int rank, ncast_comm* comm) {
+    return ncast_all_to_all(in, out, 2, NCAST_FLOAT32, rank == 0 ? NCAST_CODEC_RAW : NCAST_CODEC_WINDOW, comm, nullptr);
+  });
+  check_mismatch("operation", [](int rank, ncast_comm* comm) {
+    if (rank == 0) return ncast_all_gather(in, out, 2, NCAST_FLOAT32, NCAST_CODEC_RAW, comm, nullptr);
+    return ncast_all_to_all(in, out, 2, NCAST_FLOAT32, NCAST_CODEC_RAW, comm, nullptr);
+  });
+  // Both wait for the other: no data comes that could tell.
+  check_mismatch("root", [](int rank, ncast_comm* comm) {
+    return ncast_broadcast(in, out, 2, NCAST_FLOAT32, 1 - rank, NCAST_CODEC_RAW, comm, nullptr);
+  });
+  check_mismatch("root", [](int rank, ncast_comm* comm) {
+    return ncast_reduce(in, out, 2, NCAST_FLOAT32, NCAST_SUM, rank, NCAST_CODEC_RAW, comm, nullptr);
+  });
+  check_mismatch("op", [](int rank, ncast_comm* comm) {
+    return ncast_reduce(in, out, 2, NCAST_FLOAT32, rank == 0 ? NCAST_SUM : NCAST_MAX, 1, NCAST_CODEC_RAW, comm,
+                        nullptr);
+  });
+  check_mismatch("count", [](int rank, ncast_comm* comm) {
+    return ncast_gather(in, out, rank == 0 ? 2 : 0, NCAST_FLOAT32, 0, NCAST_CODEC_RAW, comm, nullptr);
+  });
+  check_mismatch("operation, root", [](int rank, ncast_comm* comm) {
+    if (rank == 0) return ncast_gather(in, out, 2, NCAST_FLOAT32, 0, NCAST_CODEC_RAW, comm, nullptr);
+    return ncast_scatter(in, out, 2, NCAST_FLOAT32, 1, NCAST_CODEC_RAW, comm, nullptr);
+  });
+  check_mismatch("codec", [](int rank, ncast_comm* comm) {
+    return ncast_scatter(in, out, 2, NCAST_FLOAT32, 1, rank == 0 ? NCAST_CODEC_AUTO : NCAST_CODEC_RAW, comm, nullptr);
+  });
+  check_mismatch("count", [](int rank, ncast_comm* comm) {
+    // Rank 0 sends one value more than rank 1 expects.
+    const uint64_t send_counts[] = {1, rank == 0 ? 3u : 2u};
+    const uint64_t recv_counts[] = {1, 2};
+    const uint64_t own_counts[] = {2, 1};
+    const uint64_t offsets[] = {0, 3};
+    return ncast_all_to_all_v(in, rank == 0 ? send_counts : own_counts, offsets, out,
+                              rank == 0 ? recv_counts : own_counts, offsets, NCAST_FLOAT32, NCAST_CODEC_RAW, comm,
+                              nullptr);
+  });
+  check_mismatch("dtype", [](int rank, ncast_comm* comm) {
+    const uint64_t counts[] = {0, 0};
+    return ncast_all_to_all_v(in, counts, counts, out, counts, counts, rank == 0 ? NCAST_INT32 : NCAST_UINT32,
+                              NCAST_CODEC_RAW, comm, nullptr);
+  });
+  check_mismatch("count", [](int rank, ncast_comm* comm) {
+    if (rank == 0) return ncast_send(in, 3, NCAST_FLOAT32, 1, NCAST_CODEC_RAW, comm, nullptr);
+    return ncast_recv(out, 4, NCAST_FLOAT32, 0, NCAST_CODEC_RAW, comm, nullptr);
+  });
+}
+
+}  // namespace
+}  // namespace narrowcast::testing

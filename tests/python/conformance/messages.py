@@ -1,0 +1,148 @@
+"""Messages between any two ranks, and a rank's memory for those of a group."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from typing import Any
+
+import narrowcast
+import numpy as np
+from narrowcast import _samples
+from narrowcast.types import VALUE_TYPES, ValueType, value_type
+
+from .guarded import Guarded
+from .values import DATA, difference, poison, pool
+from .world import CODECS, Outcome, World
+
+_BYTES = value_type("uint8")
+
+
+def message_values(data: str, kind: ValueType, number: int, count: int) -> np.ndarray:
+    return _samples.of_rank(pool(data, kind.name), number, count)
+
+
+@dataclass(frozen=True)
+class Message:
+    """From one rank to another. Those of two ranks are received in the order in which they are sent."""
+
+    sender: int
+    receiver: int
+    kind: ValueType
+    codec: str
+    data: str
+    count: int
+    number: int
+
+    @property
+    def values(self) -> np.ndarray:
+        return message_values(self.data, self.kind, self.number, self.count)
+
+
+class Mailbox:
+    """This rank's messages of one group, in memory between canaries."""
+
+    def __init__(self, world: World, messages: list[Message], rng: random.Random, stream: Any) -> None:
+        self._world, self._stream = world, stream
+        self.sent = [message for message in messages if message.sender == world.rank]
+        self.received = [message for message in messages if message.receiver == world.rank]
+        outgoing, self._sends = self._lay_out(self.sent, rng)
+        incoming, self._recvs = self._lay_out(self.received, rng)
+        self._right = incoming
+        self._source, self._target = Guarded(world.place, outgoing.size), Guarded(world.place, incoming.size)
+        self._source.lay(outgoing, stream=stream)
+        self._target.lay(poison(incoming.size), stream=stream)
+        world.place.wait(stream)
+
+    @staticmethod
+    def _lay_out(messages: list[Message], rng: random.Random) -> tuple[np.ndarray, list[int]]:
+        """All of them in one buffer, aligned to their value type and nothing more."""
+        starts, end = [], 0
+        for message in messages:
+            size = message.kind.bytes
+            starts.append(-(-end // size) * size + rng.choice((0, 1, 3)) * size)
+            end = starts[-1] + message.count * size
+        whole = poison(end)
+        for start, message in zip(starts, messages, strict=True):
+            raw = message.values.view(np.uint8)
+            whole[start : start + raw.size] = raw
+        return whole, starts
+
+    def post(self, comm: narrowcast.Communicator, rng: random.Random, recv_stream: Any = None) -> None:
+        """Sends and receives in an open group: in any order, but for those between the same two ranks."""
+        queues: dict[tuple[str, int], list[tuple[Message, int]]] = {}
+        for message, start in zip(self.sent, self._sends, strict=True):
+            queues.setdefault(("send", message.receiver), []).append((message, start))
+        for message, start in zip(self.received, self._recvs, strict=True):
+            queues.setdefault(("recv", message.sender), []).append((message, start))
+        while queues:
+            what, peer = key = rng.choice(list(queues))
+            message, start = queues[key].pop(0)
+            if not queues[key]:
+                del queues[key]
+            buffer = self._source if what == "send" else self._target
+            array = buffer.part(start, message.count * message.kind.bytes)
+            stream = self._stream if what == "send" or recv_stream is None else recv_stream
+            getattr(comm, what)(array, peer, codec=message.codec, stream=stream, dtype=message.kind.name)
+
+    def check(self, outcome: Outcome, where: str = "") -> None:
+        """After the streams."""
+        name = f"{where}, the input" if where else "the input"
+        outcome.note(name, self._source.read(0, 0, self._stream)[1])
+        found, changed = self._target.read(0, self._right.size, self._stream)
+        outcome.note(where, changed)
+        for start, message in zip(self._recvs, self.received, strict=True):
+            raw_bytes = message.count * message.kind.bytes
+            part = found[start : start + raw_bytes]
+            error = difference(part.view(message.kind.numpy), message.values, message.kind, nan_is_nan=False)
+            what = f"{message.count} {message.kind.name} ({message.codec}) from rank {message.sender}"
+            outcome.note(where, error and f"{what}: {error}")
+        if not outcome.wrong:
+            outcome.note(where, difference(found, self._right, _BYTES, nan_is_nan=False))
+
+
+def messages_of(world: World, name: str) -> list[Message]:
+    """The messages of a group, the same list on every rank."""
+    rng = world.random("groups", name)
+    everyone = range(world.ranks)
+    pairs = [(s, r) for s in everyone for r in everyone]
+    numbers = iter(range(1 << 30))
+    floats = [kind for kind in VALUE_TYPES if kind.is_float]
+
+    def message(s: int, r: int, kind: ValueType, codec: str, count: int, data: str | None = None) -> Message:
+        return Message(s, r, kind, codec, data or rng.choice(DATA), count, next(numbers))
+
+    bf16, fp32 = value_type("bfloat16"), value_type("float32")
+    if name == "a ring":
+        return [message(s, (s + 1) % world.ranks, fp32, "auto", 3001) for s in everyone]
+    if name == "everyone to everyone":
+        return [message(s, r, bf16, rng.choice(CODECS), 1 + rng.randrange(9000)) for s, r in pairs]
+    if name == "many of all types and codecs between any two":
+        kinds = VALUE_TYPES if world.thorough else rng.sample(VALUE_TYPES, 5)
+        sizes = (0, 1, 2, 3, 1023, 1024, 2047, 2049, 5000)
+        return [message(s, r, kind, rng.choice(CODECS), rng.choice(sizes)) for s, r in pairs for kind in kinds]
+    if name == "all types that window shrinks at once":
+        # The n-th of any two ranks meet: every pair begins with another type, and sends one raw.
+        some = [
+            message(s, r, floats[(2 * s + r + i) % len(floats)], "raw" if i == (2 * s + r) % 7 else "window", 9001)
+            for s, r in pairs
+            for i in range(len(floats) + 1)
+        ]
+        return some if world.thorough or world.ranks < 4 else [one for one in some if one.sender < one.receiver]
+    if name == "large in all directions":
+        most = 3_000_001 if world.thorough else 300_001
+        return [message(s, r, bf16, rng.choice(CODECS), most - s - 2 * r, "weights") for s, r in pairs]
+    if name == "many alike":
+        neighbours = [(s, (s + step) % world.ranks) for s in everyone for step in (0, 1, world.ranks - 1)]
+        sizes = (1, 7, 2047, 2048, 2049, 5000, 9001)
+        ways = [(s, r, "raw" if s < r else "window") for s, r in neighbours for _ in range(60)]
+        return [message(s, r, bf16, codec, rng.choice(sizes)) for s, r, codec in ways]
+    if name == "one way":
+        return [message(0, r, bf16, "window", 40_000) for r in everyone[1:] for _ in range(3)]
+    if name == "nothing but zeros":
+        return [message(s, r, rng.choice(VALUE_TYPES), rng.choice(CODECS), 0) for s, r in pairs]
+    assert name == "any"
+    return [
+        message(s, r, rng.choice(VALUE_TYPES), rng.choice(CODECS), int(2 ** rng.uniform(0, 16)) - 1)
+        for s, r in rng.choices(pairs, k=3 * world.ranks)
+    ]

@@ -1,0 +1,144 @@
+"""Sends and receives that ranks group unlike each other, or make in another order."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+
+import narrowcast
+from narrowcast.types import value_type
+
+from .guarded import Guarded
+from .messages import Mailbox, Message, messages_of
+from .operations import Choice, expected
+from .values import difference, poison, pool
+from .world import CODECS, Cases, Outcome, World
+
+
+def orders(world: World) -> Cases:
+    for grouped in ("sends", "receives"):
+        yield f"only {grouped} are grouped", functools.partial(_check_unequal, world, grouped)
+    yield "only rank 0 groups what goes both ways", functools.partial(_check_pairs, world)
+    for way, messages in _ORDERS.items():
+        if max(map(max, messages)) < world.ranks:
+            yield f"only rank 0 groups {way}", functools.partial(_check_order, world, messages)
+    yield "only rank 0 groups a collective and what it sends", functools.partial(_check_collective_grouped, world)
+    if world.ranks > 2:
+        for codec, waiting in (("raw", 1), ("raw", 2), ("window", 1), ("window", 2)):
+            yield (
+                f"rank {waiting} waits for another receiver, {codec}",
+                functools.partial(_check_waiting, world, codec, waiting),
+            )
+
+
+def _check_unequal(world: World, grouped: str) -> Outcome:
+    """Rank 0 sends several messages to each of the others: one side makes a group of all its calls, the other none."""
+    outcome = Outcome()
+    stream = world.streams[0]
+    world.place.reset()
+    own = world.random("unequal groups", grouped, own=True)
+    mailbox = Mailbox(world, messages_of(world, "one way"), own, stream)
+    is_grouped = (world.rank == 0) == (grouped == "sends")
+    with narrowcast.group() if is_grouped else contextlib.nullcontext():
+        mailbox.post(world.comm, own)
+    world.place.finish(world.comm, stream)
+    mailbox.check(outcome)
+    return outcome
+
+
+def _check_pairs(world: World) -> Outcome:
+    """Rank 0 sends to and receives from each of the others in one group, of which they have a pair at a time."""
+    outcome = Outcome()
+    stream = world.streams[0]
+    world.place.reset()
+    rng, own = world.random("pairs"), world.random("pairs", own=True)
+    kinds = [value_type("bfloat16")] * 3 + [value_type("float32")]
+    numbers = iter(range(1 << 30))
+
+    def message(sender: int, receiver: int) -> Message:
+        count = rng.choice((0, 1, 2048, 5000, 40_000))
+        return Message(sender, receiver, rng.choice(kinds), rng.choice(CODECS), "weights", count, next(numbers))
+
+    pairs = [(message(0, r), message(r, 0)) for _ in range(60) for r in range(1, world.ranks)]
+    mailboxes = [Mailbox(world, list(pair), own, stream) for pair in pairs]
+    with narrowcast.group() if world.rank == 0 else contextlib.nullcontext():
+        for mailbox in mailboxes:
+            mailbox.post(world.comm, own)
+    world.place.finish(world.comm, stream)
+    for mailbox in mailboxes:
+        mailbox.check(outcome)
+    return outcome
+
+
+# Messages, sender and receiver, in an order in which the ranks other than 0 can have them one by one.
+_ORDERS = {
+    "two that it sends and one that comes back": ((0, 1), (0, 1), (1, 0)),
+    "two that come and one that it sends": ((1, 0), (1, 0), (0, 1)),
+    "what goes to two ranks, one of which waits for the other": ((0, 1), (0, 1), (1, 2), (0, 2)),
+}
+
+
+def _check_order(world: World, messages: tuple[tuple[int, int], ...]) -> Outcome:
+    """More than lies between two ranks: what waits for the end of another message waits for its receiver."""
+    outcome = Outcome()
+    stream = world.streams[0]
+    world.place.reset()
+    own = world.random("order", own=True)
+    bf16, count = value_type("bfloat16"), 12_000_001
+    mailboxes = [
+        Mailbox(world, [Message(*ends, bf16, CODECS[i % len(CODECS)], "weights", count, i)], own, stream)
+        for i, ends in enumerate(messages)
+    ]
+    with narrowcast.group() if world.rank == 0 else contextlib.nullcontext():
+        for mailbox in mailboxes:
+            mailbox.post(world.comm, own)
+    world.place.finish(world.comm, stream)
+    for mailbox in mailboxes:
+        mailbox.check(outcome)
+    return outcome
+
+
+def _check_collective_grouped(world: World) -> Outcome:
+    """The others have a collective, and then receive."""
+    outcome = Outcome()
+    place, stream = world.place, world.streams[0]
+    place.reset()
+    own = world.random("collective grouped", own=True)
+    mailbox = Mailbox(world, messages_of(world, "one way"), own, stream)
+    call = Choice("all_reduce", value_type("bfloat16"), "sum", "weights", 200_001, 0).call(world.rank, world.ranks)
+    sample = pool("weights", call.kind.name)
+    raw, right = call.sent(sample, world.rank), expected(call, sample, 0)
+    source, target = Guarded(place, raw.nbytes), Guarded(place, right.nbytes)
+    inputs, results = source.lay(raw, 0, stream), target.lay(poison(right.nbytes), 0, stream)
+    with narrowcast.group() if world.rank == 0 else contextlib.nullcontext():
+        if world.rank == 0:
+            mailbox.post(world.comm, own)
+        call.run(world.comm, inputs, results, codec="window", stream=stream)
+        if world.rank != 0:
+            mailbox.post(world.comm, own)
+    place.finish(world.comm, stream)
+    mailbox.check(outcome)
+    found, changed = target.read(0, right.nbytes, stream)
+    outcome.note("all_reduce", changed)
+    outcome.note("all_reduce", difference(found.view(call.kind.numpy), right, call.kind, nan_is_nan=True))
+    return outcome
+
+
+def _check_waiting(world: World, codec: str, waiting: int) -> Outcome:
+    """Rank 0 sends to ranks 1 and 2 in a group, more than lies between two ranks. One of them takes it after what the
+    other sends when it has its own."""
+    outcome = Outcome()
+    stream = world.streams[0]
+    world.place.reset()
+    own = world.random("waiting", own=True)
+    bf16, first, count = value_type("bfloat16"), 3 - waiting, 12_000_001
+    from_root = [Message(0, receiver, bf16, codec, "weights", count, receiver) for receiver in (1, 2)]
+    mailbox = Mailbox(world, from_root, own, stream)
+    later = Mailbox(world, [Message(first, waiting, bf16, codec, "weights", 3001, 0)], own, stream)
+    for one in (later, mailbox) if world.rank == waiting else (mailbox, later):
+        with narrowcast.group():
+            one.post(world.comm, own)
+    world.place.finish(world.comm, stream)
+    mailbox.check(outcome)
+    later.check(outcome)
+    return outcome

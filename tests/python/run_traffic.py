@@ -1,0 +1,27 @@
+"""The traffic that the stand-in for the drop-in reports in the tests of `narrowcast run`."""
+
+from __future__ import annotations
+
+REASON = 'count is below the "floor"'
+COMMUNICATORS = [
+    {
+        "id": "c0ffee00c0ffee00",
+        "rank": 1,
+        "ranks": 2,
+        "scratch_bytes": 1 << 20,
+        "raw_bytes": 3000,
+        "wire_bytes": 2100,
+        "operations": [
+            {
+                "operation": "all_gather",
+                "taken": 3,
+                "captured": 0,
+                "forwarded": 2,
+                "reasons": {REASON: 2},
+                "raw_bytes": 3000,
+                "predicted": 0,
+                "saved_seconds": 0,
+            }
+        ],
+    }
+]

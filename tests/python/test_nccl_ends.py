@@ -1,0 +1,68 @@
+"""The drop-in for NCCL where communicators are finalized, destroyed or aborted, and where ranks die; on the fakes."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from narrowcast import errors
+from nccl_ranks import Ranks
+
+
+@pytest.fixture
+def on_ranks(preloaded):
+    return Ranks(preloaded, "nccl_ends_jobs")
+
+
+def test_calls_under_way_are_done_when_a_communicator_is_finalized(on_ranks):
+    assert on_ranks("finalized") == [[True, True, 5, 4]] * 3
+    assert on_ranks.taken() == {"all_gather": (6, 1)}
+    assert on_ranks.reasons() == {"the communicator was finalized"}
+
+
+def test_calls_under_way_are_done_when_a_communicator_is_destroyed(on_ranks, monkeypatch):
+    monkeypatch.setenv("NARROWCAST_OFF", "broadcast")
+    assert on_ranks("destroyed_under_way") == [[True] * 4] * 3
+    assert on_ranks.taken() == {"all_gather": (4, 0), "broadcast": (0, 4)}
+    assert [on_ranks.statistics()[rank, 1]["all_gather"]["taken"] for rank in range(3)] == [8] * 3
+
+
+@pytest.mark.usefixtures("before_the_engine")
+def test_the_ranks_of_a_process_are_destroyed_together(on_ranks):
+    assert on_ranks("destroyed_in_turn", alone=True) == [[True] * 6]
+    assert {operations["all_reduce"]["taken"] for operations in on_ranks.statistics().values()} == {1}
+
+
+@pytest.mark.parametrize("by", [0, 1])
+def test_an_abort_ends_long_transfers_under_way(on_ranks, monkeypatch, by):
+    monkeypatch.setenv("NARROWCAST_CODEC", "window")
+    found = on_ranks("aborted_under_way", 2, by=by)
+    assert max(seconds for seconds, _, _ in found) < 10
+    assert [last_came for _, last_came, _ in found] == [False] * 2
+    assert [error for _, _, error in found] == [0 if rank == by else 3 for rank in range(2)]
+
+
+def test_an_abort_ends_taken_calls(on_ranks):
+    assert max(on_ranks("aborted")) < 10
+    # Nobody has asked before.
+    assert set(on_ranks.links().values()) == {(None, None)}
+
+
+def test_the_death_of_a_peer_is_an_asynchronous_error(on_ranks, tmp_path):
+    with pytest.raises(errors.RemoteError, match="signal 9"):
+        on_ranks("a_peer_dies")
+    for rank in range(2):
+        assert (tmp_path / str(rank)).read_text().startswith("[0, 6] ")
+
+
+def test_statistics_are_named_by_rank_and_written_while_the_process_runs(on_ranks, monkeypatch, tmp_path):
+    monkeypatch.setenv("NARROWCAST_STATS", str(tmp_path / "rank-%r.json"))
+    monkeypatch.setenv("NARROWCAST_STATS_SECONDS", "1e-9")
+    with pytest.raises(errors.RemoteError):
+        on_ranks("a_peer_dies", 2)
+    # The one that was killed had written before its last call.
+    reports = [json.loads((tmp_path / f"rank-{rank}.json").read_text()) for rank in range(2)]
+    assert [report["nccl"]["version"] for report in reports] == ["2.28.9"] * 2
+    ids = {one["id"] for report in reports for one in report["communicators"]}
+    assert len(ids) == 1
+    assert len(ids.pop()) == 16

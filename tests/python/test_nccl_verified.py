@@ -1,0 +1,57 @@
+"""What the drop-in for NCCL says of the values that it verifies; on the fakes."""
+
+from __future__ import annotations
+
+import pytest
+from nccl_ranks import Ranks
+
+
+@pytest.fixture
+def on_ranks(preloaded):
+    return Ranks(preloaded, "nccl_verified_jobs")
+
+
+@pytest.mark.parametrize("in_place", [True, False])
+def test_values_are_verified_on_demand(on_ranks, monkeypatch, tmp_path, in_place):
+    monkeypatch.setenv("NARROWCAST_VERIFY", "1")
+    monkeypatch.setenv("NARROWCAST_DEBUG", "INFO")
+    on_ranks("verified", in_place=in_place, wrong=True)
+    for rank in range(3):
+        assert verified_by(tmp_path / f"{rank}.log") == [
+            "all_gather of 5000 values: the codec keeps what this rank sends",
+            "all_gather of 5000 values has arrived",
+            "all_reduce of 5000 values: the codec keeps what this rank sends",
+            "all_reduce of 5000 values has arrived, alike on all ranks",
+            *["scatter of 5000 values: the codec keeps what this rank sends"] * (rank == 1),
+            "scatter of 5000 values has arrived",
+            *["broadcast of 5000 values: the codec keeps what this rank sends"] * (rank == 1),
+            *["broadcast of 5000 values: rank 0 has not what came from rank 1"] * (rank == 0),
+            *["broadcast of 5000 values has arrived"] * (rank != 0),
+        ]
+
+
+def test_nothing_is_said_to_be_verified_that_is_not_looked_at(on_ranks, monkeypatch, tmp_path):
+    monkeypatch.setenv("NARROWCAST_VERIFY", "1")
+    monkeypatch.setenv("NARROWCAST_DEBUG", "INFO")
+    on_ranks("verified_in_part")
+    for rank in range(3):
+        sent = ["reduce", "reduce_scatter", "send", "gather", "all_gather", "all_gather"]
+        said = [f"{operation} of 5000 values: the codec keeps what this rank sends" for operation in sent]
+        # At the root of a gather something arrives; the last calls are in a group.
+        said[4:4] = ["gather of 5000 values has arrived"] * (rank == 1)
+        assert verified_by(tmp_path / f"{rank}.log") == said
+
+
+def test_ranks_with_different_sums_are_told_of(on_ranks, monkeypatch, tmp_path):
+    monkeypatch.setenv("NARROWCAST_VERIFY", "1")
+    on_ranks("verified_sum", wrong_on=0)
+    # The first call has come right.
+    for rank in range(3):
+        said = verified_by(tmp_path / f"{rank}.log")
+        others = [0] if rank != 0 else [1, 2]
+        assert said == [f"all_reduce of 5000 values: rank {rank} has not what is on rank {other}" for other in others]
+
+
+def verified_by(log):
+    said = [line.partition("verify: ")[2] for line in log.read_text().splitlines()]
+    return [line for line in said if line]
