@@ -15,6 +15,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from . import _settings
+
 SONAME = "libnccl.so.2"
 SETTING = "NARROWCAST_NCCL_LIBRARY"
 
@@ -54,7 +56,7 @@ class Candidate:
 
 def candidates(environment: Mapping[str, str] = os.environ) -> list[Candidate]:
     """Every place, in order; the first without a fault is taken. A setting is the only one when there is one."""
-    named = environment.get(SETTING)
+    named = environment.get(SETTING) or _of_file(environment)
     if named:
         return [_judged("setting", Path(named))]
     found = [_judged("pip wheel", path) for path in _in_wheel()]
@@ -65,6 +67,16 @@ def candidates(environment: Mapping[str, str] = os.environ) -> list[Candidate]:
             seen.add(real)
             found.append(_judged("system", path))
     return found
+
+
+def _of_file(environment: Mapping[str, str]) -> str | None:
+    """What the file of settings names, if there is one that can be read."""
+    content = None
+    if path := environment.get("NARROWCAST_CONFIG"):
+        with contextlib.suppress(OSError, ValueError):
+            content = _settings.toml(Path(path))
+    named = (content or {}).get("nccl_library")
+    return named if isinstance(named, str) else None
 
 
 def chosen(found: list[Candidate]) -> Candidate | None:

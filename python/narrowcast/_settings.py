@@ -5,7 +5,10 @@ from __future__ import annotations
 import contextlib
 import difflib
 import os
+import sys
 from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
 
 PREFIX = "NARROWCAST_"
 # Of the project's own tests.
@@ -57,6 +60,16 @@ def unknown_sentence(name: str) -> str:
     meant = near(name, VARIABLES)
     rest = f"did you mean {meant}?" if meant else f"known: {', '.join(sorted(VARIABLES))}"
     return f"the environment variable {name} is not known to Narrowcast ({rest})"
+
+
+def toml(path: Path) -> dict[str, Any] | None:
+    """What a file of settings holds; None where this Python cannot tell. OSError, ValueError: it is none."""
+    text = path.read_text(encoding="utf-8")
+    if sys.version_info >= (3, 11):
+        import tomllib
+
+        return tomllib.loads(text)
+    return None
 
 
 @contextlib.contextmanager

@@ -9,6 +9,7 @@ import sys
 from types import SimpleNamespace
 
 import pytest
+from narrowcast import _settings
 from narrowcast._doctor import environment, limits
 
 
@@ -128,7 +129,7 @@ def test_a_file_with_all_that_there_is_is_right(tmp_path):
 def test_without_toml_a_file_is_noted_and_no_problem(tmp_path, monkeypatch):
     file = tmp_path / "settings.toml"
     file.write_text("codec = 'raw'")
-    monkeypatch.setattr(environment, "sys", SimpleNamespace(version_info=(3, 10)))
+    monkeypatch.setattr(_settings, "sys", SimpleNamespace(version_info=(3, 10)))
     section = examined(CONFIG=str(file))
     assert section.problems == []
     assert "Python 3.11" in section.rows[-1]["note"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+import sys
 
 import pytest
 from narrowcast import _nccl_search
@@ -31,6 +32,19 @@ def places(wheel, tmp_path, monkeypatch):
 def found(places, **environment):
     folders = f"relative:{places['first'].parent}:{places['second'].parent}"
     return _nccl_search.candidates({"LD_LIBRARY_PATH": folders, **environment})
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="this Python reads no TOML")
+def test_a_file_of_settings_names_it_unless_the_environment_does(places, tmp_path):
+    for path in places.values():
+        path.write_bytes(b"NCCL")
+    config = tmp_path / "settings.toml"
+    config.write_text(f"nccl_library = '{places['first']}'\n")
+    assert found(places, NARROWCAST_CONFIG=str(config)) == [Candidate("setting", places["first"])]
+    named = {"NARROWCAST_NCCL_LIBRARY": str(places["setting"]), "NARROWCAST_CONFIG": str(config)}
+    assert found(places, **named) == [Candidate("setting", places["setting"])]
+    config.write_text("nccl_library = [")
+    assert found(places, NARROWCAST_CONFIG=str(config))[0].source == "pip wheel"
 
 
 def test_the_setting_then_the_wheel_then_the_system(places):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -119,7 +118,7 @@ def _lines(path: Path) -> list[tuple[str, str]]:
 
 def _add_config(section: Section, path: Path, environment: Mapping[str, str]) -> None:
     try:
-        content = _toml(path)
+        content = _settings.toml(path)
     except (OSError, ValueError) as error:
         section.problem(f"NARROWCAST_CONFIG is {path}, which cannot be read: {error}", "Mend the file, or unset it.")
         return
@@ -157,13 +156,3 @@ def _fault_of_key(key: str, value: Any) -> tuple[str, str]:
         return f"{key} is not read from a file", f"Set the variable {_variable(key)} in its place."
     meant = _settings.near(key, _settings.KEYS | {_OF_FILES_ONLY})
     return f"{key} is not a setting" + (f" (did you mean {meant}?)" if meant else ""), "Correct its name."
-
-
-def _toml(path: Path) -> dict[str, Any] | None:
-    """What a file holds; None where this Python cannot tell."""
-    text = path.read_text(encoding="utf-8")
-    if sys.version_info >= (3, 11):
-        import tomllib
-
-        return tomllib.loads(text)
-    return None

@@ -38,7 +38,7 @@ def run(
     off: Annotated[
         list[str] | None, typer.Option(metavar="OPERATION", help="Left to NCCL; repeatable. 1: all operations.")
     ] = None,
-    verify: Annotated[bool, typer.Option("--verify", help="Compare what comes with what was sent.")] = False,
+    verify: Annotated[bool, typer.Option("--verify", help="Compare what taken calls send and bring; slow.")] = False,
     debug: Annotated[str | None, typer.Option(metavar="LEVEL", help=", ".join(_settings.DEBUG_LEVELS))] = None,
     config: Annotated[Path | None, typer.Option(metavar="FILE.toml", help="Settings; the environment wins.")] = None,
     nccl: Annotated[Path | None, typer.Option(metavar="PATH", help="The NCCL under Narrowcast: libnccl.so.2.")] = None,
