@@ -18,8 +18,8 @@ struct TakenCall {
 struct TakenCalls {
   std::shared_ptr<Communicator> comm;
   std::vector<TakenCall> calls = {};
-  // Streams of the group's calls that are forwarded. Where there are any, these calls are transfers, and run beside the others:
-  // the order of transfers among the ranks' groups is free.
+  // Streams of the group's calls that are forwarded. Where there are any, those that are taken run beside them: the order of
+  // transfers among the ranks' groups is free.
   std::vector<CudaStream> forwarded_on = {};
   bool alone = false;  // one call, outside of any group
 

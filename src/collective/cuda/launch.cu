@@ -132,6 +132,7 @@ cudaError_t Communicator::launch_point_to_point(const std::vector<const Call*>& 
       if (!chain.empty()) chains.push_back(std::move(chain));
     }
   }
+  if (chains.empty()) return cudaSuccess;
   if (std::ranges::all_of(chains, [](const Transfers& chain) { return chain.size() == 1; })) {
     Transfers together;
     for (const Transfers& chain : chains) together.push_back(chain[0]);
@@ -140,10 +141,16 @@ cudaError_t Communicator::launch_point_to_point(const std::vector<const Call*>& 
   // Each by itself: a peer may have its part of one before that of another, however many there are.
   const auto count = static_cast<int>(chains.size());
   for (int chain = 1; chain < count; ++chain) RETURN_IF_FAILED(fork(chain, stream));
-  for (int chain = 0; chain < count; ++chain) {
-    const cudaStream_t beside = chain == 0 ? stream : side_of(chain).stream;
-    for (const Call* call : chains[static_cast<size_t>(chain)])
-      RETURN_IF_FAILED(launch_transfers({call}, coding_of(*call), chain, count, beside));
+  // By turns: streams may share one of the GPU's queues, where a kernel that waits for the one before it in its chain holds up
+  // what comes behind it.
+  const size_t turns = std::ranges::max(chains, {}, &Transfers::size).size();
+  for (size_t turn = 0; turn < turns; ++turn) {
+    for (int chain = 0; chain < count; ++chain) {
+      const Transfers& its = chains[static_cast<size_t>(chain)];
+      if (turn >= its.size()) continue;
+      RETURN_IF_FAILED(launch_transfers({its[turn]}, coding_of(*its[turn]), chain, count,
+                                        chain == 0 ? stream : side_of(chain).stream));
+    }
   }
   for (int chain = 1; chain < count; ++chain) RETURN_IF_FAILED(join(chain, stream));
   return cudaSuccess;
