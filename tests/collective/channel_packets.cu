@@ -98,11 +98,11 @@ TEST_CASE("packets of old are never taken for those of now") {
 }
 
 __global__ void send_packets_of_wrong_lengths(const __grid_constant__ ncast_channels channels, uint32_t* stopped) {
-  __shared__ char buffers[warps][128];
+  __shared__ char buffers[warps][NCAST_PACKET_MESSAGE_BYTES];
   const Place place(channels);
   PacketSender out(channels, place.next, place.lane);
   PacketReceiver in(channels, place.previous, place.lane);
-  if (out.put(buffers[place.warp], 100) && in.get(buffers[place.warp], 101)) return;
+  if (out.put(buffers[place.warp], 100) && in.get(buffers[place.warp], sizeof buffers[0])) return;
   if (place.thread == 0) count_up(stopped, 1);
 }
 

@@ -159,15 +159,19 @@ class PacketReceiver : PacketEnd {
     auto* const begin = static_cast<char*>(to);
     char* const end = begin + bytes;
     const uint32_t packets = packets_of(bytes);
-    bool arrived = true, right = true;
-    for (uint32_t packet = thread_; packet < packets && arrived && right; packet += 32) {
+    bool arrived = true;
+    for (uint32_t packet = thread_; packet < packets; packet += 32) {
       uint4 seen = {};
       arrived = wait_until(kernel_.peers, peer_, [&] {
         seen = load(packet);
         return PacketFlag::is_of(seen.w, received_);
       });
-      right = PacketFlag::bytes(seen.w) == bytes;
-      if (!arrived || !right) break;
+      if (arrived && PacketFlag::bytes(seen.w) != bytes) {
+        // At once: other threads may wait for packets that do not come.
+        give_up(kernel_.peers, peer_, payload_corrupt);
+        arrived = false;
+      }
+      if (!arrived) break;
       clear(packet);
       char* const data = begin + packet * (kernel_.packet_bytes - static_cast<uint32_t>(sizeof(uint32_t)));
       packet_words::store(data, end, seen.x);
@@ -176,10 +180,7 @@ class PacketReceiver : PacketEnd {
         packet_words::store(data + 8, end, seen.z);
       }
     }
-    arrived = __all_sync(device::all_lanes, arrived);
-    right = __all_sync(device::all_lanes, right);
-    if (arrived && !right && thread_ == 0) give_up(kernel_.peers, peer_, payload_corrupt);
-    if (!arrived || !right) return false;
+    if (!__all_sync(device::all_lanes, arrived)) return false;
     __syncwarp();
     ++received_;
     if (thread_ == 0) device::store_release(credit_, received_);  // what was cleared is before what comes there next
