@@ -10,6 +10,7 @@ set(device_headers
   channel/cuda/peers.h
   channel/cuda/port_channel.cuh
   channel/cuda/warp_channel.cuh
+  channel/cuda/warp_grant.cuh
   channel/cuda/warp_packets.cuh
   channel/port_fifo.h
   channel/port_request.h

@@ -13,6 +13,7 @@
 #include "../../device/warp.cuh"
 #include "bounded_wait.cuh"
 #include "kernel_channels.h"
+#include "warp_grant.cuh"
 
 namespace narrowcast::channel {
 
@@ -131,20 +132,9 @@ class Sender {
     return true;
   }
 
-  // Until the peer has released the messages below number `need`. One thread's acquire, handed on by the barriers,
-  // orders what the peer read before what the warp writes.
+  // Until the peer has released the messages below number `need`.
   __device__ bool wait_for_grant(uint32_t need) {
-    bool ready = true;
-    if (thread_ == 0) {
-      ready = wait_until(peers_, peer_, [&] {
-        granted_ = device::load_acquire(credit_);
-        return static_cast<int32_t>(granted_ - need) >= 0;
-      });
-    }
-    granted_ = __shfl_sync(device::all_lanes, granted_, 0);
-    ready = __all_sync(device::all_lanes, ready);
-    __syncwarp();
-    return ready;
+    return channel::wait_for_grant(peers_, peer_, credit_, need, thread_, granted_);
   }
 
   // The n-th message that is not announced has its flag in the n-th thread.

@@ -11,6 +11,7 @@
 #include "bounded_wait.cuh"
 #include "kernel_channels.h"
 #include "packet_rings.h"
+#include "warp_grant.cuh"
 
 namespace narrowcast::channel {
 
@@ -110,20 +111,9 @@ class PacketSender : PacketEnd {
   __device__ bool flush() { return wait_for_grant(sent_); }
 
  private:
-  // Until the peer has taken the messages below number `need`. One thread's acquire, handed on by the barriers, orders what the
-  // peer read and cleared before what the warp writes.
+  // Until the peer has taken the messages below number `need`, and cleared their packets.
   __device__ bool wait_for_grant(uint32_t need) {
-    bool ready = true;
-    if (thread_ == 0) {
-      ready = wait_until(kernel_.peers, peer_, [&] {
-        granted_ = device::load_acquire(credit_);
-        return static_cast<int32_t>(granted_ - need) >= 0;
-      });
-    }
-    granted_ = __shfl_sync(device::all_lanes, granted_, 0);
-    ready = __all_sync(device::all_lanes, ready);
-    __syncwarp();
-    return ready;
+    return channel::wait_for_grant(kernel_.peers, peer_, credit_, need, thread_, granted_);
   }
 
   char* ring_;

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import random
 
 import narrowcast
 from narrowcast.types import value_type
@@ -46,9 +47,20 @@ def _check_unequal(world: World, grouped: str) -> Outcome:
     return outcome
 
 
+def _grouped_by_rank_0(world: World, mailboxes: list[Mailbox], own: random.Random) -> Outcome:
+    """The others have the messages of one mailbox after those of another."""
+    outcome = Outcome()
+    with narrowcast.group() if world.rank == 0 else contextlib.nullcontext():
+        for mailbox in mailboxes:
+            mailbox.post(world.comm, own)
+    world.place.finish(world.comm, world.streams[0])
+    for mailbox in mailboxes:
+        mailbox.check(outcome)
+    return outcome
+
+
 def _check_pairs(world: World) -> Outcome:
     """Rank 0 sends to and receives from each of the others in one group, of which they have a pair at a time."""
-    outcome = Outcome()
     stream = world.streams[0]
     world.place.reset()
     rng, own = world.random("pairs"), world.random("pairs", own=True)
@@ -61,13 +73,7 @@ def _check_pairs(world: World) -> Outcome:
 
     pairs = [(message(0, r), message(r, 0)) for _ in range(60) for r in range(1, world.ranks)]
     mailboxes = [Mailbox(world, list(pair), own, stream) for pair in pairs]
-    with narrowcast.group() if world.rank == 0 else contextlib.nullcontext():
-        for mailbox in mailboxes:
-            mailbox.post(world.comm, own)
-    world.place.finish(world.comm, stream)
-    for mailbox in mailboxes:
-        mailbox.check(outcome)
-    return outcome
+    return _grouped_by_rank_0(world, mailboxes, own)
 
 
 # Messages, sender and receiver, in an order in which the ranks other than 0 can have them one by one.
@@ -80,7 +86,6 @@ _ORDERS = {
 
 def _check_order(world: World, messages: tuple[tuple[int, int], ...]) -> Outcome:
     """More than lies between two ranks: what waits for the end of another message waits for its receiver."""
-    outcome = Outcome()
     stream = world.streams[0]
     world.place.reset()
     own = world.random("order", own=True)
@@ -89,13 +94,7 @@ def _check_order(world: World, messages: tuple[tuple[int, int], ...]) -> Outcome
         Mailbox(world, [Message(*ends, bf16, CODECS[i % len(CODECS)], "weights", count, i)], own, stream)
         for i, ends in enumerate(messages)
     ]
-    with narrowcast.group() if world.rank == 0 else contextlib.nullcontext():
-        for mailbox in mailboxes:
-            mailbox.post(world.comm, own)
-    world.place.finish(world.comm, stream)
-    for mailbox in mailboxes:
-        mailbox.check(outcome)
-    return outcome
+    return _grouped_by_rank_0(world, mailboxes, own)
 
 
 def _check_collective_grouped(world: World) -> Outcome:
