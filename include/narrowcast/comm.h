@@ -42,12 +42,35 @@ typedef struct {
   double create_timeout_seconds;  // how long the creation does, which no abort can end; 0: as timeout_seconds
 } ncast_comm_config;
 
-// Totals since the communicator was made, over what this rank sent; and what it holds.
+// The calls below.
+typedef enum {
+  NCAST_OP_SEND = 0,
+  NCAST_OP_RECV = 1,
+  NCAST_OP_BROADCAST = 2,
+  NCAST_OP_REDUCE = 3,
+  NCAST_OP_GATHER = 4,
+  NCAST_OP_SCATTER = 5,
+  NCAST_OP_ALL_GATHER = 6,
+  NCAST_OP_ALL_TO_ALL = 7,
+  NCAST_OP_ALL_TO_ALL_V = 8,
+  NCAST_OP_REDUCE_SCATTER = 9,
+  NCAST_OP_ALL_REDUCE = 10
+} ncast_operation;
+enum { NCAST_OPERATIONS = 11 };
+
+// What this rank did in calls of one operation.
 typedef struct {
-  uint64_t raw_bytes;   // bytes of values
-  uint64_t wire_bytes;  // bytes that crossed the link: frames with their headers, or bare values with codec raw
-  uint64_t calls;
-  uint64_t scratch_bytes;  // of the staging that it may hold: scratch_bytes of its settings
+  uint64_t calls;       // that were made; one that a CUDA graph captured counts once
+  uint64_t raw_bytes;   // of values that this rank sent others
+  uint64_t wire_bytes;  // what these came to on the link: frames with their headers, or bare values with codec raw
+} ncast_operation_counters;
+
+// Totals since the communicator was made; and what the rank holds. CUDA: bytes are counted by the kernels that send them, raw ones
+// when they begin: they have what graphs replay, and while calls are under way wire bytes are behind by theirs.
+typedef struct {
+  uint64_t calls, raw_bytes, wire_bytes;  // of all operations
+  uint64_t scratch_bytes;                 // of the staging that it may hold: scratch_bytes of its settings
+  ncast_operation_counters operations[NCAST_OPERATIONS];  // by ncast_operation
 } ncast_comm_counters;
 
 NCAST_API void ncast_comm_config_init(ncast_comm_config* config);

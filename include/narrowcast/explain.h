@@ -9,21 +9,6 @@
 extern "C" {
 #endif
 
-// The calls of comm.h.
-typedef enum {
-  NCAST_OP_SEND = 0,
-  NCAST_OP_RECV = 1,
-  NCAST_OP_BROADCAST = 2,
-  NCAST_OP_REDUCE = 3,
-  NCAST_OP_GATHER = 4,
-  NCAST_OP_SCATTER = 5,
-  NCAST_OP_ALL_GATHER = 6,
-  NCAST_OP_ALL_TO_ALL = 7,
-  NCAST_OP_ALL_TO_ALL_V = 8,
-  NCAST_OP_REDUCE_SCATTER = 9,
-  NCAST_OP_ALL_REDUCE = 10
-} ncast_operation;
-
 // Microseconds that the cost model predicts for one way of a call; 0: it does not know, or the way is not possible. For
 // fewer CTAs than the model was measured with they are stretched by a rule.
 typedef struct {

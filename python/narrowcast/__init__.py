@@ -17,7 +17,7 @@ from ._groups import Stream, group
 from ._library import library_version
 from ._registration import Registration
 from .codec import BlockStats, FrameInfo, bound, decode, encode, inspect, inspect_blocks
-from .comm import Communicator, Counters, unique_id
+from .comm import Communicator, Counters, OperationCounters, unique_id
 from .errors import (
     AbortedError,
     CorruptError,
@@ -51,6 +51,7 @@ __all__ = [
     "LocalRanks",
     "MismatchError",
     "NarrowcastError",
+    "OperationCounters",
     "PeerTimeoutError",
     "Prediction",
     "Registration",

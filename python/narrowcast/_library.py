@@ -28,6 +28,7 @@ from typing import Any
 
 from . import _settings
 from .errors import LibraryNotFoundError, Status, error_of
+from .types import OPERATIONS
 
 PACKAGED = Path(__file__).parent / "lib" / "libnarrowcast.so"
 CHECKSUM, MORE, REFERENCE = 1, 2, 4
@@ -87,10 +88,19 @@ class CommConfigC(Structure):
     ]
 
 
+class OperationCountersC(Structure):
+    """ncast_operation_counters."""
+
+    _fields_ = [(name, c_uint64) for name in ("calls", "raw_bytes", "wire_bytes")]
+
+
 class CommCountersC(Structure):
     """ncast_comm_counters."""
 
-    _fields_ = [(name, c_uint64) for name in ("raw_bytes", "wire_bytes", "calls", "scratch_bytes")]
+    _fields_ = [
+        *((name, c_uint64) for name in ("calls", "raw_bytes", "wire_bytes", "scratch_bytes")),
+        ("operations", OperationCountersC * len(OPERATIONS)),
+    ]
 
 
 class PredictionC(Structure):

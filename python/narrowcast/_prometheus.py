@@ -22,12 +22,11 @@ def text(report: Report) -> str:
         ("calls_total", "counter", "Calls, taken by Narrowcast or forwarded to NCCL.", _of_operations(_calls)),
         ("captured_calls_total", "counter", "Of those taken: into CUDA graphs, each once.", _of("captured")),
         ("forwarded_calls_total", "counter", "Calls forwarded to NCCL, by the reason.", _of_operations(_reasons)),
-        ("raw_bytes_total", "counter", "Bytes of values sent in taken calls, without graphs.", _of("raw_bytes")),
+        ("raw_bytes_total", "counter", "Bytes of values sent in taken calls, replays too.", _of_links("raw_bytes")),
+        ("wire_bytes_total", "counter", "What these came to on the links.", _of_links("wire_bytes")),
         ("predicted_calls_total", "counter", "Taken calls that saved_seconds has, without graphs.", _of("predicted")),
         ("saved_seconds", "gauge", "By the cost model, what these took less than in NCCL.", _of("saved_seconds")),
         ("scratch_bytes", "gauge", "GPU memory that the communicator was given.", _of_rank("scratch_bytes")),
-        ("link_raw_bytes_total", "counter", "Bytes of values sent before the first graph.", _of_links("raw_bytes")),
-        ("link_wire_bytes_total", "counter", "What these came to on the links.", _of_links("wire_bytes")),
     ]
     lines = [
         "# HELP narrowcast_processes Processes that have reported.",
@@ -75,12 +74,12 @@ def _of(name: str) -> Samples:
     return _of_operations(lambda traffic: iter([({}, getattr(traffic, name))]))
 
 
+def _of_links(name: str) -> Samples:
+    return _of_operations(lambda traffic: iter([] if traffic.links is None else [({}, getattr(traffic.links, name))]))
+
+
 def _of_rank(name: str) -> Samples:
     return lambda one: iter([({}, getattr(one, name))])
-
-
-def _of_links(name: str) -> Samples:
-    return lambda one: iter([] if one.links is None else [({}, getattr(one.links, name))])
 
 
 def _escaped(content: str) -> str:

@@ -12,6 +12,32 @@ from typing import Any
 PID = "%p"
 
 
+@dataclass(frozen=True)
+class Links:
+    """What taken calls sent, those that CUDA graphs replay too, as the library counts it."""
+
+    raw_bytes: int = 0
+    """As values."""
+    wire_bytes: int = 0
+    """On the links."""
+
+    @property
+    def ratio(self) -> float | None:
+        return self.wire_bytes / self.raw_bytes if self.raw_bytes else None
+
+
+def _sum(one: Links | None, other: Links | None) -> Links | None:
+    if one is None or other is None:
+        return None
+    return Links(one.raw_bytes + other.raw_bytes, one.wire_bytes + other.wire_bytes)
+
+
+def _links_as_json(links: Links | None) -> dict[str, Any]:
+    if links is None:
+        return {"raw_bytes": None, "wire_bytes": None, "ratio": None}
+    return {"raw_bytes": links.raw_bytes, "wire_bytes": links.wire_bytes, "ratio": links.ratio}
+
+
 @dataclass
 class Traffic:
     """The calls of one operation."""
@@ -19,14 +45,14 @@ class Traffic:
     operation: str
     taken: int = 0
     captured: int = 0
-    """Of those taken: into CUDA graphs. They count once, for nobody sees the replays, and in nothing below."""
+    """Of those taken: into CUDA graphs. They count once, for nobody sees the replays."""
     forwarded: int = 0
     reasons: dict[str, int] = field(default_factory=dict)
     """Why calls were forwarded to NCCL, and how many."""
-    raw_bytes: int = 0
-    """What the ranks sent in taken calls, as values."""
+    links: Links | None = Links()
+    """None where a rank's is not known, as of a communicator that was aborted before it was asked."""
     predicted: int = 0
-    """Calls of which the cost model knows the time, here and in NCCL; of transfers, sends alone."""
+    """Calls outside of graphs of which the cost model knows the time, here and in NCCL; of transfers, sends alone."""
     saved_seconds: float = 0
     """What these took less than in NCCL, by the cost model; over all ranks."""
 
@@ -34,7 +60,7 @@ class Traffic:
         self.taken += other.taken
         self.captured += other.captured
         self.forwarded += other.forwarded
-        self.raw_bytes += other.raw_bytes
+        self.links = _sum(self.links, other.links)
         self.predicted += other.predicted
         self.saved_seconds += other.saved_seconds
         for sentence, count in other.reasons.items():
@@ -47,27 +73,10 @@ class Traffic:
             "captured": self.captured,
             "forwarded": self.forwarded,
             "reasons": dict(sorted(self.reasons.items())),
-            "raw_bytes": self.raw_bytes,
+            **_links_as_json(self.links),
             "predicted": self.predicted,
             "saved_seconds": self.saved_seconds,
         }
-
-
-@dataclass(frozen=True)
-class Links:
-    """What taken calls sent until the first of the communicator was captured in a CUDA graph, or until the report."""
-
-    raw_bytes: int = 0
-    """As values."""
-    wire_bytes: int = 0
-    """On the links. The library counts it by communicator, so that it has no share of an operation."""
-
-    @property
-    def ratio(self) -> float | None:
-        return self.wire_bytes / self.raw_bytes if self.raw_bytes else None
-
-    def __add__(self, other: Links) -> Links:
-        return Links(self.raw_bytes + other.raw_bytes, self.wire_bytes + other.wire_bytes)
 
 
 @dataclass(frozen=True)
@@ -82,8 +91,6 @@ class RankTraffic:
     ranks: int
     scratch_bytes: int
     """Of its GPU's memory, for the communicator; 0 where nothing is taken."""
-    links: Links | None
-    """None where it is not known, as of a communicator that was aborted before it was asked."""
     operations: list[Traffic]
 
 
@@ -96,16 +103,21 @@ class CommunicatorTraffic:
     reported: set[int] = field(default_factory=set)
     scratch_bytes: int = 0
     """Of the rank that gives it most."""
-    links: Links | None = field(default_factory=Links)
-    """None where a rank's is not known."""
     operations: dict[str, Traffic] = field(default_factory=dict)
 
     def add(self, one: RankTraffic) -> None:
         self.reported.add(one.rank)
         self.scratch_bytes = max(self.scratch_bytes, one.scratch_bytes)
-        self.links = None if self.links is None or one.links is None else self.links + one.links
         for traffic in one.operations:
             self.operations.setdefault(traffic.operation, Traffic(traffic.operation)).add(traffic)
+
+    @property
+    def links(self) -> Links | None:
+        """Of all operations."""
+        total: Links | None = Links()
+        for traffic in self.operations.values():
+            total = _sum(total, traffic.links)
+        return total
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -113,9 +125,7 @@ class CommunicatorTraffic:
             "ranks": self.ranks,
             "reported_ranks": sorted(self.reported),
             "scratch_bytes": self.scratch_bytes,
-            "raw_bytes": None if self.links is None else self.links.raw_bytes,
-            "wire_bytes": None if self.links is None else self.links.wire_bytes,
-            "ratio": None if self.links is None else self.links.ratio,
+            **_links_as_json(self.links),
             "operations": [traffic.as_json() for traffic in self.operations.values()],
         }
 
@@ -172,13 +182,16 @@ def _ranks_of(content: dict[str, Any]) -> Iterable[RankTraffic]:
                 captured=int(entry["captured"]),
                 forwarded=int(entry["forwarded"]),
                 reasons={str(sentence): int(count) for sentence, count in entry.get("reasons", {}).items()},
-                raw_bytes=int(entry["raw_bytes"]),
+                links=_links_of(entry),
                 predicted=int(entry["predicted"]),
                 saved_seconds=float(entry["saved_seconds"]),
             )
             for entry in one["operations"]
         ]
-        raw_bytes, wire_bytes = one["raw_bytes"], one["wire_bytes"]
-        links = None if raw_bytes is None or wire_bytes is None else Links(int(raw_bytes), int(wire_bytes))
         rank, ranks, scratch_bytes = (int(one[name]) for name in ("rank", "ranks", "scratch_bytes"))
-        yield RankTraffic(str(one["id"]), place, rank, ranks, scratch_bytes, links, operations)
+        yield RankTraffic(str(one["id"]), place, rank, ranks, scratch_bytes, operations)
+
+
+def _links_of(entry: dict[str, Any]) -> Links | None:
+    raw_bytes, wire_bytes = entry["raw_bytes"], entry["wire_bytes"]
+    return None if raw_bytes is None or wire_bytes is None else Links(int(raw_bytes), int(wire_bytes))

@@ -26,6 +26,7 @@ from ._library import BACKENDS, UNIQUE_ID_BYTES, CommConfigC, CommCountersC, Exp
 from ._numbers import as_int, as_unsigned
 from ._registration import Registration, register
 from .errors import NarrowcastError, Status, error_of
+from .types import OPERATIONS
 
 
 def comm_config(
@@ -54,18 +55,25 @@ def unique_id() -> bytes:
 
 
 @dataclass(frozen=True)
-class Counters:
-    """Totals since the communicator was made, over what this rank sent; and what it holds."""
+class OperationCounters:
+    """What a rank did in calls of one operation, or of all of them."""
 
-    raw_bytes: int  #: bytes of values
-    wire_bytes: int  #: bytes that crossed the link, headers included
-    calls: int
-    scratch_bytes: int  #: bytes of staging: no more than the communicator was given
+    calls: int  #: that were made; one that a CUDA graph captured counts once
+    raw_bytes: int  #: of values that the rank sent others, in replays of graphs too
+    wire_bytes: int  #: what these came to on the link, headers included
 
     @property
     def ratio(self) -> float | None:
         """Wire bytes / raw bytes; None before anything was sent."""
         return self.wire_bytes / self.raw_bytes if self.raw_bytes else None
+
+
+@dataclass(frozen=True)
+class Counters(OperationCounters):
+    """Totals since the communicator was made; and what the rank holds."""
+
+    scratch_bytes: int  #: bytes of staging: no more than the communicator was given
+    operations: dict[str, OperationCounters]  #: by name, such as "all_gather": of those that had calls
 
 
 def _nothing(handle: int) -> None:
@@ -211,10 +219,19 @@ class Communicator(Calls):
         return None if status == Status.OK else error_of(status, message.value.decode("utf-8", "replace"))
 
     def counters(self) -> Counters:
-        """Totals of what this rank sent since the communicator was made."""
+        """Totals of what this rank did since the communicator was made.
+
+        GPUs: the kernels count the bytes that they send. While calls are under way wire bytes are behind by theirs.
+        """
         totals = CommCountersC()
         check(library().ncast_comm_get_counters(self.handle, byref(totals)))
-        return Counters(totals.raw_bytes, totals.wire_bytes, totals.calls, totals.scratch_bytes)
+        counted = {name: totals.operations[number] for name, number in OPERATIONS.items()}
+        operations = {
+            name: OperationCounters(one.calls, one.raw_bytes, one.wire_bytes)
+            for name, one in counted.items()
+            if one.calls
+        }
+        return Counters(totals.calls, totals.raw_bytes, totals.wire_bytes, totals.scratch_bytes, operations)
 
     def explain(self, operation: str, count: int, *, dtype: str, codec: str = "auto") -> Explanation:
         """What this communicator of GPUs does with a call, as `narrowcast.explain` says it; the same on all ranks."""

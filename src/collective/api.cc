@@ -220,6 +220,11 @@ ncast_status ncast_comm_get_counters(const ncast_comm* comm, ncast_comm_counters
     if (ncast_status status = use.begin("ncast_comm_get_counters", comm)) return status;
     if (counters == nullptr) return null_argument("ncast_comm_get_counters", "counters");
     *counters = comm->counters();
+    for (const ncast_operation_counters& one : counters->operations) {
+      counters->calls += one.calls;
+      counters->raw_bytes += one.raw_bytes;
+      counters->wire_bytes += one.wire_bytes;
+    }
     return NCAST_OK;
   });
 }

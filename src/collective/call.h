@@ -12,17 +12,17 @@
 namespace narrowcast::collective {
 
 enum class Operation : uint8_t {
-  send,
-  recv,
-  broadcast,
-  reduce,
-  gather,
-  scatter,
-  all_gather,
-  all_to_all,
-  all_to_all_v,
-  reduce_scatter,
-  all_reduce
+  send = NCAST_OP_SEND,
+  recv = NCAST_OP_RECV,
+  broadcast = NCAST_OP_BROADCAST,
+  reduce = NCAST_OP_REDUCE,
+  gather = NCAST_OP_GATHER,
+  scatter = NCAST_OP_SCATTER,
+  all_gather = NCAST_OP_ALL_GATHER,
+  all_to_all = NCAST_OP_ALL_TO_ALL,
+  all_to_all_v = NCAST_OP_ALL_TO_ALL_V,
+  reduce_scatter = NCAST_OP_REDUCE_SCATTER,
+  all_reduce = NCAST_OP_ALL_REDUCE
 };
 
 // "ncast_all_reduce"

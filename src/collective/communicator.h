@@ -15,7 +15,7 @@ struct ncast_comm {
   virtual ncast_status check_error() = 0;
   // Ends the calls of every rank. Any thread.
   virtual ncast_status abort() = 0;
-  // Any thread.
+  // But for the sums of all operations. Any thread.
   virtual ncast_comm_counters counters() const = 0;
   // Returns when no call is left; before the communicator is destroyed, which happens whatever this returns.
   virtual ncast_status wait_until_idle() = 0;

@@ -159,7 +159,7 @@ void attach(Communicator& comm) {
   // An abort that came in the meantime found nothing to end.
   if (comm.aborted.load()) narrowcast.ncast_comm_abort(made);
   // Once more: the engine is torn down after what was registered before it was loaded.
-  write_statistics_at_exit(refresh_all_totals);
+  write_statistics_at_exit(refresh_all_sent);
   log(Level::info, "rank %d of %d on GPU %d takes calls, with %llu MiB of its memory", comm.rank, comm.ranks,
       comm.device, static_cast<unsigned long long>(counters.scratch_bytes >> 20));
 }
@@ -175,7 +175,7 @@ void detach(Communicator& comm) {
   const OnDevice on_device(comm.device);
   // The engine may live on until the last rank of this process gives up its part; what it was asked for is done by then.
   if (!comm.aborted.load()) comm.order.synchronize();
-  comm.refresh_totals();
+  comm.refresh_sent();
   comm.engine_comm.store(nullptr);
   if (comm.aborted.load())
     bury(made);

@@ -59,19 +59,6 @@ size_t value_bytes(int dtype) {
   return dtype < 0 || dtype >= value_types ? 0 : bytes[dtype];
 }
 
-uint64_t sent_bytes(const Call& call, int rank, int ranks) {
-  const uint64_t bytes = piece_bytes(call), others = static_cast<uint64_t>(ranks - 1);
-  switch (call.operation) {
-    case NCAST_OP_SEND: return call.peer == rank ? 0 : bytes;
-    case NCAST_OP_RECV: return 0;
-    case NCAST_OP_BROADCAST:
-    case NCAST_OP_SCATTER: return call.peer == rank ? others * bytes : 0;
-    case NCAST_OP_REDUCE:
-    case NCAST_OP_GATHER: return call.peer == rank ? 0 : bytes;
-    default: return others * bytes;
-  }
-}
-
 int forward(const Call& call) {
   const InsideNccl inside;
   const int result = call_real(call);

@@ -30,9 +30,6 @@ size_t value_bytes(int dtype);
 // Of the largest piece that one rank sends another: for all_reduce the whole vector.
 inline uint64_t piece_bytes(const Call& call) { return call.count * value_bytes(call.dtype); }
 
-// Bytes of values that a rank sends others.
-uint64_t sent_bytes(const Call& call, int rank, int ranks);
-
 // Makes the call of the real NCCL.
 int forward(const Call& call);
 

@@ -91,13 +91,12 @@ void Communicator::abort() {
   if (exchanging.try_lock_for(longest_exchange_end)) exchanging.unlock();
 }
 
-void Communicator::refresh_totals() {
+void Communicator::refresh_sent() {
   ncast_comm* const comm = engine_comm.load();
   if (comm == nullptr || aborted.load()) return;
   const BesideCaptures beside_captures;
   ncast_comm_counters counters;
-  if (engine()->ncast_comm_get_counters(comm, &counters) == NCAST_OK)
-    statistics->set_totals(counters.raw_bytes, counters.wire_bytes);
+  if (engine()->ncast_comm_get_counters(comm, &counters) == NCAST_OK) statistics->set_sent(counters);
 }
 
 void keep_name(Comm handle, const Config* config) {
@@ -124,7 +123,7 @@ std::shared_ptr<Communicator> find_communicator(Comm handle) {
   if (handle == nullptr) return nullptr;
   std::shared_ptr<Communicator> communicator = look_at(handle);
   if (communicator == nullptr) return nullptr;
-  write_statistics_at_exit(refresh_all_totals);
+  write_statistics_at_exit(refresh_all_sent);
   const std::lock_guard lock(table().mutex);
   auto meeting = take_kept(table().meetings, handle);
   if (communicator->why_forwarded.load() == nullptr) communicator->meeting = std::move(meeting);
@@ -140,9 +139,9 @@ std::shared_ptr<Communicator> take_communicator(Comm handle) {
   return node.empty() ? nullptr : std::move(node.mapped());
 }
 
-void refresh_all_totals() {
+void refresh_all_sent() {
   const std::lock_guard lock(table().mutex);
-  for (const auto& [handle, communicator] : table().communicators) communicator->refresh_totals();
+  for (const auto& [handle, communicator] : table().communicators) communicator->refresh_sent();
 }
 
 }  // namespace narrowcast::nccl

@@ -28,7 +28,7 @@ struct Communicator {
   // Ends the engine's calls, from any thread, and an exchange between the ranks: NCCL may then free the handle.
   void abort();
   // Brings the statistics up to date with the engine's counters. Streams may be in capture.
-  void refresh_totals();
+  void refresh_sent();
 
   const Comm handle;
   const int rank, ranks, device;
@@ -69,6 +69,6 @@ std::shared_ptr<Communicator> find_communicator(Comm handle);
 // Takes it out of the table, before NCCL frees the handle; NULL when it has had no call.
 std::shared_ptr<Communicator> take_communicator(Comm handle);
 // Of all communicators in the table.
-void refresh_all_totals();
+void refresh_all_sent();
 
 }  // namespace narrowcast::nccl

@@ -9,7 +9,7 @@
 namespace narrowcast::nccl {
 
 using Operation = ncast_operation;
-inline constexpr int operation_count = NCAST_OP_ALL_REDUCE + 1;
+inline constexpr int operation_count = NCAST_OPERATIONS;
 
 inline constexpr const char* operation_names[operation_count] = {
     "send",       "recv",       "broadcast",    "reduce",         "gather",    "scatter",

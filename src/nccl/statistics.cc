@@ -27,7 +27,7 @@ Registry& registry() {
   return the;
 }
 
-constinit std::atomic<void (*)()> refresh_totals{nullptr};
+constinit std::atomic<void (*)()> refresh_sent{nullptr};
 constinit std::atomic<int64_t> next_write_ns{0};
 constinit std::atomic<pid_t> writer{0};
 
@@ -53,14 +53,20 @@ std::string seconds(double microseconds) {
   return text;
 }
 
-std::string operation_json(const char* name, const OperationCount& count) {
+// sent: NULL: it is not known.
+std::string operation_json(const char* name, const OperationCount& count, const ncast_operation_counters* sent) {
+  const auto bytes = [&](uint64_t ncast_operation_counters::* which) {
+    if (sent != nullptr) return number(sent->*which);
+    return std::string(count.taken == 0 ? "0" : "null");
+  };
   std::string text = std::string("{\"operation\":\"") + name + "\",\"taken\":" + number(count.taken) +
                      ",\"captured\":" + number(count.captured) + ",\"forwarded\":" + number(count.forwarded) +
                      ",\"reasons\":{";
   for (const auto& [why, times] : count.reasons)
     text += (text.back() == '{' ? "" : ",") + quoted(why) + ":" + number(times);
-  return text + "},\"raw_bytes\":" + number(count.raw_bytes) + ",\"predicted\":" + number(count.predicted) +
-         ",\"saved_seconds\":" + seconds(count.saved_microseconds) + "}";
+  return text + "},\"raw_bytes\":" + bytes(&ncast_operation_counters::raw_bytes) +
+         ",\"wire_bytes\":" + bytes(&ncast_operation_counters::wire_bytes) +
+         ",\"predicted\":" + number(count.predicted) + ",\"saved_seconds\":" + seconds(count.saved_microseconds) + "}";
 }
 
 // NARROWCAST_STATS with the process for %p and the rank in its first communicator for %r.
@@ -86,7 +92,7 @@ std::string document() {
 
 // Whole or not at all: somebody may read it while the process runs.
 void write_file() {
-  if (void (*const refresh)() = refresh_totals.load()) refresh();
+  if (void (*const refresh)() = refresh_sent.load()) refresh();
   const std::string path = file_path(), unfinished = path + ".unfinished", text = document();
   std::FILE* const file = std::fopen(unfinished.c_str(), "w");
   const bool written = file != nullptr && std::fwrite(text.data(), 1, text.size(), file) == text.size();
@@ -113,12 +119,10 @@ void Statistics::set_scratch(uint64_t bytes) {
   scratch_bytes_ = bytes;
 }
 
-void Statistics::count_taken(Operation operation, uint64_t raw_bytes, std::optional<double> saved_microseconds) {
+void Statistics::count_taken(Operation operation, std::optional<double> saved_microseconds) {
   const std::lock_guard lock(mutex_);
-  any_taken_ = true;
   OperationCount& count = operations_[operation];
   ++count.taken;
-  count.raw_bytes += raw_bytes;
   if (!saved_microseconds) return;
   ++count.predicted;
   count.saved_microseconds += *saved_microseconds;
@@ -126,7 +130,6 @@ void Statistics::count_taken(Operation operation, uint64_t raw_bytes, std::optio
 
 void Statistics::count_captured(Operation operation) {
   const std::lock_guard lock(mutex_);
-  any_taken_ = any_captured_ = true;
   ++operations_[operation].taken;
   ++operations_[operation].captured;
 }
@@ -143,14 +146,9 @@ void Statistics::count_forwarded(Operation operation, const char* why) {
     count.reasons.emplace_back(why, 1);
 }
 
-void Statistics::set_totals(uint64_t raw_bytes, uint64_t wire_bytes) {
+void Statistics::set_sent(const ncast_comm_counters& counters) {
   const std::lock_guard lock(mutex_);
-  if (!any_captured_) totals_ = {raw_bytes, wire_bytes};
-}
-
-bool Statistics::has_captured() const {
-  const std::lock_guard lock(mutex_);
-  return any_captured_;
+  sent_ = counters;
 }
 
 std::string Statistics::json() const {
@@ -158,17 +156,12 @@ std::string Statistics::json() const {
   char id[20];
   std::snprintf(id, sizeof id, "%016" PRIx64, id_);
   std::string text = std::string("{\"id\":\"") + (id_ == 0 ? "" : id) + "\",\"rank\":" + std::to_string(rank_) +
-                     ",\"ranks\":" + std::to_string(ranks_) + ",\"scratch_bytes\":" + std::to_string(scratch_bytes_);
-  const auto add_total = [&](const char* name, uint64_t Totals::* total) {
-    const std::string unknown = any_taken_ ? "null" : "0";
-    text += std::string(",\"") + name + "\":" + (totals_ ? number((*totals_).*total) : unknown);
-  };
-  add_total("raw_bytes", &Totals::raw_bytes);
-  add_total("wire_bytes", &Totals::wire_bytes);
-  text += ",\"operations\":[";
+                     ",\"ranks\":" + std::to_string(ranks_) + ",\"scratch_bytes\":" + std::to_string(scratch_bytes_) +
+                     ",\"operations\":[";
   for (int i = 0; i < operation_count; ++i) {
     if (operations_[i].taken + operations_[i].forwarded == 0) continue;
-    text += (text.back() == '[' ? "" : ",") + operation_json(operation_names[i], operations_[i]);
+    const ncast_operation_counters* const sent = sent_ ? &sent_->operations[i] : nullptr;
+    text += (text.back() == '[' ? "" : ",") + operation_json(operation_names[i], operations_[i], sent);
   }
   return text + "]}";
 }
@@ -183,7 +176,7 @@ std::shared_ptr<Statistics> add_statistics(int rank, int ranks) {
 void write_statistics_at_exit(void (*refresh)()) {
   if (settings().stats.empty()) return;
   writer.store(getpid());
-  refresh_totals.store(refresh);
+  refresh_sent.store(refresh);
   std::atexit(write_last_time);
 }
 

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "narrowcast/comm.h"
 #include "nccl/operations.h"
 
 namespace narrowcast::nccl {
@@ -16,8 +17,7 @@ namespace narrowcast::nccl {
 struct OperationCount {
   uint64_t taken = 0, forwarded = 0;
   uint64_t captured = 0;                                  // of those taken: into CUDA graphs; replays are not seen
-  uint64_t raw_bytes = 0;                                 // that this rank sent in taken calls outside of graphs
-  uint64_t predicted = 0;                                 // of these calls: by the cost model
+  uint64_t predicted = 0;                                 // of those outside of graphs: by the cost model
   double saved_microseconds = 0;                          // by them
   std::vector<std::pair<const char*, uint64_t>> reasons;  // why calls were forwarded
 };
@@ -31,13 +31,11 @@ class Statistics {
   // Memory that the rank has given the engine for it.
   void set_scratch(uint64_t bytes);
   // saved_microseconds: nothing where it is not known.
-  void count_taken(Operation operation, uint64_t raw_bytes, std::optional<double> saved_microseconds);
+  void count_taken(Operation operation, std::optional<double> saved_microseconds);
   void count_captured(Operation operation);
   void count_forwarded(Operation operation, const char* why);
-  // Totals of the engine's counters so far. Not heeded once a call was captured: the counters then have replays of wire
-  // bytes without their raw bytes.
-  void set_totals(uint64_t raw_bytes, uint64_t wire_bytes);
-  bool has_captured() const;
+  // What the engine has counted so far of what this rank sent.
+  void set_sent(const ncast_comm_counters& counters);
 
   int rank() const { return rank_; }
   std::string json() const;
@@ -47,11 +45,7 @@ class Statistics {
   mutable std::mutex mutex_;
   uint64_t id_ = 0;  // 0: the ranks have not agreed on one
   uint64_t scratch_bytes_ = 0;
-  struct Totals {
-    uint64_t raw_bytes, wire_bytes;
-  };
-  std::optional<Totals> totals_;
-  bool any_taken_ = false, any_captured_ = false;
+  std::optional<ncast_comm_counters> sent_;
   OperationCount operations_[operation_count];
 };
 
@@ -59,7 +53,7 @@ class Statistics {
 std::shared_ptr<Statistics> add_statistics(int rank, int ranks);
 
 // Writes the file at the end of the process, before what has been loaded until now is torn down. `refresh` is called
-// before each write, to bring totals up to date.
+// before each write, to bring what was sent up to date.
 void write_statistics_at_exit(void (*refresh)());
 
 // Writes the file when NARROWCAST_STATS_SECONDS have gone since the last time.

@@ -63,14 +63,11 @@ std::optional<double> saved_by(const Communicator& comm, const TakenCall& taken)
 }
 
 void count(Communicator& comm, const TakenCall& taken) {
-  const Call& c = taken.call;
-  if (capture_of(c.stream) == 0) {
-    comm.statistics->count_taken(c.operation, sent_bytes(c, comm.rank, comm.ranks), saved_by(comm, taken));
-    return;
-  }
-  // Before the first: what has been sent until now is all that can be told.
-  if (!settings().stats.empty() && !comm.statistics->has_captured()) comm.refresh_totals();
-  comm.statistics->count_captured(c.operation);
+  const Operation operation = taken.call.operation;
+  if (capture_of(taken.call.stream) == 0)
+    comm.statistics->count_taken(operation, saved_by(comm, taken));
+  else
+    comm.statistics->count_captured(operation);
 }
 
 // stream_of(group, call): where it runs.

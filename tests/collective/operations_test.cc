@@ -319,6 +319,20 @@ TEST_CASE("CountersTellWhatThisRankSent") {
     const uint64_t wire_before_auto = counters.wire_bytes;
     EXPECT_OK(ncast_comm_get_counters(comm, &counters));
     EXPECT(counters.wire_bytes - wire_before_auto == 2 * own.size());
+    const uint64_t wire_gathered = counters.wire_bytes;
+    EXPECT_OK(ncast_broadcast(own.data(), all.data(), count, NCAST_BFLOAT16, 0, NCAST_CODEC_RAW, comm, nullptr));
+    EXPECT_OK(ncast_comm_get_counters(comm, &counters));
+    const auto is = [&](ncast_operation operation, uint64_t calls, uint64_t raw_bytes, uint64_t wire_bytes) {
+      const ncast_operation_counters& of = counters.operations[operation];
+      return of.calls == calls && of.raw_bytes == raw_bytes && of.wire_bytes == wire_bytes;
+    };
+    const uint64_t sent = rank == 0 ? 2 * own.size() : 0;
+    EXPECT(is(NCAST_OP_ALL_GATHER, 3, 6 * own.size(), wire_gathered));
+    EXPECT(is(NCAST_OP_BROADCAST, 1, sent, sent));
+    EXPECT(is(NCAST_OP_SEND, 0, 0, 0));
+    EXPECT(counters.calls == 4);
+    EXPECT(counters.raw_bytes == 6 * own.size() + sent);
+    EXPECT(counters.wire_bytes == wire_gathered + sent);
   });
 }
 

@@ -53,10 +53,13 @@ class Ranks:
                 }
         return found
 
-    def links(self) -> dict[int, tuple[int | None, int | None]]:
-        """Of the first communicator, by rank: raw and wire bytes."""
-        first = [json.loads(path.read_text())["communicators"][0] for path in self.folder.glob("*.json")]
-        return {one["rank"]: (one["raw_bytes"], one["wire_bytes"]) for one in first}
+    def links(self, operation: str) -> dict[int, tuple[int | None, int | None]]:
+        """Of the first communicator's calls of an operation, by rank: raw and wire bytes."""
+        first = {rank: operations for rank, operations in self.statistics().items() if isinstance(rank, int)}
+        return {
+            rank: (operations[operation]["raw_bytes"], operations[operation]["wire_bytes"])
+            for rank, operations in first.items()
+        }
 
     def taken(self) -> dict[str, tuple[int, int]]:
         """Of the first communicator: operation -> calls taken and forwarded, the same on all ranks."""

@@ -136,7 +136,14 @@ def counters(*, unique_id, rank, ranks, emit):
             comm.all_gather(values, out, codec=codec, dtype="bfloat16")
             after = comm.counters()
             totals.append([after.raw_bytes - before.raw_bytes, after.wire_bytes - before.wire_bytes])
-        emit(totals)
+        with narrowcast.group():
+            comm.send(values, (rank + 1) % ranks, codec="raw", dtype="bfloat16")
+            comm.recv(out[:100_000], (rank - 1) % ranks, codec="raw", dtype="bfloat16")
+        counted = comm.counters()
+        operations = {name: [one.calls, one.raw_bytes, one.ratio] for name, one in counted.operations.items()}
+        assert counted.calls == 4
+        assert counted.raw_bytes == sum(one.raw_bytes for one in counted.operations.values())
+        emit([totals, operations])
 
 
 def mismatch(*, unique_id, rank, ranks, emit):

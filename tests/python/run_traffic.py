@@ -9,8 +9,6 @@ COMMUNICATORS = [
         "rank": 1,
         "ranks": 2,
         "scratch_bytes": 1 << 20,
-        "raw_bytes": 3000,
-        "wire_bytes": 2100,
         "operations": [
             {
                 "operation": "all_gather",
@@ -19,6 +17,7 @@ COMMUNICATORS = [
                 "forwarded": 2,
                 "reasons": {REASON: 2},
                 "raw_bytes": 3000,
+                "wire_bytes": 2100,
                 "predicted": 0,
                 "saved_seconds": 0,
             }

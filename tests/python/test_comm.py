@@ -102,10 +102,14 @@ def test_streams_run_in_order_and_groups_do_not_deadlock(run):
 
 def test_counters_tell_raw_from_wire(run):
     (results,) = run("counters", 2)
-    for (raw, raw_wire), (window, window_wire) in results:
+    for ((raw, raw_wire), (window, window_wire)), operations in results:
         assert raw == window == 200_000
         assert raw <= raw_wire < 1.01 * raw
         assert 0.65 * raw < window_wire < 0.75 * raw
+        assert set(operations) == {"all_gather", "send", "recv"}
+        assert operations["all_gather"][:2] == [2, 400_000]
+        assert operations["send"] == [1, 200_000, 1]
+        assert operations["recv"] == [1, 0, None]
 
 
 def test_calls_that_do_not_match_are_errors(run):

@@ -30,6 +30,7 @@ STATS = {
                     "forwarded": 1,
                     "reasons": {"x": 1},
                     "raw_bytes": 8,
+                    "wire_bytes": 6,
                     "saved_seconds": 0.5,
                 }
             ]
@@ -80,6 +81,7 @@ def test_equal_runs_hold_and_calls_are_summed(runs):
     assert program["comparison"]["always"]["times faster than NCCL"] == {"step": 1.0}
     (counters,) = program["runs"]["always"]["counters"]
     assert (counters["taken"], counters["forwarded"], counters["reasons"]) == (4, 2, {"x": 2})
+    assert (counters["raw_bytes"], counters["wire_bytes"]) == (16, 12)
 
 
 def test_what_is_moved_must_have_the_same_bits(runs):

@@ -45,7 +45,7 @@ def test_an_abort_ends_long_transfers_under_way(on_ranks, monkeypatch, by):
 def test_an_abort_ends_taken_calls(on_ranks):
     assert max(on_ranks("aborted")) < 10
     # Nobody has asked before.
-    assert set(on_ranks.links().values()) == {(None, None)}
+    assert set(on_ranks.links("all_reduce").values()) == {(None, None)}
 
 
 def test_the_death_of_a_peer_is_an_asynchronous_error(on_ranks, tmp_path):

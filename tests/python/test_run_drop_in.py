@@ -91,7 +91,8 @@ def test_ranks_report_what_was_taken_and_what_was_not_and_why(run_real, tmp_path
     operations = {one["operation"]: one for one in communicator["operations"]}
     gathered, broadcast = operations["all_gather"], operations["broadcast"]
     assert (gathered["taken"], gathered["forwarded"], gathered["raw_bytes"]) == (2, 0, 20_000)
-    assert 0 < communicator["wire_bytes"] < communicator["raw_bytes"]
+    assert 0 < gathered["wire_bytes"] < gathered["raw_bytes"]
+    assert communicator["wire_bytes"] == sum(one["wire_bytes"] for one in operations.values())
     assert (broadcast["taken"], broadcast["raw_bytes"]) == (0, 0)
     assert sum(broadcast["reasons"].values()) == broadcast["forwarded"] == 4
     row = next(line for line in done.stderr.splitlines() if "broadcast" in line)

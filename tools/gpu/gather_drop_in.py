@@ -22,7 +22,7 @@ BASE, ALWAYS, REPEATED = "nccl", "always", "_again"
 LOG_LINES = 8
 # What only serves the comparison, and is long.
 _COMPARED = ("moved", "summed", "near", "chosen")
-_SUMMED = ("taken", "captured", "forwarded", "raw_bytes", "saved_seconds")
+_SUMMED = ("taken", "captured", "forwarded", "raw_bytes", "wire_bytes", "saved_seconds")
 
 
 def counters(stats: dict[str, Any]) -> list[dict[str, Any]]:
@@ -39,7 +39,8 @@ def counters(stats: dict[str, Any]) -> list[dict[str, Any]]:
                 },
             )
             for name in _SUMMED:
-                total[name] += one[name]
+                # Bytes that a rank cannot tell, as of a communicator that was aborted: neither can the sum.
+                total[name] = None if None in (total[name], one[name]) else total[name] + one[name]
             for reason, count in one["reasons"].items():
                 total["reasons"][reason] = total["reasons"].get(reason, 0) + count
     return list(found.values())

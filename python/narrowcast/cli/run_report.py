@@ -7,13 +7,10 @@ import sys
 from rich.console import Console
 from rich.table import Table
 
-from .._traffic import CommunicatorTraffic, Report, Traffic
+from .._traffic import CommunicatorTraffic, Links, Report, Traffic
 from ._common import bytes_text
 
-_OF_GRAPHS = (
-    "in graphs: captured in CUDA graphs, and counted once; replays are not seen. Where there are such calls, raw,\n"
-    "wire and ratio (*) end with the first."
-)
+_OF_GRAPHS = "in graphs: captured in CUDA graphs, and counted once; raw, wire and ratio have all replays."
 _OF_TIMES = "saved a rank: outside of graphs, what calls took less than in NCCL, by the cost model; not measured."
 
 
@@ -28,22 +25,22 @@ def print_report(report: Report) -> None:
     has_graphs, has_times = any(one.captured for one in operations), any(one.predicted for one in operations)
     table = Table(title="What went through Narrowcast; all ranks that reported together", title_justify="left")
     table.add_column("communicator")
-    for name in ("ranks", "raw", "wire", "ratio"):
-        table.add_column(name, justify="right")
+    table.add_column("ranks", justify="right")
     table.add_column("operation")
     graphs, saved = ["in graphs"] * has_graphs, ["saved a rank"] * has_times
-    for name in ("taken", *graphs, "forwarded", *saved):
+    for name in ("taken", *graphs, "raw", "wire", "ratio", *saved, "forwarded"):
         table.add_column(name, justify="right")
     table.add_column("forwarded because", overflow="fold")
     for one in communicators:
         for place, traffic in enumerate(one.operations.values()):
             table.add_row(
-                *(_of_communicator(one) if place == 0 else [""] * 5),
+                *(_of_communicator(one) if place == 0 else [""] * 2),
                 traffic.operation,
                 f"{traffic.taken:,}",
                 *([f"{traffic.captured:,}"] if has_graphs else []),
-                f"{traffic.forwarded:,}",
+                *_sent(traffic.links),
                 *([_saved(traffic, len(one.reported))] if has_times else []),
+                f"{traffic.forwarded:,}",
                 "\n".join(f"{sentence} ({count:,})" for sentence, count in traffic.reasons.items()),
                 end_section=place == len(one.operations) - 1,
             )
@@ -56,12 +53,13 @@ def print_report(report: Report) -> None:
 
 def _of_communicator(one: CommunicatorTraffic) -> list[str]:
     ranks = str(one.ranks) if len(one.reported) == one.ranks else f"{len(one.reported)} of {one.ranks}"
-    mark = "*" if any(traffic.captured for traffic in one.operations.values()) else ""
-    if one.links is None or one.links.ratio is None:
-        sent = ["-"] * 3
-    else:
-        sent = [bytes_text(one.links.raw_bytes), bytes_text(one.links.wire_bytes), f"{one.links.ratio:.3f}"]
-    return [one.communicator[:12] or "-", ranks, *(text + mark for text in sent)]
+    return [one.communicator[:12] or "-", ranks]
+
+
+def _sent(links: Links | None) -> list[str]:
+    if links is None or links.ratio is None:
+        return ["-"] * 3
+    return [bytes_text(links.raw_bytes), bytes_text(links.wire_bytes), f"{links.ratio:.3f}"]
 
 
 def _saved(traffic: Traffic, ranks: int) -> str:

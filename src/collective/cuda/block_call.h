@@ -9,6 +9,7 @@
 #include "channel/cuda/peers.h"
 #include "channel/cuda/straight_write.h"
 #include "collective/cuda/block_shape.h"
+#include "collective/cuda/sent.h"
 #include "narrowcast/types.h"
 
 namespace narrowcast::collective::cuda {
@@ -48,8 +49,9 @@ struct OwnCopy {
 struct BlockCall {
   channel::Peers peers;
   channel::ChannelLayout layout;
-  unsigned long long* wire_bytes;  // adds up what this rank put into slots; device memory
-  Claims* claims;                  // device memory
+  Claims* claims;      // device memory
+  Sent* sent;          // device memory
+  uint64_t raw_bytes;  // that this rank sends others: puts into slots, or writes where they end up
 
   Piece send[channel::max_gpu_ranks];  // to each rank
   Piece recv[channel::max_gpu_ranks];  // from each rank

@@ -42,7 +42,10 @@ __device__ void move_pieces(const BlockCall& call) {
   } else if (warp < warps.all() - 1) {
     copy_own_blocks(call.own_copy, number_from(warps.senders + warps.receivers), warps.copiers * gridDim.x, lane);
   } else {
-    if (!Coding::codes && blockIdx.x == 0) invite_senders(call, lane);
+    if (blockIdx.x == 0) {
+      count_raw_bytes(call, lane);
+      if (!Coding::codes) invite_senders(call, lane);
+    }
     channel::raise_flags(memory.signals.queues, warps.senders, &memory.signals.open, lane);
   }
 }

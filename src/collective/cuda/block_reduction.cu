@@ -26,8 +26,10 @@ __global__ void __launch_bounds__(warps_of<Coding, Dtype> * 32, 1)
   const int thread = device::lane_id();
   uint32_t warp = device::warp_id();
   memory.signals.open_all(Memory::lanes);
-  if (warp == signal_warp)
+  if (warp == signal_warp) {
+    if (blockIdx.x == 0) count_raw_bytes(call, thread);
     return channel::raise_flags(memory.signals.queues, Memory::lanes, &memory.signals.open, thread);
+  }
   if (warp > signal_warp) --warp;
 
   const uint32_t lane = warp * gridDim.x + blockIdx.x;

@@ -138,7 +138,7 @@ __device__ void send_blocks(const BlockCall& call, WarpMemory<Coding>& memory, S
     swap(here, later);
   }
   sender.close();
-  if (thread == 0 && wire_bytes != 0) atomicAdd(call.wire_bytes, wire_bytes);
+  if (thread == 0 && wire_bytes != 0) atomicAdd(&call.sent->wire_bytes, wire_bytes);
 }
 
 // Each of the `warps` senders of all CTAs when it ends: the last one leaves the claims as they were, and has answered all
@@ -279,7 +279,7 @@ __device__ void relay_blocks(const BlockCall& call, WarpMemory<Coding>& memory, 
     return true;
   });
   sender.close();
-  if (thread == 0 && wire_bytes != 0) atomicAdd(call.wire_bytes, wire_bytes);
+  if (thread == 0 && wire_bytes != 0) atomicAdd(&call.sent->wire_bytes, wire_bytes);
 }
 
 }  // namespace narrowcast::collective::cuda

@@ -134,6 +134,11 @@ __device__ __noinline__ inline void report_corrupt(const channel::Peers& peers, 
   if (lane == 0) channel::give_up(peers, peer, channel::payload_corrupt);
 }
 
+// One warp of the kernel; those that send count wire bytes.
+__device__ inline void count_raw_bytes(const BlockCall& call, int lane) {
+  if (lane == 0 && call.raw_bytes != 0) atomicAdd(&call.sent->raw_bytes, call.raw_bytes);
+}
+
 // Whether a payload of so many bytes can be of a block of raw_bytes. One that is not whole travels as it is.
 template <typename Coding>
 __device__ bool can_be_of(uint32_t bytes, uint32_t raw_bytes) {

@@ -239,10 +239,13 @@ cudaError_t Communicator::copy_beside(void* to, const void* from, size_t bytes) 
 
 ncast_comm_counters Communicator::counters() const {
   const OnDevice on_device(device_);
-  unsigned long long wire_bytes = 0;
-  copy_beside(&wire_bytes, &state_->wire_bytes, sizeof wire_bytes);
+  std::array<Sent, NCAST_OPERATIONS> sent = {};
+  copy_beside(sent.data(), state_->sent, sizeof sent);
+  ncast_comm_counters counters = {};
+  counters.scratch_bytes = scratch_bytes_;
   const std::lock_guard lock(mutex_);
-  return {raw_bytes_, packet_bytes_ + wire_bytes, calls_, scratch_bytes_};
+  for (size_t i = 0; i < sent.size(); ++i) counters.operations[i] = {calls_[i], sent[i].raw_bytes, sent[i].wire_bytes};
+  return counters;
 }
 
 ncast_status Communicator::wait_until_idle() {

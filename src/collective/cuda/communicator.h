@@ -123,8 +123,8 @@ class Communicator final : public ncast_comm {
   Policy policy() const { return {costs_, agreement_.path}; }
   const Choice& choice_of(const Call& call);  // under launching_
   PacketShape packet_shape_of(const Call& call) const;
-  BlockCall block_call(int kernel) const;
-  uint64_t sent_by_packets(const Call& call) const;
+  Sent* sent_in(Operation operation) const;
+  BlockCall block_call(Operation operation, int kernel) const;
 
   // Of `bytes` at `values`, where a call receives them.
   channel::RegionPlace place_of(const void* values, uint64_t bytes) const;
@@ -172,7 +172,6 @@ class Communicator final : public ncast_comm {
   RecentChoices choices_;
   LastCall called_, captured_;
   LastCall* entered_ = nullptr;
-  uint64_t sent_bytes_ = 0;  // of values, by the calls that are being launched
   std::array<SideStream, most_kernels_at_once - 1> sides_;
   // By number, which is the same on all ranks; it changes under sharing_ as well.
   std::array<std::unique_ptr<channel::RegisteredMemory>, channel::most_regions + 1> regions_;
@@ -186,7 +185,7 @@ class Communicator final : public ncast_comm {
   mutable std::mutex mutex_;  // of what follows
   ncast_status error_ = NCAST_OK;
   std::string sentence_;
-  uint64_t calls_ = 0, raw_bytes_ = 0, packet_bytes_ = 0;
+  std::array<uint64_t, NCAST_OPERATIONS> calls_ = {};
 };
 
 }  // namespace narrowcast::collective::cuda

@@ -16,18 +16,6 @@
 namespace narrowcast::collective::cuda {
 namespace {
 
-static_assert(NCAST_OP_SEND == static_cast<int>(Operation::send));
-static_assert(NCAST_OP_RECV == static_cast<int>(Operation::recv));
-static_assert(NCAST_OP_BROADCAST == static_cast<int>(Operation::broadcast));
-static_assert(NCAST_OP_REDUCE == static_cast<int>(Operation::reduce));
-static_assert(NCAST_OP_GATHER == static_cast<int>(Operation::gather));
-static_assert(NCAST_OP_SCATTER == static_cast<int>(Operation::scatter));
-static_assert(NCAST_OP_ALL_GATHER == static_cast<int>(Operation::all_gather));
-static_assert(NCAST_OP_ALL_TO_ALL == static_cast<int>(Operation::all_to_all));
-static_assert(NCAST_OP_ALL_TO_ALL_V == static_cast<int>(Operation::all_to_all_v));
-static_assert(NCAST_OP_REDUCE_SCATTER == static_cast<int>(Operation::reduce_scatter));
-static_assert(NCAST_OP_ALL_REDUCE == static_cast<int>(Operation::all_reduce));
-
 // What the call goes by: "packets of 16 bytes in one shot, 6 CTAs of 4 warps".
 void describe(const ncast_explanation& said, char* text, size_t capacity) {
   if (said.ctas == 0) {

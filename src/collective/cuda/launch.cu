@@ -40,17 +40,19 @@ const Choice& Communicator::choice_of(const Call& call) {
       policy());
 }
 
+Sent* Communicator::sent_in(Operation operation) const { return &state_->sent[static_cast<size_t>(operation)]; }
+
 // Of a call that goes by packets.
 PacketShape Communicator::packet_shape_of(const Call& call) const {
   return choose_packet_shape(*packet_operation(call.operation), bytes_of(call), ranks(), nvlink_, agreement_.max_ctas);
 }
 
-BlockCall Communicator::block_call(int kernel) const {
+BlockCall Communicator::block_call(Operation operation, int kernel) const {
   BlockCall call = {};
   call.peers = peers_;
   call.layout = layout_;
-  call.wire_bytes = &state_->wire_bytes;
   call.claims = &state_->claims[kernel];
+  call.sent = sent_in(operation);
   return call;
 }
 
@@ -92,18 +94,10 @@ ncast_status Communicator::launch(const std::vector<const Call*>& calls) {
     for (cudaStream_t other : others) RETURN_IF_FAILED(cudaStreamWaitEvent(other, forked_));
     return leave(stream);
   };
-  sent_bytes_ = 0;
   const cudaError_t error = run();
   {
     const std::lock_guard counting(mutex_);
-    calls_ += calls.size();
-    raw_bytes_ += sent_bytes_;  // kernels count what they put into slots
-    for (const Call* call : calls) {
-      if (!choice_of(*call).packets || ranks() == 1) continue;
-      const uint64_t sent = sent_by_packets(*call);
-      raw_bytes_ += sent;
-      packet_bytes_ += packet_bytes_of(sent, packet_shape_of(*call).lines);
-    }
+    for (const Call* call : calls) ++calls_[static_cast<size_t>(call->operation)];
   }
   if (error == cudaSuccess) return NCAST_OK;
   // Other ranks may wait for what was not launched.
@@ -179,14 +173,14 @@ cudaError_t Communicator::launch_at_once(const Transfers& transfers, cudaStream_
 cudaError_t Communicator::launch_transfers(const Transfers& transfers, Coding coding, int kernel, int kernels,
                                            cudaStream_t stream) {
   const Lanes lanes(*transfers[0], coding.dtype, coding.codec, layout_, agreement_.max_ctas);
-  BlockCall call = block_call(kernel);
+  BlockCall call = block_call(Operation::send, kernel);
   call.of_messages = true;
   for (const Call* one : transfers) {
     const bool sends = one->operation == Operation::send;
     (sends ? call.send : call.recv)[one->peer] = lanes.piece(sends ? one->send : one->recv, bytes_of(*one));
   }
   if (coding.codec == NCAST_CODEC_RAW) write_straight(&call);
-  sent_bytes_ += sent_bytes(call);
+  call.raw_bytes = sent_bytes(call);
   return launch_moves(call, coding.dtype, coding.codec, lanes.ctas(call, static_cast<uint32_t>(kernels)), stream);
 }
 
@@ -199,8 +193,9 @@ cudaError_t Communicator::launch_collective(const Call& call, cudaStream_t strea
   const Choice choice = choice_of(call);
   if (call.operation != Operation::all_to_all_v && call.count == 0) return cudaSuccess;
   if (const auto operation = packet_operation(call.operation); operation && choice.packets) {
-    return launch_packets(peers_, 0, {*operation, call.send, call.recv, call.count, call.dtype, call.redop, call.peer},
-                          packet_shape_of(call), stream);
+    const PacketCall packets{*operation, call.send,  call.recv, call.count,
+                             call.dtype, call.redop, call.peer, sent_in(call.operation)};
+    return launch_packets(peers_, 0, packets, packet_shape_of(call), stream);
   }
   return reduces(call.operation) ? launch_reduction_of(call, choice.codec, stream)
                                  : launch_moves_of(call, choice.codec, stream);
@@ -208,10 +203,10 @@ cudaError_t Communicator::launch_collective(const Call& call, cudaStream_t strea
 
 cudaError_t Communicator::launch_moves_of(const Call& call, ncast_codec codec, cudaStream_t stream) {
   const Lanes lanes(call, call.dtype, codec, layout_, agreement_.max_ctas);
-  BlockCall moves = block_call(0);
+  BlockCall moves = block_call(call.operation, 0);
   cut_moves(call, codec, lanes, &moves);
   if (codec == NCAST_CODEC_RAW && !moves.in_order) write_straight(&moves);
-  sent_bytes_ += sent_bytes(moves);
+  moves.raw_bytes = sent_bytes(moves);
 
   const OwnCopy own = moves.own_copy;
   const bool beside = own.bytes > most_bytes_of_copiers;
@@ -228,24 +223,10 @@ cudaError_t Communicator::launch_moves_of(const Call& call, ncast_codec codec, c
 
 cudaError_t Communicator::launch_reduction_of(const Call& call, ncast_codec codec, cudaStream_t stream) {
   const Lanes lanes(call, call.dtype, codec, layout_, agreement_.max_ctas);
-  BlockCall reduction = block_call(0);
+  BlockCall reduction = block_call(call.operation, 0);
   cut_reduction(call, codec, lanes, &reduction);
-  sent_bytes_ += sent_bytes(reduction);
+  reduction.raw_bytes = sent_bytes(reduction);
   return launch_reduction(reduction, call.dtype, codec, lanes.ctas(reduction), stream);
-}
-
-// Bytes of values that this rank sends to others by packets.
-uint64_t Communicator::sent_by_packets(const Call& call) const {
-  const uint64_t bytes = bytes_of(call), others = static_cast<uint64_t>(ranks() - 1);
-  const bool is_root = rank() == call.peer;
-  switch (call.operation) {
-    case Operation::broadcast:
-    case Operation::scatter: return is_root ? others * bytes : 0;
-    case Operation::gather:
-    case Operation::reduce: return is_root ? 0 : bytes;
-    case Operation::all_reduce: return 2 * others * bytes / static_cast<uint64_t>(ranks());
-    default: return others * bytes;
-  }
 }
 
 }  // namespace narrowcast::collective::cuda

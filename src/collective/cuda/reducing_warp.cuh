@@ -51,7 +51,7 @@ class ReducingWarp {
     receiver().close();
     sender().close();
     if (thread_ == 0 && state_.wire_vectors != 0)
-      atomicAdd(call_.wire_bytes, uint64_t{state_.wire_vectors} * format::alignment);
+      atomicAdd(&call_.sent->wire_bytes, uint64_t{state_.wire_vectors} * format::alignment);
   }
 
  private:

@@ -11,7 +11,7 @@ namespace narrowcast::collective::cuda {
 inline constexpr int most_kernels_at_once = 2 * (channel::max_gpu_ranks - 1);
 
 struct DeviceState {
-  unsigned long long wire_bytes;
+  Sent sent[NCAST_OPERATIONS];
   Claims claims[most_kernels_at_once];
   channel::StraightWrites straight;  // of those that move values as they are
 };

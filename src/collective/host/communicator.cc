@@ -62,15 +62,16 @@ ncast_status Communicator::abort() {
   return NCAST_OK;
 }
 
-void Communicator::count_calls(uint64_t calls) {
+void Communicator::count_call(Operation operation) {
   const std::lock_guard lock(mutex_);
-  counters_.calls += calls;
+  ++counters_.operations[static_cast<size_t>(operation)].calls;
 }
 
-void Communicator::count_sent(uint64_t raw_bytes, uint64_t wire_bytes) {
+void Communicator::count_sent(Operation operation, uint64_t raw_bytes, uint64_t wire_bytes) {
   const std::lock_guard lock(mutex_);
-  counters_.raw_bytes += raw_bytes;
-  counters_.wire_bytes += wire_bytes;
+  ncast_operation_counters& counters = counters_.operations[static_cast<size_t>(operation)];
+  counters.raw_bytes += raw_bytes;
+  counters.wire_bytes += wire_bytes;
 }
 
 ncast_comm_counters Communicator::counters() const {

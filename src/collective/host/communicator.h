@@ -39,8 +39,8 @@ class Communicator final : public ncast_comm {
   ncast_status check_error() override;
   ncast_status abort() override;
 
-  void count_calls(uint64_t calls);
-  void count_sent(uint64_t raw_bytes, uint64_t wire_bytes);
+  void count_call(Operation operation);
+  void count_sent(Operation operation, uint64_t raw_bytes, uint64_t wire_bytes);
   ncast_comm_counters counters() const override;
 
  private:

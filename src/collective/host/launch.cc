@@ -60,8 +60,8 @@ class Job {
       for (Communicator* comm : comms_) comm->set_error(status, sentence.c_str());
       status = fail(status, "%s: %s", function, sentence.c_str());
     }
+    for (const Call& call : calls_) communicator_of(call).count_call(call.operation);
     for (Communicator* comm : comms_) {
-      comm->count_calls(static_cast<uint64_t>(std::ranges::count(calls_, static_cast<ncast_comm*>(comm), &Call::comm)));
       comm->world->leave_call();
       comm->end_turn();  // the communicator may be gone from here on
     }

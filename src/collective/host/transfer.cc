@@ -89,7 +89,7 @@ ncast_status Send::put(int peer, const channel::Slot& slot) {
   slot.header->tag = to_words(tag_);
   slot.header->payload_bytes = payload_bytes;
   comm_.world->to(peer).put();
-  comm_.count_sent(raw_bytes, payload_bytes);
+  comm_.count_sent(tag_.operation, raw_bytes, payload_bytes);
   return NCAST_OK;
 }
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import narrowcast
 import numpy as np
+from narrowcast import Counters, OperationCounters
 from narrowcast._cuda_driver import Graph
 from narrowcast.types import value_type
 
@@ -108,14 +109,32 @@ def replayed(world: World, sequence: Sequence[tuple[Choice, str, bool]], replays
     world.place.reset()
     stream = world.streams[0]
     calls = [Repeated(world, *one, replays) for one in sequence]
+    before = world.comm.counters()
     graph = _captured(world, world.comm, calls, stream)
+    made = world.comm.counters()
     for replay in range(replays):
         _replay(graph, calls, replay, stream)
     world.place.finish(world.comm, stream)
+    for error in _miscounted(replays, before, made, world.comm.counters()):
+        outcome.note("what was sent", error)
     for call in calls:
         call.check(outcome, replays, stream)
     graph.close()
     return outcome
+
+
+def _miscounted(replays: int, before: Counters, made: Counters, after: Counters) -> Iterator[str]:
+    """made: after the calls were made once, and captured."""
+    nothing = OperationCounters(0, 0, 0)
+    for name, last in after.operations.items():
+        first, once = before.operations.get(name, nothing), made.operations[name]
+        expected = once.raw_bytes + replays * (once.raw_bytes - first.raw_bytes)
+        if last.raw_bytes != expected:
+            yield f"{name}: {last.raw_bytes} bytes of values, not {expected}"
+        if (last.wire_bytes > once.wire_bytes) != (last.raw_bytes > once.raw_bytes):
+            yield f"{name}: {last.wire_bytes - once.wire_bytes} bytes on the link in all replays"
+        if last.calls != once.calls:
+            yield f"{name}: {last.calls - once.calls} calls in all replays"
 
 
 def _by_turns(world: World) -> Outcome:

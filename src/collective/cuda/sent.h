@@ -1,0 +1,11 @@
+// What a rank has sent others in calls of one operation, in its device memory. The kernels that send it add it up, so that what
+// CUDA graphs replay counts, too.
+#pragma once
+
+namespace narrowcast::collective::cuda {
+
+struct Sent {
+  unsigned long long raw_bytes, wire_bytes;  // as values, and on the link
+};
+
+}  // namespace narrowcast::collective::cuda
