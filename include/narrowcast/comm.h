@@ -65,8 +65,9 @@ typedef struct {
   uint64_t wire_bytes;  // what these came to on the link: frames with their headers, or bare values with codec raw
 } ncast_operation_counters;
 
-// Totals since the communicator was made; and what the rank holds. CUDA: bytes are counted by the kernels that send them, raw ones
-// when they begin: they have what graphs replay, and while calls are under way wire bytes are behind by theirs.
+// Totals since the communicator was made; and what the rank holds. CUDA: the kernels count what goes by blocks, values when they
+// begin: what graphs replay counts, and while calls are under way wire bytes are behind by theirs. What goes by packets
+// (ncast_comm_explain), which is short, counts when the call is made, and not in graphs.
 typedef struct {
   uint64_t calls, raw_bytes, wire_bytes;  // of all operations
   uint64_t scratch_bytes;                 // of the staging that it may hold: scratch_bytes of its settings

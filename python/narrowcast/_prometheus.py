@@ -22,7 +22,7 @@ def text(report: Report) -> str:
         ("calls_total", "counter", "Calls, taken by Narrowcast or forwarded to NCCL.", _of_operations(_calls)),
         ("captured_calls_total", "counter", "Of those taken: into CUDA graphs, each once.", _of("captured")),
         ("forwarded_calls_total", "counter", "Calls forwarded to NCCL, by the reason.", _of_operations(_reasons)),
-        ("raw_bytes_total", "counter", "Bytes of values sent in taken calls, replays too.", _of_links("raw_bytes")),
+        ("raw_bytes_total", "counter", "Bytes of values sent in taken calls.", _of_links("raw_bytes")),
         ("wire_bytes_total", "counter", "What these came to on the links.", _of_links("wire_bytes")),
         ("predicted_calls_total", "counter", "Taken calls that saved_seconds has, without graphs.", _of("predicted")),
         ("saved_seconds", "gauge", "By the cost model, what these took less than in NCCL.", _of("saved_seconds")),

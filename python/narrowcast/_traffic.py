@@ -14,7 +14,7 @@ PID = "%p"
 
 @dataclass(frozen=True)
 class Links:
-    """What taken calls sent, those that CUDA graphs replay too, as the library counts it."""
+    """What taken calls sent, as the library counts it: of CUDA graphs what replays send, but for short messages."""
 
     raw_bytes: int = 0
     """As values."""

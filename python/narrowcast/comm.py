@@ -59,7 +59,7 @@ class OperationCounters:
     """What a rank did in calls of one operation, or of all of them."""
 
     calls: int  #: that were made; one that a CUDA graph captured counts once
-    raw_bytes: int  #: of values that the rank sent others, in replays of graphs too
+    raw_bytes: int  #: of values that the rank sent others
     wire_bytes: int  #: what these came to on the link, headers included
 
     @property
@@ -221,7 +221,8 @@ class Communicator(Calls):
     def counters(self) -> Counters:
         """Totals of what this rank did since the communicator was made.
 
-        GPUs: the kernels count the bytes that they send. While calls are under way wire bytes are behind by theirs.
+        GPUs: kernels count the bytes that they send, so that what graphs replay counts, and while calls are under way
+        wire bytes are behind by theirs. Short messages, which go by packets, count when made, and not in graphs.
         """
         totals = CommCountersC()
         check(library().ncast_comm_get_counters(self.handle, byref(totals)))

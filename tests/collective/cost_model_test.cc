@@ -8,7 +8,6 @@
 #include <filesystem>
 #include <string>
 
-#include "channel/cuda/packet_area.h"
 #include "collective/cuda/choice.h"
 #include "doctest/doctest.h"
 #include "narrowcast/explain.h"
@@ -324,39 +323,6 @@ TEST_CASE("a choice that is remembered is the one that would be made") {
             CHECK(remembered.reason == made.reason);
           }
         }
-      }
-    }
-  }
-}
-
-TEST_CASE("what fits by packets has a shape that is possible, with lines and without") {
-  constexpr PacketOperation operations[] = {PacketOperation::all_reduce,     PacketOperation::all_gather,
-                                            PacketOperation::reduce_scatter, PacketOperation::all_to_all,
-                                            PacketOperation::broadcast,      PacketOperation::reduce,
-                                            PacketOperation::gather,         PacketOperation::scatter};
-  for (const PacketOperation operation : operations) {
-    for (int ranks = 2; ranks <= channel::max_gpu_ranks; ++ranks) {
-      for (const bool lines : {false, true}) {
-        const uint64_t most = most_packet_bytes(operation, ranks, lines);
-        for (uint64_t bytes = 1; bytes <= most; bytes = bytes < most ? std::min(most, bytes * 3) : most + 1) {
-          for (const uint32_t ctas : {1u, 5u, 64u}) {
-            CAPTURE(static_cast<int>(operation));
-            CAPTURE(ranks);
-            CAPTURE(lines);
-            CAPTURE(bytes);
-            const PacketShape shape = choose_packet_shape(operation, bytes, ranks, lines, ctas);
-            CHECK(is_possible(shape, operation, bytes, ranks));
-            CHECK(shape.ctas <= ctas);
-            CHECK((lines || !shape.lines));
-            // Rows of pieces, and of their results, have room.
-            const uint32_t rows = packet_rows_of(shape.two_shot, shape.lines, bytes, ranks);
-            const uint32_t room = shape.lines ? channel::packet_rows<channel::LinePacket>(ranks)
-                                              : channel::packet_rows<channel::ShortPacket>(ranks);
-            CHECK(rows <= room / (shape.two_shot ? 2 : 1));
-          }
-        }
-        CHECK_FALSE(
-            is_possible(choose_packet_shape(operation, most + 1, ranks, lines, 64), operation, most + 1, ranks));
       }
     }
   }

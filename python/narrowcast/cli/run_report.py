@@ -10,7 +10,9 @@ from rich.table import Table
 from .._traffic import CommunicatorTraffic, Links, Report, Traffic
 from ._common import bytes_text
 
-_OF_GRAPHS = "in graphs: captured in CUDA graphs, and counted once; raw, wire and ratio have all replays."
+_OF_GRAPHS = (
+    "in graphs: captured in CUDA graphs, and counted once; raw and wire have what replays send, but for short messages."
+)
 _OF_TIMES = "saved a rank: outside of graphs, what calls took less than in NCCL, by the cost model; not measured."
 
 

@@ -244,7 +244,11 @@ ncast_comm_counters Communicator::counters() const {
   ncast_comm_counters counters = {};
   counters.scratch_bytes = scratch_bytes_;
   const std::lock_guard lock(mutex_);
-  for (size_t i = 0; i < sent.size(); ++i) counters.operations[i] = {calls_[i], sent[i].raw_bytes, sent[i].wire_bytes};
+  for (size_t i = 0; i < sent.size(); ++i) {
+    counters.operations[i] = counters_[i];
+    counters.operations[i].raw_bytes += sent[i].raw_bytes;
+    counters.operations[i].wire_bytes += sent[i].wire_bytes;
+  }
   return counters;
 }
 

@@ -106,6 +106,7 @@ class Communicator final : public ncast_comm {
   cudaError_t enter(cudaStream_t stream);
   cudaError_t leave(cudaStream_t stream);
 
+  void count(const Call& call);  // under launching_ and mutex_
   cudaError_t launch_point_to_point(const std::vector<const Call*>& calls, cudaStream_t stream);
   // How values travel: those of one kernel alike.
   struct Coding {
@@ -123,7 +124,6 @@ class Communicator final : public ncast_comm {
   Policy policy() const { return {costs_, agreement_.path}; }
   const Choice& choice_of(const Call& call);  // under launching_
   PacketShape packet_shape_of(const Call& call) const;
-  Sent* sent_in(Operation operation) const;
   BlockCall block_call(Operation operation, int kernel) const;
 
   // Of `bytes` at `values`, where a call receives them.
@@ -185,7 +185,7 @@ class Communicator final : public ncast_comm {
   mutable std::mutex mutex_;  // of what follows
   ncast_status error_ = NCAST_OK;
   std::string sentence_;
-  std::array<uint64_t, NCAST_OPERATIONS> calls_ = {};
+  std::array<ncast_operation_counters, NCAST_OPERATIONS> counters_ = {};  // but for what goes by blocks
 };
 
 }  // namespace narrowcast::collective::cuda

@@ -7,7 +7,6 @@
 
 #include "channel/cuda/peers.h"
 #include "collective/cuda/packet_shape.h"
-#include "collective/cuda/sent.h"
 #include "narrowcast/types.h"
 
 namespace narrowcast::collective::cuda {
@@ -28,20 +27,11 @@ struct Exchange {
   bool send_aligned, recv_aligned;   // all pieces begin at multiples of 8
   bool keeps;                        // moves: this rank's piece goes from send to recv
   bool gathers;                      // reductions: the ranks pass their results on, as pieces of `recv`
-  Sent* sent;                        // device memory; NULL: nobody asks
-  Sent sends;                        // of this call
 
   __device__ const char* send_piece(int rank) const { return send + static_cast<uint32_t>(rank) * send_stride; }
   __device__ char* recv_piece(int rank) const { return recv + static_cast<uint32_t>(rank) * recv_stride; }
   __device__ uint32_t bytes_of(int rank, int ranks) const { return rank == ranks - 1 ? last_bytes : piece_bytes; }
 };
-
-// Every thread. Where it waits for packets anyway.
-__device__ __forceinline__ void count_sent(const Exchange& exchange) {
-  if (blockIdx.x != 0 || threadIdx.x != 0 || exchange.sent == nullptr) return;
-  atomicAdd(&exchange.sent->raw_bytes, exchange.sends.raw_bytes);
-  atomicAdd(&exchange.sent->wire_bytes, exchange.sends.wire_bytes);
-}
 
 // peers.scratch leads to the packets' areas.
 cudaError_t launch_packet_move(const channel::Peers& peers, const Exchange& exchange, size_t value_bytes,

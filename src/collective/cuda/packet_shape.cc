@@ -85,4 +85,23 @@ PacketShape choose_packet_shape(PacketOperation operation, uint64_t bytes, int r
   return shape;
 }
 
+uint64_t sent_by_packets(PacketOperation operation, const PacketShape& shape, uint64_t bytes, int rank, int ranks,
+                         int root) {
+  const auto others = static_cast<uint64_t>(ranks - 1);
+  switch (operation) {
+    case PacketOperation::broadcast:
+    case PacketOperation::scatter: return rank == root ? others * bytes : 0;
+    case PacketOperation::gather:
+    case PacketOperation::reduce: return rank == root ? 0 : bytes;
+    case PacketOperation::all_reduce: {
+      if (!shape.two_shot) return others * bytes;
+      // The others' pieces, and its own one's result to each of them.
+      const uint64_t piece = two_shot_piece_bytes(bytes, ranks);
+      const uint64_t own = rank == ranks - 1 ? bytes - others * piece : piece;
+      return bytes - own + others * own;
+    }
+    default: return others * bytes;
+  }
+}
+
 }  // namespace narrowcast::collective::cuda

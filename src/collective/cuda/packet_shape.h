@@ -51,6 +51,9 @@ uint32_t packet_rows_of(bool two_shot, bool lines, uint64_t bytes, int ranks);
 constexpr uint32_t jobs_of(PacketOperation operation, uint32_t rows, int ranks) {
   return reduces(operation) ? rows : rows * static_cast<uint32_t>(ranks);
 }
+// Bytes of values that a rank sends others. bytes: of `count` values. root: of the operations that have one.
+uint64_t sent_by_packets(PacketOperation operation, const PacketShape& shape, uint64_t bytes, int rank, int ranks,
+                         int root);
 // Of packets that carry so many bytes of data.
 constexpr uint64_t packet_bytes_of(uint64_t bytes, bool lines) { return lines ? bytes / 15 * 16 : bytes / 3 * 4; }
 

@@ -8,22 +8,6 @@
 namespace narrowcast::collective::cuda {
 namespace {
 
-// Bytes of values that the rank sends others. own_bytes: of its piece, where the ranks reduce a piece each.
-uint64_t sent_bytes(const PacketCall& call, bool two_shot, uint64_t own_bytes, int rank, int ranks) {
-  const uint64_t bytes = call.count * ncast_dtype_bytes(call.dtype), others = static_cast<uint64_t>(ranks - 1);
-  const bool is_root = rank == call.root;
-  switch (call.operation) {
-    case PacketOperation::broadcast:
-    case PacketOperation::scatter: return is_root ? others * bytes : 0;
-    case PacketOperation::gather:
-    case PacketOperation::reduce: return is_root ? 0 : bytes;
-    case PacketOperation::all_reduce:
-      if (two_shot) return bytes - own_bytes + others * own_bytes;
-      [[fallthrough]];
-    default: return others * bytes;
-  }
-}
-
 Exchange make_exchange(const PacketCall& call, const PacketShape& shape, int rank, int ranks) {
   const uint64_t bytes = call.count * ncast_dtype_bytes(call.dtype);
   const uint32_t own = 1u << rank, others = ((1u << ranks) - 1) & ~own, root = 1u << call.root;
@@ -81,10 +65,6 @@ Exchange make_exchange(const PacketCall& call, const PacketShape& shape, int ran
   };
   exchange.send_aligned = aligned(exchange.send, exchange.send_stride);
   exchange.recv_aligned = aligned(exchange.recv, exchange.recv_stride);
-  const uint32_t own_bytes = rank == ranks - 1 ? exchange.last_bytes : exchange.piece_bytes;
-  exchange.sends.raw_bytes = sent_bytes(call, shape.two_shot, own_bytes, rank, ranks);
-  exchange.sends.wire_bytes = packet_bytes_of(exchange.sends.raw_bytes, shape.lines);
-  exchange.sent = exchange.sends.raw_bytes == 0 ? nullptr : call.sent;
   return exchange;
 }
 

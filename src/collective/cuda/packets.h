@@ -9,7 +9,6 @@
 
 #include "channel/cuda/peers.h"
 #include "collective/cuda/packet_shape.h"
-#include "collective/cuda/sent.h"
 #include "narrowcast/types.h"
 
 namespace narrowcast::collective::cuda {
@@ -24,9 +23,8 @@ struct PacketCall {
   void* recv;
   uint64_t count;
   ncast_dtype dtype;
-  ncast_redop redop;     // of reductions
-  int root;              // of broadcast, reduce, gather and scatter
-  Sent* sent = nullptr;  // device memory, to which the kernel adds what it sends; NULL: nobody asks
+  ncast_redop redop;  // of reductions
+  int root;           // of broadcast, reduce, gather and scatter
 };
 
 // peers.scratch leads to each rank's scratch. Launches one kernel, or copies if there is one rank; nothing when count is

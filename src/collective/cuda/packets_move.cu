@@ -62,7 +62,6 @@ __global__ void __launch_bounds__(most_packet_warps(false) * 32)
       packets.begin();
       packets.send_tokens(others & ~exchange.to);
       packets.advance();
-      count_sent(exchange);
     }
     if (job - exchange.behind < jobs && !receive(Job<Packet>(peers, exchange.rows, job - exchange.behind))) break;
   }

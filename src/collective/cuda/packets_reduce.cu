@@ -114,7 +114,6 @@ __global__ void __launch_bounds__(most_packet_warps(true) * 32)
       packets.begin();
       packets.send_tokens(others & ~exchange.to);
       packets.advance();
-      count_sent(exchange);
     }
     // Receiving stands here once, for pieces and results alike, to keep the kernel short.
 #pragma unroll 1

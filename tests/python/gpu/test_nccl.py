@@ -169,8 +169,8 @@ def test_reductions_of_the_user_keep_their_order(on_ranks, grouped):
 def test_graphs_run_what_they_captured(on_ranks, before):
     for found in on_ranks("captured", RANKS, before=before):
         assert found == [False, True, True]
-    # Once before, and two replays.
-    sent_bytes = 0 if before else 3 * 2000 * (RANKS - 1)
+    # Once before; so few go by packets, and then replays do not count.
+    sent_bytes = 0 if before else 2000 * (RANKS - 1)
     for raw_bytes, wire_bytes in on_ranks.links("all_gather").values():
         assert raw_bytes == sent_bytes
         assert (wire_bytes > 0) == (not before)
