@@ -41,17 +41,16 @@ typedef struct {
 // Counts are those of the calls in comm.h; of all_to_all_v that of the largest piece, which the choice does not know.
 // Errors of all: INVALID_ARGUMENT; those with a communicator: UNSUPPORTED where it is not one of GPUs.
 
-// Explains a call between GPUs that can reach each other. Needs neither a communicator nor a GPU; this process's
-// environment counts where a communicator has what its ranks agreed on (docs/guide/settings.md).
+// Explains a call between GPUs that can reach each other. Needs neither a communicator nor a GPU.
 //   ranks: 1 to 8.
-//   max_ctas: the least NARROWCAST_MAX_CTAS of the ranks; 0: this process's, or the most that there may be.
+//   config: what all ranks' communicators are made with: max_ctas, p2p and cost_model count, and where they are open this
+//           process's environment. NULL: all are open.
 NCAST_API ncast_status ncast_explain(ncast_operation operation, uint64_t count, ncast_dtype dtype, ncast_codec codec,
-                                     int ranks, uint32_t max_ctas, ncast_explanation* explanation);
+                                     int ranks, const ncast_comm_config* config, ncast_explanation* explanation);
 
-// The times of it alone, without words, at the cost of a short calculation; the environment is read at the first call. Any
-// thread.
+// The times of it alone, without words, at the cost of a short calculation; a file of times is read once. Any thread.
 NCAST_API ncast_status ncast_predict(ncast_operation operation, uint64_t count, ncast_dtype dtype, ncast_codec codec,
-                                     int ranks, ncast_prediction* prediction);
+                                     int ranks, const ncast_comm_config* config, ncast_prediction* prediction);
 
 // Explains what this communicator does with a call: the same on all its ranks. Any thread.
 NCAST_API ncast_status ncast_comm_explain(ncast_comm* comm, ncast_operation operation, uint64_t count,

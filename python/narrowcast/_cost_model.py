@@ -98,9 +98,9 @@ def _link(report: dict[str, Any], environment: str) -> str:
 
 def load(path: Path) -> None:
     """Has the library read a model. InvalidArgumentError when it makes no sense."""
-    with environment_of(NARROWCAST_COST_MODEL=str(path), NARROWCAST_PATH=""):
+    with environment_of(NARROWCAST_PATH=""):
         try:
-            explain("send", 1, dtype="bfloat16", ranks=2)
+            explain("send", 1, dtype="bfloat16", ranks=2, cost_model=path)
         except InvalidArgumentError as error:
             # Nobody has asked for an explanation.
             raise InvalidArgumentError(str(error).removeprefix("ncast_explain: ")) from None

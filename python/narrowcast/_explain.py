@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from ctypes import byref
 from dataclasses import dataclass
 from typing import TypeVar
 
+from ._config import comm_config
 from ._library import ExplanationC, PredictionC, check, library
 from ._numbers import as_int, as_unsigned
 from .types import CODEC_NAMES, OPERATIONS, comm_codec_number, value_type
@@ -48,7 +50,15 @@ class Explanation:
 
 
 def explain(
-    operation: str, count: int, *, dtype: str, ranks: int, codec: str = "auto", max_ctas: int = 0
+    operation: str,
+    count: int,
+    *,
+    dtype: str,
+    ranks: int,
+    codec: str = "auto",
+    max_ctas: int = 0,
+    p2p: bool | None = None,
+    cost_model: str | os.PathLike[str] | None = None,
 ) -> Explanation:
     """Explains the call of this name on a communicator of GPUs that can reach each other, by the functions that decide
     for its calls. Needs no GPU. `Communicator.explain` tells what one communicator does.
@@ -57,12 +67,14 @@ def explain(
     count: as the C API counts: values that one rank sends another, or all of them for all_reduce and reduce;
         all_to_all_v: of the largest piece.
     ranks: 1 to 8.
-    max_ctas: the least NARROWCAST_MAX_CTAS of the ranks; 0: this process's, or the most that there may be.
+    max_ctas, p2p, cost_model: as the ranks' communicators are made with; 0 and None leave it to this process's
+        environment.
     """
     made = ExplanationC()
     question = asked(operation, count, dtype, codec)
-    limits = as_int(ranks, "ranks"), as_unsigned(max_ctas, "max_ctas", 32)
-    check(library().ncast_explain(*question, *limits, byref(made)))
+    ranks = as_int(ranks, "ranks")
+    config = comm_config(max_ctas=max_ctas, p2p=p2p, cost_model=cost_model)
+    check(library().ncast_explain(*question, ranks, byref(config), byref(made)))
     return explanation_of(made)
 
 

@@ -85,6 +85,9 @@ class CommConfigC(Structure):
         ("scratch_bytes", c_size_t),
         ("timeout_seconds", c_double),
         ("create_timeout_seconds", c_double),
+        ("max_ctas", c_uint32),
+        ("p2p", c_int),
+        ("cost_model", c_char_p),
     ]
 
 
@@ -245,12 +248,16 @@ SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     # explain.h
     "ncast_explain": (
         _STATUS,
-        # operation count dtype codec ranks max_ctas explanation
-        [c_int, c_uint64, c_int, c_int, c_int, c_uint32, POINTER(ExplanationC)],
+        # operation count dtype codec ranks config explanation
+        [c_int, c_uint64, c_int, c_int, c_int, POINTER(CommConfigC), POINTER(ExplanationC)],
     ),
     "ncast_comm_explain": (_STATUS, [_COMM, c_int, c_uint64, c_int, c_int, POINTER(ExplanationC)]),
     # Not called from here: an explanation has these times, too.
-    "ncast_predict": (_STATUS, [c_int, c_uint64, c_int, c_int, c_int, POINTER(PredictionC)]),
+    "ncast_predict": (
+        _STATUS,
+        # operation count dtype codec ranks config prediction
+        [c_int, c_uint64, c_int, c_int, c_int, POINTER(CommConfigC), POINTER(PredictionC)],
+    ),
     "ncast_comm_predict": (_STATUS, [_COMM, c_int, c_uint64, c_int, c_int, POINTER(PredictionC)]),
 }
 

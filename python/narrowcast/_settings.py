@@ -15,24 +15,26 @@ PREFIX = "NARROWCAST_"
 _TEST_PREFIX = f"{PREFIX}TEST_"
 
 # Without the prefix; docs/guide/settings.md says what each does.
-_OF_THE_LIBRARY = ("COST_MODEL", "LIBRARY", "MAX_CTAS", "P2P", "PATH", "SOCKET_IFNAME", "TRACEBACK")
-_OF_THE_DROP_IN = (
+_IN_FILES_TOO = (
     "ATTACH",
     "CODEC",
-    "CONFIG",
+    "COST_MODEL",
     "DEBUG",
+    "MAX_CTAS",
     "NCCL_LIBRARY",
     "NVTX",
     "OFF",
+    "P2P",
     "SCRATCH_BYTES",
     "STATS",
     "STATS_SECONDS",
     "TAKE",
     "VERIFY",
 )
-VARIABLES = frozenset(f"{PREFIX}{name}" for name in (*_OF_THE_LIBRARY, *_OF_THE_DROP_IN))
-# What the file that NARROWCAST_CONFIG names may have besides rules. The library reads its own in the environment alone.
-KEYS = frozenset(name.lower() for name in _OF_THE_DROP_IN if name != "CONFIG")
+_ALONE = ("CONFIG", "LIBRARY", "PATH", "SOCKET_IFNAME", "TRACEBACK")
+VARIABLES = frozenset(f"{PREFIX}{name}" for name in (*_IN_FILES_TOO, *_ALONE))
+# What the file that NARROWCAST_CONFIG names may have besides rules.
+KEYS = frozenset(name.lower() for name in _IN_FILES_TOO)
 
 # Of fixed sets of values, those that `narrowcast run` has options for.
 TAKES = ("auto", "always", "never")

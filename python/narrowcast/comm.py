@@ -17,34 +17,20 @@ import weakref
 from ctypes import byref, c_int, c_void_p
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ._calls import Calls
+from ._config import CommunicatorOptions, comm_config
 from ._exchange import Exchange, ExchangeCall
 from ._explain import Explanation, asked, explanation_of
-from ._library import BACKENDS, UNIQUE_ID_BYTES, CommConfigC, CommCountersC, ExplanationC, UniqueIdC, check, library
-from ._numbers import as_int, as_unsigned
+from ._library import UNIQUE_ID_BYTES, CommConfigC, CommCountersC, ExplanationC, UniqueIdC, check, library
+from ._numbers import as_int
 from ._registration import Registration, register
 from .errors import NarrowcastError, Status, error_of
 from .types import OPERATIONS
 
-
-def comm_config(
-    backend: str, scratch_bytes: int | None, timeout_seconds: float | None, create_timeout_seconds: float | None
-) -> CommConfigC:
-    """The library's settings, with its defaults for what is None."""
-    if backend not in BACKENDS:
-        raise ValueError(f"{backend!r} is not a backend (known: {', '.join(BACKENDS)})")
-    config = CommConfigC()
-    library().ncast_comm_config_init(byref(config))
-    config.backend = BACKENDS[backend]
-    if scratch_bytes is not None:
-        config.scratch_bytes = as_unsigned(scratch_bytes, "scratch_bytes")
-    if timeout_seconds is not None:
-        config.timeout_seconds = timeout_seconds
-    if create_timeout_seconds is not None:
-        config.create_timeout_seconds = create_timeout_seconds
-    return config
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 
 def unique_id() -> bytes:
@@ -87,9 +73,8 @@ class Communicator(Calls):
     rank, ranks: this rank, 0 to ranks - 1, and how many there are.
     backend: "host": processes or threads of one machine; "cuda": GPUs of one machine.
     device: the GPU of this rank, with backend "cuda"; None: the current one.
-    scratch_bytes: staging that this rank may hold, all peers together; None: the library's default.
-    timeout_seconds: how long a call waits for a peer that is alive; 0: for ever; None: the library's default.
-    create_timeout_seconds: how long the creation does; 0 or None: as timeout_seconds.
+    options: scratch_bytes, timeout_seconds, create_timeout_seconds, max_ctas, p2p, cost_model, as
+        `CommunicatorOptions` says.
 
     Returns when every rank has joined. Raises RemoteError when a peer dies, PeerTimeoutError when one does not come.
 
@@ -119,16 +104,12 @@ class Communicator(Calls):
         *,
         backend: str = "host",
         device: int | None = None,
-        scratch_bytes: int | None = None,
-        timeout_seconds: float | None = None,
-        create_timeout_seconds: float | None = None,
+        **options: Unpack[CommunicatorOptions],
     ) -> None:
         if len(unique_id) != UNIQUE_ID_BYTES:
             raise ValueError(f"unique_id has {len(unique_id)} bytes, not {UNIQUE_ID_BYTES}")
         rank, ranks = as_int(rank, "rank"), as_int(ranks, "ranks")
-        config = comm_config(backend, scratch_bytes, timeout_seconds, create_timeout_seconds)
-        if device is not None:
-            config.device = as_int(device, "device")
+        config = comm_config(backend, device, **options)
         made = UniqueIdC.from_buffer_copy(unique_id)
         handle = c_void_p()
         check(library().ncast_comm_create(byref(handle), ranks, byref(made), rank, byref(config)))
@@ -143,9 +124,7 @@ class Communicator(Calls):
         *,
         backend: str = "host",
         device: int | None = None,
-        scratch_bytes: int | None = None,
-        timeout_seconds: float | None = None,
-        create_timeout_seconds: float | None = None,
+        **options: Unpack[CommunicatorOptions],
     ) -> Communicator:
         """As the constructor, for ranks that can exchange bytes already: no id is carried by hand.
 
@@ -157,14 +136,12 @@ class Communicator(Calls):
         returned something else, with that as its cause. Ranks whose own exchange came back do not know of it, and wait
         for `create_timeout_seconds`.
         """
-        refusal: ValueError | None = None
+        refusal: TypeError | ValueError | None = None
         try:
             for number, name in ((rank, "rank"), (ranks, "ranks")):
                 as_int(number, name)
-            config = comm_config(backend, scratch_bytes, timeout_seconds, create_timeout_seconds)
-            if device is not None:
-                config.device = as_int(device, "device")
-        except ValueError as error:
+            config = comm_config(backend, device, **options)
+        except (TypeError, ValueError) as error:
             refusal, config = error, CommConfigC()  # which the library refuses, and has the others told
         call = ExchangeCall(exchange, rank, ranks)
         handle = c_void_p()

@@ -13,12 +13,16 @@ import weakref
 from collections.abc import Iterator, Sequence
 from ctypes import byref, c_int, c_void_p
 from types import TracebackType
-from typing import overload
+from typing import TYPE_CHECKING, overload
 
+from ._config import CommunicatorOptions, comm_config
 from ._library import check, library
 from ._numbers import as_int
-from .comm import Communicator, comm_config
+from .comm import Communicator
 from .errors import NarrowcastError
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 
 def _destroy(handles: Sequence[int]) -> int:
@@ -41,14 +45,12 @@ class LocalRanks(Sequence[Communicator]):
         *,
         backend: str = "host",
         devices: Sequence[int] | None = None,
-        scratch_bytes: int | None = None,
-        timeout_seconds: float | None = None,
-        create_timeout_seconds: float | None = None,
+        **options: Unpack[CommunicatorOptions],
     ) -> None:
         ranks = as_int(ranks, "ranks")
         if devices is not None and len(devices) != ranks:
             raise ValueError(f"devices has {len(devices)} numbers, not one for each of {ranks} ranks")
-        config = comm_config(backend, scratch_bytes, timeout_seconds, create_timeout_seconds)
+        config = comm_config(backend, **options)
         made = (c_void_p * max(0, ranks))()
         listed = None if devices is None else (c_int * ranks)(*(as_int(device, "devices") for device in devices))
         check(library().ncast_comm_create_all(made, ranks, listed, byref(config)))

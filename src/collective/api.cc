@@ -53,8 +53,8 @@ ncast_status copy_counts(const ncast_comm* comm, const char* buffer, const uint6
 }
 
 ncast_status checked_config(int ranks, int rank, const ncast_comm_config* given, ncast_comm_config* config) {
-  ncast_comm_config_init(config);
-  if (given != nullptr) *config = *given;
+  if (ncast_status status = take_config(given, config))
+    return fail(status, "ncast_comm_create: %s", std::string(ncast_last_error()).c_str());
   if (ncast_status status = check_config(ranks, rank, *config)) return status;
   if (config->create_timeout_seconds == 0) config->create_timeout_seconds = config->timeout_seconds;
   return NCAST_OK;
@@ -133,6 +133,7 @@ void ncast_comm_config_init(ncast_comm_config* config) {
   config->struct_bytes = sizeof *config;
   config->backend = NCAST_BACKEND_HOST;
   config->device = -1;
+  config->p2p = -1;
   config->timeout_seconds = default_timeout_seconds;
 }
 

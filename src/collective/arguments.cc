@@ -194,15 +194,20 @@ ncast_status check_sends_to_oneself(std::span<const Call> calls) {
   return NCAST_OK;
 }
 
+ncast_status take_config(const ncast_comm_config* given, ncast_comm_config* config) {
+  ncast_comm_config_init(config);
+  if (given == nullptr) return NCAST_OK;
+  if (given->struct_bytes != sizeof *given)
+    return fail(NCAST_INVALID_ARGUMENT, "config was not filled by ncast_comm_config_init of this version");
+  *config = *given;
+  return NCAST_OK;
+}
+
 ncast_status check_config(int ranks, int rank, const ncast_comm_config& config) {
   constexpr const char* function = "ncast_comm_create";
   if (ranks < 1) return fail(NCAST_INVALID_ARGUMENT, "%s: ranks is %d, not 1 or more", function, ranks);
   if (rank < 0 || rank >= ranks) {
     return fail(NCAST_INVALID_ARGUMENT, "%s: rank is %d, not 0 to %d", function, rank, ranks - 1);
-  }
-  if (config.struct_bytes != sizeof config) {
-    return fail(NCAST_INVALID_ARGUMENT, "%s: config was not filled by ncast_comm_config_init of this version",
-                function);
   }
   const char* backend = backend_name(config.backend);
   if (backend == nullptr) {

@@ -48,7 +48,7 @@ std::string own_place() {
   return place;
 }
 
-std::string content_of(const char* path) {
+std::string content_of(const std::string& path) {
   std::ifstream file(path);
   return {std::istreambuf_iterator<char>(file), {}};
 }
@@ -64,11 +64,10 @@ Offer own_offer(const Communicator& comm) {
   std::snprintf(offer.place, sizeof offer.place, "%s", own_place().c_str());
   offer.process = static_cast<uint64_t>(getpid());
   offer.settings = digest(settings());
-  // What the engine decides by before its ranks have met. A path may lead elsewhere on another rank.
-  for (const char* const name : {"NARROWCAST_COST_MODEL", "NARROWCAST_P2P", "NARROWCAST_PATH"})
-    if (const char* const text = std::getenv(name))
-      offer.settings ^= std::hash<std::string>()(std::string(name) + text);
-  if (const char* const path = std::getenv("NARROWCAST_COST_MODEL"))
+  // What the engine decides by, too, before its ranks have met. A path may lead elsewhere on another rank.
+  if (const char* const text = std::getenv("NARROWCAST_PATH"))
+    offer.settings ^= std::hash<std::string>()(std::string("NARROWCAST_PATH") + text);
+  if (const std::string& path = settings().cost_model; !path.empty())
     offer.settings ^= std::hash<std::string>()(content_of(path));
   // A name that no rule asks for may differ.
   if (std::ranges::any_of(settings().rules, [](const Rule& rule) { return !rule.communicator.empty(); }))
@@ -131,11 +130,8 @@ void attach(Communicator& comm) {
   const OnDevice on_device(comm.device);
   const Engine& narrowcast = *engine();
   empty_graveyard();
-  ncast_comm_config config;
-  narrowcast.ncast_comm_config_init(&config);
-  config.backend = narrowcast.backend;
+  ncast_comm_config config = config_of_settings(narrowcast);
   config.device = comm.device;
-  config.scratch_bytes = static_cast<size_t>(settings().scratch_bytes);
   config.timeout_seconds = 0;  // NCCL waits for ever, too
   config.create_timeout_seconds = create_timeout_seconds;
   ncast_comm* made = nullptr;

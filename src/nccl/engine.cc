@@ -8,6 +8,7 @@
 
 #include "nccl/functions.h"
 #include "nccl/log.h"
+#include "nccl/settings.h"
 
 namespace narrowcast::nccl {
 namespace {
@@ -56,6 +57,17 @@ const Engine* load() {
 const Engine* engine() {
   static const Engine* const the = load();
   return the;
+}
+
+ncast_comm_config config_of_settings(const Engine& narrowcast) {
+  ncast_comm_config config;
+  narrowcast.ncast_comm_config_init(&config);
+  config.backend = narrowcast.backend;
+  config.scratch_bytes = static_cast<size_t>(settings().scratch_bytes);
+  config.max_ctas = settings().max_ctas;
+  if (const std::optional<bool>& p2p = settings().p2p; p2p) config.p2p = *p2p ? 1 : 0;
+  if (!settings().cost_model.empty()) config.cost_model = settings().cost_model.c_str();
+  return config;
 }
 
 }  // namespace narrowcast::nccl

@@ -46,4 +46,7 @@ struct Engine {
 // NULL: it cannot be loaded, which has been warned of.
 const Engine* engine();
 
+// As the settings have a communicator made.
+ncast_comm_config config_of_settings(const Engine& narrowcast);
+
 }  // namespace narrowcast::nccl

@@ -15,8 +15,6 @@
 namespace narrowcast::nccl {
 namespace {
 
-constexpr int most_ctas = 64;  // of the library
-
 void apply_codec(std::string_view value, const std::string& source, Settings* settings) {
   for (const std::string_view entry : split(value, ',')) {
     const size_t equals = entry.find('=');
@@ -56,19 +54,6 @@ std::string all_variables() {
   return joined(names);
 }
 
-// Of what the library reads, and takes for unset in silence.
-void warn_of_misread(std::string_view key, std::string_view value, const std::string& name) {
-  const char* expected = nullptr;
-  if (key == "max_ctas") {
-    const int64_t ctas = number_of<int64_t>(value).value_or(0);
-    if (ctas < 1 || ctas > most_ctas) expected = "a number from 1 to 64";
-  } else if (key == "p2p") {
-    if (value != "0" && value != "1") expected = "0 or 1";
-  }
-  if (expected != nullptr && !value.empty())
-    log(Level::warn, "%s is %s, not %s", name.c_str(), std::string(value).c_str(), expected);
-}
-
 void read_environment(Settings* settings) {
   for (char** variable = environ; *variable != nullptr; ++variable) {
     const std::string_view entry(*variable);
@@ -80,9 +65,8 @@ void read_environment(Settings* settings) {
     // NARROWCAST_TEST_...: of the project's own tests.
     if (key.starts_with("test_")) continue;
     const bool is_known = name == variable_of(key);
-    if (is_known && contains(variables_alone, key))
-      warn_of_misread(key, value, name);
-    else if (!is_known || !apply_setting(key, value, name, settings))
+    if (is_known && contains(variables_alone, key)) continue;
+    if (!is_known || !apply_setting(key, value, name, settings))
       log(Level::warn, "the environment variable %s is not known to Narrowcast (known: %s)", name.c_str(),
           all_variables().c_str());
   }
@@ -147,6 +131,19 @@ bool apply_setting(std::string_view key, std::string_view value, const std::stri
     const auto bytes = number_of<uint64_t>(value);
     if (!bytes) misunderstood("a whole number of bytes, or 0 for the default");
     settings->scratch_bytes = bytes.value_or(settings->scratch_bytes);
+  } else if (key == "max_ctas") {
+    const auto ctas = number_of<uint32_t>(value).value_or(0);
+    if (ctas < 1 || ctas > most_ctas)
+      misunderstood("a number from 1 to 64");
+    else
+      settings->max_ctas = ctas;
+  } else if (key == "p2p") {
+    if (value != "0" && value != "1")
+      misunderstood("0 or 1");
+    else
+      settings->p2p = value == "1";
+  } else if (key == "cost_model") {
+    settings->cost_model = value;
   } else if (key == "debug") {
     const auto level = level_named(value);
     if (!level) misunderstood("NONE, VERSION, WARN, INFO or TRACE");
@@ -169,6 +166,9 @@ uint64_t digest(const Settings& settings) {
     for (int byte = 0; byte < 8; ++byte) hash = (hash ^ (word >> 8 * byte & 0xff)) * 0x100000001b3;
   };
   const auto mix_optional = [&mix](const auto& value) { mix(value ? static_cast<uint64_t>(*value) : UINT64_MAX); };
+  const auto mix_text = [&mix](const std::string& text) {
+    for (const char letter : text) mix(static_cast<unsigned char>(letter));
+  };
   for (int i = 0; i < operation_count; ++i) {
     mix(settings.off[i]);
     mix_optional(settings.codec[i]);
@@ -179,13 +179,15 @@ uint64_t digest(const Settings& settings) {
   mix(settings.attach == Attach::init);
   mix(settings.verify);
   mix(settings.scratch_bytes);
+  mix_optional(settings.p2p);
+  mix_text(settings.cost_model);
   for (const Rule& rule : settings.rules) {
     mix_optional(rule.operation);
     mix_optional(rule.dtype);
     mix(rule.min_bytes);
     mix(rule.max_bytes);
     mix_optional(rule.ranks);
-    for (const char letter : rule.communicator) mix(static_cast<unsigned char>(letter));
+    mix_text(rule.communicator);
     mix_optional(rule.codec);
     mix_optional(rule.take);
   }

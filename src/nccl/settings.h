@@ -31,6 +31,8 @@ struct Rule {
   std::optional<Take> take;
 };
 
+inline constexpr uint32_t most_ctas = 64;  // of a call of the engine's
+
 struct Settings {
   bool off_everything = false;
   bool off[operation_count] = {};
@@ -40,9 +42,13 @@ struct Settings {
   Attach attach = Attach::first;
   bool verify = false;
   bool nvtx = true;
-  std::string stats;           // the path, with %p for the process and %r for the rank of its first communicator
-  double stats_seconds = 0;    // between writes; 0: only at exit
-  uint64_t scratch_bytes = 0;  // of a communicator's staging; 0: the engine's default
+  std::string stats;         // the path, with %p for the process and %r for the rank of its first communicator
+  double stats_seconds = 0;  // between writes; 0: only at exit
+  // Of the engine's communicators (ncast_comm_config); what is not set is left to the engine.
+  uint64_t scratch_bytes = 0;
+  uint32_t max_ctas = 0;
+  std::optional<bool> p2p;
+  std::string cost_model;
   std::optional<Level> debug;
   std::string nccl_library, nccl_library_from;  // the path, and what names it
   std::vector<Rule> rules;                      // the first that fits decides

@@ -14,11 +14,11 @@ namespace narrowcast::nccl {
 
 inline constexpr std::string_view prefix = "NARROWCAST_";
 // A file's, but for its rules. Each is a variable, too: in capitals, with the prefix.
-inline constexpr std::string_view keys[] = {"attach", "codec",         "debug", "nccl_library",  "nvtx",  "off",
-                                            "stats",  "scratch_bytes", "take",  "stats_seconds", "verify"};
+inline constexpr std::string_view keys[] = {"attach",       "codec",         "cost_model", "debug", "max_ctas",
+                                            "nccl_library", "nvtx",          "off",        "p2p",   "scratch_bytes",
+                                            "stats",        "stats_seconds", "take",       "verify"};
 // What only the environment has: others read it there, the library and the Python package, or it is there to find the file.
-inline constexpr std::string_view variables_alone[] = {"config", "cost_model", "library",       "max_ctas",
-                                                       "p2p",    "path",       "socket_ifname", "traceback"};
+inline constexpr std::string_view variables_alone[] = {"config", "library", "path", "socket_ifname", "traceback"};
 
 inline std::string_view trimmed(std::string_view text) {
   const size_t first = text.find_first_not_of(" \t");

@@ -1,6 +1,7 @@
 #include "nccl/worth.h"
 
 #include "nccl/engine.h"
+#include "nccl/settings.h"
 
 namespace narrowcast::nccl {
 
@@ -8,10 +9,16 @@ bool EnginePredictor::predict(const CallShape& shape, ncast_codec codec, ncast_p
   const Engine* const narrowcast = engine();
   // A communicator of the host backend has no model, and what there is of GPUs is not for it.
   if (narrowcast == nullptr || (comm_ == nullptr && narrowcast->backend != NCAST_BACKEND_CUDA)) return false;
-  const ncast_status status =
-      comm_ != nullptr
-          ? narrowcast->ncast_comm_predict(comm_, shape.operation, shape.count, shape.dtype, codec, prediction)
-          : narrowcast->ncast_predict(shape.operation, shape.count, shape.dtype, codec, shape.ranks, prediction);
+  ncast_status status = NCAST_OK;
+  if (comm_ != nullptr) {
+    status = narrowcast->ncast_comm_predict(comm_, shape.operation, shape.count, shape.dtype, codec, prediction);
+  } else {
+    // All that ranks have alike: their settings, but for their CTAs.
+    ncast_comm_config config = config_of_settings(*narrowcast);
+    config.max_ctas = most_ctas;
+    status =
+        narrowcast->ncast_predict(shape.operation, shape.count, shape.dtype, codec, shape.ranks, &config, prediction);
+  }
   if (!has_windows_ && prediction->nccl_default != 0) prediction->nccl = prediction->nccl_default;
   return status == NCAST_OK;
 }

@@ -23,7 +23,7 @@ class Predictor {
   virtual bool predict(const CallShape& shape, ncast_codec codec, ncast_prediction* prediction) const = 0;
 };
 
-// By what the ranks of `comm` agreed on; before they have one (NULL), by this process's environment, which they compare.
+// By what the ranks of `comm` agreed on; before they have one (NULL), by the settings, which they compare.
 // NCCL's time is that of its default, but for communicators that have windows.
 class EnginePredictor final : public Predictor {
  public:

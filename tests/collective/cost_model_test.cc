@@ -1,19 +1,16 @@
 // The cost model: its text, its curves, and what is chosen by it. No GPU is needed.
 #include "collective/cuda/cost_model.h"
 
-#include <unistd.h>
-
-#include <cstdio>
-#include <cstdlib>
-#include <filesystem>
 #include <string>
 
+#include "../support/environment.h"
 #include "collective/cuda/choice.h"
 #include "doctest/doctest.h"
-#include "narrowcast/explain.h"
 
 namespace narrowcast::collective::cuda {
 namespace {
+
+using testing::Environment;
 
 constexpr Path paths[] = {Path::packets, Path::raw, Path::window, Path::window_random, Path::nccl, Path::nccl_default};
 constexpr Operation operations[] = {Operation::send,           Operation::recv,       Operation::broadcast,
@@ -44,17 +41,6 @@ std::string refusal(const std::string& text) {
 CallShape gather_of(uint64_t bytes, ncast_codec codec = NCAST_CODEC_AUTO) {
   return {Operation::all_gather, NCAST_BFLOAT16, codec, bytes, 2};
 }
-
-class Environment {
- public:
-  Environment(const char* name, const std::string& value) : name_(name) { setenv(name, value.c_str(), 1); }
-  ~Environment() { unsetenv(name_); }
-  Environment(const Environment&) = delete;
-  Environment& operator=(const Environment&) = delete;
-
- private:
-  const char* name_;
-};
 
 TEST_CASE("a curve goes through its points, and on as it ended") {
   const Curve curve({{100, 2}, {400, 8}, {800, 10}});
@@ -117,37 +103,6 @@ TEST_CASE("a text that is no model, or lacks what is to be compared, is refused"
   CHECK(refusal(head + "all_reduce 2 host raw 1:1\n") == "some.costs: there is no line 'all_reduce 2 host window'");
 }
 
-TEST_CASE("NARROWCAST_COST_MODEL replaces the model that ships") {
-  const std::string path = std::filesystem::temp_directory_path() / ("cost_model_test." + std::to_string(getpid()));
-  const Environment set("NARROWCAST_COST_MODEL", path);
-  CostModel model;
-  ncast_explanation said;
-  const auto explained = [&] {
-    return ncast_explain(NCAST_OP_ALL_GATHER, 500, NCAST_BFLOAT16, NCAST_CODEC_AUTO, 2, 0, &said);
-  };
-  CHECK(CostModel::wanted(&model) == NCAST_INVALID_ARGUMENT);
-  CHECK(std::string(ncast_last_error()) ==
-        "NARROWCAST_COST_MODEL: " + path + " cannot be read: No such file or directory");
-  CHECK(explained() == NCAST_INVALID_ARGUMENT);
-  const auto write = [&](const std::string& text) {
-    std::FILE* const file = std::fopen(path.c_str(), "w");
-    REQUIRE(file != nullptr);
-    std::fwrite(text.data(), 1, text.size(), file);
-    std::fclose(file);
-  };
-  write(head + "nonsense\n");
-  CHECK(explained() == NCAST_INVALID_ARGUMENT);
-  CHECK(std::string(ncast_last_error()) ==
-        "ncast_explain: " + path + ", line 2: 'nonsense' is not an operation that is measured");
-  write(head + gathers);
-  CHECK(CostModel::wanted(&model) == NCAST_OK);
-  CHECK(model.text() == head + gathers);
-  CHECK(explained() == NCAST_OK);
-  CHECK(said.predicted.microseconds == doctest::Approx(2));
-  CHECK(said.predicted.nccl == 0);
-  std::filesystem::remove(path);
-}
-
 TEST_CASE("the cheapest way is chosen, just before and just after the curves meet") {
   const CostModel model = model_of(gathers);
   const Policy policy{model};
@@ -204,23 +159,6 @@ TEST_CASE("packets that were not measured are not taken") {
   const Choice choice = choose(gather_of(100), {model});
   CHECK_FALSE(choice.packets);
   CHECK(std::string(choice.packets_reason) == "packets were not measured");
-}
-
-TEST_CASE("a wanted path is packets or blocks") {
-  WantedPath path = WantedPath::packets;
-  CHECK(wanted_path(&path) == NCAST_OK);
-  CHECK(path == WantedPath::cheapest);
-  {
-    const Environment set("NARROWCAST_PATH", "blocks");
-    CHECK(wanted_path(&path) == NCAST_OK);
-    CHECK(path == WantedPath::blocks);
-    ncast_explanation said;
-    CHECK(ncast_explain(NCAST_OP_ALL_REDUCE, 1, NCAST_INT8, NCAST_CODEC_AUTO, 2, 0, &said) == NCAST_OK);
-    CHECK(said.packets == 0);
-  }
-  const Environment set("NARROWCAST_PATH", "tubes");
-  CHECK(wanted_path(&path) == NCAST_INVALID_ARGUMENT);
-  CHECK(std::string(ncast_last_error()) == "NARROWCAST_PATH is 'tubes', not packets or blocks");
 }
 
 TEST_CASE("what was not measured goes by what its busiest link carries") {

@@ -1,9 +1,9 @@
 // What ncast_explain says is what the CUDA backend decides by: it needs no GPU.
 #include "narrowcast/explain.h"
 
-#include <cstdlib>
 #include <string>
 
+#include "../support/environment.h"
 #include "collective/cuda/choice.h"
 #include "doctest/doctest.h"
 
@@ -12,8 +12,11 @@ namespace {
 
 ncast_explanation explained(ncast_operation operation, uint64_t count, ncast_codec codec, int ranks,
                             uint32_t max_ctas = 64, ncast_dtype dtype = NCAST_BFLOAT16) {
+  ncast_comm_config config;
+  ncast_comm_config_init(&config);
+  config.max_ctas = max_ctas;
   ncast_explanation explanation;
-  REQUIRE(ncast_explain(operation, count, dtype, codec, ranks, max_ctas, &explanation) == NCAST_OK);
+  REQUIRE(ncast_explain(operation, count, dtype, codec, ranks, &config, &explanation) == NCAST_OK);
   return explanation;
 }
 
@@ -30,7 +33,7 @@ TEST_CASE("every explanation is the backend's choice") {
             CAPTURE(ranks);
             CAPTURE(count);
             CallShape shape{static_cast<Operation>(operation), dtype, codec, count * ncast_dtype_bytes(dtype), ranks};
-            const auto said = explained(static_cast<ncast_operation>(operation), count, codec, ranks, 128, dtype);
+            const auto said = explained(static_cast<ncast_operation>(operation), count, codec, ranks, 64, dtype);
             if (operation == NCAST_OP_ALL_TO_ALL_V) shape.bytes = 0;
             const Choice choice = choose(shape, {CostModel::shipped()});
             CHECK((said.packets != 0) == choice.packets);
@@ -91,12 +94,13 @@ TEST_CASE("a call without values, and a rank alone, run no kernel") {
 }
 
 TEST_CASE("NARROWCAST_P2P=0 takes a call through host memory, with fewer CTAs") {
-  setenv("NARROWCAST_P2P", "0", 1);
-  const auto said = explained(NCAST_OP_ALL_GATHER, 1 << 20, NCAST_CODEC_AUTO, 2);
-  unsetenv("NARROWCAST_P2P");
-  CHECK(said.over_host == 1);
-  CHECK(said.ctas == 16);
-  CHECK(said.codec == NCAST_CODEC_WINDOW);
+  {
+    const testing::Environment set("NARROWCAST_P2P", "0");
+    const auto said = explained(NCAST_OP_ALL_GATHER, 1 << 20, NCAST_CODEC_AUTO, 2);
+    CHECK(said.over_host == 1);
+    CHECK(said.ctas == 16);
+    CHECK(said.codec == NCAST_CODEC_WINDOW);
+  }
   CHECK(explained(NCAST_OP_ALL_GATHER, 1 << 20, NCAST_CODEC_AUTO, 2).over_host == 0);
 }
 
@@ -104,7 +108,7 @@ TEST_CASE("what cannot be explained is refused") {
   ncast_explanation explanation;
   const auto refused = [&](int operation, uint64_t count, int dtype, int codec, int ranks, const char* part) {
     CHECK(ncast_explain(static_cast<ncast_operation>(operation), count, static_cast<ncast_dtype>(dtype),
-                        static_cast<ncast_codec>(codec), ranks, 0, &explanation) == NCAST_INVALID_ARGUMENT);
+                        static_cast<ncast_codec>(codec), ranks, nullptr, &explanation) == NCAST_INVALID_ARGUMENT);
     CHECK_MESSAGE(contains(ncast_last_error(), part), ncast_last_error());
   };
   refused(11, 1, NCAST_INT8, NCAST_CODEC_RAW, 2, "operation is 11");
@@ -113,7 +117,7 @@ TEST_CASE("what cannot be explained is refused") {
   refused(NCAST_OP_SEND, 1, NCAST_INT8, 7, 2, "codec is 7");
   refused(NCAST_OP_SEND, 1, NCAST_INT8, NCAST_CODEC_RAW, 9, "ranks is 9, not 1 to 8");
   refused(NCAST_OP_SEND, uint64_t{1} << 63, NCAST_INT8, NCAST_CODEC_RAW, 2, "count is");
-  CHECK(ncast_explain(NCAST_OP_SEND, 1, NCAST_INT8, NCAST_CODEC_RAW, 2, 0, nullptr) == NCAST_INVALID_ARGUMENT);
+  CHECK(ncast_explain(NCAST_OP_SEND, 1, NCAST_INT8, NCAST_CODEC_RAW, 2, nullptr, nullptr) == NCAST_INVALID_ARGUMENT);
 }
 
 }  // namespace

@@ -52,6 +52,9 @@ TEST_CASE("what is misunderstood changes nothing") {
   for (const char* bytes : {"many", "-1", "1.5", "64M", "18446744073709551616"})
     CHECK(apply_setting("scratch_bytes", bytes, "test", &settings));
   CHECK(apply_setting("debug", "loud", "test", &settings));
+  for (const char* ctas : {"many", "0", "65", "-3"}) CHECK(apply_setting("max_ctas", ctas, "test", &settings));
+  for (const char* wish : {"no", "false", "2"}) CHECK(apply_setting("p2p", wish, "test", &settings));
+  CHECK(settings.max_ctas == 0);
   CHECK(digest(settings) == digest(Settings()));
   CHECK(settings.stats_seconds == 0);
   CHECK_FALSE(settings.debug);
@@ -132,6 +135,10 @@ TEST_CASE("settings that differ have different digests") {
   CHECK(digest(from_file("attach = \"init\"")) != digest(Settings()));
   CHECK(digest(from_file("[[rule]]\nranks = 2\n")) != digest(from_file("[[rule]]\nranks = 3\n")));
   CHECK(digest(from_file("scratch_bytes = 1")) != digest(Settings()));
+  CHECK(digest(from_file("p2p = true")) != digest(from_file("p2p = false")));
+  CHECK(digest(from_file("cost_model = \"here\"")) != digest(from_file("cost_model = \"there\"")));
+  // The least of all ranks counts.
+  CHECK(digest(from_file("max_ctas = 8")) == digest(Settings()));
   // Where the counters go, what is said and where NCCL lies is no other rank's business.
   CHECK(digest(from_file("stats = \"here\"\ndebug = \"INFO\"\nnccl_library = \"/there\"")) == digest(Settings()));
 }

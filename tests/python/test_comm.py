@@ -244,6 +244,7 @@ def test_what_fails_in_an_exchange_is_told(run, case, name, words, cause, is_tol
         ((0, 1), {"device": 1 << 32}, "device is 4294967296"),
         ((0, 1), {"scratch_bytes": -1}, "scratch_bytes is -1, less than 0"),
         ((0, 1), {"scratch_bytes": 1 << 64}, "scratch_bytes is 18446744073709551616: it does not fit 64 bits"),
+        ((0, 1), {"max_ctas": -1}, "max_ctas is -1, less than 0"),
     ],
 )
 def test_numbers_that_c_would_cut_are_refused(arguments, options, words):
@@ -271,6 +272,17 @@ def test_numbers_of_calls_that_c_would_cut_are_refused():
         narrowcast.explain("all_reduce", 1, dtype="float32", ranks=many + 2)
     with pytest.raises(ValueError, match="ranks is 4294967297"):
         narrowcast.LocalRanks(many + 1)
+
+
+def test_options_that_there_are_not_are_refused():
+    sentence = "'max_cta' is not an option of a communicator"
+    for make in (
+        lambda: narrowcast.Communicator(narrowcast.unique_id(), 0, 1, max_cta=1),
+        lambda: narrowcast.Communicator.by_exchange(lambda mine: [mine], 0, 1, max_cta=1),
+        lambda: narrowcast.LocalRanks(1, max_cta=1),
+    ):
+        with pytest.raises(TypeError, match=sentence):
+            make()
 
 
 def test_arguments_of_the_constructor():

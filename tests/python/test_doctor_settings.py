@@ -98,7 +98,8 @@ def test_a_cost_model_that_cannot_be_loaded_is_a_problem(tmp_path):
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        ("p2p = 0", "p2p is not read from a file"),
+        ("path = 'blocks'", "path is not read from a file"),
+        ("p2p = 2", "p2p is 2, not 0 or 1"),
         ("config = 'other.toml'", "config is not read from a file"),
         ("take = 'perhaps'", "take is perhaps, not auto, always or never"),
         ("verify = 2", "verify is 2, not 1 or 0"),
@@ -122,8 +123,32 @@ def test_a_file_with_all_that_there_is_is_right(tmp_path):
     file = tmp_path / "settings.toml"
     rule = "operation = 'send'\ndtype = 'bfloat16'\nranks = 8\ncommunicator = 'a'\nmin_bytes = 0\nmax_bytes = 9\n"
     settings = "attach = 'init'\ncodec = ['raw', 'send=window']\nnvtx = false\noff = ['recv']\nscratch_bytes = 4096\n"
-    file.write_text(f"{settings}stats_seconds = 0.5\n[[rule]]\n{rule}take = 'always'\ncodec = 'auto'\n")
+    more = "max_ctas = 32\np2p = true\ncost_model = ''\nstats_seconds = 0.5\n"
+    file.write_text(f"{settings}{more}[[rule]]\n{rule}take = 'always'\ncodec = 'auto'\n")
     assert examined(CONFIG=str(file)).problems == []
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="TOML takes Python 3.11")
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("p2p = 0", "p2p=0: Narrowcast goes through host memory"),
+        ("take = 'never'", "take=never: Narrowcast takes nothing"),
+        ("cost_model = '/nowhere.costs'", "cost_model: /nowhere.costs cannot be read: "),
+    ],
+)
+def test_what_hurts_in_a_file_is_a_problem_unless_the_environment_has_another(tmp_path, content, words):
+    file = tmp_path / "settings.toml"
+    file.write_text(content)
+    (found,) = examined(CONFIG=str(file)).problems
+    assert found.what.startswith(words)
+    assert found.mend.endswith(f"(it is from: {file}).")
+    key = content.partition(" ")[0].upper()
+    model = tmp_path / "own.costs"
+    model.write_text("narrowcast-costs 1 a machine\nsend 2 peer raw 64:1\nsend 2 peer window 64:1\n")
+    others = {"P2P": "1", "TAKE": "auto", "COST_MODEL": str(model)}
+    assert examined(CONFIG=str(file), **{key: others[key]}).problems == []
+    assert len(examined(CONFIG=str(file), **{key: ""}).problems) == 1
 
 
 def test_without_toml_a_file_is_noted_and_no_problem(tmp_path, monkeypatch):

@@ -13,7 +13,7 @@ from narrowcast._operations import NAMES
 from narrowcast.comm import Communicator
 from narrowcast.types import COMM_CODECS, OPERATIONS, VALUE_TYPES
 
-HEADER = Path(__file__).parents[2] / "include" / "narrowcast" / "explain.h"
+HEADER = Path(__file__).parents[2] / "include" / "narrowcast" / "comm.h"
 
 
 def test_operations_are_those_of_the_header_and_of_the_communicator():
@@ -46,6 +46,25 @@ def test_fewer_ctas_are_kept_to(monkeypatch):
     arguments = {"dtype": "bfloat16", "ranks": 2}
     assert narrowcast.explain("all_gather", 1 << 26, **arguments).ctas == 3
     assert narrowcast.explain("all_gather", 1 << 26, max_ctas=7, **arguments).ctas == 7
+
+
+def test_what_communicators_are_made_with_comes_before_the_environment(monkeypatch, tmp_path):
+    path = tmp_path / "own.costs"
+    path.write_text("narrowcast-costs 1 a machine\nall_gather 2 peer raw 1:9\nall_gather 2 peer window 1:8\n")
+    arguments = {"dtype": "uint8", "ranks": 2}
+    built_in = narrowcast.explain("all_gather", 1, **arguments)
+    monkeypatch.setenv("NARROWCAST_P2P", "0")
+    assert narrowcast.explain("all_gather", 1, **arguments).link == "host"
+    assert narrowcast.explain("all_gather", 1, p2p=True, **arguments) == built_in
+    monkeypatch.setenv("NARROWCAST_P2P", "1")
+    assert narrowcast.explain("all_gather", 1, p2p=False, **arguments).link == "host"
+    assert narrowcast.explain("all_gather", 1, cost_model=path, **arguments).predicted.chosen == 9
+    monkeypatch.setenv("NARROWCAST_COST_MODEL", str(path))
+    assert narrowcast.explain("all_gather", 1, cost_model="", **arguments) == built_in
+    with pytest.raises(narrowcast.InvalidArgumentError, match="cost_model: /nowhere cannot be read"):
+        narrowcast.explain("all_gather", 1, cost_model="/nowhere", **arguments)
+    with pytest.raises(narrowcast.InvalidArgumentError, match="max_ctas is 65, not 0 to 64"):
+        narrowcast.explain("all_gather", 1, max_ctas=65, **arguments)
 
 
 def test_a_model_of_ones_own_is_chosen_by(monkeypatch, tmp_path):

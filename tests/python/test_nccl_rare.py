@@ -164,3 +164,24 @@ def test_time_that_replays_of_graphs_save_is_not_made_up(preloaded):
     for operations in on_ranks.statistics().values():
         gathered = operations["all_gather"]
         assert [gathered[name] for name in ("taken", "captured", "predicted", "saved_seconds")] == [2, 1, 1, 3e-6]
+
+
+@pytest.mark.usefixtures("before_the_engine")
+@pytest.mark.parametrize(
+    ("in_file", "variables", "made_with"),
+    [
+        ("", {}, "0 0 -1 -"),
+        ("max_ctas = 8\np2p = false\ncost_model = 'own.costs'\nscratch_bytes = 3000000\n", {}, "3000000 8 0 own.costs"),
+        ("max_ctas = 8\np2p = 0\n", {"MAX_CTAS": "32", "P2P": "1", "COST_MODEL": "a.costs"}, "0 32 1 a.costs"),
+        ("max_ctas = 8\n", {"MAX_CTAS": "", "P2P": ""}, "0 8 -1 -"),
+    ],
+)
+def test_communicators_are_made_with_the_settings(preloaded, monkeypatch, tmp_path, in_file, variables, made_with):
+    (tmp_path / "own.toml").write_text(in_file)
+    monkeypatch.setenv("NARROWCAST_CONFIG", str(tmp_path / "own.toml"))
+    monkeypatch.setenv("TEST_CONFIGS", str(tmp_path / "configs"))
+    for name, value in variables.items():
+        monkeypatch.setenv(f"NARROWCAST_{name}", value)
+    for right in Ranks(preloaded)("every_operation", count=10):
+        assert set(right) == OPERATIONS
+    assert (tmp_path / "configs").read_text().splitlines() == [made_with] * 3

@@ -74,24 +74,26 @@ def _add(section: Section, name: str, value: str, source: str, known_to_nccl: se
     if expected:
         note = "not understood"
         section.problem(f"{name} is {value}, not {expected}", f"Correct it or unset it (it is from: {source}).")
+    section.rows.append(_row(name, value, source, _add_effect(section, name, name, value, source) or note))
+
+
+def _add_effect(section: Section, name: str, shown: str, value: str, source: str) -> str:
+    """Of what is understood. name: of the variable; shown: as it stands in the source."""
     if name == "NARROWCAST_COST_MODEL" and value:
-        note = _add_cost_model(section, Path(value), source)
+        return _add_cost_model(section, shown, Path(value), source)
     hurting, effect = _HURTS.get(name, ((), ""))
-    if value.lower() in hurting:
-        note = effect
-        section.problem(f"{name}={value}: {effect}", f"Unset it, unless that is what you want (it is from: {source}).")
-    section.rows.append(_row(name, value, source, note))
+    if value.lower() not in hurting:
+        return ""
+    section.problem(f"{shown}={value}: {effect}", f"Unset it, unless that is what you want (it is from: {source}).")
+    return effect
 
 
-def _add_cost_model(section: Section, path: Path, source: str) -> str:
-    """Its note."""
+def _add_cost_model(section: Section, shown: str, path: Path, source: str) -> str:
     try:
         load(path)
     except InvalidArgumentError as error:
-        sentence = str(error).removeprefix("NARROWCAST_COST_MODEL: ")
-        section.problem(
-            f"NARROWCAST_COST_MODEL: {sentence}", f"Mend the file, or unset the variable (it is from: {source})."
-        )
+        sentence = str(error).removeprefix("cost_model: ")
+        section.problem(f"{shown}: {sentence}", f"Mend the file, or unset {shown} (it is from: {source}).")
         return "cannot be loaded"
     except NarrowcastError:
         # Without the library, which others tell of.
@@ -128,11 +130,14 @@ def _add_config(section: Section, path: Path, environment: Mapping[str, str]) ->
         )
         return
     for key, value in content.items():
-        note = "gives way to the environment" if _variable(key) in environment else ""
         fault, mend = _fault_of_key(key, value)
         if fault:
             note = "not understood"
             section.problem(f"{path}: {fault}", mend)
+        elif environment.get(_variable(key)):
+            note = "gives way to the environment"
+        else:
+            note = _add_effect(section, _variable(key), key, values.text_of(value) or "", str(path))
         section.rows.append(_row(key, str(value), str(path), note))
 
 

@@ -29,7 +29,9 @@ def explain(
     dtype: Annotated[str, typer.Option("-d", "--dtype", help="Value type.")] = "bfloat16",
     ranks: Annotated[int | None, typer.Option(min=1, max=_MOST_RANKS, help="By default all GPUs, or 8.")] = None,
     codec: Annotated[str, typer.Option(callback=comm_codec_name, help=", ".join(COMM_CODECS))] = "auto",
-    ctas: Annotated[int, typer.Option(min=0, help="At most this many CTAs; 0: NARROWCAST_MAX_CTAS, or no limit.")] = 0,
+    ctas: Annotated[
+        int, typer.Option(min=0, max=64, help="At most this many CTAs; 0: NARROWCAST_MAX_CTAS, or no limit.")
+    ] = 0,
     json: Annotated[bool, typer.Option("--json", help="Print JSON in place of the table.")] = False,
 ) -> None:
     """Say what the CUDA backend would do with a call, why, and how long that should take. Needs no GPU."""

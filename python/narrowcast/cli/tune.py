@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -15,10 +17,9 @@ from rich.table import Table
 from .. import _operations
 from .._cost_model import INCOMPRESSIBLE, ContradictionError, Curve, Times, load, paths_of_nccl
 from .._cuda_tune import DTYPE
-from .._explain import changes, explain
+from .._explain import Explanation, changes, explain
 from .._launch import run_ranks
 from .._new_file import check_writable, new_file, write_all
-from .._settings import environment_of
 from ..comm import unique_id
 from ..cuda import device_count
 from ..errors import InvalidArgumentError, UnsupportedError
@@ -186,28 +187,29 @@ def _table(times: Times, ranks: int, path: Path, link: str) -> Table:
     for name in ("", "ways", "faster than NCCL from"):
         table.add_column(name, overflow="fold")
     curves = [curve for curve in times.curves() if (curve.ranks, curve.link) == (ranks, link)]
-    with environment_of(NARROWCAST_COST_MODEL=str(path.resolve()), NARROWCAST_P2P="0" if link == "host" else "1"):
-        for operation in dict.fromkeys(curve.operation for curve in curves):
-            table.add_row(operation, _ways(operation, ranks), _wins(operation, ranks))
+    ask = functools.partial(explain, dtype=DTYPE, ranks=ranks, cost_model=path, p2p=link == "peer")
+    for operation in dict.fromkeys(curve.operation for curve in curves):
+        of_operation = functools.partial(ask, operation)
+        table.add_row(operation, _ways(of_operation), _wins(of_operation))
     return table
 
 
-def _ways(operation: str, ranks: int) -> str:
+def _ways(ask: Callable[[int], Explanation]) -> str:
     """ "packets, raw blocks from 1.49 MiB, window from 12.08 MiB" """
 
     def way(count: int) -> str:
-        said = explain(operation, count, dtype=DTYPE, ranks=ranks)
+        said = ask(count)
         return "packets" if said.path == "packets" else "window" if said.codec == "window" else "raw blocks"
 
     (_, first), *others = changes(way, *_COUNTS)
     return ", ".join([first, *(f"{name} from {_bytes_text(count)}" for count, name in others)])
 
 
-def _wins(operation: str, ranks: int) -> str:
+def _wins(ask: Callable[[int], Explanation]) -> str:
     """The sizes where NCCL is predicted to take longer: "all", "up to 1.00 MiB, from 16.00 MiB"."""
 
     def wins(count: int) -> bool | None:
-        times = explain(operation, count, dtype=DTYPE, ranks=ranks).predicted
+        times = ask(count).predicted
         return None if times.nccl is None or times.chosen is None else times.chosen < times.nccl
 
     found = changes(wins, *_COUNTS)

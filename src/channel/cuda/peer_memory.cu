@@ -6,7 +6,6 @@
 #include <string>
 
 #include "channel/cuda/peer_memory.h"
-#include "channel/cuda/wants_host.h"
 #include "channel/cuda/zeroed_memory.h"
 #include "channel/outcome.h"
 #include "status/error.h"
@@ -43,8 +42,8 @@ ncast_status check_bytes(const std::vector<Offer>& offers, size_t bytes) {
 
 }  // namespace
 
-ncast_status PeerMemory::choose_place(Rendezvous& rendezvous, Place* place, bool* nvlink) {
-  Reach own{{}, wants_host_memory()};
+ncast_status PeerMemory::choose_place(Rendezvous& rendezvous, bool wants_host, Place* place, bool* nvlink) {
+  Reach own{{}, wants_host};
   if (ncast_status status = GpuOfRank::find(&own.gpu)) return status;
   std::vector<Reach> all(static_cast<size_t>(rendezvous.ranks()));
   if (ncast_status status = rendezvous.all_gather(&own, sizeof own, all.data())) return status;

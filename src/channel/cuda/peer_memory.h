@@ -18,9 +18,9 @@ class PeerMemory {
  public:
   // In the ranks' GPUs; or in host memory, pinned, where two GPUs cannot reach each other.
   enum class Place { device, host };
-  // Where it has to be. All ranks call, each with its own device current; `host` is also the answer when any rank's
-  // environment has NARROWCAST_P2P=0. nvlink: all GPUs are linked by it. Errors: those of the rendezvous, CUDA_ERROR.
-  static ncast_status choose_place(Rendezvous& rendezvous, Place* place, bool* nvlink);
+  // Where it has to be. All ranks call, each with its own device current; `host` is also the answer when any of them wants
+  // it so. nvlink: all GPUs are linked by it. Errors: those of the rendezvous, CUDA_ERROR.
+  static ncast_status choose_place(Rendezvous& rendezvous, bool wants_host, Place* place, bool* nvlink);
 
   // All ranks call, each with its own device current, with the same arguments. The memory is zero. Errors: CUDA_ERROR,
   // SYSTEM_ERROR, MISMATCH, UNSUPPORTED (a GPU does not reach another's memory); those of the rendezvous.

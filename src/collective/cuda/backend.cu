@@ -29,6 +29,8 @@ void close_hub(const UniqueIdContent& content) { channel::close_unused_rendezvou
 ncast_status check_config(int ranks, const ncast_comm_config& config) {
   if (ranks > channel::max_gpu_ranks)
     return fail(NCAST_INVALID_ARGUMENT, "ranks is %d, not 1 to %d", ranks, channel::max_gpu_ranks);
+  Wishes wishes;
+  if (ncast_status status = Wishes::of(config, &wishes)) return status;
   int devices = 0;
   if (const cudaError_t error = cudaGetDeviceCount(&devices); error != cudaSuccess)
     return fail(NCAST_UNSUPPORTED, "there is no GPU that CUDA can use: %s", cudaGetErrorString(error));

@@ -1,11 +1,8 @@
 #include "collective/cuda/choice.h"
 
 #include <algorithm>
-#include <cstdlib>
-#include <cstring>
 
 #include "format/window.h"
-#include "status/error.h"
 
 namespace narrowcast::collective::cuda {
 namespace {
@@ -122,20 +119,6 @@ uint32_t pieces_of(const CallShape& shape) {
 
 }  // namespace
 
-ncast_status wanted_path(WantedPath* path) {
-  const char* const text = std::getenv("NARROWCAST_PATH");
-  *path = WantedPath::cheapest;
-  if (text == nullptr || *text == '\0') return NCAST_OK;
-  if (std::strcmp(text, "packets") == 0) {
-    *path = WantedPath::packets;
-  } else if (std::strcmp(text, "blocks") == 0) {
-    *path = WantedPath::blocks;
-  } else {
-    return fail(NCAST_INVALID_ARGUMENT, "NARROWCAST_PATH is '%s', not packets or blocks", text);
-  }
-  return NCAST_OK;
-}
-
 Costs costs_of(const CallShape& shape, const CostModel& model) {
   const auto predict = [&](Path path) {
     return model.predict(shape.operation, path, shape.bytes, shape.ranks, shape.over_host).value_or(0) *
@@ -226,12 +209,6 @@ BlockShape choose_block_shape(const CallShape& shape, ncast_codec codec, uint32_
     blocks.ctas = ctas_of(blocks.lanes * pieces_of(shape), max_ctas);
   }
   return blocks;
-}
-
-uint32_t wanted_ctas() {
-  const char* text = std::getenv("NARROWCAST_MAX_CTAS");
-  const long wanted = text == nullptr ? 0 : std::strtol(text, nullptr, 10);
-  return wanted < 1 ? most_block_ctas : static_cast<uint32_t>(std::min<long>(wanted, most_block_ctas));
 }
 
 }  // namespace narrowcast::collective::cuda

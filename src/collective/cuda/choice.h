@@ -11,6 +11,7 @@
 #include "collective/cuda/block_shape.h"
 #include "collective/cuda/cost_model.h"
 #include "collective/cuda/packet_shape.h"
+#include "collective/cuda/wishes.h"
 
 namespace narrowcast::collective::cuda {
 
@@ -28,11 +29,6 @@ struct CallShape {
 
   bool operator==(const CallShape&) const = default;
 };
-
-// For measurements: blocks always, or packets wherever they can be.
-enum class WantedPath : uint32_t { cheapest, packets, blocks };
-// That of NARROWCAST_PATH. Errors: INVALID_ARGUMENT.
-ncast_status wanted_path(WantedPath* path);
 
 // What a communicator chooses by, the same on all its ranks. The model outlives it.
 struct Policy {
@@ -93,8 +89,5 @@ struct BlockShape {
 };
 // codec: as chosen. max_ctas: as the ranks have agreed. A formula, not a measurement: costs are those of its shapes.
 BlockShape choose_block_shape(const CallShape& shape, ncast_codec codec, uint32_t max_ctas);
-
-// NARROWCAST_MAX_CTAS, from 1 on; else as many as may be.
-uint32_t wanted_ctas();
 
 }  // namespace narrowcast::collective::cuda

@@ -48,15 +48,19 @@ ncast_status Communicator::create(const channel::TcpAddress& address, const chan
 ncast_status Communicator::join(const channel::TcpAddress& address, const channel::WorldId& secret,
                                 const ncast_comm_config& config) {
   timeout_seconds_ = config.timeout_seconds;
+  Wishes wishes;
+  if (ncast_status status = Wishes::of(config, &wishes)) return status;
   if (ncast_status status = channel::TcpRendezvous::join(address, secret, rank(), ranks(),
                                                          channel::Limit{config.create_timeout_seconds}, &rendezvous_))
     return status;
-  if (ncast_status status = channel::PeerMemory::choose_place(*rendezvous_, &place_, &nvlink_)) return status;
+  if (ncast_status status = channel::PeerMemory::choose_place(*rendezvous_, wishes.over_host, &place_, &nvlink_))
+    return status;
   const bool over_host = place_ == channel::PeerMemory::Place::host;
   const size_t own_default = over_host ? default_host_scratch_bytes : default_scratch_bytes;
-  if (ncast_status status = agree(config.scratch_bytes != 0 ? config.scratch_bytes : own_default)) return status;
+  if (ncast_status status = agree(wishes, config.scratch_bytes != 0 ? config.scratch_bytes : own_default))
+    return status;
   if (over_host) agreement_.max_ctas = std::min(agreement_.max_ctas, most_ctas_over_host);
-  if (ncast_status status = agree_on_costs()) return status;
+  if (ncast_status status = agree_on_costs(wishes)) return status;
   if (ncast_status status = set_up()) return status;
   if (ncast_status status = rendezvous_->barrier()) return status;
   rendezvous_->set_limit(channel::Limit{config.timeout_seconds});
@@ -77,11 +81,10 @@ ncast_status Communicator::find_room(uint32_t* ctas) const {
   return NCAST_OK;
 }
 
-ncast_status Communicator::agree(size_t scratch_bytes) {
+ncast_status Communicator::agree(const Wishes& wishes, size_t scratch_bytes) {
   uint32_t fitting = 0;
   if (ncast_status status = find_room(&fitting)) return status;
-  Agreement own{std::min(wanted_ctas(), fitting), WantedPath::cheapest, scratch_bytes};
-  if (ncast_status status = wanted_path(&own.path)) return status;
+  const Agreement own{std::min(wishes.max_ctas, fitting), wishes.path, scratch_bytes};
   std::vector<Agreement> all(static_cast<size_t>(ranks()));
   if (ncast_status status = rendezvous_->all_gather(&own, sizeof own, all.data())) return status;
   agreement_ = own;
@@ -98,9 +101,9 @@ ncast_status Communicator::agree(size_t scratch_bytes) {
 }
 
 // All choose by rank 0's, or their choices could differ.
-ncast_status Communicator::agree_on_costs() {
+ncast_status Communicator::agree_on_costs(const Wishes& wishes) {
   if (rank() == 0) {
-    if (ncast_status status = CostModel::wanted(&costs_)) return status;
+    if (ncast_status status = wishes.load_costs(&costs_)) return status;
   }
   std::vector<uint64_t> all_bytes(static_cast<size_t>(ranks()));
   const uint64_t own_bytes = costs_.text().size();

@@ -98,8 +98,8 @@ class Communicator final : public ncast_comm {
                     const ncast_comm_config& config);
   // The CTAs that may be, by what the GPU has room for.
   ncast_status find_room(uint32_t* ctas) const;
-  ncast_status agree(size_t scratch_bytes);
-  ncast_status agree_on_costs();
+  ncast_status agree(const Wishes& wishes, size_t scratch_bytes);
+  ncast_status agree_on_costs(const Wishes& wishes);
   ncast_status set_up();
 
   // The stream waits for the communicator's call before, on whatever stream that was; and that it can be waited for.

@@ -52,9 +52,8 @@ class CostModel {
  public:
   // h200.costs, which is built in.
   static const CostModel& shipped();
-  // That of the file which NARROWCAST_COST_MODEL names, else the shipped one. Errors: INVALID_ARGUMENT with the file and
-  // the line.
-  static ncast_status wanted(CostModel* model);
+  // That of a file. setting: what names it, for errors. Errors: INVALID_ARGUMENT with the file and the line.
+  static ncast_status load(const std::string& path, const std::string& setting, CostModel* model);
   // name: what errors call the text.
   static ncast_status parse(std::string text, const char* name, CostModel* model);
 

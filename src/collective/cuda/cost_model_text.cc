@@ -90,10 +90,10 @@ std::string read_curve(std::string_view line, MeasuredCurve* curve) {
   return curve->points.empty() ? "the curve has no points" : "";
 }
 
-ncast_status read_file(const char* path, std::string* text) {
+ncast_status read_file(const char* path, const char* setting, std::string* text) {
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path, "rbe"), std::fclose);
   const auto failed = [&](const char* why) {
-    return fail(NCAST_INVALID_ARGUMENT, "NARROWCAST_COST_MODEL: %s cannot be read: %s", path, why);
+    return fail(NCAST_INVALID_ARGUMENT, "%s: %s cannot be read: %s", setting, path, why);
   };
   if (file == nullptr) return failed(std::strerror(errno));
   text->resize(most_text_bytes + 1);
@@ -114,15 +114,10 @@ const CostModel& CostModel::shipped() {
   return model;
 }
 
-ncast_status CostModel::wanted(CostModel* model) {
-  const char* const path = std::getenv("NARROWCAST_COST_MODEL");
-  if (path == nullptr || *path == '\0') {
-    *model = shipped();
-    return NCAST_OK;
-  }
+ncast_status CostModel::load(const std::string& path, const std::string& setting, CostModel* model) {
   std::string text;
-  if (ncast_status status = read_file(path, &text)) return status;
-  return parse(std::move(text), path, model);
+  if (ncast_status status = read_file(path.c_str(), setting.c_str(), &text)) return status;
+  return parse(std::move(text), path.c_str(), model);
 }
 
 ncast_status CostModel::parse(std::string text, const char* name, CostModel* model) {

@@ -5,12 +5,15 @@
 #include <cinttypes>
 #include <cstdio>
 #include <cstring>
+#include <map>
+#include <mutex>
 #include <string>
 
 #include "channel/cuda/packet_area.h"
 #include "channel/cuda/peers.h"
-#include "channel/cuda/wants_host.h"
+#include "collective/arguments.h"
 #include "collective/cuda/block_shape.h"
+#include "collective/cuda/wishes.h"
 #include "status/error.h"
 
 namespace narrowcast::collective::cuda {
@@ -155,37 +158,54 @@ ncast_status predict(const Question& question, const Situation& situation, ncast
 
 namespace {
 
-// What communicators are in whose ranks all have this process's environment.
-struct Surroundings {
-  CostModel costs;
-  bool over_host = channel::wants_host_memory();
-  WantedPath path = WantedPath::cheapest;
-
-  ncast_status read() {
-    if (ncast_status status = CostModel::wanted(&costs)) return status;
-    return wanted_path(&path);
-  }
-  Situation situation(int ranks, uint32_t max_ctas) const {
-    const uint32_t most_ctas = over_host ? most_ctas_over_host : most_block_ctas;
-    return {ranks, over_host, !over_host, std::min(max_ctas == 0 ? wanted_ctas() : max_ctas, most_ctas), {costs, path}};
-  }
-};
-
-ncast_status explain_here(const Question& question, int ranks, uint32_t max_ctas, ncast_explanation* explanation) {
-  Surroundings here;
-  if (ncast_status status = here.read()) return status;
-  return explain(question, here.situation(ranks, max_ctas), explanation);
+ncast_status wishes_of(const ncast_comm_config* given, Wishes* wishes) {
+  ncast_comm_config config;
+  if (ncast_status status = take_config(given, &config)) return status;
+  return Wishes::of(config, wishes);
 }
 
-ncast_status predict_here(const Question& question, int ranks, ncast_prediction* prediction) {
-  struct First {
-    Surroundings surroundings;
-    ncast_status status = surroundings.read();
-    std::string sentence = status == NCAST_OK ? "" : ncast_last_error();
+// Of communicators whose ranks all have these wishes.
+Situation situation_of(const Wishes& wishes, int ranks, const CostModel& costs) {
+  const uint32_t most_ctas = wishes.over_host ? most_ctas_over_host : most_block_ctas;
+  return {ranks, wishes.over_host, !wishes.over_host, std::min(wishes.max_ctas, most_ctas), Policy{costs, wishes.path}};
+}
+
+// Each file is read once.
+ncast_status loaded_costs(const Wishes& wishes, const CostModel** costs) {
+  struct Loaded {
+    CostModel costs;
+    ncast_status status;
+    std::string sentence;
   };
-  static const First first;
-  if (first.status != NCAST_OK) return fail(first.status, "%s", first.sentence.c_str());
-  return predict(question, first.surroundings.situation(ranks, most_block_ctas), prediction);
+  static std::mutex mutex;
+  static auto& all = *new std::map<std::string, Loaded>;  // never freed: calls may come until the process ends
+  const std::lock_guard lock(mutex);
+  const auto [place, is_new] = all.try_emplace(wishes.cost_model);
+  Loaded& loaded = place->second;
+  if (is_new) {
+    loaded.status = wishes.load_costs(&loaded.costs);
+    if (loaded.status != NCAST_OK) loaded.sentence = ncast_last_error();
+  }
+  *costs = &loaded.costs;
+  return loaded.status == NCAST_OK ? NCAST_OK : fail(loaded.status, "%s", loaded.sentence.c_str());
+}
+
+ncast_status explain_with(const Question& question, int ranks, const ncast_comm_config* config,
+                          ncast_explanation* explanation) {
+  Wishes wishes;
+  CostModel costs;
+  if (ncast_status status = wishes_of(config, &wishes)) return status;
+  if (ncast_status status = wishes.load_costs(&costs)) return status;
+  return explain(question, situation_of(wishes, ranks, costs), explanation);
+}
+
+ncast_status predict_with(const Question& question, int ranks, const ncast_comm_config* config,
+                          ncast_prediction* prediction) {
+  Wishes wishes;
+  const CostModel* costs = nullptr;
+  if (ncast_status status = wishes_of(config, &wishes)) return status;
+  if (ncast_status status = loaded_costs(wishes, &costs)) return status;
+  return predict(question, situation_of(wishes, ranks, *costs), prediction);
 }
 
 // Has a failure name the function.
@@ -207,14 +227,15 @@ using namespace narrowcast::collective::cuda;
 extern "C" {
 
 ncast_status ncast_explain(ncast_operation operation, uint64_t count, ncast_dtype dtype, ncast_codec codec, int ranks,
-                           uint32_t max_ctas, ncast_explanation* explanation) {
+                           const ncast_comm_config* config, ncast_explanation* explanation) {
   return named("ncast_explain",
-               [&] { return explain_here({operation, count, dtype, codec}, ranks, max_ctas, explanation); });
+               [&] { return explain_with({operation, count, dtype, codec}, ranks, config, explanation); });
 }
 
 ncast_status ncast_predict(ncast_operation operation, uint64_t count, ncast_dtype dtype, ncast_codec codec, int ranks,
-                           ncast_prediction* prediction) {
-  return named("ncast_predict", [&] { return predict_here({operation, count, dtype, codec}, ranks, prediction); });
+                           const ncast_comm_config* config, ncast_prediction* prediction) {
+  return named("ncast_predict",
+               [&] { return predict_with({operation, count, dtype, codec}, ranks, config, prediction); });
 }
 
 }  // extern "C"

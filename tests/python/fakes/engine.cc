@@ -1,5 +1,6 @@
-// Stands before libnarrowcast.so in the tests of the drop-in. A creation gives up thirty times as soon, and has a
-// configuration that is refused where TEST_REFUSED is set; a destruction waits for the other ranks of its process, as it
+// Stands before libnarrowcast.so in the tests of the drop-in. A creation gives up thirty times as soon, has a
+// configuration that is refused where TEST_REFUSED is set, and adds what it was given to the file that TEST_CONFIGS names; a
+// destruction waits for the other ranks of its process, as it
 // does between GPUs, and ends the process when they do not come; and there are times of a cost model.
 #include <dlfcn.h>
 
@@ -60,6 +61,12 @@ ncast_status ncast_comm_create_by_exchange(ncast_comm** comm, int ranks, int ran
   ncast_comm_config sooner = *config;
   sooner.create_timeout_seconds /= times_as_soon;
   if (std::getenv("TEST_REFUSED") != nullptr) sooner.device = -2;
+  if (const char* const path = std::getenv("TEST_CONFIGS")) {
+    std::FILE* const file = std::fopen(path, "a");
+    std::fprintf(file, "%zu %u %d %s\n", config->scratch_bytes, config->max_ctas, config->p2p,
+                 config->cost_model == nullptr ? "-" : config->cost_model);
+    std::fclose(file);
+  }
   const ncast_status status = REAL(ncast_comm_create_by_exchange)(comm, ranks, rank, listen, &listener, &sooner);
   if (status != NCAST_OK) return status;
   const std::lock_guard lock(mutex);
