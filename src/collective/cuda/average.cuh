@@ -25,7 +25,6 @@ class Average {
   }
   __device__ __forceinline__ T divided(T sum) const { return canonical(static_cast<T>(sum / static_cast<T>(ranks_))); }
 
- private:
   // A NaN of float64 becomes the one that fp32's arithmetic makes of every NaN: which payload survives an addition depends
   // on the order that the compiler gives to its operands.
   __device__ __forceinline__ static T canonical(T sum) {
@@ -34,6 +33,7 @@ class Average {
     return sum;
   }
 
+ private:
   int ranks_;
   T factor_ = 1;
   bool divides_ = false;

@@ -14,6 +14,7 @@ cudaError_t load_block_moves();
 cudaError_t load_block_reductions();
 cudaError_t load_packet_moves();
 cudaError_t load_packet_reductions();
+cudaError_t load_short_packets();
 
 template <typename... Arguments>
 cudaError_t load_kernel(void (*kernel)(Arguments...)) {

@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "channel/cuda/peers.h"
+#include "channel/cuda/packets.cuh"
 #include "collective/cuda/packet_shape.h"
 #include "narrowcast/types.h"
 
@@ -33,10 +33,41 @@ struct Exchange {
   __device__ uint32_t bytes_of(int rank, int ranks) const { return rank == ranks - 1 ? last_bytes : piece_bytes; }
 };
 
+// The rank that is `steps` behind this one: nobody sends to the same rank first.
+__device__ __forceinline__ int rank_behind(const channel::Peers& peers, int steps) {
+  const int rank = peers.rank + steps;
+  return rank < peers.ranks ? rank : rank - peers.ranks;
+}
+
+// A row of what goes to one rank, and of what comes from one. Jobs are numbered by distance: at first every rank sends to the
+// one that follows it and receives from the one before it, which crosses a switch without a jam; last comes the rank itself.
+template <typename Packet>
+struct Job {
+  int to, from;
+  channel::UnitPlace<Packet> place;
+
+  __device__ __forceinline__ Job(const channel::Peers& peers, uint32_t rows, uint32_t number) {
+    const int distance = static_cast<int>(number / rows) + 1;
+    to = peers.rank + distance - (peers.rank + distance < peers.ranks ? 0 : peers.ranks);
+    from = peers.rank - distance + (peers.rank < distance ? peers.ranks : 0);
+    place = {number % rows, threadIdx.x % 32};
+  }
+};
+
 // peers.scratch leads to the packets' areas.
 cudaError_t launch_packet_move(const channel::Peers& peers, const Exchange& exchange, size_t value_bytes,
                                const PacketShape& shape, cudaStream_t stream);
 cudaError_t launch_packet_reduction(const channel::Peers& peers, const Exchange& exchange, ncast_dtype dtype,
                                     ncast_redop op, const PacketShape& shape, cudaStream_t stream);
+
+// The same by kernels with less to do. Is the exchange one of theirs: of whole words, aligned, a row of which each warp has
+// one at most? Another rank's may be none.
+bool is_short(const Exchange& exchange);
+bool has_short_sum(ncast_dtype dtype);
+cudaError_t launch_short_move(const channel::Peers& peers, const Exchange& exchange, const PacketShape& shape,
+                              cudaStream_t stream);
+// Of an exchange with all other ranks, both ways; a dtype that has it.
+cudaError_t launch_short_sum(const channel::Peers& peers, const Exchange& exchange, ncast_dtype dtype,
+                             const PacketShape& shape, cudaStream_t stream);
 
 }  // namespace narrowcast::collective::cuda

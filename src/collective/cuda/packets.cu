@@ -83,8 +83,16 @@ cudaError_t launch_packets(const channel::Peers& peers, size_t scratch_offset, c
   channel::Peers areas = peers;
   for (int rank = 0; rank < peers.ranks; ++rank) areas.scratch[rank] += scratch_offset;
   const Exchange exchange = make_exchange(call, shape, peers.rank, peers.ranks);
-  if (reduces(call.operation)) return launch_packet_reduction(areas, exchange, call.dtype, call.redop, shape, stream);
-  return launch_packet_move(areas, exchange, value_bytes, shape, stream);
+  const bool fits_short = is_short(exchange);
+  if (!reduces(call.operation)) {
+    return fits_short ? launch_short_move(areas, exchange, shape, stream)
+                      : launch_packet_move(areas, exchange, value_bytes, shape, stream);
+  }
+  // The root of `reduce` has nobody to send to.
+  const bool with_all = call.operation != PacketOperation::reduce;
+  if (fits_short && with_all && call.redop == NCAST_SUM && has_short_sum(call.dtype))
+    return launch_short_sum(areas, exchange, call.dtype, shape, stream);
+  return launch_packet_reduction(areas, exchange, call.dtype, call.redop, shape, stream);
 }
 
 }  // namespace narrowcast::collective::cuda

@@ -7,21 +7,6 @@
 namespace narrowcast::collective::cuda {
 namespace {
 
-// A row of what goes to one rank, and of what comes from one. Jobs are numbered by distance: at first every rank sends to the
-// one that follows it and receives from the one before it, which crosses a switch without a jam; last comes the rank itself.
-template <typename Packet>
-struct Job {
-  int to, from;
-  UnitPlace<Packet> place;
-
-  __device__ __forceinline__ Job(const channel::Peers& peers, uint32_t rows, uint32_t number) {
-    const int distance = static_cast<int>(number / rows) + 1;
-    to = peers.rank + distance - (peers.rank + distance < peers.ranks ? 0 : peers.ranks);
-    from = peers.rank - distance + (peers.rank < distance ? peers.ranks : 0);
-    place = {number % rows, threadIdx.x % 32};
-  }
-};
-
 // In place is allowed where a rank sends only the piece that it keeps, and then nobody writes that piece: no thread
 // writes what another has still to read.
 //

@@ -14,12 +14,6 @@ using Bits = std::conditional_t<word_values<Dtype> == 8, uint8_t,
                                 std::conditional_t<word_values<Dtype> == 4, uint16_t,
                                                    std::conditional_t<word_values<Dtype> == 2, uint32_t, uint64_t>>>;
 
-// The rank that is `steps` behind this one: nobody sends to the same rank first.
-__device__ __forceinline__ int rank_behind(const channel::Peers& peers, int steps) {
-  const int rank = peers.rank + steps;
-  return rank < peers.ranks ? rank : rank - peers.ranks;
-}
-
 template <typename Value, int Others, typename Packet>
 __device__ __forceinline__ void send_pieces(channel::Packets<Packet>& packets, const channel::Peers& peers,
                                             const Exchange& exchange, UnitPlace<Packet> place) {

@@ -42,9 +42,35 @@ __device__ __forceinline__ void accumulate(const channel::Peers& peers, const Un
   }
 }
 
+template <ncast_dtype Dtype, typename Packet>
+__device__ __forceinline__ Unit<Packet> narrowed(const Accumulators<Packet, Dtype>& sums) {
+  Unit<Packet> result;
+#pragma unroll
+  for (int word = 0; word < Packet::unit_words; ++word) result.words[word] = narrow<Dtype>(sums[word]);
+  return result;
+}
+
+template <ncast_dtype Dtype, typename Packet, int Others>
+__device__ __forceinline__ Unit<Packet> summed_unit(const channel::Peers& peers, const Unit<Packet>& own,
+                                                    const Unit<Packet> (&others)[Others]) {
+  using Accumulator = typename Number<Dtype>::Accumulator;
+  Accumulators<Packet, Dtype> sums;
+  const Unit<Packet> first = unit_of(0, peers.rank, own, others);
+#pragma unroll
+  for (int word = 0; word < Packet::unit_words; ++word) widen<Dtype>(first.words[word], sums[word]);
+  accumulate<Dtype, NCAST_SUM>(peers, own, others, sums);
+#pragma unroll
+  for (int word = 0; word < Packet::unit_words; ++word) {
+#pragma unroll
+    for (int i = 0; i < word_values<Dtype>; ++i) sums[word][i] = Average<Accumulator>::canonical(sums[word][i]);
+  }
+  return narrowed<Dtype, Packet>(sums);
+}
+
 template <ncast_dtype Dtype, typename Packet, int Others>
 __device__ __forceinline__ Unit<Packet> reduced_unit(const channel::Peers& peers, const Unit<Packet>& own,
                                                      const Unit<Packet> (&others)[Others], ncast_redop op) {
+  if (op == NCAST_SUM) return summed_unit<Dtype>(peers, own, others);  // without what the others need
   Accumulators<Packet, Dtype> sums;
   const Unit<Packet> first = unit_of(0, peers.rank, own, others);
 #pragma unroll
@@ -68,10 +94,7 @@ __device__ __forceinline__ Unit<Packet> reduced_unit(const channel::Peers& peers
   } else {
     finish([&](auto sum) { return average.multiplied(sum); });
   }
-  Unit<Packet> result;
-#pragma unroll
-  for (int word = 0; word < Packet::unit_words; ++word) result.words[word] = narrow<Dtype>(sums[word]);
-  return result;
+  return narrowed<Dtype, Packet>(sums);
 }
 
 }  // namespace narrowcast::collective::cuda

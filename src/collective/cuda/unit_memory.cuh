@@ -35,6 +35,15 @@ __device__ __forceinline__ Unit<Packet> load_words(const char* piece, UnitPlace<
   }
   return unit;
 }
+template <typename Packet>
+__device__ __forceinline__ void store_words(char* piece, UnitPlace<Packet> place, uint32_t piece_bytes,
+                                            const Unit<Packet>& unit) {
+#pragma unroll
+  for (int i = 0; i < Packet::unit_words; ++i) {
+    const uint32_t at = place.word_offset(i);
+    if (at + 8 <= piece_bytes) *reinterpret_cast<uint64_t*>(piece + at) = unit.words[i];
+  }
+}
 // The word that the piece's end cuts, if it is one of this unit.
 template <typename Value, typename Packet>
 __device__ __forceinline__ void load_cut_word(const char* piece, UnitPlace<Packet> place, uint32_t piece_bytes,
