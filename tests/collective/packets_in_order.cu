@@ -22,18 +22,26 @@ __host__ __device__ inline uint32_t value_of(uint32_t round, uint32_t rank, uint
   return x ^ x >> 16;
 }
 
+// Whole numbers whose sums are exact, as integers or as the bits of fp32.
+__host__ __device__ inline uint32_t summand_of(uint32_t round, uint32_t rank, uint32_t i) {
+  return value_of(round, rank, i) >> 12;
+}
+__device__ uint32_t bits_of(uint32_t number, bool floats) {
+  return floats ? __float_as_uint(static_cast<float>(number)) : number;
+}
+
 // The i-th value that `rank` receives.
-__device__ uint32_t expected_value(PacketOperation operation, uint32_t round, uint32_t rank, uint32_t ranks,
-                                   uint32_t root, uint32_t count, uint32_t i) {
+__device__ uint32_t expected_value(PacketOperation operation, bool floats, uint32_t round, uint32_t rank,
+                                   uint32_t ranks, uint32_t root, uint32_t count, uint32_t i) {
   uint32_t sum = 0;
   switch (operation) {
     case PacketOperation::all_reduce:
     case PacketOperation::reduce:
-      for (uint32_t from = 0; from < ranks; ++from) sum += value_of(round, from, i);
-      return sum;
+      for (uint32_t from = 0; from < ranks; ++from) sum += summand_of(round, from, i);
+      return bits_of(sum, floats);
     case PacketOperation::reduce_scatter:
-      for (uint32_t from = 0; from < ranks; ++from) sum += value_of(round, from, rank * count + i);
-      return sum;
+      for (uint32_t from = 0; from < ranks; ++from) sum += summand_of(round, from, rank * count + i);
+      return bits_of(sum, floats);
     case PacketOperation::all_gather:
     case PacketOperation::gather: return value_of(round, i / count, i % count);
     case PacketOperation::all_to_all: return value_of(round, i / count, rank * count + i % count);
@@ -44,14 +52,16 @@ __device__ uint32_t expected_value(PacketOperation operation, uint32_t round, ui
 }
 
 // counters: the round, and how many values were wrong.
-__global__ void fill_kernel(uint32_t* values, uint32_t count, uint32_t rank, const uint32_t* counters) {
+__global__ void fill_kernel(PacketOperation operation, bool floats, uint32_t* values, uint32_t count, uint32_t rank,
+                            const uint32_t* counters) {
   for (uint32_t i = blockIdx.x * blockDim.x + threadIdx.x; i < count; i += gridDim.x * blockDim.x)
-    values[i] = value_of(counters[0], rank, i);
+    values[i] = reduces(operation) ? bits_of(summand_of(counters[0], rank, i), floats) : value_of(counters[0], rank, i);
 }
-__global__ void check_kernel(PacketOperation operation, uint32_t* values, uint32_t values_count, uint32_t rank,
-                             uint32_t ranks, uint32_t root, uint32_t count, uint32_t* counters) {
+__global__ void check_kernel(PacketOperation operation, bool floats, uint32_t* values, uint32_t values_count,
+                             uint32_t rank, uint32_t ranks, uint32_t root, uint32_t count, uint32_t* counters) {
   for (uint32_t i = blockIdx.x * blockDim.x + threadIdx.x; i < values_count; i += gridDim.x * blockDim.x) {
-    if (values[i] != expected_value(operation, counters[0], rank, ranks, root, count, i)) atomicAdd(&counters[1], 1);
+    if (values[i] != expected_value(operation, floats, counters[0], rank, ranks, root, count, i))
+      atomicAdd(&counters[1], 1);
     values[i] = 0xbaadf00d;
   }
 }
@@ -65,6 +75,8 @@ struct Step {
   uint32_t count;
   int root;
   uint32_t max_ctas;
+  bool floats = false;         // of reductions: fp32, or else integers
+  uint32_t off_alignment = 0;  // of the buffers of which ranks, as bits
 };
 
 // Any operation, size and number of CTAs after any other; often the same operation, so that its roots run ahead.
@@ -75,6 +87,10 @@ Step random_step(const Step& last, int ranks, uint32_t most_count, std::mt19937&
   Step step = last;
   step.count = count;
   step.max_ctas = ctas[random() % 4];
+  // Of whole aligned words each second call: there are other kernels for these, and others for some sums.
+  if (random() % 2 != 0) step.count = (step.count + 1) / 2 * 2;
+  step.floats = random() % 2 != 0;
+  step.off_alignment = random() % 2 != 0 ? random() : 0;
   if (random() % 3 != 0) return step;
   step.operation = static_cast<PacketOperation>(random() % 8);
   step.root = static_cast<int>(random() % static_cast<uint32_t>(ranks));
@@ -85,21 +101,22 @@ Step random_step(const Step& last, int ranks, uint32_t most_count, std::mt19937&
 void enqueue(const TestWorld& world, int rank, const Step& step) {
   const auto ranks = static_cast<uint32_t>(world.ranks());
   const bool is_root = rank == step.root;
-  auto* send = reinterpret_cast<uint32_t*>(world.rank(rank).arena);
+  auto* send = reinterpret_cast<uint32_t*>(world.rank(rank).arena) + (step.off_alignment >> rank & 1);
   uint32_t* recv = send + TestWorld::arena_bytes / 2 / sizeof *send;
   uint32_t* counters = world.rank(rank).counters;
   const cudaStream_t stream = world.rank(rank).stream;
   const auto operation = step.operation;
+  const ncast_dtype dtype = step.floats ? NCAST_FLOAT32 : NCAST_UINT32;
   const bool sends_all = operation == PacketOperation::all_to_all || operation == PacketOperation::reduce_scatter ||
                          operation == PacketOperation::scatter;
   const bool receives_all = operation == PacketOperation::all_to_all || operation == PacketOperation::all_gather ||
                             operation == PacketOperation::gather;
   const bool receives = (operation != PacketOperation::gather && operation != PacketOperation::reduce) || is_root;
   world.use(rank);
-  fill_kernel<<<2, 256, 0, stream>>>(send, sends_all ? ranks * step.count : step.count, static_cast<uint32_t>(rank),
-                                     counters);
-  world.launch(rank, {operation, send, recv, step.count, NCAST_UINT32, NCAST_SUM, step.root}, step.max_ctas);
-  check_kernel<<<2, 256, 0, stream>>>(operation, recv,
+  fill_kernel<<<2, 256, 0, stream>>>(operation, step.floats, send, sends_all ? ranks * step.count : step.count,
+                                     static_cast<uint32_t>(rank), counters);
+  world.launch(rank, {operation, send, recv, step.count, dtype, NCAST_SUM, step.root}, step.max_ctas);
+  check_kernel<<<2, 256, 0, stream>>>(operation, step.floats, recv,
                                       !receives      ? 0
                                       : receives_all ? ranks * step.count
                                                      : step.count,
@@ -169,10 +186,15 @@ TEST_CASE("packets: a CUDA graph is replayed with other data") {
         enqueue(world, rank, step);
         step = random_step(step, ranks, 100000, random);
       }
-      cudaGraph_t graph = nullptr;
+      cudaGraph_t graph = nullptr, outer = nullptr;
+      cudaGraphNode_t node = nullptr;
       REQUIRE_CUDA(cudaStreamEndCapture(stream, &graph));
-      REQUIRE_CUDA(cudaGraphInstantiate(&graphs[static_cast<size_t>(rank)], graph, 0));
+      // As the part of another graph, too.
+      REQUIRE_CUDA(cudaGraphCreate(&outer, 0));
+      REQUIRE_CUDA(cudaGraphAddChildGraphNode(&node, outer, nullptr, 0, graph));
+      REQUIRE_CUDA(cudaGraphInstantiate(&graphs[static_cast<size_t>(rank)], ranks == 2 ? outer : graph, 0));
       REQUIRE_CUDA(cudaGraphUpload(graphs[static_cast<size_t>(rank)], stream));
+      REQUIRE_CUDA(cudaGraphDestroy(outer));
       REQUIRE_CUDA(cudaGraphDestroy(graph));
       REQUIRE_CUDA(cudaStreamSynchronize(stream));
     }
