@@ -4,9 +4,9 @@
 #include <cuda_runtime.h>
 
 #include <cstdint>
-#include <type_traits>
 
 #include "channel/cuda/packets.cuh"
+#include "collective/cuda/early_launch.cuh"
 #include "collective/cuda/packet_shape.h"
 #include "narrowcast/types.h"
 
@@ -54,25 +54,6 @@ struct Job {
     place = {number % rows, threadIdx.x % 32};
   }
 };
-
-// Launches a kernel while what the stream's kernel before it has written still comes to memory, for which every thread waits by
-// wait_for_stream() before it loads or stores: as NCCL launches its symmetric kernels (nccl/src/enqueue.cc), in graphs, too. The
-// CTAs of the kernel before it have ended by then, so that a kernel that waits for other ranks never stands beside the next.
-template <typename... Parameters>
-cudaError_t launch_packet_kernel(void (*kernel)(Parameters...), const PacketShape& shape, cudaStream_t stream,
-                                 const std::type_identity_t<Parameters>&... arguments) {
-  cudaLaunchAttribute early{};
-  early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  early.val.programmaticStreamSerializationAllowed = 1;
-  cudaLaunchConfig_t config{};
-  config.gridDim = shape.ctas;
-  config.blockDim = shape.warps * 32;
-  config.stream = stream;
-  config.attrs = &early;
-  config.numAttrs = 1;
-  return cudaLaunchKernelEx(&config, kernel, arguments...);
-}
-__device__ __forceinline__ void wait_for_stream() { cudaGridDependencySynchronize(); }
 
 // peers.scratch leads to the packets' areas.
 cudaError_t launch_packet_move(const channel::Peers& peers, const Exchange& exchange, size_t value_bytes,

@@ -81,7 +81,9 @@ cudaError_t load_packet_moves() {
 
 cudaError_t launch_packet_move(const channel::Peers& peers, const Exchange& exchange, size_t value_bytes,
                                const PacketShape& shape, cudaStream_t stream) {
-  const auto launch = [&](auto kernel) { return launch_packet_kernel(kernel, shape, stream, peers, exchange); };
+  const auto launch = [&](auto kernel) {
+    return launch_early(kernel, shape.ctas, shape.warps, 0, stream, peers, exchange);
+  };
   return with_kernel_of(shape.lines, value_bytes, launch);
 }
 

@@ -165,7 +165,9 @@ cudaError_t load_packet_reductions() {
 
 cudaError_t launch_packet_reduction(const channel::Peers& peers, const Exchange& exchange, ncast_dtype dtype,
                                     ncast_redop op, const PacketShape& shape, cudaStream_t stream) {
-  const auto launch = [&](auto kernel) { return launch_packet_kernel(kernel, shape, stream, peers, exchange, op); };
+  const auto launch = [&](auto kernel) {
+    return launch_early(kernel, shape.ctas, shape.warps, 0, stream, peers, exchange, op);
+  };
   return with_kernel_of(shape.lines, dtype, peers.ranks <= 4, launch);
 }
 

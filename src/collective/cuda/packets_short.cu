@@ -184,7 +184,7 @@ cudaError_t load_short_packets() {
 cudaError_t launch_short_move(const channel::Peers& peers, const Exchange& exchange, const PacketShape& shape,
                               cudaStream_t stream) {
   return channel::with_packet(shape.lines, [&]<typename Packet>() {
-    return launch_packet_kernel(short_move_kernel<Packet>, shape, stream, peers, exchange);
+    return launch_early(short_move_kernel<Packet>, shape.ctas, shape.warps, 0, stream, peers, exchange);
   });
 }
 
@@ -193,8 +193,9 @@ cudaError_t launch_short_sum(const channel::Peers& peers, const Exchange& exchan
   const Sharing sharing = exchange.gathers            ? Sharing::gathered
                           : exchange.send_stride != 0 ? Sharing::pieces
                                                       : Sharing::whole;
-  return with_sum_kernel(shape.lines, dtype, peers.ranks <= 4, sharing,
-                         [&](auto kernel) { return launch_packet_kernel(kernel, shape, stream, peers, exchange); });
+  return with_sum_kernel(shape.lines, dtype, peers.ranks <= 4, sharing, [&](auto kernel) {
+    return launch_early(kernel, shape.ctas, shape.warps, 0, stream, peers, exchange);
+  });
 }
 
 }  // namespace narrowcast::collective::cuda

@@ -49,7 +49,8 @@ def test_every_operation_is_taken(on_ranks, monkeypatch, codec, count):
         assert set(right) == OPERATIONS
     assert {forwarded for _, forwarded in on_ranks.taken().values()} == {0}
     if codec == "window" and count == 3_000_000:
-        for operation in (OPERATIONS | {"send"}) - {"bcast", "send and recv"}:
+        # Sums are of integers, which the codec does not shrink.
+        for operation in ("all_gather", "all_to_all", "broadcast", "gather", "scatter", "send"):
             links = on_ranks.links(operation).values()
             shrunk = [wire_bytes < raw_bytes for raw_bytes, wire_bytes in links if raw_bytes]
             assert shrunk
