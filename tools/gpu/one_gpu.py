@@ -1,0 +1,123 @@
+"""How long calls take between ranks that share one GPU, in CUDA graphs: what a change does to the kernels where there
+is no second GPU. Flights are through its L2 cache, not NVLink, so that this says how two commits compare, and not how
+fast a machine is.
+
+usage: one_gpu.py [--ranks N]... COMMIT=LIBRARY...    by turns, each in a process of its own; a JSON document
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from typing import Any
+
+from gather_results import machine
+
+KIB, MIB = 1 << 10, 1 << 20
+OPERATIONS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send")
+SIZES = {"raw": (KIB, 16 * KIB, 64 * KIB, 256 * KIB, MIB, 4 * MIB, 16 * MIB), "window": (MIB, 4 * MIB, 16 * MIB)}
+MOST_BYTES = 16 * MIB
+SMS = 128
+CALLS, REPLAYS, TURNS = 20, 5, 3
+
+
+def measure(ranks: int) -> dict[str, dict[str, float]]:
+    """Operation and codec -> bytes, as nccl-tests counts them -> microseconds of the slowest rank."""
+    import narrowcast
+    from narrowcast import _samples
+    from narrowcast._cuda_driver import DeviceBuffer, Event, Stream, on_device
+
+    found: dict[str, dict[str, float]] = {}
+    with narrowcast.LocalRanks(ranks, backend="cuda", devices=[0] * ranks, timeout_seconds=10) as comms, on_device(0):
+        streams = [Stream() for _ in comms]
+        values = _samples.sample("weights", "bfloat16").view("uint8")
+        sent = [DeviceBuffer(MOST_BYTES).write_tiled(values) for _ in comms]
+        received = [DeviceBuffer(MOST_BYTES) for _ in comms]
+
+        def call(operation: str, codec: str, rank: int, whole_bytes: int) -> None:
+            whole, part = (0, whole_bytes), (0, whole_bytes // ranks)
+            options: dict[str, Any] = {"codec": codec, "dtype": "bfloat16", "stream": streams[rank]}
+            if operation == "send":
+                if rank == 0:
+                    comms[0].send(sent[0].part(*whole), 1, **options)
+                elif rank == 1:
+                    comms[1].recv(received[1].part(*whole), 0, **options)
+                return
+            source = sent[rank].part(*(part if operation == "all_gather" else whole))
+            target = received[rank].part(*(part if operation == "reduce_scatter" else whole))
+            getattr(comms[rank], operation)(source, target, **options)
+
+        def graph_of(operation: str, codec: str, rank: int, whole_bytes: int) -> Any:
+            with streams[rank].capture() as graph:
+                for _ in range(CALLS):
+                    call(operation, codec, rank, whole_bytes)
+            return graph
+
+        for codec, sizes in SIZES.items():
+            for operation in OPERATIONS:
+                times = found.setdefault(f"{operation} {codec}", {})
+                for size in sizes:
+                    for rank in range(ranks):
+                        call(operation, codec, rank, size)
+                    for stream in streams:
+                        stream.synchronize()
+                    graphs = [graph_of(operation, codec, rank, size) for rank in range(ranks)]
+                    slowest = []
+                    for _ in range(REPLAYS):
+                        events = [(Event(), Event()) for _ in comms]
+                        for graph, stream, (begin, end) in zip(graphs, streams, events, strict=True):
+                            graph.launch(stream)  # absorbs that the ranks start one by one
+                            begin.record(stream)
+                            graph.launch(stream)
+                            end.record(stream)
+                        for stream in streams:
+                            stream.synchronize()
+                        slowest.append(max(end.seconds_since(begin) for begin, end in events))
+                    times[str(size)] = round(min(slowest) / CALLS * 1e6, 2)
+                    for graph in graphs:
+                        graph.close()
+    return found
+
+
+def measured_by(library: str, ranks: int) -> dict[str, dict[str, float]]:
+    own = {
+        "NARROWCAST_LIBRARY": library,
+        # All ranks' kernels stand side by side.
+        "NARROWCAST_MAX_CTAS": str(SMS // ranks),
+        "CUDA_DEVICE_MAX_CONNECTIONS": "32",
+        "CUDA_MODULE_LOADING": "EAGER",
+    }
+    command = [sys.executable, __file__, "--measure", str(ranks)]
+    done = subprocess.run(command, env=os.environ | own, stdout=subprocess.PIPE, check=True, timeout=120)
+    return dict(json.loads(done.stdout))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--ranks", type=int, action="append")
+    parser.add_argument("--measure", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("libraries", nargs="*", metavar="COMMIT=LIBRARY")
+    options = parser.parse_args()
+    if options.measure:
+        print(json.dumps(measure(options.measure)))
+        return
+    libraries = dict(one.split("=", 1) for one in options.libraries)
+    runs = []
+    for ranks in options.ranks or [2]:
+        turns = [{commit: measured_by(library, ranks) for commit, library in libraries.items()} for _ in range(TURNS)]
+        for commit in libraries:
+            of_turns = [turn[commit] for turn in turns]
+            least = {
+                name: {size: min(turn[name][size] for turn in of_turns) for size in sizes}
+                for name, sizes in of_turns[0].items()
+            }
+            runs.append({"commit": commit, "ranks": ranks, "microseconds": least})
+    command = f"tools/gpu/one_gpu.py {' '.join(f'--ranks {ranks}' for ranks in options.ranks or [2])} COMMIT=LIBRARY..."
+    print(json.dumps({"machine": machine()[0], "command": command, "runs": runs}, indent=1))
+
+
+if __name__ == "__main__":
+    main()
