@@ -12,6 +12,7 @@
 from __future__ import annotations
 
 from . import cuda
+from ._config import CommunicatorOptions
 from ._explain import Explanation, Prediction, explain
 from ._groups import Stream, group
 from ._library import library_version
@@ -40,6 +41,7 @@ __all__ = [
     "AbortedError",
     "BlockStats",
     "Communicator",
+    "CommunicatorOptions",
     "CorruptError",
     "Counters",
     "CudaError",

@@ -40,6 +40,14 @@ __device__ __forceinline__ int rank_behind(const channel::Peers& peers, int step
   return rank < peers.ranks ? rank : rank - peers.ranks;
 }
 
+template <int Others, typename Packet>
+__device__ __forceinline__ void send_to_others(const channel::Packets<Packet>& packets, const channel::Peers& peers,
+                                               channel::UnitPlace<Packet> place, const channel::Unit<Packet>& unit) {
+#pragma unroll
+  for (int i = 0; i < Others; ++i)
+    if (i + 1 < peers.ranks) packets.send(rank_behind(peers, i + 1), place, unit);
+}
+
 // A row of what goes to one rank, and of what comes from one. Jobs are numbered by distance: at first every rank sends to the
 // one that follows it and receives from the one before it, which crosses a switch without a jam; last comes the rank itself.
 template <typename Packet>

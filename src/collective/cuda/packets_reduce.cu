@@ -58,14 +58,6 @@ __device__ __forceinline__ void send_pieces(channel::Packets<Packet>& packets, c
   }
 }
 
-template <int Others, typename Packet>
-__device__ __forceinline__ void send_result(const channel::Packets<Packet>& packets, const channel::Peers& peers,
-                                            UnitPlace<Packet> place, const Unit<Packet>& result) {
-#pragma unroll
-  for (int i = 0; i < Others; ++i)
-    if (i + 1 < peers.ranks) packets.send(rank_behind(peers, i + 1), place, result);
-}
-
 template <typename Value, int Others, typename Packet>
 __device__ __forceinline__ void store_results(const channel::Packets<Packet>& packets, const channel::Peers& peers,
                                               const Exchange& exchange, UnitPlace<Packet> place,
@@ -129,7 +121,7 @@ __global__ void __launch_bounds__(most_packet_warps(true) * 32)
         store_results<Value>(packets, peers, exchange, place, units);
       } else {
         const Unit<Packet> result = reduced_unit<Dtype>(peers, own, units, op);
-        if (exchange.gathers) send_result<Others>(packets, peers, result_place, result);
+        if (exchange.gathers) send_to_others<Others>(packets, peers, result_place, result);
         store_unit<Value>(exchange.recv_piece(peers.rank), place, own_bytes, exchange.recv_aligned, result);
       }
     }

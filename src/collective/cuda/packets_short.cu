@@ -18,83 +18,76 @@ enum class Sharing {
 
 __device__ __forceinline__ uint32_t own_row() { return blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32; }
 
-// Waits for the others' units, and sums up.
-template <ncast_dtype Dtype, int Others, typename Packet>
-__device__ __forceinline__ bool receive_sum(const channel::Packets<Packet>& packets, const channel::Peers& peers,
-                                            UnitPlace<Packet> place, const Unit<Packet>& own, Unit<Packet>& sum) {
-  const channel::RankMask others = ((1u << peers.ranks) - 1) & ~(1u << peers.rank);
-  Unit<Packet> units[Others];
-  if (!packets.receive(packets.wanted(others), place, units)) return false;
-  sum = summed_unit<Dtype>(peers, own, units);
-  return true;
+// What goes to the others; this rank's own unit.
+template <Sharing sharing, int Others, typename Packet>
+__device__ __forceinline__ Unit<Packet> send_units(channel::Packets<Packet>& packets, const channel::Peers& peers,
+                                                   const Exchange& exchange, UnitPlace<Packet> place) {
+  const auto load = [&](int rank) {
+    return load_words(exchange.send_piece(rank), place, exchange.bytes_of(rank, peers.ranks));
+  };
+  const Unit<Packet> own = load(peers.rank);
+  if constexpr (sharing == Sharing::whole) {
+    packets.begin();
+    send_to_others<Others>(packets, peers, place, own);
+    return own;
+  }
+  Unit<Packet> units[Others];  // all loads before the first store, which the compiler would not let them pass
+#pragma unroll
+  for (int i = 0; i < Others; ++i)
+    if (i + 1 < peers.ranks) units[i] = load(rank_behind(peers, i + 1));
+  packets.begin();
+#pragma unroll
+  for (int i = 0; i < Others; ++i) {
+    const int rank = rank_behind(peers, i + 1);
+    if (i + 1 < peers.ranks && place.is_in(exchange.bytes_of(rank, peers.ranks))) packets.send(rank, place, units[i]);
+  }
+  return own;
 }
 
+// The sums of the others' pieces.
+template <int Others, typename Packet>
+__device__ __forceinline__ void take_sums(const channel::Packets<Packet>& packets, const channel::Peers& peers,
+                                          const Exchange& exchange, UnitPlace<Packet> place,
+                                          UnitPlace<Packet> sum_place) {
+  channel::RankMask from = exchange.from;
+  // Of the last rank's piece there may be less.
+  if (!place.is_in(exchange.last_bytes)) from &= ~(1u << (peers.ranks - 1));
+  Unit<Packet> sums[Others];
+  if (!packets.receive(packets.wanted(from), sum_place, sums)) return;
+#pragma unroll
+  for (int i = 0; i < Others; ++i) {
+    const int rank = packets.source_of(i);
+    if (rank < peers.ranks)
+      store_words(exchange.recv_piece(rank), place, exchange.bytes_of(rank, peers.ranks), sums[i]);
+  }
+}
+
+// As reduce_kernel, of one row, between all ranks.
 template <typename Packet, ncast_dtype Dtype, int Others, Sharing sharing>
 __global__ void __launch_bounds__(most_packet_warps(true) * 32)
     sum_kernel(const __grid_constant__ channel::Peers peers, const __grid_constant__ Exchange exchange) {
   channel::Packets<Packet> packets(peers, exchange.buffer_bytes, exchange.buffer_begin);
   const UnitPlace<Packet> place{own_row(), threadIdx.x % 32};
+  const UnitPlace<Packet> sum_place{exchange.buffer_rows / 2 + place.row, place.lane};
   const uint32_t own_bytes = exchange.bytes_of(peers.rank, peers.ranks);
-  const bool has_any = place.is_in(exchange.piece_bytes), has_own = place.is_in(own_bytes);
+  const bool has_any = place.is_in(exchange.piece_bytes);
+  bool goes_on = true;
   wait_for_stream();
   Unit<Packet> own;
-  if (has_any) {
-    own = load_words(exchange.send_piece(peers.rank), place, own_bytes);
-    if constexpr (sharing == Sharing::whole) {
-      packets.begin();
-#pragma unroll
-      for (int i = 1; i <= Others; ++i)
-        if (i < peers.ranks) packets.send(rank_behind(peers, i), place, own);
-    } else {
-      Unit<Packet> units[Others];  // all loads before the first store, which the compiler would not let them pass
-#pragma unroll
-      for (int i = 1; i <= Others; ++i) {
-        const int rank = rank_behind(peers, i);
-        if (i < peers.ranks)
-          units[i - 1] = load_words(exchange.send_piece(rank), place, exchange.bytes_of(rank, peers.ranks));
-      }
-      packets.begin();
-#pragma unroll
-      for (int i = 1; i <= Others; ++i) {
-        const int rank = rank_behind(peers, i);
-        if (i < peers.ranks && place.is_in(exchange.bytes_of(rank, peers.ranks)))
-          packets.send(rank, place, units[i - 1]);
-      }
-    }
-  }
+  if (has_any) own = send_units<sharing, Others>(packets, peers, exchange, place);
   packets.begin();
   packets.advance();
-
-  bool goes_on = true;
-  if (has_own) {
-    Unit<Packet> sum;
-    goes_on = receive_sum<Dtype, Others>(packets, peers, place, own, sum);
+  if (place.is_in(own_bytes)) {
+    Unit<Packet> units[Others];
+    goes_on = packets.receive(packets.wanted(exchange.from), place, units);
     if (goes_on) {
-      if constexpr (sharing == Sharing::gathered) {
-        const UnitPlace<Packet> result_place{exchange.buffer_rows / 2 + place.row, place.lane};
-#pragma unroll
-        for (int i = 1; i <= Others; ++i)
-          if (i < peers.ranks) packets.send(rank_behind(peers, i), result_place, sum);
-      }
+      const Unit<Packet> sum = summed_unit<Dtype>(peers, own, units);
+      if constexpr (sharing == Sharing::gathered) send_to_others<Others>(packets, peers, sum_place, sum);
       store_words(exchange.recv_piece(peers.rank), place, own_bytes, sum);
     }
   }
   if constexpr (sharing == Sharing::gathered) {
-    if (has_any && goes_on) {
-      const UnitPlace<Packet> result_place{exchange.buffer_rows / 2 + place.row, place.lane};
-      channel::RankMask from = ((1u << peers.ranks) - 1) & ~(1u << peers.rank);
-      // Of the last rank's piece there may be less.
-      if (!place.is_in(exchange.last_bytes)) from &= ~(1u << (peers.ranks - 1));
-      Unit<Packet> units[Others];
-      if (packets.receive(packets.wanted(from), result_place, units)) {
-#pragma unroll
-        for (int i = 0; i < Others; ++i) {
-          const int rank = packets.source_of(i);
-          const uint32_t bytes = rank < peers.ranks ? exchange.bytes_of(rank, peers.ranks) : 0;
-          if (place.is_in(bytes)) store_words(exchange.recv_piece(rank), place, bytes, units[i]);
-        }
-      }
-    }
+    if (has_any && goes_on) take_sums<Others>(packets, peers, exchange, place, sum_place);
   }
   packets.finish();
 }

@@ -1,0 +1,51 @@
+"""What communicators of GPUs are made with. Two ranks on one GPU are enough: no call is made."""
+
+from __future__ import annotations
+
+import narrowcast
+import pytest
+from narrowcast.cuda import device_count
+
+pytestmark = pytest.mark.skipif(device_count() < 1, reason="no GPU here")
+
+MODEL = "narrowcast-costs 1 a machine\nall_gather 2 peer raw 1:9\nall_gather 2 peer window 1:8\n"
+
+
+def said_with(**options):
+    """What both ranks say of an all-gather of 64 MiB."""
+    with narrowcast.LocalRanks(2, backend="cuda", devices=[0, 0], **options) as comms:
+        first, second = (comm.explain("all_gather", 32 << 20, dtype="uint8") for comm in comms)
+    assert first == second
+    return first
+
+
+def test_options_are_heeded(tmp_path):
+    (tmp_path / "own.costs").write_text(MODEL)
+    plain = said_with()
+    assert (plain.link, plain.predicted.nccl is None) == ("peer", False)
+    assert said_with(max_ctas=8).ctas == 8 < plain.ctas
+    assert said_with(p2p=False).link == "host"
+    own = said_with(cost_model=tmp_path / "own.costs")
+    assert (own.codec, own.predicted.nccl) == ("raw", None)
+
+
+def test_options_come_before_the_environment(tmp_path, monkeypatch):
+    (tmp_path / "own.costs").write_text(MODEL)
+    for name, value in {"MAX_CTAS": "8", "P2P": "0", "COST_MODEL": str(tmp_path / "own.costs")}.items():
+        monkeypatch.setenv(f"NARROWCAST_{name}", value)
+    said = said_with()
+    assert (said.link, said.ctas) == ("host", 8)
+    said = said_with(max_ctas=32, p2p=True, cost_model="")
+    assert (said.link, said.ctas, said.predicted.nccl is None) == ("peer", 32, False)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"max_ctas": 65}, "max_ctas is 65, not 0 to 64"),
+        ({"cost_model": "/nowhere.costs"}, "cost_model: /nowhere.costs cannot be read"),
+    ],
+)
+def test_options_that_make_no_sense_are_refused(options, words):
+    with pytest.raises(narrowcast.InvalidArgumentError, match=words):
+        said_with(**options)
