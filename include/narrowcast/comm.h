@@ -40,14 +40,14 @@ typedef struct {
                            // default (host: 4 MiB; CUDA: 176 MiB). Of these a rank takes what its peers need
   double timeout_seconds;  // how long a call waits for a peer that is alive; 0: for ever
   double create_timeout_seconds;  // how long the creation does, which no abort can end; 0: as timeout_seconds
-  // CUDA only. What is left open the environment says (docs/guide/settings.md).
-  uint32_t
-      max_ctas;  // the most CTAs, of an SM each, that a call takes: 1 to 64, the least of all ranks counts; 0: open
-  int p2p;       // 0: through host memory, even where GPUs reach each other: one rank's wish is enough; 1: no
-                 // such wish; -1: open
-  const char*
-      cost_model;  // the path of a file of times by which calls are run, read when the communicator is made; rank
-                   // 0's counts. "": what is built in; NULL: open
+  // CUDA only. What is open the environment says (docs/guide/settings.md).
+  //   max_ctas: the most CTAs, of an SM each, that a call takes, 1 to 64; the least of all ranks counts. 0: open.
+  //   p2p: 0: through host memory, even where GPUs reach each other; one rank's wish is enough. 1: no such wish. -1: open.
+  //   cost_model: the path of a file of times by which calls are run, read when the communicator is made; rank 0's counts.
+  //     "": those built in. NULL: open.
+  uint32_t max_ctas;
+  int p2p;
+  const char* cost_model;
 } ncast_comm_config;
 
 // The calls below.
