@@ -29,17 +29,17 @@ __device__ __forceinline__ Unit<Packet> send_units(channel::Packets<Packet>& pac
   if constexpr (sharing == Sharing::whole) {
     packets.begin();
     send_to_others<Others>(packets, peers, place, own);
-    return own;
-  }
-  Unit<Packet> units[Others];  // all loads before the first store, which the compiler would not let them pass
+  } else {
+    Unit<Packet> units[Others];  // all loads before the first store, which the compiler would not let them pass
 #pragma unroll
-  for (int i = 0; i < Others; ++i)
-    if (i + 1 < peers.ranks) units[i] = load(rank_behind(peers, i + 1));
-  packets.begin();
+    for (int i = 0; i < Others; ++i)
+      if (i + 1 < peers.ranks) units[i] = load(rank_behind(peers, i + 1));
+    packets.begin();
 #pragma unroll
-  for (int i = 0; i < Others; ++i) {
-    const int rank = rank_behind(peers, i + 1);
-    if (i + 1 < peers.ranks && place.is_in(exchange.bytes_of(rank, peers.ranks))) packets.send(rank, place, units[i]);
+    for (int i = 0; i < Others; ++i) {
+      const int rank = rank_behind(peers, i + 1);
+      if (i + 1 < peers.ranks && place.is_in(exchange.bytes_of(rank, peers.ranks))) packets.send(rank, place, units[i]);
+    }
   }
   return own;
 }
