@@ -28,6 +28,11 @@ cudaError_t launch_early(void (*kernel)(Parameters...), uint32_t ctas, uint32_t 
   return cudaLaunchKernelEx(&config, kernel, arguments...);
 }
 
-__device__ __forceinline__ void wait_for_stream() { cudaGridDependencySynchronize(); }
+// GPUs before compute capability 9.0 have no such launches.
+__device__ __forceinline__ void wait_for_stream() {
+#if __CUDA_ARCH__ >= 900
+  cudaGridDependencySynchronize();
+#endif
+}
 
 }  // namespace narrowcast::collective::cuda
