@@ -3,8 +3,8 @@
 
 #include "codec/cuda/reduce_value.cuh"
 #include "collective/cuda/block_warp.cuh"
-#include "collective/cuda/early_launch.cuh"
 #include "collective/cuda/kernels.h"
+#include "device/early_launch.cuh"
 
 namespace narrowcast::collective::cuda {
 
@@ -39,7 +39,7 @@ inline cudaError_t load_block_kernel(void (*kernel)(BlockCall)) {
 }
 inline cudaError_t launch_block_kernel(void (*kernel)(BlockCall), uint32_t ctas, uint32_t warps, size_t shared_bytes,
                                        const BlockCall& call, cudaStream_t stream) {
-  return launch_early(kernel, ctas, warps, shared_bytes, stream, call);
+  return device::launch_early(kernel, ctas, warps, shared_bytes, stream, call);
 }
 
 }  // namespace narrowcast::collective::cuda

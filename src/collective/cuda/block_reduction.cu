@@ -26,7 +26,7 @@ __global__ void __launch_bounds__(warps_of<Coding, Dtype> * 32, 1)
   const int thread = device::lane_id();
   uint32_t warp = device::warp_id();
   memory.signals.open_all(Memory::lanes);
-  wait_for_stream();
+  device::wait_for_stream();
   if (warp == signal_warp) {
     if (blockIdx.x == 0) count_raw_bytes(call, thread);
     return channel::raise_flags(memory.signals.queues, Memory::lanes, &memory.signals.open, thread);

@@ -6,8 +6,8 @@
 #include <cstdint>
 
 #include "channel/cuda/packets.cuh"
-#include "collective/cuda/early_launch.cuh"
 #include "collective/cuda/packet_shape.h"
+#include "device/early_launch.cuh"
 #include "narrowcast/types.h"
 
 namespace narrowcast::collective::cuda {

@@ -40,7 +40,7 @@ __global__ void __launch_bounds__(most_packet_warps(false) * 32)
     return true;
   };
 
-  wait_for_stream();
+  device::wait_for_stream();
 #pragma unroll 1
   for (uint32_t job = first; job < jobs + exchange.behind || job == first; job += stride) {
     if (job < jobs) send(Job<Packet>(peers, exchange.rows, job));
@@ -82,7 +82,7 @@ cudaError_t load_packet_moves() {
 cudaError_t launch_packet_move(const channel::Peers& peers, const Exchange& exchange, size_t value_bytes,
                                const PacketShape& shape, cudaStream_t stream) {
   const auto launch = [&](auto kernel) {
-    return launch_early(kernel, shape.ctas, shape.warps, 0, stream, peers, exchange);
+    return device::launch_early(kernel, shape.ctas, shape.warps, 0, stream, peers, exchange);
   };
   return with_kernel_of(shape.lines, value_bytes, launch);
 }

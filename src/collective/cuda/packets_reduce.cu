@@ -89,7 +89,7 @@ __global__ void __launch_bounds__(most_packet_warps(true) * 32)
   const uint32_t first_row = blockIdx.x * warps + threadIdx.x / 32, stride = gridDim.x * warps;
   const uint32_t rounds = exchange.from == 0 ? 0 : exchange.gathers ? 2 : 1;
 
-  wait_for_stream();
+  device::wait_for_stream();
   bool goes_on = true;
 #pragma unroll 1
   for (uint32_t turn_row = first_row;
@@ -158,7 +158,7 @@ cudaError_t load_packet_reductions() {
 cudaError_t launch_packet_reduction(const channel::Peers& peers, const Exchange& exchange, ncast_dtype dtype,
                                     ncast_redop op, const PacketShape& shape, cudaStream_t stream) {
   const auto launch = [&](auto kernel) {
-    return launch_early(kernel, shape.ctas, shape.warps, 0, stream, peers, exchange, op);
+    return device::launch_early(kernel, shape.ctas, shape.warps, 0, stream, peers, exchange, op);
   };
   return with_kernel_of(shape.lines, dtype, peers.ranks <= 4, launch);
 }

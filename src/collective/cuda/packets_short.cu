@@ -72,7 +72,7 @@ __global__ void __launch_bounds__(most_packet_warps(true) * 32)
   const uint32_t own_bytes = exchange.bytes_of(peers.rank, peers.ranks);
   const bool has_any = place.is_in(exchange.piece_bytes);
   bool goes_on = true;
-  wait_for_stream();
+  device::wait_for_stream();
   Unit<Packet> own;
   if (has_any) own = send_units<sharing, Others>(packets, peers, exchange, place);
   packets.begin();
@@ -102,7 +102,7 @@ __global__ void __launch_bounds__(most_packet_warps(false) * 32)
   const Job<Packet> job(peers, exchange.rows, number);
   const bool has_any = number < exchange.rows * static_cast<uint32_t>(peers.ranks) && job.place.is_in(bytes);
   const bool is_own = job.to == peers.rank;
-  wait_for_stream();
+  device::wait_for_stream();
   if (has_any && (is_own ? exchange.keeps : (exchange.to >> job.to & 1) != 0)) {
     const Unit<Packet> unit = load_words(exchange.send_piece(job.to), job.place, bytes);
     packets.begin();
@@ -177,7 +177,7 @@ cudaError_t load_short_packets() {
 cudaError_t launch_short_move(const channel::Peers& peers, const Exchange& exchange, const PacketShape& shape,
                               cudaStream_t stream) {
   return channel::with_packet(shape.lines, [&]<typename Packet>() {
-    return launch_early(short_move_kernel<Packet>, shape.ctas, shape.warps, 0, stream, peers, exchange);
+    return device::launch_early(short_move_kernel<Packet>, shape.ctas, shape.warps, 0, stream, peers, exchange);
   });
 }
 
@@ -187,7 +187,7 @@ cudaError_t launch_short_sum(const channel::Peers& peers, const Exchange& exchan
                           : exchange.send_stride != 0 ? Sharing::pieces
                                                       : Sharing::whole;
   return with_sum_kernel(shape.lines, dtype, peers.ranks <= 4, sharing, [&](auto kernel) {
-    return launch_early(kernel, shape.ctas, shape.warps, 0, stream, peers, exchange);
+    return device::launch_early(kernel, shape.ctas, shape.warps, 0, stream, peers, exchange);
   });
 }
 

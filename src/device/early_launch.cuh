@@ -1,7 +1,6 @@
-// Kernels that are launched while what the stream's kernel before them has written still comes to memory, for which every thread
-// waits by wait_for_stream() before it loads or stores (programmatic dependent launch). That kernel's CTAs have ended by then: one
-// that waits for other ranks never stands beside the next, which would take SMs from what the others wait for. In graphs, too, as
-// NCCL launches its symmetric kernels (nccl/src/enqueue.cc).
+// Kernels that are launched before what the stream's kernel before them has written is in memory, for which every thread waits by
+// wait_for_stream() before it loads or stores (programmatic dependent launch, CUDA C++ Programming Guide): when that kernel has
+// called cudaTriggerProgrammaticLaunchCompletion, or else when its CTAs have ended.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -10,7 +9,7 @@
 #include <cstdint>
 #include <type_traits>
 
-namespace narrowcast::collective::cuda {
+namespace narrowcast::device {
 
 template <typename... Parameters>
 cudaError_t launch_early(void (*kernel)(Parameters...), uint32_t ctas, uint32_t warps, size_t shared_bytes,
@@ -28,11 +27,11 @@ cudaError_t launch_early(void (*kernel)(Parameters...), uint32_t ctas, uint32_t 
   return cudaLaunchKernelEx(&config, kernel, arguments...);
 }
 
-// GPUs before compute capability 9.0 have no such launches.
+// Before compute capability 9.0 there are no such launches.
 __device__ __forceinline__ void wait_for_stream() {
 #if __CUDA_ARCH__ >= 900
   cudaGridDependencySynchronize();
 #endif
 }
 
-}  // namespace narrowcast::collective::cuda
+}  // namespace narrowcast::device
