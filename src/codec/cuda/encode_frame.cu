@@ -116,12 +116,6 @@ __global__ void clear_workspace_kernel(uint32_t* words, uint32_t count) {
   const uint32_t at = blockIdx.x * blockDim.x + threadIdx.x;
   if (at < count) words[at] = 0;
 }
-__device__ void wait_for_workspace() {
-#if __CUDA_ARCH__ >= 900
-  cudaGridDependencySynchronize();
-#endif
-}
-
 template <ncast_dtype Dtype>
 __global__ void __launch_bounds__((most_coders<format::window::value_type(Dtype)> + service_warps) * 32, 1)
     encode_frame_kernel(const char* values, format::FrameHeader header, char* frame, Workspace* workspace) {
@@ -146,7 +140,7 @@ __global__ void __launch_bounds__((most_coders<format::window::value_type(Dtype)
     }
     device::barrier_init(&tile_memory.second, 32);
     prefetch_tile<Type>(values, whole_blocks, blockIdx.x, coders);  // this CTA's first, or another's
-    wait_for_workspace();
+    device::wait_for_stream();
     tile_memory.first_tile = take_tile(workspace);
   }
   __syncthreads();

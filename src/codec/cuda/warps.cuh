@@ -8,6 +8,7 @@
 
 #include "codec/cuda/launch.h"
 #include "codec/window/kernel.cuh"
+#include "device/early_launch.cuh"
 #include "device/ptx/bulk_copy.cuh"
 
 namespace narrowcast::codec::cuda {
@@ -145,28 +146,19 @@ cudaError_t launch_kernel(void (*kernel)(Parameters...), uint32_t ctas, uint32_t
   kernel<<<ctas, warps * 32, shared_bytes, stream>>>(arguments...);
   return cudaGetLastError();
 }
-// The same, if the machine does so as soon as the stream's kernel before it calls cudaTriggerProgrammaticLaunchCompletion; what
-// that one does is there when cudaGridDependencySynchronize returns. In a graph it waits, as before any other kernel: programs
-// that read a graph's edges do not expect others.
+// The same, early if the machine can. In a graph it waits, as before any other kernel: programs that read a graph's edges do not
+// expect others.
 template <typename... Parameters, typename... Arguments>
 cudaError_t launch_early(const Machine& machine, void (*kernel)(Parameters...), uint32_t ctas, uint32_t warps,
                          size_t shared_bytes, cudaStream_t stream, const Arguments&... arguments) {
   cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
   cudaError_t error = cudaStreamIsCapturing(stream, &capture);
-  if (error == cudaSuccess)
-    error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared_bytes));
   if (error != cudaSuccess) return error;
-  cudaLaunchAttribute early{};
-  early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  early.val.programmaticStreamSerializationAllowed = 1;
-  cudaLaunchConfig_t config{};
-  config.gridDim = ctas;
-  config.blockDim = warps * 32;
-  config.dynamicSmemBytes = shared_bytes;
-  config.stream = stream;
-  config.attrs = &early;
-  config.numAttrs = machine.launches_early && capture == cudaStreamCaptureStatusNone ? 1 : 0;
-  return cudaLaunchKernelEx(&config, kernel, static_cast<Parameters>(arguments)...);
+  if (!machine.launches_early || capture != cudaStreamCaptureStatusNone)
+    return launch_kernel(kernel, ctas, warps, shared_bytes, stream, arguments...);
+  error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared_bytes));
+  if (error != cudaSuccess) return error;
+  return device::launch_early(kernel, ctas, warps, shared_bytes, stream, arguments...);
 }
 
 // The same for kernels whose warps are alike and share nothing: over all SMs, however few the blocks.
