@@ -1,7 +1,6 @@
 // One rank's part in a call that moves data by blocks: what goes to each rank, what comes from each, and what is reduced.
+// Host code includes this without CUDA headers; block_kernels.h declares the kernels' launches.
 #pragma once
-
-#include <cuda_runtime.h>
 
 #include <cstdint>
 
@@ -39,10 +38,6 @@ struct OwnCopy {
   const char* from;
   char* to;
   uint64_t bytes;  // 0: there are none, or they are where they should be
-
-  __host__ __device__ bool is_aligned() const {
-    return (reinterpret_cast<uintptr_t>(from) | reinterpret_cast<uintptr_t>(to)) % 16 == 0;
-  }
 };
 
 // By value in a kernel's parameters.
@@ -77,13 +72,5 @@ struct BlockCall {
   Turns turns;
   bool gathers;  // pieces of `recv` come
 };
-
-// Beside the kernel of a call. ctas: 0 if it has none to spare.
-cudaError_t launch_own_copy(const OwnCopy& own, uint32_t ctas, cudaStream_t stream);
-// codec: RAW or WINDOW. ctas: at least those of every piece.
-cudaError_t launch_moves(const BlockCall& call, ncast_dtype dtype, ncast_codec codec, uint32_t ctas,
-                         cudaStream_t stream);
-cudaError_t launch_reduction(const BlockCall& call, ncast_dtype dtype, ncast_codec codec, uint32_t ctas,
-                             cudaStream_t stream);
 
 }  // namespace narrowcast::collective::cuda

@@ -1,5 +1,6 @@
 // Blocks that only move: some of a CTA's warps send, or pass on what they receive, as many receive, a few copy what stays on the
 // rank, and one raises flags.
+#include "collective/cuda/block_kernels.h"
 #include "collective/cuda/block_launch.cuh"
 #include "collective/cuda/block_roles.cuh"
 
@@ -78,7 +79,7 @@ cudaError_t load_block_moves() {
 
 cudaError_t launch_own_copy(const OwnCopy& own, uint32_t ctas, cudaStream_t stream) {
   // The driver copies well at any alignment, but with CTAs on all SMs, which keep the call's waiting if they come first.
-  if (ctas == 0 || !own.is_aligned())
+  if (ctas == 0 || !is_aligned(own))
     return cudaMemcpyAsync(own.to, own.from, own.bytes, cudaMemcpyDeviceToDevice, stream);
   copy_own<<<ctas, own_copy_warps * 32, 0, stream>>>(own);
   return cudaGetLastError();

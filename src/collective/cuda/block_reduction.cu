@@ -1,4 +1,5 @@
 // Reductions by blocks: every warp but one sends, reduces and receives; that one raises the flags.
+#include "collective/cuda/block_kernels.h"
 #include "collective/cuda/block_launch.cuh"
 #include "collective/cuda/reducing_warp.cuh"
 

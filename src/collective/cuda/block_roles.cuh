@@ -2,6 +2,7 @@
 #pragma once
 
 #include "channel/cuda/straight_write.cuh"
+#include "collective/cuda/block_kernels.h"
 #include "collective/cuda/block_warp.cuh"
 
 namespace narrowcast::collective::cuda {
@@ -244,7 +245,7 @@ __device__ void receive_blocks(const BlockCall& call, WarpMemory<Coding>& memory
 // The warp is the `number`th of `warps` that copy what stays on the rank.
 __device__ inline void copy_own_blocks(const OwnCopy& own, uint32_t number, uint32_t warps, int thread) {
   constexpr uint32_t vectors = 16, bytes = vectors * 32 * sizeof(uint4);
-  const bool aligned = own.is_aligned();
+  const bool aligned = is_aligned(own);
   for (uint64_t at = uint64_t{number} * bytes; at < own.bytes; at += uint64_t{warps} * bytes) {
     const uint64_t left = own.bytes - at;
     if (!aligned || left < bytes) {

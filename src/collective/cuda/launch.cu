@@ -5,6 +5,7 @@
 #include <iterator>
 #include <utility>
 
+#include "collective/cuda/block_kernels.h"
 #include "collective/cuda/block_pieces.h"
 #include "collective/cuda/choice.h"
 #include "collective/cuda/communicator.h"
