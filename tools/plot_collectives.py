@@ -1,6 +1,6 @@
 """Draws what bench/results keeps of collectives, as `narrowcast bench --plot` does of one, side by side.
 
-    plot_collectives.py bench/results/collectives_4xh200.json bench/results/collectives_4xh200.png
+    plot_collectives.py bench/results/4xh200/2026-11-22_collectives.json bench/results/4xh200/2026-11-22_collectives.png
 
 Over sizes, or, where the file is of calls with several numbers of CTAs, over those, of its largest size. Needs
 matplotlib.

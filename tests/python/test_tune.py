@@ -15,7 +15,7 @@ from narrowcast.cli import tune as command
 from narrowcast.cli.bench_collectives import Block, measure
 from narrowcast.types import value_type
 
-MEASURED = Path(__file__).parents[2] / "bench" / "results" / "collectives_4xh200.json"
+RESULTS = Path(__file__).parents[2] / "bench" / "results"
 BRIEF = command.Schedule(step=16, calls=2, batches=2, warmup=1)
 
 
@@ -220,7 +220,7 @@ def test_reports_of_other_ways_are_left_out(cli_here, tmp_path, changes):
 
 
 def test_the_committed_measurements_make_a_model(cli_here, tmp_path):
-    done = cli_here("tune", "--from", MEASURED, "-o", "made.costs")
+    done = cli_here("tune", "--from", RESULTS / "4xh200" / "2026-11-22_collectives.json", "-o", "made.costs")
     assert (done.returncode, done.stderr) == (0, "")
     # More than a heading and a remark; the table that is shown was the library's, which has read it.
     assert len((tmp_path / "made.costs").read_text().splitlines()) > 10
@@ -228,7 +228,7 @@ def test_the_committed_measurements_make_a_model(cli_here, tmp_path):
 
 
 def test_measurements_through_host_memory_are_of_that_link(cli_here, tmp_path):
-    done = cli_here("tune", "--from", MEASURED.with_name("collectives_2xh200_host.json"), "-o", "made.costs")
+    done = cli_here("tune", "--from", RESULTS / "2xh200" / "2026-11-23_collectives_host.json", "-o", "made.costs")
     assert (done.returncode, done.stderr) == (0, "")
     links = {curve.link for curve in points_of((tmp_path / "made.costs").read_text())}
     assert links == {"host"}

@@ -17,7 +17,7 @@ constexpr uint64_t unmeasured_packet_bytes = 64 << 10;
 constexpr uint64_t unmeasured_coded_bytes = 256 << 10;
 
 // So many CTAs a long call by blocks needs for the speed that the model has; with fewer it takes as much longer. Measured with
-// 8 to 64 of them between two H200 (bench/results/collectives_2xh200_ctas.json).
+// 8 to 64 of them between two H200 (bench/results/2xh200/2026-11-23_collectives_ctas.json).
 constexpr double enough_ctas_raw = 20, enough_ctas_coded = 50;
 
 // A call by packets takes as many more turns; not measured.
