@@ -1,4 +1,4 @@
-"""The programs in the guides run, and the links of all pages lead somewhere."""
+"""The programs in the README and the guides run, and the links of all pages resolve."""
 
 from __future__ import annotations
 
@@ -19,20 +19,22 @@ SECONDS = 120
 RANKS = 2
 SUMS = [f"{rank} 3.0" for rank in range(RANKS)]
 
-# Whole programs: blocks of Python that begin with their name.
+# Whole programs: blocks of Python or C that begin with their file name.
 PROGRAMS = {
-    found[1]: found[0]
-    for page in [ROOT / "docs" / "guide" / "communicator.md"]
-    for found in re.finditer(r"(?<=^```python\n)# (\w+\.py)\n.*?(?=^```)", page.read_text(), re.MULTILINE | re.DOTALL)
+    name: text
+    for page in [ROOT / "README.md", ROOT / "docs" / "guide" / "communicator.md"]
+    for text, name in re.findall(
+        r"^```(?:python|c)\n((?:#|//) (\w+\.(?:py|c))\n.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL
+    )
 }
-# A process a rank; the others start what they need themselves.
+# Started once per rank; the others start their ranks themselves.
 RANKED = ("by_file.py", "by_torch_store.py", "by_torch_group.py")
 NEEDS = {"by_torch_store.py": "torch", "by_torch_group.py": "torch", "by_mpi.py": "mpi4py"}
 
 
 @pytest.fixture
 def start(tmp_path):
-    """Starts the ranks of a program and waits for all; what they printed, in order."""
+    """Starts the ranks of a program, waits for all of them, and returns their output lines, sorted."""
 
     def run(name, commands, **environment):
         if name in NEEDS and importlib.util.find_spec(NEEDS[name]) is None:
@@ -42,7 +44,7 @@ def start(tmp_path):
             subprocess.Popen(
                 [*command, name],
                 cwd=tmp_path,
-                # Not unbuffered: processes share an output, and each writes its line at once.
+                # Buffered, so that processes that share an output write whole lines.
                 env={**os.environ, "PYTHONUNBUFFERED": "", "WORLD_SIZE": str(RANKS), **environment, "RANK": str(rank)},
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
@@ -62,7 +64,7 @@ def start(tmp_path):
 
 
 def free_ports():
-    """Two that follow each other."""
+    """Two consecutive ports."""
     for _ in range(100):
         with socket.socket() as one, socket.socket() as other:
             one.bind(("127.0.0.1", 0))
@@ -77,7 +79,8 @@ def free_ports():
 
 def test_the_guide_has_these_programs():
     others = {"by_environment.py", "by_mpi.py", "by_threads.py", "by_one_thread.py", "limits.py", "scratch.py"}
-    assert {*RANKED, *others} == PROGRAMS.keys()
+    of_readme = {"two_ranks.py", "encode.c"}
+    assert {*RANKED, *others, *of_readme} == PROGRAMS.keys()
 
 
 @pytest.mark.parametrize("name", RANKED)
@@ -103,6 +106,23 @@ def test_one_process_starts_all_ranks(start, name):
     assert start(name, [[sys.executable]]) == SUMS
 
 
+def test_the_python_program_of_the_readme_runs(start):
+    assert start("two_ranks.py", [[sys.executable]]) == ["2.0"]
+
+
+def test_the_c_program_of_the_readme_runs(tmp_path):
+    compiler = shutil.which("cc") or shutil.which("gcc")
+    if compiler is None:
+        pytest.skip("no C compiler here")
+    (tmp_path / "encode.c").write_text(PROGRAMS["encode.c"])
+    library = os.environ.get("NARROWCAST_LIBRARY") or Path(narrowcast.__file__).parent / "lib" / "libnarrowcast.so"
+    library = Path(library).resolve()
+    command = [compiler, "-Wall", "-Werror", "encode.c", library, "-o", "encode", "-I", ROOT / "include"]
+    subprocess.run([*command, f"-Wl,-rpath,{library.parent}"], cwd=tmp_path, check=True)
+    done = subprocess.run([tmp_path / "encode"], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "96 bytes\n", "")
+
+
 def test_what_the_guide_says_of_limits_and_scratch(start):
     (sentence,) = start("limits.py", [[sys.executable]])
     assert "have not joined: 1 (of 2)" in sentence
@@ -115,7 +135,8 @@ def test_what_the_guide_says_of_limits_and_scratch(start):
 
 PAGES = [
     path
-    for path in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "third_party").glob("*.md")]
+    for pattern in ("*.md", "docs/**/*.md", "third_party/*.md", "bench/**/*.md")
+    for path in sorted(ROOT.glob(pattern))
     if path.is_file()
 ]
 
@@ -125,7 +146,7 @@ def without_code(text):
 
 
 def anchors(page):
-    """The headings, as GitHub makes anchors of them."""
+    """The anchors that GitHub derives from the headings."""
     text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
     headings = re.findall(r"^#+ (.+?)\s*$", text, re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}

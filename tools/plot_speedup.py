@@ -1,0 +1,81 @@
+"""Draws the chart of the README: speed-up over NCCL by message size, one panel for each report.
+
+    tools/plot_speedup.py docs/images/speedup.png bench/results/2xh200/2026-11-23_collectives.json \
+      bench/results/4xh200/2026-11-22_collectives.json
+
+The speed-up is the time of the fastest NCCL variant divided by the time of the faster of the codecs raw and window,
+both measured in the same run. Needs matplotlib.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter
+
+OPERATIONS = {
+    "sendrecv": ("send and receive", "#762a83"),
+    "all_gather": ("all-gather", "#2166ac"),
+    "all_to_all": ("all-to-all", "#1b9e77"),
+    "reduce_scatter": ("reduce-scatter", "#e08214"),
+    "all_reduce": ("all-reduce", "#b2182b"),
+}
+
+
+def speedups(run: dict[str, Any]) -> dict[int, float]:
+    """Message size in bytes -> time of NCCL's fastest variant / time of Narrowcast's faster codec."""
+    best: dict[int, dict[str, float]] = {}
+    for row in run["rows"]:
+        times = best.setdefault(row["size_bytes"], {})
+        side = "narrowcast" if row["contender"] == "narrowcast" else "nccl"
+        times[side] = min(row["time_us"], times.get(side, row["time_us"]))
+    return {size: times["nccl"] / times["narrowcast"] for size, times in sorted(best.items())}
+
+
+def size_label(size: float, _position: int) -> str:
+    for unit, bytes_of_unit in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if size >= bytes_of_unit:
+            return f"{size / bytes_of_unit:.0f} {unit}"
+    return f"{size:.0f} B"
+
+
+def draw(axes: Any, report: dict[str, Any]) -> None:
+    runs = {run["operation"]: run for run in report["runs"] if run["pattern"] == "ring" and not run["register"]}
+    for operation, (label, color) in OPERATIONS.items():
+        points = speedups(runs[operation])
+        axes.plot(list(points), list(points.values()), color=color, marker="o", markersize=3.5, label=label)
+    run = runs["all_reduce"]
+    axes.set_title(
+        f"{run['ranks']} x {run['device']}, NVLink, commit {report['commit'][:7]}\n"
+        f"{run['dtype']} {run['data']}, NCCL {run['versions']['nccl']}",
+        fontsize=9,
+    )
+    axes.axhline(1, color="#888888", linewidth=0.9, linestyle="--")
+    axes.set_xscale("log", base=2)
+    axes.set_xticks([1 << power for power in range(10, 31, 4)])
+    axes.xaxis.set_major_formatter(FuncFormatter(size_label))
+    axes.tick_params(labelsize=8)
+    axes.set_xlabel("message size", fontsize=9)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(axis="y", color="#e6e6e6", linewidth=0.6)
+
+
+def main() -> None:
+    target, *sources = map(Path, sys.argv[1:])
+    figure = Figure(figsize=(4.6 * len(sources), 3.6), dpi=130, layout="constrained")
+    columns = figure.subplots(1, len(sources), sharey=True, squeeze=False)[0]
+    for axes, source in zip(columns, sources, strict=True):
+        draw(axes, json.loads(source.read_text()))
+    columns[0].set_ylabel("speed-up over NCCL's fastest variant", fontsize=9)
+    columns[0].set_ylim(bottom=0)
+    columns[-1].legend(frameon=False, fontsize=8)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(target)
+
+
+if __name__ == "__main__":
+    main()
