@@ -18,7 +18,7 @@ RELEASE_ARCHITECTURES := 80-real;86-real;89-real;90-real;100-real;120
 PACKAGE_FILES = $(shell find python include -type f -not -name '*.pyc' 2>/dev/null)
 export PATH := $(BIN):$(PATH)
 
-.PHONY: help run setup build package test test-native test-sanitize test-python \
+.PHONY: help run setup build package test test-native test-sanitize test-python test-toolkit \
   lint lint-arrows lint-python lint-format lint-tidy bench docs format fuzz golden wheel clean FORCE
 
 help:
@@ -55,8 +55,9 @@ $(VENV)/lint.stamp: requirements/lint.txt requirements/runtime.txt | $(VENV)/bin
 	$(PIP) install --quiet -r requirements/lint.txt
 	@touch $@
 
-# Holds the path of nvcc.
-$(VENV)/nvcc: requirements/cuda.txt tools/cuda_toolchain.sh | $(VENV)/bin/python
+# Holds the path of nvcc. Made again when the nvcc that it names is gone.
+NVCC_IS_GONE := $(shell [ ! -s $(VENV)/nvcc ] || [ -x "$$(cat $(VENV)/nvcc)" ] || echo FORCE)
+$(VENV)/nvcc: requirements/cuda.txt tools/cuda_toolchain.sh $(NVCC_IS_GONE) | $(VENV)/bin/python
 	@tools/cuda_toolchain.sh >$@.new && mv $@.new $@
 	@echo "nvcc: $$(cat $@)"
 
@@ -68,9 +69,10 @@ setup: $(VENV)/build.stamp $(VENV)/nvcc
 
 # --- build ----------------------------------------------------------------------------------------------------------
 
-# Ninja configures again by itself when a CMake file or the list of sources changes.
+# Ninja configures again by itself when a CMake file or the list of sources changes. Another compiler needs a fresh cache.
 build/build.ninja: $(VENV)/build.stamp $(VENV)/nvcc $(VENV)/werror.$(WERROR)
-	cmake -S . -B build -G Ninja -DCMAKE_CUDA_COMPILER="$$(cat $(VENV)/nvcc)" -DNARROWCAST_WERROR=$(WERROR)
+	cmake -S . -B build -G Ninja $(shell grep -sq "=$$(cat $(VENV)/nvcc)$$" build/CMakeCache.txt || echo --fresh) \
+	  -DCMAKE_CUDA_COMPILER="$$(cat $(VENV)/nvcc)" -DNARROWCAST_WERROR=$(WERROR)
 	@touch $@
 
 build/libnarrowcast.so: build/build.ninja FORCE
@@ -107,6 +109,10 @@ test-sanitize: build-sanitize/build.ninja
 
 test-python: $(VENV)/package.stamp $(VENV)/test.stamp
 	$(BIN)/python -m pytest
+
+# Configures and builds a sample where the toolkit is in /usr/local/cuda alone: not on PATH, no headers in /usr/local/include.
+test-toolkit: $(VENV)/build.stamp
+	tools/bare.sh --toolkit tools/build_sample.sh build-toolkit || [ $$? = 77 ]
 
 # --- lint -----------------------------------------------------------------------------------------------------------
 
