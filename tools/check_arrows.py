@@ -2,7 +2,8 @@
 
 C++: every quoted #include under include/ and src/ is resolved, and the folder that it lands in must stand in ALLOWED.
 Public headers include public headers, and those of src/ that are installed with them, which include nothing else.
-Python: only the command line imports the command line, and the top level imports only what every user has.
+Python: every import inside the package is resolved, and the module or sub-package that it names must stand in
+PYTHON_ALLOWED. Modules import third-party packages at their top only if every user has them.
 """
 
 from __future__ import annotations
@@ -29,6 +30,31 @@ ALLOWED: dict[str, set[str]] = {
 # The list of headers of src/ that are installed, and where: in the source tree a link to src/.
 DEVICE_HEADERS = "cmake/device_headers.cmake"
 DEVICE_FOLDER = "narrowcast/device/"
+
+# Module or sub-package of python/narrowcast -> those that it may import, besides itself.
+_LOWEST = {"errors", "types"}
+_PUBLIC = {"codec", "comm", "cuda", "files", "local", "ratios", *_LOWEST}
+PYTHON_ALLOWED: dict[str, set[str]] = {
+    "errors": set(),
+    "types": set(),
+    "_native": {*_LOWEST},
+    "_arrays": {*_LOWEST},
+    "_files": {*_LOWEST},
+    "codec": {"_arrays", "_native", *_LOWEST},
+    "cuda": {"codec", "_arrays", "_native", *_LOWEST},
+    "files": {"codec", "_arrays", "_files", "_native", *_LOWEST},
+    "ratios": {"codec", "files", "_files", *_LOWEST},
+    "plots": {"ratios", "_files", *_LOWEST},
+    "_comm": {"_arrays", "_native", *_LOWEST},
+    "comm": {"_comm", "_native", *_LOWEST},
+    "local": {"comm", "_comm", "_native", *_LOWEST},
+    "_dropin": {"_native", *_LOWEST},
+    "_bench": {"_arrays", "_comm", "_dropin", "_files", "_native", *_PUBLIC},
+    "_doctor": {"_bench", "_dropin", "_native", *_LOWEST},
+    "cli": {"_bench", "_comm", "_doctor", "_dropin", "_files", "_native", "plots", *_PUBLIC},
+    "__init__": {"_comm", "_native", *_PUBLIC},
+    "__main__": {"cli"},
+}
 
 # Third-party packages that a module of python/narrowcast may import when it is imported itself.
 REQUIRED_PACKAGES = {"numpy"}
@@ -103,33 +129,41 @@ def check_cpp(root: Path) -> Iterator[str]:
         yield f"{DEVICE_HEADERS}: no public header leads to {header}"
 
 
-def imports(tree: ast.Module) -> Iterator[tuple[int, str, bool]]:
-    """Line, absolute name and whether it runs at import, of every import; relative names start with `narrowcast`."""
+def imports(tree: ast.Module, package: tuple[str, ...]) -> Iterator[tuple[int, tuple[str, ...], bool]]:
+    """Each import of a module in `package`: line, parts of the absolute name, and whether it runs at import."""
     top = {id(node) for node in tree.body}
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             for alias in node.names:
-                yield node.lineno, alias.name, id(node) in top
+                yield node.lineno, tuple(alias.name.split(".")), id(node) in top
         elif isinstance(node, ast.ImportFrom):
-            module = f"narrowcast.{node.module or ''}" if node.level else node.module or ""
-            names = [f"{module.rstrip('.')}.{alias.name}" for alias in node.names]
-            for name in names if module.rstrip(".") == "narrowcast" else [module]:
-                yield node.lineno, name, id(node) in top
+            base = package[: len(package) - node.level + 1] if node.level else ()
+            module = (*base, *(node.module.split(".") if node.module else ()))
+            for alias in node.names:
+                yield node.lineno, (*module, alias.name), id(node) in top
 
 
 def check_python(root: Path) -> Iterator[str]:
     package = root / "python" / "narrowcast"
     for path in sorted(package.rglob("*.py")):
         inside = path.relative_to(package)
-        is_cli = inside.parts[0] in {"cli", "cli.py", "__main__.py"}
-        packages = CLI_PACKAGES if is_cli else REQUIRED_PACKAGES
-        for line, name, at_import in imports(ast.parse(path.read_text(encoding="utf-8"))):
+        unit = inside.parts[0].removesuffix(".py")
+        if unit not in PYTHON_ALLOWED:
+            yield f"{path.relative_to(root)}: {unit} is missing from PYTHON_ALLOWED in tools/check_arrows.py"
+            continue
+        packages = CLI_PACKAGES if unit in {"cli", "__main__"} else REQUIRED_PACKAGES
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        seen = set()
+        for line, name, at_import in imports(tree, ("narrowcast", *inside.parts[:-1])):
             where = f"{path.relative_to(root)}:{line}"
-            first = name.split(".")[0]
-            if not is_cli and (name + ".").startswith("narrowcast.cli."):
-                yield f"{where}: only the command line imports narrowcast.cli"
-            elif at_import and first not in packages | sys.stdlib_module_names | {"narrowcast"}:
-                yield f"{where}: {first} is not there on every machine: import it where it is used"
+            if name[0] == "narrowcast":
+                target = name[1] if len(name) > 1 else "__init__"
+                if target != unit and target not in PYTHON_ALLOWED[unit] and (line, target) not in seen:
+                    seen.add((line, target))
+                    may = ", ".join(sorted(PYTHON_ALLOWED[unit])) or "nothing"
+                    yield f"{where}: {unit} may not import {target} (it may import: {may})"
+            elif at_import and name[0] not in packages | sys.stdlib_module_names:
+                yield f"{where}: {name[0]} is not installed on every machine: import it where it is used"
 
 
 def main() -> int:

@@ -12,11 +12,11 @@
 from __future__ import annotations
 
 from . import cuda
-from ._config import CommunicatorOptions
-from ._explain import Explanation, Prediction, explain
-from ._groups import Stream, group
-from ._library import library_version
-from ._registration import Registration
+from ._comm.config import CommunicatorOptions
+from ._comm.explain import Explanation, Prediction, explain
+from ._comm.groups import Stream, group
+from ._comm.registration import Registration
+from ._native.library import library_version
 from .codec import BlockStats, FrameInfo, bound, decode, encode, inspect, inspect_blocks
 from .comm import Communicator, Counters, OperationCounters, unique_id
 from .errors import (

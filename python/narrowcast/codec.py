@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ._arrays import View, byte_array, host_view
-from ._library import CHECKSUM, MORE, REFERENCE, BlockStatsC, FrameInfoC, check, library
+from ._arrays.view import View, byte_array, host_view
+from ._native.library import check, library
+from ._native.structures import CHECKSUM, MORE, REFERENCE, BlockStatsC, FrameInfoC
 from .errors import CorruptError
 from .types import BY_NUMBER, CODEC_NAMES, codec_number, value_type
 

@@ -19,13 +19,14 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from ._calls import Calls
-from ._config import CommunicatorOptions, comm_config
-from ._exchange import Exchange, ExchangeCall
-from ._explain import Explanation, asked, explanation_of
-from ._library import UNIQUE_ID_BYTES, CommConfigC, CommCountersC, ExplanationC, UniqueIdC, check, library
-from ._numbers import as_int
-from ._registration import Registration, register
+from ._comm.calls import Calls
+from ._comm.config import CommunicatorOptions, comm_config
+from ._comm.exchange import Exchange, ExchangeCall
+from ._comm.explain import Explanation, asked, explanation_of
+from ._comm.registration import Registration, register
+from ._native.integers import as_int
+from ._native.library import check, library
+from ._native.structures import UNIQUE_ID_BYTES, CommConfigC, CommCountersC, ExplanationC, UniqueIdC
 from .errors import NarrowcastError, Status, error_of
 from .types import OPERATIONS
 

@@ -17,12 +17,13 @@ from typing import Any
 
 import numpy as np
 
-from . import _cuda_driver
-from ._arrays import UNKNOWN_DEVICE, View, view
-from ._library import MORE, CudaOptionsC, library
-from ._library import check as _check_status
-from ._numbers import as_unsigned
-from ._streams import stream_handle
+from ._arrays.streams import stream_handle
+from ._arrays.view import UNKNOWN_DEVICE, View, view
+from ._native import cuda_driver
+from ._native.integers import as_unsigned
+from ._native.library import check as _check_status
+from ._native.library import library
+from ._native.structures import MORE, CudaOptionsC
 from .codec import FRAME_HEADER_BYTES, FrameInfo
 from .codec import inspect as _inspect_host
 from .errors import Status, UnsupportedError, error_of
@@ -268,7 +269,7 @@ def inspect(frame: Any, *, stream: Any = None) -> FrameInfo:
     """Waits for the stream and reads the frame's header."""
     source = _view(frame, "frame", stream, holds=_BYTES)
     with _device_of(source):
-        header = _cuda_driver.copy_to_host(
+        header = cuda_driver.copy_to_host(
             source.pointer, min(FRAME_HEADER_BYTES, source.raw_bytes), stream_handle(stream)
         )
     return _inspect_host(header)
@@ -279,7 +280,7 @@ def check(status: Any, *, stream: Any = None) -> None:
     word = _status_word(status, stream)
     with _device_of(word):
         found = int(
-            np.frombuffer(_cuda_driver.copy_to_host(word.pointer, STATUS_BYTES, stream_handle(stream)), np.uint32)[0]
+            np.frombuffer(cuda_driver.copy_to_host(word.pointer, STATUS_BYTES, stream_handle(stream)), np.uint32)[0]
         )
     if found != Status.OK:
         raise error_of(found, "a decoder on the GPU met a frame that is corrupt or holds other values than asked for")
@@ -333,13 +334,13 @@ def _slots(
 def _device_of(*views: View) -> contextlib.AbstractContextManager[None]:
     """Makes the device of the arrays current; ValueError when they are on several."""
     ordinals = {
-        _cuda_driver.pointer_device(one.pointer) if one.device_id == UNKNOWN_DEVICE else one.device_id
+        cuda_driver.pointer_device(one.pointer) if one.device_id == UNKNOWN_DEVICE else one.device_id
         for one in views
         if one.pointer
     }
     if len(ordinals) > 1:
         raise ValueError(f"the arrays are on several GPUs: {', '.join(f'cuda:{i}' for i in sorted(ordinals))}")
-    return _cuda_driver.on_device(ordinals.pop()) if ordinals else contextlib.nullcontext()
+    return cuda_driver.on_device(ordinals.pop()) if ordinals else contextlib.nullcontext()
 
 
 def _options(max_ctas: int) -> Any:

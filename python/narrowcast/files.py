@@ -17,10 +17,10 @@ import numpy as np
 import numpy.typing as npt
 
 from . import codec as _codec
-from ._arrays import View
-from ._containers import BYTES, Segment, UnknownValuesError, segments
-from ._library import CHECKSUM, MORE
-from ._new_file import new_file, write_all
+from ._arrays.view import View
+from ._files.atomic import new_file, write_all
+from ._files.containers import BYTES, Segment, UnknownValuesError, segments
+from ._native.structures import CHECKSUM, MORE
 from .codec import FRAME_HEADER_BYTES, BlockStats, FrameInfo
 from .errors import CorruptError, NarrowcastError, SystemFailure, error_of
 from .types import ValueType, codec_number

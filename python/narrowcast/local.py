@@ -15,9 +15,9 @@ from ctypes import byref, c_int, c_void_p
 from types import TracebackType
 from typing import TYPE_CHECKING, overload
 
-from ._config import CommunicatorOptions, comm_config
-from ._library import check, library
-from ._numbers import as_int
+from ._comm.config import CommunicatorOptions, comm_config
+from ._native.integers import as_int
+from ._native.library import check, library
 from .comm import Communicator
 from .errors import NarrowcastError
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ._new_file import write_file
+from ._files.atomic import write_file
 from .errors import UnsupportedError
 from .ratios import TensorRatio
 

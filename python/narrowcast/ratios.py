@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from . import codec as _codec
-from ._containers import Segment, segments
+from ._files.containers import Segment, segments
 from .files import Reader, pieces
 from .types import ValueType
 

@@ -14,7 +14,9 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
-from narrowcast import _library, _preload, _samples
+from narrowcast._bench import samples
+from narrowcast._dropin import preload
+from narrowcast._native.library import library_path
 from narrowcast.cli import main
 from narrowcast.types import VALUE_TYPES
 from run_traffic import COMMUNICATORS
@@ -23,6 +25,8 @@ settings.register_profile("narrowcast", deadline=None, max_examples=60, derandom
 settings.load_profile("narrowcast")
 
 HERE = Path(__file__).parent
+# What rank processes of the tests import: as `pythonpath` in pyproject.toml.
+SHARED = [str(folder) for folder in (HERE, HERE / "support", HERE / "nccl")]
 CLI_SECONDS = 60
 
 Cli = Callable[..., subprocess.CompletedProcess[str]]
@@ -67,7 +71,7 @@ def cli_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.Capt
 @pytest.fixture
 def rank_jobs(monkeypatch: pytest.MonkeyPatch) -> str:
     """The module of functions that rank processes of the tests run, importable by them."""
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")]))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([*SHARED, os.environ.get("PYTHONPATH", "")]))
     return "rank_jobs"
 
 
@@ -80,7 +84,7 @@ def kind(request: pytest.FixtureRequest):
 @pytest.fixture(scope="session")
 def slices() -> Path:
     """The packaged safetensors file of real tensors."""
-    return _samples.SLICES
+    return samples.SLICES
 
 
 def build(compiler: str, source: str, result: Path, *options: str) -> None:
@@ -110,8 +114,8 @@ def fakes(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def stand_in(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the library, and beside it what stands for the drop-in."""
     folder = tmp_path_factory.mktemp("drop_in")
-    (folder / "libnarrowcast.so").symlink_to(_library.library_path().absolute())
-    build("cc", "drop_in.c", folder / _preload.NAME, "-Wl,-soname,libnccl.so.2")
+    (folder / "libnarrowcast.so").symlink_to(library_path().absolute())
+    build("cc", "drop_in.c", folder / preload.NAME, "-Wl,-soname,libnccl.so.2")
     return folder
 
 
@@ -175,7 +179,7 @@ def started_run(tmp_path: Path, with_stand_in: dict[str, str]) -> Iterator[Calla
 def drop_in() -> Path:
     """The drop-in for NCCL: NARROWCAST_TEST_DROP_IN, else beside the library."""
     named = os.environ.get("NARROWCAST_TEST_DROP_IN")
-    path = Path(named) if named else _library.library_path().with_name(_preload.NAME)
+    path = Path(named) if named else library_path().with_name(preload.NAME)
     if not path.is_file():
         pytest.skip(f"no drop-in for NCCL at {path}")
     return path.absolute()
@@ -186,7 +190,7 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What stands before the library, for the drop-in."""
     folder = tmp_path_factory.mktemp("engine")
     real = folder / "libnarrowcast.so.0"
-    real.symlink_to(_library.library_path().absolute())
+    real.symlink_to(library_path().absolute())
     options = (f"-I{HERE.parents[1] / 'include'}", "-Wl,--no-as-needed", "-Wl,-rpath,$ORIGIN", str(real), "-ldl")
     build("c++", "engine.cc", folder / "libengine.so", *options)
     return folder / "libengine.so"

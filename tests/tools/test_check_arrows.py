@@ -23,7 +23,8 @@ GOOD = {
     "src/collective/gather.cc": '#include "codec/frame.h"\n#include "channel/ring.h"\n',
     "third_party/xxhash/xxhash.h": "",
     "python/narrowcast/codec.py": "import numpy\nfrom . import errors\n\ndef f():\n    import torch\n",
-    "python/narrowcast/cli/main.py": "import typer\nfrom narrowcast.cli import table\n",
+    "python/narrowcast/_native/library.py": "from ..errors import Status\nfrom . import settings\n",
+    "python/narrowcast/cli/main.py": "import typer\nfrom narrowcast.cli import table\nfrom .. import codec\n",
 }
 
 
@@ -69,10 +70,14 @@ def test_a_tree_of_good_arrows_passes(tmp_path: Path) -> None:
         ("src/channel/words.h", '#include "ring.h"', "src/channel/ring.h is not in cmake/device_headers.cmake"),
         ("src/channel/words.h", '#include "device/warp.h"', "relative to itself"),
         ("src/channel/ends.cuh", '#include "../device/warp.h"', "no public header leads to src/channel/words.h"),
-        ("python/narrowcast/bad.py", "from . import cli", "only the command line"),
-        ("python/narrowcast/bad.py", "def f():\n    from narrowcast.cli import main", "only the command line"),
-        ("python/narrowcast/bad.py", "import torch", "torch is not there on every machine"),
-        ("python/narrowcast/bad.py", "from typer import Option", "typer is not there on every machine"),
+        ("python/narrowcast/codec.py", "from . import cli", "codec may not import cli"),
+        ("python/narrowcast/codec.py", "def f():\n    from narrowcast.cli import main", "codec may not import cli"),
+        ("python/narrowcast/_native/bad.py", "from .. import codec", "_native may not import codec"),
+        ("python/narrowcast/_native/bad.py", "from .._bench.samples import SLICES", "_native may not import _bench"),
+        ("python/narrowcast/_native/bad.py", "import narrowcast", "_native may not import __init__"),
+        ("python/narrowcast/novel.py", "import json", "novel is missing from PYTHON_ALLOWED"),
+        ("python/narrowcast/codec.py", "import torch", "torch is not installed on every machine"),
+        ("python/narrowcast/codec.py", "from typer import Option", "typer is not installed on every machine"),
     ],
 )
 def test_a_bad_arrow_fails(tmp_path: Path, name: str, text: str, problem: str) -> None:

@@ -35,7 +35,7 @@ fi
 NARROWCAST_LIBRARY=$(realpath -s "$NARROWCAST_LIBRARY")
 export PYTHONPATH=$PWD/python
 # Where the programs that look for NCCL by its name find the one that torch has.
-nccl=$(python3 -c 'from narrowcast._nccl_search import candidates, chosen; print(getattr(chosen(candidates()), "path", ""))')
+nccl=$(python3 -c 'from narrowcast._dropin.nccl_search import candidates, chosen; print(getattr(chosen(candidates()), "path", ""))')
 [ -z "$nccl" ] || LD_LIBRARY_PATH=${nccl%/*}${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 export LD_LIBRARY_PATH
 

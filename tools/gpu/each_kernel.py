@@ -10,8 +10,9 @@ from typing import Any
 
 import narrowcast
 import numpy as np
-from narrowcast import _samples, cuda
-from narrowcast._cuda_driver import DeviceBuffer, Stream, on_device
+from narrowcast import cuda
+from narrowcast._bench import samples
+from narrowcast._native.cuda_driver import DeviceBuffer, Stream, on_device
 from narrowcast.types import VALUE_TYPES
 
 
@@ -24,7 +25,7 @@ def put(values: np.ndarray, shift: int = 0) -> DeviceBuffer:
 
 def check_type(kind: narrowcast.types.ValueType, data: str, shift: int, stream: Stream) -> None:
     elems = 9 * cuda.slot_bytes(kind.name) // kind.bytes + 37
-    bits = _samples.of_rank(_samples.sample(data, kind.name), 1, elems)
+    bits = samples.of_rank(samples.sample(data, kind.name), 1, elems)
     values, status = put(bits, shift), DeviceBuffer(16).fill(0)
     options: dict[str, Any] = {"dtype": kind.name, "stream": stream.handle}
     host = narrowcast.encode(bits, dtype=kind.name)

@@ -18,10 +18,13 @@ from ctypes import byref, c_void_p
 from pathlib import Path
 from typing import Any
 
-from narrowcast import _cuda_driver, _nccl, _nccl_search, _preload, cuda
-from narrowcast._cuda_driver import DeviceBuffer, Stream
-from narrowcast._explain import explain
-from narrowcast._launch import Emit, run_ranks
+from narrowcast import cuda
+from narrowcast._bench import nccl_library
+from narrowcast._bench.launch import Emit, run_ranks
+from narrowcast._comm.explain import explain
+from narrowcast._dropin import nccl_search, preload
+from narrowcast._native import cuda_driver
+from narrowcast._native.cuda_driver import DeviceBuffer, Stream
 from narrowcast.types import value_type
 
 LIMIT_US = 1.0
@@ -30,12 +33,12 @@ CALLS, BATCHES = 40, 60
 
 def measure(function: str, count: int, rank: int, ranks: int, real: str, id_file: str, emit: Emit) -> None:
     """A rank: microseconds of a call, of every batch, through the drop-in and in NCCL."""
-    through = _nccl.Nccl(str(_preload.drop_in()))
-    with _cuda_driver.on_device(rank):
+    through = nccl_library.Nccl(str(preload.drop_in()))
+    with cuda_driver.on_device(rank):
         stream, buffer, comm = Stream(), DeviceBuffer(count * 2), c_void_p()
         through.call("ncclCommInitRank", byref(comm), ranks, unique_id(through, rank, Path(id_file)), rank)
         # By now the drop-in has loaded it, as it needs to be.
-        alone = _nccl.Nccl(real)
+        alone = nccl_library.Nccl(real)
         root = [0] if function == "ncclReduce" else []
         values = (buffer.pointer, buffer.pointer, count, value_type("bfloat16").number)
         arguments = (*values, 0, *root, comm, stream.handle)
@@ -53,20 +56,20 @@ def measure(function: str, count: int, rank: int, ranks: int, real: str, id_file
     emit(batches)
 
 
-def unique_id(library: _nccl.Nccl, rank: int, file: Path) -> Any:
+def unique_id(library: nccl_library.Nccl, rank: int, file: Path) -> Any:
     """Of rank 0, handed on in a file."""
     if rank == 0:
         file.with_suffix(".part").write_bytes(library.unique_id())
         file.with_suffix(".part").rename(file)
     while not file.exists():
         time.sleep(0.01)
-    return _nccl.UniqueId.from_buffer_copy(file.read_bytes())
+    return nccl_library.UniqueId.from_buffer_copy(file.read_bytes())
 
 
 def run(take: str, function: str, count: int, ranks: int, real: str) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         os.environ.update(
-            LD_PRELOAD=str(_preload.drop_in()),
+            LD_PRELOAD=str(preload.drop_in()),
             NARROWCAST_TAKE=take,
             NARROWCAST_NCCL_LIBRARY=real,
             NARROWCAST_STATS=f"{folder}/%p.json",
@@ -108,7 +111,7 @@ def main() -> None:
     options = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     options.add_argument("--json", type=Path)
     chosen = options.parse_args()
-    nccl = _nccl_search.chosen(_nccl_search.candidates())
+    nccl = nccl_search.chosen(nccl_search.candidates())
     ranks = cuda.device_count()
     if nccl is None or ranks < 2:
         raise SystemExit("no NCCL was found" if nccl is None else "fewer than 2 GPUs here")

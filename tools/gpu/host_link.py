@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from gather_results import commit, machine
-from narrowcast import _cuda_driver, cuda
-from narrowcast._cuda_driver import DeviceBuffer, Stream
+from narrowcast import cuda
+from narrowcast._native import cuda_driver
+from narrowcast._native.cuda_driver import DeviceBuffer, Stream
 
 BYTES = 256 << 20
 COPIES = 8
@@ -30,29 +31,29 @@ class Link:
     def __init__(self, ordinal: int) -> None:
         self.ordinal = ordinal
         self.hosts = [c_void_p() for _ in range(2)]
-        with _cuda_driver.on_device(ordinal):
+        with cuda_driver.on_device(ordinal):
             self.buffers = [DeviceBuffer(BYTES).fill(1) for _ in range(2)]
             self.streams = [Stream() for _ in range(2)]
             for host in self.hosts:
-                _cuda_driver.call("cuMemHostAlloc", byref(host), c_size_t(BYTES), PORTABLE)
+                cuda_driver.call("cuMemHostAlloc", byref(host), c_size_t(BYTES), PORTABLE)
 
     def copy(self, out: bool, into: bool) -> None:
         pointers = [c_uint64(buffer.pointer) for buffer in self.buffers]
         streams = [c_void_p(stream.handle) for stream in self.streams]
-        with _cuda_driver.on_device(self.ordinal):
+        with cuda_driver.on_device(self.ordinal):
             if out:
-                _cuda_driver.call("cuMemcpyDtoHAsync_v2", self.hosts[0], pointers[0], c_size_t(BYTES), streams[0])
+                cuda_driver.call("cuMemcpyDtoHAsync_v2", self.hosts[0], pointers[0], c_size_t(BYTES), streams[0])
             if into:
-                _cuda_driver.call("cuMemcpyHtoDAsync_v2", pointers[1], self.hosts[1], c_size_t(BYTES), streams[1])
+                cuda_driver.call("cuMemcpyHtoDAsync_v2", pointers[1], self.hosts[1], c_size_t(BYTES), streams[1])
 
     def synchronize(self) -> None:
-        with _cuda_driver.on_device(self.ordinal):
+        with cuda_driver.on_device(self.ordinal):
             for stream in self.streams:
                 stream.synchronize()
 
     def close(self) -> None:
         for host in self.hosts:
-            _cuda_driver.call("cuMemFreeHost", host)
+            cuda_driver.call("cuMemFreeHost", host)
 
 
 def gigabytes_per_second(links: list[Link], out: bool, into: bool) -> float:

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from gather_drop_in import calls_of, counters
-from narrowcast import _nccl_search
+from narrowcast._dropin import nccl_search
 
 SIZES = ["-b", "8", "-e", "256M", "-f", "32"]
 FEW_SIZES = ["-b", "8K", "-e", "8M", "-f", "32"]
@@ -106,7 +106,7 @@ def main() -> None:
     chosen = options.parse_args()
     programs = sorted(path.resolve() for path in chosen.folder.glob("*_perf*") if os.access(path, os.X_OK))
     programs = [path for path in programs if not chosen.programs or path.name.partition("_perf")[0] in chosen.programs]
-    nccl = _nccl_search.chosen(_nccl_search.candidates())
+    nccl = nccl_search.chosen(nccl_search.candidates())
     if not programs or nccl is None:
         raise SystemExit(f"{chosen.folder} has no such program" if nccl else "no NCCL was found")
     folders = f"{nccl.path.parent}:{os.environ.get('LD_LIBRARY_PATH', '')}"

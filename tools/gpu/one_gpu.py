@@ -27,13 +27,13 @@ CALLS, REPLAYS, TURNS = 20, 5, 3
 def measure(ranks: int) -> dict[str, dict[str, float]]:
     """Operation and codec -> bytes, as nccl-tests counts them -> microseconds of the slowest rank."""
     import narrowcast
-    from narrowcast import _samples
-    from narrowcast._cuda_driver import DeviceBuffer, Event, Stream, on_device
+    from narrowcast._bench import samples
+    from narrowcast._native.cuda_driver import DeviceBuffer, Event, Stream, on_device
 
     found: dict[str, dict[str, float]] = {}
     with narrowcast.LocalRanks(ranks, backend="cuda", devices=[0] * ranks, timeout_seconds=10) as comms, on_device(0):
         streams = [Stream() for _ in comms]
-        values = _samples.sample("weights", "bfloat16").view("uint8")
+        values = samples.sample("weights", "bfloat16").view("uint8")
         sent = [DeviceBuffer(MOST_BYTES).write_tiled(values) for _ in comms]
         received = [DeviceBuffer(MOST_BYTES) for _ in comms]
 

@@ -14,7 +14,7 @@ import sys
 import time
 from pathlib import Path
 
-from narrowcast import _preload
+from narrowcast._dropin import preload
 
 # The interpreter itself: python3 may be a script that starts a dozen programs before it.
 COMMANDS = ([sys.executable, "-c", "pass"], ["bash", "-c", ":"], ["git", "--version"])
@@ -34,7 +34,7 @@ def main() -> None:
     options.add_argument("--times", type=int, default=50)
     options.add_argument("--json", type=Path)
     chosen = options.parse_args()
-    drop_in = _preload.drop_in()
+    drop_in = preload.drop_in()
     without = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
     preloaded = {**without, "LD_PRELOAD": str(drop_in)}
     faults, starts = [], []

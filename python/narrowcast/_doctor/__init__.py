@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from .. import _nccl_search, _preload
+from .._dropin import nccl_search, preload
 from ..errors import NarrowcastError
 from . import environment as settings
 from . import gpus, limits, nccl, programs, rivals, versions
@@ -17,10 +17,10 @@ __all__ = ["Problem", "Section", "examine"]
 def examine(environment: Mapping[str, str], command: Sequence[str]) -> list[Section]:
     """All sections; those of programs also for `command`, which may be empty."""
     of_nccl, library = nccl.examine(environment)
-    version = _nccl_search.probe(library)[0] if library else None
+    version = nccl_search.probe(library)[0] if library else None
     drop_in: Path | NarrowcastError
     try:
-        drop_in = _preload.drop_in()
+        drop_in = preload.drop_in()
     except NarrowcastError as error:
         drop_in = error
     return [

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from .. import _nccl_search, _settings
-from .._cost_model import load
+from .._bench.cost_model import load
+from .._dropin import nccl_search
+from .._native import settings
 from ..errors import InvalidArgumentError, NarrowcastError
 from . import values
 from .report import Section
@@ -39,9 +40,9 @@ _OF_FILES_ONLY = "rule"
 def examine(environment: Mapping[str, str], nccl: Path | None) -> Section:
     """nccl: the library that says which variables there are."""
     section = Section("settings", "Settings in force")
-    known_to_nccl = _nccl_search.variables(nccl) if nccl else None
+    known_to_nccl = nccl_search.variables(nccl) if nccl else None
     for name in sorted(environment):
-        if name.startswith((_settings.PREFIX, _NCCL_PREFIX)) or name in _ALSO_SHOWN:
+        if name.startswith((settings.PREFIX, _NCCL_PREFIX)) or name in _ALSO_SHOWN:
             _add(section, name, environment[name], "environment", known_to_nccl)
     for path in _nccl_files(environment):
         for name, value in _lines(path):
@@ -61,15 +62,15 @@ def _row(name: str, value: str, source: str, note: str = "") -> dict[str, str]:
 
 def _add(section: Section, name: str, value: str, source: str, known_to_nccl: set[str] | None) -> None:
     note = ""
-    if name in _settings.unknown({name: value}):
+    if name in settings.unknown({name: value}):
         note = "unknown"
-        section.problem(_settings.unknown_sentence(name), f"Correct its name or unset it (it is from: {source}).")
+        section.problem(settings.unknown_sentence(name), f"Correct its name or unset it (it is from: {source}).")
     elif name.startswith(_NCCL_PREFIX) and known_to_nccl is not None and name not in known_to_nccl:
-        meant = None if name in _OF_TORCH else _settings.near(name, known_to_nccl)
+        meant = None if name in _OF_TORCH else settings.near(name, known_to_nccl)
         note = "of torch, which calls it TORCH_" + name if name in _OF_TORCH else "unknown to this NCCL"
         if meant:
             section.problem(f"this NCCL does not know {name} (did you mean {meant}?)", "Correct its name or unset it.")
-    key = name.removeprefix(_settings.PREFIX)
+    key = name.removeprefix(settings.PREFIX)
     expected = values.expected(key, value) if key != name else None
     if expected:
         note = "not understood"
@@ -120,7 +121,7 @@ def _lines(path: Path) -> list[tuple[str, str]]:
 
 def _add_config(section: Section, path: Path, environment: Mapping[str, str]) -> None:
     try:
-        content = _settings.toml(path)
+        content = settings.toml(path)
     except (OSError, ValueError) as error:
         section.problem(f"NARROWCAST_CONFIG is {path}, which cannot be read: {error}", "Mend the file, or unset it.")
         return
@@ -142,7 +143,7 @@ def _add_config(section: Section, path: Path, environment: Mapping[str, str]) ->
 
 
 def _variable(key: str) -> str:
-    return f"{_settings.PREFIX}{key.upper()}"
+    return f"{settings.PREFIX}{key.upper()}"
 
 
 def _fault_of_key(key: str, value: Any) -> tuple[str, str]:
@@ -151,13 +152,13 @@ def _fault_of_key(key: str, value: Any) -> tuple[str, str]:
         return "; ".join(
             values.faults_of_rules(value)
         ), "Correct it: a rule that is not understood in full is left out."
-    if key in _settings.KEYS:
+    if key in settings.KEYS:
         text = values.text_of(value)
         if text is None:
             return f"{key} has a value of no kind that settings have", "Correct it."
         expected = values.expected(key.upper(), text)
         return (f"{key} is {text}, not {expected}" if expected else ""), "Correct it."
-    if _variable(key) in _settings.VARIABLES:
+    if _variable(key) in settings.VARIABLES:
         return f"{key} is not read from a file", f"Set the variable {_variable(key)} in its place."
-    meant = _settings.near(key, _settings.KEYS | {_OF_FILES_ONLY})
+    meant = settings.near(key, settings.KEYS | {_OF_FILES_ONLY})
     return f"{key} is not a setting" + (f" (did you mean {meant}?)" if meant else ""), "Correct its name."

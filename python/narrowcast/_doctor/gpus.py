@@ -5,7 +5,8 @@ from __future__ import annotations
 import itertools
 from ctypes import byref, c_int, c_size_t, create_string_buffer
 
-from .. import _cuda_driver, _nvml
+from .._native import cuda_driver
+from .._native.nvml import load as load_nvml
 from ..errors import NarrowcastError, UnsupportedError
 from .report import Section
 
@@ -25,7 +26,7 @@ def examine() -> list[Section]:
     """The section of the GPUs, and of the links between each two."""
     gpus, links = Section("gpus", "GPUs"), Section("links", "Links between GPUs")
     try:
-        _cuda_driver.driver()
+        cuda_driver.driver()
     except UnsupportedError as error:
         mend = next((text for status, text in _MENDS.items() if str(error).endswith(f" {status}")), _NO_DRIVER)
         gpus.problem(str(error), mend)
@@ -41,7 +42,7 @@ def driver_cuda_version() -> str | None:
     """The newest CUDA that the driver serves; None without a driver."""
     version = c_int()
     try:
-        _cuda_driver.call("cuDriverGetVersion", byref(version))
+        cuda_driver.call("cuDriverGetVersion", byref(version))
     except (NarrowcastError, AttributeError):
         return None
     return f"{version.value // 1000}.{version.value % 1000 // 10}"
@@ -49,18 +50,18 @@ def driver_cuda_version() -> str | None:
 
 def _examine_gpus(gpus: Section, links: Section) -> None:
     count = c_int()
-    _cuda_driver.call("cuDeviceGetCount", byref(count))
+    cuda_driver.call("cuDeviceGetCount", byref(count))
     buses = [_bus(ordinal) for ordinal in range(count.value)]
-    nvml = _nvml.load()
+    nvml = load_nvml()
     handles = [nvml.device(bus) if nvml else None for bus in buses]
     for ordinal, bus in enumerate(buses):
         major, minor = (
-            _cuda_driver.device_attribute(which, ordinal) for which in (_CAPABILITY_MAJOR, _CAPABILITY_MINOR)
+            cuda_driver.device_attribute(which, ordinal) for which in (_CAPABILITY_MAJOR, _CAPABILITY_MINOR)
         )
         gpus.rows.append(
             {
                 "gpu": ordinal,
-                "name": _cuda_driver.device_name(ordinal),
+                "name": cuda_driver.device_name(ordinal),
                 "bus": bus,
                 "compute capability": f"{major}.{minor}",
                 "memory": f"{_total_bytes(ordinal) >> 30} GiB",
@@ -106,18 +107,18 @@ def _yes(value: bool) -> str:
 
 def _bus(ordinal: int) -> str:
     text = create_string_buffer(32)
-    _cuda_driver.call("cuDeviceGetPCIBusId", text, len(text), _cuda_driver.device_handle(ordinal))
+    cuda_driver.call("cuDeviceGetPCIBusId", text, len(text), cuda_driver.device_handle(ordinal))
     return text.value.decode()
 
 
 def _total_bytes(ordinal: int) -> int:
     size = c_size_t()
-    _cuda_driver.call("cuDeviceTotalMem_v2", byref(size), _cuda_driver.device_handle(ordinal))
+    cuda_driver.call("cuDeviceTotalMem_v2", byref(size), cuda_driver.device_handle(ordinal))
     return size.value
 
 
 def _can_access(one: int, other: int) -> bool:
     answer = c_int()
-    handles = (_cuda_driver.device_handle(ordinal) for ordinal in (one, other))
-    _cuda_driver.call("cuDeviceCanAccessPeer", byref(answer), *handles)
+    handles = (cuda_driver.device_handle(ordinal) for ordinal in (one, other))
+    cuda_driver.call("cuDeviceCanAccessPeer", byref(answer), *handles)
     return bool(answer.value)

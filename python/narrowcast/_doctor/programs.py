@@ -14,7 +14,8 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from .. import _elf, _nccl_search
+from .._dropin import nccl_search
+from .._native import elf_file
 from .report import Section
 
 # Modules that are linked with NCCL, and where the object stands that is.
@@ -77,17 +78,17 @@ def _examine_linked(section: Section, module: str, libraries: list[Path], drop_i
     if not libraries:
         _row(section, name, version, "not at all: a build without CUDA", "no")
         return
-    elf = _elf.read(libraries[0])
-    if elf is not None and _nccl_search.SONAME in elf.needed:
+    elf = elf_file.read(libraries[0])
+    if elf is not None and nccl_search.SONAME in elf.needed:
         folders = "DT_RPATH, before LD_LIBRARY_PATH" if elf.rpath else "LD_LIBRARY_PATH, then DT_RUNPATH"
-        how = f"linked: {libraries[0].name} needs {_nccl_search.SONAME} and looks in {folders}"
+        how = f"linked: {libraries[0].name} needs {nccl_search.SONAME} and looks in {folders}"
         _row(section, name, version, how, "yes: what is preloaded comes before both")
         _check_symbols(section, libraries[0], drop_in)
     elif _holds_nccl(libraries[0]):
         _row(section, name, version, f"{libraries[0].name} has NCCL in itself", "no")
         section.problem(
             f"{name} was built with NCCL in {libraries[0]}: nothing can be put in its place",
-            f"Install a build of {name} that links {_nccl_search.SONAME}, such as the wheels on PyPI.",
+            f"Install a build of {name} that links {nccl_search.SONAME}, such as the wheels on PyPI.",
         )
     else:
         _row(section, name, version, f"not at all: {libraries[0].name} does not need it", "no")
@@ -99,14 +100,12 @@ def _examine_jax(section: Section, drop_in: Path | None) -> None:
     if library is None or not library.is_file():
         _row(section, "jax", _version("jax"), "not at all: no plugin for CUDA is installed", "no")
         return
-    elf = _elf.read(library)
-    if (elf is not None and _nccl_search.SONAME in elf.needed) or _holds_nccl(library):
+    elf = elf_file.read(library)
+    if (elf is not None and nccl_search.SONAME in elf.needed) or _holds_nccl(library):
         _examine_linked(section, "jax", [library], drop_in)
         return
     # The plugin loads the wheel's by its path first, which then answers to the name, but behind what is preloaded.
-    how = (
-        f"by dlopen: {library.name} asks for {_nccl_search.SONAME} by name and gets the pip wheel's, else the system's"
-    )
+    how = f"by dlopen: {library.name} asks for {nccl_search.SONAME} by name and gets the pip wheel's, else the system's"
     _row(section, "jax", _version("jax"), how, "yes: what is preloaded comes before both")
 
 
@@ -114,7 +113,7 @@ def _check_symbols(section: Section, path: Path, drop_in: Path | None) -> None:
     """One missing function, and the loader refuses the program."""
     if drop_in is None:
         return
-    missing = sorted(_elf.symbols(path, "nccl")[1] - _elf.symbols(drop_in, "nccl")[0])
+    missing = sorted(elf_file.symbols(path, "nccl")[1] - elf_file.symbols(drop_in, "nccl")[0])
     if missing:
         section.problem(
             f"{path} needs {', '.join(missing)} of NCCL, which this drop-in does not have: it would not load",
@@ -128,11 +127,11 @@ def _check_wanted_version(section: Section, nccl_version: int | None) -> None:
         wanted = re.findall(r"nvidia-nccl-cu\d+==([\d.]+)", " ".join(importlib.metadata.requires("torch") or []))
         if not wanted or nccl_version is None:
             return
-        taken = _nccl_search.version_text(nccl_version)
+        taken = nccl_search.version_text(nccl_version)
         if _numbers(taken) < _numbers(wanted[0]):
             section.problem(
                 f"torch was built with NCCL {wanted[0]}, and the NCCL that is taken is {taken}",
-                f"Install NCCL {wanted[0]} or newer, or set {_nccl_search.SETTING} to its path.",
+                f"Install NCCL {wanted[0]} or newer, or set {nccl_search.SETTING} to its path.",
             )
 
 
@@ -158,7 +157,7 @@ def _examine_command(section: Section, environment: Mapping[str, str], name: str
         path = _interpreter_of(path, environment)
     shown = name if str(path) in (name, found) else f"{name} ({path})"
     try:
-        elf, mode = _elf.read(path), path.stat().st_mode
+        elf, mode = elf_file.read(path), path.stat().st_mode
     except OSError as error:
         section.problem(f"{path} cannot be read: {error.strerror}", "Examine it as a user who may read it.")
         return
@@ -183,7 +182,7 @@ def _examine_command(section: Section, environment: Mapping[str, str], name: str
     elif _holds_nccl(path):
         _row(section, shown, None, "has NCCL in itself", "no")
         section.problem(
-            f"{path} has NCCL linked into it: nothing can be put in its place", f"Link it with {_nccl_search.SONAME}."
+            f"{path} has NCCL linked into it: nothing can be put in its place", f"Link it with {nccl_search.SONAME}."
         )
     else:
         _row(section, shown, None, "not linked; when it opens it, then by name or path", "yes when by name")
@@ -222,6 +221,6 @@ def _listed(path: Path, loader: str | None) -> str | None:
         return None
     for line in done.stdout.splitlines():
         name, arrow, found = line.strip().partition(" => ")
-        if arrow and name == _nccl_search.SONAME:
+        if arrow and name == nccl_search.SONAME:
             return found.partition(" (0x")[0]
     return None

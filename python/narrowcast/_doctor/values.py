@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from .._settings import ATTACHES, DEBUG_LEVELS, TAKES
+from .._native.settings import ATTACHES, DEBUG_LEVELS, TAKES
 from ..types import COMM_CODECS, OPERATIONS, VALUE_TYPES
 
 _PATHS = ("packets", "blocks")

@@ -7,7 +7,9 @@ import platform
 import sys
 from pathlib import Path
 
-from .. import _library, _nccl_search, _nvml
+from .._dropin import nccl_search
+from .._native import library
+from .._native.nvml import load as load_nvml
 from ..errors import NarrowcastError
 from . import gpus
 from .report import Section
@@ -23,8 +25,8 @@ def examine(nccl_version: int | None, drop_in: Path | NarrowcastError) -> Sectio
     if isinstance(drop_in, NarrowcastError):
         section.problem(str(drop_in), "Install a build of Narrowcast that has the drop-in.")
     _add(section, "drop-in", None if isinstance(drop_in, NarrowcastError) else str(drop_in))
-    _add(section, "NCCL", None if nccl_version is None else _nccl_search.version_text(nccl_version))
-    nvml = _nvml.load()
+    _add(section, "NCCL", None if nccl_version is None else nccl_search.version_text(nccl_version))
+    nvml = load_nvml()
     _add(section, "driver", nvml.driver_version() if nvml else None)
     cuda = gpus.driver_cuda_version()
     _add(section, "CUDA that the driver serves", cuda)
@@ -44,8 +46,8 @@ def _add(section: Section, what: str, version: str | None) -> None:
 
 def _narrowcast(section: Section) -> str | None:
     try:
-        version = _library.library_version()
-        path = _library.library_path()
+        version = library.library_version()
+        path = library.library_path()
     except NarrowcastError as error:
         section.problem(str(error), "Install the package again, or set NARROWCAST_LIBRARY to a library that was built.")
         return None

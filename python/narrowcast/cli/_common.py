@@ -14,8 +14,8 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
-from .._containers import UnknownValuesError
-from .._new_file import write_file
+from .._files.atomic import write_file
+from .._files.containers import UnknownValuesError
 from ..types import CODECS, COMM_CODECS, value_type
 
 

@@ -11,7 +11,7 @@ from typing import Annotated, TextIO
 
 import typer
 
-from .. import _library
+from .._native import library
 from ..errors import NarrowcastError
 from . import bench, demo, doctor, explain, files, ratio, run, tune
 
@@ -46,7 +46,7 @@ class Stopped(BaseException):
 
 def _version(asked: bool) -> None:
     if asked:
-        print(f"narrowcast {_library.library_version()}")
+        print(f"narrowcast {library.library_version()}")
         raise typer.Exit()
 
 

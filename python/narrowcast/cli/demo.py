@@ -7,8 +7,8 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from .. import _samples
-from .._launch import run_ranks
+from .._bench import samples
+from .._bench.launch import run_ranks
 from ..comm import unique_id
 from ..cuda import device_count
 from ._common import bytes_text, console
@@ -49,7 +49,7 @@ def demo(
         table.add_column(name)
     for name in ("raw bytes", "wire bytes", "ratio", "time", "exact"):
         table.add_column(name, justify="right")
-    kinds = {name: kind.name for name, (kind, _) in _samples.packaged().items()}
+    kinds = {name: kind.name for name, (kind, _) in samples.packaged().items()}
     wrong = 0
 
     def add(results: list[dict[str, Any]]) -> None:
@@ -84,9 +84,9 @@ def demo(
         }
         for rank in range(ranks)
     ]
-    run_ranks("narrowcast._rank_jobs:demo", arguments, add, timeout_seconds=10 * _TIMEOUT_SECONDS)
+    run_ranks("narrowcast._bench.host_ranks:demo", arguments, add, timeout_seconds=10 * _TIMEOUT_SECONDS)
     out.print(table)
-    shipped = sum(raw.size for _, raw in _samples.packaged().values())
+    shipped = sum(raw.size for _, raw in samples.packaged().values())
     out.print(
         f"Real tensors of a Llama's training and inference, {bytes_text(shipped)}, compared with NumPy's results."
     )
@@ -103,8 +103,8 @@ def _no_cuda() -> int:
 
 
 def _demo_cuda() -> int:
-    from .._cuda_driver import device_name
-    from .._cuda_measure import measure
+    from .._bench.codec_speed import measure
+    from .._native.cuda_driver import device_name
 
     table = Table(
         title=f"{device_name()}, in GPU memory, tensors tiled to 256 MiB; GB/s of raw bytes", title_justify="left"
@@ -114,7 +114,7 @@ def _demo_cuda() -> int:
     for name in ("ratio", "encode GB/s", "decode GB/s", "exact"):
         table.add_column(name, justify="right")
     wrong = 0
-    for name, (kind, raw) in _samples.packaged().items():
+    for name, (kind, raw) in samples.packaged().items():
         row = measure(raw, kind, 256 << 20)
         wrong += not row.exact
         table.add_row(

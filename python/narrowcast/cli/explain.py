@@ -8,13 +8,13 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from .. import _operations
-from .._explain import Explanation, Prediction
-from .._explain import explain as explain_call
+from .._bench import operations
+from .._comm.explain import Explanation, Prediction
+from .._comm.explain import explain as explain_call
 from ..cuda import device_count
 from ..types import COMM_CODECS, value_type
 from ._common import BadUse, bytes_text, comm_codec_name, console, print_json
-from .bench_collectives import parse_size
+from .bench.collectives import parse_size
 
 # Where there are not several GPUs whose number could be meant.
 _RANKS = 8
@@ -22,7 +22,7 @@ _MOST_RANKS = 8
 
 
 def explain(
-    operation: Annotated[str, typer.Argument(metavar="OPERATION", help=", ".join(_operations.NAMES))],
+    operation: Annotated[str, typer.Argument(metavar="OPERATION", help=", ".join(operations.NAMES))],
     size: Annotated[
         str, typer.Option("--bytes", metavar="SIZE", help="As `bench` has it: of the larger buffer, such as 64M.")
     ],
@@ -35,8 +35,8 @@ def explain(
     json: Annotated[bool, typer.Option("--json", help="Print JSON in place of the table.")] = False,
 ) -> None:
     """Say what the CUDA backend would do with a call, why, and how long that should take. Needs no GPU."""
-    if operation not in _operations.NAMES:
-        raise BadUse(f"{operation!r} is not an operation (known: {', '.join(_operations.NAMES)})")
+    if operation not in operations.NAMES:
+        raise BadUse(f"{operation!r} is not an operation (known: {', '.join(operations.NAMES)})")
     try:
         kind = value_type(dtype)
     except ValueError as error:
@@ -46,13 +46,11 @@ def explain(
         here = device_count()
         ranks = min(here, _MOST_RANKS) if here > 1 else _RANKS
     # At least one value, as the benchmark sends.
-    count = _operations.count_of(operation, size_bytes, kind, ranks) if size_bytes else 0
-    found = explain_call(
-        _operations.call_of(operation), count, dtype=kind.name, ranks=ranks, codec=codec, max_ctas=ctas
-    )
+    count = operations.count_of(operation, size_bytes, kind, ranks) if size_bytes else 0
+    found = explain_call(operations.call_of(operation), count, dtype=kind.name, ranks=ranks, codec=codec, max_ctas=ctas)
     asked = {
         "operation": operation,
-        "bytes": _operations.size_of(operation, count, kind, ranks),
+        "bytes": operations.size_of(operation, count, kind, ranks),
         "count": count,
         "dtype": kind.name,
         "ranks": ranks,

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from .._new_file import check_writable
+from .._files.atomic import check_writable
 from ..files import is_encoded
 from ..ratios import TensorRatio, tensor_ratios
 from ..types import CODECS

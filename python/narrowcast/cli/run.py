@@ -11,8 +11,11 @@ from typing import Annotated
 
 import typer
 
-from .. import _nccl_search, _preload, _prometheus, _settings, _supervise, _traffic
-from .._new_file import check_writable
+from .._dropin import child, nccl_search, preload, traffic
+from .._dropin.prometheus import MetricsServer
+from .._dropin.prometheus import text as metrics_text
+from .._files.atomic import check_writable
+from .._native.settings import ATTACHES, DEBUG_LEVELS, PREFIX, TAKES, unknown, unknown_sentence
 from ..types import OPERATIONS
 from ._common import BadUse, comm_codec_name, existing_file, write_json
 from .run_report import print_report
@@ -39,7 +42,7 @@ def run(
         list[str] | None, typer.Option(metavar="OPERATION", help="Left to NCCL; repeatable. 1: all operations.")
     ] = None,
     verify: Annotated[bool, typer.Option("--verify", help="Compare what taken calls send and bring; slow.")] = False,
-    debug: Annotated[str | None, typer.Option(metavar="LEVEL", help=", ".join(_settings.DEBUG_LEVELS))] = None,
+    debug: Annotated[str | None, typer.Option(metavar="LEVEL", help=", ".join(DEBUG_LEVELS))] = None,
     config: Annotated[Path | None, typer.Option(metavar="FILE.toml", help="Settings; the environment wins.")] = None,
     nccl: Annotated[Path | None, typer.Option(metavar="PATH", help="The NCCL under Narrowcast: libnccl.so.2.")] = None,
     stats: Annotated[Path | None, typer.Option(metavar="FILE.json", help="Write what the traffic came to.")] = None,
@@ -58,28 +61,28 @@ def run(
         check_writable(stats)
     settings = _settings_of(codec or [], take, attach, off or [], verify, debug, config)
     if nccl is not None:
-        settings[_nccl_search.SETTING] = str(nccl.absolute())
-    for name in _settings.unknown(os.environ):
-        warnings.warn(_settings.unknown_sentence(name), stacklevel=1)
+        settings[nccl_search.SETTING] = str(nccl.absolute())
+    for name in unknown(os.environ):
+        warnings.warn(unknown_sentence(name), stacklevel=1)
     _warn_of_replaced()
     base = {**os.environ, **settings}
     # What still runs when the command has ended may be writing there.
     with tempfile.TemporaryDirectory(prefix="narrowcast-run-", ignore_cleanup_errors=True) as folder:
-        environment = _preload.environment(
+        environment = preload.environment(
             base,
-            library=_preload.drop_in(),
-            nccl=_preload.real_nccl(base),
+            library=preload.drop_in(),
+            nccl=preload.real_nccl(base),
             settings={
-                "NARROWCAST_STATS": str(Path(folder) / f"{_traffic.PID}.json"),
+                "NARROWCAST_STATS": str(Path(folder) / f"{traffic.PID}.json"),
                 "NARROWCAST_STATS_SECONDS": os.environ.get("NARROWCAST_STATS_SECONDS", str(REPORT_SECONDS)),
             },
         )
         reports = Path(folder)
         server = None
         if address is not None:
-            server = _prometheus.MetricsServer(*address, lambda: _prometheus.text(_traffic.read_folder(reports)))
+            server = MetricsServer(*address, lambda: metrics_text(traffic.read_folder(reports)))
         status = _run(command, environment, server)
-        report = _traffic.read_folder(reports)
+        report = traffic.read_folder(reports)
     for fault in report.faults:
         warnings.warn(fault, stacklevel=1)
     if stats is not None:
@@ -119,9 +122,9 @@ def _settings_of(
         raise BadUse(f"--off {_EVERYTHING} is for all operations: it stands alone")
     for one in off:
         _check("--off", one, (*OPERATIONS, _EVERYTHING))
-    _check("--take", take, _settings.TAKES)
-    _check("--attach", attach, _settings.ATTACHES)
-    _check("--debug", debug, (*_settings.DEBUG_LEVELS, *map(str.lower, _settings.DEBUG_LEVELS)))
+    _check("--take", take, TAKES)
+    _check("--attach", attach, ATTACHES)
+    _check("--debug", debug, (*DEBUG_LEVELS, *map(str.lower, DEBUG_LEVELS)))
     options = {
         "CODEC": ",".join(codec),
         "TAKE": take,
@@ -131,7 +134,7 @@ def _settings_of(
         "DEBUG": debug,
         "CONFIG": None if config is None else str(existing_file(config).absolute()),
     }
-    return {f"{_settings.PREFIX}{name}": value for name, value in options.items() if value}
+    return {f"{PREFIX}{name}": value for name, value in options.items() if value}
 
 
 def _check(option: str, value: str | None, known: tuple[str, ...]) -> None:
@@ -143,23 +146,23 @@ def _warn_of_replaced() -> None:
     """What somebody has set and does not hold for the command."""
     if os.environ.get("NARROWCAST_STATS"):
         warnings.warn("NARROWCAST_STATS is not followed here: --stats names the file", stacklevel=2)
-    for name in _preload.PATH_VARIABLES:
+    for name in preload.PATH_VARIABLES:
         if os.environ.get(name):
             warnings.warn(f"{name} gives way to Narrowcast; --nccl {os.environ[name]} keeps that NCCL", stacklevel=2)
 
 
-def _run(command: list[str], environment: dict[str, str], server: _prometheus.MetricsServer | None) -> int:
+def _run(command: list[str], environment: dict[str, str], server: MetricsServer | None) -> int:
     if server is not None:
         server.start()
         print(f"narrowcast: metrics at {server.url}", file=sys.stderr, flush=True)
     try:
-        return _supervise.run(command, environment)
+        return child.run(command, environment)
     except (FileNotFoundError, PermissionError, NotADirectoryError) as error:
         if error.filename != command[0]:
             raise
         print(f"narrowcast: {command[0]}: {error.strerror}", file=sys.stderr)
         missing = isinstance(error, FileNotFoundError)
-        raise typer.Exit(_supervise.NOT_FOUND if missing else _supervise.NOT_EXECUTABLE) from None
+        raise typer.Exit(child.NOT_FOUND if missing else child.NOT_EXECUTABLE) from None
     finally:
         if server is not None:
             server.close()

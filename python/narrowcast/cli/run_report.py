@@ -7,7 +7,7 @@ import sys
 from rich.console import Console
 from rich.table import Table
 
-from .._traffic import CommunicatorTraffic, Links, Report, Traffic
+from .._dropin.traffic import CommunicatorTraffic, Links, Report, Traffic
 from ._common import bytes_text
 
 _OF_GRAPHS = (

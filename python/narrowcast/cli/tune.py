@@ -14,19 +14,20 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from .. import _operations
-from .._cost_model import INCOMPRESSIBLE, ContradictionError, Curve, Times, load, paths_of_nccl
-from .._cuda_tune import DTYPE
-from .._explain import Explanation, changes, explain
-from .._launch import run_ranks
-from .._new_file import check_writable, new_file, write_all
+from .._bench.cost_model import INCOMPRESSIBLE, ContradictionError, Curve, Times, load, paths_of_nccl
+from .._bench.launch import run_ranks
+from .._bench.operations import NAMES as OPERATIONS
+from .._bench.operations import call_of
+from .._bench.tune_ranks import DTYPE
+from .._comm.explain import Explanation, changes, explain
+from .._files.atomic import check_writable, new_file, write_all
 from ..comm import unique_id
 from ..cuda import device_count
 from ..errors import InvalidArgumentError, UnsupportedError
 from ..types import value_type
-from . import bench_report
 from ._common import BadUse, bytes_text, console
-from .bench_collectives import sizes
+from .bench import report as bench_report
+from .bench.collectives import sizes
 
 _FIRST_BYTES, _LAST_BYTES = 1 << 10, 256 << 20
 _MOST_RANKS = 8
@@ -128,9 +129,9 @@ def measure(
     schedule: Schedule,
     *,
     nccl: Path | None = None,
-    operations: tuple[str, ...] = _operations.NAMES,
+    operations: tuple[str, ...] = OPERATIONS,
     last_bytes: int = _LAST_BYTES,
-    job: str = "narrowcast._cuda_tune:tune",
+    job: str = "narrowcast._bench.tune_ranks:tune",
 ) -> tuple[str, str]:
     """Adds what the ranks measure; the link that they have, and a remark on how it was measured.
 
@@ -168,7 +169,7 @@ def measure(
             microseconds = 1e6 * bench_report.seconds_of([result["contenders"][name] for result in results])
             ours = f"{name}-random" if data == INCOMPRESSIBLE else name
             for path in paths_of_nccl(name) if name.startswith("nccl") else (ours,):
-                curve = Curve(_operations.call_of(operation), ranks, where["link"], path)
+                curve = Curve(call_of(operation), ranks, where["link"], path)
                 times.add(curve, first["count"] * value_bytes, microseconds)
 
     run_ranks(job, [{**arguments, "rank": rank} for rank in range(ranks)], add, timeout_seconds=_WHOLE_SECONDS)

@@ -9,7 +9,7 @@ from typing import Any
 
 import narrowcast
 import numpy as np
-from narrowcast._library import check, library
+from narrowcast._native.library import check, library
 from narrowcast.types import value_type
 
 from .operations import Choice

@@ -13,7 +13,7 @@ from typing import Any
 
 import narrowcast
 import numpy as np
-from narrowcast._launch import Emit
+from narrowcast._bench.launch import Emit
 from narrowcast.errors import NarrowcastError
 
 from . import places

@@ -9,7 +9,7 @@ from typing import Any
 import narrowcast
 import numpy as np
 from narrowcast import Counters, OperationCounters
-from narrowcast._cuda_driver import Graph
+from narrowcast._native.cuda_driver import Graph
 from narrowcast.types import value_type
 
 from .operations import Choice, expected

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from narrowcast._launch import Emit
+from narrowcast._bench.launch import Emit
 from narrowcast.errors import NarrowcastError
 
 from . import places

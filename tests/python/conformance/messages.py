@@ -8,7 +8,7 @@ from typing import Any
 
 import narrowcast
 import numpy as np
-from narrowcast import _samples
+from narrowcast._bench import samples
 from narrowcast.types import VALUE_TYPES, ValueType, value_type
 
 from .guarded import Guarded
@@ -19,7 +19,7 @@ _BYTES = value_type("uint8")
 
 
 def message_values(data: str, kind: ValueType, number: int, count: int) -> np.ndarray:
-    return _samples.of_rank(pool(data, kind.name), number, count)
+    return samples.of_rank(pool(data, kind.name), number, count)
 
 
 @dataclass(frozen=True)

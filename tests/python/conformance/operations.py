@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from narrowcast import _operations, _oracle
-from narrowcast._explain import changes
-from narrowcast._operations import NOT_IN_PLACE, REDUCTIONS, ROOTED, Call
+from narrowcast._bench import operations, oracle
+from narrowcast._bench.operations import NOT_IN_PLACE, REDUCTIONS, ROOTED, Call
+from narrowcast._comm.explain import changes
 from narrowcast.types import REDUCTIONS as OPS
 from narrowcast.types import VALUE_TYPES, ValueType, value_type
 
@@ -53,7 +53,7 @@ def expected(call: Call, sample: np.ndarray, variant: int) -> np.ndarray:
     """The bits of the rank's output."""
     parts = []
     for inputs in call.pieces(sample, variant):
-        bits = _oracle.reduce(inputs, call.op, call.kind) if call.operation in REDUCTIONS else inputs[0]
+        bits = oracle.reduce(inputs, call.op, call.kind) if call.operation in REDUCTIONS else inputs[0]
         parts.append(bits if bits.size == call.count else np.resize(bits, call.count))
     return np.concatenate(parts)
 
@@ -63,7 +63,7 @@ def small(world: World) -> Cases:
     section = "small"
     every = [
         (operation, kind, op)
-        for operation in _operations.NAMES
+        for operation in operations.NAMES
         for kind in VALUE_TYPES
         for op in (OPS if operation in REDUCTIONS else ("sum",))
     ]
@@ -89,7 +89,7 @@ def larger(world: World) -> Cases:
         op, data, root = rng.choice(list(OPS)), rng.choice(DATA), rng.randrange(world.ranks)
         return Choice(operation, kind, op, data, max(0, count_bytes // kind.bytes + off), root)
 
-    for operation in _operations.NAMES:
+    for operation in operations.NAMES:
         for count_bytes in _switch_bytes(operation, world):
             kinds = floats if count_bytes >= 4 * MIB else VALUE_TYPES  # those that are coded
             offs = (-1, 0, 1) if count_bytes <= _BOTH_WAYS_BYTES else (-1, 0) if world.ranks <= 4 else (0,)
@@ -114,7 +114,7 @@ def _switch_bytes(operation: str, world: World) -> Iterator[int]:
     yield 3 * MIB // max(1, world.ranks - 1)
 
     def way(count_bytes: int) -> tuple[str, int | None, str]:
-        said = world.comm.explain(_operations.call_of(operation), count_bytes, dtype="float8_e4m3")
+        said = world.comm.explain(operations.call_of(operation), count_bytes, dtype="float8_e4m3")
         return said.path, said.shots, said.codec
 
     for first, _ in changes(way, 4 * KIB, _MOST_SWITCH_BYTES)[1:]:

@@ -13,8 +13,8 @@ from typing import Any
 
 import narrowcast
 import numpy as np
-from narrowcast import _cuda_driver
-from narrowcast._cuda_driver import DeviceBuffer
+from narrowcast._native import cuda_driver
+from narrowcast._native.cuda_driver import DeviceBuffer
 
 _ALIGN_BYTES = 256
 
@@ -102,7 +102,7 @@ class GpuPlace(Place):
             self._memory = DeviceBuffer(capacity_bytes)
 
     def current(self) -> contextlib.AbstractContextManager[None]:
-        return _cuda_driver.on_device(self._device)
+        return cuda_driver.on_device(self._device)
 
     def communicator(self, unique_id: str, rank: int, ranks: int, **options: Any) -> narrowcast.Communicator:
         return narrowcast.Communicator(
@@ -110,10 +110,10 @@ class GpuPlace(Place):
         )
 
     def stream(self) -> Any:
-        return _cuda_driver.Stream()
+        return cuda_driver.Stream()
 
     def wait(self, stream: Any) -> None:
-        _cuda_driver.call("cuStreamSynchronize", _handle(stream))
+        cuda_driver.call("cuStreamSynchronize", _handle(stream))
 
     def part(self, memory: Any, first: int, count_bytes: int) -> Any:
         return memory.part(first, count_bytes)
@@ -125,7 +125,7 @@ class GpuPlace(Place):
         host = np.ascontiguousarray(values).view(np.uint8)
         if not host.nbytes:
             return
-        _cuda_driver.call(
+        cuda_driver.call(
             "cuMemcpyHtoDAsync_v2",
             c_uint64(memory.pointer),
             c_void_p(host.ctypes.data),
@@ -138,7 +138,7 @@ class GpuPlace(Place):
     def read(self, memory: Any, stream: Any = None) -> np.ndarray:
         host = np.empty(memory.count_bytes, np.uint8)
         if host.nbytes:
-            _cuda_driver.call(
+            cuda_driver.call(
                 "cuMemcpyDtoHAsync_v2",
                 c_void_p(host.ctypes.data),
                 c_uint64(memory.pointer),

@@ -13,7 +13,7 @@ from typing import Any
 
 import narrowcast
 import pytest
-from narrowcast._launch import run_ranks
+from narrowcast._bench.launch import run_ranks
 
 from .job import communicators_of
 

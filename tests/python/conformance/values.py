@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 
 import numpy as np
-from narrowcast import _oracle, _samples
+from narrowcast._bench import oracle, samples
 from narrowcast.types import ValueType, value_type
 
 # weights: of a model, in other types than theirs converted. random: any bits, which no codec shrinks. special: nothing
@@ -17,23 +17,23 @@ POISON = np.random.default_rng(1).integers(0, 256, 8192, np.uint8)
 
 @functools.cache
 def pool(data: str, dtype: str) -> np.ndarray:
-    """Values of a kind; a rank's input is a part of it, over and over (`_samples.of_rank`)."""
+    """Values of a kind; a rank's input is a part of it, over and over (`samples.of_rank`)."""
     kind = value_type(dtype)
     if data == "weights":
         return _weights(kind)
     if data == "special":
         return _special(kind)
-    return _samples.sample(data, dtype)
+    return samples.sample(data, dtype)
 
 
 def _weights(kind: ValueType) -> np.ndarray:
-    bits = _samples.sample("weights", "bfloat16")
+    bits = samples.sample("weights", "bfloat16")
     if kind.name == "bfloat16":
         return bits
-    values = _oracle.widen(bits, value_type("bfloat16"))
+    values = oracle.widen(bits, value_type("bfloat16"))
     if not kind.is_float:
         return (1000 * values).astype(np.int64).astype(kind.numpy)
-    return _oracle.narrow(values.astype(np.float64) if kind.name == "float64" else values, kind)
+    return oracle.narrow(values.astype(np.float64) if kind.name == "float64" else values, kind)
 
 
 def _special(kind: ValueType) -> np.ndarray:
@@ -78,7 +78,7 @@ def difference(found: np.ndarray, expected: np.ndarray, kind: ValueType, *, nan_
         return None
     if nan_is_nan and kind.is_float:
         places = np.flatnonzero(wrong)
-        are_nan = [np.isnan(_oracle.widen(bits[places].view(kind.numpy), kind)) for bits in (own, right)]
+        are_nan = [np.isnan(oracle.widen(bits[places].view(kind.numpy), kind)) for bits in (own, right)]
         wrong[places[are_nan[0] & are_nan[1]]] = False
         if not wrong.any():
             return None
@@ -91,5 +91,5 @@ def difference(found: np.ndarray, expected: np.ndarray, kind: ValueType, *, nan_
 
 
 def _text(bits: np.generic, kind: ValueType) -> str:
-    value = _oracle.widen(np.array([bits]).view(kind.numpy), kind)[0]
+    value = oracle.widen(np.array([bits]).view(kind.numpy), kind)[0]
     return f"0x{int(bits):0{2 * kind.bytes}x} ({value})"

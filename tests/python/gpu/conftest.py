@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from narrowcast import _cuda_driver, cuda
-from narrowcast._cuda_driver import DeviceBuffer, Stream
+from narrowcast import cuda
+from narrowcast._native import cuda_driver
+from narrowcast._native.cuda_driver import DeviceBuffer, Stream
 
 HERE = Path(__file__).parent
 
@@ -22,10 +23,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(autouse=True)
 def device():
     """The first GPU is current."""
-    with _cuda_driver.on_device(0):
+    with cuda_driver.on_device(0):
         yield
         # A kernel that faulted is seen in its own test.
-        _cuda_driver.call("cuCtxSynchronize")
+        cuda_driver.call("cuCtxSynchronize")
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from narrowcast._cuda_driver import DeviceBuffer
+from narrowcast._native.cuda_driver import DeviceBuffer
 
 
 def on_gpu(values: np.ndarray, shift: int = 0) -> DeviceBuffer:

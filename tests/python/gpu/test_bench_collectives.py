@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 
 import pytest
-from narrowcast import _nccl, _operations, errors
+from narrowcast import errors
+from narrowcast._bench import nccl_library, operations
 from narrowcast.cuda import device_count
 
 pytestmark = pytest.mark.skipif(device_count() < 2, reason="fewer than 2 GPUs here")
@@ -33,7 +34,7 @@ TINY = [
 @pytest.fixture(scope="module")
 def nccl():
     try:
-        return _nccl.Nccl()
+        return nccl_library.Nccl()
     except errors.UnsupportedError as error:
         pytest.skip(str(error))
 
@@ -51,7 +52,7 @@ def rows_of(done):
 
 # A run takes seconds, most of them to set up.
 @pytest.mark.parametrize(
-    ("operation", "graph_calls"), [*((name, 3) for name in _operations.NAMES), ("all_reduce", 0), ("sendrecv", 0)]
+    ("operation", "graph_calls"), [*((name, 3) for name in operations.NAMES), ("all_reduce", 0), ("sendrecv", 0)]
 )
 def test_every_operation_is_right_beside_nccl(cli, nccl, operation, graph_calls):
     arguments = ["--codec", "auto,raw,window", "--against", "nccl", "--cudagraph", graph_calls, "--json"]
@@ -67,7 +68,7 @@ def test_every_operation_is_right_in_place(cli, operation):
 
 
 def test_every_variant_of_nccl_runs(cli, nccl):
-    variants = [name for name in _nccl.VARIANTS if nccl.lacks(name, "all_gather") is None]
+    variants = [name for name in nccl_library.VARIANTS if nccl.lacks(name, "all_gather") is None]
     done = cli("bench", "all_gather", *TINY, "--json", "--cudagraph", 3)
     rows = rows_of(done)
     notes = json.loads(done.stdout)["notes"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from narrowcast._launch import run_ranks
+from narrowcast._bench.launch import run_ranks
 from narrowcast.comm import unique_id
 from narrowcast.cuda import device_count
 

@@ -8,8 +8,9 @@ import narrowcast
 import numpy as np
 import pytest
 from gpu_memory import on_gpu
-from narrowcast import _oracle, _samples, cuda
-from narrowcast._cuda_driver import MULTIPROCESSORS, DeviceBuffer, device_attribute
+from narrowcast import cuda
+from narrowcast._bench import oracle, samples
+from narrowcast._native.cuda_driver import MULTIPROCESSORS, DeviceBuffer, device_attribute
 from narrowcast.types import VALUE_TYPES, value_type
 
 POISON = 0xA5
@@ -19,7 +20,7 @@ LONG = 3_000_017
 
 
 def bits_of(kind, elems: int, data: str = "normal") -> np.ndarray:
-    return _samples.of_rank(_samples.sample(data, kind.name), 1, elems)
+    return samples.of_rank(samples.sample(data, kind.name), 1, elems)
 
 
 def encode(values: DeviceBuffer, kind, elems: int, stream, *, codec="window", **options) -> DeviceBuffer:
@@ -119,9 +120,9 @@ def test_slots_give_every_value_back(kind, stream, status):
 @pytest.mark.parametrize("op", ["sum", "prod", "min", "max"])
 def test_decode_reduce_is_the_reduction(kind, op, layout, stream, status):
     elems = 50_001
-    ranks = [_samples.of_rank(_samples.sample("normal", kind.name), rank, elems) for rank in range(3)]
+    ranks = [samples.of_rank(samples.sample("normal", kind.name), rank, elems) for rank in range(3)]
     wide = value_type(cuda.accumulator_type(kind).name)
-    accumulator = on_gpu(_oracle.widen(ranks[0], kind))
+    accumulator = on_gpu(oracle.widen(ranks[0], kind))
     options = {"accumulator": accumulator, "dtype": kind.name, "op": op, "status": status, "stream": stream.handle}
     for bits in ranks[1:]:
         if layout == "frame":
@@ -134,8 +135,8 @@ def test_decode_reduce_is_the_reduction(kind, op, layout, stream, status):
     cuda.check(status, stream=stream.handle)
     found = accumulator.read().view(wide.numpy)
     with np.errstate(all="ignore"):
-        expected = _oracle.reduce([_oracle.widen(bits, kind) for bits in ranks], op, wide)
-    assert _oracle.count_wrong(found, expected, wide) == 0
+        expected = oracle.reduce([oracle.widen(bits, kind) for bits in ranks], op, wide)
+    assert oracle.count_wrong(found, expected, wide) == 0
 
 
 def test_corrupt_frames_are_a_status_and_write_nothing_outside(stream):
@@ -214,7 +215,7 @@ def test_a_graph_encodes_what_lies_there_when_it_runs(elems, stream, status):
         cuda.encode(values, out=frame, workspace=workspace, dtype="bfloat16", stream=stream.handle)
         cuda.decode(frame, out=out, status=status, dtype="bfloat16", stream=stream.handle)
     for rank in range(4):
-        bits = _samples.of_rank(_samples.sample("normal", "bfloat16"), rank, elems)
+        bits = samples.of_rank(samples.sample("normal", "bfloat16"), rank, elems)
         values.write(bits)
         out.fill(POISON)
         graph.launch(stream)

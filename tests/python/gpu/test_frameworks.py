@@ -5,14 +5,15 @@ from __future__ import annotations
 import narrowcast
 import numpy as np
 import pytest
-from narrowcast import _samples, cuda
+from narrowcast import cuda
+from narrowcast._bench import samples
 
 ELEMS = 100_003
 
 
 @pytest.fixture
 def bits() -> np.ndarray:
-    return _samples.of_rank(_samples.sample("weights", "bfloat16"), 0, ELEMS)
+    return samples.of_rank(samples.sample("weights", "bfloat16"), 0, ELEMS)
 
 
 def test_torch_tensors_and_streams(bits):
@@ -78,6 +79,6 @@ def test_jax_arrays_are_values_but_no_output(bits):
 
 
 def cuda_bytes(count: int):
-    from narrowcast._cuda_driver import DeviceBuffer
+    from narrowcast._native.cuda_driver import DeviceBuffer
 
     return DeviceBuffer(count)

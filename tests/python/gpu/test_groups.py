@@ -6,7 +6,7 @@ import os
 
 import narrowcast
 import pytest
-from narrowcast._launch import run_ranks
+from narrowcast._bench.launch import run_ranks
 from narrowcast.cuda import device_count
 
 RANKS = 2

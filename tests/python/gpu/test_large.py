@@ -6,8 +6,8 @@ import os
 
 import narrowcast
 import pytest
-from narrowcast._cuda_driver import free_bytes
-from narrowcast._launch import run_ranks
+from narrowcast._bench.launch import run_ranks
+from narrowcast._native.cuda_driver import free_bytes
 from narrowcast.cuda import device_count
 
 RANKS = 2

@@ -6,7 +6,8 @@ NARROWCAST_TEST_RANKS_PER_GPU=k puts k ranks on each GPU, rank r on GPU r % gpus
 from __future__ import annotations
 
 import pytest
-from narrowcast import _nccl, errors
+from narrowcast import errors
+from narrowcast._bench import nccl_library
 from narrowcast.cuda import device_count
 from nccl_program import RANKS_PER_GPU
 from nccl_ranks import OPERATIONS, Ranks
@@ -20,7 +21,7 @@ in_one_process = pytest.mark.skipif(RANKS_PER_GPU > 1, reason="NCCL has one rank
 @pytest.fixture(scope="module")
 def nccl():
     try:
-        return _nccl.Nccl()
+        return nccl_library.Nccl()
     except errors.UnsupportedError as error:
         pytest.skip(str(error))
 

@@ -1,0 +1,1 @@
+"""Arrays and streams of any framework, as pointers, counts and value types."""

@@ -1,0 +1,298 @@
+"""Anybody's tensor to a pointer, a device, a value type and a count.
+
+Taken are NumPy arrays (ml_dtypes too), torch tensors, `__cuda_array_interface__`, DLPack and the buffer protocol. No
+framework is imported: an object is known by what it can do.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..types import ValueType, value_type
+from . import dlpack
+from .streams import stream_handle
+
+# An unknown device ordinal: __cuda_array_interface__ does not say it.
+UNKNOWN_DEVICE = -1
+
+
+class View(NamedTuple):
+    """Contiguous values somewhere in memory. `owner` keeps the memory alive."""
+
+    pointer: int
+    device: str  # "cpu" or "cuda"
+    device_id: int  # 0 for cpu, UNKNOWN_DEVICE where the producer does not say
+    dtype: ValueType
+    elems: int
+    writable: bool
+    shape: tuple[int, ...]
+    owner: object
+
+    @property
+    def raw_bytes(self) -> int:
+        return self.elems * self.dtype.bytes
+
+
+class _Memory(NamedTuple):
+    """What a protocol tells, before it is judged."""
+
+    pointer: int
+    device: str
+    device_id: int
+    type_name: str | None
+    type_text: str
+    value_bytes: int
+    shape: tuple[int, ...]
+    contiguous: bool
+    writable: bool
+    owner: object
+
+
+def view(
+    array: Any,
+    name: str,
+    *,
+    dtype: str | None = None,
+    holds: ValueType | None = None,
+    as_bits: bool = False,
+    writable: bool = False,
+    stream: Any = None,
+) -> View:
+    """The memory behind `array`.
+
+    name: the argument's name, for messages.
+    dtype: the value type, for arrays that do not say it (bytes, uint16 bits) or say it otherwise; the bytes are taken
+        as they are.
+    holds: the value type that the memory must be for: arrays of this type, of bytes, and of types that are no value
+        type (uint16 for bfloat16) will do.
+    as_bits: so will unsigned integers of that width.
+    writable: the memory is to be written.
+    stream: for GPU arrays, the stream that will use them; a DLPack producer orders its own work before it.
+
+    TypeError when `array` is no array or its value type is not one of ours, ValueError when it is not contiguous,
+    not writable, or not a whole number of values.
+    """
+    memory = _memory(array, name, stream)
+    if not memory.contiguous:
+        raise ValueError(f"{name} is not contiguous (shape {memory.shape}): make a contiguous copy first")
+    if writable and not memory.writable:
+        raise ValueError(f"{name} is read-only, and the result is to be written there")
+    if holds is not None:
+        bits = (f"uint{8 * holds.bytes}",) if as_bits else ()
+        if memory.type_name not in (None, holds.name, "uint8", "int8", *bits):
+            raise TypeError(f"{name} holds {memory.type_text} values, not {holds.name}")
+        kind = holds
+    elif dtype is not None:
+        try:
+            kind = value_type(dtype)
+        except ValueError as error:
+            raise ValueError(f"dtype of {name}: {error}") from None
+    elif memory.type_name is not None:
+        kind = value_type(memory.type_name)
+    else:
+        raise TypeError(f"{name} holds {memory.type_text}, which is no value type here: say what it is with dtype=")
+    items = math.prod(memory.shape)
+    total = items * memory.value_bytes
+    if kind.bytes != memory.value_bytes and memory.value_bytes != 1:
+        raise TypeError(
+            f"{name} holds {memory.type_text} of {memory.value_bytes} bytes a value, {kind.name} has {kind.bytes}"
+        )
+    if total % kind.bytes:
+        raise ValueError(f"{name} has {total} bytes, not a whole number of {kind.name} values")
+    elems = total // kind.bytes
+    shape = memory.shape if elems == items else (elems,)
+    return View(memory.pointer, memory.device, memory.device_id, kind, elems, memory.writable, shape, memory.owner)
+
+
+def _memory(array: Any, name: str, stream: Any) -> _Memory:
+    if isinstance(array, np.ndarray):
+        return _from_numpy(array)
+    if all(hasattr(array, method) for method in ("data_ptr", "is_contiguous", "element_size", "numel")):
+        return _from_torch(array, name)
+    if hasattr(array, "__dlpack__") and hasattr(array, "__dlpack_device__"):
+        return _from_dlpack(array, name, stream)
+    interface = getattr(array, "__cuda_array_interface__", None)
+    if interface is not None:
+        return _from_cuda_array_interface(array, interface)
+    try:
+        buffer = memoryview(array)
+    except TypeError:
+        raise TypeError(
+            f"{name} is a {type(array).__name__}, which is no array: "
+            "it has neither DLPack, __cuda_array_interface__ nor the buffer protocol"
+        ) from None
+    except (BufferError, ValueError) as error:
+        raise ValueError(f"{name} gives no buffer: {error}") from None
+    return _from_buffer(buffer, array)
+
+
+class _Type(NamedTuple):
+    """What a framework's type is here."""
+
+    name: str | None
+    text: str
+    value_bytes: int
+
+
+# Frameworks spell their types out anew each time, which takes longer than all the rest of a call.
+@functools.cache
+def _numpy_type(kind: np.dtype[Any]) -> _Type:
+    # ml_dtypes names its e4m3 with infinities "float8_e4m3", which is not the type of that name here (e4m3fn).
+    name = None if kind.name == "float8_e4m3" or not kind.isnative else _our_name(kind.name)
+    return _Type(name, str(kind), kind.itemsize)
+
+
+@functools.cache
+def _type_of_text(typestr: str) -> _Type:
+    return _numpy_type(np.dtype(typestr))
+
+
+@functools.cache
+def _torch_type(kind: Any) -> tuple[str | None, str]:
+    return _our_name(str(kind)), str(kind)
+
+
+def _our_name(dtype_name: str) -> str | None:
+    """The value type of a dtype's name, or None. Other fp8 layouts (fnuz, with infinities) are not ours."""
+    try:
+        return value_type(dtype_name).name
+    except ValueError:
+        return None
+
+
+def _from_numpy(array: np.ndarray[Any, Any]) -> _Memory:
+    kind = _numpy_type(array.dtype)
+    return _Memory(
+        pointer=array.ctypes.data,
+        device="cpu",
+        device_id=0,
+        type_name=kind.name,
+        type_text=kind.text,
+        value_bytes=kind.value_bytes,
+        shape=array.shape,
+        contiguous=bool(array.flags.c_contiguous),
+        writable=bool(array.flags.writeable),
+        owner=array,
+    )
+
+
+def _from_torch(tensor: Any, name: str) -> _Memory:
+    # Without DLPack: older torch exports neither fp8 nor tensors that require a gradient.
+    kind = tensor.device.type
+    if kind not in ("cpu", "cuda"):
+        raise ValueError(f"{name} is on the device {kind!r}: only cpu and cuda are known")
+    if getattr(tensor, "is_neg", lambda: False)() or getattr(tensor, "is_conj", lambda: False)():
+        raise ValueError(f"{name} is a lazily negated or conjugated view: resolve it first")
+    type_name, type_text = _torch_type(tensor.dtype)
+    return _Memory(
+        pointer=int(tensor.data_ptr()),
+        device=kind,
+        device_id=int(tensor.device.index or 0),
+        type_name=type_name,
+        type_text=type_text,
+        value_bytes=int(tensor.element_size()),
+        shape=tuple(tensor.shape),
+        contiguous=bool(tensor.is_contiguous()),
+        writable=True,
+        owner=tensor,
+    )
+
+
+def _from_dlpack(array: Any, name: str, stream: Any) -> _Memory:
+    device_type, _ = array.__dlpack_device__()
+    device_type = int(device_type)
+    if device_type in (dlpack.CUDA, dlpack.CUDA_MANAGED):
+        # DLPack's 1 is the legacy default stream; 0 is ambiguous there and not allowed.
+        capsule_stream: int | None = stream_handle(stream) or 1
+        device = "cuda"
+    elif device_type in (dlpack.CPU, dlpack.CUDA_HOST):
+        capsule_stream, device = None, "cpu"
+    else:
+        known = dlpack.DEVICE_NAMES.get(device_type, f"of DLPack type {device_type}")
+        raise ValueError(f"{name} is on a device that is not supported ({known}): only cpu and cuda are")
+    try:
+        tensor = dlpack.read(dlpack.export(array, capsule_stream))
+    except (BufferError, RuntimeError, ValueError) as error:
+        raise ValueError(f"{name} gives no DLPack tensor: {error}") from None
+    # JAX arrays never change, but its capsules from before DLPack 1.0 cannot say so.
+    immutable = type(array).__module__.split(".")[0] in ("jax", "jaxlib")
+    return _Memory(
+        pointer=tensor.pointer,
+        device=device,
+        device_id=tensor.device_id if device == "cuda" else 0,
+        type_name=tensor.type_name,
+        type_text=tensor.type_text,
+        value_bytes=tensor.value_bytes,
+        shape=tensor.shape,
+        contiguous=tensor.strides is None or _is_c_order(tensor.shape, tensor.strides, 1),
+        writable=not (tensor.read_only or tensor.is_copy or immutable),
+        owner=(array, tensor.capsule),
+    )
+
+
+def _from_cuda_array_interface(array: Any, interface: dict[str, Any]) -> _Memory:
+    kind = _type_of_text(interface["typestr"])
+    pointer, read_only = interface["data"]
+    shape = tuple(int(extent) for extent in interface["shape"])
+    strides = interface.get("strides")
+    return _Memory(
+        pointer=int(pointer or 0),
+        device="cuda",
+        device_id=UNKNOWN_DEVICE,
+        type_name=kind.name,
+        type_text=kind.text,
+        value_bytes=kind.value_bytes,
+        shape=shape,
+        contiguous=strides is None or _is_c_order(shape, strides, kind.value_bytes),
+        writable=not read_only,
+        owner=array,
+    )
+
+
+def _from_buffer(buffer: memoryview, array: object) -> _Memory:
+    flat = np.asarray(buffer)
+    memory = _from_numpy(flat)
+    # bytes and bytearray are untyped: uint8 unless the caller says otherwise.
+    return memory._replace(writable=not buffer.readonly, owner=(flat, buffer, array))
+
+
+def _is_c_order(shape: Sequence[int], strides: Sequence[int], unit: int) -> bool:
+    if 0 in shape:
+        return True
+    expected = unit
+    for extent, stride in zip(reversed(shape), reversed(strides), strict=True):
+        if extent != 1 and stride != expected:
+            return False
+        expected *= extent
+    return True
+
+
+def host_view(
+    array: Any,
+    name: str,
+    *,
+    dtype: str | None = None,
+    holds: ValueType | None = None,
+    as_bits: bool = False,
+    writable: bool = False,
+) -> View:
+    """As view(), for memory that must be the host's."""
+    found = view(array, name, dtype=dtype, holds=holds, as_bits=as_bits, writable=writable)
+    if found.device != "cpu":
+        raise ValueError(f"{name} is in GPU memory: use narrowcast.cuda, or copy it to the host first")
+    return found
+
+
+def byte_array(pointer: int, count: int, owner: object) -> np.ndarray[Any, np.dtype[np.uint8]]:
+    """A uint8 array over host memory that someone else owns."""
+    if count == 0:
+        return np.empty(0, np.uint8)
+    raw = (ctypes.c_uint8 * count).from_address(pointer)
+    raw._owner = owner  # type: ignore[attr-defined]
+    return np.ctypeslib.as_array(raw)

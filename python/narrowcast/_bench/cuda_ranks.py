@@ -1,0 +1,105 @@
+"""What the rank processes of the benchmark run on GPUs. A process a GPU: rank r is on device r."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .._native import cuda_driver
+from .._native.cuda_driver import DeviceBuffer
+from .._native.library import library_version
+from ..comm import Communicator
+from ..types import value_type
+from . import samples
+from .contenders import Contender, Opponents, run_ours, set_bytes
+from .harness import Schedule, Stand, meet, set_environment, source_of
+from .launch import Emit
+from .operations import Call
+
+
+def bench(
+    *,
+    host_id: str,
+    unique_id: str,
+    rank: int,
+    ranks: int,
+    operation: str,
+    blocks: list[tuple[str, str, list[int]]],
+    data: str,
+    codecs: list[str],
+    root: int,
+    pattern: str,
+    in_place: bool,
+    iterations: int,
+    warmup: int,
+    batches: int,
+    graph_calls: int,
+    group_calls: int,
+    blocking: bool,
+    check: bool,
+    against: list[str],
+    required: bool,
+    nccl: str | None,
+    ctas: int,
+    register: bool,
+    timeout_seconds: float,
+    emit: Emit,
+) -> None:
+    """Times one operation over several counts: first what takes part, then a result a count.
+
+    blocks: value type, reduction and counts, one block after the other.
+    against: variants of NCCL; with `required` it is an error when one cannot be had, otherwise a note.
+    register: Narrowcast's buffers are registered memory.
+    graph_calls: iterations captured into one graph; 0: launched one by one.
+    group_calls: calls of an iteration, in one group.
+    blocking: the host waits for each launch before the next.
+    """
+    set_environment(ctas)
+    calls = [
+        [Call(operation, value_type(dtype), count, rank, ranks, op=op, root=root, pattern=pattern) for count in counts]
+        for dtype, op, counts in blocks
+    ]
+    on_gpu: dict[str, Any] = {"backend": "cuda", "device": rank}
+    with (
+        # For what the processes tell each other beside the GPUs.
+        Communicator(bytes.fromhex(host_id), rank, ranks, timeout_seconds=timeout_seconds) as host,
+        cuda_driver.on_device(rank),
+        Communicator(bytes.fromhex(unique_id), rank, ranks, timeout_seconds=timeout_seconds, **on_gpu) as comm,
+    ):
+        schedule = Schedule(
+            in_place=in_place,
+            iterations=iterations,
+            warmup=max(1, warmup),
+            batches=batches,
+            graph_calls=graph_calls,
+            check=check,
+            l2_bytes=cuda_driver.device_attribute(cuda_driver.L2_BYTES, rank),
+            group_calls=group_calls,
+            blocking=blocking,
+        )
+        every = [call for own in calls for call in own]
+        plain = DeviceBuffer(max(set_bytes(call, in_place) * schedule.sets(call) for call in every))
+        if register:
+            comm.register(plain)
+        opponents = Opponents(host, against, operation, required=required, path=nccl)
+        opponents.join(plain)
+        contenders = [Contender(name, plain, run_ours(comm, name), comm=comm) for name in codecs]
+        contenders += opponents.contenders
+        emit(
+            {
+                "device": cuda_driver.device_name(rank),
+                "link": comm.explain("send", 1, dtype=blocks[0][0]).link,
+                "versions": {"narrowcast": library_version(), "nccl": opponents.version},
+                "contenders": [one.name for one in contenders],
+                "notes": opponents.notes,
+            }
+        )
+        for (dtype, _, _), own in zip(blocks, calls, strict=True):
+            sample = samples.sample(data, dtype)
+            source = source_of(sample, max(call.send_elems for call in own))
+            stand = Stand(host, contenders, sample, source, schedule)
+            for call in own:
+                emit(stand.measure(call))
+            stand.close()
+        # Nobody leaves while another one may still use its memory.
+        meet(host)
+        opponents.close()

@@ -1,0 +1,170 @@
+"""What the rank processes of the demo and the benchmark run. Called by `_launch`, arguments and results are JSON."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from typing import Any
+
+import numpy as np
+
+from .._comm.groups import Stream, group
+from .._native.library import library_version
+from ..comm import Communicator
+from ..types import value_type
+from . import operations, samples
+from .launch import Emit
+
+
+def _synchronized(comm: Communicator) -> None:
+    """Returns on every rank once all have come here."""
+    comm.all_reduce(np.zeros(1, np.int32), codec="raw")
+
+
+def bench(
+    *,
+    unique_id: str,
+    rank: int,
+    ranks: int,
+    operation: str,
+    blocks: list[tuple[str, str, list[int]]],
+    data: str,
+    codecs: list[str],
+    root: int,
+    pattern: str,
+    in_place: bool,
+    iterations: int,
+    warmup: int,
+    batches: int,
+    group_calls: int,
+    blocking: bool,
+    check: bool,
+    timeout_seconds: float,
+    emit: Emit,
+) -> None:
+    """Times one operation over several counts: first what takes part, then a result a count.
+
+    blocks: value type, reduction and counts, one block after the other.
+    group_calls: calls of an iteration, in one group.
+    blocking: each call is done when it returns; otherwise calls are put on a stream, for which the batch waits.
+    """
+    emit({"versions": {"narrowcast": library_version()}, "contenders": codecs, "notes": []})
+    with (
+        Communicator(bytes.fromhex(unique_id), rank, ranks, timeout_seconds=timeout_seconds) as comm,
+        contextlib.nullcontext() if blocking else Stream() as stream,
+    ):
+        for dtype, op, counts in blocks:
+            sample = samples.sample(data, dtype)
+            for count in counts:
+                results = {}
+                for codec in codecs:
+                    call = operations.prepare(
+                        operation,
+                        comm,
+                        sample,
+                        value_type(dtype),
+                        count,
+                        codec=codec,
+                        op=op,
+                        root=root,
+                        pattern=pattern,
+                        in_place=in_place,
+                        stream=stream,
+                    )
+                    times = _Times(comm, call, stream, group_calls)
+                    results[codec] = times.measured(iterations, warmup, batches)
+                    results[codec]["wrong"] = times.count_wrong() if check else None
+                emit({"count": count, "contenders": results})
+
+
+class _Times:
+    """One call on this rank, timed."""
+
+    def __init__(self, comm: Communicator, call: operations.Prepared, stream: Stream | None, group_calls: int) -> None:
+        self._comm, self._call, self._stream, self._group_calls = comm, call, stream, group_calls
+
+    def measured(self, iterations: int, warmup: int, batches: int) -> dict[str, Any]:
+        """Seconds a call, batch by batch, until it is done and until it was made, and its bytes."""
+        for _ in range(warmup):
+            self._call.run()
+        self._wait()
+        seconds, cpu_seconds = [], []
+        raw_bytes = wire_bytes = 0
+        calls = iterations * self._group_calls
+        for _ in range(batches):
+            if self._call.in_place:
+                self._call.restore()
+            _synchronized(self._comm)
+            before = self._comm.counters()
+            begin = time.perf_counter()
+            for _ in range(iterations):
+                self._iterate()
+            cpu_seconds.append((time.perf_counter() - begin) / calls)
+            self._wait()
+            seconds.append((time.perf_counter() - begin) / calls)
+            after = self._comm.counters()
+            raw_bytes += after.raw_bytes - before.raw_bytes
+            wire_bytes += after.wire_bytes - before.wire_bytes
+        return {
+            "seconds": seconds,
+            "cpu_seconds": cpu_seconds,
+            "raw_bytes": raw_bytes // (calls * batches),
+            "wire_bytes": wire_bytes // (calls * batches),
+        }
+
+    def count_wrong(self) -> int:
+        self._call.poison()
+        _synchronized(self._comm)
+        if self._call.in_place:
+            # Called again on the same values, it would reduce its own result.
+            self._call.run()
+        else:
+            self._iterate()
+        self._wait()
+        return self._call.count_wrong()
+
+    def _iterate(self) -> None:
+        with group() if self._group_calls > 1 else contextlib.nullcontext():
+            for _ in range(self._group_calls):
+                self._call.run()
+
+    def _wait(self) -> None:
+        if self._stream is not None:
+            self._stream.synchronize()
+
+
+def demo(
+    *,
+    unique_id: str,
+    rank: int,
+    ranks: int,
+    cases: list[tuple[str, str, str, str]],
+    repetitions: int,
+    timeout_seconds: float,
+    emit: Emit,
+) -> None:
+    """Runs every case (operation, packaged tensor, reduction, codec) and compares it; a result a case."""
+    packaged = samples.packaged()
+    with Communicator(bytes.fromhex(unique_id), rank, ranks, timeout_seconds=timeout_seconds) as comm:
+        for operation, tensor, op, codec in cases:
+            kind, raw = packaged[tensor]
+            sample = raw.view(kind.numpy)
+            # What everyone holds or sums up is the whole tensor; parts of it go to the others.
+            count = sample.size // ranks if operation in operations.PARTED else sample.size
+            call = operations.prepare(operation, comm, sample, kind, count, codec=codec, op=op, root=0)
+            wrong = 0
+            seconds: list[float] = []
+            raw_bytes = wire_bytes = 0
+            for _ in range(repetitions):
+                call.poison()
+                _synchronized(comm)
+                before = comm.counters()
+                begin = time.perf_counter()
+                call.run()
+                seconds.append(time.perf_counter() - begin)
+                after = comm.counters()
+                raw_bytes = after.raw_bytes - before.raw_bytes
+                wire_bytes = after.wire_bytes - before.wire_bytes
+                wrong += call.count_wrong()
+            result: dict[str, Any] = {"wrong": wrong, "seconds": float(np.median(seconds))}
+            emit({**result, "raw_bytes": raw_bytes, "wire_bytes": wire_bytes})

@@ -1,0 +1,148 @@
+"""Ranks as processes of this machine: started, watched, and ended together.
+
+A rank is a fresh interpreter that runs one function, takes its arguments as JSON on standard input and writes a JSON
+line for every result. It dies with its parent.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import importlib
+import json
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO, Any
+
+from ..errors import NarrowcastError, RemoteError
+
+# How long the other ranks have to end after one has failed.
+GRACE_SECONDS = 10.0
+# Not -m: that would put the current directory, whatever is in it, before the standard library.
+_BOOT = "import sys; sys.path[0] = sys.argv[1]; from narrowcast._bench.launch import rank_main; rank_main()"
+_PR_SET_PDEATHSIG = 1
+# Follows the last result of a rank.
+_END = object()
+
+Emit = Callable[[Any], None]
+
+
+def run_ranks(
+    function: str,
+    arguments: list[dict[str, Any]],
+    on_results: Callable[[list[Any]], None],
+    *,
+    timeout_seconds: float,
+) -> None:
+    """Runs `function` ("module:name", called with its arguments and `emit`) in one process a rank.
+
+    arguments: one a rank. on_results: called with the i-th result of every rank, as soon as all have it.
+
+    RemoteError with the sentence of the rank that failed first; the others are ended.
+    """
+    processes: list[subprocess.Popen[str]] = []
+    events: queue.Queue[tuple[int, Any]] = queue.Queue()
+    results: list[list[Any]] = [[] for _ in arguments]
+    errors: list[list[str]] = [[] for _ in arguments]
+    deadline = time.monotonic() + timeout_seconds
+    root = str(Path(__file__).parents[2])
+    try:
+        for own in arguments:
+            process = subprocess.Popen(
+                [sys.executable, "-c", _BOOT, root, function],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+            processes.append(process)
+            rank = len(processes) - 1
+            assert process.stdin is not None
+            assert process.stdout is not None
+            assert process.stderr is not None
+            threading.Thread(target=_read_results, args=(rank, process.stdout, events), daemon=True).start()
+            threading.Thread(target=_read_lines, args=(process.stderr, errors[rank]), daemon=True).start()
+            with contextlib.suppress(BrokenPipeError):
+                process.stdin.write(json.dumps(own))
+                process.stdin.close()
+        handed_on = 0
+        running = set(range(len(processes)))
+        failed: list[int] = []
+        while running:
+            try:
+                rank, result = events.get(timeout=max(0.01, deadline - time.monotonic()))
+            except queue.Empty:
+                raise _failure(processes, errors, failed, timeout_seconds) from None
+            if result is not _END:
+                results[rank].append(result)
+                while not failed and all(len(rows) > handed_on for rows in results):
+                    on_results([rows[handed_on] for rows in results])
+                    handed_on += 1
+                continue
+            running.remove(rank)
+            if processes[rank].wait() != 0:
+                failed.append(rank)
+                deadline = min(deadline, time.monotonic() + GRACE_SECONDS)
+        if failed:
+            raise _failure(processes, errors, failed, timeout_seconds)
+    finally:
+        for process in processes:
+            if process.poll() is None:
+                process.kill()
+        for process in processes:
+            process.wait()
+
+
+def _read_results(rank: int, stream: IO[str], events: queue.Queue[tuple[int, Any]]) -> None:
+    for line in stream:
+        # A rank that was killed may leave half a line.
+        with contextlib.suppress(ValueError):
+            events.put((rank, json.loads(line)))
+    events.put((rank, _END))
+
+
+def _read_lines(stream: IO[str], lines: list[str]) -> None:
+    lines.extend(line.strip() for line in stream)
+
+
+def _failure(
+    processes: list[subprocess.Popen[str]], errors: list[list[str]], failed: list[int], timeout_seconds: float
+) -> RemoteError:
+    if not failed:
+        waiting = [str(rank) for rank, process in enumerate(processes) if process.poll() is None]
+        return RemoteError(f"ranks {', '.join(waiting)} did not end within {timeout_seconds:.0f} seconds")
+    # A rank that died is the cause; the ranks that noticed are not.
+    first = next((rank for rank in failed if processes[rank].returncode < 0), failed[0])
+    code = processes[first].returncode
+    time.sleep(0.05)  # the reader of its standard error may still be at it
+    sentence = errors[first][-1] if errors[first] else ""
+    how = f"was killed by signal {-code}" if code < 0 else sentence or f"ended with status {code}"
+    return RemoteError(f"rank {first} {how}" if code < 0 else f"rank {first}: {how}")
+
+
+def rank_main() -> None:
+    """What the process of a rank runs."""
+    # Ctrl-C reaches every process of the terminal: the parent alone tells of it.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    module, _, name = sys.argv[2].partition(":")
+    arguments = json.load(sys.stdin)
+    out = os.dup(1)
+    # Nobody else's prints get between the results.
+    os.dup2(2, 1)
+
+    def emit(result: Any) -> None:
+        os.write(out, (json.dumps(result) + "\n").encode())
+
+    try:
+        getattr(importlib.import_module(module), name)(**arguments, emit=emit)
+    except NarrowcastError as error:
+        print(error, file=sys.stderr)
+        sys.exit(1)

@@ -1,0 +1,267 @@
+"""NCCL through ctypes, as the benchmark's opponent: communicators, symmetric windows, every operation.
+
+Value types and reductions have the same numbers in NCCL and here. Signatures and layouts are those of nccl.h.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+from collections.abc import Iterator
+from ctypes import CDLL, POINTER, Structure, byref, c_char, c_char_p, c_int, c_size_t, c_uint, c_void_p
+from pathlib import Path
+
+from .._dropin import nccl_search
+from .._native.cuda_driver import DeviceBuffer, Stream
+from ..errors import RemoteError, UnsupportedError
+from ..types import reduction_number
+from .operations import Call
+
+VARIANTS = ("nccl", "nccl-symmetric", "nccl-ce")
+# Operations that NCCL has copy engines do; the others run there as with symmetric windows.
+COPY_ENGINE = frozenset({"all_gather", "all_to_all", "gather", "scatter"})
+UNIQUE_ID_BYTES = 128
+
+_MAGIC = 0xCAFEBEEF
+_UNDEFINED = -(1 << 31)
+_WINDOWS_SINCE, _COPY_ENGINE_SINCE = 22703, 22803
+# NCCL takes from a configuration as many bytes as it says it has, and no field that its version did not have.
+_CONFIG_VERSION = 22700
+_POLICY_ZERO_CTAS = 2
+_COLLECTIVE_SYMMETRIC = 1
+
+
+class UniqueId(Structure):
+    """ncclUniqueId, which is passed by value."""
+
+    _fields_ = [("internal", c_char * UNIQUE_ID_BYTES)]
+
+
+class Config(Structure):
+    """ncclConfig_t as of NCCL 2.27."""
+
+    _fields_ = [
+        ("size", c_size_t),
+        ("magic", c_uint),
+        ("version", c_uint),
+        ("blocking", c_int),
+        ("cgaClusterSize", c_int),
+        ("minCTAs", c_int),
+        ("maxCTAs", c_int),
+        ("netName", c_char_p),
+        ("splitShare", c_int),
+        ("trafficClass", c_int),
+        ("commName", c_char_p),
+        ("collnetEnable", c_int),
+        ("CTAPolicy", c_int),
+        ("shrinkShare", c_int),
+        ("nvlsCTAs", c_int),
+    ]
+
+
+_COMM = _BUFFER = _STREAM = _WINDOW = c_void_p
+_MOVE = [_BUFFER, _BUFFER, c_size_t, c_int]  # send recv count datatype
+
+_SIGNATURES = {
+    "ncclGetVersion": [POINTER(c_int)],
+    "ncclGetUniqueId": [POINTER(UniqueId)],
+    "ncclCommInitRankConfig": [POINTER(_COMM), c_int, UniqueId, c_int, POINTER(Config)],
+    "ncclCommDestroy": [_COMM],
+    "ncclMemAlloc": [POINTER(_BUFFER), c_size_t],
+    "ncclMemFree": [_BUFFER],
+    "ncclCommWindowRegister": [_COMM, _BUFFER, c_size_t, POINTER(_WINDOW), c_int],
+    "ncclCommWindowDeregister": [_COMM, _WINDOW],
+    "ncclGroupStart": [],
+    "ncclGroupEnd": [],
+    "ncclSend": [_BUFFER, c_size_t, c_int, c_int, _COMM, _STREAM],
+    "ncclRecv": [_BUFFER, c_size_t, c_int, c_int, _COMM, _STREAM],
+    "ncclBroadcast": [*_MOVE, c_int, _COMM, _STREAM],
+    "ncclAllGather": [*_MOVE, _COMM, _STREAM],
+    "ncclAllReduce": [*_MOVE, c_int, _COMM, _STREAM],
+    "ncclReduce": [*_MOVE, c_int, c_int, _COMM, _STREAM],
+    "ncclReduceScatter": [*_MOVE, c_int, _COMM, _STREAM],
+    # Since 2.28; done with sends and receives before.
+    "ncclAlltoAll": [*_MOVE, _COMM, _STREAM],
+    "ncclGather": [*_MOVE, c_int, _COMM, _STREAM],
+    "ncclScatter": [*_MOVE, c_int, _COMM, _STREAM],
+}
+
+
+def find(path: str | None = None) -> str:
+    """What to load: the path, else what the drop-in would find, else whatever the loader finds by name."""
+    if path is not None:
+        if not Path(path).is_file():
+            raise FileNotFoundError(2, os.strerror(2), path)
+        return path
+    found = nccl_search.chosen(nccl_search.candidates())
+    return str(found.path) if found else nccl_search.SONAME
+
+
+class Nccl:
+    """The loaded library. UnsupportedError when it is not there or no NCCL."""
+
+    def __init__(self, path: str | None = None) -> None:
+        self.path = find(path)
+        try:
+            self._library = CDLL(self.path)
+            self._library.ncclGetErrorString.restype = c_char_p
+            for name, arguments in _SIGNATURES.items():
+                if self.has(name):
+                    getattr(self._library, name).argtypes = arguments
+            version = c_int()
+            self.call("ncclGetVersion", byref(version))
+        except (OSError, AttributeError) as error:
+            raise UnsupportedError(f"NCCL cannot be loaded: {error} (--nccl PATH says where it is)") from None
+        self.version = version.value
+
+    @property
+    def version_text(self) -> str:
+        return nccl_search.version_text(self.version)
+
+    def has(self, function: str) -> bool:
+        return hasattr(self._library, function)
+
+    def lacks(self, variant: str, operation: str) -> str | None:
+        """Why a variant cannot be had, or is nothing of its own, for an operation; None when there is no reason."""
+        if variant == "nccl":
+            return None
+        if self.version < _WINDOWS_SINCE or not self.has("ncclCommWindowRegister"):
+            return f"NCCL {self.version_text} has no symmetric windows"
+        if variant == "nccl-ce":
+            if self.version < _COPY_ENGINE_SINCE:
+                return f"NCCL {self.version_text} does not know copy engines"
+            if operation not in COPY_ENGINE:
+                return f"NCCL has no {operation} by copy engine"
+        return None
+
+    def call(self, function: str, *arguments: object, comm: c_void_p | None = None) -> None:
+        """Calls a function; RemoteError with NCCL's words for what went wrong."""
+        status = getattr(self._library, function)(*arguments)
+        if status:
+            words = [(self._library.ncclGetErrorString(status) or b"").decode("utf-8", "replace")]
+            if self.has("ncclGetLastError"):
+                self._library.ncclGetLastError.restype = c_char_p
+                self._library.ncclGetLastError.argtypes = [c_void_p]
+                words.append((self._library.ncclGetLastError(comm) or b"").decode("utf-8", "replace"))
+            raise RemoteError(f"{function}: {'; '.join(word.strip() for word in words if word.strip())} ({status})")
+
+    def unique_id(self) -> bytes:
+        """The id of a new communicator; a thread of this process serves the other ranks while they join."""
+        made = UniqueId()
+        self.call("ncclGetUniqueId", byref(made))
+        return ctypes.string_at(byref(made), UNIQUE_ID_BYTES)
+
+    def allocate(self, count_bytes: int) -> DeviceBuffer:
+        """Memory that windows can be made of; free() gives it back."""
+        pointer = c_void_p()
+        self.call("ncclMemAlloc", byref(pointer), count_bytes)
+        return DeviceBuffer.at(pointer.value or 0, count_bytes, self)
+
+    def free(self, buffer: DeviceBuffer) -> None:
+        self.call("ncclMemFree", buffer.pointer)
+
+
+def config(variant: str) -> Config:
+    """The configuration of a variant: NCCL's own choices everywhere, but for copy engines in place of CTAs."""
+    made = Config(size=ctypes.sizeof(Config), magic=_MAGIC, version=_CONFIG_VERSION)
+    for field in Config._fields_:
+        if field[1] is c_int:
+            setattr(made, field[0], _UNDEFINED)
+    if variant == "nccl-ce":
+        made.CTAPolicy = _POLICY_ZERO_CTAS
+    return made
+
+
+class NcclCommunicator:
+    """A rank's membership, on the current device."""
+
+    def __init__(self, nccl: Nccl, unique_id: bytes, rank: int, ranks: int, variant: str) -> None:
+        self._nccl = nccl
+        self._comm = c_void_p()
+        self._windows: list[c_void_p] = []
+        self._config = config(variant)
+        nccl.call(
+            "ncclCommInitRankConfig",
+            byref(self._comm),
+            ranks,
+            UniqueId.from_buffer_copy(unique_id),
+            rank,
+            byref(self._config),
+        )
+
+    def register(self, buffer: DeviceBuffer) -> bool:
+        """Makes a buffer of allocate() a symmetric window, on every rank in the same call; False: it became none."""
+        window = c_void_p()
+        self._call(
+            "ncclCommWindowRegister",
+            self._comm,
+            buffer.pointer,
+            buffer.count_bytes,
+            byref(window),
+            _COLLECTIVE_SYMMETRIC,
+        )
+        # NCCL succeeds without a window where it has no use for one.
+        if window:
+            self._windows.append(window)
+        return bool(window)
+
+    def run(self, call: Call, values: DeviceBuffer, out: DeviceBuffer, stream: Stream) -> None:
+        """Launches a call on the stream."""
+        send, recv, count, kind = values.pointer, out.pointer, call.count, call.kind.number
+        end = (self._comm, stream.handle)
+        op = reduction_number(call.op)
+        part_bytes = count * call.kind.bytes
+        operation = call.operation
+        if operation == "sendrecv":
+            with self.group():
+                if call.send_to is not None:
+                    self._call("ncclSend", send, count, kind, call.send_to, *end)
+                if call.receive_from is not None:
+                    self._call("ncclRecv", recv, count, kind, call.receive_from, *end)
+        elif operation == "broadcast":
+            self._call("ncclBroadcast", send, recv, count, kind, call.root, *end)
+        elif operation == "all_gather":
+            self._call("ncclAllGather", send, recv, count, kind, *end)
+        elif operation == "all_reduce":
+            self._call("ncclAllReduce", send, recv, count, kind, op, *end)
+        elif operation == "reduce":
+            self._call("ncclReduce", send, recv, count, kind, op, call.root, *end)
+        elif operation == "reduce_scatter":
+            self._call("ncclReduceScatter", send, recv, count, kind, op, *end)
+        elif operation == "all_to_all" and self._nccl.has("ncclAlltoAll"):
+            self._call("ncclAlltoAll", send, recv, count, kind, *end)
+        elif operation == "gather" and self._nccl.has("ncclGather"):
+            self._call("ncclGather", send, recv, count, kind, call.root, *end)
+        elif operation == "scatter" and self._nccl.has("ncclScatter"):
+            self._call("ncclScatter", send, recv, count, kind, call.root, *end)
+        else:
+            # As NCCL does it itself: every part of the parted buffer to or from its rank.
+            everyone = range(call.ranks) if operation == "all_to_all" or call.rank == call.root else range(0)
+            the_root = range(call.root, call.root + 1)
+            with self.group():
+                for peer in the_root if operation == "gather" else everyone:
+                    offset = 0 if operation == "gather" else peer * part_bytes
+                    self._call("ncclSend", send + offset, count, kind, peer, *end)
+                for peer in the_root if operation == "scatter" else everyone:
+                    offset = 0 if operation == "scatter" else peer * part_bytes
+                    self._call("ncclRecv", recv + offset, count, kind, peer, *end)
+
+    def close(self) -> None:
+        """Frees windows and communicator; no graph that has captured a call of it may be left."""
+        for window in self._windows:
+            self._call("ncclCommWindowDeregister", self._comm, window)
+        self._windows.clear()
+        self._call("ncclCommDestroy", self._comm)
+
+    def _call(self, function: str, *arguments: object) -> None:
+        self._nccl.call(function, *arguments, comm=self._comm)
+
+    @contextlib.contextmanager
+    def group(self) -> Iterator[None]:
+        """Calls inside run together."""
+        self._call("ncclGroupStart")
+        try:
+            yield
+        finally:
+            self._call("ncclGroupEnd")

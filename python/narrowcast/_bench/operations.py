@@ -1,0 +1,255 @@
+"""The operations of a communicator as the demo and the benchmark run them: buffers, the call, the expected result."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from .._comm.groups import group
+from ..comm import Communicator
+from ..types import ValueType
+from . import oracle, samples, tolerance
+
+Array = npt.NDArray[Any]
+
+NAMES = (
+    "sendrecv",
+    "broadcast",
+    "reduce",
+    "gather",
+    "scatter",
+    "all_gather",
+    "all_to_all",
+    "reduce_scatter",
+    "all_reduce",
+)
+REDUCTIONS = frozenset({"reduce", "reduce_scatter", "all_reduce"})
+ROOTED = frozenset({"broadcast", "scatter", "gather", "reduce"})
+NOT_IN_PLACE = frozenset({"sendrecv", "all_to_all", "all_to_all_v"})
+PATTERNS = ("ring", "one-way")
+POISON = 0xA5
+
+# Of these one buffer has a part for every rank. Counts are of a part; nccl-tests states their size over all parts.
+_SEND_PARTED = frozenset({"scatter", "all_to_all", "all_to_all_v", "reduce_scatter"})
+_RECV_PARTED = frozenset({"gather", "all_gather", "all_to_all", "all_to_all_v"})
+PARTED = _SEND_PARTED | _RECV_PARTED
+# nccl-tests keeps parts aligned to this.
+_PART_ALIGN_BYTES = 16
+
+
+def count_of(operation: str, size_bytes: int, kind: ValueType, ranks: int) -> int:
+    """The count of a call whose size, as nccl-tests has it, is at most `size_bytes`; at least 1."""
+    if operation not in PARTED:
+        return max(1, size_bytes // kind.bytes)
+    part_bytes = size_bytes // ranks
+    aligned_bytes = part_bytes // _PART_ALIGN_BYTES * _PART_ALIGN_BYTES
+    return max(1, (aligned_bytes or part_bytes) // kind.bytes)
+
+
+def call_of(operation: str) -> str:
+    """The communicator's call that an operation is made of."""
+    return "send" if operation == "sendrecv" else operation
+
+
+def size_of(operation: str, count: int, kind: ValueType, ranks: int) -> int:
+    """The size of a call as nccl-tests has it: raw bytes of the larger of its two buffers."""
+    return count * kind.bytes * (ranks if operation in PARTED else 1)
+
+
+def bus_factor(operation: str, ranks: int) -> float:
+    """busbw / algbw, as nccl-tests has it: what the slowest link of an ideal algorithm carries."""
+    if operation == "all_reduce":
+        return 2 * (ranks - 1) / ranks
+    return (ranks - 1) / ranks if operation in PARTED else 1.0
+
+
+@dataclass(frozen=True)
+class Call:
+    """One rank's part in a call of any size, without its buffers."""
+
+    operation: str
+    kind: ValueType
+    count: int
+    rank: int
+    ranks: int
+    op: str = "sum"
+    root: int = 0
+    pattern: str = "ring"  # of sendrecv: to the next rank, or from rank 0 to rank 1 only
+
+    @property
+    def send_elems(self) -> int:
+        """Values of the input, the same on every rank whether it is used there or not."""
+        return self.count * (self.ranks if self.operation in _SEND_PARTED else 1)
+
+    @property
+    def recv_elems(self) -> int:
+        return self.count * (self.ranks if self.operation in _RECV_PARTED else 1)
+
+    def elems_between(self, sender: int, receiver: int) -> int:
+        """Values of a part: of all_to_all_v only some are as long as their place."""
+        if self.operation != "all_to_all_v":
+            return self.count
+        return self.count * (1 + (sender + receiver) % self.ranks) // self.ranks
+
+    @property
+    def in_place_elems(self) -> int:
+        """Where, in place, the smaller buffer begins in the larger one."""
+        return 0 if self.send_elems == self.recv_elems else self.rank * self.count
+
+    @property
+    def send_to(self) -> int | None:
+        """Whom this rank sends to in sendrecv."""
+        if self.pattern == "ring":
+            return (self.rank + 1) % self.ranks
+        return 1 if self.rank == 0 else None
+
+    @property
+    def receive_from(self) -> int | None:
+        if self.pattern == "ring":
+            return (self.rank - 1) % self.ranks
+        return 0 if self.rank == 1 else None
+
+    @property
+    def has_result(self) -> bool:
+        """Whether something is left in this rank's output."""
+        if self.operation == "sendrecv":
+            return self.receive_from is not None
+        return self.operation not in ("reduce", "gather") or self.rank == self.root
+
+    def run(self, comm: Communicator, values: Any, out: Any, *, codec: str, stream: Any = None) -> None:
+        """Makes the call; values and out hold send_elems and recv_elems."""
+        options: dict[str, Any] = {"codec": codec, "stream": stream, "dtype": self.kind.name}
+        if self.operation == "sendrecv":
+            with group():
+                if self.send_to is not None:
+                    comm.send(values, self.send_to, **options)
+                if self.receive_from is not None:
+                    comm.recv(out, self.receive_from, **options)
+            return
+        if self.operation in REDUCTIONS:
+            options["op"] = self.op
+        if self.operation in ROOTED:
+            options["root"] = self.root
+        if self.operation == "all_to_all_v":
+            places = [other * self.count for other in range(self.ranks)]
+            counts = [self.elems_between(self.rank, other) for other in range(self.ranks)]
+            # What goes to a rank is as much as what comes from it.
+            options |= {"send_counts": counts, "recv_counts": counts, "send_offsets": places, "recv_offsets": places}
+        getattr(comm, self.operation)(values, out, **options)
+
+    def sent(self, sample: Array, rank: int, variant: int = 0) -> Array:
+        """A rank's input. Variants are other values of the same sample."""
+        return samples.of_rank(sample, rank + variant * self.ranks, self.send_elems)
+
+    def count_wrong(self, found: Array, sample: Array, variant: int = 0, *, exact: bool = True) -> int:
+        """How many values of the output are not what the ranks' inputs give.
+
+        Moved data is compared to the bit; reductions with the exact result, or with exact=False as near as any order
+        of the additions, each rounded, comes.
+        """
+        if not self.has_result:
+            return 0
+        wrong = 0
+        for i, inputs in enumerate(self.pieces(sample, variant)):
+            part = found[i * self.count :][: self.elems_between(i, self.rank)]
+            if self.operation not in REDUCTIONS:
+                unsigned = f"uint{8 * self.kind.bytes}"
+                sent = _resized(inputs[0], self.count)[: part.size]
+                wrong += int(np.count_nonzero(part.view(unsigned) != sent.view(unsigned)))
+            elif exact:
+                wrong += oracle.count_wrong(
+                    part, _resized(oracle.reduce(inputs, self.op, self.kind), self.count), self.kind
+                )
+            else:
+                wrong += tolerance.count_far(part, inputs, self.op, self.kind)
+        return wrong
+
+    def pieces(self, sample: Array, variant: int) -> list[list[Array]]:
+        """What the output is made of, `count` values each: the one input that is moved there, or those to reduce.
+
+        The sample repeats itself, so an array stands for all its repetitions.
+        """
+        elems = min(self.count, sample.size)
+
+        def piece(rank: int, part: int = 0) -> Array:
+            return samples.of_rank(sample, rank + variant * self.ranks, elems, offset=part * self.count)
+
+        everyone = range(self.ranks)
+        if self.operation == "sendrecv":
+            return [[piece(self.receive_from or 0)]]
+        if self.operation == "broadcast":
+            return [[piece(self.root)]]
+        if self.operation == "scatter":
+            return [[piece(self.root, self.rank)]]
+        if self.operation in ("gather", "all_gather"):
+            return [[piece(other)] for other in everyone]
+        if self.operation in ("all_to_all", "all_to_all_v"):
+            return [[piece(other, self.rank)] for other in everyone]
+        part = self.rank if self.operation == "reduce_scatter" else 0
+        return [[piece(other, part) for other in everyone]]
+
+
+def _resized(values: Array, elems: int) -> Array:
+    return values if values.size == elems else np.resize(values, elems)
+
+
+@dataclass
+class Prepared:
+    """A call on one rank with its buffers in host memory."""
+
+    call: Call
+    sample: Array
+    values: Array
+    out: Array
+    run: Callable[[], None]
+    in_place: bool = False
+
+    @property
+    def kind(self) -> ValueType:
+        return self.call.kind
+
+    def poison(self) -> None:
+        """So that a value that is not written is seen; what is to be sent is as it was."""
+        self.out.view(np.uint8).fill(POISON)
+        self.restore()
+
+    def restore(self) -> None:
+        """In place, reductions have overwritten what they read."""
+        self.values[:] = self.call.sent(self.sample, self.call.rank)
+
+    def count_wrong(self) -> int:
+        return self.call.count_wrong(self.out, self.sample)
+
+
+def prepare(
+    operation: str,
+    comm: Communicator,
+    values: Array,
+    kind: ValueType,
+    count: int,
+    *,
+    codec: str,
+    op: str,
+    root: int,
+    pattern: str = "ring",
+    in_place: bool = False,
+    stream: Any = None,
+) -> Prepared:
+    """Buffers filled for this rank from the sample `values`, and what must come out.
+
+    Which values another rank sends is known here too, so the expectation takes no communication.
+    """
+    call = Call(operation, kind, count, comm.rank, comm.ranks, op=op, root=root, pattern=pattern)
+    if in_place:
+        whole = np.empty(max(call.send_elems, call.recv_elems), values.dtype)
+        smaller = whole[call.in_place_elems :][: min(call.send_elems, call.recv_elems)]
+        own, out = (smaller, whole) if call.send_elems < call.recv_elems else (whole, smaller)
+    else:
+        own, out = np.empty(call.send_elems, values.dtype), np.empty(call.recv_elems, values.dtype)
+    prepared = Prepared(call, values, own, out, lambda: call.run(comm, own, out, codec=codec, stream=stream), in_place)
+    prepared.restore()
+    return prepared

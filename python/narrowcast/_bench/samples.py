@@ -1,0 +1,82 @@
+"""Real tensors that ship with the package, and synthetic ones, for the demo and the benchmarks."""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from .._files.containers import segments
+from ..types import ValueType, value_type
+from . import oracle
+
+SLICES = Path(__file__).parents[1] / "data" / "llama_slices.safetensors"
+
+_PACKAGED = {"weights": "weights", "gradients": "grads", "kv": "kv", "partials": "tp_partial"}
+_SUFFIXES = {"bfloat16": "bf16", "float32": "fp32", "float16": "fp16"}
+SYNTHETIC = ("normal", "random")
+NAMES = (*_PACKAGED, *SYNTHETIC)
+_SYNTHETIC_ELEMS = 1 << 20
+_FILE_BYTES = 256 << 20
+
+
+def tensors(path: Path, dtype: str | None = None) -> dict[str, tuple[ValueType, npt.NDArray[np.uint8]]]:
+    """The tensors of a safetensors, npy or plain file: type and bytes by name."""
+    data = np.memmap(path, np.uint8, "r") if path.stat().st_size else np.empty(0, np.uint8)
+    parts = [part for part in segments(path, dtype) if part.tensor is not None]
+    return {part.tensor or "": (part.dtype, np.array(data[part.offset : part.end])) for part in parts}
+
+
+def packaged() -> dict[str, tuple[ValueType, npt.NDArray[np.uint8]]]:
+    """The tensors that ship with the package."""
+    return tensors(SLICES)
+
+
+@functools.cache
+def sample(name: str, dtype: str) -> npt.NDArray[Any]:
+    """Values of a type, as bits, not to be written to.
+
+    name: packaged ("weights", ...), "normal", "random" (any bits), or a file, of which the first tensor of that type is
+        taken, 256 MiB at most. ValueError when there is none.
+    """
+    kind = value_type(dtype)
+    if name == "random":
+        return np.random.default_rng(0).integers(0, 256, _SYNTHETIC_ELEMS * kind.bytes, np.uint8).view(kind.numpy)
+    if name == "normal":
+        values = np.random.default_rng(0).standard_normal(_SYNTHETIC_ELEMS)
+        if not kind.is_float:
+            return (64 * values).astype(kind.numpy)
+        return oracle.narrow(values if kind.name == "float64" else values.astype(np.float32), kind)
+    if name in _PACKAGED:
+        tensor = f"{_PACKAGED[name]}_{_SUFFIXES.get(dtype, dtype)}"
+        found = packaged().get(tensor)
+        if found is None:
+            raise ValueError(f"no {name} of {dtype} ship with the package: give another --datatype, or a file")
+        return found[1].view(kind.numpy)
+    path = Path(name)
+    if not path.is_file():
+        raise ValueError(f"{name!r} is neither a file nor one of {', '.join(NAMES)}")
+    for own_kind, raw in tensors(path, dtype if path.suffix not in (".safetensors", ".npy") else None).values():
+        if own_kind == kind and raw.size:
+            return raw[:_FILE_BYTES].view(kind.numpy)
+    raise ValueError(f"{name} has no tensor of {dtype}")
+
+
+def start_of(values: npt.NDArray[Any], rank: int) -> int:
+    """Where in the sample the values of a rank begin."""
+    return rank * 104_729 % values.size
+
+
+def of_rank(values: npt.NDArray[Any], rank: int, elems: int, *, offset: int = 0) -> npt.NDArray[Any]:
+    """`elems` values for a rank: the sample over and over, every rank from its own place on, plus the offset."""
+    start = (start_of(values, rank) + offset) % values.size
+    own = values[start : start + elems]
+    return own.copy() if own.size == elems else np.resize(np.concatenate([values[start:], values[:start]]), elems)
+
+
+def tiled(raw: npt.NDArray[np.uint8], count_bytes: int) -> npt.NDArray[np.uint8]:
+    """Bytes over and over until there are `count_bytes`."""
+    return np.resize(raw, count_bytes)

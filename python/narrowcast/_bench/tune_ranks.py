@@ -1,0 +1,128 @@
+"""What the rank processes of `narrowcast tune` run on GPUs: every path of every operation, and NCCL."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from typing import Any
+
+from .._native import cuda_driver
+from .._native.cuda_driver import DeviceBuffer
+from .._native.library import library_version
+from ..comm import Communicator
+from ..types import value_type
+from . import nccl_library, samples
+from .contenders import Contender, Opponents, run_ours, set_bytes
+from .cost_model import INCOMPRESSIBLE
+from .harness import Schedule, Stand, meet, set_environment, source_of
+from .launch import Emit
+from .operations import ROOTED, Call, call_of, count_of
+
+DTYPE = "bfloat16"
+_SHRINKING = "weights"
+# Of its symmetric windows and copy engines, an operation that has all of NCCL's variants.
+_ANY_VARIANT = "all_gather"
+
+
+def tune(
+    *,
+    host_id: str,
+    packets_id: str,
+    blocks_id: str,
+    rank: int,
+    ranks: int,
+    operations: list[str],
+    sizes: list[int],
+    iterations: int,
+    warmup: int,
+    batches: int,
+    graph_calls: int,
+    nccl: str | None,
+    timeout_seconds: float,
+    emit: Emit,
+) -> None:
+    """Times operations over sizes, as the benchmark states them: first where that is, then a result a size."""
+    set_environment(0)
+    kind = value_type(DTYPE)
+
+    def communicator(unique_id: str, **options: Any) -> Communicator:
+        return Communicator(bytes.fromhex(unique_id), rank, ranks, timeout_seconds=timeout_seconds, **options)
+
+    on_gpu: dict[str, Any] = {"backend": "cuda", "device": rank}
+    with contextlib.ExitStack() as stack:
+        host = stack.enter_context(communicator(host_id))
+        stack.enter_context(cuda_driver.on_device(rank))
+        with _forced("packets"):
+            by_packets = stack.enter_context(communicator(packets_id, **on_gpu))
+        with _forced("blocks"):
+            by_blocks = stack.enter_context(communicator(blocks_id, **on_gpu))
+        schedule = Schedule(
+            in_place=False,
+            iterations=iterations,
+            warmup=warmup,
+            batches=batches,
+            graph_calls=graph_calls,
+            check=False,
+            l2_bytes=cuda_driver.device_attribute(cuda_driver.L2_BYTES, rank),
+        )
+        calls = {
+            operation: [
+                Call(operation, kind, count, rank, ranks)
+                for count in dict.fromkeys(count_of(operation, size, kind, ranks) for size in sizes)
+            ]
+            for operation in operations
+        }
+        every = [call for own in calls.values() for call in own]
+        plain = DeviceBuffer(max(set_bytes(call, False) * schedule.sets(call) for call in every))
+        opponents = Opponents(host, list(nccl_library.VARIANTS), _ANY_VARIANT, required=False, path=nccl)
+        opponents.join(plain)
+        packets = Contender("packets", plain, run_ours(by_packets, "raw"), comm=by_packets)
+        raw = Contender("raw", plain, run_ours(by_blocks, "raw"), comm=by_blocks)
+        window = Contender("window", plain, run_ours(by_blocks, "window"), comm=by_blocks)
+        emit(
+            {
+                "link": by_blocks.explain("send", 1, dtype=DTYPE).link,
+                "versions": {"narrowcast": library_version(), "nccl": opponents.version},
+                "notes": opponents.notes,
+            }
+        )
+        for data in (_SHRINKING, INCOMPRESSIBLE):
+            sample = samples.sample(data, DTYPE)
+            source = source_of(sample, max(call.send_elems for call in every))
+            stand = Stand(host, [packets, raw, window, *opponents.contenders], sample, source, schedule)
+            for operation in operations:
+                for call in calls[operation]:
+                    only = [window]
+                    if data == _SHRINKING:
+                        said = by_packets.explain(call_of(operation), call.count, dtype=DTYPE)
+                        also = [packets] if said.path == "packets" else []
+                        only = [*also, raw, window, *_of_operation(opponents.contenders, operation)]
+                    emit({"operation": operation, "data": data, **stand.measure(call, only)})
+            stand.close()
+        # Nobody leaves while another one may still use its memory.
+        meet(host)
+        opponents.close()
+
+
+@contextlib.contextmanager
+def _forced(path: str) -> Iterator[None]:
+    """Communicators that are made here take this path wherever they can."""
+    os.environ["NARROWCAST_PATH"] = path
+    try:
+        yield
+    finally:
+        del os.environ["NARROWCAST_PATH"]
+
+
+def _of_operation(contenders: list[Contender], operation: str) -> list[Contender]:
+    """Those that have a way of their own for it.
+
+    NCCL has no symmetric kernels for rooted operations, and 2.28.9 has been seen to fail in a broadcast on its windows.
+    """
+    left_out = set()
+    if operation not in nccl_library.COPY_ENGINE:
+        left_out.add("nccl-ce")
+    if operation in ROOTED:
+        left_out.add("nccl-symmetric")
+    return [one for one in contenders if one.name not in left_out]

@@ -1,0 +1,1 @@
+"""The parts of a communicator: calls, options, groups, registered memory."""

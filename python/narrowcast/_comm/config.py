@@ -1,0 +1,62 @@
+"""What communicators are made with, from Python's arguments to the library's structure."""
+
+from __future__ import annotations
+
+import os
+from ctypes import byref
+from typing import TYPE_CHECKING, TypedDict
+
+from .._native.integers import as_int, as_unsigned
+from .._native.library import library
+from .._native.structures import BACKENDS, CommConfigC
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+
+class CommunicatorOptions(TypedDict, total=False):
+    """What is left out, or None, is the library's default."""
+
+    scratch_bytes: int | None
+    """Staging that a rank may hold, all peers together; the same on every rank."""
+    timeout_seconds: float | None
+    """How long a call waits for a peer that is alive; 0: for ever."""
+    create_timeout_seconds: float | None
+    """How long the creation does; 0: as timeout_seconds."""
+    max_ctas: int | None
+    """GPUs: the most CTAs, of an SM each, that a call takes, 1 to 64; the least of all ranks counts."""
+    p2p: bool | None
+    """GPUs: False: through host memory, even where they can reach each other; one rank's wish is enough."""
+    cost_model: str | os.PathLike[str] | None
+    """GPUs: the file of times by which calls are run (docs/guide/tuning.md), "" for those built in; rank 0's counts."""
+
+
+def comm_config(
+    backend: str = "host", device: int | None = None, **options: Unpack[CommunicatorOptions]
+) -> CommConfigC:
+    """The library's structure. TypeError: there is no such option; ValueError."""
+    unknown = options.keys() - CommunicatorOptions.__annotations__.keys()
+    if unknown:
+        known = ", ".join(CommunicatorOptions.__annotations__)
+        raise TypeError(f"{unknown.pop()!r} is not an option of a communicator (known: {known})")
+    if backend not in BACKENDS:
+        raise ValueError(f"{backend!r} is not a backend (known: {', '.join(BACKENDS)})")
+    config = CommConfigC()
+    library().ncast_comm_config_init(byref(config))
+    config.backend = BACKENDS[backend]
+    if device is not None:
+        config.device = as_int(device, "device")
+    scratch_bytes, max_ctas = options.get("scratch_bytes"), options.get("max_ctas")
+    if scratch_bytes is not None:
+        config.scratch_bytes = as_unsigned(scratch_bytes, "scratch_bytes")
+    if max_ctas is not None:
+        config.max_ctas = as_unsigned(max_ctas, "max_ctas", 32)
+    for name in ("timeout_seconds", "create_timeout_seconds"):
+        if options.get(name) is not None:
+            setattr(config, name, options[name])
+    p2p, cost_model = options.get("p2p"), options.get("cost_model")
+    if p2p is not None:
+        config.p2p = 1 if p2p else 0
+    if cost_model is not None:
+        config.cost_model = os.fsencode(cost_model)
+    return config

@@ -1,0 +1,117 @@
+"""Groups of a communicator's calls, the streams of the host backend, and the buffers that they keep alive."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+from ctypes import byref, c_void_p
+from types import TracebackType
+
+from .._native.library import check, library
+from ..errors import NarrowcastError
+
+
+class Stream:
+    """A stream of the host backend: calls on it run in order on its own thread, and the caller goes on.
+
+    Buffers of calls on a stream stay untouched by the caller until `synchronize()`; the stream keeps them alive until
+    then. A context manager: leaving it synchronizes and frees the stream.
+    """
+
+    def __init__(self) -> None:
+        handle = c_void_p()
+        check(library().ncast_stream_create(byref(handle)))
+        self._handle = handle.value or 0
+        self._kept: list[object] = []
+        self._keeping = threading.Lock()
+        self._finalizer = weakref.finalize(self, library().ncast_stream_destroy, self._handle)
+
+    @property
+    def handle(self) -> int:
+        """The `ncast_stream`."""
+        if not self._finalizer.alive:
+            raise ValueError("the stream is closed")
+        return self._handle
+
+    def synchronize(self) -> None:
+        """Waits for all calls on the stream. Raises the first error among those since the last synchronize."""
+        with self._keeping:
+            kept, self._kept = self._kept, []
+        try:
+            check(library().ncast_stream_synchronize(self.handle))
+        finally:
+            kept.clear()  # not before; what other threads have enqueued since then is not in it
+
+    def close(self) -> None:
+        """Waits for the calls on the stream and frees it. May be called again."""
+        if self._finalizer.detach():
+            status = library().ncast_stream_destroy(self._handle)
+            self._kept.clear()
+            check(status)
+
+    def _enqueue(self, call: Callable[[], None], owners: list[object]) -> None:
+        # At once: another thread's synchronize() lets go only of what was enqueued before.
+        with self._keeping:
+            self._kept.extend(owners)
+            call()
+
+    def _keep(self, owners: list[object]) -> None:
+        with self._keeping:
+            self._kept.extend(owners)
+
+    def __enter__(self) -> Stream:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if kind is None:
+                self.synchronize()
+        finally:
+            self.close()
+
+
+class _Group(threading.local):
+    """Per thread: how deep groups nest, and the buffers of grouped calls until the launch, each with the stream of the
+    host backend, if any, that keeps them from then on."""
+
+    depth = 0
+
+    def __init__(self) -> None:
+        self.kept: list[tuple[Stream | None, list[object]]] = []
+
+
+open_group = _Group()
+
+
+@contextlib.contextmanager
+def group() -> Iterator[None]:
+    """Calls inside run together: sends and receives without deadlock whatever their order.
+
+    Groups nest; leaving the outermost one launches the calls, and raises what they came to where they have no stream.
+    When the body raises, the calls made before still run, since other ranks may wait for them.
+    """
+    check(library().ncast_group_start())
+    open_group.depth += 1
+    try:
+        yield
+    except BaseException:
+        with contextlib.suppress(NarrowcastError):
+            _end_group()
+        raise
+    else:
+        _end_group()
+
+
+def _end_group() -> None:
+    open_group.depth -= 1
+    status = library().ncast_group_end()
+    if open_group.depth == 0:
+        for stream, owners in open_group.kept:
+            if stream is not None:
+                stream._keep(owners)
+        open_group.kept.clear()
+    check(status)

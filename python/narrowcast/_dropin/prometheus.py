@@ -1,0 +1,126 @@
+"""The traffic of running processes for Prometheus: its text format 0.0.4, over HTTP at /metrics."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from ..errors import SystemFailure
+from .traffic import RankTraffic, Report, Traffic
+
+Samples = Callable[[RankTraffic], Iterator[tuple[dict[str, str], float]]]
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+PATH = "/metrics"
+
+
+def text(report: Report) -> str:
+    """The metrics. Counters of processes that ended stay until the command ends."""
+    families: list[tuple[str, str, str, Samples]] = [
+        ("calls_total", "counter", "Calls, taken by Narrowcast or forwarded to NCCL.", _of_operations(_calls)),
+        ("captured_calls_total", "counter", "Of those taken: into CUDA graphs, each once.", _of("captured")),
+        ("forwarded_calls_total", "counter", "Calls forwarded to NCCL, by the reason.", _of_operations(_reasons)),
+        ("raw_bytes_total", "counter", "Bytes of values sent in taken calls.", _of_links("raw_bytes")),
+        ("wire_bytes_total", "counter", "What these came to on the links.", _of_links("wire_bytes")),
+        ("predicted_calls_total", "counter", "Taken calls that saved_seconds has, without graphs.", _of("predicted")),
+        ("saved_seconds", "gauge", "By the cost model, what these took less than in NCCL.", _of("saved_seconds")),
+        ("scratch_bytes", "gauge", "GPU memory that the communicator was given.", _of_rank("scratch_bytes")),
+    ]
+    lines = [
+        "# HELP narrowcast_processes Processes that have reported.",
+        "# TYPE narrowcast_processes gauge",
+        f"narrowcast_processes {len(report.processes)}",
+    ]
+    for name, kind, about, samples in families:
+        lines += [f"# HELP narrowcast_{name} {about}", f"# TYPE narrowcast_{name} {kind}"]
+        for key, value in _sums(report.ranks, samples).items():
+            labels = ",".join(f'{label}="{_escaped(content)}"' for label, content in key)
+            lines.append(f"narrowcast_{name}{{{labels}}} {value}")
+    return "\n".join(lines) + "\n"
+
+
+def _sums(ranks: list[RankTraffic], samples: Samples) -> dict[tuple[tuple[str, str], ...], float]:
+    """One sample for every set of labels, which is what the format asks for."""
+    found: dict[tuple[tuple[str, str], ...], float] = {}
+    for one in ranks:
+        for more, value in samples(one):
+            key = tuple(({"communicator": one.communicator, "rank": str(one.rank)} | more).items())
+            found[key] = found.get(key, 0) + value
+    return found
+
+
+def _of_operations(samples: Callable[[Traffic], Iterator[tuple[dict[str, str], float]]]) -> Samples:
+    def of_all(one: RankTraffic) -> Iterator[tuple[dict[str, str], float]]:
+        for traffic in one.operations:
+            for more, value in samples(traffic):
+                yield {"operation": traffic.operation} | more, value
+
+    return of_all
+
+
+def _calls(traffic: Traffic) -> Iterator[tuple[dict[str, str], float]]:
+    yield {"by": "narrowcast"}, traffic.taken
+    yield {"by": "nccl"}, traffic.forwarded
+
+
+def _reasons(traffic: Traffic) -> Iterator[tuple[dict[str, str], float]]:
+    for sentence, count in traffic.reasons.items():
+        yield {"reason": sentence}, count
+
+
+def _of(name: str) -> Samples:
+    return _of_operations(lambda traffic: iter([({}, getattr(traffic, name))]))
+
+
+def _of_links(name: str) -> Samples:
+    return _of_operations(lambda traffic: iter([] if traffic.links is None else [({}, getattr(traffic.links, name))]))
+
+
+def _of_rank(name: str) -> Samples:
+    return lambda one: iter([({}, getattr(one, name))])
+
+
+def _escaped(content: str) -> str:
+    return content.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
+
+
+class MetricsServer:
+    """Answers GET /metrics with what `render` gives, on threads of its own, from start() until close()."""
+
+    def __init__(self, host: str, port: int, render: Callable[[], str]) -> None:
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                if self.path.partition("?")[0] != PATH:
+                    self.send_error(HTTPStatus.NOT_FOUND, f"the metrics are at {PATH}")
+                    return
+                body = render().encode()
+                self.send_response(HTTPStatus.OK)
+                self.send_header("Content-Type", CONTENT_TYPE)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *_: Any) -> None:
+                """The command's standard error is the command's."""
+
+        try:
+            self._server = ThreadingHTTPServer((host, port), Handler)
+        except OSError as error:
+            raise SystemFailure(f"nothing can listen at {host}:{port}: {error.strerror or error}") from None
+        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    @property
+    def url(self) -> str:
+        host, port = self._server.server_address[:2]
+        return f"http://{host!s}:{port}{PATH}"
+
+    def close(self) -> None:
+        if self._thread.is_alive():
+            self._server.shutdown()
+            self._thread.join()
+        self._server.server_close()

@@ -1,0 +1,1 @@
+"""File formats, and files that appear whole or not at all."""

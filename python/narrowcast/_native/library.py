@@ -1,0 +1,89 @@
+"""libnarrowcast.so: where it is, how it is loaded, and how its failures become exceptions.
+
+ctypes releases the GIL while a function runs, and the bindings need no Python headers.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import warnings
+from ctypes import CDLL
+from pathlib import Path
+
+from ..errors import LibraryNotFoundError, Status, error_of
+from . import settings
+from .signatures import SIGNATURES
+
+PACKAGED = Path(__file__).parents[1] / "lib" / "libnarrowcast.so"
+
+
+def library_path() -> Path:
+    """Where the library is: NARROWCAST_LIBRARY, else the one in the package."""
+    named = os.environ.get("NARROWCAST_LIBRARY")
+    if named:
+        if not Path(named).is_file():
+            raise LibraryNotFoundError(f"NARROWCAST_LIBRARY names {named}, which is not a file")
+        return Path(named)
+    if not PACKAGED.is_file():
+        raise LibraryNotFoundError(
+            f"libnarrowcast.so is not at {PACKAGED}: install the package, or set NARROWCAST_LIBRARY to a built library"
+        )
+    return PACKAGED
+
+
+def warn_of_unknown_variables() -> None:
+    """A misspelt setting must not be silently without effect."""
+    for name in settings.unknown(os.environ):
+        warnings.warn(settings.unknown_sentence(name), stacklevel=3)
+
+
+@functools.cache
+def library() -> CDLL:
+    """The loaded library, every function declared. Loaded once, at first use."""
+    warn_of_unknown_variables()
+    path = library_path()
+    try:
+        loaded = CDLL(str(path))
+    except OSError as error:
+        raise LibraryNotFoundError(f"{path} cannot be loaded: {error}") from None
+    missing = []
+    for name, (result, arguments) in SIGNATURES.items():
+        function = getattr(loaded, name, None)
+        if function is None:
+            missing.append(name)
+            continue
+        function.restype = result
+        function.argtypes = arguments
+    if "ncast_version" in missing:
+        raise LibraryNotFoundError(f"{path} is not a Narrowcast library: it has no ncast_version")
+    for name in missing:
+        setattr(loaded, name, _Missing(name, path))
+    return loaded
+
+
+class _Missing:
+    """Stands for a function that a partial build of the library leaves out."""
+
+    def __init__(self, name: str, path: Path) -> None:
+        self._sentence = f"{path} was built without {name}"
+
+    def __call__(self, *_: object) -> int:
+        raise error_of(Status.UNSUPPORTED, self._sentence)
+
+
+def last_error() -> str:
+    """The sentence of the last failure on this thread."""
+    return bytes(library().ncast_last_error()).decode("utf-8", "replace")
+
+
+def check(status: int) -> None:
+    """Raises the exception of a status that is not OK."""
+    if status != Status.OK:
+        name = bytes(library().ncast_status_name(status)).decode()
+        raise error_of(status, last_error() or name)
+
+
+def library_version() -> str:
+    """`major.minor.patch` of the loaded library."""
+    return bytes(library().ncast_version()).decode()

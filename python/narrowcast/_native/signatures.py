@@ -1,0 +1,137 @@
+"""The functions of the C headers: what they take and return, as ctypes declares them."""
+
+from __future__ import annotations
+
+from ctypes import POINTER, c_char_p, c_int, c_size_t, c_uint32, c_uint64, c_void_p
+from typing import Any
+
+from .structures import (
+    BlockStatsC,
+    CommConfigC,
+    CommCountersC,
+    CudaOptionsC,
+    ExplanationC,
+    FrameInfoC,
+    PredictionC,
+    UniqueIdC,
+)
+
+_COMM = _STREAM = c_void_p
+_STATUS = c_int
+_OPTIONS = POINTER(CudaOptionsC)
+_COUNTS = POINTER(c_uint64)
+
+# name: (result, arguments). A result of _STATUS is checked by check().
+SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
+    # types.h
+    "ncast_version": (c_char_p, []),
+    "ncast_status_name": (c_char_p, [c_int]),
+    "ncast_last_error": (c_char_p, []),
+    "ncast_dtype_bytes": (c_size_t, [c_int]),
+    "ncast_dtype_name": (c_char_p, [c_int]),
+    # codec.h
+    "ncast_bound": (c_size_t, [c_int, c_int, c_uint64]),
+    "ncast_encode": (
+        _STATUS,
+        [c_void_p, c_int, c_uint64, c_int, c_uint32, c_void_p, c_size_t, POINTER(c_size_t)],
+    ),
+    "ncast_decode": (_STATUS, [c_void_p, c_size_t, c_uint32, c_void_p, c_size_t, POINTER(FrameInfoC)]),
+    "ncast_inspect": (_STATUS, [c_void_p, c_size_t, POINTER(FrameInfoC)]),
+    "ncast_inspect_blocks": (_STATUS, [c_void_p, c_size_t, POINTER(BlockStatsC)]),
+    # cuda.h
+    "ncast_cuda_device_count": (c_int, []),
+    "ncast_cuda_workspace_bytes": (c_size_t, [c_int, c_int, c_uint64]),
+    "ncast_cuda_encode": (
+        _STATUS,
+        # values dtype elems codec flags frame capacity workspace workspace_bytes options stream
+        [c_void_p, c_int, c_uint64, c_int, c_uint32, c_void_p, c_size_t, c_void_p, c_size_t, _OPTIONS, _STREAM],
+    ),
+    "ncast_cuda_decode": (
+        _STATUS,
+        # frame frame_bytes dtype codec elems values status options stream
+        [c_void_p, c_size_t, c_int, c_int, c_uint64, c_void_p, c_void_p, _OPTIONS, _STREAM],
+    ),
+    "ncast_cuda_decode_reduce": (
+        _STATUS,
+        # frame frame_bytes dtype codec elems op accumulator status options stream
+        [c_void_p, c_size_t, c_int, c_int, c_uint64, c_int, c_void_p, c_void_p, _OPTIONS, _STREAM],
+    ),
+    "ncast_slot_bytes": (c_size_t, [c_int]),
+    "ncast_slot_count": (c_uint64, [c_int, c_uint64]),
+    "ncast_cuda_encode_slots": (
+        _STATUS,
+        [c_void_p, c_int, c_uint64, c_int, c_void_p, c_void_p, _OPTIONS, _STREAM],
+    ),
+    "ncast_cuda_decode_slots": (
+        _STATUS,
+        [c_void_p, c_void_p, c_int, c_uint64, c_void_p, c_void_p, _OPTIONS, _STREAM],
+    ),
+    "ncast_cuda_decode_reduce_slots": (
+        _STATUS,
+        [c_void_p, c_void_p, c_int, c_uint64, c_int, c_void_p, c_void_p, _OPTIONS, _STREAM],
+    ),
+    # comm.h
+    "ncast_comm_config_init": (None, [POINTER(CommConfigC)]),
+    "ncast_get_unique_id": (_STATUS, [POINTER(UniqueIdC)]),
+    "ncast_comm_create": (
+        _STATUS,
+        [POINTER(_COMM), c_int, POINTER(UniqueIdC), c_int, POINTER(CommConfigC)],
+    ),
+    "ncast_comm_create_by_exchange": (
+        _STATUS,
+        [POINTER(_COMM), c_int, c_int, c_void_p, c_void_p, POINTER(CommConfigC)],
+    ),
+    "ncast_comm_destroy": (_STATUS, [_COMM]),
+    "ncast_comm_abort": (_STATUS, [_COMM]),
+    "ncast_comm_async_error": (_STATUS, [_COMM, c_char_p, c_size_t]),
+    "ncast_comm_rank": (_STATUS, [_COMM, POINTER(c_int)]),
+    "ncast_comm_ranks": (_STATUS, [_COMM, POINTER(c_int)]),
+    "ncast_comm_get_counters": (_STATUS, [_COMM, POINTER(CommCountersC)]),
+    "ncast_stream_create": (_STATUS, [POINTER(_STREAM)]),
+    "ncast_stream_destroy": (_STATUS, [_STREAM]),
+    "ncast_stream_synchronize": (_STATUS, [_STREAM]),
+    "ncast_group_start": (_STATUS, []),
+    "ncast_group_end": (_STATUS, []),
+    "ncast_send": (_STATUS, [c_void_p, c_uint64, c_int, c_int, c_int, _COMM, _STREAM]),
+    "ncast_recv": (_STATUS, [c_void_p, c_uint64, c_int, c_int, c_int, _COMM, _STREAM]),
+    "ncast_broadcast": (_STATUS, [c_void_p, c_void_p, c_uint64, c_int, c_int, c_int, _COMM, _STREAM]),
+    "ncast_reduce": (_STATUS, [c_void_p, c_void_p, c_uint64, c_int, c_int, c_int, c_int, _COMM, _STREAM]),
+    "ncast_gather": (_STATUS, [c_void_p, c_void_p, c_uint64, c_int, c_int, c_int, _COMM, _STREAM]),
+    "ncast_scatter": (_STATUS, [c_void_p, c_void_p, c_uint64, c_int, c_int, c_int, _COMM, _STREAM]),
+    "ncast_all_gather": (_STATUS, [c_void_p, c_void_p, c_uint64, c_int, c_int, _COMM, _STREAM]),
+    "ncast_all_to_all": (_STATUS, [c_void_p, c_void_p, c_uint64, c_int, c_int, _COMM, _STREAM]),
+    "ncast_all_to_all_v": (
+        _STATUS,
+        # send counts offsets recv counts offsets dtype codec comm stream
+        [c_void_p, _COUNTS, _COUNTS, c_void_p, _COUNTS, _COUNTS, c_int, c_int, _COMM, _STREAM],
+    ),
+    "ncast_reduce_scatter": (_STATUS, [c_void_p, c_void_p, c_uint64, c_int, c_int, c_int, _COMM, _STREAM]),
+    "ncast_all_reduce": (_STATUS, [c_void_p, c_void_p, c_uint64, c_int, c_int, c_int, _COMM, _STREAM]),
+    "ncast_comm_create_all": (_STATUS, [POINTER(_COMM), c_int, POINTER(c_int), POINTER(CommConfigC)]),
+    "ncast_comm_destroy_all": (_STATUS, [POINTER(_COMM), c_int]),
+    "ncast_comm_register": (_STATUS, [_COMM, c_void_p, c_size_t, POINTER(c_uint32)]),
+    "ncast_comm_deregister": (_STATUS, [_COMM, c_uint32]),
+    # channel.h
+    "ncast_channels_create": (_STATUS, [_COMM, c_uint32, c_uint32, c_void_p]),
+    "ncast_channels_destroy": (_STATUS, [_COMM, c_void_p]),
+    "ncast_mem_alloc": (_STATUS, [_COMM, c_size_t, POINTER(c_void_p)]),
+    "ncast_mem_peer": (_STATUS, [_COMM, c_void_p, c_int, POINTER(c_void_p)]),
+    "ncast_region_peer": (_STATUS, [_COMM, c_uint32, c_int, POINTER(c_void_p)]),
+    "ncast_mem_free": (_STATUS, [_COMM, c_void_p]),
+    "ncast_ports_create": (_STATUS, [_COMM, c_uint32, POINTER(c_void_p), c_uint32, c_void_p]),
+    "ncast_ports_destroy": (_STATUS, [_COMM, c_void_p]),
+    # explain.h
+    "ncast_explain": (
+        _STATUS,
+        # operation count dtype codec ranks config explanation
+        [c_int, c_uint64, c_int, c_int, c_int, POINTER(CommConfigC), POINTER(ExplanationC)],
+    ),
+    "ncast_comm_explain": (_STATUS, [_COMM, c_int, c_uint64, c_int, c_int, POINTER(ExplanationC)]),
+    # Not called from here: an explanation has these times, too.
+    "ncast_predict": (
+        _STATUS,
+        # operation count dtype codec ranks config prediction
+        [c_int, c_uint64, c_int, c_int, c_int, POINTER(CommConfigC), POINTER(PredictionC)],
+    ),
+    "ncast_comm_predict": (_STATUS, [_COMM, c_int, c_uint64, c_int, c_int, POINTER(PredictionC)]),
+}

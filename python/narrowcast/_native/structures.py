@@ -1,0 +1,116 @@
+"""The structures and constants of the C headers, as ctypes declares them."""
+
+from __future__ import annotations
+
+from ctypes import Structure, c_char, c_char_p, c_double, c_int, c_size_t, c_uint32, c_uint64
+
+from ..types import OPERATIONS
+
+CHECKSUM, MORE, REFERENCE = 1, 2, 4
+UNIQUE_ID_BYTES = 128
+BACKENDS = {"host": 1, "cuda": 2}
+
+
+class FrameInfoC(Structure):
+    """ncast_frame_info."""
+
+    _fields_ = [
+        ("elems", c_uint64),
+        ("raw_bytes", c_uint64),
+        ("wire_bytes", c_uint64),
+        ("checksum", c_uint64),
+        ("blocks", c_uint32),
+        ("block_elems", c_uint32),
+        ("flags", c_uint32),
+        ("version", c_uint32),
+        ("codec", c_int),
+        ("dtype", c_int),
+    ]
+
+
+class BlockStatsC(Structure):
+    """ncast_block_stats."""
+
+    _fields_ = [
+        ("blocks_of_width", c_uint64 * 8),
+        ("escapes", c_uint64),
+        ("far_escapes", c_uint64),
+    ]
+
+
+class CudaOptionsC(Structure):
+    """ncast_cuda_options."""
+
+    _fields_ = [("max_ctas", c_uint32)]
+
+
+class UniqueIdC(Structure):
+    """ncast_unique_id."""
+
+    _fields_ = [("bytes", c_char * UNIQUE_ID_BYTES)]
+
+
+class CommConfigC(Structure):
+    """ncast_comm_config."""
+
+    _fields_ = [
+        ("struct_bytes", c_size_t),
+        ("backend", c_int),
+        ("device", c_int),
+        ("scratch_bytes", c_size_t),
+        ("timeout_seconds", c_double),
+        ("create_timeout_seconds", c_double),
+        ("max_ctas", c_uint32),
+        ("p2p", c_int),
+        ("cost_model", c_char_p),
+    ]
+
+
+class OperationCountersC(Structure):
+    """ncast_operation_counters."""
+
+    _fields_ = [(name, c_uint64) for name in ("calls", "raw_bytes", "wire_bytes")]
+
+
+class CommCountersC(Structure):
+    """ncast_comm_counters."""
+
+    _fields_ = [
+        *((name, c_uint64) for name in ("calls", "raw_bytes", "wire_bytes", "scratch_bytes")),
+        ("operations", OperationCountersC * len(OPERATIONS)),
+    ]
+
+
+class PredictionC(Structure):
+    """ncast_prediction."""
+
+    _fields_ = [
+        ("microseconds", c_double),
+        ("packets", c_double),
+        ("raw", c_double),
+        ("window", c_double),
+        ("window_random", c_double),
+        ("nccl", c_double),
+        ("nccl_default", c_double),
+    ]
+
+
+class ExplanationC(Structure):
+    """ncast_explanation."""
+
+    _fields_ = [
+        ("packets", c_int),
+        ("two_shot", c_int),
+        ("over_host", c_int),
+        ("ctas", c_uint32),
+        ("warps", c_uint32),
+        ("lanes", c_uint32),
+        ("block_bytes", c_uint32),
+        ("packet_bytes", c_uint32),
+        ("codec", c_int),
+        ("path_why", c_char_p),
+        ("shots_why", c_char_p),
+        ("codec_why", c_char_p),
+        ("predicted", PredictionC),
+        ("sentence", c_char * 768),
+    ]

@@ -1,0 +1,65 @@
+"""`bench`: collectives with nccl-tests' flags and columns, and the codecs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ..._bench import operations, samples
+from ..._files.atomic import check_writable
+from ...errors import InternalError
+from .._common import BadUse, DtypeOption, codec_name, existing_file, print_json, says_dtype, write_json
+from .collectives import CollectiveCommand, collective, parse_size
+from .options import OutputFile
+
+app = typer.Typer(no_args_is_help=False, help="Measure the codecs and the collectives.", rich_markup_mode=None)
+for _name in operations.NAMES:
+    app.command(_name, cls=CollectiveCommand)(collective(_name))
+
+
+@app.command("codec")
+def codec_command(
+    source: Annotated[Path, typer.Argument(metavar="FILE", help="safetensors, npy, or plain values with --dtype.")],
+    dtype: DtypeOption = None,
+    codec: Annotated[str, typer.Option(callback=codec_name, help="window or raw.")] = "window",
+    device: Annotated[str, typer.Option(help="host (one core) or cuda.")] = "host",
+    tile: Annotated[
+        str | None,
+        typer.Option(metavar="SIZE", help="Repeat every tensor to this size; by default 64M on the host, 1G on a GPU."),
+    ] = None,
+    ctas: Annotated[int, typer.Option(min=0, help="cuda: at most this many CTAs; 0: all that run at once.")] = 0,
+    iterations: Annotated[
+        int | None, typer.Option("-n", "--iters", min=1, help="Timed runs; by default 5 on the host, 20 on a GPU.")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON in place of the table.")] = False,
+    output_file: OutputFile = None,
+) -> None:
+    """Time encode and decode of every tensor in GB/s of raw bytes, and compare what comes back, to the bit."""
+    from . import codec as bench_codec
+
+    if device not in ("host", "cuda"):
+        raise BadUse(f"{device!r} is not a device (known: host, cuda)")
+    if ctas and device == "host":
+        raise BadUse("--ctas is for --device cuda")
+    tile_bytes = parse_size(tile or ("64M" if device == "host" else "1G"))
+    if tile_bytes < 8:
+        raise BadUse(f"--tile {tile} is less than a value")
+    existing_file(source)
+    if output_file is not None:
+        # Before the work, not after it.
+        check_writable(output_file)
+    with says_dtype():
+        tensors = {name: entry for name, entry in samples.tensors(source, dtype).items() if entry[1].size}
+    if device == "host":
+        report = bench_codec.on_host(tensors, codec, tile_bytes, iterations or 5, quiet=json)
+    else:
+        report = bench_codec.on_cuda(tensors, codec, tile_bytes, ctas, iterations or 20, quiet=json)
+    if json:
+        print_json(report)
+    if output_file is not None:
+        write_json(report, output_file)
+    inexact = [row["tensor"] for row in report["rows"] if not row["exact"]]
+    if inexact:
+        raise InternalError(f"what came back differs for {', '.join(inexact)}")

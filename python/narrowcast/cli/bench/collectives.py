@@ -1,0 +1,351 @@
+"""`bench all_reduce` and the like: what is asked for, the ranks that measure it, rows and report."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import typer
+from typer.core import TyperCommand
+
+from ..._bench import operations, samples
+from ..._bench.launch import run_ranks
+from ..._bench.nccl_library import COPY_ENGINE, VARIANTS
+from ..._files.atomic import check_writable
+from ...comm import unique_id
+from ...cuda import device_count
+from ...errors import InternalError, UnsupportedError
+from ...types import REDUCTIONS, VALUE_TYPES, ValueType, value_type
+from .._common import BadUse, comm_codec_name, print_json, write_json
+from . import options as options
+from . import report as bench_report
+
+# Of the ranks together, where a call may wait for ever.
+_FOR_EVER_SECONDS = 1e7
+_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+_BACKENDS = ("host", "cuda")
+# Processes of one machine without GPUs.
+_HOST_RANKS = 4
+_FACTOR = 4.0
+_ALL = "all"
+# What the ranks are not told.
+_OF_THE_REPORT = frozenset({"dtype", "op", "average", "report_cputime"})
+# How long the ranks may take to set up.
+_START_SECONDS = 300.0
+# Of -R.
+_WINDOWS = 2
+
+
+def parse_size(text: str) -> int:
+    """nccl-tests' sizes: 64, 1K, 64M, 1G (powers of 1024)."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMG]?)(?:i?B)?", text.strip(), re.IGNORECASE)
+    if match is None:
+        raise BadUse(f"{text!r} is not a size: give one such as 64, 1K, 64M or 1G")
+    return int(float(match[1]) * _UNITS[match[2].upper()])
+
+
+def sizes(begin: int, end: int, factor: float, step: int | None = None) -> Iterator[int]:
+    """From begin to end, times the factor, or plus the step where there is one."""
+    size = begin
+    while size <= end:
+        yield size
+        size = size + step if step else max(size + 1, int(min(size * factor, end + 1)))
+
+
+class Block(NamedTuple):
+    """What is measured one after the other: a value type, a reduction, and the counts."""
+
+    kind: ValueType
+    op: str
+    counts: list[int]
+
+
+class CollectiveCommand(TyperCommand):
+    """Takes `--json FILE` as `--output-file FILE`, and `--json` as a flag: nothing else follows an option."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        given: list[str] = []
+        rest = list(args)
+        while rest:
+            word = rest.pop(0)
+            if word == "--json" and rest and not rest[0].startswith("-"):
+                word = f"--json={rest.pop(0)}"
+            option, equals, file = word.partition("=")
+            given += ["--output-file", file] if option == "--json" and equals else [word]
+        return super().parse_args(ctx, given)
+
+
+def collective(operation: str) -> Callable[..., None]:
+    """The command that measures an operation."""
+
+    def run(
+        context: typer.Context,
+        begin: options.Begin = "64K",
+        end: options.End = "16M",
+        step: options.Step = None,
+        factor: options.Factor = None,
+        iterations: options.Iterations = 20,
+        group_calls: options.GroupCalls = 1,
+        warmup: options.Warmup = 5,
+        batches: options.Batches = None,
+        average: options.Average = bench_report.SLOWEST,
+        check: options.Check = 1,
+        datatype: options.Datatype = "bfloat16",
+        op: options.Op = "sum",
+        root: options.Root = 0,
+        blocking: options.Blocking = None,
+        graph: options.CudaGraph = 0,
+        cpu_time: options.CpuTime = 0,
+        timeout_seconds: options.Timeout = 60,
+        pattern: options.Pattern = "ring",
+        in_place: options.InPlace = False,
+        ranks: options.Ranks = None,
+        codec: options.Codec = None,
+        data: options.Data = None,
+        backend: options.Backend = None,
+        against: options.Against = None,
+        nccl: options.Nccl = None,
+        register: options.Register = 0,
+        ctas: options.Ctas = 0,
+        threads: options.Threads = 1,
+        gpus: options.Gpus = 1,
+        parallel_init: options.ParallelInit = 1,
+        json: options.Json = False,
+        output_file: options.OutputFile = None,
+        plot: options.Plot = None,
+    ) -> None:
+        if backend is None:
+            backend = "cuda" if device_count() >= 2 else "host"
+        if backend not in _BACKENDS:
+            raise BadUse(f"{backend!r} is not a backend (known: {', '.join(_BACKENDS)})")
+        is_cuda = backend == "cuda"
+        for option, given in (
+            ("--cudagraph", graph),
+            ("--against", against),
+            ("--nccl", nccl),
+            ("--ctas", ctas),
+            ("-R", register),
+        ):
+            if given and not is_cuda:
+                raise BadUse(f"{option} is for --backend cuda")
+        _refuse_other_processes(threads, gpus, parallel_init)
+        if step is not None and factor not in (None, 1):
+            raise BadUse("-i adds to the size and -f multiplies it: give one of them")
+        # 1, or no number: there would be no end.
+        if step is None and factor is not None and not 1 < factor < math.inf:
+            raise BadUse(f"-f is {factor}: the sizes have to grow")
+        if op not in (*REDUCTIONS, _ALL):
+            raise BadUse(f"{op!r} is not a reduction (known: {', '.join(REDUCTIONS)}, {_ALL})")
+        if pattern not in operations.PATTERNS:
+            raise BadUse(f"{pattern!r} is not a pattern (known: {', '.join(operations.PATTERNS)})")
+        if pattern != "ring" and operation != "sendrecv":
+            raise BadUse("--pattern is for sendrecv")
+        if in_place and operation in operations.NOT_IN_PLACE:
+            raise BadUse(f"{operation} does not work in place")
+        if data is None:
+            # No tensors of all types ship with the package.
+            data = "normal" if datatype == _ALL else "weights"
+        try:
+            kinds = list(VALUE_TYPES) if datatype == _ALL else [value_type(datatype)]
+            for kind in kinds:
+                samples.sample(data, kind.name)
+        except ValueError as error:
+            raise BadUse(str(error)) from None
+        ops = list(REDUCTIONS) if op == _ALL and operation in operations.REDUCTIONS else ["sum" if op == _ALL else op]
+        codecs = [comm_codec_name(name) for name in _listed(codec)] or ["auto" if is_cuda else "window"]
+        opponents = _opponents(operation, _listed(against), is_cuda, windows=register == _WINDOWS)
+        if plot is not None:
+            if len(kinds) * len(ops) > 1:
+                raise BadUse(f"--plot is of one value type and reduction, not of {_ALL}")
+            _check_plot(plot)
+        for path in (output_file, plot):
+            if path is not None:
+                # Before the work, not after it.
+                check_writable(path)
+        ranks = _ranks(ranks, is_cuda)
+        if root >= ranks:
+            raise BadUse(f"the root {root} is not one of {ranks} ranks")
+        if pattern == "one-way" and ranks < 2:
+            raise BadUse("--pattern one-way takes 2 ranks")
+        first, last = parse_size(begin), parse_size(end)
+        if not 0 < first <= last:
+            raise BadUse(f"the sizes from {begin} to {end} are none")
+        step_bytes = None if step is None else parse_size(step)
+        if step_bytes == 0:
+            raise BadUse(f"-i is {step}: the sizes have to grow")
+        settings: dict[str, Any] = {
+            "operation": operation,
+            "dtype": kinds[0].name if datatype != _ALL else _ALL,
+            "data": data,
+            "codecs": codecs,
+            "op": op,
+            "root": root,
+            "pattern": pattern,
+            "in_place": in_place,
+            "iterations": iterations,
+            "group_calls": group_calls,
+            "warmup": warmup,
+            "batches": batches or (20 if is_cuda else 1),
+            "blocking": not is_cuda if blocking is None else bool(blocking),
+            "average": average,
+            "report_cputime": bool(cpu_time),
+        }
+        if is_cuda:
+            settings |= {
+                "graph_calls": graph,
+                "against": opponents,
+                "required": bool(against),
+                "nccl": None if nccl is None else str(nccl),
+                "ctas": ctas,
+                "register": bool(register),
+            }
+        every_size = list(sizes(first, last, factor or _FACTOR, step_bytes))
+        blocks = [
+            Block(
+                kind,
+                one,
+                list(dict.fromkeys(operations.count_of(operation, size, kind, ranks) for size in every_size)),
+            )
+            for kind in kinds
+            for one in ops
+        ]
+        report = measure(
+            settings,
+            blocks,
+            ranks,
+            check=bool(check),
+            command=bench_report.command_line(context),
+            quiet=json,
+            timeout_seconds=timeout_seconds,
+        )
+        if json:
+            print_json(report)
+        if output_file is not None:
+            write_json(report, output_file)
+        if plot is not None:
+            from ...plots import plot_bench
+
+            plot_bench([report], plot)
+        wrong = sum(row["wrong"] or 0 for row in report["rows"])
+        if wrong:
+            raise InternalError(f"{wrong} values of {operation} are wrong")
+
+    run.__doc__ = f"Time {operation} over sizes, between GPUs and against NCCL, or between processes of this machine."
+    return run
+
+
+def _refuse_other_processes(threads: int, gpus: int, parallel_init: int) -> None:
+    """Threads that drive several ranks would time Python's lock, and make their calls one after the other."""
+    if (threads, gpus) != (1, 1):
+        given = [f"{option} {value}" for option, value in (("-t", threads), ("-g", gpus)) if value != 1]
+        raise BadUse(
+            f"a rank is a process here, with one GPU where there are any: give --ranks {threads * gpus} "
+            f"in place of {' '.join(given)}"
+        )
+    if not parallel_init:
+        raise BadUse("-p 0 cannot be had: ranks are processes, which always join at the same time; leave it out")
+
+
+def _listed(given: list[str] | None) -> list[str]:
+    """Of an option that may be repeated and takes several at once, each one once."""
+    names = [name.strip() for text in given or [] for name in text.split(",")]
+    return list(dict.fromkeys(name for name in names if name))
+
+
+def _opponents(operation: str, asked: list[str], is_cuda: bool, *, windows: bool) -> list[str]:
+    """windows: by default only those of NCCL's ways that use symmetric windows."""
+    if not is_cuda or asked == ["none"]:
+        return []
+    for name in asked:
+        if name not in VARIANTS:
+            raise BadUse(f"{name!r} is nothing to measure against (known: {', '.join(VARIANTS)}, none)")
+    # NCCL has copy engines do a few operations; others would only be measured twice.
+    own = [name for name in VARIANTS if name != "nccl-ce" or operation in COPY_ENGINE]
+    return asked or [name for name in own if not windows or name != "nccl"]
+
+
+def _ranks(asked: int | None, is_cuda: bool) -> int:
+    if not is_cuda:
+        return asked or _HOST_RANKS
+    here = device_count()
+    if here == 0:
+        raise UnsupportedError("--backend cuda needs CUDA GPUs, and none is here")
+    if asked is not None and asked > here:
+        raise UnsupportedError(f"--backend cuda takes a GPU a rank: {asked} ranks are asked for, {here} GPUs are here")
+    return asked or here
+
+
+def _check_plot(path: Path) -> None:
+    from ... import plots
+
+    # Before the work, not after it.
+    plots.require()
+    if path.suffix not in plots.FORMATS:
+        raise BadUse(f"{path} has none of the suffixes {', '.join(plots.FORMATS)}")
+
+
+def measure(
+    settings: dict[str, Any],
+    blocks: list[Block],
+    ranks: int,
+    *,
+    check: bool,
+    command: str,
+    quiet: bool,
+    timeout_seconds: float = 60,
+    job: str | None = None,
+) -> dict[str, Any]:
+    """Runs the ranks, prints the table as it grows, unless quiet, and returns the report.
+
+    timeout_seconds: how long a call waits for a rank that does not come; 0: for ever.
+    job: what ranks run in place of the backend's own, for tests.
+    """
+    is_cuda = "against" in settings
+    arguments = {
+        **{name: value for name, value in settings.items() if name not in _OF_THE_REPORT},
+        "blocks": [(block.kind.name, block.op, block.counts) for block in blocks],
+        # Made here: this process lives as long as the ranks.
+        "unique_id": unique_id().hex(),
+        "ranks": ranks,
+        "check": check,
+        "timeout_seconds": timeout_seconds,
+    }
+    if is_cuda:
+        arguments["host_id"] = unique_id().hex()
+    report: dict[str, Any] = {}
+    rows: list[dict[str, Any]] = []
+    # A result of the ranks is of the next count.
+    turns = (block for block in blocks for _ in block.counts)
+
+    def add(results: list[dict[str, Any]]) -> None:
+        if not report:
+            report.update(bench_report.heading(settings, "cuda" if is_cuda else "host", ranks, command, results))
+            if not quiet:
+                print(bench_report.preamble(report), flush=True)
+            return
+        block = next(turns)
+        new = bench_report.rows_of({**settings, "op": block.op}, block.kind, ranks, results)
+        rows.extend(new)
+        if not quiet:
+            print(bench_report.line(new, cpu_time=settings["report_cputime"]), flush=True)
+
+    counts = sum(len(block.counts) for block in blocks)
+    contenders = len(settings["codecs"]) + len(settings.get("against", []))
+    calls = settings["warmup"] + settings["iterations"] * settings["group_calls"] * settings["batches"] + 2
+    run_ranks(
+        job or ("narrowcast._bench.cuda_ranks:bench" if is_cuda else "narrowcast._bench.host_ranks:bench"),
+        [{**arguments, "rank": rank} for rank in range(ranks)],
+        add,
+        # A call of the host backend may take that long; GPUs take less, and have more to set up.
+        timeout_seconds=min(
+            _FOR_EVER_SECONDS,
+            (timeout_seconds or _FOR_EVER_SECONDS) * contenders * counts * (1 if is_cuda else calls) + _START_SECONDS,
+        ),
+    )
+    report["rows"] = rows
+    if not quiet:
+        print(bench_report.closing(rows), flush=True)
+    return report

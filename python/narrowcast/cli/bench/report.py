@@ -1,0 +1,219 @@
+"""The rows of `bench all_reduce` and the like: nccl-tests' columns for each contender, and the JSON report."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import statistics
+import subprocess
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from ..._bench import operations
+from ...types import COMM_CODECS, ValueType
+from .codec import processor
+
+
+def command_line(context: typer.Context) -> str:
+    """The command as given: defaults are left out."""
+    words = context.command_path.split()
+    for parameter in context.command.params:
+        name = parameter.name or ""
+        source = context.get_parameter_source(name)
+        if source is None or source.name != "COMMANDLINE":
+            continue
+        value = context.params[name]
+        option = parameter.opts[-1]
+        for one in value if isinstance(value, (list, tuple)) else [value]:
+            words += [option] if one is True else [option, f"{one:g}" if isinstance(one, float) else str(one)]
+    return shlex.join(words)
+
+
+def heading(
+    settings: dict[str, Any], backend: str, ranks: int, command: str, results: list[dict[str, Any]]
+) -> dict[str, Any]:
+    """The report before its rows, from what the ranks said first."""
+    first = results[0]
+    return {
+        "command": command,
+        "commit": commit(),
+        "machine": machine() if backend == "cuda" else processor(),
+        "device": first.get("device"),
+        "link": first.get("link"),
+        "versions": first["versions"],
+        "contenders": first["contenders"],
+        "notes": first["notes"],
+        "backend": backend,
+        "ranks": ranks,
+        **settings,
+    }
+
+
+def commit() -> str:
+    """Of the source that this is; "unknown" for an installed package."""
+    # A copy without its history says it in the environment.
+    named = os.environ.get("COMMIT")
+    if named:
+        return named
+    root = Path(__file__).resolve().parents[4]
+    # An installed package may lie in anybody's repository.
+    if not (root / "CMakeLists.txt").is_file() or not (root / ".git").exists():
+        return "unknown"
+    return _first_line("git", "-C", str(root), "rev-parse", "HEAD")
+
+
+def machine() -> str:
+    """GPU, driver and memory, as nvidia-smi tells them."""
+    return _first_line("nvidia-smi", "--query-gpu=name,driver_version,memory.total", "--format=csv,noheader")
+
+
+def _first_line(*command: str) -> str:
+    try:
+        text = subprocess.run(command, capture_output=True, text=True, check=True, timeout=30).stdout
+    except (OSError, subprocess.SubprocessError):
+        return "unknown"
+    return (text.splitlines() or ["unknown"])[0]
+
+
+# Whose time counts, by nccl-tests' numbers.
+SLOWEST = 3
+_AVERAGES: tuple[tuple[str, Callable[[Sequence[float]], float]], ...] = (
+    ("rank 0", lambda ranks: ranks[0]),
+    ("average of the ranks", statistics.fmean),
+    ("fastest rank", min),
+    ("slowest rank", max),
+)
+
+
+def seconds_of(own: list[dict[str, Any]], average: int = SLOWEST, clock: str = "seconds") -> float:
+    """A call's time, from what every rank measured of a contender; of a batch that of the slowest rank, or another.
+
+    clock: "seconds", until calls are done, or "cpu_seconds", until the host has made them.
+    """
+    of_batch = _AVERAGES[average][1]
+    return statistics.median(float(of_batch(batch)) for batch in zip(*(one[clock] for one in own), strict=True))
+
+
+def rows_of(
+    settings: dict[str, Any], kind: ValueType, ranks: int, results: list[dict[str, Any]]
+) -> list[dict[str, Any]]:
+    """A row a contender, from what every rank measured for one count."""
+    operation, count = settings["operation"], results[0]["count"]
+    size = operations.size_of(operation, count, kind, ranks)
+    rows = []
+    for name in results[0]["contenders"]:
+        own = [result["contenders"][name] for result in results]
+        average = settings.get("average", SLOWEST)
+        seconds = seconds_of(own, average)
+        raw_bytes = sum(one["raw_bytes"] for one in own)
+        wire_bytes = sum(one["wire_bytes"] for one in own)
+        wrong = [one["wrong"] for one in own]
+        algorithm = size / seconds / 1e9
+        is_ours = name in COMM_CODECS
+        rows.append(
+            {
+                "size_bytes": size,
+                "count": count,
+                "type": kind.name,
+                "redop": settings["op"] if operation in operations.REDUCTIONS else "none",
+                "root": settings["root"] if operation in operations.ROOTED else -1,
+                "contender": "narrowcast" if is_ours else name,
+                "codec": name if is_ours else None,
+                "time_us": seconds * 1e6,
+                "cpu_us": 1e6 * seconds_of(own, average, "cpu_seconds") if settings.get("report_cputime") else None,
+                "algbw_gb_per_s": algorithm,
+                "busbw_gb_per_s": algorithm * operations.bus_factor(operation, ranks),
+                "wrong": None if None in wrong else sum(wrong),
+                # Where the library cannot count what it sent, it says 0.
+                "ratio": wire_bytes / raw_bytes if raw_bytes and wire_bytes else None,
+                "raw_bytes": raw_bytes or None,
+                "wire_bytes": wire_bytes or None,
+            }
+        )
+    theirs = [row["time_us"] for row in rows if row["codec"] is None]
+    for row in rows:
+        row["speedup"] = min(theirs) / row["time_us"] if theirs and row["codec"] is not None else None
+    return rows
+
+
+_WHAT = (("size", "(B)", 12), ("count", "(elements)", 12), ("type", "", 12), ("redop", "", 6), ("root", "", 5))
+_SPEED = (("time", "(us)", 10), ("algbw", "(GB/s)", 8), ("busbw", "(GB/s)", 8), ("#wrong", "", 7))
+_OURS = (*_SPEED, ("ratio", "", 7))
+_ALONE = (*_OURS, ("wire", "(B)", 12))
+_AGAINST = (*_OURS, ("speedup", "", 8))
+
+
+def preamble(report: dict[str, Any]) -> str:
+    """What was run, and the names of the columns."""
+    graph = report.get("graph_calls")
+    versions = report["versions"]
+    nccl = f", NCCL {versions['nccl']}" if versions.get("nccl") else ""
+    place = "in place" if report["in_place"] else "out of place"
+    unit = f"groups of {report['group_calls']}" if report["group_calls"] > 1 else "calls"
+    times = f"{report['iterations']} {unit} timed together, {report['batches']} times, after {report['warmup']}"
+    launches = f"graphs of {graph} {unit}" if graph else "launched one by one"
+    waited = ", each waited for" if report["blocking"] else ""
+    time = "; time: until the host has made a call" if report["report_cputime"] else ""
+    ranks = f"{report['ranks']} ranks, backend {report['backend']}"
+    lines = [
+        f"# {report['operation']}, {ranks}, data {report['data']}, {place}",
+        f"# {report['device'] or report['machine']}; Narrowcast {versions['narrowcast']}{nccl}",
+        f"# {times}; {launches}{waited}; {_AVERAGES[report['average']][0]}, median{time}",
+        *(f"# {note}" for note in report["notes"]),
+    ]
+    if len(report["contenders"]) > 1:
+        over = "".join(f" {name:^{_width(columns)}}" for name, columns in _groups(report["contenders"]))
+        lines.append(f"#{'':{_width(_WHAT) - 1}}{over}".rstrip())
+    columns = [*_WHAT, *(column for _, group in _groups(report["contenders"]) for column in group)]
+    for i in (0, 1):
+        text = " ".join(f"{column[i]:>{column[2]}}" for column in columns)
+        lines.append("#" + text[1:])
+    return "\n".join(lines)
+
+
+def _groups(contenders: list[str]) -> list[tuple[str, tuple[tuple[str, str, int], ...]]]:
+    """Every contender with its columns."""
+    has_opponent = any(name not in COMM_CODECS for name in contenders)
+    ours = _AGAINST if has_opponent else _ALONE
+    return [(name, ours if name in COMM_CODECS else _SPEED) for name in contenders]
+
+
+def _width(columns: tuple[tuple[str, str, int], ...]) -> int:
+    return sum(width for _, _, width in columns) + len(columns) - 1
+
+
+def line(rows: list[dict[str, Any]], *, cpu_time: bool = False) -> str:
+    """One size: the columns of all contenders. cpu_time: the time is the host's."""
+    first = rows[0]
+    cells = [str(first[name]) for name in ("size_bytes", "count", "type", "redop", "root")]
+    groups = _groups([row["codec"] or row["contender"] for row in rows])
+    for row, (_, columns) in zip(rows, groups, strict=True):
+        shown = {**row, "time_us": row["cpu_us"]} if cpu_time else row
+        cells += [_cell(shown, name) for name, _, _ in columns]
+    widths = [width for _, _, width in (*_WHAT, *(column for _, group in groups for column in group))]
+    return " ".join(f"{cell:>{width}}" for cell, width in zip(cells, widths, strict=True))
+
+
+def _cell(row: dict[str, Any], column: str) -> str:
+    key, shape, absent = {
+        "time": ("time_us", ".1f", "-"),
+        "algbw": ("algbw_gb_per_s", ".3f", "-"),
+        "busbw": ("busbw_gb_per_s", ".3f", "-"),
+        "#wrong": ("wrong", "", "N/A"),
+        "ratio": ("ratio", ".4f", "-"),
+        "wire": ("wire_bytes", "", "-"),
+        "speedup": ("speedup", ".3f", "-"),
+    }[column]
+    return absent if row[key] is None else format(row[key], shape)
+
+
+def closing(rows: list[dict[str, Any]]) -> str:
+    """nccl-tests' last line, for every contender."""
+    lines = []
+    for name in dict.fromkeys(row["codec"] or row["contender"] for row in rows):
+        own = [row["busbw_gb_per_s"] for row in rows if name in (row["codec"], row["contender"])]
+        lines.append(f"# average bus bandwidth of {name}: {sum(own) / len(own):.3f} GB/s")
+    return "\n".join(lines)

@@ -1,0 +1,337 @@
+"""`narrowcast tune`: what it measures, on fakes of the driver and of NCCL, and the model that it writes."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+
+import narrowcast
+import pytest
+from narrowcast import errors
+from narrowcast._bench import cost_model
+from narrowcast._bench.cost_model import Curve, Times
+from narrowcast._bench.operations import NAMES, bus_factor, call_of
+from narrowcast._comm import explain
+from narrowcast.cli import tune as command
+from narrowcast.cli.bench import report as bench_report
+from narrowcast.cli.bench.collectives import Block, measure
+from narrowcast.types import value_type
+
+RESULTS = Path(__file__).parents[3] / "bench" / "results"
+BRIEF = command.Schedule(step=16, calls=2, batches=2, warmup=1)
+
+
+@pytest.fixture
+def on_fakes(fakes, rank_jobs, monkeypatch):
+    """Measures on the fakes; the times, and what measure() says."""
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(fakes))
+    monkeypatch.delenv("NCCL_NVLS_ENABLE", raising=False)
+
+    def run(ranks=2, operations=("all_gather",), last_bytes=16 << 10, nccl="libnccl.so.2", schedule=BRIEF):
+        times = Times()
+        said = command.measure(
+            times,
+            ranks,
+            schedule,
+            nccl=fakes / nccl,
+            operations=operations,
+            last_bytes=last_bytes,
+            job="fake_gpu_jobs:tune",
+        )
+        return times, said
+
+    return run
+
+
+def points_of(text):
+    """The bytes of every curve."""
+    curves = {}
+    for line in text.splitlines()[1:]:
+        if not line.startswith("#"):
+            operation, ranks, link, path, *points = line.split()
+            curves[Curve(operation, int(ranks), link, path)] = [int(point.split(":")[0]) for point in points]
+    return curves
+
+
+def test_every_path_of_every_operation_is_measured(on_fakes, tmp_path, monkeypatch):
+    times, (link, remark) = on_fakes(operations=NAMES)
+    assert link == "peer"
+    assert remark.startswith("2 ranks: Narrowcast ")
+    assert "NCCL 2.28.9" in remark
+    text = times.text("a machine", remark)
+    curves = points_of(text)
+    for operation in NAMES:
+        name = call_of(operation)
+        parts = 2 if bus_factor(operation, 2) == 0.5 else 1
+        for path in cost_model.PATHS:
+            expected = None if (name, path) == ("send", "packets") else [1024 // parts, 16384 // parts]
+            assert curves.get(Curve(name, 2, "peer", path)) == expected, (name, path)
+    # The library takes what was written.
+    path = tmp_path / "own.costs"
+    path.write_text(text)
+    monkeypatch.setenv("NARROWCAST_COST_MODEL", str(path))
+    for operation in narrowcast.types.OPERATIONS:
+        predicted = narrowcast.explain(operation, 100, dtype="bfloat16", ranks=2).predicted
+        assert predicted.raw > 0
+        assert predicted.window_random > 0
+
+
+def test_packets_are_measured_as_far_as_they_reach(on_fakes):
+    # Between 4 ranks their buffers hold less than 5 MiB for each.
+    schedule = dataclasses.replace(BRIEF, step=20)
+    times, _ = on_fakes(ranks=4, operations=("broadcast",), last_bytes=8 << 20, schedule=schedule)
+    curves = points_of(times.text("a machine"))
+    far = [1 << 10, 20 << 10, 400 << 10, 8000 << 10]
+    assert curves[Curve("broadcast", 4, "peer", "raw")] == far
+    assert curves[Curve("broadcast", 4, "peer", "packets")] == far[:3]
+
+
+def test_without_nccl_the_rest_is_measured(on_fakes, monkeypatch):
+    monkeypatch.setenv("FAKE_NCCL_NO_WINDOWS", "1")
+    times, _ = on_fakes()
+    assert Curve("all_gather", 2, "peer", "nccl") in times.curves()
+    with pytest.raises(errors.RemoteError, match="NCCL cannot be loaded"):
+        on_fakes(nccl="libcuda.so.1")
+
+
+def test_ranks_and_gpus_that_are_not_there_are_one_sentence(cli_here, tmp_path, monkeypatch):
+    monkeypatch.setattr(command, "device_count", lambda: 0)
+    done = cli_here("tune", "--quick")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == "narrowcast: tune measures between CUDA GPUs, at least 2, and none is here\n"
+    monkeypatch.setattr(command, "device_count", lambda: 2)
+    done = cli_here("tune", "--ranks", 4)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "4 ranks are asked for, 2 GPUs are here" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "word"),
+    [
+        (["--ranks", 1], "--ranks"),
+        (["-o", "nowhere/a.costs"], "nowhere"),
+        (["--from", "none.json", "--quick"], "--from"),
+        (["--from", "none.json"], "none.json"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(cli_here, tmp_path, arguments, word):
+    done = cli_here("tune", *arguments)
+    assert done.returncode in (1, 2)
+    assert (done.stdout, done.stderr.count("\n")) == ("", 1)
+    assert word in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_was_measured_is_written_and_shown(cli_here, tmp_path, monkeypatch):
+    def measured(times, ranks, schedule, *, nccl):
+        assert schedule == command.QUICK
+        for path, microseconds in (("packets", 2), ("raw", 9), ("window", 5), ("nccl", 8)):
+            for count_bytes in (1 << 10, 1 << 20):
+                slow = 1 if path in ("window", "nccl") else 50
+                times.add(Curve("all_gather", ranks, "peer", path), count_bytes, microseconds)
+                microseconds *= slow
+        return "peer", f"{ranks} ranks"
+
+    monkeypatch.setattr(command, "device_count", lambda: 4)
+    monkeypatch.setattr(command, "measure", measured)
+    monkeypatch.setattr(bench_report, "machine", lambda: "Some GPU, 1, 2 MiB")
+    done = cli_here("tune", "--quick", "--ranks", 2, "--ranks", 4, "-o", "own.costs")
+    assert (done.returncode, done.stderr) == (0, "")
+    lines = (tmp_path / "own.costs").read_text().splitlines()
+    assert lines[:3] == ["narrowcast-costs 1 Some GPU, 1, 2 MiB", "# 2 ranks", "# 4 ranks"]
+    assert lines[3] == "all_gather 2 peer packets 1024:2.00 1048576:100.00"
+    assert [path.name for path in tmp_path.iterdir()] == ["own.costs"]
+    assert "2 ranks" in done.stdout
+    assert "4 ranks" in done.stdout
+    assert "packets, window from" in done.stdout
+    assert f"NARROWCAST_COST_MODEL={tmp_path}/own.costs" in done.stdout
+
+
+def report(tmp_path, environment=None, **changes):
+    """A document of two reports, with weights and random bits; its path."""
+
+    def row(codec, count, time_us, ratio=None, contender="narrowcast"):
+        return {
+            "contender": contender,
+            "codec": codec,
+            "type": "bfloat16",
+            "count": count,
+            "time_us": time_us,
+            "ratio": ratio,
+        }
+
+    run = {
+        "operation": "sendrecv",
+        "backend": "cuda",
+        "ranks": 2,
+        "graph_calls": 10,
+        "ctas": 0,
+        "in_place": False,
+        "pattern": "ring",
+    }
+    weights = [
+        row("raw", 512, 2.0, 1.333),
+        row("raw", 1024, 4.0, 1.0),
+        row("window", 1024, 3.0, 0.7),
+        row("auto", 1024, 3.5, 0.7),
+        row(None, 1024, 7.0, contender="nccl"),
+        row(None, 1024, 6.0, contender="nccl-symmetric"),
+    ]
+    runs = [
+        {**run, "data": "weights", "rows": weights, **changes},
+        {**run, "data": "random", "rows": [row("window", 1024, 4.5, 1.0)], **changes},
+    ]
+    path = tmp_path / "report.json"
+    set_then = {} if environment is None else {"environment": environment}
+    path.write_text(json.dumps({"machine": "Some GPU", "commit": "abc", **set_then, "runs": runs}))
+    return path
+
+
+def test_a_model_is_made_of_reports(cli_here, tmp_path):
+    done = cli_here("tune", "--from", report(tmp_path), "-o", "made.costs")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (tmp_path / "made.costs").read_text().splitlines() == [
+        "narrowcast-costs 1 Some GPU",
+        "# report.json, commit abc",
+        "send 2 peer packets 1024:2.00",
+        "send 2 peer raw 2048:4.00",
+        "send 2 peer window 2048:3.00",
+        "send 2 peer window-random 2048:4.50",
+        "send 2 peer nccl 2048:6.00",
+        "send 2 peer nccl-default 2048:7.00",
+    ]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"graph_calls": 0},
+        {"backend": "host"},
+        {"in_place": True},
+        {"pattern": "one-way"},
+        {"ctas": 4},
+        {"register": True},
+    ],
+)
+def test_reports_of_other_ways_are_left_out(cli_here, tmp_path, changes):
+    done = cli_here("tune", "--from", report(tmp_path, **changes), "-o", "made.costs")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "in graphs" in done.stderr
+    assert not (tmp_path / "made.costs").exists()
+
+
+def test_the_committed_measurements_make_a_model(cli_here, tmp_path):
+    done = cli_here("tune", "--from", RESULTS / "4xh200" / "2026-11-22_collectives.json", "-o", "made.costs")
+    assert (done.returncode, done.stderr) == (0, "")
+    # More than a heading and a remark; the table that is shown was the library's, which has read it.
+    assert len((tmp_path / "made.costs").read_text().splitlines()) > 10
+    assert "all_gather" in done.stdout
+
+
+def test_measurements_through_host_memory_are_of_that_link(cli_here, tmp_path):
+    done = cli_here("tune", "--from", RESULTS / "2xh200" / "2026-11-23_collectives_host.json", "-o", "made.costs")
+    assert (done.returncode, done.stderr) == (0, "")
+    links = {curve.link for curve in points_of((tmp_path / "made.costs").read_text())}
+    assert links == {"host"}
+    assert "2 ranks through host memory" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("link", "environment"), [("host", None), ("host", "NARROWCAST_P2P=0"), (None, "A=1 NARROWCAST_P2P=0")]
+)
+def test_a_report_says_its_link(cli_here, tmp_path, link, environment):
+    done = cli_here("tune", "--from", report(tmp_path, environment, link=link), "-o", "made.costs")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert {curve.link for curve in points_of((tmp_path / "made.costs").read_text())} == {"host"}
+
+
+@pytest.mark.parametrize(("p2p", "link"), [("1", "peer"), ("0", "host")])
+def test_bench_writes_the_link_that_its_calls_took(fakes, rank_jobs, monkeypatch, p2p, link):
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(fakes))
+    monkeypatch.setenv("NARROWCAST_P2P", p2p)
+    settings = {
+        "operation": "all_gather",
+        "data": "weights",
+        "codecs": ["raw"],
+        "op": "sum",
+        "root": 0,
+        "pattern": "ring",
+        "in_place": False,
+        "iterations": 2,
+        "warmup": 1,
+        "batches": 1,
+        "graph_calls": 2,
+        "group_calls": 1,
+        "blocking": False,
+        "average": bench_report.SLOWEST,
+        "report_cputime": False,
+        "against": [],
+        "required": False,
+        "nccl": None,
+        "ctas": 0,
+        "register": False,
+    }
+    blocks = [Block(value_type("bfloat16"), "sum", [1024])]
+    options = {"check": False, "command": "", "quiet": True, "job": "fake_gpu_jobs:bench"}
+    report = measure(settings, blocks, 2, **options)
+    assert report["link"] == link
+    times = Times()
+    times.add_report(report)
+    assert {curve.link for curve in times.curves()} == {link}
+
+
+def test_both_links_are_shown(cli_here, tmp_path):
+    peer = report(tmp_path).rename(tmp_path / "peer.json")
+    done = cli_here("tune", "--from", peer, "--from", report(tmp_path, link="host"), "-o", "made.costs")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "2 ranks, bfloat16" in done.stdout
+    assert "2 ranks through host memory, bfloat16" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("link", "word"), [("peer", "NARROWCAST_P2P=0"), ("pigeon", "'pigeon' is not a link: peer or host")]
+)
+def test_a_report_that_contradicts_itself_is_refused(cli_here, tmp_path, link, word):
+    done = cli_here("tune", "--from", report(tmp_path, "NARROWCAST_P2P=0", link=link), "-o", "made.costs")
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert "report.json" in done.stderr
+    assert word in done.stderr
+    assert not (tmp_path / "made.costs").exists()
+
+
+def test_a_model_that_cannot_be_loaded_replaces_nothing(cli_here, tmp_path):
+    path = report(tmp_path)
+    document = json.loads(path.read_text())
+    # Without calls coded there is nothing to choose.
+    for run in document["runs"]:
+        run["rows"] = [row for row in run["rows"] if row["codec"] == "raw"]
+    path.write_text(json.dumps(document))
+    (tmp_path / "keep.costs").write_text("as it was")
+    done = cli_here("tune", "--from", path, "-o", "keep.costs")
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert "keep.costs: there is no line 'send 2 peer window'" in done.stderr
+    assert ".partial" not in done.stderr
+    assert (tmp_path / "keep.costs").read_text() == "as it was"
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["keep.costs", "report.json"]
+
+
+def test_the_best_of_nccl_and_the_median_of_data_count():
+    times = Times()
+    for path in ("raw", "nccl"):
+        for microseconds in (5, 1, 3):
+            times.add(Curve("send", 2, "peer", path), 64, microseconds)
+    assert times.text("a machine", "a remark").splitlines() == [
+        "narrowcast-costs 1 a machine",
+        "# a remark",
+        "send 2 peer raw 64:3.00",
+        "send 2 peer nccl 64:1.00",
+    ]
+
+
+def test_changes_are_found_to_the_number():
+    limits = (1, 37, 38, 1000)
+    found = explain.changes(lambda number: sum(number >= limit for limit in limits[1:]), 1, 5000)
+    assert found == [(1, 0), (37, 1), (38, 2), (1000, 3)]
+    assert explain.changes(lambda number: number > 7, 5, 7) == [(5, False)]

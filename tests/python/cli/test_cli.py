@@ -1,0 +1,313 @@
+"""Every command: what it prints, how it ends, and that nothing half-written stays."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+from narrowcast._bench.operations import NAMES as OPERATIONS
+from sample_values import normal
+
+
+def assert_one_sentence(result, status, *words):
+    assert result.returncode == status, result
+    assert result.stdout == ""
+    assert result.stderr.startswith("narrowcast: ")
+    assert result.stderr.count("\n") == 1
+    assert "Traceback" not in result.stderr
+    for word in words:
+        assert word in result.stderr
+
+
+def test_encode_decode_inspect(cli, slices, tmp_path):
+    done = cli("encode", slices, "model.ncast")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "ratio 0.7" in done.stdout
+    assert cli("decode", "model.ncast", "model.safetensors").returncode == 0
+    assert (tmp_path / "model.safetensors").read_bytes() == slices.read_bytes()
+    table = cli("inspect", "model.ncast")
+    assert (table.returncode, table.stderr) == (0, "")
+    assert "bfloat16" in table.stdout
+    frames = json.loads(cli("inspect", "model.ncast", "--json").stdout)
+    assert [frame["dtype"] for frame in frames][:2] == ["uint8", "bfloat16"]
+    assert sum(frame["wire_bytes"] for frame in frames) == (tmp_path / "model.ncast").stat().st_size
+    assert frames[1]["checksum"] is not None
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["model.ncast", "model.safetensors"]
+
+
+def test_options_of_encode(cli, tmp_path):
+    (tmp_path / "values").write_bytes(normal("bfloat16", 3001).tobytes() + b"x")
+    assert cli("encode", "values", "out", "--dtype", "bf16", "--codec", "raw", "--no-checksum").returncode == 0
+    frames = json.loads(cli("inspect", "out", "--json").stdout)
+    assert [(f["dtype"], f["codec"], f["elems"], f["checksum"]) for f in frames] == [
+        ("bfloat16", "raw", 3001, None),
+        ("uint8", "raw", 1, None),
+    ]
+
+
+def test_version_and_help(cli, cli_here):
+    version = cli("--version")
+    assert version.returncode == 0
+    assert version.stdout.startswith("narrowcast 0.")
+    for command in ([], ["encode"], ["bench"], ["bench", "all_reduce"], ["explain"], ["demo"], ["run"], ["doctor"]):
+        shown = cli_here(*command, "--help")
+        assert (shown.returncode, shown.stderr) == (0, "")
+        assert "Usage: narrowcast" in shown.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "word"),
+    [
+        ([], "Missing command"),
+        (["compress"], "compress"),
+        (["encode"], "IN"),
+        (["encode", "plain"], "OUT"),
+        (["encode", "plain", "out", "--level", "9"], "--level"),
+        (["encode", "plain", "out"], "--dtype"),
+        (["encode", "plain", "out", "--dtype", "float31"], "float31"),
+        (["encode", "plain", "out", "--dtype", "uint8", "--codec", "zip"], "zip"),
+        (["encode", "plain", "plain", "--dtype", "uint8"], "is the input"),
+        (["encode", "plain", "./link", "--dtype", "uint8"], "is the input"),
+        (["ratio", "plain"], "--dtype"),
+        (["ratio", "plain", "--dtype", "uint8", "--plot", "out.txt"], ".png"),
+        (["bench", "all_reduce", "-b", "many"], "many"),
+        (["bench", "all_reduce", "-b", "2K", "-e", "1K"], "sizes"),
+        (["bench", "all_reduce", "-f", "1"], "-f"),
+        (["bench", "all_reduce", "-f", "nan"], "-f is nan"),
+        (["bench", "all_reduce", "-f", "inf"], "-f is inf"),
+        (["bench", "all_reduce", "--codec", "zip"], "(known: auto, raw, window)"),
+        (["bench", "codec", "plain", "--dtype", "uint8", "--codec", "auto"], "(known: raw, window)"),
+        (["bench", "all_reduce", "-c", "2"], "--check"),
+        (["bench", "all_reduce", "--op", "median"], "median"),
+        (["bench", "all_reduce", "--backend", "telepathy"], "telepathy"),
+        (["bench", "all_reduce", "--data", "nowhere"], "nowhere"),
+        (["bench", "broadcast", "-r", "4"], "root"),
+        (["bench", "codec", "plain", "--dtype", "uint8", "--device", "abacus"], "abacus"),
+        (["explain"], "OPERATION"),
+        (["explain", "all_reduce"], "--bytes"),
+        (["explain", "all_median", "--bytes", "1K"], "all_median"),
+        (["explain", "all_reduce", "--bytes", "some"], "some"),
+        (["explain", "all_reduce", "--bytes", "1K", "--dtype", "float31"], "float31"),
+        (["explain", "all_reduce", "--bytes", "1K", "--codec", "zip"], "(known: auto, raw, window)"),
+        (["explain", "all_reduce", "--bytes", "1K", "--ranks", "9"], "--ranks"),
+    ],
+)
+def test_bad_use_is_one_sentence_and_status_2(cli_here, tmp_path, arguments, word):
+    (tmp_path / "plain").write_bytes(b"plain")
+    (tmp_path / "link").symlink_to("plain")
+    assert_one_sentence(cli_here(*arguments), 2, word)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["link", "plain"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["encode", "nothing", "out", "--dtype", "uint8"], ["nothing", "No such file"]),
+        (["encode", "folder", "out", "--dtype", "uint8"], ["folder", "Is a directory"]),
+        (["encode", "plain", "folder", "--dtype", "uint8"], ["folder", "not a regular file"]),
+        (["encode", "plain", "nowhere/out", "--dtype", "uint8"], ["nowhere", "No such file"]),
+        (["encode", "/dev/zero", "out", "--dtype", "uint8"], ["/dev/zero", "not a regular file"]),
+        (["encode", "broken.safetensors", "out"], ["broken.safetensors", "not a valid safetensors file"]),
+        (["decode", "plain", "out"], ["plain: frame 0 at byte 0"]),
+        (["inspect", "plain"], ["plain: frame 0 at byte 0"]),
+        (["ratio", "nothing"], ["nothing"]),
+        (["bench", "codec", "nothing"], ["nothing"]),
+        (["bench", "codec", "plain", "--dtype", "uint8", "-J", "nowhere/a.json"], ["nowhere/a.json: No such file"]),
+        (["bench", "all_reduce", "--backend", "host", "-J", "nowhere/a.json"], ["nowhere/a.json: No such file"]),
+        (["bench", "all_reduce", "--backend", "host", "-J", "folder"], ["folder", "not a regular file"]),
+    ],
+)
+def test_a_failure_is_one_sentence_and_status_1(cli_here, tmp_path, arguments, words):
+    (tmp_path / "plain").write_bytes(b"plain")
+    (tmp_path / "broken.safetensors").write_bytes(b"\xff" * 20)
+    (tmp_path / "folder").mkdir()
+    assert_one_sentence(cli_here(*arguments), 1, *words)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["broken.safetensors", "folder", "plain"]
+
+
+def test_a_plot_that_cannot_be_written_is_refused_before_the_work(cli_here, tmp_path):
+    pytest.importorskip("matplotlib")
+    (tmp_path / "plain").write_bytes(b"plain")
+    for command in (["ratio", "plain", "--dtype", "uint8"], ["bench", "all_reduce", "--backend", "host"]):
+        assert_one_sentence(cli_here(*command, "--plot", "nowhere/a.png"), 1, "nowhere/a.png: No such file")
+
+
+def test_inspect_shows_which_frame_is_wrong(cli_here, slices, tmp_path):
+    assert cli_here("encode", slices, "model.ncast").returncode == 0
+    right = json.loads(cli_here("inspect", "model.ncast", "--json").stdout)
+    assert [frame["fault"] for frame in right] == [None] * len(right)
+    broken = bytearray((tmp_path / "model.ncast").read_bytes())
+    broken[right[3]["offset"] + 1000] ^= 1
+    (tmp_path / "model.ncast").write_bytes(broken)
+    done = cli_here("inspect", "model.ncast")
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"narrowcast: model.ncast: frame 3 at byte {right[3]['offset']}: checksum ")
+    assert done.stderr.count("\n") == 1
+    assert done.stdout.count("WRONG") == 1
+    assert next(line for line in done.stdout.splitlines() if "WRONG" in line).split("│")[1].strip() == "3"
+    found = json.loads(cli_here("inspect", "model.ncast", "--json").stdout)
+    assert found[3]["fault"] in done.stderr
+    assert found[:3] + found[4:] == right[:3] + right[4:]
+
+
+def test_inspect_shows_what_comes_before_a_cut(cli_here, slices, tmp_path):
+    assert cli_here("encode", slices, "model.ncast").returncode == 0
+    (tmp_path / "model.ncast").write_bytes((tmp_path / "model.ncast").read_bytes()[:-1])
+    done = cli_here("inspect", "model.ncast")
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+    assert "the file is cut" in done.stderr
+    assert "bfloat16" in done.stdout
+    assert "WRONG" not in done.stdout
+
+
+def test_a_cut_file_is_located(cli, slices, tmp_path):
+    assert cli("encode", slices, "whole").returncode == 0
+    whole = (tmp_path / "whole").read_bytes()
+    (tmp_path / "cut").write_bytes(whole[: len(whole) // 2])
+    frames = json.loads(cli("inspect", "whole", "--json").stdout)
+    broken = max(frame["offset"] for frame in frames if frame["offset"] <= len(whole) // 2)
+    assert_one_sentence(cli("decode", "cut", "out"), 1, f"at byte {broken}: the file is cut")
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_leaves_nothing_behind(tmp_path, number):
+    with (tmp_path / "long").open("wb") as file:
+        file.truncate(8 << 30)  # a hole: nothing on the disk
+    process = subprocess.Popen(
+        [sys.executable, "-m", "narrowcast", "encode", "long", "out", "--dtype", "bfloat16"],
+        cwd=tmp_path,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    deadline = time.monotonic() + 30
+    while len(list(tmp_path.iterdir())) < 2 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert len(list(tmp_path.iterdir())) == 2
+    process.send_signal(number)
+    _, errors = process.communicate(timeout=30)
+    assert process.returncode == 128 + number
+    assert "Traceback" not in errors
+    assert [path.name for path in tmp_path.iterdir()] == ["long"]
+
+
+def test_a_reader_that_leaves_is_no_error(slices, tmp_path):
+    command = f"{sys.executable} -m narrowcast ratio --json {slices} | head -c 1"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, timeout=60, env=os.environ, check=False)
+    assert (done.stdout, done.stderr) == ("[", "")
+
+
+def test_ratio_as_table_and_json(cli, slices, tmp_path):
+    rows = json.loads(cli("ratio", "--json", slices).stdout)
+    assert [row["tensor"] for row in rows][:2] == ["weights_bf16", "grads_bf16"]
+    for row in rows:
+        assert row.keys() >= {"tensor", "dtype", "elems", "codec", "ratio", "bound", "widths", "escapes"}
+        assert row["bound"] <= row["ratio"] < 1
+    np.save(tmp_path / "counts.npy", np.arange(1000, dtype=np.int32))
+    np.save(tmp_path / "none.npy", np.zeros(0, np.float32))
+    (row,) = json.loads(cli("ratio", "--json", "counts.npy").stdout)
+    assert (row["dtype"], row["codec"], row["bound"]) == ("int32", "raw", 1.0)
+    assert json.loads(cli("ratio", "--json", "none.npy").stdout) == []
+    table = cli("ratio", slices, "counts.npy", "--codec", "window", "--codec", "raw")
+    assert (table.returncode, table.stderr) == (0, "")
+    assert table.stdout.count("weights_bf16") == 2
+
+
+def test_names_are_printed_as_they_are(cli_here, slices, tmp_path):
+    (tmp_path / "a[bold]b").write_bytes(b"four")
+    assert "a[bold]b" in cli_here("ratio", "a[bold]b", "--dtype", "bf16").stdout
+
+
+def test_a_full_disk_is_one_sentence_and_leaves_nothing(slices, tmp_path):
+    # A limit of 512 KiB a file stands for it.
+    command = f"ulimit -f 1024; exec {sys.executable} -m narrowcast encode {slices} out"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, timeout=60, cwd=tmp_path, check=False)
+    assert_one_sentence(done, 1, "narrowcast: out: File too large")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_ratio_sends_encoded_files_to_inspect(cli, slices):
+    assert cli("encode", slices, "model.ncast").returncode == 0
+    assert_one_sentence(cli("ratio", "model.ncast"), 2, "encoded already", "inspect")
+
+
+def test_ratio_draws_a_plot(cli, slices, tmp_path):
+    pytest.importorskip("matplotlib")
+    assert cli("ratio", slices, "--plot", "out.png").returncode == 0
+    assert (tmp_path / "out.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_missing_matplotlib_is_one_sentence(cli, slices, tmp_path):
+    (tmp_path / "matplotlib.py").write_text("raise ImportError")
+    path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+    assert_one_sentence(cli("ratio", slices, "--plot", "out.png", PYTHONPATH=path), 1, "narrowcast[plot]")
+    assert not (tmp_path / "out.png").exists()
+
+
+def test_bench_codec_on_the_host(cli, slices, tmp_path):
+    done = cli("bench", "codec", slices, "--tile", "256K", "-n", "1", "-J", "speeds.json")
+    assert (done.returncode, done.stderr) == (0, "")
+    report = json.loads((tmp_path / "speeds.json").read_text())
+    assert len(report["rows"]) == 7
+    for row in report["rows"]:
+        assert row["exact"]
+        assert row["encode_gb_per_s"] > row["reference_encode_gb_per_s"] > 0
+
+
+def test_bench_codec_without_a_gpu_is_one_sentence(cli, slices):
+    if cli("bench", "codec", slices, "--device", "cuda", "--tile", "1K", "-n", "1").returncode == 0:
+        pytest.skip("a GPU is here")
+    assert_one_sentence(cli("bench", "codec", slices, "--device", "cuda"), 1, "GPU")
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_bench_of_a_collective(cli, operation):
+    arguments = ["-b", "16K", "-e", "64K", "-f", "4", "-n", "2", "-w", "1", "-c", "1", "--ranks", "3"]
+    report = json.loads(cli("bench", operation, *arguments, "--backend", "host", "--json").stdout)
+    assert len(report["rows"]) == 2
+    for row in report["rows"]:
+        assert row["wrong"] == 0
+        assert 0.6 < row["ratio"] < 0.8
+        assert row["size_bytes"] <= 64 << 10
+        factor = {"all_reduce": 4 / 3, "sendrecv": 1, "broadcast": 1, "reduce": 1}.get(operation, 2 / 3)
+        assert row["busbw_gb_per_s"] == pytest.approx(factor * row["algbw_gb_per_s"])
+
+
+def test_bench_prints_the_columns_of_nccl_tests(cli):
+    options = ["-n", "1", "-w", "0", "-c", "0", "--ranks", "2", "--backend", "host"]
+    done = cli("bench", "all_reduce", "-b", "8K", "-e", "8K", *options)
+    assert (done.returncode, done.stderr) == (0, "")
+    lines = done.stdout.splitlines()
+    columns = next(line for line in lines if "algbw" in line).lstrip("#").split()
+    assert columns == ["size", "count", "type", "redop", "root", "time", "algbw", "busbw", "#wrong", "ratio", "wire"]
+    values = next(line for line in lines if not line.startswith("#")).split()
+    assert values[:5] == ["8192", "4096", "bfloat16", "sum", "-1"]
+    assert values[8] == "N/A"
+
+
+def test_demo_is_exact(cli):
+    done = cli("demo", "-n", "1")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "Exact" in done.stdout
+    assert " NO" not in done.stdout
+    for word in (
+        "sendrecv",
+        "broadcast",
+        "reduce (sum)",
+        " gather ",
+        " scatter ",
+        "all_gather",
+        "all_to_all ",
+        "all_to_all_v",
+        "reduce_scatter",
+        "all_reduce",
+        "float32",
+        "window",
+    ):
+        assert word in done.stdout

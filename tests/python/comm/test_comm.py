@@ -1,0 +1,414 @@
+"""Communicators between processes: every operation exact, every failure told of in time."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+import weakref
+from pathlib import Path
+from types import SimpleNamespace
+
+import narrowcast
+import numpy as np
+import pytest
+from narrowcast._bench.contenders import run_ours
+from narrowcast._bench.launch import run_ranks
+from narrowcast._bench.operations import NAMES, REDUCTIONS, Call
+from narrowcast.types import VALUE_TYPES, value_type
+
+SECONDS = 60
+
+
+@pytest.fixture
+def run(rank_jobs):
+    """Runs a job of rank_jobs.py on every rank of a new communicator; the results of every rank, in order."""
+
+    def run(job: str, ranks: int, **options):
+        identity = narrowcast.unique_id().hex()
+        arguments = [{"unique_id": identity, "rank": rank, "ranks": ranks, **options} for rank in range(ranks)]
+        results: list[list] = []
+        run_ranks(f"{rank_jobs}:{job}", arguments, results.append, timeout_seconds=SECONDS)
+        return results
+
+    return run
+
+
+@pytest.mark.parametrize("ranks", [1, 3])
+def test_every_operation_gives_what_numpy_gives(run, ranks):
+    cases = [
+        (operation, kind.name, data, op, codec, count)
+        for operation in NAMES
+        for kind in VALUE_TYPES
+        for data, count in (("normal", 3001), ("random", 77))
+        for op in (("sum", "prod", "min", "max", "avg") if operation in REDUCTIONS else ("sum",))
+        for codec in ("raw", "window")
+        # One process cannot pass itself a message and be two ranks.
+        if ranks > 1 or operation != "sendrecv"
+    ]
+    cases += [("all_reduce", "bfloat16", "weights", "sum", "window", count) for count in (0, 1, 2047, 300_001)]
+    cases += [(operation, "float32", "normal", "sum", "auto", 3001) for operation in NAMES if operation != "sendrecv"]
+    results = run("operations", ranks, cases=cases)
+    assert len(results) == len(cases)
+    assert [row for rows in results for row in rows if row[-1]] == []
+
+
+def test_in_place_calls_give_the_same(run):
+    (results,) = run("in_place", 3)
+    for rank, (gathered, scattered, reduced, sent) in enumerate(results):
+        assert gathered == [1.0] * 100 + [2.0] * 100 + [3.0] * 100
+        assert scattered == [3.0 * (rank + 1)] * 100
+        assert reduced == [2.0] * 50
+        assert sent == [1.0] * 50
+
+
+def test_rooted_calls_work_in_place_and_give_other_ranks_nothing(run):
+    (results,) = run("rooted_in_place", 3)
+    for rank, (gathered, scattered, summed) in enumerate(results):
+        parts = [1.0, 2.0, 3.0]
+        here = parts if rank == 1 else [part if other == rank else 0.0 for other, part in enumerate(parts)]
+        assert gathered == [part for part in here for _ in range(50)]
+        assert scattered == [2.0 * (rank + 1)] * 50
+        assert summed == [6.0 if rank == 1 else rank + 1.0] * 50
+
+
+def test_all_to_all_v_moves_what_the_counts_say(run):
+    (results,) = run("exchanges", 3)
+    for found in results:
+        assert found[:4] == [True] * 4
+        for sentence, expected in zip(
+            found[4:],
+            [
+                "send_counts has 1 numbers, not one for each of 3 ranks",
+                "send_counts[0] is -1",
+                "out has 9 values, recv_counts[",
+                "send_offsets has 1 numbers",
+                "overlap",
+            ],
+            strict=True,
+        ):
+            assert expected in sentence
+
+
+def test_streams_run_in_order_and_groups_do_not_deadlock(run):
+    ranks = 3
+    (results,) = run("streams_and_groups", ranks)
+    for rank, (gathered, before, whole, after, error) in enumerate(results):
+        for i in range(4):
+            assert gathered[i] == [float(10 * i + other) for other in range(ranks) for _ in range(5000)]
+        assert (before, whole, after) == ((rank - 1) % ranks, True, [(rank + 1) % ranks])
+        assert error == "None"
+
+
+def test_counters_tell_raw_from_wire(run):
+    (results,) = run("counters", 2)
+    for ((raw, raw_wire), (window, window_wire)), operations in results:
+        assert raw == window == 200_000
+        assert raw <= raw_wire < 1.01 * raw
+        assert 0.65 * raw < window_wire < 0.75 * raw
+        assert set(operations) == {"all_gather", "send", "recv"}
+        assert operations["all_gather"][:2] == [2, 400_000]
+        assert operations["send"] == [1, 200_000, 1]
+        assert operations["recv"] == [1, 0, None]
+
+
+def test_calls_that_do_not_match_are_errors(run):
+    (results,) = run("mismatch", 2)
+    assert "MismatchError" in [name for name, _ in results]
+    for name, sentence in results:
+        assert name in ("MismatchError", "RemoteError", "AbortedError")
+        assert sentence
+
+
+def test_arguments_that_do_not_fit_are_refused(run):
+    (results,) = run("refused", 2)
+    for found in results:
+        for sentence, expected in zip(
+            found,
+            [
+                "out holds 30 values, not the 60",
+                "out holds float16 values, not float32",
+                "values has 29 values, which 2 ranks do not share evenly",
+                "'median' is not a reduction",
+                "'zip' is not a codec",
+                "values is read-only",
+                "values is not contiguous",
+                "values holds uint16",
+                "peer",
+                "root",
+                "the communicator is closed",
+                "the communicator is closed",
+            ],
+            strict=True,
+        ):
+            assert expected in sentence
+
+
+def test_a_dead_rank_ends_the_others_within_five_seconds_and_is_named(run, tmp_path):
+    with pytest.raises(narrowcast.RemoteError, match="rank 2 was killed by signal 9"):
+        run("waiting_for_the_dead", 3, folder=str(tmp_path))
+    for rank in (0, 1):
+        name, sentence, seconds = json.loads((tmp_path / str(rank)).read_text())
+        assert name == "RemoteError"
+        assert "rank 2" in sentence
+        assert seconds < 5.3  # 0.3 of them before the death
+
+
+def test_an_abort_ends_waiting_calls_on_every_rank(run):
+    (results,) = run("aborted", 2)
+    for name, seconds in results:
+        assert name == "AbortedError"
+        assert seconds < 5
+
+
+def test_an_abort_ends_the_calls_that_close_waits_for(run):
+    (results,) = run("aborted_while_closing", 2)
+    for sentence, seconds in results:
+        assert sentence == "the communicator is closed"
+        assert 0.2 < seconds < 5
+
+
+def test_a_stream_keeps_the_buffers_of_a_group_until_it_has_run_them():
+    with narrowcast.Communicator(narrowcast.unique_id(), 0, 1) as comm, narrowcast.Stream() as stream:
+        values, out = np.ones(100_000, np.float32), np.zeros(100_000, np.float32)
+        alive = weakref.ref(values)
+        with narrowcast.group():
+            comm.send(values, 0, stream=stream)
+            comm.recv(out, 0, stream=stream)
+            del values
+            stream.synchronize()  # nothing has been launched
+            assert alive() is not None
+        stream.synchronize()
+        assert alive() is None
+        assert out.tolist() == [1.0] * 100_000
+
+
+def test_an_error_in_a_with_block_ends_the_others(run):
+    (results,) = run("leaves_with_an_error", 2)
+    assert results[0] == "KeyError"
+    assert results[1] in ("AbortedError", "RemoteError")
+
+
+@pytest.mark.parametrize(
+    "limits",
+    [{"timeout_seconds": 1}, {"timeout_seconds": 0, "create_timeout_seconds": 1}],
+    ids=["of all", "of its own"],
+)
+def test_a_rank_that_does_not_come_is_a_timeout(run, limits):
+    (results,) = run("late", 2, limits=limits)
+    assert results == ["PeerTimeoutError", "absent"]
+
+
+def test_ranks_that_can_exchange_bytes_make_a_communicator(run):
+    (results,) = run("exchanging", 3, case="right")
+    assert [found[:2] for found in results] == [[6.0, [rank, 3]] for rank in range(3)]
+    # Once, and as many bytes on every rank.
+    assert len({tuple(asked) for *_, asked in results}) == 1
+    assert [len(asked) for *_, asked in results] == [1] * 3
+
+
+@pytest.mark.parametrize(
+    ("case", "name", "words", "cause", "is_told"),
+    [
+        (
+            "raises",
+            "RemoteError",
+            "ConnectionResetError: the store has gone",
+            "ConnectionResetError",
+            False,
+        ),
+        ("stops", "KeyboardInterrupt", "", "NoneType", False),
+        ("few", "RemoteError", "gave 2 parts, not one for each of 3 ranks", "ValueError", False),
+        ("short", "RemoteError", "bytes of rank 0, not", "ValueError", False),
+        ("order", "RemoteError", "in the order of the ranks", "ValueError", False),
+        ("rank", "InvalidArgumentError", "rank", "NoneType", True),
+        ("backend", "ValueError", "'pigeon' is not a backend", "NoneType", True),
+    ],
+)
+def test_what_fails_in_an_exchange_is_told(run, case, name, words, cause, is_told):
+    (results,) = run("exchanging", 3, case=case)
+    assert results[1][0] == name
+    assert words in results[1][1]
+    assert results[1][2] == cause
+    for found in (results[0], results[2]):
+        # Of those that wait for rank 1 in vain one may see the other give up.
+        assert found[0] in ("PeerTimeoutError", "RemoteError")
+        assert ("rank 1 can make no communicator" in found[1]) == is_told
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "words"),
+    [
+        ((1 << 32, 1), {}, "rank is 4294967296: it does not fit 32 bits"),
+        ((0, 1 << 40), {}, "ranks is 1099511627776: it does not fit 32 bits"),
+        ((0, 1), {"device": 1 << 32}, "device is 4294967296"),
+        ((0, 1), {"scratch_bytes": -1}, "scratch_bytes is -1, less than 0"),
+        ((0, 1), {"scratch_bytes": 1 << 64}, "scratch_bytes is 18446744073709551616: it does not fit 64 bits"),
+        ((0, 1), {"max_ctas": -1}, "max_ctas is -1, less than 0"),
+    ],
+)
+def test_numbers_that_c_would_cut_are_refused(arguments, options, words):
+    with pytest.raises(ValueError, match=words):
+        narrowcast.Communicator(narrowcast.unique_id(), *arguments, **options)
+    with pytest.raises(ValueError, match=words):
+        narrowcast.Communicator.by_exchange(lambda mine: [mine], *arguments, **options)
+
+
+def test_numbers_of_calls_that_c_would_cut_are_refused():
+    values, many = np.zeros(4, np.float32), 1 << 32
+    with narrowcast.Communicator(narrowcast.unique_id(), 0, 1) as comm:
+        for call in (
+            lambda: comm.broadcast(values, root=many),
+            lambda: comm.gather(values, values.copy(), root=many),
+            lambda: comm.scatter(values, values.copy(), root=many),
+            lambda: comm.reduce(values, root=many),
+        ):
+            with pytest.raises(ValueError, match="root is 4294967296: it does not fit 32 bits"):
+                call()
+        for call in (lambda: comm.send(values, many), lambda: comm.recv(values, many)):
+            with pytest.raises(ValueError, match="peer is 4294967296: it does not fit 32 bits"):
+                call()
+    with pytest.raises(ValueError, match="ranks is 4294967298"):
+        narrowcast.explain("all_reduce", 1, dtype="float32", ranks=many + 2)
+    with pytest.raises(ValueError, match="ranks is 4294967297"):
+        narrowcast.LocalRanks(many + 1)
+
+
+def test_options_that_there_are_not_are_refused():
+    sentence = "'max_cta' is not an option of a communicator"
+    for make in (
+        lambda: narrowcast.Communicator(narrowcast.unique_id(), 0, 1, max_cta=1),
+        lambda: narrowcast.Communicator.by_exchange(lambda mine: [mine], 0, 1, max_cta=1),
+        lambda: narrowcast.LocalRanks(1, max_cta=1),
+    ):
+        with pytest.raises(TypeError, match=sentence):
+            make()
+
+
+def test_arguments_of_the_constructor():
+    with pytest.raises(ValueError, match="unique_id has 5 bytes, not 128"):
+        narrowcast.Communicator(b"short", 0, 1)
+    with pytest.raises(ValueError, match="'pigeon' is not a backend"):
+        narrowcast.Communicator(narrowcast.unique_id(), 0, 1, backend="pigeon")
+    with pytest.raises(narrowcast.InvalidArgumentError):
+        narrowcast.Communicator(narrowcast.unique_id(), 3, 2)
+    assert len({narrowcast.unique_id() for _ in range(10)}) == 10
+
+
+def test_a_communicator_of_gpus_without_a_gpu_is_an_error_that_says_so():
+    if narrowcast.cuda.device_count() > 0:
+        pytest.skip("there is a GPU")
+    with pytest.raises(narrowcast.NarrowcastError, match=r"(?i)cuda|gpu"):
+        narrowcast.Communicator(narrowcast.unique_id(), 0, 1, backend="cuda", device=0)
+
+
+class _Recorder:
+    """Stands for the library: takes every call, and says what it was given."""
+
+    def __init__(self):
+        self.calls = []
+
+    def __getattr__(self, name):
+        def call(*arguments):
+            self.calls.append((name, arguments))
+            return 0
+
+        return call
+
+
+class _OnGpu:
+    """An array of 12 floats in the memory of some GPU."""
+
+    def __init__(self, pointer):
+        self.__cuda_array_interface__ = {"shape": (12,), "typestr": "<f4", "data": (pointer, False), "version": 3}
+
+
+class _FrameworkStream:
+    cuda_stream = 77
+
+
+def test_a_communicator_of_gpus_takes_device_arrays_and_cuda_streams(monkeypatch):
+    recorder = _Recorder()
+    for module in ("comm", "_comm.calls", "_comm.groups"):
+        monkeypatch.setattr(f"narrowcast.{module}.library", lambda: recorder)
+    comm = narrowcast.Communicator(b"x" * 128, 0, 2, backend="cuda", device=5)
+    config = recorder.calls[-1][1][-1]._obj
+    assert (config.backend, config.device) == (2, 5)
+    values, out = _OnGpu(4096), _OnGpu(8192)
+    for stream, handle in ((None, None), (0, None), (9, 9), (_FrameworkStream(), 77)):
+        comm.all_reduce(values, out, stream=stream)
+        assert recorder.calls[-1] == ("ncast_all_reduce", (4096, 8192, 12, 7, 0, 255, 0, handle))
+    comm.all_to_all_v(values, out, [3, 4], [12, 0], codec="raw")
+    name, arguments = recorder.calls[-1]
+    assert name == "ncast_all_to_all_v"
+    assert [list(numbers) for numbers in arguments[1:3]] == [[3, 4], [0, 3]]
+    assert [list(numbers) for numbers in arguments[4:6]] == [[12, 0], [0, 12]]
+    with pytest.raises(ValueError, match="values is in host memory"):
+        comm.all_reduce(np.zeros(12, np.float32))
+    with narrowcast.Stream() as host_stream, pytest.raises(TypeError, match="host backend"):
+        comm.all_reduce(values, out, stream=host_stream)
+
+
+def test_one_rank_alone_works_and_closes_twice():
+    values = np.arange(5, dtype=np.float32)
+    comm = narrowcast.Communicator(narrowcast.unique_id(), 0, 1)
+    comm.all_reduce(values)
+    assert values.tolist() == [0, 1, 2, 3, 4]
+    comm.close()
+    comm.close()
+    with (
+        narrowcast.Communicator(narrowcast.unique_id(), 0, 1) as again,
+        pytest.raises(TypeError, match="stream is a int, not a Stream of the host backend"),
+    ):
+        again.all_reduce(values, stream=0)
+    stream = narrowcast.Stream()
+    stream.close()
+    stream.close()
+    with pytest.raises(ValueError, match="the stream is closed"):
+        stream.synchronize()
+
+
+def test_the_launcher_tells_whose_failure_it_was(rank_jobs):
+    for job, sentence in (("fails", "rank 1: the sentence of rank 1"), ("dies", "rank 1 was killed by signal 9")):
+        with pytest.raises(narrowcast.RemoteError, match=sentence):
+            run_ranks(f"{rank_jobs}:{job}", [{"rank": 0}, {"rank": 1}], lambda _: None, timeout_seconds=SECONDS)
+
+
+def test_the_launcher_ends_ranks_that_take_too_long(rank_jobs):
+    pids: list[int] = []
+    begin = time.monotonic()
+    with pytest.raises(narrowcast.RemoteError, match="ranks 0, 1 did not end within 2 seconds"):
+        run_ranks(f"{rank_jobs}:sleeps", [{"rank": 0}, {"rank": 1}], pids.extend, timeout_seconds=2)
+    assert time.monotonic() - begin < 20
+    for pid in pids:
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
+
+
+@pytest.mark.parametrize("operation", NAMES)
+def test_the_benchmark_makes_the_calls_of_the_library_as_the_methods_do(operation):
+    class Buffer:
+        def __init__(self, array):
+            self.array, self.pointer = array, array.ctypes.data
+
+    call = Call(operation, value_type("float32"), 100, 0, 1, op="max")
+    values = np.arange(call.send_elems, dtype=np.float32)
+    found, expected = Buffer(np.zeros(call.recv_elems, np.float32)), np.zeros(call.recv_elems, np.float32)
+    with narrowcast.Communicator(narrowcast.unique_id(), 0, 1) as comm:
+        run_ours(comm, "window")(call, Buffer(values), found, SimpleNamespace(handle=None))
+        call.run(comm, values, expected, codec="window")
+    assert (found.array == expected).all()
+    assert expected.any()
+
+
+def test_communicators_of_the_host_backend_leave_no_hubs_behind():
+    def threads() -> int:
+        return len(list(Path("/proc/self/task").iterdir()))
+
+    begin = threads()
+    for _ in range(20):
+        narrowcast.Communicator(narrowcast.unique_id(), 0, 1).close()
+    deadline = time.monotonic() + SECONDS
+    while threads() > begin and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert threads() <= begin

@@ -1,0 +1,129 @@
+"""`explain` says what the CUDA backend would do, on any machine."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from pathlib import Path
+
+import narrowcast
+import pytest
+from narrowcast._bench.operations import NAMES
+from narrowcast.comm import Communicator
+from narrowcast.types import COMM_CODECS, OPERATIONS, VALUE_TYPES
+
+HEADER = Path(__file__).parents[3] / "include" / "narrowcast" / "comm.h"
+
+
+def test_operations_are_those_of_the_header_and_of_the_communicator():
+    numbers = {name.lower(): int(number) for name, number in re.findall(r"NCAST_OP_(\w+) = (\d+)", HEADER.read_text())}
+    assert numbers == OPERATIONS
+    assert all(hasattr(Communicator, name) for name in OPERATIONS)
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+@pytest.mark.parametrize("codec", COMM_CODECS)
+def test_every_call_is_explained(operation, codec):
+    for kind in VALUE_TYPES:
+        for count in (1, 10_000, 100_000_000):
+            said = narrowcast.explain(operation, count, dtype=kind.name, ranks=4, codec=codec)
+            assert said.sentence.startswith(f"{operation} of {count} {kind.name} between 4 ranks goes by {said.path}")
+            assert said.path_why in said.sentence
+            assert said.codec_why in said.sentence
+            assert codec in ("auto", said.codec) or not kind.is_float
+            assert 1 <= said.ctas <= 64
+            assert said.link == "peer"
+            ways = dataclasses.asdict(said.predicted)
+            assert ways.pop("chosen") == ways["packets" if said.path == "packets" else said.codec]
+            assert "Predicted: " in said.sentence
+            assert (said.lanes is None) == (said.path == "packets")
+            assert (said.shots is None) == (operation != "all_reduce" or said.path == "blocks")
+
+
+def test_fewer_ctas_are_kept_to(monkeypatch):
+    monkeypatch.setenv("NARROWCAST_MAX_CTAS", "3")
+    arguments = {"dtype": "bfloat16", "ranks": 2}
+    assert narrowcast.explain("all_gather", 1 << 26, **arguments).ctas == 3
+    assert narrowcast.explain("all_gather", 1 << 26, max_ctas=7, **arguments).ctas == 7
+
+
+def test_what_communicators_are_made_with_comes_before_the_environment(monkeypatch, tmp_path):
+    path = tmp_path / "own.costs"
+    path.write_text("narrowcast-costs 1 a machine\nall_gather 2 peer raw 1:9\nall_gather 2 peer window 1:8\n")
+    arguments = {"dtype": "uint8", "ranks": 2}
+    built_in = narrowcast.explain("all_gather", 1, **arguments)
+    monkeypatch.setenv("NARROWCAST_P2P", "0")
+    assert narrowcast.explain("all_gather", 1, **arguments).link == "host"
+    assert narrowcast.explain("all_gather", 1, p2p=True, **arguments) == built_in
+    monkeypatch.setenv("NARROWCAST_P2P", "1")
+    assert narrowcast.explain("all_gather", 1, p2p=False, **arguments).link == "host"
+    assert narrowcast.explain("all_gather", 1, cost_model=path, **arguments).predicted.chosen == 9
+    monkeypatch.setenv("NARROWCAST_COST_MODEL", str(path))
+    assert narrowcast.explain("all_gather", 1, cost_model="", **arguments) == built_in
+    with pytest.raises(narrowcast.InvalidArgumentError, match="cost_model: /nowhere cannot be read"):
+        narrowcast.explain("all_gather", 1, cost_model="/nowhere", **arguments)
+    with pytest.raises(narrowcast.InvalidArgumentError, match="max_ctas is 65, not 0 to 64"):
+        narrowcast.explain("all_gather", 1, max_ctas=65, **arguments)
+
+
+def test_a_model_of_ones_own_is_chosen_by(monkeypatch, tmp_path):
+    path = tmp_path / "own.costs"
+    path.write_text(
+        "narrowcast-costs 1 a machine\nall_gather 2 peer packets 1:10\nall_gather 2 peer raw 1:9\n"
+        "all_gather 2 peer window 1:8\nall_gather 2 peer nccl 1:7\n"
+    )
+    monkeypatch.setenv("NARROWCAST_COST_MODEL", str(path))
+    said = narrowcast.explain("all_gather", 1, dtype="uint8", ranks=2)
+    assert (said.path, said.codec) == ("blocks", "raw")
+    assert said.predicted == narrowcast.Prediction(9, 10, 9, None, None, 7, None)
+    said = narrowcast.explain("all_gather", 1, dtype="float8_e4m3", ranks=2)
+    assert (said.codec, said.predicted.chosen) == ("window", 8)
+    monkeypatch.setenv("NARROWCAST_PATH", "packets")
+    assert narrowcast.explain("all_gather", 1, dtype="uint8", ranks=2).predicted.chosen == 10
+    path.write_text("narrowcast-costs 1 a machine\n\nall_gather 2 peer raw fast\n")
+    with pytest.raises(narrowcast.InvalidArgumentError, match=r"own\.costs, line 3: 'fast' is not BYTES:MICROSECONDS"):
+        narrowcast.explain("all_gather", 1, dtype="uint8", ranks=2)
+
+
+def test_communicators_of_the_host_have_nothing_to_explain():
+    with (
+        Communicator(narrowcast.unique_id(), 0, 1) as comm,
+        pytest.raises(narrowcast.UnsupportedError, match="ncast_comm_explain: the communicator is not one of GPUs"),
+    ):
+        comm.explain("all_reduce", 1, dtype="int8")
+
+
+def test_bad_arguments_are_refused():
+    with pytest.raises(ValueError, match="median"):
+        narrowcast.explain("all_median", 1, dtype="int8", ranks=2)
+    with pytest.raises(ValueError, match="less than 0"):
+        narrowcast.explain("all_reduce", -1, dtype="int8", ranks=2)
+    with pytest.raises(narrowcast.InvalidArgumentError, match="ranks is 9, not 1 to 8"):
+        narrowcast.explain("all_reduce", 1, dtype="int8", ranks=9)
+
+
+def test_the_command_explains(cli):
+    shown = cli("explain", "all_reduce", "--bytes", "64M", "--dtype", "bf16", "--ranks", 8)
+    assert (shown.returncode, shown.stderr) == (0, "")
+    assert "all_reduce of 33,554,432 bfloat16 between 8 ranks" in shown.stdout
+    for word in ("64.00 MiB", "blocks", "codec", "lanes", "CTAs", "predicted: ", "raw by blocks"):
+        assert word in shown.stdout
+
+
+@pytest.mark.parametrize("operation", NAMES)
+def test_the_command_explains_as_json(cli_here, operation):
+    shown = cli_here("explain", operation, "--bytes", "64K", "--dtype", "f32", "--ranks", 4, "--codec", "raw", "--json")
+    assert (shown.returncode, shown.stderr) == (0, "")
+    report = json.loads(shown.stdout)
+    parts = 4 if operation in ("gather", "scatter", "all_gather", "all_to_all", "reduce_scatter") else 1
+    assert report["asked"] == {
+        "operation": operation,
+        "bytes": 65536,
+        "count": 16384 // parts,
+        "dtype": "float32",
+        "ranks": 4,
+        "codec": "raw",
+    }
+    assert report["chosen"]["codec"] == "raw"
+    assert report["chosen"]["codec_why"] == "raw was asked for"

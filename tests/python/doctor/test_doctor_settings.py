@@ -1,0 +1,160 @@
+"""`narrowcast doctor`: the limits of the machine, and the settings in the environment and in files."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import pytest
+from narrowcast._doctor import environment, limits
+from narrowcast._native import settings
+
+
+def test_little_shared_memory_is_a_problem(monkeypatch):
+    small = os.statvfs_result((4096, 4096, 16384, 16000, 16000, 0, 0, 0, 0, 255))
+    monkeypatch.setattr(os, "statvfs", lambda _: small)
+    (found,) = limits.examine().problems
+    assert "62 of 64 MiB free" in found.what
+    assert "--shm-size" in found.mend
+
+
+def test_settings_come_from_the_environment_then_nccls_files(tmp_path):
+    compiler = shutil.which("cc") or pytest.skip("no C compiler here")
+    library = tmp_path / "libnccl.so.2"
+    source = 'const char* names[] = {"NCCL_DEBUG", "NCCL_BUFFSIZE", "NCCL_P2P_DISABLE"};'
+    options = ["-x", "c", "-", "-shared", "-fPIC", "-o", library]
+    subprocess.run([compiler, *options], input=source.encode(), check=True)
+    file = tmp_path / "nccl.conf"
+    file.write_text("# NCCL_ALGO=Ring\nNCCL_DEBUG=INFO\nNCCL_BUFSIZE=4194304\nNCCL_BLOCKING_WAIT=1\n")
+    variables = {"NCCL_CONF_FILE": str(file), "NCCL_DEBUG": "WARN", "CUDA_VISIBLE_DEVICES": "0,1", "HOME": "/nowhere"}
+    section = environment.examine(variables, library)
+    rows = {(row["name"], row["from"]): (row["value"], row["note"]) for row in section.rows}
+    assert rows[("CUDA_VISIBLE_DEVICES", "environment")] == ("0,1", "")
+    assert rows[("NCCL_DEBUG", "environment")] == ("WARN", "")
+    assert rows[("NCCL_DEBUG", str(file))] == ("INFO", "gives way to the environment")
+    assert rows[("NCCL_BUFSIZE", str(file))] == ("4194304", "unknown to this NCCL")
+    assert rows[("NCCL_BLOCKING_WAIT", str(file))][1].startswith("of torch")
+    assert ("HOME", "environment") not in rows
+    assert [one.what for one in section.problems] == [
+        "this NCCL does not know NCCL_BUFSIZE (did you mean NCCL_BUFFSIZE?)"
+    ]
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="TOML takes Python 3.11")
+def test_the_file_of_settings_is_shown(tmp_path):
+    file = tmp_path / "settings.toml"
+    file.write_text('codec = "window"\noff = ["send"]\nverfy = true\n[[rule]]\ntake = "never"\n')
+    section = environment.examine({"NARROWCAST_CONFIG": str(file), "NARROWCAST_CODEC": "raw"}, None)
+    notes = {row["name"]: row["note"] for row in section.rows if row["from"] == str(file)}
+    assert notes == {"codec": "gives way to the environment", "off": "", "verfy": "not understood", "rule": ""}
+    assert [one.what for one in section.problems] == [f"{file}: verfy is not a setting (did you mean verify?)"]
+
+
+def examined(**variables):
+    return environment.examine({f"NARROWCAST_{name}": value for name, value in variables.items()}, None)
+
+
+@pytest.mark.parametrize(
+    ("name", "right", "wrong"),
+    [
+        ("ATTACH", ["first", "init", ""], ["soon", "First"]),
+        ("CODEC", ["auto", "raw,all_gather=window", "send = raw, "], ["zip", "raw=send", "all_median=raw"]),
+        ("DEBUG", ["WARN", "info"], ["loud"]),
+        ("MAX_CTAS", ["1", "64"], ["0", "65", "-1", "many", "1e1"]),
+        ("NVTX", ["0", "true"], ["off"]),
+        ("OFF", ["0", "send, recv"], ["sends", "yes"]),
+        ("P2P", ["1"], ["off", "01"]),
+        ("PATH", ["packets", "blocks"], ["packet"]),
+        ("SCRATCH_BYTES", ["0", "67108864"], ["64M", "-1"]),
+        ("SOCKET_IFNAME", ["eth"], []),
+        ("STATS_SECONDS", ["0", "0.5"], ["-1", "soon", "nan"]),
+        ("TAKE", ["auto", "always"], ["perhaps"]),
+        ("VERIFY", ["1"], ["twice"]),
+    ],
+)
+def test_values_that_are_not_understood_are_problems(name, right, wrong):
+    for value in right:
+        assert examined(**{name: value}).problems == [], value
+    for value in wrong:
+        (found,) = examined(**{name: value}).problems
+        assert found.what.startswith(f"NARROWCAST_{name} is {value}, not ")
+        assert found.mend.endswith(".")
+
+
+def test_a_cost_model_that_cannot_be_loaded_is_a_problem(tmp_path):
+    path = tmp_path / "own.costs"
+    path.write_text("narrowcast-costs 1 a machine\nsend 2 peer raw 64:1\nsend 2 peer window 64:1\n")
+    assert examined(COST_MODEL=str(path)).problems == []
+    path.write_text("narrowcast-costs 1 a machine\nsend 2 peer raw 64:1\n")
+    (found,) = examined(COST_MODEL=str(path), PATH="blocks").problems
+    assert found.what == f"NARROWCAST_COST_MODEL: {path}: there is no line 'send 2 peer window'"
+    assert "NARROWCAST_COST_MODEL" not in os.environ
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="TOML takes Python 3.11")
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("path = 'blocks'", "path is not read from a file"),
+        ("p2p = 2", "p2p is 2, not 0 or 1"),
+        ("config = 'other.toml'", "config is not read from a file"),
+        ("take = 'perhaps'", "take is perhaps, not auto, always or never"),
+        ("verify = 2", "verify is 2, not 1 or 0"),
+        ("codec = ['raw', 'all_gather=zip']", "codec is raw,all_gather=zip, not "),
+        ("stats = 1979-05-27", "stats has a value of no kind"),
+        ("rule = 1", "rule is no list of tables"),
+        ("[[rule]]\nranks = true", "rule 1: ranks cannot be True"),
+        ("[[rule]]\n[[rule]]\noperation = 'all_median'", "rule 2: operation cannot be all_median"),
+        ("[[rule]]\nrank = 8", "rule 1 has rank, which is none of operation, "),
+    ],
+)
+def test_what_a_file_has_wrong_is_a_problem(tmp_path, content, words):
+    file = tmp_path / "settings.toml"
+    file.write_text(content)
+    (found,) = examined(CONFIG=str(file)).problems
+    assert found.what.startswith(f"{file}: {words}")
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="TOML takes Python 3.11")
+def test_a_file_with_all_that_there_is_is_right(tmp_path):
+    file = tmp_path / "settings.toml"
+    rule = "operation = 'send'\ndtype = 'bfloat16'\nranks = 8\ncommunicator = 'a'\nmin_bytes = 0\nmax_bytes = 9\n"
+    settings = "attach = 'init'\ncodec = ['raw', 'send=window']\nnvtx = false\noff = ['recv']\nscratch_bytes = 4096\n"
+    more = "max_ctas = 32\np2p = true\ncost_model = ''\nstats_seconds = 0.5\n"
+    file.write_text(f"{settings}{more}[[rule]]\n{rule}take = 'always'\ncodec = 'auto'\n")
+    assert examined(CONFIG=str(file)).problems == []
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="TOML takes Python 3.11")
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("p2p = 0", "p2p=0: Narrowcast goes through host memory"),
+        ("take = 'never'", "take=never: Narrowcast takes nothing"),
+        ("cost_model = '/nowhere.costs'", "cost_model: /nowhere.costs cannot be read: "),
+    ],
+)
+def test_what_hurts_in_a_file_is_a_problem_unless_the_environment_has_another(tmp_path, content, words):
+    file = tmp_path / "settings.toml"
+    file.write_text(content)
+    (found,) = examined(CONFIG=str(file)).problems
+    assert found.what.startswith(words)
+    assert found.mend.endswith(f"(it is from: {file}).")
+    key = content.partition(" ")[0].upper()
+    model = tmp_path / "own.costs"
+    model.write_text("narrowcast-costs 1 a machine\nsend 2 peer raw 64:1\nsend 2 peer window 64:1\n")
+    others = {"P2P": "1", "TAKE": "auto", "COST_MODEL": str(model)}
+    assert examined(CONFIG=str(file), **{key: others[key]}).problems == []
+    assert len(examined(CONFIG=str(file), **{key: ""}).problems) == 1
+
+
+def test_without_toml_a_file_is_noted_and_no_problem(tmp_path, monkeypatch):
+    file = tmp_path / "settings.toml"
+    file.write_text("codec = 'raw'")
+    monkeypatch.setattr(settings, "sys", SimpleNamespace(version_info=(3, 10)))
+    section = examined(CONFIG=str(file))
+    assert section.problems == []
+    assert "Python 3.11" in section.rows[-1]["note"]

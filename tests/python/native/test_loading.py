@@ -1,0 +1,85 @@
+"""The library is found, or one sentence says why not; unknown settings are told of."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from ctypes import c_char_p, c_int, c_size_t, c_uint32, c_uint64, c_void_p
+from pathlib import Path
+
+import narrowcast
+from narrowcast._native import library, settings
+from narrowcast.errors import _BY_STATUS, Status
+from narrowcast.types import VALUE_TYPES
+
+
+def test_the_version_is_three_numbers():
+    assert [part.isdigit() for part in narrowcast.library_version().split(".")] == [True] * 3
+
+
+def test_types_are_those_of_the_library():
+    for kind in VALUE_TYPES:
+        assert library.library().ncast_dtype_name(kind.number).decode() == kind.name
+        assert library.library().ncast_dtype_bytes(kind.number) == kind.bytes
+    assert library.library().ncast_dtype_name(len(VALUE_TYPES)) is None
+
+
+def test_functions_take_what_the_headers_say():
+    headers = Path(__file__).parents[3] / "include" / "narrowcast"
+    text = re.sub(r"//.*", "", "\n".join(path.read_text() for path in sorted(headers.glob("*.h"))))
+    declared = dict(re.findall(r"NCAST_API [\w\s*]+?\b(ncast_\w+)\(([^)]*)\);", text))
+    assert declared.keys() == library.SIGNATURES.keys()
+    values = {"int": c_int, "size_t": c_size_t, "uint64_t": c_uint64, "uint32_t": c_uint32}
+    values |= dict.fromkeys(("ncast_stream", "ncast_exchange"), c_void_p)
+    enums = {"ncast_dtype", "ncast_codec", "ncast_operation", "ncast_redop", "ncast_status"}
+    for name, arguments in declared.items():
+        kinds = [argument.split() for argument in arguments.split(",") if argument.strip() not in ("", "void")]
+        _, ours = library.SIGNATURES[name]
+        assert len(ours) == len(kinds), name
+        for kind, own in zip(kinds, ours, strict=True):
+            if "*" in "".join(kind):
+                assert own in (c_void_p, c_char_p) or hasattr(own, "contents"), (name, kind)
+            else:
+                assert own is (c_int if kind[0] in enums else values[kind[0]]), (name, kind)
+
+
+def test_every_status_has_its_exception():
+    for status in Status:
+        if status != Status.OK:
+            assert issubclass(_BY_STATUS[status], narrowcast.NarrowcastError)
+            assert _BY_STATUS[status]("why").status == status
+            assert str(_BY_STATUS[status]("why")) == "why"
+    assert library.library().ncast_status_name(max(Status) + 1) == b"unknown status"
+
+
+def test_importing_loads_no_framework_and_no_library():
+    code = (
+        "import sys, narrowcast, narrowcast._native.library as l; assert not l.library.cache_info().currsize;"
+        "bad = {'torch', 'cupy', 'jax', 'matplotlib', 'ml_dtypes'} & set(sys.modules); assert not bad, bad"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+def test_a_library_that_is_missing_or_foreign_is_one_sentence(cli, tmp_path):
+    result = cli("--version", NARROWCAST_LIBRARY=str(tmp_path / "nothing.so"))
+    assert result.returncode == 1
+    assert result.stderr == f"narrowcast: NARROWCAST_LIBRARY names {tmp_path}/nothing.so, which is not a file\n"
+    (tmp_path / "text.so").write_text("no library")
+    result = cli("--version", NARROWCAST_LIBRARY=str(tmp_path / "text.so"))
+    assert (result.returncode, result.stderr.count("\n")) == (1, 1)
+    assert "cannot be loaded" in result.stderr
+
+
+def test_every_setting_is_in_the_guide():
+    guide = Path(__file__).parents[3] / "docs" / "guide"
+    text = "\n".join(path.read_text() for path in guide.glob("*.md"))
+    missing = {name for name in settings.VARIABLES if f"`{name}`" not in text}
+    assert missing == set()
+    assert set(re.findall(r"`(NARROWCAST_\w+)`", text)) - settings.VARIABLES == set()
+
+
+def test_an_unknown_setting_is_told_of(cli):
+    result = cli("--version", NARROWCAST_LIBARY="x")
+    assert result.returncode == 0
+    assert "NARROWCAST_LIBARY is not known" in result.stderr

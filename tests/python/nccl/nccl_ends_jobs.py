@@ -1,0 +1,182 @@
+"""As nccl_jobs.py: how communicators and their ranks end while calls are under way, and after them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from ctypes import byref, c_int, c_void_p
+from pathlib import Path
+from typing import Any
+
+from narrowcast._native.cuda_driver import DeviceBuffer, Stream, driver
+from nccl_program import (
+    BFLOAT16,
+    INT32,
+    MEETING_SECONDS,
+    SUM,
+    Program,
+    on_gpu_of,
+    program,
+    sum_of_all,
+    values_of,
+    values_of_all,
+)
+
+
+def finalized(*, rank: int, ranks: int, emit: Any) -> None:
+    """Calls are under way; they are done when ncclCommFinalize returns; the statuses of a call then, and of it."""
+    count = 100_000
+    with program(rank, ranks) as (nccl, comm, stream):
+        calls = _Calls(nccl, comm, [stream], count)
+        calls.make(6)
+        under_way = not calls.are_done()
+        nccl("CommFinalize", comm)
+        done = calls.are_done()
+        late = nccl.status("AllGather", calls.mine, calls.mine, 1, BFLOAT16, comm, stream)
+        again = nccl.status("CommFinalize", comm)
+        nccl("CommDestroy", comm)
+    emit([under_way, done, late, again])
+
+
+def destroyed_in_turn(*, ranks: int, emit: Any) -> None:
+    """One thread has every rank of two communicators, and destroys them rank by rank."""
+    count, nccl, found = 1000, Program(0, ranks), []
+    groups = [(c_void_p * ranks)() for _ in range(2)]
+    for comms in groups:
+        nccl("CommInitAll", comms, ranks, None)
+        calls = []
+        for rank in range(ranks):
+            with on_gpu_of(rank):
+                calls.append((nccl.put(values_of(rank, count, "int32")), nccl.zeros(count, "int32"), Stream()))
+        with nccl.group():
+            for comm, (mine, total, stream) in zip(comms, calls, strict=True):
+                nccl("AllReduce", mine, total, count, INT32, SUM, comm, stream)
+        for _, total, stream in calls:
+            stream.synchronize()
+            found.append(nccl.holds(total, sum_of_all(ranks, count)))
+    for rank in range(ranks):
+        for comms in groups:
+            nccl("CommDestroy", comms[rank])
+    emit(found)
+
+
+def destroyed_under_way(*, rank: int, ranks: int, emit: Any) -> None:
+    """Two communicators have calls on the same streams when the first is destroyed; the other goes on.
+
+    Broadcasts are forwarded.
+    """
+    count = 100_000
+    with program(rank, ranks) as (nccl, comm, one):
+        other, part = Stream(), c_void_p()
+        nccl("CommSplit", comm, 0, rank, byref(part), None)
+        calls, of_part = (_Calls(nccl, each, [one, other], count) for each in (comm, part))
+        copies = [nccl.put(values_of(rank, count)) for _ in range(4)]
+        for copy in copies:
+            calls.make(1)
+            nccl("Broadcast", copy, copy, count, BFLOAT16, 1, comm, other)
+            of_part.make(1)
+        under_way = not calls.are_done()
+        nccl("CommDestroy", comm)
+        done = calls.are_done()
+        of_part.make(4)
+        one.synchronize()
+        other.synchronize()
+        right = all(nccl.holds(copy, values_of(1, count)) for copy in copies)
+        emit([under_way, done, right, of_part.are_done()])
+        nccl("CommDestroy", part)
+
+
+def aborted_under_way(*, rank: int, ranks: int, by: int, emit: Any) -> None:
+    """Rank 0 sends rank 1 long messages; when the first values of the first have come, rank `by` aborts.
+
+    The seconds until they have ended on this rank; whether the last has come; the error of those who did not abort.
+    """
+    messages, count_bytes = 8, 1 << 28
+    begun, error = Path(os.environ["TEST_FOLDER"]) / "begun", c_int(0)
+    with program(rank, ranks) as (nccl, comm, stream):
+        memory, last = (DeviceBuffer(count_bytes).fill(0) for _ in range(2))
+        if rank == 0:
+            memory.write_tiled(values_of(1, 1 << 20).view("uint8"))
+        first_values, last_values = memory.part(0, 1024), last.part(count_bytes - 1024, 1024)
+        for buffer in [*[memory] * (messages - 1), memory if rank == 0 else last]:
+            nccl("Recv" if rank else "Send", buffer, count_bytes // 2, BFLOAT16, 1 - rank, comm, stream)
+        begin = time.monotonic()
+        waiting = threading.Thread(target=lambda: driver().cuStreamSynchronize(c_void_p(stream.handle)))
+        waiting.start()
+        if rank == 1:
+            while waiting.is_alive() and not nccl.get(first_values).any():
+                time.sleep(0.001)
+            begun.touch()
+        if rank == by:
+            while waiting.is_alive() and not begun.exists():
+                time.sleep(0.001)
+            nccl("CommAbort", comm)
+        waiting.join()
+        seconds = time.monotonic() - begin
+        if rank != by:
+            nccl("CommGetAsyncError", comm, byref(error))
+            nccl("CommAbort", comm)
+        emit([seconds, bool(nccl.get(last_values).any()), error.value])
+
+
+def aborted(*, rank: int, ranks: int, emit: Any) -> None:
+    """Rank 0 waits for the others, who do not come, until a thread of its own aborts."""
+    ended = Path(os.environ["TEST_FOLDER"]) / "ended"
+    with program(rank, ranks) as (nccl, comm, stream):
+        total = nccl.zeros(1000, "int32")
+        arguments = ("AllReduce", total, total, 1000, INT32, SUM, comm, stream)
+        nccl(*arguments)
+        stream.synchronize()
+        begin = time.monotonic()
+        if rank == 0:
+            threading.Timer(0.3, lambda: nccl("CommAbort", comm)).start()
+            nccl(*arguments)
+            driver().cuStreamSynchronize(c_void_p(stream.handle))
+            ended.touch()
+        else:
+            # To end itself would end the wait, too.
+            while not ended.exists() and time.monotonic() < begin + MEETING_SECONDS / 2:
+                time.sleep(0.01)
+            nccl("CommAbort", comm)
+    emit(time.monotonic() - begin)
+
+
+def a_peer_dies(*, rank: int, ranks: int, emit: Any) -> None:
+    """The last rank dies; a file has what the asynchronous error of another rank becomes, and its sentence."""
+    with program(rank, ranks) as (nccl, comm, stream):
+        total, error, states = nccl.zeros(1000, "int32"), c_int(-1), []
+        arguments = ("AllReduce", total, total, 1000, INT32, SUM, comm, stream)
+        for again in range(2):
+            if again and rank == ranks - 1:
+                time.sleep(0.2)
+                os.kill(os.getpid(), signal.SIGKILL)
+            nccl(*arguments)
+            driver().cuStreamSynchronize(c_void_p(stream.handle))
+            nccl("CommGetAsyncError", comm, byref(error))
+            states.append(error.value)
+        sentence = nccl.nccl.ncclGetLastError(None).decode()
+        (Path(os.environ["TEST_FOLDER"]) / str(rank)).write_text(f"{states} {sentence}")
+        nccl("CommAbort", comm)
+    emit(None)
+
+
+class _Calls:
+    """All-gathers of a communicator in turn on streams, and what they give."""
+
+    def __init__(self, nccl: Program, comm: c_void_p, streams: list[Stream], count: int) -> None:
+        self.nccl, self.comm, self.streams, self.count = nccl, comm, streams, count
+        self.mine = nccl.put(values_of(nccl.rank, count))
+        self.results: list[DeviceBuffer] = []
+
+    def make(self, calls: int) -> None:
+        for _ in range(calls):
+            stream = self.streams[len(self.results) % len(self.streams)]
+            self.results.append(self.nccl.zeros(self.nccl.ranks * self.count))
+            self.nccl("AllGather", self.mine, self.results[-1], self.count, BFLOAT16, self.comm, stream)
+
+    def are_done(self) -> bool:
+        """Without waiting for them."""
+        expected = values_of_all(self.nccl.ranks, self.count)
+        return all(self.nccl.holds(result, expected) for result in self.results)

@@ -1,0 +1,157 @@
+"""As nccl_jobs.py: what one rank does, meets or knows that the others do not."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import time
+from ctypes import byref, c_float, c_int, c_void_p
+from typing import Any
+
+import numpy as np
+from narrowcast._native.cuda_driver import Stream
+from nccl_program import BFLOAT16, FLOAT32, INT32, MEETING_SECONDS, SUM, Program, program, sum_of_all, values_of
+
+SMALL, LARGE = 100, 100_000
+
+
+def _used_before(nccl: Program, stream: Stream, *comms: c_void_p) -> None:
+    values = nccl.zeros(SMALL, "int32")
+    for comm in comms:
+        nccl("AllReduce", values, values, SMALL, INT32, SUM, comm, stream)
+    stream.synchronize()
+
+
+def _synchronize(stream: Stream) -> None:
+    with contextlib.suppress(Exception):
+        stream.synchronize()
+
+
+def _half(nccl: Program, comm: c_void_p) -> int:
+    """A user's reduction: half of the sum."""
+    operation, factor = c_int(), c_float(0.5)
+    nccl("RedOpCreatePreMulSum", byref(operation), byref(factor), FLOAT32, 1, comm)
+    return operation.value
+
+
+def grouped_with_a_reduction(*, rank: int, ranks: int, emit: Any) -> None:
+    """Rank 0 has a user's reduction and a message to rank 1 in a group, the others one after the other."""
+    with program(rank, ranks) as (nccl, comm, stream):
+        _used_before(nccl, stream, comm)
+        half = _half(nccl, comm)
+        ones, halves = nccl.put(np.ones(SMALL, np.float32)), nccl.zeros(SMALL, "float32")
+        mine, received = nccl.put(values_of(rank, LARGE)), nccl.zeros(LARGE)
+        with nccl.group() if rank == 0 else contextlib.nullcontext():
+            nccl("AllReduce", ones, halves, SMALL, FLOAT32, half, comm, stream)
+            if rank == 0:
+                nccl("Send", mine, LARGE, BFLOAT16, 1, comm, stream)
+            if rank == 1:
+                nccl("Recv", received, LARGE, BFLOAT16, 0, comm, stream)
+        stream.synchronize()
+        emit(rank != 1 or nccl.holds(received, values_of(0, LARGE)))
+        nccl("CommDestroy", comm)
+
+
+def two_communicators(*, rank: int, ranks: int, emit: Any) -> None:
+    """A group of all, in which only rank 0 has transfers of both kinds on the second communicator."""
+    with program(rank, ranks) as (nccl, first, stream):
+        second = c_void_p()
+        nccl("CommSplit", first, 0, rank, byref(second), None)
+        _used_before(nccl, stream, first, second)
+        total = nccl.put(values_of(rank, LARGE, "int32"))
+        small, small_received = nccl.put(values_of(rank, SMALL)), nccl.zeros(SMALL)
+        large, large_received = nccl.put(values_of(rank, LARGE)), nccl.zeros(LARGE)
+        with nccl.group():
+            nccl("AllReduce", total, total, LARGE, INT32, SUM, first, stream)
+            if rank < 2:
+                nccl("Send", small, SMALL, BFLOAT16, 1 - rank, second, stream)
+                nccl("Recv", small_received, SMALL, BFLOAT16, 1 - rank, second, stream)
+            if rank == 0:
+                nccl("Send", large, LARGE, BFLOAT16, 2, second, stream)
+            if rank == 2:
+                nccl("Recv", large_received, LARGE, BFLOAT16, 0, second, stream)
+        stream.synchronize()
+        right = [nccl.holds(total, sum_of_all(ranks, LARGE))]
+        right.append(rank > 1 or nccl.holds(small_received, values_of(1 - rank, SMALL)))
+        right.append(rank != 2 or nccl.holds(large_received, values_of(0, LARGE)))
+        emit(right)
+        nccl("CommDestroy", second)
+        nccl("CommDestroy", first)
+
+
+def aborted_together(*, rank: int, ranks: int, emit: Any) -> None:
+    """Calls of two communicators hang, and one thread aborts both in a group. Gives how long that took."""
+    with program(rank, ranks) as (nccl, first, stream):
+        second = c_void_p()
+        nccl("CommSplit", first, 0, rank, byref(second), None)
+        _used_before(nccl, stream, first, second)
+        if rank == 1:
+            time.sleep(5)
+            emit(0.0)
+            # Not by way of destructors, which might wait.
+            os._exit(0)
+        for comm, on in ((first, stream), (second, Stream())):
+            values = nccl.zeros(SMALL, "int32")
+            nccl("AllReduce", values, values, SMALL, INT32, SUM, comm, on)
+            threading.Thread(target=_synchronize, args=[on]).start()
+        time.sleep(0.5)
+        begin = time.monotonic()
+        with nccl.group():
+            nccl("CommAbort", first)
+            nccl("CommAbort", second)
+        emit(time.monotonic() - begin)
+        os._exit(0)
+
+
+def aborted_at_a_first_reduction(*, rank: int, ranks: int, emit: Any) -> None:
+    """The first call, which cannot wait, waits for the other rank, which has none, until it is aborted."""
+    with program(rank, ranks) as (nccl, comm, stream):
+        if rank == 1:
+            time.sleep(3)
+            emit(None)
+            os._exit(0)
+        half, ones, halves = _half(nccl, comm), nccl.put(np.ones(SMALL, np.float32)), nccl.zeros(SMALL, "float32")
+        status: list[int] = []
+        call = threading.Thread(
+            target=lambda: status.append(nccl.status("AllReduce", ones, halves, SMALL, FLOAT32, half, comm, stream))
+        )
+        call.start()
+        time.sleep(1)
+        nccl("CommAbort", comm)
+        call.join()
+        emit(status[0])
+
+
+def out_of_memory(*, rank: int, ranks: int, refused_bytes: int, emit: Any) -> None:
+    """Rank 1 has no memory for what the ranks exchange at their first collective. The others' wait ends by an abort."""
+    if rank == 1:
+        os.environ["NARROWCAST_TEST_REFUSED_BYTES"] = str(refused_bytes)
+    with program(rank, ranks) as (nccl, comm, stream):
+        values = nccl.zeros(SMALL, "int32")
+        if rank != 1:
+            abort = threading.Timer(2, lambda: nccl("CommAbort", comm))
+            abort.start()
+        status = [nccl.status("AllReduce", values, values, SMALL, INT32, SUM, comm, stream) for _ in range(2)]
+        if rank == 1:
+            told = c_int()
+            nccl("CommGetAsyncError", comm, byref(told))
+            status.append(told.value)
+            time.sleep(3)
+        emit(status)
+        os._exit(0)
+
+
+def refused_by_one(*, rank: int, ranks: int, emit: Any) -> None:
+    """Rank 1's buffers lie where Narrowcast does not take them. Gives whether each rank's call failed."""
+    with program(rank, ranks) as (nccl, comm, stream):
+        _used_before(nccl, stream, comm)
+        memory = nccl.zeros(4 * SMALL + 8, "uint8")
+        at = memory.part(1 if rank == 1 else 0, 4 * SMALL)
+        failed = nccl.status("Broadcast", at, at, SMALL, FLOAT32, 0, comm, stream) != 0
+        _synchronize(stream)
+        told, begin = c_int(), time.monotonic()
+        while not failed and told.value == 0 and time.monotonic() < begin + MEETING_SECONDS / 2:
+            nccl("CommGetAsyncError", comm, byref(told))
+        emit(failed or told.value != 0)
+        nccl("CommAbort", comm)

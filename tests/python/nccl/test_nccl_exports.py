@@ -1,0 +1,242 @@
+"""What the drop-in for NCCL exports, links, finds and says, without a communicator."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from narrowcast._native import settings
+
+LISTS = sorted((Path(__file__).parents[2] / "nccl" / "exports").glob("*.txt"))
+NEWEST = max(LISTS, key=lambda path: [int(part) for part in path.stem.split(".")])
+SOURCES = Path(__file__).parents[3] / "src"
+MARK = "narrowcast_nccl_resolve"
+
+ASK = """
+import ctypes, sys
+library, version = ctypes.CDLL(sys.argv[1]), ctypes.c_int(-1)
+for prefix in ("nccl", "pnccl"):
+    print(getattr(library, prefix + "GetVersion")(ctypes.byref(version)), version.value)
+print(library.ncclCommSuspend(None, 0))
+text = library.ncclGetLastError
+text.restype = ctypes.c_char_p
+print(text(None).decode())
+"""
+
+
+def symbols(library: Path) -> dict[str, str]:
+    nm = shutil.which("nm")
+    if nm is None:
+        pytest.skip("no nm here")
+    listed = subprocess.run([nm, "-D", "--defined-only", str(library)], capture_output=True, text=True, check=True)
+    rows = [line.split()[-2:] for line in listed.stdout.splitlines()]
+    return {name.partition("@")[0]: kind for kind, name in rows}
+
+
+def ask(library: Path, fakes: Path, *, before: str = "", **environment: str) -> subprocess.CompletedProcess[str]:
+    own = {name: value for name, value in os.environ.items() if not name.startswith("NARROWCAST_")}
+    return subprocess.run(
+        [sys.executable, "-c", before + ASK, str(library)],
+        capture_output=True,
+        text=True,
+        env={**own, "LD_LIBRARY_PATH": str(fakes), **environment},
+        check=True,
+    )
+
+
+@pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
+def test_trampolines_assemble_for_every_machine(machine, tmp_path):
+    clang = shutil.which("clang") or pytest.skip("no clang here, which assembles for other machines")
+    assembled = tmp_path / "trampolines.o"
+    options = [f"--target={machine}-linux-gnu", f"-I{SOURCES}", "-c", "-o", assembled]
+    subprocess.run([clang, *options, SOURCES / "nccl" / "trampolines.S"], check=True)
+    listed = subprocess.run(["nm", "-g", "--defined-only", assembled], capture_output=True, text=True, check=True)
+    exported = {line.split()[2]: line.split()[1] for line in listed.stdout.splitlines()}
+    of_nccl = dict(reversed(line.split()) for line in NEWEST.read_text().splitlines())
+    assert exported == {**of_nccl, "narrowcast_nccl_slots": "D"}
+
+
+@pytest.mark.parametrize("listed", LISTS, ids=lambda path: path.stem)
+def test_everything_that_nccl_exports_is_exported(drop_in, listed):
+    of_nccl = dict(reversed(line.split()) for line in listed.read_text().splitlines())
+    own = symbols(drop_in)
+    assert {name: own.get(name) for name in of_nccl} == of_nccl
+
+
+def test_nothing_else_is_exported(drop_in):
+    assert set(symbols(drop_in)) - {line.split()[1] for line in NEWEST.read_text().splitlines()} == {MARK}
+
+
+def test_the_installed_nccl_exports_nothing_more(drop_in):
+    try:
+        package = importlib.util.find_spec("nvidia.nccl")
+    except ImportError:
+        package = None
+    if package is None:
+        pytest.skip("NCCL's wheel is not installed")
+    library = Path(next(iter(package.submodule_search_locations))) / "lib" / "libnccl.so.2"
+    assert {name for name in symbols(library) if name.lstrip("p").startswith("nccl")} <= set(symbols(drop_in))
+
+
+def test_it_stands_for_nccl_and_links_only_libc(drop_in):
+    read = subprocess.run(["readelf", "-d", str(drop_in)], capture_output=True, text=True, check=True).stdout
+    rows = [line for line in read.splitlines() if "[" in line]
+    assert [row.partition("[")[2].rstrip("]") for row in rows if "SONAME" in row] == ["libnccl.so.2"]
+    needed = {row.partition("[")[2].rstrip("]") for row in rows if "NEEDED" in row}
+    loader = {"x86_64": "ld-linux-x86-64.so.2", "aarch64": "ld-linux-aarch64.so.1"}[platform.machine()]
+    assert needed <= {"libc.so.6", "libm.so.6", "libpthread.so.0", "libdl.so.2", loader}
+
+
+def test_calls_reach_the_real_nccl(drop_in, fakes):
+    told = ask(drop_in, fakes, NARROWCAST_NCCL_LIBRARY=str(fakes / "libnccl.so.2"), NARROWCAST_DEBUG="VERSION")
+    assert told.stdout.splitlines()[:2] == ["0 22809", "0 22809"]
+    assert f"stands before NCCL 2.28.9 at {fakes / 'libnccl.so.2'}" in told.stderr
+
+
+def test_a_function_that_the_real_nccl_lacks_fails_with_a_message(drop_in, fakes):
+    told = ask(drop_in, fakes, NARROWCAST_NCCL_LIBRARY=str(fakes / "libnccl.so.2"))
+    assert told.stdout.splitlines()[2] == "5"
+    assert "NCCL 2.28.9 has no ncclCommSuspend" in told.stderr
+
+
+@pytest.mark.parametrize("named", ["/nowhere/libnccl.so.2", "libnccl.so.2", "the drop-in", "a copy"])
+def test_without_nccl_every_call_fails_with_a_message(drop_in, fakes, tmp_path, named):
+    copy = tmp_path / "libnccl.so.2"
+    shutil.copy(drop_in, copy)
+    path = {"the drop-in": str(drop_in), "a copy": str(copy)}.get(named, named)
+    told = ask(drop_in, fakes, NARROWCAST_NCCL_LIBRARY=path)
+    assert told.stdout.splitlines()[:3] == ["2 -1", "2 -1", "2"]
+    assert "narrowcast: the real NCCL was not found" in told.stdout
+    assert "the real NCCL was not found, and every call fails: set NARROWCAST_NCCL_LIBRARY to its path" in told.stderr
+
+
+def test_an_unknown_nccl_gets_every_call(drop_in, fakes):
+    told = ask(drop_in, fakes, NARROWCAST_NCCL_LIBRARY=str(fakes / "libnccl.so.2"), FAKE_NCCL_VERSION="30100")
+    assert told.stdout.splitlines()[0] == "0 30100"
+    assert "NCCL 3.1.0 is not known to Narrowcast, and all calls go to it" in told.stderr
+
+
+def test_nccl_is_found_where_the_process_has_loaded_it_or_its_packages(drop_in, fakes, tmp_path):
+    packages = tmp_path / "lib" / "python3" / "site-packages"
+    wheel = packages / "nvidia" / "nccl" / "lib"
+    wheel.mkdir(parents=True)
+    shutil.copy(fakes / "libnccl.so.2", wheel)
+    shutil.copy(fakes / "libmalloc.so", packages / "extension.so")
+    loaded = tmp_path / "libnccl.so.2"
+    shutil.copy(fakes / "libnccl.so.2", loaded)
+    for other, found in ((packages / "extension.so", wheel / "libnccl.so.2"), (loaded, loaded)):
+        before = f"import ctypes; ctypes.CDLL({str(other)!r})\n"
+        told = ask(drop_in, fakes, before=before, NARROWCAST_DEBUG="VERSION")
+        assert f"stands before NCCL 2.28.9 at {found}" in told.stderr
+
+
+@pytest.fixture
+def warned(drop_in, fakes, tmp_path):
+    """What is warned of with a file of settings, and with variables."""
+
+    def run(content: str = "", **environment: str) -> list[str]:
+        (tmp_path / "own.toml").write_text(content)
+        named = {
+            "NARROWCAST_NCCL_LIBRARY": str(fakes / "libnccl.so.2"),
+            "NARROWCAST_CONFIG": str(tmp_path / "own.toml"),
+        }
+        said = ask(drop_in, fakes, **{**named, **environment}).stderr.replace(f"{tmp_path}/", "").splitlines()
+        lines = [line.partition(" narrowcast WARN ")[2] for line in said]
+        return [line for line in lines if line and "has no ncclCommSuspend" not in line]
+
+    return run
+
+
+def known_by(warning: str) -> set[str]:
+    return set(warning.partition("(known: ")[2].rstrip(")").split(", "))
+
+
+def test_the_drop_in_knows_the_settings_that_python_knows(warned):
+    meant = {"CONFIG": "own.toml", "DEBUG": "WARN", "ATTACH": "init", "CODEC": "raw", "TAKE": "auto", "OFF": "send"}
+    kept = {f"{settings.PREFIX}{name}" for name in ("CONFIG", "NCCL_LIBRARY")}
+    every = {name: meant.get(name.removeprefix(settings.PREFIX), "1") for name in settings.VARIABLES - kept}
+    assert warned(**every) == []
+    (said,) = warned(NARROWCAST_CODECS="raw")
+    assert said.startswith("the environment variable NARROWCAST_CODECS is not known to Narrowcast")
+    assert known_by(said) == settings.VARIABLES
+    (said,) = warned("codecs = 'raw'")
+    assert said.startswith("own.toml:1: codecs is not a setting")
+    assert known_by(said) == {*settings.KEYS, "rule"}
+
+
+@pytest.mark.parametrize("name", sorted(settings.VARIABLES))
+def test_a_file_has_all_settings_but_those_that_others_read(warned, name):
+    key = name.removeprefix(settings.PREFIX).lower()
+    said = warned(f"\n{key} = '0'")
+    if key in settings.KEYS:
+        assert not any(" is not read from a file" in line or " is not a setting" in line for line in said)
+    else:
+        assert said == [f"own.toml:2: {key} is not read from a file: set {name}"]
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "expected"),
+    [
+        ("attach", "soon", "first or init"),
+        ("debug", "loud", "NONE, VERSION, WARN, INFO or TRACE"),
+        ("max_ctas", "many", "a number from 1 to 64"),
+        ("max_ctas", "65", "a number from 1 to 64"),
+        ("nvtx", "perhaps", "1 or 0"),
+        ("p2p", "false", "0 or 1"),
+        ("scratch_bytes", "64M", "a whole number of bytes, or 0 for the default"),
+        ("scratch_bytes", "-1", "a whole number of bytes, or 0 for the default"),
+        ("stats_seconds", "soon", "a number of seconds"),
+        ("take", "perhaps", "auto, always or never"),
+        ("verify", "twice", "1 or 0"),
+    ],
+)
+def test_a_value_that_is_not_understood_is_warned_of(warned, key, value, expected):
+    variable = f"{settings.PREFIX}{key.upper()}"
+    assert warned(**{variable: value}) == [f"{variable}: {key} is {value}, not {expected}"]
+    assert warned(f"{key} = '{value}'") == [f"own.toml:1: {key} is {value}, not {expected}"]
+
+
+def test_a_value_that_is_none_of_a_setting_is_warned_of(warned):
+    assert warned("debug = {}") == ["own.toml:1: debug has a value of no kind that settings have"]
+
+
+def test_a_file_says_where_nccl_is_and_what_is_printed(drop_in, fakes, tmp_path):
+    path, old = tmp_path / "own.toml", fakes / "libnccl_old.so.2"
+    path.write_text(f"nccl_library = '{fakes / 'libnccl.so.2'}'\ndebug = 'none'\n")
+
+    def told(**environment: str) -> subprocess.CompletedProcess[str]:
+        return ask(drop_in, fakes, NARROWCAST_CONFIG=str(path), **environment)
+
+    # What the environment has comes first.
+    for quiet in (told(), told(NARROWCAST_DEBUG="", NARROWCAST_NCCL_LIBRARY="")):
+        assert quiet.stdout.splitlines()[0] == "0 22809"
+        assert quiet.stderr == ""
+    assert f"NCCL 2.28.9 at {fakes / 'libnccl.so.2'}\n" in told(NARROWCAST_DEBUG="VERSION").stderr
+    assert f"NCCL 2.28.9 at {old}\n" in told(NARROWCAST_DEBUG="warn", NARROWCAST_NCCL_LIBRARY=str(old)).stderr
+
+
+@pytest.mark.parametrize("from_a_file", [True, False])
+def test_a_path_that_nccl_is_not_at_is_told_of_with_what_names_it(warned, from_a_file):
+    content = "nccl_library = 'libnccl.so.2'" if from_a_file else ""
+    said = warned(content, NARROWCAST_NCCL_LIBRARY="" if from_a_file else "libnccl.so.2")
+    source = "own.toml:1" if from_a_file else "NARROWCAST_NCCL_LIBRARY"
+    assert said[0] == f"{source}: nccl_library is libnccl.so.2, which is not an absolute path"
+
+
+def test_programs_without_nccl_load_no_more_than_the_drop_in(drop_in):
+    maps = subprocess.run(
+        ["cat", "/proc/self/maps"],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "LD_PRELOAD": str(drop_in)},
+        check=True,
+    )
+    assert str(drop_in.resolve()) in maps.stdout
+    assert "cuda" not in maps.stdout
+    assert maps.stderr == ""

@@ -1,0 +1,176 @@
+"""`narrowcast run`: what is told of the traffic, in its report and to Prometheus. The drop-in is a stand-in."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import time
+import urllib.request
+
+import pytest
+from narrowcast._dropin import prometheus, traffic
+from narrowcast.cli import run_report
+from run_traffic import COMMUNICATORS, REASON
+
+
+def test_a_report_that_cannot_be_written_costs_neither_the_table_nor_the_status(run, tmp_path):
+    (tmp_path / "folder").mkdir()
+    done = run("--stats", "folder/s.json", "--", "sh", "-c", "rmdir folder; exit 7")
+    assert (done.returncode, done.stdout) == (7, "")
+    assert "warning: --stats folder/s.json is not written: No such file or directory\n" in done.stderr
+    assert "all_gather" in done.stderr
+
+
+def test_the_report_sums_the_ranks(run, tmp_path):
+    done = run("--stats", "out.json", "--", "sh", "-c", "true; /bin/true; exit 0")
+    assert (done.returncode, done.stdout) == (0, "")
+    row = next(line for line in done.stderr.splitlines() if "all_gather" in line)
+    cells = [cell.strip() for cell in row.strip("│").split("│")]
+    assert cells[:3] == ["c0ffee00c0ff", "1 of 2", "all_gather"]
+    assert cells[3:] == ["6", "5.86 KiB", "4.10 KiB", "0.700", "4", f"{REASON} (4)"]
+    written = json.loads((tmp_path / "out.json").read_text())
+    assert written["status"] == 0
+    assert written["faults"] == []
+    assert len(written["processes"]) == 2
+    (communicator,) = written["communicators"]
+    assert communicator["reported_ranks"] == [1]
+    assert communicator["scratch_bytes"] == 1 << 20
+    assert (communicator["raw_bytes"], communicator["wire_bytes"], communicator["ratio"]) == (6000, 4200, 0.7)
+    assert communicator["operations"] == [
+        {
+            "operation": "all_gather",
+            "taken": 6,
+            "captured": 0,
+            "forwarded": 4,
+            "reasons": {REASON: 4},
+            "raw_bytes": 6000,
+            "wire_bytes": 4200,
+            "ratio": 0.7,
+            "predicted": 0,
+            "saved_seconds": 0,
+        }
+    ]
+
+
+def of_all_gather(**changes):
+    """The one communicator, with changes to its operation."""
+    return [{**COMMUNICATORS[0], "operations": [{**COMMUNICATORS[0]["operations"][0], **changes}]}]
+
+
+@pytest.mark.parametrize(("predicted", "cell"), [(3, "1.250 s"), (2, "1.250 s of 2 calls")])
+def test_time_saved_is_told_where_the_drop_in_gives_it(run, predicted, cell):
+    given = json.dumps(of_all_gather(predicted=predicted, saved_seconds=1.25))
+    table = run("--", "true", NARROWCAST_TEST_COMMUNICATORS=given).stderr
+    row = next(line for line in table.splitlines() if "all_gather" in line)
+    assert cell in [part.strip() for part in row.split("│")]
+    assert "not measured" in table
+    assert "saved" not in run("--", "true").stderr
+
+
+def test_time_saved_is_that_of_a_rank(tmp_path):
+    for rank in range(2):
+        content = {"pid": rank, "communicators": of_all_gather(predicted=3, saved_seconds=1.5)}
+        content["communicators"][0]["rank"] = rank
+        (tmp_path / f"{rank}.json").write_text(json.dumps(content))
+    report = traffic.read_folder(tmp_path)
+    (total,) = report.communicators()
+    assert total.operations["all_gather"].saved_seconds == 3
+    assert run_report._saved(total.operations["all_gather"], len(total.reported)) == "1.500 s"
+
+
+def test_calls_in_graphs_are_told_apart(run):
+    given = json.dumps(of_all_gather(captured=2))
+    table = run("--", "true", NARROWCAST_TEST_COMMUNICATORS=given).stderr
+    row = next(line for line in table.splitlines() if "all_gather" in line)
+    cells = [part.strip() for part in row.split("│")]
+    assert cells[3:9] == ["all_gather", "3", "2", "2.93 KiB", "2.05 KiB", "0.700"]
+    assert "counted once" in table
+    assert "graph" not in run("--", "true").stderr
+
+
+def test_what_is_not_known_of_the_links_is_not_made_up(run, tmp_path):
+    given = json.dumps(of_all_gather(raw_bytes=None, wire_bytes=None))
+    table = run("--stats", "out.json", "--", "true", NARROWCAST_TEST_COMMUNICATORS=given).stderr
+    row = next(line for line in table.splitlines() if "all_gather" in line)
+    assert [part.strip() for part in row.split("│")][5:8] == ["-"] * 3
+    (communicator,) = json.loads((tmp_path / "out.json").read_text())["communicators"]
+    for one in (communicator, *communicator["operations"]):
+        assert (one["raw_bytes"], one["wire_bytes"], one["ratio"]) == (None, None, None)
+    (tmp_path / "7.json").write_text(json.dumps({"pid": 7, "communicators": json.loads(given)}))
+    metrics = prometheus.text(traffic.read_folder(tmp_path))
+    assert "narrowcast_calls_total{" in metrics
+    assert "narrowcast_wire_bytes_total{" not in metrics
+
+
+def test_a_process_that_is_killed_has_reported_before(run, tmp_path):
+    done = run("-q", "--stats", "out.json", "--", "sh", "-c", "kill -KILL $$")
+    assert done.returncode == 128 + signal.SIGKILL
+    assert json.loads((tmp_path / "out.json").read_text())["communicators"][0]["operations"][0]["taken"] == 3
+
+
+def test_no_traffic_and_broken_reports_are_told_of(run):
+    assert "no call of NCCL" in run("--", "true", NARROWCAST_TEST_COMMUNICATORS="[]").stderr
+    done = run("--", "true", NARROWCAST_TEST_COMMUNICATORS='[{"id": 1')
+    assert done.returncode == 0
+    assert re.search(r"warning: \d+\.json is no report of a process: JSONDecodeError", done.stderr)
+
+
+def test_communicators_whose_ranks_did_not_agree_on_an_id_are_summed_by_their_place(tmp_path):
+    for pid, rank in ((7, 0), (11, 1)):
+        both = [{**COMMUNICATORS[0], "id": "", "rank": rank}, {**COMMUNICATORS[0], "id": "", "rank": 0, "ranks": 1}]
+        (tmp_path / f"{pid}.json").write_text(json.dumps({"pid": pid, "communicators": both}))
+    pair, alone = traffic.read_folder(tmp_path).communicators()
+    assert (pair.communicator, pair.ranks, pair.reported) == ("", 2, {0, 1})
+    assert pair.operations["all_gather"].taken == 6
+    assert (alone.ranks, alone.reported) == (1, {0})
+
+
+def test_prometheus_reads_while_it_runs(started_run):
+    process = started_run("--prometheus", "0", "--", "sh", "-c", "echo ready; read line")
+    url = re.search(r"metrics at (http://127\.0\.0\.1:\d+/metrics)", process.stderr.readline())[1]
+    deadline = time.monotonic() + 20
+    while True:
+        with urllib.request.urlopen(url, timeout=10) as answer:
+            assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
+            text = answer.read().decode()
+        if "narrowcast_wire_bytes_total{" in text or time.monotonic() > deadline:
+            break
+    key = 'communicator="c0ffee00c0ffee00",rank="1",operation="all_gather"'
+    assert f'narrowcast_calls_total{{{key},by="narrowcast"}} 3\n' in text
+    assert f'narrowcast_calls_total{{{key},by="nccl"}} 2\n' in text
+    assert f"narrowcast_raw_bytes_total{{{key}}} 3000\n" in text
+    assert f"narrowcast_wire_bytes_total{{{key}}} 2100\n" in text
+    key = 'communicator="c0ffee00c0ffee00",rank="1"'
+    assert f"narrowcast_scratch_bytes{{{key}}} {1 << 20}\n" in text
+    with pytest.raises(urllib.error.HTTPError, match="404"):
+        urllib.request.urlopen(url.replace("metrics", "other"), timeout=10)
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=30)
+
+
+def test_a_port_in_use_is_told_of_before_the_command_starts(run):
+    server = prometheus.MetricsServer("127.0.0.1", 0, str)
+    try:
+        port = server.url.rpartition(":")[2].partition("/")[0]
+        done = run("--prometheus", port, "echo", "started")
+    finally:
+        server.close()
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "nothing can listen at 127.0.0.1" in done.stderr
+
+
+def test_metrics_follow_the_format(tmp_path):
+    for pid, rank in ((7, 0), (11, 1)):
+        content = {"pid": pid, "communicators": [{**COMMUNICATORS[0], "rank": rank}] * 2}
+        (tmp_path / f"{pid}.json").write_text(json.dumps(content))
+    text = prometheus.text(traffic.read_folder(tmp_path))
+    assert text.endswith("\n")
+    assert "narrowcast_processes 2\n" in text
+    # A set of labels once only, and quotes in them escaped.
+    keys = [line.rpartition(" ")[0] for line in text.splitlines() if not line.startswith("#")]
+    assert len(keys) == len(set(keys))
+    assert 'reason="count is below the \\"floor\\""} 4\n' in text
+    families = [line.split()[2] for line in text.splitlines() if line.startswith("# TYPE")]
+    assert families == sorted(set(families), key=families.index)
+    assert {key.partition("{")[0] for key in keys} <= set(families)

@@ -1,0 +1,390 @@
+"""What rank processes of the tests run: called by `narrowcast._bench.launch`, results are JSON."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import narrowcast
+import numpy as np
+from narrowcast._bench import host_ranks, samples
+from narrowcast._bench.contenders import Contender
+from narrowcast._bench.operations import prepare
+from narrowcast._native import cuda_driver
+from narrowcast.types import value_type
+
+
+def communicator(unique_id: str, rank: int, ranks: int, **options: Any) -> narrowcast.Communicator:
+    return narrowcast.Communicator(bytes.fromhex(unique_id), rank, ranks, timeout_seconds=30, **options)
+
+
+def operations(*, unique_id, rank, ranks, cases, emit):
+    """Every case (operation, type, data, reduction, codec, count) against the oracle."""
+    with communicator(unique_id, rank, ranks) as comm:
+        for operation, dtype, data, op, codec, count in cases:
+            kind = value_type(dtype)
+            call = prepare(
+                operation, comm, samples.sample(data, dtype), kind, count, codec=codec, op=op, root=ranks - 1
+            )
+            call.poison()
+            call.run()
+            emit([operation, dtype, op, codec, count, call.count_wrong()])
+
+
+def in_place(*, unique_id, rank, ranks, emit):
+    with communicator(unique_id, rank, ranks) as comm:
+        every = np.zeros(ranks * 100, np.float32)
+        mine = every[rank * 100 : (rank + 1) * 100]
+        mine[:] = rank + 1
+        comm.all_gather(mine, every)
+        gathered = every.copy()
+        comm.reduce_scatter(every, mine)
+        scattered = mine.copy()
+        reduced = np.full(50, rank + 1.0)
+        comm.all_reduce(reduced, op="avg")
+        sent = np.full(50, float(rank), np.float32)
+        comm.broadcast(sent, root=1)
+        emit([gathered.tolist(), scattered.tolist(), reduced.tolist(), sent.tolist()])
+
+
+def rooted_in_place(*, unique_id, rank, ranks, emit):
+    """reduce, gather and scatter to and from rank 1; other ranks give no second buffer."""
+    with communicator(unique_id, rank, ranks) as comm:
+        every = np.zeros(ranks * 50, np.float32)
+        mine = every[rank * 50 : (rank + 1) * 50]
+        mine[:] = rank + 1
+        comm.gather(mine, every if rank == 1 else None, root=1)
+        gathered = every.copy()
+        every *= 2
+        comm.scatter(every if rank == 1 else None, mine, root=1)
+        summed = np.full(50, rank + 1.0)
+        comm.reduce(summed, root=1)
+        emit([gathered.tolist(), mine.tolist(), summed.tolist()])
+
+
+def exchanges(*, unique_id, rank, ranks, emit):
+    """all_to_all_v: 100 * sender + receiver, as many times as both of them together, and none from a rank to itself."""
+
+    def count(sender: int, receiver: int) -> int:
+        return 0 if sender == receiver else 1000 * (sender + receiver)
+
+    def part(sender: int, receiver: int) -> Any:
+        return np.full(count(sender, receiver), 100 * sender + receiver, np.uint16)
+
+    everyone = range(ranks)
+    values = np.concatenate([part(rank, other) for other in everyone])
+    expected = np.concatenate([part(other, rank) for other in everyone])
+    send_counts = [count(rank, other) for other in everyone]
+    recv_counts = np.array([count(other, rank) for other in everyone])
+    found = []
+    with communicator(unique_id, rank, ranks) as comm, narrowcast.Stream() as stream:
+        for codec in ("auto", "raw", "window"):
+            out = np.zeros_like(expected)
+            comm.all_to_all_v(values, out, send_counts, recv_counts, codec=codec, dtype="bfloat16", stream=stream)
+            stream.synchronize()
+            found.append(bool((out == expected).all()))
+        # The parts in the opposite order.
+        offsets = [sum(recv_counts[other + 1 :]) for other in everyone]
+        out = np.zeros_like(expected)
+        comm.all_to_all_v(values, out, send_counts, recv_counts, recv_offsets=offsets, dtype="bfloat16")
+        found.append(bool((out == np.concatenate([part(other, rank) for other in reversed(everyone)])).all()))
+        for call in (
+            lambda: comm.all_to_all_v(values, out, send_counts[:1], recv_counts, dtype="bfloat16"),
+            lambda: comm.all_to_all_v(values, out, [-1] * ranks, recv_counts, dtype="bfloat16"),
+            lambda: comm.all_to_all_v(values, out[:9], send_counts, recv_counts, dtype="bfloat16"),
+            lambda: comm.all_to_all_v(values, out, send_counts, recv_counts, send_offsets=[9], dtype="bfloat16"),
+            lambda: comm.all_to_all_v(values, values, send_counts, send_counts, dtype="bfloat16"),
+        ):
+            try:
+                call()
+                found.append("no error")
+            except ValueError as error:
+                found.append(str(error))
+    emit(found)
+
+
+def streams_and_groups(*, unique_id, rank, ranks, emit):
+    """Two streams of work, buffers that nobody else keeps, and a ring of sends before receives."""
+    with communicator(unique_id, rank, ranks) as comm, narrowcast.Stream() as stream:
+        out = np.zeros((4, ranks * 5000), np.float32)
+        for i in range(4):
+            comm.all_gather(np.full(5000, 10 * i + rank, np.float32), out[i], stream=stream)
+        ring = np.zeros(200_000, np.int32)
+        with narrowcast.group():
+            comm.send(np.full(200_000, rank, np.int32), (rank + 1) % ranks, stream=stream)
+            comm.recv(ring, (rank - 1) % ranks, stream=stream)
+        stream.synchronize()
+        here = np.zeros(300, np.float32)
+        with narrowcast.group(), narrowcast.group():
+            comm.send(np.full(300, rank, np.float32), (rank - 1) % ranks)
+            comm.recv(here, (rank + 1) % ranks)
+        emit([out.tolist(), int(ring[0]), bool((ring == ring[0]).all()), here.tolist()[:1], str(comm.async_error())])
+
+
+def counters(*, unique_id, rank, ranks, emit):
+    values = samples.of_rank(samples.sample("weights", "bfloat16"), rank, 100_000)
+    out = np.zeros(ranks * 100_000, np.uint16)
+    totals = []
+    with communicator(unique_id, rank, ranks) as comm:
+        assert comm.library_ranks() == (rank, ranks)
+        for codec in ("raw", "window"):
+            before = comm.counters()
+            comm.all_gather(values, out, codec=codec, dtype="bfloat16")
+            after = comm.counters()
+            totals.append([after.raw_bytes - before.raw_bytes, after.wire_bytes - before.wire_bytes])
+        with narrowcast.group():
+            comm.send(values, (rank + 1) % ranks, codec="raw", dtype="bfloat16")
+            comm.recv(out[:100_000], (rank - 1) % ranks, codec="raw", dtype="bfloat16")
+        counted = comm.counters()
+        operations = {name: [one.calls, one.raw_bytes, one.ratio] for name, one in counted.operations.items()}
+        assert counted.calls == 4
+        assert counted.raw_bytes == sum(one.raw_bytes for one in counted.operations.values())
+        emit([totals, operations])
+
+
+def mismatch(*, unique_id, rank, ranks, emit):
+    with communicator(unique_id, rank, ranks) as comm:
+        try:
+            comm.all_reduce(np.zeros(100 + rank, np.float32))
+            emit("no error")
+        except narrowcast.NarrowcastError as error:
+            emit([type(error).__name__, str(error)])
+
+
+def refused(*, unique_id, rank, ranks, emit):
+    """Arguments that do not fit are refused before any peer is waited for."""
+    values, found = np.zeros(30, np.float32), []
+    frozen = values.copy()
+    frozen.flags.writeable = False
+    with communicator(unique_id, rank, ranks) as comm:
+        for call in (
+            lambda: comm.all_gather(values, np.zeros(30, np.float32)),
+            lambda: comm.all_gather(values, np.zeros(30 * ranks, np.float16)),
+            lambda: comm.reduce_scatter(values[:29], values[:9]),
+            lambda: comm.all_reduce(values, op="median"),
+            lambda: comm.all_reduce(values, codec="zip"),
+            lambda: comm.all_reduce(frozen),
+            lambda: comm.all_reduce(values[::2]),
+            lambda: comm.all_reduce(np.zeros(4, np.uint16)),
+            lambda: comm.send(values, ranks),
+            lambda: comm.broadcast(values, root=-1),
+        ):
+            try:
+                call()
+                found.append("no error")
+            except (ValueError, TypeError) as error:
+                found.append(str(error))
+        comm.all_reduce(values)  # it still works
+    for call in (comm.counters, lambda: comm.all_reduce(values)):
+        try:
+            call()
+            found.append("no error")
+        except ValueError as error:
+            found.append(str(error))
+    comm.close()
+    emit(found)
+
+
+def waiting_for_the_dead(*, unique_id, rank, ranks, folder, emit):
+    """The last rank dies without a word; how long the others take to notice, and what they say."""
+    comm = communicator(unique_id, rank, ranks)
+    values = np.zeros(100_000, np.float32)
+    comm.all_reduce(values)
+    if rank == ranks - 1:
+        time.sleep(0.3)
+        os.kill(os.getpid(), signal.SIGKILL)
+    begin = time.monotonic()
+    try:
+        while True:
+            comm.all_reduce(values)
+    except narrowcast.NarrowcastError as error:
+        report = [type(error).__name__, str(error), time.monotonic() - begin]
+        (Path(folder) / str(rank)).write_text(json.dumps(report))
+    comm.close()
+
+
+def aborted(*, unique_id, rank, ranks, emit):
+    """Rank 0 waits for a message that nobody sends, until a thread aborts."""
+    comm = communicator(unique_id, rank, ranks)
+    begin = time.monotonic()
+    if rank == 0:
+        threading.Timer(0.3, comm.abort).start()
+    try:
+        comm.recv(np.zeros(10, np.float32), (rank + 1) % ranks)
+        emit("no error")
+    except narrowcast.NarrowcastError as error:
+        emit([type(error).__name__, time.monotonic() - begin])
+    comm.close()
+
+
+def aborted_while_closing(*, unique_id, rank, ranks, emit):
+    """Closing waits for a message that nobody sends, until a thread aborts; a later abort is refused."""
+    comm = communicator(unique_id, rank, ranks)
+    begin = time.monotonic()
+    if rank == 0:
+        stream = narrowcast.Stream()
+        comm.recv(np.zeros(10, np.float32), 1, stream=stream)
+        threading.Timer(0.3, comm.abort).start()
+    else:
+        while comm.async_error() is None:
+            time.sleep(0.01)
+    comm.close()
+    seconds = time.monotonic() - begin
+    try:
+        comm.abort()
+        emit("no error")
+    except ValueError as error:
+        emit([str(error), seconds])
+
+
+def leaves_with_an_error(*, unique_id, rank, ranks, emit):
+    """Rank 0's body raises inside `with`: the others do not wait for it."""
+    try:
+        with communicator(unique_id, rank, ranks) as comm:
+            if rank == 0:
+                raise KeyError("a defect in the user's code")
+            comm.all_reduce(np.zeros(10, np.float32))
+            emit("no error")
+    except (KeyError, narrowcast.NarrowcastError) as error:
+        emit(type(error).__name__)
+
+
+def exchanging(*, unique_id, rank, ranks, case, emit):
+    """A communicator made over another one; what one rank, or its exchange, does wrong."""
+    limits = {"timeout_seconds": 30, "create_timeout_seconds": 1 if case != "right" else 30}
+    asked: list[int] = []
+    # The one at fault.
+    own, backend, wrong = rank, "host", ""
+    if rank == 1 and case == "rank":
+        own = ranks + 5
+    elif rank == 1 and case == "backend":
+        backend = "pigeon"
+    elif rank == 1:
+        wrong = case
+
+    with communicator(unique_id, rank, ranks) as over:
+
+        def exchange(mine):
+            asked.append(len(mine))
+            everyone = np.zeros((ranks, len(mine)), np.uint8)
+            over.all_gather(np.frombuffer(mine, np.uint8), everyone, codec="raw")
+            if wrong == "raises":
+                raise ConnectionResetError("the store has gone")
+            if wrong == "stops":
+                raise KeyboardInterrupt
+            return {"order": np.roll(everyone, 1, 0), "short": everyone[:, 1:].copy(), "few": everyone[1:]}.get(
+                wrong, everyone
+            )
+
+        try:
+            with narrowcast.Communicator.by_exchange(exchange, own, ranks, backend=backend, **limits) as comm:
+                values = np.full(1000, rank + 1.0, np.float32)
+                comm.all_reduce(values)
+                emit([float(values[-1]), comm.library_ranks(), asked])
+        except (KeyboardInterrupt, ValueError, narrowcast.NarrowcastError) as error:
+            emit([type(error).__name__, str(error), type(error.__cause__).__name__])
+
+
+def late(*, unique_id, rank, ranks, limits, emit):
+    """The last rank does not come."""
+    if rank == ranks - 1:
+        emit("absent")
+        return
+    try:
+        narrowcast.Communicator(bytes.fromhex(unique_id), rank, ranks, **limits)
+        emit("no error")
+    except narrowcast.NarrowcastError as error:
+        emit(type(error).__name__)
+
+
+def benches_late(*, rank, **arguments):
+    """The benchmark, to which rank 1 comes too late."""
+    if rank == 1:
+        time.sleep(600)
+    host_ranks.bench(rank=rank, **arguments)
+
+
+def benches_in_groups(*, rank, **arguments):
+    """The benchmark on the fakes, which writes how many calls each group had to a file for each contender."""
+    import fake_gpu_jobs
+
+    begin = Contender.begin
+    seen: dict[str, list[int]] = {}
+
+    def begin_counted(self, *own):
+        if self.name not in seen:
+            sizes, run, group = seen.setdefault(self.name, []), self.run, self.group
+
+            def counted(*call):
+                if opened:
+                    opened[-1] += 1
+                run(*call)
+
+            @contextlib.contextmanager
+            def recorded():
+                opened.append(0)
+                with group():
+                    yield
+                sizes.append(opened.pop())
+
+            opened: list[int] = []
+            self.run, self.group = counted, recorded
+        begin(self, *own)
+
+    Contender.begin = begin_counted
+    fake_gpu_jobs.bench(rank=rank, **arguments)
+    for name, sizes in seen.items():
+        (Path(os.environ["TEST_FOLDER"]) / f"{name}-{rank}").write_text(" ".join(map(str, sizes)))
+
+
+def fails(*, rank, emit):
+    emit(rank)
+    if rank == 1:
+        raise narrowcast.CorruptError("the sentence of rank 1")
+
+
+def dies(*, rank, emit):
+    emit(rank)
+    if rank == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    time.sleep(0.2)
+    raise narrowcast.RemoteError("a peer died")
+
+
+def sleeps(*, rank, emit):
+    emit(os.getpid())
+    time.sleep(600)
+
+
+def choices_on_gpus(*, unique_id, rank, ranks, variables, emit):
+    """What a communicator of GPUs says of an all_reduce and makes of it, or why there is none."""
+    os.environ.update(variables[rank])
+    count = 6144
+    try:
+        with (
+            cuda_driver.on_device(rank),
+            communicator(unique_id, rank, ranks, backend="cuda", device=rank) as comm,
+        ):
+            said = comm.explain("all_reduce", count, dtype="float32")
+            values = cuda_driver.DeviceBuffer(4 * count).write(np.full(count, rank + 1, np.float32))
+            stream = cuda_driver.Stream()
+            comm.all_reduce(values, stream=stream.handle, dtype="float32")
+            stream.synchronize()
+            sums = np.unique(values.read().view(np.float32))
+            emit(
+                {
+                    "path": said.path,
+                    "codec": said.codec,
+                    "chosen": said.predicted.chosen,
+                    "sum": float(sums[0]) if sums.size == 1 else None,
+                    "ratio": comm.counters().ratio,
+                }
+            )
+    except narrowcast.NarrowcastError as error:
+        emit({"error": str(error)})
