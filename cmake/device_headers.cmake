@@ -2,18 +2,18 @@
 # is a link to src/. These headers include each other relative to themselves, so that they resolve wherever the folders
 # stand side by side; tools/check_arrows.py checks that, and that this list is complete.
 set(device_headers
-  channel/cuda/bounded_wait.cuh
-  channel/cuda/kernel_channels.h
-  channel/cuda/kernel_ports.h
-  channel/cuda/memory_channel.h
-  channel/cuda/packet_rings.h
-  channel/cuda/peers.h
-  channel/cuda/port_channel.cuh
-  channel/cuda/warp_channel.cuh
-  channel/cuda/warp_grant.cuh
-  channel/cuda/warp_packets.cuh
-  channel/port_fifo.h
-  channel/port_request.h
+  channel/peer/bounded_wait.cuh
+  channel/memory/kernel_channels.h
+  channel/port/kernel_ports.h
+  channel/memory/memory_channel.h
+  channel/packet/packet_rings.h
+  channel/peer/peers.h
+  channel/port/port_channel.cuh
+  channel/memory/warp_channel.cuh
+  channel/memory/warp_grant.cuh
+  channel/packet/warp_packets.cuh
+  channel/port/fifo.h
+  channel/port/request.h
   codec/window/escapes.cuh
   codec/window/kernel.cuh
   codec/window/packing.cuh
@@ -23,8 +23,8 @@ set(device_headers
   device/ptx/system_memory.cuh
   device/reduce.cuh
   device/warp.cuh
-  format/frame.h
-  format/window.h)
+  codec/frame/layout.h
+  codec/window/format.h)
 
 # The public headers, with these, to `destination`/narrowcast.
 function(install_headers destination)

@@ -19,11 +19,14 @@ from pathlib import Path
 # Folder of src/ -> folders of src/ that it may include, besides itself. The public headers are open to all.
 ALLOWED: dict[str, set[str]] = {
     "status": set(),
-    "format": {"status"},
     "device": set(),
-    "codec": {"format", "device", "status"},
-    "channel": {"device", "status"},
-    "collective": {"channel", "codec", "device", "format", "status"},
+    "operation": set(),
+    "codec": {"device", "status"},
+    "bootstrap": {"status"},
+    "channel": {"bootstrap", "device", "status"},
+    "select": {"channel", "codec", "comm", "operation", "status"},
+    "executor": {"bootstrap", "channel", "codec", "comm", "device", "operation", "select", "status"},
+    "comm": {"bootstrap", "executor", "operation", "status"},
     "nccl": set(),
 }
 

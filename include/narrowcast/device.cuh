@@ -13,9 +13,9 @@
 #define NARROWCAST_DEVICE_CUH_
 
 #include "narrowcast/channel.h"
-#include "narrowcast/device/channel/cuda/port_channel.cuh"
-#include "narrowcast/device/channel/cuda/warp_channel.cuh"
-#include "narrowcast/device/channel/cuda/warp_packets.cuh"
+#include "narrowcast/device/channel/memory/warp_channel.cuh"
+#include "narrowcast/device/channel/packet/warp_packets.cuh"
+#include "narrowcast/device/channel/port/port_channel.cuh"
 #include "narrowcast/device/codec/window/kernel.cuh"
 
 namespace narrowcast {

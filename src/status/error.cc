@@ -1,4 +1,4 @@
-#include "error.h"
+#include "status/error.h"
 
 #include <cstdarg>
 #include <cstdio>

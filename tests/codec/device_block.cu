@@ -1,11 +1,11 @@
 // The device functions of `window` inside a kernel of the test's own, as a collective uses them, against reference.cc.
 #include <vector>
 
-#include "../support/device_array.h"
 #include "codec/window/block.h"
 #include "codec/window/kernel.cuh"
 #include "doctest/doctest.h"
 #include "patterns.h"
+#include "support/device_array.h"
 
 namespace narrowcast::tests {
 namespace {

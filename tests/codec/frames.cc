@@ -2,8 +2,8 @@
 #include <numeric>
 #include <string>
 
+#include "codec/frame/layout.h"
 #include "doctest/doctest.h"
-#include "format/frame.h"
 #include "narrowcast/codec.h"
 #include "patterns.h"
 

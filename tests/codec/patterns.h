@@ -6,7 +6,7 @@
 #include <cstring>
 
 #include "buffers.h"
-#include "format/window.h"
+#include "codec/window/format.h"
 
 namespace narrowcast::tests {
 

@@ -3,9 +3,9 @@
 #include <random>
 #include <vector>
 
-#include "../support/device_array.h"
 #include "device/copy.cuh"
 #include "device/warp.cuh"
+#include "support/device_array.h"
 
 namespace narrowcast::tests {
 namespace {

@@ -20,7 +20,7 @@ GOOD = {
     "src/codec/frame.h": '#include "status/error.h"\n#include "device/warp.h"\n#include "helper.h"\n',
     "src/codec/helper.h": '#include <vector>\n#include "xxhash/xxhash.h"\n',
     "src/channel/ring.h": '#include "../status/error.h"\n',
-    "src/collective/gather.cc": '#include "codec/frame.h"\n#include "channel/ring.h"\n',
+    "src/executor/gather.cc": '#include "codec/frame.h"\n#include "channel/ring.h"\n',
     "third_party/xxhash/xxhash.h": "",
     "python/narrowcast/codec.py": "import numpy\nfrom . import errors\n\ndef f():\n    import torch\n",
     "python/narrowcast/_native/library.py": "from ..errors import Status\nfrom . import settings\n",

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "format/window.h"
+#include "codec/window/format.h"
 
 namespace narrowcast::codec::window {
 

@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "../../device/warp.cuh"
-#include "../../format/window.h"
+#include "format.h"
 #include "parts.cuh"
 
 namespace narrowcast::codec::window {

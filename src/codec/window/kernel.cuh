@@ -5,8 +5,8 @@
 #include <cstdint>
 
 #include "../../device/warp.cuh"
-#include "../../format/window.h"
 #include "escapes.cuh"
+#include "format.h"
 #include "packing.cuh"
 #include "parts.cuh"
 #include "placement.cuh"

@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "../../device/warp.cuh"
-#include "../../format/window.h"
+#include "format.h"
 
 namespace narrowcast::codec::window {
 

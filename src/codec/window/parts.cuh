@@ -1,12 +1,12 @@
 // Four adjacent values of a lane taken apart into words of four bytes each, and put together again. One specialisation of
-// the steps a value type; format/window.h says where each bit goes.
+// the steps a value type; codec/window/format.h says where each bit goes.
 #pragma once
 
 #include <cstdint>
 #include <type_traits>
 
 #include "../../device/warp.cuh"
-#include "../../format/window.h"
+#include "format.h"
 
 namespace narrowcast::codec::window {
 

@@ -12,7 +12,7 @@
 #include <type_traits>
 #include <utility>
 
-#include "format/window.h"
+#include "codec/window/format.h"
 
 #define NARROWCAST_INLINE inline __attribute__((always_inline))
 

@@ -1,0 +1,31 @@
+#include "bootstrap/outcome.h"
+
+#include <cstdio>
+#include <vector>
+
+#include "status/error.h"
+
+namespace narrowcast::channel {
+
+Outcome Outcome::of(ncast_status status) {
+  Outcome outcome{status, {}};
+  if (status != NCAST_OK) std::snprintf(outcome.sentence, sizeof outcome.sentence, "%s", ncast_last_error());
+  return outcome;
+}
+
+ncast_status Outcome::failure_of(int rank) const {
+  return fail(status, "rank %d: %.*s", rank, static_cast<int>(sizeof sentence), sentence);
+}
+
+ncast_status agree_on_outcome(Rendezvous& rendezvous, ncast_status own) {
+  const Outcome mine = Outcome::of(own);
+  std::vector<Outcome> all(static_cast<size_t>(rendezvous.ranks()));
+  if (ncast_status status = rendezvous.all_gather(&mine, sizeof mine, all.data())) return status;
+  for (int rank = 0; rank < rendezvous.ranks(); ++rank) {
+    const Outcome& its = all[static_cast<size_t>(rank)];
+    if (its.status != NCAST_OK) return its.failure_of(rank);
+  }
+  return NCAST_OK;
+}
+
+}  // namespace narrowcast::channel

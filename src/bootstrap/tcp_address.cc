@@ -1,0 +1,126 @@
+#include "bootstrap/tcp_address.h"
+
+#include <arpa/inet.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netinet/in.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <string_view>
+
+#include "status/error.h"
+
+namespace narrowcast::channel {
+namespace {
+
+constexpr char interface_variable[] = "NARROWCAST_SOCKET_IFNAME";
+
+// Bridges between containers of one host: other hosts cannot reach their addresses.
+bool is_virtual(std::string_view name) {
+  for (const std::string_view prefix : {"docker", "br-", "virbr", "veth"}) {
+    if (name.starts_with(prefix)) return true;
+  }
+  return false;
+}
+
+// Smaller is better.
+int cost_of(const ifaddrs& entry) {
+  int cost = 0;
+  if ((entry.ifa_flags & IFF_LOOPBACK) != 0) {
+    cost = 20;
+  } else if (is_virtual(entry.ifa_name)) {
+    cost = 10;
+  }
+  if (entry.ifa_addr->sa_family == AF_INET6) {
+    sockaddr_in6 address;
+    std::memcpy(&address, entry.ifa_addr, sizeof address);
+    // Another host would have to know its own interface of that link.
+    cost += IN6_IS_ADDR_LINKLOCAL(&address.sin6_addr) ? 15 : 1;
+  }
+  return cost;
+}
+
+}  // namespace
+
+std::string TcpAddress::text() const {
+  char ip_text[INET6_ADDRSTRLEN] = "?";
+  if (version == 4) {
+    inet_ntop(AF_INET, ip, ip_text, sizeof ip_text);
+    return std::string(ip_text) + ":" + std::to_string(port);
+  }
+  inet_ntop(AF_INET6, ip, ip_text, sizeof ip_text);
+  return "[" + std::string(ip_text) + "]:" + std::to_string(port);
+}
+
+socklen_t TcpAddress::socket_address(sockaddr_storage* storage) const {
+  std::memset(storage, 0, sizeof *storage);
+  if (port > UINT16_MAX) return 0;
+  if (version == 4) {
+    sockaddr_in address = {};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(static_cast<uint16_t>(port));
+    std::memcpy(&address.sin_addr, ip, sizeof address.sin_addr);
+    std::memcpy(storage, &address, sizeof address);
+    return sizeof address;
+  }
+  if (version == 6) {
+    sockaddr_in6 address = {};
+    address.sin6_family = AF_INET6;
+    address.sin6_port = htons(static_cast<uint16_t>(port));
+    address.sin6_scope_id = scope;
+    std::memcpy(&address.sin6_addr, ip, sizeof address.sin6_addr);
+    std::memcpy(storage, &address, sizeof address);
+    return sizeof address;
+  }
+  return 0;
+}
+
+TcpAddress TcpAddress::from(const sockaddr* given) {
+  TcpAddress result = {};
+  result.pid = static_cast<uint32_t>(getpid());
+  if (given->sa_family == AF_INET) {
+    sockaddr_in address;
+    std::memcpy(&address, given, sizeof address);
+    result.version = 4;
+    result.port = ntohs(address.sin_port);
+    std::memcpy(result.ip, &address.sin_addr, sizeof address.sin_addr);
+  } else if (given->sa_family == AF_INET6) {
+    sockaddr_in6 address;
+    std::memcpy(&address, given, sizeof address);
+    result.version = 6;
+    result.port = ntohs(address.sin6_port);
+    result.scope = address.sin6_scope_id;
+    std::memcpy(result.ip, &address.sin6_addr, sizeof address.sin6_addr);
+  }
+  return result;
+}
+
+ncast_status listening_addresses(std::vector<TcpAddress>* addresses) {
+  ifaddrs* list = nullptr;
+  if (getifaddrs(&list) != 0) {
+    return fail(NCAST_SYSTEM_ERROR, "cannot list the network interfaces: %s", std::strerror(errno));
+  }
+  const char* wanted = std::getenv(interface_variable);
+  if (wanted == nullptr) wanted = "";
+  std::multimap<int, TcpAddress> found;  // by cost; of the same cost in the order of the system
+  for (const ifaddrs* entry = list; entry != nullptr; entry = entry->ifa_next) {
+    if (entry->ifa_addr == nullptr || (entry->ifa_flags & IFF_UP) == 0) continue;
+    if (entry->ifa_addr->sa_family != AF_INET && entry->ifa_addr->sa_family != AF_INET6) continue;
+    if (!std::string_view(entry->ifa_name).starts_with(wanted)) continue;
+    found.emplace(cost_of(*entry), TcpAddress::from(entry->ifa_addr));
+  }
+  freeifaddrs(list);
+  if (found.empty()) {
+    return *wanted == 0 ? fail(NCAST_SYSTEM_ERROR, "no network interface is up, not even loopback")
+                        : fail(NCAST_SYSTEM_ERROR, "%s is '%s', but no network interface of such a name is up",
+                               interface_variable, wanted);
+  }
+  for (const auto& [cost, address] : found) addresses->push_back(address);
+  return NCAST_OK;
+}
+
+}  // namespace narrowcast::channel

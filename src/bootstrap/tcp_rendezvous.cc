@@ -1,0 +1,59 @@
+#include "bootstrap/tcp_rendezvous.h"
+
+#include "bootstrap/tcp_watcher.h"
+#include "status/error.h"
+
+namespace narrowcast::channel {
+namespace {
+
+ncast_status forked_failure() {
+  return fail(NCAST_UNSUPPORTED, "this process was forked from the one that joined the communicator");
+}
+
+}  // namespace
+
+ncast_status TcpRendezvous::join(const TcpAddress& address, const WorldId& secret, int rank, int ranks, Limit limit,
+                                 std::unique_ptr<Rendezvous>* result) {
+  if (ranks < 1 || ranks > max_ranks || rank < 0 || rank >= ranks) {
+    return fail(NCAST_INVALID_ARGUMENT, "rank %d of %d: there are 1 to %d ranks", rank, ranks, max_ranks);
+  }
+  auto watcher = std::make_unique<TcpWatcher>(address, rank, ranks, limit);
+  if (ncast_status status = watcher->join(secret)) return status;
+  result->reset(new TcpRendezvous(rank, ranks, std::move(watcher)));
+  return NCAST_OK;
+}
+
+TcpRendezvous::TcpRendezvous(int rank, int ranks, std::unique_ptr<TcpWatcher> watcher)
+    : Rendezvous(rank, ranks), watcher_(std::move(watcher)) {}
+
+TcpRendezvous::~TcpRendezvous() {
+  // The thread that the watcher would wait for is the parent's, and its locks may have been held.
+  [[maybe_unused]] const TcpWatcher* leaked = watcher_->forked() ? watcher_.release() : nullptr;
+}
+
+ncast_status TcpRendezvous::all_gather(const void* mine, size_t bytes, void* all) {
+  if (watcher_->forked()) return forked_failure();
+  if (bytes > max_round_bytes / static_cast<size_t>(ranks())) {
+    return fail(NCAST_INVALID_ARGUMENT, "an all_gather of %zu bytes from each of %d ranks is larger than %zu bytes",
+                bytes, ranks(), max_round_bytes);
+  }
+  return watcher_->exchange(mine, bytes, all);
+}
+
+void TcpRendezvous::set_limit(Limit limit) {
+  if (!watcher_->forked()) watcher_->set_limit(limit);
+}
+
+void TcpRendezvous::publish_failure(ncast_status status, const char* sentence) {
+  if (!watcher_->forked()) watcher_->publish_failure(status, sentence);
+}
+
+ncast_status TcpRendezvous::check_failure() const {
+  return watcher_->forked() ? forked_failure() : watcher_->check_failure();
+}
+
+void TcpRendezvous::on_failure(std::function<void(ncast_status, const char*)> handler) {
+  if (!watcher_->forked()) watcher_->set_handler(std::move(handler));
+}
+
+}  // namespace narrowcast::channel

@@ -1,0 +1,36 @@
+// What is in a unique id; the rest of its bytes are zero.
+#pragma once
+
+#include <cstring>
+
+#include "bootstrap/world_id.h"
+#include "narrowcast/comm.h"
+
+namespace narrowcast::collective {
+
+struct UniqueIdContent {
+  char magic[8];
+  channel::WorldId world;
+  char reserved_address[64];  // for the backends whose ranks meet over TCP; zero
+};
+inline constexpr char unique_id_magic[8] = {'n', 'c', 'a', 's', 't', 'i', 'd', '1'};
+static_assert(sizeof(UniqueIdContent) <= NCAST_UNIQUE_ID_BYTES);
+
+inline UniqueIdContent content_of(const ncast_unique_id& id) {
+  UniqueIdContent content;
+  std::memcpy(&content, id.bytes, sizeof content);
+  return content;
+}
+
+inline ncast_unique_id make_unique_id(const UniqueIdContent& content) {
+  ncast_unique_id id = {};
+  std::memcpy(id.bytes, &content, sizeof content);
+  return id;
+}
+
+// False when the id is not one that ncast_get_unique_id made.
+inline bool is_unique_id(const ncast_unique_id& id) {
+  return std::memcmp(id.bytes, unique_id_magic, sizeof unique_id_magic) == 0;
+}
+
+}  // namespace narrowcast::collective

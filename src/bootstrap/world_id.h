@@ -1,0 +1,11 @@
+// What the ranks of one communicator share and nobody else knows.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+namespace narrowcast::channel {
+
+using WorldId = std::array<uint64_t, 2>;  // random
+
+}  // namespace narrowcast::channel

@@ -1,0 +1,167 @@
+// How ranks find each other: the first to come makes the segment and publishes it under a name that only holders of the
+// unique id can guess; the others open it; the last to join takes the name away again, so that nothing is left to
+// clean up once the communicator runs.
+#include <cinttypes>
+#include <cstdio>
+
+#include "channel/host/world.h"
+#include "status/error.h"
+
+namespace narrowcast::channel {
+namespace {
+
+constexpr std::chrono::milliseconds inspection_interval{50};
+
+std::string segment_name(const WorldId& id) {
+  char text[64];
+  std::snprintf(text, sizeof text, "%s%016" PRIx64 "%016" PRIx64, segment_prefix, id[0], id[1]);
+  return text;
+}
+
+}  // namespace
+
+ncast_status World::join(const WorldId& id, const WorldOptions& options, std::unique_ptr<World>* result) {
+  sweep_stale_segments();
+  const std::string name = segment_name(id);
+  std::unique_ptr<World> world(new World(options.rank, options.ranks));
+  if (ncast_status status = world->create_or_open(name, options)) return status;
+  ncast_status status = world->enter(name, options);
+  if (status == NCAST_OK) status = world->wait_for_all(options.limit);
+  if (status != NCAST_OK) {
+    // One rank alone takes the name away, lest a second attempt with the same id loses its own.
+    if (world->publish_failure(status, ncast_last_error())) unlink_segment(name);
+    return status;
+  }
+  world->make_lane_ends(options);
+  *result = std::move(world);
+  return NCAST_OK;
+}
+
+ncast_status World::create_or_open(const std::string& name, const WorldOptions& options) {
+  // Opening can fail after creating did: the segment of that name went in between. Each turn somebody advances.
+  for (;;) {
+    bool found = false;
+    if (ncast_status status = memory_.open(name, &found)) return status;
+    if (found) break;
+    bool taken = false;
+    if (ncast_status status = create(name, options, &taken)) return status;
+    if (!taken) break;
+  }
+  control_ = reinterpret_cast<ControlBlock*>(memory_.data());
+  if (memory_.bytes() < sizeof(ControlBlock) || control_->owners.magic != segment_magic) {
+    return fail(NCAST_MISMATCH, "the ranks use different versions of the library");
+  }
+  return NCAST_OK;
+}
+
+ncast_status World::create(const std::string& name, const WorldOptions& options, bool* taken) {
+  const SegmentLayout layout{static_cast<uint64_t>(options.ranks), options.shape};
+  if (ncast_status status = memory_.create(layout.total_bytes())) return status;
+  if (ncast_status status = memory_.allocate(0, layout.control_bytes())) return status;
+  auto* control = reinterpret_cast<ControlBlock*>(memory_.data());
+  control->ranks = layout.ranks;
+  control->shape = options.shape;
+  // Its maker owns a segment from the start: one without a living owner is swept.
+  SegmentOwners::Owner& owner = control->owners.owner[options.rank];
+  owner.process = current_process();
+  owner.state.store(SegmentOwners::joined, std::memory_order_release);
+  control->owners.magic = segment_magic;
+  const ncast_status status = memory_.publish(name, taken);
+  created_ = status == NCAST_OK && !*taken;
+  return status;
+}
+
+ncast_status World::enter(const std::string& name, const WorldOptions& options) {
+  const ProcessIdentity self = current_process();
+  if (self.start_time == 0) return fail(NCAST_UNSUPPORTED, "cannot read /proc/self/stat, which tells ranks apart");
+  if (control_->ranks != static_cast<uint64_t>(ranks_)) {
+    return fail(NCAST_MISMATCH, "rank %d says that there are %d ranks, others say %" PRIu64, rank_, ranks_,
+                control_->ranks);
+  }
+  if (control_->shape.slots != options.shape.slots ||
+      control_->shape.payload_capacity_bytes != options.shape.payload_capacity_bytes) {
+    return fail(NCAST_MISMATCH, "rank %d has another scratch_bytes than the others", rank_);
+  }
+  SegmentOwners::Owner& owner = control_->owners.owner[rank_];
+  uint64_t state = SegmentOwners::absent;
+  if (owner.state.compare_exchange_strong(state, SegmentOwners::claimed)) {
+    owner.process = self;
+    owner.state.store(SegmentOwners::joined, std::memory_order_release);
+  } else if (!created_) {
+    return fail(NCAST_MISMATCH, "two callers join as rank %d (one is pid %" PRId64 ")", rank_, self.pid);
+  }
+  for (int peer = 0; peer < ranks_; ++peer) {
+    const SegmentOwners::Owner& other = control_->owners.owner[peer];
+    if (other.state.load(std::memory_order_acquire) < SegmentOwners::joined) continue;
+    if (other.process.pid_namespace != self.pid_namespace) {
+      return fail(NCAST_UNSUPPORTED, "ranks %d and %d are in different pid namespaces (containers)", rank_, peer);
+    }
+  }
+  const SegmentLayout layout{static_cast<uint64_t>(ranks_), options.shape};
+  if (ranks_ > 1) {
+    const auto rank = static_cast<uint64_t>(rank_);
+    if (ncast_status status = memory_.allocate(layout.rank_offset(rank), layout.rank_bytes())) return status;
+  }
+  joined_ = true;
+  // Completes only after the name is gone: who then reuses the id finds a clear field.
+  if (control_->joined_ranks.fetch_add(1, std::memory_order_seq_cst) + 1 == control_->ranks) {
+    unlink_segment(name);
+    control_->complete.store(1, std::memory_order_seq_cst);
+  }
+  ring_all();
+  return NCAST_OK;
+}
+
+ncast_status World::wait_for_all(Limit limit) {
+  const auto start = Clock::now();
+  auto inspected = start;
+  for (;;) {
+    const uint32_t seen = bell().look();
+    // Looked at first: a rank may join, work, and die before another has noticed that all were there.
+    if (control_->complete.load(std::memory_order_seq_cst) != 0) return NCAST_OK;
+    if (ncast_status status = check_failure()) return status;
+    const auto now = Clock::now();
+    if (now - inspected >= inspection_interval) {
+      inspected = now;
+      const RankSet gone = dead() | left();
+      // What a rank said before it went is seen from here on, and says more than that it went.
+      if (gone != 0) {
+        if (control_->complete.load(std::memory_order_seq_cst) != 0) return NCAST_OK;
+        if (ncast_status status = check_failure()) return status;
+      }
+      for (int peer = 0; peer < ranks_; ++peer) {
+        if ((gone & only(peer)) == 0) continue;
+        return fail(NCAST_REMOTE_ERROR, "rank %d (pid %" PRId64 ") died before all %d ranks had joined", peer,
+                    pid_of(peer), ranks_);
+      }
+      if (limit.passed(start)) {
+        return fail(NCAST_TIMEOUT, "rank %d waited %g s for ranks that have not joined: %s (of %d)", rank_,
+                    limit.seconds, missing_ranks().c_str(), ranks_);
+      }
+    }
+    bell().wait(seen, inspection_interval);
+  }
+}
+
+std::string World::missing_ranks() const {
+  std::string list;
+  for (int peer = 0; peer < ranks_; ++peer) {
+    if (control_->owners.owner[peer].state.load(std::memory_order_acquire) != SegmentOwners::absent) continue;
+    list += (list.empty() ? "" : ", ") + std::to_string(peer);
+  }
+  return list;
+}
+
+void World::make_lane_ends(const WorldOptions& options) {
+  const SegmentLayout layout{static_cast<uint64_t>(ranks_), options.shape};
+  const auto me = static_cast<uint64_t>(rank_);
+  for (uint64_t peer = 0; peer < layout.ranks; ++peer) {
+    // There is no lane to oneself; the end that stands in its place is never used.
+    std::byte* base = memory_.data();
+    Doorbell* bell = &control_->member[peer].bell;
+    senders_.emplace_back(peer == me ? nullptr : base + layout.lane_offset(me, peer), options.shape, bell);
+    receivers_.emplace_back(peer == me ? nullptr : base + layout.lane_offset(peer, me), options.shape, bell);
+  }
+}
+
+}  // namespace narrowcast::channel

@@ -1,0 +1,62 @@
+// Where the packets of users' kernels lie: beside the rings of a lane (memory_channel.h) one of packets alone, so that a flag never
+// comes to lie where data of another kind were. Like those it is in the receiver's memory, and its credit in the sender's.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "../memory/memory_channel.h"
+#include "narrowcast/channel.h"
+
+namespace narrowcast::channel {
+
+// Data and flag in one store, which whoever loads it sees whole.
+struct PacketKind {
+  uint32_t bytes;
+  constexpr uint32_t data_bytes() const { return bytes - static_cast<uint32_t>(sizeof(uint32_t)); }
+};
+// Between GPUs that reach each other; and the largest that is seen whole in host memory, on any link.
+inline constexpr PacketKind wide_packets{16}, narrow_packets{8};
+
+// In every packet of a message: which use of the ring it is, never 0, and how long the message is. The receiver clears what it has
+// read: the number of a use may come again.
+struct PacketFlag {
+  static constexpr uint32_t most_bytes = NCAST_PACKET_MESSAGE_BYTES;
+  static constexpr uint32_t uses = (1u << 20) - 1;
+
+  static constexpr uint32_t of(uint32_t use, uint32_t bytes) { return (use % uses + 1) << 12 | bytes; }
+  static constexpr bool is_of(uint32_t flag, uint32_t use) { return flag >> 12 == use % uses + 1; }
+  static constexpr uint32_t bytes(uint32_t flag) { return flag % (1u << 12); }
+};
+
+// Offsets in the memory of channels, behind what `channels` lays out.
+class PacketRings {
+ public:
+  static constexpr uint32_t slots = 4;  // of a ring
+  static constexpr uint32_t slot_bytes = 4096;
+  static_assert(slot_bytes >= PacketFlag::most_bytes / narrow_packets.data_bytes() * narrow_packets.bytes);
+
+  constexpr PacketRings(const ChannelLayout& channels, int ranks)
+      : begin_((channels.bytes(ranks) + 127) / 128 * 128), lanes_(channels.lanes()), ranks_(ranks) {}
+
+  constexpr size_t bytes() const { return count(3, 0, 0); }  // with the channels'
+
+  // At the receiver.
+  constexpr size_t ring(int source, uint32_t lane) const { return begin_ + number(source, lane) * slots * slot_bytes; }
+  constexpr size_t received(int source, uint32_t lane) const { return count(0, source, lane); }
+  // At the sender.
+  constexpr size_t sent(int peer, uint32_t lane) const { return count(1, peer, lane); }
+  constexpr size_t credit(int peer, uint32_t lane) const { return count(2, peer, lane); }
+
+ private:
+  constexpr size_t number(int rank, uint32_t lane) const { return static_cast<size_t>(rank) * lanes_ + lane; }
+  constexpr size_t count(int kind, int rank, uint32_t lane) const {
+    return ring(ranks_, 0) + number(kind * ranks_ + rank, lane) * sizeof(uint32_t);
+  }
+
+  size_t begin_;
+  uint32_t lanes_;
+  int ranks_;
+};
+
+}  // namespace narrowcast::channel

@@ -1,0 +1,200 @@
+// Short messages of users' kernels by packets: data and flag in one store, so that a message costs one flight and no fence. The two
+// ends of a lane's ring of packets (packet_rings.h), which are independent of those of its messages (warp_channel.cuh).
+//
+// The whole warp calls every function, with the same arguments. False means that the communicator is stopped, here or by a failure
+// that the function has reported: the kernel ends without waiting again.
+#pragma once
+
+#include <cstdint>
+
+#include "../../device/warp.cuh"
+#include "../memory/kernel_channels.h"
+#include "../memory/warp_grant.cuh"
+#include "../peer/bounded_wait.cuh"
+#include "packet_rings.h"
+
+namespace narrowcast::channel {
+
+namespace packet_words {
+
+// Of memory of any alignment, bytes that end before `end`.
+__device__ __forceinline__ uint32_t load(const char* from, const char* end) {
+  if (reinterpret_cast<uintptr_t>(from) % 4 == 0 && end - from >= 4) return *reinterpret_cast<const uint32_t*>(from);
+  uint32_t word = 0;
+  for (int i = 0; i < 4; ++i)
+    if (from + i < end) word |= static_cast<uint32_t>(static_cast<uint8_t>(from[i])) << 8 * i;
+  return word;
+}
+__device__ __forceinline__ void store(char* to, const char* end, uint32_t word) {
+  if (reinterpret_cast<uintptr_t>(to) % 4 == 0 && end - to >= 4) {
+    *reinterpret_cast<uint32_t*>(to) = word;
+    return;
+  }
+  for (int i = 0; i < 4; ++i)
+    if (to + i < end) to[i] = static_cast<char>(word >> 8 * i);
+}
+
+}  // namespace packet_words
+
+// What both ends have.
+class PacketEnd {
+ protected:
+  __device__ PacketEnd(const ncast_channels& channels, int peer)
+      : kernel_(*reinterpret_cast<const KernelChannels*>(channels.reserved)),
+        rings_(kernel_.layout, channels.ranks),
+        peer_(peer),
+        thread_(device::lane_id()) {}
+
+  template <typename T>
+  __device__ T* at(int rank, size_t offset) const {
+    return reinterpret_cast<T*>(kernel_.peers.scratch[rank] + offset);
+  }
+  __device__ static uint32_t slot_of(uint32_t use) { return use % PacketRings::slots * PacketRings::slot_bytes; }
+  __device__ bool is_wide() const { return kernel_.packet_bytes == wide_packets.bytes; }
+  // Of a message; one of 0 bytes is a packet, too.
+  __device__ uint32_t packets_of(uint32_t bytes) const {
+    const uint32_t data_bytes = kernel_.packet_bytes - static_cast<uint32_t>(sizeof(uint32_t));
+    return bytes == 0 ? 1 : (bytes + data_bytes - 1) / data_bytes;
+  }
+
+  const KernelChannels& kernel_;
+  PacketRings rings_;
+  int peer_, thread_;
+};
+
+// One warp at a time holds this end of a lane, and one of `peer` the other.
+class PacketSender : PacketEnd {
+ public:
+  // channels, peer, lane: as Sender's.
+  __device__ PacketSender(const ncast_channels& channels, int peer, uint32_t lane) : PacketEnd(channels, peer) {
+    const int rank = kernel_.peers.rank;
+    ring_ = at<char>(peer, rings_.ring(rank, lane));
+    credit_ = at<uint32_t>(rank, rings_.credit(peer, lane));
+    stored_sent_ = at<uint32_t>(rank, rings_.sent(peer, lane));
+    sent_ = *stored_sent_;
+    granted_ = sent_ - PacketRings::slots;  // not known yet: the first message looks
+  }
+  __device__ ~PacketSender() {
+    if (thread_ == 0) *stored_sent_ = sent_;
+  }
+  PacketSender(const PacketSender&) = delete;
+  PacketSender& operator=(const PacketSender&) = delete;
+
+  // Sends `bytes`, at most NCAST_PACKET_MESSAGE_BYTES, to the peer, which sees them without another word. from: shared or global memory
+  // of any alignment, 4 being fastest; it may be written again at once. Waits for room: a lane holds PacketRings::slots messages.
+  __device__ bool put(const void* from, uint32_t bytes) {
+    if (sent_ - granted_ >= PacketRings::slots && !wait_for_grant(sent_ + 1 - PacketRings::slots)) return false;
+    __syncwarp();  // what the other threads wrote is there to send
+    const auto* const begin = static_cast<const char*>(from);
+    const char* const end = begin + bytes;
+    const uint32_t flag = PacketFlag::of(sent_, bytes), packets = packets_of(bytes);
+    char* const to = ring_ + slot_of(sent_);
+    if (is_wide()) {
+      for (uint32_t packet = thread_; packet < packets; packet += 32) {
+        const char* const data = begin + packet * wide_packets.data_bytes();
+        device::store_16_bytes_relaxed(to + packet * wide_packets.bytes,
+                                       {packet_words::load(data, end), packet_words::load(data + 4, end),
+                                        packet_words::load(data + 8, end), flag});
+      }
+    } else {
+      for (uint32_t packet = thread_; packet < packets; packet += 32) {
+        const uint32_t word = packet_words::load(begin + packet * narrow_packets.data_bytes(), end);
+        device::store_relaxed(reinterpret_cast<uint64_t*>(to) + packet, uint64_t{flag} << 32 | word);
+      }
+    }
+    ++sent_;
+    __syncwarp();  // all have read
+    return true;
+  }
+
+  // Waits until the peer has taken every message.
+  __device__ bool flush() { return wait_for_grant(sent_); }
+
+ private:
+  // Until the peer has taken the messages below number `need`, and cleared their packets.
+  __device__ bool wait_for_grant(uint32_t need) {
+    return channel::wait_for_grant(kernel_.peers, peer_, credit_, need, thread_, granted_);
+  }
+
+  char* ring_;
+  const uint32_t* credit_;
+  uint32_t* stored_sent_;
+  uint32_t sent_, granted_;  // messages sent; messages that the peer was seen to have taken
+};
+
+class PacketReceiver : PacketEnd {
+ public:
+  __device__ PacketReceiver(const ncast_channels& channels, int peer, uint32_t lane) : PacketEnd(channels, peer) {
+    const int rank = kernel_.peers.rank;
+    ring_ = at<char>(rank, rings_.ring(peer, lane));
+    credit_ = at<uint32_t>(peer, rings_.credit(rank, lane));
+    stored_received_ = at<uint32_t>(rank, rings_.received(peer, lane));
+    received_ = *stored_received_;
+  }
+  __device__ ~PacketReceiver() {
+    if (thread_ == 0) *stored_received_ = received_;
+  }
+  PacketReceiver(const PacketReceiver&) = delete;
+  PacketReceiver& operator=(const PacketReceiver&) = delete;
+
+  // Whether some of the next message is there already.
+  __device__ bool poll() const {
+    const bool here = thread_ == 0 && PacketFlag::is_of(flag_of(0), received_);
+    return __any_sync(device::all_lanes, here);
+  }
+
+  // Waits for the next message, which has to have `bytes`, copies it and gives its room back. to: shared or global memory of any
+  // alignment; the warp's threads may read all of it.
+  __device__ bool get(void* to, uint32_t bytes) {
+    auto* const begin = static_cast<char*>(to);
+    char* const end = begin + bytes;
+    const uint32_t packets = packets_of(bytes);
+    bool arrived = true;
+    for (uint32_t packet = thread_; packet < packets; packet += 32) {
+      uint4 seen = {};
+      arrived = wait_until(kernel_.peers, peer_, [&] {
+        seen = load(packet);
+        return PacketFlag::is_of(seen.w, received_);
+      });
+      if (arrived && PacketFlag::bytes(seen.w) != bytes) {
+        // At once: other threads may wait for packets that do not come.
+        give_up(kernel_.peers, peer_, payload_corrupt);
+        arrived = false;
+      }
+      if (!arrived) break;
+      clear(packet);
+      char* const data = begin + packet * (kernel_.packet_bytes - static_cast<uint32_t>(sizeof(uint32_t)));
+      packet_words::store(data, end, seen.x);
+      if (is_wide()) {
+        packet_words::store(data + 4, end, seen.y);
+        packet_words::store(data + 8, end, seen.z);
+      }
+    }
+    if (!__all_sync(device::all_lanes, arrived)) return false;
+    __syncwarp();
+    ++received_;
+    if (thread_ == 0) device::store_release(credit_, received_);  // what was cleared is before what comes there next
+    return true;
+  }
+
+ private:
+  // The flag in w, the data before it.
+  __device__ uint4 load(uint32_t packet) const {
+    const char* const from = ring_ + slot_of(received_) + packet * kernel_.packet_bytes;
+    if (is_wide()) return device::load_16_bytes_relaxed(from);
+    const uint64_t both = device::load_relaxed(reinterpret_cast<const uint64_t*>(from));
+    return {static_cast<uint32_t>(both), 0, 0, static_cast<uint32_t>(both >> 32)};
+  }
+  __device__ uint32_t flag_of(uint32_t packet) const { return load(packet).w; }
+  __device__ void clear(uint32_t packet) const {
+    char* const flag = ring_ + slot_of(received_) + (packet + 1) * kernel_.packet_bytes - sizeof(uint32_t);
+    device::store_relaxed(reinterpret_cast<uint32_t*>(flag), 0);
+  }
+
+  char* ring_;
+  uint32_t* credit_;
+  uint32_t* stored_received_;
+  uint32_t received_;
+};
+
+}  // namespace narrowcast::channel

@@ -1,0 +1,124 @@
+#include <cudaTypedefs.h>
+#include <cuda_runtime.h>
+#include <unistd.h>
+
+#include <cinttypes>
+#include <cstring>
+#include <mutex>
+#include <utility>
+
+#include "bootstrap/shared_memory.h"
+#include "channel/peer/failure.h"
+#include "channel/peer/memory_offer.h"
+#include "status/error.h"
+
+namespace narrowcast::channel {
+namespace {
+
+// A number that no other process has: a pid may be another's in another container.
+ncast_status process_number(uint64_t (&number)[2]) {
+  static std::mutex making;
+  static uint64_t made[2];
+  static pid_t maker = 0;
+  const std::lock_guard lock(making);
+  if (maker != getpid()) {
+    if (ncast_status status = random_bytes(&made, sizeof made)) return status;
+    maker = getpid();
+  }
+  std::memcpy(number, made, sizeof made);
+  return NCAST_OK;
+}
+
+// The runtime has no function that says what allocation memory lies in.
+ncast_status find_allocation(char* memory, char** begin, size_t* bytes) {
+  void* function = nullptr;
+  cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
+  cudaError_t error =
+      cudaGetDriverEntryPointByVersion("cuMemGetAddressRange", &function, 12000, cudaEnableDefault, &found);
+  if (error == cudaSuccess && found != cudaDriverEntryPointSuccess) error = cudaErrorSymbolNotFound;
+  if (error != cudaSuccess) return cuda_failure("cuMemGetAddressRange", error);
+  CUdeviceptr base = 0;
+  if (reinterpret_cast<PFN_cuMemGetAddressRange_v3020>(function)(&base, bytes, reinterpret_cast<CUdeviceptr>(memory)) !=
+      CUDA_SUCCESS)
+    return fail(NCAST_INVALID_ARGUMENT, "%p is not memory that CUDA has allocated", memory);
+  *begin = reinterpret_cast<char*>(base);
+  return NCAST_OK;
+}
+
+}  // namespace
+
+ncast_status GpuOfRank::find(GpuOfRank* gpu) {
+  *gpu = {};
+  if (ncast_status status = process_number(gpu->process)) return status;
+  cudaError_t error = cudaGetDevice(&gpu->device);
+  if (error == cudaSuccess) error = cudaDeviceGetPCIBusId(gpu->address, sizeof gpu->address, gpu->device);
+  return error == cudaSuccess ? NCAST_OK : cuda_failure("finding the GPU", error);
+}
+
+bool GpuOfRank::may_reach(const GpuOfRank& other) const {
+  int ordinal = 0, can = 0;
+  if (std::strcmp(address, other.address) == 0) return true;
+  if (cudaDeviceGetByPCIBusId(&ordinal, other.address) == cudaSuccess &&
+      cudaDeviceCanAccessPeer(&can, device, ordinal) == cudaSuccess)
+    return can != 0;
+  cudaGetLastError();  // it was a question
+  return true;
+}
+
+bool GpuOfRank::is_linked_to(const GpuOfRank& other) const {
+  int ordinal = 0, atomics = 0;  // which other links between GPUs do not have
+  if (std::strcmp(address, other.address) == 0) return true;
+  if (cudaDeviceGetByPCIBusId(&ordinal, other.address) == cudaSuccess &&
+      cudaDeviceGetP2PAttribute(&atomics, cudaDevP2PAttrNativeAtomicSupported, device, ordinal) == cudaSuccess)
+    return atomics != 0;
+  cudaGetLastError();
+  return false;
+}
+
+ncast_status MemoryOffer::make(char* memory, size_t bytes, MemoryOffer* offer) {
+  *offer = {};
+  if (ncast_status status = GpuOfRank::find(&offer->gpu)) return status;
+  cudaPointerAttributes attributes;
+  if (const cudaError_t error = cudaPointerGetAttributes(&attributes, memory); error != cudaSuccess)
+    return cuda_failure("looking at memory", error);
+  if (attributes.type != cudaMemoryTypeDevice || attributes.device != offer->gpu.device)
+    return fail(NCAST_INVALID_ARGUMENT, "%p is not memory of GPU %d", memory, offer->gpu.device);
+  char* begin = nullptr;
+  size_t allocated = 0;
+  if (ncast_status status = find_allocation(memory, &begin, &allocated)) return status;
+  offer->offset = static_cast<uint64_t>(memory - begin);
+  if (bytes > allocated - offer->offset)
+    return fail(NCAST_INVALID_ARGUMENT, "%zu bytes at %p go beyond the %zu bytes that were allocated at %p", bytes,
+                memory, allocated, begin);
+  const cudaError_t error = cudaIpcGetMemHandle(&offer->handle, memory);
+  cudaGetLastError();  // it is told here, and not to the next who asks
+  if (error != cudaSuccess)
+    return fail(NCAST_UNSUPPORTED, "%p cannot be shared between processes, as only memory of cudaMalloc can: %s",
+                memory, cudaGetErrorString(error));
+  offer->address = memory;
+  offer->bytes = bytes;
+  return NCAST_OK;
+}
+
+void MappedMemory::unmap() {
+  address_ = nullptr;
+  if (char* const opened = std::exchange(opened_, nullptr)) cudaIpcCloseMemHandle(opened);
+}
+
+ncast_status MappedMemory::map(const GpuOfRank& own, const MemoryOffer& offer) {
+  cudaError_t error = cudaSuccess;
+  if (std::memcmp(offer.gpu.process, own.process, sizeof own.process) != 0) {
+    error = cudaIpcOpenMemHandle(reinterpret_cast<void**>(&opened_), offer.handle, cudaIpcMemLazyEnablePeerAccess);
+    if (error == cudaSuccess) address_ = opened_ + offer.offset;
+  } else {
+    address_ = offer.address;
+    error = offer.gpu.device == own.device ? cudaSuccess : cudaDeviceEnablePeerAccess(offer.gpu.device, 0);
+    if (error == cudaErrorPeerAccessAlreadyEnabled) error = cudaSuccess;
+  }
+  cudaGetLastError();  // it is told here, and not to the next who asks
+  if (error == cudaSuccess) return NCAST_OK;
+  return fail(NCAST_UNSUPPORTED, "GPU %s cannot reach the memory of GPU %s: %s", own.address, offer.gpu.address,
+              cudaGetErrorString(error));
+}
+
+}  // namespace narrowcast::channel

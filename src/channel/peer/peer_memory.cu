@@ -1,0 +1,163 @@
+#include <cuda_runtime.h>
+
+#include <cinttypes>
+#include <cstdio>
+#include <cstring>
+#include <string>
+
+#include "bootstrap/outcome.h"
+#include "channel/peer/peer_memory.h"
+#include "channel/peer/zeroed_memory.h"
+#include "status/error.h"
+
+namespace narrowcast::channel {
+namespace {
+
+// What a rank tells the others, for finding out who can reach whom.
+struct Reach {
+  GpuOfRank gpu;
+  int wants_host;
+};
+
+// Of host memory.
+struct SegmentOffer {
+  uint64_t bytes;
+  char name[64];
+};
+
+// A segment's own page comes before the memory.
+constexpr size_t segment_head_bytes = 4096;
+static_assert(sizeof(SegmentOwners) <= segment_head_bytes);
+
+// Each rank gives as many as this one.
+template <typename Offer>
+ncast_status check_bytes(const std::vector<Offer>& offers, size_t bytes) {
+  for (size_t rank = 0; rank < offers.size(); ++rank) {
+    if (offers[rank].bytes == bytes) continue;
+    return fail(NCAST_MISMATCH, "rank %zu shares %" PRIu64 " bytes of memory, and this rank %zu", rank,
+                offers[rank].bytes, bytes);
+  }
+  return NCAST_OK;
+}
+
+}  // namespace
+
+ncast_status PeerMemory::choose_place(Rendezvous& rendezvous, bool wants_host, Place* place, bool* nvlink) {
+  Reach own{{}, wants_host};
+  if (ncast_status status = GpuOfRank::find(&own.gpu)) return status;
+  std::vector<Reach> all(static_cast<size_t>(rendezvous.ranks()));
+  if (ncast_status status = rendezvous.all_gather(&own, sizeof own, all.data())) return status;
+  struct Found {
+    bool needs_host, lacks_nvlink;
+  };
+  Found found{};
+  for (const Reach& other : all) {
+    if (other.wants_host != 0 || !own.gpu.may_reach(other.gpu)) found.needs_host = true;
+    if (!own.gpu.is_linked_to(other.gpu)) found.lacks_nvlink = true;
+  }
+  std::vector<Found> by_rank(all.size());
+  if (ncast_status status = rendezvous.all_gather(&found, sizeof found, by_rank.data())) return status;
+  *place = Place::device;
+  *nvlink = true;
+  for (const Found& other : by_rank) {
+    if (other.needs_host) *place = Place::host;
+    if (other.lacks_nvlink) *nvlink = false;
+  }
+  return NCAST_OK;
+}
+
+ncast_status PeerMemory::create(Rendezvous& rendezvous, Place place, size_t bytes,
+                                std::unique_ptr<PeerMemory>* result) {
+  std::unique_ptr<PeerMemory> memory(new PeerMemory(rendezvous));
+  if (ncast_status status =
+          place == Place::device ? memory->map_device_memory(bytes) : memory->map_host_memory(bytes)) {
+    const std::string sentence = ncast_last_error();
+    memory.reset();
+    return fail(status, "%s", sentence.c_str());
+  }
+  *result = std::move(memory);
+  return NCAST_OK;
+}
+
+ncast_status PeerMemory::map_device_memory(size_t bytes) {
+  if (const cudaError_t error = allocate_zeroed(&own_, bytes); error != cudaSuccess)
+    return cuda_failure("scratch memory", error);
+  MemoryOffer own;
+  if (ncast_status status = MemoryOffer::make(own_, bytes, &own)) return status;
+
+  const auto ranks = static_cast<size_t>(rendezvous_.ranks());
+  std::vector<MemoryOffer> offers(ranks);
+  if (ncast_status status = rendezvous_.all_gather(&own, sizeof own, offers.data())) return status;
+  shared_ = true;
+  ncast_status status = check_bytes(offers, bytes);
+  for (size_t rank = 0; status == NCAST_OK && rank < ranks; ++rank) {
+    if (static_cast<int>(rank) == rendezvous_.rank()) {
+      addresses_[rank] = own_;
+      continue;
+    }
+    status = mapped_[rank].map(own.gpu, offers[rank]);
+    addresses_[rank] = mapped_[rank].address();
+  }
+  // When one rank cannot, all give theirs up together: alone it would wait for the others to do so.
+  return agree_on_outcome(rendezvous_, status);
+}
+
+ncast_status PeerMemory::map_host_memory(size_t bytes) {
+  const auto rank = static_cast<size_t>(rendezvous_.rank());
+  SharedMemory& segment = segments_[rank];
+  SegmentOffer own = {};
+  own.bytes = bytes;
+  uint64_t number[2];
+  if (ncast_status status = random_bytes(&number, sizeof number)) return status;
+  std::snprintf(own.name, sizeof own.name, "%s%016" PRIx64 "%016" PRIx64, segment_prefix, number[0], number[1]);
+  if (ncast_status status = segment.create(segment_head_bytes + bytes)) return status;
+  if (ncast_status status = segment.allocate(0, segment_head_bytes + bytes)) return status;
+  // So that a sweeper finds it when this process is killed before it takes the name away.
+  auto* owners = reinterpret_cast<SegmentOwners*>(segment.data());
+  owners->magic = segment_magic;
+  owners->owner[0].process = current_process();
+  owners->owner[0].state.store(SegmentOwners::joined, std::memory_order_release);
+  bool taken = false;
+  if (ncast_status status = segment.publish(own.name, &taken)) return status;
+
+  std::vector<SegmentOffer> offers(static_cast<size_t>(rendezvous_.ranks()));
+  ncast_status status = rendezvous_.all_gather(&own, sizeof own, offers.data());
+  if (status == NCAST_OK) status = check_bytes(offers, bytes);
+  for (size_t peer = 0; status == NCAST_OK && peer < offers.size(); ++peer) {
+    bool found = true;
+    offers[peer].name[sizeof offers[peer].name - 1] = 0;
+    if (peer != rank) status = segments_[peer].open(offers[peer].name, &found);
+    if (status == NCAST_OK && (!found || segments_[peer].bytes() != segment_head_bytes + bytes))
+      status = fail(NCAST_SYSTEM_ERROR,
+                    "the shared memory of rank %zu cannot be seen from rank %zu: do they share /dev/shm?", peer, rank);
+    if (status == NCAST_OK) status = register_segment(static_cast<int>(peer));
+  }
+  if (status == NCAST_OK) status = rendezvous_.barrier();
+  const std::string sentence = ncast_last_error();
+  unlink_segment(own.name);
+  shared_ = status == NCAST_OK;
+  return status == NCAST_OK ? NCAST_OK : fail(status, "%s", sentence.c_str());
+}
+
+ncast_status PeerMemory::register_segment(int rank) {
+  const SharedMemory& segment = segments_[static_cast<size_t>(rank)];
+  char* const data = reinterpret_cast<char*>(segment.data()) + segment_head_bytes;
+  const size_t bytes = segment.bytes() - segment_head_bytes;
+  cudaError_t error = cudaHostRegister(data, bytes, cudaHostRegisterPortable | cudaHostRegisterMapped);
+  if (error == cudaSuccess) {
+    registered_.push_back(data);
+    error = cudaHostGetDevicePointer(reinterpret_cast<void**>(&addresses_[static_cast<size_t>(rank)]), data, 0);
+  }
+  return error == cudaSuccess ? NCAST_OK : cuda_failure("pinning shared host memory", error);
+}
+
+PeerMemory::~PeerMemory() {
+  // Twice: nobody writes here any more; nobody has it mapped any more.
+  bool alone = !shared_ || rendezvous_.barrier() == NCAST_OK;
+  for (MappedMemory& mapped : mapped_) mapped.unmap();
+  for (void* data : registered_) cudaHostUnregister(data);
+  alone = alone && (!shared_ || rendezvous_.barrier() == NCAST_OK);
+  if (alone && own_ != nullptr) cudaFree(own_);
+}
+
+}  // namespace narrowcast::channel

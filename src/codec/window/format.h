@@ -1,0 +1,87 @@
+// The constants of the codec `window`. docs/format/window.md is the specification.
+#pragma once
+
+#include <cstdint>
+
+#include "../frame/layout.h"
+#include "narrowcast/types.h"
+
+namespace narrowcast::format::window {
+
+// A block is seen as 32 lanes; a lane holds 32 values of each group of 1024, as 8 words of 4 bytes.
+inline constexpr int lanes = 32;
+inline constexpr int group_elems = 1024;
+inline constexpr int group_words = 8;
+inline constexpr int row_bytes = lanes * 4;  // one word of each lane
+inline constexpr int vector_bytes = 16;      // a lane's values are adjacent in memory in runs of this size
+
+// How a value type is taken apart: sign, exponent, mantissa; the low `tail_bytes` of a value go as they are, what stays
+// is its head. The head's sign and mantissa are its rest: eight bits of it as a byte (`rest_bytes`), the others packed.
+struct ValueType {
+  int value_bytes;
+  int exponent_bits;
+  int tail_bytes;
+  int rest_bytes;
+  int rest_bits;
+
+  constexpr int head_bits() const { return 8 * (value_bytes - tail_bytes); }
+  constexpr int mantissa_bits() const { return head_bits() - 1 - exponent_bits; }  // of the head
+  constexpr int vector_elems() const { return vector_bytes / value_bytes; }
+  constexpr int block_elems() const { return value_bytes >= 4 ? group_elems : 4 * group_elems / value_bytes; }
+  constexpr int groups() const { return block_elems() / group_elems; }
+  constexpr int block_bytes() const { return block_elems() * value_bytes; }
+  constexpr int max_width() const { return exponent_bits < 5 ? exponent_bits : 5; }
+  constexpr int far_bytes() const { return exponent_bits > 8 ? 2 : 1; }
+  // Sections of a payload, in order; escapes begin where codes end.
+  constexpr int rest_byte_offset() const { return tail_bytes * block_elems(); }
+  constexpr int rest_bit_offset() const { return rest_byte_offset() + rest_bytes * block_elems(); }
+  constexpr int code_offset() const { return rest_bit_offset() + rest_bits * row_bytes * groups(); }
+  constexpr int escape_offset(int width) const { return code_offset() + width * row_bytes * groups(); }
+  constexpr int payload_bytes(int width, int escapes, int far_escapes) const {
+    const int tokens = static_cast<int>(static_cast<unsigned>(escapes + 1) / 2);
+    const int used = escape_offset(width) + tokens + far_escapes * far_bytes() + 4;
+    return static_cast<int>(aligned(static_cast<uint64_t>(used)));
+  }
+};
+
+inline constexpr ValueType bfloat16{2, 8, 0, 1, 0};
+inline constexpr ValueType float16{2, 5, 0, 1, 3};
+inline constexpr ValueType float32{4, 8, 2, 1, 0};
+inline constexpr ValueType float64{8, 11, 6, 0, 5};
+inline constexpr ValueType float8_e4m3{1, 4, 0, 0, 4};
+inline constexpr ValueType float8_e5m2{1, 5, 0, 0, 3};
+
+// The value type of a dtype; value_bytes is 0 where `window` does not apply.
+constexpr ValueType value_type(ncast_dtype dtype) {
+  switch (dtype) {
+    case NCAST_BFLOAT16: return bfloat16;
+    case NCAST_FLOAT16: return float16;
+    case NCAST_FLOAT32: return float32;
+    case NCAST_FLOAT64: return float64;
+    case NCAST_FLOAT8_E4M3: return float8_e4m3;
+    case NCAST_FLOAT8_E5M2: return float8_e5m2;
+    default: return {0, 0, 0, 0, 0};
+  }
+}
+
+// The header word, the last four bytes of a payload: width | base << 3 | escapes << 14.
+inline constexpr int base_shift = 3;
+inline constexpr int escapes_shift = 14;
+inline constexpr uint32_t width_mask = 0x7;
+inline constexpr uint32_t base_mask = 0x7ff;
+inline constexpr uint32_t escapes_mask = 0x1fff;
+
+// Escape tokens, four bits each.
+inline constexpr int below_tokens = 10;  // 0..9: exponents base - 10 .. base - 1
+inline constexpr int above_tokens = 4;   // 10..13: exponents after the window's last
+inline constexpr int zero_token = 14;    // exponent 0
+inline constexpr int far_token = 15;     // the exponent is in the far list
+
+// What the encoder does to choose base and width; a decoder does not depend on it.
+inline constexpr int samples_per_lane = 4;
+inline constexpr int samples = lanes * samples_per_lane;
+inline constexpr int bins = 32;
+inline constexpr int bins_below_anchor = 20;
+inline constexpr int escape_cost_bits = 8;  // a token, its share of far exponents, and the time that it takes
+
+}  // namespace narrowcast::format::window

@@ -1,0 +1,105 @@
+// Communicators whose ranks one thread drives. Ranks wait for each other when they join and when they leave: each does so in
+// a thread of its own.
+#include <functional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "comm/arguments.h"
+#include "executor/backend.h"
+#include "narrowcast/comm.h"
+#include "status/error.h"
+
+namespace {
+
+using narrowcast::fail;
+using narrowcast::guarded;
+
+struct Outcome {
+  ncast_status status = NCAST_OK;
+  std::string sentence;
+};
+
+// Whether a rank failed for what another one did, or did not do.
+bool is_of_another(ncast_status status) { return status == NCAST_REMOTE_ERROR || status == NCAST_TIMEOUT; }
+
+// act(rank) for all of them at once. The error is the first rank's, of those that failed by themselves if there are any.
+ncast_status on_all(int ranks, const std::function<ncast_status(int rank)>& act) {
+  std::vector<Outcome> outcomes(static_cast<size_t>(ranks));
+  {
+    std::vector<std::jthread> threads;
+    threads.reserve(outcomes.size());
+    for (int rank = 0; rank < ranks; ++rank) {
+      threads.emplace_back([&act, rank, &outcome = outcomes[static_cast<size_t>(rank)]] {
+        outcome.status = act(rank);
+        if (outcome.status != NCAST_OK) outcome.sentence = ncast_last_error();
+      });
+    }
+  }
+  const Outcome* first = nullptr;
+  for (const Outcome& outcome : outcomes) {
+    if (outcome.status == NCAST_OK) continue;
+    if (first == nullptr || (is_of_another(first->status) && !is_of_another(outcome.status))) first = &outcome;
+  }
+  return first == nullptr ? NCAST_OK : fail(first->status, "%s", first->sentence.c_str());
+}
+
+ncast_status check(const char* function, ncast_comm** comms, int ranks) {
+  if (comms == nullptr) return fail(NCAST_INVALID_ARGUMENT, "%s: comms is NULL", function);
+  if (ranks < 1) return fail(NCAST_INVALID_ARGUMENT, "%s: ranks is %d, not 1 or more", function, ranks);
+  return NCAST_OK;
+}
+
+ncast_status destroy_all(ncast_comm** comms, int ranks) {
+  const ncast_status status = on_all(ranks, [comms](int rank) { return ncast_comm_destroy(comms[rank]); });
+  for (int rank = 0; rank < ranks; ++rank) comms[rank] = nullptr;
+  return status;
+}
+
+ncast_status create_all(ncast_comm** comms, int ranks, const int* devices, const ncast_comm_config* given_config) {
+  for (int rank = 0; rank < ranks; ++rank) comms[rank] = nullptr;
+  ncast_comm_config config;
+  ncast_comm_config_init(&config);
+  if (given_config != nullptr) config = *given_config;
+  const auto config_of = [&](int rank) {
+    ncast_comm_config own = config;
+    own.device = devices != nullptr ? devices[rank] : rank;
+    return own;
+  };
+  // Before any of them waits for the others.
+  for (int rank = 0; rank < ranks; ++rank)
+    if (ncast_status status = narrowcast::collective::check_config(ranks, rank, config_of(rank))) return status;
+  ncast_unique_id id;
+  if (ncast_status status = ncast_get_unique_id(&id)) return status;
+  const ncast_status status = on_all(ranks, [&](int rank) {
+    const ncast_comm_config own = config_of(rank);
+    return ncast_comm_create(&comms[rank], ranks, &id, rank, &own);
+  });
+  if (status == NCAST_OK) return NCAST_OK;
+  const std::string sentence = ncast_last_error();
+  narrowcast::collective::drop_id(id, {});
+  destroy_all(comms, ranks);
+  return fail(status, "%s", sentence.c_str());
+}
+
+}  // namespace
+
+extern "C" {
+
+ncast_status ncast_comm_create_all(ncast_comm** comms, int ranks, const int* devices, const ncast_comm_config* config) {
+  constexpr const char* function = "ncast_comm_create_all";
+  return guarded(function, [&] {
+    if (ncast_status status = check(function, comms, ranks)) return status;
+    return create_all(comms, ranks, devices, config);
+  });
+}
+
+ncast_status ncast_comm_destroy_all(ncast_comm** comms, int ranks) {
+  constexpr const char* function = "ncast_comm_destroy_all";
+  return guarded(function, [&] {
+    if (ncast_status status = check(function, comms, ranks)) return status;
+    return destroy_all(comms, ranks);
+  });
+}
+
+}  // extern "C"

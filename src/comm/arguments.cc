@@ -1,0 +1,232 @@
+#include "comm/arguments.h"
+
+#include <algorithm>
+#include <cinttypes>
+#include <cmath>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "executor/backend.h"
+#include "executor/communicator.h"
+#include "status/error.h"
+
+namespace narrowcast::collective {
+namespace {
+
+constexpr uint64_t most_bytes = uint64_t{1} << 62;
+
+struct Buffer {
+  const char* name;
+  const void* address;
+  uint64_t bytes;
+
+  uintptr_t first() const { return reinterpret_cast<uintptr_t>(address); }
+  bool overlaps(const Buffer& other) const {
+    return bytes != 0 && other.bytes != 0 && first() < other.first() + other.bytes && other.first() < first() + bytes;
+  }
+};
+
+ncast_status check_buffer(const char* function, const Buffer& buffer, size_t value_bytes) {
+  if (buffer.bytes == 0) return NCAST_OK;
+  if (buffer.address == nullptr) return fail(NCAST_INVALID_ARGUMENT, "%s: %s is NULL", function, buffer.name);
+  if (buffer.first() % value_bytes != 0) {
+    return fail(NCAST_INVALID_ARGUMENT, "%s: %s is %p, which is not aligned to values of %zu bytes", function,
+                buffer.name, buffer.address, value_bytes);
+  }
+  return NCAST_OK;
+}
+
+// How many times `count` values each buffer holds, and how the buffers may coincide.
+struct Shape {
+  uint64_t send_pieces;  // 0: there is no such buffer
+  uint64_t recv_pieces;
+  bool in_place;
+};
+
+Shape shape_of(const Call& call) {
+  const auto ranks = static_cast<uint64_t>(call.comm->ranks());
+  const bool is_root = call.comm->rank() == call.peer;
+  switch (call.operation) {
+    case Operation::send: return {1, 0, false};
+    case Operation::recv: return {0, 1, false};
+    case Operation::broadcast: return {is_root ? 1u : 0u, 1, true};
+    case Operation::reduce: return {1, is_root ? 1u : 0u, true};
+    case Operation::gather: return {1, is_root ? ranks : 0, true};
+    case Operation::scatter: return {is_root ? ranks : 0, 1, true};
+    case Operation::all_gather: return {1, ranks, true};
+    case Operation::all_to_all: return {ranks, ranks, false};
+    case Operation::all_to_all_v: return {0, 0, false};  // see check_peer_counts
+    case Operation::reduce_scatter: return {ranks, 1, true};
+    case Operation::all_reduce: break;
+  }
+  return {1, 1, true};
+}
+
+// The ranges of a buffer that hold values, by address, each with the rank that it is for.
+struct RankRange {
+  Buffer buffer;
+  int rank;
+};
+ncast_status ranges_of(const Call& call, const char* name, const void* start,
+                       const std::vector<PeerCounts::Range>& by_rank, std::vector<RankRange>* ranges) {
+  const char* function = function_name(call.operation);
+  const size_t value_bytes = ncast_dtype_bytes(call.dtype);
+  const uint64_t most_elems = most_bytes / value_bytes;
+  for (size_t rank = 0; rank < by_rank.size(); ++rank) {
+    const auto [first, elems] = by_rank[rank];
+    if (elems == 0) continue;
+    if (elems > most_elems || first > most_elems - elems) {
+      return fail(NCAST_INVALID_ARGUMENT,
+                  "%s: %s_counts[%zu] is %" PRIu64 " and %s_offsets[%zu] is %" PRIu64
+                  ", more than an address space holds",
+                  function, name, rank, elems, name, rank, first);
+    }
+    if (ncast_status status = check_buffer(function, {name, start, elems * value_bytes}, value_bytes)) return status;
+    const void* address = static_cast<const std::byte*>(start) + first * value_bytes;
+    ranges->push_back({{name, address, elems * value_bytes}, static_cast<int>(rank)});
+  }
+  std::ranges::sort(*ranges, {}, [](const RankRange& range) { return range.buffer.first(); });
+  return NCAST_OK;
+}
+
+ncast_status check_peer_counts(const Call& call) {
+  const char* function = function_name(call.operation);
+  const PeerCounts& counts = *call.peer_counts;
+  std::vector<RankRange> sent;
+  std::vector<RankRange> received;
+  if (ncast_status status = ranges_of(call, "send", call.send, counts.send, &sent)) return status;
+  if (ncast_status status = ranges_of(call, "recv", call.recv, counts.recv, &received)) return status;
+  for (size_t i = 1; i < received.size(); ++i) {
+    if (!received[i - 1].buffer.overlaps(received[i].buffer)) continue;
+    return fail(NCAST_INVALID_ARGUMENT, "%s: the values from ranks %d and %d overlap in recv", function,
+                received[i - 1].rank, received[i].rank);
+  }
+  for (const RankRange& to : sent) {
+    for (const RankRange& from : received) {
+      if (!to.buffer.overlaps(from.buffer)) continue;
+      return fail(NCAST_INVALID_ARGUMENT,
+                  "%s: the values to rank %d and those from rank %d overlap; it does not work in place", function,
+                  to.rank, from.rank);
+    }
+  }
+  const auto rank = static_cast<size_t>(call.comm->rank());
+  if (counts.send[rank].elems == counts.recv[rank].elems) return NCAST_OK;
+  return fail(NCAST_MISMATCH, "%s: rank %zu sends itself %" PRIu64 " values and receives %" PRIu64 " of them", function,
+              rank, counts.send[rank].elems, counts.recv[rank].elems);
+}
+
+// Of calls to and from oneself, the receive that fits the n-th send is the n-th.
+struct SelfCalls {
+  std::vector<const Call*> sends;
+  std::vector<const Call*> receives;
+  void add(const Call& call) { (call.operation == Operation::send ? sends : receives).push_back(&call); }
+};
+
+ncast_status check_seconds(const char* setting, double seconds) {
+  if (seconds >= 0 && std::isfinite(seconds)) return NCAST_OK;
+  return fail(NCAST_INVALID_ARGUMENT, "ncast_comm_create: %s is %g, not 0 or more", setting, seconds);
+}
+
+}  // namespace
+
+ncast_status check_arguments(const Call& call) {
+  const char* function = function_name(call.operation);
+  const size_t value_bytes = ncast_dtype_bytes(call.dtype);
+  if (value_bytes == 0) {
+    return fail(NCAST_INVALID_ARGUMENT, "%s: dtype is %d, which is not a value type", function,
+                static_cast<int>(call.dtype));
+  }
+  const int codec = call.codec;
+  if (codec != NCAST_CODEC_RAW && codec != NCAST_CODEC_WINDOW && codec != NCAST_CODEC_AUTO) {
+    return fail(NCAST_INVALID_ARGUMENT, "%s: codec is %d, which is not a codec", function, codec);
+  }
+  if (const int op = call.redop; op < NCAST_SUM || op > NCAST_AVG) {
+    return fail(NCAST_INVALID_ARGUMENT, "%s: op is %d, which is not a reduction", function, op);
+  }
+  const int ranks = call.comm->ranks();
+  if (call.peer < 0 || call.peer >= ranks) {
+    return fail(NCAST_INVALID_ARGUMENT, "%s: %s is %d, but the communicator has ranks 0 to %d", function,
+                has_root(call.operation) ? "root" : "peer", call.peer, ranks - 1);
+  }
+  if (call.count > most_bytes / value_bytes / static_cast<uint64_t>(ranks)) {
+    return fail(NCAST_INVALID_ARGUMENT, "%s: count is %" PRIu64 ", more than an address space holds", function,
+                call.count);
+  }
+  if (call.operation == Operation::all_to_all_v) return check_peer_counts(call);
+  const Shape shape = shape_of(call);
+  const uint64_t piece_bytes = call.count * value_bytes;
+  const bool moves_both = !is_point_to_point(call.operation);
+  const Buffer send = {moves_both ? "send" : "values", call.send, shape.send_pieces * piece_bytes};
+  const Buffer recv = {moves_both ? "recv" : "values", call.recv, shape.recv_pieces * piece_bytes};
+  if (ncast_status status = check_buffer(function, send, value_bytes)) return status;
+  if (ncast_status status = check_buffer(function, recv, value_bytes)) return status;
+  if (!send.overlaps(recv)) return NCAST_OK;
+  // In place: the piece that both buffers have in common is this rank's.
+  const uint64_t own = static_cast<uint64_t>(call.comm->rank()) * piece_bytes;
+  const bool coincide =
+      send.first() + (shape.send_pieces > 1 ? own : 0) == recv.first() + (shape.recv_pieces > 1 ? own : 0);
+  if (shape.in_place && coincide) return NCAST_OK;
+  return fail(NCAST_INVALID_ARGUMENT, "%s: send %p and recv %p overlap%s", function, call.send, call.recv,
+              shape.in_place ? " but are not in place" : "; it does not work in place");
+}
+
+ncast_status check_sends_to_oneself(std::span<const Call> calls) {
+  std::map<const ncast_comm*, SelfCalls> by_comm;
+  for (const Call& call : calls) {
+    if (is_to_oneself(call)) by_comm[call.comm].add(call);
+  }
+  for (const auto& [comm, self] : by_comm) {
+    if (self.sends.size() != self.receives.size()) {
+      return fail(NCAST_INVALID_ARGUMENT,
+                  "rank %d sends to itself %zu times and receives from itself %zu times: both must be in one group",
+                  comm->rank(), self.sends.size(), self.receives.size());
+    }
+    for (size_t i = 0; i < self.sends.size(); ++i) {
+      const CallTag send = make_tag(*self.sends[i], 0);
+      const CallTag receive = make_tag(*self.receives[i], 0);
+      if (same_call(send, receive)) continue;
+      return fail(NCAST_MISMATCH, "rank %d sends itself %" PRIu64 " %s and receives %" PRIu64 " %s (they differ in %s)",
+                  comm->rank(), send.count, ncast_dtype_name(self.sends[i]->dtype), receive.count,
+                  ncast_dtype_name(self.receives[i]->dtype), differences(send, receive).c_str());
+    }
+  }
+  return NCAST_OK;
+}
+
+ncast_status take_config(const ncast_comm_config* given, ncast_comm_config* config) {
+  ncast_comm_config_init(config);
+  if (given == nullptr) return NCAST_OK;
+  if (given->struct_bytes != sizeof *given)
+    return fail(NCAST_INVALID_ARGUMENT, "config was not filled by ncast_comm_config_init of this version");
+  *config = *given;
+  return NCAST_OK;
+}
+
+ncast_status check_config(int ranks, int rank, const ncast_comm_config& config) {
+  constexpr const char* function = "ncast_comm_create";
+  if (ranks < 1) return fail(NCAST_INVALID_ARGUMENT, "%s: ranks is %d, not 1 or more", function, ranks);
+  if (rank < 0 || rank >= ranks) {
+    return fail(NCAST_INVALID_ARGUMENT, "%s: rank is %d, not 0 to %d", function, rank, ranks - 1);
+  }
+  const char* backend = backend_name(config.backend);
+  if (backend == nullptr) {
+    return fail(NCAST_INVALID_ARGUMENT, "%s: backend is %d, which is not a backend", function,
+                static_cast<int>(config.backend));
+  }
+  if (find_backend(config.backend) == nullptr) {
+    return fail(NCAST_UNSUPPORTED, "%s: this build has no %s backend", function, backend);
+  }
+  if (config.device < -1) {
+    return fail(NCAST_INVALID_ARGUMENT, "%s: device is %d, not -1 or more", function, config.device);
+  }
+  if (ncast_status status = check_seconds("timeout_seconds", config.timeout_seconds)) return status;
+  if (ncast_status status = check_seconds("create_timeout_seconds", config.create_timeout_seconds)) return status;
+  if (ncast_status status = find_backend(config.backend)->check_config(ranks, config)) {
+    const std::string sentence = ncast_last_error();
+    return fail(status, "%s: %s", function, sentence.c_str());
+  }
+  return NCAST_OK;
+}
+
+}  // namespace narrowcast::collective

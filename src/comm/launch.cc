@@ -1,0 +1,96 @@
+#include "comm/launch.h"
+
+#include <algorithm>
+#include <iterator>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "comm/arguments.h"
+#include "comm/registry.h"
+#include "executor/backend.h"
+#include "executor/communicator.h"
+#include "status/error.h"
+
+namespace narrowcast::collective {
+namespace {
+
+struct Group {
+  int depth = 0;
+  std::vector<Call> calls;
+  ncast_status error = NCAST_OK;
+  std::string sentence;
+};
+
+thread_local Group open_group;
+
+ncast_status launch(const std::vector<Call>& calls) {
+  if (ncast_status status = check_sends_to_oneself(calls)) return status;
+  for (const Call& call : calls) {
+    if (ncast_status status = call.comm->check_error()) {
+      const std::string sentence = ncast_last_error();
+      return fail(status, "the communicator is in error since an earlier call: %s", sentence.c_str());
+    }
+  }
+  // The CUDA backend first: it enqueues its calls, where the host's may run before this returns. An error of one does
+  // not keep the other from its calls, for which other ranks may be waiting.
+  ncast_status first_error = NCAST_OK;
+  std::string sentence;
+  for (const ncast_backend number : {NCAST_BACKEND_CUDA, NCAST_BACKEND_HOST}) {
+    std::vector<Call> its_calls;
+    std::ranges::copy_if(calls, std::back_inserter(its_calls),
+                         [&](const Call& call) { return call.comm->backend() == number; });
+    if (its_calls.empty()) continue;
+    const ncast_status status = find_backend(number)->launch(its_calls);
+    if (status == NCAST_OK || first_error != NCAST_OK) continue;
+    first_error = status;
+    sentence = ncast_last_error();
+  }
+  return first_error == NCAST_OK ? NCAST_OK : fail(first_error, "%s", sentence.c_str());
+}
+
+}  // namespace
+
+ncast_status submit(const Call& call) {
+  if (open_group.depth > 0) {
+    open_group.calls.push_back(call);
+    return NCAST_OK;
+  }
+  return launch({call});
+}
+
+ncast_status reject(ncast_status status) {
+  if (open_group.depth > 0 && open_group.error == NCAST_OK) {
+    open_group.error = status;
+    open_group.sentence = ncast_last_error();
+  }
+  return status;
+}
+
+ncast_status start_group() {
+  ++open_group.depth;
+  return NCAST_OK;
+}
+
+ncast_status end_group() {
+  if (open_group.depth == 0) {
+    return fail(NCAST_INVALID_ARGUMENT, "ncast_group_end: no group is open on this thread");
+  }
+  if (--open_group.depth > 0) return NCAST_OK;
+  const Group group = std::exchange(open_group, {});
+  if (group.error != NCAST_OK) {
+    return fail(group.error, "ncast_group_end: nothing was run, as a call of the group failed: %s",
+                group.sentence.c_str());
+  }
+  std::vector<CommUse> uses(group.calls.size());
+  for (size_t i = 0; i < uses.size(); ++i) {
+    if (ncast_status status = uses[i].begin("ncast_group_end", group.calls[i].comm)) return status;
+  }
+  return group.calls.empty() ? NCAST_OK : launch(group.calls);
+}
+
+bool is_in_open_group(const ncast_comm* comm) {
+  return std::ranges::find(open_group.calls, comm, &Call::comm) != open_group.calls.end();
+}
+
+}  // namespace narrowcast::collective

@@ -1,0 +1,84 @@
+#include "executor/call.h"
+
+#include <cstring>
+
+#include "executor/communicator.h"
+
+namespace narrowcast::collective {
+namespace {
+
+constexpr const char* operation_names[] = {"send/recv",    "send/recv",      "broadcast",  "reduce",
+                                           "gather",       "scatter",        "all_gather", "all_to_all",
+                                           "all_to_all_v", "reduce_scatter", "all_reduce"};
+// Tags come out of shared memory: whatever number is in there, it gets a name.
+template <typename Name, size_t count>
+std::string name_or_number(Name (&names)[count], unsigned value) {
+  return value < count ? names[value] : "number " + std::to_string(value);
+}
+
+constexpr const char* redop_names[] = {"sum", "prod", "max", "min", "avg"};
+constexpr const char* codec_names[] = {"raw", "window"};
+
+std::string codec_name(unsigned codec) {
+  return codec == NCAST_CODEC_AUTO ? "auto" : name_or_number(codec_names, codec);
+}
+
+}  // namespace
+
+bool is_to_oneself(const Call& call) { return is_point_to_point(call.operation) && call.peer == call.comm->rank(); }
+
+CallTag make_tag(const Call& call, uint64_t sequence) {
+  CallTag tag = {};
+  tag.sequence = sequence;
+  tag.count = call.operation == Operation::all_to_all_v ? counts_by_pair : call.count;
+  // A receive expects what its send carries.
+  tag.operation = call.operation == Operation::recv ? Operation::send : call.operation;
+  tag.dtype = static_cast<uint8_t>(call.dtype);
+  tag.codec = static_cast<uint8_t>(call.codec);
+  tag.redop = reduces(call.operation) ? static_cast<uint8_t>(call.redop) : 0;
+  tag.root = has_root(call.operation) ? call.peer : 0;
+  return tag;
+}
+
+channel::Tag to_words(const CallTag& tag) {
+  channel::Tag words;
+  std::memcpy(words.bytes, &tag, sizeof tag);
+  return words;
+}
+
+CallTag from_words(const channel::Tag& words) {
+  CallTag tag;
+  std::memcpy(&tag, words.bytes, sizeof tag);
+  return tag;
+}
+
+bool same_call(const CallTag& a, const CallTag& b) { return differences(a, b).empty(); }
+
+std::string describe(const CallTag& tag) {
+  std::string text = name_or_number(operation_names, static_cast<unsigned>(tag.operation));
+  if (tag.sequence != 0) text += " number " + std::to_string(tag.sequence);
+  const char* dtype = ncast_dtype_name(static_cast<ncast_dtype>(tag.dtype));
+  text += " of " + (tag.count == counts_by_pair ? "" : std::to_string(tag.count) + " ") +
+          (dtype != nullptr ? dtype : "values") + " (";
+  if (reduces(tag.operation)) text += name_or_number(redop_names, tag.redop) + ", ";
+  if (has_root(tag.operation)) text += "root " + std::to_string(tag.root) + ", ";
+  return text + "codec " + codec_name(tag.codec) + ")";
+}
+
+std::string differences(const CallTag& a, const CallTag& b) {
+  std::string list;
+  const auto compare = [&list](bool same, const char* name) {
+    if (!same) list += (list.empty() ? "" : ", ") + std::string(name);
+  };
+  compare(a.operation == b.operation, "operation");
+  compare(a.sequence == b.sequence, "order of calls");
+  compare(a.count == b.count, "count");
+  compare(a.dtype == b.dtype, "dtype");
+  compare(a.redop == b.redop, "op");
+  compare(a.root == b.root, "root");
+  compare(a.codec == b.codec, "codec");
+  compare(a.phase == b.phase, "phase");
+  return list;
+}
+
+}  // namespace narrowcast::collective

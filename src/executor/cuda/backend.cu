@@ -1,0 +1,76 @@
+// The CUDA backend: ranks are GPUs of one machine, each in a process or thread of its own or several in one.
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "bootstrap/unique_id.h"
+#include "executor/backend.h"
+#include "executor/cuda/communicator.h"
+#include "status/error.h"
+
+namespace narrowcast::collective::cuda {
+namespace {
+
+constexpr double unused_hub_seconds = 3600;  // a unique id of which nobody makes a communicator
+
+// Ranks meet at a hub in the process that makes the id.
+ncast_status add_address(UniqueIdContent* content) {
+  channel::TcpAddress address;
+  static_assert(sizeof address <= sizeof content->reserved_address);
+  if (ncast_status status = channel::open_rendezvous(content->world, channel::Limit{unused_hub_seconds}, &address))
+    return status;
+  std::memcpy(content->reserved_address, &address, sizeof address);
+  return NCAST_OK;
+}
+
+void close_hub(const UniqueIdContent& content) { channel::close_unused_rendezvous(content.world); }
+
+ncast_status check_config(int ranks, const ncast_comm_config& config) {
+  if (ranks > channel::max_gpu_ranks)
+    return fail(NCAST_INVALID_ARGUMENT, "ranks is %d, not 1 to %d", ranks, channel::max_gpu_ranks);
+  Wishes wishes;
+  if (ncast_status status = Wishes::of(config, &wishes)) return status;
+  int devices = 0;
+  if (const cudaError_t error = cudaGetDeviceCount(&devices); error != cudaSuccess)
+    return fail(NCAST_UNSUPPORTED, "there is no GPU that CUDA can use: %s", cudaGetErrorString(error));
+  if (config.device < devices) return NCAST_OK;
+  return fail(NCAST_INVALID_ARGUMENT, "device is %d, and this process sees GPUs 0 to %d", config.device, devices - 1);
+}
+
+ncast_status create(const ncast_unique_id& id, int ranks, int rank, const ncast_comm_config& config,
+                    ncast_comm** comm) {
+  constexpr const char* function = "ncast_comm_create";
+  const UniqueIdContent content = content_of(id);
+  channel::TcpAddress address;
+  std::memcpy(&address, content.reserved_address, sizeof address);
+  if (ncast_status status = Communicator::create(address, content.world, ranks, rank, config, comm)) {
+    const std::string sentence = ncast_last_error();
+    return fail(status, "%s: %s", function, sentence.c_str());
+  }
+  return NCAST_OK;
+}
+
+ncast_status launch(const std::vector<Call>& calls) {
+  std::vector<ncast_comm*> comms;
+  for (const Call& call : calls)
+    if (std::ranges::find(comms, call.comm) == comms.end()) comms.push_back(call.comm);
+  ncast_status first_error = NCAST_OK;
+  std::string sentence;
+  for (ncast_comm* comm : comms) {
+    std::vector<const Call*> its_calls;
+    for (const Call& call : calls)
+      if (call.comm == comm) its_calls.push_back(&call);
+    const ncast_status status = static_cast<Communicator*>(comm)->launch(its_calls);
+    if (status == NCAST_OK || first_error != NCAST_OK) continue;
+    first_error = status;
+    sentence = ncast_last_error();
+  }
+  return first_error == NCAST_OK ? NCAST_OK : fail(first_error, "%s", sentence.c_str());
+}
+
+const bool added =
+    (add_backend(NCAST_BACKEND_CUDA, {check_config, create, launch, nullptr, add_address, close_hub}), true);
+
+}  // namespace
+}  // namespace narrowcast::collective::cuda

@@ -1,0 +1,76 @@
+// The sum of a block over the ranks, in registers: a warp holds the block, each lane every 32nd vector of 16 bytes.
+#pragma once
+
+#include "device/warp.cuh"
+#include "executor/cuda/average.cuh"
+#include "executor/cuda/word_values.cuh"
+
+namespace narrowcast::collective::cuda {
+
+template <ncast_dtype Dtype, uint32_t block_bytes>
+class BlockSums {
+  using Accumulator = typename Number<Dtype>::Accumulator;
+  static constexpr int vectors = block_bytes / (32 * sizeof(ulonglong2));
+  static constexpr int words = 2 * vectors;
+  static constexpr int values = word_values<Dtype>;
+
+ public:
+  // block: in shared memory, 16-byte aligned; what is beyond its end is not used.
+  __device__ void set(const char* block, int lane) {
+    for_each_word(block, lane, [&](uint64_t word, Accumulator(&sums)[values]) { widen<Dtype>(word, sums); });
+  }
+  __device__ void reduce(ncast_redop op, const char* block, int lane) {
+    switch (op) {
+      case NCAST_PROD: return reduce_with<NCAST_PROD>(block, lane);
+      case NCAST_MIN: return reduce_with<NCAST_MIN>(block, lane);
+      case NCAST_MAX: return reduce_with<NCAST_MAX>(block, lane);
+      default: return reduce_with<NCAST_SUM>(block, lane);
+    }
+  }
+  // Writes the results to shared memory.
+  __device__ void finish(ncast_redop op, int ranks, char* block, int lane) const {
+    const Average<Accumulator> average(op, ranks);
+    // Apart, because division is long.
+    if (average.divides()) {
+      write([&](Accumulator sum) { return average.divided(sum); }, block, lane);
+    } else {
+      write([&](Accumulator sum) { return average.multiplied(sum); }, block, lane);
+    }
+  }
+
+ private:
+  template <typename Function>
+  __device__ __forceinline__ void for_each_word(const char* block, int lane, Function function) {
+#pragma unroll
+    for (int v = 0; v < vectors; ++v) {
+      const ulonglong2 vector = reinterpret_cast<const ulonglong2*>(block)[v * 32 + lane];
+      function(vector.x, sums_[2 * v]);
+      function(vector.y, sums_[2 * v + 1]);
+    }
+  }
+  template <ncast_redop Op>
+  __device__ __forceinline__ void reduce_with(const char* block, int lane) {
+    for_each_word(block, lane, [](uint64_t word, Accumulator(&sums)[values]) {
+      Accumulator terms[values];
+      widen<Dtype>(word, terms);
+#pragma unroll
+      for (int i = 0; i < values; ++i) sums[i] = codec::cuda::reduced(Op, sums[i], terms[i]);
+    });
+  }
+  template <typename Function>
+  __device__ __forceinline__ void write(Function finished, char* block, int lane) const {
+    const auto word_of = [&](const Accumulator(&sums)[values]) {
+      Accumulator results[values];
+#pragma unroll
+      for (int i = 0; i < values; ++i) results[i] = finished(sums[i]);
+      return narrow<Dtype>(results);
+    };
+#pragma unroll
+    for (int v = 0; v < vectors; ++v)
+      reinterpret_cast<ulonglong2*>(block)[v * 32 + lane] = {word_of(sums_[2 * v]), word_of(sums_[2 * v + 1])};
+  }
+
+  Accumulator sums_[words][values];
+};
+
+}  // namespace narrowcast::collective::cuda

@@ -1,0 +1,286 @@
+// What the warps of a block kernel do that moves values: send blocks, receive them, pass them on.
+#pragma once
+
+#include "channel/memory/direct_write.cuh"
+#include "executor/cuda/blocks/kernels.h"
+#include "executor/cuda/blocks/warp.cuh"
+
+namespace narrowcast::collective::cuda {
+
+__device__ inline void swap(char*& a, char*& b) {
+  char* const was_a = a;
+  a = b;
+  b = was_a;
+}
+
+// The end that this thread of a role's `number`th warp of `warps` holds; those of a warp are its first threads'. Lanes of all
+// pieces but those `without`, as bits, one piece after the other, are dealt to the warps in turn. Pieces begin with that of
+// the next rank, or with `backwards` that of the one before: at first every rank sends to another one, and receives from it.
+__device__ inline End dealt_end(const Piece* pieces, uint32_t without, const channel::Peers& peers, bool backwards,
+                                uint32_t number, uint32_t warps, int thread) {
+  uint32_t lane = number + thread * warps;
+  for (int step = 1; step < peers.ranks; ++step) {
+    const int next = peers.rank + (backwards ? peers.ranks - step : step);
+    const int peer = next < peers.ranks ? next : next - peers.ranks;
+    if (pieces[peer].bytes == 0 || (without >> peer & 1) != 0) continue;
+    if (lane < pieces[peer].lanes) return {peer, lane, pieces[peer].slots};
+    lane -= pieces[peer].lanes;
+  }
+  return {-1, 0, 0};
+}
+// A warp's lanes of the piece that goes to a peer (-1: none): the first, and every `step`th after it.
+struct SharedLanes {
+  int peer;
+  uint32_t first, step;
+};
+// Of the `number`th of `warps` that send messages. Each is for one peer alone: one whose receiver is not there yet does not keep
+// what others wait for.
+__device__ inline SharedLanes lanes_of_messages(const Piece* pieces, const channel::Peers& peers, uint32_t number,
+                                                uint32_t warps) {
+  uint32_t lanes = 0, count = 0;
+  for (int peer = 0; peer < peers.ranks; ++peer) {
+    if (pieces[peer].bytes == 0) continue;
+    lanes += pieces[peer].lanes;
+    ++count;
+  }
+  for (int step = 1; step < peers.ranks; ++step) {
+    const int peer = (peers.rank + step) % peers.ranks;
+    if (pieces[peer].bytes == 0) continue;
+    const uint32_t of_piece = warps_of_piece(pieces[peer].lanes, lanes, count, warps);
+    if (number < of_piece) return {peer, number, of_piece};
+    number -= of_piece;
+  }
+  return {-1, 0, 0};
+}
+__device__ inline End end_of(SharedLanes shared, const Piece* pieces, int thread) {
+  const uint32_t lane = shared.first + thread * shared.step;
+  return shared.peer >= 0 && lane < pieces[shared.peer].lanes ? End{shared.peer, lane, pieces[shared.peer].slots}
+                                                              : End{-1, 0, 0};
+}
+
+// The threads that hold an end, as bits.
+__device__ inline EndMask ends_of(End end) { return __ballot_sync(device::all_lanes, end.peer >= 0); }
+__device__ inline int peer_of_thread(End end, int thread) { return __shfl_sync(device::all_lanes, end.peer, thread); }
+
+// A block that a sender has before it: which, and the end that it goes to. Of 0 bytes: there is none.
+struct Outgoing {
+  int at, peer;
+  uint32_t block;
+  BlockOf values;
+};
+
+// The warp is the `number`th of `warps` senders. In order, block b goes to lane b % lanes, and the warp's lanes take turns, as
+// those need it that pass blocks on; else one lane comes after the other, and takes what is next, so that slow ones take less.
+template <typename Coding>
+__device__ void send_blocks(const BlockCall& call, WarpMemory<Coding>& memory, SignalQueue& signals, uint32_t number,
+                            uint32_t warps, int thread) {
+  const bool in_order = call.in_order;
+  const End end = call.of_messages ? end_of(lanes_of_messages(call.send, call.peers, number, warps), call.send, thread)
+                                   : dealt_end(call.send, 0, call.peers, false, number, warps, thread);
+  EndMask open = ends_of(end);  // that get more
+  if (open == 0) return;
+  uint32_t turn = 0;
+  // The block of this turn that goes to an end.
+  const auto block_to = [&](int at) -> Outgoing {
+    const int peer = peer_of_thread(end, at);
+    const uint32_t block = turn * call.send[peer].lanes + __shfl_sync(device::all_lanes, end.lane, at);
+    return {at, peer, block, block_of<Coding::block_bytes>(call.send[peer], block)};
+  };
+  // Of which piece thread 0 has asked for a block; the answer is on its way until it is used.
+  uint32_t claimed = 0;
+  const auto claim_after = [&](const Outgoing& of) {
+    if (!in_order && thread == 0) claimed = atomicAdd(&call.claims->taken[of.peer], 1u);
+  };
+
+  ValueLoader loader(&memory.barrier, thread);
+  auto sender_end = channel::SenderEnd::of(call.peers, call.layout, end);
+  channel::SlotSender sender(call.peers, call.layout, end, sender_end, Coding::block_bytes, signals, thread);
+  channel::StraightEnds straight;
+  char *here = memory.buffers[0], *later = memory.buffers[1];  // the values of this block and of the next
+  char* const payload = memory.buffers[2];
+  unsigned long long wire_bytes = 0;
+  Outgoing now = block_to(0);
+  loader.start(here, now.values.values, now.values.bytes);
+  claim_after(now);
+  if (!Coding::codes && !straight.begin(call.peers, call.layout, call.straight, end, call.awaits)) return;
+  while (true) {
+    const uint32_t before = in_order ? now.block : __shfl_sync(device::all_lanes, claimed, 0);
+    Outgoing next{now.at, now.peer, before + call.send[now.peer].lanes, {}};
+    next.values = block_of<Coding::block_bytes>(call.send[now.peer], next.block);
+    const bool last = next.values.bytes == 0;  // of its lane
+    const EndMask to = 1u << now.at;
+    if (last) open &= ~to;
+    if (open != 0 && (last || in_order)) {
+      const EndMask others = open & ~((2u << now.at) - 1);
+      if (others == 0) ++turn;
+      next = block_to(__ffs(others != 0 ? others : open) - 1);
+    }
+    if (next.values.bytes != 0) claim_after(next);
+    loader.wait();
+    if (next.values.bytes != 0) loader.start(later, next.values.values, next.values.bytes);
+
+    const uint32_t raw_bytes = now.values.bytes;
+    uint32_t bytes = static_cast<uint32_t>(format::aligned(raw_bytes));
+    if (raw_bytes == Coding::block_bytes) bytes = Coding::encode(here, payload, memory.scratch, thread);
+    const bool raw = bytes == Coding::block_bytes || raw_bytes != Coding::block_bytes;
+    const bool invited = !Coding::codes && (straight.mask() & to) != 0;
+    if ((last || !invited) && !sender.reserve(to)) return;
+    if (invited) {
+      straight.write(to, uint64_t{now.block} * Coding::block_bytes, here, raw_bytes, thread);
+      if (last) sender.raise(to, SlotFlag::written, now.block, last);
+    } else {
+      // In long pieces, which are the ones that use all slots; coded ones gain nothing by it.
+      const bool holds = !Coding::codes && !last && call.send[now.peer].slots == channel::ChannelLayout::most_slots;
+      sender.put(to, raw ? here : payload, bytes, now.block, last, holds);
+    }
+    wire_bytes += bytes;
+    if (next.values.bytes == 0) break;
+    now = next;
+    swap(here, later);
+  }
+  sender.close();
+  if (thread == 0 && wire_bytes != 0) atomicAdd(&call.sent->wire_bytes, wire_bytes);
+}
+
+// Each of the `warps` senders of all CTAs when it ends: the last one leaves the claims as they were, and has answered all
+// invitations.
+__device__ inline void end_claims(const BlockCall& call, uint32_t warps, int thread) {
+  if (thread != 0) return;
+  __threadfence();
+  if (atomicAdd(&call.claims->ended, 1u) + 1 != warps) return;
+  *call.claims = {};
+  for (int peer = 0; peer < call.peers.ranks; ++peer)
+    if ((call.awaits >> peer & 1) != 0) ++call.straight->received[peer];
+}
+
+// One warp of the kernel.
+__device__ inline void invite_senders(const BlockCall& call, int thread) {
+  if ((call.invites >> thread & 1) != 0)
+    channel::invite(call.peers, call.layout, *call.straight, thread, call.places[thread]);
+}
+
+// A payload on its way from a slot to shared memory.
+struct Arriving {
+  uint32_t bytes = 0;  // 0: none
+  int end;
+  bool last;  // of its end
+  uint32_t number;
+  BlockOf block;  // where its values go; none if they are there already
+};
+
+// Starts to bring a payload from `source`, whose block belongs to `piece`, to `here`.
+template <typename Coding>
+__device__ Arriving start_payload(const BlockCall& call, const Piece& piece, int source,
+                                  const channel::SlotReceiver::Payload& payload, char* here, int thread) {
+  const uint32_t bytes = payload.flag.bytes();
+  const uint32_t number = payload.flag.block();
+  Arriving arriving{bytes, payload.end, payload.flag.last(), number, block_of<Coding::block_bytes>(piece, number)};
+  if (bytes == 0) return arriving;
+  if (!Coding::codes && bytes == SlotFlag::written && call.places[source].region != 0) {
+    arriving.block = {nullptr, 0};
+    return arriving;
+  }
+  const uint32_t raw_bytes = arriving.block.bytes;
+  if (!can_be_of<Coding>(bytes, raw_bytes)) {
+    report_corrupt(call.peers, source, thread);
+    arriving.bytes = 0;
+    return arriving;
+  }
+  start_loading_payload(here, payload.data, bytes, thread);
+  return arriving;
+}
+
+// A warp takes the payloads of its thread's ends, which are its first threads', and puts the values where they go. Before
+// that each is passed on: pass_on(payload, arrived), which returns false if the communicator is stopped.
+template <typename Coding, typename PassOn>
+__device__ void take_payloads(const BlockCall& call, WarpMemory<Coding>& memory, End end, int thread, PassOn pass_on) {
+  EndMask open = ends_of(end);  // ends that get more
+  if (open == 0) return;
+  auto receiver_end = channel::ReceiverEnd::of(call.peers, call.layout, end);
+  channel::SlotReceiver receiver(call.peers, call.layout, end, receiver_end, Coding::block_bytes, thread);
+  // A payload, the one after it, and the values of the first.
+  char *here = memory.buffers[0], *next = memory.buffers[1], *values = memory.buffers[2];
+  const auto start = [&](char* to, int first, bool wait) {
+    const channel::SlotReceiver::Payload payload = receiver.next(open, first, wait);
+    const int source = peer_of_thread(end, payload.end);
+    return start_payload<Coding>(call, call.recv[source], source, payload, to, thread);
+  };
+  Arriving arriving;
+  while (open != 0) {
+    if (arriving.bytes == 0) arriving = start(here, 0, true);
+    if (arriving.bytes == 0) return;
+    const Arriving payload = arriving;
+    wait_for_payload();
+    receiver.release(payload.end);
+    device::wait_for_store_sources(thread);  // of the last block: its buffer may be either
+    if (payload.last) open &= ~(1u << payload.end);
+    arriving.bytes = 0;
+    if (open != 0) arriving = start(next, (payload.end + 1) % 32, false);
+    if (!pass_on(here, payload)) return;
+    if (payload.block.values == nullptr) {
+      // The sender has put the lane's values where they end up.
+    } else if (is_raw<Coding>(payload.bytes, payload.block.bytes)) {
+      store_values(payload.block.values, here, payload.block.bytes, thread);
+      swap(here, values);
+    } else if (Coding::decode(here, payload.bytes, values, memory.scratch, thread)) {
+      store_values(payload.block.values, values, payload.block.bytes, thread);
+    } else {
+      return report_corrupt(call.peers, peer_of_thread(end, payload.end), thread);
+    }
+    swap(here, next);
+  }
+  device::wait_for_store_sources(thread);
+  receiver.close();
+}
+
+// The warp is the `number`th of `warps` receivers.
+template <typename Coding>
+__device__ void receive_blocks(const BlockCall& call, WarpMemory<Coding>& memory, uint32_t number, uint32_t warps,
+                               int thread) {
+  End end = dealt_end(call.recv, call.relayed, call.peers, true, number, warps, thread);
+  end.lane += call.first_forward_lane;
+  take_payloads<Coding>(call, memory, end, thread, [](const char*, const Arriving&) { return true; });
+}
+
+// The warp is the `number`th of `warps` that copy what stays on the rank.
+__device__ inline void copy_own_blocks(const OwnCopy& own, uint32_t number, uint32_t warps, int thread) {
+  constexpr uint32_t vectors = 16, bytes = vectors * 32 * sizeof(uint4);
+  const bool aligned = is_aligned(own);
+  for (uint64_t at = uint64_t{number} * bytes; at < own.bytes; at += uint64_t{warps} * bytes) {
+    const uint64_t left = own.bytes - at;
+    if (!aligned || left < bytes) {
+      device::copy_bytes<4>(own.to + at, own.from + at, static_cast<uint32_t>(min(left, uint64_t{bytes})), thread);
+      continue;
+    }
+    // All loads are under way before the first store.
+    uint4 block[vectors];
+#pragma unroll
+    for (uint32_t i = 0; i < vectors; ++i) block[i] = reinterpret_cast<const uint4*>(own.from + at)[i * 32 + thread];
+#pragma unroll
+    for (uint32_t i = 0; i < vectors; ++i) reinterpret_cast<uint4*>(own.to + at)[i * 32 + thread] = block[i];
+  }
+}
+
+// The warp is the `number`th of `warps` that pass on what comes, as it comes.
+template <typename Coding>
+__device__ void relay_blocks(const BlockCall& call, WarpMemory<Coding>& memory, SignalQueue& signals, uint32_t number,
+                             uint32_t warps, int thread) {
+  const End end = dealt_end(call.recv, ~call.relayed, call.peers, true, number, warps, thread);
+  const bool passes_on = (call.forward >> thread & 1) != 0 && number < call.recv[__ffs(call.relayed) - 1].lanes;
+  const uint32_t slots = call.recv[__ffs(call.relayed) - 1].slots;
+  const End to = passes_on ? End{thread, call.first_forward_lane + number, slots} : End{-1, 0, 0};
+  auto sender_end = channel::SenderEnd::of(call.peers, call.layout, to);
+  channel::SlotSender sender(call.peers, call.layout, to, sender_end, Coding::block_bytes, signals, thread);
+  unsigned long long wire_bytes = 0;
+  take_payloads<Coding>(call, memory, end, thread, [&](const char* payload, const Arriving& arrived) {
+    wire_bytes += arrived.bytes * __popc(call.forward);
+    if (call.forward == 0) return true;
+    if (!sender.reserve(call.forward)) return false;
+    sender.put(call.forward, payload, arrived.bytes, arrived.number, arrived.last);
+    return true;
+  });
+  sender.close();
+  if (thread == 0 && wire_bytes != 0) atomicAdd(&call.sent->wire_bytes, wire_bytes);
+}
+
+}  // namespace narrowcast::collective::cuda

@@ -1,0 +1,154 @@
+// What every warp of a block kernel has: a coding, buffers, blocks of values to bring and to store, payloads that come. Each warp
+// has its own and waits for nobody else in its CTA, but for the signal warp when its queue is full.
+#pragma once
+
+#include "channel/memory/memory_channel.cuh"
+#include "codec/frame/layout.h"
+#include "codec/window/kernel.cuh"
+#include "device/copy.cuh"
+#include "executor/cuda/blocks/call.h"
+
+namespace narrowcast::collective::cuda {
+
+using channel::End;
+using channel::EndMask;
+using channel::SignalQueue;
+using channel::SlotFlag;
+
+// How a block of values becomes a payload. Both leave a block that does not shrink as it is, and so can say by the length
+// alone which of the two it is.
+struct RawCoding {
+  static constexpr bool codes = false;
+  static constexpr uint32_t block_bytes = 4096;
+  struct Scratch {};
+  __device__ static uint32_t encode(const char*, char*, Scratch&, int) { return block_bytes; }
+  __device__ static bool decode(const char*, uint32_t, char*, Scratch&, int) { return false; }
+};
+// Not inlined: roles share the code, and the sums of a reduction cost registers only where they are.
+template <ncast_dtype Dtype>
+struct WindowCoding {
+  using Block = codec::window::Block<format::window::value_type(Dtype)>;
+  static constexpr bool codes = true;
+  static constexpr uint32_t block_bytes = Block::values_bytes;
+  using Scratch = typename Block::Scratch;
+  __device__ __noinline__ static uint32_t encode(const char* values, char* payload, Scratch& scratch, int lane) {
+    return Block::template encode<false>(values, payload, scratch, lane);
+  }
+  __device__ __noinline__ static bool decode(const char* payload, uint32_t bytes, char* values, Scratch& scratch,
+                                             int lane) {
+    return Block::template decode<false>(payload, bytes, values, scratch, lane);
+  }
+};
+
+// The buffers do not come first: of a pointer that begins as this struct's address and changes places with another one,
+// ptxas 13.0 has been seen to take the address of the scratch after the change.
+template <typename Coding>
+struct WarpMemory {
+  uint64_t barrier;
+  typename Coding::Scratch scratch;
+  alignas(128) char buffers[3][Coding::block_bytes];
+};
+
+__device__ inline bool is_bulk(const void* global, uint32_t bytes) {
+  return (reinterpret_cast<uintptr_t>(global) | bytes) % format::alignment == 0;
+}
+
+// Brings values to shared memory, one block at a time.
+class ValueLoader {
+ public:
+  __device__ ValueLoader(uint64_t* word, int lane) : barrier_(word, lane), lane_(lane) {}
+
+  // What is loaded is zero up to a multiple of 16 bytes.
+  __device__ void start(char* to, const char* from, uint32_t bytes) {
+    bulk_ = is_bulk(from, bytes);
+    if (bulk_) return barrier_.load(to, from, bytes, lane_);
+    __syncwarp();
+    const uint32_t padded = static_cast<uint32_t>(format::aligned(bytes));
+    if (bytes + lane_ < padded) to[bytes + lane_] = 0;
+    device::copy_by_warp(to, from, bytes, lane_);
+  }
+  __device__ void wait() {
+    if (bulk_) return barrier_.wait();
+    __syncwarp();
+  }
+
+ private:
+  device::LoadBarrier barrier_;
+  int lane_;
+  bool bulk_ = false;
+};
+
+// The same for a payload, from a slot whose flag the warp has seen.
+__device__ inline void start_loading_payload(char* to, const char* from, uint32_t bytes, int lane) {
+  __syncwarp();
+  for (uint32_t at = lane * 16; at < bytes; at += 32 * 16) device::start_copy_of_16_bytes(to + at, from + at);
+}
+__device__ inline void wait_for_payload() {
+  device::wait_for_copies_of_16_bytes();
+  __syncwarp();
+}
+
+// From shared memory, which the warp has written, to global memory; wait_for_store_sources() before it is written again.
+__device__ inline void store_values(char* to, const char* from, uint32_t bytes, int lane) {
+  if (is_bulk(to, bytes)) return device::bulk_store(to, from, bytes, lane);
+  __syncwarp();
+  device::copy_by_warp(to, from, bytes, lane);
+}
+
+// One block of a piece; 0 bytes: the piece has none of that number.
+struct BlockOf {
+  char* values;
+  uint32_t bytes;
+};
+template <uint32_t block_bytes>
+__device__ BlockOf block_of(const Piece& piece, uint32_t block) {
+  const uint64_t begin = uint64_t{block} * block_bytes;
+  if (begin >= piece.bytes) return {nullptr, 0};
+  const uint64_t left = piece.bytes - begin;
+  return {piece.values + begin, left < block_bytes ? static_cast<uint32_t>(left) : block_bytes};
+}
+
+// What the warps of a CTA share: the queues of those that send, and how many of them have not ended.
+template <uint32_t most_senders>
+struct alignas(128) Signals {
+  SignalQueue queues[most_senders];
+  uint32_t open;
+
+  // All threads of the CTA, before anything else.
+  __device__ void open_all(uint32_t senders) {
+    for (uint32_t i = threadIdx.x; i < senders; i += blockDim.x) queues[i].pushed = queues[i].raised = 0;
+    if (threadIdx.x == 0) open = senders;
+    __syncthreads();
+  }
+  // Each sending warp when it ends.
+  __device__ void close_one(int thread) {
+    __syncwarp();
+    if (thread == 0) {
+      __threadfence_block();
+      atomicSub(&open, 1u);
+    }
+  }
+};
+
+__device__ __noinline__ inline void report_corrupt(const channel::Peers& peers, int peer, int lane) {
+  if (lane == 0) channel::give_up(peers, peer, channel::payload_corrupt);
+}
+
+// One warp of the kernel; those that send count wire bytes.
+__device__ inline void count_raw_bytes(const BlockCall& call, int lane) {
+  if (lane == 0 && call.raw_bytes != 0) atomicAdd(&call.sent->raw_bytes, call.raw_bytes);
+}
+
+// Whether a payload of so many bytes can be of a block of raw_bytes. One that is not whole travels as it is.
+template <typename Coding>
+__device__ bool can_be_of(uint32_t bytes, uint32_t raw_bytes) {
+  return raw_bytes == Coding::block_bytes ? bytes <= raw_bytes : raw_bytes != 0 && bytes == format::aligned(raw_bytes);
+}
+
+// Is the payload the values themselves?
+template <typename Coding>
+__device__ bool is_raw(uint32_t bytes, uint32_t raw_bytes) {
+  return bytes == Coding::block_bytes || raw_bytes != Coding::block_bytes;
+}
+
+}  // namespace narrowcast::collective::cuda

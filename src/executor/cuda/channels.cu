@@ -1,0 +1,176 @@
+// The functions of narrowcast/channel.h: memory and channels for kernels of users.
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+
+#include "channel/memory/kernel_channels.h"
+#include "channel/packet/packet_rings.h"
+#include "executor/cuda/with_communicator.h"
+#include "narrowcast/channel.h"
+#include "status/error.h"
+
+namespace narrowcast::collective::cuda {
+namespace {
+
+constexpr uint32_t most_lanes = 4096;
+// What an IPC handle maps: a smaller allocation would take others along.
+constexpr size_t mapping_bytes = size_t{2} << 20;
+
+}  // namespace
+
+// Of what is collective: the others may be waiting.
+ncast_status Communicator::set_last_error(ncast_status status) {
+  const std::string sentence = ncast_last_error();
+  set_error(status, sentence.c_str());
+  return fail(status, "%s", sentence.c_str());
+}
+
+ncast_status Communicator::allocate_shared(size_t bytes, char** own) {
+  const std::lock_guard lock(sharing_);
+  const OnDevice on_device(device_);
+  if (ncast_status status = check_error()) return status;
+  std::unique_ptr<channel::PeerMemory> memory;
+  const size_t mapped = (bytes + mapping_bytes - 1) / mapping_bytes * mapping_bytes;
+  if (ncast_status status = channel::PeerMemory::create(*rendezvous_, place_, mapped, &memory))
+    return set_last_error(status);
+  *own = memory->of(rank());
+  shared_.push_back({std::move(memory), bytes});
+  return NCAST_OK;
+}
+
+ncast_status Communicator::find_shared(const void* own, size_t* number) const {
+  for (*number = 0; *number < shared_.size(); ++*number)
+    if (shared_[*number].memory->of(rank()) == own) return NCAST_OK;
+  return fail(NCAST_INVALID_ARGUMENT, "%p was not allocated by this communicator", own);
+}
+
+ncast_status Communicator::free_shared(const void* own) {
+  const std::lock_guard lock(sharing_);
+  const OnDevice on_device(device_);
+  size_t number = 0;
+  if (ncast_status status = find_shared(own, &number)) return status;
+  for (const Ports& ports : ports_)
+    if (std::ranges::find(ports.memory, own) != ports.memory.end())
+      return fail(NCAST_INVALID_ARGUMENT, "there are ports that reach %p, and they go first", own);
+  shared_.erase(shared_.begin() + static_cast<std::ptrdiff_t>(number));
+  return NCAST_OK;
+}
+
+ncast_status Communicator::check_peer(int peer) const {
+  if (peer >= 0 && peer < ranks()) return NCAST_OK;
+  return fail(NCAST_INVALID_ARGUMENT, "rank is %d, but the communicator has ranks 0 to %d", peer, ranks() - 1);
+}
+
+ncast_status Communicator::shared_of(const void* own, int peer, char** address) {
+  if (ncast_status status = check_peer(peer)) return status;
+  const std::lock_guard lock(sharing_);
+  size_t number = 0;
+  if (ncast_status status = find_shared(own, &number)) return status;
+  *address = shared_[number].memory->of(peer);
+  return NCAST_OK;
+}
+
+ncast_status Communicator::registered_of(uint32_t region, int peer, char** address) {
+  if (ncast_status status = check_peer(peer)) return status;
+  const std::lock_guard lock(sharing_);
+  if (ncast_status status = check_region(region)) return status;
+  *address = regions_[region]->of(peer);
+  return NCAST_OK;
+}
+
+ncast_status Communicator::create_channels(uint32_t lanes, uint32_t slot_bytes, ncast_channels* channels) {
+  channel::KernelChannels kernel_channels;
+  kernel_channels.layout = channel::ChannelLayout(0, ranks(), lanes, SIZE_MAX);
+  const bool over_host = place_ == channel::PeerMemory::Place::host;
+  kernel_channels.packet_bytes = (over_host ? channel::narrow_packets : channel::wide_packets).bytes;
+  char* own = nullptr;
+  if (ncast_status status = allocate_shared(channel::PacketRings(kernel_channels.layout, ranks()).bytes(), &own))
+    return status;
+  kernel_channels.peers = peers_;
+  for (int peer = 0; peer < ranks(); ++peer) {
+    if (ncast_status status = shared_of(own, peer, &kernel_channels.peers.scratch[peer])) return status;
+  }
+  {
+    const std::lock_guard lock(sharing_);
+    const uint32_t mine[2] = {lanes, slot_bytes};
+    std::vector<uint32_t> all(2 * static_cast<size_t>(ranks()));
+    if (ncast_status status = rendezvous_->all_gather(mine, sizeof mine, all.data())) return set_last_error(status);
+    for (int peer = 0; peer < ranks(); ++peer) {
+      const uint32_t* other = &all[2 * static_cast<size_t>(peer)];
+      if (other[0] == lanes && other[1] == slot_bytes) continue;
+      return set_last_error(fail(NCAST_MISMATCH, "rank %d asks for %u lanes of %u bytes, rank %d for %u of %u", peer,
+                                 other[0], other[1], rank(), lanes, slot_bytes));
+    }
+  }
+  *channels = {rank(), ranks(), lanes, slot_bytes, {}};
+  std::memcpy(channels->reserved, &kernel_channels, sizeof kernel_channels);
+  return NCAST_OK;
+}
+
+}  // namespace narrowcast::collective::cuda
+
+using namespace narrowcast::collective::cuda;
+using narrowcast::fail;
+
+extern "C" {
+
+ncast_status ncast_channels_create(ncast_comm* comm, uint32_t lanes, uint32_t slot_bytes, ncast_channels* channels) {
+  return with_communicator("ncast_channels_create", comm, [&](Communicator& communicator) {
+    if (channels == nullptr) return null_argument("channels");
+    if (lanes < 1 || lanes > most_lanes)
+      return fail(NCAST_INVALID_ARGUMENT, "lanes is %u, not 1 to %u", lanes, most_lanes);
+    if (slot_bytes != NCAST_SLOT_BYTES && slot_bytes != 2 * NCAST_SLOT_BYTES)
+      return fail(NCAST_INVALID_ARGUMENT, "slot_bytes is %u, not %d or %d", slot_bytes, NCAST_SLOT_BYTES,
+                  2 * NCAST_SLOT_BYTES);
+    return communicator.create_channels(lanes, slot_bytes, channels);
+  });
+}
+
+ncast_status ncast_channels_destroy(ncast_comm* comm, const ncast_channels* channels) {
+  return with_communicator("ncast_channels_destroy", comm, [&](Communicator& communicator) {
+    if (channels == nullptr) return null_argument("channels");
+    narrowcast::channel::KernelChannels kernel_channels;
+    std::memcpy(&kernel_channels, channels->reserved, sizeof kernel_channels);
+    if (channels->rank != communicator.rank() || channels->ranks != communicator.ranks())
+      return fail(NCAST_INVALID_ARGUMENT, "the channels are not of this communicator");
+    return communicator.free_shared(kernel_channels.peers.scratch[channels->rank]);
+  });
+}
+
+ncast_status ncast_mem_alloc(ncast_comm* comm, size_t bytes, void** own) {
+  return with_communicator("ncast_mem_alloc", comm, [&](Communicator& communicator) {
+    if (own == nullptr) return null_argument("own");
+    if (bytes == 0 || bytes > SIZE_MAX / 2) return fail(NCAST_INVALID_ARGUMENT, "bytes is %zu", bytes);
+    char* memory = nullptr;
+    const ncast_status status = communicator.allocate_shared(bytes, &memory);
+    *own = memory;
+    return status;
+  });
+}
+
+ncast_status ncast_mem_peer(ncast_comm* comm, const void* own, int rank, void** address) {
+  return with_communicator("ncast_mem_peer", comm, [&](Communicator& communicator) {
+    if (address == nullptr) return null_argument("address");
+    char* found = nullptr;
+    const ncast_status status = communicator.shared_of(own, rank, &found);
+    *address = found;
+    return status;
+  });
+}
+
+ncast_status ncast_region_peer(ncast_comm* comm, uint32_t region, int rank, void** address) {
+  return with_communicator("ncast_region_peer", comm, [&](Communicator& communicator) {
+    if (address == nullptr) return null_argument("address");
+    char* found = nullptr;
+    const ncast_status status = communicator.registered_of(region, rank, &found);
+    *address = found;
+    return status;
+  });
+}
+
+ncast_status ncast_mem_free(ncast_comm* comm, void* own) {
+  return with_communicator("ncast_mem_free", comm,
+                           [&](Communicator& communicator) { return communicator.free_shared(own); });
+}
+
+}  // extern "C"

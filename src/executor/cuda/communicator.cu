@@ -1,0 +1,290 @@
+#include <cuda_runtime.h>
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "channel/peer/zeroed_memory.h"
+#include "executor/cuda/communicator.h"
+#include "executor/cuda/kernels.h"
+#include "executor/cuda/state.h"
+#include "select/choice.h"
+#include "status/error.h"
+
+namespace narrowcast::collective::cuda {
+namespace {
+
+constexpr size_t default_scratch_bytes = size_t{176} << 20;
+constexpr size_t default_host_scratch_bytes = size_t{32} << 20;
+
+ncast_status failed(const char* what, cudaError_t error) { return channel::cuda_failure(what, error); }
+
+// To the end of the process.
+template <typename Used>
+void abandon(Used& used) {
+  static_cast<void>(new Used(std::move(used)));
+}
+
+}  // namespace
+
+ncast_status Communicator::create(const channel::TcpAddress& address, const channel::WorldId& secret, int ranks,
+                                  int rank, const ncast_comm_config& config, ncast_comm** result) {
+  std::unique_ptr<Communicator> comm(new Communicator(ranks, rank));
+  comm->device_ = config.device;
+  if (config.device < 0) {
+    if (const cudaError_t error = cudaGetDevice(&comm->device_); error != cudaSuccess)
+      return failed("finding the GPU", error);
+  }
+  const OnDevice on_device(comm->device_);
+  if (ncast_status status = comm->join(address, secret, config)) {
+    const std::string sentence = ncast_last_error();
+    if (comm->rendezvous_ != nullptr) comm->rendezvous_->publish_failure(status, sentence.c_str());
+    return fail(status, "%s", sentence.c_str());
+  }
+  *result = comm.release();
+  return NCAST_OK;
+}
+
+ncast_status Communicator::join(const channel::TcpAddress& address, const channel::WorldId& secret,
+                                const ncast_comm_config& config) {
+  timeout_seconds_ = config.timeout_seconds;
+  Wishes wishes;
+  if (ncast_status status = Wishes::of(config, &wishes)) return status;
+  if (ncast_status status = channel::TcpRendezvous::join(address, secret, rank(), ranks(),
+                                                         channel::Limit{config.create_timeout_seconds}, &rendezvous_))
+    return status;
+  if (ncast_status status = channel::PeerMemory::choose_place(*rendezvous_, wishes.over_host, &place_, &nvlink_))
+    return status;
+  const bool over_host = place_ == channel::PeerMemory::Place::host;
+  const size_t own_default = over_host ? default_host_scratch_bytes : default_scratch_bytes;
+  if (ncast_status status = agree(wishes, config.scratch_bytes != 0 ? config.scratch_bytes : own_default))
+    return status;
+  if (over_host) agreement_.max_ctas = std::min(agreement_.max_ctas, most_ctas_over_host);
+  if (ncast_status status = agree_on_costs(wishes)) return status;
+  if (ncast_status status = set_up()) return status;
+  if (ncast_status status = rendezvous_->barrier()) return status;
+  rendezvous_->set_limit(channel::Limit{config.timeout_seconds});
+  return NCAST_OK;
+}
+
+ncast_status Communicator::find_room(uint32_t* ctas) const {
+  int shared_bytes = 0, sms = 0;
+  const std::pair<cudaDeviceAttr, int*> wanted[] = {{cudaDevAttrMaxSharedMemoryPerBlockOptin, &shared_bytes},
+                                                    {cudaDevAttrMultiProcessorCount, &sms}};
+  for (const auto& [attribute, value] : wanted)
+    if (const cudaError_t error = cudaDeviceGetAttribute(value, attribute, device_); error != cudaSuccess)
+      return failed("looking at the GPU", error);
+  if (static_cast<size_t>(shared_bytes) < most_shared_bytes)
+    return fail(NCAST_UNSUPPORTED, "the kernels need %zu bytes of shared memory a CTA, and GPU %d has %d",
+                most_shared_bytes, device_, shared_bytes);
+  *ctas = ctas_that_fit(static_cast<uint32_t>(sms));
+  return NCAST_OK;
+}
+
+ncast_status Communicator::agree(const Wishes& wishes, size_t scratch_bytes) {
+  uint32_t fitting = 0;
+  if (ncast_status status = find_room(&fitting)) return status;
+  const Agreement own{std::min(wishes.max_ctas, fitting), wishes.path, scratch_bytes};
+  std::vector<Agreement> all(static_cast<size_t>(ranks()));
+  if (ncast_status status = rendezvous_->all_gather(&own, sizeof own, all.data())) return status;
+  agreement_ = own;
+  for (int peer = 0; peer < ranks(); ++peer) {
+    const Agreement& other = all[static_cast<size_t>(peer)];
+    if (other.scratch_bytes != own.scratch_bytes)
+      return fail(NCAST_MISMATCH, "scratch_bytes is %zu on rank %d and %zu on rank %d", other.scratch_bytes, peer,
+                  own.scratch_bytes, rank());
+    if (other.path != own.path)
+      return fail(NCAST_MISMATCH, "NARROWCAST_PATH is not the same on rank %d and rank %d", peer, rank());
+    agreement_.max_ctas = std::min(agreement_.max_ctas, other.max_ctas);
+  }
+  return NCAST_OK;
+}
+
+// All choose by rank 0's, or their choices could differ.
+ncast_status Communicator::agree_on_costs(const Wishes& wishes) {
+  if (rank() == 0) {
+    if (ncast_status status = wishes.load_costs(&costs_)) return status;
+  }
+  std::vector<uint64_t> all_bytes(static_cast<size_t>(ranks()));
+  const uint64_t own_bytes = costs_.text().size();
+  if (ncast_status status = rendezvous_->all_gather(&own_bytes, sizeof own_bytes, all_bytes.data())) return status;
+  // Each rank has to give as many bytes as rank 0.
+  std::string own = costs_.text(), all;
+  own.resize(all_bytes[0]);
+  all.resize(own.size() * static_cast<size_t>(ranks()));
+  if (ncast_status status = rendezvous_->all_gather(own.data(), own.size(), all.data())) return status;
+  return rank() == 0 ? NCAST_OK : CostModel::parse(all.substr(0, own.size()), "the cost model of rank 0", &costs_);
+}
+
+ncast_status Communicator::set_up() {
+  if (const cudaError_t loaded = load_kernels()) return failed("loading the kernels", loaded);
+  cudaError_t error = cudaHostAlloc(reinterpret_cast<void**>(&control_), sizeof *control_, cudaHostAllocPortable);
+  if (error == cudaSuccess) {
+    *control_ = {};
+    error = channel::allocate_zeroed(&state_, sizeof *state_);
+  }
+  for (LastCall* last : {&called_, &captured_})
+    if (error == cudaSuccess) error = cudaEventCreateWithFlags(&last->event, cudaEventDisableTiming);
+  if (error == cudaSuccess) error = cudaEventCreateWithFlags(&forked_, cudaEventDisableTiming);
+  for (SideStream& side : sides_) {
+    if (error == cudaSuccess) error = cudaStreamCreateWithFlags(&side.stream, cudaStreamNonBlocking);
+    if (error == cudaSuccess) error = cudaEventCreateWithFlags(&side.joined, cudaEventDisableTiming);
+  }
+  if (error != cudaSuccess) return failed("setting up the communicator", error);
+  // A peer that dies or aborts ends the kernels that wait for it.
+  rendezvous_->on_failure(
+      [control = control_](ncast_status, const char*) { __atomic_store_n(&control->stop, 1u, __ATOMIC_RELEASE); });
+
+  // Packets do not go through host memory.
+  const size_t packet_bytes = packet_scratch_bytes(place_ == channel::PeerMemory::Place::host ? 1 : ranks());
+  const size_t layout_begin = (packet_bytes + 4095) / 4096 * 4096;
+  const size_t most_bytes = agreement_.scratch_bytes;
+  if (most_bytes > layout_begin)
+    layout_ =
+        channel::ChannelLayout(layout_begin, ranks(), lanes_of_ctas(agreement_.max_ctas), most_bytes - layout_begin);
+  if (layout_.slots() == 0)
+    return fail(NCAST_INVALID_ARGUMENT, "scratch_bytes is %zu, which is too little for %d ranks", most_bytes, ranks());
+  scratch_bytes_ = layout_begin + layout_.bytes(ranks());
+  if (ncast_status status = channel::PeerMemory::create(*rendezvous_, place_, scratch_bytes_, &scratch_)) return status;
+  peers_.rank = rank();
+  peers_.ranks = ranks();
+  for (int peer = 0; peer < ranks(); ++peer) peers_.scratch[peer] = scratch_->of(peer);
+  peers_.control = control_;
+  peers_.timeout_ns = static_cast<uint64_t>(timeout_seconds_ * 1e9);
+  return NCAST_OK;
+}
+
+// What abort() needs stays.
+void Communicator::leave_ranks() {
+  const OnDevice on_device(device_);
+  for (const Ports& ports : ports_) proxy_->remove(ports.channel->service());
+  proxy_.reset();
+  if (kernels_may_run_) {
+    abandon(ports_);
+    abandon(shared_);
+    abandon(regions_);
+    abandon(scratch_);
+    return;
+  }
+  ports_.clear();
+  shared_.clear();
+  for (auto& region : regions_) region.reset();
+  scratch_.reset();
+}
+
+Communicator::~Communicator() {
+  const OnDevice on_device(device_);
+  leave_ranks();  // one that was not created whole has not
+  rendezvous_.reset();
+  for (const SideStream& side : sides_) {
+    if (side.joined != nullptr) cudaEventDestroy(side.joined);
+    if (side.stream != nullptr) cudaStreamDestroy(side.stream);
+  }
+  if (forked_ != nullptr) cudaEventDestroy(forked_);
+  for (const LastCall& last : {called_, captured_})
+    if (last.event != nullptr) cudaEventDestroy(last.event);
+  if (kernels_may_run_) return;
+  cudaFree(state_);
+  if (control_ != nullptr) cudaFreeHost(control_);
+}
+
+void Communicator::set_error(ncast_status status, const char* sentence) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (error_ != NCAST_OK) return;
+    error_ = status;
+    sentence_ = sentence;
+  }
+  __atomic_store_n(&control_->stop, 1u, __ATOMIC_RELEASE);
+  rendezvous_->publish_failure(status, sentence);
+}
+
+ncast_status Communicator::check_error() {
+  if (ncast_status status = rendezvous_->check_failure()) {
+    const std::string sentence = ncast_last_error();
+    set_error(status, sentence.c_str());
+  }
+  // A kernel that gave up for no such reason.
+  const uint32_t failed = __atomic_load_n(&control_->failed, __ATOMIC_ACQUIRE);
+  const uint32_t peer = control_->peer;
+  char sentence[160];
+  if (failed == channel::wait_timed_out) {
+    std::snprintf(sentence, sizeof sentence, "rank %d waited for rank %u for more than %g seconds", rank(), peer,
+                  timeout_seconds_);
+    set_error(NCAST_TIMEOUT, sentence);
+  } else if (failed == channel::request_timed_out) {
+    std::snprintf(sentence, sizeof sentence, "rank %d waited for its requests to rank %u for more than %g seconds",
+                  rank(), peer, timeout_seconds_);
+    set_error(NCAST_TIMEOUT, sentence);
+  } else if (failed == channel::payload_corrupt) {
+    std::snprintf(sentence, sizeof sentence, "rank %d received from rank %u what does not follow the format", rank(),
+                  peer);
+    set_error(NCAST_CORRUPT, sentence);
+  }
+  const std::lock_guard lock(mutex_);
+  return error_ == NCAST_OK ? NCAST_OK : fail(error_, "%s", sentence_.c_str());
+}
+
+ncast_status Communicator::abort() {
+  set_error(NCAST_ABORTED, "aborted");
+  return NCAST_OK;
+}
+
+cudaError_t Communicator::copy_beside(void* to, const void* from, size_t bytes) const {
+  cudaStream_t stream = nullptr;
+  cudaError_t error = cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
+  if (error != cudaSuccess) return error;
+  error = cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream);
+  if (error == cudaSuccess) error = cudaStreamSynchronize(stream);
+  cudaStreamDestroy(stream);
+  return error;
+}
+
+ncast_comm_counters Communicator::counters() const {
+  const OnDevice on_device(device_);
+  std::array<Sent, NCAST_OPERATIONS> sent = {};
+  copy_beside(sent.data(), state_->sent, sizeof sent);
+  ncast_comm_counters counters = {};
+  counters.scratch_bytes = scratch_bytes_;
+  const std::lock_guard lock(mutex_);
+  for (size_t i = 0; i < sent.size(); ++i) {
+    counters.operations[i] = counters_[i];
+    counters.operations[i].raw_bytes += sent[i].raw_bytes;
+    counters.operations[i].wire_bytes += sent[i].wire_bytes;
+  }
+  return counters;
+}
+
+ncast_status Communicator::wait_until_idle() {
+  if (!called_.any && !captured_.any) return NCAST_OK;
+  const OnDevice on_device(device_);
+  // All of the device: a graph with calls of this communicator may be under way on any stream.
+  const cudaError_t error = cudaDeviceSynchronize();
+  if (error == cudaSuccess) return NCAST_OK;
+  // As while another thread captures. The other ranks have to know: they would wait for this one, and it for them.
+  kernels_may_run_ = true;
+  return set_last_error(failed("waiting for the communicator's calls", error));
+}
+
+// Calls that are captured together wait for each other in the graph; the graph's launches are the user's to order.
+cudaError_t Communicator::enter(cudaStream_t stream) {
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  unsigned long long capture = 0;
+  const cudaError_t error = cudaStreamGetCaptureInfo(stream, &status, &capture);
+  if (error != cudaSuccess) return error;
+  const bool captures = status != cudaStreamCaptureStatusNone;
+  entered_ = captures ? &captured_ : &called_;
+  // The stream of a thread has the same handle in all of them.
+  const bool is_last = entered_->stream == stream && stream != cudaStreamPerThread;
+  const bool waits = entered_->any && !is_last && (!captures || entered_->capture == capture);
+  entered_->capture = capture;
+  return waits ? cudaStreamWaitEvent(stream, entered_->event) : cudaSuccess;
+}
+
+cudaError_t Communicator::leave(cudaStream_t stream) {
+  entered_->any = true;
+  entered_->stream = stream;
+  return cudaEventRecord(entered_->event, stream);
+}
+
+}  // namespace narrowcast::collective::cuda

@@ -1,0 +1,74 @@
+// The driver's stack of contexts: the runtime could only make the device of before current, which, where the thread had used
+// none, sets up GPU 0 with some hundred MB of its memory.
+#include <cudaTypedefs.h>
+#include <cuda_runtime.h>
+
+#include <map>
+#include <mutex>
+
+#include "executor/cuda/device_guard.h"
+
+namespace narrowcast::collective::cuda {
+namespace {
+
+struct Driver {
+  PFN_cuDeviceGet_v2000 device_get = nullptr;
+  PFN_cuDevicePrimaryCtxRetain_v7000 primary_context_retain = nullptr;
+  PFN_cuCtxPushCurrent_v4000 context_push = nullptr;
+  PFN_cuCtxPopCurrent_v4000 context_pop = nullptr;
+
+  bool is_complete() const {
+    return device_get != nullptr && primary_context_retain != nullptr && context_push != nullptr &&
+           context_pop != nullptr;
+  }
+};
+
+template <typename Function>
+void find(const char* name, Function* function) {
+  void* found = nullptr;
+  cudaDriverEntryPointQueryResult result = cudaDriverEntryPointSymbolNotFound;
+  const cudaError_t error = cudaGetDriverEntryPointByVersion(name, &found, 12000, cudaEnableDefault, &result);
+  if (error == cudaSuccess && result == cudaDriverEntryPointSuccess) *function = reinterpret_cast<Function>(found);
+}
+
+const Driver& driver() {
+  static const Driver the = [] {
+    Driver found;
+    find("cuDeviceGet", &found.device_get);
+    find("cuDevicePrimaryCtxRetain", &found.primary_context_retain);
+    find("cuCtxPushCurrent", &found.context_push);
+    find("cuCtxPopCurrent", &found.context_pop);
+    return found;
+  }();
+  return the;
+}
+
+// Retained for the life of the process, once a device. NULL where there is none.
+CUcontext primary_context(int ordinal) {
+  static std::mutex& mutex = *new std::mutex;
+  static auto& contexts = *new std::map<int, CUcontext>;
+  if (!driver().is_complete()) return nullptr;
+  const std::lock_guard lock(mutex);
+  CUcontext& context = contexts[ordinal];
+  CUdevice device = 0;
+  if (context == nullptr && driver().device_get(&device, ordinal) == CUDA_SUCCESS)
+    driver().primary_context_retain(&context, device);
+  return context;
+}
+
+}  // namespace
+
+OnDevice::OnDevice(int device) {
+  int now = -1;
+  if (cudaGetDevice(&now) == cudaSuccess && now == device) return;
+  const CUcontext context = primary_context(device);
+  pushed_ = context != nullptr && driver().context_push(context) == CUDA_SUCCESS;
+  if (!pushed_) cudaSetDevice(device);  // or it says why not to who asks next
+}
+
+OnDevice::~OnDevice() {
+  CUcontext context = nullptr;
+  if (pushed_) driver().context_pop(&context);
+}
+
+}  // namespace narrowcast::collective::cuda

@@ -1,0 +1,12 @@
+#include "executor/cuda/kernels.h"
+
+namespace narrowcast::collective::cuda {
+
+cudaError_t load_kernels() {
+  for (const auto load :
+       {load_block_moves, load_block_reductions, load_packet_moves, load_packet_reductions, load_short_packets})
+    if (const cudaError_t error = load()) return error;
+  return cudaSuccess;
+}
+
+}  // namespace narrowcast::collective::cuda

@@ -1,0 +1,243 @@
+// From checked calls to kernels.
+#include <cuda_runtime.h>
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include "executor/cuda/blocks/kernels.h"
+#include "executor/cuda/blocks/pieces.h"
+#include "executor/cuda/communicator.h"
+#include "select/choice.h"
+#include "status/error.h"
+
+namespace narrowcast::collective::cuda {
+namespace {
+
+#define RETURN_IF_FAILED(call)                                                      \
+  do {                                                                              \
+    if (const cudaError_t failed_ = (call); failed_ != cudaSuccess) return failed_; \
+  } while (false)
+
+uint64_t bytes_of(const Call& call) { return call.count * ncast_dtype_bytes(call.dtype); }
+
+}  // namespace
+
+cudaError_t Communicator::fork(int kernel, cudaStream_t stream) {
+  RETURN_IF_FAILED(cudaEventRecord(forked_, stream));
+  return cudaStreamWaitEvent(side_of(kernel).stream, forked_);
+}
+
+cudaError_t Communicator::join(int kernel, cudaStream_t stream) {
+  const SideStream& beside = side_of(kernel);
+  RETURN_IF_FAILED(cudaEventRecord(beside.joined, beside.stream));
+  return cudaStreamWaitEvent(stream, beside.joined);
+}
+
+const Choice& Communicator::choice_of(const Call& call) {
+  const bool over_host = place_ == channel::PeerMemory::Place::host;
+  return choices_.of(
+      {call.operation, call.dtype, call.codec, bytes_of(call), ranks(), over_host, nvlink_, agreement_.max_ctas},
+      policy());
+}
+
+// Of a call that goes by packets.
+PacketShape Communicator::packet_shape_of(const Call& call) const {
+  return choose_packet_shape(*packet_operation(call.operation), bytes_of(call), ranks(), nvlink_, agreement_.max_ctas);
+}
+
+BlockCall Communicator::block_call(Operation operation, int kernel) const {
+  BlockCall call = {};
+  call.peers = peers_;
+  call.layout = layout_;
+  call.claims = &state_->claims[kernel];
+  call.sent = &state_->sent[static_cast<size_t>(operation)];
+  return call;
+}
+
+void Communicator::write_straight(BlockCall* call) const {
+  if (registered_ == 0) return;
+  call->straight = &state_->straight;
+  for (int peer = 0; peer < ranks(); ++peer) {
+    const Piece &send = call->send[peer], &recv = call->recv[peer];
+    if (send.bytes >= least_straight_bytes) call->awaits |= 1u << peer;
+    if (recv.bytes < least_straight_bytes) continue;
+    call->invites |= 1u << peer;
+    call->places[peer] = place_of(recv.values, recv.bytes);
+  }
+}
+
+ncast_status Communicator::launch(const std::vector<const Call*>& calls) {
+  const std::lock_guard lock(launching_);
+  const OnDevice on_device(device_);
+  std::vector<const Call*> transfers, collectives;
+  for (const Call* call : calls) (is_point_to_point(call->operation) ? transfers : collectives).push_back(call);
+  // As with NCCL they come after what is on any of their streams, and before what will be.
+  const auto stream = static_cast<cudaStream_t>(calls[0]->stream);
+  std::vector<cudaStream_t> others;
+  for (const Call* call : calls) {
+    const auto other = static_cast<cudaStream_t>(call->stream);
+    if (other != stream && std::ranges::find(others, other) == others.end()) others.push_back(other);
+  }
+
+  const auto run = [&]() -> cudaError_t {
+    RETURN_IF_FAILED(enter(stream));
+    for (cudaStream_t other : others) {
+      RETURN_IF_FAILED(cudaEventRecord(forked_, other));
+      RETURN_IF_FAILED(cudaStreamWaitEvent(stream, forked_));
+    }
+    // Collectives first, as with NCCL: another rank may have them one after the other.
+    for (const Call* call : collectives) RETURN_IF_FAILED(launch_collective(*call, stream));
+    if (!transfers.empty()) RETURN_IF_FAILED(launch_point_to_point(transfers, stream));
+    if (!others.empty()) RETURN_IF_FAILED(cudaEventRecord(forked_, stream));
+    for (cudaStream_t other : others) RETURN_IF_FAILED(cudaStreamWaitEvent(other, forked_));
+    return leave(stream);
+  };
+  const cudaError_t error = run();
+  {
+    const std::lock_guard counting(mutex_);
+    for (const Call* call : calls) count(*call);
+  }
+  if (error == cudaSuccess) return NCAST_OK;
+  // Other ranks may wait for what was not launched.
+  const ncast_status status = channel::cuda_failure(function_name(calls[0]->operation), error);
+  const std::string sentence = ncast_last_error();
+  set_error(status, sentence.c_str());
+  return fail(status, "%s", sentence.c_str());
+}
+
+// Kernels count what they send by blocks. With packets that is too slow: a hundredth of the shortest calls' time.
+void Communicator::count(const Call& call) {
+  ncast_operation_counters& counters = counters_[static_cast<size_t>(call.operation)];
+  ++counters.calls;
+  const bool captured = entered_ == &captured_;
+  if (captured || ranks() == 1 || !choice_of(call).packets) return;
+  const PacketShape shape = packet_shape_of(call);
+  const uint64_t bytes =
+      sent_by_packets(*packet_operation(call.operation), shape, bytes_of(call), rank(), ranks(), call.peer);
+  counters.raw_bytes += bytes;
+  counters.wire_bytes += packet_bytes_of(bytes, shape.lines);
+}
+
+cudaError_t Communicator::launch_point_to_point(const std::vector<const Call*>& calls, cudaStream_t stream) {
+  std::vector<Transfers> sends(static_cast<size_t>(ranks())), recvs(static_cast<size_t>(ranks()));
+  for (const Call* call : calls)
+    (call->operation == Operation::send ? sends : recvs)[static_cast<size_t>(call->peer)].push_back(call);
+  const auto own = static_cast<size_t>(rank());
+  for (size_t i = 0; i < sends[own].size(); ++i) {
+    if (bytes_of(*sends[own][i]) == 0) continue;
+    RETURN_IF_FAILED(cudaMemcpyAsync(recvs[own][i]->recv, sends[own][i]->send, bytes_of(*sends[own][i]),
+                                     cudaMemcpyDeviceToDevice, stream));
+  }
+  // With each of the others, one way.
+  std::vector<Transfers> chains;
+  for (auto* const all : {&sends, &recvs}) {
+    for (size_t peer = 0; peer < all->size(); ++peer) {
+      Transfers& chain = (*all)[peer];
+      std::erase_if(chain, [&](const Call* call) { return peer == own || call->count == 0; });
+      if (!chain.empty()) chains.push_back(std::move(chain));
+    }
+  }
+  if (chains.empty()) return cudaSuccess;
+  if (std::ranges::all_of(chains, [](const Transfers& chain) { return chain.size() == 1; })) {
+    Transfers together;
+    for (const Transfers& chain : chains) together.push_back(chain[0]);
+    return launch_at_once(together, stream);
+  }
+  // Each by itself: a peer may have its part of one before that of another, however many there are.
+  const auto count = static_cast<int>(chains.size());
+  for (int chain = 1; chain < count; ++chain) RETURN_IF_FAILED(fork(chain, stream));
+  // By turns: streams may share one of the GPU's queues, where a kernel that waits for the one before it in its chain holds up
+  // what comes behind it.
+  const size_t turns = std::ranges::max(chains, {}, &Transfers::size).size();
+  for (size_t turn = 0; turn < turns; ++turn) {
+    for (int chain = 0; chain < count; ++chain) {
+      const Transfers& its = chains[static_cast<size_t>(chain)];
+      if (turn >= its.size()) continue;
+      RETURN_IF_FAILED(launch_transfers({its[turn]}, coding_of(*its[turn]), chain, count,
+                                        chain == 0 ? stream : side_of(chain).stream));
+    }
+  }
+  for (int chain = 1; chain < count; ++chain) RETURN_IF_FAILED(join(chain, stream));
+  return cudaSuccess;
+}
+
+// At most one with each of the others, one way. One kernel for each way of coding, side by side: the order of kernels could
+// differ between ranks, and lock them.
+cudaError_t Communicator::launch_at_once(const Transfers& transfers, cudaStream_t stream) {
+  std::vector<Coding> codings;
+  for (const Call* call : transfers)
+    if (std::ranges::find(codings, coding_of(*call)) == codings.end()) codings.push_back(coding_of(*call));
+  const auto count = static_cast<int>(codings.size());
+  for (int kernel = 1; kernel < count; ++kernel) RETURN_IF_FAILED(fork(kernel, stream));
+  for (int kernel = 0; kernel < count; ++kernel) {
+    const Coding coding = codings[static_cast<size_t>(kernel)];
+    Transfers coded_so;
+    std::ranges::copy_if(transfers, std::back_inserter(coded_so),
+                         [&](const Call* call) { return coding_of(*call) == coding; });
+    RETURN_IF_FAILED(launch_transfers(coded_so, coding, kernel, count, kernel == 0 ? stream : side_of(kernel).stream));
+  }
+  for (int kernel = 1; kernel < count; ++kernel) RETURN_IF_FAILED(join(kernel, stream));
+  return cudaSuccess;
+}
+
+// By the `kernel`th of `kernels` that run side by side.
+cudaError_t Communicator::launch_transfers(const Transfers& transfers, Coding coding, int kernel, int kernels,
+                                           cudaStream_t stream) {
+  const Lanes lanes(*transfers[0], coding.dtype, coding.codec, layout_, agreement_.max_ctas);
+  BlockCall call = block_call(Operation::send, kernel);
+  call.of_messages = true;
+  for (const Call* one : transfers) {
+    const bool sends = one->operation == Operation::send;
+    (sends ? call.send : call.recv)[one->peer] = lanes.piece(sends ? one->send : one->recv, bytes_of(*one));
+  }
+  if (coding.codec == NCAST_CODEC_RAW) write_straight(&call);
+  call.raw_bytes = sent_bytes(call);
+  return launch_moves(call, coding.dtype, coding.codec, lanes.ctas(call, static_cast<uint32_t>(kernels)), stream);
+}
+
+Communicator::Coding Communicator::coding_of(const Call& call) {
+  const ncast_codec codec = choice_of(call).codec;
+  return {codec == NCAST_CODEC_RAW ? NCAST_INT8 : call.dtype, codec};
+}
+
+cudaError_t Communicator::launch_collective(const Call& call, cudaStream_t stream) {
+  const Choice choice = choice_of(call);
+  if (call.operation != Operation::all_to_all_v && call.count == 0) return cudaSuccess;
+  if (const auto operation = packet_operation(call.operation); operation && choice.packets) {
+    return launch_packets(peers_, 0, {*operation, call.send, call.recv, call.count, call.dtype, call.redop, call.peer},
+                          packet_shape_of(call), stream);
+  }
+  return reduces(call.operation) ? launch_reduction_of(call, choice.codec, stream)
+                                 : launch_moves_of(call, choice.codec, stream);
+}
+
+cudaError_t Communicator::launch_moves_of(const Call& call, ncast_codec codec, cudaStream_t stream) {
+  const Lanes lanes(call, call.dtype, codec, layout_, agreement_.max_ctas);
+  BlockCall moves = block_call(call.operation, 0);
+  cut_moves(call, codec, lanes, &moves);
+  if (codec == NCAST_CODEC_RAW && !moves.in_order) write_straight(&moves);
+  moves.raw_bytes = sent_bytes(moves);
+
+  const OwnCopy own = moves.own_copy;
+  const bool beside = own.bytes > most_bytes_of_copiers;
+  if (beside) {
+    moves.own_copy = {};
+    RETURN_IF_FAILED(fork(1, stream));
+  }
+  RETURN_IF_FAILED(launch_moves(moves, call.dtype, codec, lanes.ctas(moves), stream));
+  if (!beside) return cudaSuccess;
+  const uint32_t own_ctas = agreement_.max_ctas == most_block_ctas ? own_copy_ctas(codec) : 0;
+  RETURN_IF_FAILED(launch_own_copy(own, own_ctas, side_of(1).stream));
+  return join(1, stream);
+}
+
+cudaError_t Communicator::launch_reduction_of(const Call& call, ncast_codec codec, cudaStream_t stream) {
+  const Lanes lanes(call, call.dtype, codec, layout_, agreement_.max_ctas);
+  BlockCall reduction = block_call(call.operation, 0);
+  cut_reduction(call, codec, lanes, &reduction);
+  reduction.raw_bytes = sent_bytes(reduction);
+  return launch_reduction(reduction, call.dtype, codec, lanes.ctas(reduction), stream);
+}
+
+}  // namespace narrowcast::collective::cuda

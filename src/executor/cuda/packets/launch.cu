@@ -1,0 +1,98 @@
+// Which kernel runs a call by packets, and in what shape.
+#include <algorithm>
+
+#include "channel/packet/packet_area.h"
+#include "executor/cuda/packets/exchange.cuh"
+#include "executor/cuda/packets/launch.h"
+
+namespace narrowcast::collective::cuda {
+namespace {
+
+Exchange make_exchange(const PacketCall& call, const PacketShape& shape, int rank, int ranks) {
+  const uint64_t bytes = call.count * ncast_dtype_bytes(call.dtype);
+  const uint32_t own = 1u << rank, others = ((1u << ranks) - 1) & ~own, root = 1u << call.root;
+  const bool is_root = rank == call.root;
+  Exchange exchange{};
+  exchange.send = static_cast<const char*>(call.send);
+  exchange.recv = static_cast<char*>(call.recv);
+  exchange.rows = packet_rows_of(shape.two_shot, shape.lines, bytes, ranks);
+  exchange.buffer_rows =
+      channel::with_packet(shape.lines, [&]<typename Packet>() { return channel::packet_rows<Packet>(ranks); });
+  exchange.buffer_begin = shape.lines ? channel::packet_rows_bytes<channel::ShortPacket>(ranks) : 0;
+  // All warps' turn, where one is not enough.
+  const uint32_t turn = shape.ctas * shape.warps;
+  exchange.behind = jobs_of(call.operation, exchange.rows, ranks) <= turn ? 0 : turn;
+  exchange.buffer_bytes = channel::packet_buffer_bytes(ranks);
+  exchange.piece_bytes = exchange.last_bytes = static_cast<uint32_t>(bytes);
+  exchange.to = exchange.from = others;
+
+  // Strides of 0 but where the ranks' pieces differ.
+  const uint32_t stride = exchange.piece_bytes;
+  switch (call.operation) {
+    case PacketOperation::all_reduce:
+      if (!shape.two_shot) break;
+      exchange.gathers = true;
+      exchange.piece_bytes = static_cast<uint32_t>(two_shot_piece_bytes(bytes, ranks));
+      exchange.last_bytes = static_cast<uint32_t>(bytes) - static_cast<uint32_t>(ranks - 1) * exchange.piece_bytes;
+      exchange.send_stride = exchange.recv_stride = exchange.piece_bytes;
+      break;
+    case PacketOperation::reduce_scatter: exchange.send_stride = stride; break;
+    case PacketOperation::all_to_all: exchange.send_stride = stride; [[fallthrough]];
+    case PacketOperation::all_gather:
+      exchange.recv_stride = stride;
+      exchange.keeps = true;
+      break;
+    case PacketOperation::scatter: exchange.send_stride = stride; [[fallthrough]];
+    case PacketOperation::broadcast:
+      exchange.keeps = is_root;
+      exchange.to = is_root ? others : 0;
+      exchange.from = is_root ? 0 : root;
+      break;
+    case PacketOperation::gather:
+      exchange.recv_stride = stride;
+      exchange.keeps = is_root;
+      [[fallthrough]];
+    case PacketOperation::reduce:
+      exchange.to = is_root ? 0 : root;
+      exchange.from = is_root ? others : 0;
+      break;
+  }
+  const auto offset = static_cast<uint32_t>(rank);
+  if (exchange.keeps && exchange.send + offset * exchange.send_stride == exchange.recv + offset * exchange.recv_stride)
+    exchange.keeps = false;
+  const auto aligned = [](const void* pieces, uint32_t stride) {
+    return ((reinterpret_cast<uintptr_t>(pieces) | stride) & 7) == 0;
+  };
+  exchange.send_aligned = aligned(exchange.send, exchange.send_stride);
+  exchange.recv_aligned = aligned(exchange.recv, exchange.recv_stride);
+  return exchange;
+}
+
+}  // namespace
+
+cudaError_t launch_packets(const channel::Peers& peers, size_t scratch_offset, const PacketCall& call,
+                           const PacketShape& shape, cudaStream_t stream) {
+  const size_t value_bytes = ncast_dtype_bytes(call.dtype);
+  const uint64_t bytes = call.count * value_bytes;
+  if (bytes == 0) return cudaSuccess;
+  if (peers.ranks == 1) {
+    if (call.send == call.recv) return cudaSuccess;
+    return cudaMemcpyAsync(call.recv, call.send, bytes, cudaMemcpyDeviceToDevice, stream);
+  }
+  if (!is_possible(shape, call.operation, bytes, peers.ranks)) return cudaErrorInvalidValue;
+  channel::Peers areas = peers;
+  for (int rank = 0; rank < peers.ranks; ++rank) areas.scratch[rank] += scratch_offset;
+  const Exchange exchange = make_exchange(call, shape, peers.rank, peers.ranks);
+  const bool fits_short = is_short(exchange);
+  if (!reduces(call.operation)) {
+    return fits_short ? launch_short_move(areas, exchange, shape, stream)
+                      : launch_packet_move(areas, exchange, value_bytes, shape, stream);
+  }
+  // The root of `reduce` has nobody to send to.
+  const bool with_all = call.operation != PacketOperation::reduce;
+  if (fits_short && with_all && call.redop == NCAST_SUM && has_short_sum(call.dtype))
+    return launch_short_sum(areas, exchange, call.dtype, shape, stream);
+  return launch_packet_reduction(areas, exchange, call.dtype, call.redop, shape, stream);
+}
+
+}  // namespace narrowcast::collective::cuda

@@ -1,0 +1,166 @@
+// Operations by packets that reduce. A thread sends its units of every piece, reduces its units of this rank's piece, and,
+// where results are gathered, takes those of the other ranks.
+#include "executor/cuda/kernels.h"
+#include "executor/cuda/packets/exchange.cuh"
+#include "executor/cuda/packets/reduce_units.cuh"
+#include "executor/cuda/packets/unit_memory.cuh"
+
+namespace narrowcast::collective::cuda {
+namespace {
+
+// What a word of the user's memory is put together from.
+template <ncast_dtype Dtype>
+using Bits = std::conditional_t<word_values<Dtype> == 8, uint8_t,
+                                std::conditional_t<word_values<Dtype> == 4, uint16_t,
+                                                   std::conditional_t<word_values<Dtype> == 2, uint32_t, uint64_t>>>;
+
+template <typename Value, int Others, typename Packet>
+__device__ __forceinline__ void send_pieces(channel::Packets<Packet>& packets, const channel::Peers& peers,
+                                            const Exchange& exchange, UnitPlace<Packet> place) {
+  using Unit = Unit<Packet>;
+  if (exchange.send_stride == 0) {
+    const Unit unit = load_unit<Value>(exchange.send, place, exchange.piece_bytes, exchange.send_aligned);
+    packets.begin();
+#pragma unroll
+    for (int i = 0; i < Others; ++i) {
+      const int rank = rank_behind(peers, i + 1);
+      if (i + 1 < peers.ranks && (exchange.to >> rank & 1) != 0) packets.send(rank, place, unit);
+    }
+  } else if (exchange.send_aligned) {
+    Unit units[Others];  // all loads before the first store, which the compiler would not let them pass
+#pragma unroll
+    for (int i = 0; i < Others; ++i) {
+      const int rank = rank_behind(peers, i + 1);
+      if (i + 1 < peers.ranks)
+        units[i] = load_words(exchange.send_piece(rank), place, exchange.bytes_of(rank, peers.ranks));
+    }
+    packets.begin();
+    const int last = peers.ranks - 1;
+    const bool is_cut = exchange.last_bytes % 8 != 0;  // within a word: the last piece goes by itself
+#pragma unroll
+    for (int i = 0; i < Others; ++i) {
+      const int rank = rank_behind(peers, i + 1);
+      if (i + 1 < peers.ranks && place.is_in(exchange.bytes_of(rank, peers.ranks)) && !(is_cut && rank == last))
+        packets.send(rank, place, units[i]);
+    }
+    if (is_cut && peers.rank != last && place.is_in(exchange.last_bytes))
+      packets.send(last, place, load_unit<Value>(exchange.send_piece(last), place, exchange.last_bytes, true));
+  } else {
+#pragma unroll 1
+    for (int i = 0; i + 1 < peers.ranks; ++i) {
+      const int rank = rank_behind(peers, i + 1);
+      const uint32_t bytes = exchange.bytes_of(rank, peers.ranks);
+      if (!place.is_in(bytes)) continue;
+      const Unit unit = load_unit<Value>(exchange.send_piece(rank), place, bytes, exchange.send_aligned);
+      packets.begin();
+      packets.send(rank, place, unit);
+    }
+  }
+}
+
+template <typename Value, int Others, typename Packet>
+__device__ __forceinline__ void store_results(const channel::Packets<Packet>& packets, const channel::Peers& peers,
+                                              const Exchange& exchange, UnitPlace<Packet> place,
+                                              const Unit<Packet> (&units)[Others]) {
+#pragma unroll
+  for (int i = 0; i < Others; ++i) {
+    const int rank = packets.source_of(i);
+    const uint32_t bytes = rank < peers.ranks ? exchange.bytes_of(rank, peers.ranks) : 0;
+    if (place.is_in(bytes)) store_unit<Value>(exchange.recv_piece(rank), place, bytes, exchange.recv_aligned, units[i]);
+  }
+}
+
+// In place is allowed. One shot, and pieces: a thread writes its own units only, and in this rank's piece, which nobody
+// else reads. Two shots: what goes to piece p of rank p arrives, as a result, after that rank has received what was
+// there; so it has been read.
+//
+// A warp sends a row, then reduces the one of a turn before, and takes the results of the one before that: nobody waits in a
+// circle, since what is waited for is of an earlier row than what was sent.
+template <typename Packet, ncast_dtype Dtype, int Others>
+__global__ void __launch_bounds__(most_packet_warps(true) * 32)
+    reduce_kernel(const __grid_constant__ channel::Peers peers, const __grid_constant__ Exchange exchange,
+                  const ncast_redop op) {
+  using Value = Bits<Dtype>;
+  using Place = UnitPlace<Packet>;
+  channel::Packets<Packet> packets(peers, exchange.buffer_bytes, exchange.buffer_begin);
+  const channel::RankMask others = ((1u << peers.ranks) - 1) & ~(1u << peers.rank);
+  const uint32_t own_bytes = exchange.bytes_of(peers.rank, peers.ranks);
+  const uint32_t warps = blockDim.x / 32, lane = threadIdx.x % 32;
+  const uint32_t first_row = blockIdx.x * warps + threadIdx.x / 32, stride = gridDim.x * warps;
+  const uint32_t rounds = exchange.from == 0 ? 0 : exchange.gathers ? 2 : 1;
+
+  device::wait_for_stream();
+  bool goes_on = true;
+#pragma unroll 1
+  for (uint32_t turn_row = first_row;
+       goes_on && (turn_row < exchange.rows + rounds * exchange.behind || turn_row == first_row); turn_row += stride) {
+    if (const Place place{turn_row, lane};
+        turn_row < exchange.rows && exchange.to != 0 && place.is_in(exchange.piece_bytes))
+      send_pieces<Value, Others>(packets, peers, exchange, place);
+    if (turn_row == first_row) {
+      packets.begin();
+      packets.send_tokens(others & ~exchange.to);
+      packets.advance();
+    }
+    // Receiving stands here once, for pieces and results alike, to keep the kernel short.
+#pragma unroll 1
+    for (uint32_t round = 0; round < rounds; ++round) {
+      const uint32_t row = turn_row - (round + 1) * exchange.behind;
+      const bool is_result = round == 1;
+      const Place place{row, lane}, result_place{exchange.buffer_rows / 2 + row, lane};
+      channel::RankMask from = exchange.from;
+      if (row >= exchange.rows || !place.is_in(is_result ? exchange.piece_bytes : own_bytes)) continue;
+      // Of the last rank's piece there may be less.
+      if (is_result && !place.is_in(exchange.last_bytes)) from &= ~(1u << (peers.ranks - 1));
+      Unit<Packet> own;
+      if (!is_result) own = load_unit<Value>(exchange.send_piece(peers.rank), place, own_bytes, exchange.send_aligned);
+      Unit<Packet> units[Others];
+      goes_on = packets.receive(packets.wanted(from), is_result ? result_place : place, units);
+      if (!goes_on) break;
+      if (is_result) {
+        store_results<Value>(packets, peers, exchange, place, units);
+      } else {
+        const Unit<Packet> result = reduced_unit<Dtype>(peers, own, units, op);
+        if (exchange.gathers) send_to_others<Others>(packets, peers, result_place, result);
+        store_unit<Value>(exchange.recv_piece(peers.rank), place, own_bytes, exchange.recv_aligned, result);
+      }
+    }
+  }
+  packets.wait_for_tokens(others & ~exchange.from);
+  packets.finish();
+}
+
+// Calls body(kernel) for the kernel of these packets, type and ranks. Those for few ranks are shorter and hold fewer
+// registers.
+template <typename Body>
+cudaError_t with_kernel_of(bool lines, ncast_dtype dtype, bool few_ranks, Body body) {
+  return channel::with_packet(lines, [&]<typename Packet>() {
+    return codec::cuda::dispatch_number(dtype, [&]<ncast_dtype Dtype>() {
+      return few_ranks ? body(reduce_kernel<Packet, Dtype, 3>)
+                       : body(reduce_kernel<Packet, Dtype, channel::max_gpu_ranks - 1>);
+    });
+  });
+}
+
+}  // namespace
+
+cudaError_t load_packet_reductions() {
+  const auto load = [](auto kernel) { return load_kernel(kernel); };
+  for (int number = 0; ncast_dtype_bytes(static_cast<ncast_dtype>(number)) != 0; ++number) {
+    for (const bool lines : {false, true})
+      for (const bool few_ranks : {true, false})
+        if (const cudaError_t error = with_kernel_of(lines, static_cast<ncast_dtype>(number), few_ranks, load))
+          return error;
+  }
+  return cudaSuccess;
+}
+
+cudaError_t launch_packet_reduction(const channel::Peers& peers, const Exchange& exchange, ncast_dtype dtype,
+                                    ncast_redop op, const PacketShape& shape, cudaStream_t stream) {
+  const auto launch = [&](auto kernel) {
+    return device::launch_early(kernel, shape.ctas, shape.warps, 0, stream, peers, exchange, op);
+  };
+  return with_kernel_of(shape.lines, dtype, peers.ranks <= 4, launch);
+}
+
+}  // namespace narrowcast::collective::cuda

@@ -1,0 +1,194 @@
+// Short messages by packets: whole words, aligned, of which every warp has one row at most. Their time is that of the
+// instructions between load and store, of which these kernels have few: what the others can do besides costs a tenth and more,
+// taken or not (docs/design/gpu_collectives.md). Packets are the same: ranks of one call may have either kind.
+#include "executor/cuda/kernels.h"
+#include "executor/cuda/packets/exchange.cuh"
+#include "executor/cuda/packets/reduce_units.cuh"
+#include "executor/cuda/packets/unit_memory.cuh"
+
+namespace narrowcast::collective::cuda {
+namespace {
+
+// How the ranks share what they sum up.
+enum class Sharing {
+  whole,     // each sums up all of it
+  pieces,    // a piece each, and keeps it
+  gathered,  // a piece each, and passes it on
+};
+
+__device__ __forceinline__ uint32_t own_row() { return blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32; }
+
+// What goes to the others; this rank's own unit.
+template <Sharing sharing, int Others, typename Packet>
+__device__ __forceinline__ Unit<Packet> send_units(channel::Packets<Packet>& packets, const channel::Peers& peers,
+                                                   const Exchange& exchange, UnitPlace<Packet> place) {
+  const auto load = [&](int rank) {
+    return load_words(exchange.send_piece(rank), place, exchange.bytes_of(rank, peers.ranks));
+  };
+  const Unit<Packet> own = load(peers.rank);
+  if constexpr (sharing == Sharing::whole) {
+    packets.begin();
+    send_to_others<Others>(packets, peers, place, own);
+  } else {
+    Unit<Packet> units[Others];  // all loads before the first store, which the compiler would not let them pass
+#pragma unroll
+    for (int i = 0; i < Others; ++i)
+      if (i + 1 < peers.ranks) units[i] = load(rank_behind(peers, i + 1));
+    packets.begin();
+#pragma unroll
+    for (int i = 0; i < Others; ++i) {
+      const int rank = rank_behind(peers, i + 1);
+      if (i + 1 < peers.ranks && place.is_in(exchange.bytes_of(rank, peers.ranks))) packets.send(rank, place, units[i]);
+    }
+  }
+  return own;
+}
+
+// The sums of the others' pieces.
+template <int Others, typename Packet>
+__device__ __forceinline__ void take_sums(const channel::Packets<Packet>& packets, const channel::Peers& peers,
+                                          const Exchange& exchange, UnitPlace<Packet> place,
+                                          UnitPlace<Packet> sum_place) {
+  channel::RankMask from = exchange.from;
+  // Of the last rank's piece there may be less.
+  if (!place.is_in(exchange.last_bytes)) from &= ~(1u << (peers.ranks - 1));
+  Unit<Packet> sums[Others];
+  if (!packets.receive(packets.wanted(from), sum_place, sums)) return;
+#pragma unroll
+  for (int i = 0; i < Others; ++i) {
+    const int rank = packets.source_of(i);
+    if (rank < peers.ranks)
+      store_words(exchange.recv_piece(rank), place, exchange.bytes_of(rank, peers.ranks), sums[i]);
+  }
+}
+
+// As reduce_kernel, of one row, between all ranks.
+template <typename Packet, ncast_dtype Dtype, int Others, Sharing sharing>
+__global__ void __launch_bounds__(most_packet_warps(true) * 32)
+    sum_kernel(const __grid_constant__ channel::Peers peers, const __grid_constant__ Exchange exchange) {
+  channel::Packets<Packet> packets(peers, exchange.buffer_bytes, exchange.buffer_begin);
+  const UnitPlace<Packet> place{own_row(), threadIdx.x % 32};
+  const UnitPlace<Packet> sum_place{exchange.buffer_rows / 2 + place.row, place.lane};
+  const uint32_t own_bytes = exchange.bytes_of(peers.rank, peers.ranks);
+  const bool has_any = place.is_in(exchange.piece_bytes);
+  bool goes_on = true;
+  device::wait_for_stream();
+  Unit<Packet> own;
+  if (has_any) own = send_units<sharing, Others>(packets, peers, exchange, place);
+  packets.begin();
+  packets.advance();
+  if (place.is_in(own_bytes)) {
+    Unit<Packet> units[Others];
+    goes_on = packets.receive(packets.wanted(exchange.from), place, units);
+    if (goes_on) {
+      const Unit<Packet> sum = summed_unit<Dtype>(peers, own, units);
+      if constexpr (sharing == Sharing::gathered) send_to_others<Others>(packets, peers, sum_place, sum);
+      store_words(exchange.recv_piece(peers.rank), place, own_bytes, sum);
+    }
+  }
+  if constexpr (sharing == Sharing::gathered) {
+    if (has_any && goes_on) take_sums<Others>(packets, peers, exchange, place, sum_place);
+  }
+  packets.finish();
+}
+
+// As move_kernel, of one job.
+template <typename Packet>
+__global__ void __launch_bounds__(most_packet_warps(false) * 32)
+    short_move_kernel(const __grid_constant__ channel::Peers peers, const __grid_constant__ Exchange exchange) {
+  channel::Packets<Packet> packets(peers, exchange.buffer_bytes, exchange.buffer_begin);
+  const channel::RankMask others = ((1u << peers.ranks) - 1) & ~(1u << peers.rank);
+  const uint32_t bytes = exchange.piece_bytes, number = own_row();
+  const Job<Packet> job(peers, exchange.rows, number);
+  const bool has_any = number < exchange.rows * static_cast<uint32_t>(peers.ranks) && job.place.is_in(bytes);
+  const bool is_own = job.to == peers.rank;
+  device::wait_for_stream();
+  if (has_any && (is_own ? exchange.keeps : (exchange.to >> job.to & 1) != 0)) {
+    const Unit<Packet> unit = load_words(exchange.send_piece(job.to), job.place, bytes);
+    packets.begin();
+    if (is_own) {
+      store_words(exchange.recv_piece(job.to), job.place, bytes, unit);
+    } else {
+      packets.send(job.to, job.place, unit);
+    }
+  }
+  packets.begin();
+  packets.send_tokens(others & ~exchange.to);
+  packets.advance();
+  if (has_any && (exchange.from >> job.from & 1) != 0) {
+    Unit<Packet> unit;
+    if (packets.receive_from(job.from, job.place, unit))
+      store_words(exchange.recv_piece(job.from), job.place, bytes, unit);
+  }
+  packets.wait_for_tokens(others & ~exchange.from);
+  packets.finish();
+}
+
+// Calls body(kernel) for the kernel of these packets, type, ranks and sharing; nothing where the type has none.
+template <typename Body>
+cudaError_t with_sum_kernel(bool lines, ncast_dtype dtype, bool few_ranks, Sharing sharing, Body body) {
+  const auto with_ranks = [&]<typename Packet, ncast_dtype Dtype, int Others>() {
+    switch (sharing) {
+      case Sharing::whole: return body(sum_kernel<Packet, Dtype, Others, Sharing::whole>);
+      case Sharing::pieces: return body(sum_kernel<Packet, Dtype, Others, Sharing::pieces>);
+      case Sharing::gathered: return body(sum_kernel<Packet, Dtype, Others, Sharing::gathered>);
+    }
+    return cudaErrorInvalidValue;
+  };
+  const auto with_dtype = [&]<typename Packet, ncast_dtype Dtype>() {
+    return few_ranks ? with_ranks.template operator()<Packet, Dtype, 3>()
+                     : with_ranks.template operator()<Packet, Dtype, channel::max_gpu_ranks - 1>();
+  };
+  return channel::with_packet(lines, [&]<typename Packet>() {
+    switch (dtype) {
+      case NCAST_FLOAT16: return with_dtype.template operator()<Packet, NCAST_FLOAT16>();
+      case NCAST_BFLOAT16: return with_dtype.template operator()<Packet, NCAST_BFLOAT16>();
+      case NCAST_FLOAT32: return with_dtype.template operator()<Packet, NCAST_FLOAT32>();
+      default: return cudaErrorInvalidValue;
+    }
+  });
+}
+
+}  // namespace
+
+bool is_short(const Exchange& exchange) {
+  return exchange.behind == 0 && exchange.send_aligned && exchange.recv_aligned && exchange.piece_bytes % 8 == 0 &&
+         exchange.last_bytes % 8 == 0;
+}
+
+bool has_short_sum(ncast_dtype dtype) {
+  return dtype == NCAST_FLOAT16 || dtype == NCAST_BFLOAT16 || dtype == NCAST_FLOAT32;
+}
+
+cudaError_t load_short_packets() {
+  const auto load = [](auto kernel) { return load_kernel(kernel); };
+  for (const bool lines : {false, true}) {
+    const cudaError_t error =
+        channel::with_packet(lines, [&]<typename Packet>() { return load(short_move_kernel<Packet>); });
+    if (error != cudaSuccess) return error;
+    for (const ncast_dtype dtype : {NCAST_FLOAT16, NCAST_BFLOAT16, NCAST_FLOAT32})
+      for (const bool few_ranks : {true, false})
+        for (const Sharing sharing : {Sharing::whole, Sharing::pieces, Sharing::gathered})
+          if (const cudaError_t failed = with_sum_kernel(lines, dtype, few_ranks, sharing, load)) return failed;
+  }
+  return cudaSuccess;
+}
+
+cudaError_t launch_short_move(const channel::Peers& peers, const Exchange& exchange, const PacketShape& shape,
+                              cudaStream_t stream) {
+  return channel::with_packet(shape.lines, [&]<typename Packet>() {
+    return device::launch_early(short_move_kernel<Packet>, shape.ctas, shape.warps, 0, stream, peers, exchange);
+  });
+}
+
+cudaError_t launch_short_sum(const channel::Peers& peers, const Exchange& exchange, ncast_dtype dtype,
+                             const PacketShape& shape, cudaStream_t stream) {
+  const Sharing sharing = exchange.gathers            ? Sharing::gathered
+                          : exchange.send_stride != 0 ? Sharing::pieces
+                                                      : Sharing::whole;
+  return with_sum_kernel(shape.lines, dtype, peers.ranks <= 4, sharing, [&](auto kernel) {
+    return device::launch_early(kernel, shape.ctas, shape.warps, 0, stream, peers, exchange);
+  });
+}
+
+}  // namespace narrowcast::collective::cuda

@@ -1,0 +1,19 @@
+// What the kernels of a communicator keep for themselves, in its rank's device memory, zero at first.
+#pragma once
+
+#include "channel/memory/direct_write.h"
+#include "executor/cuda/blocks/call.h"
+
+namespace narrowcast::collective::cuda {
+
+// Kernels of one group that cannot be one run side by side, each with claims of its own: they code other types, or have several
+// transfers with another rank one way.
+inline constexpr int most_kernels_at_once = 2 * (channel::max_gpu_ranks - 1);
+
+struct DeviceState {
+  Sent sent[NCAST_OPERATIONS];
+  Claims claims[most_kernels_at_once];
+  channel::StraightWrites straight;  // of those that move values as they are
+};
+
+}  // namespace narrowcast::collective::cuda

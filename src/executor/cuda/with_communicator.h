@@ -1,0 +1,30 @@
+// What functions of the C API share that only communicators of GPUs have.
+#pragma once
+
+#include <string>
+#include <utility>
+
+#include "comm/registry.h"
+#include "executor/cuda/communicator.h"
+#include "status/error.h"
+
+namespace narrowcast::collective::cuda {
+
+// Runs body(communicator), and has its failure name the function.
+template <typename Body>
+ncast_status with_communicator(const char* function, ncast_comm* comm, Body body) {
+  return guarded(function, [&] {
+    CommUse use;
+    if (ncast_status status = use.begin(function, comm)) return status;
+    if (comm->backend() != NCAST_BACKEND_CUDA)
+      return fail(NCAST_UNSUPPORTED, "%s: the communicator is not one of GPUs", function);
+    const ncast_status status = body(static_cast<Communicator&>(*comm));
+    if (status == NCAST_OK) return status;
+    const std::string sentence = ncast_last_error();
+    return fail(status, "%s: %s", function, sentence.c_str());
+  });
+}
+
+inline ncast_status null_argument(const char* argument) { return fail(NCAST_INVALID_ARGUMENT, "%s is NULL", argument); }
+
+}  // namespace narrowcast::collective::cuda

@@ -1,0 +1,49 @@
+// all_to_all and all_to_all_v: every rank sends each other one its piece directly.
+#include "executor/host/operations.h"
+
+namespace narrowcast::collective::host {
+namespace {
+
+// The transfers between this rank and `peer`, which may be itself.
+void add_exchange(Communicator& comm, int peer, ncast_dtype dtype, const CallTag& to_peer, const std::byte* from,
+                  const CallTag& from_peer, std::byte* to, Stage* stage) {
+  if (peer == comm.rank()) {
+    stage->add<Copy>(from, to, to_peer.count * ncast_dtype_bytes(dtype));
+    return;
+  }
+  const uint64_t chunk_elems = moved_chunk_elems(comm, dtype);
+  stage->add<Send>(comm, channel::only(peer), to_peer, from, to_peer.count, chunk_elems);
+  stage->add<Receive>(comm, peer, from_peer, to, from_peer.count, chunk_elems);
+}
+
+}  // namespace
+
+void add_all_to_all(const Call& call, Script* script) {
+  Communicator& comm = communicator_of(call);
+  Stage stage{next_collective(comm, call), {}};
+  for (int peer = 0; peer < comm.ranks(); ++peer) {
+    const auto first = static_cast<uint64_t>(peer) * call.count;
+    add_exchange(comm, peer, call.dtype, stage.tag, at(call.send, call.dtype, first), stage.tag,
+                 at(call.recv, call.dtype, first), &stage);
+  }
+  script->stages.push_back(std::move(stage));
+}
+
+void add_all_to_all_v(const Call& call, Script* script) {
+  Communicator& comm = communicator_of(call);
+  // The counts of each pair of ranks are compared chunk by chunk.
+  Stage stage{next_collective(comm, call), {}};
+  CallTag to_peer = stage.tag;
+  CallTag from_peer = stage.tag;
+  for (int peer = 0; peer < comm.ranks(); ++peer) {
+    const PeerCounts::Range send = call.peer_counts->send[static_cast<size_t>(peer)];
+    const PeerCounts::Range recv = call.peer_counts->recv[static_cast<size_t>(peer)];
+    to_peer.count = send.elems;
+    from_peer.count = recv.elems;
+    add_exchange(comm, peer, call.dtype, to_peer, at(call.send, call.dtype, send.first), from_peer,
+                 at(call.recv, call.dtype, recv.first), &stage);
+  }
+  script->stages.push_back(std::move(stage));
+}
+
+}  // namespace narrowcast::collective::host

@@ -1,0 +1,53 @@
+// The host backend: ranks are processes or threads of one machine, data is in host memory.
+#include "executor/backend.h"
+
+#include <memory>
+#include <string>
+
+#include "bootstrap/unique_id.h"
+#include "executor/host/communicator.h"
+#include "executor/host/launch.h"
+#include "executor/host/stream.h"
+#include "status/error.h"
+
+namespace narrowcast::collective::host {
+namespace {
+
+constexpr size_t default_scratch_bytes = 4 << 20;  // 8 ranks fit into the 64 MB of /dev/shm that containers have
+
+ncast_status choose_shape(int ranks, const ncast_comm_config& config, StagingShape* shape) {
+  return StagingShape::choose(config.scratch_bytes != 0 ? config.scratch_bytes : default_scratch_bytes, ranks, shape);
+}
+
+ncast_status check_config(int ranks, const ncast_comm_config& config) {
+  if (ranks > channel::max_ranks) {
+    return fail(NCAST_INVALID_ARGUMENT, "ranks is %d, not 1 to %d", ranks, channel::max_ranks);
+  }
+  StagingShape shape;
+  return choose_shape(ranks, config, &shape);
+}
+
+ncast_status create(const ncast_unique_id& id, int ranks, int rank, const ncast_comm_config& config,
+                    ncast_comm** comm) {
+  constexpr const char* function = "ncast_comm_create";
+  StagingShape shape;
+  if (ncast_status status = choose_shape(ranks, config, &shape)) return status;
+  const channel::WorldOptions options{rank, ranks, shape.lanes, {config.create_timeout_seconds}};
+  std::unique_ptr<channel::World> world;
+  if (ncast_status status = channel::World::join(content_of(id).world, options, &world)) {
+    const std::string sentence = ncast_last_error();
+    return fail(status, "%s: %s", function, sentence.c_str());
+  }
+  *comm = new Communicator(std::move(world), shape, channel::Limit{config.timeout_seconds});
+  return NCAST_OK;
+}
+
+ncast_status check(const Call& call) {
+  if (call.stream == nullptr || Stream::find(call.stream) != nullptr) return NCAST_OK;
+  return no_such_stream(function_name(call.operation), call.stream);
+}
+
+const bool added = (add_backend(NCAST_BACKEND_HOST, {check_config, create, launch, check}), true);
+
+}  // namespace
+}  // namespace narrowcast::collective::host

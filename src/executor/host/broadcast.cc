@@ -1,0 +1,19 @@
+// broadcast: the root sends to all others directly, each chunk encoded once.
+#include "executor/host/operations.h"
+
+namespace narrowcast::collective::host {
+
+void add_broadcast(const Call& call, Script* script) {
+  Communicator& comm = communicator_of(call);
+  Stage stage{next_collective(comm, call), {}};
+  const uint64_t chunk_elems = moved_chunk_elems(comm, call.dtype);
+  if (comm.rank() == call.peer) {
+    if (comm.ranks() > 1) stage.add<Send>(comm, all_peers(comm), stage.tag, call.send, call.count, chunk_elems);
+    stage.add<Copy>(call.send, call.recv, call.count * ncast_dtype_bytes(call.dtype));
+  } else {
+    stage.add<Receive>(comm, call.peer, stage.tag, call.recv, call.count, chunk_elems);
+  }
+  script->stages.push_back(std::move(stage));
+}
+
+}  // namespace narrowcast::collective::host

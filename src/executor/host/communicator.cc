@@ -1,0 +1,82 @@
+#include "executor/host/communicator.h"
+
+#include "status/error.h"
+
+namespace narrowcast::collective::host {
+
+Communicator::Communicator(std::unique_ptr<channel::World> its_world, const StagingShape& shape,
+                           channel::Limit its_limit)
+    : ncast_comm(NCAST_BACKEND_HOST, its_world->rank(), its_world->ranks()),
+      world(std::move(its_world)),
+      limit(its_limit),
+      staging(shape),
+      sends(static_cast<size_t>(world->ranks())),
+      receives(static_cast<size_t>(world->ranks())) {
+  counters_.scratch_bytes = shape.bytes(world->ranks());
+}
+
+uint64_t Communicator::take_ticket() {
+  const std::lock_guard lock(mutex_);
+  return next_ticket_++;
+}
+
+void Communicator::wait_for_turn(uint64_t ticket) {
+  std::unique_lock lock(mutex_);
+  turn_ended_.wait(lock, [&] { return turn_ == ticket; });
+}
+
+void Communicator::end_turn() {
+  // Notified under the lock: the communicator may be freed as soon as the last turn has ended.
+  const std::lock_guard lock(mutex_);
+  ++turn_;
+  turn_ended_.notify_all();
+}
+
+ncast_status Communicator::wait_until_idle() {
+  std::unique_lock lock(mutex_);
+  turn_ended_.wait(lock, [&] { return turn_ == next_ticket_; });
+  return NCAST_OK;
+}
+
+void Communicator::set_error(ncast_status status, const char* sentence) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (error_ == NCAST_OK) {
+      error_ = status;
+      sentence_ = sentence;
+    }
+  }
+  world->publish_failure(status, sentence);
+}
+
+ncast_status Communicator::check_error() {
+  const std::lock_guard lock(mutex_);
+  if (error_ != NCAST_OK) return fail(error_, "%s", sentence_.c_str());
+  error_ = world->check_failure();
+  if (error_ != NCAST_OK) sentence_ = ncast_last_error();
+  return error_;
+}
+
+ncast_status Communicator::abort() {
+  world->publish_failure(NCAST_ABORTED, "aborted");
+  return NCAST_OK;
+}
+
+void Communicator::count_call(Operation operation) {
+  const std::lock_guard lock(mutex_);
+  ++counters_.operations[static_cast<size_t>(operation)].calls;
+}
+
+void Communicator::count_sent(Operation operation, uint64_t raw_bytes, uint64_t wire_bytes) {
+  const std::lock_guard lock(mutex_);
+  ncast_operation_counters& counters = counters_.operations[static_cast<size_t>(operation)];
+  counters.raw_bytes += raw_bytes;
+  counters.wire_bytes += wire_bytes;
+}
+
+ncast_comm_counters Communicator::counters() const {
+  const std::lock_guard lock(mutex_);
+  return counters_;
+}
+
+}  // namespace narrowcast::collective::host

@@ -1,0 +1,25 @@
+// gather: every rank sends its values to the root directly.
+#include "executor/host/operations.h"
+
+namespace narrowcast::collective::host {
+
+void add_gather(const Call& call, Script* script) {
+  Communicator& comm = communicator_of(call);
+  Stage stage{next_collective(comm, call), {}};
+  const uint64_t chunk_elems = moved_chunk_elems(comm, call.dtype);
+  if (comm.rank() != call.peer) {
+    stage.add<Send>(comm, channel::only(call.peer), stage.tag, call.send, call.count, chunk_elems);
+  } else {
+    for (int peer = 0; peer < comm.ranks(); ++peer) {
+      std::byte* to = at(call.recv, call.dtype, static_cast<uint64_t>(peer) * call.count);
+      if (peer == comm.rank()) {
+        stage.add<Copy>(call.send, to, call.count * ncast_dtype_bytes(call.dtype));
+      } else {
+        stage.add<Receive>(comm, peer, stage.tag, to, call.count, chunk_elems);
+      }
+    }
+  }
+  script->stages.push_back(std::move(stage));
+}
+
+}  // namespace narrowcast::collective::host

@@ -1,0 +1,112 @@
+#include "executor/host/launch.h"
+
+#include <algorithm>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "executor/host/communicator.h"
+#include "executor/host/engine.h"
+#include "executor/host/operations.h"
+#include "executor/host/stream.h"
+#include "status/error.h"
+
+namespace narrowcast::collective::host {
+namespace {
+
+// Tickets of several communicators, and places on several streams, are taken together or two launches could wait for
+// each other.
+std::mutex launch_mutex;
+
+// Calls that run together, once each of their streams has come to them.
+class Job {
+ public:
+  Job(std::vector<Call> calls, std::vector<Communicator*> comms, size_t streams)
+      : calls_(std::move(calls)), comms_(std::move(comms)), missing_streams_(streams) {
+    tickets_.reserve(comms_.size());  // taking one must not fail between two
+  }
+
+  void take_tickets() {
+    for (Communicator* comm : comms_) tickets_.push_back(comm->take_ticket());
+  }
+
+  // Called once for each stream. The last to arrive runs the calls, the others wait for it.
+  ncast_status arrive() {
+    std::unique_lock lock(mutex_);
+    if (--missing_streams_ == 0) {
+      lock.unlock();
+      const ncast_status status = run_in_turn();
+      lock.lock();
+      status_ = status;
+      if (status != NCAST_OK) sentence_ = ncast_last_error();
+      done_ = true;
+      arrived_.notify_all();
+    } else {
+      arrived_.wait(lock, [this] { return done_; });
+    }
+    return status_ == NCAST_OK ? NCAST_OK : fail(status_, "%s", sentence_.c_str());
+  }
+
+ private:
+  ncast_status run_in_turn() {
+    for (size_t i = 0; i < comms_.size(); ++i) comms_[i]->wait_for_turn(tickets_[i]);
+    for (Communicator* comm : comms_) comm->world->enter_call();
+    const char* function = calls_.size() == 1 ? function_name(calls_[0].operation) : "ncast_group_end";
+    ncast_status status = guarded(function, [this] { return run(calls_); });
+    if (status != NCAST_OK) {
+      const std::string sentence = ncast_last_error();
+      for (Communicator* comm : comms_) comm->set_error(status, sentence.c_str());
+      status = fail(status, "%s: %s", function, sentence.c_str());
+    }
+    for (const Call& call : calls_) communicator_of(call).count_call(call.operation);
+    for (Communicator* comm : comms_) {
+      comm->world->leave_call();
+      comm->end_turn();  // the communicator may be gone from here on
+    }
+    return status;
+  }
+
+  std::vector<Call> calls_;
+  std::vector<Communicator*> comms_;
+  std::vector<uint64_t> tickets_;
+  std::mutex mutex_;
+  std::condition_variable arrived_;
+  size_t missing_streams_;
+  bool done_ = false;
+  ncast_status status_ = NCAST_OK;
+  std::string sentence_;
+};
+
+template <typename T>
+void add_once(std::vector<T>& list, T value) {
+  if (std::ranges::find(list, value) == list.end()) list.push_back(std::move(value));
+}
+
+}  // namespace
+
+ncast_status launch(const std::vector<Call>& calls) {
+  std::vector<Communicator*> comms;
+  std::vector<std::shared_ptr<Stream>> streams;
+  bool here = false;  // a call is on the NULL stream
+  for (const Call& call : calls) {
+    add_once(comms, &communicator_of(call));
+    if (call.stream == nullptr) {
+      here = true;
+    } else if (std::shared_ptr<Stream> stream = Stream::find(call.stream)) {
+      add_once(streams, stream);
+    } else {
+      return no_such_stream(function_name(call.operation), call.stream);
+    }
+  }
+  const auto job = std::make_shared<Job>(calls, comms, streams.size() + (here ? 1 : 0));
+  {
+    const std::lock_guard lock(launch_mutex);
+    job->take_tickets();
+    for (const auto& stream : streams) stream->enqueue([job] { return job->arrive(); });
+  }
+  return here ? job->arrive() : NCAST_OK;
+}
+
+}  // namespace narrowcast::collective::host

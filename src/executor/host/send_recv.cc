@@ -1,0 +1,41 @@
+// send and recv: those of a group run at once, those on one lane in order.
+#include "executor/host/operations.h"
+
+namespace narrowcast::collective::host {
+
+void add_sends_and_receives(std::span<const Call* const> calls, Script* script) {
+  if (calls.empty()) return;
+  Communicator& comm = *script->comm;
+  const auto ranks = static_cast<size_t>(comm.ranks());
+  std::vector<Queue> outgoing(ranks);
+  std::vector<Queue> incoming(ranks);
+  std::vector<const Call*> self_sends;  // the receive that fits the n-th is the n-th
+  std::vector<const Call*> self_receives;
+  Stage stage{make_tag(*calls.front(), 0), {}};
+  for (const Call* call : calls) {
+    const auto peer = static_cast<size_t>(call->peer);
+    const uint64_t chunk_elems = moved_chunk_elems(comm, call->dtype);
+    if (is_to_oneself(*call)) {
+      (call->operation == Operation::send ? self_sends : self_receives).push_back(call);
+    } else if (call->operation == Operation::send) {
+      const CallTag tag = make_tag(*call, ++comm.sends[peer]);
+      outgoing[peer].push_back(
+          std::make_unique<Send>(comm, channel::only(call->peer), tag, call->send, call->count, chunk_elems));
+    } else {
+      const CallTag tag = make_tag(*call, ++comm.receives[peer]);
+      incoming[peer].push_back(std::make_unique<Receive>(comm, call->peer, tag, call->recv, call->count, chunk_elems));
+    }
+  }
+  for (size_t i = 0; i < self_sends.size(); ++i) {
+    stage.add<Copy>(self_sends[i]->send, self_receives[i]->recv,
+                    self_sends[i]->count * ncast_dtype_bytes(self_sends[i]->dtype));
+  }
+  for (std::vector<Queue>* lanes : {&outgoing, &incoming}) {
+    for (Queue& queue : *lanes) {
+      if (!queue.empty()) stage.queues.push_back(std::move(queue));
+    }
+  }
+  script->stages.push_back(std::move(stage));
+}
+
+}  // namespace narrowcast::collective::host

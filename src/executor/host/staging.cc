@@ -1,0 +1,50 @@
+#include "executor/host/staging.h"
+
+#include <algorithm>
+
+#include "narrowcast/codec.h"
+#include "status/error.h"
+
+namespace narrowcast::collective::host {
+namespace {
+
+constexpr size_t largest_chunk_bytes = 256 << 10;
+constexpr size_t smallest_chunk_bytes = 4 << 10;
+constexpr uint64_t lane_depths[] = {4, 2};  // two slots at least: one is filled while the other is emptied
+
+// What any frame of a chunk of any value type may take, in whole cache lines.
+size_t payload_bound(size_t chunk_bytes) {
+  size_t bound = chunk_bytes;
+  for (int dtype = NCAST_INT8; dtype <= NCAST_FLOAT8_E5M2; ++dtype) {
+    const auto type = static_cast<ncast_dtype>(dtype);
+    bound = std::max(bound, ncast_bound(type, NCAST_CODEC_WINDOW, chunk_bytes / ncast_dtype_bytes(type)));
+  }
+  constexpr size_t line = channel::cache_line_bytes;
+  return (bound + line - 1) / line * line;
+}
+
+}  // namespace
+
+size_t StagingShape::bytes(int ranks) const {
+  const size_t all_lanes = static_cast<size_t>(ranks - 1) * lanes.lane_bytes();
+  return all_lanes + lanes.payload_capacity_bytes + 2 * chunk_bytes;
+}
+
+ncast_status StagingShape::choose(size_t scratch_bytes, int ranks, StagingShape* shape) {
+  for (size_t chunk = largest_chunk_bytes; chunk >= smallest_chunk_bytes; chunk /= 2) {
+    for (const uint64_t depth : lane_depths) {
+      *shape = {chunk, {depth, payload_bound(chunk)}};
+      if (shape->bytes(ranks) <= scratch_bytes) return NCAST_OK;
+    }
+  }
+  return fail(NCAST_INVALID_ARGUMENT, "scratch_bytes is %zu, but %d ranks need at least %zu", scratch_bytes, ranks,
+              shape->bytes(ranks));
+}
+
+Staging::Staging(const StagingShape& shape)
+    : chunk_bytes_(shape.chunk_bytes),
+      frame_(shape.lanes.payload_capacity_bytes),
+      values_(shape.chunk_bytes),
+      accumulator_(shape.chunk_bytes) {}
+
+}  // namespace narrowcast::collective::host

@@ -1,0 +1,141 @@
+#include "executor/host/stream.h"
+
+#include <unistd.h>
+
+#include <map>
+
+#include "status/error.h"
+
+namespace narrowcast::collective::host {
+namespace {
+
+// Handles come from users: only those in here are followed.
+struct Registry {
+  std::mutex mutex;
+  std::map<ncast_stream, std::shared_ptr<Stream>> streams;
+};
+
+// Never destroyed: threads of streams that nobody destroyed may outlive static objects.
+Registry& registry() {
+  static Registry& the = *new Registry;
+  return the;
+}
+
+}  // namespace
+
+Stream::Stream() : pid_(getpid()), thread_([this] { work(); }) {}
+
+Stream::~Stream() {
+  {
+    const std::lock_guard lock(mutex_);
+    closing_ = true;
+    changed_.notify_all();
+  }
+  thread_.join();
+}
+
+void Stream::work() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    changed_.wait(lock, [this] { return closing_ || !queue_.empty(); });
+    if (queue_.empty()) return;
+    busy_ = true;
+    {
+      Work work = std::move(queue_.front());
+      queue_.pop_front();
+      lock.unlock();
+      const ncast_status status = work();
+      lock.lock();
+      if (status != NCAST_OK && error_ == NCAST_OK) {
+        error_ = status;
+        sentence_ = ncast_last_error();
+      }
+    }
+    busy_ = false;
+    changed_.notify_all();
+  }
+}
+
+void Stream::enqueue(Work work) {
+  const std::lock_guard lock(mutex_);
+  queue_.push_back(std::move(work));
+  changed_.notify_all();
+}
+
+void Stream::drain() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [this] { return queue_.empty() && !busy_; });
+}
+
+ncast_status Stream::synchronize() {
+  drain();
+  const std::lock_guard lock(mutex_);
+  const ncast_status status = std::exchange(error_, NCAST_OK);
+  return status == NCAST_OK ? status : fail(status, "%s", sentence_.c_str());
+}
+
+bool Stream::forked() const { return getpid() != pid_; }
+
+std::shared_ptr<Stream> Stream::find(ncast_stream handle) {
+  const std::lock_guard lock(registry().mutex);
+  const auto found = registry().streams.find(handle);
+  return found == registry().streams.end() || found->second->forked() ? nullptr : found->second;
+}
+
+ncast_stream Stream::add(std::shared_ptr<Stream> stream) {
+  const std::lock_guard lock(registry().mutex);
+  ncast_stream handle = stream.get();
+  registry().streams.emplace(handle, std::move(stream));
+  return handle;
+}
+
+std::shared_ptr<Stream> Stream::remove(ncast_stream handle) {
+  const std::lock_guard lock(registry().mutex);
+  auto node = registry().streams.extract(handle);
+  return node.empty() ? nullptr : std::move(node.mapped());
+}
+
+ncast_status no_such_stream(const char* function, ncast_stream stream) {
+  return fail(NCAST_INVALID_ARGUMENT, "%s: stream %p is not one that ncast_stream_create made", function, stream);
+}
+
+}  // namespace narrowcast::collective::host
+
+using namespace narrowcast::collective::host;
+using narrowcast::fail;
+using narrowcast::guarded;
+
+extern "C" {
+
+ncast_status ncast_stream_create(ncast_stream* stream) {
+  return guarded("ncast_stream_create", [&] {
+    if (stream == nullptr) return fail(NCAST_INVALID_ARGUMENT, "ncast_stream_create: stream is NULL");
+    *stream = Stream::add(std::make_shared<Stream>());
+    return NCAST_OK;
+  });
+}
+
+ncast_status ncast_stream_destroy(ncast_stream stream) {
+  return guarded("ncast_stream_destroy", [&] {
+    if (stream == nullptr) return NCAST_OK;
+    std::shared_ptr<Stream> removed = Stream::remove(stream);
+    if (removed == nullptr) return no_such_stream("ncast_stream_destroy", stream);
+    if (removed->forked()) {
+      // The thread that its end would wait for is the parent's.
+      static_cast<void>(new std::shared_ptr<Stream>(std::move(removed)));
+      return NCAST_OK;
+    }
+    removed->drain();  // a thread that synchronizes may keep it beyond the end of this function
+    return NCAST_OK;
+  });
+}
+
+ncast_status ncast_stream_synchronize(ncast_stream stream) {
+  return guarded("ncast_stream_synchronize", [&] {
+    if (stream == nullptr) return NCAST_OK;  // its calls have run
+    if (const std::shared_ptr<Stream> found = Stream::find(stream)) return found->synchronize();
+    return no_such_stream("ncast_stream_synchronize", stream);
+  });
+}
+
+}  // extern "C"

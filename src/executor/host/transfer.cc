@@ -1,0 +1,152 @@
+#include "executor/host/transfer.h"
+
+#include <bit>
+#include <cinttypes>
+#include <cstring>
+
+#include "narrowcast/codec.h"
+#include "status/error.h"
+
+namespace narrowcast::collective::host {
+namespace {
+
+ncast_dtype dtype_of(const CallTag& tag) { return static_cast<ncast_dtype>(tag.dtype); }
+uint64_t value_bytes(const CallTag& tag) { return ncast_dtype_bytes(dtype_of(tag)); }
+
+ncast_status encode(const CallTag& tag, const void* values, uint64_t elems, void* payload, size_t capacity_bytes,
+                    size_t* payload_bytes) {
+  // The codec `raw` moves bare values: there is nothing that a frame's header could tell.
+  if (codec_of(tag) == NCAST_CODEC_RAW) {
+    *payload_bytes = elems * value_bytes(tag);
+    std::memcpy(payload, values, *payload_bytes);
+    return NCAST_OK;
+  }
+  return ncast_encode(values, dtype_of(tag), elems, codec_of(tag), 0, payload, capacity_bytes, payload_bytes);
+}
+
+}  // namespace
+
+ncast_codec codec_of(const CallTag& tag) {
+  // Memory is the link here, and encoding reads and writes it just as the copy does that it would spare.
+  return tag.codec == NCAST_CODEC_AUTO ? NCAST_CODEC_RAW : static_cast<ncast_codec>(tag.codec);
+}
+
+uint64_t moved_chunk_elems(Communicator& comm, ncast_dtype dtype) {
+  return comm.staging.chunk_bytes() / ncast_dtype_bytes(dtype);
+}
+
+Send::Send(Communicator& comm, channel::RankSet peers, const CallTag& tag, const void* values, uint64_t elems,
+           uint64_t elems_a_chunk)
+    : comm_(comm),
+      peers_(peers),
+      waiting_(peers),
+      tag_(tag),
+      values_(static_cast<const std::byte*>(values)),
+      chunks_(elems, elems_a_chunk) {}
+
+ncast_status Send::advance(bool* moved) {
+  for (channel::RankSet left = waiting_; left != 0; left &= left - 1) {
+    const int peer = std::countr_zero(left);
+    const channel::Slot slot = comm_.world->to(peer).next_free();
+    if (!slot) continue;
+    if (ncast_status status = put(peer, slot)) return status;
+    waiting_ &= ~channel::only(peer);
+    *moved = true;
+  }
+  if (waiting_ == 0) {
+    chunks_.next();
+    waiting_ = peers_;
+    frame_bytes_ = 0;
+  }
+  return NCAST_OK;
+}
+
+ncast_status Send::put(int peer, const channel::Slot& slot) {
+  tag_.first_elem = chunks_.first();
+  tag_.chunk_elems = chunks_.elems();
+  const uint64_t raw_bytes = chunks_.elems() * value_bytes(tag_);
+  const std::byte* values = raw_bytes == 0 ? nullptr : values_ + chunks_.first() * value_bytes(tag_);
+  const size_t capacity_bytes = comm_.world->to(peer).payload_capacity_bytes();
+  size_t payload_bytes = 0;
+  if (raw_bytes == 0) {
+    // An empty chunk is its tag alone.
+  } else if (std::has_single_bit(peers_) || codec_of(tag_) == NCAST_CODEC_RAW) {
+    if (ncast_status status = encode(tag_, values, chunks_.elems(), slot.payload, capacity_bytes, &payload_bytes)) {
+      return status;
+    }
+  } else {
+    // For several peers: encode into private memory, then copy as each of them gets a free slot.
+    Staging& staging = comm_.staging;
+    if (frame_bytes_ == 0) {
+      if (ncast_status status =
+              encode(tag_, values, chunks_.elems(), staging.frame(), staging.frame_capacity_bytes(), &frame_bytes_)) {
+        return status;
+      }
+    }
+    payload_bytes = frame_bytes_;
+    std::memcpy(slot.payload, staging.frame(), payload_bytes);
+  }
+  slot.header->tag = to_words(tag_);
+  slot.header->payload_bytes = payload_bytes;
+  comm_.world->to(peer).put();
+  comm_.count_sent(tag_.operation, raw_bytes, payload_bytes);
+  return NCAST_OK;
+}
+
+ncast_status next_chunk(Communicator& comm, int peer, const CallTag& expected, const Chunks& chunks,
+                        ReceivedChunk* chunk) {
+  *chunk = {};
+  channel::LaneReceiver& lane = comm.world->from(peer);
+  const channel::Slot slot = lane.next_filled();
+  if (!slot) return NCAST_OK;
+  const CallTag tag = from_words(slot.header->tag);
+  if (!same_call(tag, expected)) {
+    return fail(NCAST_MISMATCH, "ranks differ in %s: rank %d is in %s, rank %d in %s",
+                differences(tag, expected).c_str(), comm.rank(), describe(expected).c_str(), peer,
+                describe(tag).c_str());
+  }
+  if (tag.first_elem != chunks.first() || tag.chunk_elems != chunks.elems() ||
+      slot.header->payload_bytes > lane.payload_capacity_bytes()) {
+    return fail(NCAST_CORRUPT, "rank %d got a chunk from rank %d that is not the next: values %" PRIu64 " to %" PRIu64,
+                comm.rank(), peer, tag.first_elem, tag.first_elem + tag.chunk_elems);
+  }
+  *chunk = {slot.payload, slot.header->payload_bytes};
+  return NCAST_OK;
+}
+
+ncast_status decode_chunk(const ReceivedChunk& chunk, const CallTag& tag, uint64_t elems, int peer, void* values) {
+  const uint64_t raw_bytes = elems * value_bytes(tag);
+  if (raw_bytes == 0) return NCAST_OK;
+  if (codec_of(tag) == NCAST_CODEC_RAW) {
+    if (chunk.payload_bytes != raw_bytes) {
+      return fail(NCAST_CORRUPT, "a chunk from rank %d has %" PRIu64 " bytes instead of %" PRIu64, peer,
+                  chunk.payload_bytes, raw_bytes);
+    }
+    std::memcpy(values, chunk.payload, raw_bytes);
+    return NCAST_OK;
+  }
+  ncast_frame_info info;
+  if (ncast_status status = ncast_decode(chunk.payload, chunk.payload_bytes, 0, values, raw_bytes, &info)) {
+    return status;
+  }
+  if (info.elems == elems && info.dtype == dtype_of(tag)) return NCAST_OK;
+  return fail(NCAST_CORRUPT, "a frame from rank %d holds %" PRIu64 " values instead of %" PRIu64, peer, info.elems,
+              elems);
+}
+
+Receive::Receive(Communicator& comm, int peer, const CallTag& tag, void* values, uint64_t elems, uint64_t elems_a_chunk)
+    : comm_(comm), peer_(peer), tag_(tag), values_(static_cast<std::byte*>(values)), chunks_(elems, elems_a_chunk) {}
+
+ncast_status Receive::advance(bool* moved) {
+  ReceivedChunk chunk;
+  if (ncast_status status = next_chunk(comm_, peer_, tag_, chunks_, &chunk)) return status;
+  if (chunk.payload == nullptr) return NCAST_OK;
+  std::byte* values = values_ == nullptr ? nullptr : values_ + chunks_.first() * value_bytes(tag_);
+  if (ncast_status status = decode_chunk(chunk, tag_, chunks_.elems(), peer_, values)) return status;
+  comm_.world->from(peer_).release();
+  chunks_.next();
+  *moved = true;
+  return NCAST_OK;
+}
+
+}  // namespace narrowcast::collective::host

@@ -1,0 +1,102 @@
+// Transfers of one call, cut into chunks: a chunk is encoded into a slot on the sender's side and decoded out of it on
+// the receiver's. Each is a small state machine that never waits; the engine turns them all.
+#pragma once
+
+#include <vector>
+
+#include "channel/host/world.h"
+#include "executor/call.h"
+#include "executor/host/communicator.h"
+
+namespace narrowcast::collective::host {
+
+class Transfer {
+ public:
+  virtual ~Transfer() = default;
+
+  // Moves on by one chunk at most and says in *moved whether it could.
+  virtual ncast_status advance(bool* moved) = 0;
+  virtual bool done() const = 0;
+  // The ranks that must do something before this can move on.
+  virtual channel::RankSet awaited() const = 0;
+};
+
+// Where the chunks of a transfer begin and end. A transfer of no values still has one chunk, an empty one, so that the
+// two ends always compare their calls.
+class Chunks {
+ public:
+  Chunks(uint64_t elems, uint64_t elems_a_chunk) : elems_(elems), elems_a_chunk_(elems_a_chunk) {}
+
+  bool done() const { return done_; }
+  uint64_t first() const { return first_; }
+  uint64_t elems() const { return elems_ - first_ < elems_a_chunk_ ? elems_ - first_ : elems_a_chunk_; }
+  void next() {
+    first_ += elems();
+    done_ = first_ >= elems_;
+  }
+
+ private:
+  uint64_t elems_;
+  uint64_t elems_a_chunk_;
+  uint64_t first_ = 0;
+  bool done_ = false;
+};
+
+// The codec that a call's values travel with; the library's choice for AUTO.
+ncast_codec codec_of(const CallTag& tag);
+
+// Values in a chunk that is only moved.
+uint64_t moved_chunk_elems(Communicator& comm, ncast_dtype dtype);
+
+// What is in a slot, once its tag has been compared with what this rank expects.
+struct ReceivedChunk {
+  const std::byte* payload;
+  uint64_t payload_bytes;
+};
+
+// The next chunk from a peer. *chunk is empty, and the status NCAST_OK, when none has come. Error: MISMATCH.
+ncast_status next_chunk(Communicator& comm, int peer, const CallTag& expected, const Chunks& chunks,
+                        ReceivedChunk* chunk);
+
+// Decodes a chunk of `elems` values to `values`.
+ncast_status decode_chunk(const ReceivedChunk& chunk, const CallTag& tag, uint64_t elems, int peer, void* values);
+
+// The same values to one peer or several: encoded once.
+class Send final : public Transfer {
+ public:
+  Send(Communicator& comm, channel::RankSet peers, const CallTag& tag, const void* values, uint64_t elems,
+       uint64_t elems_a_chunk);
+
+  ncast_status advance(bool* moved) override;
+  bool done() const override { return chunks_.done(); }
+  channel::RankSet awaited() const override { return done() ? 0 : waiting_; }
+
+ private:
+  ncast_status put(int peer, const channel::Slot& slot);
+
+  Communicator& comm_;
+  const channel::RankSet peers_;
+  channel::RankSet waiting_;  // peers that do not have the current chunk yet
+  CallTag tag_;
+  const std::byte* values_;
+  Chunks chunks_;
+  size_t frame_bytes_ = 0;  // of the current chunk, encoded in the staging; 0 before
+};
+
+class Receive final : public Transfer {
+ public:
+  Receive(Communicator& comm, int peer, const CallTag& tag, void* values, uint64_t elems, uint64_t elems_a_chunk);
+
+  ncast_status advance(bool* moved) override;
+  bool done() const override { return chunks_.done(); }
+  channel::RankSet awaited() const override { return done() ? 0 : channel::only(peer_); }
+
+ private:
+  Communicator& comm_;
+  int peer_;
+  CallTag tag_;
+  std::byte* values_;
+  Chunks chunks_;
+};
+
+}  // namespace narrowcast::collective::host

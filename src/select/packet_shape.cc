@@ -1,0 +1,107 @@
+#include "select/packet_shape.h"
+
+#include <algorithm>
+
+#include "channel/packet/packet_area.h"
+
+namespace narrowcast::collective::cuda {
+namespace {
+
+// What one shot sends beyond what two would, in bytes of data a rank, that takes as long as the second flight and its polls;
+// measured between four H200.
+constexpr uint64_t second_shot_bytes = 440 << 10;
+// Pieces from here on go by lines, whose data are loaded after their flags; measured between four H200.
+constexpr uint64_t least_line_bytes = 64 << 10;
+// To be measured. A CTA has as few warps as this while there are CTAs for the rest, so that all SMs' paths to the link are
+// used.
+constexpr uint32_t least_warps = 4;
+
+// Two shots need this, for no rank's piece to be empty: ranks - 1 pieces, rounded up, are less than all of it.
+constexpr uint32_t piece_alignment = 128;
+constexpr uint64_t least_two_shot_bytes = 16 << 10;
+static_assert(least_two_shot_bytes > piece_alignment * channel::max_gpu_ranks * (channel::max_gpu_ranks - 1));
+
+constexpr uint64_t quotient_up(uint64_t a, uint64_t b) { return (a + b - 1) / b; }
+
+uint64_t row_bytes(bool lines) {
+  return channel::with_packet(lines, []<typename Packet>() { return Packet::row_bytes; });
+}
+uint64_t one_shot_capacity(int ranks, bool lines) {
+  return channel::with_packet(lines, [&]<typename Packet>() { return channel::packet_rows<Packet>(ranks); }) *
+         row_bytes(lines);
+}
+// Pieces go through one half of the rows, results through the other.
+uint64_t two_shot_capacity(int ranks, bool lines) {
+  return static_cast<uint64_t>(ranks) * one_shot_capacity(ranks, lines) / 2;
+}
+
+}  // namespace
+
+uint64_t two_shot_piece_bytes(uint64_t bytes, int ranks) {
+  return quotient_up(quotient_up(bytes, static_cast<uint64_t>(ranks)), piece_alignment) * piece_alignment;
+}
+
+bool is_possible(const PacketShape& shape, PacketOperation operation, uint64_t bytes, int ranks) {
+  if (shape.ctas < 1 || shape.ctas > channel::most_packet_ctas) return false;
+  if (shape.warps < 1 || shape.warps > most_packet_warps(reduces(operation))) return false;
+  if (!shape.two_shot) return bytes <= one_shot_capacity(ranks, shape.lines);
+  return operation == PacketOperation::all_reduce && bytes >= least_two_shot_bytes &&
+         bytes <= two_shot_capacity(ranks, shape.lines);
+}
+
+uint32_t packet_rows_of(bool two_shot, bool lines, uint64_t bytes, int ranks) {
+  return static_cast<uint32_t>(quotient_up(two_shot ? two_shot_piece_bytes(bytes, ranks) : bytes, row_bytes(lines)));
+}
+
+size_t packet_scratch_bytes(int ranks) { return channel::packet_area_bytes(ranks); }
+
+uint64_t most_packet_bytes(PacketOperation operation, int ranks, bool may_be_lines) {
+  if (ranks == 1) return UINT64_MAX;
+  const uint64_t one_shot = one_shot_capacity(ranks, may_be_lines);
+  return operation == PacketOperation::all_reduce ? std::max(one_shot, two_shot_capacity(ranks, may_be_lines))
+                                                  : one_shot;
+}
+
+uint64_t most_one_shot_bytes(int ranks) {
+  if (ranks <= 2) return one_shot_capacity(ranks, true);
+  // One shot sends ranks - 1 times the data, two send 2 (ranks - 1) / ranks.
+  const auto n = static_cast<uint64_t>(ranks);
+  return std::clamp(second_shot_bytes * n / ((n - 1) * (n - 2)), least_two_shot_bytes, one_shot_capacity(ranks, false));
+}
+
+PacketShape choose_packet_shape(PacketOperation operation, uint64_t bytes, int ranks, bool may_be_lines,
+                                uint32_t max_ctas) {
+  PacketShape shape{};
+  shape.two_shot = operation == PacketOperation::all_reduce && bytes > most_one_shot_bytes(ranks);
+  const uint64_t piece_bytes = shape.two_shot ? two_shot_piece_bytes(bytes, ranks) : bytes;
+  shape.lines = may_be_lines && piece_bytes >= least_line_bytes;
+  const uint32_t rows = packet_rows_of(shape.two_shot, shape.lines, bytes, ranks);
+  const uint32_t jobs = std::max(1u, jobs_of(operation, rows, ranks));
+  const uint32_t most_ctas = max_ctas == 0 ? channel::most_packet_ctas : std::min(max_ctas, channel::most_packet_ctas);
+  // As few turns as can be, and as many jobs in each.
+  const uint64_t turns = quotient_up(jobs, most_ctas * most_packet_warps(reduces(operation)));
+  shape.warps = std::max(static_cast<uint32_t>(quotient_up(jobs, turns * most_ctas)), std::min(jobs, least_warps));
+  shape.ctas = std::min(most_ctas, static_cast<uint32_t>(quotient_up(jobs, shape.warps)));
+  return shape;
+}
+
+uint64_t sent_by_packets(PacketOperation operation, const PacketShape& shape, uint64_t bytes, int rank, int ranks,
+                         int root) {
+  const auto others = static_cast<uint64_t>(ranks - 1);
+  switch (operation) {
+    case PacketOperation::broadcast:
+    case PacketOperation::scatter: return rank == root ? others * bytes : 0;
+    case PacketOperation::gather:
+    case PacketOperation::reduce: return rank == root ? 0 : bytes;
+    case PacketOperation::all_reduce: {
+      if (!shape.two_shot) return others * bytes;
+      // The others' pieces, and its own one's result to each of them.
+      const uint64_t piece = two_shot_piece_bytes(bytes, ranks);
+      const uint64_t own = rank == ranks - 1 ? bytes - others * piece : piece;
+      return bytes - own + others * own;
+    }
+    default: return others * bytes;
+  }
+}
+
+}  // namespace narrowcast::collective::cuda

@@ -1,0 +1,186 @@
+// How ranks find each other, and what is left of those that do not.
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include <chrono>
+#include <set>
+#include <string>
+
+#include "bootstrap/shared_memory.h"
+#include "channel/host/world.h"
+#include "support/ranks.h"
+
+namespace narrowcast::testing {
+namespace {
+
+using namespace channel;
+
+constexpr LaneShape shape = {2, 1024};
+
+WorldId new_world_id() {
+  WorldId id;
+  REQUIRE(random_bytes(&id, sizeof id) == NCAST_OK);
+  return id;
+}
+
+ncast_status join(const WorldId& id, int rank, int ranks, std::unique_ptr<World>* world, double seconds = 30,
+                  LaneShape its_shape = shape) {
+  return World::join(id, {rank, ranks, its_shape, {seconds}}, world);
+}
+
+bool sentence_has(const std::string& part) { return std::string(ncast_last_error()).find(part) != std::string::npos; }
+
+// Names of the library's segments that exist now, whoever made them: other tests may run at the same time.
+std::set<std::string> segments() {
+  std::set<std::string> names;
+  DIR* listing = opendir("/dev/shm");
+  REQUIRE(listing != nullptr);
+  while (const dirent* entry = readdir(listing)) {
+    if (std::string(entry->d_name).starts_with(segment_prefix)) names.insert(entry->d_name);
+  }
+  closedir(listing);
+  return names;
+}
+
+bool has_temporary_segment(pid_t maker) {
+  const std::string part = "." + std::to_string(maker) + ".";
+  for (const std::string& name : segments()) {
+    if (name.starts_with("narrowcast.tmp.") && name.find(part) != std::string::npos) return true;
+  }
+  return false;
+}
+
+bool is_published(const WorldId& id) {
+  char name[64];
+  std::snprintf(name, sizeof name, "narrowcast.%016llx%016llx", static_cast<unsigned long long>(id[0]),
+                static_cast<unsigned long long>(id[1]));
+  return segments().contains(name);
+}
+
+TEST_CASE("NoNameStaysOnceAllRanksHaveJoined") {
+  const WorldId id = new_world_id();
+  run_processes(3, [&](int rank) {
+    std::unique_ptr<World> world;
+    EXPECT_OK(join(id, rank, 3, &world));
+    EXPECT(!is_published(id));
+    EXPECT(world->rank() == rank);
+    EXPECT(world->ranks() == 3);
+  });
+}
+
+TEST_CASE("ASegmentIsPrivateToTheUser") {
+  const WorldId id = new_world_id();
+  const pid_t pid = start_process([&] {
+    std::unique_ptr<World> world;
+    static_cast<void>(join(id, 0, 2, &world));
+  });
+  while (!is_published(id)) usleep(1000);
+  char path[80];
+  std::snprintf(path, sizeof path, "/dev/shm/narrowcast.%016llx%016llx", static_cast<unsigned long long>(id[0]),
+                static_cast<unsigned long long>(id[1]));
+  struct stat about;
+  REQUIRE(stat(path, &about) == 0);
+  CHECK((about.st_mode & 0777) == 0600);
+  kill(pid, SIGKILL);
+  CHECK(wait_for_process(pid) == -SIGKILL);
+  sweep_stale_segments();
+  CHECK(!is_published(id));
+}
+
+TEST_CASE("TemporarySegmentsOfDeadProcessesAreSweptAndThoseOfTheLivingStay") {
+  SharedMemory mine;
+  REQUIRE(mine.create(8192) == NCAST_OK);
+  int pipe_ends[2];
+  REQUIRE(pipe(pipe_ends) == 0);
+  const pid_t pid = start_process([&] {
+    SharedMemory memory;
+    EXPECT_OK(memory.create(8192));
+    EXPECT(write(pipe_ends[1], "x", 1) == 1);
+    pause();
+  });
+  char byte;
+  REQUIRE(read(pipe_ends[0], &byte, 1) == 1);
+  sweep_stale_segments();
+  CHECK(has_temporary_segment(pid));
+  CHECK(has_temporary_segment(getpid()));
+  kill(pid, SIGKILL);
+  CHECK(wait_for_process(pid) == -SIGKILL);
+  sweep_stale_segments();
+  CHECK(!has_temporary_segment(pid));
+  CHECK(has_temporary_segment(getpid()));
+  close(pipe_ends[0]);
+  close(pipe_ends[1]);
+}
+
+TEST_CASE("MissingRanksAreNamedAtTheDeadline") {
+  const WorldId id = new_world_id();
+  run_processes(2, [&](int rank) {
+    std::unique_ptr<World> world;
+    const ncast_status status = join(id, rank, 4, &world, 0.5);
+    // One gives up first and tells the other.
+    EXPECT(status == NCAST_TIMEOUT || status == NCAST_REMOTE_ERROR);
+    EXPECT(sentence_has("not joined: 2, 3 (of 4)"));
+    EXPECT(world == nullptr);
+  });
+  CHECK(!is_published(id));
+}
+
+TEST_CASE("ARankThatDiesWhileJoiningEndsTheOthers") {
+  const WorldId id = new_world_id();
+  const pid_t victim = start_process([&] {
+    std::unique_ptr<World> world;
+    static_cast<void>(join(id, 1, 3, &world));
+  });
+  while (!is_published(id)) usleep(1000);
+  const pid_t other = start_process([&] {
+    std::unique_ptr<World> world;
+    EXPECT(join(id, 0, 3, &world) == NCAST_REMOTE_ERROR);
+    EXPECT(sentence_has("rank 1 (pid "));
+  });
+  usleep(200000);
+  kill(victim, SIGKILL);
+  CHECK(wait_for_process(other) == 0);
+  CHECK(wait_for_process(victim) == -SIGKILL);
+  CHECK(!is_published(id));
+}
+
+// Two ranks that disagree, each as `body` joins.
+void check_disagreement(const std::function<ncast_status(const WorldId&, int, std::unique_ptr<World>*)>& body,
+                        const std::string& sentence) {
+  const WorldId id = new_world_id();
+  run_processes(2, [&](int rank) {
+    std::unique_ptr<World> world;
+    EXPECT(body(id, rank, &world) == NCAST_MISMATCH);
+    EXPECT(sentence_has(sentence));
+  });
+  CHECK(!is_published(id));
+}
+
+TEST_CASE("RanksThatDisagreeAreTold") {
+  check_disagreement([](const WorldId& id, int rank, auto* world) { return join(id, rank, 2 + rank, world); },
+                     "others say");
+  check_disagreement([](const WorldId& id, int, auto* world) { return join(id, 0, 2, world); }, "join as rank 0");
+  check_disagreement([](const WorldId& id, int rank,
+                        auto* world) { return join(id, rank, 2, world, 30, {2, rank == 0 ? 1024u : 2048u}); },
+                     "scratch_bytes");
+}
+
+TEST_CASE("AFailureIsToldToAllAndTheFirstStays") {
+  const WorldId id = new_world_id();
+  run_threads(2, [&](int rank) {
+    std::unique_ptr<World> world;
+    EXPECT_OK(join(id, rank, 2, &world));
+    if (rank == 0) {
+      EXPECT_OK(world->check_failure());
+      EXPECT(world->publish_failure(NCAST_CORRUPT, "a first sentence"));
+      EXPECT(!world->publish_failure(NCAST_ABORTED, "a second one"));
+    }
+    while (world->check_failure() == NCAST_OK) usleep(1000);
+    EXPECT(world->check_failure() == NCAST_REMOTE_ERROR);
+    EXPECT(sentence_has("rank 0 reports: a first sentence"));
+  });
+}
+
+}  // namespace
+}  // namespace narrowcast::testing

@@ -1,0 +1,118 @@
+// Lanes and the bell behind them, between threads and between processes.
+#include "channel/host/ring.h"
+
+#include <sys/mman.h>
+
+#include <cstring>
+
+#include "support/ranks.h"
+
+namespace narrowcast::testing {
+namespace {
+
+using namespace channel;
+using std::chrono::milliseconds;
+
+constexpr LaneShape shape = {3, 128};
+
+// Two bells and a lane, in memory that a forked process shares.
+struct SharedLane {
+  Doorbell* sender_bell;
+  Doorbell* receiver_bell;
+  void* lane;
+
+  SharedLane() {
+    void* memory = mmap(nullptr, 8192, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    REQUIRE(memory != MAP_FAILED);
+    REQUIRE(shape.lane_bytes() + 256 <= 8192);
+    sender_bell = new (memory) Doorbell;
+    receiver_bell = new (static_cast<char*>(memory) + 64) Doorbell;
+    lane = new (static_cast<char*>(memory) + 256) LaneState;
+  }
+  ~SharedLane() { munmap(sender_bell, 8192); }
+};
+
+void send_numbers(SharedLane& shared, uint64_t count) {
+  LaneSender sender(shared.lane, shape, shared.receiver_bell);
+  for (uint64_t number = 0; number < count; ++number) {
+    for (;;) {
+      const uint32_t seen = shared.sender_bell->look();
+      if (const Slot slot = sender.next_free()) {
+        slot.header->payload_bytes = sizeof number;
+        std::memcpy(slot.payload, &number, sizeof number);
+        break;
+      }
+      shared.sender_bell->wait(seen, milliseconds(10000));
+    }
+    sender.put();
+  }
+}
+
+// How many came that were not the next.
+uint64_t receive_numbers(SharedLane& shared, uint64_t count) {
+  LaneReceiver receiver(shared.lane, shape, shared.sender_bell);
+  uint64_t wrong = 0;
+  for (uint64_t expected = 0; expected < count; ++expected) {
+    uint64_t number = 0;
+    for (;;) {
+      const uint32_t seen = shared.receiver_bell->look();
+      if (const Slot slot = receiver.next_filled()) {
+        std::memcpy(&number, slot.payload, sizeof number);
+        wrong += number != expected || slot.header->payload_bytes != sizeof number;
+        break;
+      }
+      shared.receiver_bell->wait(seen, milliseconds(10000));
+    }
+    receiver.release();
+  }
+  return wrong;
+}
+
+TEST_CASE("ALaneHasNoMoreFreeSlotsThanItsRing") {
+  SharedLane shared;
+  LaneSender sender(shared.lane, shape, shared.receiver_bell);
+  LaneReceiver receiver(shared.lane, shape, shared.sender_bell);
+  CHECK(!receiver.next_filled());
+  for (uint64_t i = 0; i < shape.slots; ++i) {
+    REQUIRE(sender.next_free());
+    sender.put();
+  }
+  CHECK(!sender.next_free());
+  REQUIRE(receiver.next_filled());
+  receiver.release();
+  CHECK(sender.next_free());
+}
+
+TEST_CASE("SlotsArriveInOrderBetweenThreads") {
+  const TimeLimit limit;
+  SharedLane shared;
+  std::thread sender([&] { send_numbers(shared, 20000); });
+  CHECK(receive_numbers(shared, 20000) == 0);
+  sender.join();
+}
+
+TEST_CASE("SlotsArriveInOrderBetweenProcesses") {
+  const TimeLimit limit;
+  SharedLane shared;
+  const pid_t pid = start_process([&] { send_numbers(shared, 20000); });
+  CHECK(receive_numbers(shared, 20000) == 0);
+  CHECK(wait_for_process(pid) == 0);
+}
+
+TEST_CASE("ABellWakesASleeperAndALimitEndsTheSleep") {
+  const TimeLimit limit;
+  Doorbell bell;
+  const uint32_t seen = bell.look();
+  std::thread ringer([&] {
+    usleep(50000);
+    bell.ring();
+  });
+  const auto start = std::chrono::steady_clock::now();
+  while (bell.look() == seen) bell.wait(seen, milliseconds(20000));
+  CHECK(std::chrono::steady_clock::now() - start < milliseconds(10000));
+  ringer.join();
+  bell.wait(bell.look(), milliseconds(1));  // nobody rings
+}
+
+}  // namespace
+}  // namespace narrowcast::testing

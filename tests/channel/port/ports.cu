@@ -1,0 +1,390 @@
+// Ports for kernels of users, by the public interface.
+#include <cuda_runtime.h>
+
+#include <algorithm>
+#include <barrier>
+#include <vector>
+
+#include "narrowcast/device.cuh"
+#include "narrowcast/narrowcast.h"
+#include "support/gpu_rank.h"
+
+namespace narrowcast::testing {
+namespace {
+
+constexpr uint8_t poison = 0xa5;
+constexpr uint32_t ports_of_rank = 40;
+enum : uint32_t { target, source, regions };  // regions: peers put into the one what lies in their other
+constexpr size_t region_bytes = 3'000'017;
+
+uint8_t value(int rank, size_t i) { return static_cast<uint8_t>(i * 31 + i / 251 + static_cast<size_t>(rank) * 97); }
+
+// With ports over two regions: the target poisoned, the source filled.
+struct Rank : GpuRank {
+  Rank(int rank, int ranks, const ncast_unique_id& id, std::barrier<>& everybody, double timeout_seconds = 20)
+      : GpuRank(rank, ranks, id, everybody, timeout_seconds), previous((rank + ranks - 1) % ranks) {
+    for (void*& region : memory) EXPECT_OK(ncast_mem_alloc(comm, region_bytes, &region));
+    EXPECT_OK(ncast_ports_create(comm, ports_of_rank, memory, regions, &ports));
+    std::vector<uint8_t> values(region_bytes);
+    for (size_t i = 0; i < region_bytes; ++i) values[i] = value(rank, i);
+    EXPECT_CUDA(cudaMemcpy(memory[source], values.data(), region_bytes, cudaMemcpyDefault));
+    std::ranges::fill(values, poison);
+    EXPECT_CUDA(cudaMemcpy(memory[target], values.data(), region_bytes, cudaMemcpyDefault));
+    EXPECT_CUDA(cudaDeviceSynchronize());
+  }
+  ~Rank() { ncast_ports_destroy(comm, &ports); }
+
+  std::vector<uint8_t> content(uint32_t region) const {
+    std::vector<uint8_t> bytes(region_bytes);
+    EXPECT_CUDA(cudaMemcpy(bytes.data(), memory[region], region_bytes, cudaMemcpyDefault));
+    return bytes;
+  }
+
+  int previous;
+  void* memory[regions];
+  ncast_ports ports;
+};
+
+struct Neighbours {
+  int next, previous;
+  __device__ explicit Neighbours(const ncast_ports& ports)
+      : next((ports.rank + 1) % ports.ranks), previous((ports.rank + ports.ranks - 1) % ports.ranks) {}
+};
+
+// A put of the test, and what it should do.
+struct Part {
+  uint64_t to, from, bytes;
+};
+constexpr Part parts[] = {{0, 0, 1},           {1, 7, 3},
+                          {5, 100, 16},        {33, 1, 255},
+                          {300, 4096, 4096},   {5001, 4097, 12345},
+                          {30'000, 3, 65'536}, {100'001, 2, 999'999},
+                          {2'000'000, 0, 0},   {region_bytes - 5, region_bytes - 5, 5}};
+__device__ constexpr Part device_parts[] = {parts[0], parts[1], parts[2], parts[3], parts[4],
+                                            parts[5], parts[6], parts[7], parts[8], parts[9]};
+static_assert(std::size(parts) == std::size(device_parts));
+
+// Counts what failed.
+__global__ void put_parts(const __grid_constant__ ncast_ports ports, uint32_t* wrong) {
+  const Neighbours near(ports);
+  Port to_next(ports, near.next, 0), from_previous(ports, near.previous, 0);
+  for (const Part& part : device_parts)
+    if (!to_next.put({target, part.to}, {source, part.from}, part.bytes)) count_up(wrong, 1);
+  if (!to_next.signal() || !to_next.flush() || !from_previous.wait()) count_up(wrong, 1);
+  if (from_previous.poll()) count_up(wrong, 1);  // it was one signal
+}
+
+std::vector<uint8_t> expected_from(int rank) {
+  std::vector<uint8_t> expected(region_bytes, poison);
+  for (const Part& part : parts)
+    for (size_t i = 0; i < part.bytes; ++i) expected[part.to + i] = value(rank, part.from + i);
+  return expected;
+}
+
+TEST_CASE("puts of any size and alignment arrive whole, and nothing else does") {
+  for (const int ranks : {1, 2, 3}) {
+    CAPTURE(ranks);
+    run_ranks(ranks, [&](int rank, const ncast_unique_id& id, std::barrier<>& everybody) {
+      Rank mine(rank, ranks, id, everybody);
+      mine.begin();
+      put_parts<<<1, 1, 0, mine.stream>>>(mine.ports, mine.counts);
+      mine.end();
+      EXPECT_OK(ncast_comm_async_error(mine.comm, nullptr, 0));
+      EXPECT(mine.count() == 0);
+      EXPECT(mine.content(target) == expected_from(mine.previous));
+    });
+  }
+}
+
+// Every CTA has a port for data, one for the news that they were read, and a part of each region.
+constexpr uint32_t ctas = 16, threads = 64;
+constexpr uint32_t part_bytes = 5003;  // of a CTA: parts begin anywhere
+static_assert(2 * ctas <= ports_of_rank && ctas * part_bytes <= region_bytes &&
+              ctas * threads <= GpuRank::most_threads);
+
+__device__ uint8_t byte_of(int rank, uint32_t turn, uint32_t i) {
+  return static_cast<uint8_t>(rank * 71 + turn * 7 + blockIdx.x * 13 + i + i / 256);
+}
+
+// turns_before: of each CTA, in device memory, so that each launch has bytes of its own. Wrong bytes are counted, and a
+// CTA that is stopped counts a million.
+__global__ void exchange(const __grid_constant__ ncast_ports ports, uint8_t* own_target, uint8_t* own_source,
+                         uint32_t turns, uint32_t* turns_before, uint32_t* wrong) {
+  const Neighbours near(ports);
+  const uint32_t at = blockIdx.x * part_bytes, first = turns_before[blockIdx.x];
+  Port to_next(ports, near.next, blockIdx.x), from_previous(ports, near.previous, blockIdx.x);
+  Port to_previous(ports, near.previous, ctas + blockIdx.x), from_next(ports, near.next, ctas + blockIdx.x);
+  __shared__ bool is_right;
+  for (uint32_t turn = first; turn < first + turns; ++turn) {
+    for (uint32_t i = threadIdx.x; i < part_bytes; i += blockDim.x) own_source[at + i] = byte_of(ports.rank, turn, i);
+    __syncthreads();
+    if (threadIdx.x == 0) {
+      bool is_there = false;
+      is_right = turn % 3 == 0 ? to_next.put_with_signal_and_flush({target, at}, {source, at}, part_bytes)
+                               : to_next.put_with_signal({target, at}, {source, at}, part_bytes);
+      for (uint32_t look = 0; look < turn % 2 * 100 && !is_there; ++look) is_there = from_previous.poll();
+      is_right = is_right && (is_there || from_previous.wait());
+    }
+    __syncthreads();
+    for (uint32_t i = threadIdx.x; i < part_bytes && is_right; i += blockDim.x)
+      if (own_target[at + i] != byte_of(near.previous, turn, i)) count_up(wrong, 1);
+    __syncthreads();
+    // The previous rank may put again; the next one has what was put, so that the source was read.
+    if (threadIdx.x == 0) is_right = is_right && to_previous.signal() && from_next.wait();
+    __syncthreads();
+    if (is_right) continue;
+    if (threadIdx.x == 0) count_up(wrong, 1000000);
+    return;
+  }
+  if (threadIdx.x == 0) turns_before[blockIdx.x] = first + turns;
+}
+
+struct Turns {
+  Turns() {
+    EXPECT_CUDA(cudaMalloc(&of_cta, ctas * sizeof *of_cta));
+    EXPECT_CUDA(cudaMemset(of_cta, 0, ctas * sizeof *of_cta));
+    EXPECT_CUDA(cudaDeviceSynchronize());
+  }
+  ~Turns() { EXPECT_CUDA(cudaFree(of_cta)); }
+  uint32_t* of_cta = nullptr;
+};
+
+void launch_exchange(Rank& mine, uint32_t grid, uint32_t turns, const Turns& before) {
+  exchange<<<grid, threads, 0, mine.stream>>>(mine.ports, static_cast<uint8_t*>(mine.memory[target]),
+                                              static_cast<uint8_t*>(mine.memory[source]), turns, before.of_cta,
+                                              mine.counts);
+}
+
+void check_exchange(int ranks, uint32_t grid, uint32_t turns, int launches) {
+  CAPTURE(ranks);
+  run_ranks(ranks, [&](int rank, const ncast_unique_id& id, std::barrier<>& everybody) {
+    Rank mine(rank, ranks, id, everybody);
+    const Turns before;
+    mine.begin();
+    for (int launch = 0; launch < launches; ++launch) {
+      launch_exchange(mine, grid, turns, before);
+      mine.launched();
+    }
+    mine.end();
+    EXPECT_OK(ncast_comm_async_error(mine.comm, nullptr, 0));
+    EXPECT(mine.count() == 0);
+    const std::vector<uint8_t> got = mine.content(target);
+    EXPECT(std::all_of(got.begin() + grid * part_bytes, got.end(), [](uint8_t byte) { return byte == poison; }));
+  });
+}
+
+// Under a sanitizer the processes of ranks that share a GPU wait too long for each other's turns on it.
+std::vector<int> ring_sizes() { return is_reduced_run ? std::vector{1, 2} : std::vector{1, 2, 3}; }
+
+TEST_CASE("a thousand exchanges round the ring are right, and so the FIFO goes round") {
+  for (const int ranks : ring_sizes()) check_exchange(ranks, 1, is_reduced_run ? 300 : 1000, 1);
+}
+
+TEST_CASE("many CTAs put at once, and each sees its own when its signal comes") {
+  for (const int ranks : ring_sizes()) check_exchange(ranks, ctas, is_reduced_run ? 4 : 40, 3);
+}
+
+TEST_CASE("a captured exchange can be replayed") {
+  run_ranks(2, [&](int rank, const ncast_unique_id& id, std::barrier<>& everybody) {
+    Rank mine(rank, 2, id, everybody);
+    const Turns before;
+    cudaGraph_t graph = nullptr;
+    cudaGraphExec_t replay = nullptr;
+    EXPECT_CUDA(cudaStreamBeginCapture(mine.stream, cudaStreamCaptureModeThreadLocal));
+    launch_exchange(mine, ctas, 3, before);
+    EXPECT_CUDA(cudaStreamEndCapture(mine.stream, &graph));
+    EXPECT_CUDA(cudaGraphInstantiate(&replay, graph, 0));
+    EXPECT_CUDA(cudaGraphUpload(replay, mine.stream));
+    EXPECT_CUDA(cudaStreamSynchronize(mine.stream));
+    mine.begin();
+    for (int launch = 0; launch < (is_reduced_run ? 3 : 20); ++launch) {
+      EXPECT_CUDA(cudaGraphLaunch(replay, mine.stream));
+      mine.launched();
+    }
+    mine.end();
+    EXPECT_OK(ncast_comm_async_error(mine.comm, nullptr, 0));
+    EXPECT(mine.count() == 0);
+    EXPECT_CUDA(cudaGraphExecDestroy(replay));
+    EXPECT_CUDA(cudaGraphDestroy(graph));
+  });
+}
+
+// Four times what the FIFO holds, from all threads at once.
+constexpr uint32_t signals_of_thread = 8;
+
+__global__ void signal_often(const __grid_constant__ ncast_ports ports, uint32_t* wrong) {
+  const Neighbours near(ports);
+  Port to_next(ports, near.next, 1), from_previous(ports, near.previous, 1);
+  for (uint32_t i = 0; i < signals_of_thread; ++i)
+    if (!to_next.signal()) count_up(wrong, 1);
+  __syncthreads();
+  if (threadIdx.x != 0) return;
+  for (uint32_t i = 0; i < signals_of_thread * blockDim.x; ++i)
+    if (!from_previous.wait()) return count_up(wrong, 1000000);
+  if (!to_next.flush() || from_previous.poll()) count_up(wrong, 1);
+}
+
+TEST_CASE("a full FIFO holds kernels up, and loses nothing") {
+  run_ranks(2, [&](int rank, const ncast_unique_id& id, std::barrier<>& everybody) {
+    Rank mine(rank, 2, id, everybody);
+    mine.begin();
+    signal_often<<<1, 256, 0, mine.stream>>>(mine.ports, mine.counts);
+    mine.end();
+    EXPECT_OK(ncast_comm_async_error(mine.comm, nullptr, 0));
+    EXPECT(mine.count() == 0);
+  });
+}
+
+__global__ void put_and_leave(const __grid_constant__ ncast_ports ports, uint32_t* wrong) {
+  const Neighbours near(ports);
+  Port to_next(ports, near.next, 0);
+  for (const Part& part : device_parts)
+    if (!to_next.put({target, part.to}, {source, part.from}, part.bytes)) count_up(wrong, 1);
+}
+
+TEST_CASE("what was asked for is complete when the ports are destroyed, and other ports go on") {
+  run_ranks(2, [&](int rank, const ncast_unique_id& id, std::barrier<>& everybody) {
+    Rank mine(rank, 2, id, everybody);
+    ncast_ports others;
+    EXPECT_OK(ncast_ports_create(mine.comm, 1, mine.memory, regions, &others));
+    mine.begin();
+    put_and_leave<<<1, 1, 0, mine.stream>>>(others, mine.counts);
+    mine.end();
+    EXPECT_OK(ncast_ports_destroy(mine.comm, &others));
+    EXPECT(mine.count() == 0);
+    EXPECT(mine.content(target) == expected_from(mine.previous));
+    mine.begin();
+    put_parts<<<1, 1, 0, mine.stream>>>(mine.ports, mine.counts);
+    mine.end();
+    EXPECT(mine.count() == 0);
+    EXPECT_OK(ncast_comm_async_error(mine.comm, nullptr, 0));
+  });
+}
+
+// Counts when nothing stopped it.
+__global__ void put_badly(const __grid_constant__ ncast_ports ports, PortPlace to, PortPlace from, uint64_t bytes,
+                          uint32_t* not_stopped) {
+  Port port(ports, 1, 0);
+  if (port.put_with_signal_and_flush(to, from, bytes)) count_up(not_stopped, 1);
+}
+
+TEST_CASE("a put out of bounds ends the communicator, and writes nothing") {
+  struct Bad {
+    PortPlace to, from;
+    uint64_t bytes;
+    const char* part;
+  };
+  constexpr uint64_t far = ~uint64_t{0};
+  const Bad all[] = {{{target, 1}, {source, 0}, region_bytes, "to offset 1 of region 0, which has 3000017"},
+                     {{target, 0}, {source, region_bytes}, 1, "from offset 3000017 of region 1"},
+                     {{target, 0}, {regions, 0}, 1, "from region 2, and there are 2"},
+                     {{target, 0}, {source, 0}, 200'000'000, "of region 0, which has 3000017"},  // several requests
+                     {{target, 0}, {source, far - 100}, 200'000'000, "of region"},
+                     {{target, far}, {source, 0}, 8, "to offset 68719476735"},
+                     {{target, 0}, {source, 0}, far, "to offset 68652367872"}};
+  for (const Bad& bad : all) {
+    CAPTURE(bad.part);
+    run_ranks(2, [&](int rank, const ncast_unique_id& id, std::barrier<>& everybody) {
+      Rank mine(rank, 2, id, everybody);
+      mine.begin();
+      if (rank == 0) put_badly<<<1, 1, 0, mine.stream>>>(mine.ports, bad.to, bad.from, bad.bytes, mine.counts);
+      mine.end();
+      EXPECT(mine.count() == 0);
+      if (rank == 0) EXPECT(is_error(mine.comm, NCAST_INVALID_ARGUMENT, bad.part));
+      const std::vector<uint8_t> got = mine.content(target);
+      EXPECT(std::ranges::all_of(got, [](uint8_t byte) { return byte == poison; }));
+      if (rank == 1) {
+        while (ncast_comm_async_error(mine.comm, nullptr, 0) == NCAST_OK) sched_yield();  // TimeLimit bounds it
+        EXPECT(is_error(mine.comm, NCAST_REMOTE_ERROR, "rank 0"));
+      }
+      EXPECT(ncast_ports_destroy(mine.comm, &mine.ports) != NCAST_OK);
+    });
+  }
+}
+
+__global__ void wait_for_nothing(const __grid_constant__ ncast_ports ports, uint32_t* stopped) {
+  Port port(ports, 1, threadIdx.x);
+  if (!port.poll() && !port.wait()) count_up(stopped, 1);
+}
+
+TEST_CASE("an abort ends a kernel that waits at a port") {
+  run_ranks(2, [&](int rank, const ncast_unique_id& id, std::barrier<>& everybody) {
+    Rank mine(rank, 2, id, everybody, 0);  // no limit
+    mine.begin();
+    if (rank == 0) wait_for_nothing<<<1, ports_of_rank, 0, mine.stream>>>(mine.ports, mine.counts);
+    if (rank == 1) EXPECT_OK(ncast_comm_abort(mine.comm));
+    mine.end();
+    if (rank == 0) EXPECT(mine.count() == ports_of_rank);
+    if (rank == 0) EXPECT(is_error(mine.comm, NCAST_ABORTED, ""));
+  });
+}
+
+__global__ void signal_for_ever(const __grid_constant__ ncast_ports ports, uint32_t* stopped) {
+  Port port(ports, 1, 0);
+  while (port.signal()) {
+  }
+  if (!port.flush()) count_up(stopped, 1);
+}
+
+TEST_CASE("an abort ends kernels that post and flush") {
+  run_ranks(2, [&](int rank, const ncast_unique_id& id, std::barrier<>& everybody) {
+    Rank mine(rank, 2, id, everybody, 0);
+    mine.begin();
+    if (rank == 0) signal_for_ever<<<2, 32, 0, mine.stream>>>(mine.ports, mine.counts);
+    if (rank == 1) {
+      usleep(100000);
+      EXPECT_OK(ncast_comm_abort(mine.comm));
+    }
+    mine.end();
+    if (rank == 0) EXPECT(mine.count() == 64);
+  });
+}
+
+TEST_CASE("a kernel that waits in vain at a port ends in time, and the communicator says why") {
+  run_ranks(2, [&](int rank, const ncast_unique_id& id, std::barrier<>& everybody) {
+    Rank mine(rank, 2, id, everybody, 2);
+    mine.begin();
+    if (rank == 0) wait_for_nothing<<<1, ports_of_rank, 0, mine.stream>>>(mine.ports, mine.counts);
+    mine.end();
+    if (rank == 0) EXPECT(mine.count() == ports_of_rank);
+    if (rank == 0) EXPECT(is_error(mine.comm, NCAST_TIMEOUT, "rank 0 waited for rank 1"));
+  });
+}
+
+TEST_CASE("bad arguments of ports are refused, and break nothing") {
+  run_ranks(1, [&](int rank, const ncast_unique_id& id, std::barrier<>& everybody) {
+    Rank mine(rank, 1, id, everybody);
+    ncast_ports ports = mine.ports;
+    void* foreign[] = {mine.memory[0], &ports};
+    const auto bad = NCAST_INVALID_ARGUMENT;
+    EXPECT(is_refused(ncast_ports_create(nullptr, 1, nullptr, 0, &ports), bad, "ncast_ports_create: comm is NULL"));
+    EXPECT(is_refused(ncast_ports_create(mine.comm, 1, nullptr, 0, nullptr), bad, "result is NULL"));
+    EXPECT(is_refused(ncast_ports_create(mine.comm, 1, nullptr, 1, &ports), bad, "memory is NULL"));
+    EXPECT(is_refused(ncast_ports_create(mine.comm, 0, nullptr, 0, &ports), bad, "ports is 0, not 1 to 255"));
+    EXPECT(is_refused(ncast_ports_create(mine.comm, 256, nullptr, 0, &ports), bad, "ports is 256"));
+    EXPECT(is_refused(ncast_ports_create(mine.comm, 1, foreign, 32, &ports), bad, "regions is 32, not 0 to 31"));
+    EXPECT(is_refused(ncast_ports_create(mine.comm, 1, foreign, 2, &ports), bad, "was not allocated by"));
+    EXPECT(is_refused(ncast_ports_destroy(mine.comm, nullptr), bad, "ports is NULL"));
+    EXPECT(is_refused(ncast_mem_free(mine.comm, mine.memory[0]), bad, "there are ports that reach"));
+    EXPECT_OK(ncast_comm_async_error(mine.comm, nullptr, 0));
+    EXPECT_OK(ncast_ports_create(mine.comm, 255, nullptr, 0, &ports));
+    EXPECT_OK(ncast_ports_destroy(mine.comm, &ports));
+    EXPECT(is_refused(ncast_ports_destroy(mine.comm, &ports), bad, "the ports are not of this communicator"));
+    EXPECT_OK(ncast_ports_destroy(mine.comm, &mine.ports));
+    EXPECT_OK(ncast_mem_free(mine.comm, mine.memory[0]));
+    EXPECT_OK(ncast_comm_async_error(mine.comm, nullptr, 0));
+  });
+}
+
+TEST_CASE("ranks that ask for different ports are told so") {
+  run_ranks(2, [&](int rank, const ncast_unique_id& id, std::barrier<>& everybody) {
+    Rank mine(rank, 2, id, everybody);
+    ncast_ports ports;
+    void* const order[] = {mine.memory[rank], mine.memory[1 - rank]};
+    const ncast_status status = ncast_ports_create(mine.comm, 1, order, 2, &ports);
+    EXPECT(is_refused(status, NCAST_MISMATCH, "was not allocated together with"));
+  });
+}
+
+}  // namespace
+}  // namespace narrowcast::testing

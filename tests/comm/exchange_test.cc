@@ -1,0 +1,127 @@
+// Communicators of ranks that can exchange bytes already.
+#include <condition_variable>
+#include <cstring>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "doctest/doctest.h"
+#include "narrowcast/comm.h"
+#include "support/ranks.h"
+
+namespace narrowcast::testing {
+namespace {
+
+// An all-gather between threads, as another library would lend it.
+class ThreadGather {
+ public:
+  explicit ThreadGather(size_t ranks) : ranks_(ranks) {}
+
+  struct Rank {
+    ThreadGather* gather;
+    size_t rank;
+    int error = 0;
+  };
+  static int exchange(void* context, const void* mine, size_t bytes, void* all) {
+    const auto* rank = static_cast<Rank*>(context);
+    return rank->error != 0 ? rank->error : rank->gather->run(rank->rank, mine, bytes, all);
+  }
+
+ private:
+  int run(size_t rank, const void* mine, size_t bytes, void* all) {
+    std::unique_lock lock(mutex_);
+    blobs_.resize(ranks_ * bytes);
+    std::memcpy(&blobs_[rank * bytes], mine, bytes);
+    ++came_;
+    changed_.notify_all();
+    changed_.wait(lock, [&] { return came_ == ranks_; });
+    std::memcpy(all, blobs_.data(), blobs_.size());
+    return 0;
+  }
+
+  const size_t ranks_;
+  size_t came_ = 0;
+  std::vector<char> blobs_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+};
+
+TEST_CASE("ranks that can exchange bytes need no unique id") {
+  const TimeLimit limit;
+  ThreadGather gather(3);
+  run_threads(3, [&](int rank) {
+    ThreadGather::Rank context = {&gather, static_cast<size_t>(rank)};
+    ncast_comm* comm = nullptr;
+    EXPECT_OK(ncast_comm_create_by_exchange(&comm, 3, rank, ThreadGather::exchange, &context, nullptr));
+    const float mine = static_cast<float>(rank + 1);
+    float sum = 0;
+    EXPECT_OK(ncast_all_reduce(&mine, &sum, 1, NCAST_FLOAT32, NCAST_SUM, NCAST_CODEC_RAW, comm, nullptr));
+    EXPECT(sum == 6);
+    EXPECT_OK(ncast_comm_destroy(comm));
+  });
+}
+
+TEST_CASE("an exchange that fails is told as what it is") {
+  ThreadGather gather(1);
+  ThreadGather::Rank context = {&gather, 0, 42};
+  ncast_comm* comm = nullptr;
+  CHECK(ncast_comm_create_by_exchange(&comm, 2, 1, ThreadGather::exchange, &context, nullptr) == NCAST_REMOTE_ERROR);
+  CHECK(std::string(ncast_last_error()).find("returned 42") != std::string::npos);
+  CHECK(comm == nullptr);
+}
+
+TEST_CASE("a rank that is refused takes part in the exchange, and the others need not wait for it") {
+  for (const int refused : {0, 1}) {
+    const TimeLimit limit;
+    ThreadGather gather(3);
+    run_threads(3, [&](int rank) {
+      ThreadGather::Rank context = {&gather, static_cast<size_t>(rank)};
+      ncast_comm_config config;
+      ncast_comm_config_init(&config);
+      config.timeout_seconds = rank == refused ? -1 : 0;
+      ncast_comm* comm = nullptr;
+      const ncast_status status =
+          ncast_comm_create_by_exchange(&comm, 3, rank, ThreadGather::exchange, &context, &config);
+      EXPECT(status == (rank == refused ? NCAST_INVALID_ARGUMENT : NCAST_REMOTE_ERROR));
+      const std::string sentence = ncast_last_error();
+      EXPECT(sentence.find("timeout_seconds") != std::string::npos);
+      EXPECT((sentence.find("rank " + std::to_string(refused) + " can make no") != std::string::npos) ==
+             (rank != refused));
+      EXPECT(comm == nullptr);
+    });
+  }
+}
+
+TEST_CASE("what only the backend refuses is told in the exchange as well") {
+  const TimeLimit limit;
+  ThreadGather gather(2);
+  run_threads(2, [&](int rank) {
+    ThreadGather::Rank context = {&gather, static_cast<size_t>(rank)};
+    ncast_comm_config config;
+    ncast_comm_config_init(&config);
+    config.timeout_seconds = 0;
+    if (rank == 1) config.scratch_bytes = 1;
+    ncast_comm* comm = nullptr;
+    const ncast_status status =
+        ncast_comm_create_by_exchange(&comm, 2, rank, ThreadGather::exchange, &context, &config);
+    EXPECT(status == (rank == 1 ? NCAST_INVALID_ARGUMENT : NCAST_REMOTE_ERROR));
+    EXPECT(std::string(ncast_last_error()).find("scratch_bytes is 1, but 2 ranks need") != std::string::npos);
+    EXPECT(comm == nullptr);
+  });
+}
+
+TEST_CASE("bad arguments of a creation by exchange are told as what they are") {
+  ThreadGather gather(1);
+  ThreadGather::Rank context = {&gather, 0, 42};
+  ncast_comm* comm = nullptr;
+  CHECK(ncast_comm_create_by_exchange(&comm, 2, 0, nullptr, &context, nullptr) == NCAST_INVALID_ARGUMENT);
+  CHECK(ncast_comm_create_by_exchange(nullptr, 2, 0, ThreadGather::exchange, &context, nullptr) ==
+        NCAST_INVALID_ARGUMENT);
+  for (const auto& [ranks, rank] : {std::pair(2, 2), std::pair(2, -1), std::pair(0, 0)})
+    CHECK(ncast_comm_create_by_exchange(&comm, ranks, rank, ThreadGather::exchange, &context, nullptr) ==
+          NCAST_INVALID_ARGUMENT);
+}
+
+}  // namespace
+}  // namespace narrowcast::testing

@@ -1,0 +1,231 @@
+// Groups and streams.
+#include <array>
+
+#include "support/ranks.h"
+#include "support/values.h"
+
+namespace narrowcast::testing {
+namespace {
+
+constexpr Settings small_slots = {40, 200 << 10};
+
+std::vector<int32_t> numbers(size_t count, int seed) {
+  std::vector<int32_t> values(count);
+  for (size_t i = 0; i < count; ++i) values[i] = static_cast<int32_t>(i) * 31 + seed * 1000003;
+  return values;
+}
+
+TEST_CASE("AGroupOfManySendsAndReceivesRunsInAnyOrder") {
+  constexpr int ranks = 3;
+  constexpr int messages = 4;
+  constexpr size_t count = 30000;  // far more than the slots hold
+  const ncast_unique_id id = new_id();
+  run_processes(ranks, [&](int rank) {
+    Comm comm(id, rank, ranks, small_slots);
+    std::vector<std::vector<int32_t>> sent;
+    std::vector<std::vector<int32_t>> received(ranks * messages, std::vector<int32_t>(count));
+    for (int peer = 0; peer < ranks; ++peer) {
+      for (int m = 0; m < messages; ++m) sent.push_back(numbers(count, rank * 100 + peer * 10 + m));
+    }
+    const auto send_all = [&] {
+      for (int peer = 0; peer < ranks; ++peer) {
+        for (int m = 0; m < messages; ++m) {
+          EXPECT_OK(ncast_send(sent[static_cast<size_t>(peer * messages + m)].data(), count, NCAST_INT32, peer,
+                               NCAST_CODEC_RAW, comm, nullptr));
+        }
+      }
+    };
+    EXPECT_OK(ncast_group_start());
+    if (rank == 0) send_all();
+    EXPECT_OK(ncast_group_start());  // groups nest
+    for (int peer = ranks - 1; peer >= 0; --peer) {
+      for (int m = 0; m < messages; ++m) {
+        EXPECT_OK(ncast_recv(received[static_cast<size_t>(peer * messages + m)].data(), count, NCAST_INT32, peer,
+                             NCAST_CODEC_RAW, comm, nullptr));
+      }
+    }
+    EXPECT_OK(ncast_group_end());
+    if (rank != 0) send_all();
+    EXPECT_OK(ncast_group_end());
+    for (int peer = 0; peer < ranks; ++peer) {
+      for (int m = 0; m < messages; ++m) {
+        EXPECT(received[static_cast<size_t>(peer * messages + m)] == numbers(count, peer * 100 + rank * 10 + m));
+      }
+    }
+  });
+}
+
+TEST_CASE("CollectivesOfAGroupRunInOrder") {
+  constexpr int ranks = 2;
+  const ncast_unique_id id = new_id();
+  run_processes(ranks, [&](int rank) {
+    Comm comm(id, rank, ranks);
+    std::array<int32_t, 2> first = {rank + 1, 5};
+    std::array<int32_t, 4> second = {};
+    int32_t passed = rank + 40;
+    int32_t taken = 0;
+    EXPECT_OK(ncast_group_start());
+    EXPECT_OK(ncast_all_reduce(first.data(), first.data(), 2, NCAST_INT32, NCAST_SUM, NCAST_CODEC_RAW, comm, nullptr));
+    EXPECT_OK(ncast_recv(&taken, 1, NCAST_INT32, 1 - rank, NCAST_CODEC_RAW, comm, nullptr));
+    EXPECT_OK(ncast_all_gather(first.data(), second.data(), 2, NCAST_INT32, NCAST_CODEC_RAW, comm, nullptr));
+    EXPECT_OK(ncast_send(&passed, 1, NCAST_INT32, 1 - rank, NCAST_CODEC_RAW, comm, nullptr));
+    EXPECT_OK(ncast_group_end());
+    EXPECT(taken == 41 - rank);
+    EXPECT((second == std::array<int32_t, 4>{3, 10, 3, 10}));
+  });
+}
+
+TEST_CASE("RootedCollectivesOfAGroupRunInOrderWithTheirCountsCopied") {
+  constexpr int ranks = 3;
+  const ncast_unique_id id = new_id();
+  run_processes(ranks, [&](int rank) {
+    Comm comm(id, rank, ranks);
+    // Every rank's number to rank 2 and back; their sum to rank 1, and from there to all.
+    std::array<int32_t, ranks> gathered = {};
+    std::array<int32_t, ranks> exchanged = {-1, -1, -1};
+    const int32_t own = 10 * (rank + 1);
+    int32_t piece = 0;
+    int32_t sum = 0;
+    EXPECT_OK(ncast_group_start());
+    EXPECT_OK(ncast_gather(&own, gathered.data(), 1, NCAST_INT32, 2, NCAST_CODEC_RAW, comm, nullptr));
+    EXPECT_OK(ncast_scatter(gathered.data(), &piece, 1, NCAST_INT32, 2, NCAST_CODEC_RAW, comm, nullptr));
+    EXPECT_OK(ncast_reduce(&piece, &sum, 1, NCAST_INT32, NCAST_SUM, 1, NCAST_CODEC_RAW, comm, nullptr));
+    {
+      // Rank 1 alone has something to send: its sum, to each.
+      std::array<uint64_t, ranks> send_counts = {};
+      std::array<uint64_t, ranks> recv_counts = {0, 1, 0};
+      std::array<uint64_t, ranks> offsets = {};
+      if (rank == 1) send_counts = {1, 1, 1};
+      EXPECT_OK(ncast_all_to_all_v(&sum, send_counts.data(), offsets.data(), exchanged.data(), recv_counts.data(),
+                                   offsets.data(), NCAST_INT32, NCAST_CODEC_AUTO, comm, nullptr));
+      send_counts.fill(99);
+      recv_counts.fill(99);
+      offsets.fill(99);
+    }
+    EXPECT_OK(ncast_group_end());
+    EXPECT(piece == own);
+    EXPECT((exchanged == std::array<int32_t, ranks>{60, -1, -1}));
+  });
+}
+
+TEST_CASE("AGroupSpansCommunicatorsThatAreRanksOfOneAnother") {
+  // One thread drives every rank: only a group can run them all at once.
+  constexpr int ranks = 3;
+  const TimeLimit limit;
+  const ncast_unique_id id = new_id();
+  std::vector<ncast_comm*> comms(ranks);
+  run_threads(ranks, [&](int rank) {
+    EXPECT_OK(ncast_comm_create(&comms[static_cast<size_t>(rank)], ranks, &id, rank, nullptr));
+  });
+  std::vector<std::vector<int32_t>> values;
+  std::vector<ncast_stream> streams(ranks);
+  for (int rank = 0; rank < ranks; ++rank) values.push_back(numbers(50000, rank));
+  for (ncast_stream& stream : streams) REQUIRE(ncast_stream_create(&stream) == NCAST_OK);
+  for (const bool with_streams : {false, true}) {
+    REQUIRE(ncast_group_start() == NCAST_OK);
+    for (size_t rank = 0; rank < ranks; ++rank) {
+      REQUIRE(ncast_all_reduce(values[rank].data(), values[rank].data(), values[rank].size(), NCAST_INT32, NCAST_SUM,
+                               NCAST_CODEC_RAW, comms[rank], with_streams ? streams[rank] : nullptr) == NCAST_OK);
+    }
+    REQUIRE(ncast_group_end() == NCAST_OK);
+    for (ncast_stream stream : streams) REQUIRE(ncast_stream_synchronize(stream) == NCAST_OK);
+    CHECK(values[0] == values[1]);
+    CHECK(values[0] == values[2]);
+    CHECK(values[0][1] == (with_streams ? 9 * (31 + 1000003) : 3 * (31 + 1000003)));
+  }
+  for (ncast_stream stream : streams) CHECK(ncast_stream_destroy(stream) == NCAST_OK);
+  for (ncast_comm* comm : comms) CHECK(ncast_comm_destroy(comm) == NCAST_OK);
+}
+
+TEST_CASE("CallsOnAStreamRunInOrderWhileTheCallerGoesOn") {
+  constexpr int ranks = 2;
+  constexpr size_t count = 100000;
+  const ncast_unique_id id = new_id();
+  run_processes(ranks, [&](int rank) {
+    Comm comm(id, rank, ranks);
+    ncast_stream streams[2];
+    for (ncast_stream& stream : streams) EXPECT_OK(ncast_stream_create(&stream));
+    std::vector<int32_t> values(count, rank);
+    if (rank == 1) usleep(50000);  // the other's calls return although this rank is late
+    // x -> 2x + 1 each time, alternating between two streams of one communicator.
+    for (int i = 0; i < 6; ++i) {
+      ncast_stream stream = streams[i % 2];
+      EXPECT_OK(
+          ncast_all_reduce(values.data(), values.data(), count, NCAST_INT32, NCAST_SUM, NCAST_CODEC_RAW, comm, stream));
+    }
+    for (ncast_stream stream : streams) EXPECT_OK(ncast_stream_synchronize(stream));
+    for (const int32_t value : values) EXPECT(value == 32);
+    for (ncast_stream stream : streams) EXPECT_OK(ncast_stream_destroy(stream));
+  });
+}
+
+TEST_CASE("TwoCommunicatorsWorkAtOnceOnTwoStreams") {
+  constexpr int ranks = 3;
+  constexpr size_t count = 60000;
+  const ncast_unique_id ids[] = {new_id(), new_id()};
+  run_processes(ranks, [&](int rank) {
+    Comm first(ids[0], rank, ranks, small_slots);
+    Comm second(ids[1], (rank + 1) % ranks, ranks, small_slots);
+    ncast_stream streams[2];
+    for (ncast_stream& stream : streams) EXPECT_OK(ncast_stream_create(&stream));
+    std::vector<int32_t> a = numbers(count, rank);
+    std::vector<int32_t> b = numbers(count, rank + 7);
+    // Launched in different orders on different ranks.
+    const auto reduce = [&](std::vector<int32_t>& values, ncast_comm* comm, ncast_stream stream) {
+      EXPECT_OK(
+          ncast_all_reduce(values.data(), values.data(), count, NCAST_INT32, NCAST_MAX, NCAST_CODEC_RAW, comm, stream));
+    };
+    for (int i = 0; i < 3; ++i) {
+      if (rank == 0) reduce(a, first, streams[0]);
+      reduce(b, second, streams[1]);
+      if (rank != 0) reduce(a, first, streams[0]);
+    }
+    for (ncast_stream stream : streams) EXPECT_OK(ncast_stream_synchronize(stream));
+    EXPECT(a == numbers(count, ranks - 1));
+    EXPECT(b == numbers(count, ranks + 6));
+    for (ncast_stream stream : streams) EXPECT_OK(ncast_stream_destroy(stream));
+  });
+}
+
+TEST_CASE("DestroyingAStreamWaitsForItsCallsWhoeverElseDoes") {
+  const ncast_unique_id id = new_id();
+  run_processes(2, [&](int rank) {
+    Comm comm(id, rank, 2);
+    int32_t value = 7;
+    if (rank == 1) {
+      usleep(200000);
+      EXPECT_OK(ncast_send(&value, 1, NCAST_INT32, 0, NCAST_CODEC_RAW, comm, nullptr));
+      return;
+    }
+    value = 0;
+    ncast_stream stream;
+    EXPECT_OK(ncast_stream_create(&stream));
+    EXPECT_OK(ncast_recv(&value, 1, NCAST_INT32, 1, NCAST_CODEC_RAW, comm, stream));
+    std::thread other([stream] { EXPECT_OK(ncast_stream_synchronize(stream)); });
+    usleep(50000);
+    EXPECT_OK(ncast_stream_destroy(stream));
+    EXPECT(value == 7);
+    other.join();
+  });
+}
+
+TEST_CASE("DestroyingACommunicatorWaitsForItsStreams") {
+  constexpr int ranks = 2;
+  const ncast_unique_id id = new_id();
+  run_processes(ranks, [&](int rank) {
+    ncast_stream stream;
+    EXPECT_OK(ncast_stream_create(&stream));
+    std::vector<int32_t> values(300000, 1);
+    {
+      Comm comm(id, rank, ranks, small_slots);
+      EXPECT_OK(ncast_all_reduce(values.data(), values.data(), values.size(), NCAST_INT32, NCAST_SUM, NCAST_CODEC_RAW,
+                                 comm, stream));
+    }
+    EXPECT(values.front() == 2);
+    EXPECT(values.back() == 2);
+    EXPECT_OK(ncast_stream_destroy(stream));
+  });
+}
+
+}  // namespace
+}  // namespace narrowcast::testing

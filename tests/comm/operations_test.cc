@@ -1,0 +1,340 @@
+// Every operation against a serial computation: value types, codecs, ranks, counts, in place and not.
+#include <span>
+#include <string>
+
+#include "support/oracle.h"
+#include "support/ranks.h"
+
+namespace narrowcast::testing {
+namespace {
+
+constexpr unsigned char poison = 0xa5;
+
+// Slots of this budget take 4 to 16 KiB, so that a few ten thousand values are many chunks.
+constexpr Settings small_slots = {40, 200 << 10};
+
+struct Case {
+  ncast_dtype dtype;
+  ncast_codec codec;
+  size_t count;
+  int rank;
+  int ranks;
+  ncast_comm* comm;
+
+  size_t piece_bytes() const { return count * ncast_dtype_bytes(dtype); }
+  Bytes input_of(int sender, size_t pieces) const {
+    return random_values(dtype, count * pieces, static_cast<uint64_t>(sender * 100 + dtype) * 1000 + count % 1000);
+  }
+  std::vector<Bytes> inputs(size_t pieces) const {
+    std::vector<Bytes> all;
+    for (int sender = 0; sender < ranks; ++sender) all.push_back(input_of(sender, pieces));
+    return all;
+  }
+  int root() const { return static_cast<int>(count) % ranks; }
+  bool is_root() const { return rank == root(); }
+  size_t own_offset() const { return static_cast<size_t>(rank) * piece_bytes(); }
+};
+
+void check_broadcast(const Case& c) {
+  const int root = c.root();
+  const Bytes expected = c.input_of(root, 1);
+  Bytes received(c.piece_bytes(), poison);
+  EXPECT_OK(ncast_broadcast(c.rank == root ? expected.data() : nullptr, received.data(), c.count, c.dtype, root,
+                            c.codec, c.comm, nullptr));
+  EXPECT(received == expected);
+  Bytes in_place = c.rank == root ? expected : Bytes(c.piece_bytes(), poison);
+  EXPECT_OK(ncast_broadcast(in_place.data(), in_place.data(), c.count, c.dtype, root, c.codec, c.comm, nullptr));
+  EXPECT(in_place == expected);
+}
+
+void check_reduce(const Case& c, ncast_redop op) {
+  const Bytes own = c.input_of(c.rank, 1);
+  const Bytes expected = reduced(c.dtype, op, c.inputs(1));
+  Bytes received(expected.size(), poison);
+  EXPECT_OK(ncast_reduce(own.data(), c.is_root() ? received.data() : nullptr, c.count, c.dtype, op, c.root(), c.codec,
+                         c.comm, nullptr));
+  if (c.is_root()) EXPECT(equal_numbers(c.dtype, received, expected));
+  // In place. Other ranks may give a buffer all the same: it stays as it was.
+  Bytes in_place = own;
+  EXPECT_OK(ncast_reduce(in_place.data(), in_place.data(), c.count, c.dtype, op, c.root(), c.codec, c.comm, nullptr));
+  EXPECT(in_place == (c.is_root() ? received : own));
+}
+
+void check_gather(const Case& c) {
+  const Bytes own = c.input_of(c.rank, 1);
+  const Bytes expected = concatenated(c.inputs(1));
+  Bytes received(expected.size(), poison);
+  EXPECT_OK(ncast_gather(own.data(), c.is_root() ? received.data() : nullptr, c.count, c.dtype, c.root(), c.codec,
+                         c.comm, nullptr));
+  EXPECT(received == (c.is_root() ? expected : Bytes(expected.size(), poison)));
+  Bytes in_place(expected.size(), poison);
+  std::copy(own.begin(), own.end(), in_place.begin() + static_cast<std::ptrdiff_t>(c.own_offset()));
+  const Bytes before = in_place;
+  EXPECT_OK(ncast_gather(in_place.data() + c.own_offset(), in_place.data(), c.count, c.dtype, c.root(), c.codec, c.comm,
+                         nullptr));
+  EXPECT(in_place == (c.is_root() ? expected : before));
+}
+
+void check_scatter(const Case& c) {
+  const Bytes whole = c.input_of(c.root(), static_cast<size_t>(c.ranks));
+  const Bytes expected = part_of(whole, c.own_offset(), c.piece_bytes());
+  Bytes received(expected.size(), poison);
+  EXPECT_OK(ncast_scatter(c.is_root() ? whole.data() : nullptr, received.data(), c.count, c.dtype, c.root(), c.codec,
+                          c.comm, nullptr));
+  EXPECT(received == expected);
+  // In place the root's values stay as they are.
+  Bytes in_place = c.is_root() ? whole : Bytes(whole.size(), poison);
+  EXPECT_OK(ncast_scatter(in_place.data(), in_place.data() + c.own_offset(), c.count, c.dtype, c.root(), c.codec,
+                          c.comm, nullptr));
+  EXPECT(part_of(in_place, c.own_offset(), c.piece_bytes()) == expected);
+  if (c.is_root()) EXPECT(in_place == whole);
+}
+
+void check_all_gather(const Case& c) {
+  const Bytes own = c.input_of(c.rank, 1);
+  const Bytes expected = concatenated(c.inputs(1));
+  Bytes received(expected.size(), poison);
+  EXPECT_OK(ncast_all_gather(own.data(), received.data(), c.count, c.dtype, c.codec, c.comm, nullptr));
+  EXPECT(received == expected);
+  Bytes in_place(expected.size(), poison);
+  std::copy(own.begin(), own.end(), in_place.begin() + static_cast<std::ptrdiff_t>(c.own_offset()));
+  EXPECT_OK(
+      ncast_all_gather(in_place.data() + c.own_offset(), in_place.data(), c.count, c.dtype, c.codec, c.comm, nullptr));
+  EXPECT(in_place == expected);
+}
+
+void check_all_to_all(const Case& c) {
+  const auto pieces = static_cast<size_t>(c.ranks);
+  const Bytes own = c.input_of(c.rank, pieces);
+  std::vector<Bytes> parts;
+  for (const Bytes& input : c.inputs(pieces)) parts.push_back(part_of(input, c.own_offset(), c.piece_bytes()));
+  Bytes received(own.size(), poison);
+  EXPECT_OK(ncast_all_to_all(own.data(), received.data(), c.count, c.dtype, c.codec, c.comm, nullptr));
+  EXPECT(received == concatenated(parts));
+}
+
+// Of every two ranks' own, some of them zero.
+size_t count_between(const Case& c, int from, int to) {
+  return (from + 2 * to) % 3 == 0 ? 0 : c.count + static_cast<size_t>(7 * from + 3 * to);
+}
+
+Bytes values_between(const Case& c, int from, int to) {
+  return random_values(c.dtype, count_between(c, from, to), static_cast<uint64_t>(from * 100 + to) * 1000 + c.count);
+}
+
+void check_all_to_all_v(const Case& c) {
+  const size_t value_bytes = ncast_dtype_bytes(c.dtype);
+  std::vector<uint64_t> send_counts, send_offsets, recv_counts, recv_offsets;
+  Bytes sent;
+  Bytes expected;
+  for (int peer = 0; peer < c.ranks; ++peer) {
+    // Gaps between the ranges, and of those that are received the last first.
+    const Bytes own = values_between(c, c.rank, peer);
+    sent.resize(sent.size() + static_cast<size_t>(peer) * value_bytes, poison);
+    send_counts.push_back(count_between(c, c.rank, peer));
+    send_offsets.push_back(own.empty() ? ~uint64_t{0} : sent.size() / value_bytes);
+    sent.insert(sent.end(), own.begin(), own.end());
+  }
+  for (int i = 0; i < c.ranks; ++i) {
+    const int peer = c.ranks - 1 - i;
+    expected.resize(expected.size() + static_cast<size_t>(i % 2) * value_bytes, poison);
+    recv_offsets.insert(recv_offsets.begin(), expected.size() / value_bytes);
+    recv_counts.insert(recv_counts.begin(), count_between(c, peer, c.rank));
+    const Bytes theirs = values_between(c, peer, c.rank);
+    expected.insert(expected.end(), theirs.begin(), theirs.end());
+  }
+  Bytes received(expected.size(), poison);
+  EXPECT_OK(ncast_all_to_all_v(sent.data(), send_counts.data(), send_offsets.data(), received.data(),
+                               recv_counts.data(), recv_offsets.data(), c.dtype, c.codec, c.comm, nullptr));
+  EXPECT(received == expected);
+}
+
+void check_reduce_scatter(const Case& c, ncast_redop op) {
+  const auto pieces = static_cast<size_t>(c.ranks);
+  const Bytes own = c.input_of(c.rank, pieces);
+  std::vector<Bytes> parts;
+  for (const Bytes& input : c.inputs(pieces)) parts.push_back(part_of(input, c.own_offset(), c.piece_bytes()));
+  const Bytes expected = reduced(c.dtype, op, parts);
+  Bytes received(c.piece_bytes(), poison);
+  EXPECT_OK(ncast_reduce_scatter(own.data(), received.data(), c.count, c.dtype, op, c.codec, c.comm, nullptr));
+  EXPECT(equal_numbers(c.dtype, received, expected));
+  Bytes in_place = own;
+  EXPECT_OK(ncast_reduce_scatter(in_place.data(), in_place.data() + c.own_offset(), c.count, c.dtype, op, c.codec,
+                                 c.comm, nullptr));
+  EXPECT(part_of(in_place, c.own_offset(), c.piece_bytes()) == received);
+}
+
+void check_all_reduce(const Case& c, ncast_redop op) {
+  const Bytes own = c.input_of(c.rank, 1);
+  const Bytes expected = reduced(c.dtype, op, c.inputs(1));
+  Bytes received(expected.size(), poison);
+  EXPECT_OK(ncast_all_reduce(own.data(), received.data(), c.count, c.dtype, op, c.codec, c.comm, nullptr));
+  EXPECT(equal_numbers(c.dtype, received, expected));
+  Bytes in_place = own;
+  EXPECT_OK(ncast_all_reduce(in_place.data(), in_place.data(), c.count, c.dtype, op, c.codec, c.comm, nullptr));
+  EXPECT(in_place == received);
+}
+
+void check_send_recv(const Case& c) {
+  // Around the ring, in a group as each rank both sends and receives; with one rank, to itself.
+  const int next = (c.rank + 1) % c.ranks;
+  const int previous = (c.rank + c.ranks - 1) % c.ranks;
+  const Bytes own = c.input_of(c.rank, 1);
+  Bytes received(own.size(), poison);
+  EXPECT_OK(ncast_group_start());
+  EXPECT_OK(ncast_send(own.data(), c.count, c.dtype, next, c.codec, c.comm, nullptr));
+  EXPECT_OK(ncast_recv(received.data(), c.count, c.dtype, previous, c.codec, c.comm, nullptr));
+  EXPECT_OK(ncast_group_end());
+  EXPECT(received == c.input_of(previous, 1));
+}
+
+constexpr ncast_redop all_redops[] = {NCAST_SUM, NCAST_AVG, NCAST_MIN, NCAST_MAX, NCAST_PROD};
+
+void check_every_operation(const Case& c) {
+  check_broadcast(c);
+  check_gather(c);
+  check_scatter(c);
+  check_all_gather(c);
+  check_all_to_all(c);
+  check_all_to_all_v(c);
+  check_send_recv(c);
+  // All reductions on few ranks; with more ranks it is the order that counts.
+  for (const ncast_redop op : std::span(all_redops).first(c.ranks <= 3 ? 5 : 1)) {
+    check_reduce(c, op);
+    check_reduce_scatter(c, op);
+    check_all_reduce(c, op);
+  }
+}
+
+void check_ranks(int ranks, const std::vector<size_t>& counts) {
+  const ncast_unique_id id = new_id();
+  run_processes(ranks, [&](int rank) {
+    Comm comm(id, rank, ranks, small_slots);
+    for (const ncast_dtype dtype : all_dtypes) {
+      for (const ncast_codec codec : {NCAST_CODEC_RAW, NCAST_CODEC_WINDOW}) {
+        for (const size_t count : counts) check_every_operation({dtype, codec, count, rank, ranks, comm});
+      }
+    }
+  });
+}
+
+TEST_CASE("EveryOperationMatchesASerialComputationOn1Rank") { check_ranks(1, {0, 1, 7, 5001}); }
+TEST_CASE("EveryOperationMatchesASerialComputationOn2Ranks") { check_ranks(2, {0, 1, 7, 9001}); }
+TEST_CASE("EveryOperationMatchesASerialComputationOn3Ranks") { check_ranks(3, {0, 1, 7, 5001}); }
+TEST_CASE("EveryOperationMatchesASerialComputationOn4Ranks") { check_ranks(4, {1, 13, 3001}); }
+TEST_CASE("EveryOperationMatchesASerialComputationOn5Ranks") { check_ranks(5, {1, 13, 3001}); }
+
+TEST_CASE("LargeTransfersGoThroughDefaultSlotsInManyChunks") {
+  constexpr int ranks = 3;
+  const ncast_unique_id id = new_id();
+  run_processes(ranks, [&](int rank) {
+    Comm comm(id, rank, ranks);
+    for (const ncast_codec codec : {NCAST_CODEC_RAW, NCAST_CODEC_WINDOW}) {
+      const Case c = {NCAST_BFLOAT16, codec, 400009, rank, ranks, comm};
+      check_reduce(c, NCAST_SUM);
+      check_gather(c);
+      check_scatter(c);
+      check_all_gather(c);
+      check_all_to_all_v(c);
+      check_all_reduce(c, NCAST_SUM);
+    }
+  });
+}
+
+TEST_CASE("SixteenRanksReduce") {
+  constexpr int ranks = 16;
+  const ncast_unique_id id = new_id();
+  run_processes(ranks, [&](int rank) {
+    Comm comm(id, rank, ranks);
+    check_every_operation({NCAST_FLOAT16, NCAST_CODEC_WINDOW, 1001, rank, ranks, comm});
+  });
+}
+
+TEST_CASE("RanksMayBeThreads") {
+  constexpr int ranks = 3;
+  const ncast_unique_id id = new_id();
+  run_threads(ranks, [&](int rank) {
+    Comm comm(id, rank, ranks, small_slots);
+    for (const ncast_codec codec : {NCAST_CODEC_RAW, NCAST_CODEC_WINDOW, NCAST_CODEC_AUTO}) {
+      check_every_operation({NCAST_BFLOAT16, codec, 4001, rank, ranks, comm});
+    }
+  });
+}
+
+TEST_CASE("ReducedBitsDoNotDependOnOperationCodecOrChunks") {
+  constexpr int ranks = 3;
+  constexpr size_t count = 20011;
+  const ncast_unique_id ids[] = {new_id(), new_id()};
+  run_processes(ranks, [&](int rank) {
+    Comm small(ids[0], rank, ranks, small_slots);
+    Comm large(ids[1], rank, ranks);
+    const Bytes own = random_values(NCAST_BFLOAT16, count, static_cast<uint64_t>(rank) + 77);
+    std::vector<Bytes> results;
+    for (ncast_comm* comm : {static_cast<ncast_comm*>(small), static_cast<ncast_comm*>(large)}) {
+      for (const ncast_codec codec : {NCAST_CODEC_RAW, NCAST_CODEC_WINDOW, NCAST_CODEC_AUTO}) {
+        results.emplace_back(own.size());
+        EXPECT_OK(ncast_all_reduce(own.data(), results.back().data(), count, NCAST_BFLOAT16, NCAST_SUM, codec, comm,
+                                   nullptr));
+        // The operation does not matter either.
+        for (int root = 0; root < ranks; ++root) {
+          Bytes at_root(own.size(), poison);
+          EXPECT_OK(
+              ncast_reduce(own.data(), at_root.data(), count, NCAST_BFLOAT16, NCAST_SUM, root, codec, comm, nullptr));
+          if (rank == root) results.push_back(at_root);
+        }
+      }
+    }
+    for (const Bytes& result : results) EXPECT(result == results[0]);
+    // The same on every rank.
+    Bytes all(results[0].size() * ranks);
+    EXPECT_OK(ncast_all_gather(results[0].data(), all.data(), count, NCAST_BFLOAT16, NCAST_CODEC_RAW, small, nullptr));
+    for (size_t r = 0; r < ranks; ++r) EXPECT(part_of(all, r * results[0].size(), results[0].size()) == results[0]);
+  });
+}
+
+TEST_CASE("CountersTellWhatThisRankSent") {
+  constexpr int ranks = 3;
+  constexpr size_t count = 3000;  // all of them like those of tensors
+  const ncast_unique_id id = new_id();
+  run_processes(ranks, [&](int rank) {
+    Comm comm(id, rank, ranks);
+    const Bytes own = random_values(NCAST_BFLOAT16, count, 5);
+    Bytes all(own.size() * ranks);
+    ncast_comm_counters counters;
+    EXPECT_OK(ncast_all_gather(own.data(), all.data(), count, NCAST_BFLOAT16, NCAST_CODEC_RAW, comm, nullptr));
+    EXPECT_OK(ncast_comm_get_counters(comm, &counters));
+    EXPECT(counters.raw_bytes == 2 * own.size());
+    EXPECT(counters.wire_bytes == counters.raw_bytes);
+    EXPECT(counters.calls == 1);
+    EXPECT(counters.scratch_bytes > 0);
+    EXPECT(counters.scratch_bytes <= 4 << 20);
+    EXPECT_OK(ncast_all_gather(own.data(), all.data(), count, NCAST_BFLOAT16, NCAST_CODEC_WINDOW, comm, nullptr));
+    const uint64_t wire_before = counters.wire_bytes;
+    EXPECT_OK(ncast_comm_get_counters(comm, &counters));
+    EXPECT(counters.raw_bytes == 4 * own.size());
+    EXPECT(counters.wire_bytes - wire_before < 2 * own.size());
+    EXPECT(counters.calls == 2);
+    // The library's choice is raw here.
+    EXPECT_OK(ncast_all_gather(own.data(), all.data(), count, NCAST_BFLOAT16, NCAST_CODEC_AUTO, comm, nullptr));
+    const uint64_t wire_before_auto = counters.wire_bytes;
+    EXPECT_OK(ncast_comm_get_counters(comm, &counters));
+    EXPECT(counters.wire_bytes - wire_before_auto == 2 * own.size());
+    const uint64_t wire_gathered = counters.wire_bytes;
+    EXPECT_OK(ncast_broadcast(own.data(), all.data(), count, NCAST_BFLOAT16, 0, NCAST_CODEC_RAW, comm, nullptr));
+    EXPECT_OK(ncast_comm_get_counters(comm, &counters));
+    const auto is = [&](ncast_operation operation, uint64_t calls, uint64_t raw_bytes, uint64_t wire_bytes) {
+      const ncast_operation_counters& of = counters.operations[operation];
+      return of.calls == calls && of.raw_bytes == raw_bytes && of.wire_bytes == wire_bytes;
+    };
+    const uint64_t sent = rank == 0 ? 2 * own.size() : 0;
+    EXPECT(is(NCAST_OP_ALL_GATHER, 3, 6 * own.size(), wire_gathered));
+    EXPECT(is(NCAST_OP_BROADCAST, 1, sent, sent));
+    EXPECT(is(NCAST_OP_SEND, 0, 0, 0));
+    EXPECT(counters.calls == 4);
+    EXPECT(counters.raw_bytes == 6 * own.size() + sent);
+    EXPECT(counters.wire_bytes == wire_gathered + sent);
+  });
+}
+
+}  // namespace
+}  // namespace narrowcast::testing

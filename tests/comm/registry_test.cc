@@ -1,0 +1,60 @@
+// What may be done with a communicator while it is destroyed.
+#include "comm/registry.h"
+
+#include <atomic>
+#include <thread>
+
+#include "executor/communicator.h"
+#include "status/error.h"
+#include "support/ranks.h"
+
+namespace narrowcast::testing {
+namespace {
+
+// Its other ranks do not come, so that it waits for them until it is aborted.
+class Waiting final : public ncast_comm {
+ public:
+  Waiting(std::atomic<bool>* leaves, std::atomic<bool>* gone)
+      : ncast_comm(NCAST_BACKEND_HOST, 0, 2), leaves_(leaves), gone_(gone) {}
+  ~Waiting() override { *gone_ = true; }
+
+  ncast_status check_error() override { return NCAST_OK; }
+  ncast_status abort() override {
+    aborted_ = true;
+    return NCAST_OK;
+  }
+  ncast_comm_counters counters() const override { return {}; }
+  ncast_status wait_until_idle() override { return fail(NCAST_CUDA_ERROR, "the calls have failed"); }
+  void leave_ranks() override {
+    *leaves_ = true;
+    while (!aborted_) usleep(1000);
+    static_cast<void>(fail(NCAST_ABORTED, "aborted"));
+  }
+
+ private:
+  std::atomic<bool>* leaves_;
+  std::atomic<bool>* gone_;
+  std::atomic<bool> aborted_ = false;
+};
+
+TEST_CASE("an abort ends what a communicator waits for when it leaves the other ranks") {
+  const TimeLimit limit;
+  std::atomic<bool> leaves = false, gone = false;
+  auto* const comm = new Waiting(&leaves, &gone);
+  collective::add_living(comm);
+  std::thread destroyer([&] {
+    EXPECT(ncast_comm_destroy(comm) == NCAST_CUDA_ERROR);
+    EXPECT(std::string(ncast_last_error()) == "the calls have failed");
+  });
+  while (!leaves) usleep(1000);
+  CHECK(ncast_comm_async_error(comm, nullptr, 0) == NCAST_INVALID_ARGUMENT);
+  CHECK(ncast_comm_destroy(comm) == NCAST_INVALID_ARGUMENT);
+  CHECK(!gone);
+  CHECK(ncast_comm_abort(comm) == NCAST_OK);
+  destroyer.join();
+  CHECK(gone);
+  CHECK(ncast_comm_abort(comm) == NCAST_INVALID_ARGUMENT);
+}
+
+}  // namespace
+}  // namespace narrowcast::testing

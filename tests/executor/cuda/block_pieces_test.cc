@@ -1,0 +1,317 @@
+// Do the ranks agree on what goes where?
+#include <algorithm>
+#include <random>
+#include <vector>
+
+#include "doctest/doctest.h"
+#include "executor/cuda/blocks/pieces.h"
+#include "select/choice.h"
+
+namespace narrowcast::collective::cuda {
+namespace {
+
+constexpr Operation all_operations[] = {Operation::broadcast,  Operation::reduce,        Operation::gather,
+                                        Operation::scatter,    Operation::all_gather,    Operation::all_to_all,
+                                        Operation::all_reduce, Operation::reduce_scatter};
+
+// Where the buffers begin; nothing is read.
+char* const send_begin = reinterpret_cast<char*>(uintptr_t{1} << 40);
+char* const recv_begin = reinterpret_cast<char*>(uintptr_t{2} << 40);
+
+std::vector<BlockCall> cut(const Call& call, ncast_codec codec, int ranks, uint32_t max_ctas) {
+  std::vector<BlockCall> all(static_cast<size_t>(ranks));
+  const channel::ChannelLayout layout(0, ranks, lanes_of_ctas(max_ctas), SIZE_MAX);
+  const Lanes lanes(call, call.dtype, codec, layout, max_ctas);
+  for (int rank = 0; rank < ranks; ++rank) {
+    BlockCall& mine = all[static_cast<size_t>(rank)];
+    mine = {};
+    mine.peers.rank = rank;
+    mine.peers.ranks = ranks;
+    mine.layout = layout;
+    if (reduces(call.operation)) {
+      cut_reduction(call, codec, lanes, &mine);
+    } else {
+      cut_moves(call, codec, lanes, &mine);
+    }
+  }
+  return all;
+}
+
+bool same_cut(const Piece& a, const Piece& b) { return a.bytes == b.bytes && a.lanes == b.lanes && a.slots == b.slots; }
+
+// What `to` takes of what `from` sends it first, and what of what it passes on.
+Piece taken(Operation operation, const BlockCall& to, int from) {
+  if (reduces(operation)) return to.own;
+  return to.relayed == 0 || (to.relayed >> from & 1) != 0 ? to.recv[from] : Piece{};
+}
+Piece passed_on(const BlockCall& from, int to) {
+  if ((from.forward >> to & 1) == 0) return {};
+  if (from.relayed == 0) return from.reduced;
+  return from.recv[__builtin_ctz(from.relayed)];
+}
+Piece taken_later(const BlockCall& to, int from) {
+  if (to.turns.lanes != 0) return to.recv[from];
+  return to.first_forward_lane != 0 && (to.relayed >> from & 1) == 0 ? to.recv[from] : Piece{};
+}
+uint64_t largest_piece(const BlockCall& call) {
+  uint64_t bytes = call.own.bytes;
+  for (const auto& pieces : {call.send, call.recv})
+    for (int peer = 0; peer < call.peers.ranks; ++peer) bytes = std::max(bytes, pieces[peer].bytes);
+  return bytes;
+}
+
+TEST_CASE("both ends of every lane know the same of it") {
+  std::mt19937_64 random(20261122);
+  const auto one_of = [&](auto... values) {
+    const uint64_t list[] = {static_cast<uint64_t>(values)...};
+    return list[random() % sizeof...(values)];
+  };
+  for (int round = 0; round < 4000; ++round) {
+    const int ranks = 2 + static_cast<int>(random() % 7);
+    Call call{all_operations[random() % std::size(all_operations)]};
+    call.dtype = static_cast<ncast_dtype>(one_of(NCAST_INT8, NCAST_BFLOAT16, NCAST_FLOAT32, NCAST_FLOAT64));
+    call.send = send_begin;
+    call.recv = recv_begin;
+    call.peer = static_cast<int>(random() % static_cast<uint64_t>(ranks));
+    const uint64_t most = one_of(1, 3000, 100'000, 10'000'000, 1'000'000'000);
+    call.count = 1 + random() % most;
+    const auto codec = static_cast<ncast_codec>(one_of(NCAST_CODEC_RAW, NCAST_CODEC_WINDOW));
+    const auto max_ctas = static_cast<uint32_t>(one_of(1, 2, 7, 16, 57, 63, 64));
+    CAPTURE(function_name(call.operation));
+    CAPTURE(ranks);
+    CAPTURE(call.count);
+    CAPTURE(call.peer);
+    CAPTURE(static_cast<int>(codec));
+    CAPTURE(max_ctas);
+    const std::vector<BlockCall> all = cut(call, codec, ranks, max_ctas);
+    for (int from = 0; from < ranks; ++from) {
+      const BlockCall& sender = all[static_cast<size_t>(from)];
+      uint32_t ends = 0;
+      for (int to = 0; to < ranks; ++to) {
+        if (to == from) continue;
+        const BlockCall& receiver = all[static_cast<size_t>(to)];
+        REQUIRE(same_cut(sender.send[to], taken(call.operation, receiver, from)));
+        REQUIRE(same_cut(passed_on(sender, to), taken_later(receiver, from)));
+        REQUIRE(sender.turns.lanes == receiver.turns.lanes);
+        REQUIRE(sender.turns.slots == receiver.turns.slots);
+        REQUIRE(sender.turns.count == receiver.turns.count);
+        REQUIRE(sender.first_forward_lane + passed_on(sender, to).lanes <= sender.layout.lanes());
+        ends += sender.send[to].lanes;
+      }
+      const Lanes lanes(call, call.dtype, codec, sender.layout, max_ctas);
+      const uint32_t bytes = block_bytes(call.dtype, codec);
+      if (reduces(call.operation)) {
+        // Every lane has a warp, every block a turn.
+        REQUIRE(sender.turns.lanes <= sender.layout.lanes());
+        REQUIRE(sender.turns.lanes <= lanes.ctas(sender) * piece_warps(call.operation, call.dtype, codec));
+        REQUIRE(uint64_t{sender.turns.lanes} * sender.turns.count * bytes >= largest_piece(sender));
+      } else {
+        // A warp holds an end in each of its threads.
+        REQUIRE(ends <= 32 * move_warps(bytes).senders * lanes.ctas(sender));
+      }
+    }
+  }
+}
+
+// What a lane carries, in the model of a reduction.
+struct Message {
+  bool is_result;
+  uint32_t turn;
+  bool operator==(const Message&) const = default;
+};
+struct Step {
+  bool puts;
+  int peer;
+  Message message;
+};
+
+// What the warp of a rank does in an all-reduce, as reducing_warp.cuh has it. blocks: of each rank's piece, on this lane.
+std::vector<Step> steps_of(int rank, const std::vector<uint32_t>& blocks, uint32_t ahead) {
+  const int ranks = static_cast<int>(blocks.size());
+  const auto of = [&](int other) { return blocks[static_cast<size_t>(other)]; };
+  const uint32_t turns = *std::ranges::max_element(blocks);
+  std::vector<Step> steps;
+  const auto to_each = [&](bool puts, bool is_result, uint32_t turn, auto has) {
+    for (int step = 1; step < ranks; ++step) {
+      const int peer = (rank + step) % ranks;
+      if (has(peer)) steps.push_back({puts, peer, {is_result, turn}});
+    }
+  };
+  const auto send = [&](uint32_t turn) { to_each(true, false, turn, [&](int peer) { return turn < of(peer); }); };
+  for (uint32_t turn = 0; turn < ahead; ++turn) send(turn);
+  for (uint32_t turn = 0; turn < turns + ahead; ++turn) {
+    send(turn + ahead);
+    const auto reduces_now = [&](int) { return turn < of(rank); };
+    to_each(false, false, turn, reduces_now);
+    to_each(true, true, turn, reduces_now);
+    if (turn >= ahead) to_each(false, true, turn - ahead, [&](int peer) { return turn - ahead < of(peer); });
+  }
+  return steps;
+}
+
+// Runs all ranks until nobody can go on, and says whether all came to their end and got what they expected.
+bool runs_to_its_end(const std::vector<uint32_t>& blocks, uint32_t slots) {
+  const size_t ranks = blocks.size();
+  struct Lane {
+    std::vector<Message> put;
+    uint32_t received = 0, granted = 0;
+  };
+  std::vector<std::vector<Lane>> lanes(ranks, std::vector<Lane>(ranks));
+  std::vector<std::vector<Step>> steps;
+  for (size_t rank = 0; rank < ranks; ++rank)
+    steps.push_back(steps_of(static_cast<int>(rank), blocks, turns_ahead(slots)));
+  std::vector<size_t> done(ranks);
+  for (bool moved = true; moved;) {
+    moved = false;
+    for (size_t rank = 0; rank < ranks; ++rank) {
+      for (; done[rank] < steps[rank].size(); ++done[rank], moved = true) {
+        const Step& step = steps[rank][done[rank]];
+        const auto peer = static_cast<size_t>(step.peer);
+        Lane& lane = step.puts ? lanes[rank][peer] : lanes[peer][rank];
+        if (step.puts) {
+          if (lane.put.size() - lane.granted >= slots) break;
+          lane.put.push_back(step.message);
+        } else {
+          if (lane.received == lane.put.size()) break;
+          if (!(lane.put[lane.received] == step.message)) return false;
+          ++lane.received;
+          if (lane.received - lane.granted >= channel::slots_of_grant(slots)) lane.granted = lane.received;
+        }
+      }
+    }
+  }
+  for (size_t rank = 0; rank < ranks; ++rank)
+    if (done[rank] != steps[rank].size()) return false;
+  return true;
+}
+
+TEST_CASE("the warps of a reduction never wait for each other in a circle, and agree on what comes next") {
+  std::mt19937_64 random(20261123);
+  for (int round = 0; round < 2000; ++round) {
+    const size_t ranks = 2 + random() % 7;
+    const uint32_t turns = 1 + static_cast<uint32_t>(random() % 12);
+    std::vector<uint32_t> blocks(ranks);
+    // Pieces differ by a block, or some ranks have none, as the root of a reduction.
+    for (uint32_t& of_rank : blocks) of_rank = random() % 8 == 0 ? 0 : turns - static_cast<uint32_t>(random() % 2);
+    for (const uint32_t slots : {1u, 2u, 4u, 8u}) {
+      CAPTURE(slots);
+      CAPTURE(turns);
+      CHECK(runs_to_its_end(blocks, slots));
+    }
+  }
+}
+
+TEST_CASE("a warp has a thread for each of its ends, however many kernels share the GPU") {
+  Call call{Operation::send};
+  for (const uint32_t max_ctas : {1u, 16u, 64u}) {
+    for (const ncast_dtype dtype : {NCAST_BFLOAT16, NCAST_FLOAT64}) {
+      const channel::ChannelLayout layout(0, 8, lanes_of_ctas(max_ctas), SIZE_MAX);
+      const Lanes lanes(call, dtype, NCAST_CODEC_WINDOW, layout, max_ctas);
+      BlockCall round = {};
+      round.peers.ranks = 8;
+      for (int peer = 1; peer < 8; ++peer) round.send[peer] = lanes.piece(send_begin, uint64_t{1} << 30);
+      const uint32_t warps = move_warps(block_bytes(dtype, NCAST_CODEC_WINDOW)).senders;
+      for (uint32_t kernels = 1; kernels <= 7; ++kernels)
+        CHECK(7 * round.send[1].lanes <= 32 * warps * lanes.ctas(round, kernels));
+    }
+  }
+}
+
+TEST_CASE("kernels of one call have no more CTAs together than the ranks have agreed on") {
+  Call call{Operation::send};
+  for (const uint32_t max_ctas : {16u, 57u, 64u}) {
+    const channel::ChannelLayout layout(0, 3, lanes_of_ctas(max_ctas), SIZE_MAX);
+    for (const uint32_t kernels : {1u, 2u, 4u}) {
+      uint32_t ctas = 0;
+      for (uint32_t kernel = 0; kernel < kernels; ++kernel) {
+        const Lanes lanes(call, NCAST_FLOAT32, kernel == 0 ? NCAST_CODEC_RAW : NCAST_CODEC_WINDOW, layout, max_ctas);
+        BlockCall round = {};
+        round.peers.ranks = 3;
+        round.send[1] = round.recv[1] = lanes.piece(send_begin, uint64_t{1} << 30);
+        ctas += lanes.ctas(round, kernels);
+      }
+      CHECK(ctas <= max_ctas);
+      CHECK(ctas > max_ctas - kernels);
+    }
+  }
+}
+
+TEST_CASE("two communicators' CTAs fit a GPU") {
+  CHECK(ctas_that_fit(132) == most_block_ctas);
+  CHECK(ctas_that_fit(114) == 57);
+  CHECK(ctas_that_fit(1) == 1);
+}
+
+TEST_CASE("a broadcast and a reduction send every value once over the root's link") {
+  for (const int ranks : {3, 4, 8}) {
+    for (const int root : {0, 2}) {
+      for (const uint64_t count : {uint64_t{1}, uint64_t{4097}, uint64_t{50'000'000}}) {
+        Call call{Operation::broadcast};
+        call.dtype = NCAST_BFLOAT16;
+        call.send = send_begin;
+        call.recv = recv_begin;
+        call.peer = root;
+        call.count = count;
+        const std::vector<BlockCall> sent = cut(call, NCAST_CODEC_RAW, ranks, 128);
+        CHECK(sent_bytes(sent[static_cast<size_t>(root)]) == 2 * count);
+        CHECK(sent[static_cast<size_t>(root)].own_copy.bytes == 2 * count);
+        for (int rank = 0; rank < ranks; ++rank) {
+          // Its pieces are all of its buffer, one after the other.
+          std::vector<Piece> pieces(std::begin(sent[static_cast<size_t>(rank)].recv),
+                                    std::end(sent[static_cast<size_t>(rank)].recv));
+          std::erase_if(pieces, [](const Piece& piece) { return piece.bytes == 0; });
+          std::ranges::sort(pieces, {}, &Piece::values);
+          const char* next = recv_begin;
+          for (const Piece& piece : pieces) {
+            CHECK(piece.values == next);
+            next = piece.values + piece.bytes;
+          }
+          CHECK(next == (rank == root ? recv_begin : recv_begin + 2 * count));
+        }
+        call.operation = Operation::reduce;
+        const std::vector<BlockCall> reduced = cut(call, NCAST_CODEC_RAW, ranks, 128);
+        uint64_t bytes = 0;
+        for (const BlockCall& mine : reduced) bytes += mine.reduced.bytes;
+        CHECK(bytes == 2 * count);
+        CHECK(reduced[static_cast<size_t>(root)].own.bytes == 0);
+        CHECK(sent_bytes(reduced[static_cast<size_t>(root)]) == 2 * count);
+      }
+    }
+  }
+}
+
+TEST_CASE("every lane of the messages to several peers has a warp, which has none to another peer") {
+  std::mt19937_64 random(20261124);
+  for (int round = 0; round < 2000; ++round) {
+    const int ranks = 2 + static_cast<int>(random() % 7);
+    const auto codec = random() % 2 == 0 ? NCAST_CODEC_RAW : NCAST_CODEC_WINDOW;
+    const ncast_dtype dtype = codec == NCAST_CODEC_RAW ? NCAST_INT8 : NCAST_FLOAT64;
+    const uint32_t max_ctas = 1 + static_cast<uint32_t>(random() % most_block_ctas);
+    const channel::ChannelLayout layout(0, ranks, lanes_of_ctas(max_ctas), SIZE_MAX);
+    const Lanes lanes(Call{Operation::send}, dtype, codec, layout, max_ctas);
+    BlockCall call = {};
+    call.peers.ranks = ranks;
+    call.of_messages = true;
+    uint32_t all_lanes = 0, count = 0;
+    for (int peer = 1; peer < ranks; ++peer) {
+      if (random() % 4 == 0) continue;
+      call.send[peer] = lanes.piece(send_begin, 1 + random() % (random() % 2 == 0 ? 10'000 : 10'000'000));
+      all_lanes += call.send[peer].lanes;
+      ++count;
+    }
+    const uint32_t kernels = 1 + static_cast<uint32_t>(random() % 4);
+    const uint32_t warps = lanes.ctas(call, kernels) * piece_warps(Operation::send, dtype, codec);
+    uint32_t dealt = 0;
+    for (int peer = 1; peer < ranks; ++peer) {
+      if (call.send[peer].bytes == 0) continue;
+      const uint32_t of_piece = warps_of_piece(call.send[peer].lanes, all_lanes, count, warps);
+      REQUIRE(of_piece >= 1);
+      REQUIRE(call.send[peer].lanes <= of_piece * 32);
+      dealt += of_piece;
+    }
+    REQUIRE(dealt <= warps);
+  }
+}
+
+}  // namespace
+}  // namespace narrowcast::collective::cuda

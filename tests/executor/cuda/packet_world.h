@@ -1,0 +1,169 @@
+// The ranks of a communicator in one process, for tests of kernels that wait for each other: each rank has a GPU, or
+// several share one, and then each has its own stream and their kernels run side by side.
+#pragma once
+
+#include <cuda_runtime.h>
+#include <stdlib.h>
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include "channel/packet/packet_area.h"
+#include "doctest/doctest.h"
+#include "executor/cuda/packets/launch.h"
+
+#define REQUIRE_CUDA(call)                                                      \
+  do {                                                                          \
+    const cudaError_t cuda_error = (call);                                      \
+    REQUIRE_MESSAGE(cuda_error == cudaSuccess, cudaGetErrorString(cuda_error)); \
+  } while (false)
+
+namespace narrowcast::testing {
+
+// Ranks that share a GPU: their streams need queues of their own, and no kernel may be loaded while another one waits.
+inline const bool is_environment_ready = [] {
+  setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 1);
+  setenv("CUDA_MODULE_LOADING", "EAGER", 1);
+  return true;
+}();
+
+// A few cases of each kind, for compute-sanitizer.
+inline bool is_reduced_run() { return getenv("NARROWCAST_TEST_REDUCED") != nullptr; }
+
+struct TestRank {
+  int device = 0;
+  cudaStream_t stream = nullptr;
+  char* scratch = nullptr;
+  channel::KernelControl* control = nullptr;
+  char* arena = nullptr;  // the user's buffers
+  uint32_t* counters = nullptr;
+};
+
+class TestWorld {
+ public:
+  static constexpr size_t scratch_offset = 384;
+  static constexpr size_t guard_bytes = 512;
+  static constexpr size_t arena_bytes = 80 << 20;
+  static constexpr unsigned char guard = 0xcd;
+
+  explicit TestWorld(int ranks, double timeout_seconds = 30) : ranks_(static_cast<size_t>(ranks)) {
+    int devices = 0;
+    REQUIRE_CUDA(cudaGetDeviceCount(&devices));
+    devices = std::min(devices, ranks);
+    if (!enable_peer_access(devices)) devices = 1;
+    timeout_ns_ = static_cast<uint64_t>(timeout_seconds * 1e9);
+    const size_t area = collective::cuda::packet_scratch_bytes(ranks);
+    for (int rank = 0; rank < ranks; ++rank) {
+      TestRank& mine = ranks_[static_cast<size_t>(rank)];
+      mine.device = rank % devices;
+      REQUIRE_CUDA(cudaSetDevice(mine.device));
+      REQUIRE_CUDA(cudaStreamCreateWithFlags(&mine.stream, cudaStreamNonBlocking));
+      REQUIRE_CUDA(cudaMalloc(&mine.scratch, scratch_offset + area + guard_bytes));
+      REQUIRE_CUDA(cudaMemset(mine.scratch, guard, scratch_offset + area + guard_bytes));
+      REQUIRE_CUDA(cudaMemset(mine.scratch + scratch_offset, 0, area));
+      REQUIRE_CUDA(cudaMalloc(&mine.arena, arena_bytes));
+      REQUIRE_CUDA(cudaMalloc(&mine.counters, 2 * sizeof(uint32_t)));
+      REQUIRE_CUDA(cudaMemset(mine.counters, 0, 2 * sizeof(uint32_t)));
+      REQUIRE_CUDA(cudaHostAlloc(&mine.control, sizeof *mine.control, cudaHostAllocPortable | cudaHostAllocMapped));
+      std::memset(mine.control, 0, sizeof *mine.control);
+      REQUIRE_CUDA(cudaDeviceSynchronize());
+    }
+  }
+  ~TestWorld() {
+    for (const TestRank& mine : ranks_) {
+      cudaSetDevice(mine.device);
+      cudaStreamSynchronize(mine.stream);
+      cudaStreamDestroy(mine.stream);
+      cudaFree(mine.scratch);
+      cudaFree(mine.arena);
+      cudaFree(mine.counters);
+      cudaFreeHost(mine.control);
+    }
+  }
+  TestWorld(const TestWorld&) = delete;
+
+  int ranks() const { return static_cast<int>(ranks_.size()); }
+  const TestRank& rank(int rank) const { return ranks_[static_cast<size_t>(rank)]; }
+  channel::PacketState* state(int rank) const {
+    return reinterpret_cast<channel::PacketState*>(this->rank(rank).scratch + scratch_offset);
+  }
+
+  channel::Peers peers(int rank) const {
+    channel::Peers peers{};
+    peers.rank = rank;
+    peers.ranks = ranks();
+    for (int peer = 0; peer < ranks(); ++peer) peers.scratch[peer] = this->rank(peer).scratch;
+    peers.control = this->rank(rank).control;
+    peers.timeout_ns = timeout_ns_;
+    return peers;
+  }
+
+  void launch(int rank, const collective::cuda::PacketCall& call, const collective::cuda::PacketShape& shape) const {
+    use(rank);
+    REQUIRE_CUDA(collective::cuda::launch_packets(peers(rank), scratch_offset, call, shape, this->rank(rank).stream));
+  }
+  void launch(int rank, const collective::cuda::PacketCall& call, uint32_t max_ctas) const {
+    use(rank);
+    const uint64_t bytes = call.count * ncast_dtype_bytes(call.dtype);
+    launch(rank, call, collective::cuda::choose_packet_shape(call.operation, bytes, ranks(), true, max_ctas));
+  }
+  void use(int rank) const { REQUIRE_CUDA(cudaSetDevice(this->rank(rank).device)); }
+
+  // The ranks' streams, and that no wait gave up.
+  void synchronize() const {
+    wait();
+    for (const TestRank& mine : ranks_) REQUIRE(mine.control->failed == 0);
+  }
+  void wait() const {
+    for (int rank = 0; rank < ranks(); ++rank) {
+      use(rank);
+      REQUIRE_CUDA(cudaStreamSynchronize(this->rank(rank).stream));
+    }
+  }
+  void stop() const {
+    for (const TestRank& mine : ranks_) *const_cast<volatile uint32_t*>(&mine.control->stop) = 1;
+  }
+
+  // Nothing was written in front of the packets' area or behind it, and every CTA has the same number.
+  void check_scratch() const {
+    const size_t area = collective::cuda::packet_scratch_bytes(ranks());
+    for (const TestRank& mine : ranks_) {
+      std::vector<unsigned char> guards(scratch_offset + guard_bytes);
+      REQUIRE_CUDA(cudaMemcpy(guards.data(), mine.scratch, scratch_offset, cudaMemcpyDefault));
+      REQUIRE_CUDA(cudaMemcpy(guards.data() + scratch_offset, mine.scratch + scratch_offset + area, guard_bytes,
+                              cudaMemcpyDefault));
+      CHECK(std::count(guards.begin(), guards.end(), guard) == static_cast<std::ptrdiff_t>(guards.size()));
+      channel::PacketState state;
+      REQUIRE_CUDA(cudaMemcpy(&state, mine.scratch + scratch_offset, sizeof state, cudaMemcpyDefault));
+      for (const uint32_t sequence : state.sequences) CHECK(sequence == state.sequences[0]);
+      CHECK(state.ended_ctas == 0);
+    }
+  }
+
+ private:
+  static bool enable_peer_access(int devices) {
+    for (int a = 0; a < devices; ++a) {
+      REQUIRE_CUDA(cudaSetDevice(a));
+      for (int b = 0; b < devices; ++b) {
+        int can = 1;
+        if (a != b) REQUIRE_CUDA(cudaDeviceCanAccessPeer(&can, a, b));
+        if (can == 0) return false;
+        if (a == b) continue;
+        const cudaError_t error = cudaDeviceEnablePeerAccess(b, 0);
+        if (error == cudaErrorPeerAccessAlreadyEnabled) {
+          cudaGetLastError();
+        } else {
+          REQUIRE_CUDA(error);
+        }
+      }
+    }
+    return true;
+  }
+
+  std::vector<TestRank> ranks_;
+  uint64_t timeout_ns_ = 0;
+};
+
+}  // namespace narrowcast::testing

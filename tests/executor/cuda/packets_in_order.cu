@@ -1,0 +1,277 @@
+// Many calls by packets in a row, with no host between them: streams, CUDA graphs, numbers that wrap; and calls that end
+// because a rank is missing.
+#include <unistd.h>
+
+#include <chrono>
+#include <random>
+
+#include "packet_world.h"
+#include "support/ranks.h"
+
+namespace narrowcast::testing {
+namespace {
+
+using collective::cuda::PacketCall;
+using collective::cuda::PacketOperation;
+
+// The i-th value that `rank` sends in a round.
+__host__ __device__ inline uint32_t value_of(uint32_t round, uint32_t rank, uint32_t i) {
+  uint32_t x = round * 0x9e3779b9u + rank * 0x85ebca6bu + i;
+  x = (x ^ x >> 16) * 0x7feb352du;
+  x = (x ^ x >> 15) * 0x846ca68bu;
+  return x ^ x >> 16;
+}
+
+// Whole numbers whose sums are exact, as integers or as the bits of fp32.
+__host__ __device__ inline uint32_t summand_of(uint32_t round, uint32_t rank, uint32_t i) {
+  return value_of(round, rank, i) >> 12;
+}
+__device__ uint32_t bits_of(uint32_t number, bool floats) {
+  return floats ? __float_as_uint(static_cast<float>(number)) : number;
+}
+
+// The i-th value that `rank` receives.
+__device__ uint32_t expected_value(PacketOperation operation, bool floats, uint32_t round, uint32_t rank,
+                                   uint32_t ranks, uint32_t root, uint32_t count, uint32_t i) {
+  uint32_t sum = 0;
+  switch (operation) {
+    case PacketOperation::all_reduce:
+    case PacketOperation::reduce:
+      for (uint32_t from = 0; from < ranks; ++from) sum += summand_of(round, from, i);
+      return bits_of(sum, floats);
+    case PacketOperation::reduce_scatter:
+      for (uint32_t from = 0; from < ranks; ++from) sum += summand_of(round, from, rank * count + i);
+      return bits_of(sum, floats);
+    case PacketOperation::all_gather:
+    case PacketOperation::gather: return value_of(round, i / count, i % count);
+    case PacketOperation::all_to_all: return value_of(round, i / count, rank * count + i % count);
+    case PacketOperation::broadcast: return value_of(round, root, i);
+    case PacketOperation::scatter: return value_of(round, root, rank * count + i);
+  }
+  return 0;
+}
+
+// counters: the round, and how many values were wrong.
+__global__ void fill_kernel(PacketOperation operation, bool floats, uint32_t* values, uint32_t count, uint32_t rank,
+                            const uint32_t* counters) {
+  for (uint32_t i = blockIdx.x * blockDim.x + threadIdx.x; i < count; i += gridDim.x * blockDim.x)
+    values[i] = reduces(operation) ? bits_of(summand_of(counters[0], rank, i), floats) : value_of(counters[0], rank, i);
+}
+__global__ void check_kernel(PacketOperation operation, bool floats, uint32_t* values, uint32_t values_count,
+                             uint32_t rank, uint32_t ranks, uint32_t root, uint32_t count, uint32_t* counters) {
+  for (uint32_t i = blockIdx.x * blockDim.x + threadIdx.x; i < values_count; i += gridDim.x * blockDim.x) {
+    if (values[i] != expected_value(operation, floats, counters[0], rank, ranks, root, count, i))
+      atomicAdd(&counters[1], 1);
+    values[i] = 0xbaadf00d;
+  }
+}
+__global__ void delay_kernel(uint32_t microseconds) {
+  for (uint32_t i = 0; i < microseconds; ++i) __nanosleep(1000);
+}
+__global__ void next_round_kernel(uint32_t* counters) { ++counters[0]; }
+
+struct Step {
+  PacketOperation operation;
+  uint32_t count;
+  int root;
+  uint32_t max_ctas;
+  bool floats = false;         // of reductions: fp32, or else integers
+  uint32_t off_alignment = 0;  // of the buffers of which ranks, as bits
+};
+
+// Any operation, size and number of CTAs after any other; often the same operation, so that its roots run ahead.
+Step random_step(const Step& last, int ranks, uint32_t most_count, std::mt19937& random) {
+  const uint32_t size = random() % 3;
+  const uint32_t count = size == 0 ? 1 + random() % 20 : size == 1 ? 1 + random() % 3000 : 1 + random() % most_count;
+  constexpr uint32_t ctas[] = {1, 2, 5, 8};
+  Step step = last;
+  step.count = count;
+  step.max_ctas = ctas[random() % 4];
+  // Of whole aligned words each second call: there are other kernels for these, and others for some sums.
+  if (random() % 2 != 0) step.count = (step.count + 1) / 2 * 2;
+  step.floats = random() % 2 != 0;
+  step.off_alignment = random() % 2 != 0 ? random() : 0;
+  if (random() % 3 != 0) return step;
+  step.operation = static_cast<PacketOperation>(random() % 8);
+  step.root = static_cast<int>(random() % static_cast<uint32_t>(ranks));
+  return step;
+}
+
+// Fills the send buffer, makes the call and checks what came, all on the rank's stream.
+void enqueue(const TestWorld& world, int rank, const Step& step) {
+  const auto ranks = static_cast<uint32_t>(world.ranks());
+  const bool is_root = rank == step.root;
+  auto* send = reinterpret_cast<uint32_t*>(world.rank(rank).arena) + (step.off_alignment >> rank & 1);
+  uint32_t* recv = send + TestWorld::arena_bytes / 2 / sizeof *send;
+  uint32_t* counters = world.rank(rank).counters;
+  const cudaStream_t stream = world.rank(rank).stream;
+  const auto operation = step.operation;
+  const ncast_dtype dtype = step.floats ? NCAST_FLOAT32 : NCAST_UINT32;
+  const bool sends_all = operation == PacketOperation::all_to_all || operation == PacketOperation::reduce_scatter ||
+                         operation == PacketOperation::scatter;
+  const bool receives_all = operation == PacketOperation::all_to_all || operation == PacketOperation::all_gather ||
+                            operation == PacketOperation::gather;
+  const bool receives = (operation != PacketOperation::gather && operation != PacketOperation::reduce) || is_root;
+  world.use(rank);
+  fill_kernel<<<2, 256, 0, stream>>>(operation, step.floats, send, sends_all ? ranks * step.count : step.count,
+                                     static_cast<uint32_t>(rank), counters);
+  world.launch(rank, {operation, send, recv, step.count, dtype, NCAST_SUM, step.root}, step.max_ctas);
+  check_kernel<<<2, 256, 0, stream>>>(operation, step.floats, recv,
+                                      !receives      ? 0
+                                      : receives_all ? ranks * step.count
+                                                     : step.count,
+                                      static_cast<uint32_t>(rank), ranks, static_cast<uint32_t>(step.root), step.count,
+                                      counters);
+  next_round_kernel<<<1, 1, 0, stream>>>(counters);
+  REQUIRE_CUDA(cudaGetLastError());
+}
+
+void check_counters(const TestWorld& world, uint32_t rounds) {
+  for (int rank = 0; rank < world.ranks(); ++rank) {
+    CAPTURE(rank);
+    uint32_t counters[2];
+    REQUIRE_CUDA(cudaMemcpy(counters, world.rank(rank).counters, sizeof counters, cudaMemcpyDefault));
+    CHECK(counters[0] == rounds);
+    CHECK(counters[1] == 0);
+  }
+}
+
+void run_steps(const TestWorld& world, uint32_t steps, uint32_t seed) {
+  std::mt19937 random(seed);
+  Step step{PacketOperation::broadcast, 1, 0, 1};
+  for (uint32_t i = 0; i < steps; ++i) {
+    step = random_step(step, world.ranks(), 40000, random);
+    const int late = static_cast<int>(random() % static_cast<uint32_t>(world.ranks()));
+    const uint32_t microseconds = random() % 100;
+    for (int rank = 0; rank < world.ranks(); ++rank) {
+      world.use(rank);
+      if (rank == late) delay_kernel<<<1, 1, 0, world.rank(rank).stream>>>(microseconds);
+      enqueue(world, rank, step);
+    }
+  }
+  world.synchronize();
+}
+
+int most_ranks() { return is_reduced_run() ? 2 : channel::max_gpu_ranks; }
+
+}  // namespace
+
+TEST_CASE("packets: calls of all kinds follow each other without the host") {
+  const TimeLimit limit(120);
+  const uint32_t steps = is_reduced_run() ? 20 : 200;
+  for (int ranks = 2; ranks <= most_ranks(); ++ranks) {
+    CAPTURE(ranks);
+    const TestWorld world(ranks);
+    run_steps(world, steps, static_cast<uint32_t>(ranks));
+    check_counters(world, steps);
+    world.check_scratch();
+  }
+}
+
+TEST_CASE("packets: a CUDA graph is replayed with other data") {
+  const TimeLimit limit(120);
+  constexpr uint32_t calls = 7, replays = 100;
+  for (const int ranks : {2, 3, 4}) {
+    if (ranks > most_ranks()) continue;
+    CAPTURE(ranks);
+    const TestWorld world(ranks);
+    std::vector<cudaGraphExec_t> graphs(static_cast<size_t>(ranks));
+    for (int rank = 0; rank < ranks; ++rank) {
+      std::mt19937 random(7);
+      const cudaStream_t stream = world.rank(rank).stream;
+      world.use(rank);
+      REQUIRE_CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+      Step step{PacketOperation::all_reduce, 1, 0, 1};
+      for (uint32_t i = 0; i < calls; ++i) {
+        enqueue(world, rank, step);
+        step = random_step(step, ranks, 100000, random);
+      }
+      cudaGraph_t graph = nullptr, outer = nullptr;
+      cudaGraphNode_t node = nullptr;
+      REQUIRE_CUDA(cudaStreamEndCapture(stream, &graph));
+      // As the part of another graph, too.
+      REQUIRE_CUDA(cudaGraphCreate(&outer, 0));
+      REQUIRE_CUDA(cudaGraphAddChildGraphNode(&node, outer, nullptr, 0, graph));
+      REQUIRE_CUDA(cudaGraphInstantiate(&graphs[static_cast<size_t>(rank)], ranks == 2 ? outer : graph, 0));
+      REQUIRE_CUDA(cudaGraphUpload(graphs[static_cast<size_t>(rank)], stream));
+      REQUIRE_CUDA(cudaGraphDestroy(outer));
+      REQUIRE_CUDA(cudaGraphDestroy(graph));
+      REQUIRE_CUDA(cudaStreamSynchronize(stream));
+    }
+    for (uint32_t replay = 0; replay < replays; ++replay) {
+      for (int rank = 0; rank < ranks; ++rank) {
+        world.use(rank);
+        REQUIRE_CUDA(cudaGraphLaunch(graphs[static_cast<size_t>(rank)], world.rank(rank).stream));
+      }
+    }
+    world.synchronize();
+    check_counters(world, calls * replays);
+    world.check_scratch();
+    for (const cudaGraphExec_t graph : graphs) REQUIRE_CUDA(cudaGraphExecDestroy(graph));
+  }
+}
+
+TEST_CASE("packets: numbers come again after 2^32 calls, and flags of old are gone") {
+  const TimeLimit limit(120);
+  for (const int ranks : {2, 5}) {
+    if (ranks > most_ranks()) continue;
+    CAPTURE(ranks);
+    const TestWorld world(ranks);
+    // As calls of long ago may have left it: packets and tokens with the flags that come after the wrap.
+    constexpr uint32_t before = 0xfffffff9;
+    const size_t area = collective::cuda::packet_scratch_bytes(ranks);
+    std::vector<uint32_t> words(area / sizeof(uint32_t), 0xdeadbeef);
+    for (size_t i = 0; i < words.size(); i += 4) words[i + 3] = 2 + static_cast<uint32_t>(i / 4 % 16);
+    channel::PacketState state{};
+    for (uint32_t& sequence : state.sequences) sequence = before;
+    for (uint32_t turn = 0; turn < 2; ++turn)
+      for (uint32_t& token : state.tokens[turn]) token = 2 + turn;
+    std::memcpy(words.data(), &state, sizeof state);
+    for (int rank = 0; rank < ranks; ++rank)
+      REQUIRE_CUDA(cudaMemcpy(world.state(rank), words.data(), area, cudaMemcpyDefault));
+    run_steps(world, 40, 11);
+    check_counters(world, 40);
+    world.check_scratch();
+    REQUIRE_CUDA(cudaMemcpy(&state, world.state(0), sizeof state, cudaMemcpyDefault));
+    CHECK(state.sequences[0] == 2 + 40 - (0xffffffff - before) - 1);
+  }
+}
+
+TEST_CASE("packets: the host stops calls that wait for a rank") {
+  const TimeLimit limit(60);
+  for (const PacketOperation operation :
+       {PacketOperation::all_reduce, PacketOperation::all_gather, PacketOperation::broadcast}) {
+    for (const uint32_t count : {100u, 100000u}) {  // one shot and two, where there are two
+      const int ranks = is_reduced_run() ? 2 : 4;
+      const TestWorld world(ranks, 0);
+      for (int rank = 0; rank + 1 < ranks; ++rank)
+        for (int call = 0; call < 3; ++call) enqueue(world, rank, {operation, count, 0, 4});
+      usleep(50000);
+      for (int rank = 0; rank + 1 < ranks; ++rank) CHECK(cudaStreamQuery(world.rank(rank).stream) == cudaErrorNotReady);
+      const auto begin = std::chrono::steady_clock::now();
+      world.stop();
+      world.wait();
+      CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(is_reduced_run() ? 30 : 2));
+      for (int rank = 0; rank < ranks; ++rank) CHECK(world.rank(rank).control->failed == 0);
+    }
+  }
+}
+
+TEST_CASE("packets: a wait ends when its time is up, and says for whom it waited") {
+  const TimeLimit limit(60);
+  for (const uint32_t count : {100u, 100000u}) {
+    const int ranks = is_reduced_run() ? 2 : 4, missing = 1;
+    const TestWorld world(ranks, 0.1);
+    for (int rank = 0; rank < ranks; ++rank)
+      if (rank != missing) enqueue(world, rank, {PacketOperation::all_reduce, count, 0, 4});
+    world.wait();
+    for (int rank = 0; rank < ranks; ++rank) {
+      if (rank == missing) continue;
+      CHECK(world.rank(rank).control->failed == channel::wait_timed_out);
+      CHECK(world.rank(rank).control->peer == static_cast<uint32_t>(missing));
+      CHECK(world.rank(rank).control->stop == 1);
+    }
+  }
+}
+
+}  // namespace narrowcast::testing

@@ -1,0 +1,61 @@
+// The rules of reductions that a comparison with random values does not reach.
+#include "executor/host/reduction.h"
+
+#include <limits>
+
+#include "doctest/doctest.h"
+#include "support/values.h"
+
+namespace narrowcast::testing {
+namespace {
+
+template <typename T>
+T reduce(ncast_dtype dtype, ncast_redop op, const std::vector<T>& numbers) {
+  alignas(8) unsigned char accumulator[8];
+  T result;
+  for (size_t rank = 0; rank < numbers.size(); ++rank) {
+    if (rank == 0) {
+      collective::host::accumulate_first(dtype, &numbers[rank], 1, accumulator);
+    } else {
+      collective::host::accumulate(dtype, op, &numbers[rank], 1, accumulator);
+    }
+  }
+  collective::host::finish(dtype, op, static_cast<int>(numbers.size()), accumulator, 1, &result);
+  return result;
+}
+
+TEST_CASE("IntegersWrapAround") {
+  CHECK(reduce<int8_t>(NCAST_INT8, NCAST_SUM, {127, 1}) == -128);
+  CHECK(reduce<uint8_t>(NCAST_UINT8, NCAST_PROD, {200, 200}) == static_cast<uint8_t>(40000));
+  CHECK(reduce<int32_t>(NCAST_INT32, NCAST_SUM, {std::numeric_limits<int32_t>::max(), 1}) ==
+        std::numeric_limits<int32_t>::min());
+  CHECK(reduce<int64_t>(NCAST_INT64, NCAST_PROD, {int64_t{1} << 62, 2}) == std::numeric_limits<int64_t>::min());
+}
+
+TEST_CASE("TheAverageOfIntegersTruncatesTowardZero") {
+  CHECK(reduce<int32_t>(NCAST_INT32, NCAST_AVG, {-3, -4}) == -3);
+  CHECK(reduce<int32_t>(NCAST_INT32, NCAST_AVG, {3, 4}) == 3);
+  CHECK(reduce<uint8_t>(NCAST_UINT8, NCAST_AVG, {1, 2, 3, 5}) == 2);
+}
+
+TEST_CASE("SumsRoundOnceAndInRankOrder") {
+  // 256 + 0.5 + 0.5 in bfloat16: each step alone would round back to 256.
+  CHECK(reduce<uint16_t>(NCAST_BFLOAT16, NCAST_SUM, {0x4380, 0x3f80, 0x3f80}) == 0x4381);
+  CHECK(reduce<float>(NCAST_FLOAT32, NCAST_SUM, {1e30f, -1e30f, 1.0f}) == 1.0f);
+  CHECK(reduce<float>(NCAST_FLOAT32, NCAST_SUM, {1.0f, 1e30f, -1e30f}) == 0.0f);
+}
+
+TEST_CASE("MinAndMaxIgnoreNanUnlessAllAreNan") {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  CHECK(reduce<float>(NCAST_FLOAT32, NCAST_MAX, {nan, 1, nan}) == 1);
+  CHECK(reduce<float>(NCAST_FLOAT32, NCAST_MIN, {2, nan, 3}) == 2);
+  CHECK(std::isnan(reduce<float>(NCAST_FLOAT32, NCAST_MAX, {nan, nan})));
+}
+
+TEST_CASE("BetweenEqualsTheLowestRankStays") {
+  CHECK(std::signbit(reduce<float>(NCAST_FLOAT32, NCAST_MAX, {-0.0f, 0.0f})));
+  CHECK(!std::signbit(reduce<float>(NCAST_FLOAT32, NCAST_MIN, {0.0f, -0.0f})));
+}
+
+}  // namespace
+}  // namespace narrowcast::testing

@@ -1,0 +1,168 @@
+// What a configuration leaves open the environment says. No GPU is needed.
+#include "select/options.h"
+
+#include <unistd.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <string>
+
+#include "doctest/doctest.h"
+#include "narrowcast/explain.h"
+#include "support/environment.h"
+
+namespace narrowcast::collective::cuda {
+namespace {
+
+using testing::Environment;
+
+ncast_comm_config open_config() {
+  ncast_comm_config config;
+  ncast_comm_config_init(&config);
+  return config;
+}
+
+Wishes wishes_of(const ncast_comm_config& config) {
+  Wishes wishes;
+  REQUIRE(Wishes::of(config, &wishes) == NCAST_OK);
+  return wishes;
+}
+
+// A model of which no call takes as long as in another.
+class ModelFile {
+ public:
+  explicit ModelFile(const char* name)
+      : path_(std::filesystem::temp_directory_path() / (name + std::to_string(getpid()))) {}
+  ~ModelFile() { std::filesystem::remove(path_); }
+  ModelFile(const ModelFile&) = delete;
+  ModelFile& operator=(const ModelFile&) = delete;
+
+  std::string path() const { return path_; }
+  void write(const std::string& lines) const {
+    std::FILE* const file = std::fopen(path_.c_str(), "w");
+    REQUIRE(file != nullptr);
+    std::fputs(("narrowcast-costs 1 a machine\n" + lines).c_str(), file);
+    std::fclose(file);
+  }
+  void write_times(int microseconds) const {
+    const std::string time = " 1000:" + std::to_string(microseconds) + "\n";
+    write("all_gather 2 peer packets" + time + "all_gather 2 peer raw" + time + "all_gather 2 peer window" + time);
+  }
+
+ private:
+  std::filesystem::path path_;
+};
+
+// Of an all-gather, as it is explained and as it is predicted.
+double microseconds_of(const ncast_comm_config* config) {
+  ncast_explanation said;
+  ncast_prediction predicted;
+  REQUIRE(ncast_explain(NCAST_OP_ALL_GATHER, 500, NCAST_BFLOAT16, NCAST_CODEC_RAW, 2, config, &said) == NCAST_OK);
+  REQUIRE(ncast_predict(NCAST_OP_ALL_GATHER, 500, NCAST_BFLOAT16, NCAST_CODEC_RAW, 2, config, &predicted) == NCAST_OK);
+  CHECK(said.predicted.microseconds == predicted.microseconds);
+  return predicted.microseconds;
+}
+
+TEST_CASE("nothing is wished for where nothing is said") {
+  const Wishes wishes = wishes_of(open_config());
+  CHECK(wishes.max_ctas == 64);
+  CHECK_FALSE(wishes.over_host);
+  CHECK(wishes.path == WantedPath::cheapest);
+  CHECK(wishes.cost_model.empty());
+}
+
+TEST_CASE("a configuration comes before the environment") {
+  const Environment ctas("NARROWCAST_MAX_CTAS", "7");
+  const Environment p2p("NARROWCAST_P2P", "0");
+  const Environment model("NARROWCAST_COST_MODEL", "/of/the/environment");
+  const Environment path("NARROWCAST_PATH", "blocks");
+  const Wishes open = wishes_of(open_config());
+  CHECK(open.max_ctas == 7);
+  CHECK(open.over_host);
+  CHECK(open.path == WantedPath::blocks);
+  CHECK(open.cost_model == "/of/the/environment");
+  ncast_comm_config config = open_config();
+  config.max_ctas = 9;
+  config.p2p = 1;
+  config.cost_model = "";
+  const Wishes given = wishes_of(config);
+  CHECK(given.max_ctas == 9);
+  CHECK_FALSE(given.over_host);
+  CHECK(given.cost_model.empty());
+}
+
+TEST_CASE("NARROWCAST_MAX_CTAS is a number from 1 to 64, or as good as not set") {
+  for (const auto& [text, ctas] : {std::pair{"1", 1u}, {"64", 64u}, {"65", 64u}, {"0", 64u}, {"-3", 64u}, {"x", 64u}}) {
+    const Environment set("NARROWCAST_MAX_CTAS", text);
+    CHECK(wishes_of(open_config()).max_ctas == ctas);
+  }
+}
+
+TEST_CASE("what no configuration can have is refused") {
+  const auto refused = [](const ncast_comm_config& config, const char* why) {
+    Wishes wishes;
+    CHECK(Wishes::of(config, &wishes) == NCAST_INVALID_ARGUMENT);
+    CHECK(std::string(ncast_last_error()) == why);
+    ncast_explanation said;
+    CHECK(ncast_explain(NCAST_OP_SEND, 1, NCAST_INT8, NCAST_CODEC_RAW, 2, &config, &said) == NCAST_INVALID_ARGUMENT);
+    CHECK(std::string(ncast_last_error()) == std::string("ncast_explain: ") + why);
+  };
+  ncast_comm_config config = open_config();
+  config.max_ctas = 65;
+  refused(config, "max_ctas is 65, not 0 to 64");
+  config = open_config();
+  config.p2p = 2;
+  refused(config, "p2p is 2, not -1, 0 or 1");
+  {
+    const Environment set("NARROWCAST_PATH", "tubes");
+    refused(open_config(), "NARROWCAST_PATH is 'tubes', not packets or blocks");
+  }
+  config.struct_bytes = 8;
+  ncast_prediction predicted;
+  CHECK(ncast_predict(NCAST_OP_SEND, 1, NCAST_INT8, NCAST_CODEC_RAW, 2, &config, &predicted) == NCAST_INVALID_ARGUMENT);
+  CHECK(std::string(ncast_last_error()) ==
+        "ncast_predict: config was not filled by ncast_comm_config_init of this version");
+}
+
+TEST_CASE("calls are explained by the wished model") {
+  const ModelFile of_environment("wishes_test.environment."), given("wishes_test.given.");
+  const double built_in = microseconds_of(nullptr);
+  CHECK(built_in > 0);
+  of_environment.write_times(1000);
+  given.write_times(2000);
+  const Environment set("NARROWCAST_COST_MODEL", of_environment.path());
+  CHECK(microseconds_of(nullptr) == 1000);
+  ncast_comm_config config = open_config();
+  const std::string path = given.path();
+  config.cost_model = path.c_str();
+  CHECK(microseconds_of(&config) == 2000);
+  config.cost_model = "";
+  CHECK(microseconds_of(&config) == built_in);
+}
+
+TEST_CASE("a model that cannot be loaded is told of, with what names it") {
+  const ModelFile file("wishes_test.");
+  const auto error = [](const ncast_comm_config* config) {
+    ncast_explanation said;
+    CHECK(ncast_explain(NCAST_OP_SEND, 1, NCAST_INT8, NCAST_CODEC_RAW, 2, config, &said) == NCAST_INVALID_ARGUMENT);
+    return std::string(ncast_last_error());
+  };
+  const std::string cannot = file.path() + " cannot be read: No such file or directory", path = file.path();
+  ncast_comm_config config = open_config();
+  config.cost_model = path.c_str();
+  CHECK(error(&config) == "ncast_explain: cost_model: " + cannot);
+  const Environment set("NARROWCAST_COST_MODEL", path);
+  CHECK(error(nullptr) == "ncast_explain: NARROWCAST_COST_MODEL: " + cannot);
+  file.write("nonsense\n");
+  CHECK(error(nullptr) == "ncast_explain: " + path + ", line 2: 'nonsense' is not an operation that is measured");
+}
+
+TEST_CASE("a wanted path is taken") {
+  const Environment set("NARROWCAST_PATH", "blocks");
+  ncast_explanation said;
+  CHECK(ncast_explain(NCAST_OP_ALL_REDUCE, 1, NCAST_INT8, NCAST_CODEC_AUTO, 2, nullptr, &said) == NCAST_OK);
+  CHECK(said.packets == 0);
+}
+
+}  // namespace
+}  // namespace narrowcast::collective::cuda

@@ -1,0 +1,78 @@
+// Calls by packets as numbers: what fits, and what is sent. No GPU is needed.
+#include "select/packet_shape.h"
+
+#include <algorithm>
+
+#include "channel/packet/packet_area.h"
+#include "doctest/doctest.h"
+
+namespace narrowcast::collective::cuda {
+namespace {
+
+constexpr PacketOperation operations[] = {PacketOperation::all_reduce,     PacketOperation::all_gather,
+                                          PacketOperation::reduce_scatter, PacketOperation::all_to_all,
+                                          PacketOperation::broadcast,      PacketOperation::reduce,
+                                          PacketOperation::gather,         PacketOperation::scatter};
+
+TEST_CASE("what fits by packets has a shape that is possible, with lines and without") {
+  for (const PacketOperation operation : operations) {
+    for (int ranks = 2; ranks <= channel::max_gpu_ranks; ++ranks) {
+      for (const bool lines : {false, true}) {
+        const uint64_t most = most_packet_bytes(operation, ranks, lines);
+        for (uint64_t bytes = 1; bytes <= most; bytes = bytes < most ? std::min(most, bytes * 3) : most + 1) {
+          for (const uint32_t ctas : {1u, 5u, 64u}) {
+            CAPTURE(static_cast<int>(operation));
+            CAPTURE(ranks);
+            CAPTURE(lines);
+            CAPTURE(bytes);
+            const PacketShape shape = choose_packet_shape(operation, bytes, ranks, lines, ctas);
+            CHECK(is_possible(shape, operation, bytes, ranks));
+            CHECK(shape.ctas <= ctas);
+            CHECK((lines || !shape.lines));
+            // Rows of pieces, and of their results, have room.
+            const uint32_t rows = packet_rows_of(shape.two_shot, shape.lines, bytes, ranks);
+            const uint32_t room = shape.lines ? channel::packet_rows<channel::LinePacket>(ranks)
+                                              : channel::packet_rows<channel::ShortPacket>(ranks);
+            CHECK(rows <= room / (shape.two_shot ? 2 : 1));
+          }
+        }
+        CHECK_FALSE(
+            is_possible(choose_packet_shape(operation, most + 1, ranks, lines, 64), operation, most + 1, ranks));
+      }
+    }
+  }
+}
+
+TEST_CASE("the ranks together send by packets what the operation has them get") {
+  for (const PacketOperation operation : operations) {
+    for (int ranks = 2; ranks <= channel::max_gpu_ranks; ++ranks) {
+      for (const bool two_shot : {false, true}) {
+        if (two_shot && operation != PacketOperation::all_reduce) continue;
+        for (const uint64_t bytes : {uint64_t{2}, uint64_t{1000}, uint64_t{65536}, uint64_t{100002}}) {
+          const PacketShape shape{two_shot, 1, 1};
+          if (!is_possible(shape, operation, bytes, ranks)) continue;
+          CAPTURE(static_cast<int>(operation));
+          CAPTURE(ranks);
+          CAPTURE(bytes);
+          const int root = ranks / 2;
+          uint64_t all = 0, of_root = 0;
+          for (int rank = 0; rank < ranks; ++rank) {
+            const uint64_t sent = sent_by_packets(operation, shape, bytes, rank, ranks, root);
+            all += sent;
+            if (rank == root) of_root = sent;
+          }
+          const auto others = static_cast<uint64_t>(ranks - 1);
+          const bool from_root = operation == PacketOperation::broadcast || operation == PacketOperation::scatter;
+          const bool to_root = operation == PacketOperation::gather || operation == PacketOperation::reduce;
+          const uint64_t pieces = from_root || to_root ? others : two_shot ? 2 * others : (others + 1) * others;
+          CHECK(all == pieces * bytes);
+          if (from_root) CHECK(of_root == all);
+          if (to_root) CHECK(of_root == 0);
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace narrowcast::collective::cuda

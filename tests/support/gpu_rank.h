@@ -1,0 +1,101 @@
+// Ranks of a CUDA communicator in threads of one process, each with a GPU or several on one, for tests that launch kernels of
+// their own.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <algorithm>
+#include <barrier>
+#include <cstdlib>
+#include <numeric>
+#include <string>
+
+#include "ranks.h"
+
+#define EXPECT_CUDA(call) EXPECT((call) == cudaSuccess)
+
+namespace narrowcast::testing {
+
+// Ranks that share a GPU: their streams need queues of their own, and no kernel may be loaded while another one waits.
+inline const bool is_environment_ready = [] {
+  setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 1);
+  setenv("CUDA_MODULE_LOADING", "EAGER", 1);
+  return true;
+}();
+
+// For compute-sanitizer.
+inline const bool is_reduced_run = std::getenv("NARROWCAST_TEST_REDUCED") != nullptr;
+
+// A communicator, a stream, and a count for each thread of its kernels; in the rank's thread.
+class GpuRank {
+ public:
+  static constexpr uint32_t most_threads = 2048;
+
+  GpuRank(int rank, int ranks, const ncast_unique_id& id, std::barrier<>& everybody, double timeout_seconds)
+      : everybody_(everybody) {
+    int devices = 0;
+    EXPECT_CUDA(cudaGetDeviceCount(&devices));
+    EXPECT_CUDA(cudaSetDevice(rank % devices));
+    shares_gpu_ = ranks > devices;
+    ncast_comm_config config;
+    ncast_comm_config_init(&config);
+    config.backend = NCAST_BACKEND_CUDA;
+    config.device = rank % devices;
+    config.timeout_seconds = timeout_seconds;
+    EXPECT_OK(ncast_comm_create(&comm, ranks, &id, rank, &config));
+    EXPECT_CUDA(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+    EXPECT_CUDA(cudaMallocHost(&counts, most_threads * sizeof *counts));
+    std::fill_n(counts, most_threads, 0);
+  }
+  GpuRank(const GpuRank&) = delete;
+  ~GpuRank() {
+    EXPECT_CUDA(cudaStreamDestroy(stream));
+    EXPECT_CUDA(cudaFreeHost(counts));
+    ncast_comm_destroy(comm);
+  }
+
+  // Ranks that share a GPU: nothing waits for it between these two.
+  void begin() { everybody_.arrive_and_wait(); }
+  // After each of several kernels, on every rank. Where ranks share a GPU, all have launched this one before the next: streams
+  // share queues, in which a kernel that follows another of its stream stands before what that one waits for.
+  void launched() {
+    if (shares_gpu_) everybody_.arrive_and_wait();
+  }
+  void end() {
+    EXPECT_CUDA(cudaGetLastError());
+    EXPECT_CUDA(cudaStreamSynchronize(stream));
+    everybody_.arrive_and_wait();
+  }
+  uint32_t count() const { return std::accumulate(counts, counts + most_threads, 0u); }
+
+  ncast_comm* comm = nullptr;
+  cudaStream_t stream = nullptr;
+  uint32_t* counts = nullptr;
+
+ private:
+  std::barrier<>& everybody_;
+  bool shares_gpu_ = false;
+};
+
+// Each thread has a word of its own: atomic operations on host memory are not for every machine.
+__device__ inline void count_up(uint32_t* counts, uint32_t more) {
+  counts[blockIdx.x * blockDim.x + threadIdx.x] += more;
+}
+
+inline void run_ranks(int ranks, const std::function<void(int, const ncast_unique_id&, std::barrier<>&)>& body) {
+  const ncast_unique_id id = new_id();
+  std::barrier everybody(ranks);
+  run_threads(ranks, [&](int rank) { body(rank, id, everybody); });
+}
+
+inline bool is_error(ncast_comm* comm, ncast_status status, const char* part) {
+  char sentence[300];
+  return ncast_comm_async_error(comm, sentence, sizeof sentence) == status &&
+         std::string(sentence).find(part) != std::string::npos;
+}
+
+inline bool is_refused(ncast_status status, ncast_status expected, const char* part) {
+  return status == expected && std::string(ncast_last_error()).find(part) != std::string::npos;
+}
+
+}  // namespace narrowcast::testing
