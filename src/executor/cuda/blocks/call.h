@@ -1,5 +1,5 @@
 // One rank's part in a call that moves data by blocks: what goes to each rank, what comes from each, and what is reduced.
-// Host code includes this without CUDA headers; block_kernels.h declares the kernels' launches.
+// Host code includes this without CUDA headers; kernels.h declares the kernels' launches.
 #pragma once
 
 #include <cstdint>
