@@ -13,14 +13,20 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ._arrays.view import View, byte_array, host_view
+from ._arrays.view import View, byte_array, host_view, refuse_overlap
 from ._native.library import check, library
 from ._native.structures import CHECKSUM, MORE, REFERENCE, BlockStatsC, FrameInfoC
 from .errors import CorruptError
 from .types import BY_NUMBER, CODEC_NAMES, codec_number, value_type
 
+__all__ = ["BlockStats", "FrameInfo", "bound", "decode", "encode", "inspect", "inspect_blocks"]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
 FRAME_HEADER_BYTES = 64
-FRAME_ALIGN = 16
 
 
 @dataclass(frozen=True)
@@ -83,7 +89,8 @@ def encode(
     checksum: put an XXH3 of the frame into its header; decode then finds every change.
     more: another frame of the same stream follows this one.
     reference: use the scalar reference path; the bytes are the same.
-    out: writable host memory for the frame, of any alignment; `bound()` bytes always suffice.
+    out: writable host memory for the frame, of any alignment, that does not overlap `values`; `bound()` bytes always
+        suffice.
 
     Returns the frame, 1-D uint8: a new array, or the part of `out` that it fills.
     Raises TypeError or ValueError for arguments that do not fit, TooSmallError when `out` cannot hold the frame.
@@ -98,6 +105,7 @@ def encode(
         frame.resize(wire_bytes, refcheck=False)
         return frame
     target = host_view(out, "out", holds=value_type("uint8"), writable=True)
+    refuse_overlap(values=source, out=target)
     wire_bytes = encode_into(source, codec_number(codec), flags, target.pointer, target.raw_bytes)
     return byte_array(target.pointer, wire_bytes, target.owner)
 
@@ -118,7 +126,7 @@ def decode(frame: Any, *, out: Any = None, reference: bool = False) -> Any:
 
     frame: contiguous bytes of any alignment; bytes after the frame are not looked at.
     out: writable host memory for exactly the frame's values: an array of its value type, of bytes, or of unsigned
-        integers of the value's width.
+        integers of the value's width. It does not overlap `frame`.
     reference: use the scalar reference path; the values are the same.
 
     Returns `out`, or a new 1-D NumPy array. NumPy has no bfloat16 and no fp8: they come as the bits, in uint16 and
@@ -135,6 +143,7 @@ def decode(frame: Any, *, out: Any = None, reference: bool = False) -> Any:
     if out is None:
         result = np.empty(info.elems, kind.numpy)
     target = host_view(result, "out", holds=kind, as_bits=True, writable=True)
+    refuse_overlap(frame=source, out=target)
     if target.elems != info.elems:
         raise ValueError(f"out holds {target.elems} {kind.name} values, the frame {info.elems}")
     decode_into(source.pointer, source.raw_bytes, REFERENCE * reference, target.pointer, target.raw_bytes)

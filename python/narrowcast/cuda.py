@@ -4,7 +4,7 @@ Every call is asynchronous on the caller's stream, allocates nothing, reads noth
 graph. The frames are those of `narrowcast.encode`, byte for byte. Arrays come by `__cuda_array_interface__`, DLPack or
 as torch tensors; they are contiguous and stay alive and untouched until the stream has passed the call. Streams are
 integers, torch or CuPy streams, or anything with `__cuda_stream__`; None is the default stream. Calls run on the device
-of their arrays, whichever is current.
+of their arrays, whichever is current. The arrays of a call do not overlap (ValueError).
 
 Sizes stay on the device. `wire_bytes`, `inspect` and `check` wait for the stream and read them; nothing else does.
 """
@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from ._arrays.streams import stream_handle
-from ._arrays.view import UNKNOWN_DEVICE, View, view
+from ._arrays.view import UNKNOWN_DEVICE, View, refuse_overlap, view
 from ._native import cuda_driver
 from ._native.integers import as_unsigned
 from ._native.library import check as _check_status
@@ -28,6 +28,29 @@ from .codec import FRAME_HEADER_BYTES, FrameInfo
 from .codec import inspect as _inspect_host
 from .errors import Status, UnsupportedError, error_of
 from .types import ValueType, codec_number, reduction_number, value_type
+
+__all__ = [
+    "STATUS_BYTES",
+    "accumulator_type",
+    "check",
+    "decode",
+    "decode_reduce",
+    "decode_reduce_slots",
+    "decode_slots",
+    "device_count",
+    "encode",
+    "encode_slots",
+    "inspect",
+    "slot_bytes",
+    "slot_count",
+    "wire_bytes",
+    "workspace_bytes",
+]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
 
 _BYTES = value_type("uint8")
 STATUS_BYTES = 4  #: of the status word of decoders
@@ -82,6 +105,7 @@ def encode(
     source = _view(values, "values", stream, dtype=dtype)
     frame = _view(out, "out", stream, holds=_BYTES, writable=True)
     scratch = None if workspace is None else _view(workspace, "workspace", stream, holds=_BYTES, writable=True)
+    refuse_overlap(values=source, out=frame, workspace=scratch)
     with _device_of(source, frame, *([scratch] if scratch else [])):
         _check_status(
             library().ncast_cuda_encode(
@@ -122,6 +146,7 @@ def decode(
     source = _view(frame, "frame", stream, holds=_BYTES)
     target = _view(out, "out", stream, dtype=dtype, writable=True)
     word = _status_word(status, stream)
+    refuse_overlap(frame=source, out=target, status=word)
     with _device_of(source, target, word):
         _check_status(
             library().ncast_cuda_decode(
@@ -158,6 +183,7 @@ def decode_reduce(
     kind = value_type(dtype)
     target = _view(accumulator, "accumulator", stream, holds=accumulator_type(kind), writable=True)
     word = _status_word(status, stream)
+    refuse_overlap(frame=source, accumulator=target, status=word)
     with _device_of(source, target, word):
         _check_status(
             library().ncast_cuda_decode_reduce(
@@ -191,6 +217,7 @@ def encode_slots(
     """
     source = _view(values, "values", stream, dtype=dtype)
     blocks, words = _slots(slots, lengths, source.dtype, source.elems, stream, writable=True)
+    refuse_overlap(values=source, slots=blocks, lengths=words)
     with _device_of(source, blocks, words):
         _check_status(
             library().ncast_cuda_encode_slots(
@@ -213,6 +240,7 @@ def decode_slots(
     target = _view(out, "out", stream, dtype=dtype, writable=True)
     blocks, words = _slots(slots, lengths, target.dtype, target.elems, stream)
     word = _status_word(status, stream)
+    refuse_overlap(slots=blocks, lengths=words, out=target, status=word)
     with _device_of(blocks, words, target, word):
         _check_status(
             library().ncast_cuda_decode_slots(
@@ -244,6 +272,7 @@ def decode_reduce_slots(
     target = _view(accumulator, "accumulator", stream, holds=accumulator_type(kind), writable=True)
     blocks, words = _slots(slots, lengths, kind, target.elems, stream)
     word = _status_word(status, stream)
+    refuse_overlap(slots=blocks, lengths=words, accumulator=target, status=word)
     with _device_of(blocks, words, target, word):
         _check_status(
             library().ncast_cuda_decode_reduce_slots(

@@ -74,6 +74,33 @@ def test_every_alignment_of_both_sides_works(shift):
     assert np.array_equal(out, bits)
 
 
+@pytest.mark.parametrize("shift", [-64, -1, 0, 1, 1999])
+def test_out_that_overlaps_the_input_is_refused(shift):
+    memory = np.zeros(1 << 14, np.uint8)
+    memory[4096 : 4096 + 2000] = normal("bfloat16", 1000).view(np.uint8)
+    before = memory.copy()
+    values = memory[4096 : 4096 + 2000]
+    out = memory[4096 + shift :] if shift >= 0 else memory[4096 + shift : 4097]
+    with pytest.raises(ValueError, match="overlap in memory"):
+        narrowcast.encode(values, dtype="bfloat16", out=out)
+    assert np.array_equal(memory, before)
+    # Arrays that only touch are right.
+    narrowcast.encode(values, dtype="bfloat16", out=memory[4096 + 2000 :])
+    assert narrowcast.decode(memory[4096 + 2000 :]).tobytes() == values.tobytes()
+
+
+@pytest.mark.parametrize("shift", [-1999, -1, 0, 1, 64])
+def test_out_that_overlaps_the_frame_is_refused(shift):
+    frame = narrowcast.encode(normal("bfloat16", 1000), dtype="bfloat16")
+    memory = np.zeros(1 << 14, np.uint8)
+    memory[4096 : 4096 + frame.size] = frame
+    before = memory.copy()
+    found = memory[4096 : 4096 + frame.size]
+    with pytest.raises(ValueError, match="overlap in memory"):
+        narrowcast.decode(found, out=memory[4096 + shift :][:2000])
+    assert np.array_equal(memory, before)
+
+
 def test_out_takes_arrays_of_the_type_of_bytes_and_of_bits():
     frame = narrowcast.encode(normal("bfloat16", 100), dtype="bfloat16")
     for out in (np.empty(100, np.uint16), np.empty(200, np.uint8), bytearray(200), np.empty((10, 10), np.int16)):

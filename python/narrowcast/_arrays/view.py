@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import itertools
 import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -287,6 +288,16 @@ def host_view(
     if found.device != "cpu":
         raise ValueError(f"{name} is in GPU memory: use narrowcast.cuda, or copy it to the host first")
     return found
+
+
+def refuse_overlap(**views: View | None) -> None:
+    """ValueError when two of the arrays share memory; the keywords are their names, None is no array."""
+    placed = sorted(
+        (one.pointer, one.pointer + one.raw_bytes, name) for name, one in views.items() if one and one.raw_bytes
+    )
+    for (_, end, first), (begin, _, second) in itertools.pairwise(placed):
+        if begin < end:
+            raise ValueError(f"{first} and {second} overlap in memory")
 
 
 def byte_array(pointer: int, count: int, owner: object) -> np.ndarray[Any, np.dtype[np.uint8]]:
