@@ -33,6 +33,12 @@ from .types import OPERATIONS
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
+__all__ = ["Communicator", "CommunicatorOptions", "Counters", "OperationCounters", "unique_id"]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
 
 def unique_id() -> bytes:
     """The id of a new communicator: 128 bytes, made on one rank and carried to the others by the caller."""

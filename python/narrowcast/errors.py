@@ -8,6 +8,27 @@ from __future__ import annotations
 
 from enum import IntEnum
 
+__all__ = [
+    "AbortedError",
+    "CorruptError",
+    "CudaError",
+    "InternalError",
+    "InvalidArgumentError",
+    "LibraryNotFoundError",
+    "MismatchError",
+    "NarrowcastError",
+    "PeerTimeoutError",
+    "RemoteError",
+    "Status",
+    "SystemFailure",
+    "TooSmallError",
+    "UnsupportedError",
+]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
 
 class Status(IntEnum):
     """What a call came to: the numbers of `ncast_status`."""

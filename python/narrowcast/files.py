@@ -27,6 +27,11 @@ from .types import ValueType, codec_number
 
 __all__ = ["FileFrame", "FileTotals", "Segment", "UnknownValuesError", "decode_file", "encode_file", "frames_of"]
 
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
 #: Raw bytes of the longest frame in a file: what encoding and decoding keep in memory, with as much for the other side.
 FRAME_RAW_BYTES = 64 << 20
 _HEADER_SEGMENT_CODEC = "raw"

@@ -24,6 +24,12 @@ from .errors import NarrowcastError
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
+__all__ = ["LocalRanks"]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
 
 def _destroy(handles: Sequence[int]) -> int:
     return int(library().ncast_comm_destroy_all((c_void_p * len(handles))(*handles), len(handles)))

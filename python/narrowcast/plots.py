@@ -12,6 +12,13 @@ from ._files.atomic import write_file
 from .errors import UnsupportedError
 from .ratios import TensorRatio
 
+__all__ = ["FORMATS", "plot_bench", "plot_ratios", "require"]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
 _RATIO, _BOUND, _RAW = "#2166ac", "#b8c7d9", "#888888"
 # Taller images are refused by matplotlib.
 _MOST_INCHES = 400

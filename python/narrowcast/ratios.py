@@ -16,6 +16,13 @@ from ._files.containers import Segment, segments
 from .files import Reader, pieces
 from .types import ValueType
 
+__all__ = ["TensorRatio", "entropy_bound", "exponent_counts", "tensor_ratios"]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
 _BITS_IN = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final
 
-CodecName = Literal["window", "raw"]
-ReductionName = Literal["sum", "prod", "max", "min", "avg"]
+__all__ = ["CODECS", "COMM_CODECS", "OPERATIONS", "REDUCTIONS", "VALUE_TYPES", "ValueType", "value_type"]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,37 @@
+"""What users see of the package: documented names of its own, and nothing else."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.resources
+import inspect
+from types import ModuleType
+
+import narrowcast
+import pytest
+
+PUBLIC = ("codec", "comm", "cuda", "errors", "files", "local", "plots", "ratios", "types")
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_a_public_module_lists_its_names_and_no_imported_ones(name):
+    module = importlib.import_module(f"narrowcast.{name}")
+    assert dir(module) == sorted(module.__all__)
+    for public in module.__all__:
+        value = getattr(module, public)
+        assert not public.startswith("_")
+        assert not isinstance(value, ModuleType)
+        if inspect.isclass(value) or inspect.isfunction(value):
+            assert value.__module__.startswith("narrowcast.")
+            assert inspect.getdoc(value), f"{name}.{public} has no docstring"
+
+
+def test_the_package_exports_what_it_lists():
+    for public in narrowcast.__all__:
+        assert hasattr(narrowcast, public)
+
+
+def test_modules_that_are_not_public_have_an_underscore():
+    names = {path.name for path in importlib.resources.files(narrowcast).iterdir()}
+    flat = {name.removesuffix(".py") for name in names if name.endswith(".py")}
+    assert flat == {*PUBLIC, "__init__", "__main__"}
