@@ -19,7 +19,7 @@ PACKAGE_FILES = $(shell find python include -type f -not -name '*.pyc' 2>/dev/nu
 export PATH := $(BIN):$(PATH)
 
 .PHONY: help run setup build package test test-native test-sanitize test-python test-toolkit \
-  lint lint-arrows lint-python lint-format lint-tidy bench docs format fuzz golden wheel clean FORCE
+  lint lint-arrows lint-tree lint-python lint-format lint-tidy bench docs format fuzz golden wheel clean FORCE
 
 help:
 	@echo 'make run     set up, build, install into .venv and run the demo'
@@ -119,10 +119,13 @@ test-toolkit: $(VENV)/build.stamp
 CXX_FILES = $(shell git ls-files --cached --others --exclude-standard 'include/*.h' 'include/*.cuh' 'examples/*' 'src/*' 'tests/*' | grep -E '\.(h|cc|cu|cuh|inc)$$')
 TIDY_FILES = $(filter src/%.cc,$(CXX_FILES))
 
-lint: lint-arrows lint-python lint-format lint-tidy
+lint: lint-arrows lint-tree lint-python lint-format lint-tidy
 
 lint-arrows: | $(VENV)/bin/python
 	python tools/check_arrows.py
+
+lint-tree: | $(VENV)/bin/python
+	python tools/tidy.py
 
 lint-python: $(VENV)/lint.stamp
 	ruff check .

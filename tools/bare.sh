@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs a command as on a machine without CUDA: in a mount namespace that hides /usr/local/cuda*, /usr/local/include, every
-# nvcc on PATH and the user's site-packages. A tree that builds here does not depend on what this machine happens to have.
+# Runs a command as on a machine without CUDA: in a mount namespace that hides /usr/local/cuda*, /usr/local/include,
+# every nvcc on PATH and the user's site-packages. A build that works in it does not depend on what this machine has.
 #
 #   tools/bare.sh COMMAND...             without any CUDA toolkit
 #   tools/bare.sh --toolkit COMMAND...   with the toolkit in /usr/local/cuda, but not on PATH

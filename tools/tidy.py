@@ -1,0 +1,204 @@
+"""Checks what is in the tree: file types and sizes, headers that nothing includes, long comments, generated files.
+
+Also reports measurements that are older than the kernels they describe. Those are no failure: only a GPU can renew them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import NamedTuple
+
+from check_arrows import INCLUDE, resolve
+
+# Binary files that the tree may hold: test data, fuzz corpora and charts.
+BINARIES = ["tests/golden/*", "tests/fuzz/corpus/*", "*.safetensors", "bench/results/*.png", "docs/*.png"]
+
+MAX_BYTES = 1 << 20
+LARGE_FILES = ["python/narrowcast/data/llama_slices.safetensors"]
+
+MAX_COLUMNS = 120
+C_SUFFIXES = {".h", ".cuh", ".inc", ".def", ".cc", ".cu", ".c", ".asm", ".S"}
+SCRIPT_SUFFIXES = {".py", ".sh", ".cmake", ".toml", ".yaml", ".yml"}
+SCRIPT_NAMES = {"Makefile", "CMakeLists.txt", ".clang-tidy", ".clang-format"}
+C_COMMENT = re.compile(r"(^|\s)(//|/\*)|^\s*\* ")
+SCRIPT_COMMENT = re.compile(r"(^|\s)#")
+
+HEADER_SUFFIXES = {".h", ".cuh", ".inc", ".def"}
+HEADER_FOLDERS = ("include/", "src/")
+
+
+class Generator(NamedTuple):
+    """A program that derives files from a table.
+
+    `tools/tidy.py` runs it as `python PROGRAM --output FOLDER`. It then writes each of `outputs` below FOLDER, at the path
+    that the file has in the tree. `command` updates the tree.
+    """
+
+    program: str
+    outputs: tuple[str, ...]
+    command: str
+
+
+# Add a row for every file that is generated and committed.
+GENERATORS: list[Generator] = []
+
+
+class Measurement(NamedTuple):
+    """Which sources decide the figures in the files that match `pattern`, as pathspecs of git."""
+
+    pattern: str
+    sources: tuple[str, ...]
+
+
+CODEC_KERNELS = ("src/codec/**/*.cu", "src/codec/**/*.cuh", "src/device/**/*.cuh", "src/format/*.h")
+# The first row that matches a file counts.
+MEASUREMENTS = [
+    Measurement("bench/results/xeon/*_codec.json", ("src/codec/**/*.cc", "src/format/*.h")),
+    Measurement("bench/results/*_codec.json", CODEC_KERNELS),
+    Measurement("bench/results/*.json", ("src/**/*.cu", "src/**/*.cuh")),
+    Measurement("*.costs", ("src/**/*.cu", "src/**/*.cuh")),
+]
+COMMIT = re.compile(r'commit"?:?\s+"?([0-9a-f]{40})\b')
+
+
+def git(root: Path, *arguments: str) -> str:
+    result = subprocess.run(["git", *arguments], cwd=root, capture_output=True, text=True, check=False)
+    if result.returncode != 0:
+        raise RuntimeError(f"git {arguments[0]}: {result.stderr.strip()}")
+    return result.stdout
+
+
+def tree_files(root: Path) -> list[str]:
+    """Every file that is tracked or would be, except symbolic links and third-party code."""
+    listed = git(root, "ls-files", "-z", "--cached", "--others", "--exclude-standard").split("\0")
+    return sorted(
+        {
+            name
+            for name in listed
+            if name
+            and not name.startswith("third_party/")
+            and (root / name).is_file()
+            and not (root / name).is_symlink()
+        }
+    )
+
+
+def matches(name: str, patterns: list[str]) -> bool:
+    return any(fnmatch(name, pattern) for pattern in patterns)
+
+
+def check_binaries(root: Path, files: list[str]) -> Iterator[str]:
+    for name in files:
+        with (root / name).open("rb") as file:
+            is_binary = b"\0" in file.read(8192)
+        if is_binary and not matches(name, BINARIES):
+            yield f"{name}: a binary file; if it belongs in the tree, add it to BINARIES in tools/tidy.py"
+
+
+def check_sizes(root: Path, files: list[str]) -> Iterator[str]:
+    for name in files:
+        size = (root / name).stat().st_size
+        if size > MAX_BYTES and name not in LARGE_FILES:
+            yield f"{name}: {size} bytes, and the limit is {MAX_BYTES}; exceptions are in LARGE_FILES in tools/tidy.py"
+
+
+def check_headers(root: Path, files: list[str]) -> Iterator[str]:
+    included = set()
+    for name in files:
+        path = root / name
+        if path.suffix not in C_SUFFIXES | {".in"}:
+            continue
+        for line in path.read_text(encoding="utf-8").splitlines():
+            if match := INCLUDE.match(line):
+                included.add(str(resolve(root, path, match[1])))
+    for name in files:
+        if name.startswith(HEADER_FOLDERS) and Path(name).suffix in HEADER_SUFFIXES and name not in included:
+            yield f"{name}: nothing includes it"
+
+
+def comment_pattern(name: str) -> re.Pattern[str] | None:
+    path = Path(name)
+    if path.suffix in C_SUFFIXES or name.endswith(".cc.in"):
+        return C_COMMENT
+    return SCRIPT_COMMENT if path.suffix in SCRIPT_SUFFIXES or path.name in SCRIPT_NAMES else None
+
+
+def check_comments(root: Path, files: list[str]) -> Iterator[str]:
+    for name in files:
+        pattern = comment_pattern(name)
+        if pattern is None:
+            continue
+        for number, line in enumerate((root / name).read_text(encoding="utf-8").splitlines(), 1):
+            if len(line) > MAX_COLUMNS and pattern.search(line):
+                yield f"{name}:{number}: a comment of {len(line)} columns; the limit is {MAX_COLUMNS}"
+
+
+def check_generated(root: Path, generators: list[Generator]) -> Iterator[str]:
+    for generator in generators:
+        with tempfile.TemporaryDirectory() as folder:
+            command = [sys.executable, str(root / generator.program), "--output", folder]
+            result = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
+            if result.returncode != 0:
+                yield f"{generator.program}: failed: {result.stderr.strip()}"
+                continue
+            for name in generator.outputs:
+                fresh, present = Path(folder) / name, root / name
+                if not fresh.is_file():
+                    yield f"{generator.program}: did not write {name}"
+                elif not present.is_file() or fresh.read_bytes() != present.read_bytes():
+                    yield f"{name}: differs from what {generator.program} generates; run {generator.command}"
+
+
+def old_measurements(root: Path, files: list[str]) -> Iterator[str]:
+    for name in files:
+        measured = next((row for row in MEASUREMENTS if fnmatch(name, row.pattern)), None)
+        if measured is None:
+            continue
+        commits = sorted(set(COMMIT.findall((root / name).read_text(encoding="utf-8"))))
+        if not commits:
+            yield f"{name}: names no commit"
+        for commit in commits:
+            try:
+                sources = [f":(glob){source}" for source in measured.sources]
+                later = git(root, "rev-list", f"{commit}..HEAD", "--", *sources).split()
+            except RuntimeError:
+                yield f"{name}: measured at {commit[:12]}, which is not in this clone"
+                continue
+            if later:
+                yield f"{name}: measured at {commit[:12]}; its kernels changed in {len(later)} later commits"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("root", nargs="?", type=Path, default=Path(__file__).parent.parent)
+    parser.add_argument("--report", action="store_true", help="also list the old measurements one by one")
+    arguments = parser.parse_args()
+    root = arguments.root.resolve()
+    files = tree_files(root)
+    problems = [
+        *check_binaries(root, files),
+        *check_sizes(root, files),
+        *check_headers(root, files),
+        *check_comments(root, files),
+        *check_generated(root, GENERATORS),
+    ]
+    for problem in problems:
+        print(problem, file=sys.stderr)
+    old = list(old_measurements(root, files))
+    if arguments.report:
+        print("\n".join(old))
+    elif old:
+        print(f"tree: {len(old)} measurements are older than their kernels (tools/tidy.py --report lists them)")
+    print(f"tree: {len(problems)} wrong" if problems else "tree: clean")
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
