@@ -1,7 +1,7 @@
 # libnarrowcast_nccl.so stands in for libnccl.so.2. It may be preloaded into every process, so it links nothing but libc and
 # libm, and finds NCCL, the CUDA driver and libnarrowcast.so when it runs.
 enable_language(ASM)
-file(GLOB nccl_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/nccl/*.cc ${PROJECT_SOURCE_DIR}/src/nccl/*.S)
+file(GLOB_RECURSE nccl_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/nccl/*.cc ${PROJECT_SOURCE_DIR}/src/nccl/*.S)
 add_library(narrowcast_nccl_objects OBJECT ${nccl_sources})
 target_link_libraries(narrowcast_nccl_objects PUBLIC narrowcast_flags)
 # For NVTX, which is these headers alone; a profiler brings the rest.
@@ -11,9 +11,9 @@ if(nvtx_include)
 elseif(NOT NARROWCAST_SANITIZE)
   message(WARNING "profilers will see nothing of the drop-in: the CUDA toolkit has no nvtx3/nvToolsExt.h (set nvtx_include)")
 endif()
-file(GLOB nccl_included CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/nccl/*.inc ${PROJECT_SOURCE_DIR}/src/nccl/*.asm)
-# Assembly does not tell CMake what it includes.
-set_source_files_properties(${PROJECT_SOURCE_DIR}/src/nccl/trampolines.S PROPERTIES
+file(GLOB_RECURSE nccl_included CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/nccl/*.inc ${PROJECT_SOURCE_DIR}/src/nccl/*.asm)
+# CMake does not track the includes of assembly sources.
+set_source_files_properties(${PROJECT_SOURCE_DIR}/src/nccl/entry/trampolines.S PROPERTIES
   OBJECT_DEPENDS "${nccl_included}")
 
 if(NOT NARROWCAST_SANITIZE)

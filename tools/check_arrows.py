@@ -17,6 +17,7 @@ from os.path import normpath
 from pathlib import Path
 
 # Folder of src/ -> folders of src/ that it may include, besides itself. The public headers are open to all.
+# Where the table names subfolders, each subfolder is a row.
 ALLOWED: dict[str, set[str]] = {
     "status": set(),
     "device": set(),
@@ -27,7 +28,14 @@ ALLOWED: dict[str, set[str]] = {
     "select": {"channel", "codec", "comm", "operation", "status"},
     "executor": {"bootstrap", "channel", "codec", "comm", "device", "operation", "select", "status"},
     "comm": {"bootstrap", "executor", "operation", "status"},
-    "nccl": set(),
+    "nccl/abi": set(),
+    "nccl/report": {"nccl/abi"},
+    "nccl/settings": {"nccl/abi", "nccl/report"},
+    "nccl/libraries": {"nccl/abi", "nccl/report", "nccl/settings"},
+    "nccl/policy": {"nccl/abi", "nccl/libraries", "nccl/settings"},
+    "nccl/ranks": {"nccl/abi", "nccl/libraries", "nccl/policy", "nccl/report", "nccl/settings"},
+    "nccl/calls": {"nccl/abi", "nccl/libraries", "nccl/policy", "nccl/ranks", "nccl/report", "nccl/settings"},
+    "nccl/entry": {"nccl/abi", "nccl/calls", "nccl/libraries", "nccl/ranks", "nccl/report", "nccl/settings"},
 }
 
 # The list of headers of src/ that are installed, and where: in the source tree a link to src/.
@@ -83,6 +91,13 @@ def device_headers(root: Path) -> set[Path]:
     return {Path("src") / name for name in listed[1].split()} if listed else set()
 
 
+def folder_of(path: Path) -> str:
+    """The row of ALLOWED that a file of src/ belongs to; its first folder if there is none."""
+    parts = path.parts[1:-1]
+    names = ("/".join(parts[:length]) for length in range(len(parts), 0, -1))
+    return next((name for name in names if name in ALLOWED), parts[0] if parts else "")
+
+
 def check_include(source: Path, target: Path, text: str, installed: set[Path]) -> str | None:
     """What is wrong with `source` including `target` (both relative to the root) by `text`, or None."""
     if target.parts[0] == "include":
@@ -98,7 +113,7 @@ def check_include(source: Path, target: Path, text: str, installed: set[Path]) -
             return "it is installed: it includes its like relative to itself"
     if target.parts[0] != "src":
         return None
-    here, there = source.parts[1], target.parts[1]
+    here, there = folder_of(source), folder_of(target)
     if here not in ALLOWED:
         return f"src/{here} is missing from the table in tools/check_arrows.py"
     if there == here or there in ALLOWED[here]:

@@ -1,4 +1,4 @@
-"""Writes src/nccl/exports.inc, what libnccl.so.2 exports, and tests/nccl/exports/, from a wheel of NVIDIA's.
+"""Writes src/nccl/abi/exports.inc, what libnccl.so.2 exports, and tests/nccl/abi/exports/, from a wheel of NVIDIA's.
 
 A wheel is `pip download --no-deps nvidia-nccl-cu13==2.32.3`. Names come from the library, what functions return from
 the headers beside it. Give the newest release last: its functions are those that the drop-in exports.
@@ -15,8 +15,8 @@ import zipfile
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-EXPORTS = ROOT / "src" / "nccl" / "exports.inc"
-LISTS = ROOT / "tests" / "nccl" / "exports"
+EXPORTS = ROOT / "src" / "nccl" / "abi" / "exports.inc"
+LISTS = ROOT / "tests" / "nccl" / "abi" / "exports"
 LIBRARY = "nvidia/nccl/lib/libnccl.so.2"
 HEADERS = "nvidia/nccl/include/"
 

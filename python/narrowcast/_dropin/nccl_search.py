@@ -20,7 +20,7 @@ from .._native import settings
 SONAME = "libnccl.so.2"
 SETTING = "NARROWCAST_NCCL_LIBRARY"
 
-# As src/nccl/find_nccl.cc has them.
+# As src/nccl/libraries/nccl_search.cc has them.
 _FOLDERS = (
     f"/usr/lib/{platform.machine()}-linux-gnu",
     f"/lib/{platform.machine()}-linux-gnu",

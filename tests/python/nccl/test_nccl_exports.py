@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from narrowcast._native import settings
 
-LISTS = sorted((Path(__file__).parents[2] / "nccl" / "exports").glob("*.txt"))
+LISTS = sorted((Path(__file__).parents[2] / "nccl" / "abi" / "exports").glob("*.txt"))
 NEWEST = max(LISTS, key=lambda path: [int(part) for part in path.stem.split(".")])
 SOURCES = Path(__file__).parents[3] / "src"
 MARK = "narrowcast_nccl_resolve"
@@ -55,7 +55,7 @@ def test_trampolines_assemble_for_every_machine(machine, tmp_path):
     clang = shutil.which("clang") or pytest.skip("no clang here, which assembles for other machines")
     assembled = tmp_path / "trampolines.o"
     options = [f"--target={machine}-linux-gnu", f"-I{SOURCES}", "-c", "-o", assembled]
-    subprocess.run([clang, *options, SOURCES / "nccl" / "trampolines.S"], check=True)
+    subprocess.run([clang, *options, SOURCES / "nccl" / "entry" / "trampolines.S"], check=True)
     listed = subprocess.run(["nm", "-g", "--defined-only", assembled], capture_output=True, text=True, check=True)
     exported = {line.split()[2]: line.split()[1] for line in listed.stdout.splitlines()}
     of_nccl = dict(reversed(line.split()) for line in NEWEST.read_text().splitlines())
@@ -96,7 +96,7 @@ def test_it_stands_for_nccl_and_links_only_libc(drop_in):
 def test_calls_reach_the_real_nccl(drop_in, fakes):
     told = ask(drop_in, fakes, NARROWCAST_NCCL_LIBRARY=str(fakes / "libnccl.so.2"), NARROWCAST_DEBUG="VERSION")
     assert told.stdout.splitlines()[:2] == ["0 22809", "0 22809"]
-    assert f"stands before NCCL 2.28.9 at {fakes / 'libnccl.so.2'}" in told.stderr
+    assert f"loaded NCCL 2.28.9 from {fakes / 'libnccl.so.2'}" in told.stderr
 
 
 def test_a_function_that_the_real_nccl_lacks_fails_with_a_message(drop_in, fakes):
@@ -113,13 +113,13 @@ def test_without_nccl_every_call_fails_with_a_message(drop_in, fakes, tmp_path, 
     told = ask(drop_in, fakes, NARROWCAST_NCCL_LIBRARY=path)
     assert told.stdout.splitlines()[:3] == ["2 -1", "2 -1", "2"]
     assert "narrowcast: the real NCCL was not found" in told.stdout
-    assert "the real NCCL was not found, and every call fails: set NARROWCAST_NCCL_LIBRARY to its path" in told.stderr
+    assert "the real NCCL was not found, so every call fails: set NARROWCAST_NCCL_LIBRARY to its path" in told.stderr
 
 
 def test_an_unknown_nccl_gets_every_call(drop_in, fakes):
     told = ask(drop_in, fakes, NARROWCAST_NCCL_LIBRARY=str(fakes / "libnccl.so.2"), FAKE_NCCL_VERSION="30100")
     assert told.stdout.splitlines()[0] == "0 30100"
-    assert "NCCL 3.1.0 is not known to Narrowcast, and all calls go to it" in told.stderr
+    assert "Narrowcast does not support NCCL 3.1.0: every call is forwarded to it" in told.stderr
 
 
 def test_nccl_is_found_where_the_process_has_loaded_it_or_its_packages(drop_in, fakes, tmp_path):
@@ -133,7 +133,7 @@ def test_nccl_is_found_where_the_process_has_loaded_it_or_its_packages(drop_in, 
     for other, found in ((packages / "extension.so", wheel / "libnccl.so.2"), (loaded, loaded)):
         before = f"import ctypes; ctypes.CDLL({str(other)!r})\n"
         told = ask(drop_in, fakes, before=before, NARROWCAST_DEBUG="VERSION")
-        assert f"stands before NCCL 2.28.9 at {found}" in told.stderr
+        assert f"loaded NCCL 2.28.9 from {found}" in told.stderr
 
 
 @pytest.fixture
@@ -217,8 +217,8 @@ def test_a_file_says_where_nccl_is_and_what_is_printed(drop_in, fakes, tmp_path)
     for quiet in (told(), told(NARROWCAST_DEBUG="", NARROWCAST_NCCL_LIBRARY="")):
         assert quiet.stdout.splitlines()[0] == "0 22809"
         assert quiet.stderr == ""
-    assert f"NCCL 2.28.9 at {fakes / 'libnccl.so.2'}\n" in told(NARROWCAST_DEBUG="VERSION").stderr
-    assert f"NCCL 2.28.9 at {old}\n" in told(NARROWCAST_DEBUG="warn", NARROWCAST_NCCL_LIBRARY=str(old)).stderr
+    assert f"NCCL 2.28.9 from {fakes / 'libnccl.so.2'}\n" in told(NARROWCAST_DEBUG="VERSION").stderr
+    assert f"NCCL 2.28.9 from {old}\n" in told(NARROWCAST_DEBUG="warn", NARROWCAST_NCCL_LIBRARY=str(old)).stderr
 
 
 @pytest.mark.parametrize("from_a_file", [True, False])

@@ -43,7 +43,7 @@ def run_real(cli, drop_in, fakes, tmp_path):
 def test_by_name_and_by_path_the_drop_in_answers_for_nccl(run_real, fakes):
     done = run_real("-q", "--", sys.executable, "-c", ASKS)
     assert done.returncode == 0, done.stderr
-    assert f"stands before NCCL 2.28.9 at {fakes / 'libnccl.so.2'}" in done.stderr
+    assert f"loaded NCCL 2.28.9 from {fakes / 'libnccl.so.2'}" in done.stderr
     # One NCCL is loaded under the drop-in, though the folder of another is in LD_LIBRARY_PATH.
     assert done.stdout.split() == ["22809", "22809", "22809", "1"]
 
@@ -61,7 +61,7 @@ def test_a_linked_program_gets_the_drop_in(run_real, fakes, tmp_path):
     subprocess.run(command, input=source, check=True)
     done = run_real("-q", "./program", NARROWCAST_DEBUG="version")
     assert (done.returncode, done.stdout) == (0, "22809\n")
-    assert "stands before NCCL" in done.stderr
+    assert "loaded NCCL" in done.stderr
 
 
 def test_programs_without_nccl_run_as_they_are(run_real):

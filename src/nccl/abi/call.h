@@ -1,0 +1,36 @@
+// A call of NCCL's that may be taken, as it was made.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "nccl/abi/exports.h"
+#include "nccl/abi/nccl_types.h"
+#include "nccl/abi/operations.h"
+
+namespace narrowcast::nccl {
+
+struct Call {
+  Function function;
+  Operation operation;
+  const void* send = nullptr;
+  void* recv = nullptr;
+  size_t count = 0;
+  int dtype = 0;  // ncclDataType_t: ncast_dtype has the same numbers
+  int redop = 0;  // ncclRedOp_t: ncast_redop has the same numbers below first_user_reduction
+  int peer = 0;   // of send and recv; else the root
+  Comm comm = nullptr;
+  CudaStream stream = nullptr;
+  const void* config = nullptr;  // ncclCollConfig_t
+};
+
+// Bytes of one value; 0 for an unknown type.
+constexpr size_t value_bytes(int dtype) {
+  constexpr size_t bytes[value_types] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1};
+  return dtype < 0 || dtype >= value_types ? 0 : bytes[dtype];
+}
+
+// Size of the largest piece that one rank sends another. For all_reduce this is the whole vector.
+inline uint64_t piece_bytes(const Call& call) { return call.count * value_bytes(call.dtype); }
+
+}  // namespace narrowcast::nccl

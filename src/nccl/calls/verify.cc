@@ -1,0 +1,145 @@
+#include "nccl/calls/verify.h"
+
+#include <algorithm>
+#include <optional>
+#include <vector>
+
+#include "nccl/libraries/cuda_driver.h"
+#include "nccl/ranks/exchange.h"
+#include "nccl/report/log.h"
+
+#define XXH_INLINE_ALL
+#include <xxhash/xxhash.h>
+
+namespace narrowcast::nccl {
+namespace {
+
+using Bytes = std::vector<unsigned char>;
+
+// Values that this rank puts into the call.
+uint64_t sent_elems(const Call& call, int rank, int ranks) {
+  switch (call.operation) {
+    case NCAST_OP_RECV: return 0;
+    case NCAST_OP_BROADCAST: return call.peer == rank ? call.count : 0;
+    case NCAST_OP_SCATTER: return call.peer == rank ? call.count * static_cast<uint64_t>(ranks) : 0;
+    case NCAST_OP_ALL_TO_ALL:
+    case NCAST_OP_REDUCE_SCATTER: return call.count * static_cast<uint64_t>(ranks);
+    default: return call.count;
+  }
+}
+
+// By the library's host path, whose frames are those of the GPU.
+bool round_trip(const Bytes& values, ncast_dtype dtype, uint64_t elems, ncast_codec codec, Bytes* result) {
+  const Engine& narrowcast = *engine();
+  Bytes frame(narrowcast.ncast_bound(dtype, codec, elems));
+  size_t wire_bytes = 0;
+  result->resize(values.size());
+  return narrowcast.ncast_encode(values.data(), dtype, elems, codec, 0, frame.data(), frame.size(), &wire_bytes) ==
+             NCAST_OK &&
+         narrowcast.ncast_decode(frame.data(), wire_bytes, 0, result->data(), result->size(), nullptr) == NCAST_OK;
+}
+
+bool read(const void* from, CudaStream stream, Bytes* values) {
+  const bool read_all = driver()->cuMemcpyDtoHAsync_v2(values->data(), from, values->size(), stream) == 0 &&
+                        driver()->cuStreamSynchronize(stream) == 0;
+  if (!read_all) log(Level::warn, "verify: values on a GPU cannot be read");
+  return read_all;
+}
+
+const char* at(const void* buffer, const Call& call, size_t piece) {
+  return static_cast<const char*>(buffer) + piece * piece_bytes(call);
+}
+
+// Where the values for a rank, or from one, are after the call; NULL: there are none. In place they are where they come
+// out. A reduction to all ranks gives all of them the same.
+const void* piece_for(const Call& call, const Communicator& comm, size_t peer) {
+  const bool is_root = call.peer == comm.rank, to_root = call.peer == static_cast<int>(peer);
+  switch (call.operation) {
+    case NCAST_OP_ALL_GATHER: return at(call.recv, call, static_cast<size_t>(comm.rank));
+    case NCAST_OP_ALL_REDUCE: return call.recv;
+    case NCAST_OP_ALL_TO_ALL: return at(call.send, call, peer);
+    case NCAST_OP_BROADCAST: return is_root ? call.send : nullptr;
+    case NCAST_OP_SCATTER: return is_root ? at(call.send, call, peer) : nullptr;
+    case NCAST_OP_GATHER: return to_root ? call.send : nullptr;
+    default: return nullptr;
+  }
+}
+const void* piece_from(const Call& call, const Communicator& comm, size_t peer) {
+  const bool is_root = call.peer == comm.rank, from_root = call.peer == static_cast<int>(peer);
+  switch (call.operation) {
+    case NCAST_OP_ALL_GATHER:
+    case NCAST_OP_ALL_TO_ALL: return at(call.recv, call, peer);
+    case NCAST_OP_ALL_REDUCE: return static_cast<int>(peer) != comm.rank ? call.recv : nullptr;
+    case NCAST_OP_BROADCAST:
+    case NCAST_OP_SCATTER: return from_root ? call.recv : nullptr;
+    case NCAST_OP_GATHER: return is_root ? at(call.recv, call, peer) : nullptr;
+    default: return nullptr;
+  }
+}
+
+// None: there is no piece, or it cannot be read, which has been warned of.
+std::optional<uint64_t> hash_of(const void* piece, const Call& call) {
+  if (piece == nullptr) return std::nullopt;
+  Bytes values(piece_bytes(call));
+  if (!read(piece, call.stream, &values)) return std::nullopt;
+  return XXH3_64bits(values.data(), values.size());
+}
+
+// What a rank has in the end is what another one had, or has. The rest is sums of all, or not for all ranks.
+bool can_be_compared(Operation operation) {
+  return !is_point_to_point(operation) && operation != NCAST_OP_REDUCE && operation != NCAST_OP_REDUCE_SCATTER;
+}
+
+}  // namespace
+
+void verify_codec(const Communicator& comm, const TakenCall& taken) {
+  const Call& call = taken.call;
+  const uint64_t elems = sent_elems(call, comm.rank, comm.ranks);
+  if (elems == 0 || capture_of(call.stream) != 0) return;
+  Bytes values(elems * value_bytes(call.dtype)), result;
+  if (!read(call.send, call.stream, &values)) return;
+  const ncast_codec codec = taken.codec == NCAST_CODEC_AUTO ? NCAST_CODEC_WINDOW : taken.codec;
+  if (!round_trip(values, static_cast<ncast_dtype>(call.dtype), elems, codec, &result)) {
+    log(Level::warn, "verify: %s of %zu values: %s", name_of(call.operation), call.count, engine()->ncast_last_error());
+    return;
+  }
+  const auto differs = std::ranges::mismatch(values, result).in1;
+  if (differs != values.end())
+    log(Level::warn, "verify: %s of %zu values: the codec changes value %zu", name_of(call.operation), call.count,
+        static_cast<size_t>(differs - values.begin()) / value_bytes(call.dtype));
+  else
+    log(Level::info, "verify: %s of %zu values: the codec keeps what this rank sends", name_of(call.operation),
+        call.count);
+}
+
+void verify_arrival(Communicator& comm, const Call& call) {
+  if (!can_be_compared(call.operation)) return;
+  const OnDevice on_device(comm.device);
+  if (capture_of(call.stream) != 0) return;
+  const auto ranks = static_cast<size_t>(comm.ranks), own = static_cast<size_t>(comm.rank);
+  // What this rank has for each, and what all have: [rank * ranks + r] is of what `rank` has for r.
+  std::vector<uint64_t> mine(ranks), all(ranks * ranks);
+  for (size_t peer = 0; peer < ranks; ++peer) mine[peer] = hash_of(piece_for(call, comm, peer), call).value_or(0);
+  if (mine.size() * sizeof mine[0] > most_exchanged_bytes ||
+      exchange_bytes(&comm, mine.data(), ranks * sizeof mine[0], all.data()) != success)
+    return;
+  // A sum that all ranks have alike may be a wrong one.
+  const bool is_sum = reduces(call.operation);
+  size_t arriving = 0, exact = 0;
+  for (size_t peer = 0; peer < ranks; ++peer) {
+    const void* const arrived = piece_from(call, comm, peer);
+    if (arrived == nullptr) continue;
+    ++arriving;
+    const auto hash = hash_of(arrived, call);
+    if (hash == all[peer * ranks + own])
+      ++exact;
+    else if (hash)
+      log(Level::warn, "verify: %s of %zu values: rank %zu has not what %s rank %zu", name_of(call.operation),
+          call.count, own, is_sum ? "is on" : "came from", peer);
+  }
+  if (arriving != 0 && exact == arriving)
+    log(Level::info, "verify: %s of %zu values has arrived%s", name_of(call.operation), call.count,
+        is_sum ? ", alike on all ranks" : "");
+}
+
+}  // namespace narrowcast::nccl

@@ -1,0 +1,93 @@
+#include "nccl/libraries/engine.h"
+
+#include <dlfcn.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <string>
+
+#include "nccl/libraries/symbols.h"
+#include "nccl/report/last_error.h"
+#include "nccl/report/log.h"
+#include "nccl/settings/settings.h"
+
+namespace narrowcast::nccl {
+namespace {
+
+constexpr const char* by_name = "libnarrowcast.so.0";
+
+// NARROWCAST_LIBRARY, else beside the drop-in, else by name.
+void* open_library() {
+  if (const char* const named = std::getenv("NARROWCAST_LIBRARY"); named != nullptr && *named != '\0')
+    return dlopen(named, RTLD_NOW | RTLD_LOCAL);
+  Dl_info self;
+  if (dladdr(reinterpret_cast<void*>(&engine), &self) != 0) {
+    const std::string own = self.dli_fname;
+    const std::string beside = own.substr(0, own.rfind('/') + 1) + "libnarrowcast.so";
+    if (void* const library = dlopen(beside.c_str(), RTLD_NOW | RTLD_LOCAL)) return library;
+  }
+  return dlopen(by_name, RTLD_NOW | RTLD_LOCAL);
+}
+
+const Engine* load() {
+  void* const library = open_library();
+  if (library == nullptr) {
+    log(Level::warn, "libnarrowcast.so cannot be loaded, and all calls go to NCCL: %s", dlerror());
+    return nullptr;
+  }
+  auto* const found = new Engine;  // never freed: calls may come until the process ends
+  FunctionFinder functions(library);
+#define FIND(name) functions.find(&found->ncast_##name, "ncast_" #name);
+  ENGINE_FUNCTIONS(FIND)
+#undef FIND
+  if (functions.missing() != nullptr) {
+    log(Level::warn, "libnarrowcast.so has no %s, and all calls go to NCCL: it is of another release",
+        functions.missing());
+    delete found;
+    return nullptr;
+  }
+  const char* const backend = std::getenv("NARROWCAST_TEST_BACKEND");
+  const bool host = backend != nullptr && std::strcmp(backend, "host") == 0;
+  found->backend = host ? NCAST_BACKEND_HOST : NCAST_BACKEND_CUDA;
+  found->most_ranks = host ? 64 : 8;
+  return found;
+}
+
+}  // namespace
+
+const Engine* engine() {
+  static const Engine* const the = load();
+  return the;
+}
+
+ncast_comm_config config_from_settings(const Engine& narrowcast) {
+  ncast_comm_config config;
+  narrowcast.ncast_comm_config_init(&config);
+  config.backend = narrowcast.backend;
+  config.scratch_bytes = static_cast<size_t>(settings().scratch_bytes);
+  config.max_ctas = settings().max_ctas;
+  if (const std::optional<bool>& p2p = settings().p2p; p2p) config.p2p = *p2p ? 1 : 0;
+  if (!settings().cost_model.empty()) config.cost_model = settings().cost_model.c_str();
+  return config;
+}
+
+Result result_of(ncast_status status) {
+  switch (status) {
+    case NCAST_OK: return success;
+    case NCAST_INVALID_ARGUMENT: return invalid_argument;
+    case NCAST_UNSUPPORTED:
+    case NCAST_MISMATCH: return invalid_usage;
+    case NCAST_CUDA_ERROR: return unhandled_cuda_error;
+    case NCAST_SYSTEM_ERROR: return system_error;
+    case NCAST_REMOTE_ERROR:
+    case NCAST_TIMEOUT: return remote_error;
+    default: return internal_error;
+  }
+}
+
+int report_engine_error(ncast_status status, const char* where) {
+  set_last_error(std::string(where) + ": " + engine()->ncast_last_error());
+  return result_of(status);
+}
+
+}  // namespace narrowcast::nccl

@@ -1,0 +1,58 @@
+// libnarrowcast.so, loaded when a communicator is first used.
+#pragma once
+
+#include "narrowcast/codec.h"
+#include "narrowcast/comm.h"
+#include "narrowcast/explain.h"
+#include "nccl/abi/nccl_types.h"
+
+namespace narrowcast::nccl {
+
+struct Engine {
+#define ENGINE_FUNCTIONS(FUNCTION)  \
+  FUNCTION(version)                 \
+  FUNCTION(last_error)              \
+  FUNCTION(bound)                   \
+  FUNCTION(encode)                  \
+  FUNCTION(decode)                  \
+  FUNCTION(comm_config_init)        \
+  FUNCTION(comm_create_by_exchange) \
+  FUNCTION(comm_destroy)            \
+  FUNCTION(comm_abort)              \
+  FUNCTION(comm_async_error)        \
+  FUNCTION(comm_get_counters)       \
+  FUNCTION(comm_predict)            \
+  FUNCTION(predict)                 \
+  FUNCTION(group_start)             \
+  FUNCTION(group_end)               \
+  FUNCTION(send)                    \
+  FUNCTION(recv)                    \
+  FUNCTION(broadcast)               \
+  FUNCTION(reduce)                  \
+  FUNCTION(gather)                  \
+  FUNCTION(scatter)                 \
+  FUNCTION(all_gather)              \
+  FUNCTION(all_to_all)              \
+  FUNCTION(reduce_scatter)          \
+  FUNCTION(all_reduce)
+#define DECLARE(name) decltype(&::ncast_##name) ncast_##name;
+  ENGINE_FUNCTIONS(DECLARE)
+#undef DECLARE
+  // CUDA, or HOST where NARROWCAST_TEST_BACKEND says so: the project's own tests run without GPUs.
+  ncast_backend backend;
+  // The most ranks of a communicator.
+  int most_ranks;
+};
+
+// NULL: it cannot be loaded, which has been warned of.
+const Engine* engine();
+
+// A communicator configuration with the values of the settings.
+ncast_comm_config config_from_settings(const Engine& narrowcast);
+
+// The ncclResult_t for a status of the engine.
+Result result_of(ncast_status status);
+// Stores the engine's last error message for ncclGetLastError, logs it, and returns the ncclResult_t.
+int report_engine_error(ncast_status status, const char* where);
+
+}  // namespace narrowcast::nccl

@@ -1,0 +1,49 @@
+#include "nccl/policy/decision.h"
+
+namespace narrowcast::nccl {
+namespace {
+
+bool fits(const Rule& rule, const CallShape& shape, uint64_t bytes, const std::string& name) {
+  return (rule.communicator.empty() || rule.communicator == name) &&
+         (!rule.operation || *rule.operation == shape.operation) && (!rule.dtype || *rule.dtype == shape.dtype) &&
+         (!rule.ranks || *rule.ranks == shape.ranks) && bytes >= rule.min_bytes && bytes <= rule.max_bytes;
+}
+
+const char* why_never(const Settings& settings, const CallShape& shape, const Call& call) {
+  const bool off = is_point_to_point(shape.operation) ? settings.off[NCAST_OP_SEND] || settings.off[NCAST_OP_RECV]
+                                                      : settings.off[shape.operation];
+  if (off) return "the operation is switched off";
+  if (call.config != nullptr) return "the call has settings of its own";
+  if (reduces(shape.operation) && call.redop >= first_user_reduction) return "a reduction of the user's";
+  if (shape.count == 0) return "there is nothing to move";
+  return nullptr;
+}
+
+}  // namespace
+
+Decision decide(const Settings& settings, const Call& call, const CommunicatorTraits& comm,
+                const Predictor& predictor) {
+  // A receive is what its send is.
+  const Operation operation = call.operation == NCAST_OP_RECV ? NCAST_OP_SEND : call.operation;
+  const CallShape shape{operation, static_cast<ncast_dtype>(call.dtype), call.count, comm.ranks};
+  if (const char* const why = why_never(settings, shape, call)) return {false, NCAST_CODEC_RAW, why};
+  std::optional<ncast_codec> codec = settings.codec[operation];
+  std::optional<Take> take = settings.take;
+  for (const Rule& rule : settings.rules) {
+    if (!fits(rule, shape, piece_bytes(call), comm.name)) continue;
+    if (!codec) codec = rule.codec;
+    if (!take) take = rule.take;
+    break;
+  }
+  if (!codec) codec = settings.otherwise_codec[operation];
+  if (!take) take = settings.otherwise_take;
+  const ncast_codec chosen = codec.value_or(NCAST_CODEC_AUTO);
+  const char* why_not = nullptr;
+  if (take == Take::never)
+    why_not = "a setting says never";
+  else if (take != Take::always)
+    why_not = why_not_worth_taking(shape, chosen, predictor);
+  return {why_not == nullptr, chosen, why_not};
+}
+
+}  // namespace narrowcast::nccl

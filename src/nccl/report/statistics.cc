@@ -1,0 +1,196 @@
+#include "nccl/report/statistics.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cinttypes>
+#include <cstdio>
+#include <cstdlib>
+#include <string_view>
+
+#include "nccl/report/log.h"
+
+namespace narrowcast::nccl {
+namespace {
+
+struct Registry {
+  std::mutex mutex;
+  std::vector<std::shared_ptr<Statistics>> all;
+};
+
+Registry& registry() {
+  static Registry& the = *new Registry;  // never freed: written when the process ends
+  return the;
+}
+
+// Set once, before the first write; never freed.
+constinit std::atomic<const StatisticsOutput*> chosen_output{nullptr};
+constinit std::atomic<int64_t> next_write_ns{0};
+constinit std::atomic<pid_t> writer{0};
+
+int64_t now_ns() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+std::string quoted(const std::string& text) {
+  std::string result = "\"";
+  for (const char letter : text) {
+    if (letter == '"' || letter == '\\') result += '\\';
+    if (static_cast<unsigned char>(letter) >= 0x20) result += letter;
+  }
+  return result + "\"";
+}
+
+std::string number(uint64_t value) { return std::to_string(value); }
+
+std::string seconds(double microseconds) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.9f", microseconds / 1e6);
+  return text;
+}
+
+// sent: NULL: it is not known.
+std::string operation_json(const char* name, const OperationCount& count, const ncast_operation_counters* sent) {
+  const auto bytes = [&](uint64_t ncast_operation_counters::* which) {
+    if (sent != nullptr) return number(sent->*which);
+    return std::string(count.taken == 0 ? "0" : "null");
+  };
+  std::string text = std::string("{\"operation\":\"") + name + "\",\"taken\":" + number(count.taken) +
+                     ",\"captured\":" + number(count.captured) + ",\"forwarded\":" + number(count.forwarded) +
+                     ",\"reasons\":{";
+  for (const auto& [why, times] : count.reasons)
+    text += (text.back() == '{' ? "" : ",") + quoted(why) + ":" + number(times);
+  return text + "},\"raw_bytes\":" + bytes(&ncast_operation_counters::raw_bytes) +
+         ",\"wire_bytes\":" + bytes(&ncast_operation_counters::wire_bytes) +
+         ",\"predicted\":" + number(count.predicted) + ",\"saved_seconds\":" + seconds(count.saved_microseconds) + "}";
+}
+
+// NARROWCAST_STATS with the process for %p and the rank in its first communicator for %r.
+std::string file_path() {
+  std::string path = chosen_output.load()->path;
+  const auto replace = [&path](const char* mark, const std::string& value) {
+    for (size_t at; (at = path.find(mark)) != path.npos;) path.replace(at, 2, value);
+  };
+  replace("%p", std::to_string(getpid()));
+  const std::lock_guard lock(registry().mutex);
+  replace("%r", registry().all.empty() ? "none" : std::to_string(registry().all.front()->rank()));
+  return path;
+}
+
+std::string document() {
+  const StatisticsOutput& output = *chosen_output.load();
+  std::string text = "{\"pid\":" + std::to_string(getpid()) + ",\"nccl\":{\"path\":" + quoted(output.nccl_path) +
+                     ",\"version\":" + quoted(output.nccl_version) + "},\"communicators\":[";
+  const std::lock_guard lock(registry().mutex);
+  for (const auto& one : registry().all) text += (text.back() == '[' ? "\n" : ",\n") + one->json();
+  return text + "]}\n";
+}
+
+// Whole or not at all: somebody may read it while the process runs.
+void write_file() {
+  if (void (*const refresh)() = chosen_output.load()->refresh) refresh();
+  const std::string path = file_path(), unfinished = path + ".unfinished", text = document();
+  std::FILE* const file = std::fopen(unfinished.c_str(), "w");
+  const bool written = file != nullptr && std::fwrite(text.data(), 1, text.size(), file) == text.size();
+  const bool closed = file != nullptr && std::fclose(file) == 0;
+  if (!written || !closed || std::rename(unfinished.c_str(), path.c_str()) != 0)
+    log(Level::warn, "NARROWCAST_STATS cannot be written to %s", path.c_str());
+}
+
+void write_last_time() {
+  if (getpid() != writer.load()) return;  // a child that was forked has not made these calls
+  static std::once_flag once;
+  std::call_once(once, write_file);
+}
+
+}  // namespace
+
+void Statistics::set_id(uint64_t id) {
+  const std::lock_guard lock(mutex_);
+  id_ = id;
+}
+
+void Statistics::set_scratch(uint64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  scratch_bytes_ = bytes;
+}
+
+void Statistics::count_taken(Operation operation, std::optional<double> saved_microseconds) {
+  const std::lock_guard lock(mutex_);
+  OperationCount& count = operations_[operation];
+  ++count.taken;
+  if (!saved_microseconds) return;
+  ++count.predicted;
+  count.saved_microseconds += *saved_microseconds;
+}
+
+void Statistics::count_captured(Operation operation) {
+  const std::lock_guard lock(mutex_);
+  ++operations_[operation].taken;
+  ++operations_[operation].captured;
+}
+
+void Statistics::count_forwarded(Operation operation, const char* why) {
+  const std::lock_guard lock(mutex_);
+  OperationCount& count = operations_[operation];
+  ++count.forwarded;
+  const auto same = [why](const auto& reason) { return std::string_view(reason.first) == why; };
+  const auto found = std::ranges::find_if(count.reasons, same);
+  if (found != count.reasons.end())
+    ++found->second;
+  else
+    count.reasons.emplace_back(why, 1);
+}
+
+void Statistics::set_sent(const ncast_comm_counters& counters) {
+  const std::lock_guard lock(mutex_);
+  sent_ = counters;
+}
+
+std::string Statistics::json() const {
+  const std::lock_guard lock(mutex_);
+  char id[20];
+  std::snprintf(id, sizeof id, "%016" PRIx64, id_);
+  std::string text = std::string("{\"id\":\"") + (id_ == 0 ? "" : id) + "\",\"rank\":" + std::to_string(rank_) +
+                     ",\"ranks\":" + std::to_string(ranks_) + ",\"scratch_bytes\":" + std::to_string(scratch_bytes_) +
+                     ",\"operations\":[";
+  for (int i = 0; i < operation_count; ++i) {
+    if (operations_[i].taken + operations_[i].forwarded == 0) continue;
+    const ncast_operation_counters* const sent = sent_ ? &sent_->operations[i] : nullptr;
+    text += (text.back() == '[' ? "" : ",") + operation_json(operation_names[i], operations_[i], sent);
+  }
+  return text + "]}";
+}
+
+std::shared_ptr<Statistics> add_statistics(int rank, int ranks) {
+  auto statistics = std::make_shared<Statistics>(rank, ranks);
+  const std::lock_guard lock(registry().mutex);
+  registry().all.push_back(statistics);
+  return statistics;
+}
+
+void write_statistics_at_exit(const StatisticsOutput& output) {
+  if (output.path.empty()) return;
+  if (chosen_output.load() == nullptr) {
+    const auto* const copy = new StatisticsOutput(output);
+    const StatisticsOutput* none = nullptr;
+    if (!chosen_output.compare_exchange_strong(none, copy)) delete copy;
+  }
+  writer.store(getpid());
+  std::atexit(write_last_time);
+}
+
+void write_statistics_when_due() {
+  const StatisticsOutput* const output = chosen_output.load(std::memory_order_relaxed);
+  if (output == nullptr || output->period_seconds <= 0) return;
+  int64_t due = next_write_ns.load(std::memory_order_relaxed);
+  const int64_t now = now_ns();
+  const auto period_ns = static_cast<int64_t>(output->period_seconds * 1e9);
+  if (now < due || !next_write_ns.compare_exchange_strong(due, now + period_ns)) return;
+  write_file();
+}
+
+}  // namespace narrowcast::nccl

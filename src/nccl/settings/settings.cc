@@ -1,0 +1,197 @@
+#include "nccl/settings/settings.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <sstream>
+
+#include "nccl/report/log.h"
+#include "nccl/settings/text.h"
+
+namespace narrowcast::nccl {
+namespace {
+
+void apply_codec(std::string_view value, const std::string& source, Settings* settings) {
+  for (const std::string_view entry : split(value, ',')) {
+    const size_t equals = entry.find('=');
+    const auto codec = codec_named(trimmed(equals == entry.npos ? entry : entry.substr(equals + 1)));
+    const auto operation = equals == entry.npos ? std::nullopt : operation_named(trimmed(entry.substr(0, equals)));
+    if (!codec || (equals != entry.npos && !operation)) {
+      log(Level::warn, "%s: codec has %s, which is neither auto, raw or window nor OPERATION=CODEC", source.c_str(),
+          std::string(entry).c_str());
+      continue;
+    }
+    for (int i = 0; i < operation_count; ++i)
+      if (!operation || *operation == i) settings->codec[i] = codec;
+  }
+}
+
+void apply_off(std::string_view value, const std::string& source, Settings* settings) {
+  if (value.empty()) return;
+  settings->off_everything = false;
+  std::ranges::fill(settings->off, false);
+  if (const auto flag = flag_of(value)) {
+    settings->off_everything = *flag;
+    return;
+  }
+  for (const std::string_view entry : split(value, ',')) {
+    if (const auto operation = operation_named(entry))
+      settings->off[*operation] = true;
+    else
+      log(Level::warn, "%s: off has %s, which is no operation", source.c_str(), std::string(entry).c_str());
+  }
+}
+
+std::string all_variables() {
+  std::vector<std::string> names;
+  for (const std::string_view key : keys) names.push_back(variable_of(key));
+  for (const std::string_view key : variables_alone) names.push_back(variable_of(key));
+  std::ranges::sort(names);
+  return joined(names);
+}
+
+void read_environment(Settings* settings) {
+  for (char** variable = environ; *variable != nullptr; ++variable) {
+    const std::string_view entry(*variable);
+    const size_t equals = entry.find('=');
+    if (!entry.starts_with(prefix) || equals == entry.npos) continue;
+    const std::string name(entry.substr(0, equals));
+    const std::string key = lower(std::string_view(name).substr(prefix.size()));
+    const std::string_view value = entry.substr(equals + 1);
+    // NARROWCAST_TEST_...: of the project's own tests.
+    if (key.starts_with("test_")) continue;
+    const bool is_known = name == variable_of(key);
+    if (is_known && contains(variables_alone, key)) continue;
+    if (!is_known || !apply_setting(key, value, name, settings))
+      log(Level::warn, "the environment variable %s is not known to Narrowcast (known: %s)", name.c_str(),
+          all_variables().c_str());
+  }
+}
+
+const Settings* read_settings() {
+  auto* const settings = new Settings;  // never freed: calls may come until the process ends
+  if (const char* const path = std::getenv("NARROWCAST_CONFIG"); path != nullptr && *path != '\0') {
+    std::ifstream file(path);
+    std::ostringstream content;
+    const bool is_empty = file.peek() == EOF && file.eof();
+    if (is_empty || (file && content << file.rdbuf()))
+      apply_file(content.str(), path, settings);
+    else
+      log(Level::warn, "NARROWCAST_CONFIG is %s, which cannot be read", path);
+  }
+  read_environment(settings);
+  if (settings->debug) choose_level(*settings->debug);
+  return settings;
+}
+
+}  // namespace
+
+bool apply_setting(std::string_view key, std::string_view value, const std::string& source, Settings* settings) {
+  const auto misunderstood = [&](const char* expected) {
+    log(Level::warn, "%s: %s is %s, not %s", source.c_str(), std::string(key).c_str(), std::string(value).c_str(),
+        expected);
+  };
+  const auto apply_flag = [&](bool* flag) {
+    const auto given = flag_of(value);
+    if (!given) misunderstood("1 or 0");
+    *flag = given.value_or(*flag);
+  };
+  if (!contains(keys, key)) return false;
+  if (key == "off") {
+    apply_off(value, source, settings);
+  } else if (key == "codec") {
+    apply_codec(value, source, settings);
+  } else if (key == "take") {
+    const auto when = take_named(value);
+    if (!when) misunderstood("auto, always or never");
+    if (when) settings->take = when;
+  } else if (key == "attach") {
+    const auto when = attach_named(value);
+    if (!when) misunderstood("first or init");
+    settings->attach = when.value_or(settings->attach);
+  } else if (key == "verify") {
+    apply_flag(&settings->verify);
+  } else if (key == "nvtx") {
+    apply_flag(&settings->nvtx);
+  } else if (key == "stats") {
+    settings->stats = value;
+  } else if (key == "stats_seconds") {
+    const double seconds = number_of<double>(value).value_or(-1);
+    if (!(seconds >= 0))
+      misunderstood("a number of seconds");
+    else
+      settings->stats_seconds = seconds;
+  } else if (value.empty()) {
+    // As if it were not set.
+  } else if (key == "scratch_bytes") {
+    const auto bytes = number_of<uint64_t>(value);
+    if (!bytes) misunderstood("a whole number of bytes, or 0 for the default");
+    settings->scratch_bytes = bytes.value_or(settings->scratch_bytes);
+  } else if (key == "max_ctas") {
+    const auto ctas = number_of<uint32_t>(value).value_or(0);
+    if (ctas < 1 || ctas > most_ctas)
+      misunderstood("a number from 1 to 64");
+    else
+      settings->max_ctas = ctas;
+  } else if (key == "p2p") {
+    if (value != "0" && value != "1")
+      misunderstood("0 or 1");
+    else
+      settings->p2p = value == "1";
+  } else if (key == "cost_model") {
+    settings->cost_model = value;
+  } else if (key == "debug") {
+    const auto level = level_named(value);
+    if (!level) misunderstood("NONE, VERSION, WARN, INFO or TRACE");
+    if (level) settings->debug = level;
+  } else if (key == "nccl_library") {
+    settings->nccl_library = value;
+    settings->nccl_library_from = source;
+  }
+  return true;
+}
+
+const Settings& settings() {
+  static const Settings& the = *read_settings();
+  return the;
+}
+
+uint64_t digest(const Settings& settings) {
+  uint64_t hash = 0xcbf29ce484222325;  // FNV-1a
+  const auto mix = [&hash](uint64_t word) {
+    for (int byte = 0; byte < 8; ++byte) hash = (hash ^ (word >> 8 * byte & 0xff)) * 0x100000001b3;
+  };
+  const auto mix_optional = [&mix](const auto& value) { mix(value ? static_cast<uint64_t>(*value) : UINT64_MAX); };
+  const auto mix_text = [&mix](const std::string& text) {
+    for (const char letter : text) mix(static_cast<unsigned char>(letter));
+  };
+  for (int i = 0; i < operation_count; ++i) {
+    mix(settings.off[i]);
+    mix_optional(settings.codec[i]);
+    mix_optional(settings.otherwise_codec[i]);
+  }
+  mix_optional(settings.take);
+  mix_optional(settings.otherwise_take);
+  mix(settings.attach == Attach::init);
+  mix(settings.verify);
+  mix(settings.scratch_bytes);
+  mix_optional(settings.p2p);
+  mix_text(settings.cost_model);
+  for (const Rule& rule : settings.rules) {
+    mix_optional(rule.operation);
+    mix_optional(rule.dtype);
+    mix(rule.min_bytes);
+    mix(rule.max_bytes);
+    mix_optional(rule.ranks);
+    mix_text(rule.communicator);
+    mix_optional(rule.codec);
+    mix_optional(rule.take);
+  }
+  return hash;
+}
+
+}  // namespace narrowcast::nccl

@@ -1,0 +1,102 @@
+// The words of settings.
+#pragma once
+
+#include <algorithm>
+#include <charconv>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "nccl/settings/settings.h"
+
+namespace narrowcast::nccl {
+
+inline constexpr std::string_view prefix = "NARROWCAST_";
+// A file's, but for its rules. Each is a variable, too: in capitals, with the prefix.
+inline constexpr std::string_view keys[] = {"attach",       "codec",         "cost_model", "debug", "max_ctas",
+                                            "nccl_library", "nvtx",          "off",        "p2p",   "scratch_bytes",
+                                            "stats",        "stats_seconds", "take",       "verify"};
+// What only the environment has: others read it there, the library and the Python package, or it is there to find the file.
+inline constexpr std::string_view variables_alone[] = {"config", "library", "path", "socket_ifname", "traceback"};
+
+inline std::string_view trimmed(std::string_view text) {
+  const size_t first = text.find_first_not_of(" \t");
+  return first == text.npos ? "" : text.substr(first, text.find_last_not_of(" \t") - first + 1);
+}
+
+// The parts that are not empty, trimmed.
+inline std::vector<std::string_view> split(std::string_view text, char separator) {
+  std::vector<std::string_view> parts;
+  while (!text.empty()) {
+    const size_t end = std::min(text.find(separator), text.size());
+    if (const std::string_view part = trimmed(text.substr(0, end)); !part.empty()) parts.push_back(part);
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return parts;
+}
+
+inline std::string joined(const std::vector<std::string>& names) {
+  std::string result;
+  for (const std::string& name : names) result += (result.empty() ? "" : ", ") + name;
+  return result;
+}
+
+inline std::string lower(std::string_view text) {
+  std::string result(text);
+  for (char& letter : result)
+    if (letter >= 'A' && letter <= 'Z') letter = static_cast<char>(letter - 'A' + 'a');
+  return result;
+}
+
+inline std::string variable_of(std::string_view key) {
+  std::string result(prefix);
+  for (const char letter : key)
+    result += letter >= 'a' && letter <= 'z' ? static_cast<char>(letter - 'a' + 'A') : letter;
+  return result;
+}
+
+template <typename Number>
+std::optional<Number> number_of(std::string_view text) {
+  Number number = 0;
+  const auto parsed = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (parsed.ec != std::errc() || parsed.ptr != text.data() + text.size()) return std::nullopt;
+  return number;
+}
+
+template <typename List>
+bool contains(const List& list, std::string_view text) {
+  return std::ranges::find(list, text) != std::end(list);
+}
+
+inline std::optional<bool> flag_of(std::string_view text) {
+  if (text == "1" || text == "true" || text == "all") return true;
+  if (text.empty() || text == "0" || text == "false") return false;
+  return std::nullopt;
+}
+
+inline std::optional<ncast_codec> codec_named(std::string_view name) {
+  if (name == "auto") return NCAST_CODEC_AUTO;
+  if (name == "raw") return NCAST_CODEC_RAW;
+  if (name == "window") return NCAST_CODEC_WINDOW;
+  return std::nullopt;
+}
+
+inline const char* name_of(ncast_codec codec) {
+  return codec == NCAST_CODEC_RAW ? "raw" : codec == NCAST_CODEC_WINDOW ? "window" : "auto";
+}
+
+inline std::optional<Take> take_named(std::string_view name) {
+  if (name == "auto") return Take::automatic;
+  if (name == "always") return Take::always;
+  if (name == "never") return Take::never;
+  return std::nullopt;
+}
+
+inline std::optional<Attach> attach_named(std::string_view name) {
+  if (name == "first") return Attach::first;
+  if (name == "init") return Attach::init;
+  return std::nullopt;
+}
+
+}  // namespace narrowcast::nccl

@@ -1,0 +1,114 @@
+#include "nccl/policy/decision.h"
+
+#include "doctest/doctest.h"
+#include "nccl/policy/cost_prediction.h"
+
+using namespace narrowcast::nccl;
+
+namespace {
+
+Call call_of(Operation operation, size_t count = 1000, int dtype = NCAST_BFLOAT16) {
+  return {.function = Function::AllReduce, .operation = operation, .count = count, .dtype = dtype};
+}
+
+// Has the same times for all calls.
+struct Times : Predictor {
+  double here, nccl;
+  Times(double its_here, double its_nccl) : here(its_here), nccl(its_nccl) {}
+  bool predict(const CallShape&, ncast_codec, ncast_prediction* prediction) const override {
+    prediction->microseconds = here;
+    prediction->nccl = nccl;
+    return here != 0;
+  }
+};
+const Times faster(1, 2), slower(2, 1), alone(1, 0), unknown(0, 0);
+
+Settings with(const char* key, const char* value) {
+  Settings settings;
+  apply_setting(key, value, "test", &settings);
+  return settings;
+}
+
+}  // namespace
+
+TEST_CASE("a call is taken where it is known to be faster, and the reason is said where it is not") {
+  const auto decision = [](const Predictor& predictor) {
+    return decide({}, call_of(NCAST_OP_ALL_GATHER), {2, ""}, predictor);
+  };
+  CHECK(decision(faster).take);
+  CHECK(decision(faster).why_not == nullptr);
+  for (const Times* times : {&slower, &alone, &unknown}) {
+    CHECK_FALSE(decision(*times).take);
+    CHECK(doctest::String(decision(*times).why_not).size() > 10);
+  }
+}
+
+TEST_CASE("a send and its receive are decided alike") {
+  for (const char* off : {"send", "recv"}) {
+    CHECK_FALSE(decide(with("off", off), call_of(NCAST_OP_SEND), {2, ""}, slower).take);
+    CHECK_FALSE(decide(with("off", off), call_of(NCAST_OP_RECV), {2, ""}, slower).take);
+  }
+  const Settings settings = with("codec", "send=window,recv=raw");
+  CHECK(decide(settings, call_of(NCAST_OP_SEND), {2, ""}, slower).codec == NCAST_CODEC_WINDOW);
+  CHECK(decide(settings, call_of(NCAST_OP_RECV), {2, ""}, slower).codec == NCAST_CODEC_WINDOW);
+}
+
+TEST_CASE("what the engine cannot do is never taken") {
+  const Settings settings = with("take", "always");
+  Call by_user = call_of(NCAST_OP_ALL_REDUCE);
+  by_user.redop = first_user_reduction;
+  CHECK_FALSE(decide(settings, by_user, {2, ""}, slower).take);
+  CHECK_FALSE(decide(settings, call_of(NCAST_OP_ALL_REDUCE, 0), {2, ""}, slower).take);
+  Call with_config = call_of(NCAST_OP_ALL_REDUCE);
+  with_config.config = &with_config;
+  CHECK_FALSE(decide(settings, with_config, {2, ""}, slower).take);
+  CHECK(decide(settings, call_of(NCAST_OP_ALL_REDUCE), {2, ""}, slower).take);
+}
+
+TEST_CASE("the environment comes before the rules, and the first rule that fits decides") {
+  Settings settings = with("codec", "all_gather=raw");
+  apply_file(
+      "[[rule]]\noperation = \"all_gather\"\ncodec = \"window\"\ntake = \"always\"\n"
+      "[[rule]]\nmin_bytes = 2000\nmax_bytes = 2000\ntake = \"never\"\n[[rule]]\ntake = \"always\"\n",
+      "test.toml", &settings);
+  const Decision gather = decide(settings, call_of(NCAST_OP_ALL_GATHER), {8, ""}, slower);
+  CHECK(gather.take);
+  CHECK(gather.codec == NCAST_CODEC_RAW);
+  CHECK_FALSE(decide(settings, call_of(NCAST_OP_BROADCAST), {8, ""}, slower).take);
+  CHECK(decide(settings, call_of(NCAST_OP_BROADCAST, 1001), {8, ""}, slower).take);
+  apply_setting("take", "never", "test", &settings);
+  CHECK_FALSE(decide(settings, call_of(NCAST_OP_BROADCAST, 1001), {8, ""}, slower).take);
+}
+
+TEST_CASE("a file's own keys hold where no rule decides") {
+  Settings settings;
+  apply_file(
+      "codec = \"raw\"\ntake = \"never\"\noff = [\"gather\"]\n"
+      "[[rule]]\noperation = \"all_gather\"\ncodec = \"window\"\ntake = \"always\"\n"
+      "[[rule]]\noperation = \"recv\"\ntake = \"always\"\n",
+      "test.toml", &settings);
+  const auto decided = [&](Operation operation) { return decide(settings, call_of(operation), {8, ""}, slower); };
+  CHECK(decided(NCAST_OP_ALL_GATHER).take);
+  CHECK(decided(NCAST_OP_ALL_GATHER).codec == NCAST_CODEC_WINDOW);
+  CHECK_FALSE(decided(NCAST_OP_BROADCAST).take);
+  CHECK(decided(NCAST_OP_BROADCAST).codec == NCAST_CODEC_RAW);
+  CHECK(decided(NCAST_OP_SEND).take);
+  CHECK(decided(NCAST_OP_SEND).codec == NCAST_CODEC_RAW);
+  // The environment, which has one word for what is off.
+  apply_setting("take", "always", "test", &settings);
+  CHECK_FALSE(decided(NCAST_OP_GATHER).take);
+  apply_setting("off", "scatter", "test", &settings);
+  CHECK(decided(NCAST_OP_GATHER).take);
+  CHECK_FALSE(decided(NCAST_OP_SCATTER).take);
+  apply_setting("off", "0", "test", &settings);
+  CHECK(decided(NCAST_OP_SCATTER).take);
+}
+
+TEST_CASE("a rule may be for the communicators of a name") {
+  Settings settings;
+  apply_file("[[rule]]\ncommunicator = \"tensor\"\ntake = \"always\"\n[[rule]]\ntake = \"never\"\n", "test.toml",
+             &settings);
+  CHECK(decide(settings, call_of(NCAST_OP_BROADCAST), {4, "tensor"}, slower).take);
+  CHECK_FALSE(decide(settings, call_of(NCAST_OP_BROADCAST), {4, "data"}, slower).take);
+  CHECK_FALSE(decide(settings, call_of(NCAST_OP_BROADCAST), {4, ""}, slower).take);
+}

@@ -1,0 +1,144 @@
+#include "nccl/settings/settings.h"
+
+#include <string_view>
+#include <utility>
+
+#include "doctest/doctest.h"
+#include "nccl/settings/text.h"
+
+using namespace narrowcast::nccl;
+
+namespace {
+
+Settings from_file(const char* content) {
+  Settings settings;
+  apply_file(content, "test.toml", &settings);
+  return settings;
+}
+
+}  // namespace
+
+TEST_CASE("a codec is for all operations or for one") {
+  Settings settings;
+  CHECK(apply_setting("codec", "raw, all_gather=window", "test", &settings));
+  CHECK(*settings.codec[NCAST_OP_ALL_REDUCE] == NCAST_CODEC_RAW);
+  CHECK(*settings.codec[NCAST_OP_ALL_GATHER] == NCAST_CODEC_WINDOW);
+}
+
+TEST_CASE("off is everything or a list of operations") {
+  Settings settings;
+  CHECK(apply_setting("off", "send,recv", "test", &settings));
+  CHECK_FALSE(settings.off_everything);
+  CHECK(settings.off[NCAST_OP_SEND]);
+  CHECK_FALSE(settings.off[NCAST_OP_ALL_REDUCE]);
+  CHECK(apply_setting("off", "1", "test", &settings));
+  CHECK(settings.off_everything);
+}
+
+TEST_CASE("a setting that is not known is said to be none") {
+  Settings settings;
+  CHECK_FALSE(apply_setting("codecs", "raw", "test", &settings));
+  for (const std::string_view alone : variables_alone) CHECK_FALSE(apply_setting(alone, "1", "test", &settings));
+  for (const std::string_view key : keys) CHECK(apply_setting(key, "1", "test", &settings));
+}
+
+TEST_CASE("what is misunderstood changes nothing") {
+  Settings settings;
+  CHECK(apply_setting("codec", "zip,all_gather=zip,gather_all=raw", "test", &settings));
+  CHECK(apply_setting("take", "perhaps", "test", &settings));
+  CHECK(apply_setting("attach", "soon", "test", &settings));
+  CHECK(apply_setting("stats_seconds", "soon", "test", &settings));
+  CHECK(apply_setting("off", "all_gathers", "test", &settings));
+  for (const char* bytes : {"many", "-1", "1.5", "64M", "18446744073709551616"})
+    CHECK(apply_setting("scratch_bytes", bytes, "test", &settings));
+  CHECK(apply_setting("debug", "loud", "test", &settings));
+  for (const char* ctas : {"many", "0", "65", "-3"}) CHECK(apply_setting("max_ctas", ctas, "test", &settings));
+  for (const char* wish : {"no", "false", "2"}) CHECK(apply_setting("p2p", wish, "test", &settings));
+  CHECK(settings.max_ctas == 0);
+  CHECK(digest(settings) == digest(Settings()));
+  CHECK(settings.stats_seconds == 0);
+  CHECK_FALSE(settings.debug);
+}
+
+TEST_CASE("what is given later counts, unless it is misunderstood or empty") {
+  Settings settings = from_file("take = \"never\"\nscratch_bytes = 1\ndebug = \"INFO\"\nnccl_library = \"/first\"\n");
+  const Settings before = settings;
+  for (const auto& [key, value] : {std::pair{"take", "perhaps"}, {"scratch_bytes", "many"}, {"debug", "loud"}})
+    apply_setting(key, value, "test", &settings);
+  for (const char* key : {"scratch_bytes", "debug", "nccl_library"}) apply_setting(key, "", "test", &settings);
+  CHECK(settings.otherwise_take == Take::never);
+  CHECK(settings.debug == before.debug);
+  CHECK(settings.nccl_library == "/first");
+  CHECK(digest(settings) == digest(before));
+  apply_setting("scratch_bytes", "2", "test", &settings);
+  apply_setting("debug", "trace", "test", &settings);
+  apply_setting("nccl_library", "/second", "test", &settings);
+  CHECK(settings.scratch_bytes == 2);
+  CHECK(settings.debug == Level::trace);
+  CHECK(settings.nccl_library == "/second");
+  CHECK(settings.nccl_library_from == "test");
+}
+
+TEST_CASE("a file has settings and rules") {
+  const Settings settings = from_file(R"(
+    codec = "window"
+    off = ["send", "recv"]
+    attach = "init"
+    verify = true
+    nvtx = false
+    stats_seconds = 2.5
+    scratch_bytes = 100_000_000
+    debug = "info"
+    nccl_library = "/there/libnccl.so.2"
+    [[rule]]
+    operation = "all_reduce"
+    dtype = "bfloat16"
+    max_bytes = 1048576
+    take = "always"
+    [[rule]]
+    ranks = 4
+    codec = "raw"
+  )");
+  CHECK(*settings.otherwise_codec[NCAST_OP_REDUCE] == NCAST_CODEC_WINDOW);
+  CHECK(settings.off[NCAST_OP_RECV]);
+  CHECK(settings.attach == Attach::init);
+  CHECK(settings.verify);
+  CHECK_FALSE(settings.nvtx);
+  CHECK(settings.stats_seconds == 2.5);
+  CHECK(settings.scratch_bytes == 100'000'000);
+  CHECK(settings.debug == Level::info);
+  CHECK(settings.nccl_library == "/there/libnccl.so.2");
+  CHECK(settings.nccl_library_from == "test.toml:10");
+  REQUIRE(settings.rules.size() == 2);
+  CHECK(*settings.rules[0].operation == NCAST_OP_ALL_REDUCE);
+  CHECK(*settings.rules[0].dtype == NCAST_BFLOAT16);
+  CHECK(settings.rules[0].max_bytes == 1048576);
+  CHECK(*settings.rules[0].take == Take::always);
+  CHECK(*settings.rules[1].ranks == 4);
+  CHECK(*settings.rules[1].codec == NCAST_CODEC_RAW);
+}
+
+TEST_CASE("a rule that is not understood in full is left out") {
+  CHECK(from_file("[[rule]]\ndtype = \"bf16\"\n").rules.empty());
+  CHECK(from_file("[[rule]]\nsize = 3\n").rules.empty());
+  CHECK(from_file("[[rule]]\nmin_bytes = -1\n").rules.empty());
+  CHECK(from_file("rule = 3\n").rules.empty());
+}
+
+TEST_CASE("a file that is no TOML is left out") {
+  CHECK(digest(from_file("codec = \"raw\"\ncodec = window\n")) == digest(Settings()));
+}
+
+TEST_CASE("settings that differ have different digests") {
+  CHECK(digest(from_file("codec = \"raw\"")) != digest(from_file("codec = \"window\"")));
+  CHECK(digest(from_file("take = \"never\"")) != digest(Settings()));
+  CHECK(digest(from_file("attach = \"init\"")) != digest(Settings()));
+  CHECK(digest(from_file("[[rule]]\nranks = 2\n")) != digest(from_file("[[rule]]\nranks = 3\n")));
+  CHECK(digest(from_file("scratch_bytes = 1")) != digest(Settings()));
+  CHECK(digest(from_file("p2p = true")) != digest(from_file("p2p = false")));
+  CHECK(digest(from_file("cost_model = \"here\"")) != digest(from_file("cost_model = \"there\"")));
+  // The least of all ranks counts.
+  CHECK(digest(from_file("max_ctas = 8")) == digest(Settings()));
+  // Where the counters go, what is said and where NCCL lies is no other rank's business.
+  CHECK(digest(from_file("stats = \"here\"\ndebug = \"INFO\"\nnccl_library = \"/there\"")) == digest(Settings()));
+}
