@@ -71,7 +71,7 @@ setup: $(VENV)/build.stamp $(VENV)/nvcc
 
 # Ninja configures again by itself when a CMake file or the list of sources changes. Another compiler needs a fresh cache.
 build/build.ninja: $(VENV)/build.stamp $(VENV)/nvcc $(VENV)/werror.$(WERROR)
-	cmake -S . -B build -G Ninja $(shell grep -sq "=$$(cat $(VENV)/nvcc)$$" build/CMakeCache.txt || echo --fresh) \
+	cmake --preset release $(shell grep -sq "=$$(cat $(VENV)/nvcc)$$" build/CMakeCache.txt || echo --fresh) \
 	  -DCMAKE_CUDA_COMPILER="$$(cat $(VENV)/nvcc)" -DNARROWCAST_WERROR=$(WERROR)
 	@touch $@
 
@@ -81,7 +81,7 @@ build/libnarrowcast.so: build/build.ninja FORCE
 build: build/libnarrowcast.so
 
 # The wheel is made from build/, which is up to date by now.
-$(VENV)/package.stamp: build/libnarrowcast.so pyproject.toml CMakeLists.txt $(PACKAGE_FILES)
+$(VENV)/package.stamp: build/libnarrowcast.so pyproject.toml CMakeLists.txt $(wildcard cmake/*) $(PACKAGE_FILES)
 	$(PIP) install --quiet --no-build-isolation --no-deps --force-reinstall .
 	@touch $@
 
@@ -89,7 +89,7 @@ package: $(VENV)/package.stamp
 
 # The host code and its tests under sanitizers. Lint reads how they compile from here, so that it needs no CUDA.
 build-sanitize/build.ninja: $(VENV)/build.stamp $(VENV)/werror.$(WERROR)
-	cmake -S . -B build-sanitize -G Ninja -DNARROWCAST_SANITIZE=ON -DNARROWCAST_WERROR=$(WERROR)
+	cmake --preset sanitize -DNARROWCAST_WERROR=$(WERROR)
 	@touch $@
 
 # --- test -----------------------------------------------------------------------------------------------------------

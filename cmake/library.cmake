@@ -7,9 +7,12 @@ if(cuda_sources)
   list(APPEND objects $<TARGET_OBJECTS:narrowcast_cuda>)
 endif()
 
+include(GNUInstallDirs)
 set(exports ${PROJECT_SOURCE_DIR}/cmake/exports.map)
 add_library(narrowcast SHARED ${objects})
-target_include_directories(narrowcast INTERFACE ${PROJECT_SOURCE_DIR}/include)
+add_library(Narrowcast::narrowcast ALIAS narrowcast)
+target_include_directories(narrowcast INTERFACE
+  $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
 target_link_libraries(narrowcast PRIVATE Threads::Threads rt)
 target_link_options(narrowcast PRIVATE -Wl,--no-undefined -Wl,--version-script=${exports})
 set_target_properties(narrowcast PROPERTIES
@@ -17,13 +20,3 @@ set_target_properties(narrowcast PROPERTIES
   VERSION ${PROJECT_VERSION}
   SOVERSION ${PROJECT_VERSION_MAJOR}
   LINK_DEPENDS ${exports})
-
-# A wheel holds no links, so the Python package gets the library as one file.
-install(FILES $<TARGET_FILE:narrowcast> RENAME libnarrowcast.so DESTINATION narrowcast/lib
-        COMPONENT python EXCLUDE_FROM_ALL)
-include(cmake/device_headers.cmake)
-install_headers(narrowcast/include COMPONENT python EXCLUDE_FROM_ALL)
-
-include(GNUInstallDirs)
-install(TARGETS narrowcast LIBRARY COMPONENT native NAMELINK_COMPONENT native)
-install_headers(${CMAKE_INSTALL_INCLUDEDIR} COMPONENT native)

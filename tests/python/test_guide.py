@@ -13,6 +13,7 @@ from pathlib import Path
 
 import narrowcast
 import pytest
+from narrowcast._native.library import library_path
 
 ROOT = Path(__file__).parents[2]
 SECONDS = 120
@@ -115,8 +116,7 @@ def test_the_c_program_of_the_readme_runs(tmp_path):
     if compiler is None:
         pytest.skip("no C compiler here")
     (tmp_path / "encode.c").write_text(PROGRAMS["encode.c"])
-    library = os.environ.get("NARROWCAST_LIBRARY") or Path(narrowcast.__file__).parent / "lib" / "libnarrowcast.so"
-    library = Path(library).resolve()
+    library = library_path().resolve()
     command = [compiler, "-Wall", "-Werror", "encode.c", library, "-o", "encode", "-I", ROOT / "include"]
     subprocess.run([*command, f"-Wl,-rpath,{library.parent}"], cwd=tmp_path, check=True)
     done = subprocess.run([tmp_path / "encode"], capture_output=True, text=True, check=False)

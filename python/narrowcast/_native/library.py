@@ -15,7 +15,8 @@ from ..errors import LibraryNotFoundError, Status, error_of
 from . import settings
 from .signatures import SIGNATURES
 
-PACKAGED = Path(__file__).parents[1] / "lib" / "libnarrowcast.so"
+# The SONAME. In a wheel, libnarrowcast.so is a linker script.
+PACKAGED = Path(__file__).parents[1] / "lib" / "libnarrowcast.so.0"
 
 
 def library_path() -> Path:
@@ -27,7 +28,7 @@ def library_path() -> Path:
         return Path(named)
     if not PACKAGED.is_file():
         raise LibraryNotFoundError(
-            f"libnarrowcast.so is not at {PACKAGED}: install the package, or set NARROWCAST_LIBRARY to a built library"
+            f"{PACKAGED} does not exist: install the package, or set NARROWCAST_LIBRARY to a built library"
         )
     return PACKAGED
 

@@ -14,7 +14,7 @@
 namespace narrowcast::nccl {
 namespace {
 
-constexpr const char* by_name = "libnarrowcast.so.0";
+constexpr const char* soname = "libnarrowcast.so.0";
 
 // NARROWCAST_LIBRARY, else beside the drop-in, else by name.
 void* open_library() {
@@ -23,10 +23,10 @@ void* open_library() {
   Dl_info self;
   if (dladdr(reinterpret_cast<void*>(&engine), &self) != 0) {
     const std::string own = self.dli_fname;
-    const std::string beside = own.substr(0, own.rfind('/') + 1) + "libnarrowcast.so";
+    const std::string beside = own.substr(0, own.rfind('/') + 1) + soname;
     if (void* const library = dlopen(beside.c_str(), RTLD_NOW | RTLD_LOCAL)) return library;
   }
-  return dlopen(by_name, RTLD_NOW | RTLD_LOCAL);
+  return dlopen(soname, RTLD_NOW | RTLD_LOCAL);
 }
 
 const Engine* load() {
