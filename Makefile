@@ -108,6 +108,7 @@ test-sanitize: build-sanitize/build.ninja
 	$(CTEST) --test-dir build-sanitize
 
 test-python: $(VENV)/package.stamp $(VENV)/test.stamp
+	cmake --build build -j $(JOBS) --target narrowcast_nccl_test
 	$(BIN)/python -m pytest
 
 # Configures and builds a sample where the toolkit is in /usr/local/cuda alone: not on PATH, no headers in /usr/local/include.

@@ -186,6 +186,16 @@ def drop_in() -> Path:
 
 
 @pytest.fixture(scope="session")
+def host_drop_in() -> Path:
+    """The drop-in on the host backend, which only a build tree has: NARROWCAST_TEST_HOST_DROP_IN, else in build/."""
+    named = os.environ.get("NARROWCAST_TEST_HOST_DROP_IN")
+    path = Path(named) if named else HERE.parents[1] / "build" / "libnarrowcast_nccl_test.so"
+    if not path.is_file():
+        pytest.skip(f"no drop-in for the host backend at {path}: build narrowcast_nccl_test")
+    return path.absolute()
+
+
+@pytest.fixture(scope="session")
 def engine(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What stands before the library, for the drop-in."""
     folder = tmp_path_factory.mktemp("engine")
@@ -197,8 +207,8 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def before_the_engine(engine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The drop-in finds what stands before the library."""
+def before_the_engine(preloaded: Path, engine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Has the drop-in load the interposer in place of the library."""
     monkeypatch.setenv("NARROWCAST_LIBRARY", str(engine))
 
 
@@ -211,13 +221,13 @@ def nvtx_tool(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def preloaded(drop_in: Path, fakes: Path, rank_jobs: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def preloaded(host_drop_in: Path, fakes: Path, rank_jobs: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The environment of ranks that have the drop-in preloaded, over the fakes; the folder that they write to."""
     for name, value in {
-        "LD_PRELOAD": str(drop_in),
+        "LD_PRELOAD": str(host_drop_in),
+        "NARROWCAST_LIBRARY": str(library_path().absolute()),
         "LD_LIBRARY_PATH": str(fakes),
         "NARROWCAST_NCCL_LIBRARY": str(fakes / "libnccl.so.2"),
-        "NARROWCAST_TEST_BACKEND": "host",
         "NARROWCAST_TAKE": "always",
         "NARROWCAST_STATS": str(tmp_path / "%p.json"),
         "NCCL_NVLS_ENABLE": "0",
@@ -229,12 +239,12 @@ def preloaded(drop_in: Path, fakes: Path, rank_jobs: str, tmp_path: Path, monkey
 
 @pytest.fixture
 def may_be_elsewhere(
-    preloaded: Path, drop_in: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+    preloaded: Path, host_drop_in: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Ranks of the drop-in's tests may run in another place, which TEST_PLACE names."""
     library = tmp_path_factory.mktemp("place") / "libplace.so"
     build("cc", "place.c", library, "-ldl")
-    monkeypatch.setenv("LD_PRELOAD", f"{drop_in}:{library}")
+    monkeypatch.setenv("LD_PRELOAD", f"{host_drop_in}:{library}")
 
 
 @pytest.fixture

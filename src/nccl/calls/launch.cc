@@ -4,6 +4,7 @@
 
 #include "nccl/calls/nvtx_range.h"
 #include "nccl/calls/verify.h"
+#include "nccl/libraries/backend.h"
 #include "nccl/libraries/cuda_driver.h"
 #include "nccl/libraries/engine.h"
 #include "nccl/policy/cost_prediction.h"
@@ -200,7 +201,7 @@ int take(std::vector<TakenCalls> groups) {
   int result = copied.copy(groups) == 0 ? success : unhandled_cuda_error;
   if (result != success) {
     // Nothing of it is done.
-  } else if (engine()->backend == NCAST_BACKEND_HOST) {
+  } else if (backend.id == NCAST_BACKEND_HOST) {
     result = launch_on_host(groups);
   } else if (const ncast_status status = submit_all(groups, stream_of); status != NCAST_OK) {
     result = report_engine_error(status, "taken calls");

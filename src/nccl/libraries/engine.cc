@@ -3,9 +3,9 @@
 #include <dlfcn.h>
 
 #include <cstdlib>
-#include <cstring>
 #include <string>
 
+#include "nccl/libraries/backend.h"
 #include "nccl/libraries/symbols.h"
 #include "nccl/report/last_error.h"
 #include "nccl/report/log.h"
@@ -46,10 +46,6 @@ const Engine* load() {
     delete found;
     return nullptr;
   }
-  const char* const backend = std::getenv("NARROWCAST_TEST_BACKEND");
-  const bool host = backend != nullptr && std::strcmp(backend, "host") == 0;
-  found->backend = host ? NCAST_BACKEND_HOST : NCAST_BACKEND_CUDA;
-  found->most_ranks = host ? 64 : 8;
   return found;
 }
 
@@ -63,7 +59,7 @@ const Engine* engine() {
 ncast_comm_config config_from_settings(const Engine& narrowcast) {
   ncast_comm_config config;
   narrowcast.ncast_comm_config_init(&config);
-  config.backend = narrowcast.backend;
+  config.backend = backend.id;
   config.scratch_bytes = static_cast<size_t>(settings().scratch_bytes);
   config.max_ctas = settings().max_ctas;
   if (const std::optional<bool>& p2p = settings().p2p; p2p) config.p2p = *p2p ? 1 : 0;

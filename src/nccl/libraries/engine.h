@@ -38,10 +38,6 @@ struct Engine {
 #define DECLARE(name) decltype(&::ncast_##name) ncast_##name;
   ENGINE_FUNCTIONS(DECLARE)
 #undef DECLARE
-  // CUDA, or HOST where NARROWCAST_TEST_BACKEND says so: the project's own tests run without GPUs.
-  ncast_backend backend;
-  // The most ranks of a communicator.
-  int most_ranks;
 };
 
 // NULL: it cannot be loaded, which has been warned of.

@@ -1,5 +1,6 @@
 #include "nccl/policy/cost_prediction.h"
 
+#include "nccl/libraries/backend.h"
 #include "nccl/libraries/engine.h"
 #include "nccl/settings/settings.h"
 
@@ -8,7 +9,7 @@ namespace narrowcast::nccl {
 bool EnginePredictor::predict(const CallShape& shape, ncast_codec codec, ncast_prediction* prediction) const {
   const Engine* const narrowcast = engine();
   // A communicator of the host backend has no model, and what there is of GPUs is not for it.
-  if (narrowcast == nullptr || (comm_ == nullptr && narrowcast->backend != NCAST_BACKEND_CUDA)) return false;
+  if (narrowcast == nullptr || (comm_ == nullptr && backend.id != NCAST_BACKEND_CUDA)) return false;
   ncast_status status = NCAST_OK;
   if (comm_ != nullptr) {
     status = narrowcast->ncast_comm_predict(comm_, shape.operation, shape.count, shape.dtype, codec, prediction);

@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "nccl/libraries/backend.h"
 #include "nccl/libraries/cuda_driver.h"
 #include "nccl/libraries/engine.h"
 #include "nccl/ranks/exchange.h"
@@ -54,7 +55,7 @@ Offer own_offer(const Communicator& comm) {
   std::memcpy(offer.magic, "NcNccl1", sizeof offer.magic);
   if (const Engine* const found = engine()) {
     std::snprintf(offer.version, sizeof offer.version, "%s", found->ncast_version());
-    offer.backend = found->backend;
+    offer.backend = backend.id;
     offer.can_attach = 1;
   }
   std::snprintf(offer.place, sizeof offer.place, "%s", own_place().c_str());
@@ -88,7 +89,7 @@ const char* why_forward_all(const std::vector<Offer>& offers) {
     return "the ranks have different settings of Narrowcast";
   if (!all([](const Offer& a, const Offer& b) { return std::strncmp(a.place, b.place, sizeof a.place) == 0; }))
     return "the communicator spans several hosts or containers";
-  if (offers.size() > static_cast<size_t>(engine()->most_ranks)) return "the communicator has too many ranks";
+  if (offers.size() > static_cast<size_t>(backend.max_ranks)) return "the communicator has too many ranks";
   return nullptr;
 }
 

@@ -214,9 +214,11 @@ def test_taken_and_forwarded_calls_keep_their_order(on_ranks, monkeypatch):
     assert on_ranks.taken() == {"all_gather": (6, 0), "broadcast": (0, 6)}
 
 
-def test_calls_of_nccl_to_itself_pass_through_where_it_does_not_bind_to_itself(on_ranks, drop_in, fakes, monkeypatch):
+def test_calls_of_nccl_to_itself_pass_through_where_it_does_not_bind_to_itself(
+    on_ranks, host_drop_in, fakes, monkeypatch
+):
     # Somebody replaces malloc.
-    monkeypatch.setenv("LD_PRELOAD", f"{drop_in}:{fakes / 'libmalloc.so'}")
+    monkeypatch.setenv("LD_PRELOAD", f"{host_drop_in}:{fakes / 'libmalloc.so'}")
     monkeypatch.setenv("NARROWCAST_OFF", "broadcast")
     for right in on_ranks("every_operation", count=100):
         assert set(right) == OPERATIONS

@@ -84,6 +84,10 @@ def test_the_installed_nccl_exports_nothing_more(drop_in):
     assert {name for name in symbols(library) if name.lstrip("p").startswith("nccl")} <= set(symbols(drop_in))
 
 
+def test_the_shipped_drop_in_reads_no_variable_of_the_tests(drop_in):
+    assert b"NARROWCAST_TEST_" not in drop_in.read_bytes()
+
+
 def test_it_stands_for_nccl_and_links_only_libc(drop_in):
     read = subprocess.run(["readelf", "-d", str(drop_in)], capture_output=True, text=True, check=True).stdout
     rows = [line for line in read.splitlines() if "[" in line]

@@ -22,12 +22,12 @@ print(sum("libnccl.so.2" in line and "r-xp" in line for line in open("/proc/self
 
 
 @pytest.fixture
-def run_real(cli, drop_in, fakes, tmp_path):
+def run_real(cli, host_drop_in, fakes, tmp_path):
     """`narrowcast run` with the drop-in, beside the library as in the package."""
     library = tmp_path / "lib" / "libnarrowcast.so"
     library.parent.mkdir()
     library.symlink_to(library_path().absolute())
-    library.with_name(preload.NAME).symlink_to(drop_in)
+    library.with_name(preload.NAME).symlink_to(host_drop_in)
 
     def start(*arguments, **environment):
         given = {
@@ -81,7 +81,7 @@ run_ranks("nccl_jobs:every_operation", arguments, lambda results: None, timeout_
 @pytest.mark.usefixtures("rank_jobs")
 def test_ranks_report_what_was_taken_and_what_was_not_and_why(run_real, tmp_path):
     options = ["--take", "always", "--codec", "window", "--off", "broadcast", "--stats", "out.json"]
-    test_only = {"NARROWCAST_TEST_BACKEND": "host", "NCCL_NVLS_ENABLE": "0", "TEST_FOLDER": str(tmp_path)}
+    test_only = {"NCCL_NVLS_ENABLE": "0", "TEST_FOLDER": str(tmp_path)}
     done = run_real(*options, "--", sys.executable, "-c", RANKS, **test_only)
     assert done.returncode == 0, done.stderr
     report = json.loads((tmp_path / "out.json").read_text())

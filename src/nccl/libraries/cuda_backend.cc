@@ -1,0 +1,7 @@
+#include "nccl/libraries/backend.h"
+
+namespace narrowcast::nccl {
+
+const Backend backend{.id = NCAST_BACKEND_CUDA, .max_ranks = 8};
+
+}  // namespace narrowcast::nccl
