@@ -7,10 +7,8 @@ another follows, so that a file cut between frames is seen to be cut.
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import BinaryIO
 
 import numpy as np
@@ -18,8 +16,10 @@ import numpy.typing as npt
 
 from . import codec as _codec
 from ._arrays.view import View
-from ._files.atomic import new_file, write_all
+from ._files.atomic import write_all
 from ._files.containers import BYTES, Segment, UnknownValuesError, segments
+from ._files.opening import FileArgument, bytes_left, created, opened, opened_seekable
+from ._files.packing import pack
 from ._native.structures import CHECKSUM, MORE
 from .codec import FRAME_HEADER_BYTES, BlockStats, FrameInfo
 from .errors import CorruptError, NarrowcastError, SystemFailure, error_of
@@ -68,10 +68,10 @@ def pieces(parts: list[Segment]) -> Iterator[Segment]:
 
 
 class Reader:
-    """Reads pieces of a file into one buffer, and encodes them into another; both are used again and again."""
+    """Reads pieces of a file and encodes them. Both results are in buffers that the next call uses again."""
 
-    def __init__(self, file: BinaryIO) -> None:
-        self._file = file
+    def __init__(self, file: BinaryIO, name: str) -> None:
+        self._file, self._name = file, name
         self._raw: npt.NDArray[np.uint8] = np.empty(0, np.uint8)
         self._frame: npt.NDArray[np.uint8] = np.empty(0, np.uint8)
 
@@ -82,7 +82,7 @@ class Reader:
         self._file.seek(piece.offset)
         raw = self._raw[: piece.raw_bytes]
         if _read_into(self._file, raw) < piece.raw_bytes:
-            raise SystemFailure(f"{self._file.name} became shorter while it was read")
+            raise SystemFailure(f"{self._name} became shorter while it was read")
         return raw
 
     def encode(self, raw: npt.NDArray[np.uint8], dtype: ValueType, codec: str, flags: int) -> npt.NDArray[np.uint8]:
@@ -97,33 +97,37 @@ class Reader:
 
 
 def encode_file(
-    source: Path,
-    target: Path,
+    source: FileArgument,
+    target: FileArgument,
     *,
     codec: str = "window",
     dtype: str | None = None,
     checksum: bool = True,
     progress: Progress | None = None,
 ) -> FileTotals:
-    """Encodes a safetensors, npy or plain file. `target` is replaced when all is written, or not touched.
+    """Encodes a safetensors, npy or plain file.
 
-    dtype: what the values of a plain file are (or of an npy file that does not say it); uint8 for plain bytes.
+    source: a path, or a binary file object; one that cannot seek is copied to a temporary file first.
+    target: a path, which is replaced when everything is written and is otherwise not touched, or a binary file object.
+    codec: for tensors; headers are stored raw. Small tensors share frames with their neighbours.
+    dtype: the value type of a plain file, or of an npy file that does not say it; uint8 for plain bytes.
+    checksum: put a checksum into every frame.
     progress: called with the raw bytes of every frame.
 
-    Raises UnknownValuesError, CorruptError (a malformed header), OSError.
+    Raises UnknownValuesError for a plain file without dtype, CorruptError for a malformed header, and OSError.
     """
     codec_number(codec)
-    parts = segments(source, dtype)
     frames = wire_bytes = 0
-    with source.open("rb", buffering=0) as file, new_file(target) as out:
-        reader = Reader(file)
+    with opened_seekable(source) as (file, name), created(target) as (out, out_name):
+        parts = segments(file, name, dtype)
+        reader = Reader(file, name)
         # An empty file is one frame of no values.
-        remaining = list(pieces(parts)) or [Segment(0, 0, BYTES, None)]
+        remaining = pack(pieces(parts), FRAME_RAW_BYTES) or [Segment(0, 0, BYTES, None)]
         for index, piece in enumerate(remaining):
             flags = CHECKSUM * checksum | MORE * (index + 1 < len(remaining))
             own_codec = codec if piece.tensor is not None else _HEADER_SEGMENT_CODEC
             frame = reader.encode(reader.read(piece), piece.dtype, own_codec, flags)
-            write_all(out, frame.data, target)
+            write_all(out, frame.data, out_name)
             frames += 1
             wire_bytes += frame.size
             if progress:
@@ -131,23 +135,26 @@ def encode_file(
     return FileTotals(frames, sum(part.raw_bytes for part in parts), wire_bytes)
 
 
-def decode_file(source: Path, target: Path, *, progress: Progress | None = None) -> FileTotals:
-    """Decodes an encoded file. `target` is replaced when all is written, or not touched.
+def decode_file(source: FileArgument, target: FileArgument, *, progress: Progress | None = None) -> FileTotals:
+    """Decodes an encoded file.
 
+    source: a path, or a binary file object, read from its position to its end.
+    target: a path, which is replaced when everything is written and is otherwise not touched, or a binary file object,
+        which may have received the first frames when an error is raised.
     progress: called with the wire bytes of every frame.
 
-    Raises CorruptError, naming the frame and the byte where it begins; OSError.
+    Raises CorruptError, which names the frame and the byte where it begins, and OSError.
     """
     frames = raw_bytes = wire_bytes = 0
     values: npt.NDArray[np.uint8] = np.empty(0, np.uint8)
-    with source.open("rb", buffering=0) as file, new_file(target) as out:
-        for number, offset, info, frame in _frames(file):
-            with _located(source, number, offset):
+    with opened(source) as (file, name), created(target) as (out, out_name):
+        for number, offset, info, frame in _frames(file, name):
+            with _located(name, number, offset):
                 if values.size < info.raw_bytes:
-                    values = np.empty(0, np.uint8)  # gives the old ones back first
+                    values = np.empty(0, np.uint8)  # frees the old ones first
                     values = np.empty(info.raw_bytes, np.uint8)
                 _codec.decode_into(frame.ctypes.data, frame.size, 0, values.ctypes.data, info.raw_bytes)
-            write_all(out, values[: info.raw_bytes].data, target)
+            write_all(out, values[: info.raw_bytes].data, out_name)
             frames += 1
             raw_bytes += info.raw_bytes
             wire_bytes += info.wire_bytes
@@ -156,61 +163,69 @@ def decode_file(source: Path, target: Path, *, progress: Progress | None = None)
     return FileTotals(frames, raw_bytes, wire_bytes)
 
 
-def frames_of(source: Path) -> Iterator[FileFrame]:
-    """The frames of an encoded file, in order, with their checksums verified: a frame that is wrong says so.
+def frames_of(source: FileArgument) -> Iterator[FileFrame]:
+    """The frames of an encoded file, in order. Their checksums are verified: `fault` says what is wrong with a frame.
 
-    Raises CorruptError where no frame begins, or the file is cut.
+    source: as for `decode_file`. Raises CorruptError where no frame begins, or where the file is cut.
     """
-    with source.open("rb", buffering=0) as file:
-        for number, offset, info, frame in _frames(file):
+    with opened(source) as (file, name):
+        for number, offset, info, frame in _frames(file, name):
             stats = fault = None
             try:
-                with _located(source, number, offset):
+                with _located(name, number, offset):
                     stats = _codec.inspect_blocks_memory(frame.ctypes.data, frame.size)
             except CorruptError as error:
                 fault = str(error)
             yield FileFrame(number, offset, info, stats, fault)
 
 
-def is_encoded(path: Path) -> bool:
-    """Whether a file begins with the header of a frame."""
+def is_encoded(source: FileArgument) -> bool:
+    """Whether a seekable file begins with the header of a frame. An open file is left at byte 0."""
+    with opened(source) as (file, _):
+        header = file.read(FRAME_HEADER_BYTES)
+        file.seek(0)
     try:
-        with path.open("rb") as file:
-            _codec.inspect(file.read(FRAME_HEADER_BYTES))
+        _codec.inspect(header)
     except CorruptError:
         return False
     return True
 
 
-def _frames(file: BinaryIO) -> Iterator[tuple[int, int, FrameInfo, npt.NDArray[np.uint8]]]:
+def _frames(file: BinaryIO, name: str) -> Iterator[tuple[int, int, FrameInfo, npt.NDArray[np.uint8]]]:
     """Number, offset, header and bytes of every frame; the bytes are valid until the next one."""
-    total = os.fstat(file.fileno()).st_size
-    path = Path(file.name)
+    total = bytes_left(file)
     buffer: npt.NDArray[np.uint8] = np.empty(FRAME_HEADER_BYTES, np.uint8)
     number = offset = 0
     while True:
-        with _located(path, number, offset):
+        with _located(name, number, offset):
             header = _read_into(file, buffer[:FRAME_HEADER_BYTES])
             if header < FRAME_HEADER_BYTES:
                 raise CorruptError("the file ends where a frame should begin" if not header else _cut(header, 64))
             info = _codec.inspect_memory(buffer.ctypes.data, header)
-            if info.wire_bytes > total - offset:
+            if total is not None and info.wire_bytes > total - offset:
                 raise CorruptError(_cut(total - offset, info.wire_bytes))
-            if buffer.size < info.wire_bytes:
-                grown = np.empty(info.wire_bytes, np.uint8)
-                grown[:FRAME_HEADER_BYTES] = buffer[:FRAME_HEADER_BYTES]
-                buffer = grown
-            frame = buffer[: info.wire_bytes]
-            body = _read_into(file, frame[FRAME_HEADER_BYTES:])
-            if FRAME_HEADER_BYTES + body < info.wire_bytes:
-                raise CorruptError(_cut(FRAME_HEADER_BYTES + body, info.wire_bytes))
-        yield number, offset, info, frame
+            filled = FRAME_HEADER_BYTES
+            while filled < info.wire_bytes:
+                # A pipe does not say how much it holds: no memory for more than came, up to a factor.
+                needed = info.wire_bytes if total is not None else min(info.wire_bytes, 2 * filled + FRAME_RAW_BYTES)
+                if buffer.size < needed:
+                    grown = np.empty(needed, np.uint8)
+                    grown[:filled] = buffer[:filled]
+                    buffer = grown
+                part = buffer[filled : min(buffer.size, info.wire_bytes)]
+                count = _read_into(file, part)
+                filled += count
+                if count < part.size:
+                    raise CorruptError(_cut(filled, info.wire_bytes))
+        yield number, offset, info, buffer[: info.wire_bytes]
         offset += info.wire_bytes
         number += 1
         if not info.more:
             break
-    if offset != total:
-        raise CorruptError(f"{path}: {total - offset} bytes follow frame {number - 1}, the last, at byte {offset}")
+    rest = total - offset if total is not None else len(file.read(1))
+    if rest:
+        many = f"{rest} bytes follow" if total is not None else "more bytes follow"
+        raise CorruptError(f"{name}: {many} frame {number - 1}, the last, at byte {offset}")
 
 
 def _cut(there: int, needed: int) -> str:
@@ -218,9 +233,9 @@ def _cut(there: int, needed: int) -> str:
 
 
 @contextlib.contextmanager
-def _located(path: Path, number: int, offset: int) -> Iterator[None]:
+def _located(name: str, number: int, offset: int) -> Iterator[None]:
     """Says in an error which frame of which file it is about."""
-    where = f"{path}: frame {number} at byte {offset}"
+    where = f"{name}: frame {number} at byte {offset}"
     try:
         yield
     except NarrowcastError as error:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
 
 from . import codec as _codec
 from ._files.containers import Segment, segments
+from ._files.opening import FileArgument, opened_seekable
 from .files import Reader, pieces
 from .types import ValueType
 
@@ -84,16 +84,25 @@ def entropy_bound(counts: npt.NDArray[np.int64], kind: ValueType) -> float:
     return (1 + kind.mantissa_bits + entropy_bits) / (8 * kind.bytes)
 
 
-def tensor_ratios(path: Path, *, dtype: str | None = None, codec: str = "window") -> Iterator[TensorRatio]:
-    """Every tensor of a safetensors, npy or plain file, encoded as `encode_file` does."""
-    with path.open("rb", buffering=0) as file:
-        reader = Reader(file)
-        for part in segments(path, dtype):
-            if part.tensor is not None:
-                yield _tensor_ratio(reader, part, part.tensor, path, codec)
+def tensor_ratios(source: FileArgument, *, dtype: str | None = None, codec: str = "window") -> Iterator[TensorRatio]:
+    """Every tensor of a safetensors, npy or plain file, each in frames of its own.
+
+    source, dtype, codec: as for `encode_file`, which packs small tensors together, so that its file may be smaller.
+    Raises what `encode_file` does.
+    """
+    with opened_seekable(source) as (file, name):
+        yield from tensor_ratios_of(file, name, dtype, codec)
 
 
-def _tensor_ratio(reader: Reader, part: Segment, name: str, path: Path, codec: str) -> TensorRatio:
+def tensor_ratios_of(file: BinaryIO, name: str, dtype: str | None, codec: str) -> Iterator[TensorRatio]:
+    """As `tensor_ratios`, of a seekable file at byte 0 that is called `name`."""
+    reader = Reader(file, name)
+    for part in segments(file, name, dtype):
+        if part.tensor is not None:
+            yield _tensor_ratio(reader, part, part.tensor, name, codec)
+
+
+def _tensor_ratio(reader: Reader, part: Segment, name: str, source: str, codec: str) -> TensorRatio:
     kind = part.dtype
     counts = np.zeros(1 << kind.exponent_bits, np.int64)
     widths: Counter[int] = Counter()
@@ -112,7 +121,7 @@ def _tensor_ratio(reader: Reader, part: Segment, name: str, path: Path, codec: s
             counts += exponent_counts(raw, kind)
     return TensorRatio(
         tensor=name,
-        file=str(path),
+        file=source,
         dtype=kind.name,
         elems=part.raw_bytes // kind.bytes,
         codec=codec_used,

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .._files.containers import segments
+from .._files.opening import opened
 from ..types import ValueType, value_type
 from . import oracle
 
@@ -26,7 +27,8 @@ _FILE_BYTES = 256 << 20
 def tensors(path: Path, dtype: str | None = None) -> dict[str, tuple[ValueType, npt.NDArray[np.uint8]]]:
     """The tensors of a safetensors, npy or plain file: type and bytes by name."""
     data = np.memmap(path, np.uint8, "r") if path.stat().st_size else np.empty(0, np.uint8)
-    parts = [part for part in segments(path, dtype) if part.tensor is not None]
+    with opened(path) as (file, name):
+        parts = [part for part in segments(file, name, dtype) if part.tensor is not None]
     return {part.tensor or "": (part.dtype, np.array(data[part.offset : part.end])) for part in parts}
 
 

@@ -47,13 +47,13 @@ class _Enough(Exception):
 def write_file(path: Path, content: bytes | memoryview) -> None:
     """A new file of this content."""
     with new_file(path) as file:
-        write_all(file, memoryview(content), path)
+        write_all(file, memoryview(content), str(path))
 
 
-def write_all(file: BinaryIO, data: memoryview, path: Path) -> None:
-    """Writes everything (an unbuffered write may take less); errors name `path`, not the temporary file."""
+def write_all(file: BinaryIO, data: memoryview, name: str) -> None:
+    """Writes everything (an unbuffered write may take less); errors name `name`, not the temporary file."""
     try:
         while data:
             data = data[file.write(data) :]
     except OSError as error:
-        raise OSError(error.errno, error.strerror, str(path)) from None
+        raise OSError(error.errno, error.strerror, name) from None

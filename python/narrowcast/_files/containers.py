@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ import numpy as np
 
 from ..errors import CorruptError
 from ..types import ValueType, value_type
+from .opening import bytes_left
 
 BYTES = value_type("uint8")
 NPY_MAGIC = b"\x93NUMPY"
@@ -80,36 +80,37 @@ class Segment:
         return self.offset + self.raw_bytes
 
 
-def segments(path: Path, dtype: str | None = None) -> list[Segment]:
-    """The stretches of a file, in file order, gapless from its first byte to its last; none when it is empty.
+def segments(file: BinaryIO, name: str, dtype: str | None = None) -> list[Segment]:
+    """The segments of a file, in order, without gaps from its first byte to its last; none when it is empty.
 
+    file: seekable, at byte 0. name: its name; a name that ends in .safetensors must be a valid safetensors file.
     dtype: the value type of a plain file, or of the data of an npy file; a safetensors file is then a plain one.
 
     UnknownValuesError when the file is plain and dtype is None, CorruptError when a header is malformed.
     """
     given = value_type(dtype) if dtype else None
-    with path.open("rb") as file:
-        total = os.fstat(file.fileno()).st_size
-        start = file.read(9)
-        if start.startswith(NPY_MAGIC):
-            try:
-                return _npy(file, total, given, path.stem)
-            except CorruptError:
-                if given is None:
-                    raise
-        elif given is None and path.suffix == ".safetensors":
-            return _safetensors(file, total)
-        elif given is None and start[8:] == b"{":
-            # Files of model caches have lost their suffix.
-            try:
-                return _safetensors(file, total)
-            except CorruptError:
-                pass
+    path = Path(name)
+    total = bytes_left(file) or 0
+    start = file.read(9)
+    if start.startswith(NPY_MAGIC):
+        try:
+            return _npy(file, total, given, path)
+        except CorruptError:
+            if given is None:
+                raise
+    elif given is None and path.suffix == ".safetensors":
+        return _safetensors(file, total, name)
+    elif given is None and start[8:] == b"{":
+        # Model caches drop the suffix.
+        try:
+            return _safetensors(file, total, name)
+        except CorruptError:
+            pass
     if total == 0:
         return []
     if given is None:
         raise UnknownValuesError(
-            f"{path} is neither safetensors nor npy: say what its values are with --dtype (uint8: plain bytes)"
+            f"{name} is neither safetensors nor npy: give the type of its values with --dtype (uint8: plain bytes)"
         )
     return list(_plain(0, total, given, path.name))
 
@@ -122,7 +123,7 @@ def _plain(offset: int, total: int, kind: ValueType, tensor: str | None) -> Iter
         yield Segment(offset + whole, total - whole, BYTES, None)
 
 
-def _npy(file: BinaryIO, total: int, given: ValueType | None, tensor: str) -> list[Segment]:
+def _npy(file: BinaryIO, total: int, given: ValueType | None, path: Path) -> list[Segment]:
     file.seek(0)
     try:
         version = np.lib.format.read_magic(file)
@@ -143,20 +144,20 @@ def _npy(file: BinaryIO, total: int, given: ValueType | None, tensor: str) -> li
         if not kind.hasobject and math.prod(shape) * kind.itemsize != data:
             raise ValueError(f"{data} bytes of data do not make the shape {shape} of {kind}")
     except (ValueError, SyntaxError, TypeError, OverflowError, RecursionError, MemoryError, EOFError) as error:
-        raise CorruptError(f"{file.name} is not a valid npy file: {_one_line(error)}") from None
+        raise CorruptError(f"{path} is not a valid npy file: {_one_line(error)}") from None
     header = file.tell()
     name = None if kind.hasobject or not kind.isnative else _NUMPY.get(f"{kind.kind}{kind.itemsize}")
     # Pickled objects, big-endian numbers and records stay plain bytes.
     ours = given or (value_type(name) if name else BYTES)
-    return [Segment(0, header, BYTES, None), *_plain(header, total - header, ours, tensor)]
+    return [Segment(0, header, BYTES, None), *_plain(header, total - header, ours, path.stem)]
 
 
-def _safetensors(file: BinaryIO, total: int) -> list[Segment]:
+def _safetensors(file: BinaryIO, total: int, name: str) -> list[Segment]:
     try:
         return _parse_safetensors(file, total)
     except (ValueError, RecursionError) as error:
         raise CorruptError(
-            f"{file.name} is not a valid safetensors file: {_one_line(error)} (--dtype uint8 takes it as plain bytes)"
+            f"{name} is not a valid safetensors file: {_one_line(error)} (--dtype uint8 takes it as plain bytes)"
         ) from None
 
 

@@ -16,6 +16,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeR
 
 from .._files.atomic import write_file
 from .._files.containers import UnknownValuesError
+from .._files.opening import FileArgument
 from ..types import CODECS, COMM_CODECS, value_type
 
 
@@ -75,10 +76,31 @@ def existing_file(path: Path) -> Path:
     return path
 
 
-def refuse_same(source: Path, target: Path) -> None:
-    """Nothing overwrites its own input."""
-    if target.exists() and target.samefile(source):
-        raise BadUse(f"{target} is the input: give another name for the output")
+#: In place of a path: standard input or standard output.
+STANDARD_STREAM = "-"
+
+
+def input_file(name: str) -> FileArgument:
+    """Standard input for "-", else the path of an existing file."""
+    return sys.stdin.buffer if name == STANDARD_STREAM else existing_file(Path(name))
+
+
+def output_file(name: str, *sources: str) -> FileArgument:
+    """Standard output for "-", else a path. BadUse when it is one of the inputs, or a terminal."""
+    if name == STANDARD_STREAM:
+        if sys.stdout.isatty():
+            raise BadUse("standard output is a terminal: redirect it, or name a file")
+        return sys.stdout.buffer
+    path = Path(name)
+    for source in sources:
+        if source != STANDARD_STREAM and path.exists() and Path(source).exists() and path.samefile(source):
+            raise BadUse(f"{name} is the input: give another name for the output")
+    return path
+
+
+def file_bytes(source: FileArgument) -> int | None:
+    """The size of a file, for a progress bar; None for standard input."""
+    return source.stat().st_size if isinstance(source, Path) else None
 
 
 @contextlib.contextmanager
@@ -91,7 +113,7 @@ def says_dtype() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def progress_bar(label: str, total_bytes: int) -> Iterator[Callable[[int], None] | None]:
+def progress_bar(label: str, total_bytes: int | None) -> Iterator[Callable[[int], None] | None]:
     """A bar on standard error, on a terminal only; what to call with the bytes of every step."""
     if not sys.stderr.isatty():
         yield None

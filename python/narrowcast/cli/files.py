@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import asdict
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -12,55 +12,66 @@ from rich.table import Table
 from ..errors import CorruptError
 from ..files import FileFrame, decode_file, encode_file, frames_of
 from ._common import (
+    STANDARD_STREAM,
     DtypeOption,
     bytes_text,
     codec_name,
     console,
-    existing_file,
+    file_bytes,
+    input_file,
+    output_file,
     print_json,
     progress_bar,
-    refuse_same,
     says_dtype,
 )
 
+_Output = Annotated[
+    str, typer.Argument(metavar="OUT", help="Replaced when all is written, or not touched; -: standard output.")
+]
+
 
 def encode(
-    source: Annotated[Path, typer.Argument(metavar="IN", help="safetensors, npy, or plain values with --dtype.")],
-    target: Annotated[Path, typer.Argument(metavar="OUT", help="Replaced when all is written, or not touched.")],
+    source: Annotated[
+        str, typer.Argument(metavar="IN", help="safetensors, npy, or plain values with --dtype; -: standard input.")
+    ],
+    target: _Output,
     dtype: DtypeOption = None,
     codec: Annotated[str, typer.Option(callback=codec_name, help="window or raw.")] = "window",
     checksum: Annotated[bool, typer.Option(help="Put a checksum into every frame.")] = True,
 ) -> None:
     """Encode a file, losslessly: decoding gives every byte back."""
-    existing_file(source)
-    refuse_same(source, target)
-    with says_dtype(), progress_bar("encode", source.stat().st_size) as progress:
-        totals = encode_file(source, target, codec=codec, dtype=dtype, checksum=checksum, progress=progress)
+    read, written = input_file(source), output_file(target, source)
+    with says_dtype(), progress_bar("encode", file_bytes(read)) as progress:
+        totals = encode_file(read, written, codec=codec, dtype=dtype, checksum=checksum, progress=progress)
     ratio = f", ratio {totals.wire_bytes / totals.raw_bytes:.4f}" if totals.raw_bytes else ""
-    print(f"{source} -> {target}: {bytes_text(totals.raw_bytes)} -> {bytes_text(totals.wire_bytes)}{ratio}")
+    _say(source, target, f"{bytes_text(totals.raw_bytes)} -> {bytes_text(totals.wire_bytes)}{ratio}")
 
 
 def decode(
-    source: Annotated[Path, typer.Argument(metavar="IN", help="A file that encode wrote.")],
-    target: Annotated[Path, typer.Argument(metavar="OUT", help="Replaced when all is written, or not touched.")],
+    source: Annotated[str, typer.Argument(metavar="IN", help="A file that encode wrote; -: standard input.")],
+    target: _Output,
 ) -> None:
     """Decode a file to the bytes that it was encoded from."""
-    existing_file(source)
-    refuse_same(source, target)
-    with progress_bar("decode", source.stat().st_size) as progress:
-        totals = decode_file(source, target, progress=progress)
-    print(f"{source} -> {target}: {bytes_text(totals.wire_bytes)} -> {bytes_text(totals.raw_bytes)}")
+    read, written = input_file(source), output_file(target, source)
+    with progress_bar("decode", file_bytes(read)) as progress:
+        totals = decode_file(read, written, progress=progress)
+    _say(source, target, f"{bytes_text(totals.wire_bytes)} -> {bytes_text(totals.raw_bytes)}")
+
+
+def _say(source: str, target: str, sizes: str) -> None:
+    """Standard output may be taken by the data."""
+    print(f"{source} -> {target}: {sizes}", file=sys.stderr if target == STANDARD_STREAM else sys.stdout)
 
 
 def inspect(
-    source: Annotated[Path, typer.Argument(metavar="FILE", help="A file that encode wrote.")],
+    source: Annotated[str, typer.Argument(metavar="FILE", help="A file that encode wrote; -: standard input.")],
     json: Annotated[bool, typer.Option("--json", help="Print a list of objects, one a frame.")] = False,
 ) -> None:
-    """Say what the frames of a file hold, and which are wrong: checksums are verified. Exit status 1 when one is."""
+    """Show the frames of a file and verify their checksums. The exit status is 1 when a frame is corrupt."""
     frames: list[FileFrame] = []
     faults = []
     try:
-        for frame in frames_of(existing_file(source)):
+        for frame in frames_of(input_file(source)):
             frames.append(frame)
             faults += [frame.fault] if frame.fault else []
     except CorruptError as error:

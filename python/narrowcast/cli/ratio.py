@@ -9,15 +9,19 @@ import typer
 from rich.table import Table
 
 from .._files.atomic import check_writable
+from .._files.opening import opened_seekable
 from ..files import is_encoded
-from ..ratios import TensorRatio, tensor_ratios
+from ..ratios import TensorRatio, tensor_ratios_of
 from ..types import CODECS
-from ._common import BadUse, DtypeOption, console, existing_file, print_json, says_dtype
+from ._common import BadUse, DtypeOption, console, input_file, output_file, print_json, says_dtype
 from .files import widths_text
 
 
 def ratio(
-    sources: Annotated[list[Path], typer.Argument(metavar="FILE...", help="safetensors, npy, or plain with --dtype.")],
+    sources: Annotated[
+        list[str],
+        typer.Argument(metavar="FILE...", help="safetensors, npy, or plain values with --dtype; -: standard input."),
+    ],
     dtype: DtypeOption = None,
     codec: Annotated[list[str] | None, typer.Option(help="window (default) or raw; may be repeated.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print a list of objects, one a tensor and codec.")] = False,
@@ -35,17 +39,16 @@ def ratio(
         plots.require()
         if plot.suffix not in plots.FORMATS:
             raise BadUse(f"{plot} has none of the suffixes {', '.join(plots.FORMATS)}")
-        for source in sources:
-            if plot.exists() and source.exists() and plot.samefile(source):
-                raise BadUse(f"{plot} is an input: give another name for the plot")
+        output_file(str(plot), *sources)
         check_writable(plot)
     rows: list[TensorRatio] = []
     for source in sources:
-        existing_file(source)
-        if dtype is None and is_encoded(source):
-            raise BadUse(f"{source} is encoded already: see narrowcast inspect")
-        with says_dtype():
-            rows += [row for name in codecs for row in tensor_ratios(source, dtype=dtype, codec=name)]
+        with opened_seekable(input_file(source)) as (file, name), says_dtype():
+            if dtype is None and is_encoded(file):
+                raise BadUse(f"{name} is encoded already: see narrowcast inspect")
+            for codec_name in codecs:
+                file.seek(0)
+                rows += tensor_ratios_of(file, name, dtype, codec_name)
     if plot is not None:
         plots.plot_ratios(rows, plot)
     if json:

@@ -81,7 +81,7 @@ def tune(
         machine = bench_report.machine()
     text = times.text(machine, *remarks)
     with new_file(output_file) as file:
-        write_all(file, memoryview(text.encode()), output_file)
+        write_all(file, memoryview(text.encode()), str(output_file))
         try:
             load(Path(file.name))
         except InvalidArgumentError as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pty
 import signal
 import subprocess
 import sys
@@ -39,6 +40,44 @@ def test_encode_decode_inspect(cli, slices, tmp_path):
     assert sum(frame["wire_bytes"] for frame in frames) == (tmp_path / "model.ncast").stat().st_size
     assert frames[1]["checksum"] is not None
     assert sorted(path.name for path in tmp_path.iterdir()) == ["model.ncast", "model.safetensors"]
+
+
+def test_a_dash_is_standard_input_and_output(slices, tmp_path):
+    def narrowcast(*arguments: str, **options) -> subprocess.CompletedProcess[bytes]:
+        return subprocess.run(
+            [sys.executable, "-m", "narrowcast", *arguments], capture_output=True, cwd=tmp_path, timeout=60, **options
+        )
+
+    model = slices.read_bytes()
+    encoded = narrowcast("encode", "-", "-", input=model, check=True)
+    assert b"- -> -: " in encoded.stderr
+    with slices.open("rb") as redirected:
+        assert narrowcast("encode", "-", "-", stdin=redirected, check=True).stdout == encoded.stdout
+    assert narrowcast("decode", "-", "-", input=encoded.stdout, check=True).stdout == model
+    frames = json.loads(narrowcast("inspect", "-", "--json", input=encoded.stdout, check=True).stdout)
+    assert len(frames) == 8
+    rows = json.loads(narrowcast("ratio", "-", "--codec", "raw", "--codec", "window", "--json", input=model).stdout)
+    assert [row["file"] for row in rows] == ["<stdin>"] * 14
+    assert rows[7]["ratio"] < 0.8
+    cut = narrowcast("decode", "-", "out", input=encoded.stdout[:-1])
+    assert cut.returncode == 1
+    assert b"<stdin>: frame 7 at byte " in cut.stderr
+    assert not (tmp_path / "out").exists()
+    plain = narrowcast("encode", "-", "-", input=b"plain")
+    assert plain.returncode == 2
+    assert b"<stdin> is neither safetensors nor npy" in plain.stderr
+
+
+def test_encoded_data_is_not_written_to_a_terminal(slices):
+    leader, terminal = pty.openpty()
+    try:
+        command = [sys.executable, "-m", "narrowcast", "encode", str(slices), "-"]
+        done = subprocess.run(command, stdout=terminal, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
+        done.stdout = ""
+    finally:
+        os.close(terminal)
+        os.close(leader)
+    assert_one_sentence(done, 2, "terminal")
 
 
 def test_options_of_encode(cli, tmp_path):

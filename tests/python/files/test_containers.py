@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from narrowcast._files.containers import MAX_SAFETENSORS_HEADER_BYTES, UnknownValuesError, segments
+from narrowcast._files import containers
+from narrowcast._files.containers import MAX_SAFETENSORS_HEADER_BYTES, UnknownValuesError
 from narrowcast.errors import CorruptError
 
 
@@ -30,6 +31,11 @@ def write(tmp_path):
         return path
 
     return write
+
+
+def segments(path, dtype=None):
+    with path.open("rb") as file:
+        return containers.segments(file, str(path), dtype)
 
 
 def shape_of(parts):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import json
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +12,7 @@ from narrowcast import files
 from narrowcast._files.atomic import check_writable
 from narrowcast.errors import CorruptError
 from narrowcast.files import decode_file, encode_file, frames_of
+from narrowcast.ratios import tensor_ratios
 from sample_values import normal
 
 
@@ -70,6 +73,110 @@ def test_an_empty_file_is_one_frame_and_an_empty_encoding_is_cut(tmp_path):
     assert [frame.info.elems for frame in round_trip(path, tmp_path)] == [0]
     with pytest.raises(CorruptError, match="frame 0 at byte 0: the file ends where a frame should begin"):
         decode_file(path, tmp_path / "out")
+
+
+def safetensors_of(path, tensors):
+    """Writes tensors, each a name, a safetensors type and its bytes."""
+    header, offset = {}, 0
+    for name, kind, shape, data in tensors:
+        header[name] = {"dtype": kind, "shape": shape, "data_offsets": [offset, offset + len(data)]}
+        offset += len(data)
+    text = json.dumps(header).encode()
+    path.write_bytes(len(text).to_bytes(8, "little") + text + b"".join(data for *_, data in tensors))
+
+
+def test_small_tensors_share_frames_and_shrink(tmp_path):
+    path = tmp_path / "small.safetensors"
+    safetensors_of(path, [(str(i), "BF16", [300], normal("bfloat16", 300, i).tobytes()) for i in range(200)])
+    frames = round_trip(path, tmp_path)
+    assert [(frame.info.dtype, frame.info.elems) for frame in frames] == [
+        ("uint8", path.stat().st_size - 120_000),
+        ("bfloat16", 60_000),
+    ]
+    assert frames[1].info.ratio < 0.72
+
+
+def test_small_tensors_of_mixed_types_do_not_grow(tmp_path):
+    path = tmp_path / "mixed.safetensors"
+    tensors = []
+    for i in range(100):
+        tensors.append((f"{i}.bias", "F32", [64], normal("float32", 64, i).tobytes()))
+        tensors.append((f"{i}.count", "I64", [], bytes(8)))
+        tensors.append((f"{i}.scale", "BF16", [77], normal("bfloat16", 77, i).tobytes()))
+    safetensors_of(path, tensors)
+    (frame,) = round_trip(path, tmp_path)
+    assert frame.info.wire_bytes < path.stat().st_size + 80
+
+
+def test_a_small_tensor_joins_a_large_one_of_its_type_alone(tmp_path):
+    path = tmp_path / "model.safetensors"
+    large = [(name, normal(name, 1 << 16).tobytes()) for name in ("bfloat16", "float16", "bfloat16")]
+    small = normal("bfloat16", 300).tobytes()
+    tensors = [
+        (str(i), {"bfloat16": "BF16", "float16": "F16"}[name], [1 << 16], data) for i, (name, data) in enumerate(large)
+    ]
+    safetensors_of(path, [tensors[0], ("small", "BF16", [300], small), *tensors[1:]])
+    frames = round_trip(path, tmp_path)
+    assert [(frame.info.dtype, frame.info.elems) for frame in frames[1:]] == [
+        ("bfloat16", (1 << 16) + 300),
+        ("float16", 1 << 16),
+        ("bfloat16", 1 << 16),
+    ]
+
+
+def test_frames_of_packed_tensors_stay_within_the_limit(tmp_path, small_frames):
+    path = tmp_path / "small.safetensors"
+    safetensors_of(path, [(str(i), "BF16", [150], normal("bfloat16", 150, i).tobytes()) for i in range(50)])
+    frames = round_trip(path, tmp_path)
+    assert [frame.info.raw_bytes for frame in frames if frame.info.dtype == "bfloat16"] == [900] * 16 + [600]
+
+
+def test_paths_may_be_strings(slices, tmp_path):
+    source, encoded, decoded = str(slices), str(tmp_path / "encoded"), str(tmp_path / "decoded")
+    encode_file(source, encoded)
+    assert len(list(frames_of(encoded))) == 8
+    decode_file(encoded, decoded)
+    assert Path(decoded).read_bytes() == slices.read_bytes()
+    assert len(list(tensor_ratios(source))) == 7
+
+
+def test_file_objects_take_the_place_of_paths(slices, tmp_path):
+    encoded, decoded = io.BytesIO(), io.BytesIO()
+    encode_file(io.BytesIO(slices.read_bytes()), encoded)
+    encode_file(slices, tmp_path / "encoded")
+    assert encoded.getvalue() == (tmp_path / "encoded").read_bytes()
+    encoded.seek(0)
+    assert decode_file(encoded, decoded).frames == 8
+    assert decoded.getvalue() == slices.read_bytes()
+
+
+class Pipe(io.RawIOBase):
+    """Bytes that can be read once, a few at a time."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = io.BytesIO(data)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer) -> int:
+        return self._data.readinto(memoryview(buffer)[:777])
+
+
+def test_pipes_are_read_once(slices, tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "FRAME_RAW_BYTES", 100_000)
+    encoded, decoded = io.BytesIO(), io.BytesIO()
+    encode_file(Pipe(slices.read_bytes()), encoded)
+    whole = encoded.getvalue()
+    # The buffer for a frame grows with what has come.
+    monkeypatch.setattr(files, "FRAME_RAW_BYTES", 1)
+    decode_file(Pipe(whole), decoded)
+    assert decoded.getvalue() == slices.read_bytes()
+    for cut in (100, len(whole) // 2, len(whole) - 1):
+        with pytest.raises(CorruptError, match=r"<Pipe>: frame .* the file is cut"):
+            decode_file(Pipe(whole[:cut]), io.BytesIO())
+    with pytest.raises(CorruptError, match=rf"<Pipe>: more bytes follow frame .* at byte {len(whole)}"):
+        decode_file(Pipe(whole + b"m"), io.BytesIO())
 
 
 def test_every_cut_is_found_and_leaves_nothing(tmp_path, small_frames):
