@@ -21,14 +21,14 @@ constexpr int skipped = 77;
 constexpr size_t bytes = 1'000'003;  // of a buffer
 constexpr int ctas = 4, warps = 4;   // few: the kernels of all ranks have to run at once
 
-// Warp w has lane w of both channels and every so-many-th message.
+// Warp w has ring w of both channels and every so-many-th message.
 __global__ void exchange(const __grid_constant__ ncast_channels channels, const uint8_t* send, uint8_t* recv) {
-  const uint32_t lane = (blockIdx.x * blockDim.x + threadIdx.x) / 32;
+  const uint32_t ring = (blockIdx.x * blockDim.x + threadIdx.x) / 32;
   const int next = (channels.rank + 1) % channels.ranks;
   const int previous = (channels.rank + channels.ranks - 1) % channels.ranks;
-  narrowcast::Sender to_next(channels, next, lane);
-  narrowcast::Receiver from_previous(channels, previous, lane);
-  for (size_t at = size_t{lane} * channels.slot_bytes; at < bytes; at += size_t{channels.lanes} * channels.slot_bytes) {
+  narrowcast::Sender to_next(channels, next, ring);
+  narrowcast::Receiver from_previous(channels, previous, ring);
+  for (size_t at = size_t{ring} * channels.slot_bytes; at < bytes; at += size_t{channels.rings} * channels.slot_bytes) {
     const auto part = static_cast<uint32_t>(min(bytes - at, size_t{channels.slot_bytes}));
     if (!to_next.put(send + at, part) || !to_next.signal()) return;
     if (!from_previous.get(recv + at, part)) return;

@@ -25,18 +25,18 @@ constexpr int ctas = 4, warps = 4;  // few: the kernels of all ranks have to run
 
 using Codec = narrowcast::Window<NCAST_BFLOAT16>;
 
-// Warp w has lane w of both channels and every so-many-th block.
+// Warp w has ring w of both channels and every so-many-th block.
 __global__ void exchange(const __grid_constant__ ncast_channels channels, const char* send, char* recv,
                          unsigned long long* wire_bytes) {
   __shared__ narrowcast::BlockMemory<Codec> memory_of_warps[warps];
   narrowcast::BlockMemory<Codec>& memory = memory_of_warps[threadIdx.x / 32];
-  const uint32_t lane = (blockIdx.x * blockDim.x + threadIdx.x) / 32;
+  const uint32_t ring = (blockIdx.x * blockDim.x + threadIdx.x) / 32;
   const int next = (channels.rank + 1) % channels.ranks;
   const int previous = (channels.rank + channels.ranks - 1) % channels.ranks;
-  narrowcast::Sender to_next(channels, next, lane);
-  narrowcast::Receiver from_previous(channels, previous, lane);
+  narrowcast::Sender to_next(channels, next, ring);
+  narrowcast::Receiver from_previous(channels, previous, ring);
   unsigned long long sent = 0;
-  for (size_t at = size_t{lane} * Codec::values_bytes; at < bytes; at += size_t{channels.lanes} * Codec::values_bytes) {
+  for (size_t at = size_t{ring} * Codec::values_bytes; at < bytes; at += size_t{channels.rings} * Codec::values_bytes) {
     const auto part = static_cast<uint32_t>(min(bytes - at, size_t{Codec::values_bytes}));
     const uint32_t coded = to_next.put_encoded(send + at, part, memory);
     if (coded == 0 || !to_next.signal()) return;

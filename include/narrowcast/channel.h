@@ -21,22 +21,22 @@ enum { NCAST_SLOT_BYTES = 4096 };  // a block of values of every type but float6
 enum { NCAST_PACKET_MESSAGE_BYTES = 2048 };
 
 // Channels between all ranks, by value in a kernel's parameters. A channel leads from one rank to another, which may be
-// itself, and has `lanes`, each of which is used by one warp at either end. A lane carries messages of `slot_bytes` at
+// itself, and has `rings`, each of which is used by one warp at either end. A ring carries messages of `slot_bytes` at
 // most, in order, and holds 32 KiB of them; beside them it carries messages of packets, of NCAST_PACKET_MESSAGE_BYTES at
 // most, and holds four.
 typedef struct {
   int rank;             // this one
   int ranks;            // 1 to 8
-  uint32_t lanes;       // of every channel
+  uint32_t rings;       // of every channel
   uint32_t slot_bytes;  // of a message, at most
   uint64_t reserved[16];
 } ncast_channels;
 
 // Makes channels. Collective, with the same arguments on every rank.
-//   lanes: 1 to 4096. Each takes some 48 KiB on every rank for every rank.
+//   rings: 1 to 4096. Each takes some 48 KiB on every rank for every rank.
 //   slot_bytes: NCAST_SLOT_BYTES or twice that.
 // Errors: INVALID_ARGUMENT, UNSUPPORTED (the communicator is not of GPUs), MISMATCH, CUDA_ERROR, those of waiting.
-NCAST_API ncast_status ncast_channels_create(ncast_comm* comm, uint32_t lanes, uint32_t slot_bytes,
+NCAST_API ncast_status ncast_channels_create(ncast_comm* comm, uint32_t rings, uint32_t slot_bytes,
                                              ncast_channels* channels);
 // Frees them. Collective. No kernel of this rank uses them any more.
 NCAST_API ncast_status ncast_channels_destroy(ncast_comm* comm, const ncast_channels* channels);

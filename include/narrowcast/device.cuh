@@ -2,7 +2,7 @@
 // narrowcast/channel.h makes what they need; docs/guide/channels.md walks through it.
 //
 // Done by whole warps, each on its own: 32 threads call together, with the same arguments.
-//   Sender    put, put_encoded, put_direct, signal, flush: a warp's end of a lane towards a peer
+//   Sender    put, put_encoded, put_direct, signal, flush: a warp's end of a ring towards a peer
 //   Receiver  wait, poll, get, get_decoded, get_reduced, get_decoded_reduced, get_direct, release: the other end
 //   PacketSender    put, flush: a warp's end for short messages by packets, data and flag in one store
 //   PacketReceiver  poll, get: the other end

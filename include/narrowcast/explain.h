@@ -27,7 +27,7 @@ typedef struct {
   int over_host;          // 1: through host memory, since GPUs cannot reach each other or are not to
   uint32_t ctas;          // of a rank's kernel; 0: no kernel runs
   uint32_t warps;         // of a CTA
-  uint32_t lanes;         // that share what one rank sends another, the largest piece; 0 by packets
+  uint32_t rings;         // that share what one rank sends another, the largest piece; 0 by packets
   uint32_t block_bytes;   // of values; 0 by packets
   uint32_t packet_bytes;  // with the flag: 16, or 128 where a line arrives whole; 0 by blocks
   ncast_codec codec;      // RAW or WINDOW

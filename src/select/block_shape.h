@@ -1,4 +1,4 @@
-// How calls by blocks are cut: into pieces, blocks and lanes, and the CTAs and warps that serve them.
+// How calls by blocks are cut: into pieces, blocks and rings, and the CTAs and warps that serve them.
 #pragma once
 
 #include <algorithm>
@@ -26,8 +26,8 @@ constexpr uint32_t reduce_warps(uint32_t block_bytes, size_t value_bytes) {
 }
 // The one that raises the flags: in the midst of the others.
 constexpr uint32_t signal_warp_of(uint32_t warps) { return warps / 8 * 4; }
-// All others have a lane each.
-constexpr uint32_t reduce_lanes(uint32_t warps) { return warps - 1; }
+// All others have a ring each.
+constexpr uint32_t reduce_rings(uint32_t warps) { return warps - 1; }
 
 // A CTA has an SM for itself, and a call at most 64 of them: what a GPU computes beside it keeps the other SMs.
 inline constexpr uint32_t most_block_ctas = 64;
@@ -50,7 +50,7 @@ constexpr uint32_t ctas_that_fit(uint32_t sms) { return std::clamp<uint32_t>(sms
 inline constexpr uint64_t most_bytes_of_copiers = uint64_t{16} << 20;
 constexpr uint32_t own_copy_ctas(ncast_codec codec) { return codec == NCAST_CODEC_RAW ? 8 : 12; }
 // Of a channel: two sets for the warps of a broadcast that pass values on, or one for those that reduce.
-constexpr uint32_t lanes_of_ctas(uint32_t ctas) { return ctas * 16; }
+constexpr uint32_t rings_of_ctas(uint32_t ctas) { return ctas * 16; }
 
 // Where payloads go through host memory: every waiting warp reads flags over the host link, which few warps fill.
 inline constexpr uint32_t most_ctas_over_host = 16;
@@ -60,38 +60,38 @@ constexpr uint32_t block_bytes(ncast_dtype dtype, ncast_codec codec) {
   return codec == NCAST_CODEC_WINDOW && dtype == NCAST_FLOAT64 ? 8192 : 4096;
 }
 
-// How many lanes share a piece of so many bytes, by what both its ends know: the warps that there may be for them.
-constexpr uint32_t lanes_of(uint64_t bytes, uint32_t block_bytes, uint32_t warps) {
+// How many rings share a piece of so many bytes, by what both its ends know: the warps that there may be for them.
+constexpr uint32_t rings_of(uint64_t bytes, uint32_t block_bytes, uint32_t warps) {
   const uint64_t blocks = (bytes + block_bytes - 1) / block_bytes;
   return static_cast<uint32_t>(blocks < warps ? blocks : warps);
 }
-// The same for a reduction, whose lanes go through their blocks in step: no more than are busy to the end.
-constexpr uint32_t lanes_in_step(uint64_t bytes, uint32_t block_bytes, uint32_t warps) {
+// The same for a reduction, whose rings go through their blocks in step: no more than are busy to the end.
+constexpr uint32_t rings_in_step(uint64_t bytes, uint32_t block_bytes, uint32_t warps) {
   const uint64_t blocks = (bytes + block_bytes - 1) / block_bytes;
   const uint64_t turns = (blocks + warps - 1) / warps;
   return turns == 0 ? 0 : static_cast<uint32_t>((blocks + turns - 1) / turns);
 }
-// How many turns before it is reduced a block is sent, and after how many results are taken, where lanes have so many slots: in
+// How many turns before it is reduced a block is sent, and after how many results are taken, where rings have so many slots: in
 // few of them, what is sent ahead would wait for room that is made after it.
 constexpr uint32_t turns_ahead(uint32_t slots) { return slots >= 4 ? 1 : 0; }
-// How many of a lane's slots such a piece uses. In few of them payloads stay in the receiver's L2 cache; a long piece is worth
+// How many of a ring's slots such a piece uses. In few of them payloads stay in the receiver's L2 cache; a long piece is worth
 // more room between its ends. Measured between four H200.
-constexpr uint32_t slots_of(uint64_t bytes, uint32_t block_bytes, uint32_t lanes, uint32_t slots) {
+constexpr uint32_t slots_of(uint64_t bytes, uint32_t block_bytes, uint32_t rings, uint32_t slots) {
   uint32_t used = slots;
-  while (used > 4 && bytes < uint64_t{2} * used * lanes * block_bytes) used /= 2;
+  while (used > 4 && bytes < uint64_t{2} * used * rings * block_bytes) used /= 2;
   return used;
 }
-// The CTAs for them: as many as there are lanes, so that few blocks go to different SMs.
-constexpr uint32_t ctas_of(uint32_t lanes, uint32_t max_ctas) { return lanes < max_ctas ? lanes : max_ctas; }
+// The CTAs for them: as many as there are rings, so that few blocks go to different SMs.
+constexpr uint32_t ctas_of(uint32_t rings, uint32_t max_ctas) { return rings < max_ctas ? rings : max_ctas; }
 
 // Values of pieces from here on are written straight to where they end up, if they may be: shorter ones are there, through
 // slots, about when the invitation to do so would be. Measured between two H200.
 inline constexpr uint64_t least_straight_bytes = uint64_t{4} << 20;
 
-// How many of the warps that send have lanes of a piece, of which there are so many with all these lanes together; none has lanes of
+// How many of the warps that send have rings of a piece, of which there are so many with all these rings together; none has rings of
 // two pieces.
-constexpr uint32_t warps_of_piece(uint32_t lanes, uint32_t all_lanes, uint32_t pieces, uint32_t warps) {
-  return all_lanes <= warps ? lanes : 1 + (warps - pieces) * lanes / all_lanes;
+constexpr uint32_t warps_of_piece(uint32_t rings, uint32_t all_rings, uint32_t pieces, uint32_t warps) {
+  return all_rings <= warps ? rings : 1 + (warps - pieces) * rings / all_rings;
 }
 
 // A vector cut into a piece a rank, in whole blocks but for the last.

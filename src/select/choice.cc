@@ -179,7 +179,7 @@ bool root_reduces(int ranks) { return ranks == 2; }
 
 uint32_t piece_warps(Operation operation, ncast_dtype dtype, ncast_codec codec) {
   const uint32_t bytes = block_bytes(dtype, codec);
-  return reduces(operation) ? reduce_lanes(reduce_warps(bytes, ncast_dtype_bytes(dtype))) : move_warps(bytes).senders;
+  return reduces(operation) ? reduce_rings(reduce_warps(bytes, ncast_dtype_bytes(dtype))) : move_warps(bytes).senders;
 }
 
 uint32_t block_ctas(Operation operation, ncast_codec codec, uint64_t bytes, uint32_t max_ctas) {
@@ -202,11 +202,11 @@ BlockShape choose_block_shape(const CallShape& shape, ncast_codec codec, uint32_
   max_ctas = block_ctas(shape.operation, codec, shape.bytes, max_ctas);
   const uint32_t warps = max_ctas * piece_warps(shape.operation, shape.dtype, codec);
   if (reduces(shape.operation)) {
-    blocks.lanes = lanes_in_step(piece_bytes, blocks.block_bytes, warps);
-    blocks.ctas = ctas_of(blocks.lanes, max_ctas);
+    blocks.rings = rings_in_step(piece_bytes, blocks.block_bytes, warps);
+    blocks.ctas = ctas_of(blocks.rings, max_ctas);
   } else {
-    blocks.lanes = lanes_of(piece_bytes, blocks.block_bytes, warps);
-    blocks.ctas = ctas_of(blocks.lanes * pieces_of(shape), max_ctas);
+    blocks.rings = rings_of(piece_bytes, blocks.block_bytes, warps);
+    blocks.ctas = ctas_of(blocks.rings * pieces_of(shape), max_ctas);
   }
   return blocks;
 }

@@ -84,7 +84,7 @@ uint32_t block_ctas(Operation operation, ncast_codec codec, uint64_t bytes, uint
 // How a call by blocks is cut.
 struct BlockShape {
   uint32_t block_bytes;  // of values
-  uint32_t lanes;        // that share the largest piece
+  uint32_t rings;        // that share the largest piece
   uint32_t ctas, warps;  // warps: of a CTA
 };
 // codec: as chosen. max_ctas: as the ranks have agreed. A formula, not a measurement: costs are those of its shapes.

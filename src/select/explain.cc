@@ -24,7 +24,7 @@ void describe(const ncast_explanation& said, char* text, size_t capacity) {
   if (said.ctas == 0) {
     std::snprintf(text, capacity, "a copy");
   } else if (said.packets == 0) {
-    std::snprintf(text, capacity, "blocks of %u bytes, %u lanes, %u CTAs of %u warps", said.block_bytes, said.lanes,
+    std::snprintf(text, capacity, "blocks of %u bytes, %u rings, %u CTAs of %u warps", said.block_bytes, said.rings,
                   said.ctas, said.warps);
   } else {
     const char* const shots = said.shots_why == nullptr ? "" : said.two_shot != 0 ? " in two shots" : " in one shot";
@@ -106,7 +106,7 @@ void explain_checked(const Question& question, const Situation& situation, ncast
     const BlockShape blocks = choose_block_shape(shape, choice.codec, situation.max_ctas);
     said->ctas = blocks.ctas;
     said->warps = blocks.warps;
-    said->lanes = blocks.lanes;
+    said->rings = blocks.rings;
     said->block_bytes = blocks.block_bytes;
   }
   said->predicted = predicted(choice, costs_of(shape, situation.policy.costs));

@@ -46,7 +46,7 @@ TEST_CASE("every explanation is the backend's choice") {
             CHECK((said.predicted.microseconds > 0) == (ranks > 1));
             CHECK(contains(said.sentence, "Predicted: ") == (ranks > 1));
             CHECK(said.ctas <= 64);
-            CHECK((said.lanes != 0) == (said.packets == 0));
+            CHECK((said.rings != 0) == (said.packets == 0));
             if (choice.packets && ranks > 1)
               CHECK(is_possible({said.two_shot != 0, said.ctas, said.warps, said.packet_bytes == 128},
                                 *packet_operation(shape.operation), shape.bytes, ranks));
@@ -82,7 +82,7 @@ TEST_CASE("an explanation follows the codec asked for and the ranks' fewest CTAs
   CHECK(explained(NCAST_OP_SEND, 64 << 20, NCAST_CODEC_WINDOW, 2, 4, NCAST_FLOAT64).block_bytes == 8192);
   const auto few = explained(NCAST_OP_ALL_GATHER, 64 << 20, NCAST_CODEC_RAW, 2, 4);
   CHECK(few.ctas == 4);
-  CHECK(few.lanes == 4 * piece_warps(Operation::all_gather, NCAST_BFLOAT16, NCAST_CODEC_RAW));
+  CHECK(few.rings == 4 * piece_warps(Operation::all_gather, NCAST_BFLOAT16, NCAST_CODEC_RAW));
 }
 
 TEST_CASE("a call without values, and a rank alone, run no kernel") {

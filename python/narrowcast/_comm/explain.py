@@ -42,7 +42,7 @@ class Explanation:
     codec_why: str
     ctas: int  #: 0: no kernel runs
     warps: int  #: of a CTA
-    lanes: int | None  #: by blocks: that share the largest piece that one rank sends another
+    rings: int | None  #: by blocks: that share the largest piece that one rank sends another
     block_bytes: int | None  #: by blocks: of values
     packet_bytes: int | None  #: by packets: of one, with its flag
     link: str  #: "peer", or "host" where payloads go through host memory
@@ -117,7 +117,7 @@ def explanation_of(made: ExplanationC) -> Explanation:
         codec_why=made.codec_why.decode(),
         ctas=made.ctas,
         warps=made.warps,
-        lanes=None if by_packets else made.lanes,
+        rings=None if by_packets else made.rings,
         block_bytes=None if by_packets else made.block_bytes,
         packet_bytes=made.packet_bytes if by_packets else None,
         link="host" if made.over_host else "peer",

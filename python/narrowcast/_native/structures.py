@@ -104,7 +104,7 @@ class ExplanationC(Structure):
         ("over_host", c_int),
         ("ctas", c_uint32),
         ("warps", c_uint32),
-        ("lanes", c_uint32),
+        ("rings", c_uint32),
         ("block_bytes", c_uint32),
         ("packet_bytes", c_uint32),
         ("codec", c_int),

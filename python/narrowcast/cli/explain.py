@@ -74,9 +74,9 @@ def _table(asked: dict[str, Any], found: Explanation) -> Table:
     if found.ctas:
         packets = f"they send packets of {found.packet_bytes} bytes" if found.packet_bytes else ""
         table.add_row("kernel", f"{found.ctas} CTAs of {found.warps} warps", packets)
-    if found.lanes:
+    if found.rings:
         blocks = f"they share the {found.block_bytes}-byte blocks of the largest piece"
-        table.add_row("lanes", str(found.lanes), blocks)
+        table.add_row("rings", str(found.rings), blocks)
     if found.predicted.chosen is not None:
         table.add_row("time", f"{found.predicted.chosen:.1f} us", _alternatives(found.predicted))
     return table

@@ -15,7 +15,7 @@ struct KernelChannels {
 static_assert(sizeof(KernelChannels) <= sizeof ncast_channels::reserved);
 static_assert(alignof(KernelChannels) <= alignof(ncast_channels));
 
-// Bytes of messages that a lane holds.
-inline constexpr uint32_t lane_ring_bytes = ChannelLayout::most_slots * ChannelLayout::slot_bytes;
+// Bytes of messages that a ring holds.
+inline constexpr uint32_t ring_bytes = ChannelLayout::most_slots * ChannelLayout::slot_bytes;
 
 }  // namespace narrowcast::channel

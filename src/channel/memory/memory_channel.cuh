@@ -1,5 +1,5 @@
 // The two ends of memory channels in a kernel. A warp holds several ends at once, one in each of its threads: those of one
-// lane's number towards several peers, or of several lanes of one peer.
+// ring's number towards several peers, or of several rings of one peer.
 #pragma once
 
 #include "channel/memory/memory_channel.h"
@@ -13,10 +13,10 @@ namespace narrowcast::channel {
 // Ends of a warp as bits.
 using EndMask = uint32_t;
 
-// Which end a thread holds, and how many slots of the lane the call uses, a power of two; peer -1: none.
+// Which end a thread holds, and how many slots of the ring the call uses, a power of two; peer -1: none.
 struct End {
   int peer;
-  uint32_t lane;
+  uint32_t ring;
   uint32_t slots;
 };
 
@@ -25,10 +25,10 @@ __device__ T* in_scratch(const Peers& peers, int rank, size_t offset) {
   return reinterpret_cast<T*>(peers.scratch[rank] + offset);
 }
 
-// The sending end of a lane that a thread holds: where that lies, in its own scratch and in the peer's, and how far it has
+// The sending end of a ring that a thread holds: where that lies, in its own scratch and in the peer's, and how far it has
 // come. A kernel may keep it in shared memory, where it takes no registers.
 struct SenderEnd {
-  char* ring;
+  char* slot_data;
   uint64_t* flags;
   const uint32_t* credit;
   uint32_t* stored_sent;
@@ -38,10 +38,10 @@ struct SenderEnd {
   // At the begin of a call.
   __device__ static SenderEnd of(const Peers& peers, const ChannelLayout& layout, End end) {
     if (end.peer < 0) return {};
-    auto* const sent = in_scratch<uint32_t>(peers, peers.rank, layout.sent(end.peer, end.lane, peers.ranks));
-    return {in_scratch<char>(peers, end.peer, layout.ring(peers.rank, end.lane)),
-            in_scratch<uint64_t>(peers, end.peer, layout.flags(peers.rank, end.lane, peers.ranks)),
-            in_scratch<uint32_t>(peers, peers.rank, layout.credit(end.peer, end.lane, peers.ranks)),
+    auto* const sent = in_scratch<uint32_t>(peers, peers.rank, layout.sent(end.peer, end.ring, peers.ranks));
+    return {in_scratch<char>(peers, end.peer, layout.slot_data(peers.rank, end.ring)),
+            in_scratch<uint64_t>(peers, end.peer, layout.flags(peers.rank, end.ring, peers.ranks)),
+            in_scratch<uint32_t>(peers, peers.rank, layout.credit(end.peer, end.ring, peers.ranks)),
             sent,
             *sent,
             0,
@@ -50,7 +50,7 @@ struct SenderEnd {
 };
 // The same of the receiving end.
 struct ReceiverEnd {
-  const char* ring;
+  const char* slot_data;
   const uint64_t* flags;
   uint32_t* credit;
   uint32_t* stored_received;
@@ -58,10 +58,10 @@ struct ReceiverEnd {
 
   __device__ static ReceiverEnd of(const Peers& peers, const ChannelLayout& layout, End end) {
     if (end.peer < 0) return {};
-    auto* const received = in_scratch<uint32_t>(peers, peers.rank, layout.received(end.peer, end.lane, peers.ranks));
-    return {in_scratch<char>(peers, peers.rank, layout.ring(end.peer, end.lane)),
-            in_scratch<uint64_t>(peers, peers.rank, layout.flags(end.peer, end.lane, peers.ranks)),
-            in_scratch<uint32_t>(peers, end.peer, layout.credit(peers.rank, end.lane, peers.ranks)),
+    auto* const received = in_scratch<uint32_t>(peers, peers.rank, layout.received(end.peer, end.ring, peers.ranks));
+    return {in_scratch<char>(peers, peers.rank, layout.slot_data(end.peer, end.ring)),
+            in_scratch<uint64_t>(peers, peers.rank, layout.flags(end.peer, end.ring, peers.ranks)),
+            in_scratch<uint32_t>(peers, end.peer, layout.credit(peers.rank, end.ring, peers.ranks)),
             received,
             *received,
             *received};
@@ -110,7 +110,7 @@ class SlotSender {
   __device__ void put(EndMask mask, const char* payload, uint32_t bytes, uint32_t block, bool last,
                       bool holds = false) {
     __syncwarp();
-    const auto here = reinterpret_cast<unsigned long long>(own_.ring + (own_.sent & (slots_ - 1)) * slot_bytes_);
+    const auto here = reinterpret_cast<unsigned long long>(own_.slot_data + (own_.sent & (slots_ - 1)) * slot_bytes_);
     const EndMask after_own = ~((2u << peers_.rank) - 1);  // where ends are ranks: no rank is everybody's first
     for (EndMask left = mask; left != 0;) {
       const int end = __ffs((left & after_own) != 0 ? left & after_own : left) - 1;
@@ -122,7 +122,7 @@ class SlotSender {
   }
 
   // Has the flags of these ends raised, for which reserve() was called. bytes: of the payload, or SlotFlag::written. holds:
-  // every other time with those of the next time, which must come; flags of one lane then go to the peer by one store.
+  // every other time with those of the next time, which must come; flags of one ring then go to the peer by one store.
   __device__ void raise(EndMask mask, uint32_t bytes, uint32_t block, bool last, bool holds = false) {
     if (mask >> thread_ & 1) {
       const uint32_t sent = ++own_.sent;
@@ -242,7 +242,8 @@ class SlotReceiver {
     return seen->is_of(own_.received + 1);
   }
   __device__ Payload payload(int end, SlotFlag seen) const {
-    const auto here = reinterpret_cast<unsigned long long>(own_.ring + (own_.received & (slots_ - 1)) * slot_bytes_);
+    const auto here =
+        reinterpret_cast<unsigned long long>(own_.slot_data + (own_.received & (slots_ - 1)) * slot_bytes_);
     return {reinterpret_cast<const char*>(__shfl_sync(device::all_lanes, here, end)),
             {__shfl_sync(device::all_lanes, static_cast<unsigned long long>(seen.word), end)},
             end};

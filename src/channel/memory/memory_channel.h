@@ -1,9 +1,9 @@
 // Memory channels: how one rank's warps put payloads into slots of a peer's memory, and where all that lies.
 //
-// A channel leads from one rank to another and has many lanes. A lane is a ring of slots in the receiver's scratch, used
-// by one warp at each end: the sender puts a payload into a slot, then its flag; the receiver takes it and grants the slot
-// back by its credit, a count in the sender's scratch. Counts go on from call to call, in device memory, so that a CUDA
-// graph may be replayed. A call finds every ring empty: it may cut the slots as it likes.
+// A channel leads from one rank to another and has many rings. A ring is a queue of slots in the receiver's scratch, with
+// one warp at each end. The sender writes a payload into a slot and then its flag. The receiver reads the payload and
+// returns the slot through its credit, a count in the sender's scratch. Counts continue from call to call in device
+// memory, so that CUDA graphs can be replayed. Every call starts with empty rings and may divide them into larger slots.
 #pragma once
 
 #include <cstddef>
@@ -13,14 +13,14 @@
 
 namespace narrowcast::channel {
 
-// Said of a slot, in one word, after its payload: which use of the lane it is (from 1, round the 24 bits), which block of the
-// piece, how long, and whether this lane gets no more of the piece.
+// Said of a slot, in one word, after its payload: which use of the ring it is (from 1, round the 24 bits), which block of the
+// piece, how long, and whether this ring gets no more of the piece.
 struct SlotFlag {
   uint64_t word;
 
   static constexpr uint32_t uses = 1u << 24;
   static constexpr uint32_t blocks = 1u << 29;
-  // In place of a length: the lane's values have been written where they end up.
+  // In place of a length: the ring's values have been written where they end up.
   static constexpr uint32_t written = ((1u << 10) - 1) << 4;
 
   static constexpr SlotFlag of(uint32_t use, uint32_t block, bool last, uint32_t bytes) {
@@ -32,7 +32,7 @@ struct SlotFlag {
   constexpr uint32_t bytes() const { return static_cast<uint32_t>(word % (1u << 10)) * 16; }
 };
 
-// So many slots of a lane are granted back at a time, before the end of a call.
+// So many slots of a ring are granted back at a time, before the end of a call.
 constexpr uint32_t slots_of_grant(uint32_t slots) { return (slots + 1) / 2; }
 
 // How the channels lie in every rank's scratch, the same on all ranks. Offsets are in bytes from the scratch's begin.
@@ -43,41 +43,43 @@ class ChannelLayout {
   static constexpr uint32_t most_slots = 8;
 
   ChannelLayout() = default;
-  // As many slots a lane as `scratch_bytes` hold, a power of two; 0 if they do not hold the least.
-  ChannelLayout(size_t begin, int ranks, uint32_t lanes, size_t scratch_bytes) : begin_(begin), lanes_(lanes) {
+  // As many slots a ring as `scratch_bytes` hold, a power of two; 0 if they do not hold the least.
+  ChannelLayout(size_t begin, int ranks, uint32_t rings, size_t scratch_bytes) : begin_(begin), rings_(rings) {
     for (slots_ = most_slots; slots_ >= least_slots; slots_ /= 2)
       if (bytes(ranks) <= scratch_bytes) return;
     slots_ = 0;
   }
 
-  constexpr uint32_t lanes() const { return lanes_; }
+  constexpr uint32_t rings() const { return rings_; }
   constexpr uint32_t slots() const { return slots_; }
   // Of so many bytes, a multiple of slot_bytes.
   constexpr uint32_t slots_of(uint32_t bytes) const { return slots_ * slot_bytes / bytes; }
   constexpr size_t bytes(int ranks) const { return count(3, 0, 0, ranks) - begin_; }
 
   // In the scratch of the receiver, which is not `source`.
-  constexpr size_t ring(int source, uint32_t lane) const { return begin_ + number(source, lane) * slots_ * slot_bytes; }
-  constexpr size_t flags(int source, uint32_t lane, int ranks) const {
-    return ring(ranks, 0) + number(source, lane) * slots_ * sizeof(SlotFlag);
+  constexpr size_t slot_data(int source, uint32_t ring) const {
+    return begin_ + number(source, ring) * slots_ * slot_bytes;
   }
-  constexpr size_t received(int source, uint32_t lane, int ranks) const { return count(0, source, lane, ranks); }
+  constexpr size_t flags(int source, uint32_t ring, int ranks) const {
+    return slot_data(ranks, 0) + number(source, ring) * slots_ * sizeof(SlotFlag);
+  }
+  constexpr size_t received(int source, uint32_t ring, int ranks) const { return count(0, source, ring, ranks); }
   // In the scratch of the sender.
-  constexpr size_t sent(int peer, uint32_t lane, int ranks) const { return count(1, peer, lane, ranks); }
-  constexpr size_t credit(int peer, uint32_t lane, int ranks) const { return count(2, peer, lane, ranks); }
+  constexpr size_t sent(int peer, uint32_t ring, int ranks) const { return count(1, peer, ring, ranks); }
+  constexpr size_t credit(int peer, uint32_t ring, int ranks) const { return count(2, peer, ring, ranks); }
   // An Invitation of `peer` (straight_write.h).
   constexpr size_t invitation(int peer, int ranks) const {
     return flags(ranks, 0, ranks) + static_cast<size_t>(peer) * sizeof(uint64_t);
   }
 
  private:
-  constexpr size_t number(int rank, uint32_t lane) const { return static_cast<size_t>(rank) * lanes_ + lane; }
-  constexpr size_t count(int kind, int rank, uint32_t lane, int ranks) const {
-    return invitation(ranks, ranks) + number(kind * ranks + rank, lane) * sizeof(uint32_t);
+  constexpr size_t number(int rank, uint32_t ring) const { return static_cast<size_t>(rank) * rings_ + ring; }
+  constexpr size_t count(int kind, int rank, uint32_t ring, int ranks) const {
+    return invitation(ranks, ranks) + number(kind * ranks + rank, ring) * sizeof(uint32_t);
   }
 
   size_t begin_ = 0;
-  uint32_t lanes_ = 0;
+  uint32_t rings_ = 0;
   uint32_t slots_ = 0;
 };
 

@@ -1,4 +1,4 @@
-// The two ends of a memory channel's lane for kernels that have no signal warp: a warp holds one end and raises its
+// The two ends of a memory channel's ring for kernels that have no signal warp: a warp holds one end and raises its
 // flags itself. Messages use the rings, flags and counts of memory_channel.h.
 //
 // The whole warp calls every function, with the same arguments. False means that the communicator is stopped, here or
@@ -49,25 +49,25 @@ __device__ T* at(const Peers& peers, int rank, size_t offset) {
 
 }  // namespace warp_channel
 
-// One warp at a time holds the sending end of a lane, and one of `peer` the receiving end.
+// One warp at a time holds the sending end of a ring, and one of `peer` the receiving end.
 class Sender {
  public:
-  // channels: outlives this; a __grid_constant__ parameter is best. peer: 0 to ranks - 1. lane: 0 to lanes - 1.
-  __device__ Sender(const ncast_channels& channels, int peer, uint32_t lane)
+  // channels: outlives this; a __grid_constant__ parameter is best. peer: 0 to ranks - 1. ring: 0 to rings - 1.
+  __device__ Sender(const ncast_channels& channels, int peer, uint32_t ring)
       : peers_(warp_channel::of(channels).peers),
         peer_(peer),
         thread_(device::lane_id()),
         slot_bytes_(channels.slot_bytes),
-        slots_(lane_ring_bytes / channels.slot_bytes) {
+        slots_(ring_bytes / channels.slot_bytes) {
     const ChannelLayout& layout = warp_channel::of(channels).layout;
-    ring_ = warp_channel::at<char>(peers_, peer, layout.ring(peers_.rank, lane));
-    flags_ = warp_channel::at<uint64_t>(peers_, peer, layout.flags(peers_.rank, lane, peers_.ranks));
-    credit_ = warp_channel::at<uint32_t>(peers_, peers_.rank, layout.credit(peer, lane, peers_.ranks));
-    stored_sent_ = warp_channel::at<uint32_t>(peers_, peers_.rank, layout.sent(peer, lane, peers_.ranks));
+    slot_data_ = warp_channel::at<char>(peers_, peer, layout.slot_data(peers_.rank, ring));
+    flags_ = warp_channel::at<uint64_t>(peers_, peer, layout.flags(peers_.rank, ring, peers_.ranks));
+    credit_ = warp_channel::at<uint32_t>(peers_, peers_.rank, layout.credit(peer, ring, peers_.ranks));
+    stored_sent_ = warp_channel::at<uint32_t>(peers_, peers_.rank, layout.sent(peer, ring, peers_.ranks));
     sent_ = *stored_sent_;
     granted_ = sent_ - slots_;  // not known yet: the first message looks
   }
-  // Announces what was put, and leaves the lane to the next kernel.
+  // Announces what was put, and leaves the ring to the next kernel.
   __device__ ~Sender() {
     announce();
     if (thread_ == 0) *stored_sent_ = sent_;
@@ -79,7 +79,7 @@ class Sender {
   // fastest; it may be written again at once. Waits for room, and before that announces what was put.
   __device__ bool put(const void* from, uint32_t bytes) {
     if (!reserve()) return false;
-    device::copy_by_warp(ring_ + sent_ % slots_ * slot_bytes_, from, bytes, thread_);
+    device::copy_by_warp(slot_data_ + sent_ % slots_ * slot_bytes_, from, bytes, thread_);
     __syncwarp();  // all have read
     append(bytes);
     return true;
@@ -155,7 +155,7 @@ class Sender {
   const Peers& peers_;
   int peer_, thread_;
   uint32_t slot_bytes_, slots_;
-  char* ring_;
+  char* slot_data_;
   uint64_t* flags_;
   const uint32_t* credit_;
   uint32_t* stored_sent_;
@@ -167,17 +167,17 @@ class Sender {
 class Receiver {
  public:
   // As Sender's.
-  __device__ Receiver(const ncast_channels& channels, int peer, uint32_t lane)
+  __device__ Receiver(const ncast_channels& channels, int peer, uint32_t ring)
       : peers_(warp_channel::of(channels).peers),
         peer_(peer),
         thread_(device::lane_id()),
         slot_bytes_(channels.slot_bytes),
-        slots_(lane_ring_bytes / channels.slot_bytes) {
+        slots_(ring_bytes / channels.slot_bytes) {
     const ChannelLayout& layout = warp_channel::of(channels).layout;
-    ring_ = warp_channel::at<char>(peers_, peers_.rank, layout.ring(peer, lane));
-    flags_ = warp_channel::at<uint64_t>(peers_, peers_.rank, layout.flags(peer, lane, peers_.ranks));
-    credit_ = warp_channel::at<uint32_t>(peers_, peer, layout.credit(peers_.rank, lane, peers_.ranks));
-    stored_received_ = warp_channel::at<uint32_t>(peers_, peers_.rank, layout.received(peer, lane, peers_.ranks));
+    slot_data_ = warp_channel::at<char>(peers_, peers_.rank, layout.slot_data(peer, ring));
+    flags_ = warp_channel::at<uint64_t>(peers_, peers_.rank, layout.flags(peer, ring, peers_.ranks));
+    credit_ = warp_channel::at<uint32_t>(peers_, peer, layout.credit(peers_.rank, ring, peers_.ranks));
+    stored_received_ = warp_channel::at<uint32_t>(peers_, peers_.rank, layout.received(peer, ring, peers_.ranks));
     received_ = *stored_received_;
   }
   // Messages that came and were not released are left to the next kernel.
@@ -193,7 +193,7 @@ class Receiver {
   __device__ bool poll() { return look(false); }
 
   // Of the message that wait() or poll() found: 16-byte aligned, for this warp to read until it is released.
-  __device__ const void* data() const { return ring_ + received_ % slots_ * slot_bytes_; }
+  __device__ const void* data() const { return slot_data_ + received_ % slots_ * slot_bytes_; }
   __device__ uint32_t bytes() const { return bytes_; }
 
   // The message that wait() or poll() found is done with, and so is what the warp has read of the peer's memory.
@@ -314,7 +314,7 @@ class Receiver {
   const Peers& peers_;
   int peer_, thread_;
   uint32_t slot_bytes_, slots_;
-  const char* ring_;
+  const char* slot_data_;
   const uint64_t* flags_;
   uint32_t* credit_;
   uint32_t* stored_received_;

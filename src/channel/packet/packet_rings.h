@@ -1,5 +1,5 @@
-// Where the packets of users' kernels lie: beside the rings of a lane (memory_channel.h) one of packets alone, so that a flag never
-// comes to lie where data of another kind were. Like those it is in the receiver's memory, and its credit in the sender's.
+// Layout of the packets of users' kernels. Every ring of memory_channel.h has a second ring for packets alone, so that a
+// packet's flag never occupies memory that held other data. It is in the receiver's memory, its credit in the sender's.
 #pragma once
 
 #include <cstddef>
@@ -37,25 +37,27 @@ class PacketRings {
   static_assert(slot_bytes >= PacketFlag::most_bytes / narrow_packets.data_bytes() * narrow_packets.bytes);
 
   constexpr PacketRings(const ChannelLayout& channels, int ranks)
-      : begin_((channels.bytes(ranks) + 127) / 128 * 128), lanes_(channels.lanes()), ranks_(ranks) {}
+      : begin_((channels.bytes(ranks) + 127) / 128 * 128), rings_(channels.rings()), ranks_(ranks) {}
 
   constexpr size_t bytes() const { return count(3, 0, 0); }  // with the channels'
 
   // At the receiver.
-  constexpr size_t ring(int source, uint32_t lane) const { return begin_ + number(source, lane) * slots * slot_bytes; }
-  constexpr size_t received(int source, uint32_t lane) const { return count(0, source, lane); }
+  constexpr size_t slot_data(int source, uint32_t ring) const {
+    return begin_ + number(source, ring) * slots * slot_bytes;
+  }
+  constexpr size_t received(int source, uint32_t ring) const { return count(0, source, ring); }
   // At the sender.
-  constexpr size_t sent(int peer, uint32_t lane) const { return count(1, peer, lane); }
-  constexpr size_t credit(int peer, uint32_t lane) const { return count(2, peer, lane); }
+  constexpr size_t sent(int peer, uint32_t ring) const { return count(1, peer, ring); }
+  constexpr size_t credit(int peer, uint32_t ring) const { return count(2, peer, ring); }
 
  private:
-  constexpr size_t number(int rank, uint32_t lane) const { return static_cast<size_t>(rank) * lanes_ + lane; }
-  constexpr size_t count(int kind, int rank, uint32_t lane) const {
-    return ring(ranks_, 0) + number(kind * ranks_ + rank, lane) * sizeof(uint32_t);
+  constexpr size_t number(int rank, uint32_t ring) const { return static_cast<size_t>(rank) * rings_ + ring; }
+  constexpr size_t count(int kind, int rank, uint32_t ring) const {
+    return slot_data(ranks_, 0) + number(kind * ranks_ + rank, ring) * sizeof(uint32_t);
   }
 
   size_t begin_;
-  uint32_t lanes_;
+  uint32_t rings_;
   int ranks_;
 };
 

@@ -1,5 +1,5 @@
 // Short messages of users' kernels by packets: data and flag in one store, so that a message costs one flight and no fence. The two
-// ends of a lane's ring of packets (packet_rings.h), which are independent of those of its messages (warp_channel.cuh).
+// ends of a ring of packets (packet_rings.h), which are independent of those of its messages (warp_channel.cuh).
 //
 // The whole warp calls every function, with the same arguments. False means that the communicator is stopped, here or by a failure
 // that the function has reported: the kernel ends without waiting again.
@@ -62,15 +62,15 @@ class PacketEnd {
   int peer_, thread_;
 };
 
-// One warp at a time holds this end of a lane, and one of `peer` the other.
+// One warp at a time holds this end of a ring, and one of `peer` the other.
 class PacketSender : PacketEnd {
  public:
-  // channels, peer, lane: as Sender's.
-  __device__ PacketSender(const ncast_channels& channels, int peer, uint32_t lane) : PacketEnd(channels, peer) {
+  // channels, peer, ring: as Sender's.
+  __device__ PacketSender(const ncast_channels& channels, int peer, uint32_t ring) : PacketEnd(channels, peer) {
     const int rank = kernel_.peers.rank;
-    ring_ = at<char>(peer, rings_.ring(rank, lane));
-    credit_ = at<uint32_t>(rank, rings_.credit(peer, lane));
-    stored_sent_ = at<uint32_t>(rank, rings_.sent(peer, lane));
+    slot_data_ = at<char>(peer, rings_.slot_data(rank, ring));
+    credit_ = at<uint32_t>(rank, rings_.credit(peer, ring));
+    stored_sent_ = at<uint32_t>(rank, rings_.sent(peer, ring));
     sent_ = *stored_sent_;
     granted_ = sent_ - PacketRings::slots;  // not known yet: the first message looks
   }
@@ -81,14 +81,14 @@ class PacketSender : PacketEnd {
   PacketSender& operator=(const PacketSender&) = delete;
 
   // Sends `bytes`, at most NCAST_PACKET_MESSAGE_BYTES, to the peer, which sees them without another word. from: shared or global memory
-  // of any alignment, 4 being fastest; it may be written again at once. Waits for room: a lane holds PacketRings::slots messages.
+  // of any alignment, 4 being fastest; it may be written again at once. Waits for room: a ring holds PacketRings::slots messages.
   __device__ bool put(const void* from, uint32_t bytes) {
     if (sent_ - granted_ >= PacketRings::slots && !wait_for_grant(sent_ + 1 - PacketRings::slots)) return false;
     __syncwarp();  // what the other threads wrote is there to send
     const auto* const begin = static_cast<const char*>(from);
     const char* const end = begin + bytes;
     const uint32_t flag = PacketFlag::of(sent_, bytes), packets = packets_of(bytes);
-    char* const to = ring_ + slot_of(sent_);
+    char* const to = slot_data_ + slot_of(sent_);
     if (is_wide()) {
       for (uint32_t packet = thread_; packet < packets; packet += 32) {
         const char* const data = begin + packet * wide_packets.data_bytes();
@@ -116,7 +116,7 @@ class PacketSender : PacketEnd {
     return channel::wait_for_grant(kernel_.peers, peer_, credit_, need, thread_, granted_);
   }
 
-  char* ring_;
+  char* slot_data_;
   const uint32_t* credit_;
   uint32_t* stored_sent_;
   uint32_t sent_, granted_;  // messages sent; messages that the peer was seen to have taken
@@ -124,11 +124,11 @@ class PacketSender : PacketEnd {
 
 class PacketReceiver : PacketEnd {
  public:
-  __device__ PacketReceiver(const ncast_channels& channels, int peer, uint32_t lane) : PacketEnd(channels, peer) {
+  __device__ PacketReceiver(const ncast_channels& channels, int peer, uint32_t ring) : PacketEnd(channels, peer) {
     const int rank = kernel_.peers.rank;
-    ring_ = at<char>(rank, rings_.ring(peer, lane));
-    credit_ = at<uint32_t>(peer, rings_.credit(rank, lane));
-    stored_received_ = at<uint32_t>(rank, rings_.received(peer, lane));
+    slot_data_ = at<char>(rank, rings_.slot_data(peer, ring));
+    credit_ = at<uint32_t>(peer, rings_.credit(rank, ring));
+    stored_received_ = at<uint32_t>(rank, rings_.received(peer, ring));
     received_ = *stored_received_;
   }
   __device__ ~PacketReceiver() {
@@ -180,18 +180,18 @@ class PacketReceiver : PacketEnd {
  private:
   // The flag in w, the data before it.
   __device__ uint4 load(uint32_t packet) const {
-    const char* const from = ring_ + slot_of(received_) + packet * kernel_.packet_bytes;
+    const char* const from = slot_data_ + slot_of(received_) + packet * kernel_.packet_bytes;
     if (is_wide()) return device::load_16_bytes_relaxed(from);
     const uint64_t both = device::load_relaxed(reinterpret_cast<const uint64_t*>(from));
     return {static_cast<uint32_t>(both), 0, 0, static_cast<uint32_t>(both >> 32)};
   }
   __device__ uint32_t flag_of(uint32_t packet) const { return load(packet).w; }
   __device__ void clear(uint32_t packet) const {
-    char* const flag = ring_ + slot_of(received_) + (packet + 1) * kernel_.packet_bytes - sizeof(uint32_t);
+    char* const flag = slot_data_ + slot_of(received_) + (packet + 1) * kernel_.packet_bytes - sizeof(uint32_t);
     device::store_relaxed(reinterpret_cast<uint32_t*>(flag), 0);
   }
 
-  char* ring_;
+  char* slot_data_;
   uint32_t* credit_;
   uint32_t* stored_received_;
   uint32_t received_;

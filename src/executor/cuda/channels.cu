@@ -12,7 +12,7 @@
 namespace narrowcast::collective::cuda {
 namespace {
 
-constexpr uint32_t most_lanes = 4096;
+constexpr uint32_t most_rings = 4096;
 // What an IPC handle maps: a smaller allocation would take others along.
 constexpr size_t mapping_bytes = size_t{2} << 20;
 
@@ -78,9 +78,9 @@ ncast_status Communicator::registered_of(uint32_t region, int peer, char** addre
   return NCAST_OK;
 }
 
-ncast_status Communicator::create_channels(uint32_t lanes, uint32_t slot_bytes, ncast_channels* channels) {
+ncast_status Communicator::create_channels(uint32_t rings, uint32_t slot_bytes, ncast_channels* channels) {
   channel::KernelChannels kernel_channels;
-  kernel_channels.layout = channel::ChannelLayout(0, ranks(), lanes, SIZE_MAX);
+  kernel_channels.layout = channel::ChannelLayout(0, ranks(), rings, SIZE_MAX);
   const bool over_host = place_ == channel::PeerMemory::Place::host;
   kernel_channels.packet_bytes = (over_host ? channel::narrow_packets : channel::wide_packets).bytes;
   char* own = nullptr;
@@ -92,17 +92,17 @@ ncast_status Communicator::create_channels(uint32_t lanes, uint32_t slot_bytes, 
   }
   {
     const std::lock_guard lock(sharing_);
-    const uint32_t mine[2] = {lanes, slot_bytes};
+    const uint32_t mine[2] = {rings, slot_bytes};
     std::vector<uint32_t> all(2 * static_cast<size_t>(ranks()));
     if (ncast_status status = rendezvous_->all_gather(mine, sizeof mine, all.data())) return set_last_error(status);
     for (int peer = 0; peer < ranks(); ++peer) {
       const uint32_t* other = &all[2 * static_cast<size_t>(peer)];
-      if (other[0] == lanes && other[1] == slot_bytes) continue;
-      return set_last_error(fail(NCAST_MISMATCH, "rank %d asks for %u lanes of %u bytes, rank %d for %u of %u", peer,
-                                 other[0], other[1], rank(), lanes, slot_bytes));
+      if (other[0] == rings && other[1] == slot_bytes) continue;
+      return set_last_error(fail(NCAST_MISMATCH, "rank %d asks for %u rings of %u bytes, rank %d for %u of %u", peer,
+                                 other[0], other[1], rank(), rings, slot_bytes));
     }
   }
-  *channels = {rank(), ranks(), lanes, slot_bytes, {}};
+  *channels = {rank(), ranks(), rings, slot_bytes, {}};
   std::memcpy(channels->reserved, &kernel_channels, sizeof kernel_channels);
   return NCAST_OK;
 }
@@ -114,15 +114,15 @@ using narrowcast::fail;
 
 extern "C" {
 
-ncast_status ncast_channels_create(ncast_comm* comm, uint32_t lanes, uint32_t slot_bytes, ncast_channels* channels) {
+ncast_status ncast_channels_create(ncast_comm* comm, uint32_t rings, uint32_t slot_bytes, ncast_channels* channels) {
   return with_communicator("ncast_channels_create", comm, [&](Communicator& communicator) {
     if (channels == nullptr) return null_argument("channels");
-    if (lanes < 1 || lanes > most_lanes)
-      return fail(NCAST_INVALID_ARGUMENT, "lanes is %u, not 1 to %u", lanes, most_lanes);
+    if (rings < 1 || rings > most_rings)
+      return fail(NCAST_INVALID_ARGUMENT, "rings is %u, not 1 to %u", rings, most_rings);
     if (slot_bytes != NCAST_SLOT_BYTES && slot_bytes != 2 * NCAST_SLOT_BYTES)
       return fail(NCAST_INVALID_ARGUMENT, "slot_bytes is %u, not %d or %d", slot_bytes, NCAST_SLOT_BYTES,
                   2 * NCAST_SLOT_BYTES);
-    return communicator.create_channels(lanes, slot_bytes, channels);
+    return communicator.create_channels(rings, slot_bytes, channels);
   });
 }
 

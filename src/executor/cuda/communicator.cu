@@ -141,7 +141,7 @@ ncast_status Communicator::set_up() {
   const size_t most_bytes = agreement_.scratch_bytes;
   if (most_bytes > layout_begin)
     layout_ =
-        channel::ChannelLayout(layout_begin, ranks(), lanes_of_ctas(agreement_.max_ctas), most_bytes - layout_begin);
+        channel::ChannelLayout(layout_begin, ranks(), rings_of_ctas(agreement_.max_ctas), most_bytes - layout_begin);
   if (layout_.slots() == 0)
     return fail(NCAST_INVALID_ARGUMENT, "scratch_bytes is %zu, which is too little for %d ranks", most_bytes, ranks());
   scratch_bytes_ = layout_begin + layout_.bytes(ranks());

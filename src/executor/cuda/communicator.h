@@ -59,7 +59,7 @@ class Communicator final : public ncast_comm {
   ncast_status deregister_memory(uint32_t region);
 
   // For kernels of users: what narrowcast/channel.h says.
-  ncast_status create_channels(uint32_t lanes, uint32_t slot_bytes, ncast_channels* channels);
+  ncast_status create_channels(uint32_t rings, uint32_t slot_bytes, ncast_channels* channels);
   ncast_status create_ports(uint32_t ports, const std::vector<const void*>& memory, ncast_ports* result);
   ncast_status destroy_ports(const ncast_ports& ports);
   ncast_status allocate_shared(size_t bytes, char** own);

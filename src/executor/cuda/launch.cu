@@ -184,16 +184,16 @@ cudaError_t Communicator::launch_at_once(const Transfers& transfers, cudaStream_
 // By the `kernel`th of `kernels` that run side by side.
 cudaError_t Communicator::launch_transfers(const Transfers& transfers, Coding coding, int kernel, int kernels,
                                            cudaStream_t stream) {
-  const Lanes lanes(*transfers[0], coding.dtype, coding.codec, layout_, agreement_.max_ctas);
+  const Rings rings(*transfers[0], coding.dtype, coding.codec, layout_, agreement_.max_ctas);
   BlockCall call = block_call(Operation::send, kernel);
   call.of_messages = true;
   for (const Call* one : transfers) {
     const bool sends = one->operation == Operation::send;
-    (sends ? call.send : call.recv)[one->peer] = lanes.piece(sends ? one->send : one->recv, bytes_of(*one));
+    (sends ? call.send : call.recv)[one->peer] = rings.piece(sends ? one->send : one->recv, bytes_of(*one));
   }
   if (coding.codec == NCAST_CODEC_RAW) write_straight(&call);
   call.raw_bytes = sent_bytes(call);
-  return launch_moves(call, coding.dtype, coding.codec, lanes.ctas(call, static_cast<uint32_t>(kernels)), stream);
+  return launch_moves(call, coding.dtype, coding.codec, rings.ctas(call, static_cast<uint32_t>(kernels)), stream);
 }
 
 Communicator::Coding Communicator::coding_of(const Call& call) {
@@ -213,9 +213,9 @@ cudaError_t Communicator::launch_collective(const Call& call, cudaStream_t strea
 }
 
 cudaError_t Communicator::launch_moves_of(const Call& call, ncast_codec codec, cudaStream_t stream) {
-  const Lanes lanes(call, call.dtype, codec, layout_, agreement_.max_ctas);
+  const Rings rings(call, call.dtype, codec, layout_, agreement_.max_ctas);
   BlockCall moves = block_call(call.operation, 0);
-  cut_moves(call, codec, lanes, &moves);
+  cut_moves(call, codec, rings, &moves);
   if (codec == NCAST_CODEC_RAW && !moves.in_order) write_straight(&moves);
   moves.raw_bytes = sent_bytes(moves);
 
@@ -225,7 +225,7 @@ cudaError_t Communicator::launch_moves_of(const Call& call, ncast_codec codec, c
     moves.own_copy = {};
     RETURN_IF_FAILED(fork(1, stream));
   }
-  RETURN_IF_FAILED(launch_moves(moves, call.dtype, codec, lanes.ctas(moves), stream));
+  RETURN_IF_FAILED(launch_moves(moves, call.dtype, codec, rings.ctas(moves), stream));
   if (!beside) return cudaSuccess;
   const uint32_t own_ctas = agreement_.max_ctas == most_block_ctas ? own_copy_ctas(codec) : 0;
   RETURN_IF_FAILED(launch_own_copy(own, own_ctas, side_of(1).stream));
@@ -233,11 +233,11 @@ cudaError_t Communicator::launch_moves_of(const Call& call, ncast_codec codec, c
 }
 
 cudaError_t Communicator::launch_reduction_of(const Call& call, ncast_codec codec, cudaStream_t stream) {
-  const Lanes lanes(call, call.dtype, codec, layout_, agreement_.max_ctas);
+  const Rings rings(call, call.dtype, codec, layout_, agreement_.max_ctas);
   BlockCall reduction = block_call(call.operation, 0);
-  cut_reduction(call, codec, lanes, &reduction);
+  cut_reduction(call, codec, rings, &reduction);
   reduction.raw_bytes = sent_bytes(reduction);
-  return launch_reduction(reduction, call.dtype, codec, lanes.ctas(reduction), stream);
+  return launch_reduction(reduction, call.dtype, codec, rings.ctas(reduction), stream);
 }
 
 }  // namespace narrowcast::collective::cuda

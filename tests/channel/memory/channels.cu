@@ -22,13 +22,13 @@ __global__ void pass_messages(const __grid_constant__ ncast_channels channels, u
   __shared__ uint8_t buffers[warps][8192];
   const Place place(channels);
   uint8_t* const buffer = buffers[place.warp];
-  Sender out(channels, place.next, place.lane);
-  Receiver in(channels, place.previous, place.lane);
+  Sender out(channels, place.next, place.ring);
+  Receiver in(channels, place.previous, place.ring);
   uint32_t bad = 0;
   for (uint32_t begin = first; begin < first + messages; begin += batch) {
     for (uint32_t message = begin; message < begin + batch; ++message) {
       const uint32_t bytes = length_of(message, channels.slot_bytes);
-      for (uint32_t i = place.thread; i < bytes; i += 32) buffer[i] = byte_of(channels.rank, place.lane, message, i);
+      for (uint32_t i = place.thread; i < bytes; i += 32) buffer[i] = byte_of(channels.rank, place.ring, message, i);
       if (!out.put(buffer, bytes)) bad += 1000000;
     }
     if (!out.signal()) bad += 1000000;
@@ -40,12 +40,12 @@ __global__ void pass_messages(const __grid_constant__ ncast_channels channels, u
         if (!in.wait()) bad += 1000000;
         if (in.bytes() != bytes) ++bad;
         for (uint32_t i = place.thread; i < bytes; i += 32)
-          bad += static_cast<const uint8_t*>(in.data())[i] != byte_of(place.previous, place.lane, message, i);
+          bad += static_cast<const uint8_t*>(in.data())[i] != byte_of(place.previous, place.ring, message, i);
         in.release();
       } else {
         if (!in.get(buffer, bytes)) bad += 1000000;
         for (uint32_t i = place.thread; i < bytes; i += 32)
-          bad += buffer[i] != byte_of(place.previous, place.lane, message, i);
+          bad += buffer[i] != byte_of(place.previous, place.ring, message, i);
         __syncwarp();
       }
     }
@@ -77,8 +77,8 @@ TEST_CASE("messages arrive whole and in order, from kernel to kernel") {
 // Memory of a rank: what the rank before puts there, and what the next rank gets.
 constexpr uint32_t part_bytes = 3001;
 struct Shared {
-  uint8_t put[lanes][part_bytes];
-  uint8_t got[lanes][part_bytes];
+  uint8_t put[rings][part_bytes];
+  uint8_t got[rings][part_bytes];
 };
 
 __global__ void pass_directly(const __grid_constant__ ncast_channels channels, Shared* own, Shared* of_next,
@@ -86,21 +86,21 @@ __global__ void pass_directly(const __grid_constant__ ncast_channels channels, S
   __shared__ uint8_t buffers[warps][part_bytes];
   const Place place(channels);
   uint8_t* const buffer = buffers[place.warp];
-  Sender out(channels, place.next, place.lane);
-  Receiver in(channels, place.previous, place.lane);
+  Sender out(channels, place.next, place.ring);
+  Receiver in(channels, place.previous, place.ring);
   uint32_t bad = 0;
   for (uint32_t turn = 0; turn < 20; ++turn) {
     for (uint32_t i = place.thread; i < part_bytes; i += 32) {
-      buffer[i] = byte_of(channels.rank, place.lane, turn, i);
-      own->got[place.lane][i] = byte_of(channels.rank, place.lane, turn + 100, i);
+      buffer[i] = byte_of(channels.rank, place.ring, turn, i);
+      own->got[place.ring][i] = byte_of(channels.rank, place.ring, turn + 100, i);
     }
-    out.put_direct(of_next->put[place.lane], buffer, part_bytes);
+    out.put_direct(of_next->put[place.ring], buffer, part_bytes);
     if (!out.signal() || !in.wait()) bad += 1000000;
     for (uint32_t i = place.thread; i < part_bytes; i += 32)
-      bad += own->put[place.lane][i] != byte_of(place.previous, place.lane, turn, i);
-    in.get_direct(buffer, of_previous->got[place.lane], part_bytes);
+      bad += own->put[place.ring][i] != byte_of(place.previous, place.ring, turn, i);
+    in.get_direct(buffer, of_previous->got[place.ring], part_bytes);
     for (uint32_t i = place.thread; i < part_bytes; i += 32)
-      bad += buffer[i] != byte_of(place.previous, place.lane, turn + 100, i);
+      bad += buffer[i] != byte_of(place.previous, place.ring, turn + 100, i);
     in.release();
     if (!out.flush()) bad += 1000000;  // the next rank has read both
   }
@@ -138,9 +138,9 @@ __global__ void pass_encoded(const __grid_constant__ ncast_channels channels, co
   extern __shared__ char shared_memory[];
   const Place place(channels);
   auto& memory = reinterpret_cast<BlockMemory<Codec>*>(shared_memory)[place.warp];
-  Sender out(channels, place.next, place.lane);
-  Receiver in(channels, place.previous, place.lane);
-  for (size_t at = size_t{place.lane} * Codec::values_bytes; at < bytes; at += size_t{lanes} * Codec::values_bytes) {
+  Sender out(channels, place.next, place.ring);
+  Receiver in(channels, place.previous, place.ring);
+  for (size_t at = size_t{place.ring} * Codec::values_bytes; at < bytes; at += size_t{rings} * Codec::values_bytes) {
     const auto part = static_cast<uint32_t>(min(bytes - at, size_t{Codec::values_bytes}));
     if (out.put_encoded(send + at, part, memory) != 0 && out.signal() && in.get_decoded(recv + at, part, memory))
       continue;
@@ -238,7 +238,7 @@ TEST_CASE("kernels reach what peers have registered") {
 
 __global__ void wait_for_nothing(const __grid_constant__ ncast_channels channels, uint32_t* stopped) {
   const Place place(channels);
-  Receiver in(channels, place.previous, place.lane);
+  Receiver in(channels, place.previous, place.ring);
   if (in.poll()) return;
   if (!in.wait()) count_up(stopped, 1);
 }
@@ -249,7 +249,7 @@ TEST_CASE("a kernel that waits in vain ends in time, and the communicator says w
     mine.begin();
     if (rank == 0) wait_for_nothing<<<ctas, warps * 32, 0, mine.stream>>>(mine.channels, mine.counts);
     mine.end();
-    if (rank == 0) EXPECT(mine.count() == lanes * 32);
+    if (rank == 0) EXPECT(mine.count() == rings * 32);
     if (rank == 0) EXPECT(is_error(mine.comm, NCAST_TIMEOUT, "rank 0 waited for rank 1"));
   });
 }
@@ -261,7 +261,7 @@ TEST_CASE("an abort ends a kernel that waits") {
     if (rank == 0) wait_for_nothing<<<ctas, warps * 32, 0, mine.stream>>>(mine.channels, mine.counts);
     if (rank == 1) EXPECT_OK(ncast_comm_abort(mine.comm));
     mine.end();
-    if (rank == 0) EXPECT(mine.count() == lanes * 32);
+    if (rank == 0) EXPECT(mine.count() == rings * 32);
     if (rank == 0) EXPECT(is_error(mine.comm, NCAST_ABORTED, ""));
   });
 }
@@ -269,8 +269,8 @@ TEST_CASE("an abort ends a kernel that waits") {
 __global__ void send_wrong_lengths(const __grid_constant__ ncast_channels channels, uint32_t* stopped) {
   __shared__ char buffers[warps][4096];
   const Place place(channels);
-  Sender out(channels, place.next, place.lane);
-  Receiver in(channels, place.previous, place.lane);
+  Sender out(channels, place.next, place.ring);
+  Receiver in(channels, place.previous, place.ring);
   if (out.put(buffers[place.warp], 100) && out.signal() && in.get(buffers[place.warp], 101)) return;
   if (place.thread == 0) count_up(stopped, 1);
 }
@@ -281,7 +281,7 @@ TEST_CASE("a message of another length than is wanted stops the communicator") {
     mine.begin();
     send_wrong_lengths<<<ctas, warps * 32, 0, mine.stream>>>(mine.channels, mine.counts);
     mine.end();
-    EXPECT(mine.count() == lanes);
+    EXPECT(mine.count() == rings);
     EXPECT(is_error(mine.comm, NCAST_CORRUPT, "from rank 0"));
   });
 }
@@ -293,7 +293,7 @@ TEST_CASE("bad arguments are refused, and break nothing") {
     void* memory = &channels;
     const auto bad = NCAST_INVALID_ARGUMENT;
     EXPECT(is_refused(ncast_channels_create(nullptr, 1, 4096, &channels), bad, "ncast_channels_create: comm is NULL"));
-    EXPECT(is_refused(ncast_channels_create(mine.comm, 0, 4096, &channels), bad, "lanes is 0"));
+    EXPECT(is_refused(ncast_channels_create(mine.comm, 0, 4096, &channels), bad, "rings is 0"));
     EXPECT(is_refused(ncast_channels_create(mine.comm, 1, 4095, &channels), bad, "slot_bytes is 4095"));
     EXPECT(is_refused(ncast_channels_create(mine.comm, 1, 4096, nullptr), bad, "channels is NULL"));
     EXPECT(is_refused(ncast_mem_alloc(mine.comm, 0, &memory), bad, "bytes is 0"));

@@ -16,8 +16,8 @@ struct Sums {
   using Codec = Window<NCAST_BFLOAT16>;
   static constexpr uint32_t most = Codec::values_bytes / sizeof(Value);
 
-  __device__ static float value_of(int rank, uint32_t lane, uint32_t message, uint32_t i) {
-    return static_cast<float>((rank * 7 + lane * 3 + message * 5 + i) % 64);  // sums of them are exact in every type
+  __device__ static float value_of(int rank, uint32_t ring, uint32_t message, uint32_t i) {
+    return static_cast<float>((rank * 7 + ring * 3 + message * 5 + i) % 64);  // sums of them are exact in every type
   }
 
   // Messages that are reduced in shared memory, at 16 bytes and beside that, and coded ones in global memory.
@@ -30,19 +30,19 @@ struct Sums {
       alignas(16) Accumulator sums[most + 1];
     };
     Mine& mine = reinterpret_cast<Mine*>(shared_memory)[place.warp];
-    Sender out(channels, place.next, place.lane);
-    Receiver in(channels, place.previous, place.lane);
+    Sender out(channels, place.next, place.ring);
+    Receiver in(channels, place.previous, place.ring);
     const auto add = [](Accumulator sum, Value value) {
       return static_cast<Accumulator>(sum + static_cast<Accumulator>(value));
     };
-    Accumulator* const coded_sums = global + place.lane * size_t{most};
+    Accumulator* const coded_sums = global + place.ring * size_t{most};
     const uint32_t counts[] = {most, 1, most - 1, 7, 0, most / 2 + 3};
     uint32_t bad = 0;
     for (uint32_t message = 0; message < std::size(counts); ++message) {
       const uint32_t count = counts[message];
       Accumulator* const sums = mine.sums + message % 2;
       for (uint32_t i = place.thread; i < count; i += 32) {
-        mine.values[i] = static_cast<Value>(value_of(channels.rank, place.lane, message, i));
+        mine.values[i] = static_cast<Value>(value_of(channels.rank, place.ring, message, i));
         sums[i] = coded_sums[i] = static_cast<Accumulator>(static_cast<float>(i % 100));
       }
       __syncwarp();
@@ -54,7 +54,7 @@ struct Sums {
                          !in.get_decoded_reduced<Value>(coded_sums, count, mine.memory, add)))
         bad += 1000000;
       for (uint32_t i = place.thread; i < count; i += 32) {
-        const float more = value_of(place.previous, place.lane, message, i), before = static_cast<float>(i % 100);
+        const float more = value_of(place.previous, place.ring, message, i), before = static_cast<float>(i % 100);
         bad += static_cast<float>(sums[i]) != before + 2 * more;
         bad += static_cast<float>(coded_sums[i]) != before + more;
       }
@@ -79,7 +79,7 @@ void check_sums() {
     run_ranks(ranks, [&](int rank, const ncast_unique_id& id, std::barrier<>& everybody) {
       Rank mine(rank, ranks, id, everybody);
       Accumulator* global = nullptr;
-      EXPECT_CUDA(cudaMalloc(&global, lanes * Own::most * sizeof(Accumulator)));
+      EXPECT_CUDA(cudaMalloc(&global, rings * Own::most * sizeof(Accumulator)));
       const auto kernel = reduce_messages<Value, Accumulator>;
       EXPECT_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                        static_cast<int>(Own::shared_bytes())));

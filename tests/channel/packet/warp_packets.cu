@@ -16,8 +16,8 @@ __global__ void pass_packets(const __grid_constant__ ncast_channels channels, ui
   constexpr uint32_t most = NCAST_PACKET_MESSAGE_BYTES;
   __shared__ uint8_t sent[warps][most + 16], got[warps][most + 16];
   const Place place(channels);
-  PacketSender out(channels, place.next, place.lane);
-  PacketReceiver in(channels, place.previous, place.lane);
+  PacketSender out(channels, place.next, place.ring);
+  PacketReceiver in(channels, place.previous, place.ring);
   const auto length = [](uint32_t message) {
     return message % 5 == 0 ? most : message % 7 == 0 ? 0 : message * 977 % (message % 3 == 0 ? 64 : most);
   };
@@ -26,7 +26,7 @@ __global__ void pass_packets(const __grid_constant__ ncast_channels channels, ui
     for (uint32_t message = begin; message < begin + batch; ++message) {
       uint8_t* const from = sent[place.warp] + message % 5;
       for (uint32_t i = place.thread; i < length(message); i += 32)
-        from[i] = byte_of(channels.rank, place.lane, message, i);
+        from[i] = byte_of(channels.rank, place.ring, message, i);
       if (!out.put(from, length(message))) bad += 1000000;
     }
     for (uint32_t message = begin; message < begin + batch; ++message) {
@@ -39,7 +39,7 @@ __global__ void pass_packets(const __grid_constant__ ncast_channels channels, ui
       if (!in.get(to, bytes)) bad += 1000000;
       for (uint32_t i = place.thread; i < most + 16; i += 32) {
         const bool inside = all + i >= to && all + i < to + bytes;
-        bad += all[i] != (inside ? byte_of(place.previous, place.lane, message, all + i - to) : 0xa5);
+        bad += all[i] != (inside ? byte_of(place.previous, place.ring, message, all + i - to) : 0xa5);
       }
       __syncwarp();
     }
@@ -100,8 +100,8 @@ TEST_CASE("packets of old are never taken for those of now") {
 __global__ void send_packets_of_wrong_lengths(const __grid_constant__ ncast_channels channels, uint32_t* stopped) {
   __shared__ char buffers[warps][NCAST_PACKET_MESSAGE_BYTES];
   const Place place(channels);
-  PacketSender out(channels, place.next, place.lane);
-  PacketReceiver in(channels, place.previous, place.lane);
+  PacketSender out(channels, place.next, place.ring);
+  PacketReceiver in(channels, place.previous, place.ring);
   if (out.put(buffers[place.warp], 100) && in.get(buffers[place.warp], sizeof buffers[0])) return;
   if (place.thread == 0) count_up(stopped, 1);
 }
@@ -112,7 +112,7 @@ TEST_CASE("a message by packets of another length than is wanted stops the commu
     mine.begin();
     send_packets_of_wrong_lengths<<<ctas, warps * 32, 0, mine.stream>>>(mine.channels, mine.counts);
     mine.end();
-    EXPECT(mine.count() == lanes);
+    EXPECT(mine.count() == rings);
     EXPECT(is_error(mine.comm, NCAST_CORRUPT, "from rank 0"));
   });
 }

@@ -20,8 +20,8 @@ char* const recv_begin = reinterpret_cast<char*>(uintptr_t{2} << 40);
 
 std::vector<BlockCall> cut(const Call& call, ncast_codec codec, int ranks, uint32_t max_ctas) {
   std::vector<BlockCall> all(static_cast<size_t>(ranks));
-  const channel::ChannelLayout layout(0, ranks, lanes_of_ctas(max_ctas), SIZE_MAX);
-  const Lanes lanes(call, call.dtype, codec, layout, max_ctas);
+  const channel::ChannelLayout layout(0, ranks, rings_of_ctas(max_ctas), SIZE_MAX);
+  const Rings rings(call, call.dtype, codec, layout, max_ctas);
   for (int rank = 0; rank < ranks; ++rank) {
     BlockCall& mine = all[static_cast<size_t>(rank)];
     mine = {};
@@ -29,15 +29,15 @@ std::vector<BlockCall> cut(const Call& call, ncast_codec codec, int ranks, uint3
     mine.peers.ranks = ranks;
     mine.layout = layout;
     if (reduces(call.operation)) {
-      cut_reduction(call, codec, lanes, &mine);
+      cut_reduction(call, codec, rings, &mine);
     } else {
-      cut_moves(call, codec, lanes, &mine);
+      cut_moves(call, codec, rings, &mine);
     }
   }
   return all;
 }
 
-bool same_cut(const Piece& a, const Piece& b) { return a.bytes == b.bytes && a.lanes == b.lanes && a.slots == b.slots; }
+bool same_cut(const Piece& a, const Piece& b) { return a.bytes == b.bytes && a.rings == b.rings && a.slots == b.slots; }
 
 // What `to` takes of what `from` sends it first, and what of what it passes on.
 Piece taken(Operation operation, const BlockCall& to, int from) {
@@ -50,8 +50,8 @@ Piece passed_on(const BlockCall& from, int to) {
   return from.recv[__builtin_ctz(from.relayed)];
 }
 Piece taken_later(const BlockCall& to, int from) {
-  if (to.turns.lanes != 0) return to.recv[from];
-  return to.first_forward_lane != 0 && (to.relayed >> from & 1) == 0 ? to.recv[from] : Piece{};
+  if (to.turns.rings != 0) return to.recv[from];
+  return to.first_forward_ring != 0 && (to.relayed >> from & 1) == 0 ? to.recv[from] : Piece{};
 }
 uint64_t largest_piece(const BlockCall& call) {
   uint64_t bytes = call.own.bytes;
@@ -60,7 +60,7 @@ uint64_t largest_piece(const BlockCall& call) {
   return bytes;
 }
 
-TEST_CASE("both ends of every lane know the same of it") {
+TEST_CASE("both ends of every ring know the same of it") {
   std::mt19937_64 random(20261122);
   const auto one_of = [&](auto... values) {
     const uint64_t list[] = {static_cast<uint64_t>(values)...};
@@ -92,28 +92,28 @@ TEST_CASE("both ends of every lane know the same of it") {
         const BlockCall& receiver = all[static_cast<size_t>(to)];
         REQUIRE(same_cut(sender.send[to], taken(call.operation, receiver, from)));
         REQUIRE(same_cut(passed_on(sender, to), taken_later(receiver, from)));
-        REQUIRE(sender.turns.lanes == receiver.turns.lanes);
+        REQUIRE(sender.turns.rings == receiver.turns.rings);
         REQUIRE(sender.turns.slots == receiver.turns.slots);
         REQUIRE(sender.turns.count == receiver.turns.count);
-        REQUIRE(sender.first_forward_lane + passed_on(sender, to).lanes <= sender.layout.lanes());
-        ends += sender.send[to].lanes;
+        REQUIRE(sender.first_forward_ring + passed_on(sender, to).rings <= sender.layout.rings());
+        ends += sender.send[to].rings;
       }
-      const Lanes lanes(call, call.dtype, codec, sender.layout, max_ctas);
+      const Rings rings(call, call.dtype, codec, sender.layout, max_ctas);
       const uint32_t bytes = block_bytes(call.dtype, codec);
       if (reduces(call.operation)) {
-        // Every lane has a warp, every block a turn.
-        REQUIRE(sender.turns.lanes <= sender.layout.lanes());
-        REQUIRE(sender.turns.lanes <= lanes.ctas(sender) * piece_warps(call.operation, call.dtype, codec));
-        REQUIRE(uint64_t{sender.turns.lanes} * sender.turns.count * bytes >= largest_piece(sender));
+        // Every ring has a warp, every block a turn.
+        REQUIRE(sender.turns.rings <= sender.layout.rings());
+        REQUIRE(sender.turns.rings <= rings.ctas(sender) * piece_warps(call.operation, call.dtype, codec));
+        REQUIRE(uint64_t{sender.turns.rings} * sender.turns.count * bytes >= largest_piece(sender));
       } else {
         // A warp holds an end in each of its threads.
-        REQUIRE(ends <= 32 * move_warps(bytes).senders * lanes.ctas(sender));
+        REQUIRE(ends <= 32 * move_warps(bytes).senders * rings.ctas(sender));
       }
     }
   }
 }
 
-// What a lane carries, in the model of a reduction.
+// What a ring carries, in the model of a reduction.
 struct Message {
   bool is_result;
   uint32_t turn;
@@ -125,7 +125,7 @@ struct Step {
   Message message;
 };
 
-// What the warp of a rank does in an all-reduce, as reducing_warp.cuh has it. blocks: of each rank's piece, on this lane.
+// What the warp of a rank does in an all-reduce, as reducing_warp.cuh has it. blocks: of each rank's piece, on this ring.
 std::vector<Step> steps_of(int rank, const std::vector<uint32_t>& blocks, uint32_t ahead) {
   const int ranks = static_cast<int>(blocks.size());
   const auto of = [&](int other) { return blocks[static_cast<size_t>(other)]; };
@@ -152,11 +152,11 @@ std::vector<Step> steps_of(int rank, const std::vector<uint32_t>& blocks, uint32
 // Runs all ranks until nobody can go on, and says whether all came to their end and got what they expected.
 bool runs_to_its_end(const std::vector<uint32_t>& blocks, uint32_t slots) {
   const size_t ranks = blocks.size();
-  struct Lane {
+  struct Ring {
     std::vector<Message> put;
     uint32_t received = 0, granted = 0;
   };
-  std::vector<std::vector<Lane>> lanes(ranks, std::vector<Lane>(ranks));
+  std::vector<std::vector<Ring>> rings(ranks, std::vector<Ring>(ranks));
   std::vector<std::vector<Step>> steps;
   for (size_t rank = 0; rank < ranks; ++rank)
     steps.push_back(steps_of(static_cast<int>(rank), blocks, turns_ahead(slots)));
@@ -167,15 +167,15 @@ bool runs_to_its_end(const std::vector<uint32_t>& blocks, uint32_t slots) {
       for (; done[rank] < steps[rank].size(); ++done[rank], moved = true) {
         const Step& step = steps[rank][done[rank]];
         const auto peer = static_cast<size_t>(step.peer);
-        Lane& lane = step.puts ? lanes[rank][peer] : lanes[peer][rank];
+        Ring& ring = step.puts ? rings[rank][peer] : rings[peer][rank];
         if (step.puts) {
-          if (lane.put.size() - lane.granted >= slots) break;
-          lane.put.push_back(step.message);
+          if (ring.put.size() - ring.granted >= slots) break;
+          ring.put.push_back(step.message);
         } else {
-          if (lane.received == lane.put.size()) break;
-          if (!(lane.put[lane.received] == step.message)) return false;
-          ++lane.received;
-          if (lane.received - lane.granted >= channel::slots_of_grant(slots)) lane.granted = lane.received;
+          if (ring.received == ring.put.size()) break;
+          if (!(ring.put[ring.received] == step.message)) return false;
+          ++ring.received;
+          if (ring.received - ring.granted >= channel::slots_of_grant(slots)) ring.granted = ring.received;
         }
       }
     }
@@ -205,14 +205,14 @@ TEST_CASE("a warp has a thread for each of its ends, however many kernels share 
   Call call{Operation::send};
   for (const uint32_t max_ctas : {1u, 16u, 64u}) {
     for (const ncast_dtype dtype : {NCAST_BFLOAT16, NCAST_FLOAT64}) {
-      const channel::ChannelLayout layout(0, 8, lanes_of_ctas(max_ctas), SIZE_MAX);
-      const Lanes lanes(call, dtype, NCAST_CODEC_WINDOW, layout, max_ctas);
+      const channel::ChannelLayout layout(0, 8, rings_of_ctas(max_ctas), SIZE_MAX);
+      const Rings rings(call, dtype, NCAST_CODEC_WINDOW, layout, max_ctas);
       BlockCall round = {};
       round.peers.ranks = 8;
-      for (int peer = 1; peer < 8; ++peer) round.send[peer] = lanes.piece(send_begin, uint64_t{1} << 30);
+      for (int peer = 1; peer < 8; ++peer) round.send[peer] = rings.piece(send_begin, uint64_t{1} << 30);
       const uint32_t warps = move_warps(block_bytes(dtype, NCAST_CODEC_WINDOW)).senders;
       for (uint32_t kernels = 1; kernels <= 7; ++kernels)
-        CHECK(7 * round.send[1].lanes <= 32 * warps * lanes.ctas(round, kernels));
+        CHECK(7 * round.send[1].rings <= 32 * warps * rings.ctas(round, kernels));
     }
   }
 }
@@ -220,15 +220,15 @@ TEST_CASE("a warp has a thread for each of its ends, however many kernels share 
 TEST_CASE("kernels of one call have no more CTAs together than the ranks have agreed on") {
   Call call{Operation::send};
   for (const uint32_t max_ctas : {16u, 57u, 64u}) {
-    const channel::ChannelLayout layout(0, 3, lanes_of_ctas(max_ctas), SIZE_MAX);
+    const channel::ChannelLayout layout(0, 3, rings_of_ctas(max_ctas), SIZE_MAX);
     for (const uint32_t kernels : {1u, 2u, 4u}) {
       uint32_t ctas = 0;
       for (uint32_t kernel = 0; kernel < kernels; ++kernel) {
-        const Lanes lanes(call, NCAST_FLOAT32, kernel == 0 ? NCAST_CODEC_RAW : NCAST_CODEC_WINDOW, layout, max_ctas);
+        const Rings rings(call, NCAST_FLOAT32, kernel == 0 ? NCAST_CODEC_RAW : NCAST_CODEC_WINDOW, layout, max_ctas);
         BlockCall round = {};
         round.peers.ranks = 3;
-        round.send[1] = round.recv[1] = lanes.piece(send_begin, uint64_t{1} << 30);
-        ctas += lanes.ctas(round, kernels);
+        round.send[1] = round.recv[1] = rings.piece(send_begin, uint64_t{1} << 30);
+        ctas += rings.ctas(round, kernels);
       }
       CHECK(ctas <= max_ctas);
       CHECK(ctas > max_ctas - kernels);
@@ -280,33 +280,33 @@ TEST_CASE("a broadcast and a reduction send every value once over the root's lin
   }
 }
 
-TEST_CASE("every lane of the messages to several peers has a warp, which has none to another peer") {
+TEST_CASE("every ring of the messages to several peers has a warp, which has none to another peer") {
   std::mt19937_64 random(20261124);
   for (int round = 0; round < 2000; ++round) {
     const int ranks = 2 + static_cast<int>(random() % 7);
     const auto codec = random() % 2 == 0 ? NCAST_CODEC_RAW : NCAST_CODEC_WINDOW;
     const ncast_dtype dtype = codec == NCAST_CODEC_RAW ? NCAST_INT8 : NCAST_FLOAT64;
     const uint32_t max_ctas = 1 + static_cast<uint32_t>(random() % most_block_ctas);
-    const channel::ChannelLayout layout(0, ranks, lanes_of_ctas(max_ctas), SIZE_MAX);
-    const Lanes lanes(Call{Operation::send}, dtype, codec, layout, max_ctas);
+    const channel::ChannelLayout layout(0, ranks, rings_of_ctas(max_ctas), SIZE_MAX);
+    const Rings rings(Call{Operation::send}, dtype, codec, layout, max_ctas);
     BlockCall call = {};
     call.peers.ranks = ranks;
     call.of_messages = true;
-    uint32_t all_lanes = 0, count = 0;
+    uint32_t all_rings = 0, count = 0;
     for (int peer = 1; peer < ranks; ++peer) {
       if (random() % 4 == 0) continue;
-      call.send[peer] = lanes.piece(send_begin, 1 + random() % (random() % 2 == 0 ? 10'000 : 10'000'000));
-      all_lanes += call.send[peer].lanes;
+      call.send[peer] = rings.piece(send_begin, 1 + random() % (random() % 2 == 0 ? 10'000 : 10'000'000));
+      all_rings += call.send[peer].rings;
       ++count;
     }
     const uint32_t kernels = 1 + static_cast<uint32_t>(random() % 4);
-    const uint32_t warps = lanes.ctas(call, kernels) * piece_warps(Operation::send, dtype, codec);
+    const uint32_t warps = rings.ctas(call, kernels) * piece_warps(Operation::send, dtype, codec);
     uint32_t dealt = 0;
     for (int peer = 1; peer < ranks; ++peer) {
       if (call.send[peer].bytes == 0) continue;
-      const uint32_t of_piece = warps_of_piece(call.send[peer].lanes, all_lanes, count, warps);
+      const uint32_t of_piece = warps_of_piece(call.send[peer].rings, all_rings, count, warps);
       REQUIRE(of_piece >= 1);
-      REQUIRE(call.send[peer].lanes <= of_piece * 32);
+      REQUIRE(call.send[peer].rings <= of_piece * 32);
       dealt += of_piece;
     }
     REQUIRE(dealt <= warps);

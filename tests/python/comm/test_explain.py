@@ -37,7 +37,7 @@ def test_every_call_is_explained(operation, codec):
             ways = dataclasses.asdict(said.predicted)
             assert ways.pop("chosen") == ways["packets" if said.path == "packets" else said.codec]
             assert "Predicted: " in said.sentence
-            assert (said.lanes is None) == (said.path == "packets")
+            assert (said.rings is None) == (said.path == "packets")
             assert (said.shots is None) == (operation != "all_reduce" or said.path == "blocks")
 
 
@@ -107,7 +107,7 @@ def test_the_command_explains(cli):
     shown = cli("explain", "all_reduce", "--bytes", "64M", "--dtype", "bf16", "--ranks", 8)
     assert (shown.returncode, shown.stderr) == (0, "")
     assert "all_reduce of 33,554,432 bfloat16 between 8 ranks" in shown.stdout
-    for word in ("64.00 MiB", "blocks", "codec", "lanes", "CTAs", "predicted: ", "raw by blocks"):
+    for word in ("64.00 MiB", "blocks", "codec", "rings", "CTAs", "predicted: ", "raw by blocks"):
         assert word in shown.stdout
 
 

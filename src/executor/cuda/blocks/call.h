@@ -13,24 +13,24 @@
 
 namespace narrowcast::collective::cuda {
 
-// Consecutive values, and the lanes that share their blocks: lane l begins with block l.
+// Consecutive values, and the rings that share their blocks: ring i begins with block i.
 struct Piece {
   char* values;  // read only where it is sent
   uint64_t bytes;
-  uint32_t lanes;
-  uint32_t slots;  // of each lane
+  uint32_t rings;
+  uint32_t slots;  // of each ring
 };
 
-// Which blocks of each piece have been taken by a lane beyond the first of each; all 0 between calls.
+// Which blocks of each piece have been taken by a ring beyond the first of each; all 0 between calls.
 struct Claims {
   uint32_t taken[channel::max_gpu_ranks];  // by the rank that the piece goes to
   uint32_t ended;                          // warps
 };
 
-// The lanes of a reduction go through all pieces in step: in each of so many turns every lane has a block of each piece, which
+// The rings of a reduction go through all pieces in step: in each of so many turns every ring has a block of each piece, which
 // may be beyond its end.
 struct Turns {
-  uint32_t lanes, slots, count;
+  uint32_t rings, slots, count;
 };
 
 // Values that stay on the rank.
@@ -51,7 +51,7 @@ struct BlockCall {
   Piece send[channel::max_gpu_ranks];  // to each rank
   Piece recv[channel::max_gpu_ranks];  // from each rank
 
-  bool in_order;     // the lanes of `send` get their blocks by turns
+  bool in_order;     // the rings of `send` get their blocks by turns
   bool of_messages;  // one receiver may wait for what another one does when it has its piece of `send`
   OwnCopy own_copy;  // of a call that only moves
 
@@ -65,9 +65,9 @@ struct BlockCall {
   // A reduction of pieces that the other ranks send as this rank's `send` pieces go to them. None if it has 0 bytes.
   Piece own;
   Piece reduced;  // the result
-  // The ranks, as bits, that get what is relayed or reduced as well; and the first of the lanes for what is relayed.
+  // The ranks, as bits, that get what is relayed or reduced as well; and the first of the rings for what is relayed.
   uint32_t forward;
-  uint32_t first_forward_lane;
+  uint32_t first_forward_ring;
   ncast_redop op;
   Turns turns;
   bool gathers;  // pieces of `recv` come

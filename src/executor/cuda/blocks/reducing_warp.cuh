@@ -1,4 +1,4 @@
-// What a warp of a block kernel does that reduces. All do the same: each has one lane to every peer and from every peer.
+// What a warp of a block kernel does that reduces. All do the same: each has one ring to every peer and from every peer.
 #pragma once
 
 #include "executor/cuda/blocks/reduce_block.cuh"
@@ -19,9 +19,9 @@ struct ReducingState {
   uint32_t wire_vectors;  // put into slots
 };
 
-// Turn by turn the warp sends the blocks of its lane that others reduce, reduces its own and passes the result on, and takes
+// Turn by turn the warp sends the blocks of its ring that others reduce, reduces its own and passes the result on, and takes
 // the others' results. A payload comes while the warp does something else: blocks are sent a turn before they are reduced,
-// and results taken a turn after. So a lane carries the block of a turn, then the result of the turn before: both ends know
+// and results taken a turn after. So a ring carries the block of a turn, then the result of the turn before: both ends know
 // that order. Nobody waits for what comes after its own doing (tests/executor/cuda/block_pieces_test.cc has the proof by trial).
 //
 // The whole warp calls every function. False: the communicator is stopped, here or by a failure that was reported.
@@ -29,12 +29,12 @@ template <typename Coding, ncast_dtype Dtype>
 class ReducingWarp {
  public:
   __device__ ReducingWarp(const BlockCall& call, WarpMemory<Coding>& memory, ReducingState& state, SignalQueue& signals,
-                          uint32_t lane, int thread)
+                          uint32_t ring, int thread)
       : call_(call),
         memory_(memory),
         state_(state),
         queue_(signals),
-        lane_(lane),
+        ring_(ring),
         thread_(thread),
         loader_(&memory.barrier, thread) {
     if (thread <= channel::max_gpu_ranks) {
@@ -85,7 +85,7 @@ class ReducingWarp {
   // Each thread has the end of the peer of its number.
   __device__ End end() const {
     const bool is_peer = thread_ < call_.peers.ranks && thread_ != call_.peers.rank;
-    return is_peer ? End{thread_, lane_, call_.turns.slots} : End{-1, 0, 0};
+    return is_peer ? End{thread_, ring_, call_.turns.slots} : End{-1, 0, 0};
   }
   __device__ int place_of_end() const { return min(thread_, channel::max_gpu_ranks); }
   __device__ channel::SlotSender sender() {
@@ -101,8 +101,8 @@ class ReducingWarp {
   __device__ char* later() const { return buffer(here_ ^ 1); }
   __device__ char* coded() const { return buffer(2); }
   __device__ void swap() { here_ ^= 1; }
-  // The lane's block of that turn.
-  __device__ uint32_t number(uint32_t turn) const { return lane_ + turn * call_.turns.lanes; }
+  // The ring's block of that turn.
+  __device__ uint32_t number(uint32_t turn) const { return ring_ + turn * call_.turns.rings; }
   __device__ BlockOf block(const Piece& piece, uint32_t turn) const {
     return block_of<Coding::block_bytes>(piece, number(turn));
   }
@@ -280,7 +280,7 @@ class ReducingWarp {
   WarpMemory<Coding>& memory_;
   ReducingState& state_;
   SignalQueue& queue_;
-  uint32_t lane_;
+  uint32_t ring_;
   int thread_;
   ValueLoader loader_;
   uint32_t signals_ = 0;  // pushed

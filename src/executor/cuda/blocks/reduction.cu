@@ -11,10 +11,10 @@ inline constexpr uint32_t warps_of = reduce_warps(Coding::block_bytes, sizeof(ty
 
 template <typename Coding, ncast_dtype Dtype>
 struct ReduceMemory {
-  static constexpr uint32_t lanes = reduce_lanes(warps_of<Coding, Dtype>);
-  WarpMemory<Coding> warps[lanes];
-  ReducingState states[lanes];
-  Signals<lanes> signals;
+  static constexpr uint32_t rings = reduce_rings(warps_of<Coding, Dtype>);
+  WarpMemory<Coding> warps[rings];
+  ReducingState states[rings];
+  Signals<rings> signals;
 };
 
 template <typename Coding, ncast_dtype Dtype>
@@ -26,17 +26,17 @@ __global__ void __launch_bounds__(warps_of<Coding, Dtype> * 32, 1)
   auto& memory = *reinterpret_cast<Memory*>(shared_memory);
   const int thread = device::lane_id();
   uint32_t warp = device::warp_id();
-  memory.signals.open_all(Memory::lanes);
+  memory.signals.open_all(Memory::rings);
   device::wait_for_stream();
   if (warp == signal_warp) {
     if (blockIdx.x == 0) count_raw_bytes(call, thread);
-    return channel::raise_flags(memory.signals.queues, Memory::lanes, &memory.signals.open, thread);
+    return channel::raise_flags(memory.signals.queues, Memory::rings, &memory.signals.open, thread);
   }
   if (warp > signal_warp) --warp;
 
-  const uint32_t lane = warp * gridDim.x + blockIdx.x;
-  if (lane < call.turns.lanes)
-    ReducingWarp<Coding, Dtype>(call, memory.warps[warp], memory.states[warp], memory.signals.queues[warp], lane,
+  const uint32_t ring = warp * gridDim.x + blockIdx.x;
+  if (ring < call.turns.rings)
+    ReducingWarp<Coding, Dtype>(call, memory.warps[warp], memory.states[warp], memory.signals.queues[warp], ring,
                                 thread)
         .run();
   memory.signals.close_one(thread);

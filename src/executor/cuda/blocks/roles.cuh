@@ -13,48 +13,48 @@ __device__ inline void swap(char*& a, char*& b) {
   b = was_a;
 }
 
-// The end that this thread of a role's `number`th warp of `warps` holds; those of a warp are its first threads'. Lanes of all
+// The end that this thread of a role's `number`th warp of `warps` holds; those of a warp are its first threads'. Rings of all
 // pieces but those `without`, as bits, one piece after the other, are dealt to the warps in turn. Pieces begin with that of
 // the next rank, or with `backwards` that of the one before: at first every rank sends to another one, and receives from it.
 __device__ inline End dealt_end(const Piece* pieces, uint32_t without, const channel::Peers& peers, bool backwards,
                                 uint32_t number, uint32_t warps, int thread) {
-  uint32_t lane = number + thread * warps;
+  uint32_t ring = number + thread * warps;
   for (int step = 1; step < peers.ranks; ++step) {
     const int next = peers.rank + (backwards ? peers.ranks - step : step);
     const int peer = next < peers.ranks ? next : next - peers.ranks;
     if (pieces[peer].bytes == 0 || (without >> peer & 1) != 0) continue;
-    if (lane < pieces[peer].lanes) return {peer, lane, pieces[peer].slots};
-    lane -= pieces[peer].lanes;
+    if (ring < pieces[peer].rings) return {peer, ring, pieces[peer].slots};
+    ring -= pieces[peer].rings;
   }
   return {-1, 0, 0};
 }
-// A warp's lanes of the piece that goes to a peer (-1: none): the first, and every `step`th after it.
-struct SharedLanes {
+// A warp's rings of the piece that goes to a peer (-1: none): the first, and every `step`th after it.
+struct SharedRings {
   int peer;
   uint32_t first, step;
 };
 // Of the `number`th of `warps` that send messages. Each is for one peer alone: one whose receiver is not there yet does not keep
 // what others wait for.
-__device__ inline SharedLanes lanes_of_messages(const Piece* pieces, const channel::Peers& peers, uint32_t number,
+__device__ inline SharedRings rings_of_messages(const Piece* pieces, const channel::Peers& peers, uint32_t number,
                                                 uint32_t warps) {
-  uint32_t lanes = 0, count = 0;
+  uint32_t rings = 0, count = 0;
   for (int peer = 0; peer < peers.ranks; ++peer) {
     if (pieces[peer].bytes == 0) continue;
-    lanes += pieces[peer].lanes;
+    rings += pieces[peer].rings;
     ++count;
   }
   for (int step = 1; step < peers.ranks; ++step) {
     const int peer = (peers.rank + step) % peers.ranks;
     if (pieces[peer].bytes == 0) continue;
-    const uint32_t of_piece = warps_of_piece(pieces[peer].lanes, lanes, count, warps);
+    const uint32_t of_piece = warps_of_piece(pieces[peer].rings, rings, count, warps);
     if (number < of_piece) return {peer, number, of_piece};
     number -= of_piece;
   }
   return {-1, 0, 0};
 }
-__device__ inline End end_of(SharedLanes shared, const Piece* pieces, int thread) {
-  const uint32_t lane = shared.first + thread * shared.step;
-  return shared.peer >= 0 && lane < pieces[shared.peer].lanes ? End{shared.peer, lane, pieces[shared.peer].slots}
+__device__ inline End end_of(SharedRings shared, const Piece* pieces, int thread) {
+  const uint32_t ring = shared.first + thread * shared.step;
+  return shared.peer >= 0 && ring < pieces[shared.peer].rings ? End{shared.peer, ring, pieces[shared.peer].slots}
                                                               : End{-1, 0, 0};
 }
 
@@ -69,13 +69,13 @@ struct Outgoing {
   BlockOf values;
 };
 
-// The warp is the `number`th of `warps` senders. In order, block b goes to lane b % lanes, and the warp's lanes take turns, as
-// those need it that pass blocks on; else one lane comes after the other, and takes what is next, so that slow ones take less.
+// The warp is the `number`th of `warps` senders. In order, block b goes to ring b % rings, and the warp's rings take turns, as
+// those need it that pass blocks on; else one ring comes after the other, and takes what is next, so that slow ones take less.
 template <typename Coding>
 __device__ void send_blocks(const BlockCall& call, WarpMemory<Coding>& memory, SignalQueue& signals, uint32_t number,
                             uint32_t warps, int thread) {
   const bool in_order = call.in_order;
-  const End end = call.of_messages ? end_of(lanes_of_messages(call.send, call.peers, number, warps), call.send, thread)
+  const End end = call.of_messages ? end_of(rings_of_messages(call.send, call.peers, number, warps), call.send, thread)
                                    : dealt_end(call.send, 0, call.peers, false, number, warps, thread);
   EndMask open = ends_of(end);  // that get more
   if (open == 0) return;
@@ -83,7 +83,7 @@ __device__ void send_blocks(const BlockCall& call, WarpMemory<Coding>& memory, S
   // The block of this turn that goes to an end.
   const auto block_to = [&](int at) -> Outgoing {
     const int peer = peer_of_thread(end, at);
-    const uint32_t block = turn * call.send[peer].lanes + __shfl_sync(device::all_lanes, end.lane, at);
+    const uint32_t block = turn * call.send[peer].rings + __shfl_sync(device::all_lanes, end.ring, at);
     return {at, peer, block, block_of<Coding::block_bytes>(call.send[peer], block)};
   };
   // Of which piece thread 0 has asked for a block; the answer is on its way until it is used.
@@ -105,9 +105,9 @@ __device__ void send_blocks(const BlockCall& call, WarpMemory<Coding>& memory, S
   if (!Coding::codes && !straight.begin(call.peers, call.layout, call.straight, end, call.awaits)) return;
   while (true) {
     const uint32_t before = in_order ? now.block : __shfl_sync(device::all_lanes, claimed, 0);
-    Outgoing next{now.at, now.peer, before + call.send[now.peer].lanes, {}};
+    Outgoing next{now.at, now.peer, before + call.send[now.peer].rings, {}};
     next.values = block_of<Coding::block_bytes>(call.send[now.peer], next.block);
-    const bool last = next.values.bytes == 0;  // of its lane
+    const bool last = next.values.bytes == 0;  // of its ring
     const EndMask to = 1u << now.at;
     if (last) open &= ~to;
     if (open != 0 && (last || in_order)) {
@@ -218,7 +218,7 @@ __device__ void take_payloads(const BlockCall& call, WarpMemory<Coding>& memory,
     if (open != 0) arriving = start(next, (payload.end + 1) % 32, false);
     if (!pass_on(here, payload)) return;
     if (payload.block.values == nullptr) {
-      // The sender has put the lane's values where they end up.
+      // The sender has put the ring's values where they end up.
     } else if (is_raw<Coding>(payload.bytes, payload.block.bytes)) {
       store_values(payload.block.values, here, payload.block.bytes, thread);
       swap(here, values);
@@ -238,7 +238,7 @@ template <typename Coding>
 __device__ void receive_blocks(const BlockCall& call, WarpMemory<Coding>& memory, uint32_t number, uint32_t warps,
                                int thread) {
   End end = dealt_end(call.recv, call.relayed, call.peers, true, number, warps, thread);
-  end.lane += call.first_forward_lane;
+  end.ring += call.first_forward_ring;
   take_payloads<Coding>(call, memory, end, thread, [](const char*, const Arriving&) { return true; });
 }
 
@@ -266,9 +266,9 @@ template <typename Coding>
 __device__ void relay_blocks(const BlockCall& call, WarpMemory<Coding>& memory, SignalQueue& signals, uint32_t number,
                              uint32_t warps, int thread) {
   const End end = dealt_end(call.recv, ~call.relayed, call.peers, true, number, warps, thread);
-  const bool passes_on = (call.forward >> thread & 1) != 0 && number < call.recv[__ffs(call.relayed) - 1].lanes;
+  const bool passes_on = (call.forward >> thread & 1) != 0 && number < call.recv[__ffs(call.relayed) - 1].rings;
   const uint32_t slots = call.recv[__ffs(call.relayed) - 1].slots;
-  const End to = passes_on ? End{thread, call.first_forward_lane + number, slots} : End{-1, 0, 0};
+  const End to = passes_on ? End{thread, call.first_forward_ring + number, slots} : End{-1, 0, 0};
   auto sender_end = channel::SenderEnd::of(call.peers, call.layout, to);
   channel::SlotSender sender(call.peers, call.layout, to, sender_end, Coding::block_bytes, signals, thread);
   unsigned long long wire_bytes = 0;
