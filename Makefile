@@ -19,7 +19,7 @@ PACKAGE_FILES = $(shell find python include -type f -not -name '*.pyc' 2>/dev/nu
 export PATH := $(BIN):$(PATH)
 
 .PHONY: help run setup build package test test-native test-sanitize test-python test-toolkit \
-  lint lint-arrows lint-tree lint-python lint-format lint-tidy bench docs format fuzz golden wheel clean FORCE
+  lint lint-arrows lint-tree lint-abi lint-python lint-format lint-tidy abi bench docs format fuzz golden wheel clean FORCE
 
 help:
 	@echo 'make run     set up, build, install into .venv and run the demo'
@@ -30,6 +30,7 @@ help:
 	@echo 'make format  rewrite the sources as lint wants them'
 	@echo 'make fuzz    search for inputs that break a decoder (needs clang++)'
 	@echo 'make golden  write the golden vectors and fuzz seeds anew, after a change of format'
+	@echo 'make abi     write abi/ anew, after a change of the public headers'
 	@echo 'make wheel   a release wheel for all architectures in dist/'
 	@echo 'make clean   remove all that was made here'
 
@@ -120,13 +121,16 @@ test-toolkit: $(VENV)/build.stamp
 CXX_FILES = $(shell git ls-files --cached --others --exclude-standard 'include/*.h' 'include/*.cuh' 'examples/*' 'src/*' 'tests/*' | grep -E '\.(h|cc|cu|cuh|inc)$$')
 TIDY_FILES = $(filter src/%.cc,$(CXX_FILES))
 
-lint: lint-arrows lint-tree lint-python lint-format lint-tidy
+lint: lint-arrows lint-tree lint-abi lint-python lint-format lint-tidy
 
 lint-arrows: | $(VENV)/bin/python
 	python tools/check_arrows.py
 
 lint-tree: | $(VENV)/bin/python
 	python tools/tidy.py
+
+lint-abi: $(VENV)/lint.stamp
+	python tools/abi.py check
 
 lint-python: $(VENV)/lint.stamp
 	ruff check .
@@ -171,6 +175,10 @@ fuzz: $(VENV)/build.stamp
 	  seeds=$$(ls -d tests/fuzz/corpus/$$name 2>/dev/null || true); \
 	  $$target -max_total_time=$(FUZZ_SECONDS) -artifact_prefix=build-fuzz/ build-fuzz/found/$$name $$seeds; \
 	done
+
+# After a change of the public headers.
+abi: $(VENV)/lint.stamp
+	python tools/abi.py update
 
 golden: build/libnarrowcast.so
 	python tools/make_golden.py build/libnarrowcast.so
