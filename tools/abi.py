@@ -229,14 +229,19 @@ def compare_enums(old: Item, new: Item) -> Iterator[Change]:
 def compare_structs(old: Item, new: Item) -> Iterator[Change]:
     what = f"{old.kind} {old.name}"
     before, after = dict(old.members), dict(new.members)
+    renamed: dict[str, str] = {}
     for name, place in before.items():
-        if name not in after:
+        same_place = [other for other in after if after[other] == place and other not in before]
+        if name not in after and len(same_place) == 1:
+            renamed[same_place[0]] = name
+            yield Change(False, f"{what}: {name} is renamed to {same_place[0]}, in the same place: sources must change")
+        elif name not in after:
             yield Change(False, f"{what}: {name} is removed")
         elif after[name] != place:
             yield Change(False, f"{what}: {name} was '{place}' and is '{after[name]}' (offset, bytes, type)")
     old_bytes = int(old.text.split()[0]) if old.members else 0
     for name, place in after.items():
-        if name in before:
+        if name in before or name in renamed:
             continue
         if not is_sized(old):
             yield Change(False, f"{what}: {name} is added, and {old.name} does not start with its size")
@@ -244,7 +249,7 @@ def compare_structs(old: Item, new: Item) -> Iterator[Change]:
             yield Change(False, f"{what}: {name} is added inside the {old_bytes} bytes that older programs have")
         else:
             yield Change(True, f"{what}: {name} is added at its end")
-    if old.text != new.text and set(before) == set(after):
+    if old.text != new.text and {renamed.get(name, name) for name in after} == set(before):
         yield Change(False, f"{what}: was {old.text} and is {new.text}")
 
 
@@ -269,9 +274,7 @@ def compare(old_text: str, new_text: str) -> list[Change]:
 def report(changes: list[Change]) -> str:
     lines = [f"  {'compatible' if one.compatible else 'INCOMPATIBLE'}: {one.what}" for one in changes]
     if any(not one.compatible for one in changes):
-        lines.append(
-            "  Programs built against the last release must be built again: raise the version in CMakeLists.txt."
-        )
+        lines.append("  If the last release has it, programs must be built again: raise the version in CMakeLists.txt.")
     return "\n".join(lines or ["  compatible: the order or the wording of the description"])
 
 

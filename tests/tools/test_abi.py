@@ -90,6 +90,7 @@ INCOMPATIBLE = [
     ("NCAST_B = 1", "NCAST_B = 1l << 40", "enum ncast_kind: was 4 bytes and is 8 bytes"),
     ("int device;", "int device, extra;", "extra is added inside the 32 bytes that older programs have"),
     ("int device;", "int64_t device;", "device was '8 4 int' and is '8 8 int64_t'"),
+    ("int device;", "int gpu;", "struct ncast_config: device is renamed to gpu, in the same place"),
     ("double seconds[2];", "", "struct ncast_config: seconds is removed"),
     ("uint32_t x;", "uint32_t x, w;", "w is added, and ncast_point does not start with its size"),
     ("ncast_comm ncast_comm", "ncast_comm* ncast_comm", "struct ncast_comm is removed"),
