@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import importlib
 import io
+import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ._files.atomic import write_file
 from .errors import UnsupportedError
@@ -20,8 +21,9 @@ def __dir__() -> list[str]:
 
 
 _RATIO, _BOUND, _RAW = "#2166ac", "#b8c7d9", "#888888"
-# Taller images are refused by matplotlib.
-_MOST_INCHES = 400
+# Of plots of ratios: at most 1,575 pixels.
+_MOST_INCHES, _FRAME_INCHES, _BAR_INCHES, _DOTS_PER_INCH = 10.5, 1.6, 0.5, 150
+_MOST_BARS, _MOST_NAME = 17, 48
 # Narrowcast's lines and NCCL's, as far as they go.
 _OURS, _THEIRS = ("#2166ac", "#1b7837", "#762a83"), ("#b35806", "#e08214", "#888888")
 FORMATS = (".png", ".svg", ".pdf")
@@ -37,32 +39,87 @@ def require() -> None:
         ) from None
 
 
-def plot_ratios(rows: Sequence[TensorRatio], path: Path) -> None:
-    """Draws, for every tensor with values, its ratio beside its entropy bound. `path` appears whole or not at all."""
+class _Bars(NamedTuple):
+    """What is drawn for a tensor, or for several together."""
+
+    label: str
+    ratio: float
+    bound: float
+
+
+def plot_ratios(rows: Sequence[TensorRatio], path: str | os.PathLike[str]) -> None:
+    """Draws ratios beside their entropy bounds: of the largest tensors, of the others together, and of all of them.
+
+    rows: from `narrowcast.ratios.tensor_ratios`; tensors without values are left out.
+    path: ends in one of FORMATS, and appears whole or not at all. PNG images are at most 1,600 pixels high.
+
+    Raises UnsupportedError without matplotlib, and OSError.
+    """
     require()
-    drawn = [row for row in rows if row.ratio is not None and row.bound is not None]
+    drawn = _selected([row for row in rows if row.raw_bytes])
+    height = min(_FRAME_INCHES + _BAR_INCHES * max(len(drawn), 1), _MOST_INCHES)
     figure = importlib.import_module("matplotlib.figure").Figure(
-        figsize=(9, min(1.6 + 0.5 * max(len(drawn), 1), _MOST_INCHES)), dpi=150, layout="constrained"
+        figsize=(9, height), dpi=_DOTS_PER_INCH, layout="constrained"
     )
     axes = figure.add_subplot()
-    for place, row in enumerate(drawn):
-        ratio, bound = row.ratio or 0.0, row.bound or 0.0
-        for value, shift, color in ((ratio, -0.2, _RATIO), (bound, 0.2, _BOUND)):
+    for place, bars in enumerate(drawn):
+        for value, shift, color in ((bars.ratio, -0.2, _RATIO), (bars.bound, 0.2, _BOUND)):
             axes.barh(place + shift, value, height=0.38, color=color)
             axes.text(value + 0.008, place + shift, f"{value:.3f}", va="center", fontsize=8)
     axes.barh([0], [0], color=_RATIO, label="ratio")
     axes.barh([0], [0], color=_BOUND, label="entropy bound")
     axes.axvline(1, color=_RAW, linewidth=0.8, linestyle="--")
-    axes.set_yticks(range(len(drawn)), [f"{row.tensor}\n{row.dtype}, {row.codec}" for row in drawn], fontsize=8)
+    axes.set_yticks(range(len(drawn)), [bars.label for bars in drawn], fontsize=8)
     axes.invert_yaxis()
-    axes.set_xlim(0, max([1.0, *(row.ratio or 0 for row in drawn)]) + 0.1)
+    axes.set_xlim(0, max([1.0, *(bars.ratio for bars in drawn)]) + 0.1)
     axes.set_xlabel("wire bytes / raw bytes (smaller is better)")
     axes.spines[["top", "right"]].set_visible(False)
     figure.legend(loc="outside upper right", ncols=2, frameon=False, fontsize=8)
     _write(figure, path)
 
 
-def plot_bench(reports: Sequence[dict[str, Any]], path: Path, over: str = "size_bytes") -> None:
+def _selected(rows: Sequence[TensorRatio]) -> list[_Bars]:
+    """At most _MOST_BARS: the largest tensors, then for each codec the tensors left out and the total by bytes."""
+    codecs = list(dict.fromkeys(row.requested_codec for row in rows))
+    tensors = {(row.file, row.tensor): row.raw_bytes for row in rows}
+    summaries = len(codecs) if len(tensors) > 1 else 0
+    if len(rows) + summaries <= _MOST_BARS:
+        shown = list(rows)
+    else:
+        most = max(1, (_MOST_BARS - 2 * len(codecs)) // len(codecs))
+        largest = sorted(tensors, key=lambda tensor: -tensors[tensor])[:most]
+        shown = sorted(
+            (row for row in rows if (row.file, row.tensor) in largest),
+            key=lambda row: largest.index((row.file, row.tensor)),
+        )
+    bars = [
+        _Bars(f"{_shortened(row.tensor)}\n{row.dtype}, {row.codec}", row.ratio or 0.0, row.bound or 0.0)
+        for row in shown
+    ]
+    kept = {id(row) for row in shown}
+    for codec in codecs if summaries else []:
+        own = [row for row in rows if row.requested_codec == codec]
+        others = [row for row in own if id(row) not in kept]
+        if others:
+            bars.append(_together(f"{len(others)} smaller tensors", codec, others))
+        bars.append(_together("total", codec, own))
+    return bars
+
+
+def _together(name: str, codec: str, rows: Sequence[TensorRatio]) -> _Bars:
+    """Weighted by raw bytes."""
+    raw_bytes = sum(row.raw_bytes for row in rows)
+    wire_bytes = sum(row.wire_bytes for row in rows)
+    bound_bytes = sum((row.bound or 0.0) * row.raw_bytes for row in rows)
+    return _Bars(f"{name}\n{_short(raw_bytes)} bytes, {codec}", wire_bytes / raw_bytes, bound_bytes / raw_bytes)
+
+
+def _shortened(name: str) -> str:
+    half = _MOST_NAME // 2
+    return name if len(name) <= _MOST_NAME else f"{name[:half]}…{name[-half:]}"
+
+
+def plot_bench(reports: Sequence[dict[str, Any]], path: str | os.PathLike[str], over: str = "size_bytes") -> None:
     """Draws what `bench all_reduce` and the like measured, a column for each report: bus bandwidth and, where NCCL took
     part, its best time over each codec's. `path` appears whole or not at all.
 
@@ -97,10 +154,11 @@ def plot_bench(reports: Sequence[dict[str, Any]], path: Path, over: str = "size_
     _write(figure, path)
 
 
-def _write(figure: Any, path: Path) -> None:
+def _write(figure: Any, path: str | os.PathLike[str]) -> None:
+    target = Path(path)
     drawn = io.BytesIO()
-    figure.savefig(drawn, format=path.suffix.removeprefix("."))
-    write_file(path, drawn.getbuffer())
+    figure.savefig(drawn, format=target.suffix.removeprefix("."))
+    write_file(target, drawn.getbuffer())
 
 
 def _lines_of(rows: Sequence[dict[str, Any]], over: str) -> dict[str, list[dict[str, Any]]]:

@@ -35,13 +35,14 @@ class TensorRatio:
     file: str
     dtype: str
     elems: int
-    codec: str  #: the one that the frames have: raw where the value type is not one that window shrinks
+    codec: str  #: of the frames: raw for value types that the requested codec does not support
     raw_bytes: int
     wire_bytes: int
     bound: float | None
     widths: dict[int, int] = field(default_factory=dict)  #: bits of a code -> blocks; 0: stored raw
     escapes: int = 0
     far_escapes: int = 0
+    requested_codec: str = ""
 
     @property
     def ratio(self) -> float | None:
@@ -131,4 +132,5 @@ def _tensor_ratio(reader: Reader, part: Segment, name: str, source: str, codec: 
         widths=dict(widths),
         escapes=escapes,
         far_escapes=far_escapes,
+        requested_codec=codec,
     )
