@@ -130,10 +130,11 @@ def progress_bar(label: str, total_bytes: int | None) -> Iterator[Callable[[int]
         yield lambda count: bar.advance(task, count)
 
 
-def console() -> Console:
-    """Standard output; wide enough for a table where it is no terminal."""
+def console(width: int | None = None) -> Console:
+    """Standard output, with the terminal's width; 160 columns where it is no terminal."""
+    if width is None and not sys.stdout.isatty():
+        width = 160
     # Names come from files: brackets in them are no markup.
-    width = None if sys.stdout.isatty() else 160
     return Console(highlight=False, markup=False, emoji=False, width=width)
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shutil
+import textwrap
 from typing import Annotated
 
 import typer
@@ -10,6 +12,9 @@ from rich.table import Table
 
 from .._doctor import Section, examine
 from ._common import console, print_json
+
+# Where neither a terminal nor COLUMNS says how wide the output may be.
+_WIDTH = 100
 
 
 def doctor(
@@ -27,22 +32,46 @@ def doctor(
         found = [{"section": section.name, **problem.as_json()} for section, problem in problems]
         print_json({"ok": not problems, "problems": found, **report})
     else:
-        out = console()
+        width = _width()
         for section in sections:
             if section.rows:
-                out.print(_table(section))
+                _print(section, width)
         for number, (_, problem) in enumerate(problems, 1):
-            out.print(f"{number}. {problem.what}.\n   {problem.mend}")
+            print(_wrapped(f"{number}. {problem.what}.", width, "   "))
+            print(_wrapped(f"   {problem.mend}", width, "   "))
         if not problems:
-            out.print("Nothing is wrong.")
+            print("No problems found.")
     if problems:
         raise typer.Exit(1)
 
 
-def _table(section: Section) -> Table:
-    table = Table(*section.rows[0], title=section.title, title_justify="left")
-    for column in table.columns:
-        column.overflow = "fold"
-    for row in section.rows:
-        table.add_row(*("-" if value is None else str(value) for value in row.values()))
-    return table
+def _width() -> int:
+    """Columns of the terminal, or of what COLUMNS says."""
+    return shutil.get_terminal_size((_WIDTH, 24)).columns
+
+
+def _print(section: Section, width: int) -> None:
+    """A table, or one line for each value where a table would be too wide: paths stay whole."""
+    names = list(section.rows[0])
+    rows = [["-" if value is None else str(value) for value in row.values()] for row in section.rows]
+    table_width = sum(max(map(len, column)) + 3 for column in zip(names, *rows, strict=True)) + 1
+    if table_width <= width:
+        table = Table(*names, title=section.title, title_justify="left")
+        for row in rows:
+            table.add_row(*row)
+        console(width).print(table)
+        return
+    print(_wrapped(section.title, width, ""))
+    for first, *others in rows:
+        if len(others) == 1:
+            print(_wrapped(f"  {first}: {others[0]}", width, "    "))
+            continue
+        print(_wrapped(f"  {first}", width, "  "))
+        for name, value in zip(names[1:], others, strict=True):
+            if value:
+                print(_wrapped(f"    {name}: {value}", width, "      "))
+
+
+def _wrapped(text: str, width: int, indent: str) -> str:
+    """Broken at spaces only."""
+    return textwrap.fill(text, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)

@@ -77,6 +77,24 @@ def test_the_tables_say_what_the_json_says(cli, stand_in, fakes):
     assert "1. NCCL_P2P_DISABLE=1: NCCL lets no GPU reach another directly.\n   Unset it" in done.stdout
 
 
+def test_no_value_is_cut_or_broken_on_a_terminal_of_80_columns(cli, stand_in, fakes):
+    variables = {
+        "LD_LIBRARY_PATH": str(fakes),
+        "NARROWCAST_LIBRARY": str(stand_in / "libnarrowcast.so"),
+        "NARROWCAST_NCCL_LIBRARY": str(fakes / "libnccl.so.2"),
+        "COLUMNS": "80",
+    }
+    done = cli("doctor", "--", "sh", **variables)
+    report = json.loads(cli("doctor", "--json", "--", "sh", **variables).stdout)
+    words = {word for word in done.stdout.split() if word != "│"}
+    for section in ("nccl", "versions", "gpus", "links", "limits", "programs", "settings"):
+        for row in report[section]:
+            for value in row.values():
+                assert set(str("-" if value is None else value).split()) <= words
+    for line in done.stdout.splitlines():
+        assert len(line) <= 80 or len(line.split()) <= 2, line
+
+
 def test_a_bare_machine_is_examined_too(cli):
     done = cli("doctor", "--json", LD_LIBRARY_PATH="", NARROWCAST_LIBRARY="/nowhere/libnarrowcast.so")
     assert done.returncode == 1
