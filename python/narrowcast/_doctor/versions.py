@@ -35,7 +35,8 @@ def examine(nccl_version: int | None, drop_in: Path | NarrowcastError) -> Sectio
     if cuda is not None and int(cuda.partition(".")[0]) < _CUDA_MAJOR:
         section.problem(
             f"the driver serves CUDA {cuda}, and Narrowcast is built with CUDA {_CUDA_MAJOR}",
-            "Install a driver of version 580 or newer.",
+            "Install driver 580 or newer. On data-centre GPUs with an older driver, install NVIDIA's "
+            "forward-compatibility package (cuda-compat-13-0) and put its folder first in LD_LIBRARY_PATH.",
         )
     return section
 

@@ -1,12 +1,12 @@
-#include <cuda_runtime_api.h>
-
 #include "channel/peer/failure.h"
+
+#include "status/cuda_driver.h"
 #include "status/error.h"
 
 namespace narrowcast::channel {
 
 ncast_status cuda_failure(const char* what, int error) {
-  return fail(NCAST_CUDA_ERROR, "%s: %s", what, cudaGetErrorString(static_cast<cudaError_t>(error)));
+  return fail(NCAST_CUDA_ERROR, "%s: %s", what, cuda_error_text(error).c_str());
 }
 
 }  // namespace narrowcast::channel

@@ -7,6 +7,7 @@
 #include "bootstrap/unique_id.h"
 #include "executor/backend.h"
 #include "executor/cuda/communicator.h"
+#include "status/cuda_driver.h"
 #include "status/error.h"
 
 namespace narrowcast::collective::cuda {
@@ -33,7 +34,7 @@ ncast_status check_config(int ranks, const ncast_comm_config& config) {
   if (ncast_status status = Wishes::of(config, &wishes)) return status;
   int devices = 0;
   if (const cudaError_t error = cudaGetDeviceCount(&devices); error != cudaSuccess)
-    return fail(NCAST_UNSUPPORTED, "there is no GPU that CUDA can use: %s", cudaGetErrorString(error));
+    return fail(NCAST_UNSUPPORTED, "no usable GPU: %s", cuda_error_text(error).c_str());
   if (config.device < devices) return NCAST_OK;
   return fail(NCAST_INVALID_ARGUMENT, "device is %d, and this process sees GPUs 0 to %d", config.device, devices - 1);
 }

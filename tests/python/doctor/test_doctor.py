@@ -126,6 +126,13 @@ def test_each_problem_is_named_with_its_mend(doctor, changes, words):
     assert len(report["problems"]) == 1
 
 
+def test_an_old_driver_comes_with_the_minimum_and_the_forward_compatibility_package(doctor):
+    report = doctor(NARROWCAST_TEST_CUDA_VERSION="12080")
+    (mend,) = [one["mend"] for one in report["problems"] if "CUDA 12.8" in one["what"]]
+    assert "driver 580 or newer" in mend
+    assert "cuda-compat-13-0" in mend
+
+
 def test_a_library_that_is_no_nccl_is_a_problem(doctor, fakes):
     report = doctor(NARROWCAST_NCCL_LIBRARY=str(fakes / "libnvidia-ml.so.1"))
     problem(report, "is no NCCL that can be loaded", "ncclGetVersion")

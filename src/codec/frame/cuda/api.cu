@@ -5,6 +5,7 @@
 
 #include "codec/frame/cuda/launch.h"
 #include "codec/frame/header.h"
+#include "status/cuda_driver.h"
 #include "status/error.h"
 
 namespace narrowcast::codec::cuda {
@@ -54,7 +55,7 @@ struct Call {
   }
   ncast_status launched(cudaError_t error) const {
     if (error == cudaSuccess) return NCAST_OK;
-    return fail(NCAST_CUDA_ERROR, "%s: %s (%s)", function, cudaGetErrorString(error), cudaGetErrorName(error));
+    return fail(NCAST_CUDA_ERROR, "%s: %s (%s)", function, cuda_error_text(error).c_str(), cudaGetErrorName(error));
   }
   ncast_status copied(void* to, const void* from) const {
     return launched(cudaMemcpyAsync(to, from, raw_bytes(), cudaMemcpyDeviceToDevice, launch.stream));
