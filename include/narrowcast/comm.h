@@ -82,6 +82,7 @@ typedef struct {
   ncast_operation_counters operations[NCAST_OPERATIONS];  // by ncast_operation
 } ncast_comm_counters;
 
+// Sets struct_bytes and the default of every setting.
 NCAST_API void ncast_comm_config_init(ncast_comm_config* config);
 
 // Makes an id on one rank; the user carries it to the others. For one communicator; who knows it can join.
@@ -127,8 +128,11 @@ NCAST_API ncast_status ncast_comm_abort(ncast_comm* comm);
 // receives its sentence, cut to message_capacity bytes with the closing 0.
 NCAST_API ncast_status ncast_comm_async_error(ncast_comm* comm, char* message, size_t message_capacity);
 
+// The rank that was passed when the communicator was created.
 NCAST_API ncast_status ncast_comm_rank(const ncast_comm* comm, int* rank);
+// The number of ranks.
 NCAST_API ncast_status ncast_comm_ranks(const ncast_comm* comm, int* ranks);
+// Reads the counters of this rank. Any thread.
 NCAST_API ncast_status ncast_comm_get_counters(const ncast_comm* comm, ncast_comm_counters* counters);
 
 // CUDA: registers memory, so that values which travel as they are (codec RAW, or AUTO where it chooses that) are written

@@ -46,6 +46,7 @@ class TensorRatio:
 
     @property
     def ratio(self) -> float | None:
+        """Wire bytes / raw bytes; None without values."""
         return self.wire_bytes / self.raw_bytes if self.raw_bytes else None
 
     @property
@@ -54,6 +55,7 @@ class TensorRatio:
         return self.escapes / self.elems if self.elems else 0.0
 
     def as_json(self) -> dict[str, Any]:
+        """The row as `narrowcast ratio --json` prints it."""
         return {
             "tensor": self.tensor,
             "dtype": self.dtype,

@@ -27,6 +27,7 @@ class ValueType:
 
     @property
     def is_float(self) -> bool:
+        """Whether it is a floating-point type."""
         return self.exponent_bits > 0
 
 

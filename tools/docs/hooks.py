@@ -29,7 +29,14 @@ PAGES = {
     "CHANGELOG.md": "CHANGELOG.md",
     "bench/results/README.md": "results.md",
 }
-PYTHON_MODULES = ("narrowcast", "narrowcast.cuda", "narrowcast.files", "narrowcast.ratios", "narrowcast.plots", "narrowcast.types")
+PYTHON_MODULES = (
+    "narrowcast",
+    "narrowcast.cuda",
+    "narrowcast.files",
+    "narrowcast.ratios",
+    "narrowcast.plots",
+    "narrowcast.types",
+)
 log = logging.getLogger("mkdocs.hooks.narrowcast")
 
 _LINK = re.compile(r"(\]\()([^)\s]+)(\))")

@@ -77,6 +77,7 @@ class Segment:
 
     @property
     def end(self) -> int:
+        """The offset of the first byte after the segment."""
         return self.offset + self.raw_bytes
 
 
