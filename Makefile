@@ -1,4 +1,4 @@
-# The one door. Everything it makes stands in .venv/, build*/ and dist/.
+# The entry point for developers: `make help`. Everything is written to .venv/, build*/ and dist/.
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
@@ -6,9 +6,9 @@ SHELL := /bin/bash
 
 PYTHON ?= python3
 JOBS ?= $(shell nproc)
-# 1: warnings of the compilers are errors.
+# 1: compiler warnings are errors.
 WERROR ?= 0
-# Seconds for each target of `make fuzz`.
+# Seconds per target of `make fuzz`.
 FUZZ_SECONDS ?= 60
 
 VENV := .venv
@@ -19,21 +19,21 @@ PACKAGE_FILES = $(shell find python include -type f -not -name '*.pyc' 2>/dev/nu
 export PATH := $(BIN):$(PATH)
 
 .PHONY: help run setup build package test test-native test-sanitize test-python test-toolkit \
-  lint lint-arrows lint-tree lint-abi lint-python lint-format lint-tidy abi bench docs docs-site docs-programs \
+  lint lint-dependencies lint-tree lint-abi lint-python lint-format lint-tidy abi bench docs docs-site docs-programs \
   format fuzz golden wheel clean FORCE
 
 help:
-	@echo 'make run     set up, build, install into .venv and run the demo'
-	@echo 'make test    every test that this machine can run'
-	@echo 'make lint    formatters, linters, types and the arrows between folders'
-	@echo 'make bench   time the codecs and some collectives on this CPU, within a minute'
+	@echo 'make run     set up, build, install into .venv, and run the demo'
+	@echo 'make test    run every test that this machine supports'
+	@echo 'make lint    check formatting, types, dependencies between folders, the tree and the ABI'
+	@echo 'make bench   time the codecs and some collectives on this CPU (one minute)'
 	@echo 'make docs    build the documentation in build-docs/site, and run the programs in the guides'
-	@echo 'make format  rewrite the sources as lint wants them'
+	@echo 'make format  format the sources'
 	@echo 'make fuzz    search for inputs that break a decoder (needs clang++)'
-	@echo 'make golden  write the golden vectors and fuzz seeds anew, after a change of format'
-	@echo 'make abi     write abi/ anew, after a change of the public headers'
-	@echo 'make wheel   a release wheel for all architectures in dist/'
-	@echo 'make clean   remove all that was made here'
+	@echo 'make golden  regenerate the golden vectors and fuzz seeds, after a change of the format'
+	@echo 'make abi     update the ABI description, after a change of the public headers'
+	@echo 'make wheel   build a release wheel for all architectures in dist/'
+	@echo 'make clean   remove everything that make built'
 
 run: package
 	$(BIN)/narrowcast demo
@@ -61,13 +61,13 @@ $(VENV)/lint.stamp: requirements/lint.txt requirements/runtime.txt | $(VENV)/bin
 	$(PIP) install --quiet -r requirements/lint.txt
 	@touch $@
 
-# Holds the path of nvcc. Made again when the nvcc that it names is gone.
+# Contains the path of nvcc. Updated when that nvcc no longer exists.
 NVCC_IS_GONE := $(shell [ ! -s $(VENV)/nvcc ] || [ -x "$$(cat $(VENV)/nvcc)" ] || echo FORCE)
 $(VENV)/nvcc: requirements/cuda.txt tools/cuda_toolchain.sh $(NVCC_IS_GONE) | $(VENV)/bin/python
 	@tools/cuda_toolchain.sh >$@.new && mv $@.new $@
 	@echo "nvcc: $$(cat $@)"
 
-# Changes when WERROR does, so that the builds configure again.
+# A new file for each value of WERROR, so that a change reconfigures the builds.
 $(VENV)/werror.$(WERROR): | $(VENV)/bin/python
 	@rm -f $(VENV)/werror.* && touch $@
 
@@ -75,7 +75,7 @@ setup: $(VENV)/build.stamp $(VENV)/nvcc
 
 # --- build ----------------------------------------------------------------------------------------------------------
 
-# Ninja configures again by itself when a CMake file or the list of sources changes. Another compiler needs a fresh cache.
+# Ninja reconfigures by itself when a CMake file or the list of sources changes. Another compiler needs a fresh cache.
 build/build.ninja: $(VENV)/build.stamp $(VENV)/nvcc $(VENV)/werror.$(WERROR)
 	cmake --preset release $(shell grep -sq "=$$(cat $(VENV)/nvcc)$$" build/CMakeCache.txt || echo --fresh) \
 	  -DCMAKE_CUDA_COMPILER="$$(cat $(VENV)/nvcc)" -DNARROWCAST_WERROR=$(WERROR)
@@ -86,14 +86,14 @@ build/libnarrowcast.so: build/build.ninja FORCE
 
 build: build/libnarrowcast.so
 
-# The wheel is made from build/, which is up to date by now.
+# The wheel is built from build/, which is up to date at this point.
 $(VENV)/package.stamp: build/libnarrowcast.so pyproject.toml CMakeLists.txt $(wildcard cmake/*) $(PACKAGE_FILES)
 	$(PIP) install --quiet --no-build-isolation --no-deps --force-reinstall .
 	@touch $@
 
 package: $(VENV)/package.stamp
 
-# The host code and its tests under sanitizers. Lint reads how they compile from here, so that it needs no CUDA.
+# The host code and its tests under sanitizers. clang-tidy uses these compile commands, so lint needs no CUDA.
 build-sanitize/build.ninja: $(VENV)/build.stamp $(VENV)/werror.$(WERROR)
 	cmake --preset sanitize -DNARROWCAST_WERROR=$(WERROR)
 	@touch $@
@@ -117,7 +117,7 @@ test-python: $(VENV)/package.stamp $(VENV)/test.stamp
 	cmake --build build -j $(JOBS) --target narrowcast_nccl_test
 	$(BIN)/python -m pytest
 
-# Configures and builds a sample where the toolkit is in /usr/local/cuda alone: not on PATH, no headers in /usr/local/include.
+# Builds a sample with a toolkit that exists only in /usr/local/cuda: not on PATH, no headers in /usr/local/include.
 test-toolkit: $(VENV)/build.stamp
 	tools/bare.sh --toolkit tools/build_sample.sh build-toolkit || [ $$? = 77 ]
 
@@ -126,10 +126,10 @@ test-toolkit: $(VENV)/build.stamp
 CXX_FILES = $(shell git ls-files --cached --others --exclude-standard 'include/*.h' 'include/*.cuh' 'examples/*' 'src/*' 'tests/*' | grep -E '\.(h|cc|cu|cuh|inc)$$')
 TIDY_FILES = $(filter src/%.cc,$(CXX_FILES))
 
-lint: lint-arrows lint-tree lint-abi lint-python lint-format lint-tidy
+lint: lint-dependencies lint-tree lint-abi lint-python lint-format lint-tidy
 
-lint-arrows: | $(VENV)/bin/python
-	python tools/check_arrows.py
+lint-dependencies: | $(VENV)/bin/python
+	python tools/check_dependencies.py
 
 lint-tree: | $(VENV)/bin/python
 	python tools/tidy.py
@@ -159,7 +159,7 @@ format: $(VENV)/lint.stamp
 
 # --- bench and docs -------------------------------------------------------------------------------------------------
 
-# For a first look, and to see that it runs. Measurements to quote are made on quiet machines: bench/results/.
+# A quick check on this machine. Published measurements are in bench/results/.
 bench: package
 	$(BIN)/narrowcast bench codec python/narrowcast/data/llama_slices.safetensors --tile 16M -n 3
 	for operation in all_gather all_reduce; do \
@@ -187,7 +187,6 @@ fuzz: $(VENV)/build.stamp
 	  $$target -max_total_time=$(FUZZ_SECONDS) -artifact_prefix=build-fuzz/ build-fuzz/found/$$name $$seeds; \
 	done
 
-# After a change of the public headers.
 abi: $(VENV)/lint.stamp
 	python tools/abi.py update
 

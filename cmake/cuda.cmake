@@ -1,6 +1,6 @@
-# CUDA 13, its runtime linked statically: the library then needs no CUDA file to load, and finds the driver when it runs.
+# CUDA 13 with the static runtime: the library loads without any CUDA file and finds the driver at run time.
 if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
-  # Those of this machine's GPUs; where there is none, one, to compile everything at least once.
+  # The architectures of this machine's GPUs. Without a GPU, one architecture, so that all code is compiled.
   execute_process(COMMAND nvidia-smi --query-gpu=compute_cap --format=csv,noheader
     OUTPUT_VARIABLE architectures RESULT_VARIABLE failed ERROR_QUIET OUTPUT_STRIP_TRAILING_WHITESPACE)
   if(failed OR NOT architectures MATCHES "^[0-9.\n]+$")
@@ -11,7 +11,7 @@ if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
   list(REMOVE_DUPLICATES architectures)
   set(CMAKE_CUDA_ARCHITECTURES ${architectures} CACHE STRING "GPU architectures; a release has 80 86 89 90 100 120")
 endif()
-# CMake searches PATH and CUDA_PATH, but not the place where NVIDIA's packages install the toolkit.
+# CMake searches PATH and CUDA_PATH, but not /usr/local/cuda, where NVIDIA's packages install the toolkit.
 if(NOT CMAKE_CUDA_COMPILER AND NOT DEFINED ENV{CUDACXX})
   find_program(narrowcast_nvcc nvcc HINTS ENV CUDA_HOME ENV CUDA_PATH PATHS /usr/local/cuda PATH_SUFFIXES bin)
   if(narrowcast_nvcc)

@@ -1,6 +1,6 @@
-# What narrowcast/device.cuh includes of src/, to be installed below narrowcast/device/. In the source tree that folder
-# is a link to src/. These headers include each other relative to themselves, so that they resolve wherever the folders
-# stand side by side; tools/check_arrows.py checks that, and that this list is complete.
+# The headers of src/ that narrowcast/device.cuh includes. They are installed below narrowcast/device/; in the source
+# tree that folder is a link to src/. They include each other by relative paths, which are the same in both places.
+# tools/check_dependencies.py checks that, and that this list is complete.
 set(device_headers
   channel/peer/bounded_wait.cuh
   channel/memory/kernel_channels.h
@@ -26,7 +26,7 @@ set(device_headers
   codec/frame/layout.h
   codec/window/format.h)
 
-# The public headers, with these, to `destination`/narrowcast.
+# Installs the public headers and the ones above to `destination`/narrowcast.
 function(install_headers destination)
   install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/narrowcast DESTINATION ${destination} ${ARGN}
           PATTERN device EXCLUDE)

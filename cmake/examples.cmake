@@ -1,5 +1,5 @@
-# examples/<number>_<name>/<name>.cu: a program over the public headers and the library alone, as users build theirs.
-# Run as tests, skipped with status 77 where no GPU can do it.
+# examples/<number>_<name>/<name>.cu: a program that uses only the public headers and the library, as users'
+# programs do. Each runs as a test. Status 77 means skipped: the GPUs that it needs are missing.
 set(example_seconds 60)
 
 file(GLOB example_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/examples/*/*.cu)

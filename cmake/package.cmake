@@ -1,5 +1,5 @@
-# What is installed: the component `native` for C and C++ programs, the component `python` for the wheel. nccl.cmake adds
-# the drop-in to both.
+# Installation. The component `native` is for C and C++ programs, `python` for the wheel. nccl.cmake adds the drop-in to
+# both.
 include(CMakePackageConfigHelpers)
 include(cmake/device_headers.cmake)
 

@@ -1,4 +1,4 @@
-# The cost model that ships, as a string in the library.
+# Embeds the default cost model in the library, as a string.
 set(shipped_costs_file ${PROJECT_SOURCE_DIR}/data/costs/h200.costs)
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${shipped_costs_file})
 file(READ ${shipped_costs_file} shipped_costs)

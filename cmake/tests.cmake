@@ -1,9 +1,10 @@
-# tests/<area>/**.cc: one doctest executable an area, over the host code.
-# tests/<area>/**.cu: one an area, over everything; always built, skipped with status 77 where there is no GPU.
-# tests/fuzz/*.cc:   one executable a file, each with an LLVMFuzzerTestOneInput.
+# tests/<area>/**.cc: one doctest executable per area, linked with the host code.
+# tests/<area>/**.cu: one per area, linked with the host code and the kernels. Always built; without a GPU it exits with
+#                     status 77, which means skipped.
+# tests/fuzz/*.cc:    one executable per file, each with an LLVMFuzzerTestOneInput.
 set(tests ${PROJECT_SOURCE_DIR}/tests)
 set(test_seconds 300)
-set(NARROWCAST_FUZZ_RUNS 20000 CACHE STRING "Mutated inputs that the replay of a fuzz target tries")
+set(NARROWCAST_FUZZ_RUNS 20000 CACHE STRING "Mutated inputs per fuzz target in a replay")
 
 add_library(test_main OBJECT ${tests}/test_main.cc)
 target_link_libraries(test_main PUBLIC narrowcast_flags)

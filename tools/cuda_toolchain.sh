@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Prints the path of an nvcc of at least 13.0: one that the machine has, else the pinned packages in .venv, installed
-# when they are not there yet. CUDA_TOOLCHAIN=packages ignores what the machine has.
+# Prints the path of an nvcc 13.0 or newer: the machine's, otherwise that of the pinned packages, which are installed
+# into .venv if necessary. CUDA_TOOLCHAIN=packages ignores the machine's nvcc.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 venv=${VENV:-.venv}
@@ -20,11 +20,11 @@ if [ "${CUDA_TOOLCHAIN:-}" != packages ]; then
   done
 fi
 
-echo "no nvcc of CUDA 13 found: installing the compiler into $venv" >&2
+echo "no nvcc 13.0 or newer was found: installing one into $venv" >&2
 "$venv/bin/python" -m pip install --quiet -r requirements/cuda.txt >&2
 packages=$("$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
 root=$packages/nvidia/cu13
-# The packages have lib/ where nvcc and CMake look for lib64/.
+# The packages contain lib/; nvcc and CMake look for lib64/.
 ln -sfn lib "$root/lib64"
 is_new_enough "$root/bin/nvcc" || { echo "the nvcc in $root does not run" >&2; exit 1; }
 echo "$root/bin/nvcc"

@@ -1,11 +1,11 @@
-"""Makes the golden vectors of tests/golden/ and the seeds of tests/fuzz/corpus/.
+"""Generates the golden vectors in tests/golden/ and the seeds in tests/fuzz/corpus/.
 
-Run it by hand when the format or the encoder's choices change on purpose, and review what changes:
+Run it after an intended change of the format or of the encoder's choices, and review the differences:
 
     python tools/make_golden.py build/libnarrowcast.so
 
-Frames of kind `encoded` come from the library's reference encoder. Frames of kind `decodes` and `invalid` are put
-together here, from docs/format/ alone, so that they also hold the specification against the library.
+Frames of kind `encoded` come from the library's reference encoder. Frames of kind `decodes` and `invalid` are built
+here from docs/format/ alone, so they also check the library against the specification.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ TYPES = {
 
 
 class Random:
-    """A generator written down here, so that the vectors do not depend on Python's."""
+    """A generator of our own: the vectors do not depend on Python's."""
 
     def __init__(self, seed: int) -> None:
         self.state = seed * 2 + 1
@@ -66,7 +66,7 @@ class Random:
         return (self.state >> 33) % bound
 
     def bell(self) -> int:
-        """0 half of the time, 1 a quarter of it, and so on."""
+        """0 with probability 1/2, 1 with 1/4, and so on."""
         return next((i for i in range(20) if self.below(2) == 0), 20)
 
 
@@ -82,7 +82,7 @@ def values_of(kind: ValueType, exponents: Sequence[int], random: Random) -> byte
 
 
 def ordinary(kind: ValueType, elems: int, random: Random) -> bytes:
-    """A bell of exponents with the outliers that real tensors have: zeros, near misses, far ones."""
+    """Exponents with a geometric distribution and the outliers of real tensors: zeros, and values near and far."""
     top = 1 << (kind.exponent_bits - 1)
     exponents = []
     for _ in range(elems):
@@ -109,7 +109,7 @@ def align(data: bytes) -> bytes:
 
 @dataclass
 class Frame:
-    """A frame in parts, any of which may be set to something wrong before `build`."""
+    """The parts of a frame. Tests of invalid frames change them before `build`."""
 
     dtype: int
     codec: int
@@ -201,7 +201,7 @@ def window_payload(
     token_of: Choice | None = None,
     noise: Random | None = None,
 ) -> bytes:
-    """A payload by the specification. `escaped` keeps values out of line that the window holds."""
+    """A payload as specified. `escaped` selects values to escape although they are inside the window."""
     escape_code = (1 << width) - 1
     token_of = token_of or nearest_token(base, escape_code)
     n = kind.block_elems
@@ -303,7 +303,7 @@ def add_valid(vectors: Vectors) -> None:
     widths = [100 + random.below(spread) for spread in (1, 3, 14, 27) for _ in range(kind.block_elems)]
     vectors.encoded("window_widths", "bfloat16", values_of(kind, widths, random), WINDOW)
 
-    # What our encoder does not write: far tokens for all, a base at the edge, tokens that wrap, noise in the padding.
+    # Valid, but not written by our encoder: only far tokens, a base at the edge, tokens that wrap, noise in padding.
     edge = values_of(kind, [(254 + random.below(12)) % 256 for _ in range(kind.block_elems)], random)
     wrapped = window_payload(
         *(kind, edge, 2, 0),
@@ -346,7 +346,7 @@ def add_invalid(vectors: Vectors) -> None:
 
     random = Random(2)
     kind = TYPES["float8_e5m2"]
-    # Two exponents on either side of a window of one, so that there are tokens to damage.
+    # One value above the window and one far above it, so that there are tokens to damage.
     values = values_of(kind, [9 + (i == 5) + 9 * (i == 1234) for i in range(kind.block_elems)], random)
     payload = window_payload(kind, values, 1, 9)
     whole = window_frame(kind, [payload], kind.block_elems)
@@ -387,7 +387,7 @@ def add_invalid(vectors: Vectors) -> None:
 
 
 def far_overflow(kind: ValueType) -> bytes:
-    """24 tokens and the header word fill 16 bytes: no room for the far exponent that one token then asks for."""
+    """24 tokens and the header word fill 16 bytes. One token is changed to need a far exponent, which has no room."""
     random = Random(3)
     values = values_of(kind, [9 + (i < 24) for i in range(kind.block_elems)], random)
     payload = window_payload(kind, values, 1, 9)
@@ -406,7 +406,7 @@ def write_corpus(vectors: Vectors, folder: Path) -> None:
     }
     for number, (name, kind) in enumerate(TYPES.items()):
         width = 2 + number % 3
-        base = (1 << kind.exponent_bits) // 2 - (1 << width) + 2  # the bell's top is the window's last
+        base = (1 << kind.exponent_bits) // 2 - (1 << width) + 2  # the most frequent exponent is the window's last
         values = ordinary(kind, kind.block_elems, random)
         seeds["block"][name] = bytes([number, 0]) + window_payload(kind, values, width, max(base, 0))
         few = ordinary(kind, 96, random)
@@ -426,7 +426,7 @@ def write(folder: Path, files: dict[str, bytes]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("library", type=Path, help="libnarrowcast.so, whose reference encoder is used")
+    parser.add_argument("library", type=Path, help="path of libnarrowcast.so, whose reference encoder is used")
     vectors = Vectors(Encoder(parser.parse_args().library))
     add_valid(vectors)
     add_invalid(vectors)

@@ -1,7 +1,7 @@
-"""Writes src/nccl/abi/exports.inc, what libnccl.so.2 exports, and tests/nccl/abi/exports/, from a wheel of NVIDIA's.
+"""Writes src/nccl/abi/exports.inc and tests/nccl/abi/exports/: the functions that libnccl.so.2 exports.
 
-A wheel is `pip download --no-deps nvidia-nccl-cu13==2.32.3`. Names come from the library, what functions return from
-the headers beside it. Give the newest release last: its functions are those that the drop-in exports.
+The input is NVIDIA's wheels: `pip download --no-deps nvidia-nccl-cu13==2.32.3`. Names are read from the library, return
+types from its headers. Pass the newest release last: the drop-in exports its functions.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ LISTS = ROOT / "tests" / "nccl" / "abi" / "exports"
 LIBRARY = "nvidia/nccl/lib/libnccl.so.2"
 HEADERS = "nvidia/nccl/include/"
 
-# Return type -> what a function gives that the loaded NCCL does not have; all other types: zeros.
+# Return type -> what a function returns when the loaded NCCL does not have it. Other types: zeros.
 KINDS = {"ncclResult_t": "result", "const char*": "text"}
 
 
 def exported(library: Path) -> dict[str, str]:
-    """The functions of NCCL that a library exports, and the letter that nm has for each: W is weak."""
+    """The functions that NCCL exports, with nm's letter for each: W is weak."""
     listed = subprocess.run(
         ["nm", "--dynamic", "--defined-only", str(library)], capture_output=True, text=True, check=True
     )

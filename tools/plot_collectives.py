@@ -1,8 +1,8 @@
-"""Draws what bench/results keeps of collectives, as `narrowcast bench --plot` does of one, side by side.
+"""Plots several operations of one file in bench/results side by side, as `narrowcast bench --plot` plots one.
 
     plot_collectives.py bench/results/4xh200/2026-11-22_collectives.json bench/results/4xh200/2026-11-22_collectives.png
 
-Over sizes, or, where the file is of calls with several numbers of CTAs, over those, of its largest size. Needs
+The x axis is the size. If the file has several numbers of CTAs, the x axis is that number, at the largest size. Needs
 matplotlib.
 """
 
@@ -19,17 +19,17 @@ ORDER = ("sendrecv", "all_gather", "all_to_all", "reduce_scatter", "all_reduce")
 
 
 def reports_of(runs: list[dict[str, Any]], over: str) -> list[dict[str, Any]]:
-    """The runs of each operation as one, but for those that are not of rings or need registered memory."""
+    """One report per operation. Leaves out runs with another pattern than ring and runs with registered memory."""
     largest = max(row["size_bytes"] for run in runs for row in run["rows"])
     found = []
     for operation in ORDER:
-        its = [
+        of_operation = [
             run for run in runs if run["operation"] == operation and run["pattern"] == "ring" and not run["register"]
         ]
-        rows = [{**row, "ctas": run["ctas"]} for run in its for row in run["rows"]]
+        rows = [{**row, "ctas": run["ctas"]} for run in of_operation for row in run["rows"]]
         rows = [row for row in rows if over == "size_bytes" or row["size_bytes"] == largest]
         if rows:
-            found.append({**its[0], "rows": rows})
+            found.append({**of_operation[0], "rows": rows})
     return found
 
 

@@ -15,7 +15,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import NamedTuple
 
-from check_arrows import INCLUDE, resolve
+from check_dependencies import INCLUDE, resolve
 
 # Binary files that the tree may hold: test data, fuzz corpora and charts.
 BINARIES = ["tests/golden/*", "tests/fuzz/corpus/*", "*.safetensors", "bench/results/*.png", "docs/*.png"]
@@ -196,7 +196,7 @@ def main() -> int:
         print("\n".join(old))
     elif old:
         print(f"tree: {len(old)} measurements are older than their kernels (tools/tidy.py --report lists them)")
-    print(f"tree: {len(problems)} wrong" if problems else "tree: clean")
+    print(f"tree: {len(problems)} problems" if problems else "tree: clean")
     return 1 if problems else 0
 
 

@@ -71,7 +71,7 @@ def test_an_untidy_file_fails(tree: Path, name: str, text: str, problem: str) ->
     result = check(tree)
     assert result.returncode == 1
     assert problem in result.stderr
-    assert "tree: 1 wrong" in result.stdout
+    assert "tree: 1 problems" in result.stdout
 
 
 def test_ignored_files_and_links_are_not_checked(tree: Path) -> None:

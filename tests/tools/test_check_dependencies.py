@@ -1,4 +1,4 @@
-"""The checker of the arrows fails on each kind of bad arrow, and passes the repository."""
+"""tools/check_dependencies.py rejects each kind of forbidden dependency and accepts the repository."""
 
 import subprocess
 import sys
@@ -29,7 +29,7 @@ GOOD = {
 
 
 def check(root: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, str(ROOT / "tools" / "check_arrows.py"), str(root)]
+    command = [sys.executable, str(ROOT / "tools" / "check_dependencies.py"), str(root)]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
@@ -48,7 +48,7 @@ def test_the_repository_passes() -> None:
     assert result.returncode == 0, result.stderr
 
 
-def test_a_tree_of_good_arrows_passes(tmp_path: Path) -> None:
+def test_a_tree_with_allowed_dependencies_passes(tmp_path: Path) -> None:
     write(tmp_path, GOOD)
     result = check(tmp_path)
     assert result.returncode == 0, result.stderr
@@ -80,7 +80,7 @@ def test_a_tree_of_good_arrows_passes(tmp_path: Path) -> None:
         ("python/narrowcast/codec.py", "from typer import Option", "typer is not installed on every machine"),
     ],
 )
-def test_a_bad_arrow_fails(tmp_path: Path, name: str, text: str, problem: str) -> None:
+def test_a_forbidden_dependency_fails(tmp_path: Path, name: str, text: str, problem: str) -> None:
     write(tmp_path, {**GOOD, name: text + "\n"})
     result = check(tmp_path)
     assert result.returncode == 1

@@ -1,9 +1,9 @@
-"""Checks that no folder includes or imports one that it may not.
+"""Checks that folders depend on each other only as the tables below allow.
 
-C++: every quoted #include under include/ and src/ is resolved, and the folder that it lands in must stand in ALLOWED.
-Public headers include public headers, and those of src/ that are installed with them, which include nothing else.
-Python: every import inside the package is resolved, and the module or sub-package that it names must stand in
-PYTHON_ALLOWED. Modules import third-party packages at their top only if every user has them.
+C++: every quoted #include under include/ and src/ is resolved, and ALLOWED must list the folder it resolves to.
+Public headers include only public headers and the headers of src/ that are installed with them.
+Python: every import inside the package is resolved, and PYTHON_ALLOWED must list the module or
+sub-package it names. At their top, modules import only third-party packages that every user has.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ SOURCES = {".h", ".cuh", ".inc", ".cc", ".cu"}
 
 
 def resolve(root: Path, including: Path, target: str) -> Path | None:
-    """The file that the compiler would take, relative to root."""
+    """The file that the compiler would include, relative to root."""
     for folder in (including.parent, root / "include", root / "src", root / "third_party"):
         candidate = (folder / target).resolve()
         if candidate.is_file() and candidate.is_relative_to(root):
@@ -110,12 +110,12 @@ def check_include(source: Path, target: Path, text: str, installed: set[Path]) -
         if target not in installed:
             return f"it is installed, and {target} is not in {DEVICE_HEADERS}"
         if normpath(source.parent / text) != str(target):
-            return "it is installed: it includes its like relative to itself"
+            return "it is installed: it must include other installed headers relative to itself"
     if target.parts[0] != "src":
         return None
     here, there = folder_of(source), folder_of(target)
     if here not in ALLOWED:
-        return f"src/{here} is missing from the table in tools/check_arrows.py"
+        return f"src/{here} is missing from the table in tools/check_dependencies.py"
     if there == here or there in ALLOWED[here]:
         return None
     may = ", ".join(sorted(ALLOWED[here])) or "nothing"
@@ -167,7 +167,7 @@ def check_python(root: Path) -> Iterator[str]:
         inside = path.relative_to(package)
         unit = inside.parts[0].removesuffix(".py")
         if unit not in PYTHON_ALLOWED:
-            yield f"{path.relative_to(root)}: {unit} is missing from PYTHON_ALLOWED in tools/check_arrows.py"
+            yield f"{path.relative_to(root)}: {unit} is missing from PYTHON_ALLOWED in tools/check_dependencies.py"
             continue
         packages = CLI_PACKAGES if unit in {"cli", "__main__"} else REQUIRED_PACKAGES
         tree = ast.parse(path.read_text(encoding="utf-8"))
@@ -191,7 +191,7 @@ def main() -> int:
     problems = [*check_cpp(root), *check_python(root)]
     for problem in problems:
         print(problem, file=sys.stderr)
-    print(f"arrows: {len(problems)} wrong" if problems else "arrows: all point down")
+    print(f"dependencies: {len(problems)} problems" if problems else "dependencies: as allowed")
     return 1 if problems else 0
 
 
