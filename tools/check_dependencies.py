@@ -26,7 +26,7 @@ ALLOWED: dict[str, set[str]] = {
     "bootstrap": {"status"},
     "channel": {"bootstrap", "device", "status"},
     "select": {"channel", "codec", "comm", "operation", "status"},
-    "executor": {"bootstrap", "channel", "codec", "comm", "device", "operation", "select", "status"},
+    "executor": {"bootstrap", "channel", "codec", "device", "operation", "select", "status"},
     "comm": {"bootstrap", "executor", "operation", "status"},
     "nccl/abi": set(),
     "nccl/report": {"nccl/abi"},

@@ -10,7 +10,7 @@
 
 #include "status/error.h"
 
-namespace narrowcast::channel {
+namespace narrowcast::bootstrap {
 
 // Starts a thread that takes no signals: those are for the threads of the program. `name` has at most 15 characters.
 // SYSTEM_ERROR when there can be no more threads.
@@ -30,4 +30,4 @@ ncast_status start_quiet_thread(const char* name, Body&& body, std::thread* thre
   return status;
 }
 
-}  // namespace narrowcast::channel
+}  // namespace narrowcast::bootstrap

@@ -3,7 +3,7 @@
 
 #include <chrono>
 
-namespace narrowcast::channel {
+namespace narrowcast::bootstrap {
 
 using Clock = std::chrono::steady_clock;
 using Nanoseconds = std::chrono::nanoseconds;
@@ -16,4 +16,4 @@ struct Limit {
   }
 };
 
-}  // namespace narrowcast::channel
+}  // namespace narrowcast::bootstrap

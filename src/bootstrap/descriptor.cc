@@ -3,7 +3,7 @@
 #include <pthread.h>
 #include <unistd.h>
 
-namespace narrowcast::channel {
+namespace narrowcast::bootstrap {
 
 // All that are open. Linked through themselves: a child of a process with threads had better not touch the heap.
 struct DescriptorList {
@@ -55,4 +55,4 @@ void Descriptor::close() {
   fd_ = -1;
 }
 
-}  // namespace narrowcast::channel
+}  // namespace narrowcast::bootstrap

@@ -4,7 +4,7 @@
 
 #include <mutex>
 
-namespace narrowcast::channel {
+namespace narrowcast::bootstrap {
 
 // While it is held no thread of this process forks, so that a child finds whole what it guards. For moments.
 std::unique_lock<std::mutex> hold_off_forks();
@@ -41,4 +41,4 @@ class Descriptor {
   Descriptor* previous_ = nullptr;
 };
 
-}  // namespace narrowcast::channel
+}  // namespace narrowcast::bootstrap

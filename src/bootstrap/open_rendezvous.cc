@@ -12,7 +12,7 @@
 #include "bootstrap/tcp_hub.h"
 #include "status/error.h"
 
-namespace narrowcast::channel {
+namespace narrowcast::bootstrap {
 namespace {
 
 struct RunningHub {
@@ -105,4 +105,4 @@ ncast_status open_rendezvous(const WorldId& secret, Limit unused, TcpAddress* ad
   return NCAST_OK;
 }
 
-}  // namespace narrowcast::channel
+}  // namespace narrowcast::bootstrap

@@ -5,7 +5,7 @@
 
 #include "status/error.h"
 
-namespace narrowcast::channel {
+namespace narrowcast::bootstrap {
 
 Outcome Outcome::of(ncast_status status) {
   Outcome outcome{status, {}};
@@ -28,4 +28,4 @@ ncast_status agree_on_outcome(Rendezvous& rendezvous, ncast_status own) {
   return NCAST_OK;
 }
 
-}  // namespace narrowcast::channel
+}  // namespace narrowcast::bootstrap

@@ -3,7 +3,7 @@
 
 #include "bootstrap/rendezvous.h"
 
-namespace narrowcast::channel {
+namespace narrowcast::bootstrap {
 
 // Travels between ranks.
 struct Outcome {
@@ -20,4 +20,4 @@ struct Outcome {
 // on all ranks; or one of the rendezvous.
 ncast_status agree_on_outcome(Rendezvous& rendezvous, ncast_status own);
 
-}  // namespace narrowcast::channel
+}  // namespace narrowcast::bootstrap

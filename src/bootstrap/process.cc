@@ -8,7 +8,7 @@
 #include <cstdio>
 #include <cstring>
 
-namespace narrowcast::channel {
+namespace narrowcast::bootstrap {
 namespace {
 
 struct ProcStat {
@@ -66,4 +66,4 @@ bool is_alive(const ProcessIdentity& process) {
   return !ended || stat.threads > 1;
 }
 
-}  // namespace narrowcast::channel
+}  // namespace narrowcast::bootstrap

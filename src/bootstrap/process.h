@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-namespace narrowcast::channel {
+namespace narrowcast::bootstrap {
 
 // A process for all time: the kernel reuses pids, but not with the same start time. Lies in shared memory.
 struct ProcessIdentity {
@@ -19,4 +19,4 @@ ProcessIdentity current_process();
 // error must be certain.
 bool is_alive(const ProcessIdentity& process);
 
-}  // namespace narrowcast::channel
+}  // namespace narrowcast::bootstrap

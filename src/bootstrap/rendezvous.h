@@ -7,7 +7,7 @@
 #include "bootstrap/deadline.h"
 #include "narrowcast/types.h"
 
-namespace narrowcast::channel {
+namespace narrowcast::bootstrap {
 
 class Rendezvous {
  public:
@@ -57,4 +57,4 @@ class Rendezvous {
   int ranks_;
 };
 
-}  // namespace narrowcast::channel
+}  // namespace narrowcast::bootstrap

@@ -15,7 +15,7 @@
 
 #include "status/error.h"
 
-namespace narrowcast::channel {
+namespace narrowcast::bootstrap {
 namespace {
 
 // Where shm_open puts segments on Linux. Used by path, because link() is what makes a name appear in one step.
@@ -166,4 +166,4 @@ int sweep_stale_segments() {
   return removed;
 }
 
-}  // namespace narrowcast::channel
+}  // namespace narrowcast::bootstrap

@@ -10,7 +10,7 @@
 #include "bootstrap/process.h"
 #include "narrowcast/types.h"
 
-namespace narrowcast::channel {
+namespace narrowcast::bootstrap {
 
 // A mapped segment, readable and writable. Unmaps at the end.
 class SharedMemory {
@@ -75,4 +75,4 @@ int sweep_stale_segments();
 // Fills bytes from the kernel's random source.
 ncast_status random_bytes(void* bytes, size_t count);
 
-}  // namespace narrowcast::channel
+}  // namespace narrowcast::bootstrap

@@ -14,7 +14,7 @@
 
 #include "status/error.h"
 
-namespace narrowcast::channel {
+namespace narrowcast::bootstrap {
 namespace {
 
 constexpr char interface_variable[] = "NARROWCAST_SOCKET_IFNAME";
@@ -123,4 +123,4 @@ ncast_status listening_addresses(std::vector<TcpAddress>* addresses) {
   return NCAST_OK;
 }
 
-}  // namespace narrowcast::channel
+}  // namespace narrowcast::bootstrap

@@ -9,7 +9,7 @@
 
 #include "narrowcast/types.h"
 
-namespace narrowcast::channel {
+namespace narrowcast::bootstrap {
 
 // Plain bytes. May come from a stranger: socket_address() checks.
 struct TcpAddress {
@@ -34,4 +34,4 @@ static_assert(sizeof(TcpAddress) == 32, "fits into a unique id, without padding"
 // 0. SYSTEM_ERROR when there is none.
 ncast_status listening_addresses(std::vector<TcpAddress>* addresses);
 
-}  // namespace narrowcast::channel
+}  // namespace narrowcast::bootstrap

@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 
-namespace narrowcast::channel {
+namespace narrowcast::bootstrap {
 namespace {
 
 constexpr size_t bytes_a_turn = size_t{1} << 20;
@@ -94,4 +94,4 @@ bool Connection::read_some(std::vector<Message>* messages) {
   return true;
 }
 
-}  // namespace narrowcast::channel
+}  // namespace narrowcast::bootstrap

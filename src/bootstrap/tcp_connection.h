@@ -11,7 +11,7 @@
 
 #include "bootstrap/descriptor.h"
 
-namespace narrowcast::channel {
+namespace narrowcast::bootstrap {
 
 // What a message is about; the numbers cross the wire. tcp_messages.h says what each carries.
 enum class MessageKind : uint32_t;
@@ -74,4 +74,4 @@ class Connection {
   int error_ = 0;
 };
 
-}  // namespace narrowcast::channel
+}  // namespace narrowcast::bootstrap

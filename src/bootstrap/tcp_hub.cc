@@ -12,7 +12,7 @@
 
 #include "status/error.h"
 
-namespace narrowcast::channel {
+namespace narrowcast::bootstrap {
 namespace {
 
 constexpr size_t max_strangers = 256;
@@ -324,4 +324,4 @@ int32_t Hub::rank_beside_hub() const {
   return -1;
 }
 
-}  // namespace narrowcast::channel
+}  // namespace narrowcast::bootstrap

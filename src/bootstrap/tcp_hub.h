@@ -11,7 +11,7 @@
 #include "bootstrap/tcp_address.h"
 #include "bootstrap/tcp_messages.h"
 
-namespace narrowcast::channel {
+namespace narrowcast::bootstrap {
 
 // Starts a hub, which listens when this returns. It ends when all ranks have joined and left; or, when no rank at all
 // came, `unused` after it was opened; it does not keep the process from ending. Errors: SYSTEM_ERROR. Any thread.
@@ -92,4 +92,4 @@ class Hub {
   int first_giver_ = -1;     // of this round
 };
 
-}  // namespace narrowcast::channel
+}  // namespace narrowcast::bootstrap

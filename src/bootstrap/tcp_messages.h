@@ -10,7 +10,7 @@
 #include "bootstrap/tcp_connection.h"
 #include "bootstrap/world_id.h"
 
-namespace narrowcast::channel {
+namespace narrowcast::bootstrap {
 
 inline constexpr uint32_t protocol_version = 1;
 inline constexpr char hello_magic[8] = {'n', 'c', 'a', 's', 't', 'r', 'v', 0};
@@ -81,4 +81,4 @@ inline FailureMessage read_failure(const std::vector<char>& payload) {
   return failure;
 }
 
-}  // namespace narrowcast::channel
+}  // namespace narrowcast::bootstrap

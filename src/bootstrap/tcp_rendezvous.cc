@@ -3,7 +3,7 @@
 #include "bootstrap/tcp_watcher.h"
 #include "status/error.h"
 
-namespace narrowcast::channel {
+namespace narrowcast::bootstrap {
 namespace {
 
 ncast_status forked_failure() {
@@ -56,4 +56,4 @@ void TcpRendezvous::on_failure(std::function<void(ncast_status, const char*)> ha
   if (!watcher_->forked()) watcher_->set_handler(std::move(handler));
 }
 
-}  // namespace narrowcast::channel
+}  // namespace narrowcast::bootstrap

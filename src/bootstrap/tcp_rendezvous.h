@@ -6,7 +6,7 @@
 #include "bootstrap/rendezvous.h"
 #include "bootstrap/tcp_hub.h"
 
-namespace narrowcast::channel {
+namespace narrowcast::bootstrap {
 
 class TcpWatcher;
 
@@ -35,4 +35,4 @@ class TcpRendezvous final : public Rendezvous {
   std::unique_ptr<TcpWatcher> watcher_;
 };
 
-}  // namespace narrowcast::channel
+}  // namespace narrowcast::bootstrap

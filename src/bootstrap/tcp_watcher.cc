@@ -15,7 +15,7 @@
 #include "bootstrap/tcp_hub.h"
 #include "status/error.h"
 
-namespace narrowcast::channel {
+namespace narrowcast::bootstrap {
 namespace {
 
 constexpr Limit goodbye_limit = {1};
@@ -333,4 +333,4 @@ void TcpWatcher::call_handler() {
 
 std::string TcpWatcher::hub_name() const { return "pid " + std::to_string(hub_.pid) + " at " + hub_.text(); }
 
-}  // namespace narrowcast::channel
+}  // namespace narrowcast::bootstrap

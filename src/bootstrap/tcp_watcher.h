@@ -13,7 +13,7 @@
 #include "bootstrap/tcp_address.h"
 #include "bootstrap/tcp_messages.h"
 
-namespace narrowcast::channel {
+namespace narrowcast::bootstrap {
 
 class TcpWatcher {
  public:
@@ -87,4 +87,4 @@ class TcpWatcher {
   Handler handler_;
 };
 
-}  // namespace narrowcast::channel
+}  // namespace narrowcast::bootstrap

@@ -6,11 +6,11 @@
 #include "bootstrap/world_id.h"
 #include "narrowcast/comm.h"
 
-namespace narrowcast::collective {
+namespace narrowcast::bootstrap {
 
 struct UniqueIdContent {
   char magic[8];
-  channel::WorldId world;
+  WorldId world;
   char reserved_address[64];  // for the backends whose ranks meet over TCP; zero
 };
 inline constexpr char unique_id_magic[8] = {'n', 'c', 'a', 's', 't', 'i', 'd', '1'};
@@ -33,4 +33,4 @@ inline bool is_unique_id(const ncast_unique_id& id) {
   return std::memcmp(id.bytes, unique_id_magic, sizeof unique_id_magic) == 0;
 }
 
-}  // namespace narrowcast::collective
+}  // namespace narrowcast::bootstrap

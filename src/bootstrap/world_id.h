@@ -4,8 +4,8 @@
 #include <array>
 #include <cstdint>
 
-namespace narrowcast::channel {
+namespace narrowcast::bootstrap {
 
 using WorldId = std::array<uint64_t, 2>;  // random
 
-}  // namespace narrowcast::channel
+}  // namespace narrowcast::bootstrap

@@ -68,7 +68,7 @@ ncast_status create_all(ncast_comm** comms, int ranks, const int* devices, const
   };
   // Before any of them waits for the others.
   for (int rank = 0; rank < ranks; ++rank)
-    if (ncast_status status = narrowcast::collective::check_config(ranks, rank, config_of(rank))) return status;
+    if (ncast_status status = narrowcast::comm::check_config(ranks, rank, config_of(rank))) return status;
   ncast_unique_id id;
   if (ncast_status status = ncast_get_unique_id(&id)) return status;
   const ncast_status status = on_all(ranks, [&](int rank) {
@@ -77,7 +77,7 @@ ncast_status create_all(ncast_comm** comms, int ranks, const int* devices, const
   });
   if (status == NCAST_OK) return NCAST_OK;
   const std::string sentence = ncast_last_error();
-  narrowcast::collective::drop_id(id, {});
+  narrowcast::executor::drop_id(id, {});
   destroy_all(comms, ranks);
   return fail(status, "%s", sentence.c_str());
 }

@@ -9,9 +9,9 @@
 #include "bootstrap/unique_id.h"
 #include "comm/arguments.h"
 #include "comm/launch.h"
-#include "comm/registry.h"
 #include "executor/backend.h"
 #include "executor/communicator.h"
+#include "executor/registry.h"
 #include "narrowcast/comm.h"
 #include "status/error.h"
 
@@ -19,8 +19,9 @@ namespace {
 
 using narrowcast::fail;
 using narrowcast::guarded;
-using namespace narrowcast::collective;
-namespace channel = narrowcast::channel;
+using namespace narrowcast::comm;
+using namespace narrowcast::executor;
+namespace bootstrap = narrowcast::bootstrap;
 
 constexpr double default_timeout_seconds = 300;
 
@@ -68,7 +69,7 @@ ncast_status create(ncast_comm** comm, int ranks, const ncast_unique_id* id, int
   if (id == nullptr) return null_argument("ncast_comm_create", "id");
   ncast_comm_config config;
   if (ncast_status status = checked_config(ranks, rank, given_config, &config)) return status;
-  if (!is_unique_id(*id)) {
+  if (!bootstrap::is_unique_id(*id)) {
     return fail(NCAST_INVALID_ARGUMENT, "ncast_comm_create: id was not made by ncast_get_unique_id");
   }
   drop_id(*id, config.backend);
@@ -120,7 +121,7 @@ ncast_status create_by_exchange(ncast_comm** comm, int ranks, int rank, ncast_ex
   if (ranks < 1) return fail(NCAST_INVALID_ARGUMENT, "%s: ranks is %d, not 1 or more", function, ranks);
   Contribution own = {};
   const ncast_status status = exchange_and_create(comm, ranks, rank, exchange, context, given_config, &own);
-  if (status != NCAST_OK && is_unique_id(own.id)) drop_id(own.id, {});
+  if (status != NCAST_OK && bootstrap::is_unique_id(own.id)) drop_id(own.id, {});
   return status;
 }
 
@@ -141,16 +142,16 @@ void ncast_comm_config_init(ncast_comm_config* config) {
 ncast_status ncast_get_unique_id(ncast_unique_id* id) {
   return guarded("ncast_get_unique_id", [&] {
     if (id == nullptr) return null_argument("ncast_get_unique_id", "id");
-    channel::sweep_stale_segments();
-    UniqueIdContent content = {};
-    std::memcpy(content.magic, unique_id_magic, sizeof content.magic);
-    if (ncast_status status = channel::random_bytes(&content.world, sizeof content.world)) return status;
+    bootstrap::sweep_stale_segments();
+    bootstrap::UniqueIdContent content = {};
+    std::memcpy(content.magic, bootstrap::unique_id_magic, sizeof content.magic);
+    if (ncast_status status = bootstrap::random_bytes(&content.world, sizeof content.world)) return status;
     for (const ncast_backend number : {NCAST_BACKEND_HOST, NCAST_BACKEND_CUDA}) {
       const Backend* const backend = find_backend(number);
       if (backend == nullptr || backend->prepare_id == nullptr) continue;
       if (ncast_status status = backend->prepare_id(&content)) return status;
     }
-    *id = make_unique_id(content);
+    *id = bootstrap::make_unique_id(content);
     return NCAST_OK;
   });
 }

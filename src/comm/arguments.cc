@@ -11,7 +11,10 @@
 #include "executor/communicator.h"
 #include "status/error.h"
 
-namespace narrowcast::collective {
+namespace narrowcast::comm {
+
+using namespace executor;
+
 namespace {
 
 constexpr uint64_t most_bytes = uint64_t{1} << 62;
@@ -229,4 +232,4 @@ ncast_status check_config(int ranks, int rank, const ncast_comm_config& config) 
   return NCAST_OK;
 }
 
-}  // namespace narrowcast::collective
+}  // namespace narrowcast::comm

@@ -5,17 +5,17 @@
 
 #include "executor/call.h"
 
-namespace narrowcast::collective {
+namespace narrowcast::comm {
 
 // All but whether the communicator is one.
-ncast_status check_arguments(const Call& call);
+ncast_status check_arguments(const executor::Call& call);
 
 // Sends to oneself find their receives here: in order, of the same count and dtype. Errors: INVALID_ARGUMENT, MISMATCH.
-ncast_status check_sends_to_oneself(std::span<const Call> calls);
+ncast_status check_sends_to_oneself(std::span<const executor::Call> calls);
 
 // As it was given, or what ncast_comm_config_init fills in if that is NULL.
 ncast_status take_config(const ncast_comm_config* given, ncast_comm_config* config);
 // All that can be refused of it before a rank waits for others.
 ncast_status check_config(int ranks, int rank, const ncast_comm_config& config);
 
-}  // namespace narrowcast::collective
+}  // namespace narrowcast::comm

@@ -7,12 +7,15 @@
 #include <vector>
 
 #include "comm/arguments.h"
-#include "comm/registry.h"
 #include "executor/backend.h"
 #include "executor/communicator.h"
+#include "executor/registry.h"
 #include "status/error.h"
 
-namespace narrowcast::collective {
+namespace narrowcast::comm {
+
+using namespace executor;
+
 namespace {
 
 struct Group {
@@ -93,4 +96,4 @@ bool is_in_open_group(const ncast_comm* comm) {
   return std::ranges::find(open_group.calls, comm, &Call::comm) != open_group.calls.end();
 }
 
-}  // namespace narrowcast::collective
+}  // namespace narrowcast::comm

@@ -3,10 +3,10 @@
 
 #include "executor/call.h"
 
-namespace narrowcast::collective {
+namespace narrowcast::comm {
 
 // A call of the interface: kept in the thread's open group, or launched. On a NULL stream it has run when this returns.
-ncast_status submit(const Call& call);
+ncast_status submit(const executor::Call& call);
 
 // A call that failed its checks: the thread's open group, if any, fails with it.
 ncast_status reject(ncast_status status);
@@ -17,4 +17,4 @@ ncast_status end_group();
 // True while this thread's open group holds a call on the communicator.
 bool is_in_open_group(const ncast_comm* comm);
 
-}  // namespace narrowcast::collective
+}  // namespace narrowcast::comm

@@ -4,7 +4,7 @@
 
 #include "bootstrap/unique_id.h"
 
-namespace narrowcast::collective {
+namespace narrowcast::executor {
 namespace {
 
 constexpr const char* names[] = {nullptr, "host", "CUDA"};  // by number
@@ -26,7 +26,7 @@ const Backend* find_backend(ncast_backend number) {
 }
 
 void drop_id(const ncast_unique_id& id, std::optional<ncast_backend> kept) {
-  const UniqueIdContent content = content_of(id);
+  const bootstrap::UniqueIdContent content = bootstrap::content_of(id);
   for (const ncast_backend number : {NCAST_BACKEND_HOST, NCAST_BACKEND_CUDA}) {
     const Backend* const backend = find_backend(number);
     if (number != kept && backend != nullptr && backend->drop_id != nullptr) backend->drop_id(content);
@@ -38,4 +38,4 @@ const char* backend_name(ncast_backend number) {
   return index < numbers ? names[index] : nullptr;
 }
 
-}  // namespace narrowcast::collective
+}  // namespace narrowcast::executor

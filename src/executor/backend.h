@@ -6,9 +6,11 @@
 
 #include "executor/call.h"
 
-namespace narrowcast::collective {
-
+namespace narrowcast::bootstrap {
 struct UniqueIdContent;
+}
+
+namespace narrowcast::executor {
 
 struct Backend {
   // Refuses a configuration for what only this backend knows, once it is checked for what all have in common, and waits for
@@ -27,10 +29,10 @@ struct Backend {
   ncast_status (*check)(const Call& call) = nullptr;
 
   // Puts into a new unique id what only this backend needs there. May be NULL.
-  ncast_status (*prepare_id)(UniqueIdContent* content) = nullptr;
+  ncast_status (*prepare_id)(bootstrap::UniqueIdContent* content) = nullptr;
 
   // Frees what that holds in this process, unless ranks have come with the id: none will. May be NULL.
-  void (*drop_id)(const UniqueIdContent& content) = nullptr;
+  void (*drop_id)(const bootstrap::UniqueIdContent& content) = nullptr;
 };
 
 // At load time, by a static object of the backend's file: a build has the backends whose files are in it. `backend` is
@@ -46,4 +48,4 @@ void drop_id(const ncast_unique_id& id, std::optional<ncast_backend> kept);
 // "host"; NULL when there is no backend of this number, in any build.
 const char* backend_name(ncast_backend number);
 
-}  // namespace narrowcast::collective
+}  // namespace narrowcast::executor

@@ -4,7 +4,7 @@
 
 #include "executor/communicator.h"
 
-namespace narrowcast::collective {
+namespace narrowcast::executor {
 namespace {
 
 constexpr const char* operation_names[] = {"send/recv",    "send/recv",      "broadcast",  "reduce",
@@ -81,4 +81,4 @@ std::string differences(const CallTag& a, const CallTag& b) {
   return list;
 }
 
-}  // namespace narrowcast::collective
+}  // namespace narrowcast::executor

@@ -10,7 +10,9 @@
 #include "narrowcast/comm.h"
 #include "operation/operation.h"
 
-namespace narrowcast::collective {
+namespace narrowcast::executor {
+
+using namespace collective;
 
 // What all_to_all_v sends to and receives from each rank, in values; a copy of the caller's.
 struct PeerCounts {
@@ -72,4 +74,4 @@ std::string describe(const CallTag& tag);
 // What differs: "count, dtype".
 std::string differences(const CallTag& a, const CallTag& b);
 
-}  // namespace narrowcast::collective
+}  // namespace narrowcast::executor

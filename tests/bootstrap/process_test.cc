@@ -6,9 +6,9 @@
 namespace narrowcast::testing {
 namespace {
 
-using channel::current_process;
-using channel::is_alive;
-using channel::ProcessIdentity;
+using bootstrap::current_process;
+using bootstrap::is_alive;
+using bootstrap::ProcessIdentity;
 
 TEST_CASE("AProcessThatRunsIsAlive") {
   CHECK(current_process().start_time != 0);

@@ -15,8 +15,8 @@
 
 namespace narrowcast::testing {
 
-using channel::Clock;
-using channel::Rendezvous;
+using bootstrap::Clock;
+using bootstrap::Rendezvous;
 
 inline double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
@@ -28,18 +28,18 @@ inline bool sentence_has(const std::string& part) {
 
 // What a unique id says.
 struct Meeting {
-  channel::TcpAddress address;
-  channel::WorldId secret;
+  bootstrap::TcpAddress address;
+  bootstrap::WorldId secret;
 
   static Meeting open() {
     Meeting meeting;
-    EXPECT_OK(channel::random_bytes(&meeting.secret, sizeof meeting.secret));
-    EXPECT_OK(channel::open_rendezvous(meeting.secret, {0}, &meeting.address));
+    EXPECT_OK(bootstrap::random_bytes(&meeting.secret, sizeof meeting.secret));
+    EXPECT_OK(bootstrap::open_rendezvous(meeting.secret, {0}, &meeting.address));
     return meeting;
   }
 
   ncast_status join(int rank, int ranks, std::unique_ptr<Rendezvous>* result, double seconds = 40) const {
-    return channel::TcpRendezvous::join(address, secret, rank, ranks, {seconds}, result);
+    return bootstrap::TcpRendezvous::join(address, secret, rank, ranks, {seconds}, result);
   }
   std::unique_ptr<Rendezvous> joined(int rank, int ranks, double seconds = 40) const {
     std::unique_ptr<Rendezvous> result;
@@ -126,7 +126,7 @@ inline ncast_status await_failure(const Rendezvous& rendezvous) {
 // A bare connection, of somebody who may say anything.
 class Stranger {
  public:
-  explicit Stranger(const channel::TcpAddress& address) {
+  explicit Stranger(const bootstrap::TcpAddress& address) {
     sockaddr_storage storage;
     const socklen_t bytes = address.socket_address(&storage);
     EXPECT(socket_.open([&] { return socket(storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0); }));
@@ -134,12 +134,12 @@ class Stranger {
   }
 
   void say(const void* bytes, size_t count) { static_cast<void>(send(socket_.get(), bytes, count, MSG_NOSIGNAL)); }
-  void say(channel::MessageKind kind, uint64_t payload_bytes) {
-    const channel::MessageHeader header = {kind, 0, payload_bytes};
+  void say(bootstrap::MessageKind kind, uint64_t payload_bytes) {
+    const bootstrap::MessageHeader header = {kind, 0, payload_bytes};
     say(&header, sizeof header);
   }
-  void say_hello(const channel::Hello& hello) {
-    say(channel::MessageKind::hello, sizeof hello);
+  void say_hello(const bootstrap::Hello& hello) {
+    say(bootstrap::MessageKind::hello, sizeof hello);
     say(&hello, sizeof hello);
   }
   // Until the hub closes the connection.
@@ -160,12 +160,12 @@ class Stranger {
   }
 
  private:
-  channel::Descriptor socket_;
+  bootstrap::Descriptor socket_;
 };
 
-inline channel::Hello hello_of(const Meeting& meeting, int rank, int ranks) {
-  channel::Hello hello = {{}, meeting.secret, channel::protocol_version, rank, ranks, 0, getpid(), "somewhere"};
-  std::copy(std::begin(channel::hello_magic), std::end(channel::hello_magic), hello.magic);
+inline bootstrap::Hello hello_of(const Meeting& meeting, int rank, int ranks) {
+  bootstrap::Hello hello = {{}, meeting.secret, bootstrap::protocol_version, rank, ranks, 0, getpid(), "somewhere"};
+  std::copy(std::begin(bootstrap::hello_magic), std::end(bootstrap::hello_magic), hello.magic);
   return hello;
 }
 

@@ -10,7 +10,7 @@
 namespace narrowcast::testing {
 namespace {
 
-using channel::MessageKind;
+using bootstrap::MessageKind;
 
 TEST_CASE("StrangersDoNotDisturb") {
   const HubProcess hub;
@@ -33,7 +33,7 @@ TEST_CASE("StrangersDoNotDisturb") {
     };
     // More than the hub bears: the oldest go. These say nothing.
     for (int i = 0; i < 300; ++i) stranger();
-    channel::Hello wrong = hello_of(*hub, 0, 2);
+    bootstrap::Hello wrong = hello_of(*hub, 0, 2);
     wrong.secret[1] ^= 1;
     const auto try_everything = [&] {
       Stranger& spy = stranger();
@@ -54,7 +54,7 @@ TEST_CASE("StrangersDoNotDisturb") {
       early.say(MessageKind::gather, 0);
       EXPECT(early.hear_all().empty());
       // Half a hello, and then silence.
-      const channel::Hello hello = hello_of(*hub, 0, 2);
+      const bootstrap::Hello hello = hello_of(*hub, 0, 2);
       Stranger& slow = stranger();
       slow.say(MessageKind::hello, sizeof hello);
       slow.say(&hello, 20);
@@ -73,11 +73,11 @@ TEST_CASE("StrangersDoNotDisturb") {
 TEST_CASE("AnotherVersionIsTold") {
   const HubProcess hub;
   run_processes(1, [&](int) {
-    channel::Hello hello = hello_of(*hub, 1, 2);
+    bootstrap::Hello hello = hello_of(*hub, 1, 2);
     hello.version += 1;
     Stranger other(hub->address);
     other.say_hello(hello);
-    const std::string heard = other.hear(sizeof(channel::MessageHeader) + sizeof(channel::FailureMessage));
+    const std::string heard = other.hear(sizeof(bootstrap::MessageHeader) + sizeof(bootstrap::FailureMessage));
     EXPECT(heard.find("another version of the library") != std::string::npos);
   });
   std::unique_ptr<Rendezvous> rendezvous;
@@ -124,8 +124,8 @@ TEST_CASE("AFailureOfARankThatSendsNonsenseIsStillAFailure") {
     }
     Stranger rank(hub->address);
     rank.say_hello(hello_of(*hub, 1, 2));
-    rank.hear(sizeof(channel::MessageHeader));  // the welcome
-    channel::FailureMessage failure = {1000, 77, {}};
+    rank.hear(sizeof(bootstrap::MessageHeader));  // the welcome
+    bootstrap::FailureMessage failure = {1000, 77, {}};
     std::memset(failure.sentence, 'z', sizeof failure.sentence);
     rank.say(MessageKind::failure, sizeof failure);
     rank.say(&failure, sizeof failure);
@@ -134,9 +134,9 @@ TEST_CASE("AFailureOfARankThatSendsNonsenseIsStillAFailure") {
 }
 
 TEST_CASE("AListenerThatIsNoHubIsToldFromOne") {
-  channel::Descriptor listener;
+  bootstrap::Descriptor listener;
   sockaddr_storage address;
-  channel::TcpAddress any = {};
+  bootstrap::TcpAddress any = {};
   any.version = 4;
   any.ip[0] = 127;
   any.ip[3] = 1;
@@ -145,7 +145,7 @@ TEST_CASE("AListenerThatIsNoHubIsToldFromOne") {
   REQUIRE(bind(listener.get(), reinterpret_cast<sockaddr*>(&address), bytes) == 0);
   REQUIRE(listen(listener.get(), 8) == 0);
   REQUIRE(getsockname(listener.get(), reinterpret_cast<sockaddr*>(&address), &bytes) == 0);
-  const Meeting meeting = {channel::TcpAddress::from(reinterpret_cast<sockaddr*>(&address)), {}};
+  const Meeting meeting = {bootstrap::TcpAddress::from(reinterpret_cast<sockaddr*>(&address)), {}};
   const std::string nothing, ssh = "SSH-2.0-OpenSSH_9.2p1 Debian-2+deb12u3\r\n";
   const std::string endless("\6\0\0\0\0\0\0\0\377\377\377\377\377\0\0\0", 16);  // gathered, some TB
   for (const std::string& greeting : {nothing, ssh, endless}) {
@@ -153,7 +153,7 @@ TEST_CASE("AListenerThatIsNoHubIsToldFromOne") {
       const int client = accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC);
       EXPECT(client >= 0);
       send(client, greeting.data(), greeting.size(), MSG_NOSIGNAL);
-      char hello[channel::hello_stable_bytes];
+      char hello[bootstrap::hello_stable_bytes];
       static_cast<void>(recv(client, hello, sizeof hello, 0));
       close(client);
     });

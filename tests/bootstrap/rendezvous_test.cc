@@ -98,7 +98,7 @@ TEST_CASE("OneMeetingAfterTheOtherLeavesNoDescriptorsOpen") {
       const Meeting meeting = Meeting::open();
       run_threads(2, [&](int rank) { EXPECT_OK(meeting.joined(rank, 2)->check_failure()); });
       // The hub's thread ends soon after the last rank.
-      while (channel::is_hub_here(meeting.secret)) usleep(1000);
+      while (bootstrap::is_hub_here(meeting.secret)) usleep(1000);
     };
     meet();
     const int before = free_descriptor();
@@ -128,9 +128,9 @@ TEST_CASE("AHubThatNobodyJoinsDoesNotKeepItsProcess") {
 TEST_CASE("AHubThatNobodyJoinsEndsAtItsLimit") {
   run_process([] {
     Meeting meeting = {};
-    EXPECT(channel::open_rendezvous(meeting.secret, {0.1}, &meeting.address) == NCAST_OK);
+    EXPECT(bootstrap::open_rendezvous(meeting.secret, {0.1}, &meeting.address) == NCAST_OK);
     const TimeLimit limit;
-    while (channel::is_hub_here(meeting.secret)) usleep(1000);
+    while (bootstrap::is_hub_here(meeting.secret)) usleep(1000);
     std::unique_ptr<Rendezvous> rendezvous;
     EXPECT(meeting.join(0, 1, &rendezvous) == NCAST_REMOTE_ERROR);
     EXPECT(sentence_has("nobody listens at "));
@@ -140,17 +140,17 @@ TEST_CASE("AHubThatNobodyJoinsEndsAtItsLimit") {
 TEST_CASE("AHubThatNobodyWillJoinEndsWhenThatIsSaid") {
   run_process([] {
     const TimeLimit limit;
-    channel::close_unused_rendezvous({});  // of which there is no hub
+    bootstrap::close_unused_rendezvous({});  // of which there is no hub
     const Meeting other = Meeting::open();
     Meeting meeting = {};
-    EXPECT_OK(channel::random_bytes(&meeting.secret, sizeof meeting.secret));
-    EXPECT_OK(channel::open_rendezvous(meeting.secret, {3600}, &meeting.address));
+    EXPECT_OK(bootstrap::random_bytes(&meeting.secret, sizeof meeting.secret));
+    EXPECT_OK(bootstrap::open_rendezvous(meeting.secret, {3600}, &meeting.address));
     const auto start = Clock::now();
-    channel::close_unused_rendezvous(meeting.secret);
-    while (channel::is_hub_here(meeting.secret)) usleep(1000);
+    bootstrap::close_unused_rendezvous(meeting.secret);
+    while (bootstrap::is_hub_here(meeting.secret)) usleep(1000);
     EXPECT(seconds_since(start) < 5);
-    channel::close_unused_rendezvous(meeting.secret);
-    EXPECT(channel::is_hub_here(other.secret));
+    bootstrap::close_unused_rendezvous(meeting.secret);
+    EXPECT(bootstrap::is_hub_here(other.secret));
   });
 }
 
@@ -158,7 +158,7 @@ TEST_CASE("AHubThatARankHasJoinedStaysThough") {
   run_threads_with_hub(2, [](const Meeting& meeting, int rank) {
     if (rank == 1) {
       usleep(100000);
-      channel::close_unused_rendezvous(meeting.secret);
+      bootstrap::close_unused_rendezvous(meeting.secret);
       usleep(100000);
     }
     gather_rounds(*meeting.joined(rank, 2), 3, 100);
@@ -172,8 +172,8 @@ TEST_CASE("TheInterfaceCanBeChosenByThePrefixOfItsName") {
     EXPECT(meeting.address.text().starts_with("127.0.0.1:"));
     meeting.joined(0, 1);
     setenv("NARROWCAST_SOCKET_IFNAME", "nosuch", 1);
-    channel::TcpAddress address;
-    EXPECT(channel::open_rendezvous({}, {0}, &address) == NCAST_SYSTEM_ERROR);
+    bootstrap::TcpAddress address;
+    EXPECT(bootstrap::open_rendezvous({}, {0}, &address) == NCAST_SYSTEM_ERROR);
     EXPECT(sentence_has("NARROWCAST_SOCKET_IFNAME is 'nosuch'"));
   });
 }
@@ -184,7 +184,7 @@ TEST_CASE("AnAddressOfIPv6IsCarriedWhole") {
   made.sin6_port = htons(4242);
   made.sin6_scope_id = 3;
   made.sin6_addr = in6addr_loopback;
-  const auto address = channel::TcpAddress::from(reinterpret_cast<sockaddr*>(&made));
+  const auto address = bootstrap::TcpAddress::from(reinterpret_cast<sockaddr*>(&made));
   CHECK(address.text() == "[::1]:4242");
   sockaddr_storage storage;
   REQUIRE(address.socket_address(&storage) == sizeof made);

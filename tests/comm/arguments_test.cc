@@ -162,7 +162,7 @@ TEST_CASE("BadSettingsOfACommunicatorAreRefused") {
 }
 
 TEST_CASE("ABackendThatThisBuildLacksIsUnsupported") {
-  if (collective::find_backend(NCAST_BACKEND_CUDA) != nullptr) return;  // it is there
+  if (executor::find_backend(NCAST_BACKEND_CUDA) != nullptr) return;  // it is there
   const ncast_unique_id id = new_id();
   ncast_comm* comm = nullptr;
   ncast_comm_config config;

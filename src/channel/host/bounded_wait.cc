@@ -12,9 +12,9 @@ ncast_status BoundedWait::look() {
   seen_ = world_.bell().look();
   if (ncast_status status = world_.check_failure()) return status;
   left_ = world_.left();
-  inspecting_ = stalled_ && Clock::now() - inspected_ >= inspection_interval;
+  inspecting_ = stalled_ && bootstrap::Clock::now() - inspected_ >= inspection_interval;
   if (inspecting_) {
-    inspected_ = Clock::now();
+    inspected_ = bootstrap::Clock::now();
     dead_ = world_.dead();
   }
   return NCAST_OK;
@@ -23,7 +23,7 @@ ncast_status BoundedWait::look() {
 ncast_status BoundedWait::nothing_moved(RankSet awaited) {
   if (!stalled_) {
     stalled_ = true;
-    stalled_since_ = inspected_ = Clock::now();
+    stalled_since_ = inspected_ = bootstrap::Clock::now();
     dead_ = 0;
     return NCAST_OK;
   }

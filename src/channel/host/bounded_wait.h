@@ -10,7 +10,7 @@ namespace narrowcast::channel {
 // For a loop of: look(); poll everything; then moved(), or nothing_moved() and sleep().
 class BoundedWait {
  public:
-  BoundedWait(World& world, Limit limit) : world_(world), limit_(limit) {}
+  BoundedWait(World& world, bootstrap::Limit limit) : world_(world), limit_(limit) {}
 
   // Before polling. Fails when any rank has failed or aborted. What is seen of the peers here is judged only after the
   // poll: the last thing that a peer did before it went may be what the poll finds.
@@ -26,20 +26,22 @@ class BoundedWait {
   bool time_to_inspect() const { return inspecting_; }
 
   // Until a peer does something, `longest` at most, or it is time to inspect the peers again.
-  void sleep(Nanoseconds longest) { world_.bell().wait(seen_, std::min(longest, Nanoseconds(inspection_interval))); }
+  void sleep(bootstrap::Nanoseconds longest) {
+    world_.bell().wait(seen_, std::min(longest, bootstrap::Nanoseconds(inspection_interval)));
+  }
 
  private:
   static constexpr std::chrono::milliseconds inspection_interval{50};
 
   World& world_;
-  Limit limit_;
+  bootstrap::Limit limit_;
   uint32_t seen_ = 0;
   RankSet left_ = 0;
   RankSet dead_ = 0;
   bool stalled_ = false;
   bool inspecting_ = false;
-  Clock::time_point stalled_since_;
-  Clock::time_point inspected_;
+  bootstrap::Clock::time_point stalled_since_;
+  bootstrap::Clock::time_point inspected_;
 };
 
 }  // namespace narrowcast::channel

@@ -10,7 +10,7 @@
 
 namespace narrowcast::channel {
 
-inline constexpr int max_ranks = SegmentOwners::capacity;
+inline constexpr int max_ranks = bootstrap::SegmentOwners::capacity;
 
 // The first failure of any rank. It ends the calls of all.
 struct FailureRecord {
@@ -36,7 +36,7 @@ struct alignas(cache_line_bytes) Member {
 };
 
 struct ControlBlock {
-  SegmentOwners owners;  // first: the sweeper reads it
+  bootstrap::SegmentOwners owners;  // first: the sweeper reads it
   uint64_t ranks;
   LaneShape shape;
   std::atomic<uint64_t> joined_ranks;

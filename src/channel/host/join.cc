@@ -12,16 +12,16 @@ namespace {
 
 constexpr std::chrono::milliseconds inspection_interval{50};
 
-std::string segment_name(const WorldId& id) {
+std::string segment_name(const bootstrap::WorldId& id) {
   char text[64];
-  std::snprintf(text, sizeof text, "%s%016" PRIx64 "%016" PRIx64, segment_prefix, id[0], id[1]);
+  std::snprintf(text, sizeof text, "%s%016" PRIx64 "%016" PRIx64, bootstrap::segment_prefix, id[0], id[1]);
   return text;
 }
 
 }  // namespace
 
-ncast_status World::join(const WorldId& id, const WorldOptions& options, std::unique_ptr<World>* result) {
-  sweep_stale_segments();
+ncast_status World::join(const bootstrap::WorldId& id, const WorldOptions& options, std::unique_ptr<World>* result) {
+  bootstrap::sweep_stale_segments();
   const std::string name = segment_name(id);
   std::unique_ptr<World> world(new World(options.rank, options.ranks));
   if (ncast_status status = world->create_or_open(name, options)) return status;
@@ -29,7 +29,7 @@ ncast_status World::join(const WorldId& id, const WorldOptions& options, std::un
   if (status == NCAST_OK) status = world->wait_for_all(options.limit);
   if (status != NCAST_OK) {
     // One rank alone takes the name away, lest a second attempt with the same id loses its own.
-    if (world->publish_failure(status, ncast_last_error())) unlink_segment(name);
+    if (world->publish_failure(status, ncast_last_error())) bootstrap::unlink_segment(name);
     return status;
   }
   world->make_lane_ends(options);
@@ -48,7 +48,7 @@ ncast_status World::create_or_open(const std::string& name, const WorldOptions& 
     if (!taken) break;
   }
   control_ = reinterpret_cast<ControlBlock*>(memory_.data());
-  if (memory_.bytes() < sizeof(ControlBlock) || control_->owners.magic != segment_magic) {
+  if (memory_.bytes() < sizeof(ControlBlock) || control_->owners.magic != bootstrap::segment_magic) {
     return fail(NCAST_MISMATCH, "the ranks use different versions of the library");
   }
   return NCAST_OK;
@@ -62,17 +62,17 @@ ncast_status World::create(const std::string& name, const WorldOptions& options,
   control->ranks = layout.ranks;
   control->shape = options.shape;
   // Its maker owns a segment from the start: one without a living owner is swept.
-  SegmentOwners::Owner& owner = control->owners.owner[options.rank];
-  owner.process = current_process();
-  owner.state.store(SegmentOwners::joined, std::memory_order_release);
-  control->owners.magic = segment_magic;
+  bootstrap::SegmentOwners::Owner& owner = control->owners.owner[options.rank];
+  owner.process = bootstrap::current_process();
+  owner.state.store(bootstrap::SegmentOwners::joined, std::memory_order_release);
+  control->owners.magic = bootstrap::segment_magic;
   const ncast_status status = memory_.publish(name, taken);
   created_ = status == NCAST_OK && !*taken;
   return status;
 }
 
 ncast_status World::enter(const std::string& name, const WorldOptions& options) {
-  const ProcessIdentity self = current_process();
+  const bootstrap::ProcessIdentity self = bootstrap::current_process();
   if (self.start_time == 0) return fail(NCAST_UNSUPPORTED, "cannot read /proc/self/stat, which tells ranks apart");
   if (control_->ranks != static_cast<uint64_t>(ranks_)) {
     return fail(NCAST_MISMATCH, "rank %d says that there are %d ranks, others say %" PRIu64, rank_, ranks_,
@@ -82,17 +82,17 @@ ncast_status World::enter(const std::string& name, const WorldOptions& options) 
       control_->shape.payload_capacity_bytes != options.shape.payload_capacity_bytes) {
     return fail(NCAST_MISMATCH, "rank %d has another scratch_bytes than the others", rank_);
   }
-  SegmentOwners::Owner& owner = control_->owners.owner[rank_];
-  uint64_t state = SegmentOwners::absent;
-  if (owner.state.compare_exchange_strong(state, SegmentOwners::claimed)) {
+  bootstrap::SegmentOwners::Owner& owner = control_->owners.owner[rank_];
+  uint64_t state = bootstrap::SegmentOwners::absent;
+  if (owner.state.compare_exchange_strong(state, bootstrap::SegmentOwners::claimed)) {
     owner.process = self;
-    owner.state.store(SegmentOwners::joined, std::memory_order_release);
+    owner.state.store(bootstrap::SegmentOwners::joined, std::memory_order_release);
   } else if (!created_) {
     return fail(NCAST_MISMATCH, "two callers join as rank %d (one is pid %" PRId64 ")", rank_, self.pid);
   }
   for (int peer = 0; peer < ranks_; ++peer) {
-    const SegmentOwners::Owner& other = control_->owners.owner[peer];
-    if (other.state.load(std::memory_order_acquire) < SegmentOwners::joined) continue;
+    const bootstrap::SegmentOwners::Owner& other = control_->owners.owner[peer];
+    if (other.state.load(std::memory_order_acquire) < bootstrap::SegmentOwners::joined) continue;
     if (other.process.pid_namespace != self.pid_namespace) {
       return fail(NCAST_UNSUPPORTED, "ranks %d and %d are in different pid namespaces (containers)", rank_, peer);
     }
@@ -105,22 +105,22 @@ ncast_status World::enter(const std::string& name, const WorldOptions& options) 
   joined_ = true;
   // Completes only after the name is gone: who then reuses the id finds a clear field.
   if (control_->joined_ranks.fetch_add(1, std::memory_order_seq_cst) + 1 == control_->ranks) {
-    unlink_segment(name);
+    bootstrap::unlink_segment(name);
     control_->complete.store(1, std::memory_order_seq_cst);
   }
   ring_all();
   return NCAST_OK;
 }
 
-ncast_status World::wait_for_all(Limit limit) {
-  const auto start = Clock::now();
+ncast_status World::wait_for_all(bootstrap::Limit limit) {
+  const auto start = bootstrap::Clock::now();
   auto inspected = start;
   for (;;) {
     const uint32_t seen = bell().look();
     // Looked at first: a rank may join, work, and die before another has noticed that all were there.
     if (control_->complete.load(std::memory_order_seq_cst) != 0) return NCAST_OK;
     if (ncast_status status = check_failure()) return status;
-    const auto now = Clock::now();
+    const auto now = bootstrap::Clock::now();
     if (now - inspected >= inspection_interval) {
       inspected = now;
       const RankSet gone = dead() | left();
@@ -146,7 +146,8 @@ ncast_status World::wait_for_all(Limit limit) {
 std::string World::missing_ranks() const {
   std::string list;
   for (int peer = 0; peer < ranks_; ++peer) {
-    if (control_->owners.owner[peer].state.load(std::memory_order_acquire) != SegmentOwners::absent) continue;
+    if (control_->owners.owner[peer].state.load(std::memory_order_acquire) != bootstrap::SegmentOwners::absent)
+      continue;
     list += (list.empty() ? "" : ", ") + std::to_string(peer);
   }
   return list;

@@ -9,7 +9,7 @@ namespace narrowcast::channel {
 
 World::~World() {
   if (!joined_) return;
-  control_->owners.owner[rank_].state.store(SegmentOwners::left, std::memory_order_seq_cst);
+  control_->owners.owner[rank_].state.store(bootstrap::SegmentOwners::left, std::memory_order_seq_cst);
   ring_all();
 }
 
@@ -61,7 +61,8 @@ bool World::posted_by(int peer, Tag* tag) const {
 RankSet World::left() const {
   RankSet set = 0;
   for (int peer = 0; peer < ranks_; ++peer) {
-    if (control_->owners.owner[peer].state.load(std::memory_order_seq_cst) == SegmentOwners::left) set |= only(peer);
+    if (control_->owners.owner[peer].state.load(std::memory_order_seq_cst) == bootstrap::SegmentOwners::left)
+      set |= only(peer);
   }
   return set;
 }
@@ -69,10 +70,11 @@ RankSet World::left() const {
 RankSet World::dead() const {
   RankSet set = 0;
   for (int peer = 0; peer < ranks_; ++peer) {
-    const SegmentOwners::Owner& owner = control_->owners.owner[peer];
-    if (peer == rank_ || owner.state.load(std::memory_order_acquire) != SegmentOwners::joined) continue;
+    const bootstrap::SegmentOwners::Owner& owner = control_->owners.owner[peer];
+    if (peer == rank_ || owner.state.load(std::memory_order_acquire) != bootstrap::SegmentOwners::joined) continue;
     // Dead, and still joined afterwards: not one that left and then ended.
-    if (!is_alive(owner.process) && owner.state.load(std::memory_order_seq_cst) == SegmentOwners::joined) {
+    if (!bootstrap::is_alive(owner.process) &&
+        owner.state.load(std::memory_order_seq_cst) == bootstrap::SegmentOwners::joined) {
       set |= only(peer);
     }
   }

@@ -20,16 +20,16 @@ inline constexpr RankSet only(int rank) { return RankSet{1} << rank; }
 
 struct WorldOptions {
   int rank;
-  int ranks;        // 1 to max_ranks
-  LaneShape shape;  // the same on every rank
-  Limit limit;      // of joining
+  int ranks;               // 1 to max_ranks
+  LaneShape shape;         // the same on every rank
+  bootstrap::Limit limit;  // of joining
 };
 
 class World {
  public:
   // Returns when all ranks have joined. Errors: TIMEOUT names the ranks that are missing, MISMATCH, REMOTE_ERROR (a
   // rank died or failed while joining), SYSTEM_ERROR, UNSUPPORTED.
-  static ncast_status join(const WorldId& id, const WorldOptions& options, std::unique_ptr<World>* world);
+  static ncast_status join(const bootstrap::WorldId& id, const WorldOptions& options, std::unique_ptr<World>* world);
 
   // Leaves. What this rank has put into its lanes stays readable for the peers.
   ~World();
@@ -64,7 +64,7 @@ class World {
   ncast_status create_or_open(const std::string& name, const WorldOptions& options);
   ncast_status create(const std::string& name, const WorldOptions& options, bool* taken);
   ncast_status enter(const std::string& name, const WorldOptions& options);
-  ncast_status wait_for_all(Limit limit);
+  ncast_status wait_for_all(bootstrap::Limit limit);
   std::string missing_ranks() const;
   void make_lane_ends(const WorldOptions& options);
   void ring_all();
@@ -73,7 +73,7 @@ class World {
   int ranks_;
   bool created_ = false;
   bool joined_ = false;
-  SharedMemory memory_;
+  bootstrap::SharedMemory memory_;
   ControlBlock* control_ = nullptr;
   std::vector<LaneSender> senders_;
   std::vector<LaneReceiver> receivers_;

@@ -22,7 +22,7 @@ ncast_status process_number(uint64_t (&number)[2]) {
   static pid_t maker = 0;
   const std::lock_guard lock(making);
   if (maker != getpid()) {
-    if (ncast_status status = random_bytes(&made, sizeof made)) return status;
+    if (ncast_status status = bootstrap::random_bytes(&made, sizeof made)) return status;
     maker = getpid();
   }
   std::memcpy(number, made, sizeof made);

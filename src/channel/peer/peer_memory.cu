@@ -27,7 +27,7 @@ struct SegmentOffer {
 
 // A segment's own page comes before the memory.
 constexpr size_t segment_head_bytes = 4096;
-static_assert(sizeof(SegmentOwners) <= segment_head_bytes);
+static_assert(sizeof(bootstrap::SegmentOwners) <= segment_head_bytes);
 
 // Each rank gives as many as this one.
 template <typename Offer>
@@ -42,7 +42,7 @@ ncast_status check_bytes(const std::vector<Offer>& offers, size_t bytes) {
 
 }  // namespace
 
-ncast_status PeerMemory::choose_place(Rendezvous& rendezvous, bool wants_host, Place* place, bool* nvlink) {
+ncast_status PeerMemory::choose_place(bootstrap::Rendezvous& rendezvous, bool wants_host, Place* place, bool* nvlink) {
   Reach own{{}, wants_host};
   if (ncast_status status = GpuOfRank::find(&own.gpu)) return status;
   std::vector<Reach> all(static_cast<size_t>(rendezvous.ranks()));
@@ -66,7 +66,7 @@ ncast_status PeerMemory::choose_place(Rendezvous& rendezvous, bool wants_host, P
   return NCAST_OK;
 }
 
-ncast_status PeerMemory::create(Rendezvous& rendezvous, Place place, size_t bytes,
+ncast_status PeerMemory::create(bootstrap::Rendezvous& rendezvous, Place place, size_t bytes,
                                 std::unique_ptr<PeerMemory>* result) {
   std::unique_ptr<PeerMemory> memory(new PeerMemory(rendezvous));
   if (ncast_status status =
@@ -99,24 +99,25 @@ ncast_status PeerMemory::map_device_memory(size_t bytes) {
     addresses_[rank] = mapped_[rank].address();
   }
   // When one rank cannot, all give theirs up together: alone it would wait for the others to do so.
-  return agree_on_outcome(rendezvous_, status);
+  return bootstrap::agree_on_outcome(rendezvous_, status);
 }
 
 ncast_status PeerMemory::map_host_memory(size_t bytes) {
   const auto rank = static_cast<size_t>(rendezvous_.rank());
-  SharedMemory& segment = segments_[rank];
+  bootstrap::SharedMemory& segment = segments_[rank];
   SegmentOffer own = {};
   own.bytes = bytes;
   uint64_t number[2];
-  if (ncast_status status = random_bytes(&number, sizeof number)) return status;
-  std::snprintf(own.name, sizeof own.name, "%s%016" PRIx64 "%016" PRIx64, segment_prefix, number[0], number[1]);
+  if (ncast_status status = bootstrap::random_bytes(&number, sizeof number)) return status;
+  std::snprintf(own.name, sizeof own.name, "%s%016" PRIx64 "%016" PRIx64, bootstrap::segment_prefix, number[0],
+                number[1]);
   if (ncast_status status = segment.create(segment_head_bytes + bytes)) return status;
   if (ncast_status status = segment.allocate(0, segment_head_bytes + bytes)) return status;
   // So that a sweeper finds it when this process is killed before it takes the name away.
-  auto* owners = reinterpret_cast<SegmentOwners*>(segment.data());
-  owners->magic = segment_magic;
-  owners->owner[0].process = current_process();
-  owners->owner[0].state.store(SegmentOwners::joined, std::memory_order_release);
+  auto* owners = reinterpret_cast<bootstrap::SegmentOwners*>(segment.data());
+  owners->magic = bootstrap::segment_magic;
+  owners->owner[0].process = bootstrap::current_process();
+  owners->owner[0].state.store(bootstrap::SegmentOwners::joined, std::memory_order_release);
   bool taken = false;
   if (ncast_status status = segment.publish(own.name, &taken)) return status;
 
@@ -134,13 +135,13 @@ ncast_status PeerMemory::map_host_memory(size_t bytes) {
   }
   if (status == NCAST_OK) status = rendezvous_.barrier();
   const std::string sentence = ncast_last_error();
-  unlink_segment(own.name);
+  bootstrap::unlink_segment(own.name);
   shared_ = status == NCAST_OK;
   return status == NCAST_OK ? NCAST_OK : fail(status, "%s", sentence.c_str());
 }
 
 ncast_status PeerMemory::register_segment(int rank) {
-  const SharedMemory& segment = segments_[static_cast<size_t>(rank)];
+  const bootstrap::SharedMemory& segment = segments_[static_cast<size_t>(rank)];
   char* const data = reinterpret_cast<char*>(segment.data()) + segment_head_bytes;
   const size_t bytes = segment.bytes() - segment_head_bytes;
   cudaError_t error = cudaHostRegister(data, bytes, cudaHostRegisterPortable | cudaHostRegisterMapped);

@@ -20,11 +20,12 @@ class PeerMemory {
   enum class Place { device, host };
   // Where it has to be. All ranks call, each with its own device current; `host` is also the answer when any of them wants
   // it so. nvlink: all GPUs are linked by it. Errors: those of the rendezvous, CUDA_ERROR.
-  static ncast_status choose_place(Rendezvous& rendezvous, bool wants_host, Place* place, bool* nvlink);
+  static ncast_status choose_place(bootstrap::Rendezvous& rendezvous, bool wants_host, Place* place, bool* nvlink);
 
   // All ranks call, each with its own device current, with the same arguments. The memory is zero. Errors: CUDA_ERROR,
   // SYSTEM_ERROR, MISMATCH, UNSUPPORTED (a GPU does not reach another's memory); those of the rendezvous.
-  static ncast_status create(Rendezvous& rendezvous, Place place, size_t bytes, std::unique_ptr<PeerMemory>* result);
+  static ncast_status create(bootstrap::Rendezvous& rendezvous, Place place, size_t bytes,
+                             std::unique_ptr<PeerMemory>* result);
 
   // No kernel of this rank uses the memory any more. Waits for the others to come here too; when they fail, this rank's
   // memory is left to the end of the process, since a peer may still write to it.
@@ -33,17 +34,17 @@ class PeerMemory {
   char* of(int rank) const { return addresses_[static_cast<size_t>(rank)]; }
 
  private:
-  explicit PeerMemory(Rendezvous& rendezvous) : rendezvous_(rendezvous) {}
+  explicit PeerMemory(bootstrap::Rendezvous& rendezvous) : rendezvous_(rendezvous) {}
   ncast_status map_device_memory(size_t bytes);
   ncast_status map_host_memory(size_t bytes);
   ncast_status register_segment(int rank);
 
-  Rendezvous& rendezvous_;
+  bootstrap::Rendezvous& rendezvous_;
   std::array<char*, max_gpu_ranks> addresses_ = {};
   bool shared_ = false;  // the others know of it
   char* own_ = nullptr;  // device memory
   std::array<MappedMemory, max_gpu_ranks> mapped_;
-  std::array<SharedMemory, max_gpu_ranks> segments_;
+  std::array<bootstrap::SharedMemory, max_gpu_ranks> segments_;
   std::vector<void*> registered_;
 };
 

@@ -9,13 +9,13 @@ namespace narrowcast::channel {
 namespace {
 
 struct Part {
-  Outcome outcome;
+  bootstrap::Outcome outcome;
   MemoryOffer offer;
 };
 
 }  // namespace
 
-ncast_status RegisteredMemory::create(Rendezvous& rendezvous, char* own, size_t bytes,
+ncast_status RegisteredMemory::create(bootstrap::Rendezvous& rendezvous, char* own, size_t bytes,
                                       std::unique_ptr<RegisteredMemory>* result) {
   std::unique_ptr<RegisteredMemory> memory(new RegisteredMemory(rendezvous, own, bytes));
   if (ncast_status status = memory->map_all()) {
@@ -30,8 +30,8 @@ ncast_status RegisteredMemory::create(Rendezvous& rendezvous, char* own, size_t 
 ncast_status RegisteredMemory::map_all() {
   const auto ranks = static_cast<size_t>(rendezvous_.ranks()), rank = static_cast<size_t>(rendezvous_.rank());
   Part mine = {};
-  mine.outcome = Outcome::of(own_ != nullptr || bytes_ != 0 ? MemoryOffer::make(own_, bytes_, &mine.offer)
-                                                            : GpuOfRank::find(&mine.offer.gpu));
+  mine.outcome = bootstrap::Outcome::of(own_ != nullptr || bytes_ != 0 ? MemoryOffer::make(own_, bytes_, &mine.offer)
+                                                                       : GpuOfRank::find(&mine.offer.gpu));
   std::vector<Part> parts(ranks);
   if (ncast_status status = rendezvous_.all_gather(&mine, sizeof mine, parts.data())) return status;
   for (size_t peer = 0; peer < ranks; ++peer)
@@ -41,7 +41,7 @@ ncast_status RegisteredMemory::map_all() {
   for (size_t peer = 0; peer < ranks && mapped == NCAST_OK; ++peer)
     if (peer != rank && parts[peer].offer.address != nullptr)
       mapped = mapped_[peer].map(mine.offer.gpu, parts[peer].offer);
-  return agree_on_outcome(rendezvous_, mapped);
+  return bootstrap::agree_on_outcome(rendezvous_, mapped);
 }
 
 RegisteredMemory::~RegisteredMemory() {

@@ -17,7 +17,7 @@ class RegisteredMemory {
   // All ranks call, each with its own device current and with memory of its own: `bytes` at `own`, which stays allocated
   // until this object is gone; NULL of a rank that has none to share. Errors, on all ranks the same: INVALID_ARGUMENT and
   // UNSUPPORTED, which say whose memory it is; those of the rendezvous.
-  static ncast_status create(Rendezvous& rendezvous, char* own, size_t bytes,
+  static ncast_status create(bootstrap::Rendezvous& rendezvous, char* own, size_t bytes,
                              std::unique_ptr<RegisteredMemory>* result);
 
   // No kernel of this rank uses the memory of another one any more. Waits for the others to come here too: then none has
@@ -33,11 +33,11 @@ class RegisteredMemory {
   }
 
  private:
-  RegisteredMemory(Rendezvous& rendezvous, char* own, size_t bytes)
+  RegisteredMemory(bootstrap::Rendezvous& rendezvous, char* own, size_t bytes)
       : rendezvous_(rendezvous), own_(own), bytes_(bytes) {}
   ncast_status map_all();
 
-  Rendezvous& rendezvous_;
+  bootstrap::Rendezvous& rendezvous_;
   char* own_;
   size_t bytes_;
   std::array<MappedMemory, max_gpu_ranks> mapped_;

@@ -34,7 +34,8 @@ ncast_status PortProxy::add(PortService* service) {
   {
     const std::lock_guard lock(mutex_);
     if (!thread_.joinable())
-      if (ncast_status status = start_quiet_thread("ncast-proxy", [this] { run(); }, &thread_)) return status;
+      if (ncast_status status = bootstrap::start_quiet_thread("ncast-proxy", [this] { run(); }, &thread_))
+        return status;
     messages_.push_back({service, false});
   }
   changed_.notify_all();
@@ -54,7 +55,7 @@ bool PortProxy::remove(PortService* service) {
 
 void PortProxy::run() {
   set_up_();
-  Clock::time_point last_moved = Clock::now();
+  bootstrap::Clock::time_point last_moved = bootstrap::Clock::now();
   while (read_messages() && !is_stopped()) {
     bool moved = false;
     if (ncast_status status = serve_all(&moved)) {
@@ -63,7 +64,7 @@ void PortProxy::run() {
       break;
     }
     let_go();
-    const Clock::time_point now = Clock::now();
+    const bootstrap::Clock::time_point now = bootstrap::Clock::now();
     if (moved) last_moved = now;
     rest(now - last_moved);
   }
@@ -105,12 +106,14 @@ void PortProxy::let_go() {
   });
 }
 
-void PortProxy::rest(Clock::duration idle) {
+void PortProxy::rest(bootstrap::Clock::duration idle) {
   if (idle < awake_for && !services_.empty()) return std::this_thread::yield();
   std::unique_lock lock(mutex_);
   const auto is_wanted = [&] { return quits_ || !messages_.empty(); };
   if (services_.empty()) return changed_.wait(lock, is_wanted);
-  changed_.wait_for(lock, idle < napping_for ? Clock::duration(short_nap) : Clock::duration(long_nap), is_wanted);
+  changed_.wait_for(lock,
+                    idle < napping_for ? bootstrap::Clock::duration(short_nap) : bootstrap::Clock::duration(long_nap),
+                    is_wanted);
 }
 
 }  // namespace narrowcast::channel

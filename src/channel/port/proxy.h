@@ -40,7 +40,7 @@ class PortProxy {
   ncast_status serve_all(bool* moved);
   bool read_messages();  // false: the thread has to end
   void let_go();
-  void rest(Clock::duration idle);
+  void rest(bootstrap::Clock::duration idle);
   bool is_stopped() const { return __atomic_load_n(stop_, __ATOMIC_ACQUIRE) != 0; }
 
   const uint32_t* const stop_;

@@ -103,7 +103,7 @@ ncast_status PortService::begin(const PortRequest& request) {
 ncast_status PortService::mark(uint32_t peer, uint64_t completes) {
   Way& way = ways_[peer];
   if (ncast_status status = transport_.mark(peer)) return status;
-  if (way.made == way.reached) way.since = Clock::now();
+  if (way.made == way.reached) way.since = bootstrap::Clock::now();
   way.completes[way.made % PortTransport::most_marks] = completes;
   ++way.made;
   way.is_unmarked = false;
@@ -121,7 +121,7 @@ ncast_status PortService::look_at_marks(uint32_t peer, bool* moved) {
                 bounds_.rank, peer, bounds_.limit.seconds);
   }
   *moved = true;
-  way.since = Clock::now();
+  way.since = bootstrap::Clock::now();
   for (; way.reached != reached; ++way.reached) {
     const uint64_t completes = way.completes[way.reached % PortTransport::most_marks];
     if (completes != 0) __atomic_store_n(&fifo_.completed[peer], completes, __ATOMIC_RELEASE);

@@ -16,7 +16,7 @@ struct PortBounds {
   uint32_t ranks;                      // below PortRequest::peers
   uint32_t ports;                      // below PortRequest::ports
   std::vector<uint64_t> region_bytes;  // fewer than PortRequest::regions, each below PortRequest::reach_bytes
-  Limit limit;                         // of the time in which nothing that was started for a peer completes
+  bootstrap::Limit limit;              // of the time in which nothing that was started for a peer completes
 };
 
 // The proxy's thread alone calls, but for the constructor.
@@ -38,9 +38,9 @@ class PortService {
     uint64_t made = 0, reached = 0;
     // Of each that is not reached: what PortFifo::completed becomes, or 0 for what it is.
     std::array<uint64_t, PortTransport::most_marks> completes = {};
-    Clock::time_point since;       // the last one was reached, or the first one made
-    bool is_unmarked = false;      // there are puts behind the last one
-    std::vector<uint64_t> raised;  // by port: signals
+    bootstrap::Clock::time_point since;  // the last one was reached, or the first one made
+    bool is_unmarked = false;            // there are puts behind the last one
+    std::vector<uint64_t> raised;        // by port: signals
   };
 
   bool next(PortRequest* request) const;

@@ -6,7 +6,7 @@
 
 #include "narrowcast/types.h"
 
-namespace narrowcast::collective::cuda {
+namespace narrowcast::executor::cuda {
 
 // What becomes of a sum over the ranks. Dividing by a power of two is multiplying, which is much less code and rounds alike.
 template <typename T>
@@ -39,4 +39,4 @@ class Average {
   bool divides_ = false;
 };
 
-}  // namespace narrowcast::collective::cuda
+}  // namespace narrowcast::executor::cuda

@@ -10,22 +10,22 @@
 #include "status/cuda_driver.h"
 #include "status/error.h"
 
-namespace narrowcast::collective::cuda {
+namespace narrowcast::executor::cuda {
 namespace {
 
 constexpr double unused_hub_seconds = 3600;  // a unique id of which nobody makes a communicator
 
 // Ranks meet at a hub in the process that makes the id.
-ncast_status add_address(UniqueIdContent* content) {
-  channel::TcpAddress address;
+ncast_status add_address(bootstrap::UniqueIdContent* content) {
+  bootstrap::TcpAddress address;
   static_assert(sizeof address <= sizeof content->reserved_address);
-  if (ncast_status status = channel::open_rendezvous(content->world, channel::Limit{unused_hub_seconds}, &address))
+  if (ncast_status status = bootstrap::open_rendezvous(content->world, bootstrap::Limit{unused_hub_seconds}, &address))
     return status;
   std::memcpy(content->reserved_address, &address, sizeof address);
   return NCAST_OK;
 }
 
-void close_hub(const UniqueIdContent& content) { channel::close_unused_rendezvous(content.world); }
+void close_hub(const bootstrap::UniqueIdContent& content) { bootstrap::close_unused_rendezvous(content.world); }
 
 ncast_status check_config(int ranks, const ncast_comm_config& config) {
   if (ranks > channel::max_gpu_ranks)
@@ -42,8 +42,8 @@ ncast_status check_config(int ranks, const ncast_comm_config& config) {
 ncast_status create(const ncast_unique_id& id, int ranks, int rank, const ncast_comm_config& config,
                     ncast_comm** comm) {
   constexpr const char* function = "ncast_comm_create";
-  const UniqueIdContent content = content_of(id);
-  channel::TcpAddress address;
+  const bootstrap::UniqueIdContent content = bootstrap::content_of(id);
+  bootstrap::TcpAddress address;
   std::memcpy(&address, content.reserved_address, sizeof address);
   if (ncast_status status = Communicator::create(address, content.world, ranks, rank, config, comm)) {
     const std::string sentence = ncast_last_error();
@@ -74,4 +74,4 @@ const bool added =
     (add_backend(NCAST_BACKEND_CUDA, {check_config, create, launch, nullptr, add_address, close_hub}), true);
 
 }  // namespace
-}  // namespace narrowcast::collective::cuda
+}  // namespace narrowcast::executor::cuda

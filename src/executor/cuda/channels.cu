@@ -9,7 +9,7 @@
 #include "narrowcast/channel.h"
 #include "status/error.h"
 
-namespace narrowcast::collective::cuda {
+namespace narrowcast::executor::cuda {
 namespace {
 
 constexpr uint32_t most_rings = 4096;
@@ -107,9 +107,9 @@ ncast_status Communicator::create_channels(uint32_t rings, uint32_t slot_bytes, 
   return NCAST_OK;
 }
 
-}  // namespace narrowcast::collective::cuda
+}  // namespace narrowcast::executor::cuda
 
-using namespace narrowcast::collective::cuda;
+using namespace narrowcast::executor::cuda;
 using narrowcast::fail;
 
 extern "C" {

@@ -11,7 +11,7 @@
 #include "select/choice.h"
 #include "status/error.h"
 
-namespace narrowcast::collective::cuda {
+namespace narrowcast::executor::cuda {
 namespace {
 
 constexpr size_t default_scratch_bytes = size_t{176} << 20;
@@ -27,7 +27,7 @@ void abandon(Used& used) {
 
 }  // namespace
 
-ncast_status Communicator::create(const channel::TcpAddress& address, const channel::WorldId& secret, int ranks,
+ncast_status Communicator::create(const bootstrap::TcpAddress& address, const bootstrap::WorldId& secret, int ranks,
                                   int rank, const ncast_comm_config& config, ncast_comm** result) {
   std::unique_ptr<Communicator> comm(new Communicator(ranks, rank));
   comm->device_ = config.device;
@@ -45,13 +45,13 @@ ncast_status Communicator::create(const channel::TcpAddress& address, const chan
   return NCAST_OK;
 }
 
-ncast_status Communicator::join(const channel::TcpAddress& address, const channel::WorldId& secret,
+ncast_status Communicator::join(const bootstrap::TcpAddress& address, const bootstrap::WorldId& secret,
                                 const ncast_comm_config& config) {
   timeout_seconds_ = config.timeout_seconds;
   Wishes wishes;
   if (ncast_status status = Wishes::of(config, &wishes)) return status;
-  if (ncast_status status = channel::TcpRendezvous::join(address, secret, rank(), ranks(),
-                                                         channel::Limit{config.create_timeout_seconds}, &rendezvous_))
+  if (ncast_status status = bootstrap::TcpRendezvous::join(
+          address, secret, rank(), ranks(), bootstrap::Limit{config.create_timeout_seconds}, &rendezvous_))
     return status;
   if (ncast_status status = channel::PeerMemory::choose_place(*rendezvous_, wishes.over_host, &place_, &nvlink_))
     return status;
@@ -63,7 +63,7 @@ ncast_status Communicator::join(const channel::TcpAddress& address, const channe
   if (ncast_status status = agree_on_costs(wishes)) return status;
   if (ncast_status status = set_up()) return status;
   if (ncast_status status = rendezvous_->barrier()) return status;
-  rendezvous_->set_limit(channel::Limit{config.timeout_seconds});
+  rendezvous_->set_limit(bootstrap::Limit{config.timeout_seconds});
   return NCAST_OK;
 }
 
@@ -287,4 +287,4 @@ cudaError_t Communicator::leave(cudaStream_t stream) {
   return cudaEventRecord(entered_->event, stream);
 }
 
-}  // namespace narrowcast::collective::cuda
+}  // namespace narrowcast::executor::cuda

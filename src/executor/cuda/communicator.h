@@ -24,7 +24,9 @@
 #include "select/choice.h"
 #include "select/explain.h"
 
-namespace narrowcast::collective::cuda {
+namespace narrowcast::executor::cuda {
+
+using namespace collective::cuda;
 
 // What the ranks have agreed on when they joined.
 struct Agreement {
@@ -36,8 +38,8 @@ struct Agreement {
 class Communicator final : public ncast_comm {
  public:
   // Joins; the id's hub listens at `address`.
-  static ncast_status create(const channel::TcpAddress& address, const channel::WorldId& secret, int ranks, int rank,
-                             const ncast_comm_config& config, ncast_comm** result);
+  static ncast_status create(const bootstrap::TcpAddress& address, const bootstrap::WorldId& secret, int ranks,
+                             int rank, const ncast_comm_config& config, ncast_comm** result);
   ~Communicator() override;
 
   ncast_status check_error() override;
@@ -94,7 +96,7 @@ class Communicator final : public ncast_comm {
   };
 
   Communicator(int ranks, int rank) : ncast_comm(NCAST_BACKEND_CUDA, rank, ranks) {}
-  ncast_status join(const channel::TcpAddress& address, const channel::WorldId& secret,
+  ncast_status join(const bootstrap::TcpAddress& address, const bootstrap::WorldId& secret,
                     const ncast_comm_config& config);
   // The CTAs that may be, by what the GPU has room for.
   ncast_status find_room(uint32_t* ctas) const;
@@ -156,7 +158,7 @@ class Communicator final : public ncast_comm {
   double timeout_seconds_ = 0;
   Agreement agreement_ = {};
   CostModel costs_;  // of rank 0
-  std::unique_ptr<channel::Rendezvous> rendezvous_;
+  std::unique_ptr<bootstrap::Rendezvous> rendezvous_;
   channel::KernelControl* control_ = nullptr;  // pinned
   channel::PeerMemory::Place place_ = channel::PeerMemory::Place::device;
   bool nvlink_ = false;  // between all GPUs
@@ -188,4 +190,4 @@ class Communicator final : public ncast_comm {
   std::array<ncast_operation_counters, NCAST_OPERATIONS> counters_ = {};  // but for what goes by blocks
 };
 
-}  // namespace narrowcast::collective::cuda
+}  // namespace narrowcast::executor::cuda

@@ -8,7 +8,7 @@
 
 #include "executor/cuda/device_guard.h"
 
-namespace narrowcast::collective::cuda {
+namespace narrowcast::executor::cuda {
 namespace {
 
 struct Driver {
@@ -71,4 +71,4 @@ OnDevice::~OnDevice() {
   if (pushed_) driver().context_pop(&context);
 }
 
-}  // namespace narrowcast::collective::cuda
+}  // namespace narrowcast::executor::cuda

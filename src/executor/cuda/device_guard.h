@@ -1,6 +1,6 @@
 #pragma once
 
-namespace narrowcast::collective::cuda {
+namespace narrowcast::executor::cuda {
 
 // Makes a device current while it lives; then what the thread had before is current again, and be it no device.
 class OnDevice {
@@ -14,4 +14,4 @@ class OnDevice {
   bool pushed_ = false;
 };
 
-}  // namespace narrowcast::collective::cuda
+}  // namespace narrowcast::executor::cuda

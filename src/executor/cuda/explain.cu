@@ -2,7 +2,7 @@
 #include "executor/cuda/with_communicator.h"
 #include "select/explain.h"
 
-using namespace narrowcast::collective::cuda;
+using namespace narrowcast::executor::cuda;
 
 extern "C" {
 

@@ -1,6 +1,6 @@
 #include "executor/cuda/kernels.h"
 
-namespace narrowcast::collective::cuda {
+namespace narrowcast::executor::cuda {
 
 cudaError_t load_kernels() {
   for (const auto load :
@@ -9,4 +9,4 @@ cudaError_t load_kernels() {
   return cudaSuccess;
 }
 
-}  // namespace narrowcast::collective::cuda
+}  // namespace narrowcast::executor::cuda

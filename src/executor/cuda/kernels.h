@@ -3,7 +3,7 @@
 
 #include <cuda_runtime_api.h>
 
-namespace narrowcast::collective::cuda {
+namespace narrowcast::executor::cuda {
 
 // They are launched early (device/early_launch.cuh), in graphs, too, as NCCL launches its symmetric kernels (nccl/src/enqueue.cc),
 // and do not trigger the next launch: one that waits for other ranks never stands beside the next, which would take SMs from what
@@ -26,4 +26,4 @@ cudaError_t load_kernel(void (*kernel)(Arguments...)) {
   return cudaFuncGetAttributes(&attributes, reinterpret_cast<const void*>(kernel));
 }
 
-}  // namespace narrowcast::collective::cuda
+}  // namespace narrowcast::executor::cuda

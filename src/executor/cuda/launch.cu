@@ -11,7 +11,7 @@
 #include "select/choice.h"
 #include "status/error.h"
 
-namespace narrowcast::collective::cuda {
+namespace narrowcast::executor::cuda {
 namespace {
 
 #define RETURN_IF_FAILED(call)                                                      \
@@ -240,4 +240,4 @@ cudaError_t Communicator::launch_reduction_of(const Call& call, ncast_codec code
   return launch_reduction(reduction, call.dtype, codec, rings.ctas(reduction), stream);
 }
 
-}  // namespace narrowcast::collective::cuda
+}  // namespace narrowcast::executor::cuda

@@ -11,7 +11,7 @@
 #include "narrowcast/channel.h"
 #include "status/error.h"
 
-namespace narrowcast::collective::cuda {
+namespace narrowcast::executor::cuda {
 namespace {
 
 using channel::PortRequest;
@@ -78,7 +78,7 @@ ncast_status Communicator::set_up_ports(uint32_t ports, const std::vector<size_t
   };
   size_t semaphores = 0;
   if (ncast_status status = find_shared(made->semaphores, &semaphores)) return status;
-  channel::PortBounds bounds{rank(), static_cast<uint32_t>(ranks()), ports, {}, channel::Limit{timeout_seconds_}};
+  channel::PortBounds bounds{rank(), static_cast<uint32_t>(ranks()), ports, {}, bootstrap::Limit{timeout_seconds_}};
   channel::CopyEngines::Memory reached{rank(), ranks(), ports, {}, region_of(*shared_[semaphores].memory)};
   for (const size_t number : memory) {
     bounds.region_bytes.push_back(shared_[number].bytes);
@@ -120,9 +120,9 @@ ncast_status Communicator::destroy_ports(const ncast_ports& ports) {
   return is_complete ? NCAST_OK : check_error();
 }
 
-}  // namespace narrowcast::collective::cuda
+}  // namespace narrowcast::executor::cuda
 
-using namespace narrowcast::collective::cuda;
+using namespace narrowcast::executor::cuda;
 using narrowcast::fail;
 
 extern "C" {

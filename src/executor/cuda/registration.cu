@@ -6,7 +6,7 @@
 #include "narrowcast/comm.h"
 #include "status/error.h"
 
-namespace narrowcast::collective::cuda {
+namespace narrowcast::executor::cuda {
 
 namespace {
 
@@ -76,9 +76,9 @@ channel::RegionPlace Communicator::place_of(const void* values, uint64_t bytes) 
   return {0, 0};
 }
 
-}  // namespace narrowcast::collective::cuda
+}  // namespace narrowcast::executor::cuda
 
-using namespace narrowcast::collective::cuda;
+using namespace narrowcast::executor::cuda;
 
 extern "C" {
 

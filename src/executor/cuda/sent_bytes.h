@@ -2,10 +2,10 @@
 // graphs replay counts, too.
 #pragma once
 
-namespace narrowcast::collective::cuda {
+namespace narrowcast::executor::cuda {
 
 struct Sent {
   unsigned long long raw_bytes, wire_bytes;  // as values, and on the link
 };
 
-}  // namespace narrowcast::collective::cuda
+}  // namespace narrowcast::executor::cuda

@@ -4,7 +4,7 @@
 #include "channel/memory/direct_write.h"
 #include "executor/cuda/blocks/call.h"
 
-namespace narrowcast::collective::cuda {
+namespace narrowcast::executor::cuda {
 
 // Kernels of one group that cannot be one run side by side, each with claims of its own: they code other types, or have several
 // transfers with another rank one way.
@@ -16,4 +16,4 @@ struct DeviceState {
   channel::StraightWrites straight;  // of those that move values as they are
 };
 
-}  // namespace narrowcast::collective::cuda
+}  // namespace narrowcast::executor::cuda

@@ -4,11 +4,11 @@
 #include <string>
 #include <utility>
 
-#include "comm/registry.h"
 #include "executor/cuda/communicator.h"
+#include "executor/registry.h"
 #include "status/error.h"
 
-namespace narrowcast::collective::cuda {
+namespace narrowcast::executor::cuda {
 
 // Runs body(communicator), and has its failure name the function.
 template <typename Body>
@@ -27,4 +27,4 @@ ncast_status with_communicator(const char* function, ncast_comm* comm, Body body
 
 inline ncast_status null_argument(const char* argument) { return fail(NCAST_INVALID_ARGUMENT, "%s is NULL", argument); }
 
-}  // namespace narrowcast::collective::cuda
+}  // namespace narrowcast::executor::cuda

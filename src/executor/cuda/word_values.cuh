@@ -7,7 +7,7 @@
 
 #include "codec/frame/cuda/reduce_value.cuh"
 
-namespace narrowcast::collective::cuda {
+namespace narrowcast::executor::cuda {
 
 using codec::cuda::Number;
 
@@ -75,4 +75,4 @@ __device__ __forceinline__ uint64_t narrow(const typename Number<Dtype>::Accumul
   return word;
 }
 
-}  // namespace narrowcast::collective::cuda
+}  // namespace narrowcast::executor::cuda

@@ -1,7 +1,7 @@
 // all_gather: every rank sends its values to all others directly, each chunk encoded once.
 #include "executor/host/operations.h"
 
-namespace narrowcast::collective::host {
+namespace narrowcast::executor::host {
 
 Stage gather_stage(Communicator& comm, const CallTag& tag, const void* own, void* gathered, const Pieces& pieces) {
   Stage stage{tag, {}};
@@ -23,4 +23,4 @@ void add_all_gather(const Call& call, Script* script) {
   script->stages.push_back(gather_stage(comm, next_collective(comm, call), call.send, call.recv, pieces));
 }
 
-}  // namespace narrowcast::collective::host
+}  // namespace narrowcast::executor::host

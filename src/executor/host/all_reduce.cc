@@ -5,7 +5,7 @@
 // made from them.
 #include "executor/host/operations.h"
 
-namespace narrowcast::collective::host {
+namespace narrowcast::executor::host {
 
 void add_all_reduce(const Call& call, Script* script) {
   Communicator& comm = communicator_of(call);
@@ -17,4 +17,4 @@ void add_all_reduce(const Call& call, Script* script) {
   script->stages.push_back(gather_stage(comm, tag, own, call.recv, pieces));
 }
 
-}  // namespace narrowcast::collective::host
+}  // namespace narrowcast::executor::host

@@ -1,7 +1,7 @@
 // all_to_all and all_to_all_v: every rank sends each other one its piece directly.
 #include "executor/host/operations.h"
 
-namespace narrowcast::collective::host {
+namespace narrowcast::executor::host {
 namespace {
 
 // The transfers between this rank and `peer`, which may be itself.
@@ -46,4 +46,4 @@ void add_all_to_all_v(const Call& call, Script* script) {
   script->stages.push_back(std::move(stage));
 }
 
-}  // namespace narrowcast::collective::host
+}  // namespace narrowcast::executor::host

@@ -10,7 +10,7 @@
 #include "executor/host/stream.h"
 #include "status/error.h"
 
-namespace narrowcast::collective::host {
+namespace narrowcast::executor::host {
 namespace {
 
 constexpr size_t default_scratch_bytes = 4 << 20;  // 8 ranks fit into the 64 MB of /dev/shm that containers have
@@ -34,11 +34,11 @@ ncast_status create(const ncast_unique_id& id, int ranks, int rank, const ncast_
   if (ncast_status status = choose_shape(ranks, config, &shape)) return status;
   const channel::WorldOptions options{rank, ranks, shape.lanes, {config.create_timeout_seconds}};
   std::unique_ptr<channel::World> world;
-  if (ncast_status status = channel::World::join(content_of(id).world, options, &world)) {
+  if (ncast_status status = channel::World::join(bootstrap::content_of(id).world, options, &world)) {
     const std::string sentence = ncast_last_error();
     return fail(status, "%s: %s", function, sentence.c_str());
   }
-  *comm = new Communicator(std::move(world), shape, channel::Limit{config.timeout_seconds});
+  *comm = new Communicator(std::move(world), shape, bootstrap::Limit{config.timeout_seconds});
   return NCAST_OK;
 }
 
@@ -50,4 +50,4 @@ ncast_status check(const Call& call) {
 const bool added = (add_backend(NCAST_BACKEND_HOST, {check_config, create, launch, check}), true);
 
 }  // namespace
-}  // namespace narrowcast::collective::host
+}  // namespace narrowcast::executor::host

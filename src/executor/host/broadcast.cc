@@ -1,7 +1,7 @@
 // broadcast: the root sends to all others directly, each chunk encoded once.
 #include "executor/host/operations.h"
 
-namespace narrowcast::collective::host {
+namespace narrowcast::executor::host {
 
 void add_broadcast(const Call& call, Script* script) {
   Communicator& comm = communicator_of(call);
@@ -16,4 +16,4 @@ void add_broadcast(const Call& call, Script* script) {
   script->stages.push_back(std::move(stage));
 }
 
-}  // namespace narrowcast::collective::host
+}  // namespace narrowcast::executor::host

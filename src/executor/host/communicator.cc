@@ -2,10 +2,10 @@
 
 #include "status/error.h"
 
-namespace narrowcast::collective::host {
+namespace narrowcast::executor::host {
 
 Communicator::Communicator(std::unique_ptr<channel::World> its_world, const StagingShape& shape,
-                           channel::Limit its_limit)
+                           bootstrap::Limit its_limit)
     : ncast_comm(NCAST_BACKEND_HOST, its_world->rank(), its_world->ranks()),
       world(std::move(its_world)),
       limit(its_limit),
@@ -79,4 +79,4 @@ ncast_comm_counters Communicator::counters() const {
   return counters_;
 }
 
-}  // namespace narrowcast::collective::host
+}  // namespace narrowcast::executor::host

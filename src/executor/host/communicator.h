@@ -13,15 +13,15 @@
 #include "executor/communicator.h"
 #include "executor/host/staging.h"
 
-namespace narrowcast::collective::host {
+namespace narrowcast::executor::host {
 
 // Public members are for the call whose turn it is; functions are for any thread.
 class Communicator final : public ncast_comm {
  public:
-  Communicator(std::unique_ptr<channel::World> its_world, const StagingShape& shape, channel::Limit its_limit);
+  Communicator(std::unique_ptr<channel::World> its_world, const StagingShape& shape, bootstrap::Limit its_limit);
 
   const std::unique_ptr<channel::World> world;
-  const channel::Limit limit;
+  const bootstrap::Limit limit;
   Staging staging;
   uint64_t collectives = 0;     // started
   std::vector<uint64_t> sends;  // started, by peer
@@ -56,4 +56,4 @@ class Communicator final : public ncast_comm {
 // Of a call that was launched on this backend.
 inline Communicator& communicator_of(const Call& call) { return static_cast<Communicator&>(*call.comm); }
 
-}  // namespace narrowcast::collective::host
+}  // namespace narrowcast::executor::host

@@ -9,7 +9,7 @@
 #include <bit>
 #include <cstdint>
 
-namespace narrowcast::collective::host {
+namespace narrowcast::executor::host {
 
 // A format of `1 + exponent_bits + mantissa_bits` bits with IEEE 754's subnormals.
 template <typename BitsType, int exponent_bits_, int mantissa_bits_, bool has_infinity_>
@@ -95,4 +95,4 @@ inline Narrow from_float(float value) {
   return {static_cast<Bits>(sign | narrow)};
 }
 
-}  // namespace narrowcast::collective::host
+}  // namespace narrowcast::executor::host

@@ -9,7 +9,7 @@
 #include "executor/host/operations.h"
 #include "status/error.h"
 
-namespace narrowcast::collective::host {
+namespace narrowcast::executor::host {
 namespace {
 
 // One communicator's script on its way.
@@ -19,7 +19,7 @@ class Progress {
 
   Communicator& comm() { return *script_.comm; }
   bool done() const { return stage_ == script_.stages.size(); }
-  void sleep(channel::Nanoseconds longest) { wait_.sleep(longest); }
+  void sleep(bootstrap::Nanoseconds longest) { wait_.sleep(longest); }
 
   // One turn of every transfer that can run.
   ncast_status advance(bool* moved) {
@@ -137,7 +137,7 @@ std::vector<Script> make_scripts(const std::vector<Call>& calls) {
 
 ncast_status advance_all(std::vector<Progress>& all) {
   // Several communicators have several bells, and one thread can sleep on one only.
-  const channel::Nanoseconds longest = all.size() == 1 ? std::chrono::seconds(1) : std::chrono::milliseconds(1);
+  const bootstrap::Nanoseconds longest = all.size() == 1 ? std::chrono::seconds(1) : std::chrono::milliseconds(1);
   for (;;) {
     bool moved = false;
     Progress* waiting = nullptr;
@@ -172,4 +172,4 @@ ncast_status run(const std::vector<Call>& calls) {
   return advance_all(all);
 }
 
-}  // namespace narrowcast::collective::host
+}  // namespace narrowcast::executor::host

@@ -7,10 +7,10 @@
 #include "executor/call.h"
 #include "executor/host/stage.h"
 
-namespace narrowcast::collective::host {
+namespace narrowcast::executor::host {
 
 // Runs calls that were launched together: per communicator first its sends and receives, all at once, then its
 // collectives in order; different communicators side by side. It is the turn of these calls on each of them.
 ncast_status run(const std::vector<Call>& calls);
 
-}  // namespace narrowcast::collective::host
+}  // namespace narrowcast::executor::host

@@ -1,7 +1,7 @@
 // gather: every rank sends its values to the root directly.
 #include "executor/host/operations.h"
 
-namespace narrowcast::collective::host {
+namespace narrowcast::executor::host {
 
 void add_gather(const Call& call, Script* script) {
   Communicator& comm = communicator_of(call);
@@ -22,4 +22,4 @@ void add_gather(const Call& call, Script* script) {
   script->stages.push_back(std::move(stage));
 }
 
-}  // namespace narrowcast::collective::host
+}  // namespace narrowcast::executor::host

@@ -13,7 +13,7 @@
 #include "executor/host/stream.h"
 #include "status/error.h"
 
-namespace narrowcast::collective::host {
+namespace narrowcast::executor::host {
 namespace {
 
 // Tickets of several communicators, and places on several streams, are taken together or two launches could wait for
@@ -109,4 +109,4 @@ ncast_status launch(const std::vector<Call>& calls) {
   return here ? job->arrive() : NCAST_OK;
 }
 
-}  // namespace narrowcast::collective::host
+}  // namespace narrowcast::executor::host

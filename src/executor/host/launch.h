@@ -5,9 +5,9 @@
 
 #include "executor/call.h"
 
-namespace narrowcast::collective::host {
+namespace narrowcast::executor::host {
 
 // Backend::launch. Calls on a NULL stream have run when this returns.
 ncast_status launch(const std::vector<Call>& calls);
 
-}  // namespace narrowcast::collective::host
+}  // namespace narrowcast::executor::host

@@ -5,7 +5,7 @@
 
 #include "executor/host/stage.h"
 
-namespace narrowcast::collective::host {
+namespace narrowcast::executor::host {
 
 // Appends the stages of one call.
 void add_broadcast(const Call& call, Script* script);
@@ -32,4 +32,4 @@ Stage reduce_stage(Communicator& comm, const CallTag& tag, const void* values, v
 CallTag next_collective(Communicator& comm, const Call& call);
 channel::RankSet all_peers(const Communicator& comm);
 
-}  // namespace narrowcast::collective::host
+}  // namespace narrowcast::executor::host

@@ -3,7 +3,7 @@
 #include "executor/host/operations.h"
 #include "executor/host/reduce_receive.h"
 
-namespace narrowcast::collective::host {
+namespace narrowcast::executor::host {
 
 void add_reduce(const Call& call, Script* script) {
   Communicator& comm = communicator_of(call);
@@ -17,4 +17,4 @@ void add_reduce(const Call& call, Script* script) {
   script->stages.push_back(std::move(stage));
 }
 
-}  // namespace narrowcast::collective::host
+}  // namespace narrowcast::executor::host

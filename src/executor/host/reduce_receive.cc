@@ -2,7 +2,7 @@
 
 #include "executor/host/reduction.h"
 
-namespace narrowcast::collective::host {
+namespace narrowcast::executor::host {
 
 uint64_t reduced_chunk_elems(Communicator& comm, ncast_dtype dtype) {
   return comm.staging.chunk_bytes() / accumulator_bytes(dtype);
@@ -61,4 +61,4 @@ void ReduceReceive::finish_chunk() {
   turn_ = 0;
 }
 
-}  // namespace narrowcast::collective::host
+}  // namespace narrowcast::executor::host

@@ -3,7 +3,7 @@
 
 #include "executor/host/transfer.h"
 
-namespace narrowcast::collective::host {
+namespace narrowcast::executor::host {
 
 // Values in a chunk that is reduced: its accumulators must fit into the staging.
 uint64_t reduced_chunk_elems(Communicator& comm, ncast_dtype dtype);
@@ -32,4 +32,4 @@ class ReduceReceive final : public Transfer {
   int turn_ = 0;  // the rank whose contribution to the current chunk comes next
 };
 
-}  // namespace narrowcast::collective::host
+}  // namespace narrowcast::executor::host

@@ -2,7 +2,7 @@
 #include "executor/host/operations.h"
 #include "executor/host/reduce_receive.h"
 
-namespace narrowcast::collective::host {
+namespace narrowcast::executor::host {
 
 Stage reduce_stage(Communicator& comm, const CallTag& tag, const void* values, void* result, const Pieces& pieces) {
   Stage stage{tag, {}};
@@ -25,4 +25,4 @@ void add_reduce_scatter(const Call& call, Script* script) {
   script->stages.push_back(reduce_stage(comm, next_collective(comm, call), call.send, call.recv, pieces));
 }
 
-}  // namespace narrowcast::collective::host
+}  // namespace narrowcast::executor::host

@@ -5,7 +5,7 @@
 
 #include "executor/host/convert.h"
 
-namespace narrowcast::collective::host {
+namespace narrowcast::executor::host {
 namespace {
 
 // What is stored in a buffer, and what it is accumulated in.
@@ -139,4 +139,4 @@ void finish(ncast_dtype dtype, ncast_redop op, int ranks, const void* accumulato
   });
 }
 
-}  // namespace narrowcast::collective::host
+}  // namespace narrowcast::executor::host

@@ -9,7 +9,7 @@
 
 #include "narrowcast/types.h"
 
-namespace narrowcast::collective::host {
+namespace narrowcast::executor::host {
 
 // Bytes of an accumulator for one value; 0 when dtype is not a value type.
 size_t accumulator_bytes(ncast_dtype dtype);
@@ -23,4 +23,4 @@ void accumulate(ncast_dtype dtype, ncast_redop op, const void* values, size_t el
 // values[i] = the accumulator, divided by `ranks` for AVG, rounded to dtype.
 void finish(ncast_dtype dtype, ncast_redop op, int ranks, const void* accumulator, size_t elems, void* values);
 
-}  // namespace narrowcast::collective::host
+}  // namespace narrowcast::executor::host

@@ -1,7 +1,7 @@
 // scatter: the root sends every other rank its piece directly.
 #include "executor/host/operations.h"
 
-namespace narrowcast::collective::host {
+namespace narrowcast::executor::host {
 
 void add_scatter(const Call& call, Script* script) {
   Communicator& comm = communicator_of(call);
@@ -22,4 +22,4 @@ void add_scatter(const Call& call, Script* script) {
   script->stages.push_back(std::move(stage));
 }
 
-}  // namespace narrowcast::collective::host
+}  // namespace narrowcast::executor::host

@@ -1,7 +1,7 @@
 // send and recv: those of a group run at once, those on one lane in order.
 #include "executor/host/operations.h"
 
-namespace narrowcast::collective::host {
+namespace narrowcast::executor::host {
 
 void add_sends_and_receives(std::span<const Call* const> calls, Script* script) {
   if (calls.empty()) return;
@@ -38,4 +38,4 @@ void add_sends_and_receives(std::span<const Call* const> calls, Script* script) 
   script->stages.push_back(std::move(stage));
 }
 
-}  // namespace narrowcast::collective::host
+}  // namespace narrowcast::executor::host

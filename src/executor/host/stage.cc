@@ -2,7 +2,7 @@
 
 #include <cstring>
 
-namespace narrowcast::collective::host {
+namespace narrowcast::executor::host {
 
 ncast_status Copy::advance(bool* moved) {
   if (from_ != to_ && bytes_ != 0) std::memmove(to_, from_, bytes_);
@@ -11,4 +11,4 @@ ncast_status Copy::advance(bool* moved) {
   return NCAST_OK;
 }
 
-}  // namespace narrowcast::collective::host
+}  // namespace narrowcast::executor::host

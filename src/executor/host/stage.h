@@ -7,7 +7,7 @@
 
 #include "executor/host/transfer.h"
 
-namespace narrowcast::collective::host {
+namespace narrowcast::executor::host {
 
 // Transfers on one lane: they run in order.
 using Queue = std::vector<std::unique_ptr<Transfer>>;
@@ -69,4 +69,4 @@ inline std::byte* at(void* buffer, ncast_dtype dtype, uint64_t elem) {
   return buffer == nullptr ? nullptr : static_cast<std::byte*>(buffer) + elem * ncast_dtype_bytes(dtype);
 }
 
-}  // namespace narrowcast::collective::host
+}  // namespace narrowcast::executor::host

@@ -5,7 +5,7 @@
 #include "narrowcast/codec.h"
 #include "status/error.h"
 
-namespace narrowcast::collective::host {
+namespace narrowcast::executor::host {
 namespace {
 
 constexpr size_t largest_chunk_bytes = 256 << 10;
@@ -47,4 +47,4 @@ Staging::Staging(const StagingShape& shape)
       values_(shape.chunk_bytes),
       accumulator_(shape.chunk_bytes) {}
 
-}  // namespace narrowcast::collective::host
+}  // namespace narrowcast::executor::host

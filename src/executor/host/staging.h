@@ -8,7 +8,7 @@
 #include "channel/host/ring.h"
 #include "narrowcast/comm.h"
 
-namespace narrowcast::collective::host {
+namespace narrowcast::executor::host {
 
 struct StagingShape {
   size_t chunk_bytes = 0;  // of raw values, the most in one slot
@@ -39,4 +39,4 @@ class Staging {
   std::vector<std::byte> accumulator_;
 };
 
-}  // namespace narrowcast::collective::host
+}  // namespace narrowcast::executor::host

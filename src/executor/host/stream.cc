@@ -6,7 +6,7 @@
 
 #include "status/error.h"
 
-namespace narrowcast::collective::host {
+namespace narrowcast::executor::host {
 namespace {
 
 // Handles come from users: only those in here are followed.
@@ -99,9 +99,9 @@ ncast_status no_such_stream(const char* function, ncast_stream stream) {
   return fail(NCAST_INVALID_ARGUMENT, "%s: stream %p is not one that ncast_stream_create made", function, stream);
 }
 
-}  // namespace narrowcast::collective::host
+}  // namespace narrowcast::executor::host
 
-using namespace narrowcast::collective::host;
+using namespace narrowcast::executor::host;
 using narrowcast::fail;
 using narrowcast::guarded;
 

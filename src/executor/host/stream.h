@@ -13,7 +13,7 @@
 
 #include "narrowcast/comm.h"
 
-namespace narrowcast::collective::host {
+namespace narrowcast::executor::host {
 
 class Stream {
  public:
@@ -56,4 +56,4 @@ class Stream {
 // The error of a handle that Stream::find() does not know.
 ncast_status no_such_stream(const char* function, ncast_stream stream);
 
-}  // namespace narrowcast::collective::host
+}  // namespace narrowcast::executor::host

@@ -7,7 +7,7 @@
 #include "narrowcast/codec.h"
 #include "status/error.h"
 
-namespace narrowcast::collective::host {
+namespace narrowcast::executor::host {
 namespace {
 
 ncast_dtype dtype_of(const CallTag& tag) { return static_cast<ncast_dtype>(tag.dtype); }
@@ -149,4 +149,4 @@ ncast_status Receive::advance(bool* moved) {
   return NCAST_OK;
 }
 
-}  // namespace narrowcast::collective::host
+}  // namespace narrowcast::executor::host

@@ -8,7 +8,7 @@
 #include "executor/call.h"
 #include "executor/host/communicator.h"
 
-namespace narrowcast::collective::host {
+namespace narrowcast::executor::host {
 
 class Transfer {
  public:
@@ -99,4 +99,4 @@ class Receive final : public Transfer {
   Chunks chunks_;
 };
 
-}  // namespace narrowcast::collective::host
+}  // namespace narrowcast::executor::host

@@ -14,6 +14,7 @@
 namespace narrowcast::testing {
 namespace {
 
+using namespace bootstrap;
 using namespace channel;
 
 constexpr LaneShape shape = {2, 1024};

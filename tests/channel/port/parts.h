@@ -17,6 +17,7 @@
 
 namespace narrowcast::testing {
 
+using namespace bootstrap;
 using namespace channel;
 
 inline constexpr uint32_t ranks = 3, ports = 4, region_bytes = 4096;

@@ -7,7 +7,7 @@
 #include "executor/cuda/blocks/pieces.h"
 #include "select/choice.h"
 
-namespace narrowcast::collective::cuda {
+namespace narrowcast::executor::cuda {
 namespace {
 
 constexpr Operation all_operations[] = {Operation::broadcast,  Operation::reduce,        Operation::gather,
@@ -314,4 +314,4 @@ TEST_CASE("every ring of the messages to several peers has a warp, which has non
 }
 
 }  // namespace
-}  // namespace narrowcast::collective::cuda
+}  // namespace narrowcast::executor::cuda

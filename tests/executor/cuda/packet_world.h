@@ -54,7 +54,7 @@ class TestWorld {
     devices = std::min(devices, ranks);
     if (!enable_peer_access(devices)) devices = 1;
     timeout_ns_ = static_cast<uint64_t>(timeout_seconds * 1e9);
-    const size_t area = collective::cuda::packet_scratch_bytes(ranks);
+    const size_t area = executor::cuda::packet_scratch_bytes(ranks);
     for (int rank = 0; rank < ranks; ++rank) {
       TestRank& mine = ranks_[static_cast<size_t>(rank)];
       mine.device = rank % devices;
@@ -100,14 +100,14 @@ class TestWorld {
     return peers;
   }
 
-  void launch(int rank, const collective::cuda::PacketCall& call, const collective::cuda::PacketShape& shape) const {
+  void launch(int rank, const executor::cuda::PacketCall& call, const executor::cuda::PacketShape& shape) const {
     use(rank);
-    REQUIRE_CUDA(collective::cuda::launch_packets(peers(rank), scratch_offset, call, shape, this->rank(rank).stream));
+    REQUIRE_CUDA(executor::cuda::launch_packets(peers(rank), scratch_offset, call, shape, this->rank(rank).stream));
   }
-  void launch(int rank, const collective::cuda::PacketCall& call, uint32_t max_ctas) const {
+  void launch(int rank, const executor::cuda::PacketCall& call, uint32_t max_ctas) const {
     use(rank);
     const uint64_t bytes = call.count * ncast_dtype_bytes(call.dtype);
-    launch(rank, call, collective::cuda::choose_packet_shape(call.operation, bytes, ranks(), true, max_ctas));
+    launch(rank, call, executor::cuda::choose_packet_shape(call.operation, bytes, ranks(), true, max_ctas));
   }
   void use(int rank) const { REQUIRE_CUDA(cudaSetDevice(this->rank(rank).device)); }
 
@@ -128,7 +128,7 @@ class TestWorld {
 
   // Nothing was written in front of the packets' area or behind it, and every CTA has the same number.
   void check_scratch() const {
-    const size_t area = collective::cuda::packet_scratch_bytes(ranks());
+    const size_t area = executor::cuda::packet_scratch_bytes(ranks());
     for (const TestRank& mine : ranks_) {
       std::vector<unsigned char> guards(scratch_offset + guard_bytes);
       REQUIRE_CUDA(cudaMemcpy(guards.data(), mine.scratch, scratch_offset, cudaMemcpyDefault));

@@ -6,9 +6,9 @@
 namespace narrowcast::testing {
 namespace {
 
-using collective::cuda::PacketCall;
-using collective::cuda::PacketOperation;
-using collective::cuda::PacketShape;
+using executor::cuda::PacketCall;
+using executor::cuda::PacketOperation;
+using executor::cuda::PacketShape;
 
 constexpr PacketOperation all_operations[] = {PacketOperation::all_reduce,     PacketOperation::all_gather,
                                               PacketOperation::reduce_scatter, PacketOperation::all_to_all,
@@ -231,24 +231,24 @@ TEST_CASE("packets: messages around the switch to two shots, and the longest") {
   for (int ranks = 2; ranks <= (is_reduced_run() ? 2 : channel::max_gpu_ranks); ++ranks) {
     const TestWorld world(ranks);
     for (const ncast_dtype dtype : {NCAST_FLOAT32, NCAST_BFLOAT16}) {
-      const uint64_t one_shot = collective::cuda::most_one_shot_bytes(ranks) / ncast_dtype_bytes(dtype);
+      const uint64_t one_shot = executor::cuda::most_one_shot_bytes(ranks) / ncast_dtype_bytes(dtype);
       for (const uint64_t count : {one_shot - 1, one_shot, one_shot + 1}) {
         if (count * ncast_dtype_bytes(dtype) >
-            collective::cuda::most_packet_bytes(PacketOperation::all_reduce, ranks, true))
+            executor::cuda::most_packet_bytes(PacketOperation::all_reduce, ranks, true))
           continue;
         const Case c = random_case(PacketOperation::all_reduce, dtype, NCAST_SUM, count, ranks, random);
         run_case(world, c, shape_of(c, ranks, 8), number++);
       }
     }
     for (const PacketOperation operation : all_operations) {
-      const uint64_t most = collective::cuda::most_packet_bytes(operation, ranks, true);
+      const uint64_t most = executor::cuda::most_packet_bytes(operation, ranks, true);
       const ncast_dtype dtype = reduces(operation) ? NCAST_INT64 : NCAST_UINT32;
       const uint64_t count = most / ncast_dtype_bytes(dtype);
       const Case c = random_case(operation, dtype, NCAST_SUM, count, ranks, random);
       run_case(world, c, shape_of(c, ranks, 8), number++);
       const PacketCall too_long{operation, world.rank(0).arena, world.rank(0).arena, count + 1, dtype, NCAST_SUM, 0};
-      CHECK(collective::cuda::launch_packets(world.peers(0), TestWorld::scratch_offset, too_long, shape_of(c, ranks, 8),
-                                             world.rank(0).stream) == cudaErrorInvalidValue);
+      CHECK(executor::cuda::launch_packets(world.peers(0), TestWorld::scratch_offset, too_long, shape_of(c, ranks, 8),
+                                           world.rank(0).stream) == cudaErrorInvalidValue);
     }
     world.check_scratch();
   }

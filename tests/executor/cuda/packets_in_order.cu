@@ -11,8 +11,8 @@
 namespace narrowcast::testing {
 namespace {
 
-using collective::cuda::PacketCall;
-using collective::cuda::PacketOperation;
+using executor::cuda::PacketCall;
+using executor::cuda::PacketOperation;
 
 // The i-th value that `rank` sends in a round.
 __host__ __device__ inline uint32_t value_of(uint32_t round, uint32_t rank, uint32_t i) {
@@ -219,7 +219,7 @@ TEST_CASE("packets: numbers come again after 2^32 calls, and flags of old are go
     const TestWorld world(ranks);
     // As calls of long ago may have left it: packets and tokens with the flags that come after the wrap.
     constexpr uint32_t before = 0xfffffff9;
-    const size_t area = collective::cuda::packet_scratch_bytes(ranks);
+    const size_t area = executor::cuda::packet_scratch_bytes(ranks);
     std::vector<uint32_t> words(area / sizeof(uint32_t), 0xdeadbeef);
     for (size_t i = 0; i < words.size(); i += 4) words[i + 3] = 2 + static_cast<uint32_t>(i / 4 % 16);
     channel::PacketState state{};

@@ -9,9 +9,9 @@
 namespace narrowcast::testing {
 namespace {
 
-using collective::cuda::PacketCall;
-using collective::cuda::PacketOperation;
-using collective::cuda::PacketShape;
+using executor::cuda::PacketCall;
+using executor::cuda::PacketOperation;
+using executor::cuda::PacketShape;
 
 // Microseconds of one of many calls in a CUDA graph, on the slowest rank; the least of several replays.
 double measure(const TestWorld& world, PacketOperation operation, uint64_t bytes, const PacketShape& shape) {
@@ -92,7 +92,7 @@ TEST_CASE("packets: how long calls take" * doctest::skip()) {
     std::printf("%s, its own choice:", name);
     for (uint64_t total = 1 << 10; total <= 2 << 20; total *= 2) {
       const uint64_t bytes = operation == PacketOperation::all_reduce ? total : total / n / 2 * 2;
-      if (bytes > collective::cuda::most_packet_bytes(operation, world.ranks(), true)) break;
+      if (bytes > executor::cuda::most_packet_bytes(operation, world.ranks(), true)) break;
       const PacketShape shape = choose_packet_shape(operation, bytes, world.ranks(), true, most_ctas);
       std::printf("  %lu KB %.2f", static_cast<unsigned long>(total >> 10), measure(world, operation, bytes, shape));
       std::fflush(stdout);
@@ -110,12 +110,11 @@ TEST_CASE("packets: how long calls take" * doctest::skip()) {
                        all = uint64_t{ctas} * warps;
         if ((all > rows && all > 2) || all * 8 < rows / (bytes >= 128 << 10 ? n : 1)) continue;
         std::printf("  %ux%u", ctas, warps);
-        const uint64_t one_shot =
-            collective::cuda::most_packet_bytes(PacketOperation::all_gather, world.ranks(), false);
+        const uint64_t one_shot = executor::cuda::most_packet_bytes(PacketOperation::all_gather, world.ranks(), false);
         if (bytes <= one_shot)
           std::printf(" %.2f", measure(world, PacketOperation::all_reduce, bytes, {false, ctas, warps}));
         if (bytes >= 16 << 10 &&
-            bytes <= collective::cuda::most_packet_bytes(PacketOperation::all_reduce, world.ranks(), false))
+            bytes <= executor::cuda::most_packet_bytes(PacketOperation::all_reduce, world.ranks(), false))
           std::printf(" / %.2f", measure(world, PacketOperation::all_reduce, bytes, {true, ctas, warps}));
         std::fflush(stdout);
       }

@@ -7,8 +7,8 @@
 namespace narrowcast::testing {
 namespace {
 
-using collective::host::from_float;
-using collective::host::to_float;
+using executor::host::from_float;
+using executor::host::to_float;
 
 float float_of_bits(uint32_t bits) {
   float value;
@@ -84,23 +84,23 @@ void check_format(const Format& format) {
   CHECK(count_changed_by_round_trip<Narrow>(format) == 0);
 }
 
-TEST_CASE("Float16ConvertsByItsDefinition") { check_format<collective::host::Float16>(float16_format); }
-TEST_CASE("BFloat16ConvertsByItsDefinition") { check_format<collective::host::BFloat16>(bfloat16_format); }
-TEST_CASE("Float8E4M3ConvertsByItsDefinition") { check_format<collective::host::Float8E4M3>(float8_e4m3_format); }
-TEST_CASE("Float8E5M2ConvertsByItsDefinition") { check_format<collective::host::Float8E5M2>(float8_e5m2_format); }
+TEST_CASE("Float16ConvertsByItsDefinition") { check_format<executor::host::Float16>(float16_format); }
+TEST_CASE("BFloat16ConvertsByItsDefinition") { check_format<executor::host::BFloat16>(bfloat16_format); }
+TEST_CASE("Float8E4M3ConvertsByItsDefinition") { check_format<executor::host::Float8E4M3>(float8_e4m3_format); }
+TEST_CASE("Float8E5M2ConvertsByItsDefinition") { check_format<executor::host::Float8E5M2>(float8_e5m2_format); }
 
 TEST_CASE("TooLargeForFloat8IsNanInE4M3AndInfinityInE5M2") {
-  CHECK(from_float<collective::host::Float8E4M3>(448.0f).bits == 0x7e);
-  CHECK(from_float<collective::host::Float8E4M3>(464.0f).bits == 0x7e);  // a tie, to even
-  CHECK(from_float<collective::host::Float8E4M3>(465.0f).bits == 0x7f);
-  CHECK(from_float<collective::host::Float8E4M3>(-1e30f).bits == 0xff);
-  CHECK(from_float<collective::host::Float8E5M2>(57344.0f).bits == 0x7b);
-  CHECK(from_float<collective::host::Float8E5M2>(1e30f).bits == 0x7c);
+  CHECK(from_float<executor::host::Float8E4M3>(448.0f).bits == 0x7e);
+  CHECK(from_float<executor::host::Float8E4M3>(464.0f).bits == 0x7e);  // a tie, to even
+  CHECK(from_float<executor::host::Float8E4M3>(465.0f).bits == 0x7f);
+  CHECK(from_float<executor::host::Float8E4M3>(-1e30f).bits == 0xff);
+  CHECK(from_float<executor::host::Float8E5M2>(57344.0f).bits == 0x7b);
+  CHECK(from_float<executor::host::Float8E5M2>(1e30f).bits == 0x7c);
 }
 
 TEST_CASE("WideningKeepsThePayloadOfANan") {
-  CHECK(std::bit_cast<uint32_t>(to_float(collective::host::BFloat16{0xffa5})) == 0xffa50000u);
-  CHECK(std::bit_cast<uint32_t>(to_float(collective::host::Float16{0x7c01})) == 0x7f802000u);
+  CHECK(std::bit_cast<uint32_t>(to_float(executor::host::BFloat16{0xffa5})) == 0xffa50000u);
+  CHECK(std::bit_cast<uint32_t>(to_float(executor::host::Float16{0x7c01})) == 0x7f802000u);
 }
 
 }  // namespace

@@ -15,12 +15,12 @@ T reduce(ncast_dtype dtype, ncast_redop op, const std::vector<T>& numbers) {
   T result;
   for (size_t rank = 0; rank < numbers.size(); ++rank) {
     if (rank == 0) {
-      collective::host::accumulate_first(dtype, &numbers[rank], 1, accumulator);
+      executor::host::accumulate_first(dtype, &numbers[rank], 1, accumulator);
     } else {
-      collective::host::accumulate(dtype, op, &numbers[rank], 1, accumulator);
+      executor::host::accumulate(dtype, op, &numbers[rank], 1, accumulator);
     }
   }
-  collective::host::finish(dtype, op, static_cast<int>(numbers.size()), accumulator, 1, &result);
+  executor::host::finish(dtype, op, static_cast<int>(numbers.size()), accumulator, 1, &result);
   return result;
 }
 

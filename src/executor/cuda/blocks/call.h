@@ -11,7 +11,9 @@
 #include "narrowcast/types.h"
 #include "select/block_shape.h"
 
-namespace narrowcast::collective::cuda {
+namespace narrowcast::executor::cuda {
+
+using namespace collective::cuda;
 
 // Consecutive values, and the rings that share their blocks: ring i begins with block i.
 struct Piece {
@@ -73,4 +75,4 @@ struct BlockCall {
   bool gathers;  // pieces of `recv` come
 };
 
-}  // namespace narrowcast::collective::cuda
+}  // namespace narrowcast::executor::cuda

@@ -7,7 +7,7 @@
 
 #include "executor/cuda/blocks/call.h"
 
-namespace narrowcast::collective::cuda {
+namespace narrowcast::executor::cuda {
 
 __host__ __device__ inline bool is_aligned(const OwnCopy& own) {
   return (reinterpret_cast<uintptr_t>(own.from) | reinterpret_cast<uintptr_t>(own.to)) % 16 == 0;
@@ -21,4 +21,4 @@ cudaError_t launch_moves(const BlockCall& call, ncast_dtype dtype, ncast_codec c
 cudaError_t launch_reduction(const BlockCall& call, ncast_dtype dtype, ncast_codec codec, uint32_t ctas,
                              cudaStream_t stream);
 
-}  // namespace narrowcast::collective::cuda
+}  // namespace narrowcast::executor::cuda

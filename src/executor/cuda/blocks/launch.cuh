@@ -6,7 +6,7 @@
 #include "executor/cuda/blocks/warp.cuh"
 #include "executor/cuda/kernels.h"
 
-namespace narrowcast::collective::cuda {
+namespace narrowcast::executor::cuda {
 
 // Calls function.operator()<Coding, Dtype>() with the coding of a dtype and codec.
 template <typename Function>
@@ -42,4 +42,4 @@ inline cudaError_t launch_block_kernel(void (*kernel)(BlockCall), uint32_t ctas,
   return device::launch_early(kernel, ctas, warps, shared_bytes, stream, call);
 }
 
-}  // namespace narrowcast::collective::cuda
+}  // namespace narrowcast::executor::cuda

@@ -4,7 +4,7 @@
 #include "executor/cuda/blocks/launch.cuh"
 #include "executor/cuda/blocks/roles.cuh"
 
-namespace narrowcast::collective::cuda {
+namespace narrowcast::executor::cuda {
 namespace {
 
 template <typename Coding>
@@ -94,4 +94,4 @@ cudaError_t launch_moves(const BlockCall& call, ncast_dtype dtype, ncast_codec c
   });
 }
 
-}  // namespace narrowcast::collective::cuda
+}  // namespace narrowcast::executor::cuda

@@ -6,7 +6,7 @@
 
 #include "select/choice.h"
 
-namespace narrowcast::collective::cuda {
+namespace narrowcast::executor::cuda {
 namespace {
 
 // The piece of a reduction, all of whose rings go through all pieces.
@@ -196,4 +196,4 @@ uint64_t sent_bytes(const BlockCall& call) {
   return bytes + passed_on * static_cast<uint64_t>(std::popcount(call.forward));
 }
 
-}  // namespace narrowcast::collective::cuda
+}  // namespace narrowcast::executor::cuda

@@ -6,7 +6,7 @@
 #include "executor/call.h"
 #include "executor/cuda/blocks/call.h"
 
-namespace narrowcast::collective::cuda {
+namespace narrowcast::executor::cuda {
 
 // Cuts the pieces of a call into rings.
 class Rings {
@@ -38,4 +38,4 @@ void cut_reduction(const Call& call, ncast_codec codec, const Rings& rings, Bloc
 // Bytes of values that a rank puts into slots, or writes to other ranks.
 uint64_t sent_bytes(const BlockCall& call);
 
-}  // namespace narrowcast::collective::cuda
+}  // namespace narrowcast::executor::cuda

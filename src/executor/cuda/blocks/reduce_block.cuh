@@ -5,7 +5,7 @@
 #include "executor/cuda/average.cuh"
 #include "executor/cuda/word_values.cuh"
 
-namespace narrowcast::collective::cuda {
+namespace narrowcast::executor::cuda {
 
 template <ncast_dtype Dtype, uint32_t block_bytes>
 class BlockSums {
@@ -73,4 +73,4 @@ class BlockSums {
   Accumulator sums_[words][values];
 };
 
-}  // namespace narrowcast::collective::cuda
+}  // namespace narrowcast::executor::cuda

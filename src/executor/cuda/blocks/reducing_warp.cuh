@@ -4,7 +4,7 @@
 #include "executor/cuda/blocks/reduce_block.cuh"
 #include "executor/cuda/blocks/warp.cuh"
 
-namespace narrowcast::collective::cuda {
+namespace narrowcast::executor::cuda {
 
 // Is a + b the same as b + a, to the bit? Of equals MIN and MAX keep the first, which may be -0 or +0.
 __device__ inline bool commutes(ncast_redop op) { return op != NCAST_MIN && op != NCAST_MAX; }
@@ -288,4 +288,4 @@ class ReducingWarp {
   bool loading_ = false;  // into later()
 };
 
-}  // namespace narrowcast::collective::cuda
+}  // namespace narrowcast::executor::cuda

@@ -3,7 +3,7 @@
 #include "executor/cuda/blocks/launch.cuh"
 #include "executor/cuda/blocks/reducing_warp.cuh"
 
-namespace narrowcast::collective::cuda {
+namespace narrowcast::executor::cuda {
 namespace {
 
 template <typename Coding, ncast_dtype Dtype>
@@ -58,4 +58,4 @@ cudaError_t launch_reduction(const BlockCall& call, ncast_dtype dtype, ncast_cod
   });
 }
 
-}  // namespace narrowcast::collective::cuda
+}  // namespace narrowcast::executor::cuda

@@ -5,7 +5,7 @@
 #include "executor/cuda/blocks/kernels.h"
 #include "executor/cuda/blocks/warp.cuh"
 
-namespace narrowcast::collective::cuda {
+namespace narrowcast::executor::cuda {
 
 __device__ inline void swap(char*& a, char*& b) {
   char* const was_a = a;
@@ -283,4 +283,4 @@ __device__ void relay_blocks(const BlockCall& call, WarpMemory<Coding>& memory, 
   if (thread == 0 && wire_bytes != 0) atomicAdd(&call.sent->wire_bytes, wire_bytes);
 }
 
-}  // namespace narrowcast::collective::cuda
+}  // namespace narrowcast::executor::cuda

@@ -8,7 +8,7 @@
 #include "device/copy.cuh"
 #include "executor/cuda/blocks/call.h"
 
-namespace narrowcast::collective::cuda {
+namespace narrowcast::executor::cuda {
 
 using channel::End;
 using channel::EndMask;
@@ -151,4 +151,4 @@ __device__ bool is_raw(uint32_t bytes, uint32_t raw_bytes) {
   return bytes == Coding::block_bytes || raw_bytes != Coding::block_bytes;
 }
 
-}  // namespace narrowcast::collective::cuda
+}  // namespace narrowcast::executor::cuda

@@ -10,7 +10,9 @@
 #include "narrowcast/types.h"
 #include "select/packet_shape.h"
 
-namespace narrowcast::collective::cuda {
+namespace narrowcast::executor::cuda {
+
+using namespace collective::cuda;
 
 // By value in a kernel's parameters. Piece p of `send` goes to rank p, piece p of `recv` comes from it; they lie a stride
 // apart, which is 0 where all are the same one.
@@ -79,4 +81,4 @@ cudaError_t launch_short_move(const channel::Peers& peers, const Exchange& excha
 cudaError_t launch_short_sum(const channel::Peers& peers, const Exchange& exchange, ncast_dtype dtype,
                              const PacketShape& shape, cudaStream_t stream);
 
-}  // namespace narrowcast::collective::cuda
+}  // namespace narrowcast::executor::cuda

@@ -5,7 +5,7 @@
 #include "executor/cuda/packets/exchange.cuh"
 #include "executor/cuda/packets/launch.h"
 
-namespace narrowcast::collective::cuda {
+namespace narrowcast::executor::cuda {
 namespace {
 
 Exchange make_exchange(const PacketCall& call, const PacketShape& shape, int rank, int ranks) {
@@ -95,4 +95,4 @@ cudaError_t launch_packets(const channel::Peers& peers, size_t scratch_offset, c
   return launch_packet_reduction(areas, exchange, call.dtype, call.redop, shape, stream);
 }
 
-}  // namespace narrowcast::collective::cuda
+}  // namespace narrowcast::executor::cuda

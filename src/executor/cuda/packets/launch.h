@@ -11,7 +11,9 @@
 #include "narrowcast/types.h"
 #include "select/packet_shape.h"
 
-namespace narrowcast::collective::cuda {
+namespace narrowcast::executor::cuda {
+
+using namespace collective::cuda;
 
 // What one rank does in one call. Buffers, counts and what is allowed in place are those of narrowcast/comm.h: `count`
 // values are what each rank sends to another, and where ranks * count are sent or received, piece r is rank r's. Buffers
@@ -32,4 +34,4 @@ struct PacketCall {
 cudaError_t launch_packets(const channel::Peers& peers, size_t scratch_offset, const PacketCall& call,
                            const PacketShape& shape, cudaStream_t stream);
 
-}  // namespace narrowcast::collective::cuda
+}  // namespace narrowcast::executor::cuda

@@ -4,7 +4,7 @@
 #include "executor/cuda/packets/exchange.cuh"
 #include "executor/cuda/packets/unit_memory.cuh"
 
-namespace narrowcast::collective::cuda {
+namespace narrowcast::executor::cuda {
 namespace {
 
 // In place is allowed where a rank sends only the piece that it keeps, and then nobody writes that piece: no thread
@@ -87,4 +87,4 @@ cudaError_t launch_packet_move(const channel::Peers& peers, const Exchange& exch
   return with_kernel_of(shape.lines, value_bytes, launch);
 }
 
-}  // namespace narrowcast::collective::cuda
+}  // namespace narrowcast::executor::cuda

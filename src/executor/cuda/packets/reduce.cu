@@ -5,7 +5,7 @@
 #include "executor/cuda/packets/reduce_units.cuh"
 #include "executor/cuda/packets/unit_memory.cuh"
 
-namespace narrowcast::collective::cuda {
+namespace narrowcast::executor::cuda {
 namespace {
 
 // What a word of the user's memory is put together from.
@@ -163,4 +163,4 @@ cudaError_t launch_packet_reduction(const channel::Peers& peers, const Exchange&
   return with_kernel_of(shape.lines, dtype, peers.ranks <= 4, launch);
 }
 
-}  // namespace narrowcast::collective::cuda
+}  // namespace narrowcast::executor::cuda

@@ -5,7 +5,7 @@
 #include "executor/cuda/average.cuh"
 #include "executor/cuda/word_values.cuh"
 
-namespace narrowcast::collective::cuda {
+namespace narrowcast::executor::cuda {
 
 using channel::Unit;
 
@@ -97,4 +97,4 @@ __device__ __forceinline__ Unit<Packet> reduced_unit(const channel::Peers& peers
   return narrowed<Dtype, Packet>(sums);
 }
 
-}  // namespace narrowcast::collective::cuda
+}  // namespace narrowcast::executor::cuda

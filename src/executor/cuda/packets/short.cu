@@ -6,7 +6,7 @@
 #include "executor/cuda/packets/reduce_units.cuh"
 #include "executor/cuda/packets/unit_memory.cuh"
 
-namespace narrowcast::collective::cuda {
+namespace narrowcast::executor::cuda {
 namespace {
 
 // How the ranks share what they sum up.
@@ -191,4 +191,4 @@ cudaError_t launch_short_sum(const channel::Peers& peers, const Exchange& exchan
   });
 }
 
-}  // namespace narrowcast::collective::cuda
+}  // namespace narrowcast::executor::cuda

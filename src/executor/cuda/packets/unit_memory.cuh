@@ -3,7 +3,7 @@
 
 #include "channel/packet/packets.cuh"
 
-namespace narrowcast::collective::cuda {
+namespace narrowcast::executor::cuda {
 
 using channel::Unit;
 using channel::UnitPlace;
@@ -88,4 +88,4 @@ __device__ __forceinline__ void store_unit(char* piece, UnitPlace<Packet> place,
   }
 }
 
-}  // namespace narrowcast::collective::cuda
+}  // namespace narrowcast::executor::cuda

@@ -4,7 +4,7 @@
 
 #include "executor/communicator.h"
 
-namespace narrowcast::collective {
+namespace narrowcast::executor {
 
 // Keeps a communicator from being freed, from begin() to the end of the scope.
 class CommUse {
@@ -35,4 +35,4 @@ void add_living(const ncast_comm* comm);
 // until it is idle.
 ncast_status destroy_living(const char* function, ncast_comm* comm);
 
-}  // namespace narrowcast::collective
+}  // namespace narrowcast::executor

@@ -1,4 +1,4 @@
-#include "comm/registry.h"
+#include "executor/registry.h"
 
 #include <pthread.h>
 
@@ -9,7 +9,7 @@
 
 #include "status/error.h"
 
-namespace narrowcast::collective {
+namespace narrowcast::executor {
 namespace {
 
 struct State {
@@ -107,4 +107,4 @@ ncast_status destroy_living(const char* function, ncast_comm* comm) {
   return status == NCAST_OK ? NCAST_OK : fail(status, "%s", sentence.c_str());
 }
 
-}  // namespace narrowcast::collective
+}  // namespace narrowcast::executor
