@@ -1,4 +1,4 @@
-"""What the built library shows to the linker, and what its headers are to a C compiler."""
+"""The exports and dependencies of the built library, and its headers as C99."""
 
 import ctypes
 import os
@@ -23,7 +23,7 @@ def tool(name: str, *arguments: str | Path) -> str:
 
 
 @needs_library
-def test_it_exports_what_the_headers_declare_and_nothing_else() -> None:
+def test_it_exports_exactly_what_the_headers_declare() -> None:
     headers = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "include" / "narrowcast").glob("*.h"))
     declared = set(re.findall(r"^NCAST_API [^(]*?\b(ncast_\w+)\(", headers, re.MULTILINE))
     exported = {line.split()[-1] for line in tool("nm", "-D", "--defined-only", LIBRARY).splitlines()}
@@ -38,7 +38,7 @@ def test_it_needs_only_the_cxx_runtime_to_load() -> None:
 
 
 @needs_library
-def test_its_version_is_that_of_the_build_files() -> None:
+def test_its_version_is_that_of_cmakelists() -> None:
     library = ctypes.CDLL(str(LIBRARY))
     library.ncast_version.restype = ctypes.c_char_p
     project = re.search(r"project\(narrowcast VERSION ([0-9.]+)", (ROOT / "CMakeLists.txt").read_text(encoding="utf-8"))
@@ -47,6 +47,6 @@ def test_its_version_is_that_of_the_build_files() -> None:
 
 
 @pytest.mark.parametrize("header", sorted((ROOT / "include" / "narrowcast").glob("*.h")), ids=lambda path: path.name)
-def test_each_header_is_c99_and_stands_alone(header: Path) -> None:
+def test_each_header_is_c99_and_self_contained(header: Path) -> None:
     flags = ["-std=c99", "-Wall", "-Wextra", "-pedantic", "-Werror", "-fsyntax-only", "-I", str(ROOT / "include")]
     tool("gcc", *flags, "-x", "c", header)
