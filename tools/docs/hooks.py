@@ -144,7 +144,7 @@ def undocumented(module: Any) -> Iterator[str]:
         if not member.docstring:
             yield str(member.path)
         if member.is_class:
-            for name, part in member.members.items():
+            for name, part in member.all_members.items():
                 is_property = part.is_attribute and "property" in part.labels
                 if not name.startswith("_") and (part.is_function or is_property) and not part.docstring:
                     yield str(part.path)
