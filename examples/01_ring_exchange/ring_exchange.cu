@@ -1,6 +1,6 @@
-// Every rank sends a buffer to the next rank and receives one from the rank before, by a kernel of its own over memory
-// channels. docs/guide/channels.md walks through it.
-//   ring_exchange [RANKS]: by default one a GPU, or 2 on the only GPU
+// Every rank sends a buffer to the next rank and receives one from the previous rank, in a kernel that uses memory
+// channels. docs/guide/channels.md explains it.
+//   ring_exchange [RANKS]: by default one per GPU, or 2 if there is only one GPU
 #include <cuda_runtime.h>
 
 #include <algorithm>
@@ -19,9 +19,9 @@
 
 constexpr int skipped = 77;
 constexpr size_t bytes = 1'000'003;  // of a buffer
-constexpr int ctas = 4, warps = 4;   // few: the kernels of all ranks have to run at once
+constexpr int ctas = 4, warps = 4;   // few, so that the kernels of all ranks run concurrently
 
-// Warp w has ring w of both channels and every so-many-th message.
+// Warp w uses ring w of both channels and transfers messages w, w + rings, w + 2 * rings and so on.
 __global__ void exchange(const __grid_constant__ ncast_channels channels, const uint8_t* send, uint8_t* recv) {
   const uint32_t ring = (blockIdx.x * blockDim.x + threadIdx.x) / 32;
   const int next = (channels.rank + 1) % channels.ranks;
@@ -33,10 +33,10 @@ __global__ void exchange(const __grid_constant__ ncast_channels channels, const 
     if (!to_next.put(send + at, part) || !to_next.signal()) return;
     if (!from_previous.get(recv + at, part)) return;
   }
-  to_next.flush();  // all has been taken
+  to_next.flush();  // the peer has received everything
 }
 
-// Other ranks may be waiting in their threads: the process ends as it is.
+// Exits without destructors, because other ranks may be waiting in their threads.
 [[noreturn]] void stop(int status) {
   std::fflush(nullptr);
   std::_Exit(status);
@@ -49,7 +49,7 @@ void check(bool right, const char* what, const char* why) {
 
 uint8_t value(int rank, size_t i) { return static_cast<uint8_t>(i * 31 + i / 251 + static_cast<size_t>(rank) * 97); }
 
-// Returns whether what came is what the rank before sent.
+// Returns whether the previous rank's values arrived.
 bool run_rank(int rank, int ranks, int device, const ncast_unique_id& id, std::barrier<>& everybody) {
   CUDA(cudaSetDevice(device));
   ncast_comm_config config;
@@ -78,12 +78,12 @@ bool run_rank(int rank, int ranks, int device, const ncast_unique_id& id, std::b
   CUDA(cudaMemset(recv, 0, bytes));
   CUDA(cudaDeviceSynchronize());
 
-  // Where ranks share a GPU, nothing may wait for it while some kernels still wait for others to be launched.
+  // If ranks share a GPU, nothing may synchronise with it until the kernels of all ranks have been launched.
   everybody.arrive_and_wait();
   for (int turn = 0; turn < 3; ++turn) exchange<<<ctas, warps * 32, 0, stream>>>(channels, send, recv);
   CUDA(cudaGetLastError());
   CUDA(cudaStreamSynchronize(stream));
-  NCAST(ncast_comm_async_error(comm, nullptr, 0));  // a kernel that gave up says why
+  NCAST(ncast_comm_async_error(comm, nullptr, 0));  // reports why a kernel gave up
   everybody.arrive_and_wait();
 
   CUDA(cudaMemcpy(values.data(), recv, bytes, cudaMemcpyDeviceToHost));
@@ -100,8 +100,8 @@ bool run_rank(int rank, int ranks, int device, const ncast_unique_id& id, std::b
 }
 
 int main(int argc, char** argv) {
-  // No kernel is loaded, and no stream shares a queue with another, while kernels of ranks on one GPU wait for each
-  // other.
+  // While kernels of ranks on one GPU wait for each other, no kernel may be loaded, and no two streams may share a
+  // queue.
   setenv("CUDA_MODULE_LOADING", "EAGER", 1);
   setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 1);
   const int gpus = ncast_cuda_device_count();

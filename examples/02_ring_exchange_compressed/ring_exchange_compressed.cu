@@ -1,6 +1,6 @@
-// The exchange of 01_ring_exchange with values that are encoded on their way: blocks of bfloat16 are narrowed before
-// they are put and widened when they are got, in the same kernel. docs/guide/channels.md walks through it.
-//   ring_exchange_compressed [RANKS]: by default one a GPU, or 2 on the only GPU
+// The exchange of 01_ring_exchange with compression: the kernel encodes blocks of bfloat16 when it puts them and
+// decodes them when it gets them. docs/guide/channels.md explains it.
+//   ring_exchange_compressed [RANKS]: by default one per GPU, or 2 if there is only one GPU
 #include <cuda_runtime.h>
 
 #include <algorithm>
@@ -21,11 +21,11 @@
 constexpr int skipped = 77;
 constexpr size_t elems = 1'000'003;
 constexpr size_t bytes = elems * sizeof(uint16_t);
-constexpr int ctas = 4, warps = 4;  // few: the kernels of all ranks have to run at once
+constexpr int ctas = 4, warps = 4;  // few, so that the kernels of all ranks run concurrently
 
 using Codec = narrowcast::Window<NCAST_BFLOAT16>;
 
-// Warp w has ring w of both channels and every so-many-th block.
+// Warp w uses ring w of both channels and transfers blocks w, w + rings, w + 2 * rings and so on.
 __global__ void exchange(const __grid_constant__ ncast_channels channels, const char* send, char* recv,
                          unsigned long long* wire_bytes) {
   __shared__ narrowcast::BlockMemory<Codec> memory_of_warps[warps];
@@ -43,11 +43,11 @@ __global__ void exchange(const __grid_constant__ ncast_channels channels, const 
     if (!from_previous.get_decoded(recv + at, part, memory)) return;
     sent += coded;
   }
-  to_next.flush();  // all has been taken
+  to_next.flush();  // the peer has received everything
   if (threadIdx.x % 32 == 0) atomicAdd(wire_bytes, sent);
 }
 
-// Other ranks may be waiting in their threads: the process ends as it is.
+// Exits without destructors, because other ranks may be waiting in their threads.
 [[noreturn]] void stop(int status) {
   std::fflush(nullptr);
   std::_Exit(status);
@@ -58,7 +58,7 @@ void check(bool right, const char* what, const char* why) {
   stop(1);
 }
 
-// The bits of a bfloat16, of values as weights have them: near a normal distribution.
+// The bits of a bfloat16. Like weights, the values are nearly normally distributed.
 uint16_t value(int rank, size_t i) {
   uint32_t state = static_cast<uint32_t>(i) * 2654435761u + static_cast<uint32_t>(rank) * 40503u + 1;
   float sum = 0;
@@ -69,7 +69,7 @@ uint16_t value(int rank, size_t i) {
   return static_cast<uint16_t>(std::bit_cast<uint32_t>(sum * 0.05f) >> 16);
 }
 
-// Returns whether what came is what the rank before sent.
+// Returns whether the previous rank's values arrived.
 bool run_rank(int rank, int ranks, int device, const ncast_unique_id& id, std::barrier<>& everybody) {
   CUDA(cudaSetDevice(device));
   ncast_comm_config config;
@@ -101,12 +101,12 @@ bool run_rank(int rank, int ranks, int device, const ncast_unique_id& id, std::b
   CUDA(cudaMemset(recv, 0, bytes));
   CUDA(cudaDeviceSynchronize());
 
-  // Where ranks share a GPU, nothing may wait for it while some kernels still wait for others to be launched.
+  // If ranks share a GPU, nothing may synchronise with it until the kernels of all ranks have been launched.
   everybody.arrive_and_wait();
   exchange<<<ctas, warps * 32, 0, stream>>>(channels, send, recv, counter);
   CUDA(cudaGetLastError());
   CUDA(cudaStreamSynchronize(stream));
-  NCAST(ncast_comm_async_error(comm, nullptr, 0));  // a kernel that gave up says why
+  NCAST(ncast_comm_async_error(comm, nullptr, 0));  // reports why a kernel gave up
   everybody.arrive_and_wait();
 
   CUDA(cudaMemcpy(values.data(), recv, bytes, cudaMemcpyDeviceToHost));
@@ -125,8 +125,8 @@ bool run_rank(int rank, int ranks, int device, const ncast_unique_id& id, std::b
 }
 
 int main(int argc, char** argv) {
-  // No kernel is loaded, and no stream shares a queue with another, while kernels of ranks on one GPU wait for each
-  // other.
+  // While kernels of ranks on one GPU wait for each other, no kernel may be loaded, and no two streams may share a
+  // queue.
   setenv("CUDA_MODULE_LOADING", "EAGER", 1);
   setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 1);
   const int gpus = ncast_cuda_device_count();

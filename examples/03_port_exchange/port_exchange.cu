@@ -1,6 +1,6 @@
-// The exchange of 01_ring_exchange by copy engines: the kernel makes the values and asks for them to be put through a port, and
-// no warp copies. docs/guide/channels.md walks through it.
-//   port_exchange [RANKS]: by default one a GPU, or 2 on the only GPU
+// The exchange of 01_ring_exchange with copy engines: the kernel computes the values and requests the copy through a
+// port, so no warp copies. docs/guide/channels.md explains it.
+//   port_exchange [RANKS]: by default one per GPU, or 2 if there is only one GPU
 #include <cuda_runtime.h>
 
 #include <algorithm>
@@ -19,7 +19,7 @@
 
 constexpr int skipped = 77;
 constexpr size_t bytes = 1'000'003;  // of a buffer
-constexpr int ctas = 4;              // few: the kernels of all ranks have to run at once
+constexpr int ctas = 4;              // few, so that the kernels of all ranks run concurrently
 constexpr size_t part_bytes = (bytes + ctas - 1) / ctas;
 enum : uint32_t { sent, received };  // the regions
 
@@ -27,7 +27,8 @@ __host__ __device__ uint8_t value(int rank, size_t i) {
   return static_cast<uint8_t>(i * 31 + i / 251 + static_cast<size_t>(rank) * 97);
 }
 
-// Each CTA makes a part of the values, has it put, and counts what is wrong in the part that comes, with a port of its own.
+// Each CTA computes a part of the values, puts it through its own port, and counts wrong values in the part that it
+// receives.
 __global__ void exchange(const __grid_constant__ ncast_ports ports, uint8_t* send, const uint8_t* recv,
                          unsigned int* wrong) {
   const int next = (ports.rank + 1) % ports.ranks;
@@ -39,14 +40,14 @@ __global__ void exchange(const __grid_constant__ ncast_ports ports, uint8_t* sen
   if (threadIdx.x == 0) {
     narrowcast::Port to_next(ports, next, blockIdx.x), from_previous(ports, previous, blockIdx.x);
     is_there = to_next.put_with_signal({received, begin}, {sent, begin}, end - begin) && from_previous.wait() &&
-               to_next.flush();  // ours may be written again
+               to_next.flush();  // the source may be overwritten
   }
   __syncthreads();
   for (size_t i = begin + threadIdx.x; i < end; i += blockDim.x)
     if (!is_there || recv[i] != value(previous, i)) atomicAdd(wrong, 1u);
 }
 
-// Other ranks may be waiting in their threads: the process ends as it is.
+// Exits without destructors, because other ranks may be waiting in their threads.
 [[noreturn]] void stop(int status) {
   std::fflush(nullptr);
   std::_Exit(status);
@@ -57,7 +58,7 @@ void check(bool right, const char* what, const char* why) {
   stop(1);
 }
 
-// Returns whether what came is what the rank before sent.
+// Returns whether the previous rank's values arrived.
 bool run_rank(int rank, int ranks, int device, const ncast_unique_id& id, std::barrier<>& everybody) {
   CUDA(cudaSetDevice(device));
   ncast_comm_config config;
@@ -84,13 +85,13 @@ bool run_rank(int rank, int ranks, int device, const ncast_unique_id& id, std::b
   CUDA(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
   CUDA(cudaDeviceSynchronize());
 
-  // Where ranks share a GPU, nothing may wait for it while some kernels still wait for others to be launched.
+  // If ranks share a GPU, nothing may synchronise with it until the kernels of all ranks have been launched.
   everybody.arrive_and_wait();
   exchange<<<ctas, 128, 0, stream>>>(ports, static_cast<uint8_t*>(memory[sent]),
                                      static_cast<const uint8_t*>(memory[received]), counter);
   CUDA(cudaGetLastError());
   CUDA(cudaStreamSynchronize(stream));
-  NCAST(ncast_comm_async_error(comm, nullptr, 0));  // a kernel that gave up says why
+  NCAST(ncast_comm_async_error(comm, nullptr, 0));  // reports why a kernel gave up
   everybody.arrive_and_wait();
 
   CUDA(cudaMemcpy(&wrong, counter, sizeof wrong, cudaMemcpyDeviceToHost));
@@ -104,8 +105,8 @@ bool run_rank(int rank, int ranks, int device, const ncast_unique_id& id, std::b
 }
 
 int main(int argc, char** argv) {
-  // No kernel is loaded, and no stream shares a queue with another, while kernels of ranks on one GPU wait for each
-  // other.
+  // While kernels of ranks on one GPU wait for each other, no kernel may be loaded, and no two streams may share a
+  // queue.
   setenv("CUDA_MODULE_LOADING", "EAGER", 1);
   setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 1);
   const int gpus = ncast_cuda_device_count();

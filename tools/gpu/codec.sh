@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# The codecs on a machine with a GPU: builds, then does what is asked for, in this order.
+# Tests and measures the codecs on a machine with a GPU: builds, then runs the given steps in order.
 #   tools/gpu/codec.sh [test] [sanitize] [bench TENSORS.safetensors]
-# Needs nvcc 13.0, CMake, Ninja and a Python with numpy, typer, rich, pytest and hypothesis; fetches nothing. Results are
-# JSON in $OUT, or in build/gpu/results: what bench/results/ keeps.
+# Needs nvcc 13.0, CMake, Ninja and a Python with numpy, typer, rich, pytest and hypothesis; downloads nothing. Writes
+# results as JSON to $OUT, or build/gpu/results, in the form of the files in bench/results/.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 out=${OUT:-build/gpu/results}
@@ -17,7 +17,7 @@ run_tests() {
   timeout 300 python3 -m pytest -q -p no:cacheprovider tests/python/gpu
 }
 
-# A reduced set, because every access is checked: the device functions on all kinds of blocks, and each kernel once.
+# A reduced set, because sanitizers are slow: the device functions on all kinds of blocks, and each kernel once.
 run_sanitizers() {
   local tool
   export NARROWCAST_TEST_REDUCED=1
@@ -28,7 +28,7 @@ run_sanitizers() {
   done
 }
 
-# Prints the last line, or all of it when something was found.
+# Prints the last line of the log, or its beginning if the sanitizer reports an error.
 sanitized() {
   local tool=$1 log=$out/sanitizer.log
   shift
@@ -55,7 +55,7 @@ while [ $# -gt 0 ]; do
     test) run_tests ;;
     sanitize) run_sanitizers ;;
     bench) measure "$2"; shift ;;
-    *) echo "$0: '$1' is not one of test, sanitize, bench FILE" >&2; exit 2 ;;
+    *) echo "$0: unknown step '$1'; steps are test, sanitize and bench FILE" >&2; exit 2 ;;
   esac
   shift
 done

@@ -1,19 +1,20 @@
 #!/usr/bin/env bash
-# The collectives on a machine with 2 GPUs or more: builds, then does what is asked for, in this order.
+# Tests and measures the collectives on a machine with 2 GPUs or more: builds, then runs the given steps in order.
 #   tools/gpu/collectives.sh [test] [sanitize] [tune] [host-link] [bench TENSORS.safetensors]
-# Needs nvcc 13.0, CMake, Ninja and a Python with numpy, typer, rich, pytest and hypothesis; fetches nothing. NCCL is the
-# pip wheel's or libnccl.so.2; without it Narrowcast is measured alone. Results are JSON in $OUT, or in build/gpu/results:
-# what bench/results/ keeps. There `tune` leaves the machine's cost model, and `host-link` what bounds calls through host
-# memory.
+# Needs nvcc 13.0, CMake, Ninja and a Python with numpy, typer, rich, pytest and hypothesis; downloads nothing. NCCL is
+# loaded from its wheel or as libnccl.so.2; without it Narrowcast is measured alone. Writes results as JSON to $OUT, or
+# build/gpu/results, in the form of the files in bench/results/. `tune` writes the machine's cost model there, and
+# `host-link` the bandwidth that bounds calls through host memory.
 #
-# What `bench` measures can be chosen: RANKS (all GPUs), OPERATIONS, SIZES (options of `narrowcast bench`), CODECS, DATA
-# (tensors normal random; only the first of them in mode eager) and MODES (graph eager). Everything is under `timeout`; a
-# step that fails does not stop the rest. With NARROWCAST_LIBRARY set, `bench` measures that one and nothing is built.
+# Variables select what `bench` measures: RANKS (default: all GPUs), OPERATIONS, SIZES (options of `narrowcast bench`),
+# CODECS, DATA (tensors normal random; mode eager uses only the first) and MODES (graph eager). Every step has a time
+# limit; a failed step does not stop the others. If NARROWCAST_LIBRARY is set, that library is measured and nothing is
+# built.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 out=${OUT:-build/gpu/results}
 mkdir -p "$out" build/gpu/runs
-# Multicast objects can outlive the process that made them, to the harm of others on the machine.
+# Multicast objects can outlive their process and then affect others on the machine.
 export NCCL_NVLS_ENABLE=${NCCL_NVLS_ENABLE:-0}
 
 with_tests=OFF
@@ -30,7 +31,7 @@ fi
 export PYTHONPATH=$PWD/python
 failed=0
 
-# step SECONDS COMMAND...: says what it runs, and what failed.
+# step SECONDS COMMAND...: runs the command, and prints it and whether it failed.
 step() {
   local seconds=$1 status=0
   shift
@@ -44,8 +45,8 @@ run_tests() {
   step 900 python3 -m pytest -q -x -p no:cacheprovider tests/python/gpu
 }
 
-# Few and small calls, because every access is checked. That peer access is enabled already is an error of the API, and none
-# of ours.
+# Few and small calls, because sanitizers are slow. API errors are not reported, because enabling peer access twice is
+# one that is expected.
 run_sanitizers() {
   local tool program
   export NARROWCAST_TEST_REDUCED=1
@@ -60,7 +61,7 @@ run_sanitizers() {
   done
 }
 
-# Prints the last line, or the first ones when something was found.
+# Prints the last line of the log, or its beginning if the sanitizer reports an error.
 sanitized() {
   local tool=$1 log=$out/sanitizer.log
   shift
@@ -87,11 +88,11 @@ measure() {
         source=$data
         [ "$data" != tensors ] || source=$tensors
         name=${operation}_${data}_$mode
-        # shellcheck disable=SC2086  # words of options
+        # shellcheck disable=SC2086  # the variables contain several options
         step "${STEP_SECONDS:-300}" python3 -m narrowcast bench "$operation" --backend cuda ${RANKS:+--ranks "$RANKS"} \
           --data "$source" --codec "${CODECS:-auto,raw,window}" --cudagraph $graph ${SIZES:--b 1K -e 256M -f 4} \
           -J "build/gpu/runs/$name.json"
-        # After each, so that what is there is kept whatever comes.
+        # After every run, so that later failures do not lose results.
         python3 tools/gpu/gather_collectives.py build/gpu/runs >"$out/collectives.json"
       done
     done
@@ -104,8 +105,8 @@ while [ $# -gt 0 ]; do
     sanitize) run_sanitizers ;;
     tune) step 400 python3 -m narrowcast tune ${RANKS:+--ranks "$RANKS"} -o "$out/machine.costs" ;;
     host-link) step 60 python3 tools/gpu/host_link.py --json "$out/host_link.json" ;;
-    bench) measure "${2:?bench takes a file of tensors}"; shift ;;
-    *) echo "$0: '$1' is not one of test, sanitize, tune, host-link, bench FILE" >&2; exit 2 ;;
+    bench) measure "${2:?bench needs a file of tensors}"; shift ;;
+    *) echo "$0: unknown step '$1'; steps are test, sanitize, tune, host-link and bench FILE" >&2; exit 2 ;;
   esac
   shift
 done

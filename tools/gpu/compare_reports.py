@@ -1,10 +1,10 @@
-"""What must hold between the reports of a program (bench/programs/ranks.py) that ran with NCCL and with Narrowcast.
+"""Compares the reports of a program (bench/programs/ranks.py) that ran with NCCL and with Narrowcast.
 
-- What calls gave that only move data has the same bits with both.
-- What depends on sums has the same bits in two runs with Narrowcast that take the same calls. With NCCL the order of a
-  sum of more than two may be another: values may then differ by what the program says that rounding comes to, if it
-  does.
-- A token that was chosen by sums is the same where it was far enough ahead of the next, and so is all before it.
+- Results of calls that only move data must have the same bits in both.
+- Results that depend on sums must have the same bits in two runs with Narrowcast that execute the same calls. NCCL may
+  add more than two values in another order, so its results may differ by the program's tolerance, if it states one.
+- A token selected by sums must be the same if its margin over the next candidate is large enough, and the margins of
+  all tokens before it are too.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Report = dict[str, Any]
 
 
 def with_nccl(nccl: Report, narrowcast: Report) -> tuple[list[str], dict[str, Any]]:
-    """Sentences about what does not hold, and what the comparison found."""
+    """The violations, and the results of the comparison."""
     faults = _different_bits(nccl, narrowcast, ("moved",), "NCCL")
     found: dict[str, Any] = {"moved": len(nccl.get("moved", {}))}
     if nccl.get("summed"):
@@ -26,12 +26,12 @@ def with_nccl(nccl: Report, narrowcast: Report) -> tuple[list[str], dict[str, An
         difference = _difference(values["values"], other["values"])
         found[f"{name}: largest difference"] = None if math.isnan(difference) else difference
         if values["tolerance"] is not None and not difference <= values["tolerance"]:
-            faults.append(f"{name}: differs from NCCL's by {difference:g}; {values['tolerance']:g} may be")
+            faults.append(f"{name}: differs from NCCL's by {difference:g}; the tolerance is {values['tolerance']:g}")
     for name, rows in nccl.get("chosen", {}).items():
         compared, wrong = _chosen(rows, narrowcast.get("chosen", {}).get(name))
         found[f"{name}: compared"] = compared
         if wrong or not compared:
-            faults.append(f"{name}: {wrong} of {compared} that were far enough ahead are not NCCL's")
+            faults.append(f"{name}: {wrong} of {compared} with a sufficient margin differ from NCCL's")
     ratios = {
         name: round(seconds / narrowcast["seconds"][name], 4)
         for name, seconds in nccl.get("seconds", {}).items()
@@ -41,13 +41,13 @@ def with_nccl(nccl: Report, narrowcast: Report) -> tuple[list[str], dict[str, An
 
 
 def with_itself(first: Report, second: Report) -> list[str]:
-    """As with_nccl, of two runs with Narrowcast."""
+    """The violations between two runs with Narrowcast."""
     return _different_bits(first, second, ("moved", "summed", "near"), "the first run")
 
 
 def _different_bits(first: Report, second: Report, kinds: tuple[str, ...], whose: str) -> list[str]:
     return [
-        f"{name}: the bits are not those of {whose}"
+        f"{name}: the bits differ from those of {whose}"
         for kind in kinds
         for name, bits in first.get(kind, {}).items()
         if bits != second.get(kind, {}).get(name)
@@ -55,7 +55,7 @@ def _different_bits(first: Report, second: Report, kinds: tuple[str, ...], whose
 
 
 def _difference(first: list[str], second: list[str]) -> float:
-    """The largest difference, in parts of the largest value; not a number where there is nothing to compare."""
+    """The largest difference relative to the largest value; NaN if there is nothing to compare."""
     pairs = [(float.fromhex(a), float.fromhex(b)) for a, b in zip(first, second, strict=False)]
     values = [abs(value) for pair in pairs for value in pair]
     if len(first) != len(second) or not any(values) or not all(map(math.isfinite, values)):
@@ -64,7 +64,7 @@ def _difference(first: list[str], second: list[str]) -> float:
 
 
 def _chosen(first: dict[str, Any], second: dict[str, Any] | None) -> tuple[int, int]:
-    """How many tokens are sure to be the same, and how many of these are not."""
+    """How many tokens must be the same, and how many of them are not."""
     if second is None:
         return 0, 0
     compared = wrong = 0

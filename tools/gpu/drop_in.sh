@@ -1,22 +1,29 @@
 #!/usr/bin/env bash
-# The drop-in under real programs, on a machine with 2 GPUs or more: runs what is asked for without and with it, compares.
+# Runs real programs with and without the drop-in on a machine with 2 GPUs or more, and compares the results.
 #   tools/gpu/drop_in.sh [torch] [frameworks] [nccl-tests DIR] [start-cost] [forwarded-cost] [pytest]
-# torch: the programs of bench/programs that need torch; frameworks: CuPy, JAX, vLLM's wrapper of NCCL; nccl-tests: the
-# *_perf programs in DIR. Needs what these import, NCCL, and Python with numpy, typer and rich; fetches nothing. Leaves
-# drop_in.json in $OUT, or in build/gpu/results, written anew after every program; logs are in build/gpu/drop_in. With
-# NARROWCAST_LIBRARY set, that one and the drop-in beside it are used, and nothing is built.
+# torch: the programs of bench/programs that need torch; frameworks: CuPy, JAX, vLLM's NCCL wrapper; nccl-tests: the
+# *_perf programs in DIR. Needs the packages that these import, NCCL, and Python with numpy, typer and rich; downloads
+# nothing. Writes drop_in.json to $OUT, or build/gpu/results, after every program; logs are in build/gpu/drop_in. If
+# NARROWCAST_LIBRARY is set, that library and the drop-in beside it are used, and nothing is built.
 #
-# What is run can be chosen: RANKS (all GPUs); PROGRAMS (collectives train_ddp train_fsdp2 train_ddp_wide train_fsdp2_wide overlap
-# generate prefill_decode dying_rank cupy jax pynccl); VARIANTS (nccl auto always: NCCL alone, Narrowcast where it is faster,
-# wherever it can; X_again: the same once more, which must have the same bits); STEPS of training (200); TOKENS of prompts
-# (512 7680 51200); VALUES, a safetensors file with a KV cache; PYNCCL_WRAPPER, the file pynccl_wrapper.py of vLLM;
-# NCCL_TESTS_OPTIONS, such as --ways threads; DEVICE=cpu, to try the script.
+# Variables select what runs:
+#   RANKS               default: all GPUs
+#   PROGRAMS            collectives train_ddp train_fsdp2 train_ddp_wide train_fsdp2_wide overlap generate
+#                       prefill_decode dying_rank cupy jax pynccl
+#   VARIANTS            nccl: NCCL alone; auto: Narrowcast where it is faster; always: wherever possible; X_again: X
+#                       once more, which must produce the same bits
+#   STEPS               training steps (200)
+#   TOKENS              lengths of prompts (512 7680 51200)
+#   VALUES              a safetensors file with a KV cache
+#   PYNCCL_WRAPPER      the file pynccl_wrapper.py of vLLM
+#   NCCL_TESTS_OPTIONS  such as --ways threads
+#   DEVICE              cpu: to try the script
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 out=${OUT:-build/gpu/results}
 runs=build/gpu/drop_in
 mkdir -p "$out" "$runs"
-# Multicast objects can outlive the process that made them, to the harm of others on the machine.
+# Multicast objects can outlive their process and then affect others on the machine.
 export NCCL_NVLS_ENABLE=${NCCL_NVLS_ENABLE:-0}
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-8}
 export DROP_IN_COMMAND="tools/gpu/drop_in.sh $*"
@@ -34,7 +41,7 @@ if [ -z "${NARROWCAST_LIBRARY:-}" ]; then
 fi
 NARROWCAST_LIBRARY=$(realpath -s "$NARROWCAST_LIBRARY")
 export PYTHONPATH=$PWD/python
-# Where the programs that look for NCCL by its name find the one that torch has.
+# Programs that load NCCL by name find torch's.
 nccl=$(python3 -c 'from narrowcast._dropin.nccl_search import candidates, chosen; print(getattr(chosen(candidates()), "path", ""))')
 [ -z "$nccl" ] || LD_LIBRARY_PATH=${nccl%/*}${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 export LD_LIBRARY_PATH
@@ -43,7 +50,7 @@ gather() {
   python3 tools/gpu/gather_drop_in.py "$runs" "$@" >"$out/drop_in.json" || failed=1
 }
 
-# program NAME SECONDS VARIANTS COMMAND...: runs it once a variant, with --json FILE behind it.
+# program NAME SECONDS VARIANTS COMMAND...: runs the command once per variant, with --json FILE appended.
 program() {
   local name=$1 seconds=$2 variants=$3 variant folder=$runs/$1 start status take
   shift 3
@@ -65,11 +72,11 @@ program() {
   gather "$name"
 }
 
-# ranks_of NAME SECONDS VARIANTS PROGRAM OPTIONS...: a process a GPU.
+# ranks_of NAME SECONDS VARIANTS PROGRAM OPTIONS...: one process per GPU.
 ranks_of() {
   local name=$1 seconds=$2 variants=$3
   shift 3
-  # shellcheck disable=SC2086  # words of options
+  # shellcheck disable=SC2086  # the variable contains several options
   program "$name" "$seconds" "$variants" python3 -m torch.distributed.run --nproc-per-node "$ranks" --local-addr 127.0.0.1 \
     "$@" $device
 }
@@ -98,11 +105,11 @@ run_frameworks() {
   if [ -n "${PYNCCL_WRAPPER:-}" ]; then
     ranks_of pynccl 120 "$few" bench/programs/pynccl.py "$PYNCCL_WRAPPER"
   else
-    echo "== pynccl: left out, PYNCCL_WRAPPER names no file"
+    echo "== pynccl: skipped, PYNCCL_WRAPPER is not set"
   fi
 }
 
-# step SECONDS COMMAND...: says what it runs, and what failed.
+# step SECONDS COMMAND...: runs the command, and prints it and whether it failed.
 step() {
   local seconds=$1 status=0
   shift
@@ -124,14 +131,14 @@ while [ $# -gt 0 ]; do
     frameworks) run_frameworks ;;
     nccl-tests)
       # shellcheck disable=SC2086
-      step 590 python3 tools/gpu/nccl_tests.py "${2:?nccl-tests takes the folder of its programs}" --ranks "$ranks" \
+      step 590 python3 tools/gpu/nccl_tests.py "${2:?nccl-tests needs the folder of its programs}" --ranks "$ranks" \
         --json "$runs/nccl_tests.json" ${NCCL_TESTS_OPTIONS:-}
       shift
       ;;
     start-cost) step 60 python3 tools/gpu/start_cost.py --json "$runs/start_cost.json" ;;
     forwarded-cost) step 120 python3 tools/gpu/forwarded_cost.py --json "$runs/forwarded_cost.json" ;;
     pytest) run_tests ;;
-    *) echo "$0: '$1' is not one of torch, frameworks, nccl-tests DIR, start-cost, forwarded-cost, pytest" >&2; exit 2 ;;
+    *) echo "$0: unknown step '$1'; steps are torch, frameworks, nccl-tests DIR, start-cost, forwarded-cost and pytest" >&2; exit 2 ;;
   esac
   shift
 done

@@ -1,7 +1,7 @@
-"""Runs each codec kernel once a value type, on a few blocks and a short one, and compares: for compute-sanitizer.
+"""Runs each codec kernel once per value type, on a few blocks and a short one, and compares: for compute-sanitizer.
 
-Every decoder also gets damaged input, in buffers that end where the input ends: a verdict or other values, and no
-access outside.
+Every decoder also gets damaged input, in buffers that end where the input ends. It may report an error or decode other
+values, but must not access memory outside.
 """
 
 import contextlib
@@ -50,7 +50,7 @@ def check_type(kind: narrowcast.types.ValueType, data: str, shift: int, stream: 
 
 
 def damaged(frame: np.ndarray) -> Iterator[np.ndarray]:
-    """Frames with bits flipped behind the header, cut, and of random bytes behind the ends and behind the header."""
+    """Frames with flipped bits after the header, truncated frames, and frames with random payloads or random bodies."""
     random = np.random.default_rng(frame.size)
     flipped = frame.copy()
     flipped[64::97] ^= 0x5A
@@ -67,7 +67,7 @@ def decode_damaged_frames(host: np.ndarray, out: DeviceBuffer, wide: DeviceBuffe
     status = DeviceBuffer(16).fill(0)
     for broken in damaged(host):
         frame = put(broken)
-        # What is too short to be a frame is refused before the launch.
+        # Input that is too short for a frame is rejected before the launch.
         with contextlib.suppress(narrowcast.CorruptError):
             cuda.decode(frame, out=out, status=status, **options)
         with contextlib.suppress(narrowcast.CorruptError):

@@ -1,8 +1,8 @@
-"""What the drop-in costs calls that it leaves to NCCL: the time of a call's return through it and without it.
+"""Measures the cost of forwarding: the time until a call returns, through the drop-in and from NCCL directly.
 
-forwarded_cost.py --json forwarded_cost.json
+    forwarded_cost.py --json forwarded_cost.json
 
-A process a GPU makes the same call of the same communicator by turns through the drop-in and in NCCL itself.
+One process per GPU alternates between the drop-in and NCCL, with the same call of the same communicator.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ CALLS, BATCHES = 40, 60
 
 
 def measure(function: str, count: int, rank: int, ranks: int, real: str, id_file: str, emit: Emit) -> None:
-    """A rank: microseconds of a call, of every batch, through the drop-in and in NCCL."""
+    """Runs one rank and emits microseconds per call of every batch, through the drop-in and in NCCL."""
     through = nccl_library.Nccl(str(preload.drop_in()))
     with cuda_driver.on_device(rank):
         stream, buffer, comm = Stream(), DeviceBuffer(count * 2), c_void_p()
         through.call("ncclCommInitRank", byref(comm), ranks, unique_id(through, rank, Path(id_file)), rank)
-        # By now the drop-in has loaded it, as it needs to be.
+        # The drop-in has loaded NCCL by now, with the flags that it needs.
         alone = nccl_library.Nccl(real)
         root = [0] if function == "ncclReduce" else []
         values = (buffer.pointer, buffer.pointer, count, value_type("bfloat16").number)
         arguments = (*values, 0, *root, comm, stream.handle)
         batches: dict[str, list[float]] = {"through": [], "alone": []}
         for batch in range(BATCHES):
-            # Who comes first does not matter then.
+            # Alternates the order, so that it does not affect the result.
             sides = [("through", through), ("alone", alone)]
             for name, library in sides if batch % 2 else reversed(sides):
                 start = time.perf_counter()
@@ -57,7 +57,7 @@ def measure(function: str, count: int, rank: int, ranks: int, real: str, id_file
 
 
 def unique_id(library: nccl_library.Nccl, rank: int, file: Path) -> Any:
-    """Of rank 0, handed on in a file."""
+    """The unique id of rank 0, distributed through a file."""
     if rank == 0:
         file.with_suffix(".part").write_bytes(library.unique_id())
         file.with_suffix(".part").rename(file)
@@ -81,7 +81,7 @@ def run(take: str, function: str, count: int, ranks: int, real: str) -> dict[str
         run_ranks("forwarded_cost:measure", arguments, found.append, timeout_seconds=60)
         reports = [json.loads(path.read_text()) for path in Path(folder).glob("*.json")]
     counted = [one for report in reports for comm in report["communicators"] for one in comm["operations"]]
-    # What else the machine does only adds: the lower quartile has little of it. Of the ranks the slowest counts.
+    # Other activity on the machine only adds time, and little to the lower quartile. The slowest rank counts.
     medians = [
         {name: statistics.quantiles(times[4:], n=4)[0] for name, times in of_rank.items()} for of_rank in found[0]
     ]
@@ -98,7 +98,7 @@ def run(take: str, function: str, count: int, ranks: int, real: str) -> dict[str
 
 
 def slower_reduce(ranks: int) -> int:
-    """How many values of an ncclReduce the cost model has as the slowest beside NCCL's."""
+    """The count of an ncclReduce for which the cost model predicts the largest slowdown compared with NCCL."""
 
     def by_nccl(count: int) -> float:
         times = explain("reduce", count, dtype="bfloat16", ranks=ranks).predicted
@@ -115,7 +115,7 @@ def main() -> None:
     ranks = cuda.device_count()
     if nccl is None or ranks < 2:
         raise SystemExit("no NCCL was found" if nccl is None else "fewer than 2 GPUs here")
-    # Why calls are forwarded, and some that are: the function and how many values.
+    # Reason for forwarding -> setting, function and count of a call that is forwarded for it.
     wanted = {
         "NARROWCAST_TAKE=never": ("never", "ncclAllReduce", 1),
         "NCCL is as fast": ("auto", "ncclReduce", slower_reduce(ranks)),

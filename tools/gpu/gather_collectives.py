@@ -1,4 +1,4 @@
-"""Puts the measurements of tools/gpu/collectives.sh into one document; each says itself where and how it was made."""
+"""Combines the reports of tools/gpu/collectives.sh; each states its own machine and command."""
 
 import json
 import sys
@@ -9,12 +9,12 @@ from gather_results import lines_of
 
 def main() -> None:
     runs = [json.loads(path.read_text()) for path in sorted(Path(sys.argv[1]).glob("*.json"))]
-    # What all of them say alike stands once.
+    # Fields that all runs share appear once.
     shared = {name: runs[0][name] for name in ("machine", "commit") if runs}
     for run in runs:
         for name, value in shared.items():
             if run.pop(name) != value:
-                raise SystemExit(f"the runs are of several machines or commits: {value!r} and others")
+                raise SystemExit(f"the runs have different machines or commits: {value!r} and others")
     report = {**shared, "compiler": lines_of("nvcc", "--version")[-1], "runs": runs}
     print(json.dumps(report, indent=1))
 

@@ -1,10 +1,10 @@
-"""Puts what tools/gpu/drop_in.sh ran into one document, compares the runs of each program, and says what does not hold.
+"""Combines the runs of tools/gpu/drop_in.sh in one document, compares the runs of each program, and reports violations.
 
     gather_drop_in.py RUNS [PROGRAM] >drop_in.json
 
-RUNS has a folder a program, with what each run left: nccl.json, auto.json, auto.stats.json, auto.status, auto.log ...;
-other .json files of RUNS go in as they are. With PROGRAM only that one's verdict is said, on stderr. The exit status is
-1 when something of it does not hold.
+RUNS has one folder per program with the output of each run: nccl.json, auto.json, auto.stats.json, auto.status,
+auto.log and so on. Other .json files in RUNS are included unchanged. With PROGRAM, only the verdict on that program is
+printed, to stderr. The exit status is 1 if there is a violation.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from gather_results import commit, machine
 
 BASE, ALWAYS, REPEATED = "nccl", "always", "_again"
 LOG_LINES = 8
-# What only serves the comparison, and is long.
+# Fields that serve only the comparison, and are long.
 _COMPARED = ("moved", "summed", "near", "chosen")
 _SUMMED = ("taken", "captured", "forwarded", "raw_bytes", "wire_bytes", "saved_seconds")
 
@@ -39,7 +39,7 @@ def counters(stats: dict[str, Any]) -> list[dict[str, Any]]:
                 },
             )
             for name in _SUMMED:
-                # Bytes that a rank cannot tell, as of a communicator that was aborted: neither can the sum.
+                # A rank does not know its bytes if its communicator was aborted; then the sum is unknown too.
                 total[name] = None if None in (total[name], one[name]) else total[name] + one[name]
             for reason, count in one["reasons"].items():
                 total["reasons"][reason] = total["reasons"].get(reason, 0) + count
@@ -47,7 +47,7 @@ def counters(stats: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def run_of(folder: Path, variant: str) -> dict[str, Any]:
-    """What one run of a program left."""
+    """The output of one run of a program."""
     run: dict[str, Any] = {"status": int((folder / f"{variant}.status").read_text()), "faults": []}
     report = folder / f"{variant}.json"
     if report.exists():
@@ -60,7 +60,7 @@ def run_of(folder: Path, variant: str) -> dict[str, Any]:
     if stats.exists():
         content = json.loads(stats.read_text())
         run |= {"counters": counters(content), "faults_of_counters": content["faults"]}
-        # On the host nothing calls NCCL.
+        # Programs on CPUs do not call NCCL.
         if variant.startswith(ALWAYS) and not calls_of(run, "taken") and os.environ.get("DEVICE") != "cpu":
             run["faults"] = [*run["faults"], "no call was taken"]
     return run
@@ -72,7 +72,7 @@ def calls_of(run: dict[str, Any], kind: str) -> int:
 
 
 def program_of(folder: Path) -> dict[str, Any]:
-    """A program's runs, without what only serves the comparison, and what came of that."""
+    """The runs of a program, without the fields that serve only the comparison, and the result of the comparison."""
     statuses = sorted(folder.glob("*.status"), key=lambda path: path.stat().st_mtime_ns)
     runs = {path.stem: run_of(folder, path.stem) for path in statuses}
     faults = {variant: list(run["faults"]) for variant, run in runs.items()}
@@ -91,11 +91,11 @@ def program_of(folder: Path) -> dict[str, Any]:
 
 
 def verdict(program: dict[str, Any]) -> list[str]:
-    """Lines that say how a program's runs went."""
+    """Lines that summarise the runs of a program."""
     lines = []
     for variant, faults in program["faults"].items():
         run = program["runs"][variant]
-        calls = f"  {calls_of(run, 'taken')} calls taken, {calls_of(run, 'forwarded')} left to NCCL"
+        calls = f"  {calls_of(run, 'taken')} calls executed, {calls_of(run, 'forwarded')} forwarded"
         calls = "" if variant == BASE else calls
         lines.append(f"   {program['program']:20} {variant:14} {'FAILED' if faults else 'ok'}{calls}")
         lines += [f"      {fault}" for fault in faults[:6]]
@@ -119,7 +119,7 @@ def main() -> None:
     said = [program for program in programs if not only or program["program"] in only]
     for program in said:
         print(*verdict(program), sep="\n", file=sys.stderr)
-    # Where NCCL fails by itself, that is no fault of Narrowcast; its line says so.
+    # A failure with NCCL alone is not Narrowcast's; its line reports it.
     if any(faults for program in said for variant, faults in program["faults"].items() if variant != BASE):
         sys.exit(1)
 

@@ -1,4 +1,4 @@
-"""Puts the measurements of tools/gpu/codec.sh into one document that says where and on what they were made."""
+"""Combines the measurements of tools/gpu/codec.sh in one document that states machine, compiler and commit."""
 
 import json
 import os
@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def lines_of(*command: str) -> list[str]:
-    """What a command prints; one line that says so when it cannot be run."""
+    """The lines that a command prints, or "unknown" if it cannot be run."""
     try:
         text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     except (OSError, subprocess.CalledProcessError):
@@ -17,12 +17,12 @@ def lines_of(*command: str) -> list[str]:
 
 
 def machine() -> list[str]:
-    """A line a GPU."""
+    """One line per GPU."""
     return lines_of("nvidia-smi", "--query-gpu=name,driver_version,memory.total", "--format=csv,noheader")
 
 
 def commit() -> str:
-    # A copy without its history says it in the environment.
+    # A copy of the tree without history gets the commit from the environment.
     return os.environ.get("COMMIT") or lines_of("git", "rev-parse", "HEAD")[0]
 
 

@@ -1,9 +1,9 @@
-"""What the links between GPUs and host memory carry, by copy engines: a bound of calls through host memory.
+"""Measures the links between GPUs and host memory with copy engines: they bound calls through host memory.
 
-host_link.py --json host_link.json
+    host_link.py --json host_link.json
 
-Out of a GPU, into it, and both at once, for one GPU and for all at the same time, in pinned memory. GB/s are
-each way, of the slowest GPU.
+Copies from a GPU, to it, and in both directions, for one GPU and for all concurrently, in pinned memory. GB/s are per
+direction, of the slowest GPU.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ PORTABLE = 1  # CU_MEMHOSTALLOC_PORTABLE
 
 
 class Link:
-    """One GPU's: buffers on both sides and a stream for each direction."""
+    """The link of one GPU: buffers on both sides and a stream for each direction."""
 
     def __init__(self, ordinal: int) -> None:
         self.ordinal = ordinal
@@ -73,7 +73,7 @@ def main() -> None:
     options.add_argument("--json", type=Path)
     chosen = options.parse_args()
     if not cuda.device_count():
-        raise SystemExit("no GPU is here")
+        raise SystemExit("this machine has no GPU")
     links = [Link(ordinal) for ordinal in range(cuda.device_count())]
     rows: list[dict[str, Any]] = []
     for gpus in sorted({1, len(links)}):

@@ -1,9 +1,10 @@
-"""Runs the programs of nccl-tests on the drop-in, in all the ways that they have, and counts what they find wrong.
+"""Runs nccl-tests with the drop-in in every mode and counts the wrong values that the tests report.
 
     nccl_tests.py DIR --ranks 2 --json nccl_tests.json
 
-DIR holds the built programs (*_perf). What fails on the drop-in is run again on NCCL alone: what fails there, too, is
-NCCL's own. All calls are taken that can be (--take auto: those that the cost model has as faster).
+DIR contains the built programs (*_perf). A run that fails with the drop-in is repeated with NCCL alone; if it fails
+there too, NCCL is the cause. The drop-in executes every call that it can (--take auto: those that are predicted to be
+faster).
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ LOG_LINES = 6
 
 
 def ways(ranks: int) -> dict[str, list[str]]:
-    """The options of each way."""
+    """The options of each mode."""
     one_thread, threads = ["-g", str(ranks), *QUICK], ["-t", str(ranks), "-g", "1", *QUICK]
     return {
         "one thread": [*one_thread, *SIZES],
@@ -46,7 +47,7 @@ def ways(ranks: int) -> dict[str, list[str]]:
 
 
 def known_part(library: Path) -> str:
-    """Its path without what only this machine has."""
+    """The part of the path that does not depend on the machine."""
     parts = library.parts
     return "/".join(parts[parts.index("site-packages") :]) if "site-packages" in parts else library.name
 
@@ -56,7 +57,7 @@ def is_for_mpi(program: Path) -> bool:
 
 
 def run(command: list[str], environment: dict[str, str], seconds: float) -> dict[str, Any]:
-    """What a run came to: right when it ended well and counted no wrong value."""
+    """The result of a run: `right` if it succeeded and reported no wrong value."""
     start = time.monotonic()
     try:
         done = subprocess.run(
@@ -97,12 +98,12 @@ def main() -> None:
     options = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     options.add_argument("folder", type=Path, metavar="DIR")
     options.add_argument("--ranks", type=int, required=True)
-    options.add_argument("--json", type=Path, required=True, help="written after every run")
+    options.add_argument("--json", type=Path, required=True, help="the report, written after every run")
     options.add_argument("--take", choices=("auto", "always"), default="always")
-    options.add_argument("--ways", nargs="+", choices=list(ways(2)), help="only these")
-    options.add_argument("--programs", nargs="+", help="only these, such as all_reduce")
-    options.add_argument("--seconds", type=float, default=60, help="for a run")
-    options.add_argument("--until", type=float, default=480, help="seconds after which no other run begins")
+    options.add_argument("--ways", nargs="+", choices=list(ways(2)), help="only these modes")
+    options.add_argument("--programs", nargs="+", help="only these programs, such as all_reduce")
+    options.add_argument("--seconds", type=float, default=60, help="time limit of a run")
+    options.add_argument("--until", type=float, default=480, help="seconds after which no further run starts")
     chosen = options.parse_args()
     programs = sorted(path.resolve() for path in chosen.folder.glob("*_perf*") if os.access(path, os.X_OK))
     programs = [path for path in programs if not chosen.programs or path.name.partition("_perf")[0] in chosen.programs]
@@ -126,7 +127,7 @@ def main() -> None:
                     continue
                 command = ["mpirun", "--allow-run-as-root", "--oversubscribe", "-np", str(chosen.ranks), *command]
             if time.monotonic() > end:
-                left_out.append(f"{name}: no time was left")
+                left_out.append(f"{name}: no time left")
                 continue
             one = with_drop_in(command, environment, chosen.seconds)
             if not one["right"]:
@@ -138,13 +139,11 @@ def main() -> None:
             say(name, one)
     ours = [one for one in runs if not one["right"] and one["nccl_alone"]["right"]]
     theirs = sum(not one["right"] for one in runs) - len(ours)
-    print(
-        f"   {len(runs)} runs: {len(ours)} fail on the drop-in alone, {theirs} on NCCL, too; {len(left_out)} left out"
-    )
+    print(f"   {len(runs)} runs: {len(ours)} fail on the drop-in alone, {theirs} on NCCL too; {len(left_out)} skipped")
     for name in left_out:
-        print(f"   left out: {name}")
+        print(f"   skipped: {name}")
     if not any(calls_of(one, "taken") for one in runs):
-        raise SystemExit("no call was taken: nothing is proved")
+        raise SystemExit("the drop-in executed no call, so the runs prove nothing")
     sys.exit(1 if ours else 0)
 
 
@@ -152,8 +151,8 @@ def say(name: str, one: dict[str, Any]) -> None:
     taken, forwarded = (calls_of(one, kind) for kind in ("taken", "forwarded"))
     verdict = "ok"
     if not one["right"]:
-        verdict = "FAILED" if one["nccl_alone"]["right"] else "fails on NCCL alone, too"
-    print(f"   {name:45} {verdict}  {taken} taken, {forwarded} left to NCCL", flush=True)
+        verdict = "FAILED" if one["nccl_alone"]["right"] else "fails on NCCL alone too"
+    print(f"   {name:45} {verdict}  {taken} executed, {forwarded} forwarded", flush=True)
     if not one["right"]:
         print(*(f"      | {line}" for line in one["log"]), sep="\n", flush=True)
 

@@ -1,8 +1,9 @@
-"""How long calls take between ranks that share one GPU, in CUDA graphs: what a change does to the kernels where there
-is no second GPU. Flights are through its L2 cache, not NVLink, so that this says how two commits compare, and not how
-fast a machine is.
+"""Measures calls between ranks that share one GPU, in CUDA graphs, to compare the kernels of several commits.
 
-usage: one_gpu.py [--ranks N]... COMMIT=LIBRARY...    by turns, each in a process of its own; a JSON document
+    one_gpu.py [--ranks N]... COMMIT=LIBRARY... >one_gpu.json
+
+The libraries alternate, each in its own process. Data travels through the GPU's L2 cache and not over NVLink, so the
+times show how commits compare and not how fast a machine is.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ CALLS, REPLAYS, TURNS = 20, 5, 3
 
 
 def measure(ranks: int) -> dict[str, dict[str, float]]:
-    """Operation and codec -> bytes, as nccl-tests counts them -> microseconds of the slowest rank."""
+    """Operation and codec -> bytes, counted as by nccl-tests -> microseconds of the slowest rank."""
     import narrowcast
     from narrowcast._bench import samples
     from narrowcast._native.cuda_driver import DeviceBuffer, Event, Stream, on_device
@@ -69,7 +70,7 @@ def measure(ranks: int) -> dict[str, dict[str, float]]:
                     for _ in range(REPLAYS):
                         events = [(Event(), Event()) for _ in comms]
                         for graph, stream, (begin, end) in zip(graphs, streams, events, strict=True):
-                            graph.launch(stream)  # absorbs that the ranks start one by one
+                            graph.launch(stream)  # absorbs the skew between the starts of the ranks
                             begin.record(stream)
                             graph.launch(stream)
                             end.record(stream)
@@ -85,7 +86,7 @@ def measure(ranks: int) -> dict[str, dict[str, float]]:
 def measured_by(library: str, ranks: int) -> dict[str, dict[str, float]]:
     own = {
         "NARROWCAST_LIBRARY": library,
-        # All ranks' kernels stand side by side.
+        # The kernels of all ranks run concurrently.
         "NARROWCAST_MAX_CTAS": str(SMS // ranks),
         "CUDA_DEVICE_MAX_CONNECTIONS": "32",
         "CUDA_MODULE_LOADING": "EAGER",

@@ -1,4 +1,4 @@
-"""What the preloaded drop-in costs programs that never call NCCL: the time of a start with and without it.
+"""Measures what the preloaded drop-in costs programs that never call NCCL: their start time with and without it.
 
 start_cost.py --json start_cost.json
 """
@@ -16,10 +16,10 @@ from pathlib import Path
 
 from narrowcast._dropin import preload
 
-# The interpreter itself: python3 may be a script that starts a dozen programs before it.
+# The interpreter itself, because python3 may be a script that starts other programs first.
 COMMANDS = ([sys.executable, "-c", "pass"], ["bash", "-c", ":"], ["git", "--version"])
 LIMIT_MS = 1.0
-# Loaded by the first call of NCCL, and not before.
+# Must not be loaded before the first NCCL call.
 LATE = ("libcuda.so", "libcudart", "libnarrowcast.so")
 
 
@@ -40,11 +40,11 @@ def main() -> None:
     faults, starts = [], []
     for command in COMMANDS:
         times: dict[str, list[float]] = {"without": [], "with": []}
-        # Side by side, so that what else the machine does meets both alike.
+        # In alternation, so that other activity on the machine affects both.
         for _ in range(chosen.times + 3):
             times["without"].append(milliseconds(command, without))
             times["with"].append(milliseconds(command, preloaded))
-        # What else the machine does only adds: the lower quartile has little of it.
+        # Other activity on the machine only adds time, so the lower quartile contains little of it.
         quartile = {name: statistics.quantiles(found[3:], n=4)[0] for name, found in times.items()}
         cost = quartile["with"] - quartile["without"]
         name = " ".join([Path(command[0]).name, *command[1:]])
@@ -52,7 +52,7 @@ def main() -> None:
         plain, loaded = quartile["without"], quartile["with"]
         print(f"   {name:20} {plain:.3f} ms, preloaded {loaded:.3f} ms: {cost:+.3f} ms")
         if cost >= LIMIT_MS:
-            faults.append(f"{name} starts {cost:.3f} ms later")
+            faults.append(f"{name} starts {cost:.3f} ms slower")
     command = [sys.executable, "-c", "print(open('/proc/self/maps').read())"]
     maps = subprocess.run(command, env=preloaded, capture_output=True, text=True, check=True).stdout
     if drop_in.name not in maps:

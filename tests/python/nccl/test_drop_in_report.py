@@ -88,8 +88,8 @@ def test_what_is_moved_must_have_the_same_bits(runs):
     runs.write("always", changed("moved", "gathered, rank 0", "0123456789abcdee"))
     status, faults, _ = runs.gather()
     assert status == 1
-    assert faults["always"] == ["gathered, rank 0: the bits are not those of NCCL"]
-    assert faults["always_again"] == ["gathered, rank 0: the bits are not those of the first run"]
+    assert faults["always"] == ["gathered, rank 0: the bits differ from those of NCCL"]
+    assert faults["always_again"] == ["gathered, rank 0: the bits differ from those of the first run"]
 
 
 def test_sums_may_differ_from_nccl_by_rounding_and_not_from_run_to_run(runs):
@@ -98,7 +98,7 @@ def test_sums_may_differ_from_nccl_by_rounding_and_not_from_run_to_run(runs):
         runs.write(variant, changed("near", "losses, rank 0", near))
     assert runs.gather()[0] == 0
     runs.write("always_again", REPORT)
-    assert runs.gather()[1]["always_again"] == ["losses, rank 0: the bits are not those of the first run"]
+    assert runs.gather()[1]["always_again"] == ["losses, rank 0: the bits differ from those of the first run"]
 
 
 @pytest.mark.parametrize("values", [[4.0, 2.05], [4.0], [4.0, float("nan")]])
