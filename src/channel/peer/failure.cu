@@ -1,5 +1,4 @@
 #include "channel/peer/failure.h"
-
 #include "status/cuda_driver.h"
 #include "status/error.h"
 
