@@ -164,6 +164,14 @@ def test_links_lead_somewhere(page):
             assert anchor in anchors(path), target
 
 
-def test_the_check_of_links_sees_what_is_there():
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_files_that_pages_name_exist(page):
+    text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+    folders = "abi|bench|cmake|data|docs|examples|include|python|requirements|src|tests|tools"
+    for name in re.findall(rf"`((?:{folders})/[^`\s<>*]*)`", text):
+        assert (ROOT / name).exists(), name
+
+
+def test_the_checks_of_pages_see_what_is_there():
     assert len(PAGES) > 10
     assert "errors-and-time-limits" in anchors(ROOT / "docs" / "guide" / "communicator.md")
