@@ -7,7 +7,7 @@
 
 namespace narrowcast {
 namespace {
-// A fixed buffer: reporting a failure must not allocate.
+// A fixed buffer: reporting an error must not allocate.
 thread_local char last_sentence[1024] = "";
 }  // namespace
 

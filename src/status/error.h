@@ -1,4 +1,4 @@
-// How a failure becomes a status and a sentence. The lowest folder: everything may use it.
+// Errors: a status and a message. The lowest folder; every other folder may use it.
 #pragma once
 
 #include <utility>
@@ -7,13 +7,15 @@
 
 namespace narrowcast {
 
-// Keeps the sentence for ncast_last_error() on this thread and returns `status`, so that a check reads
-//   if (rank >= ranks) return fail(NCAST_INVALID_ARGUMENT, "ncast_send: peer %d, but the communicator has %d ranks", ...);
+// Stores the message for ncast_last_error() on this thread and returns `status`:
+//   if (peer >= ranks)
+//     return fail(NCAST_INVALID_ARGUMENT, "ncast_send: peer %d, but the communicator has %d ranks", peer, ranks);
 [[nodiscard]] ncast_status fail(ncast_status status, const char* format, ...) __attribute__((format(printf, 2, 3)));
 
-// The body of a C ABI function: no exception passes.
+// Reports the exception that is being handled. Only for a catch block.
 ncast_status fail_with_current_exception(const char* function) noexcept;
 
+// Runs the body of a C function; no exception passes the C ABI.
 template <typename Body>
 ncast_status guarded(const char* function, Body&& body) noexcept {
   try {

@@ -1,4 +1,4 @@
-// The tables behind narrowcast/types.h.
+// Names and sizes of the types in narrowcast/types.h.
 #include "narrowcast/types.h"
 
 #ifndef NARROWCAST_VERSION
