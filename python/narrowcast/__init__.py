@@ -1,12 +1,12 @@
-"""Narrowcast: a GPU collective communication library that narrows data before the link and widens it after.
+"""Narrowcast: GPU collective communication that compresses data before the link and expands it after.
 
-    frame = narrowcast.encode(values)            # lossless, about 0.7 of the bytes for bfloat16
+    frame = narrowcast.encode(values)            # lossless; about 70% of the bytes for bfloat16
     values = narrowcast.decode(frame)
 
     with narrowcast.Communicator(unique_id, rank, ranks) as comm:
-        comm.all_gather(mine, out=everyones)     # compressed on the link, every bit as it was
+        comm.all_gather(mine, out=everyones)     # compressed on the link, identical bits
 
-`narrowcast.cuda` has the codecs in GPU memory; the command line is `narrowcast --help`.
+`narrowcast.cuda` encodes and decodes in GPU memory. `narrowcast --help` describes the command line.
 """
 
 from __future__ import annotations

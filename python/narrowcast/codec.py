@@ -1,7 +1,7 @@
-"""Encode values in host memory into frames, and back.
+"""Encode values in host memory into frames, and decode frames.
 
-A frame holds everything that decoding needs. Values are anything with memory: NumPy arrays (ml_dtypes included), torch,
-JAX and other tensors by DLPack, bytes and buffers. `narrowcast.cuda` does the same in GPU memory.
+A frame contains everything that decoding needs. Values come from any array in host memory: NumPy (ml_dtypes included),
+torch, anything with DLPack such as JAX, bytes and buffers. `narrowcast.cuda` does the same in GPU memory.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ FRAME_HEADER_BYTES = 64
 
 @dataclass(frozen=True)
 class FrameInfo:
-    """What the header of a frame says."""
+    """The header of a frame."""
 
-    elems: int  #: values that the frame decodes to
-    raw_bytes: int  #: their bytes
-    wire_bytes: int  #: bytes of the whole frame, header and padding included
+    elems: int  #: number of values
+    raw_bytes: int  #: bytes of the decoded values
+    wire_bytes: int  #: bytes of the frame, including header and padding
     codec: str  #: "window" or "raw"
     dtype: str  #: name of the value type
     blocks: int  #: blocks in the frame; 0 when the codec is raw
-    block_elems: int  #: values in every block but the last; 0 when the codec is raw
-    checksum: int | None  #: XXH3 of the frame, None when it carries none
+    block_elems: int  #: values in every block except the last; 0 when the codec is raw
+    checksum: int | None  #: XXH3 of the frame; None when the frame has no checksum
     more: bool  #: another frame of the same stream follows
-    version: int  #: of the format
+    version: int  #: of the frame format
 
     @property
     def ratio(self) -> float | None:
@@ -54,15 +54,17 @@ class FrameInfo:
 class BlockStats:
     """How the blocks of a frame were coded. A raw frame has none."""
 
-    blocks_of_width: dict[int, int]  #: bits of a code -> blocks; 0: blocks stored raw; widths not used are left out
-    escapes: int  #: values kept out of line
-    far_escapes: int  #: escapes that took a whole exponent
+    blocks_of_width: dict[
+        int, int
+    ]  #: bits per code -> number of blocks; 0: blocks stored raw; unused widths are absent
+    escapes: int  #: values stored out of line
+    far_escapes: int  #: escapes that needed a full exponent
 
 
 def bound(dtype: str, elems: int, *, codec: str = "window") -> int:
-    """The most bytes that a frame of `elems` values of `dtype` can take.
+    """The largest size in bytes of a frame of `elems` values of `dtype`.
 
-    ValueError when the value type or codec is not known, or one frame cannot hold that many values (2^35 bytes).
+    Raises ValueError for an unknown value type or codec, and when the values exceed 2^35 bytes, the limit of one frame.
     """
     kind, number = value_type(dtype), codec_number(codec)
     found = int(library().ncast_bound(kind.number, number, elems)) if 0 <= elems < 1 << 64 else 0
@@ -83,17 +85,16 @@ def encode(
 ) -> npt.NDArray[np.uint8]:
     """Encodes values in host memory into one frame.
 
-    values: a contiguous array of any shape and alignment; the frame keeps the values, not the shape.
-    codec: "window" (lossless; what it does not shrink travels raw) or "raw".
-    dtype: the value type ("bfloat16", ...), for arrays that do not say it, such as bytes or uint16 bits.
-    checksum: put an XXH3 of the frame into its header; decode then finds every change.
-    more: another frame of the same stream follows this one.
-    reference: use the scalar reference path; the bytes are the same.
-    out: writable host memory for the frame, of any alignment, that does not overlap `values`; `bound()` bytes always
-        suffice.
+    values: a contiguous array of any shape and alignment. The frame stores the values, not the shape.
+    codec: "window" (lossless; blocks that it cannot shrink are stored raw) or "raw".
+    dtype: the value type, such as "bfloat16". Required when the array does not tell, as for bytes and uint16 bits.
+    checksum: store an XXH3 of the frame in its header, which `decode` verifies.
+    more: set the flag MORE: another frame of the same stream follows.
+    reference: use the scalar reference implementation, which writes the same bytes.
+    out: writable host memory for the frame, of any alignment. It must not overlap `values`. `bound()` bytes suffice.
 
-    Returns the frame, 1-D uint8: a new array, or the part of `out` that it fills.
-    Raises TypeError or ValueError for arguments that do not fit, TooSmallError when `out` cannot hold the frame.
+    Returns the frame as a 1-D uint8 array: a new array, or the part of `out` that it fills.
+    Raises TypeError or ValueError for invalid arguments, and TooSmallError when `out` is too small for the frame.
     """
     source = host_view(values, "values", dtype=dtype)
     flags = CHECKSUM * checksum | MORE * more | REFERENCE * reference
@@ -101,7 +102,7 @@ def encode(
         capacity = bound(source.dtype.name, source.elems, codec=codec)
         frame: npt.NDArray[np.uint8] = np.empty(capacity, np.uint8)
         wire_bytes = encode_into(source, codec_number(codec), flags, frame.ctypes.data, capacity)
-        # Gives the rest back without a copy; nobody else has a reference yet.
+        # Shrinks in place. No other reference exists yet.
         frame.resize(wire_bytes, refcheck=False)
         return frame
     target = host_view(out, "out", holds=value_type("uint8"), writable=True)
@@ -111,7 +112,7 @@ def encode(
 
 
 def encode_into(source: View, codec: int, flags: int, frame: int, capacity: int) -> int:
-    """ncast_encode: encodes into memory at `frame` and returns the bytes written."""
+    """Calls ncast_encode, which writes to memory at `frame`. Returns the number of bytes written."""
     wire_bytes = c_size_t()
     check(
         library().ncast_encode(
@@ -122,22 +123,23 @@ def encode_into(source: View, codec: int, flags: int, frame: int, capacity: int)
 
 
 def decode(frame: Any, *, out: Any = None, reference: bool = False) -> Any:
-    """Decodes one frame in host memory, which may be hostile: the result is values or an error.
+    """Decodes one frame in host memory. The frame may come from an untrusted source.
 
-    frame: contiguous bytes of any alignment; bytes after the frame are not looked at.
-    out: writable host memory for exactly the frame's values: an array of its value type, of bytes, or of unsigned
-        integers of the value's width. It does not overlap `frame`.
-    reference: use the scalar reference path; the values are the same.
+    frame: contiguous bytes of any alignment. Bytes after the frame are ignored.
+    out: writable host memory for exactly the values of the frame: an array of its value type, of bytes, or of unsigned
+        integers of the same width. It must not overlap `frame`.
+    reference: use the scalar reference implementation, which gives the same values.
 
-    Returns `out`, or a new 1-D NumPy array. NumPy has no bfloat16 and no fp8: they come as the bits, in uint16 and
-    uint8 (`inspect(frame).dtype` has the name; `.view(ml_dtypes.bfloat16)` gives them their type).
-    Raises CorruptError when the frame does not follow the format or fails its checksum; `out` is then unspecified.
+    Returns `out`, or a new 1-D NumPy array. NumPy has no bfloat16 and no fp8: their bits are returned as uint16 and
+    uint8. `inspect(frame).dtype` is the name of the type, and `.view(ml_dtypes.bfloat16)` converts without a copy.
+    Raises CorruptError when the frame is invalid or its checksum does not match; the content of `out` is then
+    unspecified. Raises TypeError or ValueError for invalid arguments.
     """
     source = host_view(frame, "frame", holds=value_type("uint8"))
     info = inspect_memory(source.pointer, source.raw_bytes)
     if info.wire_bytes > source.raw_bytes:
-        # Before memory for as many values as a hostile header claims.
-        raise CorruptError(f"the frame has {info.wire_bytes} bytes, but only {source.raw_bytes} are there")
+        # Checked before memory is allocated for the number of values that the header claims.
+        raise CorruptError(f"frame has {source.raw_bytes} bytes, but its header says {info.wire_bytes}")
     kind = value_type(info.dtype)
     result = out
     if out is None:
@@ -145,24 +147,24 @@ def decode(frame: Any, *, out: Any = None, reference: bool = False) -> Any:
     target = host_view(result, "out", holds=kind, as_bits=True, writable=True)
     refuse_overlap(frame=source, out=target)
     if target.elems != info.elems:
-        raise ValueError(f"out holds {target.elems} {kind.name} values, the frame {info.elems}")
+        raise ValueError(f"out holds {target.elems} {kind.name} values, but the frame has {info.elems}")
     decode_into(source.pointer, source.raw_bytes, REFERENCE * reference, target.pointer, target.raw_bytes)
     return result
 
 
 def decode_into(frame: int, frame_bytes: int, flags: int, values: int, value_capacity: int) -> None:
-    """ncast_decode: decodes the frame in memory at `frame` to memory at `values`."""
+    """Calls ncast_decode with the frame at `frame`, which writes to memory at `values`."""
     check(library().ncast_decode(frame, frame_bytes, flags, values, value_capacity, None))
 
 
 def inspect(frame: Any) -> FrameInfo:
-    """Reads the header of a frame in host memory: the first 64 bytes suffice. Raises CorruptError."""
+    """Reads the header of a frame in host memory. The first 64 bytes suffice. Raises CorruptError."""
     source = host_view(frame, "frame", holds=value_type("uint8"))
     return inspect_memory(source.pointer, source.raw_bytes)
 
 
 def inspect_memory(frame: int, frame_bytes: int) -> FrameInfo:
-    """ncast_inspect: the header at `frame`."""
+    """Calls ncast_inspect: the header of the frame at `frame`."""
     info = FrameInfoC()
     check(library().ncast_inspect(frame, frame_bytes, byref(info)))
     dtype = BY_NUMBER.get(info.dtype)
@@ -181,13 +183,13 @@ def inspect_memory(frame: int, frame_bytes: int) -> FrameInfo:
 
 
 def inspect_blocks(frame: Any) -> BlockStats:
-    """Walks a whole frame in host memory and counts how its blocks were coded. Raises CorruptError."""
+    """Counts how the blocks of a complete frame in host memory were coded. Raises CorruptError."""
     source = host_view(frame, "frame", holds=value_type("uint8"))
     return inspect_blocks_memory(source.pointer, source.raw_bytes)
 
 
 def inspect_blocks_memory(frame: int, frame_bytes: int) -> BlockStats:
-    """ncast_inspect_blocks: how the blocks of the frame at `frame` were coded."""
+    """Calls ncast_inspect_blocks: how the blocks of the frame at `frame` were coded."""
     stats = BlockStatsC()
     check(library().ncast_inspect_blocks(frame, frame_bytes, byref(stats)))
     widths = {width: int(blocks) for width, blocks in enumerate(stats.blocks_of_width) if blocks}

@@ -1,7 +1,7 @@
-"""What a call of the library can fail with.
+"""The exceptions of the library.
 
-Every failure is a `NarrowcastError`; its subclasses tell the kinds apart, and `str(error)` is one sentence that
-says what was wrong and where.
+Every failure is a `NarrowcastError`. Subclasses distinguish the kinds, and `str(error)` says in one sentence what was
+wrong and where.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def __dir__() -> list[str]:
 
 
 class Status(IntEnum):
-    """What a call came to: the numbers of `ncast_status`."""
+    """The result of a call: the numbers of `ncast_status`."""
 
     OK = 0
     INVALID_ARGUMENT = 1
@@ -48,7 +48,7 @@ class Status(IntEnum):
 
 
 class NarrowcastError(Exception):
-    """A call of the library failed. `status` is the `Status` that it returned."""
+    """A call of the library failed. `status` is the `Status` that the call returned."""
 
     status: Status = Status.INTERNAL
 
@@ -59,25 +59,25 @@ class NarrowcastError(Exception):
 
 
 class InvalidArgumentError(NarrowcastError, ValueError):
-    """An argument is out of its range; nothing was done."""
+    """An argument is invalid. The call had no effect."""
 
     status = Status.INVALID_ARGUMENT
 
 
 class CorruptError(NarrowcastError, ValueError):
-    """Encoded data does not follow the format, or fails its checksum."""
+    """Encoded data does not follow the format, or its checksum does not match."""
 
     status = Status.CORRUPT
 
 
 class TooSmallError(NarrowcastError, ValueError):
-    """A buffer given by the caller cannot hold the result."""
+    """A buffer of the caller is too small for the result."""
 
     status = Status.TOO_SMALL
 
 
 class UnsupportedError(NarrowcastError):
-    """Valid, but not built or not available on this machine."""
+    """The request is valid, but this build or this machine does not support it."""
 
     status = Status.UNSUPPORTED
 
@@ -89,12 +89,12 @@ class CudaError(NarrowcastError, RuntimeError):
 
 
 class SystemFailure(NarrowcastError, OSError):
-    """The operating system failed: shared memory, files, threads."""
+    """A call of the operating system failed: shared memory, files, threads."""
 
     status = Status.SYSTEM_ERROR
 
     def __str__(self) -> str:
-        # OSError would print its errno form.
+        # OSError would format its arguments as an errno.
         return str(self.args[0]) if self.args else ""
 
 
@@ -120,7 +120,7 @@ class PeerTimeoutError(NarrowcastError, TimeoutError):
 
 
 class MismatchError(NarrowcastError, ValueError):
-    """Ranks called with arguments that do not fit together."""
+    """Ranks made calls with different arguments."""
 
     status = Status.MISMATCH
 
@@ -132,7 +132,7 @@ class InternalError(NarrowcastError, RuntimeError):
 
 
 class LibraryNotFoundError(NarrowcastError, ImportError):
-    """libnarrowcast.so is neither in the package nor where NARROWCAST_LIBRARY points."""
+    """libnarrowcast.so is neither in the package nor at the path in NARROWCAST_LIBRARY."""
 
     status = Status.UNSUPPORTED
 
@@ -156,5 +156,5 @@ _BY_STATUS: dict[int, type[NarrowcastError]] = {
 
 
 def error_of(status: int, message: str) -> NarrowcastError:
-    """The exception of a status that is not OK."""
+    """The exception for a status other than OK."""
     return _BY_STATUS.get(status, InternalError)(message)

@@ -1,4 +1,4 @@
-"""Names of value types, codecs and reductions, and the numbers that the C API knows them by."""
+"""Value types, codecs, operations and reductions: their names, and their numbers in the C API."""
 
 from __future__ import annotations
 
@@ -15,15 +15,14 @@ def __dir__() -> list[str]:
 
 @dataclass(frozen=True)
 class ValueType:
-    """A value type: `name` as `ncast_dtype_name` has it, its number, bytes of one value, bits of its exponent field
-    and of its mantissa (0 for integers), and the NumPy type that holds its bits."""
+    """A value type."""
 
-    name: str
-    number: int
-    bytes: int
-    exponent_bits: int
-    mantissa_bits: int
-    numpy: str
+    name: str  #: as ncast_dtype_name has it
+    number: int  #: in the C API
+    bytes: int  #: of one value
+    exponent_bits: int  #: 0 for integers
+    mantissa_bits: int  #: 0 for integers
+    numpy: str  #: the NumPy type that holds the bits
 
     @property
     def is_float(self) -> bool:
@@ -41,7 +40,7 @@ VALUE_TYPES: Final = (
     ValueType("float16", 6, 2, 5, 10, "float16"),
     ValueType("float32", 7, 4, 8, 23, "float32"),
     ValueType("float64", 8, 8, 11, 52, "float64"),
-    # NumPy has no type for these three: arrays of them hold the bits.
+    # NumPy has no such types: its arrays hold the bits.
     ValueType("bfloat16", 9, 2, 8, 7, "uint16"),
     ValueType("float8_e4m3", 10, 1, 4, 3, "uint8"),
     ValueType("float8_e5m2", 11, 1, 5, 2, "uint8"),
@@ -49,7 +48,7 @@ VALUE_TYPES: Final = (
 BY_NAME: Final = {value_type.name: value_type for value_type in VALUE_TYPES}
 BY_NUMBER: Final = {value_type.number: value_type for value_type in VALUE_TYPES}
 
-# Other names in use for the same types (torch, ml_dtypes, safetensors, nccl-tests).
+# Names of the same types in torch, ml_dtypes, safetensors and nccl-tests.
 _ALIASES: Final = {
     "bf16": "bfloat16",
     "fp16": "float16",
@@ -69,10 +68,10 @@ _ALIASES: Final = {
 }
 
 CODECS: Final[dict[str, int]] = {"raw": 0, "window": 1}
-# The calls of a communicator take one more: the library's choice.
+# Calls of a communicator also take "auto": the library chooses.
 COMM_CODECS: Final[dict[str, int]] = {"auto": 255, **CODECS}
 CODEC_NAMES: Final = {number: name for name, number in CODECS.items()}
-# The calls of a communicator.
+# The operations of a communicator.
 OPERATIONS: Final[dict[str, int]] = {
     "send": 0,
     "recv": 1,
@@ -91,7 +90,7 @@ REDUCTIONS: Final[dict[str, int]] = {"sum": 0, "prod": 1, "max": 2, "min": 3, "a
 
 @functools.cache
 def value_type(name: str) -> ValueType:
-    """The value type of a name (`bfloat16`, `bf16`, `torch.bfloat16`, ...); ValueError when there is none."""
+    """The value type with a name such as `bfloat16`, `bf16` or `torch.bfloat16`. Raises ValueError for other names."""
     plain = name.lower().removeprefix("torch.").removeprefix("numpy.")
     found = BY_NAME.get(_ALIASES.get(plain, plain))
     if found is None:
@@ -100,12 +99,12 @@ def value_type(name: str) -> ValueType:
 
 
 def codec_number(codec: str) -> int:
-    """The number of a codec; ValueError when there is none of this name."""
+    """The number of a codec in the C API. Raises ValueError for an unknown name."""
     return _codec_number(codec, CODECS)
 
 
 def comm_codec_number(codec: str) -> int:
-    """As codec_number, for the calls of a communicator, which take "auto" as well."""
+    """As codec_number, for calls of a communicator, which also take "auto"."""
     return _codec_number(codec, COMM_CODECS)
 
 
@@ -116,7 +115,7 @@ def _codec_number(codec: str, known: dict[str, int]) -> int:
 
 
 def reduction_number(op: str) -> int:
-    """The number of a reduction; ValueError when there is none of this name."""
+    """The number of a reduction in the C API. Raises ValueError for an unknown name."""
     if op not in REDUCTIONS:
         raise ValueError(f"{op!r} is not a reduction (known: {', '.join(REDUCTIONS)})")
     return REDUCTIONS[op]

@@ -107,7 +107,7 @@ def test_out_takes_arrays_of_the_type_of_bytes_and_of_bits():
         narrowcast.decode(frame, out=out)
     with pytest.raises(TypeError, match="out holds float16 values, not bfloat16"):
         narrowcast.decode(frame, out=np.empty(100, np.float16))
-    with pytest.raises(ValueError, match="out holds 99 bfloat16 values, the frame 100"):
+    with pytest.raises(ValueError, match="out holds 99 bfloat16 values, but the frame has 100"):
         narrowcast.decode(frame, out=np.empty(99, np.uint16))
     with pytest.raises(ValueError, match="out is read-only"):
         narrowcast.decode(frame, out=bytes(200))
