@@ -88,6 +88,11 @@ NCAST_API void ncast_comm_config_init(ncast_comm_config* config);
 // Makes an id on one rank; the user carries it to the others. For one communicator; who knows it can join.
 NCAST_API ncast_status ncast_get_unique_id(ncast_unique_id* id);
 
+// Removes shared memory of this library in /dev/shm that no living process owns: killed processes leave it behind. The
+// creation of a communicator does so too. Segments of other users and of other pid namespaces stay. removed: how many
+// segments were removed; may be NULL.
+NCAST_API ncast_status ncast_remove_stale_segments(int* removed);
+
 // Joins the communicator of `id` as `rank` of `ranks`: 64 at most on the host backend, 8 on CUDA. Returns when every
 // rank has joined. config may be NULL. Errors: TIMEOUT names the ranks that are missing, REMOTE_ERROR one that died,
 // MISMATCH; UNSUPPORTED when this build does not have the backend; SYSTEM_ERROR, for one when /dev/shm is full.

@@ -156,6 +156,14 @@ ncast_status ncast_get_unique_id(ncast_unique_id* id) {
   });
 }
 
+ncast_status ncast_remove_stale_segments(int* removed) {
+  return guarded("ncast_remove_stale_segments", [&] {
+    const int count = channel::sweep_stale_segments();
+    if (removed != nullptr) *removed = count;
+    return NCAST_OK;
+  });
+}
+
 ncast_status ncast_comm_create(ncast_comm** comm, int ranks, const ncast_unique_id* id, int rank,
                                const ncast_comm_config* config) {
   return guarded("ncast_comm_create", [&] { return create(comm, ranks, id, rank, config); });

@@ -9,9 +9,10 @@ from .._dropin import nccl_search, preload
 from ..errors import NarrowcastError
 from . import environment as settings
 from . import gpus, limits, nccl, programs, rivals, versions
+from .limits import remove_stale_segments
 from .report import Problem, Section
 
-__all__ = ["Problem", "Section", "examine"]
+__all__ = ["Problem", "Section", "examine", "remove_stale_segments"]
 
 
 def examine(environment: Mapping[str, str], command: Sequence[str]) -> list[Section]:

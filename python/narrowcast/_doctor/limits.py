@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import resource
+from ctypes import byref, c_int
 from pathlib import Path
 
+from .._native.library import check, library
 from .report import Section
 
 SHARED_MEMORY = Path("/dev/shm")
@@ -42,6 +44,13 @@ def examine() -> Section:
     value = f"{files}, at most {most_files}"
     _add(section, "open files (ulimit -n)", value, "sockets and memory handles of peers")
     return section
+
+
+def remove_stale_segments() -> int:
+    """Removes shared memory that killed processes of Narrowcast left behind; how many segments."""
+    removed = c_int()
+    check(library().ncast_remove_stale_segments(byref(removed)))
+    return removed.value
 
 
 def _add(section: Section, limit: str, value: str, purpose: str) -> None:

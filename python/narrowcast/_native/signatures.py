@@ -73,6 +73,7 @@ SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     # comm.h
     "ncast_comm_config_init": (None, [POINTER(CommConfigC)]),
     "ncast_get_unique_id": (_STATUS, [POINTER(UniqueIdC)]),
+    "ncast_remove_stale_segments": (_STATUS, [POINTER(c_int)]),
     "ncast_comm_create": (
         _STATUS,
         [POINTER(_COMM), c_int, POINTER(UniqueIdC), c_int, POINTER(CommConfigC)],

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from .._doctor import Section, examine
+from .._doctor import Section, examine, remove_stale_segments
 from ._common import console, print_json
 
 # Where neither a terminal nor COLUMNS says how wide the output may be.
@@ -20,17 +20,21 @@ _WIDTH = 100
 def doctor(
     command: Annotated[list[str] | None, typer.Argument(metavar="[COMMAND...]", help="Examine this, too.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON in place of tables.")] = False,
+    clean: Annotated[
+        bool, typer.Option("--clean", help="Remove shared memory that killed processes left in /dev/shm.")
+    ] = False,
 ) -> None:
     """Say which NCCL, GPUs, limits, programs and settings there are, and how to mend what is wrong.
 
     Exit status 1 when something is wrong. Frameworks are those of the Python that runs this.
     """
+    cleaned = {"removed_segments": remove_stale_segments()} if clean else {}
     sections = examine(os.environ, command or [])
     problems = [(section, problem) for section in sections for problem in section.problems]
     if json:
         report = {section.name: section.rows for section in sections}
         found = [{"section": section.name, **problem.as_json()} for section, problem in problems]
-        print_json({"ok": not problems, "problems": found, **report})
+        print_json({"ok": not problems, "problems": found, **cleaned, **report})
     else:
         width = _width()
         for section in sections:
@@ -39,6 +43,8 @@ def doctor(
         for number, (_, problem) in enumerate(problems, 1):
             print(_wrapped(f"{number}. {problem.what}.", width, "   "))
             print(_wrapped(f"   {problem.mend}", width, "   "))
+        for removed in cleaned.values():
+            print(f"Removed {removed} stale segments of shared memory.")
         if not problems:
             print("No problems found.")
     if problems:

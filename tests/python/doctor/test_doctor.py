@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import shutil
+import struct
 import subprocess
 import sys
+import time
 
 import pytest
 from narrowcast._doctor import programs, rivals
+from narrowcast._doctor.limits import SHARED_MEMORY
 from narrowcast._dropin import preload
 from narrowcast._native import elf_file
 
@@ -93,6 +96,52 @@ def test_no_value_is_cut_or_broken_on_a_terminal_of_80_columns(cli, stand_in, fa
                 assert set(str("-" if value is None else value).split()) <= words
     for line in done.stdout.splitlines():
         assert len(line) <= 80 or len(line.split()) <= 2, line
+
+
+def segment_of(unique_id: bytes):
+    """The published segment of a communicator: its name has two numbers of the id. None where there is none."""
+    for path in SHARED_MEMORY.glob("narrowcast.*"):
+        number = path.name.removeprefix("narrowcast.")
+        if len(number) == 32 and struct.pack("<QQ", int(number[:16], 16), int(number[16:], 16)) in unique_id:
+            return path
+    return None
+
+
+@pytest.fixture
+def waiting_rank():
+    """Starts a process that waits in the creation of a communicator; the process and the communicator's segment."""
+    code = (
+        "import narrowcast; unique_id = narrowcast.unique_id(); print(unique_id.hex(), flush=True);"
+        "narrowcast.Communicator(unique_id, 0, 2)"
+    )
+    processes = []
+
+    def start():
+        process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+        processes.append(process)
+        unique_id = bytes.fromhex(process.stdout.readline())
+        deadline = time.monotonic() + 20
+        while (segment := segment_of(unique_id)) is None:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        return process, segment
+
+    yield start
+    for process in processes:
+        process.kill()
+        process.communicate()
+
+
+def test_clean_removes_the_shared_memory_of_killed_processes_only(cli, waiting_rank):
+    (killed, left_behind), (_, in_use) = waiting_rank(), waiting_rank()
+    killed.kill()
+    killed.wait()
+    assert left_behind.exists()
+    report = json.loads(cli("doctor", "--clean", "--json").stdout)
+    assert report["removed_segments"] >= 1
+    assert not left_behind.exists()
+    assert in_use.exists()
+    assert "stale segments" in cli("doctor", "--clean").stdout
 
 
 def test_a_bare_machine_is_examined_too(cli):
