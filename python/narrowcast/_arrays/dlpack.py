@@ -1,7 +1,8 @@
 """DLPack capsules read with ctypes: pointer, device, type, shape and strides of another framework's tensor.
 
-The layouts are those of dlpack.h (`DLManagedTensor` and, since 1.0, `DLManagedTensorVersioned`). A capsule is read, not
-consumed: as long as it is kept the producer's memory stays, and its own destructor gives it back.
+The layouts are those of dlpack.h (`DLManagedTensor` and, since 1.0, `DLManagedTensorVersioned`). Capsules are read but
+not consumed: the memory of the producer stays valid as long as the capsule exists, and the destructor of the capsule
+releases it.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ DEVICE_NAMES = {4: "OpenCL", 7: "Vulkan", 8: "Metal", 10: "ROCm", 11: "ROCm host
 _MAX_VERSION = (1, 1)
 _READ_ONLY, _IS_COPY = 1, 2
 
-# (type code, bits) -> our name; the fp8 codes came with DLPack 1.1.
+# (type code, bits) -> value type. DLPack 1.1 added the fp8 codes.
 _TYPES = {
     (0, 8): "int8",
     (0, 32): "int32",
@@ -73,12 +74,12 @@ _pointer.restype, _pointer.argtypes = c_void_p, [ctypes.py_object, ctypes.c_char
 
 @dataclass(frozen=True)
 class DlpackTensor:
-    """What a capsule says. `strides` counts values and may be None (C order)."""
+    """The tensor in a capsule. `strides` are in values; None means C order."""
 
     pointer: int
     device_type: int
     device_id: int
-    type_name: str | None  # None: not one of ours
+    type_name: str | None  # None: not a value type of this library
     type_text: str  # for messages
     value_bytes: int
     shape: tuple[int, ...]
@@ -89,7 +90,7 @@ class DlpackTensor:
 
 
 def export(producer: Any, stream: int | None) -> object:
-    """The producer's capsule, versioned where it can. `stream` (GPU only) is the consumer's, as DLPack numbers it."""
+    """A capsule from the producer, versioned if it supports that. `stream` is the consumer's, numbered as in DLPack."""
     arguments: dict[str, Any] = {} if stream is None else {"stream": stream}
     try:
         capsule: object = producer.__dlpack__(max_version=_MAX_VERSION, **arguments)
@@ -100,12 +101,12 @@ def export(producer: Any, stream: int | None) -> object:
 
 
 def read(capsule: object) -> DlpackTensor:
-    """Reads a capsule; ValueError when it is not one, was consumed, or is of an unknown major version."""
+    """Reads a capsule. ValueError if the object is no capsule, was consumed, or has an unknown major version."""
     flags = 0
     if _is_valid(capsule, b"dltensor_versioned"):
         managed = _Versioned.from_address(_pointer(capsule, b"dltensor_versioned"))
         if managed.major != _MAX_VERSION[0]:
-            raise ValueError(f"its DLPack version is {managed.major}.{managed.minor}, not 1.x")
+            raise ValueError(f"DLPack version {managed.major}.{managed.minor} is not supported (known: 1.x)")
         tensor, flags = managed.tensor, managed.flags
     elif _is_valid(capsule, b"dltensor"):
         tensor = _Tensor.from_address(_pointer(capsule, b"dltensor"))

@@ -1,4 +1,4 @@
-"""Streams: integers and the frameworks' objects to the pointer that the C API takes."""
+"""CUDA streams of any framework, as the handles that the C API takes."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ def stream_handle(stream: Any, name: str = "stream") -> int:
         raise TypeError(f"{name} is a bool, not a stream")
     if isinstance(stream, int):
         if stream < 0:
-            raise ValueError(f"{name} is {stream}: a stream handle is not negative")
+            raise ValueError(f"{name} is {stream}: a stream handle cannot be negative")
         return stream
     protocol = getattr(stream, "__cuda_stream__", None)
     if protocol is not None:
-        # (version, handle), as a method or, in its first form, as a property.
+        # (version, handle): a method, or a property in the first version of the protocol.
         version, handle = protocol() if callable(protocol) else protocol
         if version != 0:
-            raise ValueError(f"{name} has version {version} of __cuda_stream__, only 0 is known")
+            raise ValueError(f"{name} has version {version} of __cuda_stream__; only version 0 is supported")
         return int(handle)
     for attribute in ("cuda_stream", "ptr", "handle"):
         value = getattr(stream, attribute, None)
         if value is not None:
             return int(value)
     raise TypeError(
-        f"{name} is a {type(stream).__name__}, which is no stream: "
-        "give an integer, a torch or CuPy stream, or an object with __cuda_stream__"
+        f"{name} is a {type(stream).__name__}, not a stream: "
+        "pass an integer, a torch or CuPy stream, or an object with __cuda_stream__"
     )

@@ -1,7 +1,7 @@
-"""Anybody's tensor to a pointer, a device, a value type and a count.
+"""Arrays of any framework, as a pointer, a device, a value type and a count.
 
-Taken are NumPy arrays (ml_dtypes too), torch tensors, `__cuda_array_interface__`, DLPack and the buffer protocol. No
-framework is imported: an object is known by what it can do.
+Supported are NumPy arrays (ml_dtypes included), torch tensors, `__cuda_array_interface__`, DLPack and the buffer
+protocol. No framework is imported: objects are recognised by their methods.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from ..types import ValueType, value_type
 from . import dlpack
 from .streams import stream_handle
 
-# An unknown device ordinal: __cuda_array_interface__ does not say it.
+# The device ordinal of arrays with __cuda_array_interface__, which does not contain it.
 UNKNOWN_DEVICE = -1
 
 
 class View(NamedTuple):
-    """Contiguous values somewhere in memory. `owner` keeps the memory alive."""
+    """Contiguous values in memory. `owner` keeps the memory alive."""
 
     pointer: int
     device: str  # "cpu" or "cuda"
-    device_id: int  # 0 for cpu, UNKNOWN_DEVICE where the producer does not say
+    device_id: int  # 0 for cpu; UNKNOWN_DEVICE if the producer does not tell
     dtype: ValueType
     elems: int
     writable: bool
@@ -41,7 +41,7 @@ class View(NamedTuple):
 
 
 class _Memory(NamedTuple):
-    """What a protocol tells, before it is judged."""
+    """What a protocol says about an array, before validation."""
 
     pointer: int
     device: str
@@ -67,23 +67,23 @@ def view(
 ) -> View:
     """The memory behind `array`.
 
-    name: the argument's name, for messages.
-    dtype: the value type, for arrays that do not say it (bytes, uint16 bits) or say it otherwise; the bytes are taken
-        as they are.
-    holds: the value type that the memory must be for: arrays of this type, of bytes, and of types that are no value
-        type (uint16 for bfloat16) will do.
-    as_bits: so will unsigned integers of that width.
-    writable: the memory is to be written.
-    stream: for GPU arrays, the stream that will use them; a DLPack producer orders its own work before it.
+    name: the name of the argument, for messages.
+    dtype: the value type, for arrays that do not tell (bytes, uint16 bits) or have another type. The bytes are
+        reinterpreted, not converted.
+    holds: the required value type. Arrays of this type, of bytes, and of types that are not value types (uint16 for
+        bfloat16) are accepted.
+    as_bits: with `holds`, also accept unsigned integers of the same width.
+    writable: the memory will be written.
+    stream: for GPU arrays, the stream that will use them. A DLPack producer orders its own work before it.
 
-    TypeError when `array` is no array or its value type is not one of ours, ValueError when it is not contiguous,
+    Raises TypeError when `array` is not an array or has an unsupported type, and ValueError when it is not contiguous,
     not writable, or not a whole number of values.
     """
     memory = _memory(array, name, stream)
     if not memory.contiguous:
         raise ValueError(f"{name} is not contiguous (shape {memory.shape}): make a contiguous copy first")
     if writable and not memory.writable:
-        raise ValueError(f"{name} is read-only, and the result is to be written there")
+        raise ValueError(f"{name} is read-only, but the result must be written to it")
     if holds is not None:
         bits = (f"uint{8 * holds.bytes}",) if as_bits else ()
         if memory.type_name not in (None, holds.name, "uint8", "int8", *bits):
@@ -97,12 +97,12 @@ def view(
     elif memory.type_name is not None:
         kind = value_type(memory.type_name)
     else:
-        raise TypeError(f"{name} holds {memory.type_text}, which is no value type here: say what it is with dtype=")
+        raise TypeError(f"{name} holds {memory.type_text}, which is not a value type: pass the type with dtype=")
     items = math.prod(memory.shape)
     total = items * memory.value_bytes
     if kind.bytes != memory.value_bytes and memory.value_bytes != 1:
         raise TypeError(
-            f"{name} holds {memory.type_text} of {memory.value_bytes} bytes a value, {kind.name} has {kind.bytes}"
+            f"{name} holds {memory.type_text} values of {memory.value_bytes} bytes, but {kind.name} has {kind.bytes}"
         )
     if total % kind.bytes:
         raise ValueError(f"{name} has {total} bytes, not a whole number of {kind.name} values")
@@ -125,27 +125,27 @@ def _memory(array: Any, name: str, stream: Any) -> _Memory:
         buffer = memoryview(array)
     except TypeError:
         raise TypeError(
-            f"{name} is a {type(array).__name__}, which is no array: "
-            "it has neither DLPack, __cuda_array_interface__ nor the buffer protocol"
+            f"{name} is a {type(array).__name__}, not an array: "
+            "it supports neither DLPack, __cuda_array_interface__ nor the buffer protocol"
         ) from None
     except (BufferError, ValueError) as error:
-        raise ValueError(f"{name} gives no buffer: {error}") from None
+        raise ValueError(f"{name} does not export its buffer: {error}") from None
     return _from_buffer(buffer, array)
 
 
 class _Type(NamedTuple):
-    """What a framework's type is here."""
+    """The type of a framework, and the value type of the same name."""
 
     name: str | None
     text: str
     value_bytes: int
 
 
-# Frameworks spell their types out anew each time, which takes longer than all the rest of a call.
+# Cached: frameworks build the names of their types on every access, which takes longer than the rest of a call.
 @functools.cache
 def _numpy_type(kind: np.dtype[Any]) -> _Type:
-    # ml_dtypes names its e4m3 with infinities "float8_e4m3", which is not the type of that name here (e4m3fn).
-    name = None if kind.name == "float8_e4m3" or not kind.isnative else _our_name(kind.name)
+    # In ml_dtypes "float8_e4m3" is the type with infinities. Here it is e4m3fn.
+    name = None if kind.name == "float8_e4m3" or not kind.isnative else _value_type_name(kind.name)
     return _Type(name, str(kind), kind.itemsize)
 
 
@@ -156,11 +156,11 @@ def _type_of_text(typestr: str) -> _Type:
 
 @functools.cache
 def _torch_type(kind: Any) -> tuple[str | None, str]:
-    return _our_name(str(kind)), str(kind)
+    return _value_type_name(str(kind)), str(kind)
 
 
-def _our_name(dtype_name: str) -> str | None:
-    """The value type of a dtype's name, or None. Other fp8 layouts (fnuz, with infinities) are not ours."""
+def _value_type_name(dtype_name: str) -> str | None:
+    """The value type with the name of a dtype, or None: other fp8 layouts (fnuz, infinities) are not supported."""
     try:
         return value_type(dtype_name).name
     except ValueError:
@@ -184,10 +184,10 @@ def _from_numpy(array: np.ndarray[Any, Any]) -> _Memory:
 
 
 def _from_torch(tensor: Any, name: str) -> _Memory:
-    # Without DLPack: older torch exports neither fp8 nor tensors that require a gradient.
+    # Not through DLPack: older versions of torch export neither fp8 nor tensors that require a gradient.
     kind = tensor.device.type
     if kind not in ("cpu", "cuda"):
-        raise ValueError(f"{name} is on the device {kind!r}: only cpu and cuda are known")
+        raise ValueError(f"{name} is on device {kind!r}: only cpu and cuda are supported")
     if getattr(tensor, "is_neg", lambda: False)() or getattr(tensor, "is_conj", lambda: False)():
         raise ValueError(f"{name} is a lazily negated or conjugated view: resolve it first")
     type_name, type_text = _torch_type(tensor.dtype)
@@ -209,19 +209,19 @@ def _from_dlpack(array: Any, name: str, stream: Any) -> _Memory:
     device_type, _ = array.__dlpack_device__()
     device_type = int(device_type)
     if device_type in (dlpack.CUDA, dlpack.CUDA_MANAGED):
-        # DLPack's 1 is the legacy default stream; 0 is ambiguous there and not allowed.
+        # In DLPack 1 is the legacy default stream, and 0 is not allowed.
         capsule_stream: int | None = stream_handle(stream) or 1
         device = "cuda"
     elif device_type in (dlpack.CPU, dlpack.CUDA_HOST):
         capsule_stream, device = None, "cpu"
     else:
-        known = dlpack.DEVICE_NAMES.get(device_type, f"of DLPack type {device_type}")
-        raise ValueError(f"{name} is on a device that is not supported ({known}): only cpu and cuda are")
+        known = dlpack.DEVICE_NAMES.get(device_type, f"DLPack type {device_type}")
+        raise ValueError(f"{name} is on an unsupported device ({known}): only cpu and cuda are supported")
     try:
         tensor = dlpack.read(dlpack.export(array, capsule_stream))
     except (BufferError, RuntimeError, ValueError) as error:
-        raise ValueError(f"{name} gives no DLPack tensor: {error}") from None
-    # JAX arrays never change, but its capsules from before DLPack 1.0 cannot say so.
+        raise ValueError(f"{name} does not export a DLPack tensor: {error}") from None
+    # JAX arrays are immutable, which capsules from before DLPack 1.0 cannot express.
     immutable = type(array).__module__.split(".")[0] in ("jax", "jaxlib")
     return _Memory(
         pointer=tensor.pointer,
@@ -259,7 +259,7 @@ def _from_cuda_array_interface(array: Any, interface: dict[str, Any]) -> _Memory
 def _from_buffer(buffer: memoryview, array: object) -> _Memory:
     flat = np.asarray(buffer)
     memory = _from_numpy(flat)
-    # bytes and bytearray are untyped: uint8 unless the caller says otherwise.
+    # bytes and bytearray are untyped: uint8 unless the caller passes a type.
     return memory._replace(writable=not buffer.readonly, owner=(flat, buffer, array))
 
 
@@ -283,7 +283,7 @@ def host_view(
     as_bits: bool = False,
     writable: bool = False,
 ) -> View:
-    """As view(), for memory that must be the host's."""
+    """As view(), for arrays that must be in host memory."""
     found = view(array, name, dtype=dtype, holds=holds, as_bits=as_bits, writable=writable)
     if found.device != "cpu":
         raise ValueError(f"{name} is in GPU memory: use narrowcast.cuda, or copy it to the host first")
@@ -301,7 +301,7 @@ def refuse_overlap(**views: View | None) -> None:
 
 
 def byte_array(pointer: int, count: int, owner: object) -> np.ndarray[Any, np.dtype[np.uint8]]:
-    """A uint8 array over host memory that someone else owns."""
+    """A uint8 array over host memory, which keeps `owner` alive."""
     if count == 0:
         return np.empty(0, np.uint8)
     raw = (ctypes.c_uint8 * count).from_address(pointer)

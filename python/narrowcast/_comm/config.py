@@ -1,4 +1,4 @@
-"""What communicators are made with, from Python's arguments to the library's structure."""
+"""The options of communicators: their Python names, and the structure of the C API."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ if TYPE_CHECKING:
 
 
 class CommunicatorOptions(TypedDict, total=False):
-    """What is left out, or None, is the library's default."""
+    """Options that are absent or None have the default of the library."""
 
     scratch_bytes: int | None
-    """Staging that a rank may hold, all peers together; the same on every rank."""
+    """Bytes of staging memory per rank, for all peers together. The same on every rank."""
     timeout_seconds: float | None
-    """How long a call waits for a peer that is alive; 0: for ever."""
+    """How long a call waits for a peer that is alive; 0: no limit."""
     create_timeout_seconds: float | None
-    """How long the creation does; 0: as timeout_seconds."""
+    """How long the creation waits for all ranks; 0: timeout_seconds."""
     max_ctas: int | None
-    """GPUs: the most CTAs, of an SM each, that a call takes, 1 to 64; the least of all ranks counts."""
+    """GPUs: the maximum number of CTAs (one per SM) of a call, 1 to 64. The minimum over all ranks applies."""
     p2p: bool | None
-    """GPUs: False: through host memory, even where they can reach each other; one rank's wish is enough."""
+    """GPUs: False sends through host memory even if peer access is possible. One rank with False suffices."""
     cost_model: str | os.PathLike[str] | None
-    """GPUs: the file of times by which calls are run (docs/guide/tuning.md), "" for those built in; rank 0's counts."""
+    """GPUs: the file of the cost model (docs/guide/tuning.md); "": the built-in one. The file of rank 0 applies."""
 
 
 def comm_config(
     backend: str = "host", device: int | None = None, **options: Unpack[CommunicatorOptions]
 ) -> CommConfigC:
-    """The library's structure. TypeError: there is no such option; ValueError."""
+    """The options in the structure of the C API. TypeError for unknown options, ValueError for invalid values."""
     unknown = options.keys() - CommunicatorOptions.__annotations__.keys()
     if unknown:
         known = ", ".join(CommunicatorOptions.__annotations__)

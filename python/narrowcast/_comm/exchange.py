@@ -1,4 +1,4 @@
-"""What gathers a few bytes of every rank, for ranks that make a communicator by it."""
+"""The exchange function of a caller, by which ranks create a communicator."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _FUNCTION = CFUNCTYPE(c_int, c_void_p, c_void_p, c_size_t, c_void_p)
 
 
 class ExchangeCall:
-    """A caller's function as the library calls it, while this object is alive.
+    """A Python function as the library can call it, while this object is alive.
 
-    What the function raises is kept: ctypes would print it, and the library know nothing of it.
+    Exceptions of the function are stored and raised by check(). ctypes would print and ignore them.
     """
 
     def __init__(self, exchange: Exchange, rank: int, ranks: int) -> None:
@@ -40,19 +40,19 @@ class ExchangeCall:
     def _gathered(self, mine: bytes) -> bytes:
         parts = [bytes(memoryview(part)) for part in self._exchange(mine)]
         if len(parts) != self._ranks:
-            raise ValueError(f"the exchange gave {len(parts)} parts, not one for each of {self._ranks} ranks")
+            raise ValueError(f"the exchange returned {len(parts)} parts for {self._ranks} ranks")
         for rank, part in enumerate(parts):
             if len(part) != len(mine):
-                raise ValueError(f"the exchange gave {len(part)} bytes of rank {rank}, not {len(mine)}")
+                raise ValueError(f"the exchange returned {len(part)} bytes for rank {rank}, not {len(mine)}")
         if 0 <= self._rank < self._ranks and parts[self._rank] != mine:
             raise ValueError(
-                f"part {self._rank} of the exchange is not this rank's: parts are in the order of the ranks"
+                f"part {self._rank} of the exchange is not the bytes of this rank: parts must be in rank order"
             )
         return b"".join(parts)
 
     def check(self, status: int, refusal: Exception | None) -> None:
-        """Raises what the creation came to. refusal: what was wrong before it began."""
-        # Ctrl-C and the like are nobody's failure.
+        """Raises the error of the creation, if any. refusal: an error found before it began."""
+        # KeyboardInterrupt and SystemExit pass through.
         if self._error is not None and not isinstance(self._error, Exception):
             raise self._error
         if refusal is not None:

@@ -1,4 +1,4 @@
-"""Groups of a communicator's calls, the streams of the host backend, and the buffers that they keep alive."""
+"""Groups of calls, streams of the host backend, and the buffers that both keep alive."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from ..errors import NarrowcastError
 
 
 class Stream:
-    """A stream of the host backend: calls on it run in order on its own thread, and the caller goes on.
+    """A stream of the host backend. Its calls run in order on a thread of the stream, asynchronously to the caller.
 
-    Buffers of calls on a stream stay untouched by the caller until `synchronize()`; the stream keeps them alive until
-    then. A context manager: leaving it synchronizes and frees the stream.
+    The caller must not access the buffers of these calls until `synchronize()`. The stream keeps them alive until then.
+    As a context manager it synchronizes and frees the stream at the end.
     """
 
     def __init__(self) -> None:
@@ -36,23 +36,23 @@ class Stream:
         return self._handle
 
     def synchronize(self) -> None:
-        """Waits for all calls on the stream. Raises the first error among those since the last synchronize."""
+        """Waits for all calls on the stream. Raises the first error since the last synchronize."""
         with self._keeping:
             kept, self._kept = self._kept, []
         try:
             check(library().ncast_stream_synchronize(self.handle))
         finally:
-            kept.clear()  # not before; what other threads have enqueued since then is not in it
+            kept.clear()  # only now; buffers that other threads have enqueued since are not in this list
 
     def close(self) -> None:
-        """Waits for the calls on the stream and frees it. May be called again."""
+        """Waits for the calls on the stream and frees it. Further calls have no effect."""
         if self._finalizer.detach():
             status = library().ncast_stream_destroy(self._handle)
             self._kept.clear()
             check(status)
 
     def _enqueue(self, call: Callable[[], None], owners: list[object]) -> None:
-        # At once: another thread's synchronize() lets go only of what was enqueued before.
+        # Under one lock, so that synchronize() on another thread does not release buffers of a later call.
         with self._keeping:
             self._kept.extend(owners)
             call()
@@ -75,8 +75,10 @@ class Stream:
 
 
 class _Group(threading.local):
-    """Per thread: how deep groups nest, and the buffers of grouped calls until the launch, each with the stream of the
-    host backend, if any, that keeps them from then on."""
+    """The nesting depth of groups on this thread, and the buffers of their calls until the launch.
+
+    A stream of the host backend, where there is one, keeps the buffers from then on.
+    """
 
     depth = 0
 
@@ -89,10 +91,10 @@ open_group = _Group()
 
 @contextlib.contextmanager
 def group() -> Iterator[None]:
-    """Calls inside run together: sends and receives without deadlock whatever their order.
+    """Runs the calls inside together: sends and receives in any order do not deadlock.
 
-    Groups nest; leaving the outermost one launches the calls, and raises what they came to where they have no stream.
-    When the body raises, the calls made before still run, since other ranks may wait for them.
+    Groups nest. The end of the outermost group launches the calls and raises the errors of calls without a stream.
+    When the body raises, the calls before that still run, because other ranks may wait for them.
     """
     check(library().ncast_group_start())
     open_group.depth += 1

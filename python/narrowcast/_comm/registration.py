@@ -1,4 +1,4 @@
-"""Registered memory: buffers of a rank that the GPUs of the other ranks write to."""
+"""Registered memory: buffers of a rank that GPUs of other ranks write to directly."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from .._native.library import check, library
 
 
 class Registration:
-    """Memory that the ranks of a communicator have registered together, until it is closed.
+    """Memory that the ranks of a communicator have registered together.
 
-    Every rank closes it, at the same place in the order of the communicator's calls; that waits for this rank's calls.
-    No CUDA graph with a call that receives there is under way then, or launched again. A context manager closes when
-    its body succeeds; after an error the communicator does it when it is closed.
+    Closing is collective: every rank closes it at the same place in the order of the communicator's calls. No CUDA
+    graph with a call that receives into this memory may be running then, or be launched afterwards. As a context
+    manager it closes when its body succeeds. After an error the communicator closes it with itself.
     """
 
     def __init__(self, communicator: int, region: int, owner: Any) -> None:
@@ -23,7 +23,7 @@ class Registration:
         self._owner = owner
 
     def close(self) -> None:
-        """Collective. May be called again."""
+        """Waits for the calls of this rank and deregisters the memory. Collective. Further calls have no effect."""
         region, self._region = self._region, 0
         if region:
             check(library().ncast_comm_deregister(self._communicator, region))
@@ -40,7 +40,7 @@ class Registration:
 
 
 def register(communicator: int, buffer: Any) -> Registration:
-    """What Communicator.register says."""
+    """Implements Communicator.register."""
     found = None if buffer is None else view(buffer, "buffer", writable=True)
     pointer, count_bytes = (None, 0) if found is None else (found.pointer, found.elems * found.dtype.bytes)
     region = c_uint32()
