@@ -1,10 +1,10 @@
-"""Communicators: collectives and transfers between ranks, with a codec chosen per call.
+"""Communicators: collectives and transfers between ranks, with a codec for each call.
 
-Ranks are processes (or threads) of one machine, and data is in host memory, or in that of GPUs with backend="cuda".
-Calls that move data give every bit as it was; reductions accumulate in fp32 (fp64 for float64) in rank order and round
-once, so that all ranks and all runs get the same bits whatever the codec.
+Ranks are processes or threads of one machine. Data is in host memory, or in GPU memory with backend="cuda". Calls that
+move data deliver identical bits. Reductions accumulate in fp32 (fp64 for float64) in rank order and round once, so the
+result has the same bits on all ranks and in all runs, with every codec.
 
-    unique_id = narrowcast.unique_id()           # on one rank; carry the bytes to the others
+    unique_id = narrowcast.unique_id()           # on one rank; send the bytes to the others
     with narrowcast.Communicator(unique_id, rank, ranks) as comm:
         comm.all_reduce(gradients, op="avg")
 """
@@ -41,7 +41,7 @@ def __dir__() -> list[str]:
 
 
 def unique_id() -> bytes:
-    """The id of a new communicator: 128 bytes, made on one rank and carried to the others by the caller."""
+    """The id of a new communicator: 128 bytes, created on one rank and sent to the others by the caller."""
     made = UniqueIdC()
     check(library().ncast_get_unique_id(byref(made)))
     return ctypes.string_at(byref(made), UNIQUE_ID_BYTES)
@@ -49,11 +49,11 @@ def unique_id() -> bytes:
 
 @dataclass(frozen=True)
 class OperationCounters:
-    """What a rank did in calls of one operation, or of all of them."""
+    """Totals of one rank for one operation, or for all of them."""
 
-    calls: int  #: that were made; one that a CUDA graph captured counts once
-    raw_bytes: int  #: of values that the rank sent others
-    wire_bytes: int  #: what these came to on the link, headers included
+    calls: int  #: number of calls; a call captured in a CUDA graph counts once
+    raw_bytes: int  #: bytes of the values that the rank sent
+    wire_bytes: int  #: bytes sent over links for these values, including headers
 
     @property
     def ratio(self) -> float | None:
@@ -63,10 +63,10 @@ class OperationCounters:
 
 @dataclass(frozen=True)
 class Counters(OperationCounters):
-    """Totals since the communicator was made; and what the rank holds."""
+    """Totals of one rank since the communicator was created."""
 
-    scratch_bytes: int  #: bytes of staging: no more than the communicator was given
-    operations: dict[str, OperationCounters]  #: by name, such as "all_gather": of those that had calls
+    scratch_bytes: int  #: bytes of staging memory that the rank holds, at most the option scratch_bytes
+    operations: dict[str, OperationCounters]  #: totals by operation, such as "all_gather"; only those with calls
 
 
 def _nothing(handle: int) -> None:
@@ -74,33 +74,32 @@ def _nothing(handle: int) -> None:
 
 
 class Communicator(Calls):
-    """A rank's membership in a group of ranks.
+    """One rank of a communicator.
 
-    unique_id: from `unique_id()` on one rank, the same on all.
-    rank, ranks: this rank, 0 to ranks - 1, and how many there are.
-    backend: "host": processes or threads of one machine; "cuda": GPUs of one machine.
+    unique_id: from `unique_id()` on one rank; the same on all ranks.
+    rank, ranks: this rank, 0 to ranks - 1, and the number of ranks.
+    backend: "host" for processes or threads of one machine, "cuda" for GPUs of one machine.
     device: the GPU of this rank, with backend "cuda"; None: the current one.
-    options: scratch_bytes, timeout_seconds, create_timeout_seconds, max_ctas, p2p, cost_model, as
-        `CommunicatorOptions` says.
+    options: see `CommunicatorOptions`.
 
-    Returns when every rank has joined. Raises RemoteError when a peer dies, PeerTimeoutError when one does not come.
+    The constructor returns when every rank has joined. It raises RemoteError when a peer dies and PeerTimeoutError when
+    a peer does not join in time.
 
-    Every call takes `codec`, `stream` and `dtype` (the value type, for arrays that do not say it). Arrays are
-    contiguous and aligned to their value type; counts come from their sizes. Every rank calls with the same counts,
-    types, op, root and codec; a difference is MismatchError on the ranks that see it. Closing waits; a context manager
-    closes, and aborts first when its body raised.
+    Every call takes `codec`, `stream` and `dtype` (the value type, for arrays that do not tell). Arrays are contiguous
+    and aligned to their value type, and their sizes give the counts. All ranks call with the same counts, types, op,
+    root and codec. A rank that detects a difference raises MismatchError. `close()` waits for the calls of this rank.
+    As a context manager the communicator closes at the end, and aborts first when the body raised.
 
-    codec: "window" (lossless), "raw", or "auto": the library chooses, by what all ranks know. That is the default on
-        every backend, since which codec is fastest depends on the link, and the results are the same bits whatever it
-        is. On the host backend it is raw.
+    codec: "window" (lossless), "raw", or "auto", the default: the library chooses by what all ranks know. The choice
+        depends on the link and does not change the result. On the host backend it is raw.
 
     Backend "host": arrays are in host memory. `stream` is a `Stream`, which keeps the arrays alive until it has run the
-    call; None runs the call before it returns.
+    call. None runs the call before it returns.
 
-    Backend "cuda": arrays are in the memory of this rank's GPU. `stream` is what `narrowcast.cuda` takes: an integer, a
-    torch or CuPy stream, or anything with `__cuda_stream__`; None is the default stream. Calls are enqueued there. The
-    arrays have to stay alive and untouched until the stream has passed the call, and nobody but the caller sees to
-    that: the communicator keeps them for the call alone, or to the end of its group.
+    Backend "cuda": arrays are in the memory of this rank's GPU. `stream` is an integer, a torch or CuPy stream, or an
+    object with `__cuda_stream__`; None is the default stream. Calls are asynchronous on it. The caller keeps the arrays
+    alive and unchanged until the stream has run the call: the communicator holds references only during the call, or
+    until the end of its group.
     """
 
     def __init__(
@@ -133,15 +132,15 @@ class Communicator(Calls):
         device: int | None = None,
         **options: Unpack[CommunicatorOptions],
     ) -> Communicator:
-        """As the constructor, for ranks that can exchange bytes already: no id is carried by hand.
+        """As the constructor, for ranks that can already exchange bytes, without a unique id.
 
-        exchange: called once on every rank with at most 512 bytes, as many on each; returns every rank's: `ranks`
-            objects of bytes in the order of the ranks, such as a list of `bytes`. It is called where other arguments
-            are refused, too, so that the others need not wait for this rank; what is wrong is raised after it.
+        exchange: an all-gather of bytes. It is called once on every rank with at most 512 bytes, the same number on
+            each, and returns the bytes of all ranks in rank order, such as a list of `bytes`. It is also called when
+            other arguments are invalid, so that the other ranks do not wait; the error is raised afterwards.
 
-        Raises what the constructor does. RemoteError also when another rank was refused, and when `exchange` raised or
-        returned something else, with that as its cause. Ranks whose own exchange came back do not know of it, and wait
-        for `create_timeout_seconds`.
+        Raises what the constructor raises. Raises RemoteError also when another rank had invalid arguments, and when
+        `exchange` raised (that exception is the cause) or returned something else. Ranks whose own exchange succeeded
+        do not learn of this, and wait for `create_timeout_seconds`.
         """
         refusal: TypeError | ValueError | None = None
         try:
@@ -149,7 +148,7 @@ class Communicator(Calls):
                 as_int(number, name)
             config = comm_config(backend, device, **options)
         except (TypeError, ValueError) as error:
-            refusal, config = error, CommConfigC()  # which the library refuses, and has the others told
+            refusal, config = error, CommConfigC()  # invalid: the library rejects it and tells the other ranks
         call = ExchangeCall(exchange, rank, ranks)
         handle = c_void_p()
         status = library().ncast_comm_create_by_exchange(byref(handle), ranks, rank, call.pointer, None, byref(config))
@@ -157,15 +156,15 @@ class Communicator(Calls):
         return cls.__new__(cls)._adopt(handle.value or 0, rank, ranks, backend, alone=True)
 
     def _adopt(self, handle: int, rank: int, ranks: int, backend: str, *, alone: bool) -> Communicator:
-        """Becomes the one of this handle. alone: that it frees itself."""
+        """Takes over a handle. alone: this object frees it."""
         self._handle, self.rank, self.ranks, self.backend = handle, rank, ranks, backend
         self._alone = alone
-        self._closed = False  # unlike the finalizer, which is dead from the start of close()
+        self._closed = False  # set at the end of close(); the finalizer is dead from its start
         self._finalizer = weakref.finalize(self, library().ncast_comm_destroy if alone else _nothing, handle)
         return self
 
     def _leave(self) -> None:
-        """Its handle is freed by others."""
+        """Gives up the handle, which another object frees."""
         self._finalizer.detach()
         self._closed = True
 
@@ -177,36 +176,39 @@ class Communicator(Calls):
         return self._handle
 
     def register(self, buffer: Any) -> Registration:
-        """GPUs: what this buffer receives as it is (codec "raw", or "auto" where it chooses that) is written there by
-        its sender, in place of coming through scratch memory.
+        """GPUs: lets senders write uncompressed data directly into this buffer, without staging.
 
-        buffer: an array within one allocation of cudaMalloc; None on a rank that registers none. It lives until the
-        registration is closed; close that before the communicator. Every rank calls this at the same place in the order
-        of the communicator's calls. Raises InvalidArgumentError or UnsupportedError, on all ranks, when a rank's buffer
-        is no such memory; UnsupportedError on the host backend.
+        This applies to calls with codec "raw", and to those where "auto" chooses raw. The call is collective: every
+        rank makes it at the same place in the order of the communicator's calls.
+
+        buffer: an array within one allocation of cudaMalloc, which stays alive until the registration is closed; None
+            on a rank that registers nothing.
+
+        Close the registration before the communicator. Raises InvalidArgumentError or UnsupportedError on all ranks
+        when the buffer of a rank is not such memory, and UnsupportedError on the host backend.
         """
         return register(self.handle, buffer)
 
     def abort(self) -> None:
-        """Ends every call in flight on every rank, from any thread, those that close() waits for too: AbortedError.
+        """Ends all calls in flight on all ranks with AbortedError, including those that close() waits for.
 
-        Only close() is left afterwards.
+        May be called from any thread. Afterwards only close() may be called.
         """
         if self._closed:
             raise ValueError("the communicator is closed")
         check(library().ncast_comm_abort(self._handle))
 
     def async_error(self) -> NarrowcastError | None:
-        """The first error that a call on a stream of this communicator met, or None."""
+        """The first error of a call on a stream of this communicator, or None."""
         message = ctypes.create_string_buffer(1024)
         status = library().ncast_comm_async_error(self.handle, message, len(message))
         return None if status == Status.OK else error_of(status, message.value.decode("utf-8", "replace"))
 
     def counters(self) -> Counters:
-        """Totals of what this rank did since the communicator was made.
+        """The totals of this rank since the communicator was created.
 
-        GPUs: kernels count the bytes that they send, so that what graphs replay counts, and while calls are under way
-        wire bytes are behind by theirs. Short messages, which go by packets, count when made, and not in graphs.
+        GPUs: kernels count the bytes that they send, so replays of graphs are included, and the wire bytes of calls in
+        flight are not yet. Short messages, which are sent as packets, count when the call is made, and not in graphs.
         """
         totals = CommCountersC()
         check(library().ncast_comm_get_counters(self.handle, byref(totals)))
@@ -219,22 +221,22 @@ class Communicator(Calls):
         return Counters(totals.calls, totals.raw_bytes, totals.wire_bytes, totals.scratch_bytes, operations)
 
     def explain(self, operation: str, count: int, *, dtype: str, codec: str = "auto") -> Explanation:
-        """What this communicator of GPUs does with a call, as `narrowcast.explain` says it; the same on all ranks."""
+        """How this communicator of GPUs runs a call, as `narrowcast.explain`. The same on all ranks."""
         made = ExplanationC()
         check(library().ncast_comm_explain(self.handle, *asked(operation, count, dtype, codec), byref(made)))
         return explanation_of(made)
 
     def library_ranks(self) -> tuple[int, int]:
-        """Rank and number of ranks as the library has them."""
+        """This rank and the number of ranks, from the library."""
         rank, ranks = c_int(), c_int()
         check(library().ncast_comm_rank(self.handle, byref(rank)))
         check(library().ncast_comm_ranks(self.handle, byref(ranks)))
         return rank.value, ranks.value
 
     def close(self) -> None:
-        """Waits for this rank's streams, leaves the communicator and frees it. May be called again."""
+        """Waits for the calls of this rank and frees the communicator. Further calls have no effect."""
         if not self._alone:
-            raise ValueError("the ranks of one thread are closed together, by LocalRanks.close()")
+            raise ValueError("communicators of LocalRanks are closed together, by LocalRanks.close()")
         if self._finalizer.detach():
             status = library().ncast_comm_destroy(self._handle)
             self._closed = True
@@ -247,7 +249,7 @@ class Communicator(Calls):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if kind is not None and self._finalizer.alive:
-            # Peers wait for a rank that will not come; the error of the body is the one to tell.
+            # Peers would wait for this rank. The exception of the body is the one to raise.
             with contextlib.suppress(NarrowcastError):
                 self.abort()
             with contextlib.suppress(NarrowcastError):

@@ -1,12 +1,14 @@
 """Encode and decode in GPU memory.
 
-Every call is asynchronous on the caller's stream, allocates nothing, reads nothing back, and may be captured in a CUDA
-graph. The frames are those of `narrowcast.encode`, byte for byte. Arrays come by `__cuda_array_interface__`, DLPack or
-as torch tensors; they are contiguous and stay alive and untouched until the stream has passed the call. Streams are
-integers, torch or CuPy streams, or anything with `__cuda_stream__`; None is the default stream. Calls run on the device
-of their arrays, whichever is current. The arrays of a call do not overlap (ValueError).
+Every call is asynchronous on the caller's stream, allocates nothing, reads nothing back, and can be captured in a CUDA
+graph. Frames have the same bytes as those of `narrowcast.encode`. Sizes stay on the device: only `wire_bytes`,
+`inspect` and `check` wait for the stream and read them.
 
-Sizes stay on the device. `wire_bytes`, `inspect` and `check` wait for the stream and read them; nothing else does.
+Arrays are torch tensors, or support `__cuda_array_interface__` or DLPack. They must be contiguous and must not overlap,
+and the caller keeps them alive and unchanged until the stream has run the call. Streams are integers, torch or CuPy
+streams, or objects with `__cuda_stream__`; None is the default stream. A call runs on the device of its arrays.
+
+Calls raise TypeError or ValueError for invalid arguments, and CudaError when a launch fails.
 """
 
 from __future__ import annotations
@@ -53,30 +55,30 @@ def __dir__() -> list[str]:
 
 
 _BYTES = value_type("uint8")
-STATUS_BYTES = 4  #: of the status word of decoders
+STATUS_BYTES = 4  #: bytes of the status word of decoders
 
 
 def device_count() -> int:
-    """GPUs that CUDA can use; 0 on a machine without a driver."""
+    """The number of GPUs that CUDA can use; 0 on a machine without a driver."""
     try:
         return int(library().ncast_cuda_device_count())
     except UnsupportedError:
-        # A library without its CUDA part.
+        # The library was built without CUDA.
         return 0
 
 
 def workspace_bytes(dtype: str, elems: int, *, codec: str = "window") -> int:
-    """Bytes of scratch that `encode` needs; 0 when it needs none."""
+    """Bytes of workspace that `encode` needs, which may be 0."""
     return int(library().ncast_cuda_workspace_bytes(value_type(dtype).number, codec_number(codec), elems))
 
 
 def slot_bytes(dtype: str) -> int:
-    """The stride of slots: bytes that one block can take."""
+    """The stride of slots in bytes: the largest size of an encoded block."""
     return int(library().ncast_slot_bytes(value_type(dtype).number))
 
 
 def slot_count(dtype: str, elems: int) -> int:
-    """How many slots `elems` values take."""
+    """The number of slots for `elems` values."""
     return int(library().ncast_slot_count(value_type(dtype).number, elems))
 
 
@@ -91,16 +93,16 @@ def encode(
     more: bool = False,
     max_ctas: int = 0,
 ) -> None:
-    """Encodes values into one frame, packed end to end, in one pass over the values.
+    """Encodes values into one frame, reading the values once.
 
     values: aligned to the value type; 16-byte alignment is fastest.
-    out: bytes for the frame, 16-byte aligned, `narrowcast.bound()` of them suffice.
-    workspace: `workspace_bytes()` bytes, 16-byte aligned, not shared with a call in flight; None where 0 are needed.
-    dtype: the value type, for arrays that do not say it.
-    more: another frame of the same stream follows this one.
-    max_ctas: at most this many CTAs, one an SM where they fit; 0: as many as the GPU runs at once.
+    out: memory for the frame, 16-byte aligned. `narrowcast.bound()` bytes suffice.
+    workspace: `workspace_bytes()` bytes, 16-byte aligned, not shared with a call in flight; None if 0 are needed.
+    dtype: the value type, for arrays that do not tell.
+    more: set the flag MORE: another frame of the same stream follows.
+    max_ctas: the maximum number of CTAs; 0: as many as the GPU runs at once.
 
-    How long the frame is stays in its 64-bit word at byte 16: see `wire_bytes`.
+    The size of the frame is the 64-bit word at its byte 16: see `wire_bytes`.
     """
     source = _view(values, "values", stream, dtype=dtype)
     frame = _view(out, "out", stream, holds=_BYTES, writable=True)
@@ -134,14 +136,16 @@ def decode(
     dtype: str | None = None,
     max_ctas: int = 0,
 ) -> None:
-    """Decodes a frame that should hold exactly the values that `out` takes.
+    """Decodes a frame with exactly as many values as `out` holds.
 
     frame: 16-byte aligned; may be longer than the frame.
-    out: aligned to the value type; 16-byte alignment is fastest. dtype: its value type, where it does not say it.
-    codec: the one that the frame was encoded with.
-    status: one 32-bit word that the caller has set to zero. It becomes `Status.CORRUPT` when the frame is corrupt or
-        is not of this codec and of the values that `out` takes; `out` is then unspecified. See `check`. Checksums are
-        not verified.
+    out: aligned to the value type; 16-byte alignment is fastest.
+    dtype: the value type of `out`, if the array does not tell.
+    codec: the codec of the frame.
+    status: one 32-bit word, which the caller has set to zero. It becomes `Status.CORRUPT` when the frame is corrupt, or
+        has another codec, value type or number of values; the content of `out` is then unspecified. See `check`.
+
+    Checksums are not verified.
     """
     source = _view(frame, "frame", stream, holds=_BYTES)
     target = _view(out, "out", stream, dtype=dtype, writable=True)
@@ -176,8 +180,9 @@ def decode_reduce(
 ) -> None:
     """Decodes a frame of `dtype` values and reduces it into an accumulator: a[i] = op(a[i], value[i]).
 
-    accumulator: as many float32 (float64 for float64, `dtype` itself for integers) as the frame has values.
-    op: "sum", "prod", "min" or "max". codec, status: as for `decode`.
+    accumulator: one float32 for each value of the frame (float64 for float64; for integers, `dtype` itself).
+    op: "sum", "prod", "min" or "max".
+    frame, codec, status, max_ctas: as for `decode`.
     """
     source = _view(frame, "frame", stream, holds=_BYTES)
     kind = value_type(dtype)
@@ -211,9 +216,11 @@ def encode_slots(
     dtype: str | None = None,
     max_ctas: int = 0,
 ) -> None:
-    """Encodes every block into its slot: block i at byte i * `slot_bytes()`, its length in bytes at lengths[i].
+    """Encodes every block into a slot: block i at byte i * `slot_bytes()`, its length in bytes in lengths[i].
 
-    slots: `slot_count()` slots, 16-byte aligned. lengths: as many 32-bit words.
+    slots: memory for `slot_count()` slots, 16-byte aligned.
+    lengths: one 32-bit word for each slot.
+    values, codec, dtype, max_ctas: as for `encode`.
     """
     source = _view(values, "values", stream, dtype=dtype)
     blocks, words = _slots(slots, lengths, source.dtype, source.elems, stream, writable=True)
@@ -236,7 +243,7 @@ def encode_slots(
 def decode_slots(
     slots: Any, lengths: Any, *, out: Any, status: Any, stream: Any = None, dtype: str | None = None, max_ctas: int = 0
 ) -> None:
-    """As `decode`, from slots."""
+    """As `decode`, from the slots and lengths that `encode_slots` wrote."""
     target = _view(out, "out", stream, dtype=dtype, writable=True)
     blocks, words = _slots(slots, lengths, target.dtype, target.elems, stream)
     word = _status_word(status, stream)
@@ -267,7 +274,7 @@ def decode_reduce_slots(
     stream: Any = None,
     max_ctas: int = 0,
 ) -> None:
-    """As `decode_reduce`, from slots."""
+    """As `decode_reduce`, from the slots and lengths that `encode_slots` wrote."""
     kind = value_type(dtype)
     target = _view(accumulator, "accumulator", stream, holds=accumulator_type(kind), writable=True)
     blocks, words = _slots(slots, lengths, kind, target.elems, stream)
@@ -290,12 +297,12 @@ def decode_reduce_slots(
 
 
 def wire_bytes(frame: Any, *, stream: Any = None) -> int:
-    """Waits for the stream and reads how many bytes the frame takes."""
+    """Waits for the stream and reads the size of a frame in bytes. Raises CorruptError."""
     return inspect(frame, stream=stream).wire_bytes
 
 
 def inspect(frame: Any, *, stream: Any = None) -> FrameInfo:
-    """Waits for the stream and reads the frame's header."""
+    """Waits for the stream and reads the header of a frame. Raises CorruptError."""
     source = _view(frame, "frame", stream, holds=_BYTES)
     with _device_of(source):
         header = cuda_driver.copy_to_host(
@@ -305,18 +312,20 @@ def inspect(frame: Any, *, stream: Any = None) -> FrameInfo:
 
 
 def check(status: Any, *, stream: Any = None) -> None:
-    """Waits for the stream and raises CorruptError when a decoder found corrupt data."""
+    """Waits for the stream and raises CorruptError when a decoder has reported corrupt data in `status`."""
     word = _status_word(status, stream)
     with _device_of(word):
         found = int(
             np.frombuffer(cuda_driver.copy_to_host(word.pointer, STATUS_BYTES, stream_handle(stream)), np.uint32)[0]
         )
     if found != Status.OK:
-        raise error_of(found, "a decoder on the GPU met a frame that is corrupt or holds other values than asked for")
+        raise error_of(
+            found, "a decoder on the GPU found a frame that is corrupt, or has another codec, type or number of values"
+        )
 
 
 def accumulator_type(kind: ValueType) -> ValueType:
-    """What values of a type are reduced in."""
+    """The value type in which values of a type are accumulated."""
     if not kind.is_float or kind.name == "float64":
         return kind
     return value_type("float32")
@@ -338,10 +347,10 @@ def _view(
 
 
 def _words(array: Any, name: str, count: int, stream: Any) -> View:
-    """At least `count` writable 32-bit words: int32, uint32, or bytes."""
+    """An array of at least `count` writable 32-bit words: int32, uint32 or bytes."""
     words = _view(array, name, stream, dtype="uint32", writable=True)
     if words.elems < count:
-        raise ValueError(f"{name} has {words.elems} words of 32 bits, not {count}")
+        raise ValueError(f"{name} has {words.elems} words of 32 bits, but needs {count}")
     return words
 
 
@@ -356,19 +365,19 @@ def _slots(
     count = slot_count(kind.name, elems)
     words = _words(lengths, "lengths", count, stream)
     if blocks.raw_bytes < count * slot_bytes(kind.name):
-        raise ValueError(f"slots has {blocks.raw_bytes} bytes, {count} slots take {count * slot_bytes(kind.name)}")
+        raise ValueError(f"slots has {blocks.raw_bytes} bytes, but {count} slots need {count * slot_bytes(kind.name)}")
     return blocks, words
 
 
 def _device_of(*views: View) -> contextlib.AbstractContextManager[None]:
-    """Makes the device of the arrays current; ValueError when they are on several."""
+    """Makes the device of the arrays current. Raises ValueError when they are on several devices."""
     ordinals = {
         cuda_driver.pointer_device(one.pointer) if one.device_id == UNKNOWN_DEVICE else one.device_id
         for one in views
         if one.pointer
     }
     if len(ordinals) > 1:
-        raise ValueError(f"the arrays are on several GPUs: {', '.join(f'cuda:{i}' for i in sorted(ordinals))}")
+        raise ValueError(f"the arrays are on different GPUs: {', '.join(f'cuda:{i}' for i in sorted(ordinals))}")
     return cuda_driver.on_device(ordinals.pop()) if ordinals else contextlib.nullcontext()
 
 

@@ -1,7 +1,6 @@
-"""Encode files and decode them again, in bounded memory.
+"""Encode and decode files in bounded memory.
 
-An encoded file is frames end to end; decoded, their values end to end are the file. Every frame but the last says that
-another follows, so that a file cut between frames is seen to be cut.
+An encoded file is a stream of frames (docs/format/file.md). The decoded file is their values end to end.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ def __dir__() -> list[str]:
     return sorted(__all__)
 
 
-#: Raw bytes of the longest frame in a file: what encoding and decoding keep in memory, with as much for the other side.
+#: The maximum raw bytes of a frame. Encoding and decoding hold one frame and its values in memory.
 FRAME_RAW_BYTES = 64 << 20
 _HEADER_SEGMENT_CODEC = "raw"
 
@@ -41,7 +40,7 @@ Progress = Callable[[int], None]
 
 @dataclass(frozen=True)
 class FileTotals:
-    """What encoding or decoding a file moved."""
+    """The sizes of a file that was encoded or decoded."""
 
     frames: int
     raw_bytes: int
@@ -50,17 +49,17 @@ class FileTotals:
 
 @dataclass(frozen=True)
 class FileFrame:
-    """A frame of an encoded file: its number from 0, where it begins, and what it holds."""
+    """A frame of an encoded file."""
 
-    number: int
-    offset: int
+    number: int  #: from 0
+    offset: int  #: byte of the file where the frame begins
     info: FrameInfo
-    blocks: BlockStats | None  #: None where the frame is wrong
-    fault: str | None = None  #: where it is wrong: in which way, such as a checksum of other bytes
+    blocks: BlockStats | None  #: None if the frame is corrupt
+    fault: str | None = None  #: what is wrong with a corrupt frame, such as its checksum
 
 
 def pieces(parts: list[Segment]) -> Iterator[Segment]:
-    """Segments in pieces of at most FRAME_RAW_BYTES; every value whole."""
+    """Splits segments into pieces of at most FRAME_RAW_BYTES, between values."""
     for part in parts:
         for start in range(0, part.raw_bytes, FRAME_RAW_BYTES):
             length = min(FRAME_RAW_BYTES, part.raw_bytes - start)
@@ -206,7 +205,7 @@ def _frames(file: BinaryIO, name: str) -> Iterator[tuple[int, int, FrameInfo, np
                 raise CorruptError(_cut(total - offset, info.wire_bytes))
             filled = FRAME_HEADER_BYTES
             while filled < info.wire_bytes:
-                # A pipe does not say how much it holds: no memory for more than came, up to a factor.
+                # The length of a pipe is unknown: the buffer grows with the data, whatever the header claims.
                 needed = info.wire_bytes if total is not None else min(info.wire_bytes, 2 * filled + FRAME_RAW_BYTES)
                 if buffer.size < needed:
                     grown = np.empty(needed, np.uint8)
@@ -229,25 +228,25 @@ def _frames(file: BinaryIO, name: str) -> Iterator[tuple[int, int, FrameInfo, np
 
 
 def _cut(there: int, needed: int) -> str:
-    return f"the file is cut: {there} bytes are there of {needed}"
+    return f"the file is cut: it has {there} of {needed} bytes"
 
 
 @contextlib.contextmanager
 def _located(name: str, number: int, offset: int) -> Iterator[None]:
-    """Says in an error which frame of which file it is about."""
+    """Adds the file and the frame to the message of an error."""
     where = f"{name}: frame {number} at byte {offset}"
     try:
         yield
     except NarrowcastError as error:
-        # Without the name of the C function.
+        # Drops the name of the C function.
         function, _, sentence = str(error).partition(": ")
         raise error_of(error.status, f"{where}: {sentence if function.startswith('ncast_') else error}") from None
     except MemoryError:
-        raise SystemFailure(f"{where}: its values do not fit the memory of this machine") from None
+        raise SystemFailure(f"{where}: not enough memory for its values") from None
 
 
 def _read_into(file: BinaryIO, buffer: npt.NDArray[np.uint8]) -> int:
-    """Reads until the buffer is full or the file ends; how many bytes."""
+    """Reads until the buffer is full or the file ends. Returns the number of bytes."""
     rest = buffer.data
     filled = 0
     while filled < len(rest):

@@ -1,4 +1,4 @@
-"""Ranks of which one thread drives all.
+"""Communicators whose ranks are all driven by one thread.
 
 with narrowcast.LocalRanks(2, backend="cuda") as comms:  # rank r on GPU r
     with narrowcast.group():
@@ -36,13 +36,14 @@ def _destroy(handles: Sequence[int]) -> int:
 
 
 class LocalRanks(Sequence[Communicator]):
-    """The communicators of all ranks, by rank. They are closed together, as they were made, and not one by one.
+    """The communicators of all ranks, in rank order. They are created and closed together.
 
-    devices: the GPU of each rank, with backend "cuda"; None: rank r has GPU r.
-    The other arguments are those of `Communicator`.
+    ranks: how many.
+    devices: the GPU of each rank, with backend "cuda"; None: GPU r for rank r.
+    backend, options: as for `Communicator`, which also describes the errors.
 
-    Calls that wait for other ranks need this thread's calls of these: on the host backend they are made in one group,
-    or on streams. On GPUs every call is on a stream of its rank's GPU, and returns at once.
+    A call that waits for other ranks needs the calls of this thread for those ranks. On the host backend, make them in
+    one `group()` or on streams. On GPUs every call is asynchronous on a stream of its rank's GPU.
     """
 
     def __init__(
@@ -55,7 +56,7 @@ class LocalRanks(Sequence[Communicator]):
     ) -> None:
         ranks = as_int(ranks, "ranks")
         if devices is not None and len(devices) != ranks:
-            raise ValueError(f"devices has {len(devices)} numbers, not one for each of {ranks} ranks")
+            raise ValueError(f"devices has {len(devices)} numbers for {ranks} ranks")
         config = comm_config(backend, **options)
         made = (c_void_p * max(0, ranks))()
         listed = None if devices is None else (c_int * ranks)(*(as_int(device, "devices") for device in devices))
@@ -81,7 +82,7 @@ class LocalRanks(Sequence[Communicator]):
         return iter(self._comms)
 
     def close(self) -> None:
-        """Waits for the streams of all ranks, leaves and frees the communicators. May be called again."""
+        """Waits for the calls of all ranks and frees the communicators. Further calls have no effect."""
         found = self._finalizer.detach()
         if found is None:
             return
@@ -96,7 +97,7 @@ class LocalRanks(Sequence[Communicator]):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if kind is not None and self._finalizer.alive:
-            # Calls of some ranks may wait for those that will not come; the error of the body is the one to tell.
+            # Calls may wait for ranks whose calls were not made. The exception of the body is the one to raise.
             with contextlib.suppress(NarrowcastError):
                 self._comms[0].abort()
             with contextlib.suppress(NarrowcastError):

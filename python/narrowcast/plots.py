@@ -1,4 +1,4 @@
-"""Plots, by matplotlib, which is an optional extra of the package."""
+"""Plots of ratios and benchmarks. They need matplotlib, an optional dependency."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ _RATIO, _BOUND, _RAW = "#2166ac", "#b8c7d9", "#888888"
 # Of plots of ratios: at most 1,575 pixels.
 _MOST_INCHES, _FRAME_INCHES, _BAR_INCHES, _DOTS_PER_INCH = 10.5, 1.6, 0.5, 150
 _MOST_BARS, _MOST_NAME = 17, 48
-# Narrowcast's lines and NCCL's, as far as they go.
+# The colours of Narrowcast and of NCCL. They repeat after the last.
 _OURS, _THEIRS = ("#2166ac", "#1b7837", "#762a83"), ("#b35806", "#e08214", "#888888")
 FORMATS = (".png", ".svg", ".pdf")
 
 
 def require() -> None:
-    """UnsupportedError when matplotlib is missing."""
+    """Raises UnsupportedError when matplotlib is not installed."""
     try:
         importlib.import_module("matplotlib")
     except ImportError:
@@ -120,10 +120,14 @@ def _shortened(name: str) -> str:
 
 
 def plot_bench(reports: Sequence[dict[str, Any]], path: str | os.PathLike[str], over: str = "size_bytes") -> None:
-    """Draws what `bench all_reduce` and the like measured, a column for each report: bus bandwidth and, where NCCL took
-    part, its best time over each codec's. `path` appears whole or not at all.
+    """Draws reports of `narrowcast bench` of collectives, one column for each report.
 
-    over: what of a row is the place on the axis.
+    The rows are bus bandwidth and, where NCCL was measured too, its best time divided by the time of each codec.
+
+    path: ends in one of FORMATS, and appears whole or not at all.
+    over: the key of rows on the horizontal axis.
+
+    Raises UnsupportedError without matplotlib, and OSError.
     """
     require()
     lines = [_lines_of(report["rows"], over) for report in reports]
@@ -162,7 +166,7 @@ def _write(figure: Any, path: str | os.PathLike[str]) -> None:
 
 
 def _lines_of(rows: Sequence[dict[str, Any]], over: str) -> dict[str, list[dict[str, Any]]]:
-    """The rows of each codec of ours, and of each of NCCL's ways."""
+    """The rows by codec of Narrowcast, or by variant of NCCL."""
     lines: dict[str, list[dict[str, Any]]] = {}
     for row in sorted(rows, key=lambda row: row[over]):
         lines.setdefault(row["codec"] or row["contender"], []).append(row)
@@ -172,7 +176,7 @@ def _lines_of(rows: Sequence[dict[str, Any]], over: str) -> dict[str, list[dict[
 def _draw_bench(
     axes: Any, lines: dict[str, list[dict[str, Any]]], over: str, colors: dict[str, str], *, few_marks: bool
 ) -> None:
-    """axes: below, bandwidths; above them, if there are two, times of NCCL over ours."""
+    """axes: of the bandwidths; if there are two, the first is for the times of NCCL divided by ours."""
     for name, own in lines.items():
         _draw(axes[-1], name, own, over, "busbw_gb_per_s", colors[name])
         if len(axes) > 1 and own[0]["codec"] is not None:
@@ -205,7 +209,7 @@ def _draw(axes: Any, name: str, rows: Sequence[dict[str, Any]], over: str, key: 
 
 
 def _short(count_bytes: int) -> str:
-    """1536 -> "1.5K", as nccl-tests takes sizes."""
+    """1536 -> "1.5K", the form of sizes in nccl-tests."""
     size = float(count_bytes)
     for unit in ("", "K", "M"):
         if size < 1024:

@@ -1,4 +1,4 @@
-"""How far tensors shrink, and how far they could: the ratio of a codec beside the entropy bound."""
+"""Compression ratios of tensors, and their entropy bounds."""
 
 from __future__ import annotations
 
@@ -28,8 +28,7 @@ _BITS_IN = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 
 @dataclass
 class TensorRatio:
-    """A tensor under a codec. `ratio` is wire bytes / raw bytes and `bound` what a perfect coder of the exponents
-    would reach; both None for a tensor without values."""
+    """The compression of a tensor by a codec. `ratio` and `bound` are None for a tensor without values."""
 
     tensor: str
     file: str
@@ -38,10 +37,10 @@ class TensorRatio:
     codec: str  #: of the frames: raw for value types that the requested codec does not support
     raw_bytes: int
     wire_bytes: int
-    bound: float | None
-    widths: dict[int, int] = field(default_factory=dict)  #: bits of a code -> blocks; 0: stored raw
-    escapes: int = 0
-    far_escapes: int = 0
+    bound: float | None  #: the ratio of an ideal coder of exponents
+    widths: dict[int, int] = field(default_factory=dict)  #: bits per code -> number of blocks; 0: blocks stored raw
+    escapes: int = 0  #: values stored out of line
+    far_escapes: int = 0  #: escapes that needed a full exponent
     requested_codec: str = ""
 
     @property
@@ -51,7 +50,7 @@ class TensorRatio:
 
     @property
     def escape_share(self) -> float:
-        """Escaped values / values."""
+        """The fraction of values stored out of line."""
         return self.escapes / self.elems if self.elems else 0.0
 
     def as_json(self) -> dict[str, Any]:
@@ -72,14 +71,14 @@ class TensorRatio:
 
 
 def exponent_counts(raw: npt.NDArray[np.uint8], kind: ValueType) -> npt.NDArray[np.int64]:
-    """How often each exponent occurs among values given as bytes (a whole number of values)."""
+    """The number of occurrences of each exponent. raw: the bytes of a whole number of values."""
     bits = np.frombuffer(raw, _BITS_IN[kind.bytes])
     exponents = (bits >> bits.dtype.type(kind.mantissa_bits)) & bits.dtype.type((1 << kind.exponent_bits) - 1)
     return np.bincount(exponents.astype(np.uint16), minlength=1 << kind.exponent_bits)
 
 
 def entropy_bound(counts: npt.NDArray[np.int64], kind: ValueType) -> float:
-    """The ratio with sign and mantissa as they are and the exponents at their entropy; 1 for types without them."""
+    """The ratio when exponents are coded at their entropy and all other bits are stored; 1 for integers."""
     if not kind.is_float:
         return 1.0
     shares = counts[counts > 0] / counts.sum()

@@ -158,7 +158,7 @@ ncast_status ncast_get_unique_id(ncast_unique_id* id) {
 
 ncast_status ncast_remove_stale_segments(int* removed) {
   return guarded("ncast_remove_stale_segments", [&] {
-    const int count = channel::sweep_stale_segments();
+    const int count = bootstrap::sweep_stale_segments();
     if (removed != nullptr) *removed = count;
     return NCAST_OK;
   });

@@ -1,4 +1,4 @@
-"""The calls of communicators: arrays to pointers and counts, and the library's functions."""
+"""The operations of communicators: arrays become pointers and counts for the functions of the library."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .groups import Stream, open_group
 
 
 class Calls(abc.ABC):
-    """What a communicator can be asked for. Its class makes and ends it, and says what all calls have in common."""
+    """The operations. `Communicator` adds creation and destruction, and documents what all calls have in common."""
 
     rank: int
     ranks: int
@@ -34,7 +34,7 @@ class Calls(abc.ABC):
     def send(
         self, values: Any, peer: int, *, codec: str = "auto", stream: Any = None, dtype: str | None = None
     ) -> None:
-        """Sends `values` to the rank `peer`, which receives as many."""
+        """Sends `values` to rank `peer`, which must receive the same number of values."""
         peer = as_int(peer, "peer")
         source = self._view(values, "values", stream, dtype=dtype)
         self._run(
@@ -46,7 +46,7 @@ class Calls(abc.ABC):
         )
 
     def recv(self, out: Any, peer: int, *, codec: str = "auto", stream: Any = None, dtype: str | None = None) -> None:
-        """Receives from the rank `peer` as many values as `out` holds."""
+        """Receives from rank `peer` as many values as `out` holds."""
         peer = as_int(peer, "peer")
         target = self._view(out, "out", stream, dtype=dtype, writable=True)
         self._run(
@@ -71,7 +71,7 @@ class Calls(abc.ABC):
     ) -> None:
         """Copies the root's `values` to `out` on every rank; in place, to `values`, when `out` is None.
 
-        On other ranks than the root `values` is only looked at when `out` is None.
+        On ranks other than the root `values` is used only when `out` is None.
         """
         root = as_int(root, "root")
         array, name = (values, "values") if out is None else (out, "out")
@@ -96,9 +96,9 @@ class Calls(abc.ABC):
         stream: Any = None,
         dtype: str | None = None,
     ) -> None:
-        """Puts every rank's `values`, in rank order, into `out` of the root, which holds ranks times as many.
+        """Gathers the `values` of all ranks, in rank order, into `out` of the root, which holds `ranks` times as many.
 
-        On other ranks than the root `out` is not looked at. In place when `values` is the root's part of `out`.
+        On ranks other than the root `out` is ignored. In place when `values` is the root's part of `out`.
         """
         root = as_int(root, "root")
         source = self._view(values, "values", stream, dtype=dtype)
@@ -120,10 +120,10 @@ class Calls(abc.ABC):
         stream: Any = None,
         dtype: str | None = None,
     ) -> None:
-        """Puts part r of the root's `values` into `out` of rank r; `values` holds ranks times as many as `out`.
+        """Sends part r of the root's `values` to `out` of rank r. `values` holds `ranks` times as many values as `out`.
 
-        On other ranks than the root `values` is not looked at and may be None. In place when `out` is the root's part
-        of `values`.
+        On ranks other than the root `values` is ignored and may be None. In place when `out` is the root's part of
+        `values`.
         """
         root = as_int(root, "root")
         target = self._view(out, "out", stream, dtype=dtype, writable=True)
@@ -138,7 +138,7 @@ class Calls(abc.ABC):
     def all_gather(
         self, values: Any, out: Any, *, codec: str = "auto", stream: Any = None, dtype: str | None = None
     ) -> None:
-        """Puts every rank's `values`, in rank order, into `out`, which holds ranks times as many.
+        """Gathers the `values` of all ranks, in rank order, into `out` of every rank (`ranks` times as many).
 
         In place when `values` is this rank's part of `out`.
         """
@@ -149,9 +149,9 @@ class Calls(abc.ABC):
     def all_to_all(
         self, values: Any, out: Any, *, codec: str = "auto", stream: Any = None, dtype: str | None = None
     ) -> None:
-        """Sends part r of `values` to rank r and receives part r of `out` from it; both hold `ranks` equal parts.
+        """Sends part r of `values` to rank r and receives part r of `out` from it. Both hold `ranks` equal parts.
 
-        Not in place.
+        `values` and `out` must not overlap.
         """
         source = self._view(values, "values", stream, dtype=dtype)
         target = self._target(out, source, source.elems, stream)
@@ -170,12 +170,14 @@ class Calls(abc.ABC):
         stream: Any = None,
         dtype: str | None = None,
     ) -> None:
-        """As `all_to_all`, with as many values to and from each rank as the counts say.
+        """As `all_to_all`, with a separate count for each rank.
 
-        send_counts, recv_counts: one a rank, in values; zero is allowed. What a rank sends is what the other receives.
-        send_offsets, recv_offsets: where in `values` and `out` they are; None: one after the other, in rank order.
+        send_counts, recv_counts: the number of values to and from each rank; zero is allowed. The send count of a rank
+            for another must equal the other's receive count for it.
+        send_offsets, recv_offsets: the positions of the parts in `values` and `out`, in values; None: end to end in
+            rank order.
 
-        Not in place, and the parts of `out` do not overlap.
+        `values` and `out` must not overlap, nor must parts of `out`.
         """
         source = self._view(values, "values", stream, dtype=dtype)
         target = self._view(out, "out", stream, holds=source.dtype, writable=True)
@@ -197,9 +199,9 @@ class Calls(abc.ABC):
         stream: Any = None,
         dtype: str | None = None,
     ) -> None:
-        """Reduces `values` over all ranks into `out` of the root; in place, to its `values`, when `out` is None.
+        """Reduces `values` over all ranks into `out` of the root; in place when its `out` is None.
 
-        On other ranks than the root `out` is not looked at. op: "sum", "prod", "min", "max" or "avg".
+        On ranks other than the root `out` is ignored. op: "sum", "prod", "min", "max" or "avg".
         """
         root = as_int(root, "root")
         is_root = self.rank == root
@@ -218,7 +220,7 @@ class Calls(abc.ABC):
         stream: Any = None,
         dtype: str | None = None,
     ) -> None:
-        """Reduces `values` over all ranks and leaves part r of the result in `out` of rank r.
+        """Reduces `values` over all ranks and stores part r of the result in `out` of rank r.
 
         values: `ranks` equal parts. out: one part; in place when it is this rank's part of `values`.
         op: "sum", "prod", "min", "max" or "avg".
@@ -262,65 +264,67 @@ class Calls(abc.ABC):
             return host_view(array, name, dtype=dtype, holds=holds, writable=writable)
         found = view(array, name, dtype=dtype, holds=holds, writable=writable, stream=stream)
         if found.device != "cuda":
-            raise ValueError(f"{name} is in host memory: this communicator is of GPUs, copy it there first")
+            raise ValueError(
+                f"{name} is in host memory: copy it to the GPU first, or use a communicator of the host backend"
+            )
         return found
 
     def _target(self, out: Any, source: View, elems: int, stream: Any) -> View:
         target = self._view(out, "out", stream, holds=source.dtype, writable=True)
         if target.elems != elems:
-            raise ValueError(f"out holds {target.elems} values, not the {elems} that {source.elems} values give")
+            raise ValueError(f"out holds {target.elems} values, not {elems}")
         return target
 
     def _like(self, values: Any, target: View, elems: int, stream: Any, dtype: str | None) -> View:
         source = self._view(values, "values", stream, dtype=dtype)
         if source.dtype != target.dtype or source.elems != elems:
             raise ValueError(
-                f"values are {source.elems} of {source.dtype.name}, out holds {target.elems} of {target.dtype.name}"
+                f"values holds {source.elems} {source.dtype.name}, but out holds {target.elems} {target.dtype.name}"
             )
         return source
 
     def _ranges(
         self, whole: View, name: str, prefix: str, counts: Sequence[int], offsets: Sequence[int] | None
     ) -> tuple[Any, Any]:
-        """Counts and offsets as the library takes them, all inside the array."""
+        """Counts and offsets as C arrays, checked to be inside the array."""
         numbers = [operator.index(count) for count in counts]
         starts = (
             [*itertools.accumulate(numbers, initial=0)][:-1] if offsets is None else list(map(operator.index, offsets))
         )
         for kind, listed in (("counts", numbers), ("offsets", starts)):
             if len(listed) != self.ranks:
-                raise ValueError(f"{prefix}_{kind} has {len(listed)} numbers, not one for each of {self.ranks} ranks")
+                raise ValueError(f"{prefix}_{kind} has {len(listed)} numbers for {self.ranks} ranks")
         for rank, (count, start) in enumerate(zip(numbers, starts, strict=True)):
             if count < 0 or (count and not 0 <= start <= whole.elems - count):
                 raise ValueError(
                     f"{name} has {whole.elems} values, {prefix}_counts[{rank}] is {count} and its offset {start}"
                 )
         array = c_uint64 * self.ranks
-        # The library does not look at the offset of a count of zero, and c_uint64 takes any.
+        # The library ignores the offset where the count is zero, and c_uint64 accepts any number.
         return array(*numbers), array(*starts)
 
     def _part(self, whole: View, name: str) -> int:
         if whole.elems % self.ranks:
-            raise ValueError(f"{name} has {whole.elems} values, which {self.ranks} ranks do not share evenly")
+            raise ValueError(f"{name} has {whole.elems} values, which is not a multiple of {self.ranks} ranks")
         return whole.elems // self.ranks
 
     def _move(self, function: str, source: View, target: View, count: int, codec: str, stream: Any) -> None:
         self._run(function, (source.pointer, target.pointer, count, source.dtype.number), codec, stream, source, target)
 
     def _run(self, function: str, arguments: tuple[Any, ...], codec: str, stream: Any, *views: View) -> None:
-        """Calls the library and keeps the buffers for as long as it may use them, but for those on CUDA streams."""
+        """Calls the library, and keeps the buffers alive as long as it may use them, except on CUDA streams."""
         number = comm_codec_number(codec)
         owners = [one.owner for one in views]
         host_stream: Stream | None = None
         if self.backend == "cuda":
             if isinstance(stream, Stream):
-                raise TypeError("stream is one of the host backend: give a CUDA stream")
+                raise TypeError("stream is a narrowcast.Stream of the host backend: pass a CUDA stream")
             handle = stream_handle(stream) or None
         elif stream is None:
             handle = None
         else:
             if not isinstance(stream, Stream):
-                raise TypeError(f"stream is a {type(stream).__name__}, not a Stream of the host backend")
+                raise TypeError(f"stream is a {type(stream).__name__}, not a narrowcast.Stream")
             host_stream, handle = stream, stream.handle
 
         def call() -> None:

@@ -12,11 +12,11 @@ from typing import BinaryIO
 
 @contextlib.contextmanager
 def new_file(path: Path) -> Iterator[BinaryIO]:
-    """Opens a temporary file beside `path`, which it replaces when the body ends, and which is removed when it raises.
+    """Opens a temporary file in the same folder. It replaces `path` when the body ends, and is removed when it raises.
 
-    Signals that are to clean up have to arrive as exceptions.
+    Signals clean up only if their handlers raise exceptions.
     """
-    # Through a symbolic link, as writing in place would.
+    # A symbolic link is followed, as when writing in place.
     target = Path(os.path.realpath(path))
     if target.exists() and not target.is_file():
         raise OSError(f"{path} exists and is not a regular file")
@@ -28,30 +28,30 @@ def new_file(path: Path) -> Iterator[BinaryIO]:
     except BaseException as error:
         with contextlib.suppress(OSError):
             temporary.unlink()
-        # Nobody has heard of the temporary file.
+        # The caller does not know the temporary file.
         if isinstance(error, OSError) and error.filename == str(temporary):
             raise OSError(error.errno, error.strerror, str(path)) from None
         raise
 
 
 def check_writable(path: Path) -> None:
-    """Raises what `new_file` would, for those who have long work to do first. Leaves nothing behind."""
-    with contextlib.suppress(_Enough), new_file(path):
-        raise _Enough
+    """Raises the errors that `new_file` would raise, before long work. Creates no file."""
+    with contextlib.suppress(_Writable), new_file(path):
+        raise _Writable
 
 
-class _Enough(Exception):
-    """That a file could be opened."""
+class _Writable(Exception):
+    """Ends the body of `new_file` without creating the file."""
 
 
 def write_file(path: Path, content: bytes | memoryview) -> None:
-    """A new file of this content."""
+    """Creates or replaces a file."""
     with new_file(path) as file:
         write_all(file, memoryview(content), str(path))
 
 
 def write_all(file: BinaryIO, data: memoryview, name: str) -> None:
-    """Writes everything (an unbuffered write may take less); errors name `name`, not the temporary file."""
+    """Writes all data: an unbuffered write may be partial. Errors have `name`, not the name of the temporary file."""
     try:
         while data:
             data = data[file.write(data) :]

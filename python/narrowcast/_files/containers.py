@@ -1,7 +1,7 @@
-"""What a file's bytes are: the value type of every stretch of a safetensors, npy or plain file.
+"""The value types in a safetensors, npy or plain file.
 
-Nothing here changes a byte; a wrong answer costs ratio, never data. Headers are hostile input: every length and offset
-is checked against the file before it is used.
+The result affects the compression ratio, never the data. Headers are untrusted input: every length and offset is
+checked against the file before it is used.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ NPY_MAGIC = b"\x93NUMPY"
 MAX_SAFETENSORS_HEADER_BYTES = 100_000_000
 MAX_NPY_HEADER_BYTES = 1 << 20
 
-# safetensors' name -> bits of a value and our value type; None: kept as plain bytes.
+# Type in safetensors -> bits of a value, and the value type; None: plain bytes.
 _SAFETENSORS: dict[str, tuple[int, str | None]] = {
     "BF16": (16, "bfloat16"),
     "F16": (16, "float16"),
@@ -43,10 +43,10 @@ _SAFETENSORS: dict[str, tuple[int, str | None]] = {
     "I16": (16, None),
     "U16": (16, None),
     "BOOL": (8, None),
-    # A complex value is two floats, end to end.
+    # A complex value is two floats.
     "C64": (64, "float32"),
 }
-# NumPy's kinds that have a value type; complex as pairs of floats.
+# NumPy type -> value type; complex numbers are pairs of floats.
 _NUMPY = {
     "f2": "float16",
     "f4": "float32",
@@ -63,17 +63,17 @@ _NUMPY = {
 
 
 class UnknownValuesError(ValueError):
-    """Nothing says what the values of a file are: the caller has to."""
+    """The value type of a file is unknown and must be given."""
 
 
 @dataclass(frozen=True)
 class Segment:
-    """A stretch of a file that holds values of one type. `tensor` is its name, None for headers and gaps."""
+    """Consecutive bytes of a file with one value type."""
 
     offset: int
     raw_bytes: int
     dtype: ValueType
-    tensor: str | None
+    tensor: str | None  #: the name of the tensor; None for headers and gaps
 
     @property
     def end(self) -> int:
@@ -133,17 +133,17 @@ def _npy(file: BinaryIO, total: int, given: ValueType | None, path: Path) -> lis
             (2, 0): np.lib.format.read_array_header_2_0,
         }.get(version)
         if reader is None:
-            raise ValueError(f"its version is {version[0]}.{version[1]}")
-        # The length is checked before NumPy reads, and evaluates, as much.
+            raise ValueError(f"version {version[0]}.{version[1]} is not supported")
+        # Checked before NumPy reads and evaluates the header.
         width = 2 if version == (1, 0) else 4
         length = int.from_bytes(file.read(width), "little")
         if length > min(MAX_NPY_HEADER_BYTES, total):
-            raise ValueError(f"its header claims {length} bytes")
+            raise ValueError(f"the header claims {length} bytes")
         file.seek(len(NPY_MAGIC) + 2)
         shape, _, kind = reader(file, max_header_size=MAX_NPY_HEADER_BYTES)
         data = total - file.tell()
         if not kind.hasobject and math.prod(shape) * kind.itemsize != data:
-            raise ValueError(f"{data} bytes of data do not make the shape {shape} of {kind}")
+            raise ValueError(f"{data} bytes of data do not match shape {shape} of {kind}")
     except (ValueError, SyntaxError, TypeError, OverflowError, RecursionError, MemoryError, EOFError) as error:
         raise CorruptError(f"{path} is not a valid npy file: {_one_line(error)}") from None
     header = file.tell()
@@ -158,7 +158,7 @@ def _safetensors(file: BinaryIO, total: int, name: str) -> list[Segment]:
         return _parse_safetensors(file, total)
     except (ValueError, RecursionError) as error:
         raise CorruptError(
-            f"{name} is not a valid safetensors file: {_one_line(error)} (--dtype uint8 takes it as plain bytes)"
+            f"{name} is not a valid safetensors file: {_one_line(error)} (--dtype uint8 treats it as plain bytes)"
         ) from None
 
 
@@ -166,17 +166,17 @@ def _parse_safetensors(file: BinaryIO, total: int) -> list[Segment]:
     file.seek(0)
     prefix = file.read(8)
     if len(prefix) < 8:
-        raise ValueError(f"{total} bytes are too few for the length of its header")
+        raise ValueError(f"{total} bytes are too few for a header")
     (length,) = struct.unpack("<Q", prefix)
     if length > MAX_SAFETENSORS_HEADER_BYTES or 8 + length > total:
-        raise ValueError(f"its header claims {length} bytes, the file has {total}")
+        raise ValueError(f"the header claims {length} bytes, but the file has {total}")
     text = file.read(length)
     if not text.startswith(b"{"):
-        raise ValueError("its header does not begin with an opening brace")
+        raise ValueError("the header does not begin with an opening brace")
     header = json.loads(text.decode("utf-8"), object_pairs_hook=_unique_keys, parse_constant=_no_constant)
     metadata = header.pop("__metadata__", {})
     if not isinstance(metadata, dict) or not all(isinstance(value, str) for value in metadata.values()):
-        raise ValueError("its __metadata__ does not map names to strings")
+        raise ValueError("__metadata__ does not map names to strings")
     data = 8 + length
     tensors = sorted(
         (_tensor(name, entry, data, total) for name, entry in header.items()), key=lambda one: (one.offset, one.end)
@@ -187,7 +187,7 @@ def _parse_safetensors(file: BinaryIO, total: int) -> list[Segment]:
         if tensor.raw_bytes == 0:
             continue
         if tensor.offset < position:
-            raise ValueError(f"the tensor {tensor.tensor!r} overlaps the one before it")
+            raise ValueError(f"tensor {tensor.tensor!r} overlaps the tensor before it")
         if tensor.offset > position:
             found.append(Segment(position, tensor.offset - position, BYTES, None))
         found.append(tensor)
@@ -198,19 +198,19 @@ def _parse_safetensors(file: BinaryIO, total: int) -> list[Segment]:
 
 def _tensor(name: str, entry: Any, data: int, total: int) -> Segment:
     if not isinstance(entry, dict) or entry.keys() != {"dtype", "shape", "data_offsets"}:
-        raise ValueError(f"the tensor {name!r} does not have exactly dtype, shape and data_offsets")
+        raise ValueError(f"tensor {name!r} does not have exactly dtype, shape and data_offsets")
     kind, shape, offsets = entry["dtype"], entry["shape"], entry["data_offsets"]
     if not isinstance(kind, str):
-        raise ValueError(f"the dtype of the tensor {name!r} is not a string")
+        raise ValueError(f"the dtype of tensor {name!r} is not a string")
     if not _are_counts(shape):
-        raise ValueError(f"the shape of the tensor {name!r} is not a list of counts")
+        raise ValueError(f"the shape of tensor {name!r} is not a list of non-negative integers")
     if not _are_counts(offsets) or len(offsets) != 2 or not offsets[0] <= offsets[1] <= total - data:
-        raise ValueError(f"the data_offsets of the tensor {name!r} are not two offsets into the data")
+        raise ValueError(f"the data_offsets of tensor {name!r} are not two offsets within the data")
     raw_bytes = offsets[1] - offsets[0]
     bits, ours = _SAFETENSORS.get(kind, (None, None))
-    # bits is None for types that came after this list: their bytes are kept all the same.
+    # bits is None for types newer than this list, which become plain bytes.
     if bits is not None and _product(shape, limit=8 * total) * bits != 8 * raw_bytes:
-        raise ValueError(f"the tensor {name!r} has {raw_bytes} bytes, which its shape and dtype do not make")
+        raise ValueError(f"tensor {name!r} has {raw_bytes} bytes, which does not match its shape and dtype")
     return Segment(data + offsets[0], raw_bytes, value_type(ours) if ours else BYTES, name)
 
 
@@ -219,7 +219,7 @@ def _are_counts(values: Any) -> bool:
 
 
 def _product(shape: list[int], limit: int) -> int:
-    """The product of the extents, or something above the limit: hostile extents must not cost time."""
+    """The product of the extents, or a number above the limit: bounds the work for untrusted extents."""
     if 0 in shape:
         return 0
     product = 1
@@ -233,12 +233,12 @@ def _product(shape: list[int], limit: int) -> int:
 def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     keys = dict(pairs)
     if len(keys) != len(pairs):
-        raise ValueError("a name stands twice in its header")
+        raise ValueError("a name occurs twice in the header")
     return keys
 
 
 def _no_constant(text: str) -> Any:
-    raise ValueError(f"its header holds {text}")
+    raise ValueError(f"the header contains {text}")
 
 
 def _one_line(error: BaseException) -> str:

@@ -79,7 +79,7 @@ def test_all_to_all_v_moves_what_the_counts_say(run):
         for sentence, expected in zip(
             found[4:],
             [
-                "send_counts has 1 numbers, not one for each of 3 ranks",
+                "send_counts has 1 numbers for 3 ranks",
                 "send_counts[0] is -1",
                 "out has 9 values, recv_counts[",
                 "send_offsets has 1 numbers",
@@ -126,9 +126,9 @@ def test_arguments_that_do_not_fit_are_refused(run):
         for sentence, expected in zip(
             found,
             [
-                "out holds 30 values, not the 60",
+                "out holds 30 values, not 60",
                 "out holds float16 values, not float32",
-                "values has 29 values, which 2 ranks do not share evenly",
+                "values has 29 values, which is not a multiple of 2 ranks",
                 "'median' is not a reduction",
                 "'zip' is not a codec",
                 "values is read-only",
@@ -358,7 +358,7 @@ def test_one_rank_alone_works_and_closes_twice():
     comm.close()
     with (
         narrowcast.Communicator(narrowcast.unique_id(), 0, 1) as again,
-        pytest.raises(TypeError, match="stream is a int, not a Stream of the host backend"),
+        pytest.raises(TypeError, match=r"stream is a int, not a narrowcast\.Stream"),
     ):
         again.all_reduce(values, stream=0)
     stream = narrowcast.Stream()

@@ -68,7 +68,7 @@ def test_what_is_left_open_is_freed():
 
 
 def test_bad_arguments_are_refused():
-    with pytest.raises(ValueError, match="devices has 1 numbers, not one for each of 2 ranks"):
+    with pytest.raises(ValueError, match="devices has 1 numbers for 2 ranks"):
         narrowcast.LocalRanks(2, devices=[0])
     with pytest.raises(narrowcast.InvalidArgumentError, match="ranks is 0"):
         narrowcast.LocalRanks(0)

@@ -42,7 +42,7 @@ def _refused(world: World) -> list[tuple[str, str, Callable[[], Any]]]:
     if place.backend == "host":
         elsewhere: Any = _Elsewhere()
         other_stream: Any = 7
-        memory_sentence, stream_sentence = "GPU memory", "not a Stream of the host backend"
+        memory_sentence, stream_sentence = "GPU memory", "not a narrowcast.Stream"
     else:
         elsewhere, other_stream = np.zeros(12, np.float32), narrowcast.Stream()
         memory_sentence, stream_sentence = "host memory", "host backend"
