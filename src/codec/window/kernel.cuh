@@ -20,7 +20,6 @@ class Block {
 
  public:
   static constexpr uint32_t values_bytes = Type.block_bytes();
-  static constexpr uint32_t payload_capacity = Type.block_bytes();
   // Shared memory that a warp works in, 4-byte aligned.
   union Scratch {
     Histogram histogram;
@@ -374,6 +373,42 @@ class Block {
   __device__ static uint32_t with_exponent(uint32_t head, uint32_t exponent) {
     using Field = ExponentField<Type>;
     return device::select_bits(Field::mask << Field::shift, exponent << Field::shift, head);
+  }
+};
+
+// The codec as codec/block_codec.cuh describes it, for each value type that it shrinks. The parameter is the dtype because
+// nvcc cannot name a kernel by a value of class type.
+template <ncast_dtype Dtype>
+  requires(format::window::value_type(Dtype).value_bytes != 0)
+struct Codec {
+  using Coder = Block<format::window::value_type(Dtype)>;
+  static constexpr ncast_dtype dtype = Dtype;
+  static constexpr uint32_t values_bytes = Coder::values_bytes;
+  static constexpr bool is_fixed = false;
+  static constexpr bool is_identity = false;
+  static constexpr bool is_exact = true;
+  using Scratch = typename Coder::Scratch;
+  __device__ static uint32_t encode(const void* values, void* payload, Scratch& scratch, int lane) {
+    return Coder::template encode<true>(values, payload, scratch, lane);
+  }
+  __device__ static bool decode(const void* payload, uint32_t payload_bytes, void* values, Scratch& scratch, int lane) {
+    return Coder::template decode<true>(payload, payload_bytes, values, scratch, lane);
+  }
+};
+
+// The same for kernels whose warps have different roles: one copy of the code, which the roles share, so that coding costs
+// registers only where it happens.
+template <ncast_dtype Dtype>
+  requires(format::window::value_type(Dtype).value_bytes != 0)
+struct SharedCodec : Codec<Dtype> {
+  using typename Codec<Dtype>::Coder;
+  using typename Codec<Dtype>::Scratch;
+  __device__ __noinline__ static uint32_t encode(const void* values, void* payload, Scratch& scratch, int lane) {
+    return Coder::template encode<false>(values, payload, scratch, lane);
+  }
+  __device__ __noinline__ static bool decode(const void* payload, uint32_t payload_bytes, void* values,
+                                             Scratch& scratch, int lane) {
+    return Coder::template decode<false>(payload, payload_bytes, values, scratch, lane);
   }
 };
 

@@ -78,14 +78,14 @@ ncast_status encode_to_frame(const Call& call, const void* values, uint32_t flag
   auto* bytes = static_cast<char*>(frame);
   if (call.is_raw()) {
     if (call.elems != 0) RETURN_IF_FAILED(call.copied(bytes + sizeof header, values));
-    return call.launched(write_raw_header(header, bytes, call.raw_bytes(), call.launch));
+    return call.launched(write_header(header, bytes, call.raw_bytes(), call.launch));
   }
   RETURN_IF_FAILED(check_pointer(call.function, "workspace", workspace, format::alignment));
   if (const size_t needed = encode_workspace_bytes(header.blocks); workspace_bytes < needed)
     return fail(NCAST_TOO_SMALL, "%s: workspace has %zu bytes, and %zu are needed", call.function, workspace_bytes,
                 needed);
   const Values from{const_cast<void*>(values), call.dtype, call.elems};
-  return call.launched(encode_frame(from, header, bytes, workspace, call.launch));
+  return call.launched(encode_frame(from, call.codec, header, bytes, workspace, call.launch));
 }
 
 // What a decoder does with the values: `packed` and `raw` launch it for either kind of frame.
@@ -129,7 +129,8 @@ ncast_status decode_values(const Call& call, void* values, ncast_device_status* 
   if (call.elems != 0) RETURN_IF_FAILED(check_pointer(call.function, "values", values, ncast_dtype_bytes(call.dtype)));
   return from(
       [&](const Payloads& payloads, const FrameHeader* header, const FrameHeader& expected) {
-        return call.launched(decode(payloads, header, expected, {values, call.dtype, call.elems}, status, call.launch));
+        const DecodeArguments arguments{payloads, header, expected, status, call.codec};
+        return call.launched(decode(arguments, {values, call.dtype, call.elems}, call.launch));
       },
       [&](const char* raw) { return call.copied(values, raw); });
 }
@@ -146,7 +147,7 @@ ncast_status reduce_values(const Call& call, ncast_redop op, void* accumulator, 
   const Values to{accumulator, call.dtype, call.elems};
   return from(
       [&](const Payloads& payloads, const FrameHeader* header, const FrameHeader& expected) {
-        return call.launched(decode_reduce(payloads, header, expected, to, op, status, call.launch));
+        return call.launched(decode_reduce({payloads, header, expected, status, call.codec}, to, op, call.launch));
       },
       [&](const char* raw) { return call.launched(reduce_raw(raw, to, op, call.launch)); });
 }
@@ -159,7 +160,7 @@ ncast_status encode_to_slots(const Call& call, const void* values, void* slots, 
   RETURN_IF_FAILED(check_pointer(call.function, "lengths", lengths, sizeof *lengths));
   if (!call.is_raw()) {
     const Values from{const_cast<void*>(values), call.dtype, call.elems};
-    return call.launched(encode_slots(from, static_cast<char*>(slots), lengths, call.launch));
+    return call.launched(encode_slots(from, call.codec, static_cast<char*>(slots), lengths, call.launch));
   }
   const uint64_t blocks = ncast_slot_count(call.dtype, call.elems);
   const auto block_bytes = static_cast<uint32_t>(ncast_slot_bytes(call.dtype));

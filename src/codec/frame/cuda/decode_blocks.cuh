@@ -1,40 +1,21 @@
 // The loop that decoding kernels share: find a block's payload, bring it to shared memory, decode, hand over the values.
 #pragma once
 
+#include "codec/frame/cuda/header_check.cuh"
 #include "codec/frame/cuda/launch.h"
 #include "codec/frame/cuda/warps.cuh"
 
 namespace narrowcast::codec::cuda {
 
-struct DecodeArguments {
-  Payloads payloads;
-  const format::FrameHeader* header;  // NULL for slots
-  format::FrameHeader expected;
-  ncast_device_status* status;
-};
-
-// Marks the result. Every corrupt frame gives the same word, so the race between blocks does not matter.
-__device__ inline void report_corrupt(ncast_device_status* status) { *status = NCAST_CORRUPT; }
-
-// Whether a frame's header says what the caller expects, and the frame fits the bytes that are there.
-__device__ inline bool header_matches(const format::FrameHeader& header, const format::FrameHeader& expected,
-                                      uint64_t frame_bytes) {
-  return header.magic == expected.magic && header.version == expected.version && header.codec == expected.codec &&
-         header.dtype == expected.dtype && header.elems == expected.elems &&
-         header.block_elems == expected.block_elems && header.blocks == expected.blocks &&
-         (header.flags & ~(NCAST_CHECKSUM | NCAST_MORE)) == 0 &&
-         (header.checksum == 0 || (header.flags & NCAST_CHECKSUM) != 0) &&
-         (header.reserved[0] | header.reserved[1] | header.reserved[2]) == 0 && header.wire_bytes <= frame_bytes &&
-         header.wire_bytes % format::alignment == 0;
-}
-
 // Where the payloads of one warp's blocks are: a lane looks up one block of 32, so that the checks are paid once for them.
+template <BlockCodec Codec>
 class PayloadFinder {
  public:
-  __device__ PayloadFinder(const DecodeArguments& arguments, uint32_t block_bytes, uint64_t payload_bytes)
+  // payload_bytes: of all payloads of a packed frame.
+  __device__ PayloadFinder(const DecodeArguments& arguments, uint64_t payload_bytes)
       : payloads_(arguments.payloads),
+        codec_(arguments.codec),
         blocks_(arguments.expected.blocks),
-        block_bytes_(block_bytes),
         payload_units_(static_cast<uint32_t>(payload_bytes / format::alignment)) {}
 
   struct Place {
@@ -44,39 +25,51 @@ class PayloadFinder {
 
   // `block` of `raw_bytes` decoded bytes; this lane alone.
   __device__ Place find(uint32_t block, uint32_t raw_bytes) const {
-    Place place;
-    if (payloads_.lengths != nullptr) {
-      place = {block * (block_bytes_ / static_cast<uint32_t>(format::alignment)), payloads_.lengths[block]};
-    } else {
-      place.begin = block == 0 ? 0 : payloads_.ends[block - 1];
-      const uint32_t end = payloads_.ends[block];
-      const bool ordered = end > place.begin && end <= payload_units_ && (block + 1 < blocks_ || end == payload_units_);
-      const uint32_t units = min(end - place.begin, 2 * block_bytes_ / static_cast<uint32_t>(format::alignment));
-      place.bytes = ordered ? units * static_cast<uint32_t>(format::alignment) : 0;
-    }
+    const Place place = payloads_.lengths != nullptr ? in_slot(block)
+                        : Codec::is_fixed            ? in_fixed_frame(block, raw_bytes)
+                                                     : in_frame(block);
     const uint32_t stored = static_cast<uint32_t>(format::aligned(raw_bytes));
-    const bool fits = place.bytes <= stored && place.bytes % format::alignment == 0 &&
-                      (raw_bytes == block_bytes_ || place.bytes == stored);
-    if (!fits) place.bytes = 0;
-    return place;
+    const bool whole = raw_bytes == block_bytes;
+    bool fits = place.bytes <= stored && place.bytes % format::alignment == 0 && (whole || place.bytes == stored);
+    if constexpr (Codec::is_fixed) fits = fits && (!whole || place.bytes == Codec::payload_bytes(codec_));
+    return fits ? place : Place{0, 0};
   }
 
  private:
-  Payloads payloads_;
-  uint32_t blocks_;
-  uint32_t block_bytes_, payload_units_;
+  static constexpr uint32_t block_bytes = Codec::values_bytes;
+  static constexpr uint32_t unit = format::alignment;
+
+  __device__ Place in_slot(uint32_t block) const { return {block * (block_bytes / unit), payloads_.lengths[block]}; }
+  __device__ Place in_frame(uint32_t block) const {
+    const uint32_t begin = block == 0 ? 0 : payloads_.ends[block - 1];
+    const uint32_t end = payloads_.ends[block];
+    const bool ordered = end > begin && end <= payload_units_ && (block + 1 < blocks_ || end == payload_units_);
+    const uint32_t units = min(end - begin, 2 * block_bytes / unit);
+    return {begin, ordered ? units * unit : 0};
+  }
+  __device__ Place in_fixed_frame(uint32_t block, uint32_t raw_bytes) const {
+    if constexpr (Codec::is_fixed) {
+      const uint32_t bytes = Codec::payload_bytes(codec_);
+      return {block * (bytes / unit),
+              raw_bytes == block_bytes ? bytes : static_cast<uint32_t>(format::aligned(raw_bytes))};
+    }
+    return {0, 0};
+  }
+
+  const Payloads& payloads_;
+  const ncast_codec& codec_;
+  uint32_t blocks_, payload_units_;
 };
 
 // Runs sink.take(block, its values in shared memory, lane) for every whole block, and
 // sink.take_short(block, bytes, its values in global memory, lane) for a last short one.
-template <format::window::ValueType Type, typename Sink>
+template <BlockCodec Codec, typename Sink>
 __device__ void decode_blocks(const DecodeArguments& arguments, const Sink& sink) {
-  using Block = window::Block<Type>;
-  constexpr uint32_t block_bytes = Block::values_bytes;
+  constexpr uint32_t block_bytes = Codec::values_bytes;
   extern __shared__ char shared_memory[];
   const int lane = device::lane_id();
   const uint32_t warp = device::warp_id();
-  using Memory = WarpMemory<Type, 2>;
+  using Memory = WarpMemory<Codec, 2>;
   Memory& memory = reinterpret_cast<Memory*>(shared_memory)[warp];
   device::LoadBarrier barrier(&memory.barrier, lane);
 
@@ -84,25 +77,26 @@ __device__ void decode_blocks(const DecodeArguments& arguments, const Sink& sink
   if (arguments.header != nullptr) {
     const uint64_t payload_offset = arguments.payloads.data - reinterpret_cast<const char*>(arguments.header);
     if (!header_matches(*arguments.header, arguments.expected, arguments.payloads.data_bytes + payload_offset) ||
-        arguments.header->wire_bytes < payload_offset) {
+        arguments.header->wire_bytes < payload_offset ||
+        (Codec::is_fixed && arguments.header->wire_bytes != arguments.expected.wire_bytes)) {
       report_corrupt(arguments.status);
       return;
     }
     payload_bytes = arguments.header->wire_bytes - payload_offset;
   }
 
-  const PayloadFinder finder(arguments, block_bytes, payload_bytes);
+  const PayloadFinder<Codec> finder(arguments, payload_bytes);
   const uint32_t warps = gridDim.x * (blockDim.x / 32);
-  const uint32_t whole_blocks = static_cast<uint32_t>(arguments.expected.elems / Type.block_elems());
+  const uint32_t whole_blocks = static_cast<uint32_t>(arguments.expected.elems / block_elems<Codec>);
   uint32_t block = blockIdx.x * (blockDim.x / 32) + warp;
 
   char *here = memory.buffers[0], *other = memory.buffers[1];  // the block's payload, and its values
-  PayloadFinder::Place places{0, 0};                           // of this lane's block among the next 32 of the warp
+  typename PayloadFinder<Codec>::Place places{0, 0};           // of this lane's block among the next 32 of the warp
   uint32_t turn = 0;
   const auto start_load = [&](uint32_t next) -> uint32_t {
     if (turn % 32 == 0) {
       const uint32_t of_lane = next + lane * warps;
-      places = of_lane < whole_blocks ? finder.find(of_lane, block_bytes) : PayloadFinder::Place{0, 0};
+      places = of_lane < whole_blocks ? finder.find(of_lane, block_bytes) : typename PayloadFinder<Codec>::Place{0, 0};
     }
     const uint32_t bytes = __shfl_sync(device::all_lanes, places.bytes, turn % 32);
     const uint32_t begin = __shfl_sync(device::all_lanes, places.begin, turn % 32);
@@ -123,7 +117,7 @@ __device__ void decode_blocks(const DecodeArguments& arguments, const Sink& sink
       other = values;
       device::order_stores_before_bulk_copies();
     } else if (decoded) {
-      decoded = Block::decode(here, bytes, other, memory.scratch, lane);
+      decoded = decode_block<Codec>(arguments.codec, here, bytes, other, memory.scratch, lane);
     }
     bytes = start_load(block + warps);
     if (decoded) {
@@ -134,9 +128,9 @@ __device__ void decode_blocks(const DecodeArguments& arguments, const Sink& sink
   }
   device::wait_for_store_sources(lane);
 
-  const uint32_t last_bytes = static_cast<uint32_t>(arguments.expected.elems % Type.block_elems()) * Type.value_bytes;
+  const uint32_t last_bytes = static_cast<uint32_t>(arguments.expected.elems % block_elems<Codec>) * value_bytes<Codec>;
   if (block == whole_blocks && last_bytes != 0) {
-    const PayloadFinder::Place last = finder.find(block, last_bytes);
+    const typename PayloadFinder<Codec>::Place last = finder.find(block, last_bytes);
     if (last.bytes != 0) {
       sink.take_short(block, last_bytes, arguments.payloads.data + uint64_t{last.begin} * format::alignment, lane);
     } else if (lane == 0) {

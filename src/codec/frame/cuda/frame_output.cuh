@@ -3,13 +3,13 @@
 
 #include <cstdint>
 
+#include "codec/block_codec.cuh"
 #include "codec/frame/layout.h"
-#include "codec/window/kernel.cuh"
 
 namespace narrowcast::codec::cuda {
 
 // A payload on its way out, 16 bytes of each vector to a lane.
-template <format::window::ValueType Type>
+template <BlockCodec Codec>
 class Outgoing {
  public:
   __device__ void take(const char* payload, uint32_t bytes, int lane) {
@@ -24,7 +24,7 @@ class Outgoing {
   }
 
  private:
-  static constexpr uint32_t vectors = Type.block_bytes() / (32 * sizeof(uint4));
+  static constexpr uint32_t vectors = Codec::values_bytes / (32 * sizeof(uint4));
   __device__ static uint32_t offset(uint32_t i, int lane) { return (i * 32 + lane) * sizeof(uint4); }
   uint4 vectors_[vectors];
 };

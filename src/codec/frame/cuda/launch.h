@@ -1,5 +1,5 @@
-// The host's side of the codec kernels: one function a kernel, dispatched on the value type. Arguments are checked by
-// api.cu; these only launch.
+// The host's side of the codec kernels. Arguments are checked by api.cu; these find the kernel of a codec and value type in
+// codec/kernel_table.h and launch it.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -24,7 +24,8 @@ struct Launch {
   cudaStream_t stream;
 };
 
-// Where payloads are: a packed frame (ends set) or slots (lengths set).
+// Where payloads are: a packed frame of varying payloads (ends set), slots (lengths set), or a packed frame of fixed
+// payloads (neither).
 struct Payloads {
   const char* data;
   const uint32_t* ends;     // in units of format::alignment
@@ -32,24 +33,53 @@ struct Payloads {
   uint64_t data_bytes;      // of a packed frame: readable from `data`
 };
 
+// What the kernels of each kind take.
+struct EncodeSlotsArguments {
+  const char* values;
+  uint64_t elems;
+  char* slots;
+  uint32_t stride;    // from slot to slot, in bytes; used by codecs of fixed payloads
+  uint32_t* lengths;  // NULL: the payloads are fixed
+  bool prefetch;
+  ncast_codec codec;
+};
+struct EncodeFrameArguments {
+  const char* values;
+  format::FrameHeader header;  // complete except for wire_bytes
+  char* frame;
+  void* workspace;
+  ncast_codec codec;
+};
+struct DecodeArguments {
+  Payloads payloads;
+  const format::FrameHeader* header;  // in device memory; NULL for slots
+  format::FrameHeader expected;
+  ncast_device_status* status;
+  ncast_codec codec;
+};
+
 size_t encode_workspace_bytes(uint64_t blocks);
 
-// values -> slots and lengths, for types that `window` handles.
-cudaError_t encode_slots(const Values& values, char* slots, uint32_t* lengths, const Launch& launch);
-// values -> a packed frame; header is complete but for wire_bytes.
-cudaError_t encode_frame(const Values& values, const format::FrameHeader& header, char* frame, void* workspace,
-                         const Launch& launch);
-// payloads -> values. When header is not NULL it stands in device memory and must equal `expected` but for flags, size
-// and checksum, or *status becomes NCAST_CORRUPT.
-cudaError_t decode(const Payloads& payloads, const format::FrameHeader* header, const format::FrameHeader& expected,
-                   const Values& values, ncast_device_status* status, const Launch& launch);
+// All launches below return cudaErrorInvalidDeviceFunction where the table has no kernel.
+
+// values -> slots and lengths.
+cudaError_t encode_slots(const Values& values, ncast_codec codec, char* slots, uint32_t* lengths, const Launch& launch);
+// values -> a packed frame of varying payloads; header is complete except for wire_bytes.
+cudaError_t encode_frame(const Values& values, ncast_codec codec, const format::FrameHeader& header, char* frame,
+                         void* workspace, const Launch& launch);
+// values -> a packed frame of fixed payloads of payload_bytes each; header is complete.
+cudaError_t encode_fixed_frame(const Values& values, ncast_codec codec, const format::FrameHeader& header, char* frame,
+                               uint32_t payload_bytes, const Launch& launch);
+// payloads -> values. arguments.header, where there is one, must equal arguments.expected except for flags, size and
+// checksum, or *status becomes NCAST_CORRUPT.
+cudaError_t decode(const DecodeArguments& arguments, const Values& values, const Launch& launch);
 // As decode, reduced into an accumulator.
-cudaError_t decode_reduce(const Payloads& payloads, const format::FrameHeader* header,
-                          const format::FrameHeader& expected, const Values& accumulator, ncast_redop op,
-                          ncast_device_status* status, const Launch& launch);
+cudaError_t decode_reduce(const DecodeArguments& arguments, const Values& accumulator, ncast_redop op,
+                          const Launch& launch);
 
 // What is stored raw: a frame's header and padding, slots' lengths, and a reduction without decoding.
-cudaError_t write_raw_header(const format::FrameHeader& header, char* frame, uint64_t raw_bytes, const Launch& launch);
+// stored_bytes: of all payloads before the padding.
+cudaError_t write_header(const format::FrameHeader& header, char* frame, uint64_t stored_bytes, const Launch& launch);
 cudaError_t write_raw_lengths(uint32_t* lengths, uint64_t blocks, uint32_t block_bytes, uint32_t last_bytes,
                               const Launch& launch);
 cudaError_t check_raw_header(const format::FrameHeader* header, const format::FrameHeader& expected,

@@ -9,16 +9,16 @@
 
 namespace narrowcast::codec::cuda {
 
-template <format::window::ValueType Type>
-inline constexpr uint32_t most_short_frame_coders = Type.block_bytes() > 4096 ? 8 : 18;
+template <BlockCodec Codec>
+inline constexpr uint32_t most_short_frame_coders = Codec::values_bytes > 4096 ? 8 : 18;
 // Two tiles for each.
 inline constexpr uint32_t most_short_frame_ctas = 256;
 
 // The values of two turns have a buffer each, and so has a payload: the next one comes to what the values of the last left.
-template <format::window::ValueType Type>
+template <BlockCodec Codec>
 struct alignas(128) ShortFrameWarp {
-  char buffers[3][Type.block_bytes()];
-  typename window::Block<Type>::Scratch scratch;
+  char buffers[3][Codec::values_bytes];
+  typename Codec::Scratch scratch;
   uint64_t barriers[2];
 };
 // What passes between a CTA's warps; turns alternate.
@@ -43,25 +43,24 @@ struct ShortFrameCta {
   __device__ static uint32_t parity(uint32_t turn) { return turn / 2 % 2; }
 };
 
-template <format::window::ValueType Type>
+template <BlockCodec Codec>
 class ShortFrameEncoder {
-  using Block = window::Block<Type>;
-
  public:
-  __device__ ShortFrameEncoder(const char* values, const format::FrameHeader& header, ToldLayout layout,
-                               ShortFrameCta& cta, uint32_t coders, int lane)
-      : values_(values),
-        header_(header),
+  __device__ ShortFrameEncoder(const EncodeFrameArguments& arguments, ToldLayout layout, ShortFrameCta& cta,
+                               uint32_t coders, int lane)
+      : values_(arguments.values),
+        header_(arguments.header),
+        codec_(arguments.codec),
         layout_(layout),
         cta_(cta),
         coders_(coders),
-        whole_blocks_(static_cast<uint32_t>(header.elems / Type.block_elems())),
+        whole_blocks_(static_cast<uint32_t>(header_.elems / block_elems<Codec>)),
         lane_(lane) {}
 
   // A coder codes one block of each of the CTA's tiles, which are the one of its own number and from there on every
   // participants-th.
-  __device__ void code(ShortFrameWarp<Type>& memory, uint32_t coder) {
-    BlockLoader<Type> loaders[2] = {{values_, &memory.barriers[0], lane_}, {values_, &memory.barriers[1], lane_}};
+  __device__ void code(ShortFrameWarp<Codec>& memory, uint32_t coder) {
+    BlockLoader<Codec> loaders[2] = {{values_, &memory.barriers[0], lane_}, {values_, &memory.barriers[1], lane_}};
     const auto start_load = [&](uint32_t number, uint32_t tile) {
       const bool loads = tile * coders_ + coder < whole_blocks_;
       if (loads) loaders[number].start(memory.buffers[number], tile * coders_ + coder);
@@ -77,13 +76,13 @@ class ShortFrameEncoder {
       if (block < whole_blocks_) {
         loaders[from].wait();
         if (turn == 0) guessed = start_load(1, tile + layout_.ctas);  // not before: it would delay other warps' first
-        bytes = Block::encode(memory.buffers[from], memory.buffers[out], memory.scratch, lane_);
-        const bool raw = bytes == Block::values_bytes;  // it stays where it is
+        bytes = encode_block<Codec>(codec_, memory.buffers[from], memory.buffers[out], memory.scratch, lane_);
+        const bool raw = bytes == Codec::values_bytes;  // it stays where it is
         if (lane_ == 0) stage.buffer[coder] = raw ? from : out;
         if (!raw) out = from;
         device::order_stores_before_bulk_copies();
       } else if (block == whole_blocks_) {
-        bytes = static_cast<uint32_t>(format::aligned(header_.elems % Type.block_elems() * Type.value_bytes));
+        bytes = static_cast<uint32_t>(format::aligned(header_.elems % block_elems<Codec> * value_bytes<Codec>));
       }
       if (lane_ == 0) stage.units[coder] = bytes / format::alignment;
       __syncwarp();
@@ -108,7 +107,7 @@ class ShortFrameEncoder {
   }
 
   // Another warp tells how long the CTA's tiles became, learns where they begin, and stores them.
-  __device__ void store(ShortFrameWarp<Type>* memories, const ToldWords& told, char* frame) {
+  __device__ void store(ShortFrameWarp<Codec>* memories, const ToldWords& told, char* frame) {
     uint32_t participants = layout_.ctas;
     if (layout_.tiles > layout_.ctas) {
       participants = told.participants(blockIdx.x);
@@ -116,7 +115,7 @@ class ShortFrameEncoder {
       device::barrier_arrive(&cta_.counted);
       if (blockIdx.x >= participants) return;
     }
-    const FrameWriter writer{frame, header_, format::frame_layout(header_.elems, Type.block_elems()).payload_offset};
+    const FrameWriter writer{frame, header_, format::frame_layout(header_.elems, block_elems<Codec>).payload_offset};
     uint32_t begin = 0, before = 0;  // units of so many tiles
     for (uint32_t turn = 0, tile = blockIdx.x; tile < layout_.tiles; ++turn, tile += participants) {
       const ShortFrameTurn& stage = cta_.turn(turn);
@@ -135,8 +134,8 @@ class ShortFrameEncoder {
                                      units * static_cast<uint32_t>(format::alignment));
       const uint32_t short_block = __ballot_sync(device::all_lanes, units != 0 && block == whole_blocks_);
       if (short_block != 0)
-        store_short_block<Type>(writer.payload_at(__shfl_sync(device::all_lanes, own, __ffs(short_block) - 1)), values_,
-                                header_.elems, lane_);
+        store_short_block<Codec>(writer.payload_at(__shfl_sync(device::all_lanes, own, __ffs(short_block) - 1)),
+                                 values_, header_.elems, lane_);
       writer.write_ends(first, min(coders_, header_.blocks - first), own + units, lane_);
       if (tile + participants >= layout_.tiles) break;
       if (participants == layout_.ctas) continue;
@@ -149,68 +148,30 @@ class ShortFrameEncoder {
  private:
   const char* values_;
   const format::FrameHeader& header_;
+  const ncast_codec& codec_;
   ToldLayout layout_;
   ShortFrameCta& cta_;
   uint32_t coders_, whole_blocks_;
   int lane_;
 };
 
-template <ncast_dtype Dtype>
-__global__ void __launch_bounds__((most_short_frame_coders<format::window::value_type(Dtype)> + 1) * 32, 1)
-    encode_short_frame_kernel(const char* values, const __grid_constant__ format::FrameHeader header, char* frame,
-                              void* workspace, const __grid_constant__ Nonce nonce, ToldLayout layout) {
-  constexpr format::window::ValueType Type = format::window::value_type(Dtype);
+template <typename Codec>
+__global__ void __launch_bounds__((most_short_frame_coders<Codec> + 1) * 32, 1)
+    encode_short_frame_kernel(const __grid_constant__ EncodeFrameArguments arguments,
+                              const __grid_constant__ Nonce nonce, ToldLayout layout) {
   extern __shared__ char shared_memory[];
   const uint32_t coders = blockDim.x / 32 - 1, warp = device::warp_id();
   const int lane = device::lane_id();
-  auto* const memories = reinterpret_cast<ShortFrameWarp<Type>*>(shared_memory);
+  auto* const memories = reinterpret_cast<ShortFrameWarp<Codec>*>(shared_memory);
   auto& cta = *reinterpret_cast<ShortFrameCta*>(memories + coders);
   if (threadIdx.x == 0) cta.init(coders);
   __syncthreads();
-  ShortFrameEncoder<Type> encoder(values, header, layout, cta, coders, lane);
+  ShortFrameEncoder<Codec> encoder(arguments, layout, cta, coders, lane);
   if (warp < coders) {
     encoder.code(memories[warp], warp);
   } else {
-    encoder.store(memories, ToldWords(workspace, nonce, layout, lane), frame);
+    encoder.store(memories, ToldWords(arguments.workspace, nonce, layout, lane), arguments.frame);
   }
-}
-
-// At most, whatever the device and the frame.
-inline size_t short_frame_workspace_bytes(uint64_t blocks) {
-  const auto tiles = static_cast<uint32_t>(std::min<uint64_t>(blocks, 2 * most_short_frame_ctas));
-  return ToldLayout{std::min(tiles, most_short_frame_ctas), tiles}.bytes();
-}
-
-// How a frame of so many blocks is dealt to CTAs; no coders: it is too long.
-struct ShortFrameShape {
-  uint32_t coders;
-  ToldLayout layout;
-};
-template <format::window::ValueType Type>
-ShortFrameShape short_frame_shape(const Machine& machine, uint32_t blocks) {
-  const uint32_t ctas = std::min(machine.ctas, most_short_frame_ctas);
-  const uint32_t most =
-      machine.warps(sizeof(ShortFrameWarp<Type>), sizeof(ShortFrameCta), most_short_frame_coders<Type>);
-  const uint32_t of_cta = (blocks + ctas - 1) / ctas;
-  const uint32_t turns = (of_cta + most - 1) / most;
-  if (turns > 2) return {};
-  const uint32_t coders = (of_cta + turns - 1) / turns;
-  const uint32_t tiles = (blocks + coders - 1) / coders;
-  return {coders, {std::min(tiles, ctas), tiles}};
-}
-
-template <ncast_dtype Dtype>
-cudaError_t launch_short_frame(const ShortFrameShape& shape, const Values& values, const format::FrameHeader& header,
-                               char* frame, void* workspace, cudaStream_t stream) {
-  constexpr format::window::ValueType Type = format::window::value_type(Dtype);
-  cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
-  cudaError_t error = cudaStreamIsCapturing(stream, &capture);
-  if (error == cudaSuccess && capture != cudaStreamCaptureStatusNone)
-    error = cudaMemsetAsync(workspace, 0, shape.layout.bytes(), stream);
-  if (error != cudaSuccess) return error;
-  return launch_kernel(encode_short_frame_kernel<Dtype>, shape.layout.ctas, shape.coders + 1,
-                       shape.coders * sizeof(ShortFrameWarp<Type>) + sizeof(ShortFrameCta), stream,
-                       static_cast<const char*>(values.data), header, frame, workspace, new_nonce(), shape.layout);
 }
 
 }  // namespace narrowcast::codec::cuda

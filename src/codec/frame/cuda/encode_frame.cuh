@@ -1,15 +1,17 @@
 // values -> a packed frame in one pass. The warps of a CTA code a tile of neighbouring blocks; two more tell how long it became
 // and learn where it begins, while the others already code the next tiles. One warp of the grid adds the tiles up. Short frames
 // have a kernel of their own.
+#pragma once
+
 #include "codec/frame/cuda/frame_output.cuh"
 #include "codec/frame/cuda/launch.h"
 #include "codec/frame/cuda/short_frame.cuh"
 #include "codec/frame/cuda/tiles.cuh"
 #include "codec/frame/cuda/warps.cuh"
+#include "device/early_launch.cuh"
 #include "device/ptx/barrier.cuh"
 
 namespace narrowcast::codec::cuda {
-namespace {
 
 // A payload waits for its place for two turns: in a buffer of shared memory, then in its warp's registers, whence it leaves.
 // So a warp has three buffers: for values, for the payload being made, and for the one that waits. All wait for the slowest
@@ -17,8 +19,8 @@ namespace {
 inline constexpr int buffer_count = 3;
 inline constexpr uint32_t turns_to_store = 2;
 inline constexpr uint32_t stage_count = 4;  // more than turns_to_store, and a power of two
-template <format::window::ValueType Type>
-inline constexpr int most_coders = Type.block_bytes() > 4096 ? 9 : 18;
+template <BlockCodec Codec>
+inline constexpr int most_coders = Codec::values_bytes > 4096 ? 9 : 18;
 inline constexpr int service_warps = 3;
 // For the size of the workspace, whatever the device.
 inline constexpr int fewest_coders = 2;
@@ -50,24 +52,24 @@ __device__ TileStage& stage_of(FrameMemory& memory, uint32_t turn) { return memo
 __device__ uint32_t parity_of(uint32_t turn) { return turn / stage_count % 2; }
 
 // One thread asks for a tile that will be coded.
-template <format::window::ValueType Type>
+template <BlockCodec Codec>
 __device__ void prefetch_tile(const char* values, uint32_t whole_blocks, uint32_t tile, int coders) {
   const uint32_t block = tile * coders;
   if (is_aligned(values) && block < whole_blocks)
-    device::prefetch_to_l2(values + uint64_t{block} * Type.block_bytes(),
-                           min(whole_blocks - block, coders) * Type.block_bytes());
+    device::prefetch_to_l2(values + uint64_t{block} * Codec::values_bytes,
+                           min(whole_blocks - block, coders) * Codec::values_bytes);
 }
 
 // Two warps serve the coders turn by turn. The teller gathers the units of the CTA's tile, tells them at once, and takes
 // another tile: as late as can be, because tiles that are not told in the order in which they were taken make others wait.
-template <format::window::ValueType Type>
+template <BlockCodec Codec>
 __device__ void tell_tiles(FrameMemory& memory, Workspace* workspace, const char* values, uint32_t whole_blocks,
                            uint32_t tile_count, int coders, int lane) {
   uint32_t tile = memory.first_tile;
   if (lane == 0) {
     wait_for_first_tiles(workspace);
     memory.second_tile = take_tile(workspace);
-    prefetch_tile<Type>(values, whole_blocks, memory.second_tile, coders);
+    prefetch_tile<Codec>(values, whole_blocks, memory.second_tile, coders);
   }
   device::barrier_arrive(&memory.second);
   device::barrier_wait(&memory.second, 0);
@@ -84,7 +86,7 @@ __device__ void tell_tiles(FrameMemory& memory, Workspace* workspace, const char
     if (lane == 31) {
       taken = take_tile(workspace);
       stage.next_tile = taken;
-      prefetch_tile<Type>(values, whole_blocks, taken, coders);
+      prefetch_tile<Codec>(values, whole_blocks, taken, coders);
     }
     device::barrier_arrive(&stage.told);
     tile = next;
@@ -108,28 +110,22 @@ __device__ void place_tiles(FrameMemory& memory, const Workspace* workspace, uin
   }
 }
 
-// The encoder is launched early (launch_early): it may begin when this does, and waits for the end of this.
-__global__ void clear_workspace_kernel(uint32_t* words, uint32_t count) {
-#if __CUDA_ARCH__ >= 900
-  cudaTriggerProgrammaticLaunchCompletion();
-#endif
-  const uint32_t at = blockIdx.x * blockDim.x + threadIdx.x;
-  if (at < count) words[at] = 0;
-}
-template <ncast_dtype Dtype>
-__global__ void __launch_bounds__((most_coders<format::window::value_type(Dtype)> + service_warps) * 32, 1)
-    encode_frame_kernel(const char* values, format::FrameHeader header, char* frame, Workspace* workspace) {
-  constexpr format::window::ValueType Type = format::window::value_type(Dtype);
-  using Block = window::Block<Type>;
-  using Memory = WarpMemory<Type, buffer_count>;
-  constexpr uint32_t block_bytes = Block::values_bytes;
+template <typename Codec>
+__global__ void __launch_bounds__((most_coders<Codec> + service_warps) * 32, 1)
+    encode_frame_kernel(const __grid_constant__ EncodeFrameArguments arguments) {
+  const char* const values = arguments.values;
+  const format::FrameHeader& header = arguments.header;
+  char* const frame = arguments.frame;
+  auto* const workspace = static_cast<Workspace*>(arguments.workspace);
+  using Memory = WarpMemory<Codec, buffer_count>;
+  constexpr uint32_t block_bytes = Codec::values_bytes;
   const int coders = blockDim.x / 32 - service_warps;
   extern __shared__ char shared_memory[];
   const int lane = device::lane_id(), warp = static_cast<int>(device::warp_id());
   auto* memories = reinterpret_cast<Memory*>(shared_memory);
   FrameMemory& tile_memory = *reinterpret_cast<FrameMemory*>(memories + coders);
   const uint32_t tile_count = (header.blocks + coders - 1) / coders;
-  const uint32_t whole_blocks = static_cast<uint32_t>(header.elems / Type.block_elems());
+  const uint32_t whole_blocks = static_cast<uint32_t>(header.elems / block_elems<Codec>);
 
   if (threadIdx.x == 0) {
     for (TileStage& stage : tile_memory.stages) {
@@ -139,12 +135,12 @@ __global__ void __launch_bounds__((most_coders<format::window::value_type(Dtype)
       device::barrier_init(&stage.placed, 32);
     }
     device::barrier_init(&tile_memory.second, 32);
-    prefetch_tile<Type>(values, whole_blocks, blockIdx.x, coders);  // this CTA's first, or another's
+    prefetch_tile<Codec>(values, whole_blocks, blockIdx.x, coders);  // this CTA's first, or another's
     device::wait_for_stream();
     tile_memory.first_tile = take_tile(workspace);
   }
   __syncthreads();
-  if (warp == coders) return tell_tiles<Type>(tile_memory, workspace, values, whole_blocks, tile_count, coders, lane);
+  if (warp == coders) return tell_tiles<Codec>(tile_memory, workspace, values, whole_blocks, tile_count, coders, lane);
   if (warp == coders + 1) return place_tiles(tile_memory, workspace, tile_count, lane);
   if (warp == coders + 2) {
     if (tile_memory.first_tile == 0) add_up_tiles(workspace, tile_count, lane);
@@ -152,10 +148,10 @@ __global__ void __launch_bounds__((most_coders<format::window::value_type(Dtype)
   }
 
   Memory& memory = memories[warp];
-  BlockLoader<Type> loader(values, &memory.barrier, lane);
-  const FrameWriter writer{frame, header, format::frame_layout(header.elems, Type.block_elems()).payload_offset};
+  BlockLoader<Codec> loader(values, &memory.barrier, lane);
+  const FrameWriter writer{frame, header, format::frame_layout(header.elems, block_elems<Codec>).payload_offset};
   const uint32_t last_bytes =
-      static_cast<uint32_t>(format::aligned(header.elems % Type.block_elems() * Type.value_bytes));
+      static_cast<uint32_t>(format::aligned(header.elems % block_elems<Codec> * value_bytes<Codec>));
 
   uint32_t tile = tile_memory.first_tile;
   uint32_t here = 0, out = 1;  // the buffers of the block's values and of its payload
@@ -166,7 +162,7 @@ __global__ void __launch_bounds__((most_coders<format::window::value_type(Dtype)
   start_load();
 
   Waiting in_buffer{0, 0, 2}, in_registers{0, 0, 0};  // the payload of the last turn, and that of the one before
-  Outgoing<Type> outgoing;
+  Outgoing<Codec> outgoing;
   const auto take = [&] {
     __syncwarp();
     outgoing.take(memory.buffers[in_buffer.buffer], in_buffer.block < whole_blocks ? in_buffer.bytes : 0, lane);
@@ -181,7 +177,7 @@ __global__ void __launch_bounds__((most_coders<format::window::value_type(Dtype)
     if (in_registers.block < whole_blocks) {
       outgoing.store(to, in_registers.bytes, lane);
     } else {
-      store_short_block<Type>(to, values, header.elems, lane);
+      store_short_block<Codec>(to, values, header.elems, lane);
     }
     writer.write_end(in_registers.block, begin + in_registers.bytes / format::alignment, lane);
   };
@@ -192,7 +188,8 @@ __global__ void __launch_bounds__((most_coders<format::window::value_type(Dtype)
     Waiting made{tile * coders + warp, 0, out};
     if (made.block < whole_blocks) {
       loader.wait();
-      made.bytes = Block::encode(memory.buffers[here], memory.buffers[out], memory.scratch, lane);
+      made.bytes =
+          encode_block<Codec>(arguments.codec, memory.buffers[here], memory.buffers[out], memory.scratch, lane);
       if (made.bytes == block_bytes) {  // raw: it stays where it is, and the next comes to the other buffer
         made.buffer = here;
         here = out;
@@ -223,40 +220,6 @@ __global__ void __launch_bounds__((most_coders<format::window::value_type(Dtype)
   if (turn >= turns_to_store) store(turn - turns_to_store);
   take();
   if (turn != 0) store(turn - 1);
-}
-
-}  // namespace
-
-size_t encode_workspace_bytes(uint64_t blocks) {
-  const uint64_t tiles = (blocks + fewest_coders - 1) / fewest_coders;
-  return std::max<size_t>(format::aligned(sizeof(Workspace) + tiles * sizeof(uint32_t)),
-                          short_frame_workspace_bytes(blocks));
-}
-
-cudaError_t encode_frame(const Values& values, const format::FrameHeader& header, char* frame, void* workspace,
-                         const Launch& launch) {
-  return dispatch(values.dtype, [&]<ncast_dtype Dtype>() {
-    constexpr format::window::ValueType Type = format::window::value_type(Dtype);
-    Machine machine;
-    cudaError_t error = find_machine(launch, &machine);
-    if (error != cudaSuccess) return error;
-    if (const ShortFrameShape shape = short_frame_shape<Type>(machine, header.blocks); shape.coders != 0)
-      return launch_short_frame<Dtype>(shape, values, header, frame, workspace, launch.stream);
-    const size_t bytes = sizeof(WarpMemory<Type, buffer_count>);
-    // As many turns as there have to be, and as few coders as they take.
-    const uint32_t most = machine.warps(bytes, sizeof(FrameMemory), most_coders<Type>);
-    const uint32_t of_a_cta = std::max(1u, (header.blocks + machine.ctas - 1) / machine.ctas);
-    const uint32_t turns = (of_a_cta + most - 1) / most;
-    const uint32_t coders = std::max<uint32_t>((of_a_cta + turns - 1) / turns, fewest_coders);
-    const uint32_t tiles = (header.blocks + coders - 1) / coders;
-    const uint32_t words = static_cast<uint32_t>(sizeof(Workspace) / sizeof(uint32_t)) + tiles, threads = 1024;
-    clear_workspace_kernel<<<(words + threads - 1) / threads, threads, 0, launch.stream>>>(
-        static_cast<uint32_t*>(workspace), words);
-    if (error = cudaGetLastError(); error != cudaSuccess) return error;
-    return launch_early(machine, encode_frame_kernel<Dtype>, std::min(tiles, machine.ctas), coders + service_warps,
-                        coders * bytes + sizeof(FrameMemory), launch.stream, static_cast<const char*>(values.data),
-                        header, frame, static_cast<Workspace*>(workspace));
-  });
 }
 
 }  // namespace narrowcast::codec::cuda

@@ -1,0 +1,26 @@
+// How kernels check a frame's header and report corrupt data.
+#pragma once
+
+#include <cstdint>
+
+#include "codec/frame/layout.h"
+#include "narrowcast/cuda.h"
+
+namespace narrowcast::codec::cuda {
+
+// Marks the result. Every corrupt frame gives the same word, so the race between blocks does not matter.
+__device__ inline void report_corrupt(ncast_device_status* status) { *status = NCAST_CORRUPT; }
+
+// Whether a frame's header says what the caller expects, and the frame fits the bytes that are there.
+__device__ inline bool header_matches(const format::FrameHeader& header, const format::FrameHeader& expected,
+                                      uint64_t frame_bytes) {
+  return header.magic == expected.magic && header.version == expected.version && header.codec == expected.codec &&
+         header.dtype == expected.dtype && header.elems == expected.elems &&
+         header.block_elems == expected.block_elems && header.blocks == expected.blocks &&
+         (header.flags & ~(NCAST_CHECKSUM | NCAST_MORE)) == 0 &&
+         (header.checksum == 0 || (header.flags & NCAST_CHECKSUM) != 0) && header.reserved[0] == expected.reserved[0] &&
+         (header.reserved[1] | header.reserved[2]) == 0 && header.wire_bytes <= frame_bytes &&
+         header.wire_bytes % format::alignment == 0;
+}
+
+}  // namespace narrowcast::codec::cuda

@@ -1,0 +1,22 @@
+// The codec `raw` on the GPU: a payload is the values, so kernels copy them and never call it.
+#pragma once
+
+#include <cstdint>
+
+#include "narrowcast/types.h"
+
+namespace narrowcast::codec::raw {
+
+template <ncast_dtype Dtype>
+struct Codec {
+  static constexpr ncast_dtype dtype = Dtype;
+  static constexpr uint32_t values_bytes = 4096;
+  static constexpr bool is_fixed = false;
+  static constexpr bool is_identity = true;
+  static constexpr bool is_exact = true;
+  struct Scratch {};
+  __device__ static uint32_t encode(const void*, void*, Scratch&, int) { return values_bytes; }
+  __device__ static bool decode(const void*, uint32_t, void*, Scratch&, int) { return false; }
+};
+
+}  // namespace narrowcast::codec::raw
