@@ -19,6 +19,7 @@ set(device_headers
   codec/window/packing.cuh
   codec/window/parts.cuh
   codec/window/placement.cuh
+  device/block_codec.cuh
   device/copy.cuh
   device/ptx/system_memory.cuh
   device/reduce.cuh

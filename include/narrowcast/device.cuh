@@ -20,7 +20,6 @@
 
 namespace narrowcast {
 
-using channel::BlockCodec;
 using channel::BlockMemory;
 using channel::PacketReceiver;
 using channel::PacketSender;
@@ -28,10 +27,11 @@ using channel::Port;
 using channel::PortPlace;
 using channel::Receiver;
 using channel::Sender;
+using device::BlockCodec;
 
 // Of the floating-point types: 4096 bytes a block, 8192 for float64.
 template <ncast_dtype Dtype>
-using Window = codec::window::Block<format::window::value_type(Dtype)>;
+using Window = codec::window::Codec<Dtype>;
 
 }  // namespace narrowcast
 

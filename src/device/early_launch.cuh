@@ -11,20 +11,28 @@
 
 namespace narrowcast::device {
 
+// Launches a __global__ function or cudaKernel_t, early or in order. The parameters must have the kernel's own types.
 template <typename... Parameters>
-cudaError_t launch_early(void (*kernel)(Parameters...), uint32_t ctas, uint32_t warps, size_t shared_bytes,
-                         cudaStream_t stream, const std::type_identity_t<Parameters>&... arguments) {
-  cudaLaunchAttribute early{};
-  early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  early.val.programmaticStreamSerializationAllowed = 1;
+cudaError_t launch(const void* function, uint32_t ctas, uint32_t warps, size_t shared_bytes, cudaStream_t stream,
+                   bool early, const Parameters&... parameters) {
+  cudaLaunchAttribute attribute{};
+  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attribute.val.programmaticStreamSerializationAllowed = 1;
   cudaLaunchConfig_t config{};
   config.gridDim = ctas;
   config.blockDim = warps * 32;
   config.dynamicSmemBytes = shared_bytes;
   config.stream = stream;
-  config.attrs = &early;
-  config.numAttrs = 1;
-  return cudaLaunchKernelEx(&config, kernel, arguments...);
+  config.attrs = &attribute;
+  config.numAttrs = early ? 1 : 0;
+  const void* addresses[] = {&parameters...};
+  return cudaLaunchKernelExC(&config, function, const_cast<void**>(addresses));
+}
+
+template <typename... Parameters>
+cudaError_t launch_early(void (*kernel)(Parameters...), uint32_t ctas, uint32_t warps, size_t shared_bytes,
+                         cudaStream_t stream, const std::type_identity_t<Parameters>&... parameters) {
+  return launch(reinterpret_cast<const void*>(kernel), ctas, warps, shared_bytes, stream, true, parameters...);
 }
 
 // Before compute capability 9.0 there are no such launches.

@@ -107,7 +107,7 @@ class SlotSender {
   // Puts `bytes` (a multiple of 16) from 16-byte aligned shared memory, which the warp has written, into the next slot of
   // each of these ends, for which reserve() was called, and has their flags raised. block, last: see SlotFlag; holds: see
   // raise(). By ordinary stores: the memory is free at once, as it is not with bulk copies.
-  __device__ void put(EndMask mask, const char* payload, uint32_t bytes, uint32_t block, bool last,
+  __device__ void put(EndMask mask, const char* payload, PayloadSize size, uint32_t block, bool last,
                       bool holds = false) {
     __syncwarp();
     const auto here = reinterpret_cast<unsigned long long>(own_.slot_data + (own_.sent & (slots_ - 1)) * slot_bytes_);
@@ -116,18 +116,18 @@ class SlotSender {
       const int end = __ffs((left & after_own) != 0 ? left & after_own : left) - 1;
       left &= ~(1u << end);
       const auto of_end = __shfl_sync(device::all_lanes, here, end);
-      store(reinterpret_cast<char*>(of_end), payload, bytes);
+      store(reinterpret_cast<char*>(of_end), payload, size.bytes());
     }
-    raise(mask, bytes, block, last, holds);
+    raise(mask, size, block, last, holds);
   }
 
   // Has the flags of these ends raised, for which reserve() was called. bytes: of the payload, or SlotFlag::written. holds:
   // every other time with those of the next time, which must come; flags of one ring then go to the peer by one store.
-  __device__ void raise(EndMask mask, uint32_t bytes, uint32_t block, bool last, bool holds = false) {
+  __device__ void raise(EndMask mask, PayloadSize size, uint32_t block, bool last, bool holds = false) {
     if (mask >> thread_ & 1) {
       const uint32_t sent = ++own_.sent;
       queue_.push(signals_ + __popc(mask & ((1u << thread_) - 1)), own_.flags + ((sent - 1) & flag_mask_),
-                  SlotFlag::of(sent, block, last, bytes));
+                  SlotFlag::of(sent, block, last, size));
     }
     __syncwarp();
     signals_ += __popc(mask);

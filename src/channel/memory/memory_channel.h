@@ -13,23 +13,35 @@
 
 namespace narrowcast::channel {
 
-// Said of a slot, in one word, after its payload: which use of the ring it is (from 1, round the 24 bits), which block of the
-// piece, how long, and whether this ring gets no more of the piece.
+// Bytes of a payload, a multiple of 16, and whether it is coded: some codecs' payloads can be as long as raw ones.
+struct PayloadSize {
+  uint32_t word;  // 0: there is no payload
+
+  static constexpr uint32_t bits = 11;
+  static constexpr PayloadSize of(uint32_t bytes, bool coded) { return {uint32_t{coded} << 10 | bytes / 16}; }
+  constexpr uint32_t bytes() const { return word % (1u << 10) * 16; }
+  constexpr bool is_coded() const { return (word >> 10 & 1) != 0; }
+  constexpr explicit operator bool() const { return word != 0; }
+  constexpr bool operator==(const PayloadSize&) const = default;
+};
+
+// Raised when a slot holds a payload: which use of the ring's slots this is (modulo 2^24), which block of the piece, whether
+// this ring gets no more of the piece, and the payload's size.
 struct SlotFlag {
   uint64_t word;
 
   static constexpr uint32_t uses = 1u << 24;
-  static constexpr uint32_t blocks = 1u << 29;
-  // In place of a length: the ring's values have been written where they end up.
-  static constexpr uint32_t written = ((1u << 10) - 1) << 4;
+  static constexpr uint32_t blocks = 1u << 28;
+  // In place of a size: the ring's values have been written where they end up.
+  static constexpr PayloadSize written() { return {(1u << 10) - 1}; }
 
-  static constexpr SlotFlag of(uint32_t use, uint32_t block, bool last, uint32_t bytes) {
-    return {uint64_t{use % uses} << 40 | uint64_t{block} << 11 | uint64_t{last} << 10 | bytes / 16};
+  static constexpr SlotFlag of(uint32_t use, uint32_t block, bool last, PayloadSize payload) {
+    return {uint64_t{use % uses} << 40 | uint64_t{block} << 12 | uint64_t{last} << PayloadSize::bits | payload.word};
   }
   constexpr bool is_of(uint32_t use) const { return word >> 40 == use % uses; }
-  constexpr uint32_t block() const { return static_cast<uint32_t>(word >> 11) % blocks; }
-  constexpr bool last() const { return (word >> 10 & 1) != 0; }
-  constexpr uint32_t bytes() const { return static_cast<uint32_t>(word % (1u << 10)) * 16; }
+  constexpr uint32_t block() const { return static_cast<uint32_t>(word >> 12) % blocks; }
+  constexpr bool last() const { return (word >> PayloadSize::bits & 1) != 0; }
+  constexpr PayloadSize payload() const { return {static_cast<uint32_t>(word % (1u << PayloadSize::bits))}; }
 };
 
 // So many slots of a ring are granted back at a time, before the end of a call.

@@ -5,9 +5,9 @@
 // by a failure that the function has reported: the kernel ends without waiting again.
 #pragma once
 
-#include <concepts>
 #include <cstdint>
 
+#include "../../device/block_codec.cuh"
 #include "../../device/copy.cuh"
 #include "../../device/reduce.cuh"
 #include "../../device/warp.cuh"
@@ -17,23 +17,11 @@
 
 namespace narrowcast::channel {
 
-// What coded puts and gets need of a codec's device functions, for one warp and blocks in shared memory that is 16-byte
-// aligned. encode: from values_bytes, which the warp sees, to payload_capacity; returns the payload's bytes, a multiple
-// of 16, where values_bytes says that the block did not shrink and travels as it is. decode: whatever the payload's
-// bytes, writes values_bytes, or returns false. Both return the same in all threads.
-template <typename Codec>
-concept BlockCodec = requires(const void* from, void* to, uint32_t bytes, typename Codec::Scratch& scratch, int lane) {
-  { Codec::values_bytes } -> std::convertible_to<uint32_t>;
-  { Codec::payload_capacity } -> std::convertible_to<uint32_t>;
-  { Codec::encode(from, to, scratch, lane) } -> std::same_as<uint32_t>;
-  { Codec::decode(from, bytes, to, scratch, lane) } -> std::same_as<bool>;
-};
-
 // Shared memory of a warp that codes blocks.
-template <BlockCodec Codec>
+template <device::BlockCodec Codec>
 struct alignas(128) BlockMemory {
   char values[Codec::values_bytes];
-  char payload[Codec::payload_capacity];
+  char payload[Codec::values_bytes];
   typename Codec::Scratch scratch;
 };
 
@@ -77,24 +65,21 @@ class Sender {
 
   // Puts `bytes`, at most slot_bytes, into the next message. from: shared or global memory of any alignment, 16 being
   // fastest; it may be written again at once. Waits for room, and before that announces what was put.
-  __device__ bool put(const void* from, uint32_t bytes) {
-    if (!reserve()) return false;
-    device::copy_by_warp(slot_data_ + sent_ % slots_ * slot_bytes_, from, bytes, thread_);
-    __syncwarp();  // all have read
-    append(bytes);
-    return true;
-  }
+  __device__ bool put(const void* from, uint32_t bytes) { return put(from, bytes, false); }
 
   // As put(), the values encoded: a block of Codec::values_bytes, or fewer bytes, which travel as they are. from: as
-  // above, or memory.values. slot_bytes is at least Codec::values_bytes. Returns the message's bytes; 0: stopped.
-  template <BlockCodec Codec>
-  __device__ uint32_t put_encoded(const void* from, uint32_t bytes, BlockMemory<Codec>& memory) {
+  // above, or memory.values. slot_bytes is at least Codec::values_bytes. codec: the parameters of a codec that has some.
+  // Returns the message's bytes; 0: stopped.
+  template <device::BlockCodec Codec>
+  __device__ uint32_t put_encoded(const void* from, uint32_t bytes, BlockMemory<Codec>& memory,
+                                  ncast_codec codec = {}) {
     if (bytes != Codec::values_bytes) return put(from, bytes) ? bytes : 0;
     __syncwarp();  // nobody reads the memory's last block any more
     if (from != memory.values) device::copy_by_warp(memory.values, from, bytes, thread_);
     __syncwarp();
-    const uint32_t coded = Codec::encode(memory.values, memory.payload, memory.scratch, thread_);
-    return put(coded == Codec::values_bytes ? memory.values : memory.payload, coded) ? coded : 0;
+    const uint32_t size = device::encode_block<Codec>(codec, memory.values, memory.payload, memory.scratch, thread_);
+    const bool coded = size != Codec::values_bytes;
+    return put(coded ? memory.payload : memory.values, size, coded) ? size : 0;
   }
 
   // Puts `bytes` straight into memory of the peer, at an address that ncast_mem_peer gave. The peer sees them when it
@@ -110,7 +95,7 @@ class Sender {
   __device__ bool signal() {
     if (pending_ == 0) {
       if (!reserve()) return false;
-      append(0);
+      append(0, false);
     }
     announce();
     return true;
@@ -123,6 +108,13 @@ class Sender {
   }
 
  private:
+  __device__ bool put(const void* from, uint32_t bytes, bool coded) {
+    if (!reserve()) return false;
+    device::copy_by_warp(slot_data_ + sent_ % slots_ * slot_bytes_, from, bytes, thread_);
+    __syncwarp();  // all have read
+    append(bytes, coded);
+    return true;
+  }
   __device__ bool reserve() {
     if (sent_ - granted_ >= slots_) {
       announce();  // or the peer might wait for it, and never make room
@@ -138,8 +130,10 @@ class Sender {
   }
 
   // The n-th message that is not announced has its flag in the n-th thread.
-  __device__ void append(uint32_t bytes) {
-    if (thread_ == static_cast<int>(pending_)) word_ = SlotFlag::of(sent_ + 1, bytes, true, 0).word;
+  // Its bytes, which need not be a multiple of 16, stand in place of a block's number.
+  __device__ void append(uint32_t bytes, bool coded) {
+    if (thread_ == static_cast<int>(pending_))
+      word_ = SlotFlag::of(sent_ + 1, bytes, true, PayloadSize::of(0, coded)).word;
     ++pending_;
     ++sent_;
   }
@@ -228,9 +222,9 @@ class Receiver {
 
   // The values of a message that put_encoded() sent with the same `bytes`. to: shared or global memory of any alignment, or
   // memory.values; the warp's threads may read all of it.
-  template <BlockCodec Codec>
-  __device__ bool get_decoded(void* to, uint32_t bytes, BlockMemory<Codec>& memory) {
-    const void* const values = next_values(bytes, memory);
+  template <device::BlockCodec Codec>
+  __device__ bool get_decoded(void* to, uint32_t bytes, BlockMemory<Codec>& memory, ncast_codec codec = {}) {
+    const void* const values = next_values(bytes, memory, codec);
     if (values == nullptr) return false;
     if (values != to) device::copy_by_warp(to, values, bytes, thread_);
     done_with(values);
@@ -238,9 +232,10 @@ class Receiver {
   }
 
   // The same, reduced as by get_reduced(): `count` values of what put_encoded() sent.
-  template <typename Value, BlockCodec Codec, typename Accumulator, typename Combine>
-  __device__ bool get_decoded_reduced(Accumulator* into, uint32_t count, BlockMemory<Codec>& memory, Combine combine) {
-    const void* const values = next_values(static_cast<uint32_t>(count * sizeof(Value)), memory);
+  template <typename Value, device::BlockCodec Codec, typename Accumulator, typename Combine>
+  __device__ bool get_decoded_reduced(Accumulator* into, uint32_t count, BlockMemory<Codec>& memory, Combine combine,
+                                      ncast_codec codec = {}) {
+    const void* const values = next_values(static_cast<uint32_t>(count * sizeof(Value)), memory, codec);
     if (values == nullptr) return false;
     __syncwarp();
     device::reduce_by_warp(into, static_cast<const Value*>(values), count, thread_, combine);
@@ -270,22 +265,22 @@ class Receiver {
     }
     here = __shfl_sync(device::all_lanes, here, 0);
     bytes_ = __shfl_sync(device::all_lanes, seen.block(), 0);
+    coded_ = __shfl_sync(device::all_lanes, seen.payload().is_coded(), 0);
     __syncwarp();
     return !here || bytes_ <= slot_bytes_ ? here : refuse();
   }
   // Where the values are of the next message, which put_encoded() sent with so many bytes: in its slot, or decoded in
   // memory.values, the slot released. NULL: stopped.
-  template <BlockCodec Codec>
-  __device__ const void* next_values(uint32_t bytes, BlockMemory<Codec>& memory) {
+  template <device::BlockCodec Codec>
+  __device__ const void* next_values(uint32_t bytes, BlockMemory<Codec>& memory, ncast_codec codec) {
     if (!wait()) return nullptr;
-    const uint32_t coded = bytes_;
-    if (coded == bytes) return data();
-    bool good = bytes == Codec::values_bytes && coded != 0 && coded % 16 == 0 && coded <= Codec::payload_capacity &&
-                coded < bytes;
+    const uint32_t size = bytes_;
+    if (!coded_ && size == bytes) return data();
+    bool good = coded_ && bytes == Codec::values_bytes && size != 0 && size % 16 == 0 && size <= bytes;
     if (good) {
-      device::copy_by_warp(memory.payload, data(), coded, thread_);
+      device::copy_by_warp(memory.payload, data(), size, thread_);
       release_arrived();
-      good = Codec::decode(memory.payload, coded, memory.values, memory.scratch, thread_);
+      good = device::decode_block<Codec>(codec, memory.payload, size, memory.values, memory.scratch, thread_);
     }
     if (!good) refuse();
     __syncwarp();
@@ -320,6 +315,7 @@ class Receiver {
   uint32_t* stored_received_;
   uint32_t received_;
   uint32_t bytes_ = 0;
+  bool coded_ = false;
 };
 
 }  // namespace narrowcast::channel

@@ -126,7 +126,7 @@ class Communicator final : public ncast_comm {
   Policy policy() const { return {costs_, agreement_.path}; }
   const Choice& choice_of(const Call& call);  // under launching_
   PacketShape packet_shape_of(const Call& call) const;
-  BlockCall block_call(Operation operation, int kernel) const;
+  BlockCall block_call(Operation operation, ncast_codec codec, int kernel) const;
 
   // Of `bytes` at `values`, where a call receives them.
   channel::RegionPlace place_of(const void* values, uint64_t bytes) const;

@@ -3,8 +3,7 @@
 namespace narrowcast::executor::cuda {
 
 cudaError_t load_kernels() {
-  for (const auto load :
-       {load_block_moves, load_block_reductions, load_packet_moves, load_packet_reductions, load_short_packets})
+  for (const auto load : {load_block_kernels, load_packet_moves, load_packet_reductions, load_short_packets})
     if (const cudaError_t error = load()) return error;
   return cudaSuccess;
 }

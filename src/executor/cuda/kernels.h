@@ -14,8 +14,7 @@ namespace narrowcast::executor::cuda {
 cudaError_t load_kernels();
 
 // Of each file that has some.
-cudaError_t load_block_moves();
-cudaError_t load_block_reductions();
+cudaError_t load_block_kernels();
 cudaError_t load_packet_moves();
 cudaError_t load_packet_reductions();
 cudaError_t load_short_packets();

@@ -46,10 +46,11 @@ PacketShape Communicator::packet_shape_of(const Call& call) const {
   return choose_packet_shape(*packet_operation(call.operation), bytes_of(call), ranks(), nvlink_, agreement_.max_ctas);
 }
 
-BlockCall Communicator::block_call(Operation operation, int kernel) const {
+BlockCall Communicator::block_call(Operation operation, ncast_codec codec, int kernel) const {
   BlockCall call = {};
   call.peers = peers_;
   call.layout = layout_;
+  call.codec = codec;
   call.claims = &state_->claims[kernel];
   call.sent = &state_->sent[static_cast<size_t>(operation)];
   return call;
@@ -185,7 +186,7 @@ cudaError_t Communicator::launch_at_once(const Transfers& transfers, cudaStream_
 cudaError_t Communicator::launch_transfers(const Transfers& transfers, Coding coding, int kernel, int kernels,
                                            cudaStream_t stream) {
   const Rings rings(*transfers[0], coding.dtype, coding.codec, layout_, agreement_.max_ctas);
-  BlockCall call = block_call(Operation::send, kernel);
+  BlockCall call = block_call(Operation::send, coding.codec, kernel);
   call.of_messages = true;
   for (const Call* one : transfers) {
     const bool sends = one->operation == Operation::send;
@@ -193,7 +194,7 @@ cudaError_t Communicator::launch_transfers(const Transfers& transfers, Coding co
   }
   if (coding.codec == NCAST_CODEC_RAW) write_straight(&call);
   call.raw_bytes = sent_bytes(call);
-  return launch_moves(call, coding.dtype, coding.codec, rings.ctas(call, static_cast<uint32_t>(kernels)), stream);
+  return launch_moves(call, coding.dtype, rings.ctas(call, static_cast<uint32_t>(kernels)), stream);
 }
 
 Communicator::Coding Communicator::coding_of(const Call& call) {
@@ -214,7 +215,7 @@ cudaError_t Communicator::launch_collective(const Call& call, cudaStream_t strea
 
 cudaError_t Communicator::launch_moves_of(const Call& call, ncast_codec codec, cudaStream_t stream) {
   const Rings rings(call, call.dtype, codec, layout_, agreement_.max_ctas);
-  BlockCall moves = block_call(call.operation, 0);
+  BlockCall moves = block_call(call.operation, codec, 0);
   cut_moves(call, codec, rings, &moves);
   if (codec == NCAST_CODEC_RAW && !moves.in_order) write_straight(&moves);
   moves.raw_bytes = sent_bytes(moves);
@@ -225,7 +226,7 @@ cudaError_t Communicator::launch_moves_of(const Call& call, ncast_codec codec, c
     moves.own_copy = {};
     RETURN_IF_FAILED(fork(1, stream));
   }
-  RETURN_IF_FAILED(launch_moves(moves, call.dtype, codec, rings.ctas(moves), stream));
+  RETURN_IF_FAILED(launch_moves(moves, call.dtype, rings.ctas(moves), stream));
   if (!beside) return cudaSuccess;
   const uint32_t own_ctas = agreement_.max_ctas == most_block_ctas ? own_copy_ctas(codec) : 0;
   RETURN_IF_FAILED(launch_own_copy(own, own_ctas, side_of(1).stream));
@@ -234,10 +235,10 @@ cudaError_t Communicator::launch_moves_of(const Call& call, ncast_codec codec, c
 
 cudaError_t Communicator::launch_reduction_of(const Call& call, ncast_codec codec, cudaStream_t stream) {
   const Rings rings(call, call.dtype, codec, layout_, agreement_.max_ctas);
-  BlockCall reduction = block_call(call.operation, 0);
+  BlockCall reduction = block_call(call.operation, codec, 0);
   cut_reduction(call, codec, rings, &reduction);
   reduction.raw_bytes = sent_bytes(reduction);
-  return launch_reduction(reduction, call.dtype, codec, rings.ctas(reduction), stream);
+  return launch_reduction(reduction, call.dtype, rings.ctas(reduction), stream);
 }
 
 }  // namespace narrowcast::executor::cuda

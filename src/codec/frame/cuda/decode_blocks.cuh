@@ -117,7 +117,7 @@ __device__ void decode_blocks(const DecodeArguments& arguments, const Sink& sink
       other = values;
       device::order_stores_before_bulk_copies();
     } else if (decoded) {
-      decoded = decode_block<Codec>(arguments.codec, here, bytes, other, memory.scratch, lane);
+      decoded = device::decode_block<Codec>(arguments.codec, here, bytes, other, memory.scratch, lane);
     }
     bytes = start_load(block + warps);
     if (decoded) {

@@ -189,7 +189,7 @@ __global__ void __launch_bounds__((most_coders<Codec> + service_warps) * 32, 1)
     if (made.block < whole_blocks) {
       loader.wait();
       made.bytes =
-          encode_block<Codec>(arguments.codec, memory.buffers[here], memory.buffers[out], memory.scratch, lane);
+          device::encode_block<Codec>(arguments.codec, memory.buffers[here], memory.buffers[out], memory.scratch, lane);
       if (made.bytes == block_bytes) {  // raw: it stays where it is, and the next comes to the other buffer
         made.buffer = here;
         here = out;

@@ -32,7 +32,7 @@ __global__ void __launch_bounds__(most_warps<Codec> * 32, 1)
   for (; block < whole_blocks; block += warps) {
     loader.wait();
     device::wait_for_store_sources(lane);  // of the last block
-    const uint32_t bytes = encode_block<Codec>(arguments.codec, here, other, memory.scratch, lane);
+    const uint32_t bytes = device::encode_block<Codec>(arguments.codec, here, other, memory.scratch, lane);
     char* payload = other;
     if (bytes == block_bytes) {  // raw: it leaves from where it is, and the next comes to the other buffer
       payload = here;

@@ -3,13 +3,13 @@
 
 #include <cstdint>
 
-#include "codec/block_codec.cuh"
 #include "codec/frame/layout.h"
+#include "device/block_codec.cuh"
 
 namespace narrowcast::codec::cuda {
 
 // A payload on its way out, 16 bytes of each vector to a lane.
-template <BlockCodec Codec>
+template <device::BlockCodec Codec>
 class Outgoing {
  public:
   __device__ void take(const char* payload, uint32_t bytes, int lane) {

@@ -9,6 +9,7 @@
 
 #include "codec/frame/cuda/launch.h"
 #include "codec/kernel_table.h"
+#include "device/early_launch.cuh"
 
 namespace narrowcast::codec::cuda {
 
@@ -55,18 +56,8 @@ cudaError_t launch_kernel(const void* function, KernelLaunch launch, const Param
     if (error = cudaStreamIsCapturing(launch.stream, &capture); error != cudaSuccess) return error;
     launch.early = capture == cudaStreamCaptureStatusNone;
   }
-  cudaLaunchAttribute early{};
-  early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  early.val.programmaticStreamSerializationAllowed = 1;
-  cudaLaunchConfig_t config{};
-  config.gridDim = launch.ctas;
-  config.blockDim = launch.warps * 32;
-  config.dynamicSmemBytes = launch.shared_bytes;
-  config.stream = launch.stream;
-  config.attrs = &early;
-  config.numAttrs = launch.early ? 1 : 0;
-  const void* addresses[] = {&parameters...};
-  return cudaLaunchKernelExC(&config, function, const_cast<void**>(addresses));
+  return device::launch(function, launch.ctas, launch.warps, launch.shared_bytes, launch.stream, launch.early,
+                        parameters...);
 }
 
 }  // namespace narrowcast::codec::cuda

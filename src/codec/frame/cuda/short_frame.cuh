@@ -76,7 +76,7 @@ class ShortFrameEncoder {
       if (block < whole_blocks_) {
         loaders[from].wait();
         if (turn == 0) guessed = start_load(1, tile + layout_.ctas);  // not before: it would delay other warps' first
-        bytes = encode_block<Codec>(codec_, memory.buffers[from], memory.buffers[out], memory.scratch, lane_);
+        bytes = device::encode_block<Codec>(codec_, memory.buffers[from], memory.buffers[out], memory.scratch, lane_);
         const bool raw = bytes == Codec::values_bytes;  // it stays where it is
         if (lane_ == 0) stage.buffer[coder] = raw ? from : out;
         if (!raw) out = from;

@@ -4,12 +4,16 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "codec/block_codec.cuh"
 #include "codec/frame/layout.h"
+#include "device/block_codec.cuh"
 #include "device/ptx/bulk_copy.cuh"
 #include "device/warp.cuh"
 
 namespace narrowcast::codec::cuda {
+
+using device::block_elems;
+using device::BlockCodec;
+using device::value_bytes;
 
 // Buffers of a block's size: values and payloads change places, so that a raw block leaves from where it came to. Bulk
 // copies of lesser alignment are slower.

@@ -46,8 +46,9 @@ struct OwnCopy {
 struct BlockCall {
   channel::Peers peers;
   channel::ChannelLayout layout;
-  Claims* claims;      // device memory
-  Sent* sent;          // device memory
+  Claims* claims;  // device memory
+  Sent* sent;      // device memory
+  ncast_codec codec;
   uint64_t raw_bytes;  // that this rank sends others: puts into slots, or writes where they end up
 
   Piece send[channel::max_gpu_ranks];  // to each rank

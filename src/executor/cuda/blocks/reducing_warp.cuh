@@ -25,10 +25,10 @@ struct ReducingState {
 // that order. Nobody waits for what comes after its own doing (tests/executor/cuda/block_pieces_test.cc has the proof by trial).
 //
 // The whole warp calls every function. False: the communicator is stopped, here or by a failure that was reported.
-template <typename Coding, ncast_dtype Dtype>
+template <typename Codec>
 class ReducingWarp {
  public:
-  __device__ ReducingWarp(const BlockCall& call, WarpMemory<Coding>& memory, ReducingState& state, SignalQueue& signals,
+  __device__ ReducingWarp(const BlockCall& call, WarpMemory<Codec>& memory, ReducingState& state, SignalQueue& signals,
                           uint32_t ring, int thread)
       : call_(call),
         memory_(memory),
@@ -90,10 +90,10 @@ class ReducingWarp {
   __device__ int place_of_end() const { return min(thread_, channel::max_gpu_ranks); }
   __device__ channel::SlotSender sender() {
     return {call_.peers,         call_.layout, end(),   state_.senders[place_of_end()],
-            Coding::block_bytes, queue_,       thread_, signals_};
+            Codec::values_bytes, queue_,       thread_, signals_};
   }
   __device__ channel::SlotReceiver receiver() {
-    return {call_.peers, call_.layout, end(), state_.receivers[place_of_end()], Coding::block_bytes, thread_};
+    return {call_.peers, call_.layout, end(), state_.receivers[place_of_end()], Codec::values_bytes, thread_};
   }
   // The address is worked out wherever it is used, or it would take registers from the sums.
   __device__ char* buffer(uint32_t number) const { return memory_.buffers[device::hidden(number)]; }
@@ -104,7 +104,7 @@ class ReducingWarp {
   // The ring's block of that turn.
   __device__ uint32_t number(uint32_t turn) const { return ring_ + turn * call_.turns.rings; }
   __device__ BlockOf block(const Piece& piece, uint32_t turn) const {
-    return block_of<Coding::block_bytes>(piece, number(turn));
+    return block_of<Codec::values_bytes>(piece, number(turn));
   }
   __device__ BlockOf own_of(uint32_t turn) const { return block(call_.own, turn); }
   // From the next rank on: at the same time every rank sends to another one.
@@ -136,16 +136,14 @@ class ReducingWarp {
   }
 
   // Puts a block of values, encoded, into the next slot of each of these peers.
-  __device__ bool put(EndMask peers, const char* values, uint32_t raw_bytes, uint32_t turn) {
-    uint32_t bytes = static_cast<uint32_t>(format::aligned(raw_bytes));
-    if (raw_bytes == Coding::block_bytes) bytes = Coding::encode(values, coded(), memory_.scratch, thread_);
-    const bool raw = bytes == Coding::block_bytes || raw_bytes != Coding::block_bytes;
+  __device__ PayloadSize put(EndMask peers, const char* values, uint32_t raw_bytes, uint32_t turn) {
+    const PayloadSize size = encode<Codec>(call_.codec, values, raw_bytes, coded(), memory_.scratch, thread_);
     channel::SlotSender sender = this->sender();
-    if (!sender.reserve(peers)) return false;
-    sender.put(peers, raw ? values : coded(), bytes, number(turn), false);
+    if (!sender.reserve(peers)) return {};
+    sender.put(peers, size.is_coded() ? coded() : values, size, number(turn), false);
     signals_ = sender.signals();
-    if (thread_ == 0) state_.wire_vectors += bytes / format::alignment * __popc(peers);
-    return true;
+    if (thread_ == 0) state_.wire_vectors += size.bytes() / format::alignment * __popc(peers);
+    return size;
   }
 
   // Sends the blocks of a turn; after() is what is needed next.
@@ -166,23 +164,24 @@ class ReducingWarp {
   __device__ int source_of(int position) const {
     return call_.peers.rank == 0 && position < 2 && commutes(call_.op) ? 1 - position : position;
   }
-  // Starts to bring a payload of this turn from `source`, whose values are raw_bytes. Returns its bytes; 0: there is none, or
-  // none that could be.
-  __device__ uint32_t start(const channel::SlotReceiver::Payload& payload, int source, uint32_t turn,
-                            uint32_t raw_bytes, char* to) {
-    const uint32_t bytes = payload.flag.bytes();
-    if (bytes == 0) return 0;
-    if (payload.flag.block() != number(turn) || !can_be_of<Coding>(bytes, raw_bytes)) {
+  // Starts to bring a payload of this turn from `source`, whose values are raw_bytes. None: there is none, or none that
+  // could be.
+  __device__ PayloadSize start(const channel::SlotReceiver::Payload& payload, int source, uint32_t turn,
+                               uint32_t raw_bytes, char* to) {
+    const PayloadSize size = payload.flag.payload();
+    if (!size) return size;
+    if (payload.flag.block() != number(turn) || !can_be_of<Codec>(call_.codec, size, raw_bytes)) {
       report_corrupt(call_.peers, source, thread_);
-      return 0;
+      return {};
     }
-    start_loading_payload(to, payload.data, bytes, thread_);
-    return bytes;
+    start_loading_payload(to, payload.data, size.bytes(), thread_);
+    return size;
   }
   // The values of a payload; NULL: it does not follow the format.
-  __device__ const char* values_of(const char* payload, uint32_t bytes, uint32_t raw_bytes, int source) {
-    if (is_raw<Coding>(bytes, raw_bytes)) return payload;
-    const bool decoded = Coding::decode(payload, bytes, coded(), memory_.scratch, thread_);
+  __device__ const char* values_of(const char* payload, PayloadSize size, int source) {
+    if (Codec::is_identity || !size.is_coded()) return payload;
+    const bool decoded =
+        device::decode_block<Codec>(call_.codec, payload, size.bytes(), coded(), memory_.scratch, thread_);
     __syncwarp();  // all lanes have decoded
     if (decoded) return coded();
     report_corrupt(call_.peers, source, thread_);
@@ -197,8 +196,8 @@ class ReducingWarp {
     const int rank = call_.peers.rank, ranks = call_.peers.ranks;
     device::wait_for_store_sources(thread_);
     if (!loading_) prefetch(own_of(turn()));
-    BlockSums<Dtype, Coding::block_bytes> sums;
-    uint32_t arriving = 0;  // bytes of the payload that is on its way
+    BlockSums<Codec::dtype, Codec::values_bytes> sums;
+    PayloadSize arriving{};  // the payload that is on its way
     for (int position = 0; position < ranks; ++position) {
       const int source = source_of(position);
       const char* term;
@@ -207,11 +206,11 @@ class ReducingWarp {
         loading_ = false;
         term = later();
       } else {
-        if (arriving == 0) arriving = start(receiver().wait(source), source, turn(), raw_bytes, here());
-        if (arriving == 0) return false;
+        if (!arriving) arriving = start(receiver().wait(source), source, turn(), raw_bytes, here());
+        if (!arriving) return false;
         wait_for_payload();
         receiver().release(source);
-        term = values_of(here(), arriving, raw_bytes, source);
+        term = values_of(here(), arriving, source);
         if (term == nullptr) return false;
       }
       if (position == 0) {
@@ -221,7 +220,7 @@ class ReducingWarp {
       }
       __syncwarp();  // all lanes have read it
       if (source == rank) continue;
-      arriving = 0;
+      arriving = {};
       int next = position + 1;
       if (next < ranks && source_of(next) == rank) ++next;
       if (next == ranks) continue;
@@ -233,9 +232,27 @@ class ReducingWarp {
 
     sums.finish(call_.op, ranks, here(), thread_);
     __syncwarp();
+    if constexpr (Codec::is_exact) {
+      store_reduced(raw_bytes);
+      return call_.forward == 0 || put(call_.forward, here(), raw_bytes, turn());
+    } else {
+      if (call_.forward != 0 && !put_and_decode(raw_bytes)) return false;
+      store_reduced(raw_bytes);
+      return true;
+    }
+  }
+  __device__ void store_reduced(uint32_t raw_bytes) {
     if (call_.reduced.values != nullptr)
-      store_values(call_.reduced.values + uint64_t{number(turn())} * Coding::block_bytes, here(), raw_bytes, thread_);
-    return call_.forward == 0 || put(call_.forward, here(), raw_bytes, turn());
+      store_values(call_.reduced.values + uint64_t{number(turn())} * Codec::values_bytes, here(), raw_bytes, thread_);
+  }
+  // Passes the result on, and leaves in here() what its payload decodes to, as the other ranks get it.
+  __device__ bool put_and_decode(uint32_t raw_bytes) {
+    const PayloadSize size = put(call_.forward, here(), raw_bytes, turn());
+    if (!size.is_coded()) return static_cast<bool>(size);
+    __syncwarp();  // all lanes have read coded() and here()
+    device::decode_block<Codec>(call_.codec, coded(), size.bytes(), here(), memory_.scratch, thread_);
+    __syncwarp();
+    return true;
   }
 
   // Takes the others' results of a turn, as they come.
@@ -244,7 +261,7 @@ class ReducingWarp {
     const bool comes = thread_ < call_.peers.ranks && block(call_.recv[thread_], turn).bytes != 0;
     EndMask open = __ballot_sync(device::all_lanes, comes);
     struct Result {
-      uint32_t bytes = 0;  // 0: none
+      PayloadSize size{};  // none at first
       int end;
     };
     const auto start_any = [&](char* to, bool wait) -> Result {
@@ -254,21 +271,21 @@ class ReducingWarp {
     Result arriving;
     device::wait_for_store_sources(thread_);
     while (open != 0) {
-      if (arriving.bytes == 0) arriving = start_any(here(), true);
-      if (arriving.bytes == 0) return false;
+      if (!arriving.size) arriving = start_any(here(), true);
+      if (!arriving.size) return false;
       const Result payload = arriving;
       wait_for_payload();
       receiver().release(payload.end);
       device::wait_for_store_sources(thread_);  // of the last block: its buffer may be either
       open &= ~(1u << payload.end);
-      arriving.bytes = 0;
+      arriving.size = {};
       if (open != 0) {
         arriving = start_any(later(), false);
       } else {
         prefetch(after());
       }
       const BlockOf place = block(call_.recv[payload.end], turn);
-      const char* const values = values_of(here(), payload.bytes, place.bytes, payload.end);
+      const char* const values = values_of(here(), payload.size, payload.end);
       if (values == nullptr) return false;
       store_values(place.values, values, place.bytes, thread_);
       if (open != 0) swap();
@@ -277,7 +294,7 @@ class ReducingWarp {
   }
 
   const BlockCall& call_;
-  WarpMemory<Coding>& memory_;
+  WarpMemory<Codec>& memory_;
   ReducingState& state_;
   SignalQueue& queue_;
   uint32_t ring_;

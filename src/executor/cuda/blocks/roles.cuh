@@ -71,8 +71,8 @@ struct Outgoing {
 
 // The warp is the `number`th of `warps` senders. In order, block b goes to ring b % rings, and the warp's rings take turns, as
 // those need it that pass blocks on; else one ring comes after the other, and takes what is next, so that slow ones take less.
-template <typename Coding>
-__device__ void send_blocks(const BlockCall& call, WarpMemory<Coding>& memory, SignalQueue& signals, uint32_t number,
+template <typename Codec>
+__device__ void send_blocks(const BlockCall& call, WarpMemory<Codec>& memory, SignalQueue& signals, uint32_t number,
                             uint32_t warps, int thread) {
   const bool in_order = call.in_order;
   const End end = call.of_messages ? end_of(rings_of_messages(call.send, call.peers, number, warps), call.send, thread)
@@ -84,7 +84,7 @@ __device__ void send_blocks(const BlockCall& call, WarpMemory<Coding>& memory, S
   const auto block_to = [&](int at) -> Outgoing {
     const int peer = peer_of_thread(end, at);
     const uint32_t block = turn * call.send[peer].rings + __shfl_sync(device::all_lanes, end.ring, at);
-    return {at, peer, block, block_of<Coding::block_bytes>(call.send[peer], block)};
+    return {at, peer, block, block_of<Codec::values_bytes>(call.send[peer], block)};
   };
   // Of which piece thread 0 has asked for a block; the answer is on its way until it is used.
   uint32_t claimed = 0;
@@ -94,7 +94,7 @@ __device__ void send_blocks(const BlockCall& call, WarpMemory<Coding>& memory, S
 
   ValueLoader loader(&memory.barrier, thread);
   auto sender_end = channel::SenderEnd::of(call.peers, call.layout, end);
-  channel::SlotSender sender(call.peers, call.layout, end, sender_end, Coding::block_bytes, signals, thread);
+  channel::SlotSender sender(call.peers, call.layout, end, sender_end, Codec::values_bytes, signals, thread);
   channel::StraightEnds straight;
   char *here = memory.buffers[0], *later = memory.buffers[1];  // the values of this block and of the next
   char* const payload = memory.buffers[2];
@@ -102,11 +102,11 @@ __device__ void send_blocks(const BlockCall& call, WarpMemory<Coding>& memory, S
   Outgoing now = block_to(0);
   loader.start(here, now.values.values, now.values.bytes);
   claim_after(now);
-  if (!Coding::codes && !straight.begin(call.peers, call.layout, call.straight, end, call.awaits)) return;
+  if (Codec::is_identity && !straight.begin(call.peers, call.layout, call.straight, end, call.awaits)) return;
   while (true) {
     const uint32_t before = in_order ? now.block : __shfl_sync(device::all_lanes, claimed, 0);
     Outgoing next{now.at, now.peer, before + call.send[now.peer].rings, {}};
-    next.values = block_of<Coding::block_bytes>(call.send[now.peer], next.block);
+    next.values = block_of<Codec::values_bytes>(call.send[now.peer], next.block);
     const bool last = next.values.bytes == 0;  // of its ring
     const EndMask to = 1u << now.at;
     if (last) open &= ~to;
@@ -120,20 +120,18 @@ __device__ void send_blocks(const BlockCall& call, WarpMemory<Coding>& memory, S
     if (next.values.bytes != 0) loader.start(later, next.values.values, next.values.bytes);
 
     const uint32_t raw_bytes = now.values.bytes;
-    uint32_t bytes = static_cast<uint32_t>(format::aligned(raw_bytes));
-    if (raw_bytes == Coding::block_bytes) bytes = Coding::encode(here, payload, memory.scratch, thread);
-    const bool raw = bytes == Coding::block_bytes || raw_bytes != Coding::block_bytes;
-    const bool invited = !Coding::codes && (straight.mask() & to) != 0;
+    const PayloadSize size = encode<Codec>(call.codec, here, raw_bytes, payload, memory.scratch, thread);
+    const bool invited = Codec::is_identity && (straight.mask() & to) != 0;
     if ((last || !invited) && !sender.reserve(to)) return;
     if (invited) {
-      straight.write(to, uint64_t{now.block} * Coding::block_bytes, here, raw_bytes, thread);
-      if (last) sender.raise(to, SlotFlag::written, now.block, last);
+      straight.write(to, uint64_t{now.block} * Codec::values_bytes, here, raw_bytes, thread);
+      if (last) sender.raise(to, SlotFlag::written(), now.block, last);
     } else {
       // In long pieces, which are the ones that use all slots; coded ones gain nothing by it.
-      const bool holds = !Coding::codes && !last && call.send[now.peer].slots == channel::ChannelLayout::most_slots;
-      sender.put(to, raw ? here : payload, bytes, now.block, last, holds);
+      const bool holds = Codec::is_identity && !last && call.send[now.peer].slots == channel::ChannelLayout::most_slots;
+      sender.put(to, size.is_coded() ? payload : here, size, now.block, last, holds);
     }
-    wire_bytes += bytes;
+    wire_bytes += size.bytes();
     if (next.values.bytes == 0) break;
     now = next;
     swap(here, later);
@@ -161,7 +159,7 @@ __device__ inline void invite_senders(const BlockCall& call, int thread) {
 
 // A payload on its way from a slot to shared memory.
 struct Arriving {
-  uint32_t bytes = 0;  // 0: none
+  PayloadSize size{};  // none at first
   int end;
   bool last;  // of its end
   uint32_t number;
@@ -169,60 +167,60 @@ struct Arriving {
 };
 
 // Starts to bring a payload from `source`, whose block belongs to `piece`, to `here`.
-template <typename Coding>
+template <typename Codec>
 __device__ Arriving start_payload(const BlockCall& call, const Piece& piece, int source,
                                   const channel::SlotReceiver::Payload& payload, char* here, int thread) {
-  const uint32_t bytes = payload.flag.bytes();
+  const PayloadSize size = payload.flag.payload();
   const uint32_t number = payload.flag.block();
-  Arriving arriving{bytes, payload.end, payload.flag.last(), number, block_of<Coding::block_bytes>(piece, number)};
-  if (bytes == 0) return arriving;
-  if (!Coding::codes && bytes == SlotFlag::written && call.places[source].region != 0) {
+  Arriving arriving{size, payload.end, payload.flag.last(), number, block_of<Codec::values_bytes>(piece, number)};
+  if (!size) return arriving;
+  if (Codec::is_identity && size == SlotFlag::written() && call.places[source].region != 0) {
     arriving.block = {nullptr, 0};
     return arriving;
   }
   const uint32_t raw_bytes = arriving.block.bytes;
-  if (!can_be_of<Coding>(bytes, raw_bytes)) {
+  if (!can_be_of<Codec>(call.codec, size, raw_bytes)) {
     report_corrupt(call.peers, source, thread);
-    arriving.bytes = 0;
+    arriving.size = {};
     return arriving;
   }
-  start_loading_payload(here, payload.data, bytes, thread);
+  start_loading_payload(here, payload.data, size.bytes(), thread);
   return arriving;
 }
 
 // A warp takes the payloads of its thread's ends, which are its first threads', and puts the values where they go. Before
 // that each is passed on: pass_on(payload, arrived), which returns false if the communicator is stopped.
-template <typename Coding, typename PassOn>
-__device__ void take_payloads(const BlockCall& call, WarpMemory<Coding>& memory, End end, int thread, PassOn pass_on) {
+template <typename Codec, typename PassOn>
+__device__ void take_payloads(const BlockCall& call, WarpMemory<Codec>& memory, End end, int thread, PassOn pass_on) {
   EndMask open = ends_of(end);  // ends that get more
   if (open == 0) return;
   auto receiver_end = channel::ReceiverEnd::of(call.peers, call.layout, end);
-  channel::SlotReceiver receiver(call.peers, call.layout, end, receiver_end, Coding::block_bytes, thread);
+  channel::SlotReceiver receiver(call.peers, call.layout, end, receiver_end, Codec::values_bytes, thread);
   // A payload, the one after it, and the values of the first.
   char *here = memory.buffers[0], *next = memory.buffers[1], *values = memory.buffers[2];
   const auto start = [&](char* to, int first, bool wait) {
     const channel::SlotReceiver::Payload payload = receiver.next(open, first, wait);
     const int source = peer_of_thread(end, payload.end);
-    return start_payload<Coding>(call, call.recv[source], source, payload, to, thread);
+    return start_payload<Codec>(call, call.recv[source], source, payload, to, thread);
   };
   Arriving arriving;
   while (open != 0) {
-    if (arriving.bytes == 0) arriving = start(here, 0, true);
-    if (arriving.bytes == 0) return;
+    if (!arriving.size) arriving = start(here, 0, true);
+    if (!arriving.size) return;
     const Arriving payload = arriving;
     wait_for_payload();
     receiver.release(payload.end);
     device::wait_for_store_sources(thread);  // of the last block: its buffer may be either
     if (payload.last) open &= ~(1u << payload.end);
-    arriving.bytes = 0;
+    arriving.size = {};
     if (open != 0) arriving = start(next, (payload.end + 1) % 32, false);
     if (!pass_on(here, payload)) return;
     if (payload.block.values == nullptr) {
       // The sender has put the ring's values where they end up.
-    } else if (is_raw<Coding>(payload.bytes, payload.block.bytes)) {
+    } else if (Codec::is_identity || !payload.size.is_coded()) {
       store_values(payload.block.values, here, payload.block.bytes, thread);
       swap(here, values);
-    } else if (Coding::decode(here, payload.bytes, values, memory.scratch, thread)) {
+    } else if (device::decode_block<Codec>(call.codec, here, payload.size.bytes(), values, memory.scratch, thread)) {
       store_values(payload.block.values, values, payload.block.bytes, thread);
     } else {
       return report_corrupt(call.peers, peer_of_thread(end, payload.end), thread);
@@ -234,12 +232,12 @@ __device__ void take_payloads(const BlockCall& call, WarpMemory<Coding>& memory,
 }
 
 // The warp is the `number`th of `warps` receivers.
-template <typename Coding>
-__device__ void receive_blocks(const BlockCall& call, WarpMemory<Coding>& memory, uint32_t number, uint32_t warps,
+template <typename Codec>
+__device__ void receive_blocks(const BlockCall& call, WarpMemory<Codec>& memory, uint32_t number, uint32_t warps,
                                int thread) {
   End end = dealt_end(call.recv, call.relayed, call.peers, true, number, warps, thread);
   end.ring += call.first_forward_ring;
-  take_payloads<Coding>(call, memory, end, thread, [](const char*, const Arriving&) { return true; });
+  take_payloads<Codec>(call, memory, end, thread, [](const char*, const Arriving&) { return true; });
 }
 
 // The warp is the `number`th of `warps` that copy what stays on the rank.
@@ -262,21 +260,21 @@ __device__ inline void copy_own_blocks(const OwnCopy& own, uint32_t number, uint
 }
 
 // The warp is the `number`th of `warps` that pass on what comes, as it comes.
-template <typename Coding>
-__device__ void relay_blocks(const BlockCall& call, WarpMemory<Coding>& memory, SignalQueue& signals, uint32_t number,
+template <typename Codec>
+__device__ void relay_blocks(const BlockCall& call, WarpMemory<Codec>& memory, SignalQueue& signals, uint32_t number,
                              uint32_t warps, int thread) {
   const End end = dealt_end(call.recv, ~call.relayed, call.peers, true, number, warps, thread);
   const bool passes_on = (call.forward >> thread & 1) != 0 && number < call.recv[__ffs(call.relayed) - 1].rings;
   const uint32_t slots = call.recv[__ffs(call.relayed) - 1].slots;
   const End to = passes_on ? End{thread, call.first_forward_ring + number, slots} : End{-1, 0, 0};
   auto sender_end = channel::SenderEnd::of(call.peers, call.layout, to);
-  channel::SlotSender sender(call.peers, call.layout, to, sender_end, Coding::block_bytes, signals, thread);
+  channel::SlotSender sender(call.peers, call.layout, to, sender_end, Codec::values_bytes, signals, thread);
   unsigned long long wire_bytes = 0;
-  take_payloads<Coding>(call, memory, end, thread, [&](const char* payload, const Arriving& arrived) {
-    wire_bytes += arrived.bytes * __popc(call.forward);
+  take_payloads<Codec>(call, memory, end, thread, [&](const char* payload, const Arriving& arrived) {
+    wire_bytes += arrived.size.bytes() * __popc(call.forward);
     if (call.forward == 0) return true;
     if (!sender.reserve(call.forward)) return false;
-    sender.put(call.forward, payload, arrived.bytes, arrived.number, arrived.last);
+    sender.put(call.forward, payload, arrived.size, arrived.number, arrived.last);
     return true;
   });
   sender.close();

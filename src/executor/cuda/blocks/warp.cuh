@@ -4,7 +4,7 @@
 
 #include "channel/memory/memory_channel.cuh"
 #include "codec/frame/layout.h"
-#include "codec/window/kernel.cuh"
+#include "device/block_codec.cuh"
 #include "device/copy.cuh"
 #include "executor/cuda/blocks/call.h"
 
@@ -12,41 +12,17 @@ namespace narrowcast::executor::cuda {
 
 using channel::End;
 using channel::EndMask;
+using channel::PayloadSize;
 using channel::SignalQueue;
 using channel::SlotFlag;
 
-// How a block of values becomes a payload. Both leave a block that does not shrink as it is, and so can say by the length
-// alone which of the two it is.
-struct RawCoding {
-  static constexpr bool codes = false;
-  static constexpr uint32_t block_bytes = 4096;
-  struct Scratch {};
-  __device__ static uint32_t encode(const char*, char*, Scratch&, int) { return block_bytes; }
-  __device__ static bool decode(const char*, uint32_t, char*, Scratch&, int) { return false; }
-};
-// Not inlined: roles share the code, and the sums of a reduction cost registers only where they are.
-template <ncast_dtype Dtype>
-struct WindowCoding {
-  using Block = codec::window::Block<format::window::value_type(Dtype)>;
-  static constexpr bool codes = true;
-  static constexpr uint32_t block_bytes = Block::values_bytes;
-  using Scratch = typename Block::Scratch;
-  __device__ __noinline__ static uint32_t encode(const char* values, char* payload, Scratch& scratch, int lane) {
-    return Block::template encode<false>(values, payload, scratch, lane);
-  }
-  __device__ __noinline__ static bool decode(const char* payload, uint32_t bytes, char* values, Scratch& scratch,
-                                             int lane) {
-    return Block::template decode<false>(payload, bytes, values, scratch, lane);
-  }
-};
-
 // The buffers do not come first: of a pointer that begins as this struct's address and changes places with another one,
 // ptxas 13.0 has been seen to take the address of the scratch after the change.
-template <typename Coding>
+template <typename Codec>
 struct WarpMemory {
   uint64_t barrier;
-  typename Coding::Scratch scratch;
-  alignas(128) char buffers[3][Coding::block_bytes];
+  typename Codec::Scratch scratch;
+  alignas(128) char buffers[3][Codec::values_bytes];
 };
 
 __device__ inline bool is_bulk(const void* global, uint32_t bytes) {
@@ -139,16 +115,24 @@ __device__ inline void count_raw_bytes(const BlockCall& call, int lane) {
   if (lane == 0 && call.raw_bytes != 0) atomicAdd(&call.sent->raw_bytes, call.raw_bytes);
 }
 
-// Whether a payload of so many bytes can be of a block of raw_bytes. One that is not whole travels as it is.
-template <typename Coding>
-__device__ bool can_be_of(uint32_t bytes, uint32_t raw_bytes) {
-  return raw_bytes == Coding::block_bytes ? bytes <= raw_bytes : raw_bytes != 0 && bytes == format::aligned(raw_bytes);
+// Whether a payload can be of a block of raw_bytes; only whole blocks are coded.
+template <typename Codec>
+__device__ bool can_be_of(const ncast_codec& codec, PayloadSize payload, uint32_t raw_bytes) {
+  if (Codec::is_identity || !payload.is_coded())
+    return raw_bytes != 0 && payload.bytes() == format::aligned(raw_bytes) && !payload.is_coded();
+  if constexpr (Codec::is_fixed)
+    return raw_bytes == Codec::values_bytes && payload.bytes() == Codec::payload_bytes(codec);
+  return raw_bytes == Codec::values_bytes && payload.bytes() <= raw_bytes;
 }
 
-// Is the payload the values themselves?
-template <typename Coding>
-__device__ bool is_raw(uint32_t bytes, uint32_t raw_bytes) {
-  return bytes == Coding::block_bytes || raw_bytes != Coding::block_bytes;
+// Encodes a block of raw_bytes; one that is not whole, or does not shrink, goes as it is.
+template <typename Codec>
+__device__ PayloadSize encode(const ncast_codec& codec, const char* values, uint32_t raw_bytes, char* payload,
+                              typename Codec::Scratch& scratch, int lane) {
+  const auto raw = PayloadSize::of(static_cast<uint32_t>(format::aligned(raw_bytes)), false);
+  if (Codec::is_identity || raw_bytes != Codec::values_bytes) return raw;
+  const uint32_t bytes = device::encode_block<Codec>(codec, values, payload, scratch, lane);
+  return bytes == Codec::values_bytes ? raw : PayloadSize::of(bytes, true);
 }
 
 }  // namespace narrowcast::executor::cuda

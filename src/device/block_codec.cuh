@@ -6,7 +6,7 @@
 
 #include "narrowcast/types.h"
 
-namespace narrowcast::codec {
+namespace narrowcast::device {
 
 // A codec for one value type. Kernels are templated on it, and raw is one like any other.
 //
@@ -76,4 +76,4 @@ __device__ __forceinline__ bool decode_block(const ncast_codec& codec, const voi
   }
 }
 
-}  // namespace narrowcast::codec
+}  // namespace narrowcast::device

@@ -1,0 +1,42 @@
+// The block kernels for one codec.
+#pragma once
+
+#include "codec/each_dtype.h"
+#include "codec/kernel_table.h"
+#include "executor/cuda/blocks/move.cuh"
+#include "executor/cuda/blocks/reduce.cuh"
+
+namespace narrowcast::collective::cuda {
+
+inline void add_block_kernel(codec::KernelKind kind, ncast_codec id, ncast_dtype dtype, void (*function)(BlockCall),
+                             uint32_t warps, size_t shared_bytes) {
+  codec::add_kernel(kind, id, dtype, {reinterpret_cast<const void*>(function), warps, warps, 0, shared_bytes});
+}
+
+// Kernels that move values of `dtype`, by a codec for that type or for one whose blocks look alike.
+template <typename Codec>
+void add_move_kernels(ncast_codec id, ncast_dtype dtype) {
+  static_assert(sizeof(MoveMemory<Codec>) <= most_shared_bytes);
+  constexpr uint32_t warps = move_warps(Codec::values_bytes).all();
+  add_block_kernel(codec::KernelKind::move, id, dtype, move_blocks<Codec>, warps, sizeof(MoveMemory<Codec>));
+  add_block_kernel(codec::KernelKind::relay, id, dtype, relay_pieces<Codec>, warps, sizeof(MoveMemory<Codec>));
+}
+
+template <typename Codec>
+void add_reduce_kernel(ncast_codec id) {
+  static_assert(sizeof(ReduceMemory<Codec>) <= most_shared_bytes);
+  add_block_kernel(codec::KernelKind::reduce, id, Codec::dtype, reduce_pieces<Codec>, warps_of<Codec>,
+                   sizeof(ReduceMemory<Codec>));
+}
+
+// All of them, for every value type that the codec's template accepts.
+template <template <ncast_dtype> typename Codec>
+bool add_block_kernels(ncast_codec id) {
+  codec::for_each_dtype<Codec>([id]<typename C>() {
+    add_move_kernels<C>(id, C::dtype);
+    add_reduce_kernel<C>(id);
+  });
+  return true;
+}
+
+}  // namespace narrowcast::collective::cuda

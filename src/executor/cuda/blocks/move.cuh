@@ -1,0 +1,64 @@
+// Kernels that only move blocks: some of a CTA's warps send, or pass on what they receive, as many receive, a few copy what
+// stays on the rank, and one raises flags.
+#pragma once
+
+#include "device/early_launch.cuh"
+#include "executor/cuda/blocks/roles.cuh"
+
+namespace narrowcast::collective::cuda {
+
+template <typename Codec>
+struct MoveMemory {
+  static constexpr MoveWarps warps = move_warps(Codec::values_bytes);
+  WarpMemory<Codec> senders[warps.senders];
+  WarpMemory<Codec> receivers[warps.receivers];
+  Signals<warps.senders> signals;
+};
+
+// All warps of a CTA. relays: those that would send pass a piece on. In one kernel with the others that costs these registers, and
+// every move time: what is spilled is fetched from the L2 cache.
+template <typename Codec, bool relays>
+__device__ void move_pieces(const BlockCall& call) {
+  constexpr MoveWarps warps = move_warps(Codec::values_bytes);
+  extern __shared__ char shared_memory[];
+  auto& memory = *reinterpret_cast<MoveMemory<Codec>*>(shared_memory);
+  const uint32_t warp = device::warp_id();
+  const auto number_from = [&](uint32_t first) { return (warp - first) * gridDim.x + blockIdx.x; };
+  const int lane = device::lane_id();
+  memory.signals.open_all(warps.senders);
+  device::wait_for_stream();
+  if (warp < warps.senders) {
+    const uint32_t all = warps.senders * gridDim.x;
+    if constexpr (relays) {
+      relay_blocks<Codec>(call, memory.senders[warp], memory.signals.queues[warp], number_from(0), all, lane);
+    } else {
+      send_blocks<Codec>(call, memory.senders[warp], memory.signals.queues[warp], number_from(0), all, lane);
+    }
+    end_claims(call, all, lane);
+    memory.signals.close_one(lane);
+  } else if (warp < warps.senders + warps.receivers) {
+    receive_blocks<Codec>(call, memory.receivers[warp - warps.senders], number_from(warps.senders),
+                          warps.receivers * gridDim.x, lane);
+  } else if (warp < warps.all() - 1) {
+    copy_own_blocks(call.own_copy, number_from(warps.senders + warps.receivers), warps.copiers * gridDim.x, lane);
+  } else {
+    if (blockIdx.x == 0) {
+      count_raw_bytes(call, lane);
+      if (Codec::is_identity) invite_senders(call, lane);
+    }
+    channel::raise_flags(memory.signals.queues, warps.senders, &memory.signals.open, lane);
+  }
+}
+
+template <typename Codec>
+__global__ void __maxnreg__(most_move_registers(Codec::values_bytes))
+    move_blocks(const __grid_constant__ BlockCall call) {
+  move_pieces<Codec, false>(call);
+}
+template <typename Codec>
+__global__ void __maxnreg__(most_move_registers(Codec::values_bytes))
+    relay_pieces(const __grid_constant__ BlockCall call) {
+  move_pieces<Codec, true>(call);
+}
+
+}  // namespace narrowcast::collective::cuda

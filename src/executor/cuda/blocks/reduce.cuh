@@ -1,0 +1,42 @@
+// Kernels that reduce blocks: every warp but one sends, reduces and receives; that one raises the flags.
+#pragma once
+
+#include "device/early_launch.cuh"
+#include "executor/cuda/blocks/reducing_warp.cuh"
+
+namespace narrowcast::collective::cuda {
+
+template <typename Codec>
+inline constexpr uint32_t warps_of = reduce_warps(Codec::values_bytes, device::value_bytes<Codec>);
+
+template <typename Codec>
+struct ReduceMemory {
+  static constexpr uint32_t rings = reduce_rings(warps_of<Codec>);
+  WarpMemory<Codec> warps[rings];
+  ReducingState states[rings];
+  Signals<rings> signals;
+};
+
+template <typename Codec>
+__global__ void __launch_bounds__(warps_of<Codec> * 32, 1) reduce_pieces(const __grid_constant__ BlockCall call) {
+  using Memory = ReduceMemory<Codec>;
+  constexpr uint32_t signal_warp = signal_warp_of(warps_of<Codec>);
+  extern __shared__ char shared_memory[];
+  auto& memory = *reinterpret_cast<Memory*>(shared_memory);
+  const int thread = device::lane_id();
+  uint32_t warp = device::warp_id();
+  memory.signals.open_all(Memory::rings);
+  device::wait_for_stream();
+  if (warp == signal_warp) {
+    if (blockIdx.x == 0) count_raw_bytes(call, thread);
+    return channel::raise_flags(memory.signals.queues, Memory::rings, &memory.signals.open, thread);
+  }
+  if (warp > signal_warp) --warp;
+
+  const uint32_t ring = warp * gridDim.x + blockIdx.x;
+  if (ring < call.turns.rings)
+    ReducingWarp<Codec>(call, memory.warps[warp], memory.states[warp], memory.signals.queues[warp], ring, thread).run();
+  memory.signals.close_one(thread);
+}
+
+}  // namespace narrowcast::collective::cuda

@@ -1,0 +1,21 @@
+// The kernels of the codec `raw`. Frames and slots of raw values are copies and need none; moving bytes needs one kernel for
+// all types.
+#include "codec/raw/kernel.cuh"
+#include "executor/cuda/blocks/instantiate.cuh"
+
+namespace narrowcast {
+namespace {
+
+using Bytes = codec::raw::Codec<NCAST_UINT8>;
+
+bool add_raw_kernels(ncast_codec id) {
+  codec::for_each_dtype<codec::raw::Codec>([id]<typename Codec>() {
+    collective::cuda::add_move_kernels<Bytes>(id, Codec::dtype);
+    collective::cuda::add_reduce_kernel<Codec>(id);
+  });
+  return true;
+}
+[[maybe_unused]] const bool added = add_raw_kernels(NCAST_CODEC_RAW);
+
+}  // namespace
+}  // namespace narrowcast
