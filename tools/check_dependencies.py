@@ -28,6 +28,7 @@ ALLOWED: dict[str, set[str]] = {
     "select": {"channel", "codec", "comm", "operation", "status"},
     "executor": {"bootstrap", "channel", "codec", "device", "operation", "select", "status"},
     "comm": {"bootstrap", "executor", "operation", "status"},
+    "instances": {"codec", "device", "executor"},
     "nccl/abi": set(),
     "nccl/report": {"nccl/abi"},
     "nccl/settings": {"nccl/abi", "nccl/report"},

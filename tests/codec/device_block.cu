@@ -16,7 +16,7 @@ template <ncast_dtype Dtype>
 struct alignas(16) Shared {
   using Block = codec::window::Block<value_type(Dtype)>;
   char values[Block::values_bytes];
-  char payload[Block::payload_capacity];
+  char payload[Block::values_bytes];
   typename Block::Scratch scratch;
 };
 
