@@ -10,8 +10,8 @@ using Bytes = codec::raw::Codec<NCAST_UINT8>;
 
 bool add_raw_kernels(ncast_codec id) {
   codec::for_each_dtype<codec::raw::Codec>([id]<typename Codec>() {
-    collective::cuda::add_move_kernels<Bytes>(id, Codec::dtype);
-    collective::cuda::add_reduce_kernel<Codec>(id);
+    executor::cuda::add_move_kernels<Bytes>(id, Codec::dtype);
+    executor::cuda::add_reduce_kernel<Codec>(id);
   });
   return true;
 }

@@ -7,7 +7,7 @@ namespace narrowcast {
 namespace {
 
 [[maybe_unused]] const bool added = codec::cuda::add_frame_kernels<codec::window::Codec>(NCAST_CODEC_WINDOW) &&
-                                    collective::cuda::add_block_kernels<codec::window::SharedCodec>(NCAST_CODEC_WINDOW);
+                                    executor::cuda::add_block_kernels<codec::window::SharedCodec>(NCAST_CODEC_WINDOW);
 
 }  // namespace
 }  // namespace narrowcast

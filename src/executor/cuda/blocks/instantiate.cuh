@@ -6,7 +6,7 @@
 #include "executor/cuda/blocks/move.cuh"
 #include "executor/cuda/blocks/reduce.cuh"
 
-namespace narrowcast::collective::cuda {
+namespace narrowcast::executor::cuda {
 
 inline void add_block_kernel(codec::KernelKind kind, ncast_codec id, ncast_dtype dtype, void (*function)(BlockCall),
                              uint32_t warps, size_t shared_bytes) {
@@ -39,4 +39,4 @@ bool add_block_kernels(ncast_codec id) {
   return true;
 }
 
-}  // namespace narrowcast::collective::cuda
+}  // namespace narrowcast::executor::cuda

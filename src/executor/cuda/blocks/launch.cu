@@ -5,7 +5,7 @@
 #include "executor/cuda/blocks/roles.cuh"
 #include "executor/cuda/kernels.h"
 
-namespace narrowcast::collective::cuda {
+namespace narrowcast::executor::cuda {
 namespace {
 
 using codec::Kernel;
@@ -65,4 +65,4 @@ cudaError_t launch_reduction(const BlockCall& call, ncast_dtype dtype, uint32_t 
   return launch(KernelKind::reduce, call, dtype, ctas, stream);
 }
 
-}  // namespace narrowcast::collective::cuda
+}  // namespace narrowcast::executor::cuda

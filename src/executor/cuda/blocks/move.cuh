@@ -5,7 +5,7 @@
 #include "device/early_launch.cuh"
 #include "executor/cuda/blocks/roles.cuh"
 
-namespace narrowcast::collective::cuda {
+namespace narrowcast::executor::cuda {
 
 template <typename Codec>
 struct MoveMemory {
@@ -61,4 +61,4 @@ __global__ void __maxnreg__(most_move_registers(Codec::values_bytes))
   move_pieces<Codec, true>(call);
 }
 
-}  // namespace narrowcast::collective::cuda
+}  // namespace narrowcast::executor::cuda

@@ -4,7 +4,7 @@
 #include "device/early_launch.cuh"
 #include "executor/cuda/blocks/reducing_warp.cuh"
 
-namespace narrowcast::collective::cuda {
+namespace narrowcast::executor::cuda {
 
 template <typename Codec>
 inline constexpr uint32_t warps_of = reduce_warps(Codec::values_bytes, device::value_bytes<Codec>);
@@ -39,4 +39,4 @@ __global__ void __launch_bounds__(warps_of<Codec> * 32, 1) reduce_pieces(const _
   memory.signals.close_one(thread);
 }
 
-}  // namespace narrowcast::collective::cuda
+}  // namespace narrowcast::executor::cuda
