@@ -1,8 +1,8 @@
 """Measures calls between ranks that share one GPU, in CUDA graphs, to compare the kernels of several commits.
 
-    one_gpu.py [--ranks N]... COMMIT=LIBRARY... >one_gpu.json
+    one_gpu.py [--ranks N]... COMMIT=CHECKOUT... >one_gpu.json
 
-The libraries alternate, each in its own process. Data travels through the GPU's L2 cache and not over NVLink, so the
+A checkout has its library in build/gpu/. The checkouts alternate, each in its own process with its own Python package. Data travels through the GPU's L2 cache and not over NVLink, so the
 times show how commits compare and not how fast a machine is.
 """
 
@@ -13,6 +13,7 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 from gather_results import machine
@@ -83,15 +84,16 @@ def measure(ranks: int) -> dict[str, dict[str, float]]:
     return found
 
 
-def measured_by(library: str, ranks: int) -> dict[str, dict[str, float]]:
+def measured_by(checkout: Path, ranks: int) -> dict[str, dict[str, float]]:
     own = {
-        "NARROWCAST_LIBRARY": library,
+        "NARROWCAST_LIBRARY": str(checkout / "build/gpu/libnarrowcast.so"),
+        "PYTHONPATH": str(checkout / "python"),
         # The kernels of all ranks run concurrently.
         "NARROWCAST_MAX_CTAS": str(SMS // ranks),
         "CUDA_DEVICE_MAX_CONNECTIONS": "32",
         "CUDA_MODULE_LOADING": "EAGER",
     }
-    command = [sys.executable, __file__, "--measure", str(ranks)]
+    command = [sys.executable, str(checkout / "tools/gpu/one_gpu.py"), "--measure", str(ranks)]
     done = subprocess.run(command, env=os.environ | own, stdout=subprocess.PIPE, check=True, timeout=120)
     return dict(json.loads(done.stdout))
 
@@ -100,23 +102,23 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--ranks", type=int, action="append")
     parser.add_argument("--measure", type=int, help=argparse.SUPPRESS)
-    parser.add_argument("libraries", nargs="*", metavar="COMMIT=LIBRARY")
+    parser.add_argument("checkouts", nargs="*", metavar="COMMIT=CHECKOUT")
     options = parser.parse_args()
     if options.measure:
         print(json.dumps(measure(options.measure)))
         return
-    libraries = dict(one.split("=", 1) for one in options.libraries)
+    checkouts = {commit: Path(path).resolve() for commit, path in (one.split("=", 1) for one in options.checkouts)}
     runs = []
     for ranks in options.ranks or [2]:
-        turns = [{commit: measured_by(library, ranks) for commit, library in libraries.items()} for _ in range(TURNS)]
-        for commit in libraries:
+        turns = [{commit: measured_by(checkout, ranks) for commit, checkout in checkouts.items()} for _ in range(TURNS)]
+        for commit in checkouts:
             of_turns = [turn[commit] for turn in turns]
             least = {
                 name: {size: min(turn[name][size] for turn in of_turns) for size in sizes}
                 for name, sizes in of_turns[0].items()
             }
             runs.append({"commit": commit, "ranks": ranks, "microseconds": least})
-    command = f"tools/gpu/one_gpu.py {' '.join(f'--ranks {ranks}' for ranks in options.ranks or [2])} COMMIT=LIBRARY..."
+    command = f"tools/gpu/one_gpu.py {' '.join(f'--ranks {ranks}' for ranks in options.ranks or [2])} COMMIT=CHECKOUT..."
     print(json.dumps({"machine": machine()[0], "command": command, "runs": runs}, indent=1))
 
 
