@@ -23,7 +23,8 @@ bench_codec() {
   (cd "$1" && PYTHONPATH=python NARROWCAST_LIBRARY=build/gpu/libnarrowcast.so timeout 120 \
     python3 -m narrowcast bench codec "$tensors" --device cuda -J "$out/codec_$2.json") | tail -12
 }
-for step in "${@:-codec calls}"; do
+[ $# -gt 0 ] || set -- codec calls
+for step in "$@"; do
   case $step in
     codec) for turn in 1 2; do bench_codec "$checkout" "$other.$turn"; bench_codec . "$head.$turn"; done ;;
     calls) timeout 500 python3 tools/gpu/one_gpu.py --ranks 2 "$other=$checkout" "$head=." >"$out/one_gpu.json" ;;
