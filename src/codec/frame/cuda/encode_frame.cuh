@@ -48,8 +48,8 @@ struct FrameMemory {
   uint64_t second;  // barrier: the teller has taken the second tile
 };
 
-__device__ TileStage& stage_of(FrameMemory& memory, uint32_t turn) { return memory.stages[turn % stage_count]; }
-__device__ uint32_t parity_of(uint32_t turn) { return turn / stage_count % 2; }
+__device__ inline TileStage& stage_of(FrameMemory& memory, uint32_t turn) { return memory.stages[turn % stage_count]; }
+__device__ inline uint32_t parity_of(uint32_t turn) { return turn / stage_count % 2; }
 
 // One thread asks for a tile that will be coded.
 template <BlockCodec Codec>
@@ -95,7 +95,7 @@ __device__ void tell_tiles(FrameMemory& memory, Workspace* workspace, const char
 }
 
 // The placer waits until it is known where the tile begins.
-__device__ void place_tiles(FrameMemory& memory, const Workspace* workspace, uint32_t tile_count, int lane) {
+__device__ inline void place_tiles(FrameMemory& memory, const Workspace* workspace, uint32_t tile_count, int lane) {
   device::barrier_wait(&memory.second, 0);
   uint32_t tile = memory.first_tile, next = memory.second_tile;
   for (uint32_t turn = 0; tile < tile_count; ++turn) {
