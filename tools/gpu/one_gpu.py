@@ -2,8 +2,9 @@
 
     one_gpu.py [--ranks N]... COMMIT=CHECKOUT... >one_gpu.json
 
-A checkout has its library in build/gpu/. The checkouts alternate, each in its own process with its own Python package. Data travels through the GPU's L2 cache and not over NVLink, so the
-times show how commits compare and not how fast a machine is.
+A checkout has its library in build/gpu/. The checkouts alternate, each in its own process with its own Python
+package. Data travels through the GPU's L2 cache and not over NVLink, so the times show how commits compare and not
+how fast a machine is.
 """
 
 from __future__ import annotations
@@ -118,7 +119,8 @@ def main() -> None:
                 for name, sizes in of_turns[0].items()
             }
             runs.append({"commit": commit, "ranks": ranks, "microseconds": least})
-    command = f"tools/gpu/one_gpu.py {' '.join(f'--ranks {ranks}' for ranks in options.ranks or [2])} COMMIT=CHECKOUT..."
+    rank_options = " ".join(f"--ranks {ranks}" for ranks in options.ranks or [2])
+    command = f"tools/gpu/one_gpu.py {rank_options} COMMIT=CHECKOUT..."
     print(json.dumps({"machine": machine()[0], "command": command, "runs": runs}, indent=1))
 
 
