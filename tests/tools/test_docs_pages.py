@@ -23,7 +23,26 @@ def load(name):
         sys.path.pop(0)
 
 
-headers, hooks = load("headers"), load("hooks")
+OPERATIONS = """\
+// What the columns mean.
+//   NAME(a, b)   more
+#ifndef NCAST_OPERATION
+#error "NCAST_OPERATION(not, a, row)"
+#endif
+NCAST_OPERATION(3, SEND, send, MOVE, PEER, PIECE, NONE, SEPARATE, TWICE_OTHERS, BLOCKS, "ncclSend ncclSendConfig")
+#undef NCAST_OPERATION
+"""
+
+CODECS = """\
+// What a row says.
+NCAST_CODEC_ROW(7, INT8, int8, bounded, fixed,
+                NCAST_CODEC_PARAMETER(group, 1, 1024, 32) NCAST_CODEC_PARAMETER(rotate, 1, 64, 1),
+                NCAST_CODEC_TYPE(FLOAT32, 4096, 0.25)
+                NCAST_CODEC_TYPE(BFLOAT16, 4096, 0.5))
+"""
+
+
+headers, tables, hooks = load("headers"), load("tables"), load("hooks")
 
 HEADER = """\
 // What the header is for.
@@ -38,6 +57,12 @@ extern "C" {
 typedef struct {
   int rank;  // this one
 } ncast_thing;
+
+// A table.
+typedef enum {
+#define ROW(name) name,
+#include "rows.def"
+} ncast_rows;
 
 // Makes *one* from ncast_thing.
 //   bytes: at most NCAST_MOST;
@@ -73,7 +98,7 @@ def test_functions_without_a_comment_are_found(header):
 
 def test_a_comment_belongs_to_the_declarations_up_to_the_next_blank_line(header):
     names = [entry.names() for entry in header.entries]
-    assert names[:2] == [["ncast_thing"], ["ncast_make", "ncast_make_again"]]
+    assert names[:3] == [["ncast_thing"], ["ncast_rows"], ["ncast_make", "ncast_make_again"]]
 
 
 def test_a_page_has_every_declaration_and_its_comment(header):
@@ -84,6 +109,7 @@ def test_a_page_has_every_declaration_and_its_comment(header):
         "Makes \\*one\\* from `ncast_thing`.\n\n- `bytes`: at most `NCAST_MOST`;\n  or none.\n\nErrors: CORRUPT.\n"
         in page
     )
+    assert '{\n#define ROW(name) name,\n#include "rows.def"\n} ncast_rows;' in page
     assert "```c\ntypedef struct {\n  int rank;  // this one\n} ncast_thing;\n```" in page
 
 
@@ -111,3 +137,17 @@ def test_every_function_of_a_public_header_is_on_its_page_and_has_a_comment(path
 def test_links_lead_to_the_site(source, link, expected):
     folder = "guide" if "/guide/" in source else ""
     assert hooks.rewritten(f"`[a](b)` [text]({link})", source, folder) == f"`[a](b)` [text]({expected})"
+
+
+def test_every_row_of_a_table_is_on_its_page(tmp_path):
+    (tmp_path / "operations.def").write_text(OPERATIONS)
+    page = tables.operations_page(tmp_path / "operations.def")
+    row = (
+        "| 3 | `send` | move | peer | piece | none | separate | twice others | blocks | `ncclSend`, `ncclSendConfig` |"
+    )
+    assert [line for line in page.splitlines() if line.startswith("| ")][2:] == [row]
+    assert "```text\nWhat the columns mean.\n  NAME(a, b)   more\n```" in page
+    (tmp_path / "codecs.def").write_text(CODECS)
+    page = tables.codecs_page(tmp_path / "codecs.def")
+    assert "| 7 | `int8` | bounded | fixed | `group` 1 to 1024, default 32; `rotate` 1 to 64, default 1 |\n" in page
+    assert "| `int8` | float32 | 4096 | 0.25 |\n| `int8` | bfloat16 | 4096 | 0.5 |\n" in page

@@ -57,7 +57,7 @@ def parse(path: Path) -> Header:
     begun = after_blank = False
     skipping = False
     for line in path.read_text(encoding="utf-8").splitlines():
-        if skipping or line.startswith("#"):
+        if skipping or (line.startswith("#") and not declaration):
             begun, skipping = True, line.endswith("\\")
             continue
         if not begun:

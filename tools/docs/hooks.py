@@ -18,6 +18,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 headers: Any = importlib.import_module("headers")
+tables: Any = importlib.import_module("tables")
 
 ROOT = Path(__file__).parents[2]
 # Page of the repository -> page of the site.
@@ -43,15 +44,22 @@ _LINK = re.compile(r"(\]\()([^)\s]+)(\))")
 _CODE = re.compile(r"^```.*?^```|`[^`\n]*`", re.MULTILINE | re.DOTALL)
 
 
+def on_config(config: Any) -> Any:
+    """Lists the pages of the C API in the navigation."""
+    entries = [{title: page} for page, title, _ in c_pages()]
+    config.nav = [{"C API": entries} if "C API" in section else section for section in config.nav]
+    return config
+
+
 def on_files(files: Any, config: Any) -> Any:
     new_file = importlib.import_module("mkdocs.structure.files").File.generated
     for source, page in PAGES.items():
         files.append(new_file(config, page, content=(ROOT / source).read_text(encoding="utf-8")))
-    for path in sorted((ROOT / "include" / "narrowcast").glob("*.h")):
-        header = headers.parse(path)
-        for name in header.undocumented():
+    for page, _, content in c_pages():
+        files.append(new_file(config, page, content=content))
+    for path in public_headers():
+        for name in headers.parse(path).undocumented():
             log.warning("include/narrowcast/%s: %s has no comment", path.name, name)
-        files.append(new_file(config, f"api/c/{path.stem}.md", content=headers.page(header)))
     package = importlib.import_module("griffe").load("narrowcast", search_paths=[str(ROOT / "python")])
     for name in PYTHON_MODULES:
         module = package if name == "narrowcast" else package[name.removeprefix("narrowcast.")]
@@ -68,6 +76,23 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     site = page.file.src_uri
     source = {name: path for path, name in PAGES.items()}.get(site, f"docs/{site}")
     return rewritten(markdown, source, posixpath.dirname(site))
+
+
+# --- C ---
+
+
+def public_headers() -> list[Path]:
+    return sorted((ROOT / "include" / "narrowcast").glob("*.h"))
+
+
+def c_pages() -> Iterator[tuple[str, str, str]]:
+    """Path, title and text of the pages that come from include/narrowcast."""
+    for name, page_of in {"operations": tables.operations_page, "codecs": tables.codecs_page}.items():
+        path = ROOT / "include" / "narrowcast" / f"{name}.def"
+        if path.is_file():
+            yield f"api/c/table_{name}.md", name.capitalize(), page_of(path)
+    for path in public_headers():
+        yield f"api/c/{path.stem}.md", path.name, headers.page(headers.parse(path))
 
 
 # --- links ---
