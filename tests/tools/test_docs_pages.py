@@ -42,7 +42,7 @@ NCAST_CODEC_ROW(7, INT8, int8, bounded, fixed,
 """
 
 
-headers, tables, hooks = load("headers"), load("tables"), load("hooks")
+docstrings, headers, tables, hooks = (load(name) for name in ("docstrings", "headers", "tables", "hooks"))
 
 HEADER = """\
 // What the header is for.
@@ -151,3 +151,9 @@ def test_every_row_of_a_table_is_on_its_page(tmp_path):
     page = tables.codecs_page(tmp_path / "codecs.def")
     assert "| 7 | `int8` | bounded | fixed | `group` 1 to 1024, default 32; `rotate` 1 to 64, default 1 |\n" in page
     assert "| `int8` | float32 | 4096 | 0.25 |\n| `int8` | bfloat16 | 4096 | 0.5 |\n" in page
+
+
+def test_parameters_in_docstrings_become_a_list():
+    text = "Encodes.\n\nout: for\n    the frame.\nrank, ranks: numbers.\n\nErrors: none.\n    code: 1\n"
+    expected = "Encodes.\n\n\n- `out`: for\n  the frame.\n- `rank, ranks`: numbers.\n\nErrors: none.\n    code: 1"
+    assert docstrings.with_lists(text) == expected
