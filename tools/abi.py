@@ -125,6 +125,9 @@ class Header(c_ast.NodeVisitor):  # type: ignore[misc]
             place = f"@offsetof({owner}, {decl.name})@ @sizeof((({owner}*)0)->{decl.name})@"
             yield decl.name, f"{place} {self.render(decl.type)}"
 
+    def visit_FuncDef(self, node: Any) -> None:
+        """An inline function is part of the program and not of the ABI."""
+
     def visit_Typedef(self, node: Any) -> None:
         if node.name.startswith("ncast_"):
             self.add_type(node.name, node.type)

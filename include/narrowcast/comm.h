@@ -31,7 +31,8 @@ typedef struct {
 
 typedef enum { NCAST_BACKEND_HOST = 1, NCAST_BACKEND_CUDA = 2 } ncast_backend;
 
-// Settings of a communicator. Fill with ncast_comm_config_init, then change what you need.
+// Settings of a communicator. Fill with ncast_comm_config_init, then change what you need. Later versions add members
+// at the end. The library accepts the shorter struct of an older version; members that it lacks have their defaults.
 typedef struct {
   size_t struct_bytes;     // set by ncast_comm_config_init
   ncast_backend backend;   // NCAST_BACKEND_HOST
@@ -82,8 +83,12 @@ typedef struct {
   ncast_operation_counters operations[NCAST_OPERATIONS];  // by ncast_operation
 } ncast_comm_counters;
 
-// Sets struct_bytes and the default of every setting.
-NCAST_API void ncast_comm_config_init(ncast_comm_config* config);
+// Sets the default of every setting. struct_bytes: sizeof(ncast_comm_config) in the program, which may be older than the
+// library.
+NCAST_API void ncast_comm_config_defaults(ncast_comm_config* config, size_t struct_bytes);
+static inline void ncast_comm_config_init(ncast_comm_config* config) {
+  ncast_comm_config_defaults(config, sizeof *config);
+}
 
 // Makes an id on one rank; the user carries it to the others. For one communicator; who knows it can join.
 NCAST_API ncast_status ncast_get_unique_id(ncast_unique_id* id);

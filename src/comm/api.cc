@@ -1,5 +1,7 @@
 // The functions of narrowcast/comm.h, but for those of the host's streams.
+#include <algorithm>
 #include <cstdio>
+#include <cstring>
 #include <memory>
 #include <string>
 #include <utility>
@@ -129,14 +131,15 @@ ncast_status create_by_exchange(ncast_comm** comm, int ranks, int rank, ncast_ex
 
 extern "C" {
 
-void ncast_comm_config_init(ncast_comm_config* config) {
+void ncast_comm_config_defaults(ncast_comm_config* config, size_t struct_bytes) {
   if (config == nullptr) return;
-  *config = {};
-  config->struct_bytes = sizeof *config;
-  config->backend = NCAST_BACKEND_HOST;
-  config->device = -1;
-  config->p2p = -1;
-  config->timeout_seconds = default_timeout_seconds;
+  ncast_comm_config defaults = {};
+  defaults.struct_bytes = struct_bytes;
+  defaults.backend = NCAST_BACKEND_HOST;
+  defaults.device = -1;
+  defaults.p2p = -1;
+  defaults.timeout_seconds = default_timeout_seconds;
+  std::memcpy(config, &defaults, std::min(struct_bytes, sizeof defaults));
 }
 
 ncast_status ncast_get_unique_id(ncast_unique_id* id) {

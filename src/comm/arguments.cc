@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cinttypes>
 #include <cmath>
+#include <cstddef>
+#include <cstring>
 #include <map>
 #include <string>
 #include <vector>
@@ -200,9 +202,15 @@ ncast_status check_sends_to_oneself(std::span<const Call> calls) {
 ncast_status take_config(const ncast_comm_config* given, ncast_comm_config* config) {
   ncast_comm_config_init(config);
   if (given == nullptr) return NCAST_OK;
-  if (given->struct_bytes != sizeof *given)
-    return fail(NCAST_INVALID_ARGUMENT, "config was not filled by ncast_comm_config_init of this version");
-  *config = *given;
+  constexpr size_t shortest = offsetof(ncast_comm_config, max_ctas);
+  if (given->struct_bytes < shortest || given->struct_bytes > sizeof *given) {
+    return fail(NCAST_INVALID_ARGUMENT,
+                "config.struct_bytes is %zu, not %zu to %zu: it was not filled by ncast_comm_config_init, or the "
+                "program's headers are newer than the library",
+                given->struct_bytes, shortest, sizeof *given);
+  }
+  std::memcpy(config, given, given->struct_bytes);
+  config->struct_bytes = sizeof *config;
   return NCAST_OK;
 }
 

@@ -1,4 +1,7 @@
 // Bad arguments are errors that name the function, the argument and the value, and that break nothing.
+#include "comm/arguments.h"
+
+#include <cstddef>
 #include <cstring>
 #include <limits>
 #include <string>
@@ -159,6 +162,39 @@ TEST_CASE("BadSettingsOfACommunicatorAreRefused") {
   CHECK_REFUSED(ncast_comm_create(&comm, 1, &id, 0, &config), "ncast_comm_config_init");
   CHECK(comm == nullptr);
   CHECK(ncast_comm_destroy(nullptr) == NCAST_OK);
+}
+
+TEST_CASE("AShorterConfigOfAnOlderVersionIsAccepted") {
+  constexpr size_t older_bytes = offsetof(ncast_comm_config, max_ctas);
+  ncast_comm_config config;
+  std::memset(static_cast<void*>(&config), 0x7f, sizeof config);
+  ncast_comm_config_defaults(&config, older_bytes);
+  CHECK(config.struct_bytes == older_bytes);
+  CHECK(config.max_ctas == 0x7f7f7f7f);  // memory behind the older struct is not written
+  config.timeout_seconds = 7;
+  ncast_comm_config taken;
+  REQUIRE(comm::take_config(&config, &taken) == NCAST_OK);
+  CHECK(taken.timeout_seconds == 7);
+  CHECK(taken.max_ctas == 0);  // nor read: these are defaults
+  CHECK(taken.p2p == -1);
+  CHECK(taken.cost_model == nullptr);
+  const ncast_unique_id id = new_id();
+  ncast_comm* comm = nullptr;
+  CHECK(ncast_comm_create(&comm, 1, &id, 0, &config) == NCAST_OK);
+  CHECK(ncast_comm_destroy(comm) == NCAST_OK);
+}
+
+TEST_CASE("AConfigOfANewerVersionIsRefused") {
+  struct {
+    ncast_comm_config known;
+    int added;
+  } newer;
+  newer.added = 7;
+  ncast_comm_config_defaults(&newer.known, sizeof newer);
+  CHECK(newer.added == 7);
+  const ncast_unique_id id = new_id();
+  ncast_comm* comm = nullptr;
+  CHECK_REFUSED(ncast_comm_create(&comm, 1, &id, 0, &newer.known), "headers are newer than the library");
 }
 
 TEST_CASE("ABackendThatThisBuildLacksIsUnsupported") {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from ctypes import byref
+from ctypes import byref, sizeof
 from typing import TYPE_CHECKING, TypedDict
 
 from .._native.integers import as_int, as_unsigned
@@ -42,7 +42,7 @@ def comm_config(
     if backend not in BACKENDS:
         raise ValueError(f"{backend!r} is not a backend (known: {', '.join(BACKENDS)})")
     config = CommConfigC()
-    library().ncast_comm_config_init(byref(config))
+    library().ncast_comm_config_defaults(byref(config), sizeof(config))
     config.backend = BACKENDS[backend]
     if device is not None:
         config.device = as_int(device, "device")

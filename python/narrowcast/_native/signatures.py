@@ -71,7 +71,7 @@ SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
         [c_void_p, c_void_p, c_int, c_uint64, c_int, c_void_p, c_void_p, _OPTIONS, _STREAM],
     ),
     # comm.h
-    "ncast_comm_config_init": (None, [POINTER(CommConfigC)]),
+    "ncast_comm_config_defaults": (None, [POINTER(CommConfigC), c_size_t]),
     "ncast_get_unique_id": (_STATUS, [POINTER(UniqueIdC)]),
     "ncast_remove_stale_segments": (_STATUS, [POINTER(c_int)]),
     "ncast_comm_create": (

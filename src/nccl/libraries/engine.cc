@@ -58,7 +58,7 @@ const Engine* engine() {
 
 ncast_comm_config config_from_settings(const Engine& narrowcast) {
   ncast_comm_config config;
-  narrowcast.ncast_comm_config_init(&config);
+  narrowcast.ncast_comm_config_defaults(&config, sizeof config);
   config.backend = backend.id;
   config.scratch_bytes = static_cast<size_t>(settings().scratch_bytes);
   config.max_ctas = settings().max_ctas;

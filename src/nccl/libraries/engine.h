@@ -15,7 +15,7 @@ struct Engine {
   FUNCTION(bound)                   \
   FUNCTION(encode)                  \
   FUNCTION(decode)                  \
-  FUNCTION(comm_config_init)        \
+  FUNCTION(comm_config_defaults)    \
   FUNCTION(comm_create_by_exchange) \
   FUNCTION(comm_destroy)            \
   FUNCTION(comm_abort)              \
