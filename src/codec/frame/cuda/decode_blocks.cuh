@@ -1,4 +1,4 @@
-// The loop that decoding kernels share: find a block's payload, bring it to shared memory, decode, hand over the values.
+// The loop that decoding kernels share: find a block's payload, load it to shared memory, decode it, and pass the values on.
 #pragma once
 
 #include "codec/frame/cuda/header_check.cuh"
@@ -7,7 +7,7 @@
 
 namespace narrowcast::codec::cuda {
 
-// Where the payloads of one warp's blocks are: a lane looks up one block of 32, so that the checks are paid once for them.
+// Finds the payloads of a warp's blocks. Each lane looks up and checks one block of 32, so the warp pays for the checks once.
 template <BlockCodec Codec>
 class PayloadFinder {
  public:
@@ -20,7 +20,7 @@ class PayloadFinder {
 
   struct Place {
     uint32_t begin;  // in units of format::alignment
-    uint32_t bytes;  // 0: not what the format allows
+    uint32_t bytes;  // 0: the format does not allow it
   };
 
   // `block` of `raw_bytes` decoded bytes; this lane alone.
@@ -91,7 +91,7 @@ __device__ void decode_blocks(const DecodeArguments& arguments, const Sink& sink
   uint32_t block = blockIdx.x * (blockDim.x / 32) + warp;
 
   char *here = memory.buffers[0], *other = memory.buffers[1];  // the block's payload, and its values
-  typename PayloadFinder<Codec>::Place places{0, 0};           // of this lane's block among the next 32 of the warp
+  typename PayloadFinder<Codec>::Place places{0, 0};           // of this lane's block among the warp's next 32
   uint32_t turn = 0;
   const auto start_load = [&](uint32_t next) -> uint32_t {
     if (turn % 32 == 0) {
@@ -111,7 +111,7 @@ __device__ void decode_blocks(const DecodeArguments& arguments, const Sink& sink
     device::wait_for_store_sources(lane);  // of the last block
     char* values = other;
     bool decoded = bytes != 0;
-    if (bytes == block_bytes) {  // raw: it leaves from where it is, and the next comes to the other buffer
+    if (bytes == block_bytes) {  // raw: it is stored from its buffer, and the next block uses the other
       values = here;
       here = other;
       other = values;

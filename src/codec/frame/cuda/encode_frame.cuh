@@ -1,6 +1,6 @@
-// values -> a packed frame in one pass. The warps of a CTA code a tile of neighbouring blocks; two more tell how long it became
-// and learn where it begins, while the others already code the next tiles. One warp of the grid adds the tiles up. Short frames
-// have a kernel of their own.
+// values -> a packed frame in one pass. The warps of a CTA code a tile of neighbouring blocks; two service warps publish its size
+// and wait for its position while the others already code the next tiles. One warp of the grid adds up the sizes. Short frames
+// have their own kernel (short_frame.cuh).
 #pragma once
 
 #include "codec/frame/cuda/frame_output.cuh"
@@ -13,29 +13,30 @@
 
 namespace narrowcast::codec::cuda {
 
-// A payload waits for its place for two turns: in a buffer of shared memory, then in its warp's registers, whence it leaves.
-// So a warp has three buffers: for values, for the payload being made, and for the one that waits. All wait for the slowest
-// block of those before; fewer turns bridge too little of that, and more leave room for fewer warps.
+// A payload waits two turns for its position: first in a buffer in shared memory, then in its warp's registers, from which it is
+// stored. So a warp has three buffers: for values, for the payload being made and for the one that waits. Every tile waits for the
+// slowest block before it; fewer turns hide too little of that, and more turns leave room for fewer warps.
 inline constexpr int buffer_count = 3;
 inline constexpr uint32_t turns_to_store = 2;
 inline constexpr uint32_t stage_count = 4;  // more than turns_to_store, and a power of two
 template <BlockCodec Codec>
 inline constexpr int most_coders = Codec::values_bytes > 4096 ? 9 : 18;
 inline constexpr int service_warps = 3;
-// For the size of the workspace, whatever the device.
+// Determines the size of the workspace, on any device.
 inline constexpr int fewest_coders = 2;
 
-// What passes between the warps of a CTA for one tile.
+// Shared by the warps of a CTA for one tile.
 struct TileStage {
-  uint32_t units[32];  // of each coder's payload; once counted, where it begins in the tile; once placed, in the frame
+  uint32_t units
+      [32];  // each coder's payload size; after `counted` its offset in the tile, after `placed` its offset in the frame
   uint32_t next_tile;  // the CTA's tile two turns later
   uint64_t coded;      // barrier: every coder has written its units
-  uint64_t counted;    // barrier: the teller has added them up
-  uint64_t told;       // barrier: the teller has taken another tile
-  uint64_t placed;     // barrier: the placer has done its part
+  uint64_t counted;    // barrier: the publisher has added them up
+  uint64_t taken;      // barrier: the publisher has taken another tile
+  uint64_t placed;     // barrier: the placer has added the tile's offset
 };
 
-// A payload between its coding and its storing.
+// A payload that has been coded and not yet stored.
 struct Waiting {
   uint32_t block;
   uint32_t bytes;   // 0: there is none
@@ -45,13 +46,13 @@ struct Waiting {
 struct FrameMemory {
   TileStage stages[stage_count];
   uint32_t first_tile, second_tile;
-  uint64_t second;  // barrier: the teller has taken the second tile
+  uint64_t second;  // barrier: the publisher has taken the second tile
 };
 
 __device__ inline TileStage& stage_of(FrameMemory& memory, uint32_t turn) { return memory.stages[turn % stage_count]; }
 __device__ inline uint32_t parity_of(uint32_t turn) { return turn / stage_count % 2; }
 
-// One thread asks for a tile that will be coded.
+// One thread prefetches a tile that will be coded.
 template <BlockCodec Codec>
 __device__ void prefetch_tile(const char* values, uint32_t whole_blocks, uint32_t tile, int coders) {
   const uint32_t block = tile * coders;
@@ -60,11 +61,11 @@ __device__ void prefetch_tile(const char* values, uint32_t whole_blocks, uint32_
                            min(whole_blocks - block, coders) * Codec::values_bytes);
 }
 
-// Two warps serve the coders turn by turn. The teller gathers the units of the CTA's tile, tells them at once, and takes
-// another tile: as late as can be, because tiles that are not told in the order in which they were taken make others wait.
+// Two warps serve the coders turn by turn. The publisher adds up the units of the CTA's tile, publishes them at once, and takes
+// another tile as late as possible: tiles published out of order make others wait.
 template <BlockCodec Codec>
-__device__ void tell_tiles(FrameMemory& memory, Workspace* workspace, const char* values, uint32_t whole_blocks,
-                           uint32_t tile_count, int coders, int lane) {
+__device__ void publish_tiles(FrameMemory& memory, Workspace* workspace, const char* values, uint32_t whole_blocks,
+                              uint32_t tile_count, int coders, int lane) {
   uint32_t tile = memory.first_tile;
   if (lane == 0) {
     wait_for_first_tiles(workspace);
@@ -79,7 +80,7 @@ __device__ void tell_tiles(FrameMemory& memory, Workspace* workspace, const char
     device::barrier_wait(&stage.coded, parity_of(turn));
     const uint32_t units = lane < coders ? stage.units[lane] : 0;
     const uint32_t up_to = device::inclusive_scan(units);
-    if (lane == 31) tell(workspace, tile, up_to);
+    if (lane == 31) publish(workspace, tile, up_to);
     stage.units[lane] = up_to - units;
     device::barrier_arrive(&stage.counted);
     uint32_t taken = 0;
@@ -88,13 +89,13 @@ __device__ void tell_tiles(FrameMemory& memory, Workspace* workspace, const char
       stage.next_tile = taken;
       prefetch_tile<Codec>(values, whole_blocks, taken, coders);
     }
-    device::barrier_arrive(&stage.told);
+    device::barrier_arrive(&stage.taken);
     tile = next;
     next = __shfl_sync(device::all_lanes, taken, 31);
   }
 }
 
-// The placer waits until it is known where the tile begins.
+// The placer waits until the tile's position in the frame is known.
 __device__ inline void place_tiles(FrameMemory& memory, const Workspace* workspace, uint32_t tile_count, int lane) {
   device::barrier_wait(&memory.second, 0);
   uint32_t tile = memory.first_tile, next = memory.second_tile;
@@ -102,7 +103,7 @@ __device__ inline void place_tiles(FrameMemory& memory, const Workspace* workspa
     TileStage& stage = stage_of(memory, turn);
     device::barrier_wait(&stage.counted, parity_of(turn));
     const uint32_t begin = begin_of(workspace, tile);
-    device::barrier_wait(&stage.told, parity_of(turn));
+    device::barrier_wait(&stage.taken, parity_of(turn));
     tile = next;
     next = stage.next_tile;
     stage.units[lane] += begin;
@@ -131,16 +132,17 @@ __global__ void __launch_bounds__((most_coders<Codec> + service_warps) * 32, 1)
     for (TileStage& stage : tile_memory.stages) {
       device::barrier_init(&stage.coded, coders);
       device::barrier_init(&stage.counted, 32);
-      device::barrier_init(&stage.told, 32);
+      device::barrier_init(&stage.taken, 32);
       device::barrier_init(&stage.placed, 32);
     }
     device::barrier_init(&tile_memory.second, 32);
-    prefetch_tile<Codec>(values, whole_blocks, blockIdx.x, coders);  // this CTA's first, or another's
+    prefetch_tile<Codec>(values, whole_blocks, blockIdx.x, coders);  // probably this CTA's first tile
     device::wait_for_stream();
     tile_memory.first_tile = take_tile(workspace);
   }
   __syncthreads();
-  if (warp == coders) return tell_tiles<Codec>(tile_memory, workspace, values, whole_blocks, tile_count, coders, lane);
+  if (warp == coders)
+    return publish_tiles<Codec>(tile_memory, workspace, values, whole_blocks, tile_count, coders, lane);
   if (warp == coders + 1) return place_tiles(tile_memory, workspace, tile_count, lane);
   if (warp == coders + 2) {
     if (tile_memory.first_tile == 0) add_up_tiles(workspace, tile_count, lane);
@@ -154,7 +156,7 @@ __global__ void __launch_bounds__((most_coders<Codec> + service_warps) * 32, 1)
       static_cast<uint32_t>(format::aligned(header.elems % block_elems<Codec> * value_bytes<Codec>));
 
   uint32_t tile = tile_memory.first_tile;
-  uint32_t here = 0, out = 1;  // the buffers of the block's values and of its payload
+  uint32_t here = 0, out = 1;  // the buffers of the block's values and its payload
   const auto start_load = [&] {
     const uint32_t block = tile * coders + warp;
     if (tile < tile_count && block < whole_blocks) loader.start(memory.buffers[here], block);
@@ -190,13 +192,13 @@ __global__ void __launch_bounds__((most_coders<Codec> + service_warps) * 32, 1)
       loader.wait();
       made.bytes =
           device::encode_block<Codec>(arguments.codec, memory.buffers[here], memory.buffers[out], memory.scratch, lane);
-      if (made.bytes == block_bytes) {  // raw: it stays where it is, and the next comes to the other buffer
+      if (made.bytes == block_bytes) {  // raw: it stays in its buffer, and the next block uses the other
         made.buffer = here;
         here = out;
         device::order_stores_before_bulk_copies();
       }
     } else if (made.block == whole_blocks) {
-      made.bytes = last_bytes;  // which is 0 when all blocks are whole
+      made.bytes = last_bytes;  // 0 if all blocks are whole
     }
     if (lane == 0) {
       stage.units[warp] = made.bytes / format::alignment;
@@ -207,7 +209,7 @@ __global__ void __launch_bounds__((most_coders<Codec> + service_warps) * 32, 1)
       tile = tile_memory.second_tile;
     } else {
       TileStage& before = stage_of(tile_memory, turn - 1);
-      device::barrier_wait(&before.told, parity_of(turn - 1));
+      device::barrier_wait(&before.taken, parity_of(turn - 1));
       tile = before.next_tile;
     }
     start_load();
@@ -216,7 +218,7 @@ __global__ void __launch_bounds__((most_coders<Codec> + service_warps) * 32, 1)
     out = in_buffer.buffer;
     in_buffer = made;
   }
-  // What still waits.
+  // The payloads that still wait.
   if (turn >= turns_to_store) store(turn - turns_to_store);
   take();
   if (turn != 0) store(turn - 1);

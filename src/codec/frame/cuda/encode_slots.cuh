@@ -26,7 +26,7 @@ __global__ void __launch_bounds__(most_warps<Codec> * 32, 1)
   uint32_t block = blockIdx.x * (blockDim.x / 32) + warp;
   char *here = memory.buffers[0], *other = memory.buffers[1];  // the block's values, and its payload
 
-  // Asking ahead for blocks helps a few SMs; when all run, it only disturbs the memory that they wait for.
+  // Prefetching helps when few SMs run; when all do, it only competes for the memory that they wait for.
   const uint32_t prefetch_end = arguments.prefetch ? whole_blocks : 0;
   if (block < whole_blocks) loader.start(here, block, block + warps, prefetch_end);
   for (; block < whole_blocks; block += warps) {
@@ -34,7 +34,7 @@ __global__ void __launch_bounds__(most_warps<Codec> * 32, 1)
     device::wait_for_store_sources(lane);  // of the last block
     const uint32_t bytes = device::encode_block<Codec>(arguments.codec, here, other, memory.scratch, lane);
     char* payload = other;
-    if (bytes == block_bytes) {  // raw: it leaves from where it is, and the next comes to the other buffer
+    if (bytes == block_bytes) {  // raw: it is stored from its buffer, and the next block uses the other
       payload = here;
       here = other;
       other = payload;

@@ -37,13 +37,13 @@ uint64_t blocks_of(uint64_t elems, uint64_t block_elems) { return (elems + block
 // For any device and frame.
 size_t short_frame_workspace_bytes(uint64_t blocks) {
   const auto tiles = static_cast<uint32_t>(std::min<uint64_t>(blocks, 2 * most_short_frame_ctas));
-  return ToldLayout{std::min(tiles, most_short_frame_ctas), tiles}.bytes();
+  return PublishedLayout{std::min(tiles, most_short_frame_ctas), tiles}.bytes();
 }
 
 // How a frame of so many blocks is dealt to CTAs; no coders: it is too long.
 struct ShortFrameShape {
   uint32_t coders;
-  ToldLayout layout;
+  PublishedLayout layout;
 };
 ShortFrameShape short_frame_shape(const Machine& machine, const Kernel& kernel, uint32_t blocks) {
   const uint32_t ctas = std::min(machine.ctas, most_short_frame_ctas);

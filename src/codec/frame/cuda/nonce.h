@@ -1,5 +1,5 @@
-// A number by which a kernel knows the words that its own CTAs wrote, whatever else stands in the caller's workspace: it need
-// not be cleared before.
+// A number that tells the words that a kernel's own CTAs wrote from whatever else is in the caller's workspace, so that the
+// workspace need not be cleared.
 #pragma once
 
 #include <atomic>
@@ -12,8 +12,8 @@ struct Nonce {
   uint32_t of[3];
 };
 
-// One that no other launch of this process has; where the 2^96 of a process begin is left to chance. A graph's kernel has the
-// same every time: there the words are cleared before it. Never all zeros.
+// A nonce that no other launch of this process has; a process begins at a random one of 2^96. Every replay of a graph has the same
+// nonce, so there the words are cleared before. Never all zeros.
 inline Nonce new_nonce() {
   struct First {
     uint32_t high;

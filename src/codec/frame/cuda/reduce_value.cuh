@@ -12,7 +12,7 @@
 
 namespace narrowcast::codec::cuda {
 
-// The C++ type of a dtype's values, and what they accumulate in: fp32 or wider, integers in their own type.
+// The C++ type of a dtype's values and of their accumulator: fp32 or wider; integers accumulate in their own type.
 template <ncast_dtype Dtype>
 struct Number;
 template <>
@@ -76,7 +76,7 @@ struct Number<NCAST_FLOAT8_E5M2> {
   using Accumulator = float;
 };
 
-// fmin's and fmax's rule for NaN; of equals the accumulator stays. Integers wrap: their sums and products are those of
+// NaN is handled as by fmin and fmax. If both are equal, the accumulator stays. Integers wrap: sums and products are computed in
 // unsigned types.
 template <typename T>
 __device__ __forceinline__ T reduced(ncast_redop op, T accumulator, T value) {

@@ -1,5 +1,5 @@
-// values -> a packed frame so short that every CTA codes two tiles of neighbouring blocks at most. The payloads of the first leave
-// while the second is coded, and nothing has to be cleared before: that counts where all is over in 15 microseconds.
+// values -> a packed frame so short that every CTA codes at most two tiles of neighbouring blocks. The payloads of the first are
+// stored while the second is coded, and the workspace need not be cleared, which matters in calls of 15 microseconds.
 #pragma once
 
 #include "codec/frame/cuda/frame_output.cuh"
@@ -11,27 +11,27 @@ namespace narrowcast::codec::cuda {
 
 template <BlockCodec Codec>
 inline constexpr uint32_t most_short_frame_coders = Codec::values_bytes > 4096 ? 8 : 18;
-// Two tiles for each.
+// Each codes up to two tiles.
 inline constexpr uint32_t most_short_frame_ctas = 256;
 
-// The values of two turns have a buffer each, and so has a payload: the next one comes to what the values of the last left.
+// Two buffers hold the values of two turns, and one the payload. The next payload goes where the last values were.
 template <BlockCodec Codec>
 struct alignas(128) ShortFrameWarp {
   char buffers[3][Codec::values_bytes];
   typename Codec::Scratch scratch;
   uint64_t barriers[2];
 };
-// What passes between a CTA's warps; turns alternate.
+// Shared by the warps of a CTA; turns alternate between two of these.
 struct ShortFrameTurn {
   uint32_t units[32];   // of each coder's payload
-  uint32_t buffer[32];  // of the coder, where it is
+  uint32_t buffer[32];  // of the coder that holds it
   uint64_t coded;       // barrier: every coder has written these
 };
 struct ShortFrameCta {
   ShortFrameTurn turns[2];
   uint32_t participants;  // CTAs
-  uint64_t counted;       // barrier: the line above is written
-  uint64_t stored;        // barrier: the payloads of a turn have left
+  uint64_t counted;       // barrier: participants is written
+  uint64_t stored;        // barrier: the payloads of a turn are stored
 
   // One thread, before a __syncthreads.
   __device__ void init(uint32_t coders) {
@@ -46,7 +46,7 @@ struct ShortFrameCta {
 template <BlockCodec Codec>
 class ShortFrameEncoder {
  public:
-  __device__ ShortFrameEncoder(const EncodeFrameArguments& arguments, ToldLayout layout, ShortFrameCta& cta,
+  __device__ ShortFrameEncoder(const EncodeFrameArguments& arguments, PublishedLayout layout, ShortFrameCta& cta,
                                uint32_t coders, int lane)
       : values_(arguments.values),
         header_(arguments.header),
@@ -57,8 +57,7 @@ class ShortFrameEncoder {
         whole_blocks_(static_cast<uint32_t>(header_.elems / block_elems<Codec>)),
         lane_(lane) {}
 
-  // A coder codes one block of each of the CTA's tiles, which are the one of its own number and from there on every
-  // participants-th.
+  // A coder codes one block of each of the CTA's tiles: the tile of its own number, then every participants-th after it.
   __device__ void code(ShortFrameWarp<Codec>& memory, uint32_t coder) {
     BlockLoader<Codec> loaders[2] = {{values_, &memory.barriers[0], lane_}, {values_, &memory.barriers[1], lane_}};
     const auto start_load = [&](uint32_t number, uint32_t tile) {
@@ -68,16 +67,17 @@ class ShortFrameEncoder {
     };
     start_load(0, blockIdx.x);
     uint32_t out = 2;
-    bool guessed = false;  // that the second tile is the one that is on its way
+    bool guessed = false;  // the second tile is being loaded before it is known to be this CTA's
     const auto code_tile = [&](uint32_t turn, uint32_t tile, uint32_t from) {
       const uint32_t block = tile * coders_ + coder;
       ShortFrameTurn& stage = cta_.turn(turn);
       uint32_t bytes = 0;
       if (block < whole_blocks_) {
         loaders[from].wait();
-        if (turn == 0) guessed = start_load(1, tile + layout_.ctas);  // not before: it would delay other warps' first
+        if (turn == 0)
+          guessed = start_load(1, tile + layout_.ctas);  // not earlier: it would delay the first tile of other warps
         bytes = device::encode_block<Codec>(codec_, memory.buffers[from], memory.buffers[out], memory.scratch, lane_);
-        const bool raw = bytes == Codec::values_bytes;  // it stays where it is
+        const bool raw = bytes == Codec::values_bytes;  // stays in its buffer
         if (lane_ == 0) stage.buffer[coder] = raw ? from : out;
         if (!raw) out = from;
         device::order_stores_before_bulk_copies();
@@ -97,7 +97,7 @@ class ShortFrameEncoder {
     if (!all && guessed) loaders[1].wait();
     if (blockIdx.x >= participants) return;
     for (uint32_t turn = 1, tile = blockIdx.x + participants; tile < layout_.tiles; ++turn, tile += participants) {
-      if (!all) {  // more than two turns, one after the other
+      if (!all) {  // some CTAs did not start: more than two turns, one at a time
         device::barrier_wait(&cta_.stored, (turn - 1) % 2);
         out = 2;
         start_load(1, tile);
@@ -106,26 +106,26 @@ class ShortFrameEncoder {
     }
   }
 
-  // Another warp tells how long the CTA's tiles became, learns where they begin, and stores them.
-  __device__ void store(ShortFrameWarp<Codec>* memories, const ToldWords& told, char* frame) {
+  // Another warp publishes the sizes of the CTA's tiles, waits until it knows where they begin, and stores them.
+  __device__ void store(ShortFrameWarp<Codec>* memories, const PublishedWords& published, char* frame) {
     uint32_t participants = layout_.ctas;
     if (layout_.tiles > layout_.ctas) {
-      participants = told.participants(blockIdx.x);
+      participants = published.participants(blockIdx.x);
       if (lane_ == 0) cta_.participants = participants;
       device::barrier_arrive(&cta_.counted);
       if (blockIdx.x >= participants) return;
     }
     const FrameWriter writer{frame, header_, format::frame_layout(header_.elems, block_elems<Codec>).payload_offset};
-    uint32_t begin = 0, before = 0;  // units of so many tiles
+    uint32_t begin = 0, before = 0;  // the units of that many tiles
     for (uint32_t turn = 0, tile = blockIdx.x; tile < layout_.tiles; ++turn, tile += participants) {
       const ShortFrameTurn& stage = cta_.turn(turn);
       const uint32_t first = tile * coders_, block = first + lane_;
       device::barrier_wait(&cta_.turn(turn).coded, ShortFrameCta::parity(turn));
       const uint32_t units = lane_ < static_cast<int>(coders_) ? stage.units[lane_] : 0;
       const uint32_t up_to = device::inclusive_scan(units);
-      told.tell_units(tile, __shfl_sync(device::all_lanes, up_to, 31));
-      // Of participants, or in the first turn of CTAs before this one, which were started before it.
-      begin += told.units(before, tile);
+      published.publish_units(tile, __shfl_sync(device::all_lanes, up_to, 31));
+      // Only of CTAs that are running: participants, or in the first turn those with lower numbers, which started earlier.
+      begin += published.units(before, tile);
       before = tile;
 
       const uint32_t own = begin + up_to - units;
@@ -149,7 +149,7 @@ class ShortFrameEncoder {
   const char* values_;
   const format::FrameHeader& header_;
   const ncast_codec& codec_;
-  ToldLayout layout_;
+  PublishedLayout layout_;
   ShortFrameCta& cta_;
   uint32_t coders_, whole_blocks_;
   int lane_;
@@ -158,7 +158,7 @@ class ShortFrameEncoder {
 template <typename Codec>
 __global__ void __launch_bounds__((most_short_frame_coders<Codec> + 1) * 32, 1)
     encode_short_frame_kernel(const __grid_constant__ EncodeFrameArguments arguments,
-                              const __grid_constant__ Nonce nonce, ToldLayout layout) {
+                              const __grid_constant__ Nonce nonce, PublishedLayout layout) {
   extern __shared__ char shared_memory[];
   const uint32_t coders = blockDim.x / 32 - 1, warp = device::warp_id();
   const int lane = device::lane_id();
@@ -170,7 +170,7 @@ __global__ void __launch_bounds__((most_short_frame_coders<Codec> + 1) * 32, 1)
   if (warp < coders) {
     encoder.code(memories[warp], warp);
   } else {
-    encoder.store(memories, ToldWords(arguments.workspace, nonce, layout, lane), arguments.frame);
+    encoder.store(memories, PublishedWords(arguments.workspace, nonce, layout, lane), arguments.frame);
   }
 }
 

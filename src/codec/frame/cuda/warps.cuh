@@ -15,8 +15,8 @@ using device::block_elems;
 using device::BlockCodec;
 using device::value_bytes;
 
-// Buffers of a block's size: values and payloads change places, so that a raw block leaves from where it came to. Bulk
-// copies of lesser alignment are slower.
+// Buffers of a block's size. Values and payloads swap buffers, so that a raw block is stored from where it was loaded. Bulk copies
+// with less alignment are slower.
 template <BlockCodec Codec, int Buffers>
 struct alignas(128) WarpMemory {
   char buffers[Buffers][Codec::values_bytes];
@@ -24,9 +24,9 @@ struct alignas(128) WarpMemory {
   uint64_t barrier;
 };
 
-// Warps of a CTA; there is one CTA an SM. On a part of the SMs the more warps the better, as many as shared memory holds:
-// each hides the others' latencies. On all of them memory is the limit, and more than enough warps to fill it disturb it:
-// fewer encoders are enough, which read more.
+// Warps of a CTA; there is one CTA on each SM. On some of the SMs as many warps as shared memory holds are best: they hide each
+// other's latencies. On all SMs memory is the limit, and more warps than it takes to saturate it are slower; encoders, which read
+// more, need fewer.
 template <BlockCodec Codec>
 inline constexpr int most_warps = Codec::values_bytes > 4096 ? 13 : 26;
 template <BlockCodec Codec>
@@ -34,11 +34,11 @@ inline constexpr int encoders_on_all_sms = Codec::values_bytes > 4096 ? 12 : 16;
 template <BlockCodec Codec>
 inline constexpr int decoders_on_all_sms = Codec::values_bytes > 4096 ? 12 : 20;
 
-// Copies within the warp's reach where a bulk copy cannot go: any alignment, any count of bytes.
+// Copies by the warp where a bulk copy is not possible: any alignment, any number of bytes.
 __device__ inline void copy_bytes(char* to, const char* from, uint32_t bytes, int lane) {
   for (uint32_t at = lane; at < bytes; at += 32) to[at] = from[at];
 }
-// The same for a whole block, by values: both pointers are aligned to the value type.
+// The same for a whole block; both pointers are aligned to the value type.
 template <BlockCodec Codec>
 __device__ void copy_block(char* to, const char* from, int lane) {
   using Word = std::conditional_t<value_bytes<Codec> == 1, uint8_t,
@@ -53,14 +53,14 @@ __device__ inline bool is_aligned(const void* pointer) {
   return reinterpret_cast<uintptr_t>(pointer) % format::alignment == 0;
 }
 
-// Brings whole blocks of values to shared memory, one at a time; the whole warp calls.
+// Loads whole blocks of values to shared memory, one at a time. The whole warp calls.
 template <BlockCodec Codec>
 class BlockLoader {
  public:
   __device__ BlockLoader(const char* values, uint64_t* barrier, int lane)
       : values_(values), aligned_(is_aligned(values)), lane_(lane), barrier_(barrier, lane) {}
 
-  // Starts to load `block`, and asks for `following` as well if that is below `end`.
+  // Starts to load `block`, and prefetches `following` if that is below `end`.
   __device__ void start(char* to, uint32_t block, uint32_t following = 0, uint32_t end = 0) {
     const char* from = values_ + uint64_t{block} * Codec::values_bytes;
     if (aligned_) {
