@@ -21,7 +21,7 @@ from pathlib import Path
 ALLOWED: dict[str, set[str]] = {
     "status": set(),
     "device": set(),
-    "operation": set(),
+    "operation": {"status"},
     "codec": {"device", "status"},
     "bootstrap": {"status"},
     "channel": {"bootstrap", "device", "status"},

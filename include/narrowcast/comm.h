@@ -16,6 +16,7 @@
 #ifndef NARROWCAST_COMM_H_
 #define NARROWCAST_COMM_H_
 
+#include "narrowcast/operation.h"
 #include "narrowcast/types.h"
 
 #ifdef __cplusplus
@@ -50,22 +51,6 @@ typedef struct {
   int p2p;
   const char* cost_model;
 } ncast_comm_config;
-
-// The calls below.
-typedef enum {
-  NCAST_OP_SEND = 0,
-  NCAST_OP_RECV = 1,
-  NCAST_OP_BROADCAST = 2,
-  NCAST_OP_REDUCE = 3,
-  NCAST_OP_GATHER = 4,
-  NCAST_OP_SCATTER = 5,
-  NCAST_OP_ALL_GATHER = 6,
-  NCAST_OP_ALL_TO_ALL = 7,
-  NCAST_OP_ALL_TO_ALL_V = 8,
-  NCAST_OP_REDUCE_SCATTER = 9,
-  NCAST_OP_ALL_REDUCE = 10
-} ncast_operation;
-enum { NCAST_OPERATIONS = 11 };
 
 // What this rank did in calls of one operation.
 typedef struct {

@@ -7,6 +7,7 @@
 #include "narrowcast/comm.h"
 #include "narrowcast/cuda.h"
 #include "narrowcast/explain.h"
+#include "narrowcast/operation.h"
 #include "narrowcast/types.h"
 
 #endif  // NARROWCAST_NARROWCAST_H_

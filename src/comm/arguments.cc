@@ -52,20 +52,9 @@ struct Shape {
 Shape shape_of(const Call& call) {
   const auto ranks = static_cast<uint64_t>(call.comm->ranks());
   const bool is_root = call.comm->rank() == call.peer;
-  switch (call.operation) {
-    case Operation::send: return {1, 0, false};
-    case Operation::recv: return {0, 1, false};
-    case Operation::broadcast: return {is_root ? 1u : 0u, 1, true};
-    case Operation::reduce: return {1, is_root ? 1u : 0u, true};
-    case Operation::gather: return {1, is_root ? ranks : 0, true};
-    case Operation::scatter: return {is_root ? ranks : 0, 1, true};
-    case Operation::all_gather: return {1, ranks, true};
-    case Operation::all_to_all: return {ranks, ranks, false};
-    case Operation::all_to_all_v: return {0, 0, false};  // see check_peer_counts
-    case Operation::reduce_scatter: return {ranks, 1, true};
-    case Operation::all_reduce: break;
-  }
-  return {1, 1, true};
+  const operation::Description& row = describe(call.operation);
+  return {pieces(row.send, ranks, is_root), pieces(row.recv, ranks, is_root),
+          row.overlap == operation::Overlap::IN_PLACE};
 }
 
 // The ranges of a buffer that hold values, by address, each with the rank that it is for.

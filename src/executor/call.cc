@@ -7,10 +7,7 @@
 namespace narrowcast::executor {
 namespace {
 
-constexpr const char* operation_names[] = {"send/recv",    "send/recv",      "broadcast",  "reduce",
-                                           "gather",       "scatter",        "all_gather", "all_to_all",
-                                           "all_to_all_v", "reduce_scatter", "all_reduce"};
-// Tags come out of shared memory: whatever number is in there, it gets a name.
+// Tags come out of shared memory: any number gets a name.
 template <typename Name, size_t count>
 std::string name_or_number(Name (&names)[count], unsigned value) {
   return value < count ? names[value] : "number " + std::to_string(value);
@@ -18,6 +15,13 @@ std::string name_or_number(Name (&names)[count], unsigned value) {
 
 constexpr const char* redop_names[] = {"sum", "prod", "max", "min", "avg"};
 constexpr const char* codec_names[] = {"raw", "window"};
+
+// Both ends of a transfer have the same tag.
+std::string operation_name(Operation operation) {
+  const auto number = static_cast<unsigned>(operation);
+  if (number >= operation::count) return "number " + std::to_string(number);
+  return is_point_to_point(operation) ? "send/recv" : name_of(operation);
+}
 
 std::string codec_name(unsigned codec) {
   return codec == NCAST_CODEC_AUTO ? "auto" : name_or_number(codec_names, codec);
@@ -55,13 +59,14 @@ CallTag from_words(const channel::Tag& words) {
 bool same_call(const CallTag& a, const CallTag& b) { return differences(a, b).empty(); }
 
 std::string describe(const CallTag& tag) {
-  std::string text = name_or_number(operation_names, static_cast<unsigned>(tag.operation));
+  std::string text = operation_name(tag.operation);
   if (tag.sequence != 0) text += " number " + std::to_string(tag.sequence);
   const char* dtype = ncast_dtype_name(static_cast<ncast_dtype>(tag.dtype));
   text += " of " + (tag.count == counts_by_pair ? "" : std::to_string(tag.count) + " ") +
           (dtype != nullptr ? dtype : "values") + " (";
-  if (reduces(tag.operation)) text += name_or_number(redop_names, tag.redop) + ", ";
-  if (has_root(tag.operation)) text += "root " + std::to_string(tag.root) + ", ";
+  const bool is_known = static_cast<size_t>(tag.operation) < operation::count;
+  if (is_known && reduces(tag.operation)) text += name_or_number(redop_names, tag.redop) + ", ";
+  if (is_known && has_root(tag.operation)) text += "root " + std::to_string(tag.root) + ", ";
   return text + "codec " + codec_name(tag.codec) + ")";
 }
 

@@ -12,7 +12,7 @@
 
 namespace narrowcast::executor {
 
-using namespace collective;
+using operation::Operation;
 
 // What all_to_all_v sends to and receives from each rank, in values; a copy of the caller's.
 struct PeerCounts {

@@ -7,7 +7,7 @@
 
 #include "narrowcast/types.h"
 
-namespace narrowcast::collective::cuda {
+namespace narrowcast::select {
 
 // Warps of a CTA for each role. One more raises the flags.
 struct MoveWarps {
@@ -110,4 +110,4 @@ class BlockPieces {
   uint32_t block_bytes_;
 };
 
-}  // namespace narrowcast::collective::cuda
+}  // namespace narrowcast::select

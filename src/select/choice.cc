@@ -4,7 +4,7 @@
 
 #include "codec/window/format.h"
 
-namespace narrowcast::collective::cuda {
+namespace narrowcast::select {
 namespace {
 
 // Coding is taken where it saves this part of the time at least with values that it shrinks, and costs this part at most
@@ -211,4 +211,4 @@ BlockShape choose_block_shape(const CallShape& shape, ncast_codec codec, uint32_
   return blocks;
 }
 
-}  // namespace narrowcast::collective::cuda
+}  // namespace narrowcast::select

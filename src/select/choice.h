@@ -13,7 +13,7 @@
 #include "select/options.h"
 #include "select/packet_shape.h"
 
-namespace narrowcast::collective::cuda {
+namespace narrowcast::select {
 
 // What every rank knows of a call. bytes: of its largest piece, that is of what one rank sends another: for all_reduce and
 // reduce of the whole vector, for all_to_all_v unknown and 0.
@@ -90,4 +90,4 @@ struct BlockShape {
 // codec: as chosen. max_ctas: as the ranks have agreed. A formula, not a measurement: costs are those of its shapes.
 BlockShape choose_block_shape(const CallShape& shape, ncast_codec codec, uint32_t max_ctas);
 
-}  // namespace narrowcast::collective::cuda
+}  // namespace narrowcast::select

@@ -6,7 +6,7 @@
 
 #include "select/packet_shape.h"
 
-namespace narrowcast::collective::cuda {
+namespace narrowcast::select {
 namespace {
 
 // Its calls are those of another operation, or carry the same.
@@ -123,4 +123,4 @@ std::optional<double> CostModel::predict(Operation operation, Path path, uint64_
   return predicted;
 }
 
-}  // namespace narrowcast::collective::cuda
+}  // namespace narrowcast::select

@@ -10,7 +10,9 @@
 
 #include "operation/operation.h"
 
-namespace narrowcast::collective::cuda {
+namespace narrowcast::select {
+
+using operation::Operation;
 
 // How a call may be run. window: with values that the codec shrinks; window_random: with those that it cannot. nccl and
 // nccl_default are what calls are compared with: the best of its ways, and what it does where the program does not ask for
@@ -82,4 +84,4 @@ class CostModel {
   std::array<std::array<Family, operation_count>, 2> families_;
 };
 
-}  // namespace narrowcast::collective::cuda
+}  // namespace narrowcast::select

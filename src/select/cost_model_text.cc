@@ -14,7 +14,7 @@
 #include "select/cost_model.h"
 #include "status/error.h"
 
-namespace narrowcast::collective::cuda {
+namespace narrowcast::select {
 
 extern const char* const shipped_costs;  // h200.costs, made a string by cmake/shipped_costs.cmake
 
@@ -155,4 +155,4 @@ ncast_status CostModel::parse(std::string text, const char* name, CostModel* mod
   return NCAST_OK;
 }
 
-}  // namespace narrowcast::collective::cuda
+}  // namespace narrowcast::select

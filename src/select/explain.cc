@@ -16,7 +16,7 @@
 #include "select/options.h"
 #include "status/error.h"
 
-namespace narrowcast::collective::cuda {
+namespace narrowcast::select {
 namespace {
 
 // What the call goes by: "packets of 16 bytes in one shot, 6 CTAs of 4 warps".
@@ -220,9 +220,9 @@ ncast_status named(const char* function, Body body) {
 }
 
 }  // namespace
-}  // namespace narrowcast::collective::cuda
+}  // namespace narrowcast::select
 
-using namespace narrowcast::collective::cuda;
+using namespace narrowcast::select;
 
 extern "C" {
 

@@ -4,7 +4,7 @@
 #include "narrowcast/explain.h"
 #include "select/choice.h"
 
-namespace narrowcast::collective::cuda {
+namespace narrowcast::select {
 
 // A call as it is asked about.
 struct Question {
@@ -26,4 +26,4 @@ struct Situation {
 ncast_status explain(const Question& question, const Situation& situation, ncast_explanation* explanation);
 ncast_status predict(const Question& question, const Situation& situation, ncast_prediction* prediction);
 
-}  // namespace narrowcast::collective::cuda
+}  // namespace narrowcast::select

@@ -7,7 +7,7 @@
 #include "select/block_shape.h"
 #include "status/error.h"
 
-namespace narrowcast::collective::cuda {
+namespace narrowcast::select {
 namespace {
 
 // Empty where it is not set.
@@ -55,4 +55,4 @@ ncast_status Wishes::load_costs(CostModel* costs) const {
   return NCAST_OK;
 }
 
-}  // namespace narrowcast::collective::cuda
+}  // namespace narrowcast::select

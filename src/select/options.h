@@ -8,7 +8,7 @@
 #include "narrowcast/comm.h"
 #include "select/cost_model.h"
 
-namespace narrowcast::collective::cuda {
+namespace narrowcast::select {
 
 // For measurements: blocks always, or packets wherever they can be.
 enum class WantedPath : uint32_t { cheapest, packets, blocks };
@@ -25,4 +25,4 @@ struct Wishes {
   ncast_status load_costs(CostModel* costs) const;
 };
 
-}  // namespace narrowcast::collective::cuda
+}  // namespace narrowcast::select

@@ -4,7 +4,7 @@
 
 #include "channel/packet/packet_area.h"
 
-namespace narrowcast::collective::cuda {
+namespace narrowcast::select {
 namespace {
 
 // What one shot sends beyond what two would, in bytes of data a rank, that takes as long as the second flight and its polls;
@@ -104,4 +104,4 @@ uint64_t sent_by_packets(PacketOperation operation, const PacketShape& shape, ui
   }
 }
 
-}  // namespace narrowcast::collective::cuda
+}  // namespace narrowcast::select

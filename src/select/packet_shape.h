@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace narrowcast::collective::cuda {
+namespace narrowcast::select {
 
 enum class PacketOperation : uint8_t {
   all_reduce,
@@ -57,4 +57,4 @@ uint64_t sent_by_packets(PacketOperation operation, const PacketShape& shape, ui
 // Of packets that carry so many bytes of data.
 constexpr uint64_t packet_bytes_of(uint64_t bytes, bool lines) { return lines ? bytes / 15 * 16 : bytes / 3 * 4; }
 
-}  // namespace narrowcast::collective::cuda
+}  // namespace narrowcast::select

@@ -7,7 +7,7 @@
 #include "select/choice.h"
 #include "support/environment.h"
 
-namespace narrowcast::collective::cuda {
+namespace narrowcast::select {
 namespace {
 
 using testing::Environment;
@@ -286,4 +286,4 @@ TEST_CASE("choices are the same whatever this process's environment, once the te
 }
 
 }  // namespace
-}  // namespace narrowcast::collective::cuda
+}  // namespace narrowcast::select

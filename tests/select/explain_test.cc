@@ -7,7 +7,7 @@
 #include "select/choice.h"
 #include "support/environment.h"
 
-namespace narrowcast::collective::cuda {
+namespace narrowcast::select {
 namespace {
 
 ncast_explanation explained(ncast_operation operation, uint64_t count, ncast_codec codec, int ranks,
@@ -121,4 +121,4 @@ TEST_CASE("what cannot be explained is refused") {
 }
 
 }  // namespace
-}  // namespace narrowcast::collective::cuda
+}  // namespace narrowcast::select

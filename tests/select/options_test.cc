@@ -11,7 +11,7 @@
 #include "narrowcast/explain.h"
 #include "support/environment.h"
 
-namespace narrowcast::collective::cuda {
+namespace narrowcast::select {
 namespace {
 
 using testing::Environment;
@@ -166,4 +166,4 @@ TEST_CASE("a wanted path is taken") {
 }
 
 }  // namespace
-}  // namespace narrowcast::collective::cuda
+}  // namespace narrowcast::select

@@ -6,7 +6,7 @@
 #include "channel/packet/packet_area.h"
 #include "doctest/doctest.h"
 
-namespace narrowcast::collective::cuda {
+namespace narrowcast::select {
 namespace {
 
 constexpr PacketOperation operations[] = {PacketOperation::all_reduce,     PacketOperation::all_gather,
@@ -75,4 +75,4 @@ TEST_CASE("the ranks together send by packets what the operation has them get") 
 }
 
 }  // namespace
-}  // namespace narrowcast::collective::cuda
+}  // namespace narrowcast::select

@@ -17,7 +17,7 @@ from ..errors import RemoteError, UnsupportedError
 from ..types import comm_codec_number, reduction_number
 from . import nccl_library
 from .nccl_library import Nccl, NcclCommunicator
-from .operations import REDUCTIONS, ROOTED, Call
+from .operations import Call, describe
 
 # As many buffers as the L2 cache cannot hold, but not for sizes that stay in it whatever is done.
 MAX_SETS = 64
@@ -98,9 +98,9 @@ def run_ours(comm: Communicator, codec: str) -> Run:
                     check(functions.ncast_recv(recv, count, kind, call.receive_from, *end))
         elif operation == "reduce":
             check(functions.ncast_reduce(send, recv, count, kind, op, call.root, *end))
-        elif operation in REDUCTIONS:
+        elif describe(operation).reduces:
             check(getattr(functions, f"ncast_{operation}")(send, recv, count, kind, op, *end))
-        elif operation in ROOTED:
+        elif describe(operation).has_root:
             check(getattr(functions, f"ncast_{operation}")(send, recv, count, kind, call.root, *end))
         else:
             check(getattr(functions, f"ncast_{operation}")(send, recv, count, kind, *end))

@@ -265,7 +265,7 @@ class Stand:
         one.turns = itertools.count()
         batch = self._next_batch(one, call)
         sets = list(dict.fromkeys(batch.sets))
-        if self._schedule.in_place and call.operation in operations.REDUCTIONS and len(sets) < len(batch.sets):
+        if self._schedule.in_place and operations.describe(call.operation).reduces and len(sets) < len(batch.sets):
             # Called again on the same set, it would reduce its own result.
             batch = self._one_by_one(one, call, sets)
         for i in sets:

@@ -150,7 +150,7 @@ def demo(
             kind, raw = packaged[tensor]
             sample = raw.view(kind.numpy)
             # What everyone holds or sums up is the whole tensor; parts of it go to the others.
-            count = sample.size // ranks if operation in operations.PARTED else sample.size
+            count = sample.size // ranks if operations.describe(operation).parted else sample.size
             call = operations.prepare(operation, comm, sample, kind, count, codec=codec, op=op, root=0)
             wrong = 0
             seconds: list[float] = []

@@ -10,40 +10,29 @@ import numpy as np
 import numpy.typing as npt
 
 from .._comm.groups import group
+from .._native.operations import Operation
+from .._native.operations import describe as describe_call
 from ..comm import Communicator
-from ..types import ValueType
+from ..types import OPERATIONS, ValueType
 from . import oracle, samples, tolerance
 
 Array = npt.NDArray[Any]
 
+# As nccl-tests has them: a send and its receive are one operation. all_to_all_v has no single count.
 NAMES = (
     "sendrecv",
-    "broadcast",
-    "reduce",
-    "gather",
-    "scatter",
-    "all_gather",
-    "all_to_all",
-    "reduce_scatter",
-    "all_reduce",
+    *(name for name in OPERATIONS if name not in ("send", "recv", "all_to_all_v")),
 )
-REDUCTIONS = frozenset({"reduce", "reduce_scatter", "all_reduce"})
-ROOTED = frozenset({"broadcast", "scatter", "gather", "reduce"})
-NOT_IN_PLACE = frozenset({"sendrecv", "all_to_all", "all_to_all_v"})
 PATTERNS = ("ring", "one-way")
 POISON = 0xA5
 
-# Of these one buffer has a part for every rank. Counts are of a part; nccl-tests states their size over all parts.
-_SEND_PARTED = frozenset({"scatter", "all_to_all", "all_to_all_v", "reduce_scatter"})
-_RECV_PARTED = frozenset({"gather", "all_gather", "all_to_all", "all_to_all_v"})
-PARTED = _SEND_PARTED | _RECV_PARTED
 # nccl-tests keeps parts aligned to this.
 _PART_ALIGN_BYTES = 16
 
 
 def count_of(operation: str, size_bytes: int, kind: ValueType, ranks: int) -> int:
     """The count of a call whose size, as nccl-tests has it, is at most `size_bytes`; at least 1."""
-    if operation not in PARTED:
+    if not describe(operation).parted:
         return max(1, size_bytes // kind.bytes)
     part_bytes = size_bytes // ranks
     aligned_bytes = part_bytes // _PART_ALIGN_BYTES * _PART_ALIGN_BYTES
@@ -55,16 +44,19 @@ def call_of(operation: str) -> str:
     return "send" if operation == "sendrecv" else operation
 
 
+def describe(operation: str) -> Operation:
+    """The library's description of that call."""
+    return describe_call(call_of(operation))
+
+
 def size_of(operation: str, count: int, kind: ValueType, ranks: int) -> int:
     """The size of a call as nccl-tests has it: raw bytes of the larger of its two buffers."""
-    return count * kind.bytes * (ranks if operation in PARTED else 1)
+    return count * kind.bytes * (ranks if describe(operation).parted else 1)
 
 
 def bus_factor(operation: str, ranks: int) -> float:
-    """busbw / algbw, as nccl-tests has it: what the slowest link of an ideal algorithm carries."""
-    if operation == "all_reduce":
-        return 2 * (ranks - 1) / ranks
-    return (ranks - 1) / ranks if operation in PARTED else 1.0
+    """busbw / algbw, as nccl-tests has it: the share of the data on the busiest link of an ideal algorithm."""
+    return describe(operation).bus_factor(ranks)
 
 
 @dataclass(frozen=True)
@@ -83,11 +75,11 @@ class Call:
     @property
     def send_elems(self) -> int:
         """Values of the input, the same on every rank whether it is used there or not."""
-        return self.count * (self.ranks if self.operation in _SEND_PARTED else 1)
+        return self.count * (self.ranks if describe(self.operation).send_parted else 1)
 
     @property
     def recv_elems(self) -> int:
-        return self.count * (self.ranks if self.operation in _RECV_PARTED else 1)
+        return self.count * (self.ranks if describe(self.operation).recv_parted else 1)
 
     def elems_between(self, sender: int, receiver: int) -> int:
         """Values of a part: of all_to_all_v only some are as long as their place."""
@@ -130,9 +122,9 @@ class Call:
                 if self.receive_from is not None:
                     comm.recv(out, self.receive_from, **options)
             return
-        if self.operation in REDUCTIONS:
+        if describe(self.operation).reduces:
             options["op"] = self.op
-        if self.operation in ROOTED:
+        if describe(self.operation).has_root:
             options["root"] = self.root
         if self.operation == "all_to_all_v":
             places = [other * self.count for other in range(self.ranks)]
@@ -156,7 +148,7 @@ class Call:
         wrong = 0
         for i, inputs in enumerate(self.pieces(sample, variant)):
             part = found[i * self.count :][: self.elems_between(i, self.rank)]
-            if self.operation not in REDUCTIONS:
+            if not describe(self.operation).reduces:
                 unsigned = f"uint{8 * self.kind.bytes}"
                 sent = _resized(inputs[0], self.count)[: part.size]
                 wrong += int(np.count_nonzero(part.view(unsigned) != sent.view(unsigned)))

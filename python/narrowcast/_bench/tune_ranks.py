@@ -17,7 +17,7 @@ from .contenders import Contender, Opponents, run_ours, set_bytes
 from .cost_model import INCOMPRESSIBLE
 from .harness import Schedule, Stand, meet, set_environment, source_of
 from .launch import Emit
-from .operations import ROOTED, Call, call_of, count_of
+from .operations import Call, call_of, count_of, describe
 
 DTYPE = "bfloat16"
 _SHRINKING = "weights"
@@ -123,6 +123,6 @@ def _of_operation(contenders: list[Contender], operation: str) -> list[Contender
     left_out = set()
     if operation not in nccl_library.COPY_ENGINE:
         left_out.add("nccl-ce")
-    if operation in ROOTED:
+    if describe(operation).has_root:
         left_out.add("nccl-symmetric")
     return [one for one in contenders if one.name not in left_out]

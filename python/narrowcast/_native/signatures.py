@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ctypes import POINTER, c_char_p, c_int, c_size_t, c_uint32, c_uint64, c_void_p
+from ctypes import POINTER, c_char_p, c_double, c_int, c_size_t, c_uint32, c_uint64, c_void_p
 from typing import Any
 
 from .structures import (
@@ -12,6 +12,7 @@ from .structures import (
     CudaOptionsC,
     ExplanationC,
     FrameInfoC,
+    OperationInfoC,
     PredictionC,
     UniqueIdC,
 )
@@ -121,6 +122,10 @@ SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "ncast_mem_free": (_STATUS, [_COMM, c_void_p]),
     "ncast_ports_create": (_STATUS, [_COMM, c_uint32, POINTER(c_void_p), c_uint32, c_void_p]),
     "ncast_ports_destroy": (_STATUS, [_COMM, c_void_p]),
+    # operation.h
+    "ncast_operation_count": (c_int, []),
+    "ncast_operation_describe": (_STATUS, [c_int, POINTER(OperationInfoC)]),
+    "ncast_operation_bus_factor": (c_double, [c_int, c_int]),
     # explain.h
     "ncast_explain": (
         _STATUS,

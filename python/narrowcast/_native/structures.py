@@ -81,6 +81,19 @@ class CommCountersC(Structure):
     ]
 
 
+class OperationInfoC(Structure):
+    """ncast_operation_info."""
+
+    _fields_ = [
+        ("struct_bytes", c_size_t),
+        ("operation", c_int),
+        ("name", c_char_p),
+        ("function", c_char_p),
+        ("nccl_functions", c_char_p),
+        *((name, c_int) for name in ("reduces", "has_root", "has_peer", "in_place", "packets", "send", "recv")),
+    ]
+
+
 class PredictionC(Structure):
     """ncast_prediction."""
 

@@ -26,7 +26,7 @@
 
 namespace narrowcast::executor::cuda {
 
-using namespace collective::cuda;
+using namespace select;
 
 // What the ranks have agreed on when they joined.
 struct Agreement {

@@ -12,8 +12,9 @@ using Operation = ncast_operation;
 inline constexpr int operation_count = NCAST_OPERATIONS;
 
 inline constexpr const char* operation_names[operation_count] = {
-    "send",       "recv",       "broadcast",    "reduce",         "gather",    "scatter",
-    "all_gather", "all_to_all", "all_to_all_v", "reduce_scatter", "all_reduce"};
+#define NCAST_OPERATION(number, SYMBOL, name, ...) #name,
+#include "narrowcast/operations.def"
+};
 
 inline const char* name_of(Operation operation) { return operation_names[operation]; }
 
@@ -23,10 +24,19 @@ inline std::optional<Operation> operation_named(std::string_view name) {
   return std::nullopt;
 }
 
-inline bool is_point_to_point(Operation operation) { return operation == NCAST_OP_SEND || operation == NCAST_OP_RECV; }
+enum class NamedRank { ALL, PEER, ROOT };
+inline constexpr NamedRank named_ranks[operation_count] = {
+#define NCAST_OPERATION(number, SYMBOL, name, kind, rank, ...) NamedRank::rank,
+#include "narrowcast/operations.def"
+};
+inline bool is_point_to_point(Operation operation) { return named_ranks[operation] == NamedRank::PEER; }
+inline bool has_root(Operation operation) { return named_ranks[operation] == NamedRank::ROOT; }
 
-inline bool reduces(Operation operation) {
-  return operation == NCAST_OP_REDUCE || operation == NCAST_OP_REDUCE_SCATTER || operation == NCAST_OP_ALL_REDUCE;
-}
+enum class Kind { MOVE, REDUCE };
+inline constexpr Kind kinds[operation_count] = {
+#define NCAST_OPERATION(number, SYMBOL, name, kind, ...) Kind::kind,
+#include "narrowcast/operations.def"
+};
+inline bool reduces(Operation operation) { return kinds[operation] == Kind::REDUCE; }
 
 }  // namespace narrowcast::nccl

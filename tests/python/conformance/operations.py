@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 from narrowcast._bench import operations, oracle
-from narrowcast._bench.operations import NOT_IN_PLACE, REDUCTIONS, ROOTED, Call
+from narrowcast._bench.operations import Call, describe
 from narrowcast._comm.explain import changes
 from narrowcast.types import REDUCTIONS as OPS
 from narrowcast.types import VALUE_TYPES, ValueType, value_type
@@ -41,8 +41,8 @@ class Choice:
 
     @property
     def name(self) -> str:
-        op = f" {self.op}" if self.operation in REDUCTIONS else ""
-        root = f", root {self.root}" if self.operation in ROOTED else ""
+        op = f" {self.op}" if describe(self.operation).reduces else ""
+        root = f", root {self.root}" if describe(self.operation).has_root else ""
         return f"{self.operation} {self.kind.name}{op}, {self.count} values, {self.data}{root}"
 
     def call(self, rank: int, ranks: int) -> Call:
@@ -53,7 +53,7 @@ def expected(call: Call, sample: np.ndarray, variant: int) -> np.ndarray:
     """The bits of the rank's output."""
     parts = []
     for inputs in call.pieces(sample, variant):
-        bits = oracle.reduce(inputs, call.op, call.kind) if call.operation in REDUCTIONS else inputs[0]
+        bits = oracle.reduce(inputs, call.op, call.kind) if describe(call.operation).reduces else inputs[0]
         parts.append(bits if bits.size == call.count else np.resize(bits, call.count))
     return np.concatenate(parts)
 
@@ -65,7 +65,7 @@ def small(world: World) -> Cases:
         (operation, kind, op)
         for operation in operations.NAMES
         for kind in VALUE_TYPES
-        for op in (OPS if operation in REDUCTIONS else ("sum",))
+        for op in (OPS if describe(operation).reduces else ("sum",))
     ]
     rng = world.random(section)
     if world.amount == "few":
@@ -134,7 +134,7 @@ def check(world: World, section: str, choice: Choice) -> Outcome:
     variant = rng.randrange(1 << 20)
     right = expected(call, sample, variant) if call.has_result else None
     sent = call.sent(sample, call.rank, variant)
-    ways = [False] if choice.operation in NOT_IN_PLACE else [False, True]
+    ways = [False] if not describe(choice.operation).in_place else [False, True]
     if max(call.send_elems, call.recv_elems) * choice.kind.bytes > _BOTH_WAYS_BYTES:
         ways = [rng.choice(ways)]
     first: np.ndarray | None = None
@@ -147,7 +147,7 @@ def check(world: World, section: str, choice: Choice) -> Outcome:
             found = _call(world, call, sent, codec, in_place, shifts, stream, outcome, where)
             if found is None or right is None:
                 continue
-            reduces = choice.operation in REDUCTIONS
+            reduces = describe(choice.operation).reduces
             error = difference(found, right, choice.kind, nan_is_nan=reduces)
             outcome.note(where, error)
             if reduces and error is None:

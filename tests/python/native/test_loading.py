@@ -10,8 +10,9 @@ from pathlib import Path
 
 import narrowcast
 from narrowcast._native import library, settings
+from narrowcast._native.operations import describe
 from narrowcast.errors import _BY_STATUS, Status
-from narrowcast.types import VALUE_TYPES
+from narrowcast.types import OPERATIONS, VALUE_TYPES
 
 
 def test_the_version_is_three_numbers():
@@ -23,6 +24,15 @@ def test_types_are_those_of_the_library():
         assert library.library().ncast_dtype_name(kind.number).decode() == kind.name
         assert library.library().ncast_dtype_bytes(kind.number) == kind.bytes
     assert library.library().ncast_dtype_name(len(VALUE_TYPES)) is None
+
+
+def test_operations_are_those_of_the_library():
+    assert library.library().ncast_operation_count() == len(OPERATIONS)
+    for number, name in enumerate(OPERATIONS):
+        described = describe(name)
+        assert (described.name, described.number) == (name, number)
+        assert described.reduces == name.endswith(("reduce", "reduce_scatter"))
+        assert described.has_root == (name in ("broadcast", "reduce", "gather", "scatter"))
 
 
 def test_functions_take_what_the_headers_say():

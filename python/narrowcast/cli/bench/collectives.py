@@ -143,7 +143,7 @@ def collective(operation: str) -> Callable[..., None]:
             raise BadUse(f"{pattern!r} is not a pattern (known: {', '.join(operations.PATTERNS)})")
         if pattern != "ring" and operation != "sendrecv":
             raise BadUse("--pattern is for sendrecv")
-        if in_place and operation in operations.NOT_IN_PLACE:
+        if in_place and not operations.describe(operation).in_place:
             raise BadUse(f"{operation} does not work in place")
         if data is None:
             # No tensors of all types ship with the package.
@@ -154,7 +154,8 @@ def collective(operation: str) -> Callable[..., None]:
                 samples.sample(data, kind.name)
         except ValueError as error:
             raise BadUse(str(error)) from None
-        ops = list(REDUCTIONS) if op == _ALL and operation in operations.REDUCTIONS else ["sum" if op == _ALL else op]
+        reduces = operations.describe(operation).reduces
+        ops = list(REDUCTIONS) if op == _ALL and reduces else ["sum" if op == _ALL else op]
         codecs = [comm_codec_name(name) for name in _listed(codec)] or ["auto" if is_cuda else "window"]
         opponents = _opponents(operation, _listed(against), is_cuda, windows=register == _WINDOWS)
         if plot is not None:

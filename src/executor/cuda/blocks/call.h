@@ -13,7 +13,7 @@
 
 namespace narrowcast::executor::cuda {
 
-using namespace collective::cuda;
+using namespace select;
 
 // Consecutive values, and the rings that share their blocks: ring i begins with block i.
 struct Piece {

@@ -12,7 +12,7 @@
 
 namespace narrowcast::executor::cuda {
 
-using namespace collective::cuda;
+using namespace select;
 
 // By value in a kernel's parameters. Piece p of `send` goes to rank p, piece p of `recv` comes from it; they lie a stride
 // apart, which is 0 where all are the same one.

@@ -13,7 +13,7 @@
 
 namespace narrowcast::executor::cuda {
 
-using namespace collective::cuda;
+using namespace select;
 
 // What one rank does in one call. Buffers, counts and what is allowed in place are those of narrowcast/comm.h: `count`
 // values are what each rank sends to another, and where ranks * count are sent or received, piece r is rank r's. Buffers

@@ -1,0 +1,29 @@
+// Structs of the C ABI that can grow: they begin with `size_t struct_bytes`, which the caller sets to their size.
+#pragma once
+
+#include <algorithm>
+#include <cstring>
+
+#include "status/error.h"
+
+namespace narrowcast {
+
+// Larger sizes come from memory that was not initialised.
+inline constexpr size_t most_struct_bytes = 4096;
+
+// Copies `value` to the caller's struct. A caller of an older version gets the members that it knows; in a newer
+// caller's struct, members that this library does not know become 0. Errors: INVALID_ARGUMENT.
+template <typename Struct>
+ncast_status fill_struct(const char* function, const char* argument, Struct value, Struct* out) {
+  if (out == nullptr) return fail(NCAST_INVALID_ARGUMENT, "%s: %s is NULL", function, argument);
+  const size_t bytes = out->struct_bytes;
+  if (bytes <= sizeof bytes || bytes > most_struct_bytes)
+    return fail(NCAST_INVALID_ARGUMENT, "%s: %s->struct_bytes is %zu, not the size of the struct", function, argument,
+                bytes);
+  value.struct_bytes = bytes;
+  std::memcpy(static_cast<void*>(out), &value, std::min(bytes, sizeof value));
+  if (bytes > sizeof value) std::memset(reinterpret_cast<char*>(out) + sizeof value, 0, bytes - sizeof value);
+  return NCAST_OK;
+}
+
+}  // namespace narrowcast
