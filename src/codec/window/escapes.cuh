@@ -1,4 +1,4 @@
-// The escapes of a block, its values outside the window, as one warp goes through them.
+// Iterates over the escapes of a block, its values outside the window, with one warp.
 #pragma once
 
 #include <cstdint>
@@ -9,25 +9,25 @@
 
 namespace narrowcast::codec::window {
 
-// Where escapes are, so many at a time; shared memory of the warp, 4-byte aligned.
+// Positions of escapes, a batch at a time; shared memory of the warp, 4-byte aligned.
 using EscapeList = uint16_t[192];
 
 // Up to two escapes that a lane visits: neighbours in their order.
 struct EscapePair {
   uint32_t number;     // of the pair
-  bool has[2];         // not so at the end
+  bool has[2];         // false past the last escape
   uint32_t offset[2];  // of their values in the block, in bytes; of its first value if there is no escape
 };
 
-// Which of the pairs that the warp visits are far.
+// Which escapes of the warp's current pairs are far.
 struct FarEscapes {
-  uint32_t lanes[2];  // whose first is, whose second is
+  uint32_t lanes[2];  // lanes whose first is far, lanes whose second is
 
   __device__ static FarEscapes among(const bool (&is_far)[2]) {
     return {{__ballot_sync(device::all_lanes, is_far[0]), __ballot_sync(device::all_lanes, is_far[1])}};
   }
   __device__ uint32_t count() const { return __popc(lanes[0]) + __popc(lanes[1]); }
-  // How many come before the `i`th of this lane.
+  // How many far escapes come before this lane's `i`th.
   __device__ uint32_t before(int i, int lane) const {
     const uint32_t lower = (1u << lane) - 1;
     return __popc(lanes[0] & lower) + __popc(lanes[1] & lower) + (i == 1 ? lanes[0] >> lane & 1 : 0);
@@ -51,8 +51,8 @@ class Escapes {
   }
   __device__ uint32_t count() const { return count_; }
 
-  // The whole warp visits 64 at a time, in order: visit(EscapePair). A lane lists its own, however many; the work on them is
-  // spread evenly. Nearly all of it is latency: there is no branch around what is quickly done in vain.
+  // The whole warp visits 64 escapes at a time, in order: visit(EscapePair). Each lane lists its own escapes, and all lanes share
+  // the work on them evenly. Latency dominates, so short work is done unconditionally rather than branched around.
   template <typename Visit>
   __device__ void for_each(EscapeList& list, int lane, Visit visit) const {
     constexpr uint32_t capacity = sizeof list / sizeof *list;
@@ -76,7 +76,7 @@ class Escapes {
 #pragma unroll
       for (int run = 0; run < runs; ++run) {
         left[run] = runs_[run];
-        place[run] = first[run] - begin;  // wraps round for those that were listed before
+        place[run] = first[run] - begin;  // wraps for escapes of earlier batches
       }
 #pragma unroll 1
       for (uint32_t turn = 0; turn < longest; ++turn) {
@@ -91,7 +91,7 @@ class Escapes {
       }
       __syncwarp();
       const uint32_t listed = min(count_ - begin, capacity);
-#pragma unroll 1  // few turns, and the code stays in the instruction cache
+#pragma unroll 1  // few iterations, and the code stays in the instruction cache
       for (uint32_t at = 0; at < listed; at += 64) {
         const uint32_t own = at + 2 * lane;
         EscapePair pair{(begin + own) / 2, {own < listed, own + 1 < listed}, {}};
@@ -109,8 +109,8 @@ class Escapes {
   }
 
  private:
-  // A lane's escapes are listed in runs side by side, since in each one is found after the other: a group's, or half of the
-  // only one's.
+  // A lane lists its escapes in two or more independent runs at once, because within a run each is found after the one before:
+  // one run for each group, or for each half of the only group.
   static constexpr int runs = groups == 1 ? 2 : groups;
   uint32_t runs_[runs];
   uint32_t of_lane_ = 0, count_;

@@ -8,14 +8,14 @@
 
 namespace narrowcast::format::window {
 
-// A block is seen as 32 lanes; a lane holds 32 values of each group of 1024, as 8 words of 4 bytes.
+// A block is divided among 32 lanes; a lane holds 32 values of each group of 1024, as 8 words of 4 bytes.
 inline constexpr int lanes = 32;
 inline constexpr int group_elems = 1024;
 inline constexpr int group_words = 8;
 inline constexpr int row_bytes = lanes * 4;  // one word of each lane
 inline constexpr int vector_bytes = 16;      // a lane's values are adjacent in memory in runs of this size
 
-// How a value type is taken apart: sign, exponent, mantissa; the low `tail_bytes` of a value go as they are, what stays
+// How a value type is split: sign, exponent, mantissa. The low `tail_bytes` of a value are stored as they are; the remainder
 // is its head. The head's sign and mantissa are its rest: eight bits of it as a byte (`rest_bytes`), the others packed.
 struct ValueType {
   int value_bytes;

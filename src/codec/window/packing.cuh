@@ -13,8 +13,8 @@ namespace packing {
 // The bits of leftover field `field` (counted from the first that did not fit whole) that go to the top of byte `row`.
 struct Piece {
   int count;       // bits
-  int field_bit;   // where they stand in the field
-  int packed_bit;  // where they stand in the byte
+  int field_bit;   // their position in the field
+  int packed_bit;  // their position in the byte
 };
 __host__ __device__ constexpr Piece piece(int width, int field, int row) {
   const int whole = 8 / width, spare = 8 - whole * width;

@@ -1,5 +1,5 @@
-// Four adjacent values of a lane taken apart into words of four bytes each, and put together again. One specialisation of
-// the steps a value type; codec/window/format.h says where each bit goes.
+// Splits four adjacent values of a lane into words of four bytes each, and joins them again, for each value type.
+// codec/window/format.h says where each bit goes.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace narrowcast::codec::window {
 
-// Four values: their heads two to a word (an 8-bit head stands in the upper byte of its half).
+// The heads of four values, two to a word. An 8-bit head is the upper byte of its half.
 struct Heads {
   uint32_t pair[2];
 };
@@ -32,7 +32,7 @@ class Coder {
         limit_(device::halves2(escape_code << shift | ((1u << shift) - 1))) {}
 
   __device__ __forceinline__ uint32_t codes(const Heads& heads) const {
-    // Doubling a word drops the signs; the lower head's lands under the upper one's exponent, where nothing looks.
+    // Shifting left drops the signs; the lower head's sign moves below the upper one's exponent, where it has no effect.
     const uint32_t low = __viaddmin_u16x2(heads.pair[0] << 1, minus_base_, limit_);
     const uint32_t high = __viaddmin_u16x2(heads.pair[1] << 1, minus_base_, limit_);
     if constexpr (shift < 8) {
@@ -102,7 +102,7 @@ __device__ __forceinline__ uint32_t value_offset(uint32_t group, uint32_t sequen
          sequence % in_vector * Type.value_bytes;
 }
 
-// Where a value's exponent stands: `mask` at bit `shift` of the unsigned Head behind the tail.
+// Where a value's exponent is: `mask` at bit `shift` of the unsigned Head that follows the tail.
 template <format::window::ValueType Type>
 struct ExponentField {
   using Head = std::conditional_t<Type.value_bytes == 1, uint8_t, uint16_t>;

@@ -45,7 +45,7 @@ __device__ Window place_window(const char* values, Histogram& histogram, int lan
   // How many samples 2, 4, ... adjacent bins hold from this lane's on; 2^width - 1 of them are a window.
   const uint32_t in_two = count + device::from_above(count, 1);
   const uint32_t in_four = in_two + device::from_above(in_two, 2);
-  // The best place for a window that covers `covered` samples if it begins at this lane's bin: the largest cover and, of
+  // The best place for a window that covers `covered` samples if it begins at this lane's bin: the largest cover and, among
   // equals, the lowest bin.
   const auto best_place = [&](uint32_t covered) {
     return __reduce_max_sync(device::all_lanes, covered << 5 | (31 - lane));
@@ -54,7 +54,7 @@ __device__ Window place_window(const char* values, Histogram& histogram, int lan
   uint32_t best_cost = Type.exponent_bits * samples;
   const auto consider = [&](uint32_t width, uint32_t place) -> uint32_t {
     const uint32_t cost = width * samples + escape_cost_bits * (samples - (place >> 5));
-    // Of equals the widest, whatever the order in which they are considered.
+    // Of equal costs the widest wins, in whatever order they are considered.
     if (cost < best_cost || (cost == best_cost && best.width != 0 && width > best.width)) {
       best_cost = cost;
       best = {width, min(lowest + 31 - (place & 31), (1u << Type.exponent_bits) - (1u << width))};

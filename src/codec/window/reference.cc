@@ -1,5 +1,5 @@
-// The codec `window` as docs/format/window.md says it, one value at a time. Slow on purpose: it is what the other
-// implementations are held against, so it shares their constants and none of their code.
+// The codec `window` as docs/format/window.md specifies it, one value at a time. It is the oracle for the other implementations,
+// so it shares their constants and none of their code.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -12,7 +12,7 @@ namespace {
 
 using namespace format::window;
 
-// A value taken apart.
+// A value split into its parts.
 struct Parts {
   int exponent;
   uint32_t rest;  // sign above the head's mantissa
@@ -39,7 +39,7 @@ void put_together(const ValueType& type, const Parts& parts, uint8_t* values, in
   std::memcpy(values + index * type.value_bytes, &bits, static_cast<size_t>(type.value_bytes));
 }
 
-// Where the value of (group, lane, word, byte) stands in the block.
+// The position in the block of the value of (group, lane, word, byte).
 int value_index(const ValueType& type, int group, int lane, int word, int byte) {
   const int sequence = word * 4 + byte;  // of the lane's 32 values in this group
   const int vector = sequence / type.vector_elems();
@@ -112,8 +112,8 @@ struct Window {
   int base;
 };
 
-// Places the window by a sample of the block: 4 values a lane, counted in 32 bins about a robust middle. What falls
-// outside the bins counts as not covered.
+// Places the window by a sample of the block: 4 values from each lane, counted in 32 bins around a robust middle. Values outside
+// the bins count as not covered.
 Window choose_window(const ValueType& type, const uint8_t* values) {
   std::array<std::array<int, samples_per_lane>, lanes> sample;
   for (int lane = 0; lane < lanes; ++lane)

@@ -35,13 +35,13 @@ NARROWCAST_INLINE Placement place_window(const uint8_t* values) {
   }
   const auto lowest = static_cast<uint16_t>(std::max(anchor - bins_below_anchor, 0));
 
-  // A loop of its own, because a minimum beside the increments becomes branches. What is below the lowest bin wraps round
-  // to join what is above the highest in one more, which nothing reads.
+  // A separate loop, because a minimum next to the increments compiles to branches. Values below the lowest bin wrap and join
+  // those above the highest in one extra bin, which nothing reads.
   uint16_t bin_of[samples_per_lane][lanes];
   for (int i = 0; i < samples_per_lane; ++i)
     for (int lane = 0; lane < lanes; ++lane)
       bin_of[i][lane] = std::min<uint16_t>(static_cast<uint16_t>(sample[i][lane] - lowest), bins);
-  // A histogram for each quarter: neighbours often share a bin, and would wait for each other's increment.
+  // One histogram for each quarter: neighbours often share a bin, and their increments would wait for each other.
   uint32_t histogram[samples_per_lane][bins + 1] = {};
   for (int lane = 0; lane < lanes; ++lane)
     for (int i = 0; i < samples_per_lane; ++i) ++histogram[i][bin_of[i][lane]];
@@ -111,7 +111,7 @@ NARROWCAST_INLINE void list_escapes(const EscapeBits<type>& bits, EscapeList<typ
   for (int word = 0; word < words; ++word) {
     uint64_t left = static_cast<uint64_t>(halves[2 * word + 1]) << 32 | halves[2 * word];
     const int count = __builtin_popcountll(left);
-    // Eight at a time whether they are there or not: a loop that ends at the last bit mispredicts in almost every word.
+    // Always eight at a time: a loop that ends at the last bit mispredicts in almost every word.
     for (int done = 0; done < count; done += 8) {
       for (int i = 0; i < 8; ++i) {
         next[done + i] = static_cast<uint16_t>(word * 64 + (left != 0 ? __builtin_ctzll(left) : 0));
@@ -203,7 +203,7 @@ NARROWCAST_INLINE void apply_tokens(const Placement& window, const EscapeList<ty
   }
   exponent_of_token[zero_token] = 0;
 
-  // Read whether it is used or not; below the far list there are always other bytes of the payload.
+  // Read even if unused: other bytes of the payload always precede the far list.
   const uint8_t* next_far = payload_end - 4 - type.far_bytes();
   for (int i = 0; i < list.count; ++i) {
     const uint8_t token = tokens.token[i];

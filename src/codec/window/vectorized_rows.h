@@ -1,8 +1,8 @@
 // The regular part of a block for `vectorized.cc`: values to sections and back, in loops without branches over arrays in
-// the first-level cache, which compilers turn into vector instructions of whatever width the caller is compiled for.
+// the first-level cache, which compilers vectorize for the instruction set of the caller.
 //
-// Every function is inlined into its caller, because a function takes its instruction set from the one that it ends up
-// in. That rules out lambdas and calls of ordinary functions here.
+// Every function is inlined, because it takes its instruction set from its caller. That rules out lambdas and calls of
+// ordinary functions here.
 #pragma once
 
 #include <algorithm>
@@ -77,7 +77,7 @@ NARROWCAST_INLINE void take_apart(const uint8_t* values, uint8_t* payload,
   } else if constexpr (type.tail_bytes == 6) {
     const Unaligned64* from = reinterpret_cast<const Unaligned64*>(values);
     for (int i = 0; i < type.block_elems(); ++i) {
-      // Two bytes more than the tail: the next one, or the section after it, takes their place.
+      // Writes two bytes more than the tail; the next tail, or the next section, overwrites them.
       *reinterpret_cast<Unaligned64*>(payload + 6 * i) = from[i];
       copied.of[i] = static_cast<uint16_t>(from[i] >> 48);
     }
@@ -122,7 +122,7 @@ NARROWCAST_INLINE void put_together(const uint8_t* payload, const PerValue<type,
   } else if constexpr (type.tail_bytes == 6) {
     Unaligned64* to = reinterpret_cast<Unaligned64*>(values);
     for (int i = 0; i < type.block_elems(); ++i) {
-      // Two bytes more than the tail are read, which the section after it has, and shifted out.
+      // Reads two bytes more than the tail, which belong to the next section, and shifts them out.
       const uint64_t tail = *reinterpret_cast<const Unaligned64*>(payload + 6 * i) << 16 >> 16;
       to[i] = static_cast<uint64_t>(heads.of[i]) << 48 | tail;
     }
