@@ -32,7 +32,7 @@ ncast_status World::join(const bootstrap::WorldId& id, const WorldOptions& optio
     if (world->publish_failure(status, ncast_last_error())) bootstrap::unlink_segment(name);
     return status;
   }
-  world->make_lane_ends(options);
+  world->make_ring_ends(options);
   *result = std::move(world);
   return NCAST_OK;
 }
@@ -48,7 +48,8 @@ ncast_status World::create_or_open(const std::string& name, const WorldOptions& 
     if (!taken) break;
   }
   control_ = reinterpret_cast<ControlBlock*>(memory_.data());
-  if (memory_.bytes() < sizeof(ControlBlock) || control_->owners.magic != bootstrap::segment_magic) {
+  if (memory_.bytes() < sizeof(ControlBlock) || control_->owners.magic != bootstrap::segment_magic ||
+      control_->version != ControlBlock::current_version) {
     return fail(NCAST_MISMATCH, "the ranks use different versions of the library");
   }
   return NCAST_OK;
@@ -59,6 +60,7 @@ ncast_status World::create(const std::string& name, const WorldOptions& options,
   if (ncast_status status = memory_.create(layout.total_bytes())) return status;
   if (ncast_status status = memory_.allocate(0, layout.control_bytes())) return status;
   auto* control = reinterpret_cast<ControlBlock*>(memory_.data());
+  control->version = ControlBlock::current_version;
   control->ranks = layout.ranks;
   control->shape = options.shape;
   // Its maker owns a segment from the start: one without a living owner is swept.
@@ -108,7 +110,7 @@ ncast_status World::enter(const std::string& name, const WorldOptions& options) 
     bootstrap::unlink_segment(name);
     control_->complete.store(1, std::memory_order_seq_cst);
   }
-  ring_all();
+  wake_peers();
   return NCAST_OK;
 }
 
@@ -153,15 +155,15 @@ std::string World::missing_ranks() const {
   return list;
 }
 
-void World::make_lane_ends(const WorldOptions& options) {
+void World::make_ring_ends(const WorldOptions& options) {
   const SegmentLayout layout{static_cast<uint64_t>(ranks_), options.shape};
   const auto me = static_cast<uint64_t>(rank_);
   for (uint64_t peer = 0; peer < layout.ranks; ++peer) {
-    // There is no lane to oneself; the end that stands in its place is never used.
+    // There is no ring to oneself; the end that stands in its place is never used.
     std::byte* base = memory_.data();
     Doorbell* bell = &control_->member[peer].bell;
-    senders_.emplace_back(peer == me ? nullptr : base + layout.lane_offset(me, peer), options.shape, bell);
-    receivers_.emplace_back(peer == me ? nullptr : base + layout.lane_offset(peer, me), options.shape, bell);
+    senders_.emplace_back(peer == me ? nullptr : base + layout.ring_offset(me, peer), options.shape, bell);
+    receivers_.emplace_back(peer == me ? nullptr : base + layout.ring_offset(peer, me), options.shape, bell);
   }
 }
 

@@ -1,4 +1,4 @@
-// A lane: a ring of slots from one rank to one peer, in shared memory. The sender fills slots in order, the receiver
+// A ring of slots from one rank to one peer, in shared memory. The sender fills slots in order, the receiver
 // frees them in order; neither end ever blocks here.
 #pragma once
 
@@ -22,22 +22,22 @@ struct alignas(cache_line_bytes) SlotHeader {
   uint64_t payload_bytes;
 };
 
-struct LaneShape {
+struct RingShape {
   uint64_t slots;
   uint64_t payload_capacity_bytes;  // a multiple of the cache line
 
   uint64_t slot_bytes() const { return sizeof(SlotHeader) + payload_capacity_bytes; }
-  uint64_t lane_bytes() const;
+  uint64_t ring_bytes() const;
 };
 
-// At the head of a lane; the slots follow. Each counter has a cache line: its writer and its reader are different
+// At the head of a ring; the slots follow. Each counter has a cache line: its writer and its reader are different
 // cores.
-struct LaneState {
+struct RingState {
   alignas(cache_line_bytes) Semaphore filled;  // raised by the sender
   alignas(cache_line_bytes) Semaphore freed;   // raised by the receiver
 };
 
-inline uint64_t LaneShape::lane_bytes() const { return sizeof(LaneState) + slots * slot_bytes(); }
+inline uint64_t RingShape::ring_bytes() const { return sizeof(RingState) + slots * slot_bytes(); }
 
 struct Slot {
   SlotHeader* header;
@@ -45,10 +45,10 @@ struct Slot {
   explicit operator bool() const { return header != nullptr; }
 };
 
-class LaneEnd {
+class RingEnd {
  public:
-  LaneEnd(void* lane, const LaneShape& shape, Doorbell* peer_bell)
-      : state_(static_cast<LaneState*>(lane)), shape_(shape), peer_bell_(peer_bell) {}
+  RingEnd(void* ring, const RingShape& shape, Doorbell* peer_bell)
+      : state_(static_cast<RingState*>(ring)), shape_(shape), peer_bell_(peer_bell) {}
 
   uint64_t payload_capacity_bytes() const { return shape_.payload_capacity_bytes; }
 
@@ -58,16 +58,16 @@ class LaneEnd {
     return {reinterpret_cast<SlotHeader*>(start), start + sizeof(SlotHeader)};
   }
 
-  LaneState* state_;
-  LaneShape shape_;
+  RingState* state_;
+  RingShape shape_;
   Doorbell* peer_bell_;
   uint64_t passed_ = 0;  // slots that this end has filled or freed
 };
 
 // Used by one thread at a time, as is the other end.
-class LaneSender : public LaneEnd {
+class RingSender : public RingEnd {
  public:
-  using LaneEnd::LaneEnd;
+  using RingEnd::RingEnd;
 
   // The next slot to fill, or none while the peer has not freed one. The same slot until put().
   Slot next_free() const { return passed_ - state_->freed.poll() < shape_.slots ? slot(passed_) : Slot{}; }
@@ -79,9 +79,9 @@ class LaneSender : public LaneEnd {
   }
 };
 
-class LaneReceiver : public LaneEnd {
+class RingReceiver : public RingEnd {
  public:
-  using LaneEnd::LaneEnd;
+  using RingEnd::RingEnd;
 
   // The oldest slot that the peer has put, or none. The same slot until release().
   Slot next_filled() const { return state_->filled.poll() != passed_ ? slot(passed_) : Slot{}; }

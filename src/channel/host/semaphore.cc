@@ -20,12 +20,12 @@ uint32_t* word(std::atomic<uint32_t>& value) { return reinterpret_cast<uint32_t*
 
 }  // namespace
 
-// rings_ and sleepers_ are both sequentially consistent: either the ringer sees the sleeper, or the sleeper sees the
+// notifications_ and sleepers_ are both sequentially consistent: either the ringer sees the sleeper, or the sleeper sees the
 // ring. FUTEX_WAIT compares once more inside the kernel.
-void Doorbell::ring() {
-  rings_.fetch_add(1, std::memory_order_seq_cst);
+void Doorbell::notify() {
+  notifications_.fetch_add(1, std::memory_order_seq_cst);
   if (sleepers_.load(std::memory_order_seq_cst) != 0) {
-    syscall(SYS_futex, word(rings_), FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+    syscall(SYS_futex, word(notifications_), FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
   }
 }
 
@@ -39,7 +39,7 @@ void Doorbell::wait(uint32_t seen, std::chrono::nanoseconds limit) {
   timeout.tv_sec = seconds.count();
   timeout.tv_nsec = (limit - seconds).count();
   sleepers_.fetch_add(1, std::memory_order_seq_cst);
-  if (look() == seen) syscall(SYS_futex, word(rings_), FUTEX_WAIT, seen, &timeout, nullptr, 0);
+  if (look() == seen) syscall(SYS_futex, word(notifications_), FUTEX_WAIT, seen, &timeout, nullptr, 0);
   sleepers_.fetch_sub(1, std::memory_order_seq_cst);
 }
 

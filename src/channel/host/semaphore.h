@@ -12,16 +12,16 @@ namespace narrowcast::channel {
 class Doorbell {
  public:
   // What to hand to wait(): look, then poll whatever you wait for, then wait.
-  uint32_t look() const { return rings_.load(std::memory_order_seq_cst); }
+  uint32_t look() const { return notifications_.load(std::memory_order_seq_cst); }
 
-  void ring();
+  void notify();
 
   // Returns when the bell has rung since `seen` was looked at, or after `limit`, or spuriously. First yields the core a
   // few times: the peer often runs on the same one, and a sleep costs more than a turn.
   void wait(uint32_t seen, std::chrono::nanoseconds limit);
 
  private:
-  std::atomic<uint32_t> rings_{0};
+  std::atomic<uint32_t> notifications_{0};
   std::atomic<uint32_t> sleepers_{0};  // too high after a rank was killed asleep; that only costs a system call
 };
 
@@ -33,7 +33,7 @@ class Semaphore {
   // Everything written before is visible to the rank that polls the new count.
   void signal(Doorbell& waiter) {
     count_.fetch_add(1, std::memory_order_release);
-    waiter.ring();
+    waiter.notify();
   }
 
  private:

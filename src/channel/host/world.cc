@@ -7,25 +7,46 @@
 
 namespace narrowcast::channel {
 
+void PublishedTag::store(const Tag& tag) {
+  uint64_t words[PublishedTag::words];
+  std::memcpy(words, tag.bytes, sizeof words);
+  const uint64_t version = version_.load(std::memory_order_relaxed);
+  version_.store(version + 1, std::memory_order_seq_cst);
+  for (size_t i = 0; i < PublishedTag::words; ++i) word_[i].store(words[i], std::memory_order_seq_cst);
+  version_.store(version + 2, std::memory_order_seq_cst);
+}
+
+bool PublishedTag::load(Tag* tag) const {
+  uint64_t words[PublishedTag::words];
+  const uint64_t version = version_.load(std::memory_order_seq_cst);
+  for (size_t i = 0; i < PublishedTag::words; ++i) words[i] = word_[i].load(std::memory_order_seq_cst);
+  if (version == 0 || version % 2 != 0 || version_.load(std::memory_order_seq_cst) != version) return false;
+  std::memcpy(tag->bytes, words, sizeof words);
+  return true;
+}
+
 World::~World() {
   if (!joined_) return;
   control_->owners.owner[rank_].state.store(bootstrap::SegmentOwners::left, std::memory_order_seq_cst);
-  ring_all();
+  wake_peers();
 }
 
-void World::ring_all() {
-  for (int peer = 0; peer < ranks_; ++peer) control_->member[peer].bell.ring();
+void World::wake_peers() {
+  for (int peer = 0; peer < ranks_; ++peer) {
+    if (peer != rank_) control_->member[peer].bell.notify();
+  }
 }
 
-bool World::publish_failure(ncast_status status, const char* sentence) {
+bool World::publish_failure(ncast_status status, const char* message) {
   FailureRecord& record = control_->failure;
   uint32_t expected = FailureRecord::none;
   if (!record.state.compare_exchange_strong(expected, FailureRecord::writing)) return false;
   record.status = static_cast<uint32_t>(status);
   record.rank = rank_;
-  std::snprintf(record.sentence, sizeof record.sentence, "%s", sentence);
+  std::snprintf(record.message, sizeof record.message, "%s", message);
   record.state.store(FailureRecord::published, std::memory_order_release);
-  ring_all();
+  wake_peers();
+  bell().notify();  // an abort comes from another thread of this rank
   return true;
 }
 
@@ -35,27 +56,7 @@ ncast_status World::check_failure() const {
   const auto status = static_cast<ncast_status>(record.status);
   if (status == NCAST_ABORTED) return fail(NCAST_ABORTED, "rank %d aborted the communicator", record.rank);
   return fail(status == NCAST_MISMATCH ? NCAST_MISMATCH : NCAST_REMOTE_ERROR, "rank %d reports: %s", record.rank,
-              record.sentence);
-}
-
-void World::post(const Tag& tag) {
-  Post& post = control_->member[rank_].post;
-  uint64_t words[Post::words];
-  std::memcpy(words, tag.bytes, sizeof words);
-  const uint64_t version = post.version.load(std::memory_order_relaxed);
-  post.version.store(version + 1, std::memory_order_seq_cst);
-  for (size_t i = 0; i < Post::words; ++i) post.word[i].store(words[i], std::memory_order_seq_cst);
-  post.version.store(version + 2, std::memory_order_seq_cst);
-}
-
-bool World::posted_by(int peer, Tag* tag) const {
-  const Post& post = control_->member[peer].post;
-  uint64_t words[Post::words];
-  const uint64_t version = post.version.load(std::memory_order_seq_cst);
-  for (size_t i = 0; i < Post::words; ++i) words[i] = post.word[i].load(std::memory_order_seq_cst);
-  if (version == 0 || version % 2 != 0 || post.version.load(std::memory_order_seq_cst) != version) return false;
-  std::memcpy(tag->bytes, words, sizeof words);
-  return true;
+              record.message);
 }
 
 RankSet World::left() const {
@@ -72,7 +73,7 @@ RankSet World::dead() const {
   for (int peer = 0; peer < ranks_; ++peer) {
     const bootstrap::SegmentOwners::Owner& owner = control_->owners.owner[peer];
     if (peer == rank_ || owner.state.load(std::memory_order_acquire) != bootstrap::SegmentOwners::joined) continue;
-    // Dead, and still joined afterwards: not one that left and then ended.
+    // Still joined afterwards, so it did not leave first and then end.
     if (!bootstrap::is_alive(owner.process) &&
         owner.state.load(std::memory_order_seq_cst) == bootstrap::SegmentOwners::joined) {
       set |= only(peer);

@@ -1,4 +1,4 @@
-// The ranks of a communicator as one of them sees them: its lanes to and from each peer, who is there, what has failed.
+// The ranks of a communicator, seen from one of them: its rings to and from each peer, the peers' states, and failures.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ inline constexpr RankSet only(int rank) { return RankSet{1} << rank; }
 struct WorldOptions {
   int rank;
   int ranks;               // 1 to max_ranks
-  LaneShape shape;         // the same on every rank
+  RingShape shape;         // the same on every rank
   bootstrap::Limit limit;  // of joining
 };
 
@@ -31,31 +31,35 @@ class World {
   // rank died or failed while joining), SYSTEM_ERROR, UNSUPPORTED.
   static ncast_status join(const bootstrap::WorldId& id, const WorldOptions& options, std::unique_ptr<World>* world);
 
-  // Leaves. What this rank has put into its lanes stays readable for the peers.
+  // Leaves. Peers can still read what this rank has put into its rings.
   ~World();
 
   int rank() const { return rank_; }
   int ranks() const { return ranks_; }
-  LaneSender& to(int peer) { return senders_[static_cast<size_t>(peer)]; }
-  LaneReceiver& from(int peer) { return receivers_[static_cast<size_t>(peer)]; }
+  RingSender& to(int peer) { return senders_[static_cast<size_t>(peer)]; }
+  RingReceiver& from(int peer) { return receivers_[static_cast<size_t>(peer)]; }
   Doorbell& bell() { return control_->member[rank_].bell; }
 
-  // Ends the calls of every rank with this failure. The first failure of a communicator stays; false if there was one.
-  // Any thread.
-  bool publish_failure(ncast_status status, const char* sentence);
-  // NCAST_OK, or the published failure: ABORTED and MISMATCH as they are, anything else as REMOTE_ERROR.
+  // Ends the calls of every rank with this failure. A communicator keeps its first failure: returns false if it already
+  // had one. Any thread.
+  bool publish_failure(ncast_status status, const char* message);
+  // NCAST_OK, or the published failure: ABORTED and MISMATCH unchanged, any other status as REMOTE_ERROR.
   ncast_status check_failure() const;
 
   // What this rank is doing, for peers that wait for it.
   void enter_call() { control_->member[rank_].in_call.store(1, std::memory_order_seq_cst); }
   void leave_call() { control_->member[rank_].in_call.store(0, std::memory_order_seq_cst); }
-  void post(const Tag& tag);
-  bool in_call(int peer) const { return control_->member[peer].in_call.load(std::memory_order_seq_cst) != 0; }
-  // False when the peer has posted nothing or is posting right now.
-  bool posted_by(int peer, Tag* tag) const;
+  void publish_current(const Tag& tag) { control_->member[rank_].current.store(tag); }
+  void publish_collective(const Tag& tag) { control_->member[rank_].collective.store(tag); }
+  void wake_peers();
 
-  RankSet left() const;  // have destroyed their communicator
-  RankSet dead() const;  // have ended without; asks the kernel about each, some 10 us a rank
+  bool in_call(int peer) const { return control_->member[peer].in_call.load(std::memory_order_seq_cst) != 0; }
+  // False if the peer has published none, or is just publishing one.
+  bool current_of(int peer, Tag* tag) const { return control_->member[peer].current.load(tag); }
+  bool collective_of(int peer, Tag* tag) const { return control_->member[peer].collective.load(tag); }
+
+  RankSet left() const;  // ranks that have destroyed their communicator
+  RankSet dead() const;  // ranks that ended without destroying it; a system call for each rank, about 10 us
   int64_t pid_of(int peer) const { return control_->owners.owner[peer].process.pid; }
 
  private:
@@ -66,8 +70,7 @@ class World {
   ncast_status enter(const std::string& name, const WorldOptions& options);
   ncast_status wait_for_all(bootstrap::Limit limit);
   std::string missing_ranks() const;
-  void make_lane_ends(const WorldOptions& options);
-  void ring_all();
+  void make_ring_ends(const WorldOptions& options);
 
   int rank_;
   int ranks_;
@@ -75,8 +78,8 @@ class World {
   bool joined_ = false;
   bootstrap::SharedMemory memory_;
   ControlBlock* control_ = nullptr;
-  std::vector<LaneSender> senders_;
-  std::vector<LaneReceiver> receivers_;
+  std::vector<RingSender> senders_;
+  std::vector<RingReceiver> receivers_;
 };
 
 }  // namespace narrowcast::channel

@@ -31,7 +31,7 @@ void add_all_to_all(const Call& call, Script* script) {
 
 void add_all_to_all_v(const Call& call, Script* script) {
   Communicator& comm = communicator_of(call);
-  // The counts of each pair of ranks are compared chunk by chunk.
+  // The receiver compares the counts of a pair of ranks, chunk by chunk.
   Stage stage{next_collective(comm, call), {}};
   CallTag to_peer = stage.tag;
   CallTag from_peer = stage.tag;
@@ -43,7 +43,12 @@ void add_all_to_all_v(const Call& call, Script* script) {
     add_exchange(comm, peer, call.dtype, to_peer, at(call.send, call.dtype, send.first), from_peer,
                  at(call.recv, call.dtype, recv.first), &stage);
   }
+  // No rank returns before every receiver has found its counts to be right.
+  Stage end{stage.tag, {}};
+  end.tag.phase = 1;
+  end.add<CompareCalls>(comm, end.tag);
   script->stages.push_back(std::move(stage));
+  script->stages.push_back(std::move(end));
 }
 
 }  // namespace narrowcast::executor::host

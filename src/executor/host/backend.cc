@@ -32,7 +32,7 @@ ncast_status create(const ncast_unique_id& id, int ranks, int rank, const ncast_
   constexpr const char* function = "ncast_comm_create";
   StagingShape shape;
   if (ncast_status status = choose_shape(ranks, config, &shape)) return status;
-  const channel::WorldOptions options{rank, ranks, shape.lanes, {config.create_timeout_seconds}};
+  const channel::WorldOptions options{rank, ranks, shape.rings, {config.create_timeout_seconds}};
   std::unique_ptr<channel::World> world;
   if (ncast_status status = channel::World::join(bootstrap::content_of(id).world, options, &world)) {
     const std::string sentence = ncast_last_error();

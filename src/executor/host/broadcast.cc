@@ -6,6 +6,7 @@ namespace narrowcast::executor::host {
 void add_broadcast(const Call& call, Script* script) {
   Communicator& comm = communicator_of(call);
   Stage stage{next_collective(comm, call), {}};
+  stage.add<CompareCalls>(comm, stage.tag);
   const uint64_t chunk_elems = moved_chunk_elems(comm, call.dtype);
   if (comm.rank() == call.peer) {
     if (comm.ranks() > 1) stage.add<Send>(comm, all_peers(comm), stage.tag, call.send, call.count, chunk_elems);

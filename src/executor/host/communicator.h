@@ -1,4 +1,4 @@
-// The host backend's communicator: a world of lanes, staging, counters, the order of its calls and its first error.
+// The host backend's communicator: a world of rings, staging, counters, the order of its calls and its first error.
 #pragma once
 
 #include <condition_variable>

@@ -43,10 +43,10 @@ class Progress {
     }
     const channel::RankSet awaited = this->awaited();
     if (wait_.time_to_inspect()) {
-      if (ncast_status status = compare_posts(awaited)) return status;
+      if (ncast_status status = compare_collectives(awaited)) return status;
     }
     ncast_status status = wait_.nothing_moved(awaited);
-    return status == NCAST_TIMEOUT ? with_what_the_peer_does(status, awaited) : status;
+    return status == NCAST_TIMEOUT ? add_peer_call(status, awaited) : status;
   }
 
  private:
@@ -61,7 +61,13 @@ class Progress {
   void start_stage() {
     if (done()) return;
     position_.assign(script_.stages[stage_].queues.size(), 0);
-    comm().world->post(to_words(script_.stages[stage_].tag));
+    const CallTag& tag = script_.stages[stage_].tag;
+    channel::World& world = *comm().world;
+    world.publish_current(to_words(tag));
+    if (is_point_to_point(tag.operation)) return;
+    world.publish_collective(to_words(tag));
+    // Peers wait for this in CompareCalls.
+    if (has_root(tag.operation) || tag.operation == Operation::all_to_all_v) world.wake_peers();
   }
 
   channel::RankSet awaited() const {
@@ -73,30 +79,27 @@ class Progress {
     return set;
   }
 
-  // Two ranks that wait for each other in different calls would wait for ever: no chunk comes that tells them.
-  ncast_status compare_posts(channel::RankSet awaited) {
+  // Ranks that wait for each other in different calls get no chunk that would tell them.
+  ncast_status compare_collectives(channel::RankSet awaited) {
     const CallTag& mine = script_.stages[stage_].tag;
     if (is_point_to_point(mine.operation)) return NCAST_OK;
     for (; awaited != 0; awaited &= awaited - 1) {
       const int peer = std::countr_zero(awaited);
       channel::Tag words;
-      if (!comm().world->posted_by(peer, &words)) continue;
+      if (!comm().world->collective_of(peer, &words)) continue;
       CallTag theirs = from_words(words);
       theirs.phase = mine.phase;
-      if (is_point_to_point(theirs.operation) || theirs.sequence != mine.sequence || same_call(theirs, mine)) continue;
-      return fail(NCAST_MISMATCH, "ranks differ in %s: rank %d is in %s, rank %d in %s",
-                  differences(theirs, mine).c_str(), comm().rank(), describe(mine).c_str(), peer,
-                  describe(theirs).c_str());
+      if (theirs.sequence == mine.sequence && !same_call(theirs, mine)) return mismatch(comm(), mine, peer, theirs);
     }
     return NCAST_OK;
   }
 
-  ncast_status with_what_the_peer_does(ncast_status status, channel::RankSet awaited) {
-    const std::string sentence = ncast_last_error();
+  ncast_status add_peer_call(ncast_status status, channel::RankSet awaited) {
+    const std::string message = ncast_last_error();
     const int peer = std::countr_zero(awaited);
     channel::Tag words;
-    if (!comm().world->posted_by(peer, &words)) return fail(status, "%s, which has made no call", sentence.c_str());
-    return fail(status, "%s, which is %s %s", sentence.c_str(), comm().world->in_call(peer) ? "in" : "done with",
+    if (!comm().world->current_of(peer, &words)) return fail(status, "%s, which has made no call", message.c_str());
+    return fail(status, "%s, which is %s %s", message.c_str(), comm().world->in_call(peer) ? "in" : "done with",
                 describe(from_words(words)).c_str());
   }
 

@@ -8,6 +8,7 @@ namespace narrowcast::executor::host {
 void add_reduce(const Call& call, Script* script) {
   Communicator& comm = communicator_of(call);
   Stage stage{next_collective(comm, call), {}};
+  stage.add<CompareCalls>(comm, stage.tag);
   if (comm.rank() == call.peer) {
     stage.add<ReduceReceive>(comm, stage.tag, call.send, call.recv, call.count);
   } else {

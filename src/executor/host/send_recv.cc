@@ -1,4 +1,4 @@
-// send and recv: those of a group run at once, those on one lane in order.
+// send and recv: those of a group run at once, those on one ring in order.
 #include "executor/host/operations.h"
 
 namespace narrowcast::executor::host {
@@ -30,8 +30,8 @@ void add_sends_and_receives(std::span<const Call* const> calls, Script* script) 
     stage.add<Copy>(self_sends[i]->send, self_receives[i]->recv,
                     self_sends[i]->count * ncast_dtype_bytes(self_sends[i]->dtype));
   }
-  for (std::vector<Queue>* lanes : {&outgoing, &incoming}) {
-    for (Queue& queue : *lanes) {
+  for (std::vector<Queue>* rings : {&outgoing, &incoming}) {
+    for (Queue& queue : *rings) {
       if (!queue.empty()) stage.queues.push_back(std::move(queue));
     }
   }

@@ -9,7 +9,7 @@
 
 namespace narrowcast::executor::host {
 
-// Transfers on one lane: they run in order.
+// Transfers on one ring: they run in order.
 using Queue = std::vector<std::unique_ptr<Transfer>>;
 
 struct Stage {

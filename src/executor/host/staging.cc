@@ -10,7 +10,7 @@ namespace {
 
 constexpr size_t largest_chunk_bytes = 256 << 10;
 constexpr size_t smallest_chunk_bytes = 4 << 10;
-constexpr uint64_t lane_depths[] = {4, 2};  // two slots at least: one is filled while the other is emptied
+constexpr uint64_t ring_depths[] = {4, 2};  // two slots at least: one is filled while the other is emptied
 
 // What any frame of a chunk of any value type may take, in whole cache lines.
 size_t payload_bound(size_t chunk_bytes) {
@@ -26,13 +26,13 @@ size_t payload_bound(size_t chunk_bytes) {
 }  // namespace
 
 size_t StagingShape::bytes(int ranks) const {
-  const size_t all_lanes = static_cast<size_t>(ranks - 1) * lanes.lane_bytes();
-  return all_lanes + lanes.payload_capacity_bytes + 2 * chunk_bytes;
+  const size_t all_rings = static_cast<size_t>(ranks - 1) * rings.ring_bytes();
+  return all_rings + rings.payload_capacity_bytes + 2 * chunk_bytes;
 }
 
 ncast_status StagingShape::choose(size_t scratch_bytes, int ranks, StagingShape* shape) {
   for (size_t chunk = largest_chunk_bytes; chunk >= smallest_chunk_bytes; chunk /= 2) {
-    for (const uint64_t depth : lane_depths) {
+    for (const uint64_t depth : ring_depths) {
       *shape = {chunk, {depth, payload_bound(chunk)}};
       if (shape->bytes(ranks) <= scratch_bytes) return NCAST_OK;
     }
@@ -43,7 +43,7 @@ ncast_status StagingShape::choose(size_t scratch_bytes, int ranks, StagingShape*
 
 Staging::Staging(const StagingShape& shape)
     : chunk_bytes_(shape.chunk_bytes),
-      frame_(shape.lanes.payload_capacity_bytes),
+      frame_(shape.rings.payload_capacity_bytes),
       values_(shape.chunk_bytes),
       accumulator_(shape.chunk_bytes) {}
 

@@ -1,4 +1,4 @@
-// How a rank's scratch budget is spent: slots of the lanes to its peers, and private room for one chunk.
+// How a rank's scratch budget is spent: slots of the rings to its peers, and private room for one chunk.
 #pragma once
 
 #include <cstddef>
@@ -12,9 +12,9 @@ namespace narrowcast::executor::host {
 
 struct StagingShape {
   size_t chunk_bytes = 0;  // of raw values, the most in one slot
-  channel::LaneShape lanes = {};
+  channel::RingShape rings = {};
 
-  // The largest chunks and deepest lanes that the budget allows. Error: INVALID_ARGUMENT says the least that would do.
+  // The largest chunks and deepest rings that the budget allows. Error: INVALID_ARGUMENT says the least that would do.
   static ncast_status choose(size_t scratch_bytes, int ranks, StagingShape* shape);
 
   // That a rank uses of its budget.

@@ -4,6 +4,7 @@
 #include <cinttypes>
 #include <cstring>
 
+#include "executor/host/operations.h"
 #include "narrowcast/codec.h"
 #include "status/error.h"
 
@@ -25,6 +26,11 @@ ncast_status encode(const CallTag& tag, const void* values, uint64_t elems, void
 }
 
 }  // namespace
+
+ncast_status mismatch(const Communicator& comm, const CallTag& own, int peer, const CallTag& theirs) {
+  return fail(NCAST_MISMATCH, "ranks differ in %s: rank %d is in %s, rank %d in %s", differences(theirs, own).c_str(),
+              comm.rank(), describe(own).c_str(), peer, describe(theirs).c_str());
+}
 
 ncast_codec codec_of(const CallTag& tag) {
   // Memory is the link here, and encoding reads and writes it just as the copy does that it would spare.
@@ -96,17 +102,15 @@ ncast_status Send::put(int peer, const channel::Slot& slot) {
 ncast_status next_chunk(Communicator& comm, int peer, const CallTag& expected, const Chunks& chunks,
                         ReceivedChunk* chunk) {
   *chunk = {};
-  channel::LaneReceiver& lane = comm.world->from(peer);
-  const channel::Slot slot = lane.next_filled();
+  channel::RingReceiver& ring = comm.world->from(peer);
+  const channel::Slot slot = ring.next_filled();
   if (!slot) return NCAST_OK;
   const CallTag tag = from_words(slot.header->tag);
   if (!same_call(tag, expected)) {
-    return fail(NCAST_MISMATCH, "ranks differ in %s: rank %d is in %s, rank %d in %s",
-                differences(tag, expected).c_str(), comm.rank(), describe(expected).c_str(), peer,
-                describe(tag).c_str());
+    return mismatch(comm, expected, peer, tag);
   }
   if (tag.first_elem != chunks.first() || tag.chunk_elems != chunks.elems() ||
-      slot.header->payload_bytes > lane.payload_capacity_bytes()) {
+      slot.header->payload_bytes > ring.payload_capacity_bytes()) {
     return fail(NCAST_CORRUPT, "rank %d got a chunk from rank %d that is not the next: values %" PRIu64 " to %" PRIu64,
                 comm.rank(), peer, tag.first_elem, tag.first_elem + tag.chunk_elems);
   }
@@ -132,6 +136,29 @@ ncast_status decode_chunk(const ReceivedChunk& chunk, const CallTag& tag, uint64
   if (info.elems == elems && info.dtype == dtype_of(tag)) return NCAST_OK;
   return fail(NCAST_CORRUPT, "a frame from rank %d holds %" PRIu64 " values instead of %" PRIu64, peer, info.elems,
               elems);
+}
+
+CompareCalls::CompareCalls(Communicator& comm, const CallTag& tag)
+    : comm_(comm), tag_(tag), waiting_(all_peers(comm)) {}
+
+ncast_status CompareCalls::advance(bool* moved) {
+  for (channel::RankSet left = waiting_; left != 0; left &= left - 1) {
+    const int peer = std::countr_zero(left);
+    channel::Tag words;
+    if (!comm_.world->collective_of(peer, &words)) continue;
+    CallTag theirs = from_words(words);
+    if (theirs.sequence < tag_.sequence) continue;
+    // A peer that has begun a later call has compared this one.
+    if (theirs.sequence == tag_.sequence) {
+      const bool early = theirs.phase < tag_.phase;
+      theirs.phase = tag_.phase;
+      if (!same_call(theirs, tag_)) return mismatch(comm_, tag_, peer, theirs);
+      if (early) continue;
+    }
+    waiting_ &= ~channel::only(peer);
+    *moved = true;
+  }
+  return NCAST_OK;
 }
 
 Receive::Receive(Communicator& comm, int peer, const CallTag& tag, void* values, uint64_t elems, uint64_t elems_a_chunk)

@@ -42,6 +42,9 @@ class Chunks {
   bool done_ = false;
 };
 
+// NCAST_MISMATCH, with a message that compares this rank's call with a peer's.
+ncast_status mismatch(const Communicator& comm, const CallTag& own, int peer, const CallTag& theirs);
+
 // The codec that a call's values travel with; the library's choice for AUTO.
 ncast_codec codec_of(const CallTag& tag);
 
@@ -81,6 +84,22 @@ class Send final : public Transfer {
   const std::byte* values_;
   Chunks chunks_;
   size_t frame_bytes_ = 0;  // of the current chunk, encoded in the staging; 0 before
+};
+
+// Compares a collective with those of the same number on all other ranks, and waits until they have reached the same
+// phase. Nothing else tells a rank that only sends that a peer made another call.
+class CompareCalls final : public Transfer {
+ public:
+  CompareCalls(Communicator& comm, const CallTag& tag);
+
+  ncast_status advance(bool* moved) override;  // error: MISMATCH
+  bool done() const override { return waiting_ == 0; }
+  channel::RankSet awaited() const override { return waiting_; }
+
+ private:
+  Communicator& comm_;
+  const CallTag tag_;
+  channel::RankSet waiting_;  // peers whose call has not been compared
 };
 
 class Receive final : public Transfer {

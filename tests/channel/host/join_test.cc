@@ -17,7 +17,7 @@ namespace {
 using namespace bootstrap;
 using namespace channel;
 
-constexpr LaneShape shape = {2, 1024};
+constexpr RingShape shape = {2, 1024};
 
 WorldId new_world_id() {
   WorldId id;
@@ -26,7 +26,7 @@ WorldId new_world_id() {
 }
 
 ncast_status join(const WorldId& id, int rank, int ranks, std::unique_ptr<World>* world, double seconds = 30,
-                  LaneShape its_shape = shape) {
+                  RingShape its_shape = shape) {
   return World::join(id, {rank, ranks, its_shape, {seconds}}, world);
 }
 

@@ -1,4 +1,4 @@
-// Lanes and the bell behind them, between threads and between processes.
+// Rings and the bell behind them, between threads and between processes.
 #include "channel/host/ring.h"
 
 #include <sys/mman.h>
@@ -13,27 +13,27 @@ namespace {
 using namespace channel;
 using std::chrono::milliseconds;
 
-constexpr LaneShape shape = {3, 128};
+constexpr RingShape shape = {3, 128};
 
-// Two bells and a lane, in memory that a forked process shares.
-struct SharedLane {
+// Two bells and a ring, in memory that a forked process shares.
+struct SharedRing {
   Doorbell* sender_bell;
   Doorbell* receiver_bell;
-  void* lane;
+  void* ring;
 
-  SharedLane() {
+  SharedRing() {
     void* memory = mmap(nullptr, 8192, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     REQUIRE(memory != MAP_FAILED);
-    REQUIRE(shape.lane_bytes() + 256 <= 8192);
+    REQUIRE(shape.ring_bytes() + 256 <= 8192);
     sender_bell = new (memory) Doorbell;
     receiver_bell = new (static_cast<char*>(memory) + 64) Doorbell;
-    lane = new (static_cast<char*>(memory) + 256) LaneState;
+    ring = new (static_cast<char*>(memory) + 256) RingState;
   }
-  ~SharedLane() { munmap(sender_bell, 8192); }
+  ~SharedRing() { munmap(sender_bell, 8192); }
 };
 
-void send_numbers(SharedLane& shared, uint64_t count) {
-  LaneSender sender(shared.lane, shape, shared.receiver_bell);
+void send_numbers(SharedRing& shared, uint64_t count) {
+  RingSender sender(shared.ring, shape, shared.receiver_bell);
   for (uint64_t number = 0; number < count; ++number) {
     for (;;) {
       const uint32_t seen = shared.sender_bell->look();
@@ -49,8 +49,8 @@ void send_numbers(SharedLane& shared, uint64_t count) {
 }
 
 // How many came that were not the next.
-uint64_t receive_numbers(SharedLane& shared, uint64_t count) {
-  LaneReceiver receiver(shared.lane, shape, shared.sender_bell);
+uint64_t receive_numbers(SharedRing& shared, uint64_t count) {
+  RingReceiver receiver(shared.ring, shape, shared.sender_bell);
   uint64_t wrong = 0;
   for (uint64_t expected = 0; expected < count; ++expected) {
     uint64_t number = 0;
@@ -68,10 +68,10 @@ uint64_t receive_numbers(SharedLane& shared, uint64_t count) {
   return wrong;
 }
 
-TEST_CASE("ALaneHasNoMoreFreeSlotsThanItsRing") {
-  SharedLane shared;
-  LaneSender sender(shared.lane, shape, shared.receiver_bell);
-  LaneReceiver receiver(shared.lane, shape, shared.sender_bell);
+TEST_CASE("ARingHasAsManyFreeSlotsAsItsShapeSays") {
+  SharedRing shared;
+  RingSender sender(shared.ring, shape, shared.receiver_bell);
+  RingReceiver receiver(shared.ring, shape, shared.sender_bell);
   CHECK(!receiver.next_filled());
   for (uint64_t i = 0; i < shape.slots; ++i) {
     REQUIRE(sender.next_free());
@@ -85,7 +85,7 @@ TEST_CASE("ALaneHasNoMoreFreeSlotsThanItsRing") {
 
 TEST_CASE("SlotsArriveInOrderBetweenThreads") {
   const TimeLimit limit;
-  SharedLane shared;
+  SharedRing shared;
   std::thread sender([&] { send_numbers(shared, 20000); });
   CHECK(receive_numbers(shared, 20000) == 0);
   sender.join();
@@ -93,7 +93,7 @@ TEST_CASE("SlotsArriveInOrderBetweenThreads") {
 
 TEST_CASE("SlotsArriveInOrderBetweenProcesses") {
   const TimeLimit limit;
-  SharedLane shared;
+  SharedRing shared;
   const pid_t pid = start_process([&] { send_numbers(shared, 20000); });
   CHECK(receive_numbers(shared, 20000) == 0);
   CHECK(wait_for_process(pid) == 0);
@@ -105,7 +105,7 @@ TEST_CASE("ABellWakesASleeperAndALimitEndsTheSleep") {
   const uint32_t seen = bell.look();
   std::thread ringer([&] {
     usleep(50000);
-    bell.ring();
+    bell.notify();
   });
   const auto start = std::chrono::steady_clock::now();
   while (bell.look() == seen) bell.wait(seen, milliseconds(20000));
