@@ -17,7 +17,7 @@ typedef enum {
 // How many this header has. A newer library may have more: ncast_operation_count().
 enum {
   NCAST_OPERATIONS = 0
-#define NCAST_OPERATION(...) +1
+#define NCAST_OPERATION(...) +1  // NOLINT(bugprone-macro-parentheses): a term of the sum
 #include "narrowcast/operations.def"
 };
 

@@ -18,6 +18,8 @@ GOOD = {
     "include/narrowcast/codec.h": '#include "narrowcast/types.h"\n',
     "tests/codec/frame.cc": '#include "narrowcast/codec.h"\n',
     "tests/golden/v1/frame.bin": "a\0b",
+    "src/codec/codecs.def": "// clang-format off\n// number" + " " * 120 + "name\n// clang-format on\n",
+    "src/codec/table.cc": '#include "codec/codecs.def"\n',
     "third_party/big/big.h": "// " + "x" * 200 + "\n" * (tidy.MAX_BYTES + 1),
 }
 
@@ -61,6 +63,11 @@ def test_a_tidy_tree_passes(tree: Path) -> None:
         ("src/codec/unused.h", "", "src/codec/unused.h: nothing includes it"),
         ("include/narrowcast/unused.cuh", "", "include/narrowcast/unused.cuh: nothing includes it"),
         ("src/codec/long.cc", "int x;\n  int y;  // " + "x" * 120, "src/codec/long.cc:2: a comment of 133 columns"),
+        (
+            "src/codec/long.cc",
+            "// clang-format off\n// clang-format on\n// " + "x" * 120,
+            "src/codec/long.cc:3: a comment of 123 columns",
+        ),
         ("src/codec/long.cu", "/* " + "x" * 118, "src/codec/long.cu:1: a comment of 121 columns"),
         ("tools/long.py", "# " + "é" * 119, "tools/long.py:1: a comment of 121 columns"),
         ("Makefile", "all:  # " + "x" * 120, "Makefile:1: a comment of 128 columns"),
