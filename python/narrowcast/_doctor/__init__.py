@@ -1,4 +1,4 @@
-"""What `narrowcast doctor` examines: a module a subject, each giving sections of rows and problems."""
+"""The checks of `narrowcast doctor`: one module for each subject, each returning sections of rows and problems."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from pathlib import Path
 
 from .._dropin import nccl_search, preload
 from ..errors import NarrowcastError
-from . import environment as settings
-from . import gpus, limits, nccl, programs, rivals, versions
+from . import bypasses, gpus, limits, nccl, programs, settings, versions
 from .limits import remove_stale_segments
 from .report import Problem, Section
 
@@ -16,7 +15,7 @@ __all__ = ["Problem", "Section", "examine", "remove_stale_segments"]
 
 
 def examine(environment: Mapping[str, str], command: Sequence[str]) -> list[Section]:
-    """All sections; those of programs also for `command`, which may be empty."""
+    """All sections. command: a command to examine as well; may be empty."""
     of_nccl, library = nccl.examine(environment)
     version = nccl_search.probe(library)[0] if library else None
     drop_in: Path | NarrowcastError
@@ -30,6 +29,6 @@ def examine(environment: Mapping[str, str], command: Sequence[str]) -> list[Sect
         *gpus.examine(),
         limits.examine(),
         programs.examine(environment, command, version, drop_in if isinstance(drop_in, Path) else None),
-        rivals.examine(environment, command),
+        bypasses.examine(environment, command),
         settings.examine(environment, library),
     ]

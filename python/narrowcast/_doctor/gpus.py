@@ -1,4 +1,4 @@
-"""The GPUs and the links between them, as the driver and NVML tell. No context is made, no memory taken."""
+"""The GPUs and their links, from the driver and NVML. Creates no context and allocates no memory."""
 
 from __future__ import annotations
 
@@ -12,34 +12,34 @@ from .report import Section
 
 _CAPABILITY_MAJOR, _CAPABILITY_MINOR = 75, 76
 _LEAST_CAPABILITY = 8
-# What cuInit says when there is no use in going on, and what to do then.
-_MENDS = {
-    "100": "CUDA sees no GPU: look at CUDA_VISIBLE_DEVICES, and whether the container was started with --gpus all.",
-    "802": "The NVLink fabric is not up: start nvidia-fabricmanager, of the driver's version.",
-    "803": "The driver and its libraries differ in version: reboot after the update, or update the container.",
+# Error of cuInit -> remedy.
+_REMEDIES = {
+    "100": "CUDA sees no GPU: check CUDA_VISIBLE_DEVICES, and that the container was started with --gpus all.",
+    "802": "The NVLink fabric is not up: start the nvidia-fabricmanager of the driver's version.",
+    "803": "The driver and its libraries have different versions: reboot after the update, or update the container.",
     "999": "Look for Xid errors in dmesg.",
 }
-_NO_DRIVER = "Install NVIDIA's driver, or run where there are GPUs (a container: with --gpus all)."
+_NO_DRIVER = "Install NVIDIA's driver, or run on a machine with GPUs (containers need --gpus all)."
 
 
 def examine() -> list[Section]:
-    """The section of the GPUs, and of the links between each two."""
+    """The sections of the GPUs and of the links between them."""
     gpus, links = Section("gpus", "GPUs"), Section("links", "Links between GPUs")
     try:
         cuda_driver.driver()
     except UnsupportedError as error:
-        mend = next((text for status, text in _MENDS.items() if str(error).endswith(f" {status}")), _NO_DRIVER)
-        gpus.problem(str(error), mend)
+        remedy = next((text for status, text in _REMEDIES.items() if str(error).endswith(f" {status}")), _NO_DRIVER)
+        gpus.problem(str(error), remedy)
         return [gpus, links]
     try:
         _examine_gpus(gpus, links)
     except (NarrowcastError, AttributeError) as error:
-        gpus.problem(f"the driver does not answer: {error}", "Look at nvidia-smi, and for Xid errors in dmesg.")
+        gpus.problem(f"the driver does not respond: {error}", "Run nvidia-smi, and look for Xid errors in dmesg.")
     return [gpus, links]
 
 
 def driver_cuda_version() -> str | None:
-    """The newest CUDA that the driver serves; None without a driver."""
+    """The newest version of CUDA that the driver supports; None without a driver."""
     version = c_int()
     try:
         cuda_driver.call("cuDriverGetVersion", byref(version))
@@ -70,11 +70,11 @@ def _examine_gpus(gpus: Section, links: Section) -> None:
         )
         if major < _LEAST_CAPABILITY:
             gpus.problem(
-                f"GPU {ordinal} has compute capability {major}.{minor}, and Narrowcast needs {_LEAST_CAPABILITY}.0",
-                "Leave it out, by CUDA_VISIBLE_DEVICES.",
+                f"GPU {ordinal} has compute capability {major}.{minor}, but Narrowcast needs {_LEAST_CAPABILITY}.0",
+                "Exclude it with CUDA_VISIBLE_DEVICES.",
             )
     if nvml is None:
-        gpus.problem("NVML cannot be loaded: it would tell of links", "Install libnvidia-ml.so.1 of the driver.")
+        gpus.problem("NVML cannot be loaded, so links are unknown", "Install libnvidia-ml.so.1 of the driver.")
     unreachable = []
     for one, other in itertools.combinations(range(count.value), 2):
         reachable = all(_can_access(*pair) for pair in ((one, other), (other, one)))
@@ -84,7 +84,7 @@ def _examine_gpus(gpus: Section, links: Section) -> None:
                 "between": f"{one} and {other}",
                 "peer access": _yes(reachable),
                 "NVLink": None if nvlink is None else _yes(nvlink),
-                "nearest common": nvml.common_ancestor(handles[one], handles[other]) if nvml else None,
+                "common ancestor": nvml.common_ancestor(handles[one], handles[other]) if nvml else None,
             }
         )
         if not reachable:
@@ -92,12 +92,12 @@ def _examine_gpus(gpus: Section, links: Section) -> None:
         if nvlink and not reachable:
             links.problem(
                 f"GPUs {one} and {other} have NVLink, but no peer access",
-                "Look whether nvidia-fabricmanager runs, and whether the container sees all GPUs of the fabric.",
+                "Check that nvidia-fabricmanager runs, and that the container has all GPUs of the fabric.",
             )
     if unreachable and len(unreachable) < len(links.rows):
         links.problem(
-            f"GPUs {', '.join(unreachable)} cannot reach each other, and others can",
-            "Choose GPUs that all can, by CUDA_VISIBLE_DEVICES; else everything goes through host memory.",
+            f"GPUs {', '.join(unreachable)} have no peer access to each other, while others do",
+            "Select GPUs with peer access by CUDA_VISIBLE_DEVICES. Otherwise all data goes through host memory.",
         )
 
 

@@ -1,4 +1,4 @@
-"""Limits of the system that collectives run into."""
+"""System limits that affect collectives."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .report import Section
 
 SHARED_MEMORY = Path("/dev/shm")
 _INFINIBAND = Path("/sys/class/infiniband")
-# NCCL's advice for containers is 1 GiB, of which something may be in use.
+# NCCL recommends 1 GiB for containers, part of which may be in use.
 _SHARED_MEMORY_BYTES = 512 << 20
 
 
@@ -24,21 +24,21 @@ def examine() -> Section:
         value = f"{free >> 20} of {total >> 20} MiB free"
     except OSError as error:
         total, free, value = 0, 0, error.strerror or str(error)
-    _add(section, str(SHARED_MEMORY), value, "ranks of one machine that have no peer access; the host backend")
+    _add(section, str(SHARED_MEMORY), value, "ranks without peer access, and the host backend")
     if free < _SHARED_MEMORY_BYTES:
         section.problem(
-            f"{SHARED_MEMORY} has {value}, and NCCL fails when it is full",
+            f"{SHARED_MEMORY} has {value}; NCCL fails when it is full",
             "Start the container with --shm-size=1g or --ipc=host, or enlarge the file system: "
             f"mount -o remount,size=1g {SHARED_MEMORY}.",
         )
     adapters = sorted(path.name for path in _INFINIBAND.iterdir()) if _INFINIBAND.is_dir() else []
     locked, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
     value = "unlimited" if locked == resource.RLIM_INFINITY else f"{locked >> 10} KiB"
-    _add(section, "locked memory (ulimit -l)", value, f"InfiniBand: {', '.join(adapters) or 'there is none here'}")
+    _add(section, "locked memory (ulimit -l)", value, f"InfiniBand ({', '.join(adapters) or 'none found'})")
     if adapters and locked != resource.RLIM_INFINITY:
         section.problem(
-            f"memory that is locked for InfiniBand ({', '.join(adapters)}) is limited to {value}",
-            "ulimit -l unlimited, in a container --ulimit memlock=-1.",
+            f"locked memory for InfiniBand ({', '.join(adapters)}) is limited to {value}",
+            "Run ulimit -l unlimited, or start the container with --ulimit memlock=-1.",
         )
     files, most_files = resource.getrlimit(resource.RLIMIT_NOFILE)
     value = f"{files}, at most {most_files}"

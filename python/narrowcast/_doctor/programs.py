@@ -1,4 +1,4 @@
-"""Who reaches NCCL how, and whether the drop-in gets between: the installed frameworks and a given command."""
+"""How frameworks and a given command load NCCL, and whether the drop-in can intercept it."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from .._dropin import nccl_search
 from .._native import elf_file
 from .report import Section
 
-# Modules that are linked with NCCL, and where the object stands that is.
+# Modules that are linked with NCCL, and the pattern of the linked object.
 _LINKED = {"torch": "lib/libtorch_cuda.so", "cupy_backends": "cuda/libs/nccl.*.so"}
 _DISTRIBUTIONS = {"cupy_backends": "cupy"}
-# Modules that open it with ctypes: by the path in the variable, else by its name.
+# Modules that load NCCL with ctypes: from the path in the variable, or by name.
 _BY_CTYPES = {"vllm": "VLLM_NCCL_SO_PATH", "sglang": "SGLANG_NCCL_SO_PATH"}
-# JAX's own parts know nothing of GPUs: a plugin of one of these names does, in one object.
+# JAX supports GPUs through a plugin with one of these names.
 _JAX_PLUGINS = ("jax_plugins.xla_cuda13", "jax_plugins.xla_cuda12")
 _JAX_OBJECT = "xla_cuda_plugin.so"
-# A variable of every NCCL since 2.4: who has the name in its own bytes has NCCL in itself.
+# A variable of NCCL since 2.4: a file that contains the name contains NCCL.
 _NCCL_MARK = b"NCCL_TOPO_DUMP_FILE"
 _LIST_SECONDS = 60
 
@@ -34,8 +34,8 @@ _LIST_SECONDS = 60
 def examine(
     environment: Mapping[str, str], command: Sequence[str], nccl_version: int | None, drop_in: Path | None
 ) -> Section:
-    """The command, when there is one, and the frameworks of this Python."""
-    section = Section("programs", "Who reaches NCCL how, and whether `narrowcast run` gets between")
+    """The command, if there is one, and the frameworks that are installed for this Python."""
+    section = Section("programs", "How programs load NCCL, and whether `narrowcast run` intercepts it")
     if command:
         _examine_command(section, environment, command[0], drop_in)
     for module, pattern in _LINKED.items():
@@ -47,7 +47,7 @@ def examine(
     for module, variable in _BY_CTYPES.items():
         if _folder(module) is not None:
             named = environment.get(variable)
-            how = f"by ctypes, at {variable}={named}" if named else f"by ctypes, at {variable}, else by name"
+            how = f"by ctypes, from {variable}={named}" if named else f"by ctypes, from {variable} or by name"
             _row(section, module, _version(module), how, "yes: run sets the variable")
     _check_wanted_version(section, nccl_version)
     return section
@@ -58,7 +58,7 @@ def _row(section: Section, program: str, version: str | None, how: str, intercep
 
 
 def _folder(module: str) -> Path | None:
-    # Finds the folder without importing the module.
+    # find_spec does not import the module.
     try:
         found = importlib.util.find_spec(module)
     except (ImportError, ValueError):
@@ -76,22 +76,22 @@ def _version(module: str) -> str | None:
 def _examine_linked(section: Section, module: str, libraries: list[Path], drop_in: Path | None) -> None:
     name, version = _DISTRIBUTIONS.get(module, module), _version(module)
     if not libraries:
-        _row(section, name, version, "not at all: a build without CUDA", "no")
+        _row(section, name, version, "not at all: built without CUDA", "no")
         return
     elf = elf_file.read(libraries[0])
     if elf is not None and nccl_search.SONAME in elf.needed:
         folders = "DT_RPATH, before LD_LIBRARY_PATH" if elf.rpath else "LD_LIBRARY_PATH, then DT_RUNPATH"
         how = f"linked: {libraries[0].name} needs {nccl_search.SONAME} and looks in {folders}"
-        _row(section, name, version, how, "yes: what is preloaded comes before both")
+        _row(section, name, version, how, "yes: preloading takes precedence")
         _check_symbols(section, libraries[0], drop_in)
     elif _holds_nccl(libraries[0]):
-        _row(section, name, version, f"{libraries[0].name} has NCCL in itself", "no")
+        _row(section, name, version, f"{libraries[0].name} contains NCCL", "no")
         section.problem(
-            f"{name} was built with NCCL in {libraries[0]}: nothing can be put in its place",
+            f"{name} was built with NCCL in {libraries[0]}, which cannot be replaced",
             f"Install a build of {name} that links {nccl_search.SONAME}, such as the wheels on PyPI.",
         )
     else:
-        _row(section, name, version, f"not at all: {libraries[0].name} does not need it", "no")
+        _row(section, name, version, f"not at all: {libraries[0].name} is not linked with it", "no")
 
 
 def _examine_jax(section: Section, drop_in: Path | None) -> None:
@@ -104,25 +104,25 @@ def _examine_jax(section: Section, drop_in: Path | None) -> None:
     if (elf is not None and nccl_search.SONAME in elf.needed) or _holds_nccl(library):
         _examine_linked(section, "jax", [library], drop_in)
         return
-    # The plugin loads the wheel's by its path first, which then answers to the name, but behind what is preloaded.
-    how = f"by dlopen: {library.name} asks for {nccl_search.SONAME} by name and gets the pip wheel's, else the system's"
-    _row(section, "jax", _version("jax"), how, "yes: what is preloaded comes before both")
+    # The plugin first loads the NCCL of the wheel by path, which then has the name, but after preloaded libraries.
+    how = f"by dlopen: {library.name} asks for {nccl_search.SONAME} by name: from the pip wheel or the system"
+    _row(section, "jax", _version("jax"), how, "yes: preloading takes precedence")
 
 
 def _check_symbols(section: Section, path: Path, drop_in: Path | None) -> None:
-    """One missing function, and the loader refuses the program."""
+    """The loader rejects a program that needs a function that the drop-in lacks."""
     if drop_in is None:
         return
     missing = sorted(elf_file.symbols(path, "nccl")[1] - elf_file.symbols(drop_in, "nccl")[0])
     if missing:
         section.problem(
-            f"{path} needs {', '.join(missing)} of NCCL, which this drop-in does not have: it would not load",
+            f"{path} needs {', '.join(missing)} of NCCL, which this drop-in lacks: it would fail to load",
             "Install a newer Narrowcast.",
         )
 
 
 def _check_wanted_version(section: Section, nccl_version: int | None) -> None:
-    """The wheels of torch say which NCCL they were built with."""
+    """Wheels of torch require the version of NCCL that they were built with."""
     with contextlib.suppress(importlib.metadata.PackageNotFoundError):
         wanted = re.findall(r"nvidia-nccl-cu\d+==([\d.]+)", " ".join(importlib.metadata.requires("torch") or []))
         if not wanted or nccl_version is None:
@@ -130,7 +130,7 @@ def _check_wanted_version(section: Section, nccl_version: int | None) -> None:
         taken = nccl_search.version_text(nccl_version)
         if _numbers(taken) < _numbers(wanted[0]):
             section.problem(
-                f"torch was built with NCCL {wanted[0]}, and the NCCL that is taken is {taken}",
+                f"torch was built with NCCL {wanted[0]}, but NCCL {taken} is used",
                 f"Install NCCL {wanted[0]} or newer, or set {nccl_search.SETTING} to its path.",
             )
 
@@ -150,7 +150,7 @@ def _holds_nccl(path: Path) -> bool:
 def _examine_command(section: Section, environment: Mapping[str, str], name: str, drop_in: Path | None) -> None:
     found = shutil.which(name, path=environment.get("PATH"))
     if found is None:
-        section.problem(f"{name} is no program that can be run", "Name one that is on PATH, or by its path.")
+        section.problem(f"{name} is not an executable program", "Give a program on PATH, or its path.")
         return
     path = Path(found)
     with contextlib.suppress(OSError):
@@ -159,17 +159,17 @@ def _examine_command(section: Section, environment: Mapping[str, str], name: str
     try:
         elf, mode = elf_file.read(path), path.stat().st_mode
     except OSError as error:
-        section.problem(f"{path} cannot be read: {error.strerror}", "Examine it as a user who may read it.")
+        section.problem(f"{path} cannot be read: {error.strerror}", "Run doctor as a user who can read it.")
         return
     if elf is None or (elf.interpreter is None and not elf.needed):
         _row(section, shown, None, "linked statically, or for another machine", "no")
         section.problem(
-            f"{path} is linked statically or not for this machine: nothing can be preloaded into it",
-            "Build it dynamically. What it starts may be intercepted all the same.",
+            f"{path} is linked statically, or for another machine: nothing can be preloaded into it",
+            "Link it dynamically. Programs that it starts may still be intercepted.",
         )
         return
     if mode & (stat.S_ISUID | stat.S_ISGID) or _has_capabilities(path):
-        _row(section, shown, None, "runs with privileges of its file", "no")
+        _row(section, shown, None, "has set-user-id or capabilities", "no")
         section.problem(
             f"{path} has set-user-id or capabilities: the loader ignores LD_PRELOAD for it",
             "Run a copy without them.",
@@ -177,19 +177,19 @@ def _examine_command(section: Section, environment: Mapping[str, str], name: str
         return
     linked = _listed(path, elf.interpreter)
     if linked is not None:
-        _row(section, shown, None, f"linked; without Narrowcast it would be {linked}", "yes")
+        _row(section, shown, None, f"linked with {linked}", "yes")
         _check_symbols(section, path, drop_in)
     elif _holds_nccl(path):
-        _row(section, shown, None, "has NCCL in itself", "no")
+        _row(section, shown, None, "contains NCCL", "no")
         section.problem(
-            f"{path} has NCCL linked into it: nothing can be put in its place", f"Link it with {nccl_search.SONAME}."
+            f"{path} has NCCL linked into it, which cannot be replaced", f"Link it with {nccl_search.SONAME}."
         )
     else:
-        _row(section, shown, None, "not linked; when it opens it, then by name or path", "yes when by name")
+        _row(section, shown, None, "not linked; may load it by name or path", "yes, if by name")
 
 
 def _interpreter_of(path: Path, environment: Mapping[str, str]) -> Path:
-    """What runs a script; the path itself when it is none."""
+    """The interpreter of a script; the path itself if it is not a script."""
     with path.open("rb") as file:
         first = file.readline(4096)
     if not first.startswith(b"#!"):
@@ -209,7 +209,7 @@ def _has_capabilities(path: Path) -> bool:
 
 
 def _listed(path: Path, loader: str | None) -> str | None:
-    """Which NCCL the loader would give the program before it starts; None: none."""
+    """The path of the NCCL that the loader finds for the program; None if it is not linked with NCCL."""
     if loader is None:
         return None
     clean = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}

@@ -1,4 +1,4 @@
-"""What an examination finds: sections of rows, and problems, each with its mend."""
+"""The results of checks: sections with rows, and problems with their remedies."""
 
 from __future__ import annotations
 
@@ -10,23 +10,24 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class Problem:
-    """Something that is wrong."""
+    """A problem, and how to solve it."""
 
     what: str
-    mend: str
+    remedy: str
 
     def as_json(self) -> Row:
-        return {"what": self.what, "mend": self.mend}
+        return {"what": self.what, "remedy": self.remedy}
 
 
 @dataclass
 class Section:
-    """One subject. All rows have the same keys."""
+    """The rows and problems of one subject. All rows have the same keys."""
 
     name: str
     title: str
     rows: list[Row] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
 
-    def problem(self, what: str, mend: str) -> None:
-        self.problems.append(Problem(what, mend))
+    def problem(self, what: str, remedy: str) -> None:
+        """Adds a problem."""
+        self.problems.append(Problem(what, remedy))

@@ -1,4 +1,4 @@
-"""The versions of all that takes part."""
+"""Versions of the software involved."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from ..errors import NarrowcastError
 from . import gpus
 from .report import Section
 
-# The library is built with CUDA 13, whose runtime asks for a driver of that CUDA.
+# The library is built with CUDA 13, whose runtime requires a driver for CUDA 13.
 _CUDA_MAJOR = 13
 
 
 def examine(nccl_version: int | None, drop_in: Path | NarrowcastError) -> Section:
-    """drop_in: or why there is none."""
+    """drop_in: its path, or the error that explains why it is missing."""
     section = Section("versions", "Versions")
     _add(section, "Narrowcast", _narrowcast(section))
     if isinstance(drop_in, NarrowcastError):
-        section.problem(str(drop_in), "Install a build of Narrowcast that has the drop-in.")
+        section.problem(str(drop_in), "Install a build of Narrowcast with the drop-in.")
     _add(section, "drop-in", None if isinstance(drop_in, NarrowcastError) else str(drop_in))
     _add(section, "NCCL", None if nccl_version is None else nccl_search.version_text(nccl_version))
     nvml = load_nvml()
     _add(section, "driver", nvml.driver_version() if nvml else None)
     cuda = gpus.driver_cuda_version()
-    _add(section, "CUDA that the driver serves", cuda)
+    _add(section, "CUDA version of the driver", cuda)
     _add(section, "Python", f"{platform.python_version()} at {sys.executable}")
     _add(section, "system", f"{platform.system()} {platform.release()}, {' '.join(platform.libc_ver())}")
     if cuda is not None and int(cuda.partition(".")[0]) < _CUDA_MAJOR:
         section.problem(
-            f"the driver serves CUDA {cuda}, and Narrowcast is built with CUDA {_CUDA_MAJOR}",
+            f"the driver supports CUDA {cuda}, but Narrowcast is built with CUDA {_CUDA_MAJOR}",
             "Install driver 580 or newer. On data-centre GPUs with an older driver, install NVIDIA's "
             "forward-compatibility package (cuda-compat-13-0) and put its folder first in LD_LIBRARY_PATH.",
         )
@@ -50,6 +50,6 @@ def _narrowcast(section: Section) -> str | None:
         version = library.library_version()
         path = library.library_path()
     except NarrowcastError as error:
-        section.problem(str(error), "Install the package again, or set NARROWCAST_LIBRARY to a library that was built.")
+        section.problem(str(error), "Reinstall the package, or set NARROWCAST_LIBRARY to the path of a built library.")
         return None
     return f"{version} at {os.path.realpath(path)}"

@@ -1,4 +1,4 @@
-"""The settings: every environment variable that the library, the drop-in or this package reads."""
+"""All environment variables that the library, the drop-in or this package reads."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 PREFIX = "NARROWCAST_"
-# Of the project's own tests.
+# Variables of the tests.
 _TEST_PREFIX = f"{PREFIX}TEST_"
 
-# Without the prefix; docs/guide/settings.md says what each does.
+# Without the prefix. docs/guide/settings.md describes them.
 _IN_FILES_TOO = (
     "ATTACH",
     "CODEC",
@@ -33,23 +33,23 @@ _IN_FILES_TOO = (
 )
 _ALONE = ("CONFIG", "LIBRARY", "PATH", "SOCKET_IFNAME", "TRACEBACK")
 VARIABLES = frozenset(f"{PREFIX}{name}" for name in (*_IN_FILES_TOO, *_ALONE))
-# What the file that NARROWCAST_CONFIG names may have besides rules.
+# The keys, besides rules, of the file that NARROWCAST_CONFIG names.
 KEYS = frozenset(name.lower() for name in _IN_FILES_TOO)
 
-# Of fixed sets of values, those that `narrowcast run` has options for.
+# The values of settings that are options of `narrowcast run`.
 TAKES = ("auto", "always", "never")
 ATTACHES = ("first", "init")
 DEBUG_LEVELS = ("NONE", "VERSION", "WARN", "INFO", "TRACE")
 
 
 def near(name: str, known: Iterable[str]) -> str | None:
-    """The known name that a misspelt one was meant to be, when one is close."""
+    """The known name that is most similar to a misspelt one; None if none is close."""
     found = difflib.get_close_matches(name, sorted(known), n=1, cutoff=0.8)
     return found[0] if found else None
 
 
 def unknown(environment: Mapping[str, str]) -> list[str]:
-    """The variables of the prefix that nobody reads."""
+    """The variables with the prefix that nothing reads."""
     return sorted(
         name
         for name in environment
@@ -58,14 +58,14 @@ def unknown(environment: Mapping[str, str]) -> list[str]:
 
 
 def unknown_sentence(name: str) -> str:
-    """What to say of such a variable."""
+    """The message about an unknown variable."""
     meant = near(name, VARIABLES)
     rest = f"did you mean {meant}?" if meant else f"known: {', '.join(sorted(VARIABLES))}"
     return f"the environment variable {name} is not known to Narrowcast ({rest})"
 
 
 def toml(path: Path) -> dict[str, Any] | None:
-    """What a file of settings holds; None where this Python cannot tell. OSError, ValueError: it is none."""
+    """The content of a TOML file; None if this Python cannot parse TOML. Raises OSError or ValueError."""
     text = path.read_text(encoding="utf-8")
     if sys.version_info >= (3, 11):
         import tomllib
@@ -76,7 +76,7 @@ def toml(path: Path) -> dict[str, Any] | None:
 
 @contextlib.contextmanager
 def environment_of(**variables: str) -> Iterator[None]:
-    """This process's environment with other values for a while."""
+    """Sets environment variables of this process during the body."""
     before = {name: os.environ.get(name) for name in variables}
     os.environ.update(variables)
     try:

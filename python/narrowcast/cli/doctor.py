@@ -1,4 +1,4 @@
-"""`doctor`: whether `narrowcast run` would work here, for whom, and what is in the way."""
+"""`doctor`: checks whether `narrowcast run` works on this machine."""
 
 from __future__ import annotations
 
@@ -13,20 +13,22 @@ from rich.table import Table
 from .._doctor import Section, examine, remove_stale_segments
 from ._common import console, print_json
 
-# Where neither a terminal nor COLUMNS says how wide the output may be.
+# Columns of the output, if it is not a terminal and COLUMNS is not set.
 _WIDTH = 100
 
 
 def doctor(
-    command: Annotated[list[str] | None, typer.Argument(metavar="[COMMAND...]", help="Examine this, too.")] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON in place of tables.")] = False,
+    command: Annotated[
+        list[str] | None, typer.Argument(metavar="[COMMAND...]", help="A command to check, too.")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
     clean: Annotated[
         bool, typer.Option("--clean", help="Remove shared memory that killed processes left in /dev/shm.")
     ] = False,
 ) -> None:
-    """Say which NCCL, GPUs, limits, programs and settings there are, and how to mend what is wrong.
+    """Show NCCL, GPUs, limits, programs and settings, with problems and their remedies.
 
-    Exit status 1 when something is wrong. Frameworks are those of the Python that runs this.
+    The exit status is 1 if there are problems. Frameworks are those of the Python that runs this command.
     """
     cleaned = {"removed_segments": remove_stale_segments()} if clean else {}
     sections = examine(os.environ, command or [])
@@ -42,7 +44,7 @@ def doctor(
                 _print(section, width)
         for number, (_, problem) in enumerate(problems, 1):
             print(_wrapped(f"{number}. {problem.what}.", width, "   "))
-            print(_wrapped(f"   {problem.mend}", width, "   "))
+            print(_wrapped(f"   {problem.remedy}", width, "   "))
         for removed in cleaned.values():
             print(f"Removed {removed} stale segments of shared memory.")
         if not problems:
@@ -52,7 +54,7 @@ def doctor(
 
 
 def _width() -> int:
-    """Columns of the terminal, or of what COLUMNS says."""
+    """The width of the terminal, or COLUMNS."""
     return shutil.get_terminal_size((_WIDTH, 24)).columns
 
 

@@ -10,7 +10,7 @@ import sys
 import time
 
 import pytest
-from narrowcast._doctor import programs, rivals
+from narrowcast._doctor import bypasses, programs
 from narrowcast._doctor.limits import SHARED_MEMORY
 from narrowcast._dropin import preload
 from narrowcast._native import elf_file
@@ -41,7 +41,7 @@ def doctor(cli, stand_in, fakes):
 def problem(report, *words):
     """The only problem with these words."""
     (found,) = [one for one in report["problems"] if all(word in one["what"] for word in words)]
-    assert found["mend"].endswith(".")
+    assert found["remedy"].endswith(".")
     return found
 
 
@@ -49,11 +49,11 @@ def test_nothing_is_wrong_with_a_whole_machine(doctor, fakes, stand_in):
     report = doctor()
     assert report["problems"] == []
     assert report["nccl"] == [
-        {"source": "setting", "path": str(fakes / "libnccl.so.2"), "version": "2.28.9", "outcome": "taken"}
+        {"source": "setting", "path": str(fakes / "libnccl.so.2"), "version": "2.28.9", "outcome": "used"}
     ]
     versions = {row["what"]: row["version"] for row in report["versions"]}
     assert versions["drop-in"] == str(stand_in / preload.NAME)
-    assert (versions["NCCL"], versions["driver"], versions["CUDA that the driver serves"]) == (
+    assert (versions["NCCL"], versions["driver"], versions["CUDA version of the driver"]) == (
         "2.28.9",
         "580.0",
         "13.0",
@@ -67,7 +67,12 @@ def test_nothing_is_wrong_with_a_whole_machine(doctor, fakes, stand_in):
         "NVLinks": 6,
     }
     assert report["links"] == [
-        {"between": "0 and 1", "peer access": "yes", "NVLink": "yes", "nearest common": "the system, across NUMA nodes"}
+        {
+            "between": "0 and 1",
+            "peer access": "yes",
+            "NVLink": "yes",
+            "common ancestor": "the system, across NUMA nodes",
+        }
     ]
 
 
@@ -75,9 +80,9 @@ def test_the_tables_say_what_the_json_says(cli, stand_in, fakes):
     library = str(stand_in / "libnarrowcast.so")
     done = cli("doctor", LD_LIBRARY_PATH=str(fakes), NARROWCAST_LIBRARY=library, NCCL_P2P_DISABLE="1")
     assert done.returncode == 1
-    assert "NCCL, in the order of the search" in done.stdout
+    assert "NCCL, in search order" in done.stdout
     assert "Fake GPU" in done.stdout
-    assert "1. NCCL_P2P_DISABLE=1: NCCL lets no GPU reach another directly.\n   Unset it" in done.stdout
+    assert "1. NCCL_P2P_DISABLE=1: NCCL does not use peer access between GPUs.\n   Unset it" in done.stdout
 
 
 def test_no_value_is_cut_or_broken_on_a_terminal_of_80_columns(cli, stand_in, fakes):
@@ -150,7 +155,7 @@ def test_a_bare_machine_is_examined_too(cli):
     report = json.loads(done.stdout)
     assert len([one for one in report["problems"] if "/nowhere/libnarrowcast.so" in one["what"]]) == 2
     if not report["gpus"]:
-        assert "container" in next(one["mend"] for one in report["problems"] if one["section"] == "gpus")
+        assert "container" in next(one["remedy"] for one in report["problems"] if one["section"] == "gpus")
 
 
 @pytest.mark.parametrize(
@@ -162,14 +167,14 @@ def test_a_bare_machine_is_examined_too(cli):
         ({"NARROWCAST_TEST_CAPABILITY": "7", "NARROWCAST_TEST_GPUS": "1"}, ["GPU 0 has compute capability 7.0"]),
         ({"NARROWCAST_TEST_PEER_ACCESS": "0"}, ["GPUs 0 and 1 have NVLink, but no peer access"]),
         ({"NARROWCAST_CODEX": "raw"}, ["NARROWCAST_CODEX", "did you mean NARROWCAST_CODEC?"]),
-        ({"NARROWCAST_OFF": "all"}, ["NARROWCAST_OFF=all", "takes nothing"]),
+        ({"NARROWCAST_OFF": "all"}, ["NARROWCAST_OFF=all", "takes over no calls"]),
         ({"NARROWCAST_CONFIG": "/nowhere.toml"}, ["/nowhere.toml", "cannot be read"]),
         ({"NARROWCAST_COST_MODEL": "/nowhere.costs"}, ["NARROWCAST_COST_MODEL: /nowhere.costs cannot be read: "]),
         ({"NARROWCAST_TAKE": "sometimes"}, ["NARROWCAST_TAKE is sometimes, not auto, always or never"]),
         ({"CUDA_LAUNCH_BLOCKING": "1"}, ["CUDA_LAUNCH_BLOCKING=1"]),
     ],
 )
-def test_each_problem_is_named_with_its_mend(doctor, changes, words):
+def test_each_problem_is_named_with_its_remedy(doctor, changes, words):
     report = doctor(**changes)
     problem(report, *words)
     assert len(report["problems"]) == 1
@@ -177,14 +182,14 @@ def test_each_problem_is_named_with_its_mend(doctor, changes, words):
 
 def test_an_old_driver_comes_with_the_minimum_and_the_forward_compatibility_package(doctor):
     report = doctor(NARROWCAST_TEST_CUDA_VERSION="12080")
-    (mend,) = [one["mend"] for one in report["problems"] if "CUDA 12.8" in one["what"]]
-    assert "driver 580 or newer" in mend
-    assert "cuda-compat-13-0" in mend
+    (remedy,) = [one["remedy"] for one in report["problems"] if "CUDA 12.8" in one["what"]]
+    assert "driver 580 or newer" in remedy
+    assert "cuda-compat-13-0" in remedy
 
 
 def test_a_library_that_is_no_nccl_is_a_problem(doctor, fakes):
     report = doctor(NARROWCAST_NCCL_LIBRARY=str(fakes / "libnvidia-ml.so.1"))
-    problem(report, "is no NCCL that can be loaded", "ncclGetVersion")
+    problem(report, "cannot be loaded as NCCL", "ncclGetVersion")
     assert "does not work" in report["nccl"][0]["outcome"]
 
 
@@ -249,7 +254,7 @@ def test_a_script_is_judged_by_what_runs_it(doctor, tmp_path):
     report = doctor(script)
     assert report["problems"] == []
     assert sys.executable in report["programs"][0]["program"]
-    assert report["programs"][0]["intercepted"] == "yes when by name"
+    assert report["programs"][0]["intercepted"] == "yes, if by name"
 
 
 def test_what_is_no_elf_file_reads_as_none(tmp_path):
@@ -299,7 +304,7 @@ def test_torch_with_nccl_inside_is_a_problem(installed, program):
     program("torch/lib/libtorch_cuda.so", HAS_NCCL, "-shared", "-fPIC")
     section = programs.examine({}, [], 22809, None)
     assert rows_of(section)["torch"]["intercepted"] == "no"
-    assert "nothing can be put in its place" in section.problems[0].what
+    assert "cannot be replaced" in section.problems[0].what
 
 
 def test_an_nccl_older_than_torchs_is_a_problem(installed):
@@ -350,12 +355,12 @@ def test_servers_are_told_the_path_and_what_goes_past_nccl(installed):
     assert rows["sglang"]["intercepted"].startswith("yes")
     command = ["vllm", "serve", "--disable-custom-all-reduce", "--compilation-config"]
     command.append('{"pass_config": {"fuse_allreduce_rms": false}}')
-    section = rivals.examine({"VLLM_ALLREDUCE_USE_SYMM_MEM": "0"}, command)
+    section = bypasses.examine({"VLLM_ALLREDUCE_USE_SYMM_MEM": "0"}, command)
     now = {(row["program"], row["what"]): row["now"] for row in section.rows}
     assert now[("vllm 0.33.0", "torch's symmetric memory")] == "off"
     assert now[("vllm 0.33.0", "custom all-reduce")] == "off"
     assert now[("vllm 0.33.0", "FlashInfer, fused with RMSNorm")] == "off"
-    assert now[("vllm 0.33.0", "FlashInfer")] == "as the program has it"
+    assert now[("vllm 0.33.0", "FlashInfer")] == "decided by the program"
 
 
 def test_sections_have_rows_of_one_shape(doctor):

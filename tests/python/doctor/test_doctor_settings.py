@@ -9,7 +9,8 @@ import sys
 from types import SimpleNamespace
 
 import pytest
-from narrowcast._doctor import environment, limits
+from narrowcast._doctor import limits
+from narrowcast._doctor import settings as doctor_settings
 from narrowcast._native import settings
 
 
@@ -18,7 +19,7 @@ def test_little_shared_memory_is_a_problem(monkeypatch):
     monkeypatch.setattr(os, "statvfs", lambda _: small)
     (found,) = limits.examine().problems
     assert "62 of 64 MiB free" in found.what
-    assert "--shm-size" in found.mend
+    assert "--shm-size" in found.remedy
 
 
 def test_settings_come_from_the_environment_then_nccls_files(tmp_path):
@@ -30,13 +31,13 @@ def test_settings_come_from_the_environment_then_nccls_files(tmp_path):
     file = tmp_path / "nccl.conf"
     file.write_text("# NCCL_ALGO=Ring\nNCCL_DEBUG=INFO\nNCCL_BUFSIZE=4194304\nNCCL_BLOCKING_WAIT=1\n")
     variables = {"NCCL_CONF_FILE": str(file), "NCCL_DEBUG": "WARN", "CUDA_VISIBLE_DEVICES": "0,1", "HOME": "/nowhere"}
-    section = environment.examine(variables, library)
+    section = doctor_settings.examine(variables, library)
     rows = {(row["name"], row["from"]): (row["value"], row["note"]) for row in section.rows}
     assert rows[("CUDA_VISIBLE_DEVICES", "environment")] == ("0,1", "")
     assert rows[("NCCL_DEBUG", "environment")] == ("WARN", "")
-    assert rows[("NCCL_DEBUG", str(file))] == ("INFO", "gives way to the environment")
+    assert rows[("NCCL_DEBUG", str(file))] == ("INFO", "overridden by the environment")
     assert rows[("NCCL_BUFSIZE", str(file))] == ("4194304", "unknown to this NCCL")
-    assert rows[("NCCL_BLOCKING_WAIT", str(file))][1].startswith("of torch")
+    assert rows[("NCCL_BLOCKING_WAIT", str(file))][1].startswith("a variable of torch")
     assert ("HOME", "environment") not in rows
     assert [one.what for one in section.problems] == [
         "this NCCL does not know NCCL_BUFSIZE (did you mean NCCL_BUFFSIZE?)"
@@ -47,14 +48,14 @@ def test_settings_come_from_the_environment_then_nccls_files(tmp_path):
 def test_the_file_of_settings_is_shown(tmp_path):
     file = tmp_path / "settings.toml"
     file.write_text('codec = "window"\noff = ["send"]\nverfy = true\n[[rule]]\ntake = "never"\n')
-    section = environment.examine({"NARROWCAST_CONFIG": str(file), "NARROWCAST_CODEC": "raw"}, None)
+    section = doctor_settings.examine({"NARROWCAST_CONFIG": str(file), "NARROWCAST_CODEC": "raw"}, None)
     notes = {row["name"]: row["note"] for row in section.rows if row["from"] == str(file)}
-    assert notes == {"codec": "gives way to the environment", "off": "", "verfy": "not understood", "rule": ""}
+    assert notes == {"codec": "overridden by the environment", "off": "", "verfy": "invalid", "rule": ""}
     assert [one.what for one in section.problems] == [f"{file}: verfy is not a setting (did you mean verify?)"]
 
 
 def examined(**variables):
-    return environment.examine({f"NARROWCAST_{name}": value for name, value in variables.items()}, None)
+    return doctor_settings.examine({f"NARROWCAST_{name}": value for name, value in variables.items()}, None)
 
 
 @pytest.mark.parametrize(
@@ -81,7 +82,7 @@ def test_values_that_are_not_understood_are_problems(name, right, wrong):
     for value in wrong:
         (found,) = examined(**{name: value}).problems
         assert found.what.startswith(f"NARROWCAST_{name} is {value}, not ")
-        assert found.mend.endswith(".")
+        assert found.remedy.endswith(".")
 
 
 def test_a_cost_model_that_cannot_be_loaded_is_a_problem(tmp_path):
@@ -104,11 +105,11 @@ def test_a_cost_model_that_cannot_be_loaded_is_a_problem(tmp_path):
         ("take = 'perhaps'", "take is perhaps, not auto, always or never"),
         ("verify = 2", "verify is 2, not 1 or 0"),
         ("codec = ['raw', 'all_gather=zip']", "codec is raw,all_gather=zip, not "),
-        ("stats = 1979-05-27", "stats has a value of no kind"),
-        ("rule = 1", "rule is no list of tables"),
-        ("[[rule]]\nranks = true", "rule 1: ranks cannot be True"),
-        ("[[rule]]\n[[rule]]\noperation = 'all_median'", "rule 2: operation cannot be all_median"),
-        ("[[rule]]\nrank = 8", "rule 1 has rank, which is none of operation, "),
+        ("stats = 1979-05-27", "stats has a value of an unsupported type"),
+        ("rule = 1", "rule is not a list of tables"),
+        ("[[rule]]\nranks = true", "rule 1: ranks has the invalid value True"),
+        ("[[rule]]\n[[rule]]\noperation = 'all_median'", "rule 2: operation has the invalid value all_median"),
+        ("[[rule]]\nrank = 8", "rule 1: rank is not a key of rules (known: operation, "),
     ],
 )
 def test_what_a_file_has_wrong_is_a_problem(tmp_path, content, words):
@@ -132,8 +133,8 @@ def test_a_file_with_all_that_there_is_is_right(tmp_path):
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        ("p2p = 0", "p2p=0: Narrowcast goes through host memory"),
-        ("take = 'never'", "take=never: Narrowcast takes nothing"),
+        ("p2p = 0", "p2p=0: Narrowcast uses host memory"),
+        ("take = 'never'", "take=never: Narrowcast takes over no calls"),
         ("cost_model = '/nowhere.costs'", "cost_model: /nowhere.costs cannot be read: "),
     ],
 )
@@ -142,7 +143,7 @@ def test_what_hurts_in_a_file_is_a_problem_unless_the_environment_has_another(tm
     file.write_text(content)
     (found,) = examined(CONFIG=str(file)).problems
     assert found.what.startswith(words)
-    assert found.mend.endswith(f"(it is from: {file}).")
+    assert found.remedy.endswith(f"(source: {file}).")
     key = content.partition(" ")[0].upper()
     model = tmp_path / "own.costs"
     model.write_text("narrowcast-costs 1 a machine\nsend 2 peer raw 64:1\nsend 2 peer window 64:1\n")

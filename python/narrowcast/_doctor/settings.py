@@ -1,4 +1,4 @@
-"""The settings in force: variables of Narrowcast, NCCL and the loader, where each comes from, which are unknown."""
+"""The current settings of Narrowcast, NCCL and the loader, their sources, and those that are unknown or invalid."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .._bench.cost_model import load
 from .._dropin import nccl_search
 from .._native import settings
 from ..errors import InvalidArgumentError, NarrowcastError
-from . import values
+from . import setting_values
 from .report import Section
 
 _NCCL_PREFIX = "NCCL_"
@@ -23,23 +23,23 @@ _ALSO_SHOWN = (
     "SGLANG_NCCL_SO_PATH",
     "VLLM_NCCL_SO_PATH",
 )
-# torch read these before they got the prefix TORCH_; NCCL never did.
+# Variables of torch from before the prefix TORCH_. NCCL does not read them.
 _OF_TORCH = ("NCCL_ASYNC_ERROR_HANDLING", "NCCL_BLOCKING_WAIT", "NCCL_DESYNC_DEBUG", "NCCL_ENABLE_TIMING")
-# What is often left over from a search for an error, with the values that hurt.
-_HURTS = {
+# Settings for debugging that should not remain set: harmful values, and their effect.
+_HARMFUL = {
     "CUDA_LAUNCH_BLOCKING": (("1",), "the host waits for every kernel"),
-    "NCCL_P2P_DISABLE": (("1",), "NCCL lets no GPU reach another directly"),
-    "NCCL_SHM_DISABLE": (("1",), "NCCL sends through the network what it could send through memory"),
-    "NARROWCAST_OFF": (("1", "true", "all"), "Narrowcast takes nothing"),
-    "NARROWCAST_P2P": (("0",), "Narrowcast goes through host memory even where there is NVLink"),
-    "NARROWCAST_TAKE": (("never",), "Narrowcast takes nothing"),
+    "NCCL_P2P_DISABLE": (("1",), "NCCL does not use peer access between GPUs"),
+    "NCCL_SHM_DISABLE": (("1",), "NCCL uses the network instead of shared memory"),
+    "NARROWCAST_OFF": (("1", "true", "all"), "Narrowcast takes over no calls"),
+    "NARROWCAST_P2P": (("0",), "Narrowcast uses host memory even between GPUs with NVLink"),
+    "NARROWCAST_TAKE": (("never",), "Narrowcast takes over no calls"),
 }
 _OF_FILES_ONLY = "rule"
 
 
 def examine(environment: Mapping[str, str], nccl: Path | None) -> Section:
-    """nccl: the library that says which variables there are."""
-    section = Section("settings", "Settings in force")
+    """nccl: the library whose variables are known; None if there is none."""
+    section = Section("settings", "Settings")
     known_to_nccl = nccl_search.variables(nccl) if nccl else None
     for name in sorted(environment):
         if name.startswith((settings.PREFIX, _NCCL_PREFIX)) or name in _ALSO_SHOWN:
@@ -47,7 +47,7 @@ def examine(environment: Mapping[str, str], nccl: Path | None) -> Section:
     for path in _nccl_files(environment):
         for name, value in _lines(path):
             if name in environment:
-                section.rows.append(_row(name, value, str(path), "gives way to the environment"))
+                section.rows.append(_row(name, value, str(path), "overridden by the environment"))
             else:
                 _add(section, name, value, str(path), known_to_nccl)
     config = environment.get("NARROWCAST_CONFIG")
@@ -64,28 +64,31 @@ def _add(section: Section, name: str, value: str, source: str, known_to_nccl: se
     note = ""
     if name in settings.unknown({name: value}):
         note = "unknown"
-        section.problem(settings.unknown_sentence(name), f"Correct its name or unset it (it is from: {source}).")
+        section.problem(settings.unknown_sentence(name), f"Correct its name or unset it (source: {source}).")
     elif name.startswith(_NCCL_PREFIX) and known_to_nccl is not None and name not in known_to_nccl:
         meant = None if name in _OF_TORCH else settings.near(name, known_to_nccl)
-        note = "of torch, which calls it TORCH_" + name if name in _OF_TORCH else "unknown to this NCCL"
+        note = "a variable of torch, now TORCH_" + name if name in _OF_TORCH else "unknown to this NCCL"
         if meant:
             section.problem(f"this NCCL does not know {name} (did you mean {meant}?)", "Correct its name or unset it.")
     key = name.removeprefix(settings.PREFIX)
-    expected = values.expected(key, value) if key != name else None
+    expected = setting_values.expected(key, value) if key != name else None
     if expected:
-        note = "not understood"
-        section.problem(f"{name} is {value}, not {expected}", f"Correct it or unset it (it is from: {source}).")
+        note = "invalid"
+        section.problem(f"{name} is {value}, not {expected}", f"Correct it or unset it (source: {source}).")
     section.rows.append(_row(name, value, source, _add_effect(section, name, name, value, source) or note))
 
 
 def _add_effect(section: Section, name: str, shown: str, value: str, source: str) -> str:
-    """Of what is understood. name: of the variable; shown: as it stands in the source."""
+    """Adds a problem if a valid setting is harmful, and returns its effect.
+
+    name: the variable. shown: the name in the source.
+    """
     if name == "NARROWCAST_COST_MODEL" and value:
         return _add_cost_model(section, shown, Path(value), source)
-    hurting, effect = _HURTS.get(name, ((), ""))
-    if value.lower() not in hurting:
+    harmful, effect = _HARMFUL.get(name, ((), ""))
+    if value.lower() not in harmful:
         return ""
-    section.problem(f"{shown}={value}: {effect}", f"Unset it, unless that is what you want (it is from: {source}).")
+    section.problem(f"{shown}={value}: {effect}", f"Unset it, unless this is intended (source: {source}).")
     return effect
 
 
@@ -94,16 +97,16 @@ def _add_cost_model(section: Section, shown: str, path: Path, source: str) -> st
         load(path)
     except InvalidArgumentError as error:
         sentence = str(error).removeprefix("cost_model: ")
-        section.problem(f"{shown}: {sentence}", f"Mend the file, or unset {shown} (it is from: {source}).")
+        section.problem(f"{shown}: {sentence}", f"Correct the file, or unset {shown} (source: {source}).")
         return "cannot be loaded"
     except NarrowcastError:
-        # Without the library, which others tell of.
+        # The library is missing, which other sections report.
         pass
     return ""
 
 
 def _nccl_files(environment: Mapping[str, str]) -> list[Path]:
-    """The files of settings that NCCL reads, in its order: what is set stays."""
+    """The configuration files of NCCL, in the order in which it reads them: earlier settings take precedence."""
     own = environment.get("NCCL_CONF_FILE")
     home = environment.get("HOME")
     first = Path(own) if own else Path(home) / ".nccl.conf" if home else None
@@ -123,22 +126,22 @@ def _add_config(section: Section, path: Path, environment: Mapping[str, str]) ->
     try:
         content = settings.toml(path)
     except (OSError, ValueError) as error:
-        section.problem(f"NARROWCAST_CONFIG is {path}, which cannot be read: {error}", "Mend the file, or unset it.")
+        section.problem(f"NARROWCAST_CONFIG is {path}, which cannot be read: {error}", "Correct the file, or unset it.")
         return
     if content is None:
         section.rows.append(
-            _row("NARROWCAST_CONFIG", "", str(path), "not looked into: that takes Python 3.11 or newer")
+            _row("NARROWCAST_CONFIG", "", str(path), "not examined: this requires Python 3.11 or newer")
         )
         return
     for key, value in content.items():
-        fault, mend = _fault_of_key(key, value)
+        fault, remedy = _fault_of_key(key, value)
         if fault:
-            note = "not understood"
-            section.problem(f"{path}: {fault}", mend)
+            note = "invalid"
+            section.problem(f"{path}: {fault}", remedy)
         elif environment.get(_variable(key)):
-            note = "gives way to the environment"
+            note = "overridden by the environment"
         else:
-            note = _add_effect(section, _variable(key), key, values.text_of(value) or "", str(path))
+            note = _add_effect(section, _variable(key), key, setting_values.text_of(value) or "", str(path))
         section.rows.append(_row(key, str(value), str(path), note))
 
 
@@ -147,18 +150,16 @@ def _variable(key: str) -> str:
 
 
 def _fault_of_key(key: str, value: Any) -> tuple[str, str]:
-    """What is wrong with a key of the file, and how to mend it; empty when nothing is."""
+    """What is wrong with a key of the file, and the remedy; empty if nothing is."""
     if key == _OF_FILES_ONLY:
-        return "; ".join(
-            values.faults_of_rules(value)
-        ), "Correct it: a rule that is not understood in full is left out."
+        return "; ".join(setting_values.faults_of_rules(value)), "Correct it: invalid rules are ignored."
     if key in settings.KEYS:
-        text = values.text_of(value)
+        text = setting_values.text_of(value)
         if text is None:
-            return f"{key} has a value of no kind that settings have", "Correct it."
-        expected = values.expected(key.upper(), text)
+            return f"{key} has a value of an unsupported type", "Correct it."
+        expected = setting_values.expected(key.upper(), text)
         return (f"{key} is {text}, not {expected}" if expected else ""), "Correct it."
     if _variable(key) in settings.VARIABLES:
-        return f"{key} is not read from a file", f"Set the variable {_variable(key)} in its place."
+        return f"{key} is not read from a file", f"Set the variable {_variable(key)} instead."
     meant = settings.near(key, settings.KEYS | {_OF_FILES_ONLY})
     return f"{key} is not a setting" + (f" (did you mean {meant}?)" if meant else ""), "Correct its name."

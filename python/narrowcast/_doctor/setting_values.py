@@ -1,4 +1,4 @@
-"""What values settings take, as the drop-in for NCCL and the library read them."""
+"""The valid values of settings, as the drop-in and the library parse them."""
 
 from __future__ import annotations
 
@@ -67,14 +67,14 @@ _EXPECTED: dict[str, tuple[Callable[[str], bool], str]] = {
 
 
 def expected(name: str, value: str) -> str | None:
-    """What a setting should be, where it is something else. name: without the prefix, in capitals."""
+    """What a setting should be, if it is invalid; else None. name: without the prefix, in capitals."""
     understood, words = _EXPECTED.get(name, (_one_of(()), ""))
-    # What is empty is as if it were not set.
+    # An empty setting is ignored.
     return words if words and value and not understood(value) else None
 
 
 def text_of(value: Any) -> str | None:
-    """A value of a TOML file as its variable would hold it; None for what no setting can be."""
+    """A value of a TOML file in the form of the environment variable; None if its type is unsupported."""
     if isinstance(value, bool):
         return "1" if value else "0"
     if isinstance(value, (str, int, float)):
@@ -96,14 +96,14 @@ _OF_RULES: dict[str, Callable[[Any], bool]] = {
 
 
 def faults_of_rules(rules: Any) -> list[str]:
-    """What of a file's `[[rule]]` is not understood."""
+    """The errors in the `[[rule]]` tables of a file."""
     if not isinstance(rules, list) or not all(isinstance(rule, dict) for rule in rules):
-        return ["rule is no list of tables: write [[rule]]"]
+        return ["rule is not a list of tables: write [[rule]]"]
     faults = []
     for number, rule in enumerate(rules, 1):
         for key, value in rule.items():
             if key not in _OF_RULES:
-                faults.append(f"rule {number} has {key}, which is none of {', '.join(_OF_RULES)}")
+                faults.append(f"rule {number}: {key} is not a key of rules (known: {', '.join(_OF_RULES)})")
             elif isinstance(value, (list, dict)) or not _OF_RULES[key](value):
-                faults.append(f"rule {number}: {key} cannot be {value}")
+                faults.append(f"rule {number}: {key} has the invalid value {value}")
     return faults
