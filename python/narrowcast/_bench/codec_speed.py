@@ -1,4 +1,4 @@
-"""How fast the codecs run in GPU memory, with the result compared in the same run."""
+"""Measures the codecs in GPU memory, and verifies the results."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from ..types import ValueType
 from .samples import tiled
 
 _POISON = 0xA5
-# Frames up to here are compared with the host's, which encodes them at one core's speed.
+# Larger frames are not compared with those of the host, which encodes on one core.
 _HOST_COMPARE_BYTES = 256 << 20
 
 
 @dataclass(frozen=True)
 class CudaSpeed:
-    """Medians over raw bytes."""
+    """The measured speed of a codec: medians, in GB/s of raw bytes."""
 
     layout: str  #: "frame" or "slots"
     raw_bytes: int
@@ -42,7 +42,7 @@ class CudaSpeed:
 
 
 def _median_seconds(run: Callable[[int], None], stream: Stream, warmup: int, iterations: int) -> float:
-    """The median time of run(i) on the stream, each between two events of its own."""
+    """The median time in seconds of run(i) on the stream, each measured by two events."""
     for i in range(warmup):
         run(i)
     stream.synchronize()
@@ -74,7 +74,7 @@ def measure(
 ) -> CudaSpeed:
     """Encodes and decodes a tensor, repeated to `tile_bytes`, in GPU memory.
 
-    Buffers rotate when they are small, so that the L2 cache serves none of them twice.
+    Several sets of small buffers take turns, so that they are not in the L2 cache.
     """
     elems = max(1, tile_bytes // kind.bytes)
     raw_bytes = elems * kind.bytes
@@ -83,7 +83,7 @@ def measure(
         sets = min(16, max(1, math.ceil(3 * l2_bytes / raw_bytes)))
         bench = (_Slots if slots else _Frames)(raw, kind, elems, codec, max_ctas, sets)
         stream = Stream()
-        # Every buffer has its result, however few runs there are.
+        # At least one run for every set of buffers, whose results are compared.
         warmup = max(warmup, sets)
         encode_seconds = _median_seconds(lambda i: bench.encode(i % sets, stream), stream, warmup, iterations)
         bench.poison()
@@ -100,7 +100,7 @@ def measure(
 
 
 class _Buffers(abc.ABC):
-    """Values, results and the status word, `sets` times."""
+    """`sets` buffers of values and of results, and the status word."""
 
     def __init__(
         self, raw: npt.NDArray[np.uint8], kind: ValueType, elems: int, codec: str, max_ctas: int, sets: int
@@ -132,7 +132,7 @@ class _Buffers(abc.ABC):
     def matches_host(self, raw_bytes: npt.NDArray[np.uint8]) -> bool: ...
 
     def compare(self, raw: npt.NDArray[np.uint8], raw_bytes: int) -> tuple[int, bool]:
-        """Wire bytes, and whether every result has the values, to the bit."""
+        """Wire bytes, and whether all results have the bits of the values."""
         try:
             cuda.check(self.status)
         except CorruptError:
@@ -194,7 +194,7 @@ class _Slots(_Buffers):
         )
 
     def wire_bytes(self) -> int:
-        # Slots have no header; the lengths travel beside them.
+        # Slots have no header. Their lengths are sent separately.
         lengths = self.lengths[0].read().view(np.uint32)
         return int(lengths.sum(dtype=np.uint64)) + lengths.nbytes
 

@@ -1,4 +1,4 @@
-"""Who takes part in a benchmark on GPUs: Narrowcast by each codec and NCCL's variants, each with its buffers."""
+"""The contenders of a benchmark on GPUs: Narrowcast with each codec, and variants of NCCL."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from . import nccl_library
 from .nccl_library import Nccl, NcclCommunicator
 from .operations import Call, describe
 
-# As many buffers as the L2 cache cannot hold, but not for sizes that stay in it whatever is done.
+# Enough sets of buffers to exceed the L2 cache, with a limit for small sizes.
 MAX_SETS = 64
 _BUFFER_BYTES = 2 << 30
 _ALIGN_BYTES = 4096
@@ -28,13 +28,13 @@ Run = Callable[[Call, DeviceBuffer, DeviceBuffer, Stream], None]
 
 
 def set_bytes(call: Call, in_place: bool) -> int:
-    """Bytes of one input and output, the same on every rank: NCCL's windows want equal offsets."""
+    """Bytes of one input and output, the same on all ranks: windows of NCCL need equal offsets."""
     send, recv = call.send_elems * call.kind.bytes, call.recv_elems * call.kind.bytes
     return _aligned(max(send, recv)) if in_place else _aligned(send) + _aligned(recv)
 
 
 def set_count(call: Call, in_place: bool, l2_bytes: int) -> int:
-    """How many of them take turns."""
+    """The number of sets that take turns."""
     each = set_bytes(call, in_place)
     return max(1, min(MAX_SETS, -(-2 * l2_bytes // each), _BUFFER_BYTES // each))
 
@@ -45,13 +45,13 @@ def _aligned(count_bytes: int) -> int:
 
 @dataclass
 class Contender:
-    """One way to make calls, and what it has come to for one call."""
+    """One implementation, with its buffers and its results for one call."""
 
     name: str
     memory: DeviceBuffer
     run: Run
-    comm: Communicator | None = None  #: of Narrowcast
-    group: Callable[[], AbstractContextManager[None]] = group  #: what calls that are made together are made in
+    comm: Communicator | None = None  #: of Narrowcast; None for NCCL
+    group: Callable[[], AbstractContextManager[None]] = group  #: the context manager for grouped calls
     sets: list[tuple[DeviceBuffer, DeviceBuffer]] = field(default_factory=list)  #: input and output
     graphs: list[Graph] = field(default_factory=list)
     turns: Iterator[int] = field(default_factory=itertools.count)
@@ -109,10 +109,10 @@ def run_ours(comm: Communicator, codec: str) -> Run:
 
 
 class Opponents:
-    """NCCL's variants on this rank: those asked for that this NCCL and this machine have.
+    """The requested variants of NCCL that this version of NCCL and this machine support.
 
-    required: one that cannot be had is UnsupportedError; otherwise it is left out, and a note says why.
-    host: what the ranks tell each other by.
+    host: a communicator of the host backend between the ranks.
+    required: raise UnsupportedError if a variant is not available, instead of adding a note.
     """
 
     def __init__(
@@ -144,7 +144,7 @@ class Opponents:
                 self._leave_out(variant, reason)
 
     def join(self, plain: DeviceBuffer) -> None:
-        """Makes a communicator for every variant, all ranks together. plain: buffers for calls without windows."""
+        """Creates a communicator for each variant. Collective. plain: buffers for calls without windows."""
         for variant in self._variants:
             assert self._nccl is not None
             identity = np.zeros(nccl_library.UNIQUE_ID_BYTES, np.uint8)
@@ -157,19 +157,19 @@ class Opponents:
             if variant != "nccl":
                 memory = self._window(comm, plain.count_bytes)
             if memory is None:
-                self._leave_out(variant, "NCCL makes no symmetric windows on this machine")
+                self._leave_out(variant, "NCCL does not support symmetric windows on this machine")
             else:
                 self.contenders.append(Contender(variant, memory, comm.run, group=comm.group))
 
     def close(self) -> None:
-        """All ranks together, when no graph is left."""
+        """Destroys the communicators. Collective; no graph may be left."""
         for comm in self._comms:
             comm.close()
         if self._symmetric is not None and self._nccl is not None:
             self._nccl.free(self._symmetric)
 
     def _window(self, comm: NcclCommunicator, count_bytes: int) -> DeviceBuffer | None:
-        """Memory that is a symmetric window of the communicator; None, on every rank, when one of them has none."""
+        """Memory registered as a symmetric window; None on all ranks if one rank cannot register it."""
         assert self._nccl is not None
         if self._symmetric is None:
             try:
@@ -187,7 +187,7 @@ class Opponents:
         return self._symmetric if self._everywhere(is_window) else None
 
     def _everywhere(self, here: bool) -> bool:
-        """Whether it is so on every rank."""
+        """Whether `here` is true on all ranks."""
         flag = np.array([here], np.int32)
         self._host.all_reduce(flag, op="min", codec="raw")
         return bool(flag[0])

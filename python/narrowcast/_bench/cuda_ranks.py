@@ -1,4 +1,4 @@
-"""What the rank processes of the benchmark run on GPUs. A process a GPU: rank r is on device r."""
+"""The rank processes of benchmarks on GPUs. Rank r uses device r."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..comm import Communicator
 from ..types import value_type
 from . import samples
 from .contenders import Contender, Opponents, run_ours, set_bytes
-from .harness import Schedule, Stand, meet, set_environment, source_of
+from .harness import Harness, Schedule, barrier, set_environment, source_of
 from .launch import Emit
 from .operations import Call
 
@@ -44,13 +44,13 @@ def bench(
     timeout_seconds: float,
     emit: Emit,
 ) -> None:
-    """Times one operation over several counts: first what takes part, then a result a count.
+    """Measures one operation for several counts. Emits the contenders, then one result for each count.
 
-    blocks: value type, reduction and counts, one block after the other.
-    against: variants of NCCL; with `required` it is an error when one cannot be had, otherwise a note.
-    register: Narrowcast's buffers are registered memory.
-    graph_calls: iterations captured into one graph; 0: launched one by one.
-    group_calls: calls of an iteration, in one group.
+    blocks: value type, reduction and counts of each block of measurements.
+    against: variants of NCCL. If one is not available: an error with `required`, otherwise a note.
+    register: register the buffers of Narrowcast.
+    graph_calls: iterations captured into one graph; 0: individual launches.
+    group_calls: calls per iteration, in one group.
     blocking: the host waits for each launch before the next.
     """
     set_environment(ctas)
@@ -60,7 +60,7 @@ def bench(
     ]
     on_gpu: dict[str, Any] = {"backend": "cuda", "device": rank}
     with (
-        # For what the processes tell each other beside the GPUs.
+        # For communication between the processes outside of the GPUs.
         Communicator(bytes.fromhex(host_id), rank, ranks, timeout_seconds=timeout_seconds) as host,
         cuda_driver.on_device(rank),
         Communicator(bytes.fromhex(unique_id), rank, ranks, timeout_seconds=timeout_seconds, **on_gpu) as comm,
@@ -96,10 +96,10 @@ def bench(
         for (dtype, _, _), own in zip(blocks, calls, strict=True):
             sample = samples.sample(data, dtype)
             source = source_of(sample, max(call.send_elems for call in own))
-            stand = Stand(host, contenders, sample, source, schedule)
+            harness = Harness(host, contenders, sample, source, schedule)
             for call in own:
-                emit(stand.measure(call))
-            stand.close()
-        # Nobody leaves while another one may still use its memory.
-        meet(host)
+                emit(harness.measure(call))
+            harness.close()
+        # No rank leaves while others may still use its memory.
+        barrier(host)
         opponents.close()

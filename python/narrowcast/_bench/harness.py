@@ -1,8 +1,7 @@
-"""Where the rank processes of the benchmark measure on GPUs: Narrowcast and NCCL on the same buffers, size by size.
+"""Measures Narrowcast and NCCL on GPUs, with the same buffers and sizes.
 
-Within a size the contenders take turns, batch by batch, so that what changes with time (clocks, temperature) meets them
-alike. A batch is timed by events on the GPU, from a moment when all ranks have met there, and begins when its launches
-are in the queue.
+For each size the contenders take turns, batch by batch, so that drift (clocks, temperature) affects all of them. A
+batch is timed by events on the GPU. It starts after a barrier of all ranks on the GPU, when its launches are enqueued.
 """
 
 from __future__ import annotations
@@ -28,67 +27,67 @@ from . import operations, samples
 from .contenders import MAX_SETS, Contender, run_ours, set_count
 from .operations import Call
 
-# A stream's queue is finite: launching must not wait for a stream that is held back.
+# The queue of a stream is finite: launches must not block while the stream is held.
 _HELD_CALLS, _MOST_HELD_GRAPH, _LATE_SECONDS = 16, 256, 5.0
 _MAX_GRAPHS = 8
-# Reading back and comparing takes the host longer than the calls take the GPU.
+# Reading results back and comparing them takes much longer than the calls.
 _CHECKED_SETS, _CHECKED_BYTES = 4, 64 << 20
 
 _Launch = Callable[[], None]
 
 
 def set_environment(ctas: int) -> None:
-    """For libraries that are loaded from here on."""
-    # Multicast objects can outlive the process that made them, to the harm of others on the machine.
+    """Sets variables for libraries that are loaded afterwards."""
+    # Multicast objects can outlive their process and disturb other users of the machine.
     os.environ.setdefault("NCCL_NVLS_ENABLE", "0")
     if ctas:
         os.environ["NARROWCAST_MAX_CTAS"] = os.environ["NCCL_MAX_CTAS"] = str(ctas)
 
 
-def meet(host: Communicator) -> None:
-    """Returns on every rank once all have come here."""
+def barrier(host: Communicator) -> None:
+    """Returns when all ranks have called it."""
     host.all_reduce(np.zeros(1, np.int32), codec="raw")
 
 
 def source_of(sample: npt.NDArray[Any], most_elems: int) -> DeviceBuffer:
-    """The sample over and over: from any place of its first repetition on, it holds a rank's input."""
+    """The sample, repeated. A rank's input begins anywhere in the first repetition."""
     count_bytes = (most_elems + sample.size) * sample.itemsize
     return DeviceBuffer(count_bytes).write_tiled(np.ascontiguousarray(sample).view(np.uint8))
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """How often what is run."""
+    """The number of batches, calls and graphs of a measurement."""
 
     in_place: bool
-    iterations: int  # calls in a batch
+    iterations: int  # in a batch
     warmup: int
     batches: int
     graph_calls: int
     check: bool
     l2_bytes: int
-    group_calls: int = 1  # of an iteration, in one group where there are several
+    group_calls: int = 1  # per iteration, in one group if more than 1
     blocking: bool = False  # the host waits for each launch before the next
 
     def sets(self, call: Call) -> int:
         return set_count(call, self.in_place, self.l2_bytes)
 
     def graphs(self, sets: int) -> int:
-        """How many graphs take turns, so that all sets do."""
+        """The number of graphs that take turns, so that all sets are used."""
         return min(_MAX_GRAPHS, -(-sets // (self.graph_calls * self.group_calls))) if self.graph_calls else 0
 
 
 @dataclass(frozen=True)
 class _Batch:
-    """Calls in the order of their launches."""
+    """The launches of a batch, in order."""
 
     launches: list[_Launch]
-    calls_each: int  # of a launch
-    sets: list[int]  # that they use, some of them more than once
+    calls_each: int  # calls per launch
+    sets: list[int]  # the sets that they use; some may occur more than once
 
 
-class Stand:
-    """Where this rank's contenders are measured."""
+class Harness:
+    """Measures the contenders of this rank."""
 
     def __init__(
         self,
@@ -103,18 +102,21 @@ class Stand:
         self._stream, self._gate = Stream(), Gate()
         self._start, self._end = Event(), Event()
         self._was_late = False
-        # The ranks meet on the GPU by a small call of NCCL's where it is there, for all contenders the same one.
-        theirs = next((one.run for one in contenders if one.comm is None), None)
+        # The barrier on the GPU is a small call of NCCL, if available, and the same for all contenders.
+        nccl = next((one.run for one in contenders if one.comm is None), None)
         comm = next(one.comm for one in contenders if one.comm is not None)
-        self._meet_by = theirs or run_ours(comm, "raw")
-        self._meeting = Call("all_reduce", value_type("int32"), 1, host.rank, host.ranks)
-        self._met = DeviceBuffer(4).fill(0)
-        # CUDA loads a kernel when it is launched first, and would wait for a stream that is held back.
-        self._meet_by(self._meeting, self._met, self._met, self._stream)
+        self._run_barrier = nccl or run_ours(comm, "raw")
+        self._barrier_call = Call("all_reduce", value_type("int32"), 1, host.rank, host.ranks)
+        self._barrier_word = DeviceBuffer(4).fill(0)
+        # CUDA loads a kernel at its first launch, which would block while a stream is held.
+        self._barrier_on_gpu()
         cuda_driver.call("cuCtxSynchronize")
 
+    def _barrier_on_gpu(self) -> None:
+        self._run_barrier(self._barrier_call, self._barrier_word, self._barrier_word, self._stream)
+
     def measure(self, call: Call, only: list[Contender] | None = None) -> dict[str, Any]:
-        """Every contender's seconds a call, batch by batch, its bytes and its wrong values; or of some of them."""
+        """For each contender: seconds per call of each batch, bytes, and the number of wrong values."""
         contenders = only or self._contenders
         sets = self._schedule.sets(call)
         for one in contenders:
@@ -153,7 +155,7 @@ class Stand:
         self._gate.close()
 
     def _write_inputs(self, one: Contender, call: Call, sets: Iterable[int], variant: int = 0) -> None:
-        """In the order of the stream. Every set has values of its own, and others in each variant."""
+        """Enqueues copies of the inputs. Every set has other values, and so has every variant."""
         for i in dict.fromkeys(sets):
             start = samples.start_of(self._sample, call.rank + _variant(i, variant) * call.ranks)
             one.sets[i][0].copy_from(self._source, start * call.kind.bytes, self._stream)
@@ -186,7 +188,7 @@ class Stand:
                 self._launch(one, call, i)
 
     def _grouped(self, sets: list[int]) -> list[list[int]]:
-        """Calls in the groups that they are made in."""
+        """Divides calls into groups."""
         together = self._schedule.group_calls
         return [sets[i : i + together] for i in range(0, len(sets), together)]
 
@@ -214,7 +216,7 @@ class Stand:
         )
 
     def _time(self, one: Contender, call: Call) -> tuple[float, float]:
-        """Seconds a call, over a batch: until it is done, and until the host has made it."""
+        """Seconds per call in a batch: until the calls are done, and until the host has made them."""
         batch = self._next_batch(one, call)
         if self._schedule.in_place:
             self._write_inputs(one, call, batch.sets)
@@ -226,7 +228,7 @@ class Stand:
             self._gate.hold(self._stream)
             late.start()
         try:
-            self._meet_by(self._meeting, self._met, self._met, self._stream)
+            self._barrier_on_gpu()
             self._start.record(self._stream)
             begin = time.perf_counter()
             for i, launch in enumerate(batch.launches):
@@ -237,18 +239,18 @@ class Stand:
             cpu_seconds = time.perf_counter() - begin
             self._end.record(self._stream)
         finally:
-            # Whatever happens, nothing waits for ever.
+            # After an error the stream must not stay held.
             late.cancel()
             self._gate.open()
         if self._was_late:
-            raise InternalError(f"{one.name} waits for the GPU while it is launched, and cannot be timed so")
+            raise InternalError(f"launches of {one.name} wait for the GPU, so its time cannot be measured this way")
         calls = len(batch.launches) * batch.calls_each
         return self._end.seconds_since(self._start) / calls, cpu_seconds / calls
 
     def _time_blocking(self, batch: _Batch) -> float:
-        """Seconds a call by the host's clock, which waits for each launch before the next."""
+        """Seconds per call by the clock of the host, with a wait after each launch."""
         self._stream.synchronize()
-        meet(self._host)
+        barrier(self._host)
         begin = time.perf_counter()
         for launch in batch.launches:
             launch()
@@ -256,26 +258,26 @@ class Stand:
         return (time.perf_counter() - begin) / (len(batch.launches) * batch.calls_each)
 
     def _open_late(self) -> None:
-        """A launch that waits for what is held back would wait for ever."""
+        """Releases a launch that blocks because the stream is held."""
         self._was_late = True
         self._gate.open()
 
     def _count_wrong(self, one: Contender, call: Call, variant: int) -> int:
-        """Wrong values of a batch whose outputs were poisoned, with inputs that no call before has had."""
+        """The number of wrong values in a batch with poisoned outputs and new inputs."""
         one.turns = itertools.count()
         batch = self._next_batch(one, call)
         sets = list(dict.fromkeys(batch.sets))
         if self._schedule.in_place and operations.describe(call.operation).reduces and len(sets) < len(batch.sets):
-            # Called again on the same set, it would reduce its own result.
+            # A second call on the same set would reduce the result of the first.
             batch = self._one_by_one(one, call, sets)
         for i in sets:
             one.sets[i][1].fill(operations.POISON)
         cuda_driver.call("cuCtxSynchronize")
-        # In place, inputs are part of what was poisoned.
+        # In place, the inputs were poisoned too.
         self._write_inputs(one, call, sets, variant)
         self._stream.synchronize()
-        # Peers may write directly into what was poisoned here.
-        meet(self._host)
+        # Peers may write directly into the poisoned buffers.
+        barrier(self._host)
         for launch in batch.launches:
             launch()
         self._stream.synchronize()
@@ -290,7 +292,7 @@ class Stand:
 
 @contextlib.contextmanager
 def _named(one: Contender, call: Call) -> Iterator[None]:
-    """An error says whose call it was."""
+    """Adds the contender and the call to the message of an error."""
     try:
         yield
     except NarrowcastError as error:
@@ -298,12 +300,12 @@ def _named(one: Contender, call: Call) -> Iterator[None]:
 
 
 def _variant(i: int, variant: int) -> int:
-    """Of the sample, for a set."""
+    """The variant of the sample for a set."""
     return i + MAX_SETS * variant
 
 
 def _spread(sets: list[int], count: int) -> list[int]:
-    """So many of them, the last among them, and the first if there are two."""
+    """`count` of the sets, including the last, and the first if count is at least 2."""
     places = {len(sets) - 1 - round(j * (len(sets) - 1) / max(1, count - 1)) for j in range(count)}
     return [sets[place] for place in sorted(places)]
 

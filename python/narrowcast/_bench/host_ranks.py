@@ -1,4 +1,4 @@
-"""What the rank processes of the demo and the benchmark run. Called by `_launch`, arguments and results are JSON."""
+"""The rank processes of the demo and of benchmarks on the host."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from . import operations, samples
 from .launch import Emit
 
 
-def _synchronized(comm: Communicator) -> None:
-    """Returns on every rank once all have come here."""
+def _barrier(comm: Communicator) -> None:
+    """Returns when all ranks have called it."""
     comm.all_reduce(np.zeros(1, np.int32), codec="raw")
 
 
@@ -42,11 +42,11 @@ def bench(
     timeout_seconds: float,
     emit: Emit,
 ) -> None:
-    """Times one operation over several counts: first what takes part, then a result a count.
+    """Measures one operation for several counts. Emits the contenders, then one result for each count.
 
-    blocks: value type, reduction and counts, one block after the other.
-    group_calls: calls of an iteration, in one group.
-    blocking: each call is done when it returns; otherwise calls are put on a stream, for which the batch waits.
+    blocks: value type, reduction and counts of each block of measurements.
+    group_calls: calls per iteration, in one group.
+    blocking: every call is done when it returns; otherwise calls are enqueued on a stream.
     """
     emit({"versions": {"narrowcast": library_version()}, "contenders": codecs, "notes": []})
     with (
@@ -78,13 +78,13 @@ def bench(
 
 
 class _Times:
-    """One call on this rank, timed."""
+    """Measures one call on this rank."""
 
     def __init__(self, comm: Communicator, call: operations.Prepared, stream: Stream | None, group_calls: int) -> None:
         self._comm, self._call, self._stream, self._group_calls = comm, call, stream, group_calls
 
     def measured(self, iterations: int, warmup: int, batches: int) -> dict[str, Any]:
-        """Seconds a call, batch by batch, until it is done and until it was made, and its bytes."""
+        """Seconds per call of each batch, until calls are done and until they were made, and bytes per call."""
         for _ in range(warmup):
             self._call.run()
         self._wait()
@@ -94,7 +94,7 @@ class _Times:
         for _ in range(batches):
             if self._call.in_place:
                 self._call.restore()
-            _synchronized(self._comm)
+            _barrier(self._comm)
             before = self._comm.counters()
             begin = time.perf_counter()
             for _ in range(iterations):
@@ -114,9 +114,9 @@ class _Times:
 
     def count_wrong(self) -> int:
         self._call.poison()
-        _synchronized(self._comm)
+        _barrier(self._comm)
         if self._call.in_place:
-            # Called again on the same values, it would reduce its own result.
+            # A second call would reduce the result of the first.
             self._call.run()
         else:
             self._iterate()
@@ -143,13 +143,13 @@ def demo(
     timeout_seconds: float,
     emit: Emit,
 ) -> None:
-    """Runs every case (operation, packaged tensor, reduction, codec) and compares it; a result a case."""
+    """Runs and verifies every case: operation, packaged tensor, reduction, codec. Emits one result for each."""
     packaged = samples.packaged()
     with Communicator(bytes.fromhex(unique_id), rank, ranks, timeout_seconds=timeout_seconds) as comm:
         for operation, tensor, op, codec in cases:
             kind, raw = packaged[tensor]
             sample = raw.view(kind.numpy)
-            # What everyone holds or sums up is the whole tensor; parts of it go to the others.
+            # The buffer with a part for every rank holds the whole tensor.
             count = sample.size // ranks if operations.describe(operation).parted else sample.size
             call = operations.prepare(operation, comm, sample, kind, count, codec=codec, op=op, root=0)
             wrong = 0
@@ -157,7 +157,7 @@ def demo(
             raw_bytes = wire_bytes = 0
             for _ in range(repetitions):
                 call.poison()
-                _synchronized(comm)
+                _barrier(comm)
                 before = comm.counters()
                 begin = time.perf_counter()
                 call.run()

@@ -1,4 +1,4 @@
-"""Ranks as processes of this machine: started, watched, and ended together.
+"""Runs ranks as processes of this machine.
 
 A rank is a fresh interpreter that runs one function, takes its arguments as JSON on standard input and writes a JSON
 line for every result. It dies with its parent.
@@ -23,12 +23,12 @@ from typing import IO, Any
 
 from ..errors import NarrowcastError, RemoteError
 
-# How long the other ranks have to end after one has failed.
+# Time for the other ranks to end after one has failed.
 GRACE_SECONDS = 10.0
-# Not -m: that would put the current directory, whatever is in it, before the standard library.
+# Not -m, which would put the current directory before the standard library.
 _BOOT = "import sys; sys.path[0] = sys.argv[1]; from narrowcast._bench.launch import rank_main; rank_main()"
 _PR_SET_PDEATHSIG = 1
-# Follows the last result of a rank.
+# Marks the end of the results of a rank.
 _END = object()
 
 Emit = Callable[[Any], None]
@@ -41,11 +41,13 @@ def run_ranks(
     *,
     timeout_seconds: float,
 ) -> None:
-    """Runs `function` ("module:name", called with its arguments and `emit`) in one process a rank.
+    """Runs a function in one process for each rank.
 
-    arguments: one a rank. on_results: called with the i-th result of every rank, as soon as all have it.
+    function: "module:name", called with the arguments of the rank and `emit`, which takes a JSON value as a result.
+    arguments: of each rank, as JSON values.
+    on_results: called with the i-th results of all ranks, as soon as all have arrived.
 
-    RemoteError with the sentence of the rank that failed first; the others are ended.
+    Raises RemoteError with the message of the rank that failed first. The others are killed.
     """
     processes: list[subprocess.Popen[str]] = []
     events: queue.Queue[tuple[int, Any]] = queue.Queue()
@@ -102,7 +104,7 @@ def run_ranks(
 
 def _read_results(rank: int, stream: IO[str], events: queue.Queue[tuple[int, Any]]) -> None:
     for line in stream:
-        # A rank that was killed may leave half a line.
+        # A killed rank may leave an incomplete line.
         with contextlib.suppress(ValueError):
             events.put((rank, json.loads(line)))
     events.put((rank, _END))
@@ -118,24 +120,24 @@ def _failure(
     if not failed:
         waiting = [str(rank) for rank, process in enumerate(processes) if process.poll() is None]
         return RemoteError(f"ranks {', '.join(waiting)} did not end within {timeout_seconds:.0f} seconds")
-    # A rank that died is the cause; the ranks that noticed are not.
+    # A rank that was killed is the cause. Ranks that detected its death are not.
     first = next((rank for rank in failed if processes[rank].returncode < 0), failed[0])
     code = processes[first].returncode
-    time.sleep(0.05)  # the reader of its standard error may still be at it
+    time.sleep(0.05)  # for the thread that reads its standard error
     sentence = errors[first][-1] if errors[first] else ""
     how = f"was killed by signal {-code}" if code < 0 else sentence or f"ended with status {code}"
     return RemoteError(f"rank {first} {how}" if code < 0 else f"rank {first}: {how}")
 
 
 def rank_main() -> None:
-    """What the process of a rank runs."""
-    # Ctrl-C reaches every process of the terminal: the parent alone tells of it.
+    """The main function of a rank process."""
+    # Ctrl-C reaches all processes of the terminal. Only the parent reports it.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     module, _, name = sys.argv[2].partition(":")
     arguments = json.load(sys.stdin)
     out = os.dup(1)
-    # Nobody else's prints get between the results.
+    # Other output must not mix with the results.
     os.dup2(2, 1)
 
     def emit(result: Any) -> None:

@@ -157,7 +157,7 @@ class Call:
                     part, _resized(oracle.reduce(inputs, self.op, self.kind), self.count), self.kind
                 )
             else:
-                wrong += tolerance.count_far(part, inputs, self.op, self.kind)
+                wrong += tolerance.count_outside(part, inputs, self.op, self.kind)
         return wrong
 
     def pieces(self, sample: Array, variant: int) -> list[list[Array]]:

@@ -1,7 +1,7 @@
-"""What reductions must give, computed with NumPy alone.
+"""The exact results of reductions, computed with NumPy.
 
-Independent of the library on purpose: the demo, the benchmark and the tests compare against it. Values come and go as
-their bits. Floats are accumulated in fp32 (fp64 for float64) in rank order and rounded once, to nearest even.
+Independent of the library, because the demo, benchmarks and tests compare its results with these. Arguments and results
+are bits. Floats are accumulated in fp32 (fp64 for float64) in rank order and rounded once, to nearest even.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Array = npt.NDArray[Any]
 
 
 def widen(bits: Array, kind: ValueType) -> Array:
-    """The values of bits (an array of `kind.numpy`), in the type that they are accumulated in."""
+    """The values of bits (an array of `kind.numpy`), in the type of the accumulator."""
     if kind.name == "bfloat16":
         return (bits.astype(np.uint32) << 16).view(np.float32)
     if kind.bytes == 1 and kind.is_float:
@@ -40,7 +40,7 @@ def narrow(values: Array, kind: ValueType) -> Array:
 
 
 def reduce(ranks: Sequence[Array], op: str, kind: ValueType) -> Array:
-    """The reduction of every rank's bits (arrays of `kind.numpy`), as bits."""
+    """The reduction of the bits of all ranks (arrays of `kind.numpy`), as bits."""
     with np.errstate(all="ignore"):
         total = widen(ranks[0], kind).copy()
         for bits in ranks[1:]:
@@ -51,7 +51,7 @@ def reduce(ranks: Sequence[Array], op: str, kind: ValueType) -> Array:
                 total = total * values
             else:
                 better = values > total if op == "max" else values < total
-                # A NaN gives way to a number.
+                # Numbers take precedence over NaN.
                 total = np.where(better | (total != total), values, total)
         if op == "avg":
             count = total.dtype.type(len(ranks))
@@ -60,7 +60,7 @@ def reduce(ranks: Sequence[Array], op: str, kind: ValueType) -> Array:
 
 
 def count_wrong(found: Array, expected: Array, kind: ValueType) -> int:
-    """How many values differ in a bit. NaNs of any payload are equal: arithmetic leaves their payload open."""
+    """The number of values with different bits. All NaNs are equal: arithmetic does not define their payload."""
     wrong = found != expected
     if kind.is_float and wrong.any():
         # Compared as bits: as values, -0 equals 0.
@@ -71,7 +71,7 @@ def count_wrong(found: Array, expected: Array, kind: ValueType) -> int:
 
 
 def _truncated_quotient(total: Array, count: Any) -> Array:
-    # NumPy's // rounds down: toward zero is one more for negative numbers that do not divide evenly.
+    # NumPy's // rounds down. Rounding toward zero adds 1 to negative quotients that are not exact.
     quotient: Array = total // count + ((total < 0) & (total % count != 0)).astype(total.dtype)
     return quotient
 
@@ -95,7 +95,7 @@ def _float8_values(kind: ValueType) -> npt.NDArray[np.float32]:
 def _to_float8(values: Array, kind: ValueType) -> npt.NDArray[np.uint8]:
     table = _float8_values(kind)[:128].astype(np.float64)
     largest = int(np.flatnonzero(np.isfinite(table))[-1])
-    # The next step above the largest stands for overflow, so that rounding there is as everywhere.
+    # A step above the largest value represents overflow, so that it needs no special case.
     steps = table[: largest + 2].copy()
     steps[-1] = 2 * steps[-2] - steps[-3]
     middles = (steps[:-1] + steps[1:]) / 2

@@ -1,4 +1,4 @@
-"""Real tensors that ship with the package, and synthetic ones, for the demo and the benchmarks."""
+"""Tensors for the demo and the benchmarks: real ones that ship with the package, and synthetic ones."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _FILE_BYTES = 256 << 20
 
 
 def tensors(path: Path, dtype: str | None = None) -> dict[str, tuple[ValueType, npt.NDArray[np.uint8]]]:
-    """The tensors of a safetensors, npy or plain file: type and bytes by name."""
+    """The value type and bytes of every tensor in a safetensors, npy or plain file, by name."""
     data = np.memmap(path, np.uint8, "r") if path.stat().st_size else np.empty(0, np.uint8)
     with opened(path) as (file, name):
         parts = [part for part in segments(file, name, dtype) if part.tensor is not None]
@@ -39,10 +39,10 @@ def packaged() -> dict[str, tuple[ValueType, npt.NDArray[np.uint8]]]:
 
 @functools.cache
 def sample(name: str, dtype: str) -> npt.NDArray[Any]:
-    """Values of a type, as bits, not to be written to.
+    """Values of a type, as bits. Do not modify them.
 
-    name: packaged ("weights", ...), "normal", "random" (any bits), or a file, of which the first tensor of that type is
-        taken, 256 MiB at most. ValueError when there is none.
+    name: a packaged tensor ("weights", ...), "normal", "random" (any bits), or a file, whose first tensor of the type
+        is used, up to 256 MiB. Raises ValueError if there is none.
     """
     kind = value_type(dtype)
     if name == "random":
@@ -68,17 +68,17 @@ def sample(name: str, dtype: str) -> npt.NDArray[Any]:
 
 
 def start_of(values: npt.NDArray[Any], rank: int) -> int:
-    """Where in the sample the values of a rank begin."""
+    """The position in the sample where the values of a rank begin."""
     return rank * 104_729 % values.size
 
 
 def of_rank(values: npt.NDArray[Any], rank: int, elems: int, *, offset: int = 0) -> npt.NDArray[Any]:
-    """`elems` values for a rank: the sample over and over, every rank from its own place on, plus the offset."""
+    """`elems` values for a rank from the repeated sample, starting at a position of the rank plus the offset."""
     start = (start_of(values, rank) + offset) % values.size
     own = values[start : start + elems]
     return own.copy() if own.size == elems else np.resize(np.concatenate([values[start:], values[:start]]), elems)
 
 
 def tiled(raw: npt.NDArray[np.uint8], count_bytes: int) -> npt.NDArray[np.uint8]:
-    """Bytes over and over until there are `count_bytes`."""
+    """Bytes, repeated to `count_bytes`."""
     return np.resize(raw, count_bytes)

@@ -1,4 +1,4 @@
-"""Whether another library's reduction is right, which adds in an order of its own and rounds after each addition."""
+"""Checks reductions of other libraries, which add in any order and may round after each addition."""
 
 from __future__ import annotations
 
@@ -14,44 +14,44 @@ from . import oracle
 Array = npt.NDArray[Any]
 
 
-def count_far(found: Array, inputs: Sequence[Array], op: str, kind: ValueType) -> int:
-    """How many values no order of the operations explains, each rounded to the value type.
+def count_outside(found: Array, inputs: Sequence[Array], op: str, kind: ValueType) -> int:
+    """The number of values that no order of operations can produce, with rounding after each of them.
 
-    inputs: the bits of every rank; they stand for all their repetitions in `found`. Values whose exact result, or sum
-    of magnitudes, is beyond the type are not judged: they overflow or not as the order has it.
+    inputs: the bits of every rank, of which `found` may contain repetitions. Values whose exact result, or sum of
+    magnitudes, exceeds the range of the type are not checked: whether they overflow depends on the order.
     """
     expected = oracle.reduce(inputs, op, kind)
     period = expected.size
     if not period:
         return 0
     limits = None
-    far = 0
+    outside = 0
     for start in range(0, found.size, period):
         part = found[start : start + period]
         if oracle.count_wrong(part, expected[: part.size], kind) == 0:
             continue
         if not kind.is_float:
-            far += int(np.count_nonzero(part != expected[: part.size]))
+            outside += int(np.count_nonzero(part != expected[: part.size]))
             continue
         if limits is None:
             limits = _limits(inputs, op, kind)
         low, high, judged = (array[: part.size] for array in limits)
         values = oracle.widen(part, kind).astype(np.float64)
-        far += int(np.count_nonzero(judged & ~((values >= low) & (values <= high))))
-    return far
+        outside += int(np.count_nonzero(judged & ~((values >= low) & (values <= high))))
+    return outside
 
 
 def _limits(inputs: Sequence[Array], op: str, kind: ValueType) -> tuple[Array, Array, npt.NDArray[np.bool_]]:
-    """The least and greatest value that is right, and where that can be said."""
+    """The smallest and largest valid values, and a mask of the values that can be checked."""
     wide = [oracle.widen(bits, kind).astype(np.float64) for bits in inputs]
     with np.errstate(all="ignore"):
         if op in ("min", "max"):
-            # Two zeros are equal, and which of them it is stays open.
+            # 0 and -0 are equal, and either may be the result.
             exact = oracle.widen(oracle.reduce(inputs, op, kind), kind).astype(np.float64)
             magnitude = np.zeros_like(exact)
         elif op == "prod":
             exact = np.prod(wide, axis=0)
-            # Every order's partial products have to stay in range.
+            # The partial products of every order must be in range.
             magnitude = np.prod([np.maximum(np.abs(one), 1) for one in wide], axis=0)
         else:
             exact = np.sum(wide, axis=0)

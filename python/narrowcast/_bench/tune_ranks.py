@@ -1,4 +1,4 @@
-"""What the rank processes of `narrowcast tune` run on GPUs: every path of every operation, and NCCL."""
+"""The rank processes of `narrowcast tune`: they measure every path of every operation, and NCCL."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from ..types import value_type
 from . import nccl_library, samples
 from .contenders import Contender, Opponents, run_ours, set_bytes
 from .cost_model import INCOMPRESSIBLE
-from .harness import Schedule, Stand, meet, set_environment, source_of
+from .harness import Harness, Schedule, barrier, set_environment, source_of
 from .launch import Emit
 from .operations import Call, call_of, count_of, describe
 
 DTYPE = "bfloat16"
 _SHRINKING = "weights"
-# Of its symmetric windows and copy engines, an operation that has all of NCCL's variants.
+# An operation for which NCCL has all variants (symmetric windows, copy engines).
 _ANY_VARIANT = "all_gather"
 
 
@@ -42,7 +42,7 @@ def tune(
     timeout_seconds: float,
     emit: Emit,
 ) -> None:
-    """Times operations over sizes, as the benchmark states them: first where that is, then a result a size."""
+    """Measures operations for several sizes. Emits the machine, then one result for each size."""
     set_environment(0)
     kind = value_type(DTYPE)
 
@@ -90,7 +90,7 @@ def tune(
         for data in (_SHRINKING, INCOMPRESSIBLE):
             sample = samples.sample(data, DTYPE)
             source = source_of(sample, max(call.send_elems for call in every))
-            stand = Stand(host, [packets, raw, window, *opponents.contenders], sample, source, schedule)
+            harness = Harness(host, [packets, raw, window, *opponents.contenders], sample, source, schedule)
             for operation in operations:
                 for call in calls[operation]:
                     only = [window]
@@ -98,16 +98,16 @@ def tune(
                         said = by_packets.explain(call_of(operation), call.count, dtype=DTYPE)
                         also = [packets] if said.path == "packets" else []
                         only = [*also, raw, window, *_of_operation(opponents.contenders, operation)]
-                    emit({"operation": operation, "data": data, **stand.measure(call, only)})
-            stand.close()
-        # Nobody leaves while another one may still use its memory.
-        meet(host)
+                    emit({"operation": operation, "data": data, **harness.measure(call, only)})
+            harness.close()
+        # No rank leaves while others may still use its memory.
+        barrier(host)
         opponents.close()
 
 
 @contextlib.contextmanager
 def _forced(path: str) -> Iterator[None]:
-    """Communicators that are made here take this path wherever they can."""
+    """Makes communicators that are created in the body use a path wherever possible."""
     os.environ["NARROWCAST_PATH"] = path
     try:
         yield
@@ -116,13 +116,13 @@ def _forced(path: str) -> Iterator[None]:
 
 
 def _of_operation(contenders: list[Contender], operation: str) -> list[Contender]:
-    """Those that have a way of their own for it.
+    """The contenders with an implementation of their own for the operation.
 
-    NCCL has no symmetric kernels for rooted operations, and 2.28.9 has been seen to fail in a broadcast on its windows.
+    NCCL has no symmetric kernels for rooted operations, and version 2.28.9 may fail in a broadcast with windows.
     """
-    left_out = set()
+    excluded = set()
     if operation not in nccl_library.COPY_ENGINE:
-        left_out.add("nccl-ce")
+        excluded.add("nccl-ce")
     if describe(operation).has_root:
-        left_out.add("nccl-symmetric")
-    return [one for one in contenders if one.name not in left_out]
+        excluded.add("nccl-symmetric")
+    return [one for one in contenders if one.name not in excluded]

@@ -1,4 +1,4 @@
-"""The few calls of the CUDA driver that the bindings, the demo and the benchmark need, through ctypes.
+"""The functions of the CUDA driver that the bindings, the demo and the benchmarks need, through ctypes.
 
 libcuda.so.1 comes with the GPU's driver, so that GPU memory can be had without torch or CuPy. Contexts are the primary
 ones, which the CUDA runtime and every framework share.
@@ -28,7 +28,7 @@ MULTIPROCESSORS, L2_BYTES = 16, 38
 
 @functools.cache
 def driver() -> ctypes.CDLL:
-    """The initialised driver. UnsupportedError on a machine without one."""
+    """The initialised driver. Raises UnsupportedError on a machine without one."""
     try:
         loaded = ctypes.CDLL("libcuda.so.1")
     except OSError:
@@ -40,7 +40,7 @@ def driver() -> ctypes.CDLL:
 
 
 def call(name: str, *arguments: Any) -> None:
-    """Calls a driver function; CudaError with the driver's own name of the error."""
+    """Calls a function of the driver. Raises CudaError with the name of the error."""
     status = getattr(driver(), name)(*arguments)
     if status:
         text = c_char_p()
@@ -50,7 +50,7 @@ def call(name: str, *arguments: Any) -> None:
 
 @functools.cache
 def primary_context(ordinal: int) -> int:
-    """The primary context of a device, kept for the life of the process."""
+    """The primary context of a device, retained for the life of the process."""
     context = c_void_p()
     call("cuDevicePrimaryCtxRetain", byref(context), device_handle(ordinal))
     return context.value or 0
@@ -76,14 +76,14 @@ def device_attribute(attribute: int, ordinal: int = 0) -> int:
 
 
 def free_bytes() -> int:
-    """Bytes of memory free on the current device."""
+    """The free memory of the current device in bytes."""
     free, total = c_size_t(), c_size_t()
     call("cuMemGetInfo_v2", byref(free), byref(total))
     return free.value
 
 
 def pointer_device(pointer: int) -> int:
-    """The ordinal of the device that memory belongs to."""
+    """The ordinal of the device of a pointer."""
     ordinal = c_int()
     call("cuPointerGetAttribute", byref(ordinal), _POINTER_DEVICE_ORDINAL, c_uint64(pointer))
     return ordinal.value
@@ -91,7 +91,7 @@ def pointer_device(pointer: int) -> int:
 
 @contextlib.contextmanager
 def on_device(ordinal: int) -> Iterator[None]:
-    """Makes a device current for the calls inside, as the frameworks' device guards do."""
+    """Device guard: makes a device current for the body."""
     context, device = c_void_p(), c_int()
     call("cuCtxGetCurrent", byref(context))
     if context:
@@ -107,7 +107,7 @@ def on_device(ordinal: int) -> Iterator[None]:
 
 
 def copy_to_host(pointer: int, count_bytes: int, stream: int = 0) -> bytes:
-    """Waits for the stream and reads device memory."""
+    """Waits for the stream and copies device memory to the host."""
     host = ctypes.create_string_buffer(count_bytes)
     call("cuMemcpyDtoHAsync_v2", host, c_uint64(pointer), c_size_t(count_bytes), c_void_p(stream))
     call("cuStreamSynchronize", c_void_p(stream))
@@ -115,7 +115,7 @@ def copy_to_host(pointer: int, count_bytes: int, stream: int = 0) -> bytes:
 
 
 class DeviceBuffer:
-    """Bytes of device memory on the current device; an array by `__cuda_array_interface__`."""
+    """Memory of the current device, as an array of bytes with `__cuda_array_interface__`."""
 
     def __init__(self, count_bytes: int, *, offset: int = 0, base: DeviceBuffer | None = None) -> None:
         self.count_bytes = count_bytes
@@ -128,18 +128,18 @@ class DeviceBuffer:
         call("cuMemAlloc_v2", byref(pointer), c_size_t(max(count_bytes, 1)))
         self.pointer = pointer.value
         self._free = weakref.finalize(self, driver().cuMemFree_v2, c_uint64(pointer.value))
-        # At exit the context may be gone before us.
+        # At exit the context may already be destroyed.
         self._free.atexit = False
 
     def part(self, offset: int, count_bytes: int) -> DeviceBuffer:
-        """Some of the bytes; keeps the whole alive."""
+        """A part of the buffer, which keeps the whole buffer alive."""
         if not 0 <= offset <= offset + count_bytes <= self.count_bytes:
             raise ValueError(f"bytes {offset} to {offset + count_bytes} are outside a buffer of {self.count_bytes}")
         return DeviceBuffer(count_bytes, offset=offset, base=self)
 
     @classmethod
     def at(cls, pointer: int, count_bytes: int, owner: object) -> DeviceBuffer:
-        """Memory on the current device that `owner` allocated, and keeps."""
+        """A buffer over memory of the current device that `owner` owns."""
         buffer = cls.__new__(cls)
         buffer.count_bytes, buffer.pointer, buffer._base = count_bytes, pointer, owner
         return buffer
@@ -150,7 +150,7 @@ class DeviceBuffer:
         return self
 
     def write(self, values: npt.NDArray[Any], offset: int = 0) -> DeviceBuffer:
-        """Copies host memory in, at a byte offset, before it returns."""
+        """Copies host memory to a byte offset. Synchronous."""
         host = np.ascontiguousarray(values)
         if offset + host.nbytes > self.count_bytes:
             raise ValueError(f"{host.nbytes} bytes at {offset} do not fit a buffer of {self.count_bytes}")
@@ -159,19 +159,19 @@ class DeviceBuffer:
         return self
 
     def write_tiled(self, values: npt.NDArray[np.uint8]) -> DeviceBuffer:
-        """Fills the buffer with repetitions of host bytes, doubling on the device."""
+        """Fills the buffer with repetitions of host bytes. Synchronous."""
         self.write(values[: self.count_bytes])
         filled = min(len(values), self.count_bytes)
         while 0 < filled < self.count_bytes:
             more = min(filled - filled % len(values), self.count_bytes - filled)
             call("cuMemcpyDtoD_v2", c_uint64(self.pointer + filled), c_uint64(self.pointer), c_size_t(more))
             filled += more
-        # Copies inside a device return early.
+        # Copies within a device are asynchronous.
         call("cuCtxSynchronize")
         return self
 
     def copy_from(self, source: DeviceBuffer, offset: int, stream: Stream) -> None:
-        """Fills this buffer with the bytes of another one from `offset` on, in the order of the stream."""
+        """Copies bytes of another buffer, from `offset` on, into this one. Asynchronous on the stream."""
         if offset + self.count_bytes > source.count_bytes:
             raise ValueError(f"{self.count_bytes} bytes at {offset} are not in a buffer of {source.count_bytes}")
         if self.count_bytes:
@@ -184,7 +184,7 @@ class DeviceBuffer:
             )
 
     def read(self, count_bytes: int | None = None) -> npt.NDArray[np.uint8]:
-        """Copies out to the host after all work of the device."""
+        """Waits for the device and copies the buffer to the host."""
         host = np.empty(self.count_bytes if count_bytes is None else count_bytes, np.uint8)
         call("cuCtxSynchronize")
         if host.nbytes:
@@ -209,14 +209,14 @@ class Stream:
 
     @contextlib.contextmanager
     def capture(self) -> Iterator[Graph]:
-        """Records what is launched on the stream inside into a graph, ready to launch afterwards."""
+        """Captures the launches of the body on this stream into a graph, which can be launched afterwards."""
         graph = Graph()
         call("cuStreamBeginCapture_v2", c_void_p(self.handle), _CAPTURE_RELAXED)
         captured = c_void_p()
         try:
             yield graph
         except BaseException:
-            # What the body raised is the error to tell; the capture is spoilt, and its end says so too.
+            # The exception of the body is the one to raise. Ending the invalid capture fails as well.
             with contextlib.suppress(CudaError):
                 call("cuStreamEndCapture", c_void_p(self.handle), byref(captured))
             raise
@@ -226,7 +226,7 @@ class Stream:
 
 
 class Graph:
-    """A captured graph, instantiated."""
+    """An instantiated CUDA graph."""
 
     def __init__(self) -> None:
         self.executable = c_void_p()
@@ -235,14 +235,14 @@ class Graph:
         call("cuGraphLaunch", self.executable, c_void_p(stream.handle))
 
     def close(self) -> None:
-        """Frees it, once no launch is in flight. NCCL waits for that before it destroys a communicator."""
+        """Destroys the graph; no launch may be in flight. NCCL waits for this when it destroys a communicator."""
         if self.executable:
             call("cuGraphExecDestroy", self.executable)
             self.executable = c_void_p()
 
 
 class Event:
-    """A point in a stream, for timing."""
+    """A CUDA event with timing."""
 
     def __init__(self) -> None:
         self._handle = c_void_p()
@@ -252,7 +252,7 @@ class Event:
         call("cuEventRecord", self._handle, c_void_p(stream.handle))
 
     def seconds_since(self, start: Event) -> float:
-        """Waits for this event; seconds from `start` to it."""
+        """Waits for this event. Returns the seconds since `start`."""
         call("cuEventSynchronize", self._handle)
         milliseconds = c_float()
         call("cuEventElapsedTime", byref(milliseconds), start._handle, self._handle)
@@ -260,7 +260,7 @@ class Event:
 
 
 class Gate:
-    """Holds a stream back until all that is to be timed is in its queue: Python launches slower than GPUs run."""
+    """Holds a stream until the launches to be timed are enqueued, because Python launches slower than GPUs run."""
 
     def __init__(self) -> None:
         host, device = c_void_p(), c_uint64()
@@ -271,7 +271,7 @@ class Gate:
         self._word.value = 0
 
     def hold(self, stream: Stream) -> None:
-        """Until open(). Streams that were held before have passed the gate."""
+        """Holds the stream until open(). Streams that were held earlier must have passed the gate."""
         self._word.value = 0
         call("cuStreamWaitValue32_v2", c_void_p(stream.handle), self._device, c_uint32(1), ctypes.c_uint(_WAIT_GEQ))
 

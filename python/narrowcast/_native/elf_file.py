@@ -1,4 +1,4 @@
-"""What the loader reads of a program or library: its interpreter, what it needs, and where it looks for that."""
+"""Reads ELF files: interpreter, needed libraries, search paths, symbols."""
 
 from __future__ import annotations
 
@@ -15,30 +15,30 @@ _DT_NULL, _DT_NEEDED, _DT_STRTAB, _DT_SONAME, _DT_RPATH, _DT_RUNPATH = 0, 1, 5, 
 
 @dataclass(frozen=True)
 class Elf:
-    """A 64-bit little-endian ELF file, as the machines with these GPUs have them."""
+    """The dynamic section of a 64-bit little-endian ELF file."""
 
     interpreter: str | None
-    """The loader; None for libraries and for programs that are linked statically."""
+    """The path of the loader; None for libraries and statically linked programs."""
     needed: tuple[str, ...]
     soname: str | None
     rpath: str | None
-    """Folders that go before LD_LIBRARY_PATH."""
+    """Search path before LD_LIBRARY_PATH."""
     runpath: str | None
-    """Folders that come after it."""
+    """Search path after LD_LIBRARY_PATH."""
 
 
 def read(path: Path) -> Elf | None:
-    """None when the file is something else. OSError when it cannot be read."""
+    """Reads a file; None if it is not such an ELF file. Raises OSError if it cannot be read."""
     try:
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
             return _parse(content) if content[:6] == _MAGIC_64_BIT_LITTLE_ENDIAN else None
     except (ValueError, OverflowError, struct.error):
-        # Empty, cut or broken.
+        # Empty, truncated or corrupt.
         return None
 
 
 def symbols(path: Path, prefix: str) -> tuple[set[str], set[str]]:
-    """The names with a prefix that a file gives to others, and those that it takes from them."""
+    """The defined and the undefined symbols with a prefix."""
     try:
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
             return _symbols(content, prefix) if content[:6] == _MAGIC_64_BIT_LITTLE_ENDIAN else (set(), set())

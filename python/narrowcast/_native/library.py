@@ -1,6 +1,6 @@
-"""libnarrowcast.so: where it is, how it is loaded, and how its failures become exceptions.
+"""Loads libnarrowcast.so and converts its errors to exceptions.
 
-ctypes releases the GIL while a function runs, and the bindings need no Python headers.
+ctypes releases the GIL during calls, and needs no Python headers to build.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ PACKAGED = Path(__file__).parents[1] / "lib" / "libnarrowcast.so.0"
 
 
 def library_path() -> Path:
-    """Where the library is: NARROWCAST_LIBRARY, else the one in the package."""
+    """The path of the library: NARROWCAST_LIBRARY, or the one in the package. Raises LibraryNotFoundError."""
     named = os.environ.get("NARROWCAST_LIBRARY")
     if named:
         if not Path(named).is_file():
@@ -34,14 +34,14 @@ def library_path() -> Path:
 
 
 def warn_of_unknown_variables() -> None:
-    """A misspelt setting must not be silently without effect."""
+    """Warns about variables with the prefix that nothing reads, such as misspelt settings."""
     for name in settings.unknown(os.environ):
         warnings.warn(settings.unknown_sentence(name), stacklevel=3)
 
 
 @functools.cache
 def library() -> CDLL:
-    """The loaded library, every function declared. Loaded once, at first use."""
+    """The library, with all functions declared. Loaded at first use. Raises LibraryNotFoundError."""
     warn_of_unknown_variables()
     path = library_path()
     try:
@@ -64,7 +64,7 @@ def library() -> CDLL:
 
 
 class _Missing:
-    """Stands for a function that a partial build of the library leaves out."""
+    """Replaces a function that a partial build of the library lacks."""
 
     def __init__(self, name: str, path: Path) -> None:
         self._sentence = f"{path} was built without {name}"
@@ -74,17 +74,17 @@ class _Missing:
 
 
 def last_error() -> str:
-    """The sentence of the last failure on this thread."""
+    """The message of the last error on this thread."""
     return bytes(library().ncast_last_error()).decode("utf-8", "replace")
 
 
 def check(status: int) -> None:
-    """Raises the exception of a status that is not OK."""
+    """Raises the exception for a status other than OK."""
     if status != Status.OK:
         name = bytes(library().ncast_status_name(status)).decode()
         raise error_of(status, last_error() or name)
 
 
 def library_version() -> str:
-    """`major.minor.patch` of the loaded library."""
+    """The version of the loaded library: `major.minor.patch`."""
     return bytes(library().ncast_version()).decode()

@@ -1,4 +1,4 @@
-"""The few calls of NVML that tell of links, through ctypes. libnvidia-ml.so.1 comes with the GPU's driver."""
+"""The functions of NVML about links, through ctypes. libnvidia-ml.so.1 is part of the driver."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ANCESTORS = {
 
 
 def load() -> Nvml | None:
-    """None where there is no NVML or it does not start."""
+    """Loads and initialises NVML. None if that fails."""
     try:
         library = CDLL("libnvidia-ml.so.1")
         return Nvml(library) if library.nvmlInit_v2() == 0 else None
@@ -26,7 +26,7 @@ def load() -> Nvml | None:
 
 
 class Nvml:
-    """The initialised library. What a GPU does not support, or this version does not know, is None."""
+    """The initialised library. Functions return None if the GPU or this version of NVML does not support them."""
 
     def __init__(self, library: CDLL) -> None:
         self._library = library
@@ -36,7 +36,7 @@ class Nvml:
         return text.value.decode() if self._call("nvmlSystemGetDriverVersion", text, len(text)) else None
 
     def device(self, bus: str) -> c_void_p | None:
-        """The device at a PCI address as CUDA writes it: NVML counts those, too, that CUDA does not see."""
+        """The device with a PCI address. NVML also counts devices that CUDA does not see."""
         handle = c_void_p()
         return handle if self._call("nvmlDeviceGetHandleByPciBusId_v2", bus.encode(), byref(handle)) else None
 
@@ -49,14 +49,14 @@ class Nvml:
         return sum(states) if states else None
 
     def linked_by_nvlink(self, one: c_void_p | None, other: c_void_p | None) -> bool | None:
-        """Directly or through switches."""
+        """Whether two devices are connected by NVLink, directly or through switches."""
         status = c_int()
         if not self._call("nvmlDeviceGetP2PStatus", one, other, c_int(_P2P_BY_NVLINK), byref(status)):
             return None
         return status.value == _P2P_OK
 
     def common_ancestor(self, one: c_void_p | None, other: c_void_p | None) -> str | None:
-        """Where the ways of two devices over PCIe meet."""
+        """The closest common ancestor of two devices on PCIe."""
         level = c_int()
         if not self._call("nvmlDeviceGetTopologyCommonAncestor", one, other, byref(level)):
             return None

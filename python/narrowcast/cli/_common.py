@@ -1,4 +1,4 @@
-"""What the commands share: options, messages, progress, JSON."""
+"""Shared by the commands: options, arguments, progress, tables, JSON."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ..types import CODECS, COMM_CODECS, value_type
 
 
 class BadUse(Exception):
-    """An argument makes no sense: exit status 2. Shaped as typer's own errors of that kind."""
+    """Invalid arguments: exit status 2. Has the interface of typer's own errors."""
 
     exit_code = 2
 
@@ -39,12 +39,12 @@ def _dtype(name: str | None) -> str | None:
 
 
 def codec_name(name: str) -> str:
-    """A codec's name, checked."""
+    """Checks the name of a codec."""
     return _known_codec(name, CODECS)
 
 
 def comm_codec_name(name: str) -> str:
-    """As codec_name, of those that a communicator takes."""
+    """As codec_name, for calls of a communicator."""
     return _known_codec(name, COMM_CODECS)
 
 
@@ -59,24 +59,24 @@ DtypeOption = Annotated[
     typer.Option(
         "--dtype",
         callback=_dtype,
-        help="Value type of a plain file, such as bfloat16 (uint8: plain bytes), or of an npy file that lacks it.",
+        help="Value type of a plain file, such as bfloat16 (uint8: plain bytes), or of an npy file without one.",
     ),
 ]
 
 
 def existing_file(path: Path) -> Path:
-    """The path, when something readable is there that is a file."""
+    """The path, if it is an existing file. Raises OSError otherwise."""
     if path.is_dir():
         raise IsADirectoryError(21, os.strerror(21), str(path))
     if not path.exists():
         raise FileNotFoundError(2, os.strerror(2), str(path))
     if not path.is_file():
-        # Sizes are asked for before anything is read.
+        # The size must be known before reading.
         raise OSError(f"{path} is not a regular file")
     return path
 
 
-#: In place of a path: standard input or standard output.
+#: Stands for standard input or standard output.
 STANDARD_STREAM = "-"
 
 
@@ -105,7 +105,7 @@ def file_bytes(source: FileArgument) -> int | None:
 
 @contextlib.contextmanager
 def says_dtype() -> Iterator[None]:
-    """A file that needs --dtype is bad use, not a failure."""
+    """Reports a missing --dtype as invalid arguments."""
     try:
         yield
     except UnknownValuesError as error:
@@ -114,7 +114,7 @@ def says_dtype() -> Iterator[None]:
 
 @contextlib.contextmanager
 def progress_bar(label: str, total_bytes: int | None) -> Iterator[Callable[[int], None] | None]:
-    """A bar on standard error, on a terminal only; what to call with the bytes of every step."""
+    """A progress bar on standard error, if that is a terminal. Yields a function that takes the bytes of each step."""
     if not sys.stderr.isatty():
         yield None
         return
@@ -134,7 +134,7 @@ def console(width: int | None = None) -> Console:
     """Standard output, with the terminal's width; 160 columns where it is no terminal."""
     if width is None and not sys.stdout.isatty():
         width = 160
-    # Names come from files: brackets in them are no markup.
+    # No markup: names from files may contain brackets.
     return Console(highlight=False, markup=False, emoji=False, width=width)
 
 

@@ -1,4 +1,4 @@
-"""The commands together, and how they end: 0, 1 after a failure, 2 for bad use, each failure one sentence."""
+"""The command line. Exit status: 0, 1 after a failure, 2 for invalid arguments. Errors are one sentence."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from . import bench, demo, doctor, explain, files, ratio, run, tune
 
 app = typer.Typer(
     name="narrowcast",
-    help="Narrow data before the link and widen it after: lossless codecs, collectives, measurements.",
+    help="GPU collective communication with compression: codecs, collectives, measurements.",
     no_args_is_help=False,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -30,14 +30,14 @@ app.command("ratio")(ratio.ratio)
 app.command("explain")(explain.explain)
 app.command("tune")(tune.tune)
 app.command("demo")(demo.demo)
-# What follows the command is the command's.
+# Options after the command belong to the command.
 app.command("doctor", context_settings={"allow_interspersed_args": False})(doctor.doctor)
 app.command("run", context_settings={"allow_interspersed_args": False})(run.run)
 app.add_typer(bench.app, name="bench")
 
 
 class Stopped(BaseException):
-    """A signal asks to end; as an exception, so that half-written files are removed on its way."""
+    """A signal to terminate, as an exception, so that partial files are removed."""
 
     def __init__(self, number: int) -> None:
         super().__init__(number)
@@ -63,7 +63,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Runs a command and returns its exit status."""
     warnings.showwarning = _show_warning
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
-        # What was ignored when we began (nohup) stays ignored.
+        # Signals that were ignored at the start (nohup) stay ignored.
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _stop)
     try:
@@ -73,7 +73,7 @@ def main(arguments: list[str] | None = None) -> int:
     except Stopped as stopped:
         return 128 + stopped.number
     except BrokenPipeError:
-        # The reader of our output has gone, which is its right. Nothing more can be flushed there.
+        # The reader of standard output has closed it. Nothing can be flushed there.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
 
@@ -88,14 +88,14 @@ def _run(arguments: list[str] | None) -> int:
     except OSError as error:
         return _fail(f"{error.filename}: {error.strerror}" if error.filename and error.strerror else str(error))
     except MemoryError:
-        return _fail("the memory of this machine does not suffice")
+        return _fail("out of memory")
     except Exception as error:
-        # BadUse and typer's own errors, of which class depends on its version.
+        # BadUse, and errors of typer, whose class depends on its version.
         if hasattr(error, "format_message") and hasattr(error, "exit_code"):
             return _fail(error.format_message(), int(error.exit_code))
         if os.environ.get("NARROWCAST_TRACEBACK"):
             raise
-        return _fail(f"a defect, {type(error).__name__}: {error} (NARROWCAST_TRACEBACK=1 shows where)")
+        return _fail(f"internal error, {type(error).__name__}: {error} (NARROWCAST_TRACEBACK=1 prints a traceback)")
     return int(result or 0)
 
 

@@ -1,4 +1,4 @@
-"""`demo`: every collective on real tensors, raw and compressed, checked to the bit."""
+"""`demo`: runs every collective on real tensors, raw and compressed, and verifies all bits."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..comm import unique_id
 from ..cuda import device_count
 from ._common import bytes_text, console
 
-# Operation, packaged tensor, reduction: what training and inference send that way.
+# Operation, packaged tensor, reduction: typical combinations in training and inference.
 _CASES = (
     ("sendrecv", "kv_bf16", "none"),
     ("broadcast", "weights_bf16", "none"),
@@ -37,13 +37,13 @@ _TIMEOUT_SECONDS = 60.0
 
 def demo(
     ranks: Annotated[int, typer.Option(min=1, max=64, help="Processes on this machine.")] = 4,
-    repetitions: Annotated[int, typer.Option("-n", min=1, help="Runs of each; the time is their median.")] = 3,
+    repetitions: Annotated[int, typer.Option("-n", min=1, help="Runs of each call; the time is the median.")] = 3,
 ) -> None:
-    """Run every collective on real tensors, raw and compressed, and check each result to the bit."""
+    """Run every collective on real tensors, raw and compressed, and verify all bits of the results."""
     out = console()
     cases = [(*case, codec) for case in _CASES for codec in _CODECS]
     table = Table(
-        title=f"{ranks} ranks on this machine, host backend; bytes of all ranks together", title_justify="left"
+        title=f"{ranks} ranks on this machine, host backend; bytes summed over all ranks", title_justify="left"
     )
     for name in ("operation", "tensor", "type", "codec"):
         table.add_column(name)
@@ -88,17 +88,17 @@ def demo(
     out.print(table)
     shipped = sum(raw.size for _, raw in samples.packaged().values())
     out.print(
-        f"Real tensors of a Llama's training and inference, {bytes_text(shipped)}, compared with NumPy's results."
+        f"Tensors from training and inference of a Llama, {bytes_text(shipped)}. Results are compared with NumPy."
     )
     wrong += _demo_cuda() if device_count() else _no_cuda()
     if wrong:
         out.print(f"NOT EXACT: {wrong:,} values are wrong.")
         raise typer.Exit(1)
-    out.print("Exact: every value of every result, to the bit.")
+    out.print("Exact: all results are identical to the last bit.")
 
 
 def _no_cuda() -> int:
-    console().print("No CUDA GPU here: the codecs on the GPU were not run.")
+    console().print("No CUDA GPU found: the codecs were not run on a GPU.")
     return 0
 
 

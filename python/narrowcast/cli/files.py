@@ -26,7 +26,8 @@ from ._common import (
 )
 
 _Output = Annotated[
-    str, typer.Argument(metavar="OUT", help="Replaced when all is written, or not touched; -: standard output.")
+    str,
+    typer.Argument(metavar="OUT", help="Replaced when everything is written, else left unchanged; -: standard output."),
 ]
 
 
@@ -39,7 +40,7 @@ def encode(
     codec: Annotated[str, typer.Option(callback=codec_name, help="window or raw.")] = "window",
     checksum: Annotated[bool, typer.Option(help="Put a checksum into every frame.")] = True,
 ) -> None:
-    """Encode a file, losslessly: decoding gives every byte back."""
+    """Encode a file without loss: `decode` restores every byte."""
     read, written = input_file(source), output_file(target, source)
     with says_dtype(), progress_bar("encode", file_bytes(read)) as progress:
         totals = encode_file(read, written, codec=codec, dtype=dtype, checksum=checksum, progress=progress)
@@ -51,7 +52,7 @@ def decode(
     source: Annotated[str, typer.Argument(metavar="IN", help="A file that encode wrote; -: standard input.")],
     target: _Output,
 ) -> None:
-    """Decode a file to the bytes that it was encoded from."""
+    """Decode a file that `encode` wrote."""
     read, written = input_file(source), output_file(target, source)
     with progress_bar("decode", file_bytes(read)) as progress:
         totals = decode_file(read, written, progress=progress)
@@ -59,7 +60,7 @@ def decode(
 
 
 def _say(source: str, target: str, sizes: str) -> None:
-    """Standard output may be taken by the data."""
+    """Prints a summary, to standard error if the data goes to standard output."""
     print(f"{source} -> {target}: {sizes}", file=sys.stderr if target == STANDARD_STREAM else sys.stdout)
 
 
@@ -75,14 +76,14 @@ def inspect(
             frames.append(frame)
             faults += [frame.fault] if frame.fault else []
     except CorruptError as error:
-        # What comes before is shown all the same.
+        # The frames before the error are still shown.
         faults.append(str(error))
     if frames and json:
         print_json([_as_json(frame) for frame in frames])
     elif frames:
         console().print(_table(frames))
     if faults:
-        raise CorruptError(faults[0] + (f"; {len(faults) - 1} more are wrong" if len(faults) > 1 else ""))
+        raise CorruptError(faults[0] + (f"; {len(faults) - 1} more errors" if len(faults) > 1 else ""))
 
 
 def _table(frames: list[FileFrame]) -> Table:

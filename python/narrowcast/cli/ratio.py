@@ -1,4 +1,4 @@
-"""`ratio`: how far the tensors of files shrink."""
+"""`ratio`: compression ratios of the tensors in files."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ def ratio(
     dtype: DtypeOption = None,
     codec: Annotated[list[str] | None, typer.Option(help="window (default) or raw; may be repeated.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print a list of objects, one a tensor and codec.")] = False,
-    plot: Annotated[Path | None, typer.Option(metavar="OUT.png", help="Draw ratio beside bound.")] = None,
+    plot: Annotated[Path | None, typer.Option(metavar="OUT.png", help="Draw ratios and bounds.")] = None,
 ) -> None:
-    """Say how far every tensor shrinks, beside its entropy bound."""
+    """Show the compression ratio of every tensor, and its entropy bound."""
     codecs = codec or ["window"]
     for name in codecs:
         if name not in CODECS:
@@ -35,17 +35,17 @@ def ratio(
     if plot is not None:
         from .. import plots
 
-        # Before the work, not after it.
+        # Fails before the work, not after it.
         plots.require()
         if plot.suffix not in plots.FORMATS:
-            raise BadUse(f"{plot} has none of the suffixes {', '.join(plots.FORMATS)}")
+            raise BadUse(f"{plot} must end in one of {', '.join(plots.FORMATS)}")
         output_file(str(plot), *sources)
         check_writable(plot)
     rows: list[TensorRatio] = []
     for source in sources:
         with opened_seekable(input_file(source)) as (file, name), says_dtype():
             if dtype is None and is_encoded(file):
-                raise BadUse(f"{name} is encoded already: see narrowcast inspect")
+                raise BadUse(f"{name} is already encoded: use narrowcast inspect")
             for codec_name in codecs:
                 file.seek(0)
                 rows += tensor_ratios_of(file, name, dtype, codec_name)

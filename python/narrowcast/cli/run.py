@@ -1,4 +1,4 @@
-"""`run`: a command with Narrowcast in place of NCCL, and what that came to."""
+"""`run`: runs a command with Narrowcast in place of NCCL and reports its traffic."""
 
 from __future__ import annotations
 
@@ -21,43 +21,56 @@ from ._common import BadUse, comm_codec_name, existing_file, write_json
 from .run_report import print_report
 
 _EVERYTHING = "1"
-# Between two reports of a process that runs: what is left of one that is killed, and what Prometheus is told.
+# Interval of the reports of running processes, for Prometheus and for processes that are killed.
 REPORT_SECONDS = 2
 _LOCAL = "127.0.0.1"
 
 
 def run(
-    command: Annotated[list[str], typer.Argument(metavar="COMMAND...", help="What to run, with its arguments.")],
+    command: Annotated[list[str], typer.Argument(metavar="COMMAND...", help="The command and its arguments.")],
     codec: Annotated[
         list[str] | None,
-        typer.Option(metavar="[OPERATION=]CODEC", help="auto, raw or window; of one operation or all; repeatable."),
+        typer.Option(metavar="[OPERATION=]CODEC", help="auto, raw or window, for all operations or one; repeatable."),
     ] = None,
     take: Annotated[
-        str | None, typer.Option(metavar="WHEN", help="auto (where it is faster by the model), always or never.")
+        str | None, typer.Option(metavar="WHEN", help="auto (if the cost model predicts a gain), always or never.")
     ] = None,
     attach: Annotated[
-        str | None, typer.Option(metavar="WHEN", help="first (collective) or init: when a communicator is made.")
+        str | None,
+        typer.Option(
+            metavar="WHEN", help="When Narrowcast attaches to a communicator: first (at its first collective) or init."
+        ),
     ] = None,
     off: Annotated[
-        list[str] | None, typer.Option(metavar="OPERATION", help="Left to NCCL; repeatable. 1: all operations.")
+        list[str] | None,
+        typer.Option(metavar="OPERATION", help="Leave an operation to NCCL; repeatable. 1: all operations."),
     ] = None,
-    verify: Annotated[bool, typer.Option("--verify", help="Compare what taken calls send and bring; slow.")] = False,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Compare the results of calls with the values sent; slow.")
+    ] = False,
     debug: Annotated[str | None, typer.Option(metavar="LEVEL", help=", ".join(DEBUG_LEVELS))] = None,
-    config: Annotated[Path | None, typer.Option(metavar="FILE.toml", help="Settings; the environment wins.")] = None,
-    nccl: Annotated[Path | None, typer.Option(metavar="PATH", help="The NCCL under Narrowcast: libnccl.so.2.")] = None,
-    stats: Annotated[Path | None, typer.Option(metavar="FILE.json", help="Write what the traffic came to.")] = None,
-    prometheus: Annotated[
-        str | None, typer.Option(metavar="[HOST:]PORT", help="Serve /metrics while it runs; by default on 127.0.0.1.")
+    config: Annotated[
+        Path | None, typer.Option(metavar="FILE.toml", help="Settings file; environment variables take precedence.")
     ] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No table at the end.")] = False,
+    nccl: Annotated[
+        Path | None, typer.Option(metavar="PATH", help="The libnccl.so.2 to which other calls are forwarded.")
+    ] = None,
+    stats: Annotated[Path | None, typer.Option(metavar="FILE.json", help="Write traffic statistics.")] = None,
+    prometheus: Annotated[
+        str | None,
+        typer.Option(
+            metavar="[HOST:]PORT", help="Serve /metrics while the command runs; HOST is 127.0.0.1 by default."
+        ),
+    ] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print no table at the end.")] = False,
 ) -> None:
-    """Run a command, and all that it starts, with Narrowcast in place of NCCL; say at its end what that came to.
+    """Run a command and its children with Narrowcast in place of NCCL, and report their traffic at the end.
 
-    Signals are passed on, and the exit status is the command's. The table goes to standard error.
+    Signals are forwarded to the command, and its exit status is returned. The table is printed to standard error.
     """
     address = None if prometheus is None else _address(prometheus)
     if stats is not None:
-        # Before the command, not after it.
+        # Fails before the command starts, not after it.
         check_writable(stats)
     settings = _settings_of(codec or [], take, attach, off or [], verify, debug, config)
     if nccl is not None:
@@ -66,7 +79,7 @@ def run(
         warnings.warn(unknown_sentence(name), stacklevel=1)
     _warn_of_replaced()
     base = {**os.environ, **settings}
-    # What still runs when the command has ended may be writing there.
+    # Processes that outlive the command may still write there.
     with tempfile.TemporaryDirectory(prefix="narrowcast-run-", ignore_cleanup_errors=True) as folder:
         environment = preload.environment(
             base,
@@ -89,8 +102,8 @@ def run(
         try:
             write_json({"command": command, "status": status, **report.as_json()}, stats)
         except OSError as error:
-            # How the command ended counts for more.
-            warnings.warn(f"--stats {stats} is not written: {error.strerror or error}", stacklevel=1)
+            # The exit status of the command matters more.
+            warnings.warn(f"--stats {stats} could not be written: {error.strerror or error}", stacklevel=1)
     if not quiet:
         print_report(report)
     if status:
@@ -113,13 +126,13 @@ def _settings_of(
     debug: str | None,
     config: Path | None,
 ) -> dict[str, str]:
-    """The variables that the options stand for."""
+    """The environment variables that the options set."""
     for one in codec:
         operation, _, name = one.rpartition("=")
         comm_codec_name(name)
         _check("--codec", operation or None, tuple(OPERATIONS))
     if _EVERYTHING in off and len(off) > 1:
-        raise BadUse(f"--off {_EVERYTHING} is for all operations: it stands alone")
+        raise BadUse(f"--off {_EVERYTHING} covers all operations and cannot be combined with others")
     for one in off:
         _check("--off", one, (*OPERATIONS, _EVERYTHING))
     _check("--take", take, TAKES)
@@ -139,16 +152,16 @@ def _settings_of(
 
 def _check(option: str, value: str | None, known: tuple[str, ...]) -> None:
     if value is not None and value not in known:
-        raise BadUse(f"{option} {value}: it is none of {', '.join(known)}")
+        raise BadUse(f"{option} {value}: unknown value (known: {', '.join(known)})")
 
 
 def _warn_of_replaced() -> None:
-    """What somebody has set and does not hold for the command."""
+    """Warns about variables that this command overrides."""
     if os.environ.get("NARROWCAST_STATS"):
-        warnings.warn("NARROWCAST_STATS is not followed here: --stats names the file", stacklevel=2)
+        warnings.warn("NARROWCAST_STATS is ignored: use --stats", stacklevel=2)
     for name in preload.PATH_VARIABLES:
         if os.environ.get(name):
-            warnings.warn(f"{name} gives way to Narrowcast; --nccl {os.environ[name]} keeps that NCCL", stacklevel=2)
+            warnings.warn(f"{name} is overridden; --nccl {os.environ[name]} forwards to that NCCL", stacklevel=2)
 
 
 def _run(command: list[str], environment: dict[str, str], server: MetricsServer | None) -> int:

@@ -1,4 +1,4 @@
-"""What went through Narrowcast while a command ran, as a table on standard error: standard output is the command's."""
+"""The traffic of a command as a table on standard error, because standard output belongs to the command."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ from .._dropin.traffic import CommunicatorTraffic, Links, Report, Traffic
 from ._common import bytes_text
 
 _OF_GRAPHS = (
-    "in graphs: captured in CUDA graphs, and counted once; raw and wire have what replays send, but for short messages."
+    "in graphs: calls captured in CUDA graphs, counted once. raw and wire include replays, except short messages."
 )
-_OF_TIMES = "saved a rank: outside of graphs, what calls took less than in NCCL, by the cost model; not measured."
+_OF_TIMES = (
+    "saved per rank: the time that calls outside of graphs save over NCCL, as the cost model predicts; not measured."
+)
 
 
 def print_report(report: Report) -> None:
@@ -21,18 +23,18 @@ def print_report(report: Report) -> None:
     out = Console(stderr=True, highlight=False, markup=False, emoji=False, width=width)
     communicators = [one for one in report.communicators() if one.operations]
     if not communicators:
-        out.print("narrowcast: no call of NCCL came by (narrowcast doctor -- COMMAND says who would be intercepted)")
+        out.print("narrowcast: no calls of NCCL were intercepted (run narrowcast doctor -- COMMAND to find out why)")
         return
     operations = [traffic for one in communicators for traffic in one.operations.values()]
     has_graphs, has_times = any(one.captured for one in operations), any(one.predicted for one in operations)
-    table = Table(title="What went through Narrowcast; all ranks that reported together", title_justify="left")
+    table = Table(title="Traffic through Narrowcast, summed over all ranks that reported", title_justify="left")
     table.add_column("communicator")
     table.add_column("ranks", justify="right")
     table.add_column("operation")
-    graphs, saved = ["in graphs"] * has_graphs, ["saved a rank"] * has_times
+    graphs, saved = ["in graphs"] * has_graphs, ["saved per rank"] * has_times
     for name in ("taken", *graphs, "raw", "wire", "ratio", *saved, "forwarded"):
         table.add_column(name, justify="right")
-    table.add_column("forwarded because", overflow="fold")
+    table.add_column("reason for forwarding", overflow="fold")
     for one in communicators:
         for place, traffic in enumerate(one.operations.values()):
             table.add_row(
@@ -65,7 +67,7 @@ def _sent(links: Links | None) -> list[str]:
 
 
 def _saved(traffic: Traffic, ranks: int) -> str:
-    """Ranks that wait for each other save the same time, so that a sum of theirs would say too much."""
+    """Per rank: ranks wait for each other and save the same time, so a sum over ranks would be misleading."""
     if not traffic.predicted:
         return "-"
     whole = traffic.predicted == traffic.taken - traffic.captured

@@ -273,7 +273,7 @@ def test_a_full_disk_is_one_sentence_and_leaves_nothing(slices, tmp_path):
 
 def test_ratio_sends_encoded_files_to_inspect(cli, slices):
     assert cli("encode", slices, "model.ncast").returncode == 0
-    assert_one_sentence(cli("ratio", "model.ncast"), 2, "encoded already", "inspect")
+    assert_one_sentence(cli("ratio", "model.ncast"), 2, "already encoded", "inspect")
 
 
 def test_ratio_draws_a_plot(cli, slices, tmp_path):

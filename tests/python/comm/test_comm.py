@@ -242,9 +242,9 @@ def test_what_fails_in_an_exchange_is_told(run, case, name, words, cause, is_tol
         ((1 << 32, 1), {}, "rank is 4294967296: it does not fit 32 bits"),
         ((0, 1 << 40), {}, "ranks is 1099511627776: it does not fit 32 bits"),
         ((0, 1), {"device": 1 << 32}, "device is 4294967296"),
-        ((0, 1), {"scratch_bytes": -1}, "scratch_bytes is -1, less than 0"),
+        ((0, 1), {"scratch_bytes": -1}, "scratch_bytes is -1: it must not be negative"),
         ((0, 1), {"scratch_bytes": 1 << 64}, "scratch_bytes is 18446744073709551616: it does not fit 64 bits"),
-        ((0, 1), {"max_ctas": -1}, "max_ctas is -1, less than 0"),
+        ((0, 1), {"max_ctas": -1}, "max_ctas is -1: it must not be negative"),
     ],
 )
 def test_numbers_that_c_would_cut_are_refused(arguments, options, words):

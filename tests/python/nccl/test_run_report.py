@@ -18,7 +18,7 @@ def test_a_report_that_cannot_be_written_costs_neither_the_table_nor_the_status(
     (tmp_path / "folder").mkdir()
     done = run("--stats", "folder/s.json", "--", "sh", "-c", "rmdir folder; exit 7")
     assert (done.returncode, done.stdout) == (7, "")
-    assert "warning: --stats folder/s.json is not written: No such file or directory\n" in done.stderr
+    assert "warning: --stats folder/s.json could not be written: No such file or directory\n" in done.stderr
     assert "all_gather" in done.stderr
 
 
@@ -110,7 +110,7 @@ def test_a_process_that_is_killed_has_reported_before(run, tmp_path):
 
 
 def test_no_traffic_and_broken_reports_are_told_of(run):
-    assert "no call of NCCL" in run("--", "true", NARROWCAST_TEST_COMMUNICATORS="[]").stderr
+    assert "no calls of NCCL" in run("--", "true", NARROWCAST_TEST_COMMUNICATORS="[]").stderr
     done = run("--", "true", NARROWCAST_TEST_COMMUNICATORS='[{"id": 1')
     assert done.returncode == 0
     assert re.search(r"warning: \d+\.json is no report of a process: JSONDecodeError", done.stderr)

@@ -1,4 +1,4 @@
-"""`bench`: collectives with nccl-tests' flags and columns, and the codecs."""
+"""`bench`: collectives, with the options and columns of nccl-tests, and codecs."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ def codec_command(
     device: Annotated[str, typer.Option(help="host (one core) or cuda.")] = "host",
     tile: Annotated[
         str | None,
-        typer.Option(metavar="SIZE", help="Repeat every tensor to this size; by default 64M on the host, 1G on a GPU."),
+        typer.Option(metavar="SIZE", help="Repeat every tensor to this size; default 64M on the host, 1G on a GPU."),
     ] = None,
-    ctas: Annotated[int, typer.Option(min=0, help="cuda: at most this many CTAs; 0: all that run at once.")] = 0,
+    ctas: Annotated[int, typer.Option(min=0, help="cuda: maximum number of CTAs; 0: as many as run at once.")] = 0,
     iterations: Annotated[
-        int | None, typer.Option("-n", "--iters", min=1, help="Timed runs; by default 5 on the host, 20 on a GPU.")
+        int | None, typer.Option("-n", "--iters", min=1, help="Timed runs; default 5 on the host, 20 on a GPU.")
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON in place of the table.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON instead of the table.")] = False,
     output_file: OutputFile = None,
 ) -> None:
-    """Time encode and decode of every tensor in GB/s of raw bytes, and compare what comes back, to the bit."""
+    """Measure encode and decode of every tensor in GB/s of raw bytes, and verify all bits."""
     from . import codec as bench_codec
 
     if device not in ("host", "cuda"):
@@ -45,10 +45,10 @@ def codec_command(
         raise BadUse("--ctas is for --device cuda")
     tile_bytes = parse_size(tile or ("64M" if device == "host" else "1G"))
     if tile_bytes < 8:
-        raise BadUse(f"--tile {tile} is less than a value")
+        raise BadUse(f"--tile {tile} is smaller than one value")
     existing_file(source)
     if output_file is not None:
-        # Before the work, not after it.
+        # Fails before the work, not after it.
         check_writable(output_file)
     with says_dtype():
         tensors = {name: entry for name, entry in samples.tensors(source, dtype).items() if entry[1].size}
@@ -62,4 +62,4 @@ def codec_command(
         write_json(report, output_file)
     inexact = [row["tensor"] for row in report["rows"] if not row["exact"]]
     if inexact:
-        raise InternalError(f"what came back differs for {', '.join(inexact)}")
+        raise InternalError(f"decoded values differ for {', '.join(inexact)}")

@@ -19,12 +19,12 @@ from ...errors import UnsupportedError
 from ...types import ValueType
 
 Tensors = dict[str, tuple[ValueType, npt.NDArray[np.uint8]]]
-# The reference is for correctness: timing it needs no more than this.
+# The reference implementation is slow: this much is enough to time it.
 _REFERENCE_BYTES = 4 << 20
 
 
 def on_host(tensors: Tensors, codec: str, tile_bytes: int, iterations: int, *, quiet: bool) -> dict[str, Any]:
-    """Both host paths, one core, every tensor tiled; the frames of both compared."""
+    """Measures the fast and the reference implementation on one core, and compares their frames."""
     columns = ("tensor", "type", "ratio", "encode", "decode", "ref encode", "ref decode", "exact")
     line = "{:24} {:12} {:>7} {:>8} {:>8} {:>10} {:>10} {:>6}"
     device = processor()
@@ -66,7 +66,7 @@ def _host_row(
 
 
 class _Coder:
-    """Buffers for timing one path; nothing is allocated while the time runs."""
+    """The buffers for timing one implementation, allocated in advance."""
 
     def __init__(self, values: npt.NDArray[np.uint8], kind: ValueType, codec: str, reference: bool) -> None:
         self._values, self._kind, self._codec, self._reference = values, kind, codec, reference
@@ -84,7 +84,7 @@ class _Coder:
 
 
 def _median(run: Callable[[], None], iterations: int) -> float:
-    """Seconds, after a run that is not timed."""
+    """The median time in seconds, after one warm-up run."""
     run()
     seconds = []
     for _ in range(iterations):
@@ -97,13 +97,13 @@ def _median(run: Callable[[], None], iterations: int) -> float:
 def on_cuda(
     tensors: Tensors, codec: str, tile_bytes: int, ctas: int, iterations: int, *, quiet: bool
 ) -> dict[str, Any]:
-    """Frames and slots in GPU memory."""
+    """Measures frames and slots in GPU memory."""
     from ..._bench.codec_speed import measure
     from ..._native import cuda_driver
     from ...cuda import device_count
 
     if not device_count():
-        raise UnsupportedError("--device cuda needs a CUDA GPU, and none is here")
+        raise UnsupportedError("--device cuda needs a CUDA GPU, but none was found")
     device = cuda_driver.device_name()
     line = "{:24} {:12} {:6} {:>7} {:>8} {:>8} {:>6}"
     if not quiet:
@@ -135,7 +135,7 @@ def on_cuda(
 
 
 def processor() -> str:
-    """The processor's name, as the machine tells it."""
+    """The name of the processor."""
     try:
         text = Path("/proc/cpuinfo").read_text()
     except OSError:

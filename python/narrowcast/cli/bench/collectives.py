@@ -1,4 +1,4 @@
-"""`bench all_reduce` and the like: what is asked for, the ranks that measure it, rows and report."""
+"""`bench OPERATION`: checks options, runs the ranks, and collects rows into a report."""
 
 from __future__ import annotations
 
@@ -20,35 +20,35 @@ from ...cuda import device_count
 from ...errors import InternalError, UnsupportedError
 from ...types import REDUCTIONS, VALUE_TYPES, ValueType, value_type
 from .._common import BadUse, comm_codec_name, print_json, write_json
-from . import options as options
+from . import options
 from . import report as bench_report
 
-# Of the ranks together, where a call may wait for ever.
-_FOR_EVER_SECONDS = 1e7
+# Time limit of all ranks if calls have none.
+_UNLIMITED_SECONDS = 1e7
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 _BACKENDS = ("host", "cuda")
-# Processes of one machine without GPUs.
+# Default number of processes on the host.
 _HOST_RANKS = 4
 _FACTOR = 4.0
 _ALL = "all"
-# What the ranks are not told.
-_OF_THE_REPORT = frozenset({"dtype", "op", "average", "report_cputime"})
-# How long the ranks may take to set up.
+# Settings that the ranks do not need.
+_REPORT_ONLY = frozenset({"dtype", "op", "average", "report_cputime"})
+# Time limit for setting up the ranks.
 _START_SECONDS = 300.0
-# Of -R.
+# The value of -R for symmetric windows only.
 _WINDOWS = 2
 
 
 def parse_size(text: str) -> int:
-    """nccl-tests' sizes: 64, 1K, 64M, 1G (powers of 1024)."""
+    """Sizes as in nccl-tests: 64, 1K, 64M, 1G (powers of 1024)."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMG]?)(?:i?B)?", text.strip(), re.IGNORECASE)
     if match is None:
-        raise BadUse(f"{text!r} is not a size: give one such as 64, 1K, 64M or 1G")
+        raise BadUse(f"{text!r} is not a size: use one such as 64, 1K, 64M or 1G")
     return int(float(match[1]) * _UNITS[match[2].upper()])
 
 
 def sizes(begin: int, end: int, factor: float, step: int | None = None) -> Iterator[int]:
-    """From begin to end, times the factor, or plus the step where there is one."""
+    """Sizes from begin to end. Each is the previous one plus `step`, or multiplied by `factor` if `step` is None."""
     size = begin
     while size <= end:
         yield size
@@ -56,7 +56,7 @@ def sizes(begin: int, end: int, factor: float, step: int | None = None) -> Itera
 
 
 class Block(NamedTuple):
-    """What is measured one after the other: a value type, a reduction, and the counts."""
+    """Measurements with one value type and reduction."""
 
     kind: ValueType
     op: str
@@ -64,7 +64,7 @@ class Block(NamedTuple):
 
 
 class CollectiveCommand(TyperCommand):
-    """Takes `--json FILE` as `--output-file FILE`, and `--json` as a flag: nothing else follows an option."""
+    """Treats `--json FILE` as `--output-file FILE`, and `--json` without a file as a flag."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         given: list[str] = []
@@ -131,12 +131,12 @@ def collective(operation: str) -> Callable[..., None]:
         ):
             if given and not is_cuda:
                 raise BadUse(f"{option} is for --backend cuda")
-        _refuse_other_processes(threads, gpus, parallel_init)
+        _reject_other_processes(threads, gpus, parallel_init)
         if step is not None and factor not in (None, 1):
-            raise BadUse("-i adds to the size and -f multiplies it: give one of them")
-        # 1, or no number: there would be no end.
+            raise BadUse("-i adds to the size and -f multiplies it: use only one of them")
+        # With 1, inf or nan there would be no end.
         if step is None and factor is not None and not 1 < factor < math.inf:
-            raise BadUse(f"-f is {factor}: the sizes have to grow")
+            raise BadUse(f"-f is {factor}: it must be a number greater than 1")
         if op not in (*REDUCTIONS, _ALL):
             raise BadUse(f"{op!r} is not a reduction (known: {', '.join(REDUCTIONS)}, {_ALL})")
         if pattern not in operations.PATTERNS:
@@ -146,7 +146,7 @@ def collective(operation: str) -> Callable[..., None]:
         if in_place and not operations.describe(operation).in_place:
             raise BadUse(f"{operation} does not work in place")
         if data is None:
-            # No tensors of all types ship with the package.
+            # The packaged tensors do not have all types.
             data = "normal" if datatype == _ALL else "weights"
         try:
             kinds = list(VALUE_TYPES) if datatype == _ALL else [value_type(datatype)]
@@ -160,23 +160,23 @@ def collective(operation: str) -> Callable[..., None]:
         opponents = _opponents(operation, _listed(against), is_cuda, windows=register == _WINDOWS)
         if plot is not None:
             if len(kinds) * len(ops) > 1:
-                raise BadUse(f"--plot is of one value type and reduction, not of {_ALL}")
+                raise BadUse(f"--plot needs one value type and one reduction, not {_ALL}")
             _check_plot(plot)
         for path in (output_file, plot):
             if path is not None:
-                # Before the work, not after it.
+                # Fails before the work, not after it.
                 check_writable(path)
         ranks = _ranks(ranks, is_cuda)
         if root >= ranks:
-            raise BadUse(f"the root {root} is not one of {ranks} ranks")
+            raise BadUse(f"--root {root} is not one of {ranks} ranks")
         if pattern == "one-way" and ranks < 2:
-            raise BadUse("--pattern one-way takes 2 ranks")
+            raise BadUse("--pattern one-way needs at least 2 ranks")
         first, last = parse_size(begin), parse_size(end)
         if not 0 < first <= last:
-            raise BadUse(f"the sizes from {begin} to {end} are none")
+            raise BadUse(f"there are no sizes from {begin} to {end}")
         step_bytes = None if step is None else parse_size(step)
         if step_bytes == 0:
-            raise BadUse(f"-i is {step}: the sizes have to grow")
+            raise BadUse(f"-i is {step}: it must be greater than 0")
         settings: dict[str, Any] = {
             "operation": operation,
             "dtype": kinds[0].name if datatype != _ALL else _ALL,
@@ -234,36 +234,37 @@ def collective(operation: str) -> Callable[..., None]:
         if wrong:
             raise InternalError(f"{wrong} values of {operation} are wrong")
 
-    run.__doc__ = f"Time {operation} over sizes, between GPUs and against NCCL, or between processes of this machine."
+    run.__doc__ = (
+        f"Measure {operation} for a range of sizes, between GPUs and compared with NCCL, or between processes."
+    )
     return run
 
 
-def _refuse_other_processes(threads: int, gpus: int, parallel_init: int) -> None:
-    """Threads that drive several ranks would time Python's lock, and make their calls one after the other."""
+def _reject_other_processes(threads: int, gpus: int, parallel_init: int) -> None:
+    """Several ranks in one process are not supported: they would measure Python's global lock."""
     if (threads, gpus) != (1, 1):
         given = [f"{option} {value}" for option, value in (("-t", threads), ("-g", gpus)) if value != 1]
         raise BadUse(
-            f"a rank is a process here, with one GPU where there are any: give --ranks {threads * gpus} "
-            f"in place of {' '.join(given)}"
+            f"every rank is a process with at most one GPU: use --ranks {threads * gpus} instead of {' '.join(given)}"
         )
     if not parallel_init:
-        raise BadUse("-p 0 cannot be had: ranks are processes, which always join at the same time; leave it out")
+        raise BadUse("-p 0 is not supported: ranks are processes and always join in parallel")
 
 
 def _listed(given: list[str] | None) -> list[str]:
-    """Of an option that may be repeated and takes several at once, each one once."""
+    """The distinct values of an option that may be repeated and takes lists."""
     names = [name.strip() for text in given or [] for name in text.split(",")]
     return list(dict.fromkeys(name for name in names if name))
 
 
 def _opponents(operation: str, asked: list[str], is_cuda: bool, *, windows: bool) -> list[str]:
-    """windows: by default only those of NCCL's ways that use symmetric windows."""
+    """The variants of NCCL to measure. windows: by default only those with symmetric windows."""
     if not is_cuda or asked == ["none"]:
         return []
     for name in asked:
         if name not in VARIANTS:
-            raise BadUse(f"{name!r} is nothing to measure against (known: {', '.join(VARIANTS)}, none)")
-    # NCCL has copy engines do a few operations; others would only be measured twice.
+            raise BadUse(f"{name!r} is not a variant of NCCL (known: {', '.join(VARIANTS)}, none)")
+    # NCCL uses copy engines for a few operations. Others would be measured twice.
     own = [name for name in VARIANTS if name != "nccl-ce" or operation in COPY_ENGINE]
     return asked or [name for name in own if not windows or name != "nccl"]
 
@@ -273,19 +274,21 @@ def _ranks(asked: int | None, is_cuda: bool) -> int:
         return asked or _HOST_RANKS
     here = device_count()
     if here == 0:
-        raise UnsupportedError("--backend cuda needs CUDA GPUs, and none is here")
+        raise UnsupportedError("--backend cuda needs CUDA GPUs, but none was found")
     if asked is not None and asked > here:
-        raise UnsupportedError(f"--backend cuda takes a GPU a rank: {asked} ranks are asked for, {here} GPUs are here")
+        raise UnsupportedError(
+            f"--backend cuda needs one GPU per rank: {asked} ranks were requested, {here} GPUs were found"
+        )
     return asked or here
 
 
 def _check_plot(path: Path) -> None:
     from ... import plots
 
-    # Before the work, not after it.
+    # Fails before the work, not after it.
     plots.require()
     if path.suffix not in plots.FORMATS:
-        raise BadUse(f"{path} has none of the suffixes {', '.join(plots.FORMATS)}")
+        raise BadUse(f"{path} must end in one of {', '.join(plots.FORMATS)}")
 
 
 def measure(
@@ -299,16 +302,16 @@ def measure(
     timeout_seconds: float = 60,
     job: str | None = None,
 ) -> dict[str, Any]:
-    """Runs the ranks, prints the table as it grows, unless quiet, and returns the report.
+    """Runs the ranks and returns the report. Prints rows as they arrive, unless quiet.
 
-    timeout_seconds: how long a call waits for a rank that does not come; 0: for ever.
-    job: what ranks run in place of the backend's own, for tests.
+    timeout_seconds: how long a call waits for other ranks; 0: no limit.
+    job: the function that ranks run instead of the default, for tests.
     """
     is_cuda = "against" in settings
     arguments = {
-        **{name: value for name, value in settings.items() if name not in _OF_THE_REPORT},
+        **{name: value for name, value in settings.items() if name not in _REPORT_ONLY},
         "blocks": [(block.kind.name, block.op, block.counts) for block in blocks],
-        # Made here: this process lives as long as the ranks.
+        # Created here, because this process lives as long as the ranks.
         "unique_id": unique_id().hex(),
         "ranks": ranks,
         "check": check,
@@ -318,7 +321,7 @@ def measure(
         arguments["host_id"] = unique_id().hex()
     report: dict[str, Any] = {}
     rows: list[dict[str, Any]] = []
-    # A result of the ranks is of the next count.
+    # Every result of the ranks is for the next count.
     turns = (block for block in blocks for _ in block.counts)
 
     def add(results: list[dict[str, Any]]) -> None:
@@ -340,10 +343,10 @@ def measure(
         job or ("narrowcast._bench.cuda_ranks:bench" if is_cuda else "narrowcast._bench.host_ranks:bench"),
         [{**arguments, "rank": rank} for rank in range(ranks)],
         add,
-        # A call of the host backend may take that long; GPUs take less, and have more to set up.
+        # On the host backend every call may take that long. On GPUs calls take less, and the set-up more.
         timeout_seconds=min(
-            _FOR_EVER_SECONDS,
-            (timeout_seconds or _FOR_EVER_SECONDS) * contenders * counts * (1 if is_cuda else calls) + _START_SECONDS,
+            _UNLIMITED_SECONDS,
+            (timeout_seconds or _UNLIMITED_SECONDS) * contenders * counts * (1 if is_cuda else calls) + _START_SECONDS,
         ),
     )
     report["rows"] = rows

@@ -1,4 +1,4 @@
-"""The options of `bench all_reduce` and the like, by nccl-tests' names where it has them."""
+"""The options of `bench OPERATION`, with the names of nccl-tests where it has them."""
 
 from __future__ import annotations
 
@@ -14,19 +14,21 @@ from ...types import COMM_CODECS
 Begin = Annotated[str, typer.Option("-b", "--minbytes", metavar="SIZE", help="First size.")]
 End = Annotated[str, typer.Option("-e", "--maxbytes", metavar="SIZE", help="Last size.")]
 Step = Annotated[
-    str | None, typer.Option("-i", "--stepbytes", metavar="SIZE", help="From one size to the next, in place of -f.")
+    str | None, typer.Option("-i", "--stepbytes", metavar="SIZE", help="Increment between sizes, instead of -f.")
 ]
 Factor = Annotated[
-    float | None, typer.Option("-f", "--stepfactor", help="From one size to the next; by default 4.", metavar="FACTOR")
+    float | None, typer.Option("-f", "--stepfactor", help="Factor between sizes; default 4.", metavar="FACTOR")
 ]
-Iterations = Annotated[int, typer.Option("-n", "--iters", min=1, help="Iterations that are timed together.")]
+Iterations = Annotated[
+    int, typer.Option("-n", "--iters", min=1, help="Iterations per batch. A batch is timed as a whole.")
+]
 GroupCalls = Annotated[
-    int, typer.Option("-m", "--agg_iters", min=1, help="Calls of an iteration, in one group. Times are of a call.")
+    int, typer.Option("-m", "--agg_iters", min=1, help="Calls per iteration, in one group. Times are per call.")
 ]
 Warmup = Annotated[int, typer.Option("-w", "--warmup-iters", "--warmup_iters", min=0)]
 Batches = Annotated[
     int | None,
-    typer.Option(min=1, help="How often they are; the time is the median. By default 20 on GPUs, 1 on the host."),
+    typer.Option(min=1, help="Batches; the time is their median. Default 20 on GPUs, 1 on the host."),
 ]
 Average = Annotated[
     int,
@@ -35,13 +37,13 @@ Average = Annotated[
         "--average",
         min=0,
         max=3,
-        help="Whose time counts: 0: rank 0's, 1: the ranks' average, 2: the fastest's, 3: the slowest's.",
+        help="Time to report: 0: rank 0, 1: average of the ranks, 2: fastest rank, 3: slowest rank.",
     ),
 ]
-Check = Annotated[int, typer.Option("-c", "--check", min=0, max=1, help="Compare results with NumPy's.")]
-Datatype = Annotated[str, typer.Option("-d", "--datatype", help="Value type, or all: a block of rows for each.")]
-Op = Annotated[str, typer.Option("-o", "--op", help="Reduction, or all: a block of rows for each.")]
-Root = Annotated[int, typer.Option("-r", "--root", min=0, help="Of operations that have one.")]
+Check = Annotated[int, typer.Option("-c", "--check", min=0, max=1, help="Compare results with NumPy.")]
+Datatype = Annotated[str, typer.Option("-d", "--datatype", help="Value type, or all.")]
+Op = Annotated[str, typer.Option("-o", "--op", help="Reduction, or all.")]
+Root = Annotated[int, typer.Option("-r", "--root", min=0, help="Root of rooted operations.")]
 Blocking = Annotated[
     int | None,
     typer.Option(
@@ -49,8 +51,8 @@ Blocking = Annotated[
         "--blocking",
         min=0,
         max=1,
-        help="1: a call, group or graph is waited for before the next, and the host's clock is read; 0: calls are put "
-        "on a stream. By default 0 on GPUs, 1 on the host.",
+        help="1: wait for every call, group or graph, and use the clock of the host; 0: enqueue calls on a stream. "
+        "Default 0 on GPUs, 1 on the host.",
     ),
 ]
 CudaGraph = Annotated[
@@ -60,7 +62,7 @@ CudaGraph = Annotated[
         "--cudagraph",
         min=0,
         metavar="N",
-        help="cuda: iterations captured into one graph, which is replayed; 0: launched one by one.",
+        help="cuda: iterations captured into a graph, which is replayed; 0: individual launches.",
     ),
 ]
 CpuTime = Annotated[
@@ -70,7 +72,7 @@ CpuTime = Annotated[
         "--report_cputime",
         min=0,
         max=1,
-        help="1: the time is what the host takes to make a call; bandwidths stay those of calls until they are done.",
+        help="1: report the time that the host needs to make a call. Bandwidths still use the time of the whole call.",
     ),
 ]
 Timeout = Annotated[
@@ -80,40 +82,37 @@ Timeout = Annotated[
         "--timeout",
         min=0,
         metavar="SECONDS",
-        help="How long a call waits for a rank that does not come; 0: for ever.",
+        help="How long a call waits for other ranks; 0: no limit.",
     ),
 ]
 Pattern = Annotated[str, typer.Option(help="sendrecv: ring, or one-way, from rank 0 to rank 1 only.")]
 InPlace = Annotated[
     bool,
-    typer.Option(
-        "--in-place", help="Output over input. Values that reductions wrote over are restored before a batch."
-    ),
+    typer.Option("--in-place", help="Run in place. Values that reductions overwrite are restored before each batch."),
 ]
-Ranks = Annotated[int | None, typer.Option(min=1, max=64, help="By default all GPUs, or 4 processes on the host.")]
+Ranks = Annotated[int | None, typer.Option(min=1, max=64, help="Default: all GPUs, or 4 processes on the host.")]
 Codec = Annotated[
     list[str] | None,
-    typer.Option(help=f"{', '.join(COMM_CODECS)}; several: A,B, or repeated. By default auto on GPUs, else window."),
+    typer.Option(help=f"{', '.join(COMM_CODECS)}; repeatable, or A,B. Default: auto on GPUs, else window."),
 ]
 Data = Annotated[
     str | None,
     typer.Option(
-        help=f"What the buffers hold: {', '.join(samples.NAMES)}, or a file. By default weights; with -d all normal."
+        help=f"Content of the buffers: {', '.join(samples.NAMES)}, or a file. Default: weights; with -d all, normal."
     ),
 ]
 Backend = Annotated[
     str | None,
-    typer.Option(help="cuda: a process a GPU; host: processes of this machine. By default cuda from 2 GPUs on."),
+    typer.Option(help="cuda: one process per GPU; host: processes on CPUs. Default: cuda if there are 2 GPUs or more."),
 ]
 Against = Annotated[
     list[str] | None,
     typer.Option(
-        help=f"cuda: {', '.join(VARIANTS)} (copy engines) or none; several: A,B, or repeated. By default all that are "
-        "there."
+        help=f"cuda: {', '.join(VARIANTS)} (copy engines) or none; repeatable, or A,B. Default: all that are available."
     ),
 ]
 Nccl = Annotated[
-    Path | None, typer.Option(metavar="PATH", help="NCCL's library. By default the pip wheel's, or libnccl.so.2.")
+    Path | None, typer.Option(metavar="PATH", help="Path of NCCL. Default: the pip wheel, or libnccl.so.2.")
 ]
 Register = Annotated[
     int,
@@ -122,26 +121,28 @@ Register = Annotated[
         "--local_register",
         min=0,
         max=2,
-        help="cuda: 1: Narrowcast's buffers are registered: what travels as it is is written where it ends up; 2: and "
-        "of NCCL's ways only those over symmetric windows are measured, unless --against says otherwise.",
+        help="cuda: 1: register the buffers of Narrowcast, so that raw data is written directly to its destination; "
+        "2: also measure only the variants of NCCL with symmetric windows, unless --against is given.",
     ),
 ]
-Ctas = Annotated[
-    int, typer.Option(min=0, help="cuda: at most this many CTAs, for Narrowcast and NCCL alike; 0: no limit.")
-]
+Ctas = Annotated[int, typer.Option(min=0, help="cuda: maximum number of CTAs, for Narrowcast and NCCL; 0: no limit.")]
 Threads = Annotated[
-    int, typer.Option("-t", "--nthreads", min=1, help="1: a rank is a process. nccl-tests' -t N is --ranks N here.")
+    int,
+    typer.Option(
+        "-t", "--nthreads", min=1, help="Only 1: every rank is a process. Use --ranks N for -t N of nccl-tests."
+    ),
 ]
 Gpus = Annotated[
-    int, typer.Option("-g", "--ngpus", min=1, help="1: a process has one GPU. nccl-tests' -g N is --ranks N here.")
+    int,
+    typer.Option(
+        "-g", "--ngpus", min=1, help="Only 1: every process has one GPU. Use --ranks N for -g N of nccl-tests."
+    ),
 ]
 ParallelInit = Annotated[
-    int, typer.Option("-p", "--parallel_init", min=0, max=1, help="1: the ranks, processes, always join together.")
+    int, typer.Option("-p", "--parallel_init", min=0, max=1, help="Only 1: ranks are processes and join in parallel.")
 ]
-Json = Annotated[
-    bool, typer.Option("--json", help="Print JSON in place of the table. With a FILE behind it: as -J FILE.")
-]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of the table. With a FILE: as -J FILE.")]
 OutputFile = Annotated[
-    Path | None, typer.Option("-J", "--output-file", metavar="FILE", help="Write the JSON to a file as well.")
+    Path | None, typer.Option("-J", "--output-file", metavar="FILE", help="Also write JSON to a file.")
 ]
-Plot = Annotated[Path | None, typer.Option(metavar="OUT.png", help="Draw speed-up and bus bandwidth against size.")]
+Plot = Annotated[Path | None, typer.Option(metavar="OUT.png", help="Draw speed-up and bus bandwidth by size.")]

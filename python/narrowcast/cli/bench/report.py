@@ -1,4 +1,4 @@
-"""The rows of `bench all_reduce` and the like: nccl-tests' columns for each contender, and the JSON report."""
+"""The rows of `bench OPERATION`: the columns of nccl-tests for each contender, and the JSON report."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .codec import processor
 
 
 def command_line(context: typer.Context) -> str:
-    """The command as given: defaults are left out."""
+    """The command as given, without defaults."""
     words = context.command_path.split()
     for parameter in context.command.params:
         name = parameter.name or ""
@@ -35,7 +35,7 @@ def command_line(context: typer.Context) -> str:
 def heading(
     settings: dict[str, Any], backend: str, ranks: int, command: str, results: list[dict[str, Any]]
 ) -> dict[str, Any]:
-    """The report before its rows, from what the ranks said first."""
+    """The report without rows, from the first results of the ranks."""
     first = results[0]
     return {
         "command": command,
@@ -53,20 +53,20 @@ def heading(
 
 
 def commit() -> str:
-    """Of the source that this is; "unknown" for an installed package."""
-    # A copy without its history says it in the environment.
+    """The commit of this source tree; "unknown" for an installed package."""
+    # Copies without history set it in the environment.
     named = os.environ.get("COMMIT")
     if named:
         return named
     root = Path(__file__).resolve().parents[4]
-    # An installed package may lie in anybody's repository.
+    # An installed package may be inside another repository.
     if not (root / "CMakeLists.txt").is_file() or not (root / ".git").exists():
         return "unknown"
     return _first_line("git", "-C", str(root), "rev-parse", "HEAD")
 
 
 def machine() -> str:
-    """GPU, driver and memory, as nvidia-smi tells them."""
+    """GPU, driver and memory, from nvidia-smi."""
     return _first_line("nvidia-smi", "--query-gpu=name,driver_version,memory.total", "--format=csv,noheader")
 
 
@@ -78,7 +78,7 @@ def _first_line(*command: str) -> str:
     return (text.splitlines() or ["unknown"])[0]
 
 
-# Whose time counts, by nccl-tests' numbers.
+# How the times of the ranks are combined, with the numbers of nccl-tests.
 SLOWEST = 3
 _AVERAGES: tuple[tuple[str, Callable[[Sequence[float]], float]], ...] = (
     ("rank 0", lambda ranks: ranks[0]),
@@ -89,7 +89,7 @@ _AVERAGES: tuple[tuple[str, Callable[[Sequence[float]], float]], ...] = (
 
 
 def seconds_of(own: list[dict[str, Any]], average: int = SLOWEST, clock: str = "seconds") -> float:
-    """A call's time, from what every rank measured of a contender; of a batch that of the slowest rank, or another.
+    """The time of a call: the median over batches of the combined times of the ranks.
 
     clock: "seconds", until calls are done, or "cpu_seconds", until the host has made them.
     """
@@ -100,7 +100,7 @@ def seconds_of(own: list[dict[str, Any]], average: int = SLOWEST, clock: str = "
 def rows_of(
     settings: dict[str, Any], kind: ValueType, ranks: int, results: list[dict[str, Any]]
 ) -> list[dict[str, Any]]:
-    """A row a contender, from what every rank measured for one count."""
+    """One row for each contender, from the results of all ranks for one count."""
     operation, count = settings["operation"], results[0]["count"]
     size = operations.size_of(operation, count, kind, ranks)
     rows = []
@@ -127,7 +127,7 @@ def rows_of(
                 "algbw_gb_per_s": algorithm,
                 "busbw_gb_per_s": algorithm * operations.bus_factor(operation, ranks),
                 "wrong": None if None in wrong else sum(wrong),
-                # Where the library cannot count what it sent, it says 0.
+                # 0 if the library could not count the bytes.
                 "ratio": wire_bytes / raw_bytes if raw_bytes and wire_bytes else None,
                 "raw_bytes": raw_bytes or None,
                 "wire_bytes": wire_bytes or None,
@@ -147,7 +147,7 @@ _AGAINST = (*_OURS, ("speedup", "", 8))
 
 
 def preamble(report: dict[str, Any]) -> str:
-    """What was run, and the names of the columns."""
+    """The configuration, and the names of the columns."""
     graph = report.get("graph_calls")
     versions = report["versions"]
     nccl = f", NCCL {versions['nccl']}" if versions.get("nccl") else ""
@@ -175,7 +175,7 @@ def preamble(report: dict[str, Any]) -> str:
 
 
 def _groups(contenders: list[str]) -> list[tuple[str, tuple[tuple[str, str, int], ...]]]:
-    """Every contender with its columns."""
+    """The columns of each contender."""
     has_opponent = any(name not in COMM_CODECS for name in contenders)
     ours = _AGAINST if has_opponent else _ALONE
     return [(name, ours if name in COMM_CODECS else _SPEED) for name in contenders]
@@ -186,7 +186,7 @@ def _width(columns: tuple[tuple[str, str, int], ...]) -> int:
 
 
 def line(rows: list[dict[str, Any]], *, cpu_time: bool = False) -> str:
-    """One size: the columns of all contenders. cpu_time: the time is the host's."""
+    """The line for one size. cpu_time: show the time of the host."""
     first = rows[0]
     cells = [str(first[name]) for name in ("size_bytes", "count", "type", "redop", "root")]
     groups = _groups([row["codec"] or row["contender"] for row in rows])
@@ -211,7 +211,7 @@ def _cell(row: dict[str, Any], column: str) -> str:
 
 
 def closing(rows: list[dict[str, Any]]) -> str:
-    """nccl-tests' last line, for every contender."""
+    """The last line of nccl-tests, for each contender."""
     lines = []
     for name in dict.fromkeys(row["codec"] or row["contender"] for row in rows):
         own = [row["busbw_gb_per_s"] for row in rows if name in (row["codec"], row["contender"])]
