@@ -1,4 +1,4 @@
-"""What the tests of the Python package share: the command line as a process, tensors of every type."""
+"""Shared fixtures: the command line, tensors, fakes of other libraries, the drop-in."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Cli = Callable[..., subprocess.CompletedProcess[str]]
 
 @pytest.fixture
 def cli(tmp_path: Path) -> Cli:
-    """Runs `narrowcast` with arguments, in a folder of its own."""
+    """Runs `narrowcast` with arguments in a temporary folder."""
 
     def run(*arguments: object, **environment: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
@@ -52,7 +52,7 @@ def cli(tmp_path: Path) -> Cli:
 
 @pytest.fixture
 def cli_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Iterator[Cli]:
-    """As `cli`, in this process, which is quicker."""
+    """As `cli`, in this process, which is faster."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "200")
     monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)
@@ -70,7 +70,7 @@ def cli_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.Capt
 
 @pytest.fixture
 def rank_jobs(monkeypatch: pytest.MonkeyPatch) -> str:
-    """The module of functions that rank processes of the tests run, importable by them."""
+    """The module of functions for rank processes, which can import it."""
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([*SHARED, os.environ.get("PYTHONPATH", "")]))
     return "rank_jobs"
 
@@ -88,7 +88,7 @@ def slices() -> Path:
 
 
 def build(compiler: str, source: str, result: Path, *options: str) -> None:
-    """Builds one of the fakes; skips where there is no compiler."""
+    """Builds a fake; skips the test without a compiler."""
     found = shutil.which(compiler)
     if found is None:
         pytest.skip(f"no {compiler} here")
@@ -99,7 +99,7 @@ def build(compiler: str, source: str, result: Path, *options: str) -> None:
 
 @pytest.fixture(scope="session")
 def fakes(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with what stands for the CUDA driver, NVML and NCCL, and an NCCL from before 2.28."""
+    """A folder with fakes of the CUDA driver, NVML, NCCL, and NCCL before 2.28."""
     folder = tmp_path_factory.mktemp("fakes")
     driver = folder / "libcuda.so.1"
     build("c++", "cuda.cc", driver, "-Wl,-soname,libcuda.so.1")
@@ -112,7 +112,7 @@ def fakes(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def stand_in(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the library, and beside it what stands for the drop-in."""
+    """A folder with the library and a fake of the drop-in."""
     folder = tmp_path_factory.mktemp("drop_in")
     (folder / "libnarrowcast.so").symlink_to(library_path().absolute())
     build("cc", "drop_in.c", folder / preload.NAME, "-Wl,-soname,libnccl.so.2")
@@ -121,7 +121,7 @@ def stand_in(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def nccl_file(tmp_path: Path) -> Path:
-    """What stands where NCCL would, for those that only look for it."""
+    """A file in place of NCCL, for code that only searches for it."""
     path = tmp_path / "real" / "libnccl.so.2"
     path.parent.mkdir()
     path.write_bytes(b"no matter what")
@@ -130,7 +130,7 @@ def nccl_file(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def with_stand_in(stand_in: Path, nccl_file: Path) -> dict[str, str]:
-    """The environment of `narrowcast run` with the stand-in for the drop-in, which reports COMMUNICATORS."""
+    """The environment of `narrowcast run` with the fake drop-in, which reports COMMUNICATORS."""
     return {
         "NARROWCAST_LIBRARY": str(stand_in / "libnarrowcast.so"),
         "NARROWCAST_NCCL_LIBRARY": str(nccl_file),
@@ -140,7 +140,7 @@ def with_stand_in(stand_in: Path, nccl_file: Path) -> dict[str, str]:
 
 @pytest.fixture
 def run(cli: Cli, with_stand_in: dict[str, str]) -> Cli:
-    """`narrowcast run` with the stand-in."""
+    """`narrowcast run` with the fake drop-in."""
 
     def start(*arguments: object, **environment: str) -> subprocess.CompletedProcess[str]:
         return cli("run", *arguments, **{**with_stand_in, **environment})
@@ -150,7 +150,7 @@ def run(cli: Cli, with_stand_in: dict[str, str]) -> Cli:
 
 @pytest.fixture
 def started_run(tmp_path: Path, with_stand_in: dict[str, str]) -> Iterator[Callable[..., subprocess.Popen[str]]]:
-    """Starts `narrowcast run` and leaves it running; waits until the command says that it is ready."""
+    """Starts `narrowcast run` in the background, and waits until the command is ready."""
     processes = []
 
     def start(*arguments: object) -> subprocess.Popen[str]:
@@ -177,7 +177,7 @@ def started_run(tmp_path: Path, with_stand_in: dict[str, str]) -> Iterator[Calla
 
 @pytest.fixture(scope="session")
 def drop_in() -> Path:
-    """The drop-in for NCCL: NARROWCAST_TEST_DROP_IN, else beside the library."""
+    """The drop-in: NARROWCAST_TEST_DROP_IN, or in the folder of the library."""
     named = os.environ.get("NARROWCAST_TEST_DROP_IN")
     path = Path(named) if named else library_path().with_name(preload.NAME)
     if not path.is_file():
@@ -187,7 +187,7 @@ def drop_in() -> Path:
 
 @pytest.fixture(scope="session")
 def host_drop_in() -> Path:
-    """The drop-in on the host backend, which only a build tree has: NARROWCAST_TEST_HOST_DROP_IN, else in build/."""
+    """The drop-in on the host backend, from a build tree: NARROWCAST_TEST_HOST_DROP_IN, or in build/."""
     named = os.environ.get("NARROWCAST_TEST_HOST_DROP_IN")
     path = Path(named) if named else HERE.parents[1] / "build" / "libnarrowcast_nccl_test.so"
     if not path.is_file():
@@ -197,7 +197,7 @@ def host_drop_in() -> Path:
 
 @pytest.fixture(scope="session")
 def engine(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What stands before the library, for the drop-in."""
+    """An interposer between the drop-in and the library."""
     folder = tmp_path_factory.mktemp("engine")
     real = folder / "libnarrowcast.so.0"
     real.symlink_to(library_path().absolute())
@@ -208,13 +208,13 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def before_the_engine(preloaded: Path, engine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Has the drop-in load the interposer in place of the library."""
+    """Makes the drop-in load the interposer instead of the library."""
     monkeypatch.setenv("NARROWCAST_LIBRARY", str(engine))
 
 
 @pytest.fixture(scope="session")
 def nvtx_tool(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What stands for a profiler."""
+    """A fake profiler."""
     library = tmp_path_factory.mktemp("nvtx") / "libtool.so"
     build("cc", "nvtx_tool.c", library)
     return library
@@ -222,7 +222,7 @@ def nvtx_tool(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def preloaded(host_drop_in: Path, fakes: Path, rank_jobs: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The environment of ranks that have the drop-in preloaded, over the fakes; the folder that they write to."""
+    """Ranks preload the drop-in, with fakes of other libraries. Returns the folder that they write to."""
     for name, value in {
         "LD_PRELOAD": str(host_drop_in),
         "NARROWCAST_LIBRARY": str(library_path().absolute()),
@@ -241,7 +241,7 @@ def preloaded(host_drop_in: Path, fakes: Path, rank_jobs: str, tmp_path: Path, m
 def may_be_elsewhere(
     preloaded: Path, host_drop_in: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Ranks of the drop-in's tests may run in another place, which TEST_PLACE names."""
+    """Ranks may pretend to run on another host, which TEST_PLACE names."""
     library = tmp_path_factory.mktemp("place") / "libplace.so"
     build("cc", "place.c", library, "-ldl")
     monkeypatch.setenv("LD_PRELOAD", f"{host_drop_in}:{library}")
@@ -249,7 +249,7 @@ def may_be_elsewhere(
 
 @pytest.fixture
 def wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Where NCCL would stand in the pip wheel, which has nothing there."""
+    """The path of NCCL in a fake pip wheel, where no file exists yet."""
     library = tmp_path / "nvidia" / "nccl" / "lib" / "libnccl.so.2"
     library.parent.mkdir(parents=True)
 

@@ -1,4 +1,4 @@
-"""What is encoded comes back, to the bit; what is not a frame is an error."""
+"""Decoding restores all bits, and invalid frames are errors."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_out_that_overlaps_the_input_is_refused(shift):
     with pytest.raises(ValueError, match="overlap in memory"):
         narrowcast.encode(values, dtype="bfloat16", out=out)
     assert np.array_equal(memory, before)
-    # Arrays that only touch are right.
+    # Adjacent arrays do not overlap.
     narrowcast.encode(values, dtype="bfloat16", out=memory[4096 + 2000 :])
     assert narrowcast.decode(memory[4096 + 2000 :]).tobytes() == values.tobytes()
 
@@ -177,7 +177,8 @@ def test_bounds_outside_what_a_frame_holds_are_errors():
 
 def test_gpu_arrays_are_sent_to_the_cuda_module():
     class OnGpu:
-        __cuda_array_interface__ = {"shape": (4,), "typestr": "<f4", "data": (4096, False), "version": 3}  # noqa: RUF012
+        def __init__(self):
+            self.__cuda_array_interface__ = {"shape": (4,), "typestr": "<f4", "data": (4096, False), "version": 3}
 
     with pytest.raises(ValueError, match=r"values is in GPU memory: use narrowcast\.cuda"):
         narrowcast.encode(OnGpu())

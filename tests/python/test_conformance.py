@@ -1,4 +1,4 @@
-"""The host backend does what every backend must."""
+"""The conformance tests on the host backend."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from conformance.suite import Conformance, Setting, failures, report  # noqa: F4
 
 @pytest.fixture(scope="class", params=[2, 3, 4], ids=lambda ranks: f"{ranks}-ranks")
 def setting(request: pytest.FixtureRequest) -> Setting:
-    # With three the order of a reduction can be wrong.
+    # With fewer than three ranks the order of a reduction does not matter.
     return Setting("host", request.param, tuple(range(request.param)), "some" if request.param == 3 else "few", 120)
 
 

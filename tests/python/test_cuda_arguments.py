@@ -1,4 +1,4 @@
-"""`narrowcast.cuda` refuses arguments that cannot work before it calls CUDA: no GPU is needed to see it."""
+"""`narrowcast.cuda` rejects overlapping arrays before it calls CUDA, so no GPU is needed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from narrowcast import cuda
 
 
 class OnGpu:
-    """An array that says it is in the memory of a GPU."""
+    """An array with an address in GPU memory."""
 
     def __init__(self, pointer: int, elems: int, dtype: str = "uint8") -> None:
         typestr = np.dtype(dtype).str
@@ -21,7 +21,7 @@ class OnGpu:
 
 
 VALUES, STATUS = OnGpu(0x10000, 4096, "float32"), OnGpu(0x90000, 4)
-# Ends in the first value, begins in the last one, lies inside.
+# Overlap with the first value, the last value, and the middle.
 OVERLAPPING = [OnGpu(0x10000 - 4096, 4097), OnGpu(0x10000 + 4 * 4096 - 1, 1 << 16), OnGpu(0x10010, 64)]
 
 

@@ -1,4 +1,4 @@
-"""Plots of ratios stay readable for models of many tensors. Skipped without matplotlib."""
+"""Plots of ratios stay readable for models with many tensors."""
 
 from __future__ import annotations
 

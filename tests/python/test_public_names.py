@@ -1,4 +1,4 @@
-"""What users see of the package: documented names of its own, and nothing else."""
+"""Public modules expose documented names only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Streams of every framework are the handle that they stand for."""
+"""Streams of every framework become handles."""
 
 from __future__ import annotations
 

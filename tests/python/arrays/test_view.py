@@ -1,4 +1,4 @@
-"""Arrays of every protocol become the same memory, and what cannot be used is refused with a reason."""
+"""Arrays of every protocol become views of their memory. Unsupported arrays are rejected with a reason."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Producer:
 
 
 class OnlyDlpack:
-    """Hides everything of an array but DLPack."""
+    """Exposes only the DLPack interface of an array."""
 
     def __init__(self, array):
         self._array = array
@@ -61,7 +61,7 @@ class OnlyDlpack:
 
 
 class CudaArray:
-    """Claims GPU memory by `__cuda_array_interface__`."""
+    """An array with `__cuda_array_interface__`."""
 
     def __init__(self, **interface):
         self.__cuda_array_interface__ = {
@@ -74,7 +74,7 @@ class CudaArray:
 
 
 class Torchlike:
-    """What a torch tensor offers, without torch."""
+    """An object with the interface of a torch tensor."""
 
     def __init__(self, dtype="torch.bfloat16", device="cuda", contiguous=True):
         self.dtype, self.shape, self._contiguous = dtype, (3, 4), contiguous
@@ -119,7 +119,7 @@ def test_dlpack_on_a_gpu_tells_its_device_and_gets_the_stream():
     seen = view(producer, "values", stream=77)
     assert (seen.device, seen.device_id) == ("cuda", 3)
     view(producer, "values", stream=None)
-    # DLPack's 1 is the legacy default stream.
+    # In DLPack 1 is the legacy default stream.
     assert producer.streams == [77, 1]
 
 
@@ -211,7 +211,7 @@ def test_ml_dtypes_arrays_have_their_types():
         (ml_dtypes.float8_e5m2, "float8_e5m2"),
     ]:
         assert view(np.zeros(4, theirs), "values").dtype.name == ours
-    # Its e4m3 with infinities has our name and is not our type.
+    # Its float8_e4m3 has infinities, unlike ours.
     with pytest.raises(TypeError, match="not a value type"):
         view(np.zeros(4, ml_dtypes.float8_e4m3), "values")
 

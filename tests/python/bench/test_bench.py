@@ -1,4 +1,4 @@
-"""`narrowcast bench` of collectives beside NCCL, on GPUs with fakes of the driver and of NCCL; in place on the host."""
+"""`narrowcast bench` of collectives: with NCCL on fakes of the driver and NCCL, and on the host."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ BF16 = value_type("bfloat16")
 
 @pytest.fixture
 def on_fakes(fakes, rank_jobs, monkeypatch):
-    """Measures an operation on the fakes; the report."""
+    """Measures an operation on the fakes. Returns the report."""
     monkeypatch.setenv("LD_LIBRARY_PATH", str(fakes))
     monkeypatch.delenv("NCCL_NVLS_ENABLE", raising=False)
 
@@ -97,7 +97,7 @@ def test_every_operation_runs_beside_nccl(on_fakes, operation, graph_calls):
 @pytest.mark.parametrize("graph_calls", [0, 80])
 @pytest.mark.parametrize("operation", sorted(name for name in operations.NAMES if operations.describe(name).in_place))
 def test_every_operation_runs_in_place(on_fakes, operation, graph_calls):
-    # More calls in the graph than there are sets of buffers: reductions would meet their own results.
+    # More calls in the graph than sets of buffers: reductions would read their own results.
     rows = on_fakes(operation, in_place=True, graph_calls=graph_calls, iterations=80 if graph_calls else 3)["rows"]
     assert [row["wrong"] for row in rows] == [0] * 8
 
@@ -108,7 +108,7 @@ def test_groups_run_beside_nccl(on_fakes, operation, graph_calls):
     report = on_fakes(operation, group_calls=3, graph_calls=graph_calls)
     assert [row["wrong"] for row in report["rows"]] == [0] * 8
     assert "groups of 3" in bench_report.preamble(report)
-    # Of a call, not of a group.
+    # Per call, not per group.
     alone = on_fakes(operation, graph_calls=graph_calls)
     assert [row["raw_bytes"] for row in report["rows"]] == [row["raw_bytes"] for row in alone["rows"]]
 
@@ -123,7 +123,7 @@ def test_groups_are_made_of_both_libraries_calls(on_fakes, monkeypatch, tmp_path
 
 @pytest.mark.parametrize("graph_calls", [0, 2])
 def test_calls_are_waited_for(on_fakes, monkeypatch, graph_calls):
-    # What would wait for a stream that is held back is no error: nothing is held back.
+    # No error, because the stream is not held.
     monkeypatch.setenv("FAKE_LAUNCHES_WAIT", "1")
     report = on_fakes("all_reduce", blocking=True, graph_calls=graph_calls, against=[])
     assert [row["wrong"] for row in report["rows"]] == [0] * 4
@@ -138,7 +138,7 @@ def test_the_host_has_made_calls_on_gpus_before_they_are_done(on_fakes):
 
 
 @pytest.mark.parametrize(
-    # What the fake reduces, and what it does not.
+    # Calls that the fake reduces, and those that it does not.
     ("kinds", "ops", "against"),
     [(("bfloat16", "float32"), ("sum",), ["nccl"]), (("int32", "float32"), ("sum", "max"), [])],
 )
@@ -171,7 +171,7 @@ def test_an_old_nccl_sends_and_receives(on_fakes, operation):
 def test_wrong_values_are_counted(on_fakes, monkeypatch):
     monkeypatch.setenv("FAKE_NCCL_WRONG", "1")
     rows = on_fakes("all_reduce", codecs=["raw"])["rows"]
-    # A value of every output that is looked at, on both ranks.
+    # One value in every output that is compared, on both ranks.
     assert [row["wrong"] > 0 for row in rows] == [False, False, False, False, True, True]
 
 

@@ -1,4 +1,4 @@
-"""How many values `narrowcast bench` sends, and how it tells right results from wrong ones."""
+"""Counts of `narrowcast bench`, and how it checks results."""
 
 from __future__ import annotations
 

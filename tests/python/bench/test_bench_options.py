@@ -1,4 +1,4 @@
-"""The options of `narrowcast bench`, most of them nccl-tests': what each changes, and what makes no sense."""
+"""The options of `narrowcast bench`: their effects, and invalid combinations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The reports of `narrowcast bench`: what they say and count, where they go, what is made and drawn of them."""
+"""The reports of `narrowcast bench`: content, files and plots."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def test_reports_are_drawn_side_by_side(tmp_path):
         report["rows"] = [row | {"ctas": row["size_bytes"] >> 10} for row in report["rows"]]
     plots.plot_bench(reports, tmp_path / "out.svg", "ctas")
     text = (tmp_path / "out.svg").read_text()
-    # Text is drawn as shapes, which a comment names.
+    # Text is drawn as shapes; a comment has the text.
     for words in ("all_gather", "all_reduce", "narrowcast, window", "nccl-ce", "ctas"):
         assert f"<!-- {words} -->" in text
 

@@ -1,4 +1,4 @@
-"""The NumPy oracle is right by itself: against exhaustive patterns and an independent library."""
+"""The NumPy oracle, checked with exhaustive patterns and an independent library."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every command: what it prints, how it ends, and that nothing half-written stays."""
+"""All commands: output, exit status, and no partial files."""
 
 from __future__ import annotations
 
@@ -264,7 +264,7 @@ def test_names_are_printed_as_they_are(cli_here, slices, tmp_path):
 
 
 def test_a_full_disk_is_one_sentence_and_leaves_nothing(slices, tmp_path):
-    # A limit of 512 KiB a file stands for it.
+    # A file size limit of 512 KiB simulates a full disk.
     command = f"ulimit -f 1024; exec {sys.executable} -m narrowcast encode {slices} out"
     done = subprocess.run(command, shell=True, capture_output=True, text=True, timeout=60, cwd=tmp_path, check=False)
     assert_one_sentence(done, 1, "narrowcast: out: File too large")

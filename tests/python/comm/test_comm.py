@@ -1,4 +1,4 @@
-"""Communicators between processes: every operation exact, every failure told of in time."""
+"""Communicators between processes: exact results, and errors within bounded time."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SECONDS = 60
 
 @pytest.fixture
 def run(rank_jobs):
-    """Runs a job of rank_jobs.py on every rank of a new communicator; the results of every rank, in order."""
+    """Runs a function of rank_jobs.py on every rank of a new communicator. Returns the results of all ranks."""
 
     def run(job: str, ranks: int, **options):
         identity = narrowcast.unique_id().hex()
@@ -43,7 +43,7 @@ def test_every_operation_gives_what_numpy_gives(run, ranks):
         for data, count in (("normal", 3001), ("random", 77))
         for op in (("sum", "prod", "min", "max", "avg") if describe(operation).reduces else ("sum",))
         for codec in ("raw", "window")
-        # One process cannot pass itself a message and be two ranks.
+        # With one rank there is nobody to exchange messages with.
         if ranks > 1 or operation != "sendrecv"
     ]
     cases += [("all_reduce", "bfloat16", "weights", "sum", "window", count) for count in (0, 1, 2047, 300_001)]
@@ -151,7 +151,7 @@ def test_a_dead_rank_ends_the_others_within_five_seconds_and_is_named(run, tmp_p
         name, sentence, seconds = json.loads((tmp_path / str(rank)).read_text())
         assert name == "RemoteError"
         assert "rank 2" in sentence
-        assert seconds < 5.3  # 0.3 of them before the death
+        assert seconds < 5.3  # the rank is killed after 0.3 seconds
 
 
 def test_an_abort_ends_waiting_calls_on_every_rank(run):
@@ -176,7 +176,7 @@ def test_a_stream_keeps_the_buffers_of_a_group_until_it_has_run_them():
             comm.send(values, 0, stream=stream)
             comm.recv(out, 0, stream=stream)
             del values
-            stream.synchronize()  # nothing has been launched
+            stream.synchronize()  # no call has been launched
             assert alive() is not None
         stream.synchronize()
         assert alive() is None
@@ -202,7 +202,7 @@ def test_a_rank_that_does_not_come_is_a_timeout(run, limits):
 def test_ranks_that_can_exchange_bytes_make_a_communicator(run):
     (results,) = run("exchanging", 3, case="right")
     assert [found[:2] for found in results] == [[6.0, [rank, 3]] for rank in range(3)]
-    # Once, and as many bytes on every rank.
+    # Called once, with the same number of bytes on every rank.
     assert len({tuple(asked) for *_, asked in results}) == 1
     assert [len(asked) for *_, asked in results] == [1] * 3
 
@@ -231,7 +231,7 @@ def test_what_fails_in_an_exchange_is_told(run, case, name, words, cause, is_tol
     assert words in results[1][1]
     assert results[1][2] == cause
     for found in (results[0], results[2]):
-        # Of those that wait for rank 1 in vain one may see the other give up.
+        # A rank that waits for rank 1 may instead see the other one fail.
         assert found[0] in ("PeerTimeoutError", "RemoteError")
         assert ("rank 1 can make no communicator" in found[1]) == is_told
 
@@ -303,7 +303,7 @@ def test_a_communicator_of_gpus_without_a_gpu_is_an_error_that_says_so():
 
 
 class _Recorder:
-    """Stands for the library: takes every call, and says what it was given."""
+    """Replaces the library and records the arguments of calls."""
 
     def __init__(self):
         self.calls = []

@@ -1,4 +1,4 @@
-"""Ranks that one thread drives."""
+"""LocalRanks: all ranks driven by one thread."""
 
 from __future__ import annotations
 

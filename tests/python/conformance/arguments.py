@@ -1,4 +1,4 @@
-"""Bad arguments: each is an error of its call alone, told in a sentence, and the communicator goes on."""
+"""Invalid arguments raise an error of that call only. The communicator remains usable."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _AFTER = Choice("all_reduce", _FP32, "sum", "normal", 1000, 0)
 
 
 class _Elsewhere:
-    """An array in another kind of memory than the communicator's."""
+    """An array in memory of the wrong kind for the communicator."""
 
     def __init__(self) -> None:
         self.__cuda_array_interface__ = {"shape": (12,), "typestr": "<f4", "data": (4096, False), "version": 3}
@@ -51,7 +51,7 @@ def _refused(world: World) -> list[tuple[str, str, Callable[[], Any]]]:
         return place.part(memory, first, 4 * elems)
 
     def raw_call(send: int | None, recv: int | None, **changed: int) -> None:
-        """The library's own call, which the bindings would refuse to make."""
+        """Calls the library directly, with arguments that the bindings would reject."""
         given = {"count": 12, "dtype": _FP32.number, "op": 0, "codec": 0, **changed}
         handle = world.streams[0].handle
         check(library().ncast_all_reduce(send, recv, *given.values(), comm.handle, handle))

@@ -18,7 +18,7 @@ from .world import CODECS, Cases, Outcome, World
 
 # all_to_all_v.
 
-# How many values rank s sends rank r, by a random number generator.
+# The number of values that rank s sends to rank r, by a random number generator.
 _COUNTS = {
     "odd": lambda rng, s, r, ranks: 2 * rng.randrange(1500) + 1,
     "some zero": lambda rng, s, r, ranks: rng.choice((0, 0, 1, 1024, 3001)),
@@ -31,7 +31,7 @@ _COUNTS = {
 
 
 def all_to_all_v(world: World) -> Cases:
-    """Odd, zero and unequal counts, each rank's parts in an order of its own and with gaps between them."""
+    """Odd, zero and unequal counts, with parts in any order and gaps between them."""
     rng = world.random("all_to_all_v")
     counts = list(_COUNTS)
     if world.thorough:
@@ -90,7 +90,7 @@ def _check_v(world: World, kind: ValueType, how: str, data: str, times: int = 1)
 
 
 def _placed(counts: list[int], rng: random.Random) -> tuple[list[int], int]:
-    """Offsets for the counts, in any order and with gaps; and how long the whole is."""
+    """Offsets of the parts, in any order and with gaps, and the total length."""
     offsets, end = [0] * len(counts), 0
     for i in rng.sample(range(len(counts)), len(counts)):
         end += rng.choice((0, 1, 5))
@@ -130,7 +130,7 @@ def _check_group(world: World, name: str, salt: object = 0, two_streams: bool = 
     other = world.streams[1] if two_streams else None
     place.reset()
     own = world.random("groups", name, salt, own=True)
-    # `any` is another one with each salt.
+    # `any` is a different one for each salt.
     messages = messages_of(dataclasses.replace(world, seed=hash_of(world.seed, salt)), name)
     mailbox = Mailbox(world, messages, own, stream)
     with narrowcast.group():
@@ -147,7 +147,7 @@ def hash_of(*words: object) -> int:
 
 
 def _check_mixed(world: World) -> Outcome:
-    """Sends and receives run last, whatever stands between them."""
+    """Sends and receives run last, wherever they are in the group."""
     outcome = Outcome()
     place, comm = world.place, world.comm
     place.reset()

@@ -1,4 +1,4 @@
-"""Ranks that abort, do not come, call something else, or die."""
+"""Ranks that abort, do not call, make a different call, or die."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .guarded import Guarded
 from .job import Deadline
 from .values import poison
 
-# By packets, and by blocks through more slots than there are.
+# Sent as packets, and as blocks through more slots than exist.
 _COUNTS = {"small": 100, "large": 3_000_000}
 _BF16_BYTES = 2
 _ABORT_AFTER_SECONDS = 0.3
@@ -38,7 +38,7 @@ def run(
     host_id: str,
     emit: Emit,
 ) -> None:
-    """A scenario after the other, each with a communicator of its own."""
+    """Runs one scenario after another, each with its own communicator."""
     deadline = Deadline()
     deadline.begin(rank, "starting")
     place = places.make(backend, device, _CAPACITY_BYTES)
@@ -48,7 +48,7 @@ def run(
         for name, unique_id in unique_ids.items():
             deadline.begin(rank, name)
             what, how = name.split()
-            # To join takes GPUs longer than a call may wait: a first communicator of the process is slow to make.
+            # The first communicator of a process on GPUs takes longer to create than a call may wait.
             waits = timeout_seconds if what != "abort" else 30.0
             _meet(host)
             comm = _join(place, unique_id, rank, ranks, waits)
@@ -70,7 +70,7 @@ def _join(place: Any, unique_id: str, rank: int, ranks: int, timeout_seconds: fl
 def _buffers(place: Any, how: str, stream: Any) -> tuple[Any, Guarded]:
     place.reset()
     count = _COUNTS["small" if how in ("small", "recv") else "large"]
-    # Room for a rank that calls with three times as many.
+    # Memory for a rank that calls with three times as many values.
     source, target = (Guarded(place, 3 * _BF16_BYTES * count) for _ in range(2))
     values = source.lay(np.zeros(3 * _BF16_BYTES * count, np.uint8), 0, stream)
     target.lay(poison(3 * _BF16_BYTES * count), 0, stream)
@@ -82,7 +82,7 @@ def _part(place: Any, array: Any, count: int) -> Any:
 
 
 def _met(comm: narrowcast.Communicator, place: Any, stream: Any, call: Callable[[], None] | None) -> dict[str, Any]:
-    """Makes the call, waits for it, and tells how it ended; without one, waits until the communicator has an error."""
+    """Makes a call and waits for its result. Without a call, waits until the communicator has an error."""
     begin = time.monotonic()
     error: NarrowcastError | None = None
     try:
@@ -102,7 +102,7 @@ def _told(error: NarrowcastError | None) -> dict[str, Any]:
 
 
 def _afterwards(comm: narrowcast.Communicator, place: Any, stream: Any, values: Any) -> dict[str, Any]:
-    """What a later call comes to, and how long closing takes."""
+    """The result of a later call, and the time that closing takes."""
     later = None
     try:
         comm.all_reduce(_part(place, values, 10), dtype="bfloat16", stream=stream)
@@ -160,9 +160,9 @@ def _mismatch(place: Any, comm: narrowcast.Communicator, stream: Any, how: str) 
     codec = "window" if how == "window" else "raw"
     told = _met(comm, place, stream, lambda: _all_reduce(place, comm, stream, values, target, count, codec))
     if told["error"] is None:
-        # Its part was there; others may miss theirs.
+        # Its part arrived; those of others may not.
         told = {**_met(comm, place, stream, None), "seconds": told["seconds"]}
-    # Whatever came of it, nothing else was written to.
+    # In any case, no other memory was written.
     changed = target.read(0, _BF16_BYTES * count, stream)[1]
     return {**told, "changed": changed, **_afterwards(comm, place, stream, values)}
 
@@ -171,7 +171,7 @@ _SCENARIOS = {"abort": _abort, "late": _late, "mismatch": _mismatch}
 
 
 def killed(*, backend: str, device: int, rank: int, ranks: int, unique_id: str, folder: str, emit: Emit) -> None:
-    """The last rank dies while the others wait for it. What they say goes to files: of the dead one no line comes."""
+    """The last rank dies while the others wait for it. Results go to files, because the dead rank emits none."""
     deadline = Deadline()
     deadline.begin(rank, "a rank is killed")
     place = places.make(backend, device, _CAPACITY_BYTES)

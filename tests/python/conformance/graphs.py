@@ -1,4 +1,4 @@
-"""Calls captured in CUDA graphs, and replayed with other inputs."""
+"""Calls captured in CUDA graphs and replayed with new inputs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .world import Cases, Outcome, World
 _VARIANTS = 7
 _BF16, _FP32, _INT32 = value_type("bfloat16"), value_type("float32"), value_type("int32")
 
-# Small and large, by packets and by blocks, coded and raw; the last one of all_reduce in place.
+# Small and large calls, as packets and as blocks, coded and raw; the last all_reduce is in place.
 _SEQUENCE = (
     (Choice("all_reduce", _BF16, "sum", "weights", 1000, 0), "raw", False),
     (Choice("all_reduce", _BF16, "sum", "weights", 150_001, 0), "window", False),
@@ -37,7 +37,7 @@ _SEQUENCE = (
 
 
 class Repeated:
-    """A call whose input is another one at each replay, and every result of it."""
+    """A call with a different input for each replay, and its results."""
 
     def __init__(self, world: World, choice: Choice, codec: str, in_place: bool, replays: int) -> None:
         self._choice, self._codec, self._place = choice, codec, world.place
@@ -76,7 +76,7 @@ class Repeated:
 
 
 def _captured(world: World, comm: narrowcast.Communicator, calls: list[Repeated], stream: Any) -> Graph:
-    """Once as they are, as one does before a capture, then captured."""
+    """Makes the calls once directly, as is usual before a capture, then captures them."""
     for call in calls:
         call.run(comm, stream)
     world.place.finish(comm, stream)
@@ -104,7 +104,7 @@ def _replay(graph: Graph, calls: list[Repeated], replay: int, stream: Any) -> No
 
 
 def replayed(world: World, sequence: Sequence[tuple[Choice, str, bool]], replays: int) -> Outcome:
-    """One graph of all these calls: which, codec, in place."""
+    """One graph of several calls: operation, codec, in place."""
     outcome = Outcome()
     world.place.reset()
     stream = world.streams[0]
@@ -126,12 +126,12 @@ def replayed(world: World, sequence: Sequence[tuple[Choice, str, bool]], replays
 def _miscounted(
     sequence: Sequence[tuple[Choice, str, bool]], replays: int, before: Counters, made: Counters, after: Counters
 ) -> Iterator[str]:
-    """made: after the calls were made once, and captured."""
+    """made: counters after the direct calls and the capture."""
     nothing = OperationCounters(0, 0, 0)
     for name, last in after.operations.items():
         first, once = before.operations.get(name, nothing), made.operations[name]
         raw_bytes, again = once.raw_bytes - first.raw_bytes, last.raw_bytes - once.raw_bytes
-        # What is coded goes by blocks. What goes by packets counts when it is made, and not when it is replayed.
+        # Coded calls use blocks. Calls with packets count when they are made, and not in replays.
         codecs = {codec for choice, codec, _ in sequence if choice.operation in (name, name + "recv")}
         if again != replays * raw_bytes if codecs == {"window"} else again % replays or again > replays * raw_bytes:
             yield f"{name}: {raw_bytes} bytes of values, and {again} in {replays} replays"
@@ -165,7 +165,7 @@ def _by_turns(world: World) -> Outcome:
 
 
 def _one_of_two(world: World) -> Outcome:
-    """The second communicator's calls go on, on a stream of their own, during the capture and the replays."""
+    """A second communicator makes calls on another stream during the capture and the replays."""
     outcome = Outcome()
     place, (stream, other) = world.place, world.streams
     place.reset()
@@ -175,7 +175,7 @@ def _one_of_two(world: World) -> Outcome:
     beside = [Pending(world, choice, i, codec) for i, (choice, codec) in enumerate(chosen)]
     for call in calls:
         call.run(world.comms[0], stream)
-    # Kernels that are used for the first time are loaded, which a capture must not meet: each once before it.
+    # Kernels are loaded at their first launch, which must not happen during a capture.
     for one in beside:
         one.launch(world.comms[1], other)
     place.finish(world.comms[0], stream)

@@ -1,4 +1,4 @@
-"""Values between canaries: what a call writes where it should not is seen."""
+"""Values between canaries, to detect writes outside of buffers."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import numpy as np
 
 from .values import POISON, poison
 
-# More than a block before and behind; a multiple of every alignment, so that a shift is what it says.
+# More than a block on each side, and a multiple of every alignment.
 GUARD_BYTES = 8192
 
 
 class Guarded:
-    """Room for values of up to so many bytes, in a place's memory."""
+    """Memory for values of up to a number of bytes."""
 
     def __init__(self, place: Any, most_bytes: int) -> None:
         self._place = place
@@ -23,7 +23,7 @@ class Guarded:
         self.bytes = 0
 
     def lay(self, values: np.ndarray, shift: int = 0, stream: Any = None) -> Any:
-        """Writes the bytes, `shift` beyond a 256-byte boundary, and canaries; gives their array for calls."""
+        """Writes bytes at `shift` after a 256-byte boundary, and canaries. Returns the array of the bytes."""
         raw = np.ascontiguousarray(values).view(np.uint8)
         self._begin, self.bytes = GUARD_BYTES + shift, raw.size
         end = self._begin + raw.size
@@ -38,7 +38,7 @@ class Guarded:
         return self._place.part(self._memory, self._begin + first, count_bytes)
 
     def read(self, first: int, count_bytes: int, stream: Any = None) -> tuple[np.ndarray, str | None]:
-        """Some of the bytes, after the stream; and what else than those has changed since they were laid."""
+        """Waits for the stream. Returns a range of the bytes, and the changes outside of it."""
         found = self._place.read(self._place.part(self._memory, 0, self._image.size), stream)
         begin, end = self._begin + first, self._begin + first + count_bytes
         changed = None

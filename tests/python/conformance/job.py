@@ -1,4 +1,4 @@
-"""What the ranks run: section after section, a result for every case."""
+"""The rank processes: run one section after another and emit a result for every case."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _CASES: dict[str, Callable[[World], Cases]] = {
     "arguments": arguments,
 }
 _WITH_TWO_COMMUNICATORS = {"streams", "graphs"}
-# A call waits so long for a peer; a case, with what it compares, may take so long.
+# Time limits of a call, and of a case with its comparisons.
 CALL_SECONDS, CASE_SECONDS = 20, 60
 _MOST_SENTENCES = 5
 MIB = 1 << 20
@@ -44,7 +44,7 @@ MIB = 1 << 20
 
 @dataclass(frozen=True)
 class Section:
-    """As the parent sends it: a section and the ids of its communicators."""
+    """A section and the ids of its communicators, from the parent."""
 
     name: str
     unique_ids: list[str]
@@ -55,7 +55,7 @@ def communicators_of(section: str) -> int:
 
 
 class Deadline:
-    """Ends the process when a case does not end, and says which one it was."""
+    """Ends the process when a case exceeds its time limit, and reports the case."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -103,7 +103,7 @@ def run(
 
 
 def threads(*, backend: str, devices: list[int], sections: list[list[Any]], seed: int, emit: Emit) -> None:
-    """All ranks in this process, a thread each. A result has what every rank came to."""
+    """All ranks in this process, one thread for each. Every result has the outcomes of all ranks."""
     deadline = Deadline()
     ranks = len(devices)
     results: list[list[Any]] = [[] for _ in devices]
@@ -117,7 +117,7 @@ def threads(*, backend: str, devices: list[int], sections: list[list[Any]], seed
                 streams = [place.stream(), place.stream()]
                 for name, unique_ids in sections:
                     section = Section(name, unique_ids)
-                    # Ranks that share a GPU share its default stream as well, and would wait for each other there.
+                    # Ranks on one GPU share its default stream, where they would block each other.
                     _run_section(
                         section, place, streams, rank, ranks, "few", seed, False, deadline, results[rank].append
                     )
@@ -152,7 +152,7 @@ def _run_section(
     deadline: Deadline,
     emit: Emit,
 ) -> None:
-    """Every case says something, so that what the ranks say stands side by side; after an error the rest is skipped."""
+    """Emits a result for every case, so that results of ranks correspond. After an error the rest is skipped."""
     deadline.begin(rank, f"joining the communicators of {section.name}")
     comms = [
         place.communicator(unique_id, rank, ranks, timeout_seconds=CALL_SECONDS) for unique_id in section.unique_ids

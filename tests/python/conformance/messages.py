@@ -1,4 +1,4 @@
-"""Messages between any two ranks, and a rank's memory for those of a group."""
+"""Messages between ranks, and the memory of a rank for the messages of a group."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def message_values(data: str, kind: ValueType, number: int, count: int) -> np.nd
 
 @dataclass(frozen=True)
 class Message:
-    """From one rank to another. Those of two ranks are received in the order in which they are sent."""
+    """A message from one rank to another. Messages between two ranks arrive in the order of their sends."""
 
     sender: int
     receiver: int
@@ -40,7 +40,7 @@ class Message:
 
 
 class Mailbox:
-    """This rank's messages of one group, in memory between canaries."""
+    """The messages of this rank in one group, with memory between canaries."""
 
     def __init__(self, world: World, messages: list[Message], rng: random.Random, stream: Any) -> None:
         self._world, self._stream = world, stream
@@ -56,7 +56,7 @@ class Mailbox:
 
     @staticmethod
     def _lay_out(messages: list[Message], rng: random.Random) -> tuple[np.ndarray, list[int]]:
-        """All of them in one buffer, aligned to their value type and nothing more."""
+        """Puts all messages into one buffer, with only the alignment of their value types."""
         starts, end = [], 0
         for message in messages:
             size = message.kind.bytes
@@ -69,7 +69,7 @@ class Mailbox:
         return whole, starts
 
     def post(self, comm: narrowcast.Communicator, rng: random.Random, recv_stream: Any = None) -> None:
-        """Sends and receives in an open group: in any order, but for those between the same two ranks."""
+        """Makes sends and receives in an open group, in any order except between the same two ranks."""
         queues: dict[tuple[str, int], list[tuple[Message, int]]] = {}
         for message, start in zip(self.sent, self._sends, strict=True):
             queues.setdefault(("send", message.receiver), []).append((message, start))
@@ -102,7 +102,7 @@ class Mailbox:
 
 
 def messages_of(world: World, name: str) -> list[Message]:
-    """The messages of a group, the same list on every rank."""
+    """The messages of a group: the same list on every rank."""
     rng = world.random("groups", name)
     everyone = range(world.ranks)
     pairs = [(s, r) for s in everyone for r in everyone]
@@ -122,7 +122,7 @@ def messages_of(world: World, name: str) -> list[Message]:
         sizes = (0, 1, 2, 3, 1023, 1024, 2047, 2049, 5000)
         return [message(s, r, kind, rng.choice(CODECS), rng.choice(sizes)) for s, r in pairs for kind in kinds]
     if name == "all types that window shrinks at once":
-        # The n-th of any two ranks meet: every pair begins with another type, and sends one raw.
+        # Every pair of ranks begins with a different type and sends one message raw.
         some = [
             message(s, r, floats[(2 * s + r + i) % len(floats)], "raw" if i == (2 * s + r) % 7 else "window", 9001)
             for s, r in pairs

@@ -1,5 +1,4 @@
-"""Every operation, value type and reduction, by every codec, in place and not, over counts where the way they are run
-changes."""
+"""Every operation, value type, reduction and codec, in place and not, around counts where the path changes."""
 
 from __future__ import annotations
 
@@ -19,18 +18,18 @@ from .guarded import Guarded
 from .values import DATA, difference, poison, pool
 from .world import CODECS, Case, Cases, Outcome, World
 
-# A block has 4 KiB of values, float64's 8 KiB by window.
+# A block has 4 KiB of values (float64: 8 KiB with window).
 SMALL_COUNTS = (0, 1, 2, 3, 7, 100, 1023, 1024, 1025, 2047, 2048, 2049, 4095, 4096, 4097, 6001)
 KIB, MIB = 1 << 10, 1 << 20
-# A call with more is made out of place or in place, not both.
+# Larger calls are made either in place or not, but not both.
 _BOTH_WAYS_BYTES = 4 * MIB
-# Beyond, a change of way is left to the tests of each way.
+# Larger changes of the path are tested elsewhere.
 _MOST_SWITCH_BYTES = 16 * MIB
 
 
 @dataclass(frozen=True)
 class Choice:
-    """What a case calls; every rank makes the same."""
+    """The call of a case, the same on every rank."""
 
     operation: str
     kind: ValueType
@@ -59,7 +58,7 @@ def expected(call: Call, sample: np.ndarray, variant: int) -> np.ndarray:
 
 
 def small(world: World) -> Cases:
-    """Every operation, type and reduction at small counts; where time is short, each at one of them, or one in five."""
+    """Every operation, type and reduction at small counts; with a smaller amount, some of them."""
     section = "small"
     every = [
         (operation, kind, op)
@@ -78,7 +77,7 @@ def small(world: World) -> Cases:
 
 
 def larger(world: World) -> Cases:
-    """Around the sizes where a call is run in another way, and some in between."""
+    """Sizes around changes of the path, and some between them."""
     section = "larger"
     rng = world.random(section)
 
@@ -91,7 +90,7 @@ def larger(world: World) -> Cases:
 
     for operation in operations.NAMES:
         for count_bytes in _switch_bytes(operation, world):
-            kinds = floats if count_bytes >= 4 * MIB else VALUE_TYPES  # those that are coded
+            kinds = floats if count_bytes >= 4 * MIB else VALUE_TYPES  # types that the codec supports
             offs = (-1, 0, 1) if count_bytes <= _BOTH_WAYS_BYTES else (-1, 0) if world.ranks <= 4 else (0,)
             for off in offs:
                 yield _case(world, section, choice(operation, count_bytes, off, kinds))
@@ -105,12 +104,12 @@ def larger(world: World) -> Cases:
 
 
 def _switch_bytes(operation: str, world: World) -> Iterator[int]:
-    """Bytes of `count` values where the call is run in another way: up to _MOST_SWITCH_BYTES, as explained."""
+    """Sizes in bytes where the path changes, from `explain`, up to _MOST_SWITCH_BYTES."""
     if world.place.backend == "host":
-        # More than one chunk of its staging.
+        # More than one chunk of staging.
         yield 128 * KIB
         return
-    # What one buffer of packets holds.
+    # The capacity of a buffer of packets.
     yield 3 * MIB // max(1, world.ranks - 1)
 
     def way(count_bytes: int) -> tuple[str, int | None, str]:
@@ -126,7 +125,7 @@ def _case(world: World, section: str, choice: Choice) -> Case:
 
 
 def check(world: World, section: str, choice: Choice) -> Outcome:
-    """Makes the call in all ways and compares each result with the oracle, and the results with each other."""
+    """Makes the call with all codecs, in place and not. Compares results with the oracle and with each other."""
     outcome = Outcome()
     call = choice.call(world.rank, world.ranks)
     sample = pool(choice.data, choice.kind.name)
@@ -140,7 +139,7 @@ def check(world: World, section: str, choice: Choice) -> Outcome:
     first: np.ndarray | None = None
     for in_place in ways:
         for codec in CODECS:
-            # Aligned to the value type and nothing more, or better.
+            # With the alignment of the value type, or a larger one.
             shifts = [own.choice((0, 1, 3, 16 // choice.kind.bytes)) * choice.kind.bytes for _ in range(2)]
             stream = None if world.default_stream and own.random() < 0.2 else world.streams[0]
             where = f"{codec}{' in place' if in_place else ''} at +{shifts[0]} and +{shifts[1]}"
@@ -171,13 +170,13 @@ def _call(
     outcome: Outcome,
     where: str,
 ) -> np.ndarray | None:
-    """One call; the bits of its output, None if this rank has none."""
+    """Makes one call. Returns the bits of its output; None if this rank has none."""
     place, value_bytes = world.place, call.kind.bytes
     place.reset()
     sent_bytes, out_bytes = call.send_elems * value_bytes, call.recv_elems * value_bytes
     raw = np.ascontiguousarray(sent).view(np.uint8)
     source: Guarded | None = None
-    begin = 0  # of the output in its buffer
+    begin = 0  # offset of the output in its buffer
     if in_place:
         whole = poison(max(sent_bytes, out_bytes))
         smaller = call.in_place_elems * value_bytes

@@ -1,4 +1,4 @@
-"""Sends and receives that ranks group unlike each other, or make in another order."""
+"""Sends and receives that ranks group differently, or make in a different order."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def orders(world: World) -> Cases:
 
 
 def _check_unequal(world: World, grouped: str) -> Outcome:
-    """Rank 0 sends several messages to each of the others: one side makes a group of all its calls, the other none."""
+    """Rank 0 sends several messages to each other rank. One side groups all its calls, the other none."""
     outcome = Outcome()
     stream = world.streams[0]
     world.place.reset()
@@ -48,7 +48,7 @@ def _check_unequal(world: World, grouped: str) -> Outcome:
 
 
 def _grouped_by_rank_0(world: World, mailboxes: list[Mailbox], own: random.Random) -> Outcome:
-    """The others have the messages of one mailbox after those of another."""
+    """Other ranks receive the messages of one mailbox after those of another."""
     outcome = Outcome()
     with narrowcast.group() if world.rank == 0 else contextlib.nullcontext():
         for mailbox in mailboxes:
@@ -60,7 +60,7 @@ def _grouped_by_rank_0(world: World, mailboxes: list[Mailbox], own: random.Rando
 
 
 def _check_pairs(world: World) -> Outcome:
-    """Rank 0 sends to and receives from each of the others in one group, of which they have a pair at a time."""
+    """Rank 0 exchanges messages with all others in one group. They make one pair of calls at a time."""
     stream = world.streams[0]
     world.place.reset()
     rng, own = world.random("pairs"), world.random("pairs", own=True)
@@ -76,7 +76,7 @@ def _check_pairs(world: World) -> Outcome:
     return _grouped_by_rank_0(world, mailboxes, own)
 
 
-# Messages, sender and receiver, in an order in which the ranks other than 0 can have them one by one.
+# Messages (sender, receiver) in an order in which ranks other than 0 can handle them one by one.
 _ORDERS = {
     "two that it sends and one that comes back": ((0, 1), (0, 1), (1, 0)),
     "two that come and one that it sends": ((1, 0), (1, 0), (0, 1)),
@@ -85,7 +85,7 @@ _ORDERS = {
 
 
 def _check_order(world: World, messages: tuple[tuple[int, int], ...]) -> Outcome:
-    """More than lies between two ranks: what waits for the end of another message waits for its receiver."""
+    """Messages that exceed the staging between two ranks wait for their receivers."""
     stream = world.streams[0]
     world.place.reset()
     own = world.random("order", own=True)
@@ -98,7 +98,7 @@ def _check_order(world: World, messages: tuple[tuple[int, int], ...]) -> Outcome
 
 
 def _check_collective_grouped(world: World) -> Outcome:
-    """The others have a collective, and then receive."""
+    """Other ranks make a collective first and then receive."""
     outcome = Outcome()
     place, stream = world.place, world.streams[0]
     place.reset()

@@ -1,4 +1,4 @@
-"""Where a rank's values lie, for all backends alike: memory, streams, and copies in the order of a stream.
+"""Memory, streams and copies of a rank, with the same interface for all backends.
 
 Memory is had once, before the first call, and then carved: to allocate or free GPU memory can wait for all kernels of
 the GPU, and some of them may wait for this rank. Nothing here waits for more than its stream for the same reason.
@@ -28,7 +28,7 @@ class Place:
         self._capacity_bytes, self._used_bytes = capacity_bytes, 0
 
     def carve(self, count_bytes: int) -> Any:
-        """Memory until the next reset(), aligned to 256 bytes."""
+        """Allocates memory until the next reset(), aligned to 256 bytes."""
         first = self._used_bytes
         self._used_bytes += -(-count_bytes // _ALIGN_BYTES) * _ALIGN_BYTES
         assert self._used_bytes <= self._capacity_bytes, "the cases of a section need more memory than a place has"
@@ -36,15 +36,15 @@ class Place:
 
     @property
     def whole(self) -> Any:
-        """All memory that there is to carve."""
+        """The capacity in bytes."""
         return self._memory
 
     def reset(self) -> None:
-        """All that was carved may be carved again."""
+        """Frees all memory."""
         self._used_bytes = 0
 
     def finish(self, comm: narrowcast.Communicator, stream: Any = None) -> None:
-        """Waits for the stream. Raises what the communicator's calls came to."""
+        """Waits for the stream. Raises the errors of the communicator's calls."""
         self.wait(stream)
         error = comm.async_error()
         if error is not None:
@@ -54,7 +54,7 @@ class Place:
 
 
 class HostPlace(Place):
-    """NumPy arrays of bytes. Copies are made at once: the stream must be idle."""
+    """NumPy arrays of bytes. Copies are synchronous: the stream must be idle."""
 
     backend = "host"
 
@@ -91,7 +91,7 @@ class HostPlace(Place):
 
 
 class GpuPlace(Place):
-    """Memory of a GPU, whose context the thread must have made current by current() before it is made."""
+    """Memory of a GPU. The thread must first make its context current with current()."""
 
     backend = "cuda"
 
@@ -132,7 +132,7 @@ class GpuPlace(Place):
             c_size_t(host.nbytes),
             _handle(stream),
         )
-        # The host's memory goes when this returns.
+        # The host memory is freed on return.
         self.wait(stream)
 
     def read(self, memory: Any, stream: Any = None) -> np.ndarray:

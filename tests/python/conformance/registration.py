@@ -1,4 +1,4 @@
-"""Registered memory: the same values by another way, whatever part of whose memory it is."""
+"""Registered memory: identical results with direct writes, for any part of the memory of any rank."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def registration(world: World) -> Cases:
 
 
 def _calls(world: World) -> Cases:
-    """Those that move values by blocks, some of them so many that they go straight to registered memory."""
+    """Calls that move values as blocks, some large enough to be written directly to registered memory."""
     for operation in _MOVES:
         for kind, count in ((_BF16, 2_200_003), (_INT8, 5_000_001)):
             choice = Choice(operation, kind, "sum", "random", count, world.ranks - 1)
@@ -60,7 +60,7 @@ def _calls(world: World) -> Cases:
     yield from all_to_all_v(world)
     yield from groups(world)
     if world.amount != "few":
-        # Not by threads: what one captures holds up the others.
+        # Not with threads, because a capture of one thread blocks the others.
         yield "a graph of moves, replayed", functools.partial(replayed, world, _SEQUENCE, 10 if world.thorough else 5)
 
 
@@ -68,7 +68,7 @@ UNSUPPORTED, INVALID = narrowcast.UnsupportedError, narrowcast.InvalidArgumentEr
 
 
 def _refusals(world: World) -> list[tuple[str, type[Exception], Callable[[], Any]]]:
-    """On one rank alone: the others are told, and all go on."""
+    """An error on one rank is reported to the others, and the communicator remains usable."""
     last = world.rank == world.ranks - 1
     whole = world.place.whole
     host = np.zeros(4096, np.uint8)
@@ -80,7 +80,7 @@ def _refusals(world: World) -> list[tuple[str, type[Exception], Callable[[], Any
 
 
 class _At:
-    """An array of bytes on a GPU, as it says."""
+    """An array of bytes that claims to be on a GPU."""
 
     def __init__(self, pointer: int, count_bytes: int) -> None:
         self.__cuda_array_interface__ = {

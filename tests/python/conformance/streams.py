@@ -1,4 +1,4 @@
-"""Calls in the order of streams, without a word of synchronisation by the user between them."""
+"""Calls run in stream order, without synchronisation by the user."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _BF16, _FP32, _INT32 = value_type("bfloat16"), value_type("float32"), value_type
 
 
 class Pending:
-    """A call with buffers of its own, to be launched and checked later."""
+    """A call with its own buffers, launched now and checked later."""
 
     def __init__(self, world: World, choice: Choice, variant: int, codec: str) -> None:
         self._choice, self._codec = choice, codec
@@ -48,7 +48,7 @@ class Pending:
 
 
 def _choices(world: World, salt: str, count: int, most: int = 70_000) -> list[tuple[Choice, str]]:
-    """Calls of many kinds, small ones next to large ones."""
+    """Different calls, small and large."""
     rng = world.random("streams", salt)
     operations = ("all_reduce", "all_gather", "reduce_scatter", "sendrecv", "broadcast", "all_to_all", "gather")
     return [
@@ -102,7 +102,7 @@ def _in_turn(world: World) -> Outcome:
 
 
 def _chain(world: World) -> Outcome:
-    """Values go round the ring, a step a call."""
+    """Values move around the ring, one step for each call."""
     outcome = Outcome()
     place = world.place
     place.reset()
@@ -159,9 +159,9 @@ def _two_communicators(world: World) -> Outcome:
 
 
 def _crossed(world: World) -> Outcome:
-    """Each rank's GPU has begun with another communicator's call when it waits for the rest."""
+    """Every GPU starts a call of a different communicator before it waits for the others."""
     outcome = Outcome()
-    # Of this many values all warps of a GPU have several blocks, and none of their registers are free before the end.
+    # With this many values every warp of a GPU has several blocks, so that the kernel occupies the whole GPU.
     kinds = [("all_reduce", "window", 16), ("all_to_all", "raw", 4), ("reduce_scatter", "window", 4)]
     kinds += [("all_gather", "window", 4), ("all_reduce", "raw", 16)]
     kinds = [(name, codec, count * (1_000_000 if world.thorough else 125_000)) for name, codec, count in kinds]
@@ -197,7 +197,7 @@ def _group_over_two(world: World) -> Outcome:
 
 
 def _refilled(world: World) -> Outcome:
-    """Inputs come, and outputs go, by copies on the stream."""
+    """Inputs and outputs are copied on the stream."""
     outcome = Outcome()
     place, stream = world.place, world.streams[0]
     variants, calls = 10, 200 if world.thorough else 40

@@ -1,4 +1,4 @@
-"""The tests of every backend's communicators. A backend inherits `Conformance` and gives the fixture `setting`."""
+"""The conformance tests. A backend inherits from `Conformance` and provides the fixture `setting`."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ _MOST_LINES = 20
 
 @dataclass(frozen=True)
 class Setting:
-    """Where the ranks run. amount: "all" of the cases, or "some", or "few" where that would take too long."""
+    """Where the ranks run. amount: how many cases to run: "all", "some" or "few"."""
 
     backend: str
     ranks: int
-    devices: tuple[int, ...]  # of each rank; the host backend does not look at them
+    devices: tuple[int, ...]  # of each rank; ignored by the host backend
     amount: str
     time_limit_seconds: float
     seed: int = field(default_factory=lambda: int(os.environ.get("NARROWCAST_TEST_SEED", "0")))
@@ -43,17 +43,19 @@ class Setting:
         return f"{self.backend}-{self.ranks}"
 
     def arguments(self) -> list[dict[str, Any]]:
-        """Of each rank's process."""
+        """The environment of rank processes."""
         ranks = self.ranks
         return [{"backend": self.backend, "device": self.devices[r], "rank": r, "ranks": ranks} for r in range(ranks)]
 
 
 @dataclass
 class Report:
-    """What the ranks said."""
+    """The results of the ranks."""
 
     setting: Setting
-    rows: list[list[dict[str, Any]]] = field(default_factory=list)  # a row a case, of every rank
+    rows: list[list[dict[str, Any]]] = field(
+        default_factory=list
+    )  # one row for each case, with the results of all ranks
     failure: str | None = None
     seconds: float = 0
 
@@ -61,7 +63,7 @@ class Report:
         return [row for row in self.rows if row[0]["section"] == section]
 
     def assert_right(self, section: str) -> None:
-        """Fails with the cases that were wrong."""
+        """Fails if any case failed, with a list of them."""
         rows = self.of(section)
         seconds = sum(max(one["seconds"] for one in row) for row in rows)
         print(f"{self.setting}, {section}: {len(rows)} cases in {seconds:.1f} s, seed {self.setting.seed}")
@@ -80,7 +82,7 @@ class Report:
             pytest.fail(_text(lines, self.setting), pytrace=False)
 
     def assert_same_bits(self) -> None:
-        """NaNs may be of any payload, but of the same one whatever the codec, and on all ranks."""
+        """NaNs may have any payload, but the same one with every codec and on all ranks."""
         lines = [
             f"{one['case']}: rank {r}: {line}" for row in self.rows for r, one in enumerate(row) for line in one["nans"]
         ]
@@ -117,7 +119,7 @@ def _run(job: str, arguments: list[dict[str, Any]], report: Report) -> Report:
 
 @pytest.fixture(scope="class")
 def report(setting: Setting) -> Report:
-    """What the ranks of one start say to all the sections."""
+    """The results of all sections."""
     sections = tuple(name for name in SECTIONS if name != "graphs" or setting.backend == "cuda")
     shared = {"sections": identities(sections), "amount": setting.amount, "seed": setting.seed}
     made = _run("job:run", [{**own, **shared} for own in setting.arguments()], Report(setting))
@@ -127,7 +129,7 @@ def report(setting: Setting) -> Report:
 
 @pytest.fixture(scope="class")
 def failures(setting: Setting) -> dict[str, list[dict[str, Any]]]:
-    """What every rank met in each scenario."""
+    """The results of the failure scenarios."""
     names = [f"{what} {how}" for what, hows in _SCENARIOS for how in hows]
     if setting.backend == "host":
         names.remove("mismatch window")
@@ -143,7 +145,7 @@ def failures(setting: Setting) -> dict[str, list[dict[str, Any]]]:
 
 
 class Conformance:
-    """What must hold on every backend. Its module imports the fixtures `report` and `failures`, too."""
+    """The tests. The module of a subclass also imports the fixtures `report` and `failures`."""
 
     @pytest.mark.parametrize("section", SECTIONS)
     def test_every_case_is_right(self, report: Report, section: str) -> None:
@@ -165,7 +167,7 @@ class Conformance:
             "seed": setting.seed,
         }
         _run("job:threads", [arguments], report)
-        # One process spoke for all ranks.
+        # One process reported for all ranks.
         report.rows = [row[0] for row in report.rows]
         for section in THREAD_SECTIONS:
             report.assert_right(section)
@@ -189,7 +191,7 @@ class Conformance:
     @pytest.mark.parametrize("how", ["recv", "small", "large"])
     def test_a_rank_that_never_calls_is_a_timeout_that_names_it(self, failures, setting, how) -> None:
         *waiting, missing = self._of(failures, f"late {how}")
-        # One of them is the first to give up, and tells the others.
+        # The first rank that times out tells the others.
         assert "PeerTimeoutError" in [rank["error"] for rank in waiting], waiting
         for rank in [*waiting, missing]:
             assert rank["error"] in ("PeerTimeoutError", "RemoteError"), rank
@@ -197,7 +199,7 @@ class Conformance:
             assert rank["later"] in ("PeerTimeoutError", "RemoteError"), rank
             assert rank["close_seconds"] < 10, rank
         for rank in waiting:
-            # In a long collective a rank may also wait for one that itself waits.
+            # In a long collective a rank may wait for another rank that waits.
             named = range(setting.ranks) if how == "large" else [missing["rank"]]
             assert any(_names(rank["sentence"], other) for other in named), rank
 
@@ -225,7 +227,7 @@ class Conformance:
             told = json.loads(path.read_text())
             assert told["error"] == "RemoteError", told
             assert _names(told["sentence"], last), told
-            assert told["seconds"] < 5.5, told  # the rank dies half a second after the others begin to wait
+            assert told["seconds"] < 5.5, told  # the rank dies 0.5 seconds after the others begin to wait
             assert told["close_seconds"] < 10, told
 
 

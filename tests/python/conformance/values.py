@@ -1,4 +1,4 @@
-"""Values to send, as bits, and how values are compared."""
+"""Test data as bits, and comparisons."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ POISON = np.random.default_rng(1).integers(0, 256, 8192, np.uint8)
 
 @functools.cache
 def pool(data: str, dtype: str) -> np.ndarray:
-    """Values of a kind; a rank's input is a part of it, over and over (`samples.of_rank`)."""
+    """Values of a type. A rank's input repeats them from some position (`samples.of_rank`)."""
     kind = value_type(dtype)
     if data == "weights":
         return _weights(kind)
@@ -41,7 +41,7 @@ def _special(kind: ValueType) -> np.ndarray:
     unsigned = np.dtype(f"uint{8 * kind.bytes}")
 
     def some(choices: list[int], bits: int) -> np.ndarray:
-        """Of the choices, and in every fourth place of any."""
+        """One of the choices; in every fourth place any bits."""
         chosen = np.array(choices, np.uint64)[rng.integers(0, len(choices), _SPECIAL_ELEMS)]
         anything = rng.integers(0, 1 << bits, _SPECIAL_ELEMS, np.uint64) if bits < 64 else rng.bytes(8 * _SPECIAL_ELEMS)
         return np.where(rng.integers(0, 4, _SPECIAL_ELEMS) == 0, np.frombuffer(anything, np.uint64), chosen)
@@ -59,7 +59,7 @@ def _special(kind: ValueType) -> np.ndarray:
 
 
 def poison(count_bytes: int) -> np.ndarray:
-    """Bytes that no call gives by chance."""
+    """Bytes that no call produces by chance."""
     return np.resize(POISON, count_bytes)
 
 
@@ -68,7 +68,7 @@ def as_bits(values: np.ndarray, kind: ValueType) -> np.ndarray:
 
 
 def difference(found: np.ndarray, expected: np.ndarray, kind: ValueType, *, nan_is_nan: bool) -> str | None:
-    """The first value that is not what it should be, to the bit; None when all are.
+    """The first value with wrong bits; None if there is none.
 
     nan_is_nan: NaNs of any payload are equal. Arithmetic leaves the payload open.
     """

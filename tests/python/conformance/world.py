@@ -1,4 +1,4 @@
-"""What the cases of a section work with, on one rank."""
+"""The environment of test cases on one rank."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ CODECS = ("raw", "window", "auto")
 
 @dataclass
 class World:
-    """One rank, its communicators and its memory. All but rank, place and comms is the same on every rank."""
+    """A rank with its communicators and memory. Everything except rank, place and comms is the same on all ranks."""
 
     place: Any
     rank: int
     ranks: int
     comms: list[narrowcast.Communicator]
     streams: list[Any]  # two; all calls of a section use them
-    amount: str  # "all", or "some" or "few" where that would take too long
+    amount: str  # how many cases to run: "all", "some" or "few"
     seed: int
-    default_stream: bool = True  # calls may go without a stream, too
+    default_stream: bool = True  # calls may also use no stream
 
     @property
     def comm(self) -> narrowcast.Communicator:
@@ -36,18 +36,18 @@ class World:
         return self.amount == "all"
 
     def random(self, *names: object, own: bool = False) -> random.Random:
-        """The same numbers on every rank, or with `own` this rank's own."""
+        """A random number generator: the same on every rank, or with `own` a different one on each."""
         return random.Random(repr((self.seed, *names, self.rank if own else "all")))
 
 
 @dataclass
 class Outcome:
-    """What a case came to on one rank."""
+    """The result of a case on one rank."""
 
     wrong: list[str] = field(default_factory=list)
     # NaNs whose payload or sign depends on the codec.
     nans: list[str] = field(default_factory=list)
-    # Of a result that all ranks have alike, to the bit.
+    # A digest of a result that has the same bits on all ranks.
     digest: int | None = None
 
     def note(self, where: str, sentence: str | None) -> None:
@@ -58,6 +58,6 @@ class Outcome:
         self.digest = zlib.crc32(np.ascontiguousarray(result).view(np.uint8), self.digest or 0)
 
 
-# A case is its name and what runs it.
+# A case: its name, and the function that runs it.
 Case = tuple[str, Callable[[], Outcome]]
 Cases = Iterator[Case]

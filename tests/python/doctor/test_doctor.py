@@ -1,4 +1,4 @@
-"""`narrowcast doctor`: what it finds on machines that are whole, bare or broken in one place each."""
+"""`narrowcast doctor` on complete machines, bare machines, and machines with one problem."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from narrowcast._native import elf_file
 
 @pytest.fixture
 def doctor(cli, stand_in, fakes):
-    """The report on a machine of two GPUs with all that is needed, and what a test changes; and the exit status."""
+    """The report on a machine with two fake GPUs and no problems, except for the changes of a test."""
 
     def examine(*command, without=(), **changes):
         variables = {
@@ -39,7 +39,7 @@ def doctor(cli, stand_in, fakes):
 
 
 def problem(report, *words):
-    """The only problem with these words."""
+    """The only problem that contains these words."""
     (found,) = [one for one in report["problems"] if all(word in one["what"] for word in words)]
     assert found["remedy"].endswith(".")
     return found
@@ -104,7 +104,7 @@ def test_no_value_is_cut_or_broken_on_a_terminal_of_80_columns(cli, stand_in, fa
 
 
 def segment_of(unique_id: bytes):
-    """The published segment of a communicator: its name has two numbers of the id. None where there is none."""
+    """The shared memory segment of a communicator: its name has two numbers of the id. None if there is none."""
     for path in SHARED_MEMORY.glob("narrowcast.*"):
         number = path.name.removeprefix("narrowcast.")
         if len(number) == 32 and struct.pack("<QQ", int(number[:16], 16), int(number[16:], 16)) in unique_id:
@@ -114,7 +114,7 @@ def segment_of(unique_id: bytes):
 
 @pytest.fixture
 def waiting_rank():
-    """Starts a process that waits in the creation of a communicator; the process and the communicator's segment."""
+    """Starts a process that waits while creating a communicator. Returns the process and the segment."""
     code = (
         "import narrowcast; unique_id = narrowcast.unique_id(); print(unique_id.hex(), flush=True);"
         "narrowcast.Communicator(unique_id, 0, 2)"
@@ -143,7 +143,7 @@ def test_clean_removes_the_shared_memory_of_killed_processes_only(cli, waiting_r
     killed.wait()
     assert left_behind.exists()
     report = json.loads(cli("doctor", "--clean", "--json").stdout)
-    assert report["removed_segments"] >= 0  # a rank that starts elsewhere on the machine may remove it first
+    assert report["removed_segments"] >= 0  # other processes on the machine may remove it first
     assert not left_behind.exists()
     assert in_use.exists()
     assert "stale segments" in cli("doctor", "--clean").stdout
@@ -198,7 +198,7 @@ def test_a_library_that_is_no_nccl_is_a_problem(doctor, fakes):
 
 @pytest.fixture
 def program(tmp_path, fakes):
-    """Builds a program that calls NCCL, or only has text in it."""
+    """Builds a program that calls NCCL, or only contains a string."""
     compiler = shutil.which("cc") or pytest.skip("no C compiler here")
 
     def build(name, source, *options):
@@ -263,12 +263,12 @@ def test_what_is_no_elf_file_reads_as_none(tmp_path):
         assert elf_file.read(tmp_path / "file") is None
 
 
-# Frameworks, which are not installed where the tests run.
+# Fake frameworks.
 
 
 @pytest.fixture
 def installed(tmp_path, monkeypatch):
-    """Installs what looks like a framework."""
+    """Installs a fake framework."""
     monkeypatch.syspath_prepend(str(tmp_path))
 
     def install(name, version, *requires):
@@ -318,7 +318,7 @@ def test_an_nccl_older_than_torchs_is_a_problem(installed):
 
 @pytest.fixture
 def jax(installed, tmp_path):
-    """Installs JAX, with a plugin for CUDA whose folder is returned."""
+    """Installs a fake JAX with a CUDA plugin. Returns the folder of the plugin."""
     installed("jax", "0.9.0")
     folder = tmp_path / "jax_plugins" / "xla_cuda13"
     folder.mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""`narrowcast doctor`: the limits of the machine, and the settings in the environment and in files."""
+"""`narrowcast doctor`: system limits, and settings in the environment and in files."""
 
 from __future__ import annotations
 

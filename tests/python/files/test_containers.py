@@ -1,4 +1,4 @@
-"""Headers of safetensors and npy files are read strictly: hostile ones are an error, never a wrong segment."""
+"""Headers of safetensors and npy files are validated: invalid ones raise an error, never give wrong segments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Decoded files are byte-identical; cut or changed ones are told of, by frame and byte; nothing half-written stays."""
+"""Files decode to the same bytes. Cut or changed files are errors with frame and byte. No partial output remains."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from sample_values import normal
 
 @pytest.fixture
 def small_frames(monkeypatch):
-    """Frames of a KiB, so that small files have many."""
+    """Frames of 1 KiB, so that small files have several."""
     monkeypatch.setattr(files, "FRAME_RAW_BYTES", 1024)
 
 
@@ -76,7 +76,7 @@ def test_an_empty_file_is_one_frame_and_an_empty_encoding_is_cut(tmp_path):
 
 
 def safetensors_of(path, tensors):
-    """Writes tensors, each a name, a safetensors type and its bytes."""
+    """Writes a safetensors file. tensors: name, type, shape and bytes of each."""
     header, offset = {}, 0
     for name, kind, shape, data in tensors:
         header[name] = {"dtype": kind, "shape": shape, "data_offsets": [offset, offset + len(data)]}
@@ -151,7 +151,7 @@ def test_file_objects_take_the_place_of_paths(slices, tmp_path):
 
 
 class Pipe(io.RawIOBase):
-    """Bytes that can be read once, a few at a time."""
+    """A stream without seek that returns few bytes per read."""
 
     def __init__(self, data: bytes) -> None:
         self._data = io.BytesIO(data)
@@ -168,7 +168,7 @@ def test_pipes_are_read_once(slices, tmp_path, monkeypatch):
     encoded, decoded = io.BytesIO(), io.BytesIO()
     encode_file(Pipe(slices.read_bytes()), encoded)
     whole = encoded.getvalue()
-    # The buffer for a frame grows with what has come.
+    # The buffer of a frame grows with the data that has arrived.
     monkeypatch.setattr(files, "FRAME_RAW_BYTES", 1)
     decode_file(Pipe(whole), decoded)
     assert decoded.getvalue() == slices.read_bytes()

@@ -1,4 +1,4 @@
-"""Ratios are those of the frames, bounds those of the entropy."""
+"""Ratios are those of the frames, and bounds follow from the entropy."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_normal_values_come_near_their_bound(tmp_path, kind):
     path = tmp_path / "values"
     path.write_bytes(normal(kind.name, 1 << 18).tobytes())
     (row,) = tensor_ratios(path, dtype=kind.name)
-    # A byte has less beside the exponent to spread the cost of codes over.
+    # In types of one byte the overhead of codes is larger.
     slack = 1.12 if kind.bytes == 1 else 1.08
     assert row.bound <= row.ratio <= slack * row.bound
 

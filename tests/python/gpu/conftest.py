@@ -1,4 +1,4 @@
-"""GPU memory for the tests, by the driver; everything in this folder skips where there is no GPU."""
+"""Fixtures for GPU memory. All tests in this folder are skipped without a GPU."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(autouse=True)
 def device():
-    """The first GPU is current."""
+    """Makes the first GPU current."""
     with cuda_driver.on_device(0):
         yield
-        # A kernel that faulted is seen in its own test.
+        # Reports a fault of a kernel in the test that launched it.
         cuda_driver.call("cuCtxSynchronize")
 
 

@@ -1,4 +1,4 @@
-"""`narrowcast bench` of collectives between GPUs, against NCCL where it is there."""
+"""`narrowcast bench` of collectives between GPUs, compared with NCCL if it is installed."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def rows_of(done):
     return report["rows"]
 
 
-# A run takes seconds, most of them to set up.
+# A run takes seconds, mostly for set-up.
 @pytest.mark.parametrize(
     ("operation", "graph_calls"), [*((name, 3) for name in operations.NAMES), ("all_reduce", 0), ("sendrecv", 0)]
 )
@@ -72,7 +72,7 @@ def test_every_variant_of_nccl_runs(cli, nccl):
     done = cli("bench", "all_gather", *TINY, "--json", "--cudagraph", 3)
     rows = rows_of(done)
     notes = json.loads(done.stdout)["notes"]
-    # A machine may refuse windows; then a note says so.
+    # If the machine does not support windows, a note says so.
     assert [row["contender"] for row in rows[1 : len(rows) // 2]] == [
         name for name in variants if not any(note.startswith(f"without {name}:") for note in notes)
     ]

@@ -1,4 +1,4 @@
-"""The CUDA backend does what every backend must, on 2 GPUs and on all of them.
+"""The conformance tests on the CUDA backend, with 2 GPUs and with all of them.
 
 NARROWCAST_TEST_RANKS_PER_GPU=k puts k ranks on each GPU, rank r on GPU r % gpus, and runs fewer cases.
 """

@@ -1,4 +1,4 @@
-"""What the command line does with a GPU."""
+"""Commands that use a GPU."""
 
 from __future__ import annotations
 

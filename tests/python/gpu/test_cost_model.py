@@ -1,4 +1,4 @@
-"""Communicators of GPUs choose alike: by rank 0's cost model, and by the path that all ranks want."""
+"""Ranks on GPUs agree: they use the cost model of rank 0, and a forced path only if all ranks force it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ all_reduce 2 peer window 1:1 1000000:1
 
 @pytest.fixture
 def said_by(rank_jobs):
-    """What two ranks say of an all_reduce and make of it, each with environment variables of its own."""
+    """How two ranks with different environment variables explain and run an all_reduce."""
 
     def run(*variables):
         rows = []
@@ -50,7 +50,7 @@ def test_a_model_that_makes_no_sense_is_told_to_all(said_by, tmp_path):
 def test_a_wanted_path_is_taken(said_by, path):
     for said in said_by({"NARROWCAST_PATH": path}, {"NARROWCAST_PATH": path}):
         assert (said["path"], said["sum"]) == (path, 3)
-        # Of a packet's 16 bytes 12 are values.
+        # 12 of the 16 bytes of a packet are values.
         assert (said["ratio"] > 1.2) == (path == "packets")
 
 

@@ -1,4 +1,4 @@
-"""The GPU gives the host's frames, byte for byte, and takes every frame back, to the bit."""
+"""Frames from the GPU have the bytes of those from the host, and decode to the same bits."""
 
 from __future__ import annotations
 
@@ -160,10 +160,10 @@ def test_corrupt_frames_are_a_status_and_write_nothing_outside(stream):
             cuda.check(status, stream=stream.handle)
         except narrowcast.CorruptError:
             continue
-        # What says that this is another frame is always found.
+        # A change of the header is always detected.
         assert at >= HEADER_BYTES or at == FLAGS_BYTE
         with contextlib.suppress(narrowcast.CorruptError):
-            # A flipped bit of a value is a value: the same as on the host.
+            # A flipped bit may give another value: the same as on the host.
             assert out.read().tobytes() == narrowcast.decode(broken).tobytes()
 
 
@@ -179,7 +179,7 @@ def test_a_frame_of_other_values_is_corrupt(change, stream, status):
     dtype = "float16" if change == "dtype" else kind.name
     out = DeviceBuffer(kind.bytes * (elems + (change == "elems")))
     codec = "raw" if change == "codec" else "window"
-    # What the sizes alone give away is told at once.
+    # Errors in sizes are raised immediately.
     with pytest.raises(narrowcast.CorruptError):  # noqa: PT012
         cuda.decode(frame, out=out, codec=codec, dtype=dtype, status=status, stream=stream.handle)
         cuda.check(status, stream=stream.handle)

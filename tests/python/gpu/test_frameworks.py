@@ -1,4 +1,4 @@
-"""Tensors and streams of torch, CuPy and JAX go in as they are."""
+"""Tensors and streams of torch, CuPy and JAX."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_torch_tensors_and_streams(bits):
     assert torch.equal(out.view(torch.int16), values.detach().view(torch.int16))
     host = narrowcast.encode(bits, dtype="bfloat16")
     assert np.array_equal(frame.cpu().numpy()[: host.size], host)
-    # On the host, too.
+    # Also on the host.
     assert np.array_equal(narrowcast.encode(values.detach().cpu()), host)
 
 

@@ -1,4 +1,4 @@
-"""What communicators of GPUs are made with. Two ranks on one GPU are enough: no call is made."""
+"""Options of communicators on GPUs. Two ranks on one GPU suffice, because no call is made."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MODEL = "narrowcast-costs 1 a machine\nall_gather 2 peer raw 1:9\nall_gather 2 p
 
 
 def said_with(**options):
-    """What both ranks say of an all-gather of 64 MiB."""
+    """How both ranks explain an all-gather of 64 MiB."""
     with narrowcast.LocalRanks(2, backend="cuda", devices=[0, 0], **options) as comms:
         first, second = (comm.explain("all_gather", 32 << 20, dtype="uint8") for comm in comms)
     assert first == second

@@ -1,4 +1,4 @@
-"""The library is found, or one sentence says why not; unknown settings are told of."""
+"""Loading the library, and warnings about unknown settings."""
 
 from __future__ import annotations
 

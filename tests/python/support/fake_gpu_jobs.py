@@ -1,4 +1,4 @@
-"""The benchmark's rank processes on fakes of the CUDA driver and NCCL; Narrowcast's own calls on the host backend."""
+"""Rank processes of benchmarks with fakes of the CUDA driver and NCCL. Narrowcast uses its host backend."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _FUNCTION = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
 
 
 class GpuCommunicator:
-    """As a communicator of GPUs: calls are put on a stream, and take arrays by __cuda_array_interface__."""
+    """Behaves as a communicator of GPUs: enqueues calls on a stream, takes arrays with __cuda_array_interface__."""
 
     def __init__(self, host: narrowcast.Communicator, one_way: bool) -> None:
         self._host, self._one_way = host, one_way
@@ -37,7 +37,7 @@ class GpuCommunicator:
         self._host.close()
 
     def explain(self, operation: str, count: int, *, dtype: str) -> narrowcast.Explanation:
-        """As its ranks would have agreed, whose environment this was."""
+        """The explanation, as if all ranks had this environment."""
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("NARROWCAST_PATH", self._path)
             return narrowcast.explain(operation, count, dtype=dtype, ranks=self.ranks)
@@ -95,7 +95,7 @@ def _array(buffer: Any, dtype: str) -> Any:
 
 
 def _communicators(one_way: bool) -> Callable[..., Any]:
-    """What makes those of GPUs and of the host."""
+    """Creates communicators of fake GPUs, and of the host."""
     real = comm.Communicator
 
     def communicator(unique_id: bytes, rank: int, ranks: int, *, timeout_seconds: float, **options: Any) -> Any:
@@ -109,7 +109,7 @@ def _communicators(one_way: bool) -> Callable[..., Any]:
 
 
 def _run_by_methods(communicator: GpuCommunicator, codec: str) -> Run:
-    """In place of the library's own calls, which the host backend would make at once and not on the stream."""
+    """Replaces calls of the library, which the host backend would not enqueue on the stream."""
     return lambda call, values, out, stream: call.run(communicator, values, out, codec=codec, stream=stream.handle)
 
 

@@ -1,4 +1,4 @@
-"""What rank processes of gpu/test_groups.py run."""
+"""Rank processes of gpu/test_groups.py."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _DELAYING_BYTES, _DELAYS = 256 << 20, 50  # some milliseconds
 
 
 def two_streams(*, unique_id: str, rank: int, ranks: int, device: int, emit: Any) -> None:
-    """A group on two streams, of which the first gets its input from the second, and reads the second's result."""
+    """A group on two streams. The first needs the input of the second and reads its result."""
     with on_device(device):
         first, second = Stream(), Stream()
         ones = np.full(_ELEMS, rank + 1, np.float32)

@@ -1,4 +1,4 @@
-"""What rank processes of gpu/test_large.py run."""
+"""Rank processes of gpu/test_large.py."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from narrowcast._native.cuda_driver import DeviceBuffer, Stream, copy_to_host, o
 from narrowcast.types import value_type
 
 _BF16 = value_type("bfloat16")
-_TILE_ELEMS = (1 << 20) + 7  # no power of two: values that end up 4 GiB off are others
+_TILE_ELEMS = (1 << 20) + 7  # not a power of two, so that values at an offset of 4 GiB differ
 _CHECKED_BYTES = 64 << 20
 
 
 def calls(*, unique_id: str, rank: int, ranks: int, device: int, elems: int, codec: str, emit: Any) -> None:
-    """A message, an all_gather and an all_reduce of `elems` values in bfloat16; gives how many are wrong of each."""
+    """A message, an all_gather and an all_reduce of `elems` bfloat16 values. Emits the wrong values of each."""
     values = samples.sample("weights", "bfloat16")
     tiles = [samples.of_rank(values, one, _TILE_ELEMS) for one in range(ranks)]
     previous, following = tiles[(rank - 1) % ranks], (rank + 1) % ranks
@@ -56,7 +56,7 @@ def calls(*, unique_id: str, rank: int, ranks: int, device: int, elems: int, cod
 
 
 def _wrong_of(buffer: DeviceBuffer, begin: int, elems: int, tile: np.ndarray) -> int:
-    """Of `elems` values from byte `begin` on, how many are not those of the tile over and over."""
+    """The number of wrong values among `elems` values at byte `begin`, which should repeat the tile."""
     wrong, step = 0, _CHECKED_BYTES // tile.nbytes * tile.size
     for at in range(0, elems, step):
         count = min(step, elems - at)

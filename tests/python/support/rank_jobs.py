@@ -1,4 +1,4 @@
-"""What rank processes of the tests run: called by `narrowcast._bench.launch`, results are JSON."""
+"""Functions for rank processes, started by `narrowcast._bench.launch`. Results are JSON values."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def in_place(*, unique_id, rank, ranks, emit):
 
 
 def rooted_in_place(*, unique_id, rank, ranks, emit):
-    """reduce, gather and scatter to and from rank 1; other ranks give no second buffer."""
+    """reduce, gather and scatter with root 1. Other ranks pass no second buffer."""
     with communicator(unique_id, rank, ranks) as comm:
         every = np.zeros(ranks * 50, np.float32)
         mine = every[rank * 50 : (rank + 1) * 50]
@@ -69,7 +69,7 @@ def rooted_in_place(*, unique_id, rank, ranks, emit):
 
 
 def exchanges(*, unique_id, rank, ranks, emit):
-    """all_to_all_v: 100 * sender + receiver, as many times as both of them together, and none from a rank to itself."""
+    """all_to_all_v: the value 100 * sender + receiver, sender + receiver times; nothing from a rank to itself."""
 
     def count(sender: int, receiver: int) -> int:
         return 0 if sender == receiver else 1000 * (sender + receiver)
@@ -110,7 +110,7 @@ def exchanges(*, unique_id, rank, ranks, emit):
 
 
 def streams_and_groups(*, unique_id, rank, ranks, emit):
-    """Two streams of work, buffers that nobody else keeps, and a ring of sends before receives."""
+    """Calls on two streams, buffers without other references, and a ring of sends before receives."""
     with communicator(unique_id, rank, ranks) as comm, narrowcast.Stream() as stream:
         out = np.zeros((4, ranks * 5000), np.float32)
         for i in range(4):
@@ -158,7 +158,7 @@ def mismatch(*, unique_id, rank, ranks, emit):
 
 
 def refused(*, unique_id, rank, ranks, emit):
-    """Arguments that do not fit are refused before any peer is waited for."""
+    """Invalid arguments are rejected before waiting for any peer."""
     values, found = np.zeros(30, np.float32), []
     frozen = values.copy()
     frozen.flags.writeable = False
@@ -192,7 +192,7 @@ def refused(*, unique_id, rank, ranks, emit):
 
 
 def waiting_for_the_dead(*, unique_id, rank, ranks, folder, emit):
-    """The last rank dies without a word; how long the others take to notice, and what they say."""
+    """The last rank is killed. Emits how long the others take to detect it, and their errors."""
     comm = communicator(unique_id, rank, ranks)
     values = np.zeros(100_000, np.float32)
     comm.all_reduce(values)
@@ -210,7 +210,7 @@ def waiting_for_the_dead(*, unique_id, rank, ranks, folder, emit):
 
 
 def aborted(*, unique_id, rank, ranks, emit):
-    """Rank 0 waits for a message that nobody sends, until a thread aborts."""
+    """Rank 0 waits for a message that is never sent, until a thread aborts."""
     comm = communicator(unique_id, rank, ranks)
     begin = time.monotonic()
     if rank == 0:
@@ -224,7 +224,7 @@ def aborted(*, unique_id, rank, ranks, emit):
 
 
 def aborted_while_closing(*, unique_id, rank, ranks, emit):
-    """Closing waits for a message that nobody sends, until a thread aborts; a later abort is refused."""
+    """close() waits for a message that is never sent, until a thread aborts. A later abort fails."""
     comm = communicator(unique_id, rank, ranks)
     begin = time.monotonic()
     if rank == 0:
@@ -256,10 +256,10 @@ def leaves_with_an_error(*, unique_id, rank, ranks, emit):
 
 
 def exchanging(*, unique_id, rank, ranks, case, emit):
-    """A communicator made over another one; what one rank, or its exchange, does wrong."""
+    """Creates a communicator by exchange over another one, with an error on one rank."""
     limits = {"timeout_seconds": 30, "create_timeout_seconds": 1 if case != "right" else 30}
     asked: list[int] = []
-    # The one at fault.
+    # The rank with the error.
     own, backend, wrong = rank, "host", ""
     if rank == 1 and case == "rank":
         own = ranks + 5
@@ -292,7 +292,7 @@ def exchanging(*, unique_id, rank, ranks, case, emit):
 
 
 def late(*, unique_id, rank, ranks, limits, emit):
-    """The last rank does not come."""
+    """The last rank does not join."""
     if rank == ranks - 1:
         emit("absent")
         return
@@ -304,14 +304,14 @@ def late(*, unique_id, rank, ranks, limits, emit):
 
 
 def benches_late(*, rank, **arguments):
-    """The benchmark, to which rank 1 comes too late."""
+    """A benchmark that rank 1 joins too late."""
     if rank == 1:
         time.sleep(600)
     host_ranks.bench(rank=rank, **arguments)
 
 
 def benches_in_groups(*, rank, **arguments):
-    """The benchmark on the fakes, which writes how many calls each group had to a file for each contender."""
+    """A benchmark on the fakes. Writes the number of calls of each group to a file for each contender."""
     import fake_gpu_jobs
 
     begin = Contender.begin
@@ -363,7 +363,7 @@ def sleeps(*, rank, emit):
 
 
 def choices_on_gpus(*, unique_id, rank, ranks, variables, emit):
-    """What a communicator of GPUs says of an all_reduce and makes of it, or why there is none."""
+    """Emits how a communicator of GPUs explains and runs an all_reduce, or the error of its creation."""
     os.environ.update(variables[rank])
     count = 6144
     try:

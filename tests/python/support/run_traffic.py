@@ -1,4 +1,4 @@
-"""The traffic that the stand-in for the drop-in reports in the tests of `narrowcast run`."""
+"""The traffic that the fake drop-in reports in tests of `narrowcast run`."""
 
 from __future__ import annotations
 
