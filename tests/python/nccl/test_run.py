@@ -62,7 +62,7 @@ def test_options_after_the_command_are_its_own(run):
     [
         (["--"], 2, ["COMMAND"]),
         (["--off", "all_reduc", "true"], 2, ["all_reduc", "all_reduce"]),
-        (["--off", "1", "--off", "send", "true"], 2, ["--off 1", "alone"]),
+        (["--off", "1", "--off", "send", "true"], 2, ["--off 1", "cannot be combined"]),
         (["--stats", "nowhere/s.json", "echo", "started"], 1, ["nowhere/s.json: No such file or directory"]),
         (["--stats", "folder", "echo", "started"], 1, ["folder", "not a regular file"]),
         (["--codec", "zip", "true"], 2, ["zip", "auto, raw, window"]),
