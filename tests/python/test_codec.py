@@ -24,7 +24,7 @@ FLOATS = [kind for kind in VALUE_TYPES if kind.is_float]
     spread=st.sampled_from(["normal", "random", "constant"]),
     seed=st.integers(0, 1000),
 )
-def test_every_value_comes_back_from_both_paths(kind, elems, codec, checksum, more, spread, seed):
+def test_both_implementations_round_trip(kind, elems, codec, checksum, more, spread, seed):
     if spread == "normal":
         bits = normal(kind.name, elems, seed)
     else:
@@ -62,7 +62,7 @@ def test_integers_and_random_bits_cost_little_more_than_raw():
 
 
 @pytest.mark.parametrize("shift", range(5))
-def test_every_alignment_of_both_sides_works(shift):
+def test_every_alignment_of_input_and_output_works(shift):
     bits = normal("bfloat16", 5000).view(np.uint8)
     values = np.empty(bits.size + shift, np.uint8)[shift:]
     values[:] = bits
@@ -75,7 +75,7 @@ def test_every_alignment_of_both_sides_works(shift):
 
 
 @pytest.mark.parametrize("shift", [-64, -1, 0, 1, 1999])
-def test_out_that_overlaps_the_input_is_refused(shift):
+def test_out_that_overlaps_the_input_is_rejected(shift):
     memory = np.zeros(1 << 14, np.uint8)
     memory[4096 : 4096 + 2000] = normal("bfloat16", 1000).view(np.uint8)
     before = memory.copy()
@@ -90,7 +90,7 @@ def test_out_that_overlaps_the_input_is_refused(shift):
 
 
 @pytest.mark.parametrize("shift", [-1999, -1, 0, 1, 64])
-def test_out_that_overlaps_the_frame_is_refused(shift):
+def test_out_that_overlaps_the_frame_is_rejected(shift):
     frame = narrowcast.encode(normal("bfloat16", 1000), dtype="bfloat16")
     memory = np.zeros(1 << 14, np.uint8)
     memory[4096 : 4096 + frame.size] = frame
@@ -164,7 +164,7 @@ def test_without_a_checksum_hostile_frames_are_values_or_an_error(data, keep, at
                 call(hostile)
 
 
-def test_bounds_outside_what_a_frame_holds_are_errors():
+def test_bounds_beyond_the_limit_of_a_frame_are_errors():
     assert narrowcast.bound("bfloat16", 0) >= 64
     for elems in (-1, 1 << 35, 1 << 64, 1 << 70):
         with pytest.raises(ValueError, match=f"elems is {elems}"):

@@ -26,7 +26,7 @@ OVERLAPPING = [OnGpu(0x10000 - 4096, 4097), OnGpu(0x10000 + 4 * 4096 - 1, 1 << 1
 
 
 @pytest.mark.parametrize("other", OVERLAPPING)
-def test_overlapping_arrays_are_refused(other):
+def test_overlapping_arrays_are_rejected(other):
     far, words = OnGpu(0x40000, 1 << 17), OnGpu(0x80000, 64, "uint32")
     for call in (
         lambda: cuda.encode(VALUES, out=other),

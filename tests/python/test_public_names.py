@@ -26,7 +26,7 @@ def test_a_public_module_lists_its_names_and_no_imported_ones(name):
             assert inspect.getdoc(value), f"{name}.{public} has no docstring"
 
 
-def test_the_package_exports_what_it_lists():
+def test_the_package_exports_the_names_it_lists():
     for public in narrowcast.__all__:
         assert hasattr(narrowcast, public)
 

@@ -37,6 +37,6 @@ def test_a_stream_is_its_handle(stream, handle):
 @pytest.mark.parametrize(
     ("stream", "error"), [("stream", TypeError), (True, TypeError), (-1, ValueError), (Protocol(version=1), ValueError)]
 )
-def test_what_is_no_stream_is_refused(stream, error):
+def test_objects_other_than_streams_are_rejected(stream, error):
     with pytest.raises(error, match="stream"):
         stream_handle(stream)

@@ -114,7 +114,7 @@ def test_dlpack_types_that_numpy_lacks_are_known(code, bits, name, versioned):
     assert (seen.pointer, seen.dtype.name) == (memory.ctypes.data + 8, name)
 
 
-def test_dlpack_on_a_gpu_tells_its_device_and_gets_the_stream():
+def test_dlpack_on_a_gpu_has_its_device_and_receives_the_stream():
     producer = Producer(np.zeros(64, np.uint8), 4, 16, device=(2, 3))
     seen = view(producer, "values", stream=77)
     assert (seen.device, seen.device_id) == ("cuda", 3)
@@ -143,7 +143,7 @@ def test_dlpack_strides_decide_contiguity(strides, contiguous):
             view(producer, "values")
 
 
-def test_dlpack_of_a_coming_version_or_device_is_refused():
+def test_unknown_versions_and_devices_of_dlpack_are_rejected():
     memory = np.zeros(64, np.uint8)
     with pytest.raises(ValueError, match="DLPack version 2"):
         view(Producer(memory, 2, 32, major=2), "values")
@@ -165,7 +165,7 @@ def test_cuda_array_interface_is_read():
         view(CudaArray(typestr=">f4"), "values")
 
 
-def test_torch_tensors_are_known_by_what_they_offer():
+def test_torch_tensors_are_recognised_by_their_interface():
     seen = view(Torchlike(), "values")
     assert (seen.pointer, seen.device, seen.device_id, seen.elems) == (8192, "cuda", 2, 12)
     assert seen.dtype.name == "bfloat16"
@@ -198,7 +198,7 @@ def test_bytes_are_uint8_unless_a_type_is_given():
         (np.zeros(4, np.float32), {"dtype": "float31"}, ValueError, "dtype of values: 'float31' is not a value type"),
     ],
 )
-def test_what_cannot_be_used_is_refused_with_a_reason(array, options, error, sentence):
+def test_unsupported_arrays_are_rejected_with_a_reason(array, options, error, sentence):
     with pytest.raises(error, match=sentence):
         view(array, "values", **options)
 

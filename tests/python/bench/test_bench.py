@@ -113,7 +113,7 @@ def test_groups_run_beside_nccl(on_fakes, operation, graph_calls):
     assert [row["raw_bytes"] for row in report["rows"]] == [row["raw_bytes"] for row in alone["rows"]]
 
 
-def test_groups_are_made_of_both_libraries_calls(on_fakes, monkeypatch, tmp_path):
+def test_calls_of_both_libraries_are_grouped(on_fakes, monkeypatch, tmp_path):
     monkeypatch.setenv("TEST_FOLDER", str(tmp_path))
     on_fakes("all_gather", job="rank_jobs:benches_in_groups", group_calls=3, codecs=["raw"], against=["nccl"])
     # 2 counts of 2 batches of 3 iterations, and the check's 3.
@@ -142,7 +142,7 @@ def test_the_host_has_made_calls_on_gpus_before_they_are_done(on_fakes):
     ("kinds", "ops", "against"),
     [(("bfloat16", "float32"), ("sum",), ["nccl"]), (("int32", "float32"), ("sum", "max"), [])],
 )
-def test_blocks_of_types_and_reductions(on_fakes, kinds, ops, against):
+def test_all_types_and_reductions_are_measured(on_fakes, kinds, ops, against):
     blocks = [Block(value_type(kind), op, [1, 1000]) for kind in kinds for op in ops]
     rows = on_fakes("all_reduce", blocks=blocks, data="normal", codecs=["raw"], against=against)["rows"]
     assert [row["wrong"] for row in rows] == [0] * 8
@@ -151,7 +151,7 @@ def test_blocks_of_types_and_reductions(on_fakes, kinds, ops, against):
     ]
 
 
-def test_sums_of_three_ranks_are_right_in_either_order(on_fakes):
+def test_sums_of_three_ranks_are_correct_in_any_order(on_fakes):
     rows = on_fakes("all_reduce", ranks=3, data="normal")["rows"]
     assert [row["wrong"] for row in rows] == [0] * 8
 
@@ -175,7 +175,7 @@ def test_wrong_values_are_counted(on_fakes, monkeypatch):
     assert [row["wrong"] > 0 for row in rows] == [False, False, False, False, True, True]
 
 
-def test_what_nccl_lacks_is_left_out_or_an_error(on_fakes, monkeypatch):
+def test_missing_variants_of_nccl_are_skipped_or_errors(on_fakes, monkeypatch):
     all_three = ["nccl", "nccl-symmetric", "nccl-ce"]
     report = on_fakes("all_gather", against=all_three)
     assert report["contenders"][2:] == all_three
@@ -225,7 +225,7 @@ def test_the_default_library_is_the_wheels_or_the_loaders(wheel, monkeypatch, tm
         nccl_library.find(str(tmp_path / "nowhere"))
 
 
-def test_the_configuration_is_as_nccl_2_27_has_it():
+def test_the_configuration_has_the_layout_of_nccl_2_27():
     # Offsets of nccl.h on a 64-bit machine.
     offsets = {name: getattr(nccl_library.Config, name).offset for name, _ in nccl_library.Config._fields_}
     assert (offsets["version"], offsets["maxCTAs"], offsets["netName"], offsets["commName"]) == (12, 28, 32, 48)

@@ -36,7 +36,7 @@ def test_moved_data_is_compared_to_the_bit():
     assert call.count_wrong(other, nan) == 1
 
 
-def test_repetitions_of_the_sample_are_expected_too():
+def test_repetitions_of_the_sample_are_expected():
     kind = value_type("float32")
     sample = samples.sample("normal", "float32")[:1000]
     call = operations.Call("reduce_scatter", kind, 3500, 1, 2)
@@ -52,7 +52,7 @@ def _rounded_backwards(inputs, kind):
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32", "float64", "float8_e4m3"])
-def test_any_order_of_a_sum_is_near_and_another_number_is_not(dtype):
+def test_any_order_of_a_sum_is_accepted_and_other_values_are_not(dtype):
     kind = value_type(dtype)
     inputs = [samples.of_rank(samples.sample("normal", dtype), rank, 5000) for rank in range(8)]
     found = _rounded_backwards(inputs, kind)

@@ -46,7 +46,7 @@ def test_the_host_has_made_calls_on_a_stream_before_they_are_done(cli):
     assert "time: until the host has made a call" in text
 
 
-def test_a_rank_that_does_not_come_is_waited_for_as_long_as_asked(rank_jobs, monkeypatch):
+def test_a_missing_rank_is_waited_for_until_the_timeout(rank_jobs, monkeypatch):
     def run(function, arguments, on_results, **limits):
         real("rank_jobs:benches_late", arguments, on_results, **limits)
 
@@ -81,7 +81,7 @@ def _measured_on_the_host(**options):
 
 
 @pytest.mark.parametrize(("given", "limit"), [([], 60), (["-T", "7"], 7), (["-T", "0"], 0)])
-def test_the_limit_of_waiting_reaches_the_ranks(cli_here, monkeypatch, given, limit):
+def test_the_timeout_reaches_the_ranks(cli_here, monkeypatch, given, limit):
     seen = {}
 
     def run(function, arguments, on_results, *, timeout_seconds):
@@ -95,7 +95,7 @@ def test_the_limit_of_waiting_reaches_the_ranks(cli_here, monkeypatch, given, li
     assert seen["together"] == (300 + 5 * limit if limit else 1e7)
 
 
-def test_windows_leave_out_the_default_of_nccl(cli_here, monkeypatch):
+def test_windows_exclude_the_default_of_nccl(cli_here, monkeypatch):
     seen = {}
 
     def run(function, arguments, on_results, **_):
@@ -136,7 +136,7 @@ def test_windows_leave_out_the_default_of_nccl(cli_here, monkeypatch):
         (["all_reduce", "-o", "all", "--plot", "out.png"], 2, "--plot"),
     ],
 )
-def test_what_makes_no_sense_is_one_sentence(cli_here, tmp_path, arguments, status, word):
+def test_invalid_arguments_are_one_sentence(cli_here, tmp_path, arguments, status, word):
     done = cli_here("bench", *arguments)
     assert (done.returncode, done.stdout) == (status, "")
     assert word in done.stderr

@@ -20,7 +20,7 @@ def test_every_pattern_survives_widening_and_narrowing(name):
 
 
 @pytest.mark.parametrize("name", NARROW)
-def test_rounding_is_that_of_ml_dtypes(name):
+def test_rounding_agrees_with_ml_dtypes(name):
     ml_dtypes = pytest.importorskip("ml_dtypes")
     theirs = {
         "bfloat16": ml_dtypes.bfloat16,

@@ -170,7 +170,7 @@ def test_a_failure_is_one_sentence_and_status_1(cli_here, tmp_path, arguments, w
     assert sorted(path.name for path in tmp_path.iterdir()) == ["broken.safetensors", "folder", "plain"]
 
 
-def test_a_plot_that_cannot_be_written_is_refused_before_the_work(cli_here, tmp_path):
+def test_a_plot_that_cannot_be_written_fails_before_the_work(cli_here, tmp_path):
     pytest.importorskip("matplotlib")
     (tmp_path / "plain").write_bytes(b"plain")
     for command in (["ratio", "plain", "--dtype", "uint8"], ["bench", "all_reduce", "--backend", "host"]):
@@ -195,7 +195,7 @@ def test_inspect_shows_which_frame_is_wrong(cli_here, slices, tmp_path):
     assert found[:3] + found[4:] == right[:3] + right[4:]
 
 
-def test_inspect_shows_what_comes_before_a_cut(cli_here, slices, tmp_path):
+def test_inspect_shows_the_frames_before_a_cut(cli_here, slices, tmp_path):
     assert cli_here("encode", slices, "model.ncast").returncode == 0
     (tmp_path / "model.ncast").write_bytes((tmp_path / "model.ncast").read_bytes()[:-1])
     done = cli_here("inspect", "model.ncast")

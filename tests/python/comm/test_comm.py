@@ -35,7 +35,7 @@ def run(rank_jobs):
 
 
 @pytest.mark.parametrize("ranks", [1, 3])
-def test_every_operation_gives_what_numpy_gives(run, ranks):
+def test_every_operation_has_the_result_of_numpy(run, ranks):
     cases = [
         (operation, kind.name, data, op, codec, count)
         for operation in NAMES
@@ -53,7 +53,7 @@ def test_every_operation_gives_what_numpy_gives(run, ranks):
     assert [row for rows in results for row in rows if row[-1]] == []
 
 
-def test_in_place_calls_give_the_same(run):
+def test_in_place_calls_have_the_same_result(run):
     (results,) = run("in_place", 3)
     for rank, (gathered, scattered, reduced, sent) in enumerate(results):
         assert gathered == [1.0] * 100 + [2.0] * 100 + [3.0] * 100
@@ -72,7 +72,7 @@ def test_rooted_calls_work_in_place_and_give_other_ranks_nothing(run):
         assert summed == [6.0 if rank == 1 else rank + 1.0] * 50
 
 
-def test_all_to_all_v_moves_what_the_counts_say(run):
+def test_all_to_all_v_moves_the_counts(run):
     (results,) = run("exchanges", 3)
     for found in results:
         assert found[:4] == [True] * 4
@@ -100,7 +100,7 @@ def test_streams_run_in_order_and_groups_do_not_deadlock(run):
         assert error == "None"
 
 
-def test_counters_tell_raw_from_wire(run):
+def test_counters_distinguish_raw_and_wire_bytes(run):
     (results,) = run("counters", 2)
     for ((raw, raw_wire), (window, window_wire)), operations in results:
         assert raw == window == 200_000
@@ -120,7 +120,7 @@ def test_calls_that_do_not_match_are_errors(run):
         assert sentence
 
 
-def test_arguments_that_do_not_fit_are_refused(run):
+def test_invalid_arguments_are_rejected(run):
     (results,) = run("refused", 2)
     for found in results:
         for sentence, expected in zip(
@@ -194,7 +194,7 @@ def test_an_error_in_a_with_block_ends_the_others(run):
     [{"timeout_seconds": 1}, {"timeout_seconds": 0, "create_timeout_seconds": 1}],
     ids=["of all", "of its own"],
 )
-def test_a_rank_that_does_not_come_is_a_timeout(run, limits):
+def test_a_missing_rank_is_a_timeout(run, limits):
     (results,) = run("late", 2, limits=limits)
     assert results == ["PeerTimeoutError", "absent"]
 
@@ -225,7 +225,7 @@ def test_ranks_that_can_exchange_bytes_make_a_communicator(run):
         ("backend", "ValueError", "'pigeon' is not a backend", "NoneType", True),
     ],
 )
-def test_what_fails_in_an_exchange_is_told(run, case, name, words, cause, is_told):
+def test_errors_of_an_exchange_are_reported(run, case, name, words, cause, is_told):
     (results,) = run("exchanging", 3, case=case)
     assert results[1][0] == name
     assert words in results[1][1]
@@ -254,7 +254,7 @@ def test_numbers_that_c_would_cut_are_refused(arguments, options, words):
         narrowcast.Communicator.by_exchange(lambda mine: [mine], *arguments, **options)
 
 
-def test_numbers_of_calls_that_c_would_cut_are_refused():
+def test_numbers_that_c_would_truncate_are_rejected():
     values, many = np.zeros(4, np.float32), 1 << 32
     with narrowcast.Communicator(narrowcast.unique_id(), 0, 1) as comm:
         for call in (
@@ -274,7 +274,7 @@ def test_numbers_of_calls_that_c_would_cut_are_refused():
         narrowcast.LocalRanks(many + 1)
 
 
-def test_options_that_there_are_not_are_refused():
+def test_unknown_options_are_rejected():
     sentence = "'max_cta' is not an option of a communicator"
     for make in (
         lambda: narrowcast.Communicator(narrowcast.unique_id(), 0, 1, max_cta=1),
@@ -295,7 +295,7 @@ def test_arguments_of_the_constructor():
     assert len({narrowcast.unique_id() for _ in range(10)}) == 10
 
 
-def test_a_communicator_of_gpus_without_a_gpu_is_an_error_that_says_so():
+def test_a_communicator_of_gpus_needs_gpus():
     if narrowcast.cuda.device_count() > 0:
         pytest.skip("there is a GPU")
     with pytest.raises(narrowcast.NarrowcastError, match=r"(?i)cuda|gpu"):
@@ -368,7 +368,7 @@ def test_one_rank_alone_works_and_closes_twice():
         stream.synchronize()
 
 
-def test_the_launcher_tells_whose_failure_it_was(rank_jobs):
+def test_the_launcher_reports_the_rank_that_failed(rank_jobs):
     for job, sentence in (("fails", "rank 1: the sentence of rank 1"), ("dies", "rank 1 was killed by signal 9")):
         with pytest.raises(narrowcast.RemoteError, match=sentence):
             run_ranks(f"{rank_jobs}:{job}", [{"rank": 0}, {"rank": 1}], lambda _: None, timeout_seconds=SECONDS)
@@ -386,7 +386,7 @@ def test_the_launcher_ends_ranks_that_take_too_long(rank_jobs):
 
 
 @pytest.mark.parametrize("operation", NAMES)
-def test_the_benchmark_makes_the_calls_of_the_library_as_the_methods_do(operation):
+def test_the_benchmark_makes_the_same_calls_as_the_methods(operation):
     class Buffer:
         def __init__(self, array):
             self.array, self.pointer = array, array.ctypes.data

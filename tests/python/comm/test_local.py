@@ -35,7 +35,7 @@ def test_they_are_closed_together():
         comms[1].counters()
 
 
-def test_an_error_of_the_body_ends_what_waits():
+def test_an_error_of_the_body_ends_waiting_calls():
     values = np.zeros(4, np.float32)
     stream = narrowcast.Stream()
 
@@ -50,7 +50,7 @@ def test_an_error_of_the_body_ends_what_waits():
         stream.synchronize()
 
 
-def test_the_error_of_the_body_is_told_when_closing_fails_as_well(monkeypatch):
+def test_the_error_of_the_body_is_raised_if_closing_fails_too(monkeypatch):
     destroy = local._destroy
 
     def fails(handles):
@@ -62,7 +62,7 @@ def test_the_error_of_the_body_is_told_when_closing_fails_as_well(monkeypatch):
         raise ZeroDivisionError
 
 
-def test_what_is_left_open_is_freed():
+def test_open_communicators_are_freed():
     comms = narrowcast.LocalRanks(2)
     del comms
 

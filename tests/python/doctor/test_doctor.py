@@ -45,7 +45,7 @@ def problem(report, *words):
     return found
 
 
-def test_nothing_is_wrong_with_a_whole_machine(doctor, fakes, stand_in):
+def test_a_complete_machine_has_no_problems(doctor, fakes, stand_in):
     report = doctor()
     assert report["problems"] == []
     assert report["nccl"] == [
@@ -76,7 +76,7 @@ def test_nothing_is_wrong_with_a_whole_machine(doctor, fakes, stand_in):
     ]
 
 
-def test_the_tables_say_what_the_json_says(cli, stand_in, fakes):
+def test_tables_show_the_values_of_the_json(cli, stand_in, fakes):
     library = str(stand_in / "libnarrowcast.so")
     done = cli("doctor", LD_LIBRARY_PATH=str(fakes), NARROWCAST_LIBRARY=library, NCCL_P2P_DISABLE="1")
     assert done.returncode == 1
@@ -149,7 +149,7 @@ def test_clean_removes_the_shared_memory_of_killed_processes_only(cli, waiting_r
     assert "stale segments" in cli("doctor", "--clean").stdout
 
 
-def test_a_bare_machine_is_examined_too(cli):
+def test_a_bare_machine_is_examined(cli):
     done = cli("doctor", "--json", LD_LIBRARY_PATH="", NARROWCAST_LIBRARY="/nowhere/libnarrowcast.so")
     assert done.returncode == 1
     report = json.loads(done.stdout)
@@ -174,7 +174,7 @@ def test_a_bare_machine_is_examined_too(cli):
         ({"CUDA_LAUNCH_BLOCKING": "1"}, ["CUDA_LAUNCH_BLOCKING=1"]),
     ],
 )
-def test_each_problem_is_named_with_its_remedy(doctor, changes, words):
+def test_every_problem_has_a_remedy(doctor, changes, words):
     report = doctor(**changes)
     problem(report, *words)
     assert len(report["problems"]) == 1
@@ -187,7 +187,7 @@ def test_an_old_driver_comes_with_the_minimum_and_the_forward_compatibility_pack
     assert "cuda-compat-13-0" in remedy
 
 
-def test_a_library_that_is_no_nccl_is_a_problem(doctor, fakes):
+def test_a_library_other_than_nccl_is_a_problem(doctor, fakes):
     report = doctor(NARROWCAST_NCCL_LIBRARY=str(fakes / "libnvidia-ml.so.1"))
     problem(report, "cannot be loaded as NCCL", "ncclGetVersion")
     assert "does not work" in report["nccl"][0]["outcome"]
@@ -247,7 +247,7 @@ def test_programs_that_cannot_be_intercepted_are_problems(doctor, program):
     problem(doctor("no-such-program"), "no-such-program")
 
 
-def test_a_script_is_judged_by_what_runs_it(doctor, tmp_path):
+def test_a_script_is_judged_by_its_interpreter(doctor, tmp_path):
     script = tmp_path / "train"
     script.write_text(f"#!/usr/bin/env -S {sys.executable} -u\n")
     script.chmod(0o755)
@@ -257,7 +257,7 @@ def test_a_script_is_judged_by_what_runs_it(doctor, tmp_path):
     assert report["programs"][0]["intercepted"] == "yes, if by name"
 
 
-def test_what_is_no_elf_file_reads_as_none(tmp_path):
+def test_files_other_than_elf_read_as_none(tmp_path):
     for content in (b"", b"#!/bin/sh\n", b"\x7fELF\x02\x01", b"\x7fELF\x02\x01" + b"\xff" * 200):
         (tmp_path / "file").write_bytes(content)
         assert elf_file.read(tmp_path / "file") is None
@@ -327,7 +327,7 @@ def jax(installed, tmp_path):
     sys.modules.pop("jax_plugins", None)
 
 
-def test_jax_is_intercepted_where_it_asks_by_name(jax, program):
+def test_jax_is_intercepted_if_it_loads_nccl_by_name(jax, program):
     program("jax_plugins/xla_cuda13/xla_cuda_plugin.so", PLAIN, "-shared", "-fPIC")
     section = programs.examine({}, [], 22809, None)
     row = rows_of(section)["jax"]
@@ -347,7 +347,7 @@ def test_jax_with_nccl_inside_is_a_problem_and_without_a_plugin_none(jax, progra
     assert "jax was built with NCCL in" in section.problems[0].what
 
 
-def test_servers_are_told_the_path_and_what_goes_past_nccl(installed):
+def test_servers_load_nccl_by_path_and_have_bypasses(installed):
     installed("vllm", "0.33.0")
     installed("sglang", "0.5.23")
     rows = rows_of(programs.examine({"VLLM_NCCL_SO_PATH": "/opt/libnccl.so.2"}, [], None, None))

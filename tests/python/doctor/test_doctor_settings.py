@@ -22,7 +22,7 @@ def test_little_shared_memory_is_a_problem(monkeypatch):
     assert "--shm-size" in found.remedy
 
 
-def test_settings_come_from_the_environment_then_nccls_files(tmp_path):
+def test_environment_settings_precede_files_of_nccl(tmp_path):
     compiler = shutil.which("cc") or pytest.skip("no C compiler here")
     library = tmp_path / "libnccl.so.2"
     source = 'const char* names[] = {"NCCL_DEBUG", "NCCL_BUFFSIZE", "NCCL_P2P_DISABLE"};'
@@ -45,7 +45,7 @@ def test_settings_come_from_the_environment_then_nccls_files(tmp_path):
 
 
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="TOML takes Python 3.11")
-def test_the_file_of_settings_is_shown(tmp_path):
+def test_the_settings_file_is_shown(tmp_path):
     file = tmp_path / "settings.toml"
     file.write_text('codec = "window"\noff = ["send"]\nverfy = true\n[[rule]]\ntake = "never"\n')
     section = doctor_settings.examine({"NARROWCAST_CONFIG": str(file), "NARROWCAST_CODEC": "raw"}, None)
@@ -112,7 +112,7 @@ def test_a_cost_model_that_cannot_be_loaded_is_a_problem(tmp_path):
         ("[[rule]]\nrank = 8", "rule 1: rank is not a key of rules (known: operation, "),
     ],
 )
-def test_what_a_file_has_wrong_is_a_problem(tmp_path, content, words):
+def test_errors_in_a_settings_file_are_problems(tmp_path, content, words):
     file = tmp_path / "settings.toml"
     file.write_text(content)
     (found,) = examined(CONFIG=str(file)).problems
@@ -120,7 +120,7 @@ def test_what_a_file_has_wrong_is_a_problem(tmp_path, content, words):
 
 
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="TOML takes Python 3.11")
-def test_a_file_with_all_that_there_is_is_right(tmp_path):
+def test_a_settings_file_with_every_key_is_valid(tmp_path):
     file = tmp_path / "settings.toml"
     rule = "operation = 'send'\ndtype = 'bfloat16'\nranks = 8\ncommunicator = 'a'\nmin_bytes = 0\nmax_bytes = 9\n"
     settings = "attach = 'init'\ncodec = ['raw', 'send=window']\nnvtx = false\noff = ['recv']\nscratch_bytes = 4096\n"
@@ -138,7 +138,7 @@ def test_a_file_with_all_that_there_is_is_right(tmp_path):
         ("cost_model = '/nowhere.costs'", "cost_model: /nowhere.costs cannot be read: "),
     ],
 )
-def test_what_hurts_in_a_file_is_a_problem_unless_the_environment_has_another(tmp_path, content, words):
+def test_harmful_settings_in_a_file_are_problems_unless_overridden(tmp_path, content, words):
     file = tmp_path / "settings.toml"
     file.write_text(content)
     (found,) = examined(CONFIG=str(file)).problems
@@ -152,7 +152,7 @@ def test_what_hurts_in_a_file_is_a_problem_unless_the_environment_has_another(tm
     assert len(examined(CONFIG=str(file), **{key: ""}).problems) == 1
 
 
-def test_without_toml_a_file_is_noted_and_no_problem(tmp_path, monkeypatch):
+def test_without_toml_a_file_is_a_note(tmp_path, monkeypatch):
     file = tmp_path / "settings.toml"
     file.write_text("codec = 'raw'")
     monkeypatch.setattr(settings, "sys", SimpleNamespace(version_info=(3, 10)))

@@ -97,7 +97,7 @@ def test_tensors_gaps_and_unknown_types_cover_the_file(write):
         (safetensors({"a": tensor("F32", [2], 0, 8), "b": tensor("F32", [2], 4, 12)}, bytes(12)), "overlaps"),
     ],
 )
-def test_malformed_safetensors_are_refused_and_may_be_plain_bytes(write, data, why):
+def test_malformed_safetensors_are_rejected_or_plain_bytes(write, data, why):
     path = write(data)
     with pytest.raises(CorruptError, match=why) as caught:
         segments(path)

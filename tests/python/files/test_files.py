@@ -33,7 +33,7 @@ def round_trip(source, tmp_path, **options):
 
 @pytest.mark.parametrize("codec", ["window", "raw"])
 @pytest.mark.parametrize("checksum", [True, False])
-def test_a_safetensors_file_comes_back_byte_for_byte(slices, tmp_path, codec, checksum):
+def test_a_safetensors_file_round_trips(slices, tmp_path, codec, checksum):
     frames = round_trip(slices, tmp_path, codec=codec, checksum=checksum)
     assert [frame.info.more for frame in frames] == [True] * 7 + [False]
     assert [frame.info.codec for frame in frames] == ["raw"] + [codec] * 7
@@ -49,7 +49,7 @@ def test_long_tensors_take_several_frames(slices, tmp_path, small_frames):
     assert [frame.number for frame in frames] == list(range(len(frames)))
 
 
-def test_npy_files_come_back_byte_for_byte(tmp_path):
+def test_npy_files_round_trip(tmp_path):
     path = tmp_path / "a.npy"
     for array in (np.zeros((0, 3), np.float32), np.arange(999, dtype=np.float64), np.array(3.5), np.zeros(3, ">f4")):
         np.save(path, array)
@@ -59,7 +59,7 @@ def test_npy_files_come_back_byte_for_byte(tmp_path):
 
 
 @pytest.mark.parametrize("size", [0, 1, 2, 3, 1023, 1024, 1025, 5001])
-def test_plain_files_of_any_size_come_back(tmp_path, small_frames, size):
+def test_plain_files_of_any_size_round_trip(tmp_path, small_frames, size):
     path = tmp_path / "values"
     path.write_bytes(normal("float32", 2000).tobytes()[:size])
     for dtype in ("float32", "float64", "bfloat16", "uint8"):
@@ -108,7 +108,7 @@ def test_small_tensors_of_mixed_types_do_not_grow(tmp_path):
     assert frame.info.wire_bytes < path.stat().st_size + 80
 
 
-def test_a_small_tensor_joins_a_large_one_of_its_type_alone(tmp_path):
+def test_a_small_tensor_joins_a_large_one_of_its_type_only(tmp_path):
     path = tmp_path / "model.safetensors"
     large = [(name, normal(name, 1 << 16).tobytes()) for name in ("bfloat16", "float16", "bfloat16")]
     small = normal("bfloat16", 300).tobytes()
@@ -140,7 +140,7 @@ def test_paths_may_be_strings(slices, tmp_path):
     assert len(list(tensor_ratios(source))) == 7
 
 
-def test_file_objects_take_the_place_of_paths(slices, tmp_path):
+def test_file_objects_replace_paths(slices, tmp_path):
     encoded, decoded = io.BytesIO(), io.BytesIO()
     encode_file(io.BytesIO(slices.read_bytes()), encoded)
     encode_file(slices, tmp_path / "encoded")
@@ -219,7 +219,7 @@ def test_a_changed_byte_is_found_and_located(tmp_path, small_frames):
     assert not (tmp_path / "out").exists()
 
 
-def test_a_frame_that_is_wrong_is_told_of_among_the_others(tmp_path, small_frames):
+def test_corrupt_frames_are_reported_among_valid_ones(tmp_path, small_frames):
     path, encoded = tmp_path / "values", tmp_path / "encoded"
     path.write_bytes(normal("bfloat16", 1600).tobytes())
     encode_file(path, encoded, dtype="bfloat16")
@@ -234,13 +234,13 @@ def test_a_frame_that_is_wrong_is_told_of_among_the_others(tmp_path, small_frame
     assert found[2:] == right[2:]
 
 
-def test_errors_name_the_file_that_was_asked_for(tmp_path):
+def test_errors_have_the_given_path(tmp_path):
     with pytest.raises(FileNotFoundError) as caught:
         encode_file(Path(files.__file__), tmp_path / "nowhere" / "out", dtype="uint8")
     assert caught.value.filename == str(tmp_path / "nowhere" / "out")
 
 
-def test_what_is_checked_before_the_work_leaves_nothing(tmp_path):
+def test_checking_a_path_creates_no_file(tmp_path):
     (tmp_path / "old").write_bytes(b"old")
     for name in ("old", "new"):
         check_writable(tmp_path / name)
@@ -252,7 +252,7 @@ def test_what_is_checked_before_the_work_leaves_nothing(tmp_path):
         check_writable(tmp_path)
 
 
-def test_a_failure_leaves_the_old_output_as_it_was(tmp_path):
+def test_a_failure_keeps_the_old_output(tmp_path):
     encoded, out = tmp_path / "encoded", tmp_path / "out"
     encoded.write_bytes(b"no frame, but long enough for the header of one: " + bytes(100))
     out.write_bytes(b"old")
@@ -262,7 +262,7 @@ def test_a_failure_leaves_the_old_output_as_it_was(tmp_path):
     assert len(list(tmp_path.iterdir())) == 2
 
 
-def test_output_through_a_link_replaces_what_it_points_to(tmp_path):
+def test_output_through_a_link_replaces_its_target(tmp_path):
     source, real, link = tmp_path / "values", tmp_path / "real", tmp_path / "link"
     source.write_bytes(bytes(100))
     real.write_bytes(b"old")

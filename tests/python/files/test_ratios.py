@@ -24,7 +24,7 @@ def test_the_bound_of_known_distributions():
 
 
 @pytest.mark.parametrize("name", ["float16", "float32", "float64"])
-def test_exponents_are_counted_as_numpy_sees_them(name):
+def test_exponents_are_counted_as_by_numpy(name):
     kind = value_type(name)
     values = normal(name, 5000)
     values = values[np.isfinite(values) & (np.abs(values) >= np.finfo(name).tiny)]
@@ -43,7 +43,7 @@ def test_normal_values_come_near_their_bound(tmp_path, kind):
     assert row.bound <= row.ratio <= slack * row.bound
 
 
-def test_rows_say_what_the_frames_say(slices):
+def test_rows_agree_with_the_frames(slices):
     rows = list(tensor_ratios(slices))
     assert [row.tensor for row in rows] == _names(slices)
     for row in rows:

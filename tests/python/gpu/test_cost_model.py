@@ -30,14 +30,14 @@ def said_by(rank_jobs):
     return run
 
 
-def test_rank_0s_model_counts(said_by, tmp_path):
+def test_the_cost_model_of_rank_0_applies(said_by, tmp_path):
     path = tmp_path / "own.costs"
     path.write_text(OWN)
     for said in said_by({"NARROWCAST_COST_MODEL": str(path)}, {"NARROWCAST_COST_MODEL": "/nowhere"}):
         assert (said["path"], said["codec"], said["chosen"], said["sum"]) == ("blocks", "window", 1, 3)
 
 
-def test_a_model_that_makes_no_sense_is_told_to_all(said_by, tmp_path):
+def test_an_invalid_model_is_an_error_on_all_ranks(said_by, tmp_path):
     path = tmp_path / "own.costs"
     path.write_text(OWN + "all_reduce fast\n")
     first, second = said_by({"NARROWCAST_COST_MODEL": str(path)}, {})

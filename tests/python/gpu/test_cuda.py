@@ -50,7 +50,7 @@ def test_the_gpu_encodes_what_the_host_encodes(kind, codec, data, stream, status
 
 
 @pytest.mark.parametrize("slots_of_sm", [3, 14, 30, 45])
-def test_frames_of_all_lengths_follow_each_other_in_a_workspace(kind, slots_of_sm, stream):
+def test_a_workspace_serves_frames_of_all_lengths(kind, slots_of_sm, stream):
     slots = slots_of_sm * device_attribute(MULTIPROCESSORS) + 3
     elems = slots * cuda.slot_bytes(kind.name) // kind.bytes + 5
     frame = DeviceBuffer(narrowcast.bound(kind.name, elems))
@@ -84,7 +84,7 @@ def test_values_of_any_alignment_of_their_type_work(shift, stream, status):
 
 
 @pytest.mark.parametrize("max_ctas", [1, 7, 32])
-def test_few_ctas_give_the_same(max_ctas, stream, status):
+def test_few_ctas_give_the_same_bytes(max_ctas, stream, status):
     kind = value_type("bfloat16")
     bits = bits_of(kind, LONG)
     frame = encode(on_gpu(bits), kind, LONG, stream, max_ctas=max_ctas)
@@ -103,7 +103,7 @@ def test_the_more_flag_travels(stream):
     assert (info.more, info.elems, info.dtype) == (True, 5000, "bfloat16")
 
 
-def test_slots_give_every_value_back(kind, stream, status):
+def test_slots_round_trip(kind, stream, status):
     for elems in (*SIZES[1:], LONG):
         bits = bits_of(kind, elems)
         count, stride = cuda.slot_count(kind.name, elems), cuda.slot_bytes(kind.name)
@@ -185,7 +185,7 @@ def test_a_frame_of_other_values_is_corrupt(change, stream, status):
         cuda.check(status, stream=stream.handle)
 
 
-def test_arguments_that_do_not_fit_are_refused(stream, status):
+def test_invalid_arguments_are_rejected(stream, status):
     kind, elems = value_type("bfloat16"), 10_000
     values = on_gpu(bits_of(kind, elems))
     frame = DeviceBuffer(narrowcast.bound("bfloat16", elems))
@@ -206,7 +206,7 @@ def test_arguments_that_do_not_fit_are_refused(stream, status):
 
 
 @pytest.mark.parametrize("elems", [2049, LONG, 3 * LONG, 5 * LONG])
-def test_a_graph_encodes_what_lies_there_when_it_runs(elems, stream, status):
+def test_a_graph_encodes_the_values_at_its_launch(elems, stream, status):
     kind = value_type("bfloat16")
     values, out = DeviceBuffer(2 * elems), DeviceBuffer(2 * elems)
     frame = DeviceBuffer(narrowcast.bound("bfloat16", elems))

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.skipif(device_count() * RANKS_PER_GPU < RANKS, reason="
 
 
 @pytest.mark.parametrize("codec", ["raw", "window"])
-def test_calls_of_more_than_4_gib_are_right(rank_jobs, codec):
+def test_calls_of_more_than_4_gib_are_correct(rank_jobs, codec):
     of_a_rank = (1 + 1 + RANKS) * 2 * ELEMS
     if free_bytes() < RANKS_PER_GPU * (of_a_rank + (1 << 30)):
         pytest.skip("too little memory on this GPU")

@@ -46,6 +46,6 @@ def test_options_come_before_the_environment(tmp_path, monkeypatch):
         ({"cost_model": "/nowhere.costs"}, "cost_model: /nowhere.costs cannot be read"),
     ],
 )
-def test_options_that_make_no_sense_are_refused(options, words):
+def test_invalid_options_are_rejected(options, words):
     with pytest.raises(narrowcast.InvalidArgumentError, match=words):
         said_with(**options)

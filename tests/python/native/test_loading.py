@@ -35,7 +35,7 @@ def test_operations_are_those_of_the_library():
         assert described.has_root == (name in ("broadcast", "reduce", "gather", "scatter"))
 
 
-def test_functions_take_what_the_headers_say():
+def test_signatures_match_the_headers():
     headers = Path(__file__).parents[3] / "include" / "narrowcast"
     text = re.sub(r"//.*", "", "\n".join(path.read_text() for path in sorted(headers.glob("*.h"))))
     declared = dict(re.findall(r"NCAST_API [\w\s*]+?\b(ncast_\w+)\(([^)]*)\);", text))
@@ -89,7 +89,7 @@ def test_every_setting_is_in_the_guide():
     assert set(re.findall(r"`(NARROWCAST_\w+)`", text)) - settings.VARIABLES == set()
 
 
-def test_an_unknown_setting_is_told_of(cli):
+def test_unknown_settings_are_reported(cli):
     result = cli("--version", NARROWCAST_LIBARY="x")
     assert result.returncode == 0
     assert "NARROWCAST_LIBARY is not known" in result.stderr
