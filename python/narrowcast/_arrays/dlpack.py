@@ -101,7 +101,7 @@ def export(producer: Any, stream: int | None) -> object:
 
 
 def read(capsule: object) -> DlpackTensor:
-    """Reads a capsule. ValueError if the object is no capsule, was consumed, or has an unknown major version."""
+    """Reads a capsule. ValueError if the object is not a capsule, was consumed, or has an unknown major version."""
     flags = 0
     if _is_valid(capsule, b"dltensor_versioned"):
         managed = _Versioned.from_address(_pointer(capsule, b"dltensor_versioned"))

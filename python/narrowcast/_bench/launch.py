@@ -1,7 +1,7 @@
 """Runs ranks as processes of this machine.
 
 A rank is a fresh interpreter that runs one function, takes its arguments as JSON on standard input and writes a JSON
-line for every result. It dies with its parent.
+line for every result. It is killed when its parent ends.
 """
 
 from __future__ import annotations

@@ -35,9 +35,9 @@ def count_outside(found: Array, inputs: Sequence[Array], op: str, kind: ValueTyp
             continue
         if limits is None:
             limits = _limits(inputs, op, kind)
-        low, high, judged = (array[: part.size] for array in limits)
+        low, high, checked = (array[: part.size] for array in limits)
         values = oracle.widen(part, kind).astype(np.float64)
-        outside += int(np.count_nonzero(judged & ~((values >= low) & (values <= high))))
+        outside += int(np.count_nonzero(checked & ~((values >= low) & (values <= high))))
     return outside
 
 
@@ -59,9 +59,9 @@ def _limits(inputs: Sequence[Array], op: str, kind: ValueType) -> tuple[Array, A
             if op == "avg":
                 exact = exact / len(wide)
         largest, tiny = _range(kind)
-        judged = np.isfinite(exact) & (np.abs(exact) <= largest) & (magnitude <= largest)
+        checked = np.isfinite(exact) & (np.abs(exact) <= largest) & (magnitude <= largest)
         slack = (len(wide) + 1) * 2.0**-kind.mantissa_bits * magnitude + (0 if op in ("min", "max") else tiny)
-        return exact - slack, exact + slack, judged
+        return exact - slack, exact + slack, checked
 
 
 def _range(kind: ValueType) -> tuple[float, float]:

@@ -28,10 +28,10 @@ class ExchangeCall:
         self._function = _FUNCTION(self._run)
         self.pointer = ctypes.cast(self._function, c_void_p)
 
-    def _run(self, _: int | None, mine: int, count_bytes: int, everyone: int) -> int:
+    def _run(self, _: int | None, mine: int, count_bytes: int, gathered: int) -> int:
         try:
             whole = self._gathered(ctypes.string_at(mine, count_bytes))
-            ctypes.memmove(everyone, whole, len(whole))
+            ctypes.memmove(gathered, whole, len(whole))
         except BaseException as error:
             self._error = error
             return 1

@@ -1,6 +1,6 @@
 """The functions of the CUDA driver that the bindings, the demo and the benchmarks need, through ctypes.
 
-libcuda.so.1 comes with the GPU's driver, so that GPU memory can be had without torch or CuPy. Contexts are the primary
+libcuda.so.1 is part of the driver, so GPU memory is available without torch and CuPy. Contexts are the primary
 ones, which the CUDA runtime and every framework share.
 """
 

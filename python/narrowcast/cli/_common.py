@@ -131,7 +131,7 @@ def progress_bar(label: str, total_bytes: int | None) -> Iterator[Callable[[int]
 
 
 def console(width: int | None = None) -> Console:
-    """Standard output, with the terminal's width; 160 columns where it is no terminal."""
+    """Standard output, with the terminal's width; 160 columns if it is not a terminal."""
     if width is None and not sys.stdout.isatty():
         width = 160
     # No markup: names from files may contain brackets.
