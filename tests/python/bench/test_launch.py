@@ -1,0 +1,50 @@
+"""The launcher of rank processes, and the calls that they time."""
+
+from __future__ import annotations
+
+import os
+import time
+from types import SimpleNamespace
+
+import narrowcast
+import numpy as np
+import pytest
+from narrowcast._bench.contenders import run_ours
+from narrowcast._bench.launch import run_ranks
+from narrowcast._bench.operations import NAMES, Call
+from narrowcast.types import value_type
+
+SECONDS = 60
+
+
+def test_the_launcher_reports_the_rank_that_failed(rank_jobs):
+    for job, sentence in (("fails", "rank 1: the sentence of rank 1"), ("dies", "rank 1 was killed by signal 9")):
+        with pytest.raises(narrowcast.RemoteError, match=sentence):
+            run_ranks(f"{rank_jobs}:{job}", [{"rank": 0}, {"rank": 1}], lambda _: None, timeout_seconds=SECONDS)
+
+
+def test_the_launcher_ends_ranks_that_take_too_long(rank_jobs):
+    pids: list[int] = []
+    begin = time.monotonic()
+    with pytest.raises(narrowcast.RemoteError, match="ranks 0, 1 did not end within 2 seconds"):
+        run_ranks(f"{rank_jobs}:sleeps", [{"rank": 0}, {"rank": 1}], pids.extend, timeout_seconds=2)
+    assert time.monotonic() - begin < 20
+    for pid in pids:
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
+
+
+@pytest.mark.parametrize("operation", NAMES)
+def test_the_benchmark_makes_the_same_calls_as_the_methods(operation):
+    class Buffer:
+        def __init__(self, array):
+            self.array, self.pointer = array, array.ctypes.data
+
+    call = Call(operation, value_type("float32"), 100, 0, 1, op="max")
+    values = np.arange(call.send_elems, dtype=np.float32)
+    found, expected = Buffer(np.zeros(call.recv_elems, np.float32)), np.zeros(call.recv_elems, np.float32)
+    with narrowcast.Communicator(narrowcast.unique_id(), 0, 1) as comm:
+        run_ours(comm, "window")(call, Buffer(values), found, SimpleNamespace(handle=None))
+        call.run(comm, values, expected, codec="window")
+    assert (found.array == expected).all()
+    assert expected.any()
