@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import re
-from pathlib import Path
 
 import narrowcast
 import pytest
@@ -13,12 +11,8 @@ from narrowcast._bench.operations import NAMES
 from narrowcast.comm import Communicator
 from narrowcast.types import COMM_CODECS, OPERATIONS, VALUE_TYPES
 
-HEADER = Path(__file__).parents[3] / "include" / "narrowcast" / "comm.h"
 
-
-def test_operations_are_those_of_the_header_and_of_the_communicator():
-    numbers = {name.lower(): int(number) for name, number in re.findall(r"NCAST_OP_(\w+) = (\d+)", HEADER.read_text())}
-    assert numbers == OPERATIONS
+def test_a_communicator_has_every_operation():
     assert all(hasattr(Communicator, name) for name in OPERATIONS)
 
 
