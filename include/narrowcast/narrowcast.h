@@ -4,8 +4,8 @@
 //   - Functions, types and enumerators may be added. Programs must expect enumerators that they do not know.
 //   - A struct that starts with struct_bytes may gain members at its end. The library accepts the shorter struct of an
 //     older program, and writes no more of it than struct_bytes says.
-//   - Anything else changes only with the major version, the number in the file name libnarrowcast.so.N; before 1.0 also
-//     with the minor version.
+//   - Anything else changes only with the major version, the number in the file name libnarrowcast.so.N; before 1.0
+//     also with the minor version.
 #ifndef NARROWCAST_NARROWCAST_H_
 #define NARROWCAST_NARROWCAST_H_
 

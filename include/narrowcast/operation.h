@@ -31,7 +31,8 @@ typedef enum {
   NCAST_BUFFER_LISTED = 5        // the call gives a count and an offset for each rank
 } ncast_operation_buffer;
 
-// Set struct_bytes to sizeof(ncast_operation_info) before the call. Later versions append members. Strings are constant.
+// Set struct_bytes to sizeof(ncast_operation_info) before the call. Later versions append members. Strings are
+// constant.
 typedef struct {
   size_t struct_bytes;
   ncast_operation operation;

@@ -16,8 +16,8 @@ struct Outcome {
   ncast_status failure_of(int rank) const;
 };
 
-// Every rank gives its own, with its sentence as the last error. Returns the failure of the first rank that has one, the same
-// on all ranks; or one of the rendezvous.
+// Every rank gives its own, with its sentence as the last error. Returns the failure of the first rank that has one,
+// the same on all ranks; or one of the rendezvous.
 ncast_status agree_on_outcome(Rendezvous& rendezvous, ncast_status own);
 
 }  // namespace narrowcast::bootstrap

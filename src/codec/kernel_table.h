@@ -1,5 +1,5 @@
-// Kernels by what they do, codec and value type. src/instances/ adds those that the library was built with; a kernel that is
-// compiled at run time joins in the same way.
+// Kernels by what they do, codec and value type. src/instances/ adds those that the library was built with; a kernel
+// that is compiled at run time joins in the same way.
 #pragma once
 
 #include <cstddef>

@@ -17,11 +17,11 @@ namespace narrowcast::device {
 //   is_exact      decode() returns every bit that encode() was given
 //   Scratch       shared memory that the warp works in, 4-byte aligned
 //
-// encode(values, payload, scratch, lane): values and payload are shared memory, 16-byte aligned, values_bytes long; the warp
-//   sees the values. Returns the payload's bytes in all lanes, a multiple of 16; values_bytes means that the block does not
-//   shrink and is stored raw, in which case `payload` holds nothing of use. A fixed payload never is.
-// decode(payload, payload_bytes, values, scratch, lane): any payload of at most values_bytes, 16-byte aligned. Returns the
-//   same in all lanes: false when the payload does not follow the format (values are then unspecified). The warp
+// encode(values, payload, scratch, lane): values and payload are shared memory, 16-byte aligned, values_bytes long; the
+//   warp sees the values. Returns the payload's bytes in all lanes, a multiple of 16; values_bytes means that the block
+//   does not shrink and is stored raw, in which case `payload` holds nothing of use. A fixed payload never is.
+// decode(payload, payload_bytes, values, scratch, lane): any payload of at most values_bytes, 16-byte aligned. Returns
+//   the same in all lanes: false when the payload does not follow the format (values are then unspecified). The warp
 //   synchronises before it reads the values.
 //
 // A codec with parameters has a type Parameters, made from the call's ncast_codec, which both functions take last.

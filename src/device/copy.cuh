@@ -18,8 +18,8 @@ __device__ __forceinline__ uint4 vector_behind(uint4 low, uint4 high, uint32_t b
   return {word(0), word(1), word(2), word(3)};
 }
 
-// load(i): the i-th of these vectors. All of a batch's loads are under way before its first store, which might be to where they
-// come from.
+// load(i): the i-th of these vectors. All of a batch's loads are under way before its first store, which might be to
+// where they come from.
 template <uint32_t batch, typename Load>
 __device__ __forceinline__ void store_vectors(uint4* to, uint32_t count, int lane, Load load) {
   for (uint32_t first = lane; first < count; first += batch * 32) {
@@ -33,11 +33,12 @@ __device__ __forceinline__ void store_vectors(uint4* to, uint32_t count, int lan
   }
 }
 
-// The whole warp, between shared and global memory of any kind, which do not overlap. The caller sees to it that what it copies is
-// visible to all its threads, and what it copied before anybody reads it.
+// The whole warp, between shared and global memory of any kind, which do not overlap. The caller sees to it that what
+// it copies is visible to all its threads, and what it copied before anybody reads it.
 //
-// Goes by vectors of 16 bytes, so many of a lane's at once, each of which is cut out of two of the source's if the addresses lie
-// differently to multiples of 16. What is left at either end, fewer bytes than there are lanes, goes by bytes.
+// Goes by vectors of 16 bytes, so many of a lane's at once, each of which is cut out of two of the source's if the
+// addresses lie differently to multiples of 16. What is left at either end, fewer bytes than there are lanes, goes by
+// bytes.
 template <uint32_t batch>
 __device__ __forceinline__ void copy_bytes(char* to, const char* from, uint32_t bytes, int lane) {
   uint32_t head = -static_cast<uint32_t>(reinterpret_cast<uintptr_t>(to)) % 16;
@@ -60,8 +61,8 @@ __device__ __forceinline__ void copy_bytes(char* to, const char* from, uint32_t 
   if (tail < bytes) to[tail] = from[tail];
 }
 
-// The same where it is rare: not inlined, so that the code of a kernel stays in the instruction cache, and with few registers,
-// of which its callers have none to spare.
+// The same where it is rare: not inlined, so that the code of a kernel stays in the instruction cache, and with few
+// registers, of which its callers have none to spare.
 __device__ __noinline__ inline void copy_by_warp(void* to, const void* from, uint32_t bytes, int lane) {
   copy_bytes<1>(static_cast<char*>(to), static_cast<const char*>(from), bytes, lane);
 }

@@ -1,6 +1,6 @@
-// Kernels that are launched before what the stream's kernel before them has written is in memory, for which every thread waits by
-// wait_for_stream() before it loads or stores (programmatic dependent launch, CUDA C++ Programming Guide): when that kernel has
-// called cudaTriggerProgrammaticLaunchCompletion, or else when its CTAs have ended.
+// Kernels that are launched before what the stream's kernel before them has written is in memory, for which every
+// thread waits by wait_for_stream() before it loads or stores (programmatic dependent launch, CUDA C++ Programming
+// Guide): when that kernel has called cudaTriggerProgrammaticLaunchCompletion, or else when its CTAs have ended.
 #pragma once
 
 #include <cuda_runtime.h>

@@ -5,9 +5,9 @@
 
 namespace narrowcast::device {
 
-// The whole warp: into[i] = combine(into[i], values[i]) for `count` values. values: 16-byte aligned, in shared or global memory,
-// visible to all threads. into: as aligned as its type, faster at 16; it does not overlap the values. What was written is the
-// caller's to make visible.
+// The whole warp: into[i] = combine(into[i], values[i]) for `count` values. values: 16-byte aligned, in shared or
+// global memory, visible to all threads. into: as aligned as its type, faster at 16; it does not overlap the values.
+// What was written is the caller's to make visible.
 template <typename Accumulator, typename Value, typename Combine>
 __device__ __forceinline__ void reduce_by_warp(Accumulator* into, const Value* values, uint32_t count, int lane,
                                                Combine combine) {

@@ -61,8 +61,8 @@ __host__ __device__ constexpr uint32_t bytes4(uint32_t byte) { return byte * 0x0
 // `half` in both halves of a word.
 __host__ __device__ constexpr uint32_t halves2(uint32_t half) { return half * 0x00010001u; }
 
-// The bits of `a` where `mask` is set, those of `b` elsewhere: one instruction, which the compiler does not find by itself
-// when the mask is a constant.
+// The bits of `a` where `mask` is set, those of `b` elsewhere: one instruction, which the compiler does not find by
+// itself when the mask is a constant.
 __device__ __forceinline__ uint32_t select_bits(uint32_t mask, uint32_t a, uint32_t b) {
   uint32_t selected;
   asm("lop3.b32 %0, %1, %2, %3, 0xe4;" : "=r"(selected) : "r"(a), "r"(b), "r"(mask));

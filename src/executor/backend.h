@@ -13,8 +13,9 @@ struct UniqueIdContent;
 namespace narrowcast::executor {
 
 struct Backend {
-  // Refuses a configuration for what only this backend knows, once it is checked for what all have in common, and waits for
-  // nobody: a rank that is refused here need not come to the others. A scratch_bytes of 0 means the backend's own default.
+  // Refuses a configuration for what only this backend knows, once it is checked for what all have in common, and waits
+  // for nobody: a rank that is refused here need not come to the others. A scratch_bytes of 0 means the backend's own
+  // default.
   ncast_status (*check_config)(int ranks, const ncast_comm_config& config);
 
   // Joins as ncast_comm_create says. The id is one that ncast_get_unique_id made, and config is checked.

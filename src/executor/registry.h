@@ -14,8 +14,8 @@ class CommUse {
   CommUse& operator=(const CommUse&) = delete;
   ~CommUse();
 
-  // Once. Errors: INVALID_ARGUMENT when comm is NULL, no living communicator, or one that is being destroyed; UNSUPPORTED when
-  // it was made by the process that this one was forked from.
+  // Once. Errors: INVALID_ARGUMENT when comm is NULL, no living communicator, or one that is being destroyed;
+  // UNSUPPORTED when it was made by the process that this one was forked from.
   ncast_status begin(const char* function, const ncast_comm* comm) { return begin(function, comm, false); }
 
   // As begin(), but also while it is being destroyed: an abort ends the calls that its destruction waits for.
@@ -30,9 +30,9 @@ class CommUse {
 // A new communicator, from here on the user's.
 void add_living(const ncast_comm* comm);
 
-// Returns when no function uses the communicator, no call is left and it is freed; that of a process which this one was forked
-// from is only forgotten. Errors: INVALID_ARGUMENT, as begin(), and nothing is freed; else the communicator's own of waiting
-// until it is idle.
+// Returns when no function uses the communicator, no call is left and it is freed; that of a process which this one was
+// forked from is only forgotten. Errors: INVALID_ARGUMENT, as begin(), and nothing is freed; else the communicator's
+// own of waiting until it is idle.
 ncast_status destroy_living(const char* function, ncast_comm* comm);
 
 }  // namespace narrowcast::executor

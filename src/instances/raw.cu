@@ -1,5 +1,5 @@
-// The kernels of the codec `raw`. Frames and slots of raw values are copies and need none; moving bytes needs one kernel for
-// all types.
+// The kernels of the codec `raw`. Frames and slots of raw values are copies and need none; moving bytes needs one
+// kernel for all types.
 #include "codec/raw/kernel.cuh"
 #include "executor/cuda/blocks/instantiate.cuh"
 

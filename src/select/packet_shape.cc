@@ -7,13 +7,13 @@
 namespace narrowcast::select {
 namespace {
 
-// What one shot sends beyond what two would, in bytes of data a rank, that takes as long as the second flight and its polls;
-// measured between four H200.
+// What one shot sends beyond what two would, in bytes of data a rank, that takes as long as the second flight and its
+// polls; measured between four H200.
 constexpr uint64_t second_shot_bytes = 440 << 10;
 // Pieces from here on go by lines, whose data are loaded after their flags; measured between four H200.
 constexpr uint64_t least_line_bytes = 64 << 10;
-// To be measured. A CTA has as few warps as this while there are CTAs for the rest, so that all SMs' paths to the link are
-// used.
+// To be measured. A CTA has as few warps as this while there are CTAs for the rest, so that all SMs' paths to the link
+// are used.
 constexpr uint32_t least_warps = 4;
 
 // Two shots need this, for no rank's piece to be empty: ranks - 1 pieces, rounded up, are less than all of it.

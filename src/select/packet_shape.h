@@ -27,11 +27,12 @@ constexpr uint32_t most_packet_warps(bool reduces) { return reduces ? 16 : 32; }
 // Of each rank's scratch, at a multiple of 128 there, the same offset on all ranks; zeroed before the first call.
 size_t packet_scratch_bytes(int ranks);
 
-// `count` in bytes, at most; the same on all ranks. may_be_lines: stores of 128 bytes arrive whole, as they do by NVLink.
+// `count` in bytes, at most; the same on all ranks. may_be_lines: stores of 128 bytes arrive whole, as they do by
+// NVLink.
 uint64_t most_packet_bytes(PacketOperation operation, int ranks, bool may_be_lines);
 
-// How a call runs. two_shot and lines are the same on all ranks: reduce a piece each, then gather the pieces (all_reduce
-// only); by packets of 128 bytes, or else of 16. CTAs (at most 64) and their warps may differ.
+// How a call runs. two_shot and lines are the same on all ranks: reduce a piece each, then gather the pieces
+// (all_reduce only); by packets of 128 bytes, or else of 16. CTAs (at most 64) and their warps may differ.
 struct PacketShape {
   bool two_shot;
   uint32_t ctas, warps;

@@ -1,4 +1,5 @@
-// What strangers, other versions and ranks that break the rules cannot do to ranks that meet over TCP, and what is no hub.
+// What strangers, other versions and ranks that break the rules cannot do to ranks that meet over TCP, and what is no
+// hub.
 #include <cstring>
 #include <memory>
 #include <string>

@@ -2,8 +2,8 @@
 # Compares this checkout with another one on a machine with one GPU: codecs, and calls between ranks that share the GPU.
 #   tools/gpu/regression.sh COMMIT=CHECKOUT TENSORS.safetensors [codec] [calls]
 # COMMIT names the other checkout's commit in the results, and HEAD= in the environment this one's. Builds both in
-# build/gpu/ without tests. Needs nvcc 13.0, CMake, Ninja and a Python with numpy, typer and rich; downloads nothing. Writes
-# codec_COMMIT.json and one_gpu.json to $OUT, or build/gpu/results.
+# build/gpu/ without tests. Needs nvcc 13.0, CMake, Ninja and a Python with numpy, typer and rich; downloads nothing.
+# Writes codec_COMMIT.json and one_gpu.json to $OUT, or build/gpu/results.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 other=${1%%=*} checkout=${1#*=} tensors=$(realpath "$2")

@@ -20,8 +20,8 @@ uint32_t* word(std::atomic<uint32_t>& value) { return reinterpret_cast<uint32_t*
 
 }  // namespace
 
-// notifications_ and sleepers_ are both sequentially consistent: either the ringer sees the sleeper, or the sleeper sees the
-// ring. FUTEX_WAIT compares once more inside the kernel.
+// notifications_ and sleepers_ are both sequentially consistent: either the ringer sees the sleeper, or the sleeper
+// sees the ring. FUTEX_WAIT compares once more inside the kernel.
 void Doorbell::notify() {
   notifications_.fetch_add(1, std::memory_order_seq_cst);
   if (sleepers_.load(std::memory_order_seq_cst) != 0) {

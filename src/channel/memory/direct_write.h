@@ -1,9 +1,10 @@
-// How a receiver lets a peer write values where they end up, in memory that the peer has mapped, with no slot in between.
+// How a receiver lets a peer write values where they end up, in memory that the peer has mapped, with no slot in
+// between.
 //
-// For each call that may do so the receiver sends the peer an invitation: a word in the peer's scratch that says in which
-// registered region the values end up, and where; or in none, and then they go through slots. Invitations are counted, in
-// device memory, so that a CUDA graph may be replayed. The next one cannot come before the last was read: a receiver's
-// call ends when all its senders' ends have told it that they are done.
+// For each call that may do so the receiver sends the peer an invitation: a word in the peer's scratch that says in
+// which registered region the values end up, and where; or in none, and then they go through slots. Invitations are
+// counted, in device memory, so that a CUDA graph may be replayed. The next one cannot come before the last was read: a
+// receiver's call ends when all its senders' ends have told it that they are done.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
-// The two ends of memory channels in a kernel. A warp holds several ends at once, one in each of its threads: those of one
-// ring's number towards several peers, or of several rings of one peer.
+// The two ends of memory channels in a kernel. A warp holds several ends at once, one in each of its threads: those of
+// one ring's number towards several peers, or of several rings of one peer.
 #pragma once
 
 #include "channel/memory/memory_channel.h"
@@ -25,8 +25,8 @@ __device__ T* in_scratch(const Peers& peers, int rank, size_t offset) {
   return reinterpret_cast<T*>(peers.scratch[rank] + offset);
 }
 
-// The sending end of a ring that a thread holds: where that lies, in its own scratch and in the peer's, and how far it has
-// come. A kernel may keep it in shared memory, where it takes no registers.
+// The sending end of a ring that a thread holds: where that lies, in its own scratch and in the peer's, and how far it
+// has come. A kernel may keep it in shared memory, where it takes no registers.
 struct SenderEnd {
   char* slot_data;
   uint64_t* flags;
@@ -104,9 +104,9 @@ class SlotSender {
     return __all_sync(device::all_lanes, ready);
   }
 
-  // Puts `bytes` (a multiple of 16) from 16-byte aligned shared memory, which the warp has written, into the next slot of
-  // each of these ends, for which reserve() was called, and has their flags raised. block, last: see SlotFlag; holds: see
-  // raise(). By ordinary stores: the memory is free at once, as it is not with bulk copies.
+  // Puts `bytes` (a multiple of 16) from 16-byte aligned shared memory, which the warp has written, into the next slot
+  // of each of these ends, for which reserve() was called, and has their flags raised. block, last: see SlotFlag;
+  // holds: see raise(). By ordinary stores: the memory is free at once, as it is not with bulk copies.
   __device__ void put(EndMask mask, const char* payload, PayloadSize size, uint32_t block, bool last,
                       bool holds = false) {
     __syncwarp();
@@ -121,8 +121,9 @@ class SlotSender {
     raise(mask, size, block, last, holds);
   }
 
-  // Has the flags of these ends raised, for which reserve() was called. bytes: of the payload, or SlotFlag::written. holds:
-  // every other time with those of the next time, which must come; flags of one ring then go to the peer by one store.
+  // Has the flags of these ends raised, for which reserve() was called. bytes: of the payload, or SlotFlag::written.
+  // holds: every other time with those of the next time, which must come; flags of one ring then go to the peer by one
+  // store.
   __device__ void raise(EndMask mask, PayloadSize size, uint32_t block, bool last, bool holds = false) {
     if (mask >> thread_ & 1) {
       const uint32_t sent = ++own_.sent;
@@ -209,8 +210,8 @@ class SlotReceiver {
     return payload(end, seen);
   }
 
-  // The next payload of any of these ends, which are not none: the first that has one, from `first` on. Without `wait`, only
-  // if it is there already.
+  // The next payload of any of these ends, which are not none: the first that has one, from `first` on. Without `wait`,
+  // only if it is there already.
   __device__ Payload next(EndMask ends, int first, bool wait) {
     SlotFlag seen{};
     const auto is_here = [&] { return is_raised(&seen); };
@@ -221,8 +222,8 @@ class SlotReceiver {
     return payload(__ffs(from_first != 0 ? from_first : here) - 1, seen);
   }
 
-  // The payload of `end` that was given has been read: its slot may be used again. Grants are sent for several slots at a
-  // time.
+  // The payload of `end` that was given has been read: its slot may be used again. Grants are sent for several slots at
+  // a time.
   __device__ void release(int end) {
     if (thread_ != end) return;
     ++own_.received;

@@ -1,9 +1,10 @@
 // Memory channels: how one rank's warps put payloads into slots of a peer's memory, and where all that lies.
 //
-// A channel leads from one rank to another and has many rings. A ring is a queue of slots in the receiver's scratch, with
-// one warp at each end. The sender writes a payload into a slot and then its flag. The receiver reads the payload and
-// returns the slot through its credit, a count in the sender's scratch. Counts continue from call to call in device
-// memory, so that CUDA graphs can be replayed. Every call starts with empty rings and may divide them into larger slots.
+// A channel leads from one rank to another and has many rings. A ring is a queue of slots in the receiver's scratch,
+// with one warp at each end. The sender writes a payload into a slot and then its flag. The receiver reads the payload
+// and returns the slot through its credit, a count in the sender's scratch. Counts continue from call to call in device
+// memory, so that CUDA graphs can be replayed. Every call starts with empty rings and may divide them into larger
+// slots.
 #pragma once
 
 #include <cstddef>
@@ -25,8 +26,8 @@ struct PayloadSize {
   constexpr bool operator==(const PayloadSize&) const = default;
 };
 
-// Raised when a slot holds a payload: which use of the ring's slots this is (modulo 2^24), which block of the piece, whether
-// this ring gets no more of the piece, and the payload's size.
+// Raised when a slot holds a payload: which use of the ring's slots this is (modulo 2^24), which block of the piece,
+// whether this ring gets no more of the piece, and the payload's size.
 struct SlotFlag {
   uint64_t word;
 

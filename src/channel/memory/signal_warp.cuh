@@ -21,8 +21,8 @@ struct SignalQueue {
   // One thread of it, after a barrier: so many flags have been pushed.
   __device__ void publish(uint32_t number) { device::store_release_cta(&pushed, number); }
 
-  // The signal warp raises the `number`th flag of those `pending`, and with it the next where both lie in 16 bytes: links and
-  // caches take one store more easily than two. Returns how many that were.
+  // The signal warp raises the `number`th flag of those `pending`, and with it the next where both lie in 16 bytes:
+  // links and caches take one store more easily than two. Returns how many that were.
   __device__ uint32_t raise(uint32_t number, uint32_t pending) const {
     uint64_t* const flag = flags[number % capacity];
     const uint64_t word = words[number % capacity];

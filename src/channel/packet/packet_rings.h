@@ -1,5 +1,6 @@
-// Layout of the packets of users' kernels. Every ring of memory_channel.h has a second ring for packets alone, so that a
-// packet's flag never occupies memory that held other data. It is in the receiver's memory, its credit in the sender's.
+// Layout of the packets of users' kernels. Every ring of memory_channel.h has a second ring for packets alone, so that
+// a packet's flag never occupies memory that held other data. It is in the receiver's memory, its credit in the
+// sender's.
 #pragma once
 
 #include <cstddef>
@@ -18,8 +19,8 @@ struct PacketKind {
 // Between GPUs that reach each other; and the largest that is seen whole in host memory, on any link.
 inline constexpr PacketKind wide_packets{16}, narrow_packets{8};
 
-// In every packet of a message: which use of the ring it is, never 0, and how long the message is. The receiver clears what it has
-// read: the number of a use may come again.
+// In every packet of a message: which use of the ring it is, never 0, and how long the message is. The receiver clears
+// what it has read: the number of a use may come again.
 struct PacketFlag {
   static constexpr uint32_t most_bytes = NCAST_PACKET_MESSAGE_BYTES;
   static constexpr uint32_t uses = (1u << 20) - 1;

@@ -1,5 +1,5 @@
-// What a rank tells the others of its GPU and of memory there, and how they come to address it: CUDA IPC between processes,
-// the address itself between threads of one.
+// What a rank tells the others of its GPU and of memory there, and how they come to address it: CUDA IPC between
+// processes, the address itself between threads of one.
 #pragma once
 
 #include <cuda_runtime_api.h>

@@ -18,8 +18,8 @@ class PeerMemory {
  public:
   // In the ranks' GPUs; or in host memory, pinned, where two GPUs cannot reach each other.
   enum class Place { device, host };
-  // Where it has to be. All ranks call, each with its own device current; `host` is also the answer when any of them wants
-  // it so. nvlink: all GPUs are linked by it. Errors: those of the rendezvous, CUDA_ERROR.
+  // Where it has to be. All ranks call, each with its own device current; `host` is also the answer when any of them
+  // wants it so. nvlink: all GPUs are linked by it. Errors: those of the rendezvous, CUDA_ERROR.
   static ncast_status choose_place(bootstrap::Rendezvous& rendezvous, bool wants_host, Place* place, bool* nvlink);
 
   // All ranks call, each with its own device current, with the same arguments. The memory is zero. Errors: CUDA_ERROR,

@@ -14,14 +14,14 @@ namespace narrowcast::channel {
 
 class RegisteredMemory {
  public:
-  // All ranks call, each with its own device current and with memory of its own: `bytes` at `own`, which stays allocated
-  // until this object is gone; NULL of a rank that has none to share. Errors, on all ranks the same: INVALID_ARGUMENT and
-  // UNSUPPORTED, which say whose memory it is; those of the rendezvous.
+  // All ranks call, each with its own device current and with memory of its own: `bytes` at `own`, which stays
+  // allocated until this object is gone; NULL of a rank that has none to share. Errors, on all ranks the same:
+  // INVALID_ARGUMENT and UNSUPPORTED, which say whose memory it is; those of the rendezvous.
   static ncast_status create(bootstrap::Rendezvous& rendezvous, char* own, size_t bytes,
                              std::unique_ptr<RegisteredMemory>* result);
 
-  // No kernel of this rank uses the memory of another one any more. Waits for the others to come here too: then none has
-  // this rank's memory mapped.
+  // No kernel of this rank uses the memory of another one any more. Waits for the others to come here too: then none
+  // has this rank's memory mapped.
   ~RegisteredMemory();
 
   // As this GPU addresses it; NULL: that rank shares none.

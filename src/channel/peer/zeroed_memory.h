@@ -6,8 +6,8 @@
 
 namespace narrowcast::channel {
 
-// Device memory, zero when this returns; cudaFree it. No other stream is waited for, nor the device, which cannot be while a
-// stream of its captures.
+// Device memory, zero when this returns; cudaFree it. No other stream is waited for, nor the device, which cannot be
+// while a stream of its captures.
 cudaError_t allocate_zeroed(void** memory, size_t bytes);
 template <typename T>
 cudaError_t allocate_zeroed(T** memory, size_t bytes) {

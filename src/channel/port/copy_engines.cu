@@ -84,8 +84,9 @@ ncast_status CopyEngines::put(const PortRequest& request) {
                  cudaMemcpyAsync(to, from, request.bytes, cudaMemcpyDefault, ways_[request.peer].stream));
 }
 
-// By a copy as well: the stream begins it when the puts before are complete, and 8 aligned bytes arrive at once. It reads its
-// count when it runs. That word is used again most_marks marks later, when the mark that follows this has been reached.
+// By a copy as well: the stream begins it when the puts before are complete, and 8 aligned bytes arrive at once. It
+// reads its count when it runs. That word is used again most_marks marks later, when the mark that follows this has
+// been reached.
 ncast_status CopyEngines::raise(uint32_t peer, uint32_t port, uint64_t count) {
   Way& way = ways_[peer];
   uint64_t* const from = counts_ + size_t{peer} * most_marks + way.made % most_marks;

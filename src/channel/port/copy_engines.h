@@ -1,4 +1,5 @@
-// Requests of ports between the GPUs of one machine: the copy engines of this rank's GPU write to the memory of the others.
+// Requests of ports between the GPUs of one machine: the copy engines of this rank's GPU write to the memory of the
+// others.
 #pragma once
 
 #include <cuda_runtime_api.h>

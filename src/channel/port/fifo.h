@@ -1,7 +1,7 @@
-// The FIFO between the kernels of a rank and its proxy, in pinned host memory; all zero at first. Kernels take a ticket each,
-// from 0, by an atomic operation on device memory, wait until the slot of that ticket is free, and store the request. The
-// proxy takes the requests in the order of the tickets. No word has two writers at a time, so nobody needs atomic operations
-// on host memory.
+// The FIFO between the kernels of a rank and its proxy, in pinned host memory; all zero at first. Kernels take a ticket
+// each, from 0, by an atomic operation on device memory, wait until the slot of that ticket is free, and store the
+// request. The proxy takes the requests in the order of the tickets. No word has two writers at a time, so nobody needs
+// atomic operations on host memory.
 #pragma once
 
 #include <cstdint>

@@ -12,8 +12,8 @@ namespace {
 using std::chrono::microseconds;
 using std::chrono::milliseconds;
 
-// Kernels cannot wake a thread that sleeps, so it looks by itself: all the time while there is something to do and a little
-// longer, then now and then, which costs a request that comes after a pause so much time.
+// Kernels cannot wake a thread that sleeps, so it looks by itself: all the time while there is something to do and a
+// little longer, then now and then, which costs a request that comes after a pause so much time.
 constexpr milliseconds awake_for{2};
 constexpr microseconds short_nap{20};
 constexpr milliseconds napping_for{1000};

@@ -14,8 +14,8 @@ namespace narrowcast::channel {
 
 class PortProxy {
  public:
-  // stop: once it is not 0 nothing is served any more; written from anywhere. set_up: called first in the thread. failed:
-  // called from it when a service fails, which ends it.
+  // stop: once it is not 0 nothing is served any more; written from anywhere. set_up: called first in the thread.
+  // failed: called from it when a service fails, which ends it.
   PortProxy(const uint32_t* stop, std::function<void()> set_up, std::function<void(ncast_status, const char*)> failed)
       : stop_(stop), set_up_(std::move(set_up)), failed_(std::move(failed)) {}
   // No service is left, or none will be used any more.
@@ -24,8 +24,8 @@ class PortProxy {
   // Serves it from now on. The first one starts the thread. Any thread. Errors: SYSTEM_ERROR.
   ncast_status add(PortService* service);
 
-  // Returns when every request of the service is complete, and then does not use it any more. False: the thread has come to
-  // its end, with requests that it had not begun. Any thread.
+  // Returns when every request of the service is complete, and then does not use it any more. False: the thread has
+  // come to its end, with requests that it had not begun. Any thread.
   bool remove(PortService* service);
 
  private:

@@ -1,5 +1,5 @@
-// What a kernel asks its rank's proxy for: 16 bytes, of which each half says by itself whether it is there. So no half need
-// be written before the other, and a store of 16 bytes that arrives in two parts does no harm.
+// What a kernel asks its rank's proxy for: 16 bytes, of which each half says by itself whether it is there. So no half
+// need be written before the other, and a store of 16 bytes that arrives in two parts does no harm.
 #pragma once
 
 #include <cstdint>

@@ -24,9 +24,9 @@ class PortService {
  public:
   PortService(PortBounds bounds, PortFifo& fifo, PortTransport& transport);
 
-  // Does what there is to do, without waiting, and leaves when others should have their turn. *moved: there was something.
-  // A failure is one of the communicator: INVALID_ARGUMENT (a request is out of bounds; it and those behind it were not
-  // begun), TIMEOUT, or the transport's.
+  // Does what there is to do, without waiting, and leaves when others should have their turn. *moved: there was
+  // something. A failure is one of the communicator: INVALID_ARGUMENT (a request is out of bounds; it and those behind
+  // it were not begun), TIMEOUT, or the transport's.
   ncast_status serve(bool* moved);
 
   // Every request that was posted is complete.

@@ -51,8 +51,9 @@ class Escapes {
   }
   __device__ uint32_t count() const { return count_; }
 
-  // The whole warp visits 64 escapes at a time, in order: visit(EscapePair). Each lane lists its own escapes, and all lanes share
-  // the work on them evenly. Latency dominates, so short work is done unconditionally rather than branched around.
+  // The whole warp visits 64 escapes at a time, in order: visit(EscapePair). Each lane lists its own escapes, and all
+  // lanes share the work on them evenly. Latency dominates, so short work is done unconditionally rather than branched
+  // around.
   template <typename Visit>
   __device__ void for_each(EscapeList& list, int lane, Visit visit) const {
     constexpr uint32_t capacity = sizeof list / sizeof *list;
@@ -109,8 +110,8 @@ class Escapes {
   }
 
  private:
-  // A lane lists its escapes in two or more independent runs at once, because within a run each is found after the one before:
-  // one run for each group, or for each half of the only group.
+  // A lane lists its escapes in two or more independent runs at once, because within a run each is found after the one
+  // before: one run for each group, or for each half of the only group.
   static constexpr int runs = groups == 1 ? 2 : groups;
   uint32_t runs_[runs];
   uint32_t of_lane_ = 0, count_;

@@ -15,8 +15,9 @@ inline constexpr int group_words = 8;
 inline constexpr int row_bytes = lanes * 4;  // one word of each lane
 inline constexpr int vector_bytes = 16;      // a lane's values are adjacent in memory in runs of this size
 
-// How a value type is split: sign, exponent, mantissa. The low `tail_bytes` of a value are stored as they are; the remainder
-// is its head. The head's sign and mantissa are its rest: eight bits of it as a byte (`rest_bytes`), the others packed.
+// How a value type is split: sign, exponent, mantissa. The low `tail_bytes` of a value are stored as they are; the
+// remainder is its head. The head's sign and mantissa are its rest: eight bits of it as a byte (`rest_bytes`), the
+// others packed.
 struct ValueType {
   int value_bytes;
   int exponent_bits;

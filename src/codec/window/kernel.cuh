@@ -26,12 +26,12 @@ class Block {
     EscapeList escapes;
   };
 
-  // Both functions: `unrolled` has the groups' code side by side, which is faster alone; else it is there once, which is
-  // faster beside other code that shares the instruction cache.
+  // Both functions: `unrolled` has the groups' code side by side, which is faster alone; else it is there once, which
+  // is faster beside other code that shares the instruction cache.
 
-  // Encodes a block. values, payload: shared memory, 16-byte aligned, values_bytes and payload_capacity long; values are
-  // visible to the whole warp. Returns the payload's bytes in all lanes, a multiple of 16. values_bytes means that the
-  // block is stored raw: its payload is `values`, and `payload` holds nothing of use.
+  // Encodes a block. values, payload: shared memory, 16-byte aligned, values_bytes and payload_capacity long; values
+  // are visible to the whole warp. Returns the payload's bytes in all lanes, a multiple of 16. values_bytes means that
+  // the block is stored raw: its payload is `values`, and `payload` holds nothing of use.
   template <bool unrolled = true>
   __device__ static uint32_t encode(const void* values, void* payload, Scratch& scratch, int lane) {
     const auto* in = static_cast<const char*>(values);
@@ -46,10 +46,10 @@ class Block {
     return encode_escapes(in, out, window, escapes, scratch.escapes, lane);
   }
 
-  // Decodes a block. payload: 16-byte aligned, payload_bytes <= payload_capacity long, whatever its bytes. values: shared
-  // memory, 16-byte aligned; the warp synchronises before it reads them. Returns the same in all lanes: false when the
-  // payload does not follow the format (values are then unspecified). A raw payload (payload_bytes == values_bytes) is
-  // the values themselves and not for this function.
+  // Decodes a block. payload: 16-byte aligned, payload_bytes <= payload_capacity long, whatever its bytes. values:
+  // shared memory, 16-byte aligned; the warp synchronises before it reads them. Returns the same in all lanes: false
+  // when the payload does not follow the format (values are then unspecified). A raw payload (payload_bytes ==
+  // values_bytes) is the values themselves and not for this function.
   template <bool unrolled = true>
   __device__ static bool decode(const void* payload, uint32_t payload_bytes, void* values, Scratch& scratch, int lane) {
     const auto* in = static_cast<const char*>(payload);
@@ -376,8 +376,8 @@ class Block {
   }
 };
 
-// The codec as codec/block_codec.cuh describes it, for each value type that it shrinks. The parameter is the dtype because
-// nvcc cannot name a kernel by a value of class type.
+// The codec as codec/block_codec.cuh describes it, for each value type that it shrinks. The parameter is the dtype
+// because nvcc cannot name a kernel by a value of class type.
 template <ncast_dtype Dtype>
   requires(format::window::value_type(Dtype).value_bytes != 0)
 struct Codec {
@@ -396,8 +396,8 @@ struct Codec {
   }
 };
 
-// The same for kernels whose warps have different roles: one copy of the code, which the roles share, so that coding costs
-// registers only where it happens.
+// The same for kernels whose warps have different roles: one copy of the code, which the roles share, so that coding
+// costs registers only where it happens.
 template <ncast_dtype Dtype>
   requires(format::window::value_type(Dtype).value_bytes != 0)
 struct SharedCodec : Codec<Dtype> {

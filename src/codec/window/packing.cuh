@@ -1,5 +1,5 @@
-// Eight words of 4-byte fields to `width` words and back: docs/format/window.md, "Packed sections". Every shift and mask
-// is a constant once the loops are unrolled.
+// Eight words of 4-byte fields to `width` words and back: docs/format/window.md, "Packed sections". Every shift and
+// mask is a constant once the loops are unrolled.
 #pragma once
 
 #include <cstdint>

@@ -32,7 +32,8 @@ class Coder {
         limit_(device::halves2(escape_code << shift | ((1u << shift) - 1))) {}
 
   __device__ __forceinline__ uint32_t codes(const Heads& heads) const {
-    // Shifting left drops the signs; the lower head's sign moves below the upper one's exponent, where it has no effect.
+    // Shifting left drops the signs; the lower head's sign moves below the upper one's exponent, where it has no
+    // effect.
     const uint32_t low = __viaddmin_u16x2(heads.pair[0] << 1, minus_base_, limit_);
     const uint32_t high = __viaddmin_u16x2(heads.pair[1] << 1, minus_base_, limit_);
     if constexpr (shift < 8) {

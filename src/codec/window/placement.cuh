@@ -18,8 +18,8 @@ struct Window {
 // In shared memory; the last bin takes what is outside the others, and is not read.
 using Histogram = uint32_t[format::window::bins + 1];
 
-// As reference.cc's choose_window, a bin of the histogram to a lane. values: in shared memory, visible to the whole warp,
-// which calls and gets the same result.
+// As reference.cc's choose_window, a bin of the histogram to a lane. values: in shared memory, visible to the whole
+// warp, which calls and gets the same result.
 template <format::window::ValueType Type>
 __device__ Window place_window(const char* values, Histogram& histogram, int lane) {
   using namespace format::window;
@@ -45,8 +45,8 @@ __device__ Window place_window(const char* values, Histogram& histogram, int lan
   // How many samples 2, 4, ... adjacent bins hold from this lane's on; 2^width - 1 of them are a window.
   const uint32_t in_two = count + device::from_above(count, 1);
   const uint32_t in_four = in_two + device::from_above(in_two, 2);
-  // The best place for a window that covers `covered` samples if it begins at this lane's bin: the largest cover and, among
-  // equals, the lowest bin.
+  // The best place for a window that covers `covered` samples if it begins at this lane's bin: the largest cover and,
+  // among equals, the lowest bin.
   const auto best_place = [&](uint32_t covered) {
     return __reduce_max_sync(device::all_lanes, covered << 5 | (31 - lane));
   };

@@ -1,5 +1,5 @@
-// The codec `window` as docs/format/window.md specifies it, one value at a time. It is the oracle for the other implementations,
-// so it shares their constants and none of their code.
+// The codec `window` as docs/format/window.md specifies it, one value at a time. It is the oracle for the other
+// implementations, so it shares their constants and none of their code.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -112,8 +112,8 @@ struct Window {
   int base;
 };
 
-// Places the window by a sample of the block: 4 values from each lane, counted in 32 bins around a robust middle. Values outside
-// the bins count as not covered.
+// Places the window by a sample of the block: 4 values from each lane, counted in 32 bins around a robust middle.
+// Values outside the bins count as not covered.
 Window choose_window(const ValueType& type, const uint8_t* values) {
   std::array<std::array<int, samples_per_lane>, lanes> sample;
   for (int lane = 0; lane < lanes; ++lane)

@@ -1,5 +1,5 @@
-// The codec `window` with vector instructions; writes the same bytes as reference.cc. The loops are in vectorized_rows.h and
-// vectorized_escapes.h; this file combines them, once for each value type and instruction set.
+// The codec `window` with vector instructions; writes the same bytes as reference.cc. The loops are in
+// vectorized_rows.h and vectorized_escapes.h; this file combines them, once for each value type and instruction set.
 #include "codec/window/vectorized.h"
 
 #include <cstring>

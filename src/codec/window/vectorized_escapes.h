@@ -35,8 +35,8 @@ NARROWCAST_INLINE Placement place_window(const uint8_t* values) {
   }
   const auto lowest = static_cast<uint16_t>(std::max(anchor - bins_below_anchor, 0));
 
-  // A separate loop, because a minimum next to the increments compiles to branches. Values below the lowest bin wrap and join
-  // those above the highest in one extra bin, which nothing reads.
+  // A separate loop, because a minimum next to the increments compiles to branches. Values below the lowest bin wrap
+  // and join those above the highest in one extra bin, which nothing reads.
   uint16_t bin_of[samples_per_lane][lanes];
   for (int i = 0; i < samples_per_lane; ++i)
     for (int lane = 0; lane < lanes; ++lane)

@@ -1,5 +1,5 @@
-// The regular part of a block for `vectorized.cc`: values to sections and back, in loops without branches over arrays in
-// the first-level cache, which compilers vectorize for the instruction set of the caller.
+// The regular part of a block for `vectorized.cc`: values to sections and back, in loops without branches over arrays
+// in the first-level cache, which compilers vectorize for the instruction set of the caller.
 //
 // Every function is inlined, because it takes its instruction set from its caller. That rules out lambdas and calls of
 // ordinary functions here.

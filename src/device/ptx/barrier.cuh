@@ -1,5 +1,5 @@
-// Barriers in shared memory (mbarrier, PTX ISA 9.7.13.15) between warps that do different things. A wait orders what the
-// arriving threads wrote before what the waiting warp reads.
+// Barriers in shared memory (mbarrier, PTX ISA 9.7.13.15) between warps that do different things. A wait orders what
+// the arriving threads wrote before what the waiting warp reads.
 #pragma once
 
 #include <cstdint>

@@ -35,8 +35,8 @@ class LoadBarrier {
 #endif
   }
 
-  // The whole warp starts a load of `bytes` (a multiple of 16; both addresses 16-byte aligned). All lanes have read what
-  // stood at `to`.
+  // The whole warp starts a load of `bytes` (a multiple of 16; both addresses 16-byte aligned). All lanes have read
+  // what stood at `to`.
   __device__ void load(void* to, const void* from, uint32_t bytes, int lane) {
     __syncwarp();
 #ifdef NARROWCAST_HAS_BULK_COPY
@@ -77,8 +77,8 @@ class LoadBarrier {
   uint32_t parity_ = 0;
 };
 
-// One thread asks that `bytes` (a multiple of 16, from a 16-byte aligned address) come to the L2 cache, where a load finds
-// them sooner.
+// One thread asks that `bytes` (a multiple of 16, from a 16-byte aligned address) come to the L2 cache, where a load
+// finds them sooner.
 __device__ inline void prefetch_to_l2(const void* from, uint32_t bytes) {
 #ifdef NARROWCAST_HAS_BULK_COPY
   asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(__cvta_generic_to_global(from)), "r"(bytes)
@@ -86,8 +86,8 @@ __device__ inline void prefetch_to_l2(const void* from, uint32_t bytes) {
 #endif
 }
 
-// One thread stores what others wrote, each of whom has called order_stores_before_bulk_copies() and then arrived at a barrier
-// that this one waited for.
+// One thread stores what others wrote, each of whom has called order_stores_before_bulk_copies() and then arrived at a
+// barrier that this one waited for.
 __device__ inline void bulk_store_by_thread(void* to, const void* from, uint32_t bytes) {
 #ifdef NARROWCAST_HAS_BULK_COPY
   asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(__cvta_generic_to_global(to)),
@@ -107,7 +107,8 @@ __device__ inline void wait_for_store_sources_by_thread() {
 #endif
 }
 
-// The whole warp stores `bytes` (a multiple of 16; both addresses 16-byte aligned) that its lanes wrote to shared memory.
+// The whole warp stores `bytes` (a multiple of 16; both addresses 16-byte aligned) that its lanes wrote to shared
+// memory.
 __device__ inline void bulk_store(void* to, const void* from, uint32_t bytes, int lane) {
 #ifdef NARROWCAST_HAS_BULK_COPY
   order_stores_before_bulk_copies();

@@ -1,4 +1,5 @@
-// Memory that other GPUs and the host read and write: loads, stores and fences of the system's scope (PTX ISA 9.7.9, 8.10).
+// Memory that other GPUs and the host read and write: loads, stores and fences of the system's scope (PTX ISA 9.7.9,
+// 8.10).
 #pragma once
 
 #include <cstdint>

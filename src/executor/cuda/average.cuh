@@ -1,5 +1,5 @@
-// The end of a reduction, before it is rounded: AVG's division, which truncates integers toward zero. One place, so that
-// all ways of reducing give the same bits, NaN's too.
+// The end of a reduction, before it is rounded: AVG's division, which truncates integers toward zero. One place, so
+// that all ways of reducing give the same bits, NaN's too.
 #pragma once
 
 #include <type_traits>
@@ -8,7 +8,8 @@
 
 namespace narrowcast::executor::cuda {
 
-// What becomes of a sum over the ranks. Dividing by a power of two is multiplying, which is much less code and rounds alike.
+// What becomes of a sum over the ranks. Dividing by a power of two is multiplying, which is much less code and rounds
+// alike.
 template <typename T>
 class Average {
  public:
@@ -25,8 +26,8 @@ class Average {
   }
   __device__ __forceinline__ T divided(T sum) const { return canonical(static_cast<T>(sum / static_cast<T>(ranks_))); }
 
-  // A NaN of float64 becomes the one that fp32's arithmetic makes of every NaN: which payload survives an addition depends
-  // on the order that the compiler gives to its operands.
+  // A NaN of float64 becomes the one that fp32's arithmetic makes of every NaN: which payload survives an addition
+  // depends on the order that the compiler gives to its operands.
   __device__ __forceinline__ static T canonical(T sum) {
     if constexpr (std::is_same_v<T, double>)
       if (sum != sum) return __longlong_as_double(0x7fffffffffffffffll);

@@ -1,5 +1,5 @@
-// The driver's stack of contexts: the runtime could only make the device of before current, which, where the thread had used
-// none, sets up GPU 0 with some hundred MB of its memory.
+// The driver's stack of contexts: the runtime could only make the device of before current, which, where the thread had
+// used none, sets up GPU 0 with some hundred MB of its memory.
 #include <cudaTypedefs.h>
 #include <cuda_runtime.h>
 

@@ -1,5 +1,5 @@
-// What a rank has sent others by blocks in calls of one operation, in its device memory. The kernels add it up, so that what CUDA
-// graphs replay counts, too.
+// What a rank has sent others by blocks in calls of one operation, in its device memory. The kernels add it up, so that
+// what CUDA graphs replay counts, too.
 #pragma once
 
 namespace narrowcast::executor::cuda {

@@ -1,5 +1,5 @@
-// Short packed frames while something else has most SMs: their CTAs wait for each other, and may not wait for any that cannot
-// start.
+// Short packed frames while something else has most SMs: their CTAs wait for each other, and may not wait for any that
+// cannot start.
 #include <chrono>
 #include <cstdlib>
 

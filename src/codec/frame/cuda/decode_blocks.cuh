@@ -1,4 +1,5 @@
-// The loop that decoding kernels share: find a block's payload, load it to shared memory, decode it, and pass the values on.
+// The loop that decoding kernels share: find a block's payload, load it to shared memory, decode it, and pass the
+// values on.
 #pragma once
 
 #include "codec/frame/cuda/header_check.cuh"
@@ -7,7 +8,8 @@
 
 namespace narrowcast::codec::cuda {
 
-// Finds the payloads of a warp's blocks. Each lane looks up and checks one block of 32, so the warp pays for the checks once.
+// Finds the payloads of a warp's blocks. Each lane looks up and checks one block of 32, so the warp pays for the checks
+// once.
 template <BlockCodec Codec>
 class PayloadFinder {
  public:

@@ -1,6 +1,6 @@
-// values -> a packed frame in one pass. The warps of a CTA code a tile of neighbouring blocks; two service warps publish its size
-// and wait for its position while the others already code the next tiles. One warp of the grid adds up the sizes. Short frames
-// have their own kernel (short_frame.cuh).
+// values -> a packed frame in one pass. The warps of a CTA code a tile of neighbouring blocks; two service warps
+// publish its size and wait for its position while the others already code the next tiles. One warp of the grid adds up
+// the sizes. Short frames have their own kernel (short_frame.cuh).
 #pragma once
 
 #include "codec/frame/cuda/frame_output.cuh"
@@ -13,9 +13,10 @@
 
 namespace narrowcast::codec::cuda {
 
-// A payload waits two turns for its position: first in a buffer in shared memory, then in its warp's registers, from which it is
-// stored. So a warp has three buffers: for values, for the payload being made and for the one that waits. Every tile waits for the
-// slowest block before it; fewer turns hide too little of that, and more turns leave room for fewer warps.
+// A payload waits two turns for its position: first in a buffer in shared memory, then in its warp's registers, from
+// which it is stored. So a warp has three buffers: for values, for the payload being made and for the one that waits.
+// Every tile waits for the slowest block before it; fewer turns hide too little of that, and more turns leave room for
+// fewer warps.
 inline constexpr int buffer_count = 3;
 inline constexpr uint32_t turns_to_store = 2;
 inline constexpr uint32_t stage_count = 4;  // more than turns_to_store, and a power of two
@@ -27,8 +28,8 @@ inline constexpr int fewest_coders = 2;
 
 // Shared by the warps of a CTA for one tile.
 struct TileStage {
-  uint32_t units
-      [32];  // each coder's payload size; after `counted` its offset in the tile, after `placed` its offset in the frame
+  // Of each coder: its payload size; after `counted` its offset in the tile, after `placed` its offset in the frame.
+  uint32_t units[32];
   uint32_t next_tile;  // the CTA's tile two turns later
   uint64_t coded;      // barrier: every coder has written its units
   uint64_t counted;    // barrier: the publisher has added them up
@@ -61,8 +62,8 @@ __device__ void prefetch_tile(const char* values, uint32_t whole_blocks, uint32_
                            min(whole_blocks - block, coders) * Codec::values_bytes);
 }
 
-// Two warps serve the coders turn by turn. The publisher adds up the units of the CTA's tile, publishes them at once, and takes
-// another tile as late as possible: tiles published out of order make others wait.
+// Two warps serve the coders turn by turn. The publisher adds up the units of the CTA's tile, publishes them at once,
+// and takes another tile as late as possible: tiles published out of order make others wait.
 template <BlockCodec Codec>
 __device__ void publish_tiles(FrameMemory& memory, Workspace* workspace, const char* values, uint32_t whole_blocks,
                               uint32_t tile_count, int coders, int lane) {

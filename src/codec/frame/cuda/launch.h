@@ -1,5 +1,5 @@
-// The host's side of the codec kernels. Arguments are checked by api.cu; these find the kernel of a codec and value type in
-// codec/kernel_table.h and launch it.
+// The host's side of the codec kernels. Arguments are checked by api.cu; these find the kernel of a codec and value
+// type in codec/kernel_table.h and launch it.
 #pragma once
 
 #include <cuda_runtime_api.h>

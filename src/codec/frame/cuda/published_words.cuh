@@ -1,5 +1,5 @@
-// What the CTAs that encode a short frame publish to each other: words of 16 bytes, the nonce and a number. A word that holds
-// the launch's nonce has been published, whatever was in the workspace before.
+// What the CTAs that encode a short frame publish to each other: words of 16 bytes, the nonce and a number. A word that
+// holds the launch's nonce has been published, whatever was in the workspace before.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -42,8 +42,8 @@ class PublishedWords {
     return __reduce_add_sync(device::all_lanes, sum);
   }
 
-  // How many CTAs take part: those that CTA 0 sees start, in order, before it stops looking. All of them are running, so they
-  // may wait for each other even while other CTAs wait for an SM.
+  // How many CTAs take part: those that CTA 0 sees start, in order, before it stops looking. All of them are running,
+  // so they may wait for each other even while other CTAs wait for an SM.
   __device__ uint32_t participants(uint32_t cta) const {
     publish(layout_.started(cta), 0);
     if (cta == 0) {

@@ -76,8 +76,8 @@ struct Number<NCAST_FLOAT8_E5M2> {
   using Accumulator = float;
 };
 
-// NaN is handled as by fmin and fmax. If both are equal, the accumulator stays. Integers wrap: sums and products are computed in
-// unsigned types.
+// NaN is handled as by fmin and fmax. If both are equal, the accumulator stays. Integers wrap: sums and products are
+// computed in unsigned types.
 template <typename T>
 __device__ __forceinline__ T reduced(ncast_redop op, T accumulator, T value) {
   using Unsigned = std::conditional_t<sizeof(T) == 8, uint64_t, uint32_t>;

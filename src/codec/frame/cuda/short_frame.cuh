@@ -1,5 +1,6 @@
-// values -> a packed frame so short that every CTA codes at most two tiles of neighbouring blocks. The payloads of the first are
-// stored while the second is coded, and the workspace need not be cleared, which matters in calls of 15 microseconds.
+// values -> a packed frame so short that every CTA codes at most two tiles of neighbouring blocks. The payloads of the
+// first are stored while the second is coded, and the workspace need not be cleared, which matters in calls of 15
+// microseconds.
 #pragma once
 
 #include "codec/frame/cuda/frame_output.cuh"
@@ -57,7 +58,8 @@ class ShortFrameEncoder {
         whole_blocks_(static_cast<uint32_t>(header_.elems / block_elems<Codec>)),
         lane_(lane) {}
 
-  // A coder codes one block of each of the CTA's tiles: the tile of its own number, then every participants-th after it.
+  // A coder codes one block of each of the CTA's tiles: the tile of its own number, then every participants-th after
+  // it.
   __device__ void code(ShortFrameWarp<Codec>& memory, uint32_t coder) {
     BlockLoader<Codec> loaders[2] = {{values_, &memory.barriers[0], lane_}, {values_, &memory.barriers[1], lane_}};
     const auto start_load = [&](uint32_t number, uint32_t tile) {
@@ -124,7 +126,8 @@ class ShortFrameEncoder {
       const uint32_t units = lane_ < static_cast<int>(coders_) ? stage.units[lane_] : 0;
       const uint32_t up_to = device::inclusive_scan(units);
       published.publish_units(tile, __shfl_sync(device::all_lanes, up_to, 31));
-      // Only of CTAs that are running: participants, or in the first turn those with lower numbers, which started earlier.
+      // Only of CTAs that are running: participants, or in the first turn those with lower numbers, which started
+      // earlier.
       begin += published.units(before, tile);
       before = tile;
 

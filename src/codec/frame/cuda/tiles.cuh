@@ -1,4 +1,5 @@
-// Where the tiles of a packed frame begin: each CTA publishes the units of its tiles, and one warp of the grid adds them up.
+// Where the tiles of a packed frame begin: each CTA publishes the units of its tiles, and one warp of the grid adds
+// them up.
 #pragma once
 
 #include <cstdint>
@@ -7,8 +8,9 @@
 
 namespace narrowcast::codec::cuda {
 
-// Shared by all CTAs, zero before the kernel. One word for each tile: 0 (nothing published yet), the units of its payloads, or
-// the units of all payloads before it with `placed` set. A tile's units are never 0, and no tile begins beyond 2^31 units.
+// Shared by all CTAs, zero before the kernel. One word for each tile: 0 (nothing published yet), the units of its
+// payloads, or the units of all payloads before it with `placed` set. A tile's units are never 0, and no tile begins
+// beyond 2^31 units.
 struct Workspace {
   unsigned long long next_tile;
   uint32_t tiles[];
@@ -18,8 +20,8 @@ inline constexpr uint32_t placed = 1u << 31;
 __device__ inline uint32_t take_tile(Workspace* workspace) {
   return static_cast<uint32_t>(atomicAdd(&workspace->next_tile, 1ull));
 }
-// Tiles that are coded at the same time should be neighbours, so a CTA takes its second tile once all CTAs have a first. It does
-// not wait long, because some CTAs may not be resident yet.
+// Tiles that are coded at the same time should be neighbours, so a CTA takes its second tile once all CTAs have a
+// first. It does not wait long, because some CTAs may not be resident yet.
 __device__ inline void wait_for_first_tiles(const Workspace* workspace) {
   constexpr long long max_cycles = 8000;
   const long long started = clock64();
@@ -38,8 +40,8 @@ __device__ inline uint32_t published(const Workspace* workspace, uint32_t tile) 
   return word;
 }
 
-// The units of all payloads before a tile that has been published. The wait ends because tiles are handed out in order: the CTA
-// that holds an earlier tile is running.
+// The units of all payloads before a tile that has been published. The wait ends because tiles are handed out in order:
+// the CTA that holds an earlier tile is running.
 __device__ inline uint32_t begin_of(const Workspace* workspace, uint32_t tile) {
   uint32_t word;
   do {
@@ -48,8 +50,8 @@ __device__ inline uint32_t begin_of(const Workspace* workspace, uint32_t tile) {
   return word & ~placed;
 }
 
-// One warp of the grid adds up all tiles in order, as many at a time as have been published. Decoupled look-back, in which every
-// CTA sums the tiles before its own, is slower here: with all SMs at work there are hundreds of them.
+// One warp of the grid adds up all tiles in order, as many at a time as have been published. Decoupled look-back, in
+// which every CTA sums the tiles before its own, is slower here: with all SMs at work there are hundreds of them.
 __device__ inline void add_up_tiles(Workspace* workspace, uint32_t tile_count, int lane) {
   constexpr uint32_t tiles_per_lane = 4;
   uint32_t before = 0;  // units

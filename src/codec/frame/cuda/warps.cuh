@@ -15,8 +15,8 @@ using device::block_elems;
 using device::BlockCodec;
 using device::value_bytes;
 
-// Buffers of a block's size. Values and payloads swap buffers, so that a raw block is stored from where it was loaded. Bulk copies
-// with less alignment are slower.
+// Buffers of a block's size. Values and payloads swap buffers, so that a raw block is stored from where it was loaded.
+// Bulk copies with less alignment are slower.
 template <BlockCodec Codec, int Buffers>
 struct alignas(128) WarpMemory {
   char buffers[Buffers][Codec::values_bytes];
@@ -24,9 +24,9 @@ struct alignas(128) WarpMemory {
   uint64_t barrier;
 };
 
-// Warps of a CTA; there is one CTA on each SM. On some of the SMs as many warps as shared memory holds are best: they hide each
-// other's latencies. On all SMs memory is the limit, and more warps than it takes to saturate it are slower; encoders, which read
-// more, need fewer.
+// Warps of a CTA; there is one CTA on each SM. On some of the SMs as many warps as shared memory holds are best: they
+// hide each other's latencies. On all SMs memory is the limit, and more warps than it takes to saturate it are slower;
+// encoders, which read more, need fewer.
 template <BlockCodec Codec>
 inline constexpr int most_warps = Codec::values_bytes > 4096 ? 13 : 26;
 template <BlockCodec Codec>

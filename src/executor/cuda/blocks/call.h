@@ -1,5 +1,5 @@
-// One rank's part in a call that moves data by blocks: what goes to each rank, what comes from each, and what is reduced.
-// Host code includes this without CUDA headers; kernels.h declares the kernels' launches.
+// One rank's part in a call that moves data by blocks: what goes to each rank, what comes from each, and what is
+// reduced. Host code includes this without CUDA headers; kernels.h declares the kernels' launches.
 #pragma once
 
 #include <cstdint>
@@ -29,8 +29,8 @@ struct Claims {
   uint32_t ended;                          // warps
 };
 
-// The rings of a reduction go through all pieces in step: in each of so many turns every ring has a block of each piece, which
-// may be beyond its end.
+// The rings of a reduction go through all pieces in step: in each of so many turns every ring has a block of each
+// piece, which may be beyond its end.
 struct Turns {
   uint32_t rings, slots, count;
 };

@@ -15,7 +15,8 @@ __host__ __device__ inline bool is_aligned(const OwnCopy& own) {
 
 // Runs beside the kernel of a call. ctas: the CTAs it may use; 0 selects the copy engine.
 cudaError_t launch_own_copy(const OwnCopy& own, uint32_t ctas, cudaStream_t stream);
-// With call.codec. ctas: at least those of every piece. cudaErrorInvalidDeviceFunction: no kernel codes values of dtype so.
+// With call.codec. ctas: at least those of every piece. cudaErrorInvalidDeviceFunction: no kernel codes values of dtype
+// so.
 cudaError_t launch_moves(const BlockCall& call, ncast_dtype dtype, uint32_t ctas, cudaStream_t stream);
 cudaError_t launch_reduction(const BlockCall& call, ncast_dtype dtype, uint32_t ctas, cudaStream_t stream);
 

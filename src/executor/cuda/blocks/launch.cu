@@ -50,7 +50,8 @@ cudaError_t load_block_kernels() {
 }
 
 cudaError_t launch_own_copy(const OwnCopy& own, uint32_t ctas, cudaStream_t stream) {
-  // The driver copies well at any alignment, but with CTAs on all SMs, which keep the call's waiting if they come first.
+  // The driver copies well at any alignment, but with CTAs on all SMs, which keep the call's waiting if they come
+  // first.
   if (ctas == 0 || !is_aligned(own))
     return cudaMemcpyAsync(own.to, own.from, own.bytes, cudaMemcpyDeviceToDevice, stream);
   copy_own<<<ctas, own_copy_warps * 32, 0, stream>>>(own);

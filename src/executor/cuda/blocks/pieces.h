@@ -28,9 +28,9 @@ class Rings {
   uint32_t max_ctas_, warps_;
 };
 
-// Fills in the pieces of a collective that only moves data, for moves->peers.rank. codec: as chosen. A broadcast to several
-// ranks goes in pieces, each of which its receiver passes on: the root sends every value once, as in "Bandwidth optimal
-// all-reduce algorithms for clusters of workstations" (Patarasu, Yuan, 2009).
+// Fills in the pieces of a collective that only moves data, for moves->peers.rank. codec: as chosen. A broadcast to
+// several ranks goes in pieces, each of which its receiver passes on: the root sends every value once, as in "Bandwidth
+// optimal all-reduce algorithms for clusters of workstations" (Patarasu, Yuan, 2009).
 void cut_moves(const Call& call, ncast_codec codec, const Rings& rings, BlockCall* moves);
 // The same for one that reduces.
 void cut_reduction(const Call& call, ncast_codec codec, const Rings& rings, BlockCall* reduction);

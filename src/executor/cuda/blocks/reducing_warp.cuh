@@ -1,4 +1,5 @@
-// What a warp of a block kernel does that reduces. All do the same: each has one ring to every peer and from every peer.
+// What a warp of a block kernel does that reduces. All do the same: each has one ring to every peer and from every
+// peer.
 #pragma once
 
 #include "executor/cuda/blocks/reduce_block.cuh"
@@ -9,8 +10,8 @@ namespace narrowcast::executor::cuda {
 // Is a + b the same as b + a, to the bit? Of equals MIN and MAX keep the first, which may be -0 or +0.
 __device__ inline bool commutes(ncast_redop op) { return op != NCAST_MIN && op != NCAST_MAX; }
 
-// What a warp keeps in shared memory. Registers are for the sums; what the compiler would put into local memory instead would
-// come from the L2 cache, since every wait for a peer empties the L1.
+// What a warp keeps in shared memory. Registers are for the sums; what the compiler would put into local memory instead
+// would come from the L2 cache, since every wait for a peer empties the L1.
 struct ReducingState {
   // By the peer, and one more for the threads that have none.
   channel::SenderEnd senders[channel::max_gpu_ranks + 1];
@@ -19,10 +20,11 @@ struct ReducingState {
   uint32_t wire_vectors;  // put into slots
 };
 
-// Turn by turn the warp sends the blocks of its ring that others reduce, reduces its own and passes the result on, and takes
-// the others' results. A payload comes while the warp does something else: blocks are sent a turn before they are reduced,
-// and results taken a turn after. So a ring carries the block of a turn, then the result of the turn before: both ends know
-// that order. Nobody waits for what comes after its own doing (tests/executor/cuda/block_pieces_test.cc has the proof by trial).
+// Turn by turn the warp sends the blocks of its ring that others reduce, reduces its own and passes the result on, and
+// takes the others' results. A payload comes while the warp does something else: blocks are sent a turn before they are
+// reduced, and results taken a turn after. So a ring carries the block of a turn, then the result of the turn before:
+// both ends know that order. Nobody waits for what comes after its own doing (tests/executor/cuda/block_pieces_test.cc
+// has the proof by trial).
 //
 // The whole warp calls every function. False: the communicator is stopped, here or by a failure that was reported.
 template <typename Codec>

@@ -59,7 +59,8 @@ __device__ __forceinline__ void load_cut_word(const char* piece, UnitPlace<Packe
     if (place.word_offset(i) == cut) unit.words[i] = word;
 }
 
-// aligned: the piece begins at a multiple of 8. Nothing waits here for what is loaded, but where values are put together.
+// aligned: the piece begins at a multiple of 8. Nothing waits here for what is loaded, but where values are put
+// together.
 template <typename Value, typename Packet>
 __device__ __forceinline__ Unit<Packet> load_unit(const char* piece, UnitPlace<Packet> place, uint32_t piece_bytes,
                                                   bool aligned) {
