@@ -1,4 +1,4 @@
-"""A command as our child: it gets the signals that we get, and we end as it ends."""
+"""Runs a command as a child process: forwards signals to it, and returns its exit status."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ import select
 import signal
 from collections.abc import Iterator, Mapping, Sequence
 
-# As shells have it.
+# Exit statuses of shells.
 NOT_EXECUTABLE, NOT_FOUND, KILLED = 126, 127, 128
 
-_PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
-_OF_THE_KEYBOARD = (signal.SIGINT, signal.SIGQUIT)
-# Python ignores these, and what is ignored stays so in a child.
+_FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
+_FROM_KEYBOARD = (signal.SIGINT, signal.SIGQUIT)
+# Python ignores these, and children inherit ignored signals.
 _RESTORED = (signal.SIGPIPE, signal.SIGXFSZ)
 
 
 def run(command: Sequence[str], environment: Mapping[str, str]) -> int:
-    """Runs the command and returns its exit status, 128 more than its signal when one killed it.
+    """Runs the command and returns its exit status: 128 plus the signal if a signal killed it.
 
-    Call it on the main thread. OSError, with the command as its file, when that cannot be started.
+    Must be called on the main thread. Raises OSError, with the command as filename, if the command cannot be started.
     """
     with _signals() as received:
         child = os.posix_spawnp(command[0], list(command), environment, setsigdef=_RESTORED)
@@ -30,7 +30,7 @@ def run(command: Sequence[str], environment: Mapping[str, str]) -> int:
                 if ended:
                     code = os.waitstatus_to_exitcode(status)
                     return code if code >= 0 else KILLED - code
-            elif number not in _OF_THE_KEYBOARD or not _in_foreground():
+            elif number not in _FROM_KEYBOARD or not _in_foreground():
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(child, number)
     raise AssertionError
@@ -38,27 +38,27 @@ def run(command: Sequence[str], environment: Mapping[str, str]) -> int:
 
 @contextlib.contextmanager
 def _signals() -> Iterator[Iterator[int]]:
-    """The numbers of the signals that come, without end.
+    """An endless iterator of the signals that arrive.
 
-    They come through a pipe that the handler in C writes: whichever thread the kernel chose, none is missed.
+    The C handler of Python writes them to a pipe, so that no signal is lost, whichever thread receives it.
     """
-    # What is ignored, as under nohup, stays ignored, in the command as well.
-    caught = [one for one in _PASSED_ON if signal.getsignal(one) is not signal.SIG_IGN]
-    ours, theirs = os.pipe()
-    os.set_blocking(theirs, False)
-    pipe_before = signal.set_wakeup_fd(theirs)
+    # Signals that are ignored, as under nohup, stay ignored, also in the command.
+    caught = [one for one in _FORWARDED if signal.getsignal(one) is not signal.SIG_IGN]
+    read_end, write_end = os.pipe()
+    os.set_blocking(write_end, False)
+    pipe_before = signal.set_wakeup_fd(write_end)
     before = {one: signal.signal(one, lambda *_: None) for one in (signal.SIGCHLD, *caught)}
     try:
-        yield _numbers(ours)
+        yield _numbers(read_end)
     finally:
         for one, handler in before.items():
-            # Python complains of one that is on its way when there is no handler any more, as SIGCHLD is where a
-            # command cannot be started. Doing nothing is what is done with it by default.
+            # A pending signal without a handler makes Python print an error, such as SIGCHLD after a command that
+            # could not be started. The default action of SIGCHLD is to ignore it.
             if one != signal.SIGCHLD or callable(handler):
                 signal.signal(one, handler)
         signal.set_wakeup_fd(pipe_before)
-        os.close(ours)
-        os.close(theirs)
+        os.close(read_end)
+        os.close(write_end)
 
 
 def _numbers(pipe: int) -> Iterator[int]:
@@ -68,7 +68,7 @@ def _numbers(pipe: int) -> Iterator[int]:
 
 
 def _in_foreground() -> bool:
-    """Whether what is typed at a terminal reaches us, and with us the command, which is of our process group."""
+    """Whether this process group, which includes the command, receives the signals of the terminal."""
     try:
         terminal = os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY)
     except OSError:
