@@ -1,4 +1,4 @@
-// Encode values into frames and back, in host memory. The bytes are specified in docs/format/.
+// The codecs, and encoding and decoding in host memory. docs/format/ specifies the bytes of frames.
 #ifndef NARROWCAST_CODEC_H_
 #define NARROWCAST_CODEC_H_
 
@@ -9,61 +9,111 @@ extern "C" {
 #endif
 
 enum {
-  NCAST_CHECKSUM = 1u,  // encode: put an xxHash (XXH3, 64 bits) of the frame into its header
+  NCAST_CHECKSUM = 1u,  // encode: store a 64-bit XXH3 of the frame in its header
   NCAST_MORE = 2u,      // encode: another frame of the same stream follows this one
   NCAST_REFERENCE = 4u  // encode, decode: use the scalar reference, the oracle of the tests
 };
 
-// What the header of a frame says.
+// --- The codecs --------------------------------------------------------------------------------------------------------
+
+// A parameter of a codec.
 typedef struct {
+  const char* name;
+  uint16_t least, most;
+  uint16_t default_value;
+} ncast_codec_parameter;
+
+// A value type that a codec encodes.
+typedef struct {
+  ncast_dtype dtype;
+  uint32_t block_bytes;  // of the values of a block, the unit of coding
+  double prior_ratio;    // wire bytes / raw bytes that the cost model expects before it has seen any values
+} ncast_codec_type;
+
+// A codec that the library has. All pointers are to constants.
+typedef struct {
+  size_t struct_bytes;  // sizeof(ncast_codec_info), set by the caller
+  ncast_codec codec;    // the id: the codec with its default parameters
+  const char* name;
+  int exact;          // 1: values are decoded to the bits that were encoded; 0: within ncast_codec_error_bound()
+  int fixed_payload;  // 1: the payload of a whole block has a length that type and parameters determine
+  uint32_t parameter_count, type_count, counter_count;
+  const ncast_codec_parameter* parameters;
+  const ncast_codec_type* types;
+  const char* const* counters;  // names of the counters of ncast_inspect_blocks()
+} ncast_codec_info;
+
+// Codecs that ncast_codec_describe() describes. AUTO is not one of them.
+NCAST_API size_t ncast_codec_count(void);
+
+// Describes codec number `index`, below ncast_codec_count(). Writes struct_bytes of info at most.
+// Errors: INVALID_ARGUMENT.
+NCAST_API ncast_status ncast_codec_describe(size_t index, ncast_codec_info* info);
+
+// Parses "auto", a codec's name, or "name:key=value,key=value". The result is canonical: equal codecs are equal numbers.
+// Errors: INVALID_ARGUMENT, with a message that names the unknown codec or key, or the value and its range.
+NCAST_API ncast_status ncast_codec_parse(const char* text, ncast_codec* codec);
+
+// Writes the canonical text of a codec, with the parameters that are not the default, and a terminating NUL.
+// Errors: INVALID_ARGUMENT (not a codec), TOO_SMALL (NCAST_CODEC_TEXT_BYTES always suffice).
+NCAST_API ncast_status ncast_codec_format(ncast_codec codec, char* text, size_t capacity);
+
+enum { NCAST_CODEC_TEXT_BYTES = 128 };
+
+// The largest absolute error of a finite value in a block whose largest finite magnitude is `largest`. 0: the codec is
+// exact, or stores values of this type raw. NaN: an argument is not valid.
+NCAST_API double ncast_codec_error_bound(ncast_codec codec, ncast_dtype dtype, double largest);
+
+// --- Frames ------------------------------------------------------------------------------------------------------------
+
+// The header of a frame.
+typedef struct {
+  size_t struct_bytes;   // sizeof(ncast_frame_info), set by the caller; shorter, older versions are accepted
   uint64_t elems;        // values that the frame decodes to
   uint64_t raw_bytes;    // their bytes
   uint64_t wire_bytes;   // bytes of the whole frame, header and padding included; a multiple of 16
   uint64_t checksum;     // 0 unless flags has NCAST_CHECKSUM
-  uint32_t blocks;       // blocks in the frame; 0 when codec is NCAST_CODEC_RAW
-  uint32_t block_elems;  // values in every block but the last; 0 when codec is NCAST_CODEC_RAW
+  ncast_codec codec;     // canonical
+  ncast_dtype dtype;
+  uint32_t blocks;       // blocks in the frame; 0 for a codec with fixed payloads
+  uint32_t block_elems;  // values in every block but the last; 0 for a codec with fixed payloads
   uint32_t flags;        // NCAST_CHECKSUM, NCAST_MORE
   uint32_t version;
-  ncast_codec codec;
-  ncast_dtype dtype;
 } ncast_frame_info;
-
-// How the blocks of a window frame were coded. Counts are of whole frames.
-typedef struct {
-  uint64_t blocks_of_width[8];  // [w]: blocks with w-bit codes; [0]: raw blocks
-  uint64_t escapes;             // values kept out of line
-  uint64_t far_escapes;         // escapes that took a whole exponent
-} ncast_block_stats;
 
 enum { NCAST_FRAME_HEADER_BYTES = 64, NCAST_FRAME_ALIGN = 16 };
 
-// The most bytes that a frame of `elems` values can take, or 0 when an argument is not valid or the values exceed 2^35
+// The most bytes that a frame of `elems` values can take, or 0 if an argument is not valid or the values exceed 2^35
 // bytes, the most that one frame holds.
 NCAST_API size_t ncast_bound(ncast_dtype dtype, ncast_codec codec, uint64_t elems);
 
 // Encodes `elems` values into one frame.
-//   values: any alignment; may be NULL when elems is 0.
-//   flags: NCAST_CHECKSUM | NCAST_MORE | NCAST_REFERENCE. The last changes the path, not a byte of the result.
+//   values: any alignment; may be NULL if elems is 0.
+//   flags: NCAST_CHECKSUM | NCAST_MORE | NCAST_REFERENCE. The last does not change the result.
 //   frame: any alignment; capacity >= ncast_bound() always suffices.
 //   wire_bytes: bytes written.
 // Errors: INVALID_ARGUMENT, TOO_SMALL (nothing usable in frame).
 NCAST_API ncast_status ncast_encode(const void* values, ncast_dtype dtype, uint64_t elems, ncast_codec codec,
                                     uint32_t flags, void* frame, size_t capacity, size_t* wire_bytes);
 
-// Decodes one frame, which may be hostile: whatever its bytes, nothing is written outside `values`.
-//   frame_bytes: bytes readable at frame; more than the frame holds is allowed (the next frame of a stream).
+// Decodes one frame, which may be hostile: nothing is ever written outside `values`.
+//   frame_bytes: bytes readable at frame; the next frame of a stream may follow.
 //   flags: 0 or NCAST_REFERENCE.
 //   values: any alignment; value_capacity bytes are writable.
-//   info: what the header says; may be NULL.
+//   info: receives the header; may be NULL.
 // Errors: CORRUPT, TOO_SMALL (the values do not fit), INVALID_ARGUMENT. `values` is unspecified after an error.
 NCAST_API ncast_status ncast_decode(const void* frame, size_t frame_bytes, uint32_t flags, void* values,
                                     size_t value_capacity, ncast_frame_info* info);
 
-// Reads a frame's header. frame_bytes may be as few as NCAST_FRAME_HEADER_BYTES: the body is not looked at.
+// Reads a frame's header. NCAST_FRAME_HEADER_BYTES suffice: the body is not read.
+// Errors: CORRUPT, INVALID_ARGUMENT.
 NCAST_API ncast_status ncast_inspect(const void* frame, size_t frame_bytes, ncast_frame_info* info);
 
-// Walks a whole frame and counts how its blocks were coded, without decoding values. A raw frame gives zeros.
-NCAST_API ncast_status ncast_inspect_blocks(const void* frame, size_t frame_bytes, ncast_block_stats* stats);
+// Walks a whole frame and counts how its blocks were coded, without decoding values. Each codec has its own counters, which
+// ncast_codec_info names: counters[i] receives the one named info.counters[i]. A codec may gain counters at the end.
+//   count: elements of counters; those beyond the codec's are set to zero.
+// Errors: CORRUPT, INVALID_ARGUMENT.
+NCAST_API ncast_status ncast_inspect_blocks(const void* frame, size_t frame_bytes, uint64_t* counters, size_t count);
 
 #ifdef __cplusplus
 }  // extern "C"

@@ -15,20 +15,20 @@
 extern "C" {
 #endif
 
-// What a call came to. ncast_last_error() has the sentence that says what was wrong and where.
+// The result of a call. ncast_last_error() says what was wrong and where.
 typedef enum {
   NCAST_OK = 0,
   NCAST_INVALID_ARGUMENT = 1,  // an argument is out of its range; nothing was done
   NCAST_CORRUPT = 2,           // encoded data does not follow the format, or fails its checksum
-  NCAST_TOO_SMALL = 3,         // a buffer given by the caller cannot hold the result
-  NCAST_UNSUPPORTED = 4,       // valid, but not built or not available on this machine
+  NCAST_TOO_SMALL = 3,         // a buffer of the caller cannot hold the result
+  NCAST_UNSUPPORTED = 4,       // valid, but not built in or not available on this machine
   NCAST_CUDA_ERROR = 5,        // the CUDA runtime or driver failed
   NCAST_SYSTEM_ERROR = 6,      // the operating system failed (shared memory, files, threads)
   NCAST_REMOTE_ERROR = 7,      // a peer died or reported an error
   NCAST_ABORTED = 8,           // the communicator was aborted
   NCAST_TIMEOUT = 9,           // a peer did not arrive before the deadline
-  NCAST_MISMATCH = 10,         // ranks called with arguments that do not fit together
-  NCAST_INTERNAL = 11          // a defect in Narrowcast
+  NCAST_MISMATCH = 10,         // ranks disagree about the arguments of a call
+  NCAST_INTERNAL = 11          // a bug in Narrowcast
 } ncast_status;
 
 // Value types. The numbers are those of ncclDataType_t.
@@ -47,9 +47,21 @@ typedef enum {
   NCAST_FLOAT8_E5M2 = 11
 } ncast_dtype;
 
-// Codecs; docs/format/ describes each. A value type that a codec does not shrink travels raw. AUTO is for the calls of a
-// communicator alone: the library chooses, by what all ranks know. On the host backend it is raw.
-typedef enum { NCAST_CODEC_RAW = 0, NCAST_CODEC_WINDOW = 1, NCAST_CODEC_AUTO = 255 } ncast_codec;
+// A codec and its parameters. docs/format/ describes each codec; codec.h lists them and converts them to and from text
+// ("window", "name:key=value").
+//   bits 0-7    the id: one of the constants below
+//   bits 8-15   0
+//   bits 16-63  three parameters of 16 bits, the first one lowest; 0 means the default of that parameter
+// An id alone is thus the codec with its default parameters.
+typedef uint64_t ncast_codec;
+
+// The ids. Values of a type that a codec does not encode are stored raw. AUTO is only for the calls of a communicator: the
+// library chooses an exact codec from what all ranks know. On the host backend it chooses raw.
+enum {
+#define NCAST_CODEC_ROW(id, SYMBOL, name, exactness, payload, parameters, types) NCAST_CODEC_##SYMBOL = id,
+#include "narrowcast/codecs.def"
+  NCAST_CODEC_AUTO = 255
+};
 
 // Reductions. The numbers are those of ncclRedOp_t.
 typedef enum { NCAST_SUM = 0, NCAST_PROD = 1, NCAST_MAX = 2, NCAST_MIN = 3, NCAST_AVG = 4 } ncast_redop;
@@ -63,14 +75,14 @@ NCAST_API const char* ncast_version(void);
 // A short name for a status, such as "corrupt data". Never NULL.
 NCAST_API const char* ncast_status_name(ncast_status status);
 
-// The sentence of the last call on this thread that did not return NCAST_OK, or "". The pointer is valid until the next
-// call of the library on this thread.
+// The message of the last call on this thread that did not return NCAST_OK, or "". The pointer is valid until this thread
+// calls the library again.
 NCAST_API const char* ncast_last_error(void);
 
-// Bytes of one value, or 0 when dtype is not a value type.
+// Bytes of one value, or 0 if dtype is not a value type.
 NCAST_API size_t ncast_dtype_bytes(ncast_dtype dtype);
 
-// Lower-case name of a value type ("bfloat16", "float8_e4m3", ...), or NULL when dtype is not a value type.
+// Lower-case name of a value type ("bfloat16", "float8_e4m3", ...), or NULL if dtype is not a value type.
 NCAST_API const char* ncast_dtype_name(ncast_dtype dtype);
 
 #ifdef __cplusplus

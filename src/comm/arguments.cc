@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "codec/codec.h"
 #include "executor/backend.h"
 #include "executor/communicator.h"
 #include "status/error.h"
@@ -131,10 +132,7 @@ ncast_status check_arguments(const Call& call) {
     return fail(NCAST_INVALID_ARGUMENT, "%s: dtype is %d, which is not a value type", function,
                 static_cast<int>(call.dtype));
   }
-  const int codec = call.codec;
-  if (codec != NCAST_CODEC_RAW && codec != NCAST_CODEC_WINDOW && codec != NCAST_CODEC_AUTO) {
-    return fail(NCAST_INVALID_ARGUMENT, "%s: codec is %d, which is not a codec", function, codec);
-  }
+  if (const ncast_status status = codec::check_or_auto(function, call.codec)) return status;
   if (const int op = call.redop; op < NCAST_SUM || op > NCAST_AVG) {
     return fail(NCAST_INVALID_ARGUMENT, "%s: op is %d, which is not a reduction", function, op);
   }

@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "codec/codec.h"
 #include "executor/communicator.h"
 
 namespace narrowcast::executor {
@@ -14,17 +15,12 @@ std::string name_or_number(Name (&names)[count], unsigned value) {
 }
 
 constexpr const char* redop_names[] = {"sum", "prod", "max", "min", "avg"};
-constexpr const char* codec_names[] = {"raw", "window"};
 
 // Both ends of a transfer have the same tag.
 std::string operation_name(Operation operation) {
   const auto number = static_cast<unsigned>(operation);
   if (number >= operation::count) return "number " + std::to_string(number);
   return is_point_to_point(operation) ? "send/recv" : name_of(operation);
-}
-
-std::string codec_name(unsigned codec) {
-  return codec == NCAST_CODEC_AUTO ? "auto" : name_or_number(codec_names, codec);
 }
 
 }  // namespace
@@ -38,7 +34,7 @@ CallTag make_tag(const Call& call, uint64_t sequence) {
   // A receive expects what its send carries.
   tag.operation = call.operation == Operation::recv ? Operation::send : call.operation;
   tag.dtype = static_cast<uint8_t>(call.dtype);
-  tag.codec = static_cast<uint8_t>(call.codec);
+  tag.codec = codec::canonical(call.codec);
   tag.redop = reduces(call.operation) ? static_cast<uint8_t>(call.redop) : 0;
   tag.root = has_root(call.operation) ? call.peer : 0;
   return tag;
@@ -67,7 +63,7 @@ std::string describe(const CallTag& tag) {
   const bool is_known = static_cast<size_t>(tag.operation) < operation::count;
   if (is_known && reduces(tag.operation)) text += name_or_number(redop_names, tag.redop) + ", ";
   if (is_known && has_root(tag.operation)) text += "root " + std::to_string(tag.root) + ", ";
-  return text + "codec " + codec_name(tag.codec) + ")";
+  return text + "codec " + codec::describe(tag.codec) + ")";
 }
 
 std::string differences(const CallTag& a, const CallTag& b) {

@@ -47,13 +47,12 @@ struct CallTag {
   uint64_t count;       // of the call; of a chunk of all_to_all_v, from its sender to its receiver
   uint64_t first_elem;  // of the chunk in its transfer
   uint64_t chunk_elems;
+  ncast_codec codec;    // canonical
   Operation operation;  // a send's for both its ends
   uint8_t dtype;
-  uint8_t codec;
   uint8_t redop;
+  uint8_t phase;  // all_reduce scatters, then gathers
   int32_t root;
-  uint32_t phase;  // all_reduce scatters, then gathers
-  uint32_t reserved;
 };
 static_assert(sizeof(CallTag) == channel::tag_bytes);
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "codec/codec.h"
 #include "codec/window/format.h"
 
 namespace narrowcast::select {
@@ -37,18 +38,10 @@ double slowed_by_few_ctas(Path path, const CallShape& shape) {
   return std::max(1.0, (path == Path::raw ? enough_ctas_raw : enough_ctas_coded) / shape.max_ctas);
 }
 
-// What the codec saves of a Llama's weights in this type, as a part of what it saves of them in bfloat16, the type that the model
-// was measured with: 0.301 of their bytes.
+// The bytes that the codec saves in this type, relative to those that it saves in bfloat16, the type of the measurements.
 double saved_part(ncast_dtype dtype) {
-  constexpr double of_bfloat16 = 0.301;
-  switch (dtype) {
-    case NCAST_FLOAT16: return 0.114 / of_bfloat16;
-    case NCAST_FLOAT32: return 0.149 / of_bfloat16;
-    case NCAST_FLOAT64: return 0.121 / of_bfloat16;
-    case NCAST_FLOAT8_E4M3: return 0.109 / of_bfloat16;
-    case NCAST_FLOAT8_E5M2: return 0.234 / of_bfloat16;
-    default: return 1;
-  }
+  const auto saved = [](ncast_dtype type) { return 1 - codec::prior_ratio(NCAST_CODEC_WINDOW, type); };
+  return saved(dtype) / saved(NCAST_BFLOAT16);
 }
 
 // Coded, where bytes take the time: between what they take with values that the codec shrinks as it does bfloat16, and with those

@@ -11,6 +11,7 @@
 
 #include "channel/packet/packet_area.h"
 #include "channel/peer/peers.h"
+#include "codec/codec.h"
 #include "comm/arguments.h"
 #include "select/block_shape.h"
 #include "select/options.h"
@@ -112,11 +113,11 @@ void explain_checked(const Question& question, const Situation& situation, ncast
   said->predicted = predicted(choice, costs_of(shape, situation.policy.costs));
   char by[128];
   describe(*said, by, sizeof by);
-  const char* const codec = said->codec == NCAST_CODEC_WINDOW ? "window" : "raw";
+  const std::string codec = codec::describe(said->codec);
   std::snprintf(said->sentence, sizeof said->sentence,
                 "%s of %" PRIu64 " %s between %d ranks goes by %s: %s%s%s. Its values travel %s: %s.%s", name,
                 question.count, dtype, shape.ranks, by, said->path_why, said->shots_why != nullptr ? ", and " : "",
-                said->shots_why != nullptr ? said->shots_why : "", codec, said->codec_why,
+                said->shots_why != nullptr ? said->shots_why : "", codec.c_str(), said->codec_why,
                 describe(said->predicted).c_str());
 }
 
@@ -126,9 +127,7 @@ ncast_status check(const Question& question, const Situation& situation) {
     return fail(NCAST_INVALID_ARGUMENT, "operation is %d, which is not an operation", number);
   if (value_bytes == 0)
     return fail(NCAST_INVALID_ARGUMENT, "dtype is %d, which is not a value type", static_cast<int>(question.dtype));
-  if (const int number = question.codec;
-      number != NCAST_CODEC_RAW && number != NCAST_CODEC_WINDOW && number != NCAST_CODEC_AUTO)
-    return fail(NCAST_INVALID_ARGUMENT, "codec is %d, which is not a codec", number);
+  if (const ncast_status status = codec::check_or_auto("ncast_explain", question.codec)) return status;
   if (situation.ranks < 1 || situation.ranks > channel::max_gpu_ranks)
     return fail(NCAST_INVALID_ARGUMENT, "ranks is %d, not 1 to %d", situation.ranks, channel::max_gpu_ranks);
   if (question.count > INT64_MAX / value_bytes / channel::max_gpu_ranks)

@@ -1,9 +1,10 @@
 // Any bytes as a frame: a header is read or refused, and the block walk never leaves the frame.
+#include "../support/frame_info.h"
 #include "check.h"
 #include "narrowcast/codec.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t bytes) {
-  ncast_frame_info info{};
+  ncast_frame_info info = narrowcast::tests::sized_frame_info();
   const ncast_status inspected = ncast_inspect(data, bytes, &info);
   FUZZ_CHECK(inspected == NCAST_OK || inspected == NCAST_CORRUPT);
   if (inspected == NCAST_OK) {
@@ -12,8 +13,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t bytes) {
     FUZZ_CHECK(info.wire_bytes % NCAST_FRAME_ALIGN == 0 && info.wire_bytes >= NCAST_FRAME_HEADER_BYTES);
     FUZZ_CHECK(ncast_inspect(data, NCAST_FRAME_HEADER_BYTES, &info) == NCAST_OK);
   }
-  ncast_block_stats stats{};
-  const ncast_status walked = ncast_inspect_blocks(data, bytes, &stats);
+  uint64_t counters[32];
+  const ncast_status walked = ncast_inspect_blocks(data, bytes, counters, 32);
   FUZZ_CHECK(walked == NCAST_OK || walked == NCAST_CORRUPT);
   FUZZ_CHECK(walked == NCAST_CORRUPT || inspected == NCAST_OK);
   return 0;

@@ -3,6 +3,7 @@
 #include <cstring>
 #include <vector>
 
+#include "../support/frame_info.h"
 #include "check.h"
 #include "narrowcast/codec.h"
 
@@ -37,7 +38,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t bytes) {
 
   for (const uint32_t path : {0u, static_cast<uint32_t>(NCAST_REFERENCE)}) {
     std::vector<uint8_t> back(values.size());
-    ncast_frame_info info{};
+    ncast_frame_info info = narrowcast::tests::sized_frame_info();
     FUZZ_CHECK(ncast_decode(frame.data(), wire_bytes, path, back.data(), back.size(), &info) == NCAST_OK);
     FUZZ_CHECK(info.elems == elems && info.dtype == dtype && info.wire_bytes == wire_bytes);
     FUZZ_CHECK(back == values);

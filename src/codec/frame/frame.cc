@@ -1,4 +1,4 @@
-// Frames on the host: encode, decode, inspect_blocks. The blocks are coded by codec/window/.
+// Frames on the host: encode, decode, inspect_blocks. The codecs of the table encode and decode the blocks.
 #include <algorithm>
 #include <cinttypes>
 #include <cstring>
@@ -6,8 +6,8 @@
 
 #define XXH_INLINE_ALL
 #include "codec/frame/header.h"
-#include "codec/window/block.h"
 #include "status/error.h"
+#include "status/sized.h"
 #include "xxhash/xxhash.h"
 
 namespace narrowcast::codec {
@@ -15,9 +15,23 @@ namespace {
 
 using format::FrameHeader;
 
-const window::BlockCoder& coder_for(uint32_t flags) {
-  return (flags & NCAST_REFERENCE) != 0 ? window::reference : window::vectorized;
-}
+// How the values of a frame are encoded.
+struct Coding {
+  Coding(ncast_dtype dtype, ncast_codec codec)
+      : type(block_type(dtype, effective_codec(dtype, codec))),
+        row(*find_row(effective_codec(dtype, codec))),
+        host(host_of(row)) {}
+
+  const BlockCoder& coder(uint32_t flags) const {
+    return (flags & NCAST_REFERENCE) != 0 ? host.reference : host.fast;
+  }
+  // The payloads are the values, as those of raw are.
+  bool is_copy() const { return row.has_fixed_payload() && host.payload_bytes(type) == type.block_bytes; }
+
+  BlockType type;
+  const Row& row;
+  const HostCodec& host;
+};
 
 // XXH3 of the frame as it is with its checksum field zero.
 uint64_t frame_checksum(const uint8_t* frame, size_t wire_bytes) {
@@ -39,8 +53,8 @@ size_t copy_aligned(uint8_t* to, const uint8_t* from, size_t raw_bytes) {
   return bytes;
 }
 
-// Asks for memory that the next block will read or write. Blocks are as long as pages, at whose ends the hardware's
-// own prefetchers stop; a frame in main memory decodes a quarter faster for it.
+// Prefetches what the next block will read or write. A block is as long as a page, and the hardware's own prefetchers stop at
+// the end of a page; with these, frames in main memory decode a quarter faster.
 void prefetch_to_read(const uint8_t* from, size_t bytes) {
   for (size_t at = 0; at < bytes; at += 64) __builtin_prefetch(from + at, 0);
 }
@@ -48,67 +62,112 @@ void prefetch_to_write(const uint8_t* to, size_t bytes) {
   for (size_t at = 0; at < bytes; at += 64) __builtin_prefetch(to + at, 1);
 }
 
-// Writes block ends and payloads of a window frame; returns the frame's bytes, or 0 when they exceed capacity.
-size_t encode_blocks(const FrameHeader& header, const window::BlockCoder& coder, const uint8_t* values, uint8_t* frame,
-                     size_t capacity) {
-  const format::window::ValueType type = format::window::value_type(static_cast<ncast_dtype>(header.dtype));
-  const size_t block_bytes = static_cast<size_t>(type.block_bytes());
-  const size_t payload_offset = format::frame_layout(header.elems, header.block_elems).payload_offset;
+// Writes block ends, where the frame has them, and payloads; returns the frame's bytes, or 0 if they exceed capacity.
+size_t encode_blocks(const FrameHeader& header, const Coding& coding, const BlockCoder& coder, const uint8_t* values,
+                     uint8_t* frame, size_t capacity) {
+  const size_t block_bytes = coding.type.block_bytes;
+  const bool has_ends = !coding.row.has_fixed_payload();
+  const size_t payload_offset =
+      has_ends ? format::frame_layout(header.elems, header.block_elems).payload_offset : sizeof(FrameHeader);
   if (payload_offset > capacity) return 0;
   std::memset(frame + sizeof(FrameHeader), 0, payload_offset - sizeof(FrameHeader));
 
-  std::vector<uint8_t> spill(block_bytes);  // a block is coded here when its bound might not fit
-  size_t raw_left = header.elems * static_cast<size_t>(type.value_bytes);
+  std::vector<uint8_t> spill(block_bytes);  // for a block whose bound might not fit the frame
+  size_t raw_left = header.elems * ncast_dtype_bytes(coding.type.dtype);
   size_t end = payload_offset;
-  for (uint32_t block = 0; block < header.blocks; ++block) {
+  for (uint32_t block = 0; raw_left != 0; ++block) {
     const size_t raw_bytes = std::min(raw_left, block_bytes);
     uint8_t* payload = capacity - end >= block_bytes ? frame + end : spill.data();
     prefetch_to_read(values + raw_bytes, std::min(raw_left - raw_bytes, block_bytes));
     prefetch_to_write(frame + end, std::min(capacity - end, 2 * block_bytes));
-    const size_t bytes =
-        raw_bytes == block_bytes ? coder.encode(type, values, payload) : copy_aligned(payload, values, raw_bytes);
+    const size_t bytes = raw_bytes == block_bytes ? coder.encode(coding.type, values, payload)
+                                                  : copy_aligned(payload, values, raw_bytes);
     if (capacity - end < bytes) return 0;
     if (payload == spill.data()) std::memcpy(frame + end, payload, bytes);
     end += bytes;
-    const auto units = static_cast<uint32_t>((end - payload_offset) / format::alignment);
-    std::memcpy(frame + sizeof(FrameHeader) + size_t{block} * sizeof units, &units, sizeof units);
+    if (has_ends) {
+      const auto units = static_cast<uint32_t>((end - payload_offset) / format::alignment);
+      std::memcpy(frame + sizeof(FrameHeader) + size_t{block} * sizeof units, &units, sizeof units);
+    }
     values += raw_bytes;
     raw_left -= raw_bytes;
   }
   return end;
 }
 
-// One block of a window frame, found and checked.
+// One block of a frame, found and checked.
 struct BlockView {
   const uint8_t* payload;
   size_t payload_bytes;
-  size_t raw_bytes;  // fewer than a block's only in the last
+  size_t raw_bytes;  // less than a whole block's only in the last
 };
 
-// Calls visit(block number, BlockView) for each block; stops with NCAST_CORRUPT at the first whose end is wrong or for
-// which visit returns false.
-template <typename Visit>
-ncast_status for_each_block(const char* function, const ncast_frame_info& info, const uint8_t* frame, Visit visit) {
-  const format::window::ValueType type = format::window::value_type(info.dtype);
-  const size_t block_bytes = static_cast<size_t>(type.block_bytes());
-  const size_t payload_offset = format::frame_layout(info.elems, info.block_elems).payload_offset;
-  const uint64_t last_unit = (info.wire_bytes - payload_offset) / format::alignment;
-  uint32_t begin = 0;
-  for (uint32_t block = 0; block < info.blocks; ++block) {
+// Finds the payloads of a frame whose header has been checked.
+class BlockFinder {
+ public:
+  BlockFinder(const Coding& coding, const ncast_frame_info& info, const uint8_t* frame)
+      : block_bytes_(coding.type.block_bytes),
+        blocks_((info.raw_bytes + block_bytes_ - 1) / block_bytes_),
+        raw_bytes_(info.raw_bytes),
+        fixed_bytes_(coding.row.has_fixed_payload() ? coding.host.payload_bytes(coding.type) : 0),
+        ends_(frame + sizeof(FrameHeader)),
+        payloads_(frame + (fixed_bytes_ != 0 ? sizeof(FrameHeader)
+                                             : format::frame_layout(info.elems, info.block_elems).payload_offset)),
+        last_unit_(static_cast<uint64_t>(frame + info.wire_bytes - payloads_) / format::alignment) {}
+
+  uint64_t blocks() const { return blocks_; }
+  // In units of format::alignment, from the start of the payloads.
+  uint64_t begin() const { return begin_; }
+  uint64_t end() const { return end_; }
+
+  // Moves on to the next block; false if its end is wrong.
+  bool next(uint64_t block, BlockView* view) {
+    const size_t raw_bytes = std::min<uint64_t>(raw_bytes_ - block * block_bytes_, block_bytes_);
+    begin_ = end_;
+    end_ = fixed_bytes_ == 0 ? stored_end(block)
+                             : begin_ + (raw_bytes == block_bytes_ ? fixed_bytes_ : format::aligned(raw_bytes)) /
+                                            format::alignment;
+    const bool last = block + 1 == blocks_;
+    const uint64_t payload_bytes = (end_ - begin_) * format::alignment;
+    if (end_ <= begin_ || end_ > last_unit_ || (last && end_ != last_unit_) ||
+        payload_bytes > format::aligned(raw_bytes) ||
+        (raw_bytes < block_bytes_ && payload_bytes != format::aligned(raw_bytes)))
+      return false;
+    *view = {payloads_ + begin_ * format::alignment, payload_bytes, raw_bytes};
+    return true;
+  }
+
+ private:
+  uint32_t stored_end(uint64_t block) const {
     uint32_t end;
-    std::memcpy(&end, frame + sizeof(FrameHeader) + size_t{block} * sizeof end, sizeof end);
-    const size_t raw_bytes = std::min<uint64_t>(info.raw_bytes - uint64_t{block} * block_bytes, block_bytes);
-    const uint64_t payload_bytes = uint64_t{end - begin} * format::alignment;
-    const bool last = block + 1 == info.blocks;
-    if (end <= begin || end > last_unit || (last && end != last_unit) || payload_bytes > format::aligned(raw_bytes) ||
-        (raw_bytes < block_bytes && payload_bytes != format::aligned(raw_bytes)))
-      return fail(NCAST_CORRUPT, "%s: block %u of %u ends at %u, after %u, in a frame of %" PRIu64 " bytes", function,
-                  block, info.blocks, end, begin, info.wire_bytes);
-    const BlockView view{frame + payload_offset + uint64_t{begin} * format::alignment, payload_bytes, raw_bytes};
-    if (!visit(block, view))
-      return fail(NCAST_CORRUPT, "%s: block %u of %u does not follow the format of window", function, block,
-                  info.blocks);
-    begin = end;
+    std::memcpy(&end, ends_ + block * sizeof end, sizeof end);
+    return end;
+  }
+
+  const uint64_t block_bytes_, blocks_, raw_bytes_;
+  const uint64_t fixed_bytes_;  // of the payload of a whole block; 0: variable
+  const uint8_t* const ends_;
+  const uint8_t* const payloads_;
+  const uint64_t last_unit_;
+  uint64_t begin_ = 0, end_ = 0;
+};
+
+// Calls visit(BlockView) for each block; stops with NCAST_CORRUPT at the first whose end is wrong or for which visit returns
+// false.
+template <typename Visit>
+ncast_status for_each_block(const char* function, const Coding& coding, const ncast_frame_info& info,
+                            const uint8_t* frame, Visit visit) {
+  BlockFinder finder(coding, info, frame);
+  for (uint64_t block = 0; block < finder.blocks(); ++block) {
+    BlockView view;
+    if (!finder.next(block, &view))
+      return fail(NCAST_CORRUPT,
+                  "%s: block %" PRIu64 " of %" PRIu64 " ends at %" PRIu64 ", after %" PRIu64
+                  ", in a frame of %" PRIu64 " bytes",
+                  function, block, finder.blocks(), finder.end(), finder.begin(), info.wire_bytes);
+    if (!visit(view))
+      return fail(NCAST_CORRUPT, "%s: block %" PRIu64 " of %" PRIu64 " does not follow the format of %s", function,
+                  block, finder.blocks(), coding.row.name);
   }
   return NCAST_OK;
 }
@@ -141,10 +200,11 @@ ncast_status encode(const void* values, ncast_dtype dtype, uint64_t elems, ncast
   FrameHeader header = make_header(dtype, codec, elems, flags);
   auto* bytes = static_cast<uint8_t*>(frame);
   const auto* from = static_cast<const uint8_t*>(values);
+  const Coding coding(dtype, codec);
   size_t end = 0;
-  if (header.codec == NCAST_CODEC_WINDOW) {
-    end = encode_blocks(header, coder_for(flags), from, bytes, capacity);
-  } else if (const size_t needed = ncast_bound(dtype, codec, elems); needed <= capacity) {
+  if (!coding.is_copy()) {
+    end = encode_blocks(header, coding, coding.coder(flags), from, bytes, capacity);
+  } else if (ncast_bound(dtype, codec, elems) <= capacity) {
     end = sizeof header + copy_aligned(bytes + sizeof header, from, elems * ncast_dtype_bytes(dtype));
   }
   if (end == 0)
@@ -167,7 +227,8 @@ ncast_status decode(const void* frame, size_t frame_bytes, uint32_t flags, void*
   ncast_frame_info info;
   const ncast_status status = read_whole_frame("ncast_decode", frame, frame_bytes, &info);
   if (status != NCAST_OK) return status;
-  if (info_out != nullptr) *info_out = info;
+  if (info_out != nullptr)
+    if (const ncast_status copied = copy_to_sized("ncast_decode", info, info_out)) return copied;
   if (info.raw_bytes > value_capacity)
     return fail(NCAST_TOO_SMALL, "ncast_decode: the frame decodes to %" PRIu64 " bytes, but values has room for %zu",
                 info.raw_bytes, value_capacity);
@@ -175,54 +236,51 @@ ncast_status decode(const void* frame, size_t frame_bytes, uint32_t flags, void*
 
   const auto* bytes = static_cast<const uint8_t*>(frame);
   auto* to = static_cast<uint8_t*>(values);
-  if (info.codec == NCAST_CODEC_RAW) {
+  const Coding coding(info.dtype, info.codec);
+  if (coding.is_copy()) {
     if (info.raw_bytes != 0) std::memcpy(to, bytes + sizeof(FrameHeader), info.raw_bytes);
     return NCAST_OK;
   }
-  const format::window::ValueType type = format::window::value_type(info.dtype);
-  const window::BlockCoder& coder = coder_for(flags);
+  const BlockCoder& coder = coding.coder(flags);
   const uint8_t* const frame_end = bytes + info.wire_bytes;
   const uint8_t* const values_end = to + info.raw_bytes;
-  return for_each_block("ncast_decode", info, bytes, [&](uint32_t, const BlockView& view) {
+  return for_each_block("ncast_decode", coding, info, bytes, [&](const BlockView& view) {
     uint8_t* block_values = to;
     to += view.raw_bytes;
     const uint8_t* next_payload = view.payload + view.payload_bytes;
     prefetch_to_read(next_payload, std::min<size_t>(static_cast<size_t>(frame_end - next_payload), view.raw_bytes));
     prefetch_to_write(to, std::min<size_t>(static_cast<size_t>(values_end - to), view.raw_bytes));
-    if (view.raw_bytes == static_cast<size_t>(type.block_bytes()))
-      return coder.decode(type, view.payload, view.payload_bytes, block_values);
+    if (view.raw_bytes == coding.type.block_bytes)
+      return coder.decode(coding.type, view.payload, view.payload_bytes, block_values);
     std::memcpy(block_values, view.payload, view.raw_bytes);
     return true;
   });
 }
 
-// Adds one block to the counts; false where its sections do not fit its length. The codes are not looked at.
-bool count_block(const format::window::ValueType& type, const BlockView& view, ncast_block_stats* stats) {
-  if (view.payload_bytes == format::aligned(view.raw_bytes)) {
-    ++stats->blocks_of_width[0];
-    return true;
-  }
-  window::PayloadHeader header;
-  if (!window::read_payload_header(type, view.payload, view.payload_bytes, &header)) return false;
-  const uint8_t* tokens = view.payload + type.escape_offset(header.width);
-  int far_escapes = 0;
-  for (int i = 0; i < header.escapes; ++i)
-    far_escapes += (tokens[i / 2] >> i % 2 * 4 & 15) == format::window::far_token;
-  ++stats->blocks_of_width[header.width];
-  stats->escapes += static_cast<uint64_t>(header.escapes);
-  stats->far_escapes += static_cast<uint64_t>(far_escapes);
-  return view.payload_bytes == static_cast<size_t>(type.payload_bytes(header.width, header.escapes, far_escapes));
-}
-
-ncast_status inspect_blocks(const void* frame, size_t frame_bytes, ncast_block_stats* stats) {
-  if (stats == nullptr) return fail(NCAST_INVALID_ARGUMENT, "ncast_inspect_blocks: stats is NULL");
-  *stats = {};
+ncast_status inspect_blocks(const void* frame, size_t frame_bytes, uint64_t* counters, size_t count) {
+  const char* function = "ncast_inspect_blocks";
+  if (counters == nullptr && count != 0) return fail(NCAST_INVALID_ARGUMENT, "%s: counters is NULL", function);
+  std::fill_n(counters, count, 0);
   ncast_frame_info info;
-  const ncast_status status = read_whole_frame("ncast_inspect_blocks", frame, frame_bytes, &info);
-  if (status != NCAST_OK || info.codec == NCAST_CODEC_RAW) return status;
-  const format::window::ValueType type = format::window::value_type(info.dtype);
-  return for_each_block("ncast_inspect_blocks", info, static_cast<const uint8_t*>(frame),
-                        [&](uint32_t, const BlockView& view) { return count_block(type, view, stats); });
+  if (const ncast_status status = read_whole_frame(function, frame, frame_bytes, &info)) return status;
+  const Coding coding(info.dtype, info.codec);
+  const bool variable = !coding.row.has_fixed_payload();
+  std::vector<uint64_t> counted(coding.host.counter_names.size());
+  if (variable || coding.host.count != nullptr) {
+    const auto visit = [&](const BlockView& view) {
+      const bool whole = view.raw_bytes == coding.type.block_bytes;
+      if (variable && view.payload_bytes == format::aligned(view.raw_bytes)) {
+        if (!counted.empty()) ++counted[0];
+        return true;
+      }
+      return !whole || coding.host.count == nullptr ||
+             coding.host.count(coding.type, view.payload, view.payload_bytes, counted.data());
+    };
+    const auto* bytes = static_cast<const uint8_t*>(frame);
+    if (const ncast_status status = for_each_block(function, coding, info, bytes, visit)) return status;
+  }
+  std::copy_n(counted.begin(), std::min(count, counted.size()), counters);
+  return NCAST_OK;
 }
 
 }  // namespace
@@ -244,9 +302,9 @@ ncast_status ncast_decode(const void* frame, size_t frame_bytes, uint32_t flags,
   });
 }
 
-ncast_status ncast_inspect_blocks(const void* frame, size_t frame_bytes, ncast_block_stats* stats) {
+ncast_status ncast_inspect_blocks(const void* frame, size_t frame_bytes, uint64_t* counters, size_t count) {
   return narrowcast::guarded("ncast_inspect_blocks",
-                             [&] { return narrowcast::codec::inspect_blocks(frame, frame_bytes, stats); });
+                             [&] { return narrowcast::codec::inspect_blocks(frame, frame_bytes, counters, count); });
 }
 
 }  // extern "C"

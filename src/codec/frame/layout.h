@@ -28,7 +28,8 @@ struct FrameHeader {
   uint32_t block_elems;
   uint32_t blocks;
   uint64_t checksum;
-  uint64_t reserved[3];
+  uint64_t parameters;  // of the codec, 16 bits each, from the lowest; explicit where it has a default
+  uint64_t reserved[2];
 };
 static_assert(sizeof(FrameHeader) == NCAST_FRAME_HEADER_BYTES);
 static_assert(offsetof(FrameHeader, wire_bytes) == wire_bytes_offset);
@@ -37,10 +38,7 @@ static_assert(offsetof(FrameHeader, checksum) == checksum_offset);
 // Ends are 32-bit counts of 16 bytes; half of what they reach leaves no sum near an overflow.
 inline constexpr uint64_t max_raw_bytes = uint64_t{1} << 35;
 
-// The stride of slots whose values no codec shrinks.
-inline constexpr uint32_t raw_slot_bytes = 4096;
-
-// Where the parts of a window frame stand.
+// The parts of a frame with a variable payload.
 struct FrameLayout {
   uint32_t block_elems;
   uint64_t blocks;

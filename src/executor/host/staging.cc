@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "narrowcast/codec.h"
+#include "codec/codec.h"
 #include "status/error.h"
 
 namespace narrowcast::executor::host {
@@ -12,13 +12,14 @@ constexpr size_t largest_chunk_bytes = 256 << 10;
 constexpr size_t smallest_chunk_bytes = 4 << 10;
 constexpr uint64_t ring_depths[] = {4, 2};  // two slots at least: one is filled while the other is emptied
 
-// What any frame of a chunk of any value type may take, in whole cache lines.
+// The most bytes of a frame of a chunk, over all codecs and value types, in whole cache lines.
 size_t payload_bound(size_t chunk_bytes) {
   size_t bound = chunk_bytes;
-  for (int dtype = NCAST_INT8; dtype <= NCAST_FLOAT8_E5M2; ++dtype) {
-    const auto type = static_cast<ncast_dtype>(dtype);
-    bound = std::max(bound, ncast_bound(type, NCAST_CODEC_WINDOW, chunk_bytes / ncast_dtype_bytes(type)));
-  }
+  for (const codec::Row& row : codec::rows())
+    for (int dtype = 0; dtype < codec::dtype_count; ++dtype) {
+      const auto type = static_cast<ncast_dtype>(dtype);
+      bound = std::max(bound, ncast_bound(type, row.id, chunk_bytes / ncast_dtype_bytes(type)));
+    }
   constexpr size_t line = channel::cache_line_bytes;
   return (bound + line - 1) / line * line;
 }

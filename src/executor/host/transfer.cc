@@ -34,7 +34,7 @@ ncast_status mismatch(const Communicator& comm, const CallTag& own, int peer, co
 
 ncast_codec codec_of(const CallTag& tag) {
   // Memory is the link here, and encoding reads and writes it just as the copy does that it would spare.
-  return tag.codec == NCAST_CODEC_AUTO ? NCAST_CODEC_RAW : static_cast<ncast_codec>(tag.codec);
+  return tag.codec == NCAST_CODEC_AUTO ? ncast_codec{NCAST_CODEC_RAW} : tag.codec;
 }
 
 uint64_t moved_chunk_elems(Communicator& comm, ncast_dtype dtype) {
@@ -129,7 +129,8 @@ ncast_status decode_chunk(const ReceivedChunk& chunk, const CallTag& tag, uint64
     std::memcpy(values, chunk.payload, raw_bytes);
     return NCAST_OK;
   }
-  ncast_frame_info info;
+  ncast_frame_info info = {};
+  info.struct_bytes = sizeof info;
   if (ncast_status status = ncast_decode(chunk.payload, chunk.payload_bytes, 0, values, raw_bytes, &info)) {
     return status;
   }

@@ -34,7 +34,7 @@ std::string text_of(const Call& call, const char* rest) {
   return std::string(name_of(call.operation)) + " " + std::to_string(piece_bytes(call)) + " B " + rest;
 }
 
-std::string text_of(const TakenCall& taken) { return text_of(taken.call, name_of(taken.codec)); }
+std::string text_of(const TakenCall& taken) { return text_of(taken.call, codec_text(taken.codec).c_str()); }
 
 void push(const std::string& text, uint64_t bytes) {
   const nvtxEventAttributes_t event = event_of(text, bytes);

@@ -98,7 +98,7 @@ void verify_codec(const Communicator& comm, const TakenCall& taken) {
   if (elems == 0 || capture_of(call.stream) != 0) return;
   Bytes values(elems * value_bytes(call.dtype)), result;
   if (!read(call.send, call.stream, &values)) return;
-  const ncast_codec codec = taken.codec == NCAST_CODEC_AUTO ? NCAST_CODEC_WINDOW : taken.codec;
+  const ncast_codec codec = taken.codec == NCAST_CODEC_AUTO ? ncast_codec{NCAST_CODEC_WINDOW} : taken.codec;
   if (!round_trip(values, static_cast<ncast_dtype>(call.dtype), elems, codec, &result)) {
     log(Level::warn, "verify: %s of %zu values: %s", name_of(call.operation), call.count, engine()->ncast_last_error());
     return;

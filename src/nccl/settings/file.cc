@@ -44,7 +44,7 @@ bool apply_to_rule(std::string_view key, const toml::node& node, Rule* rule) {
     return rule->operation.has_value();
   }
   if (key == "dtype") return (rule->dtype = dtype_named(text)).has_value();
-  if (key == "codec") return (rule->codec = codec_named(text)).has_value();
+  if (key == "codec") return (rule->codec = parse_codec(text).codec).has_value();
   if (key == "take") return (rule->take = take_named(text)).has_value();
   if (key == "communicator") return !(rule->communicator = text).empty();
   if (number < 0) return false;

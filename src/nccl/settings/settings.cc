@@ -15,18 +15,43 @@
 namespace narrowcast::nccl {
 namespace {
 
+// The part of "OPERATION=CODEC" before the equals sign; nothing for a codec alone, whose "=" follow its colon.
+std::optional<std::string_view> operation_part(std::string_view entry) {
+  const size_t equals = entry.find('=');
+  if (equals == entry.npos || entry.find(':') < equals) return std::nullopt;
+  return trimmed(entry.substr(0, equals));
+}
+
+// The entries of "[OPERATION=]CODEC,...". A comma also separates a codec's parameters: "key=value" after a codec with a colon
+// belongs to that codec unless the key is an operation.
+std::vector<std::string> split_codecs(std::string_view value) {
+  std::vector<std::string> entries;
+  for (const std::string_view part : split(value, ',')) {
+    const auto key = operation_part(part);
+    if (key && !operation_named(*key) && !entries.empty() && entries.back().find(':') != std::string::npos)
+      entries.back() += "," + std::string(part);
+    else
+      entries.emplace_back(part);
+  }
+  return entries;
+}
+
 void apply_codec(std::string_view value, const std::string& source, Settings* settings) {
-  for (const std::string_view entry : split(value, ',')) {
-    const size_t equals = entry.find('=');
-    const auto codec = codec_named(trimmed(equals == entry.npos ? entry : entry.substr(equals + 1)));
-    const auto operation = equals == entry.npos ? std::nullopt : operation_named(trimmed(entry.substr(0, equals)));
-    if (!codec || (equals != entry.npos && !operation)) {
-      log(Level::warn, "%s: codec has %s, which is neither auto, raw or window nor OPERATION=CODEC", source.c_str(),
-          std::string(entry).c_str());
+  for (const std::string& entry : split_codecs(value)) {
+    const auto key = operation_part(entry);
+    const auto operation = key ? operation_named(*key) : std::nullopt;
+    if (key && !operation) {
+      log(Level::warn, "%s: codec has %s, but %s is not an operation", source.c_str(), entry.c_str(),
+          std::string(*key).c_str());
+      continue;
+    }
+    const auto parsed = parse_codec(key ? trimmed(std::string_view(entry).substr(entry.find('=') + 1)) : entry);
+    if (!parsed.codec) {
+      log(Level::warn, "%s: codec has %s: %s", source.c_str(), entry.c_str(), parsed.error.c_str());
       continue;
     }
     for (int i = 0; i < operation_count; ++i)
-      if (!operation || *operation == i) settings->codec[i] = codec;
+      if (!operation || *operation == i) settings->codec[i] = parsed.codec;
   }
 }
 

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "codec/text.h"
 #include "nccl/settings/settings.h"
 
 namespace narrowcast::nccl {
@@ -75,16 +76,13 @@ inline std::optional<bool> flag_of(std::string_view text) {
   return std::nullopt;
 }
 
-inline std::optional<ncast_codec> codec_named(std::string_view name) {
-  if (name == "auto") return NCAST_CODEC_AUTO;
-  if (name == "raw") return NCAST_CODEC_RAW;
-  if (name == "window") return NCAST_CODEC_WINDOW;
-  return std::nullopt;
-}
+// The rows of the codecs, for settings that are read before the library is loaded.
+inline constexpr codec::Row codec_rows[] = {
+#include "codec/rows.inc"
+};
 
-inline const char* name_of(ncast_codec codec) {
-  return codec == NCAST_CODEC_RAW ? "raw" : codec == NCAST_CODEC_WINDOW ? "window" : "auto";
-}
+inline codec::ParsedCodec parse_codec(std::string_view text) { return codec::parse(codec_rows, text); }
+inline std::string codec_text(ncast_codec codec) { return codec::format(codec_rows, codec); }
 
 inline std::optional<Take> take_named(std::string_view name) {
   if (name == "auto") return Take::automatic;

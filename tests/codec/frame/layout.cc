@@ -71,7 +71,8 @@ TEST_CASE("the fields of a frame header stand where the specification says") {
   CHECK(offsetof(FrameHeader, block_elems) == 24);
   CHECK(offsetof(FrameHeader, blocks) == 28);
   CHECK(offsetof(FrameHeader, checksum) == 32);
-  CHECK(offsetof(FrameHeader, reserved) == 40);
+  CHECK(offsetof(FrameHeader, parameters) == 40);
+  CHECK(offsetof(FrameHeader, reserved) == 48);
   CHECK(format::max_raw_bytes == 1ull << 35);
 }
 

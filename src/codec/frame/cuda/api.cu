@@ -5,6 +5,7 @@
 
 #include "codec/frame/cuda/launch.h"
 #include "codec/frame/header.h"
+#include "codec/window/format.h"
 #include "status/cuda_driver.h"
 #include "status/error.h"
 
@@ -43,7 +44,7 @@ struct Call {
   Launch launch;
 
   ncast_status checked() const { return check_frame_arguments(function, dtype, codec, elems); }
-  bool is_raw() const { return effective_codec(dtype, codec) == NCAST_CODEC_RAW || elems == 0; }
+  bool is_raw() const { return elems == 0 || id_of(effective_codec(dtype, codec)) == NCAST_CODEC_RAW; }
   uint64_t raw_bytes() const { return elems * ncast_dtype_bytes(dtype); }
   // Of a raw frame the size is known, of any other the least that it can be.
   FrameHeader header() const {
@@ -162,8 +163,8 @@ ncast_status encode_to_slots(const Call& call, const void* values, void* slots, 
     const Values from{const_cast<void*>(values), call.dtype, call.elems};
     return call.launched(encode_slots(from, call.codec, static_cast<char*>(slots), lengths, call.launch));
   }
-  const uint64_t blocks = ncast_slot_count(call.dtype, call.elems);
-  const auto block_bytes = static_cast<uint32_t>(ncast_slot_bytes(call.dtype));
+  const uint64_t blocks = ncast_slot_count(call.dtype, call.codec, call.elems);
+  const auto block_bytes = static_cast<uint32_t>(ncast_slot_bytes(call.dtype, call.codec));
   const auto last_bytes = static_cast<uint32_t>(format::aligned(call.raw_bytes() - (blocks - 1) * block_bytes));
   RETURN_IF_FAILED(call.copied(slots, values));
   return call.launched(write_raw_lengths(lengths, blocks, block_bytes, last_bytes, call.launch));
@@ -188,15 +189,16 @@ size_t ncast_cuda_workspace_bytes(ncast_dtype dtype, ncast_codec codec, uint64_t
   return cuda::encode_workspace_bytes(call.header().blocks);
 }
 
-size_t ncast_slot_bytes(ncast_dtype dtype) {
-  if (ncast_dtype_bytes(dtype) == 0) return 0;
-  const auto type = narrowcast::format::window::value_type(dtype);
-  return type.value_bytes != 0 ? static_cast<size_t>(type.block_bytes()) : narrowcast::format::raw_slot_bytes;
+size_t ncast_slot_bytes(ncast_dtype dtype, ncast_codec codec) {
+  using namespace narrowcast;
+  if (codec::check_frame_arguments("ncast_slot_bytes", dtype, codec, 0) != NCAST_OK) return 0;
+  return codec::block_type(dtype, codec::effective_codec(dtype, codec)).block_bytes;
 }
 
-uint64_t ncast_slot_count(ncast_dtype dtype, uint64_t elems) {
-  if (ncast_dtype_bytes(dtype) == 0) return 0;
-  const uint64_t slot_elems = ncast_slot_bytes(dtype) / ncast_dtype_bytes(dtype);
+uint64_t ncast_slot_count(ncast_dtype dtype, ncast_codec codec, uint64_t elems) {
+  const size_t slot_bytes = ncast_slot_bytes(dtype, codec);
+  if (slot_bytes == 0) return 0;
+  const uint64_t slot_elems = slot_bytes / ncast_dtype_bytes(dtype);
   return elems / slot_elems + (elems % slot_elems != 0);
 }
 
@@ -244,12 +246,12 @@ ncast_status ncast_cuda_encode_slots(const void* values, ncast_dtype dtype, uint
   });
 }
 
-ncast_status ncast_cuda_decode_slots(const void* slots, const uint32_t* lengths, ncast_dtype dtype, uint64_t elems,
-                                     void* values, ncast_device_status* status, const ncast_cuda_options* options,
-                                     ncast_stream stream) {
+ncast_status ncast_cuda_decode_slots(const void* slots, const uint32_t* lengths, ncast_dtype dtype, ncast_codec codec,
+                                     uint64_t elems, void* values, ncast_device_status* status,
+                                     const ncast_cuda_options* options, ncast_stream stream) {
   const char* function = "ncast_cuda_decode_slots";
   return guarded(function, [&] {
-    const cuda::Call call{function, dtype, NCAST_CODEC_WINDOW, elems, cuda::launch_of(options, stream)};
+    const cuda::Call call{function, dtype, codec, elems, cuda::launch_of(options, stream)};
     return cuda::decode_values(call, values, status, [&](auto packed, auto raw) {
       return cuda::decode_from_slots(call, slots, lengths, status, packed, raw);
     });
@@ -257,12 +259,12 @@ ncast_status ncast_cuda_decode_slots(const void* slots, const uint32_t* lengths,
 }
 
 ncast_status ncast_cuda_decode_reduce_slots(const void* slots, const uint32_t* lengths, ncast_dtype dtype,
-                                            uint64_t elems, ncast_redop op, void* accumulator,
+                                            ncast_codec codec, uint64_t elems, ncast_redop op, void* accumulator,
                                             ncast_device_status* status, const ncast_cuda_options* options,
                                             ncast_stream stream) {
   const char* function = "ncast_cuda_decode_reduce_slots";
   return guarded(function, [&] {
-    const cuda::Call call{function, dtype, NCAST_CODEC_WINDOW, elems, cuda::launch_of(options, stream)};
+    const cuda::Call call{function, dtype, codec, elems, cuda::launch_of(options, stream)};
     return cuda::reduce_values(call, op, accumulator, status, [&](auto packed, auto raw) {
       return cuda::decode_from_slots(call, slots, lengths, status, packed, raw);
     });

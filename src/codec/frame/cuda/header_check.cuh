@@ -18,8 +18,8 @@ __device__ inline bool header_matches(const format::FrameHeader& header, const f
          header.dtype == expected.dtype && header.elems == expected.elems &&
          header.block_elems == expected.block_elems && header.blocks == expected.blocks &&
          (header.flags & ~(NCAST_CHECKSUM | NCAST_MORE)) == 0 &&
-         (header.checksum == 0 || (header.flags & NCAST_CHECKSUM) != 0) && header.reserved[0] == expected.reserved[0] &&
-         (header.reserved[1] | header.reserved[2]) == 0 && header.wire_bytes <= frame_bytes &&
+         (header.checksum == 0 || (header.flags & NCAST_CHECKSUM) != 0) && header.parameters == expected.parameters &&
+         (header.reserved[0] | header.reserved[1]) == 0 && header.wire_bytes <= frame_bytes &&
          header.wire_bytes % format::alignment == 0;
 }
 

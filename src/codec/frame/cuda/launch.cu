@@ -99,7 +99,7 @@ size_t encode_workspace_bytes(uint64_t blocks) {
 
 cudaError_t encode_slots(const Values& values, ncast_codec codec, char* slots, uint32_t* lengths,
                          const Launch& launch) {
-  const auto slot_bytes = static_cast<uint32_t>(ncast_slot_bytes(values.dtype));
+  const auto slot_bytes = static_cast<uint32_t>(ncast_slot_bytes(values.dtype, codec));
   const uint64_t blocks = blocks_of(values.elems, slot_bytes / ncast_dtype_bytes(values.dtype));
   return launch_warps(KernelKind::encode_slots, codec, values.dtype, blocks, launch,
                       EncodeSlotsArguments{static_cast<const char*>(values.data), values.elems, slots, slot_bytes,
@@ -122,7 +122,7 @@ cudaError_t encode_frame(const Values& values, ncast_codec codec, const format::
 cudaError_t encode_fixed_frame(const Values& values, ncast_codec codec, const format::FrameHeader& header, char* frame,
                                uint32_t payload_bytes, const Launch& launch) {
   const uint64_t value_bytes = ncast_dtype_bytes(values.dtype);
-  const uint64_t block_elems = ncast_slot_bytes(values.dtype) / value_bytes;
+  const uint64_t block_elems = ncast_slot_bytes(values.dtype, codec) / value_bytes;
   const uint64_t stored = values.elems / block_elems * payload_bytes + values.elems % block_elems * value_bytes;
   const cudaError_t error =
       launch_warps(KernelKind::encode_slots, codec, values.dtype, blocks_of(values.elems, block_elems), launch,
@@ -132,14 +132,14 @@ cudaError_t encode_fixed_frame(const Values& values, ncast_codec codec, const fo
 }
 
 cudaError_t decode(const DecodeArguments& arguments, const Values& values, const Launch& launch) {
-  const uint64_t block_elems = ncast_slot_bytes(values.dtype) / ncast_dtype_bytes(values.dtype);
+  const uint64_t block_elems = ncast_slot_bytes(values.dtype, arguments.codec) / ncast_dtype_bytes(values.dtype);
   return launch_warps(KernelKind::decode, arguments.codec, values.dtype, blocks_of(values.elems, block_elems), launch,
                       arguments, static_cast<char*>(values.data));
 }
 
 cudaError_t decode_reduce(const DecodeArguments& arguments, const Values& accumulator, ncast_redop op,
                           const Launch& launch) {
-  const uint64_t block_elems = ncast_slot_bytes(accumulator.dtype) / ncast_dtype_bytes(accumulator.dtype);
+  const uint64_t block_elems = ncast_slot_bytes(accumulator.dtype, arguments.codec) / ncast_dtype_bytes(accumulator.dtype);
   return launch_warps(KernelKind::decode_reduce, arguments.codec, accumulator.dtype,
                       blocks_of(accumulator.elems, block_elems), launch, arguments, accumulator.data, op);
 }

@@ -1,0 +1,150 @@
+#include "codec/codec.h"
+
+#include <cinttypes>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "codec/text.h"
+#include "status/error.h"
+#include "status/sized.h"
+
+namespace narrowcast::codec {
+namespace {
+
+const Row& row_of(ncast_codec codec) { return *find_row(codec); }
+
+ncast_status check_parameters(const char* function, const Row& row, ncast_codec codec) {
+  const auto parameters = row.parameters();
+  for (size_t i = 0; i < most_parameters; ++i) {
+    const uint16_t value = parameter_of(codec, i);
+    if (value == 0) continue;
+    if (i >= parameters.size())
+      return fail(NCAST_INVALID_ARGUMENT, "%s: codec %s has %zu parameters, but parameter %zu is %u", function, row.name,
+                  parameters.size(), i, value);
+    if (value < parameters[i].least || value > parameters[i].most)
+      return fail(NCAST_INVALID_ARGUMENT, "%s: codec %s: %s is %u, not %u to %u", function, row.name, parameters[i].name,
+                  value, parameters[i].least, parameters[i].most);
+  }
+  return NCAST_OK;
+}
+
+}  // namespace
+
+const Row* find_row(ncast_codec codec) {
+  for (const Row& row : rows())
+    if (row.id == id_of(codec)) return &row;
+  return nullptr;
+}
+
+ncast_status check(const char* function, ncast_codec codec) {
+  if (codec == NCAST_CODEC_AUTO)
+    return fail(NCAST_INVALID_ARGUMENT, "%s: codec is auto, which only the calls of a communicator accept", function);
+  const Row* const row = find_row(codec);
+  if (row == nullptr)
+    return fail(NCAST_INVALID_ARGUMENT, "%s: codec is %u, which is not a codec", function, id_of(codec));
+  if ((codec >> 8 & 0xff) != 0)
+    return fail(NCAST_INVALID_ARGUMENT, "%s: codec is 0x%" PRIx64 ", but bits 8 to 15 are reserved", function, codec);
+  return check_parameters(function, *row, codec);
+}
+
+ncast_status check_or_auto(const char* function, ncast_codec codec) {
+  return codec == NCAST_CODEC_AUTO ? NCAST_OK : check(function, codec);
+}
+
+ncast_codec canonical(ncast_codec codec) {
+  return codec == NCAST_CODEC_AUTO ? codec : text::without_defaults(row_of(codec), codec);
+}
+
+ncast_codec explicit_parameters(ncast_codec codec) {
+  const auto parameters = row_of(codec).parameters();
+  for (size_t i = 0; i < parameters.size(); ++i)
+    if (parameter_of(codec, i) == 0) codec = with_parameter(codec, i, parameters[i].default_value);
+  return codec;
+}
+
+ncast_codec effective_codec(ncast_dtype dtype, ncast_codec codec) {
+  return row_of(codec).type(dtype) != nullptr ? codec : ncast_codec{NCAST_CODEC_RAW};
+}
+
+BlockType block_type(ncast_dtype dtype, ncast_codec codec) {
+  BlockType type{dtype, row_of(codec).type(dtype)->block_bytes, {}};
+  const ncast_codec complete = explicit_parameters(codec);
+  for (size_t i = 0; i < most_parameters; ++i) type.parameters[i] = parameter_of(complete, i);
+  return type;
+}
+
+bool is_exact(ncast_codec codec) { return codec == NCAST_CODEC_AUTO || row_of(codec).is_exact(); }
+
+double prior_ratio(ncast_codec codec, ncast_dtype dtype) {
+  const ncast_codec_type* const type = row_of(codec).type(dtype);
+  return type != nullptr ? type->prior_ratio : 1;
+}
+
+std::string describe(ncast_codec codec) { return format(rows(), codec); }
+
+}  // namespace narrowcast::codec
+
+using namespace narrowcast;
+
+extern "C" {
+
+size_t ncast_codec_count(void) { return codec::rows().size(); }
+
+ncast_status ncast_codec_describe(size_t index, ncast_codec_info* info) {
+  if (info == nullptr) return fail(NCAST_INVALID_ARGUMENT, "ncast_codec_describe: info is NULL");
+  if (index >= codec::rows().size())
+    return fail(NCAST_INVALID_ARGUMENT, "ncast_codec_describe: index is %zu, but there are %zu codecs", index,
+                codec::rows().size());
+  const codec::Row& row = codec::rows()[index];
+  const auto counters = codec::host_of(row).counter_names;
+  ncast_codec_info result = {};
+  result.codec = row.id;
+  result.name = row.name;
+  result.exact = row.is_exact();
+  result.fixed_payload = row.has_fixed_payload();
+  result.parameter_count = static_cast<uint32_t>(row.parameters().size());
+  result.type_count = static_cast<uint32_t>(row.types().size());
+  result.counter_count = static_cast<uint32_t>(counters.size());
+  result.parameters = row.parameter_slots;
+  result.types = row.type_slots;
+  result.counters = counters.data();
+  return copy_to_sized("ncast_codec_describe", result, info);
+}
+
+ncast_status ncast_codec_parse(const char* text, ncast_codec* codec) {
+  const char* function = "ncast_codec_parse";
+  return guarded(function, [&] {
+    if (text == nullptr || codec == nullptr)
+      return fail(NCAST_INVALID_ARGUMENT, "%s: %s is NULL", function, text == nullptr ? "text" : "codec");
+    const codec::ParsedCodec parsed = codec::parse(codec::rows(), text);
+    if (!parsed.codec) return fail(NCAST_INVALID_ARGUMENT, "%s", parsed.error.c_str());
+    *codec = *parsed.codec;
+    return NCAST_OK;
+  });
+}
+
+ncast_status ncast_codec_format(ncast_codec codec, char* text, size_t capacity) {
+  const char* function = "ncast_codec_format";
+  return guarded(function, [&] {
+    if (text == nullptr) return fail(NCAST_INVALID_ARGUMENT, "%s: text is NULL", function);
+    if (const ncast_status status = codec::check_or_auto(function, codec)) return status;
+    const std::string result = codec::describe(codec);
+    if (result.size() >= capacity)
+      return fail(NCAST_TOO_SMALL, "%s: '%s' does not fit %zu bytes", function, result.c_str(), capacity);
+    std::memcpy(text, result.c_str(), result.size() + 1);
+    return NCAST_OK;
+  });
+}
+
+double ncast_codec_error_bound(ncast_codec codec, ncast_dtype dtype, double largest) {
+  constexpr double invalid = std::numeric_limits<double>::quiet_NaN();
+  if (codec::check("ncast_codec_error_bound", codec) != NCAST_OK || ncast_dtype_bytes(dtype) == 0 ||
+      !std::isfinite(largest) || largest < 0)
+    return invalid;
+  const codec::Row& row = *codec::find_row(codec);
+  if (row.is_exact() || row.type(dtype) == nullptr) return 0;
+  return codec::host_of(row).error_bound(codec::block_type(dtype, codec), largest);
+}
+
+}  // extern "C"

@@ -1,0 +1,44 @@
+// The host's table: the rows of codecs.def, each with its binding. The only file that is compiled again for test builds.
+#include "codec/codec.h"
+
+namespace narrowcast::codec {
+
+#define NCAST_CODEC_ROW(id, SYMBOL, name, exactness, payload, parameters, types) \
+  namespace name {                                                               \
+  extern const HostCodec host;                                                   \
+  }
+#include "narrowcast/codecs.def"
+
+namespace {
+
+constexpr Row table[] = {
+#include "codec/rows.inc"
+};
+
+constexpr const HostCodec* hosts[] = {
+#define NCAST_CODEC_ROW(id, SYMBOL, name, exactness, payload, parameters, types) &name::host,
+#include "narrowcast/codecs.def"
+};
+
+constexpr bool rows_are_valid() {
+  for (const Row& row : table) {
+    if (row.id == NCAST_CODEC_AUTO || row.types().empty()) return false;
+    for (const Row& other : table)
+      if (&row != &other && row.id == other.id) return false;
+    for (const ncast_codec_parameter& parameter : row.parameters())
+      if (parameter.least == 0 || parameter.least > parameter.default_value ||
+          parameter.default_value > parameter.most)
+        return false;
+    for (const ncast_codec_type& type : row.types())
+      if (type.block_bytes % NCAST_FRAME_ALIGN != 0) return false;
+  }
+  return true;
+}
+static_assert(rows_are_valid(), "codecs.def: ids differ, parameters' ranges begin at 1, blocks are multiples of 16");
+
+}  // namespace
+
+std::span<const Row> rows() { return table; }
+const HostCodec& host_of(const Row& row) { return *hosts[&row - table]; }
+
+}  // namespace narrowcast::codec

@@ -1,0 +1,107 @@
+// Codecs as text: "window", "auto", "name:key=value,key=value". Header-only and over any rows, because the drop-in parses
+// its settings before it loads the library.
+#pragma once
+
+#include <charconv>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "codec/row.h"
+
+namespace narrowcast::codec {
+
+// Exactly one of the two is set.
+struct ParsedCodec {
+  std::optional<ncast_codec> codec;  // canonical
+  std::string error;                 // "'windw' is not a codec (known: auto, raw, window)"
+};
+
+namespace text {
+
+inline std::string quoted(std::string_view text) { return "'" + std::string(text) + "'"; }
+
+inline std::string known_codecs(std::span<const Row> rows) {
+  std::string list = "auto";
+  for (const Row& row : rows) list += std::string(", ") + row.name;
+  return list;
+}
+
+inline std::string known_parameters(const Row& row) {
+  std::string list;
+  for (const ncast_codec_parameter& parameter : row.parameters())
+    list += (list.empty() ? "" : ", ") + std::string(parameter.name);
+  return list;
+}
+
+// Sets one "key=value" of `row` in *codec; returns what is wrong with it, or "".
+inline std::string set_parameter(const Row& row, std::string_view setting, ncast_codec* codec) {
+  const size_t equals = setting.find('=');
+  if (equals == setting.npos) return quoted(setting) + " is not key=value";
+  const std::string_view key = setting.substr(0, equals), value = setting.substr(equals + 1);
+  const auto parameters = row.parameters();
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    const ncast_codec_parameter& parameter = parameters[i];
+    if (key != parameter.name) continue;
+    if (parameter_of(*codec, i) != 0) return std::string(parameter.name) + " is given twice";
+    unsigned number = 0;
+    const auto [end, failed] = std::from_chars(value.data(), value.data() + value.size(), number);
+    if (failed != std::errc() || end != value.data() + value.size() || number < parameter.least ||
+        number > parameter.most)
+      return std::string(parameter.name) + " is " + quoted(value) + ", not a number from " +
+             std::to_string(parameter.least) + " to " + std::to_string(parameter.most);
+    *codec = with_parameter(*codec, i, static_cast<uint16_t>(number));
+    return "";
+  }
+  if (parameters.empty()) return "it has no parameter " + quoted(key);
+  return "it has no parameter " + quoted(key) + " (known: " + known_parameters(row) + ")";
+}
+
+inline ncast_codec without_defaults(const Row& row, ncast_codec codec) {
+  const auto parameters = row.parameters();
+  for (size_t i = 0; i < parameters.size(); ++i)
+    if (parameter_of(codec, i) == parameters[i].default_value) codec = with_parameter(codec, i, 0);
+  return codec;
+}
+
+}  // namespace text
+
+inline ParsedCodec parse(std::span<const Row> rows, std::string_view all) {
+  if (all == "auto") return {NCAST_CODEC_AUTO, ""};
+  const size_t colon = all.find(':');
+  const std::string_view name = all.substr(0, colon);
+  for (const Row& row : rows) {
+    if (name != row.name) continue;
+    ncast_codec codec = row.id;
+    for (std::string_view rest = all.substr(name.size()); !rest.empty();) {
+      rest.remove_prefix(1);  // the colon or a comma
+      const std::string_view setting = rest.substr(0, rest.find(','));
+      const std::string error = text::set_parameter(row, setting, &codec);
+      if (!error.empty()) return {std::nullopt, "codec " + text::quoted(all) + ": " + error};
+      rest.remove_prefix(setting.size());
+    }
+    return {text::without_defaults(row, codec), ""};
+  }
+  return {std::nullopt, text::quoted(name) + " is not a codec (known: " + text::known_codecs(rows) + ")"};
+}
+
+// The canonical text. `codec` is valid or AUTO; a number that is no codec gives "codec 77".
+inline std::string format(std::span<const Row> rows, ncast_codec codec) {
+  if (codec == NCAST_CODEC_AUTO) return "auto";
+  for (const Row& row : rows) {
+    if (row.id != id_of(codec)) continue;
+    codec = text::without_defaults(row, codec);
+    std::string result = row.name;
+    const auto parameters = row.parameters();
+    char separator = ':';
+    for (size_t i = 0; i < parameters.size(); ++i) {
+      if (parameter_of(codec, i) == 0) continue;
+      result += separator + std::string(parameters[i].name) + "=" + std::to_string(parameter_of(codec, i));
+      separator = ',';
+    }
+    return result;
+  }
+  return "codec " + std::to_string(codec);
+}
+
+}  // namespace narrowcast::codec

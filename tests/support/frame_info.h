@@ -1,0 +1,51 @@
+// Structs of codec.h with their size set, as callers of the C API make them.
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "narrowcast/codec.h"
+
+namespace narrowcast::tests {
+
+inline ncast_frame_info sized_frame_info() {
+  ncast_frame_info info = {};
+  info.struct_bytes = sizeof info;
+  return info;
+}
+
+// Codec number `index` of the library.
+inline ncast_codec_info codec_info(size_t index) {
+  ncast_codec_info info = {};
+  info.struct_bytes = sizeof info;
+  return ncast_codec_describe(index, &info) == NCAST_OK ? info : ncast_codec_info{};
+}
+
+// The codec's entry among those of the library.
+inline ncast_codec_info info_of(ncast_codec codec) {
+  for (size_t i = 0; i < ncast_codec_count(); ++i)
+    if ((codec_info(i).codec & 0xff) == (codec & 0xff)) return codec_info(i);
+  return {};
+}
+
+// The counters of ncast_inspect_blocks by name; empty if it fails.
+inline std::map<std::string, uint64_t> block_counters(const void* frame, size_t frame_bytes) {
+  ncast_frame_info header = sized_frame_info();
+  if (ncast_inspect(frame, frame_bytes, &header) != NCAST_OK) return {};
+  const ncast_codec_info codec = info_of(header.codec);
+  uint64_t counts[32] = {};
+  if (ncast_inspect_blocks(frame, frame_bytes, counts, codec.counter_count) != NCAST_OK) return {};
+  std::map<std::string, uint64_t> counters;
+  for (uint32_t i = 0; i < codec.counter_count; ++i) counters[codec.counters[i]] = counts[i];
+  return counters;
+}
+
+// Blocks that the counters of `window` are of.
+inline uint64_t blocks_counted(const std::map<std::string, uint64_t>& counters) {
+  uint64_t blocks = 0;
+  for (const auto& [name, count] : counters)
+    if (name.ends_with("_blocks")) blocks += count;
+  return blocks;
+}
+
+}  // namespace narrowcast::tests
