@@ -68,12 +68,12 @@ NCAST_API double ncast_codec_error_bound(ncast_codec codec, ncast_dtype dtype, d
 
 // The header of a frame.
 typedef struct {
-  size_t struct_bytes;   // sizeof(ncast_frame_info), set by the caller; shorter, older versions are accepted
-  uint64_t elems;        // values that the frame decodes to
-  uint64_t raw_bytes;    // their bytes
-  uint64_t wire_bytes;   // bytes of the whole frame, header and padding included; a multiple of 16
-  uint64_t checksum;     // 0 unless flags has NCAST_CHECKSUM
-  ncast_codec codec;     // canonical
+  size_t struct_bytes;  // sizeof(ncast_frame_info), set by the caller; shorter, older versions are accepted
+  uint64_t elems;       // values that the frame decodes to
+  uint64_t raw_bytes;   // their bytes
+  uint64_t wire_bytes;  // bytes of the whole frame, header and padding included; a multiple of 16
+  uint64_t checksum;    // 0 unless flags has NCAST_CHECKSUM
+  ncast_codec codec;    // canonical
   ncast_dtype dtype;
   uint32_t blocks;       // blocks in the frame; 0 for a codec with fixed payloads
   uint32_t block_elems;  // values in every block but the last; 0 for a codec with fixed payloads

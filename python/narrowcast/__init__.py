@@ -17,7 +17,20 @@ from ._comm.explain import Explanation, Prediction, explain
 from ._comm.groups import Stream, group
 from ._comm.registration import Registration
 from ._native.library import library_version
-from .codec import BlockStats, FrameInfo, bound, decode, encode, inspect, inspect_blocks
+from .codec import (
+    BlockStats,
+    Codec,
+    CodecParameter,
+    CodecType,
+    FrameInfo,
+    bound,
+    codecs,
+    decode,
+    encode,
+    error_bound,
+    inspect,
+    inspect_blocks,
+)
 from .comm import Communicator, Counters, OperationCounters, unique_id
 from .errors import (
     AbortedError,
@@ -40,6 +53,9 @@ from .local import LocalRanks
 __all__ = [
     "AbortedError",
     "BlockStats",
+    "Codec",
+    "CodecParameter",
+    "CodecType",
     "Communicator",
     "CommunicatorOptions",
     "CorruptError",
@@ -64,9 +80,11 @@ __all__ = [
     "TooSmallError",
     "UnsupportedError",
     "bound",
+    "codecs",
     "cuda",
     "decode",
     "encode",
+    "error_bound",
     "explain",
     "group",
     "inspect",

@@ -6,7 +6,7 @@ torch, anything with DLPack such as JAX, bytes and buffers. `narrowcast.cuda` do
 
 from __future__ import annotations
 
-from ctypes import byref, c_size_t
+from ctypes import byref, c_size_t, c_uint64, sizeof
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,12 +14,26 @@ import numpy as np
 import numpy.typing as npt
 
 from ._arrays.view import View, byte_array, host_view, refuse_overlap
+from ._native.codecs import Codec, CodecParameter, CodecType, codec_number, codec_text, codecs
 from ._native.library import check, library
-from ._native.structures import CHECKSUM, MORE, REFERENCE, BlockStatsC, FrameInfoC
+from ._native.structures import CHECKSUM, MORE, REFERENCE, FrameInfoC
 from .errors import CorruptError
-from .types import BY_NUMBER, CODEC_NAMES, codec_number, value_type
+from .types import BY_NUMBER, value_type
 
-__all__ = ["BlockStats", "FrameInfo", "bound", "decode", "encode", "inspect", "inspect_blocks"]
+__all__ = [
+    "BlockStats",
+    "Codec",
+    "CodecParameter",
+    "CodecType",
+    "FrameInfo",
+    "bound",
+    "codecs",
+    "decode",
+    "encode",
+    "error_bound",
+    "inspect",
+    "inspect_blocks",
+]
 
 
 def __dir__() -> list[str]:
@@ -36,11 +50,11 @@ class FrameInfo:
     elems: int  #: number of values
     raw_bytes: int  #: bytes of the decoded values
     wire_bytes: int  #: bytes of the frame, including header and padding
-    codec: str  #: "window" or "raw"
+    codec: str  #: such as "window" or "raw", with parameters that are not the default
     dtype: str  #: name of the value type
-    blocks: int  #: blocks in the frame; 0 when the codec is raw
-    block_elems: int  #: values in every block except the last; 0 when the codec is raw
-    checksum: int | None  #: XXH3 of the frame; None when the frame has no checksum
+    blocks: int  #: blocks in the frame; 0 for a codec with fixed payloads, such as raw
+    block_elems: int  #: values in every block but the last; 0 as for `blocks`
+    checksum: int | None  #: XXH3 of the frame, None when it carries none
     more: bool  #: another frame of the same stream follows
     version: int  #: of the frame format
 
@@ -52,13 +66,38 @@ class FrameInfo:
 
 @dataclass(frozen=True)
 class BlockStats:
-    """How the blocks of a frame were coded. A raw frame has none."""
+    """How the blocks of a frame were coded: the counters of its codec by name. Raw frames have none."""
 
-    blocks_of_width: dict[
-        int, int
-    ]  #: bits per code -> number of blocks; 0: blocks stored raw; unused widths are absent
-    escapes: int  #: values stored out of line
-    far_escapes: int  #: escapes that needed a full exponent
+    counters: dict[str, int]  #: those that are not 0
+
+    @property
+    def blocks_of_width(self) -> dict[int, int]:
+        """Bits of a code -> blocks; 0: blocks stored raw. Empty if the codec does not count them."""
+        names = {name: name.removesuffix("_blocks").removeprefix("width_") for name in self.counters}
+        widths = {name: "0" if text == "raw" else text for name, text in names.items() if name.endswith("_blocks")}
+        return {int(width): self.counters[name] for name, width in widths.items() if width.isdigit()}
+
+    @property
+    def escapes(self) -> int:
+        """Values kept out of line."""
+        return self.counters.get("escapes", 0)
+
+    @property
+    def far_escapes(self) -> int:
+        """Escapes that took a whole exponent."""
+        return self.counters.get("far_escapes", 0)
+
+
+def error_bound(codec: str, dtype: str, largest: float) -> float:
+    """The largest absolute error of a finite value in a block whose largest finite magnitude is `largest`.
+
+    0 if the codec is exact, or stores values of this type raw. Raises ValueError for arguments that make no sense.
+    """
+    number, kind = codec_number(codec), value_type(dtype)
+    found = float(library().ncast_codec_error_bound(number, kind.number, largest))
+    if found != found:
+        raise ValueError(f"largest is {largest}, not a finite number of 0 or more")
+    return found
 
 
 def bound(dtype: str, elems: int, *, codec: str = "window") -> int:
@@ -86,7 +125,8 @@ def encode(
     """Encodes values in host memory into one frame.
 
     values: a contiguous array of any shape and alignment. The frame stores the values, not the shape.
-    codec: "window" (lossless; blocks that it cannot shrink are stored raw) or "raw".
+    codec: one of `codecs()`, with parameters as "name:key=value,key=value". "window" is lossless; value types that a
+        codec does not encode are stored raw.
     dtype: the value type, such as "bfloat16". Required when the array does not tell, as for bytes and uint16 bits.
     checksum: store an XXH3 of the frame in its header, which `decode` verifies.
     more: set the flag MORE: another frame of the same stream follows.
@@ -164,15 +204,15 @@ def inspect(frame: Any) -> FrameInfo:
 
 
 def inspect_memory(frame: int, frame_bytes: int) -> FrameInfo:
-    """Calls ncast_inspect: the header of the frame at `frame`."""
-    info = FrameInfoC()
+    """ncast_inspect: the header at `frame`."""
+    info = FrameInfoC(sizeof(FrameInfoC))
     check(library().ncast_inspect(frame, frame_bytes, byref(info)))
     dtype = BY_NUMBER.get(info.dtype)
     return FrameInfo(
         elems=info.elems,
         raw_bytes=info.raw_bytes,
         wire_bytes=info.wire_bytes,
-        codec=CODEC_NAMES.get(info.codec, f"codec {info.codec}"),
+        codec=codec_text(info.codec),
         dtype=dtype.name if dtype else f"type {info.dtype}",
         blocks=info.blocks,
         block_elems=info.block_elems,
@@ -189,8 +229,9 @@ def inspect_blocks(frame: Any) -> BlockStats:
 
 
 def inspect_blocks_memory(frame: int, frame_bytes: int) -> BlockStats:
-    """Calls ncast_inspect_blocks: how the blocks of the frame at `frame` were coded."""
-    stats = BlockStatsC()
-    check(library().ncast_inspect_blocks(frame, frame_bytes, byref(stats)))
-    widths = {width: int(blocks) for width, blocks in enumerate(stats.blocks_of_width) if blocks}
-    return BlockStats(widths, stats.escapes, stats.far_escapes)
+    """ncast_inspect_blocks: how the blocks of the frame at `frame` were coded."""
+    codec = inspect_memory(frame, frame_bytes).codec.partition(":")[0]
+    names = next(one.counters for one in codecs() if one.name == codec)
+    counts = (c_uint64 * max(len(names), 1))()
+    check(library().ncast_inspect_blocks(frame, frame_bytes, counts, len(names)))
+    return BlockStats({name: count for name, count in zip(names, counts, strict=False) if count})

@@ -22,6 +22,7 @@ import numpy as np
 from ._arrays.streams import stream_handle
 from ._arrays.view import UNKNOWN_DEVICE, View, refuse_overlap, view
 from ._native import cuda_driver
+from ._native.codecs import codec_number
 from ._native.integers import as_unsigned
 from ._native.library import check as _check_status
 from ._native.library import library
@@ -29,7 +30,7 @@ from ._native.structures import MORE, CudaOptionsC
 from .codec import FRAME_HEADER_BYTES, FrameInfo
 from .codec import inspect as _inspect_host
 from .errors import Status, UnsupportedError, error_of
-from .types import ValueType, codec_number, reduction_number, value_type
+from .types import ValueType, reduction_number, value_type
 
 __all__ = [
     "STATUS_BYTES",
@@ -72,14 +73,14 @@ def workspace_bytes(dtype: str, elems: int, *, codec: str = "window") -> int:
     return int(library().ncast_cuda_workspace_bytes(value_type(dtype).number, codec_number(codec), elems))
 
 
-def slot_bytes(dtype: str) -> int:
+def slot_bytes(dtype: str, *, codec: str = "window") -> int:
     """The stride of slots in bytes: the largest size of an encoded block."""
-    return int(library().ncast_slot_bytes(value_type(dtype).number))
+    return int(library().ncast_slot_bytes(value_type(dtype).number, codec_number(codec)))
 
 
-def slot_count(dtype: str, elems: int) -> int:
+def slot_count(dtype: str, elems: int, *, codec: str = "window") -> int:
     """The number of slots for `elems` values."""
-    return int(library().ncast_slot_count(value_type(dtype).number, elems))
+    return int(library().ncast_slot_count(value_type(dtype).number, codec_number(codec), elems))
 
 
 def encode(
@@ -223,7 +224,7 @@ def encode_slots(
     values, codec, dtype, max_ctas: as for `encode`.
     """
     source = _view(values, "values", stream, dtype=dtype)
-    blocks, words = _slots(slots, lengths, source.dtype, source.elems, stream, writable=True)
+    blocks, words = _slots(slots, lengths, source.dtype, source.elems, codec, stream, writable=True)
     refuse_overlap(values=source, slots=blocks, lengths=words)
     with _device_of(source, blocks, words):
         _check_status(
@@ -241,11 +242,19 @@ def encode_slots(
 
 
 def decode_slots(
-    slots: Any, lengths: Any, *, out: Any, status: Any, stream: Any = None, dtype: str | None = None, max_ctas: int = 0
+    slots: Any,
+    lengths: Any,
+    *,
+    out: Any,
+    status: Any,
+    stream: Any = None,
+    codec: str = "window",
+    dtype: str | None = None,
+    max_ctas: int = 0,
 ) -> None:
-    """As `decode`, from the slots and lengths that `encode_slots` wrote."""
+    """As `decode`, from slots that were encoded with `codec`."""
     target = _view(out, "out", stream, dtype=dtype, writable=True)
-    blocks, words = _slots(slots, lengths, target.dtype, target.elems, stream)
+    blocks, words = _slots(slots, lengths, target.dtype, target.elems, codec, stream)
     word = _status_word(status, stream)
     refuse_overlap(slots=blocks, lengths=words, out=target, status=word)
     with _device_of(blocks, words, target, word):
@@ -254,6 +263,7 @@ def decode_slots(
                 blocks.pointer,
                 words.pointer,
                 target.dtype.number,
+                codec_number(codec),
                 target.elems,
                 target.pointer,
                 word.pointer,
@@ -272,12 +282,13 @@ def decode_reduce_slots(
     status: Any,
     op: str = "sum",
     stream: Any = None,
+    codec: str = "window",
     max_ctas: int = 0,
 ) -> None:
-    """As `decode_reduce`, from the slots and lengths that `encode_slots` wrote."""
+    """As `decode_reduce`, from slots that were encoded with `codec`."""
     kind = value_type(dtype)
     target = _view(accumulator, "accumulator", stream, holds=accumulator_type(kind), writable=True)
-    blocks, words = _slots(slots, lengths, kind, target.elems, stream)
+    blocks, words = _slots(slots, lengths, kind, target.elems, codec, stream)
     word = _status_word(status, stream)
     refuse_overlap(slots=blocks, lengths=words, accumulator=target, status=word)
     with _device_of(blocks, words, target, word):
@@ -286,6 +297,7 @@ def decode_reduce_slots(
                 blocks.pointer,
                 words.pointer,
                 kind.number,
+                codec_number(codec),
                 target.elems,
                 reduction_number(op),
                 target.pointer,
@@ -359,13 +371,13 @@ def _status_word(status: Any, stream: Any) -> View:
 
 
 def _slots(
-    slots: Any, lengths: Any, kind: ValueType, elems: int, stream: Any, *, writable: bool = False
+    slots: Any, lengths: Any, kind: ValueType, elems: int, codec: str, stream: Any, *, writable: bool = False
 ) -> tuple[View, View]:
     blocks = _view(slots, "slots", stream, holds=_BYTES, writable=writable)
-    count = slot_count(kind.name, elems)
+    count, stride = slot_count(kind.name, elems, codec=codec), slot_bytes(kind.name, codec=codec)
     words = _words(lengths, "lengths", count, stream)
-    if blocks.raw_bytes < count * slot_bytes(kind.name):
-        raise ValueError(f"slots has {blocks.raw_bytes} bytes, but {count} slots need {count * slot_bytes(kind.name)}")
+    if blocks.raw_bytes < count * stride:
+        raise ValueError(f"slots has {blocks.raw_bytes} bytes, but {count} slots need {count * stride}")
     return blocks, words
 
 

@@ -19,10 +19,11 @@ from ._files.atomic import write_all
 from ._files.containers import BYTES, Segment, UnknownValuesError, segments
 from ._files.opening import FileArgument, bytes_left, created, opened, opened_seekable
 from ._files.packing import pack
+from ._native.codecs import codec_number
 from ._native.structures import CHECKSUM, MORE
 from .codec import FRAME_HEADER_BYTES, BlockStats, FrameInfo
 from .errors import CorruptError, NarrowcastError, SystemFailure, error_of
-from .types import ValueType, codec_number
+from .types import ValueType
 
 __all__ = ["FileFrame", "FileTotals", "Segment", "UnknownValuesError", "decode_file", "encode_file", "frames_of"]
 

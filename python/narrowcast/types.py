@@ -1,4 +1,4 @@
-"""Value types, codecs, operations and reductions: their names, and their numbers in the C API."""
+"""Value types, operations and reductions: their names, and their numbers in the C API."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import functools
 from dataclasses import dataclass
 from typing import Final
 
-__all__ = ["CODECS", "COMM_CODECS", "OPERATIONS", "REDUCTIONS", "VALUE_TYPES", "ValueType", "value_type"]
+__all__ = ["OPERATIONS", "REDUCTIONS", "VALUE_TYPES", "ValueType", "value_type"]
 
 
 def __dir__() -> list[str]:
@@ -67,11 +67,7 @@ _ALIASES: Final = {
     "fp8_e5m2": "float8_e5m2",
 }
 
-CODECS: Final[dict[str, int]] = {"raw": 0, "window": 1}
-# Calls of a communicator also take "auto": the library chooses.
-COMM_CODECS: Final[dict[str, int]] = {"auto": 255, **CODECS}
-CODEC_NAMES: Final = {number: name for name, number in CODECS.items()}
-# The operations of a communicator.
+# The calls of a communicator.
 OPERATIONS: Final[dict[str, int]] = {
     "send": 0,
     "recv": 1,
@@ -96,22 +92,6 @@ def value_type(name: str) -> ValueType:
     if found is None:
         raise ValueError(f"{name!r} is not a value type (known: {', '.join(BY_NAME)})")
     return found
-
-
-def codec_number(codec: str) -> int:
-    """The number of a codec in the C API. Raises ValueError for an unknown name."""
-    return _codec_number(codec, CODECS)
-
-
-def comm_codec_number(codec: str) -> int:
-    """As codec_number, for calls of a communicator, which also take "auto"."""
-    return _codec_number(codec, COMM_CODECS)
-
-
-def _codec_number(codec: str, known: dict[str, int]) -> int:
-    if codec not in known:
-        raise ValueError(f"{codec!r} is not a codec (known: {', '.join(known)})")
-    return known[codec]
 
 
 def reduction_number(op: str) -> int:

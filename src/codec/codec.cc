@@ -7,7 +7,7 @@
 
 #include "codec/text.h"
 #include "status/error.h"
-#include "status/sized.h"
+#include "status/sized_struct.h"
 
 namespace narrowcast::codec {
 namespace {
@@ -20,11 +20,11 @@ ncast_status check_parameters(const char* function, const Row& row, ncast_codec 
     const uint16_t value = parameter_of(codec, i);
     if (value == 0) continue;
     if (i >= parameters.size())
-      return fail(NCAST_INVALID_ARGUMENT, "%s: codec %s has %zu parameters, but parameter %zu is %u", function, row.name,
-                  parameters.size(), i, value);
+      return fail(NCAST_INVALID_ARGUMENT, "%s: codec %s has %zu parameters, but parameter %zu is %u", function,
+                  row.name, parameters.size(), i, value);
     if (value < parameters[i].least || value > parameters[i].most)
-      return fail(NCAST_INVALID_ARGUMENT, "%s: codec %s: %s is %u, not %u to %u", function, row.name, parameters[i].name,
-                  value, parameters[i].least, parameters[i].most);
+      return fail(NCAST_INVALID_ARGUMENT, "%s: codec %s: %s is %u, not %u to %u", function, row.name,
+                  parameters[i].name, value, parameters[i].least, parameters[i].most);
   }
   return NCAST_OK;
 }
@@ -92,7 +92,6 @@ extern "C" {
 size_t ncast_codec_count(void) { return codec::rows().size(); }
 
 ncast_status ncast_codec_describe(size_t index, ncast_codec_info* info) {
-  if (info == nullptr) return fail(NCAST_INVALID_ARGUMENT, "ncast_codec_describe: info is NULL");
   if (index >= codec::rows().size())
     return fail(NCAST_INVALID_ARGUMENT, "ncast_codec_describe: index is %zu, but there are %zu codecs", index,
                 codec::rows().size());
@@ -109,7 +108,7 @@ ncast_status ncast_codec_describe(size_t index, ncast_codec_info* info) {
   result.parameters = row.parameter_slots;
   result.types = row.type_slots;
   result.counters = counters.data();
-  return copy_to_sized("ncast_codec_describe", result, info);
+  return fill_struct("ncast_codec_describe", "info", result, info);
 }
 
 ncast_status ncast_codec_parse(const char* text, ncast_codec* codec) {

@@ -26,8 +26,7 @@ constexpr bool rows_are_valid() {
     for (const Row& other : table)
       if (&row != &other && row.id == other.id) return false;
     for (const ncast_codec_parameter& parameter : row.parameters())
-      if (parameter.least == 0 || parameter.least > parameter.default_value ||
-          parameter.default_value > parameter.most)
+      if (parameter.least == 0 || parameter.least > parameter.default_value || parameter.default_value > parameter.most)
         return false;
     for (const ncast_codec_type& type : row.types())
       if (type.block_bytes % NCAST_FRAME_ALIGN != 0) return false;

@@ -179,8 +179,8 @@ class _Slots(_Buffers):
         self, raw: npt.NDArray[np.uint8], kind: ValueType, elems: int, codec: str, max_ctas: int, sets: int
     ) -> None:
         super().__init__(raw, kind, elems, codec, max_ctas, sets)
-        self.count = cuda.slot_count(kind.name, elems)
-        self.slots = [DeviceBuffer(self.count * cuda.slot_bytes(kind.name)) for _ in range(sets)]
+        self.count = cuda.slot_count(kind.name, elems, codec=codec)
+        self.slots = [DeviceBuffer(self.count * cuda.slot_bytes(kind.name, codec=codec)) for _ in range(sets)]
         self.lengths = [DeviceBuffer(4 * self.count) for _ in range(sets)]
 
     def encode(self, i: int, stream: Stream) -> None:

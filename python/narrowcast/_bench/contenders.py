@@ -10,11 +10,12 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from .._comm.groups import group
+from .._native.codecs import comm_codec_number
 from .._native.cuda_driver import DeviceBuffer, Graph, Stream
 from .._native.library import check, library
 from ..comm import Communicator
 from ..errors import RemoteError, UnsupportedError
-from ..types import comm_codec_number, reduction_number
+from ..types import reduction_number
 from . import nccl_library
 from .nccl_library import Nccl, NcclCommunicator
 from .operations import Call, describe

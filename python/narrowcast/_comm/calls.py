@@ -11,9 +11,10 @@ from typing import Any
 
 from .._arrays.streams import stream_handle
 from .._arrays.view import View, host_view, view
+from .._native.codecs import comm_codec_number
 from .._native.integers import as_int
 from .._native.library import check, library
-from ..types import ValueType, comm_codec_number, reduction_number
+from ..types import ValueType, reduction_number
 from .groups import Stream, open_group
 
 

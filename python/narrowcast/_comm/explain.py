@@ -8,10 +8,11 @@ from ctypes import byref
 from dataclasses import dataclass
 from typing import TypeVar
 
+from .._native.codecs import codec_text, comm_codec_number
 from .._native.integers import as_int, as_unsigned
 from .._native.library import check, library
 from .._native.structures import ExplanationC, PredictionC
-from ..types import CODEC_NAMES, OPERATIONS, comm_codec_number, value_type
+from ..types import OPERATIONS, value_type
 from .config import comm_config
 
 T = TypeVar("T")
@@ -113,7 +114,7 @@ def explanation_of(made: ExplanationC) -> Explanation:
         path_why=made.path_why.decode(),
         shots=1 + made.two_shot if has_shots else None,
         shots_why=made.shots_why.decode() if has_shots else None,
-        codec=CODEC_NAMES[made.codec],
+        codec=codec_text(made.codec),
         codec_why=made.codec_why.decode(),
         ctas=made.ctas,
         warps=made.warps,

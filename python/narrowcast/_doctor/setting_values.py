@@ -6,8 +6,10 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from .._native.codecs import comm_codec_number, split_codecs, split_operation
 from .._native.settings import ATTACHES, DEBUG_LEVELS, TAKES
-from ..types import COMM_CODECS, OPERATIONS, VALUE_TYPES
+from ..errors import LibraryNotFoundError
+from ..types import OPERATIONS, VALUE_TYPES
 
 _PATHS = ("packets", "blocks")
 _MOST_CTAS = 64
@@ -29,10 +31,20 @@ def _is_seconds(value: str) -> bool:
         return False
 
 
+def _is_codec(value: str) -> bool:
+    try:
+        comm_codec_number(value)
+    except LibraryNotFoundError:
+        return True  # unknown without the library, which doctor reports
+    except ValueError:
+        return False
+    return True
+
+
 def _is_codecs(value: str) -> bool:
-    for entry in _listed(value):
-        operation, equals, codec = entry.rpartition("=")
-        if codec.strip() not in COMM_CODECS or (equals and operation.strip() not in OPERATIONS):
+    for entry in split_codecs(value):
+        operation, codec = split_operation(entry)
+        if not _is_codec(codec) or operation not in (None, *OPERATIONS):
             return False
     return True
 
@@ -49,7 +61,7 @@ def _words(known: Iterable[str]) -> str:
 # Without the prefix: whether a value is understood, and what is expected.
 _EXPECTED: dict[str, tuple[Callable[[str], bool], str]] = {
     "ATTACH": (_one_of(ATTACHES), _words(ATTACHES)),
-    "CODEC": (_is_codecs, f"{_words(COMM_CODECS)}, or a list of OPERATION=CODEC"),
+    "CODEC": (_is_codecs, "auto or a codec, or a list of OPERATION=CODEC"),
     "DEBUG": (lambda value: value.upper() in DEBUG_LEVELS, _words(DEBUG_LEVELS)),
     "MAX_CTAS": (lambda value: _is_whole(value) and 1 <= int(value) <= _MOST_CTAS, f"a number from 1 to {_MOST_CTAS}"),
     "NVTX": (_one_of(_FLAGS), "1 or 0"),
@@ -88,7 +100,7 @@ def text_of(value: Any) -> str | None:
 _OF_RULES: dict[str, Callable[[Any], bool]] = {
     "operation": lambda value: value in OPERATIONS,
     "dtype": lambda value: value in [kind.name for kind in VALUE_TYPES],
-    "codec": lambda value: value in COMM_CODECS,
+    "codec": lambda value: isinstance(value, str) and _is_codec(value),
     "take": lambda value: value in TAKES,
     "communicator": lambda value: isinstance(value, str) and value != "",
     **dict.fromkeys(("min_bytes", "max_bytes", "ranks"), lambda value: type(value) is int and value >= 0),

@@ -6,7 +6,7 @@ from ctypes import POINTER, c_char_p, c_double, c_int, c_size_t, c_uint32, c_uin
 from typing import Any
 
 from .structures import (
-    BlockStatsC,
+    CodecInfoC,
     CommConfigC,
     CommCountersC,
     CudaOptionsC,
@@ -19,6 +19,7 @@ from .structures import (
 
 _COMM = _STREAM = c_void_p
 _STATUS = c_int
+_CODEC = c_uint64
 _OPTIONS = POINTER(CudaOptionsC)
 _COUNTS = POINTER(c_uint64)
 
@@ -31,45 +32,51 @@ SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "ncast_dtype_bytes": (c_size_t, [c_int]),
     "ncast_dtype_name": (c_char_p, [c_int]),
     # codec.h
-    "ncast_bound": (c_size_t, [c_int, c_int, c_uint64]),
+    "ncast_codec_count": (c_size_t, []),
+    "ncast_codec_describe": (_STATUS, [c_size_t, POINTER(CodecInfoC)]),
+    "ncast_codec_parse": (_STATUS, [c_char_p, POINTER(_CODEC)]),
+    "ncast_codec_format": (_STATUS, [_CODEC, c_char_p, c_size_t]),
+    "ncast_codec_error_bound": (c_double, [_CODEC, c_int, c_double]),
+    "ncast_bound": (c_size_t, [c_int, _CODEC, c_uint64]),
     "ncast_encode": (
         _STATUS,
-        [c_void_p, c_int, c_uint64, c_int, c_uint32, c_void_p, c_size_t, POINTER(c_size_t)],
+        [c_void_p, c_int, c_uint64, _CODEC, c_uint32, c_void_p, c_size_t, POINTER(c_size_t)],
     ),
     "ncast_decode": (_STATUS, [c_void_p, c_size_t, c_uint32, c_void_p, c_size_t, POINTER(FrameInfoC)]),
     "ncast_inspect": (_STATUS, [c_void_p, c_size_t, POINTER(FrameInfoC)]),
-    "ncast_inspect_blocks": (_STATUS, [c_void_p, c_size_t, POINTER(BlockStatsC)]),
+    "ncast_inspect_blocks": (_STATUS, [c_void_p, c_size_t, POINTER(c_uint64), c_size_t]),
     # cuda.h
     "ncast_cuda_device_count": (c_int, []),
-    "ncast_cuda_workspace_bytes": (c_size_t, [c_int, c_int, c_uint64]),
+    "ncast_cuda_workspace_bytes": (c_size_t, [c_int, _CODEC, c_uint64]),
     "ncast_cuda_encode": (
         _STATUS,
         # values dtype elems codec flags frame capacity workspace workspace_bytes options stream
-        [c_void_p, c_int, c_uint64, c_int, c_uint32, c_void_p, c_size_t, c_void_p, c_size_t, _OPTIONS, _STREAM],
+        [c_void_p, c_int, c_uint64, _CODEC, c_uint32, c_void_p, c_size_t, c_void_p, c_size_t, _OPTIONS, _STREAM],
     ),
     "ncast_cuda_decode": (
         _STATUS,
         # frame frame_bytes dtype codec elems values status options stream
-        [c_void_p, c_size_t, c_int, c_int, c_uint64, c_void_p, c_void_p, _OPTIONS, _STREAM],
+        [c_void_p, c_size_t, c_int, _CODEC, c_uint64, c_void_p, c_void_p, _OPTIONS, _STREAM],
     ),
     "ncast_cuda_decode_reduce": (
         _STATUS,
         # frame frame_bytes dtype codec elems op accumulator status options stream
-        [c_void_p, c_size_t, c_int, c_int, c_uint64, c_int, c_void_p, c_void_p, _OPTIONS, _STREAM],
+        [c_void_p, c_size_t, c_int, _CODEC, c_uint64, c_int, c_void_p, c_void_p, _OPTIONS, _STREAM],
     ),
-    "ncast_slot_bytes": (c_size_t, [c_int]),
-    "ncast_slot_count": (c_uint64, [c_int, c_uint64]),
+    "ncast_slot_bytes": (c_size_t, [c_int, _CODEC]),
+    "ncast_slot_count": (c_uint64, [c_int, _CODEC, c_uint64]),
     "ncast_cuda_encode_slots": (
         _STATUS,
-        [c_void_p, c_int, c_uint64, c_int, c_void_p, c_void_p, _OPTIONS, _STREAM],
+        [c_void_p, c_int, c_uint64, _CODEC, c_void_p, c_void_p, _OPTIONS, _STREAM],
     ),
     "ncast_cuda_decode_slots": (
         _STATUS,
-        [c_void_p, c_void_p, c_int, c_uint64, c_void_p, c_void_p, _OPTIONS, _STREAM],
+        [c_void_p, c_void_p, c_int, _CODEC, c_uint64, c_void_p, c_void_p, _OPTIONS, _STREAM],
     ),
     "ncast_cuda_decode_reduce_slots": (
         _STATUS,
-        [c_void_p, c_void_p, c_int, c_uint64, c_int, c_void_p, c_void_p, _OPTIONS, _STREAM],
+        # slots lengths dtype codec elems op accumulator status options stream
+        [c_void_p, c_void_p, c_int, _CODEC, c_uint64, c_int, c_void_p, c_void_p, _OPTIONS, _STREAM],
     ),
     # comm.h
     "ncast_comm_config_defaults": (None, [POINTER(CommConfigC), c_size_t]),
@@ -94,21 +101,21 @@ SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "ncast_stream_synchronize": (_STATUS, [_STREAM]),
     "ncast_group_start": (_STATUS, []),
     "ncast_group_end": (_STATUS, []),
-    "ncast_send": (_STATUS, [c_void_p, c_uint64, c_int, c_int, c_int, _COMM, _STREAM]),
-    "ncast_recv": (_STATUS, [c_void_p, c_uint64, c_int, c_int, c_int, _COMM, _STREAM]),
-    "ncast_broadcast": (_STATUS, [c_void_p, c_void_p, c_uint64, c_int, c_int, c_int, _COMM, _STREAM]),
-    "ncast_reduce": (_STATUS, [c_void_p, c_void_p, c_uint64, c_int, c_int, c_int, c_int, _COMM, _STREAM]),
-    "ncast_gather": (_STATUS, [c_void_p, c_void_p, c_uint64, c_int, c_int, c_int, _COMM, _STREAM]),
-    "ncast_scatter": (_STATUS, [c_void_p, c_void_p, c_uint64, c_int, c_int, c_int, _COMM, _STREAM]),
-    "ncast_all_gather": (_STATUS, [c_void_p, c_void_p, c_uint64, c_int, c_int, _COMM, _STREAM]),
-    "ncast_all_to_all": (_STATUS, [c_void_p, c_void_p, c_uint64, c_int, c_int, _COMM, _STREAM]),
+    "ncast_send": (_STATUS, [c_void_p, c_uint64, c_int, c_int, _CODEC, _COMM, _STREAM]),
+    "ncast_recv": (_STATUS, [c_void_p, c_uint64, c_int, c_int, _CODEC, _COMM, _STREAM]),
+    "ncast_broadcast": (_STATUS, [c_void_p, c_void_p, c_uint64, c_int, c_int, _CODEC, _COMM, _STREAM]),
+    "ncast_reduce": (_STATUS, [c_void_p, c_void_p, c_uint64, c_int, c_int, c_int, _CODEC, _COMM, _STREAM]),
+    "ncast_gather": (_STATUS, [c_void_p, c_void_p, c_uint64, c_int, c_int, _CODEC, _COMM, _STREAM]),
+    "ncast_scatter": (_STATUS, [c_void_p, c_void_p, c_uint64, c_int, c_int, _CODEC, _COMM, _STREAM]),
+    "ncast_all_gather": (_STATUS, [c_void_p, c_void_p, c_uint64, c_int, _CODEC, _COMM, _STREAM]),
+    "ncast_all_to_all": (_STATUS, [c_void_p, c_void_p, c_uint64, c_int, _CODEC, _COMM, _STREAM]),
     "ncast_all_to_all_v": (
         _STATUS,
         # send counts offsets recv counts offsets dtype codec comm stream
-        [c_void_p, _COUNTS, _COUNTS, c_void_p, _COUNTS, _COUNTS, c_int, c_int, _COMM, _STREAM],
+        [c_void_p, _COUNTS, _COUNTS, c_void_p, _COUNTS, _COUNTS, c_int, _CODEC, _COMM, _STREAM],
     ),
-    "ncast_reduce_scatter": (_STATUS, [c_void_p, c_void_p, c_uint64, c_int, c_int, c_int, _COMM, _STREAM]),
-    "ncast_all_reduce": (_STATUS, [c_void_p, c_void_p, c_uint64, c_int, c_int, c_int, _COMM, _STREAM]),
+    "ncast_reduce_scatter": (_STATUS, [c_void_p, c_void_p, c_uint64, c_int, c_int, _CODEC, _COMM, _STREAM]),
+    "ncast_all_reduce": (_STATUS, [c_void_p, c_void_p, c_uint64, c_int, c_int, _CODEC, _COMM, _STREAM]),
     "ncast_comm_create_all": (_STATUS, [POINTER(_COMM), c_int, POINTER(c_int), POINTER(CommConfigC)]),
     "ncast_comm_destroy_all": (_STATUS, [POINTER(_COMM), c_int]),
     "ncast_comm_register": (_STATUS, [_COMM, c_void_p, c_size_t, POINTER(c_uint32)]),
@@ -130,14 +137,14 @@ SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "ncast_explain": (
         _STATUS,
         # operation count dtype codec ranks config explanation
-        [c_int, c_uint64, c_int, c_int, c_int, POINTER(CommConfigC), POINTER(ExplanationC)],
+        [c_int, c_uint64, c_int, _CODEC, c_int, POINTER(CommConfigC), POINTER(ExplanationC)],
     ),
-    "ncast_comm_explain": (_STATUS, [_COMM, c_int, c_uint64, c_int, c_int, POINTER(ExplanationC)]),
+    "ncast_comm_explain": (_STATUS, [_COMM, c_int, c_uint64, c_int, _CODEC, POINTER(ExplanationC)]),
     # Not called from here: an explanation has these times, too.
     "ncast_predict": (
         _STATUS,
         # operation count dtype codec ranks config prediction
-        [c_int, c_uint64, c_int, c_int, c_int, POINTER(CommConfigC), POINTER(PredictionC)],
+        [c_int, c_uint64, c_int, _CODEC, c_int, POINTER(CommConfigC), POINTER(PredictionC)],
     ),
-    "ncast_comm_predict": (_STATUS, [_COMM, c_int, c_uint64, c_int, c_int, POINTER(PredictionC)]),
+    "ncast_comm_predict": (_STATUS, [_COMM, c_int, c_uint64, c_int, _CODEC, POINTER(PredictionC)]),
 }

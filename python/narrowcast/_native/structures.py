@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from ctypes import Structure, c_char, c_char_p, c_double, c_int, c_size_t, c_uint32, c_uint64
+from ctypes import POINTER, Structure, c_char, c_char_p, c_double, c_int, c_size_t, c_uint16, c_uint32, c_uint64
 
 from ..types import OPERATIONS
 
 CHECKSUM, MORE, REFERENCE = 1, 2, 4
 UNIQUE_ID_BYTES = 128
+CODEC_TEXT_BYTES = 128
 BACKENDS = {"host": 1, "cuda": 2}
 
 
@@ -15,26 +16,47 @@ class FrameInfoC(Structure):
     """ncast_frame_info."""
 
     _fields_ = [
+        ("struct_bytes", c_size_t),
         ("elems", c_uint64),
         ("raw_bytes", c_uint64),
         ("wire_bytes", c_uint64),
         ("checksum", c_uint64),
+        ("codec", c_uint64),
+        ("dtype", c_int),
         ("blocks", c_uint32),
         ("block_elems", c_uint32),
         ("flags", c_uint32),
         ("version", c_uint32),
-        ("codec", c_int),
-        ("dtype", c_int),
     ]
 
 
-class BlockStatsC(Structure):
-    """ncast_block_stats."""
+class CodecParameterC(Structure):
+    """ncast_codec_parameter."""
+
+    _fields_ = [("name", c_char_p), ("least", c_uint16), ("most", c_uint16), ("default_value", c_uint16)]
+
+
+class CodecTypeC(Structure):
+    """ncast_codec_type."""
+
+    _fields_ = [("dtype", c_int), ("block_bytes", c_uint32), ("prior_ratio", c_double)]
+
+
+class CodecInfoC(Structure):
+    """ncast_codec_info."""
 
     _fields_ = [
-        ("blocks_of_width", c_uint64 * 8),
-        ("escapes", c_uint64),
-        ("far_escapes", c_uint64),
+        ("struct_bytes", c_size_t),
+        ("codec", c_uint64),
+        ("name", c_char_p),
+        ("exact", c_int),
+        ("fixed_payload", c_int),
+        ("parameter_count", c_uint32),
+        ("type_count", c_uint32),
+        ("counter_count", c_uint32),
+        ("parameters", POINTER(CodecParameterC)),
+        ("types", POINTER(CodecTypeC)),
+        ("counters", POINTER(c_char_p)),
     ]
 
 
@@ -120,7 +142,7 @@ class ExplanationC(Structure):
         ("rings", c_uint32),
         ("block_bytes", c_uint32),
         ("packet_bytes", c_uint32),
-        ("codec", c_int),
+        ("codec", c_uint64),
         ("path_why", c_char_p),
         ("shots_why", c_char_p),
         ("codec_why", c_char_p),

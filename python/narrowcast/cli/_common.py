@@ -6,7 +6,7 @@ import contextlib
 import json
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,7 +17,8 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeR
 from .._files.atomic import write_file
 from .._files.containers import UnknownValuesError
 from .._files.opening import FileArgument
-from ..types import CODECS, COMM_CODECS, value_type
+from .._native.codecs import codec_number, comm_codec_number
+from ..types import value_type
 
 
 class BadUse(Exception):
@@ -39,18 +40,20 @@ def _dtype(name: str | None) -> str | None:
 
 
 def codec_name(name: str) -> str:
-    """Checks the name of a codec."""
-    return _known_codec(name, CODECS)
+    """Checks the text of a codec."""
+    return _known_codec(name, codec_number)
 
 
 def comm_codec_name(name: str) -> str:
-    """As codec_name, for calls of a communicator."""
-    return _known_codec(name, COMM_CODECS)
+    """As codec_name, for the calls of a communicator, which accept "auto" too."""
+    return _known_codec(name, comm_codec_number)
 
 
-def _known_codec(name: str, known: Iterable[str]) -> str:
-    if name not in known:
-        raise BadUse(f"{name!r} is not a codec (known: {', '.join(known)})")
+def _known_codec(name: str, number_of: Callable[[str], int]) -> str:
+    try:
+        number_of(name)
+    except ValueError as error:
+        raise BadUse(str(error)) from None
     return name
 
 

@@ -12,7 +12,7 @@ from .._bench import operations
 from .._comm.explain import Explanation, Prediction
 from .._comm.explain import explain as explain_call
 from ..cuda import device_count
-from ..types import COMM_CODECS, value_type
+from ..types import value_type
 from ._common import BadUse, bytes_text, comm_codec_name, console, print_json
 from .bench.collectives import parse_size
 
@@ -28,7 +28,7 @@ def explain(
     ],
     dtype: Annotated[str, typer.Option("-d", "--dtype", help="Value type.")] = "bfloat16",
     ranks: Annotated[int | None, typer.Option(min=1, max=_MOST_RANKS, help="By default all GPUs, or 8.")] = None,
-    codec: Annotated[str, typer.Option(callback=comm_codec_name, help=", ".join(COMM_CODECS))] = "auto",
+    codec: Annotated[str, typer.Option(callback=comm_codec_name, help="auto or a codec.")] = "auto",
     ctas: Annotated[
         int, typer.Option(min=0, max=64, help="At most this many CTAs; 0: NARROWCAST_MAX_CTAS, or no limit.")
     ] = 0,

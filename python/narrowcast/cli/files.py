@@ -37,7 +37,7 @@ def encode(
     ],
     target: _Output,
     dtype: DtypeOption = None,
-    codec: Annotated[str, typer.Option(callback=codec_name, help="window or raw.")] = "window",
+    codec: Annotated[str, typer.Option(callback=codec_name, help="A codec, such as raw or name:key=value.")] = "window",
     checksum: Annotated[bool, typer.Option(help="Put a checksum into every frame.")] = True,
 ) -> None:
     """Encode a file without loss: `decode` restores every byte."""

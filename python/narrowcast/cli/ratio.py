@@ -12,8 +12,7 @@ from .._files.atomic import check_writable
 from .._files.opening import opened_seekable
 from ..files import is_encoded
 from ..ratios import TensorRatio, tensor_ratios_of
-from ..types import CODECS
-from ._common import BadUse, DtypeOption, console, input_file, output_file, print_json, says_dtype
+from ._common import BadUse, DtypeOption, codec_name, console, input_file, output_file, print_json, says_dtype
 from .files import widths_text
 
 
@@ -23,15 +22,14 @@ def ratio(
         typer.Argument(metavar="FILE...", help="safetensors, npy, or plain values with --dtype; -: standard input."),
     ],
     dtype: DtypeOption = None,
-    codec: Annotated[list[str] | None, typer.Option(help="window (default) or raw; may be repeated.")] = None,
+    codec: Annotated[list[str] | None, typer.Option(help="Window by default; may be repeated.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print a list of objects, one a tensor and codec.")] = False,
     plot: Annotated[Path | None, typer.Option(metavar="OUT.png", help="Draw ratios and bounds.")] = None,
 ) -> None:
     """Show the compression ratio of every tensor, and its entropy bound."""
     codecs = codec or ["window"]
     for name in codecs:
-        if name not in CODECS:
-            raise BadUse(f"{name!r} is not a codec (known: {', '.join(CODECS)})")
+        codec_name(name)
     if plot is not None:
         from .. import plots
 
@@ -46,9 +44,9 @@ def ratio(
         with opened_seekable(input_file(source)) as (file, name), says_dtype():
             if dtype is None and is_encoded(file):
                 raise BadUse(f"{name} is already encoded: use narrowcast inspect")
-            for codec_name in codecs:
+            for one in codecs:
                 file.seek(0)
-                rows += tensor_ratios_of(file, name, dtype, codec_name)
+                rows += tensor_ratios_of(file, name, dtype, one)
     if plot is not None:
         plots.plot_ratios(rows, plot)
     if json:

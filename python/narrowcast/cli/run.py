@@ -15,6 +15,7 @@ from .._dropin import child, nccl_search, preload, traffic
 from .._dropin.prometheus import MetricsServer
 from .._dropin.prometheus import text as metrics_text
 from .._files.atomic import check_writable
+from .._native.codecs import split_operation
 from .._native.settings import ATTACHES, DEBUG_LEVELS, PREFIX, TAKES, unknown, unknown_sentence
 from ..types import OPERATIONS
 from ._common import BadUse, comm_codec_name, existing_file, write_json
@@ -30,7 +31,7 @@ def run(
     command: Annotated[list[str], typer.Argument(metavar="COMMAND...", help="The command and its arguments.")],
     codec: Annotated[
         list[str] | None,
-        typer.Option(metavar="[OPERATION=]CODEC", help="auto, raw or window, for all operations or one; repeatable."),
+        typer.Option(metavar="[OPERATION=]CODEC", help="auto or a codec, for all operations or one; repeatable."),
     ] = None,
     take: Annotated[
         str | None, typer.Option(metavar="WHEN", help="auto (if the cost model predicts a gain), always or never.")
@@ -128,9 +129,9 @@ def _settings_of(
 ) -> dict[str, str]:
     """The environment variables that the options set."""
     for one in codec:
-        operation, _, name = one.rpartition("=")
+        operation, name = split_operation(one)
         comm_codec_name(name)
-        _check("--codec", operation or None, tuple(OPERATIONS))
+        _check("--codec", operation, tuple(OPERATIONS))
     if _EVERYTHING in off and len(off) > 1:
         raise BadUse(f"--off {_EVERYTHING} covers all operations and cannot be combined with others")
     for one in off:

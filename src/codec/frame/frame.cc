@@ -7,7 +7,7 @@
 #define XXH_INLINE_ALL
 #include "codec/frame/header.h"
 #include "status/error.h"
-#include "status/sized.h"
+#include "status/sized_struct.h"
 #include "xxhash/xxhash.h"
 
 namespace narrowcast::codec {
@@ -22,9 +22,7 @@ struct Coding {
         row(*find_row(effective_codec(dtype, codec))),
         host(host_of(row)) {}
 
-  const BlockCoder& coder(uint32_t flags) const {
-    return (flags & NCAST_REFERENCE) != 0 ? host.reference : host.fast;
-  }
+  const BlockCoder& coder(uint32_t flags) const { return (flags & NCAST_REFERENCE) != 0 ? host.reference : host.fast; }
   // The payloads are the values, as those of raw are.
   bool is_copy() const { return row.has_fixed_payload() && host.payload_bytes(type) == type.block_bytes; }
 
@@ -124,9 +122,9 @@ class BlockFinder {
   bool next(uint64_t block, BlockView* view) {
     const size_t raw_bytes = std::min<uint64_t>(raw_bytes_ - block * block_bytes_, block_bytes_);
     begin_ = end_;
-    end_ = fixed_bytes_ == 0 ? stored_end(block)
-                             : begin_ + (raw_bytes == block_bytes_ ? fixed_bytes_ : format::aligned(raw_bytes)) /
-                                            format::alignment;
+    end_ = fixed_bytes_ == 0
+               ? stored_end(block)
+               : begin_ + (raw_bytes == block_bytes_ ? fixed_bytes_ : format::aligned(raw_bytes)) / format::alignment;
     const bool last = block + 1 == blocks_;
     const uint64_t payload_bytes = (end_ - begin_) * format::alignment;
     if (end_ <= begin_ || end_ > last_unit_ || (last && end_ != last_unit_) ||
@@ -162,8 +160,8 @@ ncast_status for_each_block(const char* function, const Coding& coding, const nc
     BlockView view;
     if (!finder.next(block, &view))
       return fail(NCAST_CORRUPT,
-                  "%s: block %" PRIu64 " of %" PRIu64 " ends at %" PRIu64 ", after %" PRIu64
-                  ", in a frame of %" PRIu64 " bytes",
+                  "%s: block %" PRIu64 " of %" PRIu64 " ends at %" PRIu64 ", after %" PRIu64 ", in a frame of %" PRIu64
+                  " bytes",
                   function, block, finder.blocks(), finder.end(), finder.begin(), info.wire_bytes);
     if (!visit(view))
       return fail(NCAST_CORRUPT, "%s: block %" PRIu64 " of %" PRIu64 " does not follow the format of %s", function,
@@ -228,7 +226,7 @@ ncast_status decode(const void* frame, size_t frame_bytes, uint32_t flags, void*
   const ncast_status status = read_whole_frame("ncast_decode", frame, frame_bytes, &info);
   if (status != NCAST_OK) return status;
   if (info_out != nullptr)
-    if (const ncast_status copied = copy_to_sized("ncast_decode", info, info_out)) return copied;
+    if (const ncast_status copied = fill_struct("ncast_decode", "info", info, info_out)) return copied;
   if (info.raw_bytes > value_capacity)
     return fail(NCAST_TOO_SMALL, "ncast_decode: the frame decodes to %" PRIu64 " bytes, but values has room for %zu",
                 info.raw_bytes, value_capacity);

@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "status/error.h"
-#include "status/sized.h"
+#include "status/sized_struct.h"
 
 namespace narrowcast::codec {
 
@@ -128,7 +128,7 @@ ncast_status ncast_inspect(const void* frame, size_t frame_bytes, ncast_frame_in
   if (info == nullptr) return fail(NCAST_INVALID_ARGUMENT, "%s: info is NULL", function);
   ncast_frame_info header;
   if (const ncast_status status = codec::read_header(function, frame, frame_bytes, &header)) return status;
-  return copy_to_sized(function, header, info);
+  return fill_struct(function, "info", header, info);
 }
 
 }  // extern "C"

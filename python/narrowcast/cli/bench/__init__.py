@@ -23,7 +23,7 @@ for _name in operations.NAMES:
 def codec_command(
     source: Annotated[Path, typer.Argument(metavar="FILE", help="safetensors, npy, or plain values with --dtype.")],
     dtype: DtypeOption = None,
-    codec: Annotated[str, typer.Option(callback=codec_name, help="window or raw.")] = "window",
+    codec: Annotated[str, typer.Option(callback=codec_name, help="A codec, such as raw or name:key=value.")] = "window",
     device: Annotated[str, typer.Option(help="host (one core) or cuda.")] = "host",
     tile: Annotated[
         str | None,

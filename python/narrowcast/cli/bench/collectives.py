@@ -15,6 +15,7 @@ from ..._bench import operations, samples
 from ..._bench.launch import run_ranks
 from ..._bench.nccl_library import COPY_ENGINE, VARIANTS
 from ..._files.atomic import check_writable
+from ..._native.codecs import split_codecs
 from ...comm import unique_id
 from ...cuda import device_count
 from ...errors import InternalError, UnsupportedError
@@ -156,7 +157,7 @@ def collective(operation: str) -> Callable[..., None]:
             raise BadUse(str(error)) from None
         reduces = operations.describe(operation).reduces
         ops = list(REDUCTIONS) if op == _ALL and reduces else ["sum" if op == _ALL else op]
-        codecs = [comm_codec_name(name) for name in _listed(codec)] or ["auto" if is_cuda else "window"]
+        codecs = [comm_codec_name(name) for name in _listed_codecs(codec)] or ["auto" if is_cuda else "window"]
         opponents = _opponents(operation, _listed(against), is_cuda, windows=register == _WINDOWS)
         if plot is not None:
             if len(kinds) * len(ops) > 1:
@@ -249,6 +250,10 @@ def _reject_other_processes(threads: int, gpus: int, parallel_init: int) -> None
         )
     if not parallel_init:
         raise BadUse("-p 0 is not supported: ranks are processes and always join in parallel")
+
+
+def _listed_codecs(given: list[str] | None) -> list[str]:
+    return list(dict.fromkeys(name for text in given or [] for name in split_codecs(text)))
 
 
 def _listed(given: list[str] | None) -> list[str]:

@@ -9,7 +9,6 @@ import typer
 
 from ..._bench import samples
 from ..._bench.nccl_library import VARIANTS
-from ...types import COMM_CODECS
 
 Begin = Annotated[str, typer.Option("-b", "--minbytes", metavar="SIZE", help="First size.")]
 End = Annotated[str, typer.Option("-e", "--maxbytes", metavar="SIZE", help="Last size.")]
@@ -93,7 +92,7 @@ InPlace = Annotated[
 Ranks = Annotated[int | None, typer.Option(min=1, max=64, help="Default: all GPUs, or 4 processes on the host.")]
 Codec = Annotated[
     list[str] | None,
-    typer.Option(help=f"{', '.join(COMM_CODECS)}; repeatable, or A,B. Default: auto on GPUs, else window."),
+    typer.Option(help="auto or a codec; repeatable, or A,B. Default: auto on GPUs, else window."),
 ]
 Data = Annotated[
     str | None,

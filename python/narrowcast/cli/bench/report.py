@@ -13,7 +13,8 @@ from typing import Any
 import typer
 
 from ..._bench import operations
-from ...types import COMM_CODECS, ValueType
+from ..._bench.nccl_library import VARIANTS
+from ...types import ValueType
 from .codec import processor
 
 
@@ -112,7 +113,7 @@ def rows_of(
         wire_bytes = sum(one["wire_bytes"] for one in own)
         wrong = [one["wrong"] for one in own]
         algorithm = size / seconds / 1e9
-        is_ours = name in COMM_CODECS
+        is_ours = name not in VARIANTS
         rows.append(
             {
                 "size_bytes": size,
@@ -176,9 +177,9 @@ def preamble(report: dict[str, Any]) -> str:
 
 def _groups(contenders: list[str]) -> list[tuple[str, tuple[tuple[str, str, int], ...]]]:
     """The columns of each contender."""
-    has_opponent = any(name not in COMM_CODECS for name in contenders)
+    has_opponent = any(name in VARIANTS for name in contenders)
     ours = _AGAINST if has_opponent else _ALONE
-    return [(name, ours if name in COMM_CODECS else _SPEED) for name in contenders]
+    return [(name, ours if name not in VARIANTS else _SPEED) for name in contenders]
 
 
 def _width(columns: tuple[tuple[str, str, int], ...]) -> int:

@@ -1,0 +1,113 @@
+"""The codecs that the library has, and codecs as text: the library parses and formats them."""
+
+from __future__ import annotations
+
+import functools
+from ctypes import byref, c_uint64, create_string_buffer, sizeof
+from dataclasses import dataclass
+
+from ..types import BY_NUMBER, OPERATIONS
+from .library import check, library
+from .structures import CODEC_TEXT_BYTES, CodecInfoC
+
+AUTO = 255
+
+
+@dataclass(frozen=True)
+class CodecParameter:
+    """A parameter of a codec: a whole number."""
+
+    name: str
+    least: int
+    most: int
+    default: int
+
+
+@dataclass(frozen=True)
+class CodecType:
+    """A value type that a codec encodes."""
+
+    dtype: str
+    block_bytes: int  #: of the values of a block, the unit of coding
+    prior_ratio: float  #: wire bytes / raw bytes that the cost model expects before it has seen any values
+
+
+@dataclass(frozen=True)
+class Codec:
+    """A codec that the library has."""
+
+    name: str
+    exact: bool  #: decodes to the bits that were encoded; otherwise to values within `codec_error_bound`
+    fixed_payload: bool  #: all whole blocks of a type have payloads of the same length
+    parameters: tuple[CodecParameter, ...]
+    types: tuple[CodecType, ...]  #: values of other types are stored raw
+    counters: tuple[str, ...]  #: of `inspect_blocks`
+
+
+@functools.cache
+def codecs() -> tuple[Codec, ...]:
+    """The codecs that the library has. "auto", which the calls of a communicator accept too, is not among them."""
+    found = []
+    for index in range(library().ncast_codec_count()):
+        info = CodecInfoC(sizeof(CodecInfoC))
+        check(library().ncast_codec_describe(index, byref(info)))
+        parameters = [info.parameters[i] for i in range(info.parameter_count)]
+        types = [info.types[i] for i in range(info.type_count)]
+        found.append(
+            Codec(
+                name=info.name.decode(),
+                exact=bool(info.exact),
+                fixed_payload=bool(info.fixed_payload),
+                parameters=tuple(
+                    CodecParameter(one.name.decode(), one.least, one.most, one.default_value) for one in parameters
+                ),
+                types=tuple(CodecType(BY_NUMBER[one.dtype].name, one.block_bytes, one.prior_ratio) for one in types),
+                counters=tuple(info.counters[i].decode() for i in range(info.counter_count)),
+            )
+        )
+    return tuple(found)
+
+
+@functools.cache
+def comm_codec_number(codec: str) -> int:
+    """The ncast_codec of a text, "auto" included; ValueError if the library does not know it."""
+    number = c_uint64()
+    check(library().ncast_codec_parse(codec.encode(), byref(number)))
+    return number.value
+
+
+@functools.cache
+def codec_number(codec: str) -> int:
+    """As `comm_codec_number`, but for frames, which cannot be "auto"."""
+    number = comm_codec_number(codec)
+    if number == AUTO:
+        raise ValueError("codec is 'auto', which only the calls of a communicator accept")
+    return number
+
+
+def codec_text(number: int) -> str:
+    """The canonical text of an ncast_codec."""
+    text = create_string_buffer(CODEC_TEXT_BYTES)
+    check(library().ncast_codec_format(number, text, CODEC_TEXT_BYTES))
+    return text.value.decode()
+
+
+def split_operation(entry: str) -> tuple[str | None, str]:
+    """ "OPERATION=CODEC" or "CODEC", whose parameters come after a colon."""
+    before, equals, codec = entry.partition("=")
+    if not equals or ":" in before:
+        return None, entry.strip()
+    return before.strip(), codec.strip()
+
+
+def split_codecs(text: str) -> list[str]:
+    """The entries of "CODEC,OPERATION=CODEC". Commas also separate a codec's parameters: after a codec with a colon,
+    "key=value" belongs to that codec unless the key is an operation."""
+    found: list[str] = []
+    for part in (one.strip() for one in text.split(",")):
+        key = split_operation(part)[0]
+        if found and ":" in found[-1] and key is not None and key not in OPERATIONS:
+            found[-1] += f",{part}"
+        elif part:
+            found.append(part)
+    return found
