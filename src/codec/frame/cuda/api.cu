@@ -24,8 +24,8 @@ ncast_status check_pointer(const char* function, const char* name, const void* p
 
 // Bytes of one value of the accumulator of a dtype.
 size_t accumulator_value_bytes(ncast_dtype dtype) {
-  const bool narrow_float = format::window::value_type(dtype).value_bytes != 0 && ncast_dtype_bytes(dtype) < 4;
-  return narrow_float ? 4 : ncast_dtype_bytes(dtype);
+  const bool is_float = dtype >= NCAST_FLOAT16;
+  return is_float && ncast_dtype_bytes(dtype) < 4 ? 4 : ncast_dtype_bytes(dtype);
 }
 
 Launch launch_of(const ncast_cuda_options* options, ncast_stream stream) {
@@ -45,13 +45,15 @@ struct Call {
 
   ncast_status checked() const { return check_frame_arguments(function, dtype, codec, elems); }
   bool is_raw() const { return elems == 0 || id_of(effective_codec(dtype, codec)) == NCAST_CODEC_RAW; }
+  bool has_fixed_payload() const { return find_row(effective_codec(dtype, codec))->has_fixed_payload(); }
+  // What kernels take: the parameters in effect.
+  ncast_codec kernel_codec() const { return explicit_parameters(codec); }
   uint64_t raw_bytes() const { return elems * ncast_dtype_bytes(dtype); }
-  // Of a raw frame the size is known, of any other the least that it can be.
+  // wire_bytes: of fixed payloads the frame's size, of varying ones where they begin, the least that it can be.
   FrameHeader header() const {
     FrameHeader header = make_header(dtype, codec, elems, 0);
-    header.wire_bytes = header.codec == NCAST_CODEC_RAW
-                            ? sizeof header + format::aligned(raw_bytes())
-                            : format::frame_layout(elems, header.block_elems).payload_offset;
+    header.wire_bytes = has_fixed_payload() ? frame_bytes_of(dtype, codec, elems).most
+                                            : format::frame_layout(elems, header.block_elems).payload_offset;
     return header;
   }
   ncast_status launched(cudaError_t error) const {
@@ -81,12 +83,17 @@ ncast_status encode_to_frame(const Call& call, const void* values, uint32_t flag
     if (call.elems != 0) RETURN_IF_FAILED(call.copied(bytes + sizeof header, values));
     return call.launched(write_header(header, bytes, call.raw_bytes(), call.launch));
   }
+  const Values from{const_cast<void*>(values), call.dtype, call.elems};
+  if (call.has_fixed_payload()) {
+    const BlockType type = block_type(call.dtype, call.codec);
+    const auto payload_bytes = static_cast<uint32_t>(host_of(*find_row(call.codec)).payload_bytes(type));
+    return call.launched(encode_fixed_frame(from, call.kernel_codec(), header, bytes, payload_bytes, call.launch));
+  }
   RETURN_IF_FAILED(check_pointer(call.function, "workspace", workspace, format::alignment));
   if (const size_t needed = encode_workspace_bytes(header.blocks); workspace_bytes < needed)
     return fail(NCAST_TOO_SMALL, "%s: workspace has %zu bytes, and %zu are needed", call.function, workspace_bytes,
                 needed);
-  const Values from{const_cast<void*>(values), call.dtype, call.elems};
-  return call.launched(encode_frame(from, call.codec, header, bytes, workspace, call.launch));
+  return call.launched(encode_frame(from, call.kernel_codec(), header, bytes, workspace, call.launch));
 }
 
 // What a decoder does with the values: `packed` and `raw` launch it for either kind of frame.
@@ -105,6 +112,8 @@ ncast_status decode_from_frame(const Call& call, const void* frame, size_t frame
     RETURN_IF_FAILED(call.launched(check_raw_header(header, expected, frame_bytes, status, call.launch)));
     return call.elems == 0 ? NCAST_OK : raw(bytes + sizeof *header);
   }
+  if (call.has_fixed_payload())
+    return packed(Payloads{bytes + sizeof *header, nullptr, nullptr, frame_bytes - sizeof *header}, header, expected);
   const Payloads payloads{bytes + expected.wire_bytes, reinterpret_cast<const uint32_t*>(bytes + sizeof *header),
                           nullptr, frame_bytes - expected.wire_bytes};
   return packed(payloads, header, expected);
@@ -130,7 +139,7 @@ ncast_status decode_values(const Call& call, void* values, ncast_device_status* 
   if (call.elems != 0) RETURN_IF_FAILED(check_pointer(call.function, "values", values, ncast_dtype_bytes(call.dtype)));
   return from(
       [&](const Payloads& payloads, const FrameHeader* header, const FrameHeader& expected) {
-        const DecodeArguments arguments{payloads, header, expected, status, call.codec};
+        const DecodeArguments arguments{payloads, header, expected, status, call.kernel_codec()};
         return call.launched(decode(arguments, {values, call.dtype, call.elems}, call.launch));
       },
       [&](const char* raw) { return call.copied(values, raw); });
@@ -148,7 +157,8 @@ ncast_status reduce_values(const Call& call, ncast_redop op, void* accumulator, 
   const Values to{accumulator, call.dtype, call.elems};
   return from(
       [&](const Payloads& payloads, const FrameHeader* header, const FrameHeader& expected) {
-        return call.launched(decode_reduce({payloads, header, expected, status, call.codec}, to, op, call.launch));
+        return call.launched(
+            decode_reduce({payloads, header, expected, status, call.kernel_codec()}, to, op, call.launch));
       },
       [&](const char* raw) { return call.launched(reduce_raw(raw, to, op, call.launch)); });
 }
@@ -161,7 +171,7 @@ ncast_status encode_to_slots(const Call& call, const void* values, void* slots, 
   RETURN_IF_FAILED(check_pointer(call.function, "lengths", lengths, sizeof *lengths));
   if (!call.is_raw()) {
     const Values from{const_cast<void*>(values), call.dtype, call.elems};
-    return call.launched(encode_slots(from, call.codec, static_cast<char*>(slots), lengths, call.launch));
+    return call.launched(encode_slots(from, call.kernel_codec(), static_cast<char*>(slots), lengths, call.launch));
   }
   const uint64_t blocks = ncast_slot_count(call.dtype, call.codec, call.elems);
   const auto block_bytes = static_cast<uint32_t>(ncast_slot_bytes(call.dtype, call.codec));
@@ -185,7 +195,7 @@ int ncast_cuda_device_count(void) {
 
 size_t ncast_cuda_workspace_bytes(ncast_dtype dtype, ncast_codec codec, uint64_t elems) {
   const cuda::Call call{"ncast_cuda_workspace_bytes", dtype, codec, elems, {}};
-  if (ncast_bound(dtype, codec, elems) == 0 || call.is_raw()) return 0;
+  if (ncast_bound(dtype, codec, elems) == 0 || call.is_raw() || call.has_fixed_payload()) return 0;
   return cuda::encode_workspace_bytes(call.header().blocks);
 }
 
