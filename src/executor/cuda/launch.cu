@@ -5,6 +5,7 @@
 #include <iterator>
 #include <utility>
 
+#include "codec/codec.h"
 #include "executor/cuda/blocks/kernels.h"
 #include "executor/cuda/blocks/pieces.h"
 #include "executor/cuda/communicator.h"
@@ -50,7 +51,7 @@ BlockCall Communicator::block_call(Operation operation, ncast_codec codec, int k
   BlockCall call = {};
   call.peers = peers_;
   call.layout = layout_;
-  call.codec = codec;
+  call.codec = codec::explicit_parameters(codec);  // what kernels take
   call.claims = &state_->claims[kernel];
   call.sent = &state_->sent[static_cast<size_t>(operation)];
   return call;
