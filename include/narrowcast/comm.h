@@ -33,7 +33,8 @@ typedef struct {
 typedef enum { NCAST_BACKEND_HOST = 1, NCAST_BACKEND_CUDA = 2 } ncast_backend;
 
 // Settings of a communicator. Fill with ncast_comm_config_init, then change what you need. Later versions add members
-// at the end. The library accepts the shorter struct of an older version; members that it lacks have their defaults.
+// at the end. The library accepts the shorter struct of an older version; members that it lacks have their defaults. A longer
+// one of a newer version is UNSUPPORTED if it sets a member that the library does not have.
 typedef struct {
   size_t struct_bytes;     // set by ncast_comm_config_init
   ncast_backend backend;   // NCAST_BACKEND_HOST
@@ -52,20 +53,19 @@ typedef struct {
   const char* cost_model;
 } ncast_comm_config;
 
-// What this rank did in calls of one operation.
+// Totals of one rank. This struct does not grow.
 typedef struct {
-  uint64_t calls;       // that were made; one that a CUDA graph captured counts once
-  uint64_t raw_bytes;   // of values that this rank sent others
-  uint64_t wire_bytes;  // what these came to on the link: frames with their headers, or bare values with codec raw
+  uint64_t calls;       // calls made; one that a CUDA graph captured counts once
+  uint64_t raw_bytes;   // values that this rank sent to others
+  uint64_t wire_bytes;  // the same values on the link: frames with their headers, or bare values with codec raw
 } ncast_operation_counters;
 
-// Totals since the communicator was made; and what the rank holds. CUDA: the kernels count what goes by blocks, values when they
-// begin: what graphs replay counts, and while calls are under way wire bytes are behind by theirs. What goes by packets
-// (ncast_comm_explain), which is short, counts when the call is made, and not in graphs.
+// Totals of one rank since the communicator was created. Set struct_bytes to sizeof(ncast_comm_counters) before the call.
+// Later versions append members.
 typedef struct {
-  uint64_t calls, raw_bytes, wire_bytes;  // of all operations
-  uint64_t scratch_bytes;                 // of the staging that it may hold: scratch_bytes of its settings
-  ncast_operation_counters operations[NCAST_OPERATIONS];  // by ncast_operation
+  size_t struct_bytes;
+  uint64_t calls, raw_bytes, wire_bytes;  // of all operations, as in ncast_operation_counters
+  uint64_t scratch_bytes;                 // staging memory that the rank holds; at most scratch_bytes of its settings
 } ncast_comm_counters;
 
 // Sets the default of every setting. struct_bytes: sizeof(ncast_comm_config) in the program, which may be older than the
@@ -127,8 +127,16 @@ NCAST_API ncast_status ncast_comm_async_error(ncast_comm* comm, char* message, s
 NCAST_API ncast_status ncast_comm_rank(const ncast_comm* comm, int* rank);
 // The number of ranks.
 NCAST_API ncast_status ncast_comm_ranks(const ncast_comm* comm, int* ranks);
-// Reads the counters of this rank. Any thread.
+// Reads the totals of this rank. Any thread.
+//
+// CUDA: kernels count the blocks that they send, so replays of graphs are included. They count values when they begin and
+// wire bytes as they go. Short messages that travel as packets (ncast_comm_explain) count when the call is made, and not
+// in graphs.
 NCAST_API ncast_status ncast_comm_get_counters(const ncast_comm* comm, ncast_comm_counters* counters);
+// The same by operation: counters[i] receives the totals of the ncast_operation i, for i from 0 to capacity - 1. Entries
+// of operations that the library does not know become 0.
+NCAST_API ncast_status ncast_comm_get_operation_counters(const ncast_comm* comm, ncast_operation_counters* counters,
+                                                         int capacity);
 
 // CUDA: registers memory, so that values which travel as they are (codec RAW, or AUTO where it chooses that) are written
 // by their sender where they end up, in place of coming through the communicator's scratch. That is done for 4 MiB and more

@@ -26,7 +26,7 @@ from ._comm.explain import Explanation, asked, explanation_of
 from ._comm.registration import Registration, register
 from ._native.integers import as_int
 from ._native.library import check, library
-from ._native.structures import UNIQUE_ID_BYTES, CommConfigC, CommCountersC, ExplanationC, UniqueIdC
+from ._native.structures import UNIQUE_ID_BYTES, CommConfigC, CommCountersC, ExplanationC, OperationCountersC, UniqueIdC
 from .errors import NarrowcastError, Status, error_of
 from .types import OPERATIONS
 
@@ -210,9 +210,12 @@ class Communicator(Calls):
         GPUs: kernels count the bytes that they send, so replays of graphs are included, and the wire bytes of calls in
         flight are not yet. Short messages, which are sent as packets, count when the call is made, and not in graphs.
         """
-        totals = CommCountersC()
+        totals = CommCountersC(struct_bytes=ctypes.sizeof(CommCountersC))
         check(library().ncast_comm_get_counters(self.handle, byref(totals)))
-        counted = {name: totals.operations[number] for name, number in OPERATIONS.items()}
+        capacity = max(OPERATIONS.values()) + 1
+        by_operation = (OperationCountersC * capacity)()
+        check(library().ncast_comm_get_operation_counters(self.handle, by_operation, capacity))
+        counted = {name: by_operation[number] for name, number in OPERATIONS.items()}
         operations = {
             name: OperationCounters(one.calls, one.raw_bytes, one.wire_bytes)
             for name, one in counted.items()

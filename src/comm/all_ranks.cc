@@ -59,8 +59,8 @@ ncast_status destroy_all(ncast_comm** comms, int ranks) {
 ncast_status create_all(ncast_comm** comms, int ranks, const int* devices, const ncast_comm_config* given_config) {
   for (int rank = 0; rank < ranks; ++rank) comms[rank] = nullptr;
   ncast_comm_config config;
-  ncast_comm_config_init(&config);
-  if (given_config != nullptr) config = *given_config;
+  if (ncast_status status = narrowcast::comm::read_config(given_config, &config))
+    return fail(status, "ncast_comm_create_all: %s", std::string(ncast_last_error()).c_str());
   const auto config_of = [&](int rank) {
     ncast_comm_config own = config;
     own.device = devices != nullptr ? devices[rank] : rank;

@@ -16,10 +16,12 @@
 #include "executor/registry.h"
 #include "narrowcast/comm.h"
 #include "status/error.h"
+#include "status/sized_struct.h"
 
 namespace {
 
 using narrowcast::fail;
+using narrowcast::fill_struct;
 using narrowcast::guarded;
 using namespace narrowcast::comm;
 using namespace narrowcast::executor;
@@ -57,7 +59,7 @@ ncast_status copy_counts(const ncast_comm* comm, const char* buffer, const uint6
 }
 
 ncast_status checked_config(int ranks, int rank, const ncast_comm_config* given, ncast_comm_config* config) {
-  if (ncast_status status = take_config(given, config))
+  if (ncast_status status = read_config(given, config))
     return fail(status, "ncast_comm_create: %s", std::string(ncast_last_error()).c_str());
   if (ncast_status status = check_config(ranks, rank, *config)) return status;
   if (config->create_timeout_seconds == 0) config->create_timeout_seconds = config->timeout_seconds;
@@ -140,6 +142,9 @@ void ncast_comm_config_defaults(ncast_comm_config* config, size_t struct_bytes) 
   defaults.p2p = -1;
   defaults.timeout_seconds = default_timeout_seconds;
   std::memcpy(config, &defaults, std::min(struct_bytes, sizeof defaults));
+  // Members of a newer version: unset.
+  if (struct_bytes > sizeof defaults)
+    std::memset(reinterpret_cast<char*>(config) + sizeof defaults, 0, struct_bytes - sizeof defaults);
 }
 
 ncast_status ncast_get_unique_id(ncast_unique_id* id) {
@@ -232,13 +237,29 @@ ncast_status ncast_comm_get_counters(const ncast_comm* comm, ncast_comm_counters
   return guarded("ncast_comm_get_counters", [&] {
     CommUse use;
     if (ncast_status status = use.begin("ncast_comm_get_counters", comm)) return status;
-    if (counters == nullptr) return null_argument("ncast_comm_get_counters", "counters");
-    *counters = comm->counters();
-    for (const ncast_operation_counters& one : counters->operations) {
-      counters->calls += one.calls;
-      counters->raw_bytes += one.raw_bytes;
-      counters->wire_bytes += one.wire_bytes;
+    const Counters all = comm->counters();
+    ncast_comm_counters totals = {};
+    totals.scratch_bytes = all.scratch_bytes;
+    for (const ncast_operation_counters& one : all.operations) {
+      totals.calls += one.calls;
+      totals.raw_bytes += one.raw_bytes;
+      totals.wire_bytes += one.wire_bytes;
     }
+    return fill_struct("ncast_comm_get_counters", "counters", totals, counters);
+  });
+}
+
+ncast_status ncast_comm_get_operation_counters(const ncast_comm* comm, ncast_operation_counters* counters,
+                                               int capacity) {
+  constexpr const char* function = "ncast_comm_get_operation_counters";
+  return guarded(function, [&] {
+    CommUse use;
+    if (ncast_status status = use.begin(function, comm)) return status;
+    if (capacity < 0) return fail(NCAST_INVALID_ARGUMENT, "%s: capacity is %d, not 0 or more", function, capacity);
+    if (counters == nullptr && capacity > 0) return null_argument(function, "counters");
+    const Counters all = comm->counters();
+    for (size_t i = 0; i < static_cast<size_t>(capacity); ++i)
+      counters[i] = i < all.operations.size() ? all.operations[i] : ncast_operation_counters{};
     return NCAST_OK;
   });
 }

@@ -13,6 +13,7 @@
 #include "executor/backend.h"
 #include "executor/communicator.h"
 #include "status/error.h"
+#include "status/sized_struct.h"
 
 namespace narrowcast::comm {
 
@@ -186,19 +187,9 @@ ncast_status check_sends_to_oneself(std::span<const Call> calls) {
   return NCAST_OK;
 }
 
-ncast_status take_config(const ncast_comm_config* given, ncast_comm_config* config) {
+ncast_status read_config(const ncast_comm_config* given, ncast_comm_config* config) {
   ncast_comm_config_init(config);
-  if (given == nullptr) return NCAST_OK;
-  constexpr size_t shortest = offsetof(ncast_comm_config, max_ctas);
-  if (given->struct_bytes < shortest || given->struct_bytes > sizeof *given) {
-    return fail(NCAST_INVALID_ARGUMENT,
-                "config.struct_bytes is %zu, not %zu to %zu: it was not filled by ncast_comm_config_init, or the "
-                "program's headers are newer than the library",
-                given->struct_bytes, shortest, sizeof *given);
-  }
-  std::memcpy(config, given, given->struct_bytes);
-  config->struct_bytes = sizeof *config;
-  return NCAST_OK;
+  return given == nullptr ? NCAST_OK : read_struct("config", *given, offsetof(ncast_comm_config, max_ctas), config);
 }
 
 ncast_status check_config(int ranks, int rank, const ncast_comm_config& config) {

@@ -13,8 +13,8 @@ ncast_status check_arguments(const executor::Call& call);
 // Sends to oneself find their receives here: in order, of the same count and dtype. Errors: INVALID_ARGUMENT, MISMATCH.
 ncast_status check_sends_to_oneself(std::span<const executor::Call> calls);
 
-// As it was given, or what ncast_comm_config_init fills in if that is NULL.
-ncast_status take_config(const ncast_comm_config* given, ncast_comm_config* config);
+// The defaults, with the settings given by the caller (may be NULL; may be of an older or newer version).
+ncast_status read_config(const ncast_comm_config* given, ncast_comm_config* config);
 // All that can be refused of it before a rank waits for others.
 ncast_status check_config(int ranks, int rank, const ncast_comm_config& config);
 

@@ -1,7 +1,19 @@
 // A communicator as the interface sees it: what every backend's has.
 #pragma once
 
+#include <array>
+
 #include "narrowcast/comm.h"
+
+namespace narrowcast::executor {
+
+// Totals of one rank.
+struct Counters {
+  uint64_t scratch_bytes = 0;
+  std::array<ncast_operation_counters, NCAST_OPERATIONS> operations = {};  // by ncast_operation
+};
+
+}  // namespace narrowcast::executor
 
 struct ncast_comm {
  public:
@@ -15,8 +27,8 @@ struct ncast_comm {
   virtual ncast_status check_error() = 0;
   // Ends the calls of every rank. Any thread.
   virtual ncast_status abort() = 0;
-  // But for the sums of all operations. Any thread.
-  virtual ncast_comm_counters counters() const = 0;
+  // Any thread.
+  virtual narrowcast::executor::Counters counters() const = 0;
   // Returns when no call is left; before the communicator is destroyed, which happens whatever this returns.
   virtual ncast_status wait_until_idle() = 0;
   // Then, of what it shares with the other ranks, what cannot go without them: it may wait for them, which abort() ends.

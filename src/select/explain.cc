@@ -159,7 +159,7 @@ namespace {
 
 ncast_status wishes_of(const ncast_comm_config* given, Wishes* wishes) {
   ncast_comm_config config;
-  if (ncast_status status = comm::take_config(given, &config)) return status;
+  if (ncast_status status = comm::read_config(given, &config)) return status;
   return Wishes::of(config, wishes);
 }
 

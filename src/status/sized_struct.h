@@ -26,4 +26,24 @@ ncast_status fill_struct(const char* function, const char* argument, Struct valu
   return NCAST_OK;
 }
 
+// Copies the caller's struct to `value`, which has the defaults of all members. Members that an older caller does not know
+// keep them. Errors: INVALID_ARGUMENT; UNSUPPORTED if a newer caller has set a member that this library does not know.
+template <typename Struct>
+ncast_status read_struct(const char* argument, const Struct& given, size_t shortest_bytes, Struct* value) {
+  const size_t bytes = given.struct_bytes;
+  if (bytes < shortest_bytes || bytes > most_struct_bytes) {
+    return fail(NCAST_INVALID_ARGUMENT, "%s.struct_bytes is %zu, not the size of the struct: was it initialised?",
+                argument, bytes);
+  }
+  const auto* const from = reinterpret_cast<const unsigned char*>(&given);
+  for (size_t i = sizeof given; i < bytes; ++i) {
+    if (from[i] != 0)
+      return fail(NCAST_UNSUPPORTED, "%s sets a member at byte %zu, which this version of the library does not have",
+                  argument, i);
+  }
+  std::memcpy(static_cast<void*>(value), &given, std::min(bytes, sizeof given));
+  value->struct_bytes = sizeof given;
+  return NCAST_OK;
+}
+
 }  // namespace narrowcast

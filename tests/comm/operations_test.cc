@@ -301,6 +301,7 @@ TEST_CASE("CountersTellWhatThisRankSent") {
     const Bytes own = random_values(NCAST_BFLOAT16, count, 5);
     Bytes all(own.size() * ranks);
     ncast_comm_counters counters;
+    counters.struct_bytes = sizeof counters;
     EXPECT_OK(ncast_all_gather(own.data(), all.data(), count, NCAST_BFLOAT16, NCAST_CODEC_RAW, comm, nullptr));
     EXPECT_OK(ncast_comm_get_counters(comm, &counters));
     EXPECT(counters.raw_bytes == 2 * own.size());
@@ -322,8 +323,10 @@ TEST_CASE("CountersTellWhatThisRankSent") {
     const uint64_t wire_gathered = counters.wire_bytes;
     EXPECT_OK(ncast_broadcast(own.data(), all.data(), count, NCAST_BFLOAT16, 0, NCAST_CODEC_RAW, comm, nullptr));
     EXPECT_OK(ncast_comm_get_counters(comm, &counters));
+    ncast_operation_counters by_operation[NCAST_OPERATIONS];
+    EXPECT_OK(ncast_comm_get_operation_counters(comm, by_operation, NCAST_OPERATIONS));
     const auto is = [&](ncast_operation operation, uint64_t calls, uint64_t raw_bytes, uint64_t wire_bytes) {
-      const ncast_operation_counters& of = counters.operations[operation];
+      const ncast_operation_counters& of = by_operation[operation];
       return of.calls == calls && of.raw_bytes == raw_bytes && of.wire_bytes == wire_bytes;
     };
     const uint64_t sent = rank == 0 ? 2 * own.size() : 0;

@@ -23,7 +23,7 @@ class Waiting final : public ncast_comm {
     aborted_ = true;
     return NCAST_OK;
   }
-  ncast_comm_counters counters() const override { return {}; }
+  executor::Counters counters() const override { return {}; }
   ncast_status wait_until_idle() override { return fail(NCAST_CUDA_ERROR, "the calls have failed"); }
   void leave_ranks() override {
     *leaves_ = true;

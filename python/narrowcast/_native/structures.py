@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from ctypes import POINTER, Structure, c_char, c_char_p, c_double, c_int, c_size_t, c_uint16, c_uint32, c_uint64
 
-from ..types import OPERATIONS
-
 CHECKSUM, MORE, REFERENCE = 1, 2, 4
 UNIQUE_ID_BYTES = 128
 CODEC_TEXT_BYTES = 128
@@ -98,8 +96,8 @@ class CommCountersC(Structure):
     """ncast_comm_counters."""
 
     _fields_ = [
+        ("struct_bytes", c_size_t),
         *((name, c_uint64) for name in ("calls", "raw_bytes", "wire_bytes", "scratch_bytes")),
-        ("operations", OperationCountersC * len(OPERATIONS)),
     ]
 
 

@@ -240,11 +240,11 @@ cudaError_t Communicator::copy_beside(void* to, const void* from, size_t bytes) 
   return error;
 }
 
-ncast_comm_counters Communicator::counters() const {
+Counters Communicator::counters() const {
   const OnDevice on_device(device_);
   std::array<Sent, NCAST_OPERATIONS> sent = {};
   copy_beside(sent.data(), state_->sent, sizeof sent);
-  ncast_comm_counters counters = {};
+  Counters counters;
   counters.scratch_bytes = scratch_bytes_;
   const std::lock_guard lock(mutex_);
   for (size_t i = 0; i < sent.size(); ++i) {

@@ -44,7 +44,7 @@ class Communicator final : public ncast_comm {
 
   ncast_status check_error() override;
   ncast_status abort() override;
-  ncast_comm_counters counters() const override;
+  Counters counters() const override;
   ncast_status wait_until_idle() override;
   void leave_ranks() override;
 

@@ -74,7 +74,7 @@ void Communicator::count_sent(Operation operation, uint64_t raw_bytes, uint64_t 
   counters.wire_bytes += wire_bytes;
 }
 
-ncast_comm_counters Communicator::counters() const {
+Counters Communicator::counters() const {
   const std::lock_guard lock(mutex_);
   return counters_;
 }

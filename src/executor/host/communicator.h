@@ -41,7 +41,7 @@ class Communicator final : public ncast_comm {
 
   void count_call(Operation operation);
   void count_sent(Operation operation, uint64_t raw_bytes, uint64_t wire_bytes);
-  ncast_comm_counters counters() const override;
+  Counters counters() const override;
 
  private:
   mutable std::mutex mutex_;
@@ -50,7 +50,7 @@ class Communicator final : public ncast_comm {
   uint64_t turn_ = 0;
   ncast_status error_ = NCAST_OK;
   std::string sentence_;
-  ncast_comm_counters counters_ = {};
+  Counters counters_;
 };
 
 // Of a call that was launched on this backend.

@@ -9,31 +9,32 @@
 namespace narrowcast::nccl {
 
 struct Engine {
-#define ENGINE_FUNCTIONS(FUNCTION)  \
-  FUNCTION(version)                 \
-  FUNCTION(last_error)              \
-  FUNCTION(bound)                   \
-  FUNCTION(encode)                  \
-  FUNCTION(decode)                  \
-  FUNCTION(comm_config_defaults)    \
-  FUNCTION(comm_create_by_exchange) \
-  FUNCTION(comm_destroy)            \
-  FUNCTION(comm_abort)              \
-  FUNCTION(comm_async_error)        \
-  FUNCTION(comm_get_counters)       \
-  FUNCTION(comm_predict)            \
-  FUNCTION(predict)                 \
-  FUNCTION(group_start)             \
-  FUNCTION(group_end)               \
-  FUNCTION(send)                    \
-  FUNCTION(recv)                    \
-  FUNCTION(broadcast)               \
-  FUNCTION(reduce)                  \
-  FUNCTION(gather)                  \
-  FUNCTION(scatter)                 \
-  FUNCTION(all_gather)              \
-  FUNCTION(all_to_all)              \
-  FUNCTION(reduce_scatter)          \
+#define ENGINE_FUNCTIONS(FUNCTION)      \
+  FUNCTION(version)                     \
+  FUNCTION(last_error)                  \
+  FUNCTION(bound)                       \
+  FUNCTION(encode)                      \
+  FUNCTION(decode)                      \
+  FUNCTION(comm_config_defaults)        \
+  FUNCTION(comm_create_by_exchange)     \
+  FUNCTION(comm_destroy)                \
+  FUNCTION(comm_abort)                  \
+  FUNCTION(comm_async_error)            \
+  FUNCTION(comm_get_counters)           \
+  FUNCTION(comm_get_operation_counters) \
+  FUNCTION(comm_predict)                \
+  FUNCTION(predict)                     \
+  FUNCTION(group_start)                 \
+  FUNCTION(group_end)                   \
+  FUNCTION(send)                        \
+  FUNCTION(recv)                        \
+  FUNCTION(broadcast)                   \
+  FUNCTION(reduce)                      \
+  FUNCTION(gather)                      \
+  FUNCTION(scatter)                     \
+  FUNCTION(all_gather)                  \
+  FUNCTION(all_to_all)                  \
+  FUNCTION(reduce_scatter)              \
   FUNCTION(all_reduce)
 #define DECLARE(name) decltype(&::ncast_##name) ncast_##name;
   ENGINE_FUNCTIONS(DECLARE)

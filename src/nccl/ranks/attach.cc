@@ -38,6 +38,7 @@ void attach(Communicator& comm) {
       driver()->cuEventCreate(&comm.side_event, event_without_time) != 0)
     log(Level::warn, "rank %d has no stream for its transfers: those that are not forwarded alone fail", comm.rank);
   ncast_comm_counters counters = {};
+  counters.struct_bytes = sizeof counters;
   narrowcast.ncast_comm_get_counters(made, &counters);
   comm.statistics->set_scratch(counters.scratch_bytes);
   comm.engine_comm.store(made);

@@ -95,8 +95,9 @@ void Communicator::refresh_sent() {
   ncast_comm* const comm = engine_comm.load();
   if (comm == nullptr || aborted.load()) return;
   const BesideCaptures beside_captures;
-  ncast_comm_counters counters;
-  if (engine()->ncast_comm_get_counters(comm, &counters) == NCAST_OK) statistics->set_sent(counters);
+  SentByOperation sent;
+  if (engine()->ncast_comm_get_operation_counters(comm, sent.data(), operation_count) == NCAST_OK)
+    statistics->set_sent(sent);
 }
 
 void keep_name(Comm handle, const Config* config) {

@@ -145,9 +145,9 @@ void Statistics::count_forwarded(Operation operation, const char* why) {
     count.reasons.emplace_back(why, 1);
 }
 
-void Statistics::set_sent(const ncast_comm_counters& counters) {
+void Statistics::set_sent(const SentByOperation& sent) {
   const std::lock_guard lock(mutex_);
-  sent_ = counters;
+  sent_ = sent;
 }
 
 std::string Statistics::json() const {
@@ -159,7 +159,7 @@ std::string Statistics::json() const {
                      ",\"operations\":[";
   for (int i = 0; i < operation_count; ++i) {
     if (operations_[i].taken + operations_[i].forwarded == 0) continue;
-    const ncast_operation_counters* const sent = sent_ ? &sent_->operations[i] : nullptr;
+    const ncast_operation_counters* const sent = sent_ ? &(*sent_)[static_cast<size_t>(i)] : nullptr;
     text += (text.back() == '[' ? "" : ",") + operation_json(operation_names[i], operations_[i], sent);
   }
   return text + "]}";

@@ -1,6 +1,7 @@
 // What became of the calls of each communicator, written as JSON to NARROWCAST_STATS.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -22,6 +23,8 @@ struct OperationCount {
   std::vector<std::pair<const char*, uint64_t>> reasons;  // why calls were forwarded
 };
 
+using SentByOperation = std::array<ncast_operation_counters, operation_count>;
+
 // Of one communicator. Outlives it. Any thread.
 class Statistics {
  public:
@@ -35,7 +38,7 @@ class Statistics {
   void count_captured(Operation operation);
   void count_forwarded(Operation operation, const char* why);
   // What the engine has counted so far of what this rank sent.
-  void set_sent(const ncast_comm_counters& counters);
+  void set_sent(const SentByOperation& sent);
 
   int rank() const { return rank_; }
   std::string json() const;
@@ -45,7 +48,7 @@ class Statistics {
   mutable std::mutex mutex_;
   uint64_t id_ = 0;  // 0: the ranks have not agreed on one
   uint64_t scratch_bytes_ = 0;
-  std::optional<ncast_comm_counters> sent_;
+  std::optional<SentByOperation> sent_;
   OperationCount operations_[operation_count];
 };
 
