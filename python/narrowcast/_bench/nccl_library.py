@@ -1,4 +1,4 @@
-"""NCCL through ctypes, as the benchmark's opponent: communicators, symmetric windows, every operation.
+"""NCCL through ctypes, for comparison in benchmarks: communicators, symmetric windows, all operations.
 
 Value types and reductions have the same numbers in NCCL and here. Signatures and layouts are those of nccl.h.
 """
@@ -19,14 +19,14 @@ from ..types import reduction_number
 from .operations import Call
 
 VARIANTS = ("nccl", "nccl-symmetric", "nccl-ce")
-# Operations that NCCL has copy engines do; the others run there as with symmetric windows.
+# Operations for which NCCL uses copy engines. Others run as with symmetric windows.
 COPY_ENGINE = frozenset({"all_gather", "all_to_all", "gather", "scatter"})
 UNIQUE_ID_BYTES = 128
 
 _MAGIC = 0xCAFEBEEF
 _UNDEFINED = -(1 << 31)
 _WINDOWS_SINCE, _COPY_ENGINE_SINCE = 22703, 22803
-# NCCL takes from a configuration as many bytes as it says it has, and no field that its version did not have.
+# NCCL reads as many bytes of a configuration as its size says, and only fields of its version.
 _CONFIG_VERSION = 22700
 _POLICY_ZERO_CTAS = 2
 _COLLECTIVE_SYMMETRIC = 1
@@ -81,7 +81,7 @@ _SIGNATURES = {
     "ncclAllReduce": [*_MOVE, c_int, _COMM, _STREAM],
     "ncclReduce": [*_MOVE, c_int, c_int, _COMM, _STREAM],
     "ncclReduceScatter": [*_MOVE, c_int, _COMM, _STREAM],
-    # Since 2.28; done with sends and receives before.
+    # Since 2.28. Earlier versions use sends and receives.
     "ncclAlltoAll": [*_MOVE, _COMM, _STREAM],
     "ncclGather": [*_MOVE, c_int, _COMM, _STREAM],
     "ncclScatter": [*_MOVE, c_int, _COMM, _STREAM],
@@ -89,7 +89,7 @@ _SIGNATURES = {
 
 
 def find(path: str | None = None) -> str:
-    """What to load: the path, else what the drop-in would find, else whatever the loader finds by name."""
+    """The library to load: the path, or the NCCL that the drop-in finds, or the name for the loader."""
     if path is not None:
         if not Path(path).is_file():
             raise FileNotFoundError(2, os.strerror(2), path)
@@ -99,7 +99,7 @@ def find(path: str | None = None) -> str:
 
 
 class Nccl:
-    """The loaded library. UnsupportedError when it is not there or no NCCL."""
+    """The loaded library. Raises UnsupportedError if it is missing or not NCCL."""
 
     def __init__(self, path: str | None = None) -> None:
         self.path = find(path)
@@ -123,7 +123,7 @@ class Nccl:
         return hasattr(self._library, function)
 
     def lacks(self, variant: str, operation: str) -> str | None:
-        """Why a variant cannot be had, or is nothing of its own, for an operation; None when there is no reason."""
+        """Why a variant is not available, or not distinct, for an operation; None if it can be measured."""
         if variant == "nccl":
             return None
         if self.version < _WINDOWS_SINCE or not self.has("ncclCommWindowRegister"):
@@ -136,7 +136,7 @@ class Nccl:
         return None
 
     def call(self, function: str, *arguments: object, comm: c_void_p | None = None) -> None:
-        """Calls a function; RemoteError with NCCL's words for what went wrong."""
+        """Calls a function. Raises RemoteError with the message of NCCL."""
         status = getattr(self._library, function)(*arguments)
         if status:
             words = [(self._library.ncclGetErrorString(status) or b"").decode("utf-8", "replace")]
@@ -147,13 +147,13 @@ class Nccl:
             raise RemoteError(f"{function}: {'; '.join(word.strip() for word in words if word.strip())} ({status})")
 
     def unique_id(self) -> bytes:
-        """The id of a new communicator; a thread of this process serves the other ranks while they join."""
+        """The id of a new communicator. A thread of this process serves the ranks that join."""
         made = UniqueId()
         self.call("ncclGetUniqueId", byref(made))
         return ctypes.string_at(byref(made), UNIQUE_ID_BYTES)
 
     def allocate(self, count_bytes: int) -> DeviceBuffer:
-        """Memory that windows can be made of; free() gives it back."""
+        """Allocates memory for windows, to be released with free()."""
         pointer = c_void_p()
         self.call("ncclMemAlloc", byref(pointer), count_bytes)
         return DeviceBuffer.at(pointer.value or 0, count_bytes, self)
@@ -163,7 +163,7 @@ class Nccl:
 
 
 def config(variant: str) -> Config:
-    """The configuration of a variant: NCCL's own choices everywhere, but for copy engines in place of CTAs."""
+    """The configuration of a variant: the defaults of NCCL, except for copy engines instead of CTAs."""
     made = Config(size=ctypes.sizeof(Config), magic=_MAGIC, version=_CONFIG_VERSION)
     for field in Config._fields_:
         if field[1] is c_int:
@@ -174,7 +174,7 @@ def config(variant: str) -> Config:
 
 
 class NcclCommunicator:
-    """A rank's membership, on the current device."""
+    """A communicator on the current device."""
 
     def __init__(self, nccl: Nccl, unique_id: bytes, rank: int, ranks: int, variant: str) -> None:
         self._nccl = nccl
@@ -191,7 +191,7 @@ class NcclCommunicator:
         )
 
     def register(self, buffer: DeviceBuffer) -> bool:
-        """Makes a buffer of allocate() a symmetric window, on every rank in the same call; False: it became none."""
+        """Registers a buffer of allocate() as a symmetric window. Collective. False if NCCL created no window."""
         window = c_void_p()
         self._call(
             "ncclCommWindowRegister",
@@ -201,7 +201,7 @@ class NcclCommunicator:
             byref(window),
             _COLLECTIVE_SYMMETRIC,
         )
-        # NCCL succeeds without a window where it has no use for one.
+        # NCCL reports success without a window if it does not use windows.
         if window:
             self._windows.append(window)
         return bool(window)
@@ -236,7 +236,7 @@ class NcclCommunicator:
         elif operation == "scatter" and self._nccl.has("ncclScatter"):
             self._call("ncclScatter", send, recv, count, kind, call.root, *end)
         else:
-            # As NCCL does it itself: every part of the parted buffer to or from its rank.
+            # As NCCL does internally: sends or receives every part of the buffer.
             everyone = range(call.ranks) if operation == "all_to_all" or call.rank == call.root else range(0)
             the_root = range(call.root, call.root + 1)
             with self.group():
@@ -248,7 +248,7 @@ class NcclCommunicator:
                     self._call("ncclRecv", recv + offset, count, kind, peer, *end)
 
     def close(self) -> None:
-        """Frees windows and communicator; no graph that has captured a call of it may be left."""
+        """Frees windows and communicator. No graph with a captured call may be left."""
         for window in self._windows:
             self._call("ncclCommWindowDeregister", self._comm, window)
         self._windows.clear()
@@ -259,7 +259,7 @@ class NcclCommunicator:
 
     @contextlib.contextmanager
     def group(self) -> Iterator[None]:
-        """Calls inside run together."""
+        """Groups the calls of the body."""
         self._call("ncclGroupStart")
         try:
             yield

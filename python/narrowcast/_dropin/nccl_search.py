@@ -1,4 +1,4 @@
-"""Where NCCL is: the setting, the pip wheel, the system, in the order in which the drop-in looks for it, too."""
+"""Searches for NCCL as the drop-in does: the setting, the pip wheel, then the system."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .._native import settings
 SONAME = "libnccl.so.2"
 SETTING = "NARROWCAST_NCCL_LIBRARY"
 
-# As src/nccl/libraries/nccl_search.cc has them.
+# The same list as in src/nccl/libraries/nccl_search.cc.
 _FOLDERS = (
     f"/usr/lib/{platform.machine()}-linux-gnu",
     f"/lib/{platform.machine()}-linux-gnu",
@@ -29,7 +29,7 @@ _FOLDERS = (
     "/usr/local/lib",
     "/usr/local/cuda/lib64",
 )
-# Read by the drop-in and by no NCCL.
+# A string that the drop-in contains and NCCL does not.
 _DROP_IN_MARK = SETTING.encode()
 _PROBE_SECONDS = 60
 _PROBE = """
@@ -45,32 +45,32 @@ except (OSError, AttributeError) as error:
 
 @dataclass(frozen=True)
 class Candidate:
-    """A place where NCCL was looked for."""
+    """A library that may be NCCL."""
 
     source: str
-    """setting, pip wheel or system."""
+    """"setting", "pip wheel" or "system"."""
     path: Path
     fault: str | None = None
-    """Why it cannot be taken."""
+    """Why it cannot be used; None if it can."""
 
 
 def candidates(environment: Mapping[str, str] = os.environ) -> list[Candidate]:
-    """Every place, in order; the first without a fault is taken. A setting is the only one when there is one."""
-    named = environment.get(SETTING) or _of_file(environment)
+    """All candidates, in search order. The first without a fault is used. A setting excludes all others."""
+    named = environment.get(SETTING) or _named_in_file(environment)
     if named:
-        return [_judged("setting", Path(named))]
-    found = [_judged("pip wheel", path) for path in _in_wheel()]
+        return [_candidate("setting", Path(named))]
+    found = [_candidate("pip wheel", path) for path in _in_wheel()]
     seen = {os.path.realpath(one.path) for one in found}
     for path in _in_system(environment):
         real = os.path.realpath(path)
         if real not in seen:
             seen.add(real)
-            found.append(_judged("system", path))
+            found.append(_candidate("system", path))
     return found
 
 
-def _of_file(environment: Mapping[str, str]) -> str | None:
-    """What the file of settings names, if there is one that can be read."""
+def _named_in_file(environment: Mapping[str, str]) -> str | None:
+    """The path in the settings file, if there is a readable one."""
     content = None
     if path := environment.get("NARROWCAST_CONFIG"):
         with contextlib.suppress(OSError, ValueError):
@@ -80,7 +80,7 @@ def _of_file(environment: Mapping[str, str]) -> str | None:
 
 
 def chosen(found: list[Candidate]) -> Candidate | None:
-    """The candidate that is taken."""
+    """The candidate that is used."""
     return next((one for one in found if one.fault is None), None)
 
 
@@ -92,8 +92,8 @@ def version_text(version: int) -> str:
 
 
 def probe(path: Path) -> tuple[int | None, str | None]:
-    """The version of a library and why it has none, asked in a process of its own, for it may be anything."""
-    # Nothing that is preloaded may answer in its place.
+    """The version of a library, or why it has none. A separate process loads it, because it may be any file."""
+    # A preloaded library must not answer instead.
     environment = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
     try:
         done = subprocess.run(
@@ -113,14 +113,14 @@ def probe(path: Path) -> tuple[int | None, str | None]:
 
 
 def variables(path: Path) -> set[str]:
-    """The environment variables of its own that a library of NCCL knows: names that stand in it as strings."""
+    """The environment variables of NCCL that occur as strings in a library."""
     with _bytes_of(path) as content:
         found = re.finditer(rb"(NCCL_[A-Z0-9_]+)\0", content)
         return {one[1].decode() for one in found if content[one.start() - 1] == 0}
 
 
 def is_drop_in(path: Path) -> bool:
-    """Whether a library is Narrowcast's drop-in, or another file that asks for the same setting."""
+    """Whether a library is the drop-in of Narrowcast, or another file with the name of its setting."""
     with _bytes_of(path) as content:
         return content.find(_DROP_IN_MARK) >= 0
 
@@ -131,7 +131,7 @@ def _bytes_of(path: Path) -> Iterator[mmap.mmap]:
         yield content
 
 
-def _judged(source: str, path: Path) -> Candidate:
+def _candidate(source: str, path: Path) -> Candidate:
     fault = None
     try:
         if not path.is_file():
@@ -146,7 +146,7 @@ def _judged(source: str, path: Path) -> Candidate:
 
 
 def _in_wheel() -> Iterator[Path]:
-    # Finds the folder of the wheel, and imports nothing but the empty package `nvidia`.
+    # find_spec imports only the empty package `nvidia`.
     try:
         package = importlib.util.find_spec("nvidia.nccl")
     except (ImportError, ValueError):

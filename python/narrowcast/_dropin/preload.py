@@ -1,4 +1,4 @@
-"""The environment in which a command and its children use the drop-in in place of NCCL."""
+"""The environment that makes a command and its children use the drop-in instead of NCCL."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from ..errors import InvalidArgumentError, LibraryNotFoundError, UnsupportedErro
 from . import nccl_search
 
 NAME = "libnarrowcast_nccl.so"
-# Programs that open NCCL themselves, by the path that these name, else by its name.
+# Variables of programs that load NCCL themselves, with the path of NCCL.
 PATH_VARIABLES = ("VLLM_NCCL_SO_PATH", "SGLANG_NCCL_SO_PATH")
 
 
 def drop_in() -> Path:
-    """The drop-in, which stands beside the library. LibraryNotFoundError when it was not built."""
+    """The path of the drop-in, in the folder of the library. Raises LibraryNotFoundError if it was not built."""
     path = library_path().absolute().with_name(NAME)
     if not path.is_file():
         raise LibraryNotFoundError(f"{path} is missing: this build of Narrowcast has no drop-in for NCCL")
@@ -26,7 +26,7 @@ def drop_in() -> Path:
 
 
 def real_nccl(environment: Mapping[str, str]) -> Path:
-    """The NCCL that the drop-in is to forward to; UnsupportedError that says where it was looked for."""
+    """The NCCL to which the drop-in forwards calls. Raises UnsupportedError, with the candidates, if there is none."""
     found = nccl_search.candidates(environment)
     taken = nccl_search.chosen(found)
     if taken is not None:
@@ -38,7 +38,7 @@ def real_nccl(environment: Mapping[str, str]) -> Path:
 
 
 def environment(base: Mapping[str, str], *, library: Path, nccl: Path, settings: Mapping[str, str]) -> dict[str, str]:
-    """`base` with the drop-in `library` preloaded before what is preloaded already, over `nccl`, and the settings."""
+    """`base` with the settings, and with the drop-in `library`, which forwards to `nccl`, preloaded first."""
     before = [path for path in re.split(r"[\s:]+", base.get("LD_PRELOAD", "")) if path and path != str(library)]
     return {
         **base,

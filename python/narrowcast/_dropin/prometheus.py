@@ -1,4 +1,4 @@
-"""The traffic of running processes for Prometheus: its text format 0.0.4, over HTTP at /metrics."""
+"""Serves the traffic of running processes to Prometheus: text format 0.0.4, over HTTP at /metrics."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ PATH = "/metrics"
 
 
 def text(report: Report) -> str:
-    """The metrics. Counters of processes that ended stay until the command ends."""
+    """The metrics as text. Counters of ended processes remain until the command ends."""
     families: list[tuple[str, str, str, Samples]] = [
         ("calls_total", "counter", "Calls, taken by Narrowcast or forwarded to NCCL.", _of_operations(_calls)),
-        ("captured_calls_total", "counter", "Of those taken: into CUDA graphs, each once.", _of("captured")),
-        ("forwarded_calls_total", "counter", "Calls forwarded to NCCL, by the reason.", _of_operations(_reasons)),
+        ("captured_calls_total", "counter", "Taken calls captured in CUDA graphs, each counted once.", _of("captured")),
+        ("forwarded_calls_total", "counter", "Calls forwarded to NCCL, by reason.", _of_operations(_reasons)),
         ("raw_bytes_total", "counter", "Bytes of values sent in taken calls.", _of_links("raw_bytes")),
-        ("wire_bytes_total", "counter", "What these came to on the links.", _of_links("wire_bytes")),
-        ("predicted_calls_total", "counter", "Taken calls that saved_seconds has, without graphs.", _of("predicted")),
-        ("saved_seconds", "gauge", "By the cost model, what these took less than in NCCL.", _of("saved_seconds")),
-        ("scratch_bytes", "gauge", "GPU memory that the communicator was given.", _of_rank("scratch_bytes")),
+        ("wire_bytes_total", "counter", "Bytes sent over links for these values.", _of_links("wire_bytes")),
+        ("predicted_calls_total", "counter", "Taken calls outside of graphs with predicted times.", _of("predicted")),
+        ("saved_seconds", "gauge", "Predicted time that these calls save over NCCL.", _of("saved_seconds")),
+        ("scratch_bytes", "gauge", "Bytes of GPU memory of the communicator.", _of_rank("scratch_bytes")),
     ]
     lines = [
         "# HELP narrowcast_processes Processes that have reported.",
@@ -42,7 +42,7 @@ def text(report: Report) -> str:
 
 
 def _sums(ranks: list[RankTraffic], samples: Samples) -> dict[tuple[tuple[str, str], ...], float]:
-    """One sample for every set of labels, which is what the format asks for."""
+    """One sample for each set of labels, as the format requires."""
     found: dict[tuple[tuple[str, str], ...], float] = {}
     for one in ranks:
         for more, value in samples(one):
@@ -87,7 +87,7 @@ def _escaped(content: str) -> str:
 
 
 class MetricsServer:
-    """Answers GET /metrics with what `render` gives, on threads of its own, from start() until close()."""
+    """Answers GET /metrics with the text of `render`, on its own threads, from start() to close()."""
 
     def __init__(self, host: str, port: int, render: Callable[[], str]) -> None:
         class Handler(BaseHTTPRequestHandler):

@@ -1,4 +1,4 @@
-"""What the processes of the drop-in report of themselves: calls and bytes of every communicator and operation."""
+"""The statistics of processes with the drop-in: calls and bytes of each communicator and operation."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-# What a process puts in place of its number into NARROWCAST_STATS.
+# The placeholder for the process id in NARROWCAST_STATS.
 PID = "%p"
 
 
 @dataclass(frozen=True)
 class Links:
-    """What taken calls sent, as the library counts it: of CUDA graphs what replays send, but for short messages."""
+    """Bytes sent by calls that Narrowcast ran, including replays of CUDA graphs except for short messages."""
 
     raw_bytes: int = 0
-    """As values."""
+    """Bytes of the values."""
     wire_bytes: int = 0
-    """On the links."""
+    """Bytes on the links."""
 
     @property
     def ratio(self) -> float | None:
@@ -44,19 +44,22 @@ class Traffic:
 
     operation: str
     taken: int = 0
+    """Calls that Narrowcast ran."""
     captured: int = 0
-    """Of those taken: into CUDA graphs. They count once, for nobody sees the replays."""
+    """Taken calls that were captured in CUDA graphs, counted once: replays make no calls."""
     forwarded: int = 0
+    """Calls forwarded to NCCL."""
     reasons: dict[str, int] = field(default_factory=dict)
-    """Why calls were forwarded to NCCL, and how many."""
+    """The number of forwarded calls for each reason."""
     links: Links | None = Links()
-    """None where a rank's is not known, as of a communicator that was aborted before it was asked."""
+    """None if the bytes of a rank are unknown, for example after an abort."""
     predicted: int = 0
-    """Calls outside of graphs of which the cost model knows the time, here and in NCCL; of transfers, sends alone."""
+    """Calls outside of graphs whose times the cost model predicts; transfers count at the sender."""
     saved_seconds: float = 0
-    """What these took less than in NCCL, by the cost model; over all ranks."""
+    """The predicted time that these calls save over NCCL, summed over all ranks."""
 
     def add(self, other: Traffic) -> None:
+        """Adds the calls of another rank."""
         self.taken += other.taken
         self.captured += other.captured
         self.forwarded += other.forwarded
@@ -81,31 +84,32 @@ class Traffic:
 
 @dataclass(frozen=True)
 class RankTraffic:
-    """What one rank of a communicator did."""
+    """The traffic of one rank of a communicator."""
 
     communicator: str
-    """The same on all ranks; empty when they did not agree on one, for then nothing is taken."""
+    """The id, the same on all ranks; empty if the ranks did not attach."""
     place: int
-    """Of this communicator among those of its process."""
+    """The index of the communicator in its process."""
     rank: int
     ranks: int
     scratch_bytes: int
-    """Of its GPU's memory, for the communicator; 0 where nothing is taken."""
+    """Bytes of GPU memory for the communicator; 0 if the ranks did not attach."""
     operations: list[Traffic]
 
 
 @dataclass
 class CommunicatorTraffic:
-    """What all ranks of a communicator that reported did together."""
+    """The traffic of all ranks of a communicator that reported."""
 
     communicator: str
     ranks: int
     reported: set[int] = field(default_factory=set)
     scratch_bytes: int = 0
-    """Of the rank that gives it most."""
+    """The maximum over the ranks."""
     operations: dict[str, Traffic] = field(default_factory=dict)
 
     def add(self, one: RankTraffic) -> None:
+        """Adds a rank."""
         self.reported.add(one.rank)
         self.scratch_bytes = max(self.scratch_bytes, one.scratch_bytes)
         for traffic in one.operations:
@@ -113,7 +117,7 @@ class CommunicatorTraffic:
 
     @property
     def links(self) -> Links | None:
-        """Of all operations."""
+        """The sum over all operations."""
         total: Links | None = Links()
         for traffic in self.operations.values():
             total = _sum(total, traffic.links)
@@ -132,16 +136,16 @@ class CommunicatorTraffic:
 
 @dataclass
 class Report:
-    """What all processes reported."""
+    """The reports of all processes."""
 
     processes: list[dict[str, Any]] = field(default_factory=list)
-    """The files as they are, ordered by process number."""
+    """The contents of the files, ordered by process id."""
     ranks: list[RankTraffic] = field(default_factory=list)
     faults: list[str] = field(default_factory=list)
-    """A sentence for each file that cannot be used."""
+    """A message for each file that cannot be read."""
 
     def communicators(self) -> list[CommunicatorTraffic]:
-        """The ranks' sums, in the order in which communicators and operations are met."""
+        """The sums over ranks, with communicators and operations in the order of the files."""
         found: dict[object, CommunicatorTraffic] = {}
         for one in self.ranks:
             key = one.communicator or (one.place, one.ranks)
@@ -157,7 +161,7 @@ class Report:
 
 
 def read_folder(folder: Path) -> Report:
-    """The reports that stand in a folder, of processes that ended and of those that run."""
+    """Reads the reports in a folder, of running and of ended processes."""
     report = Report()
     for path in sorted(folder.glob("*.json"), key=lambda path: (len(path.name), path.name)):
         try:
@@ -166,7 +170,7 @@ def read_folder(folder: Path) -> Report:
         except FileNotFoundError:
             continue
         except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
-            report.faults.append(f"{path.name} is no report of a process: {type(error).__name__}: {error}")
+            report.faults.append(f"{path.name} is not a valid report: {type(error).__name__}: {error}")
             continue
         report.processes.append(content)
         report.ranks += ranks

@@ -253,5 +253,5 @@ def test_one_way_on_the_host(cli):
 
 def test_a_launch_that_waits_for_the_gpu_is_found(on_fakes, monkeypatch):
     monkeypatch.setenv("FAKE_LAUNCHES_WAIT", "1")
-    with pytest.raises(errors.RemoteError, match="auto waits for the GPU while it is launched"):
+    with pytest.raises(errors.RemoteError, match="launches of auto wait for the GPU"):
         on_fakes("all_reduce", against=[])

@@ -113,7 +113,7 @@ def test_no_traffic_and_broken_reports_are_told_of(run):
     assert "no calls of NCCL" in run("--", "true", NARROWCAST_TEST_COMMUNICATORS="[]").stderr
     done = run("--", "true", NARROWCAST_TEST_COMMUNICATORS='[{"id": 1')
     assert done.returncode == 0
-    assert re.search(r"warning: \d+\.json is no report of a process: JSONDecodeError", done.stderr)
+    assert re.search(r"warning: \d+\.json is not a valid report: JSONDecodeError", done.stderr)
 
 
 def test_communicators_whose_ranks_did_not_agree_on_an_id_are_summed_by_their_place(tmp_path):
