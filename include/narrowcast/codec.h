@@ -14,7 +14,8 @@ enum {
   NCAST_REFERENCE = 4u  // encode, decode: use the scalar reference, the oracle of the tests
 };
 
-// --- The codecs --------------------------------------------------------------------------------------------------------
+// --- The codecs
+// --------------------------------------------------------------------------------------------------------
 
 // A parameter of a codec.
 typedef struct {
@@ -50,8 +51,8 @@ NCAST_API size_t ncast_codec_count(void);
 // Errors: INVALID_ARGUMENT.
 NCAST_API ncast_status ncast_codec_describe(size_t index, ncast_codec_info* info);
 
-// Parses "auto", a codec's name, or "name:key=value,key=value". The result is canonical: equal codecs are equal numbers.
-// Errors: INVALID_ARGUMENT, with a message that names the unknown codec or key, or the value and its range.
+// Parses "auto", a codec's name, or "name:key=value,key=value". The result is canonical: equal codecs are equal
+// numbers. Errors: INVALID_ARGUMENT, with a message that names the unknown codec or key, or the value and its range.
 NCAST_API ncast_status ncast_codec_parse(const char* text, ncast_codec* codec);
 
 // Writes the canonical text of a codec, with the parameters that are not the default, and a terminating NUL.
@@ -64,7 +65,8 @@ enum { NCAST_CODEC_TEXT_BYTES = 128 };
 // exact, or stores values of this type raw. NaN: an argument is not valid.
 NCAST_API double ncast_codec_error_bound(ncast_codec codec, ncast_dtype dtype, double largest);
 
-// --- Frames ------------------------------------------------------------------------------------------------------------
+// --- Frames
+// ------------------------------------------------------------------------------------------------------------
 
 // The header of a frame.
 typedef struct {
@@ -109,8 +111,9 @@ NCAST_API ncast_status ncast_decode(const void* frame, size_t frame_bytes, uint3
 // Errors: CORRUPT, INVALID_ARGUMENT.
 NCAST_API ncast_status ncast_inspect(const void* frame, size_t frame_bytes, ncast_frame_info* info);
 
-// Walks a whole frame and counts how its blocks were coded, without decoding values. Each codec has its own counters, which
-// ncast_codec_info names: counters[i] receives the one named info.counters[i]. A codec may gain counters at the end.
+// Walks a whole frame and counts how its blocks were coded, without decoding values. Each codec has its own counters,
+// which ncast_codec_info names: counters[i] receives the one named info.counters[i]. A codec may gain counters at the
+// end.
 //   count: elements of counters; those beyond the codec's are set to zero.
 // Errors: CORRUPT, INVALID_ARGUMENT.
 NCAST_API ncast_status ncast_inspect_blocks(const void* frame, size_t frame_bytes, uint64_t* counters, size_t count);

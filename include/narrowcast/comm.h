@@ -3,16 +3,16 @@
 // The interface is the same for every backend. NCAST_BACKEND_HOST: ranks are processes (or threads) of one machine,
 // data is in host memory, payloads cross POSIX shared memory. NCAST_BACKEND_CUDA: ranks are GPUs of one machine, with
 // 227 KiB of shared memory a CTA (Hopper's, and Blackwell's of that size); data is in their memory, streams are CUDA's.
-// Calls that move data give every bit as it was; reductions accumulate in fp32 (fp64 for float64, the type itself, wrapping,
-// for integers) in rank order and round once, so that all ranks and all runs get the same bits whatever the codec. MIN and
-// MAX ignore NaN unless all values are NaN; AVG divides the sum by the ranks before it rounds, and truncates integers toward
-// zero; too large for float8_e4m3 becomes NaN.
+// Calls that move data give every bit as it was; reductions accumulate in fp32 (fp64 for float64, the type itself,
+// wrapping, for integers) in rank order and round once, so that all ranks and all runs get the same bits whatever the
+// codec. MIN and MAX ignore NaN unless all values are NaN; AVG divides the sum by the ranks before it rounds, and
+// truncates integers toward zero; too large for float8_e4m3 becomes NaN.
 //
 // A bad argument is an error of that call alone. Any other error ends the communicator on every rank: waiting calls
 // return, later calls return the same error, and it can only be destroyed.
 //
-// A forked child has no part in its parent's communicators and streams: it may destroy its copies, which the ranks do not
-// notice, and anything else is refused.
+// A forked child has no part in its parent's communicators and streams: it may destroy its copies, which the ranks do
+// not notice, and anything else is refused.
 #ifndef NARROWCAST_COMM_H_
 #define NARROWCAST_COMM_H_
 
@@ -33,8 +33,8 @@ typedef struct {
 typedef enum { NCAST_BACKEND_HOST = 1, NCAST_BACKEND_CUDA = 2 } ncast_backend;
 
 // Settings of a communicator. Fill with ncast_comm_config_init, then change what you need. Later versions add members
-// at the end. The library accepts the shorter struct of an older version; members that it lacks have their defaults. A longer
-// one of a newer version is UNSUPPORTED if it sets a member that the library does not have.
+// at the end. The library accepts the shorter struct of an older version; members that it lacks have their defaults. A
+// longer one of a newer version is UNSUPPORTED if it sets a member that the library does not have.
 typedef struct {
   size_t struct_bytes;     // set by ncast_comm_config_init
   ncast_backend backend;   // NCAST_BACKEND_HOST
@@ -45,9 +45,10 @@ typedef struct {
   double create_timeout_seconds;  // how long the creation does, which no abort can end; 0: as timeout_seconds
   // CUDA only. What is open the environment says (docs/guide/settings.md).
   //   max_ctas: the most CTAs, of an SM each, that a call takes, 1 to 64; the least of all ranks counts. 0: open.
-  //   p2p: 0: through host memory, even where GPUs reach each other; one rank's wish is enough. 1: no such wish. -1: open.
-  //   cost_model: the path of a file of times by which calls are run, read when the communicator is made; rank 0's counts.
-  //     "": those built in. NULL: open.
+  //   p2p: 0: through host memory, even where GPUs reach each other; one rank's wish is enough. 1: no such wish. -1:
+  //     open.
+  //   cost_model: the path of a file of times by which calls are run, read when the communicator is made; rank 0's
+  //     counts. "": those built in. NULL: open.
   uint32_t max_ctas;
   int p2p;
   const char* cost_model;
@@ -60,16 +61,16 @@ typedef struct {
   uint64_t wire_bytes;  // the same values on the link: frames with their headers, or bare values with codec raw
 } ncast_operation_counters;
 
-// Totals of one rank since the communicator was created. Set struct_bytes to sizeof(ncast_comm_counters) before the call.
-// Later versions append members.
+// Totals of one rank since the communicator was created. Set struct_bytes to sizeof(ncast_comm_counters) before the
+// call. Later versions append members.
 typedef struct {
   size_t struct_bytes;
   uint64_t calls, raw_bytes, wire_bytes;  // of all operations, as in ncast_operation_counters
   uint64_t scratch_bytes;                 // staging memory that the rank holds; at most scratch_bytes of its settings
 } ncast_comm_counters;
 
-// Sets the default of every setting. struct_bytes: sizeof(ncast_comm_config) in the program, which may be older than the
-// library.
+// Sets the default of every setting. struct_bytes: sizeof(ncast_comm_config) in the program, which may be older than
+// the library.
 NCAST_API void ncast_comm_config_defaults(ncast_comm_config* config, size_t struct_bytes);
 static inline void ncast_comm_config_init(ncast_comm_config* config) {
   ncast_comm_config_defaults(config, sizeof *config);
@@ -89,30 +90,31 @@ NCAST_API ncast_status ncast_remove_stale_segments(int* removed);
 NCAST_API ncast_status ncast_comm_create(ncast_comm** comm, int ranks, const ncast_unique_id* id, int rank,
                                          const ncast_comm_config* config);
 
-// As ncast_comm_create, for ranks that can exchange bytes already: over a communicator of NCCL or MPI, or a store. No id
-// is carried by hand. `exchange(context, mine, bytes, all)` is called once on every rank and gathers: rank r's `bytes` bytes
-// (512 at most, the same on every rank) come to all + r * bytes, in host memory; it returns 0, or anything else for a
-// failure. It is called too where rank or config are refused, so that the others need not wait for such a rank; not where
-// comm or exchange is NULL, or ranks below 1. Errors besides those of ncast_comm_create: REMOTE_ERROR when the exchange
-// failed, or another rank was refused.
+// As ncast_comm_create, for ranks that can exchange bytes already: over a communicator of NCCL or MPI, or a store. No
+// id is carried by hand. `exchange(context, mine, bytes, all)` is called once on every rank and gathers: rank r's
+// `bytes` bytes (512 at most, the same on every rank) come to all + r * bytes, in host memory; it returns 0, or
+// anything else for a failure. It is called too where rank or config are refused, so that the others need not wait for
+// such a rank; not where comm or exchange is NULL, or ranks below 1. Errors besides those of ncast_comm_create:
+// REMOTE_ERROR when the exchange failed, or another rank was refused.
 typedef int (*ncast_exchange)(void* context, const void* mine, size_t bytes, void* all);
 NCAST_API ncast_status ncast_comm_create_by_exchange(ncast_comm** comm, int ranks, int rank, ncast_exchange exchange,
                                                      void* context, const ncast_comm_config* config);
 
-// All ranks of one process at once, for a thread that drives them all: comms[r] becomes rank r's, as ncast_comm_create makes
-// it. devices: of each rank; NULL: rank r has device r. config may be NULL; its device is not looked at. When a rank fails,
-// all of comms are NULL. Calls of such a thread that wait for other ranks need its calls of these: on the host backend they
-// are in one group, or on streams.
+// All ranks of one process at once, for a thread that drives them all: comms[r] becomes rank r's, as ncast_comm_create
+// makes it. devices: of each rank; NULL: rank r has device r. config may be NULL; its device is not looked at. When a
+// rank fails, all of comms are NULL. Calls of such a thread that wait for other ranks need its calls of these: on the
+// host backend they are in one group, or on streams.
 NCAST_API ncast_status ncast_comm_create_all(ncast_comm** comms, int ranks, const int* devices,
                                              const ncast_comm_config* config);
-// Destroys them, as ncast_comm_destroy does each, and sets them to NULL. The error is that of the first rank that had one.
+// Destroys them, as ncast_comm_destroy does each, and sets them to NULL. The error is that of the first rank that had
+// one.
 NCAST_API ncast_status ncast_comm_destroy_all(ncast_comm** comms, int ranks);
 
 // Waits for this rank's streams and for the functions that other threads have called with comm, leaves the communicator
 // and frees it. NULL is allowed. Until it returns an abort from another thread ends what it waits for; other calls are
-// INVALID_ARGUMENT, as is any with a comm that was destroyed, until a new communicator has its address. CUDA: waits for the
-// other ranks to do the same, too, unless the communicator has ended: their kernels reach this rank's memory. A thread that
-// drives several ranks calls ncast_comm_destroy_all.
+// INVALID_ARGUMENT, as is any with a comm that was destroyed, until a new communicator has its address. CUDA: waits for
+// the other ranks to do the same, too, unless the communicator has ended: their kernels reach this rank's memory. A
+// thread that drives several ranks calls ncast_comm_destroy_all.
 NCAST_API ncast_status ncast_comm_destroy(ncast_comm* comm);
 
 // Ends every call in flight on every rank, from any thread: waiting calls return NCAST_ABORTED. The communicator can
@@ -129,32 +131,33 @@ NCAST_API ncast_status ncast_comm_rank(const ncast_comm* comm, int* rank);
 NCAST_API ncast_status ncast_comm_ranks(const ncast_comm* comm, int* ranks);
 // Reads the totals of this rank. Any thread.
 //
-// CUDA: kernels count the blocks that they send, so replays of graphs are included. They count values when they begin and
-// wire bytes as they go. Short messages that travel as packets (ncast_comm_explain) count when the call is made, and not
-// in graphs.
+// CUDA: kernels count the blocks that they send, so replays of graphs are included. They count values when they begin
+// and wire bytes as they go. Short messages that travel as packets (ncast_comm_explain) count when the call is made,
+// and not in graphs.
 NCAST_API ncast_status ncast_comm_get_counters(const ncast_comm* comm, ncast_comm_counters* counters);
-// The same by operation: counters[i] receives the totals of the ncast_operation i, for i from 0 to capacity - 1. Entries
-// of operations that the library does not know become 0.
+// The same by operation: counters[i] receives the totals of the ncast_operation i, for i from 0 to capacity - 1.
+// Entries of operations that the library does not know become 0.
 NCAST_API ncast_status ncast_comm_get_operation_counters(const ncast_comm* comm, ncast_operation_counters* counters,
                                                          int capacity);
 
-// CUDA: registers memory, so that values which travel as they are (codec RAW, or AUTO where it chooses that) are written
-// by their sender where they end up, in place of coming through the communicator's scratch. That is done for 4 MiB and more
-// from one rank to another, of calls that move and do not reduce. What is received may lie anywhere in the memory, and on
-// other ranks elsewhere or in none.
+// CUDA: registers memory, so that values which travel as they are (codec RAW, or AUTO where it chooses that) are
+// written by their sender where they end up, in place of coming through the communicator's scratch. That is done for 4
+// MiB and more from one rank to another, of calls that move and do not reduce. What is received may lie anywhere in the
+// memory, and on other ranks elsewhere or in none.
 //   memory: `bytes` of one allocation of cudaMalloc on this communicator's GPU, which stays allocated until it is
 //           deregistered. NULL, with 0 bytes: this rank registers none.
 //   region: which one it is, the same on all ranks.
 // Collective: every rank calls it at the same place in the order of the communicator's calls, of which any may be in
 // flight, and it returns when all have. Calls that a graph captured before go on as they were, so that what one rank
-// replays of them the others replay, too. Errors, on all ranks the same: INVALID_ARGUMENT, UNSUPPORTED (memory of another
-// kind, such as cuMemMap's; GPUs that cannot reach each other; the host backend; more than NCAST_MOST_REGISTERED), after
-// which the communicator goes on; those of waiting end it.
+// replays of them the others replay, too. Errors, on all ranks the same: INVALID_ARGUMENT, UNSUPPORTED (memory of
+// another kind, such as cuMemMap's; GPUs that cannot reach each other; the host backend; more than
+// NCAST_MOST_REGISTERED), after which the communicator goes on; those of waiting end it.
 enum { NCAST_MOST_REGISTERED = 63 };
 NCAST_API ncast_status ncast_comm_register(ncast_comm* comm, void* memory, size_t bytes, uint32_t* region);
-// Collective, with the same region on every rank. Waits for this rank's calls. No graph with a call that uses the memory is
-// under way on this rank or launched again. Destroying the communicator deregisters what is left. Errors: INVALID_ARGUMENT; that
-// of a communicator that has failed, whose peers may be writing to the memory until they have destroyed theirs.
+// Collective, with the same region on every rank. Waits for this rank's calls. No graph with a call that uses the
+// memory is under way on this rank or launched again. Destroying the communicator deregisters what is left. Errors:
+// INVALID_ARGUMENT; that of a communicator that has failed, whose peers may be writing to the memory until they have
+// destroyed theirs.
 NCAST_API ncast_status ncast_comm_deregister(ncast_comm* comm, uint32_t region);
 
 // Streams of the host backend: calls on one stream run in order on its thread and the caller goes on. A NULL stream
@@ -175,10 +178,10 @@ NCAST_API ncast_status ncast_group_end(void);
 // Counts are values, not bytes. Buffers need the alignment of the value type. Every rank calls with the same count,
 // dtype, op, root and codec; a difference is NCAST_MISMATCH on the ranks that see it. Zero counts are allowed.
 //
-// CUDA: a call is asynchronous on its stream, NULL being the legacy default stream, and may be captured in a CUDA graph.
-// Calls of a communicator wait for each other whatever their streams; launches of captured graphs are for the caller to
-// order among each other and with other calls. Ranks that call with differences are not told apart from peers that do not
-// come: the results are unspecified, and the communicator ends with NCAST_TIMEOUT or NCAST_CORRUPT.
+// CUDA: a call is asynchronous on its stream, NULL being the legacy default stream, and may be captured in a CUDA
+// graph. Calls of a communicator wait for each other whatever their streams; launches of captured graphs are for the
+// caller to order among each other and with other calls. Ranks that call with differences are not told apart from peers
+// that do not come: the results are unspecified, and the communicator ends with NCAST_TIMEOUT or NCAST_CORRUPT.
 NCAST_API ncast_status ncast_send(const void* values, uint64_t count, ncast_dtype dtype, int peer, ncast_codec codec,
                                   ncast_comm* comm, ncast_stream stream);
 NCAST_API ncast_status ncast_recv(void* values, uint64_t count, ncast_dtype dtype, int peer, ncast_codec codec,

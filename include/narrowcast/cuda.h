@@ -1,6 +1,6 @@
-// Encode and decode on the GPU. Every call is asynchronous on the caller's stream, allocates nothing, reads nothing back
-// to the host, and may be captured in a CUDA graph. Pointers and stream belong to the current device. The frames are those
-// of codec.h, byte for byte.
+// Encode and decode on the GPU. Every call is asynchronous on the caller's stream, allocates nothing, reads nothing
+// back to the host, and may be captured in a CUDA graph. Pointers and stream belong to the current device. The frames
+// are those of codec.h, byte for byte.
 #ifndef NARROWCAST_CUDA_H_
 #define NARROWCAST_CUDA_H_
 
@@ -10,8 +10,8 @@
 extern "C" {
 #endif
 
-// The result of decoding on the GPU: a word in device memory that the caller sets to NCAST_OK. A decoder stores NCAST_CORRUPT
-// there if the data is corrupt; the values are then unspecified.
+// The result of decoding on the GPU: a word in device memory that the caller sets to NCAST_OK. A decoder stores
+// NCAST_CORRUPT there if the data is corrupt; the values are then unspecified.
 typedef uint32_t ncast_device_status;
 
 // How a call runs; NULL or zeros mean the defaults.
@@ -29,16 +29,16 @@ NCAST_API size_t ncast_cuda_workspace_bytes(ncast_dtype dtype, ncast_codec codec
 //   values: aligned to the value type; 16-byte alignment is fastest.
 //   frame: device memory, 16-byte aligned, capacity >= ncast_bound().
 //   flags: 0 or NCAST_MORE (checksums are for the host).
-//   workspace: device memory, 16-byte aligned, >= ncast_cuda_workspace_bytes(), with any content; not shared with a call in
-//     flight.
+//   workspace: device memory, 16-byte aligned, >= ncast_cuda_workspace_bytes(), with any content; not shared with a
+//     call in flight.
 // The size stays on the device: the frame's wire_bytes is the 64-bit word at byte 16 of the frame.
 NCAST_API ncast_status ncast_cuda_encode(const void* values, ncast_dtype dtype, uint64_t elems, ncast_codec codec,
                                          uint32_t flags, void* frame, size_t capacity, void* workspace,
                                          size_t workspace_bytes, const ncast_cuda_options* options,
                                          ncast_stream stream);
 
-// Decodes a frame in device memory that should hold `elems` values of `dtype`, encoded with `codec`; anything else stores
-// NCAST_CORRUPT in *status. Checksums are not verified; only the host does that.
+// Decodes a frame in device memory that should hold `elems` values of `dtype`, encoded with `codec`; anything else
+// stores NCAST_CORRUPT in *status. Checksums are not verified; only the host does that.
 //   frame: 16-byte aligned; frame_bytes are readable.
 //   values: device memory for elems values, aligned to the value type; 16-byte alignment is fastest.
 NCAST_API ncast_status ncast_cuda_decode(const void* frame, size_t frame_bytes, ncast_dtype dtype, ncast_codec codec,
@@ -53,8 +53,8 @@ NCAST_API ncast_status ncast_cuda_decode_reduce(const void* frame, size_t frame_
                                                 ncast_device_status* status, const ncast_cuda_options* options,
                                                 ncast_stream stream);
 
-// Slots: block i at slots + i * ncast_slot_bytes(), the length of its payload in bytes at lengths[i]. No scan, no workspace:
-// the layout of staging buffers. Both return 0 if an argument is not valid.
+// Slots: block i at slots + i * ncast_slot_bytes(), the length of its payload in bytes at lengths[i]. No scan, no
+// workspace: the layout of staging buffers. Both return 0 if an argument is not valid.
 NCAST_API size_t ncast_slot_bytes(ncast_dtype dtype, ncast_codec codec);
 NCAST_API uint64_t ncast_slot_count(ncast_dtype dtype, ncast_codec codec, uint64_t elems);
 

@@ -55,8 +55,8 @@ typedef enum {
 // An id alone is thus the codec with its default parameters.
 typedef uint64_t ncast_codec;
 
-// The ids. Values of a type that a codec does not encode are stored raw. AUTO is only for the calls of a communicator: the
-// library chooses an exact codec from what all ranks know. On the host backend it chooses raw.
+// The ids. Values of a type that a codec does not encode are stored raw. AUTO is only for the calls of a communicator:
+// the library chooses an exact codec from what all ranks know. On the host backend it chooses raw.
 enum {
 #define NCAST_CODEC_ROW(id, SYMBOL, name, exactness, payload, parameters, types) NCAST_CODEC_##SYMBOL = id,
 #include "narrowcast/codecs.def"
@@ -75,8 +75,8 @@ NCAST_API const char* ncast_version(void);
 // A short name for a status, such as "corrupt data". Never NULL.
 NCAST_API const char* ncast_status_name(ncast_status status);
 
-// The message of the last call on this thread that did not return NCAST_OK, or "". The pointer is valid until this thread
-// calls the library again.
+// The message of the last call on this thread that did not return NCAST_OK, or "". The pointer is valid until this
+// thread calls the library again.
 NCAST_API const char* ncast_last_error(void);
 
 // Bytes of one value, or 0 if dtype is not a value type.

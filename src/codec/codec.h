@@ -15,8 +15,8 @@ const HostCodec& host_of(const Row& row);
 // By id; NULL if the library has no such codec.
 const Row* find_row(ncast_codec codec);
 
-// NCAST_INVALID_ARGUMENT, naming `function`, unless `codec` has a known id, zero in its reserved bits and parameters that
-// are in range. Every function that takes a codec calls one of the two.
+// NCAST_INVALID_ARGUMENT, naming `function`, unless `codec` has a known id, zero in its reserved bits and parameters
+// that are in range. Every function that takes a codec calls one of the two.
 ncast_status check(const char* function, ncast_codec codec);
 ncast_status check_or_auto(const char* function, ncast_codec codec);
 

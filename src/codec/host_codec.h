@@ -18,11 +18,11 @@ struct BlockType {
 };
 
 struct BlockCoder {
-  // values: block_bytes. payload: as many writable bytes. Returns the payload's bytes, a multiple of 16. With a variable
-  // payload, block_bytes means that the block is stored raw.
+  // values: block_bytes. payload: as many writable bytes. Returns the payload's bytes, a multiple of 16. With a
+  // variable payload, block_bytes means that the block is stored raw.
   size_t (*encode)(const BlockType& type, const uint8_t* values, uint8_t* payload);
-  // payload: any payload_bytes bytes, at most block_bytes. Writes block_bytes to values, or returns false if the payload
-  // does not follow the format; values are then unspecified.
+  // payload: any payload_bytes bytes, at most block_bytes. Writes block_bytes to values, or returns false if the
+  // payload does not follow the format; values are then unspecified.
   bool (*decode)(const BlockType& type, const uint8_t* payload, size_t payload_bytes, uint8_t* values);
 };
 

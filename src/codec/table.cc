@@ -1,4 +1,5 @@
-// The host's table: the rows of codecs.def, each with its binding. The only file that is compiled again for test builds.
+// The host's table: the rows of codecs.def, each with its binding. The only file that is compiled again for test
+// builds.
 #include "codec/codec.h"
 
 namespace narrowcast::codec {

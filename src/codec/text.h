@@ -1,5 +1,5 @@
-// Codecs as text: "window", "auto", "name:key=value,key=value". Header-only and over any rows, because the drop-in parses
-// its settings before it loads the library.
+// Codecs as text: "window", "auto", "name:key=value,key=value". Header-only and over any rows, because the drop-in
+// parses its settings before it loads the library.
 #pragma once
 
 #include <charconv>

@@ -1,5 +1,5 @@
-// Communicators whose ranks one thread drives. Ranks wait for each other when they join and when they leave: each does so in
-// a thread of its own.
+// Communicators whose ranks one thread drives. Ranks wait for each other when they join and when they leave: each does
+// so in a thread of its own.
 #include <functional>
 #include <string>
 #include <thread>
@@ -23,7 +23,8 @@ struct Outcome {
 // Whether a rank failed for what another one did, or did not do.
 bool is_of_another(ncast_status status) { return status == NCAST_REMOTE_ERROR || status == NCAST_TIMEOUT; }
 
-// act(rank) for all of them at once. The error is the first rank's, of those that failed by themselves if there are any.
+// act(rank) for all of them at once. The error is the first rank's, of those that failed by themselves if there are
+// any.
 ncast_status on_all(int ranks, const std::function<ncast_status(int rank)>& act) {
   std::vector<Outcome> outcomes(static_cast<size_t>(ranks));
   {

@@ -26,8 +26,9 @@ ncast_status fill_struct(const char* function, const char* argument, Struct valu
   return NCAST_OK;
 }
 
-// Copies the caller's struct to `value`, which has the defaults of all members. Members that an older caller does not know
-// keep them. Errors: INVALID_ARGUMENT; UNSUPPORTED if a newer caller has set a member that this library does not know.
+// Copies the caller's struct to `value`, which has the defaults of all members. Members that an older caller does not
+// know keep them. Errors: INVALID_ARGUMENT; UNSUPPORTED if a newer caller has set a member that this library does not
+// know.
 template <typename Struct>
 ncast_status read_struct(const char* argument, const Struct& given, size_t shortest_bytes, Struct* value) {
   const size_t bytes = given.struct_bytes;

@@ -51,8 +51,8 @@ size_t copy_aligned(uint8_t* to, const uint8_t* from, size_t raw_bytes) {
   return bytes;
 }
 
-// Prefetches what the next block will read or write. A block is as long as a page, and the hardware's own prefetchers stop at
-// the end of a page; with these, frames in main memory decode a quarter faster.
+// Prefetches what the next block will read or write. A block is as long as a page, and the hardware's own prefetchers
+// stop at the end of a page; with these, frames in main memory decode a quarter faster.
 void prefetch_to_read(const uint8_t* from, size_t bytes) {
   for (size_t at = 0; at < bytes; at += 64) __builtin_prefetch(from + at, 0);
 }
@@ -150,8 +150,8 @@ class BlockFinder {
   uint64_t begin_ = 0, end_ = 0;
 };
 
-// Calls visit(BlockView) for each block; stops with NCAST_CORRUPT at the first whose end is wrong or for which visit returns
-// false.
+// Calls visit(BlockView) for each block; stops with NCAST_CORRUPT at the first whose end is wrong or for which visit
+// returns false.
 template <typename Visit>
 ncast_status for_each_block(const char* function, const Coding& coding, const ncast_frame_info& info,
                             const uint8_t* frame, Visit visit) {
