@@ -36,6 +36,10 @@ __global__ void exchange(const __grid_constant__ ncast_channels channels, const 
   to_next.flush();  // the peer has received everything
 }
 
+// The first launch on a stream may wait until the kernels that run on the GPU have ended. Where ranks share a GPU these may
+// be waiting for this very launch, so every stream gets an empty kernel before the exchange.
+__global__ void do_nothing() {}
+
 // Exits without destructors, because other ranks may be waiting in their threads.
 [[noreturn]] void stop(int status) {
   std::fflush(nullptr);
@@ -74,6 +78,7 @@ bool run_rank(int rank, int ranks, int device, const ncast_unique_id& id, std::b
   CUDA(cudaMalloc(&send, bytes));
   CUDA(cudaMalloc(&recv, bytes));
   CUDA(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+  do_nothing<<<1, 1, 0, stream>>>();
   CUDA(cudaMemcpy(send, values.data(), bytes, cudaMemcpyHostToDevice));
   CUDA(cudaMemset(recv, 0, bytes));
   CUDA(cudaDeviceSynchronize());

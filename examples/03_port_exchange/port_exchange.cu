@@ -47,6 +47,10 @@ __global__ void exchange(const __grid_constant__ ncast_ports ports, uint8_t* sen
     if (!is_there || recv[i] != value(previous, i)) atomicAdd(wrong, 1u);
 }
 
+// The first launch on a stream may wait until the kernels that run on the GPU have ended. Where ranks share a GPU these may
+// be waiting for this very launch, so every stream gets an empty kernel before the exchange.
+__global__ void do_nothing() {}
+
 // Exits without destructors, because other ranks may be waiting in their threads.
 [[noreturn]] void stop(int status) {
   std::fflush(nullptr);
@@ -83,6 +87,7 @@ bool run_rank(int rank, int ranks, int device, const ncast_unique_id& id, std::b
   CUDA(cudaMalloc(&counter, sizeof *counter));
   CUDA(cudaMemset(counter, 0, sizeof *counter));
   CUDA(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+  do_nothing<<<1, 1, 0, stream>>>();
   CUDA(cudaDeviceSynchronize());
 
   // If ranks share a GPU, nothing may synchronise with it until the kernels of all ranks have been launched.

@@ -11,6 +11,7 @@
 #include <string>
 
 #include "ranks.h"
+#include "warm_stream.h"
 
 #define EXPECT_CUDA(call) EXPECT((call) == cudaSuccess)
 
@@ -44,6 +45,7 @@ class GpuRank {
     config.timeout_seconds = timeout_seconds;
     EXPECT_OK(ncast_comm_create(&comm, ranks, &id, rank, &config));
     EXPECT_CUDA(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+    warm_up_stream(stream);
     EXPECT_CUDA(cudaMallocHost(&counts, most_threads * sizeof *counts));
     std::fill_n(counts, most_threads, 0);
   }

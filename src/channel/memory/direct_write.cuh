@@ -10,10 +10,13 @@ namespace narrowcast::channel {
 
 // One thread of the receiver for each sender, once a call.
 __device__ inline void invite(const Peers& peers, const ChannelLayout& layout, StraightWrites& state, int sender,
-                              RegionPlace place) {
+                              RegionPlace place, uint32_t stopped) {
   auto* const word = in_scratch<uint64_t>(peers, sender, layout.invitation(peers.rank, peers.ranks));
+  const uint32_t number = state.sent[sender] + 1;
+  if (stopped != 0) return;
+  state.sent[sender] = number;
   // Release: what this rank's stream did before is not to come after what the sender writes.
-  device::store_release(word, Invitation::of(++state.sent[sender], place).word);
+  device::store_release(word, Invitation::of(number, place).word);
 }
 
 // The ends of a sending warp that write straight to where values end up. The whole warp calls every function.

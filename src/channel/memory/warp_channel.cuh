@@ -52,6 +52,7 @@ class Sender {
     flags_ = warp_channel::at<uint64_t>(peers_, peer, layout.flags(peers_.rank, ring, peers_.ranks));
     credit_ = warp_channel::at<uint32_t>(peers_, peers_.rank, layout.credit(peer, ring, peers_.ranks));
     stored_sent_ = warp_channel::at<uint32_t>(peers_, peers_.rank, layout.sent(peer, ring, peers_.ranks));
+    stopped_ = stop_word(peers_);
     sent_ = *stored_sent_;
     granted_ = sent_ - slots_;  // not known yet: the first message looks
   }
@@ -86,6 +87,7 @@ class Sender {
   // has seen a message that was announced after this.
   __device__ void put_direct(void* to, const void* from, uint32_t bytes) {
     __syncwarp();
+    if (__any_sync(device::all_lanes, stopped_ != 0)) return;
     device::copy_by_warp(to, from, bytes, thread_);
     __syncwarp();
   }
@@ -126,7 +128,7 @@ class Sender {
 
   // Until the peer has released the messages below number `need`.
   __device__ bool wait_for_grant(uint32_t need) {
-    return channel::wait_for_grant(peers_, peer_, credit_, need, thread_, granted_);
+    return channel::wait_for_grant(peers_, peer_, credit_, need, stopped_, thread_, granted_);
   }
 
   // The n-th message that is not announced has its flag in the n-th thread.
@@ -153,6 +155,7 @@ class Sender {
   uint64_t* flags_;
   const uint32_t* credit_;
   uint32_t* stored_sent_;
+  uint32_t stopped_;         // the stop word when the kernel began; thread 0's decides for the warp
   uint32_t sent_, granted_;  // messages put; messages that the peer was seen to have released
   uint32_t pending_ = 0;     // of those put, the last so many are not announced
   uint64_t word_ = 0;
@@ -172,6 +175,7 @@ class Receiver {
     flags_ = warp_channel::at<uint64_t>(peers_, peers_.rank, layout.flags(peer, ring, peers_.ranks));
     credit_ = warp_channel::at<uint32_t>(peers_, peer, layout.credit(peers_.rank, ring, peers_.ranks));
     stored_received_ = warp_channel::at<uint32_t>(peers_, peers_.rank, layout.received(peer, ring, peers_.ranks));
+    stopped_ = stop_word(peers_);
     received_ = *stored_received_;
   }
   // Messages that came and were not released are left to the next kernel.
@@ -247,6 +251,7 @@ class Receiver {
   // it announced a message that this warp has seen. Not through a pointer that is const __restrict__ in the kernel.
   __device__ void get_direct(void* to, const void* from, uint32_t bytes) {
     __syncwarp();
+    if (__any_sync(device::all_lanes, stopped_ != 0)) return;
     device::copy_by_warp(to, from, bytes, thread_);
     __syncwarp();
   }
@@ -256,7 +261,7 @@ class Receiver {
   __device__ bool look(bool waits) {
     SlotFlag seen{};
     bool here = false;
-    if (thread_ == 0) {
+    if (thread_ == 0 && stopped_ == 0) {
       const auto is_raised = [&] {
         seen.word = device::load_acquire(flags_ + received_ % slots_);
         return seen.is_of(received_ + 1);
@@ -301,7 +306,7 @@ class Receiver {
     if (thread_ == 0) device::store_relaxed(credit_, received_);
   }
   __device__ bool refuse() {
-    if (thread_ == 0) give_up(peers_, peer_, payload_corrupt);
+    if (thread_ == 0) stop_kernels(peers_, peer_, payload_corrupt);
     __syncwarp();
     return false;
   }
@@ -313,6 +318,7 @@ class Receiver {
   const uint64_t* flags_;
   uint32_t* credit_;
   uint32_t* stored_received_;
+  uint32_t stopped_;  // as Sender's
   uint32_t received_;
   uint32_t bytes_ = 0;
   bool coded_ = false;

@@ -59,11 +59,17 @@ class Packets {
   __device__ Packets(const Peers& peers, uint32_t buffer_bytes, uint32_t rows)
       : peers_(peers), buffer_bytes_(buffer_bytes), rows_(rows) {}
 
-  // Before the first of the other functions; calling it again does nothing. Loads the number of the call, which takes as
-  // long as loading data does: have the first data loaded before, so that both are on their way together. A plain load,
-  // which the CTA's threads share in L1: the last kernel wrote the number, and this one does not until advance().
-  __device__ __forceinline__ void begin() {
-    if (sequence_ == 0) sequence_ = following(state(peers_.rank)->sequences[blockIdx.x]);
+  // Before the first of the other functions; calling it again does nothing. False: the communicator was stopped before this
+  // kernel began, and the thread returns from the kernel. Loads the number of the call and the stop word, which takes as
+  // long as loading data: issue the first data's loads before, so that all are in flight together. Plain loads, which
+  // the CTA's threads share in L1: the last kernel wrote the number, and this one does not until advance(); a stop that
+  // comes later is noticed by the waits.
+  __device__ __forceinline__ bool begin() {
+    if (sequence_ != 0) return true;
+    const uint32_t stopped = *peers_.stopped, sequence = following(state(peers_.rank)->sequences[blockIdx.x]);
+    if (stopped != 0) return false;
+    sequence_ = sequence;
+    return true;
   }
 
   // Every thread of the CTA, once: the CTA's next call has another number. Only this

@@ -43,7 +43,8 @@ class PacketEnd {
       : kernel_(*reinterpret_cast<const KernelChannels*>(channels.reserved)),
         rings_(kernel_.layout, channels.ranks),
         peer_(peer),
-        thread_(device::lane_id()) {}
+        thread_(device::lane_id()),
+        stopped_(stop_word(kernel_.peers)) {}
 
   template <typename T>
   __device__ T* at(int rank, size_t offset) const {
@@ -60,6 +61,7 @@ class PacketEnd {
   const KernelChannels& kernel_;
   PacketRings rings_;
   int peer_, thread_;
+  uint32_t stopped_;  // the stop word when the kernel began
 };
 
 // One warp at a time holds this end of a ring, and one of `peer` the other.
@@ -113,7 +115,7 @@ class PacketSender : PacketEnd {
  private:
   // Until the peer has taken the messages below number `need`, and cleared their packets.
   __device__ bool wait_for_grant(uint32_t need) {
-    return channel::wait_for_grant(kernel_.peers, peer_, credit_, need, thread_, granted_);
+    return channel::wait_for_grant(kernel_.peers, peer_, credit_, need, stopped_, thread_, granted_);
   }
 
   char* slot_data_;
@@ -139,7 +141,7 @@ class PacketReceiver : PacketEnd {
 
   // Whether some of the next message is there already.
   __device__ bool poll() const {
-    const bool here = thread_ == 0 && PacketFlag::is_of(flag_of(0), received_);
+    const bool here = thread_ == 0 && stopped_ == 0 && PacketFlag::is_of(flag_of(0), received_);
     return __any_sync(device::all_lanes, here);
   }
 
@@ -152,13 +154,13 @@ class PacketReceiver : PacketEnd {
     bool arrived = true;
     for (uint32_t packet = thread_; packet < packets; packet += 32) {
       uint4 seen = {};
-      arrived = wait_until(kernel_.peers, peer_, [&] {
-        seen = load(packet);
-        return PacketFlag::is_of(seen.w, received_);
-      });
+      arrived = stopped_ == 0 && wait_until(kernel_.peers, peer_, [&] {
+                  seen = load(packet);
+                  return PacketFlag::is_of(seen.w, received_);
+                });
       if (arrived && PacketFlag::bytes(seen.w) != bytes) {
         // At once: other threads may wait for packets that do not come.
-        give_up(kernel_.peers, peer_, payload_corrupt);
+        stop_kernels(kernel_.peers, peer_, payload_corrupt);
         arrived = false;
       }
       if (!arrived) break;

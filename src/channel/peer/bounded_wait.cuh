@@ -1,4 +1,4 @@
-// Waits of kernels for other ranks: they end when the communicator is stopped or the time is up.
+// Waits of kernels for other ranks. They end when the communicator is stopped or the timeout expires.
 #pragma once
 
 #include "../../device/ptx/system_memory.cuh"
@@ -7,28 +7,40 @@
 
 namespace narrowcast::channel {
 
-// One thread says why no kernel of this rank goes on, unless another has. Of several that say it at once any one is heard:
-// that needs no atomic operation, which host memory does not have on every machine.
-__device__ inline void give_up(const Peers& peers, int peer, KernelFailure failure) {
+// Not 0: the communicator was stopped before this kernel began, and the kernel must not send, receive or store anything.
+// Without this check a kernel would still take what arrives within the first spins of a wait, possibly of another call.
+//
+// Cost: control->stop is in host memory, a microsecond away, so kernels read a copy in their own GPU's memory, set by the
+// kernel that fails and, by an asynchronous copy, by the host. Issue this load next to another one whose latency is paid
+// anyway (counters, the first values), and test the result after that: the check is then a few instructions per warp.
+__device__ __forceinline__ uint32_t stop_word(const Peers& peers) { return device::load_relaxed(peers.stopped); }
+
+// One thread reports why the kernels of this rank stop, unless a failure or stop came before. If several threads report
+// at the same time any of them wins: this needs no atomic operation, which not every machine has for host memory.
+__device__ inline void stop_kernels(const Peers& peers, int peer, KernelFailure failure) {
   KernelControl& control = *peers.control;
-  if (device::load_relaxed(&control.failed) == no_failure)
+  if (device::load_relaxed(&control.stop) == 0 && device::load_relaxed(&control.failed) == no_failure)
     device::store_relaxed(reinterpret_cast<uint64_t*>(&control.failed),
                           uint64_t{static_cast<uint32_t>(peer)} << 32 | failure);
+  device::store_relaxed(peers.stopped, 1);
   device::store_release(&control.stop, 1);
 }
 
-inline constexpr uint32_t spins_between_looks = 4096;  // a look at the control block crosses the host link
+inline constexpr uint32_t spins_between_checks = 4096;  // reading the control block crosses the host link
 
 // How long a thread has waited.
 class Patience {
  public:
-  // Is the wait to end, since the communicator is stopped or the time is up? Of the latter `peer` and `failure` are told.
+  // Whether the wait must end because the communicator is stopped or the timeout expired; the latter is reported.
   __device__ __forceinline__ bool ends(const Peers& peers, int peer, KernelFailure failure) {
-    if (device::load_relaxed(&peers.control->stop) != 0) return true;
+    if (device::load_relaxed(&peers.control->stop) != 0) {
+      device::store_relaxed(peers.stopped, 1);  // the host's copy may still be under way
+      return true;
+    }
     const uint64_t now = device::nanoseconds();
     if (begin_ == 0) begin_ = now;
     if (peers.timeout_ns == 0 || now - begin_ < peers.timeout_ns) return false;
-    give_up(peers, peer, failure);
+    stop_kernels(peers, peer, failure);
     return true;
   }
 
@@ -36,32 +48,32 @@ class Patience {
   uint64_t begin_ = 0;
 };
 
-// One thread calls `ready()` until it is true. False: the communicator is stopped, the data did not come, and the caller
-// ends its work without waiting again. `peer` is looked at when the time is up: ready() may say in it who is missing.
+// One thread calls `ready()` until it returns true. False: the communicator is stopped, the data did not arrive, and the
+// caller returns without waiting again. `peer` is read when the timeout expires: ready() may store in it who is missing.
 template <typename Ready>
 __device__ __forceinline__ bool wait_until(const Peers& peers, const int& peer, Ready ready,
                                            KernelFailure failure = wait_timed_out) {
   Patience patience;
-  for (uint32_t spin = 1;; ++spin) {  // ready() stands here once: it may be long
+  for (uint32_t spin = 1;; ++spin) {  // one call of ready() in the code: it may be long
     if (ready()) return true;
-    if (spin % spins_between_looks == 0 && patience.ends(peers, peer, failure)) return false;
+    if (spin % spins_between_checks == 0 && patience.ends(peers, peer, failure)) return false;
   }
 }
 
-// The whole warp waits until ready() is true in all of its threads. `peer`: whom this thread waits for, as above.
+// The whole warp waits until ready() is true in all its threads. `peer`: the rank that this thread waits for, as above.
 template <typename Ready>
 __device__ __forceinline__ bool wait_until_all(const Peers& peers, const int& peer, Ready ready) {
   Patience patience;
   for (uint32_t spin = 1;; ++spin) {
     const bool here = ready();
     if (__all_sync(device::all_lanes, here)) return true;
-    if (spin % spins_between_looks != 0) continue;
+    if (spin % spins_between_checks != 0) continue;
     if (__any_sync(device::all_lanes, !here && patience.ends(peers, peer, wait_timed_out))) return false;
   }
 }
 
-// The whole warp waits until ready() is true in some of its threads `waiting`, given as bits, and gets these; 0 means what
-// false does above. `peer`: whom this thread waits for.
+// The whole warp waits until ready() is true in some of the threads in the mask `waiting`, and gets these; 0 is what false
+// is above. `peer`: the rank that this thread waits for.
 template <typename Ready>
 __device__ __forceinline__ uint32_t wait_until_any(const Peers& peers, int peer, uint32_t waiting, Ready ready) {
   const int thread = device::lane_id();
@@ -70,7 +82,7 @@ __device__ __forceinline__ uint32_t wait_until_any(const Peers& peers, int peer,
   for (uint32_t spin = 1;; ++spin) {
     const uint32_t found = __ballot_sync(device::all_lanes, waits && ready());
     if (found != 0) return found;
-    if (spin % spins_between_looks != 0) continue;
+    if (spin % spins_between_checks != 0) continue;
     if (__any_sync(device::all_lanes, looks && patience.ends(peers, peer, wait_timed_out))) return 0;
   }
 }

@@ -18,22 +18,23 @@ class Port {
       : ports_(*reinterpret_cast<const KernelPorts*>(ports.reserved)),
         peer_(peer),
         port_(port),
-        semaphore_(static_cast<uint32_t>(peer) * ports.ports + port) {}
+        semaphore_(static_cast<uint32_t>(peer) * ports.ports + port),
+        stopped_(stop_word(ports_.peers)) {}
 
   // Asks to copy `bytes`, of any alignment, from a region of this rank to one of the peer. What this thread wrote, or saw
   // written through a barrier, is copied; the source stays as it is until a flush. Requests for a peer are done in order:
   // those of one thread, and those of two threads where a barrier stands between. Waits only while the FIFO is full.
   __device__ bool put(PortPlace to, PortPlace from, uint64_t bytes) {
-    return post_put(PortRequest::put, to, from, bytes) != stopped;
+    return post_put(PortRequest::put, to, from, bytes) != no_ticket;
   }
   // Asks to raise the peer's semaphore of this port by 1, after all that was asked for this peer before.
-  __device__ bool signal() { return post({PortRequest::signal, peer(), port_, {}, {}, 0}) != stopped; }
+  __device__ bool signal() { return post({PortRequest::signal, peer(), port_, {}, {}, 0}) != no_ticket; }
   // Waits until all that was asked for this peer before is complete: it is there, and its sources may be written.
   __device__ bool flush() { return wait_until_complete(post({PortRequest::flush, peer(), port_, {}, {}, 0})); }
 
   // The same in one request.
   __device__ bool put_with_signal(PortPlace to, PortPlace from, uint64_t bytes) {
-    return post_put(PortRequest::put | PortRequest::signal, to, from, bytes) != stopped;
+    return post_put(PortRequest::put | PortRequest::signal, to, from, bytes) != no_ticket;
   }
   __device__ bool put_with_signal_and_flush(PortPlace to, PortPlace from, uint64_t bytes) {
     return wait_until_complete(post_put(PortRequest::put | PortRequest::signal | PortRequest::flush, to, from, bytes));
@@ -42,6 +43,7 @@ class Port {
   // Waits for the next signal of the peer to this port: what it put before can then be read. One thread at a time waits or
   // polls, for one peer and port.
   __device__ bool wait() {
+    if (stopped_ != 0) return false;
     uint64_t& waited = ports_.waited[semaphore_];
     const uint64_t next = waited + 1;
     if (!wait_until(ports_.peers, peer_, [&] { return device::load_acquire(arrived()) >= next; })) return false;
@@ -50,6 +52,7 @@ class Port {
   }
   // As wait(), but false at once when the signal is not there.
   __device__ bool poll() {
+    if (stopped_ != 0) return false;
     uint64_t& waited = ports_.waited[semaphore_];
     if (device::load_acquire(arrived()) <= waited) return false;
     ++waited;
@@ -57,7 +60,7 @@ class Port {
   }
 
  private:
-  static constexpr uint64_t stopped = ~uint64_t{0};  // no ticket
+  static constexpr uint64_t no_ticket = ~uint64_t{0};  // the communicator is stopped
 
   __device__ uint32_t peer() const { return static_cast<uint32_t>(peer_); }
   __device__ const uint64_t* arrived() const {
@@ -75,14 +78,15 @@ class Port {
                 port_,
                 {to.region, to.offset + bytes},
                 {from.region, from.offset + bytes},
-                PortRequest::most_bytes}) == stopped)
-        return stopped;
+                PortRequest::most_bytes}) == no_ticket)
+        return no_ticket;
     }
     return post({operations, peer(), port_, to, from, static_cast<uint32_t>(bytes)});
   }
 
   // Returns the ticket.
   __device__ uint64_t post(const PortRequest& request) {
+    if (stopped_ != 0) return no_ticket;
     PortState& state = *ports_.state;
     PortFifo& fifo = *ports_.fifo;
     const uint64_t ticket = atomicAdd(&state.tickets, 1ull);
@@ -107,12 +111,12 @@ class Port {
            static_cast<uint32_t>(words.half[1]), static_cast<uint32_t>(words.half[1] >> 32)});
       return true;
     };
-    return wait_until(ports_.peers, peer_, try_to_store, request_timed_out) ? ticket : stopped;
+    return wait_until(ports_.peers, peer_, try_to_store, request_timed_out) ? ticket : no_ticket;
   }
 
   // Acquire: the copies have read their sources before this thread writes.
   __device__ bool wait_until_complete(uint64_t ticket) {
-    if (ticket == stopped) return false;
+    if (ticket == no_ticket) return false;
     const uint64_t* const completed = ports_.fifo->completed + peer_;
     return wait_until(ports_.peers, peer_, [&] { return device::load_acquire(completed) > ticket; }, request_timed_out);
   }
@@ -121,6 +125,7 @@ class Port {
   int peer_;
   uint32_t port_;
   uint32_t semaphore_;
+  uint32_t stopped_;  // the stop word when the kernel began
 };
 
 }  // namespace narrowcast::channel

@@ -128,12 +128,15 @@ ncast_status Communicator::set_up() {
   if (error == cudaSuccess) error = cudaEventCreateWithFlags(&forked_, cudaEventDisableTiming);
   for (SideStream& side : sides_) {
     if (error == cudaSuccess) error = cudaStreamCreateWithFlags(&side.stream, cudaStreamNonBlocking);
+    if (error == cudaSuccess) error = warm_up_stream(side.stream);
     if (error == cudaSuccess) error = cudaEventCreateWithFlags(&side.joined, cudaEventDisableTiming);
   }
+  if (error == cudaSuccess) error = cudaStreamCreateWithFlags(&stop_stream_, cudaStreamNonBlocking);
+  if (error == cudaSuccess) error = copy_stop();
+  if (error == cudaSuccess) error = cudaStreamSynchronize(stop_stream_);
   if (error != cudaSuccess) return failed("setting up the communicator", error);
   // A peer that dies or aborts ends the kernels that wait for it.
-  rendezvous_->on_failure(
-      [control = control_](ncast_status, const char*) { __atomic_store_n(&control->stop, 1u, __ATOMIC_RELEASE); });
+  rendezvous_->on_failure([this](ncast_status, const char*) { stop_kernels(); });
 
   // Packets do not go through host memory.
   const size_t packet_bytes = packet_scratch_bytes(place_ == channel::PeerMemory::Place::host ? 1 : ranks());
@@ -150,6 +153,7 @@ ncast_status Communicator::set_up() {
   peers_.ranks = ranks();
   for (int peer = 0; peer < ranks(); ++peer) peers_.scratch[peer] = scratch_->of(peer);
   peers_.control = control_;
+  peers_.stopped = &state_->stopped;
   peers_.timeout_ns = static_cast<uint64_t>(timeout_seconds_ * 1e9);
   return NCAST_OK;
 }
@@ -180,6 +184,7 @@ Communicator::~Communicator() {
     if (side.joined != nullptr) cudaEventDestroy(side.joined);
     if (side.stream != nullptr) cudaStreamDestroy(side.stream);
   }
+  if (stop_stream_ != nullptr) cudaStreamDestroy(stop_stream_);
   if (forked_ != nullptr) cudaEventDestroy(forked_);
   for (const LastCall& last : {called_, captured_})
     if (last.event != nullptr) cudaEventDestroy(last.event);
@@ -188,41 +193,61 @@ Communicator::~Communicator() {
   if (control_ != nullptr) cudaFreeHost(control_);
 }
 
+// To the stop word that kernels read when they begin (Peers::stopped).
+cudaError_t Communicator::copy_stop() {
+  return cudaMemcpyAsync(&state_->stopped, &control_->stop, sizeof state_->stopped, cudaMemcpyHostToDevice,
+                         stop_stream_);
+}
+
+void Communicator::stop_kernels() {
+  __atomic_store_n(&control_->stop, 1u, __ATOMIC_RELEASE);  // first: the copy may wait for kernels that this ends
+  const OnDevice on_device(device_);
+  copy_stop();
+}
+
 void Communicator::set_error(ncast_status status, const char* sentence) {
+  adopt_kernel_failure();  // if there is one, it came first
+  record_error(status, sentence);
+}
+
+void Communicator::record_error(ncast_status status, const char* sentence) {
   {
     const std::lock_guard lock(mutex_);
     if (error_ != NCAST_OK) return;
     error_ = status;
     sentence_ = sentence;
   }
-  __atomic_store_n(&control_->stop, 1u, __ATOMIC_RELEASE);
+  stop_kernels();
   rendezvous_->publish_failure(status, sentence);
 }
 
 ncast_status Communicator::check_error() {
+  adopt_kernel_failure();
   if (ncast_status status = rendezvous_->check_failure()) {
     const std::string sentence = ncast_last_error();
-    set_error(status, sentence.c_str());
+    record_error(status, sentence.c_str());
   }
-  // A kernel that gave up for no such reason.
+  const std::lock_guard lock(mutex_);
+  return error_ == NCAST_OK ? NCAST_OK : fail(error_, "%s", sentence_.c_str());
+}
+
+// Kernels record a failure only if nothing stopped them before.
+void Communicator::adopt_kernel_failure() {
   const uint32_t failed = __atomic_load_n(&control_->failed, __ATOMIC_ACQUIRE);
   const uint32_t peer = control_->peer;
   char sentence[160];
   if (failed == channel::wait_timed_out) {
     std::snprintf(sentence, sizeof sentence, "rank %d waited for rank %u for more than %g seconds", rank(), peer,
                   timeout_seconds_);
-    set_error(NCAST_TIMEOUT, sentence);
+    record_error(NCAST_TIMEOUT, sentence);
   } else if (failed == channel::request_timed_out) {
     std::snprintf(sentence, sizeof sentence, "rank %d waited for its requests to rank %u for more than %g seconds",
                   rank(), peer, timeout_seconds_);
-    set_error(NCAST_TIMEOUT, sentence);
+    record_error(NCAST_TIMEOUT, sentence);
   } else if (failed == channel::payload_corrupt) {
-    std::snprintf(sentence, sizeof sentence, "rank %d received from rank %u what does not follow the format", rank(),
-                  peer);
-    set_error(NCAST_CORRUPT, sentence);
+    std::snprintf(sentence, sizeof sentence, "rank %d received invalid data from rank %u", rank(), peer);
+    record_error(NCAST_CORRUPT, sentence);
   }
-  const std::lock_guard lock(mutex_);
-  return error_ == NCAST_OK ? NCAST_OK : fail(error_, "%s", sentence_.c_str());
 }
 
 ncast_status Communicator::abort() {

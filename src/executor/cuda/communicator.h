@@ -152,6 +152,11 @@ class Communicator final : public ncast_comm {
   cudaError_t copy_beside(void* to, const void* from, size_t bytes) const;
 
   void set_error(ncast_status status, const char* sentence);
+  void record_error(ncast_status status, const char* sentence);
+  void adopt_kernel_failure();
+  // Ends the waits of this rank's kernels, and has later kernels refuse. Any thread; does not wait.
+  void stop_kernels();
+  cudaError_t copy_stop();
   ncast_status set_last_error(ncast_status status);
 
   int device_ = 0;
@@ -160,6 +165,7 @@ class Communicator final : public ncast_comm {
   CostModel costs_;  // of rank 0
   std::unique_ptr<bootstrap::Rendezvous> rendezvous_;
   channel::KernelControl* control_ = nullptr;  // pinned
+  cudaStream_t stop_stream_ = nullptr;         // copies control_->stop to the device
   channel::PeerMemory::Place place_ = channel::PeerMemory::Place::device;
   bool nvlink_ = false;  // between all GPUs
   std::unique_ptr<channel::PeerMemory> scratch_;

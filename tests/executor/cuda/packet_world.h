@@ -13,6 +13,7 @@
 #include "channel/packet/packet_area.h"
 #include "doctest/doctest.h"
 #include "executor/cuda/packets/launch.h"
+#include "support/warm_stream.h"
 
 #define REQUIRE_CUDA(call)                                                      \
   do {                                                                          \
@@ -37,6 +38,7 @@ struct TestRank {
   cudaStream_t stream = nullptr;
   char* scratch = nullptr;
   channel::KernelControl* control = nullptr;
+  uint32_t* stopped = nullptr;
   char* arena = nullptr;  // the user's buffers
   uint32_t* counters = nullptr;
 };
@@ -68,6 +70,9 @@ class TestWorld {
       REQUIRE_CUDA(cudaMemset(mine.counters, 0, 2 * sizeof(uint32_t)));
       REQUIRE_CUDA(cudaHostAlloc(&mine.control, sizeof *mine.control, cudaHostAllocPortable | cudaHostAllocMapped));
       std::memset(mine.control, 0, sizeof *mine.control);
+      REQUIRE_CUDA(cudaMalloc(&mine.stopped, sizeof(uint32_t)));
+      REQUIRE_CUDA(cudaMemset(mine.stopped, 0, sizeof(uint32_t)));
+      warm_up_stream(mine.stream);
       REQUIRE_CUDA(cudaDeviceSynchronize());
     }
   }
@@ -79,6 +84,7 @@ class TestWorld {
       cudaFree(mine.scratch);
       cudaFree(mine.arena);
       cudaFree(mine.counters);
+      cudaFree(mine.stopped);
       cudaFreeHost(mine.control);
     }
   }
@@ -96,6 +102,7 @@ class TestWorld {
     peers.ranks = ranks();
     for (int peer = 0; peer < ranks(); ++peer) peers.scratch[peer] = this->rank(peer).scratch;
     peers.control = this->rank(rank).control;
+    peers.stopped = this->rank(rank).stopped;
     peers.timeout_ns = timeout_ns_;
     return peers;
   }

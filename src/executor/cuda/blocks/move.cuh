@@ -43,8 +43,9 @@ __device__ void move_pieces(const BlockCall& call) {
     copy_own_blocks(call.own_copy, number_from(warps.senders + warps.receivers), warps.copiers * gridDim.x, lane);
   } else {
     if (blockIdx.x == 0) {
-      count_raw_bytes(call, lane);
-      if (Codec::is_identity) invite_senders(call, lane);
+      const uint32_t stopped = channel::stop_word(call.peers);
+      if (Codec::is_identity) invite_senders(call, stopped, lane);
+      if (stopped == 0) count_raw_bytes(call, lane);
     }
     channel::raise_flags(memory.signals.queues, warps.senders, &memory.signals.open, lane);
   }

@@ -28,14 +28,18 @@ __global__ void __launch_bounds__(warps_of<Codec> * 32, 1) reduce_pieces(const _
   memory.signals.open_all(Memory::rings);
   device::wait_for_stream();
   if (warp == signal_warp) {
-    if (blockIdx.x == 0) count_raw_bytes(call, thread);
+    if (blockIdx.x == 0 && channel::stop_word(call.peers) == 0) count_raw_bytes(call, thread);
     return channel::raise_flags(memory.signals.queues, Memory::rings, &memory.signals.open, thread);
   }
   if (warp > signal_warp) --warp;
 
   const uint32_t ring = warp * gridDim.x + blockIdx.x;
-  if (ring < call.turns.rings)
-    ReducingWarp<Codec>(call, memory.warps[warp], memory.states[warp], memory.signals.queues[warp], ring, thread).run();
+  if (ring < call.turns.rings) {
+    const uint32_t stopped = channel::stop_word(call.peers);  // in flight together with the counters of the ring's ends
+    ReducingWarp<Codec> reducing(call, memory.warps[warp], memory.states[warp], memory.signals.queues[warp], ring,
+                                 thread);
+    if (stopped == 0) reducing.run();
+  }
   memory.signals.close_one(thread);
 }
 

@@ -92,6 +92,7 @@ __device__ void send_blocks(const BlockCall& call, WarpMemory<Codec>& memory, Si
     if (!in_order && thread == 0) claimed = atomicAdd(&call.claims->taken[of.peer], 1u);
   };
 
+  const uint32_t stopped = channel::stop_word(call.peers);
   ValueLoader loader(&memory.barrier, thread);
   auto sender_end = channel::SenderEnd::of(call.peers, call.layout, end);
   channel::SlotSender sender(call.peers, call.layout, end, sender_end, Codec::values_bytes, signals, thread);
@@ -102,6 +103,7 @@ __device__ void send_blocks(const BlockCall& call, WarpMemory<Codec>& memory, Si
   Outgoing now = block_to(0);
   loader.start(here, now.values.values, now.values.bytes);
   claim_after(now);
+  if (stopped != 0) return loader.wait();
   if (Codec::is_identity && !straight.begin(call.peers, call.layout, call.straight, end, call.awaits)) return;
   while (true) {
     const uint32_t before = in_order ? now.block : __shfl_sync(device::all_lanes, claimed, 0);
@@ -152,9 +154,9 @@ __device__ inline void end_claims(const BlockCall& call, uint32_t warps, int thr
 }
 
 // One warp of the kernel.
-__device__ inline void invite_senders(const BlockCall& call, int thread) {
+__device__ inline void invite_senders(const BlockCall& call, uint32_t stopped, int thread) {
   if ((call.invites >> thread & 1) != 0)
-    channel::invite(call.peers, call.layout, *call.straight, thread, call.places[thread]);
+    channel::invite(call.peers, call.layout, *call.straight, thread, call.places[thread], stopped);
 }
 
 // A payload on its way from a slot to shared memory.
@@ -194,10 +196,12 @@ template <typename Codec, typename PassOn>
 __device__ void take_payloads(const BlockCall& call, WarpMemory<Codec>& memory, End end, int thread, PassOn pass_on) {
   EndMask open = ends_of(end);  // ends that get more
   if (open == 0) return;
+  const uint32_t stopped = channel::stop_word(call.peers);
   auto receiver_end = channel::ReceiverEnd::of(call.peers, call.layout, end);
   channel::SlotReceiver receiver(call.peers, call.layout, end, receiver_end, Codec::values_bytes, thread);
   // A payload, the one after it, and the values of the first.
   char *here = memory.buffers[0], *next = memory.buffers[1], *values = memory.buffers[2];
+  if (stopped != 0) return;
   const auto start = [&](char* to, int first, bool wait) {
     const channel::SlotReceiver::Payload payload = receiver.next(open, first, wait);
     const int source = peer_of_thread(end, payload.end);

@@ -107,7 +107,7 @@ struct alignas(128) Signals {
 };
 
 __device__ __noinline__ inline void report_corrupt(const channel::Peers& peers, int peer, int lane) {
-  if (lane == 0) channel::give_up(peers, peer, channel::payload_corrupt);
+  if (lane == 0) channel::stop_kernels(peers, peer, channel::payload_corrupt);
 }
 
 // One warp of the kernel; those that send count wire bytes.

@@ -25,7 +25,7 @@ __global__ void __launch_bounds__(most_packet_warps(false) * 32)
     const bool is_own = job.to == peers.rank;
     if (!job.place.is_in(bytes) || !(is_own ? exchange.keeps : (exchange.to >> job.to & 1) != 0)) return;
     const auto unit = load_unit<Value>(exchange.send_piece(job.to), job.place, bytes, exchange.send_aligned);
-    packets.begin();
+    if (!packets.begin()) return;
     if (is_own) {
       store_unit<Value>(exchange.recv_piece(job.to), job.place, bytes, exchange.recv_aligned, unit);
     } else {
@@ -45,7 +45,7 @@ __global__ void __launch_bounds__(most_packet_warps(false) * 32)
   for (uint32_t job = first; job < jobs + exchange.behind || job == first; job += stride) {
     if (job < jobs) send(Job<Packet>(peers, exchange.rows, job));
     if (job == first) {
-      packets.begin();
+      if (!packets.begin()) return;
       packets.send_tokens(others & ~exchange.to);
       packets.advance();
     }

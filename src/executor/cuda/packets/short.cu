@@ -27,14 +27,13 @@ __device__ __forceinline__ Unit<Packet> send_units(channel::Packets<Packet>& pac
   };
   const Unit<Packet> own = load(peers.rank);
   if constexpr (sharing == Sharing::whole) {
-    packets.begin();
-    send_to_others<Others>(packets, peers, place, own);
+    if (packets.begin()) send_to_others<Others>(packets, peers, place, own);
   } else {
     Unit<Packet> units[Others];  // all loads before the first store, which the compiler would not let them pass
 #pragma unroll
     for (int i = 0; i < Others; ++i)
       if (i + 1 < peers.ranks) units[i] = load(rank_behind(peers, i + 1));
-    packets.begin();
+    if (!packets.begin()) return own;
 #pragma unroll
     for (int i = 0; i < Others; ++i) {
       const int rank = rank_behind(peers, i + 1);
@@ -75,7 +74,7 @@ __global__ void __launch_bounds__(most_packet_warps(true) * 32)
   device::wait_for_stream();
   Unit<Packet> own;
   if (has_any) own = send_units<sharing, Others>(packets, peers, exchange, place);
-  packets.begin();
+  if (!packets.begin()) return;
   packets.advance();
   if (place.is_in(own_bytes)) {
     Unit<Packet> units[Others];
@@ -105,14 +104,14 @@ __global__ void __launch_bounds__(most_packet_warps(false) * 32)
   device::wait_for_stream();
   if (has_any && (is_own ? exchange.keeps : (exchange.to >> job.to & 1) != 0)) {
     const Unit<Packet> unit = load_words(exchange.send_piece(job.to), job.place, bytes);
-    packets.begin();
+    if (!packets.begin()) return;
     if (is_own) {
       store_words(exchange.recv_piece(job.to), job.place, bytes, unit);
     } else {
       packets.send(job.to, job.place, unit);
     }
   }
-  packets.begin();
+  if (!packets.begin()) return;
   packets.send_tokens(others & ~exchange.to);
   packets.advance();
   if (has_any && (exchange.from >> job.from & 1) != 0) {
