@@ -1,5 +1,6 @@
 #include "executor/call.h"
 
+#include <array>
 #include <cstring>
 
 #include "codec/codec.h"
@@ -23,6 +24,17 @@ std::string operation_name(Operation operation) {
   return is_point_to_point(operation) ? "send/recv" : name_of(operation);
 }
 
+// CRC-12, x^12 + x^11 + x^3 + x^2 + x + 1: the remainders of all bytes.
+constexpr std::array<uint16_t, 256> crc12_table = [] {
+  std::array<uint16_t, 256> table = {};
+  for (uint32_t byte = 0; byte < 256; ++byte) {
+    uint32_t crc = byte << 4;
+    for (int bit = 0; bit < 8; ++bit) crc = (crc << 1 ^ ((crc & 0x800) != 0 ? 0x80f : 0)) & 0xfff;
+    table[byte] = static_cast<uint16_t>(crc);
+  }
+  return table;
+}();
+
 }  // namespace
 
 bool is_to_oneself(const Call& call) { return is_point_to_point(call.operation) && call.peer == call.comm->rank(); }
@@ -38,6 +50,20 @@ CallTag make_tag(const Call& call, uint64_t sequence) {
   tag.redop = reduces(call.operation) ? static_cast<uint8_t>(call.redop) : 0;
   tag.root = has_root(call.operation) ? call.peer : 0;
   return tag;
+}
+
+uint32_t call_mark(const CallTag& tag) {
+  uint32_t crc = 0xfff;
+  const auto add = [&crc](uint64_t value, int bytes) {
+    for (int i = bytes - 1; i >= 0; --i) crc = (crc << 8 & 0xfff) ^ crc12_table[(crc >> 4 ^ value >> 8 * i) & 0xff];
+  };
+  add(static_cast<uint8_t>(tag.operation), 1);
+  add(tag.dtype, 1);
+  add(tag.codec, 1);
+  add(tag.redop, 1);
+  add(static_cast<uint8_t>(tag.root), 1);
+  add(tag.count, 8);
+  return 1u << 12 | crc;
 }
 
 channel::Tag to_words(const CallTag& tag) {

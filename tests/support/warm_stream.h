@@ -5,7 +5,7 @@
 
 namespace narrowcast::testing {
 
-__global__ inline void do_nothing() {}
+static __global__ void do_nothing() {}
 
 // The first launch on a stream may wait for every kernel that runs on the GPU. Ranks that share one would wait for each
 // other: launch on each stream before any kernel waits.

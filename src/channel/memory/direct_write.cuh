@@ -13,7 +13,7 @@ __device__ inline void invite(const Peers& peers, const ChannelLayout& layout, S
                               RegionPlace place, uint32_t stopped) {
   auto* const word = in_scratch<uint64_t>(peers, sender, layout.invitation(peers.rank, peers.ranks));
   const uint32_t number = state.sent[sender] + 1;
-  if (stopped != 0) return;
+  if (is_stopped(stopped)) return;
   state.sent[sender] = number;
   // Release: what this rank's stream did before is not to come after what the sender writes.
   device::store_release(word, Invitation::of(number, place).word);

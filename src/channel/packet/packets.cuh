@@ -6,8 +6,9 @@
 //   with NVLink only. A load may still see an older part of a line beside its flag, so data are loaded after the flag was
 //   seen.
 //
-// Calls are numbered from 1, and a packet's flag is the number of the call that sent it. Calls use two buffers by turns;
-// the proof that nobody overwrites what another has still to read:
+// Calls are numbered from 1. A packet's flag is the number of the call that sent it, modulo 2^19, and the call's mark
+// (channel/peer/call_word.h): packets of a rank that makes another call are never taken. Calls use two buffers by turns; the
+// proof that no rank overwrites what another has still to read:
 //   1. In every call every rank receives something from every other one: packets, or a token where no data go. A kernel
 //      ends only when every thread of every CTA has received what is meant for it; the tokens are for CTA 0.
 //   2. When rank p writes into rank r's buffer for call n + 2, p's kernel of call n + 1 has ended (stream order). By 1 it
@@ -15,11 +16,12 @@
 //      n's packets. Those of call n are the last that lay in this buffer. How many CTAs the calls had does not matter.
 //   3. The chain is one of the memory model's: the end of a kernel is a fence of the system's scope, so that "read, end of
 //      the kernel, packet" is a release pattern, and "packet seen, end of the kernel, write" the acquiring one.
-// A kernel whose wait failed may break 1: the communicator is dead then, and its results are not used.
+// A kernel whose wait failed may break 1: the communicator is stopped then, and its results are not used.
 #pragma once
 
 #include "channel/packet/packet_area.h"
 #include "channel/peer/bounded_wait.cuh"
+#include "channel/peer/call_word.h"
 
 namespace narrowcast::channel {
 
@@ -55,22 +57,26 @@ class Packets {
   using Unit = channel::Unit<Packet>;
   using Place = UnitPlace<Packet>;
 
-  // rows: where in a buffer the rows of this kind begin, in bytes.
-  __device__ Packets(const Peers& peers, uint32_t buffer_bytes, uint32_t rows)
-      : peers_(peers), buffer_bytes_(buffer_bytes), rows_(rows) {}
+  // rows: where in a buffer the rows of this kind begin, in bytes. mark: of the call.
+  __device__ Packets(const Peers& peers, uint32_t buffer_bytes, uint32_t rows, uint32_t mark)
+      : peers_(peers), buffer_bytes_(buffer_bytes), rows_(rows), mark_(mark) {}
 
-  // Before the first of the other functions; calling it again does nothing. False: the communicator was stopped before this
-  // kernel began, and the thread returns from the kernel. Loads the number of the call and the stop word, which takes as
-  // long as loading data: issue the first data's loads before, so that all are in flight together. Plain loads, which
-  // the CTA's threads share in L1: the last kernel wrote the number, and this one does not until advance(); a stop that
-  // comes later is noticed by the waits.
-  __device__ __forceinline__ bool begin() {
-    if (sequence_ != 0) return true;
-    const uint32_t stopped = *peers_.stopped, sequence = following(state(peers_.rank)->sequences[blockIdx.x]);
-    if (stopped != 0) return false;
-    sequence_ = sequence;
-    return true;
+  // Before the first of the other functions; calling it again does nothing. Loads the number of the call and the stop word,
+  // which takes as long as loading data: issue the first data's loads before, so that all are in flight together. Plain
+  // loads, which the CTA's threads share in L1: the last kernel wrote the number, and this one does not until advance().
+  // A stop that comes later is noticed by the waits.
+  //
+  // There is no branch on the stop word here, because ptxas would move the loads of data behind it, and every call would
+  // take the latency of a load longer. Instead the kernel of a stopped communicator sends packets that no rank accepts,
+  // and returns after advance().
+  __device__ __forceinline__ void begin() {
+    if (flag_ != 0) return;
+    const uint32_t stopped = *peers_.stopped;
+    sequence_ = state(peers_.rank)->sequences[blockIdx.x] + 1;
+    flag_ = stopped == 0 ? mark_ << number_bits | sequence_ % numbers : refused | sequence_ % 2;
   }
+  // The communicator was stopped before this kernel began. After begin(); the kernel returns when it has advanced.
+  __device__ __forceinline__ bool is_refused() const { return flag_ >> number_bits == 0; }
 
   // Every thread of the CTA, once: the CTA's next call has another number. Only this
   // CTA reads its number, so a barrier of the CTA orders the store after the loads. The numbers of CTAs that this call
@@ -86,16 +92,16 @@ class Packets {
     char* to = packets(peer, place) + slot(peer, peers_.rank) * slot_bytes;
     const uint64_t (&words)[Packet::unit_words] = unit.words;
     if constexpr (!Packet::is_line) {
-      device::store_16_bytes_relaxed(to, {low(words[0]), high(words[0]), low(words[1]), sequence_});
-      device::store_16_bytes_relaxed(to + store_bytes, {high(words[1]), low(words[2]), high(words[2]), sequence_});
+      device::store_16_bytes_relaxed(to, {low(words[0]), high(words[0]), low(words[1]), flag_});
+      device::store_16_bytes_relaxed(to + store_bytes, {high(words[1]), low(words[2]), high(words[2]), flag_});
     } else {
       const bool flag = Packet::has_flag(place.lane);
       __syncwarp();  // a line is one instruction's
 #pragma unroll
       for (int store = 0; store < Packet::stores; ++store) {
         const uint64_t first = words[2 * store], second = words[2 * store + 1];
-        device::store_16_bytes_relaxed(to + store * store_bytes, {low(first), high(first), flag ? 0 : low(second),
-                                                                  flag ? sequence_ : high(second)});
+        device::store_16_bytes_relaxed(to + store * store_bytes,
+                                       {low(first), high(first), flag ? 0 : low(second), flag ? flag_ : high(second)});
       }
     }
   }
@@ -122,19 +128,22 @@ class Packets {
 
   // Every thread may call; thread p of CTA 0 acts for rank p. To ranks that are sent no data, from those that send none.
   __device__ void send_tokens(RankMask to) const {
-    if (is_token_thread(to)) device::store_relaxed(&state(my_peer())->tokens[turn()][peers_.rank], sequence_);
+    if (is_token_thread(to)) device::store_relaxed(&state(my_peer())->tokens[turn()][peers_.rank], flag_);
   }
   __device__ void wait_for_tokens(RankMask from) const {
     if (!is_token_thread(from)) return;
     const uint32_t* token = &state(peers_.rank)->tokens[turn()][my_peer()];
-    wait_until(peers_, my_peer(), [&] { return device::load_relaxed(token) == sequence_; });
+    int missing = my_peer();
+    wait_until(
+        peers_, missing, [&] { return device::load_relaxed(token) == flag_; }, wait_timed_out,
+        [&] { return finds_other_call(missing); });
   }
 
-  // Every thread of every CTA calls it last. After 2^32 calls numbers come again. Before that, the last call of each turn
-  // clears its buffer, so that no flag of old is left; the CTA that ends last does so, when all of this call's packets
-  // have been read. None of the next call of this turn can come before the kernel has ended: see 2 above.
+  // Every thread of every CTA calls it last. The numbers in flags repeat after 2^19 calls. Before that, the last call of each
+  // turn clears its buffer, so that no old flag is left; the CTA that ends last does so, when all of this call's packets
+  // have been read. None of the next call of this turn can arrive before the kernel has ended: see 2 above.
   __device__ void finish() const {
-    if (sequence_ < last_sequence - 1) return;
+    if (flag_ % numbers < numbers - 2) return;
     __shared__ bool is_last;
     __syncthreads();
     if (threadIdx.x == 0) {
@@ -150,17 +159,17 @@ class Packets {
   }
 
  private:
-  static constexpr uint32_t last_sequence = 0xffffffff;
+  static constexpr uint32_t number_bits = 32 - call_mark_bits, numbers = 1u << number_bits;
+  static constexpr uint32_t refused =
+      2;  // no call's flag, as it has no mark, and not 0, which is what cleared memory holds
   static constexpr uint32_t slot_bytes = Packet::stores * store_bytes;  // of a row, for a source
 
-  // 0 is what fresh memory holds; 1 would have the turn of the last one.
-  __device__ static uint32_t following(uint32_t sequence) { return sequence == last_sequence ? 2 : sequence + 1; }
   __device__ static uint32_t low(uint64_t word) { return static_cast<uint32_t>(word); }
   __device__ static uint32_t high(uint64_t word) { return static_cast<uint32_t>(word >> 32); }
   __device__ static uint64_t word(uint32_t low, uint32_t high) { return low | uint64_t{high} << 32; }
 
   __device__ PacketState* state(int rank) const { return reinterpret_cast<PacketState*>(peers_.scratch[rank]); }
-  __device__ uint32_t turn() const { return sequence_ % 2; }
+  __device__ uint32_t turn() const { return flag_ % 2; }
   __device__ char* buffer(int rank) const {
     return peers_.scratch[rank] + sizeof(PacketState) + turn() * buffer_bytes_;
   }
@@ -191,23 +200,26 @@ class Packets {
     uint4 first[Slots], second[Slots];
 #pragma unroll
     for (int i = 0; i < Slots; ++i)  // what is not wanted has come
-      first[i].w = second[i].w = (wanted >> i & 1) != 0 ? ~sequence_ : sequence_;
+      first[i].w = second[i].w = (wanted >> i & 1) != 0 ? ~flag_ : flag_;
     int missing = 0;
-    const bool arrived = wait_until(peers_, missing, [&] {
+    const bool arrived = wait_until(
+        peers_, missing,
+        [&] {
 #pragma unroll
-      for (int i = 0; i < Slots; ++i) {
-        if (first[i].w != sequence_) first[i] = device::load_16_bytes_relaxed(from + i * slot_bytes);
-        if (second[i].w != sequence_) second[i] = device::load_16_bytes_relaxed(from + i * slot_bytes + store_bytes);
-      }
-      bool all = true;
+          for (int i = 0; i < Slots; ++i) {
+            if (first[i].w != flag_) first[i] = device::load_16_bytes_relaxed(from + i * slot_bytes);
+            if (second[i].w != flag_) second[i] = device::load_16_bytes_relaxed(from + i * slot_bytes + store_bytes);
+          }
+          bool all = true;
 #pragma unroll
-      for (int i = 0; i < Slots; ++i) {
-        const bool here = first[i].w == sequence_ && second[i].w == sequence_;
-        if (!here) missing = source_of(first_slot + i);
-        all = all && here;
-      }
-      return all;
-    });
+          for (int i = 0; i < Slots; ++i) {
+            const bool here = first[i].w == flag_ && second[i].w == flag_;
+            if (!here) missing = source_of(first_slot + i);
+            all = all && here;
+          }
+          return all;
+        },
+        wait_timed_out, [&] { return finds_other_call(missing); });
 #pragma unroll
     for (int i = 0; i < Slots; ++i) {
       units[i].words[0] = word(first[i].x, first[i].y);
@@ -229,7 +241,7 @@ class Packets {
         const char* const line = from + i * slot_bytes;
 #pragma unroll
         for (int store = 0; store < Packet::stores; ++store) {
-          flags[i][store] = sequence_;
+          flags[i][store] = flag_;
           if ((wanted >> i & 1) != 0 && Packet::has_flag(device::lane_id()))
             flags[i][store] = device::load_relaxed(
                 reinterpret_cast<const uint32_t*>(line + store * store_bytes + 16 - sizeof(uint32_t)));
@@ -240,14 +252,14 @@ class Packets {
       for (int i = 0; i < Slots; ++i) {
 #pragma unroll
         for (int store = 0; store < Packet::stores; ++store) {
-          if (flags[i][store] == sequence_) continue;
+          if (flags[i][store] == flag_) continue;
           missing = source_of(first_slot + i);
           all = false;
         }
       }
       return all;
     };
-    if (!wait_until_all(peers_, missing, arrived)) return false;
+    if (!wait_until_all(peers_, missing, arrived, [&] { return finds_other_call(missing); })) return false;
 #pragma unroll
     for (int i = 0; i < Slots; ++i) {
 #pragma unroll
@@ -261,14 +273,39 @@ class Packets {
     return true;
   }
 
+  // For a thread whose wait takes long. A rank in another call waits as well, since flags differ: both tell the other ranks
+  // which call they are in, and look whether one disagrees. True: `peer` does. What is announced is kept in the rank's own
+  // place, so that one thread does it.
+  __device__ bool finds_other_call(int& peer) const {
+    PacketState* const own = state(peers_.rank);
+    // The number's high part, before or after advance().
+    uint32_t number = device::load_relaxed(&own->sequences[blockIdx.x]);
+    number += (flag_ - number) % numbers + device::load_relaxed(&own->block_calls);
+    const CallWord word = CallWord::of(number, mark_);
+    uint64_t* const calls = own->calls[number % 2];
+    const bool announces = device::load_relaxed(&calls[peers_.rank]) != word.word;
+    bool found = false;
+#pragma unroll 1
+    for (int rank = 0; rank < peers_.ranks; ++rank) {
+      if (rank == peers_.rank) continue;
+      if (announces) device::store_relaxed(&state(rank)->calls[number % 2][peers_.rank], word.word);
+      if (!CallWord{device::load_relaxed(&calls[rank])}.disagrees_with(word)) continue;
+      peer = rank;
+      found = true;
+    }
+    if (announces) device::store_relaxed(&calls[peers_.rank], word.word);
+    return found;
+  }
+
   __device__ static int my_peer() { return static_cast<int>(threadIdx.x); }
   __device__ static bool is_token_thread(RankMask ranks) {
     return blockIdx.x == 0 && threadIdx.x < max_gpu_ranks && (ranks >> threadIdx.x & 1) != 0;
   }
 
   const Peers& peers_;  // the scratch pointers lead to the packets' area
-  uint32_t buffer_bytes_, rows_;
-  uint32_t sequence_ = 0;  // none
+  uint32_t buffer_bytes_, rows_, mark_;
+  uint32_t sequence_ = 0;  // of the call; used until advance()
+  uint32_t flag_ = 0;      // of its packets; 0: begin() has not been called
 };
 
 }  // namespace narrowcast::channel

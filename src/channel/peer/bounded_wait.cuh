@@ -11,9 +11,15 @@ namespace narrowcast::channel {
 // Without this check a kernel would still take what arrives within the first spins of a wait, possibly of another call.
 //
 // Cost: control->stop is in host memory, a microsecond away, so kernels read a copy in their own GPU's memory, set by the
-// kernel that fails and, by an asynchronous copy, by the host. Issue this load next to another one whose latency is paid
-// anyway (counters, the first values), and test the result after that: the check is then a few instructions per warp.
+// kernel that fails and, by an asynchronous copy, by the host. Issue this load next to others whose latency is paid anyway
+// (counters, the first values) and then test it by is_stopped(): the check is a few instructions per warp.
 __device__ __forceinline__ uint32_t stop_word(const Peers& peers) { return device::load_relaxed(peers.stopped); }
+// Whether the stop word is set. The barrier keeps the compiler from moving the loads before it behind the branch, where
+// they would wait for the stop word to arrive.
+__device__ __forceinline__ bool is_stopped(uint32_t word) {
+  asm volatile("" ::: "memory");
+  return word != 0;
+}
 
 // One thread reports why the kernels of this rank stop, unless a failure or stop came before. If several threads report
 // at the same time any of them wins: this needs no atomic operation, which not every machine has for host memory.
@@ -48,27 +54,39 @@ class Patience {
   uint64_t begin_ = 0;
 };
 
+struct NeverDisagrees {
+  __device__ bool operator()() const { return false; }
+};
+
 // One thread calls `ready()` until it returns true. False: the communicator is stopped, the data did not arrive, and the
 // caller returns without waiting again. `peer` is read when the timeout expires: ready() may store in it who is missing.
-template <typename Ready>
+// disagrees(): asked when the wait takes long; true: `peer` is in another call, which is reported.
+template <typename Ready, typename Disagrees = NeverDisagrees>
 __device__ __forceinline__ bool wait_until(const Peers& peers, const int& peer, Ready ready,
-                                           KernelFailure failure = wait_timed_out) {
+                                           KernelFailure failure = wait_timed_out, Disagrees disagrees = {}) {
   Patience patience;
   for (uint32_t spin = 1;; ++spin) {  // one call of ready() in the code: it may be long
     if (ready()) return true;
-    if (spin % spins_between_checks == 0 && patience.ends(peers, peer, failure)) return false;
+    if (spin % spins_between_checks != 0) continue;
+    if (patience.ends(peers, peer, failure)) return false;
+    if (!disagrees()) continue;
+    stop_kernels(peers, peer, call_mismatch);
+    return false;
   }
 }
 
-// The whole warp waits until ready() is true in all its threads. `peer`: the rank that this thread waits for, as above.
-template <typename Ready>
-__device__ __forceinline__ bool wait_until_all(const Peers& peers, const int& peer, Ready ready) {
+// The whole warp waits until ready() is true in all its threads. peer, disagrees: of this thread, as above.
+template <typename Ready, typename Disagrees = NeverDisagrees>
+__device__ __forceinline__ bool wait_until_all(const Peers& peers, const int& peer, Ready ready,
+                                               Disagrees disagrees = {}) {
   Patience patience;
   for (uint32_t spin = 1;; ++spin) {
     const bool here = ready();
     if (__all_sync(device::all_lanes, here)) return true;
     if (spin % spins_between_checks != 0) continue;
-    if (__any_sync(device::all_lanes, !here && patience.ends(peers, peer, wait_timed_out))) return false;
+    const bool differs = !here && disagrees();
+    if (differs) stop_kernels(peers, peer, call_mismatch);
+    if (__any_sync(device::all_lanes, differs || (!here && patience.ends(peers, peer, wait_timed_out)))) return false;
   }
 }
 

@@ -17,7 +17,13 @@ struct KernelControl {
   uint32_t peer;               // the rank that was waited for, sent the payload or is the target of the request
 };
 // Why a kernel failed.
-enum KernelFailure : uint32_t { no_failure = 0, wait_timed_out = 1, payload_corrupt = 2, request_timed_out = 3 };
+enum KernelFailure : uint32_t {
+  no_failure = 0,
+  wait_timed_out = 1,
+  payload_corrupt = 2,
+  request_timed_out = 3,
+  call_mismatch = 4
+};
 
 // What a kernel knows about the communicator.
 struct Peers {

@@ -247,6 +247,11 @@ void Communicator::adopt_kernel_failure() {
   } else if (failed == channel::payload_corrupt) {
     std::snprintf(sentence, sizeof sentence, "rank %d received invalid data from rank %u", rank(), peer);
     record_error(NCAST_CORRUPT, sentence);
+  } else if (failed == channel::call_mismatch) {
+    std::snprintf(sentence, sizeof sentence,
+                  "rank %d and rank %u made different calls: operation, count, dtype, codec, op or root differs",
+                  rank(), peer);
+    record_error(NCAST_MISMATCH, sentence);
   }
 }
 

@@ -207,8 +207,10 @@ cudaError_t Communicator::launch_collective(const Call& call, cudaStream_t strea
   const Choice choice = choice_of(call);
   if (call.operation != Operation::all_to_all_v && call.count == 0) return cudaSuccess;
   if (const auto operation = packet_operation(call.operation); operation && choice.packets) {
-    return launch_packets(peers_, 0, {*operation, call.send, call.recv, call.count, call.dtype, call.redop, call.peer},
-                          packet_shape_of(call), stream);
+    return launch_packets(
+        peers_, 0,
+        {*operation, call.send, call.recv, call.count, call.dtype, call.redop, call.peer, call_mark(make_tag(call, 0))},
+        packet_shape_of(call), stream);
   }
   return reduces(call.operation) ? launch_reduction_of(call, choice.codec, stream)
                                  : launch_moves_of(call, choice.codec, stream);

@@ -211,21 +211,21 @@ TEST_CASE("packets: a CUDA graph is replayed with other data") {
   }
 }
 
-TEST_CASE("packets: numbers come again after 2^32 calls, and flags of old are gone") {
+TEST_CASE("packets: the numbers in flags repeat after 2^19 calls, and no old flag is left") {
   const TimeLimit limit(120);
   for (const int ranks : {2, 5}) {
     if (ranks > most_ranks()) continue;
     CAPTURE(ranks);
     const TestWorld world(ranks);
-    // As calls of long ago may have left it: packets and tokens with the flags that come after the wrap.
-    constexpr uint32_t before = 0xfffffff9;
+    // As earlier calls may have left it: packets and tokens with the flags that come after the wrap.
+    constexpr uint32_t numbers = 1u << 19, mark = 1, before = numbers - 7;
     const size_t area = executor::cuda::packet_scratch_bytes(ranks);
     std::vector<uint32_t> words(area / sizeof(uint32_t), 0xdeadbeef);
-    for (size_t i = 0; i < words.size(); i += 4) words[i + 3] = 2 + static_cast<uint32_t>(i / 4 % 16);
+    for (size_t i = 0; i < words.size(); i += 4) words[i + 3] = mark * numbers + static_cast<uint32_t>(i / 4 % 16);
     channel::PacketState state{};
     for (uint32_t& sequence : state.sequences) sequence = before;
     for (uint32_t turn = 0; turn < 2; ++turn)
-      for (uint32_t& token : state.tokens[turn]) token = 2 + turn;
+      for (uint32_t& token : state.tokens[turn]) token = mark * numbers + turn;
     std::memcpy(words.data(), &state, sizeof state);
     for (int rank = 0; rank < ranks; ++rank)
       REQUIRE_CUDA(cudaMemcpy(world.state(rank), words.data(), area, cudaMemcpyDefault));
@@ -233,8 +233,96 @@ TEST_CASE("packets: numbers come again after 2^32 calls, and flags of old are go
     check_counters(world, 40);
     world.check_scratch();
     REQUIRE_CUDA(cudaMemcpy(&state, world.state(0), sizeof state, cudaMemcpyDefault));
-    CHECK(state.sequences[0] == 2 + 40 - (0xffffffff - before) - 1);
+    CHECK(state.sequences[0] == before + 40);
   }
+}
+
+// What a call leaves of a receive buffer that was filled with 0xa5.
+bool is_untouched(const TestWorld& world, int rank, const void* values, size_t bytes) {
+  std::vector<unsigned char> content(bytes);
+  world.use(rank);
+  REQUIRE_CUDA(cudaMemcpy(content.data(), values, bytes, cudaMemcpyDefault));
+  return std::count(content.begin(), content.end(), 0xa5) == static_cast<std::ptrdiff_t>(bytes);
+}
+
+TEST_CASE("packets: a stopped rank takes and gives nothing, and its first failure stays") {
+  const TimeLimit limit(60);
+  for (const PacketOperation operation :
+       {PacketOperation::all_reduce, PacketOperation::all_gather, PacketOperation::reduce_scatter}) {
+    for (const uint32_t count :
+         {64u, 65u, 20000u}) {  // kernels for short messages of whole words, and the general ones
+      CAPTURE(static_cast<int>(operation));
+      CAPTURE(count);
+      const TestWorld world(2, 0.2);
+      const auto call = [&](int rank) {
+        char* const send = world.rank(rank).arena;
+        world.launch(rank, {operation, send, send + TestWorld::arena_bytes / 2, count, NCAST_FLOAT32, NCAST_SUM, 0}, 4);
+      };
+      for (int rank = 0; rank < 2; ++rank) {
+        world.use(rank);
+        REQUIRE_CUDA(cudaMemset(world.rank(rank).arena, 0xa5, TestWorld::arena_bytes));
+        REQUIRE_CUDA(cudaDeviceSynchronize());
+      }
+      call(0);  // alone: it gives up
+      world.wait();
+      const channel::KernelControl& control = *world.rank(0).control;
+      REQUIRE(control.failed == channel::wait_timed_out);
+      REQUIRE(control.peer == 1);
+      world.use(0);
+      REQUIRE_CUDA(cudaMemset(world.rank(0).arena, 0xa5, TestWorld::arena_bytes));
+      REQUIRE_CUDA(cudaDeviceSynchronize());
+      // Rank 0 left its packets of the first call, so rank 1 completes that one. Of the second both would have all they need.
+      call(1);
+      world.wait();
+      REQUIRE(world.rank(1).control->failed == channel::no_failure);
+      world.use(1);
+      REQUIRE_CUDA(cudaMemset(world.rank(1).arena, 0xa5, TestWorld::arena_bytes));
+      REQUIRE_CUDA(cudaDeviceSynchronize());
+      call(1);
+      call(0);
+      world.wait();
+      const char* const recv = world.rank(0).arena + TestWorld::arena_bytes / 2;
+      CHECK(is_untouched(world, 0, recv, 3 * count * sizeof(float)));
+      CHECK(world.rank(1).control->failed == channel::wait_timed_out);
+      CHECK(world.rank(1).control->peer == 0);
+      CHECK(control.failed == channel::wait_timed_out);
+      CHECK(control.peer == 1);
+    }
+  }
+}
+
+// Two ranks make these calls. Both are stopped, and say whom they disagree with.
+void check_mismatch(const PacketCall& first, const PacketCall& second) {
+  const TestWorld world(2, 20);
+  const PacketCall calls[] = {first, second};
+  for (int rank = 0; rank < 2; ++rank) {
+    PacketCall call = calls[rank];
+    char* const send = world.rank(rank).arena;
+    call.send = send;
+    call.recv = send + TestWorld::arena_bytes / 2;
+    world.launch(rank, call, 4);
+  }
+  world.wait();
+  for (int rank = 0; rank < 2; ++rank) {
+    CAPTURE(rank);
+    CHECK(world.rank(rank).control->failed == channel::call_mismatch);
+    CHECK(world.rank(rank).control->peer == static_cast<uint32_t>(1 - rank));
+  }
+}
+
+TEST_CASE("packets: ranks that make different calls are told so, whatever differs") {
+  const TimeLimit limit(60);
+  const auto call = [](PacketOperation operation, uint64_t count, ncast_redop op, int root, uint32_t mark) {
+    return PacketCall{operation, nullptr, nullptr, count, NCAST_FLOAT32, op, root, mark};
+  };
+  using enum PacketOperation;
+  check_mismatch(call(all_reduce, 64, NCAST_SUM, 0, 1), call(all_reduce, 64, NCAST_MAX, 0, 2));
+  check_mismatch(call(all_reduce, 64, NCAST_SUM, 0, 1), call(all_reduce, 192, NCAST_SUM, 0, 2));
+  check_mismatch(call(all_reduce, 65, NCAST_SUM, 0, 1), call(all_reduce, 100000, NCAST_SUM, 0, 2));
+  check_mismatch(call(all_reduce, 64, NCAST_SUM, 0, 1), call(all_gather, 64, NCAST_SUM, 0, 2));
+  check_mismatch(call(broadcast, 64, NCAST_SUM, 0, 1), call(broadcast, 64, NCAST_SUM, 1, 2));  // both are roots
+  check_mismatch(call(broadcast, 64, NCAST_SUM, 1, 1), call(broadcast, 64, NCAST_SUM, 0, 2));  // neither is
+  check_mismatch(call(broadcast, 64, NCAST_SUM, 0, 1), call(all_reduce, 64, NCAST_SUM, 0, 2));
 }
 
 TEST_CASE("packets: the host stops calls that wait for a rank") {

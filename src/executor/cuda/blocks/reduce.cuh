@@ -38,7 +38,7 @@ __global__ void __launch_bounds__(warps_of<Codec> * 32, 1) reduce_pieces(const _
     const uint32_t stopped = channel::stop_word(call.peers);  // in flight together with the counters of the ring's ends
     ReducingWarp<Codec> reducing(call, memory.warps[warp], memory.states[warp], memory.signals.queues[warp], ring,
                                  thread);
-    if (stopped == 0) reducing.run();
+    if (!channel::is_stopped(stopped)) reducing.run();
   }
   memory.signals.close_one(thread);
 }

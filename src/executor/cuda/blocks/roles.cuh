@@ -103,7 +103,7 @@ __device__ void send_blocks(const BlockCall& call, WarpMemory<Codec>& memory, Si
   Outgoing now = block_to(0);
   loader.start(here, now.values.values, now.values.bytes);
   claim_after(now);
-  if (stopped != 0) return loader.wait();
+  if (channel::is_stopped(stopped)) return loader.wait();
   if (Codec::is_identity && !straight.begin(call.peers, call.layout, call.straight, end, call.awaits)) return;
   while (true) {
     const uint32_t before = in_order ? now.block : __shfl_sync(device::all_lanes, claimed, 0);
@@ -201,7 +201,7 @@ __device__ void take_payloads(const BlockCall& call, WarpMemory<Codec>& memory, 
   channel::SlotReceiver receiver(call.peers, call.layout, end, receiver_end, Codec::values_bytes, thread);
   // A payload, the one after it, and the values of the first.
   char *here = memory.buffers[0], *next = memory.buffers[1], *values = memory.buffers[2];
-  if (stopped != 0) return;
+  if (channel::is_stopped(stopped)) return;
   const auto start = [&](char* to, int first, bool wait) {
     const channel::SlotReceiver::Payload payload = receiver.next(open, first, wait);
     const int source = peer_of_thread(end, payload.end);

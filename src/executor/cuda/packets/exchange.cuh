@@ -25,6 +25,7 @@ struct Exchange {
   uint32_t buffer_rows;              // of this kind of packet
   uint32_t buffer_begin;             // of these, in bytes
   uint32_t buffer_bytes;             // all of it
+  uint32_t mark;                     // of the call (channel/peer/call_word.h)
   uint32_t behind;                   // a warp receives so many jobs, or rows, behind what it sends; 0: after all
   uint32_t to, from;                 // other ranks, as bits
   bool send_aligned, recv_aligned;   // all pieces begin at multiples of 8

@@ -23,6 +23,7 @@ Exchange make_exchange(const PacketCall& call, const PacketShape& shape, int ran
   const uint32_t turn = shape.ctas * shape.warps;
   exchange.behind = jobs_of(call.operation, exchange.rows, ranks) <= turn ? 0 : turn;
   exchange.buffer_bytes = channel::packet_buffer_bytes(ranks);
+  exchange.mark = call.mark;
   exchange.piece_bytes = exchange.last_bytes = static_cast<uint32_t>(bytes);
   exchange.to = exchange.from = others;
 

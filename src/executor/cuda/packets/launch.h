@@ -27,6 +27,7 @@ struct PacketCall {
   ncast_dtype dtype;
   ncast_redop redop;  // of reductions
   int root;           // of broadcast, reduce, gather and scatter
+  uint32_t mark = 1;  // of the call (call_mark): ranks whose marks differ get call_mismatch
 };
 
 // peers.scratch leads to each rank's scratch. Launches one kernel, or copies if there is one rank; nothing when count is

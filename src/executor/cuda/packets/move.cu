@@ -15,7 +15,7 @@ namespace {
 template <typename Packet, typename Value>
 __global__ void __launch_bounds__(most_packet_warps(false) * 32)
     move_kernel(const __grid_constant__ channel::Peers peers, const __grid_constant__ Exchange exchange) {
-  channel::Packets<Packet> packets(peers, exchange.buffer_bytes, exchange.buffer_begin);
+  channel::Packets<Packet> packets(peers, exchange.buffer_bytes, exchange.buffer_begin, exchange.mark);
   const channel::RankMask others = ((1u << peers.ranks) - 1) & ~(1u << peers.rank);
   const uint32_t bytes = exchange.piece_bytes;
   const uint32_t warps = blockDim.x / 32, stride = gridDim.x * warps, first = blockIdx.x * warps + threadIdx.x / 32;
@@ -25,9 +25,10 @@ __global__ void __launch_bounds__(most_packet_warps(false) * 32)
     const bool is_own = job.to == peers.rank;
     if (!job.place.is_in(bytes) || !(is_own ? exchange.keeps : (exchange.to >> job.to & 1) != 0)) return;
     const auto unit = load_unit<Value>(exchange.send_piece(job.to), job.place, bytes, exchange.send_aligned);
-    if (!packets.begin()) return;
+    packets.begin();
     if (is_own) {
-      store_unit<Value>(exchange.recv_piece(job.to), job.place, bytes, exchange.recv_aligned, unit);
+      if (!packets.is_refused())
+        store_unit<Value>(exchange.recv_piece(job.to), job.place, bytes, exchange.recv_aligned, unit);
     } else {
       packets.send(job.to, job.place, unit);
     }
@@ -45,9 +46,10 @@ __global__ void __launch_bounds__(most_packet_warps(false) * 32)
   for (uint32_t job = first; job < jobs + exchange.behind || job == first; job += stride) {
     if (job < jobs) send(Job<Packet>(peers, exchange.rows, job));
     if (job == first) {
-      if (!packets.begin()) return;
+      packets.begin();
       packets.send_tokens(others & ~exchange.to);
       packets.advance();
+      if (packets.is_refused()) return;
     }
     if (job - exchange.behind < jobs && !receive(Job<Packet>(peers, exchange.rows, job - exchange.behind))) break;
   }

@@ -20,7 +20,7 @@ __device__ __forceinline__ void send_pieces(channel::Packets<Packet>& packets, c
   using Unit = Unit<Packet>;
   if (exchange.send_stride == 0) {
     const Unit unit = load_unit<Value>(exchange.send, place, exchange.piece_bytes, exchange.send_aligned);
-    if (!packets.begin()) return;
+    packets.begin();
 #pragma unroll
     for (int i = 0; i < Others; ++i) {
       const int rank = rank_behind(peers, i + 1);
@@ -34,7 +34,7 @@ __device__ __forceinline__ void send_pieces(channel::Packets<Packet>& packets, c
       if (i + 1 < peers.ranks)
         units[i] = load_words(exchange.send_piece(rank), place, exchange.bytes_of(rank, peers.ranks));
     }
-    if (!packets.begin()) return;
+    packets.begin();
     const int last = peers.ranks - 1;
     const bool is_cut = exchange.last_bytes % 8 != 0;  // within a word: the last piece goes by itself
 #pragma unroll
@@ -52,7 +52,7 @@ __device__ __forceinline__ void send_pieces(channel::Packets<Packet>& packets, c
       const uint32_t bytes = exchange.bytes_of(rank, peers.ranks);
       if (!place.is_in(bytes)) continue;
       const Unit unit = load_unit<Value>(exchange.send_piece(rank), place, bytes, exchange.send_aligned);
-      if (!packets.begin()) return;
+      packets.begin();
       packets.send(rank, place, unit);
     }
   }
@@ -82,7 +82,7 @@ __global__ void __launch_bounds__(most_packet_warps(true) * 32)
                   const ncast_redop op) {
   using Value = Bits<Dtype>;
   using Place = UnitPlace<Packet>;
-  channel::Packets<Packet> packets(peers, exchange.buffer_bytes, exchange.buffer_begin);
+  channel::Packets<Packet> packets(peers, exchange.buffer_bytes, exchange.buffer_begin, exchange.mark);
   const channel::RankMask others = ((1u << peers.ranks) - 1) & ~(1u << peers.rank);
   const uint32_t own_bytes = exchange.bytes_of(peers.rank, peers.ranks);
   const uint32_t warps = blockDim.x / 32, lane = threadIdx.x % 32;
@@ -98,9 +98,10 @@ __global__ void __launch_bounds__(most_packet_warps(true) * 32)
         turn_row < exchange.rows && exchange.to != 0 && place.is_in(exchange.piece_bytes))
       send_pieces<Value, Others>(packets, peers, exchange, place);
     if (turn_row == first_row) {
-      if (!packets.begin()) return;
+      packets.begin();
       packets.send_tokens(others & ~exchange.to);
       packets.advance();
+      if (packets.is_refused()) return;
     }
     // Receiving stands here once, for pieces and results alike, to keep the kernel short.
 #pragma unroll 1

@@ -27,13 +27,14 @@ __device__ __forceinline__ Unit<Packet> send_units(channel::Packets<Packet>& pac
   };
   const Unit<Packet> own = load(peers.rank);
   if constexpr (sharing == Sharing::whole) {
-    if (packets.begin()) send_to_others<Others>(packets, peers, place, own);
+    packets.begin();
+    send_to_others<Others>(packets, peers, place, own);
   } else {
     Unit<Packet> units[Others];  // all loads before the first store, which the compiler would not let them pass
 #pragma unroll
     for (int i = 0; i < Others; ++i)
       if (i + 1 < peers.ranks) units[i] = load(rank_behind(peers, i + 1));
-    if (!packets.begin()) return own;
+    packets.begin();
 #pragma unroll
     for (int i = 0; i < Others; ++i) {
       const int rank = rank_behind(peers, i + 1);
@@ -65,7 +66,7 @@ __device__ __forceinline__ void take_sums(const channel::Packets<Packet>& packet
 template <typename Packet, ncast_dtype Dtype, int Others, Sharing sharing>
 __global__ void __launch_bounds__(most_packet_warps(true) * 32)
     sum_kernel(const __grid_constant__ channel::Peers peers, const __grid_constant__ Exchange exchange) {
-  channel::Packets<Packet> packets(peers, exchange.buffer_bytes, exchange.buffer_begin);
+  channel::Packets<Packet> packets(peers, exchange.buffer_bytes, exchange.buffer_begin, exchange.mark);
   const UnitPlace<Packet> place{own_row(), threadIdx.x % 32};
   const UnitPlace<Packet> sum_place{exchange.buffer_rows / 2 + place.row, place.lane};
   const uint32_t own_bytes = exchange.bytes_of(peers.rank, peers.ranks);
@@ -74,8 +75,9 @@ __global__ void __launch_bounds__(most_packet_warps(true) * 32)
   device::wait_for_stream();
   Unit<Packet> own;
   if (has_any) own = send_units<sharing, Others>(packets, peers, exchange, place);
-  if (!packets.begin()) return;
+  packets.begin();
   packets.advance();
+  if (packets.is_refused()) return;
   if (place.is_in(own_bytes)) {
     Unit<Packet> units[Others];
     goes_on = packets.receive(packets.wanted(exchange.from), place, units);
@@ -95,7 +97,7 @@ __global__ void __launch_bounds__(most_packet_warps(true) * 32)
 template <typename Packet>
 __global__ void __launch_bounds__(most_packet_warps(false) * 32)
     short_move_kernel(const __grid_constant__ channel::Peers peers, const __grid_constant__ Exchange exchange) {
-  channel::Packets<Packet> packets(peers, exchange.buffer_bytes, exchange.buffer_begin);
+  channel::Packets<Packet> packets(peers, exchange.buffer_bytes, exchange.buffer_begin, exchange.mark);
   const channel::RankMask others = ((1u << peers.ranks) - 1) & ~(1u << peers.rank);
   const uint32_t bytes = exchange.piece_bytes, number = own_row();
   const Job<Packet> job(peers, exchange.rows, number);
@@ -104,16 +106,17 @@ __global__ void __launch_bounds__(most_packet_warps(false) * 32)
   device::wait_for_stream();
   if (has_any && (is_own ? exchange.keeps : (exchange.to >> job.to & 1) != 0)) {
     const Unit<Packet> unit = load_words(exchange.send_piece(job.to), job.place, bytes);
-    if (!packets.begin()) return;
+    packets.begin();
     if (is_own) {
-      store_words(exchange.recv_piece(job.to), job.place, bytes, unit);
+      if (!packets.is_refused()) store_words(exchange.recv_piece(job.to), job.place, bytes, unit);
     } else {
       packets.send(job.to, job.place, unit);
     }
   }
-  if (!packets.begin()) return;
+  packets.begin();
   packets.send_tokens(others & ~exchange.to);
   packets.advance();
+  if (packets.is_refused()) return;
   if (has_any && (exchange.from >> job.from & 1) != 0) {
     Unit<Packet> unit;
     if (packets.receive_from(job.from, job.place, unit))
