@@ -76,7 +76,7 @@ static inline void ncast_comm_config_init(ncast_comm_config* config) {
   ncast_comm_config_defaults(config, sizeof *config);
 }
 
-// Makes an id on one rank; the user carries it to the others. For one communicator; who knows it can join.
+// Creates an id on one rank; the user sends it to the others. It is for one communicator, and whoever knows it can join.
 NCAST_API ncast_status ncast_get_unique_id(ncast_unique_id* id);
 
 // Removes shared memory of this library in /dev/shm that no living process owns: killed processes leave it behind. The

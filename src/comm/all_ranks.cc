@@ -78,7 +78,7 @@ ncast_status create_all(ncast_comm** comms, int ranks, const int* devices, const
   });
   if (status == NCAST_OK) return NCAST_OK;
   const std::string sentence = ncast_last_error();
-  narrowcast::executor::drop_id(id, {});
+  narrowcast::executor::release_id(id, {});
   destroy_all(comms, ranks);
   return fail(status, "%s", sentence.c_str());
 }

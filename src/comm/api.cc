@@ -11,6 +11,7 @@
 #include "bootstrap/unique_id.h"
 #include "comm/arguments.h"
 #include "comm/launch.h"
+#include "comm/used_ids.h"
 #include "executor/backend.h"
 #include "executor/communicator.h"
 #include "executor/registry.h"
@@ -76,9 +77,15 @@ ncast_status create(ncast_comm** comm, int ranks, const ncast_unique_id* id, int
   if (!bootstrap::is_unique_id(*id)) {
     return fail(NCAST_INVALID_ARGUMENT, "ncast_comm_create: id was not made by ncast_get_unique_id");
   }
-  drop_id(*id, config.backend);
+  const bootstrap::WorldId world = bootstrap::content_of(*id).world;
+  if (is_used(world)) {
+    return fail(NCAST_INVALID_ARGUMENT, "ncast_comm_create: id was already used for a communicator of this process");
+  }
+  release_id(*id, config.backend);
   if (ncast_status status = find_backend(config.backend)->create(*id, ranks, rank, config, comm)) return status;
-  add_living(*comm);
+  // All ranks have joined, so no other rank of this process is still to come with the id.
+  mark_used(world);
+  add_communicator(*comm);
   return NCAST_OK;
 }
 
@@ -125,7 +132,7 @@ ncast_status create_by_exchange(ncast_comm** comm, int ranks, int rank, ncast_ex
   if (ranks < 1) return fail(NCAST_INVALID_ARGUMENT, "%s: ranks is %d, not 1 or more", function, ranks);
   Contribution own = {};
   const ncast_status status = exchange_and_create(comm, ranks, rank, exchange, context, given_config, &own);
-  if (status != NCAST_OK && bootstrap::is_unique_id(own.id)) drop_id(own.id, {});
+  if (status != NCAST_OK && bootstrap::is_unique_id(own.id)) release_id(own.id, {});
   return status;
 }
 
@@ -189,7 +196,7 @@ ncast_status ncast_comm_destroy(ncast_comm* comm) {
     if (is_in_open_group(comm)) {
       return fail(NCAST_INVALID_ARGUMENT, "ncast_comm_destroy: the open group of this thread has calls on comm");
     }
-    return destroy_living("ncast_comm_destroy", comm);
+    return destroy_communicator("ncast_comm_destroy", comm);
   });
 }
 

@@ -25,11 +25,11 @@ const Backend* find_backend(ncast_backend number) {
   return index < numbers && registry()[index].create != nullptr ? &registry()[index] : nullptr;
 }
 
-void drop_id(const ncast_unique_id& id, std::optional<ncast_backend> kept) {
+void release_id(const ncast_unique_id& id, std::optional<ncast_backend> kept) {
   const bootstrap::UniqueIdContent content = bootstrap::content_of(id);
   for (const ncast_backend number : {NCAST_BACKEND_HOST, NCAST_BACKEND_CUDA}) {
     const Backend* const backend = find_backend(number);
-    if (number != kept && backend != nullptr && backend->drop_id != nullptr) backend->drop_id(content);
+    if (number != kept && backend != nullptr && backend->release_id != nullptr) backend->release_id(content);
   }
 }
 

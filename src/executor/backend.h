@@ -33,7 +33,7 @@ struct Backend {
   ncast_status (*prepare_id)(bootstrap::UniqueIdContent* content) = nullptr;
 
   // Frees what that holds in this process, unless ranks have come with the id: none will. May be NULL.
-  void (*drop_id)(const bootstrap::UniqueIdContent& content) = nullptr;
+  void (*release_id)(const bootstrap::UniqueIdContent& content) = nullptr;
 };
 
 // At load time, by a static object of the backend's file: a build has the backends whose files are in it. `backend` is
@@ -44,7 +44,7 @@ void add_backend(ncast_backend number, const Backend& backend);
 const Backend* find_backend(ncast_backend number);
 
 // With this id nobody comes any more, but for ranks of the backend `kept` if there is one.
-void drop_id(const ncast_unique_id& id, std::optional<ncast_backend> kept);
+void release_id(const ncast_unique_id& id, std::optional<ncast_backend> kept);
 
 // "host"; NULL when there is no backend of this number, in any build.
 const char* backend_name(ncast_backend number);

@@ -76,12 +76,12 @@ CommUse::~CommUse() {
   if (--state->uses == 0 && state->ends) registry().changed.notify_all();
 }
 
-void add_living(const ncast_comm* comm) {
+void add_communicator(const ncast_comm* comm) {
   const std::lock_guard lock(registry().mutex);
   registry().comms[comm].forks = registry().forks;
 }
 
-ncast_status destroy_living(const char* function, ncast_comm* comm) {
+ncast_status destroy_communicator(const char* function, ncast_comm* comm) {
   std::unique_lock lock(registry().mutex);
   State* const state = registry().find(comm);
   if (state == nullptr || state->ends) return refuse(function, comm, state);

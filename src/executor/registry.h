@@ -28,11 +28,11 @@ class CommUse {
 };
 
 // A new communicator, from here on the user's.
-void add_living(const ncast_comm* comm);
+void add_communicator(const ncast_comm* comm);
 
 // Returns when no function uses the communicator, no call is left and it is freed; that of a process which this one was
 // forked from is only forgotten. Errors: INVALID_ARGUMENT, as begin(), and nothing is freed; else the communicator's
 // own of waiting until it is idle.
-ncast_status destroy_living(const char* function, ncast_comm* comm);
+ncast_status destroy_communicator(const char* function, ncast_comm* comm);
 
 }  // namespace narrowcast::executor

@@ -41,7 +41,7 @@ TEST_CASE("an abort ends what a communicator waits for when it leaves the other 
   const TimeLimit limit;
   std::atomic<bool> leaves = false, gone = false;
   auto* const comm = new Waiting(&leaves, &gone);
-  executor::add_living(comm);
+  executor::add_communicator(comm);
   std::thread destroyer([&] {
     EXPECT(ncast_comm_destroy(comm) == NCAST_CUDA_ERROR);
     EXPECT(std::string(ncast_last_error()) == "the calls have failed");

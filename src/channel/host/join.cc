@@ -148,7 +148,7 @@ ncast_status World::wait_for_all(bootstrap::Limit limit) {
 std::string World::missing_ranks() const {
   std::string list;
   for (int peer = 0; peer < ranks_; ++peer) {
-    if (control_->owners.owner[peer].state.load(std::memory_order_acquire) != bootstrap::SegmentOwners::absent)
+    if (control_->owners.owner[peer].state.load(std::memory_order_acquire) >= bootstrap::SegmentOwners::joined)
       continue;
     list += (list.empty() ? "" : ", ") + std::to_string(peer);
   }

@@ -1,0 +1,28 @@
+#include "comm/used_ids.h"
+
+#include <set>
+
+#include "bootstrap/descriptor.h"
+
+namespace narrowcast::comm {
+namespace {
+
+// Guarded by hold_off_forks(). Never destroyed: threads may outlive static objects.
+std::set<bootstrap::WorldId>& used_ids() {
+  static auto* const ids = new std::set<bootstrap::WorldId>;
+  return *ids;
+}
+
+}  // namespace
+
+bool is_used(const bootstrap::WorldId& id) {
+  const auto no_fork = bootstrap::hold_off_forks();
+  return used_ids().contains(id);
+}
+
+void mark_used(const bootstrap::WorldId& id) {
+  const auto no_fork = bootstrap::hold_off_forks();
+  used_ids().insert(id);
+}
+
+}  // namespace narrowcast::comm
