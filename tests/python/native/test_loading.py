@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from ctypes import c_char_p, c_int, c_size_t, c_uint32, c_uint64, c_void_p
+from ctypes import c_char_p, c_double, c_int, c_size_t, c_uint32, c_uint64, c_void_p
 from pathlib import Path
 
 import narrowcast
@@ -41,8 +41,9 @@ def test_signatures_match_the_headers():
     declared = dict(re.findall(r"NCAST_API [\w\s*]+?\b(ncast_\w+)\(([^)]*)\);", text))
     assert declared.keys() == library.SIGNATURES.keys()
     values = {"int": c_int, "size_t": c_size_t, "uint64_t": c_uint64, "uint32_t": c_uint32}
+    values |= {"ncast_codec": c_uint64, "double": c_double}
     values |= dict.fromkeys(("ncast_stream", "ncast_exchange"), c_void_p)
-    enums = {"ncast_dtype", "ncast_codec", "ncast_operation", "ncast_redop", "ncast_status"}
+    enums = {"ncast_dtype", "ncast_operation", "ncast_redop", "ncast_status"}
     for name, arguments in declared.items():
         kinds = [argument.split() for argument in arguments.split(",") if argument.strip() not in ("", "void")]
         _, ours = library.SIGNATURES[name]
