@@ -9,8 +9,12 @@ void add_broadcast(const Call& call, Script* script) {
   stage.add<CompareCalls>(comm, stage.tag);
   const uint64_t chunk_elems = moved_chunk_elems(comm, call.dtype);
   if (comm.rank() == call.peer) {
-    if (comm.ranks() > 1) stage.add<Send>(comm, all_peers(comm), stage.tag, call.send, call.count, chunk_elems);
-    stage.add<Copy>(call.send, call.recv, call.count * ncast_dtype_bytes(call.dtype));
+    const bool keeps_decoded = comm.ranks() > 1 && !is_exact(stage.tag);
+    if (!keeps_decoded) stage.add<Copy>(call.send, call.recv, call.count * ncast_dtype_bytes(call.dtype));
+    if (comm.ranks() > 1) {
+      Send& send = stage.add<Send>(comm, all_peers(comm), stage.tag, call.send, call.count, chunk_elems);
+      if (keeps_decoded) send.keep_decoded(call.recv);
+    }
   } else {
     stage.add<Receive>(comm, call.peer, stage.tag, call.recv, call.count, chunk_elems);
   }

@@ -17,8 +17,11 @@ struct Stage {
   std::vector<Queue> queues;
 
   template <typename T, typename... Arguments>
-  void add(Arguments&&... arguments) {
-    queues.emplace_back().push_back(std::make_unique<T>(std::forward<Arguments>(arguments)...));
+  T& add(Arguments&&... arguments) {
+    auto transfer = std::make_unique<T>(std::forward<Arguments>(arguments)...);
+    T& added = *transfer;
+    queues.emplace_back().push_back(std::move(transfer));
+    return added;
   }
 };
 

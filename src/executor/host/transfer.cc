@@ -4,6 +4,7 @@
 #include <cinttypes>
 #include <cstring>
 
+#include "codec/codec.h"
 #include "executor/host/operations.h"
 #include "narrowcast/codec.h"
 #include "status/error.h"
@@ -36,6 +37,8 @@ ncast_codec codec_of(const CallTag& tag) {
   // Memory is the link here, and encoding reads and writes it just as the copy does that it would spare.
   return tag.codec == NCAST_CODEC_AUTO ? ncast_codec{NCAST_CODEC_RAW} : tag.codec;
 }
+
+bool is_exact(const CallTag& tag) { return codec::is_exact(codec_of(tag)); }
 
 uint64_t moved_chunk_elems(Communicator& comm, ncast_dtype dtype) {
   return comm.staging.chunk_bytes() / ncast_dtype_bytes(dtype);
@@ -80,6 +83,7 @@ ncast_status Send::put(int peer, const channel::Slot& slot) {
     if (ncast_status status = encode(tag_, values, chunks_.elems(), slot.payload, capacity_bytes, &payload_bytes)) {
       return status;
     }
+    if (ncast_status status = keep({slot.payload, payload_bytes})) return status;
   } else {
     // For several peers: encode into private memory, then copy as each of them gets a free slot.
     Staging& staging = comm_.staging;
@@ -88,6 +92,7 @@ ncast_status Send::put(int peer, const channel::Slot& slot) {
               encode(tag_, values, chunks_.elems(), staging.frame(), staging.frame_capacity_bytes(), &frame_bytes_)) {
         return status;
       }
+      if (ncast_status status = keep({staging.frame(), frame_bytes_})) return status;
     }
     payload_bytes = frame_bytes_;
     std::memcpy(slot.payload, staging.frame(), payload_bytes);
@@ -97,6 +102,11 @@ ncast_status Send::put(int peer, const channel::Slot& slot) {
   comm_.world->to(peer).put();
   comm_.count_sent(tag_.operation, raw_bytes, payload_bytes);
   return NCAST_OK;
+}
+
+ncast_status Send::keep(const ReceivedChunk& encoded) {
+  if (decoded_ == nullptr) return NCAST_OK;
+  return decode_chunk(encoded, tag_, chunks_.elems(), comm_.rank(), decoded_ + chunks_.first() * value_bytes(tag_));
 }
 
 ncast_status next_chunk(Communicator& comm, int peer, const CallTag& expected, const Chunks& chunks,

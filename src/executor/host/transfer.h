@@ -64,11 +64,18 @@ ncast_status next_chunk(Communicator& comm, int peer, const CallTag& expected, c
 // Decodes a chunk of `elems` values to `values`.
 ncast_status decode_chunk(const ReceivedChunk& chunk, const CallTag& tag, uint64_t elems, int peer, void* values);
 
+// Whether the payloads of a call decode to the bits that were encoded.
+bool is_exact(const CallTag& tag);
+
 // The same values to one peer or several: encoded once.
 class Send final : public Transfer {
  public:
   Send(Communicator& comm, channel::RankSet peers, const CallTag& tag, const void* values, uint64_t elems,
        uint64_t elems_a_chunk);
+
+  // Also stores at `values` what each chunk's payload decodes to, which may be where the values come from. With a bounded
+  // codec, this rank thus ends with the bits that its peers get.
+  void keep_decoded(void* values) { decoded_ = static_cast<std::byte*>(values); }
 
   ncast_status advance(bool* moved) override;
   bool done() const override { return chunks_.done(); }
@@ -76,12 +83,14 @@ class Send final : public Transfer {
 
  private:
   ncast_status put(int peer, const channel::Slot& slot);
+  ncast_status keep(const ReceivedChunk& encoded);
 
   Communicator& comm_;
   const channel::RankSet peers_;
   channel::RankSet waiting_;  // peers that do not have the current chunk yet
   CallTag tag_;
   const std::byte* values_;
+  std::byte* decoded_ = nullptr;  // NULL: not kept
   Chunks chunks_;
   size_t frame_bytes_ = 0;  // of the current chunk, encoded in the staging; 0 before
 };
