@@ -1,18 +1,20 @@
-// Communicators: collectives and point-to-point transfers between ranks, with a codec chosen per call.
+// Communicators: collectives and point-to-point transfers between ranks, with a codec for each call.
 //
-// The interface is the same for every backend. NCAST_BACKEND_HOST: ranks are processes (or threads) of one machine,
-// data is in host memory, payloads cross POSIX shared memory. NCAST_BACKEND_CUDA: ranks are GPUs of one machine, with
-// 227 KiB of shared memory a CTA (Hopper's, and Blackwell's of that size); data is in their memory, streams are CUDA's.
-// Calls that move data give every bit as it was; reductions accumulate in fp32 (fp64 for float64, the type itself,
-// wrapping, for integers) in rank order and round once, so that all ranks and all runs get the same bits whatever the
-// codec. MIN and MAX ignore NaN unless all values are NaN; AVG divides the sum by the ranks before it rounds, and
-// truncates integers toward zero; too large for float8_e4m3 becomes NaN.
+// The interface is the same for both backends. With NCAST_BACKEND_HOST, ranks are processes or threads of one machine,
+// data is in host memory, and payloads travel through POSIX shared memory. With NCAST_BACKEND_CUDA, ranks are GPUs of one
+// machine that have 227 KiB of shared memory per CTA (Hopper, and Blackwell GPUs with that size), data is in GPU memory,
+// and streams are CUDA streams.
 //
-// A bad argument is an error of that call alone. Any other error ends the communicator on every rank: waiting calls
-// return, later calls return the same error, and it can only be destroyed.
+// Calls that move data deliver identical bits. Reductions accumulate in fp32 (fp64 for float64; integers in their own
+// type, which wraps around) in rank order and round once: all ranks and all runs get the same bits, with every codec. MIN
+// and MAX ignore NaN unless all values are NaN. AVG divides the sum by the number of ranks before it rounds; integers are
+// truncated toward zero. Results too large for float8_e4m3 become NaN.
 //
-// A forked child has no part in its parent's communicators and streams: it may destroy its copies, which the ranks do
-// not notice, and anything else is refused.
+// An invalid argument fails only that call. Any other error ends the communicator on every rank: waiting calls return,
+// later calls return the same error, and the communicator can only be destroyed.
+//
+// A forked child cannot use its parent's communicators and streams. It may destroy its copies, which does not affect the
+// ranks; other calls fail.
 #ifndef NARROWCAST_COMM_H_
 #define NARROWCAST_COMM_H_
 
@@ -38,17 +40,18 @@ typedef enum { NCAST_BACKEND_HOST = 1, NCAST_BACKEND_CUDA = 2 } ncast_backend;
 typedef struct {
   size_t struct_bytes;     // set by ncast_comm_config_init
   ncast_backend backend;   // NCAST_BACKEND_HOST
-  int device;              // CUDA: the device of this rank; -1: the current device. Not looked at by the host backend
-  size_t scratch_bytes;    // staging a rank may hold, all peers together; the same on every rank; 0: the backend's
-                           // default (host: 4 MiB; CUDA: 176 MiB). Of these a rank takes what its peers need
-  double timeout_seconds;  // how long a call waits for a peer that is alive; 0: for ever
-  double create_timeout_seconds;  // how long the creation does, which no abort can end; 0: as timeout_seconds
-  // CUDA only. What is open the environment says (docs/guide/settings.md).
-  //   max_ctas: the most CTAs, of an SM each, that a call takes, 1 to 64; the least of all ranks counts. 0: open.
-  //   p2p: 0: through host memory, even where GPUs reach each other; one rank's wish is enough. 1: no such wish. -1:
-  //     open.
-  //   cost_model: the path of a file of times by which calls are run, read when the communicator is made; rank 0's
-  //     counts. "": those built in. NULL: open.
+  int device;              // CUDA: the GPU of this rank; -1: the current one. The host backend ignores it
+  size_t scratch_bytes;    // limit of staging memory of a rank, for all peers together; the same on every rank. 0: the
+                           // default (host: 4 MiB; CUDA: 176 MiB). A rank allocates what its peers need
+  double timeout_seconds;  // how long a call waits for a peer that is alive; 0: no limit
+  double create_timeout_seconds;  // the same for the creation, which cannot be aborted; 0: timeout_seconds
+  // CUDA only. Where a setting is left open, the environment decides (docs/guide/settings.md).
+  //   max_ctas: maximum number of CTAs of a call, 1 to 64, each of which uses one SM. The ranks use the smallest value.
+  //     0: open.
+  //   p2p: 0: through host memory, even if the GPUs can access each other, as soon as one rank asks for it. 1: direct
+  //     access. -1: open.
+  //   cost_model: path of a file with measured times, which decide how calls run. It is read when the communicator is
+  //     created; the ranks use that of rank 0. "": the built-in model. NULL: open.
   uint32_t max_ctas;
   int p2p;
   const char* cost_model;
@@ -84,45 +87,45 @@ NCAST_API ncast_status ncast_get_unique_id(ncast_unique_id* id);
 // segments were removed; may be NULL.
 NCAST_API ncast_status ncast_remove_stale_segments(int* removed);
 
-// Joins the communicator of `id` as `rank` of `ranks`: 64 at most on the host backend, 8 on CUDA. Returns when every
-// rank has joined. config may be NULL. Errors: TIMEOUT names the ranks that are missing, REMOTE_ERROR one that died,
-// MISMATCH; UNSUPPORTED when this build does not have the backend; SYSTEM_ERROR, for one when /dev/shm is full.
+// Joins the communicator of `id` as `rank` of `ranks`, at most 64 on the host backend and 8 on CUDA. Returns when every
+// rank has joined. config may be NULL. Errors: TIMEOUT names the missing ranks; REMOTE_ERROR names a rank that died;
+// MISMATCH; INVALID_ARGUMENT, also if this process has already created a communicator with the id; UNSUPPORTED if this
+// build lacks the backend; SYSTEM_ERROR, for example if /dev/shm is full.
 NCAST_API ncast_status ncast_comm_create(ncast_comm** comm, int ranks, const ncast_unique_id* id, int rank,
                                          const ncast_comm_config* config);
 
-// As ncast_comm_create, for ranks that can exchange bytes already: over a communicator of NCCL or MPI, or a store. No
-// id is carried by hand. `exchange(context, mine, bytes, all)` is called once on every rank and gathers: rank r's
-// `bytes` bytes (512 at most, the same on every rank) come to all + r * bytes, in host memory; it returns 0, or
-// anything else for a failure. It is called too where rank or config are refused, so that the others need not wait for
-// such a rank; not where comm or exchange is NULL, or ranks below 1. Errors besides those of ncast_comm_create:
-// REMOTE_ERROR when the exchange failed, or another rank was refused.
+// As ncast_comm_create, for ranks that can already exchange bytes: through a communicator of NCCL or MPI, or a store. The
+// caller does not send an id. `exchange(context, mine, bytes, all)` is called once on every rank and gathers: the `bytes`
+// bytes of rank r (at most 512, the same on every rank) arrive at all + r * bytes, in host memory. It returns 0, or
+// another value on failure. It is also called if rank or config are invalid, so that the other ranks do not wait; it is
+// not called if comm or exchange is NULL or ranks is below 1. Further errors: REMOTE_ERROR if the exchange failed or
+// another rank's arguments were invalid.
 typedef int (*ncast_exchange)(void* context, const void* mine, size_t bytes, void* all);
 NCAST_API ncast_status ncast_comm_create_by_exchange(ncast_comm** comm, int ranks, int rank, ncast_exchange exchange,
                                                      void* context, const ncast_comm_config* config);
 
-// All ranks of one process at once, for a thread that drives them all: comms[r] becomes rank r's, as ncast_comm_create
-// makes it. devices: of each rank; NULL: rank r has device r. config may be NULL; its device is not looked at. When a
-// rank fails, all of comms are NULL. Calls of such a thread that wait for other ranks need its calls of these: on the
-// host backend they are in one group, or on streams.
+// Creates all ranks in one process, for a thread that drives them all: comms[r] becomes that of rank r. devices: the GPU
+// of each rank; NULL: GPU r for rank r. config may be NULL; its device is ignored. If a rank fails, all of comms are NULL.
+// On the host backend such a thread makes the calls of its ranks in one group, or on streams, because they wait for each
+// other.
 NCAST_API ncast_status ncast_comm_create_all(ncast_comm** comms, int ranks, const int* devices,
                                              const ncast_comm_config* config);
-// Destroys them, as ncast_comm_destroy does each, and sets them to NULL. The error is that of the first rank that had
-// one.
+// Destroys all of them and sets them to NULL. Returns the error of the first rank that has one.
 NCAST_API ncast_status ncast_comm_destroy_all(ncast_comm** comms, int ranks);
 
-// Waits for this rank's streams and for the functions that other threads have called with comm, leaves the communicator
-// and frees it. NULL is allowed. Until it returns an abort from another thread ends what it waits for; other calls are
-// INVALID_ARGUMENT, as is any with a comm that was destroyed, until a new communicator has its address. CUDA: waits for
-// the other ranks to do the same, too, unless the communicator has ended: their kernels reach this rank's memory. A
-// thread that drives several ranks calls ncast_comm_destroy_all.
+// Waits for this rank's streams and for functions that other threads have called with comm, leaves the communicator and
+// frees it. NULL is allowed. An abort from another thread ends these waits; other calls with comm return INVALID_ARGUMENT
+// from now on, until a new communicator has the same address. CUDA: also waits until the other ranks destroy theirs,
+// unless the communicator has failed, because their kernels access the memory of this rank. A thread that drives several
+// ranks calls ncast_comm_destroy_all.
 NCAST_API ncast_status ncast_comm_destroy(ncast_comm* comm);
 
 // Ends every call in flight on every rank, from any thread: waiting calls return NCAST_ABORTED. The communicator can
 // then only be destroyed.
 NCAST_API ncast_status ncast_comm_abort(ncast_comm* comm);
 
-// The first error that a call of this communicator met, here or on another rank, or NCAST_OK. message (may be NULL)
-// receives its sentence, cut to message_capacity bytes with the closing 0.
+// The first error of this communicator, on this rank or another one, or NCAST_OK. message (may be NULL) receives its text,
+// truncated to message_capacity bytes including the final 0.
 NCAST_API ncast_status ncast_comm_async_error(ncast_comm* comm, char* message, size_t message_capacity);
 
 // The rank that was passed when the communicator was created.
@@ -140,48 +143,52 @@ NCAST_API ncast_status ncast_comm_get_counters(const ncast_comm* comm, ncast_com
 NCAST_API ncast_status ncast_comm_get_operation_counters(const ncast_comm* comm, ncast_operation_counters* counters,
                                                          int capacity);
 
-// CUDA: registers memory, so that values which travel as they are (codec RAW, or AUTO where it chooses that) are
-// written by their sender where they end up, in place of coming through the communicator's scratch. That is done for 4
-// MiB and more from one rank to another, of calls that move and do not reduce. What is received may lie anywhere in the
-// memory, and on other ranks elsewhere or in none.
-//   memory: `bytes` of one allocation of cudaMalloc on this communicator's GPU, which stays allocated until it is
-//           deregistered. NULL, with 0 bytes: this rank registers none.
-//   region: which one it is, the same on all ranks.
-// Collective: every rank calls it at the same place in the order of the communicator's calls, of which any may be in
-// flight, and it returns when all have. Calls that a graph captured before go on as they were, so that what one rank
-// replays of them the others replay, too. Errors, on all ranks the same: INVALID_ARGUMENT, UNSUPPORTED (memory of
-// another kind, such as cuMemMap's; GPUs that cannot reach each other; the host backend; more than
-// NCAST_MOST_REGISTERED), after which the communicator goes on; those of waiting end it.
+// CUDA: registers memory, so that a sender writes uncompressed values (codec RAW, or AUTO where it chooses RAW) directly to
+// their destination instead of the communicator's scratch memory. This applies to transfers of at least 4 MiB between two
+// ranks, in calls that move data and do not reduce. Values may be received anywhere in the memory; other ranks may receive
+// at other offsets, or in memory that is not registered.
+//   memory: `bytes` bytes of one cudaMalloc allocation on this communicator's GPU, which stay allocated until they are
+//           deregistered. NULL with 0 bytes: this rank registers none.
+//   region: receives the number of the region, the same on all ranks.
+// Collective: every rank calls it at the same position in the sequence of the communicator's calls. Earlier calls may
+// still be running. Returns when all ranks have called it. Graphs captured before are unaffected, so ranks that replay them
+// still match. Errors are the same on all ranks. After INVALID_ARGUMENT and UNSUPPORTED (other kinds of memory, such as
+// cuMemMap's; GPUs that cannot access each other; the host backend; more than NCAST_MOST_REGISTERED regions) the
+// communicator remains usable; timeouts and failures of peers end it.
 enum { NCAST_MOST_REGISTERED = 63 };
 NCAST_API ncast_status ncast_comm_register(ncast_comm* comm, void* memory, size_t bytes, uint32_t* region);
-// Collective, with the same region on every rank. Waits for this rank's calls. No graph with a call that uses the
-// memory is under way on this rank or launched again. Destroying the communicator deregisters what is left. Errors:
-// INVALID_ARGUMENT; that of a communicator that has failed, whose peers may be writing to the memory until they have
+// Collective, with the same region on every rank. Waits for this rank's calls. No graph with a call that uses the memory
+// may be running on this rank or be launched again. Destroying the communicator deregisters the remaining regions. Errors:
+// INVALID_ARGUMENT; the error of a communicator that has failed, whose peers may write to the memory until they have
 // destroyed theirs.
 NCAST_API ncast_status ncast_comm_deregister(ncast_comm* comm, uint32_t region);
 
-// Streams of the host backend: calls on one stream run in order on its thread and the caller goes on. A NULL stream
-// runs the call before it returns. Buffers stay untouched by the caller until the stream is synchronized.
+// Streams of the host backend: calls on a stream run in order on its thread, and the functions return at once. With a NULL
+// stream the function returns when the call has run. The caller leaves the buffers alone until the stream is synchronized.
 NCAST_API ncast_status ncast_stream_create(ncast_stream* stream);
-// Waits for its calls first. NULL is allowed.
+// Waits for the calls on the stream. NULL is allowed.
 NCAST_API ncast_status ncast_stream_destroy(ncast_stream stream);
-// Waits for all calls on the stream and returns the first error among those since the last synchronize.
+// Waits for all calls on the stream. Returns the first error of the calls since the previous synchronization.
 NCAST_API ncast_status ncast_stream_synchronize(ncast_stream stream);
 
-// Sends and receives between start and end run together, without deadlock whatever their order; collectives may be
-// grouped too and run in the order of their calls, before the sends and receives. Different communicators run side by
-// side. Groups nest; the outermost end launches, or runs nothing and returns the error when a call of the group was
-// refused. Per thread. A send to oneself needs its receive in the same group.
+// Sends and receives between start and end run together and cannot deadlock, whatever their order. Collectives in a group
+// run in the order of their calls, before its sends and receives. Different communicators run concurrently. Groups belong
+// to a thread and nest. The outermost end launches the calls; if one of them was rejected, it launches none and returns
+// that error. A send to the own rank needs its receive in the same group.
 NCAST_API ncast_status ncast_group_start(void);
 NCAST_API ncast_status ncast_group_end(void);
 
-// Counts are values, not bytes. Buffers need the alignment of the value type. Every rank calls with the same count,
-// dtype, op, root and codec; a difference is NCAST_MISMATCH on the ranks that see it. Zero counts are allowed.
+// Counts are numbers of values. Buffers need the alignment of the value type. Zero counts are allowed.
 //
-// CUDA: a call is asynchronous on its stream, NULL being the legacy default stream, and may be captured in a CUDA
-// graph. Calls of a communicator wait for each other whatever their streams; launches of captured graphs are for the
-// caller to order among each other and with other calls. Ranks that call with differences are not told apart from peers
-// that do not come: the results are unspecified, and the communicator ends with NCAST_TIMEOUT or NCAST_CORRUPT.
+// All ranks call the same collectives in the same order with the same count, dtype, op, root and codec, and a receive has
+// the count, dtype and codec of its send. On the host backend a difference is NCAST_MISMATCH on every rank, including ranks
+// that only send: a collective with a root, and all_to_all_v, return after all ranks have begun the same call. Only a send
+// may return before its receive is known; its error is that of the sender's next call and of ncast_comm_async_error.
+//
+// CUDA: a call is asynchronous on its stream (NULL: the legacy default stream) and may be captured in a CUDA graph. The
+// calls of a communicator run in order, on whichever streams they are. The caller orders launches of captured graphs among
+// each other and with other calls. If ranks make different calls, results are unspecified and the communicator ends, with
+// NCAST_MISMATCH where the ranks detect it, otherwise with NCAST_TIMEOUT or NCAST_CORRUPT.
 NCAST_API ncast_status ncast_send(const void* values, uint64_t count, ncast_dtype dtype, int peer, ncast_codec codec,
                                   ncast_comm* comm, ncast_stream stream);
 NCAST_API ncast_status ncast_recv(void* values, uint64_t count, ncast_dtype dtype, int peer, ncast_codec codec,
@@ -189,27 +196,27 @@ NCAST_API ncast_status ncast_recv(void* values, uint64_t count, ncast_dtype dtyp
 // recv may equal send (in place).
 NCAST_API ncast_status ncast_broadcast(const void* send, void* recv, uint64_t count, ncast_dtype dtype, int root,
                                        ncast_codec codec, ncast_comm* comm, ncast_stream stream);
-// The root's recv gets the reduction and may equal its send (in place). The recv of other ranks is not looked at.
+// The root's recv receives the reduction and may equal its send (in place). The recv of other ranks is ignored.
 NCAST_API ncast_status ncast_reduce(const void* send, void* recv, uint64_t count, ncast_dtype dtype, ncast_redop op,
                                     int root, ncast_codec codec, ncast_comm* comm, ncast_stream stream);
 // The root's recv holds ranks * count values; in place when its send == recv + root * count values. The recv of other
-// ranks is not looked at.
+// ranks is ignored.
 NCAST_API ncast_status ncast_gather(const void* send, void* recv, uint64_t count, ncast_dtype dtype, int root,
                                     ncast_codec codec, ncast_comm* comm, ncast_stream stream);
-// The root's send holds ranks * count values, chunk r for rank r; in place when its recv == send + root * count values.
-// The send of other ranks is not looked at.
+// The root's send holds ranks * count values, piece r for rank r; in place when its recv == send + root * count values.
+// The send of other ranks is ignored.
 NCAST_API ncast_status ncast_scatter(const void* send, void* recv, uint64_t count, ncast_dtype dtype, int root,
                                      ncast_codec codec, ncast_comm* comm, ncast_stream stream);
 // recv holds ranks * count values; in place when send == recv + rank * count values.
 NCAST_API ncast_status ncast_all_gather(const void* send, void* recv, uint64_t count, ncast_dtype dtype,
                                         ncast_codec codec, ncast_comm* comm, ncast_stream stream);
-// send and recv hold ranks * count values; chunk r of send goes to rank r. Not in place.
+// send and recv hold ranks * count values; piece r of send goes to rank r. Not in place.
 NCAST_API ncast_status ncast_all_to_all(const void* send, void* recv, uint64_t count, ncast_dtype dtype,
                                         ncast_codec codec, ncast_comm* comm, ncast_stream stream);
-// As all_to_all, with counts and offsets of its own for each rank, in values: send_counts[r] values at send +
-// send_offsets[r] go to rank r, recv_counts[r] values come from it to recv + recv_offsets[r]. The arrays are `ranks`
-// long and copied. A count may be zero, and its offset is then not looked at; one that differs from the other rank's is
-// NCAST_MISMATCH. Ranges in recv overlap neither each other nor what is sent.
+// As all_to_all, with a count and an offset for each rank, in values: send_counts[r] values at send + send_offsets[r] go
+// to rank r, and recv_counts[r] values from rank r arrive at recv + recv_offsets[r]. The arrays have `ranks` entries and
+// are copied. The offset of a zero count is ignored. A count that differs from that of the other rank is NCAST_MISMATCH.
+// Ranges in recv must not overlap each other or the values to send.
 NCAST_API ncast_status ncast_all_to_all_v(const void* send, const uint64_t* send_counts, const uint64_t* send_offsets,
                                           void* recv, const uint64_t* recv_counts, const uint64_t* recv_offsets,
                                           ncast_dtype dtype, ncast_codec codec, ncast_comm* comm, ncast_stream stream);
