@@ -1,20 +1,20 @@
 // Communicators: collectives and point-to-point transfers between ranks, with a codec for each call.
 //
 // The interface is the same for both backends. With NCAST_BACKEND_HOST, ranks are processes or threads of one machine,
-// data is in host memory, and payloads travel through POSIX shared memory. With NCAST_BACKEND_CUDA, ranks are GPUs of one
-// machine that have 227 KiB of shared memory per CTA (Hopper, and Blackwell GPUs with that size), data is in GPU memory,
-// and streams are CUDA streams.
+// data is in host memory, and payloads travel through POSIX shared memory. With NCAST_BACKEND_CUDA, ranks are GPUs of
+// one machine that have 227 KiB of shared memory per CTA (Hopper, and Blackwell GPUs with that size), data is in GPU
+// memory, and streams are CUDA streams.
 //
 // Calls that move data deliver identical bits. Reductions accumulate in fp32 (fp64 for float64; integers in their own
-// type, which wraps around) in rank order and round once: all ranks and all runs get the same bits, with every codec. MIN
-// and MAX ignore NaN unless all values are NaN. AVG divides the sum by the number of ranks before it rounds; integers are
-// truncated toward zero. Results too large for float8_e4m3 become NaN.
+// type, which wraps around) in rank order and round once: all ranks and all runs get the same bits, with every codec.
+// MIN and MAX ignore NaN unless all values are NaN. AVG divides the sum by the number of ranks before it rounds;
+// integers are truncated toward zero. Results too large for float8_e4m3 become NaN.
 //
 // An invalid argument fails only that call. Any other error ends the communicator on every rank: waiting calls return,
 // later calls return the same error, and the communicator can only be destroyed.
 //
-// A forked child cannot use its parent's communicators and streams. It may destroy its copies, which does not affect the
-// ranks; other calls fail.
+// A forked child cannot use its parent's communicators and streams. It may destroy its copies, which does not affect
+// the ranks; other calls fail.
 #ifndef NARROWCAST_COMM_H_
 #define NARROWCAST_COMM_H_
 
@@ -79,7 +79,8 @@ static inline void ncast_comm_config_init(ncast_comm_config* config) {
   ncast_comm_config_defaults(config, sizeof *config);
 }
 
-// Creates an id on one rank; the user sends it to the others. It is for one communicator, and whoever knows it can join.
+// Creates an id on one rank; the user sends it to the others. It is for one communicator, and whoever knows it can
+// join.
 NCAST_API ncast_status ncast_get_unique_id(ncast_unique_id* id);
 
 // Removes shared memory of this library in /dev/shm that no living process owns: killed processes leave it behind. The
@@ -94,38 +95,38 @@ NCAST_API ncast_status ncast_remove_stale_segments(int* removed);
 NCAST_API ncast_status ncast_comm_create(ncast_comm** comm, int ranks, const ncast_unique_id* id, int rank,
                                          const ncast_comm_config* config);
 
-// As ncast_comm_create, for ranks that can already exchange bytes: through a communicator of NCCL or MPI, or a store. The
-// caller does not send an id. `exchange(context, mine, bytes, all)` is called once on every rank and gathers: the `bytes`
-// bytes of rank r (at most 512, the same on every rank) arrive at all + r * bytes, in host memory. It returns 0, or
-// another value on failure. It is also called if rank or config are invalid, so that the other ranks do not wait; it is
-// not called if comm or exchange is NULL or ranks is below 1. Further errors: REMOTE_ERROR if the exchange failed or
-// another rank's arguments were invalid.
+// As ncast_comm_create, for ranks that can already exchange bytes: through a communicator of NCCL or MPI, or a store.
+// The caller does not send an id. `exchange(context, mine, bytes, all)` is called once on every rank and gathers: the
+// `bytes` bytes of rank r (at most 512, the same on every rank) arrive at all + r * bytes, in host memory. It returns
+// 0, or another value on failure. It is also called if rank or config are invalid, so that the other ranks do not wait;
+// it is not called if comm or exchange is NULL or ranks is below 1. Further errors: REMOTE_ERROR if the exchange failed
+// or another rank's arguments were invalid.
 typedef int (*ncast_exchange)(void* context, const void* mine, size_t bytes, void* all);
 NCAST_API ncast_status ncast_comm_create_by_exchange(ncast_comm** comm, int ranks, int rank, ncast_exchange exchange,
                                                      void* context, const ncast_comm_config* config);
 
-// Creates all ranks in one process, for a thread that drives them all: comms[r] becomes that of rank r. devices: the GPU
-// of each rank; NULL: GPU r for rank r. config may be NULL; its device is ignored. If a rank fails, all of comms are NULL.
-// On the host backend such a thread makes the calls of its ranks in one group, or on streams, because they wait for each
-// other.
+// Creates all ranks in one process, for a thread that drives them all: comms[r] becomes that of rank r. devices: the
+// GPU of each rank; NULL: GPU r for rank r. config may be NULL; its device is ignored. If a rank fails, all of comms
+// are NULL. On the host backend such a thread makes the calls of its ranks in one group, or on streams, because they
+// wait for each other.
 NCAST_API ncast_status ncast_comm_create_all(ncast_comm** comms, int ranks, const int* devices,
                                              const ncast_comm_config* config);
 // Destroys all of them and sets them to NULL. Returns the error of the first rank that has one.
 NCAST_API ncast_status ncast_comm_destroy_all(ncast_comm** comms, int ranks);
 
 // Waits for this rank's streams and for functions that other threads have called with comm, leaves the communicator and
-// frees it. NULL is allowed. An abort from another thread ends these waits; other calls with comm return INVALID_ARGUMENT
-// from now on, until a new communicator has the same address. CUDA: also waits until the other ranks destroy theirs,
-// unless the communicator has failed, because their kernels access the memory of this rank. A thread that drives several
-// ranks calls ncast_comm_destroy_all.
+// frees it. NULL is allowed. An abort from another thread ends these waits; other calls with comm return
+// INVALID_ARGUMENT from now on, until a new communicator has the same address. CUDA: also waits until the other ranks
+// destroy theirs, unless the communicator has failed, because their kernels access the memory of this rank. A thread
+// that drives several ranks calls ncast_comm_destroy_all.
 NCAST_API ncast_status ncast_comm_destroy(ncast_comm* comm);
 
 // Ends every call in flight on every rank, from any thread: waiting calls return NCAST_ABORTED. The communicator can
 // then only be destroyed.
 NCAST_API ncast_status ncast_comm_abort(ncast_comm* comm);
 
-// The first error of this communicator, on this rank or another one, or NCAST_OK. message (may be NULL) receives its text,
-// truncated to message_capacity bytes including the final 0.
+// The first error of this communicator, on this rank or another one, or NCAST_OK. message (may be NULL) receives its
+// text, truncated to message_capacity bytes including the final 0.
 NCAST_API ncast_status ncast_comm_async_error(ncast_comm* comm, char* message, size_t message_capacity);
 
 // The rank that was passed when the communicator was created.
@@ -143,52 +144,54 @@ NCAST_API ncast_status ncast_comm_get_counters(const ncast_comm* comm, ncast_com
 NCAST_API ncast_status ncast_comm_get_operation_counters(const ncast_comm* comm, ncast_operation_counters* counters,
                                                          int capacity);
 
-// CUDA: registers memory, so that a sender writes uncompressed values (codec RAW, or AUTO where it chooses RAW) directly to
-// their destination instead of the communicator's scratch memory. This applies to transfers of at least 4 MiB between two
-// ranks, in calls that move data and do not reduce. Values may be received anywhere in the memory; other ranks may receive
-// at other offsets, or in memory that is not registered.
+// CUDA: registers memory, so that a sender writes uncompressed values (codec RAW, or AUTO where it chooses RAW)
+// directly to their destination instead of the communicator's scratch memory. This applies to transfers of at least 4
+// MiB between two ranks, in calls that move data and do not reduce. Values may be received anywhere in the memory;
+// other ranks may receive at other offsets, or in memory that is not registered.
 //   memory: `bytes` bytes of one cudaMalloc allocation on this communicator's GPU, which stay allocated until they are
 //           deregistered. NULL with 0 bytes: this rank registers none.
 //   region: receives the number of the region, the same on all ranks.
 // Collective: every rank calls it at the same position in the sequence of the communicator's calls. Earlier calls may
-// still be running. Returns when all ranks have called it. Graphs captured before are unaffected, so ranks that replay them
-// still match. Errors are the same on all ranks. After INVALID_ARGUMENT and UNSUPPORTED (other kinds of memory, such as
-// cuMemMap's; GPUs that cannot access each other; the host backend; more than NCAST_MOST_REGISTERED regions) the
-// communicator remains usable; timeouts and failures of peers end it.
+// still be running. Returns when all ranks have called it. Graphs captured before are unaffected, so ranks that replay
+// them still match. Errors are the same on all ranks. After INVALID_ARGUMENT and UNSUPPORTED (other kinds of memory,
+// such as cuMemMap's; GPUs that cannot access each other; the host backend; more than NCAST_MOST_REGISTERED regions)
+// the communicator remains usable; timeouts and failures of peers end it.
 enum { NCAST_MOST_REGISTERED = 63 };
 NCAST_API ncast_status ncast_comm_register(ncast_comm* comm, void* memory, size_t bytes, uint32_t* region);
-// Collective, with the same region on every rank. Waits for this rank's calls. No graph with a call that uses the memory
-// may be running on this rank or be launched again. Destroying the communicator deregisters the remaining regions. Errors:
-// INVALID_ARGUMENT; the error of a communicator that has failed, whose peers may write to the memory until they have
-// destroyed theirs.
+// Collective, with the same region on every rank. Waits for this rank's calls. No graph with a call that uses the
+// memory may be running on this rank or be launched again. Destroying the communicator deregisters the remaining
+// regions. Errors: INVALID_ARGUMENT; the error of a communicator that has failed, whose peers may write to the memory
+// until they have destroyed theirs.
 NCAST_API ncast_status ncast_comm_deregister(ncast_comm* comm, uint32_t region);
 
-// Streams of the host backend: calls on a stream run in order on its thread, and the functions return at once. With a NULL
-// stream the function returns when the call has run. The caller leaves the buffers alone until the stream is synchronized.
+// Streams of the host backend: calls on a stream run in order on its thread, and the functions return at once. With a
+// NULL stream the function returns when the call has run. The caller leaves the buffers alone until the stream is
+// synchronized.
 NCAST_API ncast_status ncast_stream_create(ncast_stream* stream);
 // Waits for the calls on the stream. NULL is allowed.
 NCAST_API ncast_status ncast_stream_destroy(ncast_stream stream);
 // Waits for all calls on the stream. Returns the first error of the calls since the previous synchronization.
 NCAST_API ncast_status ncast_stream_synchronize(ncast_stream stream);
 
-// Sends and receives between start and end run together and cannot deadlock, whatever their order. Collectives in a group
-// run in the order of their calls, before its sends and receives. Different communicators run concurrently. Groups belong
-// to a thread and nest. The outermost end launches the calls; if one of them was rejected, it launches none and returns
-// that error. A send to the own rank needs its receive in the same group.
+// Sends and receives between start and end run together and cannot deadlock, whatever their order. Collectives in a
+// group run in the order of their calls, before its sends and receives. Different communicators run concurrently.
+// Groups belong to a thread and nest. The outermost end launches the calls; if one of them was rejected, it launches
+// none and returns that error. A send to the own rank needs its receive in the same group.
 NCAST_API ncast_status ncast_group_start(void);
 NCAST_API ncast_status ncast_group_end(void);
 
 // Counts are numbers of values. Buffers need the alignment of the value type. Zero counts are allowed.
 //
-// All ranks call the same collectives in the same order with the same count, dtype, op, root and codec, and a receive has
-// the count, dtype and codec of its send. On the host backend a difference is NCAST_MISMATCH on every rank, including ranks
-// that only send: a collective with a root, and all_to_all_v, return after all ranks have begun the same call. Only a send
-// may return before its receive is known; its error is that of the sender's next call and of ncast_comm_async_error.
+// All ranks call the same collectives in the same order with the same count, dtype, op, root and codec, and a receive
+// has the count, dtype and codec of its send. On the host backend a difference is NCAST_MISMATCH on every rank,
+// including ranks that only send: a collective with a root, and all_to_all_v, return after all ranks have begun the
+// same call. Only a send may return before its receive is known; its error is that of the sender's next call and of
+// ncast_comm_async_error.
 //
 // CUDA: a call is asynchronous on its stream (NULL: the legacy default stream) and may be captured in a CUDA graph. The
-// calls of a communicator run in order, on whichever streams they are. The caller orders launches of captured graphs among
-// each other and with other calls. If ranks make different calls, results are unspecified and the communicator ends, with
-// NCAST_MISMATCH where the ranks detect it, otherwise with NCAST_TIMEOUT or NCAST_CORRUPT.
+// calls of a communicator run in order, on whichever streams they are. The caller orders launches of captured graphs
+// among each other and with other calls. If ranks make different calls, results are unspecified and the communicator
+// ends, with NCAST_MISMATCH where the ranks detect it, otherwise with NCAST_TIMEOUT or NCAST_CORRUPT.
 NCAST_API ncast_status ncast_send(const void* values, uint64_t count, ncast_dtype dtype, int peer, ncast_codec codec,
                                   ncast_comm* comm, ncast_stream stream);
 NCAST_API ncast_status ncast_recv(void* values, uint64_t count, ncast_dtype dtype, int peer, ncast_codec codec,
@@ -213,10 +216,10 @@ NCAST_API ncast_status ncast_all_gather(const void* send, void* recv, uint64_t c
 // send and recv hold ranks * count values; piece r of send goes to rank r. Not in place.
 NCAST_API ncast_status ncast_all_to_all(const void* send, void* recv, uint64_t count, ncast_dtype dtype,
                                         ncast_codec codec, ncast_comm* comm, ncast_stream stream);
-// As all_to_all, with a count and an offset for each rank, in values: send_counts[r] values at send + send_offsets[r] go
-// to rank r, and recv_counts[r] values from rank r arrive at recv + recv_offsets[r]. The arrays have `ranks` entries and
-// are copied. The offset of a zero count is ignored. A count that differs from that of the other rank is NCAST_MISMATCH.
-// Ranges in recv must not overlap each other or the values to send.
+// As all_to_all, with a count and an offset for each rank, in values: send_counts[r] values at send + send_offsets[r]
+// go to rank r, and recv_counts[r] values from rank r arrive at recv + recv_offsets[r]. The arrays have `ranks` entries
+// and are copied. The offset of a zero count is ignored. A count that differs from that of the other rank is
+// NCAST_MISMATCH. Ranges in recv must not overlap each other or the values to send.
 NCAST_API ncast_status ncast_all_to_all_v(const void* send, const uint64_t* send_counts, const uint64_t* send_offsets,
                                           void* recv, const uint64_t* recv_counts, const uint64_t* recv_offsets,
                                           ncast_dtype dtype, ncast_codec codec, ncast_comm* comm, ncast_stream stream);

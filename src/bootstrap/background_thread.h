@@ -1,4 +1,4 @@
-// Threads of the library's own.
+// Background threads of the library.
 #pragma once
 
 #include <pthread.h>
@@ -12,8 +12,8 @@
 
 namespace narrowcast::bootstrap {
 
-// Starts a thread that takes no signals: those are for the threads of the program. `name` has at most 15 characters.
-// SYSTEM_ERROR when there can be no more threads.
+// Starts a thread with all signals blocked: signals are for the program's threads. `name` has at most 15 characters.
+// Error: SYSTEM_ERROR if no thread can be created.
 template <typename Body>
 ncast_status start_quiet_thread(const char* name, Body&& body, std::thread* thread) {
   sigset_t all, before;

@@ -1,4 +1,4 @@
-// How long something waits.
+// Clocks and time limits.
 #pragma once
 
 #include <chrono>
@@ -8,7 +8,7 @@ namespace narrowcast::bootstrap {
 using Clock = std::chrono::steady_clock;
 using Nanoseconds = std::chrono::nanoseconds;
 
-// A limit of zero waits for ever.
+// Zero: no limit.
 struct Limit {
   double seconds;
   bool passed(Clock::time_point since) const {

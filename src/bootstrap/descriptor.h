@@ -1,15 +1,16 @@
-// File descriptors that stay in this process. A copy in a child would keep a connection open when its owner dies, and
-// nobody would learn of the death.
+// File descriptors that forked children do not inherit. A copy in a child would keep a connection open after its owner
+// died, and peers would not notice the death.
 #pragma once
 
 #include <mutex>
 
 namespace narrowcast::bootstrap {
 
-// While it is held no thread of this process forks, so that a child finds whole what it guards. For moments.
+// While the lock is held no thread of this process forks, so a child finds the guarded data in a consistent state. Hold
+// it only briefly.
 std::unique_lock<std::mutex> hold_off_forks();
 
-// Closed at the end, and at once in a forked child, where it is -1 from then on. One thread at a time.
+// Closed by the destructor, and immediately in a forked child, where it becomes -1. One thread at a time.
 class Descriptor {
  public:
   Descriptor() = default;
@@ -17,8 +18,8 @@ class Descriptor {
   Descriptor& operator=(const Descriptor&) = delete;
   ~Descriptor() { close(); }
 
-  // Takes what `make` returns: a descriptor with O_CLOEXEC, or -1 with errno. `make` must not block. False, and errno,
-  // when there is none.
+  // Owns the result of `make`: a descriptor with O_CLOEXEC, or -1 with errno set, which makes this return false. `make`
+  // must not block.
   template <typename Make>
   bool open(Make&& make) {
     close();

@@ -1,4 +1,4 @@
-// What came of something that each rank does for itself, where all of them have to know.
+// The outcome of a step that every rank takes by itself and all ranks must know.
 #pragma once
 
 #include "bootstrap/rendezvous.h"
@@ -10,9 +10,9 @@ struct Outcome {
   ncast_status status;
   char sentence[200];  // longer ones are cut
 
-  // With the last error's sentence.
+  // With the message of the last error.
   static Outcome of(ncast_status status);
-  // The failure that it is, of this rank's.
+  // The failure, as that of `rank`.
   ncast_status failure_of(int rank) const;
 };
 

@@ -1,4 +1,4 @@
-// The ranks of a communicator that may be anywhere, for set-up and for bad news; data takes other ways.
+// Connects the ranks of a communicator for set-up and failures, wherever they run. Data takes other paths.
 #pragma once
 
 #include <cstddef>
@@ -13,12 +13,12 @@ class Rendezvous {
  public:
   static constexpr size_t max_round_bytes = size_t{64} << 20;  // of all ranks together, a call of all_gather
   static constexpr int max_ranks = 1024;
-  static constexpr size_t sentence_bytes = 500;  // longer sentences of failures are cut
+  static constexpr size_t sentence_bytes = 500;  // longer failure messages are truncated
 
   Rendezvous(const Rendezvous&) = delete;
   Rendezvous& operator=(const Rendezvous&) = delete;
-  // Leaves. That is no failure, but an all_gather of the others that still needs this rank is an error. Waits a second
-  // at most. Not from the handler of on_failure().
+  // Leaves. This is not a failure, but an all_gather that still needs this rank fails on the others. Waits at most one
+  // second. Must not be called from the handler of on_failure().
   virtual ~Rendezvous() = default;
 
   int rank() const { return rank_; }
@@ -33,20 +33,19 @@ class Rendezvous {
   // Returns when all ranks have called it. As all_gather of nothing.
   ncast_status barrier() { return all_gather(nullptr, 0, nullptr); }
 
-  // How long each all_gather that begins from now on waits. Any thread.
+  // The time limit of later all_gather calls. Any thread.
   virtual void set_limit(Limit limit) = 0;
 
-  // Tells all ranks of a failure. The first failure of the group stays. Any thread; does not block.
+  // Reports a failure to all ranks. The group keeps its first failure. Any thread; does not block.
   virtual void publish_failure(ncast_status status, const char* sentence) = 0;
 
-  // The first failure that this rank knows of, or NCAST_OK. Its own is as it was published; one of a peer stays ABORTED
-  // or MISMATCH and becomes REMOTE_ERROR otherwise, naming the rank; a death is REMOTE_ERROR. Any thread.
+  // The first failure known to this rank, or NCAST_OK. Its own failure has the published status. That of a peer keeps
+  // ABORTED and MISMATCH; any other status becomes REMOTE_ERROR and names the rank, as does a death. Any thread.
   virtual ncast_status check_failure() const = 0;
 
-  // `handler(status, sentence)` is called once, from a thread of the rendezvous, when the first failure is not this
-  // rank's own; soon if there was one already. It must not block, for then nothing more is heard of the peers, and is
-  // not called once the destructor has returned. A second handler takes the place of the first, which may be running
-  // just then. Any thread.
+  // `handler(status, message)` is called once, from a thread of the rendezvous, if the first failure comes from another
+  // rank; at once if there is one already. It must not block, because that stops messages from peers. It is not called
+  // after the destructor has returned. A second handler replaces the first, which may still be running. Any thread.
   virtual void on_failure(std::function<void(ncast_status, const char*)> handler) = 0;
 
  protected:

@@ -1,5 +1,5 @@
-// Segments of POSIX shared memory: made private to the user, published under a name in one step, swept when their
-// owners are gone.
+// Segments of POSIX shared memory: private to the user, published under a name in one step, and removed by a sweep when
+// their owners have died.
 #pragma once
 
 #include <atomic>
@@ -12,7 +12,7 @@
 
 namespace narrowcast::bootstrap {
 
-// A mapped segment, readable and writable. Unmaps at the end.
+// A mapped segment, readable and writable. The destructor unmaps it.
 class SharedMemory {
  public:
   SharedMemory() = default;
@@ -20,25 +20,25 @@ class SharedMemory {
   SharedMemory& operator=(const SharedMemory&) = delete;
   ~SharedMemory() { reset(); }
 
-  // A new segment of zeros, mode 0600, that has a temporary name only. Its pages exist when allocate() has made them.
+  // Creates a segment of zeros, mode 0600, with a temporary name. allocate() provides its pages.
   ncast_status create(size_t bytes);
 
-  // The segment published as `name`. *found is false, and the status NCAST_OK, when there is none.
+  // Opens the segment published as `name`. If there is none, *found is false and the status NCAST_OK.
   ncast_status open(const std::string& name, bool* found);
 
-  // Makes pages for a range, so that a full file system is an error here and not a SIGBUS later.
+  // Provides the pages of a range, so that a full file system is an error here and not a SIGBUS later.
   ncast_status allocate(size_t offset_bytes, size_t length_bytes);
 
-  // Gives a created segment its name. *taken is true, and the status NCAST_OK, when another segment has it.
+  // Gives a created segment its name. If another segment has the name, *taken is true and the status NCAST_OK.
   ncast_status publish(const std::string& name, bool* taken);
 
-  // Drops the temporary name of a created segment; the mapping stays. publish() does so too.
+  // Removes the temporary name of a created segment and keeps the mapping. publish() does so too.
   void drop_temporary_name();
 
   std::byte* data() const { return data_; }
   size_t bytes() const { return bytes_; }
 
-  // Unmaps, and drops the temporary name if there is still one.
+  // Unmaps the segment and removes its temporary name, if any.
   void reset();
 
  private:
@@ -55,7 +55,7 @@ inline constexpr char segment_prefix[] = "narrowcast.";
 
 void unlink_segment(const std::string& name);
 
-// At the head of every published segment, so that a sweeper needs to know nothing else of it.
+// At the head of every published segment: all that a sweep needs to know. The layout is the same in all versions.
 struct SegmentOwners {
   static constexpr int capacity = 64;
   enum State : uint64_t { absent = 0, claimed = 1, joined = 2, left = 3 };
@@ -68,8 +68,8 @@ struct SegmentOwners {
 };
 inline constexpr uint64_t segment_magic = 0x3130747361636e77;  // "wncast01"
 
-// Removes what killed processes left behind: segments none of whose owners lives, and those that were never published.
-// Segments of other users and of other pid namespaces are left alone. Returns how many went.
+// Removes segments that killed processes left behind: published ones without a living owner, and temporary ones of dead
+// processes. Segments of other users and of other pid namespaces stay. Returns the number of removed segments.
 int sweep_stale_segments();
 
 // Fills bytes from the kernel's random source.

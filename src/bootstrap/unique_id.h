@@ -1,4 +1,4 @@
-// What is in a unique id; the rest of its bytes are zero.
+// The content of a unique id; its remaining bytes are zero.
 #pragma once
 
 #include <cstring>
@@ -11,7 +11,7 @@ namespace narrowcast::bootstrap {
 struct UniqueIdContent {
   char magic[8];
   WorldId world;
-  char reserved_address[64];  // for the backends whose ranks meet over TCP; zero
+  char reserved_address[64];  // of the hub, for backends that use a TCP rendezvous; else zero
 };
 inline constexpr char unique_id_magic[8] = {'n', 'c', 'a', 's', 't', 'i', 'd', '1'};
 static_assert(sizeof(UniqueIdContent) <= NCAST_UNIQUE_ID_BYTES);
@@ -28,7 +28,7 @@ inline ncast_unique_id make_unique_id(const UniqueIdContent& content) {
   return id;
 }
 
-// False when the id is not one that ncast_get_unique_id made.
+// False if the id was not made by ncast_get_unique_id.
 inline bool is_unique_id(const ncast_unique_id& id) {
   return std::memcmp(id.bytes, unique_id_magic, sizeof unique_id_magic) == 0;
 }

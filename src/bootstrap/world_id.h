@@ -1,4 +1,4 @@
-// What the ranks of one communicator share and nobody else knows.
+// The secret that the ranks of one communicator share.
 #pragma once
 
 #include <array>

@@ -1,4 +1,4 @@
-// What a backend does for the interface, and which backends this build has.
+// The interface of a backend, and the backends of this build.
 #pragma once
 
 #include <optional>
@@ -18,35 +18,36 @@ struct Backend {
   // default.
   ncast_status (*check_config)(int ranks, const ncast_comm_config& config);
 
-  // Joins as ncast_comm_create says. The id is one that ncast_get_unique_id made, and config is checked.
+  // As ncast_comm_create. The id comes from ncast_get_unique_id, and config is valid.
   ncast_status (*create)(const ncast_unique_id& id, int ranks, int rank, const ncast_comm_config& config,
                          ncast_comm** comm);
 
-  // Runs or enqueues calls that were launched together, all of this backend's communicators, in the order in which they
-  // were made. They are checked, sends to oneself have their receives, and none of the communicators was in error.
+  // Runs or enqueues calls that were launched together, in the order in which they were made, all on communicators of
+  // this backend. They are valid, sends to the own rank have their receives, and none of the communicators had failed.
   ncast_status (*launch)(const std::vector<Call>& calls);
 
-  // Refuses a call for what only this backend knows, such as its streams, before anything of it is done. May be NULL.
+  // Checks the arguments that only this backend knows, such as streams, before the call starts. May be NULL.
   ncast_status (*check)(const Call& call) = nullptr;
 
-  // Puts into a new unique id what only this backend needs there. May be NULL.
+  // Adds to a new unique id what only this backend needs. May be NULL.
   ncast_status (*prepare_id)(bootstrap::UniqueIdContent* content) = nullptr;
 
-  // Frees what that holds in this process, unless ranks have come with the id: none will. May be NULL.
+  // Frees the resources of prepare_id in this process, unless ranks have joined with the id. May be NULL.
   void (*release_id)(const bootstrap::UniqueIdContent& content) = nullptr;
 };
 
-// At load time, by a static object of the backend's file: a build has the backends whose files are in it. `backend` is
-// copied.
+// Called at load time by a static object in the backend's file: a build has the backends whose files are linked.
+// `backend` is copied.
 void add_backend(ncast_backend number, const Backend& backend);
 
-// NULL when this build has none of this number.
+// NULL if this build does not have it.
 const Backend* find_backend(ncast_backend number);
 
-// With this id nobody comes any more, but for ranks of the backend `kept` if there is one.
+// No rank will join with this id, except ranks of the backend `kept` if it is set: the other backends free their
+// resources.
 void release_id(const ncast_unique_id& id, std::optional<ncast_backend> kept);
 
-// "host"; NULL when there is no backend of this number, in any build.
+// For example "host"; NULL if no build has a backend of this number.
 const char* backend_name(ncast_backend number);
 
 }  // namespace narrowcast::executor

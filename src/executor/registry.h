@@ -1,4 +1,4 @@
-// The communicators that there are. Their pointers come from users, on any thread: only those in here are followed, and
+// The communicators that exist. Users pass their pointers on any thread: only registered ones are dereferenced, and
 // none is freed while a function uses it.
 #pragma once
 
@@ -27,7 +27,7 @@ class CommUse {
   const ncast_comm* comm_ = nullptr;
 };
 
-// A new communicator, from here on the user's.
+// Registers a new communicator, which belongs to the user from now on.
 void add_communicator(const ncast_comm* comm);
 
 // Returns when no function uses the communicator, no call is left and it is freed; that of a process which this one was

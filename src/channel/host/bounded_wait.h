@@ -1,4 +1,4 @@
-// The one way to wait for peers: it ends with them, with an abort, or with the deadline.
+// Waits for peers. A wait ends when a peer dies or leaves, at an abort, or at the time limit.
 #pragma once
 
 #include <algorithm>

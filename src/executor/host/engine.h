@@ -1,5 +1,5 @@
-// Turns the transfers of calls until all are done, in one thread and without blocking on any one of them: sends and
-// receives advance side by side, so that no order of calls between the ranks can lock them.
+// Advances the transfers of calls until all are done, in one thread and without blocking on any of them: sends and
+// receives progress concurrently, so no order of calls between the ranks can deadlock.
 #pragma once
 
 #include <vector>
@@ -9,8 +9,8 @@
 
 namespace narrowcast::executor::host {
 
-// Runs calls that were launched together: per communicator first its sends and receives, all at once, then its
-// collectives in order; different communicators side by side. It is the turn of these calls on each of them.
+// Runs calls that were launched together: for each communicator its collectives in order, then its sends and receives
+// concurrently. Different communicators progress concurrently. The calls have their turn on each communicator.
 ncast_status run(const std::vector<Call>& calls);
 
 }  // namespace narrowcast::executor::host

@@ -1,5 +1,5 @@
-// Transfers of one call, cut into chunks: a chunk is encoded into a slot on the sender's side and decoded out of it on
-// the receiver's. Each is a small state machine that never waits; the engine turns them all.
+// Transfers of one call, divided into chunks: the sender encodes a chunk into a slot, the receiver decodes it from
+// there. Each transfer is a small state machine that never waits; the engine advances all of them.
 #pragma once
 
 #include <vector>
@@ -14,15 +14,15 @@ class Transfer {
  public:
   virtual ~Transfer() = default;
 
-  // Moves on by one chunk at most and says in *moved whether it could.
+  // Advances by at most one chunk; sets *moved if it did.
   virtual ncast_status advance(bool* moved) = 0;
   virtual bool done() const = 0;
-  // The ranks that must do something before this can move on.
+  // The ranks that this is waiting for.
   virtual channel::RankSet awaited() const = 0;
 };
 
-// Where the chunks of a transfer begin and end. A transfer of no values still has one chunk, an empty one, so that the
-// two ends always compare their calls.
+// The chunks of a transfer. A transfer of no values has one empty chunk, so that the two ends always compare their
+// calls.
 class Chunks {
  public:
   Chunks(uint64_t elems, uint64_t elems_a_chunk) : elems_(elems), elems_a_chunk_(elems_a_chunk) {}
@@ -51,13 +51,13 @@ ncast_codec codec_of(const CallTag& tag);
 // Values in a chunk that is only moved.
 uint64_t moved_chunk_elems(Communicator& comm, ncast_dtype dtype);
 
-// What is in a slot, once its tag has been compared with what this rank expects.
+// The content of a slot whose tag is the expected one.
 struct ReceivedChunk {
   const std::byte* payload;
   uint64_t payload_bytes;
 };
 
-// The next chunk from a peer. *chunk is empty, and the status NCAST_OK, when none has come. Error: MISMATCH.
+// The next chunk from a peer. If none has arrived, *chunk is empty and the status NCAST_OK. Error: MISMATCH.
 ncast_status next_chunk(Communicator& comm, int peer, const CallTag& expected, const Chunks& chunks,
                         ReceivedChunk* chunk);
 
@@ -67,7 +67,7 @@ ncast_status decode_chunk(const ReceivedChunk& chunk, const CallTag& tag, uint64
 // Whether the payloads of a call decode to the bits that were encoded.
 bool is_exact(const CallTag& tag);
 
-// The same values to one peer or several: encoded once.
+// Sends the same values to one or more peers; they are encoded once.
 class Send final : public Transfer {
  public:
   Send(Communicator& comm, channel::RankSet peers, const CallTag& tag, const void* values, uint64_t elems,
