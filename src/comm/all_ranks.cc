@@ -20,8 +20,8 @@ struct Outcome {
   std::string sentence;
 };
 
-// Whether a rank failed for what another one did, or did not do.
-bool is_of_another(ncast_status status) { return status == NCAST_REMOTE_ERROR || status == NCAST_TIMEOUT; }
+// Whether a rank failed because of another one.
+bool is_remote(ncast_status status) { return status == NCAST_REMOTE_ERROR || status == NCAST_TIMEOUT; }
 
 // act(rank) for all of them at once. The error is the first rank's, of those that failed by themselves if there are
 // any.
@@ -40,7 +40,7 @@ ncast_status on_all(int ranks, const std::function<ncast_status(int rank)>& act)
   const Outcome* first = nullptr;
   for (const Outcome& outcome : outcomes) {
     if (outcome.status == NCAST_OK) continue;
-    if (first == nullptr || (is_of_another(first->status) && !is_of_another(outcome.status))) first = &outcome;
+    if (first == nullptr || (is_remote(first->status) && !is_remote(outcome.status))) first = &outcome;
   }
   return first == nullptr ? NCAST_OK : fail(first->status, "%s", first->sentence.c_str());
 }
@@ -67,7 +67,7 @@ ncast_status create_all(ncast_comm** comms, int ranks, const int* devices, const
     own.device = devices != nullptr ? devices[rank] : rank;
     return own;
   };
-  // Before any of them waits for the others.
+  // Check all of them before any waits for the others.
   for (int rank = 0; rank < ranks; ++rank)
     if (ncast_status status = narrowcast::comm::check_config(ranks, rank, config_of(rank))) return status;
   ncast_unique_id id;

@@ -1,14 +1,14 @@
-// From checked calls to running ones: groups, and the calls of each backend to it.
+// Launches checked calls: groups, and dispatch to the backends.
 #pragma once
 
 #include "executor/call.h"
 
 namespace narrowcast::comm {
 
-// A call of the interface: kept in the thread's open group, or launched. On a NULL stream it has run when this returns.
+// Adds a call to the open group of the thread, or launches it. On a NULL stream it has run when this returns.
 ncast_status submit(const executor::Call& call);
 
-// A call that failed its checks: the thread's open group, if any, fails with it.
+// Reports a call that failed its checks: the open group of the thread, if any, fails.
 ncast_status reject(ncast_status status);
 
 ncast_status start_group();

@@ -27,7 +27,7 @@ ncast_status BoundedWait::nothing_moved(RankSet awaited) {
     dead_ = 0;
     return NCAST_OK;
   }
-  // What a rank said before it went is seen from here on, and says more than that it went.
+  // A failure that the rank published before it ended is visible now, and says more than that it ended.
   if ((dead_ | left_) != 0) {
     if (ncast_status status = world_.check_failure()) return status;
   }

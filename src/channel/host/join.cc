@@ -1,6 +1,6 @@
-// How ranks find each other: the first to come makes the segment and publishes it under a name that only holders of the
-// unique id can guess; the others open it; the last to join takes the name away again, so that nothing is left to
-// clean up once the communicator runs.
+// How ranks find each other. The first rank creates the segment and publishes it under a name that only holders of the
+// unique id know. The others open it. The last rank to join removes the name, so nothing has to be cleaned up once the
+// communicator runs.
 #include <cinttypes>
 #include <cstdio>
 
@@ -28,7 +28,7 @@ ncast_status World::join(const bootstrap::WorldId& id, const WorldOptions& optio
   ncast_status status = world->enter(name, options);
   if (status == NCAST_OK) status = world->wait_for_all(options.limit);
   if (status != NCAST_OK) {
-    // One rank alone takes the name away, lest a second attempt with the same id loses its own.
+    // Only one rank removes the name, or it could remove that of a second attempt with the same id.
     if (world->publish_failure(status, ncast_last_error())) bootstrap::unlink_segment(name);
     return status;
   }
@@ -38,7 +38,7 @@ ncast_status World::join(const bootstrap::WorldId& id, const WorldOptions& optio
 }
 
 ncast_status World::create_or_open(const std::string& name, const WorldOptions& options) {
-  // Opening can fail after creating did: the segment of that name went in between. Each turn somebody advances.
+  // After the name was taken it can be gone again when this rank opens it. Some rank makes progress in every iteration.
   for (;;) {
     bool found = false;
     if (ncast_status status = memory_.open(name, &found)) return status;
@@ -63,7 +63,7 @@ ncast_status World::create(const std::string& name, const WorldOptions& options,
   control->version = ControlBlock::current_version;
   control->ranks = layout.ranks;
   control->shape = options.shape;
-  // Its maker owns a segment from the start: one without a living owner is swept.
+  // The creator owns the segment from the start: a segment without a living owner is removed by a sweep.
   bootstrap::SegmentOwners::Owner& owner = control->owners.owner[options.rank];
   owner.process = bootstrap::current_process();
   owner.state.store(bootstrap::SegmentOwners::joined, std::memory_order_release);
@@ -82,7 +82,7 @@ ncast_status World::enter(const std::string& name, const WorldOptions& options) 
   }
   if (control_->shape.slots != options.shape.slots ||
       control_->shape.payload_capacity_bytes != options.shape.payload_capacity_bytes) {
-    return fail(NCAST_MISMATCH, "rank %d has another scratch_bytes than the others", rank_);
+    return fail(NCAST_MISMATCH, "scratch_bytes differs on rank %d", rank_);
   }
   bootstrap::SegmentOwners::Owner& owner = control_->owners.owner[rank_];
   uint64_t state = bootstrap::SegmentOwners::absent;
@@ -105,7 +105,7 @@ ncast_status World::enter(const std::string& name, const WorldOptions& options) 
     if (ncast_status status = memory_.allocate(layout.rank_offset(rank), layout.rank_bytes())) return status;
   }
   joined_ = true;
-  // Completes only after the name is gone: who then reuses the id finds a clear field.
+  // The name is removed before the communicator is complete.
   if (control_->joined_ranks.fetch_add(1, std::memory_order_seq_cst) + 1 == control_->ranks) {
     bootstrap::unlink_segment(name);
     control_->complete.store(1, std::memory_order_seq_cst);
@@ -119,14 +119,14 @@ ncast_status World::wait_for_all(bootstrap::Limit limit) {
   auto inspected = start;
   for (;;) {
     const uint32_t seen = bell().look();
-    // Looked at first: a rank may join, work, and die before another has noticed that all were there.
+    // Checked first: a rank may join, work and die before this one notices that all had joined.
     if (control_->complete.load(std::memory_order_seq_cst) != 0) return NCAST_OK;
     if (ncast_status status = check_failure()) return status;
     const auto now = bootstrap::Clock::now();
     if (now - inspected >= inspection_interval) {
       inspected = now;
       const RankSet gone = dead() | left();
-      // What a rank said before it went is seen from here on, and says more than that it went.
+      // A failure that the rank published before it ended is visible now, and says more than that it ended.
       if (gone != 0) {
         if (control_->complete.load(std::memory_order_seq_cst) != 0) return NCAST_OK;
         if (ncast_status status = check_failure()) return status;
@@ -159,7 +159,7 @@ void World::make_ring_ends(const WorldOptions& options) {
   const SegmentLayout layout{static_cast<uint64_t>(ranks_), options.shape};
   const auto me = static_cast<uint64_t>(rank_);
   for (uint64_t peer = 0; peer < layout.ranks; ++peer) {
-    // There is no ring to oneself; the end that stands in its place is never used.
+    // A rank has no ring to itself; the placeholder is never used.
     std::byte* base = memory_.data();
     Doorbell* bell = &control_->member[peer].bell;
     senders_.emplace_back(peer == me ? nullptr : base + layout.ring_offset(me, peer), options.shape, bell);
