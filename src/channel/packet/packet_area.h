@@ -50,19 +50,19 @@ constexpr auto with_packet(bool lines, Body body) {
   return lines ? body.template operator()<LinePacket>() : body.template operator()<ShortPacket>();
 }
 
-inline constexpr uint32_t most_packet_ctas = 64;
+inline constexpr uint32_t most_packet_ctas = cta_states;
 // What one call may send to a rank, all sources together, by either kind.
 inline constexpr uint32_t most_short_bytes = 2 << 20, most_line_bytes = 14 << 20;
 
 // What a rank keeps from one call to the next; initially zero.
 struct PacketState {
-  alignas(128) uint32_t sequences[most_packet_ctas];  // number of the last call by packets: a copy for each CTA
-  alignas(128) uint32_t tokens[2][max_gpu_ranks];     // by turn and source; written by the other ranks
-  uint32_t ended_ctas;                                // of the call that clears a buffer
-  uint32_t block_calls;                               // collective calls by blocks
-  alignas(128) uint64_t calls[2][max_gpu_ranks];  // CallWords, by call number modulo 2 and rank; written by that rank
+  alignas(128) CtaState ctas[cta_states];          // Peers::ctas
+  alignas(128) uint32_t tokens[2][max_gpu_ranks];  // by turn and source; written by the other ranks
+  uint32_t ended_ctas;                             // of the call that clears a buffer
+  uint32_t block_calls;                            // collective calls by blocks
+  alignas(128) uint64_t calls[2][max_gpu_ranks];   // CallWords, by call number modulo 2 and rank; written by that rank
 };
-static_assert(sizeof(PacketState) == 512);
+static_assert(sizeof(PacketState) == 768);
 
 // Rows of a kind: what a rank may send to another in one call. A multiple of 8, for calls that halve it: half holds a
 // multiple of 128 bytes.

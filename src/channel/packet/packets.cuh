@@ -61,8 +61,8 @@ class Packets {
   __device__ Packets(const Peers& peers, uint32_t buffer_bytes, uint32_t rows, uint32_t mark)
       : peers_(peers), buffer_bytes_(buffer_bytes), rows_(rows), mark_(mark) {}
 
-  // Before the first of the other functions; calling it again does nothing. Loads the number of the call and the stop word,
-  // which takes as long as loading data: issue the first data's loads before, so that all are in flight together. Plain
+  // Before the first of the other functions; calling it again does nothing. Loads the number of the call and the stop word
+  // at once, which takes as long as loading data: issue the first data's loads before, so that all are in flight together. Plain
   // loads, which the CTA's threads share in L1: the last kernel wrote the number, and this one does not until advance().
   // A stop that comes later is noticed by the waits.
   //
@@ -71,8 +71,8 @@ class Packets {
   // and returns after advance().
   __device__ __forceinline__ void begin() {
     if (flag_ != 0) return;
-    const uint32_t stopped = *peers_.stopped;
-    sequence_ = state(peers_.rank)->sequences[blockIdx.x] + 1;
+    const auto [calls, stopped] = *reinterpret_cast<const uint2*>(&peers_.ctas[blockIdx.x]);
+    sequence_ = calls + 1;
     flag_ = stopped == 0 ? mark_ << number_bits | sequence_ % numbers : refused | sequence_ % 2;
   }
   // The communicator was stopped before this kernel began. After begin(); the kernel returns when it has advanced.
@@ -84,7 +84,7 @@ class Packets {
   __device__ void advance() const {
     __syncthreads();
     for (uint32_t cta = blockIdx.x + threadIdx.x * gridDim.x; cta < most_packet_ctas; cta += blockDim.x * gridDim.x)
-      state(peers_.rank)->sequences[cta] = sequence_;
+      peers_.ctas[cta].packet_calls = sequence_;
   }
 
   // The place is one of the buffer's, the same at both ends.
@@ -279,7 +279,7 @@ class Packets {
   __device__ bool finds_other_call(int& peer) const {
     PacketState* const own = state(peers_.rank);
     // The number's high part, before or after advance().
-    uint32_t number = device::load_relaxed(&own->sequences[blockIdx.x]);
+    uint32_t number = device::load_relaxed(&peers_.ctas[blockIdx.x].packet_calls);
     number += (flag_ - number) % numbers + device::load_relaxed(&own->block_calls);
     const CallWord word = CallWord::of(number, mark_);
     uint64_t* const calls = own->calls[number % 2];

@@ -15,6 +15,8 @@ struct KernelControl {
   // Written by one store. The first failure only: what follows a stop is not recorded.
   alignas(8) uint32_t failed;  // a KernelFailure
   uint32_t peer;               // the rank that was waited for, sent the payload or is the target of the request
+  // What the host copies to CtaState::stopped: 0 until it stops the kernels.
+  uint32_t stop_copies[64];
 };
 // Why a kernel failed.
 enum KernelFailure : uint32_t {
@@ -25,14 +27,21 @@ enum KernelFailure : uint32_t {
   call_mismatch = 4
 };
 
+// What the kernels of a rank load when they begin, in their GPU's memory: CTA i loads the i-th, modulo their number. There are
+// several so that CTAs do not all read one line of the L2 cache; 8 bytes so that one load returns both words.
+struct alignas(8) CtaState {
+  uint32_t packet_calls;  // number of the last call by packets, the same in all
+  uint32_t stopped;       // copy of control->stop
+};
+inline constexpr uint32_t cta_states = 64;
+
 // What a kernel knows about the communicator.
 struct Peers {
   int rank;
   int ranks;                     // 1 to max_gpu_ranks
   char* scratch[max_gpu_ranks];  // every rank's, as this GPU addresses it; same layout everywhere, initially zero
   KernelControl* control;
-  // Copy of control->stop in this GPU's memory, for kernels to check when they begin (stop_word() in bounded_wait.cuh).
-  uint32_t* stopped;
+  CtaState* ctas;
   uint64_t timeout_ns;  // of one wait; 0: no limit
 };
 

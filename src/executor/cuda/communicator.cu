@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "channel/packet/packet_area.h"
 #include "channel/peer/zeroed_memory.h"
 #include "executor/cuda/communicator.h"
 #include "executor/cuda/kernels.h"
@@ -132,12 +133,7 @@ ncast_status Communicator::set_up() {
     if (error == cudaSuccess) error = cudaEventCreateWithFlags(&side.joined, cudaEventDisableTiming);
   }
   if (error == cudaSuccess) error = cudaStreamCreateWithFlags(&stop_stream_, cudaStreamNonBlocking);
-  if (error == cudaSuccess) error = copy_stop();
-  if (error == cudaSuccess) error = cudaStreamSynchronize(stop_stream_);
   if (error != cudaSuccess) return failed("setting up the communicator", error);
-  // A peer that dies or aborts ends the kernels that wait for it.
-  rendezvous_->on_failure([this](ncast_status, const char*) { stop_kernels(); });
-
   // Packets do not go through host memory.
   const size_t packet_bytes = packet_scratch_bytes(place_ == channel::PeerMemory::Place::host ? 1 : ranks());
   const size_t layout_begin = (packet_bytes + 4095) / 4096 * 4096;
@@ -153,8 +149,14 @@ ncast_status Communicator::set_up() {
   peers_.ranks = ranks();
   for (int peer = 0; peer < ranks(); ++peer) peers_.scratch[peer] = scratch_->of(peer);
   peers_.control = control_;
-  peers_.stopped = &state_->stopped;
+  peers_.ctas = cta_states();
   peers_.timeout_ns = static_cast<uint64_t>(timeout_seconds_ * 1e9);
+  // The first copy may allocate, which must not happen while kernels wait.
+  error = copy_stop();
+  if (error == cudaSuccess) error = cudaStreamSynchronize(stop_stream_);
+  if (error != cudaSuccess) return failed("setting up the communicator", error);
+  // A peer that dies or aborts ends the kernels that wait for it.
+  rendezvous_->on_failure([this](ncast_status, const char*) { stop_kernels(); });
   return NCAST_OK;
 }
 
@@ -193,14 +195,23 @@ Communicator::~Communicator() {
   if (control_ != nullptr) cudaFreeHost(control_);
 }
 
-// To the stop word that kernels read when they begin (Peers::stopped).
+// With those of packets, unless that memory is the host's, which kernels would read too slowly.
+channel::CtaState* Communicator::cta_states() const {
+  return place_ == channel::PeerMemory::Place::host
+             ? state_->ctas
+             : reinterpret_cast<channel::PacketState*>(scratch_->of(rank()))->ctas;
+}
+
+// To the words that kernels read when they begin.
 cudaError_t Communicator::copy_stop() {
-  return cudaMemcpyAsync(&state_->stopped, &control_->stop, sizeof state_->stopped, cudaMemcpyHostToDevice,
-                         stop_stream_);
+  return cudaMemcpy2DAsync(&cta_states()->stopped, sizeof(channel::CtaState), control_->stop_copies, sizeof(uint32_t),
+                           sizeof(uint32_t), channel::cta_states, cudaMemcpyHostToDevice, stop_stream_);
 }
 
 void Communicator::stop_kernels() {
   __atomic_store_n(&control_->stop, 1u, __ATOMIC_RELEASE);  // first: the copy may wait for kernels that this ends
+  if (scratch_ == nullptr) return;                          // no kernel has run yet
+  for (uint32_t& copy : control_->stop_copies) __atomic_store_n(&copy, 1u, __ATOMIC_RELAXED);
   const OnDevice on_device(device_);
   copy_stop();
 }

@@ -156,6 +156,7 @@ class Communicator final : public ncast_comm {
   void adopt_kernel_failure();
   // Ends the waits of this rank's kernels, and has later kernels refuse. Any thread; does not wait.
   void stop_kernels();
+  channel::CtaState* cta_states() const;
   cudaError_t copy_stop();
   ncast_status set_last_error(ncast_status status);
 

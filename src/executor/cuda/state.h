@@ -11,7 +11,7 @@ namespace narrowcast::executor::cuda {
 inline constexpr int most_kernels_at_once = 2 * (channel::max_gpu_ranks - 1);
 
 struct DeviceState {
-  uint32_t stopped;  // Peers::stopped
+  alignas(128) channel::CtaState ctas[channel::cta_states];  // Peers::ctas where the scratch is in host memory
   Sent sent[NCAST_OPERATIONS];
   Claims claims[most_kernels_at_once];
   channel::StraightWrites straight;  // of those that move values as they are

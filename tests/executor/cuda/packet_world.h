@@ -38,7 +38,6 @@ struct TestRank {
   cudaStream_t stream = nullptr;
   char* scratch = nullptr;
   channel::KernelControl* control = nullptr;
-  uint32_t* stopped = nullptr;
   char* arena = nullptr;  // the user's buffers
   uint32_t* counters = nullptr;
 };
@@ -70,8 +69,6 @@ class TestWorld {
       REQUIRE_CUDA(cudaMemset(mine.counters, 0, 2 * sizeof(uint32_t)));
       REQUIRE_CUDA(cudaHostAlloc(&mine.control, sizeof *mine.control, cudaHostAllocPortable | cudaHostAllocMapped));
       std::memset(mine.control, 0, sizeof *mine.control);
-      REQUIRE_CUDA(cudaMalloc(&mine.stopped, sizeof(uint32_t)));
-      REQUIRE_CUDA(cudaMemset(mine.stopped, 0, sizeof(uint32_t)));
       warm_up_stream(mine.stream);
       REQUIRE_CUDA(cudaDeviceSynchronize());
     }
@@ -84,7 +81,6 @@ class TestWorld {
       cudaFree(mine.scratch);
       cudaFree(mine.arena);
       cudaFree(mine.counters);
-      cudaFree(mine.stopped);
       cudaFreeHost(mine.control);
     }
   }
@@ -102,7 +98,7 @@ class TestWorld {
     peers.ranks = ranks();
     for (int peer = 0; peer < ranks(); ++peer) peers.scratch[peer] = this->rank(peer).scratch;
     peers.control = this->rank(rank).control;
-    peers.stopped = this->rank(rank).stopped;
+    peers.ctas = state(rank)->ctas;
     peers.timeout_ns = timeout_ns_;
     return peers;
   }
@@ -144,7 +140,7 @@ class TestWorld {
       CHECK(std::count(guards.begin(), guards.end(), guard) == static_cast<std::ptrdiff_t>(guards.size()));
       channel::PacketState state;
       REQUIRE_CUDA(cudaMemcpy(&state, mine.scratch + scratch_offset, sizeof state, cudaMemcpyDefault));
-      for (const uint32_t sequence : state.sequences) CHECK(sequence == state.sequences[0]);
+      for (const channel::CtaState& cta : state.ctas) CHECK(cta.packet_calls == state.ctas[0].packet_calls);
       CHECK(state.ended_ctas == 0);
     }
   }

@@ -223,7 +223,7 @@ TEST_CASE("packets: the numbers in flags repeat after 2^19 calls, and no old fla
     std::vector<uint32_t> words(area / sizeof(uint32_t), 0xdeadbeef);
     for (size_t i = 0; i < words.size(); i += 4) words[i + 3] = mark * numbers + static_cast<uint32_t>(i / 4 % 16);
     channel::PacketState state{};
-    for (uint32_t& sequence : state.sequences) sequence = before;
+    for (channel::CtaState& cta : state.ctas) cta.packet_calls = before;
     for (uint32_t turn = 0; turn < 2; ++turn)
       for (uint32_t& token : state.tokens[turn]) token = mark * numbers + turn;
     std::memcpy(words.data(), &state, sizeof state);
@@ -233,7 +233,7 @@ TEST_CASE("packets: the numbers in flags repeat after 2^19 calls, and no old fla
     check_counters(world, 40);
     world.check_scratch();
     REQUIRE_CUDA(cudaMemcpy(&state, world.state(0), sizeof state, cudaMemcpyDefault));
-    CHECK(state.sequences[0] == before + 40);
+    CHECK(state.ctas[0].packet_calls == before + 40);
   }
 }
 
