@@ -1,4 +1,4 @@
-// The functions of NCCL: those that the drop-in handles itself, and all others, which go to the real one untouched.
+// All functions that NCCL exports.
 #pragma once
 
 #include <cstddef>
@@ -13,6 +13,7 @@ enum class Function : int {
 #undef NCCL_INTERNAL
 };
 
+// What a stub for a missing function returns.
 enum class Returns { result, text, zeros };
 
 struct Export {

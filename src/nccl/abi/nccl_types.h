@@ -1,6 +1,7 @@
-// What the drop-in knows of nccl.h: the names, numbers and layouts that NCCL keeps stable.
+// The parts of nccl.h that the drop-in uses: names, numbers and layouts that NCCL keeps stable.
 #pragma once
 
+#include <climits>
 #include <cstddef>
 
 namespace narrowcast::nccl {
@@ -8,7 +9,7 @@ namespace narrowcast::nccl {
 using Comm = struct ncclComm*;
 using CudaStream = void*;
 
-// ncclResult_t. Newer NCCL may return others.
+// ncclResult_t. Newer releases of NCCL may return other values.
 enum Result : int {
   success = 0,
   unhandled_cuda_error = 1,
@@ -25,7 +26,7 @@ struct UniqueId {
   char bytes[128];
 };
 
-// ncclConfig_t, as far as the drop-in looks, which reads what `size` says is there: the caller's pointer is passed on.
+// The beginning of ncclConfig_t. Older callers pass less: only fields within `size` may be read.
 struct Config {
   size_t size;
   unsigned int magic;
@@ -34,9 +35,15 @@ struct Config {
   const char* net_name;
   int split_share, traffic_class;
   const char* comm_name;
+  int collnet_enable, cta_policy;
 };
 
 constexpr unsigned int config_magic = 0xcafebeef;
+constexpr int config_undefined = INT_MIN;  // NCCL_CONFIG_UNDEF_INT
+// Bits of Config::cta_policy.
+constexpr int cta_policy_efficiency = 1;  // NCCL_CTA_POLICY_EFFICIENCY
+constexpr int cta_policy_zero = 2;        // NCCL_CTA_POLICY_ZERO
+constexpr int suspend_memory = 1;         // NCCL_SUSPEND_MEM
 constexpr int first_user_reduction = 5;
 constexpr int value_types = 12;
 

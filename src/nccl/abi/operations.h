@@ -1,4 +1,4 @@
-// The operations that may be taken, by the names that settings and statistics use.
+// The operations of the engine, with the names that settings and statistics use.
 #pragma once
 
 #include <optional>

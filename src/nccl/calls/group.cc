@@ -13,6 +13,7 @@
 #include "nccl/libraries/cuda_driver.h"
 #include "nccl/libraries/forward.h"
 #include "nccl/libraries/real_nccl.h"
+#include "nccl/ranks/attach.h"
 #include "nccl/ranks/attach_at_creation.h"
 #include "nccl/report/log.h"
 
@@ -21,16 +22,21 @@ namespace {
 
 using End = int();
 
-// A communicator that the end of the group makes: NCCL has given its handle, or gives it then.
-struct Made {
+// A communicator that is created in a group. NCCL has given its handle, or writes it at the end of the group.
+struct Created {
   Comm handle;
-  const Comm* later;
+  const Comm* later;  // NULL: handle is valid
+  CommunicatorConfig config;
+  bool attach;
+
+  Comm final_handle() const { return later != nullptr ? *later : handle; }
 };
 
 struct Group {
   int depth = 0;
   std::vector<GroupCalls> comms;
-  std::vector<Made> made;
+  std::vector<Created> created;
+  std::vector<std::shared_ptr<Communicator>> suspended, resumed;
 };
 
 thread_local Group open_group;
@@ -45,161 +51,164 @@ GroupCalls& calls_of(const std::shared_ptr<Communicator>& comm) {
   return found != comms.end() ? *found : comms.emplace_back(GroupCalls{.comm = comm});
 }
 
-// Whether a call keeps until the end of its group: what it points to may be gone by then. All ranks have it alike.
-bool keeps(const Call& call) {
+// Whether a call can be held until the end of its group. What it points to might be freed by then. The same on all
+// ranks.
+bool can_wait(const Call& call) {
   return call.config == nullptr && !(reduces(call.operation) && call.redop >= first_user_reduction);
 }
 
-// What NCCL refuses is NCCL's to refuse.
+// Invalid calls are passed to NCCL, which reports the error.
 bool is_valid(const Call& call, int ranks) {
-  const bool has_peer = is_point_to_point(call.operation) || call.operation == NCAST_OP_BROADCAST ||
-                        call.operation == NCAST_OP_REDUCE || call.operation == NCAST_OP_GATHER ||
-                        call.operation == NCAST_OP_SCATTER;
+  const bool has_peer = is_point_to_point(call.operation) || has_root(call.operation);
   return value_bytes(call.dtype) != 0 && call.redop >= 0 && (!has_peer || (call.peer >= 0 && call.peer < ranks));
 }
 
 int forward_counted(Communicator& comm, const Call& call, const char* why) {
   comm.statistics->count_forwarded(call.operation, why);
   log(Level::trace, "%s of %zu values to NCCL: %s", name_of(call.operation), call.count, why);
-  const Range range(call, why);
+  const NvtxRange range(call, why);
   return forward(call);
 }
 
-int forward_now(GroupCalls& its, const Call& call, const char* why) {
+int forward_immediately(GroupCalls& group, const Call& call, const char* why) {
   int first = success;
-  if (its.comm->attached()) {
-    const OnDevice on_device(its.comm->device);
-    if (its.comm->order.before_forwarded(call.stream) != 0) first = unhandled_cuda_error;
-    its.forwarded_on.push_back(call.stream);
+  if (group.comm->attached()) {
+    const DeviceGuard guard(group.comm->device);
+    if (group.comm->order.before_nccl(call.stream) != 0) first = unhandled_cuda_error;
+    group.forwarded_on.push_back(call.stream);
   }
-  keep_first(forward_counted(*its.comm, call, why), &first);
+  keep_first(forward_counted(*group.comm, call, why), &first);
   return first;
 }
 
-bool goes_as_it_comes(const GroupCalls& its, const Call& call) {
-  return its.as_they_come == AsTheyCome::all ||
-         (its.as_they_come == AsTheyCome::collectives && !is_point_to_point(call.operation));
+bool is_immediate(const GroupCalls& group, const Call& call) {
+  return group.immediate == Immediate::all ||
+         (group.immediate == Immediate::collectives && !is_point_to_point(call.operation));
 }
 
-// These calls of the communicator's group go to NCCL, from those that were kept on.
-int forward_group(GroupCalls& its, AsTheyCome which, const char* why) {
+// From now on these calls of the group go to NCCL immediately, including those held so far.
+int forward_held(GroupCalls& group, Immediate which, const char* why) {
   int first = success;
-  its.as_they_come = std::max(its.as_they_come, which);
-  for (const Call& call : std::exchange(its.calls, {})) {
-    if (goes_as_it_comes(its, call))
-      keep_first(forward_now(its, call, why), &first);
+  group.immediate = std::max(group.immediate, which);
+  for (const Call& call : std::exchange(group.calls, {})) {
+    if (is_immediate(group, call))
+      keep_first(forward_immediately(group, call, why), &first);
     else
-      its.calls.push_back(call);
+      group.calls.push_back(call);
   }
   return first;
 }
 
-// Transfers are kept beside a call that cannot be: another rank may have them in a group without it.
+// Transfers are held even if the group has a call that cannot wait: the other rank may have them in a group without it.
 int add_to_group(const std::shared_ptr<Communicator>& comm, const Call& call) {
-  GroupCalls& its = calls_of(comm);
-  const bool refused = !is_valid(call, comm->ranks) || comm->why_forwarded.load() != nullptr;
-  if (keeps(call) && !refused && !goes_as_it_comes(its, call)) {
-    its.calls.push_back(call);
+  GroupCalls& group = calls_of(comm);
+  const bool rejected = !is_valid(call, comm->ranks) || comm->why_forwarded.load() != nullptr;
+  if (can_wait(call) && !rejected && !is_immediate(group, call)) {
+    group.calls.push_back(call);
     return success;
   }
   constexpr const char* why_others = "its group has a call that cannot wait";
-  int first = forward_group(its, refused ? AsTheyCome::all : AsTheyCome::collectives, why_others);
-  keep_first(forward_now(its, call, why_forwarded_now(*comm, call, why_others)), &first);
+  int first = forward_held(group, rejected ? Immediate::all : Immediate::collectives, why_others);
+  keep_first(forward_immediately(group, call, why_forwarded_immediately(*comm, call, why_others)), &first);
   return first;
 }
 
-// One thread a communicator: those of one process may wait for each other, and this thread has a group open.
-void prepare_all(std::vector<GroupCalls>& comms, bool grouped) {
+// Uses one thread per communicator: those of one process may wait for each other, and this thread has a group open.
+void prepare_all(std::vector<GroupCalls>& groups, bool grouped) {
   std::vector<std::thread> threads;
-  for (GroupCalls& its : comms) {
-    if (!needs_preparation(its)) continue;
+  for (GroupCalls& group : groups) {
+    if (!needs_preparation(group)) continue;
     if (grouped)
-      threads.emplace_back([&its] { prepare(its); });
+      threads.emplace_back([&group] { prepare(group); });
     else
-      prepare(its);
+      prepare(group);
   }
   for (std::thread& thread : threads) thread.join();
 }
 
-// Calls whose communicator was aborted while its ranks were waited for: NCCL may have freed the handle. And those of a rank that
-// broke off.
-int drop_calls(GroupCalls& its) {
-  const Communicator& comm = *its.comm;
-  if (comm.broken.load()) return std::exchange(its.calls, {}).empty() ? success : unhandled_cuda_error;
-  if (!comm.aborted.load() || std::exchange(its.calls, {}).empty()) return success;
-  log(Level::warn, "rank %d of %d does without calls: the communicator was aborted", comm.rank, comm.ranks);
+// Drops the calls of a broken rank, and of a communicator that was aborted while its ranks waited for each other: NCCL
+// may have freed the handle.
+int drop_calls(GroupCalls& group) {
+  const Communicator& comm = *group.comm;
+  if (comm.broken.load()) return std::exchange(group.calls, {}).empty() ? success : unhandled_cuda_error;
+  if (!comm.aborted.load() || std::exchange(group.calls, {}).empty()) return success;
+  log(Level::warn, "rank %d of %d drops calls: the communicator was aborted", comm.rank, comm.ranks);
   return internal_error;
 }
 
-int before_forwarded(const Plan& plan) {
-  const OnDevice on_device(plan.comm->device);
+int order_before_nccl(const GroupPlan& plan) {
+  const DeviceGuard guard(plan.comm->device);
   for (const ForwardedCall& one : plan.forwarded)
-    if (plan.comm->order.before_forwarded(one.call.stream) != 0) return unhandled_cuda_error;
+    if (plan.comm->order.before_nccl(one.call.stream) != 0) return unhandled_cuda_error;
   return success;
 }
 
-// NCCL has joined the streams of a communicator's group: any of them will do.
-int after_forwarded(Communicator& comm, CudaStream stream) {
-  const OnDevice on_device(comm.device);
-  return comm.order.after_forwarded(stream) == 0 ? success : unhandled_cuda_error;
+// NCCL has joined the streams of the communicator's group, so any of them will do.
+int order_after_nccl(Communicator& comm, CudaStream stream) {
+  const DeviceGuard guard(comm.device);
+  return comm.order.after_nccl(stream) == 0 ? success : unhandled_cuda_error;
 }
 
-// Not while a graph is captured: that need not wait for a file.
-void report_when_due(CudaStream stream) {
-  if (settings().stats_seconds > 0 && driver() != nullptr && capture_of(stream) == 0) write_statistics_when_due();
+// Not during a capture, which must not wait for a file.
+void write_statistics_after(CudaStream stream) {
+  if (settings().stats_seconds > 0 && driver() != nullptr && capture_id(stream) == 0) write_statistics_when_due();
 }
 
-// `end`: ends NCCL's group; none outside of one.
-int launch(std::vector<GroupCalls> comms, const std::function<End>& end) {
-  prepare_all(comms, end != nullptr);
-  std::vector<Plan> plans;
-  std::vector<TakenCalls> taken, beside;
+// end: ends NCCL's group; NULL for a single call.
+int launch(std::vector<GroupCalls> groups, const std::function<End>& end) {
+  prepare_all(groups, end != nullptr);
+  std::vector<GroupPlan> plans;
+  std::vector<EngineCalls> on_engine, on_side_stream;
   int first = success;
-  for (GroupCalls& its : comms) {
-    keep_first(drop_calls(its), &first);
-    if (its.calls.empty()) continue;
-    Plan& plan = plans.emplace_back(make_plan(its));
-    if (plan.ordered && !plan.forwarded.empty()) keep_first(before_forwarded(plan), &first);
-    plan.taken.alone = end == nullptr;
-    if (plan.taken.runs_beside()) keep_first(fork_beside(plan.taken), &first);
-    if (!plan.taken.calls.empty()) (plan.taken.runs_beside() ? beside : taken).push_back(plan.taken);
+  for (GroupCalls& group : groups) {
+    keep_first(drop_calls(group), &first);
+    if (group.calls.empty()) continue;
+    GroupPlan& plan = plans.emplace_back(make_plan(group));
+    if (plan.keeps_order && !plan.forwarded.empty()) keep_first(order_before_nccl(plan), &first);
+    plan.on_engine.is_single = end == nullptr;
+    if (plan.on_engine.uses_side_stream()) keep_first(fork_side_stream(plan.on_engine), &first);
+    if (!plan.on_engine.calls.empty())
+      (plan.on_engine.uses_side_stream() ? on_side_stream : on_engine).push_back(plan.on_engine);
   }
-  // NCCL's thread waits for this GPU when two ranks first transfer something: for kernels of ours, too, which may wait for a
-  // peer that waits for the transfer. So transfers of a communicator that are taken come last where some are forwarded beside
-  // them. What else is taken comes first, on all ranks alike: of these transfers only their own ranks know.
-  if (!taken.empty()) keep_first(take(taken), &first);
-  for (const Plan& plan : plans)
+  // When two ranks first transfer something, NCCL's thread waits for this GPU, including our kernels, which may wait
+  // for a peer that waits for this transfer. So our transfers are launched last if NCCL gets others of the same
+  // communicator. Everything else comes first, on all ranks alike: only their own ranks know about the transfers.
+  if (!on_engine.empty()) keep_first(launch_on_engine(on_engine), &first);
+  for (const GroupPlan& plan : plans)
     for (const ForwardedCall& one : plan.forwarded) keep_first(forward_counted(*plan.comm, one.call, one.why), &first);
   if (end != nullptr) keep_first(end(), &first);
-  if (!beside.empty()) keep_first(take(beside), &first);
-  for (const GroupCalls& its : comms)
-    if (!its.forwarded_on.empty()) keep_first(after_forwarded(*its.comm, its.forwarded_on[0]), &first);
-  for (const Plan& plan : plans) {
-    if (plan.ordered && !plan.forwarded.empty())
-      keep_first(after_forwarded(*plan.comm, plan.forwarded[0].call.stream), &first);
-    if (plan.taken.runs_beside()) keep_first(join_beside(plan.taken), &first);
+  if (!on_side_stream.empty()) keep_first(launch_on_engine(on_side_stream), &first);
+  for (const GroupCalls& group : groups)
+    if (!group.forwarded_on.empty()) keep_first(order_after_nccl(*group.comm, group.forwarded_on[0]), &first);
+  for (const GroupPlan& plan : plans) {
+    if (plan.keeps_order && !plan.forwarded.empty())
+      keep_first(order_after_nccl(*plan.comm, plan.forwarded[0].call.stream), &first);
+    if (plan.on_engine.uses_side_stream()) keep_first(join_side_stream(plan.on_engine), &first);
   }
   return first;
 }
 
-// One outside of any group that cannot wait for the end of one: another rank may have it in a group.
-int forward_alone(const std::shared_ptr<Communicator>& comm, const Call& call) {
-  GroupCalls its{.comm = comm, .calls = {call}, .as_they_come = AsTheyCome::all};
-  if (needs_preparation(its)) prepare(its);
-  if (const int dropped = drop_calls(its)) return dropped;
-  int first = forward_now(its, call, why_forwarded_now(*comm, call, "it cannot wait"));
-  if (!its.forwarded_on.empty()) keep_first(after_forwarded(*comm, call.stream), &first);
+// A single call that could not wait for the end of a group. Its ranks prepare for it nevertheless: another rank may
+// make it in a group.
+int forward_single(const std::shared_ptr<Communicator>& comm, const Call& call) {
+  GroupCalls group{.comm = comm, .calls = {call}, .immediate = Immediate::all};
+  if (needs_preparation(group)) prepare(group);
+  if (const int dropped = drop_calls(group)) return dropped;
+  int first = forward_immediately(group, call, why_forwarded_immediately(*comm, call, "it cannot wait"));
+  if (!group.forwarded_on.empty()) keep_first(order_after_nccl(*comm, call.stream), &first);
   return first;
 }
 
-std::vector<Comm> handles_of(const std::vector<Made>& made) {
-  std::vector<Comm> handles;
-  handles.reserve(made.size());
-  for (const Made& one : made) handles.push_back(one.later != nullptr ? *one.later : one.handle);
-  return handles;
+void finish_creation(const std::vector<Created>& created) {
+  std::vector<Comm> attaching;
+  for (const Created& one : created) {
+    remember_config(one.final_handle(), one.config);
+    if (one.attach) attaching.push_back(one.final_handle());
+  }
+  attach_at_creation(attaching);
 }
 
-// Without a group the end is NCCL's to refuse.
+// False if no group is open: NCCL then reports the error.
 bool leaves_outermost_group() {
   if (InsideNccl::active() || open_group.depth == 0) return false;
   --open_group.depth;
@@ -210,20 +219,20 @@ bool leaves_outermost_group() {
 
 int submit(const Call& call) {
   if (InsideNccl::active()) return forward(call);
-  const std::shared_ptr<Communicator> comm = find_communicator(call.comm);
+  const std::shared_ptr<Communicator> comm = find_or_add_communicator(call.comm);
   if (comm == nullptr) return forward(call);
   if (comm->broken.load()) return unhandled_cuda_error;
   if (open_group.depth > 0) return add_to_group(comm, call);
   int result = success;
   if (!is_valid(call, comm->ranks))
-    result = forward_counted(*comm, call, why_forwarded_now(*comm, call, "an argument is out of range"));
-  else if (const char* const why = why_forwarded_at_once(*comm, call))
+    result = forward_counted(*comm, call, why_forwarded_immediately(*comm, call, "an argument is out of range"));
+  else if (const char* const why = why_forwarded_directly(*comm, call))
     result = forward_counted(*comm, call, why);
-  else if (!keeps(call))
-    result = forward_alone(comm, call);
+  else if (!can_wait(call))
+    result = forward_single(comm, call);
   else
     result = launch({GroupCalls{.comm = comm, .calls = {call}}}, nullptr);
-  report_when_due(call.stream);
+  write_statistics_after(call.stream);
   return result;
 }
 
@@ -241,33 +250,51 @@ int end_group() {
     return ended;
   };
   if (!leaves_outermost_group()) return end();
-  std::vector<GroupCalls> comms = std::exchange(open_group.comms, {});
-  const std::vector<Made> made = std::exchange(open_group.made, {});
-  const CudaStream stream = comms.empty() || comms[0].calls.empty() ? nullptr : comms[0].calls[0].stream;
-  const int result = launch(std::move(comms), end);
-  // Whatever became of the calls: the other ranks wait for this one.
-  if (ended == success) attach_at_creation(handles_of(made));
-  report_when_due(stream);
+  Group group = std::exchange(open_group, {});
+  const CudaStream stream =
+      group.comms.empty() || group.comms[0].calls.empty() ? nullptr : group.comms[0].calls[0].stream;
+  // In threads of their own, because this thread has a group of NCCL open.
+  for_each_in_threads(group.suspended, suspend);
+  const int result = launch(std::move(group.comms), end);
+  // Also if calls have failed: the other ranks wait for this one.
+  if (ended == success) {
+    finish_creation(group.created);
+    for_each_in_threads(group.resumed, resume);
+  }
+  write_statistics_after(stream);
   return result;
 }
 
 int end_group_by(int (*simulate)(void*), void* argument) {
   if (leaves_outermost_group()) {
-    open_group.made.clear();
-    for (GroupCalls& its : std::exchange(open_group.comms, {}))
-      forward_group(its, AsTheyCome::all, "the group is only simulated");
+    for (GroupCalls& group : std::exchange(open_group, {}).comms)
+      forward_held(group, Immediate::all, "the group is only simulated");
   }
   const InsideNccl inside;
   return simulate(argument);
 }
 
-void attach_when_made(std::span<Comm> made) {
-  std::vector<Made> all;
-  for (const Comm& one : made) all.push_back({one, one == nullptr ? &one : nullptr});
+void communicators_created(std::span<Comm> created, const CommunicatorConfig& config, bool attach) {
+  std::vector<Created> all;
+  for (const Comm& one : created) all.push_back({one, one == nullptr ? &one : nullptr, config, attach});
   if (open_group.depth == 0)
-    attach_at_creation(handles_of(all));
+    finish_creation(all);
   else
-    open_group.made.insert(open_group.made.end(), all.begin(), all.end());
+    open_group.created.insert(open_group.created.end(), all.begin(), all.end());
+}
+
+void suspend_in_group(const std::shared_ptr<Communicator>& comm) {
+  if (open_group.depth == 0)
+    suspend(*comm);
+  else
+    open_group.suspended.push_back(comm);
+}
+
+void resume_in_group(const std::shared_ptr<Communicator>& comm) {
+  if (open_group.depth == 0)
+    resume(*comm);
+  else
+    open_group.resumed.push_back(comm);
 }
 
 }  // namespace narrowcast::nccl

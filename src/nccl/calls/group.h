@@ -1,24 +1,31 @@
-// Groups: calls are kept until the outermost end, then a communicator's are taken or forwarded. Per thread, as NCCL's.
+// Groups. Calls are held until the outermost ncclGroupEnd; then those of each communicator run on the engine or go to
+// NCCL. State is per thread, as in NCCL.
 #pragma once
 
+#include <memory>
 #include <span>
 
 #include "nccl/abi/call.h"
+#include "nccl/ranks/communicator.h"
 
 namespace narrowcast::nccl {
 
-// Each returns an ncclResult_t.
+// All functions that return int return an ncclResult_t.
 
 // A call, in a group or alone.
 int submit(const Call& call);
 
 int start_group();
 int end_group();
-// `simulate` is ncclGroupSimulateEnd's: nothing is launched, so all calls are given to it.
+// For ncclGroupSimulateEnd, called as `simulate(argument)`: nothing is launched, so all calls are forwarded.
 int end_group_by(int (*simulate)(void*), void* argument);
 
-// After a call that makes communicators at `made`, in a group or alone: attaches them once NCCL has made them. Where one is
-// NULL, the end of the group may write it.
-void attach_when_made(std::span<Comm> made);
+// After a call that creates communicators at `created`, in a group or alone: remembers their configuration and attaches
+// them if asked to. In a group both happen at its end, which may also be when NCCL writes a handle that is still NULL.
+void communicators_created(std::span<Comm> created, const CommunicatorConfig& config, bool attach);
+
+// Before ncclCommSuspend and after ncclCommResume. In a group they take effect at its end.
+void suspend_in_group(const std::shared_ptr<Communicator>& comm);
+void resume_in_group(const std::shared_ptr<Communicator>& comm);
 
 }  // namespace narrowcast::nccl

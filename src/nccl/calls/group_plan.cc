@@ -17,107 +17,113 @@ constexpr const char* not_attached = "the communicator is not attached yet";
 
 bool is_collective(const Call& call) { return !is_point_to_point(call.operation); }
 
-Decision decision_on(const Communicator& comm, const Call& call) {
-  return comm.decisions.on(call, comm.traits, comm.engine_comm.load(), comm.has_windows.load());
+Decision decide(const Communicator& comm, const Call& call) {
+  return comm.decisions.decide(call, {.ranks = comm.ranks, .name = comm.config.name}, engine_state(comm));
 }
 
-bool is_captured(const GroupCalls& its) {
-  const OnDevice on_device(its.comm->device);
-  return capture_of(its.calls[0].stream) != 0;
+bool is_captured(const GroupCalls& group) {
+  const DeviceGuard guard(group.comm->device);
+  return capture_id(group.calls[0].stream) != 0;
 }
 
-bool forwards_collectives(const GroupCalls& its) { return its.as_they_come != AsTheyCome::none; }
+bool forwards_collectives(const GroupCalls& group) { return group.immediate != Immediate::none; }
 
-// Calls that go to NCCL as they come are not told apart.
-bool has_part_for_both(const GroupCalls& its) {
-  return forwards_collectives(its) || std::ranges::any_of(its.calls, [&](const Call& call) {
-           return is_collective(call) || call.peer != its.comm->rank;
+// Whether both of two ranks take part. Calls that went to NCCL immediately count, whatever they were.
+bool involves_both_ranks(const GroupCalls& group) {
+  return forwards_collectives(group) || std::ranges::any_of(group.calls, [&](const Call& call) {
+           return is_collective(call) || call.peer != group.comm->rank;
          });
 }
 
-bool needs_meeting(const GroupCalls& its) { return its.comm->will_meet.load() && has_part_for_both(its); }
+bool needs_handshake(const GroupCalls& group) {
+  return group.comm->handshake_pending.load() && involves_both_ranks(group);
+}
 
-// A group's collectives are the same on all ranks, its transfers are not.
-bool takes_all_collectives(const GroupCalls& its) {
+// A group's collectives are the same on all ranks. Its transfers are not.
+bool all_collectives_use_engine(const GroupCalls& group) {
   return std::ranges::all_of(
-      its.calls, [&](const Call& call) { return !is_collective(call) || decision_on(*its.comm, call).take; });
+      group.calls, [&](const Call& call) { return !is_collective(call) || decide(*group.comm, call).use_engine; });
 }
 
-bool has_collective_to_prepare(const GroupCalls& its) {
-  const Communicator& comm = *its.comm;
-  if (comm.why_forwarded.load() != nullptr || comm.attached() || forwards_collectives(its)) return false;
-  if (std::ranges::none_of(its.calls, is_collective)) return false;
-  return (!comm.agreed || takes_all_collectives(its)) && !is_captured(its);
+bool has_collective_to_prepare(const GroupCalls& group) {
+  const Communicator& comm = *group.comm;
+  if (comm.why_forwarded.load() != nullptr || comm.attached() || forwards_collectives(group)) return false;
+  if (std::ranges::none_of(group.calls, is_collective)) return false;
+  return (!comm.agreed || all_collectives_use_engine(group)) && !is_captured(group);
 }
 
-Wish wish_of(const GroupCalls& its) {
-  if (forwards_collectives(its) || is_captured(its)) return Wish::none;
-  const auto gains = [&](const Call& call) { return decision_on(*its.comm, call).take; };
-  return takes_all_collectives(its) && std::ranges::any_of(its.calls, gains) ? Wish::eager : Wish::able;
+Readiness own_readiness(const GroupCalls& group) {
+  if (forwards_collectives(group) || is_captured(group)) return Readiness::cannot_attach;
+  const auto gains = [&](const Call& call) { return decide(*group.comm, call).use_engine; };
+  return all_collectives_use_engine(group) && std::ranges::any_of(group.calls, gains) ? Readiness::wants_to_attach
+                                                                                      : Readiness::can_attach;
 }
 
-// Whether both ranks of a communicator are to attach before the first calls that both have a part in. Nothing of theirs has been
-// forwarded, and neither is kept longer than by NCCL, which connects two ranks at their first transfer.
-bool meet(GroupCalls& its) {
-  Communicator& comm = *its.comm;
-  const Wish own = wish_of(its);
-  const auto meeting = std::move(comm.meeting);
-  if (meeting == nullptr) return false;
+// Whether two ranks attach before their first common calls. Nothing has been forwarded so far, and neither rank waits
+// longer than with NCCL, which connects two ranks at their first transfer.
+bool agrees_with_peer(GroupCalls& group) {
+  Communicator& comm = *group.comm;
+  const Readiness own = own_readiness(group);
+  const auto handshake = std::move(comm.handshake);
+  if (handshake == nullptr) return false;
   LongWait wait;
-  const auto others = meeting->exchange(own, [&] {
+  const auto peer = handshake->exchange(own, [&] {
     if (wait.becomes_long()) log(Level::info, "rank %d waits for the first call of the other rank", comm.rank);
     return comm.aborted.load();
   });
-  if (own == Wish::none || others.value_or(Wish::none) == Wish::none) return false;
-  return own == Wish::eager || others == Wish::eager;
+  if (own == Readiness::cannot_attach || peer.value_or(Readiness::cannot_attach) == Readiness::cannot_attach)
+    return false;
+  return own == Readiness::wants_to_attach || peer == Readiness::wants_to_attach;
 }
 
 }  // namespace
 
-bool needs_preparation(const GroupCalls& its) { return needs_meeting(its) || has_collective_to_prepare(its); }
+bool needs_preparation(const GroupCalls& group) { return needs_handshake(group) || has_collective_to_prepare(group); }
 
-void prepare(GroupCalls& its) {
-  Communicator& comm = *its.comm;
-  const BesideCaptures beside_captures;
+void prepare(GroupCalls& group) {
+  Communicator& comm = *group.comm;
+  const RelaxedCaptureMode relaxed;
   const std::lock_guard lock(comm.preparing);
-  if (needs_meeting(its)) {
-    if (meet(its)) agree_and_attach(comm);
-    comm.will_meet.store(false);
+  if (needs_handshake(group)) {
+    if (agrees_with_peer(group)) agree_and_attach(comm);
+    comm.handshake_pending.store(false);
   }
-  if (!has_collective_to_prepare(its)) return;
+  if (!has_collective_to_prepare(group)) return;
   if (!comm.agreed) agree(comm);
-  if (comm.why_forwarded.load() == nullptr && takes_all_collectives(its)) attach(comm);
+  if (comm.why_forwarded.load() == nullptr && all_collectives_use_engine(group)) attach(comm);
 }
 
-Plan make_plan(GroupCalls& its) {
-  Communicator& comm = *its.comm;
-  Plan plan{.comm = its.comm, .taken = {.comm = its.comm}, .forwarded = {}, .ordered = comm.attached()};
-  const bool attached = comm.attached() && comm.why_forwarded.load() == nullptr;
-  const bool takes_collectives = attached && takes_all_collectives(its);
-  for (const Call& call : its.calls) {
-    const Decision decision = decision_on(comm, call);
-    if (decision.take && (is_collective(call) ? takes_collectives : attached)) {
-      plan.taken.calls.push_back({call, decision.codec});
+GroupPlan make_plan(GroupCalls& group) {
+  Communicator& comm = *group.comm;
+  GroupPlan plan{
+      .comm = group.comm, .on_engine = {.comm = group.comm}, .forwarded = {}, .keeps_order = comm.attached()};
+  const bool can_use_engine = comm.attached() && comm.why_forwarded.load() == nullptr;
+  const bool collectives_use_engine = can_use_engine && all_collectives_use_engine(group);
+  for (const Call& call : group.calls) {
+    const Decision decision = decide(comm, call);
+    if (decision.use_engine && (is_collective(call) ? collectives_use_engine : can_use_engine)) {
+      plan.on_engine.calls.push_back({call, decision.codec});
       continue;
     }
     const char* why = comm.why_forwarded.load();
-    if (why == nullptr) why = decision.why_not;
-    if (why == nullptr) why = attached && is_collective(call) ? "its group has a call that is forwarded" : not_attached;
+    if (why == nullptr) why = decision.why_forwarded;
+    if (why == nullptr)
+      why = can_use_engine && is_collective(call) ? "its group has a call that is forwarded" : not_attached;
     plan.forwarded.push_back({call, why});
   }
-  plan.taken.forwarded_on = its.forwarded_on;
-  for (const ForwardedCall& one : plan.forwarded) plan.taken.forwarded_on.push_back(one.call.stream);
+  plan.on_engine.forwarded_on = group.forwarded_on;
+  for (const ForwardedCall& one : plan.forwarded) plan.on_engine.forwarded_on.push_back(one.call.stream);
   return plan;
 }
 
-const char* why_forwarded_at_once(const Communicator& comm, const Call& call) {
+const char* why_forwarded_directly(const Communicator& comm, const Call& call) {
   if (const char* const why = comm.why_forwarded.load()) return why;
-  return comm.agreed && !comm.attached() ? decision_on(comm, call).why_not : nullptr;
+  return comm.agreed && !comm.attached() ? decide(comm, call).why_forwarded : nullptr;
 }
 
-const char* why_forwarded_now(const Communicator& comm, const Call& call, const char* otherwise) {
+const char* why_forwarded_immediately(const Communicator& comm, const Call& call, const char* otherwise) {
   if (const char* const why = comm.why_forwarded.load()) return why;
-  const char* const why = decision_on(comm, call).why_not;
+  const char* const why = decide(comm, call).why_forwarded;
   return why != nullptr ? why : otherwise;
 }
 

@@ -1,4 +1,4 @@
-// What becomes of a communicator's calls of one group: decided by what all its ranks know.
+// Decides which calls of a group run on the engine and which go to NCCL. All ranks decide alike.
 #pragma once
 
 #include <memory>
@@ -10,15 +10,15 @@
 
 namespace narrowcast::nccl {
 
-// Which of a group's calls go to NCCL as they come.
-enum class AsTheyCome : uint8_t { none, collectives, all };
+// Which calls of a group go to NCCL immediately instead of at the group's end.
+enum class Immediate : uint8_t { none, collectives, all };
 
-// A communicator's calls of one group, or one call alone.
+// The calls of one communicator in one group, or a single call.
 struct GroupCalls {
   std::shared_ptr<Communicator> comm;
-  std::vector<Call> calls = {};  // kept until the group's end
-  AsTheyCome as_they_come = AsTheyCome::none;
-  std::vector<CudaStream> forwarded_on = {};  // streams of the calls that went to NCCL as they came
+  std::vector<Call> calls = {};  // held until the end of the group
+  Immediate immediate = Immediate::none;
+  std::vector<CudaStream> forwarded_on = {};  // streams of the calls that went to NCCL immediately
 };
 
 struct ForwardedCall {
@@ -26,25 +26,25 @@ struct ForwardedCall {
   const char* why;
 };
 
-struct Plan {
+struct GroupPlan {
   std::shared_ptr<Communicator> comm;
-  TakenCalls taken;
+  EngineCalls on_engine;
   std::vector<ForwardedCall> forwarded;
-  bool ordered;  // the communicator's forwarded calls are to keep their order with taken ones
+  bool keeps_order;  // forwarded calls must be ordered with calls on the engine
 };
 
-// Whether the ranks must come to one mind, or to an engine, before the calls: at a collective, which all of them make, or where
-// two meet. They attach never while one of them captures.
-bool needs_preparation(const GroupCalls& its);
-void prepare(GroupCalls& its);
+// Whether the ranks must agree or attach before these calls: at a collective, which all of them make, or at the first
+// common call of two ranks. They never attach while one of them captures.
+bool needs_preparation(const GroupCalls& group);
+void prepare(GroupCalls& group);
 
-Plan make_plan(GroupCalls& its);
+GroupPlan make_plan(GroupCalls& group);
 
-// Of a valid call alone that needs nothing before NCCL has it, nor after: why it goes there. NULL: make a plan.
-const char* why_forwarded_at_once(const Communicator& comm, const Call& call);
+// For a valid single call: why it can go to NCCL without any preparation or ordering. NULL: make a plan.
+const char* why_forwarded_directly(const Communicator& comm, const Call& call);
 
-// Of a call that cannot wait for the end of its group, or is not valid; `otherwise` where neither the communicator nor the
-// call is the reason.
-const char* why_forwarded_now(const Communicator& comm, const Call& call, const char* otherwise);
+// For a call that cannot wait for the end of its group, or is not valid. `otherwise` is the reason if neither the
+// communicator nor the call gives one.
+const char* why_forwarded_immediately(const Communicator& comm, const Call& call, const char* otherwise);
 
 }  // namespace narrowcast::nccl

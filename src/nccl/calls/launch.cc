@@ -13,28 +13,28 @@
 namespace narrowcast::nccl {
 namespace {
 
-// Of all the group's calls.
-std::vector<void*> streams_of(const TakenCalls& group) {
+// The distinct streams of all calls of the group.
+std::vector<void*> streams_of(const EngineCalls& group) {
   std::vector<void*> all = group.forwarded_on, streams;
-  for (const TakenCall& one : group.calls) all.push_back(one.call.stream);
+  for (const EngineCall& one : group.calls) all.push_back(one.call.stream);
   for (void* const stream : all)
     if (std::ranges::find(streams, stream) == streams.end()) streams.push_back(stream);
   return streams;
 }
 
-// `to` goes on after what is on `from`.
-int follow(Communicator& comm, void* from, void* to) {
+// Makes `to` wait for everything that is on `from`.
+int make_wait(Communicator& comm, void* from, void* to) {
   if (from == to) return 0;
   if (const int failed = driver()->cuEventRecord(comm.side_event, from)) return failed;
   return driver()->cuStreamWaitEvent(to, comm.side_event, 0);
 }
 
-ncast_status submit(const TakenCall& taken, ncast_comm* comm, ncast_stream stream) {
+ncast_status submit(const EngineCall& engine_call, ncast_comm* comm, ncast_stream stream) {
   const Engine& narrowcast = *engine();
-  const Call& c = taken.call;
+  const Call& c = engine_call.call;
   const auto dtype = static_cast<ncast_dtype>(c.dtype);
   const auto op = static_cast<ncast_redop>(c.redop);
-  const ncast_codec codec = taken.codec;
+  const ncast_codec codec = engine_call.codec;
   switch (c.operation) {
     case NCAST_OP_SEND: return narrowcast.ncast_send(c.send, c.count, dtype, c.peer, codec, comm, stream);
     case NCAST_OP_RECV: return narrowcast.ncast_recv(c.recv, c.count, dtype, c.peer, codec, comm, stream);
@@ -55,54 +55,56 @@ ncast_status submit(const TakenCall& taken, ncast_comm* comm, ncast_stream strea
   return NCAST_INTERNAL;
 }
 
-// Of transfers at their sender: who sends and receives in one group waits once.
-std::optional<double> saved_by(const Communicator& comm, const TakenCall& taken) {
-  const Call& c = taken.call;
+// A transfer is counted at its sender: a rank that sends and receives in one group waits once.
+std::optional<double> saved_by(const Communicator& comm, const EngineCall& one) {
+  const Call& c = one.call;
   if (settings().stats.empty() || c.operation == NCAST_OP_RECV) return std::nullopt;
   const CallShape shape{c.operation, static_cast<ncast_dtype>(c.dtype), c.count, comm.ranks};
-  return microseconds_saved(shape, taken.codec, EnginePredictor(comm.engine_comm.load(), comm.has_windows.load()));
+  return saved_microseconds(shape, one.codec, EnginePredictor(engine_state(comm)));
 }
 
-void count(Communicator& comm, const TakenCall& taken) {
-  const Operation operation = taken.call.operation;
-  if (capture_of(taken.call.stream) == 0)
-    comm.statistics->count_taken(operation, saved_by(comm, taken));
-  else
+void count(Communicator& comm, const EngineCall& one) {
+  const Operation operation = one.call.operation;
+  if (capture_id(one.call.stream) == 0) {
+    comm.statistics->count_taken(operation, saved_by(comm, one));
+  } else {
+    comm.captured.store(true);
     comm.statistics->count_captured(operation);
+  }
 }
 
-// stream_of(group, call): where it runs.
+// stream_of(group, call): the stream of a call.
 template <typename StreamOf>
-ncast_status submit_all(const std::vector<TakenCalls>& groups, StreamOf&& stream_of) {
+ncast_status submit_all(const std::vector<EngineCalls>& groups, StreamOf&& stream_of) {
   const Engine& narrowcast = *engine();
   narrowcast.ncast_group_start();
-  for (const TakenCalls& group : groups) {
+  for (const EngineCalls& group : groups) {
     ncast_comm* const comm = group.comm->engine_comm.load();
-    // What is refused makes the end of the group fail.
-    for (const TakenCall& taken : group.calls) submit(taken, comm, stream_of(group, taken.call));
+    // A call that is refused makes ncast_group_end() fail.
+    for (const EngineCall& one : group.calls) submit(one, comm, stream_of(group, one.call));
   }
   return narrowcast.ncast_group_end();
 }
 
-void* stream_of(const TakenCalls& group, const Call& call) {
-  return group.runs_beside() ? group.comm->side_stream : call.stream;
+void* stream_of(const EngineCalls& group, const Call& call) {
+  return group.uses_side_stream() ? group.comm->side_stream : call.stream;
 }
 
-// NCCL does not refuse an all-to-all in place, as the engine does: its input is copied first. Where a rank's buffers lie is
-// known to it alone, so that it cannot be a reason to forward.
+// The engine rejects an all-to-all in place and NCCL does not, so its input is copied first. Only this rank knows its
+// addresses: they cannot be a reason to forward.
 class CopiedInputs {
  public:
-  // From here on the calls of these groups may have other inputs. A CUresult.
-  int copy(std::vector<TakenCalls>& groups) {
-    for (TakenCalls& group : groups)
-      for (TakenCall& taken : group.calls)
-        if (const int failed = is_in_place(taken.call, group.comm->ranks) ? copy(group, taken.call) : 0) return failed;
+  // Replaces the inputs of such calls by copies. Returns a CUresult.
+  int copy(std::vector<EngineCalls>& groups) {
+    for (EngineCalls& group : groups)
+      for (EngineCall& one : group.calls)
+        if (const int failed = is_in_place(one.call, group.comm->ranks) ? copy(group, one.call) : 0) return failed;
     return 0;
   }
-  // Once the calls, and what reads their inputs again, are on their streams.
+  // Call this when the calls, and everything that reads their inputs again, are on their streams.
   void free() const {
     for (const Copy& one : copies_) {
-      const OnDevice on_device(one.device);
+      const DeviceGuard guard(one.device);
       driver()->cuMemFreeAsync(one.memory, one.stream);
     }
   }
@@ -122,8 +124,8 @@ class CopiedInputs {
     const size_t bytes = bytes_of(call, ranks);
     return call.operation == NCAST_OP_ALL_TO_ALL && send < recv + bytes && recv < send + bytes;
   }
-  int copy(const TakenCalls& group, Call& call) {
-    const OnDevice on_device(group.comm->device);
+  int copy(const EngineCalls& group, Call& call) {
+    const DeviceGuard guard(group.comm->device);
     void* const stream = stream_of(group, call);
     const size_t bytes = bytes_of(call, group.comm->ranks);
     void* memory = nullptr;
@@ -137,101 +139,104 @@ class CopiedInputs {
   std::vector<Copy> copies_;
 };
 
-// What lies where is known to one rank alone: the others of a call that is refused here would wait for ever.
-void end_refused(const std::vector<TakenCalls>& groups, ncast_status status) {
+// A call may be refused for its addresses, which only this rank knows. The other ranks would wait for it indefinitely.
+void abort_refused(const std::vector<EngineCalls>& groups, ncast_status status) {
   if (status != NCAST_INVALID_ARGUMENT && status != NCAST_UNSUPPORTED) return;
-  for (const TakenCalls& group : groups)
+  for (const EngineCalls& group : groups)
     if (ncast_comm* const comm = group.comm->engine_comm.load()) engine()->ncast_comm_abort(comm);
 }
 
-// The host backend: a function on a stream runs the calls when their turn comes.
+// Host backend: a host function on the stream runs the calls.
 void run_on_host(void* context) {
-  const std::unique_ptr<std::vector<TakenCalls>> groups(static_cast<std::vector<TakenCalls>*>(context));
-  const ncast_status status = submit_all(*groups, [](const TakenCalls&, const Call&) { return nullptr; });
+  const std::unique_ptr<std::vector<EngineCalls>> groups(static_cast<std::vector<EngineCalls>*>(context));
+  const ncast_status status = submit_all(*groups, [](const EngineCalls&, const Call&) { return nullptr; });
   if (status == NCAST_OK) return;
   report_engine_error(status, "a call on a stream");
-  end_refused(*groups, status);
+  abort_refused(*groups, status);
 }
 
-// One function for all of them: together they may be what another rank's group waits for.
-int launch_on_host(const std::vector<TakenCalls>& groups) {
+// One function for all calls: another rank's group may wait for all of them together.
+int launch_on_host(const std::vector<EngineCalls>& groups) {
   void* const first = stream_of(groups[0], groups[0].calls[0].call);
   const auto each_stream = [&](auto&& act) {
-    for (const TakenCalls& group : groups)
-      for (const TakenCall& taken : group.calls)
-        if (const int failed = act(*group.comm, stream_of(group, taken.call))) return failed;
+    for (const EngineCalls& group : groups)
+      for (const EngineCall& one : group.calls)
+        if (const int failed = act(*group.comm, stream_of(group, one.call))) return failed;
     return 0;
   };
-  int failed = each_stream([&](Communicator& comm, void* stream) { return follow(comm, stream, first); });
+  int failed = each_stream([&](Communicator& comm, void* stream) { return make_wait(comm, stream, first); });
   if (failed == 0) {
-    // A graph runs it again: it keeps what it runs with.
-    const bool captured = capture_of(first) != 0;
-    auto* const context = new std::vector<TakenCalls>(groups);
+    // A graph may run the function repeatedly, so the context must survive.
+    const bool captured = capture_id(first) != 0;
+    auto* const context = new std::vector<EngineCalls>(groups);
     const auto run_again = [](void* kept) {
-      run_on_host(new std::vector<TakenCalls>(*static_cast<std::vector<TakenCalls>*>(kept)));
+      run_on_host(new std::vector<EngineCalls>(*static_cast<std::vector<EngineCalls>*>(kept)));
     };
     failed = driver()->cuLaunchHostFunc(first, captured ? +run_again : run_on_host, context);
   }
-  if (failed == 0) failed = each_stream([&](Communicator& comm, void* stream) { return follow(comm, first, stream); });
+  if (failed == 0)
+    failed = each_stream([&](Communicator& comm, void* stream) { return make_wait(comm, first, stream); });
   return failed == 0 ? success : unhandled_cuda_error;
 }
 
-// After the calls that were forwarded before this group.
-int come_after_forwarded(const TakenCalls& group) {
+// Orders the group after the calls that were forwarded before it.
+int wait_for_forwarded(const EngineCalls& group) {
   for (void* const stream : streams_of(group))
-    if (group.comm->order.before_taken(stream) != 0) return unhandled_cuda_error;
+    if (group.comm->order.before_engine(stream) != 0) return unhandled_cuda_error;
   return success;
 }
 
 }  // namespace
 
-int take(std::vector<TakenCalls> groups) {
-  const Range range(groups);
-  for (const TakenCalls& group : groups) {
+int launch_on_engine(std::vector<EngineCalls> groups) {
+  const NvtxRange range(groups);
+  for (const EngineCalls& group : groups) {
     Communicator& comm = *group.comm;
-    const OnDevice on_device(comm.device);
-    if (!group.runs_beside() && come_after_forwarded(group) != success) return unhandled_cuda_error;
-    for (const TakenCall& taken : group.calls) {
-      log(Level::trace, "%s of %zu values is taken", name_of(taken.call.operation), taken.call.count);
-      count(comm, taken);
-      if (settings().verify) verify_codec(comm, taken);
+    const DeviceGuard guard(comm.device);
+    if (!group.uses_side_stream() && wait_for_forwarded(group) != success) return unhandled_cuda_error;
+    for (const EngineCall& one : group.calls) {
+      log(Level::trace, "%s of %zu values is taken", name_of(one.call.operation), one.call.count);
+      count(comm, one);
+      if (settings().verify) verify_codec(comm, one);
     }
   }
   CopiedInputs copied;
   int result = copied.copy(groups) == 0 ? success : unhandled_cuda_error;
   if (result != success) {
-    // Nothing of it is done.
+    // Nothing is launched.
   } else if (backend.id == NCAST_BACKEND_HOST) {
     result = launch_on_host(groups);
   } else if (const ncast_status status = submit_all(groups, stream_of); status != NCAST_OK) {
-    result = report_engine_error(status, "taken calls");
-    end_refused(groups, status);
+    result = report_engine_error(status, "calls on the engine");
+    abort_refused(groups, status);
   }
-  for (const TakenCalls& group : groups) {
-    const OnDevice on_device(group.comm->device);
-    // The engine joins the streams of a group.
-    if (group.comm->order.after_taken(stream_of(group, group.calls[0].call)) != 0) result = unhandled_cuda_error;
+  for (const EngineCalls& group : groups) {
+    const DeviceGuard guard(group.comm->device);
+    // The engine joins the streams of a group, so one of them is enough.
+    if (group.comm->order.after_engine(stream_of(group, group.calls[0].call)) != 0) result = unhandled_cuda_error;
   }
-  if (settings().verify && groups[0].alone && result == success)
-    verify_arrival(*groups[0].comm, groups[0].calls[0].call);
+  if (settings().verify && groups[0].is_single && result == success)
+    verify_result(*groups[0].comm, groups[0].calls[0].call);
   copied.free();
   return result;
 }
 
-int fork_beside(const TakenCalls& group) {
-  const OnDevice on_device(group.comm->device);
-  if (come_after_forwarded(group) != success) return unhandled_cuda_error;
+int fork_side_stream(const EngineCalls& group) {
+  Communicator& comm = *group.comm;
+  const DeviceGuard guard(comm.device);
+  if (wait_for_forwarded(group) != success) return unhandled_cuda_error;
   for (void* const stream : streams_of(group))
-    if (follow(*group.comm, stream, group.comm->side_stream) != 0) return unhandled_cuda_error;
-  // NCCL joins the streams of what it is given: one of them comes after those of what is taken.
-  return follow(*group.comm, group.comm->side_stream, group.forwarded_on[0]) == 0 ? success : unhandled_cuda_error;
+    if (make_wait(comm, stream, comm.side_stream) != 0) return unhandled_cuda_error;
+  // NCCL joins the streams of a group: it is enough that one of them waits.
+  return make_wait(comm, comm.side_stream, group.forwarded_on[0]) == 0 ? success : unhandled_cuda_error;
 }
 
-int join_beside(const TakenCalls& group) {
-  const OnDevice on_device(group.comm->device);
-  if (follow(*group.comm, group.forwarded_on[0], group.comm->side_stream) != 0) return unhandled_cuda_error;
+int join_side_stream(const EngineCalls& group) {
+  Communicator& comm = *group.comm;
+  const DeviceGuard guard(comm.device);
+  if (make_wait(comm, group.forwarded_on[0], comm.side_stream) != 0) return unhandled_cuda_error;
   for (void* const stream : streams_of(group))
-    if (follow(*group.comm, group.comm->side_stream, stream) != 0) return unhandled_cuda_error;
+    if (make_wait(comm, comm.side_stream, stream) != 0) return unhandled_cuda_error;
   return success;
 }
 

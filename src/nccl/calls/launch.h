@@ -9,29 +9,29 @@
 
 namespace narrowcast::nccl {
 
-struct TakenCall {
+struct EngineCall {
   Call call;
   ncast_codec codec;
 };
 
-// Of one communicator and one group.
-struct TakenCalls {
+// Calls of one communicator in one group.
+struct EngineCalls {
   std::shared_ptr<Communicator> comm;
-  std::vector<TakenCall> calls = {};
-  // Streams of the group's calls that are forwarded. Where there are any, those that are taken run beside them: the order of
-  // transfers among the ranks' groups is free.
+  std::vector<EngineCall> calls = {};
+  // Streams of the group's forwarded calls. If there are any, the engine's calls run concurrently with them on a side
+  // stream: the order of transfers may differ between the ranks' groups.
   std::vector<CudaStream> forwarded_on = {};
-  bool alone = false;  // one call, outside of any group
+  bool is_single = false;  // one call, outside of any group
 
-  bool runs_beside() const { return !calls.empty() && !forwarded_on.empty(); }
+  bool uses_side_stream() const { return !calls.empty() && !forwarded_on.empty(); }
 };
 
-// Puts calls on their streams as one group. An ncclResult_t.
-int take(std::vector<TakenCalls> groups);
+// Puts the calls on their streams as one group. Returns an ncclResult_t.
+int launch_on_engine(std::vector<EngineCalls> groups);
 
-// For a group that runs beside forwarded calls: before these are forwarded.
-int fork_beside(const TakenCalls& group);
-// After they were, and it was taken: its streams go on when both are done.
-int join_beside(const TakenCalls& group);
+// For a group that uses the side stream: called before its forwarded calls are passed to NCCL.
+int fork_side_stream(const EngineCalls& group);
+// Called after both parts are launched: makes the group's streams wait for both.
+int join_side_stream(const EngineCalls& group);
 
 }  // namespace narrowcast::nccl

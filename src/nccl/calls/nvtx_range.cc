@@ -3,7 +3,7 @@
 #include "nccl/settings/settings.h"
 #include "nccl/settings/text.h"
 
-// Where it is missing there are no ranges, which CMake has warned of.
+// Without the header there are no ranges. CMake warns about that.
 #if __has_include(<nvtx3/nvToolsExt.h>)
 #include <nvtx3/nvToolsExt.h>
 
@@ -12,13 +12,13 @@
 namespace narrowcast::nccl {
 namespace {
 
-// NULL: no profiler listens, or is to.
+// NULL: no profiler is attached, or ranges are switched off.
 nvtxDomainHandle_t domain() {
   static const nvtxDomainHandle_t the = settings().nvtx ? nvtxDomainCreateA("narrowcast") : nullptr;
   return the;
 }
 
-// The payload is `bytes`, too, for tools that add up.
+// The payload holds `bytes`, for tools that aggregate it.
 nvtxEventAttributes_t event_of(const std::string& text, uint64_t bytes) {
   nvtxEventAttributes_t event = {};
   event.version = NVTX_VERSION;
@@ -34,7 +34,7 @@ std::string text_of(const Call& call, const char* rest) {
   return std::string(name_of(call.operation)) + " " + std::to_string(piece_bytes(call)) + " B " + rest;
 }
 
-std::string text_of(const TakenCall& taken) { return text_of(taken.call, codec_text(taken.codec).c_str()); }
+std::string text_of(const EngineCall& one) { return text_of(one.call, codec_text(one.codec).c_str()); }
 
 void push(const std::string& text, uint64_t bytes) {
   const nvtxEventAttributes_t event = event_of(text, bytes);
@@ -43,18 +43,18 @@ void push(const std::string& text, uint64_t bytes) {
 
 }  // namespace
 
-Range::Range(const std::vector<TakenCalls>& taken) {
+NvtxRange::NvtxRange(const std::vector<EngineCalls>& groups) {
   if (domain() == nullptr) return;
   size_t calls = 0;
   uint64_t bytes = 0;
-  for (const TakenCalls& group : taken) {
+  for (const EngineCalls& group : groups) {
     calls += group.calls.size();
-    for (const TakenCall& one : group.calls) bytes += piece_bytes(one.call);
+    for (const EngineCall& one : group.calls) bytes += piece_bytes(one.call);
   }
-  push(calls == 1 ? text_of(taken[0].calls[0]) : "group of " + std::to_string(calls) + " taken calls", bytes);
+  push(calls == 1 ? text_of(groups[0].calls[0]) : "group of " + std::to_string(calls) + " taken calls", bytes);
   if (calls == 1) return;
-  for (const TakenCalls& group : taken) {
-    for (const TakenCall& one : group.calls) {
+  for (const EngineCalls& group : groups) {
+    for (const EngineCall& one : group.calls) {
       const std::string text = text_of(one);
       const nvtxEventAttributes_t event = event_of(text, piece_bytes(one.call));
       nvtxDomainMarkEx(domain(), &event);
@@ -62,11 +62,11 @@ Range::Range(const std::vector<TakenCalls>& taken) {
   }
 }
 
-Range::Range(const Call& forwarded, const char* why) {
+NvtxRange::NvtxRange(const Call& forwarded, const char* why) {
   if (domain() != nullptr) push(text_of(forwarded, (std::string("to NCCL: ") + why).c_str()), piece_bytes(forwarded));
 }
 
-Range::~Range() {
+NvtxRange::~NvtxRange() {
   if (domain() != nullptr) nvtxDomainRangePop(domain());
 }
 
@@ -76,9 +76,9 @@ Range::~Range() {
 
 namespace narrowcast::nccl {
 
-Range::Range(const std::vector<TakenCalls>&) {}
-Range::Range(const Call&, const char*) {}
-Range::~Range() {}
+NvtxRange::NvtxRange(const std::vector<EngineCalls>&) {}
+NvtxRange::NvtxRange(const Call&, const char*) {}
+NvtxRange::~NvtxRange() {}
 
 }  // namespace narrowcast::nccl
 

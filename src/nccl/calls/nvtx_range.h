@@ -1,5 +1,5 @@
-// Ranges of NVTX about calls that are taken or forwarded, in a domain of Narrowcast's: what profilers show of the drop-in.
-// Without a profiler, or with NARROWCAST_NVTX=0, they are a look at a pointer.
+// NVTX ranges around calls, in the domain "narrowcast". Without a profiler, or with NARROWCAST_NVTX=0, a range costs
+// the test of one pointer.
 #pragma once
 
 #include <vector>
@@ -8,16 +8,16 @@
 
 namespace narrowcast::nccl {
 
-// From its making to its end, on this thread.
-class Range {
+// Spans the lifetime of the object on this thread.
+class NvtxRange {
  public:
-  // "all_gather 65536 B auto"; of several, "group of 3 taken calls", with a mark each.
-  explicit Range(const std::vector<TakenCalls>& taken);
+  // One call: "all_gather 65536 B auto". Several: "group of 3 taken calls", with a mark for each.
+  explicit NvtxRange(const std::vector<EngineCalls>& groups);
   // "all_gather 65536 B to NCCL: there is nothing to move".
-  Range(const Call& forwarded, const char* why);
-  ~Range();
-  Range(const Range&) = delete;
-  Range& operator=(const Range&) = delete;
+  NvtxRange(const Call& forwarded, const char* why);
+  ~NvtxRange();
+  NvtxRange(const NvtxRange&) = delete;
+  NvtxRange& operator=(const NvtxRange&) = delete;
 };
 
 }  // namespace narrowcast::nccl

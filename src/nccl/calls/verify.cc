@@ -16,7 +16,7 @@ namespace {
 
 using Bytes = std::vector<unsigned char>;
 
-// Values that this rank puts into the call.
+// Values that this rank contributes to the call.
 uint64_t sent_elems(const Call& call, int rank, int ranks) {
   switch (call.operation) {
     case NCAST_OP_RECV: return 0;
@@ -28,7 +28,7 @@ uint64_t sent_elems(const Call& call, int rank, int ranks) {
   }
 }
 
-// By the library's host path, whose frames are those of the GPU.
+// Uses the host codec, whose frames are identical to those of the GPU.
 bool round_trip(const Bytes& values, ncast_dtype dtype, uint64_t elems, ncast_codec codec, Bytes* result) {
   const Engine& narrowcast = *engine();
   Bytes frame(narrowcast.ncast_bound(dtype, codec, elems));
@@ -50,8 +50,8 @@ const char* at(const void* buffer, const Call& call, size_t piece) {
   return static_cast<const char*>(buffer) + piece * piece_bytes(call);
 }
 
-// Where the values for a rank, or from one, are after the call; NULL: there are none. In place they are where they come
-// out. A reduction to all ranks gives all of them the same.
+// Where the values for a peer, or from a peer, are after the call; NULL: there are none. An all-gather may be in place,
+// so its input is read from the output. An all-reduce gives all ranks the same values.
 const void* piece_for(const Call& call, const Communicator& comm, size_t peer) {
   const bool is_root = call.peer == comm.rank, to_root = call.peer == static_cast<int>(peer);
   switch (call.operation) {
@@ -77,7 +77,7 @@ const void* piece_from(const Call& call, const Communicator& comm, size_t peer) 
   }
 }
 
-// None: there is no piece, or it cannot be read, which has been warned of.
+// nullopt: there is no piece, or it could not be read, which has been logged.
 std::optional<uint64_t> hash_of(const void* piece, const Call& call) {
   if (piece == nullptr) return std::nullopt;
   Bytes values(piece_bytes(call));
@@ -85,20 +85,20 @@ std::optional<uint64_t> hash_of(const void* piece, const Call& call) {
   return XXH3_64bits(values.data(), values.size());
 }
 
-// What a rank has in the end is what another one had, or has. The rest is sums of all, or not for all ranks.
-bool can_be_compared(Operation operation) {
+// Whether a rank's result equals what another rank sent or has. Other results are sums, or known to few ranks.
+bool is_comparable(Operation operation) {
   return !is_point_to_point(operation) && operation != NCAST_OP_REDUCE && operation != NCAST_OP_REDUCE_SCATTER;
 }
 
 }  // namespace
 
-void verify_codec(const Communicator& comm, const TakenCall& taken) {
-  const Call& call = taken.call;
+void verify_codec(const Communicator& comm, const EngineCall& engine_call) {
+  const Call& call = engine_call.call;
   const uint64_t elems = sent_elems(call, comm.rank, comm.ranks);
-  if (elems == 0 || capture_of(call.stream) != 0) return;
+  if (elems == 0 || capture_id(call.stream) != 0) return;
   Bytes values(elems * value_bytes(call.dtype)), result;
   if (!read(call.send, call.stream, &values)) return;
-  const ncast_codec codec = taken.codec == NCAST_CODEC_AUTO ? ncast_codec{NCAST_CODEC_WINDOW} : taken.codec;
+  const ncast_codec codec = engine_call.codec == NCAST_CODEC_AUTO ? ncast_codec{NCAST_CODEC_WINDOW} : engine_call.codec;
   if (!round_trip(values, static_cast<ncast_dtype>(call.dtype), elems, codec, &result)) {
     log(Level::warn, "verify: %s of %zu values: %s", name_of(call.operation), call.count, engine()->ncast_last_error());
     return;
@@ -112,18 +112,18 @@ void verify_codec(const Communicator& comm, const TakenCall& taken) {
         call.count);
 }
 
-void verify_arrival(Communicator& comm, const Call& call) {
-  if (!can_be_compared(call.operation)) return;
-  const OnDevice on_device(comm.device);
-  if (capture_of(call.stream) != 0) return;
+void verify_result(Communicator& comm, const Call& call) {
+  if (!is_comparable(call.operation)) return;
+  const DeviceGuard guard(comm.device);
+  if (capture_id(call.stream) != 0) return;
   const auto ranks = static_cast<size_t>(comm.ranks), own = static_cast<size_t>(comm.rank);
-  // What this rank has for each, and what all have: [rank * ranks + r] is of what `rank` has for r.
+  // Hashes of what this rank has for each peer, and of what all have: [rank * ranks + peer].
   std::vector<uint64_t> mine(ranks), all(ranks * ranks);
   for (size_t peer = 0; peer < ranks; ++peer) mine[peer] = hash_of(piece_for(call, comm, peer), call).value_or(0);
-  if (mine.size() * sizeof mine[0] > most_exchanged_bytes ||
+  if (mine.size() * sizeof mine[0] > max_exchange_bytes ||
       exchange_bytes(&comm, mine.data(), ranks * sizeof mine[0], all.data()) != success)
     return;
-  // A sum that all ranks have alike may be a wrong one.
+  // That all ranks have the same sum does not prove that it is right.
   const bool is_sum = reduces(call.operation);
   size_t arriving = 0, exact = 0;
   for (size_t peer = 0; peer < ranks; ++peer) {
@@ -134,8 +134,8 @@ void verify_arrival(Communicator& comm, const Call& call) {
     if (hash == all[peer * ranks + own])
       ++exact;
     else if (hash)
-      log(Level::warn, "verify: %s of %zu values: rank %zu has not what %s rank %zu", name_of(call.operation),
-          call.count, own, is_sum ? "is on" : "came from", peer);
+      log(Level::warn, "verify: %s of %zu values: the result on rank %zu differs from %s rank %zu",
+          name_of(call.operation), call.count, own, is_sum ? "that on" : "what was sent by", peer);
   }
   if (arriving != 0 && exact == arriving)
     log(Level::info, "verify: %s of %zu values has arrived%s", name_of(call.operation), call.count,

@@ -1,5 +1,5 @@
-// NARROWCAST_VERIFY=1: what is sent is encoded, decoded and compared, and what arrives is compared with what was sent, bit
-// for bit, where it is what was sent. Calls that are captured are let through; a difference is warned of.
+// NARROWCAST_VERIFY=1: encodes, decodes and compares what a rank sends, and compares what arrives with what was sent,
+// bit for bit. Logs a warning if they differ. Captured calls are not verified.
 #pragma once
 
 #include "nccl/calls/launch.h"
@@ -7,12 +7,12 @@
 
 namespace narrowcast::nccl {
 
-// Before the call is launched. Waits for its stream.
-void verify_codec(const Communicator& comm, const TakenCall& taken);
+// Called before the call is launched. Waits for its stream.
+void verify_codec(const Communicator& comm, const EngineCall& engine_call);
 
-// After it was launched, with no group open, on every rank. Waits for it. Of an all-reduce it is compared whether all ranks
-// have the same. Nothing of a reduce and a reduce-scatter, whose sums only one rank has, nor of sends and receives, which not
-// all ranks make.
-void verify_arrival(Communicator& comm, const Call& call);
+// Called after a single call was launched, on every rank, with no group open. Waits for the call. For an all-reduce it
+// checks that all ranks have the same result. It does not check reduce and reduce-scatter, whose sums only one rank
+// has, nor sends and receives, which not all ranks make.
+void verify_result(Communicator& comm, const Call& call);
 
 }  // namespace narrowcast::nccl

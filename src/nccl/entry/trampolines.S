@@ -1,5 +1,5 @@
-// ncclX and pncclX of every export: a jump through a slot. A slot leads to the resolver first, and then to the drop-in's
-// own function or to the real NCCL's; a jump keeps all arguments, whatever they are.
+// Defines ncclX and pncclX for every export: a jump through a slot. A slot first points to the resolver, then to the
+// drop-in's own function or to that of the real NCCL. A jump preserves all arguments, whatever their types.
 #define SLOT(name) narrowcast_nccl_slot_##name
 #define FIRST(name) narrowcast_nccl_first_##name
 

@@ -1,10 +1,11 @@
-// AArch64, AAPCS64. x16 is free between a call and its function, and a jump through it may lead to where a call may.
-// hint 34 is `bti c`, by a name that every assembler has.
+// AArch64, AAPCS64. x16 may be clobbered between a call and its target, and a jump through it may land on a target.
+// hint 34 is `bti c` in a form that every assembler accepts.
 
 #define JUMP_THROUGH(slot) hint 34; adrp x16, slot; ldr x16, [x16, :lo12:slot]; br x16
 #define RESOLVE(slot) hint 34; adrp x16, slot; add x16, x16, :lo12:slot; b resolve_and_go
 
-// A function's first call: x16 has its slot. Keeps the registers of arguments, x8 where a large result goes.
+// The first call of a function, with its slot in x16. Preserves the argument registers, and x8, the address of a large
+// result.
 resolve_and_go:
   stp x29, x30, [sp, #-224]!
   mov x29, sp

@@ -3,7 +3,7 @@
 #define JUMP_THROUGH(slot) endbr64; jmpq *slot(%rip)
 #define RESOLVE(slot) endbr64; leaq slot(%rip), %r11; jmp resolve_and_go
 
-// A function's first call: %r11 has its slot. Keeps the registers of arguments.
+// The first call of a function, with its slot in %r11. Preserves the argument registers.
 resolve_and_go:
   pushq %rbp
   movq %rsp, %rbp

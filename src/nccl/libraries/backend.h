@@ -10,8 +10,8 @@ struct Backend {
   int max_ranks;  // of a communicator
 };
 
-// Defined once per library: cuda_backend.cc in libnarrowcast_nccl.so, tests/nccl/libraries/host_backend.cc in the library
-// that the tests preload on machines without GPUs.
+// Defined once per library: cuda_backend.cc in libnarrowcast_nccl.so, tests/nccl/libraries/host_backend.cc in the
+// library that the tests preload on machines without GPUs.
 extern const Backend backend;
 
 }  // namespace narrowcast::nccl

@@ -11,7 +11,7 @@
 namespace narrowcast::nccl {
 namespace {
 
-constexpr int most_devices = 64;
+constexpr int max_devices = 64;
 
 const Driver* load() {
   void* const library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
@@ -20,7 +20,7 @@ const Driver* load() {
     return nullptr;
   }
   auto* const found = new Driver;  // never freed: calls may come until the process ends
-  FunctionFinder functions(library);
+  SymbolTable functions(library);
 #define FIND(name) functions.find(&found->name, #name)
   FIND(cuDeviceGet);
   FIND(cuDevicePrimaryCtxRetain);
@@ -47,16 +47,16 @@ const Driver* load() {
   FIND(cuLaunchHostFunc);
 #undef FIND
   if (functions.missing() == nullptr) return found;
-  log(Level::warn, "the CUDA driver has no %s: all calls go to NCCL", functions.missing());
+  log(Level::warn, "the CUDA driver has no %s: all calls are forwarded to NCCL", functions.missing());
   delete found;
   return nullptr;
 }
 
-// Retained for the life of the process, once a device.
+// Retained once per device, until the process ends.
 void* primary_context(int ordinal) {
   static std::mutex mutex;
-  static std::array<void*, most_devices> contexts{};
-  if (ordinal < 0 || ordinal >= most_devices) return nullptr;
+  static std::array<void*, max_devices> contexts{};
+  if (ordinal < 0 || ordinal >= max_devices) return nullptr;
   const std::lock_guard lock(mutex);
   void*& context = contexts[static_cast<size_t>(ordinal)];
   int device = 0;
@@ -72,23 +72,23 @@ const Driver* driver() {
   return the;
 }
 
-OnDevice::OnDevice(int ordinal) {
+DeviceGuard::DeviceGuard(int ordinal) {
   void* const context = primary_context(ordinal);
   pushed_ = context != nullptr && driver()->cuCtxPushCurrent_v2(context) == 0;
 }
 
-OnDevice::~OnDevice() {
+DeviceGuard::~DeviceGuard() {
   void* context;
   if (pushed_) driver()->cuCtxPopCurrent_v2(&context);
 }
 
-BesideCaptures::BesideCaptures() { driver()->cuThreadExchangeStreamCaptureMode(&mode_); }
-BesideCaptures::~BesideCaptures() { driver()->cuThreadExchangeStreamCaptureMode(&mode_); }
+RelaxedCaptureMode::RelaxedCaptureMode() { driver()->cuThreadExchangeStreamCaptureMode(&mode_); }
+RelaxedCaptureMode::~RelaxedCaptureMode() { driver()->cuThreadExchangeStreamCaptureMode(&mode_); }
 
-uint64_t capture_of(void* stream) {
+uint64_t capture_id(void* stream) {
   int status = 0;
   uint64_t id = 0;
-  // A stream that may not be asked, as another captures, is not itself captured.
+  // The query fails for the legacy stream while another stream captures. It is not captured itself then.
   if (driver()->cuStreamGetCaptureInfo_v2(stream, &status, &id, nullptr, nullptr, nullptr) != 0) return 0;
   return status == 0 ? 0 : id;
 }

@@ -1,5 +1,5 @@
-// The CUDA driver's functions that the drop-in needs, found when a communicator is first used: programs without NCCL get
-// none. Handles and device addresses are void*, results CUresult's numbers.
+// The functions of the CUDA driver that the drop-in calls. The driver is loaded when a communicator is first used, so
+// programs without NCCL do not load it. Handles and device addresses are void*, results are CUresult.
 #pragma once
 
 #include <cstddef>
@@ -34,38 +34,38 @@ struct Driver {
   int (*cuLaunchHostFunc)(void* stream, void (*function)(void*), void* argument);
 };
 
-// NULL: there is no driver.
+// NULL: no driver was found.
 const Driver* driver();
 
 constexpr int cuda_not_ready = 600;          // CUDA_ERROR_NOT_READY
 constexpr unsigned stream_non_blocking = 1;  // CU_STREAM_NON_BLOCKING
 constexpr unsigned event_without_time = 2;   // CU_EVENT_DISABLE_TIMING
 
-// Makes a device's primary context the thread's current one while it lives. driver() is not NULL.
-class OnDevice {
+// Makes the primary context of a device current on this thread. Requires driver() != NULL.
+class DeviceGuard {
  public:
-  explicit OnDevice(int ordinal);
-  ~OnDevice();
-  OnDevice(const OnDevice&) = delete;
-  OnDevice& operator=(const OnDevice&) = delete;
+  explicit DeviceGuard(int ordinal);
+  ~DeviceGuard();
+  DeviceGuard(const DeviceGuard&) = delete;
+  DeviceGuard& operator=(const DeviceGuard&) = delete;
 
  private:
   bool pushed_ = false;
 };
 
-// While it lives, this thread may allocate though another stream is being captured. driver() is not NULL.
-class BesideCaptures {
+// Lets this thread allocate memory while another stream is being captured. Requires driver() != NULL.
+class RelaxedCaptureMode {
  public:
-  BesideCaptures();
-  ~BesideCaptures();
-  BesideCaptures(const BesideCaptures&) = delete;
-  BesideCaptures& operator=(const BesideCaptures&) = delete;
+  RelaxedCaptureMode();
+  ~RelaxedCaptureMode();
+  RelaxedCaptureMode(const RelaxedCaptureMode&) = delete;
+  RelaxedCaptureMode& operator=(const RelaxedCaptureMode&) = delete;
 
  private:
-  int mode_ = 2;  // CU_STREAM_CAPTURE_MODE_RELAXED, then what it was before
+  int mode_ = 2;  // CU_STREAM_CAPTURE_MODE_RELAXED; exchanged with the previous mode
 };
 
-// The capture that a stream is part of, or 0. driver() is not NULL.
-uint64_t capture_of(void* stream);
+// The id of the capture that a stream is part of; 0: none. Requires driver() != NULL.
+uint64_t capture_id(void* stream);
 
 }  // namespace narrowcast::nccl

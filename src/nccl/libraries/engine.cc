@@ -16,7 +16,7 @@ namespace {
 
 constexpr const char* soname = "libnarrowcast.so.0";
 
-// NARROWCAST_LIBRARY, else beside the drop-in, else by name.
+// In this order: NARROWCAST_LIBRARY, beside the drop-in, by the loader.
 void* open_library() {
   if (const char* const named = std::getenv("NARROWCAST_LIBRARY"); named != nullptr && *named != '\0')
     return dlopen(named, RTLD_NOW | RTLD_LOCAL);
@@ -32,16 +32,16 @@ void* open_library() {
 const Engine* load() {
   void* const library = open_library();
   if (library == nullptr) {
-    log(Level::warn, "libnarrowcast.so cannot be loaded, and all calls go to NCCL: %s", dlerror());
+    log(Level::warn, "libnarrowcast.so cannot be loaded, so all calls are forwarded to NCCL: %s", dlerror());
     return nullptr;
   }
   auto* const found = new Engine;  // never freed: calls may come until the process ends
-  FunctionFinder functions(library);
+  SymbolTable functions(library);
 #define FIND(name) functions.find(&found->ncast_##name, "ncast_" #name);
   ENGINE_FUNCTIONS(FIND)
 #undef FIND
   if (functions.missing() != nullptr) {
-    log(Level::warn, "libnarrowcast.so has no %s, and all calls go to NCCL: it is of another release",
+    log(Level::warn, "libnarrowcast.so is of another release: it has no %s, so all calls are forwarded to NCCL",
         functions.missing());
     delete found;
     return nullptr;

@@ -41,7 +41,7 @@ struct Engine {
 #undef DECLARE
 };
 
-// NULL: it cannot be loaded, which has been warned of.
+// NULL: it could not be loaded, which has been logged.
 const Engine* engine();
 
 // A communicator configuration with the values of the settings.

@@ -14,7 +14,7 @@
 #include "nccl/report/log.h"
 #include "nccl/settings/settings.h"
 
-// Debian's name of this machine's folders.
+// Debian's library folders of this architecture.
 #if defined(__aarch64__)
 #define MULTIARCH "aarch64-linux-gnu"
 #else
@@ -25,7 +25,7 @@ namespace narrowcast::nccl {
 namespace {
 
 constexpr const char* library_name = "libnccl.so.2";
-constexpr const char* in_wheel = "nvidia/nccl/lib/";
+constexpr const char* wheel_folder = "nvidia/nccl/lib/";
 
 using Paths = std::vector<std::string>;
 
@@ -46,7 +46,7 @@ void add(const std::string& path, Paths* paths) {
     paths->push_back(path);
 }
 
-// The folder of Python's packages that a path is in, with its closing slash.
+// The site-packages folder that contains a path, with a trailing slash; empty: none.
 std::string packages_of(std::string_view path) {
   for (const std::string_view folder : {"/site-packages/", "/dist-packages/"})
     if (const size_t at = path.rfind(folder); at != std::string_view::npos)
@@ -66,13 +66,13 @@ void add_loaded(Paths* paths) {
 void add_wheels_of_loaded_objects(Paths* paths) {
   const auto visit = [](dl_phdr_info* object, size_t, void* context) {
     const std::string packages = packages_of(object->dlpi_name);
-    if (!packages.empty()) add(packages + in_wheel + library_name, static_cast<Paths*>(context));
+    if (!packages.empty()) add(packages + wheel_folder + library_name, static_cast<Paths*>(context));
     return 0;
   };
   dl_iterate_phdr(visit, paths);
 }
 
-// Of the virtual environment, or of the Python that runs.
+// Those of the virtual environment and of the running Python.
 void add_wheels_of_python(Paths* paths) {
   Paths prefixes;
   if (const char* const environment = std::getenv("VIRTUAL_ENV")) prefixes.emplace_back(environment);
@@ -85,7 +85,7 @@ void add_wheels_of_python(Paths* paths) {
   }
   for (const std::string& prefix : prefixes) {
     glob_t found;
-    if (glob((prefix + "/lib/python3*/*-packages/" + in_wheel + library_name).c_str(), 0, nullptr, &found) == 0)
+    if (glob((prefix + "/lib/python3*/*-packages/" + wheel_folder + library_name).c_str(), 0, nullptr, &found) == 0)
       for (size_t i = 0; i < found.gl_pathc; ++i) add(found.gl_pathv[i], paths);
     globfree(&found);
   }
@@ -109,12 +109,13 @@ void add_system(Paths* paths) {
 Paths nccl_candidates() {
   if (const std::string& named = settings().nccl_library; !named.empty()) {
     struct stat file;
-    const char* const fault = !named.starts_with('/')  ? "not an absolute path"
-                              : !is_file(named, &file) ? "not a file"
-                              : is_drop_in(file)       ? "the drop-in itself"
-                                                       : nullptr;
-    if (fault == nullptr) return {named};
-    log(Level::warn, "%s: nccl_library is %s, which is %s", settings().nccl_library_from.c_str(), named.c_str(), fault);
+    const char* const problem = !named.starts_with('/')  ? "not an absolute path"
+                                : !is_file(named, &file) ? "not a file"
+                                : is_drop_in(file)       ? "the drop-in itself"
+                                                         : nullptr;
+    if (problem == nullptr) return {named};
+    log(Level::warn, "%s: nccl_library is %s, which is %s", settings().nccl_library_from.c_str(), named.c_str(),
+        problem);
     return {};
   }
   Paths paths;

@@ -1,4 +1,4 @@
-// Where the real NCCL may be.
+// Finds the real NCCL.
 #pragma once
 
 #include <string>
@@ -6,9 +6,9 @@
 
 namespace narrowcast::nccl {
 
-// Absolute paths of files, the best first: the one that a setting names, alone; else one that this process has
-// loaded, the pip wheels beside what it has loaded or runs on, then LD_LIBRARY_PATH and the folders of the system. Never
-// the drop-in itself.
+// Absolute paths of existing files, best first. If a setting names one, only that. Otherwise: libraries that this
+// process has loaded; pip wheels beside loaded packages, or of the running Python; LD_LIBRARY_PATH; system folders.
+// Never the drop-in.
 std::vector<std::string> nccl_candidates();
 
 }  // namespace narrowcast::nccl

@@ -34,8 +34,9 @@ void* stub(Returns returns, bool loaded) {
   return reinterpret_cast<void*>(&return_zeros);
 }
 
-// RTLD_DEEPBIND makes NCCL bind to its own functions first. It must not be used when malloc is replaced: NCCL would allocate
-// from libc and free with the replacement. NCCL's calls to itself then pass through the drop-in (see InsideNccl).
+// RTLD_DEEPBIND makes NCCL bind to its own functions first. It must not be used when malloc is replaced: NCCL would
+// allocate from libc and free with the replacement. NCCL's calls to itself then pass through the drop-in (see
+// InsideNccl).
 int binding_flags() {
   Dl_info of_malloc, of_libc;
   const bool replaced = dladdr(dlsym(RTLD_DEFAULT, "malloc"), &of_malloc) == 0 ||

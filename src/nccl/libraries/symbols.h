@@ -1,20 +1,20 @@
-// Tables of functions of a library that is loaded at run time.
+// Looks up functions of a library that is loaded at run time.
 #pragma once
 
 #include <dlfcn.h>
 
 namespace narrowcast::nccl {
 
-class FunctionFinder {
+class SymbolTable {
  public:
-  explicit FunctionFinder(void* library) : library_(library) {}
+  explicit SymbolTable(void* library) : library_(library) {}
 
   template <typename Function>
   void find(Function* function, const char* name) {
     *reinterpret_cast<void**>(function) = dlsym(library_, name);
     if (*function == nullptr) missing_ = name;
   }
-  // One that the library does not have; NULL: all were found.
+  // The name of a missing function; NULL: all were found.
   const char* missing() const { return missing_; }
 
  private:

@@ -1,4 +1,4 @@
-// Whether a call is faster here than in NCCL, and by how much: the one place that answers, by the engine's cost model.
+// Whether a call is faster on the engine than in NCCL, and by how much, according to the engine's cost model.
 #pragma once
 
 #include <optional>
@@ -12,33 +12,40 @@ namespace narrowcast::nccl {
 struct CallShape {
   Operation operation;
   ncast_dtype dtype;
-  size_t count;  // of values, as NCCL has it
+  size_t count;  // of values, as in NCCL's call
   int ranks;
 };
 
 class Predictor {
  public:
   virtual ~Predictor() = default;
-  // False where nothing can be said. The same on all ranks.
+  // False if the time is not known. The same on all ranks.
   virtual bool predict(const CallShape& shape, ncast_codec codec, ncast_prediction* prediction) const = 0;
 };
 
-// By what the ranks of `comm` agreed on; before they have one (NULL), by the settings, which they compare.
-// NCCL's time is that of its default, but for communicators that have windows.
+// The state of a communicator that predictions depend on; the same on all ranks.
+struct EngineState {
+  ncast_comm* comm;   // NULL: not created yet
+  bool has_windows;   // NCCL's time is that of its fastest way; otherwise that of its default
+  uint32_t max_ctas;  // used while comm is NULL
+  bool operator==(const EngineState&) const = default;
+};
+
+// Predicts by what the ranks of the engine's communicator have agreed on; before it exists, by the settings, which the
+// ranks compare.
 class EnginePredictor final : public Predictor {
  public:
-  EnginePredictor(ncast_comm* comm, bool has_windows) : comm_(comm), has_windows_(has_windows) {}
+  explicit EnginePredictor(const EngineState& state) : state_(state) {}
   bool predict(const CallShape& shape, ncast_codec codec, ncast_prediction* prediction) const override;
 
  private:
-  ncast_comm* comm_;
-  bool has_windows_;
+  const EngineState state_;
 };
 
-// NULL: it is. Else why not, as a constant sentence.
-const char* why_not_worth_taking(const CallShape& shape, ncast_codec codec, const Predictor& predictor);
+// Why a call is not faster on the engine, as a string constant; NULL if it is.
+const char* why_not_faster(const CallShape& shape, ncast_codec codec, const Predictor& predictor);
 
-// Below zero where NCCL is faster; nothing where the model does not know both times.
-std::optional<double> microseconds_saved(const CallShape& shape, ncast_codec codec, const Predictor& predictor);
+// Negative if NCCL is faster; nullopt if the model does not know both times.
+std::optional<double> saved_microseconds(const CallShape& shape, ncast_codec codec, const Predictor& predictor);
 
 }  // namespace narrowcast::nccl

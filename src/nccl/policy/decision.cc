@@ -3,18 +3,19 @@
 namespace narrowcast::nccl {
 namespace {
 
-bool fits(const Rule& rule, const CallShape& shape, uint64_t bytes, const std::string& name) {
+bool matches(const Rule& rule, const CallShape& shape, uint64_t bytes, std::string_view name) {
   return (rule.communicator.empty() || rule.communicator == name) &&
          (!rule.operation || *rule.operation == shape.operation) && (!rule.dtype || *rule.dtype == shape.dtype) &&
          (!rule.ranks || *rule.ranks == shape.ranks) && bytes >= rule.min_bytes && bytes <= rule.max_bytes;
 }
 
+// Why a call is forwarded whatever `take` says; NULL: it may run on the engine.
 const char* why_never(const Settings& settings, const CallShape& shape, const Call& call) {
   const bool off = is_point_to_point(shape.operation) ? settings.off[NCAST_OP_SEND] || settings.off[NCAST_OP_RECV]
                                                       : settings.off[shape.operation];
   if (off) return "the operation is switched off";
   if (call.config != nullptr) return "the call has settings of its own";
-  if (reduces(shape.operation) && call.redop >= first_user_reduction) return "a reduction of the user's";
+  if (reduces(shape.operation) && call.redop >= first_user_reduction) return "a user-defined reduction";
   if (shape.count == 0) return "there is nothing to move";
   return nullptr;
 }
@@ -23,27 +24,27 @@ const char* why_never(const Settings& settings, const CallShape& shape, const Ca
 
 Decision decide(const Settings& settings, const Call& call, const CommunicatorTraits& comm,
                 const Predictor& predictor) {
-  // A receive is what its send is.
   const Operation operation = call.operation == NCAST_OP_RECV ? NCAST_OP_SEND : call.operation;
   const CallShape shape{operation, static_cast<ncast_dtype>(call.dtype), call.count, comm.ranks};
   if (const char* const why = why_never(settings, shape, call)) return {false, NCAST_CODEC_RAW, why};
+  // The environment first, then the first rule that matches, then the rest of the file.
   std::optional<ncast_codec> codec = settings.codec[operation];
-  std::optional<Take> take = settings.take;
+  std::optional<TakeMode> take = settings.take;
   for (const Rule& rule : settings.rules) {
-    if (!fits(rule, shape, piece_bytes(call), comm.name)) continue;
+    if (!matches(rule, shape, piece_bytes(call), comm.name)) continue;
     if (!codec) codec = rule.codec;
     if (!take) take = rule.take;
     break;
   }
-  if (!codec) codec = settings.otherwise_codec[operation];
-  if (!take) take = settings.otherwise_take;
+  if (!codec) codec = settings.fallback_codec[operation];
+  if (!take) take = settings.fallback_take;
   const ncast_codec chosen = codec.value_or(NCAST_CODEC_AUTO);
-  const char* why_not = nullptr;
-  if (take == Take::never)
-    why_not = "a setting says never";
-  else if (take != Take::always)
-    why_not = why_not_worth_taking(shape, chosen, predictor);
-  return {why_not == nullptr, chosen, why_not};
+  const char* why_forwarded = nullptr;
+  if (take == TakeMode::never)
+    why_forwarded = "a setting says never";
+  else if (take != TakeMode::always)
+    why_forwarded = why_not_faster(shape, chosen, predictor);
+  return {why_forwarded == nullptr, chosen, why_forwarded};
 }
 
 }  // namespace narrowcast::nccl

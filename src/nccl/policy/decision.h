@@ -1,7 +1,7 @@
-// Which calls are taken, and with which codec: by what all ranks know, and nothing else.
+// Which calls run on the engine, and with which codec. A decision depends only on what all ranks know.
 #pragma once
 
-#include <string>
+#include <string_view>
 
 #include "nccl/abi/call.h"
 #include "nccl/policy/cost_prediction.h"
@@ -10,18 +10,17 @@
 namespace narrowcast::nccl {
 
 struct Decision {
-  bool take;
+  bool use_engine;
   ncast_codec codec;
-  const char* why_not;  // a constant sentence, or NULL where it is taken
+  const char* why_forwarded;  // a string constant; NULL if use_engine
 };
 
-// What is known of a communicator.
 struct CommunicatorTraits {
   int ranks;
-  std::string name;  // by its configuration; empty: none
+  std::string_view name;  // commName; empty: none
 };
 
-// A send and its receive get the same.
+// A send and the matching receive get the same decision.
 Decision decide(const Settings& settings, const Call& call, const CommunicatorTraits& comm, const Predictor& predictor);
 
 }  // namespace narrowcast::nccl

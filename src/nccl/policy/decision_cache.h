@@ -1,5 +1,5 @@
-// The decisions on a communicator's calls of late, of which programs make the same ones over and over: to ask the cost model
-// takes longer than all else that is done for a call.
+// Decisions on recent calls of a communicator. Programs repeat their calls, and asking the cost model takes longer than
+// everything else that the drop-in does for a call.
 #pragma once
 
 #include <array>
@@ -7,24 +7,22 @@
 #include <optional>
 
 #include "nccl/policy/decision.h"
-#include "nccl/settings/settings.h"
 
 namespace narrowcast::nccl {
 
-class RecentDecisions {
+class DecisionCache {
  public:
-  // As decide() says by what the ranks of `engine_comm` know, or by this process's settings where it is NULL. comm: always
-  // the same. has_windows: as EnginePredictor's.
-  Decision on(const Call& call, const CommunicatorTraits& comm, ncast_comm* engine_comm, bool has_windows);
+  // The result of decide() with the settings of this process. comm: the same in every call.
+  Decision decide(const Call& call, const CommunicatorTraits& comm, const EngineState& engine);
 
  private:
-  // What decide() looks at.
+  // Everything that a decision depends on.
   struct Key {
     Operation operation;
     int dtype;
     size_t count;
-    bool users_reduction, configured, has_windows;
-    ncast_comm* engine_comm;
+    bool is_user_reduction, has_config;
+    EngineState engine;
     bool operator==(const Key&) const = default;
   };
   struct Entry {

@@ -22,17 +22,24 @@
 namespace narrowcast::nccl {
 namespace {
 
-// What a rank tells the others.
+constexpr const char* zero_cta_policy = "the communicator's CTA policy is NCCL_CTA_POLICY_ZERO";
+
+// What a rank tells the others about itself.
 struct Offer {
-  char magic[8];      // with the version of this record
-  char version[16];   // of the engine; empty: it has none
-  char place[160];    // the boot and the namespaces that it runs in: ranks of one can meet and share memory
-  uint64_t settings;  // their digest, with the communicator's name
-  uint64_t id;        // rank 0's names the communicator
-  uint64_t process;   // of that place
-  uint32_t backend;
-  uint32_t can_attach;  // 0: it has no engine
+  char magic[8];     // with the version of this structure
+  char version[16];  // of libnarrowcast.so; empty: not loaded
+  char place[160];   // boot id and namespaces: ranks with the same ones can find each other and share memory
+  uint64_t settings;
+  uint64_t id;       // rank 0's becomes the id of the communicator
+  uint64_t process;  // unique within the place
+  uint8_t backend;
+  bool can_attach;
+  uint8_t max_ctas;
+  bool zero_ctas;
+  uint32_t reserved;
 };
+// The same in every release: NCCL's all-gather requires equal sizes on all ranks.
+static_assert(sizeof(Offer) == 216 && sizeof(Offer) <= max_exchange_bytes);
 
 std::string own_place() {
   std::string place;
@@ -52,35 +59,40 @@ std::string content_of(const std::string& path) {
 
 Offer own_offer(const Communicator& comm) {
   Offer offer = {};
-  std::memcpy(offer.magic, "NcNccl1", sizeof offer.magic);
+  std::memcpy(offer.magic, "NcNccl2", sizeof offer.magic);
   if (const Engine* const found = engine()) {
     std::snprintf(offer.version, sizeof offer.version, "%s", found->ncast_version());
-    offer.backend = backend.id;
-    offer.can_attach = 1;
+    offer.backend = static_cast<uint8_t>(backend.id);
+    offer.can_attach = true;
   }
   std::snprintf(offer.place, sizeof offer.place, "%s", own_place().c_str());
   offer.process = static_cast<uint64_t>(getpid());
   offer.settings = digest(settings());
-  // What the engine decides by, too, before its ranks have met. A path may lead elsewhere on another rank.
+  // These also determine decisions that are made before the engine's communicator exists. The content of the cost model
+  // counts, not its path.
   if (const char* const text = std::getenv("NARROWCAST_PATH"))
     offer.settings ^= std::hash<std::string>()(std::string("NARROWCAST_PATH") + text);
   if (const std::string& path = settings().cost_model; !path.empty())
     offer.settings ^= std::hash<std::string>()(content_of(path));
-  // A name that no rule asks for may differ.
+  // A name matters only if a rule asks for one.
   if (std::ranges::any_of(settings().rules, [](const Rule& rule) { return !rule.communicator.empty(); }))
-    offer.settings ^= std::hash<std::string>()(comm.traits.name);
+    offer.settings ^= std::hash<std::string>()(comm.config.name);
+  const uint32_t set_max_ctas = settings().max_ctas != 0 ? settings().max_ctas : max_ctas_limit;
+  offer.max_ctas = static_cast<uint8_t>(std::min(set_max_ctas, comm.config.max_ctas));
+  offer.zero_ctas = comm.config.zero_ctas;
   if (getrandom(&offer.id, sizeof offer.id, 0) != sizeof offer.id) offer.id = static_cast<uint64_t>(getpid());
   return offer;
 }
 
-// By what every rank has: NULL when all can attach.
+// A string constant that is the same on every rank; NULL if all ranks can attach.
 const char* why_forward_all(const std::vector<Offer>& offers) {
   const auto all = [&](auto&& same) {
     return std::ranges::all_of(offers, [&](const Offer& offer) { return same(offer, offers[0]); });
   };
   if (!all([](const Offer& a, const Offer& b) { return std::memcmp(a.magic, b.magic, sizeof a.magic) == 0; }))
     return "the ranks have different releases of the drop-in";
-  if (!all([](const Offer& a, const Offer&) { return a.can_attach != 0; })) return "a rank has no libnarrowcast.so";
+  if (!all([](const Offer& a, const Offer&) { return !a.zero_ctas; })) return zero_cta_policy;
+  if (!all([](const Offer& a, const Offer&) { return a.can_attach; })) return "a rank has no libnarrowcast.so";
   if (!all([](const Offer& a, const Offer& b) {
         return std::strncmp(a.version, b.version, sizeof a.version) == 0 && a.backend == b.backend;
       }))
@@ -102,7 +114,7 @@ bool all_ranks(Communicator& comm, bool own) {
 }
 
 void agree(Communicator& comm) {
-  const OnDevice on_device(comm.device);
+  const DeviceGuard guard(comm.device);
   const Offer own = own_offer(comm);
   std::vector<Offer> offers(static_cast<size_t>(comm.ranks));
   comm.agreed = true;
@@ -111,15 +123,17 @@ void agree(Communicator& comm) {
     return;
   }
   comm.id = offers[0].id;
-  comm.ranks_here = static_cast<int>(std::ranges::count(offers, own.process, &Offer::process));
+  comm.local_ranks = static_cast<int>(std::ranges::count(offers, own.process, &Offer::process));
   comm.statistics->set_id(comm.id);
   const char* why = why_forward_all(offers);
-  // The first exchange has shown whether the communicator blocks. One that does not says when a stream may be used, and
-  // the engine's calls would have to wait for that.
+  if (why == nullptr) comm.max_ctas.store(std::ranges::min(offers, {}, &Offer::max_ctas).max_ctas);
+  // The exchange has shown whether the communicator blocks. A nonblocking one can tell only later when a stream may be
+  // used, so the engine's calls would have to wait.
   if (!all_ranks(comm, comm.blocking) && why == nullptr) why = "the communicator does not block";
   if (why == nullptr) return;
   comm.forward_all(why);
-  log(comm.rank == 0 ? Level::warn : Level::info, "a communicator of %d ranks is left to NCCL: %s", comm.ranks, why);
+  const bool is_notable = comm.rank == 0 && why != zero_cta_policy;
+  log(is_notable ? Level::warn : Level::info, "a communicator of %d ranks is left to NCCL: %s", comm.ranks, why);
 }
 
 }  // namespace narrowcast::nccl

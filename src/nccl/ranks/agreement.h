@@ -5,11 +5,11 @@
 
 namespace narrowcast::nccl {
 
-// Both functions are collective: every rank calls them before the same call of the communicator, and waits for all others. The
-// conditions of exchange_bytes() apply.
+// Both functions are collective: every rank calls them before the same call of the communicator, and waits for all
+// others. The conditions of exchange_bytes() apply.
 
-// Compares releases, settings and hosts, once per communicator. If any rank cannot use Narrowcast, every rank forwards all
-// calls from then on.
+// Compares releases, settings and hosts, once per communicator. If any rank cannot use Narrowcast, every rank forwards
+// all calls from then on.
 void agree(Communicator& comm);
 
 // Whether `own` is true on every rank. False if the ranks could not exchange it.

@@ -10,43 +10,66 @@
 namespace narrowcast::nccl {
 namespace {
 
-// For a rank that fails before it joins: the others then leave the communicator to NCCL.
+// A rank may fail before it joins. The others then give up and leave the communicator to NCCL.
 constexpr double create_timeout_seconds = 60;
+
+ncast_comm_config engine_config(const Communicator& comm) {
+  ncast_comm_config config = config_from_settings(*engine());
+  config.device = comm.device;
+  if (comm.max_ctas.load() < max_ctas_limit) config.max_ctas = comm.max_ctas.load();
+  config.timeout_seconds = 0;  // unlimited, as in NCCL
+  config.create_timeout_seconds = create_timeout_seconds;
+  return config;
+}
+
+bool has_side_stream(Communicator& comm) {
+  return (comm.side_stream != nullptr || driver()->cuStreamCreate(&comm.side_stream, stream_non_blocking) == 0) &&
+         (comm.side_event != nullptr || driver()->cuEventCreate(&comm.side_event, event_without_time) == 0);
+}
+
+// Its calls are complete, unless the communicator was aborted.
+void destroy_engine_comm(Communicator& comm) {
+  ncast_comm* const engine_comm = comm.engine_comm.load();
+  // Destruction may be deferred until the last rank of this process gives up its part.
+  if (!comm.aborted.load()) comm.order.synchronize();
+  comm.refresh_traffic();
+  comm.engine_comm.store(nullptr);
+  if (comm.aborted.load())
+    defer_destroy(engine_comm);
+  else
+    destroy_with_local_ranks({comm.id, comm.local_ranks, comm.device, engine_comm});
+}
 
 }  // namespace
 
 void attach(Communicator& comm) {
-  const OnDevice on_device(comm.device);
+  const DeviceGuard guard(comm.device);
   const Engine& narrowcast = *engine();
-  empty_graveyard();
-  ncast_comm_config config = config_from_settings(narrowcast);
-  config.device = comm.device;
-  config.timeout_seconds = 0;  // NCCL waits for ever, too
-  config.create_timeout_seconds = create_timeout_seconds;
-  ncast_comm* made = nullptr;
+  run_deferred();
+  const ncast_comm_config config = engine_config(comm);
+  ncast_comm* created = nullptr;
   const ncast_status status =
-      narrowcast.ncast_comm_create_by_exchange(&made, comm.ranks, comm.rank, exchange_bytes, &comm, &config);
+      narrowcast.ncast_comm_create_by_exchange(&created, comm.ranks, comm.rank, exchange_bytes, &comm, &config);
   if (status != NCAST_OK)
     log(Level::warn, "rank %d of %d cannot attach to its communicator: %s", comm.rank, comm.ranks,
         narrowcast.ncast_last_error());
   if (!all_ranks(comm, status == NCAST_OK)) {
     comm.forward_all("a rank could not attach to the communicator");
-    if (made != nullptr) narrowcast.ncast_comm_destroy(made);
+    if (created != nullptr) narrowcast.ncast_comm_destroy(created);
     return;
   }
-  if (driver()->cuStreamCreate(&comm.side_stream, stream_non_blocking) != 0 ||
-      driver()->cuEventCreate(&comm.side_event, event_without_time) != 0)
-    log(Level::warn, "rank %d has no stream for its transfers: those that are not forwarded alone fail", comm.rank);
+  if (!has_side_stream(comm))
+    log(Level::warn, "rank %d has no stream for its transfers: groups that are only partly forwarded fail", comm.rank);
   ncast_comm_counters counters = {};
   counters.struct_bytes = sizeof counters;
-  narrowcast.ncast_comm_get_counters(made, &counters);
+  narrowcast.ncast_comm_get_counters(created, &counters);
   comm.statistics->set_scratch(counters.scratch_bytes);
-  comm.engine_comm.store(made);
-  // An abort that came in the meantime found nothing to end.
-  if (comm.aborted.load()) narrowcast.ncast_comm_abort(made);
-  // Once more: the engine is torn down after what was registered before it was loaded.
+  comm.engine_comm.store(created);
+  // abort() may have run before engine_comm was set.
+  if (comm.aborted.load()) narrowcast.ncast_comm_abort(created);
+  // Once more: at exit the engine is torn down before what was registered before it was loaded.
   schedule_statistics();
-  log(Level::info, "rank %d of %d on GPU %d takes calls, with %llu MiB of its memory", comm.rank, comm.ranks,
+  log(Level::info, "rank %d of %d on GPU %d is attached, with %llu MiB of GPU memory", comm.rank, comm.ranks,
       comm.device, static_cast<unsigned long long>(counters.scratch_bytes >> 20));
 }
 
@@ -56,17 +79,31 @@ void agree_and_attach(Communicator& comm) {
 }
 
 void detach(Communicator& comm) {
-  ncast_comm* const made = comm.engine_comm.load();
-  if (made == nullptr) return;
-  const OnDevice on_device(comm.device);
-  // The engine may live on until the last rank of this process gives up its part; what it was asked for is done by then.
-  if (!comm.aborted.load()) comm.order.synchronize();
-  comm.refresh_sent();
-  comm.engine_comm.store(nullptr);
-  if (comm.aborted.load())
-    bury(made);
-  else
-    retire({comm.id, comm.ranks_here, comm.device, made});
+  if (!comm.attached()) return;
+  const DeviceGuard guard(comm.device);
+  destroy_engine_comm(comm);
+}
+
+void suspend(Communicator& comm) {
+  if (!comm.attached() || comm.why_forwarded.load() != nullptr) return;
+  const RelaxedCaptureMode relaxed;
+  const DeviceGuard guard(comm.device);
+  if (!all_ranks(comm, !comm.captured.load())) {
+    log(Level::info, "rank %d of %d keeps its GPU memory while suspended: CUDA graphs may use it", comm.rank,
+        comm.ranks);
+    return;
+  }
+  destroy_engine_comm(comm);
+  comm.statistics->close_traffic();
+  comm.statistics->set_scratch(0);
+  comm.attaches_at_resume = true;
+}
+
+void resume(Communicator& comm) {
+  if (!comm.attaches_at_resume || comm.why_forwarded.load() != nullptr) return;
+  comm.attaches_at_resume = false;
+  const RelaxedCaptureMode relaxed;
+  attach(comm);
 }
 
 }  // namespace narrowcast::nccl

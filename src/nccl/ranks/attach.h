@@ -5,7 +5,7 @@
 
 namespace narrowcast::nccl {
 
-// attach() and agree_and_attach() are collective, like agree(). They have the same result on every rank: if one rank cannot
+// All functions but detach() are collective, like agree(). They have the same result on every rank: if one rank cannot
 // attach, every rank forwards all calls.
 
 // Requires that agree() has succeeded.
@@ -15,5 +15,11 @@ void agree_and_attach(Communicator& comm);
 
 // Destroys the engine's communicator once its calls have completed. comm has been removed from the table.
 void detach(Communicator& comm);
+
+// Before ncclCommSuspend: destroys the engine's communicator to free its memory. It is kept if a rank has captured
+// calls into a CUDA graph, which needs this memory when it is replayed.
+void suspend(Communicator& comm);
+// After ncclCommResume: creates the engine's communicator again.
+void resume(Communicator& comm);
 
 }  // namespace narrowcast::nccl

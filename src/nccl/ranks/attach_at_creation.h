@@ -1,23 +1,29 @@
-// What is done when communicators are made: all ranks are in that call. With NARROWCAST_ATTACH=init they attach.
+// NARROWCAST_ATTACH=init: the ranks of a communicator attach in the call that creates it, which all of them make.
 #pragma once
 
 #include <memory>
 #include <vector>
 
 #include "nccl/abi/nccl_types.h"
+#include "nccl/ranks/communicator.h"
 #include "nccl/ranks/pair_handshake.h"
 
 namespace narrowcast::nccl {
 
-// Whether a communicator that was made with `config` (NULL: none), of those of `parent` (NULL: none), attaches now: if it
-// blocks, by what all its ranks have alike. What a call returned may differ between ranks of one that does not.
+// Whether a communicator attaches when it is created. config, parent: those it is created with; NULL: none. True only
+// for blocking communicators, as far as all ranks know alike: the results of nonblocking calls may differ between
+// ranks.
 bool attaches_at_creation(Comm parent, const Config* config);
 
-// Before a communicator is made with an id: where its ranks will meet, if they are two and it blocks; else NULL.
-std::unique_ptr<Meeting> meeting_for(int ranks, const UniqueId& id, int rank, const Config* config);
+// Before a communicator is created with an id: the handshake of its ranks if there are two and it blocks; otherwise
+// NULL.
+std::unique_ptr<PairHandshake> handshake_for(int ranks, const UniqueId& id, int rank, const Config* config);
 
-// All that a call or a group of this thread has made, which has none open. Returns when their ranks have attached, or have
-// left them to NCCL. NULL is passed over.
-void attach_at_creation(const std::vector<Comm>& made);
+// Attaches communicators that this thread has created, alone or in a group that has ended. Returns when their ranks
+// have attached or have left them to NCCL. NULL handles are ignored.
+void attach_at_creation(const std::vector<Comm>& created);
+
+// Calls a collective function for each communicator, in a thread each: those of one process may wait for each other.
+void for_each_in_threads(const std::vector<std::shared_ptr<Communicator>>& comms, void (*function)(Communicator&));
 
 }  // namespace narrowcast::nccl

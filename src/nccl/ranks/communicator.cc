@@ -1,7 +1,6 @@
 #include "nccl/ranks/communicator.h"
 
 #include <chrono>
-#include <cstddef>
 #include <mutex>
 #include <string>
 #include <unordered_map>
@@ -16,14 +15,14 @@
 namespace narrowcast::nccl {
 namespace {
 
-constexpr auto longest_exchange_end = std::chrono::seconds(2);
+constexpr auto exchange_abort_timeout = std::chrono::seconds(2);
 
 struct Table {
   std::mutex mutex;
   std::unordered_map<Comm, std::shared_ptr<Communicator>> communicators;
-  // Of those that have had no call.
-  std::unordered_map<Comm, std::string> names;
-  std::unordered_map<Comm, std::unique_ptr<Meeting>> meetings;
+  // For handles without a call so far.
+  std::unordered_map<Comm, CommunicatorConfig> configs;
+  std::unordered_map<Comm, std::unique_ptr<PairHandshake>> handshakes;
 };
 
 Table& table() {
@@ -31,28 +30,23 @@ Table& table() {
   return the;
 }
 
-// What is kept for a handle, if there is any; its table is locked.
+// Removes and returns the entry of a handle; a default value if there is none. The table must be locked.
 template <typename Value>
-Value take_kept(std::unordered_map<Comm, Value>& all, Comm handle) {
+Value extract(std::unordered_map<Comm, Value>& all, Comm handle) {
   auto node = all.extract(handle);
   return node.empty() ? Value() : std::move(node.mapped());
 }
 
-std::string take_name(Comm handle) {
-  const std::lock_guard lock(table().mutex);
-  return take_kept(table().names, handle);
-}
-
-// NULL when NCCL does not take the handle.
-std::shared_ptr<Communicator> look_at(Comm handle) {
-  using Ask = int(Comm, int*);
+// NULL if NCCL rejects the handle.
+std::shared_ptr<Communicator> query_nccl(Comm handle) {
+  using Query = int(Comm, int*);
   const InsideNccl inside;
   int rank = 0, ranks = 0, device = 0;
-  if (real<Ask>(Function::CommUserRank)(handle, &rank) != success ||
-      real<Ask>(Function::CommCount)(handle, &ranks) != success ||
-      real<Ask>(Function::CommCuDevice)(handle, &device) != success)
+  if (real<Query>(Function::CommUserRank)(handle, &rank) != success ||
+      real<Query>(Function::CommCount)(handle, &ranks) != success ||
+      real<Query>(Function::CommCuDevice)(handle, &device) != success)
     return nullptr;
-  auto communicator = std::make_shared<Communicator>(handle, rank, ranks, device, take_name(handle));
+  auto communicator = std::make_shared<Communicator>(handle, rank, ranks, device, config_of(handle));
   if (ranks == 1)
     communicator->forward_all("the communicator has one rank");
   else if (driver() == nullptr)
@@ -62,23 +56,23 @@ std::shared_ptr<Communicator> look_at(Comm handle) {
 
 }  // namespace
 
-Communicator::Communicator(Comm its_handle, int its_rank, int its_ranks, int its_device, std::string its_name)
+Communicator::Communicator(Comm its_handle, int its_rank, int its_ranks, int its_device, CommunicatorConfig its_config)
     : handle(its_handle),
       rank(its_rank),
       ranks(its_ranks),
       device(its_device),
-      traits{its_ranks, std::move(its_name)},
+      config(std::move(its_config)),
       statistics(add_statistics(its_rank, its_ranks)) {}
 
 Communicator::~Communicator() {
   if (driver() == nullptr) return;
-  const OnDevice on_device(device);
+  const DeviceGuard guard(device);
   if (side_event != nullptr) driver()->cuEventDestroy_v2(side_event);
   for (void* const stream : {side_stream, exchange_stream})
     if (stream != nullptr) driver()->cuStreamDestroy_v2(stream);
   if (exchange_memory == nullptr) return;
   if (aborted.load())
-    bury_memory(device, exchange_memory);
+    defer_free(device, exchange_memory);
   else
     driver()->cuMemFree_v2(exchange_memory);
 }
@@ -87,30 +81,41 @@ void Communicator::abort() {
   aborted.store(true);
   forward_all("the communicator was aborted");
   if (ncast_comm* const comm = engine_comm.load()) engine()->ncast_comm_abort(comm);
-  // An exchange looks at `aborted` all the time, unless NCCL itself hangs in it.
-  if (exchanging.try_lock_for(longest_exchange_end)) exchanging.unlock();
+  // A running exchange polls `aborted`. It ends at once unless NCCL itself hangs in it.
+  if (exchanging.try_lock_for(exchange_abort_timeout)) exchanging.unlock();
 }
 
-void Communicator::refresh_sent() {
+void Communicator::refresh_traffic() {
   ncast_comm* const comm = engine_comm.load();
   if (comm == nullptr || aborted.load()) return;
-  const BesideCaptures beside_captures;
-  SentByOperation sent;
-  if (engine()->ncast_comm_get_operation_counters(comm, sent.data(), operation_count) == NCAST_OK)
-    statistics->set_sent(sent);
+  const RelaxedCaptureMode relaxed;
+  TrafficByOperation traffic;
+  if (engine()->ncast_comm_get_operation_counters(comm, traffic.data(), operation_count) == NCAST_OK)
+    statistics->set_traffic(traffic);
 }
 
-void keep_name(Comm handle, const Config* config) {
-  if (handle == nullptr || config == nullptr || config->magic != config_magic) return;
-  if (config->size < offsetof(Config, comm_name) + sizeof config->comm_name || config->comm_name == nullptr) return;
-  const std::lock_guard lock(table().mutex);
-  table().names[handle] = config->comm_name;
+EngineState engine_state(const Communicator& comm) {
+  return {.comm = comm.engine_comm.load(), .has_windows = comm.has_windows.load(), .max_ctas = comm.max_ctas.load()};
 }
 
-void keep_meeting(Comm handle, std::unique_ptr<Meeting> meeting) {
-  if (handle == nullptr || meeting == nullptr) return;
+void remember_config(Comm handle, const CommunicatorConfig& config) {
+  if (handle == nullptr || config == CommunicatorConfig()) return;
   const std::lock_guard lock(table().mutex);
-  table().meetings[handle] = std::move(meeting);
+  table().configs[handle] = config;
+}
+
+void remember_handshake(Comm handle, std::unique_ptr<PairHandshake> handshake) {
+  if (handle == nullptr || handshake == nullptr) return;
+  const std::lock_guard lock(table().mutex);
+  table().handshakes[handle] = std::move(handshake);
+}
+
+CommunicatorConfig config_of(Comm handle) {
+  const std::lock_guard lock(table().mutex);
+  if (const auto known = table().communicators.find(handle); known != table().communicators.end())
+    return known->second->config;
+  const auto created = table().configs.find(handle);
+  return created == table().configs.end() ? CommunicatorConfig() : created->second;
 }
 
 std::shared_ptr<Communicator> known_communicator(Comm handle) {
@@ -119,31 +124,31 @@ std::shared_ptr<Communicator> known_communicator(Comm handle) {
   return found == table().communicators.end() ? nullptr : found->second;
 }
 
-std::shared_ptr<Communicator> find_communicator(Comm handle) {
+std::shared_ptr<Communicator> find_or_add_communicator(Comm handle) {
   if (std::shared_ptr<Communicator> known = known_communicator(handle)) return known;
   if (handle == nullptr) return nullptr;
-  std::shared_ptr<Communicator> communicator = look_at(handle);
+  std::shared_ptr<Communicator> communicator = query_nccl(handle);
   if (communicator == nullptr) return nullptr;
   schedule_statistics();
   const std::lock_guard lock(table().mutex);
-  auto meeting = take_kept(table().meetings, handle);
-  if (communicator->why_forwarded.load() == nullptr) communicator->meeting = std::move(meeting);
-  communicator->will_meet.store(communicator->meeting != nullptr);
+  table().configs.erase(handle);
+  auto handshake = extract(table().handshakes, handle);
+  if (communicator->why_forwarded.load() == nullptr) communicator->handshake = std::move(handshake);
+  communicator->handshake_pending.store(communicator->handshake != nullptr);
   return table().communicators.try_emplace(handle, std::move(communicator)).first->second;
 }
 
-std::shared_ptr<Communicator> take_communicator(Comm handle) {
+std::shared_ptr<Communicator> remove_communicator(Comm handle) {
   const std::lock_guard lock(table().mutex);
-  table().names.erase(handle);
-  table().meetings.erase(handle);
-  auto node = table().communicators.extract(handle);
-  return node.empty() ? nullptr : std::move(node.mapped());
+  table().configs.erase(handle);
+  table().handshakes.erase(handle);
+  return extract(table().communicators, handle);
 }
 
 void schedule_statistics() {
   const auto refresh_all = [] {
     const std::lock_guard lock(table().mutex);
-    for (const auto& [handle, communicator] : table().communicators) communicator->refresh_sent();
+    for (const auto& [handle, communicator] : table().communicators) communicator->refresh_traffic();
   };
   write_statistics_at_exit({.path = settings().stats,
                             .period_seconds = settings().stats_seconds,

@@ -1,4 +1,4 @@
-// What the drop-in keeps of each communicator of NCCL, beside the real handle.
+// What the drop-in keeps for each communicator of NCCL.
 #pragma once
 
 #include <atomic>
@@ -9,65 +9,78 @@
 #include "nccl/abi/nccl_types.h"
 #include "nccl/libraries/engine.h"
 #include "nccl/policy/decision_cache.h"
+#include "nccl/ranks/communicator_config.h"
 #include "nccl/ranks/pair_handshake.h"
 #include "nccl/ranks/stream_order.h"
 #include "nccl/report/statistics.h"
-#include "nccl/settings/settings.h"
 
 namespace narrowcast::nccl {
 
 struct Communicator {
-  Communicator(Comm its_handle, int its_rank, int its_ranks, int its_device, std::string its_name);
+  Communicator(Comm handle, int rank, int ranks, int device, CommunicatorConfig config);
   ~Communicator();
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
 
   bool attached() const { return engine_comm != nullptr; }
-  // From now on every call goes to NCCL; `why` is a constant sentence.
+  // Sends every later call to NCCL. `why` must be a string constant.
   void forward_all(const char* why) { why_forwarded.store(why); }
-  // Ends the engine's calls, from any thread, and an exchange between the ranks: NCCL may then free the handle.
+  // Ends the engine's calls and a running exchange between the ranks, so that NCCL may free the handle. Any thread.
   void abort();
-  // Brings the statistics up to date with the engine's counters. Streams may be in capture.
-  void refresh_sent();
+  // Updates the statistics from the engine's counters. Streams may be in capture.
+  void refresh_traffic();
 
   const Comm handle;
   const int rank, ranks, device;
-  const CommunicatorTraits traits;
+  const CommunicatorConfig config;
   const std::shared_ptr<Statistics> statistics;
   std::atomic<const char*> why_forwarded{nullptr};
   std::atomic<bool> aborted{false};
-  // This rank failed at what the ranks exchange before calls: the others may take calls that it cannot, so it has none any more.
+  // This rank failed while the ranks exchanged bytes. It refuses all later calls: the others may run calls on the
+  // engine that it cannot join.
   std::atomic<bool> broken{false};
   std::timed_mutex exchanging;           // held while the ranks exchange bytes
-  bool blocking = true;                  // no call has returned ncclInProgress so far
-  bool made_blocking = false;            // its ranks attach when it is made, for it blocks by what it is made with
-  std::atomic<bool> has_windows{false};  // its ranks have registered some, which all do alike
-  bool agreed = false;                   // the ranks have compared what they can and want
-  std::mutex preparing;                  // held by the thread at whose call the ranks come to one mind, or to an engine
-  std::unique_ptr<Meeting> meeting;    // of two ranks, until the first call that both have a part in; under `preparing`
-  std::atomic<bool> will_meet{false};  // true until that call is prepared
-  uint64_t id = 0;                     // the same on all ranks that have agreed
-  int ranks_here = 1;                  // in this process
+  bool blocking = true;                  // false once a call has returned ncclInProgress
+  bool attaches_at_creation = false;     // NARROWCAST_ATTACH=init applies to it
+  std::atomic<bool> has_windows{false};  // windows are registered, on all ranks alike
+
+  std::mutex preparing;                            // held by the thread on whose call the ranks agree or attach
+  bool agreed = false;                             // the ranks have compared their settings
+  uint64_t id = 0;                                 // after agreeing: the same on all ranks
+  int local_ranks = 1;                             // after agreeing: ranks in this process
+  std::atomic<uint32_t> max_ctas{max_ctas_limit};  // after agreeing: the minimum over all ranks
+  std::unique_ptr<PairHandshake> handshake;        // for two ranks, until their first common call; under `preparing`
+  std::atomic<bool> handshake_pending{false};      // until that call is prepared
   std::atomic<ncast_comm*> engine_comm{nullptr};
-  // Kept until the end: to free memory waits for everything on the GPU, and so maybe for a rank that waits for this one.
+  std::atomic<bool> captured{false};  // a CUDA graph may hold calls on engine_comm
+  bool attaches_at_resume = false;    // ncclCommSuspend has destroyed engine_comm
+
+  // Freed with the communicator: cuMemFree waits for all work on the GPU, and that may wait for a rank that waits for
+  // this one.
   void* exchange_memory = nullptr;
   void* exchange_stream = nullptr;
-  void* side_stream = nullptr;  // for taken transfers beside forwarded ones
+  void* side_stream = nullptr;  // for transfers on the engine beside forwarded ones
   void* side_event = nullptr;
-  Order order;
-  mutable RecentDecisions decisions;
+  StreamOrder order;
+  mutable DecisionCache decisions;
 };
 
-// Keeps the name that a configuration gives the communicator that was just made, or what its ranks meet with; either may be NULL.
-void keep_name(Comm handle, const Config* config);
-void keep_meeting(Comm handle, std::unique_ptr<Meeting> meeting);
+// What predictions for this communicator depend on.
+EngineState engine_state(const Communicator& comm);
 
-// The communicator of a handle that has had a call, else NULL.
+// Keeps what a communicator was created with until its first call. NULL handles are ignored.
+void remember_config(Comm handle, const CommunicatorConfig& config);
+void remember_handshake(Comm handle, std::unique_ptr<PairHandshake> handshake);
+
+// The configuration of a communicator, also before its first call; defaults for unknown handles.
+CommunicatorConfig config_of(Comm handle);
+
+// The communicator of a handle; NULL if it has had no call.
 std::shared_ptr<Communicator> known_communicator(Comm handle);
-// As that, and takes a new one into the table; NULL when the handle is none that NCCL can tell the rank of.
-std::shared_ptr<Communicator> find_communicator(Comm handle);
-// Takes it out of the table, before NCCL frees the handle; NULL when it has had no call.
-std::shared_ptr<Communicator> take_communicator(Comm handle);
+// As known_communicator(), but adds the handle to the table if necessary; NULL if NCCL rejects the handle.
+std::shared_ptr<Communicator> find_or_add_communicator(Comm handle);
+// Removes the handle from the table, before NCCL frees it; NULL if it has had no call.
+std::shared_ptr<Communicator> remove_communicator(Comm handle);
 // Has the statistics of all communicators written when the process ends.
 void schedule_statistics();
 

@@ -12,67 +12,67 @@
 namespace narrowcast::nccl {
 namespace {
 
-struct Yard {
+struct Deferred {
   std::mutex mutex;
-  std::vector<Retired> waiting;  // for others of this process
-  std::vector<ncast_comm*> buried;
+  std::vector<LocalRank> waiting;  // for other ranks of this process
+  std::vector<ncast_comm*> comms;
   std::vector<std::pair<int, void*>> memory;  // with its device
 };
-Yard& yard() {
-  static auto* const the = new Yard;  // never freed: communicators may go when the process ends
+Deferred& deferred() {
+  static auto* const the = new Deferred;  // never freed: communicators may be destroyed while the process exits
   return *the;
 }
 
-// All of that communicator in this process, once they are complete; else none.
-std::vector<Retired> complete_with(const Retired& last) {
-  std::vector<Retired> complete;
-  const std::lock_guard lock(yard().mutex);
-  auto& waiting = yard().waiting;
+// All ranks of the communicator in this process if `last` was the last one; otherwise none.
+std::vector<LocalRank> all_local_ranks(const LocalRank& last) {
+  std::vector<LocalRank> all;
+  const std::lock_guard lock(deferred().mutex);
+  auto& waiting = deferred().waiting;
   waiting.push_back(last);
-  const auto is_of_it = [&](const Retired& one) { return one.id == last.id; };
-  if (std::ranges::count_if(waiting, is_of_it) < last.ranks_here) return complete;
-  std::ranges::copy_if(waiting, std::back_inserter(complete), is_of_it);
+  const auto is_of_it = [&](const LocalRank& one) { return one.id == last.id; };
+  if (std::ranges::count_if(waiting, is_of_it) < last.local_ranks) return all;
+  std::ranges::copy_if(waiting, std::back_inserter(all), is_of_it);
   std::erase_if(waiting, is_of_it);
-  return complete;
+  return all;
 }
 
-void destroy(const Retired& retired) {
-  const OnDevice on_device(retired.device);
-  engine()->ncast_comm_destroy(retired.comm);
+void destroy(const LocalRank& rank) {
+  const DeviceGuard guard(rank.device);
+  engine()->ncast_comm_destroy(rank.comm);
 }
 
 }  // namespace
 
-void retire(const Retired& retired) {
-  const std::vector<Retired> complete = complete_with(retired);
-  if (complete.size() == 1) return destroy(complete[0]);
+void destroy_with_local_ranks(const LocalRank& rank) {
+  const std::vector<LocalRank> all = all_local_ranks(rank);
+  if (all.size() == 1) return destroy(all[0]);
   std::vector<std::thread> threads;
-  threads.reserve(complete.size());
-  for (const Retired& one : complete) threads.emplace_back(destroy, one);
+  threads.reserve(all.size());
+  for (const LocalRank& one : all) threads.emplace_back(destroy, one);
   for (std::thread& thread : threads) thread.join();
 }
 
-void bury(ncast_comm* comm) {
-  const std::lock_guard lock(yard().mutex);
-  yard().buried.push_back(comm);
+void defer_destroy(ncast_comm* comm) {
+  const std::lock_guard lock(deferred().mutex);
+  deferred().comms.push_back(comm);
 }
 
-void bury_memory(int device, void* memory) {
-  const std::lock_guard lock(yard().mutex);
-  yard().memory.emplace_back(device, memory);
+void defer_free(int device, void* memory) {
+  const std::lock_guard lock(deferred().mutex);
+  deferred().memory.emplace_back(device, memory);
 }
 
-void empty_graveyard() {
-  std::vector<ncast_comm*> buried;
+void run_deferred() {
+  std::vector<ncast_comm*> comms;
   std::vector<std::pair<int, void*>> memory;
   {
-    const std::lock_guard lock(yard().mutex);
-    buried.swap(yard().buried);
-    memory.swap(yard().memory);
+    const std::lock_guard lock(deferred().mutex);
+    comms.swap(deferred().comms);
+    memory.swap(deferred().memory);
   }
-  for (ncast_comm* const comm : buried) engine()->ncast_comm_destroy(comm);
+  for (ncast_comm* const comm : comms) engine()->ncast_comm_destroy(comm);
   for (const auto& [device, address] : memory) {
-    const OnDevice on_device(device);
+    const DeviceGuard guard(device);
     driver()->cuMemFree_v2(address);
   }
 }

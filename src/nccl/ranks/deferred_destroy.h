@@ -1,5 +1,4 @@
-// Destroys the engine's communicators. That waits for the other ranks, so those of one process go together, by a thread
-// each, when the last of them is given up: one thread may drive them all, and gives up one after the other.
+// Destroys communicators of the engine at a time when that cannot deadlock.
 #pragma once
 
 #include <cstdint>
@@ -8,21 +7,23 @@
 
 namespace narrowcast::nccl {
 
-struct Retired {
-  uint64_t id;  // of the communicator, on all its ranks
-  int ranks_here;
+struct LocalRank {
+  uint64_t id;  // of the communicator, the same on all ranks
+  int local_ranks;
   int device;
   ncast_comm* comm;
 };
 
-// Its calls are done.
-void retire(const Retired& retired);
+// Destroys the engine's communicators of all ranks of this process, in a thread each, when the last of them is passed
+// here. Destruction waits for the other ranks, and one thread may drive all of them and give them up one after the
+// other. Their calls are complete.
+void destroy_with_local_ranks(const LocalRank& rank);
 
-// Of an aborted communicator: destroying it would wait for whatever else hangs on the GPU, so that is put off until
-// empty_graveyard().
-void bury(ncast_comm* comm);
-// The same of memory.
-void bury_memory(int device, void* memory);
-void empty_graveyard();
+// For aborted communicators: destruction would wait for everything else on the GPU, so it is deferred until
+// run_deferred().
+void defer_destroy(ncast_comm* comm);
+// The same for GPU memory.
+void defer_free(int device, void* memory);
+void run_deferred();
 
 }  // namespace narrowcast::nccl

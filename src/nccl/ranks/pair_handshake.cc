@@ -14,16 +14,17 @@
 namespace narrowcast::nccl {
 namespace {
 
-constexpr int pause_milliseconds = 20;
-constexpr char word_magic[8] = "NcMeet1";  // with the version of Word
+constexpr int poll_milliseconds = 20;
+constexpr char message_magic[8] = "NcMeet1";  // with the version of Message
 
-struct Word {
+struct Message {
   char magic[8];
   uint64_t secret;
-  Wish wish;
+  Readiness readiness;
 };
 
-// Linux's abstract names: they end with the process, and are seen in one network namespace. The address's length.
+// An abstract socket name of Linux: it ends with the process and is visible in one network namespace. Returns its
+// length.
 socklen_t make_address(uint64_t name, int rank, sockaddr_un* address) {
   *address = {};
   address->sun_family = AF_UNIX;
@@ -34,55 +35,57 @@ socklen_t make_address(uint64_t name, int rank, sockaddr_un* address) {
 
 }  // namespace
 
-std::unique_ptr<Meeting> Meeting::create(const UniqueId& id, int rank) {
+std::unique_ptr<PairHandshake> PairHandshake::create(const UniqueId& id, int rank) {
   const std::string bytes(id.bytes, sizeof id.bytes);
   const uint64_t name = std::hash<std::string>()(bytes), secret = std::hash<std::string>()("secret" + bytes);
-  const int made = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-  if (made < 0) return nullptr;
-  std::unique_ptr<Meeting> meeting(new Meeting(made, name, secret, rank));
+  const int created = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  if (created < 0) return nullptr;
+  std::unique_ptr<PairHandshake> handshake(new PairHandshake(created, name, secret, rank));
   sockaddr_un address;
   const socklen_t length = make_address(name, rank, &address);
-  if (bind(made, reinterpret_cast<const sockaddr*>(&address), length) != 0) return nullptr;
-  return meeting;
+  if (bind(created, reinterpret_cast<const sockaddr*>(&address), length) != 0) return nullptr;
+  return handshake;
 }
 
-Meeting::~Meeting() { close(socket_); }
+PairHandshake::~PairHandshake() { close(socket_); }
 
-// A second telling does no harm.
-Meeting::Telling Meeting::tell(Wish own) const {
-  Word word = {};
-  std::memcpy(word.magic, word_magic, sizeof word_magic);
-  word.secret = secret_;
-  word.wish = own;
+// Repeated messages do no harm.
+PairHandshake::Sent PairHandshake::send(Readiness own) const {
+  Message message = {};
+  std::memcpy(message.magic, message_magic, sizeof message_magic);
+  message.secret = secret_;
+  message.readiness = own;
   sockaddr_un address;
   const socklen_t length = make_address(name_, 1 - rank_, &address);
-  if (sendto(socket_, &word, sizeof word, 0, reinterpret_cast<const sockaddr*>(&address), length) >= 0)
-    return Telling::told;
-  return errno == ECONNREFUSED ? Telling::nobody_there : Telling::not_now;
+  if (sendto(socket_, &message, sizeof message, 0, reinterpret_cast<const sockaddr*>(&address), length) >= 0)
+    return Sent::yes;
+  return errno == ECONNREFUSED ? Sent::no_receiver : Sent::not_now;
 }
 
-std::optional<Wish> Meeting::heard(int milliseconds) const {
+std::optional<Readiness> PairHandshake::receive(int milliseconds) const {
   pollfd waiting = {socket_, POLLIN, 0};
   poll(&waiting, 1, milliseconds);
-  Word word;
-  for (ssize_t length; (length = recv(socket_, &word, sizeof word, 0)) >= 0;) {
-    if (length != sizeof word || std::memcmp(word.magic, word_magic, sizeof word_magic) != 0 || word.secret != secret_)
+  Message message;
+  for (ssize_t length; (length = recv(socket_, &message, sizeof message, 0)) >= 0;) {
+    if (length != sizeof message || std::memcmp(message.magic, message_magic, sizeof message_magic) != 0 ||
+        message.secret != secret_)
       continue;
-    if (word.wish >= Wish::none && word.wish <= Wish::eager) return word.wish;
+    if (message.readiness >= Readiness::cannot_attach && message.readiness <= Readiness::wants_to_attach)
+      return message.readiness;
   }
   return std::nullopt;
 }
 
-std::optional<Wish> Meeting::exchange(Wish own, const std::function<bool()>& is_over) {
-  bool told = false;
-  std::optional<Wish> other;
+std::optional<Readiness> PairHandshake::exchange(Readiness own, const std::function<bool()>& is_over) {
+  bool sent = false;
+  std::optional<Readiness> other;
   while (!is_over()) {
-    // Again and again, which shows whether the other end is there. One that has met may be gone.
-    const Telling telling = tell(own);
-    told = told || telling == Telling::told;
-    if (const auto word = heard(telling == Telling::nobody_there ? 0 : pause_milliseconds)) other = word;
-    if (told && other) return other;
-    if (telling == Telling::nobody_there) return std::nullopt;
+    // Sending again shows whether the other socket still exists. A peer that has heard us and answered may be gone.
+    const Sent result = send(own);
+    sent = sent || result == Sent::yes;
+    if (const auto received = receive(result == Sent::no_receiver ? 0 : poll_milliseconds)) other = received;
+    if (sent && other) return other;
+    if (result == Sent::no_receiver) return std::nullopt;
   }
   return std::nullopt;
 }

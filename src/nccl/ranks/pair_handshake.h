@@ -1,5 +1,6 @@
-// Where the two ranks of a communicator meet before the first call that both have a part in, beside NCCL: a rank may be alone
-// in its first transfer, and is not to wait for one that makes it in a capture, or with a communicator that does not block.
+// How the two ranks of a communicator agree to attach before their first common call, without NCCL. A rank's first
+// transfer may be its only call, and it must not wait for a peer that captures its own, or whose communicator does not
+// block.
 #pragma once
 
 #include <cstdint>
@@ -11,31 +12,33 @@
 
 namespace narrowcast::nccl {
 
-// What a rank says of the calls that it is about to make.
-enum class Wish : uint8_t {
-  none = 1,  // it cannot attach before them
-  able,      // it can, and they do not gain by it
-  eager      // they do
+// What a rank says about the calls that it is about to make.
+enum class Readiness : uint8_t {
+  cannot_attach = 1,
+  can_attach,      // but these calls do not gain from it
+  wants_to_attach  // these calls gain from it
 };
 
-// One rank's end: a socket whose name follows from the communicator's id. Whoever has that id may speak for the other rank.
-class Meeting {
+// One rank's datagram socket, whose name is derived from the communicator's id. Whoever knows the id can pose as the
+// other rank.
+class PairHandshake {
  public:
-  // Before the communicator is made: once it is, each rank has its end, or has none. NULL: there is no socket to be had.
-  static std::unique_ptr<Meeting> create(const UniqueId& id, int rank);
-  ~Meeting();
-  Meeting(const Meeting&) = delete;
-  Meeting& operator=(const Meeting&) = delete;
+  // Called before the communicator is created. Once it exists, each rank has a socket or never will. NULL: no socket.
+  static std::unique_ptr<PairHandshake> create(const UniqueId& id, int rank);
+  ~PairHandshake();
+  PairHandshake(const PairHandshake&) = delete;
+  PairHandshake& operator=(const PairHandshake&) = delete;
 
-  // Tells the other rank and waits for what that one says. NULL: it has no end, or none any more, or is_over() has become true.
-  std::optional<Wish> exchange(Wish own, const std::function<bool()>& is_over);
+  // Sends this rank's readiness and waits for the other's. nullopt: the other rank has no socket, has closed it, or
+  // is_over() has become true.
+  std::optional<Readiness> exchange(Readiness own, const std::function<bool()>& is_over);
 
  private:
-  Meeting(int socket, uint64_t name, uint64_t secret, int rank)
+  PairHandshake(int socket, uint64_t name, uint64_t secret, int rank)
       : socket_(socket), name_(name), secret_(secret), rank_(rank) {}
-  enum class Telling { told, not_now, nobody_there };
-  Telling tell(Wish own) const;
-  std::optional<Wish> heard(int milliseconds) const;
+  enum class Sent { yes, not_now, no_receiver };
+  Sent send(Readiness own) const;
+  std::optional<Readiness> receive(int milliseconds) const;
 
   int socket_;
   uint64_t name_, secret_;

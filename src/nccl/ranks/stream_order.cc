@@ -7,28 +7,29 @@
 namespace narrowcast::nccl {
 namespace {
 
-// CU_STREAM_PER_THREAD is another stream in every thread.
+constexpr uintptr_t stream_per_thread = 2;  // CU_STREAM_PER_THREAD: a different stream in every thread
+
 bool is_same_stream(const void* one, const void* other) {
-  return one == other && reinterpret_cast<uintptr_t>(one) != 2;
+  return one == other && reinterpret_cast<uintptr_t>(one) != stream_per_thread;
 }
 
 }  // namespace
 
-Order::~Order() {
-  for (const Last* last : {&taken_.called, &taken_.captured, &forwarded_.called, &forwarded_.captured})
+StreamOrder::~StreamOrder() {
+  for (const LastCall* last : {&engine_.eager, &engine_.captured, &nccl_.eager, &nccl_.captured})
     if (last->event != nullptr) driver()->cuEventDestroy_v2(last->event);
 }
 
-int Order::wait_for(const Lasts& lasts, void* stream) {
-  const uint64_t capture = capture_of(stream);
-  const Last& last = capture != 0 ? lasts.captured : lasts.called;
+int StreamOrder::wait_for(const LastCalls& calls, void* stream) {
+  const uint64_t capture = capture_id(stream);
+  const LastCall& last = capture != 0 ? calls.captured : calls.eager;
   if (!last.any || is_same_stream(last.stream, stream) || last.capture != capture) return 0;
   return driver()->cuStreamWaitEvent(stream, last.event, 0);
 }
 
-int Order::note(Lasts* lasts, void* stream) {
-  const uint64_t capture = capture_of(stream);
-  Last& last = capture != 0 ? lasts->captured : lasts->called;
+int StreamOrder::record(LastCalls* calls, void* stream) {
+  const uint64_t capture = capture_id(stream);
+  LastCall& last = capture != 0 ? calls->captured : calls->eager;
   if (last.event == nullptr) {
     if (const int failed = driver()->cuEventCreate(&last.event, event_without_time)) return failed;
   }
@@ -38,6 +39,6 @@ int Order::note(Lasts* lasts, void* stream) {
   return driver()->cuEventRecord(last.event, stream);
 }
 
-int Order::synchronize() { return taken_.called.any ? driver()->cuEventSynchronize(taken_.called.event) : 0; }
+int StreamOrder::synchronize() { return engine_.eager.any ? driver()->cuEventSynchronize(engine_.eager.event) : 0; }
 
 }  // namespace narrowcast::nccl

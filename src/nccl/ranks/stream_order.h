@@ -1,43 +1,43 @@
-// Keeps the calls of a communicator in the order in which they were made, whether taken or forwarded and whatever their
-// streams: NCCL and the engine each see to their own calls alone.
+// Keeps the calls of a communicator in the order in which they were made, on whichever streams, and whether they run on
+// the engine or in NCCL: each of the two orders only its own calls.
 #pragma once
 
 #include <cstdint>
 
 namespace narrowcast::nccl {
 
-// Handles belong to the current device. Each function returns CUresult's number.
-class Order {
+// Handles belong to the current device. Each function returns a CUresult.
+class StreamOrder {
  public:
-  Order() = default;
-  ~Order();  // the communicator's calls are done
-  Order(const Order&) = delete;
-  Order& operator=(const Order&) = delete;
+  StreamOrder() = default;
+  ~StreamOrder();  // the communicator's calls are complete
+  StreamOrder(const StreamOrder&) = delete;
+  StreamOrder& operator=(const StreamOrder&) = delete;
 
-  // Before and after calls that are taken, or forwarded, are put on a stream.
-  int before_taken(void* stream) { return wait_for(forwarded_, stream); }
-  int after_taken(void* stream) { return note(&taken_, stream); }
-  int before_forwarded(void* stream) { return wait_for(taken_, stream); }
-  int after_forwarded(void* stream) { return note(&forwarded_, stream); }
+  // Called before and after calls of the engine, or of NCCL, are put on a stream.
+  int before_engine(void* stream) { return wait_for(nccl_, stream); }
+  int after_engine(void* stream) { return record(&engine_, stream); }
+  int before_nccl(void* stream) { return wait_for(engine_, stream); }
+  int after_nccl(void* stream) { return record(&nccl_, stream); }
 
-  // Waits until the taken calls are done.
+  // Waits until the engine's calls are complete.
   int synchronize();
 
  private:
-  struct Last {
+  struct LastCall {
     void* event = nullptr;
     void* stream = nullptr;
     uint64_t capture = 0;
     bool any = false;
   };
-  // Calls that are captured wait for those of the same capture; launches of graphs are the user's to order.
-  struct Lasts {
-    Last called, captured;
+  // Captured calls wait for calls of the same capture. The program orders the launches of its graphs.
+  struct LastCalls {
+    LastCall eager, captured;
   };
-  static int wait_for(const Lasts& lasts, void* stream);
-  static int note(Lasts* lasts, void* stream);
+  static int wait_for(const LastCalls& last, void* stream);
+  static int record(LastCalls* last, void* stream);
 
-  Lasts taken_, forwarded_;
+  LastCalls engine_, nccl_;
 };
 
 }  // namespace narrowcast::nccl

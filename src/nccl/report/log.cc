@@ -13,10 +13,10 @@ namespace narrowcast::nccl {
 namespace {
 
 constexpr const char* names[] = {"NONE", "VERSION", "WARN", "INFO", "TRACE"};
-constexpr int unread = -1;
-constinit std::atomic<int> chosen{unread};
+constexpr int not_read = -1;
+constinit std::atomic<int> chosen{not_read};
 
-// Before the settings have been read, who warn of a name that there is not.
+// For messages before the settings are read. The settings warn about an unknown level.
 int read_level() {
   const char* const named = std::getenv("NARROWCAST_DEBUG");
   return static_cast<int>(level_named(named != nullptr ? named : "").value_or(Level::warn));
@@ -34,13 +34,13 @@ void choose_level(Level level) { chosen.store(static_cast<int>(level), std::memo
 
 bool logs(Level level) {
   int now = chosen.load(std::memory_order_relaxed);
-  if (now == unread) chosen.store(now = read_level(), std::memory_order_relaxed);
+  if (now == not_read) chosen.store(now = read_level(), std::memory_order_relaxed);
   return static_cast<int>(level) <= now;
 }
 
 void log(Level level, const char* format, ...) {
   if (!logs(level)) return;
-  // One write a line: ranks share a terminal.
+  // One write per line, because ranks share a terminal.
   char line[1200];
   int used =
       std::snprintf(line, sizeof line, "%d:%d narrowcast %s ", getpid(), gettid(), names[static_cast<int>(level)]);

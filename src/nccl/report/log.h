@@ -1,4 +1,4 @@
-// Lines on stderr, at the levels of NCCL_DEBUG, chosen by NARROWCAST_DEBUG or a file of settings. Any thread.
+// Messages on stderr, with the levels of NCCL_DEBUG, selected by NARROWCAST_DEBUG or the settings file. Thread-safe.
 #pragma once
 
 #include <chrono>
@@ -7,21 +7,21 @@
 
 namespace narrowcast::nccl {
 
-// Each level prints those before it. WARN unless a setting says otherwise.
+// Each level includes those before it. The default is warn.
 enum class Level { none, version, warn, info, trace };
 
-// In capitals or not.
+// Ignores case.
 std::optional<Level> level_named(std::string_view name);
-// Until then it is that of NARROWCAST_DEBUG.
+// Overrides NARROWCAST_DEBUG.
 void choose_level(Level level);
 
 bool logs(Level level);
 void log(Level level, const char* format, ...) __attribute__((format(printf, 2, 3)));
 
-// A wait of which something is to be said when it has lasted for ten seconds.
+// Tells when a wait has lasted ten seconds, so that it can be reported.
 class LongWait {
  public:
-  // True once.
+  // True once per wait.
   bool becomes_long() {
     if (is_long_ || std::chrono::steady_clock::now() < begin_ + std::chrono::seconds(10)) return false;
     is_long_ = true;

@@ -52,10 +52,10 @@ std::string seconds(double microseconds) {
   return text;
 }
 
-// sent: NULL: it is not known.
-std::string operation_json(const char* name, const OperationCount& count, const ncast_operation_counters* sent) {
+// traffic: NULL if it is not known.
+std::string operation_json(const char* name, const OperationCount& count, const ncast_operation_counters* traffic) {
   const auto bytes = [&](uint64_t ncast_operation_counters::* which) {
-    if (sent != nullptr) return number(sent->*which);
+    if (traffic != nullptr) return number(traffic->*which);
     return std::string(count.taken == 0 ? "0" : "null");
   };
   std::string text = std::string("{\"operation\":\"") + name + "\",\"taken\":" + number(count.taken) +
@@ -68,7 +68,7 @@ std::string operation_json(const char* name, const OperationCount& count, const 
          ",\"predicted\":" + number(count.predicted) + ",\"saved_seconds\":" + seconds(count.saved_microseconds) + "}";
 }
 
-// NARROWCAST_STATS with the process for %p and the rank in its first communicator for %r.
+// The path with %p and %r replaced.
 std::string file_path() {
   std::string path = chosen_output.load()->path;
   const auto replace = [&path](const char* mark, const std::string& value) {
@@ -89,7 +89,7 @@ std::string document() {
   return text + "]}\n";
 }
 
-// Whole or not at all: somebody may read it while the process runs.
+// Replaces the file atomically: it may be read while the process runs.
 void write_file() {
   if (void (*const refresh)() = chosen_output.load()->refresh) refresh();
   const std::string path = file_path(), unfinished = path + ".unfinished", text = document();
@@ -101,7 +101,7 @@ void write_file() {
 }
 
 void write_last_time() {
-  if (getpid() != writer.load()) return;  // a child that was forked has not made these calls
+  if (getpid() != writer.load()) return;  // a forked child did not make these calls
   static std::once_flag once;
   std::call_once(once, write_file);
 }
@@ -145,9 +145,18 @@ void Statistics::count_forwarded(Operation operation, const char* why) {
     count.reasons.emplace_back(why, 1);
 }
 
-void Statistics::set_sent(const SentByOperation& sent) {
+void Statistics::set_traffic(const TrafficByOperation& traffic) {
   const std::lock_guard lock(mutex_);
-  sent_ = sent;
+  traffic_ = traffic;
+  for (size_t i = 0; i < traffic.size(); ++i) {
+    (*traffic_)[i].raw_bytes += closed_traffic_[i].raw_bytes;
+    (*traffic_)[i].wire_bytes += closed_traffic_[i].wire_bytes;
+  }
+}
+
+void Statistics::close_traffic() {
+  const std::lock_guard lock(mutex_);
+  if (traffic_) closed_traffic_ = *traffic_;
 }
 
 std::string Statistics::json() const {
@@ -159,8 +168,8 @@ std::string Statistics::json() const {
                      ",\"operations\":[";
   for (int i = 0; i < operation_count; ++i) {
     if (operations_[i].taken + operations_[i].forwarded == 0) continue;
-    const ncast_operation_counters* const sent = sent_ ? &(*sent_)[static_cast<size_t>(i)] : nullptr;
-    text += (text.back() == '[' ? "" : ",") + operation_json(operation_names[i], operations_[i], sent);
+    const ncast_operation_counters* const traffic = traffic_ ? &(*traffic_)[static_cast<size_t>(i)] : nullptr;
+    text += (text.back() == '[' ? "" : ",") + operation_json(operation_names[i], operations_[i], traffic);
   }
   return text + "]}";
 }

@@ -1,4 +1,4 @@
-// What became of the calls of each communicator, written as JSON to NARROWCAST_STATS.
+// Counts the calls of each communicator, and writes them as JSON to NARROWCAST_STATS.
 #pragma once
 
 #include <array>
@@ -17,28 +17,30 @@ namespace narrowcast::nccl {
 
 struct OperationCount {
   uint64_t taken = 0, forwarded = 0;
-  uint64_t captured = 0;                                  // of those taken: into CUDA graphs; replays are not seen
-  uint64_t predicted = 0;                                 // of those outside of graphs: by the cost model
-  double saved_microseconds = 0;                          // by them
+  uint64_t captured = 0;          // taken calls that went into CUDA graphs; replays are not counted
+  uint64_t predicted = 0;         // taken calls outside of graphs whose times the cost model knows
+  double saved_microseconds = 0;  // by these
   std::vector<std::pair<const char*, uint64_t>> reasons;  // why calls were forwarded
 };
 
-using SentByOperation = std::array<ncast_operation_counters, operation_count>;
+using TrafficByOperation = std::array<ncast_operation_counters, operation_count>;
 
-// Of one communicator. Outlives it. Any thread.
+// Statistics of one communicator, which they outlive. Thread-safe.
 class Statistics {
  public:
   Statistics(int rank, int ranks) : rank_(rank), ranks_(ranks) {}
 
   void set_id(uint64_t id);
-  // Memory that the rank has given the engine for it.
+  // GPU memory that this rank holds for the communicator.
   void set_scratch(uint64_t bytes);
-  // saved_microseconds: nothing where it is not known.
+  // saved_microseconds: nullopt if not known.
   void count_taken(Operation operation, std::optional<double> saved_microseconds);
   void count_captured(Operation operation);
   void count_forwarded(Operation operation, const char* why);
-  // What the engine has counted so far of what this rank sent.
-  void set_sent(const SentByOperation& sent);
+  // What the engine's communicator has counted so far.
+  void set_traffic(const TrafficByOperation& traffic);
+  // The next set_traffic() is for another engine communicator, whose counters begin at zero.
+  void close_traffic();
 
   int rank() const { return rank_; }
   std::string json() const;
@@ -46,9 +48,10 @@ class Statistics {
  private:
   const int rank_, ranks_;
   mutable std::mutex mutex_;
-  uint64_t id_ = 0;  // 0: the ranks have not agreed on one
+  uint64_t id_ = 0;  // 0: the ranks have not agreed yet
   uint64_t scratch_bytes_ = 0;
-  std::optional<SentByOperation> sent_;
+  std::optional<TrafficByOperation> traffic_;
+  TrafficByOperation closed_traffic_ = {};
   OperationCount operations_[operation_count];
 };
 
@@ -63,8 +66,8 @@ struct StatisticsOutput {
   void (*refresh)() = nullptr;  // called before each write to update what was sent
 };
 
-// Writes the file when the process ends, before the libraries loaded so far are torn down. May be called again after loading
-// another library; the first output stays.
+// Writes the file when the process ends, before the libraries loaded so far are torn down. May be called again after
+// loading another library; the first output stays.
 void write_statistics_at_exit(const StatisticsOutput& output);
 
 // Writes the file when period_seconds have passed since the last time.

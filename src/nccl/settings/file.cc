@@ -1,4 +1,4 @@
-// NARROWCAST_CONFIG: the settings as keys of a TOML file, and rules for calls, which only a file can have.
+// NARROWCAST_CONFIG: a TOML file with settings as keys, and with rules, which only a file can have.
 #define TOML_EXCEPTIONS 0
 #include <tomlplusplus/toml.hpp>
 
@@ -17,7 +17,7 @@ std::optional<ncast_dtype> dtype_named(std::string_view name) {
   return static_cast<ncast_dtype>(found - std::begin(dtype_names));
 }
 
-// A value as its variable would hold it: true is 1, a list is joined by commas.
+// A value in the form that its variable would have: true is 1, lists are joined with commas.
 std::optional<std::string> as_text(const toml::node& node) {
   if (const auto* const flag = node.as_boolean()) return flag->get() ? "1" : "0";
   if (const auto* const text = node.as_string()) return text->get();
@@ -40,7 +40,7 @@ bool apply_to_rule(std::string_view key, const toml::node& node, Rule* rule) {
   const int64_t number = node.is_integer() ? node.as_integer()->get() : -1;
   if (key == "operation") {
     rule->operation = operation_named(text);
-    if (rule->operation == NCAST_OP_RECV) rule->operation = NCAST_OP_SEND;  // a receive is what its send is
+    if (rule->operation == NCAST_OP_RECV) rule->operation = NCAST_OP_SEND;  // a receive follows its send
     return rule->operation.has_value();
   }
   if (key == "dtype") return (rule->dtype = dtype_named(text)).has_value();
@@ -59,30 +59,30 @@ bool apply_to_rule(std::string_view key, const toml::node& node, Rule* rule) {
   return true;
 }
 
-// A rule that is not understood in full is left out: it could fit too many calls.
+// A rule that is not entirely valid is ignored: it might match too many calls.
 void apply_rules(const toml::node& node, const std::string& path, Settings* settings) {
   const auto* const list = node.as_array();
   if (list == nullptr) {
-    log(Level::warn, "%s: rule is no list of tables: write [[rule]]", path.c_str());
+    log(Level::warn, "%s: rule is not a list of tables: write [[rule]]", path.c_str());
     return;
   }
   for (const toml::node& entry : *list) {
     Rule rule;
-    bool understood = entry.is_table();
-    if (understood) {
+    bool is_valid = entry.is_table();
+    if (is_valid) {
       for (const auto& [key, value] : *entry.as_table()) {
         if (apply_to_rule(key.str(), value, &rule)) continue;
-        log(Level::warn, "%s:%u: a rule's %s is not known or has no such value: the rule is left out", path.c_str(),
+        log(Level::warn, "%s:%u: a rule has an unknown key or value: %s. The rule is ignored", path.c_str(),
             value.source().begin.line, std::string(key.str()).c_str());
-        understood = false;
+        is_valid = false;
       }
     }
-    if (understood) settings->rules.push_back(rule);
+    if (is_valid) settings->rules.push_back(rule);
   }
 }
 
-void warn_of_unknown(std::string_view key, const std::string& place) {
-  if (contains(variables_alone, key)) {
+void warn_unknown(std::string_view key, const std::string& place) {
+  if (contains(environment_only, key)) {
     log(Level::warn, "%s: %s is not read from a file: set %s", place.c_str(), std::string(key).c_str(),
         variable_of(key).c_str());
     return;
@@ -99,16 +99,16 @@ void warn_of_unknown(std::string_view key, const std::string& place) {
 void apply_file(std::string_view content, const std::string& path, Settings* settings) {
   const toml::parse_result parsed = toml::parse(content, path);
   if (!parsed) {
-    log(Level::warn, "%s:%u: %s: the file is left out", path.c_str(), parsed.error().source().begin.line,
+    log(Level::warn, "%s:%u: %s. The file is ignored", path.c_str(), parsed.error().source().begin.line,
         std::string(parsed.error().description()).c_str());
     return;
   }
-  // Rules come before these, and variables before rules.
-  const auto exchange_own = [settings] {
-    std::ranges::swap(settings->codec, settings->otherwise_codec);
-    std::swap(settings->take, settings->otherwise_take);
+  // Keys of a file rank below its rules, and rules below variables.
+  const auto swap_fallbacks = [settings] {
+    std::ranges::swap(settings->codec, settings->fallback_codec);
+    std::swap(settings->take, settings->fallback_take);
   };
-  exchange_own();
+  swap_fallbacks();
   for (const auto& [key, value] : parsed.table()) {
     if (key.str() == "rule") {
       apply_rules(value, path, settings);
@@ -117,14 +117,14 @@ void apply_file(std::string_view content, const std::string& path, Settings* set
     const std::string place = path + ":" + std::to_string(value.source().begin.line);
     const auto text = as_text(value);
     if (!contains(keys, key.str()))
-      warn_of_unknown(key.str(), place);
+      warn_unknown(key.str(), place);
     else if (!text)
-      log(Level::warn, "%s: %s has a value of no kind that settings have", place.c_str(),
+      log(Level::warn, "%s: %s has a value of a type that settings do not have", place.c_str(),
           std::string(key.str()).c_str());
     else
       apply_setting(key.str(), *text, place, settings);
   }
-  exchange_own();
+  swap_fallbacks();
 }
 
 }  // namespace narrowcast::nccl

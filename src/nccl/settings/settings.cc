@@ -67,14 +67,14 @@ void apply_off(std::string_view value, const std::string& source, Settings* sett
     if (const auto operation = operation_named(entry))
       settings->off[*operation] = true;
     else
-      log(Level::warn, "%s: off has %s, which is no operation", source.c_str(), std::string(entry).c_str());
+      log(Level::warn, "%s: off: unknown operation '%s'", source.c_str(), std::string(entry).c_str());
   }
 }
 
 std::string all_variables() {
   std::vector<std::string> names;
   for (const std::string_view key : keys) names.push_back(variable_of(key));
-  for (const std::string_view key : variables_alone) names.push_back(variable_of(key));
+  for (const std::string_view key : environment_only) names.push_back(variable_of(key));
   std::ranges::sort(names);
   return joined(names);
 }
@@ -87,10 +87,10 @@ void read_environment(Settings* settings) {
     const std::string name(entry.substr(0, equals));
     const std::string key = lower(std::string_view(name).substr(prefix.size()));
     const std::string_view value = entry.substr(equals + 1);
-    // NARROWCAST_TEST_...: of the project's own tests.
+    // Variables of the project's own tests.
     if (key.starts_with("test_")) continue;
     const bool is_known = name == variable_of(key);
-    if (is_known && contains(variables_alone, key)) continue;
+    if (is_known && contains(environment_only, key)) continue;
     if (!is_known || !apply_setting(key, value, name, settings))
       log(Level::warn, "the environment variable %s is not known to Narrowcast (known: %s)", name.c_str(),
           all_variables().c_str());
@@ -106,7 +106,7 @@ const Settings* read_settings() {
     if (is_empty || (file && content << file.rdbuf()))
       apply_file(content.str(), path, settings);
     else
-      log(Level::warn, "NARROWCAST_CONFIG is %s, which cannot be read", path);
+      log(Level::warn, "NARROWCAST_CONFIG: cannot read %s", path);
   }
   read_environment(settings);
   if (settings->debug) choose_level(*settings->debug);
@@ -116,13 +116,13 @@ const Settings* read_settings() {
 }  // namespace
 
 bool apply_setting(std::string_view key, std::string_view value, const std::string& source, Settings* settings) {
-  const auto misunderstood = [&](const char* expected) {
+  const auto warn_invalid = [&](const char* expected) {
     log(Level::warn, "%s: %s is %s, not %s", source.c_str(), std::string(key).c_str(), std::string(value).c_str(),
         expected);
   };
   const auto apply_flag = [&](bool* flag) {
     const auto given = flag_of(value);
-    if (!given) misunderstood("1 or 0");
+    if (!given) warn_invalid("1 or 0");
     *flag = given.value_or(*flag);
   };
   if (!contains(keys, key)) return false;
@@ -132,11 +132,11 @@ bool apply_setting(std::string_view key, std::string_view value, const std::stri
     apply_codec(value, source, settings);
   } else if (key == "take") {
     const auto when = take_named(value);
-    if (!when) misunderstood("auto, always or never");
+    if (!when) warn_invalid("auto, always or never");
     if (when) settings->take = when;
   } else if (key == "attach") {
     const auto when = attach_named(value);
-    if (!when) misunderstood("first or init");
+    if (!when) warn_invalid("first or init");
     settings->attach = when.value_or(settings->attach);
   } else if (key == "verify") {
     apply_flag(&settings->verify);
@@ -147,31 +147,31 @@ bool apply_setting(std::string_view key, std::string_view value, const std::stri
   } else if (key == "stats_seconds") {
     const double seconds = number_of<double>(value).value_or(-1);
     if (!(seconds >= 0))
-      misunderstood("a number of seconds");
+      warn_invalid("a number of seconds");
     else
       settings->stats_seconds = seconds;
   } else if (value.empty()) {
-    // As if it were not set.
+    // An empty value is the same as an unset one.
   } else if (key == "scratch_bytes") {
     const auto bytes = number_of<uint64_t>(value);
-    if (!bytes) misunderstood("a whole number of bytes, or 0 for the default");
+    if (!bytes) warn_invalid("a whole number of bytes, or 0 for the default");
     settings->scratch_bytes = bytes.value_or(settings->scratch_bytes);
   } else if (key == "max_ctas") {
     const auto ctas = number_of<uint32_t>(value).value_or(0);
-    if (ctas < 1 || ctas > most_ctas)
-      misunderstood("a number from 1 to 64");
+    if (ctas < 1 || ctas > max_ctas_limit)
+      warn_invalid("a number from 1 to 64");
     else
       settings->max_ctas = ctas;
   } else if (key == "p2p") {
     if (value != "0" && value != "1")
-      misunderstood("0 or 1");
+      warn_invalid("0 or 1");
     else
       settings->p2p = value == "1";
   } else if (key == "cost_model") {
     settings->cost_model = value;
   } else if (key == "debug") {
     const auto level = level_named(value);
-    if (!level) misunderstood("NONE, VERSION, WARN, INFO or TRACE");
+    if (!level) warn_invalid("NONE, VERSION, WARN, INFO or TRACE");
     if (level) settings->debug = level;
   } else if (key == "nccl_library") {
     settings->nccl_library = value;
@@ -197,10 +197,10 @@ uint64_t digest(const Settings& settings) {
   for (int i = 0; i < operation_count; ++i) {
     mix(settings.off[i]);
     mix_optional(settings.codec[i]);
-    mix_optional(settings.otherwise_codec[i]);
+    mix_optional(settings.fallback_codec[i]);
   }
   mix_optional(settings.take);
-  mix_optional(settings.otherwise_take);
+  mix_optional(settings.fallback_take);
   mix(settings.attach == Attach::init);
   mix(settings.verify);
   mix(settings.scratch_bytes);

@@ -1,4 +1,4 @@
-// What the environment and a TOML file ask of the drop-in. docs/guide/nccl.md says what each setting does.
+// The settings of the drop-in, from the environment and a TOML file. docs/guide/nccl.md documents each of them.
 #pragma once
 
 #include <cstdint>
@@ -13,57 +13,57 @@
 
 namespace narrowcast::nccl {
 
-// automatic: where the cost model says that it is faster.
-enum class Take { automatic, always, never };
+// Which calls run on the engine. automatic: those that the cost model predicts to be faster.
+enum class TakeMode { automatic, always, never };
 
-// When the ranks of a communicator may attach: at its first collective, or as soon as it is made.
+// When the ranks of a communicator attach: at its first collective, or when it is created.
 enum class Attach { first, init };
 
-// Of the file: what holds for the calls that fit. What is not named fits every call.
+// A rule of the file. It applies to calls that match all fields that are set.
 struct Rule {
   std::optional<Operation> operation;
   std::optional<ncast_dtype> dtype;
-  uint64_t min_bytes = 0;           // of the largest piece that a rank sends another, as in CallShape
+  uint64_t min_bytes = 0;           // of the largest piece that one rank sends another
   uint64_t max_bytes = UINT64_MAX;  // inclusive
   std::optional<int> ranks;
   std::string communicator;  // its commName; empty: any
   std::optional<ncast_codec> codec;
-  std::optional<Take> take;
+  std::optional<TakeMode> take;
 };
 
-inline constexpr uint32_t most_ctas = 64;  // of a call of the engine's
+inline constexpr uint32_t max_ctas_limit = 64;  // of a call on the engine
 
 struct Settings {
   bool off_everything = false;
   bool off[operation_count] = {};
-  // Of the environment, before any rule; and of the file, where no rule has one.
-  std::optional<ncast_codec> codec[operation_count], otherwise_codec[operation_count];
-  std::optional<Take> take, otherwise_take;
+  // By precedence: the environment (codec, take), the first rule that matches, the file (fallback_...).
+  std::optional<ncast_codec> codec[operation_count], fallback_codec[operation_count];
+  std::optional<TakeMode> take, fallback_take;
   Attach attach = Attach::first;
   bool verify = false;
   bool nvtx = true;
-  std::string stats;         // the path, with %p for the process and %r for the rank of its first communicator
+  std::string stats;         // a path; %p: process id, %r: rank in the first communicator
   double stats_seconds = 0;  // between writes; 0: only at exit
-  // Of the engine's communicators (ncast_comm_config); what is not set is left to the engine.
+  // For ncast_comm_config. Unset values are left to the engine.
   uint64_t scratch_bytes = 0;
   uint32_t max_ctas = 0;
   std::optional<bool> p2p;
   std::string cost_model;
   std::optional<Level> debug;
-  std::string nccl_library, nccl_library_from;  // the path, and what names it
-  std::vector<Rule> rules;                      // the first that fits decides
+  std::string nccl_library, nccl_library_from;  // the path, and the setting's source for messages
+  std::vector<Rule> rules;                      // the first that matches applies
 };
 
-// Read once; what cannot be understood is warned of and left out.
+// Read once. Invalid settings are ignored with a warning.
 const Settings& settings();
 
-// For settings() and its tests. `content` is that of a file, `path` names it in warnings.
+// These two are used by settings() and by tests. path: for warnings.
 void apply_file(std::string_view content, const std::string& path, Settings* settings);
-// `key` as in a file, or a variable without its prefix, in lower case; `source` names it in warnings. False: there is no such
-// setting.
+// key: as in a file; for a variable, its name in lower case without the prefix. source: for warnings. False: unknown
+// key.
 bool apply_setting(std::string_view key, std::string_view value, const std::string& source, Settings* settings);
 
-// What all ranks of a communicator must have alike.
+// A hash of the settings that must be the same on all ranks of a communicator.
 uint64_t digest(const Settings& settings);
 
 }  // namespace narrowcast::nccl

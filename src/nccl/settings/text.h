@@ -1,4 +1,4 @@
-// The words of settings.
+// Parsing of settings.
 #pragma once
 
 #include <algorithm>
@@ -14,19 +14,19 @@
 namespace narrowcast::nccl {
 
 inline constexpr std::string_view prefix = "NARROWCAST_";
-// A file's, but for its rules. Each is a variable, too: in capitals, with the prefix.
+// The keys of a file, besides `rule`. Each is also a variable: in capitals, with the prefix.
 inline constexpr std::string_view keys[] = {"attach",       "codec",         "cost_model", "debug", "max_ctas",
                                             "nccl_library", "nvtx",          "off",        "p2p",   "scratch_bytes",
                                             "stats",        "stats_seconds", "take",       "verify"};
-// What only the environment has: others read it there, the library and the Python package, or it is there to find the file.
-inline constexpr std::string_view variables_alone[] = {"config", "library", "path", "socket_ifname", "traceback"};
+// Only in the environment: read by the library or the Python package, or needed to find the file.
+inline constexpr std::string_view environment_only[] = {"config", "library", "path", "socket_ifname", "traceback"};
 
 inline std::string_view trimmed(std::string_view text) {
   const size_t first = text.find_first_not_of(" \t");
   return first == text.npos ? "" : text.substr(first, text.find_last_not_of(" \t") - first + 1);
 }
 
-// The parts that are not empty, trimmed.
+// The non-empty parts, trimmed.
 inline std::vector<std::string_view> split(std::string_view text, char separator) {
   std::vector<std::string_view> parts;
   while (!text.empty()) {
@@ -84,10 +84,10 @@ inline constexpr codec::Row codec_rows[] = {
 inline codec::ParsedCodec parse_codec(std::string_view text) { return codec::parse(codec_rows, text); }
 inline std::string codec_text(ncast_codec codec) { return codec::format(codec_rows, codec); }
 
-inline std::optional<Take> take_named(std::string_view name) {
-  if (name == "auto") return Take::automatic;
-  if (name == "always") return Take::always;
-  if (name == "never") return Take::never;
+inline std::optional<TakeMode> take_named(std::string_view name) {
+  if (name == "auto") return TakeMode::automatic;
+  if (name == "always") return TakeMode::always;
+  if (name == "never") return TakeMode::never;
   return std::nullopt;
 }
 

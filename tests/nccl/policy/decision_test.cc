@@ -35,18 +35,18 @@ TEST_CASE("a call is taken where it is known to be faster, and the reason is sai
   const auto decision = [](const Predictor& predictor) {
     return decide({}, call_of(NCAST_OP_ALL_GATHER), {2, ""}, predictor);
   };
-  CHECK(decision(faster).take);
-  CHECK(decision(faster).why_not == nullptr);
+  CHECK(decision(faster).use_engine);
+  CHECK(decision(faster).why_forwarded == nullptr);
   for (const Times* times : {&slower, &alone, &unknown}) {
-    CHECK_FALSE(decision(*times).take);
-    CHECK(doctest::String(decision(*times).why_not).size() > 10);
+    CHECK_FALSE(decision(*times).use_engine);
+    CHECK(doctest::String(decision(*times).why_forwarded).size() > 10);
   }
 }
 
 TEST_CASE("a send and its receive are decided alike") {
   for (const char* off : {"send", "recv"}) {
-    CHECK_FALSE(decide(with("off", off), call_of(NCAST_OP_SEND), {2, ""}, slower).take);
-    CHECK_FALSE(decide(with("off", off), call_of(NCAST_OP_RECV), {2, ""}, slower).take);
+    CHECK_FALSE(decide(with("off", off), call_of(NCAST_OP_SEND), {2, ""}, slower).use_engine);
+    CHECK_FALSE(decide(with("off", off), call_of(NCAST_OP_RECV), {2, ""}, slower).use_engine);
   }
   const Settings settings = with("codec", "send=window,recv=raw");
   CHECK(decide(settings, call_of(NCAST_OP_SEND), {2, ""}, slower).codec == NCAST_CODEC_WINDOW);
@@ -57,12 +57,12 @@ TEST_CASE("what the engine cannot do is never taken") {
   const Settings settings = with("take", "always");
   Call by_user = call_of(NCAST_OP_ALL_REDUCE);
   by_user.redop = first_user_reduction;
-  CHECK_FALSE(decide(settings, by_user, {2, ""}, slower).take);
-  CHECK_FALSE(decide(settings, call_of(NCAST_OP_ALL_REDUCE, 0), {2, ""}, slower).take);
+  CHECK_FALSE(decide(settings, by_user, {2, ""}, slower).use_engine);
+  CHECK_FALSE(decide(settings, call_of(NCAST_OP_ALL_REDUCE, 0), {2, ""}, slower).use_engine);
   Call with_config = call_of(NCAST_OP_ALL_REDUCE);
   with_config.config = &with_config;
-  CHECK_FALSE(decide(settings, with_config, {2, ""}, slower).take);
-  CHECK(decide(settings, call_of(NCAST_OP_ALL_REDUCE), {2, ""}, slower).take);
+  CHECK_FALSE(decide(settings, with_config, {2, ""}, slower).use_engine);
+  CHECK(decide(settings, call_of(NCAST_OP_ALL_REDUCE), {2, ""}, slower).use_engine);
 }
 
 TEST_CASE("the environment comes before the rules, and the first rule that fits decides") {
@@ -72,12 +72,12 @@ TEST_CASE("the environment comes before the rules, and the first rule that fits 
       "[[rule]]\nmin_bytes = 2000\nmax_bytes = 2000\ntake = \"never\"\n[[rule]]\ntake = \"always\"\n",
       "test.toml", &settings);
   const Decision gather = decide(settings, call_of(NCAST_OP_ALL_GATHER), {8, ""}, slower);
-  CHECK(gather.take);
+  CHECK(gather.use_engine);
   CHECK(gather.codec == NCAST_CODEC_RAW);
-  CHECK_FALSE(decide(settings, call_of(NCAST_OP_BROADCAST), {8, ""}, slower).take);
-  CHECK(decide(settings, call_of(NCAST_OP_BROADCAST, 1001), {8, ""}, slower).take);
+  CHECK_FALSE(decide(settings, call_of(NCAST_OP_BROADCAST), {8, ""}, slower).use_engine);
+  CHECK(decide(settings, call_of(NCAST_OP_BROADCAST, 1001), {8, ""}, slower).use_engine);
   apply_setting("take", "never", "test", &settings);
-  CHECK_FALSE(decide(settings, call_of(NCAST_OP_BROADCAST, 1001), {8, ""}, slower).take);
+  CHECK_FALSE(decide(settings, call_of(NCAST_OP_BROADCAST, 1001), {8, ""}, slower).use_engine);
 }
 
 TEST_CASE("a file's own keys hold where no rule decides") {
@@ -88,27 +88,27 @@ TEST_CASE("a file's own keys hold where no rule decides") {
       "[[rule]]\noperation = \"recv\"\ntake = \"always\"\n",
       "test.toml", &settings);
   const auto decided = [&](Operation operation) { return decide(settings, call_of(operation), {8, ""}, slower); };
-  CHECK(decided(NCAST_OP_ALL_GATHER).take);
+  CHECK(decided(NCAST_OP_ALL_GATHER).use_engine);
   CHECK(decided(NCAST_OP_ALL_GATHER).codec == NCAST_CODEC_WINDOW);
-  CHECK_FALSE(decided(NCAST_OP_BROADCAST).take);
+  CHECK_FALSE(decided(NCAST_OP_BROADCAST).use_engine);
   CHECK(decided(NCAST_OP_BROADCAST).codec == NCAST_CODEC_RAW);
-  CHECK(decided(NCAST_OP_SEND).take);
+  CHECK(decided(NCAST_OP_SEND).use_engine);
   CHECK(decided(NCAST_OP_SEND).codec == NCAST_CODEC_RAW);
   // The environment, which has one word for what is off.
   apply_setting("take", "always", "test", &settings);
-  CHECK_FALSE(decided(NCAST_OP_GATHER).take);
+  CHECK_FALSE(decided(NCAST_OP_GATHER).use_engine);
   apply_setting("off", "scatter", "test", &settings);
-  CHECK(decided(NCAST_OP_GATHER).take);
-  CHECK_FALSE(decided(NCAST_OP_SCATTER).take);
+  CHECK(decided(NCAST_OP_GATHER).use_engine);
+  CHECK_FALSE(decided(NCAST_OP_SCATTER).use_engine);
   apply_setting("off", "0", "test", &settings);
-  CHECK(decided(NCAST_OP_SCATTER).take);
+  CHECK(decided(NCAST_OP_SCATTER).use_engine);
 }
 
 TEST_CASE("a rule may be for the communicators of a name") {
   Settings settings;
   apply_file("[[rule]]\ncommunicator = \"tensor\"\ntake = \"always\"\n[[rule]]\ntake = \"never\"\n", "test.toml",
              &settings);
-  CHECK(decide(settings, call_of(NCAST_OP_BROADCAST), {4, "tensor"}, slower).take);
-  CHECK_FALSE(decide(settings, call_of(NCAST_OP_BROADCAST), {4, "data"}, slower).take);
-  CHECK_FALSE(decide(settings, call_of(NCAST_OP_BROADCAST), {4, ""}, slower).take);
+  CHECK(decide(settings, call_of(NCAST_OP_BROADCAST), {4, "tensor"}, slower).use_engine);
+  CHECK_FALSE(decide(settings, call_of(NCAST_OP_BROADCAST), {4, "data"}, slower).use_engine);
+  CHECK_FALSE(decide(settings, call_of(NCAST_OP_BROADCAST), {4, ""}, slower).use_engine);
 }

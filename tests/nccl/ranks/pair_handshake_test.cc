@@ -33,9 +33,9 @@ UniqueId new_id() {
 bool never() { return false; }
 
 // What both hear, if the second speaks later.
-std::pair<std::optional<Wish>, std::optional<Wish>> meet(Meeting& first, Wish of_first, Meeting& second,
-                                                         Wish of_second) {
-  std::optional<Wish> heard;
+std::pair<std::optional<Readiness>, std::optional<Readiness>> meet(PairHandshake& first, Readiness of_first,
+                                                                   PairHandshake& second, Readiness of_second) {
+  std::optional<Readiness> heard;
   std::thread other([&] { heard = first.exchange(of_first, never); });
   std::this_thread::sleep_for(late);
   const auto by_second = second.exchange(of_second, never);
@@ -46,49 +46,49 @@ std::pair<std::optional<Wish>, std::optional<Wish>> meet(Meeting& first, Wish of
 TEST_CASE("two ranks hear what the other wishes, whoever comes first") {
   for (const int first : {0, 1}) {
     const UniqueId id = new_id();
-    const auto one = Meeting::create(id, first), other = Meeting::create(id, 1 - first);
-    const auto [by_first, by_second] = meet(*one, Wish::eager, *other, Wish::none);
-    CHECK(by_first == Wish::none);
-    CHECK(by_second == Wish::eager);
+    const auto one = PairHandshake::create(id, first), other = PairHandshake::create(id, 1 - first);
+    const auto [by_first, by_second] = meet(*one, Readiness::wants_to_attach, *other, Readiness::cannot_attach);
+    CHECK(by_first == Readiness::cannot_attach);
+    CHECK(by_second == Readiness::wants_to_attach);
   }
 }
 
 TEST_CASE("a rank whose peer has no end does not wait") {
-  CHECK(Meeting::create(new_id(), 0)->exchange(Wish::able, never) == std::nullopt);
+  CHECK(PairHandshake::create(new_id(), 0)->exchange(Readiness::can_attach, never) == std::nullopt);
 }
 
 TEST_CASE("a rank hears a peer that has met and gone") {
   const UniqueId id = new_id();
-  const auto one = Meeting::create(id, 0);
-  auto other = Meeting::create(id, 1);
+  const auto one = PairHandshake::create(id, 0);
+  auto other = PairHandshake::create(id, 1);
   std::thread gone([&] {
-    CHECK(other->exchange(Wish::eager, never) == Wish::able);
+    CHECK(other->exchange(Readiness::wants_to_attach, never) == Readiness::can_attach);
     other.reset();
   });
-  CHECK(one->exchange(Wish::able, never) == Wish::eager);
+  CHECK(one->exchange(Readiness::can_attach, never) == Readiness::wants_to_attach);
   gone.join();
 }
 
 TEST_CASE("a peer that goes away unheard ends the wait, and so does the end of the communicator") {
   const UniqueId id = new_id();
-  const auto one = Meeting::create(id, 0);
-  auto other = Meeting::create(id, 1);
+  const auto one = PairHandshake::create(id, 0);
+  auto other = PairHandshake::create(id, 1);
   std::thread going([&] {
     std::this_thread::sleep_for(late);
     other.reset();
   });
-  CHECK(one->exchange(Wish::eager, never) == std::nullopt);
+  CHECK(one->exchange(Readiness::wants_to_attach, never) == std::nullopt);
   going.join();
-  other = Meeting::create(id, 1);
-  CHECK(one->exchange(Wish::eager, [] { return true; }) == std::nullopt);
+  other = PairHandshake::create(id, 1);
+  CHECK(one->exchange(Readiness::wants_to_attach, [] { return true; }) == std::nullopt);
 }
 
 TEST_CASE("an id leads to one end a rank") {
   const UniqueId id = new_id();
-  const auto one = Meeting::create(id, 0);
-  CHECK(Meeting::create(id, 0) == nullptr);
-  CHECK(Meeting::create(id, 1) != nullptr);
-  CHECK(Meeting::create(new_id(), 0) != nullptr);
+  const auto one = PairHandshake::create(id, 0);
+  CHECK(PairHandshake::create(id, 0) == nullptr);
+  CHECK(PairHandshake::create(id, 1) != nullptr);
+  CHECK(PairHandshake::create(new_id(), 0) != nullptr);
 }
 
 // Names stand where every user may read them.
@@ -102,7 +102,7 @@ std::string name_of(int rank) {
 
 TEST_CASE("what others send is not listened to") {
   const UniqueId id = new_id();
-  const auto one = Meeting::create(id, 0), other = Meeting::create(id, 1);
+  const auto one = PairHandshake::create(id, 0), other = PairHandshake::create(id, 1);
   const std::string name = name_of(0);
   if (!name.empty()) {
     sockaddr_un address = {};
@@ -117,9 +117,9 @@ TEST_CASE("what others send is not listened to") {
       continue;  // it is full
     close(stranger);
   }
-  const auto [by_second, by_first] = meet(*other, Wish::none, *one, Wish::able);
-  CHECK(by_first == Wish::none);
-  CHECK(by_second == Wish::able);
+  const auto [by_second, by_first] = meet(*other, Readiness::cannot_attach, *one, Readiness::can_attach);
+  CHECK(by_first == Readiness::cannot_attach);
+  CHECK(by_second == Readiness::can_attach);
 }
 
 }  // namespace

@@ -38,7 +38,7 @@ TEST_CASE("off is everything or a list of operations") {
 TEST_CASE("a setting that is not known is said to be none") {
   Settings settings;
   CHECK_FALSE(apply_setting("codecs", "raw", "test", &settings));
-  for (const std::string_view alone : variables_alone) CHECK_FALSE(apply_setting(alone, "1", "test", &settings));
+  for (const std::string_view alone : environment_only) CHECK_FALSE(apply_setting(alone, "1", "test", &settings));
   for (const std::string_view key : keys) CHECK(apply_setting(key, "1", "test", &settings));
 }
 
@@ -66,7 +66,7 @@ TEST_CASE("what is given later counts, unless it is misunderstood or empty") {
   for (const auto& [key, value] : {std::pair{"take", "perhaps"}, {"scratch_bytes", "many"}, {"debug", "loud"}})
     apply_setting(key, value, "test", &settings);
   for (const char* key : {"scratch_bytes", "debug", "nccl_library"}) apply_setting(key, "", "test", &settings);
-  CHECK(settings.otherwise_take == Take::never);
+  CHECK(settings.fallback_take == TakeMode::never);
   CHECK(settings.debug == before.debug);
   CHECK(settings.nccl_library == "/first");
   CHECK(digest(settings) == digest(before));
@@ -99,7 +99,7 @@ TEST_CASE("a file has settings and rules") {
     ranks = 4
     codec = "raw"
   )");
-  CHECK(*settings.otherwise_codec[NCAST_OP_REDUCE] == NCAST_CODEC_WINDOW);
+  CHECK(*settings.fallback_codec[NCAST_OP_REDUCE] == NCAST_CODEC_WINDOW);
   CHECK(settings.off[NCAST_OP_RECV]);
   CHECK(settings.attach == Attach::init);
   CHECK(settings.verify);
@@ -113,7 +113,7 @@ TEST_CASE("a file has settings and rules") {
   CHECK(*settings.rules[0].operation == NCAST_OP_ALL_REDUCE);
   CHECK(*settings.rules[0].dtype == NCAST_BFLOAT16);
   CHECK(settings.rules[0].max_bytes == 1048576);
-  CHECK(*settings.rules[0].take == Take::always);
+  CHECK(*settings.rules[0].take == TakeMode::always);
   CHECK(*settings.rules[1].ranks == 4);
   CHECK(*settings.rules[1].codec == NCAST_CODEC_RAW);
 }

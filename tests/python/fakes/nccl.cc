@@ -55,9 +55,9 @@ struct SimulationInfo {
 
 bool is_bad(const Config* config) {
   return config->size != offsetof(Config, nChannelsPerNetPeer) || config->magic != 0xcafebeef ||
-         config->version != 22700 || config->maxCTAs != INT_MIN || config->netName != nullptr ||
+         config->version != 22700 || config->netName != nullptr ||
          config->trafficClass != INT_MIN || config->nvlsCTAs != INT_MIN ||
-         (config->CTAPolicy != INT_MIN && config->CTAPolicy != 2);
+         (config->CTAPolicy != INT_MIN && (config->CTAPolicy < 0 || config->CTAPolicy > 3));
 }
 
 char* at(const void* buffer, size_t offset) { return static_cast<char*>(const_cast<void*>(buffer)) + offset; }
@@ -233,6 +233,27 @@ int ncclCommFinalize(Comm* comm) {
   comm->finalized = true;
   return comm->revoked ? invalid_usage : 0;
 }
+#ifndef FAKE_NCCL_OLD
+// All ranks must take part, as in NCCL: each sends the others a byte.
+static int synchronize_ranks(Comm* comm) {
+  char own = 1, others[most_ranks];
+  Job job;
+  for (int r = 0; r < comm->ranks; ++r) {
+    job.transfers.push_back({comm, true, &own, 1, r});
+    job.transfers.push_back({comm, false, &others[r], 1, r});
+  }
+  return run(&job) == 0 ? 0 : invalid_usage;
+}
+// In a group it takes effect at the end.
+static int suspend(Comm* comm, bool suspended) {
+  if (comm->destroyed || comm->suspended == suspended) return invalid_argument;
+  if (group_depth > 0) return group_suspending.emplace_back(comm, suspended), 0;
+  comm->suspended = suspended;
+  return synchronize_ranks(comm);
+}
+int ncclCommSuspend(Comm* comm, int flags) { return flags == 1 ? suspend(comm, true) : invalid_argument; }
+int ncclCommResume(Comm* comm) { return suspend(comm, false); }
+#endif
 int ncclCommGetAsyncError(Comm* comm, int* error) {
   if (comm->destroyed) return invalid_argument;
   *error = comm->state;
@@ -282,6 +303,7 @@ int ncclGroupEnd() {
   if (group_depth == 0) return invalid_usage;
   if (--group_depth != 0) return 0;
   meet(std::exchange(group_making, {}));
+  for (const auto& [comm, suspended] : std::exchange(group_suspending, {})) comm->suspended = suspended;
   if (group_job == nullptr) return 0;
   return launch(std::exchange(group_job, nullptr), std::exchange(group_streams, {}));
 }

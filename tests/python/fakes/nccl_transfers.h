@@ -46,6 +46,7 @@ struct Comm {
   std::atomic<bool> aborted{false};
   bool revoked = false;    // takes no calls
   bool finalized = false;  // takes no calls
+  bool suspended = false;  // takes no calls
   bool destroyed = false;
   std::vector<float> factors = {};  // of user reductions
   const char* window = nullptr;
@@ -77,6 +78,7 @@ struct Making {
   Comm** later;
 };
 thread_local std::vector<Making> group_making;
+thread_local std::vector<std::pair<Comm*, bool>> group_suspending;
 
 int bytes_of(int type) {
   constexpr int bytes[] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1};
@@ -123,7 +125,7 @@ int run(void* argument) {
 }
 
 bool is_bad(const Comm* comm, const void* buffer, size_t bytes) {
-  if (bytes > most_bytes * most_ranks || comm == nullptr || comm->destroyed) return true;
+  if (bytes > most_bytes * most_ranks || comm == nullptr || comm->destroyed || comm->suspended) return true;
   // Where the ranks meet there is no window.
   if (comm->window == nullptr || bytes <= 4) return false;
   const auto* begin = static_cast<const char*>(buffer);

@@ -45,6 +45,8 @@ _SIGNATURES = {
     "CommGetUniqueId": [c_void_p, c_void_p],
     "CommGrow": [c_void_p, c_int, c_void_p, c_int, c_void_p, c_void_p],
     "CommRevoke": [c_void_p, c_int],
+    "CommSuspend": [c_void_p, c_int],
+    "CommResume": [c_void_p],
     "CommWindowRegister": [c_void_p, c_void_p, c_size_t, c_void_p, c_int],
     "CommWindowDeregister": [c_void_p, c_void_p],
     "CommRegister": [c_void_p, c_void_p, c_size_t, c_void_p],

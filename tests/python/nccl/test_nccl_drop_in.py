@@ -246,7 +246,7 @@ def test_graphs_run_what_they_captured(on_ranks, before):
 
 def test_reductions_of_the_user_are_forwarded_at_once(on_ranks):
     assert on_ranks("user_reduction") == [True] * 3
-    assert on_ranks.reasons() == {"a reduction of the user's"}
+    assert on_ranks.reasons() == {"a user-defined reduction"}
 
 
 def test_communicators_that_do_not_block_are_left_to_nccl(on_ranks):

@@ -23,7 +23,7 @@ import ctypes, sys
 library, version = ctypes.CDLL(sys.argv[1]), ctypes.c_int(-1)
 for prefix in ("nccl", "pnccl"):
     print(getattr(library, prefix + "GetVersion")(ctypes.byref(version)), version.value)
-print(library.ncclCommSuspend(None, 0))
+print(library.ncclCommMemStats(None, 0, None))
 text = library.ncclGetLastError
 text.restype = ctypes.c_char_p
 print(text(None).decode())
@@ -106,7 +106,7 @@ def test_calls_reach_the_real_nccl(drop_in, fakes):
 def test_a_function_that_the_real_nccl_lacks_fails_with_a_message(drop_in, fakes):
     told = ask(drop_in, fakes, NARROWCAST_NCCL_LIBRARY=str(fakes / "libnccl.so.2"))
     assert told.stdout.splitlines()[2] == "5"
-    assert "NCCL 2.28.9 has no ncclCommSuspend" in told.stderr
+    assert "NCCL 2.28.9 has no ncclCommMemStats" in told.stderr
 
 
 @pytest.mark.parametrize("named", ["/nowhere/libnccl.so.2", "libnccl.so.2", "the drop-in", "a copy"])
@@ -152,7 +152,7 @@ def warned(drop_in, fakes, tmp_path):
         }
         said = ask(drop_in, fakes, **{**named, **environment}).stderr.replace(f"{tmp_path}/", "").splitlines()
         lines = [line.partition(" narrowcast WARN ")[2] for line in said]
-        return [line for line in lines if line and "has no ncclCommSuspend" not in line]
+        return [line for line in lines if line and "has no ncclCommMemStats" not in line]
 
     return run
 
@@ -207,7 +207,7 @@ def test_a_value_that_is_not_understood_is_warned_of(warned, key, value, expecte
 
 
 def test_a_value_that_is_none_of_a_setting_is_warned_of(warned):
-    assert warned("debug = {}") == ["own.toml:1: debug has a value of no kind that settings have"]
+    assert warned("debug = {}") == ["own.toml:1: debug has a value of a type that settings do not have"]
 
 
 def test_a_file_says_where_nccl_is_and_what_is_printed(drop_in, fakes, tmp_path):

@@ -51,7 +51,7 @@ def test_ranks_of_which_one_cannot_attach_are_left_to_nccl(two, job):
 
 
 def test_a_call_that_cannot_wait_keeps_nobody_waiting(two):
-    assert two("collective_first", users=True).reasons() == {"a reduction of the user's", NOT_ATTACHED}
+    assert two("collective_first", users=True).reasons() == {"a user-defined reduction", NOT_ATTACHED}
 
 
 def test_a_rank_without_the_drop_in_keeps_nobody_waiting(two):

@@ -25,7 +25,7 @@ def test_values_are_verified_on_demand(on_ranks, monkeypatch, tmp_path, in_place
             *["scatter of 5000 values: the codec keeps what this rank sends"] * (rank == 1),
             "scatter of 5000 values has arrived",
             *["broadcast of 5000 values: the codec keeps what this rank sends"] * (rank == 1),
-            *["broadcast of 5000 values: rank 0 has not what came from rank 1"] * (rank == 0),
+            *["broadcast of 5000 values: the result on rank 0 differs from what was sent by rank 1"] * (rank == 0),
             *["broadcast of 5000 values has arrived"] * (rank != 0),
         ]
 
@@ -49,7 +49,8 @@ def test_ranks_with_different_sums_are_told_of(on_ranks, monkeypatch, tmp_path):
     for rank in range(3):
         said = verified_by(tmp_path / f"{rank}.log")
         others = [0] if rank != 0 else [1, 2]
-        assert said == [f"all_reduce of 5000 values: rank {rank} has not what is on rank {other}" for other in others]
+        differs = f"all_reduce of 5000 values: the result on rank {rank} differs from that on rank"
+        assert said == [f"{differs} {other}" for other in others]
 
 
 def verified_by(log):

@@ -1,0 +1,22 @@
+// What every entry point of the drop-in is wrapped in.
+#pragma once
+
+#include <exception>
+
+#include "nccl/abi/nccl_types.h"
+#include "nccl/report/log.h"
+
+namespace narrowcast::nccl {
+
+// Keeps exceptions from passing into the program.
+template <typename Body>
+int guarded(Body&& body) noexcept {
+  try {
+    return body();
+  } catch (const std::exception& error) {
+    log(Level::warn, "a call failed: %s", error.what());
+    return internal_error;
+  }
+}
+
+}  // namespace narrowcast::nccl

@@ -1,0 +1,92 @@
+"""The drop-in for NCCL on communicators with CTA limits, and on suspended ones; on the fakes."""
+
+from __future__ import annotations
+
+import pytest
+from nccl_ranks import Ranks
+
+ZERO_CTAS = {"the communicator's CTA policy is NCCL_CTA_POLICY_ZERO"}
+SPLITS = ["", "alone", "grouped", "alone, with a configuration", "grouped, with a configuration"]
+
+
+@pytest.fixture
+def on_ranks(before_the_engine, preloaded, monkeypatch, tmp_path):
+    monkeypatch.setenv("TEST_CONFIGS", str(tmp_path / "configs"))
+    return Ranks(preloaded, "nccl_resource_jobs")
+
+
+@pytest.fixture
+def limits(tmp_path):
+    """max_ctas of the engine's communicators that were created."""
+
+    def read() -> list[int]:
+        path = tmp_path / "configs"
+        return [int(line.split()[1]) for line in path.read_text().splitlines()] if path.exists() else []
+
+    return read
+
+
+def test_without_limits_the_library_chooses_the_ctas(on_ranks, limits):
+    assert on_ranks("limited") == [True] * 3
+    assert limits() == [0] * 3
+
+
+@pytest.mark.parametrize("split", SPLITS)
+def test_the_lowest_max_ctas_of_all_ranks_counts(on_ranks, limits, split):
+    assert on_ranks("limited", max_ctas=[16, 8, 24], split=split) == [True] * 3
+    assert limits() == [8] * 3
+
+
+@pytest.mark.parametrize(("own", "effective"), [("4", 4), ("12", 8)])
+def test_a_setting_and_a_configuration_both_limit_the_ctas(on_ranks, limits, monkeypatch, own, effective):
+    monkeypatch.setenv("NARROWCAST_MAX_CTAS", own)
+    assert on_ranks("limited", max_ctas=[16, 8, 24]) == [True] * 3
+    assert limits() == [effective] * 3
+
+
+def test_the_efficiency_policy_halves_the_ctas(on_ranks, limits):
+    assert on_ranks("limited", policy="efficiency") == [True] * 3
+    assert limits() == [32] * 3
+
+
+@pytest.mark.parametrize("split", SPLITS)
+def test_the_zero_cta_policy_leaves_a_communicator_to_nccl(on_ranks, limits, split):
+    assert on_ranks("limited", policy="zero", split=split) == [True] * 3
+    assert limits() == []
+    assert on_ranks.taken()["all_gather"] == (0, 1) if not split else on_ranks.reasons() == ZERO_CTAS
+    assert on_ranks.reasons() == ZERO_CTAS
+
+
+def test_variables_of_nccl_take_precedence(on_ranks, limits, monkeypatch):
+    monkeypatch.setenv("NCCL_CTA_POLICY", "DEFAULT")
+    monkeypatch.setenv("NCCL_MAX_CTAS", "20")
+    assert on_ranks("limited", policy="zero", max_ctas=[8, 8, 8]) == [True] * 3
+    assert limits() == [20] * 3
+
+
+def test_a_suspended_communicator_holds_no_memory(on_ranks, limits):
+    expected = {"right": [True] * 3, "held": [True, False, True, False, True]}
+    assert on_ranks("suspended", attached=True) == [expected] * 3
+    assert len(limits()) == 9
+    assert on_ranks.taken() == {"all_gather": (1, 0), "send": (2, 0), "recv": (2, 0)}
+    # Traffic on all three communicators of the engine is counted.
+    assert {raw_bytes for raw_bytes, _ in on_ranks.links("send").values()} == {2 * 4000}
+
+
+def test_a_communicator_that_was_not_attached_stays_so(on_ranks, limits):
+    expected = {"right": [True] * 2, "held": [False] * 5}
+    assert on_ranks("suspended", attached=False) == [expected] * 3
+    assert limits() == []
+
+
+def test_one_thread_suspends_all_ranks_in_a_group(on_ranks):
+    assert on_ranks("suspended_by_one_thread", alone=True) == [{"right": [True] * 2, "held": [True, False, True]}]
+
+
+def test_memory_that_graphs_may_use_is_kept(on_ranks, limits):
+    assert on_ranks("suspended_with_a_graph") == [
+        {"right": [True] * 2, "held": True},
+        {"right": [True] * 2, "held": True},
+        {"right": [True], "held": True},
+    ]
+    assert len(limits()) == 3
