@@ -1,5 +1,5 @@
-// What the CUDA backend would do with a call, why, and how long that should take, without making it: by the same functions
-// that decide for its calls, from times that were measured (docs/guide/tuning.md).
+// How a call runs, why, and how long it should take, without making the call. Calls are launched by the same decision, from
+// times that were measured (docs/guide/tuning.md).
 #ifndef NARROWCAST_EXPLAIN_H_
 #define NARROWCAST_EXPLAIN_H_
 
@@ -9,57 +9,86 @@
 extern "C" {
 #endif
 
-// Microseconds that the cost model predicts for one way of a call; 0: it does not know, or the way is not possible. For
-// fewer CTAs than the model was measured with they are stretched by a rule.
+// An explanation, with its strings.
+typedef struct ncast_explanation ncast_explanation;
+
+// How the call runs. Set struct_bytes to sizeof(ncast_decision) first; later versions append members. Strings that are not
+// constant live as long as the explanation.
 typedef struct {
-  double microseconds;   // as chosen; coded, with values that the codec shrinks as it does weights
-  double packets;        // raw, by packets
-  double raw;            // raw, by blocks
-  double window;         // coded, of values that shrink
-  double window_random;  // coded, of values that do not
-  double nccl;           // the best of NCCL's ways
-  double nccl_default;   // what NCCL does where the program does not ask for symmetric windows or copy engines
-} ncast_prediction;
+  size_t struct_bytes;
+  const char* candidate;      // constant: "packets", "blocks:raw", "blocks:window"; "copy", "none"; on the host backend
+                              // "frames:raw", "frames:window"
+  const char* link;           // constant: "nvlink", "pcie", "host" (through host memory), "shm" (host backend)
+  ncast_codec codec;          // RAW or WINDOW
+  int two_shot;               // all_reduce by packets: 1: ranks reduce a piece each and pass it on; 0: each reduces all
+  uint32_t ctas;              // of a rank's kernel; 0: no kernel runs
+  uint32_t warps;             // of a CTA
+  uint32_t rings;             // by blocks: that carry what one rank sends another, the largest piece; else 0
+  uint32_t block_bytes;       // by blocks: of values; else 0
+  uint32_t packet_bytes;      // by packets: with the flag: 16, or 128 where a line arrives whole; else 0
+  const char* path_reason;    // constant: why this candidate
+  const char* shots_reason;   // constant: why one shot or two; NULL when there is no choice
+  const char* codec_reason;   // constant: why this codec
+  double microseconds;        // predicted for the call as it runs; 0: not known
+  const char* costs_warning;  // NULL, or why the cost model may not fit this library
+  const char* sentence;       // all of this in words
+} ncast_decision;
 
+// What the cost model predicts for one candidate. Set struct_bytes to sizeof(ncast_candidate) first; later versions append
+// members.
 typedef struct {
-  int packets;            // 1: by packets of data and a flag; 0: by blocks of values, through slots
-  int two_shot;           // all_reduce: 1: the ranks reduce a piece each and pass it on; 0: each reduces all for itself
-  int over_host;          // 1: through host memory, since GPUs cannot reach each other or are not to
-  uint32_t ctas;          // of a rank's kernel; 0: no kernel runs
-  uint32_t warps;         // of a CTA
-  uint32_t rings;         // that share what one rank sends another, the largest piece; 0 by packets
-  uint32_t block_bytes;   // of values; 0 by packets
-  uint32_t packet_bytes;  // with the flag: 16, or 128 where a line arrives whole; 0 by blocks
-  ncast_codec codec;      // RAW or WINDOW
-  const char* path_why;   // why by packets or blocks; constant
-  const char* shots_why;  // why one shot or two; NULL where the operation has no choice
-  const char* codec_why;  // why this codec; constant
-  ncast_prediction predicted;
-  char sentence[768];  // all of it
-} ncast_explanation;
+  size_t struct_bytes;
+  const char* name;                    // constant; those of NCCL: "nccl", its fastest way, and "nccl:default", what it
+                                       // does without symmetric windows and copy engines
+  double microseconds;                 // 0: not known, or this candidate cannot run the call
+  double incompressible_microseconds;  // with values that do not shrink; 0: as above
+} ncast_candidate;
 
-// Counts are those of the calls in comm.h; of all_to_all_v that of the largest piece, which the choice does not know.
-// Errors of all: INVALID_ARGUMENT; those with a communicator: UNSUPPORTED where it is not one of GPUs.
+// The call as it runs compared with NCCL. Set struct_bytes to sizeof(ncast_comparison) first; later versions append members.
+typedef struct {
+  size_t struct_bytes;
+  int faster;                // 1: the model predicts that it takes less time than NCCL
+  double microseconds;       // 0: not known
+  double nccl_microseconds;  // 0: not known
+  const char* reason;        // constant: why not faster; NULL when it is
+} ncast_comparison;
 
-// Explains a call between GPUs that can reach each other. Needs neither a communicator nor a GPU.
+// Counts are those of the calls in comm.h; of all_to_all_v that of the largest piece, which no decision depends on.
+// Errors of all: INVALID_ARGUMENT.
+
+// Explains a call between GPUs that can reach each other over NVLink. Needs neither a communicator nor a GPU.
 //   ranks: 1 to 8.
-//   config: what all ranks' communicators are made with: max_ctas, p2p and cost_model count, and where they are open this
-//           process's environment. NULL: all are open.
+//   config: what all ranks create their communicators with: max_ctas, p2p and cost_model count; this process's environment
+//           fills in what it leaves open. NULL: all are open.
+//   explanation: free it with ncast_explanation_destroy.
 NCAST_API ncast_status ncast_explain(ncast_operation operation, uint64_t count, ncast_dtype dtype, ncast_codec codec,
-                                     int ranks, const ncast_comm_config* config, ncast_explanation* explanation);
-
-// The times of it alone, without words, at the cost of a short calculation; a file of times is read once. Any thread.
-NCAST_API ncast_status ncast_predict(ncast_operation operation, uint64_t count, ncast_dtype dtype, ncast_codec codec,
-                                     int ranks, const ncast_comm_config* config, ncast_prediction* prediction);
+                                     int ranks, const ncast_comm_config* config, ncast_explanation** explanation);
 
 // Explains what this communicator does with a call: the same on all its ranks. Any thread.
 NCAST_API ncast_status ncast_comm_explain(ncast_comm* comm, ncast_operation operation, uint64_t count,
-                                          ncast_dtype dtype, ncast_codec codec, ncast_explanation* explanation);
+                                          ncast_dtype dtype, ncast_codec codec, ncast_explanation** explanation);
 
-// The times of it alone, without words: for who can make a call in another way, too, and takes the faster one. The same on
-// all ranks. Any thread.
-NCAST_API ncast_status ncast_comm_predict(ncast_comm* comm, ncast_operation operation, uint64_t count,
-                                          ncast_dtype dtype, ncast_codec codec, ncast_prediction* prediction);
+NCAST_API ncast_status ncast_explanation_decision(const ncast_explanation* explanation, ncast_decision* decision);
+// Candidates of an explanation: indices 0 to count - 1.
+NCAST_API uint32_t ncast_explanation_candidates(const ncast_explanation* explanation);
+NCAST_API ncast_status ncast_explanation_candidate(const ncast_explanation* explanation, uint32_t index,
+                                                   ncast_candidate* candidate);
+// NULL is allowed.
+NCAST_API void ncast_explanation_destroy(ncast_explanation* explanation);
+
+// For programs that can also use NCCL: is the call faster here? Short, and cached by the communicator. Any thread.
+//   with_windows: 1: NCCL may use symmetric windows and copy engines; 0: compare with its default.
+NCAST_API ncast_status ncast_comm_compare(ncast_comm* comm, ncast_operation operation, uint64_t count,
+                                          ncast_dtype dtype, ncast_codec codec, int with_windows,
+                                          ncast_comparison* comparison);
+
+// The same before there is a communicator, as ncast_explain. A file of costs is read once.
+NCAST_API ncast_status ncast_compare(ncast_operation operation, uint64_t count, ncast_dtype dtype, ncast_codec codec,
+                                     int ranks, const ncast_comm_config* config, int with_windows,
+                                     ncast_comparison* comparison);
+
+// A hash of the sources that decide how long calls take: cost models name the one that they were measured with.
+NCAST_API const char* ncast_kernels_hash(void);
 
 #ifdef __cplusplus
 }  // extern "C"

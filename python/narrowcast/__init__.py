@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from . import cuda
 from ._comm.config import CommunicatorOptions
-from ._comm.explain import Explanation, Prediction, explain
+from ._comm.explain import CandidateCost, Explanation, Prediction, explain
 from ._comm.groups import Stream, group
 from ._comm.registration import Registration
 from ._native.library import library_version
@@ -53,6 +53,7 @@ from .local import LocalRanks
 __all__ = [
     "AbortedError",
     "BlockStats",
+    "CandidateCost",
     "Codec",
     "CodecParameter",
     "CodecType",

@@ -26,7 +26,7 @@ from ._comm.explain import Explanation, asked, explanation_of
 from ._comm.registration import Registration, register
 from ._native.integers import as_int
 from ._native.library import check, library
-from ._native.structures import UNIQUE_ID_BYTES, CommConfigC, CommCountersC, ExplanationC, OperationCountersC, UniqueIdC
+from ._native.structures import UNIQUE_ID_BYTES, CommConfigC, CommCountersC, OperationCountersC, UniqueIdC
 from .errors import NarrowcastError, Status, error_of
 from .types import OPERATIONS
 
@@ -225,7 +225,7 @@ class Communicator(Calls):
 
     def explain(self, operation: str, count: int, *, dtype: str, codec: str = "auto") -> Explanation:
         """How this communicator of GPUs runs a call, as `narrowcast.explain`. The same on all ranks."""
-        made = ExplanationC()
+        made = c_void_p()
         check(library().ncast_comm_explain(self.handle, *asked(operation, count, dtype, codec), byref(made)))
         return explanation_of(made)
 

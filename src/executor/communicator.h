@@ -4,6 +4,7 @@
 #include <array>
 
 #include "narrowcast/comm.h"
+#include "select/decision.h"
 
 namespace narrowcast::executor {
 
@@ -29,6 +30,16 @@ struct ncast_comm {
   virtual ncast_status abort() = 0;
   // Any thread.
   virtual narrowcast::executor::Counters counters() const = 0;
+  // What decisions depend on, besides the call; the same on all ranks. Any thread.
+  virtual narrowcast::select::Link link() const { return narrowcast::select::Link::shared_memory; }
+  virtual uint32_t max_ctas() const { return 0; }
+  virtual narrowcast::select::Policy policy() const { return {narrowcast::select::CostModel::shipped()}; }
+  // How a call runs. The one decision that calls, explanations and comparisons with NCCL share. bytes: as in CallShape.
+  narrowcast::select::Decision decide(narrowcast::operation::Operation operation, ncast_dtype dtype, ncast_codec codec,
+                                      uint64_t bytes) {
+    return decisions_.of({operation, dtype, codec, bytes, ranks_, link(), max_ctas()}, policy());
+  }
+
   // Returns when no call is left; before the communicator is destroyed, which happens whatever this returns.
   virtual ncast_status wait_until_idle() = 0;
   // Then, of what it shares with the other ranks, what cannot go without them: it may wait for them, which abort() ends.
@@ -41,4 +52,5 @@ struct ncast_comm {
   const ncast_backend backend_;
   const int rank_;
   const int ranks_;
+  narrowcast::select::Decisions decisions_;
 };

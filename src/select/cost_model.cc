@@ -9,7 +9,7 @@
 namespace narrowcast::select {
 namespace {
 
-// Its calls are those of another operation, or carry the same.
+// A receive is measured with its send, and all_to_all_v costs what all_to_all does.
 Operation measured_as(Operation operation) {
   switch (operation) {
     case Operation::recv: return Operation::send;
@@ -18,8 +18,8 @@ Operation measured_as(Operation operation) {
   }
 }
 
-// Whose curves an operation without any takes: its ranks do as much for a byte.
-std::optional<Operation> stand_in(Operation operation) {
+// The operation whose curves stand in for one without any: its ranks do the same work per byte.
+std::optional<Operation> substitute_for(Operation operation) {
   switch (operation) {
     case Operation::send:
     case Operation::broadcast:
@@ -31,19 +31,19 @@ std::optional<Operation> stand_in(Operation operation) {
   }
 }
 
-// What a call sends through its busiest link: so many times, one after the other, so much of its bytes.
+// What a call sends over its busiest link: `flights` messages one after the other, each of this share of its bytes.
 struct Traffic {
   double flights, share;
 };
 
-Traffic traffic(Operation operation, Path path, uint64_t bytes, int ranks) {
+Traffic traffic(Operation operation, bool packets, uint64_t bytes, int ranks) {
   const double others = ranks - 1;
   switch (operation) {
     case Operation::send: return {1, 1};
     case Operation::broadcast:
-    case Operation::reduce: return {1, path == Path::packets ? others : 1};
+    case Operation::reduce: return {1, packets ? others : 1};
     case Operation::all_reduce:
-      if (path != Path::packets) return {1, 2 * others / ranks};
+      if (!packets) return {1, 2 * others / ranks};
       if (bytes > most_one_shot_bytes(ranks)) return {2, others / ranks};
       return {1, others};
     default: return {1, others};
@@ -51,11 +51,6 @@ Traffic traffic(Operation operation, Path path, uint64_t bytes, int ranks) {
 }
 
 }  // namespace
-
-const char* path_name(Path path) {
-  constexpr const char* names[path_count] = {"packets", "raw", "window", "window-random", "nccl", "nccl-default"};
-  return names[static_cast<size_t>(path)];
-}
 
 Curve::Curve(const std::vector<Point>& points) {
   double slowest = 0;
@@ -84,43 +79,61 @@ double Curve::at(double bytes) const {
 }
 
 bool CostModel::add(const MeasuredCurve& measured) {
-  Family& family = families_[measured.over_host ? 1 : 0][static_cast<size_t>(measured.operation)];
+  Family& family = family_at(measured.operation, measured.link);
   auto found = std::ranges::find(family, measured.ranks, &Measured::ranks);
   if (found == family.end()) found = family.insert(family.end(), Measured{measured.ranks, {}});
-  std::optional<Curve>& place = found->curves[static_cast<size_t>(measured.path)];
+  std::optional<Curve>& place = found->curves[measured.candidate][static_cast<size_t>(measured.data)];
   if (place.has_value()) return false;
   place = Curve(measured.points);
   return true;
 }
 
-std::optional<double> CostModel::predict(Operation operation, Path path, uint64_t bytes, int ranks,
-                                         bool over_host) const {
+const CostModel::Family& CostModel::family(Operation operation, Link link) const {
+  const auto of = [&](Link one) -> const Family& {
+    return families_[static_cast<size_t>(one)][static_cast<size_t>(operation)];
+  };
+  if (of(link).empty() && link == Link::pcie) return of(Link::nvlink);
+  if (of(link).empty() && link == Link::nvlink) return of(Link::pcie);
+  return of(link);
+}
+
+std::optional<double> CostModel::predict(Operation operation, size_t candidate, uint64_t bytes, int ranks, Link link,
+                                         Data data) const {
   const Operation asked = measured_as(operation);
   Operation source = asked;
-  if (family(source, over_host).empty()) {
-    const auto other = stand_in(asked);
-    if (!other || family(*other, over_host).empty()) return std::nullopt;
+  if (family(source, link).empty()) {
+    const auto other = substitute_for(asked);
+    if (!other || family(*other, link).empty()) return std::nullopt;
     source = *other;
   }
-  const Measured& nearest = *std::ranges::min_element(family(source, over_host), {}, [&](const Measured& measured) {
-    // The more of two that are as near.
+  const Measured& nearest = *std::ranges::min_element(family(source, link), {}, [&](const Measured& measured) {
+    // Of two that are equally near, the one with more ranks.
     return 2 * std::abs(measured.ranks - ranks) + (measured.ranks < ranks ? 1 : 0);
   });
-  const std::optional<Curve>& curve = nearest.curves[static_cast<size_t>(path)];
+  const std::optional<Curve>& curve = nearest.curves[candidate][static_cast<size_t>(data)];
   if (!curve) return std::nullopt;
   if (source == asked && nearest.ranks == ranks) return curve->at(static_cast<double>(bytes));
-  if (is_nccl(path)) return std::nullopt;
+  if (candidates[candidate].transport == Transport::nccl) return std::nullopt;
+  const bool packets = candidates[candidate].transport == Transport::packets;
   const auto scaled = [&](uint64_t of_bytes) {
-    const Traffic here = traffic(asked, path, of_bytes, ranks), there = traffic(source, path, of_bytes, nearest.ranks);
+    const Traffic here = traffic(asked, packets, of_bytes, ranks),
+                  there = traffic(source, packets, of_bytes, nearest.ranks);
     return here.flights / there.flights * curve->at(static_cast<double>(of_bytes) * here.share / there.share);
   };
   double predicted = scaled(bytes);
-  if (asked == Operation::all_reduce && path == Path::packets) {
-    // Two shots begin at other bytes there: that must not look faster than what fewer bytes take.
+  if (asked == Operation::all_reduce && packets) {
+    // Two shots begin at another size there. A longer call must not look faster than a shorter one.
     for (const uint64_t one_shot : {most_one_shot_bytes(ranks), most_one_shot_bytes(nearest.ranks)})
       if (one_shot < bytes) predicted = std::max(predicted, scaled(one_shot));
   }
   return predicted;
+}
+
+std::string describe_mismatch(const CostModel& model) {
+  if (model.kernels().empty()) return "the cost model does not say which kernels it was measured on";
+  if (model.kernels() == kernels_hash()) return {};
+  return "the cost model was measured on other kernels (" + model.kernels() + ", this library has " + kernels_hash() +
+         ")";
 }
 
 }  // namespace narrowcast::select

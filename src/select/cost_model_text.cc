@@ -1,4 +1,4 @@
-// The text of a cost model: what docs/guide/tuning.md says.
+// Reads the text of a cost model, which docs/guide/tuning.md specifies.
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
@@ -20,16 +20,59 @@ extern const char* const shipped_costs;  // h200.costs, made a string by cmake/s
 
 namespace {
 
-constexpr std::string_view heading = "narrowcast-costs 1 ";
+// Version 1 has other names for candidates and links, and no line `kernels`.
+constexpr std::string_view headings[] = {"narrowcast-costs 1 ", "narrowcast-costs 2 "};
+constexpr std::string_view kernels_line = "kernels ";
+constexpr std::string_view unknown_kernels = "unknown";
+constexpr std::string_view incompressible_suffix = "/incompressible";
 constexpr size_t most_text_bytes = size_t{1} << 20;
 
 constexpr Operation measured_operations[] = {Operation::send,       Operation::broadcast,      Operation::reduce,
                                              Operation::gather,     Operation::scatter,        Operation::all_gather,
                                              Operation::all_to_all, Operation::reduce_scatter, Operation::all_reduce};
-constexpr Path all_paths[] = {Path::packets,       Path::raw,  Path::window,
-                              Path::window_random, Path::nccl, Path::nccl_default};
+struct Series {
+  size_t candidate;
+  Data data;
+};
 
-const char* short_name(Operation operation) { return function_name(operation) + std::strlen("ncast_"); }
+struct OldName {
+  std::string_view name;
+  Series series;
+};
+constexpr OldName old_names[] = {{"packets", {index_of("packets"), Data::typical}},
+                                 {"raw", {index_of("blocks:raw"), Data::typical}},
+                                 {"window", {index_of("blocks:window"), Data::typical}},
+                                 {"window-random", {index_of("blocks:window"), Data::incompressible}},
+                                 {"nccl", {index_of("nccl"), Data::typical}},
+                                 {"nccl-default", {index_of("nccl:default"), Data::typical}}};
+
+std::optional<Series> find_series(std::string_view word, int version) {
+  if (version == 1) {
+    const auto* const found = std::ranges::find(old_names, word, &OldName::name);
+    return found == std::end(old_names) ? std::nullopt : std::optional(found->series);
+  }
+  const bool incompressible = word.ends_with(incompressible_suffix);
+  if (incompressible) word.remove_suffix(incompressible_suffix.size());
+  const auto candidate = find_candidate(word);
+  if (!candidate) return std::nullopt;
+  return Series{*candidate, incompressible ? Data::incompressible : Data::typical};
+}
+
+// The links that calls between GPUs may have, in this version's words.
+std::optional<Link> find_measured_link(std::string_view word, int version) {
+  if (version == 1) {
+    if (word == "peer") return Link::nvlink;
+    return word == "host" ? std::optional(Link::host) : std::nullopt;
+  }
+  const auto link = find_link(word);
+  return link == Link::shared_memory ? std::nullopt : link;
+}
+
+std::string candidate_word(size_t candidate, int version) {
+  for (const OldName& old : old_names)
+    if (version == 1 && old.series.candidate == candidate) return std::string(old.name);
+  return std::string(candidates[candidate].name);
+}
 
 // Takes the next word off the line; empty at its end.
 std::string_view take_word(std::string_view* line) {
@@ -61,11 +104,11 @@ std::string read_point(std::string_view word, const std::vector<Curve::Point>& b
   return {};
 }
 
-std::string read_curve(std::string_view line, MeasuredCurve* curve) {
+std::string read_curve(std::string_view line, int version, MeasuredCurve* curve) {
   const auto quoted = [](std::string_view word) { return "'" + std::string(word) + "'"; };
   std::string_view word = take_word(&line);
   const auto* const operation =
-      std::ranges::find_if(measured_operations, [&](Operation one) { return word == short_name(one); });
+      std::ranges::find_if(measured_operations, [&](Operation one) { return word == name_of(one); });
   if (operation == std::end(measured_operations)) return quoted(word) + " is not an operation that is measured";
   curve->operation = *operation;
 
@@ -74,13 +117,15 @@ std::string read_curve(std::string_view line, MeasuredCurve* curve) {
     return quoted(word) + " is not a number of ranks, 2 to " + std::to_string(channel::max_gpu_ranks);
 
   word = take_word(&line);
-  curve->over_host = word == "host";
-  if (word != "peer" && word != "host") return quoted(word) + " is not a link: peer or host";
+  const auto link = find_measured_link(word, version);
+  if (!link) return quoted(word) + " is not a link: " + (version == 1 ? "peer or host" : "nvlink, pcie or host");
+  curve->link = *link;
 
   word = take_word(&line);
-  const auto* const path = std::ranges::find_if(all_paths, [&](Path one) { return word == path_name(one); });
-  if (path == std::end(all_paths)) return quoted(word) + " is not a path";
-  curve->path = *path;
+  const auto series = find_series(word, version);
+  if (!series) return quoted(word) + (version == 1 ? " is not a path" : " is not a candidate");
+  curve->candidate = series->candidate;
+  curve->data = series->data;
 
   for (word = take_word(&line); !word.empty(); word = take_word(&line)) {
     Curve::Point point = {};
@@ -130,24 +175,40 @@ ncast_status CostModel::parse(std::string text, const char* name, CostModel* mod
     const std::string_view line = rest.substr(0, end);
     rest.remove_prefix(std::min(end + 1, rest.size()));
     if (number == 1) {
-      if (line.starts_with(heading)) continue;
-      return fail(NCAST_INVALID_ARGUMENT, "%s, line 1: it does not begin with '%.*s' and the name of a machine", name,
-                  static_cast<int>(heading.size() - 1), heading.data());
+      for (const std::string_view heading : headings) {
+        if (line.starts_with(heading)) model->version_ = heading == headings[0] ? 1 : 2;
+      }
+      if (model->version_ != 0) continue;
+      return fail(NCAST_INVALID_ARGUMENT,
+                  "%s, line 1: it does not begin with 'narrowcast-costs 2' and the name of a machine", name);
     }
     if (line.empty() || line.front() == '#') continue;
+    if (model->version_ > 1 && line.starts_with(kernels_line)) {
+      const std::string_view hash = line.substr(kernels_line.size());
+      model->kernels_ = hash == unknown_kernels ? "" : hash;
+      continue;
+    }
     MeasuredCurve curve;
-    std::string wrong = read_curve(line, &curve);
+    std::string wrong = read_curve(line, model->version_, &curve);
     if (wrong.empty() && !model->add(curve)) wrong = "the curve was given before";
     if (!wrong.empty()) return fail(NCAST_INVALID_ARGUMENT, "%s, line %d: %s", name, number, wrong.c_str());
   }
-  // What is chosen among has to be comparable.
+  return model->check_complete(name);
+}
+
+// Codecs can be compared only where each was measured.
+ncast_status CostModel::check_complete(const char* name) const {
   for (const Operation operation : measured_operations) {
-    for (const bool over_host : {false, true}) {
-      for (const Measured& measured : model->family(operation, over_host)) {
-        for (const Path path : {Path::raw, Path::window}) {
-          if (measured.curves[static_cast<size_t>(path)]) continue;
-          return fail(NCAST_INVALID_ARGUMENT, "%s: there is no line '%s %d %s %s'", name, short_name(operation),
-                      measured.ranks, over_host ? "host" : "peer", path_name(path));
+    for (size_t link = 0; link < link_count; ++link) {
+      for (const Measured& measured : families_[link][static_cast<size_t>(operation)]) {
+        for (size_t candidate = 0; candidate < candidate_count; ++candidate) {
+          if (candidate != index_of("blocks:raw") && candidate != index_of("blocks:window")) continue;
+          if (measured.curves[candidate][static_cast<size_t>(Data::typical)]) continue;
+          const char* const word = version_ > 1                            ? link_names[link]
+                                   : static_cast<Link>(link) == Link::host ? "host"
+                                                                           : "peer";
+          return fail(NCAST_INVALID_ARGUMENT, "%s: there is no line '%s %d %s %s'", name, name_of(operation),
+                      measured.ranks, word, candidate_word(candidate, version_).c_str());
         }
       }
     }

@@ -10,24 +10,24 @@
 namespace narrowcast::select {
 namespace {
 
-// Empty where it is not set.
+// Empty when it is not set.
 const char* variable(const char* name) {
   const char* const text = std::getenv(name);
   return text == nullptr ? "" : text;
 }
 
-// What is no number, or below 1, is as if it were not set.
+// Non-numeric and non-positive values are ignored.
 uint32_t max_ctas_of_environment() {
   const long wanted = std::strtol(variable("NARROWCAST_MAX_CTAS"), nullptr, 10);
   return wanted < 1 ? most_block_ctas : static_cast<uint32_t>(std::min<long>(wanted, most_block_ctas));
 }
 
-ncast_status path_of_environment(WantedPath* path) {
+ncast_status transport_of_environment(ForcedTransport* transport) {
   const std::string text = variable("NARROWCAST_PATH");
   if (text == "packets") {
-    *path = WantedPath::packets;
+    *transport = ForcedTransport::packets;
   } else if (text == "blocks") {
-    *path = WantedPath::blocks;
+    *transport = ForcedTransport::blocks;
   } else if (!text.empty()) {
     return fail(NCAST_INVALID_ARGUMENT, "NARROWCAST_PATH is '%s', not packets or blocks", text.c_str());
   }
@@ -36,20 +36,20 @@ ncast_status path_of_environment(WantedPath* path) {
 
 }  // namespace
 
-ncast_status Wishes::of(const ncast_comm_config& config, Wishes* wishes) {
-  *wishes = {};
+ncast_status Options::of(const ncast_comm_config& config, Options* options) {
+  *options = {};
   if (config.max_ctas > most_block_ctas)
     return fail(NCAST_INVALID_ARGUMENT, "max_ctas is %u, not 0 to %u", config.max_ctas, most_block_ctas);
   if (config.p2p < -1 || config.p2p > 1) return fail(NCAST_INVALID_ARGUMENT, "p2p is %d, not -1, 0 or 1", config.p2p);
-  wishes->max_ctas = config.max_ctas != 0 ? config.max_ctas : max_ctas_of_environment();
-  wishes->over_host = config.p2p != -1 ? config.p2p == 0 : std::strcmp(variable("NARROWCAST_P2P"), "0") == 0;
+  options->max_ctas = config.max_ctas != 0 ? config.max_ctas : max_ctas_of_environment();
+  options->over_host = config.p2p != -1 ? config.p2p == 0 : std::strcmp(variable("NARROWCAST_P2P"), "0") == 0;
   const bool given = config.cost_model != nullptr;
-  wishes->cost_model = given ? config.cost_model : variable("NARROWCAST_COST_MODEL");
-  wishes->cost_model_from = given ? "cost_model" : "NARROWCAST_COST_MODEL";
-  return path_of_environment(&wishes->path);
+  options->cost_model = given ? config.cost_model : variable("NARROWCAST_COST_MODEL");
+  options->cost_model_from = given ? "cost_model" : "NARROWCAST_COST_MODEL";
+  return transport_of_environment(&options->transport);
 }
 
-ncast_status Wishes::load_costs(CostModel* costs) const {
+ncast_status Options::load_costs(CostModel* costs) const {
   if (!cost_model.empty()) return CostModel::load(cost_model, cost_model_from, costs);
   *costs = CostModel::shipped();
   return NCAST_OK;

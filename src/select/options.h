@@ -1,27 +1,24 @@
-// How a rank wants its communicators to work: by their configuration, and where that leaves it open by the environment. The one
-// place that reads both.
+// The options of a rank's communicators: from their configuration, and from the environment where that leaves them open.
+// Nothing else reads these variables.
 #pragma once
 
 #include <cstdint>
 #include <string>
 
 #include "narrowcast/comm.h"
-#include "select/cost_model.h"
+#include "select/call_shape.h"
 
 namespace narrowcast::select {
 
-// For measurements: blocks always, or packets wherever they can be.
-enum class WantedPath : uint32_t { cheapest, packets, blocks };
-
-struct Wishes {
+struct Options {
   uint32_t max_ctas = 0;  // 1 to most_block_ctas
   bool over_host = false;
-  WantedPath path = WantedPath::cheapest;
-  std::string cost_model;       // the path of a file; empty: the model that is built in
-  std::string cost_model_from;  // what names it
+  ForcedTransport transport = ForcedTransport::none;
+  std::string cost_model;       // the path of a file; empty: the built-in model
+  std::string cost_model_from;  // the setting that names it
 
   // Errors: INVALID_ARGUMENT.
-  static ncast_status of(const ncast_comm_config& config, Wishes* wishes);
+  static ncast_status of(const ncast_comm_config& config, Options* options);
   ncast_status load_costs(CostModel* costs) const;
 };
 

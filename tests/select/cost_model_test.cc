@@ -4,7 +4,7 @@
 #include <string>
 
 #include "doctest/doctest.h"
-#include "select/choice.h"
+#include "select/decision.h"
 #include "support/environment.h"
 
 namespace narrowcast::select {
@@ -12,7 +12,8 @@ namespace {
 
 using testing::Environment;
 
-constexpr Path paths[] = {Path::packets, Path::raw, Path::window, Path::window_random, Path::nccl, Path::nccl_default};
+constexpr size_t packets = index_of("packets"), raw = index_of("blocks:raw"), window = index_of("blocks:window"),
+                 nccl = index_of("nccl"), nccl_default = index_of("nccl:default");
 constexpr Operation operations[] = {Operation::send,           Operation::recv,       Operation::broadcast,
                                     Operation::reduce,         Operation::gather,     Operation::scatter,
                                     Operation::all_gather,     Operation::all_to_all, Operation::all_to_all_v,
@@ -59,14 +60,14 @@ TEST_CASE("more bytes never take less time") {
   CHECK(noisy.at(100) == doctest::Approx(6));
   const CostModel& model = CostModel::shipped();
   for (const Operation operation : operations) {
-    for (const Path path : paths) {
+    for (size_t path = 0; path < candidate_count; ++path) {
       for (int ranks = 2; ranks <= 8; ++ranks) {
         double before = 0;
         for (uint64_t bytes = 1; bytes <= uint64_t{1} << 32; bytes += bytes / 3 + 1) {
-          CAPTURE(path_name(path));
+          CAPTURE(path);
           CAPTURE(ranks);
           CAPTURE(bytes);
-          const double now = model.predict(operation, path, bytes, ranks, false).value_or(0);
+          const double now = model.predict(operation, path, bytes, ranks, Link::nvlink).value_or(0);
           CHECK(now >= before);
           before = now;
         }
@@ -97,34 +98,34 @@ TEST_CASE("lines that do not follow the format are refused by file and line") {
 }
 
 TEST_CASE("a text that is no model, or lacks what is to be compared, is refused") {
-  const std::string first = "some.costs, line 1: it does not begin with 'narrowcast-costs 1' and the name of a machine";
+  const std::string first = "some.costs, line 1: it does not begin with 'narrowcast-costs 2' and the name of a machine";
   CHECK(refusal("") == first);
-  CHECK(refusal("narrowcast-costs 2 a machine\n") == first);
+  CHECK(refusal("narrowcast-costs 3 a machine\n") == first);
   CHECK(refusal(head + "all_reduce 2 host raw 1:1\n") == "some.costs: there is no line 'all_reduce 2 host window'");
 }
 
 TEST_CASE("the cheapest way is chosen, just before and just after the curves meet") {
   const CostModel model = model_of(gathers);
   const Policy policy{model};
-  CHECK(choose(gather_of(9999), policy).packets);
-  CHECK_FALSE(choose(gather_of(10001), policy).packets);
-  CHECK(choose(gather_of(10001), policy).codec == NCAST_CODEC_RAW);
+  CHECK(decide(gather_of(9999), policy).runs_by_packets());
+  CHECK_FALSE(decide(gather_of(10001), policy).runs_by_packets());
+  CHECK(decide(gather_of(10001), policy).codec == NCAST_CODEC_RAW);
   // Where window takes 97% of raw.
   uint64_t coded = 100000;
-  while (model.predict(Operation::all_gather, Path::window, coded, 2, false) >
-         0.97 * *model.predict(Operation::all_gather, Path::raw, coded, 2, false))
+  while (model.predict(Operation::all_gather, window, coded, 2, Link::nvlink) >
+         0.97 * *model.predict(Operation::all_gather, raw, coded, 2, Link::nvlink))
     ++coded;
   CHECK(coded < 200000);
-  CHECK(choose(gather_of(coded - 1), policy).codec == NCAST_CODEC_RAW);
-  CHECK(choose(gather_of(coded), policy).codec == NCAST_CODEC_WINDOW);
+  CHECK(decide(gather_of(coded - 1), policy).codec == NCAST_CODEC_RAW);
+  CHECK(decide(gather_of(coded), policy).codec == NCAST_CODEC_WINDOW);
   // What was asked for stays.
-  CHECK(choose(gather_of(coded, NCAST_CODEC_RAW), policy).codec == NCAST_CODEC_RAW);
-  CHECK_FALSE(choose(gather_of(1000, NCAST_CODEC_WINDOW), policy).packets);
+  CHECK(decide(gather_of(coded, NCAST_CODEC_RAW), policy).codec == NCAST_CODEC_RAW);
+  CHECK_FALSE(decide(gather_of(1000, NCAST_CODEC_WINDOW), policy).runs_by_packets());
 }
 
 TEST_CASE("what the codec does not shrink may cost 3% more, or as much as NCCL takes") {
   const auto chosen = [](const std::string& lines) {
-    return choose(gather_of(1000000), {model_of(gathers + lines)}).codec;
+    return decide(gather_of(1000000), {model_of(gathers + lines)}).codec;
   };
   CHECK(chosen("all_gather 2 peer window-random 1000000:103\n") == NCAST_CODEC_WINDOW);
   CHECK(chosen("all_gather 2 peer window-random 1000000:104\n") == NCAST_CODEC_RAW);
@@ -137,62 +138,62 @@ TEST_CASE("packets are taken only where they can be, whatever is cheap or asked 
       "all_gather 2 peer packets 1:1 2:1\nall_gather 2 peer raw 1:9 2:9\nall_gather 2 peer window 1:9 2:9\n"
       "send 2 peer packets 1:1 2:1\nsend 2 peer raw 1:9 2:9\nsend 2 peer window 1:9 2:9\n");
   const uint64_t most = most_packet_bytes(PacketOperation::all_gather, 2, true);
-  for (const WantedPath wanted : {WantedPath::cheapest, WantedPath::packets}) {
-    CHECK(choose(gather_of(most), {model, wanted}).packets);
-    CHECK_FALSE(choose(gather_of(most + 1), {model, wanted}).packets);
+  for (const ForcedTransport wanted : {ForcedTransport::none, ForcedTransport::packets}) {
+    CHECK(decide(gather_of(most), {model, wanted}).runs_by_packets());
+    CHECK_FALSE(decide(gather_of(most + 1), {model, wanted}).runs_by_packets());
     CallShape send = gather_of(100);
     send.operation = Operation::send;
-    CHECK_FALSE(choose(send, {model, wanted}).packets);
-    CHECK(costs_of(send, model).packets == 0);
+    CHECK_FALSE(decide(send, {model, wanted}).runs_by_packets());
+    CHECK(costs_of(send, model)[packets].typical == 0);
     CallShape by_pcie = gather_of(most);
-    by_pcie.nvlink = false;
-    CHECK_FALSE(choose(by_pcie, {model, wanted}).packets);
+    by_pcie.link = Link::pcie;
+    CHECK_FALSE(decide(by_pcie, {model, wanted}).runs_by_packets());
     CallShape over_host = gather_of(100);
-    over_host.over_host = true;
-    CHECK_FALSE(choose(over_host, {model, wanted}).packets);
+    over_host.link = Link::host;
+    CHECK_FALSE(decide(over_host, {model, wanted}).runs_by_packets());
   }
-  CHECK_FALSE(choose(gather_of(100), {model, WantedPath::blocks}).packets);
+  CHECK_FALSE(decide(gather_of(100), {model, ForcedTransport::blocks}).runs_by_packets());
 }
 
 TEST_CASE("packets that were not measured are not taken") {
   const CostModel model = model_of("all_gather 2 peer raw 1:9\nall_gather 2 peer window 1:9\n");
-  const Choice choice = choose(gather_of(100), {model});
-  CHECK_FALSE(choice.packets);
-  CHECK(std::string(choice.packets_reason) == "packets were not measured");
+  const Decision choice = decide(gather_of(100), {model});
+  CHECK_FALSE(choice.runs_by_packets());
+  CHECK(std::string(choice.transport_reason) == "packets were not measured");
 }
 
 TEST_CASE("what was not measured goes by what its busiest link carries") {
   const CostModel model = model_of(gathers + "all_gather 2 peer nccl 1000:5\nall_gather 2 peer nccl-default 1000:6\n" +
                                    "all_reduce 4 peer packets 1000:4 2000:8\nall_reduce 4 peer raw 1000:4 2000:8\n"
                                    "all_reduce 4 peer window 1000:4 2000:8\n");
-  const auto predict = [&](Operation operation, Path path, uint64_t bytes, int ranks) {
-    return model.predict(operation, path, bytes, ranks, false).value_or(0);
+  const auto predict = [&](Operation operation, size_t path, uint64_t bytes, int ranks) {
+    return model.predict(operation, path, bytes, ranks, Link::nvlink).value_or(0);
   };
-  const double as_measured = predict(Operation::all_gather, Path::raw, 300000, 2);
-  CHECK(predict(Operation::all_gather, Path::raw, 100000, 4) == doctest::Approx(as_measured));
-  CHECK(predict(Operation::broadcast, Path::raw, 300000, 4) == doctest::Approx(as_measured));
-  CHECK(predict(Operation::all_to_all_v, Path::raw, 300000, 2) == doctest::Approx(as_measured));
-  CHECK(predict(Operation::send, Path::raw, 300000, 8) == doctest::Approx(as_measured));
+  const double as_measured = predict(Operation::all_gather, raw, 300000, 2);
+  CHECK(predict(Operation::all_gather, raw, 100000, 4) == doctest::Approx(as_measured));
+  CHECK(predict(Operation::broadcast, raw, 300000, 4) == doctest::Approx(as_measured));
+  CHECK(predict(Operation::all_to_all_v, raw, 300000, 2) == doctest::Approx(as_measured));
+  CHECK(predict(Operation::send, raw, 300000, 8) == doctest::Approx(as_measured));
   // 2 (n - 1) / n: 1.5 of 4 ranks, 1 of 2.
-  CHECK(predict(Operation::reduce, Path::raw, 1800, 2) == doctest::Approx(4.8));
-  CHECK(predict(Operation::reduce_scatter, Path::raw, 1800, 2) == 0);
-  CHECK(predict(Operation::all_gather, Path::nccl, 1000, 2) == doctest::Approx(5));
-  CHECK(predict(Operation::all_gather, Path::nccl, 1000, 4) == 0);
-  CHECK(predict(Operation::all_gather, Path::nccl_default, 1000, 2) == doctest::Approx(6));
-  CHECK(predict(Operation::all_gather, Path::nccl_default, 1000, 4) == 0);
-  CHECK(predict(Operation::broadcast, Path::nccl, 1000, 2) == 0);
-  CHECK(model.predict(Operation::all_gather, Path::raw, 1, 2, true) == std::nullopt);
+  CHECK(predict(Operation::reduce, raw, 1800, 2) == doctest::Approx(4.8));
+  CHECK(predict(Operation::reduce_scatter, raw, 1800, 2) == 0);
+  CHECK(predict(Operation::all_gather, nccl, 1000, 2) == doctest::Approx(5));
+  CHECK(predict(Operation::all_gather, nccl, 1000, 4) == 0);
+  CHECK(predict(Operation::all_gather, nccl_default, 1000, 2) == doctest::Approx(6));
+  CHECK(predict(Operation::all_gather, nccl_default, 1000, 4) == 0);
+  CHECK(predict(Operation::broadcast, nccl, 1000, 2) == 0);
+  CHECK(model.predict(Operation::all_gather, raw, 1, 2, Link::host) == std::nullopt);
 }
 
 TEST_CASE("over a link that was not measured, long messages are coded on their way through host memory") {
   const CostModel model = model_of("");
   CallShape shape = gather_of(uint64_t{1} << 20);
-  CHECK(choose(shape, {model}).codec == NCAST_CODEC_RAW);
-  CHECK(choose(gather_of(1024), {model}).packets);
-  shape.over_host = true;
-  CHECK(choose(shape, {model}).codec == NCAST_CODEC_WINDOW);
+  CHECK(decide(shape, {model}).codec == NCAST_CODEC_RAW);
+  CHECK(decide(gather_of(1024), {model}).runs_by_packets());
+  shape.link = Link::host;
+  CHECK(decide(shape, {model}).codec == NCAST_CODEC_WINDOW);
   shape.bytes = 1024;
-  CHECK(choose(shape, {model}).codec == NCAST_CODEC_RAW);
+  CHECK(decide(shape, {model}).codec == NCAST_CODEC_RAW);
 }
 
 TEST_CASE("few CTAs code no faster than they can") {
@@ -200,15 +201,15 @@ TEST_CASE("few CTAs code no faster than they can") {
       "all_gather 2 peer raw 1000000:100\nall_gather 2 peer window 1000000:75\n"
       "all_gather 2 peer window-random 1000000:100\n");
   CallShape shape = gather_of(1'000'000);
-  CHECK(choose(shape, {model}).codec == NCAST_CODEC_WINDOW);
+  CHECK(decide(shape, {model}).codec == NCAST_CODEC_WINDOW);
   shape.max_ctas = 32;
-  CHECK(costs_of(shape, model).raw == doctest::Approx(100));
-  CHECK(costs_of(shape, model).window > 100);
-  CHECK(choose(shape, {model}).codec == NCAST_CODEC_RAW);
+  CHECK(costs_of(shape, model)[raw].typical == doctest::Approx(100));
+  CHECK(costs_of(shape, model)[window].typical > 100);
+  CHECK(decide(shape, {model}).codec == NCAST_CODEC_RAW);
   shape.max_ctas = 8;
-  CHECK(costs_of(shape, model).raw > 200);
-  shape.over_host = true;
-  CHECK(costs_of(shape, model).raw == 0);
+  CHECK(costs_of(shape, model)[raw].typical > 200);
+  shape.link = Link::host;
+  CHECK(costs_of(shape, model)[raw].typical == 0);
 }
 
 TEST_CASE("few CTAs send long messages by blocks") {
@@ -217,13 +218,13 @@ TEST_CASE("few CTAs send long messages by blocks") {
       "all_gather 2 peer window 1000:6 1000000:60\n");
   CallShape shape = gather_of(1'000'000);
   shape.codec = NCAST_CODEC_RAW;
-  CHECK(choose(shape, {model}).packets);
+  CHECK(decide(shape, {model}).runs_by_packets());
   shape.max_ctas = 8;
-  CHECK(costs_of(shape, model).packets > 150);
-  CHECK_FALSE(choose(shape, {model}).packets);
+  CHECK(costs_of(shape, model)[packets].typical > 150);
+  CHECK_FALSE(decide(shape, {model}).runs_by_packets());
   shape.bytes = 1000;
-  CHECK(costs_of(shape, model).packets == doctest::Approx(3));
-  CHECK(choose(shape, {model}).packets);
+  CHECK(costs_of(shape, model)[packets].typical == doctest::Approx(3));
+  CHECK(decide(shape, {model}).runs_by_packets());
 }
 
 TEST_CASE("types that the codec shrinks less gain less where bytes take the time, and pay as much where coding does") {
@@ -234,31 +235,32 @@ TEST_CASE("types that the codec shrinks less gain less where bytes take the time
   const auto costs = [&](ncast_dtype dtype, uint64_t bytes) {
     return costs_of({Operation::all_gather, dtype, NCAST_CODEC_AUTO, bytes, 2}, model);
   };
-  CHECK(costs(NCAST_BFLOAT16, 1000000).window == doctest::Approx(70));
-  CHECK(costs(NCAST_FLOAT32, 1000000).window == doctest::Approx(85).epsilon(0.01));  // it saves about half as much
+  CHECK(costs(NCAST_BFLOAT16, 1000000)[window].typical == doctest::Approx(70));
+  CHECK(costs(NCAST_FLOAT32, 1000000)[window].typical ==
+        doctest::Approx(85).epsilon(0.01));  // it saves about half as much
   double before = 70;
   for (const ncast_dtype dtype : {NCAST_FLOAT8_E5M2, NCAST_FLOAT32, NCAST_FLOAT64, NCAST_FLOAT16, NCAST_FLOAT8_E4M3}) {
-    CHECK(costs(dtype, 1000000).window > before);
-    before = costs(dtype, 1000000).window;
+    CHECK(costs(dtype, 1000000)[window].typical > before);
+    before = costs(dtype, 1000000)[window].typical;
     CHECK(before < 100);
-    CHECK(costs(dtype, 1000).window == doctest::Approx(8));
+    CHECK(costs(dtype, 1000)[window].typical == doctest::Approx(8));
   }
-  CHECK(costs(NCAST_INT8, 1000000).window == 0);
+  CHECK(costs(NCAST_INT8, 1000000)[window].typical == 0);
 }
 
 TEST_CASE("a choice that is remembered is the one that would be made") {
   const CostModel model = CostModel::shipped();
-  RecentChoices recent;
+  Decisions recent;
   for (int round = 0; round < 2; ++round) {
     for (const Operation operation : operations) {
       for (const ncast_codec codec : {NCAST_CODEC_RAW, NCAST_CODEC_WINDOW, NCAST_CODEC_AUTO}) {
         for (uint64_t bytes = 1; bytes <= uint64_t{1} << 30; bytes *= 2) {
           for (const uint64_t more : {0, 0, 1}) {
             const CallShape shape{operation, NCAST_BFLOAT16, codec, bytes + more, 2};
-            const Choice made = choose(shape, {model}), remembered = recent.of(shape, {model});
-            CHECK(remembered.packets == made.packets);
+            const Decision made = decide(shape, {model}), remembered = recent.of(shape, {model});
+            CHECK(remembered.runs_by_packets() == made.runs_by_packets());
             CHECK(remembered.codec == made.codec);
-            CHECK(remembered.reason == made.reason);
+            CHECK(remembered.codec_reason == made.codec_reason);
           }
         }
       }
@@ -277,12 +279,121 @@ TEST_CASE("choices are the same whatever this process's environment, once the te
     for (int ranks = 1; ranks <= 8; ++ranks) {
       for (uint64_t bytes = 2; bytes <= uint64_t{1} << 30; bytes *= 2) {
         const CallShape shape{operation, NCAST_BFLOAT16, NCAST_CODEC_AUTO, bytes, ranks};
-        const Choice here = choose(shape, {sent}), there = choose(shape, {received});
-        CHECK(here.packets == there.packets);
+        const Decision here = decide(shape, {sent}), there = decide(shape, {received});
+        CHECK(here.runs_by_packets() == there.runs_by_packets());
         CHECK(here.codec == there.codec);
       }
     }
   }
+}
+
+TEST_CASE("what was not measured with a number of ranks takes the nearest number, and the larger of two as near") {
+  const auto model = [](const std::string& ranks) {
+    std::string lines;
+    for (size_t i = 0; i < ranks.size(); ++i) {
+      // One time for all sizes, so that only the number of ranks tells the curves apart.
+      const std::string time = std::to_string(10 * (ranks[i] - '0'));
+      for (const char* const path : {"raw", "window"})
+        lines += "send " + ranks.substr(i, 1) + " peer " + path + " 1:" + time + " 1000000:" + time + "\n";
+    }
+    return model_of(lines);
+  };
+  const auto of_ranks = [&](const std::string& measured, int ranks) {
+    return model(measured).predict(Operation::send, raw, 1000, ranks, Link::nvlink).value_or(0);
+  };
+  CHECK(of_ranks("28", 2) == 20);
+  CHECK(of_ranks("28", 3) == 20);
+  CHECK(of_ranks("28", 4) == 20);
+  CHECK(of_ranks("28", 5) == 80);  // equally near
+  CHECK(of_ranks("28", 6) == 80);
+  CHECK(of_ranks("28", 8) == 80);
+  CHECK(of_ranks("82", 5) == 80);  // whatever the order of the lines
+  CHECK(of_ranks("82", 4) == 20);
+  CHECK(of_ranks("246", 3) == 40);
+  CHECK(of_ranks("246", 5) == 60);
+  CHECK(of_ranks("246", 8) == 60);
+  CHECK(of_ranks("3", 2) == 30);
+}
+
+TEST_CASE("a model of version 2 names candidates, links, data and kernels") {
+  const std::string second = "narrowcast-costs 2 a machine\nkernels 0123456789abcdef\n";
+  CostModel model;
+  REQUIRE(CostModel::parse(second + "all_gather 2 pcie blocks:raw 1000:7\nall_gather 2 pcie blocks:window 1000:5\n"
+                                    "all_gather 2 pcie blocks:window/incompressible 1000:9\n"
+                                    "all_gather 2 pcie nccl:default 1000:8\n",
+                           "the test", &model) == NCAST_OK);
+  CHECK(model.kernels() == "0123456789abcdef");
+  CHECK(describe_mismatch(model) ==
+        std::string("the cost model was measured on other kernels (0123456789abcdef, this library has ") +
+            kernels_hash() + ")");
+  const auto predict = [&](size_t candidate, Link link, Data data = Data::typical) {
+    return model.predict(Operation::all_gather, candidate, 1000, 2, link, data).value_or(0);
+  };
+  CHECK(predict(raw, Link::pcie) == 7);
+  CHECK(predict(window, Link::pcie) == 5);
+  CHECK(predict(window, Link::pcie, Data::incompressible) == 9);
+  CHECK(predict(raw, Link::pcie, Data::incompressible) == 0);
+  CHECK(predict(nccl_default, Link::pcie) == 8);
+  CHECK(predict(packets, Link::pcie) == 0);
+  CHECK(predict(raw, Link::nvlink) == 7);  // the only link between GPUs that was measured
+  CHECK(predict(raw, Link::host) == 0);
+
+  const auto refused = [&](const std::string& line, const std::string& why) {
+    CHECK(refusal(second + line + "\n") == "some.costs, line 3: " + why);
+  };
+  refused("all_gather 2 peer blocks:raw 1:1", "'peer' is not a link: nvlink, pcie or host");
+  refused("all_gather 2 shm blocks:raw 1:1", "'shm' is not a link: nvlink, pcie or host");
+  refused("all_gather 2 nvlink raw 1:1", "'raw' is not a candidate");
+  refused("all_gather 2 nvlink blocks:window/random 1:1", "'blocks:window/random' is not a candidate");
+  CHECK(refusal(second + "all_gather 2 host blocks:raw 1:1\n") ==
+        "some.costs: there is no line 'all_gather 2 host blocks:window'");
+}
+
+TEST_CASE("each link between GPUs has its own curves") {
+  CostModel model;
+  REQUIRE(CostModel::parse("narrowcast-costs 2 a machine\nall_gather 2 pcie blocks:raw 1:7\n"
+                           "all_gather 2 pcie blocks:window 1:7\nall_gather 2 nvlink blocks:raw 1:3\n"
+                           "all_gather 2 nvlink blocks:window 1:3\n",
+                           "the test", &model) == NCAST_OK);
+  CHECK(model.predict(Operation::all_gather, raw, 1, 2, Link::pcie) == 7);
+  CHECK(model.predict(Operation::all_gather, raw, 1, 2, Link::nvlink) == 3);
+  CHECK(model.predict(Operation::all_gather, raw, 1, 2, Link::host) == std::nullopt);
+}
+
+TEST_CASE("the built-in model does not say which kernels it was measured on") {
+  CHECK(CostModel::shipped().kernels().empty());
+  CHECK(describe_mismatch(CostModel::shipped()) == "the cost model does not say which kernels it was measured on");
+}
+
+TEST_CASE("calls between processes are decided by the same function") {
+  const CostModel& model = CostModel::shipped();
+  for (const ncast_codec codec : {NCAST_CODEC_AUTO, NCAST_CODEC_RAW, NCAST_CODEC_WINDOW}) {
+    CallShape shape = gather_of(uint64_t{64} << 20, codec);
+    shape.link = Link::shared_memory;
+    const Decision decision = decide(shape, {model});
+    CHECK(decision.codec == (codec == NCAST_CODEC_WINDOW ? NCAST_CODEC_WINDOW : NCAST_CODEC_RAW));
+    CHECK(decision.candidate == (codec == NCAST_CODEC_WINDOW ? "frames:window" : "frames:raw"));
+    CHECK(decision.codec == codec_between_processes(codec));
+    CHECK_FALSE(decision.predicted.is_known());
+  }
+}
+
+TEST_CASE("a call is compared with NCCL's best way and with its default") {
+  const std::string lines = "all_gather 2 peer raw 1000:5\nall_gather 2 peer window 1000:9\n";
+  const auto compared = [&](const std::string& more, const char* with) {
+    return compare(decide(gather_of(1000, NCAST_CODEC_RAW), {model_of(lines + more)}), with);
+  };
+  const std::string both = "all_gather 2 peer nccl 1000:4\nall_gather 2 peer nccl-default 1000:6\n";
+  CHECK(std::string(compared(both, "nccl").reason) == "NCCL is as fast, by the cost model");
+  CHECK(compared(both, "nccl").nccl_microseconds == 4);
+  CHECK(compared(both, "nccl:default").reason == nullptr);
+  CHECK(compared(both, "nccl:default").nccl_microseconds == 6);
+  CHECK(compared(both, "nccl:default").microseconds == 5);
+  // A tie is NCCL's. Without its default, the best counts.
+  CHECK(compared("all_gather 2 peer nccl 1000:5\n", "nccl:default").reason != nullptr);
+  CHECK(std::string(compared("", "nccl").reason) == "the cost model does not know how long NCCL takes");
+  CHECK(std::string(compare(decide(gather_of(1000), {model_of("")}), "nccl").reason) ==
+        "the cost model does not know this call");
 }
 
 }  // namespace

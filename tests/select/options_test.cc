@@ -22,10 +22,10 @@ ncast_comm_config open_config() {
   return config;
 }
 
-Wishes wishes_of(const ncast_comm_config& config) {
-  Wishes wishes;
-  REQUIRE(Wishes::of(config, &wishes) == NCAST_OK);
-  return wishes;
+Options options_of(const ncast_comm_config& config) {
+  Options options;
+  REQUIRE(Options::of(config, &options) == NCAST_OK);
+  return options;
 }
 
 // A model of which no call takes as long as in another.
@@ -53,22 +53,36 @@ class ModelFile {
   std::filesystem::path path_;
 };
 
-// Of an all-gather, as it is explained and as it is predicted.
-double microseconds_of(const ncast_comm_config* config) {
-  ncast_explanation said;
-  ncast_prediction predicted;
-  REQUIRE(ncast_explain(NCAST_OP_ALL_GATHER, 500, NCAST_BFLOAT16, NCAST_CODEC_RAW, 2, config, &said) == NCAST_OK);
-  REQUIRE(ncast_predict(NCAST_OP_ALL_GATHER, 500, NCAST_BFLOAT16, NCAST_CODEC_RAW, 2, config, &predicted) == NCAST_OK);
-  CHECK(said.predicted.microseconds == predicted.microseconds);
-  return predicted.microseconds;
+ncast_status explain(ncast_operation operation, const ncast_comm_config* config, ncast_dtype dtype, uint64_t count,
+                     ncast_codec codec, ncast_decision* decision) {
+  ncast_explanation* explanation = nullptr;
+  const ncast_status status = ncast_explain(operation, count, dtype, codec, 2, config, &explanation);
+  if (status != NCAST_OK) return status;
+  decision->struct_bytes = sizeof *decision;
+  CHECK(ncast_explanation_decision(explanation, decision) == NCAST_OK);
+  decision->sentence = nullptr;
+  ncast_explanation_destroy(explanation);
+  return NCAST_OK;
 }
 
-TEST_CASE("nothing is wished for where nothing is said") {
-  const Wishes wishes = wishes_of(open_config());
-  CHECK(wishes.max_ctas == 64);
-  CHECK_FALSE(wishes.over_host);
-  CHECK(wishes.path == WantedPath::cheapest);
-  CHECK(wishes.cost_model.empty());
+// Of an all-gather, as it is explained and as it is compared with NCCL.
+double microseconds_of(const ncast_comm_config* config) {
+  ncast_decision said = {};
+  ncast_comparison compared = {};
+  compared.struct_bytes = sizeof compared;
+  REQUIRE(explain(NCAST_OP_ALL_GATHER, config, NCAST_BFLOAT16, 500, NCAST_CODEC_RAW, &said) == NCAST_OK);
+  REQUIRE(ncast_compare(NCAST_OP_ALL_GATHER, 500, NCAST_BFLOAT16, NCAST_CODEC_RAW, 2, config, 1, &compared) ==
+          NCAST_OK);
+  CHECK(said.microseconds == compared.microseconds);
+  return compared.microseconds;
+}
+
+TEST_CASE("without settings every option has its default") {
+  const Options options = options_of(open_config());
+  CHECK(options.max_ctas == 64);
+  CHECK_FALSE(options.over_host);
+  CHECK(options.transport == ForcedTransport::none);
+  CHECK(options.cost_model.empty());
 }
 
 TEST_CASE("a configuration comes before the environment") {
@@ -76,16 +90,16 @@ TEST_CASE("a configuration comes before the environment") {
   const Environment p2p("NARROWCAST_P2P", "0");
   const Environment model("NARROWCAST_COST_MODEL", "/of/the/environment");
   const Environment path("NARROWCAST_PATH", "blocks");
-  const Wishes open = wishes_of(open_config());
+  const Options open = options_of(open_config());
   CHECK(open.max_ctas == 7);
   CHECK(open.over_host);
-  CHECK(open.path == WantedPath::blocks);
+  CHECK(open.transport == ForcedTransport::blocks);
   CHECK(open.cost_model == "/of/the/environment");
   ncast_comm_config config = open_config();
   config.max_ctas = 9;
   config.p2p = 1;
   config.cost_model = "";
-  const Wishes given = wishes_of(config);
+  const Options given = options_of(config);
   CHECK(given.max_ctas == 9);
   CHECK_FALSE(given.over_host);
   CHECK(given.cost_model.empty());
@@ -94,17 +108,17 @@ TEST_CASE("a configuration comes before the environment") {
 TEST_CASE("NARROWCAST_MAX_CTAS is a number from 1 to 64, or as good as not set") {
   for (const auto& [text, ctas] : {std::pair{"1", 1u}, {"64", 64u}, {"65", 64u}, {"0", 64u}, {"-3", 64u}, {"x", 64u}}) {
     const Environment set("NARROWCAST_MAX_CTAS", text);
-    CHECK(wishes_of(open_config()).max_ctas == ctas);
+    CHECK(options_of(open_config()).max_ctas == ctas);
   }
 }
 
 TEST_CASE("what no configuration can have is refused") {
   const auto refused = [](const ncast_comm_config& config, const char* why) {
-    Wishes wishes;
-    CHECK(Wishes::of(config, &wishes) == NCAST_INVALID_ARGUMENT);
+    Options options;
+    CHECK(Options::of(config, &options) == NCAST_INVALID_ARGUMENT);
     CHECK(std::string(ncast_last_error()) == why);
-    ncast_explanation said;
-    CHECK(ncast_explain(NCAST_OP_SEND, 1, NCAST_INT8, NCAST_CODEC_RAW, 2, &config, &said) == NCAST_INVALID_ARGUMENT);
+    ncast_decision said = {};
+    CHECK(explain(NCAST_OP_SEND, &config, NCAST_INT8, 1, NCAST_CODEC_RAW, &said) == NCAST_INVALID_ARGUMENT);
     CHECK(std::string(ncast_last_error()) == std::string("ncast_explain: ") + why);
   };
   ncast_comm_config config = open_config();
@@ -118,14 +132,15 @@ TEST_CASE("what no configuration can have is refused") {
     refused(open_config(), "NARROWCAST_PATH is 'tubes', not packets or blocks");
   }
   config.struct_bytes = 8;
-  ncast_prediction predicted;
-  CHECK(ncast_predict(NCAST_OP_SEND, 1, NCAST_INT8, NCAST_CODEC_RAW, 2, &config, &predicted) == NCAST_INVALID_ARGUMENT);
+  ncast_comparison compared;
+  CHECK(ncast_compare(NCAST_OP_SEND, 1, NCAST_INT8, NCAST_CODEC_RAW, 2, &config, 1, &compared) ==
+        NCAST_INVALID_ARGUMENT);
   CHECK(std::string(ncast_last_error()) ==
-        "ncast_predict: config.struct_bytes is 8, not the size of the struct: was it initialised?");
+        "ncast_compare: config.struct_bytes is 8, not the size of the struct: was it initialised?");
 }
 
-TEST_CASE("calls are explained by the wished model") {
-  const ModelFile of_environment("wishes_test.environment."), given("wishes_test.given.");
+TEST_CASE("calls are explained by the model of the options") {
+  const ModelFile of_environment("options_test.environment."), given("options_test.given.");
   const double built_in = microseconds_of(nullptr);
   CHECK(built_in > 0);
   of_environment.write_times(1000);
@@ -141,10 +156,10 @@ TEST_CASE("calls are explained by the wished model") {
 }
 
 TEST_CASE("a model that cannot be loaded is told of, with what names it") {
-  const ModelFile file("wishes_test.");
+  const ModelFile file("options_test.");
   const auto error = [](const ncast_comm_config* config) {
-    ncast_explanation said;
-    CHECK(ncast_explain(NCAST_OP_SEND, 1, NCAST_INT8, NCAST_CODEC_RAW, 2, config, &said) == NCAST_INVALID_ARGUMENT);
+    ncast_decision said = {};
+    CHECK(explain(NCAST_OP_SEND, config, NCAST_INT8, 1, NCAST_CODEC_RAW, &said) == NCAST_INVALID_ARGUMENT);
     return std::string(ncast_last_error());
   };
   const std::string cannot = file.path() + " cannot be read: No such file or directory", path = file.path();
@@ -157,11 +172,11 @@ TEST_CASE("a model that cannot be loaded is told of, with what names it") {
   CHECK(error(nullptr) == "ncast_explain: " + path + ", line 2: 'nonsense' is not an operation that is measured");
 }
 
-TEST_CASE("a wanted path is taken") {
+TEST_CASE("a forced transport is used") {
   const Environment set("NARROWCAST_PATH", "blocks");
-  ncast_explanation said;
-  CHECK(ncast_explain(NCAST_OP_ALL_REDUCE, 1, NCAST_INT8, NCAST_CODEC_AUTO, 2, nullptr, &said) == NCAST_OK);
-  CHECK(said.packets == 0);
+  ncast_decision said = {};
+  CHECK(explain(NCAST_OP_ALL_REDUCE, nullptr, NCAST_INT8, 1, NCAST_CODEC_AUTO, &said) == NCAST_OK);
+  CHECK(std::string(said.candidate) == "blocks:raw");
 }
 
 }  // namespace

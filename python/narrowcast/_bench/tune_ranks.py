@@ -78,8 +78,8 @@ def tune(
         opponents = Opponents(host, list(nccl_library.VARIANTS), _ANY_VARIANT, required=False, path=nccl)
         opponents.join(plain)
         packets = Contender("packets", plain, run_ours(by_packets, "raw"), comm=by_packets)
-        raw = Contender("raw", plain, run_ours(by_blocks, "raw"), comm=by_blocks)
-        window = Contender("window", plain, run_ours(by_blocks, "window"), comm=by_blocks)
+        raw = Contender("blocks:raw", plain, run_ours(by_blocks, "raw"), comm=by_blocks)
+        window = Contender("blocks:window", plain, run_ours(by_blocks, "window"), comm=by_blocks)
         emit(
             {
                 "link": by_blocks.explain("send", 1, dtype=DTYPE).link,

@@ -1,17 +1,17 @@
-"""What the CUDA backend would do with a call, why, and how long that should take, without making it."""
+"""How a call runs, why, and how long it should take, without making it."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from ctypes import byref
+from ctypes import byref, c_void_p, sizeof
 from dataclasses import dataclass
 from typing import TypeVar
 
 from .._native.codecs import codec_text, comm_codec_number
 from .._native.integers import as_int, as_unsigned
 from .._native.library import check, library
-from .._native.structures import ExplanationC, PredictionC
+from .._native.structures import CandidateC, DecisionC
 from ..types import OPERATIONS, value_type
 from .config import comm_config
 
@@ -19,35 +19,51 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Prediction:
-    """Microseconds that the cost model predicts for the ways of a call; None: not known, or not possible."""
+class CandidateCost:
+    """Microseconds that the cost model predicts for one candidate; None: not known, or it cannot run the call."""
 
-    chosen: float | None  #: as the call is run; coded, with values that the codec shrinks as it does weights
-    packets: float | None  #: raw, by packets
-    raw: float | None  #: raw, by blocks
-    window: float | None  #: coded, of values that shrink
-    window_random: float | None  #: coded, of values that do not
-    nccl: float | None  #: the best of NCCL's ways
-    nccl_default: float | None  #: what NCCL does where the program asks for no other
+    typical: float | None  #: with values that shrink as weights do
+    incompressible: float | None  #: with values that do not shrink
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What the cost model predicts for a call, in microseconds."""
+
+    chosen: float | None  #: for the call as it runs; None: not known
+    candidates: dict[str, CandidateCost]  #: by name, such as "packets", "blocks:window", "nccl"
+
+    @property
+    def nccl(self) -> float | None:
+        """NCCL's fastest way."""
+        return self.candidates["nccl"].typical
+
+    @property
+    def nccl_default(self) -> float | None:
+        """NCCL without symmetric windows and copy engines."""
+        return self.candidates["nccl:default"].typical
 
 
 @dataclass(frozen=True)
 class Explanation:
-    """How a rank's part in a call is run; `sentence` says all of it."""
+    """How a rank's part in a call runs; `sentence` has all of it in words."""
 
-    path: str  #: "packets", each 16 bytes of data and flag, or "blocks" of values, through slots
+    #: "packets", "blocks:raw", "blocks:window"; "copy", "none"; on the host backend "frames:raw", "frames:window"
+    candidate: str
+    path: str  #: the candidate without its codec
     path_why: str
-    shots: int | None  #: of an all_reduce by packets: 2 when the ranks reduce a piece each and pass it on, else 1
+    shots: int | None  #: all_reduce by packets: 2 if the ranks reduce a piece each and pass it on, else 1
     shots_why: str | None
     codec: str  #: "window" or "raw"
     codec_why: str
     ctas: int  #: 0: no kernel runs
     warps: int  #: of a CTA
-    rings: int | None  #: by blocks: that share the largest piece that one rank sends another
+    rings: int | None  #: by blocks: that carry the largest piece that one rank sends another
     block_bytes: int | None  #: by blocks: of values
-    packet_bytes: int | None  #: by packets: of one, with its flag
-    link: str  #: "peer", or "host" where payloads go through host memory
+    packet_bytes: int | None  #: by packets: of one packet with its flag
+    link: str  #: "nvlink", "pcie", "host" (through host memory), "shm" (host backend)
     predicted: Prediction
+    costs_warning: str | None  #: why the cost model may not fit this library
     sentence: str
 
 
@@ -72,7 +88,7 @@ def explain(
     max_ctas, p2p, cost_model: as the ranks' communicators are made with; 0 and None leave it to this process's
         environment.
     """
-    made = ExplanationC()
+    made = c_void_p()
     question = asked(operation, count, dtype, codec)
     ranks = as_int(ranks, "ranks")
     config = comm_config(max_ctas=max_ctas, p2p=p2p, cost_model=cost_model)
@@ -105,23 +121,37 @@ def asked(operation: str, count: int, dtype: str, codec: str) -> tuple[int, int,
     return OPERATIONS[operation], as_unsigned(count, "count"), value_type(dtype).number, comm_codec_number(codec)
 
 
-def explanation_of(made: ExplanationC) -> Explanation:
-    """The C structure as one of Python's."""
-    by_packets = bool(made.packets)
-    has_shots = made.shots_why is not None
-    return Explanation(
-        path="packets" if by_packets else "blocks",
-        path_why=made.path_why.decode(),
-        shots=1 + made.two_shot if has_shots else None,
-        shots_why=made.shots_why.decode() if has_shots else None,
-        codec=codec_text(made.codec),
-        codec_why=made.codec_why.decode(),
-        ctas=made.ctas,
-        warps=made.warps,
-        rings=None if by_packets else made.rings,
-        block_bytes=None if by_packets else made.block_bytes,
-        packet_bytes=made.packet_bytes if by_packets else None,
-        link="host" if made.over_host else "peer",
-        predicted=Prediction(*(getattr(made.predicted, field[0]) or None for field in PredictionC._fields_)),
-        sentence=made.sentence.decode(),
-    )
+def explanation_of(made: c_void_p) -> Explanation:
+    """The C explanation as one of Python's; frees it."""
+    try:
+        decision = DecisionC(struct_bytes=sizeof(DecisionC))
+        check(library().ncast_explanation_decision(made, byref(decision)))
+        costs = {}
+        for index in range(library().ncast_explanation_candidates(made)):
+            candidate = CandidateC(struct_bytes=sizeof(CandidateC))
+            check(library().ncast_explanation_candidate(made, index, byref(candidate)))
+            costs[candidate.name.decode()] = CandidateCost(
+                candidate.microseconds or None, candidate.incompressible_microseconds or None
+            )
+        name = decision.candidate.decode()
+        has_shots = decision.shots_reason is not None
+        return Explanation(
+            candidate=name,
+            path=name.partition(":")[0],
+            path_why=decision.path_reason.decode(),
+            shots=1 + decision.two_shot if has_shots else None,
+            shots_why=decision.shots_reason.decode() if has_shots else None,
+            codec=codec_text(decision.codec),
+            codec_why=decision.codec_reason.decode(),
+            ctas=decision.ctas,
+            warps=decision.warps,
+            rings=decision.rings or None,
+            block_bytes=decision.block_bytes or None,
+            packet_bytes=decision.packet_bytes or None,
+            link=decision.link.decode(),
+            predicted=Prediction(decision.microseconds or None, costs),
+            costs_warning=decision.costs_warning.decode() if decision.costs_warning else None,
+            sentence=decision.sentence.decode(),
+        )
+    finally:
+        library().ncast_explanation_destroy(made)

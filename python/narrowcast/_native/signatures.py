@@ -6,15 +6,16 @@ from ctypes import POINTER, c_char_p, c_double, c_int, c_size_t, c_uint32, c_uin
 from typing import Any
 
 from .structures import (
+    CandidateC,
     CodecInfoC,
     CommConfigC,
     CommCountersC,
+    ComparisonC,
     CudaOptionsC,
-    ExplanationC,
+    DecisionC,
     FrameInfoC,
     OperationCountersC,
     OperationInfoC,
-    PredictionC,
     UniqueIdC,
 )
 
@@ -139,14 +140,19 @@ SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "ncast_explain": (
         _STATUS,
         # operation count dtype codec ranks config explanation
-        [c_int, c_uint64, c_int, _CODEC, c_int, POINTER(CommConfigC), POINTER(ExplanationC)],
+        [c_int, c_uint64, c_int, _CODEC, c_int, POINTER(CommConfigC), POINTER(c_void_p)],
     ),
-    "ncast_comm_explain": (_STATUS, [_COMM, c_int, c_uint64, c_int, _CODEC, POINTER(ExplanationC)]),
-    # Not called from here: an explanation has these times, too.
-    "ncast_predict": (
+    "ncast_comm_explain": (_STATUS, [_COMM, c_int, c_uint64, c_int, _CODEC, POINTER(c_void_p)]),
+    "ncast_explanation_decision": (_STATUS, [c_void_p, POINTER(DecisionC)]),
+    "ncast_explanation_candidates": (c_uint32, [c_void_p]),
+    "ncast_explanation_candidate": (_STATUS, [c_void_p, c_uint32, POINTER(CandidateC)]),
+    "ncast_explanation_destroy": (None, [c_void_p]),
+    # Not called from here: for programs that can also use NCCL.
+    "ncast_comm_compare": (_STATUS, [_COMM, c_int, c_uint64, c_int, _CODEC, c_int, POINTER(ComparisonC)]),
+    "ncast_compare": (
         _STATUS,
-        # operation count dtype codec ranks config prediction
-        [c_int, c_uint64, c_int, _CODEC, c_int, POINTER(CommConfigC), POINTER(PredictionC)],
+        # operation count dtype codec ranks config with_windows comparison
+        [c_int, c_uint64, c_int, _CODEC, c_int, POINTER(CommConfigC), c_int, POINTER(ComparisonC)],
     ),
-    "ncast_comm_predict": (_STATUS, [_COMM, c_int, c_uint64, c_int, _CODEC, POINTER(PredictionC)]),
+    "ncast_kernels_hash": (c_char_p, []),
 }

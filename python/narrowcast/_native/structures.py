@@ -114,36 +114,47 @@ class OperationInfoC(Structure):
     ]
 
 
-class PredictionC(Structure):
-    """ncast_prediction."""
+class DecisionC(Structure):
+    """ncast_decision."""
 
     _fields_ = [
-        ("microseconds", c_double),
-        ("packets", c_double),
-        ("raw", c_double),
-        ("window", c_double),
-        ("window_random", c_double),
-        ("nccl", c_double),
-        ("nccl_default", c_double),
-    ]
-
-
-class ExplanationC(Structure):
-    """ncast_explanation."""
-
-    _fields_ = [
-        ("packets", c_int),
+        ("struct_bytes", c_size_t),
+        ("candidate", c_char_p),
+        ("link", c_char_p),
+        ("codec", c_uint64),
         ("two_shot", c_int),
-        ("over_host", c_int),
         ("ctas", c_uint32),
         ("warps", c_uint32),
         ("rings", c_uint32),
         ("block_bytes", c_uint32),
         ("packet_bytes", c_uint32),
-        ("codec", c_uint64),
-        ("path_why", c_char_p),
-        ("shots_why", c_char_p),
-        ("codec_why", c_char_p),
-        ("predicted", PredictionC),
-        ("sentence", c_char * 768),
+        ("path_reason", c_char_p),
+        ("shots_reason", c_char_p),
+        ("codec_reason", c_char_p),
+        ("microseconds", c_double),
+        ("costs_warning", c_char_p),
+        ("sentence", c_char_p),
+    ]
+
+
+class CandidateC(Structure):
+    """ncast_candidate."""
+
+    _fields_ = [
+        ("struct_bytes", c_size_t),
+        ("name", c_char_p),
+        ("microseconds", c_double),
+        ("incompressible_microseconds", c_double),
+    ]
+
+
+class ComparisonC(Structure):
+    """ncast_comparison."""
+
+    _fields_ = [
+        ("struct_bytes", c_size_t),
+        ("faster", c_int),
+        ("microseconds", c_double),
+        ("nccl_microseconds", c_double),
+        ("reason", c_char_p),
     ]

@@ -79,17 +79,16 @@ def _table(asked: dict[str, Any], found: Explanation) -> Table:
         table.add_row("rings", str(found.rings), blocks)
     if found.predicted.chosen is not None:
         table.add_row("time", f"{found.predicted.chosen:.1f} us", _alternatives(found.predicted))
+    if found.costs_warning is not None:
+        table.add_row("costs", "", found.costs_warning)
     return table
 
 
 def _alternatives(predicted: Prediction) -> str:
-    """What the cost model predicts for every way, where it knows."""
-    ways = (
-        ("by packets", predicted.packets),
-        ("raw by blocks", predicted.raw),
-        ("by window", predicted.window),
-        ("by window where nothing shrinks", predicted.window_random),
-        ("by NCCL", predicted.nccl),
-        ("by its default", predicted.nccl_default),
-    )
-    return "predicted: " + ", ".join(f"{time:.1f} {way}" for way, time in ways if time is not None)
+    """What the cost model predicts for every candidate that it knows."""
+    parts = []
+    for name, cost in predicted.candidates.items():
+        if cost.typical is not None:
+            worst = "" if cost.incompressible is None else f" ({cost.incompressible:.1f} incompressible)"
+            parts.append(f"{cost.typical:.1f} {name}{worst}")
+    return "predicted: " + ", ".join(parts)

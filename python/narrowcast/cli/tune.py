@@ -14,13 +14,14 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from .._bench.cost_model import INCOMPRESSIBLE, ContradictionError, Curve, Times, load, paths_of_nccl
+from .._bench.cost_model import INCOMPRESSIBLE, UNKNOWN_KERNELS, ContradictionError, Curve, Times, load, series_of_nccl
 from .._bench.launch import run_ranks
 from .._bench.operations import NAMES as OPERATIONS
 from .._bench.operations import call_of
 from .._bench.tune_ranks import DTYPE
 from .._comm.explain import Explanation, changes, explain
 from .._files.atomic import check_writable, new_file, write_all
+from .._native.library import library
 from ..comm import unique_id
 from ..cuda import device_count
 from ..errors import InvalidArgumentError, UnsupportedError
@@ -73,13 +74,15 @@ def tune(
         if ranks or quick or nccl:
             raise BadUse("--from measures nothing: --ranks, --quick and --nccl are not for it")
         machine, remarks = _add_reports(times, reports)
+        kernels = UNKNOWN_KERNELS
     else:
         remarks = []
+        kernels = library().ncast_kernels_hash().decode()
         for number in _numbers_of_ranks(ranks):
             _, remark = measure(times, number, QUICK if quick else THOROUGH, nccl=nccl)
             remarks.append(remark)
         machine = bench_report.machine()
-    text = times.text(machine, *remarks)
+    text = times.text(machine, *remarks, kernels=kernels)
     with new_file(output_file) as file:
         write_all(file, memoryview(text.encode()), str(output_file))
         try:
@@ -167,9 +170,9 @@ def measure(
         seen.add((operation, data))
         for name in first["contenders"]:
             microseconds = 1e6 * bench_report.seconds_of([result["contenders"][name] for result in results])
-            ours = f"{name}-random" if data == INCOMPRESSIBLE else name
-            for path in paths_of_nccl(name) if name.startswith("nccl") else (ours,):
-                curve = Curve(call_of(operation), ranks, where["link"], path)
+            ours = f"{name}/incompressible" if data == INCOMPRESSIBLE else name
+            for series in series_of_nccl(name) if name.startswith("nccl") else (ours,):
+                curve = Curve(call_of(operation), ranks, where["link"], series)
                 times.add(curve, first["count"] * value_bytes, microseconds)
 
     run_ranks(job, [{**arguments, "rank": rank} for rank in range(ranks)], add, timeout_seconds=_WHOLE_SECONDS)
@@ -182,13 +185,13 @@ def measure(
 
 def _table(times: Times, ranks: int, path: Path, link: str) -> Table:
     """Where the model switches, asked of the functions that choose by it."""
-    through = "" if link == "peer" else " through host memory"
+    through = " through host memory" if link == "host" else ""
     title = f"{ranks} ranks{through}, {DTYPE}, codec auto: bytes of what one rank sends another"
     table = Table(title=title, title_justify="left")
     for name in ("", "ways", "faster than NCCL from"):
         table.add_column(name, overflow="fold")
     curves = [curve for curve in times.curves() if (curve.ranks, curve.link) == (ranks, link)]
-    ask = functools.partial(explain, dtype=DTYPE, ranks=ranks, cost_model=path, p2p=link == "peer")
+    ask = functools.partial(explain, dtype=DTYPE, ranks=ranks, cost_model=path, p2p=link != "host")
     for operation in dict.fromkeys(curve.operation for curve in curves):
         of_operation = functools.partial(ask, operation)
         table.add_row(operation, _ways(of_operation), _wins(of_operation))

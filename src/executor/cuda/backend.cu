@@ -30,8 +30,8 @@ void close_hub(const bootstrap::UniqueIdContent& content) { bootstrap::close_unu
 ncast_status check_config(int ranks, const ncast_comm_config& config) {
   if (ranks > channel::max_gpu_ranks)
     return fail(NCAST_INVALID_ARGUMENT, "ranks is %d, not 1 to %d", ranks, channel::max_gpu_ranks);
-  Wishes wishes;
-  if (ncast_status status = Wishes::of(config, &wishes)) return status;
+  Options options;
+  if (ncast_status status = Options::of(config, &options)) return status;
   int devices = 0;
   if (const cudaError_t error = cudaGetDeviceCount(&devices); error != cudaSuccess)
     return fail(NCAST_UNSUPPORTED, "no usable GPU: %s", cuda_error_text(error).c_str());

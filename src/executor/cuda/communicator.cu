@@ -9,7 +9,6 @@
 #include "executor/cuda/communicator.h"
 #include "executor/cuda/kernels.h"
 #include "executor/cuda/state.h"
-#include "select/choice.h"
 #include "status/error.h"
 
 namespace narrowcast::executor::cuda {
@@ -49,19 +48,19 @@ ncast_status Communicator::create(const bootstrap::TcpAddress& address, const bo
 ncast_status Communicator::join(const bootstrap::TcpAddress& address, const bootstrap::WorldId& secret,
                                 const ncast_comm_config& config) {
   timeout_seconds_ = config.timeout_seconds;
-  Wishes wishes;
-  if (ncast_status status = Wishes::of(config, &wishes)) return status;
+  Options options;
+  if (ncast_status status = Options::of(config, &options)) return status;
   if (ncast_status status = bootstrap::TcpRendezvous::join(
           address, secret, rank(), ranks(), bootstrap::Limit{config.create_timeout_seconds}, &rendezvous_))
     return status;
-  if (ncast_status status = channel::PeerMemory::choose_place(*rendezvous_, wishes.over_host, &place_, &nvlink_))
+  if (ncast_status status = channel::PeerMemory::choose_place(*rendezvous_, options.over_host, &place_, &nvlink_))
     return status;
   const bool over_host = place_ == channel::PeerMemory::Place::host;
   const size_t own_default = over_host ? default_host_scratch_bytes : default_scratch_bytes;
-  if (ncast_status status = agree(wishes, config.scratch_bytes != 0 ? config.scratch_bytes : own_default))
+  if (ncast_status status = agree(options, config.scratch_bytes != 0 ? config.scratch_bytes : own_default))
     return status;
   if (over_host) agreement_.max_ctas = std::min(agreement_.max_ctas, most_ctas_over_host);
-  if (ncast_status status = agree_on_costs(wishes)) return status;
+  if (ncast_status status = agree_on_costs(options)) return status;
   if (ncast_status status = set_up()) return status;
   if (ncast_status status = rendezvous_->barrier()) return status;
   rendezvous_->set_limit(bootstrap::Limit{config.timeout_seconds});
@@ -82,10 +81,10 @@ ncast_status Communicator::find_room(uint32_t* ctas) const {
   return NCAST_OK;
 }
 
-ncast_status Communicator::agree(const Wishes& wishes, size_t scratch_bytes) {
+ncast_status Communicator::agree(const Options& options, size_t scratch_bytes) {
   uint32_t fitting = 0;
   if (ncast_status status = find_room(&fitting)) return status;
-  const Agreement own{std::min(wishes.max_ctas, fitting), wishes.path, scratch_bytes};
+  const Agreement own{std::min(options.max_ctas, fitting), options.transport, scratch_bytes};
   std::vector<Agreement> all(static_cast<size_t>(ranks()));
   if (ncast_status status = rendezvous_->all_gather(&own, sizeof own, all.data())) return status;
   agreement_ = own;
@@ -94,17 +93,17 @@ ncast_status Communicator::agree(const Wishes& wishes, size_t scratch_bytes) {
     if (other.scratch_bytes != own.scratch_bytes)
       return fail(NCAST_MISMATCH, "scratch_bytes is %zu on rank %d and %zu on rank %d", other.scratch_bytes, peer,
                   own.scratch_bytes, rank());
-    if (other.path != own.path)
+    if (other.transport != own.transport)
       return fail(NCAST_MISMATCH, "NARROWCAST_PATH is not the same on rank %d and rank %d", peer, rank());
     agreement_.max_ctas = std::min(agreement_.max_ctas, other.max_ctas);
   }
   return NCAST_OK;
 }
 
-// All choose by rank 0's, or their choices could differ.
-ncast_status Communicator::agree_on_costs(const Wishes& wishes) {
+// All ranks use the model of rank 0, so that they decide alike.
+ncast_status Communicator::agree_on_costs(const Options& options) {
   if (rank() == 0) {
-    if (ncast_status status = wishes.load_costs(&costs_)) return status;
+    if (ncast_status status = options.load_costs(&costs_)) return status;
   }
   std::vector<uint64_t> all_bytes(static_cast<size_t>(ranks()));
   const uint64_t own_bytes = costs_.text().size();

@@ -21,8 +21,8 @@
 #include "executor/cuda/packets/launch.h"
 #include "executor/cuda/state.h"
 #include "narrowcast/channel.h"
-#include "select/choice.h"
-#include "select/explain.h"
+#include "select/decision.h"
+#include "select/options.h"
 
 namespace narrowcast::executor::cuda {
 
@@ -31,7 +31,7 @@ using namespace select;
 // What the ranks have agreed on when they joined.
 struct Agreement {
   uint32_t max_ctas;
-  WantedPath path;
+  ForcedTransport transport;
   size_t scratch_bytes;
 };
 
@@ -48,10 +48,12 @@ class Communicator final : public ncast_comm {
   ncast_status wait_until_idle() override;
   void leave_ranks() override;
 
-  // What its choices depend on.
-  Situation situation() const {
-    return {ranks(), place_ == channel::PeerMemory::Place::host, nvlink_, agreement_.max_ctas, policy()};
+  Link link() const override {
+    if (place_ == channel::PeerMemory::Place::host) return Link::host;
+    return nvlink_ ? Link::nvlink : Link::pcie;
   }
+  uint32_t max_ctas() const override { return agreement_.max_ctas; }
+  Policy policy() const override { return {costs_, agreement_.transport}; }
 
   // Enqueues calls that were launched together, in the order in which they were made. Any thread.
   ncast_status launch(const std::vector<const Call*>& calls);
@@ -100,8 +102,8 @@ class Communicator final : public ncast_comm {
                     const ncast_comm_config& config);
   // The CTAs that may be, by what the GPU has room for.
   ncast_status find_room(uint32_t* ctas) const;
-  ncast_status agree(const Wishes& wishes, size_t scratch_bytes);
-  ncast_status agree_on_costs(const Wishes& wishes);
+  ncast_status agree(const Options& options, size_t scratch_bytes);
+  ncast_status agree_on_costs(const Options& options);
   ncast_status set_up();
 
   // The stream waits for the communicator's call before, on whatever stream that was; and that it can be waited for.
@@ -123,9 +125,7 @@ class Communicator final : public ncast_comm {
   cudaError_t launch_collective(const Call& call, cudaStream_t stream);
   cudaError_t launch_moves_of(const Call& call, ncast_codec codec, cudaStream_t stream);
   cudaError_t launch_reduction_of(const Call& call, ncast_codec codec, cudaStream_t stream);
-  Policy policy() const { return {costs_, agreement_.path}; }
-  const Choice& choice_of(const Call& call);  // under launching_
-  PacketShape packet_shape_of(const Call& call) const;
+  Decision decision_of(const Call& call);
   BlockCall block_call(Operation operation, ncast_codec codec, int kernel) const;
 
   // Of `bytes` at `values`, where a call receives them.
@@ -178,7 +178,6 @@ class Communicator final : public ncast_comm {
 
   std::mutex launching_;
   cudaEvent_t forked_ = nullptr;
-  RecentChoices choices_;
   LastCall called_, captured_;
   LastCall* entered_ = nullptr;
   std::array<SideStream, most_kernels_at_once - 1> sides_;

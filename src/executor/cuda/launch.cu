@@ -9,7 +9,6 @@
 #include "executor/cuda/blocks/kernels.h"
 #include "executor/cuda/blocks/pieces.h"
 #include "executor/cuda/communicator.h"
-#include "select/choice.h"
 #include "status/error.h"
 
 namespace narrowcast::executor::cuda {
@@ -35,16 +34,8 @@ cudaError_t Communicator::join(int kernel, cudaStream_t stream) {
   return cudaStreamWaitEvent(stream, beside.joined);
 }
 
-const Choice& Communicator::choice_of(const Call& call) {
-  const bool over_host = place_ == channel::PeerMemory::Place::host;
-  return choices_.of(
-      {call.operation, call.dtype, call.codec, bytes_of(call), ranks(), over_host, nvlink_, agreement_.max_ctas},
-      policy());
-}
-
-// Of a call that goes by packets.
-PacketShape Communicator::packet_shape_of(const Call& call) const {
-  return choose_packet_shape(*packet_operation(call.operation), bytes_of(call), ranks(), nvlink_, agreement_.max_ctas);
+Decision Communicator::decision_of(const Call& call) {
+  return decide(call.operation, call.dtype, call.codec, bytes_of(call));
 }
 
 BlockCall Communicator::block_call(Operation operation, ncast_codec codec, int kernel) const {
@@ -113,8 +104,10 @@ void Communicator::count(const Call& call) {
   ncast_operation_counters& counters = counters_[static_cast<size_t>(call.operation)];
   ++counters.calls;
   const bool captured = entered_ == &captured_;
-  if (captured || ranks() == 1 || !choice_of(call).packets) return;
-  const PacketShape shape = packet_shape_of(call);
+  if (captured || ranks() == 1) return;
+  const Decision decision = decision_of(call);
+  if (!decision.runs_by_packets()) return;
+  const PacketShape shape = *decision.packets;
   const uint64_t bytes =
       sent_by_packets(*packet_operation(call.operation), shape, bytes_of(call), rank(), ranks(), call.peer);
   counters.raw_bytes += bytes;
@@ -199,21 +192,22 @@ cudaError_t Communicator::launch_transfers(const Transfers& transfers, Coding co
 }
 
 Communicator::Coding Communicator::coding_of(const Call& call) {
-  const ncast_codec codec = choice_of(call).codec;
+  const ncast_codec codec = decision_of(call).codec;
   return {codec == NCAST_CODEC_RAW ? NCAST_INT8 : call.dtype, codec};
 }
 
 cudaError_t Communicator::launch_collective(const Call& call, cudaStream_t stream) {
-  const Choice choice = choice_of(call);
+  const Decision decision = decision_of(call);
   if (call.operation != Operation::all_to_all_v && call.count == 0) return cudaSuccess;
-  if (const auto operation = packet_operation(call.operation); operation && choice.packets) {
+  if (const auto operation = packet_operation(call.operation);
+      operation && (decision.runs_by_packets() || ranks() == 1)) {
     return launch_packets(
         peers_, 0,
         {*operation, call.send, call.recv, call.count, call.dtype, call.redop, call.peer, call_mark(make_tag(call, 0))},
-        packet_shape_of(call), stream);
+        decision.packets.value_or(PacketShape{}), stream);
   }
-  return reduces(call.operation) ? launch_reduction_of(call, choice.codec, stream)
-                                 : launch_moves_of(call, choice.codec, stream);
+  return reduces(call.operation) ? launch_reduction_of(call, decision.codec, stream)
+                                 : launch_moves_of(call, decision.codec, stream);
 }
 
 cudaError_t Communicator::launch_moves_of(const Call& call, ncast_codec codec, cudaStream_t stream) {

@@ -7,6 +7,7 @@
 #include "codec/codec.h"
 #include "executor/host/operations.h"
 #include "narrowcast/codec.h"
+#include "select/decision.h"
 #include "status/error.h"
 
 namespace narrowcast::executor::host {
@@ -34,8 +35,8 @@ ncast_status mismatch(const Communicator& comm, const CallTag& own, int peer, co
 }
 
 ncast_codec codec_of(const CallTag& tag) {
-  // Memory is the link here, and encoding reads and writes it just as the copy does that it would spare.
-  return tag.codec == NCAST_CODEC_AUTO ? ncast_codec{NCAST_CODEC_RAW} : tag.codec;
+  // Memory is the link here: encoding reads and writes as much as the copy that it would save.
+  return select::codec_between_processes(tag.codec);
 }
 
 bool is_exact(const CallTag& tag) { return codec::is_exact(codec_of(tag)); }

@@ -22,8 +22,8 @@ struct Engine {
   FUNCTION(comm_async_error)            \
   FUNCTION(comm_get_counters)           \
   FUNCTION(comm_get_operation_counters) \
-  FUNCTION(comm_predict)                \
-  FUNCTION(predict)                     \
+  FUNCTION(comm_compare)                \
+  FUNCTION(compare)                     \
   FUNCTION(group_start)                 \
   FUNCTION(group_end)                   \
   FUNCTION(send)                        \

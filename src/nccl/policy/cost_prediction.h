@@ -20,7 +20,7 @@ class Predictor {
  public:
   virtual ~Predictor() = default;
   // False if the time is not known. The same on all ranks.
-  virtual bool predict(const CallShape& shape, ncast_codec codec, ncast_prediction* prediction) const = 0;
+  virtual bool compare(const CallShape& shape, ncast_codec codec, ncast_comparison* comparison) const = 0;
 };
 
 // The state of a communicator that predictions depend on; the same on all ranks.
@@ -36,7 +36,7 @@ struct EngineState {
 class EnginePredictor final : public Predictor {
  public:
   explicit EnginePredictor(const EngineState& state) : state_(state) {}
-  bool predict(const CallShape& shape, ncast_codec codec, ncast_prediction* prediction) const override;
+  bool compare(const CallShape& shape, ncast_codec codec, ncast_comparison* comparison) const override;
 
  private:
   const EngineState state_;

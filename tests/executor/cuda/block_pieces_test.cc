@@ -5,7 +5,7 @@
 
 #include "doctest/doctest.h"
 #include "executor/cuda/blocks/pieces.h"
-#include "select/choice.h"
+#include "select/decision.h"
 
 namespace narrowcast::executor::cuda {
 namespace {

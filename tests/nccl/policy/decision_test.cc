@@ -15,9 +15,11 @@ Call call_of(Operation operation, size_t count = 1000, int dtype = NCAST_BFLOAT1
 struct Times : Predictor {
   double here, nccl;
   Times(double its_here, double its_nccl) : here(its_here), nccl(its_nccl) {}
-  bool predict(const CallShape&, ncast_codec, ncast_prediction* prediction) const override {
-    prediction->microseconds = here;
-    prediction->nccl = nccl;
+  bool compare(const CallShape&, ncast_codec, ncast_comparison* comparison) const override {
+    comparison->microseconds = here;
+    comparison->nccl_microseconds = nccl;
+    comparison->faster = here < nccl;
+    comparison->reason = here < nccl ? nullptr : "the library's reason";
     return here != 0;
   }
 };

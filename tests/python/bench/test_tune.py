@@ -13,6 +13,7 @@ from narrowcast._bench import cost_model
 from narrowcast._bench.cost_model import Curve, Times
 from narrowcast._bench.operations import NAMES, bus_factor, call_of
 from narrowcast._comm import explain
+from narrowcast._native.library import library
 from narrowcast.cli import tune as command
 from narrowcast.cli.bench import report as bench_report
 from narrowcast.cli.bench.collectives import Block, measure
@@ -47,16 +48,16 @@ def on_fakes(fakes, rank_jobs, monkeypatch):
 def points_of(text):
     """The bytes of every curve."""
     curves = {}
-    for line in text.splitlines()[1:]:
+    for line in text.splitlines()[2:]:
         if not line.startswith("#"):
-            operation, ranks, link, path, *points = line.split()
-            curves[Curve(operation, int(ranks), link, path)] = [int(point.split(":")[0]) for point in points]
+            operation, ranks, link, series, *points = line.split()
+            curves[Curve(operation, int(ranks), link, series)] = [int(point.split(":")[0]) for point in points]
     return curves
 
 
 def test_every_path_of_every_operation_is_measured(on_fakes, tmp_path, monkeypatch):
     times, (link, remark) = on_fakes(operations=NAMES)
-    assert link == "peer"
+    assert link == "nvlink"
     assert remark.startswith("2 ranks: Narrowcast ")
     assert "NCCL 2.28.9" in remark
     text = times.text("a machine", remark)
@@ -64,17 +65,17 @@ def test_every_path_of_every_operation_is_measured(on_fakes, tmp_path, monkeypat
     for operation in NAMES:
         name = call_of(operation)
         parts = 2 if bus_factor(operation, 2) == 0.5 else 1
-        for path in cost_model.PATHS:
-            expected = None if (name, path) == ("send", "packets") else [1024 // parts, 16384 // parts]
-            assert curves.get(Curve(name, 2, "peer", path)) == expected, (name, path)
+        for series in cost_model.SERIES:
+            expected = None if (name, series) == ("send", "packets") else [1024 // parts, 16384 // parts]
+            assert curves.get(Curve(name, 2, "nvlink", series)) == expected, (name, series)
     # The library takes what was written.
     path = tmp_path / "own.costs"
     path.write_text(text)
     monkeypatch.setenv("NARROWCAST_COST_MODEL", str(path))
     for operation in narrowcast.types.OPERATIONS:
         predicted = narrowcast.explain(operation, 100, dtype="bfloat16", ranks=2).predicted
-        assert predicted.raw > 0
-        assert predicted.window_random > 0
+        assert predicted.candidates["blocks:raw"].typical > 0
+        assert predicted.candidates["blocks:window"].incompressible > 0
 
 
 def test_packets_are_measured_as_far_as_they_reach(on_fakes):
@@ -83,14 +84,14 @@ def test_packets_are_measured_as_far_as_they_reach(on_fakes):
     times, _ = on_fakes(ranks=4, operations=("broadcast",), last_bytes=8 << 20, schedule=schedule)
     curves = points_of(times.text("a machine"))
     far = [1 << 10, 20 << 10, 400 << 10, 8000 << 10]
-    assert curves[Curve("broadcast", 4, "peer", "raw")] == far
-    assert curves[Curve("broadcast", 4, "peer", "packets")] == far[:3]
+    assert curves[Curve("broadcast", 4, "nvlink", "blocks:raw")] == far
+    assert curves[Curve("broadcast", 4, "nvlink", "packets")] == far[:3]
 
 
 def test_without_nccl_the_rest_is_measured(on_fakes, monkeypatch):
     monkeypatch.setenv("FAKE_NCCL_NO_WINDOWS", "1")
     times, _ = on_fakes()
-    assert Curve("all_gather", 2, "peer", "nccl") in times.curves()
+    assert Curve("all_gather", 2, "nvlink", "nccl") in times.curves()
     with pytest.raises(errors.RemoteError, match="NCCL cannot be loaded"):
         on_fakes(nccl="libcuda.so.1")
 
@@ -127,12 +128,12 @@ def test_what_makes_no_sense_is_refused(cli_here, tmp_path, arguments, word):
 def test_what_was_measured_is_written_and_shown(cli_here, tmp_path, monkeypatch):
     def measured(times, ranks, schedule, *, nccl):
         assert schedule == command.QUICK
-        for path, microseconds in (("packets", 2), ("raw", 9), ("window", 5), ("nccl", 8)):
+        for series, microseconds in (("packets", 2), ("blocks:raw", 9), ("blocks:window", 5), ("nccl", 8)):
             for count_bytes in (1 << 10, 1 << 20):
-                slow = 1 if path in ("window", "nccl") else 50
-                times.add(Curve("all_gather", ranks, "peer", path), count_bytes, microseconds)
+                slow = 1 if series in ("blocks:window", "nccl") else 50
+                times.add(Curve("all_gather", ranks, "nvlink", series), count_bytes, microseconds)
                 microseconds *= slow
-        return "peer", f"{ranks} ranks"
+        return "nvlink", f"{ranks} ranks"
 
     monkeypatch.setattr(command, "device_count", lambda: 4)
     monkeypatch.setattr(command, "measure", measured)
@@ -140,8 +141,9 @@ def test_what_was_measured_is_written_and_shown(cli_here, tmp_path, monkeypatch)
     done = cli_here("tune", "--quick", "--ranks", 2, "--ranks", 4, "-o", "own.costs")
     assert (done.returncode, done.stderr) == (0, "")
     lines = (tmp_path / "own.costs").read_text().splitlines()
-    assert lines[:3] == ["narrowcast-costs 1 Some GPU, 1, 2 MiB", "# 2 ranks", "# 4 ranks"]
-    assert lines[3] == "all_gather 2 peer packets 1024:2.00 1048576:100.00"
+    kernels = library().ncast_kernels_hash().decode()
+    assert lines[:4] == ["narrowcast-costs 2 Some GPU, 1, 2 MiB", f"kernels {kernels}", "# 2 ranks", "# 4 ranks"]
+    assert lines[4] == "all_gather 2 nvlink packets 1024:2.00 1048576:100.00"
     assert [path.name for path in tmp_path.iterdir()] == ["own.costs"]
     assert "2 ranks" in done.stdout
     assert "4 ranks" in done.stdout
@@ -193,14 +195,15 @@ def test_a_model_is_made_of_reports(cli_here, tmp_path):
     done = cli_here("tune", "--from", report(tmp_path), "-o", "made.costs")
     assert (done.returncode, done.stderr) == (0, "")
     assert (tmp_path / "made.costs").read_text().splitlines() == [
-        "narrowcast-costs 1 Some GPU",
+        "narrowcast-costs 2 Some GPU",
+        "kernels unknown",
         "# report.json, commit abc",
-        "send 2 peer packets 1024:2.00",
-        "send 2 peer raw 2048:4.00",
-        "send 2 peer window 2048:3.00",
-        "send 2 peer window-random 2048:4.50",
-        "send 2 peer nccl 2048:6.00",
-        "send 2 peer nccl-default 2048:7.00",
+        "send 2 nvlink packets 1024:2.00",
+        "send 2 nvlink blocks:raw 2048:4.00",
+        "send 2 nvlink blocks:window 2048:3.00",
+        "send 2 nvlink blocks:window/incompressible 2048:4.50",
+        "send 2 nvlink nccl 2048:6.00",
+        "send 2 nvlink nccl:default 2048:7.00",
     ]
 
 
@@ -247,7 +250,7 @@ def test_a_report_says_its_link(cli_here, tmp_path, link, environment):
     assert {curve.link for curve in points_of((tmp_path / "made.costs").read_text())} == {"host"}
 
 
-@pytest.mark.parametrize(("p2p", "link"), [("1", "peer"), ("0", "host")])
+@pytest.mark.parametrize(("p2p", "link"), [("1", "nvlink"), ("0", "host")])
 def test_bench_writes_the_link_that_its_calls_took(fakes, rank_jobs, monkeypatch, p2p, link):
     monkeypatch.setenv("LD_LIBRARY_PATH", str(fakes))
     monkeypatch.setenv("NARROWCAST_P2P", p2p)
@@ -291,7 +294,7 @@ def test_both_links_are_shown(cli_here, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("link", "word"), [("peer", "NARROWCAST_P2P=0"), ("pigeon", "'pigeon' is not a link: peer or host")]
+    ("link", "word"), [("peer", "NARROWCAST_P2P=0"), ("pigeon", "'pigeon' is not a link: nvlink, pcie, host")]
 )
 def test_a_report_that_contradicts_itself_is_refused(cli_here, tmp_path, link, word):
     done = cli_here("tune", "--from", report(tmp_path, "NARROWCAST_P2P=0", link=link), "-o", "made.costs")
@@ -311,7 +314,7 @@ def test_a_model_that_cannot_be_loaded_replaces_nothing(cli_here, tmp_path):
     (tmp_path / "keep.costs").write_text("as it was")
     done = cli_here("tune", "--from", path, "-o", "keep.costs")
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
-    assert "keep.costs: there is no line 'send 2 peer window'" in done.stderr
+    assert "keep.costs: there is no line 'send 2 nvlink blocks:window'" in done.stderr
     assert ".partial" not in done.stderr
     assert (tmp_path / "keep.costs").read_text() == "as it was"
     assert sorted(one.name for one in tmp_path.iterdir()) == ["keep.costs", "report.json"]
@@ -319,14 +322,15 @@ def test_a_model_that_cannot_be_loaded_replaces_nothing(cli_here, tmp_path):
 
 def test_the_best_of_nccl_and_the_median_of_data_count():
     times = Times()
-    for path in ("raw", "nccl"):
+    for series in ("blocks:raw", "nccl"):
         for microseconds in (5, 1, 3):
-            times.add(Curve("send", 2, "peer", path), 64, microseconds)
+            times.add(Curve("send", 2, "nvlink", series), 64, microseconds)
     assert times.text("a machine", "a remark").splitlines() == [
-        "narrowcast-costs 1 a machine",
+        "narrowcast-costs 2 a machine",
+        "kernels unknown",
         "# a remark",
-        "send 2 peer raw 64:3.00",
-        "send 2 peer nccl 64:1.00",
+        "send 2 nvlink blocks:raw 64:3.00",
+        "send 2 nvlink nccl 64:1.00",
     ]
 
 

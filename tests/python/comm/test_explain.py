@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
+import re
 
 import narrowcast
 import pytest
 from narrowcast._bench.operations import NAMES
+from narrowcast._native.library import library
 from narrowcast.comm import Communicator
 from narrowcast.types import OPERATIONS, VALUE_TYPES
 
@@ -22,14 +23,14 @@ def test_every_call_is_explained(operation, codec):
     for kind in VALUE_TYPES:
         for count in (1, 10_000, 100_000_000):
             said = narrowcast.explain(operation, count, dtype=kind.name, ranks=4, codec=codec)
-            assert said.sentence.startswith(f"{operation} of {count} {kind.name} between 4 ranks goes by {said.path}")
+            assert said.sentence.startswith(f"{operation} of {count} {kind.name} between 4 ranks runs by {said.path}")
             assert said.path_why in said.sentence
             assert said.codec_why in said.sentence
             assert codec in ("auto", said.codec) or not kind.is_float
             assert 1 <= said.ctas <= 64
-            assert said.link == "peer"
-            ways = dataclasses.asdict(said.predicted)
-            assert ways.pop("chosen") == ways["packets" if said.path == "packets" else said.codec]
+            assert said.link == "nvlink"
+            assert said.candidate == ("packets" if said.path == "packets" else f"blocks:{said.codec}")
+            assert said.predicted.chosen == said.predicted.candidates[said.candidate].typical
             assert "Predicted: " in said.sentence
             assert (said.rings is None) == (said.path == "packets")
             assert (said.shots is None) == (operation != "all_reduce" or said.path == "blocks")
@@ -70,7 +71,10 @@ def test_a_model_of_ones_own_is_chosen_by(monkeypatch, tmp_path):
     monkeypatch.setenv("NARROWCAST_COST_MODEL", str(path))
     said = narrowcast.explain("all_gather", 1, dtype="uint8", ranks=2)
     assert (said.path, said.codec) == ("blocks", "raw")
-    assert said.predicted == narrowcast.Prediction(9, 10, 9, None, None, 7, None)
+    assert said.predicted.chosen == 9
+    typical = {name: cost.typical for name, cost in said.predicted.candidates.items()}
+    assert typical == {"packets": 10, "blocks:raw": 9, "blocks:window": None, "nccl": 7, "nccl:default": None}
+    assert (said.predicted.nccl, said.predicted.nccl_default) == (7, None)
     said = narrowcast.explain("all_gather", 1, dtype="float8_e4m3", ranks=2)
     assert (said.codec, said.predicted.chosen) == ("window", 8)
     monkeypatch.setenv("NARROWCAST_PATH", "packets")
@@ -80,12 +84,33 @@ def test_a_model_of_ones_own_is_chosen_by(monkeypatch, tmp_path):
         narrowcast.explain("all_gather", 1, dtype="uint8", ranks=2)
 
 
-def test_communicators_of_the_host_have_nothing_to_explain():
-    with (
-        Communicator(narrowcast.unique_id(), 0, 1) as comm,
-        pytest.raises(narrowcast.UnsupportedError, match="ncast_comm_explain: the communicator is not one of GPUs"),
-    ):
-        comm.explain("all_reduce", 1, dtype="int8")
+def test_communicators_of_the_host_explain_their_calls():
+    with Communicator(narrowcast.unique_id(), 0, 1) as comm:
+        said = comm.explain("all_reduce", 1, dtype="int8")
+        assert (said.candidate, said.path, said.codec, said.link) == ("frames:raw", "frames", "raw", "shm")
+        assert said.codec_why == "copying in memory is faster than coding on a CPU"
+        assert said.predicted.chosen is None
+        assert said.costs_warning is None
+        assert comm.explain("all_reduce", 1, dtype="bfloat16", codec="window").candidate == "frames:window"
+        assert comm.explain("all_reduce", 0, dtype="bfloat16").candidate == "none"
+
+
+def test_costs_of_other_kernels_are_reported(tmp_path):
+    path = tmp_path / "own.costs"
+
+    def warning(kernels):
+        lines = ["narrowcast-costs 2 a machine", *kernels]
+        lines += [f"all_gather 2 nvlink blocks:{codec} 1:9" for codec in ("raw", "window")]
+        path.write_text("\n".join(lines) + "\n")
+        return narrowcast.explain("all_gather", 1, dtype="uint8", ranks=2, cost_model=path).costs_warning
+
+    own = library().ncast_kernels_hash().decode()
+    assert re.fullmatch("[0-9a-f]{16}", own)
+    assert warning([f"kernels {own}"]) is None
+    other = "the cost model was measured on other kernels (0123456789abcdef, this library has "
+    assert warning(["kernels 0123456789abcdef"]).startswith(other)
+    assert warning(["kernels unknown"]) == "the cost model does not say which kernels it was measured on"
+    assert warning([]) == "the cost model does not say which kernels it was measured on"
 
 
 def test_bad_arguments_are_refused():
@@ -101,7 +126,7 @@ def test_the_command_explains(cli):
     shown = cli("explain", "all_reduce", "--bytes", "64M", "--dtype", "bf16", "--ranks", 8)
     assert (shown.returncode, shown.stderr) == (0, "")
     assert "all_reduce of 33,554,432 bfloat16 between 8 ranks" in shown.stdout
-    for word in ("64.00 MiB", "blocks", "codec", "rings", "CTAs", "predicted: ", "raw by blocks"):
+    for word in ("64.00 MiB", "blocks", "codec", "rings", "CTAs", "predicted: ", "blocks:raw"):
         assert word in shown.stdout
 
 

@@ -90,13 +90,15 @@ ncast_status ncast_comm_destroy(ncast_comm* comm) {
 }
 
 // Knows a model, though the communicator is not one of GPUs.
-ncast_status ncast_comm_predict(ncast_comm*, ncast_operation operation, uint64_t, ncast_dtype, ncast_codec,
-                                ncast_prediction* prediction) {
-  *prediction = {};
-  prediction->microseconds = 2;
+ncast_status ncast_comm_compare(ncast_comm*, ncast_operation operation, uint64_t, ncast_dtype, ncast_codec,
+                                int with_windows, ncast_comparison* comparison) {
   const bool known = operation != NCAST_OP_BROADCAST;
-  prediction->nccl = known ? 4 : 0;
-  prediction->nccl_default = known ? 5 : 0;
+  *comparison = {};
+  comparison->struct_bytes = sizeof *comparison;
+  comparison->faster = known;
+  comparison->microseconds = 2;
+  comparison->nccl_microseconds = known ? (with_windows != 0 ? 4 : 5) : 0;
+  comparison->reason = known ? nullptr : "the cost model does not know how long NCCL takes";
   return NCAST_OK;
 }
 

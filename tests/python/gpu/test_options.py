@@ -22,7 +22,7 @@ def said_with(**options):
 def test_options_are_heeded(tmp_path):
     (tmp_path / "own.costs").write_text(MODEL)
     plain = said_with()
-    assert (plain.link, plain.predicted.nccl is None) == ("peer", False)
+    assert (plain.link, plain.predicted.nccl is None) == ("nvlink", False)
     assert said_with(max_ctas=8).ctas == 8 < plain.ctas
     assert said_with(p2p=False).link == "host"
     own = said_with(cost_model=tmp_path / "own.costs")
@@ -36,7 +36,7 @@ def test_options_come_before_the_environment(tmp_path, monkeypatch):
     said = said_with()
     assert (said.link, said.ctas) == ("host", 8)
     said = said_with(max_ctas=32, p2p=True, cost_model="")
-    assert (said.link, said.ctas, said.predicted.nccl is None) == ("peer", 32, False)
+    assert (said.link, said.ctas, said.predicted.nccl is None) == ("nvlink", 32, False)
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@
 #include <bit>
 #include <span>
 
-#include "select/choice.h"
+#include "select/block_split.h"
 
 namespace narrowcast::executor::cuda {
 namespace {

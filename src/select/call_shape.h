@@ -1,0 +1,39 @@
+// What every rank knows of a call, and what its communicator decides by.
+#pragma once
+
+#include <cstdint>
+
+#include "channel/peer/peers.h"
+#include "operation/operation.h"
+#include "select/block_shape.h"
+#include "select/candidate.h"
+#include "select/cost_model.h"
+
+namespace narrowcast::select {
+
+inline constexpr int most_gpu_ranks = channel::max_gpu_ranks;
+
+// bytes: of the largest piece that one rank sends another: for all_reduce and reduce of the whole vector. Ranks do not
+// know those of all_to_all_v, and no decision depends on them.
+struct CallShape {
+  Operation operation;
+  ncast_dtype dtype;
+  ncast_codec codec;  // as asked for
+  uint64_t bytes;
+  int ranks;
+  Link link = Link::nvlink;
+  uint32_t max_ctas = most_block_ctas;
+
+  bool operator==(const CallShape&) const = default;
+};
+
+// For measurements: always blocks, or packets wherever they can run.
+enum class ForcedTransport : uint32_t { none, packets, blocks };
+
+// The same on all ranks of a communicator. The model outlives it.
+struct Policy {
+  const CostModel& costs;
+  ForcedTransport transport = ForcedTransport::none;
+};
+
+}  // namespace narrowcast::select

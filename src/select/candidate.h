@@ -1,0 +1,75 @@
+// The ways in which a call can run, and those of NCCL with which they are compared. Costs are keyed by their names.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+#include "narrowcast/types.h"
+
+namespace narrowcast::select {
+
+enum class Transport : uint8_t { packets, blocks, nccl };
+
+struct Candidate {
+  std::string_view name;  // of a string literal
+  Transport transport;
+  ncast_codec codec = NCAST_CODEC_RAW;  // of blocks
+};
+
+inline constexpr Candidate candidates[] = {
+    {"packets", Transport::packets},
+#define NCAST_CODEC_ROW(id, SYMBOL, name, ...) {"blocks:" #name, Transport::blocks, id},
+#include "narrowcast/codecs.def"
+    {"nccl", Transport::nccl},          // the fastest of NCCL's algorithms
+    {"nccl:default", Transport::nccl},  // what NCCL does without symmetric windows and copy engines
+};
+inline constexpr size_t candidate_count = std::size(candidates);
+
+constexpr std::optional<size_t> find_candidate(std::string_view name) {
+  for (size_t i = 0; i < candidate_count; ++i)
+    if (candidates[i].name == name) return i;
+  return std::nullopt;
+}
+// The candidate must exist.
+constexpr size_t index_of(std::string_view name) { return find_candidate(name).value(); }
+constexpr size_t index_of_blocks(ncast_codec codec) {
+  const ncast_codec id = codec & 0xff;  // whatever its parameters
+  for (size_t i = 0; i < candidate_count; ++i)
+    if (candidates[i].transport == Transport::blocks && candidates[i].codec == id) return i;
+  return index_of("blocks:raw");
+}
+
+// Links between the ranks of a call.
+enum class Link : uint8_t { nvlink, pcie, host, shared_memory };
+inline constexpr size_t link_count = 4;
+// host: GPUs whose payloads go through host memory. shared_memory: processes on CPUs.
+constexpr const char* link_names[link_count] = {"nvlink", "pcie", "host", "shm"};
+constexpr const char* name_of(Link link) { return link_names[static_cast<size_t>(link)]; }
+constexpr std::optional<Link> find_link(std::string_view name) {
+  for (size_t i = 0; i < link_count; ++i)
+    if (name == link_names[i]) return static_cast<Link>(i);
+  return std::nullopt;
+}
+
+// Microseconds; 0: not known, or the candidate cannot run the call. typical: of values that shrink as weights do.
+// incompressible: of values that no codec shrinks; 0 where it was not measured.
+struct Cost {
+  double typical = 0, incompressible = 0;
+  bool is_known() const { return typical != 0; }
+};
+
+// By candidate name.
+class Costs {
+ public:
+  Cost& operator[](size_t candidate) { return costs_[candidate]; }
+  const Cost& operator[](size_t candidate) const { return costs_[candidate]; }
+  const Cost& of(std::string_view name) const { return costs_[index_of(name)]; }
+
+ private:
+  std::array<Cost, candidate_count> costs_ = {};
+};
+
+}  // namespace narrowcast::select

@@ -1,0 +1,263 @@
+#include "select/decision.h"
+
+#include <algorithm>
+
+#include "channel/packet/packet_area.h"
+#include "codec/codec.h"
+
+namespace narrowcast::select {
+namespace {
+
+// The codec is used where it saves at least this share of the time with values that it shrinks, and costs at most this
+// share with values that it does not shrink.
+constexpr double least_saved = 0.03, most_lost = 0.03;
+
+// For links that the model does not know. Up to this size latency dominates on any link,
+constexpr uint64_t unmeasured_packet_bytes = 64 << 10;
+// and from this size on the link to host memory is slower than any coder.
+constexpr uint64_t unmeasured_coded_bytes = 256 << 10;
+
+// A long call by blocks needs this many CTAs to be as fast as the model says; with fewer it slows down in proportion.
+// Measured with 8 to 64 CTAs between two H200 (bench/results/2xh200/2026-11-23_collectives_ctas.json).
+constexpr double enough_ctas_raw = 20, enough_ctas_coded = 50;
+
+constexpr size_t packets = index_of("packets"), blocks_raw = index_of("blocks:raw"),
+                 blocks_window = index_of("blocks:window"), nccl = index_of("nccl");
+
+bool can_code(ncast_codec codec, ncast_dtype dtype) { return codec::effective_codec(dtype, codec) != NCAST_CODEC_RAW; }
+
+// With fewer warps a call by packets takes more turns. An estimate, not measured.
+double slowdown_of_packets(const CallShape& shape) {
+  const auto operation = packet_operation(shape.operation);
+  if (!operation) return 1;
+  const auto warps = [&](uint32_t max_ctas) {
+    const PacketShape chosen =
+        choose_packet_shape(*operation, shape.bytes, shape.ranks, shape.link == Link::nvlink, max_ctas);
+    return static_cast<double>(chosen.ctas * chosen.warps);
+  };
+  return std::max(1.0, warps(most_block_ctas) / warps(shape.max_ctas));
+}
+
+// The factor by which the call takes longer with few CTAs.
+double slowdown_of_few_ctas(const Candidate& candidate, const CallShape& shape) {
+  if (shape.link == Link::host || candidate.transport == Transport::nccl) return 1;
+  if (candidate.transport == Transport::packets) return slowdown_of_packets(shape);
+  return std::max(1.0, (candidate.codec == NCAST_CODEC_RAW ? enough_ctas_raw : enough_ctas_coded) / shape.max_ctas);
+}
+
+// The bytes that the codec saves in this type, relative to those that it saves in bfloat16, the type of the measurements.
+double relative_saving(ncast_codec codec, ncast_dtype dtype) {
+  const auto saved = [&](ncast_dtype type) { return 1 - codec::prior_ratio(codec, type); };
+  return saved(NCAST_BFLOAT16) == 0 ? 1 : saved(dtype) / saved(NCAST_BFLOAT16);
+}
+
+// Where the bytes take the time, a type that shrinks less lies between the measured type and incompressible values. Where
+// coding takes the time, all types cost the same.
+double for_dtype(ncast_codec codec, ncast_dtype dtype, const Cost& cost) {
+  return cost.typical + (1 - relative_saving(codec, dtype)) * std::max(0.0, cost.incompressible - cost.typical);
+}
+
+struct TransportChoice {
+  bool packets;
+  const char* reason;
+};
+
+// Why packets cannot carry the call, or NULL.
+const char* why_no_packets(const CallShape& shape) {
+  const auto operation = packet_operation(shape.operation);
+  if (!operation) return "packets need every rank to take part alike";
+  if (shape.link == Link::host) return "packets are stores that arrive whole, which the host link does not guarantee";
+  if (shape.bytes > most_packet_bytes(*operation, shape.ranks, shape.link == Link::nvlink))
+    return "the packet buffers hold less";
+  return nullptr;
+}
+
+TransportChoice choose_transport(const CallShape& shape, ForcedTransport forced, const Costs& costs) {
+  if (const char* const why_not = why_no_packets(shape)) return {false, why_not};
+  if (forced == ForcedTransport::packets) return {true, "NARROWCAST_PATH asks for packets"};
+  if (forced == ForcedTransport::blocks) return {false, "NARROWCAST_PATH asks for blocks"};
+  const Cost &short_calls = costs[packets], &long_calls = costs[blocks_raw];
+  if (long_calls.is_known() && !short_calls.is_known()) return {false, "packets were not measured"};
+  const bool by_packets =
+      long_calls.is_known() ? short_calls.typical < long_calls.typical : shape.bytes <= unmeasured_packet_bytes;
+  if (by_packets) return {true, "at this size latency dominates, and packets need no fence"};
+  return {false, "at this size bandwidth dominates, and blocks move more bytes per second"};
+}
+
+struct CodecChoice {
+  bool coded;
+  const char* reason;
+};
+
+// Whether coding is cheaper than raw values by the transport that is best for those.
+CodecChoice choose_codec(const CallShape& shape, bool by_packets, const Costs& costs) {
+  if (shape.operation == Operation::all_to_all_v) return {false, "the ranks do not know each other's counts"};
+  const Cost &raw = costs[by_packets ? packets : blocks_raw], &coded = costs[blocks_window];
+  const char* const link_is_limit = "the link is the limit at this size, and coding shortens what crosses it";
+  const char* const coding_is_slow = "at this size coding takes as long as the bytes that it saves, or longer";
+  if (!raw.is_known() || !coded.is_known()) {
+    const bool is_coded = shape.link == Link::host && shape.bytes >= unmeasured_coded_bytes;
+    return {is_coded, is_coded ? link_is_limit : coding_is_slow};
+  }
+  if (coded.typical > raw.typical * (1 - least_saved))
+    return {false, by_packets ? "at this size latency dominates, and coding adds to it" : coding_is_slow};
+  // A loss is acceptable where NCCL would be slower than either.
+  if (coded.incompressible > std::max(raw.typical, costs[nccl].typical) * (1 + most_lost))
+    return {false, "incompressible values would lose more by coding than is acceptable"};
+  return {true, link_is_limit};
+}
+
+void decide_packets(const CallShape& shape, Decision* decision) {
+  const PacketOperation operation = *packet_operation(shape.operation);
+  const PacketShape chosen =
+      choose_packet_shape(operation, shape.bytes, shape.ranks, shape.link == Link::nvlink, shape.max_ctas);
+  decision->candidate = candidates[packets].name;
+  decision->packets = chosen;
+  decision->packet_bytes = channel::with_packet(chosen.lines, []<typename Packet>() { return Packet::bytes; });
+  if (operation == PacketOperation::all_reduce) {
+    decision->shots_reason = chosen.two_shot    ? "what a second shot saves takes longer than its flight"
+                             : shape.ranks == 2 ? "between two ranks a second shot sends no less"
+                                                : "a second shot's flight takes longer than what it saves";
+  }
+  decision->predicted = decision->costs[packets];
+}
+
+void decide_blocks(const CallShape& shape, ncast_codec codec, Decision* decision) {
+  const size_t candidate = index_of_blocks(codec);
+  decision->candidate = candidates[candidate].name;
+  decision->codec = codec;
+  decision->blocks = choose_block_shape(shape, codec);
+  decision->predicted = decision->costs[candidate];
+}
+
+// The host backend's candidates, which have no costs.
+struct FrameCandidate {
+  std::string_view name;
+  ncast_codec codec;
+};
+constexpr FrameCandidate frame_candidates[] = {
+#define NCAST_CODEC_ROW(id, SYMBOL, name, ...) {"frames:" #name, id},
+#include "narrowcast/codecs.def"
+};
+
+// Frames of the host backend, whose ranks are processes.
+Decision decide_frames(const CallShape& shape) {
+  Decision decision;
+  decision.codec = codec_between_processes(shape.codec);
+  for (const FrameCandidate& frame : frame_candidates)
+    if (frame.codec == (decision.codec & 0xff)) decision.candidate = frame.name;
+  decision.transport_reason = "the ranks are processes that share memory";
+  decision.codec_reason = shape.codec == NCAST_CODEC_AUTO  ? "copying in memory is faster than coding on a CPU"
+                          : shape.codec == NCAST_CODEC_RAW ? "raw was asked for"
+                                                           : "this codec was asked for";
+  return decision;
+}
+
+Decision decide_between_gpus(const CallShape& shape, const Policy& policy) {
+  Decision decision;
+  decision.costs = costs_of(shape, policy.costs);
+  // The ranks do not know the bytes of an all_to_all_v.
+  CallShape known = shape;
+  if (shape.operation == Operation::all_to_all_v) known.bytes = 0;
+  const Costs known_costs = known.bytes == shape.bytes ? decision.costs : costs_of(known, policy.costs);
+  const TransportChoice transport = choose_transport(known, policy.transport, known_costs);
+  decision.transport_reason = transport.reason;
+
+  const auto raw = [&](const char* reason) {
+    decision.codec_reason = reason;
+    if (transport.packets)
+      decide_packets(shape, &decision);
+    else
+      decide_blocks(shape, NCAST_CODEC_RAW, &decision);
+    return decision;
+  };
+  const char* const packets_are_raw = "packets carry raw values";
+  const auto coded = [&](ncast_codec codec, const char* reason) {
+    decision.codec_reason = reason;
+    if (transport.packets) decision.transport_reason = packets_are_raw;
+    decide_blocks(shape, codec, &decision);
+    return decision;
+  };
+  const bool is_auto = shape.codec == NCAST_CODEC_AUTO;
+  const ncast_codec wanted = is_auto ? ncast_codec{NCAST_CODEC_WINDOW} : shape.codec;
+  if (wanted == NCAST_CODEC_RAW) return raw("raw was asked for");
+  if (!can_code(wanted, shape.dtype)) return raw("the codec does not shrink this type");
+  if (!is_auto) return coded(wanted, "this codec was asked for");
+  if (policy.transport == ForcedTransport::packets && transport.packets) return raw(packets_are_raw);
+  const CodecChoice codec = choose_codec(known, transport.packets, known_costs);
+  return codec.coded ? coded(wanted, codec.reason) : raw(codec.reason);
+}
+
+}  // namespace
+
+Costs costs_of(const CallShape& shape, const CostModel& model) {
+  Costs costs;
+  if (shape.ranks == 1 || shape.link == Link::shared_memory) return costs;
+  for (size_t i = 0; i < candidate_count; ++i) {
+    const Candidate& candidate = candidates[i];
+    if (candidate.transport == Transport::packets && why_no_packets(shape) != nullptr) continue;
+    const bool coded = candidate.transport == Transport::blocks && candidate.codec != NCAST_CODEC_RAW;
+    if (coded && !can_code(candidate.codec, shape.dtype)) continue;
+    const auto predict = [&](Data data) {
+      return model.predict(shape.operation, i, shape.bytes, shape.ranks, shape.link, data).value_or(0) *
+             slowdown_of_few_ctas(candidate, shape);
+    };
+    costs[i] = {predict(Data::typical), predict(Data::incompressible)};
+    if (coded) costs[i].typical = for_dtype(candidate.codec, shape.dtype, costs[i]);
+  }
+  return costs;
+}
+
+Decision decide(const CallShape& shape, const Policy& policy) {
+  if (shape.bytes == 0 && shape.operation != Operation::all_to_all_v) {
+    Decision nothing;
+    nothing.candidate = "none";
+    nothing.transport_reason = nothing.codec_reason = "there are no values";
+    return nothing;
+  }
+  if (shape.link == Link::shared_memory) return decide_frames(shape);
+  if (shape.ranks == 1 && packet_operation(shape.operation)) {
+    Decision copy;
+    copy.candidate = "copy";
+    copy.transport_reason = copy.codec_reason = "a single rank copies its own values";
+    return copy;
+  }
+  return decide_between_gpus(shape, policy);
+}
+
+Comparison compare(const Decision& decision, std::string_view nccl_candidate) {
+  Comparison result{decision.predicted.typical, decision.costs.of(nccl_candidate).typical, nullptr};
+  if (result.nccl_microseconds == 0) result.nccl_microseconds = decision.costs[nccl].typical;
+  if (result.microseconds == 0)
+    result.reason = "the cost model does not know this call";
+  else if (result.nccl_microseconds == 0)
+    result.reason = "the cost model does not know how long NCCL takes";
+  else if (result.microseconds >= result.nccl_microseconds)
+    result.reason = "NCCL is as fast, by the cost model";
+  return result;
+}
+
+Decision Decisions::of(const CallShape& shape, const Policy& policy) {
+  const uint64_t mixed = (shape.bytes << 8 | static_cast<uint64_t>(shape.operation) << 4 | shape.dtype) *
+                         0x9e3779b97f4a7c15;  // 2^64 / the golden ratio: Fibonacci hashing
+  const std::lock_guard lock(mutex_);
+  std::optional<Entry>& entry = entries_[(mixed >> 32) % entries_.size()];
+  if (!entry || entry->shape != shape) entry = Entry{shape, decide(shape, policy)};
+  return entry->decision;
+}
+
+std::optional<PacketOperation> packet_operation(Operation operation) {
+  switch (operation) {
+    case Operation::all_reduce: return PacketOperation::all_reduce;
+    case Operation::all_gather: return PacketOperation::all_gather;
+    case Operation::reduce_scatter: return PacketOperation::reduce_scatter;
+    case Operation::all_to_all: return PacketOperation::all_to_all;
+    case Operation::broadcast: return PacketOperation::broadcast;
+    case Operation::reduce: return PacketOperation::reduce;
+    case Operation::gather: return PacketOperation::gather;
+    case Operation::scatter: return PacketOperation::scatter;
+    default: return std::nullopt;
+  }
+}
+
+}  // namespace narrowcast::select

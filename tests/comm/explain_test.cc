@@ -1,0 +1,188 @@
+// ncast_explain prints the decision that the backends execute. No GPU is needed.
+#include "narrowcast/explain.h"
+
+#include <memory>
+#include <string>
+
+#include "doctest/doctest.h"
+#include "select/decision.h"
+#include "support/environment.h"
+
+namespace narrowcast::select {
+namespace {
+
+// An explanation and its decision.
+class Explained {
+ public:
+  Explained(ncast_operation operation, uint64_t count, ncast_codec codec, int ranks, uint32_t max_ctas = 64,
+            ncast_dtype dtype = NCAST_BFLOAT16) {
+    ncast_comm_config config;
+    ncast_comm_config_init(&config);
+    config.max_ctas = max_ctas;
+    ncast_explanation* made = nullptr;
+    REQUIRE(ncast_explain(operation, count, dtype, codec, ranks, &config, &made) == NCAST_OK);
+    explanation_.reset(made);
+    decision_.struct_bytes = sizeof decision_;
+    REQUIRE(ncast_explanation_decision(made, &decision_) == NCAST_OK);
+  }
+  const ncast_decision* operator->() const { return &decision_; }
+  const ncast_explanation* get() const { return explanation_.get(); }
+  bool has_packets() const { return std::string(decision_.candidate) == "packets"; }
+  bool has_blocks() const { return std::string(decision_.candidate).starts_with("blocks:"); }
+
+ private:
+  std::unique_ptr<ncast_explanation, void (*)(ncast_explanation*)> explanation_{nullptr, ncast_explanation_destroy};
+  ncast_decision decision_ = {};
+};
+
+bool contains(const char* text, const std::string& part) { return std::string(text).find(part) != std::string::npos; }
+
+TEST_CASE("every explanation is the backend's choice") {
+  for (int operation = NCAST_OP_SEND; operation <= NCAST_OP_ALL_REDUCE; ++operation) {
+    for (const ncast_codec codec : {NCAST_CODEC_RAW, NCAST_CODEC_WINDOW, NCAST_CODEC_AUTO}) {
+      for (const ncast_dtype dtype : {NCAST_INT8, NCAST_FLOAT64, NCAST_BFLOAT16}) {
+        for (int ranks = 1; ranks <= 8; ++ranks) {
+          for (uint64_t count = 1; count <= uint64_t{1} << 30; count *= 32) {
+            CAPTURE(operation);
+            CAPTURE(codec);
+            CAPTURE(ranks);
+            CAPTURE(count);
+            CallShape shape{static_cast<Operation>(operation), dtype, codec, count * ncast_dtype_bytes(dtype), ranks};
+            const Explained said(static_cast<ncast_operation>(operation), count, codec, ranks, 64, dtype);
+            const Decision decision = decide(shape, {CostModel::shipped()});
+            CHECK(decision.candidate == said->candidate);
+            CHECK(said->codec == decision.codec);
+            CHECK(contains(said->sentence, decision.codec_reason));
+            CHECK(contains(said->sentence, decision.transport_reason));
+            CHECK(std::string(said->sentence).back() == '.');
+            CHECK((said->microseconds > 0) == (ranks > 1));
+            CHECK((said->costs_warning != nullptr) == (ranks > 1));  // the built-in model has no stamp
+            CHECK(contains(said->sentence, "Predicted: ") == (ranks > 1));
+            CHECK(said->ctas <= 64);
+            CHECK((said->rings != 0) == said.has_blocks());
+            if (said.has_packets())
+              CHECK(is_possible({said->two_shot != 0, said->ctas, said->warps, said->packet_bytes == 128},
+                                *packet_operation(shape.operation), shape.bytes, ranks));
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("short messages go by packets, long ones by blocks") {
+  const Explained message(NCAST_OP_ALL_REDUCE, 512, NCAST_CODEC_AUTO, 8);
+  CHECK(message.has_packets());
+  CHECK(message->two_shot == 0);
+  CHECK(message->codec == NCAST_CODEC_RAW);
+  CHECK(contains(message->sentence,
+                 "all_reduce of 512 bfloat16 between 8 ranks runs by packets of 16 bytes in one shot, "));
+  const Explained longer(NCAST_OP_ALL_REDUCE, 400 << 10, NCAST_CODEC_AUTO, 8);
+  CHECK(longer.has_packets());
+  CHECK(longer->two_shot == 1);
+  const Explained tensor(NCAST_OP_ALL_GATHER, 64 << 20, NCAST_CODEC_AUTO, 8);
+  CHECK(!tensor.has_packets());
+  CHECK(tensor->shots_reason == nullptr);
+  CHECK(tensor->codec == NCAST_CODEC_WINDOW);
+  CHECK(tensor->block_bytes == 4096);
+  CHECK(contains(tensor->sentence, "all_gather of 67108864 bfloat16 between 8 ranks runs by blocks of 4096 bytes, "));
+}
+
+TEST_CASE("an explanation follows the codec asked for and the ranks' fewest CTAs") {
+  CHECK(Explained(NCAST_OP_ALL_REDUCE, 64, NCAST_CODEC_WINDOW, 2).has_blocks());
+  CHECK(Explained(NCAST_OP_BROADCAST, 64 << 20, NCAST_CODEC_RAW, 2)->codec == NCAST_CODEC_RAW);
+  CHECK(Explained(NCAST_OP_BROADCAST, 64 << 20, NCAST_CODEC_AUTO, 2, 64, NCAST_INT32)->codec == NCAST_CODEC_RAW);
+  CHECK(Explained(NCAST_OP_SEND, 64 << 20, NCAST_CODEC_WINDOW, 2, 4, NCAST_FLOAT64)->block_bytes == 8192);
+  const Explained few(NCAST_OP_ALL_GATHER, 64 << 20, NCAST_CODEC_RAW, 2, 4);
+  CHECK(few->ctas == 4);
+  CHECK(few->rings == 4 * piece_warps(Operation::all_gather, NCAST_BFLOAT16, NCAST_CODEC_RAW));
+}
+
+TEST_CASE("a call without values, and a rank alone, run no kernel") {
+  for (const Explained& said : {Explained(NCAST_OP_ALL_REDUCE, 0, NCAST_CODEC_AUTO, 4),
+                                Explained(NCAST_OP_ALL_REDUCE, 1 << 20, NCAST_CODEC_AUTO, 1)}) {
+    CHECK(said->ctas == 0);
+    CHECK(said->warps == 0);
+  }
+}
+
+TEST_CASE("NARROWCAST_P2P=0 takes a call through host memory, with fewer CTAs") {
+  {
+    const testing::Environment set("NARROWCAST_P2P", "0");
+    const Explained said(NCAST_OP_ALL_GATHER, 1 << 20, NCAST_CODEC_AUTO, 2);
+    CHECK(std::string(said->link) == "host");
+    CHECK(said->ctas == 16);
+    CHECK(said->codec == NCAST_CODEC_WINDOW);
+  }
+  CHECK(std::string(Explained(NCAST_OP_ALL_GATHER, 1 << 20, NCAST_CODEC_AUTO, 2)->link) == "nvlink");
+}
+
+TEST_CASE("what cannot be explained is refused") {
+  ncast_explanation* explanation = nullptr;
+  const auto refused = [&](int operation, uint64_t count, int dtype, int codec, int ranks, const char* part) {
+    CHECK(ncast_explain(static_cast<ncast_operation>(operation), count, static_cast<ncast_dtype>(dtype),
+                        static_cast<ncast_codec>(codec), ranks, nullptr, &explanation) == NCAST_INVALID_ARGUMENT);
+    CHECK_MESSAGE(contains(ncast_last_error(), part), ncast_last_error());
+  };
+  refused(11, 1, NCAST_INT8, NCAST_CODEC_RAW, 2, "operation is 11");
+  refused(-1, 1, NCAST_INT8, NCAST_CODEC_RAW, 2, "operation is -1");
+  refused(NCAST_OP_SEND, 1, 12, NCAST_CODEC_RAW, 2, "dtype is 12");
+  refused(NCAST_OP_SEND, 1, NCAST_INT8, 7, 2, "codec is 7");
+  refused(NCAST_OP_SEND, 1, NCAST_INT8, NCAST_CODEC_RAW, 9, "ranks is 9, not 1 to 8");
+  refused(NCAST_OP_SEND, uint64_t{1} << 63, NCAST_INT8, NCAST_CODEC_RAW, 2, "count is");
+  CHECK(ncast_explain(NCAST_OP_SEND, 1, NCAST_INT8, NCAST_CODEC_RAW, 2, nullptr, nullptr) == NCAST_INVALID_ARGUMENT);
+}
+
+TEST_CASE("every candidate of an explanation can be read") {
+  const Explained said(NCAST_OP_ALL_GATHER, 64 << 20, NCAST_CODEC_AUTO, 2);
+  REQUIRE(ncast_explanation_candidates(said.get()) == candidate_count);
+  bool found = false;
+  for (uint32_t i = 0; i < candidate_count; ++i) {
+    ncast_candidate candidate = {};
+    candidate.struct_bytes = sizeof candidate;
+    REQUIRE(ncast_explanation_candidate(said.get(), i, &candidate) == NCAST_OK);
+    CHECK(candidates[i].name == candidate.name);
+    if (std::string(candidate.name) != said->candidate) continue;
+    found = true;
+    CHECK(candidate.microseconds == said->microseconds);
+    CHECK(candidate.incompressible_microseconds >= candidate.microseconds);
+  }
+  CHECK(found);
+  ncast_candidate candidate = {};
+  candidate.struct_bytes = sizeof candidate;
+  CHECK(ncast_explanation_candidate(said.get(), candidate_count, &candidate) == NCAST_INVALID_ARGUMENT);
+  CHECK(ncast_explanation_candidate(nullptr, 0, &candidate) == NCAST_INVALID_ARGUMENT);
+  CHECK(ncast_explanation_candidates(nullptr) == 0);
+}
+
+TEST_CASE("callers of an older version get the members that they know") {
+  const Explained said(NCAST_OP_ALL_GATHER, 64 << 20, NCAST_CODEC_AUTO, 2);
+  ncast_decision older = {};
+  older.struct_bytes = offsetof(ncast_decision, ctas);
+  older.ctas = 12345;
+  REQUIRE(ncast_explanation_decision(said.get(), &older) == NCAST_OK);
+  CHECK(std::string(older.candidate) == said->candidate);
+  CHECK(older.ctas == 12345);
+  older.struct_bytes = 0;
+  CHECK(ncast_explanation_decision(said.get(), &older) == NCAST_INVALID_ARGUMENT);
+}
+
+TEST_CASE("a comparison has the times of the explanation") {
+  for (const ncast_operation operation : {NCAST_OP_ALL_GATHER, NCAST_OP_ALL_REDUCE, NCAST_OP_BROADCAST}) {
+    for (const uint64_t count : {uint64_t{512}, uint64_t{64} << 20}) {
+      const Explained said(operation, count, NCAST_CODEC_AUTO, 2);
+      for (const int with_windows : {0, 1}) {
+        ncast_comparison compared = {};
+        compared.struct_bytes = sizeof compared;
+        REQUIRE(ncast_compare(operation, count, NCAST_BFLOAT16, NCAST_CODEC_AUTO, 2, nullptr, with_windows,
+                              &compared) == NCAST_OK);
+        CHECK(compared.microseconds == said->microseconds);
+        CHECK((compared.faster != 0) == (compared.microseconds < compared.nccl_microseconds));
+        CHECK((compared.reason == nullptr) == (compared.faster != 0));
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace narrowcast::select
