@@ -39,7 +39,7 @@ Decision decide(const CallShape& shape, const Policy& policy);
 
 // The codec of a call between processes on CPUs.
 constexpr ncast_codec codec_between_processes(ncast_codec asked) {
-  return asked == NCAST_CODEC_AUTO ? NCAST_CODEC_RAW : asked;
+  return asked == NCAST_CODEC_AUTO ? ncast_codec{NCAST_CODEC_RAW} : asked;
 }
 
 // A comparison with NCCL, for callers that can also use NCCL. nccl: a candidate of NCCL. reason: why NCCL is the better
