@@ -1,0 +1,14 @@
+// The kernels of the codec `uniform`.
+#include "codec/frame/cuda/instantiate.cuh"
+#include "codecs/uniform/kernel.cuh"
+#include "executor/cuda/blocks/instantiate.cuh"
+
+namespace narrowcast {
+namespace {
+
+constexpr ncast_codec id = 200;
+[[maybe_unused]] const bool added = codec::cuda::add_frame_kernels<codec::uniform::Codec>(id) &&
+                                    executor::cuda::add_block_kernels<codec::uniform::Codec>(id);
+
+}  // namespace
+}  // namespace narrowcast
