@@ -116,6 +116,8 @@ void verify_result(Communicator& comm, const Call& call) {
   if (!is_comparable(call.operation)) return;
   const DeviceGuard guard(comm.device);
   if (capture_id(call.stream) != 0) return;
+  // On every rank, before the exchange: on one rank the call may wait for the others. read() reports failures.
+  driver()->cuStreamSynchronize(call.stream);
   const auto ranks = static_cast<size_t>(comm.ranks), own = static_cast<size_t>(comm.rank);
   // Hashes of what this rank has for each peer, and of what all have: [rank * ranks + peer].
   std::vector<uint64_t> mine(ranks), all(ranks * ranks);
