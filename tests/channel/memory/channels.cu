@@ -1,8 +1,10 @@
 // Channels for kernels of users, by the public interface.
 #include <cuda_runtime.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <barrier>
+#include <numeric>
 #include <vector>
 
 #include "channel/channel_rank.h"
@@ -273,6 +275,106 @@ __global__ void send_wrong_lengths(const __grid_constant__ ncast_channels channe
   Receiver in(channels, place.previous, place.ring);
   if (out.put(buffers[place.warp], 100) && out.signal() && in.get(buffers[place.warp], 101)) return;
   if (place.thread == 0) count_up(stopped, 1);
+}
+
+// Leaves a message and one by packets in each ring of the channel to this rank itself.
+__global__ void leave_messages(const __grid_constant__ ncast_channels channels, uint32_t* failed) {
+  __shared__ char buffer[64];
+  const Place place(channels);
+  Sender out(channels, channels.rank, place.ring);
+  PacketSender packets_out(channels, channels.rank, place.ring);
+  if (!out.put(buffer, sizeof buffer) || !out.signal() || !packets_out.put(buffer, sizeof buffer)) count_up(failed, 1);
+}
+// Counts what succeeds. Everything would: the messages have arrived, and there is room for more.
+__global__ void try_everything(const __grid_constant__ ncast_channels channels, uint32_t* succeeded) {
+  __shared__ char buffers[warps][64];
+  const Place place(channels);
+  char* const buffer = buffers[place.warp];
+  uint32_t count = 0;
+  {
+    Receiver in(channels, channels.rank, place.ring);
+    PacketReceiver packets_in(channels, channels.rank, place.ring);
+    if (in.poll()) ++count;
+    if (in.get(buffer, sizeof buffers[0])) ++count;
+    if (packets_in.poll()) ++count;
+    if (packets_in.get(buffer, sizeof buffers[0])) ++count;
+  }
+  Sender out(channels, channels.rank, place.ring);
+  PacketSender packets_out(channels, channels.rank, place.ring);
+  if (out.put(buffer, sizeof buffers[0])) ++count;
+  if (out.signal()) ++count;
+  if (packets_out.put(buffer, sizeof buffers[0])) ++count;
+  count_up(succeeded, count);
+}
+// Both kinds of writes to memory of a peer, by a sender and a receiver of a stopped communicator.
+__global__ void write_directly(const __grid_constant__ ncast_channels channels, uint32_t* to, uint32_t value) {
+  Sender out(channels, channels.rank, 0);
+  Receiver in(channels, channels.rank, 0);
+  __shared__ uint32_t from;
+  from = value;
+  out.put_direct(to, &from, sizeof from);
+  in.get_direct(to + 1, &from, sizeof from);
+}
+
+// Without a stop all of it succeeds, or the test below would show nothing.
+TEST_CASE("messages that one kernel leaves are there for the next") {
+  run_ranks(1, [&](int rank, const ncast_unique_id& id, std::barrier<>& everybody) {
+    Rank mine(rank, 1, id, everybody);
+    mine.begin();
+    leave_messages<<<ctas, warps * 32, 0, mine.stream>>>(mine.channels, mine.counts);
+    mine.end();
+    EXPECT(mine.count() == 0);
+    try_everything<<<ctas, warps * 32, 0, mine.stream>>>(mine.channels, mine.counts);
+    mine.end();
+    EXPECT(mine.count() == 7 * rings * 32);
+    EXPECT_OK(ncast_comm_async_error(mine.comm, nullptr, 0));
+  });
+}
+
+TEST_CASE("after a kernel has failed the next ones refuse, and the first failure is reported") {
+  run_ranks(1, [&](int rank, const ncast_unique_id& id, std::barrier<>& everybody) {
+    Rank mine(rank, 1, id, everybody, 4096, 0.5);
+    void* memory = nullptr;
+    EXPECT_OK(ncast_mem_alloc(mine.comm, 2 * sizeof(uint32_t), &memory));
+    ncast_channels silent;
+    EXPECT_OK(ncast_channels_create(mine.comm, rings, 4096, &silent));
+    mine.begin();
+    leave_messages<<<ctas, warps * 32, 0, mine.stream>>>(mine.channels, mine.counts);
+    mine.end();
+    EXPECT(mine.count() == 0);
+    wait_for_nothing<<<ctas, warps * 32, 0, mine.stream>>>(silent, mine.counts);
+    mine.end();
+    EXPECT(mine.count() == rings * 32);
+    std::fill_n(mine.counts, GpuRank::most_threads, 0);
+    try_everything<<<ctas, warps * 32, 0, mine.stream>>>(mine.channels, mine.counts);
+    send_wrong_lengths<<<ctas, warps * 32, 0, mine.stream>>>(mine.channels, mine.counts + 1024);  // would be CORRUPT
+    write_directly<<<1, 32, 0, mine.stream>>>(mine.channels, static_cast<uint32_t*>(memory), 7);
+    mine.end();
+    EXPECT(std::accumulate(mine.counts, mine.counts + 1024, 0u) == 0);
+    EXPECT(mine.count() == rings);
+    uint32_t written[2] = {1, 1};
+    EXPECT_CUDA(cudaMemcpy(written, memory, sizeof written, cudaMemcpyDefault));
+    EXPECT(written[0] == 0);
+    EXPECT(written[1] == 0);
+    EXPECT_OK(ncast_comm_abort(mine.comm));  // later, so not what is reported
+    EXPECT(is_error(mine.comm, NCAST_TIMEOUT, "rank 0 waited for rank 0"));
+  });
+}
+
+TEST_CASE("after an abort kernels refuse what has arrived") {
+  run_ranks(1, [&](int rank, const ncast_unique_id& id, std::barrier<>& everybody) {
+    Rank mine(rank, 1, id, everybody);
+    mine.begin();
+    leave_messages<<<ctas, warps * 32, 0, mine.stream>>>(mine.channels, mine.counts);
+    mine.end();
+    EXPECT(mine.count() == 0);
+    EXPECT_OK(ncast_comm_abort(mine.comm));
+    usleep(200000);  // the abort reaches the GPU by an asynchronous copy
+    try_everything<<<ctas, warps * 32, 0, mine.stream>>>(mine.channels, mine.counts);
+    mine.end();
+    EXPECT(mine.count() == 0);
+    EXPECT(is_error(mine.comm, NCAST_ABORTED, ""));
+  });
 }
 
 TEST_CASE("a message of another length than is wanted stops the communicator") {

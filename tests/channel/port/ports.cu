@@ -351,6 +351,41 @@ TEST_CASE("a kernel that waits in vain at a port ends in time, and the communica
   });
 }
 
+// Counts what succeeds at a port to this rank itself.
+__global__ void try_port(const __grid_constant__ ncast_ports ports, uint32_t* succeeded) {
+  Port port(ports, ports.rank, 0);
+  uint32_t count = 0;
+  if (port.poll()) ++count;
+  if (port.wait()) ++count;
+  if (port.put({0, 0}, {0, 0}, 0)) ++count;
+  if (port.signal()) ++count;
+  if (port.flush()) ++count;
+  count_up(succeeded, count);
+}
+__global__ void leave_signals(const __grid_constant__ ncast_ports ports, uint32_t* failed) {
+  Port port(ports, ports.rank, 0);
+  if (!port.signal() || !port.signal() || !port.flush()) count_up(failed, 1);
+}
+
+TEST_CASE("ports of a stopped communicator refuse what has arrived") {
+  for (const bool stops : {false, true}) {
+    run_ranks(1, [&](int rank, const ncast_unique_id& id, std::barrier<>& everybody) {
+      Rank mine(rank, 1, id, everybody);
+      mine.begin();
+      leave_signals<<<1, 1, 0, mine.stream>>>(mine.ports, mine.counts);
+      mine.end();
+      EXPECT(mine.count() == 0);
+      if (stops) {
+        EXPECT_OK(ncast_comm_abort(mine.comm));
+        usleep(200000);  // the abort reaches the GPU by an asynchronous copy
+      }
+      try_port<<<1, 1, 0, mine.stream>>>(mine.ports, mine.counts);
+      mine.end();
+      EXPECT(mine.count() == (stops ? 0 : 5));
+    });
+  }
+}
+
 TEST_CASE("bad arguments of ports are refused, and break nothing") {
   run_ranks(1, [&](int rank, const ncast_unique_id& id, std::barrier<>& everybody) {
     Rank mine(rank, 1, id, everybody);
