@@ -12,11 +12,6 @@ namespace narrowcast::executor::cuda {
 // Brings all of them to the current GPU, ready to be launched. Left to itself CUDA loads a kernel when it is first launched,
 // and may wait for those that run; one of them that waits for another rank, which waits for the new one, would never end.
 cudaError_t load_kernels();
-
-// Launches an empty kernel and waits for it. The first launch on a stream may wait for every kernel that runs on the GPU;
-// if one of these waits for the kernel being launched, as with ranks that share a GPU, neither makes progress.
-cudaError_t warm_up_stream(cudaStream_t stream);
-
 // Of each file that has some.
 cudaError_t load_block_kernels();
 cudaError_t load_packet_moves();

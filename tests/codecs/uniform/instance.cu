@@ -1,6 +1,6 @@
 // The kernels of the codec `uniform`.
 #include "codec/frame/cuda/instantiate.cuh"
-#include "codecs/uniform/kernel.cuh"
+#include "uniform/kernel.cuh"
 #include "executor/cuda/blocks/instantiate.cuh"
 
 namespace narrowcast {
