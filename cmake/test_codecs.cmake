@@ -1,5 +1,6 @@
-# The codecs of the tests: src/codec/table.cc with the rows of tests/codecs/narrowcast_test_codecs.def, and tests/codecs/*/.
-# All tests are linked with them. libnarrowcast_test.so is the library with them, for tests in Python; it is not installed.
+# The codecs of the tests: src/codec/table.cc with the rows of tests/codecs/narrowcast_test_codecs.def, and
+# tests/codecs/*/. All tests are linked with them. libnarrowcast_test.so is the library with them, for tests in Python;
+# it is not installed.
 set(test_codecs ${PROJECT_SOURCE_DIR}/tests/codecs)
 file(GLOB test_codec_sources CONFIGURE_DEPENDS ${test_codecs}/*/*.cc)
 add_library(narrowcast_test_codecs OBJECT ${codec_table} ${test_codec_sources})

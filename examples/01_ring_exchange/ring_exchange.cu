@@ -36,8 +36,8 @@ __global__ void exchange(const __grid_constant__ ncast_channels channels, const 
   to_next.flush();  // the peer has received everything
 }
 
-// The first launch on a stream may wait until the kernels that run on the GPU have ended. Where ranks share a GPU these may
-// be waiting for this very launch, so every stream gets an empty kernel before the exchange.
+// The first launch on a stream may wait until the kernels that run on the GPU have ended. Where ranks share a GPU these
+// may be waiting for this very launch, so every stream gets an empty kernel before the exchange.
 __global__ void do_nothing() {}
 
 // Exits without destructors, because other ranks may be waiting in their threads.

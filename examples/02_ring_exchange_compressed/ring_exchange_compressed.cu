@@ -47,8 +47,8 @@ __global__ void exchange(const __grid_constant__ ncast_channels channels, const 
   if (threadIdx.x % 32 == 0) atomicAdd(wire_bytes, sent);
 }
 
-// The first launch on a stream may wait until the kernels that run on the GPU have ended. Where ranks share a GPU these may
-// be waiting for this very launch, so every stream gets an empty kernel before the exchange.
+// The first launch on a stream may wait until the kernels that run on the GPU have ended. Where ranks share a GPU these
+// may be waiting for this very launch, so every stream gets an empty kernel before the exchange.
 __global__ void do_nothing() {}
 
 // Exits without destructors, because other ranks may be waiting in their threads.

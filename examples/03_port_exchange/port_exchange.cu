@@ -47,8 +47,8 @@ __global__ void exchange(const __grid_constant__ ncast_ports ports, uint8_t* sen
     if (!is_there || recv[i] != value(previous, i)) atomicAdd(wrong, 1u);
 }
 
-// The first launch on a stream may wait until the kernels that run on the GPU have ended. Where ranks share a GPU these may
-// be waiting for this very launch, so every stream gets an empty kernel before the exchange.
+// The first launch on a stream may wait until the kernels that run on the GPU have ended. Where ranks share a GPU these
+// may be waiting for this very launch, so every stream gets an empty kernel before the exchange.
 __global__ void do_nothing() {}
 
 // Exits without destructors, because other ranks may be waiting in their threads.

@@ -1,5 +1,5 @@
-// How a call runs, why, and how long it should take, without making the call. Calls are launched by the same decision, from
-// times that were measured (docs/guide/tuning.md).
+// How a call runs, why, and how long it should take, without making the call. Calls are launched by the same decision,
+// from times that were measured (docs/guide/tuning.md).
 #ifndef NARROWCAST_EXPLAIN_H_
 #define NARROWCAST_EXPLAIN_H_
 
@@ -12,8 +12,8 @@ extern "C" {
 // An explanation, with its strings.
 typedef struct ncast_explanation ncast_explanation;
 
-// How the call runs. Set struct_bytes to sizeof(ncast_decision) first; later versions append members. Strings that are not
-// constant live as long as the explanation.
+// How the call runs. Set struct_bytes to sizeof(ncast_decision) first; later versions append members. Strings that are
+// not constant live as long as the explanation.
 typedef struct {
   size_t struct_bytes;
   const char* candidate;      // constant: "packets", "blocks:raw", "blocks:window"; "copy", "none"; on the host backend
@@ -34,8 +34,8 @@ typedef struct {
   const char* sentence;       // all of this in words
 } ncast_decision;
 
-// What the cost model predicts for one candidate. Set struct_bytes to sizeof(ncast_candidate) first; later versions append
-// members.
+// What the cost model predicts for one candidate. Set struct_bytes to sizeof(ncast_candidate) first; later versions
+// append members.
 typedef struct {
   size_t struct_bytes;
   const char* name;                    // constant; those of NCCL: "nccl", its fastest way, and "nccl:default", what it
@@ -44,7 +44,8 @@ typedef struct {
   double incompressible_microseconds;  // with values that do not shrink; 0: as above
 } ncast_candidate;
 
-// The call as it runs compared with NCCL. Set struct_bytes to sizeof(ncast_comparison) first; later versions append members.
+// The call as it runs compared with NCCL. Set struct_bytes to sizeof(ncast_comparison) first; later versions append
+// members.
 typedef struct {
   size_t struct_bytes;
   int faster;                // 1: the model predicts that it takes less time than NCCL
@@ -58,8 +59,8 @@ typedef struct {
 
 // Explains a call between GPUs that can reach each other over NVLink. Needs neither a communicator nor a GPU.
 //   ranks: 1 to 8.
-//   config: what all ranks create their communicators with: max_ctas, p2p and cost_model count; this process's environment
-//           fills in what it leaves open. NULL: all are open.
+//   config: what all ranks create their communicators with: max_ctas, p2p and cost_model count; this process's
+//           environment fills in what it leaves open. NULL: all are open.
 //   explanation: free it with ncast_explanation_destroy.
 NCAST_API ncast_status ncast_explain(ncast_operation operation, uint64_t count, ncast_dtype dtype, ncast_codec codec,
                                      int ranks, const ncast_comm_config* config, ncast_explanation** explanation);

@@ -61,9 +61,9 @@ inline constexpr uint64_t counts_by_pair = ~uint64_t{0};
 
 CallTag make_tag(const Call& call, uint64_t sequence);
 
-// A hash of the tag without its sequence and chunk, which travels in the flags of GPUs (channel/peer/call_word.h): never 0,
-// below 2^channel::call_mark_bits, and different for tags that differ within 12 consecutive bits of operation, dtype,
-// codec, redop, root and count.
+// A hash of the tag without its sequence and chunk, which travels in the flags of GPUs (channel/peer/call_word.h):
+// never 0, below 2^channel::call_mark_bits, and different for tags that differ within 12 consecutive bits of operation,
+// dtype, codec, redop, root and count.
 uint32_t call_mark(const CallTag& tag);
 
 channel::Tag to_words(const CallTag& tag);

@@ -42,7 +42,8 @@ struct ncast_comm {
 
   // Returns when no call is left; before the communicator is destroyed, which happens whatever this returns.
   virtual ncast_status wait_until_idle() = 0;
-  // Then, of what it shares with the other ranks, what cannot go without them: it may wait for them, which abort() ends.
+  // Then, of what it shares with the other ranks, what cannot go without them: it may wait for them, which abort()
+  // ends.
   virtual void leave_ranks() {}
 
  protected:

@@ -20,8 +20,8 @@ BlockShape choose_block_shape(const CallShape& shape, ncast_codec codec);
 bool root_reduces(int ranks);
 // The warps of a CTA that serve one piece at its sender, or reduce it. codec: as decided.
 uint32_t piece_warps(Operation operation, ncast_dtype dtype, ncast_codec codec);
-// The CTAs of a call at most, where the ranks agreed on max_ctas. codec: as decided. bytes: the same on all ranks; ignored
-// where ranks could differ.
+// The CTAs of a call at most, where the ranks agreed on max_ctas. codec: as decided. bytes: the same on all ranks;
+// ignored where ranks could differ.
 uint32_t block_ctas(Operation operation, ncast_codec codec, uint64_t bytes, uint32_t max_ctas);
 
 }  // namespace narrowcast::select

@@ -1,5 +1,5 @@
-// What calls cost on a machine, as measured there: microseconds over bytes for each operation, number of ranks, link and
-// candidate. docs/guide/tuning.md specifies the text that it is read from.
+// What calls cost on a machine, as measured there: microseconds over bytes for each operation, number of ranks, link
+// and candidate. docs/guide/tuning.md specifies the text that it is read from.
 #pragma once
 
 #include <array>
@@ -15,8 +15,8 @@ namespace narrowcast::select {
 
 using operation::Operation;
 
-// Microseconds over bytes: linear in logarithms between points, constant before the first, and linear after the last with
-// the slope of the last two. A time below that of fewer bytes is noise, and is raised to it.
+// Microseconds over bytes: linear in logarithms between points, constant before the first, and linear after the last
+// with the slope of the last two. A time below that of fewer bytes is noise, and is raised to it.
 class Curve {
  public:
   struct Point {

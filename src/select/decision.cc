@@ -45,14 +45,15 @@ double slowdown_of_few_ctas(const Candidate& candidate, const CallShape& shape) 
   return std::max(1.0, (candidate.codec == NCAST_CODEC_RAW ? enough_ctas_raw : enough_ctas_coded) / shape.max_ctas);
 }
 
-// The bytes that the codec saves in this type, relative to those that it saves in bfloat16, the type of the measurements.
+// The bytes that the codec saves in this type, relative to those that it saves in bfloat16, the type of the
+// measurements.
 double relative_saving(ncast_codec codec, ncast_dtype dtype) {
   const auto saved = [&](ncast_dtype type) { return 1 - codec::prior_ratio(codec, type); };
   return saved(NCAST_BFLOAT16) == 0 ? 1 : saved(dtype) / saved(NCAST_BFLOAT16);
 }
 
-// Where the bytes take the time, a type that shrinks less lies between the measured type and incompressible values. Where
-// coding takes the time, all types cost the same.
+// Where the bytes take the time, a type that shrinks less lies between the measured type and incompressible values.
+// Where coding takes the time, all types cost the same.
 double for_dtype(ncast_codec codec, ncast_dtype dtype, const Cost& cost) {
   return cost.typical + (1 - relative_saving(codec, dtype)) * std::max(0.0, cost.incompressible - cost.typical);
 }

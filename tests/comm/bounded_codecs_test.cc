@@ -1,4 +1,5 @@
-// Bounded codecs in calls whose result all ranks share: the rank that encoded the values ends with the same bits as the rest.
+// Bounded codecs in calls whose result all ranks share: the rank that encoded the values ends with the same bits as the
+// rest.
 #include <cmath>
 #include <cstring>
 

@@ -1,5 +1,5 @@
-// Ranks of a CUDA communicator in threads of one process, each with a GPU or several on one, for tests that launch kernels of
-// their own.
+// Ranks of a CUDA communicator in threads of one process, each with a GPU or several on one, for tests that launch
+// kernels of their own.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -58,8 +58,8 @@ class GpuRank {
 
   // Ranks that share a GPU: nothing waits for it between these two.
   void begin() { everybody_.arrive_and_wait(); }
-  // After each of several kernels, on every rank. Where ranks share a GPU, all have launched this one before the next: streams
-  // share queues, in which a kernel that follows another of its stream stands before what that one waits for.
+  // After each of several kernels, on every rank. Where ranks share a GPU, all have launched this one before the next:
+  // streams share queues, in which a kernel that follows another of its stream stands before what that one waits for.
   void launched() {
     if (shares_gpu_) everybody_.arrive_and_wait();
   }

@@ -22,8 +22,8 @@ __device__ inline void invite(const Peers& peers, const ChannelLayout& layout, S
 // The ends of a sending warp that write straight to where values end up. The whole warp calls every function.
 class StraightEnds {
  public:
-  // Waits for the invitation of this thread's end, if it is of one of the peers, given as bits, that send one; state may be
-  // NULL where none does. False: the communicator is stopped.
+  // Waits for the invitation of this thread's end, if it is of one of the peers, given as bits, that send one; state
+  // may be NULL where none does. False: the communicator is stopped.
   __device__ bool begin(const Peers& peers, const ChannelLayout& layout, const StraightWrites* state, End end,
                         uint32_t inviting) {
     bool ready = true;
@@ -47,8 +47,8 @@ class StraightEnds {
   // Those that have been invited.
   __device__ EndMask mask() const { return mask_; }
 
-  // Writes `bytes` of any number, from shared memory that the warp has written, `offset` behind where each of these ends
-  // was invited to.
+  // Writes `bytes` of any number, from shared memory that the warp has written, `offset` behind where each of these
+  // ends was invited to.
   __device__ void write(EndMask ends, uint64_t offset, const char* values, uint32_t bytes, int thread) const {
     __syncwarp();
     for (; ends != 0; ends &= ends - 1) {

@@ -69,8 +69,8 @@ class Sender {
   __device__ bool put(const void* from, uint32_t bytes) { return put(from, bytes, false); }
 
   // As put(), the values encoded: a block of Codec::values_bytes, or fewer bytes, which travel as they are. from: as
-  // above, or memory.values. slot_bytes is at least Codec::values_bytes. codec: the parameters of a codec that has some.
-  // Returns the message's bytes; 0: stopped.
+  // above, or memory.values. slot_bytes is at least Codec::values_bytes. codec: the parameters of a codec that has
+  // some. Returns the message's bytes; 0: stopped.
   template <device::BlockCodec Codec>
   __device__ uint32_t put_encoded(const void* from, uint32_t bytes, BlockMemory<Codec>& memory,
                                   ncast_codec codec = {}) {
@@ -211,9 +211,9 @@ class Receiver {
     return true;
   }
 
-  // Waits for the next message, which has to have `count` values, does into[i] = combine(into[i], values[i]) for each, and
-  // releases it. into: shared or global memory, as aligned as its type, 16 bytes being fastest; the warp's threads may read all
-  // of it. Sums of many messages in a wider type than theirs are Value = __nv_bfloat16 with float* into.
+  // Waits for the next message, which has to have `count` values, does into[i] = combine(into[i], values[i]) for each,
+  // and releases it. into: shared or global memory, as aligned as its type, 16 bytes being fastest; the warp's threads
+  // may read all of it. Sums of many messages in a wider type than theirs are Value = __nv_bfloat16 with float* into.
   template <typename Value, typename Accumulator, typename Combine>
   __device__ bool get_reduced(Accumulator* into, uint32_t count, Combine combine) {
     if (!wait()) return false;
@@ -224,8 +224,8 @@ class Receiver {
     return true;
   }
 
-  // The values of a message that put_encoded() sent with the same `bytes`. to: shared or global memory of any alignment, or
-  // memory.values; the warp's threads may read all of it.
+  // The values of a message that put_encoded() sent with the same `bytes`. to: shared or global memory of any
+  // alignment, or memory.values; the warp's threads may read all of it.
   template <device::BlockCodec Codec>
   __device__ bool get_decoded(void* to, uint32_t bytes, BlockMemory<Codec>& memory, ncast_codec codec = {}) {
     const void* const values = next_values(bytes, memory, codec);

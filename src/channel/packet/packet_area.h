@@ -1,6 +1,6 @@
-// Where packets lie in a rank's scratch, the same on all ranks: the state, then two buffers, which calls use by turns. A
-// buffer is an array of rows, first those of short packets, then those of lines; each has a place for every other rank,
-// which alone writes there. A row is always of the same kind: a flag never comes to lie where data of old are.
+// Where packets lie in a rank's scratch, the same on all ranks: the state, then two buffers, which calls use by turns.
+// A buffer is an array of rows, first those of short packets, then those of lines; each has a place for every other
+// rank, which alone writes there. A row is always of the same kind: a flag never comes to lie where data of old are.
 #pragma once
 
 #include <cstddef>
@@ -10,8 +10,8 @@
 
 namespace narrowcast::channel {
 
-// Data come in units of 8-byte words, a lane's part of a row; a warp moves a row at a time, which is some stores of 16 bytes
-// a lane. The words of a row are dealt to the lanes so that a warp touches whole lines of the user's memory.
+// Data come in units of 8-byte words, a lane's part of a row; a warp moves a row at a time, which is some stores of 16
+// bytes a lane. The words of a row are dealt to the lanes so that a warp touches whole lines of the user's memory.
 inline constexpr uint32_t row_lanes = 32;
 inline constexpr uint32_t store_bytes = row_lanes * 16;  // of a warp
 

@@ -1,21 +1,22 @@
-// Messages by packets: data and a flag that arrive together. A packet needs no fence, and a message costs the flight of one
-// store. There are two kinds, those of NCCL's protocols LL and LL128 (nccl/src/device/prims_ll.h, prims_ll128.h):
+// Messages by packets: data and a flag that arrive together. A packet needs no fence, and a message costs the flight of
+// one store. There are two kinds, those of NCCL's protocols LL and LL128 (nccl/src/device/prims_ll.h, prims_ll128.h):
 // - Short packets are one store of 16 bytes, of which whoever loads it sees all or nothing.
-// - Lines are 128 bytes that a warp stores by one instruction, 16 a lane. NVLink carries such a store as one write, and its
-//   last bytes are not seen before the others; the memory model does not promise that, which is why lines are for GPUs
-//   with NVLink only. A load may still see an older part of a line beside its flag, so data are loaded after the flag was
-//   seen.
+// - Lines are 128 bytes that a warp stores by one instruction, 16 a lane. NVLink carries such a store as one write, and
+//   its last bytes are not seen before the others; the memory model does not promise that, which is why lines are for
+//   GPUs with NVLink only. A load may still see an older part of a line beside its flag, so data are loaded after the
+//   flag was seen.
 //
 // Calls are numbered from 1. A packet's flag is the number of the call that sent it, modulo 2^19, and the call's mark
-// (channel/peer/call_word.h): packets of a rank that makes another call are never taken. Calls use two buffers by turns; the
-// proof that no rank overwrites what another has still to read:
+// (channel/peer/call_word.h): packets of a rank that makes another call are never taken. Calls use two buffers by
+// turns; the proof that no rank overwrites what another has still to read:
 //   1. In every call every rank receives something from every other one: packets, or a token where no data go. A kernel
 //      ends only when every thread of every CTA has received what is meant for it; the tokens are for CTA 0.
-//   2. When rank p writes into rank r's buffer for call n + 2, p's kernel of call n + 1 has ended (stream order). By 1 it
-//      received something that r's kernel of call n + 1 sent, so r's kernel of call n had ended, and had read all of call
-//      n's packets. Those of call n are the last that lay in this buffer. How many CTAs the calls had does not matter.
-//   3. The chain is one of the memory model's: the end of a kernel is a fence of the system's scope, so that "read, end of
-//      the kernel, packet" is a release pattern, and "packet seen, end of the kernel, write" the acquiring one.
+//   2. When rank p writes into rank r's buffer for call n + 2, p's kernel of call n + 1 has ended (stream order). By 1
+//      it received something that r's kernel of call n + 1 sent, so r's kernel of call n had ended, and had read all of
+//      call n's packets. Those of call n are the last that lay in this buffer. How many CTAs the calls had does not
+//      matter.
+//   3. The chain is one of the memory model's: the end of a kernel is a fence of the system's scope, so that "read, end
+//      of the kernel, packet" is a release pattern, and "packet seen, end of the kernel, write" the acquiring one.
 // A kernel whose wait failed may break 1: the communicator is stopped then, and its results are not used.
 #pragma once
 
@@ -61,14 +62,14 @@ class Packets {
   __device__ Packets(const Peers& peers, uint32_t buffer_bytes, uint32_t rows, uint32_t mark)
       : peers_(peers), buffer_bytes_(buffer_bytes), rows_(rows), mark_(mark) {}
 
-  // Before the first of the other functions; calling it again does nothing. Loads the number of the call and the stop word
-  // at once, which takes as long as loading data: issue the first data's loads before, so that all are in flight together. Plain
-  // loads, which the CTA's threads share in L1: the last kernel wrote the number, and this one does not until advance().
-  // A stop that comes later is noticed by the waits.
+  // Before the first of the other functions; calling it again does nothing. Loads the number of the call and the stop
+  // word at once, which takes as long as loading data: issue the first data's loads before, so that all are in flight
+  // together. Plain loads, which the CTA's threads share in L1: the last kernel wrote the number, and this one does not
+  // until advance(). A stop that comes later is noticed by the waits.
   //
-  // There is no branch on the stop word here, because ptxas would move the loads of data behind it, and every call would
-  // take the latency of a load longer. Instead the kernel of a stopped communicator sends packets that no rank accepts,
-  // and returns after advance().
+  // There is no branch on the stop word here, because ptxas would move the loads of data behind it, and every call
+  // would take the latency of a load longer. Instead the kernel of a stopped communicator sends packets that no rank
+  // accepts, and returns after advance().
   __device__ __forceinline__ void begin() {
     if (flag_ != 0) return;
     const auto [calls, stopped] = *reinterpret_cast<const uint2*>(&peers_.ctas[blockIdx.x]);
@@ -126,7 +127,8 @@ class Packets {
     return arrived;
   }
 
-  // Every thread may call; thread p of CTA 0 acts for rank p. To ranks that are sent no data, from those that send none.
+  // Every thread may call; thread p of CTA 0 acts for rank p. To ranks that are sent no data, from those that send
+  // none.
   __device__ void send_tokens(RankMask to) const {
     if (is_token_thread(to)) device::store_relaxed(&state(my_peer())->tokens[turn()][peers_.rank], flag_);
   }
@@ -139,9 +141,10 @@ class Packets {
         [&] { return finds_other_call(missing); });
   }
 
-  // Every thread of every CTA calls it last. The numbers in flags repeat after 2^19 calls. Before that, the last call of each
-  // turn clears its buffer, so that no old flag is left; the CTA that ends last does so, when all of this call's packets
-  // have been read. None of the next call of this turn can arrive before the kernel has ended: see 2 above.
+  // Every thread of every CTA calls it last. The numbers in flags repeat after 2^19 calls. Before that, the last call
+  // of each turn clears its buffer, so that no old flag is left; the CTA that ends last does so, when all of this
+  // call's packets have been read. None of the next call of this turn can arrive before the kernel has ended: see 2
+  // above.
   __device__ void finish() const {
     if (flag_ % numbers < numbers - 2) return;
     __shared__ bool is_last;
@@ -273,9 +276,9 @@ class Packets {
     return true;
   }
 
-  // For a thread whose wait takes long. A rank in another call waits as well, since flags differ: both tell the other ranks
-  // which call they are in, and look whether one disagrees. True: `peer` does. What is announced is kept in the rank's own
-  // place, so that one thread does it.
+  // For a thread whose wait takes long. A rank in another call waits as well, since flags differ: both tell the other
+  // ranks which call they are in, and look whether one disagrees. True: `peer` does. What is announced is kept in the
+  // rank's own place, so that one thread does it.
   __device__ bool finds_other_call(int& peer) const {
     PacketState* const own = state(peers_.rank);
     // The number's high part, before or after advance().

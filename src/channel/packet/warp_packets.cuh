@@ -1,8 +1,9 @@
-// Short messages of users' kernels by packets: data and flag in one store, so that a message costs one flight and no fence. The two
-// ends of a ring of packets (packet_rings.h), which are independent of those of its messages (warp_channel.cuh).
+// Short messages of users' kernels by packets: data and flag in one store, so that a message costs one flight and no
+// fence. The two ends of a ring of packets (packet_rings.h), which are independent of those of its messages
+// (warp_channel.cuh).
 //
-// The whole warp calls every function, with the same arguments. False means that the communicator is stopped, here or by a failure
-// that the function has reported: the kernel ends without waiting again.
+// The whole warp calls every function, with the same arguments. False means that the communicator is stopped, here or
+// by a failure that the function has reported: the kernel ends without waiting again.
 #pragma once
 
 #include <cstdint>
@@ -82,8 +83,9 @@ class PacketSender : PacketEnd {
   PacketSender(const PacketSender&) = delete;
   PacketSender& operator=(const PacketSender&) = delete;
 
-  // Sends `bytes`, at most NCAST_PACKET_MESSAGE_BYTES, to the peer, which sees them without another word. from: shared or global memory
-  // of any alignment, 4 being fastest; it may be written again at once. Waits for room: a ring holds PacketRings::slots messages.
+  // Sends `bytes`, at most NCAST_PACKET_MESSAGE_BYTES, to the peer, which sees them without another word. from: shared
+  // or global memory of any alignment, 4 being fastest; it may be written again at once. Waits for room: a ring holds
+  // PacketRings::slots messages.
   __device__ bool put(const void* from, uint32_t bytes) {
     if (sent_ - granted_ >= PacketRings::slots && !wait_for_grant(sent_ + 1 - PacketRings::slots)) return false;
     __syncwarp();  // what the other threads wrote is there to send
@@ -145,8 +147,8 @@ class PacketReceiver : PacketEnd {
     return __any_sync(device::all_lanes, here);
   }
 
-  // Waits for the next message, which has to have `bytes`, copies it and gives its room back. to: shared or global memory of any
-  // alignment; the warp's threads may read all of it.
+  // Waits for the next message, which has to have `bytes`, copies it and gives its room back. to: shared or global
+  // memory of any alignment; the warp's threads may read all of it.
   __device__ bool get(void* to, uint32_t bytes) {
     auto* const begin = static_cast<char*>(to);
     char* const end = begin + bytes;

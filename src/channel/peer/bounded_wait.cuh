@@ -7,13 +7,14 @@
 
 namespace narrowcast::channel {
 
-// Not 0: the communicator was stopped before this kernel began, and the kernel must not send, receive or store anything.
-// Without this check a kernel would still take what arrives within the first spins of a wait, possibly of another call.
+// Not 0: the communicator was stopped before this kernel began, and the kernel must not send, receive or store
+// anything. Without this check a kernel would still take what arrives within the first spins of a wait, possibly of
+// another call.
 //
-// Cost: control->stop is in host memory, a microsecond away, so kernels read a copy in their own GPU's memory, set by the
-// kernel that fails and, by an asynchronous copy, by the host. Issue this load next to others whose latency is paid anyway
-// (counters, the first values) and then test it by is_stopped(). It goes through the L1 cache, so that the warps of a CTA
-// read the L2 cache once: a load of every warp from one line costs a short call up to a tenth of its time.
+// Cost: control->stop is in host memory, a microsecond away, so kernels read a copy in their own GPU's memory, set by
+// the kernel that fails and, by an asynchronous copy, by the host. Issue this load next to others whose latency is paid
+// anyway (counters, the first values) and then test it by is_stopped(). It goes through the L1 cache, so that the warps
+// of a CTA read the L2 cache once: a load of every warp from one line costs a short call up to a tenth of its time.
 __device__ __forceinline__ uint32_t stop_word(const Peers& peers) {
   return device::load_cached(&peers.ctas[blockIdx.x % cta_states].stopped);
 }
@@ -66,9 +67,9 @@ struct NeverDisagrees {
   __device__ bool operator()() const { return false; }
 };
 
-// One thread calls `ready()` until it returns true. False: the communicator is stopped, the data did not arrive, and the
-// caller returns without waiting again. `peer` is read when the timeout expires: ready() may store in it who is missing.
-// disagrees(): asked when the wait takes long; true: `peer` is in another call, which is reported.
+// One thread calls `ready()` until it returns true. False: the communicator is stopped, the data did not arrive, and
+// the caller returns without waiting again. `peer` is read when the timeout expires: ready() may store in it who is
+// missing. disagrees(): asked when the wait takes long; true: `peer` is in another call, which is reported.
 template <typename Ready, typename Disagrees = NeverDisagrees>
 __device__ __forceinline__ bool wait_until(const Peers& peers, const int& peer, Ready ready,
                                            KernelFailure failure = wait_timed_out, Disagrees disagrees = {}) {
@@ -98,8 +99,8 @@ __device__ __forceinline__ bool wait_until_all(const Peers& peers, const int& pe
   }
 }
 
-// The whole warp waits until ready() is true in some of the threads in the mask `waiting`, and gets these; 0 is what false
-// is above. `peer`: the rank that this thread waits for.
+// The whole warp waits until ready() is true in some of the threads in the mask `waiting`, and gets these; 0 is what
+// false is above. `peer`: the rank that this thread waits for.
 template <typename Ready>
 __device__ __forceinline__ uint32_t wait_until_any(const Peers& peers, int peer, uint32_t waiting, Ready ready) {
   const int thread = device::lane_id();

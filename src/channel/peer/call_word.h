@@ -1,6 +1,7 @@
-// How ranks notice that they disagree about a call. A call has a mark, a hash of its arguments that all ranks should share.
-// The mark is part of the flags of slots and packets, so a rank never takes data of another call. And a rank tells the others
-// which call it is in by a word that holds the number of the call and its mark: same number, other mark is a mismatch.
+// How ranks notice that they disagree about a call. A call has a mark, a hash of its arguments that all ranks should
+// share. The mark is part of the flags of slots and packets, so a rank never takes data of another call. And a rank
+// tells the others which call it is in by a word that holds the number of the call and its mark: same number, other
+// mark is a mismatch.
 #pragma once
 
 #include <cstdint>

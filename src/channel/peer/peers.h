@@ -27,8 +27,8 @@ enum KernelFailure : uint32_t {
   call_mismatch = 4
 };
 
-// What the kernels of a rank load when they begin, in their GPU's memory: CTA i loads the i-th, modulo their number. There are
-// several so that CTAs do not all read one line of the L2 cache; 8 bytes so that one load returns both words.
+// What the kernels of a rank load when they begin, in their GPU's memory: CTA i loads the i-th, modulo their number.
+// There are several so that CTAs do not all read one line of the L2 cache; 8 bytes so that one load returns both words.
 struct alignas(8) CtaState {
   uint32_t packet_calls;  // number of the last call by packets, the same in all
   uint32_t stopped;       // copy of control->stop

@@ -1,4 +1,5 @@
-// A port in a kernel: what it asks for is done by the rank's proxy with the copy engines, and no warp of the kernel copies.
+// A port in a kernel: what it asks for is done by the rank's proxy with the copy engines, and no warp of the kernel
+// copies.
 //
 // A single thread calls every function; others may call at the same time, for the same port too. False means that the
 // communicator is stopped, here or by a failure that the function has reported: the kernel ends without waiting again.
@@ -21,9 +22,10 @@ class Port {
         semaphore_(static_cast<uint32_t>(peer) * ports.ports + port),
         stopped_(stop_word(ports_.peers)) {}
 
-  // Asks to copy `bytes`, of any alignment, from a region of this rank to one of the peer. What this thread wrote, or saw
-  // written through a barrier, is copied; the source stays as it is until a flush. Requests for a peer are done in order:
-  // those of one thread, and those of two threads where a barrier stands between. Waits only while the FIFO is full.
+  // Asks to copy `bytes`, of any alignment, from a region of this rank to one of the peer. What this thread wrote, or
+  // saw written through a barrier, is copied; the source stays as it is until a flush. Requests for a peer are done in
+  // order: those of one thread, and those of two threads where a barrier stands between. Waits only while the FIFO is
+  // full.
   __device__ bool put(PortPlace to, PortPlace from, uint64_t bytes) {
     return post_put(PortRequest::put, to, from, bytes) != no_ticket;
   }
@@ -40,8 +42,8 @@ class Port {
     return wait_until_complete(post_put(PortRequest::put | PortRequest::signal | PortRequest::flush, to, from, bytes));
   }
 
-  // Waits for the next signal of the peer to this port: what it put before can then be read. One thread at a time waits or
-  // polls, for one peer and port.
+  // Waits for the next signal of the peer to this port: what it put before can then be read. One thread at a time waits
+  // or polls, for one peer and port.
   __device__ bool wait() {
     if (stopped_ != 0) return false;
     uint64_t& waited = ports_.waited[semaphore_];
@@ -101,8 +103,8 @@ class Port {
         if (ticket - taken >= PortFifo::slots) return false;
         has_looked = true;
       }
-      // What the kernel wrote comes before the request to copy it. So does the proxy's reading of the slot: the thread that
-      // saw it in the FIFO passes `taken` on behind its fence, and whoever meets that value has a fence behind it.
+      // What the kernel wrote comes before the request to copy it. So does the proxy's reading of the slot: the thread
+      // that saw it in the FIFO passes `taken` on behind its fence, and whoever meets that value has a fence behind it.
       device::fence_system();
       if (has_looked) device::store_relaxed(&state.taken, taken);
       device::store_16_bytes_relaxed(

@@ -27,8 +27,8 @@ __device__ __forceinline__ uint64_t load_relaxed(const uint64_t* from) {
   asm volatile("ld.relaxed.sys.global.u64 %0, [%1];" : "=l"(value) : "l"(from) : "memory");
   return value;
 }
-// Through the L1 cache: may return what another thread of the SM loaded since the kernel began. Stays where it is written, as
-// the compiler moves ordinary loads towards their use.
+// Through the L1 cache: may return what another thread of the SM loaded since the kernel began. Stays where it is
+// written, as the compiler moves ordinary loads towards their use.
 __device__ __forceinline__ uint32_t load_cached(const uint32_t* from) {
   uint32_t value;
   asm volatile("ld.global.ca.u32 %0, [%1];" : "=r"(value) : "l"(from) : "memory");

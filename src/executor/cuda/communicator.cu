@@ -126,8 +126,8 @@ ncast_status Communicator::set_up() {
   for (LastCall* last : {&called_, &captured_})
     if (error == cudaSuccess) error = cudaEventCreateWithFlags(&last->event, cudaEventDisableTiming);
   if (error == cudaSuccess) error = cudaEventCreateWithFlags(&forked_, cudaEventDisableTiming);
-  // These streams are not used before they are needed: each one that has been used makes every later call of the GPU slower,
-  // all of them together by 0.2 us.
+  // These streams are not used before they are needed: each one that has been used makes every later call of the GPU
+  // slower, all of them together by 0.2 us.
   for (SideStream& side : sides_) {
     if (error == cudaSuccess) error = cudaStreamCreateWithFlags(&side.stream, cudaStreamNonBlocking);
     if (error == cudaSuccess) error = cudaEventCreateWithFlags(&side.joined, cudaEventDisableTiming);

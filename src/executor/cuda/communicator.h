@@ -140,7 +140,8 @@ class Communicator final : public ncast_comm {
   cudaError_t fork(int kernel, cudaStream_t stream);
   cudaError_t join(int kernel, cudaStream_t stream);
 
-  // Under sharing_. The number of the memory that this rank has at `own`, which all ranks give it; and what makes ports.
+  // Under sharing_. The number of the memory that this rank has at `own`, which all ranks give it; and what makes
+  // ports.
   ncast_status find_shared(const void* own, size_t* number) const;
   ncast_status check_peer(int peer) const;
   ncast_status check_region(uint32_t region) const;

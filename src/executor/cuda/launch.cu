@@ -142,8 +142,8 @@ cudaError_t Communicator::launch_point_to_point(const std::vector<const Call*>& 
   // Each by itself: a peer may have its part of one before that of another, however many there are.
   const auto count = static_cast<int>(chains.size());
   for (int chain = 1; chain < count; ++chain) RETURN_IF_FAILED(fork(chain, stream));
-  // By turns: streams may share one of the GPU's queues, where a kernel that waits for the one before it in its chain holds up
-  // what comes behind it.
+  // By turns: streams may share one of the GPU's queues, where a kernel that waits for the one before it in its chain
+  // holds up what comes behind it.
   const size_t turns = std::ranges::max(chains, {}, &Transfers::size).size();
   for (size_t turn = 0; turn < turns; ++turn) {
     for (int chain = 0; chain < count; ++chain) {
@@ -157,8 +157,8 @@ cudaError_t Communicator::launch_point_to_point(const std::vector<const Call*>& 
   return cudaSuccess;
 }
 
-// At most one with each of the others, one way. One kernel for each way of coding, side by side: the order of kernels could
-// differ between ranks, and lock them.
+// At most one with each of the others, one way. One kernel for each way of coding, side by side: the order of kernels
+// could differ between ranks, and lock them.
 cudaError_t Communicator::launch_at_once(const Transfers& transfers, cudaStream_t stream) {
   std::vector<Coding> codings;
   for (const Call* call : transfers)

@@ -6,8 +6,8 @@
 
 namespace narrowcast::executor::cuda {
 
-// Kernels of one group that cannot be one run side by side, each with claims of its own: they code other types, or have several
-// transfers with another rank one way.
+// Kernels of one group that cannot be one run side by side, each with claims of its own: they code other types, or have
+// several transfers with another rank one way.
 inline constexpr int most_kernels_at_once = 2 * (channel::max_gpu_ranks - 1);
 
 struct DeviceState {

@@ -73,8 +73,8 @@ class Send final : public Transfer {
   Send(Communicator& comm, channel::RankSet peers, const CallTag& tag, const void* values, uint64_t elems,
        uint64_t elems_a_chunk);
 
-  // Also stores at `values` what each chunk's payload decodes to, which may be where the values come from. With a bounded
-  // codec, this rank thus ends with the bits that its peers get.
+  // Also stores at `values` what each chunk's payload decodes to, which may be where the values come from. With a
+  // bounded codec, this rank thus ends with the bits that its peers get.
   void keep_decoded(void* values) { decoded_ = static_cast<std::byte*>(values); }
 
   ncast_status advance(bool* moved) override;

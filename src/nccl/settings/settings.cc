@@ -22,8 +22,8 @@ std::optional<std::string_view> operation_part(std::string_view entry) {
   return trimmed(entry.substr(0, equals));
 }
 
-// The entries of "[OPERATION=]CODEC,...". A comma also separates a codec's parameters: "key=value" after a codec with a colon
-// belongs to that codec unless the key is an operation.
+// The entries of "[OPERATION=]CODEC,...". A comma also separates a codec's parameters: "key=value" after a codec with a
+// colon belongs to that codec unless the key is an operation.
 std::vector<std::string> split_codecs(std::string_view value) {
   std::vector<std::string> entries;
   for (const std::string_view part : split(value, ',')) {

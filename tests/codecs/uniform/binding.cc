@@ -1,9 +1,9 @@
-// The codec `uniform` of the tests: every value of a block becomes a whole number of `bits` bits, a multiple of the block's
-// step. Fixed payloads, one parameter, a bounded error: what `window` has none of.
+// The codec `uniform` of the tests: every value of a block becomes a whole number of `bits` bits, a multiple of the
+// block's step. Fixed payloads, one parameter, a bounded error: what `window` has none of.
 //
-// Payload: the largest finite magnitude of the block as a float, 12 bytes of zero, then the codes, `bits` bits each from the
-// lowest bit of the first byte. Codes are two's complement. With top = 2^(bits-1): -top is NaN, top - 1 is infinity,
-// 1 - top is -infinity, and any other code is a multiple of largest / (top - 2).
+// Payload: the largest finite magnitude of the block as a float, 12 bytes of zero, then the codes, `bits` bits each
+// from the lowest bit of the first byte. Codes are two's complement. With top = 2^(bits-1): -top is NaN, top - 1 is
+// infinity, 1 - top is -infinity, and any other code is a multiple of largest / (top - 2).
 #include <cmath>
 #include <cstring>
 

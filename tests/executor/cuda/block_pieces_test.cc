@@ -125,7 +125,8 @@ struct Step {
   Message message;
 };
 
-// What the warp of a rank does in an all-reduce, as reducing_warp.cuh has it. blocks: of each rank's piece, on this ring.
+// What the warp of a rank does in an all-reduce, as reducing_warp.cuh has it. blocks: of each rank's piece, on this
+// ring.
 std::vector<Step> steps_of(int rank, const std::vector<uint32_t>& blocks, uint32_t ahead) {
   const int ranks = static_cast<int>(blocks.size());
   const auto of = [&](int other) { return blocks[static_cast<size_t>(other)]; };

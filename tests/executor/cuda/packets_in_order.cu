@@ -1,5 +1,5 @@
-// Many calls by packets in a row, with no host between them: streams, CUDA graphs, numbers that wrap; and calls that end
-// because a rank is missing.
+// Many calls by packets in a row, with no host between them: streams, CUDA graphs, numbers that wrap; and calls that
+// end because a rank is missing.
 #include <unistd.h>
 
 #include <chrono>
@@ -271,7 +271,8 @@ TEST_CASE("packets: a stopped rank takes and gives nothing, and its first failur
       world.use(0);
       REQUIRE_CUDA(cudaMemset(world.rank(0).arena, 0xa5, TestWorld::arena_bytes));
       REQUIRE_CUDA(cudaDeviceSynchronize());
-      // Rank 0 left its packets of the first call, so rank 1 completes that one. Of the second both would have all they need.
+      // Rank 0 left its packets of the first call, so rank 1 completes that one. Of the second both would have all they
+      // need.
       call(1);
       world.wait();
       REQUIRE(world.rank(1).control->failed == channel::no_failure);

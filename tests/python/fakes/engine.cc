@@ -1,6 +1,6 @@
 // Stands before libnarrowcast.so in the tests of the drop-in. A creation gives up thirty times as soon, has a
-// configuration that is refused where TEST_REFUSED is set, and adds what it was given to the file that TEST_CONFIGS names; a
-// destruction waits for the other ranks of its process, as it
+// configuration that is refused where TEST_REFUSED is set, and adds what it was given to the file that TEST_CONFIGS
+// names; a destruction waits for the other ranks of its process, as it
 // does between GPUs, and ends the process when they do not come; and there are times of a cost model.
 #include <dlfcn.h>
 

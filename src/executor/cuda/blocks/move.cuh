@@ -1,5 +1,5 @@
-// Kernels that only move blocks: some of a CTA's warps send, or pass on what they receive, as many receive, a few copy what
-// stays on the rank, and one raises flags.
+// Kernels that only move blocks: some of a CTA's warps send, or pass on what they receive, as many receive, a few copy
+// what stays on the rank, and one raises flags.
 #pragma once
 
 #include "device/early_launch.cuh"
@@ -15,8 +15,8 @@ struct MoveMemory {
   Signals<warps.senders> signals;
 };
 
-// All warps of a CTA. relays: those that would send pass a piece on. In one kernel with the others that costs these registers, and
-// every move time: what is spilled is fetched from the L2 cache.
+// All warps of a CTA. relays: those that would send pass a piece on. In one kernel with the others that costs these
+// registers, and every move time: what is spilled is fetched from the L2 cache.
 template <typename Codec, bool relays>
 __device__ void move_pieces(const BlockCall& call) {
   constexpr MoveWarps warps = move_warps(Codec::values_bytes);

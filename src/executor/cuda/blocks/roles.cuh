@@ -13,9 +13,10 @@ __device__ inline void swap(char*& a, char*& b) {
   b = was_a;
 }
 
-// The end that this thread of a role's `number`th warp of `warps` holds; those of a warp are its first threads'. Rings of all
-// pieces but those `without`, as bits, one piece after the other, are dealt to the warps in turn. Pieces begin with that of
-// the next rank, or with `backwards` that of the one before: at first every rank sends to another one, and receives from it.
+// The end that this thread of a role's `number`th warp of `warps` holds; those of a warp are its first threads'. Rings
+// of all pieces but those `without`, as bits, one piece after the other, are dealt to the warps in turn. Pieces begin
+// with that of the next rank, or with `backwards` that of the one before: at first every rank sends to another one, and
+// receives from it.
 __device__ inline End dealt_end(const Piece* pieces, uint32_t without, const channel::Peers& peers, bool backwards,
                                 uint32_t number, uint32_t warps, int thread) {
   uint32_t ring = number + thread * warps;
@@ -33,8 +34,8 @@ struct SharedRings {
   int peer;
   uint32_t first, step;
 };
-// Of the `number`th of `warps` that send messages. Each is for one peer alone: one whose receiver is not there yet does not keep
-// what others wait for.
+// Of the `number`th of `warps` that send messages. Each is for one peer alone: one whose receiver is not there yet does
+// not keep what others wait for.
 __device__ inline SharedRings rings_of_messages(const Piece* pieces, const channel::Peers& peers, uint32_t number,
                                                 uint32_t warps) {
   uint32_t rings = 0, count = 0;
@@ -69,8 +70,9 @@ struct Outgoing {
   BlockOf values;
 };
 
-// The warp is the `number`th of `warps` senders. In order, block b goes to ring b % rings, and the warp's rings take turns, as
-// those need it that pass blocks on; else one ring comes after the other, and takes what is next, so that slow ones take less.
+// The warp is the `number`th of `warps` senders. In order, block b goes to ring b % rings, and the warp's rings take
+// turns, as those need it that pass blocks on; else one ring comes after the other, and takes what is next, so that
+// slow ones take less.
 template <typename Codec>
 __device__ void send_blocks(const BlockCall& call, WarpMemory<Codec>& memory, SignalQueue& signals, uint32_t number,
                             uint32_t warps, int thread) {
@@ -142,8 +144,8 @@ __device__ void send_blocks(const BlockCall& call, WarpMemory<Codec>& memory, Si
   if (thread == 0 && wire_bytes != 0) atomicAdd(&call.sent->wire_bytes, wire_bytes);
 }
 
-// Each of the `warps` senders of all CTAs when it ends: the last one leaves the claims as they were, and has answered all
-// invitations.
+// Each of the `warps` senders of all CTAs when it ends: the last one leaves the claims as they were, and has answered
+// all invitations.
 __device__ inline void end_claims(const BlockCall& call, uint32_t warps, int thread) {
   if (thread != 0) return;
   __threadfence();
@@ -190,8 +192,8 @@ __device__ Arriving start_payload(const BlockCall& call, const Piece& piece, int
   return arriving;
 }
 
-// A warp takes the payloads of its thread's ends, which are its first threads', and puts the values where they go. Before
-// that each is passed on: pass_on(payload, arrived), which returns false if the communicator is stopped.
+// A warp takes the payloads of its thread's ends, which are its first threads', and puts the values where they go.
+// Before that each is passed on: pass_on(payload, arrived), which returns false if the communicator is stopped.
 template <typename Codec, typename PassOn>
 __device__ void take_payloads(const BlockCall& call, WarpMemory<Codec>& memory, End end, int thread, PassOn pass_on) {
   EndMask open = ends_of(end);  // ends that get more

@@ -1,5 +1,5 @@
-// What every warp of a block kernel has: a coding, buffers, blocks of values to bring and to store, payloads that come. Each warp
-// has its own and waits for nobody else in its CTA, but for the signal warp when its queue is full.
+// What every warp of a block kernel has: a coding, buffers, blocks of values to bring and to store, payloads that come.
+// Each warp has its own and waits for nobody else in its CTA, but for the signal warp when its queue is full.
 #pragma once
 
 #include "channel/memory/memory_channel.cuh"
@@ -64,7 +64,8 @@ __device__ inline void wait_for_payload() {
   __syncwarp();
 }
 
-// From shared memory, which the warp has written, to global memory; wait_for_store_sources() before it is written again.
+// From shared memory, which the warp has written, to global memory; wait_for_store_sources() before it is written
+// again.
 __device__ inline void store_values(char* to, const char* from, uint32_t bytes, int lane) {
   if (is_bulk(to, bytes)) return device::bulk_store(to, from, bytes, lane);
   __syncwarp();

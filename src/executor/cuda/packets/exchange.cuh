@@ -14,8 +14,8 @@ namespace narrowcast::executor::cuda {
 
 using namespace select;
 
-// By value in a kernel's parameters. Piece p of `send` goes to rank p, piece p of `recv` comes from it; they lie a stride
-// apart, which is 0 where all are the same one.
+// By value in a kernel's parameters. Piece p of `send` goes to rank p, piece p of `recv` comes from it; they lie a
+// stride apart, which is 0 where all are the same one.
 struct Exchange {
   const char* send;
   char* recv;
@@ -51,8 +51,9 @@ __device__ __forceinline__ void send_to_others(const channel::Packets<Packet>& p
     if (i + 1 < peers.ranks) packets.send(rank_behind(peers, i + 1), place, unit);
 }
 
-// A row of what goes to one rank, and of what comes from one. Jobs are numbered by distance: at first every rank sends to the
-// one that follows it and receives from the one before it, which crosses a switch without a jam; last comes the rank itself.
+// A row of what goes to one rank, and of what comes from one. Jobs are numbered by distance: at first every rank sends
+// to the one that follows it and receives from the one before it, which crosses a switch without a jam; last comes the
+// rank itself.
 template <typename Packet>
 struct Job {
   int to, from;
@@ -72,8 +73,8 @@ cudaError_t launch_packet_move(const channel::Peers& peers, const Exchange& exch
 cudaError_t launch_packet_reduction(const channel::Peers& peers, const Exchange& exchange, ncast_dtype dtype,
                                     ncast_redop op, const PacketShape& shape, cudaStream_t stream);
 
-// The same by kernels with less to do. Is the exchange one of theirs: of whole words, aligned, a row of which each warp has
-// one at most? Another rank's may be none.
+// The same by kernels with less to do. Is the exchange one of theirs: of whole words, aligned, a row of which each warp
+// has one at most? Another rank's may be none.
 bool is_short(const Exchange& exchange);
 bool has_short_sum(ncast_dtype dtype);
 cudaError_t launch_short_move(const channel::Peers& peers, const Exchange& exchange, const PacketShape& shape,

@@ -10,8 +10,9 @@ namespace {
 // In place is allowed where a rank sends only the piece that it keeps, and then nobody writes that piece: no thread
 // writes what another has still to read.
 //
-// In a long call a warp receives a job's row after it has sent a later job's: packets are taken as they come. Nobody waits in a
-// circle: what is waited for is sent as a job of the same number, which comes before all that its sender waits for later.
+// In a long call a warp receives a job's row after it has sent a later job's: packets are taken as they come. Nobody
+// waits in a circle: what is waited for is sent as a job of the same number, which comes before all that its sender
+// waits for later.
 template <typename Packet, typename Value>
 __global__ void __launch_bounds__(most_packet_warps(false) * 32)
     move_kernel(const __grid_constant__ channel::Peers peers, const __grid_constant__ Exchange exchange) {

@@ -1,5 +1,5 @@
-// Operations by packets that reduce. A thread sends its units of every piece, reduces its units of this rank's piece, and,
-// where results are gathered, takes those of the other ranks.
+// Operations by packets that reduce. A thread sends its units of every piece, reduces its units of this rank's piece,
+// and, where results are gathered, takes those of the other ranks.
 #include "executor/cuda/kernels.h"
 #include "executor/cuda/packets/exchange.cuh"
 #include "executor/cuda/packets/reduce_units.cuh"
@@ -74,8 +74,8 @@ __device__ __forceinline__ void store_results(const channel::Packets<Packet>& pa
 // else reads. Two shots: what goes to piece p of rank p arrives, as a result, after that rank has received what was
 // there; so it has been read.
 //
-// A warp sends a row, then reduces the one of a turn before, and takes the results of the one before that: nobody waits in a
-// circle, since what is waited for is of an earlier row than what was sent.
+// A warp sends a row, then reduces the one of a turn before, and takes the results of the one before that: nobody waits
+// in a circle, since what is waited for is of an earlier row than what was sent.
 template <typename Packet, ncast_dtype Dtype, int Others>
 __global__ void __launch_bounds__(most_packet_warps(true) * 32)
     reduce_kernel(const __grid_constant__ channel::Peers peers, const __grid_constant__ Exchange exchange,

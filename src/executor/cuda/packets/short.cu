@@ -1,6 +1,7 @@
 // Short messages by packets: whole words, aligned, of which every warp has one row at most. Their time is that of the
-// instructions between load and store, of which these kernels have few: what the others can do besides costs a tenth and more,
-// taken or not (docs/design/gpu_collectives.md). Packets are the same: ranks of one call may have either kind.
+// instructions between load and store, of which these kernels have few: what the others can do besides costs a tenth
+// and more, taken or not (docs/design/gpu_collectives.md). Packets are the same: ranks of one call may have either
+// kind.
 #include "executor/cuda/kernels.h"
 #include "executor/cuda/packets/exchange.cuh"
 #include "executor/cuda/packets/reduce_units.cuh"
