@@ -1,7 +1,7 @@
 // The kernels of the codec `uniform`.
 #include "codec/frame/cuda/instantiate.cuh"
-#include "uniform/kernel.cuh"
 #include "executor/cuda/blocks/instantiate.cuh"
+#include "uniform/kernel.cuh"
 
 namespace narrowcast {
 namespace {

@@ -55,8 +55,8 @@ struct SimulationInfo {
 
 bool is_bad(const Config* config) {
   return config->size != offsetof(Config, nChannelsPerNetPeer) || config->magic != 0xcafebeef ||
-         config->version != 22700 || config->netName != nullptr ||
-         config->trafficClass != INT_MIN || config->nvlsCTAs != INT_MIN ||
+         config->version != 22700 || config->netName != nullptr || config->trafficClass != INT_MIN ||
+         config->nvlsCTAs != INT_MIN ||
          (config->CTAPolicy != INT_MIN && (config->CTAPolicy < 0 || config->CTAPolicy > 3));
 }
 

@@ -139,7 +139,8 @@ cudaError_t decode(const DecodeArguments& arguments, const Values& values, const
 
 cudaError_t decode_reduce(const DecodeArguments& arguments, const Values& accumulator, ncast_redop op,
                           const Launch& launch) {
-  const uint64_t block_elems = ncast_slot_bytes(accumulator.dtype, arguments.codec) / ncast_dtype_bytes(accumulator.dtype);
+  const uint64_t block_elems =
+      ncast_slot_bytes(accumulator.dtype, arguments.codec) / ncast_dtype_bytes(accumulator.dtype);
   return launch_warps(KernelKind::decode_reduce, arguments.codec, accumulator.dtype,
                       blocks_of(accumulator.elems, block_elems), launch, arguments, accumulator.data, op);
 }
