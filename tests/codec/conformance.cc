@@ -3,60 +3,10 @@
 #include <string>
 
 #include "doctest/doctest.h"
-#include "patterns.h"
-#include "support/frame_info.h"
+#include "every_codec.h"
 
 namespace narrowcast::tests {
 namespace {
-
-constexpr ncast_dtype last_dtype = NCAST_FLOAT8_E5M2;
-
-// The codec with its default parameters, and with each parameter at either end of its range.
-std::vector<ncast_codec> variants_of(const ncast_codec_info& info) {
-  std::vector<ncast_codec> variants = {info.codec};
-  for (uint32_t i = 0; i < info.parameter_count; ++i)
-    for (const uint16_t value : {info.parameters[i].least, info.parameters[i].most})
-      variants.push_back(info.codec | ncast_codec{value} << (16 + 16 * i));
-  return variants;
-}
-
-// Calls visit(info, codec) for every codec and set of parameters.
-template <typename Visit>
-void for_each_codec(Visit visit) {
-  for (size_t i = 0; i < ncast_codec_count(); ++i)
-    for (const ncast_codec codec : variants_of(codec_info(i))) visit(codec_info(i), codec);
-}
-
-// NULL: values of this type are stored raw.
-const ncast_codec_type* type_of(const ncast_codec_info& info, ncast_dtype dtype) {
-  for (uint32_t i = 0; i < info.type_count; ++i)
-    if (info.types[i].dtype == dtype) return &info.types[i];
-  return nullptr;
-}
-
-std::string text_of(ncast_codec codec) {
-  char text[NCAST_CODEC_TEXT_BYTES];
-  REQUIRE(ncast_codec_format(codec, text, sizeof text) == NCAST_OK);
-  return text;
-}
-
-// Blocks of different patterns one after the other; random bits where the type has no exponents.
-Bytes make_values(ncast_dtype dtype, uint64_t elems, Random& random) {
-  const ValueType type = format::window::value_type(dtype);
-  const size_t bytes = elems * ncast_dtype_bytes(dtype);
-  Bytes values;
-  while (values.size() < bytes) {
-    Bytes block(4096);
-    if (type.value_bytes != 0) {
-      block = make_block(type, random.below(static_cast<int>(pattern_names.size())), random);
-    } else {
-      for (uint8_t& byte : block) byte = static_cast<uint8_t>(random.bits());
-    }
-    values.insert(values.end(), block.begin(), block.end());
-  }
-  values.resize(bytes);
-  return values;
-}
 
 // Value `index` of a floating-point type.
 double value_of(ncast_dtype dtype, const Bytes& values, size_t index) {
