@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "codec/codec.h"
 #include "narrowcast/types.h"
 
 namespace narrowcast::select {
@@ -56,8 +57,8 @@ constexpr uint32_t rings_of_ctas(uint32_t ctas) { return ctas * 16; }
 inline constexpr uint32_t most_ctas_over_host = 16;
 
 // Bytes of a block of this dtype under the codec.
-constexpr uint32_t block_bytes(ncast_dtype dtype, ncast_codec codec) {
-  return codec == NCAST_CODEC_WINDOW && dtype == NCAST_FLOAT64 ? 8192 : 4096;
+inline uint32_t block_bytes(ncast_dtype dtype, ncast_codec codec) {
+  return codec::block_type(dtype, codec::effective_codec(dtype, codec)).block_bytes;
 }
 
 // How many rings share a piece of so many bytes, by what both its ends know: the warps that there may be for them.

@@ -1,0 +1,95 @@
+// Bounded codecs in the block kernels: results within the stated error, and the same bits on every rank where the owner of a
+// piece passes it on encoded.
+#include <cmath>
+#include <cstring>
+#include <vector>
+
+#include "support/frame_info.h"
+#include "support/gpu_rank.h"
+
+namespace narrowcast::testing {
+namespace {
+
+constexpr size_t count = 40'000;  // several blocks for each rank, the last one short
+
+std::vector<float> values_of(int rank) {
+  std::vector<float> values(count);
+  for (size_t i = 0; i < count; ++i) values[i] = std::sin(static_cast<float>(i) * 0.37f + static_cast<float>(rank));
+  return values;
+}
+
+class DeviceFloats {
+ public:
+  explicit DeviceFloats(const std::vector<float>& from) : size_(from.size()) {
+    EXPECT_CUDA(cudaMalloc(&data, size_ * sizeof(float)));
+    EXPECT_CUDA(cudaMemcpy(data, from.data(), size_ * sizeof(float), cudaMemcpyHostToDevice));
+  }
+  ~DeviceFloats() { cudaFree(data); }
+  DeviceFloats(const DeviceFloats&) = delete;
+  std::vector<float> read() const {
+    std::vector<float> values(size_);
+    EXPECT_CUDA(cudaMemcpy(values.data(), data, size_ * sizeof(float), cudaMemcpyDeviceToHost));
+    return values;
+  }
+  float* data = nullptr;
+
+ private:
+  size_t size_;
+};
+
+void expect_near(const std::vector<float>& values, const std::vector<float>& expected, double tolerance) {
+  for (size_t i = 0; i < values.size(); ++i) EXPECT(std::abs(values[i] - expected[i]) <= tolerance);
+}
+
+// results: of all ranks; written and compared between two barriers.
+void check(ncast_codec codec, int rank, int ranks, GpuRank& gpu, std::vector<std::vector<float>>& results) {
+  const auto mine = static_cast<size_t>(rank);
+  const double bound = ncast_codec_error_bound(codec, NCAST_FLOAT32, 1);
+  const DeviceFloats sent(values_of(rank));
+  std::vector<float> exact(count), gathered;
+  for (int peer = 0; peer < ranks; ++peer) {
+    const std::vector<float> values = values_of(peer);
+    for (size_t i = 0; i < count; ++i) exact[i] += values[i];
+    gathered.insert(gathered.end(), values.begin(), values.end());
+  }
+
+  const DeviceFloats sum(std::vector<float>(count, NAN));
+  gpu.begin();
+  EXPECT_OK(ncast_all_reduce(sent.data, sum.data, count, NCAST_FLOAT32, NCAST_SUM, codec, gpu.comm, gpu.stream));
+  gpu.end();
+  results[mine] = sum.read();
+  // An error for every contribution, and that of the result.
+  expect_near(results[mine], exact,
+              (ranks - 1) * bound + ncast_codec_error_bound(codec, NCAST_FLOAT32, ranks + 1) + 1e-6);
+  gpu.begin();
+  for (const std::vector<float>& other : results)
+    EXPECT(std::memcmp(other.data(), results[mine].data(), count * sizeof(float)) == 0);
+
+  const DeviceFloats all(std::vector<float>(count * static_cast<size_t>(ranks), NAN));
+  gpu.begin();
+  EXPECT_OK(ncast_all_gather(sent.data, all.data, count, NCAST_FLOAT32, codec, gpu.comm, gpu.stream));
+  gpu.end();
+  expect_near(all.read(), gathered, bound);
+
+  const DeviceFloats spread(rank == 0 ? values_of(0) : std::vector<float>(count, NAN));
+  gpu.begin();
+  EXPECT_OK(ncast_broadcast(spread.data, spread.data, count, NCAST_FLOAT32, 0, codec, gpu.comm, gpu.stream));
+  gpu.end();
+  expect_near(spread.read(), values_of(0), bound);
+}
+
+}  // namespace
+
+TEST_CASE("blocks: bounded codecs keep their error, and reduced pieces have the same bits on every rank") {
+  for (const int ranks : {2, 3}) {
+    std::vector<std::vector<float>> results(static_cast<size_t>(ranks));
+    run_ranks(ranks, [&](int rank, const ncast_unique_id& id, std::barrier<>& everybody) {
+      GpuRank gpu(rank, ranks, id, everybody, 20);
+      for (size_t i = 0; i < ncast_codec_count(); ++i)
+        if (const ncast_codec_info info = tests::codec_info(i); info.exact == 0)
+          check(info.codec, rank, ranks, gpu, results);
+    });
+  }
+}
+
+}  // namespace narrowcast::testing
