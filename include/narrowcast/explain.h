@@ -69,6 +69,7 @@ NCAST_API ncast_status ncast_explain(ncast_operation operation, uint64_t count, 
 NCAST_API ncast_status ncast_comm_explain(ncast_comm* comm, ncast_operation operation, uint64_t count,
                                           ncast_dtype dtype, ncast_codec codec, ncast_explanation** explanation);
 
+// How the call would run. decision->struct_bytes says how much of it the caller knows.
 NCAST_API ncast_status ncast_explanation_decision(const ncast_explanation* explanation, ncast_decision* decision);
 // Candidates of an explanation: indices 0 to count - 1.
 NCAST_API uint32_t ncast_explanation_candidates(const ncast_explanation* explanation);

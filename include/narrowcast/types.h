@@ -58,6 +58,7 @@ typedef uint64_t ncast_codec;
 // The ids. Values of a type that a codec does not encode are stored raw. AUTO is only for the calls of a communicator:
 // the library chooses an exact codec from what all ranks know. On the host backend it chooses raw.
 enum {
+// NOLINTNEXTLINE(bugprone-macro-parentheses): an enumerator
 #define NCAST_CODEC_ROW(id, SYMBOL, name, exactness, payload, parameters, types) NCAST_CODEC_##SYMBOL = id,
 #include "narrowcast/codecs.def"
   NCAST_CODEC_AUTO = 255
