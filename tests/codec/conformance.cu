@@ -1,6 +1,5 @@
-// Every codec of the table on the GPU, those of the tests included: the kernels write the host's bytes and read them back.
-#include <cstring>
-
+// Every codec of the table on the GPU, those of the tests included: the kernels write the bytes of the host and read them
+// back.
 #include "codec/every_codec.h"
 #include "doctest/doctest.h"
 #include "narrowcast/cuda.h"

@@ -1,5 +1,5 @@
-// Bounded codecs in the block kernels: results within the stated error, and the same bits on every rank where the owner of a
-// piece passes it on encoded.
+// Bounded codecs in the block kernels: results within the stated error, and the same bits on every rank where the owner
+// of a piece passes it on encoded.
 #include <cmath>
 #include <cstring>
 #include <vector>
