@@ -1,5 +1,8 @@
-// Every codec of the table on the GPU, those of the tests included: the kernels write the bytes of the host and read them
-// back.
+// Every codec of the table on the GPU, those of the tests included: the kernels write the bytes of the host and read
+// them back.
+#include <algorithm>
+#include <cstring>
+
 #include "codec/every_codec.h"
 #include "doctest/doctest.h"
 #include "narrowcast/cuda.h"
