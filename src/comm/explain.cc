@@ -28,7 +28,6 @@ struct ncast_explanation {
 namespace {
 
 using namespace narrowcast;
-using operation::Operation;
 using select::CallShape;
 using select::Decision;
 using select::Link;
@@ -60,6 +59,7 @@ ncast_status check_ranks(int ranks) {
 }
 
 CallShape shape_of(const Question& question, int ranks, Link link, uint32_t max_ctas) {
+  // NOLINTNEXTLINE(bugprone-unchecked-optional-access): checked before
   return {*operation::find(question.operation),
           question.dtype,
           codec::canonical(question.codec),
@@ -95,7 +95,7 @@ std::string describe(const select::Costs& costs) {
     if (!costs[i].is_known()) continue;
     char part[96];
     std::snprintf(part, sizeof part, "%s%.1f us %s", text.empty() ? " Predicted: " : ", ", costs[i].typical,
-                  select::candidates[i].name.data());
+                  std::string(select::candidates[i].name).c_str());
     text += part;
     if (costs[i].incompressible == 0) continue;
     std::snprintf(part, sizeof part, " (%.1f incompressible)", costs[i].incompressible);
@@ -276,9 +276,11 @@ ncast_status ncast_explanation_candidate(const ncast_explanation* explanation, u
   if (index >= select::candidate_count)
     return fail(NCAST_INVALID_ARGUMENT, "%s: index is %u, not 0 to %zu", function, index, select::candidate_count - 1);
   const select::Cost& cost = explanation->decision.costs[index];
+  // NOLINTNEXTLINE(bugprone-suspicious-stringview-data-usage): a literal
+  const char* const name = select::candidates[index].name.data();
   return fill_struct(function, "candidate",
                      ncast_candidate{.struct_bytes = sizeof(ncast_candidate),
-                                     .name = select::candidates[index].name.data(),
+                                     .name = name,
                                      .microseconds = cost.typical,
                                      .incompressible_microseconds = cost.incompressible},
                      candidate);

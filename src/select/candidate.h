@@ -34,7 +34,8 @@ constexpr std::optional<size_t> find_candidate(std::string_view name) {
   return std::nullopt;
 }
 // The candidate must exist.
-constexpr size_t index_of(std::string_view name) { return find_candidate(name).value(); }
+// NOLINTNEXTLINE(bugprone-unchecked-optional-access)
+constexpr size_t index_of(std::string_view name) { return *find_candidate(name); }
 constexpr size_t index_of_blocks(ncast_codec codec) {
   const ncast_codec id = codec & 0xff;  // whatever its parameters
   for (size_t i = 0; i < candidate_count; ++i)

@@ -109,6 +109,7 @@ CodecChoice choose_codec(const CallShape& shape, bool by_packets, const Costs& c
 }
 
 void decide_packets(const CallShape& shape, Decision* decision) {
+  // NOLINTNEXTLINE(bugprone-unchecked-optional-access): the transport is packets only for these operations
   const PacketOperation operation = *packet_operation(shape.operation);
   const PacketShape chosen =
       choose_packet_shape(operation, shape.bytes, shape.ranks, shape.link == Link::nvlink, shape.max_ctas);
