@@ -158,11 +158,7 @@ Decision decide_frames(const CallShape& shape) {
 Decision decide_between_gpus(const CallShape& shape, const Policy& policy) {
   Decision decision;
   decision.costs = costs_of(shape, policy.costs);
-  // The ranks do not know the bytes of an all_to_all_v.
-  CallShape known = shape;
-  if (shape.operation == Operation::all_to_all_v) known.bytes = 0;
-  const Costs known_costs = known.bytes == shape.bytes ? decision.costs : costs_of(known, policy.costs);
-  const TransportChoice transport = choose_transport(known, policy.transport, known_costs);
+  const TransportChoice transport = choose_transport(shape, policy.transport, decision.costs);
   decision.transport_reason = transport.reason;
 
   const auto raw = [&](const char* reason) {
@@ -186,7 +182,7 @@ Decision decide_between_gpus(const CallShape& shape, const Policy& policy) {
   if (!can_code(wanted, shape.dtype)) return raw("the codec does not shrink this type");
   if (!is_auto) return coded(wanted, "this codec was asked for");
   if (policy.transport == ForcedTransport::packets && transport.packets) return raw(packets_are_raw);
-  const CodecChoice codec = choose_codec(known, transport.packets, known_costs);
+  const CodecChoice codec = choose_codec(shape, transport.packets, decision.costs);
   return codec.coded ? coded(wanted, codec.reason) : raw(codec.reason);
 }
 

@@ -396,5 +396,40 @@ TEST_CASE("a call is compared with NCCL's best way and with its default") {
         "the cost model does not know this call");
 }
 
+TEST_CASE("links between GPUs stand in for each other, whichever was measured") {
+  for (const auto& [measured, asked] : {std::pair{Link::nvlink, Link::pcie}, {Link::pcie, Link::nvlink}}) {
+    const std::string line = std::string("all_gather 2 ") + name_of(measured) + " blocks:";
+    CostModel model;
+    REQUIRE(CostModel::parse("narrowcast-costs 2 a machine\n" + line + "raw 1:7\n" + line + "window 1:5\n", "the test",
+                             &model) == NCAST_OK);
+    CHECK(model.predict(Operation::all_gather, raw, 1, 2, asked) == 7);
+    CHECK(model.predict(Operation::all_gather, raw, 1, 2, Link::host) == std::nullopt);
+  }
+}
+
+TEST_CASE("two shots take twice as long as the one shot that they are derived from") {
+  const CostModel model =
+      model_of("all_reduce 2 peer packets 1:4 100000000:4\nall_reduce 2 peer raw 1:9\nall_reduce 2 peer window 1:9\n");
+  const auto predict = [&](uint64_t bytes) {
+    return model.predict(Operation::all_reduce, packets, bytes, 4, Link::nvlink).value_or(0);
+  };
+  CHECK(predict(most_one_shot_bytes(4)) == doctest::Approx(4));
+  CHECK(predict(most_one_shot_bytes(4) + 1) == doctest::Approx(8));
+}
+
+TEST_CASE("no decision about an all_to_all_v depends on its bytes") {
+  const CostModel model = model_of("all_to_all 2 peer raw 1:1 1000000:100\nall_to_all 2 peer window 1:1 1000000:10\n");
+  for (const uint64_t bytes : {uint64_t{0}, uint64_t{1000000}}) {
+    CallShape shape = gather_of(bytes);
+    shape.operation = Operation::all_to_all_v;
+    const Decision decision = decide(shape, {model});
+    CHECK(decision.candidate == "blocks:raw");
+    CHECK(decision.codec == NCAST_CODEC_RAW);
+    CHECK(std::string(decision.codec_reason) == "the ranks do not know each other's counts");
+    shape.operation = Operation::all_to_all;
+    if (bytes != 0) CHECK(decide(shape, {model}).codec == NCAST_CODEC_WINDOW);
+  }
+}
+
 }  // namespace
 }  // namespace narrowcast::select
