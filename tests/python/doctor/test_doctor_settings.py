@@ -12,6 +12,7 @@ import pytest
 from narrowcast._doctor import limits
 from narrowcast._doctor import settings as doctor_settings
 from narrowcast._native import settings
+from narrowcast._native.library import library
 
 UNSTAMPED = "the cost model does not say which kernels it was measured on"
 
@@ -96,6 +97,17 @@ def test_a_cost_model_that_cannot_be_loaded_is_a_problem(tmp_path):
     (found,) = examined(COST_MODEL=str(path), PATH="blocks").problems
     assert found.what == f"NARROWCAST_COST_MODEL: {path}: there is no line 'send 2 peer window'"
     assert "NARROWCAST_COST_MODEL" not in os.environ
+
+
+def test_a_cost_model_of_other_kernels_is_remarked_on(tmp_path):
+    path = tmp_path / "own.costs"
+    lines = "".join(f"send 2 nvlink blocks:{codec} 64:1\n" for codec in ("raw", "window"))
+    path.write_text(f"narrowcast-costs 2 a machine\nkernels 0123456789abcdef\n{lines}")
+    section = examined(COST_MODEL=str(path))
+    assert section.problems == []
+    assert "the cost model was measured on other kernels (0123456789abcdef" in str(section.rows)
+    path.write_text(f"narrowcast-costs 2 a machine\nkernels {library().ncast_kernels_hash().decode()}\n{lines}")
+    assert "kernels" not in str(examined(COST_MODEL=str(path)).rows)
 
 
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="TOML takes Python 3.11")
