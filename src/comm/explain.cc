@@ -235,7 +235,7 @@ ncast_status ncast_explain(ncast_operation operation, uint64_t count, ncast_dtyp
     const Question question{operation, count, dtype, codec};
     select::Options options;
     Assumed assumed;
-    select::CostModel costs;  // read anew, as the file may have changed
+    select::CostModel costs;  // read again, because the file may have changed
     if (explanation == nullptr) return fail(NCAST_INVALID_ARGUMENT, "explanation is NULL");
     *explanation = nullptr;
     if (ncast_status status = assume(config, &options, &assumed)) return status;

@@ -20,7 +20,7 @@ __device__ __forceinline__ uint32_t highest_bit(uint32_t value) {
   return place;
 }
 
-// The same value, of which the compiler knows nothing: what follows from it is worked out anew.
+// The same value, hidden from the compiler: everything derived from it is recomputed.
 __device__ __forceinline__ uint32_t hidden(uint32_t value) {
   asm volatile("" : "+r"(value));
   return value;

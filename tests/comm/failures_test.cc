@@ -64,7 +64,7 @@ TEST_CASE("ARankKilledInsideACallEndsThoseThatDoNotWaitForIt") {
       static_cast<void>(ncast_recv(&value, 1, NCAST_INT32, 1, NCAST_CODEC_RAW, comm, nullptr));
       pause();
     }
-    // 0 waits for 1 and 1 for 0, for ever.
+    // 0 waits for 1 and 1 for 0, indefinitely.
     EXPECT(ncast_recv(&value, 1, NCAST_INT32, 1 - rank, NCAST_CODEC_RAW, comm, nullptr) == NCAST_REMOTE_ERROR);
     EXPECT(sentence_has("rank 2 (pid "));
   });

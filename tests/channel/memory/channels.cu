@@ -245,7 +245,7 @@ __global__ void wait_for_nothing(const __grid_constant__ ncast_channels channels
   if (!in.wait()) count_up(stopped, 1);
 }
 
-TEST_CASE("a kernel that waits in vain ends in time, and the communicator says why") {
+TEST_CASE("a kernel whose wait is never satisfied ends in time, and the communicator says why") {
   run_ranks(2, [&](int rank, const ncast_unique_id& id, std::barrier<>& everybody) {
     Rank mine(rank, 2, id, everybody, 4096, 2);
     mine.begin();

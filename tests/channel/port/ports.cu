@@ -340,7 +340,7 @@ TEST_CASE("an abort ends kernels that post and flush") {
   });
 }
 
-TEST_CASE("a kernel that waits in vain at a port ends in time, and the communicator says why") {
+TEST_CASE("a kernel whose wait at a port is never satisfied ends in time, and the communicator says why") {
   run_ranks(2, [&](int rank, const ncast_unique_id& id, std::barrier<>& everybody) {
     Rank mine(rank, 2, id, everybody, 2);
     mine.begin();

@@ -78,7 +78,7 @@ def split(*, rank: int, ranks: int, grouped: bool, emit: Any) -> None:
 
 
 def shrunk_and_grown(*, rank: int, ranks: int, emit: Any) -> None:
-    """The last rank is left out of a communicator, and joins that one anew."""
+    """The last rank is left out of a communicator, and joins it again."""
     with program(rank, ranks) as (nccl, comm, _):
         part, whole, last, found = c_void_p(), c_void_p(), c_int(ranks - 1), []
         if rank != last.value:
