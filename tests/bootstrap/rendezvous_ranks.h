@@ -84,8 +84,8 @@ class HubProcess {
 };
 
 // For bodies that have a hub, with its thread, in their process. The test itself has no threads when it forks, for
-// a child inherits the locks of the sanitizers' allocators as they are, and waits indefinitely for one that a thread held.
-// (That of the C library is made whole by fork itself.)
+// a child inherits the locks of the sanitizers' allocators as they are, and waits indefinitely for one that a thread
+// held. (That of the C library is made whole by fork itself.)
 inline void run_process(const std::function<void()>& body) { CHECK(wait_for_process(start_process(body)) == 0); }
 
 inline void run_threads_with_hub(int ranks, const std::function<void(const Meeting&, int rank)>& body) {

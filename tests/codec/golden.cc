@@ -1,4 +1,5 @@
-// The frames in tests/golden/: everything that was ever written must still decode, and today's encoders write the same bytes.
+// The frames in tests/golden/: everything that was ever written must still decode, and today's encoders write the same
+// bytes.
 #include <filesystem>
 #include <fstream>
 #include <iterator>
