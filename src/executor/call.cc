@@ -59,7 +59,7 @@ uint32_t call_mark(const CallTag& tag) {
   };
   add(static_cast<uint8_t>(tag.operation), 1);
   add(tag.dtype, 1);
-  add(tag.codec, 1);
+  add(tag.codec, sizeof tag.codec);
   add(tag.redop, 1);
   add(static_cast<uint8_t>(tag.root), 1);
   add(tag.count, 8);

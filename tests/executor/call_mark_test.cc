@@ -41,6 +41,8 @@ TEST_CASE("calls that differ in one argument have different marks") {
         }).size() == NCAST_OPERATIONS);
   CHECK(marks_of(256, [](CallTag& tag, uint32_t i) { tag.dtype = static_cast<uint8_t>(i); }).size() == 256);
   CHECK(marks_of(256, [](CallTag& tag, uint32_t i) { tag.codec = static_cast<uint8_t>(i); }).size() == 256);
+  for (const int parameter : {16, 32, 48})
+    CHECK(marks_of(4096, [&](CallTag& tag, uint32_t i) { tag.codec |= ncast_codec{i} << parameter; }).size() == 4096);
   CHECK(marks_of(256, [](CallTag& tag, uint32_t i) { tag.redop = static_cast<uint8_t>(i); }).size() == 256);
   CHECK(marks_of(64, [](CallTag& tag, uint32_t i) { tag.root = static_cast<int32_t>(i); }).size() == 64);
   for (const int shift : {0, 7, 20, 52})
