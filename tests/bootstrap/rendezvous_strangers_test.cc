@@ -1,5 +1,5 @@
-// What strangers, other versions and ranks that break the rules cannot do to ranks that meet over TCP, and what is no
-// hub.
+// Ranks that meet over TCP are protected from strangers, other versions and ranks that break the protocol. Addresses
+// where no hub listens are reported.
 #include <cstring>
 #include <memory>
 #include <string>

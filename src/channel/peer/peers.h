@@ -7,6 +7,7 @@
 namespace narrowcast::channel {
 
 inline constexpr int max_gpu_ranks = 8;
+inline constexpr uint32_t cta_states = 64;  // of a rank: see CtaState
 
 // In pinned host memory, one per communicator and rank. The host stops kernels through it, and kernels report failures.
 struct KernelControl {
@@ -16,7 +17,7 @@ struct KernelControl {
   alignas(8) uint32_t failed;  // a KernelFailure
   uint32_t peer;               // the rank that was waited for, sent the payload or is the target of the request
   // What the host copies to CtaState::stopped: 0 until it stops the kernels.
-  uint32_t stop_copies[64];
+  uint32_t stop_copies[cta_states];
 };
 // Why a kernel failed.
 enum KernelFailure : uint32_t {
@@ -33,7 +34,6 @@ struct alignas(8) CtaState {
   uint32_t packet_calls;  // number of the last call by packets, the same in all
   uint32_t stopped;       // copy of control->stop
 };
-inline constexpr uint32_t cta_states = 64;
 
 // What a kernel knows about the communicator.
 struct Peers {

@@ -166,8 +166,8 @@ class ReducingWarp {
   __device__ int source_of(int position) const {
     return call_.peers.rank == 0 && position < 2 && commutes(call_.op) ? 1 - position : position;
   }
-  // Starts to bring a payload of this turn from `source`, whose values are raw_bytes. None: there is none, or none that
-  // could be.
+  // Starts to load a payload of this turn from `source`, whose values are raw_bytes. Returns none if there is none or
+  // it is invalid.
   __device__ PayloadSize start(const channel::SlotReceiver::Payload& payload, int source, uint32_t turn,
                                uint32_t raw_bytes, char* to) {
     const PayloadSize size = payload.flag.payload();

@@ -1,4 +1,4 @@
-// What the warps of a block kernel do that moves values: send blocks, receive them, pass them on.
+// The roles of the warps of a block kernel that moves values: send blocks, receive them, pass them on.
 #pragma once
 
 #include "channel/memory/direct_write.cuh"
@@ -63,7 +63,7 @@ __device__ inline End end_of(SharedRings shared, const Piece* pieces, int thread
 __device__ inline EndMask ends_of(End end) { return __ballot_sync(device::all_lanes, end.peer >= 0); }
 __device__ inline int peer_of_thread(End end, int thread) { return __shfl_sync(device::all_lanes, end.peer, thread); }
 
-// A block that a sender has before it: which, and the end that it goes to. Of 0 bytes: there is none.
+// The block that a sender handles next, and the end that it goes to. 0 bytes: there is none.
 struct Outgoing {
   int at, peer;
   uint32_t block;
