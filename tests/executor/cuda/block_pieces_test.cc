@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "doctest/doctest.h"
-#include "executor/cuda/blocks/pieces.h"
+#include "executor/cuda/cut_calls.h"
 #include "select/decision.h"
 
 namespace narrowcast::executor::cuda {
@@ -14,28 +14,9 @@ constexpr Operation all_operations[] = {Operation::broadcast,  Operation::reduce
                                         Operation::scatter,    Operation::all_gather,    Operation::all_to_all,
                                         Operation::all_reduce, Operation::reduce_scatter};
 
-// Where the buffers begin; nothing is read.
-char* const send_begin = reinterpret_cast<char*>(uintptr_t{1} << 40);
-char* const recv_begin = reinterpret_cast<char*>(uintptr_t{2} << 40);
-
-std::vector<BlockCall> cut(const Call& call, ncast_codec codec, int ranks, uint32_t max_ctas) {
-  std::vector<BlockCall> all(static_cast<size_t>(ranks));
-  const channel::ChannelLayout layout(0, ranks, rings_of_ctas(max_ctas), SIZE_MAX);
-  const Rings rings(call, call.dtype, codec, layout, max_ctas);
-  for (int rank = 0; rank < ranks; ++rank) {
-    BlockCall& mine = all[static_cast<size_t>(rank)];
-    mine = {};
-    mine.peers.rank = rank;
-    mine.peers.ranks = ranks;
-    mine.layout = layout;
-    if (reduces(call.operation)) {
-      cut_reduction(call, codec, rings, &mine);
-    } else {
-      cut_moves(call, codec, rings, &mine);
-    }
-  }
-  return all;
-}
+using testing::cut;
+using testing::recv_begin;
+using testing::send_begin;
 
 bool same_cut(const Piece& a, const Piece& b) { return a.bytes == b.bytes && a.rings == b.rings && a.slots == b.slots; }
 

@@ -1,0 +1,41 @@
+// Cuts calls into pieces for all ranks, as launches do, without a GPU.
+#pragma once
+
+#include <vector>
+
+#include "executor/cuda/blocks/pieces.h"
+
+namespace narrowcast::executor::cuda::testing {
+
+// Where the buffers begin; nothing is read.
+inline char* const send_begin = reinterpret_cast<char*>(uintptr_t{1} << 40);
+inline char* const recv_begin = reinterpret_cast<char*>(uintptr_t{2} << 40);
+
+inline channel::ChannelLayout layout_for(int ranks, uint32_t max_ctas) {
+  return channel::ChannelLayout(0, ranks, rings_of_ctas(max_ctas), SIZE_MAX);
+}
+
+inline Rings rings_for(const Call& call, ncast_codec codec, int ranks, uint32_t max_ctas) {
+  return Rings(call, call.dtype, codec, layout_for(ranks, max_ctas), max_ctas);
+}
+
+// A collective's part on every rank.
+inline std::vector<BlockCall> cut(const Call& call, ncast_codec codec, int ranks, uint32_t max_ctas) {
+  std::vector<BlockCall> all(static_cast<size_t>(ranks));
+  const Rings rings = rings_for(call, codec, ranks, max_ctas);
+  for (int rank = 0; rank < ranks; ++rank) {
+    BlockCall& mine = all[static_cast<size_t>(rank)];
+    mine = {};
+    mine.peers.rank = rank;
+    mine.peers.ranks = ranks;
+    mine.layout = layout_for(ranks, max_ctas);
+    if (reduces(call.operation)) {
+      cut_reduction(call, codec, rings, &mine);
+    } else {
+      cut_moves(call, codec, rings, &mine);
+    }
+  }
+  return all;
+}
+
+}  // namespace narrowcast::executor::cuda::testing
