@@ -1,4 +1,9 @@
 // Collectives, transfers and groups, with the signatures of nccl.h.
+#include <algorithm>
+#include <cstddef>
+#include <ranges>
+#include <string_view>
+
 #include "nccl/calls/group.h"
 #include "nccl/entry/guarded.h"
 #include "nccl/entry/handlers.h"
@@ -11,9 +16,10 @@ int submit_guarded(const Call& call) {
   return guarded([&] { return submit(call); });
 }
 
+template <Function function, Operation operation>
 int send(const void* send, size_t count, int dtype, int peer, Comm comm, CudaStream stream) {
-  return submit_guarded({.function = Function::Send,
-                         .operation = NCAST_OP_SEND,
+  return submit_guarded({.function = function,
+                         .operation = operation,
                          .send = send,
                          .count = count,
                          .dtype = dtype,
@@ -22,9 +28,10 @@ int send(const void* send, size_t count, int dtype, int peer, Comm comm, CudaStr
                          .stream = stream});
 }
 
+template <Function function, Operation operation>
 int recv(void* recv, size_t count, int dtype, int peer, Comm comm, CudaStream stream) {
-  return submit_guarded({.function = Function::Recv,
-                         .operation = NCAST_OP_RECV,
+  return submit_guarded({.function = function,
+                         .operation = operation,
                          .recv = recv,
                          .count = count,
                          .dtype = dtype,
@@ -33,9 +40,10 @@ int recv(void* recv, size_t count, int dtype, int peer, Comm comm, CudaStream st
                          .stream = stream});
 }
 
+template <Function function, Operation operation>
 int bcast(void* buffer, size_t count, int dtype, int root, Comm comm, CudaStream stream) {
-  return submit_guarded({.function = Function::Bcast,
-                         .operation = NCAST_OP_BROADCAST,
+  return submit_guarded({.function = function,
+                         .operation = operation,
                          .send = buffer,
                          .recv = buffer,
                          .count = count,
@@ -101,10 +109,11 @@ int reduction(const void* send, void* recv, size_t count, int dtype, int redop, 
   return reduction_config<function, operation>(send, recv, count, dtype, redop, comm, stream, nullptr);
 }
 
+template <Function function, Operation operation>
 int reduce_config(const void* send, void* recv, size_t count, int dtype, int redop, int root, Comm comm,
                   CudaStream stream, const void* config) {
-  return submit_guarded({.function = config == nullptr ? Function::Reduce : Function::ReduceConfig,
-                         .operation = NCAST_OP_REDUCE,
+  return submit_guarded({.function = function,
+                         .operation = operation,
                          .send = send,
                          .recv = recv,
                          .count = count,
@@ -115,8 +124,9 @@ int reduce_config(const void* send, void* recv, size_t count, int dtype, int red
                          .stream = stream,
                          .config = config});
 }
+template <Function function, Operation operation>
 int reduce(const void* send, void* recv, size_t count, int dtype, int redop, int root, Comm comm, CudaStream stream) {
-  return reduce_config(send, recv, count, dtype, redop, root, comm, stream, nullptr);
+  return reduce_config<function, operation>(send, recv, count, dtype, redop, root, comm, stream, nullptr);
 }
 
 int group_start() {
@@ -129,37 +139,75 @@ int group_simulate_end(void* info) {
   return guarded([&] { return end_group_by(real<int(void*)>(Function::GroupSimulateEnd), info); });
 }
 
+// NCCL's functions that make a call of the engine: NCCL's name, the operation, and the template of the handler.
+#define CALL_HANDLERS(HANDLE)                                   \
+  HANDLE(Send, SEND, send)                                      \
+  HANDLE(Recv, RECV, recv)                                      \
+  HANDLE(Bcast, BROADCAST, bcast)                               \
+  HANDLE(AllGather, ALL_GATHER, move)                           \
+  HANDLE(AllGatherConfig, ALL_GATHER, move_config)              \
+  HANDLE(AlltoAll, ALL_TO_ALL, move)                            \
+  HANDLE(AlltoAllConfig, ALL_TO_ALL, move_config)               \
+  HANDLE(Broadcast, BROADCAST, rooted)                          \
+  HANDLE(BroadcastConfig, BROADCAST, rooted_config)             \
+  HANDLE(Gather, GATHER, rooted)                                \
+  HANDLE(GatherConfig, GATHER, rooted_config)                   \
+  HANDLE(Scatter, SCATTER, rooted)                              \
+  HANDLE(ScatterConfig, SCATTER, rooted_config)                 \
+  HANDLE(AllReduce, ALL_REDUCE, reduction)                      \
+  HANDLE(AllReduceConfig, ALL_REDUCE, reduction_config)         \
+  HANDLE(ReduceScatter, REDUCE_SCATTER, reduction)              \
+  HANDLE(ReduceScatterConfig, REDUCE_SCATTER, reduction_config) \
+  HANDLE(Reduce, REDUCE, reduce)                                \
+  HANDLE(ReduceConfig, REDUCE, reduce_config)
+
+struct Handled {
+  std::string_view function;
+  Operation operation;
+};
+constexpr Handled all_handled[] = {
+#define HANDLE(name, OPERATION, ...) {"nccl" #name, NCAST_OP_##OPERATION},
+    CALL_HANDLERS(HANDLE)
+#undef HANDLE
+};
+
+// The functions that a row of operations.def names, separated by spaces.
+constexpr std::string_view named_functions[operation_count] = {
+#define NCAST_OPERATION(number, SYMBOL, name, kind, rank, send, recv, in_place, bus_factor, packets, functions) \
+  functions,
+#include "narrowcast/operations.def"
+};
+
+// Every handler is for a function that the row of its operation names, and every such function has a handler: handlers
+// are distinct, because each is a case of a switch.
+constexpr bool is_named(const Handled& handled) {
+  for (const auto word : std::views::split(named_functions[handled.operation], ' '))
+    if (std::string_view(word.begin(), word.end()) == handled.function) return true;
+  return false;
+}
+constexpr size_t named_function_count() {
+  size_t count = 0;
+  for (const std::string_view functions : named_functions)
+    for ([[maybe_unused]] const auto word : std::views::split(functions, ' ')) ++count;
+  return count;
+}
+static_assert(std::ranges::all_of(all_handled, is_named), "CALL_HANDLERS has a function that operations.def lacks");
+static_assert(std::size(all_handled) == named_function_count(),
+              "operations.def has a function that CALL_HANDLERS lacks");
+
 }  // namespace
 
 void* call_handler(Function function) {
-#define HANDLE(name, ...) \
-  case Function::name: return reinterpret_cast<void*>(&__VA_ARGS__)
   switch (function) {
-    HANDLE(Send, send);
-    HANDLE(Recv, recv);
-    HANDLE(Bcast, bcast);
-    HANDLE(AllGather, move<Function::AllGather, NCAST_OP_ALL_GATHER>);
-    HANDLE(AllGatherConfig, move_config<Function::AllGatherConfig, NCAST_OP_ALL_GATHER>);
-    HANDLE(AlltoAll, move<Function::AlltoAll, NCAST_OP_ALL_TO_ALL>);
-    HANDLE(AlltoAllConfig, move_config<Function::AlltoAllConfig, NCAST_OP_ALL_TO_ALL>);
-    HANDLE(Broadcast, rooted<Function::Broadcast, NCAST_OP_BROADCAST>);
-    HANDLE(BroadcastConfig, rooted_config<Function::BroadcastConfig, NCAST_OP_BROADCAST>);
-    HANDLE(Gather, rooted<Function::Gather, NCAST_OP_GATHER>);
-    HANDLE(GatherConfig, rooted_config<Function::GatherConfig, NCAST_OP_GATHER>);
-    HANDLE(Scatter, rooted<Function::Scatter, NCAST_OP_SCATTER>);
-    HANDLE(ScatterConfig, rooted_config<Function::ScatterConfig, NCAST_OP_SCATTER>);
-    HANDLE(AllReduce, reduction<Function::AllReduce, NCAST_OP_ALL_REDUCE>);
-    HANDLE(AllReduceConfig, reduction_config<Function::AllReduceConfig, NCAST_OP_ALL_REDUCE>);
-    HANDLE(ReduceScatter, reduction<Function::ReduceScatter, NCAST_OP_REDUCE_SCATTER>);
-    HANDLE(ReduceScatterConfig, reduction_config<Function::ReduceScatterConfig, NCAST_OP_REDUCE_SCATTER>);
-    HANDLE(Reduce, reduce);
-    HANDLE(ReduceConfig, reduce_config);
-    HANDLE(GroupStart, group_start);
-    HANDLE(GroupEnd, group_end);
-    HANDLE(GroupSimulateEnd, group_simulate_end);
+#define HANDLE(name, OPERATION, handler) \
+  case Function::name: return reinterpret_cast<void*>(&handler<Function::name, NCAST_OP_##OPERATION>);
+    CALL_HANDLERS(HANDLE)
+#undef HANDLE
+    case Function::GroupStart: return reinterpret_cast<void*>(&group_start);
+    case Function::GroupEnd: return reinterpret_cast<void*>(&group_end);
+    case Function::GroupSimulateEnd: return reinterpret_cast<void*>(&group_simulate_end);
     default: return nullptr;
   }
-#undef HANDLE
 }
 
 }  // namespace narrowcast::nccl
