@@ -76,13 +76,9 @@ inline std::optional<bool> flag_of(std::string_view text) {
   return std::nullopt;
 }
 
-// The rows of the codecs, for settings that are read before the library is loaded.
-inline constexpr codec::Row codec_rows[] = {
-#include "codec/rows.inc"
-};
-
-inline codec::ParsedCodec parse_codec(std::string_view text) { return codec::parse(codec_rows, text); }
-inline std::string codec_text(ncast_codec codec) { return codec::format(codec_rows, codec); }
+// In codecs.cc. As ncast_codec_parse and ncast_codec_format, for settings that are read before the library is loaded.
+codec::ParsedCodec parse_codec(std::string_view text);
+std::string codec_text(ncast_codec codec);
 
 inline std::optional<TakeMode> take_named(std::string_view name) {
   if (name == "auto") return TakeMode::automatic;

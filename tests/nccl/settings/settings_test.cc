@@ -1,5 +1,6 @@
 #include "nccl/settings/settings.h"
 
+#include <string>
 #include <string_view>
 #include <utility>
 
@@ -23,6 +24,54 @@ TEST_CASE("a codec is for all operations or for one") {
   CHECK(apply_setting("codec", "raw, all_gather=window", "test", &settings));
   CHECK(*settings.codec[NCAST_OP_ALL_REDUCE] == NCAST_CODEC_RAW);
   CHECK(*settings.codec[NCAST_OP_ALL_GATHER] == NCAST_CODEC_WINDOW);
+}
+
+TEST_CASE("commas separate codecs and also the parameters of a codec") {
+  const auto codec_of = [](const char* text) { return *parse_codec(text).codec; };
+  Settings settings;
+  CHECK(apply_setting("codec", "uniform:bits=6", "test", &settings));
+  CHECK(*settings.codec[NCAST_OP_SEND] == codec_of("uniform:bits=6"));
+  CHECK(apply_setting("codec", "uniform:bits=6,all_reduce=raw, all_gather = uniform:bits=5 ,send=window", "test",
+                      &settings));
+  CHECK(*settings.codec[NCAST_OP_BROADCAST] == codec_of("uniform:bits=6"));
+  CHECK(*settings.codec[NCAST_OP_ALL_REDUCE] == NCAST_CODEC_RAW);
+  CHECK(*settings.codec[NCAST_OP_ALL_GATHER] == codec_of("uniform:bits=5"));
+  CHECK(*settings.codec[NCAST_OP_SEND] == NCAST_CODEC_WINDOW);
+  CHECK(codec_text(*settings.codec[NCAST_OP_ALL_GATHER]) == "uniform:bits=5");
+  // The default written out is the codec without parameters.
+  CHECK(apply_setting("codec", "uniform:bits=8", "test", &settings));
+  CHECK(*settings.codec[NCAST_OP_SEND] == codec_of("uniform"));
+}
+
+TEST_CASE("empty entries of a list of codecs are left out") {
+  Settings settings;
+  CHECK(apply_setting("codec", ",raw,, ,recv=window,", "test", &settings));
+  CHECK(*settings.codec[NCAST_OP_SEND] == NCAST_CODEC_RAW);
+  CHECK(*settings.codec[NCAST_OP_RECV] == NCAST_CODEC_WINDOW);
+  for (const char* nothing : {"", " ", ",", " , "}) CHECK(apply_setting("codec", nothing, "test", &settings));
+  CHECK(*settings.codec[NCAST_OP_SEND] == NCAST_CODEC_RAW);
+}
+
+TEST_CASE("an invalid entry of a list of codecs changes nothing, and the others apply") {
+  for (const char* entry :
+       {"uniform:bits=3", "uniform:bits=13", "uniform:bits=", "uniform:bits", "uniform:", "uniform:bits=6.5",
+        "uniform:bits=-6", "uniform:width=6", "uniform:bits=6,bits=7", "uniform:bits=6,width=7", "window:bits=6",
+        "auto:bits=6", ":bits=6", "bits=6", "send=uniform:bits=3", "send=", "send=zip", "gather_all=raw", "=raw"}) {
+    CAPTURE(entry);
+    Settings settings;
+    CHECK(apply_setting("codec", std::string("recv=window,") + entry + ",all_gather=raw", "test", &settings));
+    CHECK(*settings.codec[NCAST_OP_RECV] == NCAST_CODEC_WINDOW);
+    CHECK(*settings.codec[NCAST_OP_ALL_GATHER] == NCAST_CODEC_RAW);
+    CHECK_FALSE(settings.codec[NCAST_OP_SEND]);
+    CHECK_FALSE(settings.codec[NCAST_OP_ALL_REDUCE]);
+  }
+}
+
+TEST_CASE("a rule has a codec with parameters") {
+  const Settings settings = from_file("[[rule]]\noperation = \"send\"\ncodec = \"uniform:bits=4\"\n");
+  REQUIRE(settings.rules.size() == 1);
+  CHECK(codec_text(*settings.rules[0].codec) == "uniform:bits=4");
+  CHECK(from_file("[[rule]]\ncodec = \"uniform:bits=3\"\n").rules.empty());
 }
 
 TEST_CASE("off is everything or a list of operations") {
