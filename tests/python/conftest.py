@@ -220,6 +220,16 @@ def nvtx_tool(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return library
 
 
+@pytest.fixture(scope="session")
+def library_with_test_codecs() -> Path:
+    """The library with the codecs that exist only in tests. NARROWCAST_TEST_LIBRARY names another file."""
+    named = os.environ.get("NARROWCAST_TEST_LIBRARY")
+    path = Path(named) if named else HERE.parents[1] / "build" / "libnarrowcast_test.so"
+    if not path.is_file():
+        pytest.skip(f"{path} is not built: cmake --build build --target narrowcast_test")
+    return path.absolute()
+
+
 @pytest.fixture
 def preloaded(host_drop_in: Path, fakes: Path, rank_jobs: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Ranks preload the drop-in, with fakes of other libraries. Returns the folder that they write to."""

@@ -215,8 +215,7 @@ int launch_on_engine(std::vector<EngineCalls> groups) {
     // The engine joins the streams of a group, so one of them is enough.
     if (group.comm->order.after_engine(stream_of(group, group.calls[0].call)) != 0) result = unhandled_cuda_error;
   }
-  if (settings().verify && groups[0].is_single && result == success)
-    verify_result(*groups[0].comm, groups[0].calls[0].call);
+  if (settings().verify && groups[0].is_single && result == success) verify_result(*groups[0].comm, groups[0].calls[0]);
   copied.free();
   return result;
 }

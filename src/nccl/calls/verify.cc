@@ -39,6 +39,30 @@ bool round_trip(const Bytes& values, ncast_dtype dtype, uint64_t elems, ncast_co
          narrowcast.ncast_decode(frame.data(), wire_bytes, 0, result->data(), result->size(), nullptr) == NCAST_OK;
 }
 
+// The codec of the call; for AUTO the one that the engine chooses. nullopt: the engine cannot say, which is logged.
+std::optional<ncast_codec> codec_of(const Communicator& comm, const EngineCall& engine_call) {
+  if (engine_call.codec != NCAST_CODEC_AUTO) return engine_call.codec;
+  const Engine& narrowcast = *engine();
+  const Call& call = engine_call.call;
+  ncast_explanation* explanation = nullptr;
+  ncast_decision decision = {};
+  decision.struct_bytes = sizeof decision;
+  ncast_status status =
+      narrowcast.ncast_comm_explain(comm.engine_comm.load(), call.operation, call.count,
+                                    static_cast<ncast_dtype>(call.dtype), engine_call.codec, &explanation);
+  if (status == NCAST_OK) status = narrowcast.ncast_explanation_decision(explanation, &decision);
+  narrowcast.ncast_explanation_destroy(explanation);
+  if (status == NCAST_OK) return decision.codec;
+  log(Level::warn, "verify: %s of %zu values: %s", name_of(call.operation), call.count, narrowcast.ncast_last_error());
+  return std::nullopt;
+}
+
+// Whether values arrive with the bits that were sent. AUTO chooses among exact codecs.
+bool is_exact(const EngineCall& engine_call) {
+  return engine_call.codec == NCAST_CODEC_AUTO ||
+         engine()->ncast_codec_error_bound(engine_call.codec, static_cast<ncast_dtype>(engine_call.call.dtype), 1) == 0;
+}
+
 bool read(const void* from, CudaStream stream, Bytes* values) {
   const bool read_all = driver()->cuMemcpyDtoHAsync_v2(values->data(), from, values->size(), stream) == 0 &&
                         driver()->cuStreamSynchronize(stream) == 0;
@@ -51,14 +75,15 @@ const char* at(const void* buffer, const Call& call, size_t piece) {
 }
 
 // Where the values for a peer, or from a peer, are after the call; NULL: there are none. An all-gather may be in place,
-// so its input is read from the output. An all-reduce gives all ranks the same values.
-const void* piece_for(const Call& call, const Communicator& comm, size_t peer) {
+// so its input is read from the output. An all-reduce gives all ranks the same values. With a codec that is not exact,
+// a broadcast does too, and they differ from the root's input.
+const void* piece_for(const Call& call, const Communicator& comm, size_t peer, bool exact) {
   const bool is_root = call.peer == comm.rank, to_root = call.peer == static_cast<int>(peer);
   switch (call.operation) {
     case NCAST_OP_ALL_GATHER: return at(call.recv, call, static_cast<size_t>(comm.rank));
     case NCAST_OP_ALL_REDUCE: return call.recv;
     case NCAST_OP_ALL_TO_ALL: return at(call.send, call, peer);
-    case NCAST_OP_BROADCAST: return is_root ? call.send : nullptr;
+    case NCAST_OP_BROADCAST: return is_root ? (exact ? call.send : call.recv) : nullptr;
     case NCAST_OP_SCATTER: return is_root ? at(call.send, call, peer) : nullptr;
     case NCAST_OP_GATHER: return to_root ? call.send : nullptr;
     default: return nullptr;
@@ -85,8 +110,11 @@ std::optional<uint64_t> hash_of(const void* piece, const Call& call) {
   return XXH3_64bits(values.data(), values.size());
 }
 
-// Whether a rank's result equals what another rank sent or has. Other results are sums, or known to few ranks.
-bool is_comparable(Operation operation) {
+// Whether a rank's result equals what another rank sent or has. Other results are sums, or known to few ranks. With a
+// codec that is not exact, only ranks that have the same result can compare it.
+bool is_comparable(Operation operation, bool exact) {
+  if (!exact)
+    return operation == NCAST_OP_ALL_GATHER || operation == NCAST_OP_ALL_REDUCE || operation == NCAST_OP_BROADCAST;
   return !is_point_to_point(operation) && operation != NCAST_OP_REDUCE && operation != NCAST_OP_REDUCE_SCATTER;
 }
 
@@ -98,11 +126,13 @@ void verify_codec(const Communicator& comm, const EngineCall& engine_call) {
   if (elems == 0 || capture_id(call.stream) != 0) return;
   Bytes values(elems * value_bytes(call.dtype)), result;
   if (!read(call.send, call.stream, &values)) return;
-  const ncast_codec codec = engine_call.codec == NCAST_CODEC_AUTO ? ncast_codec{NCAST_CODEC_WINDOW} : engine_call.codec;
-  if (!round_trip(values, static_cast<ncast_dtype>(call.dtype), elems, codec, &result)) {
+  const std::optional<ncast_codec> codec = codec_of(comm, engine_call);
+  if (!codec) return;
+  if (!round_trip(values, static_cast<ncast_dtype>(call.dtype), elems, *codec, &result)) {
     log(Level::warn, "verify: %s of %zu values: %s", name_of(call.operation), call.count, engine()->ncast_last_error());
     return;
   }
+  if (!is_exact(engine_call)) return;
   const auto differs = std::ranges::mismatch(values, result).in1;
   if (differs != values.end())
     log(Level::warn, "verify: %s of %zu values: the codec changes value %zu", name_of(call.operation), call.count,
@@ -112,8 +142,10 @@ void verify_codec(const Communicator& comm, const EngineCall& engine_call) {
         call.count);
 }
 
-void verify_result(Communicator& comm, const Call& call) {
-  if (!is_comparable(call.operation)) return;
+void verify_result(Communicator& comm, const EngineCall& engine_call) {
+  const Call& call = engine_call.call;
+  const bool exact = is_exact(engine_call);
+  if (!is_comparable(call.operation, exact)) return;
   const DeviceGuard guard(comm.device);
   if (capture_id(call.stream) != 0) return;
   // On every rank, before the exchange: on one rank the call may wait for the others. read() reports failures.
@@ -121,25 +153,26 @@ void verify_result(Communicator& comm, const Call& call) {
   const auto ranks = static_cast<size_t>(comm.ranks), own = static_cast<size_t>(comm.rank);
   // Hashes of what this rank has for each peer, and of what all have: [rank * ranks + peer].
   std::vector<uint64_t> mine(ranks), all(ranks * ranks);
-  for (size_t peer = 0; peer < ranks; ++peer) mine[peer] = hash_of(piece_for(call, comm, peer), call).value_or(0);
+  for (size_t peer = 0; peer < ranks; ++peer)
+    mine[peer] = hash_of(piece_for(call, comm, peer, exact), call).value_or(0);
   if (mine.size() * sizeof mine[0] > max_exchange_bytes ||
       exchange_bytes(&comm, mine.data(), ranks * sizeof mine[0], all.data()) != success)
     return;
   // That all ranks have the same sum does not prove that it is right.
   const bool is_sum = reduces(call.operation);
-  size_t arriving = 0, exact = 0;
+  size_t arriving = 0, identical = 0;
   for (size_t peer = 0; peer < ranks; ++peer) {
     const void* const arrived = piece_from(call, comm, peer);
     if (arrived == nullptr) continue;
     ++arriving;
     const auto hash = hash_of(arrived, call);
     if (hash == all[peer * ranks + own])
-      ++exact;
+      ++identical;
     else if (hash)
       log(Level::warn, "verify: %s of %zu values: the result on rank %zu differs from %s rank %zu",
           name_of(call.operation), call.count, own, is_sum ? "that on" : "what was sent by", peer);
   }
-  if (arriving != 0 && exact == arriving)
+  if (arriving != 0 && identical == arriving)
     log(Level::info, "verify: %s of %zu values has arrived%s", name_of(call.operation), call.count,
         is_sum ? ", alike on all ranks" : "");
 }

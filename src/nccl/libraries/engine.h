@@ -15,6 +15,7 @@ struct Engine {
   FUNCTION(bound)                       \
   FUNCTION(encode)                      \
   FUNCTION(decode)                      \
+  FUNCTION(codec_error_bound)           \
   FUNCTION(comm_config_defaults)        \
   FUNCTION(comm_create_by_exchange)     \
   FUNCTION(comm_destroy)                \
@@ -23,6 +24,9 @@ struct Engine {
   FUNCTION(comm_get_counters)           \
   FUNCTION(comm_get_operation_counters) \
   FUNCTION(comm_compare)                \
+  FUNCTION(comm_explain)                \
+  FUNCTION(explanation_decision)        \
+  FUNCTION(explanation_destroy)         \
   FUNCTION(compare)                     \
   FUNCTION(group_start)                 \
   FUNCTION(group_end)                   \

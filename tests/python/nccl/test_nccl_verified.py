@@ -30,6 +30,24 @@ def test_values_are_verified_on_demand(on_ranks, monkeypatch, tmp_path, in_place
         ]
 
 
+def test_with_a_bounded_codec_only_what_all_ranks_have_alike_is_compared(
+    on_ranks, library_with_test_codecs, monkeypatch, tmp_path
+):
+    monkeypatch.setenv("NARROWCAST_LIBRARY", str(library_with_test_codecs))
+    monkeypatch.setenv("NARROWCAST_CODEC", "uniform:bits=6")
+    monkeypatch.setenv("NARROWCAST_VERIFY", "1")
+    monkeypatch.setenv("NARROWCAST_DEBUG", "INFO")
+    on_ranks("verified", in_place=False, wrong=False)
+    for rank in range(3):
+        assert verified_by(tmp_path / f"{rank}.log") == [
+            "all_gather of 5000 values has arrived",
+            # Values of this type are stored raw.
+            "all_reduce of 5000 values: the codec keeps what this rank sends",
+            "all_reduce of 5000 values has arrived, alike on all ranks",
+            "broadcast of 5000 values has arrived",
+        ]
+
+
 def test_nothing_is_said_to_be_verified_that_is_not_looked_at(on_ranks, monkeypatch, tmp_path):
     monkeypatch.setenv("NARROWCAST_VERIFY", "1")
     monkeypatch.setenv("NARROWCAST_DEBUG", "INFO")
