@@ -183,15 +183,16 @@ NCAST_API ncast_status ncast_group_end(void);
 // Counts are numbers of values. Buffers need the alignment of the value type. Zero counts are allowed.
 //
 // All ranks call the same collectives in the same order with the same count, dtype, op, root and codec, and a receive
-// has the count, dtype and codec of its send. On the host backend a difference is NCAST_MISMATCH on every rank,
-// including ranks that only send: a collective with a root, and all_to_all_v, return after all ranks have begun the
-// same call. Only a send may return before its receive is known; its error is that of the sender's next call and of
-// ncast_comm_async_error.
+// has the count, dtype and codec of its send. A difference is NCAST_MISMATCH on every rank, including ranks that only
+// send: collectives end after all ranks have begun the same call. Only a send may end before its receive is known; its
+// error is that of the sender's next call and of ncast_comm_async_error.
 //
 // CUDA: a call is asynchronous on its stream (NULL: the legacy default stream) and may be captured in a CUDA graph. The
 // calls of a communicator run in order, on whichever streams they are. The caller orders launches of captured graphs
-// among each other and with other calls. If ranks make different calls, results are unspecified and the communicator
-// ends, with NCAST_MISMATCH where the ranks detect it, otherwise with NCAST_TIMEOUT or NCAST_CORRUPT.
+// among each other and with other calls. If ranks make different calls, what has been received is unspecified, and the
+// error is asynchronous. GPUs compare a hash of 12 bits: calls that differ in more than one argument may pass as the
+// same once in 4096 times. The error is NCAST_TIMEOUT, or NCAST_MISMATCH with a later call, where one rank makes no such call at
+// all: it makes fewer calls, or one with a count of 0, or sends and receives while the others are in a collective.
 NCAST_API ncast_status ncast_send(const void* values, uint64_t count, ncast_dtype dtype, int peer, ncast_codec codec,
                                   ncast_comm* comm, ncast_stream stream);
 NCAST_API ncast_status ncast_recv(void* values, uint64_t count, ncast_dtype dtype, int peer, ncast_codec codec,

@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "channel/peer/call_word.h"
 #include "channel/peer/peers.h"
 
 namespace narrowcast::channel {
@@ -23,15 +24,22 @@ struct RegionPlace {
 struct Invitation {
   uint64_t word;
 
-  static constexpr uint32_t numbers = 1u << 16, regions = 1u << 8;
+  static constexpr uint32_t numbers = 1u << 3, regions = 1u << 8;
   static constexpr uint64_t offsets = uint64_t{1} << 40;
 
-  static constexpr Invitation of(uint32_t number, RegionPlace place) {
-    return {uint64_t{number % numbers} << 48 | uint64_t{place.region} << 40 | place.offset};
+  // mark: of the call, so that a sender in another call does not write into the receiver's memory.
+  static constexpr Invitation of(uint32_t number, uint32_t mark, RegionPlace place) {
+    return {uint64_t{number_and_mark(number, mark)} << 48 | uint64_t{place.region} << 40 | place.offset};
   }
-  constexpr bool is_of(uint32_t number) const { return word >> 48 == number % numbers; }
+  constexpr bool is_of(uint32_t number, uint32_t mark) const { return word >> 48 == number_and_mark(number, mark); }
   constexpr RegionPlace place() const { return {static_cast<uint32_t>(word >> 40) % regions, word % offsets}; }
+
+ private:
+  static constexpr uint32_t number_and_mark(uint32_t number, uint32_t mark) {
+    return number % numbers << call_mark_bits | mark;
+  }
 };
+static_assert(call_mark_bits + 3 == 16);
 
 inline constexpr uint32_t most_regions = 63;
 static_assert(most_regions < Invitation::regions);

@@ -40,8 +40,10 @@ struct SignalQueue {
   uint32_t raised;
 };
 
-// The signal warp, which serves at most 32 queues until `open`, the count of warps that still may push, is 0.
-__device__ inline void raise_flags(SignalQueue* queues, uint32_t count, const uint32_t* open, int thread) {
+// The signal warp, which serves at most 32 queues until `open`, the count of warps that still may push, is 0. Calls
+// idle() again and again while no flag is pending.
+template <typename Idle>
+__device__ void raise_flags(SignalQueue* queues, uint32_t count, const uint32_t* open, int thread, Idle idle) {
   SignalQueue& queue = queues[static_cast<uint32_t>(thread) < count ? thread : 0];
   uint32_t raised = 0;
   while (true) {
@@ -54,6 +56,8 @@ __device__ inline void raise_flags(SignalQueue* queues, uint32_t count, const ui
       if (static_cast<uint32_t>(thread) < count) device::store_release_cta(&queue.raised, raised);
     } else if (last_look) {
       return;
+    } else {
+      idle();
     }
   }
 }

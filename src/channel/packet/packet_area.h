@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "channel/peer/call_word.h"
 #include "channel/peer/peers.h"
 
 namespace narrowcast::channel {
@@ -59,10 +60,9 @@ struct PacketState {
   alignas(128) CtaState ctas[cta_states];          // Peers::ctas
   alignas(128) uint32_t tokens[2][max_gpu_ranks];  // by turn and source; written by the other ranks
   uint32_t ended_ctas;                             // of the call that clears a buffer
-  uint32_t block_calls;                            // collective calls by blocks
-  alignas(128) uint64_t calls[2][max_gpu_ranks];   // CallWords, by call number modulo 2 and rank; written by that rank
+  alignas(128) CallWords call_words;               // of collectives by packets and of all calls by blocks
 };
-static_assert(sizeof(PacketState) == 768);
+static_assert(sizeof(PacketState) == 1792);
 
 // Rows of a kind: what a rank may send to another in one call. A multiple of 8, for calls that halve it: half holds a
 // multiple of 128 bytes.

@@ -283,15 +283,16 @@ class Packets {
     PacketState* const own = state(peers_.rank);
     // The number's high part, before or after advance().
     uint32_t number = device::load_relaxed(&peers_.ctas[blockIdx.x].packet_calls);
-    number += (flag_ - number) % numbers + device::load_relaxed(&own->block_calls);
+    number += (flag_ - number) % numbers + device::load_relaxed(&own->call_words.block_collectives);
     const CallWord word = CallWord::of(number, mark_);
-    uint64_t* const calls = own->calls[number % 2];
+    const auto announced = [&](int rank) { return state(rank)->call_words.announced[0][number % CallWords::kept]; };
+    uint64_t* const calls = announced(peers_.rank);
     const bool announces = device::load_relaxed(&calls[peers_.rank]) != word.word;
     bool found = false;
 #pragma unroll 1
     for (int rank = 0; rank < peers_.ranks; ++rank) {
       if (rank == peers_.rank) continue;
-      if (announces) device::store_relaxed(&state(rank)->calls[number % 2][peers_.rank], word.word);
+      if (announces) device::store_relaxed(&announced(rank)[peers_.rank], word.word);
       if (!CallWord{device::load_relaxed(&calls[rank])}.disagrees_with(word)) continue;
       peer = rank;
       found = true;

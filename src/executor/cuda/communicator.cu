@@ -1,6 +1,8 @@
 #include <cuda_runtime.h>
 
 #include <algorithm>
+#include <chrono>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -238,10 +240,35 @@ ncast_status Communicator::check_error() {
   return error_ == NCAST_OK ? NCAST_OK : fail(error_, "%s", sentence_.c_str());
 }
 
+bool Communicator::has_error() const {
+  const std::lock_guard lock(mutex_);
+  return error_ != NCAST_OK;
+}
+
+bool Communicator::is_in_other_call(int peer) const {
+  if (scratch_ == nullptr) return false;
+  const OnDevice on_device(device_);
+  const auto* const state = reinterpret_cast<const channel::PacketState*>(scratch_->of(rank()));
+  // The announcement may be on its way.
+  for (int look = 0; look < 10; ++look) {
+    channel::CallWords words;
+    if (copy_beside(&words, &state->call_words, sizeof words) != cudaSuccess) return false;
+    for (uint32_t kind = 0; kind < channel::call_kinds; ++kind) {
+      const channel::CallWord current{words.current[kind][peer]};
+      const channel::CallWord announced{words.announced[kind][current.number() % channel::CallWords::kept][peer]};
+      if (announced.disagrees_with(current)) return true;
+    }
+    std::this_thread::sleep_for(std::chrono::microseconds(200));
+  }
+  return false;
+}
+
 // Kernels record a failure only if nothing stopped them before.
 void Communicator::adopt_kernel_failure() {
-  const uint32_t failed = __atomic_load_n(&control_->failed, __ATOMIC_ACQUIRE);
+  uint32_t failed = __atomic_load_n(&control_->failed, __ATOMIC_ACQUIRE);
   const uint32_t peer = control_->peer;
+  if (failed == channel::no_failure || has_error()) return;
+  if (failed == channel::payload_corrupt && is_in_other_call(static_cast<int>(peer))) failed = channel::call_mismatch;
   char sentence[160];
   if (failed == channel::wait_timed_out) {
     std::snprintf(sentence, sizeof sentence, "rank %d waited for rank %u for more than %g seconds", rank(), peer,

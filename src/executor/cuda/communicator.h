@@ -127,6 +127,8 @@ class Communicator final : public ncast_comm {
   cudaError_t launch_reduction_of(const Call& call, ncast_codec codec, cudaStream_t stream);
   Decision decision_of(const Call& call);
   BlockCall block_call(Operation operation, ncast_codec codec, int kernel) const;
+  // What a collective by blocks announces to the other ranks.
+  void mark_collective(const Call& call, channel::AnnouncedCall* announced) const;
 
   // Of `bytes` at `values`, where a call receives them.
   channel::RegionPlace place_of(const void* values, uint64_t bytes) const;
@@ -154,7 +156,10 @@ class Communicator final : public ncast_comm {
 
   void set_error(ncast_status status, const char* sentence);
   void record_error(ncast_status status, const char* sentence);
+  bool has_error() const;
   void adopt_kernel_failure();
+  // Whether `peer`, which sent this rank invalid data, has announced another call.
+  bool is_in_other_call(int peer) const;
   // Ends the waits of this rank's kernels, and has later kernels refuse. Any thread; does not wait.
   void stop_kernels();
   channel::CtaState* cta_states() const;

@@ -2,9 +2,11 @@
 #include <cuda_runtime.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <iterator>
 #include <utility>
 
+#include "channel/packet/packet_area.h"
 #include "codec/codec.h"
 #include "executor/cuda/blocks/kernels.h"
 #include "executor/cuda/blocks/pieces.h"
@@ -45,7 +47,24 @@ BlockCall Communicator::block_call(Operation operation, ncast_codec codec, int k
   call.codec = codec::explicit_parameters(codec);  // what kernels take
   call.claims = &state_->claims[kernel];
   call.sent = &state_->sent[static_cast<size_t>(operation)];
+  call.announced.words = offsetof(channel::PacketState, call_words);
   return call;
+}
+
+// all_to_all_v: every two ranks have counts of their own.
+void Communicator::mark_collective(const Call& call, channel::AnnouncedCall* announced) const {
+  CallTag tag = make_tag(call, 0);
+  const auto mark = [&](const std::vector<PeerCounts::Range>& ranges, int peer) {
+    if (call.operation == Operation::all_to_all_v) tag.count = ranges[static_cast<size_t>(peer)].elems;
+    return static_cast<uint16_t>(call_mark(tag));
+  };
+  static const PeerCounts none;
+  const PeerCounts& counts = call.peer_counts != nullptr ? *call.peer_counts : none;
+  for (int peer = 0; peer < ranks(); ++peer) {
+    if (peer == rank()) continue;
+    announced->to[peer] = mark(counts.send, peer);
+    announced->from[peer] = mark(counts.recv, peer);
+  }
 }
 
 void Communicator::write_straight(BlockCall* call) const {
@@ -181,10 +200,11 @@ cudaError_t Communicator::launch_transfers(const Transfers& transfers, Coding co
                                            cudaStream_t stream) {
   const Rings rings(*transfers[0], coding.dtype, coding.codec, layout_, agreement_.max_ctas);
   BlockCall call = block_call(Operation::send, coding.codec, kernel);
-  call.of_messages = true;
+  call.announced.of_messages = true;
   for (const Call* one : transfers) {
     const bool sends = one->operation == Operation::send;
     (sends ? call.send : call.recv)[one->peer] = rings.piece(sends ? one->send : one->recv, bytes_of(*one));
+    (sends ? call.announced.to : call.announced.from)[one->peer] = static_cast<uint16_t>(call_mark(make_tag(*one, 0)));
   }
   if (coding.codec == NCAST_CODEC_RAW) write_straight(&call);
   call.raw_bytes = sent_bytes(call);
@@ -214,6 +234,7 @@ cudaError_t Communicator::launch_moves_of(const Call& call, ncast_codec codec, c
   const Rings rings(call, call.dtype, codec, layout_, agreement_.max_ctas);
   BlockCall moves = block_call(call.operation, codec, 0);
   cut_moves(call, codec, rings, &moves);
+  mark_collective(call, &moves.announced);
   if (codec == NCAST_CODEC_RAW && !moves.in_order) write_straight(&moves);
   moves.raw_bytes = sent_bytes(moves);
 
@@ -234,6 +255,7 @@ cudaError_t Communicator::launch_reduction_of(const Call& call, ncast_codec code
   const Rings rings(call, call.dtype, codec, layout_, agreement_.max_ctas);
   BlockCall reduction = block_call(call.operation, codec, 0);
   cut_reduction(call, codec, rings, &reduction);
+  mark_collective(call, &reduction.announced);
   reduction.raw_bytes = sent_bytes(reduction);
   return launch_reduction(reduction, call.dtype, rings.ctas(reduction), stream);
 }

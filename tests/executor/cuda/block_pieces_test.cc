@@ -273,7 +273,7 @@ TEST_CASE("every ring of the messages to several peers has a warp, which has non
     const Rings rings(Call{Operation::send}, dtype, codec, layout, max_ctas);
     BlockCall call = {};
     call.peers.ranks = ranks;
-    call.of_messages = true;
+    call.announced.of_messages = true;
     uint32_t all_rings = 0, count = 0;
     for (int peer = 1; peer < ranks; ++peer) {
       if (random() % 4 == 0) continue;

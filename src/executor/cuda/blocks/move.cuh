@@ -42,12 +42,9 @@ __device__ void move_pieces(const BlockCall& call) {
   } else if (warp < warps.all() - 1) {
     copy_own_blocks(call.own_copy, number_from(warps.senders + warps.receivers), warps.copiers * gridDim.x, lane);
   } else {
-    if (blockIdx.x == 0) {
-      const uint32_t stopped = channel::stop_word(call.peers);
+    run_signal_warp(call, memory.signals, warps.senders, lane, [&](uint32_t stopped) {
       if (Codec::is_identity) invite_senders(call, stopped, lane);
-      if (stopped == 0) count_raw_bytes(call, lane);
-    }
-    channel::raise_flags(memory.signals.queues, warps.senders, &memory.signals.open, lane);
+    });
   }
 }
 

@@ -103,7 +103,7 @@ uint32_t Rings::ctas(const BlockCall& call, uint32_t kernels) const {
   const uint32_t most = std::min(max_ctas_, std::max(agreed_ctas_ / kernels, 1u));
   uint32_t ctas = std::max(ctas_of(std::max({sent, received, kept, call.own.rings, 1u}), most),
                            (std::max(sent, received) + ends - 1) / ends);
-  while (call.of_messages && !are_dealt(call, sent, ctas * warps_)) ++ctas;
+  while (call.announced.of_messages && !are_dealt(call, sent, ctas * warps_)) ++ctas;
   return ctas;
 }
 

@@ -27,10 +27,7 @@ __global__ void __launch_bounds__(warps_of<Codec> * 32, 1) reduce_pieces(const _
   uint32_t warp = device::warp_id();
   memory.signals.open_all(Memory::rings);
   device::wait_for_stream();
-  if (warp == signal_warp) {
-    if (blockIdx.x == 0 && channel::stop_word(call.peers) == 0) count_raw_bytes(call, thread);
-    return channel::raise_flags(memory.signals.queues, Memory::rings, &memory.signals.open, thread);
-  }
+  if (warp == signal_warp) return run_signal_warp(call, memory.signals, Memory::rings, thread, [](uint32_t) {});
   if (warp > signal_warp) --warp;
 
   const uint32_t ring = warp * gridDim.x + blockIdx.x;

@@ -77,8 +77,9 @@ template <typename Codec>
 __device__ void send_blocks(const BlockCall& call, WarpMemory<Codec>& memory, SignalQueue& signals, uint32_t number,
                             uint32_t warps, int thread) {
   const bool in_order = call.in_order;
-  const End end = call.of_messages ? end_of(rings_of_messages(call.send, call.peers, number, warps), call.send, thread)
-                                   : dealt_end(call.send, 0, call.peers, false, number, warps, thread);
+  const End end = call.announced.of_messages
+                      ? end_of(rings_of_messages(call.send, call.peers, number, warps), call.send, thread)
+                      : dealt_end(call.send, 0, call.peers, false, number, warps, thread);
   EndMask open = ends_of(end);  // that get more
   if (open == 0) return;
   uint32_t turn = 0;
@@ -106,7 +107,9 @@ __device__ void send_blocks(const BlockCall& call, WarpMemory<Codec>& memory, Si
   loader.start(here, now.values.values, now.values.bytes);
   claim_after(now);
   if (channel::is_stopped(stopped)) return loader.wait();
-  if (Codec::is_identity && !straight.begin(call.peers, call.layout, call.straight, end, call.awaits)) return;
+  if (Codec::is_identity &&
+      !straight.begin(call.peers, call.layout, call.straight, end, call.awaits, call.announced.to))
+    return;
   while (true) {
     const uint32_t before = in_order ? now.block : __shfl_sync(device::all_lanes, claimed, 0);
     Outgoing next{now.at, now.peer, before + call.send[now.peer].rings, {}};
@@ -158,7 +161,8 @@ __device__ inline void end_claims(const BlockCall& call, uint32_t warps, int thr
 // One warp of the kernel.
 __device__ inline void invite_senders(const BlockCall& call, uint32_t stopped, int thread) {
   if ((call.invites >> thread & 1) != 0)
-    channel::invite(call.peers, call.layout, *call.straight, thread, call.places[thread], stopped);
+    channel::invite(call.peers, call.layout, *call.straight, thread, call.places[thread], call.announced.from[thread],
+                    stopped);
 }
 
 // A payload on its way from a slot to shared memory.

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "channel/memory/memory_channel.cuh"
+#include "channel/peer/call_check.cuh"
 #include "codec/frame/layout.h"
 #include "device/block_codec.cuh"
 #include "device/copy.cuh"
@@ -107,6 +108,7 @@ struct alignas(128) Signals {
   }
 };
 
+// The host then finds out whether the peer is in another call: code for that here would cost the kernels registers.
 __device__ __noinline__ inline void report_corrupt(const channel::Peers& peers, int peer, int lane) {
   if (lane == 0) channel::stop_kernels(peers, peer, channel::payload_corrupt);
 }
@@ -114,6 +116,27 @@ __device__ __noinline__ inline void report_corrupt(const channel::Peers& peers, 
 // One warp of the kernel; those that send count wire bytes.
 __device__ inline void count_raw_bytes(const BlockCall& call, int lane) {
   if (lane == 0 && call.raw_bytes != 0) atomicAdd(&call.sent->raw_bytes, call.raw_bytes);
+}
+
+// What a CTA's signal warp does in the whole kernel: it raises flags, and that of CTA 0 announces the call and compares
+// what the peers announce. after_announcing(stopped): called by CTA 0; stopped: see is_stopped().
+//
+// Not inlined: ptxas would spill values of the other warps.
+template <uint32_t queues, typename AfterAnnouncing>
+__device__ __noinline__ void run_signal_warp(const BlockCall& call, Signals<queues>& signals, uint32_t count, int lane,
+                                             AfterAnnouncing after_announcing) {
+  channel::CallCheck check;
+  if (blockIdx.x == 0) {
+    const channel::CtaState cta = channel::cta_state(call.peers);
+    check = channel::CallCheck(call.peers, call.announced, cta, lane);
+    after_announcing(cta.stopped);
+    if (cta.stopped == 0) count_raw_bytes(call, lane);
+  }
+  uint32_t idle = 0;
+  channel::raise_flags(signals.queues, count, &signals.open, lane, [&] {
+    if (++idle % channel::CallCheck::idle_between_polls == 0) check.poll(call.peers);
+  });
+  check.finish(call.peers);
 }
 
 // Whether a payload can be of a block of raw_bytes; only whole blocks are coded.
