@@ -51,7 +51,7 @@ run_sanitizers() {
   local tool program
   export NARROWCAST_TEST_REDUCED=1
   for tool in memcheck racecheck synccheck; do
-    for program in channel_gpu_test collective_gpu_test; do
+    for program in device_gpu_test codec_gpu_test channel_gpu_test executor_gpu_test; do
       [ ! -x "build/gpu/tests/$program" ] || sanitized "$tool" "build/gpu/tests/$program"
     done
   done
