@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from ._comm.calls import Calls
 from ._comm.config import CommunicatorOptions, comm_config
 from ._comm.exchange import Exchange, ExchangeCall
-from ._comm.explain import Explanation, asked, explanation_of
+from ._comm.explain import Explanation, call_arguments, explanation_of
 from ._comm.registration import Registration, register
 from ._native.integers import as_int
 from ._native.library import check, library
@@ -226,7 +226,7 @@ class Communicator(Calls):
     def explain(self, operation: str, count: int, *, dtype: str, codec: str = "auto") -> Explanation:
         """How this communicator of GPUs runs a call, as `narrowcast.explain`. The same on all ranks."""
         made = c_void_p()
-        check(library().ncast_comm_explain(self.handle, *asked(operation, count, dtype, codec), byref(made)))
+        check(library().ncast_comm_explain(self.handle, *call_arguments(operation, count, dtype, codec), byref(made)))
         return explanation_of(made)
 
     def library_ranks(self) -> tuple[int, int]:

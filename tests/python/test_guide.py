@@ -85,20 +85,20 @@ def test_the_guide_has_these_programs():
 
 
 @pytest.mark.parametrize("name", RANKED)
-def test_ranks_meet(start, name, tmp_path):
+def test_ranks_join(start, name, tmp_path):
     assert start(name, [[sys.executable]] * RANKS, **free_ports()) == SUMS
     assert not list(tmp_path.glob("*.id*"))
 
 
-def test_ranks_meet_by_a_file_of_torch(start, monkeypatch):
+def test_ranks_join_through_a_file_store_of_torch(start, monkeypatch):
     monkeypatch.delenv("MASTER_ADDR", raising=False)
     assert start("by_torch_store.py", [[sys.executable]] * RANKS) == SUMS
 
 
-def test_ranks_meet_by_mpi(start):
+def test_ranks_join_through_mpi(start):
     launcher = shutil.which("mpirun", path=os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]))
     if launcher is None:
-        pytest.skip("no mpirun here")
+        pytest.skip("mpirun was not found")
     assert start("by_mpi.py", [[launcher, "-n", str(RANKS), sys.executable]]) == SUMS
 
 
@@ -114,7 +114,7 @@ def test_the_python_program_of_the_readme_runs(start):
 def test_the_c_program_of_the_readme_runs(tmp_path):
     compiler = shutil.which("cc") or shutil.which("gcc")
     if compiler is None:
-        pytest.skip("no C compiler here")
+        pytest.skip("no C compiler was found")
     (tmp_path / "encode.c").write_text(PROGRAMS["encode.c"])
     library = library_path().resolve()
     command = [compiler, "-Wall", "-Werror", "encode.c", library, "-o", "encode", "-I", ROOT / "include"]
@@ -123,9 +123,9 @@ def test_the_c_program_of_the_readme_runs(tmp_path):
     assert (done.returncode, done.stdout, done.stderr) == (0, "96 bytes\n", "")
 
 
-def test_what_the_guide_says_of_limits_and_scratch(start):
-    (sentence,) = start("limits.py", [[sys.executable]])
-    assert "have not joined: 1 (of 2)" in sentence
+def test_the_programs_about_limits_and_scratch_run(start):
+    (message,) = start("limits.py", [[sys.executable]])
+    assert "have not joined: 1 (of 2)" in message
     assert start("scratch.py", [[sys.executable]]) == [f"{rank} True" for rank in range(RANKS)]
     with narrowcast.LocalRanks(RANKS) as comms:
         assert 1 << 20 < comms[0].counters().scratch_bytes <= 4 << 20
@@ -153,7 +153,7 @@ def anchors(page):
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_links_lead_somewhere(page):
+def test_links_resolve(page):
     for target in re.findall(r"\]\(([^)\s]+)\)", without_code(page.read_text())):
         if re.match(r"\w+:", target):
             continue
@@ -165,13 +165,13 @@ def test_links_lead_somewhere(page):
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_files_that_pages_name_exist(page):
+def test_files_mentioned_in_pages_exist(page):
     text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
     folders = "abi|bench|cmake|data|docs|examples|include|python|requirements|src|tests|tools"
     for name in re.findall(rf"`((?:{folders})/[^`\s<>*]*)`", text):
         assert (ROOT / name).exists(), name
 
 
-def test_the_checks_of_pages_see_what_is_there():
+def test_the_page_checks_find_pages_and_anchors():
     assert len(PAGES) > 10
     assert "errors-and-time-limits" in anchors(ROOT / "docs" / "guide" / "communicator.md")

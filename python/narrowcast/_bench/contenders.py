@@ -83,7 +83,8 @@ class Contender:
 
 
 def run_ours(comm: Communicator, codec: str) -> Run:
-    """Makes Narrowcast's calls with a codec as nccl_library.py makes NCCL's, so that Python costs both the same."""
+    """Narrowcast's calls with a codec. They use ctypes directly, as nccl_library.py does, so that Python's overhead is
+    the same for both."""
     functions, handle, number = library(), comm.handle, comm_codec_number(codec)
 
     def run(call: Call, values: DeviceBuffer, out: DeviceBuffer, stream: Stream) -> None:

@@ -1,4 +1,4 @@
-"""The text of a cost model (docs/guide/tuning.md), made of what was measured."""
+"""Collects measured times and writes them as a cost model (docs/guide/tuning.md)."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from ..errors import InvalidArgumentError
 from ..types import OPERATIONS, value_type
 from .operations import call_of
 
-# Of a packet's 16 bytes 12 are values, or 120 of 128. Early reports could not count packets.
-_LEAST_RATIO_OF_PACKETS = 1.05
-# What window cannot shrink.
+# Packets are longer than their values: 16 bytes for 12, or 128 for 120. So a larger ratio means packets.
+_MIN_PACKET_RATIO = 1.05
+# The benchmark data that window cannot shrink.
 INCOMPRESSIBLE = "random"
 LINKS = ("nvlink", "pcie", "host")
 SERIES = ("packets", "blocks:raw", "blocks:window", "blocks:window/incompressible", "nccl", "nccl:default")
@@ -23,39 +23,50 @@ UNKNOWN_KERNELS = "unknown"
 
 
 class Curve(NamedTuple):
-    """What a line of the model begins with."""
+    """Identifies a line of the model."""
 
     operation: str
     ranks: int
-    link: str  #: of LINKS
-    series: str  #: a candidate, of SERIES
+    link: str  #: one of LINKS
+    series: str  #: one of SERIES
 
 
 class ContradictionError(ValueError):
-    """What a report says of itself cannot be true."""
+    """A report contradicts itself."""
 
 
 class Times:
-    """What was measured on a machine, curve by curve."""
+    """The times measured on a machine, by curve and number of bytes."""
 
     def __init__(self) -> None:
-        self._of: dict[Curve, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
+        self._samples: dict[Curve, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
 
     def add(self, curve: Curve, count_bytes: int, microseconds: float) -> None:
-        """A call of so many bytes, as the model counts them."""
-        self._of[curve][count_bytes].append(microseconds)
+        """Adds the time of a call. count_bytes: the bytes of its `count` values."""
+        self._samples[curve][count_bytes].append(microseconds)
 
     def add_report(self, report: dict[str, Any], environment: str = "") -> None:
-        """What a report of `narrowcast bench` says of calls between GPUs: in graphs, out of place, not in groups, on
-        the slowest rank, without registered memory or a limit of CTAs. Nothing when it is of others.
+        """Adds the times of a report of `narrowcast bench`, unless it was measured under other conditions than a model:
+        calls between GPUs, in graphs, out of place, not in groups, time of the slowest rank, without registered memory
+        or a limit of CTAs.
 
-        environment: the variables that were set for it. ContradictionError when the report says otherwise.
+        environment: the variables that were set for the benchmark. Raises ContradictionError if the report does not
+            agree with them.
         """
-        in_graphs = report["backend"] == "cuda" and report["graph_calls"] and not report["ctas"]
-        others = report["in_place"] or report["pattern"] != "ring" or report.get("register") or report["ranks"] < 2
-        # Reports from before there were these have neither.
-        others = others or report.get("group_calls", 1) > 1 or report.get("blocking") or report.get("average", 3) != 3
-        if not in_graphs or others:
+        usable = (
+            report["backend"] == "cuda"
+            and report["graph_calls"]
+            and not report["ctas"]
+            and not report["in_place"]
+            and report["pattern"] == "ring"
+            and not report.get("register")
+            and report["ranks"] >= 2
+            # Older reports lack these three.
+            and report.get("group_calls", 1) <= 1
+            and not report.get("blocking")
+            and report.get("average", 3) == 3
+        )
+        if not usable:
             return
         link = _link(report, environment)
         for row in report["rows"]:
@@ -64,24 +75,25 @@ class Times:
                 self.add(curve, row["count"] * value_type(row["type"]).bytes, row["time_us"])
 
     def curves(self) -> list[Curve]:
-        """What there are times of, in order."""
-        return sorted(self._of, key=lambda one: (*one[:3], SERIES.index(one.series)))
+        """The curves that have times, sorted."""
+        return sorted(self._samples, key=lambda one: (*one[:3], SERIES.index(one.series)))
 
     def text(self, machine: str, *remarks: str, kernels: str = UNKNOWN_KERNELS) -> str:
-        """The model; ValueError when nothing was measured. kernels: the hash of the library that was measured."""
-        if not self._of:
-            raise ValueError("there are no times to make a model of")
+        """The text of the model. kernels: the hash of the measured library. Raises ValueError if there are no times."""
+        if not self._samples:
+            raise ValueError("a cost model needs at least one measured time")
         lines = [f"narrowcast-costs 2 {machine}", f"kernels {kernels}", *(f"# {remark}" for remark in remarks)]
         for curve in self.curves():
-            # Of NCCL the best variant; other times of a size are of other data, of which none is better than another.
+            # The series "nccl" is NCCL's fastest variant. Times of other series differ only in their data.
             typical = min if curve.series == "nccl" else statistics.median
-            words = [f"{count_bytes}:{typical(times):.2f}" for count_bytes, times in sorted(self._of[curve].items())]
+            samples = sorted(self._samples[curve].items())
+            words = [f"{count_bytes}:{typical(times):.2f}" for count_bytes, times in samples]
             lines.append(" ".join([curve.operation, str(curve.ranks), curve.link, curve.series, *words]))
         return "\n".join(lines) + "\n"
 
 
 def series_of_nccl(contender: str) -> tuple[str, ...]:
-    """The curves that a time of one of NCCL's variants is of."""
+    """The series to which a time of a variant of NCCL belongs."""
     return ("nccl", "nccl:default") if contender == "nccl" else ("nccl",)
 
 
@@ -95,28 +107,33 @@ def _link(report: dict[str, Any], environment: str) -> str:
     if link not in LINKS:
         raise ContradictionError(f"{link!r} is not a link: {', '.join(LINKS)}")
     if link != "host" and through_host:
-        raise ContradictionError("its environment has NARROWCAST_P2P=0, and its calls went from GPU to GPU")
+        raise ContradictionError(f"its environment has NARROWCAST_P2P=0, but its link is {link}")
     return link
 
 
 def load(path: Path) -> str | None:
-    """Has the library read a model. Returns why it may not fit this library. InvalidArgumentError if it is invalid."""
+    """Loads a model to validate it. Returns why it may not fit this library, if so.
+
+    Raises InvalidArgumentError if the model is invalid.
+    """
     with environment_of(NARROWCAST_PATH=""):
         try:
-            # Only calls that the model knows have a warning.
+            # An explanation has the warning only if the model has times for the call.
             answers = [explain(name, 1 << 20, dtype="bfloat16", ranks=2, cost_model=path) for name in OPERATIONS]
         except InvalidArgumentError as error:
-            # The user did not ask for an explanation.
+            # Do not mention ncast_explain: the user did not ask for an explanation.
             raise InvalidArgumentError(str(error).removeprefix("ncast_explain: ")) from None
     return next((answer.costs_warning for answer in answers if answer.costs_warning), None)
 
 
 def _series(data: str, row: dict[str, Any]) -> tuple[str, ...]:
-    """The curves that a row of a report is of; none where the library chose."""
+    """The series to which a row of a report belongs; none for the codec auto."""
     if row["codec"] is None:
         return series_of_nccl(row["contender"])
     if row["codec"] == "window":
         return ("blocks:window/incompressible" if data == INCOMPRESSIBLE else "blocks:window",)
     if row["codec"] == "raw":
-        return ("packets" if row["ratio"] is None or row["ratio"] > _LEAST_RATIO_OF_PACKETS else "blocks:raw",)
+        # Early reports did not count the bytes of packets.
+        is_packets = row["ratio"] is None or row["ratio"] > _MIN_PACKET_RATIO
+        return ("packets" if is_packets else "blocks:raw",)
     return ()

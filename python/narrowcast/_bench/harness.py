@@ -28,7 +28,7 @@ from .contenders import MAX_SETS, Contender, run_ours, set_count
 from .operations import Call
 
 # The queue of a stream is finite: launches must not block while the stream is held.
-_HELD_CALLS, _MOST_HELD_GRAPH, _LATE_SECONDS = 16, 256, 5.0
+_HELD_CALLS, _MAX_HELD_GRAPH_CALLS, _LATE_SECONDS = 16, 256, 5.0
 _MAX_GRAPHS = 8
 # Reading results back and comparing them takes much longer than the calls.
 _CHECKED_SETS, _CHECKED_BYTES = 4, 64 << 20
@@ -49,9 +49,9 @@ def barrier(host: Communicator) -> None:
     host.all_reduce(np.zeros(1, np.int32), codec="raw")
 
 
-def source_of(sample: npt.NDArray[Any], most_elems: int) -> DeviceBuffer:
-    """The sample, repeated. A rank's input begins anywhere in the first repetition."""
-    count_bytes = (most_elems + sample.size) * sample.itemsize
+def source_of(sample: npt.NDArray[Any], max_elems: int) -> DeviceBuffer:
+    """The sample, repeated: long enough for an input of max_elems values that starts anywhere in the first copy."""
+    count_bytes = (max_elems + sample.size) * sample.itemsize
     return DeviceBuffer(count_bytes).write_tiled(np.ascontiguousarray(sample).view(np.uint8))
 
 
@@ -87,7 +87,7 @@ class _Batch:
 
 
 class Harness:
-    """Measures the contenders of this rank."""
+    """Measures all contenders on this rank."""
 
     def __init__(
         self,
@@ -155,7 +155,7 @@ class Harness:
         self._gate.close()
 
     def _write_inputs(self, one: Contender, call: Call, sets: Iterable[int], variant: int = 0) -> None:
-        """Enqueues copies of the inputs. Every set has other values, and so has every variant."""
+        """Enqueues copies of the inputs. Each set and each variant has different values."""
         for i in dict.fromkeys(sets):
             start = samples.start_of(self._sample, call.rank + _variant(i, variant) * call.ranks)
             one.sets[i][0].copy_from(self._source, start * call.kind.bytes, self._stream)
@@ -216,7 +216,7 @@ class Harness:
         )
 
     def _time(self, one: Contender, call: Call) -> tuple[float, float]:
-        """Seconds per call in a batch: until the calls are done, and until the host has made them."""
+        """Seconds per call in a batch: until the calls are complete, and until the host has issued them."""
         batch = self._next_batch(one, call)
         if self._schedule.in_place:
             self._write_inputs(one, call, batch.sets)
@@ -224,7 +224,7 @@ class Harness:
             seconds = self._time_blocking(batch)
             return seconds, seconds
         late = threading.Timer(_LATE_SECONDS, self._open_late)
-        if batch.calls_each <= (_MOST_HELD_GRAPH if one.graphs else _HELD_CALLS):
+        if batch.calls_each <= (_MAX_HELD_GRAPH_CALLS if one.graphs else _HELD_CALLS):
             self._gate.hold(self._stream)
             late.start()
         try:

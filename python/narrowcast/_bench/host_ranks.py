@@ -46,7 +46,7 @@ def bench(
 
     blocks: value type, reduction and counts of each block of measurements.
     group_calls: calls per iteration, in one group.
-    blocking: every call is done when it returns; otherwise calls are enqueued on a stream.
+    blocking: every call is complete when it returns; otherwise calls are enqueued on a stream.
     """
     emit({"versions": {"narrowcast": library_version()}, "contenders": codecs, "notes": []})
     with (
@@ -84,7 +84,7 @@ class _Times:
         self._comm, self._call, self._stream, self._group_calls = comm, call, stream, group_calls
 
     def measured(self, iterations: int, warmup: int, batches: int) -> dict[str, Any]:
-        """Seconds per call of each batch, until calls are done and until they were made, and bytes per call."""
+        """Seconds per call of each batch, until calls are complete and until they were issued, and bytes per call."""
         for _ in range(warmup):
             self._call.run()
         self._wait()
@@ -149,7 +149,7 @@ def demo(
         for operation, tensor, op, codec in cases:
             kind, raw = packaged[tensor]
             sample = raw.view(kind.numpy)
-            # The buffer with a part for every rank holds the whole tensor.
+            # If a buffer has a part for every rank, it holds the whole tensor.
             count = sample.size // ranks if operations.describe(operation).parted else sample.size
             call = operations.prepare(operation, comm, sample, kind, count, codec=codec, op=op, root=0)
             wrong = 0

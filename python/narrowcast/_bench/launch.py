@@ -124,9 +124,10 @@ def _failure(
     first = next((rank for rank in failed if processes[rank].returncode < 0), failed[0])
     code = processes[first].returncode
     time.sleep(0.05)  # for the thread that reads its standard error
-    sentence = errors[first][-1] if errors[first] else ""
-    how = f"was killed by signal {-code}" if code < 0 else sentence or f"ended with status {code}"
-    return RemoteError(f"rank {first} {how}" if code < 0 else f"rank {first}: {how}")
+    if code < 0:
+        return RemoteError(f"rank {first} was killed by signal {-code}")
+    message = (errors[first] or [""])[-1] or f"ended with status {code}"
+    return RemoteError(f"rank {first}: {message}")
 
 
 def rank_main() -> None:

@@ -112,7 +112,7 @@ class Nccl:
             version = c_int()
             self.call("ncclGetVersion", byref(version))
         except (OSError, AttributeError) as error:
-            raise UnsupportedError(f"NCCL cannot be loaded: {error} (--nccl PATH says where it is)") from None
+            raise UnsupportedError(f"NCCL cannot be loaded: {error} (--nccl PATH sets its path)") from None
         self.version = version.value
 
     @property
@@ -127,12 +127,12 @@ class Nccl:
         if variant == "nccl":
             return None
         if self.version < _WINDOWS_SINCE or not self.has("ncclCommWindowRegister"):
-            return f"NCCL {self.version_text} has no symmetric windows"
+            return f"NCCL {self.version_text} does not support symmetric windows"
         if variant == "nccl-ce":
             if self.version < _COPY_ENGINE_SINCE:
-                return f"NCCL {self.version_text} does not know copy engines"
+                return f"NCCL {self.version_text} does not support copy engines"
             if operation not in COPY_ENGINE:
-                return f"NCCL has no {operation} by copy engine"
+                return f"NCCL does not use copy engines for {operation}"
         return None
 
     def call(self, function: str, *arguments: object, comm: c_void_p | None = None) -> None:
@@ -163,7 +163,7 @@ class Nccl:
 
 
 def config(variant: str) -> Config:
-    """The configuration of a variant: the defaults of NCCL, except for copy engines instead of CTAs."""
+    """The configuration of a variant: NCCL's defaults, with the policy of zero CTAs for copy engines."""
     made = Config(size=ctypes.sizeof(Config), magic=_MAGIC, version=_CONFIG_VERSION)
     for field in Config._fields_:
         if field[1] is c_int:
@@ -236,7 +236,7 @@ class NcclCommunicator:
         elif operation == "scatter" and self._nccl.has("ncclScatter"):
             self._call("ncclScatter", send, recv, count, kind, call.root, *end)
         else:
-            # As NCCL does internally: sends or receives every part of the buffer.
+            # As NCCL does internally: a group of sends and receives.
             everyone = range(call.ranks) if operation == "all_to_all" or call.rank == call.root else range(0)
             the_root = range(call.root, call.root + 1)
             with self.group():

@@ -1,4 +1,4 @@
-"""The operations of a communicator as the demo and the benchmark run them: buffers, the call, the expected result."""
+"""The operations that the demo and the benchmarks run: buffers, calls and expected results."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from . import oracle, samples, tolerance
 
 Array = npt.NDArray[Any]
 
-# As nccl-tests has them: a send and its receive are one operation. all_to_all_v has no single count.
+# As in nccl-tests, a send and its receive are one operation. all_to_all_v has no single count.
 NAMES = (
     "sendrecv",
     *(name for name in OPERATIONS if name not in ("send", "recv", "all_to_all_v")),
@@ -26,12 +26,12 @@ NAMES = (
 PATTERNS = ("ring", "one-way")
 POISON = 0xA5
 
-# nccl-tests keeps parts aligned to this.
+# nccl-tests aligns parts to this.
 _PART_ALIGN_BYTES = 16
 
 
 def count_of(operation: str, size_bytes: int, kind: ValueType, ranks: int) -> int:
-    """The count of a call whose size, as nccl-tests has it, is at most `size_bytes`; at least 1."""
+    """The largest count of a call whose size, as nccl-tests defines it, is at most `size_bytes`; at least 1."""
     if not describe(operation).parted:
         return max(1, size_bytes // kind.bytes)
     part_bytes = size_bytes // ranks
@@ -40,28 +40,28 @@ def count_of(operation: str, size_bytes: int, kind: ValueType, ranks: int) -> in
 
 
 def call_of(operation: str) -> str:
-    """The communicator's call that an operation is made of."""
+    """The name of the communicator's method for an operation."""
     return "send" if operation == "sendrecv" else operation
 
 
 def describe(operation: str) -> Operation:
-    """The library's description of that call."""
+    """The library's description of an operation."""
     return describe_call(call_of(operation))
 
 
 def size_of(operation: str, count: int, kind: ValueType, ranks: int) -> int:
-    """The size of a call as nccl-tests has it: raw bytes of the larger of its two buffers."""
+    """The size of a call as nccl-tests defines it: raw bytes of the larger of its two buffers."""
     return count * kind.bytes * (ranks if describe(operation).parted else 1)
 
 
 def bus_factor(operation: str, ranks: int) -> float:
-    """busbw / algbw, as nccl-tests has it: the share of the data on the busiest link of an ideal algorithm."""
+    """busbw / algbw of nccl-tests: the share of the data on the busiest link of an ideal algorithm."""
     return describe(operation).bus_factor(ranks)
 
 
 @dataclass(frozen=True)
 class Call:
-    """One rank's part in a call of any size, without its buffers."""
+    """A call on one rank, without its buffers."""
 
     operation: str
     kind: ValueType
@@ -74,7 +74,7 @@ class Call:
 
     @property
     def send_elems(self) -> int:
-        """Values of the input, the same on every rank whether it is used there or not."""
+        """Values of the input. The same on every rank, even if the rank does not use it."""
         return self.count * (self.ranks if describe(self.operation).send_parted else 1)
 
     @property
@@ -82,19 +82,19 @@ class Call:
         return self.count * (self.ranks if describe(self.operation).recv_parted else 1)
 
     def elems_between(self, sender: int, receiver: int) -> int:
-        """Values of a part: of all_to_all_v only some are as long as their place."""
+        """Values that one rank sends another. For all_to_all_v some parts are shorter than `count`."""
         if self.operation != "all_to_all_v":
             return self.count
         return self.count * (1 + (sender + receiver) % self.ranks) // self.ranks
 
     @property
     def in_place_elems(self) -> int:
-        """Where, in place, the smaller buffer begins in the larger one."""
+        """For calls in place: the position of the smaller buffer in the larger one."""
         return 0 if self.send_elems == self.recv_elems else self.rank * self.count
 
     @property
     def send_to(self) -> int | None:
-        """Whom this rank sends to in sendrecv."""
+        """The rank that this rank sends to in sendrecv."""
         if self.pattern == "ring":
             return (self.rank + 1) % self.ranks
         return 1 if self.rank == 0 else None
@@ -107,13 +107,13 @@ class Call:
 
     @property
     def has_result(self) -> bool:
-        """Whether something is left in this rank's output."""
+        """Whether the call writes this rank's output."""
         if self.operation == "sendrecv":
             return self.receive_from is not None
         return self.operation not in ("reduce", "gather") or self.rank == self.root
 
     def run(self, comm: Communicator, values: Any, out: Any, *, codec: str, stream: Any = None) -> None:
-        """Makes the call; values and out hold send_elems and recv_elems."""
+        """Makes the call. values and out have send_elems and recv_elems values."""
         options: dict[str, Any] = {"codec": codec, "stream": stream, "dtype": self.kind.name}
         if self.operation == "sendrecv":
             with group():
@@ -129,19 +129,19 @@ class Call:
         if self.operation == "all_to_all_v":
             places = [other * self.count for other in range(self.ranks)]
             counts = [self.elems_between(self.rank, other) for other in range(self.ranks)]
-            # What goes to a rank is as much as what comes from it.
+            # Each pair of ranks exchanges equal amounts.
             options |= {"send_counts": counts, "recv_counts": counts, "send_offsets": places, "recv_offsets": places}
         getattr(comm, self.operation)(values, out, **options)
 
     def sent(self, sample: Array, rank: int, variant: int = 0) -> Array:
-        """A rank's input. Variants are other values of the same sample."""
+        """A rank's input. Each variant takes other values of the sample."""
         return samples.of_rank(sample, rank + variant * self.ranks, self.send_elems)
 
     def count_wrong(self, found: Array, sample: Array, variant: int = 0, *, exact: bool = True) -> int:
-        """How many values of the output are not what the ranks' inputs give.
+        """The number of wrong values in the output.
 
-        Moved data is compared to the bit; reductions with the exact result, or with exact=False as near as any order
-        of the additions, each rounded, comes.
+        Moved data is compared bit for bit. Reductions are compared with the exact result or, with exact=False, with the
+        range of results that any order of rounded additions can produce.
         """
         if not self.has_result:
             return 0
@@ -161,9 +161,9 @@ class Call:
         return wrong
 
     def pieces(self, sample: Array, variant: int) -> list[list[Array]]:
-        """What the output is made of, `count` values each: the one input that is moved there, or those to reduce.
+        """The inputs for each part of the output, `count` values each: the one that is moved there, or those to reduce.
 
-        The sample repeats itself, so an array stands for all its repetitions.
+        If `count` exceeds the sample, the arrays are as long as the sample, which repeats.
         """
         elems = min(self.count, sample.size)
 
@@ -205,12 +205,12 @@ class Prepared:
         return self.call.kind
 
     def poison(self) -> None:
-        """So that a value that is not written is seen; what is to be sent is as it was."""
+        """Overwrites the output to detect values that the call does not write, and restores the input."""
         self.out.view(np.uint8).fill(POISON)
         self.restore()
 
     def restore(self) -> None:
-        """In place, reductions have overwritten what they read."""
+        """Restores the input, which reductions in place overwrite."""
         self.values[:] = self.call.sent(self.sample, self.call.rank)
 
     def count_wrong(self) -> int:
@@ -231,9 +231,9 @@ def prepare(
     in_place: bool = False,
     stream: Any = None,
 ) -> Prepared:
-    """Buffers filled for this rank from the sample `values`, and what must come out.
+    """Creates the buffers of this rank and fills its input from the sample `values`.
 
-    Which values another rank sends is known here too, so the expectation takes no communication.
+    The inputs of all ranks follow from the sample, so the expected result needs no communication.
     """
     call = Call(operation, kind, count, comm.rank, comm.ranks, op=op, root=root, pattern=pattern)
     if in_place:

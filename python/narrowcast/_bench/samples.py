@@ -56,7 +56,7 @@ def sample(name: str, dtype: str) -> npt.NDArray[Any]:
         tensor = f"{_PACKAGED[name]}_{_SUFFIXES.get(dtype, dtype)}"
         found = packaged().get(tensor)
         if found is None:
-            raise ValueError(f"no {name} of {dtype} ship with the package: give another --datatype, or a file")
+            raise ValueError(f"the package contains no {name} of {dtype}: use another --datatype, or a file")
         return found[1].view(kind.numpy)
     path = Path(name)
     if not path.is_file():
@@ -73,7 +73,7 @@ def start_of(values: npt.NDArray[Any], rank: int) -> int:
 
 
 def of_rank(values: npt.NDArray[Any], rank: int, elems: int, *, offset: int = 0) -> npt.NDArray[Any]:
-    """`elems` values for a rank from the repeated sample, starting at a position of the rank plus the offset."""
+    """`elems` values of the repeated sample, from the start position of the rank plus the offset."""
     start = (start_of(values, rank) + offset) % values.size
     own = values[start : start + elems]
     return own.copy() if own.size == elems else np.resize(np.concatenate([values[start:], values[:start]]), elems)

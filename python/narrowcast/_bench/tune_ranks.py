@@ -1,4 +1,4 @@
-"""The rank processes of `narrowcast tune`: they measure every path of every operation, and NCCL."""
+"""The rank processes of `narrowcast tune`: they measure every candidate of every operation, and NCCL."""
 
 from __future__ import annotations
 
@@ -95,9 +95,9 @@ def tune(
                 for call in calls[operation]:
                     only = [window]
                     if data == _SHRINKING:
-                        said = by_packets.explain(call_of(operation), call.count, dtype=DTYPE)
-                        also = [packets] if said.path == "packets" else []
-                        only = [*also, raw, window, *_of_operation(opponents.contenders, operation)]
+                        explanation = by_packets.explain(call_of(operation), call.count, dtype=DTYPE)
+                        only = [packets] if explanation.path == "packets" else []
+                        only += [raw, window, *_of_operation(opponents.contenders, operation)]
                     emit({"operation": operation, "data": data, **harness.measure(call, only)})
             harness.close()
         # No rank leaves while others may still use its memory.

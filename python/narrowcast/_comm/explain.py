@@ -1,4 +1,4 @@
-"""How a call runs, why, and how long it should take, without making it."""
+"""Explains how a call would run, why, and how long it should take, without running it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Prediction:
 
     @property
     def nccl(self) -> float | None:
-        """NCCL's fastest way."""
+        """NCCL's fastest variant."""
         return self.candidates["nccl"].typical
 
     @property
@@ -46,21 +46,21 @@ class Prediction:
 
 @dataclass(frozen=True)
 class Explanation:
-    """How a rank's part in a call runs; `sentence` has all of it in words."""
+    """How a call runs on a rank. `sentence` describes it in words."""
 
     #: "packets", "blocks:raw", "blocks:window"; "copy", "none"; on the host backend "frames:raw", "frames:window"
     candidate: str
     path: str  #: the candidate without its codec
     path_why: str
-    shots: int | None  #: all_reduce by packets: 2 if the ranks reduce a piece each and pass it on, else 1
+    shots: int | None  #: all_reduce by packets: 2 if each rank reduces a piece and sends the result, else 1
     shots_why: str | None
     codec: str  #: "window" or "raw"
     codec_why: str
     ctas: int  #: 0: no kernel runs
-    warps: int  #: of a CTA
-    rings: int | None  #: by blocks: that carry the largest piece that one rank sends another
-    block_bytes: int | None  #: by blocks: of values
-    packet_bytes: int | None  #: by packets: of one packet with its flag
+    warps: int  #: per CTA
+    rings: int | None  #: by blocks: rings that carry the largest piece that one rank sends another
+    block_bytes: int | None  #: by blocks: bytes of the values of a block
+    packet_bytes: int | None  #: by packets: bytes of a packet with its flag
     link: str  #: "nvlink", "pcie", "host" (through host memory), "shm" (host backend)
     predicted: Prediction
     costs_warning: str | None  #: why the cost model may not fit this library
@@ -78,28 +78,29 @@ def explain(
     p2p: bool | None = None,
     cost_model: str | os.PathLike[str] | None = None,
 ) -> Explanation:
-    """Explains the call of this name on a communicator of GPUs that can reach each other, by the functions that decide
-    for its calls. Needs no GPU. `Communicator.explain` tells what one communicator does.
+    """Explains how a communicator of GPUs that can access each other's memory would run a call. Needs no GPU.
 
-    operation: "all_reduce" and the like, as the methods of Communicator are called.
-    count: as the C API counts: values that one rank sends another, or all of them for all_reduce and reduce;
-        all_to_all_v: of the largest piece.
+    It uses the same functions as the calls themselves. `Communicator.explain` explains calls of an existing
+    communicator.
+
+    operation: the name of a method of `Communicator`, such as "all_reduce".
+    count: as in the C API: the values that one rank sends another; for all_reduce and reduce the whole vector; for
+        all_to_all_v the largest piece.
     ranks: 1 to 8.
-    max_ctas, p2p, cost_model: as the ranks' communicators are made with; 0 and None leave it to this process's
-        environment.
+    max_ctas, p2p, cost_model: options of the communicator; 0 and None: as in the environment of this process.
     """
     made = c_void_p()
-    question = asked(operation, count, dtype, codec)
+    arguments = call_arguments(operation, count, dtype, codec)
     ranks = as_int(ranks, "ranks")
     config = comm_config(max_ctas=max_ctas, p2p=p2p, cost_model=cost_model)
-    check(library().ncast_explain(*question, ranks, byref(config), byref(made)))
+    check(library().ncast_explain(*arguments, ranks, byref(config), byref(made)))
     return explanation_of(made)
 
 
 def changes(answer: Callable[[int], T], first: int, last: int) -> list[tuple[int, T]]:
-    """From which numbers on the answer is another one, with it; `first` begins.
+    """The numbers from `first` to `last` at which the answer changes, with the new answer; begins with `first`.
 
-    A change that is undone before the number has doubled may be overlooked.
+    Uses a binary search between powers of two, so it may miss a change that is reverted within a factor of two.
     """
     found = [(first, answer(first))]
     low = first
@@ -114,15 +115,15 @@ def changes(answer: Callable[[int], T], first: int, last: int) -> list[tuple[int
     return found
 
 
-def asked(operation: str, count: int, dtype: str, codec: str) -> tuple[int, int, int, int]:
-    """A call as the C functions are asked about it; ValueError where it makes no sense."""
+def call_arguments(operation: str, count: int, dtype: str, codec: str) -> tuple[int, int, int, int]:
+    """The arguments of the C functions that explain a call. Raises ValueError if they are invalid."""
     if operation not in OPERATIONS:
         raise ValueError(f"{operation!r} is not an operation (known: {', '.join(OPERATIONS)})")
     return OPERATIONS[operation], as_unsigned(count, "count"), value_type(dtype).number, comm_codec_number(codec)
 
 
 def explanation_of(made: c_void_p) -> Explanation:
-    """The C explanation as one of Python's; frees it."""
+    """Converts an explanation of the C API, and frees it."""
     try:
         decision = DecisionC(struct_bytes=sizeof(DecisionC))
         check(library().ncast_explanation_decision(made, byref(decision)))

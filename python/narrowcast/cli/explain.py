@@ -1,4 +1,4 @@
-"""`explain`: what the CUDA backend would do with a call, why, and how long that should take."""
+"""`explain`: how the CUDA backend would run a call, why, and how long it should take."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ from ..types import value_type
 from ._common import BadUse, bytes_text, comm_codec_name, console, print_json
 from .bench.collectives import parse_size
 
-# Where there are not several GPUs whose number could be meant.
-_RANKS = 8
-_MOST_RANKS = 8
+# Used if the machine does not have several GPUs.
+_DEFAULT_RANKS = 8
+_MAX_RANKS = 8
 
 
 def explain(
     operation: Annotated[str, typer.Argument(metavar="OPERATION", help=", ".join(operations.NAMES))],
     size: Annotated[
-        str, typer.Option("--bytes", metavar="SIZE", help="As `bench` has it: of the larger buffer, such as 64M.")
+        str, typer.Option("--bytes", metavar="SIZE", help="Size of the larger buffer, as for `bench`, such as 64M.")
     ],
     dtype: Annotated[str, typer.Option("-d", "--dtype", help="Value type.")] = "bfloat16",
-    ranks: Annotated[int | None, typer.Option(min=1, max=_MOST_RANKS, help="By default all GPUs, or 8.")] = None,
+    ranks: Annotated[int | None, typer.Option(min=1, max=_MAX_RANKS, help="Default: all GPUs, or 8.")] = None,
     codec: Annotated[str, typer.Option(callback=comm_codec_name, help="auto or a codec.")] = "auto",
     ctas: Annotated[
-        int, typer.Option(min=0, max=64, help="At most this many CTAs; 0: NARROWCAST_MAX_CTAS, or no limit.")
+        int, typer.Option(min=0, max=64, help="Maximum number of CTAs; 0: NARROWCAST_MAX_CTAS, or no limit.")
     ] = 0,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON in place of the table.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON instead of the table.")] = False,
 ) -> None:
-    """Say what the CUDA backend would do with a call, why, and how long that should take. Needs no GPU."""
+    """Show how the CUDA backend would run a call, why, and how long it should take. Needs no GPU."""
     if operation not in operations.NAMES:
         raise BadUse(f"{operation!r} is not an operation (known: {', '.join(operations.NAMES)})")
     try:
@@ -43,12 +43,14 @@ def explain(
         raise BadUse(str(error)) from None
     size_bytes = parse_size(size)
     if ranks is None:
-        here = device_count()
-        ranks = min(here, _MOST_RANKS) if here > 1 else _RANKS
-    # At least one value, as the benchmark sends.
+        gpus = device_count()
+        ranks = min(gpus, _MAX_RANKS) if gpus > 1 else _DEFAULT_RANKS
+    # At least one value, as in the benchmark, unless the size is 0.
     count = operations.count_of(operation, size_bytes, kind, ranks) if size_bytes else 0
-    found = explain_call(operations.call_of(operation), count, dtype=kind.name, ranks=ranks, codec=codec, max_ctas=ctas)
-    asked = {
+    explanation = explain_call(
+        operations.call_of(operation), count, dtype=kind.name, ranks=ranks, codec=codec, max_ctas=ctas
+    )
+    call = {
         "operation": operation,
         "bytes": operations.size_of(operation, count, kind, ranks),
         "count": count,
@@ -57,35 +59,35 @@ def explain(
         "codec": codec,
     }
     if json:
-        print_json({"asked": asked, "chosen": dataclasses.asdict(found)})
+        print_json({"asked": call, "chosen": dataclasses.asdict(explanation)})
     else:
-        console().print(_table(asked, found))
+        console().print(_table(call, explanation))
 
 
-def _table(asked: dict[str, Any], found: Explanation) -> Table:
-    table = Table(title="{operation} of {count:,} {dtype} between {ranks} ranks".format(**asked), title_justify="left")
-    for name in ("", "chosen", "why"):
+def _table(call: dict[str, Any], explanation: Explanation) -> Table:
+    table = Table(title="{operation} of {count:,} {dtype} between {ranks} ranks".format(**call), title_justify="left")
+    for name in ("", "chosen", "reason"):
         table.add_column(name, overflow="fold")
-    table.add_row("size", bytes_text(asked["bytes"]), "")
-    table.add_row("path", found.path if found.ctas else "no kernel", found.path_why)
-    if found.shots is not None:
-        table.add_row("shots", str(found.shots), found.shots_why)
-    table.add_row("codec", found.codec, found.codec_why)
-    if found.ctas:
-        packets = f"they send packets of {found.packet_bytes} bytes" if found.packet_bytes else ""
-        table.add_row("kernel", f"{found.ctas} CTAs of {found.warps} warps", packets)
-    if found.rings:
-        blocks = f"they share the {found.block_bytes}-byte blocks of the largest piece"
-        table.add_row("rings", str(found.rings), blocks)
-    if found.predicted.chosen is not None:
-        table.add_row("time", f"{found.predicted.chosen:.1f} us", _alternatives(found.predicted))
-    if found.costs_warning is not None:
-        table.add_row("costs", "", found.costs_warning)
+    table.add_row("size", bytes_text(call["bytes"]), "")
+    table.add_row("path", explanation.path if explanation.ctas else "no kernel", explanation.path_why)
+    if explanation.shots is not None:
+        table.add_row("shots", str(explanation.shots), explanation.shots_why)
+    table.add_row("codec", explanation.codec, explanation.codec_why)
+    if explanation.ctas:
+        packets = f"sends packets of {explanation.packet_bytes} bytes" if explanation.packet_bytes else ""
+        table.add_row("kernel", f"{explanation.ctas} CTAs of {explanation.warps} warps", packets)
+    if explanation.rings:
+        blocks = f"share the {explanation.block_bytes}-byte blocks of the largest piece"
+        table.add_row("rings", str(explanation.rings), blocks)
+    if explanation.predicted.chosen is not None:
+        table.add_row("time", f"{explanation.predicted.chosen:.1f} us", _alternatives(explanation.predicted))
+    if explanation.costs_warning is not None:
+        table.add_row("costs", "", explanation.costs_warning)
     return table
 
 
 def _alternatives(predicted: Prediction) -> str:
-    """What the cost model predicts for every candidate that it knows."""
+    """The predicted times of all candidates that the cost model has times for."""
     parts = []
     for name, cost in predicted.candidates.items():
         if cost.typical is not None:

@@ -1,4 +1,4 @@
-"""`tune`: measures this machine's ways of every operation, and writes the cost model by which they are chosen."""
+"""`tune`: measures every candidate of every operation on this machine, and writes the times as a cost model."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ from .bench import report as bench_report
 from .bench.collectives import sizes
 
 _FIRST_BYTES, _LAST_BYTES = 1 << 10, 256 << 20
-_MOST_RANKS = 8
-_TIMEOUT_SECONDS = 60.0
-_WHOLE_SECONDS = 600.0
+_MAX_RANKS = 8
+_CALL_TIMEOUT_SECONDS = 60.0
+_RUN_TIMEOUT_SECONDS = 600.0
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """How thoroughly is measured."""
+    """The number of measurements."""
 
-    step: int  # from one size to the next
-    calls: int  # of a batch, in one graph
+    size_factor: int  # from one size to the next
+    calls: int  # per batch, in one graph
     batches: int
     warmup: int = 3
 
@@ -52,27 +52,29 @@ THOROUGH, QUICK = Schedule(2, 20, 10), Schedule(4, 10, 5)
 def tune(
     ranks: Annotated[
         list[int] | None,
-        typer.Option(min=2, max=_MOST_RANKS, help="GPUs that take part; by default all. May be repeated."),
+        typer.Option(min=2, max=_MAX_RANKS, help="Number of GPUs; repeatable. Default: all."),
     ] = None,
     output_file: Annotated[
-        Path, typer.Option("-o", "--output-file", metavar="FILE", help="Where the model goes.")
+        Path, typer.Option("-o", "--output-file", metavar="FILE", help="The file for the model.")
     ] = Path("narrowcast.costs"),
     quick: Annotated[bool, typer.Option("--quick", help="Fewer sizes and repetitions: within a minute.")] = False,
     reports: Annotated[
         list[Path] | None,
-        typer.Option("--from", metavar="REPORT.json", help="Measure nothing: take the times of `narrowcast bench`."),
+        typer.Option(
+            "--from", metavar="REPORT.json", help="Use the times of this report of `narrowcast bench`; repeatable."
+        ),
     ] = None,
     nccl: Annotated[
-        Path | None, typer.Option(metavar="PATH", help="NCCL's library. By default the pip wheel's, or libnccl.so.2.")
+        Path | None, typer.Option(metavar="PATH", help="Path of NCCL. Default: the pip wheel, or libnccl.so.2.")
     ] = None,
 ) -> None:
-    """Measure every way of every operation between this machine's GPUs, and write the cost model of it."""
-    # Before the work, not after it.
+    """Measure every candidate of every operation between this machine's GPUs, and write a cost model."""
+    # Fails before the work, not after it.
     check_writable(output_file)
     times = Times()
     if reports:
         if ranks or quick or nccl:
-            raise BadUse("--from measures nothing: --ranks, --quick and --nccl are not for it")
+            raise BadUse("--from uses existing measurements: it excludes --ranks, --quick and --nccl")
         machine, remarks = _add_reports(times, reports)
         kernels = UNKNOWN_KERNELS
     else:
@@ -88,25 +90,27 @@ def tune(
         try:
             load(Path(file.name))
         except InvalidArgumentError as error:
-            what = str(error).replace(file.name, str(output_file))
-            raise BadUse(f"the times make no model that can be loaded, and none is written: {what}") from None
+            message = str(error).replace(file.name, str(output_file))
+            raise BadUse(f"these times make an invalid model, so {output_file} was not written: {message}") from None
     for number, link in dict.fromkeys((curve.ranks, curve.link) for curve in times.curves()):
         console().print(_table(times, number, output_file, link))
-    print(f"NARROWCAST_COST_MODEL={output_file.resolve()} has communicators of GPUs choose so")
+    print(f"To use this model, set NARROWCAST_COST_MODEL={output_file.resolve()}")
 
 
-def _numbers_of_ranks(asked: list[int] | None) -> list[int]:
-    here = device_count()
-    if here < 2:
-        raise UnsupportedError(f"tune measures between CUDA GPUs, at least 2, and {here or 'none'} is here")
-    numbers = list(dict.fromkeys(asked or [min(here, _MOST_RANKS)]))
-    if max(numbers) > here:
-        raise UnsupportedError(f"tune takes a GPU a rank: {max(numbers)} ranks are asked for, {here} GPUs are here")
+def _numbers_of_ranks(requested: list[int] | None) -> list[int]:
+    gpus = device_count()
+    if gpus < 2:
+        raise UnsupportedError(f"tune needs at least 2 CUDA GPUs, but {gpus or 'none'} was found")
+    numbers = list(dict.fromkeys(requested or [min(gpus, _MAX_RANKS)]))
+    if max(numbers) > gpus:
+        raise UnsupportedError(
+            f"tune needs one GPU per rank: {max(numbers)} ranks were requested, {gpus} GPUs were found"
+        )
     return numbers
 
 
 def _add_reports(times: Times, paths: list[Path]) -> tuple[str, list[str]]:
-    """The machine, and remarks on where the times are from."""
+    """Adds the times of reports. Returns the machine, and remarks that name the reports."""
     machines, remarks = [], []
     for path in paths:
         try:
@@ -118,11 +122,11 @@ def _add_reports(times: Times, paths: list[Path]) -> tuple[str, list[str]]:
         except ContradictionError as error:
             raise BadUse(f"{path}: {error}") from None
         except (ValueError, KeyError, TypeError, AttributeError):
-            raise BadUse(f"{path} is no report of narrowcast bench between GPUs") from None
+            raise BadUse(f"{path} is not a report of narrowcast bench between GPUs") from None
     if len(set(machines)) > 1:
-        raise BadUse(f"the reports are of several machines: {', '.join(dict.fromkeys(machines))}")
+        raise BadUse(f"the reports are from several machines: {', '.join(dict.fromkeys(machines))}")
     if not times.curves():
-        raise BadUse("no report has times between GPUs, in graphs and out of place")
+        raise BadUse("the reports contain no times between GPUs in graphs and out of place")
     return machines[0], remarks
 
 
@@ -136,31 +140,31 @@ def measure(
     last_bytes: int = _LAST_BYTES,
     job: str = "narrowcast._bench.tune_ranks:tune",
 ) -> tuple[str, str]:
-    """Adds what the ranks measure; the link that they have, and a remark on how it was measured.
+    """Runs the ranks and adds the times that they measure. Returns their link, and a remark that describes the run.
 
-    operations, last_bytes, job: for tests, which have neither GPUs nor time.
+    operations, last_bytes, job: for tests, which run without GPUs.
     """
     arguments = {
-        # Made here: this process lives as long as the ranks.
+        # Created here, because this process lives as long as the ranks.
         **{f"{name}_id": unique_id().hex() for name in ("host", "packets", "blocks")},
         "ranks": ranks,
         "operations": operations,
-        "sizes": list(sizes(_FIRST_BYTES, last_bytes, schedule.step)),
+        "sizes": list(sizes(_FIRST_BYTES, last_bytes, schedule.size_factor)),
         "iterations": schedule.calls,
         "graph_calls": schedule.calls,
         "warmup": schedule.warmup,
         "batches": schedule.batches,
         "nccl": None if nccl is None else str(nccl),
-        "timeout_seconds": _TIMEOUT_SECONDS,
+        "timeout_seconds": _CALL_TIMEOUT_SECONDS,
     }
     value_bytes = value_type(DTYPE).bytes
-    where: dict[str, Any] = {}
+    setup: dict[str, Any] = {}
     seen: set[tuple[str, str]] = set()
 
     def add(results: list[dict[str, Any]]) -> None:
         first = results[0]
-        if not where:
-            where.update(first)
+        if not setup:
+            setup.update(first)
             for note in first["notes"]:
                 print(f"# {note}", flush=True)
             return
@@ -170,55 +174,57 @@ def measure(
         seen.add((operation, data))
         for name in first["contenders"]:
             microseconds = 1e6 * bench_report.seconds_of([result["contenders"][name] for result in results])
-            ours = f"{name}/incompressible" if data == INCOMPRESSIBLE else name
-            for series in series_of_nccl(name) if name.startswith("nccl") else (ours,):
-                curve = Curve(call_of(operation), ranks, where["link"], series)
+            candidate = f"{name}/incompressible" if data == INCOMPRESSIBLE else name
+            for series in series_of_nccl(name) if name.startswith("nccl") else (candidate,):
+                curve = Curve(call_of(operation), ranks, setup["link"], series)
                 times.add(curve, first["count"] * value_bytes, microseconds)
 
-    run_ranks(job, [{**arguments, "rank": rank} for rank in range(ranks)], add, timeout_seconds=_WHOLE_SECONDS)
-    theirs = f", NCCL {where['versions']['nccl']}" if where["versions"]["nccl"] else ", without NCCL"
-    return where["link"], (
-        f"{ranks} ranks: Narrowcast {where['versions']['narrowcast']}, commit {bench_report.commit()}{theirs}; "
+    run_ranks(job, [{**arguments, "rank": rank} for rank in range(ranks)], add, timeout_seconds=_RUN_TIMEOUT_SECONDS)
+    versions = setup["versions"]
+    nccl_version = f"NCCL {versions['nccl']}" if versions["nccl"] else "without NCCL"
+    return setup["link"], (
+        f"{ranks} ranks: Narrowcast {versions['narrowcast']}, commit {bench_report.commit()}, {nccl_version}; "
         f"graphs of {schedule.calls} calls, {schedule.batches} times, slowest rank, median"
     )
 
 
 def _table(times: Times, ranks: int, path: Path, link: str) -> Table:
-    """Where the model switches, asked of the functions that choose by it."""
+    """The sizes at which the choice changes. The library makes the choices, with the new model."""
     through = " through host memory" if link == "host" else ""
-    title = f"{ranks} ranks{through}, {DTYPE}, codec auto: bytes of what one rank sends another"
-    table = Table(title=title, title_justify="left")
-    for name in ("", "ways", "faster than NCCL from"):
+    table = Table(title=f"{ranks} ranks{through}, {DTYPE}", title_justify="left")
+    for name in ("", "choice of auto, by bytes from rank to rank", "faster than NCCL"):
         table.add_column(name, overflow="fold")
     curves = [curve for curve in times.curves() if (curve.ranks, curve.link) == (ranks, link)]
     ask = functools.partial(explain, dtype=DTYPE, ranks=ranks, cost_model=path, p2p=link != "host")
     for operation in dict.fromkeys(curve.operation for curve in curves):
-        of_operation = functools.partial(ask, operation)
-        table.add_row(operation, _ways(of_operation), _wins(of_operation))
+        explain_count = functools.partial(ask, operation)
+        table.add_row(operation, _choices(explain_count), _wins(explain_count))
     return table
 
 
-def _ways(ask: Callable[[int], Explanation]) -> str:
+def _choices(explain_count: Callable[[int], Explanation]) -> str:
     """ "packets, raw blocks from 1.49 MiB, window from 12.08 MiB" """
 
-    def way(count: int) -> str:
-        said = ask(count)
-        return "packets" if said.path == "packets" else "window" if said.codec == "window" else "raw blocks"
+    def choice(count: int) -> str:
+        explanation = explain_count(count)
+        if explanation.path == "packets":
+            return "packets"
+        return "window" if explanation.codec == "window" else "raw blocks"
 
-    (_, first), *others = changes(way, *_COUNTS)
+    (_, first), *others = changes(choice, *_COUNTS)
     return ", ".join([first, *(f"{name} from {_bytes_text(count)}" for count, name in others)])
 
 
-def _wins(ask: Callable[[int], Explanation]) -> str:
-    """The sizes where NCCL is predicted to take longer: "all", "up to 1.00 MiB, from 16.00 MiB"."""
+def _wins(explain_count: Callable[[int], Explanation]) -> str:
+    """The sizes for which NCCL is predicted to take longer: "all", "to 1.00 MiB, from 16.00 MiB"."""
 
     def wins(count: int) -> bool | None:
-        times = ask(count).predicted
+        times = explain_count(count).predicted
         return None if times.nccl is None or times.chosen is None else times.chosen < times.nccl
 
     found = changes(wins, *_COUNTS)
     if found[0][1] is None:
-        return "not known"
+        return "unknown"
     parts = []
     for (begin, won), (end, _) in pairwise([*found, (0, None)]):
         if not won:

@@ -1,4 +1,4 @@
-"""`narrowcast tune`: what it measures, on fakes of the driver and of NCCL, and the model that it writes."""
+"""`narrowcast tune`: its measurements, on fakes of the driver and of NCCL, and the cost model that it writes."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from narrowcast.cli.bench.collectives import Block, measure
 from narrowcast.types import value_type
 
 RESULTS = Path(__file__).parents[3] / "bench" / "results"
-BRIEF = command.Schedule(step=16, calls=2, batches=2, warmup=1)
+BRIEF = command.Schedule(size_factor=16, calls=2, batches=2, warmup=1)
 
 
 @pytest.fixture
 def on_fakes(fakes, rank_jobs, monkeypatch):
-    """Measures on the fakes; the times, and what measure() says."""
+    """Measures on the fakes. Returns the times and the result of measure()."""
     monkeypatch.setenv("LD_LIBRARY_PATH", str(fakes))
     monkeypatch.delenv("NCCL_NVLS_ENABLE", raising=False)
 
     def run(ranks=2, operations=("all_gather",), last_bytes=16 << 10, nccl="libnccl.so.2", schedule=BRIEF):
         times = Times()
-        said = command.measure(
+        result = command.measure(
             times,
             ranks,
             schedule,
@@ -40,13 +40,13 @@ def on_fakes(fakes, rank_jobs, monkeypatch):
             last_bytes=last_bytes,
             job="fake_gpu_jobs:tune",
         )
-        return times, said
+        return times, result
 
     return run
 
 
 def points_of(text):
-    """The bytes of every curve."""
+    """The byte counts of every curve."""
     curves = {}
     for line in text.splitlines()[2:]:
         if not line.startswith("#"):
@@ -55,7 +55,7 @@ def points_of(text):
     return curves
 
 
-def test_every_path_of_every_operation_is_measured(on_fakes, tmp_path, monkeypatch):
+def test_all_candidates_of_all_operations_are_measured(on_fakes, tmp_path, monkeypatch):
     times, (link, remark) = on_fakes(operations=NAMES)
     assert link == "nvlink"
     assert remark.startswith("2 ranks: Narrowcast ")
@@ -68,7 +68,7 @@ def test_every_path_of_every_operation_is_measured(on_fakes, tmp_path, monkeypat
         for series in cost_model.SERIES:
             expected = None if (name, series) == ("send", "packets") else [1024 // parts, 16384 // parts]
             assert curves.get(Curve(name, 2, "nvlink", series)) == expected, (name, series)
-    # The library takes what was written.
+    # The library accepts the model.
     path = tmp_path / "own.costs"
     path.write_text(text)
     monkeypatch.setenv("NARROWCAST_COST_MODEL", str(path))
@@ -78,17 +78,17 @@ def test_every_path_of_every_operation_is_measured(on_fakes, tmp_path, monkeypat
         assert predicted.candidates["blocks:window"].incompressible > 0
 
 
-def test_packets_are_measured_as_far_as_they_reach(on_fakes):
-    # Between 4 ranks their buffers hold less than 5 MiB for each.
-    schedule = dataclasses.replace(BRIEF, step=20)
+def test_packets_are_measured_up_to_their_largest_size(on_fakes):
+    # Between 4 ranks the packet buffers hold less than 5 MiB per rank.
+    schedule = dataclasses.replace(BRIEF, size_factor=20)
     times, _ = on_fakes(ranks=4, operations=("broadcast",), last_bytes=8 << 20, schedule=schedule)
     curves = points_of(times.text("a machine"))
-    far = [1 << 10, 20 << 10, 400 << 10, 8000 << 10]
-    assert curves[Curve("broadcast", 4, "nvlink", "blocks:raw")] == far
-    assert curves[Curve("broadcast", 4, "nvlink", "packets")] == far[:3]
+    sizes = [1 << 10, 20 << 10, 400 << 10, 8000 << 10]
+    assert curves[Curve("broadcast", 4, "nvlink", "blocks:raw")] == sizes
+    assert curves[Curve("broadcast", 4, "nvlink", "packets")] == sizes[:3]
 
 
-def test_without_nccl_the_rest_is_measured(on_fakes, monkeypatch):
+def test_missing_variants_of_nccl_are_skipped_and_a_missing_nccl_is_an_error(on_fakes, monkeypatch):
     monkeypatch.setenv("FAKE_NCCL_NO_WINDOWS", "1")
     times, _ = on_fakes()
     assert Curve("all_gather", 2, "nvlink", "nccl") in times.curves()
@@ -96,15 +96,15 @@ def test_without_nccl_the_rest_is_measured(on_fakes, monkeypatch):
         on_fakes(nccl="libcuda.so.1")
 
 
-def test_ranks_and_gpus_that_are_not_there_are_one_sentence(cli_here, tmp_path, monkeypatch):
+def test_missing_gpus_are_reported_in_one_line(cli_here, tmp_path, monkeypatch):
     monkeypatch.setattr(command, "device_count", lambda: 0)
     done = cli_here("tune", "--quick")
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == "narrowcast: tune measures between CUDA GPUs, at least 2, and none is here\n"
+    assert done.stderr == "narrowcast: tune needs at least 2 CUDA GPUs, but none was found\n"
     monkeypatch.setattr(command, "device_count", lambda: 2)
     done = cli_here("tune", "--ranks", 4)
     assert (done.returncode, done.stdout) == (1, "")
-    assert "4 ranks are asked for, 2 GPUs are here" in done.stderr
+    assert "4 ranks were requested, 2 GPUs were found" in done.stderr
     assert list(tmp_path.iterdir()) == []
 
 
@@ -117,7 +117,7 @@ def test_ranks_and_gpus_that_are_not_there_are_one_sentence(cli_here, tmp_path, 
         (["--from", "none.json"], "none.json"),
     ],
 )
-def test_what_makes_no_sense_is_refused(cli_here, tmp_path, arguments, word):
+def test_invalid_arguments_are_rejected(cli_here, tmp_path, arguments, word):
     done = cli_here("tune", *arguments)
     assert done.returncode in (1, 2)
     assert (done.stdout, done.stderr.count("\n")) == ("", 1)
@@ -125,7 +125,7 @@ def test_what_makes_no_sense_is_refused(cli_here, tmp_path, arguments, word):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_was_measured_is_written_and_shown(cli_here, tmp_path, monkeypatch):
+def test_the_measured_times_are_written_and_shown(cli_here, tmp_path, monkeypatch):
     def measured(times, ranks, schedule, *, nccl):
         assert schedule == command.QUICK
         for series, microseconds in (("packets", 2), ("blocks:raw", 9), ("blocks:window", 5), ("nccl", 8)):
@@ -152,7 +152,7 @@ def test_what_was_measured_is_written_and_shown(cli_here, tmp_path, monkeypatch)
 
 
 def report(tmp_path, environment=None, **changes):
-    """A document of two reports, with weights and random bits; its path."""
+    """Writes a document of two reports, with weights and random bits. Returns its path."""
 
     def row(codec, count, time_us, ratio=None, contender="narrowcast"):
         return {
@@ -186,12 +186,12 @@ def report(tmp_path, environment=None, **changes):
         {**run, "data": "random", "rows": [row("window", 1024, 4.5, 1.0)], **changes},
     ]
     path = tmp_path / "report.json"
-    set_then = {} if environment is None else {"environment": environment}
-    path.write_text(json.dumps({"machine": "Some GPU", "commit": "abc", **set_then, "runs": runs}))
+    variables = {} if environment is None else {"environment": environment}
+    path.write_text(json.dumps({"machine": "Some GPU", "commit": "abc", **variables, "runs": runs}))
     return path
 
 
-def test_a_model_is_made_of_reports(cli_here, tmp_path):
+def test_reports_are_converted_to_a_model(cli_here, tmp_path):
     done = cli_here("tune", "--from", report(tmp_path), "-o", "made.costs")
     assert (done.returncode, done.stderr) == (0, "")
     assert (tmp_path / "made.costs").read_text().splitlines() == [
@@ -218,22 +218,22 @@ def test_a_model_is_made_of_reports(cli_here, tmp_path):
         {"register": True},
     ],
 )
-def test_reports_of_other_ways_are_left_out(cli_here, tmp_path, changes):
+def test_reports_with_other_conditions_are_ignored(cli_here, tmp_path, changes):
     done = cli_here("tune", "--from", report(tmp_path, **changes), "-o", "made.costs")
     assert (done.returncode, done.stdout) == (2, "")
     assert "in graphs" in done.stderr
     assert not (tmp_path / "made.costs").exists()
 
 
-def test_the_committed_measurements_make_a_model(cli_here, tmp_path):
+def test_the_committed_measurements_give_a_model(cli_here, tmp_path):
     done = cli_here("tune", "--from", RESULTS / "4xh200" / "2026-11-22_collectives.json", "-o", "made.costs")
     assert (done.returncode, done.stderr) == (0, "")
-    # More than a heading and a remark; the table that is shown was the library's, which has read it.
+    # More than the heading and a remark. The table comes from the library, so the library has read the model.
     assert len((tmp_path / "made.costs").read_text().splitlines()) > 10
     assert "all_gather" in done.stdout
 
 
-def test_measurements_through_host_memory_are_of_that_link(cli_here, tmp_path):
+def test_measurements_through_host_memory_have_the_link_host(cli_here, tmp_path):
     done = cli_here("tune", "--from", RESULTS / "2xh200" / "2026-11-23_collectives_host.json", "-o", "made.costs")
     assert (done.returncode, done.stderr) == (0, "")
     links = {curve.link for curve in points_of((tmp_path / "made.costs").read_text())}
@@ -244,14 +244,14 @@ def test_measurements_through_host_memory_are_of_that_link(cli_here, tmp_path):
 @pytest.mark.parametrize(
     ("link", "environment"), [("host", None), ("host", "NARROWCAST_P2P=0"), (None, "A=1 NARROWCAST_P2P=0")]
 )
-def test_a_report_says_its_link(cli_here, tmp_path, link, environment):
+def test_the_link_comes_from_the_report_or_its_environment(cli_here, tmp_path, link, environment):
     done = cli_here("tune", "--from", report(tmp_path, environment, link=link), "-o", "made.costs")
     assert (done.returncode, done.stderr) == (0, "")
     assert {curve.link for curve in points_of((tmp_path / "made.costs").read_text())} == {"host"}
 
 
 @pytest.mark.parametrize(("p2p", "link"), [("1", "nvlink"), ("0", "host")])
-def test_bench_writes_the_link_that_its_calls_took(fakes, rank_jobs, monkeypatch, p2p, link):
+def test_bench_reports_the_link_of_its_calls(fakes, rank_jobs, monkeypatch, p2p, link):
     monkeypatch.setenv("LD_LIBRARY_PATH", str(fakes))
     monkeypatch.setenv("NARROWCAST_P2P", p2p)
     settings = {
@@ -296,7 +296,7 @@ def test_both_links_are_shown(cli_here, tmp_path):
 @pytest.mark.parametrize(
     ("link", "word"), [("peer", "NARROWCAST_P2P=0"), ("pigeon", "'pigeon' is not a link: nvlink, pcie, host")]
 )
-def test_a_report_that_contradicts_itself_is_refused(cli_here, tmp_path, link, word):
+def test_a_report_that_contradicts_itself_is_rejected(cli_here, tmp_path, link, word):
     done = cli_here("tune", "--from", report(tmp_path, "NARROWCAST_P2P=0", link=link), "-o", "made.costs")
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
     assert "report.json" in done.stderr
@@ -304,23 +304,23 @@ def test_a_report_that_contradicts_itself_is_refused(cli_here, tmp_path, link, w
     assert not (tmp_path / "made.costs").exists()
 
 
-def test_a_model_that_cannot_be_loaded_replaces_nothing(cli_here, tmp_path):
+def test_an_invalid_model_does_not_replace_the_file(cli_here, tmp_path):
     path = report(tmp_path)
     document = json.loads(path.read_text())
-    # Without calls coded there is nothing to choose.
+    # Without times of compressed calls the model is invalid.
     for run in document["runs"]:
         run["rows"] = [row for row in run["rows"] if row["codec"] == "raw"]
     path.write_text(json.dumps(document))
-    (tmp_path / "keep.costs").write_text("as it was")
+    (tmp_path / "keep.costs").write_text("old content")
     done = cli_here("tune", "--from", path, "-o", "keep.costs")
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
     assert "keep.costs: there is no line 'send 2 nvlink blocks:window'" in done.stderr
     assert ".partial" not in done.stderr
-    assert (tmp_path / "keep.costs").read_text() == "as it was"
+    assert (tmp_path / "keep.costs").read_text() == "old content"
     assert sorted(one.name for one in tmp_path.iterdir()) == ["keep.costs", "report.json"]
 
 
-def test_the_best_of_nccl_and_the_median_of_data_count():
+def test_nccl_has_its_fastest_time_and_other_series_their_median():
     times = Times()
     for series in ("blocks:raw", "nccl"):
         for microseconds in (5, 1, 3):
@@ -334,7 +334,7 @@ def test_the_best_of_nccl_and_the_median_of_data_count():
     ]
 
 
-def test_changes_are_found_to_the_number():
+def test_changes_are_located_exactly():
     limits = (1, 37, 38, 1000)
     found = explain.changes(lambda number: sum(number >= limit for limit in limits[1:]), 1, 5000)
     assert found == [(1, 0), (37, 1), (38, 2), (1000, 3)]

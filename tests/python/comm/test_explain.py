@@ -1,4 +1,4 @@
-"""`explain` says what the CUDA backend would do, on any machine."""
+"""`explain` shows how the CUDA backend would run a call, on any machine."""
 
 from __future__ import annotations
 
@@ -22,28 +22,32 @@ def test_a_communicator_has_every_operation():
 def test_every_call_is_explained(operation, codec):
     for kind in VALUE_TYPES:
         for count in (1, 10_000, 100_000_000):
-            said = narrowcast.explain(operation, count, dtype=kind.name, ranks=4, codec=codec)
-            assert said.sentence.startswith(f"{operation} of {count} {kind.name} between 4 ranks runs by {said.path}")
-            assert said.path_why in said.sentence
-            assert said.codec_why in said.sentence
-            assert codec in ("auto", said.codec) or not kind.is_float
-            assert 1 <= said.ctas <= 64
-            assert said.link == "nvlink"
-            assert said.candidate == ("packets" if said.path == "packets" else f"blocks:{said.codec}")
-            assert said.predicted.chosen == said.predicted.candidates[said.candidate].typical
-            assert "Predicted: " in said.sentence
-            assert (said.rings is None) == (said.path == "packets")
-            assert (said.shots is None) == (operation != "all_reduce" or said.path == "blocks")
+            explanation = narrowcast.explain(operation, count, dtype=kind.name, ranks=4, codec=codec)
+            assert explanation.sentence.startswith(
+                f"{operation} of {count} {kind.name} between 4 ranks runs by {explanation.path}"
+            )
+            assert explanation.path_why in explanation.sentence
+            assert explanation.codec_why in explanation.sentence
+            assert codec in ("auto", explanation.codec) or not kind.is_float
+            assert 1 <= explanation.ctas <= 64
+            assert explanation.link == "nvlink"
+            assert explanation.candidate == (
+                "packets" if explanation.path == "packets" else f"blocks:{explanation.codec}"
+            )
+            assert explanation.predicted.chosen == explanation.predicted.candidates[explanation.candidate].typical
+            assert "Predicted: " in explanation.sentence
+            assert (explanation.rings is None) == (explanation.path == "packets")
+            assert (explanation.shots is None) == (operation != "all_reduce" or explanation.path == "blocks")
 
 
-def test_fewer_ctas_are_kept_to(monkeypatch):
+def test_limits_of_ctas_apply(monkeypatch):
     monkeypatch.setenv("NARROWCAST_MAX_CTAS", "3")
     arguments = {"dtype": "bfloat16", "ranks": 2}
     assert narrowcast.explain("all_gather", 1 << 26, **arguments).ctas == 3
     assert narrowcast.explain("all_gather", 1 << 26, max_ctas=7, **arguments).ctas == 7
 
 
-def test_what_communicators_are_made_with_comes_before_the_environment(monkeypatch, tmp_path):
+def test_options_of_communicators_take_precedence_over_the_environment(monkeypatch, tmp_path):
     path = tmp_path / "own.costs"
     path.write_text("narrowcast-costs 1 a machine\nall_gather 2 peer raw 1:9\nall_gather 2 peer window 1:8\n")
     arguments = {"dtype": "uint8", "ranks": 2}
@@ -62,21 +66,21 @@ def test_what_communicators_are_made_with_comes_before_the_environment(monkeypat
         narrowcast.explain("all_gather", 1, max_ctas=65, **arguments)
 
 
-def test_a_model_of_ones_own_is_chosen_by(monkeypatch, tmp_path):
+def test_a_custom_cost_model_decides(monkeypatch, tmp_path):
     path = tmp_path / "own.costs"
     path.write_text(
         "narrowcast-costs 1 a machine\nall_gather 2 peer packets 1:10\nall_gather 2 peer raw 1:9\n"
         "all_gather 2 peer window 1:8\nall_gather 2 peer nccl 1:7\n"
     )
     monkeypatch.setenv("NARROWCAST_COST_MODEL", str(path))
-    said = narrowcast.explain("all_gather", 1, dtype="uint8", ranks=2)
-    assert (said.path, said.codec) == ("blocks", "raw")
-    assert said.predicted.chosen == 9
-    typical = {name: cost.typical for name, cost in said.predicted.candidates.items()}
+    explanation = narrowcast.explain("all_gather", 1, dtype="uint8", ranks=2)
+    assert (explanation.path, explanation.codec) == ("blocks", "raw")
+    assert explanation.predicted.chosen == 9
+    typical = {name: cost.typical for name, cost in explanation.predicted.candidates.items()}
     assert typical == {"packets": 10, "blocks:raw": 9, "blocks:window": None, "nccl": 7, "nccl:default": None}
-    assert (said.predicted.nccl, said.predicted.nccl_default) == (7, None)
-    said = narrowcast.explain("all_gather", 1, dtype="float8_e4m3", ranks=2)
-    assert (said.codec, said.predicted.chosen) == ("window", 8)
+    assert (explanation.predicted.nccl, explanation.predicted.nccl_default) == (7, None)
+    explanation = narrowcast.explain("all_gather", 1, dtype="float8_e4m3", ranks=2)
+    assert (explanation.codec, explanation.predicted.chosen) == ("window", 8)
     monkeypatch.setenv("NARROWCAST_PATH", "packets")
     assert narrowcast.explain("all_gather", 1, dtype="uint8", ranks=2).predicted.chosen == 10
     path.write_text("narrowcast-costs 1 a machine\n\nall_gather 2 peer raw fast\n")
@@ -84,13 +88,18 @@ def test_a_model_of_ones_own_is_chosen_by(monkeypatch, tmp_path):
         narrowcast.explain("all_gather", 1, dtype="uint8", ranks=2)
 
 
-def test_communicators_of_the_host_explain_their_calls():
+def test_communicators_of_the_host_backend_explain_their_calls():
     with Communicator(narrowcast.unique_id(), 0, 1) as comm:
-        said = comm.explain("all_reduce", 1, dtype="int8")
-        assert (said.candidate, said.path, said.codec, said.link) == ("frames:raw", "frames", "raw", "shm")
-        assert said.codec_why == "copying in memory is faster than coding on a CPU"
-        assert said.predicted.chosen is None
-        assert said.costs_warning is None
+        explanation = comm.explain("all_reduce", 1, dtype="int8")
+        assert (explanation.candidate, explanation.path, explanation.codec, explanation.link) == (
+            "frames:raw",
+            "frames",
+            "raw",
+            "shm",
+        )
+        assert explanation.codec_why == "copying in memory is faster than coding on a CPU"
+        assert explanation.predicted.chosen is None
+        assert explanation.costs_warning is None
         assert comm.explain("all_reduce", 1, dtype="bfloat16", codec="window").candidate == "frames:window"
         assert comm.explain("all_reduce", 0, dtype="bfloat16").candidate == "none"
 
@@ -113,7 +122,7 @@ def test_costs_of_other_kernels_are_reported(tmp_path):
     assert warning([]) == "the cost model does not say which kernels it was measured on"
 
 
-def test_bad_arguments_are_refused():
+def test_invalid_arguments_are_rejected():
     with pytest.raises(ValueError, match="median"):
         narrowcast.explain("all_median", 1, dtype="int8", ranks=2)
     with pytest.raises(ValueError, match="must not be negative"):
