@@ -18,7 +18,7 @@ struct Call {
   size_t count = 0;
   int dtype = 0;  // ncclDataType_t: ncast_dtype has the same numbers
   int redop = 0;  // ncclRedOp_t: ncast_redop has the same numbers below first_user_reduction
-  int peer = 0;   // of send and recv; of others the root
+  int peer = 0;   // of send and recv; otherwise the root
   Comm comm = nullptr;
   CudaStream stream = nullptr;
   const void* config = nullptr;  // ncclCollConfig_t

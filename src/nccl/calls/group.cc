@@ -51,8 +51,8 @@ GroupCalls& calls_of(const std::shared_ptr<Communicator>& comm) {
   return found != comms.end() ? *found : comms.emplace_back(GroupCalls{.comm = comm});
 }
 
-// Whether a call can be held until the end of its group. What it points to might be freed by then. The same on all
-// ranks.
+// Whether a call can be held until the end of its group. A configuration or a user-defined reduction might be freed by
+// then. The same on all ranks.
 bool can_wait(const Call& call) {
   return call.config == nullptr && !(reduces(call.operation) && call.redop >= first_user_reduction);
 }
@@ -99,7 +99,8 @@ int forward_held(GroupCalls& group, Immediate which, const char* why) {
   return first;
 }
 
-// Transfers are held even if the group has a call that cannot wait: the other rank may have them in a group without it.
+// Transfers are held even if the group has a call that cannot wait: the peer may make them in a group without such a
+// call.
 int add_to_group(const std::shared_ptr<Communicator>& comm, const Call& call) {
   GroupCalls& group = calls_of(comm);
   const bool rejected = !is_valid(call, comm->ranks) || comm->why_forwarded.load() != nullptr;
@@ -113,7 +114,8 @@ int add_to_group(const std::shared_ptr<Communicator>& comm, const Call& call) {
   return first;
 }
 
-// Uses one thread per communicator: those of one process may wait for each other, and this thread has a group open.
+// Uses one thread per communicator, because ranks in one process may wait for each other. In a group this thread cannot
+// do the work itself, because it has NCCL's group open.
 void prepare_all(std::vector<GroupCalls>& groups, bool grouped) {
   std::vector<std::thread> threads;
   for (GroupCalls& group : groups) {
@@ -143,7 +145,7 @@ int order_before_nccl(const GroupPlan& plan) {
   return success;
 }
 
-// NCCL has joined the streams of the communicator's group, so any of them will do.
+// NCCL has joined the streams of the communicator's group, so one of them is enough.
 int order_after_nccl(Communicator& comm, CudaStream stream) {
   const DeviceGuard guard(comm.device);
   return comm.order.after_nccl(stream) == 0 ? success : unhandled_cuda_error;
@@ -170,9 +172,10 @@ int launch(std::vector<GroupCalls> groups, const std::function<End>& end) {
     if (!plan.on_engine.calls.empty())
       (plan.on_engine.uses_side_stream() ? on_side_stream : on_engine).push_back(plan.on_engine);
   }
-  // When two ranks first transfer something, NCCL's thread waits for this GPU, including our kernels, which may wait
-  // for a peer that waits for this transfer. So our transfers are launched last if NCCL gets others of the same
-  // communicator. Everything else comes first, on all ranks alike: only their own ranks know about the transfers.
+  // At the first transfer between two ranks, NCCL waits on the host for this GPU, including our kernels. These may wait
+  // for a peer that waits for this transfer. So our transfers are launched last if other calls of the same communicator
+  // are forwarded. All other calls come first, in the same order on all ranks. Transfers cannot have a common position
+  // in this order, because only their two ranks know about them.
   if (!on_engine.empty()) keep_first(launch_on_engine(on_engine), &first);
   for (const GroupPlan& plan : plans)
     for (const ForwardedCall& one : plan.forwarded) keep_first(forward_counted(*plan.comm, one.call, one.why), &first);
@@ -188,7 +191,7 @@ int launch(std::vector<GroupCalls> groups, const std::function<End>& end) {
   return first;
 }
 
-// A single call that could not wait for the end of a group. Its ranks prepare for it nevertheless: another rank may
+// For a single call that could not be held in a group. The ranks prepare for it nevertheless, because another rank may
 // make it in a group.
 int forward_single(const std::shared_ptr<Communicator>& comm, const Call& call) {
   GroupCalls group{.comm = comm, .calls = {call}, .immediate = Immediate::all};
@@ -253,7 +256,7 @@ int end_group() {
   Group group = std::exchange(open_group, {});
   const CudaStream stream =
       group.comms.empty() || group.comms[0].calls.empty() ? nullptr : group.comms[0].calls[0].stream;
-  // In threads of their own, because this thread has a group of NCCL open.
+  // In separate threads, because this thread has NCCL's group open.
   for_each_in_threads(group.suspended, suspend);
   const int result = launch(std::move(group.comms), end);
   // Also if calls have failed: the other ranks wait for this one.

@@ -59,7 +59,7 @@ Readiness own_readiness(const GroupCalls& group) {
                                                                                       : Readiness::can_attach;
 }
 
-// Whether two ranks attach before their first common calls. Nothing has been forwarded so far, and neither rank waits
+// Whether two ranks attach before their first common calls. No such call has been forwarded yet. Neither rank waits
 // longer than with NCCL, which connects two ranks at their first transfer.
 bool agrees_with_peer(GroupCalls& group) {
   Communicator& comm = *group.comm;

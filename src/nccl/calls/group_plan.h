@@ -33,8 +33,8 @@ struct GroupPlan {
   bool keeps_order;  // forwarded calls must be ordered with calls on the engine
 };
 
-// Whether the ranks must agree or attach before these calls: at a collective, which all of them make, or at the first
-// common call of two ranks. They never attach while one of them captures.
+// Whether the ranks must agree or attach before these calls. They do so at a collective, which all of them make, or at
+// the first common call of two ranks, but never while one of them captures.
 bool needs_preparation(const GroupCalls& group);
 void prepare(GroupCalls& group);
 

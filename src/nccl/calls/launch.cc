@@ -55,7 +55,7 @@ ncast_status submit(const EngineCall& engine_call, ncast_comm* comm, ncast_strea
   return NCAST_INTERNAL;
 }
 
-// A transfer is counted at its sender: a rank that sends and receives in one group waits once.
+// Counts a transfer at its sender only: a rank that sends and receives in one group saves the time once.
 std::optional<double> saved_by(const Communicator& comm, const EngineCall& one) {
   const Call& c = one.call;
   if (settings().stats.empty() || c.operation == NCAST_OP_RECV) return std::nullopt;
@@ -80,7 +80,7 @@ ncast_status submit_all(const std::vector<EngineCalls>& groups, StreamOf&& strea
   narrowcast.ncast_group_start();
   for (const EngineCalls& group : groups) {
     ncast_comm* const comm = group.comm->engine_comm.load();
-    // A call that is refused makes ncast_group_end() fail.
+    // If a call is rejected, ncast_group_end() fails.
     for (const EngineCall& one : group.calls) submit(one, comm, stream_of(group, one.call));
   }
   return narrowcast.ncast_group_end();
@@ -101,7 +101,7 @@ class CopiedInputs {
         if (const int failed = is_in_place(one.call, group.comm->ranks) ? copy(group, one.call) : 0) return failed;
     return 0;
   }
-  // Call this when the calls, and everything that reads their inputs again, are on their streams.
+  // Call this after the calls, and all other work that reads these inputs, have been put on their streams.
   void free() const {
     for (const Copy& one : copies_) {
       const DeviceGuard guard(one.device);
@@ -139,8 +139,9 @@ class CopiedInputs {
   std::vector<Copy> copies_;
 };
 
-// A call may be refused for its addresses, which only this rank knows. The other ranks would wait for it indefinitely.
-void abort_refused(const std::vector<EngineCalls>& groups, ncast_status status) {
+// The engine may reject a call because of addresses, which only this rank knows. The other ranks would wait for the
+// call indefinitely.
+void abort_rejected(const std::vector<EngineCalls>& groups, ncast_status status) {
   if (status != NCAST_INVALID_ARGUMENT && status != NCAST_UNSUPPORTED) return;
   for (const EngineCalls& group : groups)
     if (ncast_comm* const comm = group.comm->engine_comm.load()) engine()->ncast_comm_abort(comm);
@@ -152,10 +153,10 @@ void run_on_host(void* context) {
   const ncast_status status = submit_all(*groups, [](const EngineCalls&, const Call&) { return nullptr; });
   if (status == NCAST_OK) return;
   report_engine_error(status, "a call on a stream");
-  abort_refused(*groups, status);
+  abort_rejected(*groups, status);
 }
 
-// One function for all calls: another rank's group may wait for all of them together.
+// One host function makes all calls, because another rank's group may wait for all of them together.
 int launch_on_host(const std::vector<EngineCalls>& groups) {
   void* const first = stream_of(groups[0], groups[0].calls[0].call);
   const auto each_stream = [&](auto&& act) {
@@ -166,7 +167,7 @@ int launch_on_host(const std::vector<EngineCalls>& groups) {
   };
   int failed = each_stream([&](Communicator& comm, void* stream) { return make_wait(comm, stream, first); });
   if (failed == 0) {
-    // A graph may run the function repeatedly, so the context must survive.
+    // A graph may run the function repeatedly, so it must not free the context.
     const bool captured = capture_id(first) != 0;
     auto* const context = new std::vector<EngineCalls>(groups);
     const auto run_again = [](void* kept) {
@@ -195,7 +196,7 @@ int launch_on_engine(std::vector<EngineCalls> groups) {
     const DeviceGuard guard(comm.device);
     if (!group.uses_side_stream() && wait_for_forwarded(group) != success) return unhandled_cuda_error;
     for (const EngineCall& one : group.calls) {
-      log(Level::trace, "%s of %zu values is taken", name_of(one.call.operation), one.call.count);
+      log(Level::trace, "%s of %zu values by Narrowcast", name_of(one.call.operation), one.call.count);
       count(comm, one);
       if (settings().verify) verify_codec(comm, one);
     }
@@ -208,7 +209,7 @@ int launch_on_engine(std::vector<EngineCalls> groups) {
     result = launch_on_host(groups);
   } else if (const ncast_status status = submit_all(groups, stream_of); status != NCAST_OK) {
     result = report_engine_error(status, "calls on the engine");
-    abort_refused(groups, status);
+    abort_rejected(groups, status);
   }
   for (const EngineCalls& group : groups) {
     const DeviceGuard guard(group.comm->device);

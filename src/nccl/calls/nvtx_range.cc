@@ -51,7 +51,7 @@ NvtxRange::NvtxRange(const std::vector<EngineCalls>& groups) {
     calls += group.calls.size();
     for (const EngineCall& one : group.calls) bytes += piece_bytes(one.call);
   }
-  push(calls == 1 ? text_of(groups[0].calls[0]) : "group of " + std::to_string(calls) + " taken calls", bytes);
+  push(calls == 1 ? text_of(groups[0].calls[0]) : "group of " + std::to_string(calls) + " calls", bytes);
   if (calls == 1) return;
   for (const EngineCalls& group : groups) {
     for (const EngineCall& one : group.calls) {

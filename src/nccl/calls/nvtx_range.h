@@ -11,9 +11,9 @@ namespace narrowcast::nccl {
 // Spans the lifetime of the object on this thread.
 class NvtxRange {
  public:
-  // One call: "all_gather 65536 B auto". Several: "group of 3 taken calls", with a mark for each.
+  // One executed call: "all_gather 65536 B auto". Several: "group of 3 calls", with a mark for each.
   explicit NvtxRange(const std::vector<EngineCalls>& groups);
-  // "all_gather 65536 B to NCCL: there is nothing to move".
+  // A forwarded call: "all_gather 65536 B to NCCL: there is nothing to move".
   NvtxRange(const Call& forwarded, const char* why);
   ~NvtxRange();
   NvtxRange(const NvtxRange&) = delete;

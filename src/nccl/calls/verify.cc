@@ -39,7 +39,7 @@ bool round_trip(const Bytes& values, ncast_dtype dtype, uint64_t elems, ncast_co
          narrowcast.ncast_decode(frame.data(), wire_bytes, 0, result->data(), result->size(), nullptr) == NCAST_OK;
 }
 
-// The codec of the call; for AUTO the one that the engine chooses. nullopt: the engine cannot say, which is logged.
+// The codec of the call; for AUTO the one that the engine chooses. nullopt: the engine failed, which is logged.
 std::optional<ncast_codec> codec_of(const Communicator& comm, const EngineCall& engine_call) {
   if (engine_call.codec != NCAST_CODEC_AUTO) return engine_call.codec;
   const Engine& narrowcast = *engine();
@@ -57,7 +57,7 @@ std::optional<ncast_codec> codec_of(const Communicator& comm, const EngineCall& 
   return std::nullopt;
 }
 
-// Whether values arrive with the bits that were sent. AUTO chooses among exact codecs.
+// Whether values arrive with the same bits as they were sent. AUTO chooses only exact codecs.
 bool is_exact(const EngineCall& engine_call) {
   return engine_call.codec == NCAST_CODEC_AUTO ||
          engine()->ncast_codec_error_bound(engine_call.codec, static_cast<ncast_dtype>(engine_call.call.dtype), 1) == 0;
@@ -74,9 +74,9 @@ const char* at(const void* buffer, const Call& call, size_t piece) {
   return static_cast<const char*>(buffer) + piece * piece_bytes(call);
 }
 
-// Where the values for a peer, or from a peer, are after the call; NULL: there are none. An all-gather may be in place,
-// so its input is read from the output. An all-reduce gives all ranks the same values. With a codec that is not exact,
-// a broadcast does too, and they differ from the root's input.
+// After the call: the address of the values sent to a peer (piece_for) or received from it (piece_from); NULL: none. An
+// all-gather may be in place, so its input is read from the output. For an all-reduce both are the result. With a codec
+// that is not exact, the result of a broadcast differs from the root's input and is the same on all ranks.
 const void* piece_for(const Call& call, const Communicator& comm, size_t peer, bool exact) {
   const bool is_root = call.peer == comm.rank, to_root = call.peer == static_cast<int>(peer);
   switch (call.operation) {
@@ -110,8 +110,8 @@ std::optional<uint64_t> hash_of(const void* piece, const Call& call) {
   return XXH3_64bits(values.data(), values.size());
 }
 
-// Whether a rank's result equals what another rank sent or has. Other results are sums, or known to few ranks. With a
-// codec that is not exact, only ranks that have the same result can compare it.
+// Whether results can be compared between ranks: parts with what was sent, or equal results with each other. With a
+// codec that is not exact, only results that are the same on all ranks can be compared.
 bool is_comparable(Operation operation, bool exact) {
   if (!exact)
     return operation == NCAST_OP_ALL_GATHER || operation == NCAST_OP_ALL_REDUCE || operation == NCAST_OP_BROADCAST;
@@ -138,7 +138,7 @@ void verify_codec(const Communicator& comm, const EngineCall& engine_call) {
     log(Level::warn, "verify: %s of %zu values: the codec changes value %zu", name_of(call.operation), call.count,
         static_cast<size_t>(differs - values.begin()) / value_bytes(call.dtype));
   else
-    log(Level::info, "verify: %s of %zu values: the codec keeps what this rank sends", name_of(call.operation),
+    log(Level::info, "verify: %s of %zu values: the codec preserves what this rank sends", name_of(call.operation),
         call.count);
 }
 
@@ -158,8 +158,8 @@ void verify_result(Communicator& comm, const EngineCall& engine_call) {
   if (mine.size() * sizeof mine[0] > max_exchange_bytes ||
       exchange_bytes(&comm, mine.data(), ranks * sizeof mine[0], all.data()) != success)
     return;
-  // That all ranks have the same sum does not prove that it is right.
-  const bool is_sum = reduces(call.operation);
+  // Sums, and values that a codec has changed, are compared with the results of other ranks, not with what was sent.
+  const bool between_results = reduces(call.operation) || !exact;
   size_t arriving = 0, identical = 0;
   for (size_t peer = 0; peer < ranks; ++peer) {
     const void* const arrived = piece_from(call, comm, peer);
@@ -170,11 +170,11 @@ void verify_result(Communicator& comm, const EngineCall& engine_call) {
       ++identical;
     else if (hash)
       log(Level::warn, "verify: %s of %zu values: the result on rank %zu differs from %s rank %zu",
-          name_of(call.operation), call.count, own, is_sum ? "that on" : "what was sent by", peer);
+          name_of(call.operation), call.count, own, between_results ? "that on" : "what was sent by", peer);
   }
   if (arriving != 0 && identical == arriving)
-    log(Level::info, "verify: %s of %zu values has arrived%s", name_of(call.operation), call.count,
-        is_sum ? ", alike on all ranks" : "");
+    log(Level::info, "verify: %s of %zu values: the result %s", name_of(call.operation), call.count,
+        between_results ? "is the same on all ranks" : "equals what was sent");
 }
 
 }  // namespace narrowcast::nccl

@@ -63,8 +63,8 @@ int comm_revoke(Comm handle, int flags) {
   });
 }
 
-// create() is NCCL's function, which creates communicators at `created`. All their ranks are in such a call. handshake:
-// of the only communicator; may be NULL.
+// create(): calls NCCL's function, which creates communicators at `created`. Their other ranks make the same call.
+// handshake: for a single communicator; may be NULL.
 template <typename Create>
 int create_communicators(Comm parent, const Config* config, std::span<Comm> created, Create&& create,
                          std::unique_ptr<PairHandshake> handshake = nullptr) {
@@ -84,7 +84,7 @@ int create_communicators(Comm parent, const Config* config, std::span<Comm> crea
   });
 }
 
-// Two ranks with the same id can find each other.
+// With an id, two ranks can also prepare a handshake.
 template <typename Create>
 int create_by_id(int ranks, const UniqueId* id, int rank, const Config* config, Comm* created, Create&& create) {
   return guarded([&] {
@@ -135,8 +135,8 @@ int comm_shrink(Comm handle, int* excluded, int count, Comm* created, Config* co
   });
 }
 
-// New ranks have no handle, and one of the others passes the id. Without a configuration the new ranks do not know
-// whether the existing communicator blocks, so nothing is attached or remembered.
+// New ranks pass no handle. Without a configuration they do not know whether the existing communicator blocks, so no
+// rank attaches, and no configuration is stored.
 int comm_grow(Comm handle, int ranks, const UniqueId* id, int rank, Comm* created, Config* config) {
   return create_communicators(handle, config, {created, config == nullptr ? 0U : 1U}, [&] {
     return real<int(Comm, int, const UniqueId*, int, Comm*, Config*)>(Function::CommGrow)(handle, ranks, id, rank,

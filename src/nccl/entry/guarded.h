@@ -1,4 +1,4 @@
-// What every entry point of the drop-in is wrapped in.
+// Wraps every entry point of the drop-in.
 #pragma once
 
 #include <exception>
@@ -8,7 +8,7 @@
 
 namespace narrowcast::nccl {
 
-// Keeps exceptions from passing into the program.
+// Keeps exceptions from reaching the program.
 template <typename Body>
 int guarded(Body&& body) noexcept {
   try {

@@ -8,8 +8,8 @@ namespace narrowcast::nccl {
 // Passes the call to the real NCCL.
 int forward(const Call& call);
 
-// Marks that this thread is inside the real NCCL. Calls that NCCL then makes to its own public functions are passed
-// through.
+// While an object exists, this thread is inside the real NCCL. Calls that NCCL then makes to its own public functions
+// are passed through.
 class InsideNccl {
  public:
   InsideNccl();

@@ -72,7 +72,7 @@ void add_wheels_of_loaded_objects(Paths* paths) {
   dl_iterate_phdr(visit, paths);
 }
 
-// Those of the virtual environment and of the running Python.
+// The wheels of the virtual environment and of the running Python.
 void add_wheels_of_python(Paths* paths) {
   Paths prefixes;
   if (const char* const environment = std::getenv("VIRTUAL_ENV")) prefixes.emplace_back(environment);

@@ -1,4 +1,4 @@
-// The NCCL that the drop-in stands in for. It is found and loaded once, at the first call of any NCCL function.
+// The NCCL that the drop-in replaces. It is searched for and loaded once, at the first call of any NCCL function.
 #pragma once
 
 #include <string>

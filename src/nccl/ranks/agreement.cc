@@ -24,21 +24,21 @@ namespace {
 
 constexpr const char* zero_cta_policy = "the communicator's CTA policy is NCCL_CTA_POLICY_ZERO";
 
-// What a rank tells the others about itself.
+// The properties of a rank that the ranks compare.
 struct Offer {
   char magic[8];     // with the version of this structure
   char version[16];  // of libnarrowcast.so; empty: not loaded
-  char place[160];   // boot id and namespaces: ranks with the same ones can find each other and share memory
+  char place[160];   // boot id and namespaces; if these are equal, ranks can connect and share memory
   uint64_t settings;
   uint64_t id;       // rank 0's becomes the id of the communicator
-  uint64_t process;  // unique within the place
+  uint64_t process;  // process id, unique within `place`
   uint8_t backend;
   bool can_attach;
   uint8_t max_ctas;
   bool zero_ctas;
   uint32_t reserved;
 };
-// The same in every release: NCCL's all-gather requires equal sizes on all ranks.
+// The size must stay the same in every release: NCCL's all-gather requires equal sizes on all ranks.
 static_assert(sizeof(Offer) == 216 && sizeof(Offer) <= max_exchange_bytes);
 
 std::string own_place() {
@@ -68,13 +68,13 @@ Offer own_offer(const Communicator& comm) {
   std::snprintf(offer.place, sizeof offer.place, "%s", own_place().c_str());
   offer.process = static_cast<uint64_t>(getpid());
   offer.settings = digest(settings());
-  // These also determine decisions that are made before the engine's communicator exists. The content of the cost model
-  // counts, not its path.
+  // These also affect decisions that are made before the engine's communicator exists. For the cost model the content
+  // is compared, not the path.
   if (const char* const text = std::getenv("NARROWCAST_PATH"))
     offer.settings ^= std::hash<std::string>()(std::string("NARROWCAST_PATH") + text);
   if (const std::string& path = settings().cost_model; !path.empty())
     offer.settings ^= std::hash<std::string>()(content_of(path));
-  // A name matters only if a rule asks for one.
+  // Names matter only if a rule matches by name.
   if (std::ranges::any_of(settings().rules, [](const Rule& rule) { return !rule.communicator.empty(); }))
     offer.settings ^= std::hash<std::string>()(comm.config.name);
   const uint32_t set_max_ctas = settings().max_ctas != 0 ? settings().max_ctas : max_ctas_limit;
@@ -127,8 +127,8 @@ void agree(Communicator& comm) {
   comm.statistics->set_id(comm.id);
   const char* why = why_forward_all(offers);
   if (why == nullptr) comm.max_ctas.store(std::ranges::min(offers, {}, &Offer::max_ctas).max_ctas);
-  // The exchange has shown whether the communicator blocks. A nonblocking one can tell only later when a stream may be
-  // used, so the engine's calls would have to wait.
+  // The exchange has shown whether the communicator blocks. A nonblocking call returns before its stream may be used,
+  // so the engine's calls would have to wait.
   if (!all_ranks(comm, comm.blocking) && why == nullptr) why = "the communicator does not block";
   if (why == nullptr) return;
   comm.forward_all(why);

@@ -5,8 +5,8 @@
 
 namespace narrowcast::nccl {
 
-// Both functions are collective: every rank calls them before the same call of the communicator, and waits for all
-// others. The conditions of exchange_bytes() apply.
+// Both functions are collective: every rank calls them before the same call of the communicator, and they wait for all
+// ranks. The requirements of exchange_bytes() apply.
 
 // Compares releases, settings and hosts, once per communicator. If any rank cannot use Narrowcast, every rank forwards
 // all calls from then on.

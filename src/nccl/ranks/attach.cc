@@ -27,10 +27,10 @@ bool has_side_stream(Communicator& comm) {
          (comm.side_event != nullptr || driver()->cuEventCreate(&comm.side_event, event_without_time) == 0);
 }
 
-// Its calls are complete, unless the communicator was aborted.
+// The calls of the communicator are complete, unless it was aborted.
 void destroy_engine_comm(Communicator& comm) {
   ncast_comm* const engine_comm = comm.engine_comm.load();
-  // Destruction may be deferred until the last rank of this process gives up its part.
+  // Wait now: the destruction may be deferred until the last rank of this process destroys its communicator.
   if (!comm.aborted.load()) comm.order.synchronize();
   comm.refresh_traffic();
   comm.engine_comm.store(nullptr);
@@ -59,7 +59,7 @@ void attach(Communicator& comm) {
     return;
   }
   if (!has_side_stream(comm))
-    log(Level::warn, "rank %d has no stream for its transfers: groups that are only partly forwarded fail", comm.rank);
+    log(Level::warn, "rank %d cannot create a side stream: groups that are partly forwarded will fail", comm.rank);
   ncast_comm_counters counters = {};
   counters.struct_bytes = sizeof counters;
   narrowcast.ncast_comm_get_counters(created, &counters);
@@ -67,7 +67,7 @@ void attach(Communicator& comm) {
   comm.engine_comm.store(created);
   // abort() may have run before engine_comm was set.
   if (comm.aborted.load()) narrowcast.ncast_comm_abort(created);
-  // Once more: at exit the engine is torn down before what was registered before it was loaded.
+  // Registers the exit handler again: handlers registered before the engine was loaded run after it is torn down.
   schedule_statistics();
   log(Level::info, "rank %d of %d on GPU %d is attached, with %llu MiB of GPU memory", comm.rank, comm.ranks,
       comm.device, static_cast<unsigned long long>(counters.scratch_bytes >> 20));

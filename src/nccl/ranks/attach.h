@@ -5,15 +5,16 @@
 
 namespace narrowcast::nccl {
 
-// All functions but detach() are collective, like agree(). They have the same result on every rank: if one rank cannot
-// attach, every rank forwards all calls.
+// All functions except detach() are collective, as agree() is, and have the same result on every rank: if one rank
+// cannot attach, every rank forwards all calls.
 
 // Requires that agree() has succeeded.
 void attach(Communicator& comm);
 
 void agree_and_attach(Communicator& comm);
 
-// Destroys the engine's communicator once its calls have completed. comm has been removed from the table.
+// Destroys the engine's communicator after its calls have completed. Requires that comm has been removed from the
+// table.
 void detach(Communicator& comm);
 
 // Before ncclCommSuspend: destroys the engine's communicator to free its memory. It is kept if a rank has captured

@@ -20,7 +20,7 @@ constexpr auto exchange_abort_timeout = std::chrono::seconds(2);
 struct Table {
   std::mutex mutex;
   std::unordered_map<Comm, std::shared_ptr<Communicator>> communicators;
-  // For handles without a call so far.
+  // For handles that have not been used in a call yet.
   std::unordered_map<Comm, CommunicatorConfig> configs;
   std::unordered_map<Comm, std::unique_ptr<PairHandshake>> handshakes;
 };
@@ -56,13 +56,14 @@ std::shared_ptr<Communicator> query_nccl(Comm handle) {
 
 }  // namespace
 
-Communicator::Communicator(Comm its_handle, int its_rank, int its_ranks, int its_device, CommunicatorConfig its_config)
-    : handle(its_handle),
-      rank(its_rank),
-      ranks(its_ranks),
-      device(its_device),
-      config(std::move(its_config)),
-      statistics(add_statistics(its_rank, its_ranks)) {}
+Communicator::Communicator(Comm nccl_handle, int own_rank, int rank_count, int ordinal,
+                           CommunicatorConfig communicator_config)
+    : handle(nccl_handle),
+      rank(own_rank),
+      ranks(rank_count),
+      device(ordinal),
+      config(std::move(communicator_config)),
+      statistics(add_statistics(own_rank, rank_count)) {}
 
 Communicator::~Communicator() {
   if (driver() == nullptr) return;
@@ -81,7 +82,7 @@ void Communicator::abort() {
   aborted.store(true);
   forward_all("the communicator was aborted");
   if (ncast_comm* const comm = engine_comm.load()) engine()->ncast_comm_abort(comm);
-  // A running exchange polls `aborted`. It ends at once unless NCCL itself hangs in it.
+  // A running exchange polls `aborted` and ends immediately, unless NCCL itself hangs.
   if (exchanging.try_lock_for(exchange_abort_timeout)) exchanging.unlock();
 }
 

@@ -1,4 +1,4 @@
-// What the drop-in keeps for each communicator of NCCL.
+// The state of the drop-in for each communicator of NCCL.
 #pragma once
 
 #include <atomic>
@@ -42,7 +42,7 @@ struct Communicator {
   std::timed_mutex exchanging;           // held while the ranks exchange bytes
   bool blocking = true;                  // false once a call has returned ncclInProgress
   bool attaches_at_creation = false;     // NARROWCAST_ATTACH=init applies to it
-  std::atomic<bool> has_windows{false};  // windows are registered, on all ranks alike
+  std::atomic<bool> has_windows{false};  // symmetric windows are registered; the same on all ranks
 
   std::mutex preparing;                            // held by the thread on whose call the ranks agree or attach
   bool agreed = false;                             // the ranks have compared their settings
@@ -55,20 +55,20 @@ struct Communicator {
   std::atomic<bool> captured{false};  // a CUDA graph may hold calls on engine_comm
   bool attaches_at_resume = false;    // ncclCommSuspend has destroyed engine_comm
 
-  // Freed with the communicator: cuMemFree waits for all work on the GPU, and that may wait for a rank that waits for
-  // this one.
+  // Freed only with the communicator: cuMemFree waits for all work on the GPU, which may depend on a rank that waits
+  // for this one.
   void* exchange_memory = nullptr;
   void* exchange_stream = nullptr;
-  void* side_stream = nullptr;  // for transfers on the engine beside forwarded ones
+  void* side_stream = nullptr;  // for transfers on the engine that run concurrently with forwarded ones
   void* side_event = nullptr;
   StreamOrder order;
   mutable DecisionCache decisions;
 };
 
-// What predictions for this communicator depend on.
+// The state that predictions for this communicator depend on.
 EngineState engine_state(const Communicator& comm);
 
-// Keeps what a communicator was created with until its first call. NULL handles are ignored.
+// Stores the configuration and handshake of a new communicator until its first call. NULL handles are ignored.
 void remember_config(Comm handle, const CommunicatorConfig& config);
 void remember_handshake(Comm handle, std::unique_ptr<PairHandshake> handshake);
 
@@ -81,7 +81,7 @@ std::shared_ptr<Communicator> known_communicator(Comm handle);
 std::shared_ptr<Communicator> find_or_add_communicator(Comm handle);
 // Removes the handle from the table, before NCCL frees it; NULL if it has had no call.
 std::shared_ptr<Communicator> remove_communicator(Comm handle);
-// Has the statistics of all communicators written when the process ends.
+// Makes the process write the statistics of all communicators at exit.
 void schedule_statistics();
 
 }  // namespace narrowcast::nccl

@@ -11,10 +11,10 @@
 namespace narrowcast::nccl {
 namespace {
 
-// The library's limit for NCCL_CTA_POLICY_EFFICIENCY, which asks for few CTAs at a decent speed.
+// The limit for NCCL_CTA_POLICY_EFFICIENCY, which requests few CTAs at a reasonable speed.
 constexpr uint32_t efficiency_ctas = max_ctas_limit / 2;
 
-// A field of the configuration; `otherwise` where the caller's structure ends before it, or is not valid.
+// A field of the configuration; `otherwise` if the caller's structure ends before the field, or is invalid.
 template <typename Field>
 Field read_field(const Config* config, Field Config::* field, Field otherwise) {
   if (config == nullptr || config->magic != config_magic) return otherwise;
@@ -28,7 +28,7 @@ const char* environment(const char* name) {
   return value != nullptr && *value != '\0' ? value : nullptr;
 }
 
-// NCCL_CTA_POLICY: a number, or names of policies with | between them.
+// NCCL_CTA_POLICY: a number, or names of policies separated by |.
 std::optional<int> cta_policy_of_environment() {
   const char* const value = environment("NCCL_CTA_POLICY");
   if (value == nullptr) return std::nullopt;

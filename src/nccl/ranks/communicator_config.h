@@ -1,5 +1,4 @@
-// What a communicator's ncclConfig_t, and the environment variables that NCCL gives precedence over it, mean for the
-// drop-in.
+// The parts of a communicator's ncclConfig_t that the drop-in uses, and the environment variables that override them.
 #pragma once
 
 #include <cstdint>
@@ -17,12 +16,12 @@ struct CommunicatorConfig {
   bool operator==(const CommunicatorConfig&) const = default;
 };
 
-// config: NULL: none was given. parent: of the communicator that this one is derived from; NULL: none. Without a
-// configuration of its own a communicator inherits its parent's limits, as in NCCL, but not its name.
+// config: NULL if the caller passed none. parent: the configuration of the communicator from which this one is derived;
+// NULL: none. A communicator without a configuration inherits its parent's limits, as in NCCL, but not its name.
 CommunicatorConfig read_config(const Config* config, const CommunicatorConfig* parent);
 
-// Whether the communicator blocks, as far as this can be told before it is created. parent_blocks: for one without a
-// configuration.
+// Whether the communicator blocks, as far as this is known before it is created. parent_blocks: the result if there is
+// no configuration.
 bool may_block(const Config* config, bool parent_blocks = true);
 
 }  // namespace narrowcast::nccl

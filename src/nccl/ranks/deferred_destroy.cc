@@ -29,10 +29,10 @@ std::vector<LocalRank> all_local_ranks(const LocalRank& last) {
   const std::lock_guard lock(deferred().mutex);
   auto& waiting = deferred().waiting;
   waiting.push_back(last);
-  const auto is_of_it = [&](const LocalRank& one) { return one.id == last.id; };
-  if (std::ranges::count_if(waiting, is_of_it) < last.local_ranks) return all;
-  std::ranges::copy_if(waiting, std::back_inserter(all), is_of_it);
-  std::erase_if(waiting, is_of_it);
+  const auto same_communicator = [&](const LocalRank& one) { return one.id == last.id; };
+  if (std::ranges::count_if(waiting, same_communicator) < last.local_ranks) return all;
+  std::ranges::copy_if(waiting, std::back_inserter(all), same_communicator);
+  std::erase_if(waiting, same_communicator);
   return all;
 }
 

@@ -14,12 +14,12 @@ struct LocalRank {
   ncast_comm* comm;
 };
 
-// Destroys the engine's communicators of all ranks of this process, in a thread each, when the last of them is passed
-// here. Destruction waits for the other ranks, and one thread may drive all of them and give them up one after the
-// other. Their calls are complete.
+// Called once for each rank of this process. The last call destroys the engine's communicators of all these ranks, each
+// in its own thread: destruction waits for the other ranks, and a program may destroy them one after another in one
+// thread. Requires that their calls are complete.
 void destroy_with_local_ranks(const LocalRank& rank);
 
-// For aborted communicators: destruction would wait for everything else on the GPU, so it is deferred until
+// For aborted communicators: destruction would wait for all other work on the GPU, so it is deferred until
 // run_deferred().
 void defer_destroy(ncast_comm* comm);
 // The same for GPU memory.

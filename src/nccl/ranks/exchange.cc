@@ -27,10 +27,10 @@ int wait_while_in_progress(Communicator& comm) {
   }
 }
 
-// For failures of this rank alone. The other ranks notice failures of NCCL themselves.
+// For failures of this rank only. The other ranks detect failures of NCCL themselves.
 int mark_broken(Communicator& comm) {
   comm.broken.store(true);
-  log(Level::warn, "rank %d of %d refuses all calls: CUDA failed while the ranks exchanged settings", comm.rank,
+  log(Level::warn, "rank %d of %d rejects all calls: CUDA failed while the ranks exchanged settings", comm.rank,
       comm.ranks);
   return unhandled_cuda_error;
 }

@@ -23,7 +23,7 @@ struct Message {
   Readiness readiness;
 };
 
-// An abstract socket name of Linux: it ends with the process and is visible in one network namespace. Returns its
+// A Linux abstract socket address: it disappears with the process and is visible in one network namespace. Returns its
 // length.
 socklen_t make_address(uint64_t name, int rank, sockaddr_un* address) {
   *address = {};
@@ -49,7 +49,7 @@ std::unique_ptr<PairHandshake> PairHandshake::create(const UniqueId& id, int ran
 
 PairHandshake::~PairHandshake() { close(socket_); }
 
-// Repeated messages do no harm.
+// Repeated messages are harmless.
 PairHandshake::Sent PairHandshake::send(Readiness own) const {
   Message message = {};
   std::memcpy(message.magic, message_magic, sizeof message_magic);
@@ -80,7 +80,8 @@ std::optional<Readiness> PairHandshake::exchange(Readiness own, const std::funct
   bool sent = false;
   std::optional<Readiness> other;
   while (!is_over()) {
-    // Sending again shows whether the other socket still exists. A peer that has heard us and answered may be gone.
+    // Send again in every round, to find out whether the other socket still exists. A peer that has received our
+    // message and answered may have closed it.
     const Sent result = send(own);
     sent = sent || result == Sent::yes;
     if (const auto received = receive(result == Sent::no_receiver ? 0 : poll_milliseconds)) other = received;

@@ -1,5 +1,5 @@
-// How the two ranks of a communicator agree to attach before their first common call, without NCCL. A rank's first
-// transfer may be its only call, and it must not wait for a peer that captures its own, or whose communicator does not
+// Lets the two ranks of a communicator agree, without NCCL, to attach before their first common call. A rank's first
+// transfer may be its only call, and must not wait for a peer that captures its call or whose communicator does not
 // block.
 #pragma once
 
@@ -15,15 +15,16 @@ namespace narrowcast::nccl {
 // What a rank says about the calls that it is about to make.
 enum class Readiness : uint8_t {
   cannot_attach = 1,
-  can_attach,      // but these calls do not gain from it
-  wants_to_attach  // these calls gain from it
+  can_attach,      // but these calls are not faster on the engine
+  wants_to_attach  // these calls are faster on the engine
 };
 
-// One rank's datagram socket, whose name is derived from the communicator's id. Whoever knows the id can pose as the
-// other rank.
+// The datagram socket of one rank. Its name is derived from the communicator's id, so anyone who knows the id can pose
+// as the other rank.
 class PairHandshake {
  public:
-  // Called before the communicator is created. Once it exists, each rank has a socket or never will. NULL: no socket.
+  // Called before the communicator is created, so that after the creation it is certain whether the peer has a socket.
+  // NULL: the socket could not be created.
   static std::unique_ptr<PairHandshake> create(const UniqueId& id, int rank);
   ~PairHandshake();
   PairHandshake(const PairHandshake&) = delete;

@@ -1,5 +1,5 @@
-// Keeps the calls of a communicator in the order in which they were made, on whichever streams, and whether they run on
-// the engine or in NCCL: each of the two orders only its own calls.
+// Keeps the calls of a communicator in the order in which they were made, on any streams, when some run on the engine
+// and others in NCCL. Each of the two orders only its own calls.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@ namespace narrowcast::nccl {
 class StreamOrder {
  public:
   StreamOrder() = default;
-  ~StreamOrder();  // the communicator's calls are complete
+  ~StreamOrder();  // requires that the communicator's calls are complete
   StreamOrder(const StreamOrder&) = delete;
   StreamOrder& operator=(const StreamOrder&) = delete;
 

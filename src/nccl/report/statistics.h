@@ -16,16 +16,16 @@
 namespace narrowcast::nccl {
 
 struct OperationCount {
-  uint64_t taken = 0, forwarded = 0;
-  uint64_t captured = 0;          // taken calls that went into CUDA graphs; replays are not counted
-  uint64_t predicted = 0;         // taken calls outside of graphs whose times the cost model knows
-  double saved_microseconds = 0;  // by these
+  uint64_t taken = 0, forwarded = 0;  // calls executed on the engine, and calls passed to NCCL
+  uint64_t captured = 0;              // taken calls that were captured into CUDA graphs; replays are not counted
+  uint64_t predicted = 0;             // taken calls outside of graphs for which the cost model has times
+  double saved_microseconds = 0;      // predicted savings of these calls over NCCL
   std::vector<std::pair<const char*, uint64_t>> reasons;  // why calls were forwarded
 };
 
 using TrafficByOperation = std::array<ncast_operation_counters, operation_count>;
 
-// Statistics of one communicator, which they outlive. Thread-safe.
+// Statistics of one communicator. They outlive it. Thread-safe.
 class Statistics {
  public:
   Statistics(int rank, int ranks) : rank_(rank), ranks_(ranks) {}
@@ -37,9 +37,9 @@ class Statistics {
   void count_taken(Operation operation, std::optional<double> saved_microseconds);
   void count_captured(Operation operation);
   void count_forwarded(Operation operation, const char* why);
-  // What the engine's communicator has counted so far.
+  // The current counters of the engine's communicator.
   void set_traffic(const TrafficByOperation& traffic);
-  // The next set_traffic() is for another engine communicator, whose counters begin at zero.
+  // Called when the engine's communicator is destroyed. The counters of the next one start at zero and are added.
   void close_traffic();
 
   int rank() const { return rank_; }
@@ -63,7 +63,7 @@ struct StatisticsOutput {
   std::string path;           // %p: process id, %r: rank in the first communicator; empty: nothing is written
   double period_seconds = 0;  // between writes; 0: only at exit
   std::string nccl_path, nccl_version;
-  void (*refresh)() = nullptr;  // called before each write to update what was sent
+  void (*refresh)() = nullptr;  // called before each write to update the traffic
 };
 
 // Writes the file when the process ends, before the libraries loaded so far are torn down. May be called again after

@@ -1,4 +1,4 @@
-// NARROWCAST_CONFIG: a TOML file with settings as keys, and with rules, which only a file can have.
+// NARROWCAST_CONFIG: a TOML file with settings as keys, and with rules, which only the file supports.
 #define TOML_EXCEPTIONS 0
 #include <tomlplusplus/toml.hpp>
 
@@ -17,7 +17,7 @@ std::optional<ncast_dtype> dtype_named(std::string_view name) {
   return static_cast<ncast_dtype>(found - std::begin(dtype_names));
 }
 
-// A value in the form that its variable would have: true is 1, lists are joined with commas.
+// A value in the form of an environment variable: true is 1, lists are joined with commas.
 std::optional<std::string> as_text(const toml::node& node) {
   if (const auto* const flag = node.as_boolean()) return flag->get() ? "1" : "0";
   if (const auto* const text = node.as_string()) return text->get();
@@ -119,8 +119,7 @@ void apply_file(std::string_view content, const std::string& path, Settings* set
     if (!contains(keys, key.str()))
       warn_unknown(key.str(), place);
     else if (!text)
-      log(Level::warn, "%s: %s has a value of a type that settings do not have", place.c_str(),
-          std::string(key.str()).c_str());
+      log(Level::warn, "%s: %s has a value of an unsupported type", place.c_str(), std::string(key.str()).c_str());
     else
       apply_setting(key.str(), *text, place, settings);
   }

@@ -15,7 +15,8 @@
 namespace narrowcast::nccl {
 namespace {
 
-// The part of "OPERATION=CODEC" before the equals sign; nothing for a codec alone, whose "=" follow its colon.
+// The part of "OPERATION=CODEC" before the equals sign. nullopt for a codec alone: "=" after its colon belong to its
+// parameters.
 std::optional<std::string_view> operation_part(std::string_view entry) {
   const size_t equals = entry.find('=');
   if (equals == entry.npos || entry.find(':') < equals) return std::nullopt;
@@ -41,13 +42,12 @@ void apply_codec(std::string_view value, const std::string& source, Settings* se
     const auto key = operation_part(entry);
     const auto operation = key ? operation_named(*key) : std::nullopt;
     if (key && !operation) {
-      log(Level::warn, "%s: codec has %s, but %s is not an operation", source.c_str(), entry.c_str(),
-          std::string(*key).c_str());
+      log(Level::warn, "%s: '%s' is not an operation", source.c_str(), std::string(*key).c_str());
       continue;
     }
     const auto parsed = parse_codec(key ? trimmed(std::string_view(entry).substr(entry.find('=') + 1)) : entry);
     if (!parsed.codec) {
-      log(Level::warn, "%s: codec has %s: %s", source.c_str(), entry.c_str(), parsed.error.c_str());
+      log(Level::warn, "%s: %s", source.c_str(), parsed.error.c_str());
       continue;
     }
     for (int i = 0; i < operation_count; ++i)

@@ -1,4 +1,4 @@
-"""As nccl_jobs.py: calls whose values the drop-in verifies, and says so in a file of each rank."""
+"""Programs as in nccl_jobs.py, whose calls the drop-in verifies. Each rank logs to a file."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from nccl_program import BFLOAT16, INT32, SUM, program, values_of
 
 
 def verified(*, rank: int, ranks: int, in_place: bool, wrong: bool, emit: Any) -> None:
-    """What the drop-in says stands in a file. At last rank 0 reads wrong values from its GPU, where it is a fake."""
+    """Calls whose results are compared. wrong: before the last call, the fake GPU of rank 0 returns wrong values."""
     _log_to_file(rank)
     count = 5000
     with program(rank, ranks) as (nccl, comm, stream):
@@ -29,7 +29,7 @@ def verified(*, rank: int, ranks: int, in_place: bool, wrong: bool, emit: Any) -
 
 
 def verified_in_part(*, rank: int, ranks: int, emit: Any) -> None:
-    """As verified(): calls of which not all is looked at, and one in a group."""
+    """Calls whose results are not compared, or only on some ranks, and calls in groups."""
     _log_to_file(rank)
     count = 5000
     with program(rank, ranks) as (nccl, comm, stream):
@@ -51,7 +51,7 @@ def verified_in_part(*, rank: int, ranks: int, emit: Any) -> None:
 
 
 def verified_sum(*, rank: int, ranks: int, wrong_on: int, emit: Any) -> None:
-    """As verified(): one rank reads wrong values from its GPU."""
+    """Two reductions. During the second, the fake GPU of one rank returns wrong values."""
     _log_to_file(rank)
     with program(rank, ranks) as (nccl, comm, stream):
         total = nccl.zeros(5000, "int32")

@@ -267,7 +267,7 @@ def test_profilers_see_what_becomes_of_each_call(on_ranks, monkeypatch, tmp_path
         assert lines[:2] == ["all_gather 200 B window (200)", "end"]
         assert lines[lines.index("reduce 400 B to NCCL: the operation is switched off (400)") + 1] == "end"
         in_a_group = ["mark send 200 B auto", "mark recv 200 B auto"]
-        assert lines[-4:] == ["group of 2 taken calls (400)", *in_a_group, "end"]
+        assert lines[-4:] == ["group of 2 calls (400)", *in_a_group, "end"]
         assert lines.count("end") == 10
 
 

@@ -1,4 +1,4 @@
-"""What the drop-in for NCCL says of the values that it verifies; on the fakes."""
+"""NARROWCAST_VERIFY of the drop-in: what it compares and logs, on the fakes."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ def test_values_are_verified_on_demand(on_ranks, monkeypatch, tmp_path, in_place
     on_ranks("verified", in_place=in_place, wrong=True)
     for rank in range(3):
         assert verified_by(tmp_path / f"{rank}.log") == [
-            "all_gather of 5000 values: the codec keeps what this rank sends",
-            "all_gather of 5000 values has arrived",
-            "all_reduce of 5000 values: the codec keeps what this rank sends",
-            "all_reduce of 5000 values has arrived, alike on all ranks",
-            *["scatter of 5000 values: the codec keeps what this rank sends"] * (rank == 1),
-            "scatter of 5000 values has arrived",
-            *["broadcast of 5000 values: the codec keeps what this rank sends"] * (rank == 1),
+            "all_gather of 5000 values: the codec preserves what this rank sends",
+            "all_gather of 5000 values: the result equals what was sent",
+            "all_reduce of 5000 values: the codec preserves what this rank sends",
+            "all_reduce of 5000 values: the result is the same on all ranks",
+            *["scatter of 5000 values: the codec preserves what this rank sends"] * (rank == 1),
+            "scatter of 5000 values: the result equals what was sent",
+            *["broadcast of 5000 values: the codec preserves what this rank sends"] * (rank == 1),
             *["broadcast of 5000 values: the result on rank 0 differs from what was sent by rank 1"] * (rank == 0),
-            *["broadcast of 5000 values has arrived"] * (rank != 0),
+            *["broadcast of 5000 values: the result equals what was sent"] * (rank != 0),
         ]
 
 
-def test_with_a_bounded_codec_only_what_all_ranks_have_alike_is_compared(
+def test_with_a_bounded_codec_only_results_that_are_equal_on_all_ranks_are_compared(
     on_ranks, library_with_test_codecs, monkeypatch, tmp_path
 ):
     monkeypatch.setenv("NARROWCAST_LIBRARY", str(library_with_test_codecs))
@@ -40,37 +40,37 @@ def test_with_a_bounded_codec_only_what_all_ranks_have_alike_is_compared(
     on_ranks("verified", in_place=False, wrong=False)
     for rank in range(3):
         assert verified_by(tmp_path / f"{rank}.log") == [
-            "all_gather of 5000 values has arrived",
+            "all_gather of 5000 values: the result is the same on all ranks",
             # Values of this type are stored raw.
-            "all_reduce of 5000 values: the codec keeps what this rank sends",
-            "all_reduce of 5000 values has arrived, alike on all ranks",
-            "broadcast of 5000 values has arrived",
+            "all_reduce of 5000 values: the codec preserves what this rank sends",
+            "all_reduce of 5000 values: the result is the same on all ranks",
+            "broadcast of 5000 values: the result is the same on all ranks",
         ]
 
 
-def test_nothing_is_said_to_be_verified_that_is_not_looked_at(on_ranks, monkeypatch, tmp_path):
+def test_results_that_are_not_compared_are_not_reported_as_verified(on_ranks, monkeypatch, tmp_path):
     monkeypatch.setenv("NARROWCAST_VERIFY", "1")
     monkeypatch.setenv("NARROWCAST_DEBUG", "INFO")
     on_ranks("verified_in_part")
     for rank in range(3):
         sent = ["reduce", "reduce_scatter", "send", "gather", "all_gather", "all_gather"]
-        said = [f"{operation} of 5000 values: the codec keeps what this rank sends" for operation in sent]
-        # At the root of a gather something arrives; the last calls are in a group.
-        said[4:4] = ["gather of 5000 values has arrived"] * (rank == 1)
-        assert verified_by(tmp_path / f"{rank}.log") == said
+        expected = [f"{operation} of 5000 values: the codec preserves what this rank sends" for operation in sent]
+        # The root of the gather receives values. The last calls are in a group.
+        expected[4:4] = ["gather of 5000 values: the result equals what was sent"] * (rank == 1)
+        assert verified_by(tmp_path / f"{rank}.log") == expected
 
 
-def test_ranks_with_different_sums_are_told_of(on_ranks, monkeypatch, tmp_path):
+def test_different_sums_are_reported(on_ranks, monkeypatch, tmp_path):
     monkeypatch.setenv("NARROWCAST_VERIFY", "1")
     on_ranks("verified_sum", wrong_on=0)
-    # The first call has come right.
+    # The result of the first call is correct.
     for rank in range(3):
-        said = verified_by(tmp_path / f"{rank}.log")
         others = [0] if rank != 0 else [1, 2]
         differs = f"all_reduce of 5000 values: the result on rank {rank} differs from that on rank"
-        assert said == [f"{differs} {other}" for other in others]
+        assert verified_by(tmp_path / f"{rank}.log") == [f"{differs} {other}" for other in others]
 
 
 def verified_by(log):
-    said = [line.partition("verify: ")[2] for line in log.read_text().splitlines()]
-    return [line for line in said if line]
+    """The lines that the verification has logged."""
+    lines = [line.partition("verify: ")[2] for line in log.read_text().splitlines()]
+    return [line for line in lines if line]
