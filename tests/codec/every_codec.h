@@ -12,28 +12,14 @@ namespace narrowcast::tests {
 
 inline constexpr ncast_dtype last_dtype = NCAST_FLOAT8_E5M2;
 
-// The codec with its default parameters, and with each parameter at either end of its range.
-inline std::vector<ncast_codec> variants_of(const ncast_codec_info& info) {
-  std::vector<ncast_codec> variants = {info.codec};
-  for (uint32_t i = 0; i < info.parameter_count; ++i)
-    for (const uint16_t value : {info.parameters[i].least, info.parameters[i].most})
-      variants.push_back(info.codec | ncast_codec{value} << (16 + 16 * i));
-  return variants;
-}
-
 // Calls visit(info, codec) for every codec and set of parameters.
 template <typename Visit>
 void for_each_codec(Visit visit) {
-  for (size_t i = 0; i < ncast_codec_count(); ++i)
-    for (const ncast_codec codec : variants_of(codec_info(i))) visit(codec_info(i), codec);
+  for (const ncast_codec_info& info : all_codecs())
+    for (const ncast_codec codec : variants_of(info)) visit(info, codec);
 }
 
-// NULL: values of this type are stored raw.
-inline const ncast_codec_type* type_of(const ncast_codec_info& info, ncast_dtype dtype) {
-  for (uint32_t i = 0; i < info.type_count; ++i)
-    if (info.types[i].dtype == dtype) return &info.types[i];
-  return nullptr;
-}
+inline std::string name_of(ncast_dtype dtype) { return ncast_dtype_name(dtype); }
 
 inline std::string text_of(ncast_codec codec) {
   char text[NCAST_CODEC_TEXT_BYTES];

@@ -4,7 +4,7 @@
 #include <map>
 #include <string>
 
-#include "narrowcast/codec.h"
+#include "codec_table.h"
 
 namespace narrowcast::tests {
 
@@ -12,20 +12,6 @@ inline ncast_frame_info sized_frame_info() {
   ncast_frame_info info = {};
   info.struct_bytes = sizeof info;
   return info;
-}
-
-// Codec number `index` of the library.
-inline ncast_codec_info codec_info(size_t index) {
-  ncast_codec_info info = {};
-  info.struct_bytes = sizeof info;
-  return ncast_codec_describe(index, &info) == NCAST_OK ? info : ncast_codec_info{};
-}
-
-// The codec's entry among those of the library.
-inline ncast_codec_info info_of(ncast_codec codec) {
-  for (size_t i = 0; i < ncast_codec_count(); ++i)
-    if ((codec_info(i).codec & 0xff) == (codec & 0xff)) return codec_info(i);
-  return {};
 }
 
 // The counters of ncast_inspect_blocks by name; empty if it fails.

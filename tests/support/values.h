@@ -87,13 +87,19 @@ void store(Bytes& bytes, size_t index, T value) {
   std::memcpy(bytes.data() + index * sizeof value, &value, sizeof value);
 }
 
-inline bool is_nan(ncast_dtype dtype, const Bytes& bytes, size_t index) {
-  if (dtype == NCAST_FLOAT32) return std::isnan(load<float>(bytes, index));
-  if (dtype == NCAST_FLOAT64) return std::isnan(load<double>(bytes, index));
+// A value of a floating-point type; NaN for other types.
+inline double float_at(ncast_dtype dtype, const Bytes& bytes, size_t index) {
+  if (dtype == NCAST_FLOAT32) return load<float>(bytes, index);
+  if (dtype == NCAST_FLOAT64) return load<double>(bytes, index);
   const Format* format = format_of(dtype);
-  if (format == nullptr) return false;
-  return std::isnan(
-      format->value(ncast_dtype_bytes(dtype) == 1 ? load<uint8_t>(bytes, index) : load<uint16_t>(bytes, index)));
+  if (format == nullptr) return std::numeric_limits<double>::quiet_NaN();
+  return format->value(ncast_dtype_bytes(dtype) == 1 ? load<uint8_t>(bytes, index) : load<uint16_t>(bytes, index));
+}
+inline bool is_float(ncast_dtype dtype) {
+  return dtype == NCAST_FLOAT32 || dtype == NCAST_FLOAT64 || format_of(dtype) != nullptr;
+}
+inline bool is_nan(ncast_dtype dtype, const Bytes& bytes, size_t index) {
+  return is_float(dtype) && std::isnan(float_at(dtype, bytes, index));
 }
 
 // Half of the values are like those of tensors, so that a codec has something to shrink; the others are any bits.

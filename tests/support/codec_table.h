@@ -1,0 +1,61 @@
+// The table of codecs as the C API describes it.
+#pragma once
+
+#include <vector>
+
+#include "narrowcast/codec.h"
+
+namespace narrowcast::tests {
+
+// Codec number `index` of the library.
+inline ncast_codec_info codec_info(size_t index) {
+  ncast_codec_info info = {};
+  info.struct_bytes = sizeof info;
+  return ncast_codec_describe(index, &info) == NCAST_OK ? info : ncast_codec_info{};
+}
+
+inline std::vector<ncast_codec_info> all_codecs() {
+  std::vector<ncast_codec_info> all;
+  for (size_t i = 0; i < ncast_codec_count(); ++i) all.push_back(codec_info(i));
+  return all;
+}
+
+// The codec's entry among those of the library.
+inline ncast_codec_info info_of(ncast_codec codec) {
+  for (const ncast_codec_info& info : all_codecs())
+    if ((info.codec & 0xff) == (codec & 0xff)) return info;
+  return {};
+}
+
+// The entry of a value type; NULL: the codec stores such values raw.
+inline const ncast_codec_type* type_of(const ncast_codec_info& info, ncast_dtype dtype) {
+  for (uint32_t i = 0; i < info.type_count; ++i)
+    if (info.types[i].dtype == dtype) return &info.types[i];
+  return nullptr;
+}
+
+// The entry of a value type if the codec is bounded; NULL: every bit is restored.
+inline const ncast_codec_type* bounded_type_of(ncast_codec codec, ncast_dtype dtype) {
+  if (codec == NCAST_CODEC_AUTO) return nullptr;
+  const ncast_codec_info info = info_of(codec);
+  return info.exact != 0 ? nullptr : type_of(info, dtype);
+}
+
+// The codec with its default parameters, and with each parameter at either end of its range.
+inline std::vector<ncast_codec> variants_of(const ncast_codec_info& info) {
+  std::vector<ncast_codec> variants = {info.codec};
+  for (uint32_t i = 0; i < info.parameter_count; ++i)
+    for (const uint16_t value : {info.parameters[i].least, info.parameters[i].most})
+      variants.push_back(info.codec | ncast_codec{value} << (16 + 16 * i));
+  return variants;
+}
+
+// Every codec with every set of parameters that variants_of() gives.
+inline std::vector<ncast_codec> all_variants() {
+  std::vector<ncast_codec> all;
+  for (const ncast_codec_info& info : all_codecs())
+    for (const ncast_codec codec : variants_of(info)) all.push_back(codec);
+  return all;
+}
+
+}  // namespace narrowcast::tests

@@ -1,0 +1,139 @@
+// How far the results of calls with a bounded codec may be from exact results.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "codec_table.h"
+#include "oracle.h"
+
+namespace narrowcast::testing {
+
+// The largest of each value and its neighbours up to `radius` values away.
+inline std::vector<double> sliding_max(const std::vector<double>& values, size_t radius) {
+  std::vector<double> result(values.size(), 0.0);
+  const size_t width = 2 * radius + 1;
+  std::vector<double> largest(values.size() + 2 * radius, 0.0);  // of the `span` values from each one on
+  std::copy(values.begin(), values.end(), largest.begin() + static_cast<std::ptrdiff_t>(radius));
+  size_t span = 1;
+  for (; 2 * span <= width; span *= 2)
+    for (size_t i = 0; i + span < largest.size(); ++i) largest[i] = std::max(largest[i], largest[i + span]);
+  for (size_t i = 0; i < result.size(); ++i) result[i] = std::max(largest[i], largest[i + width - span]);
+  return result;
+}
+
+// The largest value of each one's block, when blocks begin with the first value.
+inline std::vector<double> largest_of_block(std::vector<double> values, size_t block_elems) {
+  for (size_t first = 0; first < values.size(); first += block_elems) {
+    const auto block = std::span(values).subspan(first, std::min(block_elems, values.size() - first));
+    std::ranges::fill(block, std::ranges::max(block));
+  }
+  return values;
+}
+
+// Where blocks begin. frame: with the first value. call: anywhere, because calls cut values into pieces and chunks.
+enum class Blocks { frame, call };
+
+// The error bound of each value when values of these magnitudes are encoded. No bound depends on non-finite values.
+inline std::vector<double> error_bounds(ncast_codec codec, const ncast_codec_type& type, std::vector<double> magnitudes,
+                                        Blocks blocks) {
+  for (double& one : magnitudes)
+    if (!std::isfinite(one)) one = 0;
+  const size_t block_elems = type.block_bytes / ncast_dtype_bytes(type.dtype);
+  std::vector<double> bounds = blocks == Blocks::frame ? largest_of_block(std::move(magnitudes), block_elems)
+                                                       : sliding_max(magnitudes, block_elems - 1);
+  for (double& one : bounds) one = ncast_codec_error_bound(codec, type.dtype, one);
+  return bounds;
+}
+
+// Exact results, and how far from them results may be; infinity: anything goes.
+struct Approximate {
+  Bytes exact;
+  std::vector<double> tolerances;
+};
+
+inline std::vector<double> floats_of(ncast_dtype dtype, const Bytes& bytes) {
+  std::vector<double> values(bytes.size() / ncast_dtype_bytes(dtype));
+  for (size_t i = 0; i < values.size(); ++i) values[i] = float_at(dtype, bytes, i);
+  return values;
+}
+
+// Values that are encoded once.
+inline Approximate moved_values(ncast_codec codec, const ncast_codec_type& type, const Bytes& sent,
+                                Blocks blocks = Blocks::call) {
+  std::vector<double> magnitudes = floats_of(type.dtype, sent);
+  for (double& one : magnitudes) one = std::abs(one);
+  return {sent, error_bounds(codec, type, magnitudes, blocks)};
+}
+
+// Values that are encoded, reduced in rank order, and encoded again.
+inline Approximate reduced_values(ncast_codec codec, const ncast_codec_type& type, ncast_redop op,
+                                  const std::vector<Bytes>& inputs) {
+  const bool narrow = type.dtype != NCAST_FLOAT32 && type.dtype != NCAST_FLOAT64;
+  const int mantissa_bits = narrow ? format_of(type.dtype)->mantissa_bits : type.dtype == NCAST_FLOAT32 ? 23 : 52;
+  const double most =
+      type.dtype == NCAST_FLOAT64 ? std::numeric_limits<double>::max() : double{std::numeric_limits<float>::max()};
+  Approximate result = {reduced(type.dtype, op, inputs), {}};
+  const auto ranks = static_cast<double>(inputs.size());
+  const size_t elems = result.exact.size() / ncast_dtype_bytes(type.dtype);
+  // Of each value: bounds of the magnitudes of decoded inputs, and of exact ones, combined.
+  const bool multiplies = op == NCAST_PROD, selects = op == NCAST_MIN || op == NCAST_MAX;
+  std::vector<double> with_errors(elems, multiplies ? 1.0 : 0.0), without = with_errors;
+  const auto combine = [&](double& total, double one) {
+    total = multiplies ? total * one : selects ? std::max(total, one) : total + one;
+  };
+  std::vector<double> errors(elems, 0.0);
+  std::vector<char> finite(elems, 1);
+  for (const Bytes& input : inputs) {
+    const Approximate one = moved_values(codec, type, input);
+    for (size_t i = 0; i < elems; ++i) {
+      const double magnitude = std::abs(float_at(type.dtype, input, i));
+      if (!std::isfinite(magnitude)) {
+        finite[i] = 0;
+        continue;
+      }
+      combine(with_errors[i], magnitude + one.tolerances[i]);
+      combine(without[i], magnitude);
+      errors[i] = selects ? std::max(errors[i], one.tolerances[i]) : errors[i] + one.tolerances[i];
+    }
+  }
+  const double divisor = op == NCAST_AVG ? ranks : 1, unit = std::ldexp(1, -mantissa_bits);
+  std::vector<char> may_overflow(elems, 0);  // with errors, and not without them
+  for (size_t i = 0; i < elems; ++i) {
+    if (multiplies) errors[i] = with_errors[i] - without[i];
+    // Every step of the accumulation, and the result, is rounded.
+    errors[i] += (ranks + 1) * unit * with_errors[i] + std::ldexp(unit, -126);
+    with_errors[i] *= 1 + (ranks + 1) * unit;
+    may_overflow[i] = with_errors[i] >= most;
+    errors[i] /= divisor;
+    with_errors[i] = std::min(with_errors[i], most) / divisor;
+  }
+  result.tolerances = error_bounds(codec, type, with_errors, Blocks::call);
+  for (size_t i = 0; i < elems; ++i) {
+    result.tolerances[i] += errors[i];
+    // 0 times infinity is NaN, unlike what is almost 0.
+    if (may_overflow[i] || (multiplies && !finite[i]) || with_errors[i] + result.tolerances[i] >= most)
+      result.tolerances[i] = std::numeric_limits<double>::infinity();
+  }
+  return result;
+}
+
+// Whether results are near enough; NaN and infinity are kept.
+inline bool is_near(ncast_dtype dtype, const Bytes& found, const Approximate& expected) {
+  if (found.size() != expected.exact.size()) return false;
+  for (size_t i = 0; i < expected.tolerances.size(); ++i) {
+    const double own = float_at(dtype, found, i), right = float_at(dtype, expected.exact, i);
+    if (std::isinf(expected.tolerances[i])) continue;
+    if (std::isnan(right)   ? !std::isnan(own)
+        : std::isinf(right) ? own != right
+                            : !(std::abs(own - right) <= expected.tolerances[i]))
+      return false;
+  }
+  return true;
+}
+
+}  // namespace narrowcast::testing
