@@ -14,9 +14,12 @@ inline ncast_codec_info codec_info(size_t index) {
   return ncast_codec_describe(index, &info) == NCAST_OK ? info : ncast_codec_info{};
 }
 
-inline std::vector<ncast_codec_info> all_codecs() {
-  std::vector<ncast_codec_info> all;
-  for (size_t i = 0; i < ncast_codec_count(); ++i) all.push_back(codec_info(i));
+// With a tag: nvcc 13.0 fails to compile vectors of structs that have none.
+struct CodecInfo : ncast_codec_info {};
+
+inline std::vector<CodecInfo> all_codecs() {
+  std::vector<CodecInfo> all;
+  for (size_t i = 0; i < ncast_codec_count(); ++i) all.push_back({codec_info(i)});
   return all;
 }
 

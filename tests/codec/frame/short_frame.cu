@@ -3,7 +3,7 @@
 #include <chrono>
 #include <cstdlib>
 
-#include "codec/patterns.h"
+#include "codec/every_codec.h"
 #include "doctest/doctest.h"
 #include "narrowcast/cuda.h"
 #include "support/device_array.h"
@@ -53,9 +53,7 @@ bool ends_within_seconds(cudaStream_t stream, int seconds) {
   return cudaStreamQuery(stream) == cudaSuccess;
 }
 
-}  // namespace
-
-TEST_CASE("a short frame needs no more SMs than are free") {
+void check_codec(ncast_codec codec) {
   Random random(30);
   int sms = 0;
   REQUIRE_CUDA(cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, 0));
@@ -68,24 +66,25 @@ TEST_CASE("a short frame needs no more SMs than are free") {
     }
     values.resize(values.size() - 100);
     const uint64_t elems = values.size() / 2;
-    Bytes expected(ncast_bound(NCAST_BFLOAT16, NCAST_CODEC_WINDOW, elems));
+    Bytes expected(ncast_bound(NCAST_BFLOAT16, codec, elems));
     size_t frame_bytes = 0;
-    REQUIRE(ncast_encode(values.data(), NCAST_BFLOAT16, elems, NCAST_CODEC_WINDOW, 0, expected.data(), expected.size(),
+    REQUIRE(ncast_encode(values.data(), NCAST_BFLOAT16, elems, codec, 0, expected.data(), expected.size(),
                          &frame_bytes) == NCAST_OK);
 
     cudaStream_t stream = nullptr;
     REQUIRE_CUDA(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
     const DeviceArray<uint8_t> in(values);
-    const size_t workspace_bytes = ncast_cuda_workspace_bytes(NCAST_BFLOAT16, NCAST_CODEC_WINDOW, elems);
+    const size_t workspace_bytes = ncast_cuda_workspace_bytes(NCAST_BFLOAT16, codec, elems);
     const DeviceArray<uint8_t> workspace(Bytes(workspace_bytes, 0xa5));
     // Under a sanitizer kernels run one after the other.
     const bool alone = std::getenv("NARROWCAST_TEST_REDUCED") != nullptr;
     for (const int held : alone ? std::vector{0} : std::vector{0, sms / 3, sms - 40, sms - 1, sms}) {
+      CAPTURE(text_of(codec));
       CAPTURE(blocks_of_sm);
       CAPTURE(held);
       const DeviceArray<uint8_t> frame(Bytes(expected.size(), 0xa5));
       HeldSms others(held);
-      REQUIRE(ncast_cuda_encode(in.data(), NCAST_BFLOAT16, elems, NCAST_CODEC_WINDOW, 0, frame.data(), expected.size(),
+      REQUIRE(ncast_cuda_encode(in.data(), NCAST_BFLOAT16, elems, codec, 0, frame.data(), expected.size(),
                                 workspace.data(), workspace_bytes, nullptr, stream) == NCAST_OK);
       if (held == sms) others.release();  // others come free while it runs
       REQUIRE(ends_within_seconds(stream, alone ? 60 : 5));
@@ -96,6 +95,15 @@ TEST_CASE("a short frame needs no more SMs than are free") {
     }
     cudaStreamDestroy(stream);
   }
+}
+
+}  // namespace
+
+TEST_CASE("a short frame needs no more SMs than are free") {
+  // Payloads of a fixed length need not wait for each other.
+  for_each_codec([](const ncast_codec_info& info, ncast_codec codec) {
+    if (info.fixed_payload == 0 && type_of(info, NCAST_BFLOAT16) != nullptr) check_codec(codec);
+  });
 }
 
 }  // namespace narrowcast::tests

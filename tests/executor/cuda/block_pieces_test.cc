@@ -6,6 +6,7 @@
 #include "doctest/doctest.h"
 #include "executor/cuda/cut_calls.h"
 #include "select/decision.h"
+#include "support/codec_table.h"
 
 namespace narrowcast::executor::cuda {
 namespace {
@@ -13,6 +14,22 @@ namespace {
 constexpr Operation all_operations[] = {Operation::broadcast,  Operation::reduce,        Operation::gather,
                                         Operation::scatter,    Operation::all_gather,    Operation::all_to_all,
                                         Operation::all_reduce, Operation::reduce_scatter};
+
+// A codec with a value type that it encodes.
+struct CodedType {
+  ncast_codec codec;
+  ncast_dtype dtype;
+};
+const std::vector<CodedType>& coded_types() {
+  static const std::vector<CodedType> all = [] {
+    std::vector<CodedType> found;
+    for (const ncast_codec_info& info : tests::all_codecs())
+      for (const ncast_codec codec : tests::variants_of(info))
+        for (uint32_t i = 0; i < info.type_count; ++i) found.push_back({codec, info.types[i].dtype});
+    return found;
+  }();
+  return all;
+}
 
 using testing::cut;
 using testing::recv_begin;
@@ -50,19 +67,19 @@ TEST_CASE("both ends of every ring know the same of it") {
   for (int round = 0; round < 4000; ++round) {
     const int ranks = 2 + static_cast<int>(random() % 7);
     Call call{all_operations[random() % std::size(all_operations)]};
-    call.dtype = static_cast<ncast_dtype>(one_of(NCAST_INT8, NCAST_BFLOAT16, NCAST_FLOAT32, NCAST_FLOAT64));
+    const auto [codec, dtype] = coded_types()[random() % coded_types().size()];
+    call.dtype = dtype;
     call.send = send_begin;
     call.recv = recv_begin;
     call.peer = static_cast<int>(random() % static_cast<uint64_t>(ranks));
     const uint64_t most = one_of(1, 3000, 100'000, 10'000'000, 1'000'000'000);
     call.count = 1 + random() % most;
-    const auto codec = static_cast<ncast_codec>(one_of(NCAST_CODEC_RAW, NCAST_CODEC_WINDOW));
     const auto max_ctas = static_cast<uint32_t>(one_of(1, 2, 7, 16, 57, 63, 64));
     CAPTURE(function_name(call.operation));
     CAPTURE(ranks);
     CAPTURE(call.count);
     CAPTURE(call.peer);
-    CAPTURE(static_cast<int>(codec));
+    CAPTURE(codec);
     CAPTURE(max_ctas);
     const std::vector<BlockCall> all = cut(call, codec, ranks, max_ctas);
     for (int from = 0; from < ranks; ++from) {
@@ -186,13 +203,13 @@ TEST_CASE("the warps of a reduction never wait for each other in a circle, and a
 TEST_CASE("a warp has a thread for each of its ends, however many kernels share the GPU") {
   Call call{Operation::send};
   for (const uint32_t max_ctas : {1u, 16u, 64u}) {
-    for (const ncast_dtype dtype : {NCAST_BFLOAT16, NCAST_FLOAT64}) {
+    for (const auto& [codec, dtype] : coded_types()) {
       const channel::ChannelLayout layout(0, 8, rings_of_ctas(max_ctas), SIZE_MAX);
-      const Rings rings(call, dtype, NCAST_CODEC_WINDOW, layout, max_ctas);
+      const Rings rings(call, dtype, codec, layout, max_ctas);
       BlockCall round = {};
       round.peers.ranks = 8;
       for (int peer = 1; peer < 8; ++peer) round.send[peer] = rings.piece(send_begin, uint64_t{1} << 30);
-      const uint32_t warps = move_warps(block_bytes(dtype, NCAST_CODEC_WINDOW)).senders;
+      const uint32_t warps = move_warps(block_bytes(dtype, codec)).senders;
       for (uint32_t kernels = 1; kernels <= 7; ++kernels)
         CHECK(7 * round.send[1].rings <= 32 * warps * rings.ctas(round, kernels));
     }
@@ -206,7 +223,8 @@ TEST_CASE("kernels of one call have no more CTAs together than the ranks have ag
     for (const uint32_t kernels : {1u, 2u, 4u}) {
       uint32_t ctas = 0;
       for (uint32_t kernel = 0; kernel < kernels; ++kernel) {
-        const Rings rings(call, NCAST_FLOAT32, kernel == 0 ? NCAST_CODEC_RAW : NCAST_CODEC_WINDOW, layout, max_ctas);
+        const auto& [codec, dtype] = coded_types()[kernel * 7 % coded_types().size()];
+        const Rings rings(call, dtype, codec, layout, max_ctas);
         BlockCall round = {};
         round.peers.ranks = 3;
         round.send[1] = round.recv[1] = rings.piece(send_begin, uint64_t{1} << 30);
@@ -266,8 +284,7 @@ TEST_CASE("every ring of the messages to several peers has a warp, which has non
   std::mt19937_64 random(20261124);
   for (int round = 0; round < 2000; ++round) {
     const int ranks = 2 + static_cast<int>(random() % 7);
-    const auto codec = random() % 2 == 0 ? NCAST_CODEC_RAW : NCAST_CODEC_WINDOW;
-    const ncast_dtype dtype = codec == NCAST_CODEC_RAW ? NCAST_INT8 : NCAST_FLOAT64;
+    const auto [codec, dtype] = coded_types()[random() % coded_types().size()];
     const uint32_t max_ctas = 1 + static_cast<uint32_t>(random() % most_block_ctas);
     const channel::ChannelLayout layout(0, ranks, rings_of_ctas(max_ctas), SIZE_MAX);
     const Rings rings(Call{Operation::send}, dtype, codec, layout, max_ctas);
