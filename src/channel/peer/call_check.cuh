@@ -24,9 +24,6 @@ __device__ __forceinline__ CtaState cta_state(const Peers& peers) {
 // send fits into the slots learns of a mismatch later, from the receiver's failure.
 class CallCheck {
  public:
-  // A poll takes as long as loading from the L2 cache, and flags that become ready meanwhile wait for it.
-  static constexpr uint32_t idle_between_polls = 16;
-
   // Of a kernel that has nothing to check.
   __device__ CallCheck() {}
 
@@ -56,27 +53,31 @@ class CallCheck {
     must_come_ = kind != CallKind::send;
   }
 
-  // Compares what has been announced since; a mismatch is reported. Cheap when everything has been.
+  // Compares what the last poll loaded, and loads it again: the load is in flight while the warp does something else. A
+  // mismatch is reported.
   __device__ void poll(const Peers& peers) {
     if (awaited_ == nullptr) return;
-    const CallWord word{device::load_relaxed(awaited_)};
-    if (!word.is_same_call(expected_)) return;
-    awaited_ = nullptr;
-    if (word.disagrees_with(expected_)) stop_kernels(peers, peer_, call_mismatch);
+    if (loaded_.is_same_call(expected_)) {
+      awaited_ = nullptr;
+      if (loaded_.disagrees_with(expected_)) stop_kernels(peers, peer_, call_mismatch);
+    } else {
+      loaded_.word = device::load_relaxed(awaited_);
+    }
   }
 
-  // Waits for the announcements without which the kernel must not end, or until the communicator is stopped.
-  __device__ void finish(const Peers& peers) {
-    if (!must_come_) awaited_ = nullptr;
+  // Waits for the announcements without which the kernel must not end, or until the communicator is stopped. Those of
+  // receivers are waited for until is_sending() returns false.
+  template <typename IsSending>
+  __device__ void finish(const Peers& peers, IsSending is_sending) {
     wait_until_all(peers, peer_, [&] {
       poll(peers);
-      return awaited_ == nullptr;
+      return awaited_ == nullptr || (!must_come_ && !is_sending());
     });
   }
 
  private:
   const uint64_t* awaited_ = nullptr;  // NULL: nothing more to compare
-  CallWord expected_{};
+  CallWord expected_{}, loaded_{};
   int peer_ = 0;
   bool must_come_ = false;
 };

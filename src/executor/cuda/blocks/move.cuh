@@ -40,11 +40,22 @@ __device__ void move_pieces(const BlockCall& call) {
     receive_blocks<Codec>(call, memory.receivers[warp - warps.senders], number_from(warps.senders),
                           warps.receivers * gridDim.x, lane);
   } else if (warp < warps.all() - 1) {
-    copy_own_blocks(call.own_copy, number_from(warps.senders + warps.receivers), warps.copiers * gridDim.x, lane);
+    const uint32_t number = number_from(warps.senders + warps.receivers);
+    const uint32_t* const open = &memory.signals.open;
+    if (number == 0) {
+      channel::CallCheck check = announce(call, lane);
+      copy_own_blocks(call.own_copy, number, warps.copiers * gridDim.x, lane);
+      check.finish(call.peers, [&] { return device::load_acquire_cta(open) != 0; });
+    } else {
+      copy_own_blocks(call.own_copy, number, warps.copiers * gridDim.x, lane);
+    }
   } else {
-    run_signal_warp(call, memory.signals, warps.senders, lane, [&](uint32_t stopped) {
+    if (blockIdx.x == 0) {
+      const uint32_t stopped = channel::stop_word(call.peers);
       if (Codec::is_identity) invite_senders(call, stopped, lane);
-    });
+      if (stopped == 0) count_raw_bytes(call, lane);
+    }
+    channel::raise_flags(memory.signals.queues, warps.senders, &memory.signals.open, lane, [] {});
   }
 }
 

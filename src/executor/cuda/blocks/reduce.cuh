@@ -17,6 +17,11 @@ struct ReduceMemory {
   Signals<rings> signals;
 };
 
+// Not inlined: ptxas would spill values of the other warps.
+__device__ __noinline__ inline void finish(channel::CallCheck check, const channel::Peers& peers) {
+  check.finish(peers, [] { return false; });
+}
+
 template <typename Codec>
 __global__ void __launch_bounds__(warps_of<Codec> * 32, 1) reduce_pieces(const __grid_constant__ BlockCall call) {
   using Memory = ReduceMemory<Codec>;
@@ -27,7 +32,18 @@ __global__ void __launch_bounds__(warps_of<Codec> * 32, 1) reduce_pieces(const _
   uint32_t warp = device::warp_id();
   memory.signals.open_all(Memory::rings);
   device::wait_for_stream();
-  if (warp == signal_warp) return run_signal_warp(call, memory.signals, Memory::rings, thread, [](uint32_t) {});
+  if (warp == signal_warp) {
+    channel::CallCheck check;
+    if (blockIdx.x == 0) {
+      check = announce(call, thread);
+      if (channel::stop_word(call.peers) == 0) count_raw_bytes(call, thread);
+    }
+    uint32_t idle = 0;
+    channel::raise_flags(memory.signals.queues, Memory::rings, &memory.signals.open, thread, [&] {
+      if (++idle % 16 == 0) check.poll(call.peers);
+    });
+    return finish(check, call.peers);
+  }
   if (warp > signal_warp) --warp;
 
   const uint32_t ring = warp * gridDim.x + blockIdx.x;

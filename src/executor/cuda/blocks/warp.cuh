@@ -118,25 +118,9 @@ __device__ inline void count_raw_bytes(const BlockCall& call, int lane) {
   if (lane == 0 && call.raw_bytes != 0) atomicAdd(&call.sent->raw_bytes, call.raw_bytes);
 }
 
-// What a CTA's signal warp does in the whole kernel: it raises flags, and that of CTA 0 announces the call and compares
-// what the peers announce. after_announcing(stopped): called by CTA 0; stopped: see is_stopped().
-//
-// Not inlined: ptxas would spill values of the other warps.
-template <uint32_t queues, typename AfterAnnouncing>
-__device__ __noinline__ void run_signal_warp(const BlockCall& call, Signals<queues>& signals, uint32_t count, int lane,
-                                             AfterAnnouncing after_announcing) {
-  channel::CallCheck check;
-  if (blockIdx.x == 0) {
-    const channel::CtaState cta = channel::cta_state(call.peers);
-    check = channel::CallCheck(call.peers, call.announced, cta, lane);
-    after_announcing(cta.stopped);
-    if (cta.stopped == 0) count_raw_bytes(call, lane);
-  }
-  uint32_t idle = 0;
-  channel::raise_flags(signals.queues, count, &signals.open, lane, [&] {
-    if (++idle % channel::CallCheck::idle_between_polls == 0) check.poll(call.peers);
-  });
-  check.finish(call.peers);
+// One warp of CTA 0 announces the call and compares what the peers announce.
+__device__ inline channel::CallCheck announce(const BlockCall& call, int lane) {
+  return {call.peers, call.announced, channel::cta_state(call.peers), lane};
 }
 
 // Whether a payload can be of a block of raw_bytes; only whole blocks are coded.
