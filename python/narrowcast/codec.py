@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ._arrays.view import View, byte_array, host_view, refuse_overlap
+from ._arrays.view import View, byte_array, host_view, reject_overlap
 from ._native.codecs import Codec, CodecParameter, CodecType, codec_number, codec_text, codecs
 from ._native.library import check, library
 from ._native.structures import CHECKSUM, MORE, REFERENCE, FrameInfoC
@@ -79,19 +79,19 @@ class BlockStats:
 
     @property
     def escapes(self) -> int:
-        """Values kept out of line."""
+        """Values stored out of line."""
         return self.counters.get("escapes", 0)
 
     @property
     def far_escapes(self) -> int:
-        """Escapes that took a whole exponent."""
+        """Escapes that needed a full exponent."""
         return self.counters.get("far_escapes", 0)
 
 
 def error_bound(codec: str, dtype: str, largest: float) -> float:
     """The largest absolute error of a finite value in a block whose largest finite magnitude is `largest`.
 
-    0 if the codec is exact, or stores values of this type raw. Raises ValueError for arguments that make no sense.
+    0 if the codec is exact, or stores values of this type raw. Raises ValueError for invalid arguments.
     """
     number, kind = codec_number(codec), value_type(dtype)
     found = float(library().ncast_codec_error_bound(number, kind.number, largest))
@@ -127,7 +127,7 @@ def encode(
     values: a contiguous array of any shape and alignment. The frame stores the values, not the shape.
     codec: one of `codecs()`, with parameters as "name:key=value,key=value". "window" is lossless; value types that a
         codec does not encode are stored raw.
-    dtype: the value type, such as "bfloat16". Required when the array does not tell, as for bytes and uint16 bits.
+    dtype: the value type, such as "bfloat16". Required if the array does not have it, as for bytes and uint16 bits.
     checksum: store an XXH3 of the frame in its header, which `decode` verifies.
     more: set the flag MORE: another frame of the same stream follows.
     reference: use the scalar reference implementation, which writes the same bytes.
@@ -146,7 +146,7 @@ def encode(
         frame.resize(wire_bytes, refcheck=False)
         return frame
     target = host_view(out, "out", holds=value_type("uint8"), writable=True)
-    refuse_overlap(values=source, out=target)
+    reject_overlap(values=source, out=target)
     wire_bytes = encode_into(source, codec_number(codec), flags, target.pointer, target.raw_bytes)
     return byte_array(target.pointer, wire_bytes, target.owner)
 
@@ -185,7 +185,7 @@ def decode(frame: Any, *, out: Any = None, reference: bool = False) -> Any:
     if out is None:
         result = np.empty(info.elems, kind.numpy)
     target = host_view(result, "out", holds=kind, as_bits=True, writable=True)
-    refuse_overlap(frame=source, out=target)
+    reject_overlap(frame=source, out=target)
     if target.elems != info.elems:
         raise ValueError(f"out holds {target.elems} {kind.name} values, but the frame has {info.elems}")
     decode_into(source.pointer, source.raw_bytes, REFERENCE * reference, target.pointer, target.raw_bytes)

@@ -69,8 +69,8 @@ class Counters(OperationCounters):
     operations: dict[str, OperationCounters]  #: totals by operation, such as "all_gather"; only those with calls
 
 
-def _nothing(handle: int) -> None:
-    """Frees nothing."""
+def _keep(handle: int) -> None:
+    """The finalizer of a handle that another object frees."""
 
 
 class Communicator(Calls):
@@ -85,7 +85,7 @@ class Communicator(Calls):
     The constructor returns when every rank has joined. It raises RemoteError when a peer dies and PeerTimeoutError when
     a peer does not join in time.
 
-    Every call takes `codec`, `stream` and `dtype` (the value type, for arrays that do not tell). Arrays are contiguous
+    Every call takes `codec`, `stream` and `dtype` (the value type, if the array has none). Arrays are contiguous
     and aligned to their value type, and their sizes give the counts. All ranks call with the same counts, types, op,
     root and codec. A rank that detects a difference raises MismatchError. `close()` waits for the calls of this rank.
     As a context manager the communicator closes at the end, and aborts first when the body raised.
@@ -119,7 +119,7 @@ class Communicator(Calls):
         made = UniqueIdC.from_buffer_copy(unique_id)
         handle = c_void_p()
         check(library().ncast_comm_create(byref(handle), ranks, byref(made), rank, byref(config)))
-        self._adopt(handle.value or 0, rank, ranks, backend, alone=True)
+        self._adopt(handle.value or 0, rank, ranks, backend, owned=True)
 
     @classmethod
     def by_exchange(
@@ -153,18 +153,18 @@ class Communicator(Calls):
         handle = c_void_p()
         status = library().ncast_comm_create_by_exchange(byref(handle), ranks, rank, call.pointer, None, byref(config))
         call.check(status, refusal)
-        return cls.__new__(cls)._adopt(handle.value or 0, rank, ranks, backend, alone=True)
+        return cls.__new__(cls)._adopt(handle.value or 0, rank, ranks, backend, owned=True)
 
-    def _adopt(self, handle: int, rank: int, ranks: int, backend: str, *, alone: bool) -> Communicator:
-        """Takes over a handle. alone: this object frees it."""
+    def _adopt(self, handle: int, rank: int, ranks: int, backend: str, *, owned: bool) -> Communicator:
+        """Stores a handle. owned: this object frees it."""
         self._handle, self.rank, self.ranks, self.backend = handle, rank, ranks, backend
-        self._alone = alone
+        self._owned = owned
         self._closed = False  # set at the end of close(); the finalizer is dead from its start
-        self._finalizer = weakref.finalize(self, library().ncast_comm_destroy if alone else _nothing, handle)
+        self._finalizer = weakref.finalize(self, library().ncast_comm_destroy if owned else _keep, handle)
         return self
 
     def _leave(self) -> None:
-        """Gives up the handle, which another object frees."""
+        """Marks the communicator as closed. Another object frees the handle."""
         self._finalizer.detach()
         self._closed = True
 
@@ -207,8 +207,8 @@ class Communicator(Calls):
     def counters(self) -> Counters:
         """The totals of this rank since the communicator was created.
 
-        GPUs: kernels count the bytes that they send, so replays of graphs are included, and the wire bytes of calls in
-        flight are not yet. Short messages, which are sent as packets, count when the call is made, and not in graphs.
+        GPUs: kernels count the bytes that they send, so replays of graphs are included, but wire bytes of calls in
+        flight are not. Short messages, which are sent as packets, are counted when the call is made, and not in graphs.
         """
         totals = CommCountersC(struct_bytes=ctypes.sizeof(CommCountersC))
         check(library().ncast_comm_get_counters(self.handle, byref(totals)))
@@ -238,7 +238,7 @@ class Communicator(Calls):
 
     def close(self) -> None:
         """Waits for the calls of this rank and frees the communicator. Further calls have no effect."""
-        if not self._alone:
+        if not self._owned:
             raise ValueError("communicators of LocalRanks are closed together, by LocalRanks.close()")
         if self._finalizer.detach():
             status = library().ncast_comm_destroy(self._handle)

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from ._arrays.streams import stream_handle
-from ._arrays.view import UNKNOWN_DEVICE, View, refuse_overlap, view
+from ._arrays.view import UNKNOWN_DEVICE, View, reject_overlap, view
 from ._native import cuda_driver
 from ._native.codecs import codec_number
 from ._native.integers import as_unsigned
@@ -99,7 +99,7 @@ def encode(
     values: aligned to the value type; 16-byte alignment is fastest.
     out: memory for the frame, 16-byte aligned. `narrowcast.bound()` bytes suffice.
     workspace: `workspace_bytes()` bytes, 16-byte aligned, not shared with a call in flight; None if 0 are needed.
-    dtype: the value type, for arrays that do not tell.
+    dtype: the value type, for arrays without one.
     more: set the flag MORE: another frame of the same stream follows.
     max_ctas: the maximum number of CTAs; 0: as many as the GPU runs at once.
 
@@ -108,7 +108,7 @@ def encode(
     source = _view(values, "values", stream, dtype=dtype)
     frame = _view(out, "out", stream, holds=_BYTES, writable=True)
     scratch = None if workspace is None else _view(workspace, "workspace", stream, holds=_BYTES, writable=True)
-    refuse_overlap(values=source, out=frame, workspace=scratch)
+    reject_overlap(values=source, out=frame, workspace=scratch)
     with _device_of(source, frame, *([scratch] if scratch else [])):
         _check_status(
             library().ncast_cuda_encode(
@@ -151,7 +151,7 @@ def decode(
     source = _view(frame, "frame", stream, holds=_BYTES)
     target = _view(out, "out", stream, dtype=dtype, writable=True)
     word = _status_word(status, stream)
-    refuse_overlap(frame=source, out=target, status=word)
+    reject_overlap(frame=source, out=target, status=word)
     with _device_of(source, target, word):
         _check_status(
             library().ncast_cuda_decode(
@@ -189,7 +189,7 @@ def decode_reduce(
     kind = value_type(dtype)
     target = _view(accumulator, "accumulator", stream, holds=accumulator_type(kind), writable=True)
     word = _status_word(status, stream)
-    refuse_overlap(frame=source, accumulator=target, status=word)
+    reject_overlap(frame=source, accumulator=target, status=word)
     with _device_of(source, target, word):
         _check_status(
             library().ncast_cuda_decode_reduce(
@@ -225,7 +225,7 @@ def encode_slots(
     """
     source = _view(values, "values", stream, dtype=dtype)
     blocks, words = _slots(slots, lengths, source.dtype, source.elems, codec, stream, writable=True)
-    refuse_overlap(values=source, slots=blocks, lengths=words)
+    reject_overlap(values=source, slots=blocks, lengths=words)
     with _device_of(source, blocks, words):
         _check_status(
             library().ncast_cuda_encode_slots(
@@ -256,7 +256,7 @@ def decode_slots(
     target = _view(out, "out", stream, dtype=dtype, writable=True)
     blocks, words = _slots(slots, lengths, target.dtype, target.elems, codec, stream)
     word = _status_word(status, stream)
-    refuse_overlap(slots=blocks, lengths=words, out=target, status=word)
+    reject_overlap(slots=blocks, lengths=words, out=target, status=word)
     with _device_of(blocks, words, target, word):
         _check_status(
             library().ncast_cuda_decode_slots(
@@ -290,7 +290,7 @@ def decode_reduce_slots(
     target = _view(accumulator, "accumulator", stream, holds=accumulator_type(kind), writable=True)
     blocks, words = _slots(slots, lengths, kind, target.elems, codec, stream)
     word = _status_word(status, stream)
-    refuse_overlap(slots=blocks, lengths=words, accumulator=target, status=word)
+    reject_overlap(slots=blocks, lengths=words, accumulator=target, status=word)
     with _device_of(blocks, words, target, word):
         _check_status(
             library().ncast_cuda_decode_reduce_slots(

@@ -1,7 +1,6 @@
 """The exceptions of the library.
 
-Every failure is a `NarrowcastError`. Subclasses distinguish the kinds, and `str(error)` says in one sentence what was
-wrong and where.
+Every failure is a `NarrowcastError`. Subclasses distinguish the kinds, and the message says what was wrong and where.
 """
 
 from __future__ import annotations
@@ -111,7 +110,7 @@ class AbortedError(NarrowcastError, RuntimeError):
 
 
 class PeerTimeoutError(NarrowcastError, TimeoutError):
-    """A peer did not arrive before the deadline."""
+    """A peer did not join or make a call before the deadline."""
 
     status = Status.TIMEOUT
 

@@ -68,7 +68,7 @@ def pieces(parts: list[Segment]) -> Iterator[Segment]:
 
 
 class Reader:
-    """Reads pieces of a file and encodes them. Both results are in buffers that the next call uses again."""
+    """Reads pieces of a file and encodes them. The next call overwrites the buffers of both results."""
 
     def __init__(self, file: BinaryIO, name: str) -> None:
         self._file, self._name = file, name
@@ -107,10 +107,10 @@ def encode_file(
 ) -> FileTotals:
     """Encodes a safetensors, npy or plain file.
 
-    source: a path, or a binary file object; one that cannot seek is copied to a temporary file first.
-    target: a path, which is replaced when everything is written and is otherwise not touched, or a binary file object.
+    source: a path, or a binary file object. If it cannot seek, it is first copied to a temporary file.
+    target: a path, which is replaced only after everything has been written, or a binary file object.
     codec: for tensors; headers are stored raw. Small tensors share frames with their neighbours.
-    dtype: the value type of a plain file, or of an npy file that does not say it; uint8 for plain bytes.
+    dtype: the value type of a plain file, or of an npy file whose header does not state it; uint8 for plain bytes.
     checksum: put a checksum into every frame.
     progress: called with the raw bytes of every frame.
 
@@ -139,7 +139,7 @@ def decode_file(source: FileArgument, target: FileArgument, *, progress: Progres
     """Decodes an encoded file.
 
     source: a path, or a binary file object, read from its position to its end.
-    target: a path, which is replaced when everything is written and is otherwise not touched, or a binary file object,
+    target: a path, which is replaced only after everything has been written, or a binary file object,
         which may have received the first frames when an error is raised.
     progress: called with the wire bytes of every frame.
 
@@ -164,9 +164,9 @@ def decode_file(source: FileArgument, target: FileArgument, *, progress: Progres
 
 
 def frames_of(source: FileArgument) -> Iterator[FileFrame]:
-    """The frames of an encoded file, in order. Their checksums are verified: `fault` says what is wrong with a frame.
+    """The frames of an encoded file, in order. Verifies checksums: `fault` describes the error of a frame.
 
-    source: as for `decode_file`. Raises CorruptError where no frame begins, or where the file is cut.
+    source: as for `decode_file`. Raises CorruptError where a frame has no valid header or is truncated.
     """
     with opened(source) as (file, name):
         for number, offset, info, frame in _frames(file, name):
@@ -200,10 +200,10 @@ def _frames(file: BinaryIO, name: str) -> Iterator[tuple[int, int, FrameInfo, np
         with _located(name, number, offset):
             header = _read_into(file, buffer[:FRAME_HEADER_BYTES])
             if header < FRAME_HEADER_BYTES:
-                raise CorruptError("the file ends where a frame should begin" if not header else _cut(header, 64))
+                raise CorruptError("the file ends where a frame should begin" if not header else _truncated(header, 64))
             info = _codec.inspect_memory(buffer.ctypes.data, header)
             if total is not None and info.wire_bytes > total - offset:
-                raise CorruptError(_cut(total - offset, info.wire_bytes))
+                raise CorruptError(_truncated(total - offset, info.wire_bytes))
             filled = FRAME_HEADER_BYTES
             while filled < info.wire_bytes:
                 # The length of a pipe is unknown: the buffer grows with the data, whatever the header claims.
@@ -216,7 +216,7 @@ def _frames(file: BinaryIO, name: str) -> Iterator[tuple[int, int, FrameInfo, np
                 count = _read_into(file, part)
                 filled += count
                 if count < part.size:
-                    raise CorruptError(_cut(filled, info.wire_bytes))
+                    raise CorruptError(_truncated(filled, info.wire_bytes))
         yield number, offset, info, buffer[: info.wire_bytes]
         offset += info.wire_bytes
         number += 1
@@ -228,8 +228,8 @@ def _frames(file: BinaryIO, name: str) -> Iterator[tuple[int, int, FrameInfo, np
         raise CorruptError(f"{name}: {many} frame {number - 1}, the last, at byte {offset}")
 
 
-def _cut(there: int, needed: int) -> str:
-    return f"the file is cut: it has {there} of {needed} bytes"
+def _truncated(present: int, needed: int) -> str:
+    return f"the file is truncated: it has {present} of {needed} bytes"
 
 
 @contextlib.contextmanager
@@ -240,8 +240,8 @@ def _located(name: str, number: int, offset: int) -> Iterator[None]:
         yield
     except NarrowcastError as error:
         # Drops the name of the C function.
-        function, _, sentence = str(error).partition(": ")
-        raise error_of(error.status, f"{where}: {sentence if function.startswith('ncast_') else error}") from None
+        function, _, message = str(error).partition(": ")
+        raise error_of(error.status, f"{where}: {message if function.startswith('ncast_') else error}") from None
     except MemoryError:
         raise SystemFailure(f"{where}: not enough memory for its values") from None
 

@@ -63,7 +63,7 @@ class LocalRanks(Sequence[Communicator]):
         check(library().ncast_comm_create_all(made, ranks, listed, byref(config)))
         handles = [handle or 0 for handle in made]
         self._comms = [
-            Communicator.__new__(Communicator)._adopt(handle, rank, ranks, backend, alone=False)
+            Communicator.__new__(Communicator)._adopt(handle, rank, ranks, backend, owned=False)
             for rank, handle in enumerate(handles)
         ]
         self._finalizer = weakref.finalize(self, _destroy, handles)

@@ -21,9 +21,9 @@ def __dir__() -> list[str]:
 
 
 _RATIO, _BOUND, _RAW = "#2166ac", "#b8c7d9", "#888888"
-# Of plots of ratios: at most 1,575 pixels.
+# For plots of ratios: at most 1,575 pixels high.
 _MOST_INCHES, _FRAME_INCHES, _BAR_INCHES, _DOTS_PER_INCH = 10.5, 1.6, 0.5, 150
-_MOST_BARS, _MOST_NAME = 17, 48
+_MAX_BARS, _MOST_NAME = 17, 48
 # The colours of Narrowcast and of NCCL. They repeat after the last.
 _OURS, _THEIRS = ("#2166ac", "#1b7837", "#762a83"), ("#b35806", "#e08214", "#888888")
 FORMATS = (".png", ".svg", ".pdf")
@@ -40,7 +40,7 @@ def require() -> None:
 
 
 class _Bars(NamedTuple):
-    """What is drawn for a tensor, or for several together."""
+    """The two bars of a tensor, or of several together."""
 
     label: str
     ratio: float
@@ -48,10 +48,10 @@ class _Bars(NamedTuple):
 
 
 def plot_ratios(rows: Sequence[TensorRatio], path: str | os.PathLike[str]) -> None:
-    """Draws ratios beside their entropy bounds: of the largest tensors, of the others together, and of all of them.
+    """Draws ratios and entropy bounds of the largest tensors, of the other tensors together, and of all of them.
 
     rows: from `narrowcast.ratios.tensor_ratios`; tensors without values are left out.
-    path: ends in one of FORMATS, and appears whole or not at all. PNG images are at most 1,600 pixels high.
+    path: must end in one of FORMATS; replaced atomically. PNG images are at most 1,600 pixels high.
 
     Raises UnsupportedError without matplotlib, and OSError.
     """
@@ -79,14 +79,14 @@ def plot_ratios(rows: Sequence[TensorRatio], path: str | os.PathLike[str]) -> No
 
 
 def _selected(rows: Sequence[TensorRatio]) -> list[_Bars]:
-    """At most _MOST_BARS: the largest tensors, then for each codec the tensors left out and the total by bytes."""
+    """At most _MAX_BARS: the largest tensors, then for each codec the tensors left out and the total by bytes."""
     codecs = list(dict.fromkeys(row.requested_codec for row in rows))
     tensors = {(row.file, row.tensor): row.raw_bytes for row in rows}
     summaries = len(codecs) if len(tensors) > 1 else 0
-    if len(rows) + summaries <= _MOST_BARS:
+    if len(rows) + summaries <= _MAX_BARS:
         shown = list(rows)
     else:
-        most = max(1, (_MOST_BARS - 2 * len(codecs)) // len(codecs))
+        most = max(1, (_MAX_BARS - 2 * len(codecs)) // len(codecs))
         largest = sorted(tensors, key=lambda tensor: -tensors[tensor])[:most]
         shown = sorted(
             (row for row in rows if (row.file, row.tensor) in largest),
@@ -124,8 +124,8 @@ def plot_bench(reports: Sequence[dict[str, Any]], path: str | os.PathLike[str], 
 
     The rows are bus bandwidth and, where NCCL was measured too, its best time divided by the time of each codec.
 
-    path: ends in one of FORMATS, and appears whole or not at all.
-    over: the key of rows on the horizontal axis.
+    path: must end in one of FORMATS; replaced atomically.
+    over: the key of the rows that is on the horizontal axis.
 
     Raises UnsupportedError without matplotlib, and OSError.
     """
@@ -176,7 +176,7 @@ def _lines_of(rows: Sequence[dict[str, Any]], over: str) -> dict[str, list[dict[
 def _draw_bench(
     axes: Any, lines: dict[str, list[dict[str, Any]]], over: str, colors: dict[str, str], *, few_marks: bool
 ) -> None:
-    """axes: of the bandwidths; if there are two, the first is for the times of NCCL divided by ours."""
+    """axes: the last is for bandwidths; if there are two, the first is for the times of NCCL divided by ours."""
     for name, own in lines.items():
         _draw(axes[-1], name, own, over, "busbw_gb_per_s", colors[name])
         if len(axes) > 1 and own[0]["codec"] is not None:

@@ -78,7 +78,7 @@ def exponent_counts(raw: npt.NDArray[np.uint8], kind: ValueType) -> npt.NDArray[
 
 
 def entropy_bound(counts: npt.NDArray[np.int64], kind: ValueType) -> float:
-    """The ratio when exponents are coded at their entropy and all other bits are stored; 1 for integers."""
+    """The ratio if exponents are coded at their entropy and all other bits are stored; 1 for integers."""
     if not kind.is_float:
         return 1.0
     shares = counts[counts > 0] / counts.sum()
@@ -87,17 +87,17 @@ def entropy_bound(counts: npt.NDArray[np.int64], kind: ValueType) -> float:
 
 
 def tensor_ratios(source: FileArgument, *, dtype: str | None = None, codec: str = "window") -> Iterator[TensorRatio]:
-    """Every tensor of a safetensors, npy or plain file, each in frames of its own.
+    """The ratio of every tensor of a safetensors, npy or plain file, each encoded in separate frames.
 
-    source, dtype, codec: as for `encode_file`, which packs small tensors together, so that its file may be smaller.
-    Raises what `encode_file` does.
+    source, dtype, codec: as for `encode_file`, whose file may be smaller, because it packs small tensors together.
+    Raises the same exceptions as `encode_file`.
     """
     with opened_seekable(source) as (file, name):
         yield from tensor_ratios_of(file, name, dtype, codec)
 
 
 def tensor_ratios_of(file: BinaryIO, name: str, dtype: str | None, codec: str) -> Iterator[TensorRatio]:
-    """As `tensor_ratios`, of a seekable file at byte 0 that is called `name`."""
+    """As `tensor_ratios`, for a seekable file at byte 0. name: for messages and rows."""
     reader = Reader(file, name)
     for part in segments(file, name, dtype):
         if part.tensor is not None:

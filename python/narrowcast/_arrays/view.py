@@ -28,7 +28,7 @@ class View(NamedTuple):
 
     pointer: int
     device: str  # "cpu" or "cuda"
-    device_id: int  # 0 for cpu; UNKNOWN_DEVICE if the producer does not tell
+    device_id: int  # 0 for cpu; UNKNOWN_DEVICE if the producer does not state it
     dtype: ValueType
     elems: int
     writable: bool
@@ -41,7 +41,7 @@ class View(NamedTuple):
 
 
 class _Memory(NamedTuple):
-    """What a protocol says about an array, before validation."""
+    """The properties of an array according to a protocol, before validation."""
 
     pointer: int
     device: str
@@ -68,7 +68,7 @@ def view(
     """The memory behind `array`.
 
     name: the name of the argument, for messages.
-    dtype: the value type, for arrays that do not tell (bytes, uint16 bits) or have another type. The bytes are
+    dtype: the value type, for arrays without one (bytes, uint16 bits) or have another type. The bytes are
         reinterpreted, not converted.
     holds: the required value type. Arrays of this type, of bytes, and of types that are not value types (uint16 for
         bfloat16) are accepted.
@@ -290,8 +290,8 @@ def host_view(
     return found
 
 
-def refuse_overlap(**views: View | None) -> None:
-    """ValueError when two of the arrays share memory; the keywords are their names, None is no array."""
+def reject_overlap(**views: View | None) -> None:
+    """Raises ValueError if two of the arrays share memory. The keywords are their names; None is ignored."""
     placed = sorted(
         (one.pointer, one.pointer + one.raw_bytes, name) for name, one in views.items() if one and one.raw_bytes
     )

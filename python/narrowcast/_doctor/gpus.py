@@ -11,7 +11,7 @@ from ..errors import NarrowcastError, UnsupportedError
 from .report import Section
 
 _CAPABILITY_MAJOR, _CAPABILITY_MINOR = 75, 76
-_LEAST_CAPABILITY = 8
+_MIN_CAPABILITY = 8
 # Error of cuInit -> remedy.
 _REMEDIES = {
     "100": "CUDA sees no GPU: check CUDA_VISIBLE_DEVICES, and that the container was started with --gpus all.",
@@ -68,9 +68,9 @@ def _examine_gpus(gpus: Section, links: Section) -> None:
                 "NVLinks": nvml.active_nvlinks(handles[ordinal]) if nvml else None,
             }
         )
-        if major < _LEAST_CAPABILITY:
+        if major < _MIN_CAPABILITY:
             gpus.problem(
-                f"GPU {ordinal} has compute capability {major}.{minor}, but Narrowcast needs {_LEAST_CAPABILITY}.0",
+                f"GPU {ordinal} has compute capability {major}.{minor}, but Narrowcast needs {_MIN_CAPABILITY}.0",
                 "Exclude it with CUDA_VISIBLE_DEVICES.",
             )
     if nvml is None:

@@ -40,14 +40,14 @@ def examine() -> Section:
             f"locked memory for InfiniBand ({', '.join(adapters)}) is limited to {value}",
             "Run ulimit -l unlimited, or start the container with --ulimit memlock=-1.",
         )
-    files, most_files = resource.getrlimit(resource.RLIMIT_NOFILE)
-    value = f"{files}, at most {most_files}"
+    files, max_files = resource.getrlimit(resource.RLIMIT_NOFILE)
+    value = f"{files}, at most {max_files}"
     _add(section, "open files (ulimit -n)", value, "sockets and memory handles of peers")
     return section
 
 
 def remove_stale_segments() -> int:
-    """Removes shared memory that killed processes of Narrowcast left behind; how many segments."""
+    """Removes shared memory that killed processes of Narrowcast left behind. Returns the number of segments."""
     removed = c_int()
     check(library().ncast_remove_stale_segments(byref(removed)))
     return removed.value

@@ -84,7 +84,7 @@ def _examine_linked(section: Section, module: str, libraries: list[Path], drop_i
         how = f"linked: {libraries[0].name} needs {nccl_search.SONAME} and looks in {folders}"
         _row(section, name, version, how, "yes: preloading takes precedence")
         _check_symbols(section, libraries[0], drop_in)
-    elif _holds_nccl(libraries[0]):
+    elif _contains_nccl(libraries[0]):
         _row(section, name, version, f"{libraries[0].name} contains NCCL", "no")
         section.problem(
             f"{name} was built with NCCL in {libraries[0]}, which cannot be replaced",
@@ -101,7 +101,7 @@ def _examine_jax(section: Section, drop_in: Path | None) -> None:
         _row(section, "jax", _version("jax"), "not at all: no plugin for CUDA is installed", "no")
         return
     elf = elf_file.read(library)
-    if (elf is not None and nccl_search.SONAME in elf.needed) or _holds_nccl(library):
+    if (elf is not None and nccl_search.SONAME in elf.needed) or _contains_nccl(library):
         _examine_linked(section, "jax", [library], drop_in)
         return
     # The plugin first loads the NCCL of the wheel by path, which then has the name, but after preloaded libraries.
@@ -139,7 +139,7 @@ def _numbers(version: str) -> tuple[int, ...]:
     return tuple(map(int, re.findall(r"\d+", version)))
 
 
-def _holds_nccl(path: Path) -> bool:
+def _contains_nccl(path: Path) -> bool:
     try:
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
             return content.find(_NCCL_MARK) >= 0
@@ -179,7 +179,7 @@ def _examine_command(section: Section, environment: Mapping[str, str], name: str
     if linked is not None:
         _row(section, shown, None, f"linked with {linked}", "yes")
         _check_symbols(section, path, drop_in)
-    elif _holds_nccl(path):
+    elif _contains_nccl(path):
         _row(section, shown, None, "contains NCCL", "no")
         section.problem(
             f"{path} has NCCL linked into it, which cannot be replaced", f"Link it with {nccl_search.SONAME}."

@@ -12,7 +12,7 @@ from ..errors import LibraryNotFoundError
 from ..types import OPERATIONS, VALUE_TYPES
 
 _PATHS = ("packets", "blocks")
-_MOST_CTAS = 64
+_MAX_CTAS = 64
 _FLAGS = ("1", "true", "all", "0", "false")
 
 
@@ -53,33 +53,33 @@ def _one_of(known: Iterable[str]) -> Callable[[str], bool]:
     return tuple(known).__contains__
 
 
-def _words(known: Iterable[str]) -> str:
+def _alternatives(known: Iterable[str]) -> str:
     *most, last = known
     return f"{', '.join(most)} or {last}"
 
 
-# Without the prefix: whether a value is understood, and what is expected.
+# By name without the prefix: whether a value is valid, and a description of valid values.
 _EXPECTED: dict[str, tuple[Callable[[str], bool], str]] = {
-    "ATTACH": (_one_of(ATTACHES), _words(ATTACHES)),
+    "ATTACH": (_one_of(ATTACHES), _alternatives(ATTACHES)),
     "CODEC": (_is_codecs, "auto or a codec, or a list of OPERATION=CODEC"),
-    "DEBUG": (lambda value: value.upper() in DEBUG_LEVELS, _words(DEBUG_LEVELS)),
-    "MAX_CTAS": (lambda value: _is_whole(value) and 1 <= int(value) <= _MOST_CTAS, f"a number from 1 to {_MOST_CTAS}"),
+    "DEBUG": (lambda value: value.upper() in DEBUG_LEVELS, _alternatives(DEBUG_LEVELS)),
+    "MAX_CTAS": (lambda value: _is_whole(value) and 1 <= int(value) <= _MAX_CTAS, f"a number from 1 to {_MAX_CTAS}"),
     "NVTX": (_one_of(_FLAGS), "1 or 0"),
     "OFF": (
         lambda value: value in _FLAGS or all(one in OPERATIONS for one in _listed(value)),
         f"1, or a list of {', '.join(OPERATIONS)}",
     ),
     "P2P": (_one_of("01"), "0 or 1"),
-    "PATH": (_one_of(_PATHS), _words(_PATHS)),
+    "PATH": (_one_of(_PATHS), _alternatives(_PATHS)),
     "SCRATCH_BYTES": (_is_whole, "a whole number of bytes"),
     "STATS_SECONDS": (_is_seconds, "a number of seconds"),
-    "TAKE": (_one_of(TAKES), _words(TAKES)),
+    "TAKE": (_one_of(TAKES), _alternatives(TAKES)),
     "VERIFY": (_one_of(_FLAGS), "1 or 0"),
 }
 
 
 def expected(name: str, value: str) -> str | None:
-    """What a setting should be, if it is invalid; else None. name: without the prefix, in capitals."""
+    """A description of valid values if the value is invalid; otherwise None. name: without the prefix, in capitals."""
     understood, words = _EXPECTED.get(name, (_one_of(()), ""))
     # An empty setting is ignored.
     return words if words and value and not understood(value) else None

@@ -30,9 +30,9 @@ _HARMFUL = {
     "CUDA_LAUNCH_BLOCKING": (("1",), "the host waits for every kernel"),
     "NCCL_P2P_DISABLE": (("1",), "NCCL does not use peer access between GPUs"),
     "NCCL_SHM_DISABLE": (("1",), "NCCL uses the network instead of shared memory"),
-    "NARROWCAST_OFF": (("1", "true", "all"), "Narrowcast takes over no calls"),
+    "NARROWCAST_OFF": (("1", "true", "all"), "all calls are forwarded to NCCL"),
     "NARROWCAST_P2P": (("0",), "Narrowcast uses host memory even between GPUs with NVLink"),
-    "NARROWCAST_TAKE": (("never",), "Narrowcast takes over no calls"),
+    "NARROWCAST_TAKE": (("never",), "all calls are forwarded to NCCL"),
 }
 _OF_FILES_ONLY = "rule"
 
@@ -64,9 +64,9 @@ def _add(section: Section, name: str, value: str, source: str, known_to_nccl: se
     note = ""
     if name in settings.unknown({name: value}):
         note = "unknown"
-        section.problem(settings.unknown_sentence(name), f"Correct its name or unset it (source: {source}).")
+        section.problem(settings.unknown_message(name), f"Correct its name or unset it (source: {source}).")
     elif name.startswith(_NCCL_PREFIX) and known_to_nccl is not None and name not in known_to_nccl:
-        meant = None if name in _OF_TORCH else settings.near(name, known_to_nccl)
+        meant = None if name in _OF_TORCH else settings.closest(name, known_to_nccl)
         note = "a variable of torch, now TORCH_" + name if name in _OF_TORCH else "unknown to this NCCL"
         if meant:
             section.problem(f"this NCCL does not know {name} (did you mean {meant}?)", "Correct its name or unset it.")
@@ -94,11 +94,11 @@ def _add_effect(section: Section, name: str, shown: str, value: str, source: str
 
 def _add_cost_model(section: Section, shown: str, path: Path, source: str) -> str:
     try:
-        # Costs of other kernels are used all the same: a remark, not a problem.
+        # Costs of other kernels are still used, so this is a remark and not a problem.
         return load(path) or ""
     except InvalidArgumentError as error:
-        sentence = str(error).removeprefix("cost_model: ")
-        section.problem(f"{shown}: {sentence}", f"Correct the file, or unset {shown} (source: {source}).")
+        message = str(error).removeprefix("cost_model: ")
+        section.problem(f"{shown}: {message}", f"Correct the file, or unset {shown} (source: {source}).")
         return "cannot be loaded"
     except NarrowcastError:
         # The library is missing, which another section reports.
@@ -150,7 +150,7 @@ def _variable(key: str) -> str:
 
 
 def _fault_of_key(key: str, value: Any) -> tuple[str, str]:
-    """What is wrong with a key of the file, and the remedy; empty if nothing is."""
+    """The error of a key of the file, and the remedy; empty if it is valid."""
     if key == _OF_FILES_ONLY:
         return "; ".join(setting_values.faults_of_rules(value)), "Correct it: invalid rules are ignored."
     if key in settings.KEYS:
@@ -161,5 +161,5 @@ def _fault_of_key(key: str, value: Any) -> tuple[str, str]:
         return (f"{key} is {text}, not {expected}" if expected else ""), "Correct it."
     if _variable(key) in settings.VARIABLES:
         return f"{key} is not read from a file", f"Set the variable {_variable(key)} instead."
-    meant = settings.near(key, settings.KEYS | {_OF_FILES_ONLY})
+    meant = settings.closest(key, settings.KEYS | {_OF_FILES_ONLY})
     return f"{key} is not a setting" + (f" (did you mean {meant}?)" if meant else ""), "Correct its name."

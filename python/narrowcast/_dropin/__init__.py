@@ -1,1 +1,1 @@
-"""The drop-in for NCCL: where NCCL is, how a command gets the drop-in, what the drop-in reports."""
+"""The drop-in for NCCL: finds NCCL, runs commands with the drop-in, reads its reports."""

@@ -37,7 +37,7 @@ import ctypes, json, sys
 version = ctypes.c_int()
 try:
     status = ctypes.CDLL(sys.argv[1]).ncclGetVersion(ctypes.byref(version))
-    print(json.dumps({"version": version.value} if not status else {"fault": f"ncclGetVersion gave {status}"}))
+    print(json.dumps({"version": version.value} if not status else {"fault": f"ncclGetVersion returned {status}"}))
 except (OSError, AttributeError) as error:
     print(json.dumps({"fault": str(error)}))
 """
@@ -92,7 +92,7 @@ def version_text(version: int) -> str:
 
 
 def probe(path: Path) -> tuple[int | None, str | None]:
-    """The version of a library, or why it has none. A separate process loads it, because it may be any file."""
+    """The version of a library, or why it is unknown. Loads it in a separate process, because it may be any file."""
     # A preloaded library must not answer instead.
     environment = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
     try:

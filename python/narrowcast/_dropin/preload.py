@@ -34,7 +34,7 @@ def real_nccl(environment: Mapping[str, str]) -> Path:
     if environment.get(nccl_search.SETTING):
         raise InvalidArgumentError(f"{nccl_search.SETTING} names {found[0].path}: {found[0].fault}")
     why = "".join(f"; {one.path}: {one.fault}" for one in found)
-    raise UnsupportedError(f"no {nccl_search.SONAME} was found (--nccl PATH says where it is){why}")
+    raise UnsupportedError(f"no {nccl_search.SONAME} was found (--nccl PATH sets its path){why}")
 
 
 def environment(base: Mapping[str, str], *, library: Path, nccl: Path, settings: Mapping[str, str]) -> dict[str, str]:

@@ -19,12 +19,17 @@ PATH = "/metrics"
 def text(report: Report) -> str:
     """The metrics as text. Counters of ended processes remain until the command ends."""
     families: list[tuple[str, str, str, Samples]] = [
-        ("calls_total", "counter", "Calls, taken by Narrowcast or forwarded to NCCL.", _of_operations(_calls)),
-        ("captured_calls_total", "counter", "Taken calls captured in CUDA graphs, each counted once.", _of("captured")),
+        ("calls_total", "counter", "Calls, executed by Narrowcast or by NCCL.", _of_operations(_calls)),
+        ("captured_calls_total", "counter", "Executed calls captured in CUDA graphs, counted once.", _of("captured")),
         ("forwarded_calls_total", "counter", "Calls forwarded to NCCL, by reason.", _of_operations(_reasons)),
-        ("raw_bytes_total", "counter", "Bytes of values sent in taken calls.", _of_links("raw_bytes")),
+        ("raw_bytes_total", "counter", "Bytes of values sent by executed calls.", _of_links("raw_bytes")),
         ("wire_bytes_total", "counter", "Bytes sent over links for these values.", _of_links("wire_bytes")),
-        ("predicted_calls_total", "counter", "Taken calls outside of graphs with predicted times.", _of("predicted")),
+        (
+            "predicted_calls_total",
+            "counter",
+            "Executed calls outside of graphs with predicted times.",
+            _of("predicted"),
+        ),
         ("saved_seconds", "gauge", "Predicted time that these calls save over NCCL.", _of("saved_seconds")),
         ("scratch_bytes", "gauge", "Bytes of GPU memory of the communicator.", _of_rank("scratch_bytes")),
     ]
@@ -66,8 +71,8 @@ def _calls(traffic: Traffic) -> Iterator[tuple[dict[str, str], float]]:
 
 
 def _reasons(traffic: Traffic) -> Iterator[tuple[dict[str, str], float]]:
-    for sentence, count in traffic.reasons.items():
-        yield {"reason": sentence}, count
+    for reason, count in traffic.reasons.items():
+        yield {"reason": reason}, count
 
 
 def _of(name: str) -> Samples:
@@ -103,12 +108,12 @@ class MetricsServer:
                 self.wfile.write(body)
 
             def log_message(self, *_: Any) -> None:
-                """The command's standard error is the command's."""
+                """Logs nothing, because standard error belongs to the command."""
 
         try:
             self._server = ThreadingHTTPServer((host, port), Handler)
         except OSError as error:
-            raise SystemFailure(f"nothing can listen at {host}:{port}: {error.strerror or error}") from None
+            raise SystemFailure(f"cannot listen at {host}:{port}: {error.strerror or error}") from None
         self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
 
     def start(self) -> None:

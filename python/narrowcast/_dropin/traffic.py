@@ -14,7 +14,7 @@ PID = "%p"
 
 @dataclass(frozen=True)
 class Links:
-    """Bytes sent by calls that Narrowcast ran, including replays of CUDA graphs except for short messages."""
+    """Bytes sent by calls that Narrowcast executed, including replays of CUDA graphs except for short messages."""
 
     raw_bytes: int = 0
     """Bytes of the values."""
@@ -44,7 +44,7 @@ class Traffic:
 
     operation: str
     taken: int = 0
-    """Calls that Narrowcast ran."""
+    """Calls that Narrowcast executed."""
     captured: int = 0
     """Taken calls that were captured in CUDA graphs, counted once: replays make no calls."""
     forwarded: int = 0
@@ -66,8 +66,8 @@ class Traffic:
         self.links = _sum(self.links, other.links)
         self.predicted += other.predicted
         self.saved_seconds += other.saved_seconds
-        for sentence, count in other.reasons.items():
-            self.reasons[sentence] = self.reasons.get(sentence, 0) + count
+        for reason, count in other.reasons.items():
+            self.reasons[reason] = self.reasons.get(reason, 0) + count
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -185,7 +185,7 @@ def _ranks_of(content: dict[str, Any]) -> Iterable[RankTraffic]:
                 taken=int(entry["taken"]),
                 captured=int(entry["captured"]),
                 forwarded=int(entry["forwarded"]),
-                reasons={str(sentence): int(count) for sentence, count in entry.get("reasons", {}).items()},
+                reasons={str(reason): int(count) for reason, count in entry.get("reasons", {}).items()},
                 links=_links_of(entry),
                 predicted=int(entry["predicted"]),
                 saved_seconds=float(entry["saved_seconds"]),

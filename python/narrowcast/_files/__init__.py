@@ -1,1 +1,1 @@
-"""File formats, and files that appear whole or not at all."""
+"""File formats, and atomic creation of files."""

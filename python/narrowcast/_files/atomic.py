@@ -1,4 +1,4 @@
-"""A file that appears whole or not at all."""
+"""Files that are created or replaced atomically."""
 
 from __future__ import annotations
 

@@ -82,12 +82,13 @@ class Segment:
 
 
 def segments(file: BinaryIO, name: str, dtype: str | None = None) -> list[Segment]:
-    """The segments of a file, in order, without gaps from its first byte to its last; none when it is empty.
+    """The segments of a file, in order and without gaps, from its first byte to its last; none if it is empty.
 
     file: seekable, at byte 0. name: its name; a name that ends in .safetensors must be a valid safetensors file.
-    dtype: the value type of a plain file, or of the data of an npy file; a safetensors file is then a plain one.
+    dtype: the value type of a plain file, or of the data of an npy file. If given, a safetensors file is treated as
+        plain.
 
-    UnknownValuesError when the file is plain and dtype is None, CorruptError when a header is malformed.
+    Raises UnknownValuesError if the file is plain and dtype is None, and CorruptError if a header is malformed.
     """
     given = value_type(dtype) if dtype else None
     path = Path(name)
@@ -219,7 +220,7 @@ def _are_counts(values: Any) -> bool:
 
 
 def _product(shape: list[int], limit: int) -> int:
-    """The product of the extents, or a number above the limit: bounds the work for untrusted extents."""
+    """The product of the extents, or a number above the limit. Bounds the work for untrusted extents."""
     if 0 in shape:
         return 0
     product = 1

@@ -28,7 +28,7 @@ def opened(source: FileArgument) -> Iterator[tuple[BinaryIO, str]]:
 
 @contextlib.contextmanager
 def opened_seekable(source: FileArgument) -> Iterator[tuple[BinaryIO, str]]:
-    """As `opened`, at byte 0 and seekable: a pipe, or a file read in part, is copied to a temporary file first."""
+    """As `opened`, at byte 0 and seekable. A pipe or a partly read file is first copied to a temporary file."""
     with opened(source) as (file, name):
         if file.seekable() and file.tell() == 0:
             yield file, name
@@ -41,7 +41,7 @@ def opened_seekable(source: FileArgument) -> Iterator[tuple[BinaryIO, str]]:
 
 @contextlib.contextmanager
 def created(target: FileArgument) -> Iterator[tuple[BinaryIO, str]]:
-    """The target, open for writing, and its name for messages. A path appears whole or not at all."""
+    """The target, open for writing, and its name for messages. A file given by path is replaced atomically."""
     if isinstance(target, (str, os.PathLike)):
         with new_file(Path(target)) as file:
             yield file, os.fspath(target)
@@ -57,7 +57,7 @@ def name_of(file: BinaryIO) -> str:
 
 
 def bytes_left(file: BinaryIO) -> int | None:
-    """Bytes from the current position to the end; None where only reading tells, as for a pipe."""
+    """Bytes from the current position to the end; None if unknown, as for a pipe."""
     if not file.seekable():
         return None
     position = file.tell()

@@ -1,7 +1,7 @@
-"""Which bytes of a file share a frame.
+"""Packs small tensors of a file into shared frames.
 
-A frame has a header of 64 bytes, and a codec stores fewer values than a block as they are. Small tensors would grow, so
-they share frames with their neighbours.
+A frame has a header of 64 bytes, and a codec stores a partial block raw. So small tensors would grow in frames of their
+own.
 """
 
 from __future__ import annotations
@@ -11,22 +11,23 @@ from collections.abc import Callable, Iterable
 from ..types import ValueType
 from .containers import BYTES, Segment
 
-# Segments of this size lose less than 0.2% to a frame of their own.
+# For segments of this size, a separate frame costs less than 0.2%.
 SMALL_BYTES = 64 << 10
-# The raw bytes of a block, the least of all value types: what is shorter gains nothing from its type.
+# The raw bytes of the smallest block of any value type. Shorter segments are not compressed, whatever their type.
 BLOCK_BYTES = 4096
 
 
-def pack(segments: Iterable[Segment], most_bytes: int) -> list[Segment]:
-    """Adjacent segments joined where that saves bytes, none beyond `most_bytes`; they cover the same bytes in order.
+def pack(segments: Iterable[Segment], max_bytes: int) -> list[Segment]:
+    """Joins adjacent segments if that saves bytes, up to `max_bytes`. The result covers the same bytes in order.
 
-    Values of one type share blocks. Segments shorter than a block join plain bytes, and each other, as plain bytes.
+    Segments of one type are joined. Segments shorter than a block are joined with plain bytes, or with each other, as
+    plain bytes.
     """
 
     def join(one: Segment, other: Segment, dtype: ValueType) -> Segment | None:
         raw_bytes = one.raw_bytes + other.raw_bytes
         larger = max(one, other, key=lambda part: part.raw_bytes)
-        return Segment(one.offset, raw_bytes, dtype, larger.tensor) if raw_bytes <= most_bytes else None
+        return Segment(one.offset, raw_bytes, dtype, larger.tensor) if raw_bytes <= max_bytes else None
 
     def join_type(one: Segment, other: Segment) -> Segment | None:
         small = min(one.raw_bytes, other.raw_bytes) < SMALL_BYTES
@@ -42,7 +43,7 @@ def pack(segments: Iterable[Segment], most_bytes: int) -> list[Segment]:
 
 
 def _fold(segments: Iterable[Segment], join: Callable[[Segment, Segment], Segment | None]) -> list[Segment]:
-    """Joins each segment to those before it, where `join` gives a joined one."""
+    """Joins each segment to its predecessor if `join` returns a joined segment."""
     folded: list[Segment] = []
     for segment in segments:
         joined = join(folded[-1], segment) if folded else None

@@ -1,4 +1,4 @@
-"""The codecs that the library has, and codecs as text: the library parses and formats them."""
+"""The codecs of the library, and their text form, which the library parses and formats."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class CodecType:
     """A value type that a codec encodes."""
 
     dtype: str
-    block_bytes: int  #: of the values of a block, the unit of coding
-    prior_ratio: float  #: wire bytes / raw bytes that the cost model expects before it has seen any values
+    block_bytes: int  #: bytes of the values of a block
+    prior_ratio: float  #: wire bytes / raw bytes that the cost model assumes
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Codec:
 
 @functools.cache
 def codecs() -> tuple[Codec, ...]:
-    """The codecs that the library has. "auto", which the calls of a communicator accept too, is not among them."""
+    """The codecs of the library. "auto", which calls of a communicator also accept, is not a codec."""
     found = []
     for index in range(library().ncast_codec_count()):
         info = CodecInfoC(sizeof(CodecInfoC))
@@ -70,7 +70,7 @@ def codecs() -> tuple[Codec, ...]:
 
 @functools.cache
 def comm_codec_number(codec: str) -> int:
-    """The ncast_codec of a text, "auto" included; ValueError if the library does not know it."""
+    """Parses the text of a codec, or "auto". Returns an ncast_codec. Raises ValueError for an invalid text."""
     number = c_uint64()
     check(library().ncast_codec_parse(codec.encode(), byref(number)))
     return number.value
@@ -93,7 +93,7 @@ def codec_text(number: int) -> str:
 
 
 def split_operation(entry: str) -> tuple[str | None, str]:
-    """ "OPERATION=CODEC" or "CODEC", whose parameters come after a colon."""
+    """Splits "OPERATION=CODEC". None as the operation for a codec alone, whose parameters follow a colon."""
     before, equals, codec = entry.partition("=")
     if not equals or ":" in before:
         return None, entry.strip()

@@ -35,7 +35,7 @@ def driver() -> ctypes.CDLL:
         raise UnsupportedError("this machine has no CUDA driver: libcuda.so.1 cannot be loaded") from None
     status = loaded.cuInit(0)
     if status:
-        raise UnsupportedError(f"the CUDA driver finds no usable GPU: cuInit gave {status}")
+        raise UnsupportedError(f"the CUDA driver found no usable GPU: cuInit returned {status}")
     return loaded
 
 
@@ -216,7 +216,7 @@ class Stream:
         try:
             yield graph
         except BaseException:
-            # The exception of the body is the one to raise. Ending the invalid capture fails as well.
+            # Raise the exception of the body, not that of ending the invalid capture.
             with contextlib.suppress(CudaError):
                 call("cuStreamEndCapture", c_void_p(self.handle), byref(captured))
             raise
@@ -235,7 +235,7 @@ class Graph:
         call("cuGraphLaunch", self.executable, c_void_p(stream.handle))
 
     def close(self) -> None:
-        """Destroys the graph; no launch may be in flight. NCCL waits for this when it destroys a communicator."""
+        """Destroys the graph. No launch may be in flight. NCCL cannot destroy a communicator before its graphs."""
         if self.executable:
             call("cuGraphExecDestroy", self.executable)
             self.executable = c_void_p()
@@ -260,7 +260,7 @@ class Event:
 
 
 class Gate:
-    """Holds a stream until the launches to be timed are enqueued, because Python launches slower than GPUs run."""
+    """Holds a stream until all timed launches are enqueued, because Python launches more slowly than a GPU executes."""
 
     def __init__(self) -> None:
         host, device = c_void_p(), c_uint64()
@@ -271,7 +271,7 @@ class Gate:
         self._word.value = 0
 
     def hold(self, stream: Stream) -> None:
-        """Holds the stream until open(). Streams that were held earlier must have passed the gate."""
+        """Holds the stream until open(). All streams that were held earlier must have been released."""
         self._word.value = 0
         call("cuStreamWaitValue32_v2", c_void_p(stream.handle), self._device, c_uint32(1), ctypes.c_uint(_WAIT_GEQ))
 

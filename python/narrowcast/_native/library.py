@@ -34,9 +34,9 @@ def library_path() -> Path:
 
 
 def warn_of_unknown_variables() -> None:
-    """Warns about variables with the prefix that nothing reads, such as misspelt settings."""
+    """Warns about unknown variables with the prefix, such as misspelt settings."""
     for name in settings.unknown(os.environ):
-        warnings.warn(settings.unknown_sentence(name), stacklevel=3)
+        warnings.warn(settings.unknown_message(name), stacklevel=3)
 
 
 @functools.cache
@@ -67,10 +67,10 @@ class _Missing:
     """Replaces a function that a partial build of the library lacks."""
 
     def __init__(self, name: str, path: Path) -> None:
-        self._sentence = f"{path} was built without {name}"
+        self._message = f"{path} was built without {name}"
 
     def __call__(self, *_: object) -> int:
-        raise error_of(Status.UNSUPPORTED, self._sentence)
+        raise error_of(Status.UNSUPPORTED, self._message)
 
 
 def last_error() -> str:

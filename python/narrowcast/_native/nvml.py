@@ -1,4 +1,4 @@
-"""The functions of NVML about links, through ctypes. libnvidia-ml.so.1 is part of the driver."""
+"""The NVML functions for links between GPUs, through ctypes. libnvidia-ml.so.1 is part of the driver."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The operations of a communicator, as the library's table describes them (include/narrowcast/operations.def)."""
+"""The properties of operations, from the library's table (include/narrowcast/operations.def)."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from ..types import OPERATIONS
 from .library import check, library
 from .structures import OperationInfoC
 
-# ncast_operation_buffer: what holds a part for every rank.
+# ncast_operation_buffer: which buffers have a part for every rank.
 _PARTED = {3, 4, 5}
 
 
 @dataclass(frozen=True)
 class Operation:
-    """A row of the table."""
+    """The properties of an operation."""
 
     name: str
     number: int
@@ -39,7 +39,7 @@ class Operation:
 
 @functools.cache
 def describe(name: str) -> Operation:
-    """The operation of this name; ValueError when there is none."""
+    """The operation of this name. Raises ValueError if there is none."""
     if name not in OPERATIONS:
         raise ValueError(f"{name!r} is not an operation (known: {', '.join(OPERATIONS)})")
     info = OperationInfoC(struct_bytes=sizeof(OperationInfoC))

@@ -42,14 +42,14 @@ ATTACHES = ("first", "init")
 DEBUG_LEVELS = ("NONE", "VERSION", "WARN", "INFO", "TRACE")
 
 
-def near(name: str, known: Iterable[str]) -> str | None:
+def closest(name: str, known: Iterable[str]) -> str | None:
     """The known name that is most similar to a misspelt one; None if none is close."""
     found = difflib.get_close_matches(name, sorted(known), n=1, cutoff=0.8)
     return found[0] if found else None
 
 
 def unknown(environment: Mapping[str, str]) -> list[str]:
-    """The variables with the prefix that nothing reads."""
+    """The unknown variables with the prefix."""
     return sorted(
         name
         for name in environment
@@ -57,9 +57,9 @@ def unknown(environment: Mapping[str, str]) -> list[str]:
     )
 
 
-def unknown_sentence(name: str) -> str:
+def unknown_message(name: str) -> str:
     """The message about an unknown variable."""
-    meant = near(name, VARIABLES)
+    meant = closest(name, VARIABLES)
     rest = f"did you mean {meant}?" if meant else f"known: {', '.join(sorted(VARIABLES))}"
     return f"the environment variable {name} is not known to Narrowcast ({rest})"
 

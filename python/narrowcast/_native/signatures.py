@@ -1,4 +1,4 @@
-"""The functions of the C headers: what they take and return, as ctypes declares them."""
+"""ctypes signatures of the functions in the C headers."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "ncast_explanation_candidates": (c_uint32, [c_void_p]),
     "ncast_explanation_candidate": (_STATUS, [c_void_p, c_uint32, POINTER(CandidateC)]),
     "ncast_explanation_destroy": (None, [c_void_p]),
-    # Not called from here: for programs that can also use NCCL.
+    # Not called by this package: for programs that can also use NCCL.
     "ncast_comm_compare": (_STATUS, [_COMM, c_int, c_uint64, c_int, _CODEC, c_int, POINTER(ComparisonC)]),
     "ncast_compare": (
         _STATUS,

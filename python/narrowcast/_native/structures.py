@@ -1,4 +1,4 @@
-"""The structures and constants of the C headers, as ctypes declares them."""
+"""ctypes declarations of the structures in the C headers, and their constants."""
 
 from __future__ import annotations
 

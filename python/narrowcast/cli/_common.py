@@ -107,7 +107,7 @@ def file_bytes(source: FileArgument) -> int | None:
 
 
 @contextlib.contextmanager
-def says_dtype() -> Iterator[None]:
+def dtype_errors_as_bad_use() -> Iterator[None]:
     """Reports a missing --dtype as invalid arguments."""
     try:
         yield

@@ -1,4 +1,4 @@
-"""The command line. Exit status: 0, 1 after a failure, 2 for invalid arguments. Errors are one sentence."""
+"""The command line. Exit status: 0, 1 after a failure, 2 for invalid arguments. An error is one line."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ class Stopped(BaseException):
         self.number = number
 
 
-def _version(asked: bool) -> None:
-    if asked:
+def _version(requested: bool) -> None:
+    if requested:
         print(f"narrowcast {library.library_version()}")
         raise typer.Exit()
 
@@ -100,8 +100,7 @@ def _run(arguments: list[str] | None) -> int:
 
 
 def _fail(message: str, status: int = 1) -> int:
-    sentence = " ".join(message.split())
-    print(f"narrowcast: {sentence}", file=sys.stderr)
+    print(f"narrowcast: {' '.join(message.split())}", file=sys.stderr)
     return status
 
 

@@ -17,17 +17,17 @@ from ._common import (
     bytes_text,
     codec_name,
     console,
+    dtype_errors_as_bad_use,
     file_bytes,
     input_file,
     output_file,
     print_json,
     progress_bar,
-    says_dtype,
 )
 
 _Output = Annotated[
     str,
-    typer.Argument(metavar="OUT", help="Replaced when everything is written, else left unchanged; -: standard output."),
+    typer.Argument(metavar="OUT", help="Replaced only after everything has been written; -: standard output."),
 ]
 
 
@@ -42,10 +42,10 @@ def encode(
 ) -> None:
     """Encode a file without loss: `decode` restores every byte."""
     read, written = input_file(source), output_file(target, source)
-    with says_dtype(), progress_bar("encode", file_bytes(read)) as progress:
+    with dtype_errors_as_bad_use(), progress_bar("encode", file_bytes(read)) as progress:
         totals = encode_file(read, written, codec=codec, dtype=dtype, checksum=checksum, progress=progress)
     ratio = f", ratio {totals.wire_bytes / totals.raw_bytes:.4f}" if totals.raw_bytes else ""
-    _say(source, target, f"{bytes_text(totals.raw_bytes)} -> {bytes_text(totals.wire_bytes)}{ratio}")
+    _print_summary(source, target, f"{bytes_text(totals.raw_bytes)} -> {bytes_text(totals.wire_bytes)}{ratio}")
 
 
 def decode(
@@ -56,17 +56,17 @@ def decode(
     read, written = input_file(source), output_file(target, source)
     with progress_bar("decode", file_bytes(read)) as progress:
         totals = decode_file(read, written, progress=progress)
-    _say(source, target, f"{bytes_text(totals.wire_bytes)} -> {bytes_text(totals.raw_bytes)}")
+    _print_summary(source, target, f"{bytes_text(totals.wire_bytes)} -> {bytes_text(totals.raw_bytes)}")
 
 
-def _say(source: str, target: str, sizes: str) -> None:
+def _print_summary(source: str, target: str, sizes: str) -> None:
     """Prints a summary, to standard error if the data goes to standard output."""
     print(f"{source} -> {target}: {sizes}", file=sys.stderr if target == STANDARD_STREAM else sys.stdout)
 
 
 def inspect(
     source: Annotated[str, typer.Argument(metavar="FILE", help="A file that encode wrote; -: standard input.")],
-    json: Annotated[bool, typer.Option("--json", help="Print a list of objects, one a frame.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print a list of objects, one per frame.")] = False,
 ) -> None:
     """Show the frames of a file and verify their checksums. The exit status is 1 when a frame is corrupt."""
     frames: list[FileFrame] = []

@@ -12,7 +12,16 @@ from .._files.atomic import check_writable
 from .._files.opening import opened_seekable
 from ..files import is_encoded
 from ..ratios import TensorRatio, tensor_ratios_of
-from ._common import BadUse, DtypeOption, codec_name, console, input_file, output_file, print_json, says_dtype
+from ._common import (
+    BadUse,
+    DtypeOption,
+    codec_name,
+    console,
+    dtype_errors_as_bad_use,
+    input_file,
+    output_file,
+    print_json,
+)
 from .files import widths_text
 
 
@@ -22,8 +31,8 @@ def ratio(
         typer.Argument(metavar="FILE...", help="safetensors, npy, or plain values with --dtype; -: standard input."),
     ],
     dtype: DtypeOption = None,
-    codec: Annotated[list[str] | None, typer.Option(help="Window by default; may be repeated.")] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print a list of objects, one a tensor and codec.")] = False,
+    codec: Annotated[list[str] | None, typer.Option(help="Repeatable. Default: window.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print a list of objects, one per tensor and codec.")] = False,
     plot: Annotated[Path | None, typer.Option(metavar="OUT.png", help="Draw ratios and bounds.")] = None,
 ) -> None:
     """Show the compression ratio of every tensor, and its entropy bound."""
@@ -41,7 +50,7 @@ def ratio(
         check_writable(plot)
     rows: list[TensorRatio] = []
     for source in sources:
-        with opened_seekable(input_file(source)) as (file, name), says_dtype():
+        with opened_seekable(input_file(source)) as (file, name), dtype_errors_as_bad_use():
             if dtype is None and is_encoded(file):
                 raise BadUse(f"{name} is already encoded: use narrowcast inspect")
             for one in codecs:

@@ -16,7 +16,7 @@ from .._dropin.prometheus import MetricsServer
 from .._dropin.prometheus import text as metrics_text
 from .._files.atomic import check_writable
 from .._native.codecs import split_operation
-from .._native.settings import ATTACHES, DEBUG_LEVELS, PREFIX, TAKES, unknown, unknown_sentence
+from .._native.settings import ATTACHES, DEBUG_LEVELS, PREFIX, TAKES, unknown, unknown_message
 from ..types import OPERATIONS
 from ._common import BadUse, comm_codec_name, existing_file, write_json
 from .run_report import print_report
@@ -77,7 +77,7 @@ def run(
     if nccl is not None:
         settings[nccl_search.SETTING] = str(nccl.absolute())
     for name in unknown(os.environ):
-        warnings.warn(unknown_sentence(name), stacklevel=1)
+        warnings.warn(unknown_message(name), stacklevel=1)
     _warn_of_replaced()
     base = {**os.environ, **settings}
     # Processes that outlive the command may still write there.

@@ -45,7 +45,7 @@ def print_report(report: Report) -> None:
                 *_sent(traffic.links),
                 *([_saved(traffic, len(one.reported))] if has_times else []),
                 f"{traffic.forwarded:,}",
-                "\n".join(f"{sentence} ({count:,})" for sentence, count in traffic.reasons.items()),
+                "\n".join(f"{reason} ({count:,})" for reason, count in traffic.reasons.items()),
                 end_section=place == len(one.operations) - 1,
             )
     out.print(table)

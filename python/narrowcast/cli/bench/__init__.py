@@ -10,7 +10,7 @@ import typer
 from ..._bench import operations, samples
 from ..._files.atomic import check_writable
 from ...errors import InternalError
-from .._common import BadUse, DtypeOption, codec_name, existing_file, print_json, says_dtype, write_json
+from .._common import BadUse, DtypeOption, codec_name, dtype_errors_as_bad_use, existing_file, print_json, write_json
 from .collectives import CollectiveCommand, collective, parse_size
 from .options import OutputFile
 
@@ -50,7 +50,7 @@ def codec_command(
     if output_file is not None:
         # Fails before the work, not after it.
         check_writable(output_file)
-    with says_dtype():
+    with dtype_errors_as_bad_use():
         tensors = {name: entry for name, entry in samples.tensors(source, dtype).items() if entry[1].size}
     if device == "host":
         report = bench_codec.on_host(tensors, codec, tile_bytes, iterations or 5, quiet=json)

@@ -29,7 +29,7 @@ def on_host(tensors: Tensors, codec: str, tile_bytes: int, iterations: int, *, q
     line = "{:24} {:12} {:>7} {:>8} {:>8} {:>10} {:>10} {:>6}"
     device = processor()
     if not quiet:
-        print(f"# codec {codec} on one core of {device}, {tile_bytes} bytes a tensor; GB/s of raw bytes, medians")
+        print(f"# codec {codec} on one core of {device}, {tile_bytes} bytes per tensor; GB/s of raw bytes, medians")
         print(line.format(*columns), flush=True)
     rows = []
     for name, (kind, raw) in tensors.items():
@@ -108,7 +108,7 @@ def on_cuda(
     line = "{:24} {:12} {:6} {:>7} {:>8} {:>8} {:>6}"
     if not quiet:
         limit = f"{ctas} CTAs" if ctas else "all CTAs"
-        print(f"# codec {codec} on {device}, {limit}, {tile_bytes} bytes a tensor; GB/s of raw bytes, medians")
+        print(f"# codec {codec} on {device}, {limit}, {tile_bytes} bytes per tensor; GB/s of raw bytes, medians")
         print(line.format("tensor", "type", "layout", "ratio", "encode", "decode", "exact"), flush=True)
     rows = []
     for name, (kind, raw) in tensors.items():

@@ -262,29 +262,29 @@ def _listed(given: list[str] | None) -> list[str]:
     return list(dict.fromkeys(name for name in names if name))
 
 
-def _opponents(operation: str, asked: list[str], is_cuda: bool, *, windows: bool) -> list[str]:
+def _opponents(operation: str, requested: list[str], is_cuda: bool, *, windows: bool) -> list[str]:
     """The variants of NCCL to measure. windows: by default only those with symmetric windows."""
-    if not is_cuda or asked == ["none"]:
+    if not is_cuda or requested == ["none"]:
         return []
-    for name in asked:
+    for name in requested:
         if name not in VARIANTS:
             raise BadUse(f"{name!r} is not a variant of NCCL (known: {', '.join(VARIANTS)}, none)")
     # NCCL uses copy engines for a few operations. Others would be measured twice.
     own = [name for name in VARIANTS if name != "nccl-ce" or operation in COPY_ENGINE]
-    return asked or [name for name in own if not windows or name != "nccl"]
+    return requested or [name for name in own if not windows or name != "nccl"]
 
 
-def _ranks(asked: int | None, is_cuda: bool) -> int:
+def _ranks(requested: int | None, is_cuda: bool) -> int:
     if not is_cuda:
-        return asked or _HOST_RANKS
-    here = device_count()
-    if here == 0:
+        return requested or _HOST_RANKS
+    gpus = device_count()
+    if gpus == 0:
         raise UnsupportedError("--backend cuda needs CUDA GPUs, but none was found")
-    if asked is not None and asked > here:
+    if requested is not None and requested > gpus:
         raise UnsupportedError(
-            f"--backend cuda needs one GPU per rank: {asked} ranks were requested, {here} GPUs were found"
+            f"--backend cuda needs one GPU per rank: {requested} ranks were requested, {gpus} GPUs were found"
         )
-    return asked or here
+    return requested or gpus
 
 
 def _check_plot(path: Path) -> None:
