@@ -1,4 +1,4 @@
-// Two ranks that meet, and one whose peer is not there.
+// Handshakes between two ranks, and with a missing peer.
 #include "nccl/ranks/pair_handshake.h"
 
 #include <sys/socket.h>
@@ -32,32 +32,32 @@ UniqueId new_id() {
 
 bool never() { return false; }
 
-// What both hear, if the second speaks later.
-std::pair<std::optional<Readiness>, std::optional<Readiness>> meet(PairHandshake& first, Readiness of_first,
+// What each rank receives if the second one starts later.
+std::pair<std::optional<Readiness>, std::optional<Readiness>> handshake(PairHandshake& first, Readiness of_first,
                                                                    PairHandshake& second, Readiness of_second) {
-  std::optional<Readiness> heard;
-  std::thread other([&] { heard = first.exchange(of_first, never); });
+  std::optional<Readiness> by_first;
+  std::thread other([&] { by_first = first.exchange(of_first, never); });
   std::this_thread::sleep_for(late);
   const auto by_second = second.exchange(of_second, never);
   other.join();
-  return {heard, by_second};
+  return {by_first, by_second};
 }
 
-TEST_CASE("two ranks hear what the other wishes, whoever comes first") {
+TEST_CASE("each rank receives the peer's readiness, whichever starts first") {
   for (const int first : {0, 1}) {
     const UniqueId id = new_id();
     const auto one = PairHandshake::create(id, first), other = PairHandshake::create(id, 1 - first);
-    const auto [by_first, by_second] = meet(*one, Readiness::wants_to_attach, *other, Readiness::cannot_attach);
+    const auto [by_first, by_second] = handshake(*one, Readiness::wants_to_attach, *other, Readiness::cannot_attach);
     CHECK(by_first == Readiness::cannot_attach);
     CHECK(by_second == Readiness::wants_to_attach);
   }
 }
 
-TEST_CASE("a rank whose peer has no end does not wait") {
+TEST_CASE("a rank whose peer has no socket does not wait") {
   CHECK(PairHandshake::create(new_id(), 0)->exchange(Readiness::can_attach, never) == std::nullopt);
 }
 
-TEST_CASE("a rank hears a peer that has met and gone") {
+TEST_CASE("a rank receives the readiness of a peer that has finished and closed its socket") {
   const UniqueId id = new_id();
   const auto one = PairHandshake::create(id, 0);
   auto other = PairHandshake::create(id, 1);
@@ -69,7 +69,7 @@ TEST_CASE("a rank hears a peer that has met and gone") {
   gone.join();
 }
 
-TEST_CASE("a peer that goes away unheard ends the wait, and so does the end of the communicator") {
+TEST_CASE("a peer that closes its socket ends the wait, and so does the end of the communicator") {
   const UniqueId id = new_id();
   const auto one = PairHandshake::create(id, 0);
   auto other = PairHandshake::create(id, 1);
@@ -83,7 +83,7 @@ TEST_CASE("a peer that goes away unheard ends the wait, and so does the end of t
   CHECK(one->exchange(Readiness::wants_to_attach, [] { return true; }) == std::nullopt);
 }
 
-TEST_CASE("an id leads to one end a rank") {
+TEST_CASE("each rank of an id has one socket") {
   const UniqueId id = new_id();
   const auto one = PairHandshake::create(id, 0);
   CHECK(PairHandshake::create(id, 0) == nullptr);
@@ -91,7 +91,7 @@ TEST_CASE("an id leads to one end a rank") {
   CHECK(PairHandshake::create(new_id(), 0) != nullptr);
 }
 
-// Names stand where every user may read them.
+// Every user can read the names of sockets.
 std::string name_of(int rank) {
   std::ifstream names("/proc/net/unix");
   const std::string wanted = "@narrowcast-nccl.", end = "." + std::to_string(rank);
@@ -100,7 +100,7 @@ std::string name_of(int rank) {
   return "";
 }
 
-TEST_CASE("what others send is not listened to") {
+TEST_CASE("messages of other processes are ignored") {
   const UniqueId id = new_id();
   const auto one = PairHandshake::create(id, 0), other = PairHandshake::create(id, 1);
   const std::string name = name_of(0);
@@ -110,14 +110,15 @@ TEST_CASE("what others send is not listened to") {
     std::memcpy(address.sun_path + 1, name.data(), name.size());
     const auto length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
     const int stranger = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    const std::string right("NcMeet1\0", 8), wish(8, '\3');
-    for (const std::string& word : {std::string(), right, right + std::string(8, 's') + wish, std::string(500, 'x')})
-      sendto(stranger, word.data(), word.size(), 0, reinterpret_cast<const sockaddr*>(&address), length);
+    const std::string magic("NcMeet1\0", 8), readiness(8, '\3');
+    const std::string wrong_secret = magic + std::string(8, 's') + readiness;
+    for (const std::string& message : {std::string(), magic, wrong_secret, std::string(500, 'x')})
+      sendto(stranger, message.data(), message.size(), 0, reinterpret_cast<const sockaddr*>(&address), length);
     while (sendto(stranger, "", 0, 0, reinterpret_cast<const sockaddr*>(&address), length) >= 0)
-      continue;  // it is full
+      continue;  // until the queue is full
     close(stranger);
   }
-  const auto [by_second, by_first] = meet(*other, Readiness::cannot_attach, *one, Readiness::can_attach);
+  const auto [by_second, by_first] = handshake(*other, Readiness::cannot_attach, *one, Readiness::can_attach);
   CHECK(by_first == Readiness::cannot_attach);
   CHECK(by_second == Readiness::can_attach);
 }

@@ -19,7 +19,7 @@ Settings from_file(const char* content) {
 
 }  // namespace
 
-TEST_CASE("a codec is for all operations or for one") {
+TEST_CASE("a codec applies to all operations or to one") {
   Settings settings;
   CHECK(apply_setting("codec", "raw, all_gather=window", "test", &settings));
   CHECK(*settings.codec[NCAST_OP_ALL_REDUCE] == NCAST_CODEC_RAW);
@@ -43,7 +43,7 @@ TEST_CASE("commas separate codecs and also the parameters of a codec") {
   CHECK(*settings.codec[NCAST_OP_SEND] == codec_of("uniform"));
 }
 
-TEST_CASE("empty entries of a list of codecs are left out") {
+TEST_CASE("empty entries of a list of codecs are ignored") {
   Settings settings;
   CHECK(apply_setting("codec", ",raw,, ,recv=window,", "test", &settings));
   CHECK(*settings.codec[NCAST_OP_SEND] == NCAST_CODEC_RAW);
@@ -52,7 +52,7 @@ TEST_CASE("empty entries of a list of codecs are left out") {
   CHECK(*settings.codec[NCAST_OP_SEND] == NCAST_CODEC_RAW);
 }
 
-TEST_CASE("an invalid entry of a list of codecs changes nothing, and the others apply") {
+TEST_CASE("an invalid entry of a list of codecs is ignored, and the others apply") {
   for (const char* entry :
        {"uniform:bits=3", "uniform:bits=13", "uniform:bits=", "uniform:bits", "uniform:", "uniform:bits=6.5",
         "uniform:bits=-6", "uniform:width=6", "uniform:bits=6,bits=7", "uniform:bits=6,width=7", "window:bits=6",
@@ -67,7 +67,7 @@ TEST_CASE("an invalid entry of a list of codecs changes nothing, and the others 
   }
 }
 
-TEST_CASE("a rule has a codec with parameters") {
+TEST_CASE("a rule may have a codec with parameters") {
   const Settings settings = from_file("[[rule]]\noperation = \"send\"\ncodec = \"uniform:bits=4\"\n");
   REQUIRE(settings.rules.size() == 1);
   CHECK(codec_text(*settings.rules[0].codec) == "uniform:bits=4");
@@ -84,14 +84,14 @@ TEST_CASE("off is everything or a list of operations") {
   CHECK(settings.off_everything);
 }
 
-TEST_CASE("a setting that is not known is said to be none") {
+TEST_CASE("unknown settings are rejected") {
   Settings settings;
   CHECK_FALSE(apply_setting("codecs", "raw", "test", &settings));
   for (const std::string_view alone : environment_only) CHECK_FALSE(apply_setting(alone, "1", "test", &settings));
   for (const std::string_view key : keys) CHECK(apply_setting(key, "1", "test", &settings));
 }
 
-TEST_CASE("what is misunderstood changes nothing") {
+TEST_CASE("invalid values are ignored") {
   Settings settings;
   CHECK(apply_setting("codec", "zip,all_gather=zip,gather_all=raw", "test", &settings));
   CHECK(apply_setting("take", "perhaps", "test", &settings));
@@ -109,7 +109,7 @@ TEST_CASE("what is misunderstood changes nothing") {
   CHECK_FALSE(settings.debug);
 }
 
-TEST_CASE("what is given later counts, unless it is misunderstood or empty") {
+TEST_CASE("later values replace earlier ones unless they are invalid or empty") {
   Settings settings = from_file("take = \"never\"\nscratch_bytes = 1\ndebug = \"INFO\"\nnccl_library = \"/first\"\n");
   const Settings before = settings;
   for (const auto& [key, value] : {std::pair{"take", "perhaps"}, {"scratch_bytes", "many"}, {"debug", "loud"}})
@@ -128,7 +128,7 @@ TEST_CASE("what is given later counts, unless it is misunderstood or empty") {
   CHECK(settings.nccl_library_from == "test");
 }
 
-TEST_CASE("a file has settings and rules") {
+TEST_CASE("a file contains settings and rules") {
   const Settings settings = from_file(R"(
     codec = "window"
     off = ["send", "recv"]
@@ -167,18 +167,18 @@ TEST_CASE("a file has settings and rules") {
   CHECK(*settings.rules[1].codec == NCAST_CODEC_RAW);
 }
 
-TEST_CASE("a rule that is not understood in full is left out") {
+TEST_CASE("a rule that is partly invalid is ignored") {
   CHECK(from_file("[[rule]]\ndtype = \"bf16\"\n").rules.empty());
   CHECK(from_file("[[rule]]\nsize = 3\n").rules.empty());
   CHECK(from_file("[[rule]]\nmin_bytes = -1\n").rules.empty());
   CHECK(from_file("rule = 3\n").rules.empty());
 }
 
-TEST_CASE("a file that is no TOML is left out") {
+TEST_CASE("a file that is not valid TOML is ignored") {
   CHECK(digest(from_file("codec = \"raw\"\ncodec = window\n")) == digest(Settings()));
 }
 
-TEST_CASE("settings that differ have different digests") {
+TEST_CASE("different settings have different digests") {
   CHECK(digest(from_file("codec = \"raw\"")) != digest(from_file("codec = \"window\"")));
   CHECK(digest(from_file("take = \"never\"")) != digest(Settings()));
   CHECK(digest(from_file("attach = \"init\"")) != digest(Settings()));
@@ -186,8 +186,8 @@ TEST_CASE("settings that differ have different digests") {
   CHECK(digest(from_file("scratch_bytes = 1")) != digest(Settings()));
   CHECK(digest(from_file("p2p = true")) != digest(from_file("p2p = false")));
   CHECK(digest(from_file("cost_model = \"here\"")) != digest(from_file("cost_model = \"there\"")));
-  // The least of all ranks counts.
+  // The minimum over all ranks counts.
   CHECK(digest(from_file("max_ctas = 8")) == digest(Settings()));
-  // Where the counters go, what is said and where NCCL lies is no other rank's business.
+  // Statistics, logging and the path of NCCL may differ between ranks.
   CHECK(digest(from_file("stats = \"here\"\ndebug = \"INFO\"\nnccl_library = \"/there\"")) == digest(Settings()));
 }
