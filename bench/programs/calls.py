@@ -1,4 +1,4 @@
-"""The calls of collectives.py, each compared with what torch computes of all ranks' values on this rank alone."""
+"""The calls of collectives.py. Results are compared with those that torch computes on this rank from all inputs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torch.distributed import ReduceOp
 WIDE_TYPES = (torch.float64, torch.int64)
 SUMMED_TYPES = (torch.int8, torch.uint8, torch.int32, torch.float16, torch.bfloat16, torch.float32, *WIDE_TYPES)
 MOVED_TYPES = (torch.bool, torch.bfloat16, torch.float32, torch.int64)
-# Gloo moves none of these.
+# Types that gloo does not support.
 NARROW_TYPES = (torch.float8_e4m3fn, torch.float8_e5m2)
 PREMULTIPLIED_TYPES = (torch.float16, torch.float32, torch.float64)
 REPLAYS = 4
@@ -27,7 +27,7 @@ _FOLDS: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
 
 
 def joined(parts: list[torch.Tensor]) -> torch.Tensor:
-    """The bytes of all, one after the other; of types that cannot be joined as they are, too."""
+    """The concatenated bytes, because torch cannot concatenate some types."""
     return torch.cat([bits(part) for part in parts])
 
 
@@ -43,7 +43,7 @@ class Calls:
         self.job.same(bits(found), bits(expected), what)
 
     def random(self, count: int, kind: torch.dtype, rank: int, seed: int = 0) -> torch.Tensor:
-        """Random bits, which any rank can tell of any other."""
+        """Random bits of a rank, which every rank can compute."""
         seeded = torch.Generator(self.device).manual_seed(1000 * seed + rank)
         if kind == torch.bool:
             return torch.randint(2, (count,), generator=seeded, device=self.device).bool()
@@ -51,7 +51,7 @@ class Calls:
         return raw.view(kind)
 
     def whole(self, count: int, kind: torch.dtype, rank: int, seed: int = 0) -> torch.Tensor:
-        """Whole numbers of which sums, products and means are exact in every type."""
+        """Integers whose sums, products and means are exact in every type."""
         seeded = torch.Generator(self.device).manual_seed(1000 * seed + rank + 500)
         return torch.randint(1, 3, (count,), generator=seeded, device=self.device).mul(2).to(kind)
 
@@ -94,7 +94,7 @@ class Calls:
         dist.all_to_all_single(got, long[rank])
         expected = joined([value[rank * count : (rank + 1) * count] for value in long])
         self.same(got, expected, f"all_to_all_single of {what}")
-        # Rank r sends rank s so many of its own: none for some.
+        # The number of values that rank r sends to rank s; some are zero.
         self.unequal([[(count * ((r + s) % 3) + 1) // 2 for s in self.everyone] for r in self.everyone], long, what)
         if self.nccl:
             parts = [empty() for _ in self.everyone]
@@ -149,14 +149,14 @@ class Calls:
                     self.same(got, self.fold(name, every), f"reduce to {root} {name} of {what}")
         if not self.nccl:
             return
-        # Exact where the number of ranks is a power of 2.
+        # Exact if the number of ranks is a power of 2.
         if kind.is_floating_point and self.ranks & (self.ranks - 1) == 0:
             self.reduced(own, self.fold("SUM", every) / self.ranks, ReduceOp.AVG, f"AVG of {what}")
         if kind in PREMULTIPLIED_TYPES:
             op = dist._make_nccl_premul_sum(0.5)
             self.reduced(own, self.fold("SUM", every) * 0.5, op, f"PREMUL_SUM of {what}")
         if self.ranks == 2 and kind.is_floating_point:
-            # A sum of two has one order, whatever the values.
+            # A sum of two values does not depend on the order.
             pair = [self.normal(count, kind, other) for other in self.everyone]
             self.reduced(pair[rank], pair[0] + pair[1], ReduceOp.SUM, f"SUM of normal values, {what}")
 
@@ -187,7 +187,7 @@ class Calls:
         job.barrier()
 
     def streams_and_groups(self) -> None:
-        """Calls under way together: of two groups of all ranks, on two streams. Then calls of pairs of ranks."""
+        """Concurrent calls of two groups of all ranks on two streams, and then calls of pairs of ranks."""
         count = 500_000
         groups = [dist.new_group() for _ in range(2)]
         every = [[self.whole(count, torch.float32, other, seed) for other in self.everyone] for seed in range(2)]
@@ -209,7 +209,7 @@ class Calls:
             self.same(summed, self.fold("SUM", every[which]), f"all_reduce, async, of group {which}")
             self.same(gathered, joined(every[which]), f"all_gather_into_tensor, async, of group {which}")
         for first in range(self.ranks - 1):
-            # All ranks make every group; two are in it.
+            # All ranks create every group, to which two of them belong.
             pair = dist.new_group([first, first + 1])
             if self.rank in (first, first + 1):
                 got = every[0][self.rank].clone()
@@ -247,7 +247,7 @@ class Calls:
             self.same(mine[seed], total, "all_reduce, coalesced")
 
     def graph(self) -> None:
-        """What is captured once must be right at every replay, with the values of then."""
+        """Calls captured once must give correct results at every replay, with the current values."""
         count, ranks = 120_000, self.ranks
         summed, own = (torch.zeros(count, dtype=torch.bfloat16, device=self.device) for _ in range(2))
         result, sent, got = (torch.zeros_like(own) for _ in range(3))

@@ -1,9 +1,9 @@
-"""Calls torch.distributed in all the ways that it has, and compares every result with what torch computes on one GPU.
+"""Makes every call of torch.distributed and compares every result with what torch computes on one GPU.
 
     torchrun --nproc-per-node 2 collectives.py --json collectives.json
 
-Values are whole and small, so that their sums are exact in any order; what is only moved are random bits. Then the
-times of large calls, of normal bfloat16 values, in CUDA graphs.
+Reductions use small integers, whose sums are exact in any order; moved data are random bits. Then the program measures
+large calls with normally distributed bfloat16 values, in CUDA graphs.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ CALLS_A_GRAPH = 5
 
 
 def timed(job: Job, size: int) -> Iterator[tuple[str, object]]:
-    """Calls of which the largest side of a rank has so many bytes."""
+    """Calls whose larger buffer has the given number of bytes."""
     ranks = job.ranks
     count = size // 2 // ranks * ranks
     seeded = torch.Generator(job.device).manual_seed(job.rank)
@@ -36,7 +36,7 @@ def timed(job: Job, size: int) -> Iterator[tuple[str, object]]:
         for work in dist.batch_isend_irecv(pair):
             work.wait()
 
-    # In place, again and again: a sum would grow.
+    # Repeated calls in place: sums would grow.
     mean = dist.ReduceOp.AVG if job.on_gpu else dist.ReduceOp.SUM
     yield "all_reduce", lambda: dist.all_reduce(whole, mean)
     yield "all_gather", lambda: dist.all_gather_into_tensor(other, part)
@@ -48,7 +48,7 @@ def timed(job: Job, size: int) -> Iterator[tuple[str, object]]:
 
 def main() -> None:
     options = parser(__doc__ or "")
-    options.add_argument("--times", type=int, default=5, help="how often a graph is timed; 0: not at all")
+    options.add_argument("--times", type=int, default=5, help="timed replays of each graph; 0: none")
     chosen = options.parse_args()
     job = Job(chosen)
     made = Calls(job)

@@ -1,4 +1,4 @@
-"""Calls NCCL through CuPy, a process a GPU, and compares every result with NumPy's.
+"""Calls NCCL through CuPy, with one process per GPU, and compares every result with NumPy's.
 
 python cupy_nccl.py --ranks 2 --json cupy_nccl.json
 """
@@ -36,7 +36,7 @@ WAIT_SECONDS = 120
 
 
 class Rank:
-    """One GPU's calls; each method makes a call, compares, and names what is wrong."""
+    """The calls of one GPU. Each method makes calls, compares the results and records faults."""
 
     def __init__(self, rank: int, ranks: int, comm: Any) -> None:
         self.rank, self.ranks, self.comm = rank, ranks, comm
@@ -49,7 +49,7 @@ class Rank:
             self.faults.append(f"rank {self.rank}: {what}")
 
     def every(self, count: int, kind: type) -> list[np.ndarray]:
-        """Whole numbers of every rank, small, so that sums and products are exact."""
+        """Small integers of every rank, whose sums and products are exact."""
         return [np.random.default_rng(rank).integers(1, 3, count).astype(kind) for rank in range(self.ranks)]
 
     def calls(self, count: int, kind: type) -> None:
@@ -59,7 +59,7 @@ class Rank:
         long = self.every(count * ranks, kind)
         own, wide = cupy.asarray(every[rank]), cupy.asarray(long[rank])
         got, gathered = cupy.zeros(count, kind), cupy.zeros(count * ranks, kind)
-        # What CuPy has copied, on its own stream, is there.
+        # Wait for copies of CuPy on its own stream.
         cupy.cuda.Device().synchronize()
         sent, received, part = own.data.ptr, got.data.ptr, slice(rank * count, (rank + 1) * count)
         folds: list[tuple[str, int, Callable[..., Any]]] = [
@@ -96,7 +96,7 @@ class Rank:
         self.check(gathered, np.concatenate([value[part] for value in long]), f"sends to all of {what}")
 
     def timed(self, size: int) -> Iterator[tuple[str, Callable[[], object]]]:
-        """Calls of float16 values of which the largest side of a rank has so many bytes."""
+        """Calls with float16 values whose larger buffer has the given number of bytes."""
         comm, count, part, half = self.comm, size // 2, size // 2 // self.ranks, nccl.NCCL_FLOAT16
         normal = np.random.default_rng(self.rank).standard_normal(1 << 20, np.float32).astype(np.float16)
         values = cupy.asarray(np.tile(normal, count // normal.size))
@@ -180,7 +180,7 @@ def main() -> None:
         chosen.json.write_text(json.dumps(report) + "\n")
     for name, seconds in report["seconds"].items():
         print(f"{name:30} {seconds * 1e3:10.3f} ms")
-    print(*faults[:20] or ["all results are right"], sep="\n")
+    print(*faults[:20] or ["all results are correct"], sep="\n")
     sys.exit(1 if faults else 0)
 
 

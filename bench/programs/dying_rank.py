@@ -1,8 +1,8 @@
-"""Kills one rank in the middle of all-reduces; the others must end with an error, soon, by the watchdog of torch.
+"""Kills one rank during all-reduces. Torch's watchdog must end the other ranks soon, with an error.
 
     python dying_rank.py --ranks 2 --json dying_rank.json
 
-Starts the ranks itself, because torchrun would end them all.
+Starts the ranks itself, because torchrun would end all of them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import torch
 import torch.distributed as dist
 
 GROUP_SECONDS = 10
-# From the death: what the group waits, what the watchdog takes to notice and to end the process.
+# After the death: the timeout of the group, and the time that the watchdog needs to end the process.
 LIMIT_SECONDS = 60
 START_SECONDS = 120
 TRAFFIC_SECONDS = 5
@@ -45,7 +45,7 @@ def rank_main(device: str) -> None:
         dist.all_reduce(values, dist.ReduceOp.MAX)
         dist.all_gather_into_tensor(gathered, values)
         call += 1
-        # Other calls are under way.
+        # Other calls are pending.
         if rank == ranks - 1 and time.monotonic() > begin + TRAFFIC_SECONDS:
             os.kill(os.getpid(), signal.SIGKILL)
         if call % 10 == 0 and device == "cuda":
@@ -61,7 +61,7 @@ def start(ranks: int, device: str, logs: Path) -> list[subprocess.Popen[bytes]]:
         "MASTER_ADDR": "127.0.0.1",
         "MASTER_PORT": str(port),
         "WORLD_SIZE": str(ranks),
-        # The watchdog ends the process, and writes no dump before.
+        # The watchdog ends the process without writing a dump first.
         "TORCH_NCCL_ASYNC_ERROR_HANDLING": os.environ.get("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1"),
         "TORCH_NCCL_DUMP_ON_TIMEOUT": "0",
     }
@@ -77,7 +77,12 @@ def start(ranks: int, device: str, logs: Path) -> list[subprocess.Popen[bytes]]:
 def main() -> None:
     options = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     options.add_argument("--ranks", type=int, default=2)
-    options.add_argument("--json", type=Path, default=Path("dying_rank.json"), help="the ranks' logs stand beside it")
+    options.add_argument(
+        "--json",
+        type=Path,
+        default=Path("dying_rank.json"),
+        help="file for the report; the logs of the ranks are written beside it",
+    )
     options.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
     options.add_argument("--rank", action="store_true", help=argparse.SUPPRESS)
     chosen = options.parse_args()
@@ -106,7 +111,7 @@ def main() -> None:
         if process.poll() is None:
             process.kill()
             process.wait()
-    faults += [f"{name} is 0, though a peer had died" for name, end in ends.items() if "status" in name and end == 0]
+    faults += [f"{name} is 0, although a peer died" for name, end in ends.items() if "status" in name and end == 0]
     seconds = {name: end for name, end in ends.items() if "seconds" in name}
     statuses = {name: end for name, end in ends.items() if "status" in name}
     report = {

@@ -1,9 +1,10 @@
-"""Generates tokens greedily with a Llama that is split over all ranks (tensor parallelism), one CUDA graph a token.
+"""Generates tokens greedily with a Llama that is split over all ranks (tensor parallelism), one CUDA graph per token.
 
     torchrun --nproc-per-node 2 generate.py --json generate.json
 
-An all-reduce sums the ranks' parts after each attention and each feed-forward: a large one for the prompt, a small one
-in the graph. The weights are random, and so the text is none, but every token depends on all sums before it.
+An all-reduce sums the parts of the ranks after each attention and each feed-forward: a large one for the prompt, a
+small one in the graph. The weights are random, so the text has no meaning, but every token depends on all sums before
+it.
 """
 
 from __future__ import annotations
@@ -15,15 +16,15 @@ import torch.distributed as dist
 from llama import Cache, Llama, Shape, fill
 from ranks import Job, parser
 
-# Layers as those of an 8 B model, and a quarter of them.
+# The layers of an 8 B model, but only a quarter of their number.
 LARGE = Shape(vocabulary=32000, width=4096, layers=8, heads=32, kv_heads=8, head_dim=128, hidden=14336)
 SMALL = Shape(vocabulary=512, width=64, layers=2, heads=8, kv_heads=8, head_dim=8, hidden=160)
-# By what part of the greatest logit the first must be ahead of the second, that sums in another order cannot turn them.
+# The margin between the two largest logits, relative to the largest, above which the order of sums does not matter.
 ENOUGH = 2.0**-6
 
 
 class Generator:
-    """The tokens of a batch, one place after the other; all that a step reads and writes stays where it is."""
+    """The tokens of a batch. The buffers of a step keep their addresses, so that it can be replayed."""
 
     def __init__(self, model: Llama, shape: Shape, prompt: torch.Tensor, tokens: int, parts: int) -> None:
         self.model, self.prompt = model, prompt
@@ -42,7 +43,7 @@ class Generator:
         self._choose(self.model(self.prompt, self.caches, self.places))
 
     def step(self) -> None:
-        """Reads the last token, writes the next."""
+        """Reads the last token and writes the next one."""
         last = self.tokens.index_select(1, self.place)
         logits = self.model(last, self.caches, self.place)
         self.place.add_(1)
@@ -59,8 +60,8 @@ class Generator:
 def main() -> None:
     options = parser(__doc__ or "")
     options.add_argument("--batch", type=int, default=8)
-    options.add_argument("--prompt", type=int, default=1024, help="tokens of the prompt")
-    options.add_argument("--tokens", type=int, default=128, help="to generate")
+    options.add_argument("--prompt", type=int, default=1024, help="number of tokens in the prompt")
+    options.add_argument("--tokens", type=int, default=128, help="number of tokens to generate")
     chosen = options.parse_args()
     job = Job(chosen)
     shape = LARGE if job.on_gpu else SMALL
@@ -70,7 +71,7 @@ def main() -> None:
     fill(model, job.rank)
     seeded = torch.Generator().manual_seed(0)
     prompt = torch.randint(shape.vocabulary, (chosen.batch, chosen.prompt), generator=seeded).to(job.device)
-    # One more place, for the token after the last.
+    # One additional position for the token after the last.
     generator = Generator(model, shape, prompt, chosen.tokens + 1, job.ranks)
 
     job.seconds["prefill"] = job.median(generator.prefill, repeats=5, warm_up=2)
@@ -93,7 +94,7 @@ def main() -> None:
     job.check(torch.equal(every, tokens.repeat(job.ranks, 1)), "the ranks chose different tokens")
     job.check(len(set(tokens.flatten().tolist())) > chosen.batch, "hardly any tokens differ from one another")
     if job.ranks == 2:
-        # A sum of two has one order.
+        # A sum of two values does not depend on the order.
         job.moved("tokens", tokens)
     job.chosen("tokens", tokens.tolist(), margins.tolist(), ENOUGH)
     job.end()

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-# Memory for NCCL and Narrowcast beside it.
+# Leave memory for NCCL and Narrowcast.
 os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
 
 import jax
@@ -32,13 +32,13 @@ TIMES = 10
 
 
 def on_each(mesh: Mesh, body: Callable[[jax.Array], jax.Array]) -> Any:
-    """The jitted body, on each device's row of an array; its results stand below one another."""
+    """The jitted body, applied to each device's row of an array. Stacks the results."""
     rows = PartitionSpec(AXIS)
     return jax.jit(jax.shard_map(body, mesh=mesh, in_specs=rows, out_specs=rows))
 
 
 def bodies(ranks: int) -> dict[str, tuple[Callable[[jax.Array], jax.Array], Callable[[np.ndarray], np.ndarray]]]:
-    """Name: what a device does with its row [1, count], and what that gives of all rows [ranks, count]."""
+    """By name: the operation on a row [1, count] of each device, and the expected result from all rows."""
     ring = [(rank, (rank + 1) % ranks) for rank in range(ranks)]
 
     def exchange(row: jax.Array) -> jax.Array:
@@ -67,7 +67,7 @@ def bodies(ranks: int) -> dict[str, tuple[Callable[[jax.Array], jax.Array], Call
 
 
 def seconds_of(call: Callable[[Any], Any], values: Any) -> float:
-    """The median of some calls, from the host."""
+    """The median time of several calls, measured on the host."""
     found = []
     for _ in range(TIMES + 2):
         start = time.perf_counter()
@@ -78,7 +78,7 @@ def seconds_of(call: Callable[[Any], Any], values: Any) -> float:
 
 def main() -> None:
     options = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    options.add_argument("--ranks", type=int, help="devices; all")
+    options.add_argument("--ranks", type=int, help="number of devices; default: all")
     options.add_argument("--json", type=Path)
     chosen = options.parse_args()
     devices = jax.devices()[: chosen.ranks]
@@ -90,7 +90,7 @@ def main() -> None:
     for kind in TYPES:
         for count in COUNTS:
             length = count // ranks * ranks
-            # Whole numbers, small, so that their sums are exact.
+            # Small integers, whose sums are exact.
             rows = np.random.default_rng(count).integers(-8, 9, (ranks, length)).astype(jnp.dtype(kind))
             values = jax.device_put(rows, sharding)
             for name, (call, expected) in calls.items():
@@ -103,7 +103,7 @@ def main() -> None:
         normal = np.random.default_rng(0).standard_normal((ranks, 1 << 20), np.float32).astype(jnp.bfloat16)
         values = jax.device_put(np.tile(normal, (1, size // normal[0].nbytes)), sharding)
         for name, (call, _) in calls.items():
-            # Every device's result has the size of the whole there.
+            # The result on every device has the size of the whole array.
             if name != "all_gather" or size == TIMED_BYTES[0]:
                 seconds[f"{name}, {size >> 20} MiB of each device"] = seconds_of(call, values)
     report = {
@@ -119,7 +119,7 @@ def main() -> None:
         chosen.json.write_text(json.dumps(report) + "\n")
     for name, value in seconds.items():
         print(f"{name:40} {value * 1e3:10.3f} ms")
-    print(*faults[:20] or ["all results are right"], sep="\n")
+    print(*faults[:20] or ["all results are correct"], sep="\n")
     sys.exit(1 if faults else 0)
 
 

@@ -1,7 +1,7 @@
 """A Llama in plain torch: RMSNorm, rotary embedding, grouped-query attention, SwiGLU; whole, or one rank's part of it.
 
-With `parts` ranks every rank holds a part of the heads and of the hidden units (tensor parallelism). What a layer's
-second projection gives is then a part of a sum, which `reduce` makes whole, in place.
+With `parts` ranks, every rank has a part of the heads and of the hidden units (tensor parallelism). The second
+projection of a layer then gives a partial sum, which `reduce` completes in place.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Rotary(nn.Module):
         self.head_dim, self.base = head_dim, base
 
     def forward(self, places: torch.Tensor, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
-        """Cosines and sines of the places, [tokens, head_dim] each."""
+        """Cosines and sines of the positions, [tokens, head_dim] each."""
         exponents = torch.arange(0, self.head_dim, 2, device=places.device) / self.head_dim
         angles = places.float()[:, None] * self.base**-exponents
         return angles.cos().repeat(1, 2).to(dtype), angles.sin().repeat(1, 2).to(dtype)
@@ -69,7 +69,7 @@ class Attention(nn.Module):
         cache: Cache | None = None,
         places: torch.Tensor | None = None,
     ) -> torch.Tensor:
-        """places: of the tokens in the cache, which holds those before them."""
+        """places: the positions of the tokens in the cache, which contains all earlier tokens."""
         batch, tokens, _ = x.shape
         q, k, v = (
             part.view(batch, tokens, -1, self.head_dim).transpose(1, 2)
@@ -83,7 +83,7 @@ class Attention(nn.Module):
             y = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
         else:
             seen = torch.arange(cache.keys.shape[2], device=x.device)[None, :] <= places[:, None]
-            # The one that takes both a mask and fewer heads of keys.
+            # The only backend that supports both a mask and fewer key heads.
             with sdpa_kernel(SDPBackend.MATH):
                 y = F.scaled_dot_product_attention(q, cache.keys, cache.values, attn_mask=seen, enable_gqa=True)
         y = self.out(y.transpose(1, 2).reshape(batch, tokens, -1))
@@ -136,7 +136,7 @@ class Llama(nn.Module):
     def forward(
         self, tokens: torch.Tensor, caches: list[Cache] | None = None, places: torch.Tensor | None = None
     ) -> torch.Tensor:
-        """Logits, [batch, tokens, vocabulary]; with caches those of the last token alone."""
+        """Logits, [batch, tokens, vocabulary]; with caches only those of the last token."""
         x = self.embedding(tokens)
         if places is None:
             places = torch.arange(tokens.shape[1], device=tokens.device)
@@ -148,7 +148,7 @@ class Llama(nn.Module):
 
 @torch.no_grad()
 def fill(model: nn.Module, rank: int = 0) -> None:
-    """Gives weights that depend on the parameter, and for matrices of the blocks on the rank that holds this part."""
+    """Initialises weights from a seed per parameter and, for the matrices of the blocks, per rank."""
     for number, (name, weight) in enumerate(model.named_parameters()):
         generator = torch.Generator(weight.device).manual_seed(
             1000 * number + (rank if "attention." in name or "ffn." in name else 0)

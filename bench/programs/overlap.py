@@ -1,9 +1,9 @@
-"""Matrix products beside collectives, as in training: what each leaves of the GPU to the other.
+"""Runs matrix products concurrently with collectives, as in training, and measures how they slow each other down.
 
     torchrun --nproc-per-node 2 overlap.py --json overlap.json
 
-On one stream products, on another calls one after the other: each alone, then both at once. If there were enough of
-everything, both would take as long as the longer of the two.
+One stream has products, another one consecutive calls. Each is measured alone, and then both concurrently. Without
+competition for resources, both together would take as long as the longer of the two.
 """
 
 from __future__ import annotations
@@ -19,10 +19,12 @@ REPEATS = 7
 
 def main() -> None:
     options = parser(__doc__ or "")
-    options.add_argument("--mebibytes", type=int, help="of a call, all ranks' parts together; 25, as DDP's buckets")
+    options.add_argument(
+        "--mebibytes", type=int, help="size of a call, for all ranks together; 25 is the size of DDP's buckets"
+    )
     options.add_argument("--calls", type=int, default=24)
     options.add_argument("--products", type=int, default=40)
-    options.add_argument("--width", type=int, help="of the matrices, which are square")
+    options.add_argument("--width", type=int, help="number of rows and columns of the matrices")
     chosen = options.parse_args()
     job = Job(chosen)
     width = chosen.width or (4096 if job.on_gpu else 128)
@@ -33,7 +35,7 @@ def main() -> None:
     seeded = torch.Generator().manual_seed(job.rank)
     left, right = (torch.randn(width, width, generator=seeded).to(job.device, torch.bfloat16) for _ in range(2))
     product = torch.empty_like(left)
-    # Like gradients, and sums of them in any order are exact.
+    # Distributed like gradients, with sums that are exact in any order.
     whole = torch.randint(-8, 9, (elems,), generator=seeded).to(job.device, torch.bfloat16)
     gathered, scattered, summed = torch.empty_like(whole), torch.empty_like(whole[:part]), torch.empty_like(whole)
 

@@ -1,10 +1,10 @@
-"""Hands requests from prefill to decode: rank 0 computes a prompt, and every other rank gets the KV cache of a request.
+"""Disaggregated prefill: rank 0 computes a prompt, and every other rank receives the KV cache of a request.
 
     torchrun --nproc-per-node 2 prefill_decode.py --values kv.safetensors --json prefill_decode.json
 
-The shapes are those of Llama 3 8B, in bfloat16: 128 KiB of keys and values a token. The cache holds real values, from
-the file, again and again; without a file normal ones, with a scale for each channel. The time to the first token is
-that of a prefill, of the transfer, and of one step of decoding on the other side. All layers have the same weights.
+The shapes are those of Llama 3 8B in bfloat16: 128 KiB of keys and values per token. The cache contains values of the
+file, repeated; without a file, normally distributed values with a scale per channel. The time to the first token
+consists of the prefill, the transfer, and one decoding step at the receiver. All layers have the same weights.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SMALL = Shape(vocabulary=0, width=64, layers=3, heads=8, kv_heads=2, head_dim=8,
 
 
 def values_of(path: Path, name: str | None) -> torch.Tensor:
-    """The bfloat16 values of a safetensors file: of one tensor, or of all whose names say that they are of a cache."""
+    """The bfloat16 values of a safetensors file: of one tensor, or of all with "kv" in their names."""
     content = path.read_bytes()
     (header_bytes,) = struct.unpack_from("<Q", content)
     found = []
@@ -39,7 +39,7 @@ def values_of(path: Path, name: str | None) -> torch.Tensor:
 
 
 def normal_values(shape: Shape, device: torch.device) -> torch.Tensor:
-    """Of 4096 tokens; channels differ in scale, as those of keys do."""
+    """Values of 4096 tokens. Channels differ in scale, as those of keys do."""
     seeded = torch.Generator(device).manual_seed(0)
     channels = torch.randn(shape.head_dim, generator=seeded, device=device).exp2()
     values = torch.randn(4096, shape.head_dim, generator=seeded, device=device) * channels
@@ -54,7 +54,7 @@ class Request:
         self.content = torch.zeros(sizes, dtype=torch.bfloat16, device=device)
 
     def fill(self, values: torch.Tensor, number: int) -> None:
-        """Every request starts at another place of the values, and so does every layer."""
+        """Every request and every layer starts at a different position in the values."""
         for place, layer in enumerate(self.content):
             start = values.roll(-7919 * (number + 64 * place))
             flat = layer.view(-1)
@@ -67,13 +67,13 @@ class Request:
 
 
 class Handing:
-    """One number of tokens: the prefill, the transfer, the decoding."""
+    """Prefill, transfer and decoding of a request with a given number of tokens."""
 
     def __init__(self, job: Job, shape: Shape, block: Block, values: torch.Tensor, tokens: int) -> None:
         self.job, self.shape, self.block, self.tokens = job, shape, block, tokens
         self.turn = Rotary(shape.head_dim)
         self.decoders = range(1, job.ranks)
-        # The last place is for the token that is decoded.
+        # The last position is for the decoded token.
         numbers = self.decoders if job.rank == 0 else [job.rank]
         self.requests = {number: Request(shape, tokens + 1, job.device) for number in numbers}
         if job.rank == 0:
@@ -83,7 +83,7 @@ class Handing:
         self.bytes = next(iter(self.requests.values())).content.nbytes
 
     def prefill(self, after_layer: Callable[[int], object] = lambda layer: None) -> None:
-        """The compute of a prompt; only on rank 0."""
+        """Computes a prompt. Only on rank 0."""
         if self.job.rank:
             return
         turn, x = self.turn(torch.arange(self.tokens, device=self.x.device), self.x.dtype), self.x
@@ -92,7 +92,7 @@ class Handing:
             after_layer(layer)
 
     def transfer(self) -> None:
-        """Layer by layer with send and recv, which end before the next begins."""
+        """Transfers layer by layer with send and recv, each of which ends before the next begins."""
         for layer in range(self.shape.layers):
             for number, request in self.requests.items():
                 if self.job.rank == 0:
@@ -116,7 +116,7 @@ class Handing:
             work.wait()
 
     def transfer_as_computed(self) -> None:
-        """Each layer's cache leaves while the next layer is computed."""
+        """Transfers the cache of each layer while the next layer is computed."""
         under_way = []
         if self.job.rank == 0:
             self.prefill(lambda layer: under_way.extend(self.start(layer, layer + 1)))
@@ -127,7 +127,7 @@ class Handing:
             work.wait()
 
     def decode(self) -> None:
-        """One token, on every rank but the first."""
+        """Decodes one token on every rank except the first."""
         if self.job.rank == 0:
             return
         places = torch.tensor([self.tokens], device=self.x.device)
@@ -136,7 +136,7 @@ class Handing:
             x = self.block(x, turn, self.requests[self.job.rank].cache(layer), places)
 
     def first_token(self, *parts: Callable[[], object]) -> float:
-        """Seconds from the start of the parts to their end on the slowest rank."""
+        """Seconds that the steps take on the slowest rank."""
         found = []
         for _ in range(2):
             self.job.synchronize()
@@ -147,11 +147,11 @@ class Handing:
                 part()
             self.job.synchronize()
             found.append(time.perf_counter() - start)
-        # The first warms up.
+        # The first run is a warm-up.
         return self.job.slowest(found)[-1]
 
     def check(self, how: str) -> None:
-        """What every rank has got are the bits that were sent it. Forgets them, for the next check."""
+        """Checks that every rank has received the bits that were sent to it, and clears them."""
         own = {number: digest(request.content) for number, request in self.requests.items()}
         every: list[dict[int, str]] = [{}] * self.job.ranks
         dist.all_gather_object(every, own)
@@ -182,10 +182,12 @@ class Handing:
 @torch.no_grad()
 def main() -> None:
     options = parser(__doc__ or "")
-    options.add_argument("--tokens", type=int, nargs="+", default=[512, 7680, 51200], help="of a prompt")
+    options.add_argument(
+        "--tokens", type=int, nargs="+", default=[512, 7680, 51200], help="numbers of tokens in a prompt"
+    )
     options.add_argument("--values", type=Path, help="a safetensors file with values of a KV cache, in bfloat16")
-    options.add_argument("--tensor", help="its name in the file; else all that have kv in their names")
-    options.add_argument("--times", type=int, default=5, help="how often a transfer is timed")
+    options.add_argument("--tensor", help="a tensor of the file; default: all with kv in their names")
+    options.add_argument("--times", type=int, default=5, help="number of timed transfers")
     chosen = options.parse_args()
     job = Job(chosen)
     shape = LARGE if job.on_gpu else SMALL

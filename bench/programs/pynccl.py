@@ -1,9 +1,9 @@
-"""Drives NCCL as vLLM does: through its own pynccl_wrapper.py, unmodified, a process a GPU.
+"""Calls NCCL as vLLM does: through its own unmodified pynccl_wrapper.py, with one process per GPU.
 
     torchrun --nproc-per-node 2 pynccl.py vllm/distributed/device_communicators/pynccl_wrapper.py --json pynccl.json
 
-vLLM need not be there: what the file imports of it (logger, platform, the search for NCCL) is replaced here by modules
-of that name which do as little as it needs. NCCL is opened by the path in VLLM_NCCL_SO_PATH, else by its name.
+vLLM need not be installed: the modules that the file imports (logger, platform, the search for NCCL) are replaced by
+minimal ones. NCCL is opened by the path in VLLM_NCCL_SO_PATH, or else by its name.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def init_logger(name: str) -> logging.Logger:
     return logger
 
 
-# What the file may ask of vLLM that has an answer; all else is a function that does nothing.
+# Attributes of vLLM with a defined value. All others are functions that do nothing.
 ANSWERS: dict[str, Any] = {
     "init_logger": init_logger,
     "find_nccl_library": find_nccl_library,
@@ -53,7 +53,7 @@ ANSWERS: dict[str, Any] = {
 
 
 class StandIns(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Makes the modules of vLLM that are imported."""
+    """Creates the modules of vLLM that the file imports."""
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> importlib.machinery.ModuleSpec | None:
         if name.partition(".")[0] != "vllm":
@@ -66,13 +66,13 @@ class StandIns(importlib.abc.MetaPathFinder, importlib.abc.Loader):
                 raise AttributeError(name)
             return ANSWERS.get(name, lambda *_, **__: None)
 
-        # Modules below it must be imported, not answered.
+        # Submodules must be imported and not looked up as attributes.
         module.__dict__["__getattr__"] = answer
 
 
 def wrapper_of(path: Path) -> ModuleType:
     sys.meta_path.insert(0, StandIns())
-    # `from vllm import envs` takes an attribute before a module.
+    # `from vllm import envs` looks for an attribute before a module.
     ANSWERS["envs"] = importlib.import_module("vllm.envs")
     spec = importlib.util.spec_from_file_location("pynccl_wrapper", path)
     if spec is None or spec.loader is None:
@@ -84,7 +84,7 @@ def wrapper_of(path: Path) -> ModuleType:
 
 
 class Communicator:
-    """What vLLM's PyNcclCommunicator does with the wrapper."""
+    """Uses the wrapper as vLLM's PyNcclCommunicator does."""
 
     def __init__(self, wrapper: ModuleType, rank: int, ranks: int) -> None:
         self.wrapper, self.nccl = wrapper, wrapper.NCCLLibrary(find_nccl_library())
@@ -95,7 +95,7 @@ class Communicator:
         self.comm = self.nccl.ncclCommInitRank(ranks, unique, rank)
 
     def call(self, name: str, *arguments: Any) -> None:
-        """arguments: tensors, their types, and numbers as they are."""
+        """arguments: tensors, their types, and numbers."""
         stream = self.wrapper.cudaStream_t(torch.cuda.current_stream().cuda_stream)
         getattr(self.nccl, name)(*map(self._as_c, arguments), self.comm, stream)
 
@@ -115,7 +115,7 @@ def compare(job: Job, it: Communicator, count: int, kind: torch.dtype, summed: i
     total = every.sum(0).to(kind)
     it.call("ncclAllReduce", own, got, count, kind, summed)
     job.same(got, total[:count], f"ncclAllReduce of {what}")
-    # Older files lack some.
+    # Older versions of the file lack some functions.
     if hasattr(it.nccl, "ncclAllGather"):
         it.call("ncclAllGather", own, gathered, count, kind)
         job.same(gathered, every[:, :count].flatten(), f"ncclAllGather of {what}")
@@ -139,7 +139,7 @@ def compare(job: Job, it: Communicator, count: int, kind: torch.dtype, summed: i
 
 
 def timed(job: Job, it: Communicator, size: int, summed: int) -> Iterator[tuple[str, Callable[[], None]]]:
-    """Calls of bfloat16 values of which the largest side of a rank has so many bytes."""
+    """Calls with bfloat16 values whose larger buffer has the given number of bytes."""
     kind, count = torch.bfloat16, size // 2
     values = torch.randn(count, device=job.device).to(kind)
     out, part = torch.empty_like(values), count // job.ranks

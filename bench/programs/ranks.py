@@ -1,12 +1,12 @@
-"""What the programs of torch.distributed here share: the group, comparisons, digests, times, and the report.
+"""Shared by the programs that use torch.distributed: the group, comparisons, digests, times, and the report.
 
-A report is what a program found, so that its runs with and without Narrowcast can be compared:
-  faults    sentences; none when all results were right
-  moved     digests of what calls gave that only move data: the same with and without, to the bit
-  summed    digests of what depends on sums: the same in all runs of one library; in others their order may differ
-  near      values that depend on sums, and by how much they may differ from one library to another
-  chosen    tokens that were chosen by sums, and how far each was ahead of the next: the same where that was enough
-  seconds   times; of the slowest rank
+The report allows runs with and without Narrowcast to be compared. It contains:
+  faults    messages; empty if all results were correct
+  moved     digests of results of calls that only move data: must have the same bits with and without Narrowcast
+  summed    digests of results that depend on sums: must be the same in all runs of one library
+  near      values that depend on sums, and the tolerance of their difference between libraries
+  chosen    tokens selected by sums, and their margins over the next candidates: must be the same if these suffice
+  seconds   times, of the slowest rank
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ _DIGEST_WORDS = 1 << 24
 
 
 def parser(program_doc: str) -> argparse.ArgumentParser:
-    """The options that every program has."""
+    """The options of every program."""
     options = argparse.ArgumentParser(description=program_doc.splitlines()[0])
-    options.add_argument("--json", type=Path, help="write the report there")
-    options.add_argument("--device", choices=("cuda", "cpu"), default="cuda", help="cpu: over gloo, to try a program")
+    options.add_argument("--json", type=Path, help="file for the report")
+    options.add_argument("--device", choices=("cuda", "cpu"), default="cuda", help="cpu: uses gloo, to try a program")
     return options
 
 
 class Job:
-    """One rank of a program that torchrun started, and its report."""
+    """One rank of a program started by torchrun, and its report."""
 
     def __init__(self, options: argparse.Namespace, seconds: float = 120) -> None:
-        """seconds: after which a call of torch.distributed that has not ended is given up."""
+        """seconds: the timeout of calls of torch.distributed."""
         self.json = options.json
         self.rank, self.ranks = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
         self.on_gpu = options.device == "cuda"
-        # The cache of cuBLAS decides what it computes with, and so the bits.
+        # The workspace size affects the kernels that cuBLAS chooses, and thus the bits.
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
         self.device = torch.device("cpu")
         if self.on_gpu:
@@ -61,14 +61,14 @@ class Job:
         self.facts: dict[str, Any] = {}
         self._graphs: list[torch.cuda.CUDAGraph] = []
 
-    def check(self, right: bool, what: str) -> None:
-        """Notes a fault unless `right`."""
-        if not right:
+    def check(self, correct: bool, what: str) -> None:
+        """Records a fault unless `correct`."""
+        if not correct:
             self.faults.append(f"rank {self.rank}: {what}")
             print(f"WRONG rank {self.rank}: {what}", flush=True)
 
     def same(self, found: torch.Tensor, expected: torch.Tensor, what: str) -> None:
-        """Notes a fault unless both have the same bits."""
+        """Records a fault unless both have the same bits."""
         self.check(found.shape == expected.shape and torch.equal(bits(found), bits(expected)), what)
 
     def moved(self, name: str, *tensors: torch.Tensor) -> None:
@@ -78,11 +78,11 @@ class Job:
         self._own["summed"][name] = digest(*tensors)
 
     def near(self, name: str, values: list[float], tolerance: float | None) -> None:
-        """tolerance: of a difference, in parts of the largest of the values; None: it is only said."""
+        """tolerance: the maximum difference relative to the largest value; None: differences are only reported."""
         self._own["near"][name] = {"values": [value.hex() for value in values], "tolerance": tolerance}
 
     def chosen(self, name: str, tokens: list[list[int]], margins: list[list[float]], enough: float) -> None:
-        """enough: the margin by which rounding cannot choose another token."""
+        """enough: the margin above which rounding cannot change the choice of a token."""
         self._own["chosen"][name] = {"tokens": tokens, "margins": margins, "enough": enough}
 
     def barrier(self) -> None:
@@ -104,7 +104,7 @@ class Job:
         return statistics.median(self.slowest(own))
 
     def slowest(self, own: list[float]) -> list[float]:
-        """The greatest of all ranks, for each."""
+        """The maximum over all ranks of each value."""
         every = torch.tensor(own, dtype=torch.float64, device=self.device)
         dist.all_reduce(every, dist.ReduceOp.MAX)
         return every.tolist()
@@ -123,7 +123,7 @@ class Job:
         return before.elapsed_time(after) / 1000
 
     def graph(self, calls: Callable[[], object]) -> Callable[[], object]:
-        """The calls as a CUDA graph, to be replayed; as they are without a GPU. Runs them a few times before."""
+        """Runs the calls a few times and captures them in a CUDA graph. Returns its replay; on CPUs the calls."""
         if not self.on_gpu:
             return calls
         side = torch.cuda.Stream()
@@ -134,25 +134,25 @@ class Job:
         torch.cuda.current_stream().wait_stream(side)
         torch.cuda.synchronize()
         graph = torch.cuda.CUDAGraph()
-        # The watchdog of torch.distributed asks for events meanwhile.
+        # The watchdog of torch.distributed queries events during the capture.
         with torch.cuda.graph(graph, capture_error_mode="thread_local"):
             calls()
         self._graphs.append(graph)
         return graph.replay
 
     def drop_graphs(self) -> None:
-        """NCCL destroys no communicator before the graphs that call it are gone."""
+        """Frees the graphs: NCCL cannot destroy a communicator while graphs use it."""
         self.synchronize()
         for graph in self._graphs:
             graph.reset()
         self._graphs.clear()
 
     def end(self) -> None:
-        """Writes the report of all ranks, leaves the group, and exits: with status 1 when a result was wrong."""
+        """Writes the report of all ranks, leaves the group, and exits, with status 1 if a result was wrong."""
         self.drop_graphs()
         every: list[Any] = [None] * self.ranks
         dist.all_gather_object(every, (self.faults, self._own))
-        # Nobody leaves while others still wait for what he has sent.
+        # No rank leaves while others still wait for its data.
         self.barrier()
         dist.destroy_process_group()
         faults = [fault for found, _ in every for fault in found]
@@ -171,24 +171,24 @@ class Job:
                 self.json.write_text(json.dumps(report) + "\n")
             for name, seconds in self.seconds.items():
                 print(f"{name:50} {seconds * 1e3:10.3f} ms")
-            print("all results are right" if not faults else f"{len(faults)} results are WRONG", flush=True)
+            print("all results are correct" if not faults else f"{len(faults)} results are WRONG", flush=True)
         sys.exit(1 if faults else 0)
 
 
 def bits(values: torch.Tensor) -> torch.Tensor:
-    """A tensor's bytes."""
+    """The bytes of a tensor."""
     return values.detach().contiguous().reshape(-1).view(torch.uint8)
 
 
 def digest(*tensors: torch.Tensor) -> str:
-    """64 bits that depend on every bit and its place, computed where the tensors are."""
+    """A hash of 64 bits that depends on every bit and its position, computed on the device of the tensors."""
     total = 0
     for number, tensor in enumerate(tensors):
         content = bits(tensor)
         count = content.numel()
         for start in range(0, count, 8 * _DIGEST_WORDS):
             part = content[start : start + 8 * _DIGEST_WORDS]
-            # A copy, which starts at a multiple of 8 bytes and ends at one.
+            # A copy that is aligned and padded to 8 bytes.
             words = torch.nn.functional.pad(part, (0, -part.numel() % 8)).clone().view(torch.int64)
             place = torch.arange(words.numel(), device=words.device) + (start // 8 + (number << 40))
             words ^= place * -0x61C8864680B583EB

@@ -1,11 +1,11 @@
-"""Trains a small Llama on synthetic tokens with DDP or FSDP2, and reports the losses to the bit.
+"""Trains a small Llama on synthetic tokens with DDP or FSDP2, and reports the bits of the losses.
 
     torchrun --nproc-per-node 2 train.py --parallel ddp --json ddp.json
 
 DDP sums gradients (all-reduce). FSDP2 gathers parameters and sums gradients (all-gather, reduce-scatter). Its losses
-before the first step come of all-gathers alone: they are the same with every library, to the bit.
+before the first step depend on all-gathers only, so they have the same bits with every library.
 
-Steps of the model `deep` wait for the host, which has many small kernels to launch; those of `wide` for the GPU.
+The steps of the model `deep` are limited by the host, which launches many small kernels, those of `wide` by the GPU.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ MODELS = {
 SMALL = Shape(vocabulary=512, width=64, layers=2, heads=4, kv_heads=2, head_dim=16, hidden=160)
 USED_TOKENS = 256
 TIMED_STEPS = 100
-# A bfloat16 has 8 bits: sums in another order differ by so much. While the loss falls steeply, training makes that more
-# with any two orders; there the runs are only shown to have differed. They are near again at the end.
+# The precision of bfloat16, 8 bits: sums in another order differ by this much. While the loss falls steeply, training
+# amplifies any difference, so there it is only reported. At the end the losses are close again.
 FEW_STEPS, TOLERANCE = 20, 2.0**-8
 
 
 def batch_of(step: int, rank: int, sequences: int, length: int, device: torch.device) -> torch.Tensor:
-    """Sequences that count upwards, from a random token by a random stride: easy to learn."""
+    """Sequences that start at a random token and grow by a random stride, which is easy to learn."""
     generator = torch.Generator().manual_seed(1_000_003 * step + rank)
     first = torch.randint(USED_TOKENS, (sequences, 1), generator=generator)
     stride = torch.randint(1, 9, (sequences, 1), generator=generator)
@@ -55,12 +55,14 @@ def parallel(model: Llama, how: str, job: Job) -> nn.Module:
 def main() -> None:
     options = parser(__doc__ or "")
     options.add_argument("--parallel", choices=("ddp", "fsdp2"), required=True)
-    options.add_argument("--model", choices=tuple(MODELS), default="deep", help="on GPUs; on a CPU it is a small one")
+    options.add_argument(
+        "--model", choices=tuple(MODELS), default="deep", help="the model on GPUs; CPUs always train a small one"
+    )
     options.add_argument("--steps", type=int, default=200)
-    options.add_argument("--sequences", type=int, default=4, help="of each rank")
-    options.add_argument("--length", type=int, default=512, help="of a sequence, in tokens")
+    options.add_argument("--sequences", type=int, default=4, help="number of sequences per rank")
+    options.add_argument("--length", type=int, default=512, help="number of tokens per sequence")
     chosen = options.parse_args()
-    # cuBLAS is deterministic with workspaces of its own only; read when CUDA starts.
+    # cuBLAS is deterministic only with its own workspaces. The variable is read when CUDA starts.
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     job = Job(chosen)
     shape = MODELS[chosen.model] if job.on_gpu else SMALL
@@ -76,7 +78,7 @@ def main() -> None:
 
     def loss_of(step: int) -> torch.Tensor:
         tokens = batch_of(step, job.rank, chosen.sequences, chosen.length, job.device)
-        # The backward passes of the fused kernels sum in whatever order their CTAs come.
+        # The backward passes of the fused kernels sum in the order in which their CTAs run.
         with sdpa_kernel(SDPBackend.MATH):
             logits = model(tokens[:, :-1])
         return F.cross_entropy(logits.float().flatten(0, 1), tokens[:, 1:].flatten())
