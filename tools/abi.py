@@ -33,7 +33,7 @@ HEAD = """\
 # A field is described by its offset, its size, its type and its name.
 """
 
-# What the public headers include, reduced to what the parser has to know.
+# The types that the public headers use from standard headers.
 STANDARD_TYPES = "typedef unsigned long size_t;" + "".join(
     f"typedef {sign}int {name}{bits}_t;"
     for sign, name in (("", "int"), ("unsigned ", "uint"))
@@ -87,7 +87,7 @@ def constants_of_macros(root: Path) -> list[str]:
 
 
 class Header(c_ast.NodeVisitor):  # type: ignore[misc]
-    """Collects what the headers declare. Numbers are expressions in C, which `evaluate` replaces by their values."""
+    """Collects the declarations of the headers. Numbers are C expressions, which `evaluate` computes."""
 
     def __init__(self) -> None:
         self.items: list[Item] = []
@@ -257,7 +257,7 @@ def compare_structs(old: Item, new: Item) -> Iterator[Change]:
 
 
 def compare(old_text: str, new_text: str) -> list[Change]:
-    """What changed from one description to another."""
+    """The changes between two descriptions."""
     old_items, new_items = read(old_text), read(new_text)
     changes = []
     for key, old in old_items.items():

@@ -70,7 +70,7 @@ uid=$(id -u) gid=$(id -g)
 namespaces=(unshare --mount)
 [ "$uid" = 0 ] || namespaces=(unshare --user --map-root-user --mount)
 if ! problem=$("${namespaces[@]}" mount -t tmpfs none /mnt 2>&1); then
-  echo "bare.sh: no mount namespace here (${problem:-unshare failed}): running the command with everything visible" >&2
+  echo "bare.sh: cannot create a mount namespace (${problem:-unshare failed}): running the command without hiding anything" >&2
   clean_environment
   exec "$@"
 fi

@@ -100,7 +100,7 @@ def folder_of(path: Path) -> str:
 
 
 def check_include(source: Path, target: Path, text: str, installed: set[Path]) -> str | None:
-    """What is wrong with `source` including `target` (both relative to the root) by `text`, or None."""
+    """The error if `source` includes `target` (both relative to the root) by `text`; None if that is allowed."""
     if target.parts[0] == "include":
         return None
     if source.parts[0] == "include":

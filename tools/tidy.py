@@ -1,6 +1,7 @@
-"""Checks what is in the tree: file types and sizes, headers that nothing includes, long comments, generated files.
+"""Checks the tree: file types and sizes, headers that nothing includes, long comments, generated files.
 
-Also reports measurements that are older than the kernels they describe. They are no error: a GPU must renew them.
+Also reports measurements that are older than the kernels they describe. These are not errors, because measuring again
+needs a GPU.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import NamedTuple
 
 from check_dependencies import INCLUDE, resolve
 
-# Binary files that the tree may hold: test data, fuzz corpora and charts.
+# Binary files that the tree may contain: test data, fuzz corpora and charts.
 BINARIES = ["tests/golden/*", "tests/fuzz/corpus/*", "*.safetensors", "bench/results/*.png", "docs/*.png"]
 
 MAX_BYTES = 1 << 20
@@ -51,7 +52,7 @@ GENERATORS: list[Generator] = []
 
 
 class Measurement(NamedTuple):
-    """Which sources decide the figures in the files that match `pattern`, as pathspecs of git."""
+    """The sources that determine the figures in the files that match `pattern`, as pathspecs of git."""
 
     pattern: str
     sources: tuple[str, ...]
@@ -76,7 +77,7 @@ def git(root: Path, *arguments: str) -> str:
 
 
 def tree_files(root: Path) -> list[str]:
-    """Every file that is tracked or would be, except symbolic links and third-party code."""
+    """Every file that is tracked or not ignored, except symbolic links and third-party code."""
     listed = git(root, "ls-files", "-z", "--cached", "--others", "--exclude-standard").split("\0")
     return sorted(
         {
@@ -166,7 +167,7 @@ def old_measurements(root: Path, files: list[str]) -> Iterator[str]:
             continue
         commits = sorted(set(COMMIT.findall((root / name).read_text(encoding="utf-8"))))
         if not commits:
-            yield f"{name}: names no commit"
+            yield f"{name}: states no commit"
         for commit in commits:
             try:
                 sources = [f":(glob){source}" for source in measured.sources]

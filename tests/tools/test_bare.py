@@ -69,7 +69,7 @@ def test_without_namespaces_it_says_so_and_runs_the_command(tmp_path: Path) -> N
     unshare.chmod(0o755)
     done = bare("echo", "ran", PATH=f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
     assert (done.returncode, done.stdout) == (0, "ran\n")
-    assert "no mount namespace here (not permitted)" in done.stderr
+    assert "cannot create a mount namespace (not permitted)" in done.stderr
 
 
 def test_it_needs_a_command() -> None:

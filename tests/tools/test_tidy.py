@@ -147,7 +147,7 @@ def test_old_measurements_are_reported(tree: Path) -> None:
     assert "h200.costs" not in fresh.stdout
     assert "2026-01-01" not in fresh.stdout
     assert f"b200.costs: measured at {'0' * 12}, which is not in this clone" in fresh.stdout
-    assert "none.costs: names no commit" in fresh.stdout
+    assert "none.costs: states no commit" in fresh.stdout
 
     write(tree, {"src/comm/move.cu": "// 2\n"})
     git(tree, "commit", "-qam", "third, in a kernel of collectives")

@@ -42,7 +42,7 @@ class Header:
 
 
 def _name(declaration: str) -> str | None:
-    """What a declaration declares; None for a nameless enum."""
+    """The name that is declared; None for a nameless enum."""
     if function := re.search(r"\b(ncast_\w+)\s*\(", declaration) or re.search(r"\(\*(\w+)\)\s*\(", declaration):
         return function[1]
     named = re.search(r"(\w+)\s*;\s*(?://.*)?$", declaration)

@@ -147,7 +147,7 @@ def rewritten(markdown: str, source: str, site_folder: str) -> str:
 
 
 def public_names(module: Any) -> list[str]:
-    """What a module exports; for modules without __all__, what it defines."""
+    """The names that a module exports; for modules without __all__, those that it defines."""
     if module.exports:
         return [str(name) for name in module.exports]
     return [name for name, member in module.members.items() if not name.startswith("_") and not member.is_alias]

@@ -114,7 +114,7 @@ def main() -> None:
     nccl = nccl_search.chosen(nccl_search.candidates())
     ranks = cuda.device_count()
     if nccl is None or ranks < 2:
-        raise SystemExit("no NCCL was found" if nccl is None else "fewer than 2 GPUs here")
+        raise SystemExit("no NCCL was found" if nccl is None else "fewer than 2 GPUs")
     # Reason for forwarding -> setting, function and count of a call that is forwarded for it.
     wanted = {
         "NARROWCAST_TAKE=never": ("never", "ncclAllReduce", 1),

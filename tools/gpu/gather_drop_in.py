@@ -62,7 +62,7 @@ def run_of(folder: Path, variant: str) -> dict[str, Any]:
         run |= {"counters": counters(content), "faults_of_counters": content["faults"]}
         # Programs on CPUs do not call NCCL.
         if variant.startswith(ALWAYS) and not calls_of(run, "taken") and os.environ.get("DEVICE") != "cpu":
-            run["faults"] = [*run["faults"], "no call was taken"]
+            run["faults"] = [*run["faults"], "no call was executed"]
     return run
 
 
@@ -116,11 +116,11 @@ def main() -> None:
         **{path.stem: json.loads(path.read_text()) for path in sorted(runs.glob("*.json"))},
     }
     print(json.dumps(report, indent=1))
-    said = [program for program in programs if not only or program["program"] in only]
-    for program in said:
+    reported = [program for program in programs if not only or program["program"] in only]
+    for program in reported:
         print(*verdict(program), sep="\n", file=sys.stderr)
     # A failure with NCCL alone is not Narrowcast's; its line reports it.
-    if any(faults for program in said for variant, faults in program["faults"].items() if variant != BASE):
+    if any(faults for program in reported for variant, faults in program["faults"].items() if variant != BASE):
         sys.exit(1)
 
 
