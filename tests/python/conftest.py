@@ -25,7 +25,7 @@ settings.register_profile("narrowcast", deadline=None, max_examples=60, derandom
 settings.load_profile("narrowcast")
 
 HERE = Path(__file__).parent
-# What rank processes of the tests import: as `pythonpath` in pyproject.toml.
+# Import path of the rank processes, the same as `pythonpath` in pyproject.toml.
 SHARED = [str(folder) for folder in (HERE, HERE / "support", HERE / "nccl")]
 CLI_SECONDS = 60
 
@@ -91,7 +91,7 @@ def build(compiler: str, source: str, result: Path, *options: str) -> None:
     """Builds a fake; skips the test without a compiler."""
     found = shutil.which(compiler)
     if found is None:
-        pytest.skip(f"no {compiler} here")
+        pytest.skip(f"{compiler} was not found")
     standard = "-std=gnu11" if compiler == "cc" else "-std=c++20"
     command = [found, standard, "-O1", "-Wall", "-Wextra", "-shared", "-fPIC", "-o", str(result)]
     subprocess.run([*command, str(HERE / "fakes" / source), *options], check=True)
@@ -124,7 +124,7 @@ def nccl_file(tmp_path: Path) -> Path:
     """A file in place of NCCL, for code that only searches for it."""
     path = tmp_path / "real" / "libnccl.so.2"
     path.parent.mkdir()
-    path.write_bytes(b"no matter what")
+    path.write_bytes(b"any content")
     return path
 
 

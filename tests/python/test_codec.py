@@ -101,7 +101,7 @@ def test_out_that_overlaps_the_frame_is_rejected(shift):
     assert np.array_equal(memory, before)
 
 
-def test_out_takes_arrays_of_the_type_of_bytes_and_of_bits():
+def test_out_accepts_arrays_of_the_type_of_bytes_and_of_bits():
     frame = narrowcast.encode(normal("bfloat16", 100), dtype="bfloat16")
     for out in (np.empty(100, np.uint16), np.empty(200, np.uint8), bytearray(200), np.empty((10, 10), np.int16)):
         narrowcast.decode(frame, out=out)
@@ -114,7 +114,7 @@ def test_out_takes_arrays_of_the_type_of_bytes_and_of_bits():
 
 
 @pytest.mark.parametrize("kind", FLOATS, ids=lambda kind: kind.name)
-def test_out_takes_unsigned_integers_of_the_values_width(kind):
+def test_out_accepts_unsigned_integers_of_the_same_width(kind):
     bits = normal(kind.name, 72)
     out = np.empty(72, f"u{kind.bytes}")
     narrowcast.decode(narrowcast.encode(bits, dtype=kind.name), out=out)
@@ -130,7 +130,7 @@ def test_a_frame_that_does_not_fit_out_is_an_error():
     assert caught.value.status == narrowcast.Status.TOO_SMALL
 
 
-def test_more_bytes_than_the_frame_has_are_allowed():
+def test_bytes_after_the_frame_are_allowed():
     first, second = (narrowcast.encode(normal("float32", elems), more=True) for elems in (10, 20))
     assert narrowcast.decode(np.concatenate([first, second])).size == 10
 
@@ -153,7 +153,7 @@ def test_with_a_checksum_every_flipped_bit_is_found():
 
 
 @given(data=st.binary(max_size=300), keep=st.integers(0, 64), at=st.integers(0, 4000), flip=st.integers(1, 255))
-def test_without_a_checksum_hostile_frames_are_values_or_an_error(data, keep, at, flip):
+def test_without_a_checksum_hostile_frames_give_values_or_an_error(data, keep, at, flip):
     frame = narrowcast.encode(normal("bfloat16", 3000), dtype="bfloat16")
     flipped = frame.copy()
     flipped[at % frame.size] ^= flip
@@ -175,7 +175,7 @@ def test_bounds_beyond_the_limit_of_a_frame_are_errors():
         narrowcast.encode(b"", codec="zip")
 
 
-def test_gpu_arrays_are_sent_to_the_cuda_module():
+def test_gpu_arrays_are_rejected_with_a_hint_at_the_cuda_module():
     class OnGpu:
         def __init__(self):
             self.__cuda_array_interface__ = {"shape": (4,), "typestr": "<f4", "data": (4096, False), "version": 3}

@@ -123,7 +123,7 @@ def test_dlpack_on_a_gpu_has_its_device_and_receives_the_stream():
     assert producer.streams == [77, 1]
 
 
-def test_dlpack_that_is_read_only_or_a_copy_is_not_written_to():
+def test_read_only_and_copied_dlpack_tensors_are_rejected_as_outputs():
     for flags in (1, 2):
         producer = Producer(np.zeros(64, np.uint8), 2, 32, flags=flags)
         view(producer, "values")
@@ -165,7 +165,7 @@ def test_cuda_array_interface_is_read():
         view(CudaArray(typestr=">f4"), "values")
 
 
-def test_torch_tensors_are_recognised_by_their_interface():
+def test_torch_tensors_are_recognised_without_importing_torch():
     seen = view(Torchlike(), "values")
     assert (seen.pointer, seen.device, seen.device_id, seen.elems) == (8192, "cuda", 2, 12)
     assert seen.dtype.name == "bfloat16"
@@ -187,7 +187,7 @@ def test_bytes_are_uint8_unless_a_type_is_given():
 
 
 @pytest.mark.parametrize(
-    ("array", "options", "error", "sentence"),
+    ("array", "options", "error", "message"),
     [
         (3, {}, TypeError, "values is a int, not an array"),
         (np.zeros(4, np.uint16), {}, TypeError, "values holds uint16, which is not a value type"),
@@ -198,8 +198,8 @@ def test_bytes_are_uint8_unless_a_type_is_given():
         (np.zeros(4, np.float32), {"dtype": "float31"}, ValueError, "dtype of values: 'float31' is not a value type"),
     ],
 )
-def test_unsupported_arrays_are_rejected_with_a_reason(array, options, error, sentence):
-    with pytest.raises(error, match=sentence):
+def test_unsupported_arrays_are_rejected_with_a_reason(array, options, error, message):
+    with pytest.raises(error, match=message):
         view(array, "values", **options)
 
 
@@ -216,7 +216,7 @@ def test_ml_dtypes_arrays_have_their_types():
         view(np.zeros(4, ml_dtypes.float8_e4m3), "values")
 
 
-def test_real_torch_tensors_are_taken():
+def test_real_torch_tensors_are_accepted():
     torch = pytest.importorskip("torch")
     for theirs, ours in [
         (torch.bfloat16, "bfloat16"),

@@ -71,7 +71,7 @@ def on_fakes(fakes, rank_jobs, monkeypatch):
 
 @pytest.mark.parametrize("graph_calls", [0, 2])
 @pytest.mark.parametrize("operation", operations.NAMES)
-def test_every_operation_runs_beside_nccl(on_fakes, operation, graph_calls):
+def test_every_operation_is_measured_with_nccl(on_fakes, operation, graph_calls):
     report = on_fakes(operation, graph_calls=graph_calls)
     assert report["device"] == "Fake GPU"
     assert report["versions"]["nccl"] == "2.28.9"
@@ -96,7 +96,7 @@ def test_every_operation_runs_beside_nccl(on_fakes, operation, graph_calls):
 
 @pytest.mark.parametrize("graph_calls", [0, 80])
 @pytest.mark.parametrize("operation", sorted(name for name in operations.NAMES if operations.describe(name).in_place))
-def test_every_operation_runs_in_place(on_fakes, operation, graph_calls):
+def test_every_operation_is_measured_in_place(on_fakes, operation, graph_calls):
     # More calls in the graph than sets of buffers: reductions would read their own results.
     rows = on_fakes(operation, in_place=True, graph_calls=graph_calls, iterations=80 if graph_calls else 3)["rows"]
     assert [row["wrong"] for row in rows] == [0] * 8
@@ -104,7 +104,7 @@ def test_every_operation_runs_in_place(on_fakes, operation, graph_calls):
 
 @pytest.mark.parametrize("graph_calls", [0, 2])
 @pytest.mark.parametrize("operation", ["all_reduce", "all_to_all", "sendrecv"])
-def test_groups_run_beside_nccl(on_fakes, operation, graph_calls):
+def test_groups_are_measured_with_nccl(on_fakes, operation, graph_calls):
     report = on_fakes(operation, group_calls=3, graph_calls=graph_calls)
     assert [row["wrong"] for row in report["rows"]] == [0] * 8
     assert "groups of 3" in bench_report.preamble(report)
@@ -122,7 +122,7 @@ def test_calls_of_both_libraries_are_grouped(on_fakes, monkeypatch, tmp_path):
 
 
 @pytest.mark.parametrize("graph_calls", [0, 2])
-def test_calls_are_waited_for(on_fakes, monkeypatch, graph_calls):
+def test_blocking_calls_are_measured(on_fakes, monkeypatch, graph_calls):
     # No error, because the stream is not held.
     monkeypatch.setenv("FAKE_LAUNCHES_WAIT", "1")
     report = on_fakes("all_reduce", blocking=True, graph_calls=graph_calls, against=[])
@@ -130,7 +130,7 @@ def test_calls_are_waited_for(on_fakes, monkeypatch, graph_calls):
     assert "each waited for" in bench_report.preamble(report)
 
 
-def test_the_host_has_made_calls_on_gpus_before_they_are_done(on_fakes):
+def test_cpu_times_on_gpus_are_shorter_than_call_times(on_fakes):
     report = on_fakes("all_reduce", report_cputime=True, size=4 << 20, codecs=["window"])
     assert len(report["rows"]) == 6
     for row in report["rows"][3:]:
@@ -156,14 +156,14 @@ def test_sums_of_three_ranks_are_correct_in_any_order(on_fakes):
     assert [row["wrong"] for row in rows] == [0] * 8
 
 
-def test_one_way_sends_only_from_the_first_rank_to_the_second(on_fakes):
+def test_one_way_sends_only_from_rank_0_to_rank_1(on_fakes):
     rows = on_fakes("sendrecv", ranks=3, pattern="one-way")["rows"]
     assert [row["wrong"] for row in rows] == [0] * 8
     assert rows[5]["raw_bytes"] == rows[5]["size_bytes"]
 
 
 @pytest.mark.parametrize("operation", ["all_to_all", "gather", "scatter"])
-def test_an_old_nccl_sends_and_receives(on_fakes, operation):
+def test_an_old_nccl_uses_sends_and_receives(on_fakes, operation):
     rows = on_fakes(operation, ranks=3, library="libnccl_old.so.2", against=["nccl"])["rows"]
     assert [row["wrong"] for row in rows] == [0] * 6
 
@@ -179,7 +179,7 @@ def test_missing_variants_of_nccl_are_skipped_or_errors(on_fakes, monkeypatch):
     all_three = ["nccl", "nccl-symmetric", "nccl-ce"]
     report = on_fakes("all_gather", against=all_three)
     assert report["contenders"][2:] == all_three
-    with pytest.raises(errors.RemoteError, match="no all_reduce by copy engine"):
+    with pytest.raises(errors.RemoteError, match="NCCL does not use copy engines for all_reduce"):
         on_fakes("all_reduce", against=all_three)
     monkeypatch.setenv("FAKE_NCCL_NO_WINDOWS", "1")
     report = on_fakes("all_gather", against=all_three, required=False)
@@ -188,8 +188,8 @@ def test_missing_variants_of_nccl_are_skipped_or_errors(on_fakes, monkeypatch):
     monkeypatch.setenv("FAKE_NCCL_VERSION", "22602")
     report = on_fakes("all_gather", against=all_three, required=False)
     assert report["contenders"][2:] == ["nccl"]
-    assert "NCCL 2.26.2 has no symmetric windows" in report["notes"][0]
-    with pytest.raises(errors.RemoteError, match="no symmetric windows"):
+    assert "NCCL 2.26.2 does not support symmetric windows" in report["notes"][0]
+    with pytest.raises(errors.RemoteError, match="does not support symmetric windows"):
         on_fakes("all_gather", against=["nccl-symmetric"])
 
 
@@ -201,7 +201,7 @@ def test_without_nccl_narrowcast_is_measured_alone(on_fakes):
         on_fakes("all_reduce", library="libcuda.so.1")
 
 
-def test_a_table_has_the_columns_of_every_contender(on_fakes):
+def test_the_table_has_columns_for_every_contender(on_fakes):
     report = on_fakes("all_reduce", graph_calls=2)
     text = bench_report.preamble(report).splitlines()
     assert "graphs of 2 calls" in text[2]
@@ -214,7 +214,7 @@ def test_a_table_has_the_columns_of_every_contender(on_fakes):
     assert len(line) == len(text[4])
 
 
-def test_the_default_library_is_the_wheels_or_the_loaders(wheel, monkeypatch, tmp_path):
+def test_the_default_nccl_is_the_wheel_or_the_one_of_the_loader(wheel, monkeypatch, tmp_path):
     monkeypatch.setattr(nccl_search, "_FOLDERS", ())
     monkeypatch.delenv("LD_LIBRARY_PATH", raising=False)
     assert nccl_library.find() == "libnccl.so.2"
@@ -238,7 +238,7 @@ def test_the_configuration_has_the_layout_of_nccl_2_27():
 
 
 @pytest.mark.parametrize("operation", sorted(name for name in operations.NAMES if operations.describe(name).in_place))
-def test_the_host_runs_in_place(cli, operation):
+def test_in_place_on_the_host(cli, operation):
     done = cli("bench", operation, *ONE_SIZE, "--ranks", "3", "--in-place", "--codec", "raw,window", "--json")
     assert (done.returncode, done.stderr) == (0, "")
     rows = json.loads(done.stdout)["rows"]
@@ -251,7 +251,7 @@ def test_one_way_on_the_host(cli):
     assert (row["wrong"], row["raw_bytes"]) == (0, 4096)
 
 
-def test_a_launch_that_waits_for_the_gpu_is_found(on_fakes, monkeypatch):
+def test_launches_that_wait_for_the_gpu_are_detected(on_fakes, monkeypatch):
     monkeypatch.setenv("FAKE_LAUNCHES_WAIT", "1")
     with pytest.raises(errors.RemoteError, match="launches of auto wait for the GPU"):
         on_fakes("all_reduce", against=[])

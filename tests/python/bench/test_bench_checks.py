@@ -10,7 +10,7 @@ from narrowcast.types import value_type
 BF16 = value_type("bfloat16")
 
 
-def test_parts_are_as_nccl_tests_has_them():
+def test_counts_and_sizes_follow_nccl_tests():
     assert operations.count_of("all_gather", 1000, BF16, 3) == 160
     assert operations.count_of("gather", 20, BF16, 3) == 3
     assert operations.count_of("all_reduce", 1001, BF16, 3) == 500
@@ -24,7 +24,7 @@ def test_parts_are_as_nccl_tests_has_them():
     ]
 
 
-def test_moved_data_is_compared_to_the_bit():
+def test_moved_data_is_compared_bit_for_bit():
     sample = samples.sample("random", "float32")
     call = operations.Call("all_gather", value_type("float32"), 3000, 1, 2)
     whole = np.concatenate([call.sent(sample, rank, 7) for rank in range(2)])
@@ -36,7 +36,7 @@ def test_moved_data_is_compared_to_the_bit():
     assert call.count_wrong(other, nan) == 1
 
 
-def test_repetitions_of_the_sample_are_expected():
+def test_inputs_longer_than_the_sample_repeat_it():
     kind = value_type("float32")
     sample = samples.sample("normal", "float32")[:1000]
     call = operations.Call("reduce_scatter", kind, 3500, 1, 2)
@@ -52,7 +52,7 @@ def _rounded_backwards(inputs, kind):
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32", "float64", "float8_e4m3"])
-def test_any_order_of_a_sum_is_accepted_and_other_values_are_not(dtype):
+def test_sums_in_any_order_are_accepted_and_other_values_rejected(dtype):
     kind = value_type(dtype)
     inputs = [samples.of_rank(samples.sample("normal", dtype), rank, 5000) for rank in range(8)]
     found = _rounded_backwards(inputs, kind)
@@ -71,7 +71,7 @@ def test_any_order_of_a_sum_is_accepted_and_other_values_are_not(dtype):
 
 
 @pytest.mark.parametrize("op", ["sum", "prod", "min", "max", "avg"])
-def test_exact_results_are_near(kind, op):
+def test_exact_results_are_within_the_tolerance(kind, op):
     for data in ("normal", "random"):
         inputs = [samples.of_rank(samples.sample(data, kind.name), rank, 3000) for rank in range(3)]
         assert tolerance.count_outside(oracle.reduce(inputs, op, kind), inputs, op, kind) == 0

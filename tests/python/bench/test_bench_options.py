@@ -32,12 +32,12 @@ def test_every_reduction_of_every_type_on_the_host(cli):
     assert row["redop"] == "none"
 
 
-def test_sizes_are_added(cli):
+def test_sizes_can_grow_by_a_step(cli):
     rows = report_on_the_host(cli, "broadcast", "-b", "1K", "-e", "4K", "-i", "1K")["rows"]
     assert [row["size_bytes"] for row in rows] == [1024, 2048, 3072, 4096]
 
 
-def test_the_host_has_made_calls_on_a_stream_before_they_are_done(cli):
+def test_cpu_times_on_a_stream_are_shorter_than_call_times(cli):
     arguments = ("-b", "8M", "-e", "8M", "-C", "1")
     ((waited,), (made,)) = (report_on_the_host(cli, "all_reduce", *arguments, "-z", z)["rows"] for z in (1, 0))
     assert made["cpu_us"] < 0.5 * made["time_us"]
@@ -46,7 +46,7 @@ def test_the_host_has_made_calls_on_a_stream_before_they_are_done(cli):
     assert "time: until the host has made a call" in text
 
 
-def test_a_missing_rank_is_waited_for_until_the_timeout(rank_jobs, monkeypatch):
+def test_ranks_wait_for_a_missing_rank_until_the_timeout(rank_jobs, monkeypatch):
     def run(function, arguments, on_results, **limits):
         real("rank_jobs:benches_late", arguments, on_results, **limits)
 
@@ -136,7 +136,7 @@ def test_windows_exclude_the_default_of_nccl(cli_here, monkeypatch):
         (["all_reduce", "-o", "all", "--plot", "out.png"], 2, "--plot"),
     ],
 )
-def test_invalid_arguments_are_one_sentence(cli_here, tmp_path, arguments, status, word):
+def test_invalid_arguments_are_reported_in_one_line(cli_here, tmp_path, arguments, status, word):
     done = cli_here("bench", *arguments)
     assert (done.returncode, done.stdout) == (status, "")
     assert word in done.stderr

@@ -16,7 +16,7 @@ BF16 = value_type("bfloat16")
 
 
 @pytest.mark.parametrize("given", [["-J", "out.json"], ["--json", "out.json"], ["--json=out.json"]])
-def test_a_report_goes_to_a_file(cli, tmp_path, given):
+def test_reports_are_written_to_files(cli, tmp_path, given):
     done = cli("bench", "all_reduce", *given, *ONE_SIZE, "--ranks", "2")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("# all_reduce, 2 ranks")
@@ -25,7 +25,7 @@ def test_a_report_goes_to_a_file(cli, tmp_path, given):
     assert "--output-file out.json" in report["command"]
 
 
-def test_a_report_says_how_it_was_made(cli, tmp_path):
+def test_reports_state_command_commit_and_machine(cli, tmp_path):
     arguments = ["-b", "4K", "-e", "8K", "-f", "2", "--backend", "host", "--ranks", "2", "--codec", "raw", "--codec"]
     done = cli("bench", "all_reduce", *arguments, "window", "--in-place", "-J", "out.json", COMMIT="abc")
     assert (done.returncode, done.stderr) == (0, "")
@@ -42,7 +42,7 @@ def test_a_report_says_how_it_was_made(cli, tmp_path):
     assert "raw" in done.stdout.splitlines()[3]
 
 
-def test_wrong_values_end_with_status_1(cli_here, monkeypatch):
+def test_wrong_values_give_exit_status_1(cli_here, monkeypatch):
     def one_wrong(function, arguments, on_results, **_):
         on_results([{"versions": {"narrowcast": "0"}, "contenders": ["raw"], "notes": []}] * 2)
         result = {"seconds": [1e-3], "wrong": 1, "raw_bytes": 8, "wire_bytes": 8}
@@ -54,7 +54,7 @@ def test_wrong_values_end_with_status_1(cli_here, monkeypatch):
     assert "2 values of all_reduce are wrong" in done.stderr
 
 
-def test_the_slowest_rank_counts_in_every_batch():
+def test_times_of_ranks_are_combined_per_batch():
     settings = {"operation": "all_reduce", "op": "sum", "root": 0}
 
     def ranks(*seconds):
@@ -81,7 +81,7 @@ def test_the_slowest_rank_counts_in_every_batch():
     ("changes", "is_taken"),
     [({}, True), ({"group_calls": 2}, False), ({"blocking": True}, False), ({"average": 1}, False)],
 )
-def test_the_cost_model_takes_times_of_calls_alone_on_the_slowest_rank(changes, is_taken):
+def test_the_cost_model_uses_times_of_single_calls_on_the_slowest_rank(changes, is_taken):
     row = {"contender": "nccl", "codec": None, "count": 512, "type": "bfloat16", "time_us": 3.0, "ratio": None}
     report = _report() | {"backend": "cuda", "ctas": 0, "in_place": False, "pattern": "ring", "rows": [row]}
     times = Times()
@@ -113,7 +113,7 @@ def _report():
 
 
 @pytest.mark.parametrize("alone", [False, True])
-def test_a_report_is_drawn(tmp_path, alone):
+def test_reports_are_plotted(tmp_path, alone):
     pytest.importorskip("matplotlib")
     report = _report()
     if alone:
@@ -124,7 +124,7 @@ def test_a_report_is_drawn(tmp_path, alone):
     assert [path.name for path in tmp_path.iterdir()] == ["out.svg"]
 
 
-def test_reports_are_drawn_side_by_side(tmp_path):
+def test_several_reports_are_plotted_side_by_side(tmp_path):
     pytest.importorskip("matplotlib")
     reports = [_report(), _report() | {"operation": "all_reduce"}]
     reports[1]["rows"] = [row for row in reports[1]["rows"] if row["contender"] != "nccl-ce"]
@@ -137,7 +137,7 @@ def test_reports_are_drawn_side_by_side(tmp_path):
         assert f"<!-- {words} -->" in text
 
 
-def test_bench_draws(cli, tmp_path):
+def test_bench_writes_a_plot(cli, tmp_path):
     pytest.importorskip("matplotlib")
     assert cli("bench", "all_reduce", *ONE_SIZE, "--ranks", "2", "--plot", "out.png").returncode == 0
     assert (tmp_path / "out.png").read_bytes().startswith(b"\x89PNG")

@@ -18,12 +18,12 @@ SECONDS = 60
 
 
 def test_the_launcher_reports_the_rank_that_failed(rank_jobs):
-    for job, sentence in (("fails", "rank 1: the sentence of rank 1"), ("dies", "rank 1 was killed by signal 9")):
-        with pytest.raises(narrowcast.RemoteError, match=sentence):
+    for job, message in (("fails", "rank 1: the message of rank 1"), ("dies", "rank 1 was killed by signal 9")):
+        with pytest.raises(narrowcast.RemoteError, match=message):
             run_ranks(f"{rank_jobs}:{job}", [{"rank": 0}, {"rank": 1}], lambda _: None, timeout_seconds=SECONDS)
 
 
-def test_the_launcher_ends_ranks_that_take_too_long(rank_jobs):
+def test_the_launcher_kills_ranks_after_the_timeout(rank_jobs):
     pids: list[int] = []
     begin = time.monotonic()
     with pytest.raises(narrowcast.RemoteError, match="ranks 0, 1 did not end within 2 seconds"):
@@ -35,7 +35,7 @@ def test_the_launcher_ends_ranks_that_take_too_long(rank_jobs):
 
 
 @pytest.mark.parametrize("operation", NAMES)
-def test_the_benchmark_makes_the_same_calls_as_the_methods(operation):
+def test_benchmarks_make_the_same_calls_as_the_methods(operation):
     class Buffer:
         def __init__(self, array):
             self.array, self.pointer = array, array.ctypes.data

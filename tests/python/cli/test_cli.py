@@ -16,7 +16,7 @@ from narrowcast._bench.operations import NAMES as OPERATIONS
 from sample_values import normal
 
 
-def assert_one_sentence(result, status, *words):
+def assert_one_line(result, status, *words):
     assert result.returncode == status, result
     assert result.stdout == ""
     assert result.stderr.startswith("narrowcast: ")
@@ -77,7 +77,7 @@ def test_encoded_data_is_not_written_to_a_terminal(slices):
     finally:
         os.close(terminal)
         os.close(leader)
-    assert_one_sentence(done, 2, "terminal")
+    assert_one_line(done, 2, "terminal")
 
 
 def test_options_of_encode(cli, tmp_path):
@@ -137,10 +137,10 @@ def test_version_and_help(cli, cli_here):
         (["explain", "all_reduce", "--bytes", "1K", "--ranks", "9"], "--ranks"),
     ],
 )
-def test_bad_use_is_one_sentence_and_status_2(cli_here, tmp_path, arguments, word):
+def test_invalid_arguments_are_one_line_and_exit_status_2(cli_here, tmp_path, arguments, word):
     (tmp_path / "plain").write_bytes(b"plain")
     (tmp_path / "link").symlink_to("plain")
-    assert_one_sentence(cli_here(*arguments), 2, word)
+    assert_one_line(cli_here(*arguments), 2, word)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["link", "plain"]
 
 
@@ -162,22 +162,22 @@ def test_bad_use_is_one_sentence_and_status_2(cli_here, tmp_path, arguments, wor
         (["bench", "all_reduce", "--backend", "host", "-J", "folder"], ["folder", "not a regular file"]),
     ],
 )
-def test_a_failure_is_one_sentence_and_status_1(cli_here, tmp_path, arguments, words):
+def test_failures_are_one_line_and_exit_status_1(cli_here, tmp_path, arguments, words):
     (tmp_path / "plain").write_bytes(b"plain")
     (tmp_path / "broken.safetensors").write_bytes(b"\xff" * 20)
     (tmp_path / "folder").mkdir()
-    assert_one_sentence(cli_here(*arguments), 1, *words)
+    assert_one_line(cli_here(*arguments), 1, *words)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["broken.safetensors", "folder", "plain"]
 
 
-def test_a_plot_that_cannot_be_written_fails_before_the_work(cli_here, tmp_path):
+def test_unwritable_plots_are_rejected_before_the_work(cli_here, tmp_path):
     pytest.importorskip("matplotlib")
     (tmp_path / "plain").write_bytes(b"plain")
     for command in (["ratio", "plain", "--dtype", "uint8"], ["bench", "all_reduce", "--backend", "host"]):
-        assert_one_sentence(cli_here(*command, "--plot", "nowhere/a.png"), 1, "nowhere/a.png: No such file")
+        assert_one_line(cli_here(*command, "--plot", "nowhere/a.png"), 1, "nowhere/a.png: No such file")
 
 
-def test_inspect_shows_which_frame_is_wrong(cli_here, slices, tmp_path):
+def test_inspect_shows_which_frame_is_corrupt(cli_here, slices, tmp_path):
     assert cli_here("encode", slices, "model.ncast").returncode == 0
     right = json.loads(cli_here("inspect", "model.ncast", "--json").stdout)
     assert [frame["fault"] for frame in right] == [None] * len(right)
@@ -195,28 +195,28 @@ def test_inspect_shows_which_frame_is_wrong(cli_here, slices, tmp_path):
     assert found[:3] + found[4:] == right[:3] + right[4:]
 
 
-def test_inspect_shows_the_frames_before_a_cut(cli_here, slices, tmp_path):
+def test_inspect_shows_the_frames_of_a_truncated_file(cli_here, slices, tmp_path):
     assert cli_here("encode", slices, "model.ncast").returncode == 0
     (tmp_path / "model.ncast").write_bytes((tmp_path / "model.ncast").read_bytes()[:-1])
     done = cli_here("inspect", "model.ncast")
     assert (done.returncode, done.stderr.count("\n")) == (1, 1)
-    assert "the file is cut" in done.stderr
+    assert "the file is truncated" in done.stderr
     assert "bfloat16" in done.stdout
     assert "WRONG" not in done.stdout
 
 
-def test_a_cut_file_is_located(cli, slices, tmp_path):
+def test_errors_in_truncated_files_have_an_offset(cli, slices, tmp_path):
     assert cli("encode", slices, "whole").returncode == 0
     whole = (tmp_path / "whole").read_bytes()
     (tmp_path / "cut").write_bytes(whole[: len(whole) // 2])
     frames = json.loads(cli("inspect", "whole", "--json").stdout)
     broken = max(frame["offset"] for frame in frames if frame["offset"] <= len(whole) // 2)
-    assert_one_sentence(cli("decode", "cut", "out"), 1, f"at byte {broken}: the file is cut")
+    assert_one_line(cli("decode", "cut", "out"), 1, f"at byte {broken}: the file is truncated")
     assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_leaves_nothing_behind(tmp_path, number):
+def test_signals_leave_no_partial_files(tmp_path, number):
     with (tmp_path / "long").open("wb") as file:
         file.truncate(8 << 30)  # a hole: nothing on the disk
     process = subprocess.Popen(
@@ -236,7 +236,7 @@ def test_a_signal_leaves_nothing_behind(tmp_path, number):
     assert [path.name for path in tmp_path.iterdir()] == ["long"]
 
 
-def test_a_reader_that_leaves_is_no_error(slices, tmp_path):
+def test_a_closed_pipe_is_not_an_error(slices, tmp_path):
     command = f"{sys.executable} -m narrowcast ratio --json {slices} | head -c 1"
     done = subprocess.run(command, shell=True, capture_output=True, text=True, timeout=60, env=os.environ, check=False)
     assert (done.stdout, done.stderr) == ("[", "")
@@ -258,34 +258,34 @@ def test_ratio_as_table_and_json(cli, slices, tmp_path):
     assert table.stdout.count("weights_bf16") == 2
 
 
-def test_names_are_printed_as_they_are(cli_here, slices, tmp_path):
+def test_names_with_brackets_are_printed_unchanged(cli_here, slices, tmp_path):
     (tmp_path / "a[bold]b").write_bytes(b"four")
     assert "a[bold]b" in cli_here("ratio", "a[bold]b", "--dtype", "bf16").stdout
 
 
-def test_a_full_disk_is_one_sentence_and_leaves_nothing(slices, tmp_path):
+def test_a_full_disk_is_reported_and_leaves_no_partial_file(slices, tmp_path):
     # A file size limit of 512 KiB simulates a full disk.
     command = f"ulimit -f 1024; exec {sys.executable} -m narrowcast encode {slices} out"
     done = subprocess.run(command, shell=True, capture_output=True, text=True, timeout=60, cwd=tmp_path, check=False)
-    assert_one_sentence(done, 1, "narrowcast: out: File too large")
+    assert_one_line(done, 1, "narrowcast: out: File too large")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_ratio_sends_encoded_files_to_inspect(cli, slices):
+def test_ratio_rejects_encoded_files(cli, slices):
     assert cli("encode", slices, "model.ncast").returncode == 0
-    assert_one_sentence(cli("ratio", "model.ncast"), 2, "already encoded", "inspect")
+    assert_one_line(cli("ratio", "model.ncast"), 2, "already encoded", "inspect")
 
 
-def test_ratio_draws_a_plot(cli, slices, tmp_path):
+def test_ratio_writes_a_plot(cli, slices, tmp_path):
     pytest.importorskip("matplotlib")
     assert cli("ratio", slices, "--plot", "out.png").returncode == 0
     assert (tmp_path / "out.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_a_missing_matplotlib_is_one_sentence(cli, slices, tmp_path):
+def test_a_missing_matplotlib_is_reported_in_one_line(cli, slices, tmp_path):
     (tmp_path / "matplotlib.py").write_text("raise ImportError")
     path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
-    assert_one_sentence(cli("ratio", slices, "--plot", "out.png", PYTHONPATH=path), 1, "narrowcast[plot]")
+    assert_one_line(cli("ratio", slices, "--plot", "out.png", PYTHONPATH=path), 1, "narrowcast[plot]")
     assert not (tmp_path / "out.png").exists()
 
 
@@ -299,10 +299,10 @@ def test_bench_codec_on_the_host(cli, slices, tmp_path):
         assert row["encode_gb_per_s"] > row["reference_encode_gb_per_s"] > 0
 
 
-def test_bench_codec_without_a_gpu_is_one_sentence(cli, slices):
+def test_bench_codec_without_a_gpu_is_reported_in_one_line(cli, slices):
     if cli("bench", "codec", slices, "--device", "cuda", "--tile", "1K", "-n", "1").returncode == 0:
-        pytest.skip("a GPU is here")
-    assert_one_sentence(cli("bench", "codec", slices, "--device", "cuda"), 1, "GPU")
+        pytest.skip("this machine has a GPU")
+    assert_one_line(cli("bench", "codec", slices, "--device", "cuda"), 1, "GPU")
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)

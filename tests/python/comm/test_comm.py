@@ -59,7 +59,7 @@ def test_in_place_calls_have_the_same_result(run):
         assert sent == [1.0] * 50
 
 
-def test_rooted_calls_work_in_place_and_give_other_ranks_nothing(run):
+def test_rooted_calls_work_in_place_and_leave_other_ranks_unchanged(run):
     (results,) = run("rooted_in_place", 3)
     for rank, (gathered, scattered, summed) in enumerate(results):
         parts = [1.0, 2.0, 3.0]
@@ -73,7 +73,7 @@ def test_all_to_all_v_moves_the_counts(run):
     (results,) = run("exchanges", 3)
     for found in results:
         assert found[:4] == [True] * 4
-        for sentence, expected in zip(
+        for message, expected in zip(
             found[4:],
             [
                 "send_counts has 1 numbers for 3 ranks",
@@ -84,7 +84,7 @@ def test_all_to_all_v_moves_the_counts(run):
             ],
             strict=True,
         ):
-            assert expected in sentence
+            assert expected in message
 
 
 def test_streams_run_in_order_and_groups_do_not_deadlock(run):
@@ -109,18 +109,18 @@ def test_counters_distinguish_raw_and_wire_bytes(run):
         assert operations["recv"] == [1, 0, None]
 
 
-def test_calls_that_do_not_match_are_errors(run):
+def test_mismatched_calls_are_errors(run):
     (results,) = run("mismatch", 2)
     assert "MismatchError" in [name for name, _ in results]
-    for name, sentence in results:
+    for name, message in results:
         assert name in ("MismatchError", "RemoteError", "AbortedError")
-        assert sentence
+        assert message
 
 
 def test_invalid_arguments_are_rejected(run):
     (results,) = run("refused", 2)
     for found in results:
-        for sentence, expected in zip(
+        for message, expected in zip(
             found,
             [
                 "out holds 30 values, not 60",
@@ -138,16 +138,16 @@ def test_invalid_arguments_are_rejected(run):
             ],
             strict=True,
         ):
-            assert expected in sentence
+            assert expected in message
 
 
-def test_a_dead_rank_ends_the_others_within_five_seconds_and_is_named(run, tmp_path):
+def test_a_dead_rank_stops_the_others_within_five_seconds_and_is_named(run, tmp_path):
     with pytest.raises(narrowcast.RemoteError, match="rank 2 was killed by signal 9"):
         run("waiting_for_the_dead", 3, folder=str(tmp_path))
     for rank in (0, 1):
-        name, sentence, seconds = json.loads((tmp_path / str(rank)).read_text())
+        name, message, seconds = json.loads((tmp_path / str(rank)).read_text())
         assert name == "RemoteError"
-        assert "rank 2" in sentence
+        assert "rank 2" in message
         assert seconds < 5.3  # the rank is killed after 0.3 seconds
 
 
@@ -160,8 +160,8 @@ def test_an_abort_ends_waiting_calls_on_every_rank(run):
 
 def test_an_abort_ends_the_calls_that_close_waits_for(run):
     (results,) = run("aborted_while_closing", 2)
-    for sentence, seconds in results:
-        assert sentence == "the communicator is closed"
+    for message, seconds in results:
+        assert message == "the communicator is closed"
         assert 0.2 < seconds < 5
 
 
@@ -180,7 +180,7 @@ def test_a_stream_keeps_the_buffers_of_a_group_until_it_has_run_them():
         assert out.tolist() == [1.0] * 100_000
 
 
-def test_an_error_in_a_with_block_ends_the_others(run):
+def test_an_error_in_a_with_block_stops_the_other_ranks(run):
     (results,) = run("leaves_with_an_error", 2)
     assert results[0] == "KeyError"
     assert results[1] in ("AbortedError", "RemoteError")
@@ -191,12 +191,12 @@ def test_an_error_in_a_with_block_ends_the_others(run):
     [{"timeout_seconds": 1}, {"timeout_seconds": 0, "create_timeout_seconds": 1}],
     ids=["of all", "of its own"],
 )
-def test_a_missing_rank_is_a_timeout(run, limits):
+def test_a_missing_rank_causes_a_timeout(run, limits):
     (results,) = run("late", 2, limits=limits)
     assert results == ["PeerTimeoutError", "absent"]
 
 
-def test_ranks_that_can_exchange_bytes_make_a_communicator(run):
+def test_ranks_that_can_exchange_bytes_create_a_communicator(run):
     (results,) = run("exchanging", 3, case="right")
     assert [found[:2] for found in results] == [[6.0, [rank, 3]] for rank in range(3)]
     # Called once, with the same number of bytes on every rank.
@@ -233,7 +233,7 @@ def test_errors_of_an_exchange_are_reported(run, case, name, words, cause, is_to
         assert ("rank 1 can make no communicator" in found[1]) == is_told
 
 
-def test_one_rank_alone_works_and_closes_twice():
+def test_a_single_rank_works_and_may_close_twice():
     values = np.arange(5, dtype=np.float32)
     comm = narrowcast.Communicator(narrowcast.unique_id(), 0, 1)
     comm.all_reduce(values)
@@ -252,7 +252,7 @@ def test_one_rank_alone_works_and_closes_twice():
         stream.synchronize()
 
 
-def test_communicators_of_the_host_backend_leave_no_hubs_behind():
+def test_communicators_of_the_host_backend_leave_no_hub_threads():
     def threads() -> int:
         return len(list(Path("/proc/self/task").iterdir()))
 

@@ -46,13 +46,13 @@ def test_numbers_that_c_would_truncate_are_rejected():
 
 
 def test_unknown_options_are_rejected():
-    sentence = "'max_cta' is not an option of a communicator"
+    message = "'max_cta' is not an option of a communicator"
     for make in (
         lambda: narrowcast.Communicator(narrowcast.unique_id(), 0, 1, max_cta=1),
         lambda: narrowcast.Communicator.by_exchange(lambda mine: [mine], 0, 1, max_cta=1),
         lambda: narrowcast.LocalRanks(1, max_cta=1),
     ):
-        with pytest.raises(TypeError, match=sentence):
+        with pytest.raises(TypeError, match=message):
             make()
 
 

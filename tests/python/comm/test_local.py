@@ -25,7 +25,7 @@ def test_one_thread_drives_all_ranks():
     assert all((out == np.concatenate(values)).all() for out in gathered)
 
 
-def test_they_are_closed_together():
+def test_local_ranks_are_closed_together():
     comms = narrowcast.LocalRanks(2)
     with pytest.raises(ValueError, match=r"closed together, by LocalRanks\.close"):
         comms[0].close()
@@ -35,7 +35,7 @@ def test_they_are_closed_together():
         comms[1].counters()
 
 
-def test_an_error_of_the_body_ends_waiting_calls():
+def test_an_error_in_the_body_ends_waiting_calls():
     values = np.zeros(4, np.float32)
     stream = narrowcast.Stream()
 
@@ -67,7 +67,7 @@ def test_open_communicators_are_freed():
     del comms
 
 
-def test_bad_arguments_are_refused():
+def test_invalid_arguments_are_rejected():
     with pytest.raises(ValueError, match="devices has 1 numbers for 2 ranks"):
         narrowcast.LocalRanks(2, devices=[0])
     with pytest.raises(narrowcast.InvalidArgumentError, match="ranks is 0"):

@@ -36,7 +36,7 @@ def test_an_old_driver_is_reported_with_the_minimum_and_the_remedy(fakes):
     assert "forward-compatibility package (cuda-compat-13-0)" in error
 
 
-def test_a_missing_driver_is_not_called_old(tmp_path):
+def test_a_missing_driver_is_not_reported_as_old(tmp_path):
     if narrowcast.cuda.device_count() > 0:
         pytest.skip("there is a driver")
     error = error_with("12080", str(tmp_path))

@@ -162,12 +162,12 @@ def test_a_bare_machine_is_examined(cli):
     ("changes", "words"),
     [
         ({"NARROWCAST_NCCL_LIBRARY": "/nowhere/libnccl.so.2"}, ["NARROWCAST_NCCL_LIBRARY names /nowhere"]),
-        ({"NARROWCAST_TEST_CUINIT": "802"}, ["cuInit gave 802"]),
+        ({"NARROWCAST_TEST_CUINIT": "802"}, ["cuInit returned 802"]),
         ({"NARROWCAST_TEST_CUDA_VERSION": "12080"}, ["CUDA 12.8", "CUDA 13"]),
         ({"NARROWCAST_TEST_CAPABILITY": "7", "NARROWCAST_TEST_GPUS": "1"}, ["GPU 0 has compute capability 7.0"]),
         ({"NARROWCAST_TEST_PEER_ACCESS": "0"}, ["GPUs 0 and 1 have NVLink, but no peer access"]),
         ({"NARROWCAST_CODEX": "raw"}, ["NARROWCAST_CODEX", "did you mean NARROWCAST_CODEC?"]),
-        ({"NARROWCAST_OFF": "all"}, ["NARROWCAST_OFF=all", "takes over no calls"]),
+        ({"NARROWCAST_OFF": "all"}, ["NARROWCAST_OFF=all", "all calls are forwarded to NCCL"]),
         ({"NARROWCAST_CONFIG": "/nowhere.toml"}, ["/nowhere.toml", "cannot be read"]),
         ({"NARROWCAST_COST_MODEL": "/nowhere.costs"}, ["NARROWCAST_COST_MODEL: /nowhere.costs cannot be read: "]),
         ({"NARROWCAST_TAKE": "sometimes"}, ["NARROWCAST_TAKE is sometimes, not auto, always or never"]),
@@ -247,7 +247,7 @@ def test_programs_that_cannot_be_intercepted_are_problems(doctor, program):
     problem(doctor("no-such-program"), "no-such-program")
 
 
-def test_a_script_is_judged_by_its_interpreter(doctor, tmp_path):
+def test_scripts_are_examined_by_their_interpreter(doctor, tmp_path):
     script = tmp_path / "train"
     script.write_text(f"#!/usr/bin/env -S {sys.executable} -u\n")
     script.chmod(0o755)
@@ -257,7 +257,7 @@ def test_a_script_is_judged_by_its_interpreter(doctor, tmp_path):
     assert report["programs"][0]["intercepted"] == "yes, if by name"
 
 
-def test_files_other_than_elf_read_as_none(tmp_path):
+def test_files_other_than_elf_give_none(tmp_path):
     for content in (b"", b"#!/bin/sh\n", b"\x7fELF\x02\x01", b"\x7fELF\x02\x01" + b"\xff" * 200):
         (tmp_path / "file").write_bytes(content)
         assert elf_file.read(tmp_path / "file") is None
@@ -307,7 +307,7 @@ def test_torch_with_nccl_inside_is_a_problem(installed, program):
     assert "cannot be replaced" in section.problems[0].what
 
 
-def test_an_nccl_older_than_torchs_is_a_problem(installed):
+def test_an_nccl_older_than_required_by_torch_is_a_problem(installed):
     installed("torch", "2.11.0", 'nvidia-nccl-cu13==2.28.9; platform_system == "Linux"')
     assert programs.examine({}, [], 22809, None).problems == []
     assert programs.examine({}, [], 23203, None).problems == []

@@ -77,7 +77,7 @@ def examined(**variables):
         ("VERIFY", ["1"], ["twice"]),
     ],
 )
-def test_values_that_are_not_understood_are_problems(name, right, wrong):
+def test_invalid_values_are_problems(name, right, wrong):
     for value in right:
         assert examined(**{name: value}).problems == [], value
     for value in wrong:
@@ -96,7 +96,7 @@ def test_a_cost_model_that_cannot_be_loaded_is_a_problem(tmp_path):
     assert "NARROWCAST_COST_MODEL" not in os.environ
 
 
-def test_a_cost_model_of_other_kernels_is_remarked_on(tmp_path):
+def test_a_cost_model_of_other_kernels_gets_a_remark(tmp_path):
     path = tmp_path / "own.costs"
     lines = "".join(f"send 2 nvlink blocks:{codec} 64:1\n" for codec in ("raw", "window"))
     path.write_text(f"narrowcast-costs 2 a machine\nkernels 0123456789abcdef\n{lines}")
@@ -146,7 +146,7 @@ def test_a_settings_file_with_every_key_is_valid(tmp_path):
     ("content", "words"),
     [
         ("p2p = 0", "p2p=0: Narrowcast uses host memory"),
-        ("take = 'never'", "take=never: Narrowcast takes over no calls"),
+        ("take = 'never'", "take=never: all calls are forwarded to NCCL"),
         ("cost_model = '/nowhere.costs'", "cost_model: /nowhere.costs cannot be read: "),
     ],
 )

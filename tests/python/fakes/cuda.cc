@@ -1,5 +1,5 @@
-// Stands for libcuda.so.1 where there is no GPU: device memory is host memory, and what is put on a stream runs when
-// somebody waits for it, so that an order that only luck would give is seen. Built by conftest.py.
+// A fake of libcuda.so.1 for machines without a GPU. Device memory is host memory. Work on a stream runs only when a
+// caller waits for it, so that missing synchronisation is detected. Built by conftest.py.
 #include <sched.h>
 
 #include <atomic>
@@ -30,13 +30,13 @@ struct Stream {
   std::deque<Work> queue;
   uint64_t enqueued = 0;
   Graph* capturing = nullptr;
-  std::recursive_mutex running;  // whoever runs what is on it
+  std::recursive_mutex running;  // held by the thread that runs the queue
   std::atomic<uint64_t> done{0};
   std::atomic<bool> queried{false};
   std::future<int> answer;
 };
 
-// What an event was recorded after.
+// The position in a stream after which an event was recorded.
 struct Event {
   Stream* stream = nullptr;
   uint64_t position = 0;
@@ -52,8 +52,8 @@ std::mutex streams_mutex;
 std::vector<Stream*> streams;
 Stream legacy;
 std::atomic<int> graphs_alive = 0;
-std::atomic<bool> copies_are_wrong = false;  // from the device, asynchronous ones
-thread_local int current = 0;                // contexts pushed
+std::atomic<bool> copies_are_wrong = false;  // asynchronous copies to the host
+thread_local int pushed_contexts = 0;        // contexts pushed
 
 Stream* stream_of(void* handle) { return handle == nullptr ? &legacy : static_cast<Stream*>(handle); }
 
@@ -100,7 +100,7 @@ double now_milliseconds() {
   return 1e3 * static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_nsec);
 }
 
-// What a test wants of the machine.
+// A property of the machine that a test has set.
 int number_of(const char* variable, int otherwise) {
   const char* text = std::getenv(variable);
   return text != nullptr ? std::atoi(text) : otherwise;
@@ -110,7 +110,7 @@ int number_of(const char* variable, int otherwise) {
 
 extern "C" {
 
-// For what stands for libraries with kernels.
+// For fakes of libraries with kernels.
 int fake_launch(void* stream, int (*function)(void*), void* argument) {
   return enqueue(stream, [=] { return function(argument); });
 }
@@ -141,8 +141,8 @@ int cuDevicePrimaryCtxRetain(void** context, int device) {
 }
 int cuCtxGetCurrent(void** context) { return *context = nullptr, 0; }
 int cuCtxGetDevice(int* device) { return *device = 0, 0; }
-int cuCtxPushCurrent_v2(void*) { return ++current, 0; }
-int cuCtxPopCurrent_v2(void** context) { return --current, *context = nullptr, 0; }
+int cuCtxPushCurrent_v2(void*) { return ++pushed_contexts, 0; }
+int cuCtxPopCurrent_v2(void** context) { return --pushed_contexts, *context = nullptr, 0; }
 int cuCtxSynchronize() {
   for (Stream* stream : all_streams()) {
     if (const int status = drain(stream)) return status;
@@ -153,14 +153,14 @@ int cuCtxSynchronize() {
 int cuMemAlloc_v2(uint64_t* pointer, size_t bytes) {
   if (bytes == static_cast<size_t>(number_of("NARROWCAST_TEST_REFUSED_BYTES", 0))) return 2;
   *pointer = reinterpret_cast<uint64_t>(std::aligned_alloc(4096, (bytes + 4095) / 4096 * 4096));
-  return *pointer == 0 || current == 0 ? 2 : 0;
+  return *pointer == 0 || pushed_contexts == 0 ? 2 : 0;
 }
 int cuMemAllocAsync(uint64_t* pointer, size_t bytes, void*) { return cuMemAlloc_v2(pointer, bytes); }
 int cuMemFreeAsync(uint64_t pointer, void* stream) {
   return enqueue(stream, [=] { return std::free(reinterpret_cast<void*>(pointer)), 0; });
 }
 int cuMemFree_v2(uint64_t pointer) {
-  if (number_of("NARROWCAST_TEST_FREE_WAITS", 0) != 0) cuCtxSynchronize();  // as the driver's does, for all that it has
+  if (number_of("NARROWCAST_TEST_FREE_WAITS", 0) != 0) cuCtxSynchronize();  // as the real driver does
   return std::free(reinterpret_cast<void*>(pointer)), 0;
 }
 int cuMemsetD8_v2(uint64_t pointer, unsigned char byte, size_t bytes) {
@@ -175,7 +175,7 @@ int cuMemcpyDtoH_v2(void* to, uint64_t from, size_t bytes) {
 int cuMemcpyDtoD_v2(uint64_t to, uint64_t from, size_t bytes) {
   return std::memcpy(reinterpret_cast<void*>(to), reinterpret_cast<void*>(from), bytes), 0;
 }
-// As from pageable memory: the source is read before the call returns.
+// As for pageable memory, the source is read before the call returns.
 int cuMemcpyHtoDAsync_v2(uint64_t to, const void* from, size_t bytes, void* stream) {
   const auto* values = static_cast<const char*>(from);
   return enqueue(stream, [=, kept = std::vector<char>(values, values + bytes)] {
@@ -203,16 +203,17 @@ int cuStreamCreate(void** stream, unsigned) {
   streams.push_back(new Stream);
   return *stream = streams.back(), 0;
 }
-// What is on it runs to its end; a handle that is used afterwards stays harmless.
+// Runs the work on the stream. The handle is not freed, so that later use is harmless.
 int cuStreamDestroy_v2(void* stream) { return stream == nullptr ? invalid_value : drain(stream_of(stream)); }
 int cuStreamSynchronize(void* stream) { return drain(stream_of(stream)); }
-// It waits for nothing: who asks again and again has the work run beside.
+// Does not wait: the first query starts the work on another thread, and later queries find it complete.
 int cuStreamQuery(void* stream) {
-  Stream* asked = stream_of(stream);
-  if (!asked->queried.exchange(true)) asked->answer = std::async(std::launch::async, [=] { return drain(asked); });
-  if (asked->answer.wait_for(std::chrono::seconds(0)) != std::future_status::ready) return not_ready;
-  asked->queried = false;
-  return asked->answer.get();
+  Stream* queried_stream = stream_of(stream);
+  if (!queried_stream->queried.exchange(true))
+    queried_stream->answer = std::async(std::launch::async, [=] { return drain(queried_stream); });
+  if (queried_stream->answer.wait_for(std::chrono::seconds(0)) != std::future_status::ready) return not_ready;
+  queried_stream->queried = false;
+  return queried_stream->answer.get();
 }
 int cuStreamGetCaptureInfo_v2(void* stream, int* status, uint64_t* id, void**, const void**, size_t*) {
   const Graph* graph = stream_of(stream)->capturing;
@@ -221,9 +222,9 @@ int cuStreamGetCaptureInfo_v2(void* stream, int* status, uint64_t* id, void**, c
   return 0;
 }
 int cuThreadExchangeStreamCaptureMode(int* mode) {
-  static thread_local int of_thread = 0;
-  const int before = of_thread;
-  of_thread = *mode;
+  static thread_local int thread_mode = 0;
+  const int before = thread_mode;
+  thread_mode = *mode;
   return *mode = before, 0;
 }
 int cuLaunchHostFunc(void* stream, void (*function)(void*), void* argument) {
@@ -231,9 +232,9 @@ int cuLaunchHostFunc(void* stream, void (*function)(void*), void* argument) {
 }
 int cuStreamWaitValue32_v2(void* stream, uint64_t address, uint32_t value, unsigned) {
   return enqueue(stream, [=] {
-    const double give_up = now_milliseconds() + 20e3;
+    const double deadline = now_milliseconds() + 20e3;
     while (*reinterpret_cast<volatile uint32_t*>(address) < value) {
-      if (now_milliseconds() > give_up) return deadlock;
+      if (now_milliseconds() > deadline) return deadlock;
       sched_yield();
     }
     return 0;

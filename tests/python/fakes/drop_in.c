@@ -1,5 +1,5 @@
-// Stands for the drop-in where `narrowcast run` is tested: a process that has it preloaded reports at its end, and with
-// NARROWCAST_STATS_SECONDS at its start too, the communicators that the test gives it.
+// A fake of the drop-in for tests of `narrowcast run`: a process that preloads it reports the communicators in
+// NARROWCAST_TEST_COMMUNICATORS at its end and, with NARROWCAST_STATS_SECONDS, at its start.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

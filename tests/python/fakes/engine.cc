@@ -1,7 +1,8 @@
-// Stands before libnarrowcast.so in the tests of the drop-in. A creation gives up thirty times as soon, has a
-// configuration that is refused where TEST_REFUSED is set, and adds what it was given to the file that TEST_CONFIGS
-// names; a destruction waits for the other ranks of its process, as it
-// does between GPUs, and ends the process when they do not come; and there are times of a cost model.
+// An interposer between the drop-in and libnarrowcast.so, for tests:
+// - creation times out thirty times earlier, fails if TEST_REFUSED is set, and appends its configuration to the file
+//   that TEST_CONFIGS names;
+// - destruction waits for the other ranks of the process, as between GPUs, and aborts the process if they do not come;
+// - a cost model predicts times.
 #include <dlfcn.h>
 
 #include <chrono>
@@ -18,10 +19,10 @@
 
 namespace {
 
-constexpr double times_as_soon = 30;
-constexpr auto longest_wait = std::chrono::seconds(5);
+constexpr double timeout_divisor = 30;
+constexpr auto max_wait = std::chrono::seconds(5);
 
-// Of one communicator, in this process.
+// The ranks of one communicator in this process.
 struct Ranks {
   int joined = 0, leaving = 0;
 };
@@ -38,7 +39,7 @@ Type* real(Type*, const char* name) {
 }
 #define REAL(name) real(&name, #name)
 
-// An exchange that is listened to: rank 0 gives the id.
+// Wraps an exchange and records the gathered bytes, which identify the communicator.
 struct Listener {
   ncast_exchange exchange;
   void* context;
@@ -58,16 +59,16 @@ extern "C" {
 ncast_status ncast_comm_create_by_exchange(ncast_comm** comm, int ranks, int rank, ncast_exchange exchange,
                                            void* context, const ncast_comm_config* config) {
   Listener listener = {exchange, context, ""};
-  ncast_comm_config sooner = *config;
-  sooner.create_timeout_seconds /= times_as_soon;
-  if (std::getenv("TEST_REFUSED") != nullptr) sooner.device = -2;
+  ncast_comm_config own_config = *config;
+  own_config.create_timeout_seconds /= timeout_divisor;
+  if (std::getenv("TEST_REFUSED") != nullptr) own_config.device = -2;
   if (const char* const path = std::getenv("TEST_CONFIGS")) {
     std::FILE* const file = std::fopen(path, "a");
     std::fprintf(file, "%zu %u %d %s\n", config->scratch_bytes, config->max_ctas, config->p2p,
                  config->cost_model == nullptr ? "-" : config->cost_model);
     std::fclose(file);
   }
-  const ncast_status status = REAL(ncast_comm_create_by_exchange)(comm, ranks, rank, listen, &listener, &sooner);
+  const ncast_status status = REAL(ncast_comm_create_by_exchange)(comm, ranks, rank, listen, &listener, &own_config);
   if (status != NCAST_OK) return status;
   const std::lock_guard lock(mutex);
   ids[*comm] = listener.id;
@@ -81,15 +82,15 @@ ncast_status ncast_comm_destroy(ncast_comm* comm) {
     Ranks& ranks = ranks_of_id[ids[comm]];
     ++ranks.leaving;
     changed.notify_all();
-    if (!changed.wait_for(lock, longest_wait, [&] { return ranks.leaving == ranks.joined; })) {
-      std::fprintf(stderr, "a rank's communicator is destroyed, and those of others in this process are not\n");
+    if (!changed.wait_for(lock, max_wait, [&] { return ranks.leaving == ranks.joined; })) {
+      std::fprintf(stderr, "not all communicators of the ranks in this process are destroyed\n");
       std::abort();
     }
   }
   return REAL(ncast_comm_destroy)(comm);
 }
 
-// Knows a model, though the communicator is not one of GPUs.
+// Predicts times, although the communicator is not one of GPUs.
 ncast_status ncast_comm_compare(ncast_comm*, ncast_operation operation, uint64_t, ncast_dtype, ncast_codec,
                                 int with_windows, ncast_comparison* comparison) {
   const bool known = operation != NCAST_OP_BROADCAST;

@@ -1,5 +1,5 @@
-// Stands for libnccl.so.2 on the fake of the driver: processes pass messages through shared memory. It is as strict as
-// it can be about what it is given, and reduces as NCCL may: value after value, each sum rounded.
+// A fake of libnccl.so.2 on the fake driver. Processes exchange messages through shared memory. It checks its arguments
+// as strictly as possible.
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "nccl_reductions.h"
 #include "nccl_transfers.h"
 
 namespace {
@@ -24,7 +25,7 @@ struct UniqueId {
   char internal[128];
 };
 
-// As nccl.h of 2.28 has it, the last fields too.
+// ncclConfig_t of NCCL 2.28, including the fields that callers of older versions do not have.
 struct Config {
   size_t size;
   unsigned int magic;
@@ -45,7 +46,7 @@ struct Config {
   int nvlinkCentricSched;
 };
 
-// As nccl.h of 2.22 has it.
+// ncclSimInfo_t of NCCL 2.22.
 struct SimulationInfo {
   size_t size;
   unsigned int magic;
@@ -60,64 +61,6 @@ bool is_bad(const Config* config) {
          (config->CTAPolicy != INT_MIN && (config->CTAPolicy < 0 || config->CTAPolicy > 3));
 }
 
-char* at(const void* buffer, size_t offset) { return static_cast<char*>(const_cast<void*>(buffer)) + offset; }
-
-float widen(uint16_t bits) {
-  const uint32_t word = static_cast<uint32_t>(bits) << 16;
-  float value;
-  std::memcpy(&value, &word, 4);
-  return value;
-}
-
-uint16_t narrow(float value) {
-  uint32_t word;
-  std::memcpy(&word, &value, 4);
-  if ((word & 0x7fffffffu) > 0x7f800000u) return static_cast<uint16_t>(word >> 16 | 0x40);
-  return static_cast<uint16_t>((word + 0x7fff + (word >> 16 & 1)) >> 16);
-}
-
-// parts[r] += over the ranks from the last one on, where Narrowcast begins with the first.
-int reduce(Comm* comm, const void* send, void* recv, size_t count, int type, int op, bool scatter, bool has_result,
-           void* stream, int root) {
-  const bool by_user = op >= first_user_reduction;
-  if (by_user && (type != 7 || op - first_user_reduction >= static_cast<int>(comm->factors.size())))
-    return invalid_argument;
-  if ((op != 0 && !by_user) || (type != 9 && type != 2 && type != 7)) return invalid_argument;
-  const float factor = by_user ? comm->factors[static_cast<size_t>(op - first_user_reduction)] : 1;
-  const size_t bytes = count * static_cast<size_t>(bytes_of(type));
-  std::vector<Part> sends, receives;
-  auto* gathered = new char[bytes * static_cast<size_t>(comm->ranks)];
-  for (int r = 0; r < comm->ranks; ++r) {
-    if (root < 0 || r == root) sends.push_back({at(send, scatter ? static_cast<size_t>(r) * bytes : 0), bytes, r});
-    if (has_result) receives.push_back({gathered + static_cast<size_t>(r) * bytes, bytes, r});
-  }
-  auto finish = [=, ranks = comm->ranks] {
-    const auto value = [&](int rank, size_t i) {
-      return gathered + (static_cast<size_t>(rank) * count + i) * static_cast<size_t>(bytes_of(type));
-    };
-    for (size_t i = 0; has_result && i < count; ++i) {
-      if (type == 2) {
-        int32_t total = 0;
-        for (int r = 0; r < ranks; ++r) total += *reinterpret_cast<int32_t*>(value(r, i));
-        static_cast<int32_t*>(recv)[i] = total;
-      } else if (type == 7) {
-        float total = 0;
-        for (int r = ranks - 1; r >= 0; --r) total += factor * *reinterpret_cast<float*>(value(r, i));
-        static_cast<float*>(recv)[i] = total;
-      } else {
-        uint16_t total = *reinterpret_cast<uint16_t*>(value(ranks - 1, i));
-        for (int r = ranks - 2; r >= 0; --r)
-          total = narrow(widen(total) + widen(*reinterpret_cast<uint16_t*>(value(r, i))));
-        static_cast<uint16_t*>(recv)[i] = total;
-      }
-    }
-    if (std::getenv("FAKE_NCCL_WRONG") != nullptr && has_result && count > 4) {
-      static_cast<uint16_t*>(recv)[3] ^= 0x4000;
-    }
-  };
-  return submit(comm, sends, receives, stream, finish);
-}
-
 }  // namespace
 
 extern "C" {
@@ -127,27 +70,27 @@ int ncclGetVersion(int* version) {
   return *version = named != nullptr ? std::atoi(named) : 22809, 0;
 }
 const char* ncclGetErrorString(int) { return "a fake error"; }
-const char* ncclGetLastError(void*) { return "of the fake"; }
+const char* ncclGetLastError(void*) { return "the message of the fake"; }
 
 int ncclGetUniqueId(UniqueId* id) {
-  static int made = 0;
+  static int created = 0;
   std::memset(id, 0, sizeof *id);
-  return std::snprintf(id->internal, sizeof id->internal, "/fake-nccl-%d-%d", getpid(), made++), 0;
+  return std::snprintf(id->internal, sizeof id->internal, "/fake-nccl-%d-%d", getpid(), created++), 0;
 }
 
 int ncclCommInitRankConfig(Comm** comm, int ranks, UniqueId id, int rank, const Config* config) {
   if (is_bad(config)) return invalid_argument;
   const char* multicast = std::getenv("NCCL_NVLS_ENABLE");
   if (multicast == nullptr || std::strcmp(multicast, "0") != 0) return invalid_usage;
-  if (const int failed = meet_in(comm, id.internal, ranks, rank)) return failed;
+  if (const int failed = join(comm, id.internal, ranks, rank)) return failed;
   (*comm)->blocking = config->blocking != 0;
   return 0;
 }
 int ncclCommInitRankScalable(Comm** comm, int ranks, int rank, int id_count, UniqueId* ids, const Config* config) {
   if (id_count < 1 || id_count > ranks || is_bad(config)) return invalid_argument;
-  return meet_in(comm, ids[0].internal, ranks, rank);
+  return join(comm, ids[0].internal, ranks, rank);
 }
-int ncclCommInitRank(Comm** comm, int ranks, UniqueId id, int rank) { return meet_in(comm, id.internal, ranks, rank); }
+int ncclCommInitRank(Comm** comm, int ranks, UniqueId id, int rank) { return join(comm, id.internal, ranks, rank); }
 int ncclCommInitAll(Comm** comms, int ranks, const int* devices) {
   UniqueId id;
   ncclGetUniqueId(&id);
@@ -158,31 +101,31 @@ int ncclCommInitAll(Comm** comms, int ranks, const int* devices) {
   shm_unlink(id.internal);
   return 0;
 }
-int ncclCommSplit(Comm* comm, int color, int key, Comm** made, const Config*) {
-  struct Wish {
+int ncclCommSplit(Comm* comm, int color, int key, Comm** created, const Config*) {
+  struct Request {
     int color, key;
   };
-  const Wish own{color, key};
-  Wish wishes[most_ranks];
+  const Request own{color, key};
+  Request requests[max_ranks];
   Job job;
   for (int r = 0; r < comm->ranks; ++r) {
-    job.transfers.push_back({comm, true, const_cast<Wish*>(&own), sizeof own, r});
-    job.transfers.push_back({comm, false, &wishes[r], sizeof own, r});
+    job.transfers.push_back({comm, true, const_cast<Request*>(&own), sizeof own, r});
+    job.transfers.push_back({comm, false, &requests[r], sizeof own, r});
   }
   if (run(&job) != 0) return invalid_usage;
   const std::string name = comm->name + "-" + std::to_string(comm->splits++) + "-" + std::to_string(color);
-  *made = nullptr;
+  *created = nullptr;
   if (color < 0) return 0;
   int rank = 0, ranks = 0;
   for (int r = 0; r < comm->ranks; ++r) {
-    if (wishes[r].color != color) continue;
+    if (requests[r].color != color) continue;
     ++ranks;
-    if (wishes[r].key < key || (wishes[r].key == key && r < comm->rank)) ++rank;
+    if (requests[r].key < key || (requests[r].key == key && r < comm->rank)) ++rank;
   }
-  return meet_in(made, name, ranks, rank, true);
+  return join(created, name, ranks, rank, true);
 }
-// Those that are left out do not call.
-int ncclCommShrink(Comm* comm, int* excluded, int count, Comm** made, const Config* config, int flags) {
+// Excluded ranks do not call this.
+int ncclCommShrink(Comm* comm, int* excluded, int count, Comm** created, const Config* config, int flags) {
   constexpr int abort_first = 1;
   if ((config != nullptr && is_bad(config)) || (flags != 0 && flags != abort_first)) return invalid_argument;
   if (flags == abort_first) comm->aborted.store(true);
@@ -193,16 +136,16 @@ int ncclCommShrink(Comm* comm, int* excluded, int count, Comm** made, const Conf
     if (excluded[i] < comm->rank) --rank;
     name += "-" + std::to_string(excluded[i]);
   }
-  return meet_in(made, name, comm->ranks - count, rank);
+  return join(created, name, comm->ranks - count, rank);
 }
 int ncclCommGetUniqueId(Comm* comm, UniqueId* id) { return comm->destroyed ? invalid_argument : ncclGetUniqueId(id); }
-// Of the ranks that were there before, one gives the id, and the others learn it.
-int ncclCommGrow(Comm* comm, int ranks, const UniqueId* id, int rank, Comm** made, const Config* config) {
+// One of the existing ranks passes the id and sends it to the others.
+int ncclCommGrow(Comm* comm, int ranks, const UniqueId* id, int rank, Comm** created, const Config* config) {
   if ((config != nullptr && is_bad(config)) || (comm == nullptr ? id == nullptr || rank < 0 : rank != -1))
     return invalid_argument;
-  if (comm == nullptr) return meet_in(made, id->internal, ranks, rank);
+  if (comm == nullptr) return join(created, id->internal, ranks, rank);
   const UniqueId own = id != nullptr ? *id : UniqueId{};
-  UniqueId ids[most_ranks] = {};
+  UniqueId ids[max_ranks] = {};
   Job job;
   for (int r = 0; r < comm->ranks; ++r) {
     job.transfers.push_back({comm, true, const_cast<UniqueId*>(&own), sizeof own, r});
@@ -210,7 +153,7 @@ int ncclCommGrow(Comm* comm, int ranks, const UniqueId* id, int rank, Comm** mad
   }
   if (ranks <= comm->ranks || run(&job) != 0) return invalid_usage;
   const UniqueId* const given = std::ranges::find_if(ids, [](const UniqueId& one) { return one.internal[0] != 0; });
-  return given == std::end(ids) ? invalid_argument : meet_in(made, given->internal, ranks, comm->rank);
+  return given == std::end(ids) ? invalid_argument : join(created, given->internal, ranks, comm->rank);
 }
 int ncclCommRevoke(Comm* comm, int flags) {
   if (flags != 0) return invalid_argument;
@@ -234,9 +177,9 @@ int ncclCommFinalize(Comm* comm) {
   return comm->revoked ? invalid_usage : 0;
 }
 #ifndef FAKE_NCCL_OLD
-// All ranks must take part, as in NCCL: each sends the others a byte.
+// As in NCCL, all ranks must take part: each sends a byte to the others.
 static int synchronize_ranks(Comm* comm) {
-  char own = 1, others[most_ranks];
+  char own = 1, others[max_ranks];
   Job job;
   for (int r = 0; r < comm->ranks; ++r) {
     job.transfers.push_back({comm, true, &own, 1, r});
@@ -244,7 +187,7 @@ static int synchronize_ranks(Comm* comm) {
   }
   return run(&job) == 0 ? 0 : invalid_usage;
 }
-// In a group it takes effect at the end.
+// In a group this takes effect at the end.
 static int suspend(Comm* comm, bool suspended) {
   if (comm->destroyed || comm->suspended == suspended) return invalid_argument;
   if (group_depth > 0) return group_suspending.emplace_back(comm, suspended), 0;
@@ -288,7 +231,7 @@ int ncclCommWindowDeregister(Comm* comm, void* window) {
   return comm->window = nullptr, 0;
 }
 
-// The handle says what was given: it is where the buffer ends.
+// The handle is the end of the buffer, so that tests see the arguments.
 int ncclCommRegister(Comm* comm, void* buffer, size_t bytes, void** handle) {
   if (comm->destroyed || buffer == nullptr || bytes == 0) return invalid_argument;
   *handle = static_cast<char*>(buffer) + bytes;
@@ -302,7 +245,7 @@ int ncclGroupStart() { return ++group_depth, 0; }
 int ncclGroupEnd() {
   if (group_depth == 0) return invalid_usage;
   if (--group_depth != 0) return 0;
-  meet(std::exchange(group_making, {}));
+  complete_creation(std::exchange(group_creations, {}));
   for (const auto& [comm, suspended] : std::exchange(group_suspending, {})) comm->suspended = suspended;
   if (group_job == nullptr) return 0;
   return launch(std::exchange(group_job, nullptr), std::exchange(group_streams, {}));
@@ -318,7 +261,7 @@ int ncclGroupSimulateEnd(SimulationInfo* info) {
   return 0;
 }
 
-// Alone they would wait for a peer that does not come.
+// A send or receive, alone or in a group.
 static int transfer(bool is_send, void* buffer, size_t count, int type, int peer, Comm* comm, void* stream) {
   const size_t bytes = count * static_cast<size_t>(bytes_of(type));
   if (is_bad(comm, buffer, bytes)) return invalid_argument;
@@ -339,7 +282,7 @@ int ncclBroadcast(const void* send, void* recv, size_t count, int type, int root
   for (int r = 0; comm->rank == root && r < comm->ranks; ++r) sends.push_back({at(send, 0), bytes, r});
   return submit(comm, sends, {{recv, bytes, root}}, stream);
 }
-// Through the table of the loader, as NCCL does.
+// Calls the public function, as NCCL does, which the drop-in may intercept.
 int ncclBcast(void* buffer, size_t count, int type, int root, Comm* comm, void* stream) {
   return ncclBroadcast(buffer, buffer, count, type, root, comm, stream);
 }

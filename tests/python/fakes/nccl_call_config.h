@@ -1,16 +1,16 @@
-// The functions that take settings of the call, which NCCL has since 2.31, for nccl.cc.
+// The functions of the fake NCCL that take a configuration per call, which NCCL has since 2.31.
 #pragma once
 
 namespace {
 
-// ncclConfigExt_t: what vendors add.
+// ncclConfigExt_t: a vendor's extension.
 struct Extension {
   const Extension* next;
   int vendor, option;
   void* value;
 };
 
-// ncclCollConfig_t as nccl.h of 2.32 has it.
+// ncclCollConfig_t of NCCL 2.32.
 struct CallConfig {
   size_t size;
   unsigned int magic;
@@ -23,7 +23,7 @@ struct CallConfig {
   void* launchCompletionEvent;
 };
 
-// The tests give two extensions and the tag 42: all of it has to come as it was.
+// The tests pass two extensions and the tag 42, all of which must arrive unchanged.
 bool is_bad(const CallConfig* config) {
   if (config == nullptr) return false;
   if (config->size != sizeof *config || config->magic != 0xcafebeef || config->version != 23203) return true;

@@ -1,4 +1,4 @@
-// What stands for NCCL moves: communicators over shared memory, launches of sends and receives, groups of them.
+// Transfers of the fake NCCL: communicators over shared memory, launches of sends and receives, groups.
 #pragma once
 
 #include <fcntl.h>
@@ -24,34 +24,32 @@ extern "C" int cuStreamWaitEvent(void* stream, void* event, unsigned flags);
 
 namespace {
 
-constexpr int most_ranks = 4;
-constexpr size_t most_bytes = 8 << 20;
+constexpr int max_ranks = 4;
+constexpr size_t max_bytes = 8 << 20;
 constexpr int unhandled_cuda_error = 1, system_error = 2, invalid_argument = 4, invalid_usage = 5, in_progress = 7;
 constexpr int first_user_reduction = 5;
 constexpr int launch_failed = 719;  // CUDA_ERROR_LAUNCH_FAILED
 
 struct Box {
   std::atomic<uint32_t> full;
-  char data[most_bytes];
+  char data[max_bytes];
 };
 
 struct Comm {
   int rank, ranks;
-  Box (*boxes)[most_ranks];
+  Box (*boxes)[max_ranks];
   std::string name;
   int device = 0;
   bool blocking = true;
-  int state = 0;  // of a communicator that does not block
+  int state = 0;  // of a nonblocking communicator
   int splits = 0;
   std::atomic<bool> aborted{false};
-  bool revoked = false;    // takes no calls
-  bool finalized = false;  // takes no calls
-  bool suspended = false;  // takes no calls
+  bool revoked = false, finalized = false, suspended = false;  // calls are rejected
   bool destroyed = false;
-  std::vector<float> factors = {};  // of user reductions
+  std::vector<float> factors = {};  // of user-defined reductions
   const char* window = nullptr;
   size_t window_bytes = 0;
-  std::vector<void*> registered = {};  // the ends
+  std::vector<void*> registered = {};  // the ends of registered buffers
 };
 
 struct Transfer {
@@ -62,7 +60,7 @@ struct Transfer {
   int peer;
 };
 
-// What one launch does: sends and receives as they can, then works on what came.
+// The work of one launch: sends and receives, as soon as each is possible, then the functions on the received data.
 struct Job {
   std::vector<Transfer> transfers;
   std::vector<std::function<void()>> finishes;
@@ -72,12 +70,12 @@ thread_local int group_depth = 0;
 thread_local Job* group_job = nullptr;
 thread_local std::vector<void*> group_streams;
 
-// A communicator that the end of a group makes. Of one that was split the handle is not known before.
-struct Making {
+// A communicator whose creation completes at the end of a group. A split writes its handle only then, to `later`.
+struct Creation {
   Comm* comm;
   Comm** later;
 };
-thread_local std::vector<Making> group_making;
+thread_local std::vector<Creation> group_creations;
 thread_local std::vector<std::pair<Comm*, bool>> group_suspending;
 
 int bytes_of(int type) {
@@ -85,8 +83,8 @@ int bytes_of(int type) {
   return bytes[type];
 }
 
-// Of one communicator, direction and peer, in their order.
-bool same_lane(const Transfer& a, const Transfer& b) {
+// Transfers with the same communicator, direction and peer run in order.
+bool same_queue(const Transfer& a, const Transfer& b) {
   return a.comm == b.comm && a.is_send == b.is_send && a.peer == b.peer;
 }
 
@@ -103,7 +101,7 @@ bool advance(const Transfer& transfer) {
 }
 
 int run(void* argument) {
-  // Graphs run it again.
+  // The job is not modified, because graphs run it repeatedly.
   const Job& job = *static_cast<Job*>(argument);
   std::vector<const Transfer*> left;
   for (const Transfer& transfer : job.transfers) left.push_back(&transfer);
@@ -111,9 +109,9 @@ int run(void* argument) {
     const size_t before = left.size();
     for (size_t i = 0; i < left.size();) {
       if (left[i]->comm->aborted.load()) return launch_failed;
-      const auto comes_earlier = [&](const Transfer* other) { return same_lane(*other, *left[i]); };
+      const auto precedes = [&](const Transfer* other) { return same_queue(*other, *left[i]); };
       const auto here = left.begin() + static_cast<ptrdiff_t>(i);
-      if (std::find_if(left.begin(), here, comes_earlier) == here && advance(*left[i]))
+      if (std::find_if(left.begin(), here, precedes) == here && advance(*left[i]))
         left.erase(here);
       else
         ++i;
@@ -125,14 +123,14 @@ int run(void* argument) {
 }
 
 bool is_bad(const Comm* comm, const void* buffer, size_t bytes) {
-  if (bytes > most_bytes * most_ranks || comm == nullptr || comm->destroyed || comm->suspended) return true;
-  // Where the ranks meet there is no window.
+  if (bytes > max_bytes * max_ranks || comm == nullptr || comm->destroyed || comm->suspended) return true;
+  // Small internal exchanges are not in the window.
   if (comm->window == nullptr || bytes <= 4) return false;
   const auto* begin = static_cast<const char*>(buffer);
   return begin < comm->window || begin + bytes > comm->window + comm->window_bytes;
 }
 
-// One launch on all streams of a group: it comes after what is on any of them.
+// One launch for all streams of a group, ordered after the previous work on all of them.
 int launch(Job* job, const std::vector<void*>& streams) {
   void* event;
   cuEventCreate(&event, 0);
@@ -160,7 +158,7 @@ int submit(Comm* comm, const std::vector<Part>& sends, const std::vector<Part>& 
   Job* job = group_depth > 0 && group_job != nullptr ? group_job : new Job;
   for (const auto* parts : {&sends, &receives})
     for (const Part& part : *parts) {
-      if (part.bytes > most_bytes || part.peer < 0 || part.peer >= comm->ranks) return invalid_argument;
+      if (part.bytes > max_bytes || part.peer < 0 || part.peer >= comm->ranks) return invalid_argument;
       job->transfers.push_back({comm, parts == &sends, part.buffer, part.bytes, part.peer});
     }
   if (finish) job->finishes.push_back(std::move(finish));
@@ -175,42 +173,42 @@ int submit(Comm* comm, const std::vector<Part>& sends, const std::vector<Part>& 
   return failed != 0 ? failed : comm->state;
 }
 
-// Ranks that have opened the same memory tell each other so; all of them may be in this group.
-void meet(const std::vector<Making>& all) {
+// Waits until all ranks have opened the shared memory, several of which may belong to this group.
+void complete_creation(const std::vector<Creation>& all) {
   Job job;
   static char nothing = 0;
-  for (const Making& one : all) {
+  for (const Creation& one : all) {
     for (int r = 0; r < one.comm->ranks; ++r) {
       job.transfers.push_back({one.comm, true, &nothing, 0, r});
       job.transfers.push_back({one.comm, false, &nothing, 0, r});
     }
   }
   run(&job);
-  for (const Making& one : all) {
+  for (const Creation& one : all) {
     if (one.comm->rank == 0) shm_unlink(one.comm->name.c_str());
     if (one.later != nullptr) *one.later = one.comm;
   }
 }
 
 int open_comm(Comm** comm, const std::string& name, int ranks, int rank) {
-  if (ranks > most_ranks || ranks < 1 || rank < 0 || rank >= ranks) return invalid_argument;
+  if (ranks > max_ranks || ranks < 1 || rank < 0 || rank >= ranks) return invalid_argument;
   const int file = shm_open(name.c_str(), O_CREAT | O_RDWR, 0600);
-  const size_t bytes = sizeof(Box) * most_ranks * most_ranks;
+  const size_t bytes = sizeof(Box) * max_ranks * max_ranks;
   if (file < 0 || ftruncate(file, static_cast<off_t>(bytes)) != 0) return system_error;
   void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
   close(file);
   if (memory == MAP_FAILED) return system_error;
-  *comm = new Comm{.rank = rank, .ranks = ranks, .boxes = static_cast<Box(*)[most_ranks]>(memory), .name = name};
+  *comm = new Comm{.rank = rank, .ranks = ranks, .boxes = static_cast<Box(*)[max_ranks]>(memory), .name = name};
   return 0;
 }
 
-int meet_in(Comm** made, const std::string& name, int ranks, int rank, bool is_split = false) {
+int join(Comm** created, const std::string& name, int ranks, int rank, bool is_split = false) {
   Comm* comm = nullptr;
   if (const int failed = open_comm(&comm, name, ranks, rank)) return failed;
   const bool later = is_split && group_depth > 0;
-  *made = later ? nullptr : comm;
-  group_making.push_back({comm, later ? made : nullptr});
-  if (group_depth == 0) meet(std::exchange(group_making, {}));
+  *created = later ? nullptr : comm;
+  group_creations.push_back({comm, later ? created : nullptr});
+  if (group_depth == 0) complete_creation(std::exchange(group_creations, {}));
   return 0;
 }
 

@@ -1,4 +1,4 @@
-// Stands for libnvidia-ml.so.1: GPUs at the PCI addresses that the fake of the driver gives them, all linked by NVLink.
+// A fake of libnvidia-ml.so.1: GPUs at the PCI addresses of the fake driver, all connected by NVLink.
 #include <stddef.h>
 #include <stdio.h>
 

@@ -1,4 +1,4 @@
-// Stands for a profiler: NVTX loads it by NVTX_INJECTION64_PATH, and it writes to TEST_FOLDER what it is told, a file a
+// A fake profiler, which NVTX loads by NVTX_INJECTION64_PATH. It writes all events to TEST_FOLDER, one file per
 // process. Types and numbers are those of nvtx3/nvtxDetail/nvtxTypes.h.
 #include <stdint.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
-// Preloaded after the drop-in: what it reads of where a process runs is other than it is, in what TEST_PLACE names:
-// boot_id, or a namespace.
+// Preloaded after the drop-in: makes the process appear to run elsewhere. TEST_PLACE names what differs: boot_id, or a
+// namespace.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdio.h>

@@ -119,7 +119,7 @@ def test_random_headers_are_an_error_or_cover_the_file(tmp_path_factory, header,
     assert parts[-1].end == len(content)
 
 
-def test_a_safetensors_file_is_known_without_its_suffix(write):
+def test_safetensors_files_are_recognised_without_the_suffix(write):
     data = safetensors({"a": tensor("BF16", [2], 0, 4)}, bytes(4))
     assert segments(write(data, "blob"))[1].tensor == "a"
     with pytest.raises(UnknownValuesError, match="--dtype"):
@@ -150,7 +150,7 @@ def test_npy_data_has_the_type_of_its_header_or_the_given_one(tmp_path, array, d
     assert data[-1].end == path.stat().st_size
 
 
-def test_malformed_npy_is_refused(tmp_path):
+def test_malformed_npy_files_are_rejected(tmp_path):
     path = tmp_path / "a.npy"
     np.save(path, np.zeros(10, np.float32))
     whole = path.read_bytes()

@@ -67,7 +67,7 @@ def test_plain_files_of_any_size_round_trip(tmp_path, small_frames, size):
         assert frames[-1].info.more is False
 
 
-def test_an_empty_file_is_one_frame_and_an_empty_encoding_is_cut(tmp_path):
+def test_an_empty_file_is_one_frame_and_an_empty_encoding_is_truncated(tmp_path):
     path = tmp_path / "empty"
     path.write_bytes(b"")
     assert [frame.info.elems for frame in round_trip(path, tmp_path)] == [0]
@@ -173,13 +173,13 @@ def test_pipes_are_read_once(slices, tmp_path, monkeypatch):
     decode_file(Pipe(whole), decoded)
     assert decoded.getvalue() == slices.read_bytes()
     for cut in (100, len(whole) // 2, len(whole) - 1):
-        with pytest.raises(CorruptError, match=r"<Pipe>: frame .* the file is cut"):
+        with pytest.raises(CorruptError, match=r"<Pipe>: frame .* the file is truncated"):
             decode_file(Pipe(whole[:cut]), io.BytesIO())
     with pytest.raises(CorruptError, match=rf"<Pipe>: more bytes follow frame .* at byte {len(whole)}"):
         decode_file(Pipe(whole + b"m"), io.BytesIO())
 
 
-def test_every_cut_is_found_and_leaves_nothing(tmp_path, small_frames):
+def test_every_truncation_is_detected_and_leaves_no_file(tmp_path, small_frames):
     path, encoded = tmp_path / "values", tmp_path / "encoded"
     path.write_bytes(normal("bfloat16", 1600).tobytes())
     encode_file(path, encoded, dtype="bfloat16")
@@ -191,10 +191,10 @@ def test_every_cut_is_found_and_leaves_nothing(tmp_path, small_frames):
         encoded.write_bytes(whole[:cut])
         number = sum(start <= cut for start in starts) - 1
         if cut in starts and cut:
-            sentence = f"frame {number} at byte {cut}: the file ends where a frame should begin"
+            message = f"frame {number} at byte {cut}: the file ends where a frame should begin"
         else:
-            sentence = f"frame {number} at byte {starts[number]}: the file"
-        with pytest.raises(CorruptError, match=sentence):
+            message = f"frame {number} at byte {starts[number]}: the file"
+        with pytest.raises(CorruptError, match=message):
             decode_file(encoded, tmp_path / "out")
     encoded.write_bytes(whole + b"more")
     with pytest.raises(CorruptError, match=f"4 bytes follow frame 3, the last, at byte {len(whole)}"):
@@ -202,7 +202,7 @@ def test_every_cut_is_found_and_leaves_nothing(tmp_path, small_frames):
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["encoded", "values"]
 
 
-def test_a_changed_byte_is_found_and_located(tmp_path, small_frames):
+def test_changed_bytes_are_detected_and_located(tmp_path, small_frames):
     path, encoded = tmp_path / "values", tmp_path / "encoded"
     path.write_bytes(normal("bfloat16", 1600).tobytes())
     encode_file(path, encoded, dtype="bfloat16")
@@ -213,9 +213,9 @@ def test_a_changed_byte_is_found_and_located(tmp_path, small_frames):
         encoded.write_bytes(broken)
         with pytest.raises(CorruptError) as caught:
             decode_file(encoded, tmp_path / "out")
-        sentence = str(caught.value)
-        assert sentence.startswith(f"{encoded}: frame ")
-        assert "ncast_" not in sentence
+        message = str(caught.value)
+        assert message.startswith(f"{encoded}: frame ")
+        assert "ncast_" not in message
     assert not (tmp_path / "out").exists()
 
 
@@ -234,7 +234,7 @@ def test_corrupt_frames_are_reported_among_valid_ones(tmp_path, small_frames):
     assert found[2:] == right[2:]
 
 
-def test_errors_have_the_given_path(tmp_path):
+def test_errors_name_the_given_path(tmp_path):
     with pytest.raises(FileNotFoundError) as caught:
         encode_file(Path(files.__file__), tmp_path / "nowhere" / "out", dtype="uint8")
     assert caught.value.filename == str(tmp_path / "nowhere" / "out")
@@ -252,7 +252,7 @@ def test_checking_a_path_creates_no_file(tmp_path):
         check_writable(tmp_path)
 
 
-def test_a_failure_keeps_the_old_output(tmp_path):
+def test_failures_keep_the_old_output(tmp_path):
     encoded, out = tmp_path / "encoded", tmp_path / "out"
     encoded.write_bytes(b"no frame, but long enough for the header of one: " + bytes(100))
     out.write_bytes(b"old")
@@ -262,7 +262,7 @@ def test_a_failure_keeps_the_old_output(tmp_path):
     assert len(list(tmp_path.iterdir())) == 2
 
 
-def test_output_through_a_link_replaces_its_target(tmp_path):
+def test_output_through_a_link_replaces_the_target(tmp_path):
     source, real, link = tmp_path / "values", tmp_path / "real", tmp_path / "link"
     source.write_bytes(bytes(100))
     real.write_bytes(b"old")

@@ -34,7 +34,7 @@ def test_exponents_are_counted_as_by_numpy(name):
 
 
 @pytest.mark.parametrize("kind", [kind for kind in VALUE_TYPES if kind.is_float], ids=lambda kind: kind.name)
-def test_normal_values_come_near_their_bound(tmp_path, kind):
+def test_normal_values_approach_their_bound(tmp_path, kind):
     path = tmp_path / "values"
     path.write_bytes(normal(kind.name, 1 << 18).tobytes())
     (row,) = tensor_ratios(path, dtype=kind.name)

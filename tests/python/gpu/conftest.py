@@ -17,7 +17,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         return
     for item in items:
         if HERE in item.path.parents:
-            item.add_marker(pytest.mark.skip(reason="no CUDA GPU here"))
+            item.add_marker(pytest.mark.skip(reason="no CUDA GPU was found"))
 
 
 @pytest.fixture(autouse=True)

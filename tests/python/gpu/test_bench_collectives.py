@@ -9,7 +9,7 @@ from narrowcast import errors
 from narrowcast._bench import nccl_library, operations
 from narrowcast.cuda import device_count
 
-pytestmark = pytest.mark.skipif(device_count() < 2, reason="fewer than 2 GPUs here")
+pytestmark = pytest.mark.skipif(device_count() < 2, reason="fewer than 2 GPUs")
 
 TINY = [
     "--backend",
@@ -54,7 +54,7 @@ def rows_of(done):
 @pytest.mark.parametrize(
     ("operation", "graph_calls"), [*((name, 3) for name in operations.NAMES), ("all_reduce", 0), ("sendrecv", 0)]
 )
-def test_every_operation_is_right_beside_nccl(cli, nccl, operation, graph_calls):
+def test_every_operation_is_correct_and_measured_with_nccl(cli, nccl, operation, graph_calls):
     arguments = ["--codec", "auto,raw,window", "--against", "nccl", "--cudagraph", graph_calls, "--json"]
     rows = rows_of(cli("bench", operation, *TINY, *arguments))
     assert len(rows) == 8
@@ -62,12 +62,12 @@ def test_every_operation_is_right_beside_nccl(cli, nccl, operation, graph_calls)
 
 
 @pytest.mark.parametrize("operation", ["all_gather", "all_reduce", "reduce_scatter", "scatter"])
-def test_every_operation_is_right_in_place(cli, operation):
+def test_every_operation_is_correct_in_place(cli, operation):
     arguments = ["--codec", "raw,window", "--against", "none", "--cudagraph", 3, "--in-place", "--json"]
     assert len(rows_of(cli("bench", operation, *TINY, *arguments))) == 4
 
 
-def test_every_variant_of_nccl_runs(cli, nccl):
+def test_every_variant_of_nccl_is_measured(cli, nccl):
     variants = [name for name in nccl_library.VARIANTS if nccl.lacks(name, "all_gather") is None]
     done = cli("bench", "all_gather", *TINY, "--json", "--cudagraph", 3)
     rows = rows_of(done)

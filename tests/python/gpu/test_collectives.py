@@ -15,7 +15,7 @@ _MOST_RANKS = 8
 _RANKS_PER_GPU = int(os.environ.get("NARROWCAST_TEST_RANKS_PER_GPU", "1"))
 _RANKS = min(_MOST_RANKS, device_count() * _RANKS_PER_GPU)
 
-pytestmark = pytest.mark.skipif(_RANKS < 2, reason="fewer than 2 GPUs here")
+pytestmark = pytest.mark.skipif(_RANKS < 2, reason="fewer than 2 GPUs")
 
 
 @pytest.fixture(scope="class", params=sorted({2, max(2, _RANKS)}), ids=lambda ranks: f"{ranks}-ranks")

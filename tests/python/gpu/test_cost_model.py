@@ -7,7 +7,7 @@ from narrowcast._bench.launch import run_ranks
 from narrowcast.comm import unique_id
 from narrowcast.cuda import device_count
 
-pytestmark = pytest.mark.skipif(device_count() < 2, reason="fewer than 2 GPUs here")
+pytestmark = pytest.mark.skipif(device_count() < 2, reason="fewer than 2 GPUs")
 
 OWN = """narrowcast-costs 1 a machine
 all_reduce 2 peer packets 1:3 1000000:3
@@ -17,7 +17,7 @@ all_reduce 2 peer window 1:1 1000000:1
 
 
 @pytest.fixture
-def said_by(rank_jobs):
+def explained_by(rank_jobs):
     """How two ranks with different environment variables explain and run an all_reduce."""
 
     def run(*variables):
@@ -30,30 +30,30 @@ def said_by(rank_jobs):
     return run
 
 
-def test_the_cost_model_of_rank_0_applies(said_by, tmp_path):
+def test_the_cost_model_of_rank_0_applies(explained_by, tmp_path):
     path = tmp_path / "own.costs"
     path.write_text(OWN)
-    for said in said_by({"NARROWCAST_COST_MODEL": str(path)}, {"NARROWCAST_COST_MODEL": "/nowhere"}):
+    for said in explained_by({"NARROWCAST_COST_MODEL": str(path)}, {"NARROWCAST_COST_MODEL": "/nowhere"}):
         assert (said["path"], said["codec"], said["chosen"], said["sum"]) == ("blocks", "window", 1, 3)
 
 
-def test_an_invalid_model_is_an_error_on_all_ranks(said_by, tmp_path):
+def test_an_invalid_model_is_an_error_on_all_ranks(explained_by, tmp_path):
     path = tmp_path / "own.costs"
     path.write_text(OWN + "all_reduce fast\n")
-    first, second = said_by({"NARROWCAST_COST_MODEL": str(path)}, {})
+    first, second = explained_by({"NARROWCAST_COST_MODEL": str(path)}, {})
     assert f"{path}, line 5: 'fast' is not a number of ranks" in first["error"]
     assert "rank 0" in second["error"]
     assert f"{path}, line 5" in second["error"]
 
 
 @pytest.mark.parametrize("path", ["packets", "blocks"])
-def test_a_wanted_path_is_taken(said_by, path):
-    for said in said_by({"NARROWCAST_PATH": path}, {"NARROWCAST_PATH": path}):
+def test_the_requested_path_is_used(explained_by, path):
+    for said in explained_by({"NARROWCAST_PATH": path}, {"NARROWCAST_PATH": path}):
         assert (said["path"], said["sum"]) == (path, 3)
         # 12 of the 16 bytes of a packet are values.
         assert (said["ratio"] > 1.2) == (path == "packets")
 
 
-def test_ranks_that_want_different_paths_do_not_join(said_by):
-    for said in said_by({"NARROWCAST_PATH": "packets"}, {}):
+def test_ranks_that_request_different_paths_do_not_join(explained_by):
+    for said in explained_by({"NARROWCAST_PATH": "packets"}, {}):
         assert "NARROWCAST_PATH" in said["error"]

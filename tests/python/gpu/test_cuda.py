@@ -96,7 +96,7 @@ def test_few_ctas_give_the_same_bytes(max_ctas, stream, status):
     assert out.read().tobytes() == bits.tobytes()
 
 
-def test_the_more_flag_travels(stream):
+def test_the_more_flag_is_preserved(stream):
     kind = value_type("bfloat16")
     frame = encode(on_gpu(bits_of(kind, 5000)), kind, 5000, stream, more=True)
     info = cuda.inspect(frame, stream=stream.handle)

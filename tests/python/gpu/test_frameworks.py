@@ -64,7 +64,7 @@ def test_cupy_arrays_and_streams(bits):
     assert np.array_equal(out.get(), bits)
 
 
-def test_jax_arrays_are_values_but_no_output(bits):
+def test_jax_arrays_are_accepted_as_inputs_only(bits):
     jax = pytest.importorskip("jax")
     if jax.default_backend() != "gpu":
         pytest.skip("this JAX has no GPU")

@@ -12,11 +12,11 @@ from narrowcast.cuda import device_count
 RANKS = 2
 
 pytestmark = pytest.mark.skipif(
-    device_count() * int(os.environ.get("NARROWCAST_TEST_RANKS_PER_GPU", "1")) < RANKS, reason="fewer than 2 GPUs here"
+    device_count() * int(os.environ.get("NARROWCAST_TEST_RANKS_PER_GPU", "1")) < RANKS, reason="fewer than 2 GPUs"
 )
 
 
-def test_a_group_comes_after_and_before_what_is_on_any_of_its_streams(rank_jobs):
+def test_groups_are_ordered_with_other_work_on_all_of_their_streams(rank_jobs):
     unique_id = narrowcast.unique_id().hex()
     ranks = [
         {"unique_id": unique_id, "rank": rank, "ranks": RANKS, "device": rank % device_count()} for rank in range(RANKS)

@@ -14,7 +14,7 @@ RANKS = 2
 ELEMS = (1 << 31) + 12_345  # of 2 bytes
 RANKS_PER_GPU = int(os.environ.get("NARROWCAST_TEST_RANKS_PER_GPU", "1"))
 
-pytestmark = pytest.mark.skipif(device_count() * RANKS_PER_GPU < RANKS, reason="fewer than 2 GPUs here")
+pytestmark = pytest.mark.skipif(device_count() * RANKS_PER_GPU < RANKS, reason="fewer than 2 GPUs")
 
 
 @pytest.mark.parametrize("codec", ["raw", "window"])

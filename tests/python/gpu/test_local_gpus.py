@@ -10,7 +10,7 @@ from narrowcast.cuda import device_count
 
 RANKS = min(8, device_count())
 
-pytestmark = pytest.mark.skipif(RANKS < 2, reason="fewer than 2 GPUs here")
+pytestmark = pytest.mark.skipif(RANKS < 2, reason="fewer than 2 GPUs")
 
 
 @pytest.mark.parametrize("count", [100, 3_000_001])

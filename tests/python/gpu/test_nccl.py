@@ -1,6 +1,6 @@
-"""The drop-in before the real NCCL, on all GPUs: what it takes has the right values, and what it forwards too.
+"""The drop-in with the real NCCL, on all GPUs: executed and forwarded calls give correct values.
 
-NARROWCAST_TEST_RANKS_PER_GPU=k puts k ranks on each GPU, rank r on GPU r % gpus: NCCL then sends by sockets.
+NARROWCAST_TEST_RANKS_PER_GPU=k puts k ranks on each GPU, rank r on GPU r % gpus. NCCL then uses sockets.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from nccl_ranks import OPERATIONS, Ranks
 
 RANKS = min(8, device_count() * RANKS_PER_GPU)
 
-pytestmark = pytest.mark.skipif(RANKS < 2, reason="fewer than 2 GPUs here")
-in_one_process = pytest.mark.skipif(RANKS_PER_GPU > 1, reason="NCCL has one rank of a process on a GPU")
+pytestmark = pytest.mark.skipif(RANKS < 2, reason="fewer than 2 GPUs")
+in_one_process = pytest.mark.skipif(RANKS_PER_GPU > 1, reason="NCCL supports only one rank of a process per GPU")
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +36,7 @@ def on_ranks(drop_in, nccl, rank_jobs, tmp_path, monkeypatch):
         "TEST_FOLDER": str(tmp_path),
     }.items():
         monkeypatch.setenv(name, value)
-    # Else the drop-in finds what the loader found.
+    # Otherwise the drop-in uses the NCCL that the loader has found.
     if nccl.path.startswith("/"):
         monkeypatch.setenv("NARROWCAST_NCCL_LIBRARY", nccl.path)
     return Ranks(tmp_path)
@@ -44,13 +44,13 @@ def on_ranks(drop_in, nccl, rank_jobs, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("count", [1, 5000, 3_000_000])
 @pytest.mark.parametrize("codec", ["auto", "raw", "window"])
-def test_every_operation_is_taken(on_ranks, monkeypatch, codec, count):
+def test_every_operation_is_executed(on_ranks, monkeypatch, codec, count):
     monkeypatch.setenv("NARROWCAST_CODEC", codec)
-    for right in on_ranks("every_operation", RANKS, count=count):
-        assert set(right) == OPERATIONS
+    for correct in on_ranks("every_operation", RANKS, count=count):
+        assert set(correct) == OPERATIONS
     assert {forwarded for _, forwarded in on_ranks.taken().values()} == {0}
     if codec == "window" and count == 3_000_000:
-        # Sums are of integers, which the codec does not shrink.
+        # Reductions use integers, which the codec does not compress.
         for operation in ("all_gather", "all_to_all", "broadcast", "gather", "scatter", "send"):
             links = on_ranks.links(operation).values()
             shrunk = [wire_bytes < raw_bytes for raw_bytes, wire_bytes in links if raw_bytes]
@@ -58,10 +58,10 @@ def test_every_operation_is_taken(on_ranks, monkeypatch, codec, count):
             assert all(shrunk)
 
 
-def test_a_rank_with_a_setting_that_is_refused_leaves_all_to_nccl(on_ranks):
+def test_a_rejected_setting_on_one_rank_makes_all_ranks_forward(on_ranks):
     arguments = {"differing": 1, "name": "NARROWCAST_PATH", "value": "zip"}
-    for right in on_ranks("differing_settings", RANKS, **arguments):
-        assert set(right) == OPERATIONS
+    for correct in on_ranks("differing_settings", RANKS, **arguments):
+        assert set(correct) == OPERATIONS
     assert on_ranks.reasons() == {"the ranks have different settings of Narrowcast"}
 
 
@@ -73,27 +73,27 @@ def at_creation(on_ranks, monkeypatch):
 
 
 @pytest.mark.parametrize("way", ["by rank", "with a configuration", "in a group"])
-def test_programs_that_only_send_and_receive_are_taken(at_creation, way):
+def test_programs_that_only_send_and_receive_are_executed(at_creation, way):
     assert at_creation("transfers", RANKS, way=way) == [[True] * 2] * RANKS
     assert at_creation.taken() == {"send": (2, 0), "recv": (2, 0)}
 
 
 @pytest.mark.parametrize("job", ["one_way_first", "to_itself_first", "collective_first"])
 def test_two_ranks_attach_at_their_first_call(on_ranks, job):
-    on_ranks.module = "nccl_meeting_jobs"
-    assert all(all(right) for right in on_ranks(job, 2))
+    on_ranks.module = "nccl_pair_jobs"
+    assert all(all(correct) for correct in on_ranks(job, 2))
     assert on_ranks.statistics()[1]["recv"]["forwarded"] == 0
 
 
-def test_two_ranks_do_not_attach_where_one_captures(on_ranks):
-    on_ranks.module = "nccl_meeting_jobs"
+def test_two_ranks_do_not_attach_if_one_captures(on_ranks):
+    on_ranks.module = "nccl_pair_jobs"
     assert on_ranks("captured_by_one", 2) == [[True] * 2] * 2
     assert on_ranks.taken() == {"send": (0, 2), "recv": (0, 2)}
 
 
 @in_one_process
 @pytest.mark.parametrize("grouped", [True, False])
-def test_one_thread_makes_the_communicators_of_all_gpus(at_creation, grouped):
+def test_one_thread_creates_the_communicators_of_all_gpus(at_creation, grouped):
     assert at_creation("one_thread", RANKS, alone=True, grouped=grouped) == [[True] * RANKS]
     assert at_creation.reasons() == set()
 
@@ -104,19 +104,19 @@ def test_ranks_of_a_split_attach(at_creation, grouped):
 
 
 @pytest.mark.parametrize("end", ["CommDestroy", "CommAbort"])
-def test_a_communicator_may_end_before_its_first_call(at_creation, end):
-    assert at_creation("ended_at_once", RANKS, end=end) == [True] * RANKS
+def test_a_communicator_may_be_destroyed_before_its_first_call(at_creation, end):
+    assert at_creation("destroyed_before_use", RANKS, end=end) == [True] * RANKS
 
 
-def test_a_capture_goes_on_beside_the_creation_of_a_communicator(at_creation):
-    assert at_creation("beside_a_capture", RANKS) == [[True] * 3] * RANKS
+def test_captures_continue_while_a_communicator_is_created(at_creation):
+    assert at_creation("during_a_capture", RANKS) == [[True] * 3] * RANKS
     assert at_creation.reasons() == set()
 
 
-def test_what_is_forwarded_is_right(on_ranks, monkeypatch):
+def test_forwarded_calls_are_correct(on_ranks, monkeypatch):
     monkeypatch.setenv("NARROWCAST_TAKE", "never")
-    for right in on_ranks("every_operation", RANKS, count=5000):
-        assert set(right) == OPERATIONS
+    for correct in on_ranks("every_operation", RANKS, count=5000):
+        assert set(correct) == OPERATIONS
     assert {taken for taken, _ in on_ranks.taken().values()} == {0}
 
 
@@ -127,7 +127,7 @@ def test_groups_nest_and_mix_communicators_streams_and_kinds(on_ranks, monkeypat
         assert found == [[True] * 4] * 3
 
 
-def test_transfers_that_are_forwarded_run_beside_those_that_are_taken(on_ranks, monkeypatch, tmp_path):
+def test_forwarded_and_executed_transfers_run_concurrently(on_ranks, monkeypatch, tmp_path):
     (tmp_path / "rules.toml").write_text("[[rule]]\nmin_bytes = 1000\ntake = 'always'\n[[rule]]\ntake = 'never'\n")
     monkeypatch.setenv("NARROWCAST_CONFIG", str(tmp_path / "rules.toml"))
     monkeypatch.delenv("NARROWCAST_TAKE")
@@ -135,7 +135,7 @@ def test_transfers_that_are_forwarded_run_beside_those_that_are_taken(on_ranks, 
 
 
 @pytest.mark.parametrize("verify", ["0", "1"])
-def test_an_exchange_in_place_is_right(on_ranks, monkeypatch, verify):
+def test_all_to_all_in_place_is_correct(on_ranks, monkeypatch, verify):
     monkeypatch.setenv("NARROWCAST_VERIFY", verify)
     assert on_ranks("exchanged_in_place", RANKS) == [[True] * 3] * RANKS
     assert on_ranks.taken()["all_to_all"] == (3, 0)
@@ -155,14 +155,14 @@ def test_a_rank_may_be_left_out_of_a_split(on_ranks):
     assert on_ranks("left_out_of_a_split", RANKS)[-1] == [False, True]
 
 
-def test_taken_and_forwarded_calls_keep_their_order(on_ranks, monkeypatch):
+def test_executed_and_forwarded_calls_keep_their_order(on_ranks, monkeypatch):
     monkeypatch.setenv("NARROWCAST_OFF", "broadcast")
     for found in on_ranks("kept_order", RANKS):
         assert found == [True] * 3
 
 
 @pytest.mark.parametrize("grouped", [True, False])
-def test_reductions_of_the_user_keep_their_order(on_ranks, grouped):
+def test_user_defined_reductions_keep_their_order(on_ranks, grouped):
     for found in on_ranks("kept_order_with_a_user_reduction", RANKS, grouped=grouped):
         assert found == [True] * 3
 
@@ -171,27 +171,27 @@ def test_reductions_of_the_user_keep_their_order(on_ranks, grouped):
 def test_graphs_run_what_they_captured(on_ranks, before):
     for found in on_ranks("captured", RANKS, before=before):
         assert found == [False, True, True]
-    # Once before; so few go by packets, and then replays do not count.
+    # One call before the capture. Such short calls use packets, whose replays are not counted.
     sent_bytes = 0 if before else 2000 * (RANKS - 1)
     for raw_bytes, wire_bytes in on_ranks.links("all_gather").values():
         assert raw_bytes == sent_bytes
         assert (wire_bytes > 0) == (not before)
 
 
-def test_reductions_of_the_user_are_forwarded_at_once(on_ranks):
+def test_user_defined_reductions_are_forwarded_immediately(on_ranks):
     assert on_ranks("user_reduction", RANKS) == [True] * RANKS
 
 
-def test_communicators_that_do_not_block_work(on_ranks):
-    assert on_ranks("not_blocking", RANKS) == [True] * RANKS
+def test_nonblocking_communicators_work(on_ranks):
+    assert on_ranks("nonblocking", RANKS) == [True] * RANKS
 
 
-def test_an_abort_ends_taken_calls(on_ranks):
+def test_an_abort_ends_executed_calls(on_ranks):
     on_ranks.module = "nccl_ends_jobs"
     assert max(on_ranks("aborted", RANKS)) < 30
 
 
-def test_the_death_of_a_peer_is_an_asynchronous_error(on_ranks, tmp_path):
+def test_the_death_of_a_peer_is_reported_as_an_asynchronous_error(on_ranks, tmp_path):
     on_ranks.module = "nccl_ends_jobs"
     with pytest.raises(errors.RemoteError, match="signal 9"):
         on_ranks("a_peer_dies", RANKS)

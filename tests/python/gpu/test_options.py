@@ -6,12 +6,12 @@ import narrowcast
 import pytest
 from narrowcast.cuda import device_count
 
-pytestmark = pytest.mark.skipif(device_count() < 1, reason="no GPU here")
+pytestmark = pytest.mark.skipif(device_count() < 1, reason="no GPU")
 
 MODEL = "narrowcast-costs 1 a machine\nall_gather 2 peer raw 1:9\nall_gather 2 peer window 1:8\n"
 
 
-def said_with(**options):
+def explained_with(**options):
     """How both ranks explain an all-gather of 64 MiB."""
     with narrowcast.LocalRanks(2, backend="cuda", devices=[0, 0], **options) as comms:
         first, second = (comm.explain("all_gather", 32 << 20, dtype="uint8") for comm in comms)
@@ -19,23 +19,23 @@ def said_with(**options):
     return first
 
 
-def test_options_are_heeded(tmp_path):
+def test_options_apply(tmp_path):
     (tmp_path / "own.costs").write_text(MODEL)
-    plain = said_with()
+    plain = explained_with()
     assert (plain.link, plain.predicted.nccl is None) == ("nvlink", False)
-    assert said_with(max_ctas=8).ctas == 8 < plain.ctas
-    assert said_with(p2p=False).link == "host"
-    own = said_with(cost_model=tmp_path / "own.costs")
+    assert explained_with(max_ctas=8).ctas == 8 < plain.ctas
+    assert explained_with(p2p=False).link == "host"
+    own = explained_with(cost_model=tmp_path / "own.costs")
     assert (own.codec, own.predicted.nccl) == ("raw", None)
 
 
-def test_options_come_before_the_environment(tmp_path, monkeypatch):
+def test_options_take_precedence_over_the_environment(tmp_path, monkeypatch):
     (tmp_path / "own.costs").write_text(MODEL)
     for name, value in {"MAX_CTAS": "8", "P2P": "0", "COST_MODEL": str(tmp_path / "own.costs")}.items():
         monkeypatch.setenv(f"NARROWCAST_{name}", value)
-    said = said_with()
+    said = explained_with()
     assert (said.link, said.ctas) == ("host", 8)
-    said = said_with(max_ctas=32, p2p=True, cost_model="")
+    said = explained_with(max_ctas=32, p2p=True, cost_model="")
     assert (said.link, said.ctas, said.predicted.nccl is None) == ("nvlink", 32, False)
 
 
@@ -48,4 +48,4 @@ def test_options_come_before_the_environment(tmp_path, monkeypatch):
 )
 def test_invalid_options_are_rejected(options, words):
     with pytest.raises(narrowcast.InvalidArgumentError, match=words):
-        said_with(**options)
+        explained_with(**options)

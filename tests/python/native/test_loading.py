@@ -19,14 +19,14 @@ def test_the_version_is_three_numbers():
     assert [part.isdigit() for part in narrowcast.library_version().split(".")] == [True] * 3
 
 
-def test_types_are_those_of_the_library():
+def test_types_match_the_library():
     for kind in VALUE_TYPES:
         assert library.library().ncast_dtype_name(kind.number).decode() == kind.name
         assert library.library().ncast_dtype_bytes(kind.number) == kind.bytes
     assert library.library().ncast_dtype_name(len(VALUE_TYPES)) is None
 
 
-def test_operations_are_those_of_the_library():
+def test_operations_match_the_library():
     assert library.library().ncast_operation_count() == len(OPERATIONS)
     for number, name in enumerate(OPERATIONS):
         described = describe(name)
@@ -72,7 +72,7 @@ def test_importing_loads_no_framework_and_no_library():
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 
 
-def test_a_library_that_is_missing_or_foreign_is_one_sentence(cli, tmp_path):
+def test_a_missing_or_foreign_library_is_reported_in_one_line(cli, tmp_path):
     result = cli("--version", NARROWCAST_LIBRARY=str(tmp_path / "nothing.so"))
     assert result.returncode == 1
     assert result.stderr == f"narrowcast: NARROWCAST_LIBRARY names {tmp_path}/nothing.so, which is not a file\n"

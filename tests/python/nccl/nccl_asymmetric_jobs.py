@@ -1,4 +1,4 @@
-"""As nccl_jobs.py: what one rank does, meets or knows that the others do not."""
+"""Programs as in nccl_jobs.py: groups, aborts and failures that differ between ranks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 from narrowcast._native.cuda_driver import Stream
-from nccl_program import BFLOAT16, FLOAT32, INT32, MEETING_SECONDS, SUM, Program, program, sum_of_all, values_of
+from nccl_program import BFLOAT16, FLOAT32, INT32, JOIN_SECONDS, SUM, Program, program, sum_of_all, values_of
 
 SMALL, LARGE = 100, 100_000
 
@@ -29,14 +29,14 @@ def _synchronize(stream: Stream) -> None:
 
 
 def _half(nccl: Program, comm: c_void_p) -> int:
-    """A user's reduction: half of the sum."""
+    """A user-defined reduction: half of the sum."""
     operation, factor = c_int(), c_float(0.5)
     nccl("RedOpCreatePreMulSum", byref(operation), byref(factor), FLOAT32, 1, comm)
     return operation.value
 
 
 def grouped_with_a_reduction(*, rank: int, ranks: int, emit: Any) -> None:
-    """Rank 0 has a user's reduction and a message to rank 1 in a group, the others one after the other."""
+    """Rank 0 makes a user-defined reduction and a send in one group, the others one after the other."""
     with program(rank, ranks) as (nccl, comm, stream):
         _used_before(nccl, stream, comm)
         half = _half(nccl, comm)
@@ -54,7 +54,7 @@ def grouped_with_a_reduction(*, rank: int, ranks: int, emit: Any) -> None:
 
 
 def two_communicators(*, rank: int, ranks: int, emit: Any) -> None:
-    """A group of all, in which only rank 0 has transfers of both kinds on the second communicator."""
+    """A group on all ranks, in which only rank 0 has executed and forwarded transfers on a second communicator."""
     with program(rank, ranks) as (nccl, first, stream):
         second = c_void_p()
         nccl("CommSplit", first, 0, rank, byref(second), None)
@@ -72,16 +72,16 @@ def two_communicators(*, rank: int, ranks: int, emit: Any) -> None:
             if rank == 2:
                 nccl("Recv", large_received, LARGE, BFLOAT16, 0, second, stream)
         stream.synchronize()
-        right = [nccl.holds(total, sum_of_all(ranks, LARGE))]
-        right.append(rank > 1 or nccl.holds(small_received, values_of(1 - rank, SMALL)))
-        right.append(rank != 2 or nccl.holds(large_received, values_of(0, LARGE)))
-        emit(right)
+        correct = [nccl.holds(total, sum_of_all(ranks, LARGE))]
+        correct.append(rank > 1 or nccl.holds(small_received, values_of(1 - rank, SMALL)))
+        correct.append(rank != 2 or nccl.holds(large_received, values_of(0, LARGE)))
+        emit(correct)
         nccl("CommDestroy", second)
         nccl("CommDestroy", first)
 
 
 def aborted_together(*, rank: int, ranks: int, emit: Any) -> None:
-    """Calls of two communicators hang, and one thread aborts both in a group. Gives how long that took."""
+    """Calls of two communicators hang, and one thread aborts both in a group. Emits how long this took."""
     with program(rank, ranks) as (nccl, first, stream):
         second = c_void_p()
         nccl("CommSplit", first, 0, rank, byref(second), None)
@@ -89,7 +89,7 @@ def aborted_together(*, rank: int, ranks: int, emit: Any) -> None:
         if rank == 1:
             time.sleep(5)
             emit(0.0)
-            # Not by way of destructors, which might wait.
+            # Exit without destructors, which might wait.
             os._exit(0)
         for comm, on in ((first, stream), (second, Stream())):
             values = nccl.zeros(SMALL, "int32")
@@ -105,7 +105,7 @@ def aborted_together(*, rank: int, ranks: int, emit: Any) -> None:
 
 
 def aborted_at_a_first_reduction(*, rank: int, ranks: int, emit: Any) -> None:
-    """The first call, which cannot wait, waits for the other rank, which has none, until it is aborted."""
+    """The first call of rank 0 cannot be held, and waits for rank 1, which makes no call, until it is aborted."""
     with program(rank, ranks) as (nccl, comm, stream):
         if rank == 1:
             time.sleep(3)
@@ -124,7 +124,7 @@ def aborted_at_a_first_reduction(*, rank: int, ranks: int, emit: Any) -> None:
 
 
 def out_of_memory(*, rank: int, ranks: int, refused_bytes: int, emit: Any) -> None:
-    """Rank 1 has no memory for what the ranks exchange at their first collective. The others' wait ends by an abort."""
+    """Rank 1 cannot allocate memory for the exchange at the first collective. An abort ends the wait of the others."""
     if rank == 1:
         os.environ["NARROWCAST_TEST_REFUSED_BYTES"] = str(refused_bytes)
     with program(rank, ranks) as (nccl, comm, stream):
@@ -142,8 +142,8 @@ def out_of_memory(*, rank: int, ranks: int, refused_bytes: int, emit: Any) -> No
         os._exit(0)
 
 
-def refused_by_one(*, rank: int, ranks: int, emit: Any) -> None:
-    """Rank 1's buffers lie where Narrowcast does not take them. Gives whether each rank's call failed."""
+def rejected_by_one(*, rank: int, ranks: int, emit: Any) -> None:
+    """The buffers of rank 1 are in memory that Narrowcast rejects. Emits whether the call of each rank failed."""
     with program(rank, ranks) as (nccl, comm, stream):
         _used_before(nccl, stream, comm)
         memory = nccl.zeros(4 * SMALL + 8, "uint8")
@@ -151,7 +151,7 @@ def refused_by_one(*, rank: int, ranks: int, emit: Any) -> None:
         failed = nccl.status("Broadcast", at, at, SMALL, FLOAT32, 0, comm, stream) != 0
         _synchronize(stream)
         told, begin = c_int(), time.monotonic()
-        while not failed and told.value == 0 and time.monotonic() < begin + MEETING_SECONDS / 2:
+        while not failed and told.value == 0 and time.monotonic() < begin + JOIN_SECONDS / 2:
             nccl("CommGetAsyncError", comm, byref(told))
         emit(failed or told.value != 0)
         nccl("CommAbort", comm)

@@ -1,4 +1,4 @@
-"""As nccl_jobs.py: how communicators and their ranks end while calls are under way, and after them."""
+"""Programs as in nccl_jobs.py: communicators and ranks that end while calls are pending, or afterwards."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from narrowcast._native.cuda_driver import DeviceBuffer, Stream, driver
 from nccl_program import (
     BFLOAT16,
     INT32,
-    MEETING_SECONDS,
+    JOIN_SECONDS,
     SUM,
     Program,
     on_gpu_of,
@@ -26,23 +26,23 @@ from nccl_program import (
 
 
 def finalized(*, rank: int, ranks: int, emit: Any) -> None:
-    """Calls are under way; they are done when ncclCommFinalize returns; the statuses of a call then, and of it."""
+    """ncclCommFinalize with pending calls. Emits whether they are complete, and the status of later calls."""
     count = 100_000
     with program(rank, ranks) as (nccl, comm, stream):
         calls = _Calls(nccl, comm, [stream], count)
         calls.make(6)
-        under_way = not calls.are_done()
+        was_pending = not calls.are_complete()
         nccl("CommFinalize", comm)
-        done = calls.are_done()
+        complete = calls.are_complete()
         late = nccl.status("AllGather", calls.mine, calls.mine, 1, BFLOAT16, comm, stream)
         again = nccl.status("CommFinalize", comm)
         nccl("CommDestroy", comm)
-    emit([under_way, done, late, again])
+    emit([was_pending, complete, late, again])
 
 
 def destroyed_in_turn(*, ranks: int, emit: Any) -> None:
-    """One thread has every rank of two communicators, and destroys them rank by rank."""
-    count, nccl, found = 1000, Program(0, ranks), []
+    """One thread drives all ranks of two communicators and destroys them rank by rank."""
+    count, nccl, results = 1000, Program(0, ranks), []
     groups = [(c_void_p * ranks)() for _ in range(2)]
     for comms in groups:
         nccl("CommInitAll", comms, ranks, None)
@@ -55,15 +55,15 @@ def destroyed_in_turn(*, ranks: int, emit: Any) -> None:
                 nccl("AllReduce", mine, total, count, INT32, SUM, comm, stream)
         for _, total, stream in calls:
             stream.synchronize()
-            found.append(nccl.holds(total, sum_of_all(ranks, count)))
+            results.append(nccl.holds(total, sum_of_all(ranks, count)))
     for rank in range(ranks):
         for comms in groups:
             nccl("CommDestroy", comms[rank])
-    emit(found)
+    emit(results)
 
 
-def destroyed_under_way(*, rank: int, ranks: int, emit: Any) -> None:
-    """Two communicators have calls on the same streams when the first is destroyed; the other goes on.
+def destroyed_with_pending_calls(*, rank: int, ranks: int, emit: Any) -> None:
+    """Two communicators have calls on the same streams. The first is destroyed, and the other continues.
 
     Broadcasts are forwarded.
     """
@@ -77,21 +77,21 @@ def destroyed_under_way(*, rank: int, ranks: int, emit: Any) -> None:
             calls.make(1)
             nccl("Broadcast", copy, copy, count, BFLOAT16, 1, comm, other)
             of_part.make(1)
-        under_way = not calls.are_done()
+        was_pending = not calls.are_complete()
         nccl("CommDestroy", comm)
-        done = calls.are_done()
+        complete = calls.are_complete()
         of_part.make(4)
         one.synchronize()
         other.synchronize()
-        right = all(nccl.holds(copy, values_of(1, count)) for copy in copies)
-        emit([under_way, done, right, of_part.are_done()])
+        correct = all(nccl.holds(copy, values_of(1, count)) for copy in copies)
+        emit([was_pending, complete, correct, of_part.are_complete()])
         nccl("CommDestroy", part)
 
 
-def aborted_under_way(*, rank: int, ranks: int, by: int, emit: Any) -> None:
-    """Rank 0 sends rank 1 long messages; when the first values of the first have come, rank `by` aborts.
+def aborted_with_pending_calls(*, rank: int, ranks: int, by: int, emit: Any) -> None:
+    """Rank 0 sends long messages to rank 1. When the first values have arrived, rank `by` aborts.
 
-    The seconds until they have ended on this rank; whether the last has come; the error of those who did not abort.
+    Emits the seconds until the calls have ended, whether the last message has arrived, and the asynchronous error.
     """
     messages, count_bytes = 8, 1 << 28
     begun, error = Path(os.environ["TEST_FOLDER"]) / "begun", c_int(0)
@@ -122,7 +122,7 @@ def aborted_under_way(*, rank: int, ranks: int, by: int, emit: Any) -> None:
 
 
 def aborted(*, rank: int, ranks: int, emit: Any) -> None:
-    """Rank 0 waits for the others, who do not come, until a thread of its own aborts."""
+    """Rank 0 waits for ranks that make no call, until one of its own threads aborts the communicator."""
     ended = Path(os.environ["TEST_FOLDER"]) / "ended"
     with program(rank, ranks) as (nccl, comm, stream):
         total = nccl.zeros(1000, "int32")
@@ -136,15 +136,15 @@ def aborted(*, rank: int, ranks: int, emit: Any) -> None:
             driver().cuStreamSynchronize(c_void_p(stream.handle))
             ended.touch()
         else:
-            # To end itself would end the wait, too.
-            while not ended.exists() and time.monotonic() < begin + MEETING_SECONDS / 2:
+            # If this rank ended, rank 0 would stop waiting.
+            while not ended.exists() and time.monotonic() < begin + JOIN_SECONDS / 2:
                 time.sleep(0.01)
             nccl("CommAbort", comm)
     emit(time.monotonic() - begin)
 
 
 def a_peer_dies(*, rank: int, ranks: int, emit: Any) -> None:
-    """The last rank dies; a file has what the asynchronous error of another rank becomes, and its sentence."""
+    """The last rank dies. The others write their asynchronous errors and the error message to a file."""
     with program(rank, ranks) as (nccl, comm, stream):
         total, error, states = nccl.zeros(1000, "int32"), c_int(-1), []
         arguments = ("AllReduce", total, total, 1000, INT32, SUM, comm, stream)
@@ -156,14 +156,14 @@ def a_peer_dies(*, rank: int, ranks: int, emit: Any) -> None:
             driver().cuStreamSynchronize(c_void_p(stream.handle))
             nccl("CommGetAsyncError", comm, byref(error))
             states.append(error.value)
-        sentence = nccl.nccl.ncclGetLastError(None).decode()
-        (Path(os.environ["TEST_FOLDER"]) / str(rank)).write_text(f"{states} {sentence}")
+        message = nccl.nccl.ncclGetLastError(None).decode()
+        (Path(os.environ["TEST_FOLDER"]) / str(rank)).write_text(f"{states} {message}")
         nccl("CommAbort", comm)
     emit(None)
 
 
 class _Calls:
-    """All-gathers of a communicator in turn on streams, and what they give."""
+    """All-gathers of a communicator on alternating streams, with their results."""
 
     def __init__(self, nccl: Program, comm: c_void_p, streams: list[Stream], count: int) -> None:
         self.nccl, self.comm, self.streams, self.count = nccl, comm, streams, count
@@ -176,7 +176,7 @@ class _Calls:
             self.results.append(self.nccl.zeros(self.nccl.ranks * self.count))
             self.nccl("AllGather", self.mine, self.results[-1], self.count, BFLOAT16, self.comm, stream)
 
-    def are_done(self) -> bool:
-        """Without waiting for them."""
+    def are_complete(self) -> bool:
+        """Whether all results are correct now. Does not wait."""
         expected = values_of_all(self.nccl.ranks, self.count)
         return all(self.nccl.holds(result, expected) for result in self.results)

@@ -1,4 +1,4 @@
-"""What rank processes of the drop-in's tests run: programs of NCCL, on GPUs or on the fakes of driver and NCCL."""
+"""Programs for the rank processes of the drop-in's tests. They call NCCL, on GPUs or on the fakes."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ from nccl_program import (
 
 
 def every_operation(*, rank: int, ranks: int, count: int, emit: Any, kind: type[Program] = Program) -> None:
-    """The names of the operations whose results are right."""
-    right = []
+    """Makes every call. Emits the names of the operations with correct results."""
+    correct = []
     with program(rank, ranks, kind) as (nccl, comm, stream):
         end = (comm, stream)
 
         def check(name: str, found: DeviceBuffer, expected: np.ndarray) -> None:
             stream.synchronize()
             if nccl.holds(found, expected):
-                right.append(name)
+                correct.append(name)
 
         def of_everyone(part: int) -> np.ndarray:
-            """The part-th piece of what each rank has for the others."""
+            """The pieces that all ranks send to rank `part`."""
             return np.concatenate([pieces_of(r)[part * count :][:count] for r in range(ranks)])
 
         def pieces_of(rank: int) -> np.ndarray:
@@ -75,11 +75,11 @@ def every_operation(*, rank: int, ranks: int, count: int, emit: Any, kind: type[
         check("send and recv", copy, values_of((rank - 1) % ranks, count))
         nccl("CommDestroy", comm)
         nccl("CommDestroy", None)
-    emit(right)
+    emit(correct)
 
 
 def exchanged_in_place(*, rank: int, ranks: int, emit: Any) -> None:
-    """What NCCL does not refuse, and only its documentation excludes: alone, in a group, and on one rank only."""
+    """All-to-all in place, which NCCL's documentation excludes but NCCL accepts: alone, grouped, on one rank."""
     count, found = 3000, []
     with program(rank, ranks) as (nccl, comm, stream):
 
@@ -99,7 +99,7 @@ def exchanged_in_place(*, rank: int, ranks: int, emit: Any) -> None:
 
 
 def groups(*, rank: int, ranks: int, emit: Any) -> None:
-    """Nested groups, of two communicators, on several streams, with transfers and collectives."""
+    """Nested groups with two communicators, several streams, transfers and collectives."""
     count, found = 3000, []
     with program(rank, ranks) as (nccl, comm, one):
         other, half = Stream(), c_void_p()
@@ -133,20 +133,20 @@ def groups(*, rank: int, ranks: int, emit: Any) -> None:
 
 
 def left_out_of_a_split(*, rank: int, ranks: int, emit: Any) -> None:
-    """The last rank gets no communicator."""
+    """A split in which the last rank gets no communicator."""
     color = -1 if rank == ranks - 1 else 0
     with program(rank, ranks) as (nccl, comm, stream):
         part = c_void_p()
         nccl("CommSplit", comm, color, rank, byref(part), None)
-        right = True
+        correct = True
         if part:
             total = nccl.put(values_of(rank, 100, "int32"))
             nccl("AllReduce", total, total, 100, INT32, SUM, part, stream)
             stream.synchronize()
-            right = nccl.holds(total, sum_of_all(ranks - 1, 100))
+            correct = nccl.holds(total, sum_of_all(ranks - 1, 100))
             nccl("CommDestroy", part)
         nccl("CommDestroy", comm)
-    emit([bool(part), right])
+    emit([bool(part), correct])
 
 
 def unequal_groups(*, rank: int, ranks: int, emit: Any) -> None:
@@ -202,7 +202,7 @@ def one_thread(*, ranks: int, emit: Any) -> None:
 
 
 def threads(*, ranks: int, emit: Any) -> None:
-    """A thread a rank, in one process."""
+    """One thread per rank, in one process."""
     found = [False] * ranks
     nccl = Program(0, ranks)
     unique_id = nccl.unique_id()
@@ -227,7 +227,7 @@ def threads(*, ranks: int, emit: Any) -> None:
 
 
 def kept_order(*, rank: int, ranks: int, emit: Any) -> None:
-    """On one stream a forwarded call uses what a taken one on another stream gives, and the other way round."""
+    """A forwarded call uses the result of an executed call on another stream, and the other way round."""
     count, found = 2000, []
     with program(rank, ranks) as (nccl, comm, one):
         other, mine = Stream(), nccl.put(values_of(rank, count))
@@ -237,18 +237,18 @@ def kept_order(*, rank: int, ranks: int, emit: Any) -> None:
             nccl("AllGather", mine, gathered, count, BFLOAT16, comm, one)
             nccl("Broadcast", gathered, copy, ranks * count, BFLOAT16, 0, comm, other)
             other.synchronize()
-            right = nccl.holds(copy, expected)
+            correct = nccl.holds(copy, expected)
             again = nccl.zeros(ranks * count)
             nccl("Broadcast", mine, first, count, BFLOAT16, 0, comm, other)
             nccl("AllGather", first, again, count, BFLOAT16, comm, one)
             one.synchronize()
-            found.append(right and nccl.holds(again, np.tile(values_of(0, count), ranks)))
+            found.append(correct and nccl.holds(again, np.tile(values_of(0, count), ranks)))
         nccl("CommDestroy", comm)
     emit(found)
 
 
 def kept_order_with_a_user_reduction(*, rank: int, ranks: int, grouped: bool, emit: Any) -> None:
-    """As kept_order(); what is forwarded cannot wait for the end of its group."""
+    """As kept_order(). The forwarded call cannot be held until the end of its group."""
     count, found = 500, []
     with program(rank, ranks) as (nccl, comm, one):
         other, mine = Stream(), nccl.put(values_of(rank, count, "float32"))
@@ -261,19 +261,19 @@ def kept_order_with_a_user_reduction(*, rank: int, ranks: int, grouped: bool, em
             with nccl.group() if grouped else contextlib.nullcontext():
                 nccl("AllReduce", gathered, doubled, ranks * count, FLOAT32, op.value, comm, other)
             other.synchronize()
-            right = nccl.holds(doubled, 2 * ranks * expected)
+            correct = nccl.holds(doubled, 2 * ranks * expected)
             total, again = nccl.zeros(count, "float32"), nccl.zeros(ranks * count, "float32")
             with nccl.group() if grouped else contextlib.nullcontext():
                 nccl("AllReduce", mine, total, count, FLOAT32, op.value, comm, other)
             nccl("AllGather", total, again, count, FLOAT32, comm, one)
             one.synchronize()
-            found.append(right and nccl.holds(again, np.tile(2 * sum_of_all(ranks, count, "float32"), ranks)))
+            found.append(correct and nccl.holds(again, np.tile(2 * sum_of_all(ranks, count, "float32"), ranks)))
         nccl("CommDestroy", comm)
     emit(found)
 
 
 def captured(*, rank: int, ranks: int, before: bool, emit: Any) -> None:
-    """A graph that is captured before the communicator's first call or after it, and launched twice."""
+    """Captures a graph before or after the communicator's first call, and launches it twice."""
     count, found = 1000, []
     with program(rank, ranks) as (nccl, comm, stream):
         mine, gathered = nccl.put(values_of(rank, count)), nccl.zeros(ranks * count)
@@ -298,7 +298,7 @@ def captured(*, rank: int, ranks: int, before: bool, emit: Any) -> None:
 
 
 def user_reduction(*, rank: int, ranks: int, emit: Any) -> None:
-    """A reduction of the user's that is destroyed before its group ends."""
+    """A user-defined reduction that is destroyed before its group ends."""
     count = 100
     with program(rank, ranks) as (nccl, comm, stream):
         op, factor = c_int(), c_float(2)
@@ -308,13 +308,13 @@ def user_reduction(*, rank: int, ranks: int, emit: Any) -> None:
             nccl("AllReduce", source, result, count, FLOAT32, op.value, comm, stream)
             nccl("RedOpDestroy", op.value, comm)
         stream.synchronize()
-        right = nccl.holds(result, 2 * sum_of_all(ranks, count, "float32"))
+        correct = nccl.holds(result, 2 * sum_of_all(ranks, count, "float32"))
         nccl("CommDestroy", comm)
-    emit(right)
+    emit(correct)
 
 
-def not_blocking(*, rank: int, ranks: int, emit: Any) -> None:
-    """A communicator that does not block."""
+def nonblocking(*, rank: int, ranks: int, emit: Any) -> None:
+    """A nonblocking communicator."""
     with on_gpu_of(rank):
         nccl, comm, stream = Program(rank, ranks), c_void_p(), Stream()
         config = nccl_library.config("nccl")
@@ -326,13 +326,13 @@ def not_blocking(*, rank: int, ranks: int, emit: Any) -> None:
             assert nccl.status("AllReduce", source, result, 100, INT32, SUM, comm, stream) in (0, 7)
             nccl.settle(comm)
             stream.synchronize()
-        right = nccl.holds(result, sum_of_all(ranks, 100))
+        correct = nccl.holds(result, sum_of_all(ranks, 100))
         nccl("CommDestroy", comm)
-    emit(right)
+    emit(correct)
 
 
 def named(*, rank: int, ranks: int, names: list[str], emit: Any) -> None:
-    """A communicator with a name of its own on each rank."""
+    """A communicator with a different name on each rank."""
     with on_gpu_of(rank):
         nccl, comm, stream = Program(rank, ranks), c_void_p(), Stream()
         config = nccl_library.config("nccl")

@@ -1,4 +1,4 @@
-"""As nccl_jobs.py: two ranks whose first calls differ, on a communicator that one id leads both to."""
+"""Programs as in nccl_jobs.py: two ranks whose first calls differ, on a communicator created with an id."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from narrowcast._native.cuda_driver import Stream
 from nccl_program import (
     BFLOAT16,
     FLOAT32,
-    MEETING_SECONDS,
+    JOIN_SECONDS,
     SUM,
     Program,
     on_gpu_of,
@@ -29,7 +29,7 @@ COUNT = 2000
 
 
 class Pair:
-    """Two ranks, and what each sends the other."""
+    """One of two ranks, with the values that they exchange."""
 
     def __init__(self, nccl: Program, comm: c_void_p, stream: Stream) -> None:
         self.nccl, self.comm, self.stream = nccl, comm, stream
@@ -56,11 +56,11 @@ class Pair:
             self.recv()
 
     def has(self, rank: int) -> bool:
-        """Whether what came is what that rank sends; it may come again."""
+        """Whether the received values are those of the rank. Clears them for the next exchange."""
         self.stream.synchronize()
-        right = self.nccl.holds(self.received, values_of(rank, COUNT))
+        correct = self.nccl.holds(self.received, values_of(rank, COUNT))
         self.received.fill(0)
-        return right
+        return correct
 
     def has_sum(self, factor: int) -> bool:
         self.stream.synchronize()
@@ -75,7 +75,7 @@ def pair(rank: int, ranks: int) -> Iterator[Pair]:
 
 
 def one_way_first(*, rank: int, ranks: int, emit: Any) -> None:
-    """One sends, then receives; the other has both in a group."""
+    """One rank sends, then receives; the other does both in a group."""
     with pair(rank, ranks) as two:
         if rank == 0:
             two.send()
@@ -88,7 +88,7 @@ def one_way_first(*, rank: int, ranks: int, emit: Any) -> None:
 
 
 def to_itself_first(*, rank: int, ranks: int, emit: Any) -> None:
-    """Rank 0 has a transfer to itself, of which the other one does not know."""
+    """Rank 0 first makes a transfer to itself, which rank 1 cannot see."""
     with pair(rank, ranks) as two:
         found = []
         if rank == 0:
@@ -101,9 +101,9 @@ def to_itself_first(*, rank: int, ranks: int, emit: Any) -> None:
 
 
 def collective_first(*, rank: int, ranks: int, emit: Any, users: bool = False) -> None:
-    """Rank 0 has a collective and a send in one group, the other one after the other.
+    """Rank 0 makes a collective and a send in one group, rank 1 one after the other.
 
-    users: a reduction of the user's, which cannot wait and sends rank 0's group to NCCL.
+    users: a user-defined reduction, which cannot be held and causes rank 0's group to be forwarded.
     """
     with pair(rank, ranks) as two:
         op, factor = c_int(SUM), c_float(2)
@@ -120,7 +120,7 @@ def collective_first(*, rank: int, ranks: int, emit: Any, users: bool = False) -
 
 
 def captured_by_one(*, rank: int, ranks: int, emit: Any) -> None:
-    """Rank 0 captures its first exchange, and launches the graph; the other one captures nothing."""
+    """Rank 0 captures its first exchange and launches the graph. Rank 1 does not capture."""
     with pair(rank, ranks) as two:
         if rank == 0:
             with two.stream.capture() as graph:
@@ -136,12 +136,12 @@ def captured_by_one(*, rank: int, ranks: int, emit: Any) -> None:
         emit(found)
 
 
-def not_blocking_on_one(*, rank: int, ranks: int, emit: Any) -> None:
+def nonblocking_on_one(*, rank: int, ranks: int, emit: Any) -> None:
     """Only rank 1's communicator blocks."""
     with program(rank, ranks) as (nccl, first, stream):
         comm, config = c_void_p(), nccl_library.config("nccl")
         config.blocking = rank
-        unique_id = nccl.passed_on("second", lambda made: nccl("GetUniqueId", byref(made)))
+        unique_id = nccl.shared_id("second", lambda made: nccl("GetUniqueId", byref(made)))
         assert nccl.status("CommInitRankConfig", byref(comm), ranks, unique_id, rank, byref(config)) in (0, 7)
         nccl.settle(comm)
         two = Pair(nccl, comm, stream)
@@ -156,12 +156,12 @@ def not_blocking_on_one(*, rank: int, ranks: int, emit: Any) -> None:
 
 
 def aborted(*, rank: int, ranks: int, emit: Any) -> None:
-    """Rank 0 waits in its first send for rank 1, which makes no call. The result of the send, and its seconds."""
+    """Rank 0 waits in its first send for rank 1, which makes no call. Emits the status of the send and its seconds."""
     gone_on = Path(os.environ["TEST_FOLDER"]) / "gone_on"
     with program(rank, ranks) as (nccl, comm, stream):
         begin = time.monotonic()
         if rank == 1:
-            while not gone_on.exists() and time.monotonic() < begin + MEETING_SECONDS / 2:
+            while not gone_on.exists() and time.monotonic() < begin + JOIN_SECONDS / 2:
                 time.sleep(0.01)
             emit(None)
             nccl("CommDestroy", comm)
@@ -183,7 +183,7 @@ def aborted(*, rank: int, ranks: int, emit: Any) -> None:
         emit([results[0], time.monotonic() - begin])
 
 
-def without_the_other(*, rank: int, ranks: int, emit: Any) -> None:
+def without_the_drop_in(*, rank: int, ranks: int, emit: Any) -> None:
     """The drop-in of rank 0 is switched off."""
     if rank == 0:
         os.environ["NARROWCAST_OFF"] = "1"

@@ -1,4 +1,4 @@
-"""What a program of NCCL needs, on a GPU or on the fakes of the driver and of NCCL: the library, memory, values."""
+"""Helpers for programs that call NCCL, on a GPU or on the fakes: the library, memory, values."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from narrowcast._native.cuda_driver import DeviceBuffer, Stream, call, on_device
 
 INT32, FLOAT32, BFLOAT16 = 2, 7, 9
 SUM = 0
-MEETING_SECONDS = 60
+JOIN_SECONDS = 60
 RANKS_PER_GPU = int(os.environ.get("NARROWCAST_TEST_RANKS_PER_GPU", "1"))
 
 _MOVE = [c_void_p, c_void_p, c_size_t, c_int]
@@ -61,13 +61,13 @@ _SIGNATURES = {
     "RedOpCreatePreMulSum": [c_void_p, c_void_p, c_int, c_int, c_void_p],
     "RedOpDestroy": [c_int, c_void_p],
 }
-# The variants that take settings of the call, at their end.
+# Functions with a variant that takes a configuration as its last argument.
 CONFIGURABLE = ("AllGather", "AlltoAll", "Broadcast", "Gather", "Scatter", "AllReduce", "ReduceScatter", "Reduce")
 _SIGNATURES |= {f"{name}Config": [*_SIGNATURES[name], c_void_p] for name in CONFIGURABLE}
 
 
 def values_of(rank: int, count: int, dtype: str = "uint16") -> np.ndarray:
-    """Values of a rank: as weights in bfloat16, else small integers."""
+    """Values of a rank: for uint16 the bits of bfloat16 weights, otherwise small integers."""
     generator = np.random.default_rng(rank)
     if dtype == "uint16":
         return (generator.normal(0, 0.02, count).astype(np.float32).view(np.uint32) >> 16).astype(np.uint16)
@@ -83,12 +83,12 @@ def sum_of_all(ranks: int, count: int, dtype: str = "int32") -> np.ndarray:
 
 
 class Program:
-    """libnccl.so.2, whichever the loader gives, and memory of the current GPU, which lives as long as this."""
+    """libnccl.so.2 as the loader finds it, and memory of the current GPU that lives as long as this object."""
 
     def __init__(self, rank: int, ranks: int) -> None:
         self.rank, self.ranks = rank, ranks
         if RANKS_PER_GPU > 1:
-            # NCCL refuses ranks of one host that share a GPU, and asks for the host's name once.
+            # NCCL rejects ranks of one host that share a GPU. It reads the host id once.
             os.environ["NCCL_HOSTID"] = f"rank {rank}"
         self.nccl = ctypes.CDLL("libnccl.so.2")
         self.nccl.ncclGetLastError.restype = c_char_p
@@ -101,7 +101,7 @@ class Program:
 
     def __call__(self, name: str, *arguments: Any) -> None:
         status = self.status(name, *arguments)
-        assert status == 0, f"nccl{name} gave {status}: {self.nccl.ncclGetLastError(None).decode()}"
+        assert status == 0, f"nccl{name} returned {status}: {self.nccl.ncclGetLastError(None).decode()}"
 
     @contextlib.contextmanager
     def group(self) -> Iterator[None]:
@@ -110,19 +110,19 @@ class Program:
         self("GroupEnd")
 
     def unique_id(self) -> nccl_library.UniqueId:
-        """Rank 0's, through a file."""
-        return self.passed_on("unique_id", lambda unique_id: self("GetUniqueId", byref(unique_id)))
+        """The id that rank 0 creates, passed to the other ranks through a file."""
+        return self.shared_id("unique_id", lambda unique_id: self("GetUniqueId", byref(unique_id)))
 
-    def passed_on(self, name: str, make: Callable[[nccl_library.UniqueId], None]) -> nccl_library.UniqueId:
-        """An id that rank 0 makes."""
+    def shared_id(self, name: str, make: Callable[[nccl_library.UniqueId], None]) -> nccl_library.UniqueId:
+        """As unique_id(), for an id that rank 0 creates with `make`."""
         path = Path(os.environ["TEST_FOLDER"]) / name
         unique_id = nccl_library.UniqueId()
         if self.rank == 0:
             make(unique_id)
             path.with_suffix(".new").write_bytes(bytes(unique_id))
             path.with_suffix(".new").rename(path)
-        give_up = time.monotonic() + MEETING_SECONDS
-        while not path.exists() and time.monotonic() < give_up:
+        deadline = time.monotonic() + JOIN_SECONDS
+        while not path.exists() and time.monotonic() < deadline:
             time.sleep(0.01)
         return nccl_library.UniqueId.from_buffer_copy(path.read_bytes())
 
@@ -132,7 +132,7 @@ class Program:
         return comm
 
     def settle(self, comm: c_void_p) -> None:
-        """Waits for what a communicator that does not block has under way on the host."""
+        """Waits until a nonblocking communicator has no operation in progress on the host."""
         state = c_int(7)
         while state.value == 7:
             self("CommGetAsyncError", comm, byref(state))
@@ -147,7 +147,7 @@ class Program:
 
     @staticmethod
     def get(buffer: DeviceBuffer, dtype: str = "uint16") -> np.ndarray:
-        """What is there now, whatever is still on streams."""
+        """The current content, without waiting for streams."""
         host = np.empty(buffer.count_bytes, np.uint8)
         if host.nbytes:
             call("cuMemcpyDtoH_v2", c_void_p(host.ctypes.data), ctypes.c_uint64(buffer.pointer), c_size_t(host.nbytes))
@@ -172,7 +172,7 @@ def on_gpu_of(rank: int) -> contextlib.AbstractContextManager[None]:
 
 @contextlib.contextmanager
 def program(rank: int, ranks: int, kind: type[Program] = Program) -> Iterator[tuple[Program, c_void_p, Stream]]:
-    """With a communicator of all ranks, and a stream, on the rank's GPU."""
+    """Creates a communicator of all ranks and a stream, on the rank's GPU."""
     with on_gpu_of(rank):
         nccl = kind(rank, ranks)
         comm = nccl.communicator()

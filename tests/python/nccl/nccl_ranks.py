@@ -1,4 +1,4 @@
-"""Rank processes of the drop-in's tests, and what they report of their calls."""
+"""Runs rank processes for the tests of the drop-in, and reads the statistics that they write."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ SECONDS = 60
 
 
 class Ranks:
-    """Runs a job of a module, of nccl_jobs.py unless it says otherwise, on ranks that have the drop-in preloaded."""
+    """Runs a job of a module, by default nccl_jobs.py, on ranks with the preloaded drop-in."""
 
     def __init__(self, folder: Path, module: str = "nccl_jobs") -> None:
         self.folder, self.module = folder, module
 
     def __call__(self, job: str, ranks: int = 3, *, alone: bool = False, **arguments: Any) -> list[Any]:
-        """The result of each rank; alone: of one process that is all of them."""
+        """Returns the result of each rank. alone: one process runs all ranks, and there is one result."""
         everyone = [{"rank": rank, "ranks": ranks} for rank in range(ranks)] if not alone else [{"ranks": ranks}]
         results: list[Any] = []
         launch.run_ranks(
@@ -42,7 +42,7 @@ class Ranks:
         return results
 
     def statistics(self) -> dict[Any, dict[str, Any]]:
-        """By rank and communicator: operation -> what became of it."""
+        """The statistics by operation, for each rank and communicator."""
         found: dict[Any, dict[str, Any]] = {}
         for path in self.folder.glob("*.json"):
             content = json.loads(path.read_text())
@@ -54,7 +54,7 @@ class Ranks:
         return found
 
     def links(self, operation: str) -> dict[int, tuple[int | None, int | None]]:
-        """Of the first communicator's calls of an operation, by rank: raw and wire bytes."""
+        """Raw and wire bytes of an operation on the first communicator, by rank."""
         first = {rank: operations for rank, operations in self.statistics().items() if isinstance(rank, int)}
         return {
             rank: (operations[operation]["raw_bytes"], operations[operation]["wire_bytes"])
@@ -62,7 +62,7 @@ class Ranks:
         }
 
     def taken(self) -> dict[str, tuple[int, int]]:
-        """Of the first communicator: operation -> calls taken and forwarded, the same on all ranks."""
+        """Executed and forwarded calls of the first communicator by operation. Must be the same on all ranks."""
         first = [operations for rank, operations in self.statistics().items() if isinstance(rank, int)]
         counts = [{name: (one["taken"], one["forwarded"]) for name, one in operations.items()} for operations in first]
         assert all(count == counts[0] for count in counts)

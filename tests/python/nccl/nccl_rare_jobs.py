@@ -1,4 +1,4 @@
-"""As nccl_jobs.py: what programs of NCCL rarely do, and ranks that do not come or cannot attach."""
+"""Programs as in nccl_jobs.py: rarely used functions of NCCL, and ranks that do not join or cannot attach."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from nccl_program import (
     BFLOAT16,
     CONFIGURABLE,
     INT32,
-    MEETING_SECONDS,
+    JOIN_SECONDS,
     SUM,
     Program,
     on_gpu_of,
@@ -38,7 +38,7 @@ class SimulationInfo(ctypes.Structure):
 
 
 class Extension(ctypes.Structure):
-    """ncclConfigExt_t: what a vendor adds to the settings of a call."""
+    """ncclConfigExt_t: a vendor's extension of a configuration."""
 
     _fields_ = [("next", c_void_p), ("vendor", c_int), ("option", c_int), ("value", c_void_p)]
 
@@ -61,7 +61,7 @@ class CallSettings(ctypes.Structure):
 
 
 class WithSettings(Program):
-    """Makes calls by the variants that take settings, which are gone when the call returns."""
+    """Uses the variants with a configuration, which is overwritten when the call returns."""
 
     def status(self, name: str, *arguments: Any) -> int:
         if name not in CONFIGURABLE:
@@ -80,7 +80,7 @@ class WithSettings(Program):
 
 
 class WithoutSettings(Program):
-    """Makes calls by the variants that take settings, and gives none."""
+    """Uses the variants with a configuration, and passes NULL."""
 
     def status(self, name: str, *arguments: Any) -> int:
         if name not in CONFIGURABLE:
@@ -92,20 +92,20 @@ def every_variant(*, given: bool, **arguments: Any) -> None:
     nccl_jobs.every_operation(kind=WithSettings if given else WithoutSettings, **arguments)
 
 
-def in_own_folder(*, rank: int, **arguments: Any) -> None:
+def in_separate_folders(*, rank: int, **arguments: Any) -> None:
     os.chdir(Path(os.environ["TEST_FOLDER"]) / str(rank))
     nccl_jobs.every_operation(rank=rank, count=100, **arguments)
 
 
 def in_different_places(*, rank: int, ranks: int, place: str, emit: Any) -> None:
-    """The last rank runs elsewhere, in what TEST_PLACE names."""
+    """The last rank pretends to run elsewhere: TEST_PLACE names what differs."""
     if rank == ranks - 1:
         os.environ["TEST_PLACE"] = place
     nccl_jobs.every_operation(rank=rank, ranks=ranks, count=100, emit=emit)
 
 
 def settings_in_a_group(*, rank: int, ranks: int, emit: Any) -> None:
-    """A call with settings between two without, which are gone when the group ends."""
+    """A call with a configuration between two without, which is overwritten before the group ends."""
     count, found = 1000, []
     with program(rank, ranks) as (nccl, comm, stream):
         configured = WithSettings(rank, ranks)
@@ -127,7 +127,7 @@ def settings_in_a_group(*, rank: int, ranks: int, emit: Any) -> None:
 
 
 def simulated(*, rank: int, ranks: int, emit: Any) -> None:
-    """Groups that are only simulated, before the ranks have attached and after, and groups that run."""
+    """Groups that are only simulated, before and after the ranks have attached, and groups that run."""
     count, found = 1000, []
     with program(rank, ranks) as (nccl, comm, stream):
         mine = nccl.put(values_of(rank, count, "int32"))
@@ -149,64 +149,64 @@ def simulated(*, rank: int, ranks: int, emit: Any) -> None:
 
 
 def scalable(*, rank: int, ranks: int, name: str, emit: Any) -> None:
-    """A communicator of ncclCommInitRankScalable, with a name."""
+    """A communicator with a name, created by ncclCommInitRankScalable."""
     with on_gpu_of(rank):
         nccl, comm, stream = Program(rank, ranks), c_void_p(), Stream()
         config = nccl_library.config("nccl")
         config.commName = name.encode()
         nccl("CommInitRankScalable", byref(comm), ranks, rank, 1, byref(nccl.unique_id()), byref(config))
-        emit(_sum_is_right(nccl, comm, stream, ranks))
+        emit(_sum_is_correct(nccl, comm, stream, ranks))
         nccl("CommDestroy", comm)
 
 
 def shrunk(*, rank: int, ranks: int, emit: Any) -> None:
-    """The last rank is left out of a second communicator; the first goes on."""
+    """A second communicator excludes the last rank. The first one is used afterwards."""
     with program(rank, ranks) as (nccl, comm, stream):
-        found = [_sum_is_right(nccl, comm, stream, ranks)]
+        found = [_sum_is_correct(nccl, comm, stream, ranks)]
         if rank < ranks - 1:
             part = _without_the_last(nccl, comm)
-            found.append(_sum_is_right(nccl, part, stream, ranks - 1))
+            found.append(_sum_is_correct(nccl, part, stream, ranks - 1))
             nccl("CommDestroy", part)
-        found.append(_sum_is_right(nccl, comm, stream, ranks))
+        found.append(_sum_is_correct(nccl, comm, stream, ranks))
         nccl("CommDestroy", comm)
     emit(found)
 
 
 def grown(*, rank: int, ranks: int, emit: Any) -> None:
-    """The last rank joins the others, who have a communicator already; that one goes on."""
+    """The last rank joins an existing communicator, which is used afterwards."""
     with on_gpu_of(rank):
         nccl, comm, all_of_them, stream = Program(rank, ranks - 1), c_void_p(), c_void_p(), Stream()
         is_new, found = rank == ranks - 1, []
         if not is_new:
             comm = nccl.communicator()
-            found.append(_sum_is_right(nccl, comm, stream, ranks - 1))
-        joining = nccl.passed_on("grown", lambda made: nccl("CommGetUniqueId", comm, byref(made)))
+            found.append(_sum_is_correct(nccl, comm, stream, ranks - 1))
+        joining = nccl.shared_id("grown", lambda made: nccl("CommGetUniqueId", comm, byref(made)))
         config = nccl_library.config("nccl")
         config.commName = b"whole"
         given = byref(joining) if rank in (0, ranks - 1) else None
         own = rank if is_new else -1
         nccl("CommGrow", comm, ranks, given, own, byref(all_of_them), byref(config))
-        found.append(_sum_is_right(nccl, all_of_them, stream, ranks))
+        found.append(_sum_is_correct(nccl, all_of_them, stream, ranks))
         if not is_new:
-            found.append(_sum_is_right(nccl, comm, stream, ranks - 1))
+            found.append(_sum_is_correct(nccl, comm, stream, ranks - 1))
             nccl("CommDestroy", comm)
         nccl("CommDestroy", all_of_them)
     emit(found)
 
 
 def recovered(*, rank: int, ranks: int, revoke: bool, emit: Any) -> None:
-    """The last rank does not come to a call: the others end it, and go on without that rank.
+    """The last rank does not make a call. The others end the call and continue without that rank.
 
-    They revoke the communicator first, or shrinking it aborts it. The seconds until the call ended; the status of
-    another, where the communicator was revoked; whether the others went on.
+    revoke: they revoke the communicator first; otherwise they shrink it with NCCL_SHRINK_ABORT. Emits the seconds until
+    the call ended, the status of a call after the revocation, and whether the result without the last rank is correct.
     """
     folder = Path(os.environ["TEST_FOLDER"])
     with program(rank, ranks) as (nccl, comm, stream):
-        assert _sum_is_right(nccl, comm, stream, ranks)
+        assert _sum_is_correct(nccl, comm, stream, ranks)
         begin = time.monotonic()
         if rank == ranks - 1:
-            # To end itself would end the wait, too.
-            while len(list(folder.glob("*.went_on"))) < ranks - 1 and time.monotonic() < begin + MEETING_SECONDS / 2:
+            # If this rank ended, the others would stop waiting.
+            while len(list(folder.glob("*.went_on"))) < ranks - 1 and time.monotonic() < begin + JOIN_SECONDS / 2:
                 time.sleep(0.01)
             emit(None)
         else:
@@ -223,15 +223,15 @@ def recovered(*, rank: int, ranks: int, revoke: bool, emit: Any) -> None:
             part = _without_the_last(nccl, comm, abort=not revoke)
             waiting.join()
             seconds = time.monotonic() - begin
-            right = _sum_is_right(nccl, part, Stream(), ranks - 1)
+            correct = _sum_is_correct(nccl, part, Stream(), ranks - 1)
             nccl("CommDestroy", part)
             (folder / f"{rank}.went_on").touch()
-            emit([seconds, status, right])
+            emit([seconds, status, correct])
         nccl("CommDestroy", comm)
 
 
 def first_group(*, rank: int, ranks: int, emit: Any) -> None:
-    """Ranks 0 and 1: a collective and a transfer, at first on rank 0 in one group, on rank 1 one after the other."""
+    """Ranks 0 and 1 make a collective and a transfer: first in one group on rank 0, one after the other on rank 1."""
     with program(rank, ranks) as (nccl, comm, stream):
         mine, received, found = nccl.put(values_of(rank, 1000)), nccl.zeros(1000), []
         for _ in range(2):
@@ -251,9 +251,9 @@ def first_group(*, rank: int, ranks: int, emit: Any) -> None:
 
 
 def one_cannot_attach(*, rank: int, ranks: int, unable: int, refused: bool, emit: Any) -> None:
-    """A rank can open nothing when the communicator attaches, or is refused. Are calls right, and in what seconds?
+    """One rank cannot open files when the communicator attaches, or is rejected. Emits correctness and seconds.
 
-    Broadcasts are forwarded: the ranks agree at the first, and attach at the first sum.
+    Broadcasts are forwarded: the ranks agree at the first broadcast, and attach at the first all-reduce.
     """
     with program(rank, ranks) as (nccl, comm, stream):
         copy = nccl.put(values_of(rank, 1000))
@@ -261,15 +261,15 @@ def one_cannot_attach(*, rank: int, ranks: int, unable: int, refused: bool, emit
         begin = time.monotonic()
         fault = _refused if refused else _no_files
         with fault() if rank == unable else contextlib.nullcontext():
-            right = _sum_is_right(nccl, comm, stream, ranks)
+            correct = _sum_is_correct(nccl, comm, stream, ranks)
         seconds = time.monotonic() - begin
-        right = right and _sum_is_right(nccl, comm, stream, ranks) and nccl.holds(copy, values_of(0, 1000))
+        correct = correct and _sum_is_correct(nccl, comm, stream, ranks) and nccl.holds(copy, values_of(0, 1000))
         nccl("CommDestroy", comm)
-    emit([right, seconds])
+    emit([correct, seconds])
 
 
 def registered(*, rank: int, ranks: int, emit: Any) -> None:
-    """Two buffers are registered, used, and deregistered, by a handle that says what NCCL was given."""
+    """Registers, uses and deregisters two buffers. The fake's handle shows the arguments that NCCL received."""
     count, found = 1000, []
     with program(rank, ranks) as (nccl, comm, stream):
         buffers = [nccl.put(values_of(rank, count)), nccl.zeros(ranks * count)]
@@ -288,8 +288,8 @@ def registered(*, rank: int, ranks: int, emit: Any) -> None:
     emit(found)
 
 
-def _sum_is_right(nccl: Program, comm: c_void_p, stream: Stream, ranks: int) -> bool:
-    """Of all ranks of a communicator, which are the first."""
+def _sum_is_correct(nccl: Program, comm: c_void_p, stream: Stream, ranks: int) -> bool:
+    """Whether an all-reduce is correct. The communicator has the first `ranks` ranks."""
     total = nccl.put(values_of(nccl.rank, 1000, "int32"))
     nccl("AllReduce", total, total, 1000, INT32, SUM, comm, stream)
     stream.synchronize()
@@ -297,7 +297,7 @@ def _sum_is_right(nccl: Program, comm: c_void_p, stream: Stream, ranks: int) -> 
 
 
 def _without_the_last(nccl: Program, comm: c_void_p, *, abort: bool = False) -> c_void_p:
-    """A communicator with the name "part"."""
+    """A communicator with the name "part", shrunk from another one."""
     part, last, config = c_void_p(), c_int(nccl.ranks - 1), nccl_library.config("nccl")
     config.commName = b"part"
     nccl("CommShrink", comm, byref(last), 1, byref(part), byref(config), int(abort))
@@ -306,7 +306,7 @@ def _without_the_last(nccl: Program, comm: c_void_p, *, abort: bool = False) -> 
 
 @contextlib.contextmanager
 def _refused() -> Iterator[None]:
-    """Within it this process gives the engine a configuration that is refused."""
+    """In the body, this process passes an invalid configuration to the engine."""
     os.environ["TEST_REFUSED"] = "1"
     try:
         yield
@@ -316,7 +316,7 @@ def _refused() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _no_files() -> Iterator[None]:
-    """Within it this process opens no file, and makes no socket."""
+    """In the body, this process cannot open files or sockets."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
     try:
@@ -326,7 +326,7 @@ def _no_files() -> Iterator[None]:
 
 
 def windowed(*, rank: int, ranks: int, emit: Any) -> None:
-    """A call before the ranks register a window, and the same after it."""
+    """Makes the same call before and after the ranks register a window."""
     symmetric, count, bytes_of_window = 1, 1000, 4096
     with program(rank, ranks) as (nccl, comm, stream):
         mine, gathered = nccl.put(values_of(rank, count)), nccl.zeros(ranks * count)

@@ -1,4 +1,4 @@
-"""As nccl_jobs.py: programs that limit the resources of a communicator, or suspend it."""
+"""Programs as in nccl_jobs.py: they limit the resources of a communicator, or suspend it."""
 
 from __future__ import annotations
 
@@ -43,26 +43,26 @@ def limited(
 
 
 def suspended(*, rank: int, ranks: int, attached: bool, emit: Any) -> None:
-    """Calls before ncclCommSuspend and after ncclCommResume; whether memory is held before, meanwhile and after."""
+    """Calls before ncclCommSuspend and after ncclCommResume. Emits whether memory is held at each step."""
     with program(rank, ranks) as (nccl, comm, _):
-        right = [_gathers(nccl, comm, rank, ranks)] if attached else []
+        correct = [_gathers(nccl, comm, rank, ranks)] if attached else []
         held = [_holds_memory()]
         for _ in range(2):
             nccl("CommSuspend", comm, SUSPEND_MEMORY)
             held.append(_holds_memory())
             nccl("CommResume", comm)
             held.append(_holds_memory())
-            # Not a collective, on which the ranks would attach anyway.
-            right.append(_sends_around(nccl, comm, rank, ranks))
+            # No collectives: the ranks would attach at the first one anyway.
+            correct.append(_sends_around(nccl, comm, rank, ranks))
         nccl("CommDestroy", comm)
-    emit({"right": right, "held": held})
+    emit({"correct": correct, "held": held})
 
 
 def suspended_by_one_thread(*, ranks: int, emit: Any) -> None:
-    """One thread has all ranks, and suspends and resumes them in groups."""
+    """One thread drives all ranks, and suspends and resumes them in groups."""
     nccl, comms, held = Program(0, ranks), (c_void_p * ranks)(), []
     nccl("CommInitAll", comms, ranks, None)
-    right = [_gathers_on_all(nccl, comms)]
+    correct = [_gathers_on_all(nccl, comms)]
     held.append(_holds_memory())
     with nccl.group():
         for comm in comms:
@@ -72,16 +72,16 @@ def suspended_by_one_thread(*, ranks: int, emit: Any) -> None:
         for comm in comms:
             nccl("CommResume", comm)
     held.append(_holds_memory())
-    right.append(_gathers_on_all(nccl, comms))
+    correct.append(_gathers_on_all(nccl, comms))
     for comm in comms:
         nccl("CommDestroy", comm)
-    emit({"right": right, "held": held})
+    emit({"correct": correct, "held": held})
 
 
 def suspended_with_a_graph(*, rank: int, ranks: int, emit: Any) -> None:
-    """A captured call is replayed after the communicator was suspended. In the last rank nothing is captured."""
+    """A captured call is replayed after the communicator was suspended. The last rank captures nothing."""
     with program(rank, ranks) as (nccl, comm, stream):
-        right = [_gathers(nccl, comm, rank, ranks)]
+        correct = [_gathers(nccl, comm, rank, ranks)]
         copy, graph = nccl.put(values_of(rank, COUNT)), contextlib.nullcontext()
         if rank < 2:
             with stream.capture() as graph:
@@ -95,10 +95,10 @@ def suspended_with_a_graph(*, rank: int, ranks: int, emit: Any) -> None:
         if rank < 2:
             graph.launch(stream)
             stream.synchronize()
-            right.append(nccl.holds(copy, values_of(0, COUNT)))
+            correct.append(nccl.holds(copy, values_of(0, COUNT)))
             graph.close()
         nccl("CommDestroy", comm)
-    emit({"right": right, "held": held})
+    emit({"correct": correct, "held": held})
 
 
 def _gathers(nccl: Program, comm: c_void_p, rank: int, ranks: int) -> bool:

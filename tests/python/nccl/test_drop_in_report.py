@@ -1,4 +1,4 @@
-"""tools/gpu/gather_drop_in.py: what must hold between runs with the drop-in and without."""
+"""tools/gpu/gather_drop_in.py: the comparison of runs with and without the drop-in."""
 
 from __future__ import annotations
 
@@ -52,12 +52,12 @@ class Runs:
         base = self.folder / "train" / variant
         base.with_suffix(".json").write_text(json.dumps(report))
         base.with_suffix(".status").write_text(f"{status}\n")
-        base.with_suffix(".log").write_text("what it said\n")
+        base.with_suffix(".log").write_text("last line of the log\n")
         if variant != "nccl":
             base.with_suffix(".stats.json").write_text(json.dumps(STATS))
 
     def gather(self) -> tuple[int, dict[str, list[str]], dict[str, object]]:
-        """The exit status, the faults of each run, the program's entry."""
+        """Returns the exit status, the faults of each run, and the program's entry."""
         done = subprocess.run([sys.executable, GATHER, self.folder], capture_output=True, text=True, check=False)
         (program,) = json.loads(done.stdout)["programs"]
         return done.returncode, program["faults"], program
@@ -74,7 +74,7 @@ def changed(kind: str, name: str, value: object) -> dict[str, object]:
     return report
 
 
-def test_equal_runs_hold_and_calls_are_summed(runs):
+def test_equal_runs_pass_and_calls_are_summed(runs):
     status, faults, program = runs.gather()
     assert status == 0
     assert not any(faults.values())
@@ -84,7 +84,7 @@ def test_equal_runs_hold_and_calls_are_summed(runs):
     assert (counters["raw_bytes"], counters["wire_bytes"]) == (16, 12)
 
 
-def test_what_is_moved_must_have_the_same_bits(runs):
+def test_moved_data_must_have_the_same_bits(runs):
     runs.write("always", changed("moved", "gathered, rank 0", "0123456789abcdee"))
     status, faults, _ = runs.gather()
     assert status == 1
@@ -92,7 +92,7 @@ def test_what_is_moved_must_have_the_same_bits(runs):
     assert faults["always_again"] == ["gathered, rank 0: the bits differ from those of the first run"]
 
 
-def test_sums_may_differ_from_nccl_by_rounding_and_not_from_run_to_run(runs):
+def test_sums_may_differ_from_nccl_by_rounding_but_not_between_runs(runs):
     near = {"values": [(4.0).hex(), (2.03).hex()], "tolerance": 0.01}
     for variant in ("always", "always_again"):
         runs.write(variant, changed("near", "losses, rank 0", near))
@@ -102,7 +102,7 @@ def test_sums_may_differ_from_nccl_by_rounding_and_not_from_run_to_run(runs):
 
 
 @pytest.mark.parametrize("values", [[4.0, 2.05], [4.0], [4.0, float("nan")]])
-def test_sums_that_differ_by_more_do_not_hold(runs, values):
+def test_larger_differences_of_sums_fail(runs, values):
     near = {"values": [value.hex() for value in values], "tolerance": 0.01}
     runs.write("always", changed("near", "losses, rank 0", near))
     status, faults, _ = runs.gather()
@@ -110,7 +110,7 @@ def test_sums_that_differ_by_more_do_not_hold(runs, values):
     assert "losses, rank 0: differs from NCCL's" in faults["always"][0]
 
 
-def test_a_difference_without_a_limit_is_only_said(runs):
+def test_differences_without_a_limit_are_only_reported(runs):
     values = [value.hex() for value in (4.0, 3.0)]
     for variant, second in (("nccl", 2.0), ("always", 3.0), ("always_again", 3.0)):
         values[1] = second.hex()
@@ -121,31 +121,31 @@ def test_a_difference_without_a_limit_is_only_said(runs):
 
 
 @pytest.mark.parametrize(("tokens", "holds"), [([5, 6, 8], True), ([5, 9, 7], True), ([4, 6, 7], False)])
-def test_tokens_are_compared_up_to_the_first_that_was_no_sure_choice(runs, tokens, holds):
+def test_tokens_are_compared_up_to_the_first_uncertain_choice(runs, tokens, holds):
     chosen = {**REPORT["chosen"]["tokens, rank 0"], "tokens": [tokens]}
     for variant in ("always", "always_again"):
         runs.write(variant, changed("chosen", "tokens, rank 0", chosen))
     assert (runs.gather()[0] == 0) == holds
 
 
-def test_a_run_that_fails_is_shown_with_the_end_of_its_log(runs):
+def test_failed_runs_are_shown_with_the_end_of_their_log(runs):
     runs.write("always", REPORT, status=134)
     status, faults, program = runs.gather()
     assert status == 1
     assert faults["always"] == ["ended with status 134"]
-    assert program["runs"]["always"]["log"] == ["what it said"]
+    assert program["runs"]["always"]["log"] == ["last line of the log"]
 
 
-def test_a_failure_of_nccl_alone_is_none_of_ours(runs):
+def test_failures_with_nccl_alone_do_not_count(runs):
     runs.write("nccl", REPORT, status=1)
     status, faults, _ = runs.gather()
     assert status == 0
     assert faults["nccl"] == ["ended with status 1"]
 
 
-def test_a_run_that_is_to_take_all_and_takes_nothing_proves_nothing(runs):
+def test_a_run_that_executes_no_calls_fails(runs):
     (runs.folder / "train" / "always.stats.json").unlink()
     (runs.folder / "train" / "always.stats.json").write_text(json.dumps({"communicators": [], "faults": []}))
     status, faults, _ = runs.gather()
     assert status == 1
-    assert faults["always"] == ["no call was taken"]
+    assert faults["always"] == ["no call was executed"]

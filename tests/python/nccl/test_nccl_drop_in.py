@@ -1,6 +1,6 @@
-"""The drop-in for NCCL across processes: what it takes, what it forwards, and why, on fakes of the driver and of NCCL.
+"""The drop-in for NCCL across processes: which calls it executes or forwards, and why. On fakes of the driver and NCCL.
 
-Taken calls run on the library's host backend.
+Executed calls run on the library's host backend.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ def on_ranks(preloaded):
 
 @pytest.mark.parametrize("codec", ["auto", "raw", "window"])
 @pytest.mark.parametrize("ranks", [2, 3])
-def test_every_operation_is_taken(on_ranks, monkeypatch, ranks, codec):
+def test_every_operation_is_executed(on_ranks, monkeypatch, ranks, codec):
     monkeypatch.setenv("NARROWCAST_CODEC", codec)
-    for right in on_ranks("every_operation", ranks, count=5000):
-        assert set(right) == OPERATIONS
+    for correct in on_ranks("every_operation", ranks, count=5000):
+        assert set(correct) == OPERATIONS
     taken = on_ranks.taken()
     assert taken.pop("broadcast") == (2, 0)
     assert set(taken) == {
@@ -45,27 +45,27 @@ def test_every_operation_is_taken(on_ranks, monkeypatch, ranks, codec):
 
 
 @pytest.mark.parametrize("verify", ["0", "1"])
-def test_an_exchange_in_place_is_right(on_ranks, monkeypatch, verify):
+def test_all_to_all_in_place_is_correct(on_ranks, monkeypatch, verify):
     monkeypatch.setenv("NARROWCAST_VERIFY", verify)
     assert on_ranks("exchanged_in_place", 3) == [[True] * 3] * 3
     assert on_ranks.taken()["all_to_all"] == (3, 0)
 
 
 @pytest.mark.parametrize("count", [0, 1])
-def test_small_counts_are_right(on_ranks, count):
-    for right in on_ranks("every_operation", count=count):
-        assert set(right) == OPERATIONS
+def test_small_counts_are_correct(on_ranks, count):
+    for correct in on_ranks("every_operation", count=count):
+        assert set(correct) == OPERATIONS
 
 
-def test_what_is_not_known_to_be_faster_is_forwarded(on_ranks, monkeypatch):
+def test_calls_without_a_predicted_gain_are_forwarded(on_ranks, monkeypatch):
     monkeypatch.delenv("NARROWCAST_TAKE")
-    for right in on_ranks("every_operation", count=5000):
-        assert set(right) == OPERATIONS
+    for correct in on_ranks("every_operation", count=5000):
+        assert set(correct) == OPERATIONS
     assert {taken for taken, _ in on_ranks.taken().values()} == {0}
     assert "the cost model does not know this call" in on_ranks.reasons()
 
 
-def test_operations_are_switched_off_alone(on_ranks, monkeypatch):
+def test_single_operations_can_be_switched_off(on_ranks, monkeypatch):
     monkeypatch.setenv("NARROWCAST_OFF", "all_gather,recv")
     on_ranks("every_operation", count=100)
     taken = on_ranks.taken()
@@ -73,14 +73,14 @@ def test_operations_are_switched_off_alone(on_ranks, monkeypatch):
     assert taken["all_reduce"] == (1, 0)
 
 
-def test_switched_off_nothing_is_looked_at(on_ranks, monkeypatch):
+def test_switched_off_the_drop_in_inspects_nothing(on_ranks, monkeypatch):
     monkeypatch.setenv("NARROWCAST_OFF", "1")
-    for right in on_ranks("every_operation", count=5000):
-        assert set(right) == OPERATIONS
+    for correct in on_ranks("every_operation", count=5000):
+        assert set(correct) == OPERATIONS
     assert on_ranks.statistics() == {}
 
 
-def test_rules_of_a_file_decide_by_call(on_ranks, monkeypatch, tmp_path):
+def test_rules_of_a_file_apply_to_matching_calls(on_ranks, monkeypatch, tmp_path):
     (tmp_path / "rules.toml").write_text(
         '[[rule]]\noperation = "all_gather"\nmax_bytes = 9999\ntake = "never"\n'
         '[[rule]]\ndtype = "int32"\ntake = "never"\n'
@@ -103,7 +103,7 @@ def test_rules_of_a_file_decide_by_call(on_ranks, monkeypatch, tmp_path):
         (["tensor", "data"], {"the ranks have different settings of Narrowcast"}),
     ],
 )
-def test_a_rule_may_name_communicators(on_ranks, monkeypatch, tmp_path, names, reasons):
+def test_rules_can_match_communicators_by_name(on_ranks, monkeypatch, tmp_path, names, reasons):
     (tmp_path / "rules.toml").write_text(
         "[[rule]]\ncommunicator = 'tensor'\ntake = 'always'\n[[rule]]\ntake = 'never'\n"
     )
@@ -113,7 +113,7 @@ def test_a_rule_may_name_communicators(on_ranks, monkeypatch, tmp_path, names, r
     assert on_ranks.reasons() == reasons
 
 
-def test_names_may_differ_where_no_rule_asks_for_them(on_ranks):
+def test_names_may_differ_if_no_rule_uses_them(on_ranks):
     assert on_ranks("named", 2, names=["tensor", "data"]) == [True] * 2
     assert on_ranks.taken() == {"all_reduce": (1, 0)}
 
@@ -124,15 +124,15 @@ def test_names_may_differ_where_no_rule_asks_for_them(on_ranks):
     [
         ("NARROWCAST_CODEC", "raw"),
         ("NARROWCAST_SCRATCH_BYTES", "1000000"),
-        # These are refused.
+        # Invalid values.
         ("NARROWCAST_TAKE", "perhaps"),
         ("NARROWCAST_PATH", "zip"),
         ("NARROWCAST_COST_MODEL", "/nowhere/own.costs"),
     ],
 )
-def test_a_rank_with_other_settings_leaves_all_to_nccl(on_ranks, differing, name, value):
-    for right in on_ranks("differing_settings", differing=differing, name=name, value=value):
-        assert set(right) == OPERATIONS
+def test_different_settings_make_all_ranks_forward(on_ranks, differing, name, value):
+    for correct in on_ranks("differing_settings", differing=differing, name=name, value=value):
+        assert set(correct) == OPERATIONS
     assert on_ranks.reasons() == {"the ranks have different settings of Narrowcast"}
 
 
@@ -143,30 +143,30 @@ def scratch_of(on_ranks):
 
 
 @pytest.mark.parametrize(("in_file", "variable"), [(None, "1000000"), (1_000_000, None), (3_000_000, "1000000")])
-def test_the_memory_of_communicators_is_limited_on_demand(on_ranks, monkeypatch, tmp_path, in_file, variable):
+def test_scratch_memory_can_be_limited(on_ranks, monkeypatch, tmp_path, in_file, variable):
     if in_file is not None:
         (tmp_path / "own.toml").write_text(f"scratch_bytes = {in_file}\n")
         monkeypatch.setenv("NARROWCAST_CONFIG", str(tmp_path / "own.toml"))
     if variable is not None:
         monkeypatch.setenv("NARROWCAST_SCRATCH_BYTES", variable)
-    for right in on_ranks("every_operation", count=100_000):
-        assert set(right) == OPERATIONS
+    for correct in on_ranks("every_operation", count=100_000):
+        assert set(correct) == OPERATIONS
     assert {forwarded for _, forwarded in on_ranks.taken().values()} == {0}
     assert 0 < scratch_of(on_ranks) <= 1_000_000
 
 
-def test_memory_that_is_too_little_leaves_all_to_nccl(on_ranks, monkeypatch):
+def test_too_little_scratch_memory_makes_all_ranks_forward(on_ranks, monkeypatch):
     monkeypatch.setenv("NARROWCAST_SCRATCH_BYTES", "1000")
-    for right in on_ranks("every_operation", count=100):
-        assert set(right) == OPERATIONS
+    for correct in on_ranks("every_operation", count=100):
+        assert set(correct) == OPERATIONS
     assert on_ranks.reasons() == {"a rank could not attach to the communicator"}
     assert scratch_of(on_ranks) == 0
 
 
-def test_without_the_library_all_is_left_to_nccl(on_ranks, monkeypatch):
+def test_without_the_library_all_calls_are_forwarded(on_ranks, monkeypatch):
     monkeypatch.setenv("NARROWCAST_LIBRARY", "/nowhere/libnarrowcast.so")
-    for right in on_ranks("every_operation", count=100):
-        assert set(right) == OPERATIONS
+    for correct in on_ranks("every_operation", count=100):
+        assert set(correct) == OPERATIONS
     assert on_ranks.reasons() == {"a rank has no libnarrowcast.so"}
 
 
@@ -176,12 +176,12 @@ def test_groups_nest_and_mix_communicators_streams_and_kinds(on_ranks, monkeypat
     for found in on_ranks("groups", 4):
         assert found == [[True] * 4] * 3
     taken = on_ranks.taken()
-    # A group's collectives are taken or forwarded together; the ranks attach at the first that are taken.
+    # The collectives of a group are executed or forwarded together. The ranks attach at the first executed ones.
     assert taken["all_reduce"] == ((0, 3) if off == "all_gather" else (3, 0))
     assert taken["send"] == {"": (3, 0), "all_gather": (0, 3), "send": (0, 3)}[off]
 
 
-def test_transfers_that_are_forwarded_run_beside_those_that_are_taken(on_ranks, monkeypatch, tmp_path):
+def test_forwarded_and_executed_transfers_run_concurrently(on_ranks, monkeypatch, tmp_path):
     (tmp_path / "rules.toml").write_text("[[rule]]\nmin_bytes = 1000\ntake = 'always'\n[[rule]]\ntake = 'never'\n")
     monkeypatch.setenv("NARROWCAST_CONFIG", str(tmp_path / "rules.toml"))
     monkeypatch.delenv("NARROWCAST_TAKE")
@@ -207,27 +207,25 @@ def test_a_rank_may_be_left_out_of_a_split(on_ranks):
     assert on_ranks("left_out_of_a_split") == [[True, True], [True, True], [False, True]]
 
 
-def test_taken_and_forwarded_calls_keep_their_order(on_ranks, monkeypatch):
+def test_executed_and_forwarded_calls_keep_their_order(on_ranks, monkeypatch):
     monkeypatch.setenv("NARROWCAST_OFF", "broadcast")
     for found in on_ranks("kept_order"):
         assert found == [True] * 3
     assert on_ranks.taken() == {"all_gather": (6, 0), "broadcast": (0, 6)}
 
 
-def test_calls_of_nccl_to_itself_pass_through_where_it_does_not_bind_to_itself(
-    on_ranks, host_drop_in, fakes, monkeypatch
-):
-    # Somebody replaces malloc.
+def test_calls_that_nccl_makes_to_itself_pass_through(on_ranks, host_drop_in, fakes, monkeypatch):
+    # With another malloc, the drop-in cannot load NCCL with RTLD_DEEPBIND.
     monkeypatch.setenv("LD_PRELOAD", f"{host_drop_in}:{fakes / 'libmalloc.so'}")
     monkeypatch.setenv("NARROWCAST_OFF", "broadcast")
-    for right in on_ranks("every_operation", count=100):
-        assert set(right) == OPERATIONS
+    for correct in on_ranks("every_operation", count=100):
+        assert set(correct) == OPERATIONS
     # Bcast calls Broadcast.
     assert on_ranks.taken()["broadcast"] == (0, 2)
 
 
 @pytest.mark.parametrize("grouped", [True, False])
-def test_reductions_of_the_user_keep_their_order(on_ranks, grouped):
+def test_user_defined_reductions_keep_their_order(on_ranks, grouped):
     for found in on_ranks("kept_order_with_a_user_reduction", grouped=grouped):
         assert found == [True] * 3
     assert on_ranks.taken() == {"all_gather": (6, 0), "all_reduce": (0, 6)}
@@ -240,21 +238,21 @@ def test_graphs_run_what_they_captured(on_ranks, before):
     assert on_ranks.taken() == {"all_gather": (0, 1) if before else (2, 0)}
     captured = {operations["all_gather"]["captured"] for operations in on_ranks.statistics().values()}
     assert captured == {0 if before else 1}
-    # Once before, and two replays.
+    # One call before the capture, and two replays.
     assert set(on_ranks.links("all_gather").values()) == {(0, 0) if before else (12_000, 12_000)}
 
 
-def test_reductions_of_the_user_are_forwarded_at_once(on_ranks):
+def test_user_defined_reductions_are_forwarded_immediately(on_ranks):
     assert on_ranks("user_reduction") == [True] * 3
     assert on_ranks.reasons() == {"a user-defined reduction"}
 
 
-def test_communicators_that_do_not_block_are_left_to_nccl(on_ranks):
-    assert on_ranks("not_blocking") == [True] * 3
+def test_nonblocking_communicators_are_forwarded(on_ranks):
+    assert on_ranks("nonblocking") == [True] * 3
     assert on_ranks.reasons() == {"the communicator does not block"}
 
 
-def test_profilers_see_what_becomes_of_each_call(on_ranks, monkeypatch, tmp_path, nvtx_tool):
+def test_profilers_see_executed_and_forwarded_calls(on_ranks, monkeypatch, tmp_path, nvtx_tool):
     monkeypatch.setenv("NVTX_INJECTION64_PATH", str(nvtx_tool))
     monkeypatch.setenv("NARROWCAST_CODEC", "all_gather=window")
     monkeypatch.setenv("NARROWCAST_OFF", "reduce")
@@ -271,7 +269,7 @@ def test_profilers_see_what_becomes_of_each_call(on_ranks, monkeypatch, tmp_path
         assert lines.count("end") == 10
 
 
-def test_profilers_are_told_nothing_on_demand(on_ranks, monkeypatch, tmp_path, nvtx_tool):
+def test_nvtx_ranges_can_be_switched_off(on_ranks, monkeypatch, tmp_path, nvtx_tool):
     monkeypatch.setenv("NVTX_INJECTION64_PATH", str(nvtx_tool))
     monkeypatch.setenv("NARROWCAST_NVTX", "0")
     on_ranks("every_operation", count=100)

@@ -1,4 +1,4 @@
-"""The drop-in for NCCL where communicators are finalized, destroyed or aborted, and where ranks die; on the fakes."""
+"""Communicators that are finalized, destroyed or aborted, and ranks that die. On the fakes."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ def on_ranks(preloaded):
     return Ranks(preloaded, "nccl_ends_jobs")
 
 
-def test_calls_under_way_are_done_when_a_communicator_is_finalized(on_ranks):
+def test_finalizing_a_communicator_waits_for_its_calls(on_ranks):
     assert on_ranks("finalized") == [[True, True, 5, 4]] * 3
     assert on_ranks.taken() == {"all_gather": (6, 1)}
     assert on_ranks.reasons() == {"the communicator was finalized"}
 
 
-def test_calls_under_way_are_done_when_a_communicator_is_destroyed(on_ranks, monkeypatch):
+def test_destroying_a_communicator_waits_for_its_calls(on_ranks, monkeypatch):
     monkeypatch.setenv("NARROWCAST_OFF", "broadcast")
-    assert on_ranks("destroyed_under_way") == [[True] * 4] * 3
+    assert on_ranks("destroyed_with_pending_calls") == [[True] * 4] * 3
     assert on_ranks.taken() == {"all_gather": (4, 0), "broadcast": (0, 4)}
     assert [on_ranks.statistics()[rank, 1]["all_gather"]["taken"] for rank in range(3)] == [8] * 3
 
@@ -34,21 +34,21 @@ def test_the_ranks_of_a_process_are_destroyed_together(on_ranks):
 
 
 @pytest.mark.parametrize("by", [0, 1])
-def test_an_abort_ends_long_transfers_under_way(on_ranks, monkeypatch, by):
+def test_an_abort_ends_long_transfers(on_ranks, monkeypatch, by):
     monkeypatch.setenv("NARROWCAST_CODEC", "window")
-    found = on_ranks("aborted_under_way", 2, by=by)
+    found = on_ranks("aborted_with_pending_calls", 2, by=by)
     assert max(seconds for seconds, _, _ in found) < 10
     assert [last_came for _, last_came, _ in found] == [False] * 2
     assert [error for _, _, error in found] == [0 if rank == by else 3 for rank in range(2)]
 
 
-def test_an_abort_ends_taken_calls(on_ranks):
+def test_an_abort_ends_executed_calls(on_ranks):
     assert max(on_ranks("aborted")) < 10
-    # Nobody has asked before.
+    # The counters were not read before the abort.
     assert set(on_ranks.links("all_reduce").values()) == {(None, None)}
 
 
-def test_the_death_of_a_peer_is_an_asynchronous_error(on_ranks, tmp_path):
+def test_the_death_of_a_peer_is_reported_as_an_asynchronous_error(on_ranks, tmp_path):
     with pytest.raises(errors.RemoteError, match="signal 9"):
         on_ranks("a_peer_dies")
     for rank in range(2):
@@ -60,7 +60,7 @@ def test_statistics_are_named_by_rank_and_written_while_the_process_runs(on_rank
     monkeypatch.setenv("NARROWCAST_STATS_SECONDS", "1e-9")
     with pytest.raises(errors.RemoteError):
         on_ranks("a_peer_dies", 2)
-    # The one that was killed had written before its last call.
+    # The killed rank has written its report before its last call.
     reports = [json.loads((tmp_path / f"rank-{rank}.json").read_text()) for rank in range(2)]
     assert [report["nccl"]["version"] for report in reports] == ["2.28.9"] * 2
     ids = {one["id"] for report in reports for one in report["communicators"]}

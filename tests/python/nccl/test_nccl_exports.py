@@ -1,4 +1,4 @@
-"""What the drop-in for NCCL exports, links, finds and says, without a communicator."""
+"""The drop-in without a communicator: exports, linking, the search for NCCL, settings and messages."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ print(text(None).decode())
 def symbols(library: Path) -> dict[str, str]:
     nm = shutil.which("nm")
     if nm is None:
-        pytest.skip("no nm here")
+        pytest.skip("nm was not found")
     listed = subprocess.run([nm, "-D", "--defined-only", str(library)], capture_output=True, text=True, check=True)
     rows = [line.split()[-2:] for line in listed.stdout.splitlines()]
     return {name.partition("@")[0]: kind for kind, name in rows}
@@ -52,28 +52,28 @@ def ask(library: Path, fakes: Path, *, before: str = "", **environment: str) -> 
 
 @pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
 def test_trampolines_assemble_for_every_machine(machine, tmp_path):
-    clang = shutil.which("clang") or pytest.skip("no clang here, which assembles for other machines")
+    clang = shutil.which("clang") or pytest.skip("clang was not found, which can assemble for other machines")
     assembled = tmp_path / "trampolines.o"
     options = [f"--target={machine}-linux-gnu", f"-I{SOURCES}", "-c", "-o", assembled]
     subprocess.run([clang, *options, SOURCES / "nccl" / "entry" / "trampolines.S"], check=True)
     listed = subprocess.run(["nm", "-g", "--defined-only", assembled], capture_output=True, text=True, check=True)
     exported = {line.split()[2]: line.split()[1] for line in listed.stdout.splitlines()}
-    of_nccl = dict(reversed(line.split()) for line in NEWEST.read_text().splitlines())
-    assert exported == {**of_nccl, "narrowcast_nccl_slots": "D"}
+    expected = dict(reversed(line.split()) for line in NEWEST.read_text().splitlines())
+    assert exported == {**expected, "narrowcast_nccl_slots": "D"}
 
 
 @pytest.mark.parametrize("listed", LISTS, ids=lambda path: path.stem)
-def test_everything_that_nccl_exports_is_exported(drop_in, listed):
-    of_nccl = dict(reversed(line.split()) for line in listed.read_text().splitlines())
+def test_all_functions_of_nccl_are_exported(drop_in, listed):
+    expected = dict(reversed(line.split()) for line in listed.read_text().splitlines())
     own = symbols(drop_in)
-    assert {name: own.get(name) for name in of_nccl} == of_nccl
+    assert {name: own.get(name) for name in expected} == expected
 
 
 def test_nothing_else_is_exported(drop_in):
     assert set(symbols(drop_in)) - {line.split()[1] for line in NEWEST.read_text().splitlines()} == {MARK}
 
 
-def test_the_installed_nccl_exports_nothing_more(drop_in):
+def test_the_installed_nccl_exports_no_other_functions(drop_in):
     try:
         package = importlib.util.find_spec("nvidia.nccl")
     except ImportError:
@@ -88,7 +88,7 @@ def test_the_shipped_drop_in_reads_no_variable_of_the_tests(drop_in):
     assert b"NARROWCAST_TEST_" not in drop_in.read_bytes()
 
 
-def test_it_stands_for_nccl_and_links_only_libc(drop_in):
+def test_the_drop_in_has_the_soname_of_nccl_and_links_only_libc(drop_in):
     read = subprocess.run(["readelf", "-d", str(drop_in)], capture_output=True, text=True, check=True).stdout
     rows = [line for line in read.splitlines() if "[" in line]
     assert [row.partition("[")[2].rstrip("]") for row in rows if "SONAME" in row] == ["libnccl.so.2"]
@@ -98,15 +98,15 @@ def test_it_stands_for_nccl_and_links_only_libc(drop_in):
 
 
 def test_calls_reach_the_real_nccl(drop_in, fakes):
-    told = ask(drop_in, fakes, NARROWCAST_NCCL_LIBRARY=str(fakes / "libnccl.so.2"), NARROWCAST_DEBUG="VERSION")
-    assert told.stdout.splitlines()[:2] == ["0 22809", "0 22809"]
-    assert f"loaded NCCL 2.28.9 from {fakes / 'libnccl.so.2'}" in told.stderr
+    result = ask(drop_in, fakes, NARROWCAST_NCCL_LIBRARY=str(fakes / "libnccl.so.2"), NARROWCAST_DEBUG="VERSION")
+    assert result.stdout.splitlines()[:2] == ["0 22809", "0 22809"]
+    assert f"loaded NCCL 2.28.9 from {fakes / 'libnccl.so.2'}" in result.stderr
 
 
 def test_a_function_that_the_real_nccl_lacks_fails_with_a_message(drop_in, fakes):
-    told = ask(drop_in, fakes, NARROWCAST_NCCL_LIBRARY=str(fakes / "libnccl.so.2"))
-    assert told.stdout.splitlines()[2] == "5"
-    assert "NCCL 2.28.9 has no ncclCommMemStats" in told.stderr
+    result = ask(drop_in, fakes, NARROWCAST_NCCL_LIBRARY=str(fakes / "libnccl.so.2"))
+    assert result.stdout.splitlines()[2] == "5"
+    assert "NCCL 2.28.9 has no ncclCommMemStats" in result.stderr
 
 
 @pytest.mark.parametrize("named", ["/nowhere/libnccl.so.2", "libnccl.so.2", "the drop-in", "a copy"])
@@ -114,19 +114,19 @@ def test_without_nccl_every_call_fails_with_a_message(drop_in, fakes, tmp_path, 
     copy = tmp_path / "libnccl.so.2"
     shutil.copy(drop_in, copy)
     path = {"the drop-in": str(drop_in), "a copy": str(copy)}.get(named, named)
-    told = ask(drop_in, fakes, NARROWCAST_NCCL_LIBRARY=path)
-    assert told.stdout.splitlines()[:3] == ["2 -1", "2 -1", "2"]
-    assert "narrowcast: the real NCCL was not found" in told.stdout
-    assert "the real NCCL was not found, so every call fails: set NARROWCAST_NCCL_LIBRARY to its path" in told.stderr
+    result = ask(drop_in, fakes, NARROWCAST_NCCL_LIBRARY=path)
+    assert result.stdout.splitlines()[:3] == ["2 -1", "2 -1", "2"]
+    assert "narrowcast: the real NCCL was not found" in result.stdout
+    assert "the real NCCL was not found, so every call fails: set NARROWCAST_NCCL_LIBRARY to its path" in result.stderr
 
 
-def test_an_unknown_nccl_gets_every_call(drop_in, fakes):
-    told = ask(drop_in, fakes, NARROWCAST_NCCL_LIBRARY=str(fakes / "libnccl.so.2"), FAKE_NCCL_VERSION="30100")
-    assert told.stdout.splitlines()[0] == "0 30100"
-    assert "Narrowcast does not support NCCL 3.1.0: every call is forwarded to it" in told.stderr
+def test_an_unsupported_nccl_receives_every_call(drop_in, fakes):
+    result = ask(drop_in, fakes, NARROWCAST_NCCL_LIBRARY=str(fakes / "libnccl.so.2"), FAKE_NCCL_VERSION="30100")
+    assert result.stdout.splitlines()[0] == "0 30100"
+    assert "Narrowcast does not support NCCL 3.1.0: every call is forwarded to it" in result.stderr
 
 
-def test_nccl_is_found_where_the_process_has_loaded_it_or_its_packages(drop_in, fakes, tmp_path):
+def test_nccl_is_found_if_it_is_loaded_or_beside_loaded_packages(drop_in, fakes, tmp_path):
     packages = tmp_path / "lib" / "python3" / "site-packages"
     wheel = packages / "nvidia" / "nccl" / "lib"
     wheel.mkdir(parents=True)
@@ -136,13 +136,13 @@ def test_nccl_is_found_where_the_process_has_loaded_it_or_its_packages(drop_in, 
     shutil.copy(fakes / "libnccl.so.2", loaded)
     for other, found in ((packages / "extension.so", wheel / "libnccl.so.2"), (loaded, loaded)):
         before = f"import ctypes; ctypes.CDLL({str(other)!r})\n"
-        told = ask(drop_in, fakes, before=before, NARROWCAST_DEBUG="VERSION")
-        assert f"loaded NCCL 2.28.9 from {found}" in told.stderr
+        result = ask(drop_in, fakes, before=before, NARROWCAST_DEBUG="VERSION")
+        assert f"loaded NCCL 2.28.9 from {found}" in result.stderr
 
 
 @pytest.fixture
 def warned(drop_in, fakes, tmp_path):
-    """What is warned of with a file of settings, and with variables."""
+    """Runs with a settings file and variables. Returns the warnings."""
 
     def run(content: str = "", **environment: str) -> list[str]:
         (tmp_path / "own.toml").write_text(content)
@@ -150,9 +150,9 @@ def warned(drop_in, fakes, tmp_path):
             "NARROWCAST_NCCL_LIBRARY": str(fakes / "libnccl.so.2"),
             "NARROWCAST_CONFIG": str(tmp_path / "own.toml"),
         }
-        said = ask(drop_in, fakes, **{**named, **environment}).stderr.replace(f"{tmp_path}/", "").splitlines()
-        lines = [line.partition(" narrowcast WARN ")[2] for line in said]
-        return [line for line in lines if line and "has no ncclCommMemStats" not in line]
+        lines = ask(drop_in, fakes, **{**named, **environment}).stderr.replace(f"{tmp_path}/", "").splitlines()
+        warnings = [line.partition(" narrowcast WARN ")[2] for line in lines]
+        return [warning for warning in warnings if warning and "has no ncclCommMemStats" not in warning]
 
     return run
 
@@ -162,26 +162,26 @@ def known_by(warning: str) -> set[str]:
 
 
 def test_the_drop_in_knows_the_settings_that_python_knows(warned):
-    meant = {"CONFIG": "own.toml", "DEBUG": "WARN", "ATTACH": "init", "CODEC": "raw", "TAKE": "auto", "OFF": "send"}
+    valid = {"CONFIG": "own.toml", "DEBUG": "WARN", "ATTACH": "init", "CODEC": "raw", "TAKE": "auto", "OFF": "send"}
     kept = {f"{settings.PREFIX}{name}" for name in ("CONFIG", "NCCL_LIBRARY")}
-    every = {name: meant.get(name.removeprefix(settings.PREFIX), "1") for name in settings.VARIABLES - kept}
+    every = {name: valid.get(name.removeprefix(settings.PREFIX), "1") for name in settings.VARIABLES - kept}
     assert warned(**every) == []
-    (said,) = warned(NARROWCAST_CODECS="raw")
-    assert said.startswith("the environment variable NARROWCAST_CODECS is not known to Narrowcast")
-    assert known_by(said) == settings.VARIABLES
-    (said,) = warned("codecs = 'raw'")
-    assert said.startswith("own.toml:1: codecs is not a setting")
-    assert known_by(said) == {*settings.KEYS, "rule"}
+    (warning,) = warned(NARROWCAST_CODECS="raw")
+    assert warning.startswith("the environment variable NARROWCAST_CODECS is not known to Narrowcast")
+    assert known_by(warning) == settings.VARIABLES
+    (warning,) = warned("codecs = 'raw'")
+    assert warning.startswith("own.toml:1: codecs is not a setting")
+    assert known_by(warning) == {*settings.KEYS, "rule"}
 
 
 @pytest.mark.parametrize("name", sorted(settings.VARIABLES))
-def test_a_file_has_all_settings_but_those_that_others_read(warned, name):
+def test_files_accept_all_settings_except_those_of_other_components(warned, name):
     key = name.removeprefix(settings.PREFIX).lower()
-    said = warned(f"\n{key} = '0'")
+    warnings = warned(f"\n{key} = '0'")
     if key in settings.KEYS:
-        assert not any(" is not read from a file" in line or " is not a setting" in line for line in said)
+        assert not any(" is not read from a file" in line or " is not a setting" in line for line in warnings)
     else:
-        assert said == [f"own.toml:2: {key} is not read from a file: set {name}"]
+        assert warnings == [f"own.toml:2: {key} is not read from a file: set {name}"]
 
 
 @pytest.mark.parametrize(
@@ -200,7 +200,7 @@ def test_a_file_has_all_settings_but_those_that_others_read(warned, name):
         ("verify", "twice", "1 or 0"),
     ],
 )
-def test_a_value_that_is_not_understood_is_warned_of(warned, key, value, expected):
+def test_invalid_values_are_reported(warned, key, value, expected):
     variable = f"{settings.PREFIX}{key.upper()}"
     assert warned(**{variable: value}) == [f"{variable}: {key} is {value}, not {expected}"]
     assert warned(f"{key} = '{value}'") == [f"own.toml:1: {key} is {value}, not {expected}"]
@@ -220,34 +220,34 @@ def test_invalid_codecs_in_a_list_are_reported(warned):
         assert [line.partition(" (known: ")[0] for line in warnings] == [f"{source}: {line}" for line in expected]
 
 
-def test_a_value_that_is_none_of_a_setting_is_warned_of(warned):
+def test_values_of_unsupported_types_are_reported(warned):
     assert warned("debug = {}") == ["own.toml:1: debug has a value of an unsupported type"]
 
 
-def test_a_file_says_where_nccl_is_and_what_is_printed(drop_in, fakes, tmp_path):
+def test_a_file_can_set_the_path_of_nccl_and_the_log_level(drop_in, fakes, tmp_path):
     path, old = tmp_path / "own.toml", fakes / "libnccl_old.so.2"
     path.write_text(f"nccl_library = '{fakes / 'libnccl.so.2'}'\ndebug = 'none'\n")
 
-    def told(**environment: str) -> subprocess.CompletedProcess[str]:
+    def result(**environment: str) -> subprocess.CompletedProcess[str]:
         return ask(drop_in, fakes, NARROWCAST_CONFIG=str(path), **environment)
 
-    # What the environment has comes first.
-    for quiet in (told(), told(NARROWCAST_DEBUG="", NARROWCAST_NCCL_LIBRARY="")):
+    # The environment takes precedence.
+    for quiet in (result(), result(NARROWCAST_DEBUG="", NARROWCAST_NCCL_LIBRARY="")):
         assert quiet.stdout.splitlines()[0] == "0 22809"
         assert quiet.stderr == ""
-    assert f"NCCL 2.28.9 from {fakes / 'libnccl.so.2'}\n" in told(NARROWCAST_DEBUG="VERSION").stderr
-    assert f"NCCL 2.28.9 from {old}\n" in told(NARROWCAST_DEBUG="warn", NARROWCAST_NCCL_LIBRARY=str(old)).stderr
+    assert f"NCCL 2.28.9 from {fakes / 'libnccl.so.2'}\n" in result(NARROWCAST_DEBUG="VERSION").stderr
+    assert f"NCCL 2.28.9 from {old}\n" in result(NARROWCAST_DEBUG="warn", NARROWCAST_NCCL_LIBRARY=str(old)).stderr
 
 
 @pytest.mark.parametrize("from_a_file", [True, False])
-def test_a_path_that_nccl_is_not_at_is_told_of_with_what_names_it(warned, from_a_file):
+def test_an_invalid_path_of_nccl_is_reported_with_its_source(warned, from_a_file):
     content = "nccl_library = 'libnccl.so.2'" if from_a_file else ""
-    said = warned(content, NARROWCAST_NCCL_LIBRARY="" if from_a_file else "libnccl.so.2")
+    warnings = warned(content, NARROWCAST_NCCL_LIBRARY="" if from_a_file else "libnccl.so.2")
     source = "own.toml:1" if from_a_file else "NARROWCAST_NCCL_LIBRARY"
-    assert said[0] == f"{source}: nccl_library is libnccl.so.2, which is not an absolute path"
+    assert warnings[0] == f"{source}: nccl_library is libnccl.so.2, which is not an absolute path"
 
 
-def test_programs_without_nccl_load_no_more_than_the_drop_in(drop_in):
+def test_programs_without_nccl_load_only_the_drop_in(drop_in):
     maps = subprocess.run(
         ["cat", "/proc/self/maps"],
         capture_output=True,

@@ -1,4 +1,4 @@
-"""The drop-in for NCCL in what programs rarely do, and with ranks that do not come or cannot attach; on the fakes."""
+"""Rarely used functions of NCCL, and ranks that do not join or cannot attach. On the fakes."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ def on_ranks(preloaded):
 
 @pytest.mark.usefixtures("may_be_elsewhere")
 @pytest.mark.parametrize("place", ["boot_id", "ipc", "net", "pid", "uts"])
-def test_ranks_of_several_hosts_or_containers_are_left_to_nccl(on_ranks, place):
-    for right in on_ranks("in_different_places", place=place):
-        assert set(right) == OPERATIONS
-    # What a host is called is nothing that ranks need.
+def test_communicators_across_hosts_or_containers_are_forwarded(on_ranks, place):
+    for correct in on_ranks("in_different_places", place=place):
+        assert set(correct) == OPERATIONS
+    # The host name does not matter.
     assert on_ranks.reasons() == (set() if place == "uts" else {"the communicator spans several hosts or containers"})
 
 
 @pytest.mark.parametrize("given", [True, False])
-def test_calls_with_settings_of_their_own_are_forwarded_at_once(on_ranks, given):
-    for right in on_ranks("every_variant", given=given, count=5000):
-        assert set(right) == OPERATIONS
+def test_calls_with_a_configuration_are_forwarded_immediately(on_ranks, given):
+    for correct in on_ranks("every_variant", given=given, count=5000):
+        assert set(correct) == OPERATIONS
     taken = on_ranks.taken()
-    # There are none of a broadcast in place, and of transfers.
+    # ncclBcast, ncclSend and ncclRecv have no variant with a configuration.
     assert taken.pop("broadcast") == ((1, 1) if given else (2, 0))
     assert taken.pop("send") == taken.pop("recv") == (1, 0)
     assert len(taken) == 7
@@ -33,13 +33,13 @@ def test_calls_with_settings_of_their_own_are_forwarded_at_once(on_ranks, given)
     assert on_ranks.reasons() == ({"the call has settings of its own"} if given else set())
 
 
-def test_a_call_with_settings_sends_its_group_to_nccl(on_ranks):
+def test_a_call_with_a_configuration_makes_its_group_forwarded(on_ranks):
     assert on_ranks("settings_in_a_group") == [[True] * 2] * 3
     assert on_ranks.taken() == {"all_gather": (0, 2), "all_reduce": (0, 2), "broadcast": (0, 2)}
     assert on_ranks.reasons() == {"the call has settings of its own", "its group has a call that cannot wait"}
 
 
-def test_a_group_that_is_simulated_runs_nothing(on_ranks):
+def test_simulated_groups_run_nothing(on_ranks):
     assert on_ranks("simulated") == [[True] * 4] * 3
     assert on_ranks.taken() == {"all_reduce": (2, 2)}
     assert on_ranks.reasons() == {"the group is only simulated"}
@@ -54,7 +54,7 @@ def test_a_scalable_communicator_has_its_name(on_ranks, monkeypatch, tmp_path, n
     assert on_ranks.taken() == {"all_reduce": (1, 0) if name == "tensor" else (0, 1)}
 
 
-def test_a_communicator_that_was_shrunk_and_its_parent_are_both_taken(on_ranks):
+def test_shrunk_communicators_and_their_parents_are_executed(on_ranks):
     assert on_ranks("shrunk") == [[True] * 3, [True] * 3, [True] * 2]
     statistics = on_ranks.statistics()
     assert [statistics[rank]["all_reduce"]["taken"] for rank in range(3)] == [2, 2, 2]
@@ -62,7 +62,7 @@ def test_a_communicator_that_was_shrunk_and_its_parent_are_both_taken(on_ranks):
     assert on_ranks.reasons() == set()
 
 
-def test_a_communicator_that_was_shrunk_has_its_name(on_ranks, monkeypatch, tmp_path):
+def test_shrunk_communicators_have_their_own_name(on_ranks, monkeypatch, tmp_path):
     (tmp_path / "rules.toml").write_text("[[rule]]\ncommunicator = 'part'\ntake = 'always'\n")
     monkeypatch.setenv("NARROWCAST_CONFIG", str(tmp_path / "rules.toml"))
     monkeypatch.delenv("NARROWCAST_TAKE")
@@ -73,27 +73,27 @@ def test_a_communicator_that_was_shrunk_has_its_name(on_ranks, monkeypatch, tmp_
 
 
 @pytest.mark.parametrize("by_name", [True, False])
-def test_a_communicator_that_was_grown_and_its_parent_are_both_known(on_ranks, monkeypatch, tmp_path, by_name):
+def test_grown_communicators_and_their_parents_are_known(on_ranks, monkeypatch, tmp_path, by_name):
     if by_name:
         (tmp_path / "rules.toml").write_text("[[rule]]\ncommunicator = 'whole'\ntake = 'always'\n")
         monkeypatch.setenv("NARROWCAST_CONFIG", str(tmp_path / "rules.toml"))
         monkeypatch.delenv("NARROWCAST_TAKE")
     assert on_ranks("grown") == [[True] * 3, [True] * 3, [True]]
     statistics = on_ranks.statistics()
-    # The new rank knows no other.
+    # For the new rank this is the first communicator.
     parents, whole = [statistics[0], statistics[1]], [statistics[0, 1], statistics[1, 1], statistics[2]]
     assert [one["all_reduce"]["taken"] for one in parents] == [0 if by_name else 2] * 2
     assert [one["all_reduce"]["taken"] for one in whole] == [1] * 3
 
 
 @pytest.mark.parametrize("revoke", [True, False])
-def test_ranks_go_on_without_one_that_does_not_come(on_ranks, revoke):
+def test_ranks_continue_without_one_that_does_not_join(on_ranks, revoke):
     first, second, last = on_ranks("recovered", revoke=revoke)
     assert last is None
-    for seconds, status, right in (first, second):
+    for seconds, status, correct in (first, second):
         assert seconds < 10
         assert status == (5 if revoke else 0)
-        assert right
+        assert correct
     statistics = on_ranks.statistics()
     assert [statistics[rank, 1]["all_reduce"]["taken"] for rank in range(2)] == [1, 1]
     assert [statistics[rank]["all_reduce"]["taken"] for rank in range(3)] == [2, 2, 1]
@@ -106,59 +106,59 @@ def test_memory_is_registered_with_nccl(on_ranks):
 
 
 @pytest.mark.parametrize("ranks", [2, 3])
-def test_ranks_that_attach_at_a_group_of_one_take_the_same_calls(on_ranks, ranks):
+def test_ranks_that_attach_at_a_group_of_one_call_execute_the_same_calls(on_ranks, ranks):
     assert on_ranks("first_group", ranks) == [[True] * 4] * ranks
     assert on_ranks.reasons() == set()
 
 
 @pytest.mark.parametrize("same", [True, False])
-def test_one_path_may_lead_to_different_cost_models(on_ranks, monkeypatch, tmp_path, same):
+def test_different_cost_models_at_the_same_path_are_detected(on_ranks, monkeypatch, tmp_path, same):
     monkeypatch.setenv("NARROWCAST_COST_MODEL", "own.costs")
     for rank in range(3):
         (tmp_path / str(rank)).mkdir()
         (tmp_path / str(rank) / "own.costs").write_text(f"narrowcast costs 1, of machine {0 if same else rank}\n")
-    for right in on_ranks("in_own_folder"):
-        assert set(right) == OPERATIONS
+    for correct in on_ranks("in_separate_folders"):
+        assert set(correct) == OPERATIONS
     assert on_ranks.reasons() == (set() if same else {"the ranks have different settings of Narrowcast"})
 
 
 @pytest.mark.usefixtures("before_the_engine")
 @pytest.mark.parametrize("unable", [0, 2])
 @pytest.mark.parametrize("refused", [True, False])
-def test_all_is_left_to_nccl_when_a_rank_cannot_attach(on_ranks, monkeypatch, unable, refused):
+def test_all_calls_are_forwarded_if_a_rank_cannot_attach(on_ranks, monkeypatch, unable, refused):
     monkeypatch.setenv("NARROWCAST_OFF", "broadcast")
     found = on_ranks("one_cannot_attach", unable=unable, refused=refused)
-    assert [right for right, _ in found] == [True] * 3
-    # The drop-in gives the others a minute, and what stands before the engine makes it two seconds. Nobody waits for a
-    # rank that was refused before it could join.
+    assert [correct for correct, _ in found] == [True] * 3
+    # The drop-in waits a minute for the others, which the interposer reduces to two seconds. No rank waits for one that
+    # was rejected before it could join.
     assert max(seconds for _, seconds in found) < (2 if refused else 10)
     assert on_ranks.taken() == {"broadcast": (0, 1), "all_reduce": (0, 2)}
     assert on_ranks.reasons() == {"the operation is switched off", "a rank could not attach to the communicator"}
 
 
 @pytest.mark.usefixtures("before_the_engine")
-def test_what_the_cost_model_says_is_counted_where_it_knows(preloaded):
+def test_predicted_savings_are_counted(preloaded):
     on_ranks = Ranks(preloaded)
     on_ranks("every_operation", count=1000)
     for operations in on_ranks.statistics().values():
         saved = {name: (one["predicted"], one["saved_seconds"]) for name, one in operations.items()}
-        # What stands before the engine does not know broadcasts. A transfer counts at its sender.
+        # The interposer has no times for broadcasts. A transfer counts at its sender.
         assert saved.pop("broadcast") == saved.pop("recv") == (0, 0)
         assert set(saved.values()) == {(1, 3e-6)}
 
 
 @pytest.mark.usefixtures("before_the_engine")
-def test_the_best_of_nccl_counts_where_there_are_windows(preloaded):
+def test_the_fastest_nccl_variant_counts_with_windows(preloaded):
     on_ranks = Ranks(preloaded)
     on_ranks.module = "nccl_rare_jobs"
     assert on_ranks("windowed") == [True] * 3
     for operations in on_ranks.statistics().values():
-        # 3 us less than by NCCL's default, and 2 less than with windows.
+        # Savings of 3 us over NCCL's default, and 2 us over NCCL with windows.
         assert operations["all_gather"]["saved_seconds"] == 5e-6
 
 
 @pytest.mark.usefixtures("before_the_engine")
-def test_time_that_replays_of_graphs_save_is_not_made_up(preloaded):
+def test_no_savings_are_reported_for_graphs(preloaded):
     on_ranks = Ranks(preloaded)
     on_ranks("captured", before=False)
     for operations in on_ranks.statistics().values():
@@ -168,7 +168,7 @@ def test_time_that_replays_of_graphs_save_is_not_made_up(preloaded):
 
 @pytest.mark.usefixtures("before_the_engine")
 @pytest.mark.parametrize(
-    ("in_file", "variables", "made_with"),
+    ("in_file", "variables", "config"),
     [
         ("", {}, "0 0 -1 -"),
         ("max_ctas = 8\np2p = false\ncost_model = 'own.costs'\nscratch_bytes = 3000000\n", {}, "3000000 8 0 own.costs"),
@@ -176,12 +176,12 @@ def test_time_that_replays_of_graphs_save_is_not_made_up(preloaded):
         ("max_ctas = 8\n", {"MAX_CTAS": "", "P2P": ""}, "0 8 -1 -"),
     ],
 )
-def test_communicators_are_made_with_the_settings(preloaded, monkeypatch, tmp_path, in_file, variables, made_with):
+def test_settings_apply_to_communicators(preloaded, monkeypatch, tmp_path, in_file, variables, config):
     (tmp_path / "own.toml").write_text(in_file)
     monkeypatch.setenv("NARROWCAST_CONFIG", str(tmp_path / "own.toml"))
     monkeypatch.setenv("TEST_CONFIGS", str(tmp_path / "configs"))
     for name, value in variables.items():
         monkeypatch.setenv(f"NARROWCAST_{name}", value)
-    for right in Ranks(preloaded)("every_operation", count=10):
-        assert set(right) == OPERATIONS
-    assert (tmp_path / "configs").read_text().splitlines() == [made_with] * 3
+    for correct in Ranks(preloaded)("every_operation", count=10):
+        assert set(correct) == OPERATIONS
+    assert (tmp_path / "configs").read_text().splitlines() == [config] * 3

@@ -1,4 +1,4 @@
-"""The drop-in for NCCL on communicators with CTA limits, and on suspended ones; on the fakes."""
+"""CTA limits of communicators, and suspended communicators. On the fakes."""
 
 from __future__ import annotations
 
@@ -64,8 +64,8 @@ def test_variables_of_nccl_take_precedence(on_ranks, limits, monkeypatch):
     assert limits() == [20] * 3
 
 
-def test_a_suspended_communicator_holds_no_memory(on_ranks, limits):
-    expected = {"right": [True] * 3, "held": [True, False, True, False, True]}
+def test_suspended_communicators_hold_no_memory(on_ranks, limits):
+    expected = {"correct": [True] * 3, "held": [True, False, True, False, True]}
     assert on_ranks("suspended", attached=True) == [expected] * 3
     assert len(limits()) == 9
     assert on_ranks.taken() == {"all_gather": (1, 0), "send": (2, 0), "recv": (2, 0)}
@@ -73,20 +73,20 @@ def test_a_suspended_communicator_holds_no_memory(on_ranks, limits):
     assert {raw_bytes for raw_bytes, _ in on_ranks.links("send").values()} == {2 * 4000}
 
 
-def test_a_communicator_that_was_not_attached_stays_so(on_ranks, limits):
-    expected = {"right": [True] * 2, "held": [False] * 5}
+def test_unattached_communicators_stay_unattached_after_a_suspension(on_ranks, limits):
+    expected = {"correct": [True] * 2, "held": [False] * 5}
     assert on_ranks("suspended", attached=False) == [expected] * 3
     assert limits() == []
 
 
 def test_one_thread_suspends_all_ranks_in_a_group(on_ranks):
-    assert on_ranks("suspended_by_one_thread", alone=True) == [{"right": [True] * 2, "held": [True, False, True]}]
+    assert on_ranks("suspended_by_one_thread", alone=True) == [{"correct": [True] * 2, "held": [True, False, True]}]
 
 
-def test_memory_that_graphs_may_use_is_kept(on_ranks, limits):
+def test_memory_used_by_graphs_is_kept(on_ranks, limits):
     assert on_ranks("suspended_with_a_graph") == [
-        {"right": [True] * 2, "held": True},
-        {"right": [True] * 2, "held": True},
-        {"right": [True], "held": True},
+        {"correct": [True] * 2, "held": True},
+        {"correct": [True] * 2, "held": True},
+        {"correct": [True], "held": True},
     ]
     assert len(limits()) == 3

@@ -1,4 +1,4 @@
-"""Where NCCL is looked for, in which order, and what is asked of what is found."""
+"""The search for NCCL: folders, order, and the examination of candidates."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def found(places, **environment):
     return nccl_search.candidates({"LD_LIBRARY_PATH": folders, **environment})
 
 
-@pytest.mark.skipif(sys.version_info < (3, 11), reason="this Python reads no TOML")
-def test_a_file_of_settings_names_it_unless_the_environment_does(places, tmp_path):
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="this Python cannot parse TOML")
+def test_the_settings_file_names_nccl_unless_the_environment_does(places, tmp_path):
     for path in places.values():
         path.write_bytes(b"NCCL")
     config = tmp_path / "settings.toml"
@@ -69,7 +69,7 @@ def test_one_file_under_two_names_is_one_candidate(places):
     assert [one.path for one in found(places)] == [places["first"]]
 
 
-def test_a_setting_is_not_passed_over(places):
+def test_a_setting_excludes_other_candidates(places):
     places["wheel"].write_bytes(b"NCCL")
     for value, fault in (
         (str(places["setting"]), "it is not a file"),
@@ -79,7 +79,7 @@ def test_a_setting_is_not_passed_over(places):
         assert (one.source, one.fault) == ("setting", fault)
 
 
-def test_the_drop_in_is_not_taken_for_nccl(places):
+def test_the_drop_in_is_not_mistaken_for_nccl(places):
     places["first"].write_bytes(b"getenv NARROWCAST_NCCL_LIBRARY\0")
     places["second"].write_bytes(b"NCCL")
     judged = found(places)
@@ -87,13 +87,13 @@ def test_the_drop_in_is_not_taken_for_nccl(places):
     assert nccl_search.chosen(judged).path == places["second"]
 
 
-def test_an_empty_file_has_a_fault(places):
+def test_an_empty_file_is_not_a_library(places):
     places["first"].touch()
     assert "cannot be read" in found(places)[0].fault
 
 
-def test_the_version_and_the_variables_are_the_librarys(tmp_path):
-    compiler = shutil.which("cc") or pytest.skip("no C compiler here")
+def test_version_and_variables_are_read_from_the_library(tmp_path):
+    compiler = shutil.which("cc") or pytest.skip("no C compiler was found")
     library = tmp_path / "libnccl.so.2"
     options = ["-x", "c", "-", "-shared", "-fPIC", "-o", str(library)]
     subprocess.run([compiler, *options], input=SOURCE.encode(), check=True)
@@ -113,5 +113,5 @@ def test_the_version_and_the_variables_are_the_librarys(tmp_path):
 @pytest.mark.parametrize(
     ("version", "text"), [(22809, "2.28.9"), (2804, "2.8.4"), (21805, "2.18.5"), (23203, "2.32.3")]
 )
-def test_versions_read_as_nccl_writes_them(version, text):
+def test_versions_are_formatted_as_by_nccl(version, text):
     assert nccl_search.version_text(version) == text

@@ -1,4 +1,4 @@
-"""`narrowcast run`: what the command gets, what signals it gets, and how it ends. The drop-in is a stand-in."""
+"""`narrowcast run`: the environment, signals and exit status of the command. The drop-in is a stand-in."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from narrowcast._dropin import child as supervisor
 from narrowcast._dropin import preload
 
 
-def shown_environment(done):
+def printed_environment(done):
     return dict(line.split("=", 1) for line in done.stdout.splitlines() if "=" in line)
 
 
@@ -25,7 +25,7 @@ def test_the_command_gets_the_drop_in_and_the_settings(run, stand_in, nccl_file,
     options += ["--config", "settings.toml", "--verify", "--debug", "info", "--attach", "init"]
     done = run("-q", *options, "--", "env", LD_PRELOAD="/lib/other.so", NARROWCAST_CODEC="auto", NARROWCAST_P2P="0")
     assert done.returncode == 0
-    found = shown_environment(done)
+    found = printed_environment(done)
     library = str(stand_in / preload.NAME)
     stats = Path(found["NARROWCAST_STATS"])
     assert {name: value for name, value in found.items() if re.match("NARROWCAST_(?!TEST_)", name)} == {
@@ -49,7 +49,7 @@ def test_the_command_gets_the_drop_in_and_the_settings(run, stand_in, nccl_file,
 
 
 def test_everything_can_be_left_to_nccl(run):
-    assert shown_environment(run("-q", "--off", "1", "--", "env"))["NARROWCAST_OFF"] == "1"
+    assert printed_environment(run("-q", "--off", "1", "--", "env"))["NARROWCAST_OFF"] == "1"
 
 
 def test_options_after_the_command_are_its_own(run):
@@ -79,7 +79,7 @@ def test_options_after_the_command_are_its_own(run):
         (["./folder"], 126, ["./folder: Permission denied"]),
     ],
 )
-def test_what_cannot_be_run_is_one_sentence(run, tmp_path, arguments, status, words):
+def test_commands_that_cannot_be_run_are_reported_in_one_line(run, tmp_path, arguments, status, words):
     (tmp_path / "folder").mkdir()
     done = run(*arguments)
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (status, "", 1), done
@@ -87,8 +87,8 @@ def test_what_cannot_be_run_is_one_sentence(run, tmp_path, arguments, status, wo
         assert word in done.stderr
 
 
-def test_a_child_that_ends_late_finds_a_handler(tmp_path):
-    # Python writes of a signal that nobody handles any more to stderr.
+def test_a_child_that_ends_late_does_not_kill_the_parent(tmp_path):
+    # Python prints an error for a pending signal that has no handler any more.
     before = {one: signal.getsignal(one) for one in (signal.SIGCHLD, signal.SIGTERM)}
     try:
         with pytest.raises(PermissionError):
@@ -100,14 +100,14 @@ def test_a_child_that_ends_late_finds_a_handler(tmp_path):
             signal.signal(one, handler)
 
 
-def test_replaced_and_unknown_variables_are_told_of(run):
+def test_replaced_and_unknown_variables_are_reported(run):
     done = run("-q", "true", VLLM_NCCL_SO_PATH="/opt/libnccl.so.2", NARROWCAST_STATS="x", NARROWCAST_CODEX="raw")
     assert "VLLM_NCCL_SO_PATH is overridden; --nccl /opt/libnccl.so.2 forwards" in done.stderr
     assert "NARROWCAST_STATS is ignored" in done.stderr
     assert "NARROWCAST_CODEX is not known to Narrowcast (did you mean NARROWCAST_CODEC?)" in done.stderr
 
 
-def test_a_build_without_the_drop_in_is_told_of(run, tmp_path):
+def test_a_build_without_the_drop_in_is_reported(run, tmp_path):
     (tmp_path / "libnarrowcast.so").touch()
     done = run("true", NARROWCAST_LIBRARY=str(tmp_path / "libnarrowcast.so"))
     assert (done.returncode, done.stderr.count("\n")) == (1, 1)
@@ -115,7 +115,7 @@ def test_a_build_without_the_drop_in_is_told_of(run, tmp_path):
 
 
 @pytest.mark.parametrize("status", [0, 3, 255])
-def test_the_exit_status_is_the_commands(run, status):
+def test_the_exit_status_of_the_command_is_returned(run, status):
     assert run("-q", "sh", "-c", f"exit {status}").returncode == status
 
 
@@ -134,14 +134,14 @@ sys.exit(40 + len(got))
 
 
 @pytest.fixture
-def hangups_count():
-    """Commands inherit what is ignored, as SIGHUP is under nohup."""
+def sighup_not_ignored():
+    """Restores the default action of SIGHUP: commands inherit ignored signals, such as SIGHUP under nohup."""
     before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
     yield
     signal.signal(signal.SIGHUP, before)
 
 
-@pytest.mark.usefixtures("hangups_count")
+@pytest.mark.usefixtures("sighup_not_ignored")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1])
 def test_a_signal_reaches_the_command_once(started_run, number):
     process = started_run("-q", sys.executable, "-c", COUNTS_SIGNALS)
@@ -150,38 +150,38 @@ def test_a_signal_reaches_the_command_once(started_run, number):
     assert (out.strip(), err, process.returncode) == (str(int(number)), "", 41)
 
 
-def test_a_command_that_a_signal_ends_is_told_of_by_the_status(started_run):
+def test_a_command_ended_by_a_signal_gives_128_plus_its_number(started_run):
     process = started_run("-q", "--", "sh", "-c", "echo ready; exec sleep 60")
     process.send_signal(signal.SIGTERM)
     process.communicate(timeout=30)
     assert process.returncode == 128 + signal.SIGTERM
 
 
-def test_the_commands_signals_are_as_they_were(run):
+def test_the_command_inherits_the_original_signal_handling(run):
     code = "import signal; print(signal.getsignal(signal.SIGTERM) == 0, signal.pthread_sigmask(signal.SIG_BLOCK, []))"
     assert run("-q", sys.executable, "-c", code).stdout == "True set()\n"
-    # Python ignores SIGPIPE itself, so ask something else.
+    # A Python child would ignore SIGPIPE itself, so use another program.
     ignored = run("-q", "grep", "SigIgn", "/proc/self/status").stdout.split()[1]
     assert int(ignored, 16) & (1 << (signal.SIGPIPE - 1)) == 0
 
 
 @pytest.mark.parametrize("repetition", range(5))
-def test_a_command_that_ends_at_once_is_not_missed(run, repetition):
+def test_a_command_that_ends_immediately_is_not_missed(run, repetition):
     assert run("-q", "true").returncode == 0
 
 
 def test_ctrl_c_reaches_the_command_once(stand_in, nccl_file, tmp_path):
-    given = {"NARROWCAST_LIBRARY": str(stand_in / "libnarrowcast.so"), "NARROWCAST_NCCL_LIBRARY": str(nccl_file)}
+    variables = {"NARROWCAST_LIBRARY": str(stand_in / "libnarrowcast.so"), "NARROWCAST_NCCL_LIBRARY": str(nccl_file)}
     child, terminal = pty.fork()
     if not child:
         os.chdir(tmp_path)
         command = [sys.executable, "-m", "narrowcast", "run", "-q", sys.executable, "-c", COUNTS_SIGNALS]
-        os.execve(sys.executable, command, {**os.environ, **given})
+        os.execve(sys.executable, command, {**os.environ, **variables})
     shown = b""
     while b"ready" not in shown:
         shown += os.read(terminal, 4096)
     os.write(terminal, b"\x03")
-    # Linux ends a terminal that nobody holds any more with EIO.
+    # Linux reports EIO when the other end of the terminal is closed.
     with contextlib.suppress(OSError):
         while more := os.read(terminal, 4096):
             shown += more

@@ -1,4 +1,4 @@
-"""`narrowcast run` with the drop-in itself, over the fakes of the driver and of NCCL."""
+"""`narrowcast run` with the real drop-in, on the fakes of the driver and NCCL."""
 
 from __future__ import annotations
 
@@ -40,22 +40,22 @@ def run_real(cli, host_drop_in, fakes, tmp_path):
     return start
 
 
-def test_by_name_and_by_path_the_drop_in_answers_for_nccl(run_real, fakes):
+def test_loading_nccl_by_name_or_path_gives_the_drop_in(run_real, fakes):
     done = run_real("-q", "--", sys.executable, "-c", ASKS)
     assert done.returncode == 0, done.stderr
     assert f"loaded NCCL 2.28.9 from {fakes / 'libnccl.so.2'}" in done.stderr
-    # One NCCL is loaded under the drop-in, though the folder of another is in LD_LIBRARY_PATH.
+    # Only one NCCL is loaded, although LD_LIBRARY_PATH contains the folder of another one.
     assert done.stdout.split() == ["22809", "22809", "22809", "1"]
 
 
 def test_a_linked_program_gets_the_drop_in(run_real, fakes, tmp_path):
-    compiler = shutil.which("cc") or pytest.skip("no C compiler here")
+    compiler = shutil.which("cc") or pytest.skip("no C compiler was found")
     source = b"""
         #include <stdio.h>
         int ncclGetVersion(int*);
         int main(void) { int version = 0; ncclGetVersion(&version); return printf("%d\\n", version) < 0; }
     """
-    # As torch is linked: DT_RPATH, which goes before LD_LIBRARY_PATH.
+    # Linked like torch, with DT_RPATH, which precedes LD_LIBRARY_PATH.
     rpath = [f"-Wl,-rpath,{fakes}", "-Wl,--disable-new-dtags"]
     command = [compiler, "-x", "c", "-", "-o", tmp_path / "program", "-x", "none", str(fakes / "libnccl.so.2"), *rpath]
     subprocess.run(command, input=source, check=True)
@@ -64,7 +64,7 @@ def test_a_linked_program_gets_the_drop_in(run_real, fakes, tmp_path):
     assert "loaded NCCL" in done.stderr
 
 
-def test_programs_without_nccl_run_as_they_are(run_real):
+def test_programs_without_nccl_run_unchanged(run_real):
     done = run_real("--", "sh", "-c", "echo out; echo error >&2; exit 5")
     assert (done.returncode, done.stdout) == (5, "out\n")
     assert done.stderr.splitlines()[0] == "error"
@@ -79,7 +79,7 @@ run_ranks("nccl_jobs:every_operation", arguments, lambda results: None, timeout_
 
 
 @pytest.mark.usefixtures("rank_jobs")
-def test_ranks_report_what_was_taken_and_what_was_not_and_why(run_real, tmp_path):
+def test_ranks_report_executed_and_forwarded_calls_with_reasons(run_real, tmp_path):
     options = ["--take", "always", "--codec", "window", "--off", "broadcast", "--stats", "out.json"]
     test_only = {"NCCL_NVLS_ENABLE": "0", "TEST_FOLDER": str(tmp_path)}
     done = run_real(*options, "--", sys.executable, "-c", RANKS, **test_only)

@@ -1,4 +1,4 @@
-"""`narrowcast run`: what is told of the traffic, in its report and to Prometheus. The drop-in is a stand-in."""
+"""`narrowcast run`: its report of the traffic, and the metrics for Prometheus. The drop-in is a stand-in."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from narrowcast.cli import run_report
 from run_traffic import COMMUNICATORS, REASON
 
 
-def test_a_report_that_cannot_be_written_costs_neither_the_table_nor_the_status(run, tmp_path):
+def test_an_unwritable_report_affects_neither_table_nor_status(run, tmp_path):
     (tmp_path / "folder").mkdir()
     done = run("--stats", "folder/s.json", "--", "sh", "-c", "rmdir folder; exit 7")
     assert (done.returncode, done.stdout) == (7, "")
@@ -59,7 +59,7 @@ def of_all_gather(**changes):
 
 
 @pytest.mark.parametrize(("predicted", "cell"), [(3, "1.250 s"), (2, "1.250 s of 2 calls")])
-def test_time_saved_is_told_where_the_drop_in_gives_it(run, predicted, cell):
+def test_saved_time_is_shown_if_the_drop_in_reports_it(run, predicted, cell):
     given = json.dumps(of_all_gather(predicted=predicted, saved_seconds=1.25))
     table = run("--", "true", NARROWCAST_TEST_COMMUNICATORS=given).stderr
     row = next(line for line in table.splitlines() if "all_gather" in line)
@@ -68,7 +68,7 @@ def test_time_saved_is_told_where_the_drop_in_gives_it(run, predicted, cell):
     assert "saved" not in run("--", "true").stderr
 
 
-def test_time_saved_is_that_of_a_rank(tmp_path):
+def test_saved_time_is_per_rank(tmp_path):
     for rank in range(2):
         content = {"pid": rank, "communicators": of_all_gather(predicted=3, saved_seconds=1.5)}
         content["communicators"][0]["rank"] = rank
@@ -79,7 +79,7 @@ def test_time_saved_is_that_of_a_rank(tmp_path):
     assert run_report._saved(total.operations["all_gather"], len(total.reported)) == "1.500 s"
 
 
-def test_calls_in_graphs_are_told_apart(run):
+def test_calls_in_graphs_are_counted_separately(run):
     given = json.dumps(of_all_gather(captured=2))
     table = run("--", "true", NARROWCAST_TEST_COMMUNICATORS=given).stderr
     row = next(line for line in table.splitlines() if "all_gather" in line)
@@ -89,7 +89,7 @@ def test_calls_in_graphs_are_told_apart(run):
     assert "graph" not in run("--", "true").stderr
 
 
-def test_what_is_not_known_of_the_links_is_not_made_up(run, tmp_path):
+def test_unknown_traffic_is_shown_as_unknown(run, tmp_path):
     given = json.dumps(of_all_gather(raw_bytes=None, wire_bytes=None))
     table = run("--stats", "out.json", "--", "true", NARROWCAST_TEST_COMMUNICATORS=given).stderr
     row = next(line for line in table.splitlines() if "all_gather" in line)
@@ -103,20 +103,20 @@ def test_what_is_not_known_of_the_links_is_not_made_up(run, tmp_path):
     assert "narrowcast_wire_bytes_total{" not in metrics
 
 
-def test_a_process_that_is_killed_has_reported_before(run, tmp_path):
+def test_killed_processes_have_reported_before(run, tmp_path):
     done = run("-q", "--stats", "out.json", "--", "sh", "-c", "kill -KILL $$")
     assert done.returncode == 128 + signal.SIGKILL
     assert json.loads((tmp_path / "out.json").read_text())["communicators"][0]["operations"][0]["taken"] == 3
 
 
-def test_no_traffic_and_broken_reports_are_told_of(run):
+def test_missing_traffic_and_broken_reports_are_reported(run):
     assert "no calls of NCCL" in run("--", "true", NARROWCAST_TEST_COMMUNICATORS="[]").stderr
     done = run("--", "true", NARROWCAST_TEST_COMMUNICATORS='[{"id": 1')
     assert done.returncode == 0
     assert re.search(r"warning: \d+\.json is not a valid report: JSONDecodeError", done.stderr)
 
 
-def test_communicators_whose_ranks_did_not_agree_on_an_id_are_summed_by_their_place(tmp_path):
+def test_communicators_without_an_id_are_summed_by_their_position(tmp_path):
     for pid, rank in ((7, 0), (11, 1)):
         both = [{**COMMUNICATORS[0], "id": "", "rank": rank}, {**COMMUNICATORS[0], "id": "", "rank": 0, "ranks": 1}]
         (tmp_path / f"{pid}.json").write_text(json.dumps({"pid": pid, "communicators": both}))
@@ -149,7 +149,7 @@ def test_prometheus_reads_while_it_runs(started_run):
     process.communicate(timeout=30)
 
 
-def test_a_port_in_use_is_told_of_before_the_command_starts(run):
+def test_a_port_in_use_is_reported_before_the_command_starts(run):
     server = prometheus.MetricsServer("127.0.0.1", 0, str)
     try:
         port = server.url.rpartition(":")[2].partition("/")[0]
@@ -157,7 +157,7 @@ def test_a_port_in_use_is_told_of_before_the_command_starts(run):
     finally:
         server.close()
     assert (done.returncode, done.stdout) == (1, "")
-    assert "nothing can listen at 127.0.0.1" in done.stderr
+    assert "cannot listen at 127.0.0.1" in done.stderr
 
 
 def test_metrics_follow_the_format(tmp_path):
@@ -167,7 +167,7 @@ def test_metrics_follow_the_format(tmp_path):
     text = prometheus.text(traffic.read_folder(tmp_path))
     assert text.endswith("\n")
     assert "narrowcast_processes 2\n" in text
-    # A set of labels once only, and quotes in them escaped.
+    # Every set of labels occurs once, and quotes in labels are escaped.
     keys = [line.rpartition(" ")[0] for line in text.splitlines() if not line.startswith("#")]
     assert len(keys) == len(set(keys))
     assert 'reason="count is below the \\"floor\\""} 4\n' in text

@@ -180,7 +180,7 @@ def refused(*, unique_id, rank, ranks, emit):
                 found.append("no error")
             except (ValueError, TypeError) as error:
                 found.append(str(error))
-        comm.all_reduce(values)  # it still works
+        comm.all_reduce(values)  # the communicator still works
     for call in (comm.counters, lambda: comm.all_reduce(values)):
         try:
             call()
@@ -346,7 +346,7 @@ def benches_in_groups(*, rank, **arguments):
 def fails(*, rank, emit):
     emit(rank)
     if rank == 1:
-        raise narrowcast.CorruptError("the sentence of rank 1")
+        raise narrowcast.CorruptError("the message of rank 1")
 
 
 def dies(*, rank, emit):
