@@ -34,7 +34,7 @@ bool never() { return false; }
 
 // What each rank receives if the second one starts later.
 std::pair<std::optional<Readiness>, std::optional<Readiness>> handshake(PairHandshake& first, Readiness of_first,
-                                                                   PairHandshake& second, Readiness of_second) {
+                                                                        PairHandshake& second, Readiness of_second) {
   std::optional<Readiness> by_first;
   std::thread other([&] { by_first = first.exchange(of_first, never); });
   std::this_thread::sleep_for(late);
