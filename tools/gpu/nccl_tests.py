@@ -132,8 +132,8 @@ def main() -> None:
             one = with_drop_in(command, environment, chosen.seconds)
             if not one["right"]:
                 one["nccl_alone"] = run(command, environment, chosen.seconds)
-            said = " ".join(command).replace(f"{program.parent}/", "")
-            runs.append({"program": program.name, "way": way, "command": said, **one})
+            shown_command = " ".join(command).replace(f"{program.parent}/", "")
+            runs.append({"program": program.name, "way": way, "command": shown_command, **one})
             report = {"nccl": known_part(nccl.path), "take": chosen.take, "runs": runs, "left_out": left_out}
             chosen.json.write_text(json.dumps(report) + "\n")
             say(name, one)

@@ -31,8 +31,8 @@ def pack(segments: Iterable[Segment], max_bytes: int) -> list[Segment]:
 
     def join_type(one: Segment, other: Segment) -> Segment | None:
         small = min(one.raw_bytes, other.raw_bytes) < SMALL_BYTES
-        alike = one.dtype == other.dtype and (one.tensor is None) == (other.tensor is None)
-        return join(one, other, one.dtype) if small and alike else None
+        same_kind = one.dtype == other.dtype and (one.tensor is None) == (other.tensor is None)
+        return join(one, other, one.dtype) if small and same_kind else None
 
     def join_bytes(one: Segment, other: Segment) -> Segment | None:
         plain = all(part.dtype == BYTES or part.raw_bytes < BLOCK_BYTES for part in (one, other))

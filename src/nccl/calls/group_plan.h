@@ -1,4 +1,4 @@
-// Decides which calls of a group run on the engine and which go to NCCL. All ranks decide alike.
+// Decides which calls of a group run on the engine and which go to NCCL. All ranks make the same decision.
 #pragma once
 
 #include <memory>

@@ -61,12 +61,12 @@ TEST_CASE("a rank receives the readiness of a peer that has finished and closed 
   const UniqueId id = new_id();
   const auto one = PairHandshake::create(id, 0);
   auto other = PairHandshake::create(id, 1);
-  std::thread gone([&] {
+  std::thread peer([&] {
     CHECK(other->exchange(Readiness::wants_to_attach, never) == Readiness::can_attach);
     other.reset();
   });
   CHECK(one->exchange(Readiness::can_attach, never) == Readiness::wants_to_attach);
-  gone.join();
+  peer.join();
 }
 
 TEST_CASE("a peer that closes its socket ends the wait, and so does the end of the communicator") {

@@ -40,7 +40,7 @@ def test_every_operation_has_the_result_of_numpy(run, ranks):
         for data, count in (("normal", 3001), ("random", 77))
         for op in (("sum", "prod", "min", "max", "avg") if describe(operation).reduces else ("sum",))
         for codec in ("raw", "window")
-        # With one rank there is nobody to exchange messages with.
+        # With one rank there are no peers to exchange messages with.
         if ranks > 1 or operation != "sendrecv"
     ]
     cases += [("all_reduce", "bfloat16", "weights", "sum", "window", count) for count in (0, 1, 2047, 300_001)]

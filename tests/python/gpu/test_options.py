@@ -33,10 +33,10 @@ def test_options_take_precedence_over_the_environment(tmp_path, monkeypatch):
     (tmp_path / "own.costs").write_text(MODEL)
     for name, value in {"MAX_CTAS": "8", "P2P": "0", "COST_MODEL": str(tmp_path / "own.costs")}.items():
         monkeypatch.setenv(f"NARROWCAST_{name}", value)
-    said = explained_with()
-    assert (said.link, said.ctas) == ("host", 8)
-    said = explained_with(max_ctas=32, p2p=True, cost_model="")
-    assert (said.link, said.ctas, said.predicted.nccl is None) == ("nvlink", 32, False)
+    explanation = explained_with()
+    assert (explanation.link, explanation.ctas) == ("host", 8)
+    explanation = explained_with(max_ctas=32, p2p=True, cost_model="")
+    assert (explanation.link, explanation.ctas, explanation.predicted.nccl is None) == ("nvlink", 32, False)
 
 
 @pytest.mark.parametrize(

@@ -134,9 +134,9 @@ def out_of_memory(*, rank: int, ranks: int, refused_bytes: int, emit: Any) -> No
             abort.start()
         status = [nccl.status("AllReduce", values, values, SMALL, INT32, SUM, comm, stream) for _ in range(2)]
         if rank == 1:
-            told = c_int()
-            nccl("CommGetAsyncError", comm, byref(told))
-            status.append(told.value)
+            error = c_int()
+            nccl("CommGetAsyncError", comm, byref(error))
+            status.append(error.value)
             time.sleep(3)
         emit(status)
         os._exit(0)
@@ -150,8 +150,8 @@ def rejected_by_one(*, rank: int, ranks: int, emit: Any) -> None:
         at = memory.part(1 if rank == 1 else 0, 4 * SMALL)
         failed = nccl.status("Broadcast", at, at, SMALL, FLOAT32, 0, comm, stream) != 0
         _synchronize(stream)
-        told, begin = c_int(), time.monotonic()
-        while not failed and told.value == 0 and time.monotonic() < begin + JOIN_SECONDS / 2:
-            nccl("CommGetAsyncError", comm, byref(told))
-        emit(failed or told.value != 0)
+        error, begin = c_int(), time.monotonic()
+        while not failed and error.value == 0 and time.monotonic() < begin + JOIN_SECONDS / 2:
+            nccl("CommGetAsyncError", comm, byref(error))
+        emit(failed or error.value != 0)
         nccl("CommAbort", comm)

@@ -74,8 +74,8 @@ class WithSettings(Program):
             bytes_of_all, magic, version, ctypes.addressof(first), unset, unset, unset, unset, None, 1, unset, 42, None
         )
         status = super().status(f"{name}Config", *arguments, byref(settings))
-        for gone in (settings, first, second):
-            ctypes.memset(byref(gone), 0xFF, ctypes.sizeof(gone))
+        for structure in (settings, first, second):
+            ctypes.memset(byref(structure), 0xFF, ctypes.sizeof(structure))
         return status
 
 

@@ -371,7 +371,7 @@ def choices_on_gpus(*, unique_id, rank, ranks, variables, emit):
             cuda_driver.on_device(rank),
             communicator(unique_id, rank, ranks, backend="cuda", device=rank) as comm,
         ):
-            said = comm.explain("all_reduce", count, dtype="float32")
+            explanation = comm.explain("all_reduce", count, dtype="float32")
             values = cuda_driver.DeviceBuffer(4 * count).write(np.full(count, rank + 1, np.float32))
             stream = cuda_driver.Stream()
             comm.all_reduce(values, stream=stream.handle, dtype="float32")
@@ -379,9 +379,9 @@ def choices_on_gpus(*, unique_id, rank, ranks, variables, emit):
             sums = np.unique(values.read().view(np.float32))
             emit(
                 {
-                    "path": said.path,
-                    "codec": said.codec,
-                    "chosen": said.predicted.chosen,
+                    "path": explanation.path,
+                    "codec": explanation.codec,
+                    "chosen": explanation.predicted.chosen,
                     "sum": float(sums[0]) if sums.size == 1 else None,
                     "ratio": comm.counters().ratio,
                 }
