@@ -33,8 +33,8 @@ def explained_by(rank_jobs):
 def test_the_cost_model_of_rank_0_applies(explained_by, tmp_path):
     path = tmp_path / "own.costs"
     path.write_text(OWN)
-    for explanation in explained_by({"NARROWCAST_COST_MODEL": str(path)}, {"NARROWCAST_COST_MODEL": "/nowhere"}):
-        assert (explanation["path"], explanation["codec"], explanation["chosen"], explanation["sum"]) == ("blocks", "window", 1, 3)
+    for one in explained_by({"NARROWCAST_COST_MODEL": str(path)}, {"NARROWCAST_COST_MODEL": "/nowhere"}):
+        assert (one["path"], one["codec"], one["chosen"], one["sum"]) == ("blocks", "window", 1, 3)
 
 
 def test_an_invalid_model_is_an_error_on_all_ranks(explained_by, tmp_path):
@@ -48,12 +48,12 @@ def test_an_invalid_model_is_an_error_on_all_ranks(explained_by, tmp_path):
 
 @pytest.mark.parametrize("path", ["packets", "blocks"])
 def test_the_requested_path_is_used(explained_by, path):
-    for explanation in explained_by({"NARROWCAST_PATH": path}, {"NARROWCAST_PATH": path}):
-        assert (explanation["path"], explanation["sum"]) == (path, 3)
+    for one in explained_by({"NARROWCAST_PATH": path}, {"NARROWCAST_PATH": path}):
+        assert (one["path"], one["sum"]) == (path, 3)
         # 12 of the 16 bytes of a packet are values.
-        assert (explanation["ratio"] > 1.2) == (path == "packets")
+        assert (one["ratio"] > 1.2) == (path == "packets")
 
 
 def test_ranks_that_request_different_paths_do_not_join(explained_by):
-    for explanation in explained_by({"NARROWCAST_PATH": "packets"}, {}):
-        assert "NARROWCAST_PATH" in explanation["error"]
+    for one in explained_by({"NARROWCAST_PATH": "packets"}, {}):
+        assert "NARROWCAST_PATH" in one["error"]
