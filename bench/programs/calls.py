@@ -193,16 +193,16 @@ class Calls:
         every = [[self.whole(count, torch.float32, other, seed) for other in self.everyone] for seed in range(2)]
         streams = [torch.cuda.Stream() for _ in groups] if self.job.on_gpu else [None, None]
         self.job.synchronize()
-        kept, under_way = [], []
+        kept, pending = [], []
         for turn in range(6):
             which = turn % 2
             with torch.cuda.stream(streams[which]):
                 summed = every[which][self.rank].clone()
                 gathered = summed.new_empty(self.ranks * count)
-                under_way.append(dist.all_gather_into_tensor(gathered, summed.clone(), groups[which], async_op=True))
-                under_way.append(dist.all_reduce(summed, group=groups[which], async_op=True))
+                pending.append(dist.all_gather_into_tensor(gathered, summed.clone(), groups[which], async_op=True))
+                pending.append(dist.all_reduce(summed, group=groups[which], async_op=True))
                 kept.append((which, summed, gathered))
-        for work in under_way:
+        for work in pending:
             work.wait()
         self.job.synchronize()
         for which, summed, gathered in kept:
@@ -228,10 +228,10 @@ class Calls:
         mine = [every[seed][self.rank].clone() for seed in range(number)]
         gathered = [own.new_empty(self.ranks * count) for own in mine]
         scattered = [own.new_empty(count // self.ranks) for own in mine]
-        with dist._coalescing_manager(device=self.device, async_ops=True) as under_way:
+        with dist._coalescing_manager(device=self.device, async_ops=True) as pending:
             for seed in range(number):
                 dist.all_gather_into_tensor(gathered[seed], mine[seed])
-        under_way.wait()
+        pending.wait()
         with dist._coalescing_manager(device=self.device):
             for seed in range(number):
                 dist.reduce_scatter_tensor(scattered[seed], mine[seed][: count // self.ranks * self.ranks])

@@ -79,11 +79,11 @@ def main() -> None:
 
     every = torch.empty(job.ranks * elems, dtype=torch.bfloat16, device=job.device)
     dist.all_gather_into_tensor(every, whole)
-    wholes = every.view(job.ranks, elems)
-    sums = wholes.sum(0)
+    inputs = every.view(job.ranks, elems)
+    sums = inputs.sum(0)
     job.same(summed, sums, "all_reduce")
     job.same(scattered, sums[job.rank * part :][:part], "reduce_scatter")
-    job.same(gathered.view(job.ranks, part), wholes[:, :part].contiguous(), "all_gather")
+    job.same(gathered.view(job.ranks, part), inputs[:, :part].contiguous(), "all_gather")
     job.moved("all_gather", gathered)
     job.end()
 

@@ -66,7 +66,7 @@ class Request:
         return Cache(*self.content[layer])
 
 
-class Handing:
+class Disaggregated:
     """Prefill, transfer and decoding of a request with a given number of tokens."""
 
     def __init__(self, job: Job, shape: Shape, block: Block, values: torch.Tensor, tokens: int) -> None:
@@ -117,13 +117,13 @@ class Handing:
 
     def transfer_as_computed(self) -> None:
         """Transfers the cache of each layer while the next layer is computed."""
-        under_way = []
+        pending = []
         if self.job.rank == 0:
-            self.prefill(lambda layer: under_way.extend(self.start(layer, layer + 1)))
+            self.prefill(lambda layer: pending.extend(self.start(layer, layer + 1)))
         else:
             for layer in range(self.shape.layers):
-                under_way += self.start(layer, layer + 1)
-        for work in under_way:
+                pending += self.start(layer, layer + 1)
+        for work in pending:
             work.wait()
 
     def decode(self) -> None:
@@ -200,7 +200,7 @@ def main() -> None:
         block = Block(shape).to(torch.bfloat16)
     fill(block)
     for tokens in chosen.tokens:
-        Handing(job, shape, block, values, tokens).run(chosen.times)
+        Disaggregated(job, shape, block, values, tokens).run(chosen.times)
     job.end()
 
 

@@ -52,7 +52,7 @@ ANSWERS: dict[str, Any] = {
 }
 
 
-class StandIns(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+class FakeModules(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     """Creates the modules of vLLM that the file imports."""
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> importlib.machinery.ModuleSpec | None:
@@ -71,7 +71,7 @@ class StandIns(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 
 def wrapper_of(path: Path) -> ModuleType:
-    sys.meta_path.insert(0, StandIns())
+    sys.meta_path.insert(0, FakeModules())
     # `from vllm import envs` looks for an attribute before a module.
     ANSWERS["envs"] = importlib.import_module("vllm.envs")
     spec = importlib.util.spec_from_file_location("pynccl_wrapper", path)

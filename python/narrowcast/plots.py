@@ -22,8 +22,8 @@ def __dir__() -> list[str]:
 
 _RATIO, _BOUND, _RAW = "#2166ac", "#b8c7d9", "#888888"
 # For plots of ratios: at most 1,575 pixels high.
-_MOST_INCHES, _FRAME_INCHES, _BAR_INCHES, _DOTS_PER_INCH = 10.5, 1.6, 0.5, 150
-_MAX_BARS, _MOST_NAME = 17, 48
+_MAX_INCHES, _FRAME_INCHES, _BAR_INCHES, _DOTS_PER_INCH = 10.5, 1.6, 0.5, 150
+_MAX_BARS, _MAX_NAME_LENGTH = 17, 48
 # The colours of Narrowcast and of NCCL. They repeat after the last.
 _OURS, _THEIRS = ("#2166ac", "#1b7837", "#762a83"), ("#b35806", "#e08214", "#888888")
 FORMATS = (".png", ".svg", ".pdf")
@@ -57,7 +57,7 @@ def plot_ratios(rows: Sequence[TensorRatio], path: str | os.PathLike[str]) -> No
     """
     require()
     drawn = _selected([row for row in rows if row.raw_bytes])
-    height = min(_FRAME_INCHES + _BAR_INCHES * max(len(drawn), 1), _MOST_INCHES)
+    height = min(_FRAME_INCHES + _BAR_INCHES * max(len(drawn), 1), _MAX_INCHES)
     figure = importlib.import_module("matplotlib.figure").Figure(
         figsize=(9, height), dpi=_DOTS_PER_INCH, layout="constrained"
     )
@@ -115,8 +115,8 @@ def _together(name: str, codec: str, rows: Sequence[TensorRatio]) -> _Bars:
 
 
 def _shortened(name: str) -> str:
-    half = _MOST_NAME // 2
-    return name if len(name) <= _MOST_NAME else f"{name[:half]}…{name[-half:]}"
+    half = _MAX_NAME_LENGTH // 2
+    return name if len(name) <= _MAX_NAME_LENGTH else f"{name[:half]}…{name[-half:]}"
 
 
 def plot_bench(reports: Sequence[dict[str, Any]], path: str | os.PathLike[str], over: str = "size_bytes") -> None:

@@ -40,7 +40,7 @@ def with_nccl(nccl: Report, narrowcast: Report) -> tuple[list[str], dict[str, An
     return faults, {**found, "times faster than NCCL": ratios}
 
 
-def with_itself(first: Report, second: Report) -> list[str]:
+def between_runs(first: Report, second: Report) -> list[str]:
     """The violations between two runs with Narrowcast."""
     return _different_bits(first, second, ("moved", "summed", "near"), "the first run")
 

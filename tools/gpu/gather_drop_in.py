@@ -80,7 +80,7 @@ def program_of(folder: Path) -> dict[str, Any]:
     for variant, run in runs.items():
         first = variant.removesuffix(REPEATED)
         if first != variant and first in runs:
-            faults[variant] += compare_reports.with_itself(runs[first], run)
+            faults[variant] += compare_reports.between_runs(runs[first], run)
         if variant != BASE and BASE in runs and not runs[BASE]["faults"] and not run["faults"]:
             wrong, found[variant] = compare_reports.with_nccl(runs[BASE], run)
             faults[variant] += wrong

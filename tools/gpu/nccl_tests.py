@@ -136,7 +136,7 @@ def main() -> None:
             runs.append({"program": program.name, "way": way, "command": shown_command, **one})
             report = {"nccl": known_part(nccl.path), "take": chosen.take, "runs": runs, "left_out": left_out}
             chosen.json.write_text(json.dumps(report) + "\n")
-            say(name, one)
+            print_run(name, one)
     ours = [one for one in runs if not one["right"] and one["nccl_alone"]["right"]]
     theirs = sum(not one["right"] for one in runs) - len(ours)
     print(f"   {len(runs)} runs: {len(ours)} fail on the drop-in alone, {theirs} on NCCL too; {len(left_out)} skipped")
@@ -147,7 +147,7 @@ def main() -> None:
     sys.exit(1 if ours else 0)
 
 
-def say(name: str, one: dict[str, Any]) -> None:
+def print_run(name: str, one: dict[str, Any]) -> None:
     taken, forwarded = (calls_of(one, kind) for kind in ("taken", "forwarded"))
     verdict = "ok"
     if not one["right"]:

@@ -22,7 +22,7 @@ from gather_results import machine
 KIB, MIB = 1 << 10, 1 << 20
 OPERATIONS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send")
 SIZES = {"raw": (KIB, 16 * KIB, 64 * KIB, 256 * KIB, MIB, 4 * MIB, 16 * MIB), "window": (MIB, 4 * MIB, 16 * MIB)}
-MOST_BYTES = 16 * MIB
+MAX_BYTES = 16 * MIB
 SMS = 128
 CALLS, REPLAYS, TURNS = 20, 5, 3
 
@@ -37,8 +37,8 @@ def measure(ranks: int) -> dict[str, dict[str, float]]:
     with narrowcast.LocalRanks(ranks, backend="cuda", devices=[0] * ranks, timeout_seconds=10) as comms, on_device(0):
         streams = [Stream() for _ in comms]
         values = samples.sample("weights", "bfloat16").view("uint8")
-        sent = [DeviceBuffer(MOST_BYTES).write_tiled(values) for _ in comms]
-        received = [DeviceBuffer(MOST_BYTES) for _ in comms]
+        sent = [DeviceBuffer(MAX_BYTES).write_tiled(values) for _ in comms]
+        received = [DeviceBuffer(MAX_BYTES) for _ in comms]
 
         def call(operation: str, codec: str, rank: int, whole_bytes: int) -> None:
             whole, part = (0, whole_bytes), (0, whole_bytes // ranks)

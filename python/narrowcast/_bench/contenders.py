@@ -178,7 +178,7 @@ class Opponents:
                 self._symmetric = self._nccl.allocate(count_bytes)
             except RemoteError as error:
                 self.notes.append(str(error))
-            if not self._everywhere(self._symmetric is not None):
+            if not self._on_all_ranks(self._symmetric is not None):
                 return None
         assert self._symmetric is not None
         is_window = False
@@ -186,11 +186,11 @@ class Opponents:
             is_window = comm.register(self._symmetric)
         except RemoteError as error:
             self.notes.append(str(error))
-        return self._symmetric if self._everywhere(is_window) else None
+        return self._symmetric if self._on_all_ranks(is_window) else None
 
-    def _everywhere(self, here: bool) -> bool:
-        """Whether `here` is true on all ranks."""
-        flag = np.array([here], np.int32)
+    def _on_all_ranks(self, own: bool) -> bool:
+        """Whether `own` is true on all ranks."""
+        flag = np.array([own], np.int32)
         self._host.all_reduce(flag, op="min", codec="raw")
         return bool(flag[0])
 

@@ -74,7 +74,7 @@ def run_ranks(
             with contextlib.suppress(BrokenPipeError):
                 process.stdin.write(json.dumps(own))
                 process.stdin.close()
-        handed_on = 0
+        delivered = 0
         running = set(range(len(processes)))
         failed: list[int] = []
         while running:
@@ -84,9 +84,9 @@ def run_ranks(
                 raise _failure(processes, errors, failed, timeout_seconds) from None
             if result is not _END:
                 results[rank].append(result)
-                while not failed and all(len(rows) > handed_on for rows in results):
-                    on_results([rows[handed_on] for rows in results])
-                    handed_on += 1
+                while not failed and all(len(rows) > delivered for rows in results):
+                    on_results([rows[delivered] for rows in results])
+                    delivered += 1
                 continue
             running.remove(rank)
             if processes[rank].wait() != 0:

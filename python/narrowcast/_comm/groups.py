@@ -25,7 +25,7 @@ class Stream:
         check(library().ncast_stream_create(byref(handle)))
         self._handle = handle.value or 0
         self._kept: list[object] = []
-        self._keeping = threading.Lock()
+        self._kept_mutex = threading.Lock()
         self._finalizer = weakref.finalize(self, library().ncast_stream_destroy, self._handle)
 
     @property
@@ -37,7 +37,7 @@ class Stream:
 
     def synchronize(self) -> None:
         """Waits for all calls on the stream. Raises the first error since the last synchronize."""
-        with self._keeping:
+        with self._kept_mutex:
             kept, self._kept = self._kept, []
         try:
             check(library().ncast_stream_synchronize(self.handle))
@@ -53,12 +53,12 @@ class Stream:
 
     def _enqueue(self, call: Callable[[], None], owners: list[object]) -> None:
         # Under one lock, so that synchronize() on another thread does not release buffers of a later call.
-        with self._keeping:
+        with self._kept_mutex:
             self._kept.extend(owners)
             call()
 
     def _keep(self, owners: list[object]) -> None:
-        with self._keeping:
+        with self._kept_mutex:
             self._kept.extend(owners)
 
     def __enter__(self) -> Stream:

@@ -97,7 +97,7 @@ def text_of(value: Any) -> str | None:
     return None
 
 
-_OF_RULES: dict[str, Callable[[Any], bool]] = {
+_RULE_KEYS: dict[str, Callable[[Any], bool]] = {
     "operation": lambda value: value in OPERATIONS,
     "dtype": lambda value: value in [kind.name for kind in VALUE_TYPES],
     "codec": lambda value: isinstance(value, str) and _is_codec(value),
@@ -114,8 +114,8 @@ def faults_of_rules(rules: Any) -> list[str]:
     faults = []
     for number, rule in enumerate(rules, 1):
         for key, value in rule.items():
-            if key not in _OF_RULES:
-                faults.append(f"rule {number}: {key} is not a key of rules (known: {', '.join(_OF_RULES)})")
-            elif isinstance(value, (list, dict)) or not _OF_RULES[key](value):
+            if key not in _RULE_KEYS:
+                faults.append(f"rule {number}: {key} is not a key of rules (known: {', '.join(_RULE_KEYS)})")
+            elif isinstance(value, (list, dict)) or not _RULE_KEYS[key](value):
                 faults.append(f"rule {number}: {key} has the invalid value {value}")
     return faults

@@ -14,7 +14,7 @@ from . import setting_values
 from .report import Section
 
 _NCCL_PREFIX = "NCCL_"
-_ALSO_SHOWN = (
+_OTHER_VARIABLES = (
     "CUDA_DEVICE_ORDER",
     "CUDA_LAUNCH_BLOCKING",
     "CUDA_VISIBLE_DEVICES",
@@ -24,7 +24,7 @@ _ALSO_SHOWN = (
     "VLLM_NCCL_SO_PATH",
 )
 # Variables of torch from before the prefix TORCH_. NCCL does not read them.
-_OF_TORCH = ("NCCL_ASYNC_ERROR_HANDLING", "NCCL_BLOCKING_WAIT", "NCCL_DESYNC_DEBUG", "NCCL_ENABLE_TIMING")
+_TORCH_VARIABLES = ("NCCL_ASYNC_ERROR_HANDLING", "NCCL_BLOCKING_WAIT", "NCCL_DESYNC_DEBUG", "NCCL_ENABLE_TIMING")
 # Settings for debugging that should not remain set: harmful values, and their effect.
 _HARMFUL = {
     "CUDA_LAUNCH_BLOCKING": (("1",), "the host waits for every kernel"),
@@ -34,7 +34,7 @@ _HARMFUL = {
     "NARROWCAST_P2P": (("0",), "Narrowcast uses host memory even between GPUs with NVLink"),
     "NARROWCAST_TAKE": (("never",), "all calls are forwarded to NCCL"),
 }
-_OF_FILES_ONLY = "rule"
+_FILE_ONLY_KEY = "rule"
 
 
 def examine(environment: Mapping[str, str], nccl: Path | None) -> Section:
@@ -42,7 +42,7 @@ def examine(environment: Mapping[str, str], nccl: Path | None) -> Section:
     section = Section("settings", "Settings")
     known_to_nccl = nccl_search.variables(nccl) if nccl else None
     for name in sorted(environment):
-        if name.startswith((settings.PREFIX, _NCCL_PREFIX)) or name in _ALSO_SHOWN:
+        if name.startswith((settings.PREFIX, _NCCL_PREFIX)) or name in _OTHER_VARIABLES:
             _add(section, name, environment[name], "environment", known_to_nccl)
     for path in _nccl_files(environment):
         for name, value in _lines(path):
@@ -66,8 +66,8 @@ def _add(section: Section, name: str, value: str, source: str, known_to_nccl: se
         note = "unknown"
         section.problem(settings.unknown_message(name), f"Correct its name or unset it (source: {source}).")
     elif name.startswith(_NCCL_PREFIX) and known_to_nccl is not None and name not in known_to_nccl:
-        meant = None if name in _OF_TORCH else settings.closest(name, known_to_nccl)
-        note = "a variable of torch, now TORCH_" + name if name in _OF_TORCH else "unknown to this NCCL"
+        meant = None if name in _TORCH_VARIABLES else settings.closest(name, known_to_nccl)
+        note = "a variable of torch, now TORCH_" + name if name in _TORCH_VARIABLES else "unknown to this NCCL"
         if meant:
             section.problem(f"this NCCL does not know {name} (did you mean {meant}?)", "Correct its name or unset it.")
     key = name.removeprefix(settings.PREFIX)
@@ -151,7 +151,7 @@ def _variable(key: str) -> str:
 
 def _fault_of_key(key: str, value: Any) -> tuple[str, str]:
     """The error of a key of the file, and the remedy; empty if it is valid."""
-    if key == _OF_FILES_ONLY:
+    if key == _FILE_ONLY_KEY:
         return "; ".join(setting_values.faults_of_rules(value)), "Correct it: invalid rules are ignored."
     if key in settings.KEYS:
         text = setting_values.text_of(value)
@@ -161,5 +161,5 @@ def _fault_of_key(key: str, value: Any) -> tuple[str, str]:
         return (f"{key} is {text}, not {expected}" if expected else ""), "Correct it."
     if _variable(key) in settings.VARIABLES:
         return f"{key} is not read from a file", f"Set the variable {_variable(key)} instead."
-    meant = settings.closest(key, settings.KEYS | {_OF_FILES_ONLY})
+    meant = settings.closest(key, settings.KEYS | {_FILE_ONLY_KEY})
     return f"{key} is not a setting" + (f" (did you mean {meant}?)" if meant else ""), "Correct its name."

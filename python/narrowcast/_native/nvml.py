@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ctypes import CDLL, byref, c_int, c_uint, c_void_p, create_string_buffer
 
-_MOST_NVLINKS = 18
+_MAX_NVLINKS = 18
 _P2P_BY_NVLINK, _P2P_OK = 2, 0
 _ANCESTORS = {
     0: "the board",
@@ -42,7 +42,7 @@ class Nvml:
 
     def active_nvlinks(self, device: c_void_p | None) -> int | None:
         states = []
-        for link in range(_MOST_NVLINKS):
+        for link in range(_MAX_NVLINKS):
             active = c_int()
             if self._call("nvmlDeviceGetNvLinkState", device, c_uint(link), byref(active)):
                 states.append(active.value)

@@ -15,7 +15,7 @@ PREFIX = "NARROWCAST_"
 _TEST_PREFIX = f"{PREFIX}TEST_"
 
 # Without the prefix. docs/guide/settings.md describes them.
-_IN_FILES_TOO = (
+_FILE_SETTINGS = (
     "ATTACH",
     "CODEC",
     "COST_MODEL",
@@ -31,10 +31,10 @@ _IN_FILES_TOO = (
     "TAKE",
     "VERIFY",
 )
-_ALONE = ("CONFIG", "LIBRARY", "PATH", "SOCKET_IFNAME", "TRACEBACK")
-VARIABLES = frozenset(f"{PREFIX}{name}" for name in (*_IN_FILES_TOO, *_ALONE))
+_ENVIRONMENT_ONLY = ("CONFIG", "LIBRARY", "PATH", "SOCKET_IFNAME", "TRACEBACK")
+VARIABLES = frozenset(f"{PREFIX}{name}" for name in (*_FILE_SETTINGS, *_ENVIRONMENT_ONLY))
 # The keys, besides rules, of the file that NARROWCAST_CONFIG names.
-KEYS = frozenset(name.lower() for name in _IN_FILES_TOO)
+KEYS = frozenset(name.lower() for name in _FILE_SETTINGS)
 
 # The values of settings that are options of `narrowcast run`.
 TAKES = ("auto", "always", "never")

@@ -19,7 +19,7 @@ _WIDTH = 100
 
 def doctor(
     command: Annotated[
-        list[str] | None, typer.Argument(metavar="[COMMAND...]", help="A command to check, too.")
+        list[str] | None, typer.Argument(metavar="[COMMAND...]", help="A command to check as well.")
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
     clean: Annotated[

@@ -10,10 +10,10 @@ from rich.table import Table
 from .._dropin.traffic import CommunicatorTraffic, Links, Report, Traffic
 from ._common import bytes_text
 
-_OF_GRAPHS = (
+_GRAPHS_NOTE = (
     "in graphs: calls captured in CUDA graphs, counted once. raw and wire include replays, except short messages."
 )
-_OF_TIMES = (
+_TIMES_NOTE = (
     "saved per rank: the time that calls outside of graphs save over NCCL, as the cost model predicts; not measured."
 )
 
@@ -50,9 +50,9 @@ def print_report(report: Report) -> None:
             )
     out.print(table)
     if has_graphs:
-        out.print(_OF_GRAPHS)
+        out.print(_GRAPHS_NOTE)
     if has_times:
-        out.print(_OF_TIMES)
+        out.print(_TIMES_NOTE)
 
 
 def _of_communicator(one: CommunicatorTraffic) -> list[str]:
