@@ -87,8 +87,9 @@ class Communicator(Calls):
 
     Every call takes `codec`, `stream` and `dtype` (the value type, if the array has none). Arrays are contiguous
     and aligned to their value type, and their sizes give the counts. All ranks call with the same counts, types, op,
-    root and codec. A rank that detects a difference raises MismatchError. `close()` waits for the calls of this rank.
-    As a context manager the communicator closes at the end, and aborts first when the body raised.
+    root and codec. A difference raises MismatchError on every rank; on GPUs the error is asynchronous (`async_error`).
+    `close()` waits for the calls of this rank. As a context manager the communicator closes at the end, and aborts
+    first when the body raised.
 
     codec: "window" (lossless), "raw", or "auto", the default: the library chooses by what all ranks know. The choice
         depends on the link and does not change the result. On the host backend it is raw.
