@@ -1,4 +1,4 @@
-# libnarrowcast_nccl.so stands in for libnccl.so.2. It may be preloaded into any process, so it links only libc and
+# libnarrowcast_nccl.so replaces libnccl.so.2. It may be preloaded into any process, so it links only libc and
 # libm. It loads NCCL, the CUDA driver and libnarrowcast.so at run time.
 # libnarrowcast_nccl_test.so is the same code on the host backend, for tests without GPUs. It is not installed.
 enable_language(ASM)

@@ -15,7 +15,7 @@ write_basic_package_version_file(${PROJECT_BINARY_DIR}/NarrowcastConfigVersion.c
 install(FILES ${PROJECT_SOURCE_DIR}/cmake/NarrowcastConfig.cmake ${PROJECT_BINARY_DIR}/NarrowcastConfigVersion.cmake
         DESTINATION ${package_folder} COMPONENT native)
 
-# The .pc file finds the prefix from its own place, so that an installed tree can be moved.
+# The .pc file derives the prefix from its own path, so that an installed tree can be moved.
 set(pkg_config_folder ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 file(RELATIVE_PATH prefix_from_pkg_config /prefix/${pkg_config_folder} /prefix)
 configure_file(cmake/narrowcast.pc.in narrowcast.pc @ONLY)
@@ -23,8 +23,8 @@ install(FILES ${PROJECT_BINARY_DIR}/narrowcast.pc DESTINATION ${pkg_config_folde
 
 # --- python ----------------------------------------------------------------------------------------------------------
 
-# A wheel holds no links. The library has the name that programs load it by, its SONAME; the name that programs link
-# with is a linker script, because a second copy of the library could be loaded beside the first.
+# A wheel cannot contain links. The library has the name that programs load it by, its SONAME; the name that programs
+# link with is a linker script, because a second copy of the library could be loaded beside the first.
 install(FILES $<TARGET_FILE:narrowcast> RENAME libnarrowcast.so.${PROJECT_VERSION_MAJOR} DESTINATION narrowcast/lib
         COMPONENT python EXCLUDE_FROM_ALL)
 file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/wheel/libnarrowcast.so

@@ -1,4 +1,4 @@
-"""tools/abi.py describes the headers, and tells compatible changes from incompatible ones."""
+"""tools/abi.py describes the headers and classifies changes as compatible or not."""
 
 import os
 import shutil
@@ -71,7 +71,7 @@ def test_a_header_is_described(tmp_path: Path) -> None:
     assert describe(tmp_path, HEADER) == abi.HEAD + DESCRIPTION
 
 
-def test_names_of_parameters_are_not_part_of_it(tmp_path: Path) -> None:
+def test_parameter_names_are_not_part_of_the_description(tmp_path: Path) -> None:
     assert describe(tmp_path, HEADER.replace("** comm, const", "** created, const")) == abi.HEAD + DESCRIPTION
 
 
@@ -104,7 +104,7 @@ INCOMPATIBLE = [
     ("old", "new", "what", "compatible"),
     [(*case, True) for case in COMPATIBLE] + [(*case, False) for case in INCOMPATIBLE],
 )
-def test_a_change_is_judged(tmp_path: Path, old: str, new: str, what: str, compatible: bool) -> None:
+def test_changes_are_classified(tmp_path: Path, old: str, new: str, what: str, compatible: bool) -> None:
     assert HEADER.count(old) == 1
     changes = abi.compare(abi.HEAD + DESCRIPTION, describe(tmp_path, HEADER.replace(old, new)))
     assert [one for one in changes if what in one.what and one.compatible == compatible], changes
@@ -142,6 +142,6 @@ def test_exports_are_compared_with_the_headers(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not LIBRARY.exists(), reason=f"{LIBRARY} is not built")
-def test_the_description_is_that_of_the_headers_and_the_library() -> None:
+def test_the_committed_description_matches_headers_and_library() -> None:
     done = run(ROOT, "check", "--library", LIBRARY)
     assert done.returncode == 0, done.stderr

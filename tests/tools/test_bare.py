@@ -33,37 +33,37 @@ def with_nvcc(tmp_path: Path) -> str:
     return path
 
 
-def test_it_hides_every_nvcc(namespaces: None, with_nvcc: str) -> None:
+def test_every_nvcc_is_hidden(namespaces: None, with_nvcc: str) -> None:
     done = bare("sh", "-c", "command -v nvcc && nvcc", PATH=with_nvcc)
     assert done.returncode != 0
     assert "nvcc runs" not in done.stdout
 
 
-def test_it_hides_the_folders(namespaces: None) -> None:
+def test_cuda_folders_are_hidden(namespaces: None) -> None:
     script = "ls -A /usr/local/include; for folder in /usr/local/cuda*; do [ ! -d $folder ] || ls -A $folder; done"
     done = bare("sh", "-c", script)
     assert (done.returncode, done.stdout) == (0, "")
 
 
-def test_it_clears_variables_that_lead_to_cuda() -> None:
+def test_variables_of_cuda_are_cleared() -> None:
     leading = {"CUDA_HOME": "/opt/cuda", "CUDACXX": "/opt/cuda/bin/nvcc", "CPATH": "/opt/cuda/include"}
     done = bare("sh", "-c", "echo $CUDA_HOME$CUDACXX$CPATH $PYTHONNOUSERSITE", **leading)
     assert done.stdout.strip() == "1"
 
 
-def test_it_passes_on_arguments_and_the_exit_status() -> None:
+def test_arguments_and_exit_status_are_passed_on() -> None:
     done = bare("sh", "-c", 'echo "$1"; exit 7', "sh", "two words")
     assert (done.returncode, done.stdout) == (7, "two words\n")
 
 
-def test_a_toolkit_in_its_usual_place_can_be_kept(namespaces: None) -> None:
+def test_a_toolkit_in_usr_local_can_be_kept(namespaces: None) -> None:
     done = bare("--toolkit", "sh", "-c", "ls -A /usr/local/include; command -v nvcc; ls /usr/local/cuda/bin/nvcc")
     if done.returncode == 77:
         pytest.skip(done.stderr.strip())
     assert done.stdout == "/usr/local/cuda/bin/nvcc\n"
 
 
-def test_without_namespaces_it_says_so_and_runs_the_command(tmp_path: Path) -> None:
+def test_without_namespaces_the_command_runs_with_a_message(tmp_path: Path) -> None:
     unshare = tmp_path / "unshare"
     unshare.write_text("#!/bin/sh\necho not permitted >&2\nexit 1\n")
     unshare.chmod(0o755)
@@ -72,7 +72,7 @@ def test_without_namespaces_it_says_so_and_runs_the_command(tmp_path: Path) -> N
     assert "cannot create a mount namespace (not permitted)" in done.stderr
 
 
-def test_it_needs_a_command() -> None:
+def test_a_command_is_required() -> None:
     done = bare()
     assert done.returncode == 2
     assert "usage: tools/bare.sh [--toolkit] COMMAND..." in done.stderr

@@ -23,7 +23,7 @@ def tool(name: str, *arguments: str | Path) -> str:
 
 
 @needs_library
-def test_it_exports_exactly_what_the_headers_declare() -> None:
+def test_the_library_exports_exactly_the_declared_functions() -> None:
     headers = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "include" / "narrowcast").glob("*.h"))
     declared = set(re.findall(r"^NCAST_API [^(]*?\b(ncast_\w+)\(", headers, re.MULTILINE))
     exported = {line.split()[-1] for line in tool("nm", "-D", "--defined-only", LIBRARY).splitlines()}
@@ -31,14 +31,14 @@ def test_it_exports_exactly_what_the_headers_declare() -> None:
 
 
 @needs_library
-def test_it_needs_only_the_cxx_runtime_to_load() -> None:
+def test_the_library_needs_only_the_cxx_runtime() -> None:
     needed = re.findall(r"\(NEEDED\).*\[(.*)\]", tool("readelf", "-dW", LIBRARY))
     assert needed
     assert [name for name in needed if not RUNTIME.fullmatch(name)] == []
 
 
 @needs_library
-def test_its_version_is_that_of_cmakelists() -> None:
+def test_the_version_is_that_of_cmakelists() -> None:
     library = ctypes.CDLL(str(LIBRARY))
     library.ncast_version.restype = ctypes.c_char_p
     project = re.search(r"project\(narrowcast VERSION ([0-9.]+)", (ROOT / "CMakeLists.txt").read_text(encoding="utf-8"))

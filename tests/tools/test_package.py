@@ -1,4 +1,4 @@
-"""Programs build against what is installed and start: by find_package, by pkg-config, and against the wheel."""
+"""Programs build against an installed tree and start: with find_package, pkg-config, and against the wheel."""
 
 import importlib.metadata
 import os
@@ -75,7 +75,7 @@ def test_a_cmake_project_finds_the_package(prefix: Path, source: Path) -> None:
     assert run(source.parent / "build" / "program") == VERSION
 
 
-def test_a_cmake_project_that_wants_another_version_is_refused(prefix: Path, source: Path) -> None:
+def test_a_cmake_project_that_requires_another_version_fails(prefix: Path, source: Path) -> None:
     configured = configure(source.parent, prefix, "99.0")
     assert configured.returncode != 0
     assert f"version: {VERSION}" in configured.stderr
@@ -129,7 +129,7 @@ def test_a_program_linked_with_the_wheel_starts(wheel, by_path: bool, source: Pa
     assert run(program) == VERSION
 
 
-def test_the_wheel_holds_one_library_and_no_links(tmp_path: Path) -> None:
+def test_the_wheel_contains_one_library_and_no_links(tmp_path: Path) -> None:
     library = wheel_from_build(tmp_path / "wheel") / "lib"
     assert not [path for path in library.iterdir() if path.is_symlink()]
     assert [path.name for path in library.glob("libnarrowcast.so*") if path.stat().st_size > 4096] == [
