@@ -40,12 +40,12 @@ struct SignalQueue {
   uint32_t raised;
 };
 
-// The signal warp, which serves at most 32 queues until `open`, the count of warps that still may push, is 0. Calls
-// idle() again and again while no flag is pending.
-template <typename Idle>
-__device__ void raise_flags(SignalQueue* queues, uint32_t count, const uint32_t* open, int thread, Idle idle) {
+// The signal warp, which serves at most 32 queues until `open`, the count of warps that still may push, is 0, or until
+// ends(), which is called while no flag is pending, returns true. raised: of this thread's queue so far, initially 0.
+template <typename Ends>
+__device__ void raise_flags(SignalQueue* queues, uint32_t count, const uint32_t* open, int thread, uint32_t& raised,
+                            Ends ends) {
   SignalQueue& queue = queues[static_cast<uint32_t>(thread) < count ? thread : 0];
-  uint32_t raised = 0;
   while (true) {
     const bool last_look = device::load_acquire_cta(open) == 0;
     const uint32_t pushed = static_cast<uint32_t>(thread) < count ? device::load_acquire_cta(&queue.pushed) : raised;
@@ -56,8 +56,8 @@ __device__ void raise_flags(SignalQueue* queues, uint32_t count, const uint32_t*
       if (static_cast<uint32_t>(thread) < count) device::store_release_cta(&queue.raised, raised);
     } else if (last_look) {
       return;
-    } else {
-      idle();
+    } else if (ends()) {
+      return;
     }
   }
 }

@@ -54,8 +54,28 @@ class CallCheck {
   }
 
   // Compares what the last poll loaded, and loads it again: the load is in flight while the warp does something else. A
-  // mismatch is reported.
-  __device__ void poll(const Peers& peers) {
+  // mismatch is reported. False: everything has been compared.
+  __device__ bool poll(const Peers& peers) {
+    poll_own(peers);
+    return __any_sync(device::all_lanes, awaited_ != nullptr);
+  }
+
+  // Waits for the announcements without which the kernel must not end, or until the communicator is stopped. Those of
+  // receivers are waited for until is_sending() returns false.
+  template <typename IsSending>
+  __device__ void finish(const Peers& peers, IsSending is_sending) {
+    uint32_t spin = 0;
+    wait_until_all(peers, peer_, [&] {
+      // The result of a load delays the end of the kernel: it is worth that only when the receiver must come.
+      if (must_come_ || ++spin % spins_between_optional_polls == 0) poll_own(peers);
+      return awaited_ == nullptr || (!must_come_ && !is_sending());
+    });
+  }
+
+ private:
+  static constexpr uint32_t spins_between_optional_polls = 256;
+
+  __device__ void poll_own(const Peers& peers) {
     if (awaited_ == nullptr) return;
     if (loaded_.is_same_call(expected_)) {
       awaited_ = nullptr;
@@ -65,17 +85,6 @@ class CallCheck {
     }
   }
 
-  // Waits for the announcements without which the kernel must not end, or until the communicator is stopped. Those of
-  // receivers are waited for until is_sending() returns false.
-  template <typename IsSending>
-  __device__ void finish(const Peers& peers, IsSending is_sending) {
-    wait_until_all(peers, peer_, [&] {
-      poll(peers);
-      return awaited_ == nullptr || (!must_come_ && !is_sending());
-    });
-  }
-
- private:
   const uint64_t* awaited_ = nullptr;  // NULL: nothing more to compare
   CallWord expected_{}, loaded_{};
   int peer_ = 0;

@@ -55,7 +55,9 @@ __device__ void move_pieces(const BlockCall& call) {
       if (Codec::is_identity) invite_senders(call, stopped, lane);
       if (stopped == 0) count_raw_bytes(call, lane);
     }
-    channel::raise_flags(memory.signals.queues, warps.senders, &memory.signals.open, lane, [] {});
+    uint32_t raised = 0;
+    channel::raise_flags(memory.signals.queues, warps.senders, &memory.signals.open, lane, raised,
+                         [] { return false; });
   }
 }
 

@@ -33,15 +33,17 @@ __global__ void __launch_bounds__(warps_of<Codec> * 32, 1) reduce_pieces(const _
   memory.signals.open_all(Memory::rings);
   device::wait_for_stream();
   if (warp == signal_warp) {
+    uint32_t raised = 0;
+    const auto raise_flags = [&](auto ends) {
+      channel::raise_flags(memory.signals.queues, Memory::rings, &memory.signals.open, thread, raised, ends);
+    };
     channel::CallCheck check;
     if (blockIdx.x == 0) {
       check = announce(call, thread);
       if (channel::stop_word(call.peers) == 0) count_raw_bytes(call, thread);
+      raise_flags([&, idle = 0u]() mutable { return ++idle % 16 == 0 && !check.poll(call.peers); });
     }
-    uint32_t idle = 0;
-    channel::raise_flags(memory.signals.queues, Memory::rings, &memory.signals.open, thread, [&] {
-      if (++idle % 16 == 0) check.poll(call.peers);
-    });
+    raise_flags([] { return false; });
     return finish(check, call.peers);
   }
   if (warp > signal_warp) --warp;
