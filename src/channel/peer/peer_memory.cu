@@ -42,7 +42,7 @@ ncast_status check_bytes(const std::vector<Offer>& offers, size_t bytes) {
 
 }  // namespace
 
-ncast_status PeerMemory::choose_place(bootstrap::Rendezvous& rendezvous, bool wants_host, Place* place, bool* nvlink) {
+ncast_status PeerMemory::find_topology(bootstrap::Rendezvous& rendezvous, bool wants_host, Topology* topology) {
   Reach own{{}, wants_host};
   if (ncast_status status = GpuOfRank::find(&own.gpu)) return status;
   std::vector<Reach> all(static_cast<size_t>(rendezvous.ranks()));
@@ -51,17 +51,18 @@ ncast_status PeerMemory::choose_place(bootstrap::Rendezvous& rendezvous, bool wa
     bool needs_host, lacks_nvlink;
   };
   Found found{};
+  int on_this_gpu = 0;
   for (const Reach& other : all) {
+    if (own.gpu.is_same_gpu(other.gpu)) ++on_this_gpu;
     if (other.wants_host != 0 || !own.gpu.may_reach(other.gpu)) found.needs_host = true;
     if (!own.gpu.is_linked_to(other.gpu)) found.lacks_nvlink = true;
   }
   std::vector<Found> by_rank(all.size());
   if (ncast_status status = rendezvous.all_gather(&found, sizeof found, by_rank.data())) return status;
-  *place = Place::device;
-  *nvlink = true;
+  *topology = {Place::device, true, on_this_gpu > 1};
   for (const Found& other : by_rank) {
-    if (other.needs_host) *place = Place::host;
-    if (other.lacks_nvlink) *nvlink = false;
+    if (other.needs_host) topology->place = Place::host;
+    if (other.lacks_nvlink) topology->nvlink = false;
   }
   return NCAST_OK;
 }

@@ -18,9 +18,15 @@ class PeerMemory {
  public:
   // In the ranks' GPUs; or in host memory, pinned, where two GPUs cannot reach each other.
   enum class Place { device, host };
-  // Where it has to be. All ranks call, each with its own device current; `host` is also the answer when any of them
-  // wants it so. nvlink: all GPUs are linked by it. Errors: those of the rendezvous, CUDA_ERROR.
-  static ncast_status choose_place(bootstrap::Rendezvous& rendezvous, bool wants_host, Place* place, bool* nvlink);
+  // How the ranks' GPUs reach each other.
+  struct Topology {
+    Place place;      // where the memory has to be
+    bool nvlink;      // all GPUs are linked by it
+    bool shares_gpu;  // another rank has this rank's GPU
+  };
+  // All ranks call, each with its own device current. The place is `host` also if any of them wants that. Errors: those
+  // of the rendezvous, CUDA_ERROR.
+  static ncast_status find_topology(bootstrap::Rendezvous& rendezvous, bool wants_host, Topology* topology);
 
   // All ranks call, each with its own device current, with the same arguments. The memory is zero. Errors: CUDA_ERROR,
   // SYSTEM_ERROR, MISMATCH, UNSUPPORTED (a GPU does not reach another's memory); those of the rendezvous.

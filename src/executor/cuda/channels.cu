@@ -31,7 +31,7 @@ ncast_status Communicator::allocate_shared(size_t bytes, char** own) {
   if (ncast_status status = check_error()) return status;
   std::unique_ptr<channel::PeerMemory> memory;
   const size_t mapped = (bytes + mapping_bytes - 1) / mapping_bytes * mapping_bytes;
-  if (ncast_status status = channel::PeerMemory::create(*rendezvous_, place_, mapped, &memory))
+  if (ncast_status status = channel::PeerMemory::create(*rendezvous_, topology_.place, mapped, &memory))
     return set_last_error(status);
   *own = memory->of(rank());
   shared_.push_back({std::move(memory), bytes});
@@ -81,7 +81,7 @@ ncast_status Communicator::registered_of(uint32_t region, int peer, char** addre
 ncast_status Communicator::create_channels(uint32_t rings, uint32_t slot_bytes, ncast_channels* channels) {
   channel::KernelChannels kernel_channels;
   kernel_channels.layout = channel::ChannelLayout(0, ranks(), rings, SIZE_MAX);
-  const bool over_host = place_ == channel::PeerMemory::Place::host;
+  const bool over_host = topology_.place == channel::PeerMemory::Place::host;
   kernel_channels.packet_bytes = (over_host ? channel::narrow_packets : channel::wide_packets).bytes;
   char* own = nullptr;
   if (ncast_status status = allocate_shared(channel::PacketRings(kernel_channels.layout, ranks()).bytes(), &own))

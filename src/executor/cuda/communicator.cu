@@ -8,6 +8,7 @@
 
 #include "channel/packet/packet_area.h"
 #include "channel/peer/zeroed_memory.h"
+#include "executor/cuda/blocks/kernels.h"
 #include "executor/cuda/communicator.h"
 #include "executor/cuda/kernels.h"
 #include "executor/cuda/state.h"
@@ -55,9 +56,9 @@ ncast_status Communicator::join(const bootstrap::TcpAddress& address, const boot
   if (ncast_status status = bootstrap::TcpRendezvous::join(
           address, secret, rank(), ranks(), bootstrap::Limit{config.create_timeout_seconds}, &rendezvous_))
     return status;
-  if (ncast_status status = channel::PeerMemory::choose_place(*rendezvous_, options.over_host, &place_, &nvlink_))
+  if (ncast_status status = channel::PeerMemory::find_topology(*rendezvous_, options.over_host, &topology_))
     return status;
-  const bool over_host = place_ == channel::PeerMemory::Place::host;
+  const bool over_host = topology_.place == channel::PeerMemory::Place::host;
   const size_t own_default = over_host ? default_host_scratch_bytes : default_scratch_bytes;
   if (ncast_status status = agree(options, config.scratch_bytes != 0 ? config.scratch_bytes : own_default))
     return status;
@@ -118,6 +119,33 @@ ncast_status Communicator::agree_on_costs(const Options& options) {
   return rank() == 0 ? NCAST_OK : CostModel::parse(all.substr(0, own.size()), "the cost model of rank 0", &costs_);
 }
 
+cudaError_t Communicator::create_side_streams() {
+  sides_.resize(static_cast<size_t>(std::max(kernels_at_once(ranks()) - 1, 1)));
+  for (SideStream& side : sides_) {
+    if (const cudaError_t error = cudaStreamCreateWithFlags(&side.stream, cudaStreamNonBlocking)) return error;
+    if (const cudaError_t error = cudaEventCreateWithFlags(&side.joined, cudaEventDisableTiming)) return error;
+  }
+  // A stream that has been used makes every later call of the GPU slower, by about 0.02 us.
+  return topology_.shares_gpu ? warm_up_side_streams() : cudaSuccess;
+}
+
+// The first launch on a stream may wait for all kernels that run on the GPU. If that is a kernel of another rank, which
+// waits for the launch, neither ends.
+cudaError_t Communicator::warm_up_side_streams() {
+  for (const SideStream& side : sides_)
+    if (const cudaError_t error = launch_own_copy({}, 1, side.stream)) return error;
+  // Not longer: kernels of other communicators may run.
+  const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(100);
+  for (const SideStream& side : sides_) {
+    while (std::chrono::steady_clock::now() < end) {
+      const cudaError_t state = cudaStreamQuery(side.stream);
+      if (state == cudaSuccess) break;
+      if (state != cudaErrorNotReady) return state;
+    }
+  }
+  return cudaSuccess;
+}
+
 ncast_status Communicator::set_up() {
   if (const cudaError_t loaded = load_kernels()) return failed("loading the kernels", loaded);
   cudaError_t error = cudaHostAlloc(reinterpret_cast<void**>(&control_), sizeof *control_, cudaHostAllocPortable);
@@ -128,16 +156,11 @@ ncast_status Communicator::set_up() {
   for (LastCall* last : {&called_, &captured_})
     if (error == cudaSuccess) error = cudaEventCreateWithFlags(&last->event, cudaEventDisableTiming);
   if (error == cudaSuccess) error = cudaEventCreateWithFlags(&forked_, cudaEventDisableTiming);
-  // These streams are not used before they are needed: each one that has been used makes every later call of the GPU
-  // slower, all of them together by 0.2 us.
-  for (SideStream& side : sides_) {
-    if (error == cudaSuccess) error = cudaStreamCreateWithFlags(&side.stream, cudaStreamNonBlocking);
-    if (error == cudaSuccess) error = cudaEventCreateWithFlags(&side.joined, cudaEventDisableTiming);
-  }
+  if (error == cudaSuccess) error = create_side_streams();
   if (error == cudaSuccess) error = cudaStreamCreateWithFlags(&stop_stream_, cudaStreamNonBlocking);
   if (error != cudaSuccess) return failed("setting up the communicator", error);
   // Packets do not go through host memory.
-  const size_t packet_bytes = packet_scratch_bytes(place_ == channel::PeerMemory::Place::host ? 1 : ranks());
+  const size_t packet_bytes = packet_scratch_bytes(topology_.place == channel::PeerMemory::Place::host ? 1 : ranks());
   const size_t layout_begin = (packet_bytes + 4095) / 4096 * 4096;
   const size_t most_bytes = agreement_.scratch_bytes;
   if (most_bytes > layout_begin)
@@ -146,7 +169,8 @@ ncast_status Communicator::set_up() {
   if (layout_.slots() == 0)
     return fail(NCAST_INVALID_ARGUMENT, "scratch_bytes is %zu, which is too little for %d ranks", most_bytes, ranks());
   scratch_bytes_ = layout_begin + layout_.bytes(ranks());
-  if (ncast_status status = channel::PeerMemory::create(*rendezvous_, place_, scratch_bytes_, &scratch_)) return status;
+  if (ncast_status status = channel::PeerMemory::create(*rendezvous_, topology_.place, scratch_bytes_, &scratch_))
+    return status;
   peers_.rank = rank();
   peers_.ranks = ranks();
   for (int peer = 0; peer < ranks(); ++peer) peers_.scratch[peer] = scratch_->of(peer);
@@ -195,7 +219,7 @@ Communicator::~Communicator() {
 
 // With those of packets, unless that memory is the host's, which kernels would read too slowly.
 channel::CtaState* Communicator::cta_states() const {
-  return place_ == channel::PeerMemory::Place::host
+  return topology_.place == channel::PeerMemory::Place::host
              ? state_->ctas
              : reinterpret_cast<channel::PacketState*>(scratch_->of(rank()))->ctas;
 }

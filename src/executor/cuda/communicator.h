@@ -49,8 +49,8 @@ class Communicator final : public ncast_comm {
   void leave_ranks() override;
 
   Link link() const override {
-    if (place_ == channel::PeerMemory::Place::host) return Link::host;
-    return nvlink_ ? Link::nvlink : Link::pcie;
+    if (topology_.place == channel::PeerMemory::Place::host) return Link::host;
+    return topology_.nvlink ? Link::nvlink : Link::pcie;
   }
   uint32_t max_ctas() const override { return agreement_.max_ctas; }
   Policy policy() const override { return {costs_, agreement_.transport}; }
@@ -105,6 +105,8 @@ class Communicator final : public ncast_comm {
   ncast_status agree(const Options& options, size_t scratch_bytes);
   ncast_status agree_on_costs(const Options& options);
   ncast_status set_up();
+  cudaError_t create_side_streams();
+  cudaError_t warm_up_side_streams();
 
   // The stream waits for the communicator's call before, on whatever stream that was; and that it can be waited for.
   cudaError_t enter(cudaStream_t stream);
@@ -173,8 +175,7 @@ class Communicator final : public ncast_comm {
   std::unique_ptr<bootstrap::Rendezvous> rendezvous_;
   channel::KernelControl* control_ = nullptr;  // pinned
   cudaStream_t stop_stream_ = nullptr;         // copies control_->stop to the device
-  channel::PeerMemory::Place place_ = channel::PeerMemory::Place::device;
-  bool nvlink_ = false;  // between all GPUs
+  channel::PeerMemory::Topology topology_ = {};
   std::unique_ptr<channel::PeerMemory> scratch_;
   size_t scratch_bytes_ = 0;
   channel::Peers peers_ = {};
@@ -186,7 +187,7 @@ class Communicator final : public ncast_comm {
   cudaEvent_t forked_ = nullptr;
   LastCall called_, captured_;
   LastCall* entered_ = nullptr;
-  std::array<SideStream, most_kernels_at_once - 1> sides_;
+  std::vector<SideStream> sides_;
   // By number, which is the same on all ranks; it changes under sharing_ as well.
   std::array<std::unique_ptr<channel::RegisteredMemory>, channel::most_regions + 1> regions_;
   uint32_t registered_ = 0;  // how many of them there are

@@ -27,7 +27,7 @@ ncast_status Communicator::register_memory(void* memory, size_t bytes, uint32_t*
   const std::lock_guard lock(sharing_);
   const OnDevice on_device(device_);
   if (ncast_status status = check_error()) return status;
-  if (place_ == channel::PeerMemory::Place::host)
+  if (topology_.place == channel::PeerMemory::Place::host)
     return fail(NCAST_UNSUPPORTED, "the ranks' GPUs do not reach each other's memory");
   const auto first_free = std::find(regions_.begin() + 1, regions_.end(), nullptr);
   if (first_free == regions_.end())

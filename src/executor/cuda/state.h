@@ -8,7 +8,8 @@ namespace narrowcast::executor::cuda {
 
 // Kernels of one group that cannot be one run side by side, each with claims of its own: they code other types, or have
 // several transfers with another rank one way.
-inline constexpr int most_kernels_at_once = 2 * (channel::max_gpu_ranks - 1);
+constexpr int kernels_at_once(int ranks) { return 2 * (ranks - 1); }
+inline constexpr int most_kernels_at_once = kernels_at_once(channel::max_gpu_ranks);
 
 struct DeviceState {
   alignas(128) channel::CtaState ctas[channel::cta_states];  // Peers::ctas where the scratch is in host memory
