@@ -32,7 +32,7 @@ def print_report(report: Report) -> None:
     table.add_column("ranks", justify="right")
     table.add_column("operation")
     graphs, saved = ["in graphs"] * has_graphs, ["saved per rank"] * has_times
-    for name in ("taken", *graphs, "raw", "wire", "ratio", *saved, "forwarded"):
+    for name in ("executed", *graphs, "raw", "wire", "ratio", *saved, "forwarded"):
         table.add_column(name, justify="right")
     table.add_column("reason for forwarding", overflow="fold")
     for one in communicators:
