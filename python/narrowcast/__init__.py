@@ -31,7 +31,7 @@ from .codec import (
     inspect,
     inspect_blocks,
 )
-from .comm import Communicator, Counters, OperationCounters, unique_id
+from .comm import Buffer, Communicator, Counters, Operation, OperationCounters, operations, unique_id
 from .errors import (
     AbortedError,
     CorruptError,
@@ -53,6 +53,7 @@ from .local import LocalRanks
 __all__ = [
     "AbortedError",
     "BlockStats",
+    "Buffer",
     "CandidateCost",
     "Codec",
     "CodecParameter",
@@ -70,6 +71,7 @@ __all__ = [
     "LocalRanks",
     "MismatchError",
     "NarrowcastError",
+    "Operation",
     "OperationCounters",
     "PeerTimeoutError",
     "Prediction",
@@ -91,5 +93,6 @@ __all__ = [
     "inspect",
     "inspect_blocks",
     "library_version",
+    "operations",
     "unique_id",
 ]

@@ -26,14 +26,23 @@ from ._comm.explain import Explanation, call_arguments, explanation_of
 from ._comm.registration import Registration, register
 from ._native.integers import as_int
 from ._native.library import check, library
+from ._native.operations import Buffer, Operation, operations
 from ._native.structures import UNIQUE_ID_BYTES, CommConfigC, CommCountersC, OperationCountersC, UniqueIdC
 from .errors import NarrowcastError, Status, error_of
-from .types import OPERATIONS
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-__all__ = ["Communicator", "CommunicatorOptions", "Counters", "OperationCounters", "unique_id"]
+__all__ = [
+    "Buffer",
+    "Communicator",
+    "CommunicatorOptions",
+    "Counters",
+    "Operation",
+    "OperationCounters",
+    "operations",
+    "unique_id",
+]
 
 
 def __dir__() -> list[str]:
@@ -213,16 +222,16 @@ class Communicator(Calls):
         """
         totals = CommCountersC(struct_bytes=ctypes.sizeof(CommCountersC))
         check(library().ncast_comm_get_counters(self.handle, byref(totals)))
-        capacity = max(OPERATIONS.values()) + 1
+        capacity = len(operations())
         by_operation = (OperationCountersC * capacity)()
         check(library().ncast_comm_get_operation_counters(self.handle, by_operation, capacity))
-        counted = {name: by_operation[number] for name, number in OPERATIONS.items()}
-        operations = {
+        counted = {name: by_operation[one.number] for name, one in operations().items()}
+        used = {
             name: OperationCounters(one.calls, one.raw_bytes, one.wire_bytes)
             for name, one in counted.items()
             if one.calls
         }
-        return Counters(totals.calls, totals.raw_bytes, totals.wire_bytes, totals.scratch_bytes, operations)
+        return Counters(totals.calls, totals.raw_bytes, totals.wire_bytes, totals.scratch_bytes, used)
 
     def explain(self, operation: str, count: int, *, dtype: str, codec: str = "auto") -> Explanation:
         """How this communicator of GPUs runs a call, as `narrowcast.explain`. The same on all ranks."""

@@ -1,4 +1,4 @@
-"""Value types, operations and reductions: their names, and their numbers in the C API."""
+"""Value types and reductions: their names, and their numbers in the C API."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import functools
 from dataclasses import dataclass
 from typing import Final
 
-__all__ = ["OPERATIONS", "REDUCTIONS", "VALUE_TYPES", "ValueType", "value_type"]
+__all__ = ["REDUCTIONS", "VALUE_TYPES", "ValueType", "value_type"]
 
 
 def __dir__() -> list[str]:
@@ -67,20 +67,6 @@ _ALIASES: Final = {
     "fp8_e5m2": "float8_e5m2",
 }
 
-# The calls of a communicator.
-OPERATIONS: Final[dict[str, int]] = {
-    "send": 0,
-    "recv": 1,
-    "broadcast": 2,
-    "reduce": 3,
-    "gather": 4,
-    "scatter": 5,
-    "all_gather": 6,
-    "all_to_all": 7,
-    "all_to_all_v": 8,
-    "reduce_scatter": 9,
-    "all_reduce": 10,
-}
 REDUCTIONS: Final[dict[str, int]] = {"sum": 0, "prod": 1, "max": 2, "min": 3, "avg": 4}
 
 

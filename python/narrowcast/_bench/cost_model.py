@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from .._comm.explain import explain
+from .._native.operations import operations
 from .._native.settings import environment_of
 from ..errors import InvalidArgumentError
-from ..types import OPERATIONS, value_type
+from ..types import value_type
 from .operations import call_of
 
 # Packets are longer than their values: 16 bytes for 12, or 128 for 120. So a larger ratio means packets.
@@ -119,7 +120,7 @@ def load(path: Path) -> str | None:
     with environment_of(NARROWCAST_PATH=""):
         try:
             # An explanation has the warning only if the model has times for the call.
-            answers = [explain(name, 1 << 20, dtype="bfloat16", ranks=2, cost_model=path) for name in OPERATIONS]
+            answers = [explain(name, 1 << 20, dtype="bfloat16", ranks=2, cost_model=path) for name in operations()]
         except InvalidArgumentError as error:
             # Do not mention ncast_explain: the user did not ask for an explanation.
             raise InvalidArgumentError(str(error).removeprefix("ncast_explain: ")) from None

@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import functools
 import os
 from collections.abc import Iterator
 from ctypes import CDLL, POINTER, Structure, byref, c_char, c_char_p, c_int, c_size_t, c_uint, c_void_p
 from pathlib import Path
+from typing import Any
 
 from .._dropin import nccl_search
 from .._native.cuda_driver import DeviceBuffer, Stream
+from .._native.operations import describe, operations
 from ..errors import RemoteError, UnsupportedError
 from ..types import reduction_number
 from .operations import Call
@@ -76,16 +79,17 @@ _SIGNATURES = {
     "ncclGroupEnd": [],
     "ncclSend": [_BUFFER, c_size_t, c_int, c_int, _COMM, _STREAM],
     "ncclRecv": [_BUFFER, c_size_t, c_int, c_int, _COMM, _STREAM],
-    "ncclBroadcast": [*_MOVE, c_int, _COMM, _STREAM],
-    "ncclAllGather": [*_MOVE, _COMM, _STREAM],
-    "ncclAllReduce": [*_MOVE, c_int, _COMM, _STREAM],
-    "ncclReduce": [*_MOVE, c_int, c_int, _COMM, _STREAM],
-    "ncclReduceScatter": [*_MOVE, c_int, _COMM, _STREAM],
-    # Since 2.28. Earlier versions use sends and receives.
-    "ncclAlltoAll": [*_MOVE, _COMM, _STREAM],
-    "ncclGather": [*_MOVE, c_int, _COMM, _STREAM],
-    "ncclScatter": [*_MOVE, c_int, _COMM, _STREAM],
 }
+
+
+@functools.cache
+def _collectives() -> dict[str, list[Any]]:
+    """The arguments of NCCL's functions for the operations between all ranks. NCCL before 2.28 lacks some of them."""
+    return {
+        one.nccl_functions[0]: [*_MOVE, *[c_int] * (one.reduces + one.has_root), _COMM, _STREAM]
+        for one in operations().values()
+        if one.nccl_functions and not one.has_peer
+    }
 
 
 def find(path: str | None = None) -> str:
@@ -106,7 +110,7 @@ class Nccl:
         try:
             self._library = CDLL(self.path)
             self._library.ncclGetErrorString.restype = c_char_p
-            for name, arguments in _SIGNATURES.items():
+            for name, arguments in (_SIGNATURES | _collectives()).items():
                 if self.has(name):
                     getattr(self._library, name).argtypes = arguments
             version = c_int()
@@ -210,42 +214,28 @@ class NcclCommunicator:
         """Launches a call on the stream."""
         send, recv, count, kind = values.pointer, out.pointer, call.count, call.kind.number
         end = (self._comm, stream.handle)
-        op = reduction_number(call.op)
-        part_bytes = count * call.kind.bytes
-        operation = call.operation
-        if operation == "sendrecv":
+        if call.operation == "sendrecv":
             with self.group():
                 if call.send_to is not None:
                     self._call("ncclSend", send, count, kind, call.send_to, *end)
                 if call.receive_from is not None:
                     self._call("ncclRecv", recv, count, kind, call.receive_from, *end)
-        elif operation == "broadcast":
-            self._call("ncclBroadcast", send, recv, count, kind, call.root, *end)
-        elif operation == "all_gather":
-            self._call("ncclAllGather", send, recv, count, kind, *end)
-        elif operation == "all_reduce":
-            self._call("ncclAllReduce", send, recv, count, kind, op, *end)
-        elif operation == "reduce":
-            self._call("ncclReduce", send, recv, count, kind, op, call.root, *end)
-        elif operation == "reduce_scatter":
-            self._call("ncclReduceScatter", send, recv, count, kind, op, *end)
-        elif operation == "all_to_all" and self._nccl.has("ncclAlltoAll"):
-            self._call("ncclAlltoAll", send, recv, count, kind, *end)
-        elif operation == "gather" and self._nccl.has("ncclGather"):
-            self._call("ncclGather", send, recv, count, kind, call.root, *end)
-        elif operation == "scatter" and self._nccl.has("ncclScatter"):
-            self._call("ncclScatter", send, recv, count, kind, call.root, *end)
-        else:
-            # As NCCL does internally: a group of sends and receives.
-            everyone = range(call.ranks) if operation == "all_to_all" or call.rank == call.root else range(0)
-            the_root = range(call.root, call.root + 1)
-            with self.group():
-                for peer in the_root if operation == "gather" else everyone:
-                    offset = 0 if operation == "gather" else peer * part_bytes
-                    self._call("ncclSend", send + offset, count, kind, peer, *end)
-                for peer in the_root if operation == "scatter" else everyone:
-                    offset = 0 if operation == "scatter" else peer * part_bytes
-                    self._call("ncclRecv", recv + offset, count, kind, peer, *end)
+            return
+        operation = describe(call.operation)
+        function = operation.nccl_functions[0]
+        if self._nccl.has(function):
+            op = [reduction_number(call.op)] if operation.reduces else []
+            root = [call.root] if operation.has_root else []
+            self._call(function, send, recv, count, kind, *op, *root, *end)
+            return
+        # As NCCL does internally: a group of sends and receives.
+        with self.group():
+            for name, buffer, address in (("ncclSend", operation.send, send), ("ncclRecv", operation.recv, recv)):
+                if buffer.at_root and call.rank != call.root:
+                    continue
+                for peer in range(call.ranks) if buffer.parted else [call.root]:
+                    offset = peer * count * call.kind.bytes if buffer.parted else 0
+                    self._call(name, address + offset, count, kind, peer, *end)
 
     def close(self) -> None:
         """Frees windows and communicator. No graph with a captured call may be left."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -10,24 +11,27 @@ import numpy as np
 import numpy.typing as npt
 
 from .._comm.groups import group
-from .._native.operations import Operation
-from .._native.operations import describe as describe_call
+from .._native import operations as calls
+from .._native.operations import Buffer, Operation
 from ..comm import Communicator
-from ..types import OPERATIONS, ValueType
+from ..types import ValueType
 from . import oracle, samples, tolerance
 
 Array = npt.NDArray[Any]
 
-# As in nccl-tests, a send and its receive are one operation. all_to_all_v has no single count.
-NAMES = (
-    "sendrecv",
-    *(name for name in OPERATIONS if name not in ("send", "recv", "all_to_all_v")),
-)
 PATTERNS = ("ring", "one-way")
 POISON = 0xA5
 
 # nccl-tests aligns parts to this.
 _PART_ALIGN_BYTES = 16
+
+
+@functools.cache
+def names() -> tuple[str, ...]:
+    """The operations that are measured. As in nccl-tests, a send and its receive are one: "sendrecv"."""
+    # Calls that list their parts have no single count.
+    counted = [one for one in calls.operations().values() if not one.has_peer and one.send != Buffer.LISTED]
+    return ("sendrecv", *(one.name for one in counted))
 
 
 def count_of(operation: str, size_bytes: int, kind: ValueType, ranks: int) -> int:
@@ -46,7 +50,7 @@ def call_of(operation: str) -> str:
 
 def describe(operation: str) -> Operation:
     """The library's description of an operation."""
-    return describe_call(call_of(operation))
+    return calls.describe(call_of(operation))
 
 
 def size_of(operation: str, count: int, kind: ValueType, ranks: int) -> int:
@@ -75,15 +79,15 @@ class Call:
     @property
     def send_elems(self) -> int:
         """Values of the input. The same on every rank, even if the rank does not use it."""
-        return self.count * (self.ranks if describe(self.operation).send_parted else 1)
+        return self.count * (self.ranks if describe(self.operation).send.parted else 1)
 
     @property
     def recv_elems(self) -> int:
-        return self.count * (self.ranks if describe(self.operation).recv_parted else 1)
+        return self.count * (self.ranks if describe(self.operation).recv.parted else 1)
 
     def elems_between(self, sender: int, receiver: int) -> int:
-        """Values that one rank sends another. For all_to_all_v some parts are shorter than `count`."""
-        if self.operation != "all_to_all_v":
+        """Values that one rank sends another. In calls that list them, some parts are shorter than `count`."""
+        if describe(self.operation).send != Buffer.LISTED:
             return self.count
         return self.count * (1 + (sender + receiver) % self.ranks) // self.ranks
 
@@ -110,7 +114,7 @@ class Call:
         """Whether the call writes this rank's output."""
         if self.operation == "sendrecv":
             return self.receive_from is not None
-        return self.operation not in ("reduce", "gather") or self.rank == self.root
+        return not describe(self.operation).recv.at_root or self.rank == self.root
 
     def run(self, comm: Communicator, values: Any, out: Any, *, codec: str, stream: Any = None) -> None:
         """Makes the call. values and out have send_elems and recv_elems values."""
@@ -126,7 +130,7 @@ class Call:
             options["op"] = self.op
         if describe(self.operation).has_root:
             options["root"] = self.root
-        if self.operation == "all_to_all_v":
+        if describe(self.operation).send == Buffer.LISTED:
             places = [other * self.count for other in range(self.ranks)]
             counts = [self.elems_between(self.rank, other) for other in range(self.ranks)]
             # Each pair of ranks exchanges equal amounts.
@@ -170,19 +174,16 @@ class Call:
         def piece(rank: int, part: int = 0) -> Array:
             return samples.of_rank(sample, rank + variant * self.ranks, elems, offset=part * self.count)
 
-        everyone = range(self.ranks)
         if self.operation == "sendrecv":
             return [[piece(self.receive_from or 0)]]
-        if self.operation == "broadcast":
-            return [[piece(self.root)]]
-        if self.operation == "scatter":
-            return [[piece(self.root, self.rank)]]
-        if self.operation in ("gather", "all_gather"):
-            return [[piece(other)] for other in everyone]
-        if self.operation in ("all_to_all", "all_to_all_v"):
-            return [[piece(other, self.rank)] for other in everyone]
-        part = self.rank if self.operation == "reduce_scatter" else 0
-        return [[piece(other, part) for other in everyone]]
+        described, everyone = describe(self.operation), range(self.ranks)
+        # A rank's input has one piece for all others, or one for each.
+        part = self.rank if described.send.parted else 0
+        if described.reduces:
+            return [[piece(other, part) for other in everyone]]
+        if described.has_root and not described.recv.parted:
+            return [[piece(self.root, part)]]
+        return [[piece(other, part)] for other in everyone]
 
 
 def _resized(values: Array, elems: int) -> Array:

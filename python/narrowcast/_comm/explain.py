@@ -11,8 +11,9 @@ from typing import TypeVar
 from .._native.codecs import codec_text, comm_codec_number
 from .._native.integers import as_int, as_unsigned
 from .._native.library import check, library
+from .._native.operations import describe
 from .._native.structures import CandidateC, DecisionC
-from ..types import OPERATIONS, value_type
+from ..types import value_type
 from .config import comm_config
 
 T = TypeVar("T")
@@ -117,9 +118,7 @@ def changes(answer: Callable[[int], T], first: int, last: int) -> list[tuple[int
 
 def call_arguments(operation: str, count: int, dtype: str, codec: str) -> tuple[int, int, int, int]:
     """The arguments of the C functions that explain a call. Raises ValueError if they are invalid."""
-    if operation not in OPERATIONS:
-        raise ValueError(f"{operation!r} is not an operation (known: {', '.join(OPERATIONS)})")
-    return OPERATIONS[operation], as_unsigned(count, "count"), value_type(dtype).number, comm_codec_number(codec)
+    return describe(operation).number, as_unsigned(count, "count"), value_type(dtype).number, comm_codec_number(codec)
 
 
 def explanation_of(made: c_void_p) -> Explanation:

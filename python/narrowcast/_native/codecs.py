@@ -6,8 +6,9 @@ import functools
 from ctypes import byref, c_uint64, create_string_buffer, sizeof
 from dataclasses import dataclass
 
-from ..types import BY_NUMBER, OPERATIONS
+from ..types import BY_NUMBER
 from .library import check, library
+from .operations import operations
 from .structures import CODEC_TEXT_BYTES, CodecInfoC
 
 AUTO = 255
@@ -106,7 +107,7 @@ def split_codecs(text: str) -> list[str]:
     found: list[str] = []
     for part in (one.strip() for one in text.split(",")):
         key = split_operation(part)[0]
-        if found and ":" in found[-1] and key is not None and key not in OPERATIONS:
+        if found and ":" in found[-1] and key is not None and key not in operations():
             found[-1] += f",{part}"
         elif part:
             found.append(part)

@@ -22,7 +22,7 @@ _MAX_RANKS = 8
 
 
 def explain(
-    operation: Annotated[str, typer.Argument(metavar="OPERATION", help=", ".join(operations.NAMES))],
+    operation: Annotated[str, typer.Argument(metavar="OPERATION", help="As for `bench`, such as all_reduce.")],
     size: Annotated[
         str, typer.Option("--bytes", metavar="SIZE", help="Size of the larger buffer, as for `bench`, such as 64M.")
     ],
@@ -35,8 +35,8 @@ def explain(
     json: Annotated[bool, typer.Option("--json", help="Print JSON instead of the table.")] = False,
 ) -> None:
     """Show how the CUDA backend would run a call, why, and how long it should take. Needs no GPU."""
-    if operation not in operations.NAMES:
-        raise BadUse(f"{operation!r} is not an operation (known: {', '.join(operations.NAMES)})")
+    if operation not in operations.names():
+        raise BadUse(f"{operation!r} is not an operation (known: {', '.join(operations.names())})")
     try:
         kind = value_type(dtype)
     except ValueError as error:

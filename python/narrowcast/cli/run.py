@@ -16,8 +16,8 @@ from .._dropin.prometheus import MetricsServer
 from .._dropin.prometheus import text as metrics_text
 from .._files.atomic import check_writable
 from .._native.codecs import split_operation
+from .._native.operations import operations
 from .._native.settings import ATTACHES, DEBUG_LEVELS, PREFIX, TAKES, unknown, unknown_message
-from ..types import OPERATIONS
 from ._common import BadUse, comm_codec_name, existing_file, write_json
 from .run_report import print_report
 
@@ -131,11 +131,11 @@ def _settings_of(
     for one in codec:
         operation, name = split_operation(one)
         comm_codec_name(name)
-        _check("--codec", operation, tuple(OPERATIONS))
+        _check("--codec", operation, tuple(operations()))
     if _EVERYTHING in off and len(off) > 1:
         raise BadUse(f"--off {_EVERYTHING} covers all operations and cannot be combined with others")
     for one in off:
-        _check("--off", one, (*OPERATIONS, _EVERYTHING))
+        _check("--off", one, (*operations(), _EVERYTHING))
     _check("--take", take, TAKES)
     _check("--attach", attach, ATTACHES)
     _check("--debug", debug, (*DEBUG_LEVELS, *map(str.lower, DEBUG_LEVELS)))

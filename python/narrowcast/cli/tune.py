@@ -16,8 +16,7 @@ from rich.table import Table
 
 from .._bench.cost_model import INCOMPRESSIBLE, UNKNOWN_KERNELS, ContradictionError, Curve, Times, load, series_of_nccl
 from .._bench.launch import run_ranks
-from .._bench.operations import NAMES as OPERATIONS
-from .._bench.operations import call_of
+from .._bench.operations import call_of, names
 from .._bench.tune_ranks import DTYPE
 from .._comm.explain import Explanation, changes, explain
 from .._files.atomic import check_writable, new_file, write_all
@@ -136,7 +135,7 @@ def measure(
     schedule: Schedule,
     *,
     nccl: Path | None = None,
-    operations: tuple[str, ...] = OPERATIONS,
+    operations: tuple[str, ...] | None = None,
     last_bytes: int = _LAST_BYTES,
     job: str = "narrowcast._bench.tune_ranks:tune",
 ) -> tuple[str, str]:
@@ -148,7 +147,7 @@ def measure(
         # Created here, because this process lives as long as the ranks.
         **{f"{name}_id": unique_id().hex() for name in ("host", "packets", "blocks")},
         "ranks": ranks,
-        "operations": operations,
+        "operations": operations or names(),
         "sizes": list(sizes(_FIRST_BYTES, last_bytes, schedule.size_factor)),
         "iterations": schedule.calls,
         "graph_calls": schedule.calls,

@@ -70,7 +70,7 @@ def on_fakes(fakes, rank_jobs, monkeypatch):
 
 
 @pytest.mark.parametrize("graph_calls", [0, 2])
-@pytest.mark.parametrize("operation", operations.NAMES)
+@pytest.mark.parametrize("operation", operations.names())
 def test_every_operation_is_measured_with_nccl(on_fakes, operation, graph_calls):
     report = on_fakes(operation, graph_calls=graph_calls)
     assert report["device"] == "Fake GPU"
@@ -95,7 +95,7 @@ def test_every_operation_is_measured_with_nccl(on_fakes, operation, graph_calls)
 
 
 @pytest.mark.parametrize("graph_calls", [0, 80])
-@pytest.mark.parametrize("operation", sorted(name for name in operations.NAMES if operations.describe(name).in_place))
+@pytest.mark.parametrize("operation", sorted(name for name in operations.names() if operations.describe(name).in_place))
 def test_every_operation_is_measured_in_place(on_fakes, operation, graph_calls):
     # More calls in the graph than sets of buffers: reductions would read their own results.
     rows = on_fakes(operation, in_place=True, graph_calls=graph_calls, iterations=80 if graph_calls else 3)["rows"]
@@ -237,7 +237,7 @@ def test_the_configuration_has_the_layout_of_nccl_2_27():
 # On the host.
 
 
-@pytest.mark.parametrize("operation", sorted(name for name in operations.NAMES if operations.describe(name).in_place))
+@pytest.mark.parametrize("operation", sorted(name for name in operations.names() if operations.describe(name).in_place))
 def test_in_place_on_the_host(cli, operation):
     done = cli("bench", operation, *ONE_SIZE, "--ranks", "3", "--in-place", "--codec", "raw,window", "--json")
     assert (done.returncode, done.stderr) == (0, "")

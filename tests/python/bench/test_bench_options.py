@@ -14,7 +14,7 @@ from narrowcast.cli.bench.collectives import Block
 from narrowcast.types import REDUCTIONS, VALUE_TYPES, value_type
 
 
-@pytest.mark.parametrize("operation", operations.NAMES)
+@pytest.mark.parametrize("operation", operations.names())
 def test_groups_and_streams_on_the_host(cli, operation):
     (row,) = report_on_the_host(cli, operation, "-m", "3", "-z", "0")["rows"]
     (alone,) = report_on_the_host(cli, operation)["rows"]

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from narrowcast._bench.contenders import run_ours
 from narrowcast._bench.launch import run_ranks
-from narrowcast._bench.operations import NAMES, Call
+from narrowcast._bench.operations import Call, names
 from narrowcast.types import value_type
 
 SECONDS = 60
@@ -34,7 +34,7 @@ def test_the_launcher_kills_ranks_after_the_timeout(rank_jobs):
             os.kill(pid, 0)
 
 
-@pytest.mark.parametrize("operation", NAMES)
+@pytest.mark.parametrize("operation", names())
 def test_benchmarks_make_the_same_calls_as_the_methods(operation):
     class Buffer:
         def __init__(self, array):

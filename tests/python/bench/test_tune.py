@@ -11,7 +11,7 @@ import pytest
 from narrowcast import errors
 from narrowcast._bench import cost_model
 from narrowcast._bench.cost_model import Curve, Times
-from narrowcast._bench.operations import NAMES, bus_factor, call_of
+from narrowcast._bench.operations import bus_factor, call_of, names
 from narrowcast._comm import explain
 from narrowcast._native.library import library
 from narrowcast.cli import tune as command
@@ -56,13 +56,13 @@ def points_of(text):
 
 
 def test_all_candidates_of_all_operations_are_measured(on_fakes, tmp_path, monkeypatch):
-    times, (link, remark) = on_fakes(operations=NAMES)
+    times, (link, remark) = on_fakes(operations=names())
     assert link == "nvlink"
     assert remark.startswith("2 ranks: Narrowcast ")
     assert "NCCL 2.28.9" in remark
     text = times.text("a machine", remark)
     curves = points_of(text)
-    for operation in NAMES:
+    for operation in names():
         name = call_of(operation)
         parts = 2 if bus_factor(operation, 2) == 0.5 else 1
         for series in cost_model.SERIES:
@@ -72,7 +72,7 @@ def test_all_candidates_of_all_operations_are_measured(on_fakes, tmp_path, monke
     path = tmp_path / "own.costs"
     path.write_text(text)
     monkeypatch.setenv("NARROWCAST_COST_MODEL", str(path))
-    for operation in narrowcast.types.OPERATIONS:
+    for operation in narrowcast.operations():
         predicted = narrowcast.explain(operation, 100, dtype="bfloat16", ranks=2).predicted
         assert predicted.candidates["blocks:raw"].typical > 0
         assert predicted.candidates["blocks:window"].incompressible > 0

@@ -12,7 +12,7 @@ import time
 
 import numpy as np
 import pytest
-from narrowcast._bench.operations import NAMES as OPERATIONS
+from narrowcast._bench.operations import names
 from sample_values import normal
 
 
@@ -305,7 +305,7 @@ def test_bench_codec_without_a_gpu_is_reported_in_one_line(cli, slices):
     assert_one_line(cli("bench", "codec", slices, "--device", "cuda"), 1, "GPU")
 
 
-@pytest.mark.parametrize("operation", OPERATIONS)
+@pytest.mark.parametrize("operation", names())
 def test_bench_of_a_collective(cli, operation):
     arguments = ["-b", "16K", "-e", "64K", "-f", "4", "-n", "2", "-w", "1", "-c", "1", "--ranks", "3"]
     report = json.loads(cli("bench", operation, *arguments, "--backend", "host", "--json").stdout)

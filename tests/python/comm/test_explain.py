@@ -7,17 +7,17 @@ import re
 
 import narrowcast
 import pytest
-from narrowcast._bench.operations import NAMES
+from narrowcast._bench.operations import names
 from narrowcast._native.library import library
 from narrowcast.comm import Communicator
-from narrowcast.types import OPERATIONS, VALUE_TYPES
+from narrowcast.types import VALUE_TYPES
 
 
 def test_a_communicator_has_every_operation():
-    assert all(hasattr(Communicator, name) for name in OPERATIONS)
+    assert all(hasattr(Communicator, name) for name in narrowcast.operations())
 
 
-@pytest.mark.parametrize("operation", OPERATIONS)
+@pytest.mark.parametrize("operation", narrowcast.operations())
 @pytest.mark.parametrize("codec", ["auto", *(one.name for one in narrowcast.codecs())])
 def test_every_call_is_explained(operation, codec):
     for kind in VALUE_TYPES:
@@ -139,7 +139,7 @@ def test_the_command_explains(cli):
         assert word in shown.stdout
 
 
-@pytest.mark.parametrize("operation", NAMES)
+@pytest.mark.parametrize("operation", names())
 def test_the_command_explains_as_json(cli_here, operation):
     shown = cli_here("explain", operation, "--bytes", "64K", "--dtype", "f32", "--ranks", 4, "--codec", "raw", "--json")
     assert (shown.returncode, shown.stderr) == (0, "")

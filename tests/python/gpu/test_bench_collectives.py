@@ -52,7 +52,7 @@ def rows_of(done):
 
 # A run takes seconds, mostly for set-up.
 @pytest.mark.parametrize(
-    ("operation", "graph_calls"), [*((name, 3) for name in operations.NAMES), ("all_reduce", 0), ("sendrecv", 0)]
+    ("operation", "graph_calls"), [*((name, 3) for name in operations.names()), ("all_reduce", 0), ("sendrecv", 0)]
 )
 def test_every_operation_is_correct_and_measured_with_nccl(cli, nccl, operation, graph_calls):
     arguments = ["--codec", "auto,raw,window", "--against", "nccl", "--cudagraph", graph_calls, "--json"]

@@ -9,10 +9,11 @@ from ctypes import c_char_p, c_double, c_int, c_size_t, c_uint32, c_uint64, c_vo
 from pathlib import Path
 
 import narrowcast
+import pytest
 from narrowcast._native import library, settings
-from narrowcast._native.operations import describe
+from narrowcast._native.operations import Buffer, describe, operations
 from narrowcast.errors import _BY_STATUS, Status
-from narrowcast.types import OPERATIONS, VALUE_TYPES
+from narrowcast.types import VALUE_TYPES
 
 
 def test_the_version_is_three_numbers():
@@ -26,13 +27,21 @@ def test_types_match_the_library():
     assert library.library().ncast_dtype_name(len(VALUE_TYPES)) is None
 
 
-def test_operations_match_the_library():
-    assert library.library().ncast_operation_count() == len(OPERATIONS)
-    for number, name in enumerate(OPERATIONS):
-        described = describe(name)
-        assert (described.name, described.number) == (name, number)
-        assert described.reduces == name.endswith(("reduce", "reduce_scatter"))
-        assert described.has_root == (name in ("broadcast", "reduce", "gather", "scatter"))
+def test_operations_are_the_rows_of_the_table():
+    table = Path(__file__).parents[3] / "include" / "narrowcast" / "operations.def"
+    rows = re.findall(
+        r"^NCAST_OPERATION\((\d+), +\w+, +(\w+), +(\w+), +(\w+), +(\w+), +(\w+),", table.read_text(), re.M
+    )
+    assert len(rows) == library.library().ncast_operation_count() == len(operations())
+    for (number, name, kind, rank, send, recv), found in zip(rows, operations().values(), strict=True):
+        assert (found.name, found.number) == (name, int(number))
+        assert found.reduces == (kind == "REDUCE")
+        assert (found.has_root, found.has_peer) == (rank == "ROOT", rank == "PEER")
+        assert (found.send, found.recv) == (Buffer[send], Buffer[recv])
+        assert describe(name) is found
+    assert describe("broadcast").nccl_functions == ("ncclBroadcast", "ncclBroadcastConfig", "ncclBcast")
+    with pytest.raises(ValueError, match=r"'all_median' is not an operation \(known: send, recv, broadcast"):
+        describe("all_median")
 
 
 def test_signatures_match_the_headers():
@@ -76,6 +85,8 @@ def test_a_missing_or_foreign_library_is_reported_in_one_line(cli, tmp_path):
     result = cli("--version", NARROWCAST_LIBRARY=str(tmp_path / "nothing.so"))
     assert result.returncode == 1
     assert result.stderr == f"narrowcast: NARROWCAST_LIBRARY names {tmp_path}/nothing.so, which is not a file\n"
+    assert cli("bench", "all_reduce", NARROWCAST_LIBRARY=str(tmp_path / "nothing.so")).stderr == result.stderr
+    assert cli("--help", NARROWCAST_LIBRARY=str(tmp_path / "nothing.so")).returncode == 0
     (tmp_path / "text.so").write_text("no library")
     result = cli("--version", NARROWCAST_LIBRARY=str(tmp_path / "text.so"))
     assert (result.returncode, result.stderr.count("\n")) == (1, 1)

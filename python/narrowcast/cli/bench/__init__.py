@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from ..._bench import operations, samples
 from ..._files.atomic import check_writable
@@ -14,9 +15,27 @@ from .._common import BadUse, DtypeOption, codec_name, dtype_errors_as_bad_use, 
 from .collectives import CollectiveCommand, collective, parse_size
 from .options import OutputFile
 
-app = typer.Typer(no_args_is_help=False, help="Measure the codecs and the collectives.", rich_markup_mode=None)
-for _name in operations.NAMES:
-    app.command(_name, cls=CollectiveCommand)(collective(_name))
+
+class Benchmarks(TyperGroup):
+    """Has a command for every operation of the library, which is loaded only when they are needed."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return [*operations.names(), *super().list_commands(ctx)]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        own = super().get_command(ctx, cmd_name)
+        return own if own is not None or cmd_name not in operations.names() else _operation_command(cmd_name)
+
+
+def _operation_command(operation: str) -> Any:
+    single = typer.Typer(add_completion=False, rich_markup_mode=None)
+    single.command(operation, cls=CollectiveCommand)(collective(operation))
+    return typer.main.get_command(single)
+
+
+app = typer.Typer(
+    cls=Benchmarks, no_args_is_help=False, help="Measure the codecs and the collectives.", rich_markup_mode=None
+)
 
 
 @app.command("codec")

@@ -1,0 +1,74 @@
+"""The calls of NCCL that the benchmark makes, without NCCL."""
+
+from __future__ import annotations
+
+import contextlib
+from types import SimpleNamespace
+
+import pytest
+from narrowcast._bench.nccl_library import NcclCommunicator
+from narrowcast._bench.operations import Call, names
+from narrowcast.types import value_type
+
+_SEND, _RECV = 1000, 2000
+
+
+class Recorder:
+    """Stands in for a communicator of NCCL. missing: functions that this NCCL lacks."""
+
+    def __init__(self, *missing: str) -> None:
+        self.calls: list[tuple[object, ...]] = []
+        self._comm = "comm"
+        self._nccl = SimpleNamespace(has=lambda function: function not in missing)
+
+    def _call(self, function: str, *arguments: object) -> None:
+        assert arguments[-2:] == ("comm", "stream")
+        self.calls.append((function, *arguments[:-2]))
+
+    @contextlib.contextmanager
+    def group(self):
+        yield
+
+    def run(self, operation: str, rank: int) -> list[tuple[object, ...]]:
+        call = Call(operation, value_type("float32"), 10, rank, 3, op="max", root=1)
+        buffers = (SimpleNamespace(pointer=pointer) for pointer in (_SEND, _RECV))
+        NcclCommunicator.run(self, call, *buffers, SimpleNamespace(handle="stream"))
+        return self.calls
+
+
+@pytest.mark.parametrize(
+    ("operation", "function", "rest"),
+    [
+        ("broadcast", "ncclBroadcast", [1]),
+        ("reduce", "ncclReduce", [2, 1]),
+        ("gather", "ncclGather", [1]),
+        ("scatter", "ncclScatter", [1]),
+        ("all_gather", "ncclAllGather", []),
+        ("all_to_all", "ncclAlltoAll", []),
+        ("reduce_scatter", "ncclReduceScatter", [2]),
+        ("all_reduce", "ncclAllReduce", [2]),
+    ],
+)
+def test_an_operation_is_one_call(operation, function, rest):
+    assert operation in names()
+    assert Recorder().run(operation, rank=0) == [(function, _SEND, _RECV, 10, 7, *rest)]
+
+
+def test_sendrecv_is_a_send_and_a_receive():
+    assert Recorder().run("sendrecv", rank=0) == [("ncclSend", _SEND, 10, 7, 1), ("ncclRecv", _RECV, 10, 7, 2)]
+
+
+def parts(function: str, address: int) -> list[tuple[object, ...]]:
+    return [(function, address + 40 * peer, 10, 7, peer) for peer in range(3)]
+
+
+def test_an_nccl_that_lacks_an_operation_exchanges_its_parts():
+    def run(operation: str, rank: int) -> list[tuple[object, ...]]:
+        return Recorder("ncclGather", "ncclScatter", "ncclAlltoAll").run(operation, rank)
+
+    to_root, from_root = ("ncclSend", _SEND, 10, 7, 1), ("ncclRecv", _RECV, 10, 7, 1)
+    assert run("gather", 0) == [to_root]
+    assert run("gather", 1) == [to_root, *parts("ncclRecv", _RECV)]
+    assert run("scatter", 0) == [from_root]
+    assert run("scatter", 1) == [*parts("ncclSend", _SEND), from_root]
+    assert run("all_to_all", 2) == [*parts("ncclSend", _SEND), *parts("ncclRecv", _RECV)]
