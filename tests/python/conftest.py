@@ -221,13 +221,18 @@ def nvtx_tool(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def library_with_test_codecs() -> Path:
-    """The library with the codecs that exist only in tests. NARROWCAST_TEST_LIBRARY names another file."""
+def codecs_library() -> Path | None:
+    """The library with the codecs that exist only in tests: NARROWCAST_TEST_LIBRARY, or in build/. None: not built."""
     named = os.environ.get("NARROWCAST_TEST_LIBRARY")
     path = Path(named) if named else HERE.parents[1] / "build" / "libnarrowcast_test.so"
-    if not path.is_file():
-        pytest.skip(f"{path} is not built: cmake --build build --target narrowcast_test")
-    return path.absolute()
+    return path.absolute() if path.is_file() else None
+
+
+@pytest.fixture(scope="session")
+def library_with_test_codecs(codecs_library: Path | None) -> Path:
+    if codecs_library is None:
+        pytest.skip("libnarrowcast_test.so is not built: cmake --build build --target narrowcast_test")
+    return codecs_library
 
 
 @pytest.fixture

@@ -18,6 +18,7 @@ struct Codes {
   explicit Codes(const BlockType& type) : bits(type.parameters[0]), top(1 << (bits - 1)) {}
   int nan() const { return -top; }
   int infinity() const { return top - 1; }
+  uint32_t mask() const { return (1u << bits) - 1; }
   double step(float largest) const { return static_cast<double>(largest) / (top - 2); }
 
   int bits;
@@ -62,18 +63,20 @@ size_t encode(const BlockType& type, const uint8_t* values, uint8_t* payload) {
   float largest = 0;
   for (uint32_t i = 0; i < type.block_elems(); ++i)
     if (const float value = load(type, values, i); std::isfinite(value)) largest = std::max(largest, std::abs(value));
-  const size_t bytes = payload_bytes_of(type);
-  std::memset(payload, 0, bytes);
+  std::memset(payload, 0, header_bytes);
   std::memcpy(payload, &largest, sizeof largest);
   const Codes codes(type);
   const double step = codes.step(largest);
-  size_t at = 8 * header_bytes;
+  uint8_t* out = payload + header_bytes;
+  uint32_t pending = 0;  // bits that do not fill a byte yet
+  int pending_bits = 0;
   for (uint32_t i = 0; i < type.block_elems(); ++i) {
     const int code = code_of(codes, load(type, values, i), step);
-    for (int bit = 0; bit < codes.bits; ++bit, ++at)
-      payload[at / 8] = static_cast<uint8_t>(payload[at / 8] | (code >> bit & 1) << at % 8);
+    pending |= (static_cast<uint32_t>(code) & codes.mask()) << pending_bits;
+    for (pending_bits += codes.bits; pending_bits >= 8; pending_bits -= 8, pending >>= 8)
+      *out++ = static_cast<uint8_t>(pending);
   }
-  return bytes;
+  return payload_bytes_of(type);
 }
 
 bool decode(const BlockType& type, const uint8_t* payload, size_t payload_bytes, uint8_t* values) {
@@ -83,10 +86,14 @@ bool decode(const BlockType& type, const uint8_t* payload, size_t payload_bytes,
   if (!std::isfinite(largest) || std::signbit(largest)) return false;
   const Codes codes(type);
   const double step = codes.step(largest);
-  size_t at = 8 * header_bytes;
+  const uint8_t* in = payload + header_bytes;
+  uint32_t pending = 0;
+  int pending_bits = 0;
   for (uint32_t i = 0; i < type.block_elems(); ++i) {
-    int code = 0;
-    for (int bit = 0; bit < codes.bits; ++bit, ++at) code |= (payload[at / 8] >> at % 8 & 1) << bit;
+    for (; pending_bits < codes.bits; pending_bits += 8) pending |= uint32_t{*in++} << pending_bits;
+    auto code = static_cast<int>(pending & codes.mask());
+    pending >>= codes.bits;
+    pending_bits -= codes.bits;
     if (code >= codes.top) code -= 2 * codes.top;
     double value = code * step;
     if (code == codes.nan()) value = NAN;

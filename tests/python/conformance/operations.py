@@ -14,9 +14,10 @@ from narrowcast._comm.explain import changes
 from narrowcast.types import REDUCTIONS as OPS
 from narrowcast.types import VALUE_TYPES, ValueType, value_type
 
+from . import tolerance
 from .guarded import Guarded
 from .values import DATA, difference, poison, pool
-from .world import CODECS, Case, Cases, Outcome, World
+from .world import Case, Cases, Outcome, World, codecs
 
 # A block has 4 KiB of values (float64: 8 KiB with window).
 SMALL_COUNTS = (0, 1, 2, 3, 7, 100, 1023, 1024, 1025, 2047, 2048, 2049, 4095, 4096, 4097, 6001)
@@ -55,6 +56,25 @@ def expected(call: Call, sample: np.ndarray, variant: int) -> np.ndarray:
         bits = oracle.reduce(inputs, call.op, call.kind) if describe(call.operation).reduces else inputs[0]
         parts.append(bits if bits.size == call.count else np.resize(bits, call.count))
     return np.concatenate(parts)
+
+
+def tolerances(call: Call, sample: np.ndarray, variant: int, codec: str) -> np.ndarray | None:
+    """How far the rank's output may be from `expected`; None: not at all."""
+    if tolerance.bounded_type(codec, call.kind) is None:
+        return None
+    parts = []
+    for inputs in call.pieces(sample, variant):
+        whole = [np.resize(one, call.count) for one in inputs]
+        if describe(call.operation).reduces:
+            parts.append(tolerance.reduced(codec, call.kind, call.op, whole))
+        else:
+            parts.append(tolerance.moved(codec, call.kind, whole[0]))
+    return np.concatenate(parts)
+
+
+def _is_same_everywhere(world: World, operation: str) -> bool:
+    """Whether all ranks must have the same bits, even if the codec is bounded."""
+    return operation == "all_reduce" or (world.place.backend == "host" and operation in ("all_gather", "broadcast"))
 
 
 def small(world: World) -> Cases:
@@ -138,7 +158,10 @@ def check(world: World, section: str, choice: Choice) -> Outcome:
         ways = [rng.choice(ways)]
     first: np.ndarray | None = None
     for in_place in ways:
-        for codec in CODECS:
+        for codec in codecs():
+            bounded = tolerance.bounded_type(codec, choice.kind)
+            if ":" in codec and bounded is None:
+                continue  # without this type, parameters make no difference
             # With the alignment of the value type, or a larger one.
             shifts = [own.choice((0, 1, 3, 16 // choice.kind.bytes)) * choice.kind.bytes for _ in range(2)]
             stream = None if world.default_stream and own.random() < 0.2 else world.streams[0]
@@ -147,9 +170,13 @@ def check(world: World, section: str, choice: Choice) -> Outcome:
             if found is None or right is None:
                 continue
             reduces = describe(choice.operation).reduces
-            error = difference(found, right, choice.kind, nan_is_nan=reduces)
+            margins = tolerances(call, sample, variant, codec)
+            error = difference(found, right, choice.kind, nan_is_nan=reduces, tolerances=margins)
             outcome.note(where, error)
-            if reduces and error is None:
+            if bounded is not None:
+                if _is_same_everywhere(world, choice.operation):
+                    outcome.same_everywhere(found)
+            elif reduces and error is None:
                 first = found if first is None else first
                 nan = difference(found, first, choice.kind, nan_is_nan=False)
                 if nan:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 import random
 
 import narrowcast
@@ -13,7 +14,7 @@ from .guarded import Guarded
 from .messages import Mailbox, Message, messages_of
 from .operations import Choice, expected
 from .values import difference, poison, pool
-from .world import CODECS, Cases, Outcome, World
+from .world import Cases, Outcome, World, codecs
 
 
 def orders(world: World) -> Cases:
@@ -25,7 +26,8 @@ def orders(world: World) -> Cases:
             yield f"only rank 0 groups {way}", functools.partial(_check_order, world, messages)
     yield "only rank 0 groups a collective and what it sends", functools.partial(_check_collective_grouped, world)
     if world.ranks > 2:
-        for codec, waiting in (("raw", 1), ("raw", 2), ("window", 1), ("window", 2)):
+        defaults = [codec for codec in codecs() if ":" not in codec and codec != "auto"]
+        for codec, waiting in itertools.product(defaults, (1, 2)):
             yield (
                 f"rank {waiting} waits for another receiver, {codec}",
                 functools.partial(_check_waiting, world, codec, waiting),
@@ -69,7 +71,7 @@ def _check_pairs(world: World) -> Outcome:
 
     def message(sender: int, receiver: int) -> Message:
         count = rng.choice((0, 1, 2048, 5000, 40_000))
-        return Message(sender, receiver, rng.choice(kinds), rng.choice(CODECS), "weights", count, next(numbers))
+        return Message(sender, receiver, rng.choice(kinds), rng.choice(codecs()), "weights", count, next(numbers))
 
     pairs = [(message(0, r), message(r, 0)) for _ in range(60) for r in range(1, world.ranks)]
     mailboxes = [Mailbox(world, list(pair), own, stream) for pair in pairs]
@@ -91,7 +93,7 @@ def _check_order(world: World, messages: tuple[tuple[int, int], ...]) -> Outcome
     own = world.random("order", own=True)
     bf16, count = value_type("bfloat16"), 12_000_001
     mailboxes = [
-        Mailbox(world, [Message(*ends, bf16, CODECS[i % len(CODECS)], "weights", count, i)], own, stream)
+        Mailbox(world, [Message(*ends, bf16, codecs()[i % len(codecs())], "weights", count, i)], own, stream)
         for i, ends in enumerate(messages)
     ]
     return _grouped_by_rank_0(world, mailboxes, own)

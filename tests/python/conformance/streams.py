@@ -12,9 +12,9 @@ from narrowcast.types import value_type
 
 from .guarded import Guarded
 from .messages import Mailbox, messages_of
-from .operations import Choice, expected
+from .operations import Choice, expected, tolerances
 from .values import difference, poison, pool
-from .world import Cases, Outcome, World
+from .world import Cases, Outcome, World, codecs, exact
 
 _BF16, _FP32, _INT32 = value_type("bfloat16"), value_type("float32"), value_type("int32")
 
@@ -27,6 +27,7 @@ class Pending:
         self._call, sample = choice.call(world.rank, world.ranks), pool(choice.data, choice.kind.name)
         raw = self._call.sent(sample, world.rank, variant)
         self._right = expected(self._call, sample, variant) if self._call.has_result else None
+        self._tolerances = tolerances(self._call, sample, variant, codec) if self._call.has_result else None
         self._out_bytes = self._call.recv_elems * choice.kind.bytes
         source, self._target = Guarded(world.place, raw.nbytes), Guarded(world.place, self._out_bytes)
         stream = world.streams[0]
@@ -44,7 +45,10 @@ class Pending:
         outcome.note(where, changed)
         if self._right is not None:
             values = found.view(self._choice.kind.numpy)
-            outcome.note(where, difference(values, self._right, self._choice.kind, nan_is_nan=True))
+            outcome.note(
+                where,
+                difference(values, self._right, self._choice.kind, nan_is_nan=True, tolerances=self._tolerances),
+            )
 
 
 def _choices(world: World, salt: str, count: int, most: int = 70_000) -> list[tuple[Choice, str]]:
@@ -61,7 +65,7 @@ def _choices(world: World, salt: str, count: int, most: int = 70_000) -> list[tu
                 rng.choice((1, 33, 1000, 4097, most)),
                 rng.randrange(world.ranks),
             ),
-            rng.choice(("raw", "window", "auto")),
+            rng.choice(codecs()),
         )
         for _ in range(count)
     ]
@@ -118,7 +122,7 @@ def _chain(world: World) -> Outcome:
         ]
         place.wait(world.streams[0])
         for i in range(steps):
-            options = {"codec": ("raw", "window", "auto")[i % 3], "stream": world.streams[i % 2], "dtype": "bfloat16"}
+            options = {"codec": exact()[i % len(exact())], "stream": world.streams[i % 2], "dtype": "bfloat16"}
             with narrowcast.group():
                 world.comm.send(arrays[i], after, **options)
                 world.comm.recv(arrays[i + 1], before, **options)

@@ -8,6 +8,8 @@ import numpy as np
 from narrowcast._bench import oracle, samples
 from narrowcast.types import ValueType, value_type
 
+from .tolerance import is_near
+
 # weights: of a model, in other types than theirs converted. random: any bits, which no codec shrinks. special: nothing
 # but NaNs of many payloads, infinities, denormals, zeros of both signs and what is next to them.
 DATA = ("weights", "normal", "random", "special")
@@ -67,13 +69,21 @@ def as_bits(values: np.ndarray, kind: ValueType) -> np.ndarray:
     return values.view(f"uint{8 * kind.bytes}")
 
 
-def difference(found: np.ndarray, expected: np.ndarray, kind: ValueType, *, nan_is_nan: bool) -> str | None:
+def difference(
+    found: np.ndarray,
+    expected: np.ndarray,
+    kind: ValueType,
+    *,
+    nan_is_nan: bool,
+    tolerances: np.ndarray | None = None,
+) -> str | None:
     """The first value with wrong bits; None if there is none.
 
     nan_is_nan: NaNs of any payload are equal. Arithmetic leaves the payload open.
+    tolerances: how far values may be from the expected ones (conformance.tolerance); None: not at all.
     """
     own, right = as_bits(found, kind), as_bits(expected, kind)
-    wrong = own != right
+    wrong = own != right if tolerances is None else ~is_near(found, expected, kind, tolerances)
     if not wrong.any():
         return None
     if nan_is_nan and kind.is_float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import random
 import zlib
 from collections.abc import Callable, Iterator
@@ -11,7 +12,28 @@ from typing import Any
 import narrowcast
 import numpy as np
 
-CODECS = ("raw", "window", "auto")
+
+@functools.cache
+def codecs() -> tuple[str, ...]:
+    """Every codec of the library with its default parameters and with the least, and "auto"."""
+    found = []
+    for codec in narrowcast.codecs():
+        found.append(codec.name)
+        if codec.parameters:
+            least = ",".join(f"{one.name}={one.least}" for one in codec.parameters)
+            found.append(f"{codec.name}:{least}")
+    return (*found, "auto")
+
+
+def coding() -> tuple[str, ...]:
+    """The codecs that change the bytes of values."""
+    return tuple(codec for codec in codecs() if codec not in ("raw", "auto"))
+
+
+def exact() -> tuple[str, ...]:
+    """The codecs that restore every bit."""
+    inexact = {codec.name for codec in narrowcast.codecs() if not codec.exact}
+    return tuple(codec for codec in codecs() if codec.partition(":")[0] not in inexact)
 
 
 @dataclass
