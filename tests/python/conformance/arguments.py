@@ -28,13 +28,13 @@ class _Elsewhere:
 
 
 def arguments(world: World) -> Cases:
-    for name, sentence, call in _refused(world):
-        yield f"refused: {name}", functools.partial(_check, world, sentence, call)
-    yield "a group with a refused call runs nothing", functools.partial(_group, world)
-    yield "calls work after all that", functools.partial(check_call, world, "arguments", _AFTER)
+    for name, message, call in _rejected(world):
+        yield f"rejected: {name}", functools.partial(_check, world, message, call)
+    yield "a group with a rejected call runs nothing", functools.partial(_group, world)
+    yield "later calls work", functools.partial(check_call, world, "arguments", _AFTER)
 
 
-def _refused(world: World) -> list[tuple[str, str, Callable[[], Any]]]:
+def _rejected(world: World) -> list[tuple[str, str, Callable[[], Any]]]:
     place, comm, ranks = world.place, world.comm, world.ranks
     place.reset()
     memory = place.carve(1 << 16)
@@ -42,10 +42,10 @@ def _refused(world: World) -> list[tuple[str, str, Callable[[], Any]]]:
     if place.backend == "host":
         elsewhere: Any = _Elsewhere()
         other_stream: Any = 7
-        memory_sentence, stream_sentence = "GPU memory", "not a narrowcast.Stream"
+        memory_message, stream_message = "GPU memory", "not a narrowcast.Stream"
     else:
         elsewhere, other_stream = np.zeros(12, np.float32), narrowcast.Stream()
-        memory_sentence, stream_sentence = "host memory", "host backend"
+        memory_message, stream_message = "host memory", "host backend"
 
     def values(first: int, elems: int) -> Any:
         return place.part(memory, first, 4 * elems)
@@ -64,9 +64,9 @@ def _refused(world: World) -> list[tuple[str, str, Callable[[], Any]]]:
     return [
         ("NULL to read", "send is NULL", lambda: raw_call(None, at)),
         ("NULL to write", "recv is NULL", lambda: raw_call(at, None)),
-        ("a type that is none", "dtype is 99", lambda: raw_call(at, at, dtype=99)),
-        ("a reduction that is none", "op is 17", lambda: raw_call(at, at, op=17)),
-        ("a codec that is none", "codec is 5", lambda: raw_call(at, at, codec=5)),
+        ("an unknown type", "dtype is 99", lambda: raw_call(at, at, dtype=99)),
+        ("an unknown reduction", "op is 17", lambda: raw_call(at, at, op=17)),
+        ("an unknown codec id", "codec is 5", lambda: raw_call(at, at, codec=5)),
         ("too many values", "more than an address space", lambda: raw_call(at, at, count=1 << 62)),
         ("no communicator", "comm is NULL", no_communicator),
         ("misaligned values", "aligned", lambda: comm.all_reduce(values(2, 12), values(out, 12), **options)),
@@ -77,7 +77,7 @@ def _refused(world: World) -> list[tuple[str, str, Callable[[], Any]]]:
         ),
         ("overlap", "overlap", lambda: comm.all_reduce(values(0, 12), values(4, 12), **options)),
         (
-            "a part that is another rank's",
+            "the part of another rank",
             "overlap",
             lambda: comm.all_gather(values(12 * ((world.rank + 1) % ranks), 3), values(0, 3 * ranks), **options),
         ),
@@ -89,28 +89,28 @@ def _refused(world: World) -> list[tuple[str, str, Callable[[], Any]]]:
                 values(0, ranks), values(out, ranks), [1] * ranks, [1] * ranks, recv_offsets=[0] * ranks, **options
             ),
         ),
-        ("another kind of memory", memory_sentence, lambda: comm.all_reduce(elsewhere, stream=world.streams[0])),
+        ("another kind of memory", memory_message, lambda: comm.all_reduce(elsewhere, stream=world.streams[0])),
         (
             "another kind of stream",
-            stream_sentence,
+            stream_message,
             lambda: comm.all_reduce(values(0, 12), stream=other_stream, dtype="float32"),
         ),
         ("no such peer", "peer", lambda: comm.send(values(0, 3), ranks, **options)),
         ("no such root", "root", lambda: comm.broadcast(values(0, 3), root=-1, **options)),
-        ("a send to oneself alone", "itself", lambda: comm.send(values(0, 3), world.rank, **options)),
+        ("a single send to itself", "itself", lambda: comm.send(values(0, 3), world.rank, **options)),
         ("another size", "out holds", lambda: comm.all_reduce(values(0, 3), values(out, 4), **options)),
         ("an unknown codec", "is not a codec", lambda: comm.all_reduce(values(0, 3), codec="zip", **options)),
     ]
 
 
-def _check(world: World, sentence: str, call: Callable[[], Any]) -> Outcome:
+def _check(world: World, message: str, call: Callable[[], Any]) -> Outcome:
     outcome = Outcome()
     try:
         call()
         outcome.note("", "no error")
     except (ValueError, TypeError) as error:
-        if not re.search(sentence, str(error)):
-            outcome.note("", f"the sentence {str(error)!r} does not say {sentence!r}")
+        if not re.search(message, str(error)):
+            outcome.note("", f"the message {str(error)!r} does not contain {message!r}")
     world.place.finish(world.comm, world.streams[0])
     return outcome
 
@@ -130,7 +130,7 @@ def _group(world: World) -> Outcome:
         outcome.note("", "no error")
     except narrowcast.InvalidArgumentError as error:
         if "nothing was run" not in str(error):
-            outcome.note("", f"the sentence is {str(error)!r}")
+            outcome.note("", f"unexpected message {str(error)!r}")
     place.finish(world.comm, stream)
     if place.read(other, stream).any():
         outcome.note("", "a call of the group has run")

@@ -98,7 +98,7 @@ def _met(comm: narrowcast.Communicator, place: Any, stream: Any, call: Callable[
 
 
 def _told(error: NarrowcastError | None) -> dict[str, Any]:
-    return {"error": type(error).__name__ if error else None, "sentence": str(error) if error else ""}
+    return {"error": type(error).__name__ if error else None, "message": str(error) if error else ""}
 
 
 def _afterwards(comm: narrowcast.Communicator, place: Any, stream: Any, values: Any) -> dict[str, Any]:

@@ -91,7 +91,7 @@ def graphs(world: World) -> Cases:
         "a graph of many operations, replayed",
         functools.partial(replayed, world, _SEQUENCE, 100 if world.thorough else 10),
     )
-    yield "two graphs and calls beside them, by turns", functools.partial(_by_turns, world)
+    yield "two graphs and direct calls in turn", functools.partial(_by_turns, world)
     yield "captured in one of two communicators", functools.partial(_one_of_two, world)
 
 

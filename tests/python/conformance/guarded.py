@@ -50,7 +50,7 @@ class Guarded:
 
     def _where(self, place: int) -> str:
         if place < self._begin:
-            return f"{self._begin - place} bytes before it were overwritten"
+            return f"the byte {self._begin - place} bytes before it was overwritten"
         if place >= self._begin + self.bytes:
-            return f"{place - self._begin - self.bytes} bytes behind its end was written to"
-        return f"byte {place - self._begin} of {self.bytes}, which is no output, was changed"
+            return f"the byte {place - self._begin - self.bytes} bytes after its end was overwritten"
+        return f"byte {place - self._begin} of {self.bytes}, outside of the output, was changed"

@@ -87,7 +87,7 @@ class Mailbox:
             getattr(comm, what)(array, peer, codec=message.codec, stream=stream, dtype=message.kind.name)
 
     def check(self, outcome: Outcome, where: str = "") -> None:
-        """After the streams."""
+        """Compares the received messages. The streams must be idle."""
         name = f"{where}, the input" if where else "the input"
         outcome.note(name, self._source.read(0, 0, self._stream)[1])
         found, changed = self._target.read(0, self._right.size, self._stream)

@@ -25,7 +25,7 @@ KIB, MIB = 1 << 10, 1 << 20
 # Larger calls are made either in place or not, but not both.
 _BOTH_WAYS_BYTES = 4 * MIB
 # Larger changes of the path are tested elsewhere.
-_MOST_SWITCH_BYTES = 16 * MIB
+_MAX_SWITCH_BYTES = 16 * MIB
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,7 @@ def larger(world: World) -> Cases:
 
 
 def _switch_bytes(operation: str, world: World) -> Iterator[int]:
-    """Sizes in bytes where the path changes, from `explain`, up to _MOST_SWITCH_BYTES."""
+    """Sizes in bytes where the path changes, from `explain`, up to _MAX_SWITCH_BYTES."""
     if world.place.backend == "host":
         # More than one chunk of staging.
         yield 128 * KIB
@@ -136,7 +136,7 @@ def _switch_bytes(operation: str, world: World) -> Iterator[int]:
         said = world.comm.explain(operations.call_of(operation), count_bytes, dtype="float8_e4m3")
         return said.path, said.shots, said.codec
 
-    for first, _ in changes(way, 4 * KIB, _MOST_SWITCH_BYTES)[1:]:
+    for first, _ in changes(way, 4 * KIB, _MAX_SWITCH_BYTES)[1:]:
         yield first - 1
 
 

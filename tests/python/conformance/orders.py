@@ -126,8 +126,8 @@ def _check_collective_grouped(world: World) -> Outcome:
 
 
 def _check_waiting(world: World, codec: str, waiting: int) -> Outcome:
-    """Rank 0 sends to ranks 1 and 2 in a group, more than lies between two ranks. One of them takes it after what the
-    other sends when it has its own."""
+    """Rank 0 sends to ranks 1 and 2 in a group, more than the staging between two ranks holds. One of them receives it
+    only after a message that the other one sends after its own receive."""
     outcome = Outcome()
     stream = world.streams[0]
     world.place.reset()

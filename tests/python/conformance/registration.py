@@ -28,12 +28,12 @@ _SEQUENCE = (
 def registration(world: World) -> Cases:
     if world.place.backend == "host" or os.environ.get("NARROWCAST_P2P") == "0":
         yield (
-            "refused: nobody reaches the memory of others",
-            functools.partial(_refused, world, UNSUPPORTED, lambda: world.place.whole),
+            "rejected: ranks cannot access each other's memory",
+            functools.partial(_rejected, world, UNSUPPORTED, lambda: world.place.whole),
         )
         return
     for name, error, memory in _refusals(world):
-        yield f"refused: {name}", functools.partial(_refused, world, error, memory)
+        yield f"rejected: {name}", functools.partial(_rejected, world, error, memory)
     whole = world.place.whole
     half = world.place.part(whole, 0, whole.count_bytes // 2 - 1000)
     parts: dict[str, Any] = {
@@ -91,12 +91,12 @@ class _At:
         }
 
 
-def _refused(world: World, error: type[Exception], memory: Callable[[], Any]) -> Outcome:
+def _rejected(world: World, error: type[Exception], memory: Callable[[], Any]) -> Outcome:
     outcome = Outcome()
     try:
         world.comm.register(memory()).close()
         outcome.note("", "nothing was raised")
     except error as raised:
         if error is INVALID and f"rank {world.ranks - 1}" not in str(raised):
-            outcome.note("", f"the sentence does not say whose memory it is: {raised}")
+            outcome.note("", f"the message does not name the rank: {raised}")
     return outcome

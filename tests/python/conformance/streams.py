@@ -39,7 +39,7 @@ class Pending:
         self._call.run(comm, self._values, self._out, codec=self._codec, stream=stream)
 
     def check(self, outcome: Outcome, where: str) -> None:
-        """After the stream."""
+        """Compares the result. The stream must be idle."""
         where = f"{where}, {self._codec} {self._choice.name}"
         found, changed = self._target.read(0, self._out_bytes if self._right is not None else 0)
         outcome.note(where, changed)
@@ -78,7 +78,7 @@ def _prepared(world: World, salt: str, count: int, most: int = 70_000) -> list[P
 
 def streams(world: World) -> Cases:
     yield "calls on two streams in turn", functools.partial(_in_turn, world)
-    yield "what a call gives is what the next one takes on another stream", functools.partial(_chain, world)
+    yield "each call reads the result of the previous one on another stream", functools.partial(_chain, world)
     yield "200 calls back to back", functools.partial(_back_to_back, world)
     yield "two communicators on two streams at once", functools.partial(_two_communicators, world)
     yield "a group over two communicators", functools.partial(_group_over_two, world)

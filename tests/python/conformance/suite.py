@@ -25,7 +25,7 @@ _SCENARIOS = (
     ("late", ("recv", "small", "large")),
     ("mismatch", ("small", "large", "window")),
 )
-_MOST_LINES = 20
+_MAX_LINES = 20
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Report:
     def of(self, section: str) -> list[list[dict[str, Any]]]:
         return [row for row in self.rows if row[0]["section"] == section]
 
-    def assert_right(self, section: str) -> None:
+    def assert_correct(self, section: str) -> None:
         """Fails if any case failed, with a list of them."""
         rows = self.of(section)
         seconds = sum(max(one["seconds"] for one in row) for row in rows)
@@ -95,8 +95,8 @@ class Report:
 
 
 def _text(lines: list[str], setting: Setting) -> str:
-    more = [f"... and {len(lines) - _MOST_LINES} more"] if len(lines) > _MOST_LINES else []
-    return "\n".join([f"{len(lines)} wrong on {setting}, seed {setting.seed}:", *lines[:_MOST_LINES], *more])
+    more = [f"... and {len(lines) - _MAX_LINES} more"] if len(lines) > _MAX_LINES else []
+    return "\n".join([f"{len(lines)} wrong on {setting}, seed {setting.seed}:", *lines[:_MAX_LINES], *more])
 
 
 def identities(sections: tuple[str, ...]) -> list[list[Any]]:
@@ -105,7 +105,7 @@ def identities(sections: tuple[str, ...]) -> list[list[Any]]:
 
 
 def _run(job: str, arguments: list[dict[str, Any]], report: Report, library: Path | None = None) -> Report:
-    """library: the ranks load it in place of the installed one."""
+    """library: the library that the ranks load instead of the installed one."""
     begin = time.monotonic()
     with pytest.MonkeyPatch.context() as patch:
         if library is not None:
@@ -143,7 +143,7 @@ def failures(setting: Setting) -> dict[str, list[dict[str, Any]]]:
     for name in names:
         found.setdefault(name, [])
     if report.failure:
-        found["failure"] = [{"sentence": report.failure}]
+        found["failure"] = [{"message": report.failure}]
     return found
 
 
@@ -151,17 +151,17 @@ class Conformance:
     """The tests. The module of a subclass also imports the fixtures `report` and `failures`."""
 
     @pytest.mark.parametrize("section", SECTIONS)
-    def test_every_case_is_right(self, report: Report, section: str) -> None:
+    def test_every_case_is_correct(self, report: Report, section: str) -> None:
         if section == "graphs" and report.setting.backend != "cuda":
             pytest.skip("the host backend has no graphs")
-        report.assert_right(section)
+        report.assert_correct(section)
 
-    def test_results_have_the_same_bits_whatever_the_codec_and_on_every_rank(self, report: Report) -> None:
+    def test_results_have_the_same_bits_with_every_exact_codec_on_every_rank(self, report: Report) -> None:
         report.assert_same_bits()
 
     def test_ranks_may_be_threads_of_one_process(self, setting: Setting) -> None:
         if setting.backend == "cuda" and len(set(setting.devices)) < setting.ranks:
-            pytest.skip("threads that share a GPU share its queues, and their kernels could wait for each other in one")
+            pytest.skip("kernels of threads that share a GPU may wait for each other in one queue")
         report = Report(setting)
         arguments = {
             "backend": setting.backend,
@@ -173,14 +173,14 @@ class Conformance:
         # One process reported for all ranks.
         report.rows = [row[0] for row in report.rows]
         for section in THREAD_SECTIONS:
-            report.assert_right(section)
+            report.assert_correct(section)
         report.assert_same_bits()
 
     # Failures.
 
     @staticmethod
     def _of(failures: dict[str, list[dict[str, Any]]], name: str) -> list[dict[str, Any]]:
-        assert failures[name], f"'{name}' was not run to its end: {failures.get('failure')}"
+        assert failures[name], f"'{name}' did not complete: {failures.get('failure')}"
         return failures[name]
 
     @pytest.mark.parametrize("size", ["small", "large"])
@@ -194,7 +194,7 @@ class Conformance:
     @pytest.mark.parametrize("how", ["recv", "small", "large"])
     def test_a_rank_that_never_calls_is_a_timeout_that_names_it(self, failures, setting, how) -> None:
         *waiting, missing = self._of(failures, f"late {how}")
-        # The first rank that times out tells the others.
+        # The first rank that times out informs the others.
         assert "PeerTimeoutError" in [rank["error"] for rank in waiting], waiting
         for rank in [*waiting, missing]:
             assert rank["error"] in ("PeerTimeoutError", "RemoteError"), rank
@@ -204,12 +204,12 @@ class Conformance:
         for rank in waiting:
             # In a long collective a rank may wait for another rank that waits.
             named = range(setting.ranks) if how == "large" else [missing["rank"]]
-            assert any(_names(rank["sentence"], other) for other in named), rank
+            assert any(_names(rank["message"], other) for other in named), rank
 
     @pytest.mark.parametrize("size", ["small", "large", "window"])
     def test_calls_that_do_not_match_end_with_an_error(self, failures, setting, size) -> None:
         if size == "window" and setting.backend == "host":
-            pytest.skip("the host backend tells calls apart before any codec")
+            pytest.skip("the host backend detects the mismatch before any codec")
         rows = self._of(failures, f"mismatch {size}")
         errors = {rank["error"] for rank in rows}
         assert errors <= {"MismatchError", "PeerTimeoutError", "RemoteError", "CorruptError", "AbortedError"}, rows
@@ -226,13 +226,13 @@ class Conformance:
         assert report.failure == f"rank {last} was killed by signal 9"
         for rank in range(last):
             path = tmp_path / str(rank)
-            assert path.exists(), f"rank {rank} has said nothing"
-            told = json.loads(path.read_text())
-            assert told["error"] == "RemoteError", told
-            assert _names(told["sentence"], last), told
-            assert told["seconds"] < 5.5, told  # the rank dies 0.5 seconds after the others begin to wait
-            assert told["close_seconds"] < 10, told
+            assert path.exists(), f"rank {rank} wrote no result"
+            result = json.loads(path.read_text())
+            assert result["error"] == "RemoteError", result
+            assert _names(result["message"], last), result
+            assert result["seconds"] < 5.5, result  # the rank dies 0.5 seconds after the others begin to wait
+            assert result["close_seconds"] < 10, result
 
 
-def _names(sentence: str, rank: int) -> bool:
-    return re.search(rf"\brank {rank}\b", sentence) is not None
+def _names(message: str, rank: int) -> bool:
+    return re.search(rf"\brank {rank}\b", message) is not None

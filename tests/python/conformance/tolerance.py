@@ -1,4 +1,4 @@
-"""How far results may be from the exact ones if the codec of a call is bounded."""
+"""Tolerances of results of calls with bounded codecs."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import numpy as np
 from narrowcast._bench import oracle
 from narrowcast.types import ValueType
 
-# Of more values, the largest of all determines the bound.
-_MOST_LOCAL = 1 << 22
+# With more values, the largest of all values determines the bound, instead of the largest nearby value.
+_MAX_LOCAL_ELEMS = 1 << 22
 
 
 def bounded_type(codec: str, kind: ValueType) -> narrowcast.CodecType | None:
@@ -28,7 +28,7 @@ def moved(codec: str, kind: ValueType, sent: np.ndarray) -> np.ndarray | None:
 
 
 def reduced(codec: str, kind: ValueType, op: str, inputs: Sequence[np.ndarray]) -> np.ndarray | None:
-    """Tolerances of values that are encoded, reduced in rank order, and encoded again. inf: any value is right."""
+    """Tolerances of values that are encoded, reduced in rank order, and encoded again. inf: any value is accepted."""
     entry = bounded_type(codec, kind)
     if entry is None:
         return None
@@ -38,7 +38,7 @@ def reduced(codec: str, kind: ValueType, op: str, inputs: Sequence[np.ndarray]) 
     magnitudes = [np.abs(_values(one, kind)) for one in inputs]
     bounds = [_bounds(codec, entry, kind, one) for one in magnitudes]
     is_finite = np.logical_and.reduce([np.isfinite(one) for one in magnitudes])
-    # What the combination does not depend on in finite terms.
+    # Replaces values that are not finite by the neutral element.
     neutral = 1.0 if op == "prod" else 0.0
     magnitudes = [np.where(np.isfinite(one), one, neutral) for one in magnitudes]
     with np.errstate(over="ignore"):
@@ -52,13 +52,13 @@ def reduced(codec: str, kind: ValueType, op: str, inputs: Sequence[np.ndarray]) 
         divisor = ranks if op == "avg" else 1
         decoded = np.where(may_overflow, most, decoded) / divisor
         tolerances = _bounds(codec, entry, kind, decoded) + errors / divisor
-        # 0 times infinity is NaN, unlike what is almost 0.
+        # 0 times infinity is NaN, but a value near 0 times infinity is not.
         unknown = may_overflow | ~(decoded + tolerances < most) | (~is_finite if op == "prod" else False)
     return np.where(unknown, np.inf, tolerances)
 
 
 def is_near(found: np.ndarray, right: np.ndarray, kind: ValueType, tolerances: np.ndarray) -> np.ndarray:
-    """Which values are within their tolerance. NaN and infinity are kept."""
+    """Whether each value is within its tolerance. NaN and infinity must be preserved."""
     own, exact = _values(found, kind), _values(right, kind)
     with np.errstate(invalid="ignore"):
         near = np.where(np.isfinite(exact), np.abs(own - exact) <= tolerances, own == exact)
@@ -70,9 +70,9 @@ def _values(bits: np.ndarray, kind: ValueType) -> np.ndarray:
 
 
 def _bounds(codec: str, entry: narrowcast.CodecType, kind: ValueType, magnitudes: np.ndarray) -> np.ndarray:
-    """The error bound of each value. A call may cut values anywhere, so a block may begin anywhere."""
+    """The error bound of each value. A call may split values anywhere, so a block may begin anywhere."""
     finite = np.where(np.isfinite(magnitudes), magnitudes, 0)
-    if finite.size > _MOST_LOCAL:
+    if finite.size > _MAX_LOCAL_ELEMS:
         bound = narrowcast.error_bound(codec, kind.name, float(finite.max()))
         return np.broadcast_to(np.float64(bound), finite.shape)
     largest, places = np.unique(_sliding_max(finite, entry.block_bytes // kind.bytes - 1), return_inverse=True)
@@ -81,9 +81,9 @@ def _bounds(codec: str, entry: narrowcast.CodecType, kind: ValueType, magnitudes
 
 
 def _sliding_max(values: np.ndarray, radius: int) -> np.ndarray:
-    """The largest of each value and its neighbours up to `radius` values away."""
+    """For each value, the maximum over all values up to `radius` positions away."""
     width, span = 2 * radius + 1, 1
-    largest = np.pad(values, radius)  # of `span` values from each one on
+    largest = np.pad(values, radius)  # over `span` values from each position
     while 2 * span <= width:
         largest = np.maximum(largest[:-span], largest[span:])
         span *= 2

@@ -15,7 +15,7 @@ import numpy as np
 
 @functools.cache
 def codecs() -> tuple[str, ...]:
-    """Every codec of the library with its default parameters and with the least, and "auto"."""
+    """Every codec of the library with its default and with its smallest parameters, and "auto"."""
     found = []
     for codec in narrowcast.codecs():
         found.append(codec.name)
@@ -72,9 +72,9 @@ class Outcome:
     # A digest of a result that has the same bits on all ranks.
     digest: int | None = None
 
-    def note(self, where: str, sentence: str | None) -> None:
-        if sentence:
-            self.wrong.append(f"{where}: {sentence}" if where else sentence)
+    def note(self, where: str, message: str | None) -> None:
+        if message:
+            self.wrong.append(f"{where}: {message}" if where else message)
 
     def same_everywhere(self, result: np.ndarray) -> None:
         self.digest = zlib.crc32(np.ascontiguousarray(result).view(np.uint8), self.digest or 0)
