@@ -1,4 +1,4 @@
-// Background threads of the library.
+// Starts the background threads of the library.
 #pragma once
 
 #include <pthread.h>
@@ -12,10 +12,10 @@
 
 namespace narrowcast::bootstrap {
 
-// Starts a thread with all signals blocked: signals are for the program's threads. `name` has at most 15 characters.
-// Error: SYSTEM_ERROR if no thread can be created.
+// Starts a thread that blocks all signals, so that they are delivered to the program's threads. `name` has at most 15
+// characters. Error: SYSTEM_ERROR.
 template <typename Body>
-ncast_status start_quiet_thread(const char* name, Body&& body, std::thread* thread) {
+ncast_status start_background_thread(const char* name, Body&& body, std::thread* thread) {
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);

@@ -8,9 +8,8 @@ namespace narrowcast::bootstrap {
 using Clock = std::chrono::steady_clock;
 using Nanoseconds = std::chrono::nanoseconds;
 
-// Zero: no limit.
 struct Limit {
-  double seconds;
+  double seconds;  // 0: no limit
   bool passed(Clock::time_point since) const {
     return seconds > 0 && std::chrono::duration<double>(Clock::now() - since).count() >= seconds;
   }

@@ -5,7 +5,7 @@
 
 namespace narrowcast::bootstrap {
 
-// All that are open. Linked through themselves: a child of a process with threads had better not touch the heap.
+// All open descriptors, in an intrusive list: a forked child of a multi-threaded process must not use the heap.
 struct DescriptorList {
   std::mutex mutex;
   Descriptor* first = nullptr;
@@ -21,7 +21,7 @@ struct DescriptorList {
   }
 
   static DescriptorList& get() {
-    // Never destroyed: threads of the library may outlive the static objects.
+    // Never destroyed: threads of the library may outlive static objects.
     static DescriptorList* const list = [] {
       auto* made = new DescriptorList;
       pthread_atfork([] { get().mutex.lock(); }, [] { get().mutex.unlock(); },
@@ -35,9 +35,9 @@ struct DescriptorList {
   }
 };
 
-std::unique_lock<std::mutex> hold_off_forks() { return std::unique_lock(DescriptorList::get().mutex); }
+std::unique_lock<std::mutex> block_forks() { return std::unique_lock(DescriptorList::get().mutex); }
 
-void Descriptor::enlist() {
+void Descriptor::add_to_list() {
   DescriptorList& list = DescriptorList::get();
   previous_ = nullptr;
   next_ = list.first;
@@ -47,7 +47,7 @@ void Descriptor::enlist() {
 
 void Descriptor::close() {
   if (fd_ < 0) return;
-  const auto no_fork = hold_off_forks();
+  const auto fork_lock = block_forks();
   (previous_ != nullptr ? previous_->next_ : DescriptorList::get().first) = next_;
   if (next_ != nullptr) next_->previous_ = previous_;
   next_ = previous_ = nullptr;

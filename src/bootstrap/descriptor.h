@@ -1,16 +1,17 @@
-// File descriptors that forked children do not inherit. A copy in a child would keep a connection open after its owner
-// died, and peers would not notice the death.
+// File descriptors that forked children do not keep. A copy in a child would keep a connection open after the owner has
+// died, and peers would not detect the death.
 #pragma once
 
 #include <mutex>
 
 namespace narrowcast::bootstrap {
 
-// While the lock is held no thread of this process forks, so a child finds the guarded data in a consistent state. Hold
+// While the lock is held, fork() in this process waits, so a child sees data guarded by it in a consistent state. Hold
 // it only briefly.
-std::unique_lock<std::mutex> hold_off_forks();
+std::unique_lock<std::mutex> block_forks();
 
-// Closed by the destructor, and immediately in a forked child, where it becomes -1. One thread at a time.
+// Closed by the destructor. In a forked child it is closed right after the fork and becomes -1. Used by one thread at a
+// time.
 class Descriptor {
  public:
   Descriptor() = default;
@@ -18,14 +19,14 @@ class Descriptor {
   Descriptor& operator=(const Descriptor&) = delete;
   ~Descriptor() { close(); }
 
-  // Owns the result of `make`: a descriptor with O_CLOEXEC, or -1 with errno set, which makes this return false. `make`
-  // must not block.
+  // Takes ownership of the result of `make()`, which must not block: a descriptor with O_CLOEXEC, or -1 with errno set.
+  // Returns false in the latter case.
   template <typename Make>
   bool open(Make&& make) {
     close();
-    const auto no_fork = hold_off_forks();
+    const auto fork_lock = block_forks();
     fd_ = make();
-    if (fd_ >= 0) enlist();
+    if (fd_ >= 0) add_to_list();
     return fd_ >= 0;
   }
 
@@ -35,7 +36,7 @@ class Descriptor {
 
  private:
   friend struct DescriptorList;
-  void enlist();
+  void add_to_list();
 
   int fd_ = -1;
   Descriptor* next_ = nullptr;

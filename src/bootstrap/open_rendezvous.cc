@@ -1,4 +1,4 @@
-// How a hub comes to be: its socket, its thread, and which hubs run in this process.
+// Starts hubs: the socket, the thread, and the list of the hubs that run in this process.
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -17,48 +17,48 @@ namespace {
 
 struct RunningHub {
   WorldId secret;
-  pid_t pid;  // a forked child has the entry too, but not the thread
-  Hub* hub;   // NULL when it is about to end
+  pid_t pid;  // a forked child inherits the entry but not the thread
+  Hub* hub;   // NULL when the hub is about to end
   bool is(const WorldId& other) const { return secret == other && pid == getpid(); }
 };
 
-// Under hold_off_forks(). Never destroyed: hubs may outlive the static objects.
+// Guarded by block_forks(). Never destroyed: hubs may outlive static objects.
 std::vector<RunningHub>& running_hubs() {
   static auto* const hubs = new std::vector<RunningHub>;
   return *hubs;
 }
 
-// Under hold_off_forks().
+// The caller holds block_forks().
 void forget_hub(const WorldId& secret) {
   std::erase_if(running_hubs(), [&](const RunningHub& running) { return running.is(secret); });
 }
 
 void run_hub(std::unique_ptr<Hub> hub, const WorldId& secret) {
-  // An exception (out of memory) ends it, and the ranks see their connections end.
+  // After an exception (out of memory) the hub ends, and the ranks see their connections close.
   guarded("rendezvous", [&] {
     hub->run();
     return NCAST_OK;
   });
   {
-    const auto no_fork = hold_off_forks();
+    const auto fork_lock = block_forks();
     for (RunningHub& running : running_hubs())
       if (running.is(secret)) running.hub = nullptr;
   }
   hub.reset();
-  const auto no_fork = hold_off_forks();
+  const auto fork_lock = block_forks();
   forget_hub(secret);
 }
 
 }  // namespace
 
 void close_unused_rendezvous(const WorldId& secret) {
-  const auto no_fork = hold_off_forks();
+  const auto fork_lock = block_forks();
   for (const RunningHub& running : running_hubs())
-    if (running.is(secret) && running.hub != nullptr) running.hub->expect_none();
+    if (running.is(secret) && running.hub != nullptr) running.hub->close_if_unused();
 }
 
-bool is_hub_here(const WorldId& secret) {
-  const auto no_fork = hold_off_forks();
+bool is_hub_running(const WorldId& secret) {
+  const auto fork_lock = block_forks();
   return std::ranges::any_of(running_hubs(), [&](const RunningHub& running) { return running.is(secret); });
 }
 
@@ -81,7 +81,7 @@ ncast_status Hub::listen(TcpAddress* result) {
       *result = TcpAddress::from(reinterpret_cast<sockaddr*>(&address));
       return NCAST_OK;
     }
-    // An address that is not ready yet, or none that this process may use. The next one may do.
+    // The address may not be ready yet, or this process may not use it. Try the next one.
     if (why.empty()) why = candidate.text() + ": " + std::strerror(errno);
   }
   return fail(NCAST_SYSTEM_ERROR, "cannot listen at %s", why.c_str());
@@ -91,13 +91,13 @@ ncast_status open_rendezvous(const WorldId& secret, Limit unused, TcpAddress* ad
   auto hub = std::make_unique<Hub>(secret, unused);
   if (ncast_status status = hub->listen(address)) return status;
   {
-    const auto no_fork = hold_off_forks();
+    const auto fork_lock = block_forks();
     running_hubs().push_back({secret, getpid(), hub.get()});
   }
   std::thread thread;
   auto body = [hub = std::move(hub), secret]() mutable { run_hub(std::move(hub), secret); };
-  if (ncast_status status = start_quiet_thread("narrowcast-hub", std::move(body), &thread)) {
-    const auto no_fork = hold_off_forks();
+  if (ncast_status status = start_background_thread("narrowcast-hub", std::move(body), &thread)) {
+    const auto fork_lock = block_forks();
     forget_hub(secret);
     return status;
   }

@@ -9,12 +9,12 @@ namespace narrowcast::bootstrap {
 
 Outcome Outcome::of(ncast_status status) {
   Outcome outcome{status, {}};
-  if (status != NCAST_OK) std::snprintf(outcome.sentence, sizeof outcome.sentence, "%s", ncast_last_error());
+  if (status != NCAST_OK) std::snprintf(outcome.message, sizeof outcome.message, "%s", ncast_last_error());
   return outcome;
 }
 
 ncast_status Outcome::failure_of(int rank) const {
-  return fail(status, "rank %d: %.*s", rank, static_cast<int>(sizeof sentence), sentence);
+  return fail(status, "rank %d: %.*s", rank, static_cast<int>(sizeof message), message);
 }
 
 ncast_status agree_on_outcome(Rendezvous& rendezvous, ncast_status own) {
@@ -22,8 +22,8 @@ ncast_status agree_on_outcome(Rendezvous& rendezvous, ncast_status own) {
   std::vector<Outcome> all(static_cast<size_t>(rendezvous.ranks()));
   if (ncast_status status = rendezvous.all_gather(&mine, sizeof mine, all.data())) return status;
   for (int rank = 0; rank < rendezvous.ranks(); ++rank) {
-    const Outcome& its = all[static_cast<size_t>(rank)];
-    if (its.status != NCAST_OK) return its.failure_of(rank);
+    const Outcome& outcome = all[static_cast<size_t>(rank)];
+    if (outcome.status != NCAST_OK) return outcome.failure_of(rank);
   }
   return NCAST_OK;
 }

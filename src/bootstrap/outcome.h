@@ -1,23 +1,23 @@
-// The outcome of a step that every rank takes by itself and all ranks must know.
+// Shares the result of a step that each rank performs on its own, so that all ranks continue or all fail.
 #pragma once
 
 #include "bootstrap/rendezvous.h"
 
 namespace narrowcast::bootstrap {
 
-// Travels between ranks.
+// Copied as bytes between ranks.
 struct Outcome {
   ncast_status status;
-  char sentence[200];  // longer ones are cut
+  char message[200];  // longer messages are truncated
 
-  // With the message of the last error.
+  // Takes the message from ncast_last_error() if status is not OK.
   static Outcome of(ncast_status status);
-  // The failure, as that of `rank`.
+  // Fails with this status and a message that names `rank`.
   ncast_status failure_of(int rank) const;
 };
 
-// Every rank gives its own, with its sentence as the last error. Returns the failure of the first rank that has one,
-// the same on all ranks; or one of the rendezvous.
+// Every rank passes its own status; the message is that of ncast_last_error(). Returns, on all ranks, the failure of
+// the lowest rank that failed, or NCAST_OK. Further errors: those of all_gather.
 ncast_status agree_on_outcome(Rendezvous& rendezvous, ncast_status own);
 
 }  // namespace narrowcast::bootstrap

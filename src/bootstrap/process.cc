@@ -30,7 +30,8 @@ Read read_stat(int64_t pid, ProcStat* stat) {
   close(file);
   if (bytes <= 0) return bytes < 0 && error == ESRCH ? Read::no_such_process : Read::unknown;
   text[bytes] = 0;
-  // The second field is the program's name in parentheses and may hold anything; the rest follows its last ')'.
+  // The second field is the program's name in parentheses. It may contain any character, so the rest begins after the
+  // last ')'.
   const char* rest = std::strrchr(text, ')');
   if (rest == nullptr) return Read::unknown;
   unsigned long long start_time = 0;
@@ -61,7 +62,7 @@ bool is_alive(const ProcessIdentity& process) {
     case Read::ok: break;
   }
   if (stat.start_time != process.start_time) return false;
-  // A zombie with threads left is a process whose first thread ended before the others: it still runs.
+  // A zombie that has other threads still runs: only its main thread has ended.
   const bool ended = stat.state == 'Z' || stat.state == 'X';
   return !ended || stat.threads > 1;
 }

@@ -15,8 +15,8 @@ struct ProcessIdentity {
 // The calling process. start_time is 0 where /proc cannot be read.
 ProcessIdentity current_process();
 
-// False once the process has ended, even if it is a zombie. Counts as alive if that cannot be determined (for example,
-// without free descriptors): an error must be certain.
+// False once the process has ended, even if it is a zombie. If this cannot be determined (for example, without free
+// descriptors), the process counts as alive, so that no rank is wrongly reported dead.
 bool is_alive(const ProcessIdentity& process);
 
 }  // namespace narrowcast::bootstrap

@@ -1,4 +1,5 @@
-// Connects the ranks of a communicator for set-up and failures, wherever they run. Data takes other paths.
+// Connects the ranks of a communicator, to exchange small blobs during set-up and to report failures. Data travels
+// through channels.
 #pragma once
 
 #include <cstddef>
@@ -11,41 +12,44 @@ namespace narrowcast::bootstrap {
 
 class Rendezvous {
  public:
-  static constexpr size_t max_round_bytes = size_t{64} << 20;  // of all ranks together, a call of all_gather
+  static constexpr size_t max_round_bytes = size_t{64} << 20;  // per all_gather, of all ranks together
   static constexpr int max_ranks = 1024;
-  static constexpr size_t sentence_bytes = 500;  // longer failure messages are truncated
+  static constexpr size_t failure_message_bytes = 500;  // longer failure messages are truncated
 
   Rendezvous(const Rendezvous&) = delete;
   Rendezvous& operator=(const Rendezvous&) = delete;
-  // Leaves. This is not a failure, but an all_gather that still needs this rank fails on the others. Waits at most one
-  // second. Must not be called from the handler of on_failure().
+  // Leaves the group. This is not a failure, but an all_gather that this rank has not called fails on the other ranks.
+  // Waits at most one second. Must not be called from the handler of on_failure().
   virtual ~Rendezvous() = default;
 
   int rank() const { return rank_; }
   int ranks() const { return ranks_; }
 
-  // Every rank gives `bytes` bytes and receives those of all in rank order, ranks() * bytes. Blocks; one thread at a
-  // time; all ranks call in the same order. Errors: INVALID_ARGUMENT (too large, nothing was done); REMOTE_ERROR names
-  // a rank that has left; all others are failures of the group: MISMATCH (ranks gave different numbers of bytes),
-  // TIMEOUT (names the ranks that did not call), and what check_failure() says.
+  // Every rank contributes `bytes` bytes and receives the contributions of all ranks, in rank order: ranks() * bytes.
+  // Blocks. One thread at a time; all ranks call in the same order. Errors that leave the group usable:
+  // INVALID_ARGUMENT (too large; nothing was done) and REMOTE_ERROR with the name of a rank that has left. Errors that
+  // are failures of the group: MISMATCH (different `bytes`), TIMEOUT (names the ranks that did not call), and the
+  // errors of check_failure().
   virtual ncast_status all_gather(const void* mine, size_t bytes, void* all) = 0;
 
-  // Returns when all ranks have called it. As all_gather of nothing.
+  // Returns when all ranks have called it. Like all_gather with 0 bytes.
   ncast_status barrier() { return all_gather(nullptr, 0, nullptr); }
 
-  // The time limit of later all_gather calls. Any thread.
+  // Sets the time limit of later all_gather calls. Any thread.
   virtual void set_limit(Limit limit) = 0;
 
   // Reports a failure to all ranks. The group keeps its first failure. Any thread; does not block.
-  virtual void publish_failure(ncast_status status, const char* sentence) = 0;
+  virtual void publish_failure(ncast_status status, const char* message) = 0;
 
-  // The first failure known to this rank, or NCAST_OK. Its own failure has the published status. That of a peer keeps
-  // ABORTED and MISMATCH; any other status becomes REMOTE_ERROR and names the rank, as does a death. Any thread.
+  // The first failure known to this rank, or NCAST_OK. A failure that this rank published has the published status. A
+  // peer's ABORTED or MISMATCH keeps its status; any other failure of a peer, or its death, is REMOTE_ERROR with the
+  // name of the rank. Any thread.
   virtual ncast_status check_failure() const = 0;
 
-  // `handler(status, message)` is called once, from a thread of the rendezvous, if the first failure comes from another
-  // rank; at once if there is one already. It must not block, because that stops messages from peers. It is not called
-  // after the destructor has returned. A second handler replaces the first, which may still be running. Any thread.
+  // Sets a handler for failures of other ranks. `handler(status, message)` is called once, from a thread of the
+  // rendezvous, if the first failure comes from another rank; soon, if it has already happened. It must not block,
+  // because that thread also receives from peers. It is not called after the destructor has returned. A second handler
+  // replaces the first, which may still be running. Any thread.
   virtual void on_failure(std::function<void(ncast_status, const char*)> handler) = 0;
 
  protected:

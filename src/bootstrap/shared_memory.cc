@@ -18,13 +18,14 @@
 namespace narrowcast::bootstrap {
 namespace {
 
-// Where shm_open puts segments on Linux. Used by path, because link() is what makes a name appear in one step.
+// Where shm_open() creates segments on Linux. We use paths instead of shm_open(), because link() publishes a complete
+// segment atomically.
 constexpr char directory[] = "/dev/shm";
 constexpr char temporary_prefix[] = "narrowcast.tmp.";
 
 std::string path_of(const std::string& name) { return std::string(directory) + "/" + name; }
 
-// The name alone says who made a temporary segment: its content may not be written yet.
+// The name of a temporary segment identifies its creator, because the content may not have been written yet.
 ncast_status make_temporary_name(std::string* name) {
   uint64_t random;
   if (ncast_status status = random_bytes(&random, sizeof random)) return status;
@@ -37,12 +38,12 @@ ncast_status make_temporary_name(std::string* name) {
 }
 
 bool is_stale_temporary(const char* name, uint64_t pid_namespace) {
-  ProcessIdentity maker;
-  if (std::sscanf(name + sizeof temporary_prefix - 1, "%" SCNu64 ".%" SCNd64 ".%" SCNu64, &maker.pid_namespace,
-                  &maker.pid, &maker.start_time) != 3) {
+  ProcessIdentity creator;
+  if (std::sscanf(name + sizeof temporary_prefix - 1, "%" SCNu64 ".%" SCNd64 ".%" SCNu64, &creator.pid_namespace,
+                  &creator.pid, &creator.start_time) != 3) {
     return false;
   }
-  return maker.pid_namespace == pid_namespace && !is_alive(maker);
+  return creator.pid_namespace == pid_namespace && !is_alive(creator);
 }
 
 bool is_stale_published(const std::string& name, uint64_t pid_namespace) {
@@ -117,7 +118,8 @@ ncast_status SharedMemory::allocate(size_t offset_bytes, size_t length_bytes) {
   struct statvfs space = {};
   statvfs(directory, &space);
   return fail(NCAST_SYSTEM_ERROR,
-              "%zu bytes of shared memory: %s; %s has %llu bytes free (give it more, or set a smaller scratch_bytes)",
+              "cannot allocate %zu bytes of shared memory: %s; %s has %llu bytes free (enlarge it, or set a smaller "
+              "scratch_bytes)",
               length_bytes, std::strerror(error), directory,
               static_cast<unsigned long long>(space.f_bavail) * static_cast<unsigned long long>(space.f_frsize));
 }

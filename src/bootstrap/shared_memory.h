@@ -1,5 +1,5 @@
-// Segments of POSIX shared memory: private to the user, published under a name in one step, and removed by a sweep when
-// their owners have died.
+// Segments of POSIX shared memory that only their user can access. They are published under a name atomically, and a
+// sweep removes those whose owners have died.
 #pragma once
 
 #include <atomic>
@@ -20,19 +20,19 @@ class SharedMemory {
   SharedMemory& operator=(const SharedMemory&) = delete;
   ~SharedMemory() { reset(); }
 
-  // Creates a segment of zeros, mode 0600, with a temporary name. allocate() provides its pages.
+  // Creates a zeroed segment of mode 0600 with a temporary name. Its pages are not allocated yet: allocate() does that.
   ncast_status create(size_t bytes);
 
   // Opens the segment published as `name`. If there is none, *found is false and the status NCAST_OK.
   ncast_status open(const std::string& name, bool* found);
 
-  // Provides the pages of a range, so that a full file system is an error here and not a SIGBUS later.
+  // Allocates the pages of a range, so that a full file system is an error here and not a SIGBUS later.
   ncast_status allocate(size_t offset_bytes, size_t length_bytes);
 
   // Gives a created segment its name. If another segment has the name, *taken is true and the status NCAST_OK.
   ncast_status publish(const std::string& name, bool* taken);
 
-  // Removes the temporary name of a created segment and keeps the mapping. publish() does so too.
+  // Removes the temporary name of a created segment and keeps the mapping. publish() also does this.
   void drop_temporary_name();
 
   std::byte* data() const { return data_; }
@@ -55,7 +55,7 @@ inline constexpr char segment_prefix[] = "narrowcast.";
 
 void unlink_segment(const std::string& name);
 
-// At the head of every published segment: all that a sweep needs to know. The layout is the same in all versions.
+// The start of every published segment, which a sweep reads. The layout is the same in all versions of the library.
 struct SegmentOwners {
   static constexpr int capacity = 64;
   enum State : uint64_t { absent = 0, claimed = 1, joined = 2, left = 3 };

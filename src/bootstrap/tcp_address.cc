@@ -19,7 +19,7 @@ namespace {
 
 constexpr char interface_variable[] = "NARROWCAST_SOCKET_IFNAME";
 
-// Bridges between containers of one host: other hosts cannot reach their addresses.
+// Bridges between the containers of this host. Other hosts cannot reach their addresses.
 bool is_virtual(std::string_view name) {
   for (const std::string_view prefix : {"docker", "br-", "virbr", "veth"}) {
     if (name.starts_with(prefix)) return true;
@@ -27,7 +27,7 @@ bool is_virtual(std::string_view name) {
   return false;
 }
 
-// Smaller is better.
+// Lower is better.
 int cost_of(const ifaddrs& entry) {
   int cost = 0;
   if ((entry.ifa_flags & IFF_LOOPBACK) != 0) {
@@ -38,7 +38,7 @@ int cost_of(const ifaddrs& entry) {
   if (entry.ifa_addr->sa_family == AF_INET6) {
     sockaddr_in6 address;
     std::memcpy(&address, entry.ifa_addr, sizeof address);
-    // Another host would have to know its own interface of that link.
+    // A link-local address needs the interface of the connecting host, which this host does not know.
     cost += IN6_IS_ADDR_LINKLOCAL(&address.sin6_addr) ? 15 : 1;
   }
   return cost;
@@ -106,7 +106,7 @@ ncast_status listening_addresses(std::vector<TcpAddress>* addresses) {
   }
   const char* wanted = std::getenv(interface_variable);
   if (wanted == nullptr) wanted = "";
-  std::multimap<int, TcpAddress> found;  // by cost; of the same cost in the order of the system
+  std::multimap<int, TcpAddress> found;  // by cost; equal costs in the order of getifaddrs
   for (const ifaddrs* entry = list; entry != nullptr; entry = entry->ifa_next) {
     if (entry->ifa_addr == nullptr || (entry->ifa_flags & IFF_UP) == 0) continue;
     if (entry->ifa_addr->sa_family != AF_INET && entry->ifa_addr->sa_family != AF_INET6) continue;
@@ -116,7 +116,7 @@ ncast_status listening_addresses(std::vector<TcpAddress>* addresses) {
   freeifaddrs(list);
   if (found.empty()) {
     return *wanted == 0 ? fail(NCAST_SYSTEM_ERROR, "no network interface is up, not even loopback")
-                        : fail(NCAST_SYSTEM_ERROR, "%s is '%s', but no network interface of such a name is up",
+                        : fail(NCAST_SYSTEM_ERROR, "%s is '%s', but no interface whose name starts with that is up",
                                interface_variable, wanted);
   }
   for (const auto& [cost, address] : found) addresses->push_back(address);

@@ -11,14 +11,15 @@
 namespace narrowcast::bootstrap {
 namespace {
 
-constexpr size_t bytes_a_turn = size_t{1} << 20;
+constexpr size_t max_bytes_per_turn = size_t{1} << 20;
 
 bool must_wait(int error) { return error == EAGAIN || error == EWOULDBLOCK; }
 
 }  // namespace
 
 void set_up_socket(int socket) {
-  // Best effort: a connection without them works too. A lost host is known after 30 s, be there data on the way or not.
+  // Errors are ignored: the connection also works without these options. Keep-alive detects a lost host within 30 s on
+  // an idle connection, the user timeout while data is unacknowledged.
   const auto set = [socket](int level, int option, int value) {
     static_cast<void>(setsockopt(socket, level, option, &value, sizeof value));
   };
@@ -63,12 +64,12 @@ bool Connection::write_some() {
 
 bool Connection::read_some(std::vector<Message>* messages) {
   constexpr size_t header_bytes = sizeof(MessageHeader);
-  for (size_t turn_bytes = 0; turn_bytes < bytes_a_turn;) {
+  for (size_t turn_bytes = 0; turn_bytes < max_bytes_per_turn;) {
     const bool in_header = input_bytes_ < header_bytes;
     char* target = in_header ? reinterpret_cast<char*>(&input_.header) + input_bytes_
                              : input_.payload.data() + (input_bytes_ - header_bytes);
     const size_t wanted = in_header ? header_bytes - input_bytes_
-                                    : std::min(input_.payload.size() + header_bytes - input_bytes_, bytes_a_turn);
+                                    : std::min(input_.payload.size() + header_bytes - input_bytes_, max_bytes_per_turn);
     const ssize_t received = recv(socket.get(), target, wanted, MSG_DONTWAIT);
     if (received < 0 && errno == EINTR) continue;
     if (received < 0 && must_wait(errno)) return true;

@@ -1,4 +1,4 @@
-// Messages over one TCP connection, without ever blocking. One thread at a time.
+// Messages over one TCP connection. No function blocks. Used by one thread at a time.
 #pragma once
 
 #include <poll.h>
@@ -13,10 +13,10 @@
 
 namespace narrowcast::bootstrap {
 
-// What a message is about; the numbers cross the wire. tcp_messages.h says what each carries.
+// The numbers are part of the protocol. tcp_messages.h lists them with their payloads.
 enum class MessageKind : uint32_t;
 
-// In the byte order of the hosts: all that have GPUs are little-endian.
+// In the byte order of the host: all hosts with supported GPUs are little-endian.
 struct MessageHeader {
   MessageKind kind;
   int32_t value;
@@ -28,36 +28,37 @@ struct Message {
   std::vector<char> payload;
 };
 
-// One payload may be on its way to many.
+// Shared, because one payload may be queued on several connections.
 using Payload = std::shared_ptr<const std::vector<char>>;
 
-// Settings of a connection to a peer: no delay of small messages, and an end when the peer's host is lost.
+// Sends small messages without delay, and makes the connection fail when the peer's host is lost.
 void set_up_socket(int socket);
 
 class Connection {
  public:
-  // To be opened by the owner: a socket that does not block.
+  // The owner opens it: a non-blocking socket.
   Descriptor socket;
-  bool has_events = false;  // for the owner's use, with poll()
+  bool has_events = false;  // set by the owner after poll()
 
-  // A longer message of the peer ends the connection.
+  // The largest payload that the peer may send. A larger one ends the connection.
   void allow_payload(size_t bytes) { allowed_bytes_ = bytes; }
 
   void queue(MessageKind kind, int32_t value, Payload payload = nullptr);
   bool has_output() const { return !output_.empty(); }
-  // What to poll() for.
+  // The argument for poll().
   pollfd wanted_events() const {
     return {socket.get(), static_cast<short>(output_.empty() ? POLLIN : POLLIN | POLLOUT), 0};
   }
 
-  // Writes what the socket takes. False when the connection is over; what the peer sent before may still be read.
+  // Writes as much as the socket accepts. Returns false if the connection has ended; messages that the peer sent before
+  // can still be read.
   bool write_some();
 
-  // Reads what has come, up to about a megabyte, so that others get their turn, and appends the messages that are
-  // complete. False when the connection is over; the messages that came before the end are there.
+  // Reads at most about a megabyte, to be fair to other connections, and appends the complete messages. Returns false
+  // if the connection has ended, after it has appended the messages that arrived before the end.
   bool read_some(std::vector<Message>* messages);
 
-  // Why it is over: an errno, EBADMSG when the peer broke the rules, or 0 when the peer closed it.
+  // Why the connection ended: an errno, EBADMSG if the peer violated the protocol, or 0 if the peer closed it.
   int error() const { return error_; }
 
  private:
@@ -69,7 +70,7 @@ class Connection {
 
   std::deque<Output> output_;
   Message input_ = {};
-  size_t input_bytes_ = 0;  // received of input_, header included
+  size_t input_bytes_ = 0;  // bytes of input_ received so far, including the header
   size_t allowed_bytes_ = 0;
   int error_ = 0;
 };

@@ -15,14 +15,14 @@
 namespace narrowcast::bootstrap {
 namespace {
 
-constexpr size_t max_strangers = 256;
-constexpr int accepted_a_turn = 64;     // fewer, so that each is heard before others can push it out
-constexpr Limit stranger_limit = {20};  // to say hello, generous: its machine may be loaded
-constexpr Limit linger_limit = {60};    // of a hub whose ranks failed to meet, to tell those who come late
-constexpr int inspection_milliseconds = 200;
+constexpr size_t max_pending = 256;
+constexpr int max_accepts_per_turn = 64;  // below max_pending, so that each is read before newer ones can evict it
+constexpr Limit hello_limit = {20};       // for a new connection to send its hello; generous for loaded machines
+constexpr Limit linger_limit = {60};      // how long the hub tells late ranks that joining has failed
+constexpr int poll_milliseconds = 200;
 
 __attribute__((format(printf, 1, 2))) std::string text(const char* format, ...) {
-  char buffer[Rendezvous::sentence_bytes];
+  char buffer[Rendezvous::failure_message_bytes];
   va_list arguments;
   va_start(arguments, format);
   std::vsnprintf(buffer, sizeof buffer, format, arguments);
@@ -40,25 +40,26 @@ std::string name_of(const Hello& hello) {
 
 bool Hub::finished() const {
   for (const Member& member : members_) {
-    if (member.state == Member::here) return false;
+    if (member.state == Member::joined) return false;
   }
-  if (complete_ || (expects_none_ && members_.empty())) return true;
-  return failure_ != nullptr ? linger_limit.passed(failed_at_) : unused_.passed(opened_);
+  if (complete_ || (close_requested_ && members_.empty())) return true;
+  return failure_ != nullptr ? linger_limit.passed(failed_at_) : unused_limit_.passed(opened_);
 }
 
 void Hub::run() {
   while (!finished()) {
     wait_for_events();
-    if (has_events_) accept_strangers();
-    for (size_t i = 0; i < strangers_.size(); ++i) hear_stranger(strangers_[i]);
-    for (int rank = 0; rank < static_cast<int>(members_.size()); ++rank) hear_member(rank);
+    if (listener_has_events_) accept_connections();
+    for (size_t i = 0; i < pending_.size(); ++i) serve_pending(pending_[i]);
+    for (int rank = 0; rank < static_cast<int>(members_.size()); ++rank) serve_member(rank);
     write_all();
-    // Only now, so that the news of a rank are on their way when it sees that it may end its process.
+    // Close after writing: a rank that sees its connection close may end this process, so everything that the hub has
+    // to send must be sent by then.
     for (Member& member : members_) {
-      if (member.state != Member::here) member.connection.reset();
+      if (member.state != Member::joined) member.connection.reset();
     }
-    std::erase_if(strangers_, [](const Stranger& stranger) {
-      return stranger.gone || stranger.connection == nullptr || stranger_limit.passed(stranger.since);
+    std::erase_if(pending_, [](const PendingConnection& pending) {
+      return pending.closed || pending.connection == nullptr || hello_limit.passed(pending.since);
     });
   }
 }
@@ -66,57 +67,56 @@ void Hub::run() {
 void Hub::wait_for_events() {
   std::vector<pollfd> events = {{cannot_accept_ ? -1 : listener_.get(), POLLIN, 0}, {wake_.get(), POLLIN, 0}};
   std::vector<Connection*> connections;
-  connections.reserve(strangers_.size() + members_.size());
-  for (const Stranger& stranger : strangers_) connections.push_back(stranger.connection.get());
+  connections.reserve(pending_.size() + members_.size());
+  for (const PendingConnection& pending : pending_) connections.push_back(pending.connection.get());
   for (const Member& member : members_) {
-    if (member.state == Member::here) connections.push_back(member.connection.get());
+    if (member.state == Member::joined) connections.push_back(member.connection.get());
   }
   const size_t own_events = events.size();
   events.reserve(own_events + connections.size());
   for (const Connection* connection : connections) events.push_back(connection->wanted_events());
-  const bool may_end = !complete_ && (failure_ != nullptr || unused_.seconds > 0);
-  const bool has_deadline = cannot_accept_ || !strangers_.empty() || may_end;
-  poll(events.data(), events.size(), has_deadline ? inspection_milliseconds : -1);
+  const bool may_end = !complete_ && (failure_ != nullptr || unused_limit_.seconds > 0);
+  const bool has_deadline = cannot_accept_ || !pending_.empty() || may_end;
+  poll(events.data(), events.size(), has_deadline ? poll_milliseconds : -1);
   for (size_t i = 0; i < connections.size(); ++i) connections[i]->has_events = events[i + own_events].revents != 0;
   uint64_t wakes = 0;
   if (events[1].revents != 0) static_cast<void>(read(wake_.get(), &wakes, sizeof wakes));
-  has_events_ = cannot_accept_ || events[0].revents != 0;
+  listener_has_events_ = cannot_accept_ || events[0].revents != 0;
   cannot_accept_ = false;
 }
 
-void Hub::expect_none() {
-  expects_none_ = true;
+void Hub::close_if_unused() {
+  close_requested_ = true;
   const uint64_t one = 1;
   static_cast<void>(write(wake_.get(), &one, sizeof one));
 }
 
-void Hub::accept_strangers() {
-  for (int i = 0; i < accepted_a_turn; ++i) {
+void Hub::accept_connections() {
+  for (int i = 0; i < max_accepts_per_turn; ++i) {
     auto connection = std::make_unique<Connection>();
     if (!connection->socket.open(
             [this] { return accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC); })) {
-      // Others are errors of the connection that was to be accepted.
       if (errno == EAGAIN || errno == EWOULDBLOCK) return;
       cannot_accept_ = errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM;
-      if (!cannot_accept_) continue;
-      if (!strangers_.empty()) strangers_.erase(strangers_.begin());
+      if (!cannot_accept_) continue;  // an error of the incoming connection, not of the listener
+      if (!pending_.empty()) pending_.erase(pending_.begin());
       return;
     }
     set_up_socket(connection->socket.get());
     connection->allow_payload(largest_short_message);
-    // Ranks say hello at once, so that the one that has been silent for longest is none.
-    if (strangers_.size() == max_strangers) strangers_.erase(strangers_.begin());
-    strangers_.push_back({std::move(connection), Clock::now()});
+    // Evict the oldest pending connection. It is unlikely to be a rank, because ranks send their hello at once.
+    if (pending_.size() == max_pending) pending_.erase(pending_.begin());
+    pending_.push_back({std::move(connection), Clock::now()});
   }
 }
 
-void Hub::hear_stranger(Stranger& stranger) {
-  if (!stranger.connection->has_events) return;
+void Hub::serve_pending(PendingConnection& pending) {
+  if (!pending.connection->has_events) return;
   std::vector<Message> messages;
-  stranger.gone = !stranger.connection->read_some(&messages);
+  pending.closed = !pending.connection->read_some(&messages);
   if (messages.empty()) return;
-  if (stranger.turned_away) {
-    stranger.gone = true;  // it has heard, and says goodbye
+  if (pending.rejected) {
+    pending.closed = true;  // the peer has read the rejection and says goodbye
     return;
   }
   const Message& message = messages.front();
@@ -125,166 +125,167 @@ void Hub::hear_stranger(Stranger& stranger) {
                             std::equal(std::begin(hello_magic), std::end(hello_magic), hello.magic) &&
                             ((hello.secret[0] ^ secret_[0]) | (hello.secret[1] ^ secret_[1])) == 0;
   if (!knows_secret) {
-    stranger.gone = true;
+    pending.closed = true;
     return;
   }
-  admit(stranger, hello, message.payload.size());
-  // It may have given up, or left, already.
-  if (stranger.connection == nullptr) handle_all(hello.rank, std::span(messages).subspan(1));
+  admit(pending, hello, message.payload.size());
+  // admit() moves the connection of an accepted rank to its Member. The rank may already have sent more than its hello.
+  if (pending.connection == nullptr) handle_messages(hello.rank, std::span(messages).subspan(1));
 }
 
-void Hub::admit(Stranger& stranger, const Hello& hello, size_t hello_bytes) {
+void Hub::admit(PendingConnection& pending, const Hello& hello, size_t hello_bytes) {
   if (hello.version != protocol_version || hello_bytes != sizeof hello) {
-    return turn_away(stranger, text("rank %d uses another version of the library than the maker of the unique id "
-                                    "(protocol %u and %u)",
-                                    hello.rank, hello.version, protocol_version));
+    return reject(pending, text("rank %d uses another version of the library than the process that created the unique "
+                                "id (protocol %u and %u)",
+                                hello.rank, hello.version, protocol_version));
   }
   if (hello.ranks < 1 || hello.ranks > Rendezvous::max_ranks || hello.rank < 0 || hello.rank >= hello.ranks) {
-    stranger.gone = true;
+    pending.closed = true;
     return;
   }
   if (members_.empty()) members_.resize(static_cast<size_t>(hello.ranks));
-  if (failure_ != nullptr) return turn_away(stranger, "");
+  if (failure_ != nullptr) return reject(pending, "");
   const std::string name = name_of(hello);
   if (members_.size() != static_cast<size_t>(hello.ranks)) {
-    return turn_away(
-        stranger, text("%s says that there are %d ranks, others say %zu", name.c_str(), hello.ranks, members_.size()));
+    return reject(pending,
+                  text("%s expects %d ranks, other ranks expect %zu", name.c_str(), hello.ranks, members_.size()));
   }
   Member& member = this->member(hello.rank);
   if (member.state != Member::absent) {
-    return turn_away(stranger,
-                     text("two callers join as rank %d: %s and %s", hello.rank, member.name.c_str(), name.c_str()));
+    return reject(pending,
+                  text("two callers joined as rank %d: %s and %s", hello.rank, member.name.c_str(), name.c_str()));
   }
-  member.state = Member::here;
-  member.connection = std::move(stranger.connection);
+  member.state = Member::joined;
+  member.connection = std::move(pending.connection);
   member.connection->allow_payload(
       std::max(largest_short_message, Rendezvous::max_round_bytes / static_cast<size_t>(hello.ranks)));
   member.name = name;
-  member.beside_hub = hello.beside_hub != 0;
-  stranger.gone = true;
-  complete_ = ++joined_ == hello.ranks;
-  if (complete_) tell_all(MessageKind::welcome, rank_beside_hub(), nullptr);
+  member.in_hub_process = hello.in_hub_process != 0;
+  pending.closed = true;
+  complete_ = ++joined_ranks_ == hello.ranks;
+  if (complete_) send_to_all(MessageKind::welcome, rank_in_hub_process(), nullptr);
 }
 
-// Of somebody who knows the secret but does not fit in. That ends the others too unless they are complete without.
-void Hub::turn_away(Stranger& stranger, const std::string& sentence) {
-  if (!complete_) fail_group(NCAST_MISMATCH, FailureMessage::from_hub, sentence);
+// Rejects a connection that knows the secret but contradicts the other ranks. Fails the group if ranks are missing.
+void Hub::reject(PendingConnection& pending, const std::string& message) {
+  if (!complete_) fail_group(NCAST_MISMATCH, FailureMessage::from_hub, message);
   Payload reason = failure_;
   if (reason == nullptr) {
-    reason = to_payload(make_failure(NCAST_MISMATCH, FailureMessage::from_hub, sentence.c_str()));
+    reason = to_payload(make_failure(NCAST_MISMATCH, FailureMessage::from_hub, message.c_str()));
   }
-  stranger.connection->queue(MessageKind::failure, 0, std::move(reason));
-  stranger.turned_away = true;
+  pending.connection->queue(MessageKind::failure, 0, std::move(reason));
+  pending.rejected = true;
 }
 
-void Hub::hear_member(int rank) {
-  if (member(rank).state != Member::here || !member(rank).connection->has_events) return;
+void Hub::serve_member(int rank) {
+  if (member(rank).state != Member::joined || !member(rank).connection->has_events) return;
   std::vector<Message> messages;
   const bool open = member(rank).connection->read_some(&messages);
-  handle_all(rank, messages);
-  if (!open && member(rank).state == Member::here) part_with(rank, false, member(rank).connection->error());
+  handle_messages(rank, messages);
+  if (!open && member(rank).state == Member::joined) remove_member(rank, false, member(rank).connection->error());
 }
 
-void Hub::handle_all(int rank, std::span<const Message> messages) {
+void Hub::handle_messages(int rank, std::span<const Message> messages) {
   for (const Message& message : messages) {
-    if (member(rank).state == Member::here) handle(rank, message);
+    if (member(rank).state == Member::joined) handle(rank, message);
   }
 }
 
 void Hub::handle(int rank, const Message& message) {
   switch (message.header.kind) {
-    case MessageKind::gather: return take_blob(rank, message.payload);
-    case MessageKind::gave_up: return give_up(rank, from_payload<double>(message.payload));
-    case MessageKind::goodbye: return part_with(rank, true, 0);
+    case MessageKind::gather: return receive_blob(rank, message.payload);
+    case MessageKind::timed_out: return handle_timeout(rank, from_payload<double>(message.payload));
+    case MessageKind::goodbye: return remove_member(rank, true, 0);
     case MessageKind::failure: {
       const FailureMessage failure = read_failure(message.payload);
-      return fail_group(static_cast<ncast_status>(failure.status), rank, failure.sentence);
+      return fail_group(static_cast<ncast_status>(failure.status), rank, failure.text);
     }
-    default: return part_with(rank, false, EBADMSG);
+    default: return remove_member(rank, false, EBADMSG);
   }
 }
 
-void Hub::part_with(int rank, bool orderly, int error) {
+void Hub::remove_member(int rank, bool orderly, int error) {
   Member& member = this->member(rank);
   member.state = orderly ? Member::left : Member::died;
   const std::string when = complete_ ? "" : text(" before all %zu ranks had joined", members_.size());
   if (!orderly && (error == 0 || error == ECONNRESET || error == EPIPE)) {
     fail_group(NCAST_REMOTE_ERROR, FailureMessage::from_hub, member.name + " died" + when);
   } else if (!orderly && error == EBADMSG) {
-    fail_group(NCAST_REMOTE_ERROR, FailureMessage::from_hub, member.name + " sent what no rank sends" + when);
+    fail_group(NCAST_REMOTE_ERROR, FailureMessage::from_hub, member.name + " sent an invalid message" + when);
   } else if (!orderly) {
     fail_group(NCAST_REMOTE_ERROR, FailureMessage::from_hub,
-               member.name + " cannot be reached any more" + when + ": " + std::strerror(error));
+               "lost the connection to " + member.name + when + ": " + std::strerror(error));
   } else if (!complete_) {
     fail_group(NCAST_REMOTE_ERROR, FailureMessage::from_hub, member.name + " left" + when);
   }
-  if (first_giver_ >= 0) settle_round();
-  if (orderly && complete_ && member.beside_hub && rank_beside_hub() < 0) {
-    tell_all(MessageKind::hub_may_end, 0, nullptr);
+  if (first_contributor_ >= 0) advance_round();
+  if (orderly && complete_ && member.in_hub_process && rank_in_hub_process() < 0) {
+    send_to_all(MessageKind::hub_may_end, 0, nullptr);
   }
 }
 
-void Hub::take_blob(int rank, const std::vector<char>& blob) {
+void Hub::receive_blob(int rank, const std::vector<char>& blob) {
   Member& member = this->member(rank);
   if (failure_ != nullptr) return;
-  if (!complete_ || member.gave) return part_with(rank, false, EBADMSG);
-  if (first_giver_ < 0) {
-    first_giver_ = rank;
+  if (!complete_ || member.contributed) return remove_member(rank, false, EBADMSG);
+  if (first_contributor_ < 0) {
+    first_contributor_ = rank;
     blob_bytes_ = blob.size();
     round_.resize(blob_bytes_ * members_.size());
   }
   if (blob.size() != blob_bytes_) {
     return fail_group(NCAST_MISMATCH, FailureMessage::from_hub,
-                      text("rank %d gives %zu bytes to an all_gather to which rank %d gives %zu", rank, blob.size(),
-                           first_giver_, blob_bytes_));
+                      text("rank %d contributes %zu bytes to an all_gather, rank %d contributes %zu", rank, blob.size(),
+                           first_contributor_, blob_bytes_));
   }
   std::copy(blob.begin(), blob.end(), round_.begin() + static_cast<std::ptrdiff_t>(blob_bytes_ * size_t(rank)));
-  member.gave = true;
-  settle_round();
+  member.contributed = true;
+  advance_round();
 }
 
-// Ends the round if all have given, or tells those who wait that it never will.
-void Hub::settle_round() {
+// Ends the round if all ranks have contributed, or with an error if a rank has left without contributing.
+void Hub::advance_round() {
   if (failure_ != nullptr) return;
   const auto lacking =
-      std::find_if(members_.begin(), members_.end(), [](const Member& member) { return !member.gave; });
+      std::find_if(members_.begin(), members_.end(), [](const Member& member) { return !member.contributed; });
   if (lacking == members_.end()) {
-    tell_all(MessageKind::gathered, 0, std::make_shared<const std::vector<char>>(std::move(round_)));
+    send_to_all(MessageKind::gathered, 0, std::make_shared<const std::vector<char>>(std::move(round_)));
     return end_round();
   }
-  const auto gone = std::find_if(members_.begin(), members_.end(),
-                                 [](const Member& member) { return !member.gave && member.state == Member::left; });
-  if (gone == members_.end()) return;
+  const auto closed = std::find_if(members_.begin(), members_.end(), [](const Member& member) {
+    return !member.contributed && member.state == Member::left;
+  });
+  if (closed == members_.end()) return;
   const Payload refusal = to_payload(make_failure(NCAST_REMOTE_ERROR, FailureMessage::from_hub,
-                                                  (gone->name + " left; an all_gather still needs it").c_str()));
+                                                  (closed->name + " left; an all_gather still needs it").c_str()));
   for (Member& member : members_) {
-    if (!member.gave || member.state != Member::here) continue;
-    member.connection->queue(MessageKind::refused, 0, refusal);
+    if (!member.contributed || member.state != Member::joined) continue;
+    member.connection->queue(MessageKind::gather_refused, 0, refusal);
   }
   end_round();
 }
 
 void Hub::end_round() {
   round_ = {};
-  first_giver_ = -1;
-  for (Member& member : members_) member.gave = false;
+  first_contributor_ = -1;
+  for (Member& member : members_) member.contributed = false;
 }
 
-void Hub::give_up(int rank, double seconds) {
+void Hub::handle_timeout(int rank, double seconds) {
   if (!complete_) {
-    return fail_group(
-        NCAST_TIMEOUT, rank,
-        text("rank %d waited %g s for ranks that have not joined: %s (of %zu)", rank, seconds,
-             list_of([](const Member& member) { return member.state == Member::absent; }).c_str(), members_.size()));
+    return fail_group(NCAST_TIMEOUT, rank,
+                      text("rank %d waited %g s for ranks that have not joined: %s (of %zu)", rank, seconds,
+                           ranks_where([](const Member& member) { return member.state == Member::absent; }).c_str(),
+                           members_.size()));
   }
-  // Otherwise what it waited for is on its way.
-  if (!member(rank).gave) return;
+  // If the rank has no open contribution, the result that it waited for is already on its way.
+  if (!member(rank).contributed) return;
   fail_group(NCAST_TIMEOUT, rank,
              text("rank %d waited %g s in all_gather for ranks that have not called it: %s (of %zu)", rank, seconds,
-                  list_of([](const Member& member) { return !member.gave; }).c_str(), members_.size()));
+                  ranks_where([](const Member& member) { return !member.contributed; }).c_str(), members_.size()));
 }
 
-std::string Hub::list_of(bool (*includes)(const Member&)) const {
+std::string Hub::ranks_where(bool (*includes)(const Member&)) const {
   std::string list;
   for (size_t rank = 0; rank < members_.size(); ++rank) {
     if (includes(members_[rank])) list += (list.empty() ? "" : ", ") + std::to_string(rank);
@@ -293,33 +294,33 @@ std::string Hub::list_of(bool (*includes)(const Member&)) const {
   return list;
 }
 
-void Hub::fail_group(ncast_status status, int32_t rank, const std::string& sentence) {
+void Hub::fail_group(ncast_status status, int32_t rank, const std::string& message) {
   if (failure_ != nullptr) return;
-  failure_ = to_payload(make_failure(status, rank, sentence.c_str()));
+  failure_ = to_payload(make_failure(status, rank, message.c_str()));
   failed_at_ = Clock::now();
   round_ = {};
-  tell_all(MessageKind::failure, 0, failure_);
+  send_to_all(MessageKind::failure, 0, failure_);
 }
 
-void Hub::tell_all(MessageKind kind, int32_t value, const Payload& payload) {
+void Hub::send_to_all(MessageKind kind, int32_t value, const Payload& payload) {
   for (Member& member : members_) {
-    if (member.state == Member::here) member.connection->queue(kind, value, payload);
+    if (member.state == Member::joined) member.connection->queue(kind, value, payload);
   }
 }
 
-// What cannot be written is found out by reading, which also finds what the peer said before it ended.
+// Write errors are ignored here: the next read reports them, after the messages that the peer sent before it ended.
 void Hub::write_all() {
   for (Member& member : members_) {
-    if (member.state == Member::here) static_cast<void>(member.connection->write_some());
+    if (member.state == Member::joined) static_cast<void>(member.connection->write_some());
   }
-  for (Stranger& stranger : strangers_) {
-    if (stranger.connection != nullptr) static_cast<void>(stranger.connection->write_some());
+  for (PendingConnection& pending : pending_) {
+    if (pending.connection != nullptr) static_cast<void>(pending.connection->write_some());
   }
 }
 
-int32_t Hub::rank_beside_hub() const {
+int32_t Hub::rank_in_hub_process() const {
   for (size_t rank = 0; rank < members_.size(); ++rank) {
-    if (members_[rank].state == Member::here && members_[rank].beside_hub) return static_cast<int32_t>(rank);
+    if (members_[rank].state == Member::joined && members_[rank].in_hub_process) return static_cast<int32_t>(rank);
   }
   return -1;
 }

@@ -1,4 +1,4 @@
-// What the hub of a rendezvous and its ranks say to each other. A change of anything here is a new protocol_version.
+// The protocol between the hub of a rendezvous and its ranks. Any change here requires a new protocol_version.
 #pragma once
 
 #include <algorithm>
@@ -17,28 +17,28 @@ inline constexpr char hello_magic[8] = {'n', 'c', 'a', 's', 't', 'r', 'v', 0};
 
 enum class MessageKind : uint32_t {
   // From a rank.
-  hello = 0x6c65686e,  // the first: a Hello; not a number that a stranger would begin with
-  gather = 1,          // the rank's blob
-  gave_up = 2,         // its time is up; the seconds that it waited, a double
+  hello = 0x6c65686e,  // the first message, a Hello. An unusual number, so that other protocols do not match
+  gather = 1,          // payload: the rank's blob
+  timed_out = 2,       // the rank's time limit has passed; payload: the seconds that it waited, a double
   goodbye = 3,
-  // Both ways.
+  // In both directions.
   failure = 4,  // a FailureMessage
   // From the hub.
-  welcome = 5,      // all ranks are there; value: a rank in the process of the hub, or -1
-  gathered = 6,     // the blobs of all ranks
-  refused = 7,      // a FailureMessage of this all_gather alone
-  hub_may_end = 8,  // the ranks in its process have left, so that its end is no failure
+  welcome = 5,         // all ranks have joined; value: a rank in the process of the hub, or -1
+  gathered = 6,        // payload: the blobs of all ranks
+  gather_refused = 7,  // a FailureMessage that concerns only this all_gather
+  hub_may_end = 8,     // all ranks in the hub's process have left, so the end of the hub is not a failure
 };
 
-// The first four members, and those of FailureMessage, stay where they are in every version, so that versions can tell
-// that they differ.
+// The offsets of the first four members, and of the members of FailureMessage, are the same in every version, so that
+// different versions can detect and report the difference.
 struct Hello {
   char magic[8];
   WorldId secret;
   uint32_t version;
   int32_t rank;
   int32_t ranks;
-  uint32_t beside_hub;  // the rank is in the hub's process
+  uint32_t in_hub_process;  // 1: the rank is in the hub's process
   int64_t pid;
   char host[40];
 };
@@ -48,10 +48,10 @@ static_assert(offsetof(Hello, ranks) == hello_stable_bytes && sizeof(Hello) == 8
 struct FailureMessage {
   static constexpr int32_t from_hub = -1;
   uint32_t status;
-  int32_t rank;  // where it comes from, or from_hub: a sentence about the group
-  char sentence[Rendezvous::sentence_bytes];
+  int32_t rank;  // the rank that failed, or from_hub: the text is about the group
+  char text[Rendezvous::failure_message_bytes];
 };
-inline constexpr size_t largest_short_message = 4096;  // of those that are not blobs, in any version
+inline constexpr size_t largest_short_message = 4096;  // payload bytes of messages other than blobs, in any version
 
 template <typename Content>
 Payload to_payload(const Content& content) {
@@ -59,7 +59,7 @@ Payload to_payload(const Content& content) {
   return std::make_shared<const std::vector<char>>(bytes, bytes + sizeof content);
 }
 
-// Zeros where the payload is too short.
+// Members beyond the end of the payload are zero.
 template <typename Content>
 Content from_payload(const std::vector<char>& payload) {
   Content content = {};
@@ -67,17 +67,17 @@ Content from_payload(const std::vector<char>& payload) {
   return content;
 }
 
-inline FailureMessage make_failure(ncast_status status, int32_t rank, const char* sentence) {
+inline FailureMessage make_failure(ncast_status status, int32_t rank, const char* text) {
   FailureMessage failure = {static_cast<uint32_t>(status), rank, {}};
-  std::snprintf(failure.sentence, sizeof failure.sentence, "%s", sentence);
+  std::snprintf(failure.text, sizeof failure.text, "%s", text);
   return failure;
 }
 
-// Of a peer that may send anything: a status that exists, a sentence that ends.
+// The payload may be hostile. The result has a valid status that is not OK, and a terminated text.
 inline FailureMessage read_failure(const std::vector<char>& payload) {
   auto failure = from_payload<FailureMessage>(payload);
   if (failure.status == NCAST_OK || failure.status > NCAST_INTERNAL) failure.status = NCAST_INTERNAL;
-  failure.sentence[sizeof failure.sentence - 1] = 0;
+  failure.text[sizeof failure.text - 1] = 0;
   return failure;
 }
 

@@ -15,7 +15,8 @@ ncast_status forked_failure() {
 ncast_status TcpRendezvous::join(const TcpAddress& address, const WorldId& secret, int rank, int ranks, Limit limit,
                                  std::unique_ptr<Rendezvous>* result) {
   if (ranks < 1 || ranks > max_ranks || rank < 0 || rank >= ranks) {
-    return fail(NCAST_INVALID_ARGUMENT, "rank %d of %d: there are 1 to %d ranks", rank, ranks, max_ranks);
+    return fail(NCAST_INVALID_ARGUMENT, "rank %d of %d: ranks must be 1 to %d, and rank below it", rank, ranks,
+                max_ranks);
   }
   auto watcher = std::make_unique<TcpWatcher>(address, rank, ranks, limit);
   if (ncast_status status = watcher->join(secret)) return status;
@@ -27,7 +28,8 @@ TcpRendezvous::TcpRendezvous(int rank, int ranks, std::unique_ptr<TcpWatcher> wa
     : Rendezvous(rank, ranks), watcher_(std::move(watcher)) {}
 
 TcpRendezvous::~TcpRendezvous() {
-  // The thread that the watcher would wait for is the parent's, and its locks may have been held.
+  // In a forked child, leak the watcher: its destructor would join a thread that exists only in the parent, and its
+  // mutex may have been locked at the time of the fork.
   [[maybe_unused]] const TcpWatcher* leaked = watcher_->forked() ? watcher_.release() : nullptr;
 }
 
@@ -44,8 +46,8 @@ void TcpRendezvous::set_limit(Limit limit) {
   if (!watcher_->forked()) watcher_->set_limit(limit);
 }
 
-void TcpRendezvous::publish_failure(ncast_status status, const char* sentence) {
-  if (!watcher_->forked()) watcher_->publish_failure(status, sentence);
+void TcpRendezvous::publish_failure(ncast_status status, const char* message) {
+  if (!watcher_->forked()) watcher_->publish_failure(status, message);
 }
 
 ncast_status TcpRendezvous::check_failure() const {

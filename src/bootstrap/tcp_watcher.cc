@@ -19,7 +19,7 @@ namespace narrowcast::bootstrap {
 namespace {
 
 constexpr Limit goodbye_limit = {1};
-constexpr Limit answer_limit = {2};  // of a hub that is asked which ranks are missing
+constexpr Limit hub_answer_limit = {2};  // for the hub to answer which ranks are missing
 constexpr double longest_sleep_seconds = 3600;
 
 double seconds_until(Limit limit, Clock::time_point start) {
@@ -33,11 +33,11 @@ int milliseconds_until(Limit limit, Clock::time_point start) {
 }
 
 Hello make_hello(const WorldId& secret, int rank, int ranks) {
-  Hello hello = {{}, secret, protocol_version, rank, ranks, is_hub_here(secret) ? 1U : 0U, getpid(), {}};
+  Hello hello = {{}, secret, protocol_version, rank, ranks, is_hub_running(secret) ? 1U : 0U, getpid(), {}};
   std::copy(std::begin(hello_magic), std::end(hello_magic), hello.magic);
   char host[HOST_NAME_MAX + 1] = "?";
   static_cast<void>(gethostname(host, sizeof host));
-  std::copy_n(host, sizeof hello.host, hello.host);  // cut
+  std::copy_n(host, sizeof hello.host, hello.host);  // truncates
   return hello;
 }
 
@@ -62,7 +62,7 @@ bool TcpWatcher::forked() const { return getpid() != pid_; }
 ncast_status TcpWatcher::connect(Clock::time_point start) {
   sockaddr_storage address;
   const socklen_t address_bytes = hub_.socket_address(&address);
-  if (address_bytes == 0) return fail(NCAST_INVALID_ARGUMENT, "the unique id holds no address");
+  if (address_bytes == 0) return fail(NCAST_INVALID_ARGUMENT, "the unique id contains no address");
   Descriptor& socket = connection_.socket;
   if (!socket.open([&] { return ::socket(address.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0); })) {
     return fail(NCAST_SYSTEM_ERROR, "cannot make a socket: %s", std::strerror(errno));
@@ -70,7 +70,8 @@ ncast_status TcpWatcher::connect(Clock::time_point start) {
   int error = ::connect(socket.get(), reinterpret_cast<sockaddr*>(&address), address_bytes) == 0 ? 0 : errno;
   while (error == EINPROGRESS || error == EINTR) {
     if (limit_.passed(start)) {
-      return fail(NCAST_TIMEOUT, "rank %d could not reach the maker of the unique id at %s within %g s", rank_,
+      return fail(NCAST_TIMEOUT,
+                  "rank %d could not connect to the process that created the unique id, at %s, within %g s", rank_,
                   hub_.text().c_str(), limit_.seconds);
     }
     pollfd event = {socket.get(), POLLOUT, 0};
@@ -80,13 +81,13 @@ ncast_status TcpWatcher::connect(Clock::time_point start) {
   }
   if (error == ECONNREFUSED || error == ECONNRESET) {
     return fail(NCAST_REMOTE_ERROR,
-                "nobody listens at %s: the process that made the unique id (pid %u) has ended, or "
-                "its ranks have met already",
+                "nothing listens at %s: the process that created the unique id (pid %u) has ended, or a communicator "
+                "with this id already exists",
                 hub_.text().c_str(), hub_.pid);
   }
   if (error != 0) {
-    return fail(NCAST_SYSTEM_ERROR, "rank %d cannot reach the maker of the unique id at %s: %s", rank_,
-                hub_.text().c_str(), std::strerror(error));
+    return fail(NCAST_SYSTEM_ERROR, "rank %d cannot connect to the process that created the unique id, at %s: %s",
+                rank_, hub_.text().c_str(), std::strerror(error));
   }
   set_up_socket(socket.get());
   connection_.allow_payload(std::max(largest_short_message, Rendezvous::max_round_bytes));
@@ -100,10 +101,10 @@ ncast_status TcpWatcher::join(const WorldId& secret) {
     return fail(NCAST_SYSTEM_ERROR, "cannot make an eventfd: %s", std::strerror(errno));
   }
   send(MessageKind::hello, to_payload(make_hello(secret, rank_, ranks_)));
-  if (ncast_status status = start_quiet_thread("ncast-watcher", [this] { run(); }, &thread_)) return status;
+  if (ncast_status status = start_background_thread("ncast-watcher", [this] { run(); }, &thread_)) return status;
   std::unique_lock lock(mutex_);
-  // A peer may join, work and fail before this thread has noticed that all were there.
-  const ncast_status status = wait_or_give_up(lock, start, [this] { return welcomed_; });
+  // Joining has succeeded even if a peer has failed since: it may fail before this thread wakes up.
+  const ncast_status status = wait_or_time_out(lock, start, [this] { return welcomed_; });
   return welcomed_ ? NCAST_OK : status;
 }
 
@@ -118,10 +119,10 @@ ncast_status TcpWatcher::exchange(const void* mine, size_t bytes, void* all) {
   refusal_ = {};
   expected_bytes_ = bytes * static_cast<size_t>(ranks_);
   send(MessageKind::gather, std::move(blob));
-  const ncast_status status = wait_or_give_up(lock, start, [this] { return exchanged_ || ended_; });
+  const ncast_status status = wait_or_time_out(lock, start, [this] { return exchanged_ || ended_; });
   exchanging_ = false;
   if (exchanged_ && refusal_.status != NCAST_OK) {
-    return fail(static_cast<ncast_status>(refusal_.status), "%s", refusal_.sentence);
+    return fail(static_cast<ncast_status>(refusal_.status), "%s", refusal_.text);
   }
   if (exchanged_) {
     if (expected_bytes_ != 0) std::memcpy(all, gathered_.data(), expected_bytes_);
@@ -130,12 +131,12 @@ ncast_status TcpWatcher::exchange(const void* mine, size_t bytes, void* all) {
   }
   if (status != NCAST_OK) return status;
   if (ncast_status failed = check_failure_locked()) return failed;
-  // The hub had leave to end.
-  return fail(NCAST_REMOTE_ERROR, "rank %d, in whose process the ranks meet, left; an all_gather still needs it",
-              rank_beside_hub_);
+  // The connection was closed without a failure, as the hub had announced.
+  return fail(NCAST_REMOTE_ERROR, "rank %d, whose process runs the rendezvous, left before an all_gather that needs it",
+              rank_in_hub_process_);
 }
 
-// Whether it is done by the limit.
+// Waits until `done` or the limit. Returns whether it is done.
 template <typename Done>
 bool TcpWatcher::wait(std::unique_lock<std::mutex>& lock, Limit limit, Done done) {
   const auto start = Clock::now();
@@ -145,24 +146,25 @@ bool TcpWatcher::wait(std::unique_lock<std::mutex>& lock, Limit limit, Done done
   return done();
 }
 
-// Until `done` or a failure. At the deadline the hub is asked who is missing: its answer is a failure too.
+// Waits until `done` or a failure. At the deadline it tells the hub, which answers with a failure that names the
+// missing ranks.
 template <typename Done>
-ncast_status TcpWatcher::wait_or_give_up(std::unique_lock<std::mutex>& lock, Clock::time_point start, Done done) {
-  const auto over = [&] { return done() || failure_ != NCAST_OK; };
+ncast_status TcpWatcher::wait_or_time_out(std::unique_lock<std::mutex>& lock, Clock::time_point start, Done done) {
+  const auto finished = [&] { return done() || failure_ != NCAST_OK; };
   const Limit limit = limit_;
   Limit left = limit;
   if (limit.seconds > 0) {
     const double passed_seconds = std::chrono::duration<double>(Clock::now() - start).count();
     left.seconds = std::max(limit.seconds - passed_seconds, 1e-3);
   }
-  if (!wait(lock, left, over)) {
-    send(MessageKind::gave_up, to_payload(limit.seconds));
-    if (!wait(lock, answer_limit, over)) {
-      // It is stuck, or its host is.
-      char sentence[Rendezvous::sentence_bytes];
-      std::snprintf(sentence, sizeof sentence, "rank %d waited %g s for the process that made the unique id, %s", rank_,
-                    limit.seconds, hub_name().c_str());
-      publish_locked(NCAST_TIMEOUT, sentence);
+  if (!wait(lock, left, finished)) {
+    send(MessageKind::timed_out, to_payload(limit.seconds));
+    if (!wait(lock, hub_answer_limit, finished)) {
+      // The hub's process or host hangs.
+      char message[Rendezvous::failure_message_bytes];
+      std::snprintf(message, sizeof message, "rank %d waited %g s for the process that created the unique id, %s",
+                    rank_, limit.seconds, hub_name().c_str());
+      publish_locked(NCAST_TIMEOUT, message);
     }
   }
   return done() ? NCAST_OK : check_failure_locked();
@@ -173,15 +175,15 @@ void TcpWatcher::set_limit(Limit limit) {
   limit_ = limit;
 }
 
-void TcpWatcher::publish_failure(ncast_status status, const char* sentence) {
+void TcpWatcher::publish_failure(ncast_status status, const char* message) {
   const std::lock_guard lock(mutex_);
-  publish_locked(status, sentence);
+  publish_locked(status, message);
 }
 
-void TcpWatcher::publish_locked(ncast_status status, const char* sentence) {
+void TcpWatcher::publish_locked(ncast_status status, const char* message) {
   if (failure_ != NCAST_OK || status == NCAST_OK) return;
-  learn(make_failure(status, rank_, sentence));
-  send(MessageKind::failure, to_payload(make_failure(status, rank_, sentence)));
+  record_failure(make_failure(status, rank_, message));
+  send(MessageKind::failure, to_payload(make_failure(status, rank_, message)));
 }
 
 ncast_status TcpWatcher::check_failure() const {
@@ -190,7 +192,7 @@ ncast_status TcpWatcher::check_failure() const {
 }
 
 ncast_status TcpWatcher::check_failure_locked() const {
-  return failure_ == NCAST_OK ? NCAST_OK : fail(failure_, "%s", failure_sentence_);
+  return failure_ == NCAST_OK ? NCAST_OK : fail(failure_, "%s", failure_message_);
 }
 
 void TcpWatcher::set_handler(Handler handler) {
@@ -217,7 +219,7 @@ void TcpWatcher::run() {
   }
 }
 
-// One turn; false at the end.
+// One turn of the thread's loop. Returns false when the thread should end.
 bool TcpWatcher::serve() {
   bool leaving = false;
   {
@@ -225,10 +227,10 @@ bool TcpWatcher::serve() {
     for (auto& [kind, payload] : outbox_) connection_.queue(kind, 0, std::move(payload));
     outbox_.clear();
     leaving = leaving_;
-    if (leaving && !said_goodbye_) connection_.queue(MessageKind::goodbye, 0);
-    said_goodbye_ = leaving;
+    if (leaving && !goodbye_queued_) connection_.queue(MessageKind::goodbye, 0);
+    goodbye_queued_ = leaving;
   }
-  // A failure to write is found again by reading, which also finds what the hub said before.
+  // Write errors are ignored here: reading reports them, after the messages that the hub sent before.
   static_cast<void>(connection_.write_some());
   if (leaving && (!connection_.socket || goodbye_limit.passed(leaving_since_))) return false;
   pollfd events[2] = {connection_.wanted_events(), {wake_.get(), POLLIN, 0}};
@@ -238,9 +240,9 @@ bool TcpWatcher::serve() {
   if (events[0].revents == 0) return true;
   std::vector<Message> messages;
   const bool open = connection_.read_some(&messages);
-  bool understood = true;
-  for (Message& message : messages) understood = understood && receive(message);
-  if (!understood) {
+  bool valid = true;
+  for (Message& message : messages) valid = valid && receive(message);
+  if (!valid) {
     connection_ended(EBADMSG);
   } else if (!open) {
     connection_ended(connection_.error());
@@ -248,32 +250,32 @@ bool TcpWatcher::serve() {
   return true;
 }
 
-// False when a hub does not say such things.
+// Returns false if the message is invalid.
 bool TcpWatcher::receive(Message& message) {
   const std::lock_guard lock(mutex_);
-  const bool awaited = exchanging_ && !exchanged_;
-  bool understood = true;
+  const bool expected = exchanging_ && !exchanged_;
+  bool valid = true;
   switch (message.header.kind) {
     case MessageKind::welcome:
       welcomed_ = true;
-      rank_beside_hub_ = message.header.value;
+      rank_in_hub_process_ = message.header.value;
       break;
     case MessageKind::gathered:
-      if (!awaited) break;
-      understood = exchanged_ = message.payload.size() == expected_bytes_;
+      if (!expected) break;
+      valid = exchanged_ = message.payload.size() == expected_bytes_;
       gathered_ = std::move(message.payload);
       break;
-    case MessageKind::refused:
-      if (!awaited) break;
+    case MessageKind::gather_refused:
+      if (!expected) break;
       refusal_ = read_failure(message.payload);
       exchanged_ = true;
       break;
-    case MessageKind::failure: learn(read_failure(message.payload)); break;
+    case MessageKind::failure: record_failure(read_failure(message.payload)); break;
     case MessageKind::hub_may_end: hub_may_end_ = true; break;
-    default: understood = false;
+    default: valid = false;
   }
   changed_.notify_all();
-  return understood;
+  return valid;
 }
 
 void TcpWatcher::connection_ended(int error) {
@@ -282,39 +284,39 @@ void TcpWatcher::connection_ended(int error) {
   ended_ = true;
   changed_.notify_all();
   if (leaving_ || hub_may_end_) return;
-  char sentence[Rendezvous::sentence_bytes];
+  char message[Rendezvous::failure_message_bytes];
   const bool closed = error == 0 || error == ECONNRESET || error == EPIPE;
-  const char* why = closed ? "it ended" : std::strerror(error);
+  const char* why = closed ? "it has ended" : std::strerror(error);
   if (error == EBADMSG) {
-    std::snprintf(sentence, sizeof sentence, "what listens at %s is no rendezvous of this library",
+    std::snprintf(message, sizeof message, "the process that listens at %s is not a rendezvous of this library",
                   hub_.text().c_str());
   } else if (!welcomed_ && closed) {
-    std::snprintf(sentence, sizeof sentence, "the process that made the unique id, %s, ended or does not know the id",
-                  hub_name().c_str());
-  } else if (rank_beside_hub_ >= 0) {
-    std::snprintf(sentence, sizeof sentence, "rank %d died: its process made the unique id, %s: %s", rank_beside_hub_,
-                  hub_name().c_str(), why);
+    std::snprintf(message, sizeof message,
+                  "the process that created the unique id, %s, has ended or does not know the id", hub_name().c_str());
+  } else if (rank_in_hub_process_ >= 0) {
+    std::snprintf(message, sizeof message, "rank %d died: its process created the unique id, %s: %s",
+                  rank_in_hub_process_, hub_name().c_str(), why);
   } else {
-    std::snprintf(sentence, sizeof sentence, "lost the process that made the unique id, %s: %s", hub_name().c_str(),
-                  why);
+    std::snprintf(message, sizeof message, "lost the connection to the process that created the unique id, %s: %s",
+                  hub_name().c_str(), why);
   }
-  learn(make_failure(NCAST_REMOTE_ERROR, FailureMessage::from_hub, sentence));
+  record_failure(make_failure(NCAST_REMOTE_ERROR, FailureMessage::from_hub, message));
 }
 
-// Only the first counts.
-void TcpWatcher::learn(const FailureMessage& news) {
+// Keeps the first failure only.
+void TcpWatcher::record_failure(const FailureMessage& failure) {
   if (failure_ != NCAST_OK) return;
-  const auto status = static_cast<ncast_status>(news.status);
-  failure_is_mine_ = news.rank == rank_;
-  if (failure_is_mine_ || news.rank == FailureMessage::from_hub) {
+  const auto status = static_cast<ncast_status>(failure.status);
+  failure_is_mine_ = failure.rank == rank_;
+  if (failure_is_mine_ || failure.rank == FailureMessage::from_hub) {
     failure_ = status;
-    std::snprintf(failure_sentence_, sizeof failure_sentence_, "%s", news.sentence);
+    std::snprintf(failure_message_, sizeof failure_message_, "%s", failure.text);
   } else if (status == NCAST_ABORTED) {
     failure_ = status;
-    std::snprintf(failure_sentence_, sizeof failure_sentence_, "rank %d aborted the communicator", news.rank);
+    std::snprintf(failure_message_, sizeof failure_message_, "rank %d aborted the communicator", failure.rank);
   } else {
     failure_ = status == NCAST_MISMATCH ? NCAST_MISMATCH : NCAST_REMOTE_ERROR;
-    std::snprintf(failure_sentence_, sizeof failure_sentence_, "rank %d reports: %s", news.rank, news.sentence);
+    std::snprintf(failure_message_, sizeof failure_message_, "rank %d reports: %s", failure.rank, failure.text);
   }
   changed_.notify_all();
 }
@@ -327,8 +329,8 @@ void TcpWatcher::call_handler() {
     handler_called_ = true;
     handler = std::move(handler_);
   }
-  // Nobody writes to these once there is a failure.
-  handler(failure_, failure_sentence_);
+  // No lock: these do not change after the first failure.
+  handler(failure_, failure_message_);
 }
 
 std::string TcpWatcher::hub_name() const { return "pid " + std::to_string(hub_.pid) + " at " + hub_.text(); }

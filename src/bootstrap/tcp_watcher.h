@@ -1,4 +1,4 @@
-// A rank's connection to the hub of its rendezvous, and the thread that serves it.
+// A rank's connection to the hub, and the thread that serves it.
 #pragma once
 
 #include <sys/types.h>
@@ -22,19 +22,19 @@ class TcpWatcher {
   TcpWatcher(const TcpAddress& hub, int rank, int ranks, Limit limit);
   TcpWatcher(const TcpWatcher&) = delete;
   TcpWatcher& operator=(const TcpWatcher&) = delete;
-  // Says goodbye, and waits for the hub to hear it, a second at most.
+  // Sends a goodbye and waits at most one second for the hub to close the connection.
   ~TcpWatcher();
 
-  // Once, first. Until all ranks are there.
+  // Call once, before the functions below. Returns when all ranks have joined.
   ncast_status join(const WorldId& secret);
-  // Any thread, after join(); exchange() one at a time. As the functions of Rendezvous.
+  // Like the functions of Rendezvous (exchange: all_gather). Any thread; one exchange() at a time.
   ncast_status exchange(const void* mine, size_t bytes, void* all);
   void set_limit(Limit limit);
-  void publish_failure(ncast_status status, const char* sentence);
+  void publish_failure(ncast_status status, const char* message);
   ncast_status check_failure() const;
   void set_handler(Handler handler);
 
-  // In a child that was forked from the process that joined: there is no thread.
+  // True in a forked child of the process that joined: it has no copy of the thread.
   bool forked() const;
 
  private:
@@ -45,44 +45,44 @@ class TcpWatcher {
   void connection_ended(int error);
   void call_handler();
   std::string hub_name() const;
-  // These, and wait(), with mutex_ held.
-  void learn(const FailureMessage& news);
-  void publish_locked(ncast_status status, const char* sentence);
+  // The caller of these, and of wait(), holds mutex_.
+  void record_failure(const FailureMessage& failure);
+  void publish_locked(ncast_status status, const char* message);
   void send(MessageKind kind, Payload payload);
   void wake();
   ncast_status check_failure_locked() const;
   template <typename Done>
   bool wait(std::unique_lock<std::mutex>& lock, Limit limit, Done done);
   template <typename Done>
-  ncast_status wait_or_give_up(std::unique_lock<std::mutex>& lock, Clock::time_point start, Done done);
+  ncast_status wait_or_time_out(std::unique_lock<std::mutex>& lock, Clock::time_point start, Done done);
 
   const TcpAddress hub_;
   const int rank_;
   const int ranks_;
   const pid_t pid_;
-  Connection connection_;  // the thread's, once it runs
+  Connection connection_;  // used by the thread only, once it runs
   Descriptor wake_;        // an eventfd
   std::thread thread_;
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  Limit limit_;  // of joining, and of exchanges that begin
+  Limit limit_;  // for joining and for each exchange
   std::vector<std::pair<MessageKind, Payload>> outbox_;
   bool welcomed_ = false;
   bool leaving_ = false;
-  bool said_goodbye_ = false;
+  bool goodbye_queued_ = false;
   Clock::time_point leaving_since_;
-  bool ended_ = false;  // the connection
+  bool ended_ = false;  // the connection is closed
   bool hub_may_end_ = false;
-  int rank_beside_hub_ = -1;
+  int rank_in_hub_process_ = -1;
   bool exchanging_ = false;
-  bool exchanged_ = false;  // the hub has answered
+  bool exchanged_ = false;  // the hub has answered the current exchange
   size_t expected_bytes_ = 0;
   std::vector<char> gathered_;
-  FailureMessage refusal_ = {};      // of the exchange
-  ncast_status failure_ = NCAST_OK;  // the first; unchanged from then on, with its sentence
+  FailureMessage refusal_ = {};      // the error of the current exchange, if any
+  ncast_status failure_ = NCAST_OK;  // the first failure; it and its message do not change again
   bool failure_is_mine_ = false;
-  char failure_sentence_[Rendezvous::sentence_bytes + 40] = "";
+  char failure_message_[Rendezvous::failure_message_bytes + 40] = "";
   bool handler_called_ = false;
   Handler handler_;
 };

@@ -1,4 +1,4 @@
-// The content of a unique id; its remaining bytes are zero.
+// The content of a unique id. The remaining bytes are zero.
 #pragma once
 
 #include <cstring>
@@ -11,7 +11,7 @@ namespace narrowcast::bootstrap {
 struct UniqueIdContent {
   char magic[8];
   WorldId world;
-  char reserved_address[64];  // of the hub, for backends that use a TCP rendezvous; else zero
+  char reserved_address[64];  // the hub's TcpAddress, for backends that use a TCP rendezvous; otherwise zero
 };
 inline constexpr char unique_id_magic[8] = {'n', 'c', 'a', 's', 't', 'i', 'd', '1'};
 static_assert(sizeof(UniqueIdContent) <= NCAST_UNIQUE_ID_BYTES);

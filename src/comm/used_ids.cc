@@ -7,7 +7,7 @@
 namespace narrowcast::comm {
 namespace {
 
-// Guarded by hold_off_forks(). Never destroyed: threads may outlive static objects.
+// Guarded by block_forks(). Never destroyed: threads may outlive static objects.
 std::set<bootstrap::WorldId>& used_ids() {
   static auto* const ids = new std::set<bootstrap::WorldId>;
   return *ids;
@@ -16,12 +16,12 @@ std::set<bootstrap::WorldId>& used_ids() {
 }  // namespace
 
 bool is_used(const bootstrap::WorldId& id) {
-  const auto no_fork = bootstrap::hold_off_forks();
+  const auto fork_lock = bootstrap::block_forks();
   return used_ids().contains(id);
 }
 
 void mark_used(const bootstrap::WorldId& id) {
-  const auto no_fork = bootstrap::hold_off_forks();
+  const auto fork_lock = bootstrap::block_forks();
   used_ids().insert(id);
 }
 

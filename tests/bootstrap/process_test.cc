@@ -1,4 +1,4 @@
-// Who lives.
+// Detection of whether a process is alive.
 #include "bootstrap/process.h"
 
 #include "support/ranks.h"
@@ -10,7 +10,7 @@ using bootstrap::current_process;
 using bootstrap::is_alive;
 using bootstrap::ProcessIdentity;
 
-TEST_CASE("AProcessThatRunsIsAlive") {
+TEST_CASE("ARunningProcessIsAlive") {
   CHECK(current_process().start_time != 0);
   CHECK(is_alive(current_process()));
 }
@@ -37,7 +37,7 @@ TEST_CASE("AZombieAndAReapedProcessAreDead") {
   close(pipe_ends[1]);
 }
 
-TEST_CASE("AnotherProcessWithTheSamePidIsNotTheSame") {
+TEST_CASE("AProcessThatReusesThePidDoesNotCountAsAlive") {
   ProcessIdentity older = current_process();
   older.start_time -= 1;
   CHECK(!is_alive(older));

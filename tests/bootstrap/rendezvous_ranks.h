@@ -1,4 +1,4 @@
-// Ranks that meet at a hub, for the tests of the rendezvous.
+// Ranks that connect to a hub, for the tests of the rendezvous.
 #pragma once
 
 #include <sys/mman.h>
@@ -22,26 +22,26 @@ inline double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-inline bool sentence_has(const std::string& part) {
+inline bool error_contains(const std::string& part) {
   return std::string(ncast_last_error()).find(part) != std::string::npos;
 }
 
-// What a unique id says.
-struct Meeting {
+// The address and secret of a hub. A unique id contains the same.
+struct HubAddress {
   bootstrap::TcpAddress address;
   bootstrap::WorldId secret;
 
-  static Meeting open() {
-    Meeting meeting;
-    EXPECT_OK(bootstrap::random_bytes(&meeting.secret, sizeof meeting.secret));
-    EXPECT_OK(bootstrap::open_rendezvous(meeting.secret, {0}, &meeting.address));
-    return meeting;
+  static HubAddress start_hub() {
+    HubAddress hub;
+    EXPECT_OK(bootstrap::random_bytes(&hub.secret, sizeof hub.secret));
+    EXPECT_OK(bootstrap::open_rendezvous(hub.secret, {0}, &hub.address));
+    return hub;
   }
 
   ncast_status join(int rank, int ranks, std::unique_ptr<Rendezvous>* result, double seconds = 40) const {
     return bootstrap::TcpRendezvous::join(address, secret, rank, ranks, {seconds}, result);
   }
-  std::unique_ptr<Rendezvous> joined(int rank, int ranks, double seconds = 40) const {
+  std::unique_ptr<Rendezvous> must_join(int rank, int ranks, double seconds = 40) const {
     std::unique_ptr<Rendezvous> result;
     EXPECT_OK(join(rank, ranks, &result, seconds));
     EXPECT(result->rank() == rank && result->ranks() == ranks);
@@ -49,18 +49,18 @@ struct Meeting {
   }
 };
 
-// A hub in a process of its own, so that the test itself has one thread when it forks.
+// A hub in its own process, so that the test process has a single thread when it forks.
 class HubProcess {
  public:
   HubProcess() {
     int ends[2];
     REQUIRE(pipe(ends) == 0);
     pid_ = start_process([&] {
-      meeting_ = Meeting::open();
-      EXPECT(write(ends[1], &meeting_, sizeof meeting_) == sizeof meeting_);
+      address_ = HubAddress::start_hub();
+      EXPECT(write(ends[1], &address_, sizeof address_) == sizeof address_);
       for (;;) pause();
     });
-    REQUIRE(read(ends[0], &meeting_, sizeof meeting_) == sizeof meeting_);
+    REQUIRE(read(ends[0], &address_, sizeof address_) == sizeof address_);
     close(ends[0]);
     close(ends[1]);
   }
@@ -75,27 +75,27 @@ class HubProcess {
     pid_ = 0;
   }
   pid_t pid() const { return pid_; }
-  const Meeting& operator*() const { return meeting_; }
-  const Meeting* operator->() const { return &meeting_; }
+  const HubAddress& operator*() const { return address_; }
+  const HubAddress* operator->() const { return &address_; }
 
  private:
   pid_t pid_ = 0;
-  Meeting meeting_ = {};
+  HubAddress address_ = {};
 };
 
-// For bodies that have a hub, with its thread, in their process. The test itself has no threads when it forks, for
-// a child inherits the locks of the sanitizers' allocators as they are, and waits indefinitely for one that a thread
-// held. (That of the C library is made whole by fork itself.)
+// Runs `body` in a forked process. For bodies that start a hub, and so a thread, in their own process: the test process
+// must have no other threads when it forks, because a child inherits the locks of the sanitizers' allocators and would
+// wait indefinitely for one that another thread held. (fork() itself resets the locks of the C library.)
 inline void run_process(const std::function<void()>& body) { CHECK(wait_for_process(start_process(body)) == 0); }
 
-inline void run_threads_with_hub(int ranks, const std::function<void(const Meeting&, int rank)>& body) {
+inline void run_threads_with_hub(int ranks, const std::function<void(const HubAddress&, int rank)>& body) {
   run_process([&] {
-    const Meeting meeting = Meeting::open();
-    run_threads(ranks, [&](int rank) { body(meeting, rank); });
+    const HubAddress hub = HubAddress::start_hub();
+    run_threads(ranks, [&](int rank) { body(hub, rank); });
   });
 }
 
-// A number that forked processes share.
+// A counter that forked processes share.
 class SharedCount {
  public:
   SharedCount()
@@ -117,54 +117,56 @@ class SharedCount {
   std::atomic<int>* value_;
 };
 
-// Waits for the failure that this rank must learn of.
-inline ncast_status await_failure(const Rendezvous& rendezvous) {
+// Waits until this rank knows of a failure, and returns its status.
+inline ncast_status wait_for_failure(const Rendezvous& rendezvous) {
   while (rendezvous.check_failure() == NCAST_OK) usleep(1000);
   return rendezvous.check_failure();
 }
 
-// A bare connection, of somebody who may say anything.
-class Stranger {
+// A bare TCP connection that can send any bytes.
+class RawClient {
  public:
-  explicit Stranger(const bootstrap::TcpAddress& address) {
+  explicit RawClient(const bootstrap::TcpAddress& address) {
     sockaddr_storage storage;
     const socklen_t bytes = address.socket_address(&storage);
     EXPECT(socket_.open([&] { return socket(storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0); }));
     EXPECT(connect(socket_.get(), reinterpret_cast<sockaddr*>(&storage), bytes) == 0);
   }
 
-  void say(const void* bytes, size_t count) { static_cast<void>(send(socket_.get(), bytes, count, MSG_NOSIGNAL)); }
-  void say(bootstrap::MessageKind kind, uint64_t payload_bytes) {
+  void send_bytes(const void* bytes, size_t count) {
+    static_cast<void>(send(socket_.get(), bytes, count, MSG_NOSIGNAL));
+  }
+  void send_bytes(bootstrap::MessageKind kind, uint64_t payload_bytes) {
     const bootstrap::MessageHeader header = {kind, 0, payload_bytes};
-    say(&header, sizeof header);
+    send_bytes(&header, sizeof header);
   }
-  void say_hello(const bootstrap::Hello& hello) {
-    say(bootstrap::MessageKind::hello, sizeof hello);
-    say(&hello, sizeof hello);
+  void send_hello(const bootstrap::Hello& hello) {
+    send_bytes(bootstrap::MessageKind::hello, sizeof hello);
+    send_bytes(&hello, sizeof hello);
   }
-  // Until the hub closes the connection.
-  std::string hear_all() {
-    std::string heard;
+  // Reads until the hub closes the connection.
+  std::string read_to_end() {
+    std::string received;
     char bytes[4096];
     for (ssize_t count; (count = recv(socket_.get(), bytes, sizeof bytes, 0)) > 0;) {
-      heard.append(bytes, static_cast<size_t>(count));
+      received.append(bytes, static_cast<size_t>(count));
     }
-    return heard;
+    return received;
   }
-  // `count` bytes; fewer when the hub closes the connection before.
-  std::string hear(size_t count) {
-    std::string heard(count, 0);
-    const ssize_t got = recv(socket_.get(), heard.data(), count, MSG_WAITALL);
-    heard.resize(got > 0 ? static_cast<size_t>(got) : 0);
-    return heard;
+  // Reads `count` bytes, or fewer if the hub closes the connection.
+  std::string read_bytes(size_t count) {
+    std::string received(count, 0);
+    const ssize_t bytes = recv(socket_.get(), received.data(), count, MSG_WAITALL);
+    received.resize(bytes > 0 ? static_cast<size_t>(bytes) : 0);
+    return received;
   }
 
  private:
   bootstrap::Descriptor socket_;
 };
 
-inline bootstrap::Hello hello_of(const Meeting& meeting, int rank, int ranks) {
-  bootstrap::Hello hello = {{}, meeting.secret, bootstrap::protocol_version, rank, ranks, 0, getpid(), "somewhere"};
+inline bootstrap::Hello hello_of(const HubAddress& hub, int rank, int ranks) {
+  bootstrap::Hello hello = {{}, hub.secret, bootstrap::protocol_version, rank, ranks, 0, getpid(), "somewhere"};
   std::copy(std::begin(bootstrap::hello_magic), std::end(bootstrap::hello_magic), hello.magic);
   return hello;
 }

@@ -1,4 +1,4 @@
-// Ranks that meet over TCP and exchange blobs.
+// Ranks join over TCP and exchange blobs.
 #include <netinet/in.h>
 
 #include <cstring>
@@ -9,7 +9,7 @@
 namespace narrowcast::testing {
 namespace {
 
-// Gathers blobs that tell rank and round, `rounds` times, of changing sizes.
+// Runs `rounds` all_gathers of blobs of varying sizes. Their content depends on the rank and the round.
 void gather_rounds(Rendezvous& rendezvous, int rounds, size_t largest) {
   const auto ranks = static_cast<size_t>(rendezvous.ranks());
   for (int round = 0; round < rounds; ++round) {
@@ -22,12 +22,12 @@ void gather_rounds(Rendezvous& rendezvous, int rounds, size_t largest) {
   }
 }
 
-TEST_CASE("EveryProcessReceivesTheBlobsOfAllInRankOrder") {
+TEST_CASE("EveryProcessReceivesAllBlobsInRankOrder") {
   for (const int ranks : {1, 2, 5, 8}) {
     CAPTURE(ranks);
     const HubProcess hub;
     run_processes(ranks, [&](int rank) {
-      const auto rendezvous = hub->joined(rank, ranks);
+      const auto rendezvous = hub->must_join(rank, ranks);
       gather_rounds(*rendezvous, 30, 5000);
       EXPECT_OK(rendezvous->barrier());
       EXPECT_OK(rendezvous->check_failure());
@@ -35,33 +35,33 @@ TEST_CASE("EveryProcessReceivesTheBlobsOfAllInRankOrder") {
   }
 }
 
-TEST_CASE("EveryThreadReceivesTheBlobsOfAllInRankOrder") {
+TEST_CASE("EveryThreadReceivesAllBlobsInRankOrder") {
   for (const int ranks : {1, 2, 5, 8}) {
     CAPTURE(ranks);
-    run_threads_with_hub(ranks, [&](const Meeting& meeting, int rank) {
-      const auto rendezvous = meeting.joined(rank, ranks);
+    run_threads_with_hub(ranks, [&](const HubAddress& hub, int rank) {
+      const auto rendezvous = hub.must_join(rank, ranks);
       gather_rounds(*rendezvous, 30, 5000);
     });
   }
 }
 
-TEST_CASE("ABarrierEndsWhenAllHaveCome") {
-  std::atomic<int> came{0};
-  run_threads_with_hub(3, [&](const Meeting& meeting, int rank) {
-    const auto rendezvous = meeting.joined(rank, 3);
+TEST_CASE("ABarrierReturnsWhenAllRanksHaveArrived") {
+  std::atomic<int> arrived{0};
+  run_threads_with_hub(3, [&](const HubAddress& hub, int rank) {
+    const auto rendezvous = hub.must_join(rank, 3);
     for (int round = 1; round <= 20; ++round) {
       if (rank == round % 3) usleep(2000);
-      came.fetch_add(1);
+      arrived.fetch_add(1);
       EXPECT_OK(rendezvous->barrier());
-      EXPECT(came.load() >= 3 * round);
+      EXPECT(arrived.load() >= 3 * round);
     }
   });
 }
 
-TEST_CASE("BlobsMayBeLargeAndNotTooLarge") {
+TEST_CASE("BlobsAboveTheLimitAreRejected") {
   const HubProcess hub;
   run_processes(3, [&](int rank) {
-    const auto rendezvous = hub->joined(rank, 3);
+    const auto rendezvous = hub->must_join(rank, 3);
     const size_t bytes = Rendezvous::max_round_bytes / 3;
     std::vector<char> mine(bytes + 1, static_cast<char>('a' + rank));
     std::vector<char> all(3 * bytes);
@@ -75,110 +75,110 @@ TEST_CASE("BlobsMayBeLargeAndNotTooLarge") {
   });
 }
 
-TEST_CASE("ManyRendezvousRunSideBySide") {
+TEST_CASE("ManyRendezvousRunConcurrently") {
   run_process([] {
-    constexpr int meetings = 4, ranks = 3;
-    std::vector<Meeting> meeting;
-    for (int i = 0; i < meetings; ++i) meeting.push_back(Meeting::open());
-    run_threads(meetings * ranks, [&](int i) {
-      const auto rendezvous = meeting[static_cast<size_t>(i % meetings)].joined(i / meetings, ranks);
+    constexpr int communicators = 4, ranks = 3;
+    std::vector<HubAddress> hubs;
+    for (int i = 0; i < communicators; ++i) hubs.push_back(HubAddress::start_hub());
+    run_threads(communicators * ranks, [&](int i) {
+      const auto rendezvous = hubs[static_cast<size_t>(i % communicators)].must_join(i / communicators, ranks);
       gather_rounds(*rendezvous, 20, 3000);
     });
   });
 }
 
-TEST_CASE("OneMeetingAfterTheOtherLeavesNoDescriptorsOpen") {
+TEST_CASE("ARendezvousLeavesNoDescriptorsOpen") {
   run_process([] {
     const auto free_descriptor = [] {
       const int descriptor = dup(0);
       close(descriptor);
       return descriptor;
     };
-    const auto meet = [] {
-      const Meeting meeting = Meeting::open();
-      run_threads(2, [&](int rank) { EXPECT_OK(meeting.joined(rank, 2)->check_failure()); });
+    const auto connect_and_leave = [] {
+      const HubAddress hub = HubAddress::start_hub();
+      run_threads(2, [&](int rank) { EXPECT_OK(hub.must_join(rank, 2)->check_failure()); });
       // The hub's thread ends soon after the last rank.
-      while (bootstrap::is_hub_here(meeting.secret)) usleep(1000);
+      while (bootstrap::is_hub_running(hub.secret)) usleep(1000);
     };
-    meet();
+    connect_and_leave();
     const int before = free_descriptor();
-    for (int i = 0; i < 5; ++i) meet();
+    for (int i = 0; i < 5; ++i) connect_and_leave();
     EXPECT(free_descriptor() == before);
   });
 }
 
-TEST_CASE("RanksMayComeLateAndInAnyOrder") {
+TEST_CASE("RanksMayJoinLateAndInAnyOrder") {
   const HubProcess hub;
   run_processes(4, [&](int rank) {
     usleep(static_cast<useconds_t>(4 - rank) * 30000);
-    gather_rounds(*hub->joined(rank, 4), 3, 100);
+    gather_rounds(*hub->must_join(rank, 4), 3, 100);
   });
 }
 
-TEST_CASE("AHubThatNobodyJoinsDoesNotKeepItsProcess") {
+TEST_CASE("AnUnusedHubDoesNotKeepItsProcessFromExiting") {
   const auto start = Clock::now();
   const pid_t pid = start_process([] {
-    Meeting::open();
+    HubAddress::start_hub();
     std::exit(7);
   });
   CHECK(wait_for_process(pid) == 7);
   CHECK(seconds_since(start) < 10);
 }
 
-TEST_CASE("AHubThatNobodyJoinsEndsAtItsLimit") {
+TEST_CASE("AnUnusedHubEndsAtItsTimeLimit") {
   run_process([] {
-    Meeting meeting = {};
-    EXPECT(bootstrap::open_rendezvous(meeting.secret, {0.1}, &meeting.address) == NCAST_OK);
+    HubAddress hub = {};
+    EXPECT(bootstrap::open_rendezvous(hub.secret, {0.1}, &hub.address) == NCAST_OK);
     const TimeLimit limit;
-    while (bootstrap::is_hub_here(meeting.secret)) usleep(1000);
+    while (bootstrap::is_hub_running(hub.secret)) usleep(1000);
     std::unique_ptr<Rendezvous> rendezvous;
-    EXPECT(meeting.join(0, 1, &rendezvous) == NCAST_REMOTE_ERROR);
-    EXPECT(sentence_has("nobody listens at "));
+    EXPECT(hub.join(0, 1, &rendezvous) == NCAST_REMOTE_ERROR);
+    EXPECT(error_contains("nothing listens at "));
   });
 }
 
-TEST_CASE("AHubThatNobodyWillJoinEndsWhenThatIsSaid") {
+TEST_CASE("AnUnusedHubCanBeClosed") {
   run_process([] {
     const TimeLimit limit;
-    bootstrap::close_unused_rendezvous({});  // of which there is no hub
-    const Meeting other = Meeting::open();
-    Meeting meeting = {};
-    EXPECT_OK(bootstrap::random_bytes(&meeting.secret, sizeof meeting.secret));
-    EXPECT_OK(bootstrap::open_rendezvous(meeting.secret, {3600}, &meeting.address));
+    bootstrap::close_unused_rendezvous({});  // no hub has this secret
+    const HubAddress other = HubAddress::start_hub();
+    HubAddress hub = {};
+    EXPECT_OK(bootstrap::random_bytes(&hub.secret, sizeof hub.secret));
+    EXPECT_OK(bootstrap::open_rendezvous(hub.secret, {3600}, &hub.address));
     const auto start = Clock::now();
-    bootstrap::close_unused_rendezvous(meeting.secret);
-    while (bootstrap::is_hub_here(meeting.secret)) usleep(1000);
+    bootstrap::close_unused_rendezvous(hub.secret);
+    while (bootstrap::is_hub_running(hub.secret)) usleep(1000);
     EXPECT(seconds_since(start) < 5);
-    bootstrap::close_unused_rendezvous(meeting.secret);
-    EXPECT(bootstrap::is_hub_here(other.secret));
+    bootstrap::close_unused_rendezvous(hub.secret);
+    EXPECT(bootstrap::is_hub_running(other.secret));
   });
 }
 
-TEST_CASE("AHubThatARankHasJoinedStaysThough") {
-  run_threads_with_hub(2, [](const Meeting& meeting, int rank) {
+TEST_CASE("AHubThatARankHasJoinedIsNotClosed") {
+  run_threads_with_hub(2, [](const HubAddress& hub, int rank) {
     if (rank == 1) {
       usleep(100000);
-      bootstrap::close_unused_rendezvous(meeting.secret);
+      bootstrap::close_unused_rendezvous(hub.secret);
       usleep(100000);
     }
-    gather_rounds(*meeting.joined(rank, 2), 3, 100);
+    gather_rounds(*hub.must_join(rank, 2), 3, 100);
   });
 }
 
-TEST_CASE("TheInterfaceCanBeChosenByThePrefixOfItsName") {
+TEST_CASE("TheInterfaceCanBeChosenByAPrefixOfItsName") {
   run_process([] {
     setenv("NARROWCAST_SOCKET_IFNAME", "lo", 1);
-    const Meeting meeting = Meeting::open();
-    EXPECT(meeting.address.text().starts_with("127.0.0.1:"));
-    meeting.joined(0, 1);
+    const HubAddress hub = HubAddress::start_hub();
+    EXPECT(hub.address.text().starts_with("127.0.0.1:"));
+    hub.must_join(0, 1);
     setenv("NARROWCAST_SOCKET_IFNAME", "nosuch", 1);
     bootstrap::TcpAddress address;
     EXPECT(bootstrap::open_rendezvous({}, {0}, &address) == NCAST_SYSTEM_ERROR);
-    EXPECT(sentence_has("NARROWCAST_SOCKET_IFNAME is 'nosuch'"));
+    EXPECT(error_contains("NARROWCAST_SOCKET_IFNAME is 'nosuch'"));
   });
 }
 
-TEST_CASE("AnAddressOfIPv6IsCarriedWhole") {
+TEST_CASE("AnIPv6AddressKeepsItsPortAndScope") {
   sockaddr_in6 made = {};
   made.sin6_family = AF_INET6;
   made.sin6_port = htons(4242);
@@ -191,11 +191,11 @@ TEST_CASE("AnAddressOfIPv6IsCarriedWhole") {
   CHECK(std::memcmp(&storage, &made, sizeof made) == 0);
 }
 
-TEST_CASE("ArgumentsThatCannotBeAreRefused") {
-  const Meeting nowhere = {};
+TEST_CASE("InvalidArgumentsAreRejected") {
+  const HubAddress nowhere = {};
   std::unique_ptr<Rendezvous> rendezvous;
   CHECK(nowhere.join(0, 1, &rendezvous) == NCAST_INVALID_ARGUMENT);
-  CHECK(sentence_has("no address"));
+  CHECK(error_contains("no address"));
   CHECK(nowhere.join(1, 1, &rendezvous) == NCAST_INVALID_ARGUMENT);
   CHECK(nowhere.join(-1, 1, &rendezvous) == NCAST_INVALID_ARGUMENT);
   CHECK(nowhere.join(0, Rendezvous::max_ranks + 1, &rendezvous) == NCAST_INVALID_ARGUMENT);

@@ -34,7 +34,7 @@ ncast_status PortProxy::add(PortService* service) {
   {
     const std::lock_guard lock(mutex_);
     if (!thread_.joinable())
-      if (ncast_status status = bootstrap::start_quiet_thread("ncast-proxy", [this] { run(); }, &thread_))
+      if (ncast_status status = bootstrap::start_background_thread("ncast-proxy", [this] { run(); }, &thread_))
         return status;
     messages_.push_back({service, false});
   }
