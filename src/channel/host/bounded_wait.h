@@ -1,4 +1,4 @@
-// Waits for peers. A wait ends when a peer dies or leaves, at an abort, or at the time limit.
+// Waits for peers. A wait ends with an error if a peer dies or leaves, on an abort, and at the time limit.
 #pragma once
 
 #include <algorithm>
@@ -7,27 +7,28 @@
 
 namespace narrowcast::channel {
 
-// For a loop of: look(); poll everything; then moved(), or nothing_moved() and sleep().
+// Use it in a loop: begin_poll(); poll everything; then made_progress(), or no_progress() and sleep().
 class BoundedWait {
  public:
   BoundedWait(World& world, bootstrap::Limit limit) : world_(world), limit_(limit) {}
 
-  // Before polling. Fails when any rank has failed or aborted. What is seen of the peers here is judged only after the
-  // poll: the last thing that a peer did before it went may be what the poll finds.
-  ncast_status look();
+  // Call before polling. Fails if any rank has failed or aborted. It also records which peers have left or died;
+  // no_progress() reports them, but only if the poll in between found nothing that they did before.
+  ncast_status begin_poll();
 
-  void moved() { stalled_ = false; }
+  void made_progress() { stalled_ = false; }
 
-  // After a poll that found nothing. Fails when a rank of `awaited` is gone, when any rank died inside a call, or when
-  // nothing has moved for as long as the limit says.
-  ncast_status nothing_moved(RankSet awaited);
+  // Call after a poll that found nothing. Fails if a rank in `awaited` has left or died, if any rank has died inside a
+  // call, or if there has been no progress for the time limit.
+  ncast_status no_progress(RankSet awaited);
 
-  // True every so often while nothing moves, right after nothing_moved().
-  bool time_to_inspect() const { return inspecting_; }
+  // Whether this iteration inspects the peers, which happens at intervals while there is no progress. Valid after
+  // begin_poll().
+  bool is_inspecting() const { return inspecting_; }
 
-  // Until a peer does something, `longest` at most, or it is time to inspect the peers again.
+  // Sleeps until a peer notifies this rank, for at most `longest` or until the next inspection.
   void sleep(bootstrap::Nanoseconds longest) {
-    world_.bell().wait(seen_, std::min(longest, bootstrap::Nanoseconds(inspection_interval)));
+    world_.bell().wait(epoch_, std::min(longest, bootstrap::Nanoseconds(inspection_interval)));
   }
 
  private:
@@ -35,13 +36,13 @@ class BoundedWait {
 
   World& world_;
   bootstrap::Limit limit_;
-  uint32_t seen_ = 0;
+  uint32_t epoch_ = 0;  // of this rank's bell, before the poll
   RankSet left_ = 0;
   RankSet dead_ = 0;
   bool stalled_ = false;
   bool inspecting_ = false;
   bootstrap::Clock::time_point stalled_since_;
-  bootstrap::Clock::time_point inspected_;
+  bootstrap::Clock::time_point last_inspection_;
 };
 
 }  // namespace narrowcast::channel

@@ -1,5 +1,5 @@
-// The head of a communicator's segment: everything that its ranks share besides their rings. Zeros, except for the
-// fields that the creator sets.
+// The start of a communicator's segment: everything that its ranks share except the rings. The segment is zeroed, and
+// the creator sets some of the fields.
 #pragma once
 
 #include <atomic>
@@ -12,7 +12,7 @@ namespace narrowcast::channel {
 
 inline constexpr int max_ranks = bootstrap::SegmentOwners::capacity;
 
-// The first failure of any rank. It ends the calls of all ranks.
+// The first failure of any rank. All ranks fail their calls because of it.
 struct FailureRecord {
   enum State : uint32_t { none = 0, writing = 1, published = 2 };
   std::atomic<uint32_t> state;
@@ -21,7 +21,7 @@ struct FailureRecord {
   char message[500];
 };
 
-// A tag that one rank publishes to the others: a sequence lock. Only its own rank writes it.
+// A tag that one rank publishes to the others, guarded by a sequence lock. Only that rank stores it.
 class PublishedTag {
  public:
   void store(const Tag& tag);
@@ -37,15 +37,15 @@ class PublishedTag {
 struct alignas(cache_line_bytes) Member {
   Doorbell bell;
   std::atomic<uint32_t> in_call;
-  PublishedTag current;     // what the rank is doing
-  PublishedTag collective;  // the last collective that it began
+  PublishedTag current;     // the call that the rank is executing
+  PublishedTag collective;  // the last collective that the rank began
 };
 
 struct ControlBlock {
   // Changes with the layout of the segment.
   static constexpr uint64_t current_version = 0x3230746e6f63636eu;  // "nccont02"
 
-  bootstrap::SegmentOwners owners;  // first: the sweeper reads it
+  bootstrap::SegmentOwners owners;  // must be first: sweep_stale_segments() reads it
   uint64_t version;
   uint64_t ranks;
   RingShape shape;

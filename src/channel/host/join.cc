@@ -1,6 +1,6 @@
-// How ranks find each other. The first rank creates the segment and publishes it under a name that only holders of the
-// unique id know. The others open it. The last rank to join removes the name, so nothing has to be cleaned up once the
-// communicator runs.
+// Joining a world. The first rank creates the segment and publishes it under a name that is derived from the unique id.
+// The others open it. The last rank to join removes the name, so no segment remains in /dev/shm if the ranks are killed
+// afterwards.
 #include <cinttypes>
 #include <cstdio>
 
@@ -28,7 +28,8 @@ ncast_status World::join(const bootstrap::WorldId& id, const WorldOptions& optio
   ncast_status status = world->enter(name, options);
   if (status == NCAST_OK) status = world->wait_for_all(options.limit);
   if (status != NCAST_OK) {
-    // Only one rank removes the name, or it could remove that of a second attempt with the same id.
+    // Only the rank whose failure is published removes the name. A later removal could hit the segment of a second
+    // attempt with the same id.
     if (world->publish_failure(status, ncast_last_error())) bootstrap::unlink_segment(name);
     return status;
   }
@@ -38,7 +39,7 @@ ncast_status World::join(const bootstrap::WorldId& id, const WorldOptions& optio
 }
 
 ncast_status World::create_or_open(const std::string& name, const WorldOptions& options) {
-  // After the name was taken it can be gone again when this rank opens it. Some rank makes progress in every iteration.
+  // If another rank published the name first, it may have been removed again before this rank opens it, so try again.
   for (;;) {
     bool found = false;
     if (ncast_status status = memory_.open(name, &found)) return status;
@@ -63,7 +64,7 @@ ncast_status World::create(const std::string& name, const WorldOptions& options,
   control->version = ControlBlock::current_version;
   control->ranks = layout.ranks;
   control->shape = options.shape;
-  // The creator owns the segment from the start: a segment without a living owner is removed by a sweep.
+  // Register the creator before publishing, because a sweep removes segments without a living owner.
   bootstrap::SegmentOwners::Owner& owner = control->owners.owner[options.rank];
   owner.process = bootstrap::current_process();
   owner.state.store(bootstrap::SegmentOwners::joined, std::memory_order_release);
@@ -75,9 +76,10 @@ ncast_status World::create(const std::string& name, const WorldOptions& options,
 
 ncast_status World::enter(const std::string& name, const WorldOptions& options) {
   const bootstrap::ProcessIdentity self = bootstrap::current_process();
-  if (self.start_time == 0) return fail(NCAST_UNSUPPORTED, "cannot read /proc/self/stat, which tells ranks apart");
+  if (self.start_time == 0)
+    return fail(NCAST_UNSUPPORTED, "cannot read /proc/self/stat, which is needed to identify processes");
   if (control_->ranks != static_cast<uint64_t>(ranks_)) {
-    return fail(NCAST_MISMATCH, "rank %d says that there are %d ranks, others say %" PRIu64, rank_, ranks_,
+    return fail(NCAST_MISMATCH, "rank %d expects %d ranks, other ranks expect %" PRIu64, rank_, ranks_,
                 control_->ranks);
   }
   if (control_->shape.slots != options.shape.slots ||
@@ -90,7 +92,7 @@ ncast_status World::enter(const std::string& name, const WorldOptions& options) 
     owner.process = self;
     owner.state.store(bootstrap::SegmentOwners::joined, std::memory_order_release);
   } else if (!created_) {
-    return fail(NCAST_MISMATCH, "two callers join as rank %d (one is pid %" PRId64 ")", rank_, self.pid);
+    return fail(NCAST_MISMATCH, "two callers joined as rank %d (one is pid %" PRId64 ")", rank_, self.pid);
   }
   for (int peer = 0; peer < ranks_; ++peer) {
     const bootstrap::SegmentOwners::Owner& other = control_->owners.owner[peer];
@@ -105,7 +107,7 @@ ncast_status World::enter(const std::string& name, const WorldOptions& options) 
     if (ncast_status status = memory_.allocate(layout.rank_offset(rank), layout.rank_bytes())) return status;
   }
   joined_ = true;
-  // The name is removed before the communicator is complete.
+  // The last rank removes the name before any rank can return from join().
   if (control_->joined_ranks.fetch_add(1, std::memory_order_seq_cst) + 1 == control_->ranks) {
     bootstrap::unlink_segment(name);
     control_->complete.store(1, std::memory_order_seq_cst);
@@ -116,23 +118,24 @@ ncast_status World::enter(const std::string& name, const WorldOptions& options) 
 
 ncast_status World::wait_for_all(bootstrap::Limit limit) {
   const auto start = bootstrap::Clock::now();
-  auto inspected = start;
+  auto last_inspection = start;
   for (;;) {
-    const uint32_t seen = bell().look();
-    // Checked first: a rank may join, work and die before this one notices that all had joined.
+    const uint32_t seen = bell().epoch();
+    // Check this first: joining has succeeded even if a peer has failed or died since.
     if (control_->complete.load(std::memory_order_seq_cst) != 0) return NCAST_OK;
     if (ncast_status status = check_failure()) return status;
     const auto now = bootstrap::Clock::now();
-    if (now - inspected >= inspection_interval) {
-      inspected = now;
-      const RankSet gone = dead() | left();
-      // A failure that the rank published before it ended is visible now, and says more than that it ended.
-      if (gone != 0) {
+    if (now - last_inspection >= inspection_interval) {
+      last_inspection = now;
+      const RankSet missing = dead() | left();
+      // A failure that a rank published before it ended is visible by now. It is more informative than the fact of its
+      // end.
+      if (missing != 0) {
         if (control_->complete.load(std::memory_order_seq_cst) != 0) return NCAST_OK;
         if (ncast_status status = check_failure()) return status;
       }
       for (int peer = 0; peer < ranks_; ++peer) {
-        if ((gone & only(peer)) == 0) continue;
+        if ((missing & rank_bit(peer)) == 0) continue;
         return fail(NCAST_REMOTE_ERROR, "rank %d (pid %" PRId64 ") died before all %d ranks had joined", peer,
                     pid_of(peer), ranks_);
       }
@@ -159,7 +162,7 @@ void World::make_ring_ends(const WorldOptions& options) {
   const SegmentLayout layout{static_cast<uint64_t>(ranks_), options.shape};
   const auto me = static_cast<uint64_t>(rank_);
   for (uint64_t peer = 0; peer < layout.ranks; ++peer) {
-    // A rank has no ring to itself; the placeholder is never used.
+    // A rank has no ring to itself. Its entry is never used.
     std::byte* base = memory_.data();
     Doorbell* bell = &control_->member[peer].bell;
     senders_.emplace_back(peer == me ? nullptr : base + layout.ring_offset(me, peer), options.shape, bell);

@@ -1,5 +1,5 @@
-// A ring of slots from one rank to one peer, in shared memory. The sender fills slots in order, the receiver
-// frees them in order; neither end ever blocks here.
+// A ring of slots from one rank to one peer, in shared memory. The sender fills slots in order, and the receiver frees
+// them in order. No function here blocks.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@ namespace narrowcast::channel {
 inline constexpr size_t cache_line_bytes = 64;
 inline constexpr size_t tag_bytes = 48;
 
-// Words of the users of a channel, carried as they are.
+// Data that the user of the ring attaches to each slot.
 struct Tag {
   unsigned char bytes[tag_bytes];
 };
@@ -30,8 +30,8 @@ struct RingShape {
   uint64_t ring_bytes() const;
 };
 
-// At the head of a ring; the slots follow. Each counter has a cache line: its writer and its reader are different
-// cores.
+// The start of a ring, followed by the slots. The counters are on separate cache lines to avoid false sharing: one is
+// written by the sender, the other by the receiver.
 struct RingState {
   alignas(cache_line_bytes) Semaphore filled;  // raised by the sender
   alignas(cache_line_bytes) Semaphore freed;   // raised by the receiver
@@ -61,20 +61,20 @@ class RingEnd {
   RingState* state_;
   RingShape shape_;
   Doorbell* peer_bell_;
-  uint64_t passed_ = 0;  // slots that this end has filled or freed
+  uint64_t position_ = 0;  // slots that this end has filled (sender) or freed (receiver)
 };
 
-// Used by one thread at a time, as is the other end.
+// Used by one thread at a time, like RingReceiver.
 class RingSender : public RingEnd {
  public:
   using RingEnd::RingEnd;
 
-  // The next slot to fill, or none while the peer has not freed one. The same slot until put().
-  Slot next_free() const { return passed_ - state_->freed.poll() < shape_.slots ? slot(passed_) : Slot{}; }
+  // The next slot to fill, or none if the ring is full. Returns the same slot until put().
+  Slot next_free() const { return position_ - state_->freed.poll() < shape_.slots ? slot(position_) : Slot{}; }
 
-  // Hands the slot of next_free(), header and payload written, to the peer.
+  // Hands the slot of next_free() to the peer. Header and payload must have been written.
   void put() {
-    ++passed_;
+    ++position_;
     state_->filled.signal(*peer_bell_);
   }
 };
@@ -83,12 +83,12 @@ class RingReceiver : public RingEnd {
  public:
   using RingEnd::RingEnd;
 
-  // The oldest slot that the peer has put, or none. The same slot until release().
-  Slot next_filled() const { return state_->filled.poll() != passed_ ? slot(passed_) : Slot{}; }
+  // The oldest slot that the peer has put, or none. Returns the same slot until release().
+  Slot next_filled() const { return state_->filled.poll() != position_ ? slot(position_) : Slot{}; }
 
-  // Gives the slot of next_filled() back to the peer.
+  // Returns the slot of next_filled() to the peer.
   void release() {
-    ++passed_;
+    ++position_;
     state_->freed.signal(*peer_bell_);
   }
 };

@@ -46,7 +46,7 @@ bool World::publish_failure(ncast_status status, const char* message) {
   std::snprintf(record.message, sizeof record.message, "%s", message);
   record.state.store(FailureRecord::published, std::memory_order_release);
   wake_peers();
-  bell().notify();  // an abort comes from another thread of this rank
+  bell().notify();  // for an abort by another thread of this rank
   return true;
 }
 
@@ -63,7 +63,7 @@ RankSet World::left() const {
   RankSet set = 0;
   for (int peer = 0; peer < ranks_; ++peer) {
     if (control_->owners.owner[peer].state.load(std::memory_order_seq_cst) == bootstrap::SegmentOwners::left)
-      set |= only(peer);
+      set |= rank_bit(peer);
   }
   return set;
 }
@@ -73,10 +73,10 @@ RankSet World::dead() const {
   for (int peer = 0; peer < ranks_; ++peer) {
     const bootstrap::SegmentOwners::Owner& owner = control_->owners.owner[peer];
     if (peer == rank_ || owner.state.load(std::memory_order_acquire) != bootstrap::SegmentOwners::joined) continue;
-    // Still joined afterwards, so it did not leave first and then end.
+    // If the state is still `joined`, the process did not leave before it ended.
     if (!bootstrap::is_alive(owner.process) &&
         owner.state.load(std::memory_order_seq_cst) == bootstrap::SegmentOwners::joined) {
-      set |= only(peer);
+      set |= rank_bit(peer);
     }
   }
   return set;

@@ -1,4 +1,4 @@
-// The ranks of a communicator, seen from one of them: its rings to and from each peer, the peers' states, and failures.
+// A rank's view of its communicator: the rings to and from each peer, the state of the peers, and failures.
 #pragma once
 
 #include <cstdint>
@@ -14,24 +14,24 @@
 
 namespace narrowcast::channel {
 
-// A set of ranks, one bit each.
+// A set of ranks, one bit for each.
 using RankSet = uint64_t;
-inline constexpr RankSet only(int rank) { return RankSet{1} << rank; }
+inline constexpr RankSet rank_bit(int rank) { return RankSet{1} << rank; }
 
 struct WorldOptions {
   int rank;
   int ranks;               // 1 to max_ranks
   RingShape shape;         // the same on every rank
-  bootstrap::Limit limit;  // of joining
+  bootstrap::Limit limit;  // for joining
 };
 
 class World {
  public:
-  // Returns when all ranks have joined. Errors: TIMEOUT names the ranks that are missing, MISMATCH, REMOTE_ERROR (a
-  // rank died or failed while joining), SYSTEM_ERROR, UNSUPPORTED.
+  // Returns when all ranks have joined. Errors: TIMEOUT (names the missing ranks), MISMATCH, REMOTE_ERROR (a rank died
+  // or failed while joining), SYSTEM_ERROR, UNSUPPORTED.
   static ncast_status join(const bootstrap::WorldId& id, const WorldOptions& options, std::unique_ptr<World>* world);
 
-  // Leaves. Peers can still read what this rank has put into its rings.
+  // Leaves the world. Peers can still read the slots that this rank has filled.
   ~World();
 
   int rank() const { return rank_; }
@@ -40,13 +40,13 @@ class World {
   RingReceiver& from(int peer) { return receivers_[static_cast<size_t>(peer)]; }
   Doorbell& bell() { return control_->member[rank_].bell; }
 
-  // Ends the calls of every rank with this failure. A communicator keeps its first failure: returns false if it already
-  // had one. Any thread.
+  // Makes the calls of every rank fail. A communicator keeps its first failure: returns false if it already had one.
+  // Any thread.
   bool publish_failure(ncast_status status, const char* message);
   // NCAST_OK, or the published failure: ABORTED and MISMATCH unchanged, any other status as REMOTE_ERROR.
   ncast_status check_failure() const;
 
-  // What this rank is doing, for peers that wait for it.
+  // Publish the state of this rank, for peers that wait for it.
   void enter_call() { control_->member[rank_].in_call.store(1, std::memory_order_seq_cst); }
   void leave_call() { control_->member[rank_].in_call.store(0, std::memory_order_seq_cst); }
   void publish_current(const Tag& tag) { control_->member[rank_].current.store(tag); }
@@ -54,12 +54,12 @@ class World {
   void wake_peers();
 
   bool in_call(int peer) const { return control_->member[peer].in_call.load(std::memory_order_seq_cst) != 0; }
-  // False if the peer has published none, or is just publishing one.
+  // False if the peer has not published a tag, or is storing one right now.
   bool current_of(int peer, Tag* tag) const { return control_->member[peer].current.load(tag); }
   bool collective_of(int peer, Tag* tag) const { return control_->member[peer].collective.load(tag); }
 
   RankSet left() const;  // ranks that have destroyed their communicator
-  RankSet dead() const;  // ranks that ended without destroying it; a system call for each rank, about 10 us
+  RankSet dead() const;  // ranks that ended without destroying it; costs a system call per rank, about 10 us
   int64_t pid_of(int peer) const { return control_->owners.owner[peer].process.pid; }
 
  private:

@@ -23,7 +23,7 @@ class Progress {
 
   // One turn of every transfer that can run.
   ncast_status advance(bool* moved) {
-    if (ncast_status status = wait_.look()) return status;
+    if (ncast_status status = wait_.begin_poll()) return status;
     bool here = false;
     Stage& stage = script_.stages[stage_];
     bool stage_done = true;
@@ -38,14 +38,14 @@ class Progress {
     }
     if (here) {
       *moved = true;
-      wait_.moved();
+      wait_.made_progress();
       return NCAST_OK;
     }
     const channel::RankSet awaited = this->awaited();
-    if (wait_.time_to_inspect()) {
+    if (wait_.is_inspecting()) {
       if (ncast_status status = compare_collectives(awaited)) return status;
     }
-    ncast_status status = wait_.nothing_moved(awaited);
+    ncast_status status = wait_.no_progress(awaited);
     return status == NCAST_TIMEOUT ? add_peer_call(status, awaited) : status;
   }
 
@@ -160,7 +160,7 @@ CallTag next_collective(Communicator& comm, const Call& call) { return make_tag(
 
 channel::RankSet all_peers(const Communicator& comm) {
   const channel::RankSet all = ~channel::RankSet{0} >> (64 - comm.ranks());
-  return all & ~channel::only(comm.rank());
+  return all & ~channel::rank_bit(comm.rank());
 }
 
 ncast_status run(const std::vector<Call>& calls) {

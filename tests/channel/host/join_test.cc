@@ -1,4 +1,4 @@
-// How ranks find each other, and what is left of those that do not.
+// Ranks join through a segment in /dev/shm, and failed attempts leave no segments behind.
 #include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -26,13 +26,13 @@ WorldId new_world_id() {
 }
 
 ncast_status join(const WorldId& id, int rank, int ranks, std::unique_ptr<World>* world, double seconds = 30,
-                  RingShape its_shape = shape) {
-  return World::join(id, {rank, ranks, its_shape, {seconds}}, world);
+                  RingShape ring_shape = shape) {
+  return World::join(id, {rank, ranks, ring_shape, {seconds}}, world);
 }
 
-bool sentence_has(const std::string& part) { return std::string(ncast_last_error()).find(part) != std::string::npos; }
+bool error_contains(const std::string& part) { return std::string(ncast_last_error()).find(part) != std::string::npos; }
 
-// Names of the library's segments that exist now, whoever made them: other tests may run at the same time.
+// Names of all existing segments of the library, including those of tests that run at the same time.
 std::set<std::string> segments() {
   std::set<std::string> names;
   DIR* listing = opendir("/dev/shm");
@@ -44,8 +44,8 @@ std::set<std::string> segments() {
   return names;
 }
 
-bool has_temporary_segment(pid_t maker) {
-  const std::string part = "." + std::to_string(maker) + ".";
+bool has_temporary_segment(pid_t creator) {
+  const std::string part = "." + std::to_string(creator) + ".";
   for (const std::string& name : segments()) {
     if (name.starts_with("narrowcast.tmp.") && name.find(part) != std::string::npos) return true;
   }
@@ -59,7 +59,7 @@ bool is_published(const WorldId& id) {
   return segments().contains(name);
 }
 
-TEST_CASE("NoNameStaysOnceAllRanksHaveJoined") {
+TEST_CASE("TheNameIsRemovedOnceAllRanksHaveJoined") {
   const WorldId id = new_world_id();
   run_processes(3, [&](int rank) {
     std::unique_ptr<World> world;
@@ -89,7 +89,7 @@ TEST_CASE("ASegmentIsPrivateToTheUser") {
   CHECK(!is_published(id));
 }
 
-TEST_CASE("TemporarySegmentsOfDeadProcessesAreSweptAndThoseOfTheLivingStay") {
+TEST_CASE("ASweepRemovesTemporarySegmentsOfDeadProcessesOnly") {
   SharedMemory mine;
   REQUIRE(mine.create(8192) == NCAST_OK);
   int pipe_ends[2];
@@ -119,15 +119,15 @@ TEST_CASE("MissingRanksAreNamedAtTheDeadline") {
   run_processes(2, [&](int rank) {
     std::unique_ptr<World> world;
     const ncast_status status = join(id, rank, 4, &world, 0.5);
-    // One gives up first and tells the other.
+    // One rank times out first; the other learns of it.
     EXPECT(status == NCAST_TIMEOUT || status == NCAST_REMOTE_ERROR);
-    EXPECT(sentence_has("not joined: 2, 3 (of 4)"));
+    EXPECT(error_contains("not joined: 2, 3 (of 4)"));
     EXPECT(world == nullptr);
   });
   CHECK(!is_published(id));
 }
 
-TEST_CASE("ARankThatDiesWhileJoiningEndsTheOthers") {
+TEST_CASE("ARankThatDiesWhileJoiningFailsTheOthers") {
   const WorldId id = new_world_id();
   const pid_t victim = start_process([&] {
     std::unique_ptr<World> world;
@@ -137,7 +137,7 @@ TEST_CASE("ARankThatDiesWhileJoiningEndsTheOthers") {
   const pid_t other = start_process([&] {
     std::unique_ptr<World> world;
     EXPECT(join(id, 0, 3, &world) == NCAST_REMOTE_ERROR);
-    EXPECT(sentence_has("rank 1 (pid "));
+    EXPECT(error_contains("rank 1 (pid "));
   });
   usleep(200000);
   kill(victim, SIGKILL);
@@ -146,40 +146,40 @@ TEST_CASE("ARankThatDiesWhileJoiningEndsTheOthers") {
   CHECK(!is_published(id));
 }
 
-// Two ranks that disagree, each as `body` joins.
+// Checks that both ranks fail with MISMATCH and a message that contains `part`, if they join as `body` does.
 void check_disagreement(const std::function<ncast_status(const WorldId&, int, std::unique_ptr<World>*)>& body,
-                        const std::string& sentence) {
+                        const std::string& part) {
   const WorldId id = new_world_id();
   run_processes(2, [&](int rank) {
     std::unique_ptr<World> world;
     EXPECT(body(id, rank, &world) == NCAST_MISMATCH);
-    EXPECT(sentence_has(sentence));
+    EXPECT(error_contains(part));
   });
   CHECK(!is_published(id));
 }
 
-TEST_CASE("RanksThatDisagreeAreTold") {
+TEST_CASE("RanksThatDisagreeFailWithAMismatch") {
   check_disagreement([](const WorldId& id, int rank, auto* world) { return join(id, rank, 2 + rank, world); },
-                     "others say");
-  check_disagreement([](const WorldId& id, int, auto* world) { return join(id, 0, 2, world); }, "join as rank 0");
+                     "other ranks expect");
+  check_disagreement([](const WorldId& id, int, auto* world) { return join(id, 0, 2, world); }, "joined as rank 0");
   check_disagreement([](const WorldId& id, int rank,
                         auto* world) { return join(id, rank, 2, world, 30, {2, rank == 0 ? 1024u : 2048u}); },
                      "scratch_bytes");
 }
 
-TEST_CASE("AFailureIsToldToAllAndTheFirstStays") {
+TEST_CASE("AllRanksSeeTheFirstPublishedFailure") {
   const WorldId id = new_world_id();
   run_threads(2, [&](int rank) {
     std::unique_ptr<World> world;
     EXPECT_OK(join(id, rank, 2, &world));
     if (rank == 0) {
       EXPECT_OK(world->check_failure());
-      EXPECT(world->publish_failure(NCAST_CORRUPT, "a first sentence"));
-      EXPECT(!world->publish_failure(NCAST_ABORTED, "a second one"));
+      EXPECT(world->publish_failure(NCAST_CORRUPT, "a first failure"));
+      EXPECT(!world->publish_failure(NCAST_ABORTED, "a second failure"));
     }
     while (world->check_failure() == NCAST_OK) usleep(1000);
     EXPECT(world->check_failure() == NCAST_REMOTE_ERROR);
-    EXPECT(sentence_has("rank 0 reports: a first sentence"));
+    EXPECT(error_contains("rank 0 reports: a first failure"));
   });
 }
 

@@ -1,4 +1,4 @@
-// Rings and the bell behind them, between threads and between processes.
+// Rings and bells, between threads and between processes.
 #include "channel/host/ring.h"
 
 #include <sys/mman.h>
@@ -15,7 +15,7 @@ using std::chrono::milliseconds;
 
 constexpr RingShape shape = {3, 128};
 
-// Two bells and a ring, in memory that a forked process shares.
+// Two bells and a ring in memory that is shared with forked processes.
 struct SharedRing {
   Doorbell* sender_bell;
   Doorbell* receiver_bell;
@@ -36,7 +36,7 @@ void send_numbers(SharedRing& shared, uint64_t count) {
   RingSender sender(shared.ring, shape, shared.receiver_bell);
   for (uint64_t number = 0; number < count; ++number) {
     for (;;) {
-      const uint32_t seen = shared.sender_bell->look();
+      const uint32_t seen = shared.sender_bell->epoch();
       if (const Slot slot = sender.next_free()) {
         slot.header->payload_bytes = sizeof number;
         std::memcpy(slot.payload, &number, sizeof number);
@@ -48,14 +48,14 @@ void send_numbers(SharedRing& shared, uint64_t count) {
   }
 }
 
-// How many came that were not the next.
+// Receives `count` numbers and returns how many were wrong or out of order.
 uint64_t receive_numbers(SharedRing& shared, uint64_t count) {
   RingReceiver receiver(shared.ring, shape, shared.sender_bell);
   uint64_t wrong = 0;
   for (uint64_t expected = 0; expected < count; ++expected) {
     uint64_t number = 0;
     for (;;) {
-      const uint32_t seen = shared.receiver_bell->look();
+      const uint32_t seen = shared.receiver_bell->epoch();
       if (const Slot slot = receiver.next_filled()) {
         std::memcpy(&number, slot.payload, sizeof number);
         wrong += number != expected || slot.header->payload_bytes != sizeof number;
@@ -68,7 +68,7 @@ uint64_t receive_numbers(SharedRing& shared, uint64_t count) {
   return wrong;
 }
 
-TEST_CASE("ARingHasAsManyFreeSlotsAsItsShapeSays") {
+TEST_CASE("ANewRingHasAllSlotsFree") {
   SharedRing shared;
   RingSender sender(shared.ring, shape, shared.receiver_bell);
   RingReceiver receiver(shared.ring, shape, shared.sender_bell);
@@ -99,19 +99,19 @@ TEST_CASE("SlotsArriveInOrderBetweenProcesses") {
   CHECK(wait_for_process(pid) == 0);
 }
 
-TEST_CASE("ABellWakesASleeperAndALimitEndsTheSleep") {
+TEST_CASE("NotifyWakesASleeperAndTheLimitEndsASleep") {
   const TimeLimit limit;
   Doorbell bell;
-  const uint32_t seen = bell.look();
-  std::thread ringer([&] {
+  const uint32_t seen = bell.epoch();
+  std::thread notifier([&] {
     usleep(50000);
     bell.notify();
   });
   const auto start = std::chrono::steady_clock::now();
-  while (bell.look() == seen) bell.wait(seen, milliseconds(20000));
+  while (bell.epoch() == seen) bell.wait(seen, milliseconds(20000));
   CHECK(std::chrono::steady_clock::now() - start < milliseconds(10000));
-  ringer.join();
-  bell.wait(bell.look(), milliseconds(1));  // nobody rings
+  notifier.join();
+  bell.wait(bell.epoch(), milliseconds(1));  // no notification: returns at the limit
 }
 
 }  // namespace
