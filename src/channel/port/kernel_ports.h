@@ -1,4 +1,4 @@
-// What ncast_ports holds for the kernels, in `reserved`.
+// The content of ncast_ports::reserved, for the functions of narrowcast/device.cuh.
 #pragma once
 
 #include "../peer/peers.h"
@@ -7,17 +7,17 @@
 
 namespace narrowcast::channel {
 
-// In device memory, zero at first. Goes on from kernel to kernel, so that a CUDA graph may be replayed.
+// In device memory, zeroed at first. It persists between kernels, so that CUDA graphs can be replayed.
 struct PortState {
-  unsigned long long tickets;  // given to requests
-  uint64_t taken;              // PortFifo::taken as a kernel has last seen it, or before
+  unsigned long long tickets;  // tickets issued so far
+  uint64_t consumed;           // a copy of PortFifo::consumed, possibly old, that is cheaper to read
 };
 
 struct KernelPorts {
-  Peers peers;  // scratch: the semaphores, by source and port: how many signals have come
+  Peers peers;  // scratch: the semaphores of each rank, by source and port: the number of signals that have arrived
   PortFifo* fifo;
   PortState* state;
-  uint64_t* waited;  // by source and port: the signals that wait() and poll() have returned; in device memory as well
+  uint64_t* waited;  // in device memory, by source and port: the number of signals that wait() and poll() have returned
 };
 static_assert(max_gpu_ranks < PortRequest::peers && NCAST_MOST_PORTS < PortRequest::ports &&
               NCAST_MOST_REGIONS < PortRequest::regions);

@@ -1,4 +1,4 @@
-// The host's side of ports: what their kernels and the proxy share, and what serves them.
+// The host side of a set of ports: owns the memory that kernels and the proxy share, the transport, and the service.
 #pragma once
 
 #include <memory>
@@ -12,10 +12,10 @@ namespace narrowcast::channel {
 
 class PortChannel {
  public:
-  // With the device current; waits for it. peers: the communicator's. Errors: CUDA_ERROR.
+  // The device must be current. Synchronizes with it. peers: of the communicator. Errors: CUDA_ERROR.
   static ncast_status create(PortBounds bounds, CopyEngines::Memory memory, const Peers& peers,
                              std::unique_ptr<PortChannel>* result);
-  // No kernel and no proxy uses it any more.
+  // Kernels and proxy must no longer use it.
   ~PortChannel();
 
   PortService* service() { return &*service_; }

@@ -12,19 +12,20 @@ namespace {
 using std::chrono::microseconds;
 using std::chrono::milliseconds;
 
-// Kernels cannot wake a thread that sleeps, so it looks by itself: all the time while there is something to do and a
-// little longer, then now and then, which costs a request that comes after a pause so much time.
-constexpr milliseconds awake_for{2};
-constexpr microseconds short_nap{20};
-constexpr milliseconds napping_for{1000};
-constexpr milliseconds long_nap{2};
+// Kernels cannot wake a sleeping thread, so the thread polls: continuously until it has been idle for spin_time, then
+// at intervals of short_sleep until it has been idle for short_sleep_time, then of long_sleep. The interval is the
+// latency that it adds to the first request after a pause.
+constexpr milliseconds spin_time{2};
+constexpr microseconds short_sleep{20};
+constexpr milliseconds short_sleep_time{1000};
+constexpr milliseconds long_sleep{2};
 
 }  // namespace
 
 PortProxy::~PortProxy() {
   {
     const std::lock_guard lock(mutex_);
-    quits_ = true;
+    stopping_ = true;
   }
   changed_.notify_all();
   if (thread_.joinable()) thread_.join();
@@ -36,84 +37,84 @@ ncast_status PortProxy::add(PortService* service) {
     if (!thread_.joinable())
       if (ncast_status status = bootstrap::start_background_thread("ncast-proxy", [this] { run(); }, &thread_))
         return status;
-    messages_.push_back({service, false});
+    commands_.push_back({service, false});
   }
   changed_.notify_all();
   return NCAST_OK;
 }
 
 bool PortProxy::remove(PortService* service) {
-  std::future<bool> gone;
+  std::future<bool> removed;
   {
     const std::lock_guard lock(mutex_);
     if (ended_) return false;
-    gone = messages_.emplace_back(Message{service, true}).gone.get_future();
+    removed = commands_.emplace_back(Command{service, true}).removed.get_future();
   }
   changed_.notify_all();
-  return gone.get();
+  return removed.get();
 }
 
 void PortProxy::run() {
   set_up_();
-  bootstrap::Clock::time_point last_moved = bootstrap::Clock::now();
-  while (read_messages() && !is_stopped()) {
-    bool moved = false;
-    if (ncast_status status = serve_all(&moved)) {
-      const std::string sentence = ncast_last_error();
-      failed_(status, sentence.c_str());
+  bootstrap::Clock::time_point last_progress = bootstrap::Clock::now();
+  while (read_commands() && !is_stopped()) {
+    bool progressed = false;
+    if (ncast_status status = serve_all(&progressed)) {
+      const std::string message = ncast_last_error();
+      failed_(status, message.c_str());
       break;
     }
-    let_go();
+    finish_removals();
     const bootstrap::Clock::time_point now = bootstrap::Clock::now();
-    if (moved) last_moved = now;
-    rest(now - last_moved);
+    if (progressed) last_progress = now;
+    sleep(now - last_progress);
   }
   const std::lock_guard lock(mutex_);
   ended_ = true;
-  for (std::vector<Message>* messages : {&going_, &messages_})
-    for (Message& message : *messages)
-      if (message.goes) message.gone.set_value(false);
+  for (std::vector<Command>* commands : {&removals_, &commands_})
+    for (Command& command : *commands)
+      if (command.remove) command.removed.set_value(false);
 }
 
-ncast_status PortProxy::serve_all(bool* moved) {
+ncast_status PortProxy::serve_all(bool* progressed) {
   for (PortService* service : services_) {
-    bool its_moved = false;
-    if (ncast_status status = service->serve(&its_moved)) return status;
-    *moved = *moved || its_moved;
+    bool service_progressed = false;
+    if (ncast_status status = service->serve(&service_progressed)) return status;
+    *progressed = *progressed || service_progressed;
   }
   return NCAST_OK;
 }
 
-bool PortProxy::read_messages() {
+bool PortProxy::read_commands() {
   const std::lock_guard lock(mutex_);
-  for (Message& message : messages_) {
-    if (message.goes) {
-      going_.push_back(std::move(message));
+  for (Command& command : commands_) {
+    if (command.remove) {
+      removals_.push_back(std::move(command));
     } else {
-      services_.push_back(message.service);
+      services_.push_back(command.service);
     }
   }
-  messages_.clear();
-  return !quits_;
+  commands_.clear();
+  return !stopping_;
 }
 
-void PortProxy::let_go() {
-  std::erase_if(going_, [&](Message& message) {
-    if (!message.service->is_idle()) return false;
-    std::erase(services_, message.service);
-    message.gone.set_value(true);
+void PortProxy::finish_removals() {
+  std::erase_if(removals_, [&](Command& command) {
+    if (!command.service->is_idle()) return false;
+    std::erase(services_, command.service);
+    command.removed.set_value(true);
     return true;
   });
 }
 
-void PortProxy::rest(bootstrap::Clock::duration idle) {
-  if (idle < awake_for && !services_.empty()) return std::this_thread::yield();
+void PortProxy::sleep(bootstrap::Clock::duration idle) {
+  if (idle < spin_time && !services_.empty()) return std::this_thread::yield();
   std::unique_lock lock(mutex_);
-  const auto is_wanted = [&] { return quits_ || !messages_.empty(); };
-  if (services_.empty()) return changed_.wait(lock, is_wanted);
-  changed_.wait_for(lock,
-                    idle < napping_for ? bootstrap::Clock::duration(short_nap) : bootstrap::Clock::duration(long_nap),
-                    is_wanted);
+  const auto is_needed = [&] { return stopping_ || !commands_.empty(); };
+  if (services_.empty()) return changed_.wait(lock, is_needed);
+  changed_.wait_for(
+      lock, idle < short_sleep_time ? bootstrap::Clock::duration(short_sleep) : bootstrap::Clock::duration(long_sleep),
+      is_needed);
 }
 
 }  // namespace narrowcast::channel

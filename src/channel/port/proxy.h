@@ -1,4 +1,4 @@
-// The proxy: a thread of a rank that serves what its kernels ask for through ports.
+// The proxy: a thread of a rank that serves the requests that its kernels post to ports.
 #pragma once
 
 #include <condition_variable>
@@ -14,47 +14,48 @@ namespace narrowcast::channel {
 
 class PortProxy {
  public:
-  // stop: once it is not 0 nothing is served any more; written from anywhere. set_up: called first in the thread.
-  // failed: called from it when a service fails, which ends it.
+  // stop: the thread ends when this word becomes nonzero; any thread may set it. set_up: called once, at the start of
+  // the thread. failed: called from the thread if a service fails; the thread then ends.
   PortProxy(const uint32_t* stop, std::function<void()> set_up, std::function<void(ncast_status, const char*)> failed)
       : stop_(stop), set_up_(std::move(set_up)), failed_(std::move(failed)) {}
-  // No service is left, or none will be used any more.
+  // Ends the thread. Requests that are not complete are abandoned.
   ~PortProxy();
 
-  // Serves it from now on. The first one starts the thread. Any thread. Errors: SYSTEM_ERROR.
+  // Begins to serve a service. The first call starts the thread. Any thread. Errors: SYSTEM_ERROR.
   ncast_status add(PortService* service);
 
-  // Returns when every request of the service is complete, and then does not use it any more. False: the thread has
-  // come to its end, with requests that it had not begun. Any thread.
+  // Waits until all requests of the service are complete and stops serving it. Returns false if the thread has ended,
+  // possibly before all requests were served. Any thread.
   bool remove(PortService* service);
 
  private:
-  // To the thread: a service that comes, or that goes once it is idle.
-  struct Message {
+  // A command to the thread: add the service, or remove it once it is idle.
+  struct Command {
     PortService* service;
-    bool goes;
-    std::promise<bool> gone = {};
+    bool remove;
+    std::promise<bool> removed = {};
   };
 
   void run();
-  ncast_status serve_all(bool* moved);
-  bool read_messages();  // false: the thread has to end
-  void let_go();
-  void rest(bootstrap::Clock::duration idle);
+  ncast_status serve_all(bool* progressed);
+  bool read_commands();  // false: the thread must end
+  void finish_removals();
+  void sleep(bootstrap::Clock::duration idle);
   bool is_stopped() const { return __atomic_load_n(stop_, __ATOMIC_ACQUIRE) != 0; }
 
   const uint32_t* const stop_;
   const std::function<void()> set_up_;
   const std::function<void(ncast_status, const char*)> failed_;
 
-  // The thread's own. No lock is held while it serves: whoever wants one would starve.
+  // Used by the thread only. The thread holds no lock while it serves, because a busy thread would starve other users
+  // of the lock.
   std::vector<PortService*> services_;
-  std::vector<Message> going_;
+  std::vector<Command> removals_;
 
-  std::mutex mutex_;  // of what follows
+  std::mutex mutex_;  // guards the members below
   std::condition_variable changed_;
-  std::vector<Message> messages_;
-  bool quits_ = false;
+  std::vector<Command> commands_;
+  bool stopping_ = false;
   bool ended_ = false;
   std::thread thread_;
 };

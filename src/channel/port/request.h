@@ -1,18 +1,18 @@
-// What a kernel asks its rank's proxy for: 16 bytes, of which each half says by itself whether it is there. So no half
-// need be written before the other, and a store of 16 bytes that arrives in two parts does no harm.
+// A request from a kernel to the proxy of its rank: 16 bytes in two halves. Each half contains a phase bit that shows
+// whether it has been written, so the halves may become visible in either order.
 #pragma once
 
 #include <cstdint>
 
 namespace narrowcast::channel {
 
-// A byte of the memory that the ports of all ranks know by the number `region`.
+// The address of a byte in a region of a set of ports.
 struct PortPlace {
   uint32_t region;
-  uint64_t offset;
+  uint64_t offset;  // in bytes
 };
 
-// One slot of the FIFO. All zero is a slot that was never written.
+// One slot of the FIFO. Zero if it has never been written.
 struct PortWords {
   uint64_t half[2];
 };
@@ -20,24 +20,25 @@ struct PortWords {
 struct PortRequest {
   enum Operation : uint32_t { put = 1, signal = 2, flush = 4 };
 
-  // Numbers are below these. What does not fit becomes the largest that does, which nobody has.
+  // Exclusive limits of the fields. Values that do not fit are encoded as the largest value that does. That value is
+  // never valid, so the proxy rejects the request.
   static constexpr uint32_t peers = 1u << 6, ports = 1u << 8, regions = 1u << 5;
-  static constexpr uint64_t reach_bytes = uint64_t{1} << 36;  // offsets
-  static constexpr uint32_t most_bytes = 1u << 26;            // a larger put is several requests
+  static constexpr uint64_t reach_bytes = uint64_t{1} << 36;  // of offsets
+  static constexpr uint32_t max_put_bytes = 1u << 26;         // a larger put is split into several requests
 
   uint32_t operations;
   uint32_t peer;
-  uint32_t port;  // whose semaphore is raised
-  PortPlace to;   // at the peer
-  PortPlace from;
+  uint32_t port;   // whose semaphore is signalled
+  PortPlace to;    // in the memory of the peer
+  PortPlace from;  // in the memory of this rank
   uint32_t bytes;
 
-  // lap: of the slot, 0 or 1, other than that of the use before.
-  constexpr PortWords words(uint64_t lap) const {
-    return {{lap | uint64_t{operations} << 1 | fitting(peer, peers) << 4 | fitting(port, ports) << 10 |
-                 fitting(to.region, regions) << 18 | fitting(from.region, regions) << 23 |
-                 fitting(from.offset, reach_bytes) << 28,
-             lap | uint64_t{bytes} << 1 | fitting(to.offset, reach_bytes) << 28}};
+  // phase: PortFifo::phase_of(ticket).
+  constexpr PortWords words(uint64_t phase) const {
+    return {{phase | uint64_t{operations} << 1 | saturated(peer, peers) << 4 | saturated(port, ports) << 10 |
+                 saturated(to.region, regions) << 18 | saturated(from.region, regions) << 23 |
+                 saturated(from.offset, reach_bytes) << 28,
+             phase | uint64_t{bytes} << 1 | saturated(to.offset, reach_bytes) << 28}};
   }
   static constexpr PortRequest of(const PortWords& words) {
     const auto field = [&](int half, int from, uint64_t below) { return words.half[half] >> from & (below - 1); };
@@ -47,11 +48,11 @@ struct PortRequest {
             number(10, ports),
             {number(18, regions), field(1, 28, reach_bytes)},
             {number(23, regions), field(0, 28, reach_bytes)},
-            static_cast<uint32_t>(field(1, 1, 2 * uint64_t{most_bytes}))};
+            static_cast<uint32_t>(field(1, 1, 2 * uint64_t{max_put_bytes}))};
   }
 
  private:
-  static constexpr uint64_t fitting(uint64_t value, uint64_t below) { return value < below ? value : below - 1; }
+  static constexpr uint64_t saturated(uint64_t value, uint64_t below) { return value < below ? value : below - 1; }
 };
 
 }  // namespace narrowcast::channel

@@ -8,36 +8,37 @@
 namespace narrowcast::channel {
 namespace {
 
-constexpr int requests_a_turn = 64;
+constexpr int max_requests_per_turn = 64;
 
 }  // namespace
 
 PortService::PortService(PortBounds bounds, PortFifo& fifo, PortTransport& transport)
-    : bounds_(std::move(bounds)), fifo_(fifo), transport_(transport), ways_(bounds_.ranks) {
-  for (Way& way : ways_) way.raised.resize(bounds_.ports);
+    : bounds_(std::move(bounds)), fifo_(fifo), transport_(transport), in_flight_(bounds_.ranks) {
+  for (InFlight& work : in_flight_) work.signals.resize(bounds_.ports);
 }
 
-ncast_status PortService::serve(bool* moved) {
-  *moved = false;
+ncast_status PortService::serve(bool* progressed) {
+  *progressed = false;
   for (uint32_t peer = 0; peer < bounds_.ranks; ++peer)
-    if (ncast_status status = look_at_marks(peer, moved)) return status;
-  for (int turn = 0; turn < requests_a_turn; ++turn) {
+    if (ncast_status status = poll_markers(peer, progressed)) return status;
+  for (int turn = 0; turn < max_requests_per_turn; ++turn) {
     PortRequest request;
     if (!next(&request)) break;
     if (ncast_status status = check(request)) return status;
-    const Way& way = ways_[request.peer];
-    if (way.made - way.reached == PortTransport::most_marks) return NCAST_OK;  // in order: those behind it wait as well
+    const InFlight& work = in_flight_[request.peer];
+    // Later requests wait too, even those for other peers, because the FIFO is consumed in order.
+    if (work.recorded_markers - work.completed_markers == PortTransport::max_open_markers) return NCAST_OK;
     if (ncast_status status = begin(request)) return status;
-    ++taken_;
-    __atomic_store_n(&fifo_.taken, taken_, __ATOMIC_RELEASE);
-    *moved = true;
+    ++consumed_;
+    __atomic_store_n(&fifo_.consumed, consumed_, __ATOMIC_RELEASE);
+    *progressed = true;
   }
-  if (*moved) return NCAST_OK;
-  // Puts that nobody asks about are looked after as well.
+  if (*progressed) return NCAST_OK;
+  // Mark puts that no signal or flush follows, so that their failure or timeout is detected.
   for (uint32_t peer = 0; peer < bounds_.ranks; ++peer) {
-    if (!ways_[peer].is_unmarked) continue;
-    if (ncast_status status = mark(peer, 0)) return status;
-    *moved = true;
+    if (!in_flight_[peer].has_unmarked_puts) continue;
+    if (ncast_status status = record_marker(peer, 0)) return status;
+    *progressed = true;
   }
   return NCAST_OK;
 }
@@ -45,19 +46,19 @@ ncast_status PortService::serve(bool* moved) {
 bool PortService::is_idle() const {
   PortRequest request;
   if (next(&request)) return false;
-  for (const Way& way : ways_)
-    if (way.is_unmarked || way.made != way.reached) return false;
+  for (const InFlight& work : in_flight_)
+    if (work.has_unmarked_puts || work.recorded_markers != work.completed_markers) return false;
   return true;
 }
 
-// Acquire: what the kernel wrote before it posted comes before what is started now.
+// Acquire, so that copies that are started for this request see the data that the kernel wrote before it posted.
 bool PortService::next(PortRequest* request) const {
-  const uint64_t lap = PortFifo::lap_of(taken_);
-  const PortWords& slot = fifo_.words[taken_ % PortFifo::slots];
+  const uint64_t phase = PortFifo::phase_of(consumed_);
+  const PortWords& slot = fifo_.words[consumed_ % PortFifo::slots];
   PortWords words;
   for (int half = 0; half < 2; ++half) {
     words.half[half] = __atomic_load_n(&slot.half[half], __ATOMIC_ACQUIRE);
-    if ((words.half[half] & 1) != lap) return false;
+    if ((words.half[half] & 1) != phase) return false;
   }
   *request = PortRequest::of(words);
   return true;
@@ -65,13 +66,13 @@ bool PortService::next(PortRequest* request) const {
 
 ncast_status PortService::check(const PortRequest& request) const {
   if (request.operations == 0)
-    return fail(NCAST_INVALID_ARGUMENT, "a kernel of rank %d posted a request for nothing", bounds_.rank);
+    return fail(NCAST_INVALID_ARGUMENT, "a kernel of rank %d posted a request without an operation", bounds_.rank);
   if (request.peer >= bounds_.ranks)
-    return fail(NCAST_INVALID_ARGUMENT, "a kernel of rank %d names rank %u, and there are %u", bounds_.rank,
+    return fail(NCAST_INVALID_ARGUMENT, "a kernel of rank %d used rank %u, but there are %u ranks", bounds_.rank,
                 request.peer, bounds_.ranks);
   if (request.port >= bounds_.ports)
-    return fail(NCAST_INVALID_ARGUMENT, "a kernel of rank %d names port %u to rank %u, and there are %u", bounds_.rank,
-                request.port, request.peer, bounds_.ports);
+    return fail(NCAST_INVALID_ARGUMENT, "a kernel of rank %d used port %u to rank %u, but there are %u ports",
+                bounds_.rank, request.port, request.peer, bounds_.ports);
   if ((request.operations & PortRequest::put) == 0) return NCAST_OK;
   if (ncast_status status = check_place("to", request.to, request)) return status;
   return check_place("from", request.from, request);
@@ -79,52 +80,55 @@ ncast_status PortService::check(const PortRequest& request) const {
 
 ncast_status PortService::check_place(const char* what, const PortPlace& place, const PortRequest& request) const {
   if (place.region >= bounds_.region_bytes.size())
-    return fail(NCAST_INVALID_ARGUMENT, "a kernel of rank %d puts for rank %u %s region %u, and there are %zu",
-                bounds_.rank, request.peer, what, place.region, bounds_.region_bytes.size());
+    return fail(NCAST_INVALID_ARGUMENT,
+                "a kernel of rank %d requested a put to rank %u, %s region %u, but there are %zu regions", bounds_.rank,
+                request.peer, what, place.region, bounds_.region_bytes.size());
   const uint64_t bytes = bounds_.region_bytes[place.region];
   if (request.bytes <= bytes && place.offset <= bytes - request.bytes) return NCAST_OK;
   return fail(NCAST_INVALID_ARGUMENT,
-              "a kernel of rank %d puts %u bytes for rank %u %s offset %" PRIu64 " of region %u, which has %" PRIu64,
+              "a kernel of rank %d requested a put of %u bytes to rank %u, %s offset %" PRIu64
+              " of region %u, which has %" PRIu64 " bytes",
               bounds_.rank, request.bytes, request.peer, what, place.offset, place.region, bytes);
 }
 
 ncast_status PortService::begin(const PortRequest& request) {
-  Way& way = ways_[request.peer];
+  InFlight& work = in_flight_[request.peer];
   if ((request.operations & PortRequest::put) != 0 && request.bytes != 0) {
     if (ncast_status status = transport_.put(request)) return status;
-    way.is_unmarked = true;
+    work.has_unmarked_puts = true;
   }
   if ((request.operations & PortRequest::signal) != 0)
-    if (ncast_status status = transport_.raise(request.peer, request.port, ++way.raised[request.port])) return status;
-  if ((request.operations & PortRequest::flush) != 0) return mark(request.peer, taken_ + 1);
-  return (request.operations & PortRequest::signal) != 0 ? mark(request.peer, 0) : NCAST_OK;
+    if (ncast_status status = transport_.set_semaphore(request.peer, request.port, ++work.signals[request.port]))
+      return status;
+  if ((request.operations & PortRequest::flush) != 0) return record_marker(request.peer, consumed_ + 1);
+  return (request.operations & PortRequest::signal) != 0 ? record_marker(request.peer, 0) : NCAST_OK;
 }
 
-ncast_status PortService::mark(uint32_t peer, uint64_t completes) {
-  Way& way = ways_[peer];
-  if (ncast_status status = transport_.mark(peer)) return status;
-  if (way.made == way.reached) way.since = bootstrap::Clock::now();
-  way.completes[way.made % PortTransport::most_marks] = completes;
-  ++way.made;
-  way.is_unmarked = false;
+ncast_status PortService::record_marker(uint32_t peer, uint64_t ticket) {
+  InFlight& work = in_flight_[peer];
+  if (ncast_status status = transport_.record_marker(peer)) return status;
+  if (work.recorded_markers == work.completed_markers) work.last_progress = bootstrap::Clock::now();
+  work.completed_tickets[work.recorded_markers % PortTransport::max_open_markers] = ticket;
+  ++work.recorded_markers;
+  work.has_unmarked_puts = false;
   return NCAST_OK;
 }
 
-ncast_status PortService::look_at_marks(uint32_t peer, bool* moved) {
-  Way& way = ways_[peer];
-  if (way.made == way.reached) return NCAST_OK;
+ncast_status PortService::poll_markers(uint32_t peer, bool* progressed) {
+  InFlight& work = in_flight_[peer];
+  if (work.recorded_markers == work.completed_markers) return NCAST_OK;
   uint64_t reached = 0;
-  if (ncast_status status = transport_.marks_reached(peer, &reached)) return status;
-  if (reached == way.reached) {
-    if (!bounds_.limit.passed(way.since)) return NCAST_OK;
-    return fail(NCAST_TIMEOUT, "what kernels of rank %d put for rank %u does not get there for more than %g seconds",
+  if (ncast_status status = transport_.completed_markers(peer, &reached)) return status;
+  if (reached == work.completed_markers) {
+    if (!bounds_.limit.passed(work.last_progress)) return NCAST_OK;
+    return fail(NCAST_TIMEOUT, "puts of rank %d to rank %u have made no progress for more than %g seconds",
                 bounds_.rank, peer, bounds_.limit.seconds);
   }
-  *moved = true;
-  way.since = bootstrap::Clock::now();
-  for (; way.reached != reached; ++way.reached) {
-    const uint64_t completes = way.completes[way.reached % PortTransport::most_marks];
-    if (completes != 0) __atomic_store_n(&fifo_.completed[peer], completes, __ATOMIC_RELEASE);
+  *progressed = true;
+  work.last_progress = bootstrap::Clock::now();
+  for (; work.completed_markers != reached; ++work.completed_markers) {
+    const uint64_t ticket = work.completed_tickets[work.completed_markers % PortTransport::max_open_markers];
+    if (ticket != 0) __atomic_store_n(&fifo_.completed[peer], ticket, __ATOMIC_RELEASE);
   }
   return NCAST_OK;
 }

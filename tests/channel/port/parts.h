@@ -1,4 +1,4 @@
-// Ports without a GPU: threads post as kernels do, and what stands for the copy engines copies when the test says so.
+// Ports without a GPU: threads post requests as kernels do, and a fake transport copies when the test allows it.
 #pragma once
 
 #include <sched.h>
@@ -23,12 +23,12 @@ using namespace channel;
 inline constexpr uint32_t ranks = 3, ports = 4, region_bytes = 4096;
 inline constexpr uint32_t put = PortRequest::put, signal = PortRequest::signal, flush = PortRequest::flush;
 
-// The kernel's end of the FIFO, in C++ for the host.
+// The kernel's side of the FIFO, for host threads.
 class Poster {
  public:
   explicit Poster(PortFifo& fifo) : fifo_(fifo) {}
 
-  bool has_room(uint64_t ticket) const { return ticket - load(fifo_.taken) < PortFifo::slots; }
+  bool has_room(uint64_t ticket) const { return ticket - load(fifo_.consumed) < PortFifo::slots; }
   uint64_t take_ticket() { return tickets_++; }
   uint64_t post(const PortRequest& request) {
     const uint64_t ticket = take_ticket();
@@ -36,13 +36,13 @@ class Poster {
     fill(ticket, request);
     return ticket;
   }
-  // The halves in either order, as a store of both may arrive.
+  // Stores the halves in alternating order, because either half of a 16-byte store may become visible first.
   void fill(uint64_t ticket, const PortRequest& request) {
     for (const int half : {static_cast<int>(ticket % 2), static_cast<int>(1 - ticket % 2)})
       fill_half(ticket, request, half);
   }
   void fill_half(uint64_t ticket, const PortRequest& request, int half) {
-    const PortWords words = request.words(PortFifo::lap_of(ticket));
+    const PortWords words = request.words(PortFifo::phase_of(ticket));
     __atomic_store_n(&fifo_.words[ticket % PortFifo::slots].half[half], words.half[half], __ATOMIC_RELEASE);
   }
   bool is_complete(uint32_t peer, uint64_t ticket) const { return load(fifo_.completed[peer]) > ticket; }
@@ -57,7 +57,7 @@ class Poster {
   std::atomic<uint64_t> tickets_{0};
 };
 
-// Does what it is asked for when marks_reached() looks, as long as it may: `allowed` steps.
+// Queues all work and runs it in completed_markers(): at most `allowed` steps in total.
 class FakeEngines final : public PortTransport {
  public:
   static constexpr uint64_t no_end = ~uint64_t{0};
@@ -73,23 +73,23 @@ class FakeEngines final : public PortTransport {
       std::memcpy(&of_peer[request.peer][request.to.offset], &own[request.from.offset], request.bytes);
     });
   }
-  ncast_status raise(uint32_t peer, uint32_t port, uint64_t count) override {
-    ++raises;
+  ncast_status set_semaphore(uint32_t peer, uint32_t port, uint64_t count) override {
+    ++signals;
     return later(peer, [this, peer, port, count] {
       __atomic_store_n(&semaphores[peer * ports + port], count, __ATOMIC_RELEASE);
     });
   }
-  ncast_status mark(uint32_t peer) override {
-    CHECK(++marks_made[peer] - marks[peer] <= most_marks);
-    return later(peer, [this, peer] { ++marks[peer]; });
+  ncast_status record_marker(uint32_t peer) override {
+    CHECK(++recorded[peer] - completed[peer] <= max_open_markers);
+    return later(peer, [this, peer] { ++completed[peer]; });
   }
-  ncast_status marks_reached(uint32_t peer, uint64_t* reached) override {
-    if (breaks) return fail(NCAST_CUDA_ERROR, "the link to rank %u fell out", peer);
+  ncast_status completed_markers(uint32_t peer, uint64_t* markers) override {
+    if (fails) return fail(NCAST_CUDA_ERROR, "the link to rank %u failed", peer);
     for (auto& work = work_[peer]; !work.empty() && allowed != 0; work.pop_front()) {
       if (allowed != no_end) --allowed;
       work.front()();
     }
-    *reached = marks[peer];
+    *markers = completed[peer];
     return NCAST_OK;
   }
 
@@ -100,9 +100,9 @@ class FakeEngines final : public PortTransport {
   std::vector<uint8_t> own, of_peer[ranks];
   std::vector<uint64_t> semaphores;
   std::atomic<uint64_t> allowed{no_end};
-  std::atomic<bool> breaks{false};
-  int puts = 0, raises = 0;
-  uint64_t marks[ranks] = {}, marks_made[ranks] = {};
+  std::atomic<bool> fails{false};
+  int puts = 0, signals = 0;
+  uint64_t completed[ranks] = {}, recorded[ranks] = {};
 
  private:
   ncast_status later(uint32_t peer, std::function<void()> step) {
@@ -116,17 +116,17 @@ struct Ports {
   explicit Ports(double timeout_seconds = 0)
       : poster(*fifo), service({0, ranks, ports, {region_bytes, 100}, {timeout_seconds}}, *fifo, engines) {}
 
-  // Until nothing moves.
+  // Serves until there is nothing more to do.
   ncast_status serve() {
-    for (bool moved = true; moved;)
-      if (ncast_status status = service.serve(&moved)) return status;
+    for (bool progressed = true; progressed;)
+      if (ncast_status status = service.serve(&progressed)) return status;
     return NCAST_OK;
   }
-  bool is_refused(const PortRequest& request, const char* part) {
+  bool is_rejected(const PortRequest& request, const char* part) {
     poster.post(request);
-    const int before = engines.puts + engines.raises;
+    const int before = engines.puts + engines.signals;
     return serve() == NCAST_INVALID_ARGUMENT && std::string(ncast_last_error()).find(part) != std::string::npos &&
-           engines.puts + engines.raises == before;
+           engines.puts + engines.signals == before;
   }
 
   const std::unique_ptr<PortFifo> fifo = std::make_unique<PortFifo>();

@@ -1,4 +1,4 @@
-// Ports for kernels of users, by the public interface.
+// Ports in user kernels, through the public interface.
 #include <cuda_runtime.h>
 
 #include <algorithm>
@@ -14,12 +14,12 @@ namespace {
 
 constexpr uint8_t poison = 0xa5;
 constexpr uint32_t ports_of_rank = 40;
-enum : uint32_t { target, source, regions };  // regions: peers put into the one what lies in their other
+enum : uint32_t { target, source, regions };  // peers put data from their `source` into the `target` of this rank
 constexpr size_t region_bytes = 3'000'017;
 
 uint8_t value(int rank, size_t i) { return static_cast<uint8_t>(i * 31 + i / 251 + static_cast<size_t>(rank) * 97); }
 
-// With ports over two regions: the target poisoned, the source filled.
+// A rank with ports over two regions: a poisoned target and a filled source.
 struct Rank : GpuRank {
   Rank(int rank, int ranks, const ncast_unique_id& id, std::barrier<>& everybody, double timeout_seconds = 20)
       : GpuRank(rank, ranks, id, everybody, timeout_seconds), previous((rank + ranks - 1) % ranks) {
@@ -51,7 +51,7 @@ struct Neighbours {
       : next((ports.rank + 1) % ports.ranks), previous((ports.rank + ports.ranks - 1) % ports.ranks) {}
 };
 
-// A put of the test, and what it should do.
+// A put from offset `from` of the source to offset `to` of the target.
 struct Part {
   uint64_t to, from, bytes;
 };
@@ -64,14 +64,14 @@ __device__ constexpr Part device_parts[] = {parts[0], parts[1], parts[2], parts[
                                             parts[5], parts[6], parts[7], parts[8], parts[9]};
 static_assert(std::size(parts) == std::size(device_parts));
 
-// Counts what failed.
+// Counts failures in *wrong.
 __global__ void put_parts(const __grid_constant__ ncast_ports ports, uint32_t* wrong) {
-  const Neighbours near(ports);
-  Port to_next(ports, near.next, 0), from_previous(ports, near.previous, 0);
+  const Neighbours neighbours(ports);
+  Port to_next(ports, neighbours.next, 0), from_previous(ports, neighbours.previous, 0);
   for (const Part& part : device_parts)
     if (!to_next.put({target, part.to}, {source, part.from}, part.bytes)) count_up(wrong, 1);
   if (!to_next.signal() || !to_next.flush() || !from_previous.wait()) count_up(wrong, 1);
-  if (from_previous.poll()) count_up(wrong, 1);  // it was one signal
+  if (from_previous.poll()) count_up(wrong, 1);  // there was only one signal
 }
 
 std::vector<uint8_t> expected_from(int rank) {
@@ -81,7 +81,7 @@ std::vector<uint8_t> expected_from(int rank) {
   return expected;
 }
 
-TEST_CASE("puts of any size and alignment arrive whole, and nothing else does") {
+TEST_CASE("puts of any size and alignment write exactly their bytes") {
   for (const int ranks : {1, 2, 3}) {
     CAPTURE(ranks);
     run_ranks(ranks, [&](int rank, const ncast_unique_id& id, std::barrier<>& everybody) {
@@ -96,9 +96,9 @@ TEST_CASE("puts of any size and alignment arrive whole, and nothing else does") 
   }
 }
 
-// Every CTA has a port for data, one for the news that they were read, and a part of each region.
+// Every CTA has a port for data, a port to acknowledge that data was read, and a part of each region.
 constexpr uint32_t ctas = 16, threads = 64;
-constexpr uint32_t part_bytes = 5003;  // of a CTA: parts begin anywhere
+constexpr uint32_t part_bytes = 5003;  // of each CTA; odd, so that parts are not aligned
 static_assert(2 * ctas <= ports_of_rank && ctas * part_bytes <= region_bytes &&
               ctas * threads <= GpuRank::most_threads);
 
@@ -106,14 +106,14 @@ __device__ uint8_t byte_of(int rank, uint32_t turn, uint32_t i) {
   return static_cast<uint8_t>(rank * 71 + turn * 7 + blockIdx.x * 13 + i + i / 256);
 }
 
-// turns_before: of each CTA, in device memory, so that each launch has bytes of its own. Wrong bytes are counted, and a
-// CTA that is stopped counts a million.
+// turns_before: in device memory, the turns of each CTA in earlier launches, so that every launch sends other bytes.
+// *wrong counts wrong bytes, and a million for each CTA that is stopped.
 __global__ void exchange(const __grid_constant__ ncast_ports ports, uint8_t* own_target, uint8_t* own_source,
                          uint32_t turns, uint32_t* turns_before, uint32_t* wrong) {
-  const Neighbours near(ports);
+  const Neighbours neighbours(ports);
   const uint32_t at = blockIdx.x * part_bytes, first = turns_before[blockIdx.x];
-  Port to_next(ports, near.next, blockIdx.x), from_previous(ports, near.previous, blockIdx.x);
-  Port to_previous(ports, near.previous, ctas + blockIdx.x), from_next(ports, near.next, ctas + blockIdx.x);
+  Port to_next(ports, neighbours.next, blockIdx.x), from_previous(ports, neighbours.previous, blockIdx.x);
+  Port to_previous(ports, neighbours.previous, ctas + blockIdx.x), from_next(ports, neighbours.next, ctas + blockIdx.x);
   __shared__ bool is_right;
   for (uint32_t turn = first; turn < first + turns; ++turn) {
     for (uint32_t i = threadIdx.x; i < part_bytes; i += blockDim.x) own_source[at + i] = byte_of(ports.rank, turn, i);
@@ -127,9 +127,10 @@ __global__ void exchange(const __grid_constant__ ncast_ports ports, uint8_t* own
     }
     __syncthreads();
     for (uint32_t i = threadIdx.x; i < part_bytes && is_right; i += blockDim.x)
-      if (own_target[at + i] != byte_of(near.previous, turn, i)) count_up(wrong, 1);
+      if (own_target[at + i] != byte_of(neighbours.previous, turn, i)) count_up(wrong, 1);
     __syncthreads();
-    // The previous rank may put again; the next one has what was put, so that the source was read.
+    // Tell the previous rank that it may put again, and wait until the next rank has read this turn's data. The source
+    // can then be overwritten.
     if (threadIdx.x == 0) is_right = is_right && to_previous.signal() && from_next.wait();
     __syncthreads();
     if (is_right) continue;
@@ -173,14 +174,14 @@ void check_exchange(int ranks, uint32_t grid, uint32_t turns, int launches) {
   });
 }
 
-// Under a sanitizer the processes of ranks that share a GPU wait too long for each other's turns on it.
+// Fewer ranks under a sanitizer: with more processes on one GPU, each waits too long for its turn on the GPU.
 std::vector<int> ring_sizes() { return is_reduced_run ? std::vector{1, 2} : std::vector{1, 2, 3}; }
 
-TEST_CASE("a thousand exchanges round the ring are right, and so the FIFO goes round") {
+TEST_CASE("a thousand exchanges around a ring of ranks are right, while the FIFO wraps around") {
   for (const int ranks : ring_sizes()) check_exchange(ranks, 1, is_reduced_run ? 300 : 1000, 1);
 }
 
-TEST_CASE("many CTAs put at once, and each sees its own when its signal comes") {
+TEST_CASE("when its signal arrives, each of many concurrent CTAs sees its data") {
   for (const int ranks : ring_sizes()) check_exchange(ranks, ctas, is_reduced_run ? 4 : 40, 3);
 }
 
@@ -209,12 +210,12 @@ TEST_CASE("a captured exchange can be replayed") {
   });
 }
 
-// Four times what the FIFO holds, from all threads at once.
+// All threads together post four times as many requests as the FIFO has slots.
 constexpr uint32_t signals_of_thread = 8;
 
 __global__ void signal_often(const __grid_constant__ ncast_ports ports, uint32_t* wrong) {
-  const Neighbours near(ports);
-  Port to_next(ports, near.next, 1), from_previous(ports, near.previous, 1);
+  const Neighbours neighbours(ports);
+  Port to_next(ports, neighbours.next, 1), from_previous(ports, neighbours.previous, 1);
   for (uint32_t i = 0; i < signals_of_thread; ++i)
     if (!to_next.signal()) count_up(wrong, 1);
   __syncthreads();
@@ -224,7 +225,7 @@ __global__ void signal_often(const __grid_constant__ ncast_ports ports, uint32_t
   if (!to_next.flush() || from_previous.poll()) count_up(wrong, 1);
 }
 
-TEST_CASE("a full FIFO holds kernels up, and loses nothing") {
+TEST_CASE("a full FIFO makes kernels wait and loses nothing") {
   run_ranks(2, [&](int rank, const ncast_unique_id& id, std::barrier<>& everybody) {
     Rank mine(rank, 2, id, everybody);
     mine.begin();
@@ -236,13 +237,13 @@ TEST_CASE("a full FIFO holds kernels up, and loses nothing") {
 }
 
 __global__ void put_and_leave(const __grid_constant__ ncast_ports ports, uint32_t* wrong) {
-  const Neighbours near(ports);
-  Port to_next(ports, near.next, 0);
+  const Neighbours neighbours(ports);
+  Port to_next(ports, neighbours.next, 0);
   for (const Part& part : device_parts)
     if (!to_next.put({target, part.to}, {source, part.from}, part.bytes)) count_up(wrong, 1);
 }
 
-TEST_CASE("what was asked for is complete when the ports are destroyed, and other ports go on") {
+TEST_CASE("destroying ports completes their requests and does not affect other ports") {
   run_ranks(2, [&](int rank, const ncast_unique_id& id, std::barrier<>& everybody) {
     Rank mine(rank, 2, id, everybody);
     ncast_ports others;
@@ -261,14 +262,14 @@ TEST_CASE("what was asked for is complete when the ports are destroyed, and othe
   });
 }
 
-// Counts when nothing stopped it.
+// Counts if the put succeeds.
 __global__ void put_badly(const __grid_constant__ ncast_ports ports, PortPlace to, PortPlace from, uint64_t bytes,
                           uint32_t* not_stopped) {
   Port port(ports, 1, 0);
   if (port.put_with_signal_and_flush(to, from, bytes)) count_up(not_stopped, 1);
 }
 
-TEST_CASE("a put out of bounds ends the communicator, and writes nothing") {
+TEST_CASE("a put out of bounds ends the communicator and writes nothing") {
   struct Bad {
     PortPlace to, from;
     uint64_t bytes;
@@ -277,7 +278,7 @@ TEST_CASE("a put out of bounds ends the communicator, and writes nothing") {
   constexpr uint64_t far = ~uint64_t{0};
   const Bad all[] = {{{target, 1}, {source, 0}, region_bytes, "to offset 1 of region 0, which has 3000017"},
                      {{target, 0}, {source, region_bytes}, 1, "from offset 3000017 of region 1"},
-                     {{target, 0}, {regions, 0}, 1, "from region 2, and there are 2"},
+                     {{target, 0}, {regions, 0}, 1, "from region 2, but there are 2 regions"},
                      {{target, 0}, {source, 0}, 200'000'000, "of region 0, which has 3000017"},  // several requests
                      {{target, 0}, {source, far - 100}, 200'000'000, "of region"},
                      {{target, far}, {source, 0}, 8, "to offset 68719476735"},
@@ -319,7 +320,7 @@ TEST_CASE("an abort ends a kernel that waits at a port") {
   });
 }
 
-__global__ void signal_for_ever(const __grid_constant__ ncast_ports ports, uint32_t* stopped) {
+__global__ void signal_until_stopped(const __grid_constant__ ncast_ports ports, uint32_t* stopped) {
   Port port(ports, 1, 0);
   while (port.signal()) {
   }
@@ -330,7 +331,7 @@ TEST_CASE("an abort ends kernels that post and flush") {
   run_ranks(2, [&](int rank, const ncast_unique_id& id, std::barrier<>& everybody) {
     Rank mine(rank, 2, id, everybody, 0);
     mine.begin();
-    if (rank == 0) signal_for_ever<<<2, 32, 0, mine.stream>>>(mine.ports, mine.counts);
+    if (rank == 0) signal_until_stopped<<<2, 32, 0, mine.stream>>>(mine.ports, mine.counts);
     if (rank == 1) {
       usleep(100000);
       EXPECT_OK(ncast_comm_abort(mine.comm));
@@ -340,7 +341,7 @@ TEST_CASE("an abort ends kernels that post and flush") {
   });
 }
 
-TEST_CASE("a kernel whose wait at a port is never satisfied ends in time, and the communicator says why") {
+TEST_CASE("a kernel that waits at a port in vain ends at the timeout, which the communicator reports") {
   run_ranks(2, [&](int rank, const ncast_unique_id& id, std::barrier<>& everybody) {
     Rank mine(rank, 2, id, everybody, 2);
     mine.begin();
@@ -351,7 +352,7 @@ TEST_CASE("a kernel whose wait at a port is never satisfied ends in time, and th
   });
 }
 
-// Counts what succeeds at a port to this rank itself.
+// Counts the functions that succeed on a port to this rank itself.
 __global__ void try_port(const __grid_constant__ ncast_ports ports, uint32_t* succeeded) {
   Port port(ports, ports.rank, 0);
   uint32_t count = 0;
@@ -367,7 +368,7 @@ __global__ void leave_signals(const __grid_constant__ ncast_ports ports, uint32_
   if (!port.signal() || !port.signal() || !port.flush()) count_up(failed, 1);
 }
 
-TEST_CASE("ports of a stopped communicator refuse what has arrived") {
+TEST_CASE("ports of a stopped communicator fail even if a signal has arrived") {
   for (const bool stops : {false, true}) {
     run_ranks(1, [&](int rank, const ncast_unique_id& id, std::barrier<>& everybody) {
       Rank mine(rank, 1, id, everybody);
@@ -377,7 +378,7 @@ TEST_CASE("ports of a stopped communicator refuse what has arrived") {
       EXPECT(mine.count() == 0);
       if (stops) {
         EXPECT_OK(ncast_comm_abort(mine.comm));
-        usleep(200000);  // the abort reaches the GPU by an asynchronous copy
+        usleep(200000);  // until an asynchronous copy has brought the abort to the GPU
       }
       try_port<<<1, 1, 0, mine.stream>>>(mine.ports, mine.counts);
       mine.end();
@@ -386,7 +387,7 @@ TEST_CASE("ports of a stopped communicator refuse what has arrived") {
   }
 }
 
-TEST_CASE("bad arguments of ports are refused, and break nothing") {
+TEST_CASE("invalid arguments of ports are rejected and leave the communicator usable") {
   run_ranks(1, [&](int rank, const ncast_unique_id& id, std::barrier<>& everybody) {
     Rank mine(rank, 1, id, everybody);
     ncast_ports ports = mine.ports;
@@ -411,7 +412,7 @@ TEST_CASE("bad arguments of ports are refused, and break nothing") {
   });
 }
 
-TEST_CASE("ranks that ask for different ports are told so") {
+TEST_CASE("ranks that create different ports get a mismatch") {
   run_ranks(2, [&](int rank, const ncast_unique_id& id, std::barrier<>& everybody) {
     Rank mine(rank, 2, id, everybody);
     ncast_ports ports;

@@ -1,4 +1,4 @@
-// The proxy's thread: it serves all ports, and ends with a failure or an abort.
+// The proxy thread serves all ports and ends on a failure or an abort.
 #include "channel/port/proxy.h"
 
 #include "parts.h"
@@ -10,11 +10,11 @@ namespace {
 struct Proxy {
   uint32_t stop = 0;
   std::atomic<int> reported{NCAST_OK};
-  std::string sentence;  // before `reported`
+  std::string message;  // written before `reported`
   std::atomic<int> set_ups{0};
   PortProxy proxy{&stop, [this] { ++set_ups; },
                   [this](ncast_status status, const char* text) {
-                    sentence = text;
+                    message = text;
                     reported = status;
                   }};
 
@@ -23,9 +23,9 @@ struct Proxy {
   }
 };
 
-TEST_CASE("many threads post at once, and nothing is lost, doubled or out of its order") {
+TEST_CASE("requests of concurrent threads are neither lost, duplicated nor reordered") {
   const TimeLimit limit;
-  constexpr uint32_t threads = 8, turns = 1000;  // the FIFO goes round many times
+  constexpr uint32_t threads = 8, turns = 1000;  // the FIFO wraps around many times
   Ports mine;
   Proxy thread;
   REQUIRE(thread.proxy.add(&mine.service) == NCAST_OK);
@@ -33,7 +33,7 @@ TEST_CASE("many threads post at once, and nothing is lost, doubled or out of its
   std::vector<std::thread> posters;
   for (uint32_t poster = 0; poster < threads; ++poster) {
     posters.emplace_back([&, poster] {
-      const uint32_t peer = poster % ranks, port = poster / ranks;  // of its own
+      const uint32_t peer = poster % ranks, port = poster / ranks;  // unique to this thread
       const uint64_t at = uint64_t{poster} * 16;
       for (uint32_t turn = 1; turn <= turns; ++turn) {
         std::memcpy(&mine.engines.own[at], &turn, sizeof turn);
@@ -50,10 +50,10 @@ TEST_CASE("many threads post at once, and nothing is lost, doubled or out of its
   CHECK(thread.proxy.remove(&mine.service));
   CHECK(mine.service.is_idle());
   CHECK(thread.set_ups == 1);
-  CHECK(mine.engines.raises == static_cast<int>(threads * turns));
+  CHECK(mine.engines.signals == static_cast<int>(threads * turns));
 }
 
-TEST_CASE("a service is removed only when all is complete, and others go on") {
+TEST_CASE("removing a service waits for its requests while other services continue") {
   const TimeLimit limit;
   Ports first, second;
   Proxy thread;
@@ -75,7 +75,7 @@ TEST_CASE("a service is removed only when all is complete, and others go on") {
   CHECK(thread.proxy.remove(&second.service));
 }
 
-TEST_CASE("a failure is reported once with its sentence, and ends the thread") {
+TEST_CASE("a failure is reported with its message and ends the thread") {
   const TimeLimit limit;
   Ports mine;
   Proxy thread;
@@ -83,7 +83,7 @@ TEST_CASE("a failure is reported once with its sentence, and ends the thread") {
   mine.poster.post(copy(1, region_bytes, 0, 1));
   thread.wait_for_report();
   CHECK(thread.reported == NCAST_INVALID_ARGUMENT);
-  CHECK(thread.sentence.find("to offset 4096 of region 0") != std::string::npos);
+  CHECK(thread.message.find("to offset 4096 of region 0") != std::string::npos);
   CHECK(!thread.proxy.remove(&mine.service));
 }
 
@@ -92,14 +92,14 @@ TEST_CASE("a failure of the transport is reported") {
   Ports mine;
   Proxy thread;
   REQUIRE(thread.proxy.add(&mine.service) == NCAST_OK);
-  mine.engines.breaks = true;
+  mine.engines.fails = true;
   mine.poster.post({signal, 2, 0, {}, {}, 0});
   thread.wait_for_report();
   CHECK(thread.reported == NCAST_CUDA_ERROR);
-  CHECK(thread.sentence == "the link to rank 2 fell out");
+  CHECK(thread.message == "the link to rank 2 failed");
 }
 
-TEST_CASE("an abort ends the thread, whatever is under way, and whoever waits for it") {
+TEST_CASE("an abort ends the thread and callers that wait for it, even with requests in flight") {
   const TimeLimit limit;
   Ports mine;
   Proxy thread;
@@ -113,19 +113,19 @@ TEST_CASE("an abort ends the thread, whatever is under way, and whoever waits fo
   CHECK(!thread.proxy.remove(&mine.service));
   aborter.join();
   CHECK(!mine.poster.is_complete(1, ticket));
-  CHECK(thread.reported == NCAST_OK);  // it was told, and has nothing to tell
+  CHECK(thread.reported == NCAST_OK);  // an abort is not a failure of the proxy
   CHECK(!thread.proxy.remove(&mine.service));
 }
 
-TEST_CASE("a request that comes after a pause is served, and so is a service that comes late") {
+TEST_CASE("the thread wakes up for a request after a pause and for a new service") {
   const TimeLimit limit;
   Ports first, second;
   Proxy thread;
   REQUIRE(thread.proxy.add(&first.service) == NCAST_OK);
-  usleep(20000);  // it naps by now
+  usleep(20000);  // now the thread polls with short sleeps
   first.poster.wait_until_complete(1, first.poster.post({flush, 1, 0, {}, {}, 0}));
   CHECK(thread.proxy.remove(&first.service));
-  usleep(20000);  // it sleeps
+  usleep(20000);  // now the thread sleeps, because it has no service
   REQUIRE(thread.proxy.add(&second.service) == NCAST_OK);
   second.poster.wait_until_complete(1, second.poster.post({flush, 1, 0, {}, {}, 0}));
   CHECK(thread.proxy.remove(&second.service));
