@@ -167,7 +167,7 @@ ncast_status check_arguments(const Call& call) {
 ncast_status check_sends_to_oneself(std::span<const Call> calls) {
   std::map<const ncast_comm*, SelfCalls> by_comm;
   for (const Call& call : calls) {
-    if (is_to_oneself(call)) by_comm[call.comm].add(call);
+    if (is_to_self(call)) by_comm[call.comm].add(call);
   }
   for (const auto& [comm, self] : by_comm) {
     if (self.sends.size() != self.receives.size()) {

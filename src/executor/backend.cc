@@ -10,7 +10,7 @@ namespace {
 constexpr const char* names[] = {nullptr, "host", "CUDA"};  // by number
 constexpr size_t numbers = std::size(names);
 
-// A local static, as backends are added before main() and in any order.
+// A local static, because backends are added before main() in any order.
 Backend* registry() {
   static Backend backends[numbers] = {};
   return backends;

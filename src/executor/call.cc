@@ -9,7 +9,7 @@
 namespace narrowcast::executor {
 namespace {
 
-// Tags come out of shared memory: any number gets a name.
+// Tags are read from shared memory, so any number is possible.
 template <typename Name, size_t count>
 std::string name_or_number(Name (&names)[count], unsigned value) {
   return value < count ? names[value] : "number " + std::to_string(value);
@@ -17,14 +17,14 @@ std::string name_or_number(Name (&names)[count], unsigned value) {
 
 constexpr const char* redop_names[] = {"sum", "prod", "max", "min", "avg"};
 
-// Both ends of a transfer have the same tag.
+// Sends and receives have the same tag, so its name covers both.
 std::string operation_name(Operation operation) {
   const auto number = static_cast<unsigned>(operation);
   if (number >= operation::count) return "number " + std::to_string(number);
   return is_point_to_point(operation) ? "send/recv" : name_of(operation);
 }
 
-// CRC-12, x^12 + x^11 + x^3 + x^2 + x + 1: the remainders of all bytes.
+// The table of CRC-12, x^12 + x^11 + x^3 + x^2 + x + 1.
 constexpr std::array<uint16_t, 256> crc12_table = [] {
   std::array<uint16_t, 256> table = {};
   for (uint32_t byte = 0; byte < 256; ++byte) {
@@ -37,13 +37,13 @@ constexpr std::array<uint16_t, 256> crc12_table = [] {
 
 }  // namespace
 
-bool is_to_oneself(const Call& call) { return is_point_to_point(call.operation) && call.peer == call.comm->rank(); }
+bool is_to_self(const Call& call) { return is_point_to_point(call.operation) && call.peer == call.comm->rank(); }
 
 CallTag make_tag(const Call& call, uint64_t sequence) {
   CallTag tag = {};
   tag.sequence = sequence;
   tag.count = call.operation == Operation::all_to_all_v ? counts_by_pair : call.count;
-  // A receive expects what its send carries.
+  // A receive expects the tag of its send.
   tag.operation = call.operation == Operation::recv ? Operation::send : call.operation;
   tag.dtype = static_cast<uint8_t>(call.dtype);
   tag.codec = codec::canonical(call.codec);
@@ -66,13 +66,13 @@ uint32_t call_mark(const CallTag& tag) {
   return 1u << 12 | crc;
 }
 
-channel::Tag to_words(const CallTag& tag) {
+channel::Tag pack(const CallTag& tag) {
   channel::Tag words;
   std::memcpy(words.bytes, &tag, sizeof tag);
   return words;
 }
 
-CallTag from_words(const channel::Tag& words) {
+CallTag unpack(const channel::Tag& words) {
   CallTag tag;
   std::memcpy(&tag, words.bytes, sizeof tag);
   return tag;

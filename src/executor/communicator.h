@@ -1,4 +1,4 @@
-// A communicator as the interface sees it: what every backend's has.
+// The interface of a communicator that every backend implements.
 #pragma once
 
 #include <array>
@@ -18,32 +18,34 @@ struct Counters {
 
 struct ncast_comm {
  public:
-  virtual ~ncast_comm() = default;  // it is idle, and nobody else uses it
+  virtual ~ncast_comm() = default;  // only after wait_until_idle() and leave_ranks()
 
   ncast_backend backend() const { return backend_; }
   int rank() const { return rank_; }
   int ranks() const { return ranks_; }
 
-  // The first error that a call met, here or on another rank, with its sentence as the last error. Any thread.
+  // The first error of the communicator, on this rank or another one. Sets the last error to its message. Any thread.
   virtual ncast_status check_error() = 0;
-  // Ends the calls of every rank. Any thread.
+  // Ends the calls of all ranks. Any thread.
   virtual ncast_status abort() = 0;
   // Any thread.
   virtual narrowcast::executor::Counters counters() const = 0;
-  // What decisions depend on, besides the call; the same on all ranks. Any thread.
+  // The inputs of a decision, besides the call. They are the same on all ranks. Any thread.
   virtual narrowcast::select::Link link() const { return narrowcast::select::Link::shared_memory; }
   virtual uint32_t max_ctas() const { return 0; }
   virtual narrowcast::select::Policy policy() const { return {narrowcast::select::CostModel::shipped()}; }
-  // How a call runs. The one decision that calls, explanations and comparisons with NCCL share. bytes: as in CallShape.
+  // Decides how a call runs. Calls, explanations and comparisons with NCCL all use this decision. bytes: as in
+  // CallShape.
   narrowcast::select::Decision decide(narrowcast::operation::Operation operation, ncast_dtype dtype, ncast_codec codec,
                                       uint64_t bytes) {
     return decisions_.of({operation, dtype, codec, bytes, ranks_, link(), max_ctas()}, policy());
   }
 
-  // Returns when no call is left; before the communicator is destroyed, which happens whatever this returns.
+  // The first step of destroying a communicator: waits until all its calls have run. It is destroyed even if this
+  // returns an error.
   virtual ncast_status wait_until_idle() = 0;
-  // Then, of what it shares with the other ranks, what cannot go without them: it may wait for them, which abort()
-  // ends.
+  // The second step: releases resources that need the cooperation of the other ranks. May wait for them; abort() ends
+  // the wait.
   virtual void leave_ranks() {}
 
  protected:

@@ -12,30 +12,30 @@
 namespace narrowcast::executor {
 namespace {
 
-struct State {
+struct CommState {
   int uses = 0;
-  bool ends = false;  // it is being destroyed
-  int forks = 0;      // before it was made
+  bool is_closing = false;  // the communicator is being destroyed
+  int forks = 0;            // Registry::forks when it was created
 };
 
 struct Registry {
   std::mutex mutex;
   std::condition_variable changed;
-  std::map<const ncast_comm*, State> comms;
-  int forks = 0;  // that this process came from
+  std::map<const ncast_comm*, CommState> comms;
+  int forks = 0;  // the number of forks between the original process and this one
 
-  // With the mutex held. None when there is no such communicator.
-  State* find(const ncast_comm* comm) {
+  // The caller holds the mutex. NULL if there is no such communicator.
+  CommState* find(const ncast_comm* comm) {
     const auto found = comms.find(comm);
     return found == comms.end() ? nullptr : &found->second;
   }
-  // A forked child has its parent's communicators too, but not the threads that were using them.
-  bool is_of_parent(const State& state) const { return state.forks != forks; }
+  // Whether a parent process created the communicator. Its threads do not exist in this process.
+  bool is_inherited(const CommState& state) const { return state.forks != forks; }
 };
 
 // Never destroyed: threads that use communicators may outlive static objects.
 Registry& registry() {
-  static Registry& the = *[] {
+  static Registry& instance = *[] {
     pthread_atfork([] { registry().mutex.lock(); }, [] { registry().mutex.unlock(); },
                    [] {
                      ++registry().forks;
@@ -43,25 +43,25 @@ Registry& registry() {
                    });
     return new Registry;
   }();
-  return the;
+  return instance;
 }
 
-ncast_status refuse(const char* function, const ncast_comm* comm, const State* state) {
+ncast_status reject(const char* function, const ncast_comm* comm, const CommState* state) {
   if (comm == nullptr) return fail(NCAST_INVALID_ARGUMENT, "%s: comm is NULL", function);
-  return fail(NCAST_INVALID_ARGUMENT,
-              state == nullptr ? "%s: comm %p is not a communicator, or one that was destroyed"
-                               : "%s: comm %p is being destroyed",
-              function, static_cast<const void*>(comm));
+  return fail(
+      NCAST_INVALID_ARGUMENT,
+      state == nullptr ? "%s: comm %p is not a communicator or has been destroyed" : "%s: comm %p is being destroyed",
+      function, static_cast<const void*>(comm));
 }
 
 }  // namespace
 
-ncast_status CommUse::begin(const char* function, const ncast_comm* comm, bool may_end) {
+ncast_status CommUse::begin(const char* function, const ncast_comm* comm, bool allow_closing) {
   const std::lock_guard lock(registry().mutex);
-  State* const state = registry().find(comm);
-  if (state == nullptr || (state->ends && !may_end)) return refuse(function, comm, state);
-  if (registry().is_of_parent(*state)) {
-    return fail(NCAST_UNSUPPORTED, "%s: this process was forked from the one that made comm %p", function,
+  CommState* const state = registry().find(comm);
+  if (state == nullptr || (state->is_closing && !allow_closing)) return reject(function, comm, state);
+  if (registry().is_inherited(*state)) {
+    return fail(NCAST_UNSUPPORTED, "%s: this process was forked from the one that created comm %p", function,
                 static_cast<const void*>(comm));
   }
   ++state->uses;
@@ -72,8 +72,8 @@ ncast_status CommUse::begin(const char* function, const ncast_comm* comm, bool m
 CommUse::~CommUse() {
   if (comm_ == nullptr) return;
   const std::lock_guard lock(registry().mutex);
-  State* const state = registry().find(comm_);
-  if (--state->uses == 0 && state->ends) registry().changed.notify_all();
+  CommState* const state = registry().find(comm_);
+  if (--state->uses == 0 && state->is_closing) registry().changed.notify_all();
 }
 
 void add_communicator(const ncast_comm* comm) {
@@ -83,28 +83,28 @@ void add_communicator(const ncast_comm* comm) {
 
 ncast_status destroy_communicator(const char* function, ncast_comm* comm) {
   std::unique_lock lock(registry().mutex);
-  State* const state = registry().find(comm);
-  if (state == nullptr || state->ends) return refuse(function, comm, state);
-  if (registry().is_of_parent(*state)) {
-    // What there is of it here goes with the process: the parent and its peers still use what they share.
+  CommState* const state = registry().find(comm);
+  if (state == nullptr || state->is_closing) return reject(function, comm, state);
+  if (registry().is_inherited(*state)) {
+    // Do not free it: its destructor would affect resources that are shared with the parent and the other ranks.
     registry().comms.erase(comm);
     return NCAST_OK;
   }
   const auto is_unused = [state] { return state->uses == 0; };
-  // No call begins from here on, so that none is left once it is idle.
-  state->ends = true;
+  // From here on no function can begin to use the communicator, so it stays idle once it is.
+  state->is_closing = true;
   registry().changed.wait(lock, is_unused);
   lock.unlock();
   const ncast_status status = comm->wait_until_idle();
-  const std::string sentence = status == NCAST_OK ? "" : ncast_last_error();
+  const std::string message = status == NCAST_OK ? "" : ncast_last_error();
   comm->leave_ranks();
   lock.lock();
-  // The abort that ended its calls may not have returned yet.
+  // The abort that ended its calls may not have returned yet, so wait again.
   registry().changed.wait(lock, is_unused);
   registry().comms.erase(comm);
   lock.unlock();
   delete comm;
-  return status == NCAST_OK ? NCAST_OK : fail(status, "%s", sentence.c_str());
+  return status == NCAST_OK ? NCAST_OK : fail(status, "%s", message.c_str());
 }
 
 }  // namespace narrowcast::executor

@@ -1,12 +1,12 @@
-// The communicators that exist. Users pass their pointers on any thread: only registered ones are dereferenced, and
-// none is freed while a function uses it.
+// The registry of communicators. Callers may pass any pointer from any thread, so only registered pointers are
+// dereferenced, and a communicator is not freed while a function uses it.
 #pragma once
 
 #include "executor/communicator.h"
 
 namespace narrowcast::executor {
 
-// Keeps a communicator from being freed, from begin() to the end of the scope.
+// Prevents a communicator from being freed, from begin() to the end of the scope.
 class CommUse {
  public:
   CommUse() = default;
@@ -14,25 +14,26 @@ class CommUse {
   CommUse& operator=(const CommUse&) = delete;
   ~CommUse();
 
-  // Once. Errors: INVALID_ARGUMENT when comm is NULL, no living communicator, or one that is being destroyed;
-  // UNSUPPORTED when it was made by the process that this one was forked from.
+  // Call once. Errors: INVALID_ARGUMENT if comm is NULL, is not registered, or is being destroyed; UNSUPPORTED if a
+  // process that this one was forked from created it.
   ncast_status begin(const char* function, const ncast_comm* comm) { return begin(function, comm, false); }
 
-  // As begin(), but also while it is being destroyed: an abort ends the calls that its destruction waits for.
+  // As begin(), but also allowed while the communicator is being destroyed: the destruction waits for calls, which an
+  // abort ends.
   ncast_status begin_abort(const char* function, const ncast_comm* comm) { return begin(function, comm, true); }
 
  private:
-  ncast_status begin(const char* function, const ncast_comm* comm, bool may_end);
+  ncast_status begin(const char* function, const ncast_comm* comm, bool allow_closing);
 
   const ncast_comm* comm_ = nullptr;
 };
 
-// Registers a new communicator, which belongs to the user from now on.
+// Registers a new communicator. destroy_communicator() frees it.
 void add_communicator(const ncast_comm* comm);
 
-// Returns when no function uses the communicator, no call is left and it is freed; that of a process which this one was
-// forked from is only forgotten. Errors: INVALID_ARGUMENT, as begin(), and nothing is freed; else the communicator's
-// own of waiting until it is idle.
+// Waits until no function uses the communicator and its calls have run, then frees it. A communicator that was
+// inherited by a fork is unregistered but not freed. Errors: INVALID_ARGUMENT, as for begin(), and nothing is freed;
+// otherwise the error of wait_until_idle(), and the communicator is freed.
 ncast_status destroy_communicator(const char* function, ncast_comm* comm);
 
 }  // namespace narrowcast::executor

@@ -1,4 +1,4 @@
-// all_gather: every rank sends its values to all others directly, each chunk encoded once.
+// all_gather: every rank sends its values directly to all others, and encodes each chunk once.
 #include "executor/host/operations.h"
 
 namespace narrowcast::executor::host {
@@ -22,10 +22,10 @@ Stage gather_stage(Communicator& comm, const CallTag& tag, const void* own, void
   return stage;
 }
 
-void add_all_gather(const Call& call, Script* script) {
+void add_all_gather(const Call& call, Schedule* schedule) {
   Communicator& comm = communicator_of(call);
   const Pieces pieces(call.count * static_cast<uint64_t>(comm.ranks()), comm.ranks());
-  script->stages.push_back(gather_stage(comm, next_collective(comm, call), call.send, call.recv, pieces));
+  schedule->stages.push_back(gather_stage(comm, next_collective(comm, call), call.send, call.recv, pieces));
 }
 
 }  // namespace narrowcast::executor::host

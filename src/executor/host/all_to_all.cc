@@ -1,10 +1,10 @@
-// all_to_all and all_to_all_v: every rank sends each other one its piece directly.
+// all_to_all and all_to_all_v: every rank sends each piece directly to its destination.
 #include "executor/host/operations.h"
 
 namespace narrowcast::executor::host {
 namespace {
 
-// The transfers between this rank and `peer`, which may be itself.
+// Adds the transfers between this rank and `peer`, which may be this rank.
 void add_exchange(Communicator& comm, int peer, ncast_dtype dtype, const CallTag& to_peer, const std::byte* from,
                   const CallTag& from_peer, std::byte* to, Stage* stage) {
   if (peer == comm.rank()) {
@@ -12,13 +12,13 @@ void add_exchange(Communicator& comm, int peer, ncast_dtype dtype, const CallTag
     return;
   }
   const uint64_t chunk_elems = moved_chunk_elems(comm, dtype);
-  stage->add<Send>(comm, channel::only(peer), to_peer, from, to_peer.count, chunk_elems);
+  stage->add<Send>(comm, channel::rank_bit(peer), to_peer, from, to_peer.count, chunk_elems);
   stage->add<Receive>(comm, peer, from_peer, to, from_peer.count, chunk_elems);
 }
 
 }  // namespace
 
-void add_all_to_all(const Call& call, Script* script) {
+void add_all_to_all(const Call& call, Schedule* schedule) {
   Communicator& comm = communicator_of(call);
   Stage stage{next_collective(comm, call), {}};
   for (int peer = 0; peer < comm.ranks(); ++peer) {
@@ -26,12 +26,12 @@ void add_all_to_all(const Call& call, Script* script) {
     add_exchange(comm, peer, call.dtype, stage.tag, at(call.send, call.dtype, first), stage.tag,
                  at(call.recv, call.dtype, first), &stage);
   }
-  script->stages.push_back(std::move(stage));
+  schedule->stages.push_back(std::move(stage));
 }
 
-void add_all_to_all_v(const Call& call, Script* script) {
+void add_all_to_all_v(const Call& call, Schedule* schedule) {
   Communicator& comm = communicator_of(call);
-  // The receiver compares the counts of a pair of ranks, chunk by chunk.
+  // The receiver of each chunk compares the counts of the pair of ranks.
   Stage stage{next_collective(comm, call), {}};
   CallTag to_peer = stage.tag;
   CallTag from_peer = stage.tag;
@@ -43,12 +43,12 @@ void add_all_to_all_v(const Call& call, Script* script) {
     add_exchange(comm, peer, call.dtype, to_peer, at(call.send, call.dtype, send.first), from_peer,
                  at(call.recv, call.dtype, recv.first), &stage);
   }
-  // No rank returns before every receiver has found its counts to be right.
+  // Do not return before every receiver has compared its counts.
   Stage end{stage.tag, {}};
   end.tag.phase = 1;
   end.add<CompareCalls>(comm, end.tag);
-  script->stages.push_back(std::move(stage));
-  script->stages.push_back(std::move(end));
+  schedule->stages.push_back(std::move(stage));
+  schedule->stages.push_back(std::move(end));
 }
 
 }  // namespace narrowcast::executor::host

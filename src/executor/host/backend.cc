@@ -13,7 +13,7 @@
 namespace narrowcast::executor::host {
 namespace {
 
-constexpr size_t default_scratch_bytes = 4 << 20;  // 8 ranks fit into the 64 MB of /dev/shm that containers have
+constexpr size_t default_scratch_bytes = 4 << 20;  // 8 ranks fit into 64 MB, the usual size of /dev/shm in containers
 
 ncast_status choose_shape(int ranks, const ncast_comm_config& config, StagingShape* shape) {
   return StagingShape::choose(config.scratch_bytes != 0 ? config.scratch_bytes : default_scratch_bytes, ranks, shape);
@@ -35,8 +35,8 @@ ncast_status create(const ncast_unique_id& id, int ranks, int rank, const ncast_
   const channel::WorldOptions options{rank, ranks, shape.rings, {config.create_timeout_seconds}};
   std::unique_ptr<channel::World> world;
   if (ncast_status status = channel::World::join(bootstrap::content_of(id).world, options, &world)) {
-    const std::string sentence = ncast_last_error();
-    return fail(status, "%s: %s", function, sentence.c_str());
+    const std::string message = ncast_last_error();
+    return fail(status, "%s: %s", function, message.c_str());
   }
   *comm = new Communicator(std::move(world), shape, bootstrap::Limit{config.timeout_seconds});
   return NCAST_OK;

@@ -1,9 +1,9 @@
-// broadcast: the root sends to all others directly, each chunk encoded once.
+// broadcast: the root sends directly to all others, and encodes each chunk once.
 #include "executor/host/operations.h"
 
 namespace narrowcast::executor::host {
 
-void add_broadcast(const Call& call, Script* script) {
+void add_broadcast(const Call& call, Schedule* schedule) {
   Communicator& comm = communicator_of(call);
   Stage stage{next_collective(comm, call), {}};
   stage.add<CompareCalls>(comm, stage.tag);
@@ -18,7 +18,7 @@ void add_broadcast(const Call& call, Script* script) {
   } else {
     stage.add<Receive>(comm, call.peer, stage.tag, call.recv, call.count, chunk_elems);
   }
-  script->stages.push_back(std::move(stage));
+  schedule->stages.push_back(std::move(stage));
 }
 
 }  // namespace narrowcast::executor::host

@@ -4,11 +4,11 @@
 
 namespace narrowcast::executor::host {
 
-Communicator::Communicator(std::unique_ptr<channel::World> its_world, const StagingShape& shape,
-                           bootstrap::Limit its_limit)
-    : ncast_comm(NCAST_BACKEND_HOST, its_world->rank(), its_world->ranks()),
-      world(std::move(its_world)),
-      limit(its_limit),
+Communicator::Communicator(std::unique_ptr<channel::World> joined_world, const StagingShape& shape,
+                           bootstrap::Limit wait_limit)
+    : ncast_comm(NCAST_BACKEND_HOST, joined_world->rank(), joined_world->ranks()),
+      world(std::move(joined_world)),
+      limit(wait_limit),
       staging(shape),
       sends(static_cast<size_t>(world->ranks())),
       receives(static_cast<size_t>(world->ranks())) {
@@ -26,7 +26,7 @@ void Communicator::wait_for_turn(uint64_t ticket) {
 }
 
 void Communicator::end_turn() {
-  // Notified under the lock: the communicator may be freed as soon as the last turn has ended.
+  // Notify under the lock, because the communicator may be freed as soon as the last turn has ended.
   const std::lock_guard lock(mutex_);
   ++turn_;
   turn_ended_.notify_all();
@@ -38,22 +38,22 @@ ncast_status Communicator::wait_until_idle() {
   return NCAST_OK;
 }
 
-void Communicator::set_error(ncast_status status, const char* sentence) {
+void Communicator::set_error(ncast_status status, const char* message) {
   {
     const std::lock_guard lock(mutex_);
     if (error_ == NCAST_OK) {
       error_ = status;
-      sentence_ = sentence;
+      message_ = message;
     }
   }
-  world->publish_failure(status, sentence);
+  world->publish_failure(status, message);
 }
 
 ncast_status Communicator::check_error() {
   const std::lock_guard lock(mutex_);
-  if (error_ != NCAST_OK) return fail(error_, "%s", sentence_.c_str());
+  if (error_ != NCAST_OK) return fail(error_, "%s", message_.c_str());
   error_ = world->check_failure();
-  if (error_ != NCAST_OK) sentence_ = ncast_last_error();
+  if (error_ != NCAST_OK) message_ = ncast_last_error();
   return error_;
 }
 

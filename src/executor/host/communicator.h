@@ -1,4 +1,5 @@
-// The host backend's communicator: a world of rings, staging, counters, the order of its calls and its first error.
+// The communicator of the host backend: the rings, the staging buffers, the counters, the order of calls and the first
+// error.
 #pragma once
 
 #include <condition_variable>
@@ -15,26 +16,26 @@
 
 namespace narrowcast::executor::host {
 
-// Public members are for the call whose turn it is; functions are for any thread.
+// The public data members belong to the call whose turn it is. The functions can be called from any thread.
 class Communicator final : public ncast_comm {
  public:
-  Communicator(std::unique_ptr<channel::World> its_world, const StagingShape& shape, bootstrap::Limit its_limit);
+  Communicator(std::unique_ptr<channel::World> joined_world, const StagingShape& shape, bootstrap::Limit wait_limit);
 
   const std::unique_ptr<channel::World> world;
   const bootstrap::Limit limit;
   Staging staging;
-  uint64_t collectives = 0;     // started
-  std::vector<uint64_t> sends;  // started, by peer
-  std::vector<uint64_t> receives;
+  uint64_t collectives = 0;        // collectives started so far
+  std::vector<uint64_t> sends;     // by peer: sends started so far
+  std::vector<uint64_t> receives;  // by peer: receives started so far
 
-  // Calls run one at a time in the order of their tickets, whatever streams they are on.
+  // Calls run one at a time in the order of their tickets, on whichever streams they are.
   uint64_t take_ticket();
   void wait_for_turn(uint64_t ticket);
   void end_turn();
   ncast_status wait_until_idle() override;
 
-  // Keeps the first error, and ends the calls of the other ranks with it.
-  void set_error(ncast_status status, const char* sentence);
+  // Records the error if it is the first, and makes the calls of the other ranks fail.
+  void set_error(ncast_status status, const char* message);
   // The first error on this rank, or a failure that a peer has published.
   ncast_status check_error() override;
   ncast_status abort() override;
@@ -49,11 +50,11 @@ class Communicator final : public ncast_comm {
   uint64_t next_ticket_ = 0;
   uint64_t turn_ = 0;
   ncast_status error_ = NCAST_OK;
-  std::string sentence_;
+  std::string message_;
   Counters counters_;
 };
 
-// Of a call that was launched on this backend.
+// The communicator of a call that was launched on this backend.
 inline Communicator& communicator_of(const Call& call) { return static_cast<Communicator&>(*call.comm); }
 
 }  // namespace narrowcast::executor::host

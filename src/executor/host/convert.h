@@ -1,9 +1,10 @@
-// Narrow floating-point types to fp32 and back, without the help of the floating-point environment's modes other than
-// round to nearest even: subnormals are right even where the host flushes them to zero.
+// Conversions between narrow floating-point types and fp32. They assume that the rounding mode is round to nearest
+// even. Subnormals are converted correctly even if the host flushes fp32 subnormals to zero.
 //
-//   to_float      exact; the sign and payload of a NaN are kept.
-//   from_float    rounds to nearest, ties to even. A NaN stays a NaN of its sign. Too large becomes infinity, but for
-//                 float8_e4m3 (OCP e4m3fn), which has no infinity: too large becomes NaN, as does infinity.
+//   to_float      exact; keeps the sign and payload of a NaN.
+//   from_float    rounds to nearest, ties to even. A NaN stays a NaN and keeps its sign. Values that are too large
+//                 become infinity. float8_e4m3 (OCP e4m3fn) has no infinity: there, too large values and infinity
+//                 become NaN.
 #pragma once
 
 #include <bit>
@@ -11,7 +12,7 @@
 
 namespace narrowcast::executor::host {
 
-// A format of `1 + exponent_bits + mantissa_bits` bits with IEEE 754's subnormals.
+// A format of `1 + exponent_bits + mantissa_bits` bits, with subnormals as in IEEE 754.
 template <typename BitsType, int exponent_bits_, int mantissa_bits_, bool has_infinity_>
 struct NarrowFloat {
   using Bits = BitsType;
@@ -40,8 +41,8 @@ inline float to_float(Narrow value) {
     constexpr uint32_t top_exponent = ((1u << Narrow::exponent_bits) - 1) << 23;
     const uint32_t exponent = magnitude & top_exponent;
     const uint32_t normal = magnitude + (bias_difference << 23);
-    // A subnormal m * 2^-k: give it the exponent of the least normal number, then subtract that number. Both are normal
-    // in fp32, so the subtraction is exact whatever happens to fp32 subnormals.
+    // A subnormal: give it the exponent of the smallest normal number, then subtract that number. Both are normal in
+    // fp32, so the subtraction is exact even if the host flushes fp32 subnormals.
     constexpr uint32_t least_normal = (bias_difference + 1) << 23;
     const float subnormal = std::bit_cast<float>(magnitude + least_normal) - std::bit_cast<float>(least_normal);
     bool special = exponent == top_exponent;
@@ -72,8 +73,8 @@ inline Narrow from_float(float value) {
   if (magnitude > 0x7f800000u) {
     narrow = Narrow::has_infinity ? infinity | quiet | ((magnitude >> shift) & payload_mask) : all_ones;
   } else {
-    // Adding just under half of the last kept bit, or exactly half when that bit is odd, rounds ties to even; the carry
-    // into the exponent is the right one.
+    // To round ties to even, add just under half of the last kept bit, or exactly half if that bit is odd. A carry into
+    // the exponent yields the correct result.
     const uint32_t odd = (magnitude >> shift) & 1;
     constexpr uint32_t rebias = static_cast<uint32_t>(127 - bias) << 23;
     constexpr uint32_t under_half = (1u << (shift - 1)) - 1;
@@ -81,14 +82,15 @@ inline Narrow from_float(float value) {
     uint32_t subnormal = 0;
     constexpr uint32_t least_normal = static_cast<uint32_t>(127 - bias + 1) << 23;
     if constexpr (Narrow::exponent_bits < 8) {
-      // A number whose last bit weighs as much as the narrow format's last subnormal bit: the sum is rounded there.
+      // The last bit of the anchor has the weight of the narrow format's last subnormal bit, so the sum is rounded at
+      // that bit.
       constexpr uint32_t anchor = static_cast<uint32_t>(127 - bias + 1 + shift) << 23;
       const float sum = std::bit_cast<float>(magnitude) + std::bit_cast<float>(anchor);
       subnormal = std::bit_cast<uint32_t>(sum) - anchor;
     }
     narrow = Narrow::exponent_bits < 8 && magnitude < least_normal ? subnormal : normal;
     constexpr uint32_t overflow = Narrow::has_infinity ? infinity : all_ones;
-    // From 2^(largest exponent + 1) on, the arithmetic above has no meaning.
+    // The arithmetic above is not valid for magnitudes of 2^(largest exponent + 1) or more.
     constexpr uint32_t too_large = static_cast<uint32_t>(127 + bias + (Narrow::has_infinity ? 1 : 2)) << 23;
     if (magnitude >= too_large || narrow > overflow) narrow = overflow;
   }

@@ -12,145 +12,147 @@
 namespace narrowcast::executor::host {
 namespace {
 
-// One communicator's script on its way.
-class Progress {
+// Runs the schedule of one communicator.
+class Execution {
  public:
-  explicit Progress(Script script) : script_(std::move(script)), wait_(*comm().world, comm().limit) { start_stage(); }
+  explicit Execution(Schedule schedule) : schedule_(std::move(schedule)), wait_(*comm().world, comm().limit) {
+    start_stage();
+  }
 
-  Communicator& comm() { return *script_.comm; }
-  bool done() const { return stage_ == script_.stages.size(); }
+  Communicator& comm() { return *schedule_.comm; }
+  bool done() const { return stage_ == schedule_.stages.size(); }
   void sleep(bootstrap::Nanoseconds longest) { wait_.sleep(longest); }
 
-  // One turn of every transfer that can run.
-  ncast_status advance(bool* moved) {
+  // Advances every transfer that can run by one step.
+  ncast_status advance(bool* progressed) {
     if (ncast_status status = wait_.begin_poll()) return status;
-    bool here = false;
-    Stage& stage = script_.stages[stage_];
+    bool any_progress = false;
+    Stage& stage = schedule_.stages[stage_];
     bool stage_done = true;
     for (size_t i = 0; i < stage.queues.size(); ++i) {
-      if (ncast_status status = advance_queue(stage.queues[i], &position_[i], &here)) return status;
+      if (ncast_status status = advance_queue(stage.queues[i], &position_[i], &any_progress)) return status;
       stage_done = stage_done && position_[i] == stage.queues[i].size();
     }
     if (stage_done) {
       ++stage_;
       start_stage();
-      here = true;
+      any_progress = true;
     }
-    if (here) {
-      *moved = true;
+    if (any_progress) {
+      *progressed = true;
       wait_.made_progress();
       return NCAST_OK;
     }
-    const channel::RankSet awaited = this->awaited();
+    const channel::RankSet awaited_ranks = this->awaited_ranks();
     if (wait_.is_inspecting()) {
-      if (ncast_status status = compare_collectives(awaited)) return status;
+      if (ncast_status status = compare_collectives(awaited_ranks)) return status;
     }
-    ncast_status status = wait_.no_progress(awaited);
-    return status == NCAST_TIMEOUT ? add_peer_call(status, awaited) : status;
+    ncast_status status = wait_.no_progress(awaited_ranks);
+    return status == NCAST_TIMEOUT ? add_peer_call(status, awaited_ranks) : status;
   }
 
  private:
-  static ncast_status advance_queue(Queue& queue, size_t* position, bool* moved) {
+  static ncast_status advance_queue(Queue& queue, size_t* position, bool* progressed) {
     if (*position == queue.size()) return NCAST_OK;
     Transfer& transfer = *queue[*position];
-    if (ncast_status status = transfer.advance(moved)) return status;
+    if (ncast_status status = transfer.advance(progressed)) return status;
     if (transfer.done()) ++*position;
     return NCAST_OK;
   }
 
   void start_stage() {
     if (done()) return;
-    position_.assign(script_.stages[stage_].queues.size(), 0);
-    const CallTag& tag = script_.stages[stage_].tag;
+    position_.assign(schedule_.stages[stage_].queues.size(), 0);
+    const CallTag& tag = schedule_.stages[stage_].tag;
     channel::World& world = *comm().world;
-    world.publish_current(to_words(tag));
+    world.publish_current(pack(tag));
     if (is_point_to_point(tag.operation)) return;
-    world.publish_collective(to_words(tag));
-    // Peers wait for this in CompareCalls.
+    world.publish_collective(pack(tag));
+    // Peers may be waiting for this tag in CompareCalls.
     if (has_root(tag.operation) || tag.operation == Operation::all_to_all_v) world.wake_peers();
   }
 
-  channel::RankSet awaited() const {
+  channel::RankSet awaited_ranks() const {
     channel::RankSet set = 0;
-    const Stage& stage = script_.stages[stage_];
+    const Stage& stage = schedule_.stages[stage_];
     for (size_t i = 0; i < stage.queues.size(); ++i) {
-      if (position_[i] < stage.queues[i].size()) set |= stage.queues[i][position_[i]]->awaited();
+      if (position_[i] < stage.queues[i].size()) set |= stage.queues[i][position_[i]]->awaited_ranks();
     }
     return set;
   }
 
-  // Ranks that wait for each other in different calls get no chunk that would tell them.
-  ncast_status compare_collectives(channel::RankSet awaited) {
-    const CallTag& mine = script_.stages[stage_].tag;
+  // Detects ranks that wait for each other in different calls: they never receive a chunk whose tag would show it.
+  ncast_status compare_collectives(channel::RankSet awaited_ranks) {
+    const CallTag& mine = schedule_.stages[stage_].tag;
     if (is_point_to_point(mine.operation)) return NCAST_OK;
-    for (; awaited != 0; awaited &= awaited - 1) {
-      const int peer = std::countr_zero(awaited);
-      channel::Tag words;
-      if (!comm().world->collective_of(peer, &words)) continue;
-      CallTag theirs = from_words(words);
+    for (; awaited_ranks != 0; awaited_ranks &= awaited_ranks - 1) {
+      const int peer = std::countr_zero(awaited_ranks);
+      channel::Tag packed;
+      if (!comm().world->collective_of(peer, &packed)) continue;
+      CallTag theirs = unpack(packed);
       theirs.phase = mine.phase;
       if (theirs.sequence == mine.sequence && !same_call(theirs, mine)) return mismatch(comm(), mine, peer, theirs);
     }
     return NCAST_OK;
   }
 
-  ncast_status add_peer_call(ncast_status status, channel::RankSet awaited) {
+  ncast_status add_peer_call(ncast_status status, channel::RankSet awaited_ranks) {
     const std::string message = ncast_last_error();
-    const int peer = std::countr_zero(awaited);
-    channel::Tag words;
-    if (!comm().world->current_of(peer, &words)) return fail(status, "%s, which has made no call", message.c_str());
-    return fail(status, "%s, which is %s %s", message.c_str(), comm().world->in_call(peer) ? "in" : "done with",
-                describe(from_words(words)).c_str());
+    const int peer = std::countr_zero(awaited_ranks);
+    channel::Tag packed;
+    if (!comm().world->current_of(peer, &packed)) return fail(status, "%s, which has made no call", message.c_str());
+    return fail(status, "%s, which %s %s", message.c_str(), comm().world->in_call(peer) ? "is in" : "has finished",
+                describe(unpack(packed)).c_str());
   }
 
-  Script script_;
+  Schedule schedule_;
   channel::BoundedWait wait_;
   size_t stage_ = 0;
-  std::vector<size_t> position_;  // in each queue of the stage
+  std::vector<size_t> position_;  // of the current transfer in each queue of the stage
 };
 
-std::vector<Script> make_scripts(const std::vector<Call>& calls) {
-  std::vector<Script> scripts;
+std::vector<Schedule> make_schedules(const std::vector<Call>& calls) {
+  std::vector<Schedule> schedules;
   for (const Call& call : calls) {
-    const auto same = [&](const Script& script) { return script.comm == call.comm; };
-    if (std::ranges::none_of(scripts, same)) scripts.push_back({&communicator_of(call), {}});
+    const auto same = [&](const Schedule& schedule) { return schedule.comm == call.comm; };
+    if (std::ranges::none_of(schedules, same)) schedules.push_back({&communicator_of(call), {}});
   }
-  for (Script& script : scripts) {
+  for (Schedule& schedule : schedules) {
     std::vector<const Call*> transfers;
     for (const Call& call : calls) {
-      if (call.comm != script.comm) continue;
+      if (call.comm != schedule.comm) continue;
       switch (call.operation) {
         case Operation::send:
         case Operation::recv: transfers.push_back(&call); break;
-        case Operation::broadcast: add_broadcast(call, &script); break;
-        case Operation::reduce: add_reduce(call, &script); break;
-        case Operation::gather: add_gather(call, &script); break;
-        case Operation::scatter: add_scatter(call, &script); break;
-        case Operation::all_gather: add_all_gather(call, &script); break;
-        case Operation::all_to_all: add_all_to_all(call, &script); break;
-        case Operation::all_to_all_v: add_all_to_all_v(call, &script); break;
-        case Operation::reduce_scatter: add_reduce_scatter(call, &script); break;
-        case Operation::all_reduce: add_all_reduce(call, &script); break;
+        case Operation::broadcast: add_broadcast(call, &schedule); break;
+        case Operation::reduce: add_reduce(call, &schedule); break;
+        case Operation::gather: add_gather(call, &schedule); break;
+        case Operation::scatter: add_scatter(call, &schedule); break;
+        case Operation::all_gather: add_all_gather(call, &schedule); break;
+        case Operation::all_to_all: add_all_to_all(call, &schedule); break;
+        case Operation::all_to_all_v: add_all_to_all_v(call, &schedule); break;
+        case Operation::reduce_scatter: add_reduce_scatter(call, &schedule); break;
+        case Operation::all_reduce: add_all_reduce(call, &schedule); break;
       }
     }
-    add_sends_and_receives(transfers, &script);
+    add_sends_and_receives(transfers, &schedule);
   }
-  return scripts;
+  return schedules;
 }
 
-ncast_status advance_all(std::vector<Progress>& all) {
-  // Several communicators have several bells, and one thread can sleep on one only.
+ncast_status advance_all(std::vector<Execution>& all) {
+  // A thread can sleep on one bell only, and each communicator has its own. With several, sleep only briefly.
   const bootstrap::Nanoseconds longest = all.size() == 1 ? std::chrono::seconds(1) : std::chrono::milliseconds(1);
   for (;;) {
-    bool moved = false;
-    Progress* waiting = nullptr;
-    for (Progress& progress : all) {
-      if (progress.done()) continue;
-      if (ncast_status status = progress.advance(&moved)) return status;
-      if (!progress.done()) waiting = &progress;
+    bool progressed = false;
+    Execution* waiting = nullptr;
+    for (Execution& execution : all) {
+      if (execution.done()) continue;
+      if (ncast_status status = execution.advance(&progressed)) return status;
+      if (!execution.done()) waiting = &execution;
     }
     if (waiting == nullptr) return NCAST_OK;
-    if (!moved) waiting->sleep(longest);
+    if (!progressed) waiting->sleep(longest);
   }
 }
 
@@ -164,13 +166,13 @@ channel::RankSet all_peers(const Communicator& comm) {
 }
 
 ncast_status run(const std::vector<Call>& calls) {
-  std::vector<Script> scripts = make_scripts(calls);
-  std::vector<Progress> all;
-  all.reserve(scripts.size());
-  for (Script& script : scripts) {
-    // A call that was launched before an error came to be known does not start after it.
-    if (ncast_status status = script.comm->check_error()) return status;
-    all.emplace_back(std::move(script));
+  std::vector<Schedule> schedules = make_schedules(calls);
+  std::vector<Execution> all;
+  all.reserve(schedules.size());
+  for (Schedule& schedule : schedules) {
+    // The communicator may have failed since the call was launched.
+    if (ncast_status status = schedule.comm->check_error()) return status;
+    all.emplace_back(std::move(schedule));
   }
   return advance_all(all);
 }

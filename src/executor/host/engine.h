@@ -1,5 +1,5 @@
-// Advances the transfers of calls until all are done, in one thread and without blocking on any of them: sends and
-// receives progress concurrently, so no order of calls between the ranks can deadlock.
+// Runs calls by advancing all their transfers in turn, in one thread. It never blocks on a single transfer: sends and
+// receives progress concurrently, so the ranks cannot deadlock, whatever the order of their calls.
 #pragma once
 
 #include <vector>
@@ -9,8 +9,9 @@
 
 namespace narrowcast::executor::host {
 
-// Runs calls that were launched together: for each communicator its collectives in order, then its sends and receives
-// concurrently. Different communicators progress concurrently. The calls have their turn on each communicator.
+// Runs calls that were launched together. On each communicator the collectives run in order, then the sends and
+// receives run concurrently. Different communicators progress concurrently. The caller must have waited for its turn
+// on each communicator.
 ncast_status run(const std::vector<Call>& calls);
 
 }  // namespace narrowcast::executor::host

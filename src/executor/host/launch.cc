@@ -16,23 +16,23 @@
 namespace narrowcast::executor::host {
 namespace {
 
-// Tickets of several communicators, and places on several streams, are taken together or two launches could wait for
-// each other.
+// A launch takes the tickets of all its communicators and its places on all its streams under this lock. Otherwise two
+// launches could get them in opposite order and wait for each other.
 std::mutex launch_mutex;
 
-// Calls that run together, once each of their streams has come to them.
+// Calls that run together once all their streams have reached them.
 class Job {
  public:
   Job(std::vector<Call> calls, std::vector<Communicator*> comms, size_t streams)
       : calls_(std::move(calls)), comms_(std::move(comms)), missing_streams_(streams) {
-    tickets_.reserve(comms_.size());  // taking one must not fail between two
+    tickets_.reserve(comms_.size());  // so that take_tickets() cannot fail halfway
   }
 
   void take_tickets() {
     for (Communicator* comm : comms_) tickets_.push_back(comm->take_ticket());
   }
 
-  // Called once for each stream. The last to arrive runs the calls, the others wait for it.
+  // Called once on each stream. The last one to arrive runs the calls; the others wait for it.
   ncast_status arrive() {
     std::unique_lock lock(mutex_);
     if (--missing_streams_ == 0) {
@@ -40,13 +40,13 @@ class Job {
       const ncast_status status = run_in_turn();
       lock.lock();
       status_ = status;
-      if (status != NCAST_OK) sentence_ = ncast_last_error();
+      if (status != NCAST_OK) message_ = ncast_last_error();
       done_ = true;
       arrived_.notify_all();
     } else {
       arrived_.wait(lock, [this] { return done_; });
     }
-    return status_ == NCAST_OK ? NCAST_OK : fail(status_, "%s", sentence_.c_str());
+    return status_ == NCAST_OK ? NCAST_OK : fail(status_, "%s", message_.c_str());
   }
 
  private:
@@ -56,14 +56,14 @@ class Job {
     const char* function = calls_.size() == 1 ? function_name(calls_[0].operation) : "ncast_group_end";
     ncast_status status = guarded(function, [this] { return run(calls_); });
     if (status != NCAST_OK) {
-      const std::string sentence = ncast_last_error();
-      for (Communicator* comm : comms_) comm->set_error(status, sentence.c_str());
-      status = fail(status, "%s: %s", function, sentence.c_str());
+      const std::string message = ncast_last_error();
+      for (Communicator* comm : comms_) comm->set_error(status, message.c_str());
+      status = fail(status, "%s: %s", function, message.c_str());
     }
     for (const Call& call : calls_) communicator_of(call).count_call(call.operation);
     for (Communicator* comm : comms_) {
       comm->world->leave_call();
-      comm->end_turn();  // the communicator may be gone from here on
+      comm->end_turn();  // after this the communicator may be freed
     }
     return status;
   }
@@ -76,7 +76,7 @@ class Job {
   size_t missing_streams_;
   bool done_ = false;
   ncast_status status_ = NCAST_OK;
-  std::string sentence_;
+  std::string message_;
 };
 
 template <typename T>
@@ -89,24 +89,24 @@ void add_once(std::vector<T>& list, T value) {
 ncast_status launch(const std::vector<Call>& calls) {
   std::vector<Communicator*> comms;
   std::vector<std::shared_ptr<Stream>> streams;
-  bool here = false;  // a call is on the NULL stream
+  bool in_caller = false;  // some call is on the NULL stream, so it runs in this thread
   for (const Call& call : calls) {
     add_once(comms, &communicator_of(call));
     if (call.stream == nullptr) {
-      here = true;
+      in_caller = true;
     } else if (std::shared_ptr<Stream> stream = Stream::find(call.stream)) {
       add_once(streams, stream);
     } else {
       return no_such_stream(function_name(call.operation), call.stream);
     }
   }
-  const auto job = std::make_shared<Job>(calls, comms, streams.size() + (here ? 1 : 0));
+  const auto job = std::make_shared<Job>(calls, comms, streams.size() + (in_caller ? 1 : 0));
   {
     const std::lock_guard lock(launch_mutex);
     job->take_tickets();
     for (const auto& stream : streams) stream->enqueue([job] { return job->arrive(); });
   }
-  return here ? job->arrive() : NCAST_OK;
+  return in_caller ? job->arrive() : NCAST_OK;
 }
 
 }  // namespace narrowcast::executor::host

@@ -1,4 +1,4 @@
-// From calls to running ones: tickets and streams.
+// Launches calls: takes their tickets and enqueues them on their streams.
 #pragma once
 
 #include <vector>
@@ -7,7 +7,7 @@
 
 namespace narrowcast::executor::host {
 
-// Backend::launch. Calls on a NULL stream have run when this returns.
+// Implements Backend::launch. Calls on the NULL stream have run when this returns.
 ncast_status launch(const std::vector<Call>& calls);
 
 }  // namespace narrowcast::executor::host

@@ -1,4 +1,4 @@
-// Each operation of the interface as stages of transfers. A file an operation.
+// The stages of each operation. Every operation has its own source file.
 #pragma once
 
 #include <span>
@@ -8,25 +8,27 @@
 namespace narrowcast::executor::host {
 
 // Appends the stages of one call.
-void add_broadcast(const Call& call, Script* script);
-void add_reduce(const Call& call, Script* script);
-void add_gather(const Call& call, Script* script);
-void add_scatter(const Call& call, Script* script);
-void add_all_gather(const Call& call, Script* script);
-void add_all_to_all(const Call& call, Script* script);
-void add_all_to_all_v(const Call& call, Script* script);
-void add_reduce_scatter(const Call& call, Script* script);
-void add_all_reduce(const Call& call, Script* script);
+void add_broadcast(const Call& call, Schedule* schedule);
+void add_reduce(const Call& call, Schedule* schedule);
+void add_gather(const Call& call, Schedule* schedule);
+void add_scatter(const Call& call, Schedule* schedule);
+void add_all_gather(const Call& call, Schedule* schedule);
+void add_all_to_all(const Call& call, Schedule* schedule);
+void add_all_to_all_v(const Call& call, Schedule* schedule);
+void add_reduce_scatter(const Call& call, Schedule* schedule);
+void add_all_reduce(const Call& call, Schedule* schedule);
 
-// All sends and receives of a group, in one stage. Those to oneself fit together.
-void add_sends_and_receives(std::span<const Call* const> calls, Script* script);
+// Appends all sends and receives of a group, in one stage. The caller has checked that sends from this rank to itself
+// match their receives.
+void add_sends_and_receives(std::span<const Call* const> calls, Schedule* schedule);
 
-// Parts that operations share.
+// Stages that several operations use.
 
-// Every rank sends `own`, its piece, to all others, and receives theirs into their pieces of `gathered`.
+// Every rank sends its piece `own` to all others, and receives their pieces into `gathered`.
 Stage gather_stage(Communicator& comm, const CallTag& tag, const void* own, void* gathered, const Pieces& pieces);
 
-// Every rank sends each other one its piece of `values`, and reduces what it receives, and its own piece, to `result`.
+// Every rank sends to each other rank that rank's piece of `values`. It reduces the pieces that it receives, and its
+// own, into `result`.
 Stage reduce_stage(Communicator& comm, const CallTag& tag, const void* values, void* result, const Pieces& pieces);
 
 CallTag next_collective(Communicator& comm, const Call& call);

@@ -17,7 +17,7 @@ ReduceReceive::ReduceReceive(Communicator& comm, const CallTag& tag, const void*
       result_(static_cast<std::byte*>(result)),
       chunks_(elems, reduced_chunk_elems(comm, dtype_)) {}
 
-ncast_status ReduceReceive::advance(bool* moved) {
+ncast_status ReduceReceive::advance(bool* progressed) {
   if (turn_ == comm_.rank()) {
     accumulate_values(own_ + chunks_.first() * ncast_dtype_bytes(dtype_));
   } else {
@@ -27,14 +27,14 @@ ncast_status ReduceReceive::advance(bool* moved) {
     if (ncast_status status = accumulate_payload(chunk)) return status;
     comm_.world->from(turn_).release();
   }
-  *moved = true;
+  *progressed = true;
   if (++turn_ == comm_.ranks()) finish_chunk();
   return NCAST_OK;
 }
 
 ncast_status ReduceReceive::accumulate_payload(const ReceivedChunk& chunk) {
   const uint64_t raw_bytes = chunks_.elems() * ncast_dtype_bytes(dtype_);
-  // Bare values are reduced straight out of the slot.
+  // Reduce bare values directly from the slot.
   if (codec_of(tag_) == NCAST_CODEC_RAW && chunk.payload_bytes == raw_bytes) {
     accumulate_values(chunk.payload);
     return NCAST_OK;

@@ -1,4 +1,4 @@
-// reduce_scatter: every rank sends each other one its piece directly; the owner of a piece reduces it.
+// reduce_scatter: every rank sends each piece directly to its owner, which reduces it.
 #include "executor/host/operations.h"
 #include "executor/host/reduce_receive.h"
 
@@ -13,16 +13,16 @@ Stage reduce_stage(Communicator& comm, const CallTag& tag, const void* values, v
     if (peer == comm.rank()) {
       stage.add<ReduceReceive>(comm, tag, piece, result, pieces.elems(peer));
     } else {
-      stage.add<Send>(comm, channel::only(peer), tag, piece, pieces.elems(peer), chunk_elems);
+      stage.add<Send>(comm, channel::rank_bit(peer), tag, piece, pieces.elems(peer), chunk_elems);
     }
   }
   return stage;
 }
 
-void add_reduce_scatter(const Call& call, Script* script) {
+void add_reduce_scatter(const Call& call, Schedule* schedule) {
   Communicator& comm = communicator_of(call);
   const Pieces pieces(call.count * static_cast<uint64_t>(comm.ranks()), comm.ranks());
-  script->stages.push_back(reduce_stage(comm, next_collective(comm, call), call.send, call.recv, pieces));
+  schedule->stages.push_back(reduce_stage(comm, next_collective(comm, call), call.send, call.recv, pieces));
 }
 
 }  // namespace narrowcast::executor::host

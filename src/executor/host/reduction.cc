@@ -8,7 +8,7 @@
 namespace narrowcast::executor::host {
 namespace {
 
-// What is stored in a buffer, and what it is accumulated in.
+// The types of a value in a buffer and of its accumulator.
 template <typename StoredType, typename AccumulatorType>
 struct ValueType {
   using Stored = StoredType;
@@ -30,7 +30,7 @@ struct ValueType {
   }
 };
 
-// body(ValueType<...>{}) for a dtype that has been checked.
+// Calls body(ValueType<...>{}). dtype must be valid.
 template <typename Body>
 auto with_value_type(ncast_dtype dtype, Body&& body) {
   switch (dtype) {
@@ -50,7 +50,7 @@ auto with_value_type(ncast_dtype dtype, Body&& body) {
   return body(ValueType<Float8E5M2, float>{});
 }
 
-// Integers wrap: the arithmetic is done in the unsigned type of at least 32 bits, where that is defined.
+// Integers wrap around: compute in an unsigned type of at least 32 bits, for which overflow is defined.
 template <typename T, typename Operation>
 T arithmetic(T a, T b, Operation operation) {
   if constexpr (std::is_integral_v<T>) {
@@ -73,7 +73,7 @@ struct Product {
     return arithmetic(a, b, [](auto x, auto y) { return x * y; });
   }
 };
-// `a != a` is true for NaN alone.
+// `a != a` is true only for NaN.
 struct Maximum {
   template <typename T>
   static T apply(T a, T b) {

@@ -1,9 +1,9 @@
-// scatter: the root sends every other rank its piece directly.
+// scatter: the root sends each piece directly to its rank.
 #include "executor/host/operations.h"
 
 namespace narrowcast::executor::host {
 
-void add_scatter(const Call& call, Script* script) {
+void add_scatter(const Call& call, Schedule* schedule) {
   Communicator& comm = communicator_of(call);
   Stage stage{next_collective(comm, call), {}};
   stage.add<CompareCalls>(comm, stage.tag);
@@ -16,11 +16,11 @@ void add_scatter(const Call& call, Script* script) {
       if (peer == comm.rank()) {
         stage.add<Copy>(from, call.recv, call.count * ncast_dtype_bytes(call.dtype));
       } else {
-        stage.add<Send>(comm, channel::only(peer), stage.tag, from, call.count, chunk_elems);
+        stage.add<Send>(comm, channel::rank_bit(peer), stage.tag, from, call.count, chunk_elems);
       }
     }
   }
-  script->stages.push_back(std::move(stage));
+  schedule->stages.push_back(std::move(stage));
 }
 
 }  // namespace narrowcast::executor::host

@@ -1,26 +1,26 @@
-// send and recv: those of a group run at once, those on one ring in order.
+// send and recv: those of a group run concurrently, except that those on the same ring run in order.
 #include "executor/host/operations.h"
 
 namespace narrowcast::executor::host {
 
-void add_sends_and_receives(std::span<const Call* const> calls, Script* script) {
+void add_sends_and_receives(std::span<const Call* const> calls, Schedule* schedule) {
   if (calls.empty()) return;
-  Communicator& comm = *script->comm;
+  Communicator& comm = *schedule->comm;
   const auto ranks = static_cast<size_t>(comm.ranks());
   std::vector<Queue> outgoing(ranks);
   std::vector<Queue> incoming(ranks);
-  std::vector<const Call*> self_sends;  // the receive that fits the n-th is the n-th
+  std::vector<const Call*> self_sends;  // send i matches receive i
   std::vector<const Call*> self_receives;
   Stage stage{make_tag(*calls.front(), 0), {}};
   for (const Call* call : calls) {
     const auto peer = static_cast<size_t>(call->peer);
     const uint64_t chunk_elems = moved_chunk_elems(comm, call->dtype);
-    if (is_to_oneself(*call)) {
+    if (is_to_self(*call)) {
       (call->operation == Operation::send ? self_sends : self_receives).push_back(call);
     } else if (call->operation == Operation::send) {
       const CallTag tag = make_tag(*call, ++comm.sends[peer]);
       outgoing[peer].push_back(
-          std::make_unique<Send>(comm, channel::only(call->peer), tag, call->send, call->count, chunk_elems));
+          std::make_unique<Send>(comm, channel::rank_bit(call->peer), tag, call->send, call->count, chunk_elems));
     } else {
       const CallTag tag = make_tag(*call, ++comm.receives[peer]);
       incoming[peer].push_back(std::make_unique<Receive>(comm, call->peer, tag, call->recv, call->count, chunk_elems));
@@ -35,7 +35,7 @@ void add_sends_and_receives(std::span<const Call* const> calls, Script* script) 
       if (!queue.empty()) stage.queues.push_back(std::move(queue));
     }
   }
-  script->stages.push_back(std::move(stage));
+  schedule->stages.push_back(std::move(stage));
 }
 
 }  // namespace narrowcast::executor::host

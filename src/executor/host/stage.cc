@@ -4,10 +4,10 @@
 
 namespace narrowcast::executor::host {
 
-ncast_status Copy::advance(bool* moved) {
+ncast_status Copy::advance(bool* progressed) {
   if (from_ != to_ && bytes_ != 0) std::memmove(to_, from_, bytes_);
   done_ = true;
-  *moved = true;
+  *progressed = true;
   return NCAST_OK;
 }
 

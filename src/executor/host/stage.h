@@ -1,4 +1,4 @@
-// What a call does, as stages of transfers: the transfers of a stage run at once, the stages one after the other.
+// A call as a sequence of stages. The transfers of a stage run concurrently; the stages run one after the other.
 #pragma once
 
 #include <memory>
@@ -9,7 +9,7 @@
 
 namespace narrowcast::executor::host {
 
-// Transfers on one ring: they run in order.
+// Transfers on one ring, which run in order.
 using Queue = std::vector<std::unique_ptr<Transfer>>;
 
 struct Stage {
@@ -25,13 +25,14 @@ struct Stage {
   }
 };
 
-// The stages of all calls of one communicator that run together.
-struct Script {
+// The stages of all calls of one communicator in a launch.
+struct Schedule {
   Communicator* comm;
   std::vector<Stage> stages;
 };
 
-// A buffer of `total` values as one piece a rank, in rank order; the first total % ranks pieces are one value longer.
+// Divides a buffer of `total` values into one piece for each rank, in rank order. The first total % ranks pieces are
+// longer by one value.
 class Pieces {
  public:
   Pieces(uint64_t total, int ranks)
@@ -48,14 +49,14 @@ class Pieces {
   uint64_t longer_;
 };
 
-// Values that stay on their rank.
+// A copy of values within this rank.
 class Copy final : public Transfer {
  public:
   Copy(const void* from, void* to, size_t bytes) : from_(from), to_(to), bytes_(bytes) {}
 
-  ncast_status advance(bool* moved) override;
+  ncast_status advance(bool* progressed) override;
   bool done() const override { return done_; }
-  channel::RankSet awaited() const override { return 0; }
+  channel::RankSet awaited_ranks() const override { return 0; }
 
  private:
   const void* from_;
@@ -64,7 +65,7 @@ class Copy final : public Transfer {
   bool done_ = false;
 };
 
-// The address of a value in a buffer; NULL stays NULL.
+// The address of a value in a buffer. NULL if the buffer is NULL.
 inline const std::byte* at(const void* buffer, ncast_dtype dtype, uint64_t elem) {
   return buffer == nullptr ? nullptr : static_cast<const std::byte*>(buffer) + elem * ncast_dtype_bytes(dtype);
 }

@@ -10,9 +10,9 @@ namespace {
 
 constexpr size_t largest_chunk_bytes = 256 << 10;
 constexpr size_t smallest_chunk_bytes = 4 << 10;
-constexpr uint64_t ring_depths[] = {4, 2};  // two slots at least: one is filled while the other is emptied
+constexpr uint64_t ring_depths[] = {4, 2};  // at least 2, so that one slot is filled while the other is emptied
 
-// The most bytes of a frame of a chunk, over all codecs and value types, in whole cache lines.
+// The maximum size of a chunk's frame over all codecs and value types, rounded up to cache lines.
 size_t payload_bound(size_t chunk_bytes) {
   size_t bound = chunk_bytes;
   for (const codec::Row& row : codec::rows())

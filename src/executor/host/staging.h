@@ -1,4 +1,4 @@
-// How a rank's scratch budget is spent: slots of the rings to its peers, and private room for one chunk.
+// Divides a rank's scratch budget between the rings to its peers and private buffers for one chunk.
 #pragma once
 
 #include <cstddef>
@@ -11,26 +11,26 @@
 namespace narrowcast::executor::host {
 
 struct StagingShape {
-  size_t chunk_bytes = 0;  // of raw values, the most in one slot
+  size_t chunk_bytes = 0;  // the maximum of raw values in one slot
   channel::RingShape rings = {};
 
-  // The largest chunks and deepest rings that the budget allows. Error: INVALID_ARGUMENT says the least that would do.
+  // Chooses the largest chunks and deepest rings that fit the budget. Error: INVALID_ARGUMENT, with the minimum budget.
   static ncast_status choose(size_t scratch_bytes, int ranks, StagingShape* shape);
 
-  // That a rank uses of its budget.
+  // The bytes that a rank uses of its budget.
   size_t bytes(int ranks) const;
 };
 
-// The private room. Used by one call of the communicator at a time.
+// The private buffers. Used by one call of the communicator at a time.
 class Staging {
  public:
   explicit Staging(const StagingShape& shape);
 
   size_t chunk_bytes() const { return chunk_bytes_; }
-  std::byte* frame() { return frame_.data(); }  // room for any frame of a chunk
+  std::byte* frame() { return frame_.data(); }  // holds any frame of a chunk
   size_t frame_capacity_bytes() const { return frame_.size(); }
-  std::byte* values() { return values_.data(); }            // room for the values of a chunk
-  std::byte* accumulator() { return accumulator_.data(); }  // room for chunk_bytes of accumulators
+  std::byte* values() { return values_.data(); }            // holds the values of a chunk
+  std::byte* accumulator() { return accumulator_.data(); }  // holds chunk_bytes of accumulators
 
  private:
   size_t chunk_bytes_;

@@ -9,16 +9,16 @@
 namespace narrowcast::executor::host {
 namespace {
 
-// Handles come from users: only those in here are followed.
+// Callers may pass any pointer as a handle. Only registered handles are dereferenced.
 struct Registry {
   std::mutex mutex;
   std::map<ncast_stream, std::shared_ptr<Stream>> streams;
 };
 
-// Never destroyed: threads of streams that nobody destroyed may outlive static objects.
+// Never destroyed: threads of streams that the program has not destroyed may outlive static objects.
 Registry& registry() {
-  static Registry& the = *new Registry;
-  return the;
+  static Registry& instance = *new Registry;
+  return instance;
 }
 
 }  // namespace
@@ -48,7 +48,7 @@ void Stream::work() {
       lock.lock();
       if (status != NCAST_OK && error_ == NCAST_OK) {
         error_ = status;
-        sentence_ = ncast_last_error();
+        message_ = ncast_last_error();
       }
     }
     busy_ = false;
@@ -71,7 +71,7 @@ ncast_status Stream::synchronize() {
   drain();
   const std::lock_guard lock(mutex_);
   const ncast_status status = std::exchange(error_, NCAST_OK);
-  return status == NCAST_OK ? status : fail(status, "%s", sentence_.c_str());
+  return status == NCAST_OK ? status : fail(status, "%s", message_.c_str());
 }
 
 bool Stream::forked() const { return getpid() != pid_; }
@@ -96,7 +96,7 @@ std::shared_ptr<Stream> Stream::remove(ncast_stream handle) {
 }
 
 ncast_status no_such_stream(const char* function, ncast_stream stream) {
-  return fail(NCAST_INVALID_ARGUMENT, "%s: stream %p is not one that ncast_stream_create made", function, stream);
+  return fail(NCAST_INVALID_ARGUMENT, "%s: stream %p was not created by ncast_stream_create", function, stream);
 }
 
 }  // namespace narrowcast::executor::host
@@ -121,18 +121,18 @@ ncast_status ncast_stream_destroy(ncast_stream stream) {
     std::shared_ptr<Stream> removed = Stream::remove(stream);
     if (removed == nullptr) return no_such_stream("ncast_stream_destroy", stream);
     if (removed->forked()) {
-      // The thread that its end would wait for is the parent's.
+      // Leak it: its destructor would join a thread that exists only in the parent.
       static_cast<void>(new std::shared_ptr<Stream>(std::move(removed)));
       return NCAST_OK;
     }
-    removed->drain();  // a thread that synchronizes may keep it beyond the end of this function
+    removed->drain();  // not the destructor: another thread may still hold a reference in ncast_stream_synchronize
     return NCAST_OK;
   });
 }
 
 ncast_status ncast_stream_synchronize(ncast_stream stream) {
   return guarded("ncast_stream_synchronize", [&] {
-    if (stream == nullptr) return NCAST_OK;  // its calls have run
+    if (stream == nullptr) return NCAST_OK;  // calls on the NULL stream have run when they return
     if (const std::shared_ptr<Stream> found = Stream::find(stream)) return found->synchronize();
     return no_such_stream("ncast_stream_synchronize", stream);
   });

@@ -1,4 +1,4 @@
-// Streams of the host backend: a thread that runs calls in order.
+// Streams of the host backend. A stream is a thread that runs calls in order.
 #pragma once
 
 #include <sys/types.h>
@@ -20,21 +20,21 @@ class Stream {
   using Work = std::function<ncast_status()>;
 
   Stream();
-  // Runs what is left first.
+  // Runs the remaining work first.
   ~Stream();
 
   void enqueue(Work work);
 
-  // Waits until nothing is left.
+  // Waits until all work has run.
   void drain();
 
-  // As drain(), and returns the first error since the last time.
+  // As drain(), and returns the first error since the previous call.
   ncast_status synchronize();
 
-  // In a child that was forked from the process that made it: there is no thread.
+  // True in a forked child of the process that created the stream: it has no copy of the thread.
   bool forked() const;
 
-  // The stream behind a handle, or none when no living stream of this process has it.
+  // The stream of a handle, or NULL if this process has no such stream.
   static std::shared_ptr<Stream> find(ncast_stream handle);
   static ncast_stream add(std::shared_ptr<Stream> stream);
   static std::shared_ptr<Stream> remove(ncast_stream handle);
@@ -48,9 +48,9 @@ class Stream {
   bool busy_ = false;
   bool closing_ = false;
   ncast_status error_ = NCAST_OK;
-  std::string sentence_;
+  std::string message_;
   const pid_t pid_;
-  std::thread thread_;  // last: it uses the others
+  std::thread thread_;  // must be last, because it uses the other members
 };
 
 // The error of a handle that Stream::find() does not know.

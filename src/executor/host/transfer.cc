@@ -18,7 +18,7 @@ uint64_t value_bytes(const CallTag& tag) { return ncast_dtype_bytes(dtype_of(tag
 
 ncast_status encode(const CallTag& tag, const void* values, uint64_t elems, void* payload, size_t capacity_bytes,
                     size_t* payload_bytes) {
-  // The codec `raw` moves bare values: there is nothing that a frame's header could tell.
+  // Codec `raw` sends bare values without a frame header, because the tag has all the information.
   if (codec_of(tag) == NCAST_CODEC_RAW) {
     *payload_bytes = elems * value_bytes(tag);
     std::memcpy(payload, values, *payload_bytes);
@@ -35,7 +35,7 @@ ncast_status mismatch(const Communicator& comm, const CallTag& own, int peer, co
 }
 
 ncast_codec codec_of(const CallTag& tag) {
-  // Memory is the link here: encoding reads and writes as much as the copy that it would save.
+  // On this backend the link is memory, so AUTO chooses raw: encoding would cost as much as the copy that it shortens.
   return select::codec_between_processes(tag.codec);
 }
 
@@ -46,22 +46,22 @@ uint64_t moved_chunk_elems(Communicator& comm, ncast_dtype dtype) {
 }
 
 Send::Send(Communicator& comm, channel::RankSet peers, const CallTag& tag, const void* values, uint64_t elems,
-           uint64_t elems_a_chunk)
+           uint64_t elems_per_chunk)
     : comm_(comm),
       peers_(peers),
       waiting_(peers),
       tag_(tag),
       values_(static_cast<const std::byte*>(values)),
-      chunks_(elems, elems_a_chunk) {}
+      chunks_(elems, elems_per_chunk) {}
 
-ncast_status Send::advance(bool* moved) {
+ncast_status Send::advance(bool* progressed) {
   for (channel::RankSet left = waiting_; left != 0; left &= left - 1) {
     const int peer = std::countr_zero(left);
     const channel::Slot slot = comm_.world->to(peer).next_free();
     if (!slot) continue;
     if (ncast_status status = put(peer, slot)) return status;
-    waiting_ &= ~channel::only(peer);
-    *moved = true;
+    waiting_ &= ~channel::rank_bit(peer);
+    *progressed = true;
   }
   if (waiting_ == 0) {
     chunks_.next();
@@ -79,14 +79,14 @@ ncast_status Send::put(int peer, const channel::Slot& slot) {
   const size_t capacity_bytes = comm_.world->to(peer).payload_capacity_bytes();
   size_t payload_bytes = 0;
   if (raw_bytes == 0) {
-    // An empty chunk is its tag alone.
+    // An empty chunk has a tag but no payload.
   } else if (std::has_single_bit(peers_) || codec_of(tag_) == NCAST_CODEC_RAW) {
     if (ncast_status status = encode(tag_, values, chunks_.elems(), slot.payload, capacity_bytes, &payload_bytes)) {
       return status;
     }
     if (ncast_status status = keep({slot.payload, payload_bytes})) return status;
   } else {
-    // For several peers: encode into private memory, then copy as each of them gets a free slot.
+    // Several peers: encode into the staging buffer once, and copy the frame to each peer as it has a free slot.
     Staging& staging = comm_.staging;
     if (frame_bytes_ == 0) {
       if (ncast_status status =
@@ -98,7 +98,7 @@ ncast_status Send::put(int peer, const channel::Slot& slot) {
     payload_bytes = frame_bytes_;
     std::memcpy(slot.payload, staging.frame(), payload_bytes);
   }
-  slot.header->tag = to_words(tag_);
+  slot.header->tag = pack(tag_);
   slot.header->payload_bytes = payload_bytes;
   comm_.world->to(peer).put();
   comm_.count_sent(tag_.operation, raw_bytes, payload_bytes);
@@ -116,13 +116,13 @@ ncast_status next_chunk(Communicator& comm, int peer, const CallTag& expected, c
   channel::RingReceiver& ring = comm.world->from(peer);
   const channel::Slot slot = ring.next_filled();
   if (!slot) return NCAST_OK;
-  const CallTag tag = from_words(slot.header->tag);
+  const CallTag tag = unpack(slot.header->tag);
   if (!same_call(tag, expected)) {
     return mismatch(comm, expected, peer, tag);
   }
   if (tag.first_elem != chunks.first() || tag.chunk_elems != chunks.elems() ||
       slot.header->payload_bytes > ring.payload_capacity_bytes()) {
-    return fail(NCAST_CORRUPT, "rank %d got a chunk from rank %d that is not the next: values %" PRIu64 " to %" PRIu64,
+    return fail(NCAST_CORRUPT, "rank %d received an unexpected chunk from rank %d: values %" PRIu64 " to %" PRIu64,
                 comm.rank(), peer, tag.first_elem, tag.first_elem + tag.chunk_elems);
   }
   *chunk = {slot.payload, slot.header->payload_bytes};
@@ -153,30 +153,31 @@ ncast_status decode_chunk(const ReceivedChunk& chunk, const CallTag& tag, uint64
 CompareCalls::CompareCalls(Communicator& comm, const CallTag& tag)
     : comm_(comm), tag_(tag), waiting_(all_peers(comm)) {}
 
-ncast_status CompareCalls::advance(bool* moved) {
+ncast_status CompareCalls::advance(bool* progressed) {
   for (channel::RankSet left = waiting_; left != 0; left &= left - 1) {
     const int peer = std::countr_zero(left);
-    channel::Tag words;
-    if (!comm_.world->collective_of(peer, &words)) continue;
-    CallTag theirs = from_words(words);
+    channel::Tag packed;
+    if (!comm_.world->collective_of(peer, &packed)) continue;
+    CallTag theirs = unpack(packed);
     if (theirs.sequence < tag_.sequence) continue;
-    // A peer that has begun a later call has compared this one.
+    // If the peer has already begun a later call, it has compared this one itself.
     if (theirs.sequence == tag_.sequence) {
       const bool early = theirs.phase < tag_.phase;
       theirs.phase = tag_.phase;
       if (!same_call(theirs, tag_)) return mismatch(comm_, tag_, peer, theirs);
       if (early) continue;
     }
-    waiting_ &= ~channel::only(peer);
-    *moved = true;
+    waiting_ &= ~channel::rank_bit(peer);
+    *progressed = true;
   }
   return NCAST_OK;
 }
 
-Receive::Receive(Communicator& comm, int peer, const CallTag& tag, void* values, uint64_t elems, uint64_t elems_a_chunk)
-    : comm_(comm), peer_(peer), tag_(tag), values_(static_cast<std::byte*>(values)), chunks_(elems, elems_a_chunk) {}
+Receive::Receive(Communicator& comm, int peer, const CallTag& tag, void* values, uint64_t elems,
+                 uint64_t elems_per_chunk)
+    : comm_(comm), peer_(peer), tag_(tag), values_(static_cast<std::byte*>(values)), chunks_(elems, elems_per_chunk) {}
 
-ncast_status Receive::advance(bool* moved) {
+ncast_status Receive::advance(bool* progressed) {
   ReceivedChunk chunk;
   if (ncast_status status = next_chunk(comm_, peer_, tag_, chunks_, &chunk)) return status;
   if (chunk.payload == nullptr) return NCAST_OK;
@@ -184,7 +185,7 @@ ncast_status Receive::advance(bool* moved) {
   if (ncast_status status = decode_chunk(chunk, tag_, chunks_.elems(), peer_, values)) return status;
   comm_.world->from(peer_).release();
   chunks_.next();
-  *moved = true;
+  *progressed = true;
   return NCAST_OK;
 }
 

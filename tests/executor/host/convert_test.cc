@@ -1,4 +1,4 @@
-// The conversions against the definition of the formats.
+// Compares the conversions with the definitions of the formats.
 #include "executor/host/convert.h"
 
 #include "doctest/doctest.h"
@@ -37,7 +37,7 @@ bool rounds_like_definition(const Format& format, float value) {
   return got == format.round(value);
 }
 
-// Every number of the format, every midpoint between two neighbours, and the floats next to each; then random floats.
+// Tries every number of the format, every midpoint between two neighbours, the floats next to each, and random floats.
 template <typename Narrow>
 int count_wrong_roundings(const Format& format) {
   int wrong = 0;
@@ -51,7 +51,7 @@ int count_wrong_roundings(const Format& format) {
   };
   for (uint32_t bits = 0; bits <= format.largest_finite(); ++bits) {
     const double here = format.value(bits);
-    // After the largest comes the number that one more step would give.
+    // The neighbour of the largest number is the number that one more step would reach.
     const double next =
         bits < format.largest_finite() ? format.value(bits + 1) : here + (here - format.value(bits - 1));
     try_around(static_cast<float>(here));
@@ -89,7 +89,7 @@ TEST_CASE("BFloat16ConvertsByItsDefinition") { check_format<executor::host::BFlo
 TEST_CASE("Float8E4M3ConvertsByItsDefinition") { check_format<executor::host::Float8E4M3>(float8_e4m3_format); }
 TEST_CASE("Float8E5M2ConvertsByItsDefinition") { check_format<executor::host::Float8E5M2>(float8_e5m2_format); }
 
-TEST_CASE("TooLargeForFloat8IsNanInE4M3AndInfinityInE5M2") {
+TEST_CASE("ValuesTooLargeForFloat8BecomeNanInE4M3AndInfinityInE5M2") {
   CHECK(from_float<executor::host::Float8E4M3>(448.0f).bits == 0x7e);
   CHECK(from_float<executor::host::Float8E4M3>(464.0f).bits == 0x7e);  // a tie, to even
   CHECK(from_float<executor::host::Float8E4M3>(465.0f).bits == 0x7f);

@@ -1,4 +1,4 @@
-// The rules of reductions that a comparison with random values does not reach.
+// Rules of reductions that tests with random values do not cover.
 #include "executor/host/reduction.h"
 
 #include <limits>
@@ -39,7 +39,7 @@ TEST_CASE("TheAverageOfIntegersTruncatesTowardZero") {
 }
 
 TEST_CASE("SumsRoundOnceAndInRankOrder") {
-  // 256 + 0.5 + 0.5 in bfloat16: each step alone would round back to 256.
+  // 256 + 1 + 1 in bfloat16: if each step were rounded, the sum would remain 256.
   CHECK(reduce<uint16_t>(NCAST_BFLOAT16, NCAST_SUM, {0x4380, 0x3f80, 0x3f80}) == 0x4381);
   CHECK(reduce<float>(NCAST_FLOAT32, NCAST_SUM, {1e30f, -1e30f, 1.0f}) == 1.0f);
   CHECK(reduce<float>(NCAST_FLOAT32, NCAST_SUM, {1.0f, 1e30f, -1e30f}) == 0.0f);
@@ -52,7 +52,7 @@ TEST_CASE("MinAndMaxIgnoreNanUnlessAllAreNan") {
   CHECK(std::isnan(reduce<float>(NCAST_FLOAT32, NCAST_MAX, {nan, nan})));
 }
 
-TEST_CASE("BetweenEqualsTheLowestRankStays") {
+TEST_CASE("OfEqualValuesThatOfTheLowestRankIsTheResult") {
   CHECK(std::signbit(reduce<float>(NCAST_FLOAT32, NCAST_MAX, {-0.0f, 0.0f})));
   CHECK(!std::signbit(reduce<float>(NCAST_FLOAT32, NCAST_MIN, {0.0f, -0.0f})));
 }
