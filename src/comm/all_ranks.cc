@@ -1,5 +1,5 @@
-// Communicators whose ranks one thread drives. Ranks wait for each other when they join and when they leave: each does
-// so in a thread of its own.
+// Creates and destroys all ranks of a communicator from one thread. The ranks wait for each other when they join and
+// leave, so each one does this in its own thread.
 #include <functional>
 #include <string>
 #include <thread>
@@ -17,23 +17,23 @@ using narrowcast::guarded;
 
 struct Outcome {
   ncast_status status = NCAST_OK;
-  std::string sentence;
+  std::string message;
 };
 
-// Whether a rank failed because of another one.
+// Whether the error is a consequence of another rank's failure.
 bool is_remote(ncast_status status) { return status == NCAST_REMOTE_ERROR || status == NCAST_TIMEOUT; }
 
-// act(rank) for all of them at once. The error is the first rank's, of those that failed by themselves if there are
-// any.
-ncast_status on_all(int ranks, const std::function<ncast_status(int rank)>& act) {
+// Runs action(rank) for all ranks concurrently. Returns the error of the lowest rank that failed, preferring errors
+// that are not a consequence of another rank's failure.
+ncast_status run_on_all(int ranks, const std::function<ncast_status(int rank)>& action) {
   std::vector<Outcome> outcomes(static_cast<size_t>(ranks));
   {
     std::vector<std::jthread> threads;
     threads.reserve(outcomes.size());
     for (int rank = 0; rank < ranks; ++rank) {
-      threads.emplace_back([&act, rank, &outcome = outcomes[static_cast<size_t>(rank)]] {
-        outcome.status = act(rank);
-        if (outcome.status != NCAST_OK) outcome.sentence = ncast_last_error();
+      threads.emplace_back([&action, rank, &outcome = outcomes[static_cast<size_t>(rank)]] {
+        outcome.status = action(rank);
+        if (outcome.status != NCAST_OK) outcome.message = ncast_last_error();
       });
     }
   }
@@ -42,7 +42,7 @@ ncast_status on_all(int ranks, const std::function<ncast_status(int rank)>& act)
     if (outcome.status == NCAST_OK) continue;
     if (first == nullptr || (is_remote(first->status) && !is_remote(outcome.status))) first = &outcome;
   }
-  return first == nullptr ? NCAST_OK : fail(first->status, "%s", first->sentence.c_str());
+  return first == nullptr ? NCAST_OK : fail(first->status, "%s", first->message.c_str());
 }
 
 ncast_status check(const char* function, ncast_comm** comms, int ranks) {
@@ -52,7 +52,7 @@ ncast_status check(const char* function, ncast_comm** comms, int ranks) {
 }
 
 ncast_status destroy_all(ncast_comm** comms, int ranks) {
-  const ncast_status status = on_all(ranks, [comms](int rank) { return ncast_comm_destroy(comms[rank]); });
+  const ncast_status status = run_on_all(ranks, [comms](int rank) { return ncast_comm_destroy(comms[rank]); });
   for (int rank = 0; rank < ranks; ++rank) comms[rank] = nullptr;
   return status;
 }
@@ -67,20 +67,20 @@ ncast_status create_all(ncast_comm** comms, int ranks, const int* devices, const
     own.device = devices != nullptr ? devices[rank] : rank;
     return own;
   };
-  // Check all of them before any waits for the others.
+  // Check all configurations before any rank waits for the others.
   for (int rank = 0; rank < ranks; ++rank)
     if (ncast_status status = narrowcast::comm::check_config(ranks, rank, config_of(rank))) return status;
   ncast_unique_id id;
   if (ncast_status status = ncast_get_unique_id(&id)) return status;
-  const ncast_status status = on_all(ranks, [&](int rank) {
+  const ncast_status status = run_on_all(ranks, [&](int rank) {
     const ncast_comm_config own = config_of(rank);
     return ncast_comm_create(&comms[rank], ranks, &id, rank, &own);
   });
   if (status == NCAST_OK) return NCAST_OK;
-  const std::string sentence = ncast_last_error();
+  const std::string message = ncast_last_error();
   narrowcast::executor::release_id(id, {});
   destroy_all(comms, ranks);
-  return fail(status, "%s", sentence.c_str());
+  return fail(status, "%s", message.c_str());
 }
 
 }  // namespace

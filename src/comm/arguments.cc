@@ -44,9 +44,9 @@ ncast_status check_buffer(const char* function, const Buffer& buffer, size_t val
   return NCAST_OK;
 }
 
-// How many times `count` values each buffer holds, and how the buffers may coincide.
+// The sizes of the buffers, in pieces of `count` values, and whether they may be in place.
 struct Shape {
-  uint64_t send_pieces;  // 0: there is no such buffer
+  uint64_t send_pieces;  // 0: the call has no such buffer
   uint64_t recv_pieces;
   bool in_place;
 };
@@ -59,7 +59,8 @@ Shape shape_of(const Call& call) {
           row.overlap == operation::Overlap::IN_PLACE};
 }
 
-// The ranges of a buffer that hold values, by address, each with the rank that it is for.
+// The nonempty ranges of a buffer of all_to_all_v, sorted by address, each with the rank that its values go to or come
+// from.
 struct RankRange {
   Buffer buffer;
   int rank;
@@ -75,7 +76,7 @@ ncast_status ranges_of(const Call& call, const char* name, const void* start,
     if (elems > most_elems || first > most_elems - elems) {
       return fail(NCAST_INVALID_ARGUMENT,
                   "%s: %s_counts[%zu] is %" PRIu64 " and %s_offsets[%zu] is %" PRIu64
-                  ", more than an address space holds",
+                  ", which exceeds the address space",
                   function, name, rank, elems, name, rank, first);
     }
     if (ncast_status status = check_buffer(function, {name, start, elems * value_bytes}, value_bytes)) return status;
@@ -102,17 +103,17 @@ ncast_status check_peer_counts(const Call& call) {
     for (const RankRange& from : received) {
       if (!to.buffer.overlaps(from.buffer)) continue;
       return fail(NCAST_INVALID_ARGUMENT,
-                  "%s: the values to rank %d and those from rank %d overlap; it does not work in place", function,
-                  to.rank, from.rank);
+                  "%s: the values to rank %d overlap those from rank %d, but the operation does not work in place",
+                  function, to.rank, from.rank);
     }
   }
   const auto rank = static_cast<size_t>(call.comm->rank());
   if (counts.send[rank].elems == counts.recv[rank].elems) return NCAST_OK;
-  return fail(NCAST_MISMATCH, "%s: rank %zu sends itself %" PRIu64 " values and receives %" PRIu64 " of them", function,
-              rank, counts.send[rank].elems, counts.recv[rank].elems);
+  return fail(NCAST_MISMATCH, "%s: rank %zu sends itself %" PRIu64 " values but receives %" PRIu64, function, rank,
+              counts.send[rank].elems, counts.recv[rank].elems);
 }
 
-// Of calls to and from oneself, the receive that fits the n-th send is the n-th.
+// The sends and receives between a rank and itself. Send i matches receive i.
 struct SelfCalls {
   std::vector<const Call*> sends;
   std::vector<const Call*> receives;
@@ -125,6 +126,10 @@ ncast_status check_seconds(const char* setting, double seconds) {
 }
 
 }  // namespace
+
+ncast_status null_argument(const char* function, const char* argument) {
+  return fail(NCAST_INVALID_ARGUMENT, "%s: %s is NULL", function, argument);
+}
 
 ncast_status check_arguments(const Call& call) {
   const char* function = function_name(call.operation);
@@ -143,7 +148,7 @@ ncast_status check_arguments(const Call& call) {
                 has_root(call.operation) ? "root" : "peer", call.peer, ranks - 1);
   }
   if (call.count > most_bytes / value_bytes / static_cast<uint64_t>(ranks)) {
-    return fail(NCAST_INVALID_ARGUMENT, "%s: count is %" PRIu64 ", more than an address space holds", function,
+    return fail(NCAST_INVALID_ARGUMENT, "%s: count is %" PRIu64 ", which exceeds the address space", function,
                 call.count);
   }
   if (call.operation == Operation::all_to_all_v) return check_peer_counts(call);
@@ -155,16 +160,16 @@ ncast_status check_arguments(const Call& call) {
   if (ncast_status status = check_buffer(function, send, value_bytes)) return status;
   if (ncast_status status = check_buffer(function, recv, value_bytes)) return status;
   if (!send.overlaps(recv)) return NCAST_OK;
-  // In place: the piece that both buffers have in common is this rank's.
+  // In place, this rank's piece must be at the same address in both buffers.
   const uint64_t own = static_cast<uint64_t>(call.comm->rank()) * piece_bytes;
   const bool coincide =
       send.first() + (shape.send_pieces > 1 ? own : 0) == recv.first() + (shape.recv_pieces > 1 ? own : 0);
   if (shape.in_place && coincide) return NCAST_OK;
   return fail(NCAST_INVALID_ARGUMENT, "%s: send %p and recv %p overlap%s", function, call.send, call.recv,
-              shape.in_place ? " but are not in place" : "; it does not work in place");
+              shape.in_place ? " but are not in place" : ", but the operation does not work in place");
 }
 
-ncast_status check_sends_to_oneself(std::span<const Call> calls) {
+ncast_status check_sends_to_self(std::span<const Call> calls) {
   std::map<const ncast_comm*, SelfCalls> by_comm;
   for (const Call& call : calls) {
     if (is_to_self(call)) by_comm[call.comm].add(call);
@@ -172,14 +177,15 @@ ncast_status check_sends_to_oneself(std::span<const Call> calls) {
   for (const auto& [comm, self] : by_comm) {
     if (self.sends.size() != self.receives.size()) {
       return fail(NCAST_INVALID_ARGUMENT,
-                  "rank %d sends to itself %zu times and receives from itself %zu times: both must be in one group",
+                  "rank %d sends to itself %zu times and receives from itself %zu times in one group; the numbers must "
+                  "be equal",
                   comm->rank(), self.sends.size(), self.receives.size());
     }
     for (size_t i = 0; i < self.sends.size(); ++i) {
       const CallTag send = make_tag(*self.sends[i], 0);
       const CallTag receive = make_tag(*self.receives[i], 0);
       if (same_call(send, receive)) continue;
-      return fail(NCAST_MISMATCH, "rank %d sends itself %" PRIu64 " %s and receives %" PRIu64 " %s (they differ in %s)",
+      return fail(NCAST_MISMATCH, "rank %d sends itself %" PRIu64 " %s but receives %" PRIu64 " %s (they differ in %s)",
                   comm->rank(), send.count, ncast_dtype_name(self.sends[i]->dtype), receive.count,
                   ncast_dtype_name(self.receives[i]->dtype), differences(send, receive).c_str());
     }
@@ -212,8 +218,8 @@ ncast_status check_config(int ranks, int rank, const ncast_comm_config& config) 
   if (ncast_status status = check_seconds("timeout_seconds", config.timeout_seconds)) return status;
   if (ncast_status status = check_seconds("create_timeout_seconds", config.create_timeout_seconds)) return status;
   if (ncast_status status = find_backend(config.backend)->check_config(ranks, config)) {
-    const std::string sentence = ncast_last_error();
-    return fail(status, "%s: %s", function, sentence.c_str());
+    const std::string message = ncast_last_error();
+    return fail(status, "%s: %s", function, message.c_str());
   }
   return NCAST_OK;
 }

@@ -1,4 +1,4 @@
-// Checks of a call's arguments before it starts. Messages name the function, the argument and the value.
+// Checks arguments before a call starts. Messages name the function, the argument and the value.
 #pragma once
 
 #include <span>
@@ -7,16 +7,20 @@
 
 namespace narrowcast::comm {
 
-// Everything except whether the communicator is valid.
+// "<function>: <argument> is NULL".
+ncast_status null_argument(const char* function, const char* argument);
+
+// Checks all arguments of a call except its communicator.
 ncast_status check_arguments(const executor::Call& call);
 
-// Matches sends to the own rank with their receives: in order, of the same count and dtype. Errors: INVALID_ARGUMENT,
-// MISMATCH.
-ncast_status check_sends_to_oneself(std::span<const executor::Call> calls);
+// Checks that sends from a rank to itself match their receives: in order, with the same count, dtype and codec. Errors:
+// INVALID_ARGUMENT, MISMATCH.
+ncast_status check_sends_to_self(std::span<const executor::Call> calls);
 
-// The defaults, with the settings given by the caller (may be NULL; may be of an older or newer version).
+// Fills *config with the defaults and the caller's settings. `given` may be NULL, and may be of an older or newer
+// version.
 ncast_status read_config(const ncast_comm_config* given, ncast_comm_config* config);
-// Checks everything that can be checked before a rank waits for others.
+// Checks everything that can be checked before a rank waits for other ranks.
 ncast_status check_config(int ranks, int rank, const ncast_comm_config& config);
 
 }  // namespace narrowcast::comm

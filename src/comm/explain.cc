@@ -32,7 +32,7 @@ using select::CallShape;
 using select::Decision;
 using select::Link;
 
-// A call as it is asked about.
+// The call to explain.
 struct Question {
   ncast_operation operation;
   uint64_t count;
@@ -49,7 +49,7 @@ ncast_status check(const char* function, const Question& question) {
     return fail(NCAST_INVALID_ARGUMENT, "dtype is %d, which is not a value type", static_cast<int>(question.dtype));
   if (ncast_status status = codec::check_or_auto(function, question.codec)) return status;
   if (question.count > INT64_MAX / value_bytes / select::most_gpu_ranks)
-    return fail(NCAST_INVALID_ARGUMENT, "count is %" PRIu64 ", more than an address space holds", question.count);
+    return fail(NCAST_INVALID_ARGUMENT, "count is %" PRIu64 ", which exceeds the address space", question.count);
   return NCAST_OK;
 }
 
@@ -59,7 +59,7 @@ ncast_status check_ranks(int ranks) {
 }
 
 CallShape shape_of(const Question& question, int ranks, Link link, uint32_t max_ctas) {
-  // NOLINTNEXTLINE(bugprone-unchecked-optional-access): checked before
+  // NOLINTNEXTLINE(bugprone-unchecked-optional-access): check() has checked it
   return {*operation::find(question.operation),
           question.dtype,
           codec::canonical(question.codec),
@@ -88,7 +88,7 @@ std::string describe(const Decision& decision) {
   return decision.candidate == "copy" ? "a copy" : "frames";
 }
 
-// " Predicted: 3.1 us packets, 10.4 us blocks:raw, 4.7 us nccl."; empty where nothing is known.
+// " Predicted: 3.1 us packets, 10.4 us blocks:raw, 4.7 us nccl."; empty if no time is known.
 std::string describe(const select::Costs& costs) {
   std::string text;
   for (size_t i = 0; i < select::candidate_count; ++i) {
@@ -123,7 +123,7 @@ void explain(const CallShape& shape, const Decision& decision, const select::Pol
   *explanation = made.release();
 }
 
-// What ranks that are all created with this configuration would decide by. The model lives as long as the process.
+// The inputs of a decision if all ranks use one configuration. `costs` must remain valid.
 struct Assumed {
   Link link;
   uint32_t max_ctas;
@@ -132,7 +132,7 @@ struct Assumed {
   select::Policy policy() const { return {*costs, transport}; }
 };
 
-// Each file is read once.
+// Loads the cost model of the options. Each file is read once per process.
 ncast_status load_once(const select::Options& options, const select::CostModel** costs) {
   struct Loaded {
     select::CostModel costs;
@@ -140,7 +140,7 @@ ncast_status load_once(const select::Options& options, const select::CostModel**
     std::string message;
   };
   static std::mutex mutex;
-  static auto& all = *new std::map<std::string, Loaded>;  // never freed: calls may come until the process ends
+  static auto& all = *new std::map<std::string, Loaded>;  // never freed: it may be used until the process ends
   const std::lock_guard lock(mutex);
   const auto [place, is_new] = all.try_emplace(options.cost_model);
   Loaded& loaded = place->second;

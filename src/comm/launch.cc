@@ -22,34 +22,34 @@ struct Group {
   int depth = 0;
   std::vector<Call> calls;
   ncast_status error = NCAST_OK;
-  std::string sentence;
+  std::string message;
 };
 
 thread_local Group open_group;
 
 ncast_status launch(const std::vector<Call>& calls) {
-  if (ncast_status status = check_sends_to_oneself(calls)) return status;
+  if (ncast_status status = check_sends_to_self(calls)) return status;
   for (const Call& call : calls) {
     if (ncast_status status = call.comm->check_error()) {
-      const std::string sentence = ncast_last_error();
-      return fail(status, "the communicator is in error since an earlier call: %s", sentence.c_str());
+      const std::string cause = ncast_last_error();
+      return fail(status, "the communicator has failed: %s", cause.c_str());
     }
   }
-  // The CUDA backend first: it enqueues its calls, where the host's may run before this returns. An error of one does
-  // not keep the other from its calls, for which other ranks may be waiting.
+  // The CUDA backend first, because it only enqueues its calls, while those of the host may run here. Launch on both
+  // even if one fails, because other ranks may be waiting for the calls.
   ncast_status first_error = NCAST_OK;
-  std::string sentence;
+  std::string message;
   for (const ncast_backend number : {NCAST_BACKEND_CUDA, NCAST_BACKEND_HOST}) {
-    std::vector<Call> its_calls;
-    std::ranges::copy_if(calls, std::back_inserter(its_calls),
+    std::vector<Call> backend_calls;
+    std::ranges::copy_if(calls, std::back_inserter(backend_calls),
                          [&](const Call& call) { return call.comm->backend() == number; });
-    if (its_calls.empty()) continue;
-    const ncast_status status = find_backend(number)->launch(its_calls);
+    if (backend_calls.empty()) continue;
+    const ncast_status status = find_backend(number)->launch(backend_calls);
     if (status == NCAST_OK || first_error != NCAST_OK) continue;
     first_error = status;
-    sentence = ncast_last_error();
+    message = ncast_last_error();
   }
-  return first_error == NCAST_OK ? NCAST_OK : fail(first_error, "%s", sentence.c_str());
+  return first_error == NCAST_OK ? NCAST_OK : fail(first_error, "%s", message.c_str());
 }
 
 }  // namespace
@@ -65,7 +65,7 @@ ncast_status submit(const Call& call) {
 ncast_status reject(ncast_status status) {
   if (open_group.depth > 0 && open_group.error == NCAST_OK) {
     open_group.error = status;
-    open_group.sentence = ncast_last_error();
+    open_group.message = ncast_last_error();
   }
   return status;
 }
@@ -82,8 +82,8 @@ ncast_status end_group() {
   if (--open_group.depth > 0) return NCAST_OK;
   const Group group = std::exchange(open_group, {});
   if (group.error != NCAST_OK) {
-    return fail(group.error, "ncast_group_end: nothing was run, as a call of the group failed: %s",
-                group.sentence.c_str());
+    return fail(group.error, "ncast_group_end: no call of the group was launched, because one was rejected: %s",
+                group.message.c_str());
   }
   std::vector<CommUse> uses(group.calls.size());
   for (size_t i = 0; i < uses.size(); ++i) {

@@ -1,20 +1,21 @@
-// Launches checked calls: groups, and dispatch to the backends.
+// Launches calls whose arguments have been checked: collects groups and dispatches to the backends.
 #pragma once
 
 #include "executor/call.h"
 
 namespace narrowcast::comm {
 
-// Adds a call to the open group of the thread, or launches it. On a NULL stream it has run when this returns.
+// Adds a call to the open group of this thread, or launches it if there is none. On the host backend a call on the NULL
+// stream has run when this returns.
 ncast_status submit(const executor::Call& call);
 
-// Reports a call that failed its checks: the open group of the thread, if any, fails.
+// Records that a call failed its checks, so that the open group of this thread, if any, fails. Returns `status`.
 ncast_status reject(ncast_status status);
 
 ncast_status start_group();
 ncast_status end_group();
 
-// True while this thread's open group holds a call on the communicator.
+// Whether this thread's open group contains a call on the communicator.
 bool is_in_open_group(const ncast_comm* comm);
 
 }  // namespace narrowcast::comm

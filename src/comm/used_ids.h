@@ -5,8 +5,8 @@
 
 namespace narrowcast::comm {
 
-// True once a communicator of this id was created in this process, or in the one that it was forked from, even if it
-// has been destroyed. Any thread.
+// Whether a communicator with this id has been created in this process or, before the fork, in its parent. Remains true
+// after the communicator is destroyed. Any thread.
 bool is_used(const bootstrap::WorldId& id);
 void mark_used(const bootstrap::WorldId& id);
 

@@ -1,4 +1,5 @@
-// Bad arguments are errors that name the function, the argument and the value, and that break nothing.
+// Invalid arguments are rejected with a message that names the function, the argument and the value. The communicator
+// remains usable.
 #include "comm/arguments.h"
 
 #include <cstddef>
@@ -12,69 +13,70 @@
 namespace narrowcast::testing {
 namespace {
 
-#define CHECK_REFUSED(call, part)                                                                       \
+#define CHECK_REJECTED(call, part)                                                                      \
   do {                                                                                                  \
     CHECK((call) == NCAST_INVALID_ARGUMENT);                                                            \
     CHECK_MESSAGE(std::string(ncast_last_error()).find(part) != std::string::npos, ncast_last_error()); \
   } while (false)
 
-// A communicator of one rank is enough for what is refused before anything is sent.
-struct Alone {
+// A communicator of one rank. This is enough for calls that are rejected before they start.
+struct SingleRank {
   TimeLimit limit;
   ncast_comm* comm = nullptr;
   float values[8] = {};
   float others[8] = {};
 
-  Alone() {
+  SingleRank() {
     const ncast_unique_id id = new_id();
     REQUIRE(ncast_comm_create(&comm, 1, &id, 0, nullptr) == NCAST_OK);
   }
-  ~Alone() {
+  ~SingleRank() {
     CHECK(ncast_comm_async_error(comm, nullptr, 0) == NCAST_OK);
     CHECK(ncast_comm_destroy(comm) == NCAST_OK);
   }
 };
 
-TEST_CASE_FIXTURE(Alone, "BadArgumentsOfCallsAreRefused") {
+TEST_CASE_FIXTURE(SingleRank, "InvalidArgumentsOfCallsAreRejected") {
   const auto dtype = NCAST_FLOAT32;
   const auto raw = NCAST_CODEC_RAW;
-  CHECK_REFUSED(ncast_send(values, 1, dtype, 1, raw, comm, nullptr), "ncast_send: peer is 1");
-  CHECK_REFUSED(ncast_recv(values, 1, dtype, -1, raw, comm, nullptr), "ncast_recv: peer is -1");
-  CHECK_REFUSED(ncast_broadcast(values, values, 1, dtype, 3, raw, comm, nullptr), "ncast_broadcast: root is 3");
-  CHECK_REFUSED(ncast_broadcast(nullptr, values, 1, dtype, 0, raw, comm, nullptr), "ncast_broadcast: send is NULL");
-  CHECK_REFUSED(ncast_all_gather(values, nullptr, 1, dtype, raw, comm, nullptr), "ncast_all_gather: recv is NULL");
-  CHECK_REFUSED(ncast_all_gather(values, others, 1, static_cast<ncast_dtype>(12), raw, comm, nullptr), "dtype is 12");
-  CHECK_REFUSED(ncast_all_to_all(values, others, 1, dtype, static_cast<ncast_codec>(9), comm, nullptr), "codec is 9");
-  CHECK_REFUSED(ncast_all_to_all(values, values, 1, dtype, raw, comm, nullptr), "overlap");
-  CHECK_REFUSED(ncast_all_reduce(values, values + 1, 4, dtype, NCAST_SUM, raw, comm, nullptr), "overlap");
-  CHECK_REFUSED(ncast_all_reduce(values, others, 1, dtype, static_cast<ncast_redop>(5), raw, comm, nullptr), "op is 5");
-  CHECK_REFUSED(ncast_all_reduce(values, others, 1, dtype, NCAST_SUM, raw, nullptr, nullptr), "comm is NULL");
-  CHECK_REFUSED(
+  CHECK_REJECTED(ncast_send(values, 1, dtype, 1, raw, comm, nullptr), "ncast_send: peer is 1");
+  CHECK_REJECTED(ncast_recv(values, 1, dtype, -1, raw, comm, nullptr), "ncast_recv: peer is -1");
+  CHECK_REJECTED(ncast_broadcast(values, values, 1, dtype, 3, raw, comm, nullptr), "ncast_broadcast: root is 3");
+  CHECK_REJECTED(ncast_broadcast(nullptr, values, 1, dtype, 0, raw, comm, nullptr), "ncast_broadcast: send is NULL");
+  CHECK_REJECTED(ncast_all_gather(values, nullptr, 1, dtype, raw, comm, nullptr), "ncast_all_gather: recv is NULL");
+  CHECK_REJECTED(ncast_all_gather(values, others, 1, static_cast<ncast_dtype>(12), raw, comm, nullptr), "dtype is 12");
+  CHECK_REJECTED(ncast_all_to_all(values, others, 1, dtype, static_cast<ncast_codec>(9), comm, nullptr), "codec is 9");
+  CHECK_REJECTED(ncast_all_to_all(values, values, 1, dtype, raw, comm, nullptr), "overlap");
+  CHECK_REJECTED(ncast_all_reduce(values, values + 1, 4, dtype, NCAST_SUM, raw, comm, nullptr), "overlap");
+  CHECK_REJECTED(ncast_all_reduce(values, others, 1, dtype, static_cast<ncast_redop>(5), raw, comm, nullptr),
+                 "op is 5");
+  CHECK_REJECTED(ncast_all_reduce(values, others, 1, dtype, NCAST_SUM, raw, nullptr, nullptr), "comm is NULL");
+  CHECK_REJECTED(
       ncast_all_reduce(values, others, std::numeric_limits<uint64_t>::max(), dtype, NCAST_SUM, raw, comm, nullptr),
       "count is 18446744073709551615");
-  CHECK_REFUSED(ncast_all_reduce(reinterpret_cast<char*>(values) + 1, others, 1, dtype, NCAST_SUM, raw, comm, nullptr),
-                "not aligned");
-  CHECK_REFUSED(ncast_all_reduce(values, others, 1, dtype, NCAST_SUM, raw, comm, this), "stream");
-  CHECK_REFUSED(ncast_send(values, 1, dtype, 0, raw, comm, nullptr), "sends to itself 1 times");
+  CHECK_REJECTED(ncast_all_reduce(reinterpret_cast<char*>(values) + 1, others, 1, dtype, NCAST_SUM, raw, comm, nullptr),
+                 "not aligned");
+  CHECK_REJECTED(ncast_all_reduce(values, others, 1, dtype, NCAST_SUM, raw, comm, this), "stream");
+  CHECK_REJECTED(ncast_send(values, 1, dtype, 0, raw, comm, nullptr), "sends to itself 1 times");
 }
 
-TEST_CASE_FIXTURE(Alone, "BadArgumentsOfRootedCallsAreRefused") {
+TEST_CASE_FIXTURE(SingleRank, "InvalidArgumentsOfRootedCallsAreRejected") {
   const auto dtype = NCAST_FLOAT32;
   const auto raw = NCAST_CODEC_RAW;
-  CHECK_REFUSED(ncast_reduce(values, others, 1, dtype, NCAST_SUM, 1, raw, comm, nullptr), "ncast_reduce: root is 1");
-  CHECK_REFUSED(ncast_reduce(values, nullptr, 1, dtype, NCAST_SUM, 0, raw, comm, nullptr),
-                "ncast_reduce: recv is NULL");
-  CHECK_REFUSED(ncast_reduce(values, values + 1, 2, dtype, NCAST_SUM, 0, raw, comm, nullptr), "overlap");
-  CHECK_REFUSED(ncast_gather(values, others, 1, dtype, -1, raw, comm, nullptr), "ncast_gather: root is -1");
-  CHECK_REFUSED(ncast_gather(nullptr, others, 1, dtype, 0, raw, comm, nullptr), "ncast_gather: send is NULL");
-  CHECK_REFUSED(ncast_gather(values, values + 1, 2, dtype, 0, raw, comm, nullptr), "overlap");
-  CHECK_REFUSED(ncast_scatter(nullptr, others, 1, dtype, 0, raw, comm, nullptr), "ncast_scatter: send is NULL");
-  CHECK_REFUSED(ncast_scatter(values, nullptr, 1, dtype, 0, raw, comm, nullptr), "ncast_scatter: recv is NULL");
-  CHECK_REFUSED(ncast_scatter(values, others, 1, dtype, 0, static_cast<ncast_codec>(254), comm, nullptr),
-                "codec is 254");
+  CHECK_REJECTED(ncast_reduce(values, others, 1, dtype, NCAST_SUM, 1, raw, comm, nullptr), "ncast_reduce: root is 1");
+  CHECK_REJECTED(ncast_reduce(values, nullptr, 1, dtype, NCAST_SUM, 0, raw, comm, nullptr),
+                 "ncast_reduce: recv is NULL");
+  CHECK_REJECTED(ncast_reduce(values, values + 1, 2, dtype, NCAST_SUM, 0, raw, comm, nullptr), "overlap");
+  CHECK_REJECTED(ncast_gather(values, others, 1, dtype, -1, raw, comm, nullptr), "ncast_gather: root is -1");
+  CHECK_REJECTED(ncast_gather(nullptr, others, 1, dtype, 0, raw, comm, nullptr), "ncast_gather: send is NULL");
+  CHECK_REJECTED(ncast_gather(values, values + 1, 2, dtype, 0, raw, comm, nullptr), "overlap");
+  CHECK_REJECTED(ncast_scatter(nullptr, others, 1, dtype, 0, raw, comm, nullptr), "ncast_scatter: send is NULL");
+  CHECK_REJECTED(ncast_scatter(values, nullptr, 1, dtype, 0, raw, comm, nullptr), "ncast_scatter: recv is NULL");
+  CHECK_REJECTED(ncast_scatter(values, others, 1, dtype, 0, static_cast<ncast_codec>(254), comm, nullptr),
+                 "codec is 254");
 }
 
-TEST_CASE("BadCountsOfAllToAllVAreRefused") {
+TEST_CASE("InvalidCountsOfAllToAllVAreRejected") {
   constexpr int ranks = 2;
   const ncast_unique_id id = new_id();
   ncast_comm* comms[ranks] = {};
@@ -89,77 +91,77 @@ TEST_CASE("BadCountsOfAllToAllVAreRefused") {
     return ncast_all_to_all_v(send, send_counts, send_offsets, recv, recv_counts, recv_offsets, NCAST_FLOAT32,
                               NCAST_CODEC_RAW, comms[0], nullptr);
   };
-  CHECK_REFUSED(ncast_all_to_all_v(values, twos, offsets, others, twos, offsets, NCAST_FLOAT32, NCAST_CODEC_RAW,
-                                   nullptr, nullptr),
-                "ncast_all_to_all_v: comm is NULL");
-  CHECK_REFUSED(call(values, nullptr, offsets, others, twos, offsets), "send_counts is NULL");
-  CHECK_REFUSED(call(values, twos, nullptr, others, twos, offsets), "send_offsets is NULL");
-  CHECK_REFUSED(call(values, twos, offsets, others, nullptr, offsets), "recv_counts is NULL");
-  CHECK_REFUSED(call(values, twos, offsets, others, twos, nullptr), "recv_offsets is NULL");
-  CHECK_REFUSED(call(nullptr, twos, offsets, others, twos, offsets), "send is NULL");
-  CHECK_REFUSED(call(values, twos, offsets, nullptr, twos, offsets), "recv is NULL");
-  CHECK_REFUSED(call(values, huge, offsets, others, twos, offsets), "send_counts[0] is 9223372036854775807");
-  CHECK_REFUSED(call(values, twos, huge, others, twos, offsets), "send_offsets[0] is 9223372036854775807");
+  CHECK_REJECTED(ncast_all_to_all_v(values, twos, offsets, others, twos, offsets, NCAST_FLOAT32, NCAST_CODEC_RAW,
+                                    nullptr, nullptr),
+                 "ncast_all_to_all_v: comm is NULL");
+  CHECK_REJECTED(call(values, nullptr, offsets, others, twos, offsets), "send_counts is NULL");
+  CHECK_REJECTED(call(values, twos, nullptr, others, twos, offsets), "send_offsets is NULL");
+  CHECK_REJECTED(call(values, twos, offsets, others, nullptr, offsets), "recv_counts is NULL");
+  CHECK_REJECTED(call(values, twos, offsets, others, twos, nullptr), "recv_offsets is NULL");
+  CHECK_REJECTED(call(nullptr, twos, offsets, others, twos, offsets), "send is NULL");
+  CHECK_REJECTED(call(values, twos, offsets, nullptr, twos, offsets), "recv is NULL");
+  CHECK_REJECTED(call(values, huge, offsets, others, twos, offsets), "send_counts[0] is 9223372036854775807");
+  CHECK_REJECTED(call(values, twos, huge, others, twos, offsets), "send_offsets[0] is 9223372036854775807");
   const uint64_t overlapping[] = {0, 1};
-  CHECK_REFUSED(call(values, twos, offsets, others, twos, overlapping), "from ranks 0 and 1 overlap in recv");
-  CHECK_REFUSED(call(values, twos, offsets, values, twos, offsets), "does not work in place");
+  CHECK_REJECTED(call(values, twos, offsets, others, twos, overlapping), "from ranks 0 and 1 overlap in recv");
+  CHECK_REJECTED(call(values, twos, offsets, values, twos, offsets), "does not work in place");
   const uint64_t uneven[] = {3, 2};
   CHECK(call(values, uneven, offsets, others, twos, offsets) == NCAST_MISMATCH);
-  CHECK(std::string(ncast_last_error()).find("rank 0 sends itself 3 values and receives 2") != std::string::npos);
-  // A refused call is refused in a group as well, and harms nothing.
+  CHECK(std::string(ncast_last_error()).find("rank 0 sends itself 3 values but receives 2") != std::string::npos);
+  // A call is also rejected inside a group.
   REQUIRE(ncast_group_start() == NCAST_OK);
-  CHECK_REFUSED(call(values, nullptr, offsets, others, twos, offsets), "send_counts is NULL");
-  CHECK_REFUSED(ncast_group_end(), "nothing was run");
+  CHECK_REJECTED(call(values, nullptr, offsets, others, twos, offsets), "send_counts is NULL");
+  CHECK_REJECTED(ncast_group_end(), "no call of the group was launched");
   run_threads(ranks, [&](int rank) { EXPECT_OK(ncast_comm_destroy(comms[rank])); });
 }
 
-TEST_CASE_FIXTURE(Alone, "NothingOfAGroupRunsWhenOneCallIsRefused") {
+TEST_CASE_FIXTURE(SingleRank, "NoCallOfAGroupRunsIfOneIsRejected") {
   values[0] = 5;
   REQUIRE(ncast_group_start() == NCAST_OK);
   CHECK(ncast_broadcast(values, others, 1, NCAST_FLOAT32, 0, NCAST_CODEC_RAW, comm, nullptr) == NCAST_OK);
-  CHECK_REFUSED(ncast_broadcast(values, others, 1, NCAST_FLOAT32, 1, NCAST_CODEC_RAW, comm, nullptr), "root is 1");
-  CHECK_REFUSED(ncast_group_end(), "nothing was run");
+  CHECK_REJECTED(ncast_broadcast(values, others, 1, NCAST_FLOAT32, 1, NCAST_CODEC_RAW, comm, nullptr), "root is 1");
+  CHECK_REJECTED(ncast_group_end(), "no call of the group was launched");
   CHECK(others[0] == 0);
-  CHECK_REFUSED(ncast_group_end(), "no group is open");
+  CHECK_REJECTED(ncast_group_end(), "no group is open");
 }
 
-TEST_CASE_FIXTURE(Alone, "ACommunicatorInAnOpenGroupIsNotDestroyed") {
+TEST_CASE_FIXTURE(SingleRank, "ACommunicatorInAnOpenGroupIsNotDestroyed") {
   REQUIRE(ncast_group_start() == NCAST_OK);
   CHECK(ncast_broadcast(values, others, 1, NCAST_FLOAT32, 0, NCAST_CODEC_RAW, comm, nullptr) == NCAST_OK);
-  CHECK_REFUSED(ncast_comm_destroy(comm), "open group");
+  CHECK_REJECTED(ncast_comm_destroy(comm), "open group");
   CHECK(ncast_group_end() == NCAST_OK);
 }
 
-TEST_CASE("BadSettingsOfACommunicatorAreRefused") {
+TEST_CASE("InvalidSettingsOfACommunicatorAreRejected") {
   const TimeLimit limit;
   const ncast_unique_id id = new_id();
   ncast_comm* comm = nullptr;
-  CHECK_REFUSED(ncast_comm_create(nullptr, 1, &id, 0, nullptr), "comm is NULL");
-  CHECK_REFUSED(ncast_comm_create(&comm, 1, nullptr, 0, nullptr), "id is NULL");
-  CHECK_REFUSED(ncast_comm_create(&comm, 0, &id, 0, nullptr), "ranks is 0");
-  CHECK_REFUSED(ncast_comm_create(&comm, 65, &id, 0, nullptr), "ranks is 65");
-  CHECK_REFUSED(ncast_comm_create(&comm, 2, &id, 2, nullptr), "rank is 2");
+  CHECK_REJECTED(ncast_comm_create(nullptr, 1, &id, 0, nullptr), "comm is NULL");
+  CHECK_REJECTED(ncast_comm_create(&comm, 1, nullptr, 0, nullptr), "id is NULL");
+  CHECK_REJECTED(ncast_comm_create(&comm, 0, &id, 0, nullptr), "ranks is 0");
+  CHECK_REJECTED(ncast_comm_create(&comm, 65, &id, 0, nullptr), "ranks is 65");
+  CHECK_REJECTED(ncast_comm_create(&comm, 2, &id, 2, nullptr), "rank is 2");
   ncast_unique_id zeros;
   std::memset(&zeros, 0, sizeof zeros);
-  CHECK_REFUSED(ncast_comm_create(&comm, 1, &zeros, 0, nullptr), "id was not made");
+  CHECK_REJECTED(ncast_comm_create(&comm, 1, &zeros, 0, nullptr), "id was not created");
   ncast_comm_config config;
   ncast_comm_config_init(&config);
   config.scratch_bytes = 1000;
-  CHECK_REFUSED(ncast_comm_create(&comm, 8, &id, 0, &config), "scratch_bytes is 1000, but 8 ranks need at least ");
+  CHECK_REJECTED(ncast_comm_create(&comm, 8, &id, 0, &config), "scratch_bytes is 1000, but 8 ranks need at least ");
   ncast_comm_config_init(&config);
   config.timeout_seconds = -1;
-  CHECK_REFUSED(ncast_comm_create(&comm, 1, &id, 0, &config), "timeout_seconds is -1");
+  CHECK_REJECTED(ncast_comm_create(&comm, 1, &id, 0, &config), "timeout_seconds is -1");
   config.timeout_seconds = 1;
   config.create_timeout_seconds = std::numeric_limits<double>::quiet_NaN();
-  CHECK_REFUSED(ncast_comm_create(&comm, 1, &id, 0, &config), "create_timeout_seconds is nan");
+  CHECK_REJECTED(ncast_comm_create(&comm, 1, &id, 0, &config), "create_timeout_seconds is nan");
   ncast_comm_config_init(&config);
   config.backend = static_cast<ncast_backend>(7);
-  CHECK_REFUSED(ncast_comm_create(&comm, 1, &id, 0, &config), "backend is 7");
+  CHECK_REJECTED(ncast_comm_create(&comm, 1, &id, 0, &config), "backend is 7");
   ncast_comm_config_init(&config);
   config.device = -2;
-  CHECK_REFUSED(ncast_comm_create(&comm, 1, &id, 0, &config), "device is -2");
+  CHECK_REJECTED(ncast_comm_create(&comm, 1, &id, 0, &config), "device is -2");
   config.struct_bytes = 0;
-  CHECK_REFUSED(ncast_comm_create(&comm, 1, &id, 0, &config), "config.struct_bytes is 0");
+  CHECK_REJECTED(ncast_comm_create(&comm, 1, &id, 0, &config), "config.struct_bytes is 0");
   CHECK(comm == nullptr);
   CHECK(ncast_comm_destroy(nullptr) == NCAST_OK);
 }
@@ -170,12 +172,12 @@ TEST_CASE("AShorterConfigOfAnOlderVersionIsAccepted") {
   std::memset(static_cast<void*>(&config), 0x7f, sizeof config);
   ncast_comm_config_defaults(&config, older_bytes);
   CHECK(config.struct_bytes == older_bytes);
-  CHECK(config.max_ctas == 0x7f7f7f7f);  // memory behind the older struct is not written
+  CHECK(config.max_ctas == 0x7f7f7f7f);  // memory after the older struct is not written
   config.timeout_seconds = 7;
   ncast_comm_config taken;
   REQUIRE(comm::read_config(&config, &taken) == NCAST_OK);
   CHECK(taken.timeout_seconds == 7);
-  CHECK(taken.max_ctas == 0);  // nor read: these are defaults
+  CHECK(taken.max_ctas == 0);  // and not read: these are the defaults
   CHECK(taken.p2p == -1);
   CHECK(taken.cost_model == nullptr);
   const ncast_unique_id id = new_id();
@@ -185,7 +187,7 @@ TEST_CASE("AShorterConfigOfAnOlderVersionIsAccepted") {
 }
 
 TEST_CASE("ABackendThatThisBuildLacksIsUnsupported") {
-  if (executor::find_backend(NCAST_BACKEND_CUDA) != nullptr) return;  // it is there
+  if (executor::find_backend(NCAST_BACKEND_CUDA) != nullptr) return;
   const ncast_unique_id id = new_id();
   ncast_comm* comm = nullptr;
   ncast_comm_config config;
@@ -195,7 +197,7 @@ TEST_CASE("ABackendThatThisBuildLacksIsUnsupported") {
   CHECK(std::string(ncast_last_error()) == "ncast_comm_create: this build has no CUDA backend");
 }
 
-TEST_CASE("ALongerConfigOfANewerVersionIsAcceptedWhileItsNewMembersAreZero") {
+TEST_CASE("ALongerConfigOfANewerVersionIsAcceptedIfItsNewMembersAreZero") {
   struct {
     ncast_comm_config config;
     uint64_t unknown;
@@ -214,9 +216,9 @@ TEST_CASE("ALongerConfigOfANewerVersionIsAcceptedWhileItsNewMembersAreZero") {
         "config sets a member at byte 56, which this version of the library does not have");
 }
 
-TEST_CASE("CommunicatorsOfOneThreadAcceptTheConfigOfAnOlderVersion") {
+TEST_CASE("CreateAllAcceptsTheConfigOfAnOlderVersion") {
   constexpr size_t older_bytes = offsetof(ncast_comm_config, max_ctas);
-  // The members behind those of the older version would be refused.
+  // The members after those of the older version have values that would be rejected.
   ncast_comm_config config;
   std::memset(static_cast<void*>(&config), 0x7f, sizeof config);
   ncast_comm_config_defaults(&config, older_bytes);
@@ -224,10 +226,10 @@ TEST_CASE("CommunicatorsOfOneThreadAcceptTheConfigOfAnOlderVersion") {
   REQUIRE(ncast_comm_create_all(comms, 2, nullptr, &config) == NCAST_OK);
   CHECK(ncast_comm_destroy_all(comms, 2) == NCAST_OK);
   config.struct_bytes = sizeof config + 1000000;
-  CHECK_REFUSED(ncast_comm_create_all(comms, 2, nullptr, &config), "ncast_comm_create_all: config.struct_bytes is");
+  CHECK_REJECTED(ncast_comm_create_all(comms, 2, nullptr, &config), "ncast_comm_create_all: config.struct_bytes is");
 }
 
-TEST_CASE("CountersOfAnOlderVersionAreFilledAsFarAsTheyGo") {
+TEST_CASE("OnlyTheMembersOfAnOlderVersionsCountersAreWritten") {
   const ncast_unique_id id = new_id();
   Comm comm(id, 0, 1);
   float value = 1;
@@ -239,8 +241,8 @@ TEST_CASE("CountersOfAnOlderVersionAreFilledAsFarAsTheyGo") {
   CHECK(counters.calls == 1);
   CHECK(counters.raw_bytes == 99);
   counters.struct_bytes = 0;
-  CHECK_REFUSED(ncast_comm_get_counters(comm, &counters), "counters->struct_bytes is 0");
-  // An older program knows fewer operations than the library, a newer one more.
+  CHECK_REJECTED(ncast_comm_get_counters(comm, &counters), "counters->struct_bytes is 0");
+  // Older programs know fewer operations than the library, and newer ones more.
   ncast_operation_counters operations[NCAST_OPERATIONS + 2] = {};
   operations[1].calls = 99;
   REQUIRE(ncast_comm_get_operation_counters(comm, operations, 1) == NCAST_OK);
@@ -249,8 +251,8 @@ TEST_CASE("CountersOfAnOlderVersionAreFilledAsFarAsTheyGo") {
   REQUIRE(ncast_comm_get_operation_counters(comm, operations, NCAST_OPERATIONS + 1) == NCAST_OK);
   CHECK(operations[NCAST_OP_ALL_REDUCE].calls == 1);
   CHECK(operations[NCAST_OPERATIONS].calls == 0);
-  CHECK_REFUSED(ncast_comm_get_operation_counters(comm, operations, -1), "capacity is -1");
-  CHECK_REFUSED(ncast_comm_get_operation_counters(comm, nullptr, 1), "counters is NULL");
+  CHECK_REJECTED(ncast_comm_get_operation_counters(comm, operations, -1), "capacity is -1");
+  CHECK_REJECTED(ncast_comm_get_operation_counters(comm, nullptr, 1), "counters is NULL");
 }
 
 }  // namespace

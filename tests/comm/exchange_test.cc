@@ -1,4 +1,4 @@
-// Communicators of ranks that can exchange bytes already.
+// Communicators of ranks that can already exchange bytes.
 #include <condition_variable>
 #include <cstring>
 #include <mutex>
@@ -13,7 +13,7 @@
 namespace narrowcast::testing {
 namespace {
 
-// An all-gather between threads, as another library would lend it.
+// An all-gather between threads, in place of that of another library.
 class ThreadGather {
  public:
   explicit ThreadGather(size_t ranks) : ranks_(ranks) {}
@@ -33,15 +33,15 @@ class ThreadGather {
     std::unique_lock lock(mutex_);
     blobs_.resize(ranks_ * bytes);
     std::memcpy(&blobs_[rank * bytes], mine, bytes);
-    ++came_;
+    ++arrived_;
     changed_.notify_all();
-    changed_.wait(lock, [&] { return came_ == ranks_; });
+    changed_.wait(lock, [&] { return arrived_ == ranks_; });
     std::memcpy(all, blobs_.data(), blobs_.size());
     return 0;
   }
 
   const size_t ranks_;
-  size_t came_ = 0;
+  size_t arrived_ = 0;
   std::vector<char> blobs_;
   std::mutex mutex_;
   std::condition_variable changed_;
@@ -62,7 +62,7 @@ TEST_CASE("ranks that can exchange bytes need no unique id") {
   });
 }
 
-TEST_CASE("an exchange that fails is told as what it is") {
+TEST_CASE("a failed exchange is reported with its return value") {
   ThreadGather gather(1);
   ThreadGather::Rank context = {&gather, 0, 42};
   ncast_comm* comm = nullptr;
@@ -71,29 +71,29 @@ TEST_CASE("an exchange that fails is told as what it is") {
   CHECK(comm == nullptr);
 }
 
-TEST_CASE("a rank that is refused takes part in the exchange, and the others need not wait for it") {
-  for (const int refused : {0, 1}) {
+TEST_CASE("a rejected rank takes part in the exchange, so the others do not wait for it") {
+  for (const int rejected : {0, 1}) {
     const TimeLimit limit;
     ThreadGather gather(3);
     run_threads(3, [&](int rank) {
       ThreadGather::Rank context = {&gather, static_cast<size_t>(rank)};
       ncast_comm_config config;
       ncast_comm_config_init(&config);
-      config.timeout_seconds = rank == refused ? -1 : 0;
+      config.timeout_seconds = rank == rejected ? -1 : 0;
       ncast_comm* comm = nullptr;
       const ncast_status status =
           ncast_comm_create_by_exchange(&comm, 3, rank, ThreadGather::exchange, &context, &config);
-      EXPECT(status == (rank == refused ? NCAST_INVALID_ARGUMENT : NCAST_REMOTE_ERROR));
-      const std::string sentence = ncast_last_error();
-      EXPECT(sentence.find("timeout_seconds") != std::string::npos);
-      EXPECT((sentence.find("rank " + std::to_string(refused) + " can make no") != std::string::npos) ==
-             (rank != refused));
+      EXPECT(status == (rank == rejected ? NCAST_INVALID_ARGUMENT : NCAST_REMOTE_ERROR));
+      const std::string message = ncast_last_error();
+      EXPECT(message.find("timeout_seconds") != std::string::npos);
+      EXPECT((message.find("rank " + std::to_string(rejected) + " cannot create the communicator") !=
+              std::string::npos) == (rank != rejected));
       EXPECT(comm == nullptr);
     });
   }
 }
 
-TEST_CASE("what only the backend refuses is told in the exchange as well") {
+TEST_CASE("errors that only the backend detects are also sent in the exchange") {
   const TimeLimit limit;
   ThreadGather gather(2);
   run_threads(2, [&](int rank) {
@@ -111,7 +111,7 @@ TEST_CASE("what only the backend refuses is told in the exchange as well") {
   });
 }
 
-TEST_CASE("bad arguments of a creation by exchange are told as what they are") {
+TEST_CASE("invalid arguments of a creation by exchange are rejected") {
   ThreadGather gather(1);
   ThreadGather::Rank context = {&gather, 0, 42};
   ncast_comm* comm = nullptr;

@@ -37,7 +37,7 @@ class Explained {
 
 bool contains(const char* text, const std::string& part) { return std::string(text).find(part) != std::string::npos; }
 
-TEST_CASE("every explanation is the backend's choice") {
+TEST_CASE("every explanation is the decision of the backend") {
   for (int operation = NCAST_OP_SEND; operation <= NCAST_OP_ALL_REDUCE; ++operation) {
     for (const ncast_codec codec : {NCAST_CODEC_RAW, NCAST_CODEC_WINDOW, NCAST_CODEC_AUTO}) {
       for (const ncast_dtype dtype : {NCAST_INT8, NCAST_FLOAT64, NCAST_BFLOAT16}) {
@@ -88,7 +88,7 @@ TEST_CASE("short messages go by packets, long ones by blocks") {
   CHECK(contains(tensor->sentence, "all_gather of 67108864 bfloat16 between 8 ranks runs by blocks of 4096 bytes, "));
 }
 
-TEST_CASE("an explanation follows the codec asked for and the ranks' fewest CTAs") {
+TEST_CASE("an explanation uses the requested codec and max_ctas") {
   CHECK(Explained(NCAST_OP_ALL_REDUCE, 64, NCAST_CODEC_WINDOW, 2).has_blocks());
   CHECK(Explained(NCAST_OP_BROADCAST, 64 << 20, NCAST_CODEC_RAW, 2)->codec == NCAST_CODEC_RAW);
   CHECK(Explained(NCAST_OP_BROADCAST, 64 << 20, NCAST_CODEC_AUTO, 2, 64, NCAST_INT32)->codec == NCAST_CODEC_RAW);
@@ -106,7 +106,7 @@ TEST_CASE("a call without values, and a rank alone, run no kernel") {
   }
 }
 
-TEST_CASE("NARROWCAST_P2P=0 takes a call through host memory, with fewer CTAs") {
+TEST_CASE("with NARROWCAST_P2P=0 a call goes through host memory with fewer CTAs") {
   {
     const testing::Environment set("NARROWCAST_P2P", "0");
     const Explained said(NCAST_OP_ALL_GATHER, 1 << 20, NCAST_CODEC_AUTO, 2);
@@ -117,19 +117,19 @@ TEST_CASE("NARROWCAST_P2P=0 takes a call through host memory, with fewer CTAs") 
   CHECK(std::string(Explained(NCAST_OP_ALL_GATHER, 1 << 20, NCAST_CODEC_AUTO, 2)->link) == "nvlink");
 }
 
-TEST_CASE("what cannot be explained is refused") {
+TEST_CASE("invalid arguments of ncast_explain are rejected") {
   ncast_explanation* explanation = nullptr;
-  const auto refused = [&](int operation, uint64_t count, int dtype, int codec, int ranks, const char* part) {
+  const auto rejected = [&](int operation, uint64_t count, int dtype, int codec, int ranks, const char* part) {
     CHECK(ncast_explain(static_cast<ncast_operation>(operation), count, static_cast<ncast_dtype>(dtype),
                         static_cast<ncast_codec>(codec), ranks, nullptr, &explanation) == NCAST_INVALID_ARGUMENT);
     CHECK_MESSAGE(contains(ncast_last_error(), part), ncast_last_error());
   };
-  refused(11, 1, NCAST_INT8, NCAST_CODEC_RAW, 2, "operation is 11");
-  refused(-1, 1, NCAST_INT8, NCAST_CODEC_RAW, 2, "operation is -1");
-  refused(NCAST_OP_SEND, 1, 12, NCAST_CODEC_RAW, 2, "dtype is 12");
-  refused(NCAST_OP_SEND, 1, NCAST_INT8, 7, 2, "codec is 7");
-  refused(NCAST_OP_SEND, 1, NCAST_INT8, NCAST_CODEC_RAW, 9, "ranks is 9, not 1 to 8");
-  refused(NCAST_OP_SEND, uint64_t{1} << 63, NCAST_INT8, NCAST_CODEC_RAW, 2, "count is");
+  rejected(11, 1, NCAST_INT8, NCAST_CODEC_RAW, 2, "operation is 11");
+  rejected(-1, 1, NCAST_INT8, NCAST_CODEC_RAW, 2, "operation is -1");
+  rejected(NCAST_OP_SEND, 1, 12, NCAST_CODEC_RAW, 2, "dtype is 12");
+  rejected(NCAST_OP_SEND, 1, NCAST_INT8, 7, 2, "codec is 7");
+  rejected(NCAST_OP_SEND, 1, NCAST_INT8, NCAST_CODEC_RAW, 9, "ranks is 9, not 1 to 8");
+  rejected(NCAST_OP_SEND, uint64_t{1} << 63, NCAST_INT8, NCAST_CODEC_RAW, 2, "count is");
   CHECK(ncast_explain(NCAST_OP_SEND, 1, NCAST_INT8, NCAST_CODEC_RAW, 2, nullptr, nullptr) == NCAST_INVALID_ARGUMENT);
 }
 
@@ -155,7 +155,7 @@ TEST_CASE("every candidate of an explanation can be read") {
   CHECK(ncast_explanation_candidates(nullptr) == 0);
 }
 
-TEST_CASE("callers of an older version get the members that they know") {
+TEST_CASE("for callers of an older version, only the members that they know are written") {
   const Explained said(NCAST_OP_ALL_GATHER, 64 << 20, NCAST_CODEC_AUTO, 2);
   ncast_decision older = {};
   older.struct_bytes = offsetof(ncast_decision, ctas);

@@ -1,4 +1,4 @@
-// A call that may fail, what it says then, and how long it took.
+// Helpers for tests of failures.
 #pragma once
 
 #include <chrono>
@@ -15,7 +15,7 @@ inline double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-inline bool sentence_has(const std::string& part) {
+inline bool error_contains(const std::string& part) {
   return std::string(ncast_last_error()).find(part) != std::string::npos;
 }
 

@@ -1,4 +1,4 @@
-// What ends a call that cannot be finished, how soon, and what it says.
+// Calls that cannot complete end soon, with an error that says why.
 #include <atomic>
 #include <thread>
 #include <vector>
@@ -8,7 +8,7 @@
 namespace narrowcast::testing {
 namespace {
 
-// The communicator reports its error from now on, and refuses calls.
+// Checks that the communicator reports its error and that calls fail.
 void expect_in_error(ncast_comm* comm, ncast_status status) {
   char message[400];
   EXPECT(ncast_comm_async_error(comm, message, sizeof message) == status);
@@ -16,7 +16,7 @@ void expect_in_error(ncast_comm* comm, ncast_status status) {
   EXPECT(reduce_one(comm) == status);
 }
 
-TEST_CASE("AKilledRankEndsTheOthersWithAnErrorThatNamesIt") {
+TEST_CASE("IfARankIsKilledTheOthersFailWithItsName") {
   constexpr int ranks = 4;
   const ncast_unique_id id = new_id();
   int ready[2];
@@ -32,7 +32,7 @@ TEST_CASE("AKilledRankEndsTheOthersWithAnErrorThatNamesIt") {
       const auto start = Clock::now();
       EXPECT(reduce_one(comm) == NCAST_REMOTE_ERROR);
       EXPECT(seconds_since(start) < 5);
-      EXPECT(sentence_has("rank 2 (pid "));
+      EXPECT(error_contains("rank 2 (pid "));
       expect_in_error(comm, NCAST_REMOTE_ERROR);
       EXPECT_OK(ncast_comm_destroy(comm));
     }));
@@ -40,14 +40,14 @@ TEST_CASE("AKilledRankEndsTheOthersWithAnErrorThatNamesIt") {
   char byte;
   for (int rank = 0; rank < ranks; ++rank) REQUIRE(read(ready[0], &byte, 1) == 1);
   usleep(100000);
-  kill(pids[2], SIGKILL);  // and not waited for yet: a zombie is dead as well
+  kill(pids[2], SIGKILL);  // do not wait for it yet: a zombie must count as dead
   for (const int rank : {0, 1, 3}) CHECK(wait_for_process(pids[static_cast<size_t>(rank)]) == 0);
   CHECK(wait_for_process(pids[2]) == -SIGKILL);
   close(ready[0]);
   close(ready[1]);
 }
 
-TEST_CASE("ARankKilledInsideACallEndsThoseThatDoNotWaitForIt") {
+TEST_CASE("IfARankIsKilledInsideACallRanksThatDoNotWaitForItFailToo") {
   constexpr int ranks = 3;
   const ncast_unique_id id = new_id();
   run_processes(ranks, [&](int rank) {
@@ -64,19 +64,19 @@ TEST_CASE("ARankKilledInsideACallEndsThoseThatDoNotWaitForIt") {
       static_cast<void>(ncast_recv(&value, 1, NCAST_INT32, 1, NCAST_CODEC_RAW, comm, nullptr));
       pause();
     }
-    // 0 waits for 1 and 1 for 0, indefinitely.
+    // Ranks 0 and 1 wait for each other indefinitely.
     EXPECT(ncast_recv(&value, 1, NCAST_INT32, 1 - rank, NCAST_CODEC_RAW, comm, nullptr) == NCAST_REMOTE_ERROR);
-    EXPECT(sentence_has("rank 2 (pid "));
+    EXPECT(error_contains("rank 2 (pid "));
   });
 }
 
-TEST_CASE("ARankThatLeftIsNamedToThoseThatStillWaitForIt") {
+TEST_CASE("WaitingForARankThatHasLeftFails") {
   constexpr int ranks = 2;
   const ncast_unique_id id = new_id();
   run_processes(ranks, [&](int rank) {
     Comm comm(id, rank, ranks);
     if (rank == 1) {
-      // What was sent before leaving is received all the same.
+      // A message that was sent before leaving is still received.
       const int32_t value = 7;
       EXPECT_OK(ncast_send(&value, 1, NCAST_INT32, 0, NCAST_CODEC_RAW, comm, nullptr));
       comm.destroy();
@@ -88,8 +88,8 @@ TEST_CASE("ARankThatLeftIsNamedToThoseThatStillWaitForIt") {
     EXPECT_OK(ncast_recv(&value, 1, NCAST_INT32, 1, NCAST_CODEC_RAW, comm, nullptr));
     EXPECT(value == 7);
     EXPECT(ncast_recv(&value, 1, NCAST_INT32, 1, NCAST_CODEC_RAW, comm, nullptr) == NCAST_REMOTE_ERROR);
-    EXPECT(sentence_has("rank 1 (pid "));
-    EXPECT(sentence_has("destroyed its communicator"));
+    EXPECT(error_contains("rank 1 (pid "));
+    EXPECT(error_contains("destroyed its communicator"));
   });
 }
 
@@ -103,11 +103,11 @@ TEST_CASE("AnAbortFromAnotherThreadEndsWaitingCallsOnEveryRank") {
       usleep(200000);
       if (rank == 0) EXPECT_OK(ncast_comm_abort(comm));
     });
-    // Rank 2 makes no call: the others wait.
+    // Rank 2 makes no call, so the others wait.
     if (rank != 2) {
       EXPECT(reduce_one(comm) == NCAST_ABORTED);
       EXPECT(seconds_since(start) < 5);
-      EXPECT(sentence_has("rank 0 aborted"));
+      EXPECT(error_contains("rank 0 aborted"));
     } else {
       while (ncast_comm_async_error(comm, nullptr, 0) == NCAST_OK) usleep(10000);
     }
@@ -132,16 +132,16 @@ TEST_CASE("AnAbortEndsCallsOnStreams") {
     }
     EXPECT_OK(ncast_comm_abort(comm));
     EXPECT(ncast_stream_synchronize(stream) == NCAST_ABORTED);
-    EXPECT_OK(ncast_stream_synchronize(stream));  // told once
+    EXPECT_OK(ncast_stream_synchronize(stream));  // the error is reported once
     expect_in_error(comm, NCAST_ABORTED);
     EXPECT_OK(ncast_stream_destroy(stream));
   });
 }
 
-// The call may return, and its communicator be destroyed, before the abort that ended it has returned.
+// A call can return, and its communicator be destroyed, before the abort that ended the call has returned.
 TEST_CASE("DestroyWaitsForTheAbortThatEndedTheCalls") {
   constexpr int rounds = 30;
-  constexpr int ranks = 8;  // an abort tells one after the other
+  constexpr int ranks = 8;  // an abort notifies the ranks one after the other, which takes some time
   std::vector<ncast_unique_id> ids;
   for (int round = 0; round < rounds; ++round) ids.push_back(new_id());
   run_processes(ranks, [&](int rank) {
@@ -176,9 +176,9 @@ TEST_CASE("AnAbortEndsTheCallsThatDestroyWaitsFor") {
     EXPECT_OK(ncast_recv(&value, 1, NCAST_FLOAT32, 1, NCAST_CODEC_RAW, comm, stream));
     ncast_comm* const handle = comm;
     std::thread aborter([handle, stream] {
-      // Destruction has begun once other calls are refused.
+      // The destruction has begun when other functions are rejected.
       while (ncast_comm_async_error(handle, nullptr, 0) == NCAST_OK) usleep(1000);
-      EXPECT(sentence_has("is being destroyed"));
+      EXPECT(error_contains("is being destroyed"));
       float other = 1;
       EXPECT(ncast_recv(&other, 1, NCAST_FLOAT32, 1, NCAST_CODEC_RAW, handle, stream) == NCAST_INVALID_ARGUMENT);
       EXPECT(ncast_comm_destroy(handle) == NCAST_INVALID_ARGUMENT);
@@ -193,8 +193,8 @@ TEST_CASE("AnAbortEndsTheCallsThatDestroyWaitsFor") {
   });
 }
 
-// As a child does that ends in the ordinary way, whatever its parent is about.
-TEST_CASE("AForkedChildThatDestroysItsCopyDoesNotDisturbTheRanks") {
+// A child that exits normally destroys its copies, whatever its parent is doing.
+TEST_CASE("AForkedChildThatDestroysItsCopiesDoesNotAffectTheRanks") {
   const ncast_unique_id id = new_id();
   int ended[2];
   REQUIRE(pipe(ended) == 0);
@@ -217,12 +217,12 @@ TEST_CASE("AForkedChildThatDestroysItsCopyDoesNotDisturbTheRanks") {
     usleep(100000);
     const pid_t child = start_process([&] {
       EXPECT(reduce_one(comm) == NCAST_UNSUPPORTED);
-      EXPECT(sentence_has("this process was forked from the one that created comm 0x"));
+      EXPECT(error_contains("this process was forked from the one that created comm 0x"));
       EXPECT(ncast_comm_abort(comm) == NCAST_UNSUPPORTED);
       EXPECT(ncast_stream_synchronize(stream) == NCAST_INVALID_ARGUMENT);
       EXPECT_OK(ncast_stream_destroy(stream));
       comm.destroy();
-      // Those that it makes itself are its own.
+      // The child can use communicators that it creates itself.
       Comm own(new_id(), 0, 1);
       EXPECT_OK(reduce_one(own));
     });
@@ -239,7 +239,7 @@ TEST_CASE("AForkedChildThatDestroysItsCopyDoesNotDisturbTheRanks") {
   close(ended[1]);
 }
 
-TEST_CASE("ACommunicatorThatWasDestroyedIsRefused") {
+TEST_CASE("ADestroyedCommunicatorIsRejected") {
   Comm comm(new_id(), 0, 1);
   ncast_comm* const handle = comm;
   const float value = 1;
@@ -247,16 +247,16 @@ TEST_CASE("ACommunicatorThatWasDestroyedIsRefused") {
   EXPECT_OK(ncast_send(&value, 1, NCAST_FLOAT32, 0, NCAST_CODEC_RAW, handle, nullptr));
   std::thread([&] { comm.destroy(); }).join();
   CHECK(ncast_group_end() == NCAST_INVALID_ARGUMENT);
-  CHECK(sentence_has("ncast_group_end: comm 0x"));
+  CHECK(error_contains("ncast_group_end: comm 0x"));
   CHECK(reduce_one(handle) == NCAST_INVALID_ARGUMENT);
-  CHECK(sentence_has("ncast_all_reduce: comm 0x"));
-  CHECK(sentence_has("is not a communicator or has been destroyed"));
+  CHECK(error_contains("ncast_all_reduce: comm 0x"));
+  CHECK(error_contains("is not a communicator or has been destroyed"));
   CHECK(ncast_comm_abort(handle) == NCAST_INVALID_ARGUMENT);
   CHECK(ncast_comm_async_error(handle, nullptr, 0) == NCAST_INVALID_ARGUMENT);
   CHECK(ncast_comm_destroy(handle) == NCAST_INVALID_ARGUMENT);
 }
 
-TEST_CASE("TheDeadlineNamesTheRankThatDidNotCome") {
+TEST_CASE("ATimeoutNamesTheRankThatDidNotCall") {
   constexpr int ranks = 2;
   const ncast_unique_id id = new_id();
   run_processes(ranks, [&](int rank) {
@@ -265,17 +265,17 @@ TEST_CASE("TheDeadlineNamesTheRankThatDidNotCome") {
       const auto start = Clock::now();
       EXPECT(reduce_one(comm) == NCAST_TIMEOUT);
       EXPECT(seconds_since(start) > 0.4);
-      EXPECT(sentence_has("for rank 1 (pid "));
+      EXPECT(error_contains("for rank 1 (pid "));
       expect_in_error(comm, NCAST_TIMEOUT);
     } else {
       while (ncast_comm_async_error(comm, nullptr, 0) == NCAST_OK) usleep(10000);
       expect_in_error(comm, NCAST_REMOTE_ERROR);
-      EXPECT(sentence_has("rank 0"));
+      EXPECT(error_contains("rank 0"));
     }
   });
 }
 
-TEST_CASE("TheCreationHasADeadlineOfItsOwn") {
+TEST_CASE("TheCreationHasItsOwnTimeLimit") {
   const TimeLimit limit;
   const ncast_unique_id id = new_id();
   ncast_comm_config config;
@@ -284,11 +284,11 @@ TEST_CASE("TheCreationHasADeadlineOfItsOwn") {
   config.create_timeout_seconds = 0.5;
   ncast_comm* comm = nullptr;
   CHECK(ncast_comm_create(&comm, 2, &id, 0, &config) == NCAST_TIMEOUT);
-  CHECK(sentence_has("rank 0 waited 0.5 s for ranks that have not joined: 1 (of 2)"));
+  CHECK(error_contains("rank 0 waited 0.5 s for ranks that have not joined: 1 (of 2)"));
   CHECK(comm == nullptr);
 }
 
-TEST_CASE("CallsDoNotHaveTheDeadlineOfTheCreation") {
+TEST_CASE("CallsDoNotUseTheTimeLimitOfTheCreation") {
   const ncast_unique_id id = new_id();
   run_processes(2, [&](int rank) {
     ncast_comm_config config;
@@ -299,14 +299,14 @@ TEST_CASE("CallsDoNotHaveTheDeadlineOfTheCreation") {
     EXPECT_OK(ncast_comm_create(&comm, 2, &id, rank, &config));
     if (rank == 0) {
       EXPECT(reduce_one(comm) == NCAST_TIMEOUT);
-      EXPECT(sentence_has("rank 0 waited 0.5 s for rank 1"));
+      EXPECT(error_contains("rank 0 waited 0.5 s for rank 1"));
     }
     while (ncast_comm_async_error(comm, nullptr, 0) == NCAST_OK) usleep(10000);
     EXPECT_OK(ncast_comm_destroy(comm));
   });
 }
 
-TEST_CASE("AFailureOfOneCommunicatorLeavesAnotherAlone") {
+TEST_CASE("AFailureOfOneCommunicatorDoesNotAffectAnother") {
   const ncast_unique_id ids[] = {new_id(), new_id()};
   run_processes(2, [&](int rank) {
     Comm first(ids[0], rank, 2);

@@ -18,7 +18,7 @@ std::vector<int32_t> numbers(size_t count, int seed) {
 TEST_CASE("AGroupOfManySendsAndReceivesRunsInAnyOrder") {
   constexpr int ranks = 3;
   constexpr int messages = 4;
-  constexpr size_t count = 30000;  // far more than the slots hold
+  constexpr size_t count = 30000;  // many more than fit into the slots
   const ncast_unique_id id = new_id();
   run_processes(ranks, [&](int rank) {
     Comm comm(id, rank, ranks, small_slots);
@@ -80,7 +80,7 @@ TEST_CASE("RootedCollectivesOfAGroupRunInOrderWithTheirCountsCopied") {
   const ncast_unique_id id = new_id();
   run_processes(ranks, [&](int rank) {
     Comm comm(id, rank, ranks);
-    // Every rank's number to rank 2 and back; their sum to rank 1, and from there to all.
+    // Rank 2 gathers and scatters a number of each rank. Rank 1 receives their sum and sends it to all.
     std::array<int32_t, ranks> gathered = {};
     std::array<int32_t, ranks> exchanged = {-1, -1, -1};
     const int32_t own = 10 * (rank + 1);
@@ -91,7 +91,7 @@ TEST_CASE("RootedCollectivesOfAGroupRunInOrderWithTheirCountsCopied") {
     EXPECT_OK(ncast_scatter(gathered.data(), &piece, 1, NCAST_INT32, 2, NCAST_CODEC_RAW, comm, nullptr));
     EXPECT_OK(ncast_reduce(&piece, &sum, 1, NCAST_INT32, NCAST_SUM, 1, NCAST_CODEC_RAW, comm, nullptr));
     {
-      // Rank 1 alone has something to send: its sum, to each.
+      // Only rank 1 sends: its sum, to every rank.
       std::array<uint64_t, ranks> send_counts = {};
       std::array<uint64_t, ranks> recv_counts = {0, 1, 0};
       std::array<uint64_t, ranks> offsets = {};
@@ -108,8 +108,8 @@ TEST_CASE("RootedCollectivesOfAGroupRunInOrderWithTheirCountsCopied") {
   });
 }
 
-TEST_CASE("AGroupSpansCommunicatorsThatAreRanksOfOneAnother") {
-  // One thread drives every rank: only a group can run them all at once.
+TEST_CASE("AGroupCanContainTheCallsOfAllRanksOfACommunicator") {
+  // One thread drives all ranks, so their calls must be in a group to run concurrently.
   constexpr int ranks = 3;
   const TimeLimit limit;
   const ncast_unique_id id = new_id();
@@ -137,7 +137,7 @@ TEST_CASE("AGroupSpansCommunicatorsThatAreRanksOfOneAnother") {
   for (ncast_comm* comm : comms) CHECK(ncast_comm_destroy(comm) == NCAST_OK);
 }
 
-TEST_CASE("CallsOnAStreamRunInOrderWhileTheCallerGoesOn") {
+TEST_CASE("CallsOnStreamsReturnAtOnceAndRunInOrder") {
   constexpr int ranks = 2;
   constexpr size_t count = 100000;
   const ncast_unique_id id = new_id();
@@ -146,7 +146,7 @@ TEST_CASE("CallsOnAStreamRunInOrderWhileTheCallerGoesOn") {
     ncast_stream streams[2];
     for (ncast_stream& stream : streams) EXPECT_OK(ncast_stream_create(&stream));
     std::vector<int32_t> values(count, rank);
-    if (rank == 1) usleep(50000);  // the other's calls return although this rank is late
+    if (rank == 1) usleep(50000);  // the calls of rank 0 return although rank 1 is late
     // x -> 2x + 1 each time, alternating between two streams of one communicator.
     for (int i = 0; i < 6; ++i) {
       ncast_stream stream = streams[i % 2];
@@ -159,7 +159,7 @@ TEST_CASE("CallsOnAStreamRunInOrderWhileTheCallerGoesOn") {
   });
 }
 
-TEST_CASE("TwoCommunicatorsWorkAtOnceOnTwoStreams") {
+TEST_CASE("TwoCommunicatorsRunConcurrentlyOnTwoStreams") {
   constexpr int ranks = 3;
   constexpr size_t count = 60000;
   const ncast_unique_id ids[] = {new_id(), new_id()};
@@ -170,7 +170,7 @@ TEST_CASE("TwoCommunicatorsWorkAtOnceOnTwoStreams") {
     for (ncast_stream& stream : streams) EXPECT_OK(ncast_stream_create(&stream));
     std::vector<int32_t> a = numbers(count, rank);
     std::vector<int32_t> b = numbers(count, rank + 7);
-    // Launched in different orders on different ranks.
+    // The ranks launch the calls in different orders.
     const auto reduce = [&](std::vector<int32_t>& values, ncast_comm* comm, ncast_stream stream) {
       EXPECT_OK(
           ncast_all_reduce(values.data(), values.data(), count, NCAST_INT32, NCAST_MAX, NCAST_CODEC_RAW, comm, stream));
@@ -187,7 +187,7 @@ TEST_CASE("TwoCommunicatorsWorkAtOnceOnTwoStreams") {
   });
 }
 
-TEST_CASE("DestroyingAStreamWaitsForItsCallsWhoeverElseDoes") {
+TEST_CASE("DestroyingAStreamWaitsForItsCallsEvenIfAnotherThreadSynchronizes") {
   const ncast_unique_id id = new_id();
   run_processes(2, [&](int rank) {
     Comm comm(id, rank, 2);

@@ -1,4 +1,4 @@
-// Ranks that disagree about a call.
+// Ranks that disagree about a call get NCAST_MISMATCH.
 #include <functional>
 #include <string>
 
@@ -9,19 +9,19 @@ namespace {
 
 using RankCall = std::function<ncast_status(int rank, ncast_comm* comm)>;
 
-// Every rank makes its own call, and every one of these calls returns MISMATCH with a message that names `difference`.
+// Checks that the calls of all ranks return MISMATCH with a message that names `difference`.
 void check_mismatch(const std::string& difference, const RankCall& call, int ranks = 2) {
   CAPTURE(difference);
   const ncast_unique_id id = new_id();
   run_processes(ranks, [&](int rank) {
     Comm comm(id, rank, ranks);
     EXPECT(call(rank, comm) == NCAST_MISMATCH);
-    EXPECT(sentence_has("differ in " + difference));
+    EXPECT(error_contains("differ in " + difference));
     EXPECT(reduce_one(comm) == NCAST_MISMATCH);
   });
 }
 
-// As above, except that the call of a sender may succeed: its error is then asynchronous, and that of its next call.
+// As above, except that a send may succeed. The error is then reported asynchronously and by the sender's next call.
 void check_send_mismatch(const std::string& difference, const RankCall& call) {
   CAPTURE(difference);
   const ncast_unique_id id = new_id();
@@ -34,12 +34,12 @@ void check_send_mismatch(const std::string& difference, const RankCall& call) {
       status = ncast_comm_async_error(comm, nullptr, 0);
     }
     EXPECT(status == NCAST_MISMATCH);
-    EXPECT(sentence_has("differ in " + difference));
+    EXPECT(error_contains("differ in " + difference));
     EXPECT(reduce_one(comm) == NCAST_MISMATCH);
   });
 }
 
-TEST_CASE("RanksThatDisagreeAboutACallGetAnErrorThatNamesTheDifference") {
+TEST_CASE("AMismatchNamesTheDifference") {
   static float in[8];
   static float out[8];
   check_mismatch("count", [](int rank, ncast_comm* comm) {
@@ -62,7 +62,7 @@ TEST_CASE("RanksThatDisagreeAboutACallGetAnErrorThatNamesTheDifference") {
     if (rank == 0) return ncast_all_gather(in, out, 2, NCAST_FLOAT32, NCAST_CODEC_RAW, comm, nullptr);
     return ncast_all_to_all(in, out, 2, NCAST_FLOAT32, NCAST_CODEC_RAW, comm, nullptr);
   });
-  // Both wait for the other: no data arrives that would show the difference.
+  // Each rank waits for the other, so no data arrives that would show the difference.
   check_mismatch("root", [](int rank, ncast_comm* comm) {
     return ncast_broadcast(in, out, 2, NCAST_FLOAT32, 1 - rank, NCAST_CODEC_RAW, comm, nullptr);
   });
@@ -100,10 +100,10 @@ TEST_CASE("RanksThatDisagreeAboutACallGetAnErrorThatNamesTheDifference") {
   });
 }
 
-TEST_CASE("ARankThatOnlySendsLearnsThatItsPeersMadeAnotherCall") {
+TEST_CASE("ARankThatOnlySendsGetsAMismatchToo") {
   static float in[8];
   static float out[8];
-  // Every rank is the root, so that none receives.
+  // Every rank is a root, so none receives.
   check_mismatch("root", [](int rank, ncast_comm* comm) {
     return ncast_broadcast(in, out, 2, NCAST_FLOAT32, rank, NCAST_CODEC_RAW, comm, nullptr);
   });
@@ -121,7 +121,7 @@ TEST_CASE("ARankThatOnlySendsLearnsThatItsPeersMadeAnotherCall") {
     if (rank == 0) return ncast_all_gather(in, out, 1, NCAST_FLOAT32, NCAST_CODEC_RAW, comm, nullptr);
     return ncast_gather(in, out, 1, NCAST_FLOAT32, 0, NCAST_CODEC_RAW, comm, nullptr);
   });
-  // One rank has made a call more than the other.
+  // One rank has made one call more than the other.
   check_mismatch("operation", [](int rank, ncast_comm* comm) {
     if (rank == 0) {
       if (ncast_status status = ncast_broadcast(in, out, 1, NCAST_FLOAT32, 0, NCAST_CODEC_RAW, comm, nullptr))
@@ -131,7 +131,7 @@ TEST_CASE("ARankThatOnlySendsLearnsThatItsPeersMadeAnotherCall") {
   });
 }
 
-TEST_CASE("RanksWhoseCallsAgreeLearnThatAnotherRankDisagrees") {
+TEST_CASE("RanksWhoseCallsAgreeGetAMismatchIfAThirdRankDisagrees") {
   static float in[8];
   static float out[8];
   // Ranks 0 and 1 agree and exchange no data with rank 2.
@@ -153,7 +153,7 @@ TEST_CASE("RanksWhoseCallsAgreeLearnThatAnotherRankDisagrees") {
         return ncast_scatter(in, out, 2, rank == 2 ? NCAST_INT32 : NCAST_FLOAT32, 1, NCAST_CODEC_RAW, comm, nullptr);
       },
       3);
-  // Rank 0 sends rank 2 more values than that expects.
+  // Rank 0 sends rank 2 more values than rank 2 expects.
   check_mismatch(
       "count",
       [](int rank, ncast_comm* comm) {
@@ -166,7 +166,7 @@ TEST_CASE("RanksWhoseCallsAgreeLearnThatAnotherRankDisagrees") {
       3);
 }
 
-TEST_CASE("ASendAndItsReceiveThatDifferAreAnErrorOnBothRanks") {
+TEST_CASE("ASendThatDiffersFromItsReceiveIsAMismatchOnBothRanks") {
   static float in[8];
   static float out[8];
   check_send_mismatch("count", [](int rank, ncast_comm* comm) {

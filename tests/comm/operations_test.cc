@@ -1,4 +1,5 @@
-// Every operation against a serial computation: value types, codecs, ranks, counts, in place and not.
+// Compares every operation with a serial computation, for all value types and for several codecs, numbers of ranks and
+// counts, in place and not.
 #include <span>
 #include <string>
 
@@ -12,7 +13,7 @@ namespace {
 
 constexpr unsigned char poison = 0xa5;
 
-// Slots of this budget take 4 to 16 KiB, so that a few ten thousand values are many chunks.
+// With this budget slots hold 4 to 16 KiB, so that a few ten thousand values need many chunks.
 constexpr Settings small_slots = {40, 200 << 10};
 
 struct Case {
@@ -78,7 +79,7 @@ void check_reduce(const Case& c, ncast_redop op) {
   EXPECT_OK(ncast_reduce(own.data(), c.is_root() ? received.data() : nullptr, c.count, c.dtype, op, c.root(), c.codec,
                          c.comm, nullptr));
   if (c.is_root()) EXPECT(is_reduction(c, received, op, c.inputs(1)));
-  // In place. Other ranks may give a buffer all the same: it stays as it was.
+  // In place. Ranks other than the root may pass a buffer, which does not change.
   Bytes in_place = own;
   EXPECT_OK(ncast_reduce(in_place.data(), in_place.data(), c.count, c.dtype, op, c.root(), c.codec, c.comm, nullptr));
   EXPECT(in_place == (c.is_root() ? received : own));
@@ -109,7 +110,7 @@ void check_scatter(const Case& c) {
   EXPECT_OK(ncast_scatter(c.is_root() ? whole.data() : nullptr, received.data(), c.count, c.dtype, c.root(), c.codec,
                           c.comm, nullptr));
   EXPECT(is_moved(c, received, expected));
-  // In place the root's values stay as they are.
+  // In place. The values of the root do not change.
   Bytes in_place = c.is_root() ? whole : Bytes(whole.size(), poison);
   EXPECT_OK(ncast_scatter(in_place.data(), in_place.data() + c.own_offset(), c.count, c.dtype, c.root(), c.codec,
                           c.comm, nullptr));
@@ -141,7 +142,7 @@ void check_all_to_all(const Case& c) {
   EXPECT(is_moved(c, received, concatenated(parts)));
 }
 
-// Of every two ranks' own, some of them zero.
+// The count of all_to_all_v from one rank to another. Some are zero.
 size_t count_between(const Case& c, int from, int to) {
   return (from + 2 * to) % 3 == 0 ? 0 : c.count + static_cast<size_t>(7 * from + 3 * to);
 }
@@ -156,7 +157,7 @@ void check_all_to_all_v(const Case& c) {
   Bytes sent;
   Bytes expected;
   for (int peer = 0; peer < c.ranks; ++peer) {
-    // Gaps between the ranges, and of those that are received the last first.
+    // Leave gaps between the ranges, and receive them in reverse order.
     const Bytes own = values_between(c, c.rank, peer);
     sent.resize(sent.size() + static_cast<size_t>(peer) * value_bytes, poison);
     send_counts.push_back(count_between(c, c.rank, peer));
@@ -210,7 +211,7 @@ void check_all_reduce(const Case& c, ncast_redop op) {
 }
 
 void check_send_recv(const Case& c) {
-  // Around the ring, in a group as each rank both sends and receives; with one rank, to itself.
+  // Every rank sends to the next one and receives from the previous one, in a group. With one rank, to itself.
   const int next = (c.rank + 1) % c.ranks;
   const int previous = (c.rank + c.ranks - 1) % c.ranks;
   const Bytes own = c.input_of(c.rank, 1);
@@ -232,7 +233,7 @@ void check_every_operation(const Case& c) {
   check_all_to_all(c);
   check_all_to_all_v(c);
   check_send_recv(c);
-  // All reductions on few ranks; with more ranks it is the order that counts.
+  // Test all reductions on few ranks. With more ranks only the order of accumulation is of interest.
   for (const ncast_redop op : std::span(all_redops).first(c.ranks <= 3 ? 5 : 1)) {
     check_reduce(c, op);
     check_reduce_scatter(c, op);
@@ -298,7 +299,7 @@ TEST_CASE("RanksMayBeThreads") {
   });
 }
 
-TEST_CASE("ReducedBitsDoNotDependOnOperationExactCodecOrChunks") {
+TEST_CASE("TheBitsOfAReductionDoNotDependOnOperationExactCodecOrChunks") {
   constexpr int ranks = 3;
   constexpr size_t count = 20011;
   const ncast_unique_id ids[] = {new_id(), new_id()};
@@ -315,7 +316,7 @@ TEST_CASE("ReducedBitsDoNotDependOnOperationExactCodecOrChunks") {
         results.emplace_back(own.size());
         EXPECT_OK(ncast_all_reduce(own.data(), results.back().data(), count, NCAST_BFLOAT16, NCAST_SUM, codec, comm,
                                    nullptr));
-        // The operation does not matter either.
+        // reduce yields the same bits as all_reduce.
         for (int root = 0; root < ranks; ++root) {
           Bytes at_root(own.size(), poison);
           EXPECT_OK(
@@ -332,9 +333,9 @@ TEST_CASE("ReducedBitsDoNotDependOnOperationExactCodecOrChunks") {
   });
 }
 
-TEST_CASE("CountersTellWhatThisRankSent") {
+TEST_CASE("CountersCountTheBytesThatThisRankSent") {
   constexpr int ranks = 3;
-  constexpr size_t count = 3000;  // all of them like those of tensors
+  constexpr size_t count = 3000;
   const ncast_unique_id id = new_id();
   run_processes(ranks, [&](int rank) {
     Comm comm(id, rank, ranks);
@@ -355,7 +356,7 @@ TEST_CASE("CountersTellWhatThisRankSent") {
     EXPECT(counters.raw_bytes == 4 * own.size());
     EXPECT(counters.wire_bytes - wire_before < 2 * own.size());
     EXPECT(counters.calls == 2);
-    // The library's choice is raw here.
+    // AUTO chooses raw on this backend.
     EXPECT_OK(ncast_all_gather(own.data(), all.data(), count, NCAST_BFLOAT16, NCAST_CODEC_AUTO, comm, nullptr));
     const uint64_t wire_before_auto = counters.wire_bytes;
     EXPECT_OK(ncast_comm_get_counters(comm, &counters));

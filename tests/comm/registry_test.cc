@@ -1,4 +1,4 @@
-// What may be done with a communicator while it is destroyed.
+// Which functions may be called while a communicator is being destroyed.
 #include "executor/registry.h"
 
 #include <atomic>
@@ -11,7 +11,7 @@
 namespace narrowcast::testing {
 namespace {
 
-// Its other ranks do not come, so that it waits for them until it is aborted.
+// A communicator whose leave_ranks() waits for another rank until it is aborted.
 class Waiting final : public ncast_comm {
  public:
   Waiting(std::atomic<bool>* leaves, std::atomic<bool>* gone)
@@ -37,7 +37,7 @@ class Waiting final : public ncast_comm {
   std::atomic<bool> aborted_ = false;
 };
 
-TEST_CASE("an abort ends what a communicator waits for when it leaves the other ranks") {
+TEST_CASE("an abort ends a destruction that waits for the other ranks") {
   const TimeLimit limit;
   std::atomic<bool> leaves = false, gone = false;
   auto* const comm = new Waiting(&leaves, &gone);

@@ -1,4 +1,4 @@
-// Unique ids are for one communicator; killed processes leave nothing behind for the next.
+// A unique id can be used for one communicator only. Segments that killed processes left behind are removed.
 #include <dirent.h>
 
 #include <cstring>
@@ -12,7 +12,7 @@ namespace {
 void expect_rejected(const ncast_unique_id& id, int rank) {
   ncast_comm* comm = nullptr;
   EXPECT(ncast_comm_create(&comm, 2, &id, rank, nullptr) == NCAST_INVALID_ARGUMENT);
-  EXPECT(sentence_has("id was already used"));
+  EXPECT(error_contains("id was already used"));
   EXPECT(comm == nullptr);
 }
 
@@ -24,7 +24,7 @@ TEST_CASE("AnIdOfAClosedCommunicatorIsRejected") {
     }
     expect_rejected(id, rank);
     expect_rejected(id, 1 - rank);
-    // A child that was forked later knows it too.
+    // A child that is forked later rejects the id as well.
     CHECK(wait_for_process(start_process([&] { expect_rejected(id, rank); })) == 0);
   });
   run_threads(2, [id = new_id()](int rank) {
@@ -44,7 +44,7 @@ TEST_CASE("AnIdOfAnOpenCommunicatorIsRejected") {
   });
 }
 
-TEST_CASE("AnIdWhoseCreationFailedMayBeTriedAgain") {
+TEST_CASE("AnIdCanBeUsedAgainAfterAFailedCreation") {
   const ncast_unique_id id = new_id();
   ncast_comm_config config;
   ncast_comm_config_init(&config);
@@ -54,7 +54,7 @@ TEST_CASE("AnIdWhoseCreationFailedMayBeTriedAgain") {
   run_processes(2, [&](int rank) { Comm again(id, rank, 2); });
 }
 
-// Names in /dev/shm that contain `part`.
+// The number of names in /dev/shm that contain `part`.
 int segments_with(const std::string& part) {
   DIR* listing = opendir("/dev/shm");
   REQUIRE(listing != nullptr);
@@ -65,7 +65,7 @@ int segments_with(const std::string& part) {
 }
 
 TEST_CASE("TheNextCommunicatorRemovesSegmentsOfProcessesKilledDuringCreation") {
-  // The name of a published segment has the two words behind the 8 bytes at the start of the id.
+  // The name of a published segment contains the two words that follow the first 8 bytes of the id.
   const auto name_of = [](const ncast_unique_id& id) {
     unsigned long long words[2];
     std::memcpy(words, id.bytes + 8, sizeof words);
@@ -94,7 +94,7 @@ TEST_CASE("TheNextCommunicatorRemovesSegmentsOfProcessesKilledDuringCreation") {
     names.push_back(name_of(id));
     for (const std::string& name : names) left_behind += segments_with(name);
   }
-  CHECK(left_behind > 0);  // or the test shows nothing
+  CHECK(left_behind > 0);  // otherwise the test proves nothing
   Comm next(new_id(), 0, 1);
   for (const std::string& name : names) CHECK(segments_with(name) == 0);
 }

@@ -230,7 +230,7 @@ def test_errors_of_an_exchange_are_reported(run, case, name, words, cause, is_to
     for found in (results[0], results[2]):
         # A rank that waits for rank 1 may instead see the other one fail.
         assert found[0] in ("PeerTimeoutError", "RemoteError")
-        assert ("rank 1 can make no communicator" in found[1]) == is_told
+        assert ("rank 1 cannot create the communicator" in found[1]) == is_told
 
 
 def test_a_single_rank_works_and_may_close_twice():

@@ -67,7 +67,7 @@ def _rejected(world: World) -> list[tuple[str, str, Callable[[], Any]]]:
         ("an unknown type", "dtype is 99", lambda: raw_call(at, at, dtype=99)),
         ("an unknown reduction", "op is 17", lambda: raw_call(at, at, op=17)),
         ("an unknown codec id", "codec is 5", lambda: raw_call(at, at, codec=5)),
-        ("too many values", "more than an address space", lambda: raw_call(at, at, count=1 << 62)),
+        ("too many values", "exceeds the address space", lambda: raw_call(at, at, count=1 << 62)),
         ("no communicator", "comm is NULL", no_communicator),
         ("misaligned values", "aligned", lambda: comm.all_reduce(values(2, 12), values(out, 12), **options)),
         (
@@ -129,7 +129,7 @@ def _group(world: World) -> Outcome:
             library().ncast_all_reduce(None, None, 1, 7, 0, 0, world.comm.handle, stream.handle)
         outcome.note("", "no error")
     except narrowcast.InvalidArgumentError as error:
-        if "nothing was run" not in str(error):
+        if "no call of the group was launched" not in str(error):
             outcome.note("", f"unexpected message {str(error)!r}")
     place.finish(world.comm, stream)
     if place.read(other, stream).any():
