@@ -27,42 +27,42 @@ typedef struct {
 // A value type that a codec encodes.
 typedef struct {
   ncast_dtype dtype;
-  uint32_t block_bytes;  // of the values of a block, the unit of coding
-  double prior_ratio;    // wire bytes / raw bytes that the cost model expects before it has seen any values
+  uint32_t block_bytes;  // size of the values of a block, the unit of coding
+  double prior_ratio;    // the ratio, wire bytes / raw bytes, that the cost model assumes
 } ncast_codec_type;
 
-// A codec that the library has. All pointers are to constants.
+// A codec of the library. All pointers point to constants.
 typedef struct {
   size_t struct_bytes;  // sizeof(ncast_codec_info), set by the caller
   ncast_codec codec;    // the id: the codec with its default parameters
   const char* name;
-  int exact;          // 1: values are decoded to the bits that were encoded; 0: within ncast_codec_error_bound()
-  int fixed_payload;  // 1: the payload of a whole block has a length that type and parameters determine
+  int exact;          // 1: decoding restores all bits; 0: errors are within ncast_codec_error_bound()
+  int fixed_payload;  // 1: the payload length of a whole block depends on type and parameters only
   uint32_t parameter_count, type_count, counter_count;
   const ncast_codec_parameter* parameters;
   const ncast_codec_type* types;
   const char* const* counters;  // names of the counters of ncast_inspect_blocks()
 } ncast_codec_info;
 
-// Codecs that ncast_codec_describe() describes. AUTO is not one of them.
+// The number of codecs that ncast_codec_describe() describes. AUTO is not one of them.
 NCAST_API size_t ncast_codec_count(void);
 
-// Describes codec number `index`, below ncast_codec_count(). Writes struct_bytes of info at most.
+// Describes codec number `index`, which is below ncast_codec_count(). Writes at most info->struct_bytes.
 // Errors: INVALID_ARGUMENT.
 NCAST_API ncast_status ncast_codec_describe(size_t index, ncast_codec_info* info);
 
 // Parses "auto", a codec's name, or "name:key=value,key=value". The result is canonical: equal codecs are equal
-// numbers. Errors: INVALID_ARGUMENT, with a message that names the unknown codec or key, or the value and its range.
+// numbers. Errors: INVALID_ARGUMENT. The message names the unknown codec or key, or the value and its range.
 NCAST_API ncast_status ncast_codec_parse(const char* text, ncast_codec* codec);
 
-// Writes the canonical text of a codec, with the parameters that are not the default, and a terminating NUL.
-// Errors: INVALID_ARGUMENT (not a codec), TOO_SMALL (NCAST_CODEC_TEXT_BYTES always suffice).
+// Writes the canonical text of a codec and a terminating NUL. Parameters that have their default are omitted.
+// Errors: INVALID_ARGUMENT (not a codec), TOO_SMALL (a capacity of NCAST_CODEC_TEXT_BYTES always suffices).
 NCAST_API ncast_status ncast_codec_format(ncast_codec codec, char* text, size_t capacity);
 
 enum { NCAST_CODEC_TEXT_BYTES = 128 };
 
-// The largest absolute error of a finite value in a block whose largest finite magnitude is `largest`. 0: the codec is
-// exact, or stores values of this type raw. NaN: an argument is not valid.
+// The maximum absolute error of a finite value in a block whose largest finite magnitude is `largest`. 0 if the codec
+// is exact or stores values of this type raw. NaN if an argument is not valid.
 NCAST_API double ncast_codec_error_bound(ncast_codec codec, ncast_dtype dtype, double largest);
 
 // --- Frames
@@ -71,22 +71,22 @@ NCAST_API double ncast_codec_error_bound(ncast_codec codec, ncast_dtype dtype, d
 // The header of a frame.
 typedef struct {
   size_t struct_bytes;  // sizeof(ncast_frame_info), set by the caller; shorter, older versions are accepted
-  uint64_t elems;       // values that the frame decodes to
-  uint64_t raw_bytes;   // their bytes
-  uint64_t wire_bytes;  // bytes of the whole frame, header and padding included; a multiple of 16
+  uint64_t elems;       // number of values in the frame
+  uint64_t raw_bytes;   // size of the decoded values
+  uint64_t wire_bytes;  // size of the whole frame, including header and padding; a multiple of 16
   uint64_t checksum;    // 0 unless flags has NCAST_CHECKSUM
   ncast_codec codec;    // canonical
   ncast_dtype dtype;
   uint32_t blocks;       // blocks in the frame; 0 for a codec with fixed payloads
-  uint32_t block_elems;  // values in every block but the last; 0 for a codec with fixed payloads
+  uint32_t block_elems;  // values in every block except the last; 0 for a codec with fixed payloads
   uint32_t flags;        // NCAST_CHECKSUM, NCAST_MORE
   uint32_t version;
 } ncast_frame_info;
 
 enum { NCAST_FRAME_HEADER_BYTES = 64, NCAST_FRAME_ALIGN = 16 };
 
-// The most bytes that a frame of `elems` values can take, or 0 if an argument is not valid or the values exceed 2^35
-// bytes, the most that one frame holds.
+// The maximum size of a frame of `elems` values. 0 if an argument is not valid, or if the values exceed 2^35 bytes, the
+// maximum of one frame.
 NCAST_API size_t ncast_bound(ncast_dtype dtype, ncast_codec codec, uint64_t elems);
 
 // Encodes `elems` values into one frame.
@@ -94,11 +94,11 @@ NCAST_API size_t ncast_bound(ncast_dtype dtype, ncast_codec codec, uint64_t elem
 //   flags: NCAST_CHECKSUM | NCAST_MORE | NCAST_REFERENCE. The last does not change the result.
 //   frame: any alignment; capacity >= ncast_bound() always suffices.
 //   wire_bytes: bytes written.
-// Errors: INVALID_ARGUMENT, TOO_SMALL (nothing usable in frame).
+// Errors: INVALID_ARGUMENT, TOO_SMALL (the content of frame is then unspecified).
 NCAST_API ncast_status ncast_encode(const void* values, ncast_dtype dtype, uint64_t elems, ncast_codec codec,
                                     uint32_t flags, void* frame, size_t capacity, size_t* wire_bytes);
 
-// Decodes one frame, which may be hostile: nothing is ever written outside `values`.
+// Decodes one frame. The frame may be hostile: the function never writes outside `values`.
 //   frame_bytes: bytes readable at frame; the next frame of a stream may follow.
 //   flags: 0 or NCAST_REFERENCE.
 //   values: any alignment; value_capacity bytes are writable.
@@ -107,14 +107,13 @@ NCAST_API ncast_status ncast_encode(const void* values, ncast_dtype dtype, uint6
 NCAST_API ncast_status ncast_decode(const void* frame, size_t frame_bytes, uint32_t flags, void* values,
                                     size_t value_capacity, ncast_frame_info* info);
 
-// Reads a frame's header. NCAST_FRAME_HEADER_BYTES suffice: the body is not read.
+// Reads a frame's header. A frame_bytes of NCAST_FRAME_HEADER_BYTES suffices, because the body is not read.
 // Errors: CORRUPT, INVALID_ARGUMENT.
 NCAST_API ncast_status ncast_inspect(const void* frame, size_t frame_bytes, ncast_frame_info* info);
 
-// Walks a whole frame and counts how its blocks were coded, without decoding values. Each codec has its own counters,
-// which ncast_codec_info names: counters[i] receives the one named info.counters[i]. A codec may gain counters at the
-// end.
-//   count: elements of counters; those beyond the codec's are set to zero.
+// Counts how the blocks of a frame were coded, without decoding the values. Each codec has its own counters:
+// counters[i] receives the counter named ncast_codec_info.counters[i]. Later versions may append counters.
+//   count: number of elements of counters. Elements beyond the codec's counters become 0.
 // Errors: CORRUPT, INVALID_ARGUMENT.
 NCAST_API ncast_status ncast_inspect_blocks(const void* frame, size_t frame_bytes, uint64_t* counters, size_t count);
 

@@ -41,17 +41,17 @@ typedef struct {
   size_t struct_bytes;     // set by ncast_comm_config_init
   ncast_backend backend;   // NCAST_BACKEND_HOST
   int device;              // CUDA: the GPU of this rank; -1: the current one. The host backend ignores it
-  size_t scratch_bytes;    // limit of staging memory of a rank, for all peers together; the same on every rank. 0: the
-                           // default (host: 4 MiB; CUDA: 176 MiB). A rank allocates what its peers need
+  size_t scratch_bytes;    // maximum staging memory of a rank, for all peers together; the same on every rank. 0: the
+                           // default (host: 4 MiB; CUDA: 176 MiB). The rank may allocate less
   double timeout_seconds;  // how long a call waits for a peer that is alive; 0: no limit
   double create_timeout_seconds;  // the same for the creation, which cannot be aborted; 0: timeout_seconds
-  // CUDA only. Where a setting is left open, the environment decides (docs/guide/settings.md).
+  // CUDA only. If a setting is unset, the environment decides (docs/guide/settings.md).
   //   max_ctas: maximum number of CTAs of a call, 1 to 64, each of which uses one SM. The ranks use the smallest value.
-  //     0: open.
-  //   p2p: 0: through host memory, even if the GPUs can access each other, as soon as one rank asks for it. 1: direct
-  //     access. -1: open.
+  //     0: unset.
+  //   p2p: 0: all ranks communicate through host memory, even if the GPUs can access each other, if at least one rank
+  //     sets this. 1: direct access. -1: unset.
   //   cost_model: path of a file with measured times, which decide how calls run. It is read when the communicator is
-  //     created; the ranks use that of rank 0. "": the built-in model. NULL: open.
+  //     created; the ranks use that of rank 0. "": the built-in model. NULL: unset.
   uint32_t max_ctas;
   int p2p;
   const char* cost_model;
@@ -60,8 +60,8 @@ typedef struct {
 // Totals of one rank. This struct does not grow.
 typedef struct {
   uint64_t calls;       // calls made; one that a CUDA graph captured counts once
-  uint64_t raw_bytes;   // values that this rank sent to others
-  uint64_t wire_bytes;  // the same values on the link: frames with their headers, or bare values with codec raw
+  uint64_t raw_bytes;   // size of the values that this rank sent to others
+  uint64_t wire_bytes;  // size of the same values on the link: frames with their headers, or bare values with codec raw
 } ncast_operation_counters;
 
 // Totals of one rank since the communicator was created. Set struct_bytes to sizeof(ncast_comm_counters) before the
@@ -69,7 +69,7 @@ typedef struct {
 typedef struct {
   size_t struct_bytes;
   uint64_t calls, raw_bytes, wire_bytes;  // of all operations, as in ncast_operation_counters
-  uint64_t scratch_bytes;                 // staging memory that the rank holds; at most scratch_bytes of its settings
+  uint64_t scratch_bytes;                 // staging memory that the rank has allocated
 } ncast_comm_counters;
 
 // Sets the default of every setting. struct_bytes: sizeof(ncast_comm_config) in the program, which may be older than
@@ -79,8 +79,8 @@ static inline void ncast_comm_config_init(ncast_comm_config* config) {
   ncast_comm_config_defaults(config, sizeof *config);
 }
 
-// Creates an id on one rank; the user sends it to the others. It is for one communicator, and whoever knows it can
-// join.
+// Creates an id on one rank; the user sends it to the others. An id is for one communicator. Any process that knows it
+// can join.
 NCAST_API ncast_status ncast_get_unique_id(ncast_unique_id* id);
 
 // Removes shared memory of this library in /dev/shm that no living process owns: killed processes leave it behind. The
@@ -139,8 +139,8 @@ NCAST_API ncast_status ncast_comm_ranks(const ncast_comm* comm, int* ranks);
 // and wire bytes as they go. Short messages that travel as packets (ncast_comm_explain) count when the call is made,
 // and not in graphs.
 NCAST_API ncast_status ncast_comm_get_counters(const ncast_comm* comm, ncast_comm_counters* counters);
-// The same by operation: counters[i] receives the totals of the ncast_operation i, for i from 0 to capacity - 1.
-// Entries of operations that the library does not know become 0.
+// As above, by operation: counters[i] receives the totals of ncast_operation i, for i from 0 to capacity - 1. Entries
+// of operations that the library does not know become 0.
 NCAST_API ncast_status ncast_comm_get_operation_counters(const ncast_comm* comm, ncast_operation_counters* counters,
                                                          int capacity);
 
@@ -148,8 +148,8 @@ NCAST_API ncast_status ncast_comm_get_operation_counters(const ncast_comm* comm,
 // directly to their destination instead of the communicator's scratch memory. This applies to transfers of at least 4
 // MiB between two ranks, in calls that move data and do not reduce. Values may be received anywhere in the memory;
 // other ranks may receive at other offsets, or in memory that is not registered.
-//   memory: `bytes` bytes of one cudaMalloc allocation on this communicator's GPU, which stay allocated until they are
-//           deregistered. NULL with 0 bytes: this rank registers none.
+//   memory: `bytes` bytes of one cudaMalloc allocation on this communicator's GPU, which must stay allocated until they
+//           are deregistered. NULL with 0 bytes: this rank registers no memory.
 //   region: receives the number of the region, the same on all ranks.
 // Collective: every rank calls it at the same position in the sequence of the communicator's calls. Earlier calls may
 // still be running. Returns when all ranks have called it. Graphs captured before are unaffected, so ranks that replay
@@ -164,8 +164,8 @@ NCAST_API ncast_status ncast_comm_register(ncast_comm* comm, void* memory, size_
 // until they have destroyed theirs.
 NCAST_API ncast_status ncast_comm_deregister(ncast_comm* comm, uint32_t region);
 
-// Streams of the host backend: calls on a stream run in order on its thread, and the functions return at once. With a
-// NULL stream the function returns when the call has run. The caller leaves the buffers alone until the stream is
+// Streams of the host backend. Calls on a stream run in order on its thread, and the functions return at once. With a
+// NULL stream a function returns when the call has run. The caller must not access the buffers until the stream is
 // synchronized.
 NCAST_API ncast_status ncast_stream_create(ncast_stream* stream);
 // Waits for the calls on the stream. NULL is allowed.
@@ -176,7 +176,7 @@ NCAST_API ncast_status ncast_stream_synchronize(ncast_stream stream);
 // Sends and receives between start and end run together and cannot deadlock, whatever their order. Collectives in a
 // group run in the order of their calls, before its sends and receives. Different communicators run concurrently.
 // Groups belong to a thread and nest. The outermost end launches the calls; if one of them was rejected, it launches
-// none and returns that error. A send to the own rank needs its receive in the same group.
+// none and returns that error. A send to the rank itself needs its receive in the same group.
 NCAST_API ncast_status ncast_group_start(void);
 NCAST_API ncast_status ncast_group_end(void);
 

@@ -6,6 +6,7 @@
 //     older program, and writes no more of it than struct_bytes says.
 //   - Anything else changes only with the major version, the number in the file name libnarrowcast.so.N; before 1.0
 //     also with the minor version.
+//   - Device code (narrowcast/device.cuh) is compiled into programs and must match the library exactly: channel.h.
 #ifndef NARROWCAST_NARROWCAST_H_
 #define NARROWCAST_NARROWCAST_H_
 

@@ -1,4 +1,4 @@
-// Types shared by every part of the C API. No function here blocks, allocates or touches a GPU.
+// Types that all parts of the C API use. No function here blocks, allocates or uses a GPU.
 #ifndef NARROWCAST_TYPES_H_
 #define NARROWCAST_TYPES_H_
 
@@ -20,13 +20,13 @@ typedef enum {
   NCAST_OK = 0,
   NCAST_INVALID_ARGUMENT = 1,  // an argument is out of its range; nothing was done
   NCAST_CORRUPT = 2,           // encoded data does not follow the format, or fails its checksum
-  NCAST_TOO_SMALL = 3,         // a buffer of the caller cannot hold the result
+  NCAST_TOO_SMALL = 3,         // the caller's buffer cannot hold the result
   NCAST_UNSUPPORTED = 4,       // valid, but not built in or not available on this machine
   NCAST_CUDA_ERROR = 5,        // the CUDA runtime or driver failed
   NCAST_SYSTEM_ERROR = 6,      // the operating system failed (shared memory, files, threads)
   NCAST_REMOTE_ERROR = 7,      // a peer died or reported an error
   NCAST_ABORTED = 8,           // the communicator was aborted
-  NCAST_TIMEOUT = 9,           // a peer did not arrive before the deadline
+  NCAST_TIMEOUT = 9,           // a peer did not respond within the time limit
   NCAST_MISMATCH = 10,         // ranks disagree about the arguments of a call
   NCAST_INTERNAL = 11          // a bug in Narrowcast
 } ncast_status;
@@ -47,16 +47,16 @@ typedef enum {
   NCAST_FLOAT8_E5M2 = 11
 } ncast_dtype;
 
-// A codec and its parameters. docs/format/ describes each codec; codec.h lists them and converts them to and from text
-// ("window", "name:key=value").
+// A codec and its parameters. docs/format/ specifies each codec. codec.h has functions that list the codecs and convert
+// them to and from text ("window", "name:key=value").
 //   bits 0-7    the id: one of the constants below
 //   bits 8-15   0
-//   bits 16-63  three parameters of 16 bits, the first one lowest; 0 means the default of that parameter
-// An id alone is thus the codec with its default parameters.
+//   bits 16-63  three parameters of 16 bits, the first one in the lowest bits; 0 means the parameter's default
+// So an id alone is the codec with its default parameters.
 typedef uint64_t ncast_codec;
 
-// The ids. Values of a type that a codec does not encode are stored raw. AUTO is only for the calls of a communicator:
-// the library chooses an exact codec from what all ranks know. On the host backend it chooses raw.
+// The ids. If a codec does not support a value type, values of that type are stored raw. AUTO is only for the calls of
+// a communicator: the library chooses an exact codec, the same on all ranks. On the host backend it chooses raw.
 enum {
 // NOLINTNEXTLINE(bugprone-macro-parentheses): an enumerator
 #define NCAST_CODEC_ROW(id, SYMBOL, name, exactness, payload, parameters, types) NCAST_CODEC_##SYMBOL = id,
@@ -67,7 +67,7 @@ enum {
 // Reductions. The numbers are those of ncclRedOp_t.
 typedef enum { NCAST_SUM = 0, NCAST_PROD = 1, NCAST_MAX = 2, NCAST_MIN = 3, NCAST_AVG = 4 } ncast_redop;
 
-// A cudaStream_t for CUDA calls, a stream made by ncast_stream_create for the host backend, or NULL.
+// A cudaStream_t for CUDA calls, a stream from ncast_stream_create for the host backend, or NULL.
 typedef void* ncast_stream;
 
 // "major.minor.patch" of the library.
@@ -76,8 +76,8 @@ NCAST_API const char* ncast_version(void);
 // A short name for a status, such as "corrupt data". Never NULL.
 NCAST_API const char* ncast_status_name(ncast_status status);
 
-// The message of the last call on this thread that did not return NCAST_OK, or "". The pointer is valid until this
-// thread calls the library again.
+// The message of the last call on this thread that did not return NCAST_OK, or "". The pointer is valid until the next
+// call of the library on this thread.
 NCAST_API const char* ncast_last_error(void);
 
 // Bytes of one value, or 0 if dtype is not a value type.

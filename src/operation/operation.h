@@ -1,4 +1,4 @@
-// The operations of a communicator as C++ sees them: include/narrowcast/operations.def, one row each.
+// The operations of a communicator, from the rows of include/narrowcast/operations.def.
 #pragma once
 
 #include <array>
@@ -23,7 +23,7 @@ enum class Overlap : uint8_t { SEPARATE, IN_PLACE };
 enum class BusFactor : uint8_t { ONE, OTHERS, TWICE_OTHERS };
 enum class Transport : uint8_t { BLOCKS, PACKETS };
 
-// A row of operations.def, whose comment says what the columns mean.
+// A row of operations.def. The comment there explains the columns.
 struct Description {
   Operation operation;
   const char* name;           // "all_reduce"
@@ -54,7 +54,7 @@ inline constexpr Description descriptions[] = {
 };
 inline constexpr size_t count = std::size(descriptions);
 static_assert(count == NCAST_OPERATIONS);
-// Numbers are indices.
+// The rows are in the order of their numbers.
 static_assert([] {
   for (size_t i = 0; i < count; ++i)
     if (descriptions[i].operation != static_cast<Operation>(i)) return false;
@@ -79,7 +79,7 @@ constexpr std::optional<Operation> find(ncast_operation number) {
   return static_cast<Operation>(index);
 }
 
-// How many times `count` values a buffer holds on this rank; 0: it is absent, or the call lists its parts.
+// The size of a buffer on this rank in pieces of `count` values. 0 if the call has no such buffer, or lists its ranges.
 constexpr uint64_t pieces(Buffer buffer, uint64_t ranks, bool is_root) {
   switch (buffer) {
     case Buffer::PIECE: return 1;

@@ -2,7 +2,7 @@
 
 namespace narrowcast {
 
-std::string refused_driver_text(int cuda_version) {
+std::string rejected_driver_text(int cuda_version) {
   const std::string needed = "Narrowcast needs driver " + std::to_string(min_driver) + " or newer";
   if (cuda_version == 0) return "no NVIDIA driver was found (libcuda.so.1); " + needed;
   const std::string major = std::to_string(cuda_version / 1000);

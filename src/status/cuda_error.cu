@@ -9,7 +9,7 @@ std::string cuda_error_text(int error) {
   if (code == cudaErrorInsufficientDriver || code == cudaErrorCallRequiresNewerDriver) {
     int cuda_version = 0;
     if (cudaDriverGetVersion(&cuda_version) != cudaSuccess) cuda_version = 0;
-    return refused_driver_text(cuda_version);
+    return rejected_driver_text(cuda_version);
   }
   if (code == cudaErrorCompatNotSupportedOnDevice)
     return std::string(cudaGetErrorString(code)) +

@@ -7,14 +7,14 @@
 
 namespace narrowcast {
 namespace {
-// A fixed buffer: reporting an error must not allocate.
-thread_local char last_sentence[1024] = "";
+// A fixed buffer, because reporting an error must not allocate.
+thread_local char last_message[1024] = "";
 }  // namespace
 
 ncast_status fail(ncast_status status, const char* format, ...) {
   va_list arguments;
   va_start(arguments, format);
-  std::vsnprintf(last_sentence, sizeof last_sentence, format, arguments);
+  std::vsnprintf(last_message, sizeof last_message, format, arguments);
   va_end(arguments);
   return status;
 }
@@ -33,4 +33,4 @@ ncast_status fail_with_current_exception(const char* function) noexcept {
 
 }  // namespace narrowcast
 
-extern "C" const char* ncast_last_error(void) { return narrowcast::last_sentence; }
+extern "C" const char* ncast_last_error(void) { return narrowcast::last_message; }

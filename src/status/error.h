@@ -1,4 +1,4 @@
-// Errors: a status and a message. The lowest folder; every other folder may use it.
+// Error reporting: a status and a message. This is the lowest folder, which every other folder may use.
 #pragma once
 
 #include <utility>
@@ -12,10 +12,10 @@ namespace narrowcast {
 //     return fail(NCAST_INVALID_ARGUMENT, "ncast_send: peer %d, but the communicator has %d ranks", peer, ranks);
 [[nodiscard]] ncast_status fail(ncast_status status, const char* format, ...) __attribute__((format(printf, 2, 3)));
 
-// Reports the exception that is being handled. Only for a catch block.
+// Reports the exception that is being handled. Call it in a catch block only.
 ncast_status fail_with_current_exception(const char* function) noexcept;
 
-// Runs the body of a C function; no exception passes the C ABI.
+// Runs the body of a function of the C API and converts exceptions to errors.
 template <typename Body>
 ncast_status guarded(const char* function, Body&& body) noexcept {
   try {

@@ -1,4 +1,4 @@
-// Structs of the C ABI that can grow: they begin with `size_t struct_bytes`, which the caller sets to their size.
+// Structs of the C ABI that can grow. They begin with `size_t struct_bytes`, which the caller sets to their size.
 #pragma once
 
 #include <algorithm>
@@ -8,11 +8,11 @@
 
 namespace narrowcast {
 
-// Larger sizes come from memory that was not initialised.
+// Larger sizes are rejected, because they probably come from uninitialised memory.
 inline constexpr size_t most_struct_bytes = 4096;
 
-// Copies `value` to the caller's struct. A caller of an older version gets the members that it knows; in a newer
-// caller's struct, members that this library does not know become 0. Errors: INVALID_ARGUMENT.
+// Copies `value` to the caller's struct. If the caller is older than the library, only the members that it knows are
+// written; if it is newer, members that the library does not know become 0. Errors: INVALID_ARGUMENT.
 template <typename Struct>
 ncast_status fill_struct(const char* function, const char* argument, Struct value, Struct* out) {
   if (out == nullptr) return fail(NCAST_INVALID_ARGUMENT, "%s: %s is NULL", function, argument);
@@ -26,8 +26,8 @@ ncast_status fill_struct(const char* function, const char* argument, Struct valu
   return NCAST_OK;
 }
 
-// Copies the caller's struct to `value`, which has the defaults of all members. Members that an older caller does not
-// know keep them. Errors: INVALID_ARGUMENT; UNSUPPORTED if a newer caller has set a member that this library does not
+// Copies the caller's struct to `value`, which contains the defaults. Members that an older caller does not know keep
+// their defaults. Errors: INVALID_ARGUMENT; UNSUPPORTED if a newer caller has set a member that this library does not
 // know.
 template <typename Struct>
 ncast_status read_struct(const char* argument, const Struct& given, size_t shortest_bytes, Struct* value) {

@@ -1,4 +1,4 @@
-// The table of operations, as C++ and C see it.
+// The table of operations, through C++ and through the C API.
 #include "operation/operation.h"
 
 #include <cstring>
@@ -39,10 +39,10 @@ TEST_CASE("every operation is described by its number and found by its name") {
     CHECK(std::string(info.function) == std::string("ncast_") + info.name);
     REQUIRE(find(info.name).has_value());
     CHECK(static_cast<int>(*find(info.name)) == number);
-    // A call names a root, a peer, or no rank, and moves something.
+    // A call names a root, a peer, or no rank, and has at least one buffer.
     CHECK(info.has_root + info.has_peer <= 1);
     CHECK((info.send != NCAST_BUFFER_NONE || info.recv != NCAST_BUFFER_NONE));
-    // Rooted operations have the buffer that only their root uses, and no others do.
+    // Operations with a root, and no others, have a buffer that only the root uses.
     const auto is_roots = [](ncast_operation_buffer buffer) {
       return buffer == NCAST_BUFFER_ROOT_PIECE || buffer == NCAST_BUFFER_ROOT_PIECES;
     };
@@ -51,7 +51,7 @@ TEST_CASE("every operation is described by its number and found by its name") {
   CHECK_FALSE(find("all_reduces").has_value());
 }
 
-TEST_CASE("rows say what the operations do") {
+TEST_CASE("descriptions have the properties of the operations") {
   const auto reduce_scatter = info_of(NCAST_OP_REDUCE_SCATTER);
   CHECK(std::string(reduce_scatter.name) == "reduce_scatter");
   CHECK(reduce_scatter.reduces == 1);
@@ -81,7 +81,7 @@ TEST_CASE("bus factors are those of nccl-tests") {
   CHECK(ncast_operation_bus_factor(static_cast<ncast_operation>(11), 4) == 0);
 }
 
-TEST_CASE("callers of an older and of a newer version are served") {
+TEST_CASE("callers of older and newer versions are supported") {
   struct Newer {
     ncast_operation_info info;
     int64_t added;
@@ -101,7 +101,7 @@ TEST_CASE("callers of an older and of a newer version are served") {
   CHECK(older.reduces == -1);  // not written
 }
 
-TEST_CASE("what cannot be described is refused") {
+TEST_CASE("invalid arguments of ncast_operation_describe are rejected") {
   ncast_operation_info info = {};
   CHECK(ncast_operation_describe(NCAST_OP_SEND, nullptr) == NCAST_INVALID_ARGUMENT);
   CHECK(std::string(ncast_last_error()) == "ncast_operation_describe: info is NULL");
