@@ -1,5 +1,6 @@
-// Any bytes as one block of `window`, without the frame that would refuse most of them: all decoders agree.
-//   byte 0: value type; byte 1: if odd, the header word counts what the codes hold, whatever it said; then the payload
+// Decodes arbitrary bytes as one block of `window` and checks that all decoders agree. Without a frame, because its
+// checks would reject most inputs.
+//   byte 0: value type; byte 1: if odd, the escape count in the header word is corrected; then the payload
 #include <cstring>
 #include <vector>
 
@@ -14,8 +15,8 @@ using format::window::ValueType;
 constexpr ValueType types[] = {format::window::bfloat16, format::window::float16,     format::window::float32,
                                format::window::float64,  format::window::float8_e4m3, format::window::float8_e5m2};
 
-// Puts the number of values kept out of line into the header word: a search hardly finds it by itself.
-void mend_count(const ValueType& type, std::vector<uint8_t>& payload) {
+// Sets the number of escapes in the header word to that of the codes. The fuzzer would hardly find it by itself.
+void correct_escape_count(const ValueType& type, std::vector<uint8_t>& payload) {
   codec::window::PayloadHeader header;
   if (!codec::window::read_payload_header(type, payload.data(), payload.size(), &header)) return;
   const int escape_code = (1 << header.width) - 1, whole = 8 / header.width, spare = 8 % header.width;
@@ -47,7 +48,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t bytes) {
   const auto block_bytes = static_cast<size_t>(type.block_bytes());
   std::vector<uint8_t> payload(data + 2, data + bytes);
   if (payload.size() > block_bytes) payload.resize(block_bytes);
-  if (data[1] % 2 != 0) mend_count(type, payload);
+  if (data[1] % 2 != 0) correct_escape_count(type, payload);
   payload.shrink_to_fit();
 
   std::vector<uint8_t> expected(block_bytes);
@@ -59,7 +60,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t bytes) {
   }
   if (!ok) return 0;
 
-  // What decodes encodes again, to the same values, at most as long as raw.
+  // Encoding the decoded values yields a valid payload that is not larger than raw.
   std::vector<uint8_t> again(block_bytes), back(block_bytes);
   const size_t again_bytes = codec::window::vectorized.encode(type, expected.data(), again.data());
   FUZZ_CHECK(again_bytes <= block_bytes);

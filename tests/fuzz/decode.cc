@@ -1,4 +1,5 @@
-// Any bytes as a frame: both decoders give the same status and the same values, and what decodes can be inspected.
+// Decodes arbitrary bytes as a frame. Both decoders must return the same status and values, and valid frames can be
+// inspected.
 #include <cstddef>
 #include <cstring>
 #include <vector>
@@ -10,7 +11,7 @@
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t bytes) {
   ncast_frame_info info = narrowcast::tests::sized_frame_info();
   const ncast_status inspected = ncast_inspect(data, bytes, &info);
-  // A header may promise far more than its frame holds; the values' capacity is the caller's to limit.
+  // A header may claim many more values than the frame contains, so limit the capacity.
   const size_t capacity = inspected == NCAST_OK && info.raw_bytes <= 8 * bytes + 65536 ? info.raw_bytes : 100;
   std::vector<uint8_t> fast(capacity, 1), slow(capacity, 1);
   ncast_frame_info decoded = narrowcast::tests::sized_frame_info();

@@ -1,4 +1,5 @@
-// Any bytes as a frame: a header is read or refused, and the block walk never leaves the frame.
+// Inspects arbitrary bytes as a frame. The header is read or rejected, and counting blocks never reads outside the
+// frame.
 #include "../support/frame_info.h"
 #include "check.h"
 #include "narrowcast/codec.h"

@@ -1,4 +1,5 @@
-// Any bytes as values: both encoders give the same frame, and it decodes to them, within the bound of the codec.
+// Encodes arbitrary bytes as values. Both encoders must produce the same frame, which decodes to the values, within the
+// error bound of the codec.
 //   byte 0: value type
 //   byte 1: codec (bits 0, 6, 7), flags (1, 2), and how often the values are repeated (3 to 5)
 //   then the values
@@ -19,7 +20,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t bytes) {
   const ncast_codec codec = codecs[((data[1] & 1u) | (data[1] >> 5 & 6u)) % codecs.size()];
   const ncast_codec_type* const bounded = narrowcast::tests::bounded_type_of(codec, dtype);
   const uint32_t flags = data[1] >> 1 & 3u;
-  // Whole blocks, which alone are coded, from small inputs.
+  // Repeat small inputs, because only whole blocks are coded.
   std::vector<uint8_t> values;
   for (int times = 1 << (data[1] >> 3 & 7); times > 0 && values.size() < 20000; --times)
     values.insert(values.end(), data + 2, data + bytes);
@@ -34,7 +35,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t bytes) {
                           &reference_bytes) == NCAST_OK);
   FUZZ_CHECK(wire_bytes == reference_bytes && std::memcmp(frame.data(), reference.data(), wire_bytes) == 0);
 
-  // Exactly as much room as the frame takes is enough, a byte less is not.
+  // A capacity equal to the frame's size suffices; one byte less does not.
   std::vector<uint8_t> tight(wire_bytes);
   size_t tight_bytes = 0;
   FUZZ_CHECK(ncast_encode(values.data(), dtype, elems, codec, flags, tight.data(), wire_bytes, &tight_bytes) ==

@@ -1,4 +1,4 @@
-// What tests of the codecs on a GPU share.
+// An array in device memory, for tests of the codecs on a GPU.
 #pragma once
 
 #include <cuda_runtime.h>

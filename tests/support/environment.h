@@ -1,4 +1,4 @@
-// A variable of this process's environment, for as long as it lives.
+// Sets an environment variable of this process for the duration of a scope.
 #pragma once
 
 #include <cstdlib>

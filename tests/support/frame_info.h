@@ -1,4 +1,4 @@
-// Structs of codec.h with their size set, as callers of the C API make them.
+// Structs of codec.h with struct_bytes set, as callers of the C API create them.
 #pragma once
 
 #include <map>
@@ -26,7 +26,7 @@ inline std::map<std::string, uint64_t> block_counters(const void* frame, size_t 
   return counters;
 }
 
-// Blocks that the counters of `window` are of.
+// The number of blocks according to the counters of `window`.
 inline uint64_t blocks_counted(const std::map<std::string, uint64_t>& counters) {
   uint64_t blocks = 0;
   for (const auto& [name, count] : counters)

@@ -1,5 +1,5 @@
-// Ranks of a CUDA communicator in threads of one process, each with a GPU or several on one, for tests that launch
-// kernels of their own.
+// Ranks of a CUDA communicator in threads of one process, for tests that launch their own kernels. Ranks share a GPU if
+// there are not enough.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -17,17 +17,18 @@
 
 namespace narrowcast::testing {
 
-// Ranks that share a GPU: their streams need queues of their own, and no kernel may be loaded while another one waits.
+// For ranks that share a GPU: every stream needs its own hardware queue, and no kernel may be loaded while another one
+// waits.
 inline const bool is_environment_ready = [] {
   setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 1);
   setenv("CUDA_MODULE_LOADING", "EAGER", 1);
   return true;
 }();
 
-// For compute-sanitizer.
+// Whether to run fewer cases, for compute-sanitizer.
 inline const bool is_reduced_run = std::getenv("NARROWCAST_TEST_REDUCED") != nullptr;
 
-// A communicator, a stream, and a count for each thread of its kernels; in the rank's thread.
+// A communicator, a stream, and a counter for each thread of the kernels. Used by the thread of the rank.
 class GpuRank {
  public:
   static constexpr uint32_t most_threads = 2048;
@@ -56,10 +57,12 @@ class GpuRank {
     ncast_comm_destroy(comm);
   }
 
-  // Ranks that share a GPU: nothing waits for it between these two.
+  // Launch kernels that wait for each other between begin() and end(). All ranks have finished their set-up when
+  // begin() returns, because operations that wait for the GPU could deadlock with such kernels if ranks share it.
   void begin() { everybody_.arrive_and_wait(); }
-  // After each of several kernels, on every rank. Where ranks share a GPU, all have launched this one before the next:
-  // streams share queues, in which a kernel that follows another of its stream stands before what that one waits for.
+  // Call on every rank after each of several launches. If ranks share a GPU, it waits until all have launched this
+  // kernel: streams share hardware queues, and a second kernel of one stream could be queued before the kernel that the
+  // first one waits for.
   void launched() {
     if (shares_gpu_) everybody_.arrive_and_wait();
   }
@@ -79,7 +82,7 @@ class GpuRank {
   bool shares_gpu_ = false;
 };
 
-// Each thread has a word of its own: atomic operations on host memory are not for every machine.
+// Each thread has its own word, because not every machine supports atomic operations on host memory.
 __device__ inline void count_up(uint32_t* counts, uint32_t more) {
   counts[blockIdx.x * blockDim.x + threadIdx.x] += more;
 }
@@ -91,9 +94,9 @@ inline void run_ranks(int ranks, const std::function<void(int, const ncast_uniqu
 }
 
 inline bool is_error(ncast_comm* comm, ncast_status status, const char* part) {
-  char sentence[300];
-  return ncast_comm_async_error(comm, sentence, sizeof sentence) == status &&
-         std::string(sentence).find(part) != std::string::npos;
+  char message[300];
+  return ncast_comm_async_error(comm, message, sizeof message) == status &&
+         std::string(message).find(part) != std::string::npos;
 }
 
 inline bool is_refused(ncast_status status, ncast_status expected, const char* part) {

@@ -1,4 +1,4 @@
-// What the operations should give, computed serially and plainly.
+// The expected results of the operations, computed serially by simple code.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +18,7 @@ T combine(ncast_redop op, T a, T b) {
       default: return a + b;
     }
   } else {
-    // 128 bits hold any sum or product of two values; the conversion back wraps.
+    // Any sum or product of two values fits into 128 bits. The conversion back wraps around.
     const auto wide_a = static_cast<__int128>(a);
     const auto wide_b = static_cast<__int128>(b);
     switch (op) {
@@ -31,7 +31,7 @@ T combine(ncast_redop op, T a, T b) {
   }
 }
 
-// One value of every rank, in rank order.
+// Reduces one value of every rank, in rank order.
 template <typename T>
 T reduce_numbers(ncast_redop op, const std::vector<T>& numbers) {
   T result = numbers[0];
@@ -55,7 +55,7 @@ void reduce_narrow(const Format& format, ncast_redop op, const std::vector<Bytes
     std::vector<float> numbers;
     for (const Bytes& input : inputs) numbers.push_back(static_cast<float>(format.value(load<Bits>(input, i))));
     const float reduced = reduce_numbers(op, numbers);
-    // Any NaN will do: the comparison asks for no certain one.
+    // Store any NaN: the comparison does not distinguish them.
     store(*result, i, static_cast<Bits>(std::isnan(reduced) ? format.sign_bit() - 1 : format.round(reduced)));
   }
 }
@@ -79,7 +79,7 @@ inline Bytes reduced(ncast_dtype dtype, ncast_redop op, const std::vector<Bytes>
   return result;
 }
 
-// Equal bits, or both NaN.
+// Whether all values have equal bits or are both NaN.
 inline bool equal_numbers(ncast_dtype dtype, const Bytes& a, const Bytes& b) {
   if (a == b) return true;
   if (a.size() != b.size()) return false;

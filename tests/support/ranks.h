@@ -1,4 +1,4 @@
-// Runs a test's body as several ranks, in processes or threads, under a time limit: a test that hangs fails.
+// Runs the body of a test as several ranks, in processes or threads. A time limit makes tests that hang fail.
 #pragma once
 
 #include <signal.h>
@@ -13,7 +13,8 @@
 #include "doctest/doctest.h"
 #include "narrowcast/comm.h"
 
-// In a rank, where doctest does not see a failure: prints it and ends the process.
+// For ranks in other processes or threads, where doctest does not see failures: prints the failure and ends the
+// process.
 #define EXPECT(condition)                                                                 \
   do {                                                                                    \
     if (!(condition)) ::narrowcast::testing::rank_failed(__FILE__, __LINE__, #condition); \
@@ -30,7 +31,7 @@ namespace narrowcast::testing {
 
 inline constexpr unsigned default_seconds = 60;  // generous: the sanitizers are slow
 
-// Ends the process when it takes longer.
+// Kills the process if the scope takes longer.
 class TimeLimit {
  public:
   explicit TimeLimit(unsigned seconds = default_seconds) { alarm(seconds); }
@@ -83,7 +84,7 @@ struct Settings {
   size_t scratch_bytes = 0;  // 0: the default
 };
 
-// A communicator for the time of a scope.
+// A communicator that is destroyed at the end of the scope.
 class Comm {
  public:
   Comm(const ncast_unique_id& id, int rank, int ranks, Settings settings = {}) {

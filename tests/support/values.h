@@ -1,4 +1,4 @@
-// Values for the tests, and slow conversions that share nothing with src/executor/host/convert.h.
+// Values for the tests, and slow conversions that share no code with src/executor/host/convert.h.
 #pragma once
 
 #include <cmath>
@@ -16,7 +16,7 @@ inline constexpr ncast_dtype all_dtypes[] = {NCAST_INT8,    NCAST_UINT8,    NCAS
                                              NCAST_INT64,   NCAST_UINT64,   NCAST_FLOAT16,     NCAST_FLOAT32,
                                              NCAST_FLOAT64, NCAST_BFLOAT16, NCAST_FLOAT8_E4M3, NCAST_FLOAT8_E5M2};
 
-// A narrow float format, by its definition.
+// A narrow floating-point format and its definition.
 struct Format {
   int exponent_bits;
   int mantissa_bits;
@@ -42,7 +42,7 @@ struct Format {
            (exponent == 0 ? std::ldexp(mantissa / one, 1 - bias()) : std::ldexp(1 + mantissa / one, exponent - bias()));
   }
 
-  // Nearest, ties to even; the bits of a NaN are not defined here.
+  // Rounds to nearest, ties to even. `number` must not be NaN.
   uint32_t round(float number) const {
     const uint32_t sign = std::signbit(number) ? sign_bit() : 0;
     const double magnitude = std::fabs(static_cast<double>(number));
@@ -52,7 +52,8 @@ struct Format {
     std::frexp(magnitude, &exponent);
     --exponent;  // magnitude = 1.x * 2^exponent
     if (magnitude == 0 || exponent < 1 - bias()) exponent = 1 - bias();
-    // In units of the last place: an integer of at most mantissa_bits + 1 bits, or that rounded up.
+    // The magnitude in units of the last place, rounded: an integer of at most mantissa_bits + 1 bits, or the next
+    // power of two.
     const double units = std::nearbyint(std::ldexp(magnitude, mantissa_bits - exponent));
     const auto bits = static_cast<int64_t>(units) + ((static_cast<int64_t>(exponent + bias()) - 1) << mantissa_bits);
     return sign | (bits > static_cast<int64_t>(largest_finite()) ? too_large : static_cast<uint32_t>(bits));
