@@ -130,7 +130,7 @@ ncast_status ncast_codec_format(ncast_codec codec, char* text, size_t capacity) 
     if (const ncast_status status = codec::check_or_auto(function, codec)) return status;
     const std::string result = codec::describe(codec);
     if (result.size() >= capacity)
-      return fail(NCAST_TOO_SMALL, "%s: '%s' does not fit %zu bytes", function, result.c_str(), capacity);
+      return fail(NCAST_TOO_SMALL, "%s: '%s' does not fit into %zu bytes", function, result.c_str(), capacity);
     std::memcpy(text, result.c_str(), result.size() + 1);
     return NCAST_OK;
   });

@@ -1,4 +1,4 @@
-// The table of codecs: look-up, checks and properties.
+// The table of codecs: lookup, checks and properties.
 #pragma once
 
 #include <string>
@@ -12,31 +12,32 @@ namespace narrowcast::codec {
 std::span<const Row> rows();
 const HostCodec& host_of(const Row& row);
 
-// By id; NULL if the library has no such codec.
+// Finds a codec by its id. NULL if the library has no such codec.
 const Row* find_row(ncast_codec codec);
 
-// NCAST_INVALID_ARGUMENT, naming `function`, unless `codec` has a known id, zero in its reserved bits and parameters
-// that are in range. Every function that takes a codec calls one of the two.
+// Checks that `codec` has a known id, zeros in its reserved bits, and parameters in range. Every function with a codec
+// argument calls one of these. Error: INVALID_ARGUMENT; the message begins with `function`.
 ncast_status check(const char* function, ncast_codec codec);
 ncast_status check_or_auto(const char* function, ncast_codec codec);
 
-// All functions below take a codec that has passed check(), and AUTO only where they say so.
+// The functions below require a codec that has passed check(). They accept AUTO only if stated.
 
-// The same codec with 0 for every parameter that has its default: equal codecs become equal numbers. AUTO stays.
+// The same codec with 0 for every parameter that has its default, so that equal codecs are equal numbers. Accepts AUTO
+// and returns it unchanged.
 ncast_codec canonical(ncast_codec codec);
-// The same codec with the values in effect: no parameter is 0 for "default".
+// The same codec with the default's value instead of 0 for "default".
 ncast_codec explicit_parameters(ncast_codec codec);
 
-// The codec that values of a type are encoded with: raw for types that the codec does not encode.
+// The codec with which values of a type are encoded: raw if the codec does not support the type.
 ncast_codec effective_codec(ncast_dtype dtype, ncast_codec codec);
-// dtype is one that the codec encodes.
+// The codec must support dtype.
 BlockType block_type(ncast_dtype dtype, ncast_codec codec);
 
 bool is_exact(ncast_codec codec);
-// Wire bytes / raw bytes that the cost model expects; 1 for types that the codec does not encode.
+// The ratio, wire bytes / raw bytes, that the cost model assumes. 1 if the codec does not support the type.
 double prior_ratio(ncast_codec codec, ncast_dtype dtype);
 
-// "window", "name:key=value", "auto"; "codec 77" for a number that is not a codec.
+// "window", "name:key=value" or "auto"; "codec 77" for a number that is not a codec. Accepts any number.
 std::string describe(ncast_codec codec);
 
 }  // namespace narrowcast::codec

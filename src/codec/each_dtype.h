@@ -5,7 +5,7 @@
 
 namespace narrowcast::codec {
 
-// Calls function.operator()<Codec<Dtype>>() for every value type that the template accepts.
+// Calls function.operator()<Codec<Dtype>>() for every value type that the codec supports.
 template <template <ncast_dtype> typename Codec, typename Function>
 void for_each_dtype(Function function) {
   const auto one = [&]<ncast_dtype Dtype>() {

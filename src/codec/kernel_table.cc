@@ -9,7 +9,7 @@ namespace {
 
 constexpr int ids = 256, dtypes = NCAST_FLOAT8_E5M2 + 1;
 
-// Static objects add kernels before main(): it is constant-initialised.
+// Constant-initialised, because static objects add kernels before main().
 constinit std::atomic<const Kernel*> table[kernel_kinds][dtypes][ids] = {};
 
 std::atomic<const Kernel*>& entry(KernelKind kind, ncast_codec codec, ncast_dtype dtype) {

@@ -1,4 +1,4 @@
-// A row of codecs.def as data, and the fields of an ncast_codec. No dependency on the code of any codec.
+// A row of codecs.def, and access to the fields of an ncast_codec. Does not depend on the code of any codec.
 #pragma once
 
 #include <cstddef>
@@ -20,8 +20,8 @@ struct Row {
   const char* name;
   Exactness exactness;
   Payload payload;
-  ncast_codec_parameter parameter_slots[most_parameters];  // the first without a name ends the list
-  ncast_codec_type type_slots[dtype_count];                // the first without block_bytes ends the list
+  ncast_codec_parameter parameter_slots[most_parameters];  // an entry without a name ends the list
+  ncast_codec_type type_slots[dtype_count];                // an entry without block_bytes ends the list
 
   constexpr bool is_exact() const { return exactness == Exactness::exact; }
   constexpr bool has_fixed_payload() const { return payload == Payload::fixed; }
@@ -36,7 +36,7 @@ struct Row {
     while (count < dtype_count && type_slots[count].block_bytes != 0) ++count;
     return {type_slots, count};
   }
-  // NULL: the codec does not encode this type.
+  // NULL if the codec does not support this type.
   constexpr const ncast_codec_type* type(ncast_dtype dtype) const {
     for (const ncast_codec_type& type : types())
       if (type.dtype == dtype) return &type;

@@ -1,5 +1,5 @@
-// The host's table: the rows of codecs.def, each with its binding. The only file that is compiled again for test
-// builds.
+// The host table of codecs: the rows of codecs.def, each with its binding. The only file that is compiled a second time
+// for the tests, with their codecs.
 #include "codec/codec.h"
 
 namespace narrowcast::codec {

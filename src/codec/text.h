@@ -1,5 +1,5 @@
-// Codecs as text: "window", "auto", "name:key=value,key=value". Header-only and over any rows, because the drop-in
-// parses its settings before it loads the library.
+// Codecs as text: "window", "auto", "name:key=value,key=value". Header-only and independent of the table, because the
+// drop-in parses its settings before it loads the library.
 #pragma once
 
 #include <charconv>
@@ -11,7 +11,7 @@
 
 namespace narrowcast::codec {
 
-// Exactly one of the two is set.
+// Either `codec` or `error` is set.
 struct ParsedCodec {
   std::optional<ncast_codec> codec;  // canonical
   std::string error;                 // "'windw' is not a codec (known: auto, raw, window)"
@@ -34,7 +34,7 @@ inline std::string known_parameters(const Row& row) {
   return list;
 }
 
-// Sets one "key=value" of `row` in *codec; returns what is wrong with it, or "".
+// Sets one "key=value" of `row` in *codec. Returns a message if it is invalid, otherwise "".
 inline std::string set_parameter(const Row& row, std::string_view setting, ncast_codec* codec) {
   const size_t equals = setting.find('=');
   if (equals == setting.npos) return quoted(setting) + " is not key=value";
@@ -53,8 +53,8 @@ inline std::string set_parameter(const Row& row, std::string_view setting, ncast
     *codec = with_parameter(*codec, i, static_cast<uint16_t>(number));
     return "";
   }
-  if (parameters.empty()) return "it has no parameter " + quoted(key);
-  return "it has no parameter " + quoted(key) + " (known: " + known_parameters(row) + ")";
+  if (parameters.empty()) return "the codec has no parameter " + quoted(key);
+  return "the codec has no parameter " + quoted(key) + " (known: " + known_parameters(row) + ")";
 }
 
 inline ncast_codec without_defaults(const Row& row, ncast_codec codec) {
@@ -85,7 +85,7 @@ inline ParsedCodec parse(std::span<const Row> rows, std::string_view all) {
   return {std::nullopt, text::quoted(name) + " is not a codec (known: " + text::known_codecs(rows) + ")"};
 }
 
-// The canonical text. `codec` is valid or AUTO; a number that is no codec gives "codec 77".
+// The canonical text of a codec. A number that is not a codec yields "codec 77".
 inline std::string format(std::span<const Row> rows, ncast_codec codec) {
   if (codec == NCAST_CODEC_AUTO) return "auto";
   for (const Row& row : rows) {

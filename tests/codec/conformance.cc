@@ -127,7 +127,7 @@ TEST_CASE("text that names no codec is refused with what is known") {
   refused("zip", "'zip' is not a codec (known: auto, raw, window");
   refused("", "'' is not a codec");
   refused("window:", "'' is not key=value");
-  refused("window:width=3", "it has no parameter 'width'");
+  refused("window:width=3", "has no parameter 'width'");
   refused("raw,window", "'raw,window' is not a codec");
 }
 

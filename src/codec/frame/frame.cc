@@ -1,4 +1,4 @@
-// Frames on the host: encode, decode, inspect_blocks. The codecs of the table encode and decode the blocks.
+// Frames on the host: encode, decode and inspect_blocks. The codecs of the table encode and decode the blocks.
 #include <algorithm>
 #include <cinttypes>
 #include <cstring>
@@ -23,7 +23,7 @@ struct Coding {
         host(host_of(row)) {}
 
   const BlockCoder& coder(uint32_t flags) const { return (flags & NCAST_REFERENCE) != 0 ? host.reference : host.fast; }
-  // The payloads are the values, as those of raw are.
+  // Whether payloads equal the values, as those of raw do.
   bool is_copy() const { return row.has_fixed_payload() && host.payload_bytes(type) == type.block_bytes; }
 
   BlockType type;
@@ -31,7 +31,7 @@ struct Coding {
   const HostCodec& host;
 };
 
-// XXH3 of the frame as it is with its checksum field zero.
+// XXH3 of the frame with zeros in its checksum field.
 uint64_t frame_checksum(const uint8_t* frame, size_t wire_bytes) {
   FrameHeader header;
   std::memcpy(&header, frame, sizeof header);
@@ -43,7 +43,7 @@ uint64_t frame_checksum(const uint8_t* frame, size_t wire_bytes) {
   return XXH3_64bits_digest(&state);
 }
 
-// Copies raw_bytes and zeroes up to the alignment; returns the aligned bytes.
+// Copies raw_bytes, pads with zeros to the alignment, and returns the aligned size.
 size_t copy_aligned(uint8_t* to, const uint8_t* from, size_t raw_bytes) {
   if (raw_bytes != 0) std::memcpy(to, from, raw_bytes);
   const size_t bytes = format::aligned(raw_bytes);
@@ -51,8 +51,8 @@ size_t copy_aligned(uint8_t* to, const uint8_t* from, size_t raw_bytes) {
   return bytes;
 }
 
-// Prefetches what the next block will read or write. A block is as long as a page, and the hardware's own prefetchers
-// stop at the end of a page; with these, frames in main memory decode a quarter faster.
+// Prefetch the memory of the next block. A block is as large as a page, and hardware prefetchers stop at the end of a
+// page. With these, frames in main memory decode 25% faster.
 void prefetch_to_read(const uint8_t* from, size_t bytes) {
   for (size_t at = 0; at < bytes; at += 64) __builtin_prefetch(from + at, 0);
 }
@@ -60,7 +60,8 @@ void prefetch_to_write(const uint8_t* to, size_t bytes) {
   for (size_t at = 0; at < bytes; at += 64) __builtin_prefetch(to + at, 1);
 }
 
-// Writes block ends, where the frame has them, and payloads; returns the frame's bytes, or 0 if they exceed capacity.
+// Writes the block ends, if the frame has them, and the payloads. Returns the size of the frame, or 0 if it exceeds
+// capacity.
 size_t encode_blocks(const FrameHeader& header, const Coding& coding, const BlockCoder& coder, const uint8_t* values,
                      uint8_t* frame, size_t capacity) {
   const size_t block_bytes = coding.type.block_bytes;
@@ -70,7 +71,7 @@ size_t encode_blocks(const FrameHeader& header, const Coding& coding, const Bloc
   if (payload_offset > capacity) return 0;
   std::memset(frame + sizeof(FrameHeader), 0, payload_offset - sizeof(FrameHeader));
 
-  std::vector<uint8_t> spill(block_bytes);  // for a block whose bound might not fit the frame
+  std::vector<uint8_t> spill(block_bytes);  // for blocks whose maximum size exceeds the remaining capacity
   size_t raw_left = header.elems * ncast_dtype_bytes(coding.type.dtype);
   size_t end = payload_offset;
   for (uint32_t block = 0; raw_left != 0; ++block) {
@@ -93,11 +94,11 @@ size_t encode_blocks(const FrameHeader& header, const Coding& coding, const Bloc
   return end;
 }
 
-// One block of a frame, found and checked.
+// One block of a frame, whose bounds have been checked.
 struct BlockView {
   const uint8_t* payload;
   size_t payload_bytes;
-  size_t raw_bytes;  // less than a whole block's only in the last
+  size_t raw_bytes;  // block_bytes, or less in the last block
 };
 
 // Finds the payloads of a frame whose header has been checked.
@@ -118,7 +119,7 @@ class BlockFinder {
   uint64_t begin() const { return begin_; }
   uint64_t end() const { return end_; }
 
-  // Moves on to the next block; false if its end is wrong.
+  // Advances to the next block. Returns false if its end is not valid.
   bool next(uint64_t block, BlockView* view) {
     const size_t raw_bytes = std::min<uint64_t>(raw_bytes_ - block * block_bytes_, block_bytes_);
     begin_ = end_;
@@ -143,15 +144,15 @@ class BlockFinder {
   }
 
   const uint64_t block_bytes_, blocks_, raw_bytes_;
-  const uint64_t fixed_bytes_;  // of the payload of a whole block; 0: variable
+  const uint64_t fixed_bytes_;  // size of the payload of a whole block; 0: variable
   const uint8_t* const ends_;
   const uint8_t* const payloads_;
   const uint64_t last_unit_;
   uint64_t begin_ = 0, end_ = 0;
 };
 
-// Calls visit(BlockView) for each block; stops with NCAST_CORRUPT at the first whose end is wrong or for which visit
-// returns false.
+// Calls visit(BlockView) for each block. Stops with NCAST_CORRUPT at the first block whose end is not valid, or for
+// which visit returns false.
 template <typename Visit>
 ncast_status for_each_block(const char* function, const Coding& coding, const ncast_frame_info& info,
                             const uint8_t* frame, Visit visit) {
@@ -160,8 +161,8 @@ ncast_status for_each_block(const char* function, const Coding& coding, const nc
     BlockView view;
     if (!finder.next(block, &view))
       return fail(NCAST_CORRUPT,
-                  "%s: block %" PRIu64 " of %" PRIu64 " ends at %" PRIu64 ", after %" PRIu64 ", in a frame of %" PRIu64
-                  " bytes",
+                  "%s: block %" PRIu64 " of %" PRIu64 " has an invalid end: %" PRIu64 ", begins at %" PRIu64
+                  ", in a frame of %" PRIu64 " bytes",
                   function, block, finder.blocks(), finder.end(), finder.begin(), info.wire_bytes);
     if (!visit(view))
       return fail(NCAST_CORRUPT, "%s: block %" PRIu64 " of %" PRIu64 " does not follow the format of %s", function,
@@ -174,12 +175,12 @@ ncast_status read_whole_frame(const char* function, const void* frame, size_t fr
   const ncast_status status = read_header(function, frame, frame_bytes, info);
   if (status != NCAST_OK) return status;
   if (frame_bytes < info->wire_bytes)
-    return fail(NCAST_CORRUPT, "%s: the frame has %" PRIu64 " bytes, but only %zu are there", function,
+    return fail(NCAST_CORRUPT, "%s: the frame has %" PRIu64 " bytes, but only %zu are available", function,
                 info->wire_bytes, frame_bytes);
   if ((info->flags & NCAST_CHECKSUM) != 0) {
     const uint64_t sum = frame_checksum(static_cast<const uint8_t*>(frame), info->wire_bytes);
     if (sum != info->checksum)
-      return fail(NCAST_CORRUPT, "%s: checksum %016" PRIx64 ", but the header says %016" PRIx64, function, sum,
+      return fail(NCAST_CORRUPT, "%s: checksum %016" PRIx64 ", but the header has %016" PRIx64, function, sum,
                   info->checksum);
   }
   return NCAST_OK;
@@ -193,7 +194,7 @@ ncast_status encode(const void* values, ncast_dtype dtype, uint64_t elems, ncast
   if (frame == nullptr || wire_bytes == nullptr)
     return fail(NCAST_INVALID_ARGUMENT, "ncast_encode: %s is NULL", frame == nullptr ? "frame" : "wire_bytes");
   if ((flags & ~(NCAST_CHECKSUM | NCAST_MORE | NCAST_REFERENCE)) != 0)
-    return fail(NCAST_INVALID_ARGUMENT, "ncast_encode: flags 0x%x", flags);
+    return fail(NCAST_INVALID_ARGUMENT, "ncast_encode: invalid flags 0x%x", flags);
 
   FrameHeader header = make_header(dtype, codec, elems, flags);
   auto* bytes = static_cast<uint8_t*>(frame);
@@ -207,8 +208,8 @@ ncast_status encode(const void* values, ncast_dtype dtype, uint64_t elems, ncast
   }
   if (end == 0)
     return fail(NCAST_TOO_SMALL,
-                "ncast_encode: %" PRIu64 " values of %s do not fit a frame of %zu bytes; %zu always do", elems,
-                ncast_dtype_name(dtype), capacity, ncast_bound(dtype, codec, elems));
+                "ncast_encode: %" PRIu64 " values of %s do not fit into a frame of %zu bytes; %zu always suffice",
+                elems, ncast_dtype_name(dtype), capacity, ncast_bound(dtype, codec, elems));
   header.wire_bytes = end;
   std::memcpy(bytes, &header, sizeof header);
   if ((flags & NCAST_CHECKSUM) != 0) {
@@ -221,7 +222,7 @@ ncast_status encode(const void* values, ncast_dtype dtype, uint64_t elems, ncast
 
 ncast_status decode(const void* frame, size_t frame_bytes, uint32_t flags, void* values, size_t value_capacity,
                     ncast_frame_info* info_out) {
-  if ((flags & ~NCAST_REFERENCE) != 0) return fail(NCAST_INVALID_ARGUMENT, "ncast_decode: flags 0x%x", flags);
+  if ((flags & ~NCAST_REFERENCE) != 0) return fail(NCAST_INVALID_ARGUMENT, "ncast_decode: invalid flags 0x%x", flags);
   ncast_frame_info info;
   const ncast_status status = read_whole_frame("ncast_decode", frame, frame_bytes, &info);
   if (status != NCAST_OK) return status;

@@ -62,7 +62,7 @@ FrameBytes frame_bytes_of(ncast_dtype dtype, ncast_codec codec, uint64_t elems) 
 ncast_status read_header(const char* function, const void* frame, size_t frame_bytes, ncast_frame_info* info) {
   if (frame == nullptr && frame_bytes != 0) return fail(NCAST_INVALID_ARGUMENT, "%s: frame is NULL", function);
   if (frame_bytes < sizeof(FrameHeader))
-    return fail(NCAST_CORRUPT, "%s: %zu bytes are too few for a frame header of %zu", function, frame_bytes,
+    return fail(NCAST_CORRUPT, "%s: %zu bytes are too few for a frame header of %zu bytes", function, frame_bytes,
                 sizeof(FrameHeader));
   FrameHeader header;
   std::memcpy(&header, frame, sizeof header);
@@ -71,24 +71,25 @@ ncast_status read_header(const char* function, const void* frame, size_t frame_b
   if (header.version != format::frame_version)
     return fail(NCAST_CORRUPT, "%s: frame version %d, but this library reads version %d", function, header.version,
                 format::frame_version);
-  // As bytes first: a number that is no enumerator must not become one.
+  // Check the bytes before they are converted to enumerators.
   if (header.dtype > NCAST_FLOAT8_E5M2)
-    return fail(NCAST_CORRUPT, "%s: frame header: value type %d", function, header.dtype);
+    return fail(NCAST_CORRUPT, "%s: frame header: unknown value type %d", function, header.dtype);
   const auto dtype = static_cast<ncast_dtype>(header.dtype);
   const ncast_codec codec = header.codec | header.parameters << 16;
   if (const Row* const row = find_row(header.codec); row == nullptr)
-    return fail(NCAST_CORRUPT, "%s: frame header: codec %d", function, header.codec);
+    return fail(NCAST_CORRUPT, "%s: frame header: unknown codec %d", function, header.codec);
   else if (row->type(dtype) == nullptr)
-    return fail(NCAST_CORRUPT, "%s: frame header: codec %s for %s", function, row->name, ncast_dtype_name(dtype));
+    return fail(NCAST_CORRUPT, "%s: frame header: codec %s does not support %s", function, row->name,
+                ncast_dtype_name(dtype));
   if ((header.flags & ~(NCAST_CHECKSUM | NCAST_MORE)) != 0 || (header.reserved[0] | header.reserved[1]) != 0)
     return fail(NCAST_CORRUPT, "%s: frame header: reserved bits are set", function);
   if (header.parameters >> 48 != 0 || check(function, codec) != NCAST_OK || explicit_parameters(codec) != codec)
-    return fail(NCAST_CORRUPT, "%s: frame header: parameters 0x%012" PRIx64 " of codec %s", function, header.parameters,
-                find_row(codec)->name);
+    return fail(NCAST_CORRUPT, "%s: frame header: invalid parameters 0x%012" PRIx64 " of codec %s", function,
+                header.parameters, find_row(codec)->name);
   if ((header.flags & NCAST_CHECKSUM) == 0 && header.checksum != 0)
     return fail(NCAST_CORRUPT, "%s: frame header: a checksum without its flag", function);
   if (!fits_a_frame(dtype, header.elems))
-    return fail(NCAST_CORRUPT, "%s: frame header: %" PRIu64 " values of %s are more than a frame holds", function,
+    return fail(NCAST_CORRUPT, "%s: frame header: %" PRIu64 " values of %s exceed the maximum of a frame", function,
                 header.elems, ncast_dtype_name(dtype));
   const FrameHeader expected = make_header(dtype, codec, header.elems, header.flags);
   if (header.block_elems != expected.block_elems || header.blocks != expected.blocks)

@@ -1,4 +1,4 @@
-// The frame: header, block ends, payloads. docs/format/frame.md is the specification.
+// The layout of a frame: header, block ends, payloads. docs/format/frame.md is the specification.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@ inline constexpr size_t wire_bytes_offset = 16;
 
 constexpr uint64_t aligned(uint64_t bytes) { return (bytes + (alignment - 1)) & ~uint64_t{alignment - 1}; }
 
-// Little-endian, as every number of the format.
+// Little-endian, as all numbers of the format.
 struct FrameHeader {
   uint32_t magic;
   uint8_t version;
@@ -28,14 +28,14 @@ struct FrameHeader {
   uint32_t block_elems;
   uint32_t blocks;
   uint64_t checksum;
-  uint64_t parameters;  // of the codec, 16 bits each, from the lowest; explicit where it has a default
+  uint64_t parameters;  // of the codec, 16 bits each, the first one lowest; defaults are written as their values
   uint64_t reserved[2];
 };
 static_assert(sizeof(FrameHeader) == NCAST_FRAME_HEADER_BYTES);
 static_assert(offsetof(FrameHeader, wire_bytes) == wire_bytes_offset);
 static_assert(offsetof(FrameHeader, checksum) == checksum_offset);
 
-// Ends are 32-bit counts of 16 bytes; half of what they reach leaves no sum near an overflow.
+// Block ends are 32-bit numbers in units of 16 bytes. The limit is half of their range, so that sums do not overflow.
 inline constexpr uint64_t max_raw_bytes = uint64_t{1} << 35;
 
 // The parts of a frame with a variable payload.

@@ -1,4 +1,4 @@
-// The codec `raw`: the payload is the values.
+// The codec `raw`: the payload consists of the values.
 #include <cstring>
 
 #include "codec/host_codec.h"

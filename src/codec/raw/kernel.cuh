@@ -1,4 +1,4 @@
-// The codec `raw` on the GPU: a payload is the values, so kernels copy them and never call it.
+// The codec `raw` on the GPU. A payload consists of the values, so kernels copy it and never call these functions.
 #pragma once
 
 #include <cstdint>

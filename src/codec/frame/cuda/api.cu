@@ -1,4 +1,4 @@
-// The C ABI of the codecs on the GPU: checks arguments, then launches.
+// The C API of the codecs on the GPU: checks arguments and launches kernels.
 #include <cuda_runtime_api.h>
 
 #include <cinttypes>
@@ -22,7 +22,7 @@ ncast_status check_pointer(const char* function, const char* name, const void* p
   return NCAST_OK;
 }
 
-// Bytes of one value of the accumulator of a dtype.
+// The size of an accumulator value of a dtype.
 size_t accumulator_value_bytes(ncast_dtype dtype) {
   const bool is_float = dtype >= NCAST_FLOAT16;
   return is_float && ncast_dtype_bytes(dtype) < 4 ? 4 : ncast_dtype_bytes(dtype);
@@ -35,7 +35,7 @@ Launch launch_of(const ncast_cuda_options* options, ncast_stream stream) {
 #define RETURN_IF_FAILED(call) \
   if (const ncast_status status_ = (call); status_ != NCAST_OK) return status_
 
-// One call of the C ABI: what every check and every launch needs of it.
+// A call of the C API: the arguments that checks and launches need.
 struct Call {
   const char* function;
   ncast_dtype dtype;
@@ -46,10 +46,11 @@ struct Call {
   ncast_status checked() const { return check_frame_arguments(function, dtype, codec, elems); }
   bool is_raw() const { return elems == 0 || id_of(effective_codec(dtype, codec)) == NCAST_CODEC_RAW; }
   bool has_fixed_payload() const { return find_row(effective_codec(dtype, codec))->has_fixed_payload(); }
-  // What kernels take: the parameters in effect.
+  // The codec as kernels expect it: with values instead of 0 for "default".
   ncast_codec kernel_codec() const { return explicit_parameters(codec); }
   uint64_t raw_bytes() const { return elems * ncast_dtype_bytes(dtype); }
-  // wire_bytes: of fixed payloads the frame's size, of varying ones where they begin, the least that it can be.
+  // The expected header. Its wire_bytes is the size of the frame if payloads are fixed, otherwise the offset of the
+  // payloads, which is less than the size of the frame.
   FrameHeader header() const {
     FrameHeader header = make_header(dtype, codec, elems, 0);
     header.wire_bytes = has_fixed_payload() ? frame_bytes_of(dtype, codec, elems).most
@@ -71,9 +72,10 @@ ncast_status encode_to_frame(const Call& call, const void* values, uint32_t flag
   if (call.elems != 0) RETURN_IF_FAILED(check_pointer(call.function, "values", values, ncast_dtype_bytes(call.dtype)));
   RETURN_IF_FAILED(check_pointer(call.function, "frame", frame, format::alignment));
   if ((flags & ~NCAST_MORE) != 0)
-    return fail(NCAST_INVALID_ARGUMENT, "%s: flags 0x%x; on the GPU only NCAST_MORE", call.function, flags);
+    return fail(NCAST_INVALID_ARGUMENT, "%s: invalid flags 0x%x; on the GPU only NCAST_MORE is allowed", call.function,
+                flags);
   if (const size_t bound = ncast_bound(call.dtype, call.codec, call.elems); capacity < bound)
-    return fail(NCAST_TOO_SMALL, "%s: frame has room for %zu bytes, and %" PRIu64 " values of %s may take %zu",
+    return fail(NCAST_TOO_SMALL, "%s: the capacity of frame is %zu bytes, but %" PRIu64 " values of %s may need %zu",
                 call.function, capacity, call.elems, ncast_dtype_name(call.dtype), bound);
 
   FrameHeader header = call.header();
@@ -91,12 +93,13 @@ ncast_status encode_to_frame(const Call& call, const void* values, uint32_t flag
   }
   RETURN_IF_FAILED(check_pointer(call.function, "workspace", workspace, format::alignment));
   if (const size_t needed = encode_workspace_bytes(header.blocks); workspace_bytes < needed)
-    return fail(NCAST_TOO_SMALL, "%s: workspace has %zu bytes, and %zu are needed", call.function, workspace_bytes,
+    return fail(NCAST_TOO_SMALL, "%s: workspace has %zu bytes, but %zu are needed", call.function, workspace_bytes,
                 needed);
   return call.launched(encode_frame(from, call.kernel_codec(), header, bytes, workspace, call.launch));
 }
 
-// What a decoder does with the values: `packed` and `raw` launch it for either kind of frame.
+// Checks the arguments of a decoder and launches it: calls `packed` for frames with encoded payloads, `raw` for values
+// that are stored raw.
 template <typename Packed, typename Raw>
 ncast_status decode_from_frame(const Call& call, const void* frame, size_t frame_bytes, ncast_device_status* status,
                                Packed packed, Raw raw) {
@@ -132,7 +135,7 @@ ncast_status decode_from_slots(const Call& call, const void* slots, const uint32
   return packed(Payloads{bytes, nullptr, lengths, 0}, nullptr, call.header());
 }
 
-// Decodes into values, by `from` = decode_from_frame or decode_from_slots bound to its source.
+// Decodes to values. `from` is decode_from_frame or decode_from_slots, bound to its source.
 template <typename From>
 ncast_status decode_values(const Call& call, void* values, ncast_device_status* status, From from) {
   RETURN_IF_FAILED(call.checked());
@@ -150,7 +153,7 @@ ncast_status reduce_values(const Call& call, ncast_redop op, void* accumulator, 
                            From from) {
   RETURN_IF_FAILED(call.checked());
   if (op != NCAST_SUM && op != NCAST_PROD && op != NCAST_MIN && op != NCAST_MAX)
-    return fail(NCAST_INVALID_ARGUMENT, "%s: op %d; a decoder reduces with sum, prod, min or max", call.function,
+    return fail(NCAST_INVALID_ARGUMENT, "%s: op is %d, but decoders support only sum, prod, min and max", call.function,
                 static_cast<int>(op));
   if (call.elems != 0)
     RETURN_IF_FAILED(check_pointer(call.function, "accumulator", accumulator, accumulator_value_bytes(call.dtype)));

@@ -1,5 +1,5 @@
-// The loop that decoding kernels share: find a block's payload, load it to shared memory, decode it, and pass the
-// values on.
+// The loop of the decoding kernels: find a block's payload, load it to shared memory, decode it, and pass the values to
+// a sink.
 #pragma once
 
 #include "codec/frame/cuda/header_check.cuh"
@@ -8,12 +8,12 @@
 
 namespace narrowcast::codec::cuda {
 
-// Finds the payloads of a warp's blocks. Each lane looks up and checks one block of 32, so the warp pays for the checks
-// once.
+// Finds the payloads of a warp's blocks. Each lane finds and checks one of 32 blocks, so the checks run once per 32
+// blocks.
 template <BlockCodec Codec>
 class PayloadFinder {
  public:
-  // payload_bytes: of all payloads of a packed frame.
+  // payload_bytes: total size of the payloads of a packed frame.
   __device__ PayloadFinder(const DecodeArguments& arguments, uint64_t payload_bytes)
       : payloads_(arguments.payloads),
         codec_(arguments.codec),
@@ -22,10 +22,10 @@ class PayloadFinder {
 
   struct Place {
     uint32_t begin;  // in units of format::alignment
-    uint32_t bytes;  // 0: the format does not allow it
+    uint32_t bytes;  // 0: not valid
   };
 
-  // `block` of `raw_bytes` decoded bytes; this lane alone.
+  // Finds the payload of `block`, which decodes to `raw_bytes`. Called by a single lane.
   __device__ Place find(uint32_t block, uint32_t raw_bytes) const {
     const Place place = payloads_.lengths != nullptr ? in_slot(block)
                         : Codec::is_fixed            ? in_fixed_frame(block, raw_bytes)
@@ -63,8 +63,8 @@ class PayloadFinder {
   uint32_t blocks_, payload_units_;
 };
 
-// Runs sink.take(block, its values in shared memory, lane) for every whole block, and
-// sink.take_short(block, bytes, its values in global memory, lane) for a last short one.
+// Calls sink.take(block, values in shared memory, lane) for every whole block, and
+// sink.take_short(block, bytes, values in global memory, lane) for a short last block.
 template <BlockCodec Codec, typename Sink>
 __device__ void decode_blocks(const DecodeArguments& arguments, const Sink& sink) {
   constexpr uint32_t block_bytes = Codec::values_bytes;
@@ -92,8 +92,9 @@ __device__ void decode_blocks(const DecodeArguments& arguments, const Sink& sink
   const uint32_t whole_blocks = static_cast<uint32_t>(arguments.expected.elems / block_elems<Codec>);
   uint32_t block = blockIdx.x * (blockDim.x / 32) + warp;
 
-  char *here = memory.buffers[0], *other = memory.buffers[1];  // the block's payload, and its values
-  typename PayloadFinder<Codec>::Place places{0, 0};           // of this lane's block among the warp's next 32
+  char *here = memory.buffers[0], *other = memory.buffers[1];  // the buffers of the payload and of the values
+  typename PayloadFinder<Codec>::Place places{0, 0};           // this lane's place among those of the warp's next 32
+                                                               // blocks
   uint32_t turn = 0;
   const auto start_load = [&](uint32_t next) -> uint32_t {
     if (turn % 32 == 0) {
@@ -110,10 +111,10 @@ __device__ void decode_blocks(const DecodeArguments& arguments, const Sink& sink
   uint32_t bytes = start_load(block);
   for (; block < whole_blocks; block += warps) {
     if (bytes != 0) barrier.wait();
-    device::wait_for_store_sources(lane);  // of the last block
+    device::wait_for_store_sources(lane);  // of the previous block
     char* values = other;
     bool decoded = bytes != 0;
-    if (bytes == block_bytes) {  // raw: it is stored from its buffer, and the next block uses the other
+    if (bytes == block_bytes) {  // raw: stored from the payload's buffer; the next block uses the other one
       values = here;
       here = other;
       other = values;

@@ -1,6 +1,6 @@
-// values -> a packed frame in one pass. The warps of a CTA code a tile of neighbouring blocks; two service warps
-// publish its size and wait for its position while the others already code the next tiles. One warp of the grid adds up
-// the sizes. Short frames have their own kernel (short_frame.cuh).
+// values -> a packed frame in one pass. The warps of a CTA, the coders, code a tile of neighbouring blocks. Two service
+// warps publish its size and wait for its position while the coders already code the next tiles. One warp of the grid
+// adds up the sizes. Short frames have their own kernel (short_frame.cuh).
 #pragma once
 
 #include "codec/frame/cuda/frame_output.cuh"
@@ -13,35 +13,36 @@
 
 namespace narrowcast::codec::cuda {
 
-// A payload waits two turns for its position: first in a buffer in shared memory, then in its warp's registers, from
-// which it is stored. So a warp has three buffers: for values, for the payload being made and for the one that waits.
-// Every tile waits for the slowest block before it; fewer turns hide too little of that, and more turns leave room for
-// fewer warps.
+// A payload waits two turns for its position: first in a buffer in shared memory, then in the registers of its warp,
+// from which it is stored. So a warp has three buffers: for values, for the payload being encoded, and for the waiting
+// payload. Every tile waits for the slowest block before it. Fewer turns would hide too little of this wait; more turns
+// would leave shared memory for fewer warps.
 inline constexpr int buffer_count = 3;
 inline constexpr uint32_t turns_to_store = 2;
-inline constexpr uint32_t stage_count = 4;  // more than turns_to_store, and a power of two
+inline constexpr uint32_t stage_count = 4;  // a power of two above turns_to_store
 template <BlockCodec Codec>
 inline constexpr int most_coders = Codec::values_bytes > 4096 ? 9 : 18;
 inline constexpr int service_warps = 3;
-// Determines the size of the workspace, on any device.
+// Determines the size of the workspace, which must suffice on any device.
 inline constexpr int fewest_coders = 2;
 
 // Shared by the warps of a CTA for one tile.
 struct TileStage {
-  // Of each coder: its payload size; after `counted` its offset in the tile, after `placed` its offset in the frame.
+  // For each coder: the size of its payload; after `counted`, its offset in the tile; after `placed`, its offset in the
+  // frame.
   uint32_t units[32];
   uint32_t next_tile;  // the CTA's tile two turns later
-  uint64_t coded;      // barrier: every coder has written its units
+  uint64_t coded;      // barrier: all coders have written their units
   uint64_t counted;    // barrier: the publisher has added them up
   uint64_t taken;      // barrier: the publisher has taken another tile
   uint64_t placed;     // barrier: the placer has added the tile's offset
 };
 
-// A payload that has been coded and not yet stored.
+// A payload that has been coded but not stored.
 struct Waiting {
   uint32_t block;
-  uint32_t bytes;   // 0: there is none
-  uint32_t buffer;  // of the warp's
+  uint32_t bytes;   // 0: no payload
+  uint32_t buffer;  // index of the warp's buffer
 };
 
 struct FrameMemory {
@@ -53,7 +54,7 @@ struct FrameMemory {
 __device__ inline TileStage& stage_of(FrameMemory& memory, uint32_t turn) { return memory.stages[turn % stage_count]; }
 __device__ inline uint32_t parity_of(uint32_t turn) { return turn / stage_count % 2; }
 
-// One thread prefetches a tile that will be coded.
+// Prefetches the values of a tile. Called by one thread.
 template <BlockCodec Codec>
 __device__ void prefetch_tile(const char* values, uint32_t whole_blocks, uint32_t tile, int coders) {
   const uint32_t block = tile * coders;
@@ -62,8 +63,8 @@ __device__ void prefetch_tile(const char* values, uint32_t whole_blocks, uint32_
                            min(whole_blocks - block, coders) * Codec::values_bytes);
 }
 
-// Two warps serve the coders turn by turn. The publisher adds up the units of the CTA's tile, publishes them at once,
-// and takes another tile as late as possible: tiles published out of order make others wait.
+// The publisher, a service warp. In each turn it adds up the units of the CTA's tile, publishes them at once, and takes
+// another tile as late as possible, because tiles that are published out of order make other CTAs wait.
 template <BlockCodec Codec>
 __device__ void publish_tiles(FrameMemory& memory, Workspace* workspace, const char* values, uint32_t whole_blocks,
                               uint32_t tile_count, int coders, int lane) {
@@ -96,7 +97,7 @@ __device__ void publish_tiles(FrameMemory& memory, Workspace* workspace, const c
   }
 }
 
-// The placer waits until the tile's position in the frame is known.
+// The placer, a service warp. In each turn it waits until the position of the CTA's tile in the frame is known.
 __device__ inline void place_tiles(FrameMemory& memory, const Workspace* workspace, uint32_t tile_count, int lane) {
   device::barrier_wait(&memory.second, 0);
   uint32_t tile = memory.first_tile, next = memory.second_tile;
@@ -157,14 +158,14 @@ __global__ void __launch_bounds__((most_coders<Codec> + service_warps) * 32, 1)
       static_cast<uint32_t>(format::aligned(header.elems % block_elems<Codec> * value_bytes<Codec>));
 
   uint32_t tile = tile_memory.first_tile;
-  uint32_t here = 0, out = 1;  // the buffers of the block's values and its payload
+  uint32_t here = 0, out = 1;  // the buffers of the values and of the payload
   const auto start_load = [&] {
     const uint32_t block = tile * coders + warp;
     if (tile < tile_count && block < whole_blocks) loader.start(memory.buffers[here], block);
   };
   start_load();
 
-  Waiting in_buffer{0, 0, 2}, in_registers{0, 0, 0};  // the payload of the last turn, and that of the one before
+  Waiting in_buffer{0, 0, 2}, in_registers{0, 0, 0};  // the payloads of the previous turn and of the one before it
   Outgoing<Codec> outgoing;
   const auto take = [&] {
     __syncwarp();
@@ -193,7 +194,7 @@ __global__ void __launch_bounds__((most_coders<Codec> + service_warps) * 32, 1)
       loader.wait();
       made.bytes =
           device::encode_block<Codec>(arguments.codec, memory.buffers[here], memory.buffers[out], memory.scratch, lane);
-      if (made.bytes == block_bytes) {  // raw: it stays in its buffer, and the next block uses the other
+      if (made.bytes == block_bytes) {  // raw: the values stay in their buffer; the next block uses the other one
         made.buffer = here;
         here = out;
         device::order_stores_before_bulk_copies();
@@ -219,7 +220,7 @@ __global__ void __launch_bounds__((most_coders<Codec> + service_warps) * 32, 1)
     out = in_buffer.buffer;
     in_buffer = made;
   }
-  // The payloads that still wait.
+  // Store the payloads that still wait.
   if (turn >= turns_to_store) store(turn - turns_to_store);
   take();
   if (turn != 0) store(turn - 1);

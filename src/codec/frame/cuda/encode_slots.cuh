@@ -1,4 +1,4 @@
-// values -> slots: warps take blocks in turn and share nothing.
+// values -> slots. The warps take blocks in turn and are independent of each other.
 #pragma once
 
 #include "codec/frame/cuda/launch.h"
@@ -13,7 +13,7 @@ __global__ void __launch_bounds__(most_warps<Codec> * 32, 1)
   constexpr uint32_t block_bytes = Codec::values_bytes;
   const char* const values = arguments.values;
   const uint64_t elems = arguments.elems;
-  // Of fixed payloads a frame is slots without gaps.
+  // A frame of fixed payloads consists of slots without gaps.
   const uint32_t stride = Codec::is_fixed ? arguments.stride : block_bytes;
   extern __shared__ char shared_memory[];
   const int lane = device::lane_id();
@@ -24,17 +24,17 @@ __global__ void __launch_bounds__(most_warps<Codec> * 32, 1)
   const uint32_t warps = gridDim.x * (blockDim.x / 32);
   const uint32_t whole_blocks = static_cast<uint32_t>(elems / block_elems<Codec>);
   uint32_t block = blockIdx.x * (blockDim.x / 32) + warp;
-  char *here = memory.buffers[0], *other = memory.buffers[1];  // the block's values, and its payload
+  char *here = memory.buffers[0], *other = memory.buffers[1];  // the buffers of the values and of the payload
 
-  // Prefetching helps when few SMs run; when all do, it only competes for the memory that they wait for.
+  // Prefetching helps if only some SMs are used. If all are, it only competes for memory bandwidth, which is the limit.
   const uint32_t prefetch_end = arguments.prefetch ? whole_blocks : 0;
   if (block < whole_blocks) loader.start(here, block, block + warps, prefetch_end);
   for (; block < whole_blocks; block += warps) {
     loader.wait();
-    device::wait_for_store_sources(lane);  // of the last block
+    device::wait_for_store_sources(lane);  // of the previous block
     const uint32_t bytes = device::encode_block<Codec>(arguments.codec, here, other, memory.scratch, lane);
     char* payload = other;
-    if (bytes == block_bytes) {  // raw: it is stored from its buffer, and the next block uses the other
+    if (bytes == block_bytes) {  // raw: stored from the values' buffer; the next block uses the other one
       payload = here;
       here = other;
       other = payload;

@@ -1,4 +1,4 @@
-// How a warp writes its part of a packed frame.
+// Writing a warp's part of a packed frame.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace narrowcast::codec::cuda {
 
-// A payload in registers on its way to memory: vectors of 16 bytes for each lane.
+// A payload in the registers of a warp, as vectors of 16 bytes, on its way to memory.
 template <device::BlockCodec Codec>
 class Outgoing {
  public:
@@ -29,7 +29,7 @@ class Outgoing {
   uint4 vectors_[vectors];
 };
 
-// Writes everything of a frame except the payloads.
+// Writes all parts of a frame except the payloads.
 struct FrameWriter {
   char* frame;
   format::FrameHeader header;
@@ -38,9 +38,9 @@ struct FrameWriter {
   __device__ char* payload_at(uint32_t begin) const {
     return frame + payload_offset + uint64_t{begin} * format::alignment;
   }
-  // end: in units; the last block's completes the frame's header.
+  // Writes the end of a block, in units. That of the last block also completes and writes the frame header.
   __device__ void write_end(uint32_t block, uint32_t end, int lane) const { write_ends(block, 1, end, lane); }
-  // The ends of `count` neighbouring blocks, one from each lane.
+  // Writes the ends of `count` neighbouring blocks. Each lane passes one.
   __device__ void write_ends(uint32_t first, uint32_t count, uint32_t end, int lane) const {
     auto* ends = reinterpret_cast<uint32_t*>(frame + sizeof header);
     if (static_cast<uint32_t>(lane) < count) ends[first + lane] = end;

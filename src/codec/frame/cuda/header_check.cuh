@@ -1,4 +1,4 @@
-// How kernels check a frame's header and report corrupt data.
+// Checks of frame headers in kernels, and the report of corrupt data.
 #pragma once
 
 #include <cstdint>
@@ -8,10 +8,10 @@
 
 namespace narrowcast::codec::cuda {
 
-// Marks the result. Every corrupt frame gives the same word, so the race between blocks does not matter.
+// Stores NCAST_CORRUPT. All threads store the same word, so the race between them does not matter.
 __device__ inline void report_corrupt(ncast_device_status* status) { *status = NCAST_CORRUPT; }
 
-// Whether a frame's header says what the caller expects, and the frame fits the bytes that are there.
+// Whether a frame's header has the values that the caller expects, and the frame is not longer than frame_bytes.
 __device__ inline bool header_matches(const format::FrameHeader& header, const format::FrameHeader& expected,
                                       uint64_t frame_bytes) {
   return header.magic == expected.magic && header.version == expected.version && header.codec == expected.codec &&

@@ -11,7 +11,7 @@
 
 namespace narrowcast::codec::cuda {
 
-// Adds them to the table for every value type that the codec's template accepts.
+// Adds the kernels to the table, for every value type that the codec supports.
 template <template <ncast_dtype> typename Codec>
 bool add_frame_kernels(ncast_codec id) {
   for_each_dtype<Codec>([id]<typename C>() {

@@ -7,7 +7,8 @@
 namespace narrowcast::codec::cuda {
 namespace {
 
-// encode_frame_kernel is launched early: it may begin when this does, and waits for the end of this.
+// Clears the workspace of encode_frame_kernel, which is launched early: that kernel may begin together with this one
+// and waits for its end.
 __global__ void clear_workspace_kernel(uint32_t* words, uint32_t count) {
 #if __CUDA_ARCH__ >= 900
   cudaTriggerProgrammaticLaunchCompletion();
@@ -16,7 +17,7 @@ __global__ void clear_workspace_kernel(uint32_t* words, uint32_t count) {
   if (at < count) words[at] = 0;
 }
 
-// Launches a kernel whose warps are alike and share nothing: over all SMs, however few the blocks.
+// Launches a kernel whose warps are independent of each other, and distributes the blocks over all SMs.
 template <typename... Parameters>
 cudaError_t launch_warps(KernelKind kind, ncast_codec codec, ncast_dtype dtype, uint64_t blocks, const Launch& launch,
                          const Parameters&... parameters) {
@@ -34,13 +35,13 @@ cudaError_t launch_warps(KernelKind kind, ncast_codec codec, ncast_dtype dtype, 
 
 uint64_t blocks_of(uint64_t elems, uint64_t block_elems) { return (elems + block_elems - 1) / block_elems; }
 
-// For any device and frame.
+// An upper bound for all devices and frames.
 size_t short_frame_workspace_bytes(uint64_t blocks) {
   const auto tiles = static_cast<uint32_t>(std::min<uint64_t>(blocks, 2 * most_short_frame_ctas));
   return PublishedLayout{std::min(tiles, most_short_frame_ctas), tiles}.bytes();
 }
 
-// How a frame of so many blocks is dealt to CTAs; no coders: it is too long.
+// How a short frame is distributed over CTAs. `coders` is 0 if the frame is too long.
 struct ShortFrameShape {
   uint32_t coders;
   PublishedLayout layout;
@@ -60,7 +61,7 @@ cudaError_t launch_short_frame(const Kernel& kernel, const ShortFrameShape& shap
                                const EncodeFrameArguments& arguments, cudaStream_t stream) {
   cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
   cudaError_t error = cudaStreamIsCapturing(stream, &capture);
-  // A graph's kernel has the same nonce at every launch: what it published must be cleared before.
+  // The kernel of a graph has the same nonce at every launch, so clear the words of the previous launch.
   if (error == cudaSuccess && capture != cudaStreamCaptureStatusNone)
     error = cudaMemsetAsync(arguments.workspace, 0, shape.layout.bytes(), stream);
   if (error != cudaSuccess) return error;
@@ -72,7 +73,7 @@ cudaError_t launch_short_frame(const Kernel& kernel, const ShortFrameShape& shap
 
 cudaError_t launch_frame(const Machine& machine, const Kernel& kernel, const EncodeFrameArguments& arguments,
                          cudaStream_t stream) {
-  // As many turns as there have to be, and as few coders as they take.
+  // Use the minimum number of turns, and the minimum number of coders for these turns.
   const uint32_t blocks = arguments.header.blocks;
   const uint32_t most = machine.warps(kernel, kernel.most_warps);
   const uint32_t of_a_cta = std::max(1u, (blocks + machine.ctas - 1) / machine.ctas);

@@ -1,4 +1,4 @@
-// The host's side of the codec kernels. Arguments are checked by api.cu; these find the kernel of a codec and value
+// The host side of the codec kernels. api.cu checks arguments; the functions here find the kernel of a codec and value
 // type in codec/kernel_table.h and launch it.
 #pragma once
 
@@ -20,26 +20,26 @@ struct Values {
 };
 
 struct Launch {
-  uint32_t max_ctas;  // 0: one an SM
+  uint32_t max_ctas;  // 0: one per SM
   cudaStream_t stream;
 };
 
-// Where payloads are: a packed frame of varying payloads (ends set), slots (lengths set), or a packed frame of fixed
-// payloads (neither).
+// The location of payloads: a packed frame of variable payloads (`ends` is set), slots (`lengths` is set), or a packed
+// frame of fixed payloads (neither is set).
 struct Payloads {
   const char* data;
   const uint32_t* ends;     // in units of format::alignment
   const uint32_t* lengths;  // in bytes
-  uint64_t data_bytes;      // of a packed frame: readable from `data`
+  uint64_t data_bytes;      // readable bytes at `data`; only for packed frames
 };
 
-// What the kernels of each kind take.
+// The parameters of the kernels of each kind.
 struct EncodeSlotsArguments {
   const char* values;
   uint64_t elems;
   char* slots;
-  uint32_t stride;    // from slot to slot, in bytes; used by codecs of fixed payloads
-  uint32_t* lengths;  // NULL: the payloads are fixed
+  uint32_t stride;    // from slot to slot, in bytes; only for codecs with fixed payloads
+  uint32_t* lengths;  // NULL if the payloads are fixed
   bool prefetch;
   ncast_codec codec;
 };
@@ -60,25 +60,25 @@ struct DecodeArguments {
 
 size_t encode_workspace_bytes(uint64_t blocks);
 
-// All launches below return cudaErrorInvalidDeviceFunction where the table has no kernel.
+// The functions below return cudaErrorInvalidDeviceFunction if the table has no kernel.
 
 // values -> slots and lengths.
 cudaError_t encode_slots(const Values& values, ncast_codec codec, char* slots, uint32_t* lengths, const Launch& launch);
-// values -> a packed frame of varying payloads; header is complete except for wire_bytes.
+// values -> a packed frame of variable payloads; header is complete except for wire_bytes.
 cudaError_t encode_frame(const Values& values, ncast_codec codec, const format::FrameHeader& header, char* frame,
                          void* workspace, const Launch& launch);
 // values -> a packed frame of fixed payloads of payload_bytes each; header is complete.
 cudaError_t encode_fixed_frame(const Values& values, ncast_codec codec, const format::FrameHeader& header, char* frame,
                                uint32_t payload_bytes, const Launch& launch);
-// payloads -> values. arguments.header, where there is one, must equal arguments.expected except for flags, size and
-// checksum, or *status becomes NCAST_CORRUPT.
+// payloads -> values. If arguments.header is not NULL, it must equal arguments.expected except for flags, size and
+// checksum; otherwise *status becomes NCAST_CORRUPT.
 cudaError_t decode(const DecodeArguments& arguments, const Values& values, const Launch& launch);
-// As decode, reduced into an accumulator.
+// As decode(), but reduces the values into an accumulator.
 cudaError_t decode_reduce(const DecodeArguments& arguments, const Values& accumulator, ncast_redop op,
                           const Launch& launch);
 
-// What is stored raw: a frame's header and padding, slots' lengths, and a reduction without decoding.
-// stored_bytes: of all payloads before the padding.
+// For values that are stored raw: the header and padding of a frame, the lengths of slots, and reductions.
+// stored_bytes: size of all payloads without the padding.
 cudaError_t write_header(const format::FrameHeader& header, char* frame, uint64_t stored_bytes, const Launch& launch);
 cudaError_t write_raw_lengths(uint32_t* lengths, uint64_t blocks, uint32_t block_bytes, uint32_t last_bytes,
                               const Launch& launch);

@@ -1,4 +1,4 @@
-// How codec kernels fill the current GPU, and how they are launched.
+// The launch configuration of codec kernels on the current GPU, and their launch.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -13,13 +13,13 @@
 
 namespace narrowcast::codec::cuda {
 
-// What the current device offers a launch.
+// The limits of the current device for a launch.
 struct Machine {
-  uint32_t ctas;        // that run at once, one an SM, or fewer if the caller asked for fewer
-  size_t shared_bytes;  // of a CTA
+  uint32_t ctas;        // one per SM, or the caller's limit if that is lower
+  size_t shared_bytes;  // maximum per CTA
   bool launches_early;  // supports programmatic dependent launch
 
-  // Warps of a CTA that have shared memory; at most `most`.
+  // The number of warps per CTA that the shared memory allows, at most `most`.
   uint32_t warps(const Kernel& kernel, uint32_t most) const {
     return static_cast<uint32_t>(std::min<size_t>((shared_bytes - kernel.cta_bytes) / kernel.warp_bytes, most));
   }
@@ -41,11 +41,11 @@ struct KernelLaunch {
   uint32_t ctas, warps;
   size_t shared_bytes;
   cudaStream_t stream;
-  bool early = false;  // before the kernel that precedes it in the stream has ended; not in graphs (launch_kernel())
+  bool early = false;  // may begin before the previous kernel of the stream has ended; ignored in graphs
 };
 
-// Raises a kernel's shared-memory limit and launches it with its parameters, which must have the kernel's own types. An
-// early launch in a graph waits like any other: programs that read a graph's edges expect no others.
+// Raises a kernel's shared-memory limit and launches it. The types of the parameters must be exactly those of the
+// kernel. During capture, `early` is ignored, because programs that inspect graphs may not expect programmatic edges.
 template <typename... Parameters>
 cudaError_t launch_kernel(const void* function, KernelLaunch launch, const Parameters&... parameters) {
   cudaError_t error = cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize,

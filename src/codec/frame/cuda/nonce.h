@@ -1,5 +1,5 @@
-// A number that tells the words that a kernel's own CTAs wrote from whatever else is in the caller's workspace, so that
-// the workspace need not be cleared.
+// A number that distinguishes the words that the CTAs of one launch write from the old content of the caller's
+// workspace, so that the workspace need not be cleared.
 #pragma once
 
 #include <atomic>
@@ -12,8 +12,8 @@ struct Nonce {
   uint32_t of[3];
 };
 
-// A nonce that no other launch of this process has; a process begins at a random one of 2^96. Every replay of a graph
-// has the same nonce, so there the words are cleared before. Never all zeros.
+// Returns a nonce that no other launch of this process has. Each process begins at a random one of 2^96. Never all
+// zeros. All replays of a graph have the same nonce, so graphs must clear the words before the kernel.
 inline Nonce new_nonce() {
   struct First {
     uint32_t high;

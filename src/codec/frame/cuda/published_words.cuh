@@ -1,5 +1,5 @@
-// What the CTAs that encode a short frame publish to each other: words of 16 bytes, the nonce and a number. A word that
-// holds the launch's nonce has been published, whatever was in the workspace before.
+// The words through which the CTAs that encode a short frame communicate: 16 bytes each, a nonce and a number. A word
+// has been published if it contains the nonce of the launch, so the workspace need not be cleared.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -12,7 +12,7 @@
 
 namespace narrowcast::codec::cuda {
 
-// Where the words are in the workspace.
+// The positions of the words in the workspace.
 struct PublishedLayout {
   uint32_t ctas, tiles;
   __host__ __device__ uint32_t participants() const { return 0; }
@@ -21,14 +21,14 @@ struct PublishedLayout {
   __host__ __device__ size_t bytes() const { return (size_t{1} + ctas + tiles) * sizeof(uint4); }
 };
 
-// The whole warp calls every function.
+// All functions are called by a whole warp.
 class PublishedWords {
  public:
   __device__ PublishedWords(void* workspace, const Nonce& nonce, PublishedLayout layout, int lane)
       : words_(static_cast<uint4*>(workspace)), nonce_(nonce), layout_(layout), lane_(lane) {}
 
   __device__ void publish_units(uint32_t tile, uint32_t units) const { publish(layout_.units(tile), units); }
-  // The sum of the units of the tiles [first, end); waits until all are published.
+  // Waits until the units of the tiles [first, end) are published, and returns their sum.
   __device__ uint32_t units(uint32_t first, uint32_t end) const {
     uint32_t sum = 0;
     for (; first < end; first += at_once) {
@@ -42,8 +42,8 @@ class PublishedWords {
     return __reduce_add_sync(device::all_lanes, sum);
   }
 
-  // How many CTAs take part: those that CTA 0 sees start, in order, before it stops looking. All of them are running,
-  // so they may wait for each other even while other CTAs wait for an SM.
+  // The number of CTAs that take part: the first ones, up to the first that CTA 0 has not seen start when it stops
+  // looking. All of them are running, so they can wait for each other even if the remaining CTAs have no SM yet.
   __device__ uint32_t participants(uint32_t cta) const {
     publish(layout_.started(cta), 0);
     if (cta == 0) {
@@ -59,7 +59,7 @@ class PublishedWords {
   }
 
  private:
-  // Words that are read together: enough for the CTAs of an H200.
+  // The number of words that are read at once. Enough for all CTAs of an H200.
   static constexpr uint32_t words_per_lane = 5, at_once = 32 * words_per_lane;
   __device__ uint32_t place(uint32_t i) const { return i * 32 + lane_; }
 
@@ -80,13 +80,13 @@ class PublishedWords {
   __device__ void publish(uint32_t word, uint32_t number) const {
     if (lane_ == 0) device::store_16_bytes_relaxed(words_ + word, {nonce_.of[0], nonce_.of[1], nonce_.of[2], number});
   }
-  // Consecutive words from `first`; beyond `last`, the last one.
+  // Loads consecutive words from `first`. Positions beyond `last` get the word at `last`.
   __device__ void load(uint32_t first, uint32_t last, uint4 (&words)[words_per_lane]) const {
 #pragma unroll
     for (uint32_t i = 0; i < words_per_lane; ++i)
       words[i] = device::load_16_bytes_relaxed(words_ + min(first + place(i), last));
   }
-  // The first of the loaded words that has not been published; at_once if all have.
+  // The index of the first loaded word that has not been published; at_once if all have.
   __device__ uint32_t first_missing(const uint4 (&words)[words_per_lane]) const {
     uint32_t first = at_once;
 #pragma unroll

@@ -1,4 +1,5 @@
-// What surrounds values that are stored raw, which the copy engine copies, and reductions of such values.
+// Kernels for values that are stored raw: headers, slot lengths, header checks and reductions. The values themselves
+// are copied by cudaMemcpyAsync.
 #include "codec/frame/cuda/header_check.cuh"
 #include "codec/frame/cuda/launch.h"
 #include "codec/frame/cuda/machine.h"

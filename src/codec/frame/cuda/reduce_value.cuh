@@ -12,7 +12,8 @@
 
 namespace narrowcast::codec::cuda {
 
-// The C++ type of a dtype's values and of their accumulator: fp32 or wider; integers accumulate in their own type.
+// The C++ types of a dtype's values and of their accumulator. Floats accumulate in fp32 or wider, integers in their own
+// type.
 template <ncast_dtype Dtype>
 struct Number;
 template <>
@@ -76,8 +77,8 @@ struct Number<NCAST_FLOAT8_E5M2> {
   using Accumulator = float;
 };
 
-// NaN is handled as by fmin and fmax. If both are equal, the accumulator stays. Integers wrap: sums and products are
-// computed in unsigned types.
+// NaN is handled as in fmin and fmax. If both values are equal, the result is the accumulator. Integers wrap around:
+// sums and products are computed in unsigned types.
 template <typename T>
 __device__ __forceinline__ T reduced(ncast_redop op, T accumulator, T value) {
   using Unsigned = std::conditional_t<sizeof(T) == 8, uint64_t, uint32_t>;

@@ -1,6 +1,6 @@
-// values -> a packed frame so short that every CTA codes at most two tiles of neighbouring blocks. The payloads of the
-// first are stored while the second is coded, and the workspace need not be cleared, which matters in calls of 15
-// microseconds.
+// values -> a packed frame that is so short that every CTA codes at most two tiles of neighbouring blocks. The payloads
+// of the first tile are stored while the second one is coded, and the workspace need not be cleared. This matters for
+// calls of 15 microseconds.
 #pragma once
 
 #include "codec/frame/cuda/frame_output.cuh"
@@ -12,29 +12,30 @@ namespace narrowcast::codec::cuda {
 
 template <BlockCodec Codec>
 inline constexpr uint32_t most_short_frame_coders = Codec::values_bytes > 4096 ? 8 : 18;
-// Each codes up to two tiles.
+// Each CTA codes up to two tiles.
 inline constexpr uint32_t most_short_frame_ctas = 256;
 
-// Two buffers hold the values of two turns, and one the payload. The next payload goes where the last values were.
+// Two buffers hold the values of two turns, and the third one the payload. The next payload is written to the buffer of
+// the previous values.
 template <BlockCodec Codec>
 struct alignas(128) ShortFrameWarp {
   char buffers[3][Codec::values_bytes];
   typename Codec::Scratch scratch;
   uint64_t barriers[2];
 };
-// Shared by the warps of a CTA; turns alternate between two of these.
+// Shared by the warps of a CTA. Turns alternate between two of these.
 struct ShortFrameTurn {
-  uint32_t units[32];   // of each coder's payload
-  uint32_t buffer[32];  // of the coder that holds it
-  uint64_t coded;       // barrier: every coder has written these
+  uint32_t units[32];   // size of each coder's payload
+  uint32_t buffer[32];  // the coder's buffer that holds the payload
+  uint64_t coded;       // barrier: all coders have written the above
 };
 struct ShortFrameCta {
   ShortFrameTurn turns[2];
-  uint32_t participants;  // CTAs
-  uint64_t counted;       // barrier: participants is written
-  uint64_t stored;        // barrier: the payloads of a turn are stored
+  uint32_t participants;  // number of CTAs that take part
+  uint64_t counted;       // barrier: `participants` has been written
+  uint64_t stored;        // barrier: the payloads of a turn have been stored
 
-  // One thread, before a __syncthreads.
+  // Called by one thread, before a __syncthreads.
   __device__ void init(uint32_t coders) {
     for (ShortFrameTurn& turn : turns) device::barrier_init(&turn.coded, coders);
     device::barrier_init(&counted, 32);
@@ -58,8 +59,8 @@ class ShortFrameEncoder {
         whole_blocks_(static_cast<uint32_t>(header_.elems / block_elems<Codec>)),
         lane_(lane) {}
 
-  // A coder codes one block of each of the CTA's tiles: the tile of its own number, then every participants-th after
-  // it.
+  // Runs a coder, which codes one block of each tile of the CTA. The tiles of a CTA are the one with the CTA's number
+  // and every participants-th after it.
   __device__ void code(ShortFrameWarp<Codec>& memory, uint32_t coder) {
     BlockLoader<Codec> loaders[2] = {{values_, &memory.barriers[0], lane_}, {values_, &memory.barriers[1], lane_}};
     const auto start_load = [&](uint32_t number, uint32_t tile) {
@@ -69,7 +70,7 @@ class ShortFrameEncoder {
     };
     start_load(0, blockIdx.x);
     uint32_t out = 2;
-    bool guessed = false;  // the second tile is being loaded before it is known to be this CTA's
+    bool guessed = false;  // the second tile is being loaded although it is not yet known to be this CTA's
     const auto code_tile = [&](uint32_t turn, uint32_t tile, uint32_t from) {
       const uint32_t block = tile * coders_ + coder;
       ShortFrameTurn& stage = cta_.turn(turn);
@@ -77,9 +78,9 @@ class ShortFrameEncoder {
       if (block < whole_blocks_) {
         loaders[from].wait();
         if (turn == 0)
-          guessed = start_load(1, tile + layout_.ctas);  // not earlier: it would delay the first tile of other warps
+          guessed = start_load(1, tile + layout_.ctas);  // earlier, it would delay the first tile of other warps
         bytes = device::encode_block<Codec>(codec_, memory.buffers[from], memory.buffers[out], memory.scratch, lane_);
-        const bool raw = bytes == Codec::values_bytes;  // stays in its buffer
+        const bool raw = bytes == Codec::values_bytes;  // the values stay in their buffer and are stored from there
         if (lane_ == 0) stage.buffer[coder] = raw ? from : out;
         if (!raw) out = from;
         device::order_stores_before_bulk_copies();
@@ -99,7 +100,7 @@ class ShortFrameEncoder {
     if (!all && guessed) loaders[1].wait();
     if (blockIdx.x >= participants) return;
     for (uint32_t turn = 1, tile = blockIdx.x + participants; tile < layout_.tiles; ++turn, tile += participants) {
-      if (!all) {  // some CTAs did not start: more than two turns, one at a time
+      if (!all) {  // some CTAs did not start in time, so there are more than two turns: run them one at a time
         device::barrier_wait(&cta_.stored, (turn - 1) % 2);
         out = 2;
         start_load(1, tile);
@@ -108,7 +109,8 @@ class ShortFrameEncoder {
     }
   }
 
-  // Another warp publishes the sizes of the CTA's tiles, waits until it knows where they begin, and stores them.
+  // Runs the storing warp, which publishes the sizes of the CTA's tiles, waits until their positions are known, and
+  // stores them.
   __device__ void store(ShortFrameWarp<Codec>* memories, const PublishedWords& published, char* frame) {
     uint32_t participants = layout_.ctas;
     if (layout_.tiles > layout_.ctas) {
@@ -118,7 +120,7 @@ class ShortFrameEncoder {
       if (blockIdx.x >= participants) return;
     }
     const FrameWriter writer{frame, header_, format::frame_layout(header_.elems, block_elems<Codec>).payload_offset};
-    uint32_t begin = 0, before = 0;  // the units of that many tiles
+    uint32_t begin = 0, before = 0;  // `begin` is the sum of the units of the first `before` tiles
     for (uint32_t turn = 0, tile = blockIdx.x; tile < layout_.tiles; ++turn, tile += participants) {
       const ShortFrameTurn& stage = cta_.turn(turn);
       const uint32_t first = tile * coders_, block = first + lane_;
@@ -126,8 +128,8 @@ class ShortFrameEncoder {
       const uint32_t units = lane_ < static_cast<int>(coders_) ? stage.units[lane_] : 0;
       const uint32_t up_to = device::inclusive_scan(units);
       published.publish_units(tile, __shfl_sync(device::all_lanes, up_to, 31));
-      // Only of CTAs that are running: participants, or in the first turn those with lower numbers, which started
-      // earlier.
+      // This waits only for CTAs that are running: participants, or in the first turn CTAs with lower numbers, which
+      // started earlier.
       begin += published.units(before, tile);
       before = tile;
 

@@ -1,5 +1,5 @@
-// Where the tiles of a packed frame begin: each CTA publishes the units of its tiles, and one warp of the grid adds
-// them up.
+// Determines where the tiles of a packed frame begin: each CTA publishes the units of its tiles, and one warp of the
+// grid adds them up.
 #pragma once
 
 #include <cstdint>
@@ -8,9 +8,9 @@
 
 namespace narrowcast::codec::cuda {
 
-// Shared by all CTAs, zero before the kernel. One word for each tile: 0 (nothing published yet), the units of its
-// payloads, or the units of all payloads before it with `placed` set. A tile's units are never 0, and no tile begins
-// beyond 2^31 units.
+// Shared by all CTAs, zeroed before the kernel. The word of a tile is 0 (not published yet), the units of its payloads,
+// or `placed` together with the units of all payloads before it. A tile's units are never 0, and every tile begins
+// below 2^31 units.
 struct Workspace {
   unsigned long long next_tile;
   uint32_t tiles[];
@@ -20,8 +20,8 @@ inline constexpr uint32_t placed = 1u << 31;
 __device__ inline uint32_t take_tile(Workspace* workspace) {
   return static_cast<uint32_t>(atomicAdd(&workspace->next_tile, 1ull));
 }
-// Tiles that are coded at the same time should be neighbours, so a CTA takes its second tile once all CTAs have a
-// first. It does not wait long, because some CTAs may not be resident yet.
+// Tiles that are coded at the same time should be neighbours, so a CTA takes its second tile only when all CTAs have
+// taken a first one. The wait is short, because some CTAs may not be resident yet.
 __device__ inline void wait_for_first_tiles(const Workspace* workspace) {
   constexpr long long max_cycles = 8000;
   const long long started = clock64();
@@ -40,8 +40,8 @@ __device__ inline uint32_t published(const Workspace* workspace, uint32_t tile) 
   return word;
 }
 
-// The units of all payloads before a tile that has been published. The wait ends because tiles are handed out in order:
-// the CTA that holds an earlier tile is running.
+// Waits for the position of a published tile: the units of all payloads before it. The wait ends, because tiles are
+// handed out in order, so the CTAs that hold earlier tiles are running.
 __device__ inline uint32_t begin_of(const Workspace* workspace, uint32_t tile) {
   uint32_t word;
   do {
@@ -50,13 +50,14 @@ __device__ inline uint32_t begin_of(const Workspace* workspace, uint32_t tile) {
   return word & ~placed;
 }
 
-// One warp of the grid adds up all tiles in order, as many at a time as have been published. Decoupled look-back, in
-// which every CTA sums the tiles before its own, is slower here: with all SMs at work there are hundreds of them.
+// Adds up all tiles in order, with one warp of the grid, as many at a time as have been published. Decoupled look-back,
+// in which every CTA sums the tiles before its own, is slower here: with all SMs in use there are hundreds of tiles in
+// flight.
 __device__ inline void add_up_tiles(Workspace* workspace, uint32_t tile_count, int lane) {
   constexpr uint32_t tiles_per_lane = 4;
   uint32_t before = 0;  // units
   for (uint32_t first = 0; first < tile_count;) {
-    // Each lane reads neighbouring tiles and counts those up to the first that is not published.
+    // Each lane reads neighbouring tiles and counts those before the first one that is not published.
     const uint32_t own = first + lane * tiles_per_lane;
     uint32_t units[tiles_per_lane], sum = 0, count = 0;
 #pragma unroll
@@ -67,7 +68,7 @@ __device__ inline void add_up_tiles(Workspace* workspace, uint32_t tile_count, i
       sum += units[i];
       ++count;
     }
-    const uint32_t part = __ballot_sync(device::all_lanes, count != tiles_per_lane);  // lanes that miss some
+    const uint32_t part = __ballot_sync(device::all_lanes, count != tiles_per_lane);  // lanes with an unpublished tile
     const int last = part == 0 ? 31 : __ffs(part) - 1;
     if (lane > last) sum = 0;
     const uint32_t up_to = device::inclusive_scan(sum);

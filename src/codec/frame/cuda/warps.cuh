@@ -1,4 +1,4 @@
-// What the warps of codec kernels share: room for a block's values and its payload, and how values come and go.
+// Parts that the codec kernels share: the shared memory of a warp, the loading of blocks, and copies.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,8 @@ using device::block_elems;
 using device::BlockCodec;
 using device::value_bytes;
 
-// Buffers of a block's size. Values and payloads swap buffers, so that a raw block is stored from where it was loaded.
-// Bulk copies with less alignment are slower.
+// The shared memory of a warp, with buffers of a block's size. Values and payloads swap buffers, so that a raw block is
+// stored from where it was loaded. With less alignment, bulk copies would be slower.
 template <BlockCodec Codec, int Buffers>
 struct alignas(128) WarpMemory {
   char buffers[Buffers][Codec::values_bytes];
@@ -24,9 +24,9 @@ struct alignas(128) WarpMemory {
   uint64_t barrier;
 };
 
-// Warps of a CTA; there is one CTA on each SM. On some of the SMs as many warps as shared memory holds are best: they
-// hide each other's latencies. On all SMs memory is the limit, and more warps than it takes to saturate it are slower;
-// encoders, which read more, need fewer.
+// The maximum number of warps per CTA; there is one CTA per SM. If a kernel uses only some of the SMs, as many warps as
+// fit into shared memory are best, because they hide each other's latencies. If it uses all SMs, memory bandwidth is
+// the limit, and more warps than are needed to saturate it make it slower. Encoders read more and need fewer.
 template <BlockCodec Codec>
 inline constexpr int most_warps = Codec::values_bytes > 4096 ? 13 : 26;
 template <BlockCodec Codec>
@@ -34,11 +34,11 @@ inline constexpr int encoders_on_all_sms = Codec::values_bytes > 4096 ? 12 : 16;
 template <BlockCodec Codec>
 inline constexpr int decoders_on_all_sms = Codec::values_bytes > 4096 ? 12 : 20;
 
-// Copies by the warp where a bulk copy is not possible: any alignment, any number of bytes.
+// Copies with a warp, for cases in which a bulk copy is not possible: any alignment and any number of bytes.
 __device__ inline void copy_bytes(char* to, const char* from, uint32_t bytes, int lane) {
   for (uint32_t at = lane; at < bytes; at += 32) to[at] = from[at];
 }
-// The same for a whole block; both pointers are aligned to the value type.
+// The same for a whole block. Both pointers must be aligned to the value type.
 template <BlockCodec Codec>
 __device__ void copy_block(char* to, const char* from, int lane) {
   using Word = std::conditional_t<value_bytes<Codec> == 1, uint8_t,
@@ -53,14 +53,14 @@ __device__ inline bool is_aligned(const void* pointer) {
   return reinterpret_cast<uintptr_t>(pointer) % format::alignment == 0;
 }
 
-// Loads whole blocks of values to shared memory, one at a time. The whole warp calls.
+// Loads whole blocks of values to shared memory, one at a time. Called by a whole warp.
 template <BlockCodec Codec>
 class BlockLoader {
  public:
   __device__ BlockLoader(const char* values, uint64_t* barrier, int lane)
       : values_(values), aligned_(is_aligned(values)), lane_(lane), barrier_(barrier, lane) {}
 
-  // Starts to load `block`, and prefetches `following` if that is below `end`.
+  // Starts to load `block`, and prefetches block `following` if it is below `end`.
   __device__ void start(char* to, uint32_t block, uint32_t following = 0, uint32_t end = 0) {
     const char* from = values_ + uint64_t{block} * Codec::values_bytes;
     if (aligned_) {
@@ -87,7 +87,7 @@ class BlockLoader {
   device::LoadBarrier barrier_;
 };
 
-// The last block, when it is short: stored raw, and zero up to the alignment. Returns the bytes stored.
+// Stores a short last block raw, padded with zeros to the alignment. Returns the number of bytes stored.
 template <BlockCodec Codec>
 __device__ uint32_t store_short_block(char* to, const char* values, uint64_t elems, int lane) {
   const uint64_t first = elems / block_elems<Codec> * block_elems<Codec>;
