@@ -189,10 +189,11 @@ NCAST_API ncast_status ncast_group_end(void);
 //
 // CUDA: a call is asynchronous on its stream (NULL: the legacy default stream) and may be captured in a CUDA graph. The
 // calls of a communicator run in order, on whichever streams they are. The caller orders launches of captured graphs
-// among each other and with other calls. If ranks make different calls, what has been received is unspecified, and the
-// error is asynchronous. GPUs compare a hash of 12 bits: calls that differ in more than one argument may pass as the
-// same once in 4096 times. The error is NCAST_TIMEOUT, or NCAST_MISMATCH with a later call, where one rank makes no such call at
-// all: it makes fewer calls, or one with a count of 0, or sends and receives while the others are in a collective.
+// among each other and with other calls. If ranks make different calls, the received values are unspecified, and the
+// error is asynchronous: NCAST_MISMATCH. The GPUs compare 12-bit hashes, so calls that differ in more than one argument
+// pass as equal in 1 of 4096 cases. The error is NCAST_TIMEOUT, or NCAST_MISMATCH in a later call, if a rank makes no
+// corresponding call: if it makes fewer calls, a call with a count of 0, or sends and receives while the others run a
+// collective.
 NCAST_API ncast_status ncast_send(const void* values, uint64_t count, ncast_dtype dtype, int peer, ncast_codec codec,
                                   ncast_comm* comm, ncast_stream stream);
 NCAST_API ncast_status ncast_recv(void* values, uint64_t count, ncast_dtype dtype, int peer, ncast_codec codec,

@@ -235,8 +235,8 @@ void Hub::receive_blob(int rank, const std::vector<char>& blob) {
   }
   if (blob.size() != blob_bytes_) {
     return fail_group(NCAST_MISMATCH, FailureMessage::from_hub,
-                      text("rank %d contributes %zu bytes to an all_gather, rank %d contributes %zu", rank, blob.size(),
-                           first_contributor_, blob_bytes_));
+                      text("rank %d contributes %zu bytes to an all_gather, but rank %d contributes %zu bytes", rank,
+                           blob.size(), first_contributor_, blob_bytes_));
   }
   std::copy(blob.begin(), blob.end(), round_.begin() + static_cast<std::ptrdiff_t>(blob_bytes_ * size_t(rank)));
   member.contributed = true;

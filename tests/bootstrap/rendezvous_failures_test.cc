@@ -293,7 +293,7 @@ TEST_CASE("AllGatherOfDifferentSizesIsAMismatch") {
     char mine[8] = {}, all[24];
     EXPECT(rendezvous->all_gather(mine, rank == 1 ? 8 : 4, all) == NCAST_MISMATCH);
     EXPECT(error_contains("contributes 8 bytes"));
-    EXPECT(error_contains("contributes 4"));
+    EXPECT(error_contains("contributes 4 bytes"));
     EXPECT(rendezvous->check_failure() == NCAST_MISMATCH);
   });
 }
