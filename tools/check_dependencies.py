@@ -33,7 +33,7 @@ ALLOWED: dict[str, set[str]] = {
     "nccl/report": {"nccl/abi"},
     "nccl/settings": {"codec", "nccl/abi", "nccl/report"},
     "nccl/libraries": {"nccl/abi", "nccl/report", "nccl/settings"},
-    "nccl/policy": {"nccl/abi", "nccl/libraries", "nccl/settings"},
+    "nccl/policy": {"nccl/abi", "nccl/libraries", "nccl/report", "nccl/settings"},
     "nccl/ranks": {"nccl/abi", "nccl/libraries", "nccl/policy", "nccl/report", "nccl/settings"},
     "nccl/calls": {"nccl/abi", "nccl/libraries", "nccl/policy", "nccl/ranks", "nccl/report", "nccl/settings"},
     "nccl/entry": {"nccl/abi", "nccl/calls", "nccl/libraries", "nccl/ranks", "nccl/report", "nccl/settings"},

@@ -2,9 +2,11 @@
 #pragma once
 
 #include <array>
+#include <memory>
+#include <utility>
 
 #include "narrowcast/comm.h"
-#include "select/decision.h"
+#include "select/decider.h"
 
 namespace narrowcast::executor {
 
@@ -30,16 +32,9 @@ struct ncast_comm {
   virtual ncast_status abort() = 0;
   // Any thread.
   virtual narrowcast::executor::Counters counters() const = 0;
-  // The inputs of a decision, besides the call. They are the same on all ranks. Any thread.
-  virtual narrowcast::select::Link link() const { return narrowcast::select::Link::shared_memory; }
-  virtual uint32_t max_ctas() const { return 0; }
-  virtual narrowcast::select::Policy policy() const { return {narrowcast::select::CostModel::shipped()}; }
-  // Decides how a call runs. Calls, explanations and comparisons with NCCL all use this decision. bytes: as in
-  // CallShape.
-  narrowcast::select::Decision decide(narrowcast::operation::Operation operation, ncast_dtype dtype, ncast_codec codec,
-                                      uint64_t bytes) {
-    return decisions_.of({operation, dtype, codec, bytes, ranks_, link(), max_ctas()}, policy());
-  }
+  // Decides how calls run: for launches, explanations and predictors, which may outlive the communicator. Any
+  // thread.
+  const std::shared_ptr<narrowcast::select::Decider>& decider() const { return decider_; }
 
   // The first step of destroying a communicator: waits until all its calls have run. It is destroyed even if this
   // returns an error.
@@ -50,10 +45,14 @@ struct ncast_comm {
 
  protected:
   ncast_comm(ncast_backend backend, int rank, int ranks) : backend_(backend), rank_(rank), ranks_(ranks) {}
+  // Once, before the communicator is used.
+  void set_decider(const narrowcast::select::CommTraits& traits, narrowcast::select::CostModel costs) {
+    decider_ = std::make_shared<narrowcast::select::Decider>(traits, std::move(costs));
+  }
 
  private:
   const ncast_backend backend_;
   const int rank_;
   const int ranks_;
-  narrowcast::select::Decisions decisions_;
+  std::shared_ptr<narrowcast::select::Decider> decider_;
 };

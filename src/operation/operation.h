@@ -67,6 +67,8 @@ constexpr const char* function_name(Operation operation) { return describe(opera
 constexpr bool is_point_to_point(Operation operation) { return describe(operation).rank == NamedRank::PEER; }
 constexpr bool has_root(Operation operation) { return describe(operation).rank == NamedRank::ROOT; }
 constexpr bool reduces(Operation operation) { return describe(operation).kind == Kind::REDUCE; }
+// Whether short calls can run by packets.
+constexpr bool can_use_packets(Operation operation) { return describe(operation).transport == Transport::PACKETS; }
 
 constexpr std::optional<Operation> find(std::string_view name) {
   for (const Description& row : descriptions)

@@ -1,60 +1,103 @@
 #include "select/block_split.h"
 
 #include <algorithm>
+#include <numeric>
+#include <vector>
 
 namespace narrowcast::select {
 namespace {
 
-// Pieces that the whole vector is divided into; 1: it is not.
-int cut_for(const CallShape& shape) {
+// With several peers the root of a reduction only receives the results, which keeps it busy.
+int idle_rank(Operation operation, int ranks, int root) {
+  const bool excludes_root =
+      operation == Operation::broadcast ? ranks > 1 : operation == Operation::reduce && ranks > 2;
+  return excludes_root ? root : -1;
+}
+
+// The sizes of the pieces that the busiest rank sends or receives. In a reduction every ring works on all of them.
+std::vector<uint64_t> pieces_of_busiest_rank(const CallShape& shape, uint32_t block_bytes) {
   switch (shape.operation) {
-    case Operation::all_reduce: return shape.ranks;
-    case Operation::reduce: return root_reduces(shape.ranks) ? shape.ranks : shape.ranks - 1;
-    case Operation::broadcast: return shape.ranks - 1;
-    default: return 1;
+    case Operation::send:
+    case Operation::recv: return {shape.bytes};
+    case Operation::broadcast:
+    case Operation::reduce:
+    case Operation::all_reduce: {
+      const RankPieces cut(shape.operation, shape.bytes, shape.ranks, 0, block_bytes);
+      std::vector<uint64_t> pieces;
+      for (int rank = 0; rank < shape.ranks; ++rank) pieces.push_back(cut.bytes(rank));
+      return pieces;
+    }
+    default: return std::vector<uint64_t>(static_cast<size_t>(shape.ranks) - 1, shape.bytes);
   }
 }
-// Pieces of the rank that sends or receives the most of them.
-uint32_t pieces_of(const CallShape& shape) {
-  return is_point_to_point(shape.operation) ? 1 : static_cast<uint32_t>(shape.ranks) - 1;
+
+// Whether the local part may be so long that other CTAs copy it. The ranks do not know each other's counts of an
+// all_to_all_v.
+bool may_copy_beside(const CallShape& shape) {
+  if (reduces(shape.operation) || is_point_to_point(shape.operation)) return false;
+  return shape.operation == Operation::all_to_all_v || shape.bytes > most_bytes_of_copiers;
+}
+
+// Whether `warps` warps have room for all rings that are sent, 32 for each warp, if none serves two pieces.
+bool suffice_separately(std::span<const uint32_t> sent, uint32_t all_rings, uint32_t warps) {
+  const auto pieces = static_cast<uint32_t>(std::ranges::count_if(sent, [](uint32_t rings) { return rings != 0; }));
+  return pieces <= warps && std::ranges::all_of(sent, [&](uint32_t rings) {
+           return rings == 0 || rings <= 32 * warps_of_piece(rings, all_rings, pieces, warps);
+         });
 }
 
 }  // namespace
 
-bool root_reduces(int ranks) { return ranks == 2; }
-
-uint32_t piece_warps(Operation operation, ncast_dtype dtype, ncast_codec codec) {
-  const uint32_t bytes = block_bytes(dtype, codec);
-  return reduces(operation) ? reduce_rings(reduce_warps(bytes, ncast_dtype_bytes(dtype))) : move_warps(bytes).senders;
-}
-
-uint32_t block_ctas(Operation operation, ncast_codec codec, uint64_t bytes, uint32_t max_ctas) {
-  if (reduces(operation) || is_point_to_point(operation)) return max_ctas;
-  const bool is_long = operation == Operation::all_to_all_v || bytes > most_bytes_of_copiers;
-  return is_long ? std::min(max_ctas, most_block_ctas - own_copy_ctas(codec)) : max_ctas;
-}
+RankPieces::RankPieces(Operation operation, uint64_t bytes, int ranks, int root, uint32_t block_bytes)
+    : idle_(idle_rank(operation, ranks, root)),
+      bytes_(bytes),
+      blocks_((bytes + block_bytes - 1) / block_bytes),
+      pieces_(static_cast<uint64_t>(idle_ < 0 ? ranks : ranks - 1)),
+      block_bytes_(block_bytes) {}
 
 BlockShape choose_block_shape(const CallShape& shape, ncast_codec codec) {
   BlockShape blocks{};
   blocks.block_bytes = block_bytes(shape.dtype, codec);
-  blocks.warps = reduces(shape.operation) ? reduce_warps(blocks.block_bytes, ncast_dtype_bytes(shape.dtype))
-                                          : move_warps(blocks.block_bytes).all();
-  uint64_t piece_bytes = shape.bytes;
-  if (const int cut = cut_for(shape); cut > 1) {
-    const BlockPieces pieces(shape.bytes, cut, blocks.block_bytes);
-    piece_bytes = 0;
-    for (int piece = 0; piece < cut; ++piece) piece_bytes = std::max(piece_bytes, pieces.bytes(piece));
-  }
-  const uint32_t max_ctas = block_ctas(shape.operation, codec, shape.bytes, shape.max_ctas);
-  const uint32_t warps = max_ctas * piece_warps(shape.operation, shape.dtype, codec);
-  if (reduces(shape.operation)) {
-    blocks.rings = rings_in_step(piece_bytes, blocks.block_bytes, warps);
-    blocks.ctas = ctas_of(blocks.rings, max_ctas);
+  const bool is_reduction = reduces(shape.operation);
+  if (is_reduction) {
+    blocks.warps = reduce_warps(blocks.block_bytes, ncast_dtype_bytes(shape.dtype));
+    blocks.piece_warps = reduce_rings(blocks.warps);
   } else {
-    blocks.rings = rings_of(piece_bytes, blocks.block_bytes, warps);
-    blocks.ctas = ctas_of(blocks.rings * pieces_of(shape), max_ctas);
+    const MoveWarps warps = move_warps(blocks.block_bytes);
+    blocks.warps = warps.all();
+    blocks.piece_warps = warps.senders;
   }
+  blocks.max_ctas = shape.max_ctas;
+  if (may_copy_beside(shape)) {
+    const uint32_t copy_ctas = own_copy_ctas(codec);
+    blocks.max_ctas = std::min(shape.max_ctas, most_block_ctas - copy_ctas);
+    if (shape.max_ctas == most_block_ctas) blocks.copy_ctas = copy_ctas;
+  }
+
+  const std::vector<uint64_t> pieces = pieces_of_busiest_rank(shape, blocks.block_bytes);
+  const uint64_t largest = pieces.empty() ? 0 : std::ranges::max(pieces);
+  if (is_reduction) {
+    blocks.rings = rings_in_step(largest, blocks.block_bytes, blocks.most_rings());
+    blocks.ctas = ctas_of(blocks.rings, blocks.max_ctas);
+    return blocks;
+  }
+  blocks.rings = rings_of(largest, blocks.block_bytes, blocks.most_rings());
+  std::vector<uint32_t> rings;
+  for (const uint64_t bytes : pieces) rings.push_back(rings_of(bytes, blocks.block_bytes, blocks.most_rings()));
+  const bool keeps = !is_point_to_point(shape.operation) && shape.bytes <= most_bytes_of_copiers;
+  blocks.ctas = ctas_of_kernel(blocks, {.sent = rings, .kept_bytes = keeps ? shape.bytes : 0});
   return blocks;
+}
+
+uint32_t ctas_of_kernel(const BlockShape& shape, const KernelEnds& ends, uint32_t kernels) {
+  const auto kept = static_cast<uint32_t>(std::min<uint64_t>(ends.kept_bytes / shape.block_bytes, shape.max_ctas));
+  const uint32_t sent = std::accumulate(ends.sent.begin(), ends.sent.end(), 0u);
+  const uint32_t most_ends = std::max(sent, ends.received);
+  const uint32_t ends_of_cta = 32 * shape.piece_warps;  // one for each thread
+  uint32_t ctas = std::max(ctas_of(std::max({most_ends, kept, 1u}), std::max(shape.max_ctas / kernels, 1u)),
+                           (most_ends + ends_of_cta - 1) / ends_of_cta);
+  while (ends.one_piece_per_warp && !suffice_separately(ends.sent, sent, ctas * shape.piece_warps)) ++ctas;
+  return ctas;
 }
 
 }  // namespace narrowcast::select

@@ -1,27 +1,55 @@
-// How a call by blocks is divided among rings, CTAs and warps, computed from its shape.
+// How a call by blocks is divided into pieces, rings, CTAs and warps. Launches use the result, explanations print it.
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "select/block_shape.h"
 #include "select/call_shape.h"
 
 namespace narrowcast::select {
 
+// The same on all ranks, except `ctas`: ranks with less to do use fewer. The cost model was measured with these shapes.
 struct BlockShape {
-  uint32_t block_bytes;  // of values
-  uint32_t rings;        // that share the largest piece
-  uint32_t ctas, warps;  // warps: of a CTA
+  uint32_t block_bytes;  // bytes of the values in a block
+  uint32_t warps;        // warps of a CTA
+  uint32_t piece_warps;  // warps of a CTA that send a piece, or reduce it
+  uint32_t max_ctas;     // CTAs of all kernels of the call, except copy_ctas
+  uint32_t copy_ctas;    // CTAs that copy a long local part; 0: the copy engine does
+  uint32_t rings;        // of the largest piece
+  uint32_t ctas;         // of the rank with the most to do
+
+  uint32_t most_rings() const { return max_ctas * piece_warps; }  // of a piece
 };
-// codec: as decided. A formula, not a measurement: costs are those of its shapes.
+// codec: the chosen one.
 BlockShape choose_block_shape(const CallShape& shape, ncast_codec codec);
 
-// Whether the root of a reduction to it reduces a piece, too. With several peers, receiving keeps it busy.
-bool root_reduces(int ranks);
-// The warps of a CTA that serve one piece at its sender, or reduce it. codec: as decided.
-uint32_t piece_warps(Operation operation, ncast_dtype dtype, ncast_codec codec);
-// The CTAs of a call at most, where the ranks agreed on max_ctas. codec: as decided. bytes: the same on all ranks;
-// ignored where ranks could differ.
-uint32_t block_ctas(Operation operation, ncast_codec codec, uint64_t bytes, uint32_t max_ctas);
+// What one kernel does on one rank.
+struct KernelEnds {
+  std::span<const uint32_t> sent = {};  // rings of each piece that is sent; 0: no piece
+  uint32_t received = 0;                // rings of all pieces that are received
+  uint64_t kept_bytes = 0;              // copied within the rank
+  bool one_piece_per_warp = false;      // a sending warp serves one piece only
+};
+// The CTAs of such a kernel, if it is one of `kernels` concurrent kernels of the call.
+uint32_t ctas_of_kernel(const BlockShape& shape, const KernelEnds& ends, uint32_t kernels = 1);
+
+// A vector cut into one piece for each rank that handles one, in whole blocks except for the last. In a broadcast these
+// are the ranks that relay a piece; in a reduction, those that reduce one.
+class RankPieces {
+ public:
+  // root: ignored unless the operation has one.
+  RankPieces(Operation operation, uint64_t bytes, int ranks, int root, uint32_t block_bytes);
+  // The begin of a rank's piece in the vector, and its size: 0 for a rank without a piece.
+  uint64_t first(int rank) const { return begin_of(index_of(rank)); }
+  uint64_t bytes(int rank) const { return rank == idle_ ? 0 : begin_of(index_of(rank) + 1) - begin_of(index_of(rank)); }
+
+ private:
+  uint64_t begin_of(uint64_t index) const { return std::min(bytes_, blocks_ * index / pieces_ * block_bytes_); }
+  uint64_t index_of(int rank) const { return static_cast<uint64_t>(idle_ >= 0 && rank > idle_ ? rank - 1 : rank); }
+
+  int idle_;  // the rank without a piece; -1: none
+  uint64_t bytes_, blocks_, pieces_, block_bytes_;
+};
 
 }  // namespace narrowcast::select

@@ -28,11 +28,10 @@ bool can_code(ncast_codec codec, ncast_dtype dtype) { return codec::effective_co
 
 // With fewer warps a call by packets takes more turns. An estimate, not measured.
 double slowdown_of_packets(const CallShape& shape) {
-  const auto operation = packet_operation(shape.operation);
-  if (!operation) return 1;
+  if (!can_use_packets(shape.operation)) return 1;
   const auto warps = [&](uint32_t max_ctas) {
     const PacketShape chosen =
-        choose_packet_shape(*operation, shape.bytes, shape.ranks, shape.link == Link::nvlink, max_ctas);
+        choose_packet_shape(shape.operation, shape.bytes, shape.ranks, shape.link == Link::nvlink, max_ctas);
     return static_cast<double>(chosen.ctas * chosen.warps);
   };
   return std::max(1.0, warps(most_block_ctas) / warps(shape.max_ctas));
@@ -65,10 +64,9 @@ struct TransportChoice {
 
 // Why packets cannot carry the call, or NULL.
 const char* why_no_packets(const CallShape& shape) {
-  const auto operation = packet_operation(shape.operation);
-  if (!operation) return "packets need every rank to take part alike";
+  if (!can_use_packets(shape.operation)) return "packets need every rank to take part alike";
   if (shape.link == Link::host) return "packets are stores that arrive whole, which the host link does not guarantee";
-  if (shape.bytes > most_packet_bytes(*operation, shape.ranks, shape.link == Link::nvlink))
+  if (shape.bytes > most_packet_bytes(shape.operation, shape.ranks, shape.link == Link::nvlink))
     return "the packet buffers hold less";
   return nullptr;
 }
@@ -109,14 +107,12 @@ CodecChoice choose_codec(const CallShape& shape, bool by_packets, const Costs& c
 }
 
 void decide_packets(const CallShape& shape, Decision* decision) {
-  // NOLINTNEXTLINE(bugprone-unchecked-optional-access): the transport is packets only for these operations
-  const PacketOperation operation = *packet_operation(shape.operation);
   const PacketShape chosen =
-      choose_packet_shape(operation, shape.bytes, shape.ranks, shape.link == Link::nvlink, shape.max_ctas);
+      choose_packet_shape(shape.operation, shape.bytes, shape.ranks, shape.link == Link::nvlink, shape.max_ctas);
   decision->candidate = candidates[packets].name;
   decision->packets = chosen;
   decision->packet_bytes = channel::with_packet(chosen.lines, []<typename Packet>() { return Packet::bytes; });
-  if (operation == PacketOperation::all_reduce) {
+  if (shape.operation == Operation::all_reduce) {
     decision->shots_reason = chosen.two_shot    ? "what a second shot saves takes longer than its flight"
                              : shape.ranks == 2 ? "between two ranks a second shot sends no less"
                                                 : "a second shot's flight takes longer than what it saves";
@@ -214,7 +210,7 @@ Decision decide(const CallShape& shape, const Policy& policy) {
     return nothing;
   }
   if (shape.link == Link::shared_memory) return decide_frames(shape);
-  if (shape.ranks == 1 && packet_operation(shape.operation)) {
+  if (shape.ranks == 1 && can_use_packets(shape.operation)) {
     Decision copy;
     copy.candidate = "copy";
     copy.transport_reason = copy.codec_reason = "a single rank copies its own values";
@@ -233,29 +229,6 @@ Comparison compare(const Decision& decision, std::string_view nccl_candidate) {
   else if (result.microseconds >= result.nccl_microseconds)
     result.reason = "NCCL is as fast, by the cost model";
   return result;
-}
-
-Decision Decisions::of(const CallShape& shape, const Policy& policy) {
-  const uint64_t mixed = (shape.bytes << 8 | static_cast<uint64_t>(shape.operation) << 4 | shape.dtype) *
-                         0x9e3779b97f4a7c15;  // 2^64 / the golden ratio: Fibonacci hashing
-  const std::lock_guard lock(mutex_);
-  std::optional<Entry>& entry = entries_[(mixed >> 32) % entries_.size()];
-  if (!entry || entry->shape != shape) entry = Entry{shape, decide(shape, policy)};
-  return entry->decision;
-}
-
-std::optional<PacketOperation> packet_operation(Operation operation) {
-  switch (operation) {
-    case Operation::all_reduce: return PacketOperation::all_reduce;
-    case Operation::all_gather: return PacketOperation::all_gather;
-    case Operation::reduce_scatter: return PacketOperation::reduce_scatter;
-    case Operation::all_to_all: return PacketOperation::all_to_all;
-    case Operation::broadcast: return PacketOperation::broadcast;
-    case Operation::reduce: return PacketOperation::reduce;
-    case Operation::gather: return PacketOperation::gather;
-    case Operation::scatter: return PacketOperation::scatter;
-    default: return std::nullopt;
-  }
 }
 
 }  // namespace narrowcast::select

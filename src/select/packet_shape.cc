@@ -41,11 +41,12 @@ uint64_t two_shot_piece_bytes(uint64_t bytes, int ranks) {
   return quotient_up(quotient_up(bytes, static_cast<uint64_t>(ranks)), piece_alignment) * piece_alignment;
 }
 
-bool is_possible(const PacketShape& shape, PacketOperation operation, uint64_t bytes, int ranks) {
+bool is_possible(const PacketShape& shape, Operation operation, uint64_t bytes, int ranks) {
+  if (!can_use_packets(operation)) return false;
   if (shape.ctas < 1 || shape.ctas > channel::most_packet_ctas) return false;
   if (shape.warps < 1 || shape.warps > most_packet_warps(reduces(operation))) return false;
   if (!shape.two_shot) return bytes <= one_shot_capacity(ranks, shape.lines);
-  return operation == PacketOperation::all_reduce && bytes >= least_two_shot_bytes &&
+  return operation == Operation::all_reduce && bytes >= least_two_shot_bytes &&
          bytes <= two_shot_capacity(ranks, shape.lines);
 }
 
@@ -55,11 +56,10 @@ uint32_t packet_rows_of(bool two_shot, bool lines, uint64_t bytes, int ranks) {
 
 size_t packet_scratch_bytes(int ranks) { return channel::packet_area_bytes(ranks); }
 
-uint64_t most_packet_bytes(PacketOperation operation, int ranks, bool may_be_lines) {
+uint64_t most_packet_bytes(Operation operation, int ranks, bool may_be_lines) {
   if (ranks == 1) return UINT64_MAX;
   const uint64_t one_shot = one_shot_capacity(ranks, may_be_lines);
-  return operation == PacketOperation::all_reduce ? std::max(one_shot, two_shot_capacity(ranks, may_be_lines))
-                                                  : one_shot;
+  return operation == Operation::all_reduce ? std::max(one_shot, two_shot_capacity(ranks, may_be_lines)) : one_shot;
 }
 
 uint64_t most_one_shot_bytes(int ranks) {
@@ -69,10 +69,9 @@ uint64_t most_one_shot_bytes(int ranks) {
   return std::clamp(second_shot_bytes * n / ((n - 1) * (n - 2)), least_two_shot_bytes, one_shot_capacity(ranks, false));
 }
 
-PacketShape choose_packet_shape(PacketOperation operation, uint64_t bytes, int ranks, bool may_be_lines,
-                                uint32_t max_ctas) {
+PacketShape choose_packet_shape(Operation operation, uint64_t bytes, int ranks, bool may_be_lines, uint32_t max_ctas) {
   PacketShape shape{};
-  shape.two_shot = operation == PacketOperation::all_reduce && bytes > most_one_shot_bytes(ranks);
+  shape.two_shot = operation == Operation::all_reduce && bytes > most_one_shot_bytes(ranks);
   const uint64_t piece_bytes = shape.two_shot ? two_shot_piece_bytes(bytes, ranks) : bytes;
   shape.lines = may_be_lines && piece_bytes >= least_line_bytes;
   const uint32_t rows = packet_rows_of(shape.two_shot, shape.lines, bytes, ranks);
@@ -85,15 +84,14 @@ PacketShape choose_packet_shape(PacketOperation operation, uint64_t bytes, int r
   return shape;
 }
 
-uint64_t sent_by_packets(PacketOperation operation, const PacketShape& shape, uint64_t bytes, int rank, int ranks,
-                         int root) {
+uint64_t sent_by_packets(Operation operation, const PacketShape& shape, uint64_t bytes, int rank, int ranks, int root) {
   const auto others = static_cast<uint64_t>(ranks - 1);
   switch (operation) {
-    case PacketOperation::broadcast:
-    case PacketOperation::scatter: return rank == root ? others * bytes : 0;
-    case PacketOperation::gather:
-    case PacketOperation::reduce: return rank == root ? 0 : bytes;
-    case PacketOperation::all_reduce: {
+    case Operation::broadcast:
+    case Operation::scatter: return rank == root ? others * bytes : 0;
+    case Operation::gather:
+    case Operation::reduce: return rank == root ? 0 : bytes;
+    case Operation::all_reduce: {
       if (!shape.two_shot) return others * bytes;
       // The others' pieces, and its own one's result to each of them.
       const uint64_t piece = two_shot_piece_bytes(bytes, ranks);

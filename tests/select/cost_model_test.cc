@@ -137,7 +137,7 @@ TEST_CASE("packets are taken only where they can be, whatever is cheap or asked 
   const CostModel model = model_of(
       "all_gather 2 peer packets 1:1 2:1\nall_gather 2 peer raw 1:9 2:9\nall_gather 2 peer window 1:9 2:9\n"
       "send 2 peer packets 1:1 2:1\nsend 2 peer raw 1:9 2:9\nsend 2 peer window 1:9 2:9\n");
-  const uint64_t most = most_packet_bytes(PacketOperation::all_gather, 2, true);
+  const uint64_t most = most_packet_bytes(Operation::all_gather, 2, true);
   for (const ForcedTransport wanted : {ForcedTransport::none, ForcedTransport::packets}) {
     CHECK(decide(gather_of(most), {model, wanted}).runs_by_packets());
     CHECK_FALSE(decide(gather_of(most + 1), {model, wanted}).runs_by_packets());
@@ -246,26 +246,6 @@ TEST_CASE("types that the codec shrinks less gain less where bytes take the time
     CHECK(costs(dtype, 1000)[window].typical == doctest::Approx(8));
   }
   CHECK(costs(NCAST_INT8, 1000000)[window].typical == 0);
-}
-
-TEST_CASE("a choice that is remembered is the one that would be made") {
-  const CostModel model = CostModel::shipped();
-  Decisions recent;
-  for (int round = 0; round < 2; ++round) {
-    for (const Operation operation : operations) {
-      for (const ncast_codec codec : {NCAST_CODEC_RAW, NCAST_CODEC_WINDOW, NCAST_CODEC_AUTO}) {
-        for (uint64_t bytes = 1; bytes <= uint64_t{1} << 30; bytes *= 2) {
-          for (const uint64_t more : {0, 0, 1}) {
-            const CallShape shape{operation, NCAST_BFLOAT16, codec, bytes + more, 2};
-            const Decision made = decide(shape, {model}), remembered = recent.of(shape, {model});
-            CHECK(remembered.runs_by_packets() == made.runs_by_packets());
-            CHECK(remembered.codec == made.codec);
-            CHECK(remembered.codec_reason == made.codec_reason);
-          }
-        }
-      }
-    }
-  }
 }
 
 TEST_CASE("choices are the same whatever this process's environment, once the text has come") {

@@ -71,8 +71,11 @@ double microseconds_of(const ncast_comm_config* config) {
   ncast_comparison compared = {};
   compared.struct_bytes = sizeof compared;
   REQUIRE(explain(NCAST_OP_ALL_GATHER, config, NCAST_BFLOAT16, 500, NCAST_CODEC_RAW, &said) == NCAST_OK);
-  REQUIRE(ncast_compare(NCAST_OP_ALL_GATHER, 500, NCAST_BFLOAT16, NCAST_CODEC_RAW, 2, config, 1, &compared) ==
-          NCAST_OK);
+  ncast_predictor* predictor = nullptr;
+  REQUIRE(ncast_predictor_create(2, config, &predictor) == NCAST_OK);
+  CHECK(ncast_predictor_compare(predictor, NCAST_OP_ALL_GATHER, 500, NCAST_BFLOAT16, NCAST_CODEC_RAW, 1, &compared) ==
+        NCAST_OK);
+  ncast_predictor_destroy(predictor);
   CHECK(said.microseconds == compared.microseconds);
   return compared.microseconds;
 }
@@ -132,11 +135,10 @@ TEST_CASE("what no configuration can have is refused") {
     refused(open_config(), "NARROWCAST_PATH is 'tubes', not packets or blocks");
   }
   config.struct_bytes = 8;
-  ncast_comparison compared;
-  CHECK(ncast_compare(NCAST_OP_SEND, 1, NCAST_INT8, NCAST_CODEC_RAW, 2, &config, 1, &compared) ==
-        NCAST_INVALID_ARGUMENT);
+  ncast_predictor* predictor = nullptr;
+  CHECK(ncast_predictor_create(2, &config, &predictor) == NCAST_INVALID_ARGUMENT);
   CHECK(std::string(ncast_last_error()) ==
-        "ncast_compare: config.struct_bytes is 8, not the size of the struct: was it initialised?");
+        "ncast_predictor_create: config.struct_bytes is 8, not the size of the struct: was it initialised?");
 }
 
 TEST_CASE("calls are explained by the model of the options") {

@@ -5,17 +5,13 @@
 
 #include "channel/packet/packet_area.h"
 #include "doctest/doctest.h"
+#include "support/packet_operations.h"
 
 namespace narrowcast::select {
 namespace {
 
-constexpr PacketOperation operations[] = {PacketOperation::all_reduce,     PacketOperation::all_gather,
-                                          PacketOperation::reduce_scatter, PacketOperation::all_to_all,
-                                          PacketOperation::broadcast,      PacketOperation::reduce,
-                                          PacketOperation::gather,         PacketOperation::scatter};
-
 TEST_CASE("what fits by packets has a shape that is possible, with lines and without") {
-  for (const PacketOperation operation : operations) {
+  for (const Operation operation : testing::packet_operations()) {
     for (int ranks = 2; ranks <= channel::max_gpu_ranks; ++ranks) {
       for (const bool lines : {false, true}) {
         const uint64_t most = most_packet_bytes(operation, ranks, lines);
@@ -44,10 +40,10 @@ TEST_CASE("what fits by packets has a shape that is possible, with lines and wit
 }
 
 TEST_CASE("the ranks together send by packets what the operation has them get") {
-  for (const PacketOperation operation : operations) {
+  for (const Operation operation : testing::packet_operations()) {
     for (int ranks = 2; ranks <= channel::max_gpu_ranks; ++ranks) {
       for (const bool two_shot : {false, true}) {
-        if (two_shot && operation != PacketOperation::all_reduce) continue;
+        if (two_shot && operation != Operation::all_reduce) continue;
         for (const uint64_t bytes : {uint64_t{2}, uint64_t{1000}, uint64_t{65536}, uint64_t{100002}}) {
           const PacketShape shape{two_shot, 1, 1};
           if (!is_possible(shape, operation, bytes, ranks)) continue;
@@ -62,8 +58,8 @@ TEST_CASE("the ranks together send by packets what the operation has them get") 
             if (rank == root) of_root = sent;
           }
           const auto others = static_cast<uint64_t>(ranks - 1);
-          const bool from_root = operation == PacketOperation::broadcast || operation == PacketOperation::scatter;
-          const bool to_root = operation == PacketOperation::gather || operation == PacketOperation::reduce;
+          const bool from_root = operation == Operation::broadcast || operation == Operation::scatter;
+          const bool to_root = operation == Operation::gather || operation == Operation::reduce;
           const uint64_t pieces = from_root || to_root ? others : two_shot ? 2 * others : (others + 1) * others;
           CHECK(all == pieces * bytes);
           if (from_root) CHECK(of_root == all);

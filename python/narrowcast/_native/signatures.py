@@ -148,11 +148,15 @@ SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "ncast_explanation_candidate": (_STATUS, [c_void_p, c_uint32, POINTER(CandidateC)]),
     "ncast_explanation_destroy": (None, [c_void_p]),
     # Not called by this package: for programs that can also use NCCL.
-    "ncast_comm_compare": (_STATUS, [_COMM, c_int, c_uint64, c_int, _CODEC, c_int, POINTER(ComparisonC)]),
-    "ncast_compare": (
+    # ranks config predictor
+    "ncast_predictor_create": (_STATUS, [c_int, POINTER(CommConfigC), POINTER(c_void_p)]),
+    "ncast_comm_predictor": (_STATUS, [_COMM, POINTER(c_void_p)]),
+    "ncast_predictor_compare": (
         _STATUS,
-        # operation count dtype codec ranks config with_windows comparison
-        [c_int, c_uint64, c_int, _CODEC, c_int, POINTER(CommConfigC), c_int, POINTER(ComparisonC)],
+        # predictor operation count dtype codec with_windows comparison
+        [c_void_p, c_int, c_uint64, c_int, _CODEC, c_int, POINTER(ComparisonC)],
     ),
+    "ncast_predictor_costs_warning": (c_char_p, [c_void_p]),
+    "ncast_predictor_destroy": (None, [c_void_p]),
     "ncast_kernels_hash": (c_char_p, []),
 }

@@ -63,7 +63,9 @@ ncast_status Communicator::join(const bootstrap::TcpAddress& address, const boot
   if (ncast_status status = agree(options, config.scratch_bytes != 0 ? config.scratch_bytes : own_default))
     return status;
   if (over_host) agreement_.max_ctas = std::min(agreement_.max_ctas, most_ctas_over_host);
-  if (ncast_status status = agree_on_costs(options)) return status;
+  CostModel costs;
+  if (ncast_status status = agree_on_costs(options, &costs)) return status;
+  set_decider({ranks(), link(), agreement_.max_ctas, agreement_.transport}, std::move(costs));
   if (ncast_status status = set_up()) return status;
   if (ncast_status status = rendezvous_->barrier()) return status;
   rendezvous_->set_limit(bootstrap::Limit{config.timeout_seconds});
@@ -103,20 +105,20 @@ ncast_status Communicator::agree(const Options& options, size_t scratch_bytes) {
   return NCAST_OK;
 }
 
-// All ranks use the model of rank 0, so that they decide alike.
-ncast_status Communicator::agree_on_costs(const Options& options) {
+// All ranks use the model of rank 0, so that they make the same decisions.
+ncast_status Communicator::agree_on_costs(const Options& options, CostModel* costs) {
   if (rank() == 0) {
-    if (ncast_status status = options.load_costs(&costs_)) return status;
+    if (ncast_status status = options.load_costs(costs)) return status;
   }
   std::vector<uint64_t> all_bytes(static_cast<size_t>(ranks()));
-  const uint64_t own_bytes = costs_.text().size();
+  const uint64_t own_bytes = costs->text().size();
   if (ncast_status status = rendezvous_->all_gather(&own_bytes, sizeof own_bytes, all_bytes.data())) return status;
   // Each rank has to give as many bytes as rank 0.
-  std::string own = costs_.text(), all;
+  std::string own = costs->text(), all;
   own.resize(all_bytes[0]);
   all.resize(own.size() * static_cast<size_t>(ranks()));
   if (ncast_status status = rendezvous_->all_gather(own.data(), own.size(), all.data())) return status;
-  return rank() == 0 ? NCAST_OK : CostModel::parse(all.substr(0, own.size()), "the cost model of rank 0", &costs_);
+  return rank() == 0 ? NCAST_OK : CostModel::parse(all.substr(0, own.size()), "the cost model of rank 0", costs);
 }
 
 cudaError_t Communicator::create_side_streams() {

@@ -48,13 +48,6 @@ class Communicator final : public ncast_comm {
   ncast_status wait_until_idle() override;
   void leave_ranks() override;
 
-  Link link() const override {
-    if (topology_.place == channel::PeerMemory::Place::host) return Link::host;
-    return topology_.nvlink ? Link::nvlink : Link::pcie;
-  }
-  uint32_t max_ctas() const override { return agreement_.max_ctas; }
-  Policy policy() const override { return {costs_, agreement_.transport}; }
-
   // Enqueues calls that were launched together, in the order in which they were made. Any thread.
   ncast_status launch(const std::vector<const Call*>& calls);
 
@@ -103,7 +96,11 @@ class Communicator final : public ncast_comm {
   // The CTAs that may be, by what the GPU has room for.
   ncast_status find_room(uint32_t* ctas) const;
   ncast_status agree(const Options& options, size_t scratch_bytes);
-  ncast_status agree_on_costs(const Options& options);
+  ncast_status agree_on_costs(const Options& options, CostModel* costs);
+  Link link() const {
+    if (topology_.place == channel::PeerMemory::Place::host) return Link::host;
+    return topology_.nvlink ? Link::nvlink : Link::pcie;
+  }
   ncast_status set_up();
   cudaError_t create_side_streams();
   cudaError_t warm_up_side_streams();
@@ -112,22 +109,25 @@ class Communicator final : public ncast_comm {
   cudaError_t enter(cudaStream_t stream);
   cudaError_t leave(cudaStream_t stream);
 
-  void count(const Call& call);  // under launching_ and mutex_
-  cudaError_t launch_point_to_point(const std::vector<const Call*>& calls, cudaStream_t stream);
+  struct DecidedCall {
+    const Call& call;
+    Decision decision;
+  };
+  using Transfers = std::vector<const DecidedCall*>;
+  void count(const DecidedCall& decided);  // under launching_ and mutex_
+  cudaError_t launch_point_to_point(const Transfers& transfers, cudaStream_t stream);
   // How values travel: those of one kernel alike.
   struct Coding {
     ncast_dtype dtype;  // INT8 for all that is raw
     ncast_codec codec;
     bool operator==(const Coding&) const = default;
   };
-  Coding coding_of(const Call& call);
-  using Transfers = std::vector<const Call*>;
+  static Coding coding_of(const DecidedCall& decided);
   cudaError_t launch_at_once(const Transfers& transfers, cudaStream_t stream);
   cudaError_t launch_transfers(const Transfers& transfers, Coding coding, int kernel, int kernels, cudaStream_t stream);
-  cudaError_t launch_collective(const Call& call, cudaStream_t stream);
-  cudaError_t launch_moves_of(const Call& call, ncast_codec codec, cudaStream_t stream);
-  cudaError_t launch_reduction_of(const Call& call, ncast_codec codec, cudaStream_t stream);
-  Decision decision_of(const Call& call);
+  cudaError_t launch_collective(const DecidedCall& decided, cudaStream_t stream);
+  cudaError_t launch_moves_of(const DecidedCall& decided, cudaStream_t stream);
+  cudaError_t launch_reduction_of(const DecidedCall& decided, cudaStream_t stream);
   BlockCall block_call(Operation operation, ncast_codec codec, int kernel) const;
   // What a collective by blocks announces to the other ranks.
   void mark_collective(const Call& call, channel::AnnouncedCall* announced) const;
@@ -171,7 +171,6 @@ class Communicator final : public ncast_comm {
   int device_ = 0;
   double timeout_seconds_ = 0;
   Agreement agreement_ = {};
-  CostModel costs_;  // of rank 0
   std::unique_ptr<bootstrap::Rendezvous> rendezvous_;
   channel::KernelControl* control_ = nullptr;  // pinned
   cudaStream_t stop_stream_ = nullptr;         // copies control_->stop to the device

@@ -23,6 +23,10 @@ namespace {
 
 uint64_t bytes_of(const Call& call) { return call.count * ncast_dtype_bytes(call.dtype); }
 
+Decision decide(Decider& decider, const Call& call) {
+  return decider.decide(decider.shape_of(call.operation, call.dtype, call.codec, bytes_of(call)));
+}
+
 }  // namespace
 
 cudaError_t Communicator::fork(int kernel, cudaStream_t stream) {
@@ -34,10 +38,6 @@ cudaError_t Communicator::join(int kernel, cudaStream_t stream) {
   const SideStream& beside = side_of(kernel);
   RETURN_IF_FAILED(cudaEventRecord(beside.joined, beside.stream));
   return cudaStreamWaitEvent(stream, beside.joined);
-}
-
-Decision Communicator::decision_of(const Call& call) {
-  return decide(call.operation, call.dtype, call.codec, bytes_of(call));
 }
 
 BlockCall Communicator::block_call(Operation operation, ncast_codec codec, int kernel) const {
@@ -82,8 +82,13 @@ void Communicator::write_straight(BlockCall* call) const {
 ncast_status Communicator::launch(const std::vector<const Call*>& calls) {
   const std::lock_guard lock(launching_);
   const OnDevice on_device(device_);
-  std::vector<const Call*> transfers, collectives;
-  for (const Call* call : calls) (is_point_to_point(call->operation) ? transfers : collectives).push_back(call);
+  std::vector<DecidedCall> decided;
+  decided.reserve(calls.size());
+  std::vector<const DecidedCall*> transfers, collectives;
+  for (const Call* call : calls) {
+    decided.push_back({*call, decide(*decider(), *call)});
+    (is_point_to_point(call->operation) ? transfers : collectives).push_back(&decided.back());
+  }
   // As with NCCL they come after what is on any of their streams, and before what will be.
   const auto stream = static_cast<cudaStream_t>(calls[0]->stream);
   std::vector<cudaStream_t> others;
@@ -99,7 +104,7 @@ ncast_status Communicator::launch(const std::vector<const Call*>& calls) {
       RETURN_IF_FAILED(cudaStreamWaitEvent(stream, forked_));
     }
     // Collectives first, as with NCCL: another rank may have them one after the other.
-    for (const Call* call : collectives) RETURN_IF_FAILED(launch_collective(*call, stream));
+    for (const DecidedCall* one : collectives) RETURN_IF_FAILED(launch_collective(*one, stream));
     if (!transfers.empty()) RETURN_IF_FAILED(launch_point_to_point(transfers, stream));
     if (!others.empty()) RETURN_IF_FAILED(cudaEventRecord(forked_, stream));
     for (cudaStream_t other : others) RETURN_IF_FAILED(cudaStreamWaitEvent(other, forked_));
@@ -108,7 +113,7 @@ ncast_status Communicator::launch(const std::vector<const Call*>& calls) {
   const cudaError_t error = run();
   {
     const std::lock_guard counting(mutex_);
-    for (const Call* call : calls) count(*call);
+    for (const DecidedCall& one : decided) count(one);
   }
   if (error == cudaSuccess) return NCAST_OK;
   // Other ranks may wait for what was not launched.
@@ -119,36 +124,35 @@ ncast_status Communicator::launch(const std::vector<const Call*>& calls) {
 }
 
 // Kernels count what they send by blocks. With packets that is too slow: a hundredth of the shortest calls' time.
-void Communicator::count(const Call& call) {
+void Communicator::count(const DecidedCall& decided) {
+  const auto& [call, decision] = decided;
   ncast_operation_counters& counters = counters_[static_cast<size_t>(call.operation)];
   ++counters.calls;
   const bool captured = entered_ == &captured_;
-  if (captured || ranks() == 1) return;
-  const Decision decision = decision_of(call);
-  if (!decision.runs_by_packets()) return;
-  const PacketShape shape = *decision.packets;
-  const uint64_t bytes =
-      sent_by_packets(*packet_operation(call.operation), shape, bytes_of(call), rank(), ranks(), call.peer);
+  if (captured || ranks() == 1 || !decision.runs_by_packets()) return;
+  const PacketShape& shape = *decision.packets;
+  const uint64_t bytes = sent_by_packets(call.operation, shape, bytes_of(call), rank(), ranks(), call.peer);
   counters.raw_bytes += bytes;
   counters.wire_bytes += packet_bytes_of(bytes, shape.lines);
 }
 
-cudaError_t Communicator::launch_point_to_point(const std::vector<const Call*>& calls, cudaStream_t stream) {
+cudaError_t Communicator::launch_point_to_point(const Transfers& transfers, cudaStream_t stream) {
   std::vector<Transfers> sends(static_cast<size_t>(ranks())), recvs(static_cast<size_t>(ranks()));
-  for (const Call* call : calls)
-    (call->operation == Operation::send ? sends : recvs)[static_cast<size_t>(call->peer)].push_back(call);
+  for (const DecidedCall* one : transfers)
+    (one->call.operation == Operation::send ? sends : recvs)[static_cast<size_t>(one->call.peer)].push_back(one);
   const auto own = static_cast<size_t>(rank());
   for (size_t i = 0; i < sends[own].size(); ++i) {
-    if (bytes_of(*sends[own][i]) == 0) continue;
-    RETURN_IF_FAILED(cudaMemcpyAsync(recvs[own][i]->recv, sends[own][i]->send, bytes_of(*sends[own][i]),
-                                     cudaMemcpyDeviceToDevice, stream));
+    const Call& send = sends[own][i]->call;
+    if (bytes_of(send) == 0) continue;
+    RETURN_IF_FAILED(
+        cudaMemcpyAsync(recvs[own][i]->call.recv, send.send, bytes_of(send), cudaMemcpyDeviceToDevice, stream));
   }
   // With each of the others, one way.
   std::vector<Transfers> chains;
   for (auto* const all : {&sends, &recvs}) {
     for (size_t peer = 0; peer < all->size(); ++peer) {
       Transfers& chain = (*all)[peer];
-      std::erase_if(chain, [&](const Call* call) { return peer == own || call->count == 0; });
+      std::erase_if(chain, [&](const DecidedCall* one) { return peer == own || one->call.count == 0; });
       if (!chain.empty()) chains.push_back(std::move(chain));
     }
   }
@@ -180,15 +184,15 @@ cudaError_t Communicator::launch_point_to_point(const std::vector<const Call*>& 
 // could differ between ranks, and lock them.
 cudaError_t Communicator::launch_at_once(const Transfers& transfers, cudaStream_t stream) {
   std::vector<Coding> codings;
-  for (const Call* call : transfers)
-    if (std::ranges::find(codings, coding_of(*call)) == codings.end()) codings.push_back(coding_of(*call));
+  for (const DecidedCall* one : transfers)
+    if (std::ranges::find(codings, coding_of(*one)) == codings.end()) codings.push_back(coding_of(*one));
   const auto count = static_cast<int>(codings.size());
   for (int kernel = 1; kernel < count; ++kernel) RETURN_IF_FAILED(fork(kernel, stream));
   for (int kernel = 0; kernel < count; ++kernel) {
     const Coding coding = codings[static_cast<size_t>(kernel)];
     Transfers coded_so;
     std::ranges::copy_if(transfers, std::back_inserter(coded_so),
-                         [&](const Call* call) { return coding_of(*call) == coding; });
+                         [&](const DecidedCall* one) { return coding_of(*one) == coding; });
     RETURN_IF_FAILED(launch_transfers(coded_so, coding, kernel, count, kernel == 0 ? stream : side_of(kernel).stream));
   }
   for (int kernel = 1; kernel < count; ++kernel) RETURN_IF_FAILED(join(kernel, stream));
@@ -198,42 +202,43 @@ cudaError_t Communicator::launch_at_once(const Transfers& transfers, cudaStream_
 // By the `kernel`th of `kernels` that run side by side.
 cudaError_t Communicator::launch_transfers(const Transfers& transfers, Coding coding, int kernel, int kernels,
                                            cudaStream_t stream) {
-  const Rings rings(*transfers[0], coding.dtype, coding.codec, layout_, agreement_.max_ctas);
+  const Rings rings(*transfers[0]->decision.blocks, layout_);  // transfers with one coding have one shape
   BlockCall call = block_call(Operation::send, coding.codec, kernel);
   call.announced.of_messages = true;
-  for (const Call* one : transfers) {
-    const bool sends = one->operation == Operation::send;
-    (sends ? call.send : call.recv)[one->peer] = rings.piece(sends ? one->send : one->recv, bytes_of(*one));
-    (sends ? call.announced.to : call.announced.from)[one->peer] = static_cast<uint16_t>(call_mark(make_tag(*one, 0)));
+  for (const DecidedCall* decided : transfers) {
+    const Call& one = decided->call;
+    const bool sends = one.operation == Operation::send;
+    (sends ? call.send : call.recv)[one.peer] = rings.piece(sends ? one.send : one.recv, bytes_of(one));
+    (sends ? call.announced.to : call.announced.from)[one.peer] = static_cast<uint16_t>(call_mark(make_tag(one, 0)));
   }
   if (coding.codec == NCAST_CODEC_RAW) write_straight(&call);
   call.raw_bytes = sent_bytes(call);
   return launch_moves(call, coding.dtype, rings.ctas(call, static_cast<uint32_t>(kernels)), stream);
 }
 
-Communicator::Coding Communicator::coding_of(const Call& call) {
-  const ncast_codec codec = decision_of(call).codec;
-  return {codec == NCAST_CODEC_RAW ? NCAST_INT8 : call.dtype, codec};
+Communicator::Coding Communicator::coding_of(const DecidedCall& decided) {
+  const ncast_codec codec = decided.decision.codec;
+  return {codec == NCAST_CODEC_RAW ? NCAST_INT8 : decided.call.dtype, codec};
 }
 
-cudaError_t Communicator::launch_collective(const Call& call, cudaStream_t stream) {
-  const Decision decision = decision_of(call);
+cudaError_t Communicator::launch_collective(const DecidedCall& decided, cudaStream_t stream) {
+  const auto& [call, decision] = decided;
   if (call.operation != Operation::all_to_all_v && call.count == 0) return cudaSuccess;
-  if (const auto operation = packet_operation(call.operation);
-      operation && (decision.runs_by_packets() || ranks() == 1)) {
-    return launch_packets(
-        peers_, 0,
-        {*operation, call.send, call.recv, call.count, call.dtype, call.redop, call.peer, call_mark(make_tag(call, 0))},
-        decision.packets.value_or(PacketShape{}), stream);
+  if (!decision.blocks) {  // packets, or the copy of a rank that is alone
+    return launch_packets(peers_, 0,
+                          {call.operation, call.send, call.recv, call.count, call.dtype, call.redop, call.peer,
+                           call_mark(make_tag(call, 0))},
+                          decision.packets.value_or(PacketShape{}), stream);
   }
-  return reduces(call.operation) ? launch_reduction_of(call, decision.codec, stream)
-                                 : launch_moves_of(call, decision.codec, stream);
+  return reduces(call.operation) ? launch_reduction_of(decided, stream) : launch_moves_of(decided, stream);
 }
 
-cudaError_t Communicator::launch_moves_of(const Call& call, ncast_codec codec, cudaStream_t stream) {
-  const Rings rings(call, call.dtype, codec, layout_, agreement_.max_ctas);
+cudaError_t Communicator::launch_moves_of(const DecidedCall& decided, cudaStream_t stream) {
+  const Call& call = decided.call;
+  const ncast_codec codec = decided.decision.codec;
+  const Rings rings(*decided.decision.blocks, layout_);
   BlockCall moves = block_call(call.operation, codec, 0);
-  cut_moves(call, codec, rings, &moves);
+  cut_moves(call, rings, &moves);
   mark_collective(call, &moves.announced);
   if (codec == NCAST_CODEC_RAW && !moves.in_order) write_straight(&moves);
   moves.raw_bytes = sent_bytes(moves);
@@ -246,15 +251,15 @@ cudaError_t Communicator::launch_moves_of(const Call& call, ncast_codec codec, c
   }
   RETURN_IF_FAILED(launch_moves(moves, call.dtype, rings.ctas(moves), stream));
   if (!beside) return cudaSuccess;
-  const uint32_t own_ctas = agreement_.max_ctas == most_block_ctas ? own_copy_ctas(codec) : 0;
-  RETURN_IF_FAILED(launch_own_copy(own, own_ctas, side_of(1).stream));
+  RETURN_IF_FAILED(launch_own_copy(own, decided.decision.blocks->copy_ctas, side_of(1).stream));
   return join(1, stream);
 }
 
-cudaError_t Communicator::launch_reduction_of(const Call& call, ncast_codec codec, cudaStream_t stream) {
-  const Rings rings(call, call.dtype, codec, layout_, agreement_.max_ctas);
-  BlockCall reduction = block_call(call.operation, codec, 0);
-  cut_reduction(call, codec, rings, &reduction);
+cudaError_t Communicator::launch_reduction_of(const DecidedCall& decided, cudaStream_t stream) {
+  const Call& call = decided.call;
+  const Rings rings(*decided.decision.blocks, layout_);
+  BlockCall reduction = block_call(call.operation, decided.decision.codec, 0);
+  cut_reduction(call, rings, &reduction);
   mark_collective(call, &reduction.announced);
   reduction.raw_bytes = sent_bytes(reduction);
   return launch_reduction(reduction, call.dtype, rings.ctas(reduction), stream);

@@ -13,6 +13,7 @@ Communicator::Communicator(std::unique_ptr<channel::World> joined_world, const S
       sends(static_cast<size_t>(world->ranks())),
       receives(static_cast<size_t>(world->ranks())) {
   counters_.scratch_bytes = shape.bytes(world->ranks());
+  set_decider({.ranks = world->ranks(), .link = select::Link::shared_memory}, {});  // nothing depends on costs
 }
 
 uint64_t Communicator::take_ticket() {

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "nccl/libraries/cuda_driver.h"
+#include "nccl/policy/decision.h"
 #include "nccl/ranks/agreement.h"
 #include "nccl/ranks/attach.h"
 #include "nccl/report/log.h"
@@ -17,8 +18,10 @@ constexpr const char* not_attached = "the communicator is not attached yet";
 
 bool is_collective(const Call& call) { return !is_point_to_point(call.operation); }
 
-Decision decide(const Communicator& comm, const Call& call) {
-  return comm.decisions.decide(call, {.ranks = comm.ranks, .name = comm.config.name}, engine_state(comm));
+Decision decide(Communicator& comm, const Call& call) {
+  const CommunicatorTraits traits{
+      .ranks = comm.ranks, .name = comm.config.name, .has_windows = comm.has_windows.load()};
+  return decide(settings(), call, traits, predictor_of(comm));
 }
 
 bool is_captured(const GroupCalls& group) {
@@ -116,12 +119,12 @@ GroupPlan make_plan(GroupCalls& group) {
   return plan;
 }
 
-const char* why_forwarded_directly(const Communicator& comm, const Call& call) {
+const char* why_forwarded_directly(Communicator& comm, const Call& call) {
   if (const char* const why = comm.why_forwarded.load()) return why;
   return comm.agreed && !comm.attached() ? decide(comm, call).why_forwarded : nullptr;
 }
 
-const char* why_forwarded_immediately(const Communicator& comm, const Call& call, const char* otherwise) {
+const char* why_forwarded_immediately(Communicator& comm, const Call& call, const char* otherwise) {
   if (const char* const why = comm.why_forwarded.load()) return why;
   const char* const why = decide(comm, call).why_forwarded;
   return why != nullptr ? why : otherwise;

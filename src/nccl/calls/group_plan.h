@@ -41,10 +41,10 @@ void prepare(GroupCalls& group);
 GroupPlan make_plan(GroupCalls& group);
 
 // For a valid single call: why it can go to NCCL without any preparation or ordering. NULL: make a plan.
-const char* why_forwarded_directly(const Communicator& comm, const Call& call);
+const char* why_forwarded_directly(Communicator& comm, const Call& call);
 
 // For a call that cannot wait for the end of its group, or is not valid. `otherwise` is the reason if neither the
 // communicator nor the call gives one.
-const char* why_forwarded_immediately(const Communicator& comm, const Call& call, const char* otherwise);
+const char* why_forwarded_immediately(Communicator& comm, const Call& call, const char* otherwise);
 
 }  // namespace narrowcast::nccl

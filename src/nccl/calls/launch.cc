@@ -56,11 +56,11 @@ ncast_status submit(const EngineCall& engine_call, ncast_comm* comm, ncast_strea
 }
 
 // Counts a transfer at its sender only: a rank that sends and receives in one group saves the time once.
-std::optional<double> saved_by(const Communicator& comm, const EngineCall& one) {
+std::optional<double> saved_by(Communicator& comm, const EngineCall& one) {
   const Call& c = one.call;
   if (settings().stats.empty() || c.operation == NCAST_OP_RECV) return std::nullopt;
-  const CallShape shape{c.operation, static_cast<ncast_dtype>(c.dtype), c.count, comm.ranks};
-  return saved_microseconds(shape, one.codec, EnginePredictor(engine_state(comm)));
+  const CallShape shape{c.operation, static_cast<ncast_dtype>(c.dtype), c.count, comm.ranks, comm.has_windows.load()};
+  return saved_microseconds(shape, one.codec, predictor_of(comm));
 }
 
 void count(Communicator& comm, const EngineCall& one) {

@@ -23,11 +23,14 @@ struct Engine {
   FUNCTION(comm_async_error)            \
   FUNCTION(comm_get_counters)           \
   FUNCTION(comm_get_operation_counters) \
-  FUNCTION(comm_compare)                \
+  FUNCTION(comm_predictor)              \
+  FUNCTION(predictor_create)            \
+  FUNCTION(predictor_compare)           \
+  FUNCTION(predictor_costs_warning)     \
+  FUNCTION(predictor_destroy)           \
   FUNCTION(comm_explain)                \
   FUNCTION(explanation_decision)        \
   FUNCTION(explanation_destroy)         \
-  FUNCTION(compare)                     \
   FUNCTION(group_start)                 \
   FUNCTION(group_end)                   \
   FUNCTION(send)                        \

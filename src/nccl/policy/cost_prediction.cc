@@ -1,23 +1,57 @@
 #include "nccl/policy/cost_prediction.h"
 
+#include <atomic>
+
 #include "nccl/libraries/backend.h"
 #include "nccl/libraries/engine.h"
+#include "nccl/report/log.h"
+#include "nccl/settings/settings.h"
 
 namespace narrowcast::nccl {
+namespace {
+
+// Once in a process. A user can replace a file of costs, but not the built-in model.
+void log_costs_warning(const ncast_predictor* predictor) {
+  const char* const warning = engine()->ncast_predictor_costs_warning(predictor);
+  static std::atomic<bool> logged = false;
+  if (warning == nullptr || logged.exchange(true)) return;
+  log(settings().cost_model.empty() ? Level::info : Level::warn, "predictions may be wrong: %s", warning);
+}
+
+}  // namespace
+
+EnginePredictor::EnginePredictor(ncast_comm* comm) {
+  ncast_predictor* created = nullptr;
+  if (engine()->ncast_comm_predictor(comm, &created) != NCAST_OK) return;
+  predictor_.reset(created);
+  log_costs_warning(created);
+}
+
+EnginePredictor::EnginePredictor(int ranks, uint32_t max_ctas) {
+  const Engine* const narrowcast = engine();
+  // The model is of GPUs. It says nothing about the host backend.
+  if (narrowcast == nullptr || backend.id != NCAST_BACKEND_CUDA) return;
+  ncast_comm_config config = config_from_settings(*narrowcast);
+  config.max_ctas = max_ctas;  // the environment variable may differ between ranks
+  ncast_predictor* created = nullptr;
+  if (narrowcast->ncast_predictor_create(ranks, &config, &created) != NCAST_OK) {
+    log(Level::info, "no times are predicted for a communicator of %d ranks: %s", ranks,
+        narrowcast->ncast_last_error());
+    return;
+  }
+  predictor_.reset(created);
+  log_costs_warning(created);
+}
 
 bool EnginePredictor::compare(const CallShape& shape, ncast_codec codec, ncast_comparison* comparison) const {
-  const Engine* const narrowcast = engine();
-  // The built-in model is of GPUs. It says nothing about the host backend.
-  if (narrowcast == nullptr || (state_.comm == nullptr && backend.id != NCAST_BACKEND_CUDA)) return false;
+  if (predictor_ == nullptr) return false;
   comparison->struct_bytes = sizeof *comparison;
-  if (state_.comm != nullptr)
-    return narrowcast->ncast_comm_compare(state_.comm, shape.operation, shape.count, shape.dtype, codec,
-                                          state_.has_windows, comparison) == NCAST_OK;
-  // NARROWCAST_MAX_CTAS may differ between ranks.
-  ncast_comm_config config = config_from_settings(*narrowcast);
-  config.max_ctas = state_.max_ctas;
-  return narrowcast->ncast_compare(shape.operation, shape.count, shape.dtype, codec, shape.ranks, &config,
-                                   state_.has_windows, comparison) == NCAST_OK;
+  return engine()->ncast_predictor_compare(predictor_.get(), shape.operation, shape.count, shape.dtype, codec,
+                                           shape.has_windows ? 1 : 0, comparison) == NCAST_OK;
+}
+
+void EnginePredictor::Destroy::operator()(ncast_predictor* predictor) const {
+  engine()->ncast_predictor_destroy(predictor);
 }
 
 const char* why_not_faster(const CallShape& shape, ncast_codec codec, const Predictor& predictor) {

@@ -1,6 +1,7 @@
 // Whether a call is faster on the engine than in NCCL, and by how much, according to the engine's cost model.
 #pragma once
 
+#include <memory>
 #include <optional>
 
 #include "narrowcast/explain.h"
@@ -8,12 +9,13 @@
 
 namespace narrowcast::nccl {
 
-// What every rank knows of a call.
+// What all ranks know about a call.
 struct CallShape {
   Operation operation;
   ncast_dtype dtype;
   size_t count;  // of values, as in NCCL's call
   int ranks;
+  bool has_windows;  // windows are registered, so NCCL may use its fastest way; otherwise its default
 };
 
 class Predictor {
@@ -23,23 +25,21 @@ class Predictor {
   virtual bool compare(const CallShape& shape, ncast_codec codec, ncast_comparison* comparison) const = 0;
 };
 
-// The state of a communicator that predictions depend on; the same on all ranks.
-struct EngineState {
-  ncast_comm* comm;   // NULL: not created yet
-  bool has_windows;   // NCCL's time is that of its fastest way; otherwise that of its default
-  uint32_t max_ctas;  // used while comm is NULL
-  bool operator==(const EngineState&) const = default;
-};
-
-// Predicts by what the ranks of the engine's communicator have agreed on; before it exists, by the settings, which the
-// ranks compare.
+// Asks the engine. The engine caches its decisions, so the drop-in does not.
 class EnginePredictor final : public Predictor {
  public:
-  explicit EnginePredictor(const EngineState& state) : state_(state) {}
+  // For a communicator of the engine, whose calls run by the same decisions. May outlive it.
+  explicit EnginePredictor(ncast_comm* comm);
+  // For ranks that have no such communicator yet: by their settings, which they compare.
+  EnginePredictor(int ranks, uint32_t max_ctas);
+
   bool compare(const CallShape& shape, ncast_codec codec, ncast_comparison* comparison) const override;
 
  private:
-  const EngineState state_;
+  struct Destroy {
+    void operator()(ncast_predictor* predictor) const;
+  };
+  std::unique_ptr<ncast_predictor, Destroy> predictor_;  // NULL: no time is known
 };
 
 // Why a call is not faster on the engine, as a string constant; NULL if it is.

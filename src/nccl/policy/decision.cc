@@ -9,7 +9,7 @@ bool matches(const Rule& rule, const CallShape& shape, uint64_t bytes, std::stri
          (!rule.ranks || *rule.ranks == shape.ranks) && bytes >= rule.min_bytes && bytes <= rule.max_bytes;
 }
 
-// Why a call is forwarded whatever `take` says; NULL: it may run on the engine.
+// Why a call is forwarded regardless of `take`; NULL: it may run on the engine.
 const char* why_never(const Settings& settings, const CallShape& shape, const Call& call) {
   const bool off = is_point_to_point(shape.operation) ? settings.off[NCAST_OP_SEND] || settings.off[NCAST_OP_RECV]
                                                       : settings.off[shape.operation];
@@ -25,9 +25,9 @@ const char* why_never(const Settings& settings, const CallShape& shape, const Ca
 Decision decide(const Settings& settings, const Call& call, const CommunicatorTraits& comm,
                 const Predictor& predictor) {
   const Operation operation = call.operation == NCAST_OP_RECV ? NCAST_OP_SEND : call.operation;
-  const CallShape shape{operation, static_cast<ncast_dtype>(call.dtype), call.count, comm.ranks};
+  const CallShape shape{operation, static_cast<ncast_dtype>(call.dtype), call.count, comm.ranks, comm.has_windows};
   if (const char* const why = why_never(settings, shape, call)) return {false, NCAST_CODEC_RAW, why};
-  // The environment first, then the first rule that matches, then the rest of the file.
+  // By precedence: the environment, the first rule that matches, the file's own keys.
   std::optional<ncast_codec> codec = settings.codec[operation];
   std::optional<TakeMode> take = settings.take;
   for (const Rule& rule : settings.rules) {

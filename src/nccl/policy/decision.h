@@ -17,7 +17,8 @@ struct Decision {
 
 struct CommunicatorTraits {
   int ranks;
-  std::string_view name;  // commName; empty: none
+  std::string_view name;     // commName; empty: none
+  bool has_windows = false;  // as in CallShape
 };
 
 // A send and the matching receive get the same decision.

@@ -126,7 +126,10 @@ void agree(Communicator& comm) {
   comm.local_ranks = static_cast<int>(std::ranges::count(offers, own.process, &Offer::process));
   comm.statistics->set_id(comm.id);
   const char* why = why_forward_all(offers);
-  if (why == nullptr) comm.max_ctas.store(std::ranges::min(offers, {}, &Offer::max_ctas).max_ctas);
+  if (why == nullptr) {
+    comm.max_ctas.store(std::ranges::min(offers, {}, &Offer::max_ctas).max_ctas);
+    comm.predictor.reset();
+  }
   // The exchange has shown whether the communicator blocks. A nonblocking call returns before its stream may be used,
   // so the engine's calls would have to wait.
   if (!all_ranks(comm, comm.blocking) && why == nullptr) why = "the communicator does not block";

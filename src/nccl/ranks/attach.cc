@@ -65,6 +65,7 @@ void attach(Communicator& comm) {
   narrowcast.ncast_comm_get_counters(created, &counters);
   comm.statistics->set_scratch(counters.scratch_bytes);
   comm.engine_comm.store(created);
+  comm.predictor.reset();
   // abort() may have run before engine_comm was set.
   if (comm.aborted.load()) narrowcast.ncast_comm_abort(created);
   // Registers the exit handler again: handlers registered before the engine was loaded run after it is torn down.

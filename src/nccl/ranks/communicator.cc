@@ -95,8 +95,11 @@ void Communicator::refresh_traffic() {
     statistics->set_traffic(traffic);
 }
 
-EngineState engine_state(const Communicator& comm) {
-  return {.comm = comm.engine_comm.load(), .has_windows = comm.has_windows.load(), .max_ctas = comm.max_ctas.load()};
+const EnginePredictor& predictor_of(Communicator& comm) {
+  if (comm.predictor == nullptr)
+    comm.predictor = comm.attached() ? std::make_unique<EnginePredictor>(comm.engine_comm.load())
+                                     : std::make_unique<EnginePredictor>(comm.ranks, comm.max_ctas.load());
+  return *comm.predictor;
 }
 
 void remember_config(Comm handle, const CommunicatorConfig& config) {

@@ -8,7 +8,7 @@
 
 #include "nccl/abi/nccl_types.h"
 #include "nccl/libraries/engine.h"
-#include "nccl/policy/decision_cache.h"
+#include "nccl/policy/cost_prediction.h"
 #include "nccl/ranks/communicator_config.h"
 #include "nccl/ranks/pair_handshake.h"
 #include "nccl/ranks/stream_order.h"
@@ -62,11 +62,14 @@ struct Communicator {
   void* side_stream = nullptr;  // for transfers on the engine that run concurrently with forwarded ones
   void* side_event = nullptr;
   StreamOrder order;
-  mutable DecisionCache decisions;
+
+  // Made when it is first needed, and again when what it depends on has changed: max_ctas or engine_comm. For the
+  // thread that makes a call.
+  std::unique_ptr<EnginePredictor> predictor;
 };
 
-// The state that predictions for this communicator depend on.
-EngineState engine_state(const Communicator& comm);
+// Predicts calls of this communicator on the engine.
+const EnginePredictor& predictor_of(Communicator& comm);
 
 // Stores the configuration and handshake of a new communicator until its first call. NULL handles are ignored.
 void remember_config(Comm handle, const CommunicatorConfig& config);

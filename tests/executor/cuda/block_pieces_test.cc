@@ -33,6 +33,7 @@ const std::vector<CodedType>& coded_types() {
 
 using testing::cut;
 using testing::recv_begin;
+using testing::rings_for;
 using testing::send_begin;
 
 bool same_cut(const Piece& a, const Piece& b) { return a.bytes == b.bytes && a.rings == b.rings && a.slots == b.slots; }
@@ -96,12 +97,13 @@ TEST_CASE("both ends of every ring know the same of it") {
         REQUIRE(sender.first_forward_ring + passed_on(sender, to).rings <= sender.layout.rings());
         ends += sender.send[to].rings;
       }
-      const Rings rings(call, call.dtype, codec, sender.layout, max_ctas);
+      const Rings rings = rings_for(call, codec, ranks, max_ctas);
       const uint32_t bytes = block_bytes(call.dtype, codec);
       if (reduces(call.operation)) {
         // Every ring has a warp, every block a turn.
         REQUIRE(sender.turns.rings <= sender.layout.rings());
-        REQUIRE(sender.turns.rings <= rings.ctas(sender) * piece_warps(call.operation, call.dtype, codec));
+        const uint32_t warps = reduce_warps(bytes, ncast_dtype_bytes(call.dtype));
+        REQUIRE(sender.turns.rings <= rings.ctas(sender) * reduce_rings(warps));
         REQUIRE(uint64_t{sender.turns.rings} * sender.turns.count * bytes >= largest_piece(sender));
       } else {
         // A warp holds an end in each of its threads.
@@ -204,8 +206,8 @@ TEST_CASE("a warp has a thread for each of its ends, however many kernels share 
   Call call{Operation::send};
   for (const uint32_t max_ctas : {1u, 16u, 64u}) {
     for (const auto& [codec, dtype] : coded_types()) {
-      const channel::ChannelLayout layout(0, 8, rings_of_ctas(max_ctas), SIZE_MAX);
-      const Rings rings(call, dtype, codec, layout, max_ctas);
+      call.dtype = dtype;
+      const Rings rings = rings_for(call, codec, 8, max_ctas);
       BlockCall round = {};
       round.peers.ranks = 8;
       for (int peer = 1; peer < 8; ++peer) round.send[peer] = rings.piece(send_begin, uint64_t{1} << 30);
@@ -219,12 +221,12 @@ TEST_CASE("a warp has a thread for each of its ends, however many kernels share 
 TEST_CASE("kernels of one call have no more CTAs together than the ranks have agreed on") {
   Call call{Operation::send};
   for (const uint32_t max_ctas : {16u, 57u, 64u}) {
-    const channel::ChannelLayout layout(0, 3, rings_of_ctas(max_ctas), SIZE_MAX);
     for (const uint32_t kernels : {1u, 2u, 4u}) {
       uint32_t ctas = 0;
       for (uint32_t kernel = 0; kernel < kernels; ++kernel) {
         const auto& [codec, dtype] = coded_types()[kernel * 7 % coded_types().size()];
-        const Rings rings(call, dtype, codec, layout, max_ctas);
+        call.dtype = dtype;
+        const Rings rings = rings_for(call, codec, 3, max_ctas);
         BlockCall round = {};
         round.peers.ranks = 3;
         round.send[1] = round.recv[1] = rings.piece(send_begin, uint64_t{1} << 30);
@@ -286,8 +288,9 @@ TEST_CASE("every ring of the messages to several peers has a warp, which has non
     const int ranks = 2 + static_cast<int>(random() % 7);
     const auto [codec, dtype] = coded_types()[random() % coded_types().size()];
     const uint32_t max_ctas = 1 + static_cast<uint32_t>(random() % most_block_ctas);
-    const channel::ChannelLayout layout(0, ranks, rings_of_ctas(max_ctas), SIZE_MAX);
-    const Rings rings(Call{Operation::send}, dtype, codec, layout, max_ctas);
+    Call send{Operation::send};
+    send.dtype = dtype;
+    const Rings rings = rings_for(send, codec, ranks, max_ctas);
     BlockCall call = {};
     call.peers.ranks = ranks;
     call.announced.of_messages = true;
@@ -299,7 +302,7 @@ TEST_CASE("every ring of the messages to several peers has a warp, which has non
       ++count;
     }
     const uint32_t kernels = 1 + static_cast<uint32_t>(random() % 4);
-    const uint32_t warps = rings.ctas(call, kernels) * piece_warps(Operation::send, dtype, codec);
+    const uint32_t warps = rings.ctas(call, kernels) * move_warps(block_bytes(dtype, codec)).senders;
     uint32_t dealt = 0;
     for (int peer = 1; peer < ranks; ++peer) {
       if (call.send[peer].bytes == 0) continue;

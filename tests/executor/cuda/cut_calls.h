@@ -16,7 +16,9 @@ inline channel::ChannelLayout layout_for(int ranks, uint32_t max_ctas) {
 }
 
 inline Rings rings_for(const Call& call, ncast_codec codec, int ranks, uint32_t max_ctas) {
-  return Rings(call, call.dtype, codec, layout_for(ranks, max_ctas), max_ctas);
+  const CallShape shape{call.operation, call.dtype,   codec,   call.count * ncast_dtype_bytes(call.dtype),
+                        ranks,          Link::nvlink, max_ctas};
+  return Rings(choose_block_shape(shape, codec), layout_for(ranks, max_ctas));
 }
 
 // A collective's part on every rank.
@@ -30,9 +32,9 @@ inline std::vector<BlockCall> cut(const Call& call, ncast_codec codec, int ranks
     mine.peers.ranks = ranks;
     mine.layout = layout_for(ranks, max_ctas);
     if (reduces(call.operation)) {
-      cut_reduction(call, codec, rings, &mine);
+      cut_reduction(call, rings, &mine);
     } else {
-      cut_moves(call, codec, rings, &mine);
+      cut_moves(call, rings, &mine);
     }
   }
   return all;

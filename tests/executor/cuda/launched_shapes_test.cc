@@ -7,6 +7,7 @@
 
 #include "doctest/doctest.h"
 #include "executor/cuda/cut_calls.h"
+#include "select/decision.h"
 
 namespace narrowcast::executor::cuda {
 namespace {
@@ -57,6 +58,10 @@ Piece largest_piece(const Launched& launched) {
         if (pieces[peer].bytes > largest.bytes) largest = pieces[peer];
   return largest;
 }
+
+constexpr Operation all_operations[] = {Operation::broadcast,  Operation::reduce,        Operation::gather,
+                                        Operation::scatter,    Operation::all_gather,    Operation::all_to_all,
+                                        Operation::all_reduce, Operation::reduce_scatter};
 
 struct Row {
   Operation operation;
@@ -139,6 +144,34 @@ TEST_CASE("calls are launched in the shapes that the cost model was measured wit
     CHECK(std::max(piece.rings, turns.rings) == row.rings);
     CHECK(std::max(piece.slots, turns.slots) == row.slots);
     CHECK(turns.count == row.turns);
+  }
+}
+TEST_CASE("the shape of a decision is that of the rank with the most to do") {
+  const CostModel none;
+  for (const Operation operation : all_operations) {
+    for (const ncast_dtype dtype : {NCAST_INT8, NCAST_BFLOAT16, NCAST_FLOAT64}) {
+      for (const ncast_codec codec : {NCAST_CODEC_RAW, NCAST_CODEC_WINDOW}) {
+        for (int ranks = 2; ranks <= 8; ++ranks) {
+          for (const uint32_t max_ctas : {1u, 7u, 16u, 57u, 64u}) {
+            for (uint64_t count = 1; count < uint64_t{1} << 31; count = count * 3 + 1) {
+              CAPTURE(function_name(operation));
+              CAPTURE(ranks);
+              CAPTURE(count);
+              CAPTURE(max_ctas);
+              const CallShape shape{operation, dtype,        codec,   count * ncast_dtype_bytes(dtype),
+                                    ranks,     Link::nvlink, max_ctas};
+              const Decision decision = decide(shape, {none, ForcedTransport::blocks});
+              REQUIRE(decision.blocks.has_value());
+              const Launched made = launched(operation, dtype, decision.codec, ranks, ranks - 1, count, max_ctas);
+              const Piece largest = largest_piece(made);
+              const uint32_t rings = std::max(largest.rings, made.calls[0].turns.rings);
+              CHECK(std::ranges::max(made.ctas) == decision.blocks->ctas);
+              CHECK(rings == decision.blocks->rings);
+            }
+          }
+        }
+      }
+    }
   }
 }
 

@@ -1,24 +1,21 @@
 // Collectives by packets, against the oracle: every operation, type, reduction, size and place.
 #include "packet_world.h"
 #include "support/oracle.h"
+#include "support/packet_operations.h"
 #include "support/ranks.h"
 
 namespace narrowcast::testing {
 namespace {
 
 using executor::cuda::PacketCall;
-using executor::cuda::PacketOperation;
 using executor::cuda::PacketShape;
+using operation::Operation;
 
-constexpr PacketOperation all_operations[] = {PacketOperation::all_reduce,     PacketOperation::all_gather,
-                                              PacketOperation::reduce_scatter, PacketOperation::all_to_all,
-                                              PacketOperation::broadcast,      PacketOperation::reduce,
-                                              PacketOperation::gather,         PacketOperation::scatter};
 constexpr ncast_redop all_redops[] = {NCAST_SUM, NCAST_PROD, NCAST_MAX, NCAST_MIN, NCAST_AVG};
 constexpr unsigned char poison = 0xa5;
 
 struct Case {
-  PacketOperation operation;
+  Operation operation;
   ncast_dtype dtype;
   ncast_redop redop;
   uint64_t count;
@@ -41,26 +38,26 @@ Buffers place_buffers(const Case& c, int rank, int ranks) {
   b.send_bytes = b.recv_bytes = piece;
   size_t send_in_recv = 0, recv_in_send = 0;  // in place
   switch (c.operation) {
-    case PacketOperation::all_reduce: break;
-    case PacketOperation::all_gather:
+    case Operation::all_gather:
       b.recv_bytes = n * piece;
       send_in_recv = own;
       break;
-    case PacketOperation::reduce_scatter:
+    case Operation::reduce_scatter:
       b.send_bytes = n * piece;
       recv_in_send = own;
       break;
-    case PacketOperation::all_to_all: b.send_bytes = b.recv_bytes = n * piece; break;
-    case PacketOperation::broadcast: b.send_bytes = is_root ? piece : 0; break;
-    case PacketOperation::reduce: b.recv_bytes = is_root ? piece : 0; break;
-    case PacketOperation::gather:
+    case Operation::all_to_all: b.send_bytes = b.recv_bytes = n * piece; break;
+    case Operation::broadcast: b.send_bytes = is_root ? piece : 0; break;
+    case Operation::reduce: b.recv_bytes = is_root ? piece : 0; break;
+    case Operation::gather:
       b.recv_bytes = is_root ? n * piece : 0;
       send_in_recv = is_root ? own : 0;
       break;
-    case PacketOperation::scatter:
+    case Operation::scatter:
       b.send_bytes = is_root ? n * piece : 0;
       recv_in_send = is_root ? own : 0;
       break;
+    default: break;  // all_reduce
   }
   b.send = b.recv = 128 + c.send_shift * value_bytes;
   if (c.in_place) {
@@ -79,24 +76,24 @@ Bytes expected(const Case& c, const std::vector<Bytes>& sent, int rank, size_t r
   std::vector<Bytes> pieces;
   if (recv_bytes == 0) return {};
   switch (c.operation) {
-    case PacketOperation::all_reduce:
-    case PacketOperation::reduce: return reduced(c.dtype, c.redop, sent);
-    case PacketOperation::reduce_scatter:
+    case Operation::all_reduce:
+    case Operation::reduce: return reduced(c.dtype, c.redop, sent);
+    case Operation::reduce_scatter:
       for (const Bytes& from : sent) pieces.push_back(part_of(from, own, piece));
       return reduced(c.dtype, c.redop, pieces);
-    case PacketOperation::all_to_all:
+    case Operation::all_to_all:
       for (const Bytes& from : sent) pieces.push_back(part_of(from, own, piece));
       return concatenated(pieces);
-    case PacketOperation::all_gather:
-    case PacketOperation::gather: return concatenated(sent);
-    case PacketOperation::broadcast: return sent[root];
-    case PacketOperation::scatter: return part_of(sent[root], own, piece);
+    case Operation::all_gather:
+    case Operation::gather: return concatenated(sent);
+    case Operation::broadcast: return sent[root];
+    case Operation::scatter: return part_of(sent[root], own, piece);
+    default: return {};
   }
-  return {};
 }
 
 PacketShape shape_of(const Case& c, int ranks, uint32_t max_ctas) {
-  return choose_packet_shape(c.operation, c.count * ncast_dtype_bytes(c.dtype), ranks, true, max_ctas);
+  return select::choose_packet_shape(c.operation, c.count * ncast_dtype_bytes(c.dtype), ranks, true, max_ctas);
 }
 
 void run_case(const TestWorld& world, const Case& c, const PacketShape& shape, uint64_t seed) {
@@ -154,7 +151,7 @@ void run_case(const TestWorld& world, const Case& c, const PacketShape& shape, u
     } else {
       CHECK((received == wanted));
     }
-    if (c.operation == PacketOperation::all_reduce) {  // NaN or not: the same bits everywhere
+    if (c.operation == Operation::all_reduce) {  // NaN or not: the same bits everywhere
       if (rank == 0) first = received;
       CHECK((received == first));
     }
@@ -164,11 +161,11 @@ void run_case(const TestWorld& world, const Case& c, const PacketShape& shape, u
   }
 }
 
-Case random_case(PacketOperation operation, ncast_dtype dtype, ncast_redop redop, uint64_t count, int ranks,
+Case random_case(Operation operation, ncast_dtype dtype, ncast_redop redop, uint64_t count, int ranks,
                  std::mt19937_64& random) {
   Case c{operation, dtype, redop, count, 0, false, 0, 0};
   c.root = static_cast<int>(random() % static_cast<uint64_t>(ranks));
-  c.in_place = operation != PacketOperation::all_to_all && random() % 2 == 0;
+  c.in_place = operation != Operation::all_to_all && random() % 2 == 0;
   if (random() % 2 == 0) c.send_shift = random() % 9;
   if (random() % 2 == 0) c.recv_shift = random() % 9;
   return c;
@@ -186,7 +183,7 @@ TEST_CASE("packets: every operation, type and reduction gives the oracle's bits"
   uint64_t number = 0;
   for (int ranks = 2; ranks <= most_ranks(); ++ranks) {
     const TestWorld world(ranks);
-    for (const PacketOperation operation : all_operations) {
+    for (const Operation operation : packet_operations()) {
       for (const ncast_dtype dtype : all_dtypes) {
         for (const ncast_redop redop : all_redops) {
           if (!reduces(operation) && redop != NCAST_SUM) continue;
@@ -215,7 +212,7 @@ TEST_CASE("packets: two shots give the oracle's bits") {
         const uint64_t count = (uint64_t{16} << 10) / ncast_dtype_bytes(dtype) + random() % 3000;
         const PacketShape shape{true, 1 + static_cast<uint32_t>(random() % 8), 1 + static_cast<uint32_t>(random() % 16),
                                 random() % 2 == 0};
-        const Case c = random_case(PacketOperation::all_reduce, dtype, redop, count, ranks, random);
+        const Case c = random_case(Operation::all_reduce, dtype, redop, count, ranks, random);
         run_case(world, c, shape, number++);
         if (is_reduced_run()) break;
       }
@@ -233,14 +230,13 @@ TEST_CASE("packets: messages around the switch to two shots, and the longest") {
     for (const ncast_dtype dtype : {NCAST_FLOAT32, NCAST_BFLOAT16}) {
       const uint64_t one_shot = executor::cuda::most_one_shot_bytes(ranks) / ncast_dtype_bytes(dtype);
       for (const uint64_t count : {one_shot - 1, one_shot, one_shot + 1}) {
-        if (count * ncast_dtype_bytes(dtype) >
-            executor::cuda::most_packet_bytes(PacketOperation::all_reduce, ranks, true))
+        if (count * ncast_dtype_bytes(dtype) > executor::cuda::most_packet_bytes(Operation::all_reduce, ranks, true))
           continue;
-        const Case c = random_case(PacketOperation::all_reduce, dtype, NCAST_SUM, count, ranks, random);
+        const Case c = random_case(Operation::all_reduce, dtype, NCAST_SUM, count, ranks, random);
         run_case(world, c, shape_of(c, ranks, 8), number++);
       }
     }
-    for (const PacketOperation operation : all_operations) {
+    for (const Operation operation : packet_operations()) {
       const uint64_t most = executor::cuda::most_packet_bytes(operation, ranks, true);
       const ncast_dtype dtype = reduces(operation) ? NCAST_INT64 : NCAST_UINT32;
       const uint64_t count = most / ncast_dtype_bytes(dtype);
@@ -258,7 +254,7 @@ TEST_CASE("packets: one rank copies") {
   const TimeLimit limit(60);
   const TestWorld world(1);
   std::mt19937_64 random(4);
-  for (const PacketOperation operation : all_operations)
+  for (const Operation operation : packet_operations())
     for (const ncast_dtype dtype : {NCAST_INT32, NCAST_UINT8})
       run_case(world, random_case(operation, dtype, NCAST_SUM, 1001, 1, random), {false, 1, 1}, 5);
 }

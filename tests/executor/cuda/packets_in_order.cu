@@ -6,13 +6,14 @@
 #include <random>
 
 #include "packet_world.h"
+#include "support/packet_operations.h"
 #include "support/ranks.h"
 
 namespace narrowcast::testing {
 namespace {
 
 using executor::cuda::PacketCall;
-using executor::cuda::PacketOperation;
+using operation::Operation;
 
 // The i-th value that `rank` sends in a round.
 __host__ __device__ inline uint32_t value_of(uint32_t round, uint32_t rank, uint32_t i) {
@@ -31,34 +32,34 @@ __device__ uint32_t bits_of(uint32_t number, bool floats) {
 }
 
 // The i-th value that `rank` receives.
-__device__ uint32_t expected_value(PacketOperation operation, bool floats, uint32_t round, uint32_t rank,
-                                   uint32_t ranks, uint32_t root, uint32_t count, uint32_t i) {
+__device__ uint32_t expected_value(Operation operation, bool floats, uint32_t round, uint32_t rank, uint32_t ranks,
+                                   uint32_t root, uint32_t count, uint32_t i) {
   uint32_t sum = 0;
   switch (operation) {
-    case PacketOperation::all_reduce:
-    case PacketOperation::reduce:
+    case Operation::all_reduce:
+    case Operation::reduce:
       for (uint32_t from = 0; from < ranks; ++from) sum += summand_of(round, from, i);
       return bits_of(sum, floats);
-    case PacketOperation::reduce_scatter:
+    case Operation::reduce_scatter:
       for (uint32_t from = 0; from < ranks; ++from) sum += summand_of(round, from, rank * count + i);
       return bits_of(sum, floats);
-    case PacketOperation::all_gather:
-    case PacketOperation::gather: return value_of(round, i / count, i % count);
-    case PacketOperation::all_to_all: return value_of(round, i / count, rank * count + i % count);
-    case PacketOperation::broadcast: return value_of(round, root, i);
-    case PacketOperation::scatter: return value_of(round, root, rank * count + i);
+    case Operation::all_gather:
+    case Operation::gather: return value_of(round, i / count, i % count);
+    case Operation::all_to_all: return value_of(round, i / count, rank * count + i % count);
+    case Operation::broadcast: return value_of(round, root, i);
+    case Operation::scatter: return value_of(round, root, rank * count + i);
   }
   return 0;
 }
 
 // counters: the round, and how many values were wrong.
-__global__ void fill_kernel(PacketOperation operation, bool floats, uint32_t* values, uint32_t count, uint32_t rank,
+__global__ void fill_kernel(Operation operation, bool floats, uint32_t* values, uint32_t count, uint32_t rank,
                             const uint32_t* counters) {
   for (uint32_t i = blockIdx.x * blockDim.x + threadIdx.x; i < count; i += gridDim.x * blockDim.x)
     values[i] = reduces(operation) ? bits_of(summand_of(counters[0], rank, i), floats) : value_of(counters[0], rank, i);
 }
-__global__ void check_kernel(PacketOperation operation, bool floats, uint32_t* values, uint32_t values_count,
-                             uint32_t rank, uint32_t ranks, uint32_t root, uint32_t count, uint32_t* counters) {
+__global__ void check_kernel(Operation operation, bool floats, uint32_t* values, uint32_t values_count, uint32_t rank,
+                             uint32_t ranks, uint32_t root, uint32_t count, uint32_t* counters) {
   for (uint32_t i = blockIdx.x * blockDim.x + threadIdx.x; i < values_count; i += gridDim.x * blockDim.x) {
     if (values[i] != expected_value(operation, floats, counters[0], rank, ranks, root, count, i))
       atomicAdd(&counters[1], 1);
@@ -71,7 +72,7 @@ __global__ void delay_kernel(uint32_t microseconds) {
 __global__ void next_round_kernel(uint32_t* counters) { ++counters[0]; }
 
 struct Step {
-  PacketOperation operation;
+  Operation operation;
   uint32_t count;
   int root;
   uint32_t max_ctas;
@@ -92,7 +93,7 @@ Step random_step(const Step& last, int ranks, uint32_t most_count, std::mt19937&
   step.floats = random() % 2 != 0;
   step.off_alignment = random() % 2 != 0 ? random() : 0;
   if (random() % 3 != 0) return step;
-  step.operation = static_cast<PacketOperation>(random() % 8);
+  step.operation = packet_operations()[random() % packet_operations().size()];
   step.root = static_cast<int>(random() % static_cast<uint32_t>(ranks));
   return step;
 }
@@ -107,11 +108,11 @@ void enqueue(const TestWorld& world, int rank, const Step& step) {
   const cudaStream_t stream = world.rank(rank).stream;
   const auto operation = step.operation;
   const ncast_dtype dtype = step.floats ? NCAST_FLOAT32 : NCAST_UINT32;
-  const bool sends_all = operation == PacketOperation::all_to_all || operation == PacketOperation::reduce_scatter ||
-                         operation == PacketOperation::scatter;
-  const bool receives_all = operation == PacketOperation::all_to_all || operation == PacketOperation::all_gather ||
-                            operation == PacketOperation::gather;
-  const bool receives = (operation != PacketOperation::gather && operation != PacketOperation::reduce) || is_root;
+  const bool sends_all =
+      operation == Operation::all_to_all || operation == Operation::reduce_scatter || operation == Operation::scatter;
+  const bool receives_all =
+      operation == Operation::all_to_all || operation == Operation::all_gather || operation == Operation::gather;
+  const bool receives = (operation != Operation::gather && operation != Operation::reduce) || is_root;
   world.use(rank);
   fill_kernel<<<2, 256, 0, stream>>>(operation, step.floats, send, sends_all ? ranks * step.count : step.count,
                                      static_cast<uint32_t>(rank), counters);
@@ -138,7 +139,7 @@ void check_counters(const TestWorld& world, uint32_t rounds) {
 
 void run_steps(const TestWorld& world, uint32_t steps, uint32_t seed) {
   std::mt19937 random(seed);
-  Step step{PacketOperation::broadcast, 1, 0, 1};
+  Step step{Operation::broadcast, 1, 0, 1};
   for (uint32_t i = 0; i < steps; ++i) {
     step = random_step(step, world.ranks(), 40000, random);
     const int late = static_cast<int>(random() % static_cast<uint32_t>(world.ranks()));
@@ -181,7 +182,7 @@ TEST_CASE("packets: a CUDA graph is replayed with other data") {
       const cudaStream_t stream = world.rank(rank).stream;
       world.use(rank);
       REQUIRE_CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
-      Step step{PacketOperation::all_reduce, 1, 0, 1};
+      Step step{Operation::all_reduce, 1, 0, 1};
       for (uint32_t i = 0; i < calls; ++i) {
         enqueue(world, rank, step);
         step = random_step(step, ranks, 100000, random);
@@ -247,8 +248,7 @@ bool is_untouched(const TestWorld& world, int rank, const void* values, size_t b
 
 TEST_CASE("packets: a stopped rank takes and gives nothing, and its first failure stays") {
   const TimeLimit limit(60);
-  for (const PacketOperation operation :
-       {PacketOperation::all_reduce, PacketOperation::all_gather, PacketOperation::reduce_scatter}) {
+  for (const Operation operation : {Operation::all_reduce, Operation::all_gather, Operation::reduce_scatter}) {
     for (const uint32_t count :
          {64u, 65u, 20000u}) {  // kernels for short messages of whole words, and the general ones
       CAPTURE(static_cast<int>(operation));
@@ -313,10 +313,10 @@ void check_mismatch(const PacketCall& first, const PacketCall& second) {
 
 TEST_CASE("packets: ranks that make different calls are told so, whatever differs") {
   const TimeLimit limit(60);
-  const auto call = [](PacketOperation operation, uint64_t count, ncast_redop op, int root, uint32_t mark) {
+  const auto call = [](Operation operation, uint64_t count, ncast_redop op, int root, uint32_t mark) {
     return PacketCall{operation, nullptr, nullptr, count, NCAST_FLOAT32, op, root, mark};
   };
-  using enum PacketOperation;
+  using enum Operation;
   check_mismatch(call(all_reduce, 64, NCAST_SUM, 0, 1), call(all_reduce, 64, NCAST_MAX, 0, 2));
   check_mismatch(call(all_reduce, 64, NCAST_SUM, 0, 1), call(all_reduce, 192, NCAST_SUM, 0, 2));
   check_mismatch(call(all_reduce, 65, NCAST_SUM, 0, 1), call(all_reduce, 100000, NCAST_SUM, 0, 2));
@@ -328,8 +328,7 @@ TEST_CASE("packets: ranks that make different calls are told so, whatever differ
 
 TEST_CASE("packets: the host stops calls that wait for a rank") {
   const TimeLimit limit(60);
-  for (const PacketOperation operation :
-       {PacketOperation::all_reduce, PacketOperation::all_gather, PacketOperation::broadcast}) {
+  for (const Operation operation : {Operation::all_reduce, Operation::all_gather, Operation::broadcast}) {
     for (const uint32_t count : {100u, 100000u}) {  // one shot and two, where there are two
       const int ranks = is_reduced_run() ? 2 : 4;
       const TestWorld world(ranks, 0);
@@ -352,7 +351,7 @@ TEST_CASE("packets: a wait ends when its time is up, and says for whom it waited
     const int ranks = is_reduced_run() ? 2 : 4, missing = 1;
     const TestWorld world(ranks, 0.1);
     for (int rank = 0; rank < ranks; ++rank)
-      if (rank != missing) enqueue(world, rank, {PacketOperation::all_reduce, count, 0, 4});
+      if (rank != missing) enqueue(world, rank, {Operation::all_reduce, count, 0, 4});
     world.wait();
     for (int rank = 0; rank < ranks; ++rank) {
       if (rank == missing) continue;

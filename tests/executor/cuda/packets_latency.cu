@@ -10,11 +10,11 @@ namespace narrowcast::testing {
 namespace {
 
 using executor::cuda::PacketCall;
-using executor::cuda::PacketOperation;
 using executor::cuda::PacketShape;
+using operation::Operation;
 
 // Microseconds of one of many calls in a CUDA graph, on the slowest rank; the least of several replays.
-double measure(const TestWorld& world, PacketOperation operation, uint64_t bytes, const PacketShape& shape) {
+double measure(const TestWorld& world, Operation operation, uint64_t bytes, const PacketShape& shape) {
   constexpr int calls = 200, replays = 5;
   const auto ranks = static_cast<size_t>(world.ranks());
   std::vector<cudaGraphExec_t> graphs(ranks);
@@ -86,14 +86,13 @@ TEST_CASE("packets: how long calls take" * doctest::skip()) {
   std::printf("%d ranks on %d GPUs, bfloat16, us a call in a CUDA graph\n", world.ranks(),
               std::min(devices, world.ranks()));
   for (const auto& [operation, name] :
-       {std::pair{PacketOperation::all_reduce, "all_reduce"}, std::pair{PacketOperation::all_gather, "all_gather"},
-        std::pair{PacketOperation::reduce_scatter, "reduce_scatter"},
-        std::pair{PacketOperation::all_to_all, "all_to_all"}}) {
+       {std::pair{Operation::all_reduce, "all_reduce"}, std::pair{Operation::all_gather, "all_gather"},
+        std::pair{Operation::reduce_scatter, "reduce_scatter"}, std::pair{Operation::all_to_all, "all_to_all"}}) {
     std::printf("%s, its own choice:", name);
     for (uint64_t total = 1 << 10; total <= 2 << 20; total *= 2) {
-      const uint64_t bytes = operation == PacketOperation::all_reduce ? total : total / n / 2 * 2;
+      const uint64_t bytes = operation == Operation::all_reduce ? total : total / n / 2 * 2;
       if (bytes > executor::cuda::most_packet_bytes(operation, world.ranks(), true)) break;
-      const PacketShape shape = choose_packet_shape(operation, bytes, world.ranks(), true, most_ctas);
+      const PacketShape shape = select::choose_packet_shape(operation, bytes, world.ranks(), true, most_ctas);
       std::printf("  %lu KB %.2f", static_cast<unsigned long>(total >> 10), measure(world, operation, bytes, shape));
       std::fflush(stdout);
     }
@@ -110,12 +109,11 @@ TEST_CASE("packets: how long calls take" * doctest::skip()) {
                        all = uint64_t{ctas} * warps;
         if ((all > rows && all > 2) || all * 8 < rows / (bytes >= 128 << 10 ? n : 1)) continue;
         std::printf("  %ux%u", ctas, warps);
-        const uint64_t one_shot = executor::cuda::most_packet_bytes(PacketOperation::all_gather, world.ranks(), false);
-        if (bytes <= one_shot)
-          std::printf(" %.2f", measure(world, PacketOperation::all_reduce, bytes, {false, ctas, warps}));
+        const uint64_t one_shot = executor::cuda::most_packet_bytes(Operation::all_gather, world.ranks(), false);
+        if (bytes <= one_shot) std::printf(" %.2f", measure(world, Operation::all_reduce, bytes, {false, ctas, warps}));
         if (bytes >= 16 << 10 &&
-            bytes <= executor::cuda::most_packet_bytes(PacketOperation::all_reduce, world.ranks(), false))
-          std::printf(" / %.2f", measure(world, PacketOperation::all_reduce, bytes, {true, ctas, warps}));
+            bytes <= executor::cuda::most_packet_bytes(Operation::all_reduce, world.ranks(), false))
+          std::printf(" / %.2f", measure(world, Operation::all_reduce, bytes, {true, ctas, warps}));
         std::fflush(stdout);
       }
     }

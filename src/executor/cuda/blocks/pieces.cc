@@ -1,15 +1,13 @@
 #include "executor/cuda/blocks/pieces.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
-#include <span>
-
-#include "select/block_split.h"
 
 namespace narrowcast::executor::cuda {
 namespace {
 
-// The piece of a reduction, all of whose rings go through all pieces.
+// A piece of a reduction: every ring of the call works on every piece.
 Piece whole(const void* values, uint64_t bytes) {
   return {const_cast<char*>(static_cast<const char*>(values)), bytes, 0, 0};
 }
@@ -18,37 +16,12 @@ const char* at(const void* buffer, uint64_t bytes) {
   return buffer == nullptr ? nullptr : static_cast<const char*>(buffer) + bytes;
 }
 
-// Have so many warps room for the ends of all pieces that are sent, if none has those of two?
-bool are_dealt(const BlockCall& call, uint32_t all_rings, uint32_t warps) {
-  const std::span pieces(call.send, static_cast<size_t>(call.peers.ranks));
-  const auto count =
-      static_cast<uint32_t>(std::ranges::count_if(pieces, [](const Piece& piece) { return piece.bytes != 0; }));
-  return count <= warps && std::ranges::all_of(pieces, [&](const Piece& piece) {
-           return piece.bytes == 0 || piece.rings <= 32 * warps_of_piece(piece.rings, all_rings, count, warps);
-         });
-}
-
-// A vector cut into a piece for each rank but `without` (-1: for each), in the order of ranks.
-class RankPieces {
- public:
-  RankPieces(uint64_t bytes, int ranks, int without, uint32_t block_bytes)
-      : pieces_(bytes, without < 0 ? ranks : ranks - 1, block_bytes), without_(without) {}
-  uint64_t first(int rank) const { return pieces_.first(number(rank)); }
-  uint64_t bytes(int rank) const { return rank == without_ ? 0 : pieces_.bytes(number(rank)); }
-
- private:
-  int number(int rank) const { return without_ >= 0 && rank > without_ ? rank - 1 : rank; }
-
-  BlockPieces pieces_;
-  int without_;
-};
-
-// Every rank but the root gets a piece from it, and the others from those that have them.
-void cut_relayed_broadcast(const Call& call, const Rings& rings, uint32_t block_bytes, BlockCall* moves) {
+// Every rank but the root receives one piece from the root, and the other pieces from the ranks that relay them.
+void cut_relayed_broadcast(const Call& call, const Rings& rings, BlockCall* moves) {
   const int rank = moves->peers.rank, root = call.peer;
   const uint64_t bytes = call.count * ncast_dtype_bytes(call.dtype);
-  const RankPieces pieces(bytes, moves->peers.ranks, root, block_bytes);
-  moves->in_order = true;  // all pieces at the same time: their receivers begin to pass them on
+  const RankPieces pieces(call.operation, bytes, moves->peers.ranks, root, rings.block_bytes());
+  moves->in_order = true;  // all pieces concurrently, so that all receivers begin to relay
   moves->first_forward_ring = rings.most();
   for (int peer = 0; peer < moves->peers.ranks; ++peer) {
     if (peer == root) continue;
@@ -68,53 +41,40 @@ void cut_relayed_broadcast(const Call& call, const Rings& rings, uint32_t block_
 
 }  // namespace
 
-Rings::Rings(const Call& call, ncast_dtype dtype, ncast_codec codec, const channel::ChannelLayout& layout,
-             uint32_t max_ctas)
-    : block_bytes_(block_bytes(dtype, codec)),
-      slots_(layout.slots_of(block_bytes_)),
-      agreed_ctas_(max_ctas),
-      max_ctas_(block_ctas(call.operation, codec, call.count * ncast_dtype_bytes(call.dtype), max_ctas)),
-      warps_(piece_warps(call.operation, dtype, codec)) {}
-
 Piece Rings::piece(const void* values, uint64_t bytes) const {
-  const uint32_t rings = rings_of(bytes, block_bytes_, most());
+  const uint32_t rings = rings_of(bytes, block_bytes(), most());
   return {const_cast<char*>(static_cast<const char*>(values)), bytes, rings,
-          slots_of(bytes, block_bytes_, rings, slots_)};
+          slots_of(bytes, block_bytes(), rings, slots_)};
 }
 
 Turns Rings::turns(uint64_t bytes, bool gathers) const {
-  const uint32_t rings = rings_in_step(bytes, block_bytes_, most());
+  const uint32_t rings = shape_.rings;
   if (rings == 0) return {};
-  const uint64_t of_turn = uint64_t{rings} * block_bytes_;
-  // Rings that carry results as well are longer, and both ends wait for each other twice a turn.
-  const uint32_t slots = gathers ? slots_ : slots_of(bytes, block_bytes_, rings, slots_);
-  return {rings, slots, static_cast<uint32_t>((bytes + of_turn - 1) / of_turn)};
+  const uint64_t turn_bytes = uint64_t{rings} * block_bytes();
+  // Rings that also carry results use all slots: their ends wait for each other twice in a turn.
+  const uint32_t slots = gathers ? slots_ : slots_of(bytes, block_bytes(), rings, slots_);
+  return {rings, slots, static_cast<uint32_t>((bytes + turn_bytes - 1) / turn_bytes)};
 }
 
 uint32_t Rings::ctas(const BlockCall& call, uint32_t kernels) const {
-  if (call.turns.rings != 0) return ctas_of(call.turns.rings, max_ctas_);
-  const auto kept = static_cast<uint32_t>(std::min<uint64_t>(call.own_copy.bytes / block_bytes_, max_ctas_));
-  uint32_t sent = 0, received = 0;
+  if (call.turns.rings != 0) return shape_.ctas;
+  std::array<uint32_t, channel::max_gpu_ranks> sent = {};
+  uint32_t received = 0;
   for (int peer = 0; peer < call.peers.ranks; ++peer) {
-    sent += call.send[peer].rings;
+    sent[static_cast<size_t>(peer)] = call.send[peer].rings;
     received += call.recv[peer].rings;
   }
-  const uint32_t ends = 32 * warps_;  // of a CTA's warps in one role: one a thread
-  const uint32_t most = std::min(max_ctas_, std::max(agreed_ctas_ / kernels, 1u));
-  uint32_t ctas = std::max(ctas_of(std::max({sent, received, kept, call.own.rings, 1u}), most),
-                           (std::max(sent, received) + ends - 1) / ends);
-  while (call.announced.of_messages && !are_dealt(call, sent, ctas * warps_)) ++ctas;
-  return ctas;
+  return ctas_of_kernel(shape_, {sent, received, call.own_copy.bytes, call.announced.of_messages}, kernels);
 }
 
-void cut_moves(const Call& call, ncast_codec codec, const Rings& rings, BlockCall* moves) {
+void cut_moves(const Call& call, const Rings& rings, BlockCall* moves) {
   const int rank = moves->peers.rank, ranks = moves->peers.ranks;
   const size_t value_bytes = ncast_dtype_bytes(call.dtype);
   const uint64_t bytes = call.count * value_bytes;
   const bool is_root = rank == call.peer;
   OwnCopy& own = moves->own_copy;
   const bool relays = call.operation == Operation::broadcast && ranks > 2;
-  if (relays) cut_relayed_broadcast(call, rings, block_bytes(call.dtype, codec), moves);
+  if (relays) cut_relayed_broadcast(call, rings, moves);
   for (int peer = 0; peer < ranks; ++peer) {
     const auto index = static_cast<uint64_t>(peer);
     const bool from_root = peer == call.peer;
@@ -135,7 +95,7 @@ void cut_moves(const Call& call, ncast_codec codec, const Rings& rings, BlockCal
         recv = rings.piece(at(call.recv, in.first * value_bytes), in.elems * value_bytes);
         break;
       }
-      case Operation::broadcast:  // to one other rank, or what the root keeps
+      case Operation::broadcast:  // to a single peer, or the local copy of the root
         if (is_root) send = rings.piece(call.send, bytes);
         if (from_root) recv = rings.piece(call.recv, bytes);
         break;
@@ -157,15 +117,14 @@ void cut_moves(const Call& call, ncast_codec codec, const Rings& rings, BlockCal
   if (own.from == own.to || own.from == nullptr || own.to == nullptr) own.bytes = 0;
 }
 
-void cut_reduction(const Call& call, ncast_codec codec, const Rings& rings, BlockCall* reduction) {
+void cut_reduction(const Call& call, const Rings& rings, BlockCall* reduction) {
   const int rank = reduction->peers.rank, ranks = reduction->peers.ranks;
   const uint64_t bytes = call.count * ncast_dtype_bytes(call.dtype);
   const bool scatters = call.operation == Operation::reduce_scatter;
   const bool gathers = call.operation == Operation::all_reduce;
   const bool to_root = call.operation == Operation::reduce;
   reduction->op = call.redop;
-  const int without = to_root && !root_reduces(ranks) ? call.peer : -1;
-  const RankPieces pieces(bytes, ranks, without, block_bytes(call.dtype, codec));
+  const RankPieces pieces(call.operation, bytes, ranks, call.peer, rings.block_bytes());
   const bool receives = gathers || (to_root && rank == call.peer);
   uint64_t largest = 0;
   for (int peer = 0; peer < ranks; ++peer) {
@@ -182,7 +141,7 @@ void cut_reduction(const Call& call, ncast_codec codec, const Rings& rings, Bloc
       if (gathers || (to_root && peer == call.peer)) reduction->forward |= 1u << peer;
     }
   }
-  // Alike on all ranks.
+  // The same on all ranks.
   reduction->turns = rings.turns(largest, gathers || to_root);
   reduction->gathers = receives;
 }

@@ -5,37 +5,38 @@
 
 #include "executor/call.h"
 #include "executor/cuda/blocks/call.h"
+#include "select/block_split.h"
 
 namespace narrowcast::executor::cuda {
 
-// Cuts the pieces of a call into rings.
+// Divides the pieces of a call into rings, as decided.
 class Rings {
  public:
-  // dtype, codec: as it is coded. max_ctas: as the ranks have agreed.
-  Rings(const Call& call, ncast_dtype dtype, ncast_codec codec, const channel::ChannelLayout& layout,
-        uint32_t max_ctas);
-  // Of a piece, at most.
-  uint32_t most() const { return max_ctas_ * warps_; }
+  // layout: where the slots of the rings are.
+  Rings(const BlockShape& shape, const channel::ChannelLayout& layout)
+      : shape_(shape), slots_(layout.slots_of(shape.block_bytes)) {}
   Piece piece(const void* values, uint64_t bytes) const;
-  // Of a reduction whose largest piece has so many bytes. gathers: results go on by the same rings.
+  // For a reduction whose largest piece has this size. gathers: the same rings carry the results.
   Turns turns(uint64_t bytes, bool gathers) const;
-  // Of a kernel that has these pieces, and runs beside others of the same call.
+  // The CTAs of a kernel with these pieces, if it is one of `kernels` concurrent kernels of the call.
   uint32_t ctas(const BlockCall& call, uint32_t kernels = 1) const;
 
+  uint32_t block_bytes() const { return shape_.block_bytes; }
+  uint32_t most() const { return shape_.most_rings(); }  // rings of a piece
+
  private:
-  uint32_t block_bytes_, slots_;
-  uint32_t agreed_ctas_;  // of all kernels of a call
-  uint32_t max_ctas_, warps_;
+  BlockShape shape_;
+  uint32_t slots_;
 };
 
-// Fills in the pieces of a collective that only moves data, for moves->peers.rank. codec: as chosen. A broadcast to
-// several ranks goes in pieces, each of which its receiver passes on: the root sends every value once, as in "Bandwidth
-// optimal all-reduce algorithms for clusters of workstations" (Patarasu, Yuan, 2009).
-void cut_moves(const Call& call, ncast_codec codec, const Rings& rings, BlockCall* moves);
-// The same for one that reduces.
-void cut_reduction(const Call& call, ncast_codec codec, const Rings& rings, BlockCall* reduction);
+// Sets the pieces of a collective that only moves data, for moves->peers.rank. In a broadcast to several ranks each
+// receiver gets one piece from the root and relays it to the others, so the root sends every value once, as in
+// "Bandwidth optimal all-reduce algorithms for clusters of workstations" (Patarasu, Yuan, 2009).
+void cut_moves(const Call& call, const Rings& rings, BlockCall* moves);
+// The same for a collective that reduces.
+void cut_reduction(const Call& call, const Rings& rings, BlockCall* reduction);
 
-// Bytes of values that a rank puts into slots, or writes to other ranks.
+// Bytes of the values that a rank puts into slots or writes to other ranks.
 uint64_t sent_bytes(const BlockCall& call);
 
 }  // namespace narrowcast::executor::cuda

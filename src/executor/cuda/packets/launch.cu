@@ -1,4 +1,4 @@
-// Which kernel runs a call by packets, and in what shape.
+// Chooses the kernel of a call by packets.
 #include <algorithm>
 
 #include "channel/packet/packet_area.h"
@@ -7,6 +7,8 @@
 
 namespace narrowcast::executor::cuda {
 namespace {
+
+using operation::Operation;
 
 Exchange make_exchange(const PacketCall& call, const PacketShape& shape, int rank, int ranks) {
   const uint64_t bytes = call.count * ncast_dtype_bytes(call.dtype);
@@ -19,7 +21,7 @@ Exchange make_exchange(const PacketCall& call, const PacketShape& shape, int ran
   exchange.buffer_rows =
       channel::with_packet(shape.lines, [&]<typename Packet>() { return channel::packet_rows<Packet>(ranks); });
   exchange.buffer_begin = shape.lines ? channel::packet_rows_bytes<channel::ShortPacket>(ranks) : 0;
-  // All warps' turn, where one is not enough.
+  // The jobs of one turn of all warps, if one turn is not enough.
   const uint32_t turn = shape.ctas * shape.warps;
   exchange.behind = jobs_of(call.operation, exchange.rows, ranks) <= turn ? 0 : turn;
   exchange.buffer_bytes = channel::packet_buffer_bytes(ranks);
@@ -27,36 +29,37 @@ Exchange make_exchange(const PacketCall& call, const PacketShape& shape, int ran
   exchange.piece_bytes = exchange.last_bytes = static_cast<uint32_t>(bytes);
   exchange.to = exchange.from = others;
 
-  // Strides of 0 but where the ranks' pieces differ.
+  // The stride stays 0 if all ranks have the same piece.
   const uint32_t stride = exchange.piece_bytes;
   switch (call.operation) {
-    case PacketOperation::all_reduce:
+    case Operation::all_reduce:
       if (!shape.two_shot) break;
       exchange.gathers = true;
       exchange.piece_bytes = static_cast<uint32_t>(two_shot_piece_bytes(bytes, ranks));
       exchange.last_bytes = static_cast<uint32_t>(bytes) - static_cast<uint32_t>(ranks - 1) * exchange.piece_bytes;
       exchange.send_stride = exchange.recv_stride = exchange.piece_bytes;
       break;
-    case PacketOperation::reduce_scatter: exchange.send_stride = stride; break;
-    case PacketOperation::all_to_all: exchange.send_stride = stride; [[fallthrough]];
-    case PacketOperation::all_gather:
+    case Operation::reduce_scatter: exchange.send_stride = stride; break;
+    case Operation::all_to_all: exchange.send_stride = stride; [[fallthrough]];
+    case Operation::all_gather:
       exchange.recv_stride = stride;
       exchange.keeps = true;
       break;
-    case PacketOperation::scatter: exchange.send_stride = stride; [[fallthrough]];
-    case PacketOperation::broadcast:
+    case Operation::scatter: exchange.send_stride = stride; [[fallthrough]];
+    case Operation::broadcast:
       exchange.keeps = is_root;
       exchange.to = is_root ? others : 0;
       exchange.from = is_root ? 0 : root;
       break;
-    case PacketOperation::gather:
+    case Operation::gather:
       exchange.recv_stride = stride;
       exchange.keeps = is_root;
       [[fallthrough]];
-    case PacketOperation::reduce:
+    case Operation::reduce:
       exchange.to = is_root ? 0 : root;
       exchange.from = is_root ? others : 0;
       break;
+    default: break;  // is_possible() has refused it
   }
   const auto offset = static_cast<uint32_t>(rank);
   if (exchange.keeps && exchange.send + offset * exchange.send_stride == exchange.recv + offset * exchange.recv_stride)
@@ -89,8 +92,8 @@ cudaError_t launch_packets(const channel::Peers& peers, size_t scratch_offset, c
     return fits_short ? launch_short_move(areas, exchange, shape, stream)
                       : launch_packet_move(areas, exchange, value_bytes, shape, stream);
   }
-  // The root of `reduce` has nobody to send to.
-  const bool with_all = call.operation != PacketOperation::reduce;
+  // The root of a reduce sends to nobody.
+  const bool with_all = call.operation != Operation::reduce;
   if (fits_short && with_all && call.redop == NCAST_SUM && has_short_sum(call.dtype))
     return launch_short_sum(areas, exchange, call.dtype, shape, stream);
   return launch_packet_reduction(areas, exchange, call.dtype, call.redop, shape, stream);

@@ -1,0 +1,62 @@
+#include "comm/question.h"
+
+#include <algorithm>
+#include <cinttypes>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "codec/codec.h"
+#include "comm/arguments.h"
+#include "select/options.h"
+#include "status/error.h"
+
+namespace narrowcast::comm {
+namespace {
+
+// The messages of the options do not name the function that reads them.
+ncast_status load(const ncast_comm_config* given, select::Options* options, select::CostModel* costs) {
+  ncast_comm_config config;
+  if (ncast_status status = read_config(given, &config)) return status;
+  if (ncast_status status = select::Options::of(config, options)) return status;
+  return options->load_costs(costs);
+}
+
+}  // namespace
+
+ncast_status shape_of(const char* function, const Question& question, const select::Decider& decider,
+                      select::CallShape* shape) {
+  const std::optional<operation::Operation> operation = operation::find(question.operation);
+  if (!operation)
+    return fail(NCAST_INVALID_ARGUMENT, "%s: operation is %d, which is not an operation", function,
+                static_cast<int>(question.operation));
+  const size_t value_bytes = ncast_dtype_bytes(question.dtype);
+  if (value_bytes == 0)
+    return fail(NCAST_INVALID_ARGUMENT, "%s: dtype is %d, which is not a value type", function,
+                static_cast<int>(question.dtype));
+  if (ncast_status status = codec::check_or_auto(function, question.codec)) return status;
+  if (question.count > INT64_MAX / value_bytes / select::most_gpu_ranks)
+    return fail(NCAST_INVALID_ARGUMENT, "%s: count is %" PRIu64 ", which exceeds the address space", function,
+                question.count);
+  *shape = decider.shape_of(*operation, question.dtype, codec::canonical(question.codec), question.count * value_bytes);
+  return NCAST_OK;
+}
+
+ncast_status assume_communicator(const char* function, int ranks, const ncast_comm_config* config,
+                                 std::shared_ptr<select::Decider>* decider) {
+  select::Options options;
+  select::CostModel costs;
+  if (ncast_status status = load(config, &options, &costs)) {
+    const std::string message = ncast_last_error();
+    return fail(status, "%s: %s", function, message.c_str());
+  }
+  if (ranks < 1 || ranks > select::most_gpu_ranks)
+    return fail(NCAST_INVALID_ARGUMENT, "%s: ranks is %d, not 1 to %d", function, ranks, select::most_gpu_ranks);
+  const uint32_t most_ctas = options.over_host ? select::most_ctas_over_host : select::most_block_ctas;
+  const select::CommTraits traits{ranks, options.over_host ? select::Link::host : select::Link::nvlink,
+                                  std::min(options.max_ctas, most_ctas), options.transport};
+  *decider = std::make_shared<select::Decider>(traits, std::move(costs));
+  return NCAST_OK;
+}
+
+}  // namespace narrowcast::comm

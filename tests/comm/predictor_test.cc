@@ -1,0 +1,110 @@
+// Predictors compare the decisions that explanations print and calls run by. No GPU is needed.
+#include <memory>
+#include <string>
+
+#include "doctest/doctest.h"
+#include "narrowcast/explain.h"
+#include "support/environment.h"
+
+namespace narrowcast {
+namespace {
+
+using Predictor = std::unique_ptr<ncast_predictor, void (*)(ncast_predictor*)>;
+
+Predictor predictor_for(int ranks) {
+  ncast_predictor* made = nullptr;
+  REQUIRE(ncast_predictor_create(ranks, nullptr, &made) == NCAST_OK);
+  return {made, ncast_predictor_destroy};
+}
+
+ncast_comparison compared(const ncast_predictor* predictor, ncast_operation operation, uint64_t count,
+                          int with_windows) {
+  ncast_comparison comparison = {};
+  comparison.struct_bytes = sizeof comparison;
+  REQUIRE(ncast_predictor_compare(predictor, operation, count, NCAST_BFLOAT16, NCAST_CODEC_AUTO, with_windows,
+                                  &comparison) == NCAST_OK);
+  return comparison;
+}
+
+double explained_microseconds(ncast_operation operation, uint64_t count, int ranks) {
+  ncast_explanation* explanation = nullptr;
+  ncast_decision decision = {};
+  decision.struct_bytes = sizeof decision;
+  REQUIRE(ncast_explain(operation, count, NCAST_BFLOAT16, NCAST_CODEC_AUTO, ranks, nullptr, &explanation) == NCAST_OK);
+  CHECK(ncast_explanation_decision(explanation, &decision) == NCAST_OK);
+  ncast_explanation_destroy(explanation);
+  return decision.microseconds;
+}
+
+TEST_CASE("a comparison has the time of the explanation, also when it is repeated") {
+  const Predictor predictor = predictor_for(2);
+  for (int round = 0; round < 2; ++round) {
+    for (const ncast_operation operation : {NCAST_OP_ALL_GATHER, NCAST_OP_ALL_REDUCE, NCAST_OP_BROADCAST}) {
+      for (const uint64_t count : {uint64_t{512}, uint64_t{64} << 20}) {
+        for (const int with_windows : {0, 1}) {
+          const ncast_comparison comparison = compared(predictor.get(), operation, count, with_windows);
+          CHECK(comparison.microseconds == explained_microseconds(operation, count, 2));
+          CHECK((comparison.faster != 0) == (comparison.microseconds < comparison.nccl_microseconds));
+          CHECK((comparison.reason == nullptr) == (comparison.faster != 0));
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("a predictor outlives its communicator, and the host backend has no times") {
+  ncast_comm_config config;
+  ncast_comm_config_init(&config);
+  ncast_unique_id id;
+  ncast_comm* comm = nullptr;
+  REQUIRE(ncast_get_unique_id(&id) == NCAST_OK);
+  REQUIRE(ncast_comm_create(&comm, 1, &id, 0, &config) == NCAST_OK);
+  ncast_predictor* made = nullptr;
+  REQUIRE(ncast_comm_predictor(comm, &made) == NCAST_OK);
+  const Predictor predictor(made, ncast_predictor_destroy);
+  REQUIRE(ncast_comm_destroy(comm) == NCAST_OK);
+  const ncast_comparison comparison = compared(predictor.get(), NCAST_OP_ALL_REDUCE, 512, 0);
+  CHECK(comparison.faster == 0);
+  CHECK(comparison.microseconds == 0);
+  CHECK(std::string(comparison.reason) == "the cost model does not know this call");
+  CHECK(ncast_predictor_costs_warning(predictor.get()) == nullptr);
+}
+
+TEST_CASE("a predictor reports costs of unknown kernels") {
+  const Predictor predictor = predictor_for(2);
+  REQUIRE(ncast_predictor_costs_warning(predictor.get()) != nullptr);
+  CHECK(std::string(ncast_predictor_costs_warning(predictor.get())) ==
+        "the cost model does not say which kernels it was measured on");
+}
+
+TEST_CASE("invalid arguments of predictors are rejected") {
+  ncast_predictor* made = nullptr;
+  const auto message = [](ncast_status status) {
+    CHECK(status == NCAST_INVALID_ARGUMENT);
+    return std::string(ncast_last_error());
+  };
+  CHECK(message(ncast_predictor_create(9, nullptr, &made)) == "ncast_predictor_create: ranks is 9, not 1 to 8");
+  CHECK(message(ncast_predictor_create(2, nullptr, nullptr)) == "ncast_predictor_create: predictor is NULL");
+  CHECK(message(ncast_comm_predictor(nullptr, &made)) == "ncast_comm_predictor: comm is NULL");
+  {
+    const testing::Environment model("NARROWCAST_COST_MODEL", "/nowhere");
+    CHECK(message(ncast_predictor_create(2, nullptr, &made)) ==
+          "ncast_predictor_create: NARROWCAST_COST_MODEL: /nowhere cannot be read: No such file or directory");
+  }
+  CHECK(made == nullptr);
+  ncast_comparison comparison = {};
+  const auto compare = [&](const ncast_predictor* predictor, int operation, ncast_comparison* result) {
+    return message(ncast_predictor_compare(predictor, static_cast<ncast_operation>(operation), 1, NCAST_INT8,
+                                           NCAST_CODEC_RAW, 0, result));
+  };
+  const Predictor predictor = predictor_for(2);
+  CHECK(compare(nullptr, NCAST_OP_SEND, &comparison) == "ncast_predictor_compare: predictor is NULL");
+  CHECK(compare(predictor.get(), 11, &comparison) ==
+        "ncast_predictor_compare: operation is 11, which is not an operation");
+  CHECK(compare(predictor.get(), NCAST_OP_SEND, nullptr) == "ncast_predictor_compare: comparison is NULL");
+  CHECK(compare(predictor.get(), NCAST_OP_SEND, &comparison).find("struct_bytes is 0") != std::string::npos);
+  ncast_predictor_destroy(nullptr);
+}
+
+}  // namespace
+}  // namespace narrowcast

@@ -1,0 +1,42 @@
+// The cache of decisions. No GPU is needed.
+#include "select/decider.h"
+
+#include "doctest/doctest.h"
+
+namespace narrowcast::select {
+namespace {
+
+bool equal(const Decision& a, const Decision& b) {
+  const auto same_blocks = [](const BlockShape& x, const BlockShape& y) {
+    return x.rings == y.rings && x.ctas == y.ctas && x.warps == y.warps && x.block_bytes == y.block_bytes;
+  };
+  const auto same_packets = [](const PacketShape& x, const PacketShape& y) {
+    return x.two_shot == y.two_shot && x.ctas == y.ctas && x.warps == y.warps && x.lines == y.lines;
+  };
+  return a.candidate == b.candidate && a.codec == b.codec && a.codec_reason == b.codec_reason &&
+         a.transport_reason == b.transport_reason && a.predicted.typical == b.predicted.typical &&
+         a.blocks.has_value() == b.blocks.has_value() && (!a.blocks || same_blocks(*a.blocks, *b.blocks)) &&
+         a.packets.has_value() == b.packets.has_value() && (!a.packets || same_packets(*a.packets, *b.packets));
+}
+
+TEST_CASE("a cached decision is the one that would be made") {
+  const CostModel& model = CostModel::shipped();
+  Decider decider({.ranks = 2, .link = Link::nvlink}, model);
+  for (int round = 0; round < 2; ++round) {
+    for (const operation::Description& row : operation::descriptions) {
+      for (const ncast_dtype dtype : {NCAST_BFLOAT16, NCAST_INT8}) {
+        for (const ncast_codec codec : {NCAST_CODEC_RAW, NCAST_CODEC_WINDOW, NCAST_CODEC_AUTO}) {
+          for (uint64_t bytes = 1; bytes <= uint64_t{1} << 30; bytes *= 2) {
+            for (const uint64_t more : {0, 0, 1}) {
+              const CallShape shape = decider.shape_of(row.operation, dtype, codec, bytes + more);
+              CHECK(equal(decider.decide(shape), decide(shape, {model})));
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace narrowcast::select
