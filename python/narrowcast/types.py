@@ -15,9 +15,9 @@ def __dir__() -> list[str]:
 
 @dataclass(frozen=True)
 class ValueType:
-    """A value type."""
+    """A value type and its layout."""
 
-    name: str  #: as ncast_dtype_name has it
+    name: str  #: as returned by ncast_dtype_name
     number: int  #: in the C API
     bytes: int  #: of one value
     exponent_bits: int  #: 0 for integers
@@ -40,7 +40,7 @@ VALUE_TYPES: Final = (
     ValueType("float16", 6, 2, 5, 10, "float16"),
     ValueType("float32", 7, 4, 8, 23, "float32"),
     ValueType("float64", 8, 8, 11, 52, "float64"),
-    # NumPy has no such types: its arrays hold the bits.
+    # NumPy does not have these types: arrays contain their bits.
     ValueType("bfloat16", 9, 2, 8, 7, "uint16"),
     ValueType("float8_e4m3", 10, 1, 4, 3, "uint8"),
     ValueType("float8_e5m2", 11, 1, 5, 2, "uint8"),

@@ -33,7 +33,7 @@ def _is_seconds(value: str) -> bool:
 
 
 def _with_library(understood: Callable[[str], bool]) -> Callable[[str], bool]:
-    """Everything is understood if the library, which knows the valid values, is missing. `doctor` reports that."""
+    """Accepts every value if the library, which knows the valid ones, is missing. `doctor` reports that."""
 
     def check(value: str) -> bool:
         try:

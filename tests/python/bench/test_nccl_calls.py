@@ -14,7 +14,7 @@ _SEND, _RECV = 1000, 2000
 
 
 class Recorder:
-    """Stands in for a communicator of NCCL. missing: functions that this NCCL lacks."""
+    """A fake communicator of NCCL. missing: functions that this NCCL does not have."""
 
     def __init__(self, *missing: str) -> None:
         self.calls: list[tuple[object, ...]] = []
