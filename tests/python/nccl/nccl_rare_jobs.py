@@ -288,6 +288,13 @@ def registered(*, rank: int, ranks: int, emit: Any) -> None:
     emit(found)
 
 
+def logged(*, ranks: int, path: str, emit: Any) -> None:
+    """One thread drives all GPUs; messages go to a file."""
+    log = os.open(path, os.O_WRONLY | os.O_CREAT)
+    os.dup2(log, 2)
+    nccl_jobs.one_thread(ranks=ranks, emit=emit)
+
+
 def _sum_is_correct(nccl: Program, comm: c_void_p, stream: Stream, ranks: int) -> bool:
     """Whether an all-reduce is correct. The communicator has the first `ranks` ranks."""
     total = nccl.put(values_of(nccl.rank, 1000, "int32"))

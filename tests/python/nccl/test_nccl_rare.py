@@ -185,3 +185,20 @@ def test_settings_apply_to_communicators(preloaded, monkeypatch, tmp_path, in_fi
     for correct in Ranks(preloaded)("every_operation", count=10):
         assert set(correct) == OPERATIONS
     assert (tmp_path / "configs").read_text().splitlines() == [config] * 3
+
+
+@pytest.mark.usefixtures("before_the_engine")
+@pytest.mark.parametrize(
+    ("variables", "level"),
+    [({}, None), ({"DEBUG": "INFO"}, "INFO"), ({"COST_MODEL": "old.costs"}, "WARN")],
+)
+def test_costs_of_other_kernels_are_logged_once(on_ranks, monkeypatch, tmp_path, variables, level):
+    warning = "the cost model was measured on other kernels"
+    monkeypatch.setenv("TEST_COSTS_WARNING", warning)
+    for name, value in variables.items():
+        monkeypatch.setenv(f"NARROWCAST_{name}", value)
+    path = tmp_path / "log"
+    assert on_ranks("logged", alone=True, path=str(path)) == [[True] * 9]
+    lines = [line.split(" ", 1)[1] for line in path.read_text().splitlines() if warning in line]
+    # One process has three communicators.
+    assert lines == ([] if level is None else [f"narrowcast {level} predictions may be wrong: {warning}"])
