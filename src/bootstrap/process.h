@@ -12,7 +12,7 @@ struct ProcessIdentity {
   uint64_t pid_namespace = 0;  // pids are valid within one namespace
 };
 
-// The calling process. start_time is 0 where /proc cannot be read.
+// The calling process. start_time is 0 if /proc cannot be read.
 ProcessIdentity current_process();
 
 // False once the process has ended, even if it is a zombie. If this cannot be determined (for example, without free

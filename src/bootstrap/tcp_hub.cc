@@ -246,18 +246,18 @@ void Hub::receive_blob(int rank, const std::vector<char>& blob) {
 // Ends the round if all ranks have contributed, or with an error if a rank has left without contributing.
 void Hub::advance_round() {
   if (failure_ != nullptr) return;
-  const auto lacking =
+  const auto missing =
       std::find_if(members_.begin(), members_.end(), [](const Member& member) { return !member.contributed; });
-  if (lacking == members_.end()) {
+  if (missing == members_.end()) {
     send_to_all(MessageKind::gathered, 0, std::make_shared<const std::vector<char>>(std::move(round_)));
     return end_round();
   }
-  const auto closed = std::find_if(members_.begin(), members_.end(), [](const Member& member) {
+  const auto left = std::find_if(members_.begin(), members_.end(), [](const Member& member) {
     return !member.contributed && member.state == Member::left;
   });
-  if (closed == members_.end()) return;
+  if (left == members_.end()) return;
   const Payload refusal = to_payload(make_failure(NCAST_REMOTE_ERROR, FailureMessage::from_hub,
-                                                  (closed->name + " left; an all_gather still needs it").c_str()));
+                                                  (left->name + " left before an all_gather that needs it").c_str()));
   for (Member& member : members_) {
     if (!member.contributed || member.state != Member::joined) continue;
     member.connection->queue(MessageKind::gather_refused, 0, refusal);

@@ -28,7 +28,7 @@ inline ncast_unique_id make_unique_id(const UniqueIdContent& content) {
   return id;
 }
 
-// False if the id was not made by ncast_get_unique_id.
+// False if the id was not created by ncast_get_unique_id.
 inline bool is_unique_id(const ncast_unique_id& id) {
   return std::memcmp(id.bytes, unique_id_magic, sizeof unique_id_magic) == 0;
 }

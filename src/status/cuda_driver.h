@@ -1,4 +1,4 @@
-// The oldest driver that this build's CUDA runtime accepts, and how a driver that is too old is reported.
+// The oldest driver that this build's CUDA runtime accepts, and the error message for older drivers.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// The table of codecs as the C API describes it.
+// The library's table of codecs, read through the C API.
 #pragma once
 
 #include <vector>
@@ -7,14 +7,14 @@
 
 namespace narrowcast::tests {
 
-// Codec number `index` of the library.
+// The description of codec number `index`.
 inline ncast_codec_info codec_info(size_t index) {
   ncast_codec_info info = {};
   info.struct_bytes = sizeof info;
   return ncast_codec_describe(index, &info) == NCAST_OK ? info : ncast_codec_info{};
 }
 
-// With a tag: nvcc 13.0 fails to compile vectors of structs that have none.
+// A named struct, because nvcc 13.0 fails to compile vectors of structs that only have a typedef name.
 struct CodecInfo : ncast_codec_info {};
 
 inline std::vector<CodecInfo> all_codecs() {
@@ -23,28 +23,28 @@ inline std::vector<CodecInfo> all_codecs() {
   return all;
 }
 
-// The codec's entry among those of the library.
+// The description of a codec. Its parameters are ignored.
 inline ncast_codec_info info_of(ncast_codec codec) {
   for (const ncast_codec_info& info : all_codecs())
     if ((info.codec & 0xff) == (codec & 0xff)) return info;
   return {};
 }
 
-// The entry of a value type; NULL: the codec stores such values raw.
+// The entry of a value type. NULL if the codec stores such values raw.
 inline const ncast_codec_type* type_of(const ncast_codec_info& info, ncast_dtype dtype) {
   for (uint32_t i = 0; i < info.type_count; ++i)
     if (info.types[i].dtype == dtype) return &info.types[i];
   return nullptr;
 }
 
-// The entry of a value type if the codec is bounded; NULL: every bit is restored.
+// The entry of a value type if values can change. NULL if decoding restores all bits.
 inline const ncast_codec_type* bounded_type_of(ncast_codec codec, ncast_dtype dtype) {
   if (codec == NCAST_CODEC_AUTO) return nullptr;
   const ncast_codec_info info = info_of(codec);
   return info.exact != 0 ? nullptr : type_of(info, dtype);
 }
 
-// The codec with its default parameters, and with each parameter at either end of its range.
+// The codec with its default parameters, and with each parameter at its minimum and its maximum.
 inline std::vector<ncast_codec> variants_of(const ncast_codec_info& info) {
   std::vector<ncast_codec> variants = {info.codec};
   for (uint32_t i = 0; i < info.parameter_count; ++i)
@@ -53,7 +53,7 @@ inline std::vector<ncast_codec> variants_of(const ncast_codec_info& info) {
   return variants;
 }
 
-// Every codec with every set of parameters that variants_of() gives.
+// The variants of all codecs.
 inline std::vector<ncast_codec> all_variants() {
   std::vector<ncast_codec> all;
   for (const ncast_codec_info& info : all_codecs())

@@ -1,4 +1,4 @@
-// How far the results of calls with a bounded codec may be from exact results.
+// Tolerances for the results of calls with a bounded codec.
 #pragma once
 
 #include <algorithm>
@@ -13,11 +13,11 @@
 
 namespace narrowcast::testing {
 
-// The largest of each value and its neighbours up to `radius` values away.
+// For each value, the maximum of it and its neighbours up to `radius` values away.
 inline std::vector<double> sliding_max(const std::vector<double>& values, size_t radius) {
   std::vector<double> result(values.size(), 0.0);
   const size_t width = 2 * radius + 1;
-  std::vector<double> largest(values.size() + 2 * radius, 0.0);  // of the `span` values from each one on
+  std::vector<double> largest(values.size() + 2 * radius, 0.0);  // at i: the maximum of the `span` values from i on
   std::copy(values.begin(), values.end(), largest.begin() + static_cast<std::ptrdiff_t>(radius));
   size_t span = 1;
   for (; 2 * span <= width; span *= 2)
@@ -26,7 +26,7 @@ inline std::vector<double> sliding_max(const std::vector<double>& values, size_t
   return result;
 }
 
-// The largest value of each one's block, when blocks begin with the first value.
+// For each value, the maximum of its block, if blocks begin with the first value.
 inline std::vector<double> largest_of_block(std::vector<double> values, size_t block_elems) {
   for (size_t first = 0; first < values.size(); first += block_elems) {
     const auto block = std::span(values).subspan(first, std::min(block_elems, values.size() - first));
@@ -35,10 +35,10 @@ inline std::vector<double> largest_of_block(std::vector<double> values, size_t b
   return values;
 }
 
-// Where blocks begin. frame: with the first value. call: anywhere, because calls cut values into pieces and chunks.
+// Where blocks begin. frame: at the first value. call: anywhere, because calls divide values into pieces and chunks.
 enum class Blocks { frame, call };
 
-// The error bound of each value when values of these magnitudes are encoded. No bound depends on non-finite values.
+// The error bound of each value if values of these magnitudes are encoded. Bounds do not depend on non-finite values.
 inline std::vector<double> error_bounds(ncast_codec codec, const ncast_codec_type& type, std::vector<double> magnitudes,
                                         Blocks blocks) {
   for (double& one : magnitudes)
@@ -50,7 +50,7 @@ inline std::vector<double> error_bounds(ncast_codec codec, const ncast_codec_typ
   return bounds;
 }
 
-// Exact results, and how far from them results may be; infinity: anything goes.
+// Exact results and their tolerances. An infinite tolerance accepts any result.
 struct Approximate {
   Bytes exact;
   std::vector<double> tolerances;
@@ -62,7 +62,7 @@ inline std::vector<double> floats_of(ncast_dtype dtype, const Bytes& bytes) {
   return values;
 }
 
-// Values that are encoded once.
+// The expected result of encoding and decoding once.
 inline Approximate moved_values(ncast_codec codec, const ncast_codec_type& type, const Bytes& sent,
                                 Blocks blocks = Blocks::call) {
   std::vector<double> magnitudes = floats_of(type.dtype, sent);
@@ -70,7 +70,7 @@ inline Approximate moved_values(ncast_codec codec, const ncast_codec_type& type,
   return {sent, error_bounds(codec, type, magnitudes, blocks)};
 }
 
-// Values that are encoded, reduced in rank order, and encoded again.
+// The expected result of a reduction: the inputs are encoded, reduced in rank order, and the result is encoded again.
 inline Approximate reduced_values(ncast_codec codec, const ncast_codec_type& type, ncast_redop op,
                                   const std::vector<Bytes>& inputs) {
   const bool narrow = type.dtype != NCAST_FLOAT32 && type.dtype != NCAST_FLOAT64;
@@ -80,7 +80,7 @@ inline Approximate reduced_values(ncast_codec codec, const ncast_codec_type& typ
   Approximate result = {reduced(type.dtype, op, inputs), {}};
   const auto ranks = static_cast<double>(inputs.size());
   const size_t elems = result.exact.size() / ncast_dtype_bytes(type.dtype);
-  // Of each value: bounds of the magnitudes of decoded inputs, and of exact ones, combined.
+  // For each value: upper bounds of the magnitude of the combined inputs, with coding errors and without.
   const bool multiplies = op == NCAST_PROD, selects = op == NCAST_MIN || op == NCAST_MAX;
   std::vector<double> with_errors(elems, multiplies ? 1.0 : 0.0), without = with_errors;
   const auto combine = [&](double& total, double one) {
@@ -102,7 +102,7 @@ inline Approximate reduced_values(ncast_codec codec, const ncast_codec_type& typ
     }
   }
   const double divisor = op == NCAST_AVG ? ranks : 1, unit = std::ldexp(1, -mantissa_bits);
-  std::vector<char> may_overflow(elems, 0);  // with errors, and not without them
+  std::vector<char> may_overflow(elems, 0);  // because of coding errors
   for (size_t i = 0; i < elems; ++i) {
     if (multiplies) errors[i] = with_errors[i] - without[i];
     // Every step of the accumulation, and the result, is rounded.
@@ -115,14 +115,14 @@ inline Approximate reduced_values(ncast_codec codec, const ncast_codec_type& typ
   result.tolerances = error_bounds(codec, type, with_errors, Blocks::call);
   for (size_t i = 0; i < elems; ++i) {
     result.tolerances[i] += errors[i];
-    // 0 times infinity is NaN, unlike what is almost 0.
+    // 0 times infinity is NaN, but a tiny value times infinity is infinity.
     if (may_overflow[i] || (multiplies && !finite[i]) || with_errors[i] + result.tolerances[i] >= most)
       result.tolerances[i] = std::numeric_limits<double>::infinity();
   }
   return result;
 }
 
-// Whether results are near enough; NaN and infinity are kept.
+// Whether results are within their tolerances. NaN and infinity must be preserved.
 inline bool is_near(ncast_dtype dtype, const Bytes& found, const Approximate& expected) {
   if (found.size() != expected.exact.size()) return false;
   for (size_t i = 0; i < expected.tolerances.size(); ++i) {

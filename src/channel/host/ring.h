@@ -33,8 +33,8 @@ struct RingShape {
 // The start of a ring, followed by the slots. The counters are on separate cache lines to avoid false sharing: one is
 // written by the sender, the other by the receiver.
 struct RingState {
-  alignas(cache_line_bytes) Semaphore filled;  // raised by the sender
-  alignas(cache_line_bytes) Semaphore freed;   // raised by the receiver
+  alignas(cache_line_bytes) Semaphore filled;  // signalled by the sender
+  alignas(cache_line_bytes) Semaphore freed;   // signalled by the receiver
 };
 
 inline uint64_t RingShape::ring_bytes() const { return sizeof(RingState) + slots * slot_bytes(); }

@@ -10,7 +10,7 @@ struct StoreSink {
   char* values;
   bool aligned;
 
-  __device__ void take(uint64_t block, const char* from, int lane) const {
+  __device__ void consume(uint64_t block, const char* from, int lane) const {
     char* to = values + block * Codec::values_bytes;
     if (aligned) {
       device::bulk_store(to, from, Codec::values_bytes, lane);
@@ -20,7 +20,7 @@ struct StoreSink {
       __syncwarp();
     }
   }
-  __device__ void take_short(uint64_t block, uint32_t bytes, const char* from, int lane) const {
+  __device__ void consume_short(uint64_t block, uint32_t bytes, const char* from, int lane) const {
     copy_bytes(values + block * Codec::values_bytes, from, bytes, lane);
   }
 };

@@ -63,8 +63,8 @@ class PayloadFinder {
   uint32_t blocks_, payload_units_;
 };
 
-// Calls sink.take(block, values in shared memory, lane) for every whole block, and
-// sink.take_short(block, bytes, values in global memory, lane) for a short last block.
+// Calls sink.consume(block, values in shared memory, lane) for every whole block, and
+// sink.consume_short(block, bytes, values in global memory, lane) for a short last block.
 template <BlockCodec Codec, typename Sink>
 __device__ void decode_blocks(const DecodeArguments& arguments, const Sink& sink) {
   constexpr uint32_t block_bytes = Codec::values_bytes;
@@ -124,7 +124,7 @@ __device__ void decode_blocks(const DecodeArguments& arguments, const Sink& sink
     }
     bytes = start_load(block + warps);
     if (decoded) {
-      sink.take(block, values, lane);
+      sink.consume(block, values, lane);
     } else if (lane == 0) {
       report_corrupt(arguments.status);
     }
@@ -135,7 +135,7 @@ __device__ void decode_blocks(const DecodeArguments& arguments, const Sink& sink
   if (block == whole_blocks && last_bytes != 0) {
     const typename PayloadFinder<Codec>::Place last = finder.find(block, last_bytes);
     if (last.bytes != 0) {
-      sink.take_short(block, last_bytes, arguments.payloads.data + uint64_t{last.begin} * format::alignment, lane);
+      sink.consume_short(block, last_bytes, arguments.payloads.data + uint64_t{last.begin} * format::alignment, lane);
     } else if (lane == 0) {
       report_corrupt(arguments.status);
     }

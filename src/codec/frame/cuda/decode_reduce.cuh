@@ -22,12 +22,12 @@ struct ReduceSink {
   typename Number<Dtype>::Accumulator* accumulator;
   ncast_redop op;
 
-  __device__ void take(uint64_t block, const char* from, int lane) const {
+  __device__ void consume(uint64_t block, const char* from, int lane) const {
     __syncwarp();
     reduce_into<Dtype>(accumulator + block * block_elems<Codec>, from, block_elems<Codec>, op, lane);
     __syncwarp();
   }
-  __device__ void take_short(uint64_t block, uint32_t bytes, const char* from, int lane) const {
+  __device__ void consume_short(uint64_t block, uint32_t bytes, const char* from, int lane) const {
     reduce_into<Dtype>(accumulator + block * block_elems<Codec>, from, bytes / value_bytes<Codec>, op, lane);
   }
 };

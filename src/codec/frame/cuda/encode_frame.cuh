@@ -34,7 +34,7 @@ struct TileStage {
   uint32_t next_tile;  // the CTA's tile two turns later
   uint64_t coded;      // barrier: all coders have written their units
   uint64_t counted;    // barrier: the publisher has added them up
-  uint64_t taken;      // barrier: the publisher has taken another tile
+  uint64_t claimed;    // barrier: the publisher has claimed another tile
   uint64_t placed;     // barrier: the placer has added the tile's offset
 };
 
@@ -48,7 +48,7 @@ struct Waiting {
 struct FrameMemory {
   TileStage stages[stage_count];
   uint32_t first_tile, second_tile;
-  uint64_t second;  // barrier: the publisher has taken the second tile
+  uint64_t second;  // barrier: the publisher has claimed the second tile
 };
 
 __device__ inline TileStage& stage_of(FrameMemory& memory, uint32_t turn) { return memory.stages[turn % stage_count]; }
@@ -63,15 +63,15 @@ __device__ void prefetch_tile(const char* values, uint32_t whole_blocks, uint32_
                            min(whole_blocks - block, coders) * Codec::values_bytes);
 }
 
-// The publisher, a service warp. In each turn it adds up the units of the CTA's tile, publishes them at once, and takes
-// another tile as late as possible, because tiles that are published out of order make other CTAs wait.
+// The publisher, a service warp. In each turn it adds up the units of the CTA's tile, publishes them at once, and
+// claims another tile as late as possible, because tiles that are published out of order make other CTAs wait.
 template <BlockCodec Codec>
 __device__ void publish_tiles(FrameMemory& memory, Workspace* workspace, const char* values, uint32_t whole_blocks,
                               uint32_t tile_count, int coders, int lane) {
   uint32_t tile = memory.first_tile;
   if (lane == 0) {
     wait_for_first_tiles(workspace);
-    memory.second_tile = take_tile(workspace);
+    memory.second_tile = claim_tile(workspace);
     prefetch_tile<Codec>(values, whole_blocks, memory.second_tile, coders);
   }
   device::barrier_arrive(&memory.second);
@@ -85,15 +85,15 @@ __device__ void publish_tiles(FrameMemory& memory, Workspace* workspace, const c
     if (lane == 31) publish(workspace, tile, up_to);
     stage.units[lane] = up_to - units;
     device::barrier_arrive(&stage.counted);
-    uint32_t taken = 0;
+    uint32_t claimed = 0;
     if (lane == 31) {
-      taken = take_tile(workspace);
-      stage.next_tile = taken;
-      prefetch_tile<Codec>(values, whole_blocks, taken, coders);
+      claimed = claim_tile(workspace);
+      stage.next_tile = claimed;
+      prefetch_tile<Codec>(values, whole_blocks, claimed, coders);
     }
-    device::barrier_arrive(&stage.taken);
+    device::barrier_arrive(&stage.claimed);
     tile = next;
-    next = __shfl_sync(device::all_lanes, taken, 31);
+    next = __shfl_sync(device::all_lanes, claimed, 31);
   }
 }
 
@@ -105,7 +105,7 @@ __device__ inline void place_tiles(FrameMemory& memory, const Workspace* workspa
     TileStage& stage = stage_of(memory, turn);
     device::barrier_wait(&stage.counted, parity_of(turn));
     const uint32_t begin = begin_of(workspace, tile);
-    device::barrier_wait(&stage.taken, parity_of(turn));
+    device::barrier_wait(&stage.claimed, parity_of(turn));
     tile = next;
     next = stage.next_tile;
     stage.units[lane] += begin;
@@ -134,13 +134,13 @@ __global__ void __launch_bounds__((most_coders<Codec> + service_warps) * 32, 1)
     for (TileStage& stage : tile_memory.stages) {
       device::barrier_init(&stage.coded, coders);
       device::barrier_init(&stage.counted, 32);
-      device::barrier_init(&stage.taken, 32);
+      device::barrier_init(&stage.claimed, 32);
       device::barrier_init(&stage.placed, 32);
     }
     device::barrier_init(&tile_memory.second, 32);
     prefetch_tile<Codec>(values, whole_blocks, blockIdx.x, coders);  // probably this CTA's first tile
     device::wait_for_stream();
-    tile_memory.first_tile = take_tile(workspace);
+    tile_memory.first_tile = claim_tile(workspace);
   }
   __syncthreads();
   if (warp == coders)
@@ -167,9 +167,9 @@ __global__ void __launch_bounds__((most_coders<Codec> + service_warps) * 32, 1)
 
   Waiting in_buffer{0, 0, 2}, in_registers{0, 0, 0};  // the payloads of the previous turn and of the one before it
   Outgoing<Codec> outgoing;
-  const auto take = [&] {
+  const auto load_registers = [&] {
     __syncwarp();
-    outgoing.take(memory.buffers[in_buffer.buffer], in_buffer.block < whole_blocks ? in_buffer.bytes : 0, lane);
+    outgoing.load(memory.buffers[in_buffer.buffer], in_buffer.block < whole_blocks ? in_buffer.bytes : 0, lane);
     in_registers = in_buffer;
   };
   const auto store = [&](uint32_t turn) {
@@ -211,18 +211,18 @@ __global__ void __launch_bounds__((most_coders<Codec> + service_warps) * 32, 1)
       tile = tile_memory.second_tile;
     } else {
       TileStage& before = stage_of(tile_memory, turn - 1);
-      device::barrier_wait(&before.taken, parity_of(turn - 1));
+      device::barrier_wait(&before.claimed, parity_of(turn - 1));
       tile = before.next_tile;
     }
     start_load();
     if (turn >= turns_to_store) store(turn - turns_to_store);
-    take();
+    load_registers();
     out = in_buffer.buffer;
     in_buffer = made;
   }
   // Store the payloads that still wait.
   if (turn >= turns_to_store) store(turn - turns_to_store);
-  take();
+  load_registers();
   if (turn != 0) store(turn - 1);
 }
 

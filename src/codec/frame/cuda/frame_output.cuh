@@ -12,7 +12,7 @@ namespace narrowcast::codec::cuda {
 template <device::BlockCodec Codec>
 class Outgoing {
  public:
-  __device__ void take(const char* payload, uint32_t bytes, int lane) {
+  __device__ void load(const char* payload, uint32_t bytes, int lane) {
 #pragma unroll
     for (uint32_t i = 0; i < vectors; ++i)
       if (offset(i, lane) < bytes) vectors_[i] = *reinterpret_cast<const uint4*>(payload + offset(i, lane));

@@ -17,18 +17,18 @@ struct Workspace {
 };
 inline constexpr uint32_t placed = 1u << 31;
 
-__device__ inline uint32_t take_tile(Workspace* workspace) {
+__device__ inline uint32_t claim_tile(Workspace* workspace) {
   return static_cast<uint32_t>(atomicAdd(&workspace->next_tile, 1ull));
 }
-// Tiles that are coded at the same time should be neighbours, so a CTA takes its second tile only when all CTAs have
-// taken a first one. The wait is short, because some CTAs may not be resident yet.
+// Tiles that are coded at the same time should be neighbours, so a CTA claims its second tile only when all CTAs have
+// claimed a first one. The wait is short, because some CTAs may not be resident yet.
 __device__ inline void wait_for_first_tiles(const Workspace* workspace) {
   constexpr long long max_cycles = 8000;
   const long long started = clock64();
-  unsigned long long taken;
+  unsigned long long claimed;
   do {
-    asm volatile("ld.relaxed.gpu.global.u64 %0, [%1];" : "=l"(taken) : "l"(&workspace->next_tile) : "memory");
-  } while (taken < gridDim.x && clock64() - started < max_cycles);
+    asm volatile("ld.relaxed.gpu.global.u64 %0, [%1];" : "=l"(claimed) : "l"(&workspace->next_tile) : "memory");
+  } while (claimed < gridDim.x && clock64() - started < max_cycles);
 }
 
 __device__ inline void publish(Workspace* workspace, uint32_t tile, uint32_t word) {
