@@ -1,5 +1,7 @@
 # cmake -DROOT=... -DOUTPUT=... -P kernels_hash.cmake: writes the function that returns a hash of the kernels' sources.
 # LIST=1: prints the sources instead.
+cmake_minimum_required(VERSION 3.24)
+
 file(GLOB_RECURSE sources RELATIVE ${ROOT}
   ${ROOT}/src/executor/cuda/*.cu ${ROOT}/src/executor/cuda/*.cuh ${ROOT}/src/executor/cuda/*.h
   ${ROOT}/src/channel/*.cu ${ROOT}/src/channel/*.cuh
