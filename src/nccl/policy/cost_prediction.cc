@@ -10,7 +10,7 @@
 namespace narrowcast::nccl {
 namespace {
 
-// Once in a process. A user can replace a file of costs, but not the built-in model.
+// Logs the warning once per process. It is a warning only if the user chose the cost model.
 void log_costs_warning(const ncast_predictor* predictor) {
   const char* const warning = engine()->ncast_predictor_costs_warning(predictor);
   static std::atomic<bool> logged = false;
@@ -29,14 +29,13 @@ EnginePredictor::EnginePredictor(ncast_comm* comm) {
 
 EnginePredictor::EnginePredictor(int ranks, uint32_t max_ctas) {
   const Engine* const narrowcast = engine();
-  // The model is of GPUs. It says nothing about the host backend.
+  // Cost models describe GPUs and not the host backend.
   if (narrowcast == nullptr || backend.id != NCAST_BACKEND_CUDA) return;
   ncast_comm_config config = config_from_settings(*narrowcast);
   config.max_ctas = max_ctas;  // the environment variable may differ between ranks
   ncast_predictor* created = nullptr;
   if (narrowcast->ncast_predictor_create(ranks, &config, &created) != NCAST_OK) {
-    log(Level::info, "no times are predicted for a communicator of %d ranks: %s", ranks,
-        narrowcast->ncast_last_error());
+    log(Level::info, "cannot predict times for a communicator of %d ranks: %s", ranks, narrowcast->ncast_last_error());
     return;
   }
   predictor_.reset(created);

@@ -1,4 +1,4 @@
-// Whether a call is faster on the engine than in NCCL, and by how much, according to the engine's cost model.
+// Predicts whether a call is faster on the engine than in NCCL, and by how much, with the engine's cost model.
 #pragma once
 
 #include <memory>
@@ -9,28 +9,28 @@
 
 namespace narrowcast::nccl {
 
-// What all ranks know about a call.
+// The properties of a call that all ranks know.
 struct CallShape {
   Operation operation;
   ncast_dtype dtype;
   size_t count;  // of values, as in NCCL's call
   int ranks;
-  bool has_windows;  // windows are registered, so NCCL may use its fastest way; otherwise its default
+  bool has_windows;  // windows are registered: compare with NCCL's fastest variant instead of its default
 };
 
 class Predictor {
  public:
   virtual ~Predictor() = default;
-  // False if the time is not known. The same on all ranks.
+  // Returns false if the time is unknown. The result is the same on all ranks.
   virtual bool compare(const CallShape& shape, ncast_codec codec, ncast_comparison* comparison) const = 0;
 };
 
-// Asks the engine. The engine caches its decisions, so the drop-in does not.
+// Uses the engine, which caches its decisions, so the drop-in has no cache of its own.
 class EnginePredictor final : public Predictor {
  public:
-  // For a communicator of the engine, whose calls run by the same decisions. May outlive it.
+  // For a communicator of the engine, which runs its calls by the same decisions. May outlive the communicator.
   explicit EnginePredictor(ncast_comm* comm);
-  // For ranks that have no such communicator yet: by their settings, which they compare.
+  // Before the engine's communicator exists: uses the settings, which the ranks compare.
   EnginePredictor(int ranks, uint32_t max_ctas);
 
   bool compare(const CallShape& shape, ncast_codec codec, ncast_comparison* comparison) const override;
@@ -39,13 +39,13 @@ class EnginePredictor final : public Predictor {
   struct Destroy {
     void operator()(ncast_predictor* predictor) const;
   };
-  std::unique_ptr<ncast_predictor, Destroy> predictor_;  // NULL: no time is known
+  std::unique_ptr<ncast_predictor, Destroy> predictor_;  // NULL: all times are unknown
 };
 
-// Why a call is not faster on the engine, as a string constant; NULL if it is.
+// The reason why a call is not faster on the engine, as a string constant; NULL if it is faster.
 const char* why_not_faster(const CallShape& shape, ncast_codec codec, const Predictor& predictor);
 
-// Negative if NCCL is faster; nullopt if the model does not know both times.
+// The predicted savings. Negative if NCCL is faster; nullopt if the model does not have both times.
 std::optional<double> saved_microseconds(const CallShape& shape, ncast_codec codec, const Predictor& predictor);
 
 }  // namespace narrowcast::nccl

@@ -9,7 +9,7 @@ bool matches(const Rule& rule, const CallShape& shape, uint64_t bytes, std::stri
          (!rule.ranks || *rule.ranks == shape.ranks) && bytes >= rule.min_bytes && bytes <= rule.max_bytes;
 }
 
-// Why a call is forwarded regardless of `take`; NULL: it may run on the engine.
+// The reason why a call is forwarded regardless of `take`; NULL if it may run on the engine.
 const char* why_never(const Settings& settings, const CallShape& shape, const Call& call) {
   const bool off = is_point_to_point(shape.operation) ? settings.off[NCAST_OP_SEND] || settings.off[NCAST_OP_RECV]
                                                       : settings.off[shape.operation];

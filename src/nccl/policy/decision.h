@@ -1,4 +1,4 @@
-// Which calls run on the engine, and with which codec. A decision depends only on what all ranks know.
+// Decides which calls run on the engine, and with which codec. A decision depends only on what all ranks know.
 #pragma once
 
 #include <string_view>

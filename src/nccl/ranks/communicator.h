@@ -63,8 +63,8 @@ struct Communicator {
   void* side_event = nullptr;
   StreamOrder order;
 
-  // Made when it is first needed, and again when what it depends on has changed: max_ctas or engine_comm. For the
-  // thread that makes a call.
+  // Created when first needed, and again after a change of max_ctas or engine_comm. Used by the thread that makes a
+  // call.
   std::unique_ptr<EnginePredictor> predictor;
 };
 

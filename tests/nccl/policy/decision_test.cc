@@ -11,16 +11,16 @@ Call call_of(Operation operation, size_t count = 1000, int dtype = NCAST_BFLOAT1
   return {.function = Function::AllReduce, .operation = operation, .count = count, .dtype = dtype};
 }
 
-// Has the same times for all calls.
+// Predicts the same times for all calls.
 struct Times : Predictor {
-  double here, nccl;
-  Times(double its_here, double its_nccl) : here(its_here), nccl(its_nccl) {}
+  double engine_time, nccl_time;
+  Times(double on_engine, double in_nccl) : engine_time(on_engine), nccl_time(in_nccl) {}
   bool compare(const CallShape&, ncast_codec, ncast_comparison* comparison) const override {
-    comparison->microseconds = here;
-    comparison->nccl_microseconds = nccl;
-    comparison->faster = here < nccl;
-    comparison->reason = here < nccl ? nullptr : "the library's reason";
-    return here != 0;
+    comparison->microseconds = engine_time;
+    comparison->nccl_microseconds = nccl_time;
+    comparison->faster = engine_time < nccl_time;
+    comparison->reason = engine_time < nccl_time ? nullptr : "the library's reason";
+    return engine_time != 0;
   }
 };
 const Times faster(1, 2), slower(2, 1), alone(1, 0), unknown(0, 0);
@@ -33,7 +33,7 @@ Settings with(const char* key, const char* value) {
 
 }  // namespace
 
-TEST_CASE("a call is taken where it is known to be faster, and the reason is said where it is not") {
+TEST_CASE("calls that are predicted to be faster are executed, and others forwarded with a reason") {
   const auto decision = [](const Predictor& predictor) {
     return decide({}, call_of(NCAST_OP_ALL_GATHER), {2, ""}, predictor);
   };
@@ -45,7 +45,7 @@ TEST_CASE("a call is taken where it is known to be faster, and the reason is sai
   }
 }
 
-TEST_CASE("a send and its receive are decided alike") {
+TEST_CASE("a send and its receive get the same decision") {
   for (const char* off : {"send", "recv"}) {
     CHECK_FALSE(decide(with("off", off), call_of(NCAST_OP_SEND), {2, ""}, slower).use_engine);
     CHECK_FALSE(decide(with("off", off), call_of(NCAST_OP_RECV), {2, ""}, slower).use_engine);
@@ -55,7 +55,7 @@ TEST_CASE("a send and its receive are decided alike") {
   CHECK(decide(settings, call_of(NCAST_OP_RECV), {2, ""}, slower).codec == NCAST_CODEC_WINDOW);
 }
 
-TEST_CASE("what the engine cannot do is never taken") {
+TEST_CASE("calls that the engine cannot execute are forwarded even with `always`") {
   const Settings settings = with("take", "always");
   Call by_user = call_of(NCAST_OP_ALL_REDUCE);
   by_user.redop = first_user_reduction;
@@ -67,7 +67,7 @@ TEST_CASE("what the engine cannot do is never taken") {
   CHECK(decide(settings, call_of(NCAST_OP_ALL_REDUCE), {2, ""}, slower).use_engine);
 }
 
-TEST_CASE("the environment comes before the rules, and the first rule that fits decides") {
+TEST_CASE("the environment takes precedence over rules, and the first matching rule applies") {
   Settings settings = with("codec", "all_gather=raw");
   apply_file(
       "[[rule]]\noperation = \"all_gather\"\ncodec = \"window\"\ntake = \"always\"\n"
@@ -82,7 +82,7 @@ TEST_CASE("the environment comes before the rules, and the first rule that fits 
   CHECK_FALSE(decide(settings, call_of(NCAST_OP_BROADCAST, 1001), {8, ""}, slower).use_engine);
 }
 
-TEST_CASE("a file's own keys hold where no rule decides") {
+TEST_CASE("top-level keys of a file apply if no rule matches") {
   Settings settings;
   apply_file(
       "codec = \"raw\"\ntake = \"never\"\noff = [\"gather\"]\n"
@@ -96,7 +96,7 @@ TEST_CASE("a file's own keys hold where no rule decides") {
   CHECK(decided(NCAST_OP_BROADCAST).codec == NCAST_CODEC_RAW);
   CHECK(decided(NCAST_OP_SEND).use_engine);
   CHECK(decided(NCAST_OP_SEND).codec == NCAST_CODEC_RAW);
-  // The environment, which has one word for what is off.
+  // The environment, where `off` replaces the whole list.
   apply_setting("take", "always", "test", &settings);
   CHECK_FALSE(decided(NCAST_OP_GATHER).use_engine);
   apply_setting("off", "scatter", "test", &settings);
@@ -106,7 +106,7 @@ TEST_CASE("a file's own keys hold where no rule decides") {
   CHECK(decided(NCAST_OP_SCATTER).use_engine);
 }
 
-TEST_CASE("a rule may be for the communicators of a name") {
+TEST_CASE("a rule can match communicators by name") {
   Settings settings;
   apply_file("[[rule]]\ncommunicator = \"tensor\"\ntake = \"always\"\n[[rule]]\ntake = \"never\"\n", "test.toml",
              &settings);
