@@ -7,6 +7,7 @@ import contextlib
 import narrowcast
 import numpy as np
 import pytest
+from codec_names import EXACT
 from hypothesis import given
 from hypothesis import strategies as st
 from narrowcast.types import VALUE_TYPES
@@ -18,7 +19,7 @@ FLOATS = [kind for kind in VALUE_TYPES if kind.is_float]
 @given(
     kind=st.sampled_from(VALUE_TYPES),
     elems=st.one_of(st.integers(0, 70), st.integers(0, 9000)),
-    codec=st.sampled_from(["window", "raw"]),
+    codec=st.sampled_from(EXACT),
     checksum=st.booleans(),
     more=st.booleans(),
     spread=st.sampled_from(["normal", "random", "constant"]),

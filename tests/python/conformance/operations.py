@@ -24,6 +24,8 @@ SMALL_COUNTS = (0, 1, 2, 3, 7, 100, 1023, 1024, 1025, 2047, 2048, 2049, 4095, 40
 KIB, MIB = 1 << 10, 1 << 20
 # Larger calls are made either in place or not, but not both.
 _BOTH_WAYS_BYTES = 4 * MIB
+# Tolerances of more values take too much memory.
+_MOST_BOUNDED_BYTES = 32 * MIB
 # Larger changes of the path are tested elsewhere.
 _MAX_SWITCH_BYTES = 16 * MIB
 
@@ -162,6 +164,8 @@ def check(world: World, section: str, choice: Choice) -> Outcome:
             bounded = tolerance.bounded_type(codec, choice.kind)
             if ":" in codec and bounded is None:
                 continue  # without this type, parameters make no difference
+            if bounded is not None and call.recv_elems * choice.kind.bytes > _MOST_BOUNDED_BYTES:
+                continue
             # With the alignment of the value type, or a larger one.
             shifts = [own.choice((0, 1, 3, 16 // choice.kind.bytes)) * choice.kind.bytes for _ in range(2)]
             stream = None if world.default_stream and own.random() < 0.2 else world.streams[0]

@@ -6,6 +6,7 @@ import os
 
 import narrowcast
 import pytest
+from codec_names import EXACT
 from narrowcast._bench.launch import run_ranks
 from narrowcast._native.cuda_driver import free_bytes
 from narrowcast.cuda import device_count
@@ -17,7 +18,7 @@ RANKS_PER_GPU = int(os.environ.get("NARROWCAST_TEST_RANKS_PER_GPU", "1"))
 pytestmark = pytest.mark.skipif(device_count() * RANKS_PER_GPU < RANKS, reason="fewer than 2 GPUs")
 
 
-@pytest.mark.parametrize("codec", ["raw", "window"])
+@pytest.mark.parametrize("codec", EXACT)
 def test_calls_of_more_than_4_gib_are_correct(rank_jobs, codec):
     of_a_rank = (1 + 1 + RANKS) * 2 * ELEMS
     if free_bytes() < RANKS_PER_GPU * (of_a_rank + (1 << 30)):
