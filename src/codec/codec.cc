@@ -16,7 +16,7 @@ const Row& row_of(ncast_codec codec) { return *find_row(codec); }
 
 ncast_status check_parameters(const char* function, const Row& row, ncast_codec codec) {
   const auto parameters = row.parameters();
-  for (size_t i = 0; i < most_parameters; ++i) {
+  for (size_t i = 0; i < max_parameters; ++i) {
     const uint16_t value = parameter_of(codec, i);
     if (value == 0) continue;
     if (i >= parameters.size())
@@ -70,7 +70,7 @@ ncast_codec effective_codec(ncast_dtype dtype, ncast_codec codec) {
 BlockType block_type(ncast_dtype dtype, ncast_codec codec) {
   BlockType type{dtype, row_of(codec).type(dtype)->block_bytes, {}};
   const ncast_codec complete = explicit_parameters(codec);
-  for (size_t i = 0; i < most_parameters; ++i) type.parameters[i] = parameter_of(complete, i);
+  for (size_t i = 0; i < max_parameters; ++i) type.parameters[i] = parameter_of(complete, i);
   return type;
 }
 

@@ -11,8 +11,8 @@ namespace narrowcast::codec {
 // Blocks of one value type, encoded with one codec and its parameters.
 struct BlockType {
   ncast_dtype dtype;
-  uint32_t block_bytes;                              // size of the values
-  std::array<uint16_t, most_parameters> parameters;  // with defaults filled in: never 0 for "default"
+  uint32_t block_bytes;                             // size of the values
+  std::array<uint16_t, max_parameters> parameters;  // with defaults filled in: never 0 for "default"
 
   uint32_t block_elems() const { return block_bytes / static_cast<uint32_t>(ncast_dtype_bytes(dtype)); }
 };

@@ -23,9 +23,9 @@ inline constexpr int kernel_kinds = 8;
 
 struct Kernel {
   const void* function;  // a __global__ function or a cudaKernel_t, with the parameters of its kind
-  uint32_t most_warps;   // maximum per CTA
+  uint32_t max_warps;    // maximum per CTA
   // The maximum per CTA if a call may use all SMs. Memory bandwidth is then the limit, and more warps make it slower.
-  uint32_t most_warps_on_all_sms;
+  uint32_t max_warps_on_all_sms;
   // Shared memory of a CTA: warp_bytes for every warp that codes, plus cta_bytes.
   size_t warp_bytes, cta_bytes;
 };

@@ -9,7 +9,7 @@
 
 namespace narrowcast::codec {
 
-inline constexpr int most_parameters = 3;
+inline constexpr int max_parameters = 3;
 inline constexpr int dtype_count = NCAST_FLOAT8_E5M2 + 1;
 
 enum class Exactness : uint8_t { exact, bounded };
@@ -20,15 +20,15 @@ struct Row {
   const char* name;
   Exactness exactness;
   Payload payload;
-  ncast_codec_parameter parameter_slots[most_parameters];  // an entry without a name ends the list
-  ncast_codec_type type_slots[dtype_count];                // an entry without block_bytes ends the list
+  ncast_codec_parameter parameter_slots[max_parameters];  // an entry without a name ends the list
+  ncast_codec_type type_slots[dtype_count];               // an entry without block_bytes ends the list
 
   constexpr bool is_exact() const { return exactness == Exactness::exact; }
   constexpr bool has_fixed_payload() const { return payload == Payload::fixed; }
 
   constexpr std::span<const ncast_codec_parameter> parameters() const {
     size_t count = 0;
-    while (count < most_parameters && parameter_slots[count].name != nullptr) ++count;
+    while (count < max_parameters && parameter_slots[count].name != nullptr) ++count;
     return {parameter_slots, count};
   }
   constexpr std::span<const ncast_codec_type> types() const {

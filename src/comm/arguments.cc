@@ -21,7 +21,7 @@ using namespace executor;
 
 namespace {
 
-constexpr uint64_t most_bytes = uint64_t{1} << 62;
+constexpr uint64_t max_bytes = uint64_t{1} << 62;
 
 struct Buffer {
   const char* name;
@@ -69,11 +69,11 @@ ncast_status ranges_of(const Call& call, const char* name, const void* start,
                        const std::vector<PeerCounts::Range>& by_rank, std::vector<RankRange>* ranges) {
   const char* function = function_name(call.operation);
   const size_t value_bytes = ncast_dtype_bytes(call.dtype);
-  const uint64_t most_elems = most_bytes / value_bytes;
+  const uint64_t max_elems = max_bytes / value_bytes;
   for (size_t rank = 0; rank < by_rank.size(); ++rank) {
     const auto [first, elems] = by_rank[rank];
     if (elems == 0) continue;
-    if (elems > most_elems || first > most_elems - elems) {
+    if (elems > max_elems || first > max_elems - elems) {
       return fail(NCAST_INVALID_ARGUMENT,
                   "%s: %s_counts[%zu] is %" PRIu64 " and %s_offsets[%zu] is %" PRIu64
                   ", which exceeds the address space",
@@ -147,7 +147,7 @@ ncast_status check_arguments(const Call& call) {
     return fail(NCAST_INVALID_ARGUMENT, "%s: %s is %d, but the communicator has ranks 0 to %d", function,
                 has_root(call.operation) ? "root" : "peer", call.peer, ranks - 1);
   }
-  if (call.count > most_bytes / value_bytes / static_cast<uint64_t>(ranks)) {
+  if (call.count > max_bytes / value_bytes / static_cast<uint64_t>(ranks)) {
     return fail(NCAST_INVALID_ARGUMENT, "%s: count is %" PRIu64 ", which exceeds the address space", function,
                 call.count);
   }

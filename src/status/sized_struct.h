@@ -9,7 +9,7 @@
 namespace narrowcast {
 
 // Larger sizes are rejected, because they probably come from uninitialised memory.
-inline constexpr size_t most_struct_bytes = 4096;
+inline constexpr size_t max_struct_bytes = 4096;
 
 // Copies `value` to the caller's struct. If the caller is older than the library, only the members that it knows are
 // written; if it is newer, members that the library does not know become 0. Errors: INVALID_ARGUMENT.
@@ -17,7 +17,7 @@ template <typename Struct>
 ncast_status fill_struct(const char* function, const char* argument, Struct value, Struct* out) {
   if (out == nullptr) return fail(NCAST_INVALID_ARGUMENT, "%s: %s is NULL", function, argument);
   const size_t bytes = out->struct_bytes;
-  if (bytes <= sizeof bytes || bytes > most_struct_bytes)
+  if (bytes <= sizeof bytes || bytes > max_struct_bytes)
     return fail(NCAST_INVALID_ARGUMENT, "%s: %s->struct_bytes is %zu, not the size of the struct", function, argument,
                 bytes);
   value.struct_bytes = bytes;
@@ -32,7 +32,7 @@ ncast_status fill_struct(const char* function, const char* argument, Struct valu
 template <typename Struct>
 ncast_status read_struct(const char* argument, const Struct& given, size_t shortest_bytes, Struct* value) {
   const size_t bytes = given.struct_bytes;
-  if (bytes < shortest_bytes || bytes > most_struct_bytes) {
+  if (bytes < shortest_bytes || bytes > max_struct_bytes) {
     return fail(NCAST_INVALID_ARGUMENT, "%s.struct_bytes is %zu, not the size of the struct: was it initialised?",
                 argument, bytes);
   }

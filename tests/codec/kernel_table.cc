@@ -19,7 +19,7 @@ TEST_CASE("a kernel is found by its kind, codec and type, and by nothing else") 
   const Kernel* const kernel = find_kernel(KernelKind::move, unused_id, NCAST_FLOAT32);
   REQUIRE(kernel != nullptr);
   CHECK(kernel->function == &functions[0]);
-  CHECK(kernel->most_warps == 16);
+  CHECK(kernel->max_warps == 16);
   CHECK(kernel->cta_bytes == 512);
   CHECK(find_kernel(KernelKind::relay, unused_id, NCAST_FLOAT32) == nullptr);
   CHECK(find_kernel(KernelKind::move, unused_id + 1, NCAST_FLOAT32) == nullptr);

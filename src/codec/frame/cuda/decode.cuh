@@ -26,7 +26,7 @@ struct StoreSink {
 };
 
 template <typename Codec>
-__global__ void __launch_bounds__(most_warps<Codec> * 32, 1)
+__global__ void __launch_bounds__(max_warps<Codec> * 32, 1)
     decode_kernel(const __grid_constant__ DecodeArguments arguments, char* values) {
   decode_blocks<Codec>(arguments, StoreSink<Codec>{values, is_aligned(values)});
 }

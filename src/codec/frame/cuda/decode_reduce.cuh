@@ -33,7 +33,7 @@ struct ReduceSink {
 };
 
 template <typename Codec>
-__global__ void __launch_bounds__(most_warps<Codec> * 32, 1)
+__global__ void __launch_bounds__(max_warps<Codec> * 32, 1)
     decode_reduce_kernel(const __grid_constant__ DecodeArguments arguments, void* accumulator, ncast_redop op) {
   using Accumulator = typename Number<Codec::dtype>::Accumulator;
   decode_blocks<Codec>(arguments, ReduceSink<Codec>{static_cast<Accumulator*>(accumulator), op});

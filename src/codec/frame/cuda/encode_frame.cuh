@@ -21,10 +21,10 @@ inline constexpr int buffer_count = 3;
 inline constexpr uint32_t turns_to_store = 2;
 inline constexpr uint32_t stage_count = 4;  // a power of two above turns_to_store
 template <BlockCodec Codec>
-inline constexpr int most_coders = Codec::values_bytes > 4096 ? 9 : 18;
+inline constexpr int max_coders = Codec::values_bytes > 4096 ? 9 : 18;
 inline constexpr int service_warps = 3;
 // Determines the size of the workspace, which must suffice on any device.
-inline constexpr int fewest_coders = 2;
+inline constexpr int min_coders = 2;
 
 // Shared by the warps of a CTA for one tile.
 struct TileStage {
@@ -114,7 +114,7 @@ __device__ inline void place_tiles(FrameMemory& memory, const Workspace* workspa
 }
 
 template <typename Codec>
-__global__ void __launch_bounds__((most_coders<Codec> + service_warps) * 32, 1)
+__global__ void __launch_bounds__((max_coders<Codec> + service_warps) * 32, 1)
     encode_frame_kernel(const __grid_constant__ EncodeFrameArguments arguments) {
   const char* const values = arguments.values;
   const format::FrameHeader& header = arguments.header;

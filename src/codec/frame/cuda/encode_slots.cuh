@@ -7,7 +7,7 @@
 namespace narrowcast::codec::cuda {
 
 template <typename Codec>
-__global__ void __launch_bounds__(most_warps<Codec> * 32, 1)
+__global__ void __launch_bounds__(max_warps<Codec> * 32, 1)
     encode_slots_kernel(const __grid_constant__ EncodeSlotsArguments arguments) {
   using Memory = WarpMemory<Codec, 2>;
   constexpr uint32_t block_bytes = Codec::values_bytes;

@@ -26,7 +26,7 @@ cudaError_t launch_warps(KernelKind kind, ncast_codec codec, ncast_dtype dtype, 
   Machine machine;
   if (const cudaError_t error = find_machine(launch, &machine)) return error;
   const auto ctas = static_cast<uint32_t>(std::min<uint64_t>(machine.ctas, blocks));
-  const uint32_t most = launch.max_ctas == 0 ? kernel->most_warps_on_all_sms : kernel->most_warps;
+  const uint32_t most = launch.max_ctas == 0 ? kernel->max_warps_on_all_sms : kernel->max_warps;
   const auto wanted = static_cast<uint32_t>(std::min<uint64_t>((blocks + ctas - 1) / ctas, most));
   const uint32_t warps = machine.warps(*kernel, wanted);
   return launch_kernel(kernel->function, {ctas, warps, warps * kernel->warp_bytes + kernel->cta_bytes, launch.stream},
@@ -37,8 +37,8 @@ uint64_t blocks_of(uint64_t elems, uint64_t block_elems) { return (elems + block
 
 // An upper bound for all devices and frames.
 size_t short_frame_workspace_bytes(uint64_t blocks) {
-  const auto tiles = static_cast<uint32_t>(std::min<uint64_t>(blocks, 2 * most_short_frame_ctas));
-  return PublishedLayout{std::min(tiles, most_short_frame_ctas), tiles}.bytes();
+  const auto tiles = static_cast<uint32_t>(std::min<uint64_t>(blocks, 2 * max_short_frame_ctas));
+  return PublishedLayout{std::min(tiles, max_short_frame_ctas), tiles}.bytes();
 }
 
 // How a short frame is distributed over CTAs. `coders` is 0 if the frame is too long.
@@ -47,8 +47,8 @@ struct ShortFrameShape {
   PublishedLayout layout;
 };
 ShortFrameShape short_frame_shape(const Machine& machine, const Kernel& kernel, uint32_t blocks) {
-  const uint32_t ctas = std::min(machine.ctas, most_short_frame_ctas);
-  const uint32_t most = machine.warps(kernel, kernel.most_warps);
+  const uint32_t ctas = std::min(machine.ctas, max_short_frame_ctas);
+  const uint32_t most = machine.warps(kernel, kernel.max_warps);
   const uint32_t of_cta = (blocks + ctas - 1) / ctas;
   const uint32_t turns = (of_cta + most - 1) / most;
   if (turns > 2) return {};
@@ -75,10 +75,10 @@ cudaError_t launch_frame(const Machine& machine, const Kernel& kernel, const Enc
                          cudaStream_t stream) {
   // Use the minimum number of turns, and the minimum number of coders for these turns.
   const uint32_t blocks = arguments.header.blocks;
-  const uint32_t most = machine.warps(kernel, kernel.most_warps);
+  const uint32_t most = machine.warps(kernel, kernel.max_warps);
   const uint32_t of_a_cta = std::max(1u, (blocks + machine.ctas - 1) / machine.ctas);
   const uint32_t turns = (of_a_cta + most - 1) / most;
-  const uint32_t coders = std::max<uint32_t>((of_a_cta + turns - 1) / turns, fewest_coders);
+  const uint32_t coders = std::max<uint32_t>((of_a_cta + turns - 1) / turns, min_coders);
   const uint32_t tiles = (blocks + coders - 1) / coders;
   const uint32_t words = static_cast<uint32_t>(sizeof(Workspace) / sizeof(uint32_t)) + tiles, threads = 1024;
   clear_workspace_kernel<<<(words + threads - 1) / threads, threads, 0, stream>>>(
@@ -93,7 +93,7 @@ cudaError_t launch_frame(const Machine& machine, const Kernel& kernel, const Enc
 }  // namespace
 
 size_t encode_workspace_bytes(uint64_t blocks) {
-  const uint64_t tiles = (blocks + fewest_coders - 1) / fewest_coders;
+  const uint64_t tiles = (blocks + min_coders - 1) / min_coders;
   return std::max<size_t>(format::aligned(sizeof(Workspace) + tiles * sizeof(uint32_t)),
                           short_frame_workspace_bytes(blocks));
 }

@@ -11,9 +11,9 @@
 namespace narrowcast::codec::cuda {
 
 template <BlockCodec Codec>
-inline constexpr uint32_t most_short_frame_coders = Codec::values_bytes > 4096 ? 8 : 18;
+inline constexpr uint32_t max_short_frame_coders = Codec::values_bytes > 4096 ? 8 : 18;
 // Each CTA codes up to two tiles.
-inline constexpr uint32_t most_short_frame_ctas = 256;
+inline constexpr uint32_t max_short_frame_ctas = 256;
 
 // Two buffers hold the values of two turns, and the third one the payload. The next payload is written to the buffer of
 // the previous values.
@@ -161,7 +161,7 @@ class ShortFrameEncoder {
 };
 
 template <typename Codec>
-__global__ void __launch_bounds__((most_short_frame_coders<Codec> + 1) * 32, 1)
+__global__ void __launch_bounds__((max_short_frame_coders<Codec> + 1) * 32, 1)
     encode_short_frame_kernel(const __grid_constant__ EncodeFrameArguments arguments,
                               const __grid_constant__ Nonce nonce, PublishedLayout layout) {
   extern __shared__ char shared_memory[];

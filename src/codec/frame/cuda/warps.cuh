@@ -28,7 +28,7 @@ struct alignas(128) WarpMemory {
 // fit into shared memory are best, because they hide each other's latencies. If it uses all SMs, memory bandwidth is
 // the limit, and more warps than are needed to saturate it make it slower. Encoders read more and need fewer.
 template <BlockCodec Codec>
-inline constexpr int most_warps = Codec::values_bytes > 4096 ? 13 : 26;
+inline constexpr int max_warps = Codec::values_bytes > 4096 ? 13 : 26;
 template <BlockCodec Codec>
 inline constexpr int encoders_on_all_sms = Codec::values_bytes > 4096 ? 12 : 16;
 template <BlockCodec Codec>

@@ -31,7 +31,7 @@ cudaError_t load_block_kernel(const Kernel& kernel) {
 cudaError_t launch(KernelKind kind, const BlockCall& call, ncast_dtype dtype, uint32_t ctas, cudaStream_t stream) {
   const Kernel* const kernel = codec::find_kernel(kind, call.codec, dtype);
   if (kernel == nullptr) return cudaErrorInvalidDeviceFunction;
-  return device::launch(kernel->function, ctas, kernel->most_warps, kernel->cta_bytes, stream, true, call);
+  return device::launch(kernel->function, ctas, kernel->max_warps, kernel->cta_bytes, stream, true, call);
 }
 
 }  // namespace
