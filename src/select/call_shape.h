@@ -1,4 +1,4 @@
-// What every rank knows of a call, and what its communicator decides by.
+// What decisions depend on: the part of a call that all ranks know, and what their communicator agreed on.
 #pragma once
 
 #include <cstdint>
@@ -13,12 +13,12 @@ namespace narrowcast::select {
 
 inline constexpr int most_gpu_ranks = channel::max_gpu_ranks;
 
-// bytes: of the largest piece that one rank sends another: for all_reduce and reduce of the whole vector. Ranks do not
-// know those of all_to_all_v, and no decision depends on them.
+// bytes: of the largest piece that one rank sends to another; for all_reduce and reduce, of the whole vector. Ranks do
+// not know it for all_to_all_v, and no decision depends on it.
 struct CallShape {
   Operation operation;
   ncast_dtype dtype;
-  ncast_codec codec;  // as asked for
+  ncast_codec codec;  // as requested
   uint64_t bytes;
   int ranks;
   Link link = Link::nvlink;
@@ -27,10 +27,10 @@ struct CallShape {
   bool operator==(const CallShape&) const = default;
 };
 
-// For measurements: always blocks, or packets wherever they can run.
+// For measurements: use blocks, or packets wherever they are possible.
 enum class ForcedTransport : uint32_t { none, packets, blocks };
 
-// The same on all ranks of a communicator. The model outlives it.
+// The same on all ranks of a communicator. The model must outlive it.
 struct Policy {
   const CostModel& costs;
   ForcedTransport transport = ForcedTransport::none;

@@ -1,4 +1,4 @@
-// The ways in which a call can run, and those of NCCL with which they are compared. Costs are keyed by their names.
+// The ways in which a call can run, and NCCL's ways, with which they are compared. Their names are the keys of costs.
 #pragma once
 
 #include <array>
@@ -14,16 +14,16 @@ namespace narrowcast::select {
 enum class Transport : uint8_t { packets, blocks, nccl };
 
 struct Candidate {
-  std::string_view name;  // of a string literal
+  std::string_view name;  // a string literal
   Transport transport;
-  ncast_codec codec = NCAST_CODEC_RAW;  // of blocks
+  ncast_codec codec = NCAST_CODEC_RAW;  // if the transport is blocks
 };
 
 inline constexpr Candidate candidates[] = {
     {"packets", Transport::packets},
 #define NCAST_CODEC_ROW(id, SYMBOL, name, ...) {"blocks:" #name, Transport::blocks, id},
 #include "narrowcast/codecs.def"
-    {"nccl", Transport::nccl},          // the fastest of NCCL's algorithms
+    {"nccl", Transport::nccl},          // NCCL's fastest way
     {"nccl:default", Transport::nccl},  // what NCCL does without symmetric windows and copy engines
 };
 inline constexpr size_t candidate_count = std::size(candidates);
@@ -37,7 +37,7 @@ constexpr std::optional<size_t> find_candidate(std::string_view name) {
 // NOLINTNEXTLINE(bugprone-unchecked-optional-access)
 constexpr size_t index_of(std::string_view name) { return *find_candidate(name); }
 constexpr size_t index_of_blocks(ncast_codec codec) {
-  const ncast_codec id = codec & 0xff;  // whatever its parameters
+  const ncast_codec id = codec & 0xff;  // without its parameters
   for (size_t i = 0; i < candidate_count; ++i)
     if (candidates[i].transport == Transport::blocks && candidates[i].codec == id) return i;
   return index_of("blocks:raw");
@@ -55,14 +55,14 @@ constexpr std::optional<Link> find_link(std::string_view name) {
   return std::nullopt;
 }
 
-// Microseconds; 0: not known, or the candidate cannot run the call. typical: of values that shrink as weights do.
-// incompressible: of values that no codec shrinks; 0 where it was not measured.
+// Microseconds; 0: not known, or the candidate cannot run the call. typical: for values that shrink as weights do.
+// incompressible: for values that no codec shrinks.
 struct Cost {
   double typical = 0, incompressible = 0;
   bool is_known() const { return typical != 0; }
 };
 
-// By candidate name.
+// The costs of all candidates.
 class Costs {
  public:
   Cost& operator[](size_t candidate) { return costs_[candidate]; }

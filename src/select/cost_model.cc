@@ -9,7 +9,7 @@
 namespace narrowcast::select {
 namespace {
 
-// A receive is measured with its send, and all_to_all_v costs what all_to_all does.
+// The operation whose curves apply. A receive is measured together with its send.
 Operation measured_as(Operation operation) {
   switch (operation) {
     case Operation::recv: return Operation::send;
@@ -18,7 +18,7 @@ Operation measured_as(Operation operation) {
   }
 }
 
-// The operation whose curves stand in for one without any: its ranks do the same work per byte.
+// The operation whose curves are used if this one was not measured: its ranks do the same work per byte.
 std::optional<Operation> substitute_for(Operation operation) {
   switch (operation) {
     case Operation::send:
@@ -31,12 +31,12 @@ std::optional<Operation> substitute_for(Operation operation) {
   }
 }
 
-// What a call sends over its busiest link: `flights` messages one after the other, each of this share of its bytes.
+// The traffic on the busiest link: `steps` messages in sequence, each with this share of the call's bytes.
 struct Traffic {
-  double flights, share;
+  double steps, share;
 };
 
-Traffic traffic(Operation operation, bool packets, uint64_t bytes, int ranks) {
+Traffic traffic_of(Operation operation, bool packets, uint64_t bytes, int ranks) {
   const double others = ranks - 1;
   switch (operation) {
     case Operation::send: return {1, 1};
@@ -75,7 +75,7 @@ double Curve::at(double bytes) const {
   const Knot& below = above[-1];
   const double part = (std::log(bytes) - below.log_bytes) / (above->log_bytes - below.log_bytes);
   const double between = std::exp(below.log_microseconds + part * (above->log_microseconds - below.log_microseconds));
-  return std::clamp(between, below.microseconds, above->microseconds);  // rounded it could leave them
+  return std::clamp(between, below.microseconds, above->microseconds);  // rounding errors
 }
 
 bool CostModel::add(const MeasuredCurve& measured) {
@@ -107,7 +107,7 @@ std::optional<double> CostModel::predict(Operation operation, size_t candidate, 
     source = *other;
   }
   const Measured& nearest = *std::ranges::min_element(family(source, link), {}, [&](const Measured& measured) {
-    // Of two that are equally near, the one with more ranks.
+    // If two are equally near, the one with more ranks.
     return 2 * std::abs(measured.ranks - ranks) + (measured.ranks < ranks ? 1 : 0);
   });
   const std::optional<Curve>& curve = nearest.curves[candidate][static_cast<size_t>(data)];
@@ -116,13 +116,13 @@ std::optional<double> CostModel::predict(Operation operation, size_t candidate, 
   if (candidates[candidate].transport == Transport::nccl) return std::nullopt;
   const bool packets = candidates[candidate].transport == Transport::packets;
   const auto scaled = [&](uint64_t of_bytes) {
-    const Traffic here = traffic(asked, packets, of_bytes, ranks),
-                  there = traffic(source, packets, of_bytes, nearest.ranks);
-    return here.flights / there.flights * curve->at(static_cast<double>(of_bytes) * here.share / there.share);
+    const Traffic here = traffic_of(asked, packets, of_bytes, ranks),
+                  there = traffic_of(source, packets, of_bytes, nearest.ranks);
+    return here.steps / there.steps * curve->at(static_cast<double>(of_bytes) * here.share / there.share);
   };
   double predicted = scaled(bytes);
   if (asked == Operation::all_reduce && packets) {
-    // Two shots begin at another size there. A longer call must not look faster than a shorter one.
+    // The sizes at which two shots begin differ. A longer call must not appear faster than a shorter one.
     for (const uint64_t one_shot : {most_one_shot_bytes(ranks), most_one_shot_bytes(nearest.ranks)})
       if (one_shot < bytes) predicted = std::max(predicted, scaled(one_shot));
   }

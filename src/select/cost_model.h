@@ -1,5 +1,5 @@
-// What calls cost on a machine, as measured there: microseconds over bytes for each operation, number of ranks, link
-// and candidate. docs/guide/tuning.md specifies the text that it is read from.
+// How long calls take on a machine: curves of measured times by operation, number of ranks, link and candidate.
+// docs/guide/tuning.md specifies the text that a model is read from.
 #pragma once
 
 #include <array>
@@ -15,8 +15,9 @@ namespace narrowcast::select {
 
 using operation::Operation;
 
-// Microseconds over bytes: linear in logarithms between points, constant before the first, and linear after the last
-// with the slope of the last two. A time below that of fewer bytes is noise, and is raised to it.
+// Microseconds as a function of bytes: constant before the first point, interpolated in logarithms between points, and
+// after the last point linear, with the slope between the last two. Times never decrease: a measured time that is
+// shorter than that of fewer bytes is noise, and is replaced by it.
 class Curve {
  public:
   struct Point {
@@ -34,7 +35,7 @@ class Curve {
   double microseconds_per_byte_ = 0;  // after the last
 };
 
-// Values that a curve was measured with.
+// The values that a curve was measured with.
 enum class Data : uint8_t { typical, incompressible };
 inline constexpr size_t data_count = 2;
 
@@ -52,19 +53,19 @@ class CostModel {
  public:
   // The built-in model, h200.costs.
   static const CostModel& shipped();
-  // Reads a file. setting: what names the file, for errors. Errors: INVALID_ARGUMENT with the file and the line.
+  // Reads a file. setting: the setting that names the file, for messages. Errors: INVALID_ARGUMENT with file and line.
   static ncast_status load(const std::string& path, const std::string& setting, CostModel* model);
-  // name: what errors call the text.
+  // name: of the text, for messages.
   static ncast_status parse(std::string text, const char* name, CostModel* model);
 
   // The text that was parsed, for other ranks.
   const std::string& text() const { return text_; }
-  // kernels_hash() of the library that was measured; empty when the text does not say.
+  // kernels_hash() of the measured library; empty if the text does not contain it.
   const std::string& kernels() const { return kernels_; }
 
-  // Microseconds; nothing where the model does not know. bytes: as in CallShape. An operation or a number of ranks that
-  // was not measured takes the curve of one that was, at the same bytes on the busiest link. NCCL's curves are not
-  // carried over. GPUs that reach each other over a link that was not measured take the curves of the other such link.
+  // Microseconds; nothing if the model has no suitable curve. bytes: as in CallShape. If the operation or the number of
+  // ranks was not measured, the curve of a similar one is used, at the size that puts the same traffic on the busiest
+  // link; this does not apply to NCCL. NVLink and PCIe use each other's curves if only one of them was measured.
   std::optional<double> predict(Operation operation, size_t candidate, uint64_t bytes, int ranks, Link link,
                                 Data data = Data::typical) const;
 
@@ -74,9 +75,9 @@ class CostModel {
     int ranks;
     std::array<Curves, candidate_count> curves;
   };
-  using Family = std::vector<Measured>;  // of an operation and a link
+  using Family = std::vector<Measured>;  // the curves of an operation on a link
 
-  // False when there is one already.
+  // False if the model has the curve already.
   bool add(const MeasuredCurve& measured);
   ncast_status check_complete(const char* name) const;
   const Family& family(Operation operation, Link link) const;
@@ -89,9 +90,9 @@ class CostModel {
   std::array<std::array<Family, operation::count>, link_count> families_;
 };
 
-// A hash of the sources that decide how long a call takes on a GPU: kernels, channels and codecs.
+// A hash of the sources that determine how long a call takes on a GPU (cmake/kernels_hash.cmake).
 const char* kernels_hash();
-// What is wrong with the model's measurements for this library, or an empty string.
+// Why the measurements may not apply to this library; empty if they do.
 std::string describe_mismatch(const CostModel& model);
 
 }  // namespace narrowcast::select

@@ -1,4 +1,4 @@
-// Reads the text of a cost model, which docs/guide/tuning.md specifies.
+// Parses the text of a cost model, which docs/guide/tuning.md specifies.
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
@@ -16,11 +16,11 @@
 
 namespace narrowcast::select {
 
-extern const char* const shipped_costs;  // h200.costs, made a string by cmake/shipped_costs.cmake
+extern const char* const shipped_costs;  // the text of h200.costs (cmake/shipped_costs.cmake)
 
 namespace {
 
-// Version 1 has other names for candidates and links, and no line `kernels`.
+// Version 1 has different names of candidates and links, and no line `kernels`.
 constexpr std::string_view headings[] = {"narrowcast-costs 1 ", "narrowcast-costs 2 "};
 constexpr std::string_view kernels_line = "kernels ";
 constexpr std::string_view unknown_kernels = "unknown";
@@ -35,6 +35,7 @@ struct Series {
   Data data;
 };
 
+// The names of version 1.
 struct OldName {
   std::string_view name;
   Series series;
@@ -58,7 +59,7 @@ std::optional<Series> find_series(std::string_view word, int version) {
   return Series{*candidate, incompressible ? Data::incompressible : Data::typical};
 }
 
-// The links that calls between GPUs may have, in this version's words.
+// A link between GPUs, by its name in this version.
 std::optional<Link> find_measured_link(std::string_view word, int version) {
   if (version == 1) {
     if (word == "peer") return Link::nvlink;
@@ -74,8 +75,8 @@ std::string candidate_word(size_t candidate, int version) {
   return std::string(candidates[candidate].name);
 }
 
-// Takes the next word off the line; empty at its end.
-std::string_view take_word(std::string_view* line) {
+// Removes the next word from the line and returns it; empty at the end.
+std::string_view next_word(std::string_view* line) {
   const size_t begin = std::min(line->find_first_not_of(' '), line->size());
   const size_t end = std::min(line->find(' ', begin), line->size());
   const std::string_view word = line->substr(begin, end - begin);
@@ -89,7 +90,7 @@ bool read_number(std::string_view text, Number* number) {
   return error == std::errc() && end == text.data() + text.size();
 }
 
-// What is wrong; empty when nothing is.
+// Returns an error message, or an empty string.
 std::string read_point(std::string_view word, const std::vector<Curve::Point>& before, Curve::Point* point) {
   const size_t colon = word.find(':');
   uint64_t bytes = 0;
@@ -97,37 +98,38 @@ std::string read_point(std::string_view word, const std::vector<Curve::Point>& b
       !read_number(word.substr(colon + 1), &point->microseconds))
     return "'" + std::string(word) + "' is not BYTES:MICROSECONDS";
   if (bytes == 0 || !std::isfinite(point->microseconds) || point->microseconds <= 0)
-    return "'" + std::string(word) + "' has to be more than 0";
+    return "'" + std::string(word) + "' must be positive";
   point->bytes = static_cast<double>(bytes);
   if (!before.empty() && before.back().bytes >= point->bytes)
     return "the bytes of '" + std::string(word) + "' do not ascend";
   return {};
 }
 
+// Returns an error message, or an empty string.
 std::string read_curve(std::string_view line, int version, MeasuredCurve* curve) {
   const auto quoted = [](std::string_view word) { return "'" + std::string(word) + "'"; };
-  std::string_view word = take_word(&line);
+  std::string_view word = next_word(&line);
   const auto* const operation =
       std::ranges::find_if(measured_operations, [&](Operation one) { return word == name_of(one); });
   if (operation == std::end(measured_operations)) return quoted(word) + " is not an operation that is measured";
   curve->operation = *operation;
 
-  word = take_word(&line);
+  word = next_word(&line);
   if (!read_number(word, &curve->ranks) || curve->ranks < 2 || curve->ranks > channel::max_gpu_ranks)
     return quoted(word) + " is not a number of ranks, 2 to " + std::to_string(channel::max_gpu_ranks);
 
-  word = take_word(&line);
+  word = next_word(&line);
   const auto link = find_measured_link(word, version);
   if (!link) return quoted(word) + " is not a link: " + (version == 1 ? "peer or host" : "nvlink, pcie or host");
   curve->link = *link;
 
-  word = take_word(&line);
+  word = next_word(&line);
   const auto series = find_series(word, version);
   if (!series) return quoted(word) + (version == 1 ? " is not a path" : " is not a candidate");
   curve->candidate = series->candidate;
   curve->data = series->data;
 
-  for (word = take_word(&line); !word.empty(); word = take_word(&line)) {
+  for (word = next_word(&line); !word.empty(); word = next_word(&line)) {
     Curve::Point point = {};
     if (std::string wrong = read_point(word, curve->points, &point); !wrong.empty()) return wrong;
     curve->points.push_back(point);
@@ -144,7 +146,7 @@ ncast_status read_file(const char* path, const char* setting, std::string* text)
   text->resize(most_text_bytes + 1);
   text->resize(std::fread(text->data(), 1, text->size(), file.get()));
   if (std::ferror(file.get()) != 0) return failed(std::strerror(errno));
-  if (text->size() > most_text_bytes) return failed("it has more than 1 MiB");
+  if (text->size() > most_text_bytes) return failed("it is larger than 1 MiB");
   return NCAST_OK;
 }
 
@@ -179,8 +181,7 @@ ncast_status CostModel::parse(std::string text, const char* name, CostModel* mod
         if (line.starts_with(heading)) model->version_ = heading == headings[0] ? 1 : 2;
       }
       if (model->version_ != 0) continue;
-      return fail(NCAST_INVALID_ARGUMENT,
-                  "%s, line 1: it does not begin with 'narrowcast-costs 2' and the name of a machine", name);
+      return fail(NCAST_INVALID_ARGUMENT, "%s, line 1: expected 'narrowcast-costs 2' and the name of a machine", name);
     }
     if (line.empty() || line.front() == '#') continue;
     if (model->version_ > 1 && line.starts_with(kernels_line)) {
@@ -190,13 +191,13 @@ ncast_status CostModel::parse(std::string text, const char* name, CostModel* mod
     }
     MeasuredCurve curve;
     std::string wrong = read_curve(line, model->version_, &curve);
-    if (wrong.empty() && !model->add(curve)) wrong = "the curve was given before";
+    if (wrong.empty() && !model->add(curve)) wrong = "the curve is given twice";
     if (!wrong.empty()) return fail(NCAST_INVALID_ARGUMENT, "%s, line %d: %s", name, number, wrong.c_str());
   }
   return model->check_complete(name);
 }
 
-// Codecs can be compared only where each was measured.
+// Raw and encoded values can be compared only if both were measured.
 ncast_status CostModel::check_complete(const char* name) const {
   for (const Operation operation : measured_operations) {
     for (size_t link = 0; link < link_count; ++link) {

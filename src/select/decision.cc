@@ -8,16 +8,16 @@
 namespace narrowcast::select {
 namespace {
 
-// The codec is used where it saves at least this share of the time with values that it shrinks, and costs at most this
-// share with values that it does not shrink.
+// AUTO uses the codec if it saves at least this share of the time with values that shrink, and loses at most this share
+// with values that do not.
 constexpr double least_saved = 0.03, most_lost = 0.03;
 
-// For links that the model does not know. Up to this size latency dominates on any link,
+// For links without measurements: up to this size latency dominates on any link.
 constexpr uint64_t unmeasured_packet_bytes = 64 << 10;
-// and from this size on the link to host memory is slower than any coder.
+// For links without measurements: from this size on, the link to host memory is slower than any codec.
 constexpr uint64_t unmeasured_coded_bytes = 256 << 10;
 
-// A long call by blocks needs this many CTAs to be as fast as the model says; with fewer it slows down in proportion.
+// Long calls by blocks are as fast as the model predicts with this many CTAs, and proportionally slower with fewer.
 // Measured with 8 to 64 CTAs between two H200 (bench/results/2xh200/2026-11-23_collectives_ctas.json).
 constexpr double enough_ctas_raw = 20, enough_ctas_coded = 50;
 
@@ -26,7 +26,7 @@ constexpr size_t packets = index_of("packets"), blocks_raw = index_of("blocks:ra
 
 bool can_code(ncast_codec codec, ncast_dtype dtype) { return codec::effective_codec(dtype, codec) != NCAST_CODEC_RAW; }
 
-// With fewer warps a call by packets takes more turns. An estimate, not measured.
+// With fewer warps a call by packets takes more turns. This is an estimate.
 double slowdown_of_packets(const CallShape& shape) {
   if (!can_use_packets(shape.operation)) return 1;
   const auto warps = [&](uint32_t max_ctas) {
@@ -37,22 +37,21 @@ double slowdown_of_packets(const CallShape& shape) {
   return std::max(1.0, warps(most_block_ctas) / warps(shape.max_ctas));
 }
 
-// The factor by which the call takes longer with few CTAs.
+// The factor by which a limit of CTAs slows the call down.
 double slowdown_of_few_ctas(const Candidate& candidate, const CallShape& shape) {
   if (shape.link == Link::host || candidate.transport == Transport::nccl) return 1;
   if (candidate.transport == Transport::packets) return slowdown_of_packets(shape);
   return std::max(1.0, (candidate.codec == NCAST_CODEC_RAW ? enough_ctas_raw : enough_ctas_coded) / shape.max_ctas);
 }
 
-// The bytes that the codec saves in this type, relative to those that it saves in bfloat16, the type of the
-// measurements.
+// The bytes that the codec saves in this type, divided by those that it saves in bfloat16, the measured type.
 double relative_saving(ncast_codec codec, ncast_dtype dtype) {
   const auto saved = [&](ncast_dtype type) { return 1 - codec::prior_ratio(codec, type); };
   return saved(NCAST_BFLOAT16) == 0 ? 1 : saved(dtype) / saved(NCAST_BFLOAT16);
 }
 
-// Where the bytes take the time, a type that shrinks less lies between the measured type and incompressible values.
-// Where coding takes the time, all types cost the same.
+// If the link is the bottleneck, the time of a type that shrinks less lies between those of the measured type and of
+// incompressible values. If the codec is the bottleneck, these two are equal.
 double for_dtype(ncast_codec codec, ncast_dtype dtype, const Cost& cost) {
   return cost.typical + (1 - relative_saving(codec, dtype)) * std::max(0.0, cost.incompressible - cost.typical);
 }
@@ -64,10 +63,11 @@ struct TransportChoice {
 
 // Why packets cannot carry the call, or NULL.
 const char* why_no_packets(const CallShape& shape) {
-  if (!can_use_packets(shape.operation)) return "packets need every rank to take part alike";
-  if (shape.link == Link::host) return "packets are stores that arrive whole, which the host link does not guarantee";
+  if (!can_use_packets(shape.operation)) return "the operation has no packet kernels";
+  if (shape.link == Link::host)
+    return "packets need a link that delivers each store at once, which the host link does not guarantee";
   if (shape.bytes > most_packet_bytes(shape.operation, shape.ranks, shape.link == Link::nvlink))
-    return "the packet buffers hold less";
+    return "the values do not fit the packet buffers";
   return nullptr;
 }
 
@@ -88,22 +88,22 @@ struct CodecChoice {
   const char* reason;
 };
 
-// Whether coding is cheaper than raw values by the transport that is best for those.
+// Whether encoded values are faster than raw values with their best transport.
 CodecChoice choose_codec(const CallShape& shape, bool by_packets, const Costs& costs) {
   if (shape.operation == Operation::all_to_all_v) return {false, "the ranks do not know each other's counts"};
   const Cost &raw = costs[by_packets ? packets : blocks_raw], &coded = costs[blocks_window];
-  const char* const link_is_limit = "the link is the limit at this size, and coding shortens what crosses it";
-  const char* const coding_is_slow = "at this size coding takes as long as the bytes that it saves, or longer";
+  const char* const link_is_bottleneck = "at this size the link is the bottleneck, and the codec reduces the traffic";
+  const char* const coding_is_slow = "at this size coding takes at least as long as the traffic that it saves";
   if (!raw.is_known() || !coded.is_known()) {
     const bool is_coded = shape.link == Link::host && shape.bytes >= unmeasured_coded_bytes;
-    return {is_coded, is_coded ? link_is_limit : coding_is_slow};
+    return {is_coded, is_coded ? link_is_bottleneck : coding_is_slow};
   }
   if (coded.typical > raw.typical * (1 - least_saved))
     return {false, by_packets ? "at this size latency dominates, and coding adds to it" : coding_is_slow};
-  // A loss is acceptable where NCCL would be slower than either.
+  // A larger loss is acceptable if NCCL is slower still.
   if (coded.incompressible > std::max(raw.typical, costs[nccl].typical) * (1 + most_lost))
-    return {false, "incompressible values would lose more by coding than is acceptable"};
-  return {true, link_is_limit};
+    return {false, "incompressible values would lose too much by coding"};
+  return {true, link_is_bottleneck};
 }
 
 void decide_packets(const CallShape& shape, Decision* decision) {
@@ -113,9 +113,9 @@ void decide_packets(const CallShape& shape, Decision* decision) {
   decision->packets = chosen;
   decision->packet_bytes = channel::with_packet(chosen.lines, []<typename Packet>() { return Packet::bytes; });
   if (shape.operation == Operation::all_reduce) {
-    decision->shots_reason = chosen.two_shot    ? "what a second shot saves takes longer than its flight"
-                             : shape.ranks == 2 ? "between two ranks a second shot sends no less"
-                                                : "a second shot's flight takes longer than what it saves";
+    decision->shots_reason = chosen.two_shot    ? "a second shot saves more time than it adds"
+                             : shape.ranks == 2 ? "between two ranks a second shot does not reduce the traffic"
+                                                : "a second shot adds more latency than it saves";
   }
   decision->predicted = decision->costs[packets];
 }
@@ -138,7 +138,7 @@ constexpr FrameCandidate frame_candidates[] = {
 #include "narrowcast/codecs.def"
 };
 
-// Frames of the host backend, whose ranks are processes.
+// Calls of the host backend, whose ranks are processes.
 Decision decide_frames(const CallShape& shape) {
   Decision decision;
   decision.codec = codec_between_processes(shape.codec);
@@ -146,8 +146,8 @@ Decision decide_frames(const CallShape& shape) {
     if (frame.codec == (decision.codec & 0xff)) decision.candidate = frame.name;
   decision.transport_reason = "the ranks are processes that share memory";
   decision.codec_reason = shape.codec == NCAST_CODEC_AUTO  ? "copying in memory is faster than coding on a CPU"
-                          : shape.codec == NCAST_CODEC_RAW ? "raw was asked for"
-                                                           : "this codec was asked for";
+                          : shape.codec == NCAST_CODEC_RAW ? "raw was requested"
+                                                           : "this codec was requested";
   return decision;
 }
 
@@ -174,9 +174,9 @@ Decision decide_between_gpus(const CallShape& shape, const Policy& policy) {
   };
   const bool is_auto = shape.codec == NCAST_CODEC_AUTO;
   const ncast_codec wanted = is_auto ? ncast_codec{NCAST_CODEC_WINDOW} : shape.codec;
-  if (wanted == NCAST_CODEC_RAW) return raw("raw was asked for");
-  if (!can_code(wanted, shape.dtype)) return raw("the codec does not shrink this type");
-  if (!is_auto) return coded(wanted, "this codec was asked for");
+  if (wanted == NCAST_CODEC_RAW) return raw("raw was requested");
+  if (!can_code(wanted, shape.dtype)) return raw("the codec does not encode this type");
+  if (!is_auto) return coded(wanted, "this codec was requested");
   if (policy.transport == ForcedTransport::packets && transport.packets) return raw(packets_are_raw);
   const CodecChoice codec = choose_codec(shape, transport.packets, decision.costs);
   return codec.coded ? coded(wanted, codec.reason) : raw(codec.reason);
@@ -227,7 +227,7 @@ Comparison compare(const Decision& decision, std::string_view nccl_candidate) {
   else if (result.nccl_microseconds == 0)
     result.reason = "the cost model does not know how long NCCL takes";
   else if (result.microseconds >= result.nccl_microseconds)
-    result.reason = "NCCL is as fast, by the cost model";
+    result.reason = "NCCL is predicted to be as fast";
   return result;
 }
 

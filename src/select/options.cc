@@ -10,7 +10,7 @@
 namespace narrowcast::select {
 namespace {
 
-// Empty when it is not set.
+// Empty if it is not set.
 const char* variable(const char* name) {
   const char* const text = std::getenv(name);
   return text == nullptr ? "" : text;

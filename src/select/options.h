@@ -1,5 +1,5 @@
-// The options of a rank's communicators: from their configuration, and from the environment where that leaves them
-// open. Nothing else reads these variables.
+// The options of a communicator on one rank: from its configuration, and from the environment if that leaves them open.
+// No other code reads these variables.
 #pragma once
 
 #include <cstdint>

@@ -7,16 +7,15 @@
 namespace narrowcast::select {
 namespace {
 
-// What one shot sends beyond what two would, in bytes of data a rank, that takes as long as the second flight and its
-// polls; measured between four H200.
+// One shot sends more bytes than two. The latency of a second shot equals the time for this many bytes per rank.
+// Measured between four H200.
 constexpr uint64_t second_shot_bytes = 440 << 10;
-// Pieces from here on go by lines, whose data are loaded after their flags; measured between four H200.
+// The minimum size of a piece that uses packets of 128 bytes. Measured between four H200.
 constexpr uint64_t least_line_bytes = 64 << 10;
-// To be measured. A CTA has as few warps as this while there are CTAs for the rest, so that all SMs' paths to the link
-// are used.
+// A CTA gets more warps than this only when all CTAs are used: more SMs give more paths to the link. Not measured.
 constexpr uint32_t least_warps = 4;
 
-// Two shots need this, for no rank's piece to be empty: ranks - 1 pieces, rounded up, are less than all of it.
+// With fewer bytes the last rank's piece could be empty in two shots, because the sizes of pieces are rounded up.
 constexpr uint32_t piece_alignment = 128;
 constexpr uint64_t least_two_shot_bytes = 16 << 10;
 static_assert(least_two_shot_bytes > piece_alignment * channel::max_gpu_ranks * (channel::max_gpu_ranks - 1));
@@ -30,7 +29,7 @@ uint64_t one_shot_capacity(int ranks, bool lines) {
   return channel::with_packet(lines, [&]<typename Packet>() { return channel::packet_rows<Packet>(ranks); }) *
          row_bytes(lines);
 }
-// Pieces go through one half of the rows, results through the other.
+// Pieces use one half of the rows, results the other.
 uint64_t two_shot_capacity(int ranks, bool lines) {
   return static_cast<uint64_t>(ranks) * one_shot_capacity(ranks, lines) / 2;
 }
@@ -64,7 +63,7 @@ uint64_t most_packet_bytes(Operation operation, int ranks, bool may_be_lines) {
 
 uint64_t most_one_shot_bytes(int ranks) {
   if (ranks <= 2) return one_shot_capacity(ranks, true);
-  // One shot sends ranks - 1 times the data, two send 2 (ranks - 1) / ranks.
+  // A rank sends ranks - 1 times the data in one shot, and 2 (ranks - 1) / ranks times in two.
   const auto n = static_cast<uint64_t>(ranks);
   return std::clamp(second_shot_bytes * n / ((n - 1) * (n - 2)), least_two_shot_bytes, one_shot_capacity(ranks, false));
 }
@@ -77,7 +76,7 @@ PacketShape choose_packet_shape(Operation operation, uint64_t bytes, int ranks, 
   const uint32_t rows = packet_rows_of(shape.two_shot, shape.lines, bytes, ranks);
   const uint32_t jobs = std::max(1u, jobs_of(operation, rows, ranks));
   const uint32_t most_ctas = max_ctas == 0 ? channel::most_packet_ctas : std::min(max_ctas, channel::most_packet_ctas);
-  // As few turns as can be, and as many jobs in each.
+  // The fewest turns possible, and equally many jobs in each.
   const uint64_t turns = quotient_up(jobs, most_ctas * most_packet_warps(reduces(operation)));
   shape.warps = std::max(static_cast<uint32_t>(quotient_up(jobs, turns * most_ctas)), std::min(jobs, least_warps));
   shape.ctas = std::min(most_ctas, static_cast<uint32_t>(quotient_up(jobs, shape.warps)));
@@ -93,7 +92,7 @@ uint64_t sent_by_packets(Operation operation, const PacketShape& shape, uint64_t
     case Operation::reduce: return rank == root ? 0 : bytes;
     case Operation::all_reduce: {
       if (!shape.two_shot) return others * bytes;
-      // The others' pieces, and its own one's result to each of them.
+      // The pieces of the other ranks, and the result of the own piece to each of them.
       const uint64_t piece = two_shot_piece_bytes(bytes, ranks);
       const uint64_t own = rank == ranks - 1 ? bytes - others * piece : piece;
       return bytes - own + others * own;

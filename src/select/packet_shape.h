@@ -1,4 +1,4 @@
-// Calls by packets (packets.h) as numbers: what fits, and how many CTAs and warps do it.
+// How a call runs by packets (channel/packet/packets.cuh): what fits, and with how many CTAs and warps.
 #pragma once
 
 #include <cstddef>
@@ -10,39 +10,40 @@ namespace narrowcast::select {
 
 using operation::Operation;
 
-// Of a CTA. Those that reduce hold more registers.
+// The maximum number of warps of a CTA. Warps that reduce need more registers.
 constexpr uint32_t most_packet_warps(bool reduces) { return reduces ? 16 : 32; }
 
-// Of each rank's scratch, at a multiple of 128 there, the same offset on all ranks; zeroed before the first call.
+// Bytes of a rank's scratch memory for packets, at the same offset on all ranks, a multiple of 128. They must be zeroed
+// before the first call.
 size_t packet_scratch_bytes(int ranks);
 
-// `count` in bytes, at most; the same on all ranks. may_be_lines: stores of 128 bytes arrive whole, as they do by
-// NVLink.
+// The maximum size of a call: bytes of `count` values, the same on all ranks. may_be_lines: the link delivers stores of
+// 128 bytes at once, as NVLink does.
 uint64_t most_packet_bytes(Operation operation, int ranks, bool may_be_lines);
 
-// How a call runs. two_shot and lines are the same on all ranks: reduce a piece each, then gather the pieces
-// (all_reduce only); by packets of 128 bytes, or else of 16. CTAs (at most 64) and their warps may differ.
 struct PacketShape {
-  bool two_shot;
-  uint32_t ctas, warps;
-  bool lines = false;
+  bool two_shot;         // all_reduce: each rank reduces one piece and sends the result; the same on all ranks
+  uint32_t ctas, warps;  // at most 64 CTAs of this many warps; may differ between ranks
+  bool lines = false;    // packets of 128 bytes instead of 16; the same on all ranks
 };
-// bytes: of `count` values; ranks: 2 or more. max_ctas 0: as many as there may be.
+// bytes: of `count` values. ranks: 2 or more. max_ctas: 0: no limit.
 PacketShape choose_packet_shape(Operation operation, uint64_t bytes, int ranks, bool may_be_lines, uint32_t max_ctas);
-// all_reduce is one-shot up to here, two-shot beyond.
+// An all_reduce of more bytes takes two shots.
 uint64_t most_one_shot_bytes(int ranks);
+// Whether the operation can run by packets in this shape.
 bool is_possible(const PacketShape& shape, Operation operation, uint64_t bytes, int ranks);
 
-// Of two shots, every rank's piece but the last, which is shorter; and the rows of a piece.
+// The size of a piece in a two-shot all_reduce. The last rank's piece is shorter.
 uint64_t two_shot_piece_bytes(uint64_t bytes, int ranks);
+// The rows of packets that a piece occupies.
 uint32_t packet_rows_of(bool two_shot, bool lines, uint64_t bytes, int ranks);
-// What warps take by turns: rows, and where data only move, rows of what goes to each rank.
+// The number of jobs that warps take in turn. A job is one row; where data only moves, one row for one rank.
 constexpr uint32_t jobs_of(Operation operation, uint32_t rows, int ranks) {
   return reduces(operation) ? rows : rows * static_cast<uint32_t>(ranks);
 }
-// Bytes of values that a rank sends others. bytes: of `count` values. root: of the operations that have one.
+// Bytes of values that a rank sends to others. bytes: of `count` values. root: ignored unless the operation has one.
 uint64_t sent_by_packets(Operation operation, const PacketShape& shape, uint64_t bytes, int rank, int ranks, int root);
-// Of packets that carry so many bytes of data.
+// Bytes of the packets that carry this many bytes of values.
 constexpr uint64_t packet_bytes_of(uint64_t bytes, bool lines) { return lines ? bytes / 15 * 16 : bytes / 3 * 4; }
 
 }  // namespace narrowcast::select

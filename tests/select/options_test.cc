@@ -1,4 +1,4 @@
-// What a configuration leaves open the environment says. No GPU is needed.
+// The environment sets the options that a configuration leaves open. No GPU is needed.
 #include "select/options.h"
 
 #include <unistd.h>
@@ -28,7 +28,7 @@ Options options_of(const ncast_comm_config& config) {
   return options;
 }
 
-// A model of which no call takes as long as in another.
+// The file of a cost model.
 class ModelFile {
  public:
   explicit ModelFile(const char* name)
@@ -65,7 +65,7 @@ ncast_status explain(ncast_operation operation, const ncast_comm_config* config,
   return NCAST_OK;
 }
 
-// Of an all-gather, as it is explained and as it is compared with NCCL.
+// The time of an all-gather, which explanations and predictors agree on.
 double microseconds_of(const ncast_comm_config* config) {
   ncast_decision said = {};
   ncast_comparison compared = {};
@@ -88,7 +88,7 @@ TEST_CASE("without settings every option has its default") {
   CHECK(options.cost_model.empty());
 }
 
-TEST_CASE("a configuration comes before the environment") {
+TEST_CASE("a configuration overrides the environment") {
   const Environment ctas("NARROWCAST_MAX_CTAS", "7");
   const Environment p2p("NARROWCAST_P2P", "0");
   const Environment model("NARROWCAST_COST_MODEL", "/of/the/environment");
@@ -108,15 +108,15 @@ TEST_CASE("a configuration comes before the environment") {
   CHECK(given.cost_model.empty());
 }
 
-TEST_CASE("NARROWCAST_MAX_CTAS is a number from 1 to 64, or as good as not set") {
+TEST_CASE("NARROWCAST_MAX_CTAS is ignored unless it is a number from 1 to 64") {
   for (const auto& [text, ctas] : {std::pair{"1", 1u}, {"64", 64u}, {"65", 64u}, {"0", 64u}, {"-3", 64u}, {"x", 64u}}) {
     const Environment set("NARROWCAST_MAX_CTAS", text);
     CHECK(options_of(open_config()).max_ctas == ctas);
   }
 }
 
-TEST_CASE("what no configuration can have is refused") {
-  const auto refused = [](const ncast_comm_config& config, const char* why) {
+TEST_CASE("invalid options are rejected") {
+  const auto rejected = [](const ncast_comm_config& config, const char* why) {
     Options options;
     CHECK(Options::of(config, &options) == NCAST_INVALID_ARGUMENT);
     CHECK(std::string(ncast_last_error()) == why);
@@ -126,13 +126,13 @@ TEST_CASE("what no configuration can have is refused") {
   };
   ncast_comm_config config = open_config();
   config.max_ctas = 65;
-  refused(config, "max_ctas is 65, not 0 to 64");
+  rejected(config, "max_ctas is 65, not 0 to 64");
   config = open_config();
   config.p2p = 2;
-  refused(config, "p2p is 2, not -1, 0 or 1");
+  rejected(config, "p2p is 2, not -1, 0 or 1");
   {
     const Environment set("NARROWCAST_PATH", "tubes");
-    refused(open_config(), "NARROWCAST_PATH is 'tubes', not packets or blocks");
+    rejected(open_config(), "NARROWCAST_PATH is 'tubes', not packets or blocks");
   }
   config.struct_bytes = 8;
   ncast_predictor* predictor = nullptr;
@@ -141,7 +141,7 @@ TEST_CASE("what no configuration can have is refused") {
         "ncast_predictor_create: config.struct_bytes is 8, not the size of the struct: was it initialised?");
 }
 
-TEST_CASE("calls are explained by the model of the options") {
+TEST_CASE("calls are predicted by the cost model of the options") {
   const ModelFile of_environment("options_test.environment."), given("options_test.given.");
   const double built_in = microseconds_of(nullptr);
   CHECK(built_in > 0);
@@ -157,7 +157,7 @@ TEST_CASE("calls are explained by the model of the options") {
   CHECK(microseconds_of(&config) == built_in);
 }
 
-TEST_CASE("a model that cannot be loaded is told of, with what names it") {
+TEST_CASE("the error for a model that cannot be loaded names the setting") {
   const ModelFile file("options_test.");
   const auto error = [](const ncast_comm_config* config) {
     ncast_decision said = {};

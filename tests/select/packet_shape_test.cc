@@ -1,4 +1,4 @@
-// Calls by packets as numbers: what fits, and what is sent. No GPU is needed.
+// Shapes of calls by packets, and what ranks send. No GPU is needed.
 #include "select/packet_shape.h"
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 namespace narrowcast::select {
 namespace {
 
-TEST_CASE("what fits by packets has a shape that is possible, with lines and without") {
+TEST_CASE("a call that fits the packet buffers has a possible shape, with lines and without") {
   for (const Operation operation : testing::packet_operations()) {
     for (int ranks = 2; ranks <= channel::max_gpu_ranks; ++ranks) {
       for (const bool lines : {false, true}) {
@@ -25,7 +25,7 @@ TEST_CASE("what fits by packets has a shape that is possible, with lines and wit
             CHECK(is_possible(shape, operation, bytes, ranks));
             CHECK(shape.ctas <= ctas);
             CHECK((lines || !shape.lines));
-            // Rows of pieces, and of their results, have room.
+            // The rows of pieces and of results fit the buffers.
             const uint32_t rows = packet_rows_of(shape.two_shot, shape.lines, bytes, ranks);
             const uint32_t room = shape.lines ? channel::packet_rows<channel::LinePacket>(ranks)
                                               : channel::packet_rows<channel::ShortPacket>(ranks);
@@ -39,7 +39,7 @@ TEST_CASE("what fits by packets has a shape that is possible, with lines and wit
   }
 }
 
-TEST_CASE("the ranks together send by packets what the operation has them get") {
+TEST_CASE("all ranks together send the bytes that the operation delivers") {
   for (const Operation operation : testing::packet_operations()) {
     for (int ranks = 2; ranks <= channel::max_gpu_ranks; ++ranks) {
       for (const bool two_shot : {false, true}) {

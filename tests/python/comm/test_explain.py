@@ -154,4 +154,4 @@ def test_the_command_explains_as_json(cli_here, operation):
         "codec": "raw",
     }
     assert report["chosen"]["codec"] == "raw"
-    assert report["chosen"]["codec_why"] == "raw was asked for"
+    assert report["chosen"]["codec_why"] == "raw was requested"

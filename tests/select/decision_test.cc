@@ -1,0 +1,201 @@
+// Decisions by a cost model, and comparisons with NCCL. No GPU is needed.
+#include "select/decision.h"
+
+#include <string>
+
+#include "doctest/doctest.h"
+#include "models.h"
+#include "support/environment.h"
+
+namespace narrowcast::select {
+namespace {
+
+using namespace testing;
+
+TEST_CASE("the cheapest candidate is chosen just before and after the curves cross") {
+  const CostModel model = model_of(gathers);
+  const Policy policy{model};
+  CHECK(decide(gather_of(9999), policy).runs_by_packets());
+  CHECK_FALSE(decide(gather_of(10001), policy).runs_by_packets());
+  CHECK(decide(gather_of(10001), policy).codec == NCAST_CODEC_RAW);
+  // The size at which window takes 97% of the time of raw.
+  uint64_t coded = 100000;
+  while (model.predict(Operation::all_gather, window, coded, 2, Link::nvlink) >
+         0.97 * *model.predict(Operation::all_gather, raw, coded, 2, Link::nvlink))
+    ++coded;
+  CHECK(coded < 200000);
+  CHECK(decide(gather_of(coded - 1), policy).codec == NCAST_CODEC_RAW);
+  CHECK(decide(gather_of(coded), policy).codec == NCAST_CODEC_WINDOW);
+  // A requested codec is used.
+  CHECK(decide(gather_of(coded, NCAST_CODEC_RAW), policy).codec == NCAST_CODEC_RAW);
+  CHECK_FALSE(decide(gather_of(1000, NCAST_CODEC_WINDOW), policy).runs_by_packets());
+}
+
+TEST_CASE("incompressible values may take 3% more than raw ones, or as long as NCCL") {
+  const auto chosen = [](const std::string& lines) {
+    return decide(gather_of(1000000), {model_of(gathers + lines)}).codec;
+  };
+  CHECK(chosen("all_gather 2 peer window-random 1000000:103\n") == NCAST_CODEC_WINDOW);
+  CHECK(chosen("all_gather 2 peer window-random 1000000:104\n") == NCAST_CODEC_RAW);
+  CHECK(chosen("all_gather 2 peer window-random 1000000:104\nall_gather 2 peer nccl 1000000:102\n") ==
+        NCAST_CODEC_WINDOW);
+}
+
+TEST_CASE("packets are used only if they are possible, even if they are cheaper or forced") {
+  const CostModel model = model_of(
+      "all_gather 2 peer packets 1:1 2:1\nall_gather 2 peer raw 1:9 2:9\nall_gather 2 peer window 1:9 2:9\n"
+      "send 2 peer packets 1:1 2:1\nsend 2 peer raw 1:9 2:9\nsend 2 peer window 1:9 2:9\n");
+  const uint64_t most = most_packet_bytes(Operation::all_gather, 2, true);
+  for (const ForcedTransport wanted : {ForcedTransport::none, ForcedTransport::packets}) {
+    CHECK(decide(gather_of(most), {model, wanted}).runs_by_packets());
+    CHECK_FALSE(decide(gather_of(most + 1), {model, wanted}).runs_by_packets());
+    CallShape send = gather_of(100);
+    send.operation = Operation::send;
+    CHECK_FALSE(decide(send, {model, wanted}).runs_by_packets());
+    CHECK(costs_of(send, model)[packets].typical == 0);
+    CallShape by_pcie = gather_of(most);
+    by_pcie.link = Link::pcie;
+    CHECK_FALSE(decide(by_pcie, {model, wanted}).runs_by_packets());
+    CallShape over_host = gather_of(100);
+    over_host.link = Link::host;
+    CHECK_FALSE(decide(over_host, {model, wanted}).runs_by_packets());
+  }
+  CHECK_FALSE(decide(gather_of(100), {model, ForcedTransport::blocks}).runs_by_packets());
+}
+
+TEST_CASE("packets are not used if they were not measured") {
+  const CostModel model = model_of("all_gather 2 peer raw 1:9\nall_gather 2 peer window 1:9\n");
+  const Decision choice = decide(gather_of(100), {model});
+  CHECK_FALSE(choice.runs_by_packets());
+  CHECK(std::string(choice.transport_reason) == "packets were not measured");
+}
+
+TEST_CASE("without measurements, long messages through host memory are encoded") {
+  const CostModel model = model_of("");
+  CallShape shape = gather_of(uint64_t{1} << 20);
+  CHECK(decide(shape, {model}).codec == NCAST_CODEC_RAW);
+  CHECK(decide(gather_of(1024), {model}).runs_by_packets());
+  shape.link = Link::host;
+  CHECK(decide(shape, {model}).codec == NCAST_CODEC_WINDOW);
+  shape.bytes = 1024;
+  CHECK(decide(shape, {model}).codec == NCAST_CODEC_RAW);
+}
+
+TEST_CASE("few CTAs slow encoded values down") {
+  const CostModel model = model_of(
+      "all_gather 2 peer raw 1000000:100\nall_gather 2 peer window 1000000:75\n"
+      "all_gather 2 peer window-random 1000000:100\n");
+  CallShape shape = gather_of(1'000'000);
+  CHECK(decide(shape, {model}).codec == NCAST_CODEC_WINDOW);
+  shape.max_ctas = 32;
+  CHECK(costs_of(shape, model)[raw].typical == doctest::Approx(100));
+  CHECK(costs_of(shape, model)[window].typical > 100);
+  CHECK(decide(shape, {model}).codec == NCAST_CODEC_RAW);
+  shape.max_ctas = 8;
+  CHECK(costs_of(shape, model)[raw].typical > 200);
+  shape.link = Link::host;
+  CHECK(costs_of(shape, model)[raw].typical == 0);
+}
+
+TEST_CASE("few CTAs send long messages by blocks") {
+  const CostModel model = model_of(
+      "all_gather 2 peer packets 1000:3 1000000:50\nall_gather 2 peer raw 1000:6 1000000:60\n"
+      "all_gather 2 peer window 1000:6 1000000:60\n");
+  CallShape shape = gather_of(1'000'000);
+  shape.codec = NCAST_CODEC_RAW;
+  CHECK(decide(shape, {model}).runs_by_packets());
+  shape.max_ctas = 8;
+  CHECK(costs_of(shape, model)[packets].typical > 150);
+  CHECK_FALSE(decide(shape, {model}).runs_by_packets());
+  shape.bytes = 1000;
+  CHECK(costs_of(shape, model)[packets].typical == doctest::Approx(3));
+  CHECK(decide(shape, {model}).runs_by_packets());
+}
+
+TEST_CASE("types that shrink less gain less if the link is the bottleneck, and cost as much if the codec is") {
+  const CostModel model = model_of(
+      "all_gather 2 peer raw 1000:5 1000000:100\n"
+      "all_gather 2 peer window 1000:8 1000000:70\n"
+      "all_gather 2 peer window-random 1000:6 1000000:100\n");
+  const auto costs = [&](ncast_dtype dtype, uint64_t bytes) {
+    return costs_of({Operation::all_gather, dtype, NCAST_CODEC_AUTO, bytes, 2}, model);
+  };
+  CHECK(costs(NCAST_BFLOAT16, 1000000)[window].typical == doctest::Approx(70));
+  CHECK(costs(NCAST_FLOAT32, 1000000)[window].typical ==
+        doctest::Approx(85).epsilon(0.01));  // it saves about half as much
+  double before = 70;
+  for (const ncast_dtype dtype : {NCAST_FLOAT8_E5M2, NCAST_FLOAT32, NCAST_FLOAT64, NCAST_FLOAT16, NCAST_FLOAT8_E4M3}) {
+    CHECK(costs(dtype, 1000000)[window].typical > before);
+    before = costs(dtype, 1000000)[window].typical;
+    CHECK(before < 100);
+    CHECK(costs(dtype, 1000)[window].typical == doctest::Approx(8));
+  }
+  CHECK(costs(NCAST_INT8, 1000000)[window].typical == 0);
+}
+
+TEST_CASE("decisions depend on the text of the model and not on the environment") {
+  const CostModel sent = CostModel::shipped();
+  const narrowcast::testing::Environment model("NARROWCAST_COST_MODEL", "/nowhere");
+  const narrowcast::testing::Environment path("NARROWCAST_PATH", "blocks");
+  const narrowcast::testing::Environment ctas("NARROWCAST_MAX_CTAS", "1");
+  CostModel received;
+  REQUIRE(CostModel::parse(sent.text(), "the cost model of rank 0", &received) == NCAST_OK);
+  for (const operation::Description& row : operation::descriptions) {
+    for (int ranks = 1; ranks <= 8; ++ranks) {
+      for (uint64_t bytes = 2; bytes <= uint64_t{1} << 30; bytes *= 2) {
+        const CallShape shape{row.operation, NCAST_BFLOAT16, NCAST_CODEC_AUTO, bytes, ranks};
+        const Decision here = decide(shape, {sent}), there = decide(shape, {received});
+        CHECK(here.runs_by_packets() == there.runs_by_packets());
+        CHECK(here.codec == there.codec);
+      }
+    }
+  }
+}
+
+TEST_CASE("calls between processes are decided by the same function") {
+  const CostModel& model = CostModel::shipped();
+  for (const ncast_codec codec : {NCAST_CODEC_AUTO, NCAST_CODEC_RAW, NCAST_CODEC_WINDOW}) {
+    CallShape shape = gather_of(uint64_t{64} << 20, codec);
+    shape.link = Link::shared_memory;
+    const Decision decision = decide(shape, {model});
+    CHECK(decision.codec == (codec == NCAST_CODEC_WINDOW ? NCAST_CODEC_WINDOW : NCAST_CODEC_RAW));
+    CHECK(decision.candidate == (codec == NCAST_CODEC_WINDOW ? "frames:window" : "frames:raw"));
+    CHECK(decision.codec == codec_between_processes(codec));
+    CHECK_FALSE(decision.predicted.is_known());
+  }
+}
+
+TEST_CASE("a call is compared with NCCL's fastest way and with its default") {
+  const std::string lines = "all_gather 2 peer raw 1000:5\nall_gather 2 peer window 1000:9\n";
+  const auto compared = [&](const std::string& more, const char* with) {
+    return compare(decide(gather_of(1000, NCAST_CODEC_RAW), {model_of(lines + more)}), with);
+  };
+  const std::string both = "all_gather 2 peer nccl 1000:4\nall_gather 2 peer nccl-default 1000:6\n";
+  CHECK(std::string(compared(both, "nccl").reason) == "NCCL is predicted to be as fast");
+  CHECK(compared(both, "nccl").nccl_microseconds == 4);
+  CHECK(compared(both, "nccl:default").reason == nullptr);
+  CHECK(compared(both, "nccl:default").nccl_microseconds == 6);
+  CHECK(compared(both, "nccl:default").microseconds == 5);
+  // NCCL wins a tie. If its default was not measured, its fastest way counts.
+  CHECK(compared("all_gather 2 peer nccl 1000:5\n", "nccl:default").reason != nullptr);
+  CHECK(std::string(compared("", "nccl").reason) == "the cost model does not know how long NCCL takes");
+  CHECK(std::string(compare(decide(gather_of(1000), {model_of("")}), "nccl").reason) ==
+        "the cost model does not know this call");
+}
+
+TEST_CASE("no decision about an all_to_all_v depends on its bytes") {
+  const CostModel model = model_of("all_to_all 2 peer raw 1:1 1000000:100\nall_to_all 2 peer window 1:1 1000000:10\n");
+  for (const uint64_t bytes : {uint64_t{0}, uint64_t{1000000}}) {
+    CallShape shape = gather_of(bytes);
+    shape.operation = Operation::all_to_all_v;
+    const Decision decision = decide(shape, {model});
+    CHECK(decision.candidate == "blocks:raw");
+    CHECK(decision.codec == NCAST_CODEC_RAW);
+    CHECK(std::string(decision.codec_reason) == "the ranks do not know each other's counts");
+    shape.operation = Operation::all_to_all;
+    if (bytes != 0) CHECK(decide(shape, {model}).codec == NCAST_CODEC_WINDOW);
+  }
+}
+
+}  // namespace
+}  // namespace narrowcast::select
