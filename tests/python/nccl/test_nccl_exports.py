@@ -209,7 +209,7 @@ def test_invalid_values_are_reported(warned, key, value, expected):
 def test_invalid_codecs_in_a_list_are_reported(warned):
     value = "raw, window:bits=6, all_gather=zip, gather_all=raw,"
     expected = [
-        "codec 'window:bits=6': it has no parameter 'bits'",
+        "codec 'window:bits=6': the codec has no parameter 'bits'",
         "'zip' is not a codec",
         "'gather_all' is not an operation",
     ]
