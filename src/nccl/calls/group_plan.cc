@@ -101,7 +101,8 @@ GroupPlan make_plan(GroupCalls& group) {
   GroupPlan plan{
       .comm = group.comm, .on_engine = {.comm = group.comm}, .forwarded = {}, .keeps_order = comm.attached()};
   const bool can_use_engine = comm.attached() && comm.why_forwarded.load() == nullptr;
-  const bool collectives_use_engine = can_use_engine && all_collectives_use_engine(group);
+  // The decision about a single call is made below.
+  const bool collectives_use_engine = can_use_engine && (group.calls.size() == 1 || all_collectives_use_engine(group));
   for (const Call& call : group.calls) {
     const Decision decision = decide(comm, call);
     if (decision.use_engine && (is_collective(call) ? collectives_use_engine : can_use_engine)) {

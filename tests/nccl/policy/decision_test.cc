@@ -114,3 +114,19 @@ TEST_CASE("a rule can match communicators by name") {
   CHECK_FALSE(decide(settings, call_of(NCAST_OP_BROADCAST), {4, "data"}, slower).use_engine);
   CHECK_FALSE(decide(settings, call_of(NCAST_OP_BROADCAST), {4, ""}, slower).use_engine);
 }
+
+TEST_CASE("predictions depend on whether windows are registered") {
+  struct FasterWithoutWindows final : Predictor {
+    bool compare(const CallShape& shape, ncast_codec, ncast_comparison* comparison) const override {
+      comparison->faster = shape.has_windows ? 0 : 1;
+      comparison->reason = shape.has_windows ? "NCCL is faster with windows" : nullptr;
+      return true;
+    }
+  };
+  const auto decided = [](bool has_windows) {
+    return decide({}, call_of(NCAST_OP_ALL_GATHER), {2, "", has_windows}, FasterWithoutWindows());
+  };
+  CHECK(decided(false).use_engine);
+  CHECK_FALSE(decided(true).use_engine);
+  CHECK(doctest::String(decided(true).why_forwarded) == "NCCL is faster with windows");
+}
