@@ -1,4 +1,4 @@
-// Explanations of narrowcast/explain.h.
+// The explanations of narrowcast/explain.h.
 #include "narrowcast/explain.h"
 
 #include <cstdio>
@@ -70,7 +70,8 @@ std::string sentence_of(const CallShape& shape, const Decision& decision) {
   if (decision.candidate == "none") return call + " does nothing: " + decision.transport_reason + ".";
   std::string text = call + " runs by " + describe(decision) + ": " + decision.transport_reason;
   if (decision.shots_reason != nullptr) text += std::string(", and ") + decision.shots_reason;
-  text += std::string(". Its values travel ") + codec::describe(decision.codec) + ": " + decision.codec_reason + ".";
+  text += std::string(". Values are sent with codec ") + codec::describe(decision.codec) + ": " +
+          decision.codec_reason + ".";
   return text + describe(decision.costs);
 }
 

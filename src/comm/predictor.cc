@@ -1,4 +1,4 @@
-// Predictors of narrowcast/explain.h.
+// The predictors of narrowcast/explain.h.
 #include <memory>
 #include <string>
 
@@ -19,7 +19,7 @@ using select::Decider;
 namespace {
 
 ncast_predictor* make(const std::shared_ptr<Decider>& decider) {
-  // Nothing between processes on CPUs depends on costs.
+  // On the host backend no decision depends on costs.
   const bool uses_costs = decider->traits().link != select::Link::shared_memory;
   return new ncast_predictor{decider, uses_costs ? describe_mismatch(decider->costs()) : ""};
 }

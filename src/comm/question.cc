@@ -14,7 +14,7 @@
 namespace narrowcast::comm {
 namespace {
 
-// The messages of the options do not name the function that reads them.
+// Loads the options and the cost model. The messages of its errors do not begin with the name of a function.
 ncast_status load(const ncast_comm_config* given, select::Options* options, select::CostModel* costs) {
   ncast_comm_config config;
   if (ncast_status status = read_config(given, &config)) return status;

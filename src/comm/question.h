@@ -1,4 +1,4 @@
-// What explanations and predictors have in common: the calls that programs ask about, and what decides them.
+// Code that explanations and predictors share: the description of a call, and the decider of an assumed communicator.
 #pragma once
 
 #include <memory>
@@ -8,7 +8,7 @@
 
 namespace narrowcast::comm {
 
-// A call that a program asks about.
+// A call to be explained or predicted.
 struct Question {
   ncast_operation operation;
   uint64_t count;
@@ -16,12 +16,12 @@ struct Question {
   ncast_codec codec;
 };
 
-// Errors: INVALID_ARGUMENT.
+// Checks a call and converts it to the decider's input. Errors: INVALID_ARGUMENT.
 ncast_status shape_of(const char* function, const Question& question, const select::Decider& decider,
                       select::CallShape* shape);
 
-// The decider of a communicator between GPUs with NVLink, all of whose ranks have this configuration (NULL: defaults).
-// Errors: INVALID_ARGUMENT.
+// Makes the decider of a communicator between GPUs, all of whose ranks have this configuration (NULL: the defaults).
+// The link is NVLink, or host memory if the options say so. Errors: INVALID_ARGUMENT.
 ncast_status assume_communicator(const char* function, int ranks, const ncast_comm_config* config,
                                  std::shared_ptr<select::Decider>* decider);
 

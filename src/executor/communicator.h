@@ -32,8 +32,8 @@ struct ncast_comm {
   virtual ncast_status abort() = 0;
   // Any thread.
   virtual narrowcast::executor::Counters counters() const = 0;
-  // Decides how calls run: for launches, explanations and predictors, which may outlive the communicator. Any
-  // thread.
+  // The decider of how calls run. Launches, explanations and predictors share it; predictors may outlive the
+  // communicator. Any thread.
   const std::shared_ptr<narrowcast::select::Decider>& decider() const { return decider_; }
 
   // The first step of destroying a communicator: waits until all its calls have run. It is destroyed even if this
@@ -45,7 +45,7 @@ struct ncast_comm {
 
  protected:
   ncast_comm(ncast_backend backend, int rank, int ranks) : backend_(backend), rank_(rank), ranks_(ranks) {}
-  // Once, before the communicator is used.
+  // Backends call this once, before the communicator is used.
   void set_decider(const narrowcast::select::CommTraits& traits, narrowcast::select::CostModel costs) {
     decider_ = std::make_shared<narrowcast::select::Decider>(traits, std::move(costs));
   }

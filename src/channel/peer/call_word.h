@@ -35,8 +35,8 @@ constexpr CallKind kind_of_peer(CallKind kind) {
   return kind == CallKind::send ? CallKind::recv : kind == CallKind::recv ? CallKind::send : CallKind::collective;
 }
 
-// What one kernel announces: marks by rank; 0: the kernel has no call with that rank. A collective has a call with every
-// other rank in both directions, even if no data go there.
+// What one kernel announces: marks by rank; 0: the kernel has no call with that rank. A collective has a call with
+// every other rank in both directions, even if no data go there.
 struct AnnouncedCall {
   size_t words;                  // where every rank's CallWords are in its scratch, in bytes
   uint16_t to[max_gpu_ranks];    // of what goes to each rank
