@@ -197,17 +197,20 @@ static_assert(std::size(all_handled) == named_function_count(),
 
 }  // namespace
 
-void* call_handler(Function function) {
-  switch (function) {
+// NOLINTBEGIN(bugprone-macro-parentheses): the name of a template
 #define HANDLE(name, OPERATION, handler) \
   case Function::name: return reinterpret_cast<void*>(&handler<Function::name, NCAST_OP_##OPERATION>);
+// NOLINTEND(bugprone-macro-parentheses)
+
+void* call_handler(Function function) {
+  switch (function) {
     CALL_HANDLERS(HANDLE)
-#undef HANDLE
     case Function::GroupStart: return reinterpret_cast<void*>(&group_start);
     case Function::GroupEnd: return reinterpret_cast<void*>(&group_end);
     case Function::GroupSimulateEnd: return reinterpret_cast<void*>(&group_simulate_end);
     default: return nullptr;
   }
 }
+#undef HANDLE
 
 }  // namespace narrowcast::nccl
