@@ -53,8 +53,8 @@ def run(
             _meet(host)
             comm = _join(place, unique_id, rank, ranks, waits)
             _meet(host)
-            told = {"scenario": name, "rank": rank, "timeout_seconds": waits, "changed": None}
-            emit({**told, **_SCENARIOS[what](place, comm, stream, how)})
+            result = {"scenario": name, "rank": rank, "timeout_seconds": waits, "changed": None}
+            emit({**result, **_SCENARIOS[what](place, comm, stream, how)})
             _meet(host)
     deadline.end(rank)
 
@@ -81,7 +81,9 @@ def _part(place: Any, array: Any, count: int) -> Any:
     return place.part(array, 0, _BF16_BYTES * count)
 
 
-def _met(comm: narrowcast.Communicator, place: Any, stream: Any, call: Callable[[], None] | None) -> dict[str, Any]:
+def _call_and_wait(
+    comm: narrowcast.Communicator, place: Any, stream: Any, call: Callable[[], None] | None
+) -> dict[str, Any]:
     """Makes a call and waits for its result. Without a call, waits until the communicator has an error."""
     begin = time.monotonic()
     error: NarrowcastError | None = None
@@ -128,10 +130,10 @@ def _abort(place: Any, comm: narrowcast.Communicator, stream: Any, how: str) -> 
     missing = comm.rank == comm.ranks - 1
     count = _COUNTS[how]
     call = None if missing else lambda: _all_reduce(place, comm, stream, values, target, count, "raw")
-    told = _met(comm, place, stream, call)
+    result = _call_and_wait(comm, place, stream, call)
     if comm.rank == 0:
         timer.join()
-    return {**told, **_afterwards(comm, place, stream, values)}
+    return {**result, **_afterwards(comm, place, stream, values)}
 
 
 def _late(place: Any, comm: narrowcast.Communicator, stream: Any, how: str) -> dict[str, Any]:
@@ -139,18 +141,18 @@ def _late(place: Any, comm: narrowcast.Communicator, stream: Any, how: str) -> d
     values, target = _buffers(place, how, stream)
     last = comm.ranks - 1
     if comm.rank == last:
-        told = _met(comm, place, stream, None)
+        result = _call_and_wait(comm, place, stream, None)
     elif how == "recv":
         out = target.part(0, 200)
-        told = _met(comm, place, stream, lambda: comm.recv(out, last, dtype="bfloat16", stream=stream))
+        result = _call_and_wait(comm, place, stream, lambda: comm.recv(out, last, dtype="bfloat16", stream=stream))
     else:
-        told = _met(
+        result = _call_and_wait(
             comm,
             place,
             stream,
             lambda: _all_reduce(place, comm, stream, values, target, _COUNTS[how], "raw"),
         )
-    return {**told, **_afterwards(comm, place, stream, values)}
+    return {**result, **_afterwards(comm, place, stream, values)}
 
 
 def _mismatch(place: Any, comm: narrowcast.Communicator, stream: Any, how: str) -> dict[str, Any]:
@@ -158,13 +160,13 @@ def _mismatch(place: Any, comm: narrowcast.Communicator, stream: Any, how: str) 
     values, target = _buffers(place, how, stream)
     count = _COUNTS["small" if how == "small" else "large"] * (3 if comm.rank == comm.ranks - 1 else 1)
     codec = "window" if how == "window" else "raw"
-    told = _met(comm, place, stream, lambda: _all_reduce(place, comm, stream, values, target, count, codec))
-    if told["error"] is None:
+    result = _call_and_wait(comm, place, stream, lambda: _all_reduce(place, comm, stream, values, target, count, codec))
+    if result["error"] is None:
         # Its part arrived; those of others may not.
-        told = {**_met(comm, place, stream, None), "seconds": told["seconds"]}
+        result = {**_call_and_wait(comm, place, stream, None), "seconds": result["seconds"]}
     # In any case, no other memory was written.
     changed = target.read(0, _BF16_BYTES * count, stream)[1]
-    return {**told, "changed": changed, **_afterwards(comm, place, stream, values)}
+    return {**result, "changed": changed, **_afterwards(comm, place, stream, values)}
 
 
 _SCENARIOS = {"abort": _abort, "late": _late, "mismatch": _mismatch}
@@ -188,7 +190,7 @@ def killed(*, backend: str, device: int, rank: int, ranks: int, unique_id: str, 
         if rank == ranks - 1:
             time.sleep(0.5)
             os.kill(os.getpid(), signal.SIGKILL)
-        told = _met(comm, place, stream, call)
-        told |= _afterwards(comm, place, stream, values)
-        (Path(folder) / str(rank)).write_text(json.dumps(told))
+        result = _call_and_wait(comm, place, stream, call)
+        result |= _afterwards(comm, place, stream, values)
+        (Path(folder) / str(rank)).write_text(json.dumps(result))
     deadline.end(rank)
