@@ -13,9 +13,10 @@ ROOT = Path(__file__).parents[2]
 def run_script(root: Path, *definitions: str) -> str:
     if shutil.which("cmake") is None:
         pytest.skip("cmake is not installed")
-    script = ROOT / "cmake" / "kernels_hash.cmake"
+    script = str(ROOT / "cmake" / "kernels_hash.cmake")
     command = ["cmake", f"-DROOT={root}", *definitions, "-P", script]
-    return subprocess.run(command, stderr=subprocess.PIPE, text=True, check=True).stderr
+    printed: str = subprocess.run(command, stderr=subprocess.PIPE, text=True, check=True).stderr
+    return printed
 
 
 def hash_of(root: Path, output: Path) -> str:
