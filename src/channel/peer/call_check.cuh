@@ -1,6 +1,8 @@
 // Announces a kernel's call to the peers and compares the peers' announcements with it (call_word.h).
 #pragma once
 
+#include <bit>
+
 #include "channel/peer/bounded_wait.cuh"
 #include "channel/peer/call_word.h"
 
@@ -10,46 +12,40 @@ __device__ inline CallWords* call_words(const Peers& peers, const AnnouncedCall&
   return reinterpret_cast<CallWords*>(peers.scratch[rank] + call.words);
 }
 
-// What the kernels of this rank load when they begin. Through the L1 cache: the previous kernel of the stream wrote it.
-__device__ __forceinline__ CtaState cta_state(const Peers& peers) {
-  const uint2 state = *reinterpret_cast<const uint2*>(&peers.ctas[blockIdx.x % cta_states]);
-  return {state.x, state.y};
-}
-
 // One warp of a kernel, whose first threads each look after one peer and kind of call. The whole warp calls every
 // function.
 //
-// A collective must not end before finish(): it returns when every rank has announced its call, so that even a rank
+// A collective must not end before finish(), which returns when every rank has announced its call, so that even a rank
 // that only sends learns of a mismatch. A send does not wait for its receiver, which may not be there yet: a rank whose
 // send fits into the slots learns of a mismatch later, from the receiver's failure.
 class CallCheck {
  public:
-  // Of a kernel that has nothing to check.
-  __device__ CallCheck() {}
-
-  // Announces the call. cta: of CTA 0, loaded by this thread. If the communicator was stopped before this kernel began,
-  // nothing is announced or checked.
-  __device__ CallCheck(const Peers& peers, const AnnouncedCall& call, CtaState cta, int thread) {
+  // Announces the call, from CTA 0; not if the communicator was stopped before this kernel began. of_messages: the marks
+  // are of sends and receives, not of a collective.
+  __device__ CallCheck(const Peers& peers, const AnnouncedCall& call, bool of_messages, int thread) {
     peer_ = thread % max_gpu_ranks;
     const int group = thread / max_gpu_ranks;  // 0: what comes from the peers; 1: what goes to them
-    uint32_t mark = 0;
-    if (cta.stopped == 0 && group < (call.of_messages ? 2 : 1)) mark = group == 0 ? call.from[peer_] : call.to[peer_];
-    CallWords* const own = call_words(peers, call, peers.rank);
-    const CallKind kind = !call.of_messages ? CallKind::collective : group == 0 ? CallKind::recv : CallKind::send;
+    const CallKind kind = !of_messages ? CallKind::collective : group == 0 ? CallKind::recv : CallKind::send;
     const auto mine = static_cast<uint32_t>(kind), theirs = static_cast<uint32_t>(kind_of_peer(kind));
-    uint32_t* const count = call.of_messages ? &own->messages[mine][peer_] : &own->block_collectives;
-    uint32_t number = 0;
-    if (mark != 0) number = *count + 1;
-    __syncwarp();  // all threads have read block_collectives
-    if (mark == 0) return;
-    *count = number;
-    if (!call.of_messages) number += cta.packet_calls;
+    CallWords* const own = call_words(peers, call, peers.rank);
+    uint32_t* const count = of_messages ? &own->messages[mine][peer_] : &own->block_collectives;
+    // Both loads are in flight together.
+    const uint64_t cta = device::load_relaxed(reinterpret_cast<const uint64_t*>(peers.ctas));
+    const uint32_t calls = device::load_relaxed(count);
+    const auto [packet_calls, stopped] = std::bit_cast<CtaState>(cta);
+    uint32_t mark = 0;
+    if (group < (of_messages ? 2 : 1)) mark = group == 0 ? call.from[peer_] : call.to[peer_];
+    __syncwarp();  // all threads have loaded block_collectives
+    if (mark == 0 || stopped != 0) return;
+
+    *count = calls + 1;
+    const uint32_t number = calls + 1 + (of_messages ? 0 : packet_calls);
+    const uint32_t place = number % CallWords::kept;
     expected_ = CallWord::of(number, mark);
     own->current[theirs][peer_] = expected_.word;
-    awaited_ = &own->announced[theirs][number % CallWords::kept][peer_];
-    const CallWord word = CallWord::of(number, call.of_messages ? mark : call.to[peer_]);
-    device::store_relaxed(&call_words(peers, call, peer_)->announced[mine][number % CallWords::kept][peers.rank],
-                          word.word);
+    awaited_ = &own->announced[theirs][place][peer_];
+    const CallWord word = CallWord::of(number, of_messages ? mark : call.to[peer_]);
+    device::store_relaxed(&call_words(peers, call, peer_)->announced[mine][place][peers.rank], word.word);
     must_come_ = kind != CallKind::send;
   }
 

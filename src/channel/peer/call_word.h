@@ -41,7 +41,6 @@ struct AnnouncedCall {
   size_t words;                  // where every rank's CallWords are in its scratch, in bytes
   uint16_t to[max_gpu_ranks];    // of what goes to each rank
   uint16_t from[max_gpu_ranks];  // of what comes from it
-  bool of_messages;              // of sends and receives, which are independent of each other
 };
 
 // In a rank's scratch; initially zero.

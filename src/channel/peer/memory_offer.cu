@@ -55,11 +55,9 @@ ncast_status GpuOfRank::find(GpuOfRank* gpu) {
   return error == cudaSuccess ? NCAST_OK : cuda_failure("finding the GPU", error);
 }
 
-bool GpuOfRank::is_same_gpu(const GpuOfRank& other) const { return std::strcmp(address, other.address) == 0; }
-
 bool GpuOfRank::may_reach(const GpuOfRank& other) const {
   int ordinal = 0, can = 0;
-  if (is_same_gpu(other)) return true;
+  if (std::strcmp(address, other.address) == 0) return true;
   if (cudaDeviceGetByPCIBusId(&ordinal, other.address) == cudaSuccess &&
       cudaDeviceCanAccessPeer(&can, device, ordinal) == cudaSuccess)
     return can != 0;
@@ -69,7 +67,7 @@ bool GpuOfRank::may_reach(const GpuOfRank& other) const {
 
 bool GpuOfRank::is_linked_to(const GpuOfRank& other) const {
   int ordinal = 0, atomics = 0;  // which other links between GPUs do not have
-  if (is_same_gpu(other)) return true;
+  if (std::strcmp(address, other.address) == 0) return true;
   if (cudaDeviceGetByPCIBusId(&ordinal, other.address) == cudaSuccess &&
       cudaDeviceGetP2PAttribute(&atomics, cudaDevP2PAttrNativeAtomicSupported, device, ordinal) == cudaSuccess)
     return atomics != 0;

@@ -19,7 +19,6 @@ struct GpuOfRank {
 
   // The current one. Errors: CUDA_ERROR, SYSTEM_ERROR.
   static ncast_status find(GpuOfRank* gpu);
-  bool is_same_gpu(const GpuOfRank& other) const;
   // A GPU that this process does not see is taken to be reachable: mapping its memory will tell.
   bool may_reach(const GpuOfRank& other) const;
   // By NVLink, or the same one. Of a GPU that this process does not see: no.

@@ -51,15 +51,13 @@ ncast_status PeerMemory::find_topology(bootstrap::Rendezvous& rendezvous, bool w
     bool needs_host, lacks_nvlink;
   };
   Found found{};
-  int on_this_gpu = 0;
   for (const Reach& other : all) {
-    if (own.gpu.is_same_gpu(other.gpu)) ++on_this_gpu;
     if (other.wants_host != 0 || !own.gpu.may_reach(other.gpu)) found.needs_host = true;
     if (!own.gpu.is_linked_to(other.gpu)) found.lacks_nvlink = true;
   }
   std::vector<Found> by_rank(all.size());
   if (ncast_status status = rendezvous.all_gather(&found, sizeof found, by_rank.data())) return status;
-  *topology = {Place::device, true, on_this_gpu > 1};
+  *topology = {Place::device, true};
   for (const Found& other : by_rank) {
     if (other.needs_host) topology->place = Place::host;
     if (other.lacks_nvlink) topology->nvlink = false;

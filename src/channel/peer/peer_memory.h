@@ -20,9 +20,8 @@ class PeerMemory {
   enum class Place { device, host };
   // How the ranks' GPUs reach each other.
   struct Topology {
-    Place place;      // where the memory has to be
-    bool nvlink;      // all GPUs are linked by it
-    bool shares_gpu;  // another rank has this rank's GPU
+    Place place;  // where the memory has to be
+    bool nvlink;  // all GPUs are linked by it
   };
   // All ranks call, each with its own device current. The place is `host` also if any of them wants that. Errors: those
   // of the rendezvous, CUDA_ERROR.

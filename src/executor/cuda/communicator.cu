@@ -8,7 +8,6 @@
 
 #include "channel/packet/packet_area.h"
 #include "channel/peer/zeroed_memory.h"
-#include "executor/cuda/blocks/kernels.h"
 #include "executor/cuda/communicator.h"
 #include "executor/cuda/kernels.h"
 #include "executor/cuda/state.h"
@@ -121,29 +120,13 @@ ncast_status Communicator::agree_on_costs(const Options& options, CostModel* cos
   return rank() == 0 ? NCAST_OK : CostModel::parse(all.substr(0, own.size()), "the cost model of rank 0", costs);
 }
 
+// They are not warmed up by an empty kernel: as soon as one of them has been used, every later call on the GPU takes
+// 0.2 us longer.
 cudaError_t Communicator::create_side_streams() {
   sides_.resize(static_cast<size_t>(std::max(kernels_at_once(ranks()) - 1, 1)));
   for (SideStream& side : sides_) {
     if (const cudaError_t error = cudaStreamCreateWithFlags(&side.stream, cudaStreamNonBlocking)) return error;
     if (const cudaError_t error = cudaEventCreateWithFlags(&side.joined, cudaEventDisableTiming)) return error;
-  }
-  // A stream that has been used makes every later call of the GPU slower, by about 0.02 us.
-  return topology_.shares_gpu ? warm_up_side_streams() : cudaSuccess;
-}
-
-// The first launch on a stream may wait for all kernels that run on the GPU. If that is a kernel of another rank, which
-// waits for the launch, neither ends.
-cudaError_t Communicator::warm_up_side_streams() {
-  for (const SideStream& side : sides_)
-    if (const cudaError_t error = launch_own_copy({}, 1, side.stream)) return error;
-  // Not longer: kernels of other communicators may run.
-  const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(100);
-  for (const SideStream& side : sides_) {
-    while (std::chrono::steady_clock::now() < end) {
-      const cudaError_t state = cudaStreamQuery(side.stream);
-      if (state == cudaSuccess) break;
-      if (state != cudaErrorNotReady) return state;
-    }
   }
   return cudaSuccess;
 }

@@ -103,7 +103,6 @@ class Communicator final : public ncast_comm {
   }
   ncast_status set_up();
   cudaError_t create_side_streams();
-  cudaError_t warm_up_side_streams();
 
   // The stream waits for the communicator's call before, on whatever stream that was; and that it can be waited for.
   cudaError_t enter(cudaStream_t stream);

@@ -204,7 +204,7 @@ cudaError_t Communicator::launch_transfers(const Transfers& transfers, Coding co
                                            cudaStream_t stream) {
   const Rings rings(*transfers[0]->decision.blocks, layout_);  // transfers with one coding have one shape
   BlockCall call = block_call(Operation::send, coding.codec, kernel);
-  call.announced.of_messages = true;
+  call.of_messages = true;
   for (const DecidedCall* decided : transfers) {
     const Call& one = decided->call;
     const bool sends = one.operation == Operation::send;

@@ -293,7 +293,7 @@ TEST_CASE("every ring of the messages to several peers has a warp, which has non
     const Rings rings = rings_for(send, codec, ranks, max_ctas);
     BlockCall call = {};
     call.peers.ranks = ranks;
-    call.announced.of_messages = true;
+    call.of_messages = true;
     uint32_t all_rings = 0, count = 0;
     for (int peer = 1; peer < ranks; ++peer) {
       if (random() % 4 == 0) continue;

@@ -269,7 +269,7 @@ uint32_t ctas_of_messages(const std::vector<uint64_t>& bytes, ncast_codec codec,
   const Rings rings = rings_for(call, codec, ranks, max_ctas);
   BlockCall kernel = {};
   kernel.peers.ranks = ranks;
-  kernel.announced.of_messages = true;
+  kernel.of_messages = true;
   for (size_t i = 0; i < bytes.size(); ++i) kernel.send[i + 1] = rings.piece(send_begin, bytes[i]);
   return rings.ctas(kernel, kernels);
 }

@@ -49,13 +49,13 @@ struct BlockCall {
   Claims* claims;  // device memory
   Sent* sent;      // device memory
   ncast_codec codec;
-  channel::AnnouncedCall announced;
   uint64_t raw_bytes;  // that this rank sends others: puts into slots, or writes where they end up
 
   Piece send[channel::max_gpu_ranks];  // to each rank
   Piece recv[channel::max_gpu_ranks];  // from each rank
 
   bool in_order;     // the rings of `send` get their blocks by turns
+  bool of_messages;  // one receiver may wait for what another one does when it has its piece of `send`
   OwnCopy own_copy;  // of a call that only moves
 
   // Of values that travel as they are: where those of `recv` end up, for peers that write there themselves.
@@ -74,6 +74,9 @@ struct BlockCall {
   ncast_redop op;
   Turns turns;
   bool gathers;  // pieces of `recv` come
+
+  // At the end: only one warp needs it, and constant memory that is not cached yet would delay the others.
+  channel::AnnouncedCall announced;
 };
 
 }  // namespace narrowcast::executor::cuda

@@ -1,5 +1,5 @@
 // Kernels that only move blocks: some of a CTA's warps send, or pass on what they receive, as many receive, a few copy
-// what stays on the rank, and one raises flags.
+// what stays on the rank, and one raises flags. One of those that copy in CTA 0 checks the call instead.
 #pragma once
 
 #include "device/early_launch.cuh"
@@ -20,6 +20,7 @@ struct MoveMemory {
 template <typename Codec, bool relays>
 __device__ void move_pieces(const BlockCall& call) {
   constexpr MoveWarps warps = move_warps(Codec::values_bytes);
+  static_assert(warps.copiers > 1, "one of them checks the call");
   extern __shared__ char shared_memory[];
   auto& memory = *reinterpret_cast<MoveMemory<Codec>*>(shared_memory);
   const uint32_t warp = device::warp_id();
@@ -41,13 +42,11 @@ __device__ void move_pieces(const BlockCall& call) {
                           warps.receivers * gridDim.x, lane);
   } else if (warp < warps.all() - 1) {
     const uint32_t number = number_from(warps.senders + warps.receivers);
-    const uint32_t* const open = &memory.signals.open;
     if (number == 0) {
-      channel::CallCheck check = announce(call, lane);
-      copy_own_blocks(call.own_copy, number, warps.copiers * gridDim.x, lane);
-      check.finish(call.peers, [&] { return device::load_acquire_cta(open) != 0; });
+      const uint32_t* const open = &memory.signals.open;
+      announce(call, lane).finish(call.peers, [&] { return device::load_acquire_cta(open) != 0; });
     } else {
-      copy_own_blocks(call.own_copy, number, warps.copiers * gridDim.x, lane);
+      copy_own_blocks(call.own_copy, number - 1, warps.copiers * gridDim.x - 1, lane);
     }
   } else {
     if (blockIdx.x == 0) {

@@ -64,7 +64,7 @@ uint32_t Rings::ctas(const BlockCall& call, uint32_t kernels) const {
     sent[static_cast<size_t>(peer)] = call.send[peer].rings;
     received += call.recv[peer].rings;
   }
-  return ctas_of_kernel(shape_, {sent, received, call.own_copy.bytes, call.announced.of_messages}, kernels);
+  return ctas_of_kernel(shape_, {sent, received, call.own_copy.bytes, call.of_messages}, kernels);
 }
 
 void cut_moves(const Call& call, const Rings& rings, BlockCall* moves) {

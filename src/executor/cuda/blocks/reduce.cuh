@@ -17,9 +17,20 @@ struct ReduceMemory {
   Signals<rings> signals;
 };
 
-// Not inlined: ptxas would spill values of the other warps.
-__device__ __noinline__ inline void finish(channel::CallCheck check, const channel::Peers& peers) {
-  check.finish(peers, [] { return false; });
+// The signal warp of CTA 0 also announces the call and compares what the peers announce. Not inlined: that would make the
+// other warps slower by up to a thirtieth, and ptxas would spill their values.
+template <uint32_t rings>
+__device__ __noinline__ void check_and_raise_flags(const BlockCall& call, Signals<rings>& signals, int thread) {
+  constexpr uint32_t idle_between_polls = 16;
+  uint32_t raised = 0, idle = 0;
+  const auto raise_flags = [&](auto ends) {
+    channel::raise_flags(signals.queues, rings, &signals.open, thread, raised, ends);
+  };
+  channel::CallCheck check = announce(call, thread);
+  if (channel::stop_word(call.peers) == 0) count_raw_bytes(call, thread);
+  raise_flags([&] { return ++idle % idle_between_polls == 0 && !check.poll(call.peers); });
+  raise_flags([] { return false; });
+  check.finish(call.peers, [] { return false; });
 }
 
 template <typename Codec>
@@ -33,18 +44,10 @@ __global__ void __launch_bounds__(warps_of<Codec> * 32, 1) reduce_pieces(const _
   memory.signals.open_all(Memory::rings);
   device::wait_for_stream();
   if (warp == signal_warp) {
+    if (blockIdx.x == 0) return check_and_raise_flags(call, memory.signals, thread);
     uint32_t raised = 0;
-    const auto raise_flags = [&](auto ends) {
-      channel::raise_flags(memory.signals.queues, Memory::rings, &memory.signals.open, thread, raised, ends);
-    };
-    channel::CallCheck check;
-    if (blockIdx.x == 0) {
-      check = announce(call, thread);
-      if (channel::stop_word(call.peers) == 0) count_raw_bytes(call, thread);
-      raise_flags([&, idle = 0u]() mutable { return ++idle % 16 == 0 && !check.poll(call.peers); });
-    }
-    raise_flags([] { return false; });
-    return finish(check, call.peers);
+    return channel::raise_flags(memory.signals.queues, Memory::rings, &memory.signals.open, thread, raised,
+                                [] { return false; });
   }
   if (warp > signal_warp) --warp;
 

@@ -77,9 +77,8 @@ template <typename Codec>
 __device__ void send_blocks(const BlockCall& call, WarpMemory<Codec>& memory, SignalQueue& signals, uint32_t number,
                             uint32_t warps, int thread) {
   const bool in_order = call.in_order;
-  const End end = call.announced.of_messages
-                      ? end_of(rings_of_messages(call.send, call.peers, number, warps), call.send, thread)
-                      : dealt_end(call.send, 0, call.peers, false, number, warps, thread);
+  const End end = call.of_messages ? end_of(rings_of_messages(call.send, call.peers, number, warps), call.send, thread)
+                                   : dealt_end(call.send, 0, call.peers, false, number, warps, thread);
   EndMask open = ends_of(end);  // that get more
   if (open == 0) return;
   uint32_t turn = 0;

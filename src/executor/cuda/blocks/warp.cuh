@@ -118,9 +118,9 @@ __device__ inline void count_raw_bytes(const BlockCall& call, int lane) {
   if (lane == 0 && call.raw_bytes != 0) atomicAdd(&call.sent->raw_bytes, call.raw_bytes);
 }
 
-// One warp of CTA 0 announces the call and compares what the peers announce.
+// By one warp of CTA 0.
 __device__ inline channel::CallCheck announce(const BlockCall& call, int lane) {
-  return {call.peers, call.announced, channel::cta_state(call.peers), lane};
+  return {call.peers, call.announced, call.of_messages, lane};
 }
 
 // Whether a payload can be of a block of raw_bytes; only whole blocks are coded.
