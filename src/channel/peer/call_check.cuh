@@ -20,8 +20,8 @@ __device__ inline CallWords* call_words(const Peers& peers, const AnnouncedCall&
 // send fits into the slots learns of a mismatch later, from the receiver's failure.
 class CallCheck {
  public:
-  // Announces the call, from CTA 0; not if the communicator was stopped before this kernel began. of_messages: the marks
-  // are of sends and receives, not of a collective.
+  // Announces the call, from CTA 0; not if the communicator was stopped before this kernel began. of_messages: marks
+  // of sends and receives, not of a collective.
   __device__ CallCheck(const Peers& peers, const AnnouncedCall& call, bool of_messages, int thread) {
     peer_ = thread % max_gpu_ranks;
     const int group = thread / max_gpu_ranks;  // 0: what comes from the peers; 1: what goes to them

@@ -282,6 +282,27 @@ TEST_CASE("a broadcast and a reduction send every value once over the root's lin
   }
 }
 
+TEST_CASE("a sender keeps what a bounded codec makes of values that all ranks share, and copies others") {
+  for (const auto& [codec, dtype] : coded_types()) {
+    const bool bounded = tests::bounded_type_of(codec, dtype) != nullptr;
+    for (const Operation operation : {Operation::all_gather, Operation::broadcast, Operation::all_to_all}) {
+      for (const bool in_place : {false, true}) {
+        Call call{operation};
+        call.dtype = dtype;
+        call.send = in_place ? recv_begin : send_begin;
+        call.recv = recv_begin;
+        call.count = 100'000;
+        const BlockCall root = cut(call, codec, 3, 64)[0];
+        const bool keeps = bounded && operation != Operation::all_to_all;
+        CHECK((root.kept.to != nullptr) == keeps);
+        CHECK(root.kept.to_all == (keeps && operation == Operation::all_gather));
+        if (keeps) CHECK((root.kept.from == call.send && root.kept.to == call.recv));
+        CHECK((root.own_copy.bytes == 0) == (keeps || in_place));
+      }
+    }
+  }
+}
+
 TEST_CASE("every ring of the messages to several peers has a warp, which has none to another peer") {
   std::mt19937_64 random(20261124);
   for (int round = 0; round < 2000; ++round) {

@@ -30,6 +30,7 @@ inline std::vector<BlockCall> cut(const Call& call, ncast_codec codec, int ranks
     mine = {};
     mine.peers.rank = rank;
     mine.peers.ranks = ranks;
+    mine.codec = codec;
     mine.layout = layout_for(ranks, max_ctas);
     if (reduces(call.operation)) {
       cut_reduction(call, rings, &mine);

@@ -42,6 +42,13 @@ struct OwnCopy {
   uint64_t bytes;  // 0: there are none, or they are where they should be
 };
 
+// Of a bounded codec in a call whose values all ranks share: the sender stores what its payloads decode to.
+struct KeptBlocks {
+  const char* from;  // the sender's values
+  char* to;          // NULL: nothing is kept
+  bool to_all;       // the `send` pieces are the same for all peers: a block is encoded once, and goes to all of them
+};
+
 // By value in a kernel's parameters.
 struct BlockCall {
   channel::Peers peers;
@@ -75,8 +82,9 @@ struct BlockCall {
   Turns turns;
   bool gathers;  // pieces of `recv` come
 
-  // At the end: only one warp needs it, and constant memory that is not cached yet would delay the others.
-  channel::AnnouncedCall announced;
+  // At the end: constant memory that is not cached yet would delay warps that need the fields above.
+  KeptBlocks kept;                   // in place of own_copy
+  channel::AnnouncedCall announced;  // for one warp
 };
 
 }  // namespace narrowcast::executor::cuda

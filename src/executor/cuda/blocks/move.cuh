@@ -33,7 +33,16 @@ __device__ void move_pieces(const BlockCall& call) {
     if constexpr (relays) {
       relay_blocks<Codec>(call, memory.senders[warp], memory.signals.queues[warp], number_from(0), all, lane);
     } else {
-      send_blocks<Codec>(call, memory.senders[warp], memory.signals.queues[warp], number_from(0), all, lane);
+      const auto send = [&] {
+        send_blocks<Codec>(call, memory.senders[warp], memory.signals.queues[warp], number_from(0), all, lane);
+      };
+      if constexpr (Codec::is_exact) {
+        send();
+      } else if (call.kept.to_all) {
+        share_blocks<Codec>(call, memory.senders[warp], memory.signals.queues[warp], number_from(0), all, lane);
+      } else {
+        send();
+      }
     }
     end_claims(call, all, lane);
     memory.signals.close_one(lane);

@@ -29,9 +29,9 @@ class Rings {
   uint32_t slots_;
 };
 
-// Sets the pieces of a collective that only moves data, for moves->peers.rank. In a broadcast to several ranks each
-// receiver gets one piece from the root and relays it to the others, so the root sends every value once, as in
-// "Bandwidth optimal all-reduce algorithms for clusters of workstations" (Patarasu, Yuan, 2009).
+// Sets the pieces of a collective that only moves data, for moves->peers.rank and moves->codec. In a broadcast to
+// several ranks each receiver gets one piece from the root and relays it to the others, so the root sends every value
+// once, as in "Bandwidth optimal all-reduce algorithms for clusters of workstations" (Patarasu, Yuan, 2009).
 void cut_moves(const Call& call, const Rings& rings, BlockCall* moves);
 // The same for a collective that reduces.
 void cut_reduction(const Call& call, const Rings& rings, BlockCall* reduction);

@@ -17,8 +17,8 @@ struct ReduceMemory {
   Signals<rings> signals;
 };
 
-// The signal warp of CTA 0 also announces the call and compares what the peers announce. Not inlined: that would make the
-// other warps slower by up to a thirtieth, and ptxas would spill their values.
+// The signal warp of CTA 0 also announces the call and compares what the peers announce. Not inlined: that would make
+// the other warps slower by up to a thirtieth, and ptxas would spill their values.
 template <uint32_t rings>
 __device__ __noinline__ void check_and_raise_flags(const BlockCall& call, Signals<rings>& signals, int thread) {
   constexpr uint32_t idle_between_polls = 16;

@@ -63,6 +63,25 @@ __device__ inline End end_of(SharedRings shared, const Piece* pieces, int thread
 __device__ inline EndMask ends_of(End end) { return __ballot_sync(device::all_lanes, end.peer >= 0); }
 __device__ inline int peer_of_thread(End end, int thread) { return __shfl_sync(device::all_lanes, end.peer, thread); }
 
+// Of a bounded codec: decodes the payload of a block into `here`, where its values were, and stores that where the call
+// keeps it. Afterwards `here` may be written again.
+template <typename Codec>
+__device__ void keep_decoded(const BlockCall& call, const BlockOf& block, PayloadSize size, const char* payload,
+                             char* here, typename Codec::Scratch& scratch, int thread) {
+  if (call.kept.to == nullptr) return;
+  char* const to = call.kept.to + (block.values - call.kept.from);
+  if (size.is_coded()) {
+    __syncwarp();  // all lanes have read the payload and `here`
+    device::decode_block<Codec>(call.codec, payload, size.bytes(), here, scratch, thread);
+    __syncwarp();
+  } else if (to == block.values) {
+    return;
+  }
+  store_values(to, here, block.bytes, thread);
+  device::order_stores_before_bulk_copies();
+  device::wait_for_store_sources(thread);
+}
+
 // The block that a sender handles next, and the end that it goes to. 0 bytes: there is none.
 struct Outgoing {
   int at, peer;
@@ -137,12 +156,58 @@ __device__ void send_blocks(const BlockCall& call, WarpMemory<Codec>& memory, Si
       const bool holds = Codec::is_identity && !last && call.send[now.peer].slots == channel::ChannelLayout::most_slots;
       sender.put(to, size.is_coded() ? payload : here, size, now.block, last, holds);
     }
+    if constexpr (!Codec::is_exact) {
+      // Other blocks are on their way to shared memory: this one is sent once, so nobody reads its values again.
+      keep_decoded<Codec>(call, now.values, size, payload, here, memory.scratch, thread);
+    }
     wire_bytes += size.bytes();
     if (next.values.bytes == 0) break;
     now = next;
     swap(here, later);
   }
   sender.close();
+  if (thread == 0 && wire_bytes != 0) atomicAdd(&call.sent->wire_bytes, wire_bytes);
+}
+
+// The warp is the `number`th of `warps` senders of a bounded codec in an all-gather. It encodes each block of its rings
+// once, for all peers, because the values may be overwritten by what the payload decodes to.
+template <typename Codec>
+__device__ void share_blocks(const BlockCall& call, WarpMemory<Codec>& memory, SignalQueue& signals, uint32_t number,
+                             uint32_t warps, int thread) {
+  const channel::Peers& peers = call.peers;
+  const EndMask to = ((1u << peers.ranks) - 1) & ~(1u << peers.rank);
+  const Piece& piece = call.send[(peers.rank + 1) % peers.ranks];
+  const uint32_t stopped = channel::stop_word(peers);
+  ValueLoader loader(&memory.barrier, thread);
+  char *here = memory.buffers[0], *later = memory.buffers[1];  // the values of this block and of the next
+  char* const payload = memory.buffers[2];
+  unsigned long long wire_bytes = 0;
+  uint32_t pushed = 0;
+  for (uint32_t ring = number; ring < piece.rings; ring += warps) {
+    const End end = (to >> thread & 1) != 0 ? End{thread, ring, piece.slots} : End{-1, 0, 0};
+    auto sender_end = channel::SenderEnd::of(peers, call.layout, end);
+    channel::SlotSender sender(peers, call.layout, end, sender_end, Codec::values_bytes, signals, thread, pushed);
+    BlockOf now = block_of<Codec::values_bytes>(piece, ring);
+    loader.start(here, now.values, now.bytes);
+    if (channel::is_stopped(stopped)) return loader.wait();
+    for (uint32_t block = ring; now.bytes != 0; block += piece.rings) {
+      const BlockOf next = block_of<Codec::values_bytes>(piece, block + piece.rings);
+      loader.wait();
+      if (next.bytes != 0) loader.start(later, next.values, next.bytes);
+      const PayloadSize size = encode<Codec>(call.codec, here, now.bytes, payload, memory.scratch, thread);
+      if (!sender.reserve(to)) {
+        if (next.bytes != 0) loader.wait();
+        return;
+      }
+      sender.put(to, size.is_coded() ? payload : here, size, block, next.bytes == 0);
+      keep_decoded<Codec>(call, now, size, payload, here, memory.scratch, thread);
+      wire_bytes += size.bytes() * (peers.ranks - 1);
+      now = next;
+      swap(here, later);
+    }
+    sender.close();
+    pushed = sender.signals();
+  }
   if (thread == 0 && wire_bytes != 0) atomicAdd(&call.sent->wire_bytes, wire_bytes);
 }
 
