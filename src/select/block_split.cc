@@ -24,6 +24,7 @@ std::vector<uint64_t> pieces_of_busiest_rank(const CallShape& shape, uint32_t bl
     case Operation::all_reduce: {
       const RankPieces cut(shape.operation, shape.bytes, shape.ranks, 0, block_bytes);
       std::vector<uint64_t> pieces;
+      pieces.reserve(static_cast<size_t>(shape.ranks));
       for (int rank = 0; rank < shape.ranks; ++rank) pieces.push_back(cut.bytes(rank));
       return pieces;
     }
@@ -83,6 +84,7 @@ BlockShape choose_block_shape(const CallShape& shape, ncast_codec codec) {
   }
   blocks.rings = rings_of(largest, blocks.block_bytes, blocks.most_rings());
   std::vector<uint32_t> rings;
+  rings.reserve(pieces.size());
   for (const uint64_t bytes : pieces) rings.push_back(rings_of(bytes, blocks.block_bytes, blocks.most_rings()));
   const bool keeps = !is_point_to_point(shape.operation) && shape.bytes <= most_bytes_of_copiers;
   blocks.ctas = ctas_of_kernel(blocks, {.sent = rings, .kept_bytes = keeps ? shape.bytes : 0});
