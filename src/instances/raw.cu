@@ -1,5 +1,5 @@
-// The kernels of the codec `raw`. Frames and slots of raw values are copies and need none; moving bytes needs one
-// kernel for all types.
+// The kernels of the codec `raw`. Raw frames are plain copies and need no kernel. One kernel moves the bytes of all
+// value types; reductions need one kernel for each type.
 #include "codec/raw/kernel.cuh"
 #include "executor/cuda/blocks/instantiate.cuh"
 

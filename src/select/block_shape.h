@@ -88,7 +88,7 @@ constexpr uint32_t ctas_of(uint32_t rings, uint32_t max_ctas) { return rings < m
 
 // From this size on, raw values are written directly to the receiver's registered memory. Shorter pieces arrive through
 // slots before the receiver's invitation would reach the sender. Measured between two H200.
-inline constexpr uint64_t least_straight_bytes = uint64_t{4} << 20;
+inline constexpr uint64_t min_direct_bytes = uint64_t{4} << 20;
 
 // How many of the sending warps serve a piece with this many rings. A warp serves one piece only. all_rings: of all
 // `pieces` pieces.

@@ -93,13 +93,15 @@ inline void run_ranks(int ranks, const std::function<void(int, const ncast_uniqu
   run_threads(ranks, [&](int rank) { body(rank, id, everybody); });
 }
 
+// Whether the communicator has this error, with a message that contains `part`.
 inline bool is_error(ncast_comm* comm, ncast_status status, const char* part) {
   char message[300];
   return ncast_comm_async_error(comm, message, sizeof message) == status &&
          std::string(message).find(part) != std::string::npos;
 }
 
-inline bool is_refused(ncast_status status, ncast_status expected, const char* part) {
+// Whether the last call returned the expected error, with a message that contains `part`.
+inline bool failed_with(ncast_status status, ncast_status expected, const char* part) {
   return status == expected && std::string(ncast_last_error()).find(part) != std::string::npos;
 }
 

@@ -1,10 +1,11 @@
-// How a receiver lets a peer write values where they end up, in memory that the peer has mapped, with no slot in
-// between.
+// Direct writes: a sender writes values to their destination in registered memory of the receiver, which the sender has
+// mapped, instead of going through slots.
 //
-// For each call that may do so the receiver sends the peer an invitation: a word in the peer's scratch that says in
-// which registered region the values end up, and where; or in none, and then they go through slots. Invitations are
-// counted, in device memory, so that a CUDA graph may be replayed. The next one cannot come before the last was read: a
-// receiver's call ends when all its senders' ends have told it that they are done.
+// In each call that allows direct writes the receiver sends the sender an invitation: a word in the sender's scratch
+// that names the registered region and the offset of the destination. If the destination is not registered, the
+// invitation says so and the values go through slots. Invitations are counted in device memory, so CUDA graphs can be
+// replayed. An invitation is always read before the next one is written, because the receiver's call ends only after
+// every sending end has reported that it is done.
 #pragma once
 
 #include <cstddef>
@@ -15,10 +16,10 @@
 
 namespace narrowcast::channel {
 
-// In a region that this rank has registered: values end up there.
+// The destination of values in registered memory of this rank.
 struct RegionPlace {
-  uint32_t region;  // its number, from 1; 0: in none
-  uint64_t offset;  // bytes from its begin
+  uint32_t region;  // number of the region, from 1; 0: the destination is not registered
+  uint64_t offset;  // in bytes
 };
 
 struct Invitation {
@@ -27,7 +28,7 @@ struct Invitation {
   static constexpr uint32_t numbers = 1u << 3, regions = 1u << 8;
   static constexpr uint64_t offsets = uint64_t{1} << 40;
 
-  // mark: of the call, so that a sender in another call does not write into the receiver's memory.
+  // mark: the hash of the call, so that a sender in a different call does not write to the receiver's memory.
   static constexpr Invitation of(uint32_t number, uint32_t mark, RegionPlace place) {
     return {uint64_t{number_and_mark(number, mark)} << 48 | uint64_t{place.region} << 40 | place.offset};
   }
@@ -44,11 +45,11 @@ static_assert(call_mark_bits + 3 == 16);
 inline constexpr uint32_t most_regions = 63;
 static_assert(most_regions < Invitation::regions);
 
-// What a rank keeps of all this, in its device memory, zero at first.
-struct StraightWrites {
-  char* regions[most_regions + 1][max_gpu_ranks];  // of every rank, by number, as this GPU addresses them
-  uint32_t sent[max_gpu_ranks];                    // invitations to each rank
-  uint32_t received[max_gpu_ranks];                // and from it
+// The state of direct writes in a rank's device memory; initially zero.
+struct DirectWrites {
+  char* regions[most_regions + 1][max_gpu_ranks];  // addresses on this GPU, by region number and rank
+  uint32_t invitations_sent[max_gpu_ranks];        // to each rank
+  uint32_t invitations_received[max_gpu_ranks];    // from each rank
 };
 
 }  // namespace narrowcast::channel

@@ -75,7 +75,7 @@ class Port {
   // request is rejected before anything is copied.
   __device__ uint64_t post_put(uint32_t operations, PortPlace to, PortPlace from, uint64_t bytes) {
     // Saturate, so that sums do not wrap and ranges that are out of bounds remain so.
-    for (uint64_t* number : {&to.offset, &from.offset, &bytes}) *number = min(*number, PortRequest::reach_bytes);
+    for (uint64_t* number : {&to.offset, &from.offset, &bytes}) *number = min(*number, PortRequest::offset_limit);
     while (bytes > PortRequest::max_put_bytes) {
       bytes -= PortRequest::max_put_bytes;
       if (post({PortRequest::put,

@@ -23,8 +23,8 @@ struct PortRequest {
   // Exclusive limits of the fields. Values that do not fit are encoded as the largest value that does. That value is
   // never valid, so the proxy rejects the request.
   static constexpr uint32_t peers = 1u << 6, ports = 1u << 8, regions = 1u << 5;
-  static constexpr uint64_t reach_bytes = uint64_t{1} << 36;  // of offsets
-  static constexpr uint32_t max_put_bytes = 1u << 26;         // a larger put is split into several requests
+  static constexpr uint64_t offset_limit = uint64_t{1} << 36;  // of offsets
+  static constexpr uint32_t max_put_bytes = 1u << 26;          // a larger put is split into several requests
 
   uint32_t operations;
   uint32_t peer;
@@ -37,8 +37,8 @@ struct PortRequest {
   constexpr PortWords words(uint64_t phase) const {
     return {{phase | uint64_t{operations} << 1 | saturated(peer, peers) << 4 | saturated(port, ports) << 10 |
                  saturated(to.region, regions) << 18 | saturated(from.region, regions) << 23 |
-                 saturated(from.offset, reach_bytes) << 28,
-             phase | uint64_t{bytes} << 1 | saturated(to.offset, reach_bytes) << 28}};
+                 saturated(from.offset, offset_limit) << 28,
+             phase | uint64_t{bytes} << 1 | saturated(to.offset, offset_limit) << 28}};
   }
   static constexpr PortRequest of(const PortWords& words) {
     const auto field = [&](int half, int from, uint64_t below) { return words.half[half] >> from & (below - 1); };
@@ -46,8 +46,8 @@ struct PortRequest {
     return {number(1, 8),
             number(4, peers),
             number(10, ports),
-            {number(18, regions), field(1, 28, reach_bytes)},
-            {number(23, regions), field(0, 28, reach_bytes)},
+            {number(18, regions), field(1, 28, offset_limit)},
+            {number(23, regions), field(0, 28, offset_limit)},
             static_cast<uint32_t>(field(1, 1, 2 * uint64_t{max_put_bytes}))};
   }
 

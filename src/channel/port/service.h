@@ -16,7 +16,7 @@ struct PortBounds {
   int rank;
   uint32_t ranks;                      // below PortRequest::peers
   uint32_t ports;                      // below PortRequest::ports
-  std::vector<uint64_t> region_bytes;  // fewer than PortRequest::regions, each below PortRequest::reach_bytes
+  std::vector<uint64_t> region_bytes;  // fewer than PortRequest::regions, each below PortRequest::offset_limit
   bootstrap::Limit limit;              // how long the work for a peer may make no progress
 };
 

@@ -1,5 +1,5 @@
-// The end of a reduction, before it is rounded: AVG's division, which truncates integers toward zero. One place, so
-// that all ways of reducing give the same bits, NaN's too.
+// The last step of a reduction before rounding: the division of AVG, which truncates integers toward zero. All kernels
+// that reduce share this code, so they produce the same bits, including those of NaNs.
 #pragma once
 
 #include <type_traits>
@@ -8,8 +8,8 @@
 
 namespace narrowcast::executor::cuda {
 
-// What becomes of a sum over the ranks. Dividing by a power of two is multiplying, which is much less code and rounds
-// alike.
+// Turns the sum over the ranks into the result. If the number of ranks is a power of two, AVG of floating-point values
+// multiplies instead of dividing: the code is much shorter and the result is the same.
 template <typename T>
 class Average {
  public:
@@ -18,7 +18,7 @@ class Average {
     divides_ = !std::is_floating_point_v<T> || (ranks & (ranks - 1)) != 0;
     if (!divides_) factor_ = T{1} / static_cast<T>(ranks);
   }
-  // Which of the two functions that follow it is.
+  // Whether to call divided() or multiplied().
   __device__ bool divides() const { return divides_; }
   __device__ __forceinline__ T multiplied(T sum) const {
     if constexpr (std::is_floating_point_v<T>) sum *= factor_;
@@ -26,8 +26,8 @@ class Average {
   }
   __device__ __forceinline__ T divided(T sum) const { return canonical(static_cast<T>(sum / static_cast<T>(ranks_))); }
 
-  // A NaN of float64 becomes the one that fp32's arithmetic makes of every NaN: which payload survives an addition
-  // depends on the order that the compiler gives to its operands.
+  // Replaces every float64 NaN by the same NaN, as fp32 arithmetic does: which payload survives an addition depends on
+  // the order in which the compiler puts the operands.
   __device__ __forceinline__ static T canonical(T sum) {
     if constexpr (std::is_same_v<T, double>)
       if (sum != sum) return __longlong_as_double(0x7fffffffffffffffll);

@@ -1,4 +1,4 @@
-// The CUDA backend: ranks are GPUs of one machine, each in a process or thread of its own or several in one.
+// The CUDA backend: ranks are GPUs of one machine. A process or thread may own one rank or several.
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
@@ -13,9 +13,9 @@
 namespace narrowcast::executor::cuda {
 namespace {
 
-constexpr double unused_hub_seconds = 3600;  // a unique id of which nobody makes a communicator
+constexpr double unused_hub_seconds = 3600;  // for unique ids that no communicator is created from
 
-// Ranks meet at a hub in the process that makes the id.
+// Ranks connect to a hub in the process that created the unique id.
 ncast_status add_address(bootstrap::UniqueIdContent* content) {
   bootstrap::TcpAddress address;
   static_assert(sizeof address <= sizeof content->reserved_address);
@@ -36,7 +36,7 @@ ncast_status check_config(int ranks, const ncast_comm_config& config) {
   if (const cudaError_t error = cudaGetDeviceCount(&devices); error != cudaSuccess)
     return fail(NCAST_UNSUPPORTED, "no usable GPU: %s", cuda_error_text(error).c_str());
   if (config.device < devices) return NCAST_OK;
-  return fail(NCAST_INVALID_ARGUMENT, "device is %d, and this process sees GPUs 0 to %d", config.device, devices - 1);
+  return fail(NCAST_INVALID_ARGUMENT, "device is %d, but this process sees GPUs 0 to %d", config.device, devices - 1);
 }
 
 ncast_status create(const ncast_unique_id& id, int ranks, int rank, const ncast_comm_config& config,
@@ -46,8 +46,8 @@ ncast_status create(const ncast_unique_id& id, int ranks, int rank, const ncast_
   bootstrap::TcpAddress address;
   std::memcpy(&address, content.reserved_address, sizeof address);
   if (ncast_status status = Communicator::create(address, content.world, ranks, rank, config, comm)) {
-    const std::string sentence = ncast_last_error();
-    return fail(status, "%s: %s", function, sentence.c_str());
+    const std::string message = ncast_last_error();
+    return fail(status, "%s: %s", function, message.c_str());
   }
   return NCAST_OK;
 }
@@ -57,17 +57,17 @@ ncast_status launch(const std::vector<Call>& calls) {
   for (const Call& call : calls)
     if (std::ranges::find(comms, call.comm) == comms.end()) comms.push_back(call.comm);
   ncast_status first_error = NCAST_OK;
-  std::string sentence;
+  std::string message;
   for (ncast_comm* comm : comms) {
-    std::vector<const Call*> its_calls;
+    std::vector<const Call*> calls_of_comm;
     for (const Call& call : calls)
-      if (call.comm == comm) its_calls.push_back(&call);
-    const ncast_status status = static_cast<Communicator*>(comm)->launch(its_calls);
+      if (call.comm == comm) calls_of_comm.push_back(&call);
+    const ncast_status status = static_cast<Communicator*>(comm)->launch(calls_of_comm);
     if (status == NCAST_OK || first_error != NCAST_OK) continue;
     first_error = status;
-    sentence = ncast_last_error();
+    message = ncast_last_error();
   }
-  return first_error == NCAST_OK ? NCAST_OK : fail(first_error, "%s", sentence.c_str());
+  return first_error == NCAST_OK ? NCAST_OK : fail(first_error, "%s", message.c_str());
 }
 
 const bool added =

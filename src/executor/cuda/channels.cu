@@ -1,4 +1,4 @@
-// The functions of narrowcast/channel.h: memory and channels for kernels of users.
+// The functions of narrowcast/channel.h for memory and channels that users' kernels use.
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
@@ -13,21 +13,21 @@ namespace narrowcast::executor::cuda {
 namespace {
 
 constexpr uint32_t most_rings = 4096;
-// What an IPC handle maps: a smaller allocation would take others along.
+// An IPC handle maps memory in units of this size. A smaller allocation would expose its neighbours.
 constexpr size_t mapping_bytes = size_t{2} << 20;
 
 }  // namespace
 
-// Of what is collective: the others may be waiting.
+// Used by collective functions: publishes the error, because the other ranks may be waiting.
 ncast_status Communicator::set_last_error(ncast_status status) {
-  const std::string sentence = ncast_last_error();
-  set_error(status, sentence.c_str());
-  return fail(status, "%s", sentence.c_str());
+  const std::string message = ncast_last_error();
+  set_error(status, message.c_str());
+  return fail(status, "%s", message.c_str());
 }
 
 ncast_status Communicator::allocate_shared(size_t bytes, char** own) {
   const std::lock_guard lock(sharing_);
-  const OnDevice on_device(device_);
+  const DeviceGuard device_guard(device_);
   if (ncast_status status = check_error()) return status;
   std::unique_ptr<channel::PeerMemory> memory;
   const size_t mapped = (bytes + mapping_bytes - 1) / mapping_bytes * mapping_bytes;
@@ -38,21 +38,21 @@ ncast_status Communicator::allocate_shared(size_t bytes, char** own) {
   return NCAST_OK;
 }
 
-ncast_status Communicator::find_shared(const void* own, size_t* number) const {
-  for (*number = 0; *number < shared_.size(); ++*number)
-    if (shared_[*number].memory->of(rank()) == own) return NCAST_OK;
+ncast_status Communicator::find_shared(const void* own, size_t* index) const {
+  for (*index = 0; *index < shared_.size(); ++*index)
+    if (shared_[*index].memory->of(rank()) == own) return NCAST_OK;
   return fail(NCAST_INVALID_ARGUMENT, "%p was not allocated by this communicator", own);
 }
 
 ncast_status Communicator::free_shared(const void* own) {
   const std::lock_guard lock(sharing_);
-  const OnDevice on_device(device_);
-  size_t number = 0;
-  if (ncast_status status = find_shared(own, &number)) return status;
+  const DeviceGuard device_guard(device_);
+  size_t index = 0;
+  if (ncast_status status = find_shared(own, &index)) return status;
   for (const Ports& ports : ports_)
     if (std::ranges::find(ports.memory, own) != ports.memory.end())
-      return fail(NCAST_INVALID_ARGUMENT, "there are ports that reach %p, and they go first", own);
-  shared_.erase(shared_.begin() + static_cast<std::ptrdiff_t>(number));
+      return fail(NCAST_INVALID_ARGUMENT, "%p is used by ports; destroy them first", own);
+  shared_.erase(shared_.begin() + static_cast<std::ptrdiff_t>(index));
   return NCAST_OK;
 }
 
@@ -61,16 +61,16 @@ ncast_status Communicator::check_peer(int peer) const {
   return fail(NCAST_INVALID_ARGUMENT, "rank is %d, but the communicator has ranks 0 to %d", peer, ranks() - 1);
 }
 
-ncast_status Communicator::shared_of(const void* own, int peer, char** address) {
+ncast_status Communicator::shared_address(const void* own, int peer, char** address) {
   if (ncast_status status = check_peer(peer)) return status;
   const std::lock_guard lock(sharing_);
-  size_t number = 0;
-  if (ncast_status status = find_shared(own, &number)) return status;
-  *address = shared_[number].memory->of(peer);
+  size_t index = 0;
+  if (ncast_status status = find_shared(own, &index)) return status;
+  *address = shared_[index].memory->of(peer);
   return NCAST_OK;
 }
 
-ncast_status Communicator::registered_of(uint32_t region, int peer, char** address) {
+ncast_status Communicator::registered_address(uint32_t region, int peer, char** address) {
   if (ncast_status status = check_peer(peer)) return status;
   const std::lock_guard lock(sharing_);
   if (ncast_status status = check_region(region)) return status;
@@ -88,17 +88,19 @@ ncast_status Communicator::create_channels(uint32_t rings, uint32_t slot_bytes, 
     return status;
   kernel_channels.peers = peers_;
   for (int peer = 0; peer < ranks(); ++peer) {
-    if (ncast_status status = shared_of(own, peer, &kernel_channels.peers.scratch[peer])) return status;
+    if (ncast_status status = shared_address(own, peer, &kernel_channels.peers.scratch[peer])) return status;
   }
   {
     const std::lock_guard lock(sharing_);
-    const uint32_t mine[2] = {rings, slot_bytes};
+    const uint32_t settings[2] = {rings, slot_bytes};
     std::vector<uint32_t> all(2 * static_cast<size_t>(ranks()));
-    if (ncast_status status = rendezvous_->all_gather(mine, sizeof mine, all.data())) return set_last_error(status);
+    if (ncast_status status = rendezvous_->all_gather(settings, sizeof settings, all.data()))
+      return set_last_error(status);
     for (int peer = 0; peer < ranks(); ++peer) {
       const uint32_t* other = &all[2 * static_cast<size_t>(peer)];
       if (other[0] == rings && other[1] == slot_bytes) continue;
-      return set_last_error(fail(NCAST_MISMATCH, "rank %d asks for %u rings of %u bytes, rank %d for %u of %u", peer,
+      return set_last_error(fail(NCAST_MISMATCH,
+                                 "rank %d requests %u rings of %u bytes, but rank %d requests %u of %u bytes", peer,
                                  other[0], other[1], rank(), rings, slot_bytes));
     }
   }
@@ -132,7 +134,7 @@ ncast_status ncast_channels_destroy(ncast_comm* comm, const ncast_channels* chan
     narrowcast::channel::KernelChannels kernel_channels;
     std::memcpy(&kernel_channels, channels->reserved, sizeof kernel_channels);
     if (channels->rank != communicator.rank() || channels->ranks != communicator.ranks())
-      return fail(NCAST_INVALID_ARGUMENT, "the channels are not of this communicator");
+      return fail(NCAST_INVALID_ARGUMENT, "the channels do not belong to this communicator");
     return communicator.free_shared(kernel_channels.peers.scratch[channels->rank]);
   });
 }
@@ -152,7 +154,7 @@ ncast_status ncast_mem_peer(ncast_comm* comm, const void* own, int rank, void** 
   return with_communicator("ncast_mem_peer", comm, [&](Communicator& communicator) {
     if (address == nullptr) return null_argument("address");
     char* found = nullptr;
-    const ncast_status status = communicator.shared_of(own, rank, &found);
+    const ncast_status status = communicator.shared_address(own, rank, &found);
     *address = found;
     return status;
   });
@@ -162,7 +164,7 @@ ncast_status ncast_region_peer(ncast_comm* comm, uint32_t region, int rank, void
   return with_communicator("ncast_region_peer", comm, [&](Communicator& communicator) {
     if (address == nullptr) return null_argument("address");
     char* found = nullptr;
-    const ncast_status status = communicator.registered_of(region, rank, &found);
+    const ncast_status status = communicator.registered_address(region, rank, &found);
     *address = found;
     return status;
   });

@@ -21,9 +21,9 @@ constexpr size_t default_host_scratch_bytes = size_t{32} << 20;
 
 ncast_status failed(const char* what, cudaError_t error) { return channel::cuda_failure(what, error); }
 
-// To the end of the process.
+// Keeps an object until the process exits.
 template <typename Used>
-void abandon(Used& used) {
+void leak(Used& used) {
   static_cast<void>(new Used(std::move(used)));
 }
 
@@ -37,11 +37,11 @@ ncast_status Communicator::create(const bootstrap::TcpAddress& address, const bo
     if (const cudaError_t error = cudaGetDevice(&comm->device_); error != cudaSuccess)
       return failed("finding the GPU", error);
   }
-  const OnDevice on_device(comm->device_);
+  const DeviceGuard device_guard(comm->device_);
   if (ncast_status status = comm->join(address, secret, config)) {
-    const std::string sentence = ncast_last_error();
-    if (comm->rendezvous_ != nullptr) comm->rendezvous_->publish_failure(status, sentence.c_str());
-    return fail(status, "%s", sentence.c_str());
+    const std::string message = ncast_last_error();
+    if (comm->rendezvous_ != nullptr) comm->rendezvous_->publish_failure(status, message.c_str());
+    return fail(status, "%s", message.c_str());
   }
   *result = comm.release();
   return NCAST_OK;
@@ -59,7 +59,7 @@ ncast_status Communicator::join(const bootstrap::TcpAddress& address, const boot
     return status;
   const bool over_host = topology_.place == channel::PeerMemory::Place::host;
   const size_t own_default = over_host ? default_host_scratch_bytes : default_scratch_bytes;
-  if (ncast_status status = agree(options, config.scratch_bytes != 0 ? config.scratch_bytes : own_default))
+  if (ncast_status status = agree_on_settings(options, config.scratch_bytes != 0 ? config.scratch_bytes : own_default))
     return status;
   if (over_host) agreement_.max_ctas = std::min(agreement_.max_ctas, most_ctas_over_host);
   CostModel costs;
@@ -71,23 +71,23 @@ ncast_status Communicator::join(const bootstrap::TcpAddress& address, const boot
   return NCAST_OK;
 }
 
-ncast_status Communicator::find_room(uint32_t* ctas) const {
+ncast_status Communicator::find_max_ctas(uint32_t* ctas) const {
   int shared_bytes = 0, sms = 0;
   const std::pair<cudaDeviceAttr, int*> wanted[] = {{cudaDevAttrMaxSharedMemoryPerBlockOptin, &shared_bytes},
                                                     {cudaDevAttrMultiProcessorCount, &sms}};
   for (const auto& [attribute, value] : wanted)
     if (const cudaError_t error = cudaDeviceGetAttribute(value, attribute, device_); error != cudaSuccess)
-      return failed("looking at the GPU", error);
+      return failed("querying the GPU", error);
   if (static_cast<size_t>(shared_bytes) < most_shared_bytes)
-    return fail(NCAST_UNSUPPORTED, "the kernels need %zu bytes of shared memory a CTA, and GPU %d has %d",
+    return fail(NCAST_UNSUPPORTED, "the kernels need %zu bytes of shared memory per CTA, but GPU %d has %d",
                 most_shared_bytes, device_, shared_bytes);
   *ctas = ctas_that_fit(static_cast<uint32_t>(sms));
   return NCAST_OK;
 }
 
-ncast_status Communicator::agree(const Options& options, size_t scratch_bytes) {
+ncast_status Communicator::agree_on_settings(const Options& options, size_t scratch_bytes) {
   uint32_t fitting = 0;
-  if (ncast_status status = find_room(&fitting)) return status;
+  if (ncast_status status = find_max_ctas(&fitting)) return status;
   const Agreement own{std::min(options.max_ctas, fitting), options.transport, scratch_bytes};
   std::vector<Agreement> all(static_cast<size_t>(ranks()));
   if (ncast_status status = rendezvous_->all_gather(&own, sizeof own, all.data())) return status;
@@ -98,7 +98,7 @@ ncast_status Communicator::agree(const Options& options, size_t scratch_bytes) {
       return fail(NCAST_MISMATCH, "scratch_bytes is %zu on rank %d and %zu on rank %d", other.scratch_bytes, peer,
                   own.scratch_bytes, rank());
     if (other.transport != own.transport)
-      return fail(NCAST_MISMATCH, "NARROWCAST_PATH is not the same on rank %d and rank %d", peer, rank());
+      return fail(NCAST_MISMATCH, "NARROWCAST_PATH differs between rank %d and rank %d", peer, rank());
     agreement_.max_ctas = std::min(agreement_.max_ctas, other.max_ctas);
   }
   return NCAST_OK;
@@ -112,7 +112,7 @@ ncast_status Communicator::agree_on_costs(const Options& options, CostModel* cos
   std::vector<uint64_t> all_bytes(static_cast<size_t>(ranks()));
   const uint64_t own_bytes = costs->text().size();
   if (ncast_status status = rendezvous_->all_gather(&own_bytes, sizeof own_bytes, all_bytes.data())) return status;
-  // Each rank has to give as many bytes as rank 0.
+  // all_gather requires the same number of bytes from every rank: use that of rank 0.
   std::string own = costs->text(), all;
   own.resize(all_bytes[0]);
   all.resize(own.size() * static_cast<size_t>(ranks()));
@@ -120,13 +120,13 @@ ncast_status Communicator::agree_on_costs(const Options& options, CostModel* cos
   return rank() == 0 ? NCAST_OK : CostModel::parse(all.substr(0, own.size()), "the cost model of rank 0", costs);
 }
 
-// They are not warmed up by an empty kernel: as soon as one of them has been used, every later call on the GPU takes
-// 0.2 us longer.
+// The streams are not warmed up by an empty kernel, because after the first use of one of them every call on the GPU
+// takes 0.2 us longer.
 cudaError_t Communicator::create_side_streams() {
-  sides_.resize(static_cast<size_t>(std::max(kernels_at_once(ranks()) - 1, 1)));
-  for (SideStream& side : sides_) {
+  side_streams_.resize(static_cast<size_t>(std::max(max_concurrent_kernels(ranks()) - 1, 1)));
+  for (SideStream& side : side_streams_) {
     if (const cudaError_t error = cudaStreamCreateWithFlags(&side.stream, cudaStreamNonBlocking)) return error;
-    if (const cudaError_t error = cudaEventCreateWithFlags(&side.joined, cudaEventDisableTiming)) return error;
+    if (const cudaError_t error = cudaEventCreateWithFlags(&side.join_event, cudaEventDisableTiming)) return error;
   }
   return cudaSuccess;
 }
@@ -138,9 +138,9 @@ ncast_status Communicator::set_up() {
     *control_ = {};
     error = channel::allocate_zeroed(&state_, sizeof *state_);
   }
-  for (LastCall* last : {&called_, &captured_})
+  for (LastCall* last : {&last_eager_call_, &last_captured_call_})
     if (error == cudaSuccess) error = cudaEventCreateWithFlags(&last->event, cudaEventDisableTiming);
-  if (error == cudaSuccess) error = cudaEventCreateWithFlags(&forked_, cudaEventDisableTiming);
+  if (error == cudaSuccess) error = cudaEventCreateWithFlags(&fork_event_, cudaEventDisableTiming);
   if (error == cudaSuccess) error = create_side_streams();
   if (error == cudaSuccess) error = cudaStreamCreateWithFlags(&stop_stream_, cudaStreamNonBlocking);
   if (error != cudaSuccess) return failed("setting up the communicator", error);
@@ -167,16 +167,16 @@ ncast_status Communicator::set_up() {
   return NCAST_OK;
 }
 
-// What abort() needs stays.
+// Keeps what abort() needs.
 void Communicator::leave_ranks() {
-  const OnDevice on_device(device_);
+  const DeviceGuard device_guard(device_);
   for (const Ports& ports : ports_) proxy_->remove(ports.channel->service());
   proxy_.reset();
   if (kernels_may_run_) {
-    abandon(ports_);
-    abandon(shared_);
-    abandon(regions_);
-    abandon(scratch_);
+    leak(ports_);
+    leak(shared_);
+    leak(regions_);
+    leak(scratch_);
     return;
   }
   ports_.clear();
@@ -186,67 +186,67 @@ void Communicator::leave_ranks() {
 }
 
 Communicator::~Communicator() {
-  const OnDevice on_device(device_);
-  leave_ranks();  // one that was not created whole has not
+  const DeviceGuard device_guard(device_);
+  leave_ranks();  // not called yet if creation failed
   rendezvous_.reset();
-  for (const SideStream& side : sides_) {
-    if (side.joined != nullptr) cudaEventDestroy(side.joined);
+  for (const SideStream& side : side_streams_) {
+    if (side.join_event != nullptr) cudaEventDestroy(side.join_event);
     if (side.stream != nullptr) cudaStreamDestroy(side.stream);
   }
   if (stop_stream_ != nullptr) cudaStreamDestroy(stop_stream_);
-  if (forked_ != nullptr) cudaEventDestroy(forked_);
-  for (const LastCall& last : {called_, captured_})
+  if (fork_event_ != nullptr) cudaEventDestroy(fork_event_);
+  for (const LastCall& last : {last_eager_call_, last_captured_call_})
     if (last.event != nullptr) cudaEventDestroy(last.event);
   if (kernels_may_run_) return;
   cudaFree(state_);
   if (control_ != nullptr) cudaFreeHost(control_);
 }
 
-// With those of packets, unless that memory is the host's, which kernels would read too slowly.
+// In the packet area of the scratch, unless the scratch is in host memory, which kernels read too slowly.
 channel::CtaState* Communicator::cta_states() const {
   return topology_.place == channel::PeerMemory::Place::host
              ? state_->ctas
              : reinterpret_cast<channel::PacketState*>(scratch_->of(rank()))->ctas;
 }
 
-// To the words that kernels read when they begin.
+// Copies the stop flag to the words that kernels read when they start.
 cudaError_t Communicator::copy_stop() {
   return cudaMemcpy2DAsync(&cta_states()->stopped, sizeof(channel::CtaState), control_->stop_copies, sizeof(uint32_t),
                            sizeof(uint32_t), channel::cta_states, cudaMemcpyHostToDevice, stop_stream_);
 }
 
 void Communicator::stop_kernels() {
-  __atomic_store_n(&control_->stop, 1u, __ATOMIC_RELEASE);  // first: the copy may wait for kernels that this ends
-  if (scratch_ == nullptr) return;                          // no kernel has run yet
+  __atomic_store_n(&control_->stop, 1u, __ATOMIC_RELEASE);  // first: the copy may wait for kernels that this stops
+  if (scratch_ == nullptr) return;                          // no kernel has been launched yet
   for (uint32_t& copy : control_->stop_copies) __atomic_store_n(&copy, 1u, __ATOMIC_RELAXED);
-  const OnDevice on_device(device_);
+  const DeviceGuard device_guard(device_);
   copy_stop();
 }
 
-void Communicator::set_error(ncast_status status, const char* sentence) {
-  adopt_kernel_failure();  // if there is one, it came first
-  record_error(status, sentence);
+void Communicator::set_error(ncast_status status, const char* message) {
+  record_kernel_failure();  // a kernel's failure, if any, came first
+  record_error(status, message);
 }
 
-void Communicator::record_error(ncast_status status, const char* sentence) {
+void Communicator::record_error(ncast_status status, const char* message) {
   {
     const std::lock_guard lock(mutex_);
     if (error_ != NCAST_OK) return;
     error_ = status;
-    sentence_ = sentence;
+    error_message_ = message;
   }
   stop_kernels();
-  rendezvous_->publish_failure(status, sentence);
+  rendezvous_->publish_failure(status, message);
 }
 
 ncast_status Communicator::check_error() {
-  adopt_kernel_failure();
+  record_kernel_failure();
   if (ncast_status status = rendezvous_->check_failure()) {
-    const std::string sentence = ncast_last_error();
-    record_error(status, sentence.c_str());
+    const std::string message = ncast_last_error();
+    record_error(status, message.c_str());
   }
   const std::lock_guard lock(mutex_);
-  return error_ == NCAST_OK ? NCAST_OK : fail(error_, "%s", sentence_.c_str());
+  return error_ == NCAST_OK ? NCAST_OK : fail(error_, "%s", error_message_.c_str());
 }
 
 bool Communicator::has_error() const {
@@ -254,14 +254,14 @@ bool Communicator::has_error() const {
   return error_ != NCAST_OK;
 }
 
-bool Communicator::is_in_other_call(int peer) const {
+bool Communicator::announced_other_call(int peer) const {
   if (scratch_ == nullptr) return false;
-  const OnDevice on_device(device_);
+  const DeviceGuard device_guard(device_);
   const auto* const state = reinterpret_cast<const channel::PacketState*>(scratch_->of(rank()));
-  // The announcement may be on its way.
-  for (int look = 0; look < 10; ++look) {
+  // The announcement may still be in flight.
+  for (int attempt = 0; attempt < 10; ++attempt) {
     channel::CallWords words;
-    if (copy_beside(&words, &state->call_words, sizeof words) != cudaSuccess) return false;
+    if (copy_synchronously(&words, &state->call_words, sizeof words) != cudaSuccess) return false;
     for (uint32_t kind = 0; kind < channel::call_kinds; ++kind) {
       const channel::CallWord current{words.current[kind][peer]};
       const channel::CallWord announced{words.announced[kind][current.number() % channel::CallWords::kept][peer]};
@@ -272,29 +272,30 @@ bool Communicator::is_in_other_call(int peer) const {
   return false;
 }
 
-// Kernels record a failure only if nothing stopped them before.
-void Communicator::adopt_kernel_failure() {
+// Kernels report a failure only if they were not stopped before.
+void Communicator::record_kernel_failure() {
   uint32_t failed = __atomic_load_n(&control_->failed, __ATOMIC_ACQUIRE);
   const uint32_t peer = control_->peer;
   if (failed == channel::no_failure || has_error()) return;
-  if (failed == channel::payload_corrupt && is_in_other_call(static_cast<int>(peer))) failed = channel::call_mismatch;
-  char sentence[160];
+  if (failed == channel::payload_corrupt && announced_other_call(static_cast<int>(peer)))
+    failed = channel::call_mismatch;
+  char message[160];
   if (failed == channel::wait_timed_out) {
-    std::snprintf(sentence, sizeof sentence, "rank %d waited for rank %u for more than %g seconds", rank(), peer,
+    std::snprintf(message, sizeof message, "rank %d waited for rank %u for more than %g seconds", rank(), peer,
                   timeout_seconds_);
-    record_error(NCAST_TIMEOUT, sentence);
+    record_error(NCAST_TIMEOUT, message);
   } else if (failed == channel::request_timed_out) {
-    std::snprintf(sentence, sizeof sentence, "rank %d waited for its requests to rank %u for more than %g seconds",
+    std::snprintf(message, sizeof message, "rank %d waited for its requests to rank %u for more than %g seconds",
                   rank(), peer, timeout_seconds_);
-    record_error(NCAST_TIMEOUT, sentence);
+    record_error(NCAST_TIMEOUT, message);
   } else if (failed == channel::payload_corrupt) {
-    std::snprintf(sentence, sizeof sentence, "rank %d received invalid data from rank %u", rank(), peer);
-    record_error(NCAST_CORRUPT, sentence);
+    std::snprintf(message, sizeof message, "rank %d received invalid data from rank %u", rank(), peer);
+    record_error(NCAST_CORRUPT, message);
   } else if (failed == channel::call_mismatch) {
-    std::snprintf(sentence, sizeof sentence,
+    std::snprintf(message, sizeof message,
                   "rank %d and rank %u made different calls: operation, count, dtype, codec, op or root differs",
                   rank(), peer);
-    record_error(NCAST_MISMATCH, sentence);
+    record_error(NCAST_MISMATCH, message);
   }
 }
 
@@ -303,7 +304,7 @@ ncast_status Communicator::abort() {
   return NCAST_OK;
 }
 
-cudaError_t Communicator::copy_beside(void* to, const void* from, size_t bytes) const {
+cudaError_t Communicator::copy_synchronously(void* to, const void* from, size_t bytes) const {
   cudaStream_t stream = nullptr;
   cudaError_t error = cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
   if (error != cudaSuccess) return error;
@@ -314,9 +315,9 @@ cudaError_t Communicator::copy_beside(void* to, const void* from, size_t bytes) 
 }
 
 Counters Communicator::counters() const {
-  const OnDevice on_device(device_);
-  std::array<Sent, NCAST_OPERATIONS> sent = {};
-  copy_beside(sent.data(), state_->sent, sizeof sent);
+  const DeviceGuard device_guard(device_);
+  std::array<ByteCounters, NCAST_OPERATIONS> sent = {};
+  copy_synchronously(sent.data(), state_->byte_counters, sizeof sent);
   Counters counters;
   counters.scratch_bytes = scratch_bytes_;
   const std::lock_guard lock(mutex_);
@@ -329,35 +330,36 @@ Counters Communicator::counters() const {
 }
 
 ncast_status Communicator::wait_until_idle() {
-  if (!called_.any && !captured_.any) return NCAST_OK;
-  const OnDevice on_device(device_);
-  // All of the device: a graph with calls of this communicator may be under way on any stream.
+  if (!last_eager_call_.any && !last_captured_call_.any) return NCAST_OK;
+  const DeviceGuard device_guard(device_);
+  // Waits for the whole device, because a graph with calls of this communicator may be running on any stream.
   const cudaError_t error = cudaDeviceSynchronize();
   if (error == cudaSuccess) return NCAST_OK;
-  // As while another thread captures. The other ranks have to know: they would wait for this one, and it for them.
+  // Happens, for example, while another thread captures a graph. The other ranks are told, because they would otherwise
+  // wait for this rank while it waits for them.
   kernels_may_run_ = true;
   return set_last_error(failed("waiting for the communicator's calls", error));
 }
 
-// Calls that are captured together wait for each other in the graph; the graph's launches are the user's to order.
+// Calls of one capture are ordered within the graph. The user orders the launches of graphs.
 cudaError_t Communicator::enter(cudaStream_t stream) {
   cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
   unsigned long long capture = 0;
   const cudaError_t error = cudaStreamGetCaptureInfo(stream, &status, &capture);
   if (error != cudaSuccess) return error;
   const bool captures = status != cudaStreamCaptureStatusNone;
-  entered_ = captures ? &captured_ : &called_;
-  // The stream of a thread has the same handle in all of them.
-  const bool is_last = entered_->stream == stream && stream != cudaStreamPerThread;
-  const bool waits = entered_->any && !is_last && (!captures || entered_->capture == capture);
-  entered_->capture = capture;
-  return waits ? cudaStreamWaitEvent(stream, entered_->event) : cudaSuccess;
+  current_last_call_ = captures ? &last_captured_call_ : &last_eager_call_;
+  // cudaStreamPerThread is a different stream in each thread, but the same handle.
+  const bool is_last = current_last_call_->stream == stream && stream != cudaStreamPerThread;
+  const bool waits = current_last_call_->any && !is_last && (!captures || current_last_call_->capture == capture);
+  current_last_call_->capture = capture;
+  return waits ? cudaStreamWaitEvent(stream, current_last_call_->event) : cudaSuccess;
 }
 
 cudaError_t Communicator::leave(cudaStream_t stream) {
-  entered_->any = true;
-  entered_->stream = stream;
-  return cudaEventRecord(entered_->event, stream);
+  current_last_call_->any = true;
+  current_last_call_->stream = stream;
+  return cudaEventRecord(current_last_call_->event, stream);
 }
 
 }  // namespace narrowcast::executor::cuda

@@ -1,5 +1,5 @@
-// The driver's stack of contexts: the runtime could only make the device of before current, which, where the thread had
-// used none, sets up GPU 0 with some hundred MB of its memory.
+// Uses the driver's context stack. The runtime API cannot restore "no device": in a thread that has used no device,
+// cudaSetDevice() would initialize GPU 0, which takes several hundred MB of its memory.
 #include <cudaTypedefs.h>
 #include <cuda_runtime.h>
 
@@ -32,7 +32,7 @@ void find(const char* name, Function* function) {
 }
 
 const Driver& driver() {
-  static const Driver the = [] {
+  static const Driver instance = [] {
     Driver found;
     find("cuDeviceGet", &found.device_get);
     find("cuDevicePrimaryCtxRetain", &found.primary_context_retain);
@@ -40,10 +40,10 @@ const Driver& driver() {
     find("cuCtxPopCurrent", &found.context_pop);
     return found;
   }();
-  return the;
+  return instance;
 }
 
-// Retained for the life of the process, once a device. NULL where there is none.
+// Retained once for each device, until the process exits. NULL: not available.
 CUcontext primary_context(int ordinal) {
   static std::mutex& mutex = *new std::mutex;
   static auto& contexts = *new std::map<int, CUcontext>;
@@ -58,15 +58,15 @@ CUcontext primary_context(int ordinal) {
 
 }  // namespace
 
-OnDevice::OnDevice(int device) {
-  int now = -1;
-  if (cudaGetDevice(&now) == cudaSuccess && now == device) return;
+DeviceGuard::DeviceGuard(int device) {
+  int current = -1;
+  if (cudaGetDevice(&current) == cudaSuccess && current == device) return;
   const CUcontext context = primary_context(device);
   pushed_ = context != nullptr && driver().context_push(context) == CUDA_SUCCESS;
-  if (!pushed_) cudaSetDevice(device);  // or it says why not to who asks next
+  if (!pushed_) cudaSetDevice(device);  // if this fails too, the next CUDA call reports why
 }
 
-OnDevice::~OnDevice() {
+DeviceGuard::~DeviceGuard() {
   CUcontext context = nullptr;
   if (pushed_) driver().context_pop(&context);
 }

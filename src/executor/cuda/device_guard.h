@@ -2,13 +2,13 @@
 
 namespace narrowcast::executor::cuda {
 
-// Makes a device current while it lives; then what the thread had before is current again, and be it no device.
-class OnDevice {
+// Makes a device current for the lifetime of the guard, then restores the previous device, even if there was none.
+class DeviceGuard {
  public:
-  explicit OnDevice(int device);
-  ~OnDevice();
-  OnDevice(const OnDevice&) = delete;
-  OnDevice& operator=(const OnDevice&) = delete;
+  explicit DeviceGuard(int device);
+  ~DeviceGuard();
+  DeviceGuard(const DeviceGuard&) = delete;
+  DeviceGuard& operator=(const DeviceGuard&) = delete;
 
  private:
   bool pushed_ = false;

@@ -1,19 +1,18 @@
-// The backend's kernels, brought to a GPU before the first call.
+// Loads the backend's kernels before the first call.
 #pragma once
 
 #include <cuda_runtime_api.h>
 
 namespace narrowcast::executor::cuda {
 
-// They are launched early (device/early_launch.cuh), in graphs, too, as NCCL launches its symmetric kernels
-// (nccl/src/enqueue.cc), and do not trigger the next launch: one that waits for other ranks never stands beside the
-// next, which would take SMs from what the others wait for.
+// Kernels are launched with programmatic stream serialization (device/early_launch.cuh), also in graphs, as NCCL
+// launches its symmetric kernels (nccl/src/enqueue.cc). They do not trigger the launch of the next kernel: that kernel
+// would occupy SMs that other ranks may need to make progress.
 
-// Brings all of them to the current GPU, ready to be launched. Left to itself CUDA loads a kernel when it is first
-// launched, and may wait for those that run; one of them that waits for another rank, which waits for the new one,
-// would never end.
+// Loads all kernels on the current GPU. By default CUDA loads a kernel at its first launch, which may wait for running
+// kernels. That would deadlock if a running kernel waits for another rank that waits for the new kernel.
 cudaError_t load_kernels();
-// Of each file that has some.
+// The kernels of each source file.
 cudaError_t load_block_kernels();
 cudaError_t load_packet_moves();
 cudaError_t load_packet_reductions();

@@ -1,4 +1,4 @@
-// From checked calls to kernels.
+// Launches the kernels of checked calls.
 #include <cuda_runtime.h>
 
 #include <algorithm>
@@ -30,29 +30,29 @@ Decision decide(Decider& decider, const Call& call) {
 }  // namespace
 
 cudaError_t Communicator::fork(int kernel, cudaStream_t stream) {
-  RETURN_IF_FAILED(cudaEventRecord(forked_, stream));
-  return cudaStreamWaitEvent(side_of(kernel).stream, forked_);
+  RETURN_IF_FAILED(cudaEventRecord(fork_event_, stream));
+  return cudaStreamWaitEvent(side_stream(kernel).stream, fork_event_);
 }
 
 cudaError_t Communicator::join(int kernel, cudaStream_t stream) {
-  const SideStream& beside = side_of(kernel);
-  RETURN_IF_FAILED(cudaEventRecord(beside.joined, beside.stream));
-  return cudaStreamWaitEvent(stream, beside.joined);
+  const SideStream& side = side_stream(kernel);
+  RETURN_IF_FAILED(cudaEventRecord(side.join_event, side.stream));
+  return cudaStreamWaitEvent(stream, side.join_event);
 }
 
 BlockCall Communicator::block_call(Operation operation, ncast_codec codec, int kernel) const {
   BlockCall call = {};
   call.peers = peers_;
   call.layout = layout_;
-  call.codec = codec::explicit_parameters(codec);  // what kernels take
-  call.claims = &state_->claims[kernel];
-  call.sent = &state_->sent[static_cast<size_t>(operation)];
+  call.codec = codec::explicit_parameters(codec);  // kernels do not know the default parameters
+  call.block_counters = &state_->block_counters[kernel];
+  call.byte_counters = &state_->byte_counters[static_cast<size_t>(operation)];
   call.announced.words = offsetof(channel::PacketState, call_words);
   return call;
 }
 
-// all_to_all_v: every two ranks have counts of their own.
-void Communicator::mark_collective(const Call& call, channel::AnnouncedCall* announced) const {
+// In all_to_all_v the mark includes the count between the two ranks.
+void Communicator::set_call_marks(const Call& call, channel::AnnouncedCall* announced) const {
   CallTag tag = make_tag(call, 0);
   const auto mark = [&](const std::vector<PeerCounts::Range>& ranges, int peer) {
     if (call.operation == Operation::all_to_all_v) tag.count = ranges[static_cast<size_t>(peer)].elems;
@@ -67,21 +67,21 @@ void Communicator::mark_collective(const Call& call, channel::AnnouncedCall* ann
   }
 }
 
-void Communicator::write_straight(BlockCall* call) const {
+void Communicator::plan_direct_writes(BlockCall* call) const {
   if (registered_ == 0) return;
-  call->straight = &state_->straight;
+  call->direct_writes = &state_->direct_writes;
   for (int peer = 0; peer < ranks(); ++peer) {
     const Piece &send = call->send[peer], &recv = call->recv[peer];
-    if (send.bytes >= least_straight_bytes) call->awaits |= 1u << peer;
-    if (recv.bytes < least_straight_bytes) continue;
-    call->invites |= 1u << peer;
-    call->places[peer] = place_of(recv.values, recv.bytes);
+    if (send.bytes >= min_direct_bytes) call->inviting_peers |= 1u << peer;
+    if (recv.bytes < min_direct_bytes) continue;
+    call->invited_peers |= 1u << peer;
+    call->places[peer] = region_place(recv.values, recv.bytes);
   }
 }
 
 ncast_status Communicator::launch(const std::vector<const Call*>& calls) {
   const std::lock_guard lock(launching_);
-  const OnDevice on_device(device_);
+  const DeviceGuard device_guard(device_);
   std::vector<DecidedCall> decided;
   decided.reserve(calls.size());
   std::vector<const DecidedCall*> transfers, collectives;
@@ -89,7 +89,8 @@ ncast_status Communicator::launch(const std::vector<const Call*>& calls) {
     decided.push_back({*call, decide(*decider(), *call)});
     (is_point_to_point(call->operation) ? transfers : collectives).push_back(&decided.back());
   }
-  // As with NCCL they come after what is on any of their streams, and before what will be.
+  // As in NCCL, the group waits for earlier work on all streams of its calls, and later work on these streams waits for
+  // the group.
   const auto stream = static_cast<cudaStream_t>(calls[0]->stream);
   std::vector<cudaStream_t> others;
   for (const Call* call : calls) {
@@ -100,14 +101,14 @@ ncast_status Communicator::launch(const std::vector<const Call*>& calls) {
   const auto run = [&]() -> cudaError_t {
     RETURN_IF_FAILED(enter(stream));
     for (cudaStream_t other : others) {
-      RETURN_IF_FAILED(cudaEventRecord(forked_, other));
-      RETURN_IF_FAILED(cudaStreamWaitEvent(stream, forked_));
+      RETURN_IF_FAILED(cudaEventRecord(fork_event_, other));
+      RETURN_IF_FAILED(cudaStreamWaitEvent(stream, fork_event_));
     }
-    // Collectives first, as with NCCL: another rank may have them one after the other.
+    // Collectives first, as in NCCL, because another rank may make these calls without a group.
     for (const DecidedCall* one : collectives) RETURN_IF_FAILED(launch_collective(*one, stream));
     if (!transfers.empty()) RETURN_IF_FAILED(launch_point_to_point(transfers, stream));
-    if (!others.empty()) RETURN_IF_FAILED(cudaEventRecord(forked_, stream));
-    for (cudaStream_t other : others) RETURN_IF_FAILED(cudaStreamWaitEvent(other, forked_));
+    if (!others.empty()) RETURN_IF_FAILED(cudaEventRecord(fork_event_, stream));
+    for (cudaStream_t other : others) RETURN_IF_FAILED(cudaStreamWaitEvent(other, fork_event_));
     return leave(stream);
   };
   const cudaError_t error = run();
@@ -116,19 +117,20 @@ ncast_status Communicator::launch(const std::vector<const Call*>& calls) {
     for (const DecidedCall& one : decided) count(one);
   }
   if (error == cudaSuccess) return NCAST_OK;
-  // Other ranks may wait for what was not launched.
+  // Other ranks may be waiting for a kernel that was not launched.
   const ncast_status status = channel::cuda_failure(function_name(calls[0]->operation), error);
-  const std::string sentence = ncast_last_error();
-  set_error(status, sentence.c_str());
-  return fail(status, "%s", sentence.c_str());
+  const std::string message = ncast_last_error();
+  set_error(status, message.c_str());
+  return fail(status, "%s", message.c_str());
 }
 
-// Kernels count what they send by blocks. With packets that is too slow: a hundredth of the shortest calls' time.
+// Counts the bytes of calls by packets. Calls by blocks are counted by their kernels, but that would make the shortest
+// calls by packets 1% slower.
 void Communicator::count(const DecidedCall& decided) {
   const auto& [call, decision] = decided;
   ncast_operation_counters& counters = counters_[static_cast<size_t>(call.operation)];
   ++counters.calls;
-  const bool captured = entered_ == &captured_;
+  const bool captured = current_last_call_ == &last_captured_call_;
   if (captured || ranks() == 1 || !decision.runs_by_packets()) return;
   const PacketShape& shape = *decision.packets;
   const uint64_t bytes = sent_by_packets(call.operation, shape, bytes_of(call), rank(), ranks(), call.peer);
@@ -147,7 +149,7 @@ cudaError_t Communicator::launch_point_to_point(const Transfers& transfers, cuda
     RETURN_IF_FAILED(
         cudaMemcpyAsync(recvs[own][i]->call.recv, send.send, bytes_of(send), cudaMemcpyDeviceToDevice, stream));
   }
-  // With each of the others, one way.
+  // A chain is the list of transfers with one peer in one direction.
   std::vector<Transfers> chains;
   for (auto* const all : {&sends, &recvs}) {
     for (size_t peer = 0; peer < all->size(); ++peer) {
@@ -160,29 +162,30 @@ cudaError_t Communicator::launch_point_to_point(const Transfers& transfers, cuda
   if (std::ranges::all_of(chains, [](const Transfers& chain) { return chain.size() == 1; })) {
     Transfers together;
     for (const Transfers& chain : chains) together.push_back(chain[0]);
-    return launch_at_once(together, stream);
+    return launch_concurrently(together, stream);
   }
-  // Each by itself: a peer may have its part of one before that of another, however many there are.
+  // One kernel for each transfer, because the peer may make its calls for different chains in any order.
   const auto count = static_cast<int>(chains.size());
   for (int chain = 1; chain < count; ++chain) RETURN_IF_FAILED(fork(chain, stream));
-  // By turns: streams may share one of the GPU's queues, where a kernel that waits for the one before it in its chain
-  // holds up what comes behind it.
+  // Launch the i-th transfers of all chains before the next ones. Streams may share a hardware queue, where a kernel
+  // that waits for its predecessor in a chain would block the kernels queued after it.
   const size_t turns = std::ranges::max(chains, {}, &Transfers::size).size();
   for (size_t turn = 0; turn < turns; ++turn) {
     for (int chain = 0; chain < count; ++chain) {
-      const Transfers& its = chains[static_cast<size_t>(chain)];
-      if (turn >= its.size()) continue;
-      RETURN_IF_FAILED(launch_transfers({its[turn]}, coding_of(*its[turn]), chain, count,
-                                        chain == 0 ? stream : side_of(chain).stream));
+      const Transfers& transfers_of_chain = chains[static_cast<size_t>(chain)];
+      if (turn >= transfers_of_chain.size()) continue;
+      const DecidedCall* const one = transfers_of_chain[turn];
+      RETURN_IF_FAILED(
+          launch_transfers({one}, coding_of(*one), chain, count, chain == 0 ? stream : side_stream(chain).stream));
     }
   }
   for (int chain = 1; chain < count; ++chain) RETURN_IF_FAILED(join(chain, stream));
   return cudaSuccess;
 }
 
-// At most one with each of the others, one way. One kernel for each way of coding, side by side: the order of kernels
-// could differ between ranks, and lock them.
-cudaError_t Communicator::launch_at_once(const Transfers& transfers, cudaStream_t stream) {
+// For transfers of which no two have the same peer and direction. Launches a kernel for each coding. They run
+// concurrently, because ranks could launch them in different orders and deadlock if they ran one after the other.
+cudaError_t Communicator::launch_concurrently(const Transfers& transfers, cudaStream_t stream) {
   std::vector<Coding> codings;
   for (const DecidedCall* one : transfers)
     if (std::ranges::find(codings, coding_of(*one)) == codings.end()) codings.push_back(coding_of(*one));
@@ -190,28 +193,29 @@ cudaError_t Communicator::launch_at_once(const Transfers& transfers, cudaStream_
   for (int kernel = 1; kernel < count; ++kernel) RETURN_IF_FAILED(fork(kernel, stream));
   for (int kernel = 0; kernel < count; ++kernel) {
     const Coding coding = codings[static_cast<size_t>(kernel)];
-    Transfers coded_so;
-    std::ranges::copy_if(transfers, std::back_inserter(coded_so),
+    Transfers same_coding;
+    std::ranges::copy_if(transfers, std::back_inserter(same_coding),
                          [&](const DecidedCall* one) { return coding_of(*one) == coding; });
-    RETURN_IF_FAILED(launch_transfers(coded_so, coding, kernel, count, kernel == 0 ? stream : side_of(kernel).stream));
+    RETURN_IF_FAILED(
+        launch_transfers(same_coding, coding, kernel, count, kernel == 0 ? stream : side_stream(kernel).stream));
   }
   for (int kernel = 1; kernel < count; ++kernel) RETURN_IF_FAILED(join(kernel, stream));
   return cudaSuccess;
 }
 
-// By the `kernel`th of `kernels` that run side by side.
+// Launches one of `kernels` concurrent kernels. kernel: its index.
 cudaError_t Communicator::launch_transfers(const Transfers& transfers, Coding coding, int kernel, int kernels,
                                            cudaStream_t stream) {
   const Rings rings(*transfers[0]->decision.blocks, layout_);  // transfers with one coding have one shape
   BlockCall call = block_call(Operation::send, coding.codec, kernel);
-  call.of_messages = true;
+  call.is_point_to_point = true;
   for (const DecidedCall* decided : transfers) {
     const Call& one = decided->call;
     const bool sends = one.operation == Operation::send;
     (sends ? call.send : call.recv)[one.peer] = rings.piece(sends ? one.send : one.recv, bytes_of(one));
     (sends ? call.announced.to : call.announced.from)[one.peer] = static_cast<uint16_t>(call_mark(make_tag(one, 0)));
   }
-  if (coding.codec == NCAST_CODEC_RAW) write_straight(&call);
+  if (coding.codec == NCAST_CODEC_RAW) plan_direct_writes(&call);
   call.raw_bytes = sent_bytes(call);
   return launch_moves(call, coding.dtype, rings.ctas(call, static_cast<uint32_t>(kernels)), stream);
 }
@@ -224,7 +228,7 @@ Communicator::Coding Communicator::coding_of(const DecidedCall& decided) {
 cudaError_t Communicator::launch_collective(const DecidedCall& decided, cudaStream_t stream) {
   const auto& [call, decision] = decided;
   if (call.operation != Operation::all_to_all_v && call.count == 0) return cudaSuccess;
-  if (!decision.blocks) {  // packets, or the copy of a rank that is alone
+  if (!decision.blocks) {  // by packets, or a copy if there is only one rank
     return launch_packets(peers_, 0,
                           {call.operation, call.send, call.recv, call.count, call.dtype, call.redop, call.peer,
                            call_mark(make_tag(call, 0))},
@@ -239,19 +243,19 @@ cudaError_t Communicator::launch_moves_of(const DecidedCall& decided, cudaStream
   const Rings rings(*decided.decision.blocks, layout_);
   BlockCall moves = block_call(call.operation, codec, 0);
   cut_moves(call, rings, &moves);
-  mark_collective(call, &moves.announced);
-  if (codec == NCAST_CODEC_RAW && !moves.in_order) write_straight(&moves);
+  set_call_marks(call, &moves.announced);
+  if (codec == NCAST_CODEC_RAW && !moves.in_order) plan_direct_writes(&moves);
   moves.raw_bytes = sent_bytes(moves);
 
-  const OwnCopy own = moves.own_copy;
-  const bool beside = own.bytes > most_bytes_of_copiers;
-  if (beside) {
-    moves.own_copy = {};
+  const LocalCopy own = moves.local_copy;
+  const bool copies_concurrently = own.bytes > most_bytes_of_copiers;
+  if (copies_concurrently) {
+    moves.local_copy = {};
     RETURN_IF_FAILED(fork(1, stream));
   }
   RETURN_IF_FAILED(launch_moves(moves, call.dtype, rings.ctas(moves), stream));
-  if (!beside) return cudaSuccess;
-  RETURN_IF_FAILED(launch_own_copy(own, decided.decision.blocks->copy_ctas, side_of(1).stream));
+  if (!copies_concurrently) return cudaSuccess;
+  RETURN_IF_FAILED(launch_local_copy(own, decided.decision.blocks->copy_ctas, side_stream(1).stream));
   return join(1, stream);
 }
 
@@ -260,7 +264,7 @@ cudaError_t Communicator::launch_reduction_of(const DecidedCall& decided, cudaSt
   const Rings rings(*decided.decision.blocks, layout_);
   BlockCall reduction = block_call(call.operation, decided.decision.codec, 0);
   cut_reduction(call, rings, &reduction);
-  mark_collective(call, &reduction.announced);
+  set_call_marks(call, &reduction.announced);
   reduction.raw_bytes = sent_bytes(reduction);
   return launch_reduction(reduction, call.dtype, rings.ctas(reduction), stream);
 }

@@ -1,4 +1,4 @@
-// The functions of narrowcast/channel.h that make ports for kernels of users.
+// The functions of narrowcast/channel.h for ports that users' kernels use.
 #include <cuda_runtime.h>
 
 #include <cinttypes>
@@ -16,34 +16,34 @@ namespace {
 
 using channel::PortRequest;
 
-// What ranks tell each other of the ports that they want.
-struct Wish {
+// Exchanged by the ranks, because all must request the same ports.
+struct PortSettings {
   uint32_t ports, regions;
-  uint64_t memory[NCAST_MOST_REGIONS];  // how many were allocated before it
+  uint64_t memory[NCAST_MOST_REGIONS];  // index of each region in shared_
 };
 
 }  // namespace
 
 ncast_status Communicator::create_ports(uint32_t ports, const std::vector<const void*>& memory, ncast_ports* result) {
-  std::vector<size_t> numbers;
+  std::vector<size_t> indices;
   {
     const std::lock_guard lock(sharing_);
     for (const void* own : memory) {
-      if (ncast_status status = find_shared(own, &numbers.emplace_back())) return status;
-      if (const size_t bytes = shared_[numbers.back()].bytes; bytes >= PortRequest::reach_bytes)
-        return fail(NCAST_INVALID_ARGUMENT, "%p has %zu bytes, and ports reach less than %" PRIu64, own, bytes,
-                    PortRequest::reach_bytes);
+      if (ncast_status status = find_shared(own, &indices.emplace_back())) return status;
+      if (const size_t bytes = shared_[indices.back()].bytes; bytes >= PortRequest::offset_limit)
+        return fail(NCAST_INVALID_ARGUMENT, "%p has %zu bytes, but regions of ports must be smaller than %" PRIu64, own,
+                    bytes, PortRequest::offset_limit);
     }
   }
   Ports made{nullptr, memory};
   if (ncast_status status = allocate_shared(channel::CopyEngines::semaphore_bytes(ranks(), ports), &made.semaphores))
     return status;
   const std::lock_guard lock(sharing_);
-  const OnDevice on_device(device_);
-  ncast_status status = agree_on_ports(ports, numbers);
-  if (status == NCAST_OK) status = set_up_ports(ports, numbers, &made);
+  const DeviceGuard device_guard(device_);
+  ncast_status status = agree_on_ports(ports, indices);
+  if (status == NCAST_OK) status = set_up_ports(ports, indices, &made);
   if (status == NCAST_OK) status = rendezvous_->barrier();
-  ports_.reserve(ports_.size() + 1);  // once it is served it must be found
+  ports_.reserve(ports_.size() + 1);  // push_back() must not fail after the proxy serves the ports
   if (status == NCAST_OK) status = start_proxy(made.channel->service());
   if (status != NCAST_OK) return set_last_error(status);
   *result = {rank(), ranks(), ports, static_cast<uint32_t>(memory.size()), {}};
@@ -53,49 +53,49 @@ ncast_status Communicator::create_ports(uint32_t ports, const std::vector<const 
 }
 
 ncast_status Communicator::agree_on_ports(uint32_t ports, const std::vector<size_t>& memory) {
-  Wish own = {ports, static_cast<uint32_t>(memory.size()), {}};
+  PortSettings own = {ports, static_cast<uint32_t>(memory.size()), {}};
   std::ranges::copy(memory, own.memory);
-  std::vector<Wish> all(static_cast<size_t>(ranks()));
+  std::vector<PortSettings> all(static_cast<size_t>(ranks()));
   if (ncast_status status = rendezvous_->all_gather(&own, sizeof own, all.data())) return status;
   for (int peer = 0; peer < ranks(); ++peer) {
-    const Wish& other = all[static_cast<size_t>(peer)];
+    const PortSettings& other = all[static_cast<size_t>(peer)];
     if (other.ports != own.ports || other.regions != own.regions)
-      return fail(NCAST_MISMATCH, "rank %d asks for %u ports and %u regions, rank %d for %u and %u", peer, other.ports,
-                  other.regions, rank(), own.ports, own.regions);
+      return fail(NCAST_MISMATCH, "rank %d requests %u ports and %u regions, but rank %d requests %u and %u", peer,
+                  other.ports, other.regions, rank(), own.ports, own.regions);
     for (uint32_t region = 0; region < own.regions; ++region)
       if (other.memory[region] != own.memory[region])
-        return fail(NCAST_MISMATCH, "region %u of rank %d was not allocated together with that of rank %d", region,
-                    peer, rank());
+        return fail(NCAST_MISMATCH, "region %u on rank %d and on rank %d are from different calls of ncast_mem_alloc",
+                    region, peer, rank());
   }
   return NCAST_OK;
 }
 
-ncast_status Communicator::set_up_ports(uint32_t ports, const std::vector<size_t>& memory, Ports* made) {
+ncast_status Communicator::set_up_ports(uint32_t ports, const std::vector<size_t>& memory, Ports* result) {
   const auto region_of = [&](const channel::PeerMemory& shared) {
     channel::CopyEngines::Region region = {};
     for (int peer = 0; peer < ranks(); ++peer) region[static_cast<size_t>(peer)] = shared.of(peer);
     return region;
   };
   size_t semaphores = 0;
-  if (ncast_status status = find_shared(made->semaphores, &semaphores)) return status;
+  if (ncast_status status = find_shared(result->semaphores, &semaphores)) return status;
   channel::PortBounds bounds{rank(), static_cast<uint32_t>(ranks()), ports, {}, bootstrap::Limit{timeout_seconds_}};
   channel::CopyEngines::Memory reached{rank(), ranks(), ports, {}, region_of(*shared_[semaphores].memory)};
-  for (const size_t number : memory) {
-    bounds.region_bytes.push_back(shared_[number].bytes);
-    reached.regions.push_back(region_of(*shared_[number].memory));
+  for (const size_t index : memory) {
+    bounds.region_bytes.push_back(shared_[index].bytes);
+    reached.regions.push_back(region_of(*shared_[index].memory));
   }
-  return channel::PortChannel::create(std::move(bounds), std::move(reached), peers_, &made->channel);
+  return channel::PortChannel::create(std::move(bounds), std::move(reached), peers_, &result->channel);
 }
 
 ncast_status Communicator::start_proxy(channel::PortService* service) {
   if (proxy_ == nullptr) {
     const auto set_up = [device = device_] {
       cudaSetDevice(device);
-      // Other threads may capture what they do meanwhile; this one's calls belong to no capture and disturb none.
+      // Calls of this thread are not captured and do not invalidate captures of other threads.
       cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
       cudaThreadExchangeStreamCaptureMode(&mode);
     };
-    const auto failed = [this](ncast_status status, const char* sentence) { set_error(status, sentence); };
+    const auto failed = [this](ncast_status status, const char* message) { set_error(status, message); };
     proxy_ = std::make_unique<channel::PortProxy>(&control_->stop, set_up, failed);
   }
   return proxy_->add(service);
@@ -108,10 +108,10 @@ ncast_status Communicator::destroy_ports(const ncast_ports& ports) {
   bool is_complete = false;
   {
     const std::lock_guard lock(sharing_);
-    const OnDevice on_device(device_);
+    const DeviceGuard device_guard(device_);
     const auto found = std::ranges::find_if(
         ports_, [&](const Ports& made) { return made.channel->kernel_ports().fifo == kernel_ports.fifo; });
-    if (found == ports_.end()) return fail(NCAST_INVALID_ARGUMENT, "the ports are not of this communicator");
+    if (found == ports_.end()) return fail(NCAST_INVALID_ARGUMENT, "the ports do not belong to this communicator");
     is_complete = proxy_->remove(found->channel->service());
     semaphores = found->semaphores;
     ports_.erase(found);

@@ -1,4 +1,4 @@
-// Memory of users where other ranks' kernels write what this rank receives.
+// Registered user memory, to which other ranks' kernels write directly.
 #include <algorithm>
 #include <memory>
 
@@ -10,7 +10,7 @@ namespace narrowcast::executor::cuda {
 
 namespace {
 
-bool is_refusal(ncast_status status) { return status == NCAST_INVALID_ARGUMENT || status == NCAST_UNSUPPORTED; }
+bool is_rejection(ncast_status status) { return status == NCAST_INVALID_ARGUMENT || status == NCAST_UNSUPPORTED; }
 
 }  // namespace
 
@@ -19,24 +19,25 @@ static_assert(NCAST_MOST_REGISTERED == channel::most_regions);
 ncast_status Communicator::set_region(uint32_t region, const channel::RegisteredMemory* memory) {
   char* addresses[channel::max_gpu_ranks] = {};
   for (int peer = 0; memory != nullptr && peer < ranks(); ++peer) addresses[peer] = memory->of(peer);
-  const cudaError_t error = copy_beside(state_->straight.regions[region], addresses, sizeof addresses);
-  return error == cudaSuccess ? NCAST_OK : set_last_error(channel::cuda_failure("telling kernels of memory", error));
+  const cudaError_t error = copy_synchronously(state_->direct_writes.regions[region], addresses, sizeof addresses);
+  return error == cudaSuccess ? NCAST_OK
+                              : set_last_error(channel::cuda_failure("updating the registered memory", error));
 }
 
 ncast_status Communicator::register_memory(void* memory, size_t bytes, uint32_t* region) {
   const std::lock_guard lock(sharing_);
-  const OnDevice on_device(device_);
+  const DeviceGuard device_guard(device_);
   if (ncast_status status = check_error()) return status;
   if (topology_.place == channel::PeerMemory::Place::host)
-    return fail(NCAST_UNSUPPORTED, "the ranks' GPUs do not reach each other's memory");
+    return fail(NCAST_UNSUPPORTED, "the GPUs of the ranks cannot access each other's memory");
   const auto first_free = std::find(regions_.begin() + 1, regions_.end(), nullptr);
   if (first_free == regions_.end())
-    return fail(NCAST_UNSUPPORTED, "%u regions are registered, and there may be no more", channel::most_regions);
+    return fail(NCAST_UNSUPPORTED, "%u regions are registered, which is the maximum", channel::most_regions);
   std::unique_ptr<channel::RegisteredMemory> registered;
   if (ncast_status status =
           channel::RegisteredMemory::create(*rendezvous_, static_cast<char*>(memory), bytes, &registered)) {
-    // Either the ranks agree that it cannot be, or they have lost each other.
-    return rendezvous_->check_failure() == NCAST_OK && is_refusal(status) ? status : set_last_error(status);
+    // If all ranks rejected the memory, the communicator remains usable.
+    return rendezvous_->check_failure() == NCAST_OK && is_rejection(status) ? status : set_last_error(status);
   }
   *region = static_cast<uint32_t>(first_free - regions_.begin());
   if (ncast_status status = set_region(*region, registered.get())) return status;
@@ -48,18 +49,19 @@ ncast_status Communicator::register_memory(void* memory, size_t bytes, uint32_t*
 
 ncast_status Communicator::check_region(uint32_t region) const {
   if (region >= 1 && region <= channel::most_regions && regions_[region] != nullptr) return NCAST_OK;
-  return fail(NCAST_INVALID_ARGUMENT, "%u is no region that is registered", region);
+  return fail(NCAST_INVALID_ARGUMENT, "region %u is not registered", region);
 }
 
 ncast_status Communicator::deregister_memory(uint32_t region) {
   const std::lock_guard lock(sharing_);
-  const OnDevice on_device(device_);
+  const DeviceGuard device_guard(device_);
   if (ncast_status status = check_region(region)) return status;
   std::unique_ptr<channel::RegisteredMemory> registered;
   {
     const std::lock_guard launching(launching_);
-    // Each of this rank's calls comes after the one before.
-    if (const cudaError_t error = called_.any ? cudaEventSynchronize(called_.event) : cudaSuccess; error != cudaSuccess)
+    // The calls of a rank run in order, so the last call is enough.
+    if (const cudaError_t error = last_eager_call_.any ? cudaEventSynchronize(last_eager_call_.event) : cudaSuccess;
+        error != cudaSuccess)
       return set_last_error(channel::cuda_failure("waiting for the calls that use the memory", error));
     registered = std::move(regions_[region]);
     --registered_;
@@ -69,7 +71,7 @@ ncast_status Communicator::deregister_memory(uint32_t region) {
   return check_error();
 }
 
-channel::RegionPlace Communicator::place_of(const void* values, uint64_t bytes) const {
+channel::RegionPlace Communicator::region_place(const void* values, uint64_t bytes) const {
   for (uint32_t region = 1; region < regions_.size(); ++region)
     if (regions_[region] != nullptr && regions_[region]->holds(values, bytes))
       return {region, regions_[region]->offset_of(values)};

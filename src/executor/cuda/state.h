@@ -1,4 +1,4 @@
-// What the kernels of a communicator keep for themselves, in its rank's device memory, zero at first.
+// The state of a communicator's kernels in the rank's device memory; initially zero.
 #pragma once
 
 #include "channel/memory/direct_write.h"
@@ -6,16 +6,16 @@
 
 namespace narrowcast::executor::cuda {
 
-// Kernels of one group that cannot be one run side by side, each with claims of its own: they code other types, or have
-// several transfers with another rank one way.
-constexpr int kernels_at_once(int ranks) { return 2 * (ranks - 1); }
-inline constexpr int most_kernels_at_once = kernels_at_once(channel::max_gpu_ranks);
+// Transfers of a group need several concurrent kernels if their types or codecs differ, or if several of them have the
+// same peer and direction. Each kernel has its own block counters.
+constexpr int max_concurrent_kernels(int ranks) { return 2 * (ranks - 1); }
+inline constexpr int most_concurrent_kernels = max_concurrent_kernels(channel::max_gpu_ranks);
 
 struct DeviceState {
   alignas(128) channel::CtaState ctas[channel::cta_states];  // Peers::ctas where the scratch is in host memory
-  Sent sent[NCAST_OPERATIONS];
-  Claims claims[most_kernels_at_once];
-  channel::StraightWrites straight;  // of those that move values as they are
+  ByteCounters byte_counters[NCAST_OPERATIONS];
+  BlockCounters block_counters[most_concurrent_kernels];
+  channel::DirectWrites direct_writes;  // of kernels that move raw values
 };
 
 }  // namespace narrowcast::executor::cuda

@@ -1,4 +1,4 @@
-// What functions of the C API share that only communicators of GPUs have.
+// Shared by functions of the C API that require a communicator of GPUs.
 #pragma once
 
 #include <string>
@@ -10,18 +10,18 @@
 
 namespace narrowcast::executor::cuda {
 
-// Runs body(communicator), and has its failure name the function.
+// Runs body(communicator) and puts the function's name in front of its error message.
 template <typename Body>
 ncast_status with_communicator(const char* function, ncast_comm* comm, Body body) {
   return guarded(function, [&] {
     CommUse use;
     if (ncast_status status = use.begin(function, comm)) return status;
     if (comm->backend() != NCAST_BACKEND_CUDA)
-      return fail(NCAST_UNSUPPORTED, "%s: the communicator is not one of GPUs", function);
+      return fail(NCAST_UNSUPPORTED, "%s: the communicator does not use the CUDA backend", function);
     const ncast_status status = body(static_cast<Communicator&>(*comm));
     if (status == NCAST_OK) return status;
-    const std::string sentence = ncast_last_error();
-    return fail(status, "%s: %s", function, sentence.c_str());
+    const std::string message = ncast_last_error();
+    return fail(status, "%s: %s", function, message.c_str());
   });
 }
 

@@ -1,4 +1,4 @@
-// Words of 8 bytes taken apart into the numbers that reductions add, and rounded to words again.
+// Converts words of 8 bytes to the numbers that reductions accumulate, and back.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ inline constexpr bool is_float8 = Dtype == NCAST_FLOAT8_E4M3 || Dtype == NCAST_F
 template <ncast_dtype Dtype>
 inline constexpr __nv_fp8_interpretation_t float8_kind = Dtype == NCAST_FLOAT8_E4M3 ? __NV_E4M3 : __NV_E5M2;
 
-// The values of a word.
+// Number of values in a word.
 template <ncast_dtype Dtype>
 inline constexpr int word_values = 8 / sizeof(typename Number<Dtype>::Value);
 
@@ -39,8 +39,8 @@ __device__ __forceinline__ void widen(uint64_t word, typename Number<Dtype>::Acc
   }
 }
 
-// The conversion makes what is too large the largest value; make it what it should be. Half of the step to the number
-// that would come next is where rounding, ties to even, leaves the range.
+// The conversion saturates values that are too large. Replaces them by NaN or infinity. The thresholds are where
+// rounding to nearest even leaves the range: halfway between the largest finite value and the next step.
 template <ncast_dtype Dtype>
 __device__ __forceinline__ uint32_t narrowed_float8(float a, float b) {
   uint32_t pair = __nv_cvt_float2_to_fp8x2({a, b}, __NV_SATFINITE, float8_kind<Dtype>);
@@ -54,7 +54,7 @@ __device__ __forceinline__ uint32_t narrowed_float8(float a, float b) {
   return pair;
 }
 
-// Rounds once, to nearest even; what is too large becomes infinity, or NaN where the type has none.
+// Rounds once, to nearest even. Values that are too large become infinity, or NaN if the type has no infinity.
 template <ncast_dtype Dtype>
 __device__ __forceinline__ uint64_t narrow(const typename Number<Dtype>::Accumulator (&from)[word_values<Dtype>]) {
   using Value = typename Number<Dtype>::Value;

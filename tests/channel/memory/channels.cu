@@ -221,9 +221,9 @@ TEST_CASE("kernels reach what peers have registered") {
       EXPECT_OK(ncast_comm_register(mine.comm, shares ? own : nullptr, shares ? bytes : 0, &region));
       EXPECT_OK(ncast_region_peer(mine.comm, region, next, &of_next));
       EXPECT((of_next != nullptr) == (next != 2));
-      EXPECT(
-          is_refused(ncast_region_peer(mine.comm, region + 1, next, &of_next), NCAST_INVALID_ARGUMENT, "is no region"));
-      EXPECT(is_refused(ncast_region_peer(mine.comm, region, ranks, &of_next), NCAST_INVALID_ARGUMENT, "rank is"));
+      EXPECT(failed_with(ncast_region_peer(mine.comm, region + 1, next, &of_next), NCAST_INVALID_ARGUMENT,
+                         "is no region"));
+      EXPECT(failed_with(ncast_region_peer(mine.comm, region, ranks, &of_next), NCAST_INVALID_ARGUMENT, "rank is"));
       EXPECT_OK(ncast_region_peer(mine.comm, region, next, &of_next));
       mine.begin();
       if (of_next != nullptr) write_at<<<1, 32, 0, mine.stream>>>(static_cast<uint32_t*>(of_next), 1000u * rank);
@@ -232,7 +232,7 @@ TEST_CASE("kernels reach what peers have registered") {
       EXPECT_CUDA(cudaMemcpy(found, own, bytes, cudaMemcpyDeviceToHost));
       for (uint32_t i = 0; shares && i < 32; ++i) EXPECT(found[i] == 1000u * static_cast<uint32_t>(previous) + i);
       EXPECT_OK(ncast_comm_deregister(mine.comm, region));
-      EXPECT(is_refused(ncast_region_peer(mine.comm, region, rank, &of_next), NCAST_INVALID_ARGUMENT, "is no region"));
+      EXPECT(failed_with(ncast_region_peer(mine.comm, region, rank, &of_next), NCAST_INVALID_ARGUMENT, "is no region"));
       EXPECT_CUDA(cudaFree(own));
     });
   }
@@ -394,19 +394,20 @@ TEST_CASE("bad arguments are refused, and break nothing") {
     ncast_channels channels;
     void* memory = &channels;
     const auto bad = NCAST_INVALID_ARGUMENT;
-    EXPECT(is_refused(ncast_channels_create(nullptr, 1, 4096, &channels), bad, "ncast_channels_create: comm is NULL"));
-    EXPECT(is_refused(ncast_channels_create(mine.comm, 0, 4096, &channels), bad, "rings is 0"));
-    EXPECT(is_refused(ncast_channels_create(mine.comm, 1, 4095, &channels), bad, "slot_bytes is 4095"));
-    EXPECT(is_refused(ncast_channels_create(mine.comm, 1, 4096, nullptr), bad, "channels is NULL"));
-    EXPECT(is_refused(ncast_mem_alloc(mine.comm, 0, &memory), bad, "bytes is 0"));
-    EXPECT(is_refused(ncast_mem_peer(mine.comm, &channels, 0, &memory), bad, "was not allocated by this communicator"));
-    EXPECT(is_refused(ncast_mem_peer(mine.comm, &channels, 1, &memory), bad, "rank is 1"));
-    EXPECT(is_refused(ncast_mem_free(mine.comm, &channels), bad, "ncast_mem_free: "));
+    EXPECT(failed_with(ncast_channels_create(nullptr, 1, 4096, &channels), bad, "ncast_channels_create: comm is NULL"));
+    EXPECT(failed_with(ncast_channels_create(mine.comm, 0, 4096, &channels), bad, "rings is 0"));
+    EXPECT(failed_with(ncast_channels_create(mine.comm, 1, 4095, &channels), bad, "slot_bytes is 4095"));
+    EXPECT(failed_with(ncast_channels_create(mine.comm, 1, 4096, nullptr), bad, "channels is NULL"));
+    EXPECT(failed_with(ncast_mem_alloc(mine.comm, 0, &memory), bad, "bytes is 0"));
+    EXPECT(
+        failed_with(ncast_mem_peer(mine.comm, &channels, 0, &memory), bad, "was not allocated by this communicator"));
+    EXPECT(failed_with(ncast_mem_peer(mine.comm, &channels, 1, &memory), bad, "rank is 1"));
+    EXPECT(failed_with(ncast_mem_free(mine.comm, &channels), bad, "ncast_mem_free: "));
     EXPECT_OK(ncast_comm_async_error(mine.comm, nullptr, 0));
     ncast_comm* host = nullptr;
     const ncast_unique_id other = new_id();
     EXPECT_OK(ncast_comm_create(&host, 1, &other, 0, nullptr));
-    EXPECT(is_refused(ncast_mem_alloc(host, 1, &memory), NCAST_UNSUPPORTED, "not one of GPUs"));
+    EXPECT(failed_with(ncast_mem_alloc(host, 1, &memory), NCAST_UNSUPPORTED, "not one of GPUs"));
     EXPECT_OK(ncast_comm_destroy(host));
   });
 }

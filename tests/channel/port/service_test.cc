@@ -10,7 +10,7 @@ TEST_CASE("decoding the words of a request yields the request") {
            a.to.offset == b.to.offset && a.from.region == b.from.region && a.from.offset == b.from.offset &&
            a.bytes == b.bytes;
   };
-  const uint64_t far = PortRequest::reach_bytes - 1;
+  const uint64_t far = PortRequest::offset_limit - 1;
   const PortRequest requests[] = {{put, 0, 0, {0, 0}, {0, 0}, 0},
                                   {7, 63, 255, {31, far}, {31, far}, PortRequest::max_put_bytes},
                                   {signal, 7, 0, {0, 0}, {0, 0}, 0},

@@ -1,4 +1,4 @@
-// Do the ranks agree on what goes where?
+// The ranks cut a call into the same pieces, rings and turns, and the reduction's order of steps cannot deadlock.
 #include <algorithm>
 #include <random>
 #include <vector>
@@ -15,7 +15,7 @@ constexpr Operation all_operations[] = {Operation::broadcast,  Operation::reduce
                                         Operation::scatter,    Operation::all_gather,    Operation::all_to_all,
                                         Operation::all_reduce, Operation::reduce_scatter};
 
-// A codec with a value type that it encodes.
+// A codec and a value type that it supports.
 struct CodedType {
   ncast_codec codec;
   ncast_dtype dtype;
@@ -36,19 +36,23 @@ using testing::recv_begin;
 using testing::rings_for;
 using testing::send_begin;
 
-bool same_cut(const Piece& a, const Piece& b) { return a.bytes == b.bytes && a.rings == b.rings && a.slots == b.slots; }
+bool same_division(const Piece& a, const Piece& b) {
+  return a.bytes == b.bytes && a.rings == b.rings && a.slots == b.slots;
+}
 
-// What `to` takes of what `from` sends it first, and what of what it passes on.
-Piece taken(Operation operation, const BlockCall& to, int from) {
+// The piece that `to` receives from `from` first.
+Piece first_received(Operation operation, const BlockCall& to, int from) {
   if (reduces(operation)) return to.own;
   return to.relayed == 0 || (to.relayed >> from & 1) != 0 ? to.recv[from] : Piece{};
 }
-Piece passed_on(const BlockCall& from, int to) {
+// The relayed or reduced piece that `from` sends to `to`.
+Piece forwarded(const BlockCall& from, int to) {
   if ((from.forward >> to & 1) == 0) return {};
   if (from.relayed == 0) return from.reduced;
   return from.recv[__builtin_ctz(from.relayed)];
 }
-Piece taken_later(const BlockCall& to, int from) {
+// The relayed or reduced piece that `to` receives from `from`.
+Piece second_received(const BlockCall& to, int from) {
   if (to.turns.rings != 0) return to.recv[from];
   return to.first_forward_ring != 0 && (to.relayed >> from & 1) == 0 ? to.recv[from] : Piece{};
 }
@@ -59,7 +63,7 @@ uint64_t largest_piece(const BlockCall& call) {
   return bytes;
 }
 
-TEST_CASE("both ends of every ring know the same of it") {
+TEST_CASE("both ends of every ring use the same piece, rings and slots") {
   std::mt19937_64 random(20261122);
   const auto one_of = [&](auto... values) {
     const uint64_t list[] = {static_cast<uint64_t>(values)...};
@@ -89,53 +93,53 @@ TEST_CASE("both ends of every ring know the same of it") {
       for (int to = 0; to < ranks; ++to) {
         if (to == from) continue;
         const BlockCall& receiver = all[static_cast<size_t>(to)];
-        REQUIRE(same_cut(sender.send[to], taken(call.operation, receiver, from)));
-        REQUIRE(same_cut(passed_on(sender, to), taken_later(receiver, from)));
+        REQUIRE(same_division(sender.send[to], first_received(call.operation, receiver, from)));
+        REQUIRE(same_division(forwarded(sender, to), second_received(receiver, from)));
         REQUIRE(sender.turns.rings == receiver.turns.rings);
         REQUIRE(sender.turns.slots == receiver.turns.slots);
         REQUIRE(sender.turns.count == receiver.turns.count);
-        REQUIRE(sender.first_forward_ring + passed_on(sender, to).rings <= sender.layout.rings());
+        REQUIRE(sender.first_forward_ring + forwarded(sender, to).rings <= sender.layout.rings());
         ends += sender.send[to].rings;
       }
       const Rings rings = rings_for(call, codec, ranks, max_ctas);
       const uint32_t bytes = block_bytes(call.dtype, codec);
       if (reduces(call.operation)) {
-        // Every ring has a warp, every block a turn.
+        // There is a warp for every ring and a turn for every block.
         REQUIRE(sender.turns.rings <= sender.layout.rings());
         const uint32_t warps = reduce_warps(bytes, ncast_dtype_bytes(call.dtype));
         REQUIRE(sender.turns.rings <= rings.ctas(sender) * reduce_rings(warps));
         REQUIRE(uint64_t{sender.turns.rings} * sender.turns.count * bytes >= largest_piece(sender));
       } else {
-        // A warp holds an end in each of its threads.
+        // There is a thread of a sending warp for every end.
         REQUIRE(ends <= 32 * move_warps(bytes).senders * rings.ctas(sender));
       }
     }
   }
 }
 
-// What a ring carries, in the model of a reduction.
+// A message of a ring in the simulation of an all-reduce.
 struct Message {
   bool is_result;
   uint32_t turn;
   bool operator==(const Message&) const = default;
 };
 struct Step {
-  bool puts;
+  bool sends;
   int peer;
   Message message;
 };
 
-// What the warp of a rank does in an all-reduce, as reducing_warp.cuh has it. blocks: of each rank's piece, on this
-// ring.
+// The steps of a rank's warp in an all-reduce, in the order of reducing_warp.cuh. blocks: how many blocks of each
+// rank's piece are on this ring.
 std::vector<Step> steps_of(int rank, const std::vector<uint32_t>& blocks, uint32_t ahead) {
   const int ranks = static_cast<int>(blocks.size());
   const auto of = [&](int other) { return blocks[static_cast<size_t>(other)]; };
   const uint32_t turns = *std::ranges::max_element(blocks);
   std::vector<Step> steps;
-  const auto to_each = [&](bool puts, bool is_result, uint32_t turn, auto has) {
+  const auto to_each = [&](bool sends, bool is_result, uint32_t turn, auto has) {
     for (int step = 1; step < ranks; ++step) {
       const int peer = (rank + step) % ranks;
-      if (has(peer)) steps.push_back({puts, peer, {is_result, turn}});
+      if (has(peer)) steps.push_back({sends, peer, {is_result, turn}});
     }
   };
   const auto send = [&](uint32_t turn) { to_each(true, false, turn, [&](int peer) { return turn < of(peer); }); };
@@ -150,31 +154,31 @@ std::vector<Step> steps_of(int rank, const std::vector<uint32_t>& blocks, uint32
   return steps;
 }
 
-// Runs all ranks until nobody can go on, and says whether all came to their end and got what they expected.
-bool runs_to_its_end(const std::vector<uint32_t>& blocks, uint32_t slots) {
+// Simulates all ranks until none can continue. Returns whether all finished and received the expected messages.
+bool completes(const std::vector<uint32_t>& blocks, uint32_t slots) {
   const size_t ranks = blocks.size();
   struct Ring {
-    std::vector<Message> put;
+    std::vector<Message> sent;
     uint32_t received = 0, granted = 0;
   };
   std::vector<std::vector<Ring>> rings(ranks, std::vector<Ring>(ranks));
   std::vector<std::vector<Step>> steps;
   for (size_t rank = 0; rank < ranks; ++rank)
     steps.push_back(steps_of(static_cast<int>(rank), blocks, turns_ahead(slots)));
-  std::vector<size_t> done(ranks);
-  for (bool moved = true; moved;) {
-    moved = false;
+  std::vector<size_t> finished_steps(ranks);
+  for (bool progress = true; progress;) {
+    progress = false;
     for (size_t rank = 0; rank < ranks; ++rank) {
-      for (; done[rank] < steps[rank].size(); ++done[rank], moved = true) {
-        const Step& step = steps[rank][done[rank]];
+      for (; finished_steps[rank] < steps[rank].size(); ++finished_steps[rank], progress = true) {
+        const Step& step = steps[rank][finished_steps[rank]];
         const auto peer = static_cast<size_t>(step.peer);
-        Ring& ring = step.puts ? rings[rank][peer] : rings[peer][rank];
-        if (step.puts) {
-          if (ring.put.size() - ring.granted >= slots) break;
-          ring.put.push_back(step.message);
+        Ring& ring = step.sends ? rings[rank][peer] : rings[peer][rank];
+        if (step.sends) {
+          if (ring.sent.size() - ring.granted >= slots) break;
+          ring.sent.push_back(step.message);
         } else {
-          if (ring.received == ring.put.size()) break;
-          if (!(ring.put[ring.received] == step.message)) return false;
+          if (ring.received == ring.sent.size()) break;
+          if (!(ring.sent[ring.received] == step.message)) return false;
           ++ring.received;
           if (ring.received - ring.granted >= channel::slots_of_grant(slots)) ring.granted = ring.received;
         }
@@ -182,27 +186,27 @@ bool runs_to_its_end(const std::vector<uint32_t>& blocks, uint32_t slots) {
     }
   }
   for (size_t rank = 0; rank < ranks; ++rank)
-    if (done[rank] != steps[rank].size()) return false;
+    if (finished_steps[rank] != steps[rank].size()) return false;
   return true;
 }
 
-TEST_CASE("the warps of a reduction never wait for each other in a circle, and agree on what comes next") {
+TEST_CASE("the warps of a reduction do not deadlock and agree on the order of messages") {
   std::mt19937_64 random(20261123);
   for (int round = 0; round < 2000; ++round) {
     const size_t ranks = 2 + random() % 7;
     const uint32_t turns = 1 + static_cast<uint32_t>(random() % 12);
     std::vector<uint32_t> blocks(ranks);
-    // Pieces differ by a block, or some ranks have none, as the root of a reduction.
+    // Pieces differ by up to one block, and some are empty, like that of the root of a reduce.
     for (uint32_t& of_rank : blocks) of_rank = random() % 8 == 0 ? 0 : turns - static_cast<uint32_t>(random() % 2);
     for (const uint32_t slots : {1u, 2u, 4u, 8u}) {
       CAPTURE(slots);
       CAPTURE(turns);
-      CHECK(runs_to_its_end(blocks, slots));
+      CHECK(completes(blocks, slots));
     }
   }
 }
 
-TEST_CASE("a warp has a thread for each of its ends, however many kernels share the GPU") {
+TEST_CASE("there is a thread for every end, for any number of concurrent kernels") {
   Call call{Operation::send};
   for (const uint32_t max_ctas : {1u, 16u, 64u}) {
     for (const auto& [codec, dtype] : coded_types()) {
@@ -218,7 +222,7 @@ TEST_CASE("a warp has a thread for each of its ends, however many kernels share 
   }
 }
 
-TEST_CASE("kernels of one call have no more CTAs together than the ranks have agreed on") {
+TEST_CASE("the concurrent kernels of a call share the maximum number of CTAs") {
   Call call{Operation::send};
   for (const uint32_t max_ctas : {16u, 57u, 64u}) {
     for (const uint32_t kernels : {1u, 2u, 4u}) {
@@ -238,13 +242,13 @@ TEST_CASE("kernels of one call have no more CTAs together than the ranks have ag
   }
 }
 
-TEST_CASE("two communicators' CTAs fit a GPU") {
+TEST_CASE("the CTAs of two communicators fit on a GPU") {
   CHECK(ctas_that_fit(132) == most_block_ctas);
   CHECK(ctas_that_fit(114) == 57);
   CHECK(ctas_that_fit(1) == 1);
 }
 
-TEST_CASE("a broadcast and a reduction send every value once over the root's link") {
+TEST_CASE("broadcast and reduce transfer every value once over the link of the root") {
   for (const int ranks : {3, 4, 8}) {
     for (const int root : {0, 2}) {
       for (const uint64_t count : {uint64_t{1}, uint64_t{4097}, uint64_t{50'000'000}}) {
@@ -256,9 +260,9 @@ TEST_CASE("a broadcast and a reduction send every value once over the root's lin
         call.count = count;
         const std::vector<BlockCall> sent = cut(call, NCAST_CODEC_RAW, ranks, 128);
         CHECK(sent_bytes(sent[static_cast<size_t>(root)]) == 2 * count);
-        CHECK(sent[static_cast<size_t>(root)].own_copy.bytes == 2 * count);
+        CHECK(sent[static_cast<size_t>(root)].local_copy.bytes == 2 * count);
         for (int rank = 0; rank < ranks; ++rank) {
-          // Its pieces are all of its buffer, one after the other.
+          // The received pieces cover the buffer without gaps or overlaps.
           std::vector<Piece> pieces(std::begin(sent[static_cast<size_t>(rank)].recv),
                                     std::end(sent[static_cast<size_t>(rank)].recv));
           std::erase_if(pieces, [](const Piece& piece) { return piece.bytes == 0; });
@@ -273,7 +277,7 @@ TEST_CASE("a broadcast and a reduction send every value once over the root's lin
         call.operation = Operation::reduce;
         const std::vector<BlockCall> reduced = cut(call, NCAST_CODEC_RAW, ranks, 128);
         uint64_t bytes = 0;
-        for (const BlockCall& mine : reduced) bytes += mine.reduced.bytes;
+        for (const BlockCall& call_of_rank : reduced) bytes += call_of_rank.reduced.bytes;
         CHECK(bytes == 2 * count);
         CHECK(reduced[static_cast<size_t>(root)].own.bytes == 0);
         CHECK(sent_bytes(reduced[static_cast<size_t>(root)]) == 2 * count);
@@ -282,7 +286,7 @@ TEST_CASE("a broadcast and a reduction send every value once over the root's lin
   }
 }
 
-TEST_CASE("a sender keeps what a bounded codec makes of values that all ranks share, and copies others") {
+TEST_CASE("a sender stores decoded values of bounded codecs if all ranks share them, and copies values otherwise") {
   for (const auto& [codec, dtype] : coded_types()) {
     const bool bounded = tests::bounded_type_of(codec, dtype) != nullptr;
     for (const Operation operation : {Operation::all_gather, Operation::broadcast, Operation::all_to_all}) {
@@ -293,17 +297,17 @@ TEST_CASE("a sender keeps what a bounded codec makes of values that all ranks sh
         call.recv = recv_begin;
         call.count = 100'000;
         const BlockCall root = cut(call, codec, 3, 64)[0];
-        const bool keeps = bounded && operation != Operation::all_to_all;
-        CHECK((root.kept.to != nullptr) == keeps);
-        CHECK(root.kept.to_all == (keeps && operation == Operation::all_gather));
-        if (keeps) CHECK((root.kept.from == call.send && root.kept.to == call.recv));
-        CHECK((root.own_copy.bytes == 0) == (keeps || in_place));
+        const bool stores_decoded = bounded && operation != Operation::all_to_all;
+        CHECK((root.decoded_copy.to != nullptr) == stores_decoded);
+        CHECK(root.decoded_copy.to_all == (stores_decoded && operation == Operation::all_gather));
+        if (stores_decoded) CHECK((root.decoded_copy.from == call.send && root.decoded_copy.to == call.recv));
+        CHECK((root.local_copy.bytes == 0) == (stores_decoded || in_place));
       }
     }
   }
 }
 
-TEST_CASE("every ring of the messages to several peers has a warp, which has none to another peer") {
+TEST_CASE("every ring of point-to-point messages has a warp, and a warp serves one peer") {
   std::mt19937_64 random(20261124);
   for (int round = 0; round < 2000; ++round) {
     const int ranks = 2 + static_cast<int>(random() % 7);
@@ -314,7 +318,7 @@ TEST_CASE("every ring of the messages to several peers has a warp, which has non
     const Rings rings = rings_for(send, codec, ranks, max_ctas);
     BlockCall call = {};
     call.peers.ranks = ranks;
-    call.of_messages = true;
+    call.is_point_to_point = true;
     uint32_t all_rings = 0, count = 0;
     for (int peer = 1; peer < ranks; ++peer) {
       if (random() % 4 == 0) continue;
@@ -324,15 +328,15 @@ TEST_CASE("every ring of the messages to several peers has a warp, which has non
     }
     const uint32_t kernels = 1 + static_cast<uint32_t>(random() % 4);
     const uint32_t warps = rings.ctas(call, kernels) * move_warps(block_bytes(dtype, codec)).senders;
-    uint32_t dealt = 0;
+    uint32_t assigned_warps = 0;
     for (int peer = 1; peer < ranks; ++peer) {
       if (call.send[peer].bytes == 0) continue;
-      const uint32_t of_piece = warps_of_piece(call.send[peer].rings, all_rings, count, warps);
-      REQUIRE(of_piece >= 1);
-      REQUIRE(call.send[peer].rings <= of_piece * 32);
-      dealt += of_piece;
+      const uint32_t warps_for_piece = warps_of_piece(call.send[peer].rings, all_rings, count, warps);
+      REQUIRE(warps_for_piece >= 1);
+      REQUIRE(call.send[peer].rings <= warps_for_piece * 32);
+      assigned_warps += warps_for_piece;
     }
-    REQUIRE(dealt <= warps);
+    REQUIRE(assigned_warps <= warps);
   }
 }
 

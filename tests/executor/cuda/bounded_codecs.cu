@@ -1,5 +1,5 @@
-// Bounded codecs in the block kernels: results within the stated error, and the same bits on every rank in calls whose
-// result all ranks share.
+// Bounded codecs in the block kernels: results are within the error bound, and operations with the same result on all
+// ranks give all of them the same bits.
 #include <cmath>
 #include <cstring>
 #include <vector>
@@ -41,7 +41,7 @@ void expect_near(const std::vector<float>& values, const std::vector<float>& exp
   for (size_t i = 0; i < values.size(); ++i) EXPECT(std::abs(values[i] - expected[i]) <= tolerance);
 }
 
-// results: of all ranks; written and compared between two barriers.
+// results: by rank. gpu.begin() and gpu.end() are barriers, so ranks can compare them.
 void expect_same_on_all_ranks(const std::vector<float>& own, int rank, GpuRank& gpu,
                               std::vector<std::vector<float>>& results) {
   results[static_cast<size_t>(rank)] = own;
@@ -65,7 +65,7 @@ void check(ncast_codec codec, int rank, int ranks, GpuRank& gpu, std::vector<std
   gpu.begin();
   EXPECT_OK(ncast_all_reduce(sent.data, sum.data, count, NCAST_FLOAT32, NCAST_SUM, codec, gpu.comm, gpu.stream));
   gpu.end();
-  // An error for every contribution, and that of the result.
+  // One error for each contribution of another rank, and one for the encoded result.
   expect_near(sum.read(), exact, (ranks - 1) * bound + ncast_codec_error_bound(codec, NCAST_FLOAT32, ranks + 1) + 1e-6);
   expect_same_on_all_ranks(sum.read(), rank, gpu, results);
 
@@ -93,7 +93,7 @@ void check(ncast_codec codec, int rank, int ranks, GpuRank& gpu, std::vector<std
 
 }  // namespace
 
-TEST_CASE("blocks: bounded codecs keep their error, and shared results have the same bits on every rank") {
+TEST_CASE("blocks: bounded codecs stay within their bound and shared results have the same bits on all ranks") {
   for (const int ranks : {2, 3, 4}) {
     std::vector<std::vector<float>> results(static_cast<size_t>(ranks));
     run_ranks(ranks, [&](int rank, const ncast_unique_id& id, std::barrier<>& everybody) {

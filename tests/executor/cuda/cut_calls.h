@@ -1,4 +1,4 @@
-// Cuts calls into pieces for all ranks, as launches do, without a GPU.
+// Cuts calls into pieces for all ranks as a launch does, but without a GPU.
 #pragma once
 
 #include <vector>
@@ -7,7 +7,7 @@
 
 namespace narrowcast::executor::cuda::testing {
 
-// Where the buffers begin; nothing is read.
+// Addresses of the buffers, which are never accessed.
 inline char* const send_begin = reinterpret_cast<char*>(uintptr_t{1} << 40);
 inline char* const recv_begin = reinterpret_cast<char*>(uintptr_t{2} << 40);
 
@@ -21,21 +21,21 @@ inline Rings rings_for(const Call& call, ncast_codec codec, int ranks, uint32_t 
   return Rings(choose_block_shape(shape, codec), layout_for(ranks, max_ctas));
 }
 
-// A collective's part on every rank.
+// The parts of all ranks of a collective.
 inline std::vector<BlockCall> cut(const Call& call, ncast_codec codec, int ranks, uint32_t max_ctas) {
   std::vector<BlockCall> all(static_cast<size_t>(ranks));
   const Rings rings = rings_for(call, codec, ranks, max_ctas);
   for (int rank = 0; rank < ranks; ++rank) {
-    BlockCall& mine = all[static_cast<size_t>(rank)];
-    mine = {};
-    mine.peers.rank = rank;
-    mine.peers.ranks = ranks;
-    mine.codec = codec;
-    mine.layout = layout_for(ranks, max_ctas);
+    BlockCall& part = all[static_cast<size_t>(rank)];
+    part = {};
+    part.peers.rank = rank;
+    part.peers.ranks = ranks;
+    part.codec = codec;
+    part.layout = layout_for(ranks, max_ctas);
     if (reduces(call.operation)) {
-      cut_reduction(call, rings, &mine);
+      cut_reduction(call, rings, &part);
     } else {
-      cut_moves(call, rings, &mine);
+      cut_moves(call, rings, &part);
     }
   }
   return all;

@@ -17,7 +17,7 @@ using testing::recv_begin;
 using testing::rings_for;
 using testing::send_begin;
 
-// The collective as the kernel of each rank is launched. Long copies within a rank run in a kernel of their own.
+// The kernels of a collective on all ranks. Long local copies are not included, because they have their own kernel.
 struct Launched {
   std::vector<BlockCall> calls;
   std::vector<uint32_t> ctas;
@@ -43,13 +43,13 @@ Launched launched(Operation operation, ncast_dtype dtype, ncast_codec codec, int
   const Rings rings = rings_for(call, codec, ranks, max_ctas);
   Launched result{cut(call, codec, ranks, max_ctas), {}};
   for (BlockCall& one : result.calls) {
-    if (one.own_copy.bytes > most_bytes_of_copiers) one.own_copy = {};
+    if (one.local_copy.bytes > most_bytes_of_copiers) one.local_copy = {};
     result.ctas.push_back(rings.ctas(one));
   }
   return result;
 }
 
-// The ring count, slots and turns of the largest piece.
+// The largest piece that any rank sends or receives.
 Piece largest_piece(const Launched& launched) {
   Piece largest = {};
   for (const BlockCall& call : launched.calls)
@@ -70,7 +70,7 @@ struct Row {
   int ranks;
   uint64_t count;
   uint32_t max_ctas;
-  // Expected: CTAs of the root, rank 0, and of the last rank; rings and slots of the largest piece; turns.
+  // Expected: CTAs of the root (rank 0) and of the last rank; rings and slots of the largest piece; turns.
   uint32_t root_ctas, last_ctas, rings, slots, turns;
 };
 
@@ -136,17 +136,18 @@ TEST_CASE("calls are launched in the shapes that the cost model was measured wit
     CAPTURE(row.ranks);
     CAPTURE(row.count);
     CAPTURE(row.max_ctas);
-    const Launched made = launched(row.operation, row.dtype, row.codec, row.ranks, 0, row.count, row.max_ctas);
-    const Piece piece = largest_piece(made);
-    const Turns turns = made.calls[0].turns;
-    CHECK(made.ctas.front() == row.root_ctas);
-    CHECK(made.ctas.back() == row.last_ctas);
+    const Launched launch = launched(row.operation, row.dtype, row.codec, row.ranks, 0, row.count, row.max_ctas);
+    const Piece piece = largest_piece(launch);
+    const Turns turns = launch.calls[0].turns;
+    CHECK(launch.ctas.front() == row.root_ctas);
+    CHECK(launch.ctas.back() == row.last_ctas);
     CHECK(std::max(piece.rings, turns.rings) == row.rings);
     CHECK(std::max(piece.slots, turns.slots) == row.slots);
     CHECK(turns.count == row.turns);
   }
 }
-TEST_CASE("the shape of a decision is that of the rank with the most to do") {
+
+TEST_CASE("a decision has the shape of the rank with the most work") {
   const CostModel none;
   for (const Operation operation : all_operations) {
     for (const ncast_dtype dtype : {NCAST_INT8, NCAST_BFLOAT16, NCAST_FLOAT64}) {
@@ -162,10 +163,10 @@ TEST_CASE("the shape of a decision is that of the rank with the most to do") {
                                     ranks,     Link::nvlink, max_ctas};
               const Decision decision = decide(shape, {none, ForcedTransport::blocks});
               REQUIRE(decision.blocks.has_value());
-              const Launched made = launched(operation, dtype, decision.codec, ranks, ranks - 1, count, max_ctas);
-              const Piece largest = largest_piece(made);
-              const uint32_t rings = std::max(largest.rings, made.calls[0].turns.rings);
-              CHECK(std::ranges::max(made.ctas) == decision.blocks->ctas);
+              const Launched launch = launched(operation, dtype, decision.codec, ranks, ranks - 1, count, max_ctas);
+              const Piece largest = largest_piece(launch);
+              const uint32_t rings = std::max(largest.rings, launch.calls[0].turns.rings);
+              CHECK(std::ranges::max(launch.ctas) == decision.blocks->ctas);
               CHECK(rings == decision.blocks->rings);
             }
           }
@@ -201,10 +202,10 @@ uint64_t digest_of(Operation operation) {
           for (uint64_t count = 1; count < uint64_t{1} << 31; count = count * 5 / 2 + 1) {
             const int root = static_cast<int>(count % static_cast<uint64_t>(ranks));
             for (const bool in_place : {false, true}) {
-              const Launched made = launched(operation, dtype, codec, ranks, root, count, max_ctas, in_place);
+              const Launched launch = launched(operation, dtype, codec, ranks, root, count, max_ctas, in_place);
               for (int rank = 0; rank < ranks; ++rank) {
-                const BlockCall& call = made.calls[static_cast<size_t>(rank)];
-                digest.add(made.ctas[static_cast<size_t>(rank)]);
+                const BlockCall& call = launch.calls[static_cast<size_t>(rank)];
+                digest.add(launch.ctas[static_cast<size_t>(rank)]);
                 for (int peer = 0; peer < ranks; ++peer) {
                   digest.add(call.send[peer]);
                   digest.add(call.recv[peer]);
@@ -214,7 +215,7 @@ uint64_t digest_of(Operation operation) {
                 for (const uint32_t value : {call.turns.rings, call.turns.slots, call.turns.count, call.forward,
                                              call.relayed, call.first_forward_ring})
                   digest.add(value);
-                digest.add(call.own_copy.bytes);
+                digest.add(call.local_copy.bytes);
               }
             }
           }
@@ -233,7 +234,7 @@ const std::pair<Operation, uint64_t> digests[] = {
     {Operation::all_reduce, 0xdb3d20ccf06d60c1},
 };
 
-TEST_CASE("no piece of any collective has changed") {
+TEST_CASE("the pieces of all collectives are unchanged") {
   for (const auto& [operation, expected] : digests) {
     CAPTURE(function_name(operation));
     CHECK(digest_of(operation) == expected);
@@ -241,9 +242,9 @@ TEST_CASE("no piece of any collective has changed") {
 }
 
 struct MessageRow {
-  std::vector<uint64_t> bytes;  // of the message to each peer
+  std::vector<uint64_t> bytes;  // size of the message to each peer
   ncast_codec codec;
-  uint32_t max_ctas, kernels;  // kernels: that share max_ctas
+  uint32_t max_ctas, kernels;  // `kernels` concurrent kernels share max_ctas
   uint32_t ctas;               // expected
 };
 constexpr uint64_t GiB = uint64_t{1} << 30;
@@ -269,7 +270,7 @@ uint32_t ctas_of_messages(const std::vector<uint64_t>& bytes, ncast_codec codec,
   const Rings rings = rings_for(call, codec, ranks, max_ctas);
   BlockCall kernel = {};
   kernel.peers.ranks = ranks;
-  kernel.of_messages = true;
+  kernel.is_point_to_point = true;
   for (size_t i = 0; i < bytes.size(); ++i) kernel.send[i + 1] = rings.piece(send_begin, bytes[i]);
   return rings.ctas(kernel, kernels);
 }

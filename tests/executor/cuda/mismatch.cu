@@ -1,4 +1,4 @@
-// Ranks of GPUs that disagree about a call, by blocks and by packets.
+// Ranks that make different calls get MISMATCH, in calls by blocks and by packets.
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -13,7 +13,7 @@ namespace {
 
 constexpr size_t buffer_bytes = 4 << 20;
 
-// While it lives, communicators that are created run every call by blocks.
+// Communicators created during its lifetime run every call by blocks.
 class ForcedBlocks {
  public:
   ForcedBlocks() { setenv("NARROWCAST_PATH", "blocks", 1); }
@@ -39,15 +39,15 @@ class Buffers {
   float* recv = nullptr;
 };
 
-struct RankOfTest {
+struct RankArguments {
   int rank;
   float *send, *recv;
   ncast_comm* comm;
   cudaStream_t stream;
 };
-using RankCall = std::function<ncast_status(const RankOfTest&)>;
+using RankCall = std::function<ncast_status(const RankArguments&)>;
 
-// The rank's first error, within 10 seconds. Other ranks' errors reach it with a delay.
+// Waits up to 10 seconds for an error of the communicator. Errors of other ranks arrive with a delay.
 ncast_status wait_for_error(ncast_comm* comm, std::string* message) {
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
   ncast_status status = NCAST_OK;
@@ -60,7 +60,7 @@ ncast_status wait_for_error(ncast_comm* comm, std::string* message) {
   return status;
 }
 
-// Every rank makes its own call, and gets MISMATCH, in much less than the timeout.
+// Runs `call` on every rank and expects MISMATCH on all of them, long before the timeout of 20 seconds.
 void check_mismatch(const char* name, const RankCall& call, int ranks = 2) {
   CAPTURE(name);
   run_ranks(ranks, [&](int rank, const ncast_unique_id& id, std::barrier<>& everybody) {
@@ -83,46 +83,46 @@ void check_mismatch(const char* name, const RankCall& call, int ranks = 2) {
 void check_collectives() {
   constexpr auto raw = NCAST_CODEC_RAW, window = NCAST_CODEC_WINDOW;
   constexpr auto f32 = NCAST_FLOAT32, i32 = NCAST_INT32, bf16 = NCAST_BFLOAT16, f16 = NCAST_FLOAT16;
-  check_mismatch("count", [](const RankOfTest& r) {
+  check_mismatch("count", [](const RankArguments& r) {
     return ncast_all_reduce(r.send, r.recv, r.rank == 0 ? 40'000 : 80'000, f32, NCAST_SUM, raw, r.comm, r.stream);
   });
-  check_mismatch("count of a single value", [](const RankOfTest& r) {
+  check_mismatch("count of a single value", [](const RankArguments& r) {
     return ncast_all_gather(r.send, r.recv, r.rank == 0 ? 40'000 : 40'001, f32, raw, r.comm, r.stream);
   });
-  check_mismatch("dtype", [](const RankOfTest& r) {
+  check_mismatch("dtype", [](const RankArguments& r) {
     return ncast_all_reduce(r.send, r.recv, 40'000, r.rank == 0 ? bf16 : f16, NCAST_SUM, raw, r.comm, r.stream);
   });
-  check_mismatch("dtype of moves", [](const RankOfTest& r) {
+  check_mismatch("dtype of moves", [](const RankArguments& r) {
     return ncast_all_to_all(r.send, r.recv, 40'000, r.rank == 0 ? f32 : i32, raw, r.comm, r.stream);
   });
-  check_mismatch("codec", [](const RankOfTest& r) {
+  check_mismatch("codec", [](const RankArguments& r) {
     return ncast_all_gather(r.send, r.recv, 40'000, bf16, r.rank == 0 ? raw : window, r.comm, r.stream);
   });
-  check_mismatch("codec of a reduction", [](const RankOfTest& r) {
+  check_mismatch("codec of a reduction", [](const RankArguments& r) {
     return ncast_all_reduce(r.send, r.recv, 40'000, bf16, NCAST_SUM, r.rank == 0 ? raw : window, r.comm, r.stream);
   });
-  check_mismatch("op", [](const RankOfTest& r) {
+  check_mismatch("op", [](const RankArguments& r) {
     return ncast_reduce_scatter(r.send, r.recv, 40'000, f32, r.rank == 0 ? NCAST_SUM : NCAST_AVG, raw, r.comm,
                                 r.stream);
   });
-  check_mismatch("operation", [](const RankOfTest& r) {
+  check_mismatch("operation", [](const RankArguments& r) {
     if (r.rank == 0) return ncast_all_gather(r.send, r.recv, 40'000, f32, raw, r.comm, r.stream);
     return ncast_all_to_all(r.send, r.recv, 40'000, f32, raw, r.comm, r.stream);
   });
-  check_mismatch("root: every rank sends", [](const RankOfTest& r) {
+  check_mismatch("root: every rank sends", [](const RankArguments& r) {
     return ncast_broadcast(r.send, r.recv, 40'000, f32, r.rank, raw, r.comm, r.stream);
   });
-  check_mismatch("root: every rank receives", [](const RankOfTest& r) {
+  check_mismatch("root: every rank receives", [](const RankArguments& r) {
     return ncast_broadcast(r.send, r.recv, 40'000, f32, 1 - r.rank, raw, r.comm, r.stream);
   });
-  check_mismatch("root of a reduction", [](const RankOfTest& r) {
+  check_mismatch("root of a reduction", [](const RankArguments& r) {
     return ncast_reduce(r.send, r.recv, 40'000, f32, NCAST_SUM, r.rank, raw, r.comm, r.stream);
   });
-  check_mismatch("a root whose peer reduces", [](const RankOfTest& r) {
+  check_mismatch("a broadcast root whose peer calls all_reduce", [](const RankArguments& r) {
     if (r.rank == 0) return ncast_broadcast(r.send, r.recv, 64, f32, 0, raw, r.comm, r.stream);
     return ncast_all_reduce(r.send, r.recv, 64, f32, NCAST_SUM, raw, r.comm, r.stream);
   });
-  check_mismatch("count between two ranks", [](const RankOfTest& r) {
+  check_mismatch("count between two ranks", [](const RankArguments& r) {
     // Rank 0 sends one more value than rank 1 expects.
     const uint64_t send_of_0[] = {8, 30'001}, recv_of_0[] = {8, 30'000}, of_1[] = {30'000, 8}, offsets[] = {0, 40'000};
     if (r.rank == 0)
@@ -131,22 +131,22 @@ void check_collectives() {
   });
   check_mismatch(
       "count, of one of three ranks",
-      [](const RankOfTest& r) {
+      [](const RankArguments& r) {
         return ncast_gather(r.send, r.recv, r.rank == 2 ? 20'000 : 10'000, f32, 0, raw, r.comm, r.stream);
       },
       3);
   check_mismatch(
       "root, of one of three ranks",
-      [](const RankOfTest& r) {
+      [](const RankArguments& r) {
         return ncast_broadcast(r.send, r.recv, 40'000, f32, r.rank == 2 ? 2 : 0, raw, r.comm, r.stream);
       },
       3);
 }
 
-// Rank 0 sends, and rank 1 receives something else.
+// Rank 0 sends a message and rank 1 expects a different one.
 void check_messages(const char* name, uint64_t sent, ncast_dtype sent_dtype, ncast_codec sent_codec, uint64_t received,
                     ncast_dtype received_dtype, ncast_codec received_codec) {
-  check_mismatch(name, [&](const RankOfTest& r) {
+  check_mismatch(name, [&](const RankArguments& r) {
     if (r.rank == 0) return ncast_send(r.send, sent, sent_dtype, 1, sent_codec, r.comm, r.stream);
     return ncast_recv(r.recv, received, received_dtype, 0, received_codec, r.comm, r.stream);
   });
@@ -154,14 +154,14 @@ void check_messages(const char* name, uint64_t sent, ncast_dtype sent_dtype, nca
 
 }  // namespace
 
-TEST_CASE("MISMATCH: calls by blocks") {
+TEST_CASE("MISMATCH: collectives by blocks") {
   const ForcedBlocks blocks;
   check_collectives();
 }
 
-TEST_CASE("MISMATCH: calls as the library runs them") {
+TEST_CASE("MISMATCH: collectives by blocks or packets, as decided") {
   check_collectives();
-  check_mismatch("a call by packets and one by blocks", [](const RankOfTest& r) {
+  check_mismatch("a call by packets and one by blocks", [](const RankArguments& r) {
     return ncast_all_reduce(r.send, r.recv, r.rank == 0 ? 64 : 1'000'000, NCAST_FLOAT32, NCAST_SUM, NCAST_CODEC_RAW,
                             r.comm, r.stream);
   });
@@ -178,8 +178,8 @@ TEST_CASE("MISMATCH: sends and receives") {
   check_messages("codec of the receive", 500'000, NCAST_BFLOAT16, raw, 500'000, NCAST_BFLOAT16, window);
 }
 
-// Calls are numbered on the GPU: one rank replays a graph, and the other makes the same calls one by one.
-TEST_CASE("MISMATCH: a graph and single calls agree, until they differ") {
+// The GPU numbers the calls, so one rank can replay a graph while the other makes the same calls one by one.
+TEST_CASE("MISMATCH: a graph and single calls match until their counts differ") {
   constexpr int replays = 6;  // more than CallWords::kept
   run_ranks(2, [&](int rank, const ncast_unique_id& id, std::barrier<>& everybody) {
     GpuRank gpu(rank, 2, id, everybody, 20);

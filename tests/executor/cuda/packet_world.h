@@ -1,5 +1,5 @@
-// The ranks of a communicator in one process, for tests of kernels that wait for each other: each rank has a GPU, or
-// several share one, and then each has its own stream and their kernels run side by side.
+// The ranks of a communicator in one process, for tests of kernels that wait for each other. Ranks share a GPU if there
+// are not enough; every rank has its own stream, so their kernels run concurrently.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -23,14 +23,15 @@
 
 namespace narrowcast::testing {
 
-// Ranks that share a GPU: their streams need queues of their own, and no kernel may be loaded while another one waits.
+// For ranks that share a GPU: every stream needs its own hardware queue, and no kernel may be loaded while another one
+// waits.
 inline const bool is_environment_ready = [] {
   setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 1);
   setenv("CUDA_MODULE_LOADING", "EAGER", 1);
   return true;
 }();
 
-// A few cases of each kind, for compute-sanitizer.
+// Whether to run fewer cases, for compute-sanitizer.
 inline bool is_reduced_run() { return getenv("NARROWCAST_TEST_REDUCED") != nullptr; }
 
 struct TestRank {
@@ -57,31 +58,31 @@ class TestWorld {
     timeout_ns_ = static_cast<uint64_t>(timeout_seconds * 1e9);
     const size_t area = executor::cuda::packet_scratch_bytes(ranks);
     for (int rank = 0; rank < ranks; ++rank) {
-      TestRank& mine = ranks_[static_cast<size_t>(rank)];
-      mine.device = rank % devices;
-      REQUIRE_CUDA(cudaSetDevice(mine.device));
-      REQUIRE_CUDA(cudaStreamCreateWithFlags(&mine.stream, cudaStreamNonBlocking));
-      REQUIRE_CUDA(cudaMalloc(&mine.scratch, scratch_offset + area + guard_bytes));
-      REQUIRE_CUDA(cudaMemset(mine.scratch, guard, scratch_offset + area + guard_bytes));
-      REQUIRE_CUDA(cudaMemset(mine.scratch + scratch_offset, 0, area));
-      REQUIRE_CUDA(cudaMalloc(&mine.arena, arena_bytes));
-      REQUIRE_CUDA(cudaMalloc(&mine.counters, 2 * sizeof(uint32_t)));
-      REQUIRE_CUDA(cudaMemset(mine.counters, 0, 2 * sizeof(uint32_t)));
-      REQUIRE_CUDA(cudaHostAlloc(&mine.control, sizeof *mine.control, cudaHostAllocPortable | cudaHostAllocMapped));
-      std::memset(mine.control, 0, sizeof *mine.control);
-      warm_up_stream(mine.stream);
+      TestRank& one = ranks_[static_cast<size_t>(rank)];
+      one.device = rank % devices;
+      REQUIRE_CUDA(cudaSetDevice(one.device));
+      REQUIRE_CUDA(cudaStreamCreateWithFlags(&one.stream, cudaStreamNonBlocking));
+      REQUIRE_CUDA(cudaMalloc(&one.scratch, scratch_offset + area + guard_bytes));
+      REQUIRE_CUDA(cudaMemset(one.scratch, guard, scratch_offset + area + guard_bytes));
+      REQUIRE_CUDA(cudaMemset(one.scratch + scratch_offset, 0, area));
+      REQUIRE_CUDA(cudaMalloc(&one.arena, arena_bytes));
+      REQUIRE_CUDA(cudaMalloc(&one.counters, 2 * sizeof(uint32_t)));
+      REQUIRE_CUDA(cudaMemset(one.counters, 0, 2 * sizeof(uint32_t)));
+      REQUIRE_CUDA(cudaHostAlloc(&one.control, sizeof *one.control, cudaHostAllocPortable | cudaHostAllocMapped));
+      std::memset(one.control, 0, sizeof *one.control);
+      warm_up_stream(one.stream);
       REQUIRE_CUDA(cudaDeviceSynchronize());
     }
   }
   ~TestWorld() {
-    for (const TestRank& mine : ranks_) {
-      cudaSetDevice(mine.device);
-      cudaStreamSynchronize(mine.stream);
-      cudaStreamDestroy(mine.stream);
-      cudaFree(mine.scratch);
-      cudaFree(mine.arena);
-      cudaFree(mine.counters);
-      cudaFreeHost(mine.control);
+    for (const TestRank& one : ranks_) {
+      cudaSetDevice(one.device);
+      cudaStreamSynchronize(one.stream);
+      cudaStreamDestroy(one.stream);
+      cudaFree(one.scratch);
+      cudaFree(one.arena);
+      cudaFree(one.counters);
+      cudaFreeHost(one.control);
     }
   }
   TestWorld(const TestWorld&) = delete;
@@ -114,10 +115,10 @@ class TestWorld {
   }
   void use(int rank) const { REQUIRE_CUDA(cudaSetDevice(this->rank(rank).device)); }
 
-  // The ranks' streams, and that no wait gave up.
+  // Waits for all ranks and checks that no kernel reported a failure.
   void synchronize() const {
     wait();
-    for (const TestRank& mine : ranks_) REQUIRE(mine.control->failed == 0);
+    for (const TestRank& one : ranks_) REQUIRE(one.control->failed == 0);
   }
   void wait() const {
     for (int rank = 0; rank < ranks(); ++rank) {
@@ -126,20 +127,20 @@ class TestWorld {
     }
   }
   void stop() const {
-    for (const TestRank& mine : ranks_) *const_cast<volatile uint32_t*>(&mine.control->stop) = 1;
+    for (const TestRank& one : ranks_) *const_cast<volatile uint32_t*>(&one.control->stop) = 1;
   }
 
-  // Nothing was written in front of the packets' area or behind it, and every CTA has the same number.
+  // Checks that nothing was written outside the packet area, and that all CTAs have counted the same number of calls.
   void check_scratch() const {
     const size_t area = executor::cuda::packet_scratch_bytes(ranks());
-    for (const TestRank& mine : ranks_) {
+    for (const TestRank& one : ranks_) {
       std::vector<unsigned char> guards(scratch_offset + guard_bytes);
-      REQUIRE_CUDA(cudaMemcpy(guards.data(), mine.scratch, scratch_offset, cudaMemcpyDefault));
-      REQUIRE_CUDA(cudaMemcpy(guards.data() + scratch_offset, mine.scratch + scratch_offset + area, guard_bytes,
+      REQUIRE_CUDA(cudaMemcpy(guards.data(), one.scratch, scratch_offset, cudaMemcpyDefault));
+      REQUIRE_CUDA(cudaMemcpy(guards.data() + scratch_offset, one.scratch + scratch_offset + area, guard_bytes,
                               cudaMemcpyDefault));
       CHECK(std::count(guards.begin(), guards.end(), guard) == static_cast<std::ptrdiff_t>(guards.size()));
       channel::PacketState state;
-      REQUIRE_CUDA(cudaMemcpy(&state, mine.scratch + scratch_offset, sizeof state, cudaMemcpyDefault));
+      REQUIRE_CUDA(cudaMemcpy(&state, one.scratch + scratch_offset, sizeof state, cudaMemcpyDefault));
       for (const channel::CtaState& cta : state.ctas) CHECK(cta.packet_calls == state.ctas[0].packet_calls);
       CHECK(state.ended_ctas == 0);
     }

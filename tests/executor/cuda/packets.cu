@@ -1,4 +1,5 @@
-// Collectives by packets, against the oracle: every operation, type, reduction, size and place.
+// Compares collectives by packets with the oracle, for all operations, types and reductions, many sizes and alignments,
+// in place and not.
 #include "packet_world.h"
 #include "support/oracle.h"
 #include "support/packet_operations.h"
@@ -24,7 +25,7 @@ struct Case {
   size_t send_shift, recv_shift;  // in values, from a multiple of 128 bytes
 };
 
-// Where a rank's buffers lie in its arena; sizes of 0: it has none.
+// Offsets and sizes of a rank's buffers in its arena. Size 0: the rank has no such buffer.
 struct Buffers {
   size_t send, send_bytes, recv, recv_bytes;
   size_t end() const { return std::max(send + send_bytes, recv + recv_bytes) + 128; }
@@ -69,7 +70,7 @@ Buffers place_buffers(const Case& c, int rank, int ranks) {
   return b;
 }
 
-// What rank `rank` should have received, from what all ranks sent.
+// The expected receive buffer of a rank, computed from the send buffers of all ranks.
 Bytes expected(const Case& c, const std::vector<Bytes>& sent, int rank, size_t recv_bytes) {
   const size_t piece = c.count * ncast_dtype_bytes(c.dtype), own = static_cast<size_t>(rank) * piece;
   const auto root = static_cast<size_t>(c.root);
@@ -151,11 +152,11 @@ void run_case(const TestWorld& world, const Case& c, const PacketShape& shape, u
     } else {
       CHECK((received == wanted));
     }
-    if (c.operation == Operation::all_reduce) {  // NaN or not: the same bits everywhere
+    if (c.operation == Operation::all_reduce) {  // the same bits on all ranks, including those of NaNs
       if (rank == 0) first = received;
       CHECK((received == first));
     }
-    // Nothing else has changed.
+    // The rest of the arena is unchanged.
     std::copy(received.begin(), received.end(), image.begin() + static_cast<std::ptrdiff_t>(b.recv));
     CHECK((found == image));
   }
@@ -175,7 +176,7 @@ int most_ranks() { return is_reduced_run() ? 3 : channel::max_gpu_ranks; }
 
 }  // namespace
 
-TEST_CASE("packets: every operation, type and reduction gives the oracle's bits") {
+TEST_CASE("packets: every operation, type and reduction has the same bits as the oracle") {
   const TimeLimit limit(240);
   constexpr uint64_t counts[] = {0, 1, 2, 3, 5, 8, 13, 24, 31, 96, 97, 191, 192, 193, 383, 385, 768, 1001, 2050, 4099};
   constexpr uint32_t ctas[] = {1, 2, 3, 8};
@@ -188,7 +189,7 @@ TEST_CASE("packets: every operation, type and reduction gives the oracle's bits"
         for (const ncast_redop redop : all_redops) {
           if (!reduces(operation) && redop != NCAST_SUM) continue;
           for (int i = 0; i < (is_reduced_run() ? 1 : reduces(operation) ? 3 : 8); ++i, ++number) {
-            // 7 and 20 have no common divisor: every count comes about.
+            // 7 and 20 are coprime, so every count is used.
             const Case c = random_case(operation, dtype, redop, counts[number * 7 % std::size(counts)], ranks, random);
             PacketShape shape = shape_of(c, ranks, ctas[random() % std::size(ctas)]);
             shape.lines = random() % 2 == 0;
@@ -201,7 +202,7 @@ TEST_CASE("packets: every operation, type and reduction gives the oracle's bits"
   }
 }
 
-TEST_CASE("packets: two shots give the oracle's bits") {
+TEST_CASE("packets: two-shot all-reduces have the same bits as the oracle") {
   const TimeLimit limit(240);
   std::mt19937_64 random(2);
   uint64_t number = 0;
@@ -221,7 +222,7 @@ TEST_CASE("packets: two shots give the oracle's bits") {
   }
 }
 
-TEST_CASE("packets: messages around the switch to two shots, and the longest") {
+TEST_CASE("packets: messages around the threshold of two shots, and of maximum size") {
   const TimeLimit limit(240);
   std::mt19937_64 random(3);
   uint64_t number = 0;
@@ -250,7 +251,7 @@ TEST_CASE("packets: messages around the switch to two shots, and the longest") {
   }
 }
 
-TEST_CASE("packets: one rank copies") {
+TEST_CASE("packets: a single rank copies its data") {
   const TimeLimit limit(60);
   const TestWorld world(1);
   std::mt19937_64 random(4);

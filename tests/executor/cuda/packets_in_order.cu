@@ -1,5 +1,5 @@
-// Many calls by packets in a row, with no host between them: streams, CUDA graphs, numbers that wrap; and calls that
-// end because a rank is missing.
+// Sequences of calls by packets without host synchronization: streams, CUDA graphs, call numbers that wrap. Also calls
+// that end because a rank is missing or makes a different call.
 #include <unistd.h>
 
 #include <chrono>
@@ -15,7 +15,7 @@ namespace {
 using executor::cuda::PacketCall;
 using operation::Operation;
 
-// The i-th value that `rank` sends in a round.
+// The i-th value that `rank` sends in a round, in operations that do not reduce.
 __host__ __device__ inline uint32_t value_of(uint32_t round, uint32_t rank, uint32_t i) {
   uint32_t x = round * 0x9e3779b9u + rank * 0x85ebca6bu + i;
   x = (x ^ x >> 16) * 0x7feb352du;
@@ -23,7 +23,7 @@ __host__ __device__ inline uint32_t value_of(uint32_t round, uint32_t rank, uint
   return x ^ x >> 16;
 }
 
-// Whole numbers whose sums are exact, as integers or as the bits of fp32.
+// The same for reductions: small integers, so their sums are exact in fp32 too.
 __host__ __device__ inline uint32_t summand_of(uint32_t round, uint32_t rank, uint32_t i) {
   return value_of(round, rank, i) >> 12;
 }
@@ -52,7 +52,7 @@ __device__ uint32_t expected_value(Operation operation, bool floats, uint32_t ro
   return 0;
 }
 
-// counters: the round, and how many values were wrong.
+// counters: the round, and the number of wrong values.
 __global__ void fill_kernel(Operation operation, bool floats, uint32_t* values, uint32_t count, uint32_t rank,
                             const uint32_t* counters) {
   for (uint32_t i = blockIdx.x * blockDim.x + threadIdx.x; i < count; i += gridDim.x * blockDim.x)
@@ -76,11 +76,12 @@ struct Step {
   uint32_t count;
   int root;
   uint32_t max_ctas;
-  bool floats = false;         // of reductions: fp32, or else integers
-  uint32_t off_alignment = 0;  // of the buffers of which ranks, as bits
+  bool floats = false;      // whether reductions use fp32 or uint32
+  uint32_t misaligned = 0;  // bit mask of ranks whose buffers are not 8-byte aligned
 };
 
-// Any operation, size and number of CTAs after any other; often the same operation, so that its roots run ahead.
+// Varies operation, size and number of CTAs. Two in three steps keep the operation and root, so that the root can run
+// ahead of the other ranks.
 Step random_step(const Step& last, int ranks, uint32_t most_count, std::mt19937& random) {
   const uint32_t size = random() % 3;
   const uint32_t count = size == 0 ? 1 + random() % 20 : size == 1 ? 1 + random() % 3000 : 1 + random() % most_count;
@@ -88,21 +89,21 @@ Step random_step(const Step& last, int ranks, uint32_t most_count, std::mt19937&
   Step step = last;
   step.count = count;
   step.max_ctas = ctas[random() % 4];
-  // Of whole aligned words each second call: there are other kernels for these, and others for some sums.
+  // Often aligned whole words, because there are special kernels for them.
   if (random() % 2 != 0) step.count = (step.count + 1) / 2 * 2;
   step.floats = random() % 2 != 0;
-  step.off_alignment = random() % 2 != 0 ? random() : 0;
+  step.misaligned = random() % 2 != 0 ? random() : 0;
   if (random() % 3 != 0) return step;
   step.operation = packet_operations()[random() % packet_operations().size()];
   step.root = static_cast<int>(random() % static_cast<uint32_t>(ranks));
   return step;
 }
 
-// Fills the send buffer, makes the call and checks what came, all on the rank's stream.
+// Enqueues on the rank's stream: fill the send buffer, make the call, check the received values.
 void enqueue(const TestWorld& world, int rank, const Step& step) {
   const auto ranks = static_cast<uint32_t>(world.ranks());
   const bool is_root = rank == step.root;
-  auto* send = reinterpret_cast<uint32_t*>(world.rank(rank).arena) + (step.off_alignment >> rank & 1);
+  auto* send = reinterpret_cast<uint32_t*>(world.rank(rank).arena) + (step.misaligned >> rank & 1);
   uint32_t* recv = send + TestWorld::arena_bytes / 2 / sizeof *send;
   uint32_t* counters = world.rank(rank).counters;
   const cudaStream_t stream = world.rank(rank).stream;
@@ -157,7 +158,7 @@ int most_ranks() { return is_reduced_run() ? 2 : channel::max_gpu_ranks; }
 
 }  // namespace
 
-TEST_CASE("packets: calls of all kinds follow each other without the host") {
+TEST_CASE("packets: sequences of different calls are correct without host synchronization") {
   const TimeLimit limit(120);
   const uint32_t steps = is_reduced_run() ? 20 : 200;
   for (int ranks = 2; ranks <= most_ranks(); ++ranks) {
@@ -169,7 +170,7 @@ TEST_CASE("packets: calls of all kinds follow each other without the host") {
   }
 }
 
-TEST_CASE("packets: a CUDA graph is replayed with other data") {
+TEST_CASE("packets: replays of a CUDA graph transfer new data") {
   const TimeLimit limit(120);
   constexpr uint32_t calls = 7, replays = 100;
   for (const int ranks : {2, 3, 4}) {
@@ -190,7 +191,7 @@ TEST_CASE("packets: a CUDA graph is replayed with other data") {
       cudaGraph_t graph = nullptr, outer = nullptr;
       cudaGraphNode_t node = nullptr;
       REQUIRE_CUDA(cudaStreamEndCapture(stream, &graph));
-      // As the part of another graph, too.
+      // With two ranks, launch it as the child of another graph.
       REQUIRE_CUDA(cudaGraphCreate(&outer, 0));
       REQUIRE_CUDA(cudaGraphAddChildGraphNode(&node, outer, nullptr, 0, graph));
       REQUIRE_CUDA(cudaGraphInstantiate(&graphs[static_cast<size_t>(rank)], ranks == 2 ? outer : graph, 0));
@@ -212,13 +213,13 @@ TEST_CASE("packets: a CUDA graph is replayed with other data") {
   }
 }
 
-TEST_CASE("packets: the numbers in flags repeat after 2^19 calls, and no old flag is left") {
+TEST_CASE("packets: call numbers wrap after 2^19 calls without matching old flags") {
   const TimeLimit limit(120);
   for (const int ranks : {2, 5}) {
     if (ranks > most_ranks()) continue;
     CAPTURE(ranks);
     const TestWorld world(ranks);
-    // As earlier calls may have left it: packets and tokens with the flags that come after the wrap.
+    // As earlier calls may have left the memory: packets and tokens with the flags that will be used after the wrap.
     constexpr uint32_t numbers = 1u << 19, mark = 1, before = numbers - 7;
     const size_t area = executor::cuda::packet_scratch_bytes(ranks);
     std::vector<uint32_t> words(area / sizeof(uint32_t), 0xdeadbeef);
@@ -238,7 +239,7 @@ TEST_CASE("packets: the numbers in flags repeat after 2^19 calls, and no old fla
   }
 }
 
-// What a call leaves of a receive buffer that was filled with 0xa5.
+// Whether a buffer still has the value 0xa5 everywhere.
 bool is_untouched(const TestWorld& world, int rank, const void* values, size_t bytes) {
   std::vector<unsigned char> content(bytes);
   world.use(rank);
@@ -246,11 +247,10 @@ bool is_untouched(const TestWorld& world, int rank, const void* values, size_t b
   return std::count(content.begin(), content.end(), 0xa5) == static_cast<std::ptrdiff_t>(bytes);
 }
 
-TEST_CASE("packets: a stopped rank takes and gives nothing, and its first failure stays") {
+TEST_CASE("packets: a stopped rank transfers nothing and keeps its first failure") {
   const TimeLimit limit(60);
   for (const Operation operation : {Operation::all_reduce, Operation::all_gather, Operation::reduce_scatter}) {
-    for (const uint32_t count :
-         {64u, 65u, 20000u}) {  // kernels for short messages of whole words, and the general ones
+    for (const uint32_t count : {64u, 65u, 20000u}) {  // short kernels need whole words: 64; the others are general
       CAPTURE(static_cast<int>(operation));
       CAPTURE(count);
       const TestWorld world(2, 0.2);
@@ -263,7 +263,7 @@ TEST_CASE("packets: a stopped rank takes and gives nothing, and its first failur
         REQUIRE_CUDA(cudaMemset(world.rank(rank).arena, 0xa5, TestWorld::arena_bytes));
         REQUIRE_CUDA(cudaDeviceSynchronize());
       }
-      call(0);  // alone: it gives up
+      call(0);  // times out, because rank 1 makes no call
       world.wait();
       const channel::KernelControl& control = *world.rank(0).control;
       REQUIRE(control.failed == channel::wait_timed_out);
@@ -271,8 +271,8 @@ TEST_CASE("packets: a stopped rank takes and gives nothing, and its first failur
       world.use(0);
       REQUIRE_CUDA(cudaMemset(world.rank(0).arena, 0xa5, TestWorld::arena_bytes));
       REQUIRE_CUDA(cudaDeviceSynchronize());
-      // Rank 0 left its packets of the first call, so rank 1 completes that one. Of the second both would have all they
-      // need.
+      // Rank 0 sent its packets of the first call, so rank 1 completes that call. The second call would succeed if rank
+      // 0 were not stopped.
       call(1);
       world.wait();
       REQUIRE(world.rank(1).control->failed == channel::no_failure);
@@ -292,7 +292,7 @@ TEST_CASE("packets: a stopped rank takes and gives nothing, and its first failur
   }
 }
 
-// Two ranks make these calls. Both are stopped, and say whom they disagree with.
+// Two ranks make different calls. Both report a mismatch with the other rank.
 void check_mismatch(const PacketCall& first, const PacketCall& second) {
   const TestWorld world(2, 20);
   const PacketCall calls[] = {first, second};
@@ -311,7 +311,7 @@ void check_mismatch(const PacketCall& first, const PacketCall& second) {
   }
 }
 
-TEST_CASE("packets: ranks that make different calls are told so, whatever differs") {
+TEST_CASE("packets: ranks that make different calls report a mismatch") {
   const TimeLimit limit(60);
   const auto call = [](Operation operation, uint64_t count, ncast_redop op, int root, uint32_t mark) {
     return PacketCall{operation, nullptr, nullptr, count, NCAST_FLOAT32, op, root, mark};
@@ -326,7 +326,7 @@ TEST_CASE("packets: ranks that make different calls are told so, whatever differ
   check_mismatch(call(broadcast, 64, NCAST_SUM, 0, 1), call(all_reduce, 64, NCAST_SUM, 0, 2));
 }
 
-TEST_CASE("packets: the host stops calls that wait for a rank") {
+TEST_CASE("packets: the host stops calls that wait for a missing rank") {
   const TimeLimit limit(60);
   for (const Operation operation : {Operation::all_reduce, Operation::all_gather, Operation::broadcast}) {
     for (const uint32_t count : {100u, 100000u}) {  // one shot and two, where there are two
@@ -345,7 +345,7 @@ TEST_CASE("packets: the host stops calls that wait for a rank") {
   }
 }
 
-TEST_CASE("packets: a wait ends when its time is up, and says for whom it waited") {
+TEST_CASE("packets: a wait times out and reports the missing rank") {
   const TimeLimit limit(60);
   for (const uint32_t count : {100u, 100000u}) {
     const int ranks = is_reduced_run() ? 2 : 4, missing = 1;

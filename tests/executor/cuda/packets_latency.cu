@@ -1,5 +1,6 @@
-// How long calls by packets take, for the constants in packet_shape.cc: not a test, so it runs only when asked for:
-//   collective_gpu_test -ns -tc='packets: how long*'       NARROWCAST_TEST_RANKS=4: on so many ranks, one a GPU
+// Measures the latency of calls by packets, to choose the constants in packet_shape.cc. It is not a test and is skipped
+// by default:
+//   [NARROWCAST_TEST_RANKS=4] executor_gpu_test -ns -tc='packets: latency*'
 #include <cstdio>
 #include <cstdlib>
 
@@ -13,7 +14,8 @@ using executor::cuda::PacketCall;
 using executor::cuda::PacketShape;
 using operation::Operation;
 
-// Microseconds of one of many calls in a CUDA graph, on the slowest rank; the least of several replays.
+// The time of a call in microseconds: the mean over a CUDA graph of calls on the slowest rank, minimum of several
+// replays.
 double measure(const TestWorld& world, Operation operation, uint64_t bytes, const PacketShape& shape) {
   constexpr int calls = 200, replays = 5;
   const auto ranks = static_cast<size_t>(world.ranks());
@@ -21,29 +23,29 @@ double measure(const TestWorld& world, Operation operation, uint64_t bytes, cons
   std::vector<cudaEvent_t> begins(ranks), ends(ranks);
   for (int rank = 0; rank < world.ranks(); ++rank) {
     const auto i = static_cast<size_t>(rank);
-    const TestRank& mine = world.rank(rank);
+    const TestRank& one = world.rank(rank);
     world.use(rank);
     REQUIRE_CUDA(cudaEventCreate(&begins[i]));
     REQUIRE_CUDA(cudaEventCreate(&ends[i]));
-    REQUIRE_CUDA(cudaStreamBeginCapture(mine.stream, cudaStreamCaptureModeThreadLocal));
+    REQUIRE_CUDA(cudaStreamBeginCapture(one.stream, cudaStreamCaptureModeThreadLocal));
     for (int call = 0; call < calls; ++call)
       world.launch(
-          rank,
-          {operation, mine.arena, mine.arena + TestWorld::arena_bytes / 2, bytes / 2, NCAST_BFLOAT16, NCAST_SUM, 0},
+          rank, {operation, one.arena, one.arena + TestWorld::arena_bytes / 2, bytes / 2, NCAST_BFLOAT16, NCAST_SUM, 0},
           shape);
     cudaGraph_t graph = nullptr;
-    REQUIRE_CUDA(cudaStreamEndCapture(mine.stream, &graph));
+    REQUIRE_CUDA(cudaStreamEndCapture(one.stream, &graph));
     REQUIRE_CUDA(cudaGraphInstantiate(&graphs[i], graph, 0));
-    REQUIRE_CUDA(cudaGraphUpload(graphs[i], mine.stream));
+    REQUIRE_CUDA(cudaGraphUpload(graphs[i], one.stream));
     REQUIRE_CUDA(cudaGraphDestroy(graph));
-    REQUIRE_CUDA(cudaStreamSynchronize(mine.stream));
+    REQUIRE_CUDA(cudaStreamSynchronize(one.stream));
   }
   float least = 1e9f;
   for (int replay = 0; replay < replays; ++replay) {
     for (int rank = 0; rank < world.ranks(); ++rank) {
       const auto i = static_cast<size_t>(rank);
       world.use(rank);
-      REQUIRE_CUDA(cudaGraphLaunch(graphs[i], world.rank(rank).stream));  // absorbs that the ranks start one by one
+      REQUIRE_CUDA(
+          cudaGraphLaunch(graphs[i], world.rank(rank).stream));  // absorbs the different start times of the ranks
       REQUIRE_CUDA(cudaEventRecord(begins[i], world.rank(rank).stream));
       REQUIRE_CUDA(cudaGraphLaunch(graphs[i], world.rank(rank).stream));
       REQUIRE_CUDA(cudaEventRecord(ends[i], world.rank(rank).stream));
@@ -66,7 +68,7 @@ double measure(const TestWorld& world, Operation operation, uint64_t bytes, cons
   return least * 1000.0 / calls;
 }
 
-int ranks_wanted() {
+int rank_count() {
   if (const char* wanted = std::getenv("NARROWCAST_TEST_RANKS")) return std::atoi(wanted);
   int devices = 0;
   REQUIRE_CUDA(cudaGetDeviceCount(&devices));
@@ -75,20 +77,20 @@ int ranks_wanted() {
 
 }  // namespace
 
-TEST_CASE("packets: how long calls take" * doctest::skip()) {
+TEST_CASE("packets: latency of calls" * doctest::skip()) {
   const TimeLimit limit(300);
-  const TestWorld world(ranks_wanted());
+  const TestWorld world(rank_count());
   int devices = 0;
   REQUIRE_CUDA(cudaGetDeviceCount(&devices));
   const uint32_t most_ctas = devices < world.ranks() ? 8 : channel::most_packet_ctas;
   const auto n = static_cast<uint64_t>(world.ranks());
 
-  std::printf("%d ranks on %d GPUs, bfloat16, us a call in a CUDA graph\n", world.ranks(),
+  std::printf("%d ranks on %d GPUs, bfloat16, us per call in a CUDA graph\n", world.ranks(),
               std::min(devices, world.ranks()));
   for (const auto& [operation, name] :
        {std::pair{Operation::all_reduce, "all_reduce"}, std::pair{Operation::all_gather, "all_gather"},
         std::pair{Operation::reduce_scatter, "reduce_scatter"}, std::pair{Operation::all_to_all, "all_to_all"}}) {
-    std::printf("%s, its own choice:", name);
+    std::printf("%s, default shape:", name);
     for (uint64_t total = 1 << 10; total <= 2 << 20; total *= 2) {
       const uint64_t bytes = operation == Operation::all_reduce ? total : total / n / 2 * 2;
       if (bytes > executor::cuda::most_packet_bytes(operation, world.ranks(), true)) break;
@@ -104,7 +106,7 @@ TEST_CASE("packets: how long calls take" * doctest::skip()) {
     std::printf("%5lu KB", static_cast<unsigned long>(bytes >> 10));
     for (const uint32_t warps : {2u, 4u, 8u, 16u}) {
       for (uint32_t ctas = 1; ctas <= most_ctas; ctas *= 4) {
-        // Not more warps than rows, nor more than 8 rows a warp.
+        // At least one and at most 8 rows for each warp.
         const uint64_t rows = (bytes + channel::ShortPacket::row_bytes - 1) / channel::ShortPacket::row_bytes,
                        all = uint64_t{ctas} * warps;
         if ((all > rows && all > 2) || all * 8 < rows / (bytes >= 128 << 10 ? n : 1)) continue;

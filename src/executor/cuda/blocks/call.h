@@ -1,5 +1,5 @@
-// One rank's part in a call that moves data by blocks: what goes to each rank, what comes from each, and what is
-// reduced. Host code includes this without CUDA headers; kernels.h declares the kernels' launches.
+// One rank's part of a call by blocks: the pieces that it sends to each rank, receives from each rank and reduces.
+// Includes no CUDA headers, so host code can use it; kernels.h declares the launch functions.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 #include "channel/memory/direct_write.h"
 #include "channel/memory/memory_channel.h"
 #include "channel/peer/peers.h"
-#include "executor/cuda/sent_bytes.h"
+#include "executor/cuda/byte_counters.h"
 #include "narrowcast/types.h"
 #include "select/block_shape.h"
 
@@ -15,75 +15,76 @@ namespace narrowcast::executor::cuda {
 
 using namespace select;
 
-// Consecutive values, and the rings that share their blocks: ring i begins with block i.
+// Consecutive values, and the rings that transfer their blocks. The first block of ring i is block i.
 struct Piece {
-  char* values;  // read only where it is sent
+  char* values;  // not written if the piece is sent
   uint64_t bytes;
   uint32_t rings;
   uint32_t slots;  // of each ring
 };
 
-// Which blocks of each piece have been taken by a ring beyond the first of each; all 0 between calls.
-struct Claims {
-  uint32_t taken[channel::max_gpu_ranks];  // by the rank that the piece goes to
-  uint32_t ended;                          // warps
+// Assigns blocks to the rings of a piece dynamically. All 0 between calls.
+struct BlockCounters {
+  uint32_t assigned[channel::max_gpu_ranks];  // blocks assigned after the first of each ring, by destination rank
+  uint32_t ended_warps;
 };
 
-// The rings of a reduction go through all pieces in step: in each of so many turns every ring has a block of each
-// piece, which may be beyond its end.
+// The rings of a reduction process all pieces in step. In each turn every ring processes one block of each piece; the
+// block is empty if it lies beyond the end of the piece.
 struct Turns {
   uint32_t rings, slots, count;
 };
 
-// Values that stay on the rank.
-struct OwnCopy {
+// Values that the rank keeps.
+struct LocalCopy {
   const char* from;
   char* to;
-  uint64_t bytes;  // 0: there are none, or they are where they should be
+  uint64_t bytes;  // 0: there is nothing to copy
 };
 
-// Of a bounded codec in a call whose values all ranks share: the sender stores what its payloads decode to.
-struct KeptBlocks {
+// Where a sender stores the decoded values of its own payloads. Used with bounded codecs in calls whose result must be
+// the same on all ranks.
+struct DecodedCopy {
   const char* from;  // the sender's values
-  char* to;          // NULL: nothing is kept
-  bool to_all;       // the `send` pieces are the same for all peers: a block is encoded once, and goes to all of them
+  char* to;          // NULL: values are not stored
+  bool to_all;       // all peers get the same `send` piece: each block is encoded once and sent to all of them
 };
 
-// By value in a kernel's parameters.
+// Passed by value as a kernel parameter.
 struct BlockCall {
   channel::Peers peers;
   channel::ChannelLayout layout;
-  Claims* claims;  // device memory
-  Sent* sent;      // device memory
+  BlockCounters* block_counters;  // device memory
+  ByteCounters* byte_counters;    // device memory
   ncast_codec codec;
-  uint64_t raw_bytes;  // that this rank sends others: puts into slots, or writes where they end up
+  uint64_t raw_bytes;  // bytes of the values that this rank sends to other ranks
 
   Piece send[channel::max_gpu_ranks];  // to each rank
   Piece recv[channel::max_gpu_ranks];  // from each rank
 
-  bool in_order;     // the rings of `send` get their blocks by turns
-  bool of_messages;  // one receiver may wait for what another one does when it has its piece of `send`
-  OwnCopy own_copy;  // of a call that only moves
+  bool in_order;           // the rings of `send` get their blocks in turn, not dynamically
+  bool is_point_to_point;  // sends and receives: a peer's progress may depend on another peer having its message
+  LocalCopy local_copy;    // of a call that does not reduce
 
-  // Of values that travel as they are: where those of `recv` end up, for peers that write there themselves.
-  channel::StraightWrites* straight;  // device memory
-  channel::RegionPlace places[channel::max_gpu_ranks];
-  uint32_t invites, awaits;  // peers as bits: that are told of it, and that tell this rank of theirs
+  // For direct writes of raw values.
+  channel::DirectWrites* direct_writes;                 // device memory
+  channel::RegionPlace places[channel::max_gpu_ranks];  // destinations of the pieces of `recv`
+  uint32_t invited_peers, inviting_peers;               // bit masks: may write directly here; invite this rank
 
-  // A rank, as a bit, whose piece of `recv` is passed on as it comes.
+  // Bit mask of the rank whose piece of `recv` is relayed while it is received.
   uint32_t relayed;
-  // A reduction of pieces that the other ranks send as this rank's `send` pieces go to them. None if it has 0 bytes.
+  // This rank's piece of a reduction, to be reduced with the pieces that the others send. 0 bytes: none.
   Piece own;
   Piece reduced;  // the result
-  // The ranks, as bits, that get what is relayed or reduced as well; and the first of the rings for what is relayed.
+  // Bit mask of the ranks to which the relayed or reduced piece is sent, and the first ring for relayed pieces.
   uint32_t forward;
   uint32_t first_forward_ring;
   ncast_redop op;
   Turns turns;
-  bool gathers;  // pieces of `recv` come
+  bool gathers;  // results of the other ranks are received as pieces of `recv`
 
-  // At the end: constant memory that is not cached yet would delay warps that need the fields above.
-  KeptBlocks kept;                   // in place of own_copy
+  // Last, because few warps need these fields: loading them into the constant cache would delay the others.
+  DecodedCopy decoded_copy;          // replaces local_copy
   channel::AnnouncedCall announced;  // for one warp
 };
 

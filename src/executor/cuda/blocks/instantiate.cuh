@@ -1,4 +1,4 @@
-// The block kernels for one codec.
+// Instantiates and registers the block kernels of a codec.
 #pragma once
 
 #include "codec/each_dtype.h"
@@ -13,7 +13,7 @@ inline void add_block_kernel(codec::KernelKind kind, ncast_codec id, ncast_dtype
   codec::add_kernel(kind, id, dtype, {reinterpret_cast<const void*>(function), warps, warps, 0, shared_bytes});
 }
 
-// Kernels that move values of `dtype`, by a codec for that type or for one whose blocks look alike.
+// Adds the kernels that move values of `dtype`. Codec may be for a different type with the same block layout.
 template <typename Codec>
 void add_move_kernels(ncast_codec id, ncast_dtype dtype) {
   static_assert(sizeof(MoveMemory<Codec>) <= most_shared_bytes);
@@ -29,7 +29,7 @@ void add_reduce_kernel(ncast_codec id) {
                    sizeof(ReduceMemory<Codec>));
 }
 
-// All of them, for every value type that the codec's template accepts.
+// Adds all kernels for every value type that the codec's template accepts.
 template <template <ncast_dtype> typename Codec>
 bool add_block_kernels(ncast_codec id) {
   codec::for_each_dtype<Codec>([id]<typename C>() {

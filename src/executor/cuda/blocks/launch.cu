@@ -1,4 +1,4 @@
-// How the block kernels are loaded and launched.
+// Loads and launches the block kernels.
 #include "codec/kernel_table.h"
 #include "device/early_launch.cuh"
 #include "executor/cuda/blocks/kernels.h"
@@ -11,13 +11,14 @@ namespace {
 using codec::Kernel;
 using codec::KernelKind;
 
-inline constexpr uint32_t own_copy_warps = 16;
+inline constexpr uint32_t local_copy_warps = 16;
 
-__global__ void __launch_bounds__(own_copy_warps * 32, 1) copy_own(const __grid_constant__ OwnCopy own) {
-  copy_own_blocks(own, device::warp_id() * gridDim.x + blockIdx.x, own_copy_warps * gridDim.x, device::lane_id());
+__global__ void __launch_bounds__(local_copy_warps * 32, 1) copy_local(const __grid_constant__ LocalCopy copy) {
+  copy_local_blocks(copy, device::warp_id() * gridDim.x + blockIdx.x, local_copy_warps * gridDim.x, device::lane_id());
 }
 
-// An SM divides its memory into shared memory and cache before the first CTA comes: there is to be room for the others.
+// The split between shared memory and L1 cache is fixed when the first CTA starts on an SM. The largest carveout leaves
+// room for the CTAs that start later.
 cudaError_t load_block_kernel(const Kernel& kernel) {
   cudaFuncAttributes attributes;
   if (const cudaError_t error = cudaFuncGetAttributes(&attributes, kernel.function)) return error;
@@ -37,7 +38,7 @@ cudaError_t launch(KernelKind kind, const BlockCall& call, ncast_dtype dtype, ui
 }  // namespace
 
 cudaError_t load_block_kernels() {
-  if (const cudaError_t error = load_kernel(copy_own)) return error;
+  if (const cudaError_t error = load_kernel(copy_local)) return error;
   cudaError_t result = cudaSuccess;
   for (const KernelKind kind : {KernelKind::move, KernelKind::relay, KernelKind::reduce}) {
     const auto load = [](void* first_error, const Kernel& kernel) {
@@ -49,12 +50,12 @@ cudaError_t load_block_kernels() {
   return result;
 }
 
-cudaError_t launch_own_copy(const OwnCopy& own, uint32_t ctas, cudaStream_t stream) {
-  // The driver copies well at any alignment, but with CTAs on all SMs, which keep the call's waiting if they come
-  // first.
-  if (ctas == 0 || !is_aligned(own))
-    return cudaMemcpyAsync(own.to, own.from, own.bytes, cudaMemcpyDeviceToDevice, stream);
-  copy_own<<<ctas, own_copy_warps * 32, 0, stream>>>(own);
+cudaError_t launch_local_copy(const LocalCopy& copy, uint32_t ctas, cudaStream_t stream) {
+  // The driver copies fast at any alignment, but it uses CTAs on all SMs, which delay the CTAs of the call if they
+  // start first.
+  if (ctas == 0 || !is_aligned(copy))
+    return cudaMemcpyAsync(copy.to, copy.from, copy.bytes, cudaMemcpyDeviceToDevice, stream);
+  copy_local<<<ctas, local_copy_warps * 32, 0, stream>>>(copy);
   return cudaGetLastError();
 }
 

@@ -1,5 +1,6 @@
-// Kernels that only move blocks: some of a CTA's warps send, or pass on what they receive, as many receive, a few copy
-// what stays on the rank, and one raises flags. One of those that copy in CTA 0 checks the call instead.
+// Kernels that move blocks without reducing them. Of a CTA's warps, some send (or relay what they receive), the same
+// number receive, a few copy the local part, and one raises flags. In CTA 0 one of the copying warps checks the call
+// instead.
 #pragma once
 
 #include "device/early_launch.cuh"
@@ -15,12 +16,13 @@ struct MoveMemory {
   Signals<warps.senders> signals;
 };
 
-// All warps of a CTA. relays: those that would send pass a piece on. In one kernel with the others that costs these
-// registers, and every move time: what is spilled is fetched from the L2 cache.
+// All warps of a CTA call this. relays: the sending warps relay a piece instead. Relaying has a kernel of its own
+// because both roles in one kernel need more registers, and registers that spill are reloaded from the L2 cache, which
+// slows down every move.
 template <typename Codec, bool relays>
 __device__ void move_pieces(const BlockCall& call) {
   constexpr MoveWarps warps = move_warps(Codec::values_bytes);
-  static_assert(warps.copiers > 1, "one of them checks the call");
+  static_assert(warps.copiers > 1, "one copying warp checks the call");
   extern __shared__ char shared_memory[];
   auto& memory = *reinterpret_cast<MoveMemory<Codec>*>(shared_memory);
   const uint32_t warp = device::warp_id();
@@ -38,13 +40,13 @@ __device__ void move_pieces(const BlockCall& call) {
       };
       if constexpr (Codec::is_exact) {
         send();
-      } else if (call.kept.to_all) {
-        share_blocks<Codec>(call, memory.senders[warp], memory.signals.queues[warp], number_from(0), all, lane);
+      } else if (call.decoded_copy.to_all) {
+        send_blocks_to_all<Codec>(call, memory.senders[warp], memory.signals.queues[warp], number_from(0), all, lane);
       } else {
         send();
       }
     }
-    end_claims(call, all, lane);
+    end_sender(call, all, lane);
     memory.signals.close_one(lane);
   } else if (warp < warps.senders + warps.receivers) {
     receive_blocks<Codec>(call, memory.receivers[warp - warps.senders], number_from(warps.senders),
@@ -55,12 +57,12 @@ __device__ void move_pieces(const BlockCall& call) {
       const uint32_t* const open = &memory.signals.open;
       announce(call, lane).finish(call.peers, [&] { return device::load_acquire_cta(open) != 0; });
     } else {
-      copy_own_blocks(call.own_copy, number - 1, warps.copiers * gridDim.x - 1, lane);
+      copy_local_blocks(call.local_copy, number - 1, warps.copiers * gridDim.x - 1, lane);
     }
   } else {
     if (blockIdx.x == 0) {
       const uint32_t stopped = channel::stop_word(call.peers);
-      if (Codec::is_identity) invite_senders(call, stopped, lane);
+      if (Codec::is_identity) invite_peers(call, stopped, lane);
       if (stopped == 0) count_raw_bytes(call, lane);
     }
     uint32_t raised = 0;

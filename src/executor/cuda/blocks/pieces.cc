@@ -24,7 +24,7 @@ void cut_relayed_broadcast(const Call& call, const Rings& rings, BlockCall* move
   const uint64_t bytes = call.count * ncast_dtype_bytes(call.dtype);
   const RankPieces pieces(call.operation, bytes, moves->peers.ranks, root, rings.block_bytes());
   moves->in_order = true;  // all pieces concurrently, so that all receivers begin to relay
-  moves->first_forward_ring = rings.most();
+  moves->first_forward_ring = rings.most_rings();
   for (int peer = 0; peer < moves->peers.ranks; ++peer) {
     if (peer == root) continue;
     const bool is_own = peer == rank;
@@ -44,7 +44,7 @@ void cut_relayed_broadcast(const Call& call, const Rings& rings, BlockCall* move
 }  // namespace
 
 Piece Rings::piece(const void* values, uint64_t bytes) const {
-  const uint32_t rings = rings_of(bytes, block_bytes(), most());
+  const uint32_t rings = rings_of(bytes, block_bytes(), most_rings());
   return {const_cast<char*>(static_cast<const char*>(values)), bytes, rings,
           slots_of(bytes, block_bytes(), rings, slots_)};
 }
@@ -66,7 +66,7 @@ uint32_t Rings::ctas(const BlockCall& call, uint32_t kernels) const {
     sent[static_cast<size_t>(peer)] = call.send[peer].rings;
     received += call.recv[peer].rings;
   }
-  return ctas_of_kernel(shape_, {sent, received, call.own_copy.bytes, call.of_messages}, kernels);
+  return ctas_of_kernel(shape_, {sent, received, call.local_copy.bytes, call.is_point_to_point}, kernels);
 }
 
 void cut_moves(const Call& call, const Rings& rings, BlockCall* moves) {
@@ -74,7 +74,7 @@ void cut_moves(const Call& call, const Rings& rings, BlockCall* moves) {
   const size_t value_bytes = ncast_dtype_bytes(call.dtype);
   const uint64_t bytes = call.count * value_bytes;
   const bool is_root = rank == call.peer;
-  OwnCopy& own = moves->own_copy;
+  LocalCopy& own = moves->local_copy;
   const bool relays = call.operation == Operation::broadcast && ranks > 2;
   if (relays) cut_relayed_broadcast(call, rings, moves);
   for (int peer = 0; peer < ranks; ++peer) {
@@ -116,10 +116,10 @@ void cut_moves(const Call& call, const Rings& rings, BlockCall* moves) {
       moves->recv[peer] = recv;
     }
   }
-  // With a bounded codec the own part must have the bits that the other ranks decode.
+  // With a bounded codec the local part must have the bits that the other ranks decode.
   const bool is_gather = call.operation == Operation::all_gather;
   if (!codec::is_exact(moves->codec) && (is_gather || (call.operation == Operation::broadcast && is_root))) {
-    moves->kept = {own.from, const_cast<char*>(own.to), is_gather};
+    moves->decoded_copy = {own.from, const_cast<char*>(own.to), is_gather};
     own.bytes = 0;
   }
   if (own.from == own.to || own.from == nullptr || own.to == nullptr) own.bytes = 0;
@@ -149,7 +149,7 @@ void cut_reduction(const Call& call, const Rings& rings, BlockCall* reduction) {
       if (gathers || (to_root && peer == call.peer)) reduction->forward |= 1u << peer;
     }
   }
-  // The same on all ranks.
+  // `largest` is the same on all ranks, so the turns are too.
   reduction->turns = rings.turns(largest, gathers || to_root);
   reduction->gathers = receives;
 }

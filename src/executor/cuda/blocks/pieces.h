@@ -22,7 +22,7 @@ class Rings {
   uint32_t ctas(const BlockCall& call, uint32_t kernels = 1) const;
 
   uint32_t block_bytes() const { return shape_.block_bytes; }
-  uint32_t most() const { return shape_.most_rings(); }  // rings of a piece
+  uint32_t most_rings() const { return shape_.most_rings(); }  // rings of a piece
 
  private:
   BlockShape shape_;

@@ -1,4 +1,4 @@
-// Kernels that reduce blocks: every warp but one sends, reduces and receives; that one raises the flags.
+// Kernels that reduce blocks. One warp of each CTA raises flags; every other warp sends, reduces and receives.
 #pragma once
 
 #include "device/early_launch.cuh"
@@ -17,8 +17,8 @@ struct ReduceMemory {
   Signals<rings> signals;
 };
 
-// The signal warp of CTA 0 also announces the call and compares what the peers announce. Not inlined: that would make
-// the other warps slower by up to a thirtieth, and ptxas would spill their values.
+// The signal warp of CTA 0 also announces the call and compares it with the peers' announcements. Inlining this
+// function would slow down the other warps by up to 3%, because ptxas would spill their values.
 template <uint32_t rings>
 __device__ __noinline__ void check_and_raise_flags(const BlockCall& call, Signals<rings>& signals, int thread) {
   constexpr uint32_t idle_between_polls = 16;
@@ -53,7 +53,8 @@ __global__ void __launch_bounds__(warps_of<Codec> * 32, 1) reduce_pieces(const _
 
   const uint32_t ring = warp * gridDim.x + blockIdx.x;
   if (ring < call.turns.rings) {
-    const uint32_t stopped = channel::stop_word(call.peers);  // in flight together with the counters of the ring's ends
+    const uint32_t stopped =
+        channel::stop_word(call.peers);  // loaded concurrently with the counters of the ring's ends
     ReducingWarp<Codec> reducing(call, memory.warps[warp], memory.states[warp], memory.signals.queues[warp], ring,
                                  thread);
     if (!channel::is_stopped(stopped)) reducing.run();

@@ -1,4 +1,4 @@
-// The sum of a block over the ranks, in registers: a warp holds the block, each lane every 32nd vector of 16 bytes.
+// Reduces a block over the ranks in the registers of a warp. Lane i holds every 32nd vector of 16 bytes, from vector i.
 #pragma once
 
 #include "device/warp.cuh"
@@ -15,7 +15,7 @@ class BlockSums {
   static constexpr int values = word_values<Dtype>;
 
  public:
-  // block: in shared memory, 16-byte aligned; what is beyond its end is not used.
+  // block: 16-byte aligned shared memory. Results beyond the end of the values are not used.
   __device__ void set(const char* block, int lane) {
     for_each_word(block, lane, [&](uint64_t word, Accumulator(&sums)[values]) { widen<Dtype>(word, sums); });
   }
@@ -30,7 +30,7 @@ class BlockSums {
   // Writes the results to shared memory.
   __device__ void finish(ncast_redop op, int ranks, char* block, int lane) const {
     const Average<Accumulator> average(op, ranks);
-    // Apart, because division is long.
+    // Two loops, because the code of a division is long.
     if (average.divides()) {
       write([&](Accumulator sum) { return average.divided(sum); }, block, lane);
     } else {

@@ -1,5 +1,4 @@
-// What a warp of a block kernel does that reduces. All do the same: each has one ring to every peer and from every
-// peer.
+// A warp of a kernel that reduces blocks. Every warp has one ring to each peer and one ring from each peer.
 #pragma once
 
 #include "executor/cuda/blocks/reduce_block.cuh"
@@ -7,26 +6,26 @@
 
 namespace narrowcast::executor::cuda {
 
-// Is a + b the same as b + a, to the bit? Of equals MIN and MAX keep the first, which may be -0 or +0.
+// Whether swapping the operands never changes a bit. MIN and MAX of -0 and +0 return the first operand.
 __device__ inline bool commutes(ncast_redop op) { return op != NCAST_MIN && op != NCAST_MAX; }
 
-// What a warp keeps in shared memory. Registers are for the sums; what the compiler would put into local memory instead
-// would come from the L2 cache, since every wait for a peer empties the L1.
+// State of a warp that is in shared memory, because the sums take all registers. Local memory would be slow: every wait
+// for a peer invalidates the L1 cache, so it would be read from the L2 cache.
 struct ReducingState {
-  // By the peer, and one more for the threads that have none.
+  // By peer, and one more for the threads without a peer.
   channel::SenderEnd senders[channel::max_gpu_ranks + 1];
   channel::ReceiverEnd receivers[channel::max_gpu_ranks + 1];
-  uint32_t turn;          // that is reduced
-  uint32_t wire_vectors;  // put into slots
+  uint32_t turn;          // the turn that is being reduced
+  uint32_t wire_vectors;  // vectors of 16 bytes put into slots
 };
 
-// Turn by turn the warp sends the blocks of its ring that others reduce, reduces its own and passes the result on, and
-// takes the others' results. A payload comes while the warp does something else: blocks are sent a turn before they are
-// reduced, and results taken a turn after. So a ring carries the block of a turn, then the result of the turn before:
-// both ends know that order. Nobody waits for what comes after its own doing (tests/executor/cuda/block_pieces_test.cc
-// has the proof by trial).
+// In each turn the warp sends the blocks of its ring that other ranks reduce, reduces its own block, sends the result,
+// and receives the results of the others. Transfers overlap with work: blocks are sent one turn before they are
+// reduced, and results are received one turn later. A ring therefore carries the block of a turn and then the result of
+// the previous turn, and both ends know this order. There is no deadlock: no step waits for a step that depends on it
+// (tests/executor/cuda/block_pieces_test.cc simulates this).
 //
-// The whole warp calls every function. False: the communicator is stopped, here or by a failure that was reported.
+// The whole warp calls every function. False: the communicator was stopped before, or by a failure reported here.
 template <typename Codec>
 class ReducingWarp {
  public:
@@ -53,26 +52,26 @@ class ReducingWarp {
     receiver().close();
     sender().close();
     if (thread_ == 0 && state_.wire_vectors != 0)
-      atomicAdd(&call_.sent->wire_bytes, uint64_t{state_.wire_vectors} * format::alignment);
+      atomicAdd(&call_.byte_counters->wire_bytes, uint64_t{state_.wire_vectors} * format::alignment);
   }
 
  private:
-  // A block that goes to the peer that is `step` ranks on. Of 0 bytes: there is none.
+  // A block for the peer `step` ranks after this one. 0 bytes: there is no block.
   struct Sending {
     int step, peer;
-    BlockOf values;
+    BlockSpan values;
   };
 
   __device__ bool run_turns(uint32_t ahead) {
     const uint32_t turns = call_.turns.count;
     for (uint32_t early = 0; early < ahead; ++early)
-      if (!send(early, [&] { return first_of(early + 1); })) return false;
+      if (!send(early, [&] { return first_to_send(early + 1); })) return false;
     for (; turn() < turns + (call_.gathers ? ahead : 0); next_turn()) {
-      const auto takes = [&] { return call_.gathers && turn() >= ahead; };
-      const auto next = [&] { return first_of(turn() + 1 + ahead); };
-      if (!send(turn() + ahead, [&] { return own_of(turn()); })) return false;
-      if (!reduce([&] { return takes() ? BlockOf{nullptr, 0} : next(); })) return false;
-      if (takes() && !take(turn() - ahead, next)) return false;
+      const auto receives = [&] { return call_.gathers && turn() >= ahead; };
+      const auto next = [&] { return first_to_send(turn() + 1 + ahead); };
+      if (!send(turn() + ahead, [&] { return own_block(turn()); })) return false;
+      if (!reduce([&] { return receives() ? BlockSpan{nullptr, 0} : next(); })) return false;
+      if (receives() && !receive_results(turn() - ahead, next)) return false;
     }
     return true;
   }
@@ -84,52 +83,55 @@ class ReducingWarp {
     __syncwarp();
   }
 
-  // Each thread has the end of the peer of its number.
+  // Thread i holds the ends of the rings to and from rank i.
   __device__ End end() const {
     const bool is_peer = thread_ < call_.peers.ranks && thread_ != call_.peers.rank;
     return is_peer ? End{thread_, ring_, call_.turns.slots} : End{-1, 0, 0};
   }
-  __device__ int place_of_end() const { return min(thread_, channel::max_gpu_ranks); }
+  __device__ int end_index() const { return min(thread_, channel::max_gpu_ranks); }
   __device__ channel::SlotSender sender() {
-    return {call_.peers,         call_.layout, end(),   state_.senders[place_of_end()],
+    return {call_.peers,         call_.layout, end(),   state_.senders[end_index()],
             Codec::values_bytes, queue_,       thread_, signals_};
   }
   __device__ channel::SlotReceiver receiver() {
-    return {call_.peers, call_.layout, end(), state_.receivers[place_of_end()], Codec::values_bytes, thread_};
+    return {call_.peers, call_.layout, end(), state_.receivers[end_index()], Codec::values_bytes, thread_};
   }
-  // The address is worked out wherever it is used, or it would take registers from the sums.
+  // hidden() makes the compiler recompute the address at every use, because keeping it would take registers from the
+  // sums.
   __device__ char* buffer(uint32_t number) const { return memory_.buffers[device::hidden(number)]; }
-  __device__ char* here() const { return buffer(here_); }
-  __device__ char* later() const { return buffer(here_ ^ 1); }
-  __device__ char* coded() const { return buffer(2); }
-  __device__ void swap() { here_ ^= 1; }
-  // The ring's block of that turn.
+  __device__ char* current_buffer() const { return buffer(current_); }
+  __device__ char* next_buffer() const { return buffer(current_ ^ 1); }
+  __device__ char* encoded_buffer() const { return buffer(2); }
+  __device__ void swap() { current_ ^= 1; }
+  // The number of the ring's block in a turn.
   __device__ uint32_t number(uint32_t turn) const { return ring_ + turn * call_.turns.rings; }
-  __device__ BlockOf block(const Piece& piece, uint32_t turn) const {
+  __device__ BlockSpan block(const Piece& piece, uint32_t turn) const {
     return block_of<Codec::values_bytes>(piece, number(turn));
   }
-  __device__ BlockOf own_of(uint32_t turn) const { return block(call_.own, turn); }
-  // From the next rank on: at the same time every rank sends to another one.
+  __device__ BlockSpan own_block(uint32_t turn) const { return block(call_.own, turn); }
+  // The first block to send in a turn from this step on. Steps start at the next rank, so at any time every rank sends
+  // to a different peer.
   __device__ Sending sending(uint32_t turn, int step) const {
     const int rank = call_.peers.rank, ranks = call_.peers.ranks;
     for (; step < ranks; ++step) {
       const int peer = rank + step < ranks ? rank + step : rank + step - ranks;
-      const BlockOf values = block(call_.send[peer], turn);
+      const BlockSpan values = block(call_.send[peer], turn);
       if (values.bytes != 0) return {step, peer, values};
     }
     return {step, -1, {nullptr, 0}};
   }
-  __device__ BlockOf first_of(uint32_t turn) const { return sending(turn, 1).values; }
+  __device__ BlockSpan first_to_send(uint32_t turn) const { return sending(turn, 1).values; }
 
-  // Starts to bring values to later(), which nobody reads any more.
-  __device__ void prefetch(const BlockOf& values) {
+  // Starts to load values into next_buffer(), which is no longer in use.
+  __device__ void prefetch(const BlockSpan& values) {
     if (values.bytes == 0) return;
     device::order_stores_before_bulk_copies();
-    loader_.start(later(), values.values, values.bytes);
+    loader_.start(next_buffer(), values.values, values.bytes);
     loading_ = true;
   }
-  // Brings values to here(), if they are not on their way already. No buffer is read by a store any more.
-  __device__ void load(const BlockOf& values) {
+  // Makes values available in current_buffer(); prefetch() may have started to load them. Waits until no store reads a
+  // buffer.
+  __device__ void load(const BlockSpan& values) {
     device::wait_for_store_sources(thread_);
     if (!loading_) prefetch(values);
     swap();
@@ -139,30 +141,31 @@ class ReducingWarp {
 
   // Puts a block of values, encoded, into the next slot of each of these peers.
   __device__ PayloadSize put(EndMask peers, const char* values, uint32_t raw_bytes, uint32_t turn) {
-    const PayloadSize size = encode<Codec>(call_.codec, values, raw_bytes, coded(), memory_.scratch, thread_);
+    const PayloadSize size = encode<Codec>(call_.codec, values, raw_bytes, encoded_buffer(), memory_.scratch, thread_);
     channel::SlotSender sender = this->sender();
     if (!sender.reserve(peers)) return {};
-    sender.put(peers, size.is_coded() ? coded() : values, size, number(turn), false);
+    sender.put(peers, size.is_coded() ? encoded_buffer() : values, size, number(turn), false);
     signals_ = sender.signals();
     if (thread_ == 0) state_.wire_vectors += size.bytes() / format::alignment * __popc(peers);
     return size;
   }
 
-  // Sends the blocks of a turn; after() is what is needed next.
+  // Sends the blocks of a turn, then prefetches after().
   template <typename After>
   __device__ bool send(uint32_t turn, After after) {
-    Sending now = sending(turn, 1);
-    while (now.values.bytes != 0) {
-      load(now.values);
-      const Sending next = sending(turn, now.step + 1);
+    Sending current = sending(turn, 1);
+    while (current.values.bytes != 0) {
+      load(current.values);
+      const Sending next = sending(turn, current.step + 1);
       prefetch(next.values.bytes != 0 ? next.values : after());
-      if (!put(1u << now.peer, here(), now.values.bytes, turn)) return false;
-      now = next;
+      if (!put(1u << current.peer, current_buffer(), current.values.bytes, turn)) return false;
+      current = next;
     }
     return true;
   }
 
-  // In the order of the ranks, but for the first two where that is the same: this rank's own values are there last.
+  // Sources are in rank order. On rank 0 the first two are swapped if the result is the same, because this rank's own
+  // values arrive last.
   __device__ int source_of(int position) const {
     return call_.peers.rank == 0 && position < 2 && commutes(call_.op) ? 1 - position : position;
   }
@@ -172,20 +175,20 @@ class ReducingWarp {
                                uint32_t raw_bytes, char* to) {
     const PayloadSize size = payload.flag.payload();
     if (!size) return size;
-    if (payload.flag.block() != number(turn) || !can_be_of<Codec>(call_.codec, size, raw_bytes)) {
+    if (payload.flag.block() != number(turn) || !is_valid_payload<Codec>(call_.codec, size, raw_bytes)) {
       report_corrupt(call_.peers, source, thread_);
       return {};
     }
     start_loading_payload(to, payload.data, size.bytes(), thread_);
     return size;
   }
-  // The values of a payload; NULL: it does not follow the format.
+  // The values of a payload; NULL if the payload is invalid.
   __device__ const char* values_of(const char* payload, PayloadSize size, int source) {
     if (Codec::is_identity || !size.is_coded()) return payload;
     const bool decoded =
-        device::decode_block<Codec>(call_.codec, payload, size.bytes(), coded(), memory_.scratch, thread_);
+        device::decode_block<Codec>(call_.codec, payload, size.bytes(), encoded_buffer(), memory_.scratch, thread_);
     __syncwarp();  // all lanes have decoded
-    if (decoded) return coded();
+    if (decoded) return encoded_buffer();
     report_corrupt(call_.peers, source, thread_);
     return nullptr;
   }
@@ -193,26 +196,26 @@ class ReducingWarp {
   // Reduces this rank's block of this turn.
   template <typename After>
   __device__ bool reduce(After after) {
-    const uint32_t raw_bytes = own_of(turn()).bytes;
+    const uint32_t raw_bytes = own_block(turn()).bytes;
     if (raw_bytes == 0) return true;
     const int rank = call_.peers.rank, ranks = call_.peers.ranks;
     device::wait_for_store_sources(thread_);
-    if (!loading_) prefetch(own_of(turn()));
+    if (!loading_) prefetch(own_block(turn()));
     BlockSums<Codec::dtype, Codec::values_bytes> sums;
-    PayloadSize arriving{};  // the payload that is on its way
+    PayloadSize arriving{};  // the payload that is being loaded
     for (int position = 0; position < ranks; ++position) {
       const int source = source_of(position);
       const char* term;
       if (source == rank) {
         loader_.wait();
         loading_ = false;
-        term = later();
+        term = next_buffer();
       } else {
-        if (!arriving) arriving = start(receiver().wait(source), source, turn(), raw_bytes, here());
+        if (!arriving) arriving = start(receiver().wait(source), source, turn(), raw_bytes, current_buffer());
         if (!arriving) return false;
         wait_for_payload();
         receiver().release(source);
-        term = values_of(here(), arriving, source);
+        term = values_of(current_buffer(), arriving, source);
         if (term == nullptr) return false;
       }
       if (position == 0) {
@@ -227,16 +230,16 @@ class ReducingWarp {
       if (next < ranks && source_of(next) == rank) ++next;
       if (next == ranks) continue;
       next = source_of(next);
-      arriving = start(receiver().poll(next), next, turn(), raw_bytes, here());
+      arriving = start(receiver().poll(next), next, turn(), raw_bytes, current_buffer());
     }
     swap();
     prefetch(after());
 
-    sums.finish(call_.op, ranks, here(), thread_);
+    sums.finish(call_.op, ranks, current_buffer(), thread_);
     __syncwarp();
     if constexpr (Codec::is_exact) {
       store_reduced(raw_bytes);
-      return call_.forward == 0 || put(call_.forward, here(), raw_bytes, turn());
+      return call_.forward == 0 || put(call_.forward, current_buffer(), raw_bytes, turn());
     } else {
       if (call_.forward != 0 && !put_and_decode(raw_bytes)) return false;
       store_reduced(raw_bytes);
@@ -245,25 +248,27 @@ class ReducingWarp {
   }
   __device__ void store_reduced(uint32_t raw_bytes) {
     if (call_.reduced.values != nullptr)
-      store_values(call_.reduced.values + uint64_t{number(turn())} * Codec::values_bytes, here(), raw_bytes, thread_);
+      store_values(call_.reduced.values + uint64_t{number(turn())} * Codec::values_bytes, current_buffer(), raw_bytes,
+                   thread_);
   }
-  // Passes the result on, and leaves in here() what its payload decodes to, as the other ranks get it.
+  // Sends the result and replaces current_buffer() by the decoded payload, which is what the other ranks get.
   __device__ bool put_and_decode(uint32_t raw_bytes) {
-    const PayloadSize size = put(call_.forward, here(), raw_bytes, turn());
+    const PayloadSize size = put(call_.forward, current_buffer(), raw_bytes, turn());
     if (!size.is_coded()) return static_cast<bool>(size);
-    __syncwarp();  // all lanes have read coded() and here()
-    device::decode_block<Codec>(call_.codec, coded(), size.bytes(), here(), memory_.scratch, thread_);
+    __syncwarp();  // all lanes have read encoded_buffer() and current_buffer()
+    device::decode_block<Codec>(call_.codec, encoded_buffer(), size.bytes(), current_buffer(), memory_.scratch,
+                                thread_);
     __syncwarp();
     return true;
   }
 
-  // Takes the others' results of a turn, as they come.
+  // Receives the results of the other ranks in a turn, in any order.
   template <typename After>
-  __device__ bool take(uint32_t turn, After after) {
-    const bool comes = thread_ < call_.peers.ranks && block(call_.recv[thread_], turn).bytes != 0;
-    EndMask open = __ballot_sync(device::all_lanes, comes);
+  __device__ bool receive_results(uint32_t turn, After after) {
+    const bool has_result = thread_ < call_.peers.ranks && block(call_.recv[thread_], turn).bytes != 0;
+    EndMask open = __ballot_sync(device::all_lanes, has_result);
     struct Result {
-      PayloadSize size{};  // none at first
+      PayloadSize size{};  // initially none
       int end;
     };
     const auto start_any = [&](char* to, bool wait) -> Result {
@@ -273,21 +278,21 @@ class ReducingWarp {
     Result arriving;
     device::wait_for_store_sources(thread_);
     while (open != 0) {
-      if (!arriving.size) arriving = start_any(here(), true);
+      if (!arriving.size) arriving = start_any(current_buffer(), true);
       if (!arriving.size) return false;
       const Result payload = arriving;
       wait_for_payload();
       receiver().release(payload.end);
-      device::wait_for_store_sources(thread_);  // of the last block: its buffer may be either
+      device::wait_for_store_sources(thread_);  // the last block may be stored from either buffer
       open &= ~(1u << payload.end);
       arriving.size = {};
       if (open != 0) {
-        arriving = start_any(later(), false);
+        arriving = start_any(next_buffer(), false);
       } else {
         prefetch(after());
       }
-      const BlockOf place = block(call_.recv[payload.end], turn);
-      const char* const values = values_of(here(), payload.size, payload.end);
+      const BlockSpan place = block(call_.recv[payload.end], turn);
+      const char* const values = values_of(current_buffer(), payload.size, payload.end);
       if (values == nullptr) return false;
       store_values(place.values, values, place.bytes, thread_);
       if (open != 0) swap();
@@ -302,9 +307,9 @@ class ReducingWarp {
   uint32_t ring_;
   int thread_;
   ValueLoader loader_;
-  uint32_t signals_ = 0;  // pushed
-  uint32_t here_ = 0;     // the buffer of the values that are worked on; the other's are those after them
-  bool loading_ = false;  // into later()
+  uint32_t signals_ = 0;  // pushed in this call
+  uint32_t current_ = 0;  // index of the current buffer, 0 or 1; the other one is the next buffer
+  bool loading_ = false;  // into next_buffer()
 };
 
 }  // namespace narrowcast::executor::cuda

@@ -1,4 +1,4 @@
-// The roles of the warps of a block kernel that moves values: send blocks, receive them, pass them on.
+// The roles of the warps in kernels that move values: send blocks, receive them, relay them, copy the local part.
 #pragma once
 
 #include "channel/memory/direct_write.cuh"
@@ -8,20 +8,20 @@
 namespace narrowcast::executor::cuda {
 
 __device__ inline void swap(char*& a, char*& b) {
-  char* const was_a = a;
+  char* const old_a = a;
   a = b;
-  b = was_a;
+  b = old_a;
 }
 
-// The end that this thread of a role's `number`th warp of `warps` holds; those of a warp are its first threads'. Rings
-// of all pieces but those `without`, as bits, one piece after the other, are dealt to the warps in turn. Pieces begin
-// with that of the next rank, or with `backwards` that of the one before: at first every rank sends to another one, and
-// receives from it.
-__device__ inline End dealt_end(const Piece* pieces, uint32_t without, const channel::Peers& peers, bool backwards,
-                                uint32_t number, uint32_t warps, int thread) {
+// The end that this thread of warp `number` holds; `warps` warps have the same role. The ends of a warp are in its
+// first threads. The rings of all pieces, except those in the bit mask `without`, are numbered piece after piece and
+// assigned to the warps in turn. The first piece is that of the next rank, or with `descending` of the previous rank,
+// so every rank starts with a different peer.
+__device__ inline End assigned_end(const Piece* pieces, uint32_t without, const channel::Peers& peers, bool descending,
+                                   uint32_t number, uint32_t warps, int thread) {
   uint32_t ring = number + thread * warps;
   for (int step = 1; step < peers.ranks; ++step) {
-    const int next = peers.rank + (backwards ? peers.ranks - step : step);
+    const int next = peers.rank + (descending ? peers.ranks - step : step);
     const int peer = next < peers.ranks ? next : next - peers.ranks;
     if (pieces[peer].bytes == 0 || (without >> peer & 1) != 0) continue;
     if (ring < pieces[peer].rings) return {peer, ring, pieces[peer].slots};
@@ -29,15 +29,15 @@ __device__ inline End dealt_end(const Piece* pieces, uint32_t without, const cha
   }
   return {-1, 0, 0};
 }
-// A warp's rings of the piece that goes to a peer (-1: none): the first, and every `step`th after it.
-struct SharedRings {
+// The rings of a warp in the piece for a peer (-1: none): the first, and every `step`th after it.
+struct WarpRings {
   int peer;
   uint32_t first, step;
 };
-// Of the `number`th of `warps` that send messages. Each is for one peer alone: one whose receiver is not there yet does
-// not keep what others wait for.
-__device__ inline SharedRings rings_of_messages(const Piece* pieces, const channel::Peers& peers, uint32_t number,
-                                                uint32_t warps) {
+// The rings of warp `number` of `warps` in a point-to-point call. A warp serves one peer only, so a peer that has not
+// started its receive does not delay the messages to others.
+__device__ inline WarpRings point_to_point_rings(const Piece* pieces, const channel::Peers& peers, uint32_t number,
+                                                 uint32_t warps) {
   uint32_t rings = 0, count = 0;
   for (int peer = 0; peer < peers.ranks; ++peer) {
     if (pieces[peer].bytes == 0) continue;
@@ -47,139 +47,141 @@ __device__ inline SharedRings rings_of_messages(const Piece* pieces, const chann
   for (int step = 1; step < peers.ranks; ++step) {
     const int peer = (peers.rank + step) % peers.ranks;
     if (pieces[peer].bytes == 0) continue;
-    const uint32_t of_piece = warps_of_piece(pieces[peer].rings, rings, count, warps);
-    if (number < of_piece) return {peer, number, of_piece};
-    number -= of_piece;
+    const uint32_t piece_warps = warps_of_piece(pieces[peer].rings, rings, count, warps);
+    if (number < piece_warps) return {peer, number, piece_warps};
+    number -= piece_warps;
   }
   return {-1, 0, 0};
 }
-__device__ inline End end_of(SharedRings shared, const Piece* pieces, int thread) {
+__device__ inline End end_of(WarpRings shared, const Piece* pieces, int thread) {
   const uint32_t ring = shared.first + thread * shared.step;
   return shared.peer >= 0 && ring < pieces[shared.peer].rings ? End{shared.peer, ring, pieces[shared.peer].slots}
                                                               : End{-1, 0, 0};
 }
 
-// The threads that hold an end, as bits.
+// Bit mask of the threads that hold an end.
 __device__ inline EndMask ends_of(End end) { return __ballot_sync(device::all_lanes, end.peer >= 0); }
 __device__ inline int peer_of_thread(End end, int thread) { return __shfl_sync(device::all_lanes, end.peer, thread); }
 
-// Of a bounded codec: decodes the payload of a block into `here`, where its values were, and stores that where the call
-// keeps it. Afterwards `here` may be written again.
+// For a bounded codec: replaces the values in `buffer` by the decoded payload and stores them as call.decoded_copy
+// says. Waits until the store has read `buffer`.
 template <typename Codec>
-__device__ void keep_decoded(const BlockCall& call, const BlockOf& block, PayloadSize size, const char* payload,
-                             char* here, typename Codec::Scratch& scratch, int thread) {
-  if (call.kept.to == nullptr) return;
-  char* const to = call.kept.to + (block.values - call.kept.from);
+__device__ void store_decoded(const BlockCall& call, const BlockSpan& block, PayloadSize size, const char* payload,
+                              char* buffer, typename Codec::Scratch& scratch, int thread) {
+  if (call.decoded_copy.to == nullptr) return;
+  char* const to = call.decoded_copy.to + (block.values - call.decoded_copy.from);
   if (size.is_coded()) {
-    __syncwarp();  // all lanes have read the payload and `here`
-    device::decode_block<Codec>(call.codec, payload, size.bytes(), here, scratch, thread);
+    __syncwarp();  // all lanes have read the payload and `buffer`
+    device::decode_block<Codec>(call.codec, payload, size.bytes(), buffer, scratch, thread);
     __syncwarp();
   } else if (to == block.values) {
     return;
   }
-  store_values(to, here, block.bytes, thread);
+  store_values(to, buffer, block.bytes, thread);
   device::order_stores_before_bulk_copies();
   device::wait_for_store_sources(thread);
 }
 
-// The block that a sender handles next, and the end that it goes to. 0 bytes: there is none.
+// A block to send, its end and its peer. 0 bytes: there is no block.
 struct Outgoing {
-  int at, peer;
+  int end, peer;
   uint32_t block;
-  BlockOf values;
+  BlockSpan span;
 };
 
-// The warp is the `number`th of `warps` senders. In order, block b goes to ring b % rings, and the warp's rings take
-// turns, as those need it that pass blocks on; else one ring comes after the other, and takes what is next, so that
-// slow ones take less.
+// The role of warp `number` of `warps` senders. If call.in_order, block b goes to ring b % rings and the warp serves
+// its rings in turn, as relaying receivers require. Otherwise the warp serves one ring after the other, and each ring
+// gets the next unassigned block of its piece, so slow rings get fewer blocks.
 template <typename Codec>
 __device__ void send_blocks(const BlockCall& call, WarpMemory<Codec>& memory, SignalQueue& signals, uint32_t number,
                             uint32_t warps, int thread) {
   const bool in_order = call.in_order;
-  const End end = call.of_messages ? end_of(rings_of_messages(call.send, call.peers, number, warps), call.send, thread)
-                                   : dealt_end(call.send, 0, call.peers, false, number, warps, thread);
-  EndMask open = ends_of(end);  // that get more
+  const End end = call.is_point_to_point
+                      ? end_of(point_to_point_rings(call.send, call.peers, number, warps), call.send, thread)
+                      : assigned_end(call.send, 0, call.peers, false, number, warps, thread);
+  EndMask open = ends_of(end);  // ends with blocks left to send
   if (open == 0) return;
   uint32_t turn = 0;
-  // The block of this turn that goes to an end.
-  const auto block_to = [&](int at) -> Outgoing {
-    const int peer = peer_of_thread(end, at);
-    const uint32_t block = turn * call.send[peer].rings + __shfl_sync(device::all_lanes, end.ring, at);
-    return {at, peer, block, block_of<Codec::values_bytes>(call.send[peer], block)};
+  // The block for an end in this turn.
+  const auto block_to = [&](int to) -> Outgoing {
+    const int peer = peer_of_thread(end, to);
+    const uint32_t block = turn * call.send[peer].rings + __shfl_sync(device::all_lanes, end.ring, to);
+    return {to, peer, block, block_of<Codec::values_bytes>(call.send[peer], block)};
   };
-  // Of which piece thread 0 has asked for a block; the answer is on its way until it is used.
-  uint32_t claimed = 0;
-  const auto claim_after = [&](const Outgoing& of) {
-    if (!in_order && thread == 0) claimed = atomicAdd(&call.claims->taken[of.peer], 1u);
+  // The block that was assigned to thread 0. The atomic is in flight until the value is used.
+  uint32_t assigned = 0;
+  const auto request_block_after = [&](const Outgoing& block) {
+    if (!in_order && thread == 0) assigned = atomicAdd(&call.block_counters->assigned[block.peer], 1u);
   };
 
   const uint32_t stopped = channel::stop_word(call.peers);
   ValueLoader loader(&memory.barrier, thread);
   auto sender_end = channel::SenderEnd::of(call.peers, call.layout, end);
   channel::SlotSender sender(call.peers, call.layout, end, sender_end, Codec::values_bytes, signals, thread);
-  channel::StraightEnds straight;
-  char *here = memory.buffers[0], *later = memory.buffers[1];  // the values of this block and of the next
+  channel::DirectEnds direct;
+  char *buffer = memory.buffers[0], *next_buffer = memory.buffers[1];  // values of this block and the next
   char* const payload = memory.buffers[2];
   unsigned long long wire_bytes = 0;
-  Outgoing now = block_to(0);
-  loader.start(here, now.values.values, now.values.bytes);
-  claim_after(now);
+  Outgoing current = block_to(0);
+  loader.start(buffer, current.span.values, current.span.bytes);
+  request_block_after(current);
   if (channel::is_stopped(stopped)) return loader.wait();
   if (Codec::is_identity &&
-      !straight.begin(call.peers, call.layout, call.straight, end, call.awaits, call.announced.to))
+      !direct.begin(call.peers, call.layout, call.direct_writes, end, call.inviting_peers, call.announced.to))
     return;
   while (true) {
-    const uint32_t before = in_order ? now.block : __shfl_sync(device::all_lanes, claimed, 0);
-    Outgoing next{now.at, now.peer, before + call.send[now.peer].rings, {}};
-    next.values = block_of<Codec::values_bytes>(call.send[now.peer], next.block);
-    const bool last = next.values.bytes == 0;  // of its ring
-    const EndMask to = 1u << now.at;
+    const uint32_t before = in_order ? current.block : __shfl_sync(device::all_lanes, assigned, 0);
+    Outgoing next{current.end, current.peer, before + call.send[current.peer].rings, {}};
+    next.span = block_of<Codec::values_bytes>(call.send[current.peer], next.block);
+    const bool last = next.span.bytes == 0;  // the last block of its ring
+    const EndMask to = 1u << current.end;
     if (last) open &= ~to;
     if (open != 0 && (last || in_order)) {
-      const EndMask others = open & ~((2u << now.at) - 1);
+      const EndMask others = open & ~((2u << current.end) - 1);
       if (others == 0) ++turn;
       next = block_to(__ffs(others != 0 ? others : open) - 1);
     }
-    if (next.values.bytes != 0) claim_after(next);
+    if (next.span.bytes != 0) request_block_after(next);
     loader.wait();
-    if (next.values.bytes != 0) loader.start(later, next.values.values, next.values.bytes);
+    if (next.span.bytes != 0) loader.start(next_buffer, next.span.values, next.span.bytes);
 
-    const uint32_t raw_bytes = now.values.bytes;
-    const PayloadSize size = encode<Codec>(call.codec, here, raw_bytes, payload, memory.scratch, thread);
-    const bool invited = Codec::is_identity && (straight.mask() & to) != 0;
-    if ((last || !invited) && !sender.reserve(to)) return;
-    if (invited) {
-      straight.write(to, uint64_t{now.block} * Codec::values_bytes, here, raw_bytes, thread);
-      if (last) sender.raise(to, SlotFlag::written(), now.block, last);
+    const uint32_t raw_bytes = current.span.bytes;
+    const PayloadSize size = encode<Codec>(call.codec, buffer, raw_bytes, payload, memory.scratch, thread);
+    const bool direct_end = Codec::is_identity && (direct.mask() & to) != 0;
+    if ((last || !direct_end) && !sender.reserve(to)) return;
+    if (direct_end) {
+      direct.write(to, uint64_t{current.block} * Codec::values_bytes, buffer, raw_bytes, thread);
+      if (last) sender.raise(to, SlotFlag::written(), current.block, last);
     } else {
-      // In long pieces, which are the ones that use all slots; coded ones gain nothing by it.
-      const bool holds = Codec::is_identity && !last && call.send[now.peer].slots == channel::ChannelLayout::most_slots;
-      sender.put(to, size.is_coded() ? payload : here, size, now.block, last, holds);
+      // Long pieces, which use all slots, gain from delayed flags. Encoded values do not.
+      const bool delays_flag =
+          Codec::is_identity && !last && call.send[current.peer].slots == channel::ChannelLayout::most_slots;
+      sender.put(to, size.is_coded() ? payload : buffer, size, current.block, last, delays_flag);
     }
     if constexpr (!Codec::is_exact) {
-      // Other blocks are on their way to shared memory: this one is sent once, so nobody reads its values again.
-      keep_decoded<Codec>(call, now.values, size, payload, here, memory.scratch, thread);
+      // May overwrite the input: each block is sent once, and the next one is a different block.
+      store_decoded<Codec>(call, current.span, size, payload, buffer, memory.scratch, thread);
     }
     wire_bytes += size.bytes();
-    if (next.values.bytes == 0) break;
-    now = next;
-    swap(here, later);
+    if (next.span.bytes == 0) break;
+    current = next;
+    swap(buffer, next_buffer);
   }
   sender.close();
-  if (thread == 0 && wire_bytes != 0) atomicAdd(&call.sent->wire_bytes, wire_bytes);
+  if (thread == 0 && wire_bytes != 0) atomicAdd(&call.byte_counters->wire_bytes, wire_bytes);
 }
 
-// The warp is the `number`th of `warps` senders of a bounded codec in an all-gather. It encodes each block of its rings
-// once, for all peers, because the values may be overwritten by what the payload decodes to.
+// The role of warp `number` of `warps` senders in an all-gather with a bounded codec. Encodes each block of its rings
+// once for all peers, because the decoded values may overwrite the input.
 template <typename Codec>
-__device__ void share_blocks(const BlockCall& call, WarpMemory<Codec>& memory, SignalQueue& signals, uint32_t number,
-                             uint32_t warps, int thread) {
+__device__ void send_blocks_to_all(const BlockCall& call, WarpMemory<Codec>& memory, SignalQueue& signals,
+                                   uint32_t number, uint32_t warps, int thread) {
   const channel::Peers& peers = call.peers;
   const EndMask to = ((1u << peers.ranks) - 1) & ~(1u << peers.rank);
   const Piece& piece = call.send[(peers.rank + 1) % peers.ranks];
   const uint32_t stopped = channel::stop_word(peers);
   ValueLoader loader(&memory.barrier, thread);
-  char *here = memory.buffers[0], *later = memory.buffers[1];  // the values of this block and of the next
+  char *buffer = memory.buffers[0], *next_buffer = memory.buffers[1];  // values of this block and the next
   char* const payload = memory.buffers[2];
   unsigned long long wire_bytes = 0;
   uint32_t pushed = 0;
@@ -187,61 +189,61 @@ __device__ void share_blocks(const BlockCall& call, WarpMemory<Codec>& memory, S
     const End end = (to >> thread & 1) != 0 ? End{thread, ring, piece.slots} : End{-1, 0, 0};
     auto sender_end = channel::SenderEnd::of(peers, call.layout, end);
     channel::SlotSender sender(peers, call.layout, end, sender_end, Codec::values_bytes, signals, thread, pushed);
-    BlockOf now = block_of<Codec::values_bytes>(piece, ring);
-    loader.start(here, now.values, now.bytes);
+    BlockSpan current = block_of<Codec::values_bytes>(piece, ring);
+    loader.start(buffer, current.values, current.bytes);
     if (channel::is_stopped(stopped)) return loader.wait();
-    for (uint32_t block = ring; now.bytes != 0; block += piece.rings) {
-      const BlockOf next = block_of<Codec::values_bytes>(piece, block + piece.rings);
+    for (uint32_t block = ring; current.bytes != 0; block += piece.rings) {
+      const BlockSpan next = block_of<Codec::values_bytes>(piece, block + piece.rings);
       loader.wait();
-      if (next.bytes != 0) loader.start(later, next.values, next.bytes);
-      const PayloadSize size = encode<Codec>(call.codec, here, now.bytes, payload, memory.scratch, thread);
+      if (next.bytes != 0) loader.start(next_buffer, next.values, next.bytes);
+      const PayloadSize size = encode<Codec>(call.codec, buffer, current.bytes, payload, memory.scratch, thread);
       if (!sender.reserve(to)) {
         if (next.bytes != 0) loader.wait();
         return;
       }
-      sender.put(to, size.is_coded() ? payload : here, size, block, next.bytes == 0);
-      keep_decoded<Codec>(call, now, size, payload, here, memory.scratch, thread);
+      sender.put(to, size.is_coded() ? payload : buffer, size, block, next.bytes == 0);
+      store_decoded<Codec>(call, current, size, payload, buffer, memory.scratch, thread);
       wire_bytes += size.bytes() * (peers.ranks - 1);
-      now = next;
-      swap(here, later);
+      current = next;
+      swap(buffer, next_buffer);
     }
     sender.close();
     pushed = sender.signals();
   }
-  if (thread == 0 && wire_bytes != 0) atomicAdd(&call.sent->wire_bytes, wire_bytes);
+  if (thread == 0 && wire_bytes != 0) atomicAdd(&call.byte_counters->wire_bytes, wire_bytes);
 }
 
-// Each of the `warps` senders of all CTAs when it ends: the last one leaves the claims as they were, and has answered
-// all invitations.
-__device__ inline void end_claims(const BlockCall& call, uint32_t warps, int thread) {
+// Each of the `warps` senders of all CTAs calls this when it ends. The last one resets the block counters and marks the
+// invitations of this call as received.
+__device__ inline void end_sender(const BlockCall& call, uint32_t warps, int thread) {
   if (thread != 0) return;
   __threadfence();
-  if (atomicAdd(&call.claims->ended, 1u) + 1 != warps) return;
-  *call.claims = {};
+  if (atomicAdd(&call.block_counters->ended_warps, 1u) + 1 != warps) return;
+  *call.block_counters = {};
   for (int peer = 0; peer < call.peers.ranks; ++peer)
-    if ((call.awaits >> peer & 1) != 0) ++call.straight->received[peer];
+    if ((call.inviting_peers >> peer & 1) != 0) ++call.direct_writes->invitations_received[peer];
 }
 
-// One warp of the kernel.
-__device__ inline void invite_senders(const BlockCall& call, uint32_t stopped, int thread) {
-  if ((call.invites >> thread & 1) != 0)
-    channel::invite(call.peers, call.layout, *call.straight, thread, call.places[thread], call.announced.from[thread],
-                    stopped);
+// One warp of the kernel calls this.
+__device__ inline void invite_peers(const BlockCall& call, uint32_t stopped, int thread) {
+  if ((call.invited_peers >> thread & 1) != 0)
+    channel::invite(call.peers, call.layout, *call.direct_writes, thread, call.places[thread],
+                    call.announced.from[thread], stopped);
 }
 
-// A payload on its way from a slot to shared memory.
+// A payload that is being loaded from a slot into shared memory.
 struct Arriving {
-  PayloadSize size{};  // none at first
+  PayloadSize size{};  // initially none
   int end;
-  bool last;  // of its end
+  bool last;  // the last payload of its end
   uint32_t number;
-  BlockOf block;  // where its values go; none if they are there already
+  BlockSpan block;  // destination of the values; NULL if the sender wrote them directly
 };
 
-// Starts to bring a payload from `source`, whose block belongs to `piece`, to `here`.
+// Starts to load a payload from rank `source` into `buffer`. Its block belongs to `piece`.
 template <typename Codec>
 __device__ Arriving start_payload(const BlockCall& call, const Piece& piece, int source,
-                                  const channel::SlotReceiver::Payload& payload, char* here, int thread) {
+                                  const channel::SlotReceiver::Payload& payload, char* buffer, int thread) {
   const PayloadSize size = payload.flag.payload();
   const uint32_t number = payload.flag.block();
   Arriving arriving{size, payload.end, payload.flag.last(), number, block_of<Codec::values_bytes>(piece, number)};
@@ -251,26 +253,26 @@ __device__ Arriving start_payload(const BlockCall& call, const Piece& piece, int
     return arriving;
   }
   const uint32_t raw_bytes = arriving.block.bytes;
-  if (!can_be_of<Codec>(call.codec, size, raw_bytes)) {
+  if (!is_valid_payload<Codec>(call.codec, size, raw_bytes)) {
     report_corrupt(call.peers, source, thread);
     arriving.size = {};
     return arriving;
   }
-  start_loading_payload(here, payload.data, size.bytes(), thread);
+  start_loading_payload(buffer, payload.data, size.bytes(), thread);
   return arriving;
 }
 
-// A warp takes the payloads of its thread's ends, which are its first threads', and puts the values where they go.
-// Before that each is passed on: pass_on(payload, arrived), which returns false if the communicator is stopped.
-template <typename Codec, typename PassOn>
-__device__ void take_payloads(const BlockCall& call, WarpMemory<Codec>& memory, End end, int thread, PassOn pass_on) {
-  EndMask open = ends_of(end);  // ends that get more
+// The warp receives the payloads of its ends, which are in its first threads, and stores the values. Before it stores
+// a payload it calls relay(payload, arrived), which returns false if the communicator is stopped.
+template <typename Codec, typename Relay>
+__device__ void receive_payloads(const BlockCall& call, WarpMemory<Codec>& memory, End end, int thread, Relay relay) {
+  EndMask open = ends_of(end);  // ends with payloads left to receive
   if (open == 0) return;
   const uint32_t stopped = channel::stop_word(call.peers);
   auto receiver_end = channel::ReceiverEnd::of(call.peers, call.layout, end);
   channel::SlotReceiver receiver(call.peers, call.layout, end, receiver_end, Codec::values_bytes, thread);
-  // A payload, the one after it, and the values of the first.
-  char *here = memory.buffers[0], *next = memory.buffers[1], *values = memory.buffers[2];
+  // Buffers of a payload, of the payload after it, and of the decoded values of the first.
+  char *buffer = memory.buffers[0], *next_buffer = memory.buffers[1], *values = memory.buffers[2];
   if (channel::is_stopped(stopped)) return;
   const auto start = [&](char* to, int first, bool wait) {
     const channel::SlotReceiver::Payload payload = receiver.next(open, first, wait);
@@ -279,72 +281,72 @@ __device__ void take_payloads(const BlockCall& call, WarpMemory<Codec>& memory, 
   };
   Arriving arriving;
   while (open != 0) {
-    if (!arriving.size) arriving = start(here, 0, true);
+    if (!arriving.size) arriving = start(buffer, 0, true);
     if (!arriving.size) return;
     const Arriving payload = arriving;
     wait_for_payload();
     receiver.release(payload.end);
-    device::wait_for_store_sources(thread);  // of the last block: its buffer may be either
+    device::wait_for_store_sources(thread);  // the last block may be stored from either buffer
     if (payload.last) open &= ~(1u << payload.end);
     arriving.size = {};
-    if (open != 0) arriving = start(next, (payload.end + 1) % 32, false);
-    if (!pass_on(here, payload)) return;
+    if (open != 0) arriving = start(next_buffer, (payload.end + 1) % 32, false);
+    if (!relay(buffer, payload)) return;
     if (payload.block.values == nullptr) {
-      // The sender has put the ring's values where they end up.
+      // The sender wrote the values of this ring directly to their destination.
     } else if (Codec::is_identity || !payload.size.is_coded()) {
-      store_values(payload.block.values, here, payload.block.bytes, thread);
-      swap(here, values);
-    } else if (device::decode_block<Codec>(call.codec, here, payload.size.bytes(), values, memory.scratch, thread)) {
+      store_values(payload.block.values, buffer, payload.block.bytes, thread);
+      swap(buffer, values);
+    } else if (device::decode_block<Codec>(call.codec, buffer, payload.size.bytes(), values, memory.scratch, thread)) {
       store_values(payload.block.values, values, payload.block.bytes, thread);
     } else {
       return report_corrupt(call.peers, peer_of_thread(end, payload.end), thread);
     }
-    swap(here, next);
+    swap(buffer, next_buffer);
   }
   device::wait_for_store_sources(thread);
   receiver.close();
 }
 
-// The warp is the `number`th of `warps` receivers.
+// The role of warp `number` of `warps` receivers.
 template <typename Codec>
 __device__ void receive_blocks(const BlockCall& call, WarpMemory<Codec>& memory, uint32_t number, uint32_t warps,
                                int thread) {
-  End end = dealt_end(call.recv, call.relayed, call.peers, true, number, warps, thread);
+  End end = assigned_end(call.recv, call.relayed, call.peers, true, number, warps, thread);
   end.ring += call.first_forward_ring;
-  take_payloads<Codec>(call, memory, end, thread, [](const char*, const Arriving&) { return true; });
+  receive_payloads<Codec>(call, memory, end, thread, [](const char*, const Arriving&) { return true; });
 }
 
-// The warp is the `number`th of `warps` that copy what stays on the rank.
-__device__ inline void copy_own_blocks(const OwnCopy& own, uint32_t number, uint32_t warps, int thread) {
+// The role of warp `number` of `warps` that copy the local part.
+__device__ inline void copy_local_blocks(const LocalCopy& copy, uint32_t number, uint32_t warps, int thread) {
   constexpr uint32_t vectors = 16, bytes = vectors * 32 * sizeof(uint4);
-  const bool aligned = is_aligned(own);
-  for (uint64_t at = uint64_t{number} * bytes; at < own.bytes; at += uint64_t{warps} * bytes) {
-    const uint64_t left = own.bytes - at;
+  const bool aligned = is_aligned(copy);
+  for (uint64_t at = uint64_t{number} * bytes; at < copy.bytes; at += uint64_t{warps} * bytes) {
+    const uint64_t left = copy.bytes - at;
     if (!aligned || left < bytes) {
-      device::copy_bytes<4>(own.to + at, own.from + at, static_cast<uint32_t>(min(left, uint64_t{bytes})), thread);
+      device::copy_bytes<4>(copy.to + at, copy.from + at, static_cast<uint32_t>(min(left, uint64_t{bytes})), thread);
       continue;
     }
-    // All loads are under way before the first store.
+    // Issue all loads before the first store.
     uint4 block[vectors];
 #pragma unroll
-    for (uint32_t i = 0; i < vectors; ++i) block[i] = reinterpret_cast<const uint4*>(own.from + at)[i * 32 + thread];
+    for (uint32_t i = 0; i < vectors; ++i) block[i] = reinterpret_cast<const uint4*>(copy.from + at)[i * 32 + thread];
 #pragma unroll
-    for (uint32_t i = 0; i < vectors; ++i) reinterpret_cast<uint4*>(own.to + at)[i * 32 + thread] = block[i];
+    for (uint32_t i = 0; i < vectors; ++i) reinterpret_cast<uint4*>(copy.to + at)[i * 32 + thread] = block[i];
   }
 }
 
-// The warp is the `number`th of `warps` that pass on what comes, as it comes.
+// The role of warp `number` of `warps` that relay payloads as they are received.
 template <typename Codec>
 __device__ void relay_blocks(const BlockCall& call, WarpMemory<Codec>& memory, SignalQueue& signals, uint32_t number,
                              uint32_t warps, int thread) {
-  const End end = dealt_end(call.recv, ~call.relayed, call.peers, true, number, warps, thread);
-  const bool passes_on = (call.forward >> thread & 1) != 0 && number < call.recv[__ffs(call.relayed) - 1].rings;
+  const End end = assigned_end(call.recv, ~call.relayed, call.peers, true, number, warps, thread);
+  const bool relays = (call.forward >> thread & 1) != 0 && number < call.recv[__ffs(call.relayed) - 1].rings;
   const uint32_t slots = call.recv[__ffs(call.relayed) - 1].slots;
-  const End to = passes_on ? End{thread, call.first_forward_ring + number, slots} : End{-1, 0, 0};
+  const End to = relays ? End{thread, call.first_forward_ring + number, slots} : End{-1, 0, 0};
   auto sender_end = channel::SenderEnd::of(call.peers, call.layout, to);
   channel::SlotSender sender(call.peers, call.layout, to, sender_end, Codec::values_bytes, signals, thread);
   unsigned long long wire_bytes = 0;
-  take_payloads<Codec>(call, memory, end, thread, [&](const char* payload, const Arriving& arrived) {
+  receive_payloads<Codec>(call, memory, end, thread, [&](const char* payload, const Arriving& arrived) {
     wire_bytes += arrived.size.bytes() * __popc(call.forward);
     if (call.forward == 0) return true;
     if (!sender.reserve(call.forward)) return false;
@@ -352,7 +354,7 @@ __device__ void relay_blocks(const BlockCall& call, WarpMemory<Codec>& memory, S
     return true;
   });
   sender.close();
-  if (thread == 0 && wire_bytes != 0) atomicAdd(&call.sent->wire_bytes, wire_bytes);
+  if (thread == 0 && wire_bytes != 0) atomicAdd(&call.byte_counters->wire_bytes, wire_bytes);
 }
 
 }  // namespace narrowcast::executor::cuda

@@ -1,5 +1,5 @@
-// What every warp of a block kernel has: a coding, buffers, blocks of values to bring and to store, payloads that come.
-// Each warp has its own and waits for nobody else in its CTA, but for the signal warp when its queue is full.
+// What the warps of all block kernels share: buffers, loads and stores of values and payloads, encoding. Warps do not
+// wait for each other, except that a sending warp waits for the signal warp while its queue is full.
 #pragma once
 
 #include "channel/memory/memory_channel.cuh"
@@ -17,8 +17,8 @@ using channel::PayloadSize;
 using channel::SignalQueue;
 using channel::SlotFlag;
 
-// The buffers do not come first: of a pointer that begins as this struct's address and changes places with another one,
-// ptxas 13.0 has been seen to take the address of the scratch after the change.
+// The buffers are not the first member, because ptxas 13.0 miscompiles a pointer that starts as the address of this
+// struct and is swapped with another one: it computes the address of the scratch from the swapped pointer.
 template <typename Codec>
 struct WarpMemory {
   uint64_t barrier;
@@ -30,12 +30,12 @@ __device__ inline bool is_bulk(const void* global, uint32_t bytes) {
   return (reinterpret_cast<uintptr_t>(global) | bytes) % format::alignment == 0;
 }
 
-// Brings values to shared memory, one block at a time.
+// Loads values into shared memory, one block at a time.
 class ValueLoader {
  public:
   __device__ ValueLoader(uint64_t* word, int lane) : barrier_(word, lane), lane_(lane) {}
 
-  // What is loaded is zero up to a multiple of 16 bytes.
+  // Pads the values with zeros to a multiple of 16 bytes.
   __device__ void start(char* to, const char* from, uint32_t bytes) {
     bulk_ = is_bulk(from, bytes);
     if (bulk_) return barrier_.load(to, from, bytes, lane_);
@@ -55,7 +55,7 @@ class ValueLoader {
   bool bulk_ = false;
 };
 
-// The same for a payload, from a slot whose flag the warp has seen.
+// Starts to load a payload from a slot whose flag the warp has seen.
 __device__ inline void start_loading_payload(char* to, const char* from, uint32_t bytes, int lane) {
   __syncwarp();
   for (uint32_t at = lane * 16; at < bytes; at += 32 * 16) device::start_copy_of_16_bytes(to + at, from + at);
@@ -65,40 +65,40 @@ __device__ inline void wait_for_payload() {
   __syncwarp();
 }
 
-// From shared memory, which the warp has written, to global memory; wait_for_store_sources() before it is written
-// again.
+// Stores values from shared memory, which the warp has written, to global memory. Call wait_for_store_sources() before
+// writing that shared memory again.
 __device__ inline void store_values(char* to, const char* from, uint32_t bytes, int lane) {
   if (is_bulk(to, bytes)) return device::bulk_store(to, from, bytes, lane);
   __syncwarp();
   device::copy_by_warp(to, from, bytes, lane);
 }
 
-// One block of a piece; 0 bytes: the piece has none of that number.
-struct BlockOf {
+// The values of one block of a piece. 0 bytes: the piece has no such block.
+struct BlockSpan {
   char* values;
   uint32_t bytes;
 };
 template <uint32_t block_bytes>
-__device__ BlockOf block_of(const Piece& piece, uint32_t block) {
+__device__ BlockSpan block_of(const Piece& piece, uint32_t block) {
   const uint64_t begin = uint64_t{block} * block_bytes;
   if (begin >= piece.bytes) return {nullptr, 0};
   const uint64_t left = piece.bytes - begin;
   return {piece.values + begin, left < block_bytes ? static_cast<uint32_t>(left) : block_bytes};
 }
 
-// What the warps of a CTA share: the queues of those that send, and how many of them have not ended.
+// Shared by the warps of a CTA: the signal queues of the sending warps, and how many of these warps have not ended.
 template <uint32_t most_senders>
 struct alignas(128) Signals {
   SignalQueue queues[most_senders];
   uint32_t open;
 
-  // All threads of the CTA, before anything else.
+  // All threads of the CTA call this first.
   __device__ void open_all(uint32_t senders) {
     for (uint32_t i = threadIdx.x; i < senders; i += blockDim.x) queues[i].pushed = queues[i].raised = 0;
     if (threadIdx.x == 0) open = senders;
     __syncthreads();
   }
-  // Each sending warp when it ends.
+  // Each sending warp calls this when it ends.
   __device__ void close_one(int thread) {
     __syncwarp();
     if (thread == 0) {
@@ -108,24 +108,24 @@ struct alignas(128) Signals {
   }
 };
 
-// The host then finds out whether the peer is in another call: code for that here would cost the kernels registers.
+// The host checks later whether the peer made a different call: doing it here would cost the kernels registers.
 __device__ __noinline__ inline void report_corrupt(const channel::Peers& peers, int peer, int lane) {
   if (lane == 0) channel::stop_kernels(peers, peer, channel::payload_corrupt);
 }
 
-// One warp of the kernel; those that send count wire bytes.
+// One warp of the kernel calls this. The sending warps count wire bytes.
 __device__ inline void count_raw_bytes(const BlockCall& call, int lane) {
-  if (lane == 0 && call.raw_bytes != 0) atomicAdd(&call.sent->raw_bytes, call.raw_bytes);
+  if (lane == 0 && call.raw_bytes != 0) atomicAdd(&call.byte_counters->raw_bytes, call.raw_bytes);
 }
 
-// By one warp of CTA 0.
+// One warp of CTA 0 calls this.
 __device__ inline channel::CallCheck announce(const BlockCall& call, int lane) {
-  return {call.peers, call.announced, call.of_messages, lane};
+  return {call.peers, call.announced, call.is_point_to_point, lane};
 }
 
-// Whether a payload can be of a block of raw_bytes; only whole blocks are coded.
+// Whether a payload may hold a block of raw_bytes. Only whole blocks are encoded.
 template <typename Codec>
-__device__ bool can_be_of(const ncast_codec& codec, PayloadSize payload, uint32_t raw_bytes) {
+__device__ bool is_valid_payload(const ncast_codec& codec, PayloadSize payload, uint32_t raw_bytes) {
   if (Codec::is_identity || !payload.is_coded())
     return raw_bytes != 0 && payload.bytes() == format::aligned(raw_bytes) && !payload.is_coded();
   if constexpr (Codec::is_fixed)
@@ -133,7 +133,7 @@ __device__ bool can_be_of(const ncast_codec& codec, PayloadSize payload, uint32_
   return raw_bytes == Codec::values_bytes && payload.bytes() <= raw_bytes;
 }
 
-// Encodes a block of raw_bytes; one that is not whole, or does not shrink, goes as it is.
+// Encodes a block of raw_bytes. Partial blocks and blocks that do not shrink are sent raw.
 template <typename Codec>
 __device__ PayloadSize encode(const ncast_codec& codec, const char* values, uint32_t raw_bytes, char* payload,
                               typename Codec::Scratch& scratch, int lane) {

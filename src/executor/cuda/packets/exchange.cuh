@@ -1,4 +1,5 @@
-// A call by packets as its kernel sees it: which piece goes to whom and comes from whom, whatever the operation.
+// A call by packets in the form that its kernel uses, which is the same for all operations: the pieces that a rank
+// sends and receives, and the peers.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -14,31 +15,32 @@ namespace narrowcast::executor::cuda {
 
 using namespace select;
 
-// By value in a kernel's parameters. Piece p of `send` goes to rank p, piece p of `recv` comes from it; they lie a
-// stride apart, which is 0 where all are the same one.
+// Passed by value as a kernel parameter. Piece p of `send` goes to rank p, and piece p of `recv` comes from rank p. The
+// pieces of a buffer are a stride apart; the stride is 0 if all ranks get the same piece.
 struct Exchange {
   const char* send;
   char* recv;
   uint32_t send_stride, recv_stride;
   uint32_t piece_bytes, last_bytes;  // the last rank's piece may be shorter, but not empty
-  uint32_t rows;                     // of a piece
-  uint32_t buffer_rows;              // of this kind of packet
-  uint32_t buffer_begin;             // of these, in bytes
-  uint32_t buffer_bytes;             // all of it
-  uint32_t mark;                     // of the call (channel/peer/call_word.h)
-  uint32_t behind;                   // a warp receives so many jobs, or rows, behind what it sends; 0: after all
-  uint32_t to, from;                 // other ranks, as bits
-  bool send_aligned, recv_aligned;   // all pieces begin at multiples of 8
-  bool keeps;                        // moves: this rank's piece goes from send to recv
-  bool gathers;                      // reductions: the ranks pass their results on, as pieces of `recv`
+  uint32_t rows;                     // rows of a piece
+  uint32_t buffer_rows;              // rows of a buffer for this kind of packet
+  uint32_t buffer_begin;             // offset of these rows in bytes
+  uint32_t buffer_bytes;             // size of a buffer
+  uint32_t mark;                     // hash of the call (channel/peer/call_word.h)
+  // A warp receives a job, or a row of a reduction, after it has sent this many later ones. 0: it has only one.
+  uint32_t recv_delay;
+  uint32_t to, from;                // bit masks of the ranks to send to and to receive from
+  bool send_aligned, recv_aligned;  // all pieces begin at multiples of 8
+  bool copies_own;                  // moves: copy this rank's piece from send to recv
+  bool gathers;                     // reductions: every rank sends its result to the others, as a piece of `recv`
 
   __device__ const char* send_piece(int rank) const { return send + static_cast<uint32_t>(rank) * send_stride; }
   __device__ char* recv_piece(int rank) const { return recv + static_cast<uint32_t>(rank) * recv_stride; }
   __device__ uint32_t bytes_of(int rank, int ranks) const { return rank == ranks - 1 ? last_bytes : piece_bytes; }
 };
 
-// The rank that is `steps` behind this one: nobody sends to the same rank first.
-__device__ __forceinline__ int rank_behind(const channel::Peers& peers, int steps) {
+// The rank `steps` after this one. Sending in this order, ranks start with different peers.
+__device__ __forceinline__ int rank_after(const channel::Peers& peers, int steps) {
   const int rank = peers.rank + steps;
   return rank < peers.ranks ? rank : rank - peers.ranks;
 }
@@ -48,12 +50,12 @@ __device__ __forceinline__ void send_to_others(const channel::Packets<Packet>& p
                                                channel::UnitPlace<Packet> place, const channel::Unit<Packet>& unit) {
 #pragma unroll
   for (int i = 0; i < Others; ++i)
-    if (i + 1 < peers.ranks) packets.send(rank_behind(peers, i + 1), place, unit);
+    if (i + 1 < peers.ranks) packets.send(rank_after(peers, i + 1), place, unit);
 }
 
-// A row of what goes to one rank, and of what comes from one. Jobs are numbered by distance: at first every rank sends
-// to the one that follows it and receives from the one before it, which crosses a switch without a jam; last comes the
-// rank itself.
+// A row to send to one rank, and the same row to receive from one rank. Jobs are ordered by the distance of the peer:
+// every rank first sends to the next rank and receives from the previous one, so no port of a switch is congested. The
+// local row is last.
 template <typename Packet>
 struct Job {
   int to, from;
@@ -67,19 +69,19 @@ struct Job {
   }
 };
 
-// peers.scratch leads to the packets' areas.
+// peers.scratch: the packet areas of the ranks.
 cudaError_t launch_packet_move(const channel::Peers& peers, const Exchange& exchange, size_t value_bytes,
                                const PacketShape& shape, cudaStream_t stream);
 cudaError_t launch_packet_reduction(const channel::Peers& peers, const Exchange& exchange, ncast_dtype dtype,
                                     ncast_redop op, const PacketShape& shape, cudaStream_t stream);
 
-// The same by kernels with less to do. Is the exchange one of theirs: of whole words, aligned, a row of which each warp
-// has one at most? Another rank's may be none.
+// Faster kernels for short exchanges. is_short(): the data are aligned whole words and a warp has at most one row.
+// Another rank's part of the same call may not be short.
 bool is_short(const Exchange& exchange);
 bool has_short_sum(ncast_dtype dtype);
 cudaError_t launch_short_move(const channel::Peers& peers, const Exchange& exchange, const PacketShape& shape,
                               cudaStream_t stream);
-// Of an exchange with all other ranks, both ways; a dtype that has it.
+// For an exchange in which every rank sends to and receives from all others, and has_short_sum(dtype).
 cudaError_t launch_short_sum(const channel::Peers& peers, const Exchange& exchange, ncast_dtype dtype,
                              const PacketShape& shape, cudaStream_t stream);
 

@@ -21,9 +21,9 @@ Exchange make_exchange(const PacketCall& call, const PacketShape& shape, int ran
   exchange.buffer_rows =
       channel::with_packet(shape.lines, [&]<typename Packet>() { return channel::packet_rows<Packet>(ranks); });
   exchange.buffer_begin = shape.lines ? channel::packet_rows_bytes<channel::ShortPacket>(ranks) : 0;
-  // The jobs of one turn of all warps, if one turn is not enough.
+  // The number of warps, if a warp has more than one job.
   const uint32_t turn = shape.ctas * shape.warps;
-  exchange.behind = jobs_of(call.operation, exchange.rows, ranks) <= turn ? 0 : turn;
+  exchange.recv_delay = jobs_of(call.operation, exchange.rows, ranks) <= turn ? 0 : turn;
   exchange.buffer_bytes = channel::packet_buffer_bytes(ranks);
   exchange.mark = call.mark;
   exchange.piece_bytes = exchange.last_bytes = static_cast<uint32_t>(bytes);
@@ -43,27 +43,28 @@ Exchange make_exchange(const PacketCall& call, const PacketShape& shape, int ran
     case Operation::all_to_all: exchange.send_stride = stride; [[fallthrough]];
     case Operation::all_gather:
       exchange.recv_stride = stride;
-      exchange.keeps = true;
+      exchange.copies_own = true;
       break;
     case Operation::scatter: exchange.send_stride = stride; [[fallthrough]];
     case Operation::broadcast:
-      exchange.keeps = is_root;
+      exchange.copies_own = is_root;
       exchange.to = is_root ? others : 0;
       exchange.from = is_root ? 0 : root;
       break;
     case Operation::gather:
       exchange.recv_stride = stride;
-      exchange.keeps = is_root;
+      exchange.copies_own = is_root;
       [[fallthrough]];
     case Operation::reduce:
       exchange.to = is_root ? 0 : root;
       exchange.from = is_root ? others : 0;
       break;
-    default: break;  // is_possible() has refused it
+    default: break;  // rejected by is_possible()
   }
   const auto offset = static_cast<uint32_t>(rank);
-  if (exchange.keeps && exchange.send + offset * exchange.send_stride == exchange.recv + offset * exchange.recv_stride)
-    exchange.keeps = false;
+  if (exchange.copies_own &&
+      exchange.send + offset * exchange.send_stride == exchange.recv + offset * exchange.recv_stride)
+    exchange.copies_own = false;
   const auto aligned = [](const void* pieces, uint32_t stride) {
     return ((reinterpret_cast<uintptr_t>(pieces) | stride) & 7) == 0;
   };
@@ -92,7 +93,7 @@ cudaError_t launch_packets(const channel::Peers& peers, size_t scratch_offset, c
     return fits_short ? launch_short_move(areas, exchange, shape, stream)
                       : launch_packet_move(areas, exchange, value_bytes, shape, stream);
   }
-  // The root of a reduce sends to nobody.
+  // The root of a reduce does not send.
   const bool with_all = call.operation != Operation::reduce;
   if (fits_short && with_all && call.redop == NCAST_SUM && has_short_sum(call.dtype))
     return launch_short_sum(areas, exchange, call.dtype, shape, stream);

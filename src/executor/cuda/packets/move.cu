@@ -1,5 +1,5 @@
-// Operations by packets that only move data. A warp's job is a row of what goes to one rank, and the same row of what
-// comes from one.
+// Operations by packets that move data without reducing. A warp's job is to send a row to one rank and to receive the
+// same row from one rank.
 #include "executor/cuda/kernels.h"
 #include "executor/cuda/packets/exchange.cuh"
 #include "executor/cuda/packets/unit_memory.cuh"
@@ -7,12 +7,12 @@
 namespace narrowcast::executor::cuda {
 namespace {
 
-// In place is allowed where a rank sends only the piece that it keeps, and then nobody writes that piece: no thread
-// writes what another has still to read.
+// In-place calls are allowed where a rank sends only the piece that it keeps. No thread writes that piece, so no thread
+// overwrites data that another thread has not read.
 //
-// In a long call a warp receives a job's row after it has sent a later job's: packets are taken as they come. Nobody
-// waits in a circle: what is waited for is sent as a job of the same number, which comes before all that its sender
-// waits for later.
+// In a long call a warp sends the rows of later jobs before it receives the row of a job, so sending and receiving
+// overlap. There is no deadlock: the sender of a row sends it in the job with the same number, before it waits for the
+// row of that job or a later one.
 template <typename Packet, typename Value>
 __global__ void __launch_bounds__(most_packet_warps(false) * 32)
     move_kernel(const __grid_constant__ channel::Peers peers, const __grid_constant__ Exchange exchange) {
@@ -24,7 +24,7 @@ __global__ void __launch_bounds__(most_packet_warps(false) * 32)
 
   const auto send = [&](const Job<Packet>& job) {
     const bool is_own = job.to == peers.rank;
-    if (!job.place.is_in(bytes) || !(is_own ? exchange.keeps : (exchange.to >> job.to & 1) != 0)) return;
+    if (!job.place.is_in(bytes) || !(is_own ? exchange.copies_own : (exchange.to >> job.to & 1) != 0)) return;
     const auto unit = load_unit<Value>(exchange.send_piece(job.to), job.place, bytes, exchange.send_aligned);
     packets.begin();
     if (is_own) {
@@ -44,7 +44,7 @@ __global__ void __launch_bounds__(most_packet_warps(false) * 32)
 
   device::wait_for_stream();
 #pragma unroll 1
-  for (uint32_t job = first; job < jobs + exchange.behind || job == first; job += stride) {
+  for (uint32_t job = first; job < jobs + exchange.recv_delay || job == first; job += stride) {
     if (job < jobs) send(Job<Packet>(peers, exchange.rows, job));
     if (job == first) {
       packets.begin();
@@ -52,13 +52,14 @@ __global__ void __launch_bounds__(most_packet_warps(false) * 32)
       packets.advance();
       if (packets.is_refused()) return;
     }
-    if (job - exchange.behind < jobs && !receive(Job<Packet>(peers, exchange.rows, job - exchange.behind))) break;
+    if (job - exchange.recv_delay < jobs && !receive(Job<Packet>(peers, exchange.rows, job - exchange.recv_delay)))
+      break;
   }
   packets.wait_for_tokens(others & ~exchange.from);
   packets.finish();
 }
 
-// Calls body(kernel) for the kernel of these packets and values of so many bytes.
+// Calls body(kernel) with the kernel for this kind of packet and size of a value.
 template <typename Body>
 cudaError_t with_kernel_of(bool lines, size_t value_bytes, Body body) {
   return channel::with_packet(lines, [&]<typename Packet>() {

@@ -1,5 +1,5 @@
 // Operations by packets that reduce. A thread sends its units of every piece, reduces its units of this rank's piece,
-// and, where results are gathered, takes those of the other ranks.
+// and, if results are gathered, receives the results of the other ranks.
 #include "executor/cuda/kernels.h"
 #include "executor/cuda/packets/exchange.cuh"
 #include "executor/cuda/packets/reduce_units.cuh"
@@ -8,7 +8,7 @@
 namespace narrowcast::executor::cuda {
 namespace {
 
-// What a word of the user's memory is put together from.
+// The integer type with the size of a value, for loads and stores of unaligned words.
 template <ncast_dtype Dtype>
 using Bits = std::conditional_t<word_values<Dtype> == 8, uint8_t,
                                 std::conditional_t<word_values<Dtype> == 4, uint16_t,
@@ -23,23 +23,23 @@ __device__ __forceinline__ void send_pieces(channel::Packets<Packet>& packets, c
     packets.begin();
 #pragma unroll
     for (int i = 0; i < Others; ++i) {
-      const int rank = rank_behind(peers, i + 1);
+      const int rank = rank_after(peers, i + 1);
       if (i + 1 < peers.ranks && (exchange.to >> rank & 1) != 0) packets.send(rank, place, unit);
     }
   } else if (exchange.send_aligned) {
-    Unit units[Others];  // all loads before the first store, which the compiler would not let them pass
+    Unit units[Others];  // the compiler cannot move loads above stores, so all loads come first
 #pragma unroll
     for (int i = 0; i < Others; ++i) {
-      const int rank = rank_behind(peers, i + 1);
+      const int rank = rank_after(peers, i + 1);
       if (i + 1 < peers.ranks)
         units[i] = load_words(exchange.send_piece(rank), place, exchange.bytes_of(rank, peers.ranks));
     }
     packets.begin();
     const int last = peers.ranks - 1;
-    const bool is_cut = exchange.last_bytes % 8 != 0;  // within a word: the last piece goes by itself
+    const bool is_cut = exchange.last_bytes % 8 != 0;  // the last piece ends within a word and is sent separately
 #pragma unroll
     for (int i = 0; i < Others; ++i) {
-      const int rank = rank_behind(peers, i + 1);
+      const int rank = rank_after(peers, i + 1);
       if (i + 1 < peers.ranks && place.is_in(exchange.bytes_of(rank, peers.ranks)) && !(is_cut && rank == last))
         packets.send(rank, place, units[i]);
     }
@@ -48,7 +48,7 @@ __device__ __forceinline__ void send_pieces(channel::Packets<Packet>& packets, c
   } else {
 #pragma unroll 1
     for (int i = 0; i + 1 < peers.ranks; ++i) {
-      const int rank = rank_behind(peers, i + 1);
+      const int rank = rank_after(peers, i + 1);
       const uint32_t bytes = exchange.bytes_of(rank, peers.ranks);
       if (!place.is_in(bytes)) continue;
       const Unit unit = load_unit<Value>(exchange.send_piece(rank), place, bytes, exchange.send_aligned);
@@ -70,12 +70,12 @@ __device__ __forceinline__ void store_results(const channel::Packets<Packet>& pa
   }
 }
 
-// In place is allowed. One shot, and pieces: a thread writes its own units only, and in this rank's piece, which nobody
-// else reads. Two shots: what goes to piece p of rank p arrives, as a result, after that rank has received what was
-// there; so it has been read.
+// In-place calls are allowed. In one shot and in reduce_scatter a thread writes only its own units of this rank's
+// piece, which no other thread reads. In two shots the result for a piece arrives only after its owner has received
+// this rank's data of that piece, so they have been read.
 //
-// A warp sends a row, then reduces the one of a turn before, and takes the results of the one before that: nobody waits
-// in a circle, since what is waited for is of an earlier row than what was sent.
+// A warp sends a row, reduces the row of the previous turn, and receives the results of the turn before that. There is
+// no deadlock: a warp waits only for rows earlier than the last one it sent.
 template <typename Packet, ncast_dtype Dtype, int Others>
 __global__ void __launch_bounds__(most_packet_warps(true) * 32)
     reduce_kernel(const __grid_constant__ channel::Peers peers, const __grid_constant__ Exchange exchange,
@@ -93,7 +93,8 @@ __global__ void __launch_bounds__(most_packet_warps(true) * 32)
   bool goes_on = true;
 #pragma unroll 1
   for (uint32_t turn_row = first_row;
-       goes_on && (turn_row < exchange.rows + rounds * exchange.behind || turn_row == first_row); turn_row += stride) {
+       goes_on && (turn_row < exchange.rows + rounds * exchange.recv_delay || turn_row == first_row);
+       turn_row += stride) {
     if (const Place place{turn_row, lane};
         turn_row < exchange.rows && exchange.to != 0 && place.is_in(exchange.piece_bytes))
       send_pieces<Value, Others>(packets, peers, exchange, place);
@@ -103,15 +104,15 @@ __global__ void __launch_bounds__(most_packet_warps(true) * 32)
       packets.advance();
       if (packets.is_refused()) return;
     }
-    // Receiving stands here once, for pieces and results alike, to keep the kernel short.
+    // Pieces and results share the receiving code, which keeps the kernel short.
 #pragma unroll 1
     for (uint32_t round = 0; round < rounds; ++round) {
-      const uint32_t row = turn_row - (round + 1) * exchange.behind;
+      const uint32_t row = turn_row - (round + 1) * exchange.recv_delay;
       const bool is_result = round == 1;
       const Place place{row, lane}, result_place{exchange.buffer_rows / 2 + row, lane};
       channel::RankMask from = exchange.from;
       if (row >= exchange.rows || !place.is_in(is_result ? exchange.piece_bytes : own_bytes)) continue;
-      // Of the last rank's piece there may be less.
+      // The last rank's piece may be shorter.
       if (is_result && !place.is_in(exchange.last_bytes)) from &= ~(1u << (peers.ranks - 1));
       Unit<Packet> own;
       if (!is_result) own = load_unit<Value>(exchange.send_piece(peers.rank), place, own_bytes, exchange.send_aligned);
@@ -131,8 +132,8 @@ __global__ void __launch_bounds__(most_packet_warps(true) * 32)
   packets.finish();
 }
 
-// Calls body(kernel) for the kernel of these packets, type and ranks. Those for few ranks are shorter and hold fewer
-// registers.
+// Calls body(kernel) with the kernel for this kind of packet, type and number of ranks. Kernels for few ranks are
+// shorter and use fewer registers.
 template <typename Body>
 cudaError_t with_kernel_of(bool lines, ncast_dtype dtype, bool few_ranks, Body body) {
   return channel::with_packet(lines, [&]<typename Packet>() {

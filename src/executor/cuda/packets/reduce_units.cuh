@@ -1,4 +1,5 @@
-// The reduction of one unit over the ranks, in rank order, in registers; the same bits as executor/host/reduction.cc.
+// Reduces a unit over the ranks, in rank order and in registers. The result has the same bits as that of
+// executor/host/reduction.cc.
 #pragma once
 
 #include "channel/packet/packets.cuh"
@@ -12,7 +13,7 @@ using channel::Unit;
 template <typename Packet, ncast_dtype Dtype>
 using Accumulators = typename Number<Dtype>::Accumulator[Packet::unit_words][word_values<Dtype>];
 
-// The unit of a rank: `own`, or one of the others', which are in rank order.
+// The unit of a rank: `own`, or one of `others`, which are in rank order without this rank.
 template <typename Packet, int Others>
 __device__ __forceinline__ Unit<Packet> unit_of(int rank, int own_rank, const Unit<Packet>& own,
                                                 const Unit<Packet> (&others)[Others]) {
@@ -70,7 +71,7 @@ __device__ __forceinline__ Unit<Packet> summed_unit(const channel::Peers& peers,
 template <ncast_dtype Dtype, typename Packet, int Others>
 __device__ __forceinline__ Unit<Packet> reduced_unit(const channel::Peers& peers, const Unit<Packet>& own,
                                                      const Unit<Packet> (&others)[Others], ncast_redop op) {
-  if (op == NCAST_SUM) return summed_unit<Dtype>(peers, own, others);  // without what the others need
+  if (op == NCAST_SUM) return summed_unit<Dtype>(peers, own, others);  // shorter code than for the other operators
   Accumulators<Packet, Dtype> sums;
   const Unit<Packet> first = unit_of(0, peers.rank, own, others);
 #pragma unroll

@@ -1,7 +1,7 @@
-// Short messages by packets: whole words, aligned, of which every warp has one row at most. Their time is that of the
-// instructions between load and store, of which these kernels have few: what the others can do besides costs a tenth
-// and more, taken or not (docs/design/gpu_collectives.md). Packets are the same: ranks of one call may have either
-// kind.
+// Short messages by packets: aligned whole words, and at most one row for a warp. The instructions between load and
+// store determine the time of such a call, so these kernels have few. The features of the general kernels would cost
+// 10% or more even when unused (docs/design/gpu_collectives.md). The packets are the same, so the ranks of one call may
+// use different kernels.
 #include "executor/cuda/kernels.h"
 #include "executor/cuda/packets/exchange.cuh"
 #include "executor/cuda/packets/reduce_units.cuh"
@@ -10,16 +10,16 @@
 namespace narrowcast::executor::cuda {
 namespace {
 
-// How the ranks share what they sum up.
+// How the ranks share the reduction.
 enum class Sharing {
-  whole,     // each sums up all of it
-  pieces,    // a piece each, and keeps it
-  gathered,  // a piece each, and passes it on
+  whole,     // every rank reduces all data
+  pieces,    // every rank reduces one piece and keeps it
+  gathered,  // every rank reduces one piece and sends the result to the others
 };
 
-__device__ __forceinline__ uint32_t own_row() { return blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32; }
+__device__ __forceinline__ uint32_t warp_row() { return blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32; }
 
-// What goes to the others; this rank's own unit.
+// Sends the units of the other ranks and returns this rank's own unit.
 template <Sharing sharing, int Others, typename Packet>
 __device__ __forceinline__ Unit<Packet> send_units(channel::Packets<Packet>& packets, const channel::Peers& peers,
                                                    const Exchange& exchange, UnitPlace<Packet> place) {
@@ -31,27 +31,27 @@ __device__ __forceinline__ Unit<Packet> send_units(channel::Packets<Packet>& pac
     packets.begin();
     send_to_others<Others>(packets, peers, place, own);
   } else {
-    Unit<Packet> units[Others];  // all loads before the first store, which the compiler would not let them pass
+    Unit<Packet> units[Others];  // the compiler cannot move loads above stores, so all loads come first
 #pragma unroll
     for (int i = 0; i < Others; ++i)
-      if (i + 1 < peers.ranks) units[i] = load(rank_behind(peers, i + 1));
+      if (i + 1 < peers.ranks) units[i] = load(rank_after(peers, i + 1));
     packets.begin();
 #pragma unroll
     for (int i = 0; i < Others; ++i) {
-      const int rank = rank_behind(peers, i + 1);
+      const int rank = rank_after(peers, i + 1);
       if (i + 1 < peers.ranks && place.is_in(exchange.bytes_of(rank, peers.ranks))) packets.send(rank, place, units[i]);
     }
   }
   return own;
 }
 
-// The sums of the others' pieces.
+// Receives and stores the sums of the other ranks' pieces.
 template <int Others, typename Packet>
-__device__ __forceinline__ void take_sums(const channel::Packets<Packet>& packets, const channel::Peers& peers,
-                                          const Exchange& exchange, UnitPlace<Packet> place,
-                                          UnitPlace<Packet> sum_place) {
+__device__ __forceinline__ void receive_sums(const channel::Packets<Packet>& packets, const channel::Peers& peers,
+                                             const Exchange& exchange, UnitPlace<Packet> place,
+                                             UnitPlace<Packet> sum_place) {
   channel::RankMask from = exchange.from;
-  // Of the last rank's piece there may be less.
+  // The last rank's piece may be shorter.
   if (!place.is_in(exchange.last_bytes)) from &= ~(1u << (peers.ranks - 1));
   Unit<Packet> sums[Others];
   if (!packets.receive(packets.wanted(from), sum_place, sums)) return;
@@ -63,12 +63,12 @@ __device__ __forceinline__ void take_sums(const channel::Packets<Packet>& packet
   }
 }
 
-// As reduce_kernel, of one row, between all ranks.
+// reduce_kernel for one row and all ranks.
 template <typename Packet, ncast_dtype Dtype, int Others, Sharing sharing>
 __global__ void __launch_bounds__(most_packet_warps(true) * 32)
     sum_kernel(const __grid_constant__ channel::Peers peers, const __grid_constant__ Exchange exchange) {
   channel::Packets<Packet> packets(peers, exchange.buffer_bytes, exchange.buffer_begin, exchange.mark);
-  const UnitPlace<Packet> place{own_row(), threadIdx.x % 32};
+  const UnitPlace<Packet> place{warp_row(), threadIdx.x % 32};
   const UnitPlace<Packet> sum_place{exchange.buffer_rows / 2 + place.row, place.lane};
   const uint32_t own_bytes = exchange.bytes_of(peers.rank, peers.ranks);
   const bool has_any = place.is_in(exchange.piece_bytes);
@@ -89,23 +89,23 @@ __global__ void __launch_bounds__(most_packet_warps(true) * 32)
     }
   }
   if constexpr (sharing == Sharing::gathered) {
-    if (has_any && goes_on) take_sums<Others>(packets, peers, exchange, place, sum_place);
+    if (has_any && goes_on) receive_sums<Others>(packets, peers, exchange, place, sum_place);
   }
   packets.finish();
 }
 
-// As move_kernel, of one job.
+// move_kernel for one job.
 template <typename Packet>
 __global__ void __launch_bounds__(most_packet_warps(false) * 32)
     short_move_kernel(const __grid_constant__ channel::Peers peers, const __grid_constant__ Exchange exchange) {
   channel::Packets<Packet> packets(peers, exchange.buffer_bytes, exchange.buffer_begin, exchange.mark);
   const channel::RankMask others = ((1u << peers.ranks) - 1) & ~(1u << peers.rank);
-  const uint32_t bytes = exchange.piece_bytes, number = own_row();
+  const uint32_t bytes = exchange.piece_bytes, number = warp_row();
   const Job<Packet> job(peers, exchange.rows, number);
   const bool has_any = number < exchange.rows * static_cast<uint32_t>(peers.ranks) && job.place.is_in(bytes);
   const bool is_own = job.to == peers.rank;
   device::wait_for_stream();
-  if (has_any && (is_own ? exchange.keeps : (exchange.to >> job.to & 1) != 0)) {
+  if (has_any && (is_own ? exchange.copies_own : (exchange.to >> job.to & 1) != 0)) {
     const Unit<Packet> unit = load_words(exchange.send_piece(job.to), job.place, bytes);
     packets.begin();
     if (is_own) {
@@ -127,7 +127,8 @@ __global__ void __launch_bounds__(most_packet_warps(false) * 32)
   packets.finish();
 }
 
-// Calls body(kernel) for the kernel of these packets, type, ranks and sharing; nothing where the type has none.
+// Calls body(kernel) with the kernel for this kind of packet, type, number of ranks and sharing. Returns
+// cudaErrorInvalidValue if the type has no kernel.
 template <typename Body>
 cudaError_t with_sum_kernel(bool lines, ncast_dtype dtype, bool few_ranks, Sharing sharing, Body body) {
   const auto with_ranks = [&]<typename Packet, ncast_dtype Dtype, int Others>() {
@@ -155,7 +156,7 @@ cudaError_t with_sum_kernel(bool lines, ncast_dtype dtype, bool few_ranks, Shari
 }  // namespace
 
 bool is_short(const Exchange& exchange) {
-  return exchange.behind == 0 && exchange.send_aligned && exchange.recv_aligned && exchange.piece_bytes % 8 == 0 &&
+  return exchange.recv_delay == 0 && exchange.send_aligned && exchange.recv_aligned && exchange.piece_bytes % 8 == 0 &&
          exchange.last_bytes % 8 == 0;
 }
 

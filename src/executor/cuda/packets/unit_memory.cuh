@@ -1,4 +1,4 @@
-// Units of data between registers and the user's memory, which is aligned to its values only.
+// Loads and stores units of data. The user's memory is aligned only to the size of a value.
 #pragma once
 
 #include "channel/packet/packets.cuh"
@@ -8,7 +8,7 @@ namespace narrowcast::executor::cuda {
 using channel::Unit;
 using channel::UnitPlace;
 
-// A word of a piece of whole Values, put together from them; what lies beyond the piece's end is 0.
+// Loads a word of a piece value by value. Bytes beyond the end of the piece are 0.
 template <typename Value>
 __device__ __forceinline__ uint64_t load_by_values(const char* piece, uint32_t at, uint32_t piece_bytes) {
   uint64_t word = 0;
@@ -24,7 +24,7 @@ __device__ __forceinline__ void store_by_values(char* piece, uint32_t at, uint32
     *reinterpret_cast<Value*>(piece + at + byte) = static_cast<Value>(word);
 }
 
-// Of a piece that begins at a multiple of 8: the words that lie inside. The others are 0.
+// Loads the whole words of a unit from a piece that is 8-byte aligned. Words not fully inside the piece are 0.
 template <typename Packet>
 __device__ __forceinline__ Unit<Packet> load_words(const char* piece, UnitPlace<Packet> place, uint32_t piece_bytes) {
   Unit<Packet> unit;
@@ -44,7 +44,7 @@ __device__ __forceinline__ void store_words(char* piece, UnitPlace<Packet> place
     if (at + 8 <= piece_bytes) *reinterpret_cast<uint64_t*>(piece + at) = unit.words[i];
   }
 }
-// The word that the piece's end cuts, if it is one of this unit.
+// Loads the partial word at the end of the piece if it belongs to this unit.
 template <typename Value, typename Packet>
 __device__ __forceinline__ void load_cut_word(const char* piece, UnitPlace<Packet> place, uint32_t piece_bytes,
                                               Unit<Packet>& unit) {
@@ -59,8 +59,8 @@ __device__ __forceinline__ void load_cut_word(const char* piece, UnitPlace<Packe
     if (place.word_offset(i) == cut) unit.words[i] = word;
 }
 
-// aligned: the piece begins at a multiple of 8. Nothing waits here for what is loaded, but where values are put
-// together.
+// aligned: the piece is 8-byte aligned. Then only a partial word waits for its load; otherwise every word does, because
+// it is assembled from values.
 template <typename Value, typename Packet>
 __device__ __forceinline__ Unit<Packet> load_unit(const char* piece, UnitPlace<Packet> place, uint32_t piece_bytes,
                                                   bool aligned) {
