@@ -6,7 +6,7 @@
 namespace narrowcast::device {
 
 // The 16 bytes that begin so many, fewer than 16, behind the first of `low`, which `high` follows.
-__device__ __forceinline__ uint4 vector_behind(uint4 low, uint4 high, uint32_t bytes) {
+__device__ __forceinline__ uint4 unaligned_vector(uint4 low, uint4 high, uint32_t bytes) {
   uint32_t words[7] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z}, last = high.w;
 #pragma unroll
   for (int skipped = 2; skipped != 0; --skipped) {
@@ -54,7 +54,7 @@ __device__ __forceinline__ void copy_bytes(char* to, const char* from, uint32_t 
     store_vectors<batch>(first, count, lane, [=](uint32_t i) { return source[i]; });
   } else {
     store_vectors<batch>(first, count, lane,
-                         [=](uint32_t i) { return vector_behind(source[i], source[i + 1], before); });
+                         [=](uint32_t i) { return unaligned_vector(source[i], source[i + 1], before); });
   }
   if (lane < head) to[lane] = from[lane];
   const uint32_t tail = head + count * 16 + lane;

@@ -21,7 +21,7 @@ __device__ __forceinline__ uint32_t highest_bit(uint32_t value) {
 }
 
 // The same value, hidden from the compiler: everything derived from it is recomputed.
-__device__ __forceinline__ uint32_t hidden(uint32_t value) {
+__device__ __forceinline__ uint32_t opaque(uint32_t value) {
   asm volatile("" : "+r"(value));
   return value;
 }
@@ -43,7 +43,7 @@ __device__ __forceinline__ uint32_t inclusive_scan(uint32_t value) {
 }
 
 // `value` of the lane so many above, or 0 where there is none.
-__device__ __forceinline__ uint32_t from_above(uint32_t value, int lanes) {
+__device__ __forceinline__ uint32_t shuffle_down_or_zero(uint32_t value, int lanes) {
   uint32_t above;
   asm volatile(
       "{\n"

@@ -42,7 +42,7 @@ uint64_t two_shot_piece_bytes(uint64_t bytes, int ranks) {
 
 bool is_possible(const PacketShape& shape, Operation operation, uint64_t bytes, int ranks) {
   if (!can_use_packets(operation)) return false;
-  if (shape.ctas < 1 || shape.ctas > channel::most_packet_ctas) return false;
+  if (shape.ctas < 1 || shape.ctas > channel::max_packet_ctas) return false;
   if (shape.warps < 1 || shape.warps > most_packet_warps(reduces(operation))) return false;
   if (!shape.two_shot) return bytes <= one_shot_capacity(ranks, shape.lines);
   return operation == Operation::all_reduce && bytes >= least_two_shot_bytes &&
@@ -75,7 +75,7 @@ PacketShape choose_packet_shape(Operation operation, uint64_t bytes, int ranks, 
   shape.lines = may_be_lines && piece_bytes >= least_line_bytes;
   const uint32_t rows = packet_rows_of(shape.two_shot, shape.lines, bytes, ranks);
   const uint32_t jobs = std::max(1u, jobs_of(operation, rows, ranks));
-  const uint32_t most_ctas = max_ctas == 0 ? channel::most_packet_ctas : std::min(max_ctas, channel::most_packet_ctas);
+  const uint32_t most_ctas = max_ctas == 0 ? channel::max_packet_ctas : std::min(max_ctas, channel::max_packet_ctas);
   // The fewest turns possible, and equally many jobs in each.
   const uint64_t turns = quotient_up(jobs, most_ctas * most_packet_warps(reduces(operation)));
   shape.warps = std::max(static_cast<uint32_t>(quotient_up(jobs, turns * most_ctas)), std::min(jobs, least_warps));

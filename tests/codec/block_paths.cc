@@ -103,7 +103,7 @@ TEST_CASE("a window of every width is chosen by some block of every type that ha
 TEST_CASE("the vectorized coder is the best path of this machine") {
   REQUIRE(!vector_paths().empty());
   CHECK(std::string(vector_paths().front().name) == "baseline");
-  const ValueType type = format::window::bfloat16;
+  const ValueType type = codec::window::bfloat16;
   Random random(1);
   const Bytes block = make_block(type, 0, random);
   CHECK(encode_guarded(codec::window::vectorized, type, block, 0, 0) == encode_guarded(reference, type, block, 0, 0));

@@ -10,7 +10,7 @@
 namespace narrowcast::tests {
 namespace {
 
-using format::window::value_type;
+using codec::window::value_type;
 
 template <ncast_dtype Dtype>
 struct alignas(16) Shared {

@@ -29,7 +29,7 @@ inline std::string text_of(ncast_codec codec) {
 
 // Blocks of different patterns one after the other; random bits where the type has no exponents.
 inline Bytes make_values(ncast_dtype dtype, uint64_t elems, Random& random) {
-  const ValueType type = format::window::value_type(dtype);
+  const ValueType type = codec::window::value_type(dtype);
   const size_t bytes = elems * ncast_dtype_bytes(dtype);
   Bytes values;
   while (values.size() < bytes) {

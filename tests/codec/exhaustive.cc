@@ -142,7 +142,7 @@ TEST_CASE("signed zeros, denormals, infinities and NaN payloads of the wide type
 }
 
 TEST_CASE("every exponent of float64 survives beside every kind of window") {
-  const ValueType type = format::window::float64;
+  const ValueType type = codec::window::float64;
   Bytes payload(static_cast<size_t>(type.block_bytes())), back(payload.size());
   Random random(13);
   for (int base = 0; base < 2048; base += sanitized ? 101 : 11) {

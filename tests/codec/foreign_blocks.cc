@@ -9,7 +9,7 @@
 namespace narrowcast::tests {
 namespace {
 
-using format::window::group_elems;
+using codec::window::group_elems;
 
 // docs/format/window.md, read once more: the index of the value that (lane, group, byte, word) stands for.
 int value_at(const ValueType& type, int lane, int group, int byte, int word) {
@@ -141,7 +141,7 @@ TEST_CASE("a decoder reads every base and width, every token, and noise where no
 TEST_CASE("every value of a block may be kept out of line") {
   // Width 1, and all of bfloat16's 2048 codes say so: as many escapes as the header word can be asked for.
   Random random(3);
-  const ValueType type = format::window::bfloat16;
+  const ValueType type = codec::window::bfloat16;
   ForeignBlock block = make_foreign_block(type, 1, 120, 1.0, false, random);
   REQUIRE(!block.payload.empty());
   CHECK(decodes_to(codec::window::reference, type, block));

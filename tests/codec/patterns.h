@@ -10,7 +10,7 @@
 
 namespace narrowcast::tests {
 
-using format::window::ValueType;
+using codec::window::ValueType;
 
 struct NamedType {
   const char* name;
@@ -18,12 +18,12 @@ struct NamedType {
   ValueType type;
 };
 inline constexpr std::array<NamedType, 6> window_types = {
-    {{"bfloat16", NCAST_BFLOAT16, format::window::bfloat16},
-     {"float16", NCAST_FLOAT16, format::window::float16},
-     {"float32", NCAST_FLOAT32, format::window::float32},
-     {"float64", NCAST_FLOAT64, format::window::float64},
-     {"float8_e4m3", NCAST_FLOAT8_E4M3, format::window::float8_e4m3},
-     {"float8_e5m2", NCAST_FLOAT8_E5M2, format::window::float8_e5m2}}};
+    {{"bfloat16", NCAST_BFLOAT16, codec::window::bfloat16},
+     {"float16", NCAST_FLOAT16, codec::window::float16},
+     {"float32", NCAST_FLOAT32, codec::window::float32},
+     {"float64", NCAST_FLOAT64, codec::window::float64},
+     {"float8_e4m3", NCAST_FLOAT8_E4M3, codec::window::float8_e4m3},
+     {"float8_e5m2", NCAST_FLOAT8_E5M2, codec::window::float8_e5m2}}};
 
 inline void put_bits(const ValueType& type, uint64_t bits, uint8_t* values, int index) {
   std::memcpy(values + index * type.value_bytes, &bits, static_cast<size_t>(type.value_bytes));
@@ -72,9 +72,9 @@ inline Bytes make_block(const ValueType& type, int pattern, Random& random) {
       case 10: exponent = edges(exponents - 1 - reach); break;
       case 11: {
         // The encoder samples four diagonals; whatever it places there, the rest lies far away.
-        const int quarter = n / format::window::samples_per_lane, at = i % quarter, diagonal = i / quarter;
+        const int quarter = n / codec::window::samples_per_lane, at = i % quarter, diagonal = i / quarter;
         const int lane = at / type.vector_elems(), within = at % type.vector_elems();
-        const bool sampled = lane < format::window::lanes && within == (lane + diagonal) % type.vector_elems();
+        const bool sampled = lane < codec::window::lanes && within == (lane + diagonal) % type.vector_elems();
         exponent = sampled || random.chance(0.3) ? centre : other;
         break;
       }

@@ -94,7 +94,7 @@ TEST_CASE("the window payload of the specification decodes to its values") {
 
   const auto decodes = [&](const codec::window::BlockCoder& coder) {
     std::vector<uint16_t> values(2048);
-    return coder.decode(format::window::bfloat16, payload.data(), payload.size(),
+    return coder.decode(codec::window::bfloat16, payload.data(), payload.size(),
                         reinterpret_cast<uint8_t*>(values.data())) &&
            values == expected;
   };

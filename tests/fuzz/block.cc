@@ -10,10 +10,10 @@
 namespace {
 
 using namespace narrowcast;
-using format::window::ValueType;
+using codec::window::ValueType;
 
-constexpr ValueType types[] = {format::window::bfloat16, format::window::float16,     format::window::float32,
-                               format::window::float64,  format::window::float8_e4m3, format::window::float8_e5m2};
+constexpr ValueType types[] = {codec::window::bfloat16, codec::window::float16,     codec::window::float32,
+                               codec::window::float64,  codec::window::float8_e4m3, codec::window::float8_e5m2};
 
 // Sets the number of escapes in the header word to that of the codes. The fuzzer would hardly find it by itself.
 void correct_escape_count(const ValueType& type, std::vector<uint8_t>& payload) {
@@ -22,11 +22,11 @@ void correct_escape_count(const ValueType& type, std::vector<uint8_t>& payload) 
   const int escape_code = (1 << header.width) - 1, whole = 8 / header.width, spare = 8 % header.width;
   int escapes = 0;
   for (int group = 0; group < type.groups(); ++group)
-    for (int at = 0; at < format::window::row_bytes; ++at) {
+    for (int at = 0; at < codec::window::row_bytes; ++at) {
       uint32_t leftover = 0;
       for (int row = 0; row < header.width; ++row) {
         const int byte = payload[static_cast<size_t>(type.code_offset() +
-                                                     (group * header.width + row) * format::window::row_bytes + at)];
+                                                     (group * header.width + row) * codec::window::row_bytes + at)];
         for (int i = 0; i < whole; ++i) escapes += (byte >> i * header.width & escape_code) == escape_code;
         leftover |= static_cast<uint32_t>(byte >> whole * header.width) << row * spare;
       }
@@ -35,8 +35,8 @@ void correct_escape_count(const ValueType& type, std::vector<uint8_t>& payload) 
     }
   uint32_t word;
   std::memcpy(&word, payload.data() + payload.size() - 4, 4);
-  word = (word & ((1u << format::window::escapes_shift) - 1)) | static_cast<uint32_t>(escapes)
-                                                                    << format::window::escapes_shift;
+  word = (word & ((1u << codec::window::escapes_shift) - 1)) | static_cast<uint32_t>(escapes)
+                                                                   << codec::window::escapes_shift;
   std::memcpy(payload.data() + payload.size() - 4, &word, 4);
 }
 

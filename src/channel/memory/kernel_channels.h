@@ -16,6 +16,6 @@ static_assert(sizeof(KernelChannels) <= sizeof ncast_channels::reserved);
 static_assert(alignof(KernelChannels) <= alignof(ncast_channels));
 
 // Bytes of messages that a ring holds.
-inline constexpr uint32_t ring_bytes = ChannelLayout::most_slots * ChannelLayout::slot_bytes;
+inline constexpr uint32_t ring_bytes = ChannelLayout::max_slots * ChannelLayout::slot_bytes;
 
 }  // namespace narrowcast::channel

@@ -52,13 +52,13 @@ constexpr uint32_t slots_of_grant(uint32_t slots) { return (slots + 1) / 2; }
 class ChannelLayout {
  public:
   static constexpr uint32_t slot_bytes = 4096;
-  static constexpr uint32_t least_slots = 2;
-  static constexpr uint32_t most_slots = 8;
+  static constexpr uint32_t min_slots = 2;
+  static constexpr uint32_t max_slots = 8;
 
   ChannelLayout() = default;
   // As many slots a ring as `scratch_bytes` hold, a power of two; 0 if they do not hold the least.
   ChannelLayout(size_t begin, int ranks, uint32_t rings, size_t scratch_bytes) : begin_(begin), rings_(rings) {
-    for (slots_ = most_slots; slots_ >= least_slots; slots_ /= 2)
+    for (slots_ = max_slots; slots_ >= min_slots; slots_ /= 2)
       if (bytes(ranks) <= scratch_bytes) return;
     slots_ = 0;
   }

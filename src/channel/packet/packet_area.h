@@ -51,9 +51,9 @@ constexpr auto with_packet(bool lines, Body body) {
   return lines ? body.template operator()<LinePacket>() : body.template operator()<ShortPacket>();
 }
 
-inline constexpr uint32_t most_packet_ctas = cta_states;
+inline constexpr uint32_t max_packet_ctas = cta_states;
 // What one call may send to a rank, all sources together, by either kind.
-inline constexpr uint32_t most_short_bytes = 2 << 20, most_line_bytes = 14 << 20;
+inline constexpr uint32_t max_short_bytes = 2 << 20, max_line_bytes = 14 << 20;
 
 // What a rank keeps from one call to the next; initially zero.
 struct PacketState {
@@ -69,7 +69,7 @@ static_assert(sizeof(PacketState) == 1792);
 template <typename Packet>
 constexpr uint32_t packet_rows(int ranks) {
   if (ranks < 2) return 0;
-  const uint32_t most = Packet::is_line ? most_line_bytes : most_short_bytes;
+  const uint32_t most = Packet::is_line ? max_line_bytes : max_short_bytes;
   return most / (Packet::stores * store_bytes * static_cast<uint32_t>(ranks - 1)) / 8 * 8;
 }
 // Of the rows of a kind, from their first to their last.

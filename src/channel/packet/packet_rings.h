@@ -22,7 +22,7 @@ inline constexpr PacketKind wide_packets{16}, narrow_packets{8};
 // In every packet of a message: which use of the ring it is, never 0, and how long the message is. The receiver clears
 // what it has read: the number of a use may come again.
 struct PacketFlag {
-  static constexpr uint32_t most_bytes = NCAST_PACKET_MESSAGE_BYTES;
+  static constexpr uint32_t max_bytes = NCAST_PACKET_MESSAGE_BYTES;
   static constexpr uint32_t uses = (1u << 20) - 1;
 
   static constexpr uint32_t of(uint32_t use, uint32_t bytes) { return (use % uses + 1) << 12 | bytes; }
@@ -35,7 +35,7 @@ class PacketRings {
  public:
   static constexpr uint32_t slots = 4;  // of a ring
   static constexpr uint32_t slot_bytes = 4096;
-  static_assert(slot_bytes >= PacketFlag::most_bytes / narrow_packets.data_bytes() * narrow_packets.bytes);
+  static_assert(slot_bytes >= PacketFlag::max_bytes / narrow_packets.data_bytes() * narrow_packets.bytes);
 
   constexpr PacketRings(const ChannelLayout& channels, int ranks)
       : begin_((channels.bytes(ranks) + 127) / 128 * 128), rings_(channels.rings()), ranks_(ranks) {}

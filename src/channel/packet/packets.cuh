@@ -35,12 +35,12 @@ struct Unit {
 // Which unit of a piece.
 template <typename Packet>
 struct UnitPlace {
-  static constexpr uint32_t nowhere = 0xffffff00;  // beyond any piece
+  static constexpr uint32_t outside = 0xffffff00;  // beyond any piece
   uint32_t row, lane;
 
   // In the piece.
   __device__ __forceinline__ uint32_t word_offset(int word) const {
-    return Packet::has_word(word, lane) ? row * Packet::row_bytes + Packet::word_offset(word, lane) : nowhere;
+    return Packet::has_word(word, lane) ? row * Packet::row_bytes + Packet::word_offset(word, lane) : outside;
   }
   // Is there a packet for it, in a piece of so many bytes? Of lines all lanes of a warp have one, or none.
   __device__ __forceinline__ bool is_in(uint32_t piece_bytes) const {
@@ -74,17 +74,17 @@ class Packets {
     if (flag_ != 0) return;
     const auto [calls, stopped] = *reinterpret_cast<const uint2*>(&peers_.ctas[blockIdx.x]);
     sequence_ = calls + 1;
-    flag_ = stopped == 0 ? mark_ << number_bits | sequence_ % numbers : refused | sequence_ % 2;
+    flag_ = stopped == 0 ? mark_ << number_bits | sequence_ % number_count : stopped_flag | sequence_ % 2;
   }
   // The communicator was stopped before this kernel began. After begin(); the kernel returns when it has advanced.
-  __device__ __forceinline__ bool is_refused() const { return flag_ >> number_bits == 0; }
+  __device__ __forceinline__ bool was_stopped() const { return flag_ >> number_bits == 0; }
 
   // Every thread of the CTA, once: the CTA's next call has another number. Only this
-  // CTA reads its number, so a barrier of the CTA orders the store after the loads. The numbers of CTAs that this call
+  // CTA reads its number, so a barrier of the CTA orders the store after the loads. The number_count of CTAs that this call
   // does not have are kept up by those that it has, each by one: no CTA waits for another.
   __device__ void advance() const {
     __syncthreads();
-    for (uint32_t cta = blockIdx.x + threadIdx.x * gridDim.x; cta < most_packet_ctas; cta += blockDim.x * gridDim.x)
+    for (uint32_t cta = blockIdx.x + threadIdx.x * gridDim.x; cta < max_packet_ctas; cta += blockDim.x * gridDim.x)
       peers_.ctas[cta].packet_calls = sequence_;
   }
 
@@ -130,23 +130,23 @@ class Packets {
   // Every thread may call; thread p of CTA 0 acts for rank p. To ranks that are sent no data, from those that send
   // none.
   __device__ void send_tokens(RankMask to) const {
-    if (is_token_thread(to)) device::store_relaxed(&state(my_peer())->tokens[turn()][peers_.rank], flag_);
+    if (is_token_thread(to)) device::store_relaxed(&state(my_peer())->tokens[buffer_index()][peers_.rank], flag_);
   }
   __device__ void wait_for_tokens(RankMask from) const {
     if (!is_token_thread(from)) return;
-    const uint32_t* token = &state(peers_.rank)->tokens[turn()][my_peer()];
-    int missing = my_peer();
+    const uint32_t* token = &state(peers_.rank)->tokens[buffer_index()][my_peer()];
+    int missing_peer = my_peer();
     wait_until(
-        peers_, missing, [&] { return device::load_relaxed(token) == flag_; }, wait_timed_out,
-        [&] { return finds_other_call(missing); });
+        peers_, missing_peer, [&] { return device::load_relaxed(token) == flag_; }, wait_timed_out,
+        [&] { return finds_mismatch(missing_peer); });
   }
 
-  // Every thread of every CTA calls it last. The numbers in flags repeat after 2^19 calls. Before that, the last call
+  // Every thread of every CTA calls it last. The number_count in flags repeat after 2^19 calls. Before that, the last call
   // of each turn clears its buffer, so that no old flag is left; the CTA that ends last does so, when all of this
   // call's packets have been read. None of the next call of this turn can arrive before the kernel has ended: see 2
   // above.
   __device__ void finish() const {
-    if (flag_ % numbers < numbers - 2) return;
+    if (flag_ % number_count < number_count - 2) return;
     __shared__ bool is_last;
     __syncthreads();
     if (threadIdx.x == 0) {
@@ -157,13 +157,13 @@ class Packets {
     if (!is_last) return;
     for (uint32_t at = threadIdx.x * 16; at < buffer_bytes_; at += blockDim.x * 16)
       *reinterpret_cast<uint4*>(buffer(peers_.rank) + at) = uint4{};
-    if (threadIdx.x < max_gpu_ranks) state(peers_.rank)->tokens[turn()][threadIdx.x] = 0;
+    if (threadIdx.x < max_gpu_ranks) state(peers_.rank)->tokens[buffer_index()][threadIdx.x] = 0;
     if (threadIdx.x == 0) state(peers_.rank)->ended_ctas = 0;
   }
 
  private:
-  static constexpr uint32_t number_bits = 32 - call_mark_bits, numbers = 1u << number_bits;
-  static constexpr uint32_t refused =
+  static constexpr uint32_t number_bits = 32 - call_mark_bits, number_count = 1u << number_bits;
+  static constexpr uint32_t stopped_flag =
       2;  // no call's flag, as it has no mark, and not 0, which is what cleared memory holds
   static constexpr uint32_t slot_bytes = Packet::stores * store_bytes;  // of a row, for a source
 
@@ -172,9 +172,9 @@ class Packets {
   __device__ static uint64_t word(uint32_t low, uint32_t high) { return low | uint64_t{high} << 32; }
 
   __device__ PacketState* state(int rank) const { return reinterpret_cast<PacketState*>(peers_.scratch[rank]); }
-  __device__ uint32_t turn() const { return flag_ % 2; }
+  __device__ uint32_t buffer_index() const { return flag_ % 2; }
   __device__ char* buffer(int rank) const {
-    return peers_.scratch[rank] + sizeof(PacketState) + turn() * buffer_bytes_;
+    return peers_.scratch[rank] + sizeof(PacketState) + buffer_index() * buffer_bytes_;
   }
   // Where `source` writes in a row of the memory of `rank`, which has no place for itself.
   __device__ static uint32_t slot(int rank, int source) {
@@ -204,9 +204,9 @@ class Packets {
 #pragma unroll
     for (int i = 0; i < Slots; ++i)  // what is not wanted has come
       first[i].w = second[i].w = (wanted >> i & 1) != 0 ? ~flag_ : flag_;
-    int missing = 0;
+    int missing_peer = 0;
     const bool arrived = wait_until(
-        peers_, missing,
+        peers_, missing_peer,
         [&] {
 #pragma unroll
           for (int i = 0; i < Slots; ++i) {
@@ -217,12 +217,12 @@ class Packets {
 #pragma unroll
           for (int i = 0; i < Slots; ++i) {
             const bool here = first[i].w == flag_ && second[i].w == flag_;
-            if (!here) missing = source_of(first_slot + i);
+            if (!here) missing_peer = source_of(first_slot + i);
             all = all && here;
           }
           return all;
         },
-        wait_timed_out, [&] { return finds_other_call(missing); });
+        wait_timed_out, [&] { return finds_mismatch(missing_peer); });
 #pragma unroll
     for (int i = 0; i < Slots; ++i) {
       units[i].words[0] = word(first[i].x, first[i].y);
@@ -236,7 +236,7 @@ class Packets {
   template <int Slots>
   __device__ __forceinline__ bool receive_lines(const char* from, int first_slot, uint32_t wanted,
                                                 Unit (&units)[Slots]) const {
-    int missing = 0;
+    int missing_peer = 0;
     const auto arrived = [&] {
       uint32_t flags[Slots][Packet::stores];
 #pragma unroll
@@ -256,13 +256,13 @@ class Packets {
 #pragma unroll
         for (int store = 0; store < Packet::stores; ++store) {
           if (flags[i][store] == flag_) continue;
-          missing = source_of(first_slot + i);
+          missing_peer = source_of(first_slot + i);
           all = false;
         }
       }
       return all;
     };
-    if (!wait_until_all(peers_, missing, arrived, [&] { return finds_other_call(missing); })) return false;
+    if (!wait_until_all(peers_, missing_peer, arrived, [&] { return finds_mismatch(missing_peer); })) return false;
 #pragma unroll
     for (int i = 0; i < Slots; ++i) {
 #pragma unroll
@@ -279,11 +279,11 @@ class Packets {
   // For a thread whose wait takes long. A rank in another call waits as well, since flags differ: both tell the other
   // ranks which call they are in, and look whether one disagrees. True: `peer` does. What is announced is kept in the
   // rank's own place, so that one thread does it.
-  __device__ bool finds_other_call(int& peer) const {
+  __device__ bool finds_mismatch(int& peer) const {
     PacketState* const own = state(peers_.rank);
     // The number's high part, before or after advance().
     uint32_t number = device::load_relaxed(&peers_.ctas[blockIdx.x].packet_calls);
-    number += (flag_ - number) % numbers + device::load_relaxed(&own->call_words.block_collectives);
+    number += (flag_ - number) % number_count + device::load_relaxed(&own->call_words.block_collectives);
     const CallWord word = CallWord::of(number, mark_);
     const auto announced = [&](int rank) { return state(rank)->call_words.announced[0][number % CallWords::kept]; };
     uint64_t* const calls = announced(peers_.rank);

@@ -26,7 +26,7 @@ __device__ __forceinline__ bool is_stopped(uint32_t word) {
 }
 
 // Makes kernels that begin from now on refuse.
-__device__ __noinline__ inline void refuse_later_kernels(CtaState* ctas) {
+__device__ __noinline__ inline void stop_later_kernels(CtaState* ctas) {
   for (uint32_t cta = 0; cta < cta_states; ++cta) device::store_relaxed(&ctas[cta].stopped, 1);
 }
 
@@ -37,19 +37,19 @@ __device__ inline void stop_kernels(const Peers& peers, int peer, KernelFailure 
   if (device::load_relaxed(&control.stop) == 0 && device::load_relaxed(&control.failed) == no_failure)
     device::store_relaxed(reinterpret_cast<uint64_t*>(&control.failed),
                           uint64_t{static_cast<uint32_t>(peer)} << 32 | failure);
-  refuse_later_kernels(peers.ctas);
+  stop_later_kernels(peers.ctas);
   device::store_release(&control.stop, 1);
 }
 
 inline constexpr uint32_t spins_between_checks = 4096;  // reading the control block crosses the host link
 
 // How long a thread has waited.
-class Patience {
+class WaitDeadline {
  public:
   // Whether the wait must end because the communicator is stopped or the timeout expired; the latter is reported.
-  __device__ __forceinline__ bool ends(const Peers& peers, int peer, KernelFailure failure) {
+  __device__ __forceinline__ bool must_stop(const Peers& peers, int peer, KernelFailure failure) {
     if (device::load_relaxed(&peers.control->stop) != 0) {
-      refuse_later_kernels(peers.ctas);  // the host's copy may still be under way
+      stop_later_kernels(peers.ctas);  // the host's copy may still be under way
       return true;
     }
     const uint64_t now = device::nanoseconds();
@@ -63,21 +63,21 @@ class Patience {
   uint64_t begin_ = 0;
 };
 
-struct NeverDisagrees {
+struct NoMismatchCheck {
   __device__ bool operator()() const { return false; }
 };
 
 // One thread calls `ready()` until it returns true. False: the communicator is stopped, the data did not arrive, and
 // the caller returns without waiting again. `peer` is read when the timeout expires: ready() may store in it who is
 // missing. disagrees(): asked when the wait takes long; true: `peer` is in another call, which is reported.
-template <typename Ready, typename Disagrees = NeverDisagrees>
+template <typename Ready, typename Disagrees = NoMismatchCheck>
 __device__ __forceinline__ bool wait_until(const Peers& peers, const int& peer, Ready ready,
                                            KernelFailure failure = wait_timed_out, Disagrees disagrees = {}) {
-  Patience patience;
+  WaitDeadline deadline;
   for (uint32_t spin = 1;; ++spin) {  // one call of ready() in the code: it may be long
     if (ready()) return true;
     if (spin % spins_between_checks != 0) continue;
-    if (patience.ends(peers, peer, failure)) return false;
+    if (deadline.must_stop(peers, peer, failure)) return false;
     if (!disagrees()) continue;
     stop_kernels(peers, peer, call_mismatch);
     return false;
@@ -85,17 +85,18 @@ __device__ __forceinline__ bool wait_until(const Peers& peers, const int& peer, 
 }
 
 // The whole warp waits until ready() is true in all its threads. peer, disagrees: of this thread, as above.
-template <typename Ready, typename Disagrees = NeverDisagrees>
+template <typename Ready, typename Disagrees = NoMismatchCheck>
 __device__ __forceinline__ bool wait_until_all(const Peers& peers, const int& peer, Ready ready,
                                                Disagrees disagrees = {}) {
-  Patience patience;
+  WaitDeadline deadline;
   for (uint32_t spin = 1;; ++spin) {
     const bool here = ready();
     if (__all_sync(device::all_lanes, here)) return true;
     if (spin % spins_between_checks != 0) continue;
     const bool differs = !here && disagrees();
     if (differs) stop_kernels(peers, peer, call_mismatch);
-    if (__any_sync(device::all_lanes, differs || (!here && patience.ends(peers, peer, wait_timed_out)))) return false;
+    if (__any_sync(device::all_lanes, differs || (!here && deadline.must_stop(peers, peer, wait_timed_out))))
+      return false;
   }
 }
 
@@ -105,12 +106,12 @@ template <typename Ready>
 __device__ __forceinline__ uint32_t wait_until_any(const Peers& peers, int peer, uint32_t waiting, Ready ready) {
   const int thread = device::lane_id();
   const bool waits = (waiting >> thread & 1) != 0, looks = thread == __ffs(waiting) - 1;
-  Patience patience;
+  WaitDeadline deadline;
   for (uint32_t spin = 1;; ++spin) {
     const uint32_t found = __ballot_sync(device::all_lanes, waits && ready());
     if (found != 0) return found;
     if (spin % spins_between_checks != 0) continue;
-    if (__any_sync(device::all_lanes, looks && patience.ends(peers, peer, wait_timed_out))) return 0;
+    if (__any_sync(device::all_lanes, looks && deadline.must_stop(peers, peer, wait_timed_out))) return 0;
   }
 }
 

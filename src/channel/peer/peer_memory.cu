@@ -70,9 +70,9 @@ ncast_status PeerMemory::create(bootstrap::Rendezvous& rendezvous, Place place, 
   std::unique_ptr<PeerMemory> memory(new PeerMemory(rendezvous));
   if (ncast_status status =
           place == Place::device ? memory->map_device_memory(bytes) : memory->map_host_memory(bytes)) {
-    const std::string sentence = ncast_last_error();
+    const std::string message = ncast_last_error();
     memory.reset();
-    return fail(status, "%s", sentence.c_str());
+    return fail(status, "%s", message.c_str());
   }
   *result = std::move(memory);
   return NCAST_OK;
@@ -133,10 +133,10 @@ ncast_status PeerMemory::map_host_memory(size_t bytes) {
     if (status == NCAST_OK) status = register_segment(static_cast<int>(peer));
   }
   if (status == NCAST_OK) status = rendezvous_.barrier();
-  const std::string sentence = ncast_last_error();
+  const std::string message = ncast_last_error();
   bootstrap::unlink_segment(own.name);
   shared_ = status == NCAST_OK;
-  return status == NCAST_OK ? NCAST_OK : fail(status, "%s", sentence.c_str());
+  return status == NCAST_OK ? NCAST_OK : fail(status, "%s", message.c_str());
 }
 
 ncast_status PeerMemory::register_segment(int rank) {

@@ -19,9 +19,9 @@ ncast_status RegisteredMemory::create(bootstrap::Rendezvous& rendezvous, char* o
                                       std::unique_ptr<RegisteredMemory>* result) {
   std::unique_ptr<RegisteredMemory> memory(new RegisteredMemory(rendezvous, own, bytes));
   if (ncast_status status = memory->map_all()) {
-    const std::string sentence = ncast_last_error();
+    const std::string message = ncast_last_error();
     memory.reset();
-    return fail(status, "%s", sentence.c_str());
+    return fail(status, "%s", message.c_str());
   }
   *result = std::move(memory);
   return NCAST_OK;

@@ -7,12 +7,12 @@ namespace {
 
 template <const BlockCoder& coder>
 size_t encode(const BlockType& type, const uint8_t* values, uint8_t* payload) {
-  return coder.encode(format::window::value_type(type.dtype), values, payload);
+  return coder.encode(value_type(type.dtype), values, payload);
 }
 
 template <const BlockCoder& coder>
 bool decode(const BlockType& type, const uint8_t* payload, size_t payload_bytes, uint8_t* values) {
-  return coder.decode(format::window::value_type(type.dtype), payload, payload_bytes, values);
+  return coder.decode(value_type(type.dtype), payload, payload_bytes, values);
 }
 
 // Counter w is of blocks with w-bit codes.
@@ -23,12 +23,12 @@ static_assert(std::size(counter_names) == far_escapes + 1);
 
 // Reads header and tokens; the codes do not matter to the counters.
 bool count(const BlockType& block, const uint8_t* payload, size_t payload_bytes, uint64_t* counters) {
-  const format::window::ValueType type = format::window::value_type(block.dtype);
+  const ValueType type = value_type(block.dtype);
   PayloadHeader header;
   if (!read_payload_header(type, payload, payload_bytes, &header)) return false;
   const uint8_t* tokens = payload + type.escape_offset(header.width);
   int far = 0;
-  for (int i = 0; i < header.escapes; ++i) far += (tokens[i / 2] >> i % 2 * 4 & 15) == format::window::far_token;
+  for (int i = 0; i < header.escapes; ++i) far += (tokens[i / 2] >> i % 2 * 4 & 15) == far_token;
   ++counters[header.width];
   counters[escapes] += static_cast<uint64_t>(header.escapes);
   counters[far_escapes] += static_cast<uint64_t>(far);

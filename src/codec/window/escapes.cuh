@@ -34,7 +34,7 @@ struct FarEscapes {
   }
 };
 
-template <format::window::ValueType Type>
+template <ValueType Type>
 class Escapes {
   static constexpr int groups = Type.groups();
 
@@ -59,7 +59,7 @@ class Escapes {
     constexpr uint32_t capacity = sizeof list / sizeof *list;
     static_assert(capacity % 64 == 0);  // all lanes may read
     // A listed escape: lane at 4 (where it counts vectors), bit at 9, group at 14.
-    static_assert(groups <= 4 && format::window::vector_bytes == 1 << 4);
+    static_assert(groups <= 4 && vector_bytes == 1 << 4);
     const uint32_t offset_of_bit = value_offset<Type>(0, lane % 8 * 4 + lane / 8, 0);  // this lane's number as a bit
     // The number of each run's first escape.
     uint32_t first[runs];
@@ -80,12 +80,12 @@ class Escapes {
         place[run] = first[run] - begin;  // wraps for escapes of earlier batches
       }
 #pragma unroll 1
-      for (uint32_t turn = 0; turn < longest; ++turn) {
+      for (uint32_t step = 0; step < longest; ++step) {
 #pragma unroll
         for (int run = 0; run < runs; ++run) {
           const uint32_t rest = left[run] & (left[run] - 1);
           const uint32_t where = device::highest_bit(left[run] ^ rest) * 512 + (lane * 16 + run % groups * 16384);
-          if (left[run] != 0 && place[run] < capacity) list[place[run]] = static_cast<uint16_t>(device::hidden(where));
+          if (left[run] != 0 && place[run] < capacity) list[place[run]] = static_cast<uint16_t>(device::opaque(where));
           left[run] = rest;
           ++place[run];
         }
@@ -101,7 +101,7 @@ class Escapes {
         for (int i = 0; i < 2; ++i) {
           const uint32_t where = pair.has[i] ? two >> 16 * i & 0xffff : 0;
           pair.offset[i] = __shfl_sync(device::all_lanes, offset_of_bit, where / 512) + (where & 31 * 16) +
-                           where / 16384 * (format::window::group_elems * Type.value_bytes);
+                           where / 16384 * (group_elems * Type.value_bytes);
         }
         visit(pair);
       }

@@ -6,7 +6,7 @@
 #include "../frame/layout.h"
 #include "narrowcast/types.h"
 
-namespace narrowcast::format::window {
+namespace narrowcast::codec::window {
 
 // A block is divided among 32 lanes; a lane holds 32 values of each group of 1024, as 8 words of 4 bytes.
 inline constexpr int lanes = 32;
@@ -41,7 +41,7 @@ struct ValueType {
   constexpr int payload_bytes(int width, int escapes, int far_escapes) const {
     const int tokens = static_cast<int>(static_cast<unsigned>(escapes + 1) / 2);
     const int used = escape_offset(width) + tokens + far_escapes * far_bytes() + 4;
-    return static_cast<int>(aligned(static_cast<uint64_t>(used)));
+    return static_cast<int>(format::aligned(static_cast<uint64_t>(used)));
   }
 };
 
@@ -85,4 +85,4 @@ inline constexpr int bins = 32;
 inline constexpr int bins_below_anchor = 20;
 inline constexpr int escape_cost_bits = 8;  // a token, its share of far exponents, and the time that it takes
 
-}  // namespace narrowcast::format::window
+}  // namespace narrowcast::codec::window

@@ -13,9 +13,9 @@
 
 namespace narrowcast::codec::window {
 
-template <format::window::ValueType Type>
+template <ValueType Type>
 class Block {
-  static constexpr int words = format::window::group_words;
+  static constexpr int words = group_words;
   static constexpr int groups = Type.groups();
 
  public:
@@ -55,9 +55,8 @@ class Block {
     const auto* in = static_cast<const char*>(payload);
     auto* out = static_cast<char*>(values);
     const uint32_t header = load<uint32_t>(in + payload_bytes - 4);
-    const Window window{header & format::window::width_mask,
-                        header >> format::window::base_shift & format::window::base_mask};
-    const uint32_t escape_count = header >> format::window::escapes_shift;
+    const Window window{header & width_mask, header >> base_shift & base_mask};
+    const uint32_t escape_count = header >> escapes_shift;
     if (window.width < 1 || window.width > Type.max_width() || escape_count > Type.block_elems() ||
         window.base > (1u << Type.exponent_bits) - (1u << window.width) ||
         Type.payload_bytes(window.width, escape_count, 0) > payload_bytes)
@@ -242,8 +241,7 @@ class Block {
 
   // Where a lane's tails of its `vector`th 16 bytes of the group go, and its rest bytes of the four values of `word`.
   __device__ static uint32_t tail_offset(int group, int vector, int lane) {
-    return ((group * (32 / Type.vector_elems()) + vector) * format::window::lanes + lane) *
-           (Type.vector_elems() * Type.tail_bytes);
+    return ((group * (32 / Type.vector_elems()) + vector) * lanes + lane) * (Type.vector_elems() * Type.tail_bytes);
   }
   __device__ static uint32_t rest_byte_offset(int group, int word, int lane) {
     return Type.rest_byte_offset() + value_offset<Type>(group, 4 * word, lane) / Type.value_bytes;
@@ -254,15 +252,14 @@ class Block {
     uint32_t packed[Width];
     pack<Width>(fields, packed);
 #pragma unroll
-    for (int row = 0; row < Width; ++row)
-      store(section + (group * Width + row) * format::window::row_bytes + lane * 4, packed[row]);
+    for (int row = 0; row < Width; ++row) store(section + (group * Width + row) * row_bytes + lane * 4, packed[row]);
   }
   template <int Width>
   __device__ static void unpack_from(uint32_t (&fields)[words], const char* section, int group, int lane) {
     uint32_t packed[Width];
 #pragma unroll
     for (int row = 0; row < Width; ++row)
-      packed[row] = load<uint32_t>(section + (group * Width + row) * format::window::row_bytes + lane * 4);
+      packed[row] = load<uint32_t>(section + (group * Width + row) * row_bytes + lane * 4);
     unpack<Width>(packed, fields);
   }
 
@@ -273,7 +270,6 @@ class Block {
   }
 
   __device__ static uint32_t token_of(uint32_t exponent, Window window) {
-    using namespace format::window;
     const uint32_t from_lowest = exponent - window.base + below_tokens;  // wraps round below it
     const uint32_t above = from_lowest - window.escape_code();
     const uint32_t near = from_lowest < below_tokens            ? from_lowest
@@ -285,7 +281,6 @@ class Block {
   // Writes tokens, far exponents and the header word; returns the payload's bytes.
   __device__ static uint32_t encode_escapes(const char* in, char* out, Window window, const Escapes<Type>& escapes,
                                             EscapeList& list, int lane) {
-    using namespace format::window;
     char* tokens = out + Type.escape_offset(window.width);
     uint32_t far = 0;
     escapes.for_each(list, lane, [&](const EscapePair& pair) {
@@ -330,7 +325,6 @@ class Block {
 
   __device__ static bool decode_escapes(const char* in, uint32_t payload_bytes, char* out, Window window,
                                         const Escapes<Type>& escapes, EscapeList& list, int lane) {
-    using namespace format::window;
     const char* tokens = in + Type.escape_offset(window.width);
     uint32_t far = 0;
     bool fits = true;
@@ -379,9 +373,9 @@ class Block {
 // The codec as codec/block_codec.cuh describes it, for each value type that it shrinks. The parameter is the dtype
 // because nvcc cannot name a kernel by a value of class type.
 template <ncast_dtype Dtype>
-  requires(format::window::value_type(Dtype).value_bytes != 0)
+  requires(value_type(Dtype).value_bytes != 0)
 struct Codec {
-  using Coder = Block<format::window::value_type(Dtype)>;
+  using Coder = Block<value_type(Dtype)>;
   static constexpr ncast_dtype dtype = Dtype;
   static constexpr uint32_t values_bytes = Coder::values_bytes;
   static constexpr bool is_fixed = false;
@@ -399,7 +393,7 @@ struct Codec {
 // The same for kernels whose warps have different roles: one copy of the code, which the roles share, so that coding
 // costs registers only where it happens.
 template <ncast_dtype Dtype>
-  requires(format::window::value_type(Dtype).value_bytes != 0)
+  requires(value_type(Dtype).value_bytes != 0)
 struct SharedCodec : Codec<Dtype> {
   using typename Codec<Dtype>::Coder;
   using typename Codec<Dtype>::Scratch;

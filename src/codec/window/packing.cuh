@@ -31,9 +31,9 @@ __device__ __forceinline__ uint32_t shifted(uint32_t word, int left) {
 
 // fields[k]: four fields below 2^Width. packed: Width words.
 template <int Width>
-__device__ __forceinline__ void pack(const uint32_t (&fields)[format::window::group_words], uint32_t (&packed)[Width]) {
+__device__ __forceinline__ void pack(const uint32_t (&fields)[group_words], uint32_t (&packed)[Width]) {
   constexpr int whole = 8 / Width;
-  constexpr int leftover = format::window::group_words - whole * Width;
+  constexpr int leftover = group_words - whole * Width;
 #pragma unroll
   for (int row = 0; row < Width; ++row) {
     uint32_t word = fields[row * whole];
@@ -51,10 +51,9 @@ __device__ __forceinline__ void pack(const uint32_t (&fields)[format::window::gr
 }
 
 template <int Width>
-__device__ __forceinline__ void unpack(const uint32_t (&packed)[Width],
-                                       uint32_t (&fields)[format::window::group_words]) {
+__device__ __forceinline__ void unpack(const uint32_t (&packed)[Width], uint32_t (&fields)[group_words]) {
   constexpr int whole = 8 / Width;
-  constexpr int leftover = format::window::group_words - whole * Width;
+  constexpr int leftover = group_words - whole * Width;
 #pragma unroll
   for (int word = 0; word < whole * Width; ++word)
     fields[word] = packed[word / whole] >> (word % whole * Width) & device::bytes4((1u << Width) - 1);

@@ -24,7 +24,7 @@ __device__ __forceinline__ uint32_t high_bytes(const Heads& heads) {
 }
 
 // The codes of four heads in a window, one to a byte: distance from the base, or `escape_code` where it is no less.
-template <format::window::ValueType Type>
+template <ValueType Type>
 class Coder {
  public:
   __device__ __forceinline__ Coder(uint32_t base, uint32_t escape_code)
@@ -50,14 +50,14 @@ class Coder {
 };
 
 // The rest of four heads as a byte each (bits 0 to 7 of it), for types with rest_bytes.
-template <format::window::ValueType Type>
+template <ValueType Type>
 __device__ __forceinline__ uint32_t rest_bytes_of(const Heads& heads) {
   if constexpr (Type.rest_bits != 0) return low_bytes(heads);
   return device::select_bits(device::bytes4(0x7f), low_bytes(heads), high_bytes(heads));
 }
 
 // The upper bits of the rest of four heads, for types with rest_bits: the sign above mantissa bits.
-template <format::window::ValueType Type>
+template <ValueType Type>
 __device__ __forceinline__ uint32_t rest_bits_of(const Heads& heads) {
   constexpr int mantissa = Type.rest_bits - 1;
   const uint32_t high = high_bytes(heads);
@@ -66,7 +66,7 @@ __device__ __forceinline__ uint32_t rest_bits_of(const Heads& heads) {
 }
 
 // Heads from exponents minus base (codes), base, and the rest.
-template <format::window::ValueType Type>
+template <ValueType Type>
 __device__ __forceinline__ Heads heads_of(uint32_t codes, uint32_t base, uint32_t rest_bytes, uint32_t rest_bits) {
   using device::bytes4;
   if constexpr (Type.exponent_bits > 8) {
@@ -95,23 +95,22 @@ __device__ __forceinline__ Heads heads_of(uint32_t codes, uint32_t base, uint32_
 }
 
 // Byte offset in the block of value `sequence` (0..31) of `lane` in `group`.
-template <format::window::ValueType Type>
+template <ValueType Type>
 __device__ __forceinline__ uint32_t value_offset(uint32_t group, uint32_t sequence, uint32_t lane) {
   constexpr uint32_t in_vector = Type.vector_elems();
-  return group * (format::window::group_elems * Type.value_bytes) +
-         (sequence / in_vector * format::window::lanes + lane) * format::window::vector_bytes +
+  return group * (group_elems * Type.value_bytes) + (sequence / in_vector * lanes + lane) * vector_bytes +
          sequence % in_vector * Type.value_bytes;
 }
 
 // Where a value's exponent is: `mask` at bit `shift` of the unsigned Head that follows the tail.
-template <format::window::ValueType Type>
+template <ValueType Type>
 struct ExponentField {
   using Head = std::conditional_t<Type.value_bytes == 1, uint8_t, uint16_t>;
   static constexpr int shift = Type.value_bytes == 1 ? Type.mantissa_bits() : 15 - Type.exponent_bits;
   static constexpr uint32_t mask = (1u << Type.exponent_bits) - 1;
 };
 
-template <format::window::ValueType Type>
+template <ValueType Type>
 __device__ __forceinline__ uint32_t exponent_at(const char* value) {
   using Field = ExponentField<Type>;
   const auto head = *reinterpret_cast<const typename Field::Head*>(value + Type.tail_bytes);

@@ -4,8 +4,6 @@
 
 namespace narrowcast::codec::window {
 
-using namespace format::window;
-
 bool read_payload_header(const ValueType& type, const uint8_t* payload, size_t payload_bytes, PayloadHeader* header) {
   if (payload_bytes % format::alignment != 0 || payload_bytes < format::alignment) return false;
   uint32_t word;

@@ -16,13 +16,12 @@ struct Window {
 };
 
 // In shared memory; the last bin takes what is outside the others, and is not read.
-using Histogram = uint32_t[format::window::bins + 1];
+using Histogram = uint32_t[bins + 1];
 
 // As reference.cc's choose_window, a bin of the histogram to a lane. values: in shared memory, visible to the whole
 // warp, which calls and gets the same result.
-template <format::window::ValueType Type>
+template <ValueType Type>
 __device__ Window place_window(const char* values, Histogram& histogram, int lane) {
-  using namespace format::window;
   uint32_t sample[samples_per_lane];
   uint32_t smallest = ~0u;
 #pragma unroll
@@ -43,8 +42,8 @@ __device__ Window place_window(const char* values, Histogram& histogram, int lan
   __syncwarp();  // the histogram is free
 
   // How many samples 2, 4, ... adjacent bins hold from this lane's on; 2^width - 1 of them are a window.
-  const uint32_t in_two = count + device::from_above(count, 1);
-  const uint32_t in_four = in_two + device::from_above(in_two, 2);
+  const uint32_t in_two = count + device::shuffle_down_or_zero(count, 1);
+  const uint32_t in_four = in_two + device::shuffle_down_or_zero(in_two, 2);
   // The best place for a window that covers `covered` samples if it begins at this lane's bin: the largest cover and,
   // among equals, the lowest bin.
   const auto best_place = [&](uint32_t covered) {
@@ -61,19 +60,20 @@ __device__ Window place_window(const char* values, Histogram& histogram, int lan
     }
     return cost;
   };
-  const uint32_t place_of_three = best_place(in_four + device::from_above(in_two, 4) + device::from_above(count, 6));
-  const uint32_t place_of_two = best_place(in_two + device::from_above(count, 2));
+  const uint32_t place_of_three =
+      best_place(in_four + device::shuffle_down_or_zero(in_two, 4) + device::shuffle_down_or_zero(count, 6));
+  const uint32_t place_of_two = best_place(in_two + device::shuffle_down_or_zero(count, 2));
   consider(3, place_of_three);
   const uint32_t cost_of_two = consider(2, place_of_two);
   if (cost_of_two < best_cost + samples) consider(1, best_place(count));  // it saves a bit a sample, and covers no more
   if (best_cost >= 4 * samples) {                                         // below that no wider window wins
-    const uint32_t in_eight = in_four + device::from_above(in_four, 4);
-    const uint32_t in_fifteen =
-        in_eight + device::from_above(in_four, 8) + device::from_above(in_two, 12) + device::from_above(count, 14);
+    const uint32_t in_eight = in_four + device::shuffle_down_or_zero(in_four, 4);
+    const uint32_t in_fifteen = in_eight + device::shuffle_down_or_zero(in_four, 8) +
+                                device::shuffle_down_or_zero(in_two, 12) + device::shuffle_down_or_zero(count, 14);
     consider(4, best_place(in_fifteen));
     if constexpr (Type.max_width() >= 5) {
-      const uint32_t in_sixteen = in_eight + device::from_above(in_eight, 8);
-      consider(5, best_place(in_sixteen + device::from_above(in_fifteen, 16)));
+      const uint32_t in_sixteen = in_eight + device::shuffle_down_or_zero(in_eight, 8);
+      consider(5, best_place(in_sixteen + device::shuffle_down_or_zero(in_fifteen, 16)));
     }
   }
   return best;

@@ -10,8 +10,6 @@
 namespace narrowcast::codec::window {
 namespace {
 
-using namespace format::window;
-
 // A value split into its parts.
 struct Parts {
   int exponent;
@@ -19,7 +17,7 @@ struct Parts {
   uint64_t tail;
 };
 
-Parts take_apart(const ValueType& type, const uint8_t* values, int index) {
+Parts split_value(const ValueType& type, const uint8_t* values, int index) {
   uint64_t bits = 0;
   std::memcpy(&bits, values + index * type.value_bytes, static_cast<size_t>(type.value_bytes));
   const auto head = static_cast<uint32_t>(bits >> 8 * type.tail_bytes);
@@ -30,7 +28,7 @@ Parts take_apart(const ValueType& type, const uint8_t* values, int index) {
           bits & ((uint64_t{1} << 8 * type.tail_bytes) - 1)};
 }
 
-void put_together(const ValueType& type, const Parts& parts, uint8_t* values, int index) {
+void join_value(const ValueType& type, const Parts& parts, uint8_t* values, int index) {
   const uint32_t sign = parts.rest >> type.mantissa_bits();
   const uint32_t mantissa = parts.rest & ((1u << type.mantissa_bits()) - 1);
   const uint64_t head = static_cast<uint64_t>(sign) << (type.head_bits() - 1) |
@@ -120,7 +118,7 @@ Window choose_window(const ValueType& type, const uint8_t* values) {
     for (int i = 0; i < samples_per_lane; ++i) {
       const int index =
           i * (type.block_elems() / samples_per_lane) + lane * type.vector_elems() + (lane + i) % type.vector_elems();
-      sample[lane][i] = take_apart(type, values, index).exponent;
+      sample[lane][i] = split_value(type, values, index).exponent;
     }
 
   // The largest of the lanes' smallest: unmoved by a few outliers on either side.
@@ -173,14 +171,14 @@ size_t encode(const ValueType& type, const uint8_t* values, uint8_t* payload) {
 
   const int escape_code = (1 << window.width) - 1;
   const auto code_of = [&](int index) {
-    const int distance = take_apart(type, values, index).exponent - window.base;
+    const int distance = split_value(type, values, index).exponent - window.base;
     return distance >= 0 && distance < escape_code ? distance : escape_code;
   };
 
   std::vector<int> tokens, far;
   for_each_in_escape_order(type, [&](int index) {
     if (code_of(index) != escape_code) return;
-    const int exponent = take_apart(type, values, index).exponent;
+    const int exponent = split_value(type, values, index).exponent;
     tokens.push_back(token_of(window, exponent));
     if (tokens.back() == far_token) far.push_back(exponent);
   });
@@ -189,13 +187,13 @@ size_t encode(const ValueType& type, const uint8_t* values, uint8_t* payload) {
 
   std::memset(payload, 0, static_cast<size_t>(bytes));
   for (int index = 0; index < type.block_elems(); ++index) {
-    const Parts parts = take_apart(type, values, index);
+    const Parts parts = split_value(type, values, index);
     std::memcpy(payload + index * type.tail_bytes, &parts.tail, static_cast<size_t>(type.tail_bytes));
     if (type.rest_bytes != 0) payload[type.rest_byte_offset() + index] = static_cast<uint8_t>(parts.rest);
   }
   if (type.rest_bits != 0)
     pack(type, type.rest_bits, payload + type.rest_bit_offset(),
-         [&](int index) { return take_apart(type, values, index).rest >> 8 * type.rest_bytes; });
+         [&](int index) { return split_value(type, values, index).rest >> 8 * type.rest_bytes; });
   pack(type, window.width, payload + type.code_offset(),
        [&](int index) { return static_cast<uint32_t>(code_of(index)); });
   for (size_t i = 0; i < tokens.size(); ++i) {
@@ -263,7 +261,7 @@ bool decode(const ValueType& type, const uint8_t* payload, size_t payload_bytes,
   });
 
   for (int index = 0; index < type.block_elems(); ++index)
-    put_together(type, block[static_cast<size_t>(index)], values, index);
+    join_value(type, block[static_cast<size_t>(index)], values, index);
   return true;
 }
 

@@ -10,7 +10,6 @@
 namespace narrowcast::codec::window {
 namespace {
 
-using namespace format::window;
 using namespace rows;
 
 template <const ValueType& type>
@@ -72,7 +71,7 @@ NARROWCAST_INLINE size_t encode_block(const uint8_t* values, uint8_t* payload) {
   PerValue<type, Exponent<type>> exponents;
   PerValue<type> rest_bits;
   EscapeBits<type> escapes;
-  take_apart<type>(values, payload, exponents, rest_bits);
+  split_values<type>(values, payload, exponents, rest_bits);
   if constexpr (type.rest_bits != 0) pack<type, type.rest_bits>(rest_bits, payload + type.rest_bit_offset(), nullptr);
   encode_codes<type>(window, exponents, payload, escapes);
 
@@ -112,7 +111,7 @@ NARROWCAST_INLINE bool decode_block(const uint8_t* payload, size_t payload_bytes
   PerValue<type> rest_bits;
   if constexpr (type.rest_bits != 0)
     unpack<type, type.rest_bits>(payload + type.rest_bit_offset(), 0, rest_bits, nullptr);
-  put_together<type>(payload, exponents, rest_bits, values);
+  join_values<type>(payload, exponents, rest_bits, values);
   return true;
 }
 

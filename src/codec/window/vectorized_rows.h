@@ -18,8 +18,6 @@
 
 namespace narrowcast::codec::window::rows {
 
-using namespace format::window;
-
 static_assert(std::endian::native == std::endian::little, "sections are read and written as little-endian words");
 
 // Users' pointers and sections have any alignment. Name these types in full: `auto` drops the attributes.
@@ -61,9 +59,9 @@ NARROWCAST_INLINE uint32_t exponent_of(uint32_t head) {
 
 // Writes tails and rest bytes to the payload, exponents and rest bits to arrays.
 template <const ValueType& type>
-NARROWCAST_INLINE void take_apart(const uint8_t* values, uint8_t* payload,
-                                  PerValue<type, Exponent<type>>& __restrict exponents,
-                                  PerValue<type>& __restrict rest_bits) {
+NARROWCAST_INLINE void split_values(const uint8_t* values, uint8_t* payload,
+                                    PerValue<type, Exponent<type>>& __restrict exponents,
+                                    PerValue<type>& __restrict rest_bits) {
   PerValue<type, Head<type>> copied;
   const uint8_t* heads = values;
   if constexpr (type.tail_bytes == 2) {
@@ -98,8 +96,8 @@ NARROWCAST_INLINE void take_apart(const uint8_t* values, uint8_t* payload,
 
 // The inverse: every bit of an exponent above exponent_bits is zero.
 template <const ValueType& type>
-NARROWCAST_INLINE void put_together(const uint8_t* payload, const PerValue<type, Exponent<type>>& __restrict exponents,
-                                    const PerValue<type>& __restrict rest_bits, uint8_t* __restrict values) {
+NARROWCAST_INLINE void join_values(const uint8_t* payload, const PerValue<type, Exponent<type>>& __restrict exponents,
+                                   const PerValue<type>& __restrict rest_bits, uint8_t* __restrict values) {
   PerValue<type, Head<type>> heads;
   const uint8_t* __restrict rest_bytes = payload + type.rest_byte_offset();
   for (int i = 0; i < type.block_elems(); ++i) {

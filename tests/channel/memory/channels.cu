@@ -37,7 +37,7 @@ __global__ void pass_messages(const __grid_constant__ ncast_channels channels, u
     for (uint32_t message = begin; message < begin + batch; ++message) {
       const uint32_t bytes = length_of(message, channels.slot_bytes);
       if (message % 2 == 0) {
-        for (int looks = 0; looks < 100 && !in.poll(); ++looks) {
+        for (int polls = 0; polls < 100 && !in.poll(); ++polls) {
         }
         if (!in.wait()) bad += 1000000;
         if (in.bytes() != bytes) ++bad;
@@ -91,18 +91,18 @@ __global__ void pass_directly(const __grid_constant__ ncast_channels channels, S
   Sender out(channels, place.next, place.ring);
   Receiver in(channels, place.previous, place.ring);
   uint32_t bad = 0;
-  for (uint32_t turn = 0; turn < 20; ++turn) {
+  for (uint32_t round = 0; round < 20; ++round) {
     for (uint32_t i = place.thread; i < part_bytes; i += 32) {
-      buffer[i] = byte_of(channels.rank, place.ring, turn, i);
-      own->got[place.ring][i] = byte_of(channels.rank, place.ring, turn + 100, i);
+      buffer[i] = byte_of(channels.rank, place.ring, round, i);
+      own->got[place.ring][i] = byte_of(channels.rank, place.ring, round + 100, i);
     }
     out.put_direct(of_next->put[place.ring], buffer, part_bytes);
     if (!out.signal() || !in.wait()) bad += 1000000;
     for (uint32_t i = place.thread; i < part_bytes; i += 32)
-      bad += own->put[place.ring][i] != byte_of(place.previous, place.ring, turn, i);
+      bad += own->put[place.ring][i] != byte_of(place.previous, place.ring, round, i);
     in.get_direct(buffer, of_previous->got[place.ring], part_bytes);
     for (uint32_t i = place.thread; i < part_bytes; i += 32)
-      bad += buffer[i] != byte_of(place.previous, place.ring, turn + 100, i);
+      bad += buffer[i] != byte_of(place.previous, place.ring, round + 100, i);
     in.release();
     if (!out.flush()) bad += 1000000;  // the next rank has read both
   }
@@ -161,7 +161,7 @@ void check_encoded(int rank, int ranks, const ncast_unique_id& id, std::barrier<
     tests::Random random(static_cast<uint64_t>(source) + 1);
     std::vector<uint8_t> values;
     for (int pattern = 0; values.size() < bytes; ++pattern) {
-      const auto block = tests::make_block(format::window::value_type(Dtype), pattern % 16, random);
+      const auto block = tests::make_block(codec::window::value_type(Dtype), pattern % 16, random);
       values.insert(values.end(), block.begin(), block.end());
     }
     values.resize(bytes);

@@ -34,7 +34,7 @@ __global__ void pass_packets(const __grid_constant__ ncast_channels channels, ui
       const uint32_t bytes = length(message);
       for (uint32_t i = place.thread; i < most + 16; i += 32) all[i] = 0xa5;
       __syncwarp();
-      for (int looks = 0; looks < 100 && !in.poll(); ++looks) {
+      for (int polls = 0; polls < 100 && !in.poll(); ++polls) {
       }
       if (!in.get(to, bytes)) bad += 1000000;
       for (uint32_t i = place.thread; i < most + 16; i += 32) {

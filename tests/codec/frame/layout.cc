@@ -9,7 +9,7 @@
 namespace narrowcast::tests {
 namespace {
 
-using namespace format::window;
+using namespace codec::window;
 
 struct Row {
   ValueType type;

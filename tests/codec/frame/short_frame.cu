@@ -57,7 +57,7 @@ void check_codec(ncast_codec codec) {
   Random random(30);
   int sms = 0;
   REQUIRE_CUDA(cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, 0));
-  const ValueType type = format::window::bfloat16;
+  const ValueType type = codec::window::bfloat16;
   for (const int blocks_of_sm : {7, 18, 31, 36}) {
     Bytes values;
     for (int i = 0; i < blocks_of_sm * sms; ++i) {

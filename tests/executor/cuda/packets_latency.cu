@@ -82,7 +82,7 @@ TEST_CASE("packets: latency of calls" * doctest::skip()) {
   const TestWorld world(rank_count());
   int devices = 0;
   REQUIRE_CUDA(cudaGetDeviceCount(&devices));
-  const uint32_t most_ctas = devices < world.ranks() ? 8 : channel::most_packet_ctas;
+  const uint32_t most_ctas = devices < world.ranks() ? 8 : channel::max_packet_ctas;
   const auto n = static_cast<uint64_t>(world.ranks());
 
   std::printf("%d ranks on %d GPUs, bfloat16, us per call in a CUDA graph\n", world.ranks(),

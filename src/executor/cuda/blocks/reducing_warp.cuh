@@ -96,9 +96,9 @@ class ReducingWarp {
   __device__ channel::SlotReceiver receiver() {
     return {call_.peers, call_.layout, end(), state_.receivers[end_index()], Codec::values_bytes, thread_};
   }
-  // hidden() makes the compiler recompute the address at every use, because keeping it would take registers from the
+  // opaque() makes the compiler recompute the address at every use, because keeping it would take registers from the
   // sums.
-  __device__ char* buffer(uint32_t number) const { return memory_.buffers[device::hidden(number)]; }
+  __device__ char* buffer(uint32_t number) const { return memory_.buffers[device::opaque(number)]; }
   __device__ char* current_buffer() const { return buffer(current_); }
   __device__ char* next_buffer() const { return buffer(current_ ^ 1); }
   __device__ char* encoded_buffer() const { return buffer(2); }

@@ -155,7 +155,7 @@ __device__ void send_blocks(const BlockCall& call, WarpMemory<Codec>& memory, Si
     } else {
       // Long pieces, which use all slots, gain from delayed flags. Encoded values do not.
       const bool delays_flag =
-          Codec::is_identity && !last && call.send[current.peer].slots == channel::ChannelLayout::most_slots;
+          Codec::is_identity && !last && call.send[current.peer].slots == channel::ChannelLayout::max_slots;
       sender.put(to, size.is_coded() ? payload : buffer, size, current.block, last, delays_flag);
     }
     if constexpr (!Codec::is_exact) {

@@ -28,7 +28,7 @@ __global__ void __launch_bounds__(most_packet_warps(false) * 32)
     const auto unit = load_unit<Value>(exchange.send_piece(job.to), job.place, bytes, exchange.send_aligned);
     packets.begin();
     if (is_own) {
-      if (!packets.is_refused())
+      if (!packets.was_stopped())
         store_unit<Value>(exchange.recv_piece(job.to), job.place, bytes, exchange.recv_aligned, unit);
     } else {
       packets.send(job.to, job.place, unit);
@@ -50,7 +50,7 @@ __global__ void __launch_bounds__(most_packet_warps(false) * 32)
       packets.begin();
       packets.send_tokens(others & ~exchange.to);
       packets.advance();
-      if (packets.is_refused()) return;
+      if (packets.was_stopped()) return;
     }
     if (job - exchange.recv_delay < jobs && !receive(Job<Packet>(peers, exchange.rows, job - exchange.recv_delay)))
       break;

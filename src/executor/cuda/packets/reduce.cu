@@ -102,7 +102,7 @@ __global__ void __launch_bounds__(most_packet_warps(true) * 32)
       packets.begin();
       packets.send_tokens(others & ~exchange.to);
       packets.advance();
-      if (packets.is_refused()) return;
+      if (packets.was_stopped()) return;
     }
     // Pieces and results share the receiving code, which keeps the kernel short.
 #pragma unroll 1

@@ -78,7 +78,7 @@ __global__ void __launch_bounds__(most_packet_warps(true) * 32)
   if (has_any) own = send_units<sharing, Others>(packets, peers, exchange, place);
   packets.begin();
   packets.advance();
-  if (packets.is_refused()) return;
+  if (packets.was_stopped()) return;
   if (place.is_in(own_bytes)) {
     Unit<Packet> units[Others];
     goes_on = packets.receive(packets.wanted(exchange.from), place, units);
@@ -109,7 +109,7 @@ __global__ void __launch_bounds__(most_packet_warps(false) * 32)
     const Unit<Packet> unit = load_words(exchange.send_piece(job.to), job.place, bytes);
     packets.begin();
     if (is_own) {
-      if (!packets.is_refused()) store_words(exchange.recv_piece(job.to), job.place, bytes, unit);
+      if (!packets.was_stopped()) store_words(exchange.recv_piece(job.to), job.place, bytes, unit);
     } else {
       packets.send(job.to, job.place, unit);
     }
@@ -117,7 +117,7 @@ __global__ void __launch_bounds__(most_packet_warps(false) * 32)
   packets.begin();
   packets.send_tokens(others & ~exchange.to);
   packets.advance();
-  if (packets.is_refused()) return;
+  if (packets.was_stopped()) return;
   if (has_any && (exchange.from >> job.from & 1) != 0) {
     Unit<Packet> unit;
     if (packets.receive_from(job.from, job.place, unit))
