@@ -1,14 +1,14 @@
-// Channels and codecs for kernels of your own, in CUDA C++20; compile with -std=c++20 --expt-relaxed-constexpr.
-// narrowcast/channel.h makes what they need; docs/guide/channels.md walks through it.
+// Channels and codecs for your own CUDA kernels. Requires C++20: compile with -std=c++20 --expt-relaxed-constexpr. The
+// host creates channels with the functions in narrowcast/channel.h; docs/guide/channels.md is a tutorial.
 //
-// Done by whole warps, each on its own: 32 threads call together, with the same arguments.
-//   Sender    put, put_encoded, put_direct, signal, flush: a warp's end of a ring towards a peer
-//   Receiver  wait, poll, get, get_decoded, get_reduced, get_decoded_reduced, get_direct, release: the other end
-//   PacketSender    put, flush: a warp's end for short messages by packets, data and flag in one store
-//   PacketReceiver  poll, get: the other end
-//   Window    the codec `window` for values of a type
-// Done by single threads:
-//   Port      put, signal, flush, put_with_signal, put_with_signal_and_flush, wait, poll: copies by copy engines
+// Called by a whole warp: all 32 threads call together, with the same arguments.
+//   Sender          put, put_encoded, put_direct, signal, flush: sending end of a ring
+//   Receiver        wait, poll, get, get_decoded, get_reduced, get_decoded_reduced, get_direct, release: receiving end
+//   PacketSender    put, flush: sending end of a ring of packets, for short messages
+//   PacketReceiver  poll, get: receiving end of a ring of packets
+//   Window          the codec `window` for one value type
+// Called by single threads:
+//   Port            put, signal, flush, put_with_signal, put_with_signal_and_flush, wait, poll: copies by copy engines
 #ifndef NARROWCAST_DEVICE_CUH_
 #define NARROWCAST_DEVICE_CUH_
 
@@ -29,7 +29,7 @@ using channel::Receiver;
 using channel::Sender;
 using device::BlockCodec;
 
-// Of the floating-point types: 4096 bytes a block, 8192 for float64.
+// The codec `window` for a floating-point type. A block has 4096 bytes, or 8192 for float64.
 template <ncast_dtype Dtype>
 using Window = codec::window::Codec<Dtype>;
 

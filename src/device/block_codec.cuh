@@ -1,4 +1,5 @@
-// What device code needs of a codec. One warp codes one block of one value type between two buffers in shared memory.
+// The interface of a codec for device code. One warp encodes or decodes one block of one value type between two buffers
+// in shared memory.
 #pragma once
 
 #include <concepts>
@@ -8,23 +9,25 @@
 
 namespace narrowcast::device {
 
-// A codec for one value type. Kernels are templated on it, and raw is one like any other.
+// A codec for one value type. Kernels are templates over it; raw is a codec like any other.
 //
 //   dtype         the value type
-//   values_bytes  of a block, a multiple of 512
+//   values_bytes  size of a block of values in bytes, a multiple of 512
 //   is_fixed      every payload has payload_bytes(codec) bytes, a multiple of 16 and less than values_bytes
-//   is_identity   a payload is the values themselves; encode() and decode() are never called
-//   is_exact      decode() returns every bit that encode() was given
-//   Scratch       shared memory that the warp works in, 4-byte aligned
+//   is_identity   the payload is the values themselves; encode() and decode() are never called
+//   is_exact      decode() restores the values exactly
+//   Scratch       scratch of the warp in shared memory, 4-byte aligned
 //
 // encode(values, payload, scratch, lane): values and payload are shared memory, 16-byte aligned, values_bytes long; the
-//   warp sees the values. Returns the payload's bytes in all lanes, a multiple of 16; values_bytes means that the block
-//   does not shrink and is stored raw, in which case `payload` holds nothing of use. A fixed payload never is.
-// decode(payload, payload_bytes, values, scratch, lane): any payload of at most values_bytes, 16-byte aligned. Returns
-//   the same in all lanes: false when the payload does not follow the format (values are then unspecified). The warp
-//   synchronises before it reads the values.
+//   values are visible to the whole warp. Returns the payload's size in bytes to all lanes, a multiple of 16. A size of
+//   values_bytes means that the block does not shrink and is stored raw; the content of `payload` is then undefined. A
+//   fixed payload is never stored raw. decode(payload, payload_bytes, values, scratch, lane): payload_bytes is at most
+//   values_bytes; the payload may contain anything and is 16-byte aligned. Returns the same result to all lanes: false
+//   if the payload does not follow the format (the values are then unspecified). The caller synchronizes the warp
+//   before it reads the values.
 //
-// A codec with parameters has a type Parameters, made from the call's ncast_codec, which both functions take last.
+// A codec with parameters has a type Parameters, constructed from the call's ncast_codec, as the last argument of both
+// functions.
 template <typename Codec>
 concept BlockCodec = requires {
   { Codec::dtype } -> std::convertible_to<ncast_dtype>;

@@ -1,11 +1,11 @@
-// Copies by one warp through its registers, for addresses of any alignment.
+// Copies by one warp through registers, for addresses of any alignment.
 #pragma once
 
 #include <cstdint>
 
 namespace narrowcast::device {
 
-// The 16 bytes that begin so many, fewer than 16, behind the first of `low`, which `high` follows.
+// The 16 bytes at offset `bytes`, less than 16, in the 32 bytes of `low` and `high`.
 __device__ __forceinline__ uint4 unaligned_vector(uint4 low, uint4 high, uint32_t bytes) {
   uint32_t words[7] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z}, last = high.w;
 #pragma unroll
@@ -18,8 +18,8 @@ __device__ __forceinline__ uint4 unaligned_vector(uint4 low, uint4 high, uint32_
   return {word(0), word(1), word(2), word(3)};
 }
 
-// load(i): the i-th of these vectors. All of a batch's loads are under way before its first store, which might be to
-// where they come from.
+// Stores `count` vectors; load(i) returns vector i. Issues all loads of a batch before its first store, since for all
+// the compiler knows the store might change what is loaded.
 template <uint32_t batch, typename Load>
 __device__ __forceinline__ void store_vectors(uint4* to, uint32_t count, int lane, Load load) {
   for (uint32_t first = lane; first < count; first += batch * 32) {
@@ -33,20 +33,21 @@ __device__ __forceinline__ void store_vectors(uint4* to, uint32_t count, int lan
   }
 }
 
-// The whole warp, between shared and global memory of any kind, which do not overlap. The caller sees to it that what
-// it copies is visible to all its threads, and what it copied before anybody reads it.
+// The whole warp copies between shared or global memory. The ranges must not overlap. The caller synchronizes: the
+// source must be visible to all threads before the call, and the copy is visible to other threads only after a barrier.
 //
-// Goes by vectors of 16 bytes, so many of a lane's at once, each of which is cut out of two of the source's if the
-// addresses lie differently to multiples of 16. What is left at either end, fewer bytes than there are lanes, goes by
-// bytes.
+// Copies 16-byte vectors, `batch` at a time per lane. If source and destination are aligned differently, each vector is
+// assembled from two aligned vectors of the source. The bytes left at each end, fewer than there are lanes, are copied
+// one by one.
 template <uint32_t batch>
 __device__ __forceinline__ void copy_bytes(char* to, const char* from, uint32_t bytes, int lane) {
   uint32_t head = -static_cast<uint32_t>(reinterpret_cast<uintptr_t>(to)) % 16;
-  // So many bytes of the first of the source's vectors come before the first of `to`; none comes from before `from`.
+  // The bytes of the source's first vector that precede the data of the destination's first vector. The head is
+  // extended if that source vector would begin before `from`.
   const uint32_t before = static_cast<uint32_t>(reinterpret_cast<uintptr_t>(from) + head) % 16;
   if (before > head) head += 16;
   head = min(head, bytes);
-  uint32_t count = (bytes - head + before) / 16;  // of the source's vectors that end before its end
+  uint32_t count = (bytes - head + before) / 16;  // source vectors that end within the source
   if (before != 0 && count != 0) --count;
   auto* const first = reinterpret_cast<uint4*>(to + head);
   const auto* const source = reinterpret_cast<const uint4*>(from + head - before);
@@ -61,8 +62,8 @@ __device__ __forceinline__ void copy_bytes(char* to, const char* from, uint32_t 
   if (tail < bytes) to[tail] = from[tail];
 }
 
-// The same where it is rare: not inlined, so that the code of a kernel stays in the instruction cache, and with few
-// registers, of which its callers have none to spare.
+// The same for use off the fast path. Not inlined, to keep kernels small enough for the instruction cache, and with a
+// batch of 1, because its callers have no registers to spare.
 __device__ __noinline__ inline void copy_by_warp(void* to, const void* from, uint32_t bytes, int lane) {
   copy_bytes<1>(static_cast<char*>(to), static_cast<const char*>(from), bytes, lane);
 }

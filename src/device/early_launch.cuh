@@ -1,6 +1,7 @@
-// Kernels that are launched before what the stream's kernel before them has written is in memory, for which every
-// thread waits by wait_for_stream() before it loads or stores (programmatic dependent launch, CUDA C++ Programming
-// Guide): when that kernel has called cudaTriggerProgrammaticLaunchCompletion, or else when its CTAs have ended.
+// Early launch of kernels (programmatic dependent launch, CUDA C++ Programming Guide). A kernel that is launched early
+// starts when the stream's previous kernel has called cudaTriggerProgrammaticLaunchCompletion, or when its CTAs have
+// ended. The previous kernel's writes may not be visible yet, so every thread calls wait_for_stream() before it loads
+// or stores.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -11,7 +12,8 @@
 
 namespace narrowcast::device {
 
-// Launches a __global__ function or cudaKernel_t, early or in order. The parameters must have the kernel's own types.
+// Launches a __global__ function or cudaKernel_t, early or in stream order. The parameters must have exactly the types
+// of the kernel's parameters.
 template <typename... Parameters>
 cudaError_t launch(const void* function, uint32_t ctas, uint32_t warps, size_t shared_bytes, cudaStream_t stream,
                    bool early, const Parameters&... parameters) {
@@ -35,7 +37,7 @@ cudaError_t launch_early(void (*kernel)(Parameters...), uint32_t ctas, uint32_t 
   return launch(reinterpret_cast<const void*>(kernel), ctas, warps, shared_bytes, stream, true, parameters...);
 }
 
-// Before compute capability 9.0 there are no such launches.
+// GPUs before compute capability 9.0 do not launch kernels early.
 __device__ __forceinline__ void wait_for_stream() {
 #if __CUDA_ARCH__ >= 900
   cudaGridDependencySynchronize();

@@ -1,4 +1,4 @@
-// A warp as a group, and packed arithmetic on its registers.
+// Warp-level functions and packed arithmetic on registers.
 #pragma once
 
 #include <cstdint>
@@ -9,24 +9,25 @@ inline constexpr uint32_t all_lanes = 0xffffffff;
 
 __device__ inline int lane_id() { return static_cast<int>(threadIdx.x % 32); }
 
-// The number of the warp in its CTA. The shuffle tells the compiler that it is the same in all lanes, which keeps what
-// follows from it in uniform registers.
+// The number of the warp in its CTA. The shuffle tells the compiler that the value is the same in all lanes, so that
+// values derived from it are kept in uniform registers.
 __device__ inline uint32_t warp_id() { return __shfl_sync(all_lanes, threadIdx.x / 32, 0); }
 
-// The place of the highest bit set; of 0, what no shift takes.
+// The position of the highest set bit; ~0 if there is none.
 __device__ __forceinline__ uint32_t highest_bit(uint32_t value) {
   uint32_t place;
   asm("bfind.u32 %0, %1;" : "=r"(place) : "r"(value));
   return place;
 }
 
-// The same value, hidden from the compiler: everything derived from it is recomputed.
+// Returns `value` in a way that the compiler cannot see through: values derived from the result are computed again
+// instead of being kept in registers.
 __device__ __forceinline__ uint32_t opaque(uint32_t value) {
   asm volatile("" : "+r"(value));
   return value;
 }
 
-// Sum of `value` over this lane and those below it. The shuffle says itself whether there is a lane below.
+// Sum of `value` over this lane and all lower lanes. The shuffle's predicate says whether the source lane exists.
 __device__ __forceinline__ uint32_t inclusive_scan(uint32_t value) {
 #pragma unroll
   for (int step = 1; step < 32; step *= 2)
@@ -42,7 +43,7 @@ __device__ __forceinline__ uint32_t inclusive_scan(uint32_t value) {
   return value;
 }
 
-// `value` of the lane so many above, or 0 where there is none.
+// The `value` of lane `lane_id() + lanes`, or 0 if there is no such lane.
 __device__ __forceinline__ uint32_t shuffle_down_or_zero(uint32_t value, int lanes) {
   uint32_t above;
   asm volatile(
@@ -56,13 +57,13 @@ __device__ __forceinline__ uint32_t shuffle_down_or_zero(uint32_t value, int lan
   return above;
 }
 
-// `byte` in each of the four bytes of a word.
+// A word with `byte` in each of its four bytes.
 __host__ __device__ constexpr uint32_t bytes4(uint32_t byte) { return byte * 0x01010101u; }
-// `half` in both halves of a word.
+// A word with `half` in both halves.
 __host__ __device__ constexpr uint32_t halves2(uint32_t half) { return half * 0x00010001u; }
 
-// The bits of `a` where `mask` is set, those of `b` elsewhere: one instruction, which the compiler does not find by
-// itself when the mask is a constant.
+// The bits of `a` where `mask` is set and those of `b` elsewhere. It is one instruction, which the compiler does not
+// use by itself if the mask is a constant.
 __device__ __forceinline__ uint32_t select_bits(uint32_t mask, uint32_t a, uint32_t b) {
   uint32_t selected;
   asm("lop3.b32 %0, %1, %2, %3, 0xe4;" : "=r"(selected) : "r"(a), "r"(b), "r"(mask));

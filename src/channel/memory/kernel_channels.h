@@ -1,4 +1,4 @@
-// What ncast_channels holds for the kernels, in `reserved`.
+// What ncast_channels::reserved contains for kernels.
 #pragma once
 
 #include "../peer/peers.h"
@@ -8,14 +8,14 @@
 namespace narrowcast::channel {
 
 struct KernelChannels {
-  Peers peers;           // scratch: the channels alone
-  ChannelLayout layout;  // behind it lie the PacketRings
+  Peers peers;           // scratch: memory for these channels only
+  ChannelLayout layout;  // the PacketRings follow in memory
   uint32_t packet_bytes;
 };
 static_assert(sizeof(KernelChannels) <= sizeof ncast_channels::reserved);
 static_assert(alignof(KernelChannels) <= alignof(ncast_channels));
 
-// Bytes of messages that a ring holds.
+// Capacity of a ring's slots in bytes.
 inline constexpr uint32_t ring_bytes = ChannelLayout::max_slots * ChannelLayout::slot_bytes;
 
 }  // namespace narrowcast::channel

@@ -1,5 +1,5 @@
-// The two ends of memory channels in a kernel. A warp holds several ends at once, one in each of its threads: those of
-// one ring's number towards several peers, or of several rings of one peer.
+// The sending and receiving ends of memory channels in a kernel. A warp holds several ends, one in each of its threads:
+// either the ends of one ring number for several peers, or those of several rings of one peer.
 #pragma once
 
 #include "channel/memory/memory_channel.h"
@@ -10,10 +10,11 @@
 
 namespace narrowcast::channel {
 
-// Ends of a warp as bits.
+// A set of the warp's ends: bit i is the end that thread i holds.
 using EndMask = uint32_t;
 
-// Which end a thread holds, and how many slots of the ring the call uses, a power of two; peer -1: none.
+// The end that a thread holds, and the number of slots into which this call divides the ring (a power of two). peer is
+// -1 if the thread holds none.
 struct End {
   int peer;
   uint32_t ring;
@@ -25,17 +26,17 @@ __device__ T* in_scratch(const Peers& peers, int rank, size_t offset) {
   return reinterpret_cast<T*>(peers.scratch[rank] + offset);
 }
 
-// The sending end of a ring that a thread holds: where that lies, in its own scratch and in the peer's, and how far it
-// has come. A kernel may keep it in shared memory, where it takes no registers.
+// State of a sending end that a thread holds: addresses in its own and the peer's scratch, and counts. A kernel may
+// keep it in shared memory to save registers.
 struct SenderEnd {
   char* slot_data;
   uint64_t* flags;
   const uint32_t* credit;
   uint32_t* stored_sent;
   uint32_t sent, granted;
-  bool used;  // in this call
+  bool used;  // whether this call has used the end
 
-  // At the begin of a call.
+  // Loads the state at the beginning of a call.
   __device__ static SenderEnd of(const Peers& peers, const ChannelLayout& layout, End end) {
     if (end.peer < 0) return {};
     auto* const sent = in_scratch<uint32_t>(peers, peers.rank, layout.sent(end.peer, end.ring, peers.ranks));
@@ -48,7 +49,7 @@ struct SenderEnd {
             false};
   }
 };
-// The same of the receiving end.
+// The same for a receiving end.
 struct ReceiverEnd {
   const char* slot_data;
   const uint64_t* flags;
@@ -68,12 +69,12 @@ struct ReceiverEnd {
   }
 };
 
-// The whole warp calls every function. Flags are raised by the CTA's signal warp: the fence that must come before them
-// waits for everything that the SM has under way to peers, and one fence serves many flags.
+// The whole warp calls every function. The CTA's signal warp raises the flags: they must follow a fence, which waits
+// for all stores of the SM to peers, and one fence can serve many flags.
 class SlotSender {
  public:
-  // own: this thread's end; outlives this. slot_bytes: of this call's payloads at most; a multiple of
-  // ChannelLayout::slot_bytes. signals: that the warp has pushed in this call.
+  // own: this thread's end; must outlive this object. slot_bytes: size of a slot in this call, a multiple of
+  // ChannelLayout::slot_bytes. signals: number of signals that the warp has already pushed in this call.
   __device__ SlotSender(const Peers& peers, const ChannelLayout& layout, End end, SenderEnd& own, uint32_t slot_bytes,
                         SignalQueue& queue, int thread, uint32_t signals = 0)
       : peers_(peers),
@@ -87,14 +88,15 @@ class SlotSender {
         signals_(signals) {}
   __device__ uint32_t signals() const { return signals_; }
 
-  // Waits until each of these ends has room for one payload; before the first of a call, until they have taken all that
-  // went before. False: the communicator is stopped.
+  // Waits until each of these ends has a free slot; before an end's first payload of a call, until the peer has
+  // released all earlier payloads. Returns false if the communicator is stopped.
   __device__ bool reserve(EndMask mask) {
     bool ready = true;
     const uint32_t need = own_.used ? own_.sent + 1 - slots_ : own_.sent;
-    const bool looks = (mask >> thread_ & 1) != 0 && (!own_.used || static_cast<int32_t>(own_.granted - need) < 0);
-    if (held_ && __any_sync(device::all_lanes, looks)) publish();  // or the peer would wait for it, and grant nothing
-    if (looks) {
+    const bool must_poll = (mask >> thread_ & 1) != 0 && (!own_.used || static_cast<int32_t>(own_.granted - need) < 0);
+    if (deferred_ && __any_sync(device::all_lanes, must_poll))
+      publish();  // else the peer might wait for these flags and release no slot
+    if (must_poll) {
       ready = wait_until(peers_, peer_, [&] {
         own_.granted = device::load_acquire(own_.credit);
         return static_cast<int32_t>(own_.granted - need) >= 0;
@@ -104,27 +106,30 @@ class SlotSender {
     return __all_sync(device::all_lanes, ready);
   }
 
-  // Puts `bytes` (a multiple of 16) from 16-byte aligned shared memory, which the warp has written, into the next slot
-  // of each of these ends, for which reserve() was called, and has their flags raised. block, last: see SlotFlag;
-  // holds: see raise(). By ordinary stores: the memory is free at once, as it is not with bulk copies.
+  // Copies a payload from 16-byte aligned shared memory, which the warp has written, to the next slot of each of these
+  // ends and requests their flags. reserve() must have been called for the ends. block, last: see SlotFlag. defer: see
+  // raise(). Uses ordinary stores, so that the caller may overwrite the payload at once; bulk copies would not allow
+  // that.
   __device__ void put(EndMask mask, const char* payload, PayloadSize size, uint32_t block, bool last,
-                      bool holds = false) {
+                      bool defer = false) {
     __syncwarp();
-    const auto here = reinterpret_cast<unsigned long long>(own_.slot_data + (own_.sent & (slots_ - 1)) * slot_bytes_);
-    const EndMask after_own = ~((2u << peers_.rank) - 1);  // where ends are ranks: no rank is everybody's first
+    const auto own_slot =
+        reinterpret_cast<unsigned long long>(own_.slot_data + (own_.sent & (slots_ - 1)) * slot_bytes_);
+    // Begin after the own rank: if ends are ranks, the ranks do not all store to the same rank first.
+    const EndMask after_own = ~((2u << peers_.rank) - 1);
     for (EndMask left = mask; left != 0;) {
       const int end = __ffs((left & after_own) != 0 ? left & after_own : left) - 1;
       left &= ~(1u << end);
-      const auto of_end = __shfl_sync(device::all_lanes, here, end);
+      const auto of_end = __shfl_sync(device::all_lanes, own_slot, end);
       store(reinterpret_cast<char*>(of_end), payload, size.bytes());
     }
-    raise(mask, size, block, last, holds);
+    raise(mask, size, block, last, defer);
   }
 
-  // Has the flags of these ends raised, for which reserve() was called. bytes: of the payload, or SlotFlag::written.
-  // holds: every other time with those of the next time, which must come; flags of one ring then go to the peer by one
-  // store.
-  __device__ void raise(EndMask mask, PayloadSize size, uint32_t block, bool last, bool holds = false) {
+  // Requests the flags of these ends, for which reserve() must have been called. size: the payload's size, or
+  // SlotFlag::written(). defer: publish the flags of every second call only, together with those of the call before, so
+  // that two flags of a ring can be raised by one store. A call with defer must be followed by another one.
+  __device__ void raise(EndMask mask, PayloadSize size, uint32_t block, bool last, bool defer = false) {
     if (mask >> thread_ & 1) {
       const uint32_t sent = ++own_.sent;
       queue_.push(signals_ + __popc(mask & ((1u << thread_) - 1)), own_.flags + ((sent - 1) & flag_mask_),
@@ -132,20 +137,20 @@ class SlotSender {
     }
     __syncwarp();
     signals_ += __popc(mask);
-    if (holds && !held_) {
-      held_ = true;
+    if (defer && !deferred_) {
+      deferred_ = true;
     } else {
       publish();
     }
   }
 
-  // At the end of the call.
+  // Saves the state at the end of the call.
   __device__ void close() {
     if (own_.used) *own_.stored_sent = own_.sent;
   }
 
  private:
-  // Several loads are under way before the first store, behind which the compiler would not move them.
+  // Issues several loads before the first store: the compiler does not move loads across stores.
   __device__ void store(char* to, const char* payload, uint32_t bytes) const {
     constexpr uint32_t ahead = 4, vectors = 32 * sizeof(uint4);
     const auto from = [&](uint32_t at) { return *reinterpret_cast<const uint4*>(payload + at); };
@@ -164,7 +169,7 @@ class SlotSender {
   }
 
   __device__ void publish() {
-    held_ = false;
+    deferred_ = false;
     if (thread_ == 0) queue_.publish(signals_);
   }
 
@@ -173,15 +178,15 @@ class SlotSender {
   SenderEnd& own_;
   int thread_, peer_;
   uint32_t slot_bytes_, slots_;
-  uint32_t flag_mask_;  // flags go round in all of them, however the slots are cut: none is left behind
+  uint32_t flag_mask_;  // flags cycle through all of the ring's flags, however large the slots are
   uint32_t signals_;
-  bool held_ = false;  // the flags pushed last have not been published
+  bool deferred_ = false;  // the last flags have been pushed but not published
 };
 
 // The whole warp calls every function.
 class SlotReceiver {
  public:
-  // own: this thread's end; outlives this. slot_bytes: see SlotSender.
+  // own: this thread's end; must outlive this object. slot_bytes: see SlotSender.
   __device__ SlotReceiver(const Peers& peers, const ChannelLayout& layout, End end, ReceiverEnd& own,
                           uint32_t slot_bytes, int thread)
       : peers_(peers),
@@ -194,43 +199,43 @@ class SlotReceiver {
 
   struct Payload {
     const char* data;
-    SlotFlag flag;  // of 0 bytes: there is none
+    SlotFlag flag;  // its payload size is 0 if there is no payload
     int end;
   };
-  // Waits for the next payload of `end`. None: the communicator is stopped.
+  // Waits for the next payload of `end`. There is none if the communicator is stopped.
   __device__ Payload wait(int end) {
     SlotFlag seen{};
     if (thread_ == end && !wait_until(peers_, peer_, [&] { return is_raised(&seen); })) seen.word = 0;
     return payload(end, seen);
   }
-  // The same if it is there already.
+  // Returns the next payload of `end` if it has already arrived.
   __device__ Payload poll(int end) {
     SlotFlag seen{};
     if (thread_ == end && !is_raised(&seen)) seen.word = 0;
     return payload(end, seen);
   }
 
-  // The next payload of any of these ends, which are not none: the first that has one, from `first` on. Without `wait`,
-  // only if it is there already.
+  // Returns the next payload of any of these ends, at least one, searching from end `first` on. If `wait` is false,
+  // only a payload that has already arrived.
   __device__ Payload next(EndMask ends, int first, bool wait) {
     SlotFlag seen{};
-    const auto is_here = [&] { return is_raised(&seen); };
-    const EndMask here = wait ? wait_until_any(peers_, peer_, ends, is_here)
-                              : __ballot_sync(device::all_lanes, (ends >> thread_ & 1) != 0 && is_here());
-    if (here == 0) return {nullptr, {0}, 0};
-    const EndMask from_first = here >> first << first;
-    return payload(__ffs(from_first != 0 ? from_first : here) - 1, seen);
+    const auto has_arrived = [&] { return is_raised(&seen); };
+    const EndMask arrived = wait ? wait_until_any(peers_, peer_, ends, has_arrived)
+                                 : __ballot_sync(device::all_lanes, (ends >> thread_ & 1) != 0 && has_arrived());
+    if (arrived == 0) return {nullptr, {0}, 0};
+    const EndMask from_first = arrived >> first << first;
+    return payload(__ffs(from_first != 0 ? from_first : arrived) - 1, seen);
   }
 
-  // The payload of `end` that was given has been read: its slot may be used again. Grants are sent for several slots at
-  // a time.
+  // Releases the slot of the current payload of `end`, which the warp must have read. Credit is returned for several
+  // slots at a time.
   __device__ void release(int end) {
     if (thread_ != end) return;
     ++own_.received;
     if (own_.received - own_.credited >= slots_of_grant(slots_)) grant();
   }
 
-  // At the end of the call.
+  // Returns the remaining credit and saves the state at the end of the call.
   __device__ void close() {
     if (peer_ < 0) return;
     if (own_.credited != own_.received) grant();
@@ -243,13 +248,14 @@ class SlotReceiver {
     return seen->is_of(own_.received + 1);
   }
   __device__ Payload payload(int end, SlotFlag seen) const {
-    const auto here =
+    const auto own_slot =
         reinterpret_cast<unsigned long long>(own_.slot_data + (own_.received & (slots_ - 1)) * slot_bytes_);
-    return {reinterpret_cast<const char*>(__shfl_sync(device::all_lanes, here, end)),
+    return {reinterpret_cast<const char*>(__shfl_sync(device::all_lanes, own_slot, end)),
             {__shfl_sync(device::all_lanes, static_cast<unsigned long long>(seen.word), end)},
             end};
   }
-  // Relaxed: what was read has arrived, and nothing was written that the sender reads.
+  // A relaxed store is enough: all loads from the slots have completed, and the sender reads nothing written before
+  // this.
   __device__ void grant() {
     own_.credited = own_.received;
     device::store_relaxed(own_.credit, own_.received);
@@ -259,7 +265,7 @@ class SlotReceiver {
   ReceiverEnd& own_;
   int thread_, peer_;
   uint32_t slot_bytes_, slots_;
-  uint32_t flag_mask_;  // flags go round in all of them, however the slots are cut: none is left behind
+  uint32_t flag_mask_;  // flags cycle through all of the ring's flags, however large the slots are
 };
 
 }  // namespace narrowcast::channel

@@ -1,10 +1,10 @@
-// Memory channels: how one rank's warps put payloads into slots of a peer's memory, and where all that lies.
+// Memory channels: how a rank's warps write payloads into slots of a peer's memory, and the layout of that memory.
 //
-// A channel leads from one rank to another and has many rings. A ring is a queue of slots in the receiver's scratch,
-// with one warp at each end. The sender writes a payload into a slot and then its flag. The receiver reads the payload
-// and returns the slot through its credit, a count in the sender's scratch. Counts continue from call to call in device
-// memory, so that CUDA graphs can be replayed. Every call starts with empty rings and may divide them into larger
-// slots.
+// A channel connects one rank to another and has many rings. A ring is a queue of slots in the receiver's scratch, with
+// one warp at each end. The sender writes a payload into a slot and then raises the slot's flag. The receiver reads the
+// payload and releases the slot through its credit: a count of released slots in the sender's scratch. The counts are
+// kept in device memory from call to call, so that CUDA graphs can be replayed. Every call starts with empty rings and
+// may divide them into larger slots.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,8 @@
 
 namespace narrowcast::channel {
 
-// Bytes of a payload, a multiple of 16, and whether it is coded: some codecs' payloads can be as long as raw ones.
+// Size of a payload in bytes, a multiple of 16, and whether it is coded: with some codecs a coded payload can be as
+// long as a raw one.
 struct PayloadSize {
   uint32_t word;  // 0: there is no payload
 
@@ -26,14 +27,14 @@ struct PayloadSize {
   constexpr bool operator==(const PayloadSize&) const = default;
 };
 
-// Raised when a slot holds a payload: which use of the ring's slots this is (modulo 2^24), which block of the piece,
-// whether this ring gets no more of the piece, and the payload's size.
+// The flag that is raised when a slot contains a payload: the number of this use of a slot in the ring (modulo 2^24),
+// the number of the block in the piece, whether it is the piece's last one in this ring, and the payload's size.
 struct SlotFlag {
   uint64_t word;
 
   static constexpr uint32_t uses = 1u << 24;
   static constexpr uint32_t blocks = 1u << 28;
-  // In place of a size: the ring's values have been written where they end up.
+  // A special size: the sender has written the ring's values directly to their destination.
   static constexpr PayloadSize written() { return {(1u << 10) - 1}; }
 
   static constexpr SlotFlag of(uint32_t use, uint32_t block, bool last, PayloadSize payload) {
@@ -45,10 +46,11 @@ struct SlotFlag {
   constexpr PayloadSize payload() const { return {static_cast<uint32_t>(word % (1u << PayloadSize::bits))}; }
 };
 
-// So many slots of a ring are granted back at a time, before the end of a call.
+// The number of slots for which the receiver returns credit at a time, before the end of a call.
 constexpr uint32_t slots_of_grant(uint32_t slots) { return (slots + 1) / 2; }
 
-// How the channels lie in every rank's scratch, the same on all ranks. Offsets are in bytes from the scratch's begin.
+// Layout of the channels in each rank's scratch, the same on all ranks. Offsets are in bytes from the start of the
+// scratch.
 class ChannelLayout {
  public:
   static constexpr uint32_t slot_bytes = 4096;
@@ -56,7 +58,7 @@ class ChannelLayout {
   static constexpr uint32_t max_slots = 8;
 
   ChannelLayout() = default;
-  // As many slots a ring as `scratch_bytes` hold, a power of two; 0 if they do not hold the least.
+  // Uses as many slots per ring, a power of two, as fit into scratch_bytes; 0 if min_slots do not fit.
   ChannelLayout(size_t begin, int ranks, uint32_t rings, size_t scratch_bytes) : begin_(begin), rings_(rings) {
     for (slots_ = max_slots; slots_ >= min_slots; slots_ /= 2)
       if (bytes(ranks) <= scratch_bytes) return;
@@ -65,11 +67,11 @@ class ChannelLayout {
 
   constexpr uint32_t rings() const { return rings_; }
   constexpr uint32_t slots() const { return slots_; }
-  // Of so many bytes, a multiple of slot_bytes.
+  // Number of slots per ring if a slot has `bytes` bytes, a multiple of slot_bytes.
   constexpr uint32_t slots_of(uint32_t bytes) const { return slots_ * slot_bytes / bytes; }
   constexpr size_t bytes(int ranks) const { return count(3, 0, 0, ranks) - begin_; }
 
-  // In the scratch of the receiver, which is not `source`.
+  // In the scratch of the receiver. `source` is the sender.
   constexpr size_t slot_data(int source, uint32_t ring) const {
     return begin_ + number(source, ring) * slots_ * slot_bytes;
   }
@@ -80,7 +82,7 @@ class ChannelLayout {
   // In the scratch of the sender.
   constexpr size_t sent(int peer, uint32_t ring, int ranks) const { return count(1, peer, ring, ranks); }
   constexpr size_t credit(int peer, uint32_t ring, int ranks) const { return count(2, peer, ring, ranks); }
-  // An Invitation of `peer` (straight_write.h).
+  // An Invitation of `peer` (direct_write.h).
   constexpr size_t invitation(int peer, int ranks) const {
     return flags(ranks, 0, ranks) + static_cast<size_t>(peer) * sizeof(uint64_t);
   }

@@ -1,8 +1,8 @@
-// The two ends of a memory channel's ring for kernels that have no signal warp: a warp holds one end and raises its
-// flags itself. Messages use the rings, flags and counts of memory_channel.h.
+// The sending and receiving ends of a memory channel's ring for kernels without a signal warp: a warp holds one end and
+// raises its flags itself. Messages use the rings, flags and counts of memory_channel.h.
 //
-// The whole warp calls every function, with the same arguments. False means that the communicator is stopped, here or
-// by a failure that the function has reported: the kernel ends without waiting again.
+// The whole warp calls every function, with the same arguments. A function that returns false found the communicator
+// stopped, or reported a failure and stopped it: the kernel must end without waiting again.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@
 
 namespace narrowcast::channel {
 
-// Shared memory of a warp that codes blocks.
+// Shared memory of a warp that encodes or decodes blocks.
 template <device::BlockCodec Codec>
 struct alignas(128) BlockMemory {
   char values[Codec::values_bytes];
@@ -37,10 +37,11 @@ __device__ T* at(const Peers& peers, int rank, size_t offset) {
 
 }  // namespace warp_channel
 
-// One warp at a time holds the sending end of a ring, and one of `peer` the receiving end.
+// Sending end of a ring. Only one warp at a time may hold it, and one warp of `peer` the receiving end.
 class Sender {
  public:
-  // channels: outlives this; a __grid_constant__ parameter is best. peer: 0 to ranks - 1. ring: 0 to rings - 1.
+  // channels: must outlive this object; preferably a __grid_constant__ parameter. peer: 0 to ranks - 1. ring: 0 to
+  // rings - 1.
   __device__ Sender(const ncast_channels& channels, int peer, uint32_t ring)
       : peers_(warp_channel::of(channels).peers),
         peer_(peer),
@@ -54,9 +55,9 @@ class Sender {
     stored_sent_ = warp_channel::at<uint32_t>(peers_, peers_.rank, layout.sent(peer, ring, peers_.ranks));
     stopped_ = stop_word(peers_);
     sent_ = *stored_sent_;
-    granted_ = sent_ - slots_;  // not known yet: the first message looks
+    granted_ = sent_ - slots_;  // not known yet: the first message loads the credit
   }
-  // Announces what was put, and leaves the ring to the next kernel.
+  // Announces pending messages and saves the ring's state for the next kernel.
   __device__ ~Sender() {
     announce();
     if (thread_ == 0) *stored_sent_ = sent_;
@@ -64,18 +65,18 @@ class Sender {
   Sender(const Sender&) = delete;
   Sender& operator=(const Sender&) = delete;
 
-  // Puts `bytes`, at most slot_bytes, into the next message. from: shared or global memory of any alignment, 16 being
-  // fastest; it may be written again at once. Waits for room, and before that announces what was put.
+  // Writes the next message: `bytes` bytes, at most slot_bytes. from: shared or global memory of any alignment, fastest
+  // if 16-byte aligned; it may be overwritten at once. If there is no room, announces pending messages and waits.
   __device__ bool put(const void* from, uint32_t bytes) { return put(from, bytes, false); }
 
-  // As put(), the values encoded: a block of Codec::values_bytes, or fewer bytes, which travel as they are. from: as
-  // above, or memory.values. slot_bytes is at least Codec::values_bytes. codec: the parameters of a codec that has
-  // some. Returns the message's bytes; 0: stopped.
+  // Like put(), but encodes the values if they are a block of Codec::values_bytes bytes; fewer bytes are sent
+  // unchanged. from: as for put(), or memory.values. slot_bytes must be at least Codec::values_bytes. codec:
+  // parameters, for codecs that have any. Returns the message's size in bytes, or 0 if stopped.
   template <device::BlockCodec Codec>
   __device__ uint32_t put_encoded(const void* from, uint32_t bytes, BlockMemory<Codec>& memory,
                                   ncast_codec codec = {}) {
     if (bytes != Codec::values_bytes) return put(from, bytes) ? bytes : 0;
-    __syncwarp();  // nobody reads the memory's last block any more
+    __syncwarp();  // all threads have finished with the previous block in `memory`
     if (from != memory.values) device::copy_by_warp(memory.values, from, bytes, thread_);
     __syncwarp();
     const uint32_t size = device::encode_block<Codec>(codec, memory.values, memory.payload, memory.scratch, thread_);
@@ -83,8 +84,8 @@ class Sender {
     return put(coded ? memory.payload : memory.values, size, coded) ? size : 0;
   }
 
-  // Puts `bytes` straight into memory of the peer, at an address that ncast_mem_peer gave. The peer sees them when it
-  // has seen a message that was announced after this.
+  // Writes `bytes` bytes directly to the peer's memory, at an address from ncast_mem_peer. They are visible to the peer
+  // after it receives a message that is announced later.
   __device__ void put_direct(void* to, const void* from, uint32_t bytes) {
     __syncwarp();
     if (__any_sync(device::all_lanes, stopped_ != 0)) return;
@@ -92,8 +93,8 @@ class Sender {
     __syncwarp();
   }
 
-  // Announces the messages that were put since the last signal. If there are none, sends one of 0 bytes, which says
-  // that all before it is there; the peer waits for it and releases it.
+  // Announces the messages written since the last signal. If there are none, sends a message of 0 bytes, which the peer
+  // must receive and release; it then sees everything written before.
   __device__ bool signal() {
     if (pending_ == 0) {
       if (!reserve()) return false;
@@ -103,7 +104,7 @@ class Sender {
     return true;
   }
 
-  // Announces what was put and waits until the peer has released every message.
+  // Announces pending messages and waits until the peer has released all messages.
   __device__ bool flush() {
     announce();
     return wait_for_grant(sent_);
@@ -113,26 +114,26 @@ class Sender {
   __device__ bool put(const void* from, uint32_t bytes, bool coded) {
     if (!reserve()) return false;
     device::copy_by_warp(slot_data_ + sent_ % slots_ * slot_bytes_, from, bytes, thread_);
-    __syncwarp();  // all have read
+    __syncwarp();  // all threads have read `from`
     append(bytes, coded);
     return true;
   }
   __device__ bool reserve() {
     if (sent_ - granted_ >= slots_) {
-      announce();  // or the peer might wait for it, and never make room
+      announce();  // else the peer might wait for these messages and never make room
       if (!wait_for_grant(sent_ + 1 - slots_)) return false;
     }
-    __syncwarp();  // what the other threads wrote to shared memory is there to copy
+    __syncwarp();  // makes the other threads' writes to shared memory visible
     return true;
   }
 
-  // Until the peer has released the messages below number `need`.
+  // Waits until the peer has released the messages before number `need`.
   __device__ bool wait_for_grant(uint32_t need) {
     return channel::wait_for_grant(peers_, peer_, credit_, need, stopped_, thread_, granted_);
   }
 
-  // The n-th message that is not announced has its flag in the n-th thread.
-  // Its bytes, which need not be a multiple of 16, stand in place of a block's number.
+  // Thread n keeps the flag of the n-th message that is not announced. The flag's block field holds the message's size,
+  // which need not be a multiple of 16.
   __device__ void append(uint32_t bytes, bool coded) {
     if (thread_ == static_cast<int>(pending_))
       word_ = SlotFlag::of(sent_ + 1, bytes, true, PayloadSize::of(0, coded)).word;
@@ -142,7 +143,7 @@ class Sender {
   __device__ void announce() {
     __syncwarp();
     if (thread_ < static_cast<int>(pending_)) {
-      device::fence_system();  // what the warp has put comes before its flags
+      device::fence_system();  // orders the warp's messages before their flags
       device::store_relaxed(flags_ + (sent_ - pending_ + static_cast<uint32_t>(thread_)) % slots_, word_);
     }
     pending_ = 0;
@@ -155,15 +156,16 @@ class Sender {
   uint64_t* flags_;
   const uint32_t* credit_;
   uint32_t* stored_sent_;
-  uint32_t stopped_;         // the stop word when the kernel began; thread 0's decides for the warp
-  uint32_t sent_, granted_;  // messages put; messages that the peer was seen to have released
-  uint32_t pending_ = 0;     // of those put, the last so many are not announced
+  uint32_t stopped_;         // the stop word when the kernel began; that of thread 0 decides for the warp
+  uint32_t sent_, granted_;  // messages written; messages known to be released by the peer
+  uint32_t pending_ = 0;     // the number of messages written but not announced
   uint64_t word_ = 0;
 };
 
+// Receiving end of a ring.
 class Receiver {
  public:
-  // As Sender's.
+  // The arguments are those of Sender.
   __device__ Receiver(const ncast_channels& channels, int peer, uint32_t ring)
       : peers_(warp_channel::of(channels).peers),
         peer_(peer),
@@ -178,64 +180,66 @@ class Receiver {
     stopped_ = stop_word(peers_);
     received_ = *stored_received_;
   }
-  // Messages that came and were not released are left to the next kernel.
+  // The next kernel receives the messages that were not released.
   __device__ ~Receiver() {
     if (thread_ == 0) *stored_received_ = received_;
   }
   Receiver(const Receiver&) = delete;
   Receiver& operator=(const Receiver&) = delete;
 
-  // Waits for the next message; data() and bytes() are then its own, and so is what the peer put directly before it.
-  __device__ bool wait() { return look(true); }
-  // Whether it is there already.
-  __device__ bool poll() { return look(false); }
+  // Waits for the next message. data() and bytes() then describe it, and everything that the peer wrote before it is
+  // visible.
+  __device__ bool wait() { return find_next(true); }
+  // Whether the next message has arrived. If so, the same as wait().
+  __device__ bool poll() { return find_next(false); }
 
-  // Of the message that wait() or poll() found: 16-byte aligned, for this warp to read until it is released.
+  // Data of the message that wait() or poll() found: 16-byte aligned, readable until release().
   __device__ const void* data() const { return slot_data_ + received_ % slots_ * slot_bytes_; }
   __device__ uint32_t bytes() const { return bytes_; }
 
-  // The message that wait() or poll() found is done with, and so is what the warp has read of the peer's memory.
+  // Releases the message that wait() or poll() found. The warp must also have finished reading from the peer's memory.
   __device__ void release() {
     __syncwarp();
     ++received_;
     if (thread_ == 0) device::store_release(credit_, received_);
   }
 
-  // Waits for the next message, which has to have `bytes`, copies it and releases it. to: shared or global memory of
-  // any alignment; the warp's threads may read all of it.
+  // Waits for the next message, copies it to `to` and releases it. It is an error if the message does not have `bytes`
+  // bytes. to: shared or global memory of any alignment; afterwards all threads of the warp may read it.
   __device__ bool get(void* to, uint32_t bytes) {
     if (!wait()) return false;
-    if (bytes_ != bytes) return refuse();
+    if (bytes_ != bytes) return report_corrupt();
     device::copy_by_warp(to, data(), bytes, thread_);
-    release_arrived();
+    release_relaxed();
     return true;
   }
 
-  // Waits for the next message, which has to have `count` values, does into[i] = combine(into[i], values[i]) for each,
-  // and releases it. into: shared or global memory, as aligned as its type, 16 bytes being fastest; the warp's threads
-  // may read all of it. Sums of many messages in a wider type than theirs are Value = __nv_bfloat16 with float* into.
+  // Waits for the next message, does into[i] = combine(into[i], values[i]) for each of its values, and releases it. It
+  // is an error if the message does not have `count` values. into: shared or global memory, aligned to its type,
+  // fastest if 16-byte aligned; afterwards all threads of the warp may read it. The accumulator may be wider than the
+  // values: for example Value = __nv_bfloat16 with a float* into.
   template <typename Value, typename Accumulator, typename Combine>
   __device__ bool get_reduced(Accumulator* into, uint32_t count, Combine combine) {
     if (!wait()) return false;
-    if (bytes_ != count * sizeof(Value)) return refuse();
+    if (bytes_ != count * sizeof(Value)) return report_corrupt();
     __syncwarp();
     device::reduce_by_warp(into, static_cast<const Value*>(data()), count, thread_, combine);
-    release_arrived();
+    release_relaxed();
     return true;
   }
 
-  // The values of a message that put_encoded() sent with the same `bytes`. to: shared or global memory of any
-  // alignment, or memory.values; the warp's threads may read all of it.
+  // Like get(), for a message that put_encoded() sent with the same `bytes`: decodes it. to: as for get(), or
+  // memory.values.
   template <device::BlockCodec Codec>
   __device__ bool get_decoded(void* to, uint32_t bytes, BlockMemory<Codec>& memory, ncast_codec codec = {}) {
     const void* const values = next_values(bytes, memory, codec);
     if (values == nullptr) return false;
     if (values != to) device::copy_by_warp(to, values, bytes, thread_);
-    done_with(values);
+    finish_values(values);
     return true;
   }
 
-  // The same, reduced as by get_reduced(): `count` values of what put_encoded() sent.
+  // Like get_reduced(), for a message of `count` values that put_encoded() sent.
   template <typename Value, device::BlockCodec Codec, typename Accumulator, typename Combine>
   __device__ bool get_decoded_reduced(Accumulator* into, uint32_t count, BlockMemory<Codec>& memory, Combine combine,
                                       ncast_codec codec = {}) {
@@ -243,12 +247,13 @@ class Receiver {
     if (values == nullptr) return false;
     __syncwarp();
     device::reduce_by_warp(into, static_cast<const Value*>(values), count, thread_, combine);
-    done_with(values);
+    finish_values(values);
     return true;
   }
 
-  // Gets `bytes` straight from memory of the peer, at an address that ncast_mem_peer gave; the peer wrote them before
-  // it announced a message that this warp has seen. Not through a pointer that is const __restrict__ in the kernel.
+  // Reads `bytes` bytes directly from the peer's memory, at an address from ncast_mem_peer. The peer must have written
+  // them before it announced a message that this warp has received. `from` must not derive from a const __restrict__
+  // pointer.
   __device__ void get_direct(void* to, const void* from, uint32_t bytes) {
     __syncwarp();
     if (__any_sync(device::all_lanes, stopped_ != 0)) return;
@@ -257,25 +262,25 @@ class Receiver {
   }
 
  private:
-  // One thread's acquire, handed on by the barriers, orders what the peer wrote before what the warp reads.
-  __device__ bool look(bool waits) {
+  // Thread 0 loads the flag with acquire order. The warp barriers extend this order to the other threads' reads.
+  __device__ bool find_next(bool waits) {
     SlotFlag seen{};
-    bool here = false;
+    bool arrived = false;
     if (thread_ == 0 && stopped_ == 0) {
       const auto is_raised = [&] {
         seen.word = device::load_acquire(flags_ + received_ % slots_);
         return seen.is_of(received_ + 1);
       };
-      here = waits ? wait_until(peers_, peer_, is_raised) : is_raised();
+      arrived = waits ? wait_until(peers_, peer_, is_raised) : is_raised();
     }
-    here = __shfl_sync(device::all_lanes, here, 0);
+    arrived = __shfl_sync(device::all_lanes, arrived, 0);
     bytes_ = __shfl_sync(device::all_lanes, seen.block(), 0);
     coded_ = __shfl_sync(device::all_lanes, seen.payload().is_coded(), 0);
     __syncwarp();
-    return !here || bytes_ <= slot_bytes_ ? here : refuse();
+    return !arrived || bytes_ <= slot_bytes_ ? arrived : report_corrupt();
   }
-  // Where the values are of the next message, which put_encoded() sent with so many bytes: in its slot, or decoded in
-  // memory.values, the slot released. NULL: stopped.
+  // Waits for the next message from put_encoded() and returns its values: in the slot if they are raw, otherwise
+  // decoded in memory.values with the slot already released. NULL: stopped.
   template <device::BlockCodec Codec>
   __device__ const void* next_values(uint32_t bytes, BlockMemory<Codec>& memory, ncast_codec codec) {
     if (!wait()) return nullptr;
@@ -284,28 +289,29 @@ class Receiver {
     bool good = coded_ && bytes == Codec::values_bytes && size != 0 && size % 16 == 0 && size <= bytes;
     if (good) {
       device::copy_by_warp(memory.payload, data(), size, thread_);
-      release_arrived();
+      release_relaxed();
       good = device::decode_block<Codec>(codec, memory.payload, size, memory.values, memory.scratch, thread_);
     }
-    if (!good) refuse();
+    if (!good) report_corrupt();
     __syncwarp();
     return good ? memory.values : nullptr;
   }
-  // What next_values() gave has been read.
-  __device__ void done_with(const void* values) {
+  // The warp has read the result of next_values().
+  __device__ void finish_values(const void* values) {
     if (values == data()) {
-      release_arrived();
+      release_relaxed();
     } else {
       __syncwarp();
     }
   }
-  // Relaxed: what was read has arrived, as it has been written elsewhere, and nothing was written that the peer reads.
-  __device__ void release_arrived() {
+  // Like release(). A relaxed store is enough, because the data has been loaded and stored elsewhere, and the peer
+  // reads nothing that was written before this.
+  __device__ void release_relaxed() {
     __syncwarp();
     ++received_;
     if (thread_ == 0) device::store_relaxed(credit_, received_);
   }
-  __device__ bool refuse() {
+  __device__ bool report_corrupt() {
     if (thread_ == 0) stop_kernels(peers_, peer_, payload_corrupt);
     __syncwarp();
     return false;
@@ -318,7 +324,7 @@ class Receiver {
   const uint64_t* flags_;
   uint32_t* credit_;
   uint32_t* stored_received_;
-  uint32_t stopped_;  // as Sender's
+  uint32_t stopped_;  // as in Sender
   uint32_t received_;
   uint32_t bytes_ = 0;
   bool coded_ = false;

@@ -1,4 +1,4 @@
-// How a sending warp of a user's kernel waits for free slots at its peer.
+// How a sending warp of a user's kernel waits for free slots in the peer's memory.
 #pragma once
 
 #include <cstdint>
@@ -8,9 +8,9 @@
 
 namespace narrowcast::channel {
 
-// The whole warp waits until the peer has released the messages below number `need`; granted: the count that it saw at
-// `credit`. One thread's acquire, passed on by the barriers, orders what the peer did before what the warp writes.
-// stopped: the warp's stop_word(). False: stopped.
+// The whole warp waits until the peer has released the messages before number `need`. Stores the count at `credit` in
+// `granted`. Thread 0 loads it with acquire order, and the warp barriers extend this order to the other threads'
+// writes. stopped: the warp's stop_word(). Returns false if the communicator is stopped.
 __device__ inline bool wait_for_grant(const Peers& peers, int peer, const uint32_t* credit, uint32_t need,
                                       uint32_t stopped, int thread, uint32_t& granted) {
   bool ready = true;

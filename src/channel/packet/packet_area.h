@@ -1,6 +1,7 @@
-// Where packets lie in a rank's scratch, the same on all ranks: the state, then two buffers, which calls use by turns.
-// A buffer is an array of rows, first those of short packets, then those of lines; each has a place for every other
-// rank, which alone writes there. A row is always of the same kind: a flag never comes to lie where data of old are.
+// Layout of packets in each rank's scratch, the same on all ranks: a PacketState, then two buffers, which calls use
+// alternately. A buffer is an array of rows, first the rows of short packets, then those of lines. Each row has a slot
+// for every other rank, and only that rank writes to it. A row never changes its kind, so a flag is never read from
+// memory that previously held data.
 #pragma once
 
 #include <cstddef>
@@ -11,32 +12,33 @@
 
 namespace narrowcast::channel {
 
-// Data come in units of 8-byte words, a lane's part of a row; a warp moves a row at a time, which is some stores of 16
-// bytes a lane. The words of a row are dealt to the lanes so that a warp touches whole lines of the user's memory.
+// A warp moves one row at a time, by a few stores of 16 bytes per lane. A lane's part of a row is a unit of 8-byte
+// words. The words of a row are assigned to the lanes so that the warp accesses whole lines of the user's memory.
 inline constexpr uint32_t row_lanes = 32;
-inline constexpr uint32_t store_bytes = row_lanes * 16;  // of a warp
+inline constexpr uint32_t store_bytes = row_lanes * 16;  // of one store by a warp
 
-// 12 bytes of data and 4 of flag. Nothing waits for anything but its own packet.
+// 12 bytes of data and a flag of 4 bytes. Each packet is received independently of the others.
 struct ShortPacket {
   static constexpr uint32_t bytes = 16;
   static constexpr bool is_line = false;
   static constexpr int stores = 2, unit_words = 3;
   static constexpr uint32_t row_bytes = row_lanes * unit_words * 8;  // of data
   static constexpr bool has_word(int, uint32_t) { return true; }
-  // Of a word in its row.
+  // Offset of a lane's word in the data of its row.
   static constexpr uint32_t word_offset(int word, uint32_t lane) {
     return static_cast<uint32_t>(word) * row_lanes * 8 + lane * 8;
   }
 };
 
-// 120 bytes of data and 8 with the flag, which 8 lanes store at once, each 16: a fifth less on the link.
+// 120 bytes of data and 8 bytes with the flag, stored by 8 lanes together, 16 bytes each. Sends a fifth less over the
+// link than short packets.
 struct LinePacket {
   static constexpr uint32_t bytes = 128;
   static constexpr bool is_line = true;
   static constexpr uint32_t lanes = bytes / 16;
   static constexpr int stores = 2, unit_words = 2 * stores;
   static constexpr uint32_t row_bytes = stores * (store_bytes / bytes) * (bytes - 8);
-  // A line's last lane has its flag in place of every second word.
+  // The last lane of a line has the flag instead of every second word.
   static constexpr bool has_flag(uint32_t lane) { return lane % lanes == lanes - 1; }
   static constexpr bool has_word(int word, uint32_t lane) { return word % 2 == 0 || !has_flag(lane); }
   static constexpr uint32_t word_offset(int word, uint32_t lane) {
@@ -45,34 +47,34 @@ struct LinePacket {
   }
 };
 
-// body.operator()<Packet>(), of either kind.
+// Calls body.operator()<Packet>() for one of the two kinds.
 template <typename Body>
 constexpr auto with_packet(bool lines, Body body) {
   return lines ? body.template operator()<LinePacket>() : body.template operator()<ShortPacket>();
 }
 
 inline constexpr uint32_t max_packet_ctas = cta_states;
-// What one call may send to a rank, all sources together, by either kind.
+// The most bytes that one call may send to a rank, from all sources together, for each kind of packet.
 inline constexpr uint32_t max_short_bytes = 2 << 20, max_line_bytes = 14 << 20;
 
-// What a rank keeps from one call to the next; initially zero.
+// State that a rank keeps from call to call; initially zero.
 struct PacketState {
   alignas(128) CtaState ctas[cta_states];          // Peers::ctas
-  alignas(128) uint32_t tokens[2][max_gpu_ranks];  // by turn and source; written by the other ranks
-  uint32_t ended_ctas;                             // of the call that clears a buffer
-  alignas(128) CallWords call_words;               // of collectives by packets and of all calls by blocks
+  alignas(128) uint32_t tokens[2][max_gpu_ranks];  // by buffer and source; written by the other ranks
+  uint32_t ended_ctas;                             // in a call that clears its buffer
+  alignas(128) CallWords call_words;               // for collectives by packets and all calls by blocks
 };
 static_assert(sizeof(PacketState) == 1792);
 
-// Rows of a kind: what a rank may send to another in one call. A multiple of 8, for calls that halve it: half holds a
-// multiple of 128 bytes.
+// Number of rows of a kind, which limits what a rank may send to another in one call. A multiple of 8, so that for
+// calls that use half of the rows, half of them hold a multiple of 128 bytes.
 template <typename Packet>
 constexpr uint32_t packet_rows(int ranks) {
   if (ranks < 2) return 0;
-  const uint32_t most = Packet::is_line ? max_line_bytes : max_short_bytes;
-  return most / (Packet::stores * store_bytes * static_cast<uint32_t>(ranks - 1)) / 8 * 8;
+  const uint32_t limit = Packet::is_line ? max_line_bytes : max_short_bytes;
+  return limit / (Packet::stores * store_bytes * static_cast<uint32_t>(ranks - 1)) / 8 * 8;
 }
-// Of the rows of a kind, from their first to their last.
+// Size of all rows of a kind.
 template <typename Packet>
 constexpr uint32_t packet_rows_bytes(int ranks) {
   return packet_rows<Packet>(ranks) * Packet::stores * store_bytes * static_cast<uint32_t>(ranks - 1);

@@ -1,6 +1,6 @@
-// Layout of the packets of users' kernels. Every ring of memory_channel.h has a second ring for packets alone, so that
-// a packet's flag never occupies memory that held other data. It is in the receiver's memory, its credit in the
-// sender's.
+// Layout of the packets of users' kernels. Every ring of memory_channel.h has a second ring used only for packets, so
+// that a packet's flag is never read from memory that held other data. The ring is in the receiver's memory, its credit
+// in the sender's.
 #pragma once
 
 #include <cstddef>
@@ -11,16 +11,17 @@
 
 namespace narrowcast::channel {
 
-// Data and flag in one store, which whoever loads it sees whole.
+// A packet contains data and a flag. It is written by one store and read by one load, atomically.
 struct PacketKind {
   uint32_t bytes;
   constexpr uint32_t data_bytes() const { return bytes - static_cast<uint32_t>(sizeof(uint32_t)); }
 };
-// Between GPUs that reach each other; and the largest that is seen whole in host memory, on any link.
+// Wide packets are for GPUs that access each other's memory. Narrow packets are the largest that are atomic in host
+// memory over any link.
 inline constexpr PacketKind wide_packets{16}, narrow_packets{8};
 
-// In every packet of a message: which use of the ring it is, never 0, and how long the message is. The receiver clears
-// what it has read: the number of a use may come again.
+// The flag in every packet of a message: the number of the ring's use, never 0, and the message's size. The numbers
+// repeat, so the receiver clears the flags that it has read.
 struct PacketFlag {
   static constexpr uint32_t max_bytes = NCAST_PACKET_MESSAGE_BYTES;
   static constexpr uint32_t uses = (1u << 20) - 1;
@@ -30,24 +31,24 @@ struct PacketFlag {
   static constexpr uint32_t bytes(uint32_t flag) { return flag % (1u << 12); }
 };
 
-// Offsets in the memory of channels, behind what `channels` lays out.
+// Byte offsets in the memory of channels. The packet rings follow the memory of `channels`.
 class PacketRings {
  public:
-  static constexpr uint32_t slots = 4;  // of a ring
+  static constexpr uint32_t slots = 4;  // per ring
   static constexpr uint32_t slot_bytes = 4096;
   static_assert(slot_bytes >= PacketFlag::max_bytes / narrow_packets.data_bytes() * narrow_packets.bytes);
 
   constexpr PacketRings(const ChannelLayout& channels, int ranks)
       : begin_((channels.bytes(ranks) + 127) / 128 * 128), rings_(channels.rings()), ranks_(ranks) {}
 
-  constexpr size_t bytes() const { return count(3, 0, 0); }  // with the channels'
+  constexpr size_t bytes() const { return count(3, 0, 0); }  // including the channels'
 
-  // At the receiver.
+  // In the receiver's memory.
   constexpr size_t slot_data(int source, uint32_t ring) const {
     return begin_ + number(source, ring) * slots * slot_bytes;
   }
   constexpr size_t received(int source, uint32_t ring) const { return count(0, source, ring); }
-  // At the sender.
+  // In the sender's memory.
   constexpr size_t sent(int peer, uint32_t ring) const { return count(1, peer, ring); }
   constexpr size_t credit(int peer, uint32_t ring) const { return count(2, peer, ring); }
 

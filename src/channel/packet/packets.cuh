@@ -1,23 +1,25 @@
-// Messages by packets: data and a flag that arrive together. A packet needs no fence, and a message costs the flight of
-// one store. There are two kinds, those of NCCL's protocols LL and LL128 (nccl/src/device/prims_ll.h, prims_ll128.h):
-// - Short packets are one store of 16 bytes, of which whoever loads it sees all or nothing.
-// - Lines are 128 bytes that a warp stores by one instruction, 16 a lane. NVLink carries such a store as one write, and
-//   its last bytes are not seen before the others; the memory model does not promise that, which is why lines are for
-//   GPUs with NVLink only. A load may still see an older part of a line beside its flag, so data are loaded after the
-//   flag was seen.
+// Messages by packets, in which data and a flag arrive together. They need no fence, so the latency of a message is
+// that of one store. There are two kinds, as in NCCL's protocols LL and LL128 (nccl/src/device/prims_ll.h,
+// prims_ll128.h):
+// - Short packets are written by one 16-byte store, which is atomic.
+// - Lines are 128 bytes that a warp stores by one instruction, 16 bytes per lane. NVLink transfers such a store as one
+//   write, whose last bytes do not become visible before the others. The memory model does not guarantee this, so lines
+//   are used on GPUs with NVLink only. A load may still return an older part of a line together with its flag, so the
+//   data is loaded after the flag has been seen.
 //
-// Calls are numbered from 1. A packet's flag is the number of the call that sent it, modulo 2^19, and the call's mark
-// (channel/peer/call_word.h): packets of a rank that makes another call are never taken. Calls use two buffers by
-// turns; the proof that no rank overwrites what another has still to read:
-//   1. In every call every rank receives something from every other one: packets, or a token where no data go. A kernel
-//      ends only when every thread of every CTA has received what is meant for it; the tokens are for CTA 0.
-//   2. When rank p writes into rank r's buffer for call n + 2, p's kernel of call n + 1 has ended (stream order). By 1
-//      it received something that r's kernel of call n + 1 sent, so r's kernel of call n had ended, and had read all of
-//      call n's packets. Those of call n are the last that lay in this buffer. How many CTAs the calls had does not
+// Calls are numbered from 1. A packet's flag consists of the number of the call that sent it, modulo 2^19, and the
+// call's mark (channel/peer/call_word.h), so that packets of a rank that makes a different call are never accepted.
+// Calls use two buffers alternately. No rank overwrites packets that another has yet to read, because:
+//   1. In every call every rank receives something from every other rank: packets, or a token if there is no data. A
+//      kernel ends only when every thread of every CTA has received everything meant for it (CTA 0 receives the
+//      tokens).
+//   2. When rank p writes to rank r's buffer for call n + 2, p's kernel of call n + 1 has ended (stream order). By 1 it
+//      has received something that r's kernel of call n + 1 sent. Hence r's kernel of call n had ended, and had read
+//      all packets of call n. These were the last packets in this buffer. The number of CTAs of the calls does not
 //      matter.
-//   3. The chain is one of the memory model's: the end of a kernel is a fence of the system's scope, so that "read, end
-//      of the kernel, packet" is a release pattern, and "packet seen, end of the kernel, write" the acquiring one.
-// A kernel whose wait failed may break 1: the communicator is stopped then, and its results are not used.
+//   3. The memory model guarantees this order: the end of a kernel acts as a fence of system scope, so that "read, end
+//      of kernel, packet" is a release pattern and "packet seen, end of kernel, write" is the matching acquire pattern.
+//      If a wait fails, 1 may not hold, but then the communicator is stopped and its results are not used.
 #pragma once
 
 #include "channel/packet/packet_area.h"
@@ -26,49 +28,49 @@
 
 namespace narrowcast::channel {
 
-// What a lane moves of a row.
+// A lane's part of a row.
 template <typename Packet>
 struct Unit {
   uint64_t words[Packet::unit_words];
 };
 
-// Which unit of a piece.
+// Position of a unit in a piece.
 template <typename Packet>
 struct UnitPlace {
-  static constexpr uint32_t outside = 0xffffff00;  // beyond any piece
+  static constexpr uint32_t outside = 0xffffff00;  // larger than any piece
   uint32_t row, lane;
 
-  // In the piece.
+  // Byte offset of a word in the piece, or `outside` if the lane has no such word.
   __device__ __forceinline__ uint32_t word_offset(int word) const {
     return Packet::has_word(word, lane) ? row * Packet::row_bytes + Packet::word_offset(word, lane) : outside;
   }
-  // Is there a packet for it, in a piece of so many bytes? Of lines all lanes of a warp have one, or none.
+  // Whether a piece of piece_bytes has a packet for this unit. With lines, either all lanes of a warp have one or none.
   __device__ __forceinline__ bool is_in(uint32_t piece_bytes) const {
     return row * Packet::row_bytes + (Packet::is_line ? 0 : lane * 8) < piece_bytes;
   }
 };
 
-// Ranks as bits.
+// A set of ranks, as bits.
 using RankMask = uint32_t;
 
-// One call, seen by one thread. The whole warp calls what sends and receives lines.
+// The state of one call in one thread. Functions that send or receive lines must be called by the whole warp.
 template <typename Packet>
 class Packets {
  public:
   using Unit = channel::Unit<Packet>;
   using Place = UnitPlace<Packet>;
 
-  // rows: where in a buffer the rows of this kind begin, in bytes. mark: of the call.
+  // rows: byte offset in a buffer of the rows of this kind. mark: the call's mark.
   __device__ Packets(const Peers& peers, uint32_t buffer_bytes, uint32_t rows, uint32_t mark)
       : peers_(peers), buffer_bytes_(buffer_bytes), rows_(rows), mark_(mark) {}
 
-  // Before the first of the other functions; calling it again does nothing. Loads the number of the call and the stop
-  // word at once, which takes as long as loading data: issue the first data's loads before, so that all are in flight
-  // together. Plain loads, which the CTA's threads share in L1: the last kernel wrote the number, and this one does not
-  // until advance(). A stop that comes later is noticed by the waits.
+  // Must be called before the other functions; calling it again has no effect. Loads the call's number and the stop
+  // word by one load. It takes as long as a load of data, so issue the first loads of data before it: then all are in
+  // flight together. It is an ordinary load, which the CTA's threads share in the L1 cache: the previous kernel wrote
+  // the number, and this kernel does not change it before advance(). The waits detect a stop that comes later.
   //
-  // There is no branch on the stop word here, because ptxas would move the loads of data behind it, and every call
-  // would take the latency of a load longer. Instead the kernel of a stopped communicator sends packets that no rank
+  // There is no branch on the stop word here, because ptxas would move the loads of data behind the branch and lengthen
+  // every call by the latency of a load. Instead, if the communicator is stopped, the kernel sends packets that no rank
   // accepts, and returns after advance().
   __device__ __forceinline__ void begin() {
     if (flag_ != 0) return;
@@ -76,19 +78,20 @@ class Packets {
     sequence_ = calls + 1;
     flag_ = stopped == 0 ? mark_ << number_bits | sequence_ % number_count : stopped_flag | sequence_ % 2;
   }
-  // The communicator was stopped before this kernel began. After begin(); the kernel returns when it has advanced.
+  // Whether the communicator was stopped before this kernel began. Valid after begin(). If so, the kernel must return
+  // after advance().
   __device__ __forceinline__ bool was_stopped() const { return flag_ >> number_bits == 0; }
 
-  // Every thread of the CTA, once: the CTA's next call has another number. Only this
-  // CTA reads its number, so a barrier of the CTA orders the store after the loads. The number_count of CTAs that this call
-  // does not have are kept up by those that it has, each by one: no CTA waits for another.
+  // Advances the CTA's call number. Every thread of the CTA calls it once. Only this CTA reads its number, so a CTA
+  // barrier orders the store after the loads. The CTAs of this call also update the numbers of CTAs that it does not
+  // have; each number has one writer, so no CTA waits for another.
   __device__ void advance() const {
     __syncthreads();
     for (uint32_t cta = blockIdx.x + threadIdx.x * gridDim.x; cta < max_packet_ctas; cta += blockDim.x * gridDim.x)
       peers_.ctas[cta].packet_calls = sequence_;
   }
 
-  // The place is one of the buffer's, the same at both ends.
+  // Sends a unit. The receiver finds it at the same place.
   __device__ __forceinline__ void send(int peer, Place place, const Unit& unit) const {
     char* to = packets(peer, place) + slot(peer, peers_.rank) * slot_bytes;
     const uint64_t (&words)[Packet::unit_words] = unit.words;
@@ -97,7 +100,7 @@ class Packets {
       device::store_16_bytes_relaxed(to + store_bytes, {high(words[1]), low(words[2]), high(words[2]), flag_});
     } else {
       const bool flag = Packet::has_flag(place.lane);
-      __syncwarp();  // a line is one instruction's
+      __syncwarp();  // a line must be stored by one instruction
 #pragma unroll
       for (int store = 0; store < Packet::stores; ++store) {
         const uint64_t first = words[2 * store], second = words[2 * store + 1];
@@ -107,8 +110,9 @@ class Packets {
     }
   }
 
-  // Waits for the unit at `place` of several sources: source_of(i) for those i whose bit is set in `wanted`, which are
-  // below it where i is below this rank, and one further on from there. False: the communicator is stopped.
+  // receive() waits for the units at `place` from several sources: source_of(i) for each bit i of `wanted`. Sources are
+  // the other ranks, numbered without a gap; wanted() converts a mask of ranks. Returns false if the communicator is
+  // stopped.
   __device__ int source_of(int i) const { return i + (i >= peers_.rank ? 1 : 0); }
   __device__ uint32_t wanted(RankMask sources) const {
     const uint32_t below = (1u << peers_.rank) - 1;
@@ -127,8 +131,8 @@ class Packets {
     return arrived;
   }
 
-  // Every thread may call; thread p of CTA 0 acts for rank p. To ranks that are sent no data, from those that send
-  // none.
+  // Exchange tokens with ranks to or from which no data is sent. Any thread may call these functions; thread p of CTA 0
+  // handles rank p.
   __device__ void send_tokens(RankMask to) const {
     if (is_token_thread(to)) device::store_relaxed(&state(my_peer())->tokens[buffer_index()][peers_.rank], flag_);
   }
@@ -141,10 +145,9 @@ class Packets {
         [&] { return finds_mismatch(missing_peer); });
   }
 
-  // Every thread of every CTA calls it last. The number_count in flags repeat after 2^19 calls. Before that, the last call
-  // of each turn clears its buffer, so that no old flag is left; the CTA that ends last does so, when all of this
-  // call's packets have been read. None of the next call of this turn can arrive before the kernel has ended: see 2
-  // above.
+  // Every thread of every CTA calls it last. The numbers in flags repeat after 2^19 calls. Before that, the last call
+  // that uses a buffer clears it, so that no old flag remains. The CTA that ends last does this, when all packets of
+  // the call have been read. Packets of the buffer's next call cannot arrive before this kernel has ended: see 2 above.
   __device__ void finish() const {
     if (flag_ % number_count < number_count - 2) return;
     __shared__ bool is_last;
@@ -163,9 +166,10 @@ class Packets {
 
  private:
   static constexpr uint32_t number_bits = 32 - call_mark_bits, number_count = 1u << number_bits;
-  static constexpr uint32_t stopped_flag =
-      2;  // no call's flag, as it has no mark, and not 0, which is what cleared memory holds
-  static constexpr uint32_t slot_bytes = Packet::stores * store_bytes;  // of a row, for a source
+  // Flag of a stopped kernel's packets. No call uses it, since it has no mark; it differs from 0, the flag in cleared
+  // memory.
+  static constexpr uint32_t stopped_flag = 2;
+  static constexpr uint32_t slot_bytes = Packet::stores * store_bytes;  // of one source in a row
 
   __device__ static uint32_t low(uint64_t word) { return static_cast<uint32_t>(word); }
   __device__ static uint32_t high(uint64_t word) { return static_cast<uint32_t>(word >> 32); }
@@ -176,16 +180,16 @@ class Packets {
   __device__ char* buffer(int rank) const {
     return peers_.scratch[rank] + sizeof(PacketState) + buffer_index() * buffer_bytes_;
   }
-  // Where `source` writes in a row of the memory of `rank`, which has no place for itself.
+  // Index of the slot that `source` writes in the rows of `rank`, which have no slot for `rank` itself.
   __device__ static uint32_t slot(int rank, int source) {
     return static_cast<uint32_t>(source - (source > rank ? 1 : 0));
   }
-  // Of the first slot.
+  // Address of the first slot's packets.
   __device__ char* packets(int rank, Place place) const {
     return buffer(rank) + rows_ + place.row * static_cast<uint32_t>(peers_.ranks - 1) * slot_bytes + place.lane * 16;
   }
 
-  // Slots lie a constant apart: one address serves all.
+  // Slots are at a constant distance, so one base address is enough.
   template <int Slots>
   __device__ __forceinline__ bool receive_at(const char* from, int first_slot, uint32_t wanted,
                                              Unit (&units)[Slots]) const {
@@ -196,13 +200,13 @@ class Packets {
     }
   }
 
-  // The packets of all are asked for at once, and again those that have not come.
+  // Loads the packets of all sources together, then repeats the loads of those that have not arrived.
   template <int Slots>
   __device__ __forceinline__ bool receive_short(const char* from, int first_slot, uint32_t wanted,
                                                 Unit (&units)[Slots]) const {
     uint4 first[Slots], second[Slots];
 #pragma unroll
-    for (int i = 0; i < Slots; ++i)  // what is not wanted has come
+    for (int i = 0; i < Slots; ++i)  // unwanted packets count as arrived
       first[i].w = second[i].w = (wanted >> i & 1) != 0 ? ~flag_ : flag_;
     int missing_peer = 0;
     const bool arrived = wait_until(
@@ -216,9 +220,9 @@ class Packets {
           bool all = true;
 #pragma unroll
           for (int i = 0; i < Slots; ++i) {
-            const bool here = first[i].w == flag_ && second[i].w == flag_;
-            if (!here) missing_peer = source_of(first_slot + i);
-            all = all && here;
+            const bool has_arrived = first[i].w == flag_ && second[i].w == flag_;
+            if (!has_arrived) missing_peer = source_of(first_slot + i);
+            all = all && has_arrived;
           }
           return all;
         },
@@ -232,7 +236,7 @@ class Packets {
     return arrived;
   }
 
-  // The lanes that have flags look at them, and then all load their data. units: 0 where nothing is wanted.
+  // The lanes that have flags poll them. When all have arrived, all lanes load their data. Unwanted units become 0.
   template <int Slots>
   __device__ __forceinline__ bool receive_lines(const char* from, int first_slot, uint32_t wanted,
                                                 Unit (&units)[Slots]) const {
@@ -276,16 +280,16 @@ class Packets {
     return true;
   }
 
-  // For a thread whose wait takes long. A rank in another call waits as well, since flags differ: both tell the other
-  // ranks which call they are in, and look whether one disagrees. True: `peer` does. What is announced is kept in the
-  // rank's own place, so that one thread does it.
+  // Called when a wait takes long. A rank in a different call waits too, because the flags differ: each rank announces
+  // its call to the others and compares their announcements. Returns true and sets `peer` if that rank is in a
+  // different call. The rank also records its announcement in its own slot, so that later calls do not repeat it.
   __device__ bool finds_mismatch(int& peer) const {
     PacketState* const own = state(peers_.rank);
-    // The number's high part, before or after advance().
+    // Restores the full number of the call from the stored one, whether or not advance() has been called.
     uint32_t number = device::load_relaxed(&peers_.ctas[blockIdx.x].packet_calls);
     number += (flag_ - number) % number_count + device::load_relaxed(&own->call_words.block_collectives);
     const CallWord word = CallWord::of(number, mark_);
-    const auto announced = [&](int rank) { return state(rank)->call_words.announced[0][number % CallWords::kept]; };
+    const auto announced = [&](int rank) { return state(rank)->call_words.announced[0][number % CallWords::history]; };
     uint64_t* const calls = announced(peers_.rank);
     const bool announces = device::load_relaxed(&calls[peers_.rank]) != word.word;
     bool found = false;
@@ -306,10 +310,10 @@ class Packets {
     return blockIdx.x == 0 && threadIdx.x < max_gpu_ranks && (ranks >> threadIdx.x & 1) != 0;
   }
 
-  const Peers& peers_;  // the scratch pointers lead to the packets' area
+  const Peers& peers_;  // here scratch points to each rank's packet area
   uint32_t buffer_bytes_, rows_, mark_;
-  uint32_t sequence_ = 0;  // of the call; used until advance()
-  uint32_t flag_ = 0;      // of its packets; 0: begin() has not been called
+  uint32_t sequence_ = 0;  // number of the call; used until advance()
+  uint32_t flag_ = 0;      // flag of its packets; 0: begin() has not been called
 };
 
 }  // namespace narrowcast::channel

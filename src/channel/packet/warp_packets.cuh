@@ -1,9 +1,9 @@
-// Short messages of users' kernels by packets: data and flag in one store, so that a message costs one flight and no
-// fence. The two ends of a ring of packets (packet_rings.h), which are independent of those of its messages
-// (warp_channel.cuh).
+// Short messages by packets, for users' kernels. Data and flag are written by one store, so that a message has the
+// latency of one store and needs no fence. The ends of a packet ring (packet_rings.h) are independent of the ends of
+// the message ring with the same number (warp_channel.cuh).
 //
-// The whole warp calls every function, with the same arguments. False means that the communicator is stopped, here or
-// by a failure that the function has reported: the kernel ends without waiting again.
+// The whole warp calls every function, with the same arguments. A function that returns false found the communicator
+// stopped, or reported a failure and stopped it: the kernel must end without waiting again.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ namespace narrowcast::channel {
 
 namespace packet_words {
 
-// Of memory of any alignment, bytes that end before `end`.
+// Load and store the 4 bytes at an address of any alignment, without those at or after `end`.
 __device__ __forceinline__ uint32_t load(const char* from, const char* end) {
   if (reinterpret_cast<uintptr_t>(from) % 4 == 0 && end - from >= 4) return *reinterpret_cast<const uint32_t*>(from);
   uint32_t word = 0;
@@ -37,7 +37,7 @@ __device__ __forceinline__ void store(char* to, const char* end, uint32_t word) 
 
 }  // namespace packet_words
 
-// What both ends have.
+// The part that both ends share.
 class PacketEnd {
  protected:
   __device__ PacketEnd(const ncast_channels& channels, int peer)
@@ -53,7 +53,7 @@ class PacketEnd {
   }
   __device__ static uint32_t slot_of(uint32_t use) { return use % PacketRings::slots * PacketRings::slot_bytes; }
   __device__ bool is_wide() const { return kernel_.packet_bytes == wide_packets.bytes; }
-  // Of a message; one of 0 bytes is a packet, too.
+  // Number of packets of a message. A message of 0 bytes has one packet.
   __device__ uint32_t packets_of(uint32_t bytes) const {
     const uint32_t data_bytes = kernel_.packet_bytes - static_cast<uint32_t>(sizeof(uint32_t));
     return bytes == 0 ? 1 : (bytes + data_bytes - 1) / data_bytes;
@@ -65,17 +65,17 @@ class PacketEnd {
   uint32_t stopped_;  // the stop word when the kernel began
 };
 
-// One warp at a time holds this end of a ring, and one of `peer` the other.
+// Sending end of a packet ring. Only one warp at a time may hold it, and one warp of `peer` the receiving end.
 class PacketSender : PacketEnd {
  public:
-  // channels, peer, ring: as Sender's.
+  // The arguments are those of Sender.
   __device__ PacketSender(const ncast_channels& channels, int peer, uint32_t ring) : PacketEnd(channels, peer) {
     const int rank = kernel_.peers.rank;
     slot_data_ = at<char>(peer, rings_.slot_data(rank, ring));
     credit_ = at<uint32_t>(rank, rings_.credit(peer, ring));
     stored_sent_ = at<uint32_t>(rank, rings_.sent(peer, ring));
     sent_ = *stored_sent_;
-    granted_ = sent_ - PacketRings::slots;  // not known yet: the first message looks
+    granted_ = sent_ - PacketRings::slots;  // not known yet: the first message loads the credit
   }
   __device__ ~PacketSender() {
     if (thread_ == 0) *stored_sent_ = sent_;
@@ -83,12 +83,12 @@ class PacketSender : PacketEnd {
   PacketSender(const PacketSender&) = delete;
   PacketSender& operator=(const PacketSender&) = delete;
 
-  // Sends `bytes`, at most NCAST_PACKET_MESSAGE_BYTES, to the peer, which sees them without another word. from: shared
-  // or global memory of any alignment, 4 being fastest; it may be written again at once. Waits for room: a ring holds
+  // Sends a message of `bytes` bytes, at most NCAST_PACKET_MESSAGE_BYTES. No signal is needed. from: shared or global
+  // memory of any alignment, fastest if 4-byte aligned; it may be overwritten at once. Waits for room: a ring holds
   // PacketRings::slots messages.
   __device__ bool put(const void* from, uint32_t bytes) {
     if (sent_ - granted_ >= PacketRings::slots && !wait_for_grant(sent_ + 1 - PacketRings::slots)) return false;
-    __syncwarp();  // what the other threads wrote is there to send
+    __syncwarp();  // makes the other threads' writes visible
     const auto* const begin = static_cast<const char*>(from);
     const char* const end = begin + bytes;
     const uint32_t flag = PacketFlag::of(sent_, bytes), packets = packets_of(bytes);
@@ -107,15 +107,15 @@ class PacketSender : PacketEnd {
       }
     }
     ++sent_;
-    __syncwarp();  // all have read
+    __syncwarp();  // all threads have read `from`
     return true;
   }
 
-  // Waits until the peer has taken every message.
+  // Waits until the peer has received all messages.
   __device__ bool flush() { return wait_for_grant(sent_); }
 
  private:
-  // Until the peer has taken the messages below number `need`, and cleared their packets.
+  // Waits until the peer has received the messages before number `need` and cleared their packets.
   __device__ bool wait_for_grant(uint32_t need) {
     return channel::wait_for_grant(kernel_.peers, peer_, credit_, need, stopped_, thread_, granted_);
   }
@@ -123,9 +123,10 @@ class PacketSender : PacketEnd {
   char* slot_data_;
   const uint32_t* credit_;
   uint32_t* stored_sent_;
-  uint32_t sent_, granted_;  // messages sent; messages that the peer was seen to have taken
+  uint32_t sent_, granted_;  // messages sent; messages known to be received by the peer
 };
 
+// Receiving end of a packet ring.
 class PacketReceiver : PacketEnd {
  public:
   __device__ PacketReceiver(const ncast_channels& channels, int peer, uint32_t ring) : PacketEnd(channels, peer) {
@@ -141,14 +142,14 @@ class PacketReceiver : PacketEnd {
   PacketReceiver(const PacketReceiver&) = delete;
   PacketReceiver& operator=(const PacketReceiver&) = delete;
 
-  // Whether some of the next message is there already.
+  // Whether the first packet of the next message has arrived.
   __device__ bool poll() const {
-    const bool here = thread_ == 0 && stopped_ == 0 && PacketFlag::is_of(flag_of(0), received_);
-    return __any_sync(device::all_lanes, here);
+    const bool has_arrived = thread_ == 0 && stopped_ == 0 && PacketFlag::is_of(flag_of(0), received_);
+    return __any_sync(device::all_lanes, has_arrived);
   }
 
-  // Waits for the next message, which has to have `bytes`, copies it and gives its room back. to: shared or global
-  // memory of any alignment; the warp's threads may read all of it.
+  // Waits for the next message, copies it to `to` and releases its slot. It is an error if the message does not have
+  // `bytes` bytes. to: shared or global memory of any alignment; afterwards all threads of the warp may read it.
   __device__ bool get(void* to, uint32_t bytes) {
     auto* const begin = static_cast<char*>(to);
     char* const end = begin + bytes;
@@ -161,7 +162,7 @@ class PacketReceiver : PacketEnd {
                   return PacketFlag::is_of(seen.w, received_);
                 });
       if (arrived && PacketFlag::bytes(seen.w) != bytes) {
-        // At once: other threads may wait for packets that do not come.
+        // Stop at once, because other threads may be waiting for packets that will not come.
         stop_kernels(kernel_.peers, peer_, payload_corrupt);
         arrived = false;
       }
@@ -177,12 +178,13 @@ class PacketReceiver : PacketEnd {
     if (!__all_sync(device::all_lanes, arrived)) return false;
     __syncwarp();
     ++received_;
-    if (thread_ == 0) device::store_release(credit_, received_);  // what was cleared is before what comes there next
+    // Release: orders the clearing before the next packets in this slot.
+    if (thread_ == 0) device::store_release(credit_, received_);
     return true;
   }
 
  private:
-  // The flag in w, the data before it.
+  // Returns the flag in w and the data in the words before it.
   __device__ uint4 load(uint32_t packet) const {
     const char* const from = slot_data_ + slot_of(received_) + packet * kernel_.packet_bytes;
     if (is_wide()) return device::load_16_bytes_relaxed(from);

@@ -1,9 +1,9 @@
-// How ranks find out that they disagree about a call.
+// How ranks detect that they disagree about a call.
 //
-// A call has a mark, a hash of the arguments that both ends must share. A rank announces a call to its peers by a call
-// word, which holds the number of the call and its mark, and compares the words that its peers announce with its own:
-// the same number with another mark is a mismatch. Three kinds of calls are counted independently: collectives, sends
-// to each rank, and receives from each rank.
+// A call has a mark: a hash of the arguments on which both ends must agree. A rank announces a call to its peers with a
+// call word, which contains the call's number and mark, and compares the call words of its peers with its own. The same
+// number with a different mark is a mismatch. Three kinds of calls are counted separately: collectives, sends to each
+// rank, and receives from each rank.
 #pragma once
 
 #include <cstddef>
@@ -13,13 +13,13 @@
 
 namespace narrowcast::channel {
 
-// A mark is never 0, which is the mark of users' kernels and means "no call" in AnnouncedCall.
+// A mark is never 0: users' kernels have no mark and use 0, and in AnnouncedCall 0 means "no call".
 inline constexpr uint32_t call_mark_bits = 13;
 
 struct CallWord {
   uint64_t word;  // 0: the rank has not announced anything yet
 
-  // number: of the call among those of its kind, counted from 1 since the communicator was created.
+  // number: counts the calls of one kind from 1 since the communicator was created.
   static constexpr CallWord of(uint32_t number, uint32_t mark) { return {uint64_t{number} << 32 | mark}; }
   constexpr uint32_t number() const { return static_cast<uint32_t>(word >> 32); }
   constexpr uint32_t mark() const { return static_cast<uint32_t>(word); }
@@ -30,30 +30,32 @@ struct CallWord {
 enum class CallKind : uint32_t { collective, send, recv };
 inline constexpr uint32_t call_kinds = 3;
 
-// The kind of call that the other end makes.
+// The kind of call that the peer makes.
 constexpr CallKind kind_of_peer(CallKind kind) {
   return kind == CallKind::send ? CallKind::recv : kind == CallKind::recv ? CallKind::send : CallKind::collective;
 }
 
-// What one kernel announces: marks by rank; 0: the kernel has no call with that rank. A collective has a call with
-// every other rank in both directions, even if no data go there.
+// What one kernel announces: the marks of its calls by rank, or 0 if it has no call with a rank. A collective has calls
+// with every other rank in both directions, even where it moves no data.
 struct AnnouncedCall {
-  size_t words;                  // where every rank's CallWords are in its scratch, in bytes
-  uint16_t to[max_gpu_ranks];    // of what goes to each rank
-  uint16_t from[max_gpu_ranks];  // of what comes from it
+  size_t words;                  // byte offset of the CallWords in every rank's scratch
+  uint16_t to[max_gpu_ranks];    // marks for data to each rank
+  uint16_t from[max_gpu_ranks];  // marks for data from each rank
 };
 
-// In a rank's scratch; initially zero.
+// Stored in each rank's scratch; initially zero.
 struct CallWords {
-  // While a rank compares the words of call n, its peers announce at most call n + 2: a collective does not end before
-  // every rank has announced it, and no message is sent before the previous one from that rank has been received.
-  static constexpr uint32_t kept = 4;
+  // The number of calls that are kept. While a rank compares the words of call n, its peers announce at most call n +
+  // 2: a collective does not end before every rank has announced it, and no message is sent before the previous one
+  // from that rank has been received.
+  static constexpr uint32_t history = 4;
 
-  // Written by the peers, which announce by kind, number modulo `kept`, and rank.
-  uint64_t announced[call_kinds][kept][max_gpu_ranks];
-  // The rank's own: the words of its current calls, by the kind that its peer announces; and what counts the calls.
+  // Written by the peers: indexed by the peer's kind of call, call number modulo `history`, and peer.
+  uint64_t announced[call_kinds][history][max_gpu_ranks];
+  // The rank's own state: the words of its current calls, indexed by the kind that the peer announces, and the numbers
+  // of calls so far.
   uint64_t current[call_kinds][max_gpu_ranks];
-  uint32_t block_collectives;  // collectives by blocks; those by packets have their own count
+  uint32_t block_collectives;  // collectives by blocks; PacketState counts those by packets
   uint32_t messages[call_kinds][max_gpu_ranks];
 };
 

@@ -4,7 +4,8 @@
 
 namespace narrowcast::channel {
 
-// A sentence for a failed call of the CUDA runtime, whose cudaError_t it is: NCAST_CUDA_ERROR.
+// Sets the error message for a failed call of the CUDA runtime and returns NCAST_CUDA_ERROR. what: what failed. error:
+// a cudaError_t.
 ncast_status cuda_failure(const char* what, int error);
 
 }  // namespace narrowcast::channel

@@ -15,21 +15,21 @@
 namespace narrowcast::channel {
 namespace {
 
-// A number that no other process has: a pid may be another's in another container.
-ncast_status process_number(uint64_t (&number)[2]) {
-  static std::mutex making;
-  static uint64_t made[2];
-  static pid_t maker = 0;
-  const std::lock_guard lock(making);
-  if (maker != getpid()) {
-    if (ncast_status status = bootstrap::random_bytes(&made, sizeof made)) return status;
-    maker = getpid();
+// A random number that identifies this process. Process ids do not: processes in different containers can share one.
+ncast_status process_id(uint64_t (&number)[2]) {
+  static std::mutex mutex;
+  static uint64_t id[2];
+  static pid_t owner = 0;
+  const std::lock_guard lock(mutex);
+  if (owner != getpid()) {
+    if (ncast_status status = bootstrap::random_bytes(&id, sizeof id)) return status;
+    owner = getpid();
   }
-  std::memcpy(number, made, sizeof made);
+  std::memcpy(number, id, sizeof id);
   return NCAST_OK;
 }
 
-// The runtime has no function that says what allocation memory lies in.
+// Finds the allocation that contains `memory`, using the driver because the runtime has no function for it.
 ncast_status find_allocation(char* memory, char** begin, size_t* bytes) {
   void* function = nullptr;
   cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
@@ -40,7 +40,7 @@ ncast_status find_allocation(char* memory, char** begin, size_t* bytes) {
   CUdeviceptr base = 0;
   if (reinterpret_cast<PFN_cuMemGetAddressRange_v3020>(function)(&base, bytes, reinterpret_cast<CUdeviceptr>(memory)) !=
       CUDA_SUCCESS)
-    return fail(NCAST_INVALID_ARGUMENT, "%p is not memory that CUDA has allocated", memory);
+    return fail(NCAST_INVALID_ARGUMENT, "%p is not memory allocated by CUDA", memory);
   *begin = reinterpret_cast<char*>(base);
   return NCAST_OK;
 }
@@ -49,10 +49,10 @@ ncast_status find_allocation(char* memory, char** begin, size_t* bytes) {
 
 ncast_status GpuOfRank::find(GpuOfRank* gpu) {
   *gpu = {};
-  if (ncast_status status = process_number(gpu->process)) return status;
+  if (ncast_status status = process_id(gpu->process)) return status;
   cudaError_t error = cudaGetDevice(&gpu->device);
   if (error == cudaSuccess) error = cudaDeviceGetPCIBusId(gpu->address, sizeof gpu->address, gpu->device);
-  return error == cudaSuccess ? NCAST_OK : cuda_failure("finding the GPU", error);
+  return error == cudaSuccess ? NCAST_OK : cuda_failure("querying the current GPU", error);
 }
 
 bool GpuOfRank::may_reach(const GpuOfRank& other) const {
@@ -61,12 +61,12 @@ bool GpuOfRank::may_reach(const GpuOfRank& other) const {
   if (cudaDeviceGetByPCIBusId(&ordinal, other.address) == cudaSuccess &&
       cudaDeviceCanAccessPeer(&can, device, ordinal) == cudaSuccess)
     return can != 0;
-  cudaGetLastError();  // it was a question
+  cudaGetLastError();  // clear the error, which only means that the GPU is not visible
   return true;
 }
 
 bool GpuOfRank::is_linked_to(const GpuOfRank& other) const {
-  int ordinal = 0, atomics = 0;  // which other links between GPUs do not have
+  int ordinal = 0, atomics = 0;  // NVLink supports native atomics; other links do not
   if (std::strcmp(address, other.address) == 0) return true;
   if (cudaDeviceGetByPCIBusId(&ordinal, other.address) == cudaSuccess &&
       cudaDeviceGetP2PAttribute(&atomics, cudaDevP2PAttrNativeAtomicSupported, device, ordinal) == cudaSuccess)
@@ -80,21 +80,22 @@ ncast_status MemoryOffer::make(char* memory, size_t bytes, MemoryOffer* offer) {
   if (ncast_status status = GpuOfRank::find(&offer->gpu)) return status;
   cudaPointerAttributes attributes;
   if (const cudaError_t error = cudaPointerGetAttributes(&attributes, memory); error != cudaSuccess)
-    return cuda_failure("looking at memory", error);
+    return cuda_failure("querying the memory's attributes", error);
   if (attributes.type != cudaMemoryTypeDevice || attributes.device != offer->gpu.device)
-    return fail(NCAST_INVALID_ARGUMENT, "%p is not memory of GPU %d", memory, offer->gpu.device);
+    return fail(NCAST_INVALID_ARGUMENT, "%p is not in the memory of GPU %d", memory, offer->gpu.device);
   char* begin = nullptr;
   size_t allocated = 0;
   if (ncast_status status = find_allocation(memory, &begin, &allocated)) return status;
   offer->offset = static_cast<uint64_t>(memory - begin);
   if (bytes > allocated - offer->offset)
-    return fail(NCAST_INVALID_ARGUMENT, "%zu bytes at %p go beyond the %zu bytes that were allocated at %p", bytes,
-                memory, allocated, begin);
+    return fail(NCAST_INVALID_ARGUMENT, "%zu bytes at %p exceed the allocation of %zu bytes at %p", bytes, memory,
+                allocated, begin);
   const cudaError_t error = cudaIpcGetMemHandle(&offer->handle, memory);
-  cudaGetLastError();  // it is told here, and not to the next who asks
+  cudaGetLastError();  // clear the error, since it is reported here
   if (error != cudaSuccess)
-    return fail(NCAST_UNSUPPORTED, "%p cannot be shared between processes, as only memory of cudaMalloc can: %s",
-                memory, cudaGetErrorString(error));
+    return fail(NCAST_UNSUPPORTED,
+                "%p cannot be shared between processes, because it was not allocated by cudaMalloc: %s", memory,
+                cudaGetErrorString(error));
   offer->address = memory;
   offer->bytes = bytes;
   return NCAST_OK;
@@ -115,7 +116,7 @@ ncast_status MappedMemory::map(const GpuOfRank& own, const MemoryOffer& offer) {
     error = offer.gpu.device == own.device ? cudaSuccess : cudaDeviceEnablePeerAccess(offer.gpu.device, 0);
     if (error == cudaErrorPeerAccessAlreadyEnabled) error = cudaSuccess;
   }
-  cudaGetLastError();  // it is told here, and not to the next who asks
+  cudaGetLastError();  // clear the error, since it is reported here
   if (error == cudaSuccess) return NCAST_OK;
   return fail(NCAST_UNSUPPORTED, "GPU %s cannot reach the memory of GPU %s: %s", own.address, offer.gpu.address,
               cudaGetErrorString(error));

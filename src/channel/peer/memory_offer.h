@@ -1,5 +1,5 @@
-// What a rank tells the others of its GPU and of memory there, and how they come to address it: CUDA IPC between
-// processes, the address itself between threads of one.
+// How a rank shares memory of its GPU with other ranks. It sends them a MemoryOffer, which they map by CUDA IPC, or use
+// directly if they are threads of the same process.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -11,34 +11,36 @@
 
 namespace narrowcast::channel {
 
-// Which GPU a rank has, and in which process.
+// The GPU and the process of a rank.
 struct GpuOfRank {
-  uint64_t process[2];  // the same for ranks of one process
-  char address[32];     // on the PCI bus
-  int device;           // as its process counts
+  uint64_t process[2];  // random; the same for all ranks of a process
+  char address[32];     // PCI bus id
+  int device;           // ordinal in its own process
 
-  // The current one. Errors: CUDA_ERROR, SYSTEM_ERROR.
+  // Describes the current GPU. Errors: CUDA_ERROR, SYSTEM_ERROR.
   static ncast_status find(GpuOfRank* gpu);
-  // A GPU that this process does not see is taken to be reachable: mapping its memory will tell.
+  // Whether this GPU can access the other's memory. True if the other is not visible to this process: then mapping the
+  // memory fails if it is not accessible.
   bool may_reach(const GpuOfRank& other) const;
-  // By NVLink, or the same one. Of a GPU that this process does not see: no.
+  // Whether both are the same GPU or connected by NVLink. False if the other is not visible to this process.
   bool is_linked_to(const GpuOfRank& other) const;
 };
 
-// Device memory that other ranks may map.
+// Device memory that other ranks can map.
 struct MemoryOffer {
   GpuOfRank gpu;
   char* address;  // NULL: none
   uint64_t bytes;
-  cudaIpcMemHandle_t handle;  // of the allocation that it lies in
-  uint64_t offset;            // in that
+  cudaIpcMemHandle_t handle;  // of the allocation that contains it
+  uint64_t offset;            // from the start of the allocation
 
-  // Of memory on the current GPU, all of it within one allocation of cudaMalloc. Errors: INVALID_ARGUMENT (it is not on
-  // that GPU, or not of one allocation), UNSUPPORTED (it was allocated in a way that IPC does not know), CUDA_ERROR.
+  // Offers memory of the current GPU, which must be part of a single allocation by cudaMalloc. Errors: INVALID_ARGUMENT
+  // (the memory is not on this GPU or exceeds its allocation), UNSUPPORTED (IPC does not support the way in which it
+  // was allocated), CUDA_ERROR.
   static ncast_status make(char* memory, size_t bytes, MemoryOffer* offer);
 };
 
-// Memory of another rank as this process addresses it.
+// Memory of another rank, mapped into this process.
 class MappedMemory {
  public:
   MappedMemory() = default;
@@ -46,14 +48,14 @@ class MappedMemory {
   MappedMemory& operator=(const MappedMemory&) = delete;
   ~MappedMemory() { unmap(); }
 
-  // own: this rank's GPU, which is current. Errors: UNSUPPORTED, in words of GPUs.
+  // own: this rank's GPU, which must be current. Errors: UNSUPPORTED; the message names both GPUs.
   ncast_status map(const GpuOfRank& own, const MemoryOffer& offer);
   void unmap();
   char* address() const { return address_; }  // NULL: not mapped
 
  private:
   char* address_ = nullptr;
-  char* opened_ = nullptr;  // the allocation, if it is of another process
+  char* opened_ = nullptr;  // the mapped allocation, if it belongs to another process
 };
 
 }  // namespace narrowcast::channel

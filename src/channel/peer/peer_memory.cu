@@ -13,28 +13,28 @@
 namespace narrowcast::channel {
 namespace {
 
-// What a rank tells the others, for finding out who can reach whom.
-struct Reach {
+// What a rank tells the others to determine which GPUs can access each other.
+struct GpuAccess {
   GpuOfRank gpu;
   int wants_host;
 };
 
-// Of host memory.
+// Host memory that other ranks can map.
 struct SegmentOffer {
   uint64_t bytes;
   char name[64];
 };
 
-// A segment's own page comes before the memory.
-constexpr size_t segment_head_bytes = 4096;
-static_assert(sizeof(bootstrap::SegmentOwners) <= segment_head_bytes);
+// The first page of a segment holds its owners; the ranks' memory follows.
+constexpr size_t segment_header_bytes = 4096;
+static_assert(sizeof(bootstrap::SegmentOwners) <= segment_header_bytes);
 
-// Each rank gives as many as this one.
+// Checks that every rank offers as many bytes as this one.
 template <typename Offer>
 ncast_status check_bytes(const std::vector<Offer>& offers, size_t bytes) {
   for (size_t rank = 0; rank < offers.size(); ++rank) {
     if (offers[rank].bytes == bytes) continue;
-    return fail(NCAST_MISMATCH, "rank %zu shares %" PRIu64 " bytes of memory, and this rank %zu", rank,
+    return fail(NCAST_MISMATCH, "rank %zu shares %" PRIu64 " bytes of memory, but this rank shares %zu", rank,
                 offers[rank].bytes, bytes);
   }
   return NCAST_OK;
@@ -43,22 +43,22 @@ ncast_status check_bytes(const std::vector<Offer>& offers, size_t bytes) {
 }  // namespace
 
 ncast_status PeerMemory::find_topology(bootstrap::Rendezvous& rendezvous, bool wants_host, Topology* topology) {
-  Reach own{{}, wants_host};
+  GpuAccess own{{}, wants_host};
   if (ncast_status status = GpuOfRank::find(&own.gpu)) return status;
-  std::vector<Reach> all(static_cast<size_t>(rendezvous.ranks()));
+  std::vector<GpuAccess> all(static_cast<size_t>(rendezvous.ranks()));
   if (ncast_status status = rendezvous.all_gather(&own, sizeof own, all.data())) return status;
-  struct Found {
+  struct Restrictions {
     bool needs_host, lacks_nvlink;
   };
-  Found found{};
-  for (const Reach& other : all) {
+  Restrictions found{};
+  for (const GpuAccess& other : all) {
     if (other.wants_host != 0 || !own.gpu.may_reach(other.gpu)) found.needs_host = true;
     if (!own.gpu.is_linked_to(other.gpu)) found.lacks_nvlink = true;
   }
-  std::vector<Found> by_rank(all.size());
+  std::vector<Restrictions> by_rank(all.size());
   if (ncast_status status = rendezvous.all_gather(&found, sizeof found, by_rank.data())) return status;
   *topology = {Place::device, true};
-  for (const Found& other : by_rank) {
+  for (const Restrictions& other : by_rank) {
     if (other.needs_host) topology->place = Place::host;
     if (other.lacks_nvlink) topology->nvlink = false;
   }
@@ -80,7 +80,7 @@ ncast_status PeerMemory::create(bootstrap::Rendezvous& rendezvous, Place place, 
 
 ncast_status PeerMemory::map_device_memory(size_t bytes) {
   if (const cudaError_t error = allocate_zeroed(&own_, bytes); error != cudaSuccess)
-    return cuda_failure("scratch memory", error);
+    return cuda_failure("allocating scratch memory", error);
   MemoryOffer own;
   if (ncast_status status = MemoryOffer::make(own_, bytes, &own)) return status;
 
@@ -97,7 +97,7 @@ ncast_status PeerMemory::map_device_memory(size_t bytes) {
     status = mapped_[rank].map(own.gpu, offers[rank]);
     addresses_[rank] = mapped_[rank].address();
   }
-  // When one rank cannot, all give theirs up together: alone it would wait for the others to do so.
+  // If one rank fails, all ranks must fail: their destructors wait for each other.
   return bootstrap::agree_on_outcome(rendezvous_, status);
 }
 
@@ -110,9 +110,10 @@ ncast_status PeerMemory::map_host_memory(size_t bytes) {
   if (ncast_status status = bootstrap::random_bytes(&number, sizeof number)) return status;
   std::snprintf(own.name, sizeof own.name, "%s%016" PRIx64 "%016" PRIx64, bootstrap::segment_prefix, number[0],
                 number[1]);
-  if (ncast_status status = segment.create(segment_head_bytes + bytes)) return status;
-  if (ncast_status status = segment.allocate(0, segment_head_bytes + bytes)) return status;
-  // So that a sweeper finds it when this process is killed before it takes the name away.
+  if (ncast_status status = segment.create(segment_header_bytes + bytes)) return status;
+  if (ncast_status status = segment.allocate(0, segment_header_bytes + bytes)) return status;
+  // Record the owner, so that the segment can be found and removed if this process is killed before it unlinks the
+  // name.
   auto* owners = reinterpret_cast<bootstrap::SegmentOwners*>(segment.data());
   owners->magic = bootstrap::segment_magic;
   owners->owner[0].process = bootstrap::current_process();
@@ -127,9 +128,9 @@ ncast_status PeerMemory::map_host_memory(size_t bytes) {
     bool found = true;
     offers[peer].name[sizeof offers[peer].name - 1] = 0;
     if (peer != rank) status = segments_[peer].open(offers[peer].name, &found);
-    if (status == NCAST_OK && (!found || segments_[peer].bytes() != segment_head_bytes + bytes))
+    if (status == NCAST_OK && (!found || segments_[peer].bytes() != segment_header_bytes + bytes))
       status = fail(NCAST_SYSTEM_ERROR,
-                    "the shared memory of rank %zu cannot be seen from rank %zu: do they share /dev/shm?", peer, rank);
+                    "the shared memory of rank %zu is not visible to rank %zu: do they share /dev/shm?", peer, rank);
     if (status == NCAST_OK) status = register_segment(static_cast<int>(peer));
   }
   if (status == NCAST_OK) status = rendezvous_.barrier();
@@ -141,8 +142,8 @@ ncast_status PeerMemory::map_host_memory(size_t bytes) {
 
 ncast_status PeerMemory::register_segment(int rank) {
   const bootstrap::SharedMemory& segment = segments_[static_cast<size_t>(rank)];
-  char* const data = reinterpret_cast<char*>(segment.data()) + segment_head_bytes;
-  const size_t bytes = segment.bytes() - segment_head_bytes;
+  char* const data = reinterpret_cast<char*>(segment.data()) + segment_header_bytes;
+  const size_t bytes = segment.bytes() - segment_header_bytes;
   cudaError_t error = cudaHostRegister(data, bytes, cudaHostRegisterPortable | cudaHostRegisterMapped);
   if (error == cudaSuccess) {
     registered_.push_back(data);
@@ -152,12 +153,12 @@ ncast_status PeerMemory::register_segment(int rank) {
 }
 
 PeerMemory::~PeerMemory() {
-  // Twice: nobody writes here any more; nobody has it mapped any more.
-  bool alone = !shared_ || rendezvous_.barrier() == NCAST_OK;
+  // After the first barrier no rank writes to the memory; after the second no rank has it mapped.
+  bool is_unused = !shared_ || rendezvous_.barrier() == NCAST_OK;
   for (MappedMemory& mapped : mapped_) mapped.unmap();
   for (void* data : registered_) cudaHostUnregister(data);
-  alone = alone && (!shared_ || rendezvous_.barrier() == NCAST_OK);
-  if (alone && own_ != nullptr) cudaFree(own_);
+  is_unused = is_unused && (!shared_ || rendezvous_.barrier() == NCAST_OK);
+  if (is_unused && own_ != nullptr) cudaFree(own_);
 }
 
 }  // namespace narrowcast::channel

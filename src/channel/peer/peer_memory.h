@@ -1,4 +1,4 @@
-// Memory of every rank that the GPUs of all ranks can address: each rank makes its own, and maps those of the others.
+// Memory of every rank that the GPUs of all ranks can access. Each rank allocates its own part and maps the others'.
 #pragma once
 
 #include <array>
@@ -16,24 +16,25 @@ namespace narrowcast::channel {
 
 class PeerMemory {
  public:
-  // In the ranks' GPUs; or in host memory, pinned, where two GPUs cannot reach each other.
+  // In GPU memory, or in pinned host memory if two GPUs cannot access each other's memory.
   enum class Place { device, host };
-  // How the ranks' GPUs reach each other.
+  // How the ranks' GPUs are connected.
   struct Topology {
-    Place place;  // where the memory has to be
-    bool nvlink;  // all GPUs are linked by it
+    Place place;  // where the memory must be
+    bool nvlink;  // all pairs of GPUs are connected by NVLink
   };
-  // All ranks call, each with its own device current. The place is `host` also if any of them wants that. Errors: those
-  // of the rendezvous, CUDA_ERROR.
+  // Collective call; each rank's own device must be current. The place is also `host` if any rank sets wants_host.
+  // Errors: those of the rendezvous, CUDA_ERROR.
   static ncast_status find_topology(bootstrap::Rendezvous& rendezvous, bool wants_host, Topology* topology);
 
-  // All ranks call, each with its own device current, with the same arguments. The memory is zero. Errors: CUDA_ERROR,
-  // SYSTEM_ERROR, MISMATCH, UNSUPPORTED (a GPU does not reach another's memory); those of the rendezvous.
+  // Collective call with the same arguments on all ranks; each rank's own device must be current. The memory is zeroed.
+  // Errors: CUDA_ERROR, SYSTEM_ERROR, MISMATCH, UNSUPPORTED (a GPU cannot access another's memory); those of the
+  // rendezvous.
   static ncast_status create(bootstrap::Rendezvous& rendezvous, Place place, size_t bytes,
                              std::unique_ptr<PeerMemory>* result);
 
-  // No kernel of this rank uses the memory any more. Waits for the others to come here too; when they fail, this rank's
-  // memory is left to the end of the process, since a peer may still write to it.
+  // No kernel of this rank may use the memory any more. Waits until the other ranks destroy theirs. If that fails, this
+  // rank's memory is not freed, because a peer may still write to it.
   ~PeerMemory();
 
   char* of(int rank) const { return addresses_[static_cast<size_t>(rank)]; }
@@ -46,7 +47,7 @@ class PeerMemory {
 
   bootstrap::Rendezvous& rendezvous_;
   std::array<char*, max_gpu_ranks> addresses_ = {};
-  bool shared_ = false;  // the others know of it
+  bool shared_ = false;  // the other ranks may have mapped it
   char* own_ = nullptr;  // device memory
   std::array<MappedMemory, max_gpu_ranks> mapped_;
   std::array<bootstrap::SharedMemory, max_gpu_ranks> segments_;

@@ -46,7 +46,7 @@ ncast_status RegisteredMemory::map_all() {
 
 RegisteredMemory::~RegisteredMemory() {
   for (MappedMemory& mapped : mapped_) mapped.unmap();
-  // When it fails, the communicator has failed, and its kernels have ended.
+  // If the barrier fails, the communicator has failed and its kernels have ended.
   rendezvous_.barrier();
 }
 

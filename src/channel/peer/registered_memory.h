@@ -1,4 +1,4 @@
-// Memory of users that the ranks have registered together: the kernels of all ranks address it.
+// Users' memory that the ranks have registered together. The kernels of all ranks can access it.
 #pragma once
 
 #include <array>
@@ -14,19 +14,19 @@ namespace narrowcast::channel {
 
 class RegisteredMemory {
  public:
-  // All ranks call, each with its own device current and with memory of its own: `bytes` at `own`, which stays
-  // allocated until this object is gone; NULL of a rank that has none to share. Errors, on all ranks the same:
-  // INVALID_ARGUMENT and UNSUPPORTED, which say whose memory it is; those of the rendezvous.
+  // Collective call; each rank's own device must be current. Each rank shares `bytes` bytes at `own`, or none if `own`
+  // is NULL. The memory must stay allocated as long as this object exists. Errors, the same on all ranks:
+  // INVALID_ARGUMENT and UNSUPPORTED, whose messages name the rank; those of the rendezvous.
   static ncast_status create(bootstrap::Rendezvous& rendezvous, char* own, size_t bytes,
                              std::unique_ptr<RegisteredMemory>* result);
 
-  // No kernel of this rank uses the memory of another one any more. Waits for the others to come here too: then none
-  // has this rank's memory mapped.
+  // No kernel of this rank may use the other ranks' memory any more. Waits until the other ranks have unmapped this
+  // rank's memory.
   ~RegisteredMemory();
 
-  // As this GPU addresses it; NULL: that rank shares none.
+  // Address of the rank's memory in this process; NULL if the rank shares none.
   char* of(int rank) const;
-  // Whether these bytes are of this rank's memory, and then how far behind its begin.
+  // Whether this rank's memory contains these bytes, and, if it does, their offset in bytes.
   bool holds(const void* values, uint64_t bytes) const;
   uint64_t offset_of(const void* values) const {
     return static_cast<uint64_t>(static_cast<const char*>(values) - own_);

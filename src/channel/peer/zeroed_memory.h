@@ -6,8 +6,8 @@
 
 namespace narrowcast::channel {
 
-// Device memory, zero when this returns; cudaFree it. No other stream is waited for, nor the device, which cannot be
-// while a stream of its captures.
+// Allocates device memory that is zero when the function returns. Free it with cudaFree. Does not synchronize other
+// streams or the device, which would fail while a stream is capturing.
 cudaError_t allocate_zeroed(void** memory, size_t bytes);
 template <typename T>
 cudaError_t allocate_zeroed(T** memory, size_t bytes) {

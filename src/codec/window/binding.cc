@@ -1,4 +1,4 @@
-// Joins the block coders of `window` to the table of codecs.
+// Adds the block coders of `window` to the codec table.
 #include "codec/host_codec.h"
 #include "codec/window/block.h"
 
@@ -15,13 +15,13 @@ bool decode(const BlockType& type, const uint8_t* payload, size_t payload_bytes,
   return coder.decode(value_type(type.dtype), payload, payload_bytes, values);
 }
 
-// Counter w is of blocks with w-bit codes.
+// The first counters are indexed by width: counter w counts the blocks with w-bit codes.
 enum Counter { raw_blocks, widest = 5, escapes, far_escapes };
 constexpr const char* counter_names[] = {"raw_blocks",     "width_1_blocks", "width_2_blocks", "width_3_blocks",
                                          "width_4_blocks", "width_5_blocks", "escapes",        "far_escapes"};
 static_assert(std::size(counter_names) == far_escapes + 1);
 
-// Reads header and tokens; the codes do not matter to the counters.
+// Adds one block to the counters. Reads only its header and tokens. Returns false if they are invalid.
 bool count(const BlockType& block, const uint8_t* payload, size_t payload_bytes, uint64_t* counters) {
   const ValueType type = value_type(block.dtype);
   PayloadHeader header;

@@ -1,4 +1,4 @@
-// The host's block coders of `window`: two implementations of one contract.
+// Host block coders of the codec `window`: two implementations of one interface.
 #pragma once
 
 #include <cstddef>
@@ -8,28 +8,28 @@
 
 namespace narrowcast::codec::window {
 
-// Codes whole blocks of one value type. No allocation, no alignment demanded.
+// Encodes and decodes whole blocks of one value type. Allocates no memory from the caller; pointers may be unaligned.
 struct BlockCoder {
-  // values: type.block_bytes(). payload: as many writable bytes. Returns the payload's bytes, a multiple of 16;
-  // type.block_bytes() says that the block is stored raw.
+  // Encodes type.block_bytes() bytes at `values`. `payload` must have room for as many bytes. Returns the payload's
+  // size in bytes, a multiple of 16. A size of type.block_bytes() means that the block is stored raw.
   size_t (*encode)(const ValueType& type, const uint8_t* values, uint8_t* payload);
-  // payload: any bytes, payload_bytes of them, at most type.block_bytes(). Writes type.block_bytes() to values, or
-  // returns false when the payload does not follow the format (values are then unspecified).
+  // Decodes payload_bytes bytes, at most type.block_bytes(), into type.block_bytes() bytes at `values`. The payload may
+  // contain anything: returns false if it does not follow the format, and the values are then unspecified.
   bool (*decode)(const ValueType& type, const uint8_t* payload, size_t payload_bytes, uint8_t* values);
 };
 
-// Scalar and plain: the oracle.
+// A simple scalar implementation, which tests use as the oracle.
 extern const BlockCoder reference;
-// The same bytes by vector instructions.
+// Uses vector instructions; produces the same bytes.
 extern const BlockCoder vectorized;
 
-// The header word of a payload that is not raw.
+// The header word of a payload that is not stored raw.
 struct PayloadHeader {
   int width;
   int base;
   int escapes;
 };
-// Reads and checks it: false when a field is out of range or the fixed sections do not fit payload_bytes.
+// Reads and checks the header. Returns false if a field is out of range or the fixed sections exceed payload_bytes.
 bool read_payload_header(const ValueType& type, const uint8_t* payload, size_t payload_bytes, PayloadHeader* header);
 
 }  // namespace narrowcast::codec::window

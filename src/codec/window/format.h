@@ -1,4 +1,4 @@
-// The constants of the codec `window`. docs/format/window.md is the specification.
+// Constants of the codec `window`. The specification is docs/format/window.md.
 #pragma once
 
 #include <cstdint>
@@ -8,16 +8,17 @@
 
 namespace narrowcast::codec::window {
 
-// A block is divided among 32 lanes; a lane holds 32 values of each group of 1024, as 8 words of 4 bytes.
+// A block consists of groups of 1024 values and is divided among 32 lanes. Each lane holds 32 values of each group, in
+// 8 words of 4 bytes, one byte per value.
 inline constexpr int lanes = 32;
 inline constexpr int group_elems = 1024;
 inline constexpr int group_words = 8;
 inline constexpr int row_bytes = lanes * 4;  // one word of each lane
-inline constexpr int vector_bytes = 16;      // a lane's values are adjacent in memory in runs of this size
+inline constexpr int vector_bytes = 16;      // of adjacent values of one lane
 
-// How a value type is split: sign, exponent, mantissa. The low `tail_bytes` of a value are stored as they are; the
-// remainder is its head. The head's sign and mantissa are its rest: eight bits of it as a byte (`rest_bytes`), the
-// others packed.
+// How the values of a type are split. The low `tail_bytes` bytes are stored unchanged. The remaining high bits are the
+// head: sign, exponent and upper mantissa bits. The head without its exponent is the rest. `rest_bytes` is 1 if eight
+// bits of the rest are stored as a byte; the other `rest_bits` bits are packed.
 struct ValueType {
   int value_bytes;
   int exponent_bits;
@@ -26,14 +27,14 @@ struct ValueType {
   int rest_bits;
 
   constexpr int head_bits() const { return 8 * (value_bytes - tail_bytes); }
-  constexpr int mantissa_bits() const { return head_bits() - 1 - exponent_bits; }  // of the head
+  constexpr int mantissa_bits() const { return head_bits() - 1 - exponent_bits; }  // in the head
   constexpr int vector_elems() const { return vector_bytes / value_bytes; }
   constexpr int block_elems() const { return value_bytes >= 4 ? group_elems : 4 * group_elems / value_bytes; }
   constexpr int groups() const { return block_elems() / group_elems; }
   constexpr int block_bytes() const { return block_elems() * value_bytes; }
   constexpr int max_width() const { return exponent_bits < 5 ? exponent_bits : 5; }
   constexpr int far_bytes() const { return exponent_bits > 8 ? 2 : 1; }
-  // Sections of a payload, in order; escapes begin where codes end.
+  // Byte offsets of the payload's sections, in order. The escapes begin where the codes end.
   constexpr int rest_byte_offset() const { return tail_bytes * block_elems(); }
   constexpr int rest_bit_offset() const { return rest_byte_offset() + rest_bytes * block_elems(); }
   constexpr int code_offset() const { return rest_bit_offset() + rest_bits * row_bytes * groups(); }
@@ -52,7 +53,7 @@ inline constexpr ValueType float64{8, 11, 6, 0, 5};
 inline constexpr ValueType float8_e4m3{1, 4, 0, 0, 4};
 inline constexpr ValueType float8_e5m2{1, 5, 0, 0, 3};
 
-// The value type of a dtype; value_bytes is 0 where `window` does not apply.
+// The value type of a dtype. value_bytes is 0 if `window` does not support the dtype.
 constexpr ValueType value_type(ncast_dtype dtype) {
   switch (dtype) {
     case NCAST_BFLOAT16: return bfloat16;
@@ -78,11 +79,11 @@ inline constexpr int above_tokens = 4;   // 10..13: exponents after the window's
 inline constexpr int zero_token = 14;    // exponent 0
 inline constexpr int far_token = 15;     // the exponent is in the far list
 
-// What the encoder does to choose base and width; a decoder does not depend on it.
+// How the encoder chooses base and width. Decoders do not depend on these.
 inline constexpr int samples_per_lane = 4;
 inline constexpr int samples = lanes * samples_per_lane;
 inline constexpr int bins = 32;
 inline constexpr int bins_below_anchor = 20;
-inline constexpr int escape_cost_bits = 8;  // a token, its share of far exponents, and the time that it takes
+inline constexpr int escape_cost_bits = 8;  // a token, a share of the far exponents, and an allowance for time
 
 }  // namespace narrowcast::codec::window

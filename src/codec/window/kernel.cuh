@@ -1,5 +1,6 @@
-// The codec `window` on the GPU: one warp codes one block between two buffers in shared memory (docs/format/window.md).
-// No allocation, no barrier wider than the warp: usable inside any kernel. reference.cc computes the same bytes.
+// The codec `window` on the GPU: one warp encodes or decodes one block between two buffers in shared memory
+// (docs/format/window.md). It allocates nothing and synchronizes only the warp, so any kernel can use it. reference.cc
+// produces the same bytes.
 #pragma once
 
 #include <cstdint>
@@ -20,18 +21,18 @@ class Block {
 
  public:
   static constexpr uint32_t values_bytes = Type.block_bytes();
-  // Shared memory that a warp works in, 4-byte aligned.
+  // Scratch of a warp in shared memory; 4-byte aligned.
   union Scratch {
     Histogram histogram;
     EscapeList escapes;
   };
 
-  // Both functions: `unrolled` has the groups' code side by side, which is faster alone; else it is there once, which
-  // is faster beside other code that shares the instruction cache.
+  // `unrolled` repeats the code for every group, which is faster in a kernel that does nothing else. Without it the
+  // code exists once, which is faster next to other code that competes for the instruction cache.
 
-  // Encodes a block. values, payload: shared memory, 16-byte aligned, values_bytes and payload_capacity long; values
-  // are visible to the whole warp. Returns the payload's bytes in all lanes, a multiple of 16. values_bytes means that
-  // the block is stored raw: its payload is `values`, and `payload` holds nothing of use.
+  // Encodes a block. values, payload: shared memory, 16-byte aligned, values_bytes long; the values must be visible to
+  // the whole warp. Returns the payload's size in bytes to all lanes, a multiple of 16. A size of values_bytes means
+  // that the block is stored raw: its payload is `values`, and the content of `payload` is undefined.
   template <bool unrolled = true>
   __device__ static uint32_t encode(const void* values, void* payload, Scratch& scratch, int lane) {
     const auto* in = static_cast<const char*>(values);
@@ -46,10 +47,10 @@ class Block {
     return encode_escapes(in, out, window, escapes, scratch.escapes, lane);
   }
 
-  // Decodes a block. payload: 16-byte aligned, payload_bytes <= payload_capacity long, whatever its bytes. values:
-  // shared memory, 16-byte aligned; the warp synchronises before it reads them. Returns the same in all lanes: false
-  // when the payload does not follow the format (values are then unspecified). A raw payload (payload_bytes ==
-  // values_bytes) is the values themselves and not for this function.
+  // Decodes a block. payload: 16-byte aligned, payload_bytes long (at most values_bytes), with any content. values:
+  // shared memory, 16-byte aligned; the warp must synchronize before it reads them. Returns the same result to all
+  // lanes: false if the payload does not follow the format (the values are then unspecified). Do not call it for a raw
+  // payload (payload_bytes == values_bytes), which is the values themselves.
   template <bool unrolled = true>
   __device__ static bool decode(const void* payload, uint32_t payload_bytes, void* values, Scratch& scratch, int lane) {
     const auto* in = static_cast<const char*>(payload);
@@ -79,7 +80,7 @@ class Block {
     *reinterpret_cast<T*>(to) = value;
   }
 
-  // Codes all groups by code_group(group), which returns which of this lane's values are escapes: bit 8 * byte + word.
+  // Calls code_group(group) for all groups. It returns which of this lane's values are escapes, as bit 8 * byte + word.
   template <bool unrolled, typename CodeGroup>
   __device__ static void code_groups(uint32_t (&escaped)[groups], CodeGroup code_group) {
     if constexpr (unrolled) {
@@ -90,7 +91,7 @@ class Block {
       for (uint32_t& found : escaped) found = 0;
 #pragma unroll 1
       for (int group = 0; group < groups; ++group) {
-        // They pass through the array, which stays in registers as long as no index varies.
+        // The results shift through the array, because a variable index would move the array out of registers.
 #pragma unroll
         for (int i = 1; i < groups; ++i) escaped[i - 1] = escaped[i];
         escaped[groups - 1] = code_group(group);
@@ -104,7 +105,7 @@ class Block {
     uint32_t codes[words], rest_bits[words];
     uint32_t escaped = 0;
     uint32_t even_rest = 0;
-    // Several loads are under way before the first store, behind which the compiler would not move them.
+    // Issue several loads before the first store: the compiler does not move loads across stores.
     constexpr int vectors = words * 4 / Type.vector_elems(), ahead = vectors < 4 ? vectors : 4;
     uint4 loaded[ahead];
     const auto vector_of = [&](int number) -> const uint4& {
@@ -185,7 +186,7 @@ class Block {
 
     uint32_t escaped = 0;
     uint4 vector;
-    // As in encode_group.
+    // Load ahead of the stores, as in encode_group.
     constexpr int ahead = Type.value_bytes == 2 ? words : words / 2;
     uint32_t rests[ahead] = {};
     uint2 tails[ahead];
@@ -239,7 +240,8 @@ class Block {
     return escaped;
   }
 
-  // Where a lane's tails of its `vector`th 16 bytes of the group go, and its rest bytes of the four values of `word`.
+  // Payload offsets of a lane's data in a group: the tails of its vector number `vector`, and the rest bytes of the
+  // four values of `word`.
   __device__ static uint32_t tail_offset(int group, int vector, int lane) {
     return ((group * (32 / Type.vector_elems()) + vector) * lanes + lane) * (Type.vector_elems() * Type.tail_bytes);
   }
@@ -264,13 +266,13 @@ class Block {
   }
 
   using FarExponent = std::conditional_t<Type.far_bytes() == 2, uint16_t, uint8_t>;
-  // Where the far exponent of that number ends, counted from the header word down.
+  // Offset of far exponent `number`. They are stored downwards from the header word.
   __device__ static uint32_t far_offset(uint32_t payload_bytes, uint32_t number) {
     return payload_bytes - 4 - (number + 1) * Type.far_bytes();
   }
 
   __device__ static uint32_t token_of(uint32_t exponent, Window window) {
-    const uint32_t from_lowest = exponent - window.base + below_tokens;  // wraps round below it
+    const uint32_t from_lowest = exponent - window.base + below_tokens;  // wraps around below it
     const uint32_t above = from_lowest - window.escape_code();
     const uint32_t near = from_lowest < below_tokens            ? from_lowest
                           : above - below_tokens < above_tokens ? above
@@ -278,7 +280,7 @@ class Block {
     return exponent == 0 ? zero_token : near;
   }
 
-  // Writes tokens, far exponents and the header word; returns the payload's bytes.
+  // Writes tokens, far exponents and the header word. Returns the payload's size in bytes.
   __device__ static uint32_t encode_escapes(const char* in, char* out, Window window, const Escapes<Type>& escapes,
                                             EscapeList& list, int lane) {
     char* tokens = out + Type.escape_offset(window.width);
@@ -341,7 +343,7 @@ class Block {
       }
       if (__any_sync(device::all_lanes, is_far[0] || is_far[1])) {
         const FarEscapes fars = FarEscapes::among(is_far);
-        // As many far exponents as the tokens ask for may be more than there are.
+        // A corrupt payload may have more far tokens than far exponents.
         fits = fits && Type.payload_bytes(window.width, escapes.count(), far + fars.count()) <= payload_bytes;
 #pragma unroll
         for (int i = 0; i < 2; ++i)
@@ -349,7 +351,7 @@ class Block {
             exponent[i] = load<FarExponent>(in + far_offset(payload_bytes, far + fars.before(i, lane)));
         far += fars.count();
       }
-      // Both are loaded before either is stored, and nothing where another lane may store.
+      // Load both before storing either. A lane without an escape must not store, since another lane may store there.
       uint32_t head[2] = {};
 #pragma unroll
       for (int i = 0; i < 2; ++i)
@@ -362,7 +364,7 @@ class Block {
     return Type.payload_bytes(window.width, escapes.count(), far) == payload_bytes;
   }
 
-  // The head of a value with another exponent.
+  // Replaces the exponent in the head of a value.
   using Head = typename ExponentField<Type>::Head;
   __device__ static uint32_t with_exponent(uint32_t head, uint32_t exponent) {
     using Field = ExponentField<Type>;
@@ -370,8 +372,8 @@ class Block {
   }
 };
 
-// The codec as codec/block_codec.cuh describes it, for each value type that it shrinks. The parameter is the dtype
-// because nvcc cannot name a kernel by a value of class type.
+// The BlockCodec (device/block_codec.cuh) for each value type that `window` supports. The parameter is the dtype,
+// because nvcc cannot mangle kernel names that contain a template argument of class type.
 template <ncast_dtype Dtype>
   requires(value_type(Dtype).value_bytes != 0)
 struct Codec {
@@ -390,8 +392,8 @@ struct Codec {
   }
 };
 
-// The same for kernels whose warps have different roles: one copy of the code, which the roles share, so that coding
-// costs registers only where it happens.
+// For kernels whose warps have different roles: all roles share one copy of the code, which is not inlined, so that
+// only calls of the codec need its registers.
 template <ncast_dtype Dtype>
   requires(value_type(Dtype).value_bytes != 0)
 struct SharedCodec : Codec<Dtype> {

@@ -1,5 +1,5 @@
-// Eight words of 4-byte fields to `width` words and back: docs/format/window.md, "Packed sections". Every shift and
-// mask is a constant once the loops are unrolled.
+// Packs eight words of four one-byte fields into `width` words, and unpacks them: "Packed sections" in
+// docs/format/window.md. Every shift and mask is a constant once the loops are unrolled.
 #pragma once
 
 #include <cstdint>
@@ -10,11 +10,12 @@
 namespace narrowcast::codec::window {
 
 namespace packing {
-// The bits of leftover field `field` (counted from the first that did not fit whole) that go to the top of byte `row`.
+// The bits of a leftover field that go to the top of byte `row`. `field` counts from the first field that did not fit
+// whole.
 struct Piece {
-  int count;       // bits
-  int field_bit;   // their position in the field
-  int packed_bit;  // their position in the byte
+  int count;       // number of bits
+  int field_bit;   // position in the field
+  int packed_bit;  // position in the byte
 };
 __host__ __device__ constexpr Piece piece(int width, int field, int row) {
   const int whole = 8 / width, spare = 8 - whole * width;
@@ -29,7 +30,7 @@ __device__ __forceinline__ uint32_t shifted(uint32_t word, int left) {
 }
 }  // namespace packing
 
-// fields[k]: four fields below 2^Width. packed: Width words.
+// fields[k]: four fields, each less than 2^Width.
 template <int Width>
 __device__ __forceinline__ void pack(const uint32_t (&fields)[group_words], uint32_t (&packed)[Width]) {
   constexpr int whole = 8 / Width;

@@ -1,5 +1,5 @@
-// Splits four adjacent values of a lane into words of four bytes each, and joins them again, for each value type.
-// codec/window/format.h says where each bit goes.
+// Splits four adjacent values of a lane into words with one byte per value, and joins them again, for each value type.
+// codec/window/format.h describes the parts.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace narrowcast::codec::window {
 
-// The heads of four values, two to a word. An 8-bit head is the upper byte of its half.
+// The heads of four values, two in each word. An 8-bit head is in the upper byte of its 16-bit half.
 struct Heads {
   uint32_t pair[2];
 };
@@ -23,7 +23,7 @@ __device__ __forceinline__ uint32_t high_bytes(const Heads& heads) {
   return __byte_perm(heads.pair[0], heads.pair[1], 0x7531);
 }
 
-// The codes of four heads in a window, one to a byte: distance from the base, or `escape_code` where it is no less.
+// Computes the codes of four heads, one in each byte: min(exponent - base, escape_code).
 template <ValueType Type>
 class Coder {
  public:
@@ -32,7 +32,7 @@ class Coder {
         limit_(device::halves2(escape_code << shift | ((1u << shift) - 1))) {}
 
   __device__ __forceinline__ uint32_t codes(const Heads& heads) const {
-    // Shifting left drops the signs; the lower head's sign moves below the upper one's exponent, where it has no
+    // The left shift drops the signs. The lower head's sign moves below the upper head's exponent, where it has no
     // effect.
     const uint32_t low = __viaddmin_u16x2(heads.pair[0] << 1, minus_base_, limit_);
     const uint32_t high = __viaddmin_u16x2(heads.pair[1] << 1, minus_base_, limit_);
@@ -49,14 +49,14 @@ class Coder {
   uint32_t minus_base_, limit_;
 };
 
-// The rest of four heads as a byte each (bits 0 to 7 of it), for types with rest_bytes.
+// Bits 0 to 7 of the rest of four heads, one byte each; for types with rest_bytes.
 template <ValueType Type>
 __device__ __forceinline__ uint32_t rest_bytes_of(const Heads& heads) {
   if constexpr (Type.rest_bits != 0) return low_bytes(heads);
   return device::select_bits(device::bytes4(0x7f), low_bytes(heads), high_bytes(heads));
 }
 
-// The upper bits of the rest of four heads, for types with rest_bits: the sign above mantissa bits.
+// The upper bits of the rest of four heads (the sign above mantissa bits); for types with rest_bits.
 template <ValueType Type>
 __device__ __forceinline__ uint32_t rest_bits_of(const Heads& heads) {
   constexpr int mantissa = Type.rest_bits - 1;
@@ -65,7 +65,7 @@ __device__ __forceinline__ uint32_t rest_bits_of(const Heads& heads) {
   return (low_part & device::bytes4((1u << mantissa) - 1)) | (high >> (7 - mantissa) & device::bytes4(1u << mantissa));
 }
 
-// Heads from exponents minus base (codes), base, and the rest.
+// Joins codes (exponent minus base), the base and the rest into heads.
 template <ValueType Type>
 __device__ __forceinline__ Heads heads_of(uint32_t codes, uint32_t base, uint32_t rest_bytes, uint32_t rest_bits) {
   using device::bytes4;
@@ -89,12 +89,12 @@ __device__ __forceinline__ Heads heads_of(uint32_t codes, uint32_t base, uint32_
       high = (rest_bits << (7 - mantissa) & bytes4(0x80)) | exponents << mantissa |
              (rest_bits & bytes4((1u << mantissa) - 1));
     }
-    if constexpr (Type.value_bytes == 1) return {{high, 0}};  // four values in one word: see values_of
+    if constexpr (Type.value_bytes == 1) return {{high, 0}};  // all four values are in one word
     return {{__byte_perm(low, high, 0x5140), __byte_perm(low, high, 0x7362)}};
   }
 }
 
-// Byte offset in the block of value `sequence` (0..31) of `lane` in `group`.
+// Byte offset in the block of value number `sequence` (0 to 31) of `lane` in `group`.
 template <ValueType Type>
 __device__ __forceinline__ uint32_t value_offset(uint32_t group, uint32_t sequence, uint32_t lane) {
   constexpr uint32_t in_vector = Type.vector_elems();
@@ -102,7 +102,7 @@ __device__ __forceinline__ uint32_t value_offset(uint32_t group, uint32_t sequen
          sequence % in_vector * Type.value_bytes;
 }
 
-// Where a value's exponent is: `mask` at bit `shift` of the unsigned Head that follows the tail.
+// Position of a value's exponent: the bits of `mask` from bit `shift` up in the unsigned Head that follows the tail.
 template <ValueType Type>
 struct ExponentField {
   using Head = std::conditional_t<Type.value_bytes == 1, uint8_t, uint16_t>;

@@ -1,4 +1,4 @@
-// Where a block's window goes and how wide its codes are: the encoder's rule of docs/format/window.md, by one warp.
+// Chooses a block's window and the width of its codes with one warp, by the encoder's rule in docs/format/window.md.
 #pragma once
 
 #include <cstdint>
@@ -15,11 +15,11 @@ struct Window {
   __device__ uint32_t escape_code() const { return (1u << width) - 1; }
 };
 
-// In shared memory; the last bin takes what is outside the others, and is not read.
+// In shared memory. The last bin counts the samples outside all others and is never read.
 using Histogram = uint32_t[bins + 1];
 
-// As reference.cc's choose_window, a bin of the histogram to a lane. values: in shared memory, visible to the whole
-// warp, which calls and gets the same result.
+// Same as choose_window() in reference.cc, with one bin of the histogram per lane. The whole warp calls it, and all
+// lanes get the same result. values: in shared memory, visible to the whole warp.
 template <ValueType Type>
 __device__ Window place_window(const char* values, Histogram& histogram, int lane) {
   uint32_t sample[samples_per_lane];
@@ -36,16 +36,16 @@ __device__ Window place_window(const char* values, Histogram& histogram, int lan
   __syncwarp();
 #pragma unroll
   for (int i = 0; i < samples_per_lane; ++i)
-    atomicAdd(&histogram[min(sample[i] - lowest, static_cast<uint32_t>(bins))], 1u);  // wraps below lowest
+    atomicAdd(&histogram[min(sample[i] - lowest, static_cast<uint32_t>(bins))], 1u);  // wraps around below `lowest`
   __syncwarp();
   const uint32_t count = histogram[lane];
-  __syncwarp();  // the histogram is free
+  __syncwarp();  // the caller may overwrite the histogram
 
-  // How many samples 2, 4, ... adjacent bins hold from this lane's on; 2^width - 1 of them are a window.
+  // The number of samples in 2, 4, ... adjacent bins from this lane's bin on. A window spans 2^width - 1 bins.
   const uint32_t in_two = count + device::shuffle_down_or_zero(count, 1);
   const uint32_t in_four = in_two + device::shuffle_down_or_zero(in_two, 2);
-  // The best place for a window that covers `covered` samples if it begins at this lane's bin: the largest cover and,
-  // among equals, the lowest bin.
+  // `covered`: samples in a window that begins at this lane's bin. Returns the maximum over all lanes and, in the low
+  // five bits, 31 minus the lowest bin that reaches it.
   const auto best_place = [&](uint32_t covered) {
     return __reduce_max_sync(device::all_lanes, covered << 5 | (31 - lane));
   };
@@ -53,7 +53,7 @@ __device__ Window place_window(const char* values, Histogram& histogram, int lan
   uint32_t best_cost = Type.exponent_bits * samples;
   const auto consider = [&](uint32_t width, uint32_t place) -> uint32_t {
     const uint32_t cost = width * samples + escape_cost_bits * (samples - (place >> 5));
-    // Of equal costs the widest wins, in whatever order they are considered.
+    // Among equal costs the widest window wins, whatever the order of the calls.
     if (cost < best_cost || (cost == best_cost && best.width != 0 && width > best.width)) {
       best_cost = cost;
       best = {width, min(lowest + 31 - (place & 31), (1u << Type.exponent_bits) - (1u << width))};
@@ -65,8 +65,8 @@ __device__ Window place_window(const char* values, Histogram& histogram, int lan
   const uint32_t place_of_two = best_place(in_two + device::shuffle_down_or_zero(count, 2));
   consider(3, place_of_three);
   const uint32_t cost_of_two = consider(2, place_of_two);
-  if (cost_of_two < best_cost + samples) consider(1, best_place(count));  // it saves a bit a sample, and covers no more
-  if (best_cost >= 4 * samples) {                                         // below that no wider window wins
+  if (cost_of_two < best_cost + samples) consider(1, best_place(count));  // width 1 saves at most one bit per sample
+  if (best_cost >= 4 * samples) {                                         // otherwise no wider window can win
     const uint32_t in_eight = in_four + device::shuffle_down_or_zero(in_four, 4);
     const uint32_t in_fifteen = in_eight + device::shuffle_down_or_zero(in_four, 8) +
                                 device::shuffle_down_or_zero(in_two, 12) + device::shuffle_down_or_zero(count, 14);

@@ -1,5 +1,5 @@
-// The codec `window` as docs/format/window.md specifies it, one value at a time. It is the oracle for the other
-// implementations, so it shares their constants and none of their code.
+// The codec `window` as specified in docs/format/window.md, one value at a time. It is the oracle for the other
+// implementations, so it shares their constants but none of their code.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -13,7 +13,7 @@ namespace {
 // A value split into its parts.
 struct Parts {
   int exponent;
-  uint32_t rest;  // sign above the head's mantissa
+  uint32_t rest;  // the sign above the head's mantissa
   uint64_t tail;
 };
 
@@ -37,15 +37,15 @@ void join_value(const ValueType& type, const Parts& parts, uint8_t* values, int 
   std::memcpy(values + index * type.value_bytes, &bits, static_cast<size_t>(type.value_bytes));
 }
 
-// The position in the block of the value of (group, lane, word, byte).
+// Index in the block of the value at (group, lane, word, byte).
 int value_index(const ValueType& type, int group, int lane, int word, int byte) {
-  const int sequence = word * 4 + byte;  // of the lane's 32 values in this group
+  const int sequence = word * 4 + byte;  // number among the lane's 32 values of this group
   const int vector = sequence / type.vector_elems();
   const int within = sequence % type.vector_elems();
   return group * group_elems + (vector * lanes + lane) * type.vector_elems() + within;
 }
 
-// Visits a block's values in the order in which their escapes are listed.
+// Visits a block's values in the order in which the payload lists their escapes.
 template <typename Visit>
 void for_each_in_escape_order(const ValueType& type, Visit visit) {
   for (int lane = 0; lane < lanes; ++lane)
@@ -54,15 +54,15 @@ void for_each_in_escape_order(const ValueType& type, Visit visit) {
         for (int word = 0; word < group_words; ++word) visit(value_index(type, group, lane, word, byte));
 }
 
-// The bit of a packed section that holds bit `bit` of the field of (word, byte) of a lane. Eight fields, one of each
-// word, share `width` bytes: as many whole fields as fit from the bottom of each byte; the bits of the fields that are
-// left over, one after the other, fill the tops.
+// Position in a packed section of bit `bit` of the field at (group, lane, word, byte). Eight fields, one of each word,
+// share `width` bytes. Each byte holds as many whole fields as fit, from the lowest bit up. The bits of the leftover
+// fields, in order, fill the top bits of the bytes.
 struct PackedBit {
   int byte;
   int bit;
 };
 PackedBit packed_bit(int width, int group, int lane, int word, int byte, int bit) {
-  const int whole = 8 / width;          // fields that fit a byte
+  const int whole = 8 / width;          // whole fields in each byte
   const int spare = 8 - whole * width;  // bits left at the top
   int row, position;
   if (word < whole * width) {
@@ -110,38 +110,39 @@ struct Window {
   int base;
 };
 
-// Places the window by a sample of the block: 4 values from each lane, counted in 32 bins around a robust middle.
-// Values outside the bins count as not covered.
+// Places the window according to a sample of the block: 4 values from each lane, counted in a histogram of 32 bins.
+// Samples outside the bins count as not covered.
 Window choose_window(const ValueType& type, const uint8_t* values) {
-  std::array<std::array<int, samples_per_lane>, lanes> sample;
+  std::array<std::array<int, samples_per_lane>, lanes> samples_by_lane;
   for (int lane = 0; lane < lanes; ++lane)
     for (int i = 0; i < samples_per_lane; ++i) {
       const int index =
           i * (type.block_elems() / samples_per_lane) + lane * type.vector_elems() + (lane + i) % type.vector_elems();
-      sample[lane][i] = split_value(type, values, index).exponent;
+      samples_by_lane[lane][i] = split_value(type, values, index).exponent;
     }
 
-  // The largest of the lanes' smallest: unmoved by a few outliers on either side.
+  // The largest of the lanes' minima: a few outliers on either side do not change it.
   int anchor = 0;
-  for (const auto& of_lane : sample) anchor = std::max(anchor, *std::min_element(of_lane.begin(), of_lane.end()));
+  for (const auto& lane_samples : samples_by_lane)
+    anchor = std::max(anchor, *std::min_element(lane_samples.begin(), lane_samples.end()));
   const int lowest = std::max(anchor - bins_below_anchor, 0);
 
   std::array<int, bins> histogram{};
-  for (const auto& of_lane : sample)
-    for (const int exponent : of_lane)
+  for (const auto& lane_samples : samples_by_lane)
+    for (const int exponent : lane_samples)
       if (exponent >= lowest && exponent < lowest + bins) ++histogram[exponent - lowest];
 
   Window best{0, 0};
-  int best_cost = type.exponent_bits * samples;  // of storing exponents whole
+  int best_cost = type.exponent_bits * samples;  // the cost of storing whole exponents
   for (int width = type.max_width(); width >= 1; --width) {
-    const int reach = (1 << width) - 1;  // exponents in the window; the last code is the escape
-    int most = -1, first = 0;
+    const int span = (1 << width) - 1;  // exponents in the window; the last code is the escape
+    int most_covered = -1, first = 0;
     for (int bin = 0; bin < bins; ++bin) {
       int covered = 0;
-      for (int i = bin; i < std::min(bin + reach, bins); ++i) covered += histogram[i];
-      if (covered > most) most = covered, first = bin;
+      for (int i = bin; i < std::min(bin + span, bins); ++i) covered += histogram[i];
+      if (covered > most_covered) most_covered = covered, first = bin;
     }
-    const int cost = width * samples + escape_cost_bits * (samples - most);
+    const int cost = width * samples + escape_cost_bits * (samples - most_covered);
     if (cost < best_cost) {
       best_cost = cost;
       best = {width, std::min(lowest + first, (1 << type.exponent_bits) - (1 << width))};
@@ -151,9 +152,9 @@ Window choose_window(const ValueType& type, const uint8_t* values) {
 }
 
 int token_of(const Window& window, int exponent) {
-  const int reach = (1 << window.width) - 1;
+  const int span = (1 << window.width) - 1;
   const int from_lowest = exponent - (window.base - below_tokens);
-  const int above = exponent - (window.base + reach);
+  const int above = exponent - (window.base + span);
   if (exponent == 0) return zero_token;
   if (from_lowest >= 0 && from_lowest < below_tokens) return from_lowest;
   if (above >= 0 && above < above_tokens) return below_tokens + above;

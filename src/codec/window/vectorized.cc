@@ -1,5 +1,5 @@
-// The codec `window` with vector instructions; writes the same bytes as reference.cc. The loops are in
-// vectorized_rows.h and vectorized_escapes.h; this file combines them, once for each value type and instruction set.
+// The codec `window` with vector instructions. Produces the same bytes as reference.cc. The loops are in
+// vectorized_rows.h and vectorized_escapes.h; this file instantiates them for each value type and instruction set.
 #include "codec/window/vectorized.h"
 
 #include <cstring>
@@ -15,7 +15,8 @@ using namespace rows;
 template <const ValueType& type>
 NARROWCAST_INLINE void encode_codes(const Placement& window, const PerValue<type, Exponent<type>>& exponents,
                                     uint8_t* payload, EscapeBits<type>& escapes) {
-  // Below the window the distance wraps to something large, because base + 2^width never exceeds the exponents.
+  // For exponents below the window the distance wraps around and becomes at least `last`, because base + 2^width never
+  // exceeds the range of exponents.
   PerValue<type> codes;
   const auto base = static_cast<Exponent<type>>(window.base);
   const auto last = static_cast<Exponent<type>>((1 << window.width) - 1);
@@ -115,7 +116,7 @@ NARROWCAST_INLINE bool decode_block(const uint8_t* payload, size_t payload_bytes
   return true;
 }
 
-// One instruction set: the templates above, inlined into functions that have it.
+// Instantiates the templates above for one instruction set: they are inlined into functions compiled for it.
 #define NARROWCAST_VECTOR_PATH(path, ...)                                                      \
   namespace path {                                                                             \
   template <const ValueType& type>                                                             \

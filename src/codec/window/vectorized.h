@@ -1,4 +1,4 @@
-// The instruction sets that the vectorized block coder is built for, so that tests and benchmarks reach each of them.
+// Gives tests and benchmarks access to the vectorized block coder for each instruction set.
 #pragma once
 
 #include <span>
@@ -12,7 +12,7 @@ struct VectorPath {
   BlockCoder coder;
 };
 
-// Those that this machine can run, the baseline first; `vectorized` is the last.
+// The paths that this machine supports, from the baseline to the best, which `vectorized` uses.
 std::span<const VectorPath> vector_paths();
 
 }  // namespace narrowcast::codec::window

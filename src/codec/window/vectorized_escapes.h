@@ -1,5 +1,5 @@
-// The irregular part of a block for `vectorized.cc`: the window's place and the values outside it. As in
-// vectorized_rows.h, everything is inlined into the function that chooses the instruction set.
+// The irregular part of coding a block, for vectorized.cc: placing the window and handling the values outside it. As in
+// vectorized_rows.h, everything is inlined into the function that selects the instruction set.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +16,7 @@ struct Placement {
   int base;
 };
 
-// The encoder's rule of docs/format/window.md.
+// The encoder's rule in docs/format/window.md.
 template <const ValueType& type>
 NARROWCAST_INLINE Placement place_window(const uint8_t* values) {
   uint16_t sample[samples_per_lane][lanes];
@@ -35,18 +35,19 @@ NARROWCAST_INLINE Placement place_window(const uint8_t* values) {
   }
   const auto lowest = static_cast<uint16_t>(std::max(anchor - bins_below_anchor, 0));
 
-  // A separate loop, because a minimum next to the increments compiles to branches. Values below the lowest bin wrap
-  // and join those above the highest in one extra bin, which nothing reads.
+  // This is a separate loop because a minimum next to the increments compiles to branches. Values below the lowest bin
+  // wrap around; they and the values above the highest bin are counted in an extra bin, which is never read.
   uint16_t bin_of[samples_per_lane][lanes];
   for (int i = 0; i < samples_per_lane; ++i)
     for (int lane = 0; lane < lanes; ++lane)
       bin_of[i][lane] = std::min<uint16_t>(static_cast<uint16_t>(sample[i][lane] - lowest), bins);
-  // One histogram for each quarter: neighbours often share a bin, and their increments would wait for each other.
+  // One histogram for each quarter of the samples: neighbours often share a bin, and with a single histogram their
+  // increments would wait for each other.
   uint32_t histogram[samples_per_lane][bins + 1] = {};
   for (int lane = 0; lane < lanes; ++lane)
     for (int i = 0; i < samples_per_lane; ++i) ++histogram[i][bin_of[i][lane]];
 
-  // below[b]: samples in the bins before b; a window may hang over the last bin.
+  // below[b]: samples in the bins before b. A window may extend past the last bin.
   uint32_t below[2 * bins];
   uint32_t total = 0;
   for (int bin = 0; bin < bins; ++bin) {
@@ -58,11 +59,11 @@ NARROWCAST_INLINE Placement place_window(const uint8_t* values) {
   Placement best{0, 0};
   int best_cost = type.exponent_bits * samples;
   for (int width = type.max_width(); width >= 1; --width) {
-    const int reach = (1 << width) - 1;
-    // Coverage above, bins counted from the last below: of equals the first bin wins.
+    const int span = (1 << width) - 1;
+    // Coverage in the high part, the reversed bin number in the low part: among equals the first bin wins.
     uint32_t most = 0;
     for (int bin = 0; bin < bins; ++bin) {
-      const uint32_t covered = below[bin + reach] - below[bin];
+      const uint32_t covered = below[bin + span] - below[bin];
       most = std::max(most, covered * bins + static_cast<uint32_t>(bins - 1 - bin));
     }
     const int covered = static_cast<int>(most / bins), first = bins - 1 - static_cast<int>(most % bins);
@@ -75,7 +76,7 @@ NARROWCAST_INLINE Placement place_window(const uint8_t* values) {
   return best;
 }
 
-// Value index of the n-th bit of a block's escape bits.
+// Maps a bit number in a block's escape bits to the index of the value.
 template <const ValueType& type>
 constexpr auto index_of_bit = [] {
   std::array<uint16_t, static_cast<size_t>(type.block_elems())> table{};
@@ -89,11 +90,11 @@ constexpr auto index_of_bit = [] {
   return table;
 }();
 
-// The bits of escaped values, by [group][lane], as the vector loops make them.
+// Bit masks of the escaped values, by [group][lane], as the vector loops produce them.
 template <const ValueType& type>
 using EscapeBits = uint32_t[type.groups()][lanes];
 
-// The numbers of the set bits, in the order of the escapes.
+// The numbers of the set bits in EscapeBits, in the order of the escapes.
 template <const ValueType& type>
 struct EscapeList {
   uint16_t bit[type.block_elems() + 64];  // the loop below writes ahead of the count
@@ -111,7 +112,7 @@ NARROWCAST_INLINE void list_escapes(const EscapeBits<type>& bits, EscapeList<typ
   for (int word = 0; word < words; ++word) {
     uint64_t left = static_cast<uint64_t>(halves[2 * word + 1]) << 32 | halves[2 * word];
     const int count = __builtin_popcountll(left);
-    // Always eight at a time: a loop that ends at the last bit mispredicts in almost every word.
+    // Always process eight bits: a loop that ends at the last bit would mispredict in almost every word.
     for (int done = 0; done < count; done += 8) {
       for (int i = 0; i < 8; ++i) {
         next[done + i] = static_cast<uint16_t>(word * 64 + (left != 0 ? __builtin_ctzll(left) : 0));
@@ -123,7 +124,7 @@ NARROWCAST_INLINE void list_escapes(const EscapeBits<type>& bits, EscapeList<typ
   list.count = static_cast<int>(next - list.bit);
 }
 
-// token[i]: of the i-th escape; far[i]: of the i-th escape whose token is far.
+// token[i] is the token of escape i; far[i] is the exponent of the i-th escape with a far token.
 template <const ValueType& type>
 struct Tokens {
   alignas(64) uint8_t token[type.block_elems() + 1];
@@ -134,8 +135,8 @@ struct Tokens {
 template <const ValueType& type>
 NARROWCAST_INLINE void make_tokens(const Placement& window, const PerValue<type, Exponent<type>>& exponents,
                                    const EscapeList<type>& list, Tokens<type>& tokens) {
-  constexpr int exponents_in_all = 1 << type.exponent_bits;
-  alignas(64) uint8_t token_of[exponents_in_all];
+  constexpr int exponent_count = 1 << type.exponent_bits;
+  alignas(64) uint8_t token_of[exponent_count];
   std::memset(token_of, far_token, sizeof token_of);
   for (int i = 0; i < below_tokens; ++i) {
     const int exponent = window.base - below_tokens + i;
@@ -143,7 +144,7 @@ NARROWCAST_INLINE void make_tokens(const Placement& window, const PerValue<type,
   }
   for (int i = 0; i < above_tokens; ++i) {
     const int exponent = window.base + (1 << window.width) - 1 + i;
-    if (exponent < exponents_in_all) token_of[exponent] = static_cast<uint8_t>(below_tokens + i);
+    if (exponent < exponent_count) token_of[exponent] = static_cast<uint8_t>(below_tokens + i);
   }
   token_of[0] = zero_token;
 
@@ -159,7 +160,7 @@ NARROWCAST_INLINE void make_tokens(const Placement& window, const PerValue<type,
   tokens.far_count = far_count;
 }
 
-// Writes what follows the codes; `bytes` is the payload's length.
+// Writes the sections after the codes. `bytes` is the payload's size.
 template <const ValueType& type>
 NARROWCAST_INLINE void store_tokens(const Placement& window, const EscapeList<type>& list, const Tokens<type>& tokens,
                                     uint8_t* payload, int bytes) {
@@ -179,7 +180,7 @@ NARROWCAST_INLINE void store_tokens(const Placement& window, const EscapeList<ty
   std::memcpy(payload + bytes - 4, &header, sizeof header);
 }
 
-// Splits the token bytes of `count` escapes.
+// Reads the tokens of `count` escapes, two from each byte.
 template <const ValueType& type>
 NARROWCAST_INLINE void load_tokens(const uint8_t* pairs, int count, Tokens<type>& tokens) {
   for (int i = 0; i < (count + 1) / 2; ++i) {
@@ -191,7 +192,7 @@ NARROWCAST_INLINE void load_tokens(const uint8_t* pairs, int count, Tokens<type>
   tokens.far_count = static_cast<int>(far_count);
 }
 
-// Replaces the exponents of escaped values. The tokens are those of a payload whose length has been checked.
+// Sets the exponents of the escaped values. The payload's size must have been checked against its tokens.
 template <const ValueType& type>
 NARROWCAST_INLINE void apply_tokens(const Placement& window, const EscapeList<type>& list, const Tokens<type>& tokens,
                                     const uint8_t* payload_end, PerValue<type, Exponent<type>>& exponents) {
@@ -203,7 +204,7 @@ NARROWCAST_INLINE void apply_tokens(const Placement& window, const EscapeList<ty
   }
   exponent_of_token[zero_token] = 0;
 
-  // Read even if unused: other bytes of the payload always precede the far list.
+  // Loaded even if unused. The load is in bounds because the payload has other sections before the far list.
   const uint8_t* next_far = payload_end - 4 - type.far_bytes();
   for (int i = 0; i < list.count; ++i) {
     const uint8_t token = tokens.token[i];

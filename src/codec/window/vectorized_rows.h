@@ -1,8 +1,8 @@
-// The regular part of a block for `vectorized.cc`: values to sections and back, in loops without branches over arrays
-// in the first-level cache, which compilers vectorize for the instruction set of the caller.
+// The regular part of coding a block, for vectorized.cc: converts values to sections and back. Its branchless loops
+// over arrays in the L1 cache are vectorized by the compiler for the caller's instruction set.
 //
-// Every function is inlined, because it takes its instruction set from its caller. That rules out lambdas and calls of
-// ordinary functions here.
+// Every function must be inlined, because the instruction set is that of the caller. Lambdas and calls of ordinary
+// functions therefore cannot be used here.
 #pragma once
 
 #include <algorithm>
@@ -20,7 +20,7 @@ namespace narrowcast::codec::window::rows {
 
 static_assert(std::endian::native == std::endian::little, "sections are read and written as little-endian words");
 
-// Users' pointers and sections have any alignment. Name these types in full: `auto` drops the attributes.
+// Users' pointers and the sections may be unaligned. Do not use `auto` for these types: it drops the attributes.
 typedef uint16_t Unaligned16 __attribute__((aligned(1), may_alias));
 typedef uint32_t Unaligned32 __attribute__((aligned(1), may_alias));
 typedef uint64_t Unaligned64 __attribute__((aligned(1), may_alias));
@@ -37,7 +37,7 @@ constexpr uint32_t exponent_mask = (1u << type.exponent_bits) - 1;
 template <const ValueType& type>
 constexpr uint32_t mantissa_mask = (1u << type.mantissa_bits()) - 1;
 
-// One byte, or exponent, for each value of a block, in the order of the values.
+// One field for each value of a block, in the order of the values.
 template <const ValueType& type, typename Field = uint8_t>
 struct alignas(64) PerValue {
   Field of[type.block_elems()];
@@ -57,7 +57,7 @@ NARROWCAST_INLINE uint32_t exponent_of(uint32_t head) {
   return head >> type.mantissa_bits() & exponent_mask<type>;
 }
 
-// Writes tails and rest bytes to the payload, exponents and rest bits to arrays.
+// Splits the values: writes tails and rest bytes to the payload, exponents and rest bits to arrays.
 template <const ValueType& type>
 NARROWCAST_INLINE void split_values(const uint8_t* values, uint8_t* payload,
                                     PerValue<type, Exponent<type>>& __restrict exponents,
@@ -75,7 +75,7 @@ NARROWCAST_INLINE void split_values(const uint8_t* values, uint8_t* payload,
   } else if constexpr (type.tail_bytes == 6) {
     const Unaligned64* from = reinterpret_cast<const Unaligned64*>(values);
     for (int i = 0; i < type.block_elems(); ++i) {
-      // Writes two bytes more than the tail; the next tail, or the next section, overwrites them.
+      // Writes two bytes more than the tail. The next tail or section overwrites them.
       *reinterpret_cast<Unaligned64*>(payload + 6 * i) = from[i];
       copied.of[i] = static_cast<uint16_t>(from[i] >> 48);
     }
@@ -94,7 +94,7 @@ NARROWCAST_INLINE void split_values(const uint8_t* values, uint8_t* payload,
   }
 }
 
-// The inverse: every bit of an exponent above exponent_bits is zero.
+// The inverse of split_values(). All bits of an exponent above exponent_bits must be zero.
 template <const ValueType& type>
 NARROWCAST_INLINE void join_values(const uint8_t* payload, const PerValue<type, Exponent<type>>& __restrict exponents,
                                    const PerValue<type>& __restrict rest_bits, uint8_t* __restrict values) {
@@ -120,14 +120,14 @@ NARROWCAST_INLINE void join_values(const uint8_t* payload, const PerValue<type, 
   } else if constexpr (type.tail_bytes == 6) {
     Unaligned64* to = reinterpret_cast<Unaligned64*>(values);
     for (int i = 0; i < type.block_elems(); ++i) {
-      // Reads two bytes more than the tail, which belong to the next section, and shifts them out.
+      // Reads two bytes more than the tail and shifts them out.
       const uint64_t tail = *reinterpret_cast<const Unaligned64*>(payload + 6 * i) << 16 >> 16;
       to[i] = static_cast<uint64_t>(heads.of[i]) << 48 | tail;
     }
   }
 }
 
-// The words of one lane in one group; each byte of a word belongs to another value.
+// The words of one lane in one group. Each byte of a word belongs to a different value.
 struct Words {
   uint32_t of[group_words];
 };
@@ -164,7 +164,8 @@ NARROWCAST_INLINE void store_words(const Words& words, uint8_t* group, int lane)
   }
 }
 
-// The bits of a word's fields that stand in one row of a packed section: `count` from `field_bit` up, at `row_bit`.
+// The bits of a word's fields that are stored in one row of a packed section: `count` bits, from bit `field_bit` of the
+// field, at bit `row_bit` of the row.
 struct Piece {
   int field_bit;
   int count;
@@ -174,7 +175,7 @@ constexpr Piece piece_of(int width, int row, int word) {
   const int whole = 8 / width, spare = 8 % width;
   const int leftover = word - whole * width;
   if (leftover < 0) return {0, word / whole == row ? width : 0, word % whole * width};
-  // The leftover fields end to end, cut into runs of `spare` bits.
+  // The leftover fields are concatenated and split into runs of `spare` bits.
   const int begin = std::max(leftover * width, row * spare), end = std::min((leftover + 1) * width, (row + 1) * spare);
   return {begin - leftover * width, std::max(end - begin, 0), whole * width + begin - row * spare};
 }
@@ -220,7 +221,8 @@ NARROWCAST_INLINE Words load_rows(const uint8_t* section, int lane, std::integer
   return {{word_of<width, word>(bits, std::make_integer_sequence<int, width>{})...}};
 }
 
-// A bit for each value of a lane in a group whose code is 2^width - 1, in the order of the escapes: byte * 8 + word.
+// A bit mask of a lane's values in a group whose code is 2^width - 1. The bit number, byte * 8 + word, follows the
+// order of the escapes.
 template <int width>
 NARROWCAST_INLINE uint32_t escapes_of(const Words& codes) {
   constexpr uint32_t to_top_bit = in_each_byte(0x80 - ((1 << width) - 1));
@@ -230,7 +232,7 @@ NARROWCAST_INLINE uint32_t escapes_of(const Words& codes) {
   return escapes;
 }
 
-// Packs one group's fields of `width` bits; escapes, where given, receives a word for each lane.
+// Packs one group's fields of `width` bits. Stores a mask of escapes for each lane if `escapes` is not NULL.
 template <const ValueType& type, int width>
 NARROWCAST_INLINE void pack_group(const uint8_t* __restrict fields, uint8_t* __restrict section,
                                   uint32_t* __restrict escapes = nullptr) {
@@ -241,7 +243,7 @@ NARROWCAST_INLINE void pack_group(const uint8_t* __restrict fields, uint8_t* __r
   }
 }
 
-// The inverse; `base`, a byte, is added to every field.
+// The inverse of pack_group(). Adds `base`, which fits a byte, to every field.
 template <const ValueType& type, int width>
 NARROWCAST_INLINE void unpack_group(const uint8_t* __restrict section, int base, uint8_t* __restrict fields,
                                     uint32_t* __restrict escapes = nullptr) {

@@ -1,5 +1,5 @@
-// Bulk copies between global and shared memory (cp.async.bulk, PTX ISA 9.7.9.25), one warp at a time. On GPUs before
-// Hopper the same calls move the bytes by the warp's own loads and stores.
+// Bulk copies between global and shared memory (cp.async.bulk, PTX ISA 9.7.9.25) by one warp. On GPUs before Hopper the
+// same functions copy with ordinary loads and stores.
 #pragma once
 
 #include <cstdint>
@@ -14,17 +14,17 @@ __device__ inline uint32_t shared_address(const void* pointer) {
   return static_cast<uint32_t>(__cvta_generic_to_shared(pointer));
 }
 
-// Each thread, before a bulk copy reads or overwrites shared memory that the thread wrote by ordinary stores.
+// Each thread calls it before a bulk copy reads or overwrites shared memory that the thread wrote with ordinary stores.
 __device__ inline void order_stores_before_bulk_copies() {
 #ifdef NARROWCAST_HAS_BULK_COPY
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 #endif
 }
 
-// Signals that a load into shared memory has arrived; 8 bytes of shared memory, one warp waits.
+// Signals that a load into shared memory has completed. It uses 8 bytes of shared memory, and one warp waits for it.
 class LoadBarrier {
  public:
-  // The whole warp; `word` is this warp's own, 8-byte aligned.
+  // Called by the whole warp. word: 8-byte aligned and used by this warp only.
   __device__ LoadBarrier(uint64_t* word, int lane) : word_(word) {
 #ifdef NARROWCAST_HAS_BULK_COPY
     if (lane == 0) {
@@ -35,8 +35,8 @@ class LoadBarrier {
 #endif
   }
 
-  // The whole warp starts a load of `bytes` (a multiple of 16; both addresses 16-byte aligned). All lanes have read
-  // what stood at `to`.
+  // The whole warp starts a load of `bytes` bytes (a multiple of 16; both addresses 16-byte aligned). All lanes must
+  // have finished reading the previous content of `to`.
   __device__ void load(void* to, const void* from, uint32_t bytes, int lane) {
     __syncwarp();
 #ifdef NARROWCAST_HAS_BULK_COPY
@@ -55,7 +55,7 @@ class LoadBarrier {
 #endif
   }
 
-  // The whole warp waits for the load that it started last.
+  // The whole warp waits for the load that it started.
   __device__ void wait() {
 #ifdef NARROWCAST_HAS_BULK_COPY
     asm volatile(
@@ -77,8 +77,7 @@ class LoadBarrier {
   uint32_t parity_ = 0;
 };
 
-// One thread asks that `bytes` (a multiple of 16, from a 16-byte aligned address) come to the L2 cache, where a load
-// finds them sooner.
+// One thread prefetches `bytes` bytes (a multiple of 16, from a 16-byte aligned address) into the L2 cache.
 __device__ inline void prefetch_to_l2(const void* from, uint32_t bytes) {
 #ifdef NARROWCAST_HAS_BULK_COPY
   asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(__cvta_generic_to_global(from)), "r"(bytes)
@@ -86,8 +85,8 @@ __device__ inline void prefetch_to_l2(const void* from, uint32_t bytes) {
 #endif
 }
 
-// One thread stores what others wrote, each of whom has called order_stores_before_bulk_copies() and then arrived at a
-// barrier that this one waited for.
+// One thread stores data that other threads wrote to shared memory. Each of them must have called
+// order_stores_before_bulk_copies() and then arrived at a barrier for which this thread has waited.
 __device__ inline void bulk_store_by_thread(void* to, const void* from, uint32_t bytes) {
 #ifdef NARROWCAST_HAS_BULK_COPY
   asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(__cvta_generic_to_global(to)),
@@ -100,14 +99,15 @@ __device__ inline void bulk_store_by_thread(void* to, const void* from, uint32_t
         *reinterpret_cast<const uint4*>(static_cast<const char*>(from) + at);
 #endif
 }
-// Each thread waits until the shared memory of its own stores may be written again, or the kernel may end.
+// A thread waits until its bulk stores have read their shared memory, which may then be overwritten. The kernel must
+// not end before that.
 __device__ inline void wait_for_store_sources_by_thread() {
 #ifdef NARROWCAST_HAS_BULK_COPY
   asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
 #endif
 }
 
-// The whole warp stores `bytes` (a multiple of 16; both addresses 16-byte aligned) that its lanes wrote to shared
+// The whole warp stores `bytes` bytes (a multiple of 16; both addresses 16-byte aligned) that its lanes wrote to shared
 // memory.
 __device__ inline void bulk_store(void* to, const void* from, uint32_t bytes, int lane) {
 #ifdef NARROWCAST_HAS_BULK_COPY
@@ -122,7 +122,7 @@ __device__ inline void bulk_store(void* to, const void* from, uint32_t bytes, in
 #endif
 }
 
-// The same for the stores of a warp.
+// The same for the bulk stores of a warp. Called by the whole warp.
 __device__ inline void wait_for_store_sources(int lane) {
   if (lane == 0) wait_for_store_sources_by_thread();
   __syncwarp();

@@ -1,4 +1,4 @@
-// Memory that other GPUs and the host read and write: loads, stores and fences of the system's scope (PTX ISA 9.7.9,
+// Access to memory that other GPUs and the host also access: loads, stores and fences of system scope (PTX ISA 9.7.9,
 // 8.10).
 #pragma once
 
@@ -6,7 +6,7 @@
 
 namespace narrowcast::device {
 
-// An acquire load sees everything that was written before the release store whose value it reads.
+// After an acquire load, everything that was written before the release store whose value it returned is visible.
 __device__ __forceinline__ uint32_t load_acquire(const uint32_t* from) {
   uint32_t value;
   asm volatile("ld.acquire.sys.global.u32 %0, [%1];" : "=r"(value) : "l"(from) : "memory");
@@ -27,8 +27,8 @@ __device__ __forceinline__ uint64_t load_relaxed(const uint64_t* from) {
   asm volatile("ld.relaxed.sys.global.u64 %0, [%1];" : "=l"(value) : "l"(from) : "memory");
   return value;
 }
-// Through the L1 cache: may return what another thread of the SM loaded since the kernel began. Stays where it is
-// written, as the compiler moves ordinary loads towards their use.
+// A load through the L1 cache, which may return a value that another thread of the SM has loaded since the kernel
+// began. Unlike an ordinary load, it is not moved by the compiler towards its first use.
 __device__ __forceinline__ uint32_t load_cached(const uint32_t* from) {
   uint32_t value;
   asm volatile("ld.global.ca.u32 %0, [%1];" : "=r"(value) : "l"(from) : "memory");
@@ -37,7 +37,7 @@ __device__ __forceinline__ uint32_t load_cached(const uint32_t* from) {
 __device__ __forceinline__ void store_relaxed(uint64_t* to, uint64_t value) {
   asm volatile("st.relaxed.sys.global.u64 [%0], %1;" ::"l"(to), "l"(value) : "memory");
 }
-// Two side by side, 16-byte aligned.
+// Stores two adjacent words, 16-byte aligned.
 __device__ __forceinline__ void store_relaxed(uint64_t* to, uint64_t first, uint64_t second) {
   asm volatile("st.relaxed.sys.global.v2.u64 [%0], {%1, %2};" ::"l"(to), "l"(first), "l"(second) : "memory");
 }
@@ -51,10 +51,10 @@ __device__ __forceinline__ void store_relaxed(uint32_t* to, uint32_t value) {
   asm volatile("st.relaxed.sys.global.u32 [%0], %1;" ::"l"(to), "r"(value) : "memory");
 }
 
-// Orders all that this thread wrote, or saw written, before what it writes next.
+// Orders all writes that this thread has made or observed before its later writes.
 __device__ __forceinline__ void fence_system() { asm volatile("fence.acq_rel.sys;" ::: "memory"); }
 
-// The same within a CTA, for shared memory too.
+// Acquire and release within a CTA, for global or shared memory.
 __device__ __forceinline__ uint32_t load_acquire_cta(const uint32_t* from) {
   uint32_t value;
   asm volatile("ld.acquire.cta.u32 %0, [%1];" : "=r"(value) : "l"(from) : "memory");
@@ -64,7 +64,7 @@ __device__ __forceinline__ void store_release_cta(uint32_t* to, uint32_t value) 
   asm volatile("st.release.cta.u32 [%0], %1;" ::"l"(to), "r"(value) : "memory");
 }
 
-// 16 bytes at once: whoever loads them sees all or none of a store (single-copy atomic, as .b128 is from sm_70 on).
+// Atomic loads and stores of 16 bytes (.b128 is single-copy atomic from sm_70 on).
 __device__ __forceinline__ uint4 load_16_bytes_relaxed(const void* from) {
   uint64_t low, high;
   asm volatile("{\n.reg .b128 value;\nld.relaxed.sys.global.b128 value, [%2];\nmov.b128 {%0, %1}, value;\n}"
@@ -81,8 +81,7 @@ __device__ __forceinline__ void store_16_bytes_relaxed(void* to, uint4 value) {
                : "memory");
 }
 
-// Copies of 16 bytes to shared memory that go on while the thread does: unlike bulk copies they need no fence after an
-// acquire load.
+// Asynchronous copies of 16 bytes to shared memory. Unlike bulk copies they need no fence after an acquire load.
 __device__ __forceinline__ void start_copy_of_16_bytes(void* shared, const void* global) {
   asm volatile(
       "cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(static_cast<uint32_t>(__cvta_generic_to_shared(shared))),
@@ -91,7 +90,7 @@ __device__ __forceinline__ void start_copy_of_16_bytes(void* shared, const void*
 }
 __device__ __forceinline__ void wait_for_copies_of_16_bytes() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 
-// Nanoseconds of a clock that all SMs share; it may advance in steps of a microsecond.
+// Time in nanoseconds of a clock that all SMs share. It may advance in steps of a microsecond.
 __device__ __forceinline__ uint64_t nanoseconds() {
   uint64_t now;
   asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));

@@ -264,7 +264,7 @@ bool Communicator::announced_other_call(int peer) const {
     if (copy_synchronously(&words, &state->call_words, sizeof words) != cudaSuccess) return false;
     for (uint32_t kind = 0; kind < channel::call_kinds; ++kind) {
       const channel::CallWord current{words.current[kind][peer]};
-      const channel::CallWord announced{words.announced[kind][current.number() % channel::CallWords::kept][peer]};
+      const channel::CallWord announced{words.announced[kind][current.number() % channel::CallWords::history][peer]};
       if (announced.disagrees_with(current)) return true;
     }
     std::this_thread::sleep_for(std::chrono::microseconds(200));

@@ -180,7 +180,7 @@ TEST_CASE("MISMATCH: sends and receives") {
 
 // The GPU numbers the calls, so one rank can replay a graph while the other makes the same calls one by one.
 TEST_CASE("MISMATCH: a graph and single calls match until their counts differ") {
-  constexpr int replays = 6;  // more than CallWords::kept
+  constexpr int replays = 6;  // more than CallWords::history
   run_ranks(2, [&](int rank, const ncast_unique_id& id, std::barrier<>& everybody) {
     GpuRank gpu(rank, 2, id, everybody, 20);
     const Buffers buffers;
