@@ -1,5 +1,5 @@
-// Every codec of the table on the GPU, those of the tests included: the kernels write the bytes of the host and read
-// them back.
+// Conformance of every codec in the table, including test-only codecs, on the GPU: kernels write the same bytes as the
+// host and decode them.
 #include <algorithm>
 #include <cstring>
 
@@ -14,7 +14,7 @@ namespace {
 // Frames and slots of the same values on the host and on the GPU.
 class GpuCase {
  public:
-  // offset: values misaligned by so many values.
+  // offset: misaligns the values by this number of elements.
   GpuCase(ncast_codec codec, ncast_dtype dtype, uint64_t elems, uint64_t offset, Random& random)
       : codec_(codec),
         dtype_(dtype),
@@ -64,7 +64,7 @@ class GpuCase {
     CHECK(without_offset(back.read()) == decoded_);
   }
 
-  // Any other value of the header's codec, type, counts or parameters than the caller expects is corrupt.
+  // A header whose codec, type, counts or parameters differ from the caller's arguments must be reported as corrupt.
   void check_wrong_headers() const {
     for (const size_t byte : {0, 4, 5, 6, 8, 40}) {
       CAPTURE(byte);
@@ -87,7 +87,7 @@ class GpuCase {
                               nullptr, nullptr) == NCAST_OK);
     CHECK(status.read()[0] == NCAST_OK);
     Bytes written = back.read();
-    CHECK(std::count(written.end() - 16, written.end(), 0xa5) == 16);  // nothing is written behind the values
+    CHECK(std::count(written.end() - 16, written.end(), 0xa5) == 16);  // no byte after the values is written
     written.resize(written.size() - 16);
     CHECK(without_offset(written) == decoded_);
   }
@@ -109,7 +109,7 @@ class GpuCase {
   Bytes values_, frame_, decoded_;
 };
 
-TEST_CASE("the kernels of every codec write and read the host's frames and slots") {
+TEST_CASE("the kernels of every codec write and read the same frames and slots as the host") {
   Random random(2024);
   for_each_codec([&](const ncast_codec_info& info, ncast_codec codec) {
     for (int number = 0; number <= last_dtype; ++number) {

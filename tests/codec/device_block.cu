@@ -1,4 +1,4 @@
-// The device functions of `window` inside a kernel of the test's own, as a collective uses them, against reference.cc.
+// Tests the device functions of `window`, called from kernels of this test, against reference.cc.
 #include <vector>
 
 #include "codec/window/block.h"
@@ -20,7 +20,7 @@ struct alignas(16) Shared {
   typename Block::Scratch scratch;
 };
 
-// A warp a block: values in, payload and its length out.
+// Each warp encodes one block and stores its payload and length.
 template <ncast_dtype Dtype>
 __global__ void encode_kernel(const char* values, char* payloads, uint32_t* lengths) {
   using Block = codec::window::Block<value_type(Dtype)>;
@@ -37,7 +37,8 @@ __global__ void encode_kernel(const char* values, char* payloads, uint32_t* leng
   if (lane == 0) lengths[blockIdx.x] = bytes;
 }
 
-// A warp a block: any bytes in, values and a verdict out. Behind the values in shared memory stands a wall.
+// Each warp decodes one payload with any content. Stores the values, and a verdict: bit 0 if decode() succeeded, bit 1
+// if the payload, which follows the values in shared memory, is unchanged.
 template <ncast_dtype Dtype>
 __global__ void decode_kernel(const char* payloads, const uint32_t* lengths, char* values, uint32_t* verdicts) {
   using Block = codec::window::Block<value_type(Dtype)>;
@@ -74,7 +75,7 @@ size_t raise_shared_limit() {
   return sizeof(Shared<Dtype>);
 }
 
-// Payloads by the reference, a stride of a block apart, and their lengths.
+// Encodes the blocks with the reference. The payloads are stored at a stride of one block.
 void encode_by_reference(const ValueType& type, const Bytes& values, Bytes& payloads, std::vector<uint32_t>& lengths) {
   payloads.assign(values.size(), 0);
   for (size_t block = 0; block < lengths.size(); ++block) {
@@ -106,7 +107,7 @@ void check_encoding(Random& random) {
   }
 }
 
-// Decodes payloads that were damaged, and holds verdict and values against the reference's.
+// Decodes payloads after applying `damage` (0: none) and compares the verdict and the values with the reference's.
 template <ncast_dtype Dtype>
 void check_decoding(Random& random, int damage) {
   constexpr ValueType type = value_type(Dtype);
@@ -118,7 +119,8 @@ void check_decoding(Random& random, int damage) {
   encode_by_reference(type, values, payloads, lengths);
   for (size_t block = 0; block < lengths.size(); ++block) {
     uint8_t* payload = &payloads[block * stride];
-    if (lengths[block] == stride) lengths[block] -= 16;  // raw blocks are not for the decoder: read one as a payload
+    if (lengths[block] == stride)
+      lengths[block] -= 16;  // the decoder is not called for raw blocks: shorten it to a (corrupt) payload
     if (damage == 1)
       payload[random.below(static_cast<int>(lengths[block]))] ^= static_cast<uint8_t>(1 << random.below(8));
     if (damage == 2)
@@ -162,17 +164,17 @@ void for_each_type(Check check) {
 
 }  // namespace
 
-TEST_CASE("a warp encodes every kind of block as the reference does") {
+TEST_CASE("a warp encodes blocks of every pattern like the reference") {
   Random random(20);
   for_each_type([&]<ncast_dtype Dtype>() { check_encoding<Dtype>(random); });
 }
 
-TEST_CASE("a warp decodes what the reference encoded") {
+TEST_CASE("a warp decodes payloads of the reference") {
   Random random(21);
   for_each_type([&]<ncast_dtype Dtype>() { check_decoding<Dtype>(random, 0); });
 }
 
-TEST_CASE("a warp judges damaged payloads as the reference does, and writes nothing but values") {
+TEST_CASE("a warp accepts the same damaged payloads as the reference and writes only the values") {
   Random random(22);
   for (int damage = 1; damage <= 4; ++damage)
     for_each_type([&]<ncast_dtype Dtype>() { check_decoding<Dtype>(random, damage); });

@@ -1,4 +1,4 @@
-// Channels for kernels of users, by the public interface.
+// Tests the channels for users' kernels through the public interface.
 #include <cuda_runtime.h>
 #include <unistd.h>
 
@@ -18,7 +18,7 @@ __device__ uint32_t length_of(uint32_t message, uint32_t slot_bytes) {
   return message % 5 == 0 ? slot_bytes : message % 7 == 0 ? 0 : message * 977 % slot_bytes;
 }
 
-// Counts wrong bytes and lengths; a warp that is stopped counts a million.
+// Counts wrong bytes and lengths. A function that reports a stop counts as a million.
 __global__ void pass_messages(const __grid_constant__ ncast_channels channels, uint32_t first, uint32_t messages,
                               uint32_t* wrong) {
   __shared__ uint8_t buffers[warps][8192];
@@ -56,7 +56,7 @@ __global__ void pass_messages(const __grid_constant__ ncast_channels channels, u
   if (bad != 0) count_up(wrong, bad);
 }
 
-TEST_CASE("messages arrive whole and in order, from kernel to kernel") {
+TEST_CASE("messages arrive complete and in order across kernel launches") {
   for (const int ranks : {1, 2, 3}) {
     for (const uint32_t slot_bytes : {4096u, 8192u}) {
       CAPTURE(ranks);
@@ -76,7 +76,7 @@ TEST_CASE("messages arrive whole and in order, from kernel to kernel") {
   }
 }
 
-// Memory of a rank: what the rank before puts there, and what the next rank gets.
+// Memory of a rank: `put` is written by the previous rank, `got` is read by the next rank.
 constexpr uint32_t part_bytes = 3001;
 struct Shared {
   uint8_t put[rings][part_bytes];
@@ -104,12 +104,12 @@ __global__ void pass_directly(const __grid_constant__ ncast_channels channels, S
     for (uint32_t i = place.thread; i < part_bytes; i += 32)
       bad += buffer[i] != byte_of(place.previous, place.ring, round + 100, i);
     in.release();
-    if (!out.flush()) bad += 1000000;  // the next rank has read both
+    if (!out.flush()) bad += 1000000;  // the next rank has received the data
   }
   if (bad != 0) count_up(wrong, bad);
 }
 
-TEST_CASE("what is put and got directly is there when the signal is") {
+TEST_CASE("direct writes and reads are complete when the signal arrives") {
   for (const int ranks : {1, 2, 3}) {
     CAPTURE(ranks);
     run_ranks(ranks, [&](int rank, const ncast_unique_id& id, std::barrier<>& everybody) {
@@ -151,7 +151,7 @@ __global__ void pass_encoded(const __grid_constant__ ncast_channels channels, co
   }
 }
 
-// Blocks of every pattern, coded and raw, and a last one that is short.
+// Sends blocks of every pattern, coded and raw, and a shorter last block.
 template <ncast_dtype Dtype>
 void check_encoded(int rank, int ranks, const ncast_unique_id& id, std::barrier<>& everybody) {
   using Codec = Window<Dtype>;
@@ -190,7 +190,7 @@ void check_encoded(int rank, int ranks, const ncast_unique_id& id, std::barrier<
   EXPECT_CUDA(cudaFree(recv));
 }
 
-TEST_CASE("every type comes back to the bit") {
+TEST_CASE("encoded messages of every type are decoded exactly") {
   using Check = void (*)(int, int, const ncast_unique_id&, std::barrier<>&);
   const Check checks[] = {check_encoded<NCAST_BFLOAT16>,    check_encoded<NCAST_FLOAT16>,
                           check_encoded<NCAST_FLOAT32>,     check_encoded<NCAST_FLOAT64>,
@@ -206,7 +206,7 @@ TEST_CASE("every type comes back to the bit") {
 
 __global__ void write_at(uint32_t* of_peer, uint32_t value) { of_peer[threadIdx.x] = value + threadIdx.x; }
 
-TEST_CASE("kernels reach what peers have registered") {
+TEST_CASE("kernels write to memory that peers have registered") {
   for (const int ranks : {1, 2, 3}) {
     CAPTURE(ranks);
     run_ranks(ranks, [&](int rank, const ncast_unique_id& id, std::barrier<>& everybody) {
@@ -245,7 +245,7 @@ __global__ void wait_for_nothing(const __grid_constant__ ncast_channels channels
   if (!in.wait()) count_up(stopped, 1);
 }
 
-TEST_CASE("a kernel whose wait is never satisfied ends in time, and the communicator says why") {
+TEST_CASE("a kernel whose wait times out ends, and the communicator reports the timeout") {
   run_ranks(2, [&](int rank, const ncast_unique_id& id, std::barrier<>& everybody) {
     Rank mine(rank, 2, id, everybody, 4096, 2);
     mine.begin();
@@ -256,7 +256,7 @@ TEST_CASE("a kernel whose wait is never satisfied ends in time, and the communic
   });
 }
 
-TEST_CASE("an abort ends a kernel that waits") {
+TEST_CASE("an abort ends a waiting kernel") {
   run_ranks(2, [&](int rank, const ncast_unique_id& id, std::barrier<>& everybody) {
     Rank mine(rank, 2, id, everybody, 4096, 0);  // no limit
     mine.begin();
@@ -277,7 +277,7 @@ __global__ void send_wrong_lengths(const __grid_constant__ ncast_channels channe
   if (place.thread == 0) count_up(stopped, 1);
 }
 
-// Leaves a message and one by packets in each ring of the channel to this rank itself.
+// Leaves one message and one packet message in each ring of the channel from this rank to itself.
 __global__ void leave_messages(const __grid_constant__ ncast_channels channels, uint32_t* failed) {
   __shared__ char buffer[64];
   const Place place(channels);
@@ -285,7 +285,7 @@ __global__ void leave_messages(const __grid_constant__ ncast_channels channels, 
   PacketSender packets_out(channels, channels.rank, place.ring);
   if (!out.put(buffer, sizeof buffer) || !out.signal() || !packets_out.put(buffer, sizeof buffer)) count_up(failed, 1);
 }
-// Counts what succeeds. Everything would: the messages have arrived, and there is room for more.
+// Counts the operations that succeed. If not stopped, all would: the messages have arrived, and the rings have room.
 __global__ void try_everything(const __grid_constant__ ncast_channels channels, uint32_t* succeeded) {
   __shared__ char buffers[warps][64];
   const Place place(channels);
@@ -306,7 +306,7 @@ __global__ void try_everything(const __grid_constant__ ncast_channels channels, 
   if (packets_out.put(buffer, sizeof buffers[0])) ++count;
   count_up(succeeded, count);
 }
-// Both kinds of writes to memory of a peer, by a sender and a receiver of a stopped communicator.
+// Tries a direct write and a direct read, whose results must not appear if the communicator is stopped.
 __global__ void write_directly(const __grid_constant__ ncast_channels channels, uint32_t* to, uint32_t value) {
   Sender out(channels, channels.rank, 0);
   Receiver in(channels, channels.rank, 0);
@@ -316,8 +316,8 @@ __global__ void write_directly(const __grid_constant__ ncast_channels channels, 
   in.get_direct(to + 1, &from, sizeof from);
 }
 
-// Without a stop all of it succeeds, or the test below would show nothing.
-TEST_CASE("messages that one kernel leaves are there for the next") {
+// Shows that without a stop all operations succeed, which the tests of stops below rely on.
+TEST_CASE("the next kernel receives messages that one kernel left") {
   run_ranks(1, [&](int rank, const ncast_unique_id& id, std::barrier<>& everybody) {
     Rank mine(rank, 1, id, everybody);
     mine.begin();
@@ -331,7 +331,7 @@ TEST_CASE("messages that one kernel leaves are there for the next") {
   });
 }
 
-TEST_CASE("after a kernel has failed the next ones refuse, and the first failure is reported") {
+TEST_CASE("after a failure later kernels do nothing, and the first failure is reported") {
   run_ranks(1, [&](int rank, const ncast_unique_id& id, std::barrier<>& everybody) {
     Rank mine(rank, 1, id, everybody, 4096, 0.5);
     void* memory = nullptr;
@@ -356,12 +356,12 @@ TEST_CASE("after a kernel has failed the next ones refuse, and the first failure
     EXPECT_CUDA(cudaMemcpy(written, memory, sizeof written, cudaMemcpyDefault));
     EXPECT(written[0] == 0);
     EXPECT(written[1] == 0);
-    EXPECT_OK(ncast_comm_abort(mine.comm));  // later, so not what is reported
+    EXPECT_OK(ncast_comm_abort(mine.comm));  // comes after the timeout, so it must not be reported
     EXPECT(is_error(mine.comm, NCAST_TIMEOUT, "rank 0 waited for rank 0"));
   });
 }
 
-TEST_CASE("after an abort kernels refuse what has arrived") {
+TEST_CASE("after an abort kernels do not receive messages that have arrived") {
   run_ranks(1, [&](int rank, const ncast_unique_id& id, std::barrier<>& everybody) {
     Rank mine(rank, 1, id, everybody);
     mine.begin();
@@ -377,7 +377,7 @@ TEST_CASE("after an abort kernels refuse what has arrived") {
   });
 }
 
-TEST_CASE("a message of another length than is wanted stops the communicator") {
+TEST_CASE("a message of unexpected length stops the communicator") {
   run_ranks(1, [&](int rank, const ncast_unique_id& id, std::barrier<>& everybody) {
     Rank mine(rank, 1, id, everybody);
     mine.begin();
@@ -388,7 +388,7 @@ TEST_CASE("a message of another length than is wanted stops the communicator") {
   });
 }
 
-TEST_CASE("bad arguments are refused, and break nothing") {
+TEST_CASE("invalid arguments are rejected without stopping the communicator") {
   run_ranks(1, [&](int rank, const ncast_unique_id& id, std::barrier<>& everybody) {
     Rank mine(rank, 1, id, everybody);
     ncast_channels channels;

@@ -1,4 +1,4 @@
-// Messages that are reduced by who receives them, by the public interface.
+// Tests reduction of received messages through the public interface.
 #include <cuda_bf16.h>
 #include <cuda_runtime.h>
 
@@ -14,20 +14,20 @@ namespace {
 template <typename Value, typename Accumulator>
 struct Sums {
   using Codec = Window<NCAST_BFLOAT16>;
-  static constexpr uint32_t most = Codec::values_bytes / sizeof(Value);
+  static constexpr uint32_t max_count = Codec::values_bytes / sizeof(Value);
 
   __device__ static float value_of(int rank, uint32_t ring, uint32_t message, uint32_t i) {
-    return static_cast<float>((rank * 7 + ring * 3 + message * 5 + i) % 64);  // sums of them are exact in every type
+    return static_cast<float>((rank * 7 + ring * 3 + message * 5 + i) % 64);  // their sums are exact in every type
   }
 
-  // Messages that are reduced in shared memory, at 16 bytes and beside that, and coded ones in global memory.
+  // Reduces raw messages in shared memory, 16-byte aligned and not, and coded messages in global memory.
   __device__ static void run(const ncast_channels& channels, Accumulator* global, uint32_t* wrong) {
     extern __shared__ char shared_memory[];
     const Place place(channels);
     struct Mine {
       BlockMemory<Codec> memory;
-      Value values[most];
-      alignas(16) Accumulator sums[most + 1];
+      Value values[max_count];
+      alignas(16) Accumulator sums[max_count + 1];
     };
     Mine& mine = reinterpret_cast<Mine*>(shared_memory)[place.warp];
     Sender out(channels, place.next, place.ring);
@@ -35,8 +35,8 @@ struct Sums {
     const auto add = [](Accumulator sum, Value value) {
       return static_cast<Accumulator>(sum + static_cast<Accumulator>(value));
     };
-    Accumulator* const coded_sums = global + place.ring * size_t{most};
-    const uint32_t counts[] = {most, 1, most - 1, 7, 0, most / 2 + 3};
+    Accumulator* const coded_sums = global + place.ring * size_t{max_count};
+    const uint32_t counts[] = {max_count, 1, max_count - 1, 7, 0, max_count / 2 + 3};
     uint32_t bad = 0;
     for (uint32_t message = 0; message < std::size(counts); ++message) {
       const uint32_t count = counts[message];
@@ -63,7 +63,8 @@ struct Sums {
     if (bad != 0) count_up(wrong, bad);
   }
   static constexpr size_t shared_bytes() {
-    return warps * (sizeof(BlockMemory<Codec>) + 2 * 128 + most * sizeof(Value) + (most + 1) * sizeof(Accumulator));
+    return warps *
+           (sizeof(BlockMemory<Codec>) + 2 * 128 + max_count * sizeof(Value) + (max_count + 1) * sizeof(Accumulator));
   }
 };
 
@@ -79,7 +80,7 @@ void check_sums() {
     run_ranks(ranks, [&](int rank, const ncast_unique_id& id, std::barrier<>& everybody) {
       Rank mine(rank, ranks, id, everybody);
       Accumulator* global = nullptr;
-      EXPECT_CUDA(cudaMalloc(&global, rings * Own::most * sizeof(Accumulator)));
+      EXPECT_CUDA(cudaMalloc(&global, rings * Own::max_count * sizeof(Accumulator)));
       const auto kernel = reduce_messages<Value, Accumulator>;
       EXPECT_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                        static_cast<int>(Own::shared_bytes())));
@@ -93,12 +94,12 @@ void check_sums() {
   }
 }
 
-TEST_CASE("messages are reduced where the sums are, in the type of the sums") {
+TEST_CASE("messages are reduced into accumulators of another type, in shared and global memory") {
   check_sums<float, float>();
   check_sums<__nv_bfloat16, float>();
   check_sums<__nv_bfloat16, double>();
   check_sums<int, int>();
-  check_sums<float, __nv_bfloat16>();  // narrower than the values: no vectors
+  check_sums<float, __nv_bfloat16>();  // narrower than the values: not vectorized
 }
 
 }  // namespace

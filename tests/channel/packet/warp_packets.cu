@@ -1,4 +1,4 @@
-// Short messages by packets for kernels of users, by the public interface.
+// Tests short messages by packets for users' kernels through the public interface.
 #include <cuda_runtime.h>
 
 #include <barrier>
@@ -10,16 +10,17 @@
 namespace narrowcast::testing {
 namespace {
 
-// Several messages under way, to memory that lies anyhow; wrong bytes are counted, also those beside it.
+// Sends several messages at a time between unaligned buffers. Counts wrong bytes, including those around the received
+// data.
 __global__ void pass_packets(const __grid_constant__ ncast_channels channels, uint32_t first, uint32_t messages,
                              uint32_t* wrong) {
-  constexpr uint32_t most = NCAST_PACKET_MESSAGE_BYTES;
-  __shared__ uint8_t sent[warps][most + 16], got[warps][most + 16];
+  constexpr uint32_t max_bytes = NCAST_PACKET_MESSAGE_BYTES;
+  __shared__ uint8_t sent[warps][max_bytes + 16], got[warps][max_bytes + 16];
   const Place place(channels);
   PacketSender out(channels, place.next, place.ring);
   PacketReceiver in(channels, place.previous, place.ring);
   const auto length = [](uint32_t message) {
-    return message % 5 == 0 ? most : message % 7 == 0 ? 0 : message * 977 % (message % 3 == 0 ? 64 : most);
+    return message % 5 == 0 ? max_bytes : message % 7 == 0 ? 0 : message * 977 % (message % 3 == 0 ? 64 : max_bytes);
   };
   uint32_t bad = 0;
   for (uint32_t begin = first; begin < first + messages; begin += batch) {
@@ -32,12 +33,12 @@ __global__ void pass_packets(const __grid_constant__ ncast_channels channels, ui
     for (uint32_t message = begin; message < begin + batch; ++message) {
       uint8_t *const all = got[place.warp], *const to = all + 4 + message % 7;
       const uint32_t bytes = length(message);
-      for (uint32_t i = place.thread; i < most + 16; i += 32) all[i] = 0xa5;
+      for (uint32_t i = place.thread; i < max_bytes + 16; i += 32) all[i] = 0xa5;
       __syncwarp();
       for (int polls = 0; polls < 100 && !in.poll(); ++polls) {
       }
       if (!in.get(to, bytes)) bad += 1000000;
-      for (uint32_t i = place.thread; i < most + 16; i += 32) {
+      for (uint32_t i = place.thread; i < max_bytes + 16; i += 32) {
         const bool inside = all + i >= to && all + i < to + bytes;
         bad += all[i] != (inside ? byte_of(place.previous, place.ring, message, all + i - to) : 0xa5);
       }
@@ -48,11 +49,11 @@ __global__ void pass_packets(const __grid_constant__ ncast_channels channels, ui
   if (bad != 0) count_up(wrong, bad);
 }
 
-TEST_CASE("messages by packets arrive whole and in order, from kernel to kernel, over any link") {
-  for (const bool over_host : {false, true}) {
-    if (over_host) setenv("NARROWCAST_P2P", "0", 1);
+TEST_CASE("packet messages arrive complete and in order across kernel launches, over any link") {
+  for (const bool through_host : {false, true}) {
+    if (through_host) setenv("NARROWCAST_P2P", "0", 1);
     for (const int ranks : {1, 2, 3}) {
-      CAPTURE(over_host);
+      CAPTURE(through_host);
       CAPTURE(ranks);
       run_ranks(ranks, [&](int rank, const ncast_unique_id& id, std::barrier<>& everybody) {
         Rank mine(rank, ranks, id, everybody);
@@ -70,8 +71,8 @@ TEST_CASE("messages by packets arrive whole and in order, from kernel to kernel,
   }
 }
 
-// A ring's uses, of which there are 2^20 - 1, come again.
-__global__ void go_round(const __grid_constant__ ncast_channels channels, uint32_t messages, uint32_t* wrong) {
+// Sends more messages than a ring has use numbers (2^20 - 1), so that the numbers repeat.
+__global__ void wrap_around(const __grid_constant__ ncast_channels channels, uint32_t messages, uint32_t* wrong) {
   PacketSender out(channels, channels.rank, 0);
   PacketReceiver in(channels, channels.rank, 0);
   __shared__ uint32_t sent[64], got[64];
@@ -86,11 +87,11 @@ __global__ void go_round(const __grid_constant__ ncast_channels channels, uint32
   if (bad != 0) count_up(wrong, bad);
 }
 
-TEST_CASE("packets of old are never taken for those of now") {
+TEST_CASE("old packets are never taken for new ones") {
   run_ranks(1, [&](int rank, const ncast_unique_id& id, std::barrier<>& everybody) {
     Rank mine(rank, 1, id, everybody, 4096, 60);
     mine.begin();
-    go_round<<<1, 32, 0, mine.stream>>>(mine.channels, is_reduced_run ? 1000 : (1 << 20) + 1000, mine.counts);
+    wrap_around<<<1, 32, 0, mine.stream>>>(mine.channels, is_reduced_run ? 1000 : (1 << 20) + 1000, mine.counts);
     mine.end();
     EXPECT_OK(ncast_comm_async_error(mine.comm, nullptr, 0));
     EXPECT(mine.count() == 0);
@@ -106,7 +107,7 @@ __global__ void send_packets_of_wrong_lengths(const __grid_constant__ ncast_chan
   if (place.thread == 0) count_up(stopped, 1);
 }
 
-TEST_CASE("a message by packets of another length than is wanted stops the communicator") {
+TEST_CASE("a packet message of unexpected length stops the communicator") {
   run_ranks(1, [&](int rank, const ncast_unique_id& id, std::barrier<>& everybody) {
     Rank mine(rank, 1, id, everybody);
     mine.begin();
