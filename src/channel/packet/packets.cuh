@@ -19,7 +19,7 @@
 //      matter.
 //   3. The memory model guarantees this order: the end of a kernel acts as a fence of system scope, so that "read, end
 //      of kernel, packet" is a release pattern and "packet seen, end of kernel, write" is the matching acquire pattern.
-//      If a wait fails, 1 may not hold, but then the communicator is stopped and its results are not used.
+// If a wait fails, 1 may not hold, but then the communicator is stopped and its results are not used.
 #pragma once
 
 #include "channel/packet/packet_area.h"
@@ -282,7 +282,7 @@ class Packets {
 
   // Called when a wait takes long. A rank in a different call waits too, because the flags differ: each rank announces
   // its call to the others and compares their announcements. Returns true and sets `peer` if that rank is in a
-  // different call. The rank also records its announcement in its own slot, so that later calls do not repeat it.
+  // different call. The rank also records its announcement in its own slot, so that other threads do not repeat it.
   __device__ bool finds_mismatch(int& peer) const {
     PacketState* const own = state(peers_.rank);
     // Restores the full number of the call from the stored one, whether or not advance() has been called.

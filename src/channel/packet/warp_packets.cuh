@@ -1,6 +1,6 @@
 // Short messages by packets, for users' kernels. Data and flag are written by one store, so that a message has the
 // latency of one store and needs no fence. The ends of a packet ring (packet_rings.h) are independent of the ends of
-// the message ring with the same number (warp_channel.cuh).
+// the message ring of the same number (warp_channel.cuh).
 //
 // The whole warp calls every function, with the same arguments. A function that returns false found the communicator
 // stopped, or reported a failure and stopped it: the kernel must end without waiting again.
