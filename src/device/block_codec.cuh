@@ -21,10 +21,10 @@ namespace narrowcast::device {
 // encode(values, payload, scratch, lane): values and payload are shared memory, 16-byte aligned, values_bytes long; the
 //   values are visible to the whole warp. Returns the payload's size in bytes to all lanes, a multiple of 16. A size of
 //   values_bytes means that the block does not shrink and is stored raw; the content of `payload` is then undefined. A
-//   fixed payload is never stored raw. decode(payload, payload_bytes, values, scratch, lane): payload_bytes is at most
-//   values_bytes; the payload may contain anything and is 16-byte aligned. Returns the same result to all lanes: false
-//   if the payload does not follow the format (the values are then unspecified). The caller synchronizes the warp
-//   before it reads the values.
+//   fixed payload is never stored raw.
+// decode(payload, payload_bytes, values, scratch, lane): payload_bytes is at most values_bytes; the payload may contain
+//   anything and is 16-byte aligned. Returns the same result to all lanes: false if the payload does not follow the
+//   format (the values are then unspecified). The caller synchronizes the warp before it reads the values.
 //
 // A codec with parameters has a type Parameters, constructed from the call's ncast_codec, as the last argument of both
 // functions.

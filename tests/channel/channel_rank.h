@@ -1,4 +1,4 @@
-// A rank with channels, and what its kernels send each other round a ring.
+// A rank with channels for tests whose kernels send messages around a ring of ranks.
 #pragma once
 
 #include "narrowcast/device.cuh"
@@ -7,9 +7,9 @@
 namespace narrowcast::testing {
 
 inline constexpr uint32_t ctas = 3, warps = 4, rings = ctas * warps;
-inline constexpr uint32_t batch = 3;  // messages that a warp puts before it gets: fewer than a ring holds
+inline constexpr uint32_t batch = 3;  // messages that a warp sends before it receives: fewer than a ring holds
 
-// With channels.
+// Creates channels in addition to the communicator.
 struct Rank : GpuRank {
   Rank(int rank, int ranks, const ncast_unique_id& id, std::barrier<>& everybody, uint32_t slot_bytes = 4096,
        double timeout_seconds = 20)

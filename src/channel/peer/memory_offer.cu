@@ -47,7 +47,7 @@ ncast_status find_allocation(char* memory, char** begin, size_t* bytes) {
 
 }  // namespace
 
-ncast_status GpuOfRank::find(GpuOfRank* gpu) {
+ncast_status RankGpu::find(RankGpu* gpu) {
   *gpu = {};
   if (ncast_status status = process_id(gpu->process)) return status;
   cudaError_t error = cudaGetDevice(&gpu->device);
@@ -55,7 +55,7 @@ ncast_status GpuOfRank::find(GpuOfRank* gpu) {
   return error == cudaSuccess ? NCAST_OK : cuda_failure("querying the current GPU", error);
 }
 
-bool GpuOfRank::may_reach(const GpuOfRank& other) const {
+bool RankGpu::may_access(const RankGpu& other) const {
   int ordinal = 0, can = 0;
   if (std::strcmp(address, other.address) == 0) return true;
   if (cudaDeviceGetByPCIBusId(&ordinal, other.address) == cudaSuccess &&
@@ -65,7 +65,7 @@ bool GpuOfRank::may_reach(const GpuOfRank& other) const {
   return true;
 }
 
-bool GpuOfRank::is_linked_to(const GpuOfRank& other) const {
+bool RankGpu::has_nvlink_to(const RankGpu& other) const {
   int ordinal = 0, atomics = 0;  // NVLink supports native atomics; other links do not
   if (std::strcmp(address, other.address) == 0) return true;
   if (cudaDeviceGetByPCIBusId(&ordinal, other.address) == cudaSuccess &&
@@ -77,7 +77,7 @@ bool GpuOfRank::is_linked_to(const GpuOfRank& other) const {
 
 ncast_status MemoryOffer::make(char* memory, size_t bytes, MemoryOffer* offer) {
   *offer = {};
-  if (ncast_status status = GpuOfRank::find(&offer->gpu)) return status;
+  if (ncast_status status = RankGpu::find(&offer->gpu)) return status;
   cudaPointerAttributes attributes;
   if (const cudaError_t error = cudaPointerGetAttributes(&attributes, memory); error != cudaSuccess)
     return cuda_failure("querying the memory's attributes", error);
@@ -106,7 +106,7 @@ void MappedMemory::unmap() {
   if (char* const opened = std::exchange(opened_, nullptr)) cudaIpcCloseMemHandle(opened);
 }
 
-ncast_status MappedMemory::map(const GpuOfRank& own, const MemoryOffer& offer) {
+ncast_status MappedMemory::map(const RankGpu& own, const MemoryOffer& offer) {
   cudaError_t error = cudaSuccess;
   if (std::memcmp(offer.gpu.process, own.process, sizeof own.process) != 0) {
     error = cudaIpcOpenMemHandle(reinterpret_cast<void**>(&opened_), offer.handle, cudaIpcMemLazyEnablePeerAccess);

@@ -12,23 +12,23 @@
 namespace narrowcast::channel {
 
 // The GPU and the process of a rank.
-struct GpuOfRank {
+struct RankGpu {
   uint64_t process[2];  // random; the same for all ranks of a process
   char address[32];     // PCI bus id
   int device;           // ordinal in its own process
 
   // Describes the current GPU. Errors: CUDA_ERROR, SYSTEM_ERROR.
-  static ncast_status find(GpuOfRank* gpu);
+  static ncast_status find(RankGpu* gpu);
   // Whether this GPU can access the other's memory. True if the other is not visible to this process: then mapping the
   // memory fails if it is not accessible.
-  bool may_reach(const GpuOfRank& other) const;
+  bool may_access(const RankGpu& other) const;
   // Whether both are the same GPU or connected by NVLink. False if the other is not visible to this process.
-  bool is_linked_to(const GpuOfRank& other) const;
+  bool has_nvlink_to(const RankGpu& other) const;
 };
 
 // Device memory that other ranks can map.
 struct MemoryOffer {
-  GpuOfRank gpu;
+  RankGpu gpu;
   char* address;  // NULL: none
   uint64_t bytes;
   cudaIpcMemHandle_t handle;  // of the allocation that contains it
@@ -49,7 +49,7 @@ class MappedMemory {
   ~MappedMemory() { unmap(); }
 
   // own: this rank's GPU, which must be current. Errors: UNSUPPORTED; the message names both GPUs.
-  ncast_status map(const GpuOfRank& own, const MemoryOffer& offer);
+  ncast_status map(const RankGpu& own, const MemoryOffer& offer);
   void unmap();
   char* address() const { return address_; }  // NULL: not mapped
 

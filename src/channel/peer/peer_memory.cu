@@ -15,7 +15,7 @@ namespace {
 
 // What a rank tells the others to determine which GPUs can access each other.
 struct GpuAccess {
-  GpuOfRank gpu;
+  RankGpu gpu;
   int wants_host;
 };
 
@@ -44,7 +44,7 @@ ncast_status check_bytes(const std::vector<Offer>& offers, size_t bytes) {
 
 ncast_status PeerMemory::find_topology(bootstrap::Rendezvous& rendezvous, bool wants_host, Topology* topology) {
   GpuAccess own{{}, wants_host};
-  if (ncast_status status = GpuOfRank::find(&own.gpu)) return status;
+  if (ncast_status status = RankGpu::find(&own.gpu)) return status;
   std::vector<GpuAccess> all(static_cast<size_t>(rendezvous.ranks()));
   if (ncast_status status = rendezvous.all_gather(&own, sizeof own, all.data())) return status;
   struct Restrictions {
@@ -52,8 +52,8 @@ ncast_status PeerMemory::find_topology(bootstrap::Rendezvous& rendezvous, bool w
   };
   Restrictions found{};
   for (const GpuAccess& other : all) {
-    if (other.wants_host != 0 || !own.gpu.may_reach(other.gpu)) found.needs_host = true;
-    if (!own.gpu.is_linked_to(other.gpu)) found.lacks_nvlink = true;
+    if (other.wants_host != 0 || !own.gpu.may_access(other.gpu)) found.needs_host = true;
+    if (!own.gpu.has_nvlink_to(other.gpu)) found.lacks_nvlink = true;
   }
   std::vector<Restrictions> by_rank(all.size());
   if (ncast_status status = rendezvous.all_gather(&found, sizeof found, by_rank.data())) return status;

@@ -31,7 +31,7 @@ ncast_status RegisteredMemory::map_all() {
   const auto ranks = static_cast<size_t>(rendezvous_.ranks()), rank = static_cast<size_t>(rendezvous_.rank());
   Part mine = {};
   mine.outcome = bootstrap::Outcome::of(own_ != nullptr || bytes_ != 0 ? MemoryOffer::make(own_, bytes_, &mine.offer)
-                                                                       : GpuOfRank::find(&mine.offer.gpu));
+                                                                       : RankGpu::find(&mine.offer.gpu));
   std::vector<Part> parts(ranks);
   if (ncast_status status = rendezvous_.all_gather(&mine, sizeof mine, parts.data())) return status;
   for (size_t peer = 0; peer < ranks; ++peer)

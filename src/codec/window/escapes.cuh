@@ -45,9 +45,9 @@ class Escapes {
 #pragma unroll
     for (int run = 0; run < runs; ++run) {
       runs_[run] = escaped[run % groups] & part << 16 * (run / groups);
-      lane_count_ += __popc(runs_[run]);
+      own_count_ += __popc(runs_[run]);
     }
-    count_ = __reduce_add_sync(device::all_lanes, lane_count_);
+    count_ = __reduce_add_sync(device::all_lanes, own_count_);
   }
   __device__ uint32_t count() const { return count_; }
 
@@ -65,7 +65,7 @@ class Escapes {
     // The index in the block of each run's first escape.
     uint32_t first[runs];
     uint32_t longest = 0;
-    first[0] = device::inclusive_scan(lane_count_) - lane_count_;
+    first[0] = device::inclusive_scan(own_count_) - own_count_;
 #pragma unroll
     for (int run = 0; run < runs; ++run) {
       const uint32_t length = __popc(runs_[run]);
@@ -115,7 +115,7 @@ class Escapes {
   // independent runs at a time: one run for each group, or for each half if there is only one group.
   static constexpr int runs = groups == 1 ? 2 : groups;
   uint32_t runs_[runs];
-  uint32_t lane_count_ = 0, count_;
+  uint32_t own_count_ = 0, count_;
 };
 
 }  // namespace narrowcast::codec::window
