@@ -45,9 +45,9 @@ struct AnnouncedCall {
 
 // Stored in each rank's scratch; initially zero.
 struct CallWords {
-  // The number of calls that are kept. While a rank compares the words of call n, its peers announce call n + 2 at most:
-  // a collective does not end before every rank has announced it, and no message is sent before the previous one from
-  // that rank has been received.
+  // The number of calls that are kept. While a rank compares the words of call n, its peers announce call n + 2 at
+  // most: a collective does not end before every rank has announced it, and no message is sent before the previous one
+  // from that rank has been received.
   static constexpr uint32_t history = 4;
 
   // Written by the peers: indexed by the peer's kind of call, call number modulo `history`, and peer.
