@@ -20,31 +20,31 @@ __device__ inline CallWords* call_words(const Peers& peers, const AnnouncedCall&
 // whose data fit into the slots learns about a mismatch later, from the receiver's failure.
 class CallCheck {
  public:
-  // Announces the call, unless the communicator was stopped before this kernel began. Only CTA 0 does this.
-  // has_messages: the marks are those of sends and receives, not of a collective.
-  __device__ CallCheck(const Peers& peers, const AnnouncedCall& call, bool has_messages, int thread) {
+  // Announces the call, unless the communicator was stopped before this kernel began. Only CTA 0 may construct this.
+  // is_point_to_point: the marks are those of sends and receives, not of a collective.
+  __device__ CallCheck(const Peers& peers, const AnnouncedCall& call, bool is_point_to_point, int thread) {
     peer_ = thread % max_gpu_ranks;
     const int group = thread / max_gpu_ranks;  // 0: data from the peers; 1: data to them
-    const CallKind kind = !has_messages ? CallKind::collective : group == 0 ? CallKind::recv : CallKind::send;
+    const CallKind kind = !is_point_to_point ? CallKind::collective : group == 0 ? CallKind::recv : CallKind::send;
     const auto own_kind = static_cast<uint32_t>(kind), peer_kind = static_cast<uint32_t>(kind_of_peer(kind));
     CallWords* const own = call_words(peers, call, peers.rank);
-    uint32_t* const count = has_messages ? &own->messages[own_kind][peer_] : &own->block_collectives;
+    uint32_t* const count = is_point_to_point ? &own->messages[own_kind][peer_] : &own->block_collectives;
     // Issue both loads before using either.
     const uint64_t cta = device::load_relaxed(reinterpret_cast<const uint64_t*>(peers.ctas));
     const uint32_t calls = device::load_relaxed(count);
     const auto [packet_calls, stopped] = std::bit_cast<CtaState>(cta);
     uint32_t mark = 0;
-    if (group < (has_messages ? 2 : 1)) mark = group == 0 ? call.from[peer_] : call.to[peer_];
+    if (group < (is_point_to_point ? 2 : 1)) mark = group == 0 ? call.from[peer_] : call.to[peer_];
     __syncwarp();  // all threads have loaded block_collectives
     if (mark == 0 || stopped != 0) return;
 
     *count = calls + 1;
-    const uint32_t number = calls + 1 + (has_messages ? 0 : packet_calls);
+    const uint32_t number = calls + 1 + (is_point_to_point ? 0 : packet_calls);
     const uint32_t index = number % CallWords::history;
     expected_ = CallWord::of(number, mark);
     own->current[peer_kind][peer_] = expected_.word;
     awaited_ = &own->announced[peer_kind][index][peer_];
-    const CallWord word = CallWord::of(number, has_messages ? mark : call.to[peer_]);
+    const CallWord word = CallWord::of(number, is_point_to_point ? mark : call.to[peer_]);
     device::store_relaxed(&call_words(peers, call, peer_)->announced[own_kind][index][peers.rank], word.word);
     is_required_ = kind != CallKind::send;
   }

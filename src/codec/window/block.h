@@ -8,7 +8,7 @@
 
 namespace narrowcast::codec::window {
 
-// Encodes and decodes whole blocks of one value type. Allocates no memory from the caller; pointers may be unaligned.
+// Encodes and decodes whole blocks of one value type. Pointers may be unaligned.
 struct BlockCoder {
   // Encodes type.block_bytes() bytes at `values`. `payload` must have room for as many bytes. Returns the payload's
   // size in bytes, a multiple of 16. A size of type.block_bytes() means that the block is stored raw.

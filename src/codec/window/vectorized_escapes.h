@@ -61,12 +61,12 @@ NARROWCAST_INLINE Placement place_window(const uint8_t* values) {
   for (int width = type.max_width(); width >= 1; --width) {
     const int span = (1 << width) - 1;
     // Coverage in the high part, the reversed bin number in the low part: among equals the first bin wins.
-    uint32_t most = 0;
+    uint32_t best_key = 0;
     for (int bin = 0; bin < bins; ++bin) {
       const uint32_t covered = below[bin + span] - below[bin];
-      most = std::max(most, covered * bins + static_cast<uint32_t>(bins - 1 - bin));
+      best_key = std::max(best_key, covered * bins + static_cast<uint32_t>(bins - 1 - bin));
     }
-    const int covered = static_cast<int>(most / bins), first = bins - 1 - static_cast<int>(most % bins);
+    const int covered = static_cast<int>(best_key / bins), first = bins - 1 - static_cast<int>(best_key % bins);
     const int cost = width * samples + escape_cost_bits * (samples - covered);
     if (cost < best_cost) {
       best_cost = cost;
