@@ -42,14 +42,14 @@ struct Invitation {
 };
 static_assert(call_mark_bits + 3 == 16);
 
-inline constexpr uint32_t most_regions = 63;
-static_assert(most_regions < Invitation::regions);
+inline constexpr uint32_t max_regions = 63;
+static_assert(max_regions < Invitation::regions);
 
 // The state of direct writes in a rank's device memory; initially zero.
 struct DirectWrites {
-  char* regions[most_regions + 1][max_gpu_ranks];  // addresses on this GPU, by region number and rank
-  uint32_t invitations_sent[max_gpu_ranks];        // to each rank
-  uint32_t invitations_received[max_gpu_ranks];    // from each rank
+  char* regions[max_regions + 1][max_gpu_ranks];  // addresses on this GPU, by region number and rank
+  uint32_t invitations_sent[max_gpu_ranks];       // to each rank
+  uint32_t invitations_received[max_gpu_ranks];   // from each rank
 };
 
 }  // namespace narrowcast::channel

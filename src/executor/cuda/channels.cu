@@ -12,7 +12,7 @@
 namespace narrowcast::executor::cuda {
 namespace {
 
-constexpr uint32_t most_rings = 4096;
+constexpr uint32_t max_rings = 4096;
 // An IPC handle maps memory in units of this size. A smaller allocation would expose its neighbours.
 constexpr size_t mapping_bytes = size_t{2} << 20;
 
@@ -119,8 +119,8 @@ extern "C" {
 ncast_status ncast_channels_create(ncast_comm* comm, uint32_t rings, uint32_t slot_bytes, ncast_channels* channels) {
   return with_communicator("ncast_channels_create", comm, [&](Communicator& communicator) {
     if (channels == nullptr) return null_argument("channels");
-    if (rings < 1 || rings > most_rings)
-      return fail(NCAST_INVALID_ARGUMENT, "rings is %u, not 1 to %u", rings, most_rings);
+    if (rings < 1 || rings > max_rings)
+      return fail(NCAST_INVALID_ARGUMENT, "rings is %u, not 1 to %u", rings, max_rings);
     if (slot_bytes != NCAST_SLOT_BYTES && slot_bytes != 2 * NCAST_SLOT_BYTES)
       return fail(NCAST_INVALID_ARGUMENT, "slot_bytes is %u, not %d or %d", slot_bytes, NCAST_SLOT_BYTES,
                   2 * NCAST_SLOT_BYTES);

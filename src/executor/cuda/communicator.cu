@@ -147,12 +147,12 @@ ncast_status Communicator::set_up() {
   // Packets do not go through host memory.
   const size_t packet_bytes = packet_scratch_bytes(topology_.place == channel::PeerMemory::Place::host ? 1 : ranks());
   const size_t layout_begin = (packet_bytes + 4095) / 4096 * 4096;
-  const size_t most_bytes = agreement_.scratch_bytes;
-  if (most_bytes > layout_begin)
+  const size_t max_bytes = agreement_.scratch_bytes;
+  if (max_bytes > layout_begin)
     layout_ =
-        channel::ChannelLayout(layout_begin, ranks(), rings_of_ctas(agreement_.max_ctas), most_bytes - layout_begin);
+        channel::ChannelLayout(layout_begin, ranks(), rings_of_ctas(agreement_.max_ctas), max_bytes - layout_begin);
   if (layout_.slots() == 0)
-    return fail(NCAST_INVALID_ARGUMENT, "scratch_bytes is %zu, which is too little for %d ranks", most_bytes, ranks());
+    return fail(NCAST_INVALID_ARGUMENT, "scratch_bytes is %zu, which is too small for %d ranks", max_bytes, ranks());
   scratch_bytes_ = layout_begin + layout_.bytes(ranks());
   if (ncast_status status = channel::PeerMemory::create(*rendezvous_, topology_.place, scratch_bytes_, &scratch_))
     return status;

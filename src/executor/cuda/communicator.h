@@ -187,7 +187,7 @@ class Communicator final : public ncast_comm {
   LastCall* current_last_call_ = nullptr;
   std::vector<SideStream> side_streams_;
   // By region number, which is the same on all ranks. Writers also hold sharing_.
-  std::array<std::unique_ptr<channel::RegisteredMemory>, channel::most_regions + 1> regions_;
+  std::array<std::unique_ptr<channel::RegisteredMemory>, channel::max_regions + 1> regions_;
   uint32_t registered_ = 0;  // number of registered regions
 
   std::mutex sharing_;          // protects the members up to proxy_

@@ -14,7 +14,7 @@ bool is_rejection(ncast_status status) { return status == NCAST_INVALID_ARGUMENT
 
 }  // namespace
 
-static_assert(NCAST_MOST_REGISTERED == channel::most_regions);
+static_assert(NCAST_MOST_REGISTERED == channel::max_regions);
 
 ncast_status Communicator::set_region(uint32_t region, const channel::RegisteredMemory* memory) {
   char* addresses[channel::max_gpu_ranks] = {};
@@ -32,7 +32,7 @@ ncast_status Communicator::register_memory(void* memory, size_t bytes, uint32_t*
     return fail(NCAST_UNSUPPORTED, "the GPUs of the ranks cannot access each other's memory");
   const auto first_free = std::find(regions_.begin() + 1, regions_.end(), nullptr);
   if (first_free == regions_.end())
-    return fail(NCAST_UNSUPPORTED, "%u regions are registered, which is the maximum", channel::most_regions);
+    return fail(NCAST_UNSUPPORTED, "%u regions are registered, which is the maximum", channel::max_regions);
   std::unique_ptr<channel::RegisteredMemory> registered;
   if (ncast_status status =
           channel::RegisteredMemory::create(*rendezvous_, static_cast<char*>(memory), bytes, &registered)) {
@@ -48,7 +48,7 @@ ncast_status Communicator::register_memory(void* memory, size_t bytes, uint32_t*
 }
 
 ncast_status Communicator::check_region(uint32_t region) const {
-  if (region >= 1 && region <= channel::most_regions && regions_[region] != nullptr) return NCAST_OK;
+  if (region >= 1 && region <= channel::max_regions && regions_[region] != nullptr) return NCAST_OK;
   return fail(NCAST_INVALID_ARGUMENT, "region %u is not registered", region);
 }
 

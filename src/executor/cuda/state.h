@@ -9,12 +9,11 @@ namespace narrowcast::executor::cuda {
 // Transfers of a group need several concurrent kernels if their types or codecs differ, or if several of them have the
 // same peer and direction. Each kernel has its own block counters.
 constexpr int max_concurrent_kernels(int ranks) { return 2 * (ranks - 1); }
-inline constexpr int most_concurrent_kernels = max_concurrent_kernels(channel::max_gpu_ranks);
 
 struct DeviceState {
   alignas(128) channel::CtaState ctas[channel::cta_states];  // Peers::ctas where the scratch is in host memory
   ByteCounters byte_counters[NCAST_OPERATIONS];
-  BlockCounters block_counters[most_concurrent_kernels];
+  BlockCounters block_counters[max_concurrent_kernels(channel::max_gpu_ranks)];
   channel::DirectWrites direct_writes;  // of kernels that move raw values
 };
 

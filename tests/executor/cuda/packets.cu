@@ -172,7 +172,7 @@ Case random_case(Operation operation, ncast_dtype dtype, ncast_redop redop, uint
   return c;
 }
 
-int most_ranks() { return is_reduced_run() ? 3 : channel::max_gpu_ranks; }
+int max_ranks() { return is_reduced_run() ? 3 : channel::max_gpu_ranks; }
 
 }  // namespace
 
@@ -182,7 +182,7 @@ TEST_CASE("packets: every operation, type and reduction has the same bits as the
   constexpr uint32_t ctas[] = {1, 2, 3, 8};
   std::mt19937_64 random(1);
   uint64_t number = 0;
-  for (int ranks = 2; ranks <= most_ranks(); ++ranks) {
+  for (int ranks = 2; ranks <= max_ranks(); ++ranks) {
     const TestWorld world(ranks);
     for (const Operation operation : packet_operations()) {
       for (const ncast_dtype dtype : all_dtypes) {
@@ -206,7 +206,7 @@ TEST_CASE("packets: two-shot all-reduces have the same bits as the oracle") {
   const TimeLimit limit(240);
   std::mt19937_64 random(2);
   uint64_t number = 0;
-  for (int ranks = 2; ranks <= most_ranks(); ++ranks) {
+  for (int ranks = 2; ranks <= max_ranks(); ++ranks) {
     const TestWorld world(ranks);
     for (const ncast_dtype dtype : all_dtypes) {
       for (const ncast_redop redop : all_redops) {

@@ -82,9 +82,9 @@ struct Step {
 
 // Varies operation, size and number of CTAs. Two in three steps keep the operation and root, so that the root can run
 // ahead of the other ranks.
-Step random_step(const Step& last, int ranks, uint32_t most_count, std::mt19937& random) {
+Step random_step(const Step& last, int ranks, uint32_t max_count, std::mt19937& random) {
   const uint32_t size = random() % 3;
-  const uint32_t count = size == 0 ? 1 + random() % 20 : size == 1 ? 1 + random() % 3000 : 1 + random() % most_count;
+  const uint32_t count = size == 0 ? 1 + random() % 20 : size == 1 ? 1 + random() % 3000 : 1 + random() % max_count;
   constexpr uint32_t ctas[] = {1, 2, 5, 8};
   Step step = last;
   step.count = count;
@@ -154,14 +154,14 @@ void run_steps(const TestWorld& world, uint32_t steps, uint32_t seed) {
   world.synchronize();
 }
 
-int most_ranks() { return is_reduced_run() ? 2 : channel::max_gpu_ranks; }
+int max_ranks() { return is_reduced_run() ? 2 : channel::max_gpu_ranks; }
 
 }  // namespace
 
 TEST_CASE("packets: sequences of different calls are correct without host synchronization") {
   const TimeLimit limit(120);
   const uint32_t steps = is_reduced_run() ? 20 : 200;
-  for (int ranks = 2; ranks <= most_ranks(); ++ranks) {
+  for (int ranks = 2; ranks <= max_ranks(); ++ranks) {
     CAPTURE(ranks);
     const TestWorld world(ranks);
     run_steps(world, steps, static_cast<uint32_t>(ranks));
@@ -174,7 +174,7 @@ TEST_CASE("packets: replays of a CUDA graph transfer new data") {
   const TimeLimit limit(120);
   constexpr uint32_t calls = 7, replays = 100;
   for (const int ranks : {2, 3, 4}) {
-    if (ranks > most_ranks()) continue;
+    if (ranks > max_ranks()) continue;
     CAPTURE(ranks);
     const TestWorld world(ranks);
     std::vector<cudaGraphExec_t> graphs(static_cast<size_t>(ranks));
@@ -216,7 +216,7 @@ TEST_CASE("packets: replays of a CUDA graph transfer new data") {
 TEST_CASE("packets: call numbers wrap after 2^19 calls without matching old flags") {
   const TimeLimit limit(120);
   for (const int ranks : {2, 5}) {
-    if (ranks > most_ranks()) continue;
+    if (ranks > max_ranks()) continue;
     CAPTURE(ranks);
     const TestWorld world(ranks);
     // As earlier calls may have left the memory: packets and tokens with the flags that will be used after the wrap.

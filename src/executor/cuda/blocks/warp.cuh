@@ -87,9 +87,9 @@ __device__ BlockSpan block_of(const Piece& piece, uint32_t block) {
 }
 
 // Shared by the warps of a CTA: the signal queues of the sending warps, and how many of these warps have not ended.
-template <uint32_t most_senders>
+template <uint32_t max_senders>
 struct alignas(128) Signals {
-  SignalQueue queues[most_senders];
+  SignalQueue queues[max_senders];
   uint32_t open;
 
   // All threads of the CTA call this first.
