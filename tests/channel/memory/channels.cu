@@ -222,7 +222,7 @@ TEST_CASE("kernels write to memory that peers have registered") {
       EXPECT_OK(ncast_region_peer(mine.comm, region, next, &of_next));
       EXPECT((of_next != nullptr) == (next != 2));
       EXPECT(failed_with(ncast_region_peer(mine.comm, region + 1, next, &of_next), NCAST_INVALID_ARGUMENT,
-                         "is no region"));
+                         "is not registered"));
       EXPECT(failed_with(ncast_region_peer(mine.comm, region, ranks, &of_next), NCAST_INVALID_ARGUMENT, "rank is"));
       EXPECT_OK(ncast_region_peer(mine.comm, region, next, &of_next));
       mine.begin();
@@ -232,7 +232,8 @@ TEST_CASE("kernels write to memory that peers have registered") {
       EXPECT_CUDA(cudaMemcpy(found, own, bytes, cudaMemcpyDeviceToHost));
       for (uint32_t i = 0; shares && i < 32; ++i) EXPECT(found[i] == 1000u * static_cast<uint32_t>(previous) + i);
       EXPECT_OK(ncast_comm_deregister(mine.comm, region));
-      EXPECT(failed_with(ncast_region_peer(mine.comm, region, rank, &of_next), NCAST_INVALID_ARGUMENT, "is no region"));
+      EXPECT(failed_with(ncast_region_peer(mine.comm, region, rank, &of_next), NCAST_INVALID_ARGUMENT,
+                         "is not registered"));
       EXPECT_CUDA(cudaFree(own));
     });
   }

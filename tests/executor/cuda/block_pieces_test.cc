@@ -286,27 +286,6 @@ TEST_CASE("broadcast and reduce transfer every value once over the link of the r
   }
 }
 
-TEST_CASE("a sender stores decoded values of bounded codecs if all ranks share them, and copies values otherwise") {
-  for (const auto& [codec, dtype] : coded_types()) {
-    const bool bounded = tests::bounded_type_of(codec, dtype) != nullptr;
-    for (const Operation operation : {Operation::all_gather, Operation::broadcast, Operation::all_to_all}) {
-      for (const bool in_place : {false, true}) {
-        Call call{operation};
-        call.dtype = dtype;
-        call.send = in_place ? recv_begin : send_begin;
-        call.recv = recv_begin;
-        call.count = 100'000;
-        const BlockCall root = cut(call, codec, 3, 64)[0];
-        const bool stores_decoded = bounded && operation != Operation::all_to_all;
-        CHECK((root.decoded_copy.to != nullptr) == stores_decoded);
-        CHECK(root.decoded_copy.to_all == (stores_decoded && operation == Operation::all_gather));
-        if (stores_decoded) CHECK((root.decoded_copy.from == call.send && root.decoded_copy.to == call.recv));
-        CHECK((root.local_copy.bytes == 0) == (stores_decoded || in_place));
-      }
-    }
-  }
-}
-
 TEST_CASE("every ring of point-to-point messages has a warp, and a warp serves one peer") {
   std::mt19937_64 random(20261124);
   for (int round = 0; round < 2000; ++round) {

@@ -42,14 +42,6 @@ struct LocalCopy {
   uint64_t bytes;  // 0: there is nothing to copy
 };
 
-// Where a sender stores the decoded values of its own payloads. Used with bounded codecs in calls whose result must be
-// the same on all ranks.
-struct DecodedCopy {
-  const char* from;  // the sender's values
-  char* to;          // NULL: values are not stored
-  bool to_all;       // all peers get the same `send` piece: each block is encoded once and sent to all of them
-};
-
 // Passed by value as a kernel parameter.
 struct BlockCall {
   channel::Peers peers;
@@ -83,9 +75,8 @@ struct BlockCall {
   Turns turns;
   bool gathers;  // results of the other ranks are received as pieces of `recv`
 
-  // Last, because few warps need these fields: loading them into the constant cache would delay the others.
-  DecodedCopy decoded_copy;          // replaces local_copy
-  channel::AnnouncedCall announced;  // for one warp
+  // Last, because only one warp needs it: loading it into the constant cache would delay the others.
+  channel::AnnouncedCall announced;
 };
 
 }  // namespace narrowcast::executor::cuda

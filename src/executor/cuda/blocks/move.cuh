@@ -35,16 +35,7 @@ __device__ void move_pieces(const BlockCall& call) {
     if constexpr (relays) {
       relay_blocks<Codec>(call, memory.senders[warp], memory.signals.queues[warp], number_from(0), all, lane);
     } else {
-      const auto send = [&] {
-        send_blocks<Codec>(call, memory.senders[warp], memory.signals.queues[warp], number_from(0), all, lane);
-      };
-      if constexpr (Codec::is_exact) {
-        send();
-      } else if (call.decoded_copy.to_all) {
-        send_blocks_to_all<Codec>(call, memory.senders[warp], memory.signals.queues[warp], number_from(0), all, lane);
-      } else {
-        send();
-      }
+      send_blocks<Codec>(call, memory.senders[warp], memory.signals.queues[warp], number_from(0), all, lane);
     }
     end_sender(call, all, lane);
     memory.signals.close_one(lane);

@@ -4,8 +4,6 @@
 #include <array>
 #include <bit>
 
-#include "codec/codec.h"
-
 namespace narrowcast::executor::cuda {
 namespace {
 
@@ -115,12 +113,6 @@ void cut_moves(const Call& call, const Rings& rings, BlockCall* moves) {
       moves->send[peer] = send;
       moves->recv[peer] = recv;
     }
-  }
-  // With a bounded codec the local part must have the bits that the other ranks decode.
-  const bool is_gather = call.operation == Operation::all_gather;
-  if (!codec::is_exact(moves->codec) && (is_gather || (call.operation == Operation::broadcast && is_root))) {
-    moves->decoded_copy = {own.from, const_cast<char*>(own.to), is_gather};
-    own.bytes = 0;
   }
   if (own.from == own.to || own.from == nullptr || own.to == nullptr) own.bytes = 0;
 }

@@ -63,25 +63,6 @@ __device__ inline End end_of(WarpRings shared, const Piece* pieces, int thread) 
 __device__ inline EndMask ends_of(End end) { return __ballot_sync(device::all_lanes, end.peer >= 0); }
 __device__ inline int peer_of_thread(End end, int thread) { return __shfl_sync(device::all_lanes, end.peer, thread); }
 
-// For a bounded codec: replaces the values in `buffer` by the decoded payload and stores them as call.decoded_copy
-// says. Waits until the store has read `buffer`.
-template <typename Codec>
-__device__ void store_decoded(const BlockCall& call, const BlockSpan& block, PayloadSize size, const char* payload,
-                              char* buffer, typename Codec::Scratch& scratch, int thread) {
-  if (call.decoded_copy.to == nullptr) return;
-  char* const to = call.decoded_copy.to + (block.values - call.decoded_copy.from);
-  if (size.is_coded()) {
-    __syncwarp();  // all lanes have read the payload and `buffer`
-    device::decode_block<Codec>(call.codec, payload, size.bytes(), buffer, scratch, thread);
-    __syncwarp();
-  } else if (to == block.values) {
-    return;
-  }
-  store_values(to, buffer, block.bytes, thread);
-  device::order_stores_before_bulk_copies();
-  device::wait_for_store_sources(thread);
-}
-
 // A block to send, its end and its peer. 0 bytes: there is no block.
 struct Outgoing {
   int end, peer;
@@ -158,58 +139,12 @@ __device__ void send_blocks(const BlockCall& call, WarpMemory<Codec>& memory, Si
           Codec::is_identity && !last && call.send[current.peer].slots == channel::ChannelLayout::max_slots;
       sender.put(to, size.is_coded() ? payload : buffer, size, current.block, last, delays_flag);
     }
-    if constexpr (!Codec::is_exact) {
-      // May overwrite the input: each block is sent once, and the next one is a different block.
-      store_decoded<Codec>(call, current.span, size, payload, buffer, memory.scratch, thread);
-    }
     wire_bytes += size.bytes();
     if (next.span.bytes == 0) break;
     current = next;
     swap(buffer, next_buffer);
   }
   sender.close();
-  if (thread == 0 && wire_bytes != 0) atomicAdd(&call.byte_counters->wire_bytes, wire_bytes);
-}
-
-// The role of warp `number` of `warps` senders in an all-gather with a bounded codec. Encodes each block of its rings
-// once for all peers, because the decoded values may overwrite the input.
-template <typename Codec>
-__device__ void send_blocks_to_all(const BlockCall& call, WarpMemory<Codec>& memory, SignalQueue& signals,
-                                   uint32_t number, uint32_t warps, int thread) {
-  const channel::Peers& peers = call.peers;
-  const EndMask to = ((1u << peers.ranks) - 1) & ~(1u << peers.rank);
-  const Piece& piece = call.send[(peers.rank + 1) % peers.ranks];
-  const uint32_t stopped = channel::stop_word(peers);
-  ValueLoader loader(&memory.barrier, thread);
-  char *buffer = memory.buffers[0], *next_buffer = memory.buffers[1];  // values of this block and the next
-  char* const payload = memory.buffers[2];
-  unsigned long long wire_bytes = 0;
-  uint32_t pushed = 0;
-  for (uint32_t ring = number; ring < piece.rings; ring += warps) {
-    const End end = (to >> thread & 1) != 0 ? End{thread, ring, piece.slots} : End{-1, 0, 0};
-    auto sender_end = channel::SenderEnd::of(peers, call.layout, end);
-    channel::SlotSender sender(peers, call.layout, end, sender_end, Codec::values_bytes, signals, thread, pushed);
-    BlockSpan current = block_of<Codec::values_bytes>(piece, ring);
-    loader.start(buffer, current.values, current.bytes);
-    if (channel::is_stopped(stopped)) return loader.wait();
-    for (uint32_t block = ring; current.bytes != 0; block += piece.rings) {
-      const BlockSpan next = block_of<Codec::values_bytes>(piece, block + piece.rings);
-      loader.wait();
-      if (next.bytes != 0) loader.start(next_buffer, next.values, next.bytes);
-      const PayloadSize size = encode<Codec>(call.codec, buffer, current.bytes, payload, memory.scratch, thread);
-      if (!sender.reserve(to)) {
-        if (next.bytes != 0) loader.wait();
-        return;
-      }
-      sender.put(to, size.is_coded() ? payload : buffer, size, block, next.bytes == 0);
-      store_decoded<Codec>(call, current, size, payload, buffer, memory.scratch, thread);
-      wire_bytes += size.bytes() * (peers.ranks - 1);
-      current = next;
-      swap(buffer, next_buffer);
-    }
-    sender.close();
-    pushed = sender.signals();
-  }
   if (thread == 0 && wire_bytes != 0) atomicAdd(&call.byte_counters->wire_bytes, wire_bytes);
 }
 
