@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import importlib
 import json
 from collections.abc import Callable
 from typing import Any
@@ -22,12 +23,15 @@ TYPES = ("float16", "float32")
 CODECS = ("raw", "window", "auto")
 
 
+def import_torch() -> Any:
+    return importlib.import_module("torch")
+
+
 def arrays_of(backend: str) -> tuple[Callable[[np.ndarray], Any], Callable[[Any], np.ndarray]]:
     """How to bring values to the memory of the backend, and back."""
     if backend == "host":
         return np.copy, np.asarray
-    import torch
-
+    torch = import_torch()
     return lambda values: torch.from_numpy(values).to("cuda:0"), lambda tensor: tensor.cpu().numpy()
 
 
@@ -68,9 +72,7 @@ class Calls:
                 else:
                     getattr(comm, operation)(source, target, **options)
         if self.backend == "cuda":
-            import torch
-
-            torch.cuda.synchronize()
+            import_torch().cuda.synchronize()
         after = [self.totals(comm) for comm in self.comms]
         sent = [tuple(b - a for a, b in zip(old, new, strict=True)) for old, new in zip(before, after, strict=True)]
         results = hashlib.sha256(b"".join(self.to_host(target).tobytes() for target in targets)).hexdigest()[:16]
@@ -79,8 +81,7 @@ class Calls:
     def streams(self) -> list[Any]:
         if self.backend == "host":
             return [None] * self.ranks
-        import torch
-
+        torch = import_torch()
         if not hasattr(self, "_streams"):
             self._streams = [torch.cuda.Stream() for _ in self.comms]
             for stream in self._streams:  # the first launch on a stream may wait for running kernels

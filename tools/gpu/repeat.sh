@@ -8,8 +8,10 @@ set -euo pipefail
 runs=$1
 shift
 failed=0
+run=0
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
+trap 'echo "stopped in run $run of $runs; $failed failed before: $*"; exit 1' TERM INT
 for ((run = 1; run <= runs; ++run)); do
   status=0
   timeout "${REPEAT_SECONDS:-60}" "$@" >"$log" 2>&1 || status=$?
