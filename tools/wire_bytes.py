@@ -41,6 +41,13 @@ class Calls:
         self.ranks = len(comms)
         self.backend = backend
         self.to_backend, self.to_host = arrays_of(backend)
+        self.streams: list[Any] = [None] * self.ranks
+        if backend == "cuda":
+            torch = import_torch()
+            self.streams = [torch.cuda.Stream() for _ in comms]
+            for stream in self.streams:  # the first launch on a stream may wait for running kernels
+                with torch.cuda.stream(stream):
+                    torch.zeros(1, device="cuda:0")
 
     def values(self, kind: str, count: int, rank: int) -> Any:
         random = np.random.default_rng([count, rank, len(kind)])
@@ -54,10 +61,10 @@ class Calls:
         sources = [self.values(kind, many if sends_all else count, rank) for rank in range(self.ranks)]
         targets = [self.to_backend(np.zeros(many if holds_all else count, kind)) for _ in self.comms]
         before = [self.totals(comm) for comm in self.comms]
-        streams = self.streams()
+        self.synchronize()
         with narrowcast.group():
             for rank, comm in enumerate(self.comms):
-                options: dict[str, Any] = {"codec": codec, "stream": streams[rank]}
+                options: dict[str, Any] = {"codec": codec, "stream": self.streams[rank]}
                 source, target = sources[rank], targets[rank]
                 if operation == "send":
                     comm.send(source, (rank + 1) % self.ranks, **options)
@@ -71,24 +78,15 @@ class Calls:
                     comm.gather(source, target if rank == 0 else None, **options)
                 else:
                     getattr(comm, operation)(source, target, **options)
-        if self.backend == "cuda":
-            import_torch().cuda.synchronize()
+        self.synchronize()
         after = [self.totals(comm) for comm in self.comms]
         sent = [tuple(b - a for a, b in zip(old, new, strict=True)) for old, new in zip(before, after, strict=True)]
         results = hashlib.sha256(b"".join(self.to_host(target).tobytes() for target in targets)).hexdigest()[:16]
         return {"sent": sent, "results": results}
 
-    def streams(self) -> list[Any]:
-        if self.backend == "host":
-            return [None] * self.ranks
-        torch = import_torch()
-        if not hasattr(self, "_streams"):
-            self._streams = [torch.cuda.Stream() for _ in self.comms]
-            for stream in self._streams:  # the first launch on a stream may wait for running kernels
-                with torch.cuda.stream(stream):
-                    torch.zeros(1, device="cuda:0")
-        torch.cuda.synchronize()
-        return self._streams
+    def synchronize(self) -> None:
+        if self.backend == "cuda":
+            import_torch().cuda.synchronize()
 
     @staticmethod
     def totals(comm: Any) -> tuple[int, int]:
@@ -112,7 +110,8 @@ def main() -> None:
                     for count in COUNTS:
                         name = f"{operation} {kind} {codec} {count}"
                         found[name] = calls.run(operation, kind, codec, count)
-    print(json.dumps(found, indent=1))
+    # One case per line.
+    print("{" + ",\n".join(f"{json.dumps(name)}: {json.dumps(case)}" for name, case in found.items()) + "}")
 
 
 if __name__ == "__main__":

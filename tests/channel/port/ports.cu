@@ -341,7 +341,7 @@ TEST_CASE("an abort ends kernels that post and flush") {
   });
 }
 
-TEST_CASE("a kernel that waits at a port in vain ends at the timeout, which the communicator reports") {
+TEST_CASE("a kernel that waits for a port ends at the timeout, and the communicator reports it") {
   run_ranks(2, [&](int rank, const ncast_unique_id& id, std::barrier<>& everybody) {
     Rank mine(rank, 2, id, everybody, 2);
     mine.begin();

@@ -11,10 +11,6 @@
 namespace narrowcast::executor::cuda {
 namespace {
 
-constexpr Operation all_operations[] = {Operation::broadcast,  Operation::reduce,        Operation::gather,
-                                        Operation::scatter,    Operation::all_gather,    Operation::all_to_all,
-                                        Operation::all_reduce, Operation::reduce_scatter};
-
 // A codec and a value type that it supports.
 struct CodedType {
   ncast_codec codec;
@@ -31,6 +27,7 @@ const std::vector<CodedType>& coded_types() {
   return all;
 }
 
+using testing::all_operations;
 using testing::cut;
 using testing::recv_begin;
 using testing::rings_for;

@@ -7,6 +7,11 @@
 
 namespace narrowcast::executor::cuda::testing {
 
+// The collectives in which every rank passes the same count.
+inline constexpr Operation all_operations[] = {Operation::broadcast,  Operation::reduce,        Operation::gather,
+                                               Operation::scatter,    Operation::all_gather,    Operation::all_to_all,
+                                               Operation::all_reduce, Operation::reduce_scatter};
+
 // Addresses of the buffers, which are never accessed.
 inline char* const send_begin = reinterpret_cast<char*>(uintptr_t{1} << 40);
 inline char* const recv_begin = reinterpret_cast<char*>(uintptr_t{2} << 40);

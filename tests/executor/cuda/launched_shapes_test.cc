@@ -12,6 +12,7 @@
 namespace narrowcast::executor::cuda {
 namespace {
 
+using testing::all_operations;
 using testing::cut;
 using testing::recv_begin;
 using testing::rings_for;
@@ -58,10 +59,6 @@ Piece largest_piece(const Launched& launched) {
         if (pieces[peer].bytes > largest.bytes) largest = pieces[peer];
   return largest;
 }
-
-constexpr Operation all_operations[] = {Operation::broadcast,  Operation::reduce,        Operation::gather,
-                                        Operation::scatter,    Operation::all_gather,    Operation::all_to_all,
-                                        Operation::all_reduce, Operation::reduce_scatter};
 
 struct Row {
   Operation operation;

@@ -17,8 +17,8 @@ struct ReduceMemory {
   Signals<rings> signals;
 };
 
-// The signal warp of CTA 0 also announces the call and compares it with the peers' announcements. Inlining this
-// function would slow down the other warps by up to 3%, because ptxas would spill their values.
+// The signal warp of CTA 0 also announces the call and compares it with the peers' announcements. Not inlined, because
+// that slowed down the other warps and made ptxas spill more of their values.
 template <uint32_t rings>
 __device__ __noinline__ void check_and_raise_flags(const BlockCall& call, Signals<rings>& signals, int thread) {
   constexpr uint32_t idle_between_polls = 16;
