@@ -89,7 +89,7 @@ NCAST_API ncast_status ncast_get_unique_id(ncast_unique_id* id);
 NCAST_API ncast_status ncast_remove_stale_segments(int* removed);
 
 // Joins the communicator of `id` as `rank` of `ranks`, at most 64 on the host backend and 8 on CUDA. Returns when every
-// rank has joined. config may be NULL. Errors: TIMEOUT names the missing ranks; REMOTE_ERROR names a rank that died;
+// rank has joined. config may be NULL. Errors: TIMEOUT on all ranks names those missing; REMOTE_ERROR one that died;
 // MISMATCH; INVALID_ARGUMENT, also if this process has already created a communicator with the id; UNSUPPORTED if this
 // build lacks the backend; SYSTEM_ERROR, for example if /dev/shm is full.
 NCAST_API ncast_status ncast_comm_create(ncast_comm** comm, int ranks, const ncast_unique_id* id, int rank,

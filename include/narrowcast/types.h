@@ -26,7 +26,7 @@ typedef enum {
   NCAST_SYSTEM_ERROR = 6,      // the operating system failed (shared memory, files, threads)
   NCAST_REMOTE_ERROR = 7,      // a peer died or reported an error
   NCAST_ABORTED = 8,           // the communicator was aborted
-  NCAST_TIMEOUT = 9,           // a peer did not respond within the time limit
+  NCAST_TIMEOUT = 9,           // a peer did not respond within the time limit of a rank; the same on every rank
   NCAST_MISMATCH = 10,         // ranks disagree about the arguments of a call
   NCAST_INTERNAL = 11          // a bug in Narrowcast
 } ncast_status;

@@ -91,8 +91,8 @@ class Communicator(Calls):
     device: the GPU of this rank, with backend "cuda"; None: the current one.
     options: see `CommunicatorOptions`.
 
-    The constructor returns when every rank has joined. It raises RemoteError when a peer dies and PeerTimeoutError when
-    a peer does not join in time.
+    The constructor returns when every rank has joined. It raises RemoteError when a peer dies, and PeerTimeoutError on
+    every rank that waits when a peer does not join in time.
 
     Every call takes `codec`, `stream` and `dtype` (the value type, if the array has none). Arrays are contiguous
     and aligned to their value type, and their sizes give the counts. All ranks call with the same counts, types, op,

@@ -110,7 +110,7 @@ class AbortedError(NarrowcastError, RuntimeError):
 
 
 class PeerTimeoutError(NarrowcastError, TimeoutError):
-    """A peer did not join or make a call before the deadline."""
+    """A peer did not join or make a call before the deadline of this rank or of another one."""
 
     status = Status.TIMEOUT
 

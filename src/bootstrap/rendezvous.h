@@ -41,9 +41,8 @@ class Rendezvous {
   // Reports a failure to all ranks. The group keeps its first failure. Any thread; does not block.
   virtual void publish_failure(ncast_status status, const char* message) = 0;
 
-  // The first failure known to this rank, or NCAST_OK. A failure that this rank published has the published status. A
-  // peer's ABORTED or MISMATCH keeps its status; any other failure of a peer, or its death, is REMOTE_ERROR with the
-  // name of the rank. Any thread.
+  // The first failure known to this rank, or NCAST_OK. A failure that this rank published has the published status, one
+  // of a peer that of status_at_peers() and the name of the peer. The death of a peer is REMOTE_ERROR. Any thread.
   virtual ncast_status check_failure() const = 0;
 
   // Sets a handler for failures of other ranks. `handler(status, message)` is called once, from a thread of the

@@ -16,9 +16,9 @@ class TcpWatcher;
 class TcpRendezvous final : public Rendezvous {
  public:
   // Returns when all ranks have joined the hub at `address`. `limit` applies to joining and, until set_limit() is
-  // called, to each all_gather. Errors: TIMEOUT (names the missing ranks); MISMATCH (the ranks disagree on `ranks`, two
-  // have the same rank, or their library versions differ); REMOTE_ERROR (a rank died or timed out, or the hub's process
-  // ended); SYSTEM_ERROR; INVALID_ARGUMENT.
+  // called, to each all_gather. Errors: TIMEOUT (names the missing ranks; also if another rank timed out first);
+  // MISMATCH (the ranks disagree on `ranks`, two have the same rank, or their library versions differ); REMOTE_ERROR (a
+  // rank died, or the hub's process ended); SYSTEM_ERROR; INVALID_ARGUMENT.
   static ncast_status join(const TcpAddress& address, const WorldId& secret, int rank, int ranks, Limit limit,
                            std::unique_ptr<Rendezvous>* result);
   ~TcpRendezvous() override;

@@ -12,6 +12,7 @@
 #include <cstring>
 
 #include "bootstrap/background_thread.h"
+#include "bootstrap/peer_failure.h"
 #include "bootstrap/tcp_hub.h"
 #include "status/error.h"
 
@@ -315,7 +316,7 @@ void TcpWatcher::record_failure(const FailureMessage& failure) {
     failure_ = status;
     std::snprintf(failure_message_, sizeof failure_message_, "rank %d aborted the communicator", failure.rank);
   } else {
-    failure_ = status == NCAST_MISMATCH ? NCAST_MISMATCH : NCAST_REMOTE_ERROR;
+    failure_ = status_at_peers(status);
     std::snprintf(failure_message_, sizeof failure_message_, "rank %d reports: %s", failure.rank, failure.text);
   }
   changed_.notify_all();

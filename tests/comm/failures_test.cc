@@ -269,9 +269,24 @@ TEST_CASE("ATimeoutNamesTheRankThatDidNotCall") {
       expect_in_error(comm, NCAST_TIMEOUT);
     } else {
       while (ncast_comm_async_error(comm, nullptr, 0) == NCAST_OK) usleep(10000);
-      expect_in_error(comm, NCAST_REMOTE_ERROR);
-      EXPECT(error_contains("rank 0"));
+      expect_in_error(comm, NCAST_TIMEOUT);
+      EXPECT(error_contains("rank 0 reports: "));
     }
+  });
+}
+
+TEST_CASE("EveryRankThatWaitsForAMissingRankTimesOut") {
+  constexpr int ranks = 4;
+  const ncast_unique_id id = new_id();
+  run_processes(ranks, [&](int rank) {
+    Comm comm(id, rank, ranks, {rank == 0 ? 0.5 : 40});
+    if (rank == ranks - 1) {
+      while (ncast_comm_async_error(comm, nullptr, 0) == NCAST_OK) usleep(10000);
+    } else {
+      EXPECT(reduce_one(comm) == NCAST_TIMEOUT);
+    }
+    expect_in_error(comm, NCAST_TIMEOUT);
+    EXPECT(error_contains("for rank 3 (pid "));
   });
 }
 

@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "bootstrap/peer_failure.h"
 #include "status/error.h"
 
 namespace narrowcast::channel {
@@ -55,8 +56,7 @@ ncast_status World::check_failure() const {
   if (record.state.load(std::memory_order_acquire) != FailureRecord::published) return NCAST_OK;
   const auto status = static_cast<ncast_status>(record.status);
   if (status == NCAST_ABORTED) return fail(NCAST_ABORTED, "rank %d aborted the communicator", record.rank);
-  return fail(status == NCAST_MISMATCH ? NCAST_MISMATCH : NCAST_REMOTE_ERROR, "rank %d reports: %s", record.rank,
-              record.message);
+  return fail(bootstrap::status_at_peers(status), "rank %d reports: %s", record.rank, record.message);
 }
 
 RankSet World::left() const {

@@ -43,7 +43,7 @@ class World {
   // Makes the calls of every rank fail. A communicator keeps its first failure: returns false if it already had one.
   // Any thread.
   bool publish_failure(ncast_status status, const char* message);
-  // NCAST_OK, or the published failure: ABORTED and MISMATCH unchanged, any other status as REMOTE_ERROR.
+  // NCAST_OK, or the published failure with the status of status_at_peers().
   ncast_status check_failure() const;
 
   // Publish the state of this rank, for peers that wait for it.

@@ -194,12 +194,10 @@ class Conformance:
     @pytest.mark.parametrize("how", ["recv", "small", "large"])
     def test_a_rank_that_never_calls_is_a_timeout_that_names_it(self, failures, setting, how) -> None:
         *waiting, missing = self._of(failures, f"late {how}")
-        # The first rank that times out informs the others.
-        assert "PeerTimeoutError" in [rank["error"] for rank in waiting], waiting
         for rank in [*waiting, missing]:
-            assert rank["error"] in ("PeerTimeoutError", "RemoteError"), rank
+            assert rank["error"] == "PeerTimeoutError", rank
             assert rank["seconds"] < rank["timeout_seconds"] + 5, rank
-            assert rank["later"] in ("PeerTimeoutError", "RemoteError"), rank
+            assert rank["later"] == "PeerTimeoutError", rank
             assert rank["close_seconds"] < 10, rank
         for rank in waiting:
             # In a long collective a rank may wait for another rank that waits.

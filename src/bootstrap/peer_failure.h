@@ -1,0 +1,19 @@
+// What a rank's failure means to the other ranks.
+#pragma once
+
+#include "narrowcast/types.h"
+
+namespace narrowcast::bootstrap {
+
+// The status that the other ranks get after one rank failed with `status`. An abort, a mismatch and a timeout concern
+// all ranks alike; every other failure is that of a peer.
+inline ncast_status status_at_peers(ncast_status status) {
+  switch (status) {
+    case NCAST_ABORTED:
+    case NCAST_MISMATCH:
+    case NCAST_TIMEOUT: return status;
+    default: return NCAST_REMOTE_ERROR;
+  }
+}
+
+}  // namespace narrowcast::bootstrap
