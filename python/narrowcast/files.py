@@ -17,7 +17,7 @@ from . import codec as _codec
 from ._arrays.view import View
 from ._files.atomic import write_all
 from ._files.containers import BYTES, Segment, UnknownValuesError, segments
-from ._files.opening import FileArgument, bytes_left, created, opened, opened_seekable
+from ._files.opening import FileArgument, Source, bytes_left, created, opened, opened_source
 from ._files.packing import pack
 from ._native.codecs import codec_number
 from ._native.structures import CHECKSUM, MORE
@@ -70,8 +70,8 @@ def pieces(parts: list[Segment]) -> Iterator[Segment]:
 class Reader:
     """Reads pieces of a file and encodes them. The next call overwrites the buffers of both results."""
 
-    def __init__(self, file: BinaryIO, name: str) -> None:
-        self._file, self._name = file, name
+    def __init__(self, source: Source) -> None:
+        self._source = source
         self._raw: npt.NDArray[np.uint8] = np.empty(0, np.uint8)
         self._frame: npt.NDArray[np.uint8] = np.empty(0, np.uint8)
 
@@ -79,10 +79,8 @@ class Reader:
         """The bytes of a piece, valid until the next read."""
         if self._raw.size < piece.raw_bytes:
             self._raw = np.empty(piece.raw_bytes, np.uint8)
-        self._file.seek(piece.offset)
         raw = self._raw[: piece.raw_bytes]
-        if _read_into(self._file, raw) < piece.raw_bytes:
-            raise SystemFailure(f"{self._name} became shorter while it was read")
+        self._source.read(piece.offset, raw.data)
         return raw
 
     def encode(self, raw: npt.NDArray[np.uint8], dtype: ValueType, codec: str, flags: int) -> npt.NDArray[np.uint8]:
@@ -118,9 +116,9 @@ def encode_file(
     """
     codec_number(codec)
     frames = wire_bytes = 0
-    with opened_seekable(source) as (file, name), created(target) as (out, out_name):
-        parts = segments(file, name, dtype)
-        reader = Reader(file, name)
+    with opened_source(source) as read, created(target, read.file) as (out, out_name):
+        parts = segments(read.file, read.name, dtype)
+        reader = Reader(read)
         # An empty file is one frame of no values.
         remaining = pack(pieces(parts), FRAME_RAW_BYTES) or [Segment(0, 0, BYTES, None)]
         for index, piece in enumerate(remaining):
@@ -132,6 +130,7 @@ def encode_file(
             wire_bytes += frame.size
             if progress:
                 progress(piece.raw_bytes)
+        read.check_unchanged()
     return FileTotals(frames, sum(part.raw_bytes for part in parts), wire_bytes)
 
 
@@ -147,7 +146,7 @@ def decode_file(source: FileArgument, target: FileArgument, *, progress: Progres
     """
     frames = raw_bytes = wire_bytes = 0
     values: npt.NDArray[np.uint8] = np.empty(0, np.uint8)
-    with opened(source) as (file, name), created(target) as (out, out_name):
+    with opened(source) as (file, name), created(target, file) as (out, out_name):
         for number, offset, info, frame in _frames(file, name):
             with _located(name, number, offset):
                 if values.size < info.raw_bytes:
@@ -222,9 +221,10 @@ def _frames(file: BinaryIO, name: str) -> Iterator[tuple[int, int, FrameInfo, np
         number += 1
         if not info.more:
             break
-    rest = total - offset if total is not None else len(file.read(1))
-    if rest:
-        many = f"{rest} bytes follow" if total is not None else "more bytes follow"
+    # Again, because the file may have grown.
+    rest = bytes_left(file)
+    if rest or (rest is None and file.read(1)):
+        many = "more bytes follow" if rest is None else f"{rest} bytes follow"
         raise CorruptError(f"{name}: {many} frame {number - 1}, the last, at byte {offset}")
 
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from . import codec as _codec
 from ._files.containers import Segment, segments
-from ._files.opening import FileArgument, opened_seekable
+from ._files.opening import FileArgument, Source, opened_source
 from .files import Reader, pieces
 from .types import ValueType
 
@@ -92,16 +92,17 @@ def tensor_ratios(source: FileArgument, *, dtype: str | None = None, codec: str 
     source, dtype, codec: as for `encode_file`, whose file may be smaller, because it packs small tensors together.
     Raises the same exceptions as `encode_file`.
     """
-    with opened_seekable(source) as (file, name):
-        yield from tensor_ratios_of(file, name, dtype, codec)
+    with opened_source(source) as file:
+        yield from tensor_ratios_of(file, dtype, codec)
 
 
-def tensor_ratios_of(file: BinaryIO, name: str, dtype: str | None, codec: str) -> Iterator[TensorRatio]:
-    """As `tensor_ratios`, for a seekable file at byte 0. name: for messages and rows."""
-    reader = Reader(file, name)
-    for part in segments(file, name, dtype):
+def tensor_ratios_of(source: Source, dtype: str | None, codec: str) -> Iterator[TensorRatio]:
+    """As `tensor_ratios`, for an open file."""
+    reader = Reader(source)
+    for part in segments(source.file, source.name, dtype):
         if part.tensor is not None:
-            yield _tensor_ratio(reader, part, part.tensor, name, codec)
+            yield _tensor_ratio(reader, part, part.tensor, source.name, codec)
+    source.check_unchanged()
 
 
 def _tensor_ratio(reader: Reader, part: Segment, name: str, source: str, codec: str) -> TensorRatio:

@@ -3,35 +3,108 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import secrets
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
+_SUFFIX = ".partial"
+_RANDOM_BYTES = 4
+# Leaves room for the random part in the 255 bytes of a file name.
+_MAX_NAME_BYTES = 200
+_GROUP, _OTHERS = 0o070, 0o007
+
 
 @contextlib.contextmanager
-def new_file(path: Path) -> Iterator[BinaryIO]:
+def new_file(path: Path, like: os.stat_result | None = None) -> Iterator[BinaryIO]:
     """Opens a temporary file in the same folder. It replaces `path` when the body ends, and is removed when it raises.
+
+    A file that is replaced keeps its permissions and owner. A new one gets those of `like`, the status of the input, or
+    the default. Temporary files that killed processes left behind for this path are removed.
 
     Signals clean up only if their handlers raise exceptions.
     """
     # A symbolic link is followed, as when writing in place.
     target = Path(os.path.realpath(path))
-    if target.exists() and not target.is_file():
-        raise OSError(f"{path} exists and is not a regular file")
-    temporary = target.with_name(f".{target.name[:200]}.{secrets.token_hex(4)}.partial")
     try:
-        with temporary.open("xb", buffering=0) as file:
+        replaced: os.stat_result | None = target.stat()
+    except FileNotFoundError:
+        replaced = None
+    if replaced is not None and not stat.S_ISREG(replaced.st_mode):
+        raise OSError(f"{path} exists and is not a regular file")
+    model = replaced or like
+    _remove_stale(target)
+    temporary = None
+    try:
+        temporary, file = _create_locked(target, 0o666 if model is None else 0o600)
+        with file:
             yield file
-        temporary.replace(target)
+            if model is not None:
+                _copy_permissions(file.fileno(), model)
+            # Closing a duplicate reports delayed errors, such as a full disk of a server. The file stays locked until
+            # it has its name.
+            os.close(os.dup(file.fileno()))
+            temporary.replace(target)
     except BaseException as error:
-        with contextlib.suppress(OSError):
-            temporary.unlink()
+        if temporary is not None:
+            with contextlib.suppress(OSError):
+                temporary.unlink()
         # The caller does not know the temporary file.
-        if isinstance(error, OSError) and error.filename == str(temporary):
+        if isinstance(error, OSError) and str(error.filename).endswith(_SUFFIX):
             raise OSError(error.errno, error.strerror, str(path)) from None
         raise
+
+
+def _prefix(target: Path) -> str:
+    name = os.fsencode(target.name)[:_MAX_NAME_BYTES]
+    return f".{os.fsdecode(name)}."
+
+
+def _create_locked(target: Path, mode: int) -> tuple[Path, BinaryIO]:
+    """A new temporary file for the target. The lock shows that its process is alive, and ends with the process."""
+    while True:
+        temporary = target.with_name(f"{_prefix(target)}{secrets.token_hex(_RANDOM_BYTES)}{_SUFFIX}")
+        file = os.fdopen(os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL, mode), "r+b", buffering=0)
+        with contextlib.suppress(OSError):  # a file system without locks
+            fcntl.flock(file, fcntl.LOCK_EX)
+        # Another process may have removed the file as stale before it was locked.
+        if os.fstat(file.fileno()).st_nlink:
+            return temporary, file
+        file.close()
+
+
+def _remove_stale(target: Path) -> None:
+    """Removes temporary files for the target whose processes no longer exist."""
+    prefix = _prefix(target)
+    length = len(prefix) + 2 * _RANDOM_BYTES + len(_SUFFIX)
+    with contextlib.suppress(OSError), os.scandir(target.parent) as entries:
+        for entry in entries:
+            name = entry.name
+            if name.startswith(prefix) and name.endswith(_SUFFIX) and len(name) == length:
+                with contextlib.suppress(OSError), open(entry.path, "rb") as file:  # noqa: PTH123
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    os.unlink(entry.path)  # noqa: PTH108
+
+
+def _copy_permissions(file: int, model: os.stat_result) -> None:
+    """Copies permissions, and owner and group if this process may set them."""
+    own = os.fstat(file)
+    mode = stat.S_IMODE(model.st_mode) & 0o777
+    if own.st_gid != model.st_gid:
+        try:
+            os.fchown(file, -1, model.st_gid)
+        except OSError:
+            # Another group must not get the rights of the model's group.
+            mode &= ~_GROUP | (mode & _OTHERS) << 3
+    # A file system without permissions may reject both.
+    with contextlib.suppress(OSError):
+        os.fchmod(file, mode)
+    if own.st_uid != model.st_uid:
+        with contextlib.suppress(OSError):
+            os.fchown(file, model.st_uid, -1)
 
 
 def check_writable(path: Path) -> None:

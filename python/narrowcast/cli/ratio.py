@@ -9,7 +9,7 @@ import typer
 from rich.table import Table
 
 from .._files.atomic import check_writable
-from .._files.opening import opened_seekable
+from .._files.opening import opened_source
 from ..files import is_encoded
 from ..ratios import TensorRatio, tensor_ratios_of
 from ._common import (
@@ -50,12 +50,12 @@ def ratio(
         check_writable(plot)
     rows: list[TensorRatio] = []
     for source in sources:
-        with opened_seekable(input_file(source)) as (file, name), dtype_errors_as_bad_use():
-            if dtype is None and is_encoded(file):
-                raise BadUse(f"{name} is already encoded: use narrowcast inspect")
+        with opened_source(input_file(source)) as file, dtype_errors_as_bad_use():
+            if dtype is None and is_encoded(file.file):
+                raise BadUse(f"{file.name} is already encoded: use narrowcast inspect")
             for one in codecs:
-                file.seek(0)
-                rows += tensor_ratios_of(file, name, dtype, one)
+                file.file.seek(0)
+                rows += tensor_ratios_of(file, dtype, one)
     if plot is not None:
         plots.plot_ratios(rows, plot)
     if json:

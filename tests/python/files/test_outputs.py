@@ -1,0 +1,105 @@
+"""Outputs are private if their inputs are, and killed runs leave nothing that stays."""
+
+from __future__ import annotations
+
+import os
+import signal
+import stat
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from narrowcast._files.atomic import new_file, write_file
+from narrowcast.files import decode_file, encode_file
+
+
+def mode_of(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+@pytest.fixture
+def values(tmp_path: Path) -> Path:
+    path = tmp_path / "values"
+    path.write_bytes(bytes(10_000))
+    return path
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o640, 0o644, 0o660, 0o444])
+def test_new_files_have_the_permissions_of_their_input(values, tmp_path, mode):
+    values.chmod(mode)
+    encode_file(values, tmp_path / "encoded", dtype="uint8")
+    decode_file(tmp_path / "encoded", tmp_path / "decoded")
+    assert [mode_of(tmp_path / name) for name in ("encoded", "decoded")] == [mode, mode]
+
+
+def test_replaced_files_keep_their_permissions(values, tmp_path):
+    encoded, decoded = tmp_path / "encoded", tmp_path / "decoded"
+    for path, mode in ((encoded, 0o600), (decoded, 0o620)):
+        path.write_bytes(b"old")
+        path.chmod(mode)
+    encode_file(values, encoded, dtype="uint8")
+    decode_file(encoded, decoded)
+    assert (mode_of(encoded), mode_of(decoded)) == (0o600, 0o620)
+    write_file(encoded, b"report")
+    assert mode_of(encoded) == 0o600
+
+
+def test_open_inputs_pass_their_permissions_on(values, tmp_path):
+    values.chmod(0o600)
+    with values.open("rb") as file:
+        encode_file(file, tmp_path / "encoded", dtype="uint8")
+    assert mode_of(tmp_path / "encoded") == 0o600
+
+
+def test_a_private_output_is_private_while_it_is_written(values, tmp_path):
+    values.chmod(0o600)
+    with new_file(tmp_path / "out", like=values.stat()) as file:
+        file.write(b"secret")
+        (partial,) = tmp_path.glob(".out.*.partial")
+        assert mode_of(partial) == 0o600
+
+
+def test_files_without_an_input_follow_the_umask(tmp_path):
+    before = os.umask(0o027)
+    try:
+        write_file(tmp_path / "report", b"report")
+    finally:
+        os.umask(before)
+    assert mode_of(tmp_path / "report") == 0o640
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can change owners")
+def test_the_owner_of_a_replaced_file_stays(values, tmp_path):
+    out = tmp_path / "out"
+    out.write_bytes(b"old")
+    os.chown(out, 12345, 54321)
+    encode_file(values, out, dtype="uint8")
+    assert (out.stat().st_uid, out.stat().st_gid) == (12345, 54321)
+
+
+def test_the_partial_file_of_a_killed_run_is_removed_by_the_next(values, tmp_path):
+    with (tmp_path / "long").open("wb") as file:
+        file.truncate(8 << 30)  # a hole: nothing on the disk
+    command = [sys.executable, "-m", "narrowcast", "encode", "long", "out", "--dtype", "bfloat16"]
+    process = subprocess.Popen(command, cwd=tmp_path)
+    deadline = time.monotonic() + 30
+    while not list(tmp_path.glob(".out.*")) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    # The file of a run that is still alive stays.
+    encode_file(values, tmp_path / "out", dtype="uint8")
+    (partial,) = tmp_path.glob(".out.*")
+    process.send_signal(signal.SIGKILL)
+    process.wait(30)
+    assert partial.exists()
+    other = tmp_path / ".outer.01234567.partial"
+    other.write_bytes(b"of another target")
+    encode_file(values, tmp_path / "out", dtype="uint8")
+    assert sorted(path.name for path in tmp_path.iterdir()) == [other.name, "long", "out", "values"]
+
+
+def test_names_of_255_bytes_can_be_written(values, tmp_path):
+    for name in ("x" * 255, "ä" * 127):
+        encode_file(values, tmp_path / name, dtype="uint8")
+        assert (tmp_path / name).stat().st_size == 10_064
