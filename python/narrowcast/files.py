@@ -16,16 +16,26 @@ import numpy.typing as npt
 from . import codec as _codec
 from ._arrays.view import View
 from ._files.atomic import write_all
-from ._files.containers import BYTES, Segment, UnknownValuesError, segments
+from ._files.containers import segments
 from ._files.opening import FileArgument, Source, bytes_left, created, opened, opened_source
 from ._files.packing import pack
+from ._files.segment import BYTES, Segment, StatedTypeError, UnknownValuesError
 from ._native.codecs import codec_number
 from ._native.structures import CHECKSUM, MORE
 from .codec import FRAME_HEADER_BYTES, BlockStats, FrameInfo
 from .errors import CorruptError, NarrowcastError, SystemFailure, error_of
 from .types import ValueType
 
-__all__ = ["FileFrame", "FileTotals", "Segment", "UnknownValuesError", "decode_file", "encode_file", "frames_of"]
+__all__ = [
+    "FileFrame",
+    "FileTotals",
+    "Segment",
+    "StatedTypeError",
+    "UnknownValuesError",
+    "decode_file",
+    "encode_file",
+    "frames_of",
+]
 
 
 def __dir__() -> list[str]:
@@ -64,7 +74,7 @@ def pieces(parts: list[Segment]) -> Iterator[Segment]:
     for part in parts:
         for start in range(0, part.raw_bytes, FRAME_RAW_BYTES):
             length = min(FRAME_RAW_BYTES, part.raw_bytes - start)
-            yield Segment(part.offset + start, length, part.dtype, part.tensor)
+            yield part._replace(offset=part.offset + start, raw_bytes=length)
 
 
 class Reader:
@@ -108,11 +118,13 @@ def encode_file(
     source: a path, or a binary file object. If it cannot seek, it is first copied to a temporary file.
     target: a path, which is replaced only after everything has been written, or a binary file object.
     codec: for tensors; headers are stored raw. Small tensors share frames with their neighbours.
-    dtype: the value type of a plain file, or of an npy file whose header does not state it; uint8 for plain bytes.
+    dtype: the value type of a plain file, such as bfloat16, or uint8 for plain bytes; also of an npy file whose header
+        does not state it, because NumPy stores bfloat16 as void or uint16.
     checksum: put a checksum into every frame.
     progress: called with the raw bytes of every frame.
 
-    Raises UnknownValuesError for a plain file without dtype, CorruptError for a malformed header, and OSError.
+    Raises UnknownValuesError for a plain file without dtype, StatedTypeError if dtype contradicts the header,
+    CorruptError for a malformed header, and OSError.
     """
     codec_number(codec)
     frames = wire_bytes = 0

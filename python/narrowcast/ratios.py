@@ -11,8 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from . import codec as _codec
-from ._files.containers import Segment, segments
+from ._files.containers import segments
 from ._files.opening import FileArgument, Source, opened_source
+from ._files.segment import Segment
 from .files import Reader, pieces
 from .types import ValueType
 

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from .._files.containers import segments
 from .._files.opening import opened
+from .._files.segment import UnknownValuesError
 from ..types import ValueType, value_type
 from . import oracle
 
@@ -61,7 +62,11 @@ def sample(name: str, dtype: str) -> npt.NDArray[Any]:
     path = Path(name)
     if not path.is_file():
         raise ValueError(f"{name!r} is neither a file nor one of {', '.join(NAMES)}")
-    for own_kind, raw in tensors(path, dtype if path.suffix not in (".safetensors", ".npy") else None).values():
+    try:
+        found_in_file = tensors(path)
+    except UnknownValuesError:
+        found_in_file = tensors(path, dtype)
+    for own_kind, raw in found_in_file.values():
         if own_kind == kind and raw.size:
             return raw[:_FILE_BYTES].view(kind.numpy)
     raise ValueError(f"{name} has no tensor of {dtype}")

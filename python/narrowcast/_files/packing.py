@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from ..types import ValueType
-from .containers import BYTES, Segment
+from .segment import BYTES, Segment
 
 # For segments of this size, a separate frame costs less than 0.2%.
 SMALL_BYTES = 64 << 10
@@ -27,7 +27,9 @@ def pack(segments: Iterable[Segment], max_bytes: int) -> list[Segment]:
     def join(one: Segment, other: Segment, dtype: ValueType) -> Segment | None:
         raw_bytes = one.raw_bytes + other.raw_bytes
         larger = max(one, other, key=lambda part: part.raw_bytes)
-        return Segment(one.offset, raw_bytes, dtype, larger.tensor) if raw_bytes <= max_bytes else None
+        return (
+            Segment(one.offset, raw_bytes, dtype, larger.tensor, larger.type_name) if raw_bytes <= max_bytes else None
+        )
 
     def join_type(one: Segment, other: Segment) -> Segment | None:
         small = min(one.raw_bytes, other.raw_bytes) < SMALL_BYTES

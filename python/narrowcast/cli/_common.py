@@ -15,8 +15,8 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
 from .._files.atomic import write_file
-from .._files.containers import UnknownValuesError
 from .._files.opening import FileArgument
+from .._files.segment import StatedTypeError, UnknownValuesError
 from .._native.codecs import codec_number, comm_codec_number
 from ..types import value_type
 
@@ -108,11 +108,13 @@ def file_bytes(source: FileArgument) -> int | None:
 
 @contextlib.contextmanager
 def dtype_errors_as_bad_use() -> Iterator[None]:
-    """Reports a missing --dtype as invalid arguments."""
+    """Reports a missing or wrong --dtype as invalid arguments."""
     try:
         yield
     except UnknownValuesError as error:
         raise BadUse(str(error)) from None
+    except StatedTypeError as error:
+        raise BadUse(f"{error}: omit --dtype") from None
 
 
 @contextlib.contextmanager

@@ -350,3 +350,20 @@ def test_demo_is_exact(cli):
         "window",
     ):
         assert word in done.stdout
+
+
+def test_a_dtype_that_contradicts_a_header_is_rejected(cli_here, slices, tmp_path):
+    np.save(tmp_path / "a.npy", np.zeros(4, np.float32))
+    for command in (["encode", slices, "out"], ["ratio", slices], ["bench", "codec", slices]):
+        assert_one_line(cli_here(*command, "--dtype", "bfloat16"), 2, "header states the types", "omit --dtype")
+    assert_one_line(cli_here("encode", "a.npy", "out", "--dtype", "bf16"), 2, "contains float32", "not bfloat16")
+    assert [path.name for path in tmp_path.iterdir()] == ["a.npy"]
+
+
+def test_malformed_headers_are_faults_of_the_file(cli_here, slices, tmp_path):
+    (tmp_path / "cut").write_bytes(slices.read_bytes()[:-1])
+    np.save(tmp_path / "a.npy", np.zeros(4, np.float32))
+    whole = (tmp_path / "a.npy").read_bytes()
+    (tmp_path / "a.npy").write_bytes(whole.replace(b"'<f4'", b"exit("))
+    assert_one_line(cli_here("encode", "cut", "out"), 1, "cut is a truncated safetensors file: tensor ")
+    assert_one_line(cli_here("encode", "a.npy", "out"), 1, "a.npy is not a valid npy file: its header cannot be parsed")

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import struct
 
+import narrowcast
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from narrowcast._files import containers
-from narrowcast._files.containers import MAX_SAFETENSORS_HEADER_BYTES, UnknownValuesError
+from narrowcast._files.safetensors_header import MAX_HEADER_BYTES
+from narrowcast._files.segment import StatedTypeError, UnknownValuesError
 from narrowcast.errors import CorruptError
 
 
@@ -70,11 +72,16 @@ def test_tensors_gaps_and_unknown_types_cover_the_file(write):
 @pytest.mark.parametrize(
     ("data", "why"),
     [
-        (b"", "too few for a header"),
+        (b"", "it is empty"),
         (b"\1\0\0", "too few for a header"),
-        (safetensors({}, length=3 << 60), "claims"),
-        (safetensors({}, length=MAX_SAFETENSORS_HEADER_BYTES + 1), "claims"),
-        (safetensors({}, length=100), "claims"),
+        (safetensors({}, length=3 << 60), "does not begin with the length of a header"),
+        (safetensors({}, length=MAX_HEADER_BYTES + 1), "does not begin with the length of a header"),
+        (
+            safetensors({}, length=100),
+            "truncated safetensors file: its header ends at byte 108, but the file has 10 bytes",
+        ),
+        (b"version https://git-lfs.github.com/spec/v1", "it is a Git LFS pointer"),
+        (b"PK\3\4" + bytes(100), "it is a zip archive"),
         (safetensors(b"[]"), "brace"),
         (safetensors(b"{"), "Expecting"),
         (safetensors(b'{"a": NaN}'), "NaN"),
@@ -90,7 +97,11 @@ def test_tensors_gaps_and_unknown_types_cover_the_file(write):
         (safetensors({"a": tensor("F32", [True], 0, 4)}, bytes(4)), "list of non-negative integers"),
         (safetensors({"a": tensor("F32", [1.0], 0, 4)}, bytes(4)), "list of non-negative integers"),
         (safetensors({"a": tensor("F32", [1], 4, 0)}, bytes(4)), "data_offsets"),
-        (safetensors({"a": tensor("F32", [1], 0, 8)}, bytes(4)), "data_offsets"),
+        (safetensors({"a": tensor("F32", [1], 0, 8)}, bytes(8)), "does not match its shape"),
+        (
+            safetensors({"a": tensor("F32", [2], 0, 8)}, bytes(7)),
+            "truncated safetensors file: tensor 'a' ends at byte 77, but the file has 76",
+        ),
         (safetensors({"a": tensor("F32", [1], -4, 0)}, bytes(4)), "data_offsets"),
         (safetensors({"a": tensor("F32", [2], 0, 4)}, bytes(4)), "does not match its shape"),
         (safetensors({"a": tensor("F32", [1 << 62] * 50_000, 0, 4)}, bytes(4)), "does not match its shape"),
@@ -122,8 +133,61 @@ def test_random_headers_are_an_error_or_cover_the_file(tmp_path_factory, header,
 def test_safetensors_files_are_recognised_without_the_suffix(write):
     data = safetensors({"a": tensor("BF16", [2], 0, 4)}, bytes(4))
     assert segments(write(data, "blob"))[1].tensor == "a"
-    with pytest.raises(UnknownValuesError, match="--dtype"):
+    with pytest.raises(CorruptError, match="blob is a truncated safetensors file: tensor 'a' ends at byte"):
         segments(write(data[:-1], "blob"))
+
+
+@pytest.mark.parametrize(
+    ("data", "what"),
+    [
+        (b"plain text", "neither safetensors nor npy"),
+        (b"version https://git-lfs.github.com/spec/v1\noid sha256:0", "a Git LFS pointer"),
+        (b"PK\3\4" + bytes(100), "a zip archive, such as torch.save"),
+        (b"GGUF" + bytes(100), "a GGUF file"),
+        (narrowcast.encode(np.zeros(3, np.float32)).tobytes(), "already encoded"),
+    ],
+)
+def test_files_of_unknown_values_are_described(write, data, what):
+    with pytest.raises(UnknownValuesError, match=rf"values is {what}.*--dtype"):
+        segments(write(data, "values"))
+
+
+def test_a_type_that_contradicts_the_header_is_an_error(write, tmp_path):
+    model = safetensors({"a": tensor("F32", [2], 0, 8)}, bytes(8))
+    for name in ("model.safetensors", "blob"):
+        for dtype in ("bfloat16", "float32", "uint8"):
+            with pytest.raises(StatedTypeError, match=f"{name} is a safetensors file"):
+                segments(write(model, name), dtype)
+    path = tmp_path / "a.npy"
+    for array, dtype in (
+        (np.zeros(4, np.float32), "bfloat16"),
+        (np.zeros(4, np.float32), "uint8"),
+        (np.zeros(4, np.uint32), "bfloat16"),
+        (np.zeros(4, np.complex64), "float64"),
+        (np.zeros(4, ">f4"), "float32"),
+        (np.zeros(4, [("a", "f4")]), "float32"),
+    ):
+        np.save(path, array)
+        with pytest.raises(StatedTypeError, match=f"a.npy contains {array.dtype.name}|>f4 values .* not {dtype}"):
+            segments(path, dtype)
+
+
+def test_segments_have_the_type_that_the_file_states(write, tmp_path):
+    kinds = {"I16": ("int16", 2), "BOOL": ("bool", 1), "C64": ("complex64", 8), "F8_E8M0": ("float8_e8m0", 1)}
+    header, at = {}, 0
+    for kind, (_, size) in {**kinds, "F4_OF_TOMORROW": ("F4_OF_TOMORROW", 5)}.items():
+        header[kind] = tensor(kind, [1], at, at + size)
+        at += size
+    found = {part.tensor: part.type_name for part in segments(write(safetensors(header, bytes(at)))) if part.tensor}
+    assert found == {**{kind: name for kind, (name, _) in kinds.items()}, "F4_OF_TOMORROW": "F4_OF_TOMORROW"}
+    for array, dtype, name in (
+        (np.zeros(3, bool), None, "bool"),
+        (np.zeros(3, np.int16), None, "int16"),
+        (np.zeros(3, ">f4"), None, ">f4"),
+        (np.zeros(3, np.uint16), "bfloat16", "bfloat16"),
+    ):
+        np.save(tmp_path / "a.npy", array)
+        assert segments(tmp_path / "a.npy", dtype)[1].type_name == name
 
 
 @pytest.mark.parametrize(
@@ -163,12 +227,28 @@ def test_malformed_npy_files_are_rejected(tmp_path):
         whole.replace(b"<f4", b"<f9"),
         b"\x93NUMPY\x09\x00" + whole[8:],
         whole[:8] + b"\xff\xff" + whole[10:],
+        whole.replace(b"'<f4', 'fortran_order': False, 'shape': (10,), }", b"exit(,".ljust(48)),
+        whole.replace(b"'shape': (10,), }", b"'shape': (((((((("),
+        whole.replace(b"(10,)", b"1" * 5),
     ]
     for broken in hostile:
         path.write_bytes(broken)
         with pytest.raises(CorruptError, match="not a valid npy file"):
             segments(path)
         assert sum(part.raw_bytes for part in segments(path, "uint8")) == len(broken)
+
+
+@given(at=st.integers(0, 127), changed=st.binary(min_size=1, max_size=12))
+def test_changed_npy_headers_are_an_error_or_cover_the_file(tmp_path_factory, at, changed):
+    path = tmp_path_factory.mktemp("changed") / "a.npy"
+    np.save(path, np.zeros(10, np.float32))
+    whole = path.read_bytes()
+    path.write_bytes(whole[:at] + changed + whole[at + len(changed) :])
+    try:
+        parts = segments(path)
+    except (CorruptError, UnknownValuesError):
+        return
+    assert [part.offset for part in parts] == [0, *(part.end for part in parts[:-1])]
 
 
 def test_plain_files_need_a_type_and_keep_odd_bytes(write):
