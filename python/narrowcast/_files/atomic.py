@@ -67,7 +67,7 @@ def _create_locked(target: Path, mode: int) -> tuple[Path, BinaryIO]:
     """A new temporary file for the target. The lock shows that its process is alive, and ends with the process."""
     while True:
         temporary = target.with_name(f"{_prefix(target)}{secrets.token_hex(_RANDOM_BYTES)}{_SUFFIX}")
-        file = os.fdopen(os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL, mode), "r+b", buffering=0)
+        file = open(temporary, "xb", buffering=0, opener=lambda path, flags: os.open(path, flags, mode))  # noqa: SIM115
         with contextlib.suppress(OSError):  # a file system without locks
             fcntl.flock(file, fcntl.LOCK_EX)
         # Another process may have removed the file as stale before it was locked.

@@ -135,26 +135,9 @@ def progress_bar(label: str, total_bytes: int | None) -> Iterator[Callable[[int]
         yield lambda count: bar.advance(task, count)
 
 
-def console(width: int | None = None) -> Console:
-    """Standard output, with the terminal's width; 160 columns if it is not a terminal."""
-    if width is None and not sys.stdout.isatty():
-        width = 160
-    # No markup: names from files may contain brackets.
-    return Console(highlight=False, markup=False, emoji=False, width=width)
-
-
 def print_json(value: Any) -> None:
     print(json.dumps(value, indent=2, allow_nan=False))
 
 
 def write_json(value: Any, path: Path) -> None:
     write_file(path, (json.dumps(value, indent=2, allow_nan=False) + "\n").encode())
-
-
-def bytes_text(count: float) -> str:
-    """1536 -> "1.5 KiB"."""
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if abs(count) < 1024 or unit == "GiB":
-            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.2f} {unit}"
-        count /= 1024
-    raise AssertionError

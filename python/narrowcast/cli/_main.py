@@ -14,6 +14,7 @@ import typer
 from .._native import library
 from ..errors import NarrowcastError
 from . import bench, demo, doctor, explain, files, ratio, run, tune
+from ._terminal import printable, replace_closed_streams
 
 app = typer.Typer(
     name="narrowcast",
@@ -61,21 +62,25 @@ def _options(
 
 def main(arguments: list[str] | None = None) -> int:
     """Runs a command and returns its exit status."""
+    replace_closed_streams()
     warnings.showwarning = _show_warning
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
         # Signals that were ignored at the start (nohup) stay ignored.
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _stop)
+    status = 0
     try:
         status = _run(arguments)
         sys.stdout.flush()
         return status
     except Stopped as stopped:
         return 128 + stopped.number
-    except BrokenPipeError:
-        # The reader of standard output has closed it. Nothing can be flushed there.
+    except OSError as error:
+        # Nothing can be flushed there when the process ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
+        if not status and not isinstance(error, BrokenPipeError):
+            return _fail(f"standard output: {error.strerror}")
+        return status or 1
 
 
 def _run(arguments: list[str] | None) -> int:
@@ -86,7 +91,9 @@ def _run(arguments: list[str] | None) -> int:
     except NarrowcastError as error:
         return _fail(str(error))
     except OSError as error:
-        return _fail(f"{error.filename}: {error.strerror}" if error.filename and error.strerror else str(error))
+        if error.filename and error.strerror:
+            return _fail(f"{error.filename}: {error.strerror}")
+        return _fail(error.strerror or str(error))
     except MemoryError:
         return _fail("out of memory")
     except Exception as error:
@@ -100,7 +107,7 @@ def _run(arguments: list[str] | None) -> int:
 
 
 def _fail(message: str, status: int = 1) -> int:
-    print(f"narrowcast: {' '.join(message.split())}", file=sys.stderr)
+    print(f"narrowcast: {printable(' '.join(message.split()))}", file=sys.stderr)
     return status
 
 
@@ -116,4 +123,4 @@ def _show_warning(
     file: TextIO | None = None,
     line: str | None = None,
 ) -> None:
-    print(f"narrowcast: warning: {message}", file=sys.stderr)
+    print(f"narrowcast: warning: {printable(str(message))}", file=sys.stderr)

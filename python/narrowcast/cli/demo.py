@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 import typer
-from rich.table import Table
 
 from .._bench import samples
 from .._bench.launch import run_ranks
 from ..comm import unique_id
 from ..cuda import device_count
-from ._common import bytes_text, console
+from ._terminal import Table, bytes_text, console
 
 # Operation, packaged tensor, reduction: typical combinations in training and inference.
 _CASES = (

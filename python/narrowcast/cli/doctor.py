@@ -8,10 +8,10 @@ import textwrap
 from typing import Annotated
 
 import typer
-from rich.table import Table
 
 from .._doctor import Section, examine, remove_stale_segments
-from ._common import console, print_json
+from ._common import print_json
+from ._terminal import Table, console, printable_lines
 
 # Columns of the output, if it is not a terminal and COLUMNS is not set.
 _WIDTH = 100
@@ -82,4 +82,6 @@ def _print(section: Section, width: int) -> None:
 
 def _wrapped(text: str, width: int, indent: str) -> str:
     """Broken at spaces only."""
-    return textwrap.fill(text, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+    return textwrap.fill(
+        printable_lines(text), width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    )

@@ -6,14 +6,14 @@ import dataclasses
 from typing import Annotated, Any
 
 import typer
-from rich.table import Table
 
 from .._bench import operations
 from .._comm.explain import Explanation, Prediction
 from .._comm.explain import explain as explain_call
 from ..cuda import device_count
 from ..types import value_type
-from ._common import BadUse, bytes_text, comm_codec_name, console, print_json
+from ._common import BadUse, comm_codec_name, print_json
+from ._terminal import Table, bytes_text, console
 from .bench.collectives import parse_size
 
 # Used if the machine does not have several GPUs.

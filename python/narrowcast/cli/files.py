@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from dataclasses import asdict
 from typing import Annotated, Any
 
 import typer
-from rich.table import Table
 
 from ..errors import CorruptError
 from ..files import FileFrame, decode_file, encode_file, frames_of
 from ._common import (
     STANDARD_STREAM,
     DtypeOption,
-    bytes_text,
     codec_name,
-    console,
     dtype_errors_as_bad_use,
     file_bytes,
     input_file,
@@ -24,6 +22,7 @@ from ._common import (
     print_json,
     progress_bar,
 )
+from ._terminal import Table, bytes_text, console, printable
 
 _Output = Annotated[
     str,
@@ -61,7 +60,10 @@ def decode(
 
 def _print_summary(source: str, target: str, sizes: str) -> None:
     """Prints a summary, to standard error if the data goes to standard output."""
-    print(f"{source} -> {target}: {sizes}", file=sys.stderr if target == STANDARD_STREAM else sys.stdout)
+    text = printable(f"{source} -> {target}: {sizes}")
+    # Not an error if there is nobody to read it.
+    with contextlib.suppress(OSError):
+        print(text, file=sys.stderr if target == STANDARD_STREAM else sys.stdout)
 
 
 def inspect(

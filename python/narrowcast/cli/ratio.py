@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.table import Table
 
 from .._files.atomic import check_writable
 from .._files.opening import opened_source
@@ -16,12 +15,12 @@ from ._common import (
     BadUse,
     DtypeOption,
     codec_name,
-    console,
     dtype_errors_as_bad_use,
     input_file,
     output_file,
     print_json,
 )
+from ._terminal import Table, console
 from .files import widths_text
 
 

@@ -19,6 +19,7 @@ from .._native.codecs import split_operation
 from .._native.operations import operations
 from .._native.settings import ATTACHES, DEBUG_LEVELS, PREFIX, TAKES, unknown, unknown_message
 from ._common import BadUse, comm_codec_name, existing_file, write_json
+from ._terminal import printable
 from .run_report import print_report
 
 _EVERYTHING = "1"
@@ -174,7 +175,7 @@ def _run(command: list[str], environment: dict[str, str], server: MetricsServer 
     except (FileNotFoundError, PermissionError, NotADirectoryError) as error:
         if error.filename != command[0]:
             raise
-        print(f"narrowcast: {command[0]}: {error.strerror}", file=sys.stderr)
+        print(printable(f"narrowcast: {command[0]}: {error.strerror}"), file=sys.stderr)
         missing = isinstance(error, FileNotFoundError)
         raise typer.Exit(child.NOT_FOUND if missing else child.NOT_EXECUTABLE) from None
     finally:

@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import sys
-
-from rich.console import Console
-from rich.table import Table
-
 from .._dropin.traffic import CommunicatorTraffic, Links, Report, Traffic
-from ._common import bytes_text
+from ._terminal import Table, bytes_text, console
 
 _GRAPHS_NOTE = (
     "in graphs: calls captured in CUDA graphs, counted once. raw and wire include replays, except short messages."
@@ -19,8 +14,7 @@ _TIMES_NOTE = (
 
 
 def print_report(report: Report) -> None:
-    width = None if sys.stderr.isatty() else 160
-    out = Console(stderr=True, highlight=False, markup=False, emoji=False, width=width)
+    out = console(stderr=True)
     communicators = [one for one in report.communicators() if one.operations]
     if not communicators:
         out.print("narrowcast: no calls of NCCL were intercepted (run narrowcast doctor -- COMMAND to find out why)")

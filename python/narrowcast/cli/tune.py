@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.table import Table
 
 from .._bench.cost_model import INCOMPRESSIBLE, UNKNOWN_KERNELS, ContradictionError, Curve, Times, load, series_of_nccl
 from .._bench.launch import run_ranks
@@ -25,7 +24,8 @@ from ..comm import unique_id
 from ..cuda import device_count
 from ..errors import InvalidArgumentError, UnsupportedError
 from ..types import value_type
-from ._common import BadUse, bytes_text, console
+from ._common import BadUse
+from ._terminal import Table, bytes_text, console, printable
 from .bench import report as bench_report
 from .bench.collectives import sizes
 
@@ -93,7 +93,7 @@ def tune(
             raise BadUse(f"these times make an invalid model, so {output_file} was not written: {message}") from None
     for number, link in dict.fromkeys((curve.ranks, curve.link) for curve in times.curves()):
         console().print(_table(times, number, output_file, link))
-    print(f"To use this model, set NARROWCAST_COST_MODEL={output_file.resolve()}")
+    print(printable(f"To use this model, set NARROWCAST_COST_MODEL={output_file.resolve()}"))
 
 
 def _numbers_of_ranks(requested: list[int] | None) -> list[int]:

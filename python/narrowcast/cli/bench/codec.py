@@ -17,6 +17,7 @@ from ..._bench.samples import tiled
 from ..._native.library import library_version
 from ...errors import UnsupportedError
 from ...types import ValueType
+from .._terminal import printable
 
 Tensors = dict[str, tuple[ValueType, npt.NDArray[np.uint8]]]
 # The reference implementation is slow: this much is enough to time it.
@@ -37,7 +38,7 @@ def on_host(tensors: Tensors, codec: str, tile_bytes: int, iterations: int, *, q
         rows.append(row)
         if not quiet:
             speeds = [row[f"{key}_gb_per_s"] for key in ("encode", "decode", "reference_encode", "reference_decode")]
-            cells = [name, kind.name, f"{row['ratio']:.4f}", *(f"{s:.3f}" for s in speeds)]
+            cells = [printable(name), kind.name, f"{row['ratio']:.4f}", *(f"{s:.3f}" for s in speeds)]
             print(line.format(*cells, "yes" if row["exact"] else "NO"), flush=True)
     return {"device": device, "version": library_version(), "iterations": iterations, "rows": rows}
 
@@ -130,7 +131,10 @@ def on_cuda(
             )
             if not quiet:
                 cells = (f"{speed.ratio:.4f}", f"{speed.encode_gb_per_s:.0f}", f"{speed.decode_gb_per_s:.0f}")
-                print(line.format(name, kind.name, speed.layout, *cells, "yes" if speed.exact else "NO"), flush=True)
+                print(
+                    line.format(printable(name), kind.name, speed.layout, *cells, "yes" if speed.exact else "NO"),
+                    flush=True,
+                )
     return {"device": device, "version": library_version(), "ctas": ctas, "iterations": iterations, "rows": rows}
 
 

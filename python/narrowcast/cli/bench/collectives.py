@@ -21,6 +21,7 @@ from ...cuda import device_count
 from ...errors import InternalError, UnsupportedError
 from ...types import REDUCTIONS, VALUE_TYPES, ValueType, value_type
 from .._common import BadUse, comm_codec_name, print_json, write_json
+from .._terminal import printable_lines
 from . import options
 from . import report as bench_report
 
@@ -333,7 +334,7 @@ def measure(
         if not report:
             report.update(bench_report.heading(settings, "cuda" if is_cuda else "host", ranks, command, results))
             if not quiet:
-                print(bench_report.preamble(report), flush=True)
+                print(printable_lines(bench_report.preamble(report)), flush=True)
             return
         block = next(turns)
         new = bench_report.rows_of({**settings, "op": block.op}, block.kind, ranks, results)

@@ -1,0 +1,129 @@
+"""Names do not control the terminal, and closed standard streams are not a crash."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from narrowcast.cli._terminal import printable
+from sample_values import normal
+
+HOSTILE = "\x1b[31mred\x1b]0;title\x07\u202e\x9b2J"
+ESCAPED = r"\x1b[31mred\x1b]0;title\x07\u202e\x9b2J"
+
+
+def safetensors(path, names) -> None:
+    data = normal("bfloat16", 4096).tobytes()
+    header = {
+        name: {"dtype": "BF16", "shape": [4096], "data_offsets": [i * len(data), (i + 1) * len(data)]}
+        for i, name in enumerate(names)
+    }
+    text = json.dumps(header).encode()
+    path.write_bytes(len(text).to_bytes(8, "little") + text + len(names) * data)
+
+
+def test_text_without_control_characters_is_unchanged():
+    for text in ("layers.0.weight", "größe 大小", "a[bold]b", ""):
+        assert printable(text) == text
+    assert printable("a\nb\tc\udc80") == r"a\nb\tc\udc80"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["ratio", "model"],
+        ["ratio", "model", HOSTILE],
+        ["encode", "model", HOSTILE + "out"],
+        ["encode", HOSTILE, "out", "--dtype", HOSTILE],
+        ["encode", HOSTILE + "missing", "out"],
+        ["encode", "cut", "out"],
+        ["decode", HOSTILE, "out"],
+        ["inspect", HOSTILE],
+        ["bench", "codec", "model", "--tile", "8K", "-n", "1"],
+        ["bench", "all_reduce", "--backend", "host", "--data", HOSTILE + "missing"],
+        ["doctor", HOSTILE],
+        ["run", HOSTILE],
+        [HOSTILE],
+    ],
+    ids=lambda command: " ".join(command).replace(HOSTILE, "HOSTILE"),
+)
+def test_no_control_character_is_printed(cli_here, tmp_path, command):
+    safetensors(tmp_path / "model", [HOSTILE])
+    safetensors(tmp_path / HOSTILE, ["plain name"])
+    (tmp_path / "cut").write_bytes((tmp_path / "model").read_bytes()[:-1])
+    done = cli_here(*command)
+    printed = (done.stdout + done.stderr).replace("\n", "")
+    assert printed.isprintable(), repr(printed)
+    if command[0] != "inspect" and command[-1] != "run":
+        assert "red" not in printed or r"\x1b[31mred" in printed
+
+
+def test_ratio_shows_control_characters_escaped(cli_here, tmp_path):
+    safetensors(tmp_path / "model", [HOSTILE])
+    done = cli_here("ratio", "model")
+    assert done.returncode == 0
+    assert ESCAPED in done.stdout
+    (row,) = json.loads(cli_here("ratio", "model", "--json").stdout)
+    assert row["tensor"] == HOSTILE
+
+
+def test_names_that_are_not_utf_8_can_be_printed(tmp_path):
+    name = os.fsdecode(b"\xff\xfe.npy")
+    np.save(tmp_path / "a.npy", np.zeros(3, np.float32))
+    (tmp_path / "a.npy").rename(tmp_path / name)
+    command = [sys.executable, "-m", "narrowcast", "encode", name, "out"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith(r"\udcff\udcfe.npy -> out: ")
+
+
+def shell(command: str, folder) -> subprocess.CompletedProcess[bytes]:
+    python = f"{sys.executable} -m narrowcast"
+    return subprocess.run(
+        ["sh", "-c", command.replace("narrowcast", python)], cwd=folder, capture_output=True, timeout=60, check=False
+    )
+
+
+@pytest.mark.parametrize("command", ["ratio --json model", "ratio model", "inspect encoded", "encode model -"])
+def test_closed_standard_output_is_an_error_in_one_line(tmp_path, command):
+    safetensors(tmp_path / "model", ["weights"])
+    assert shell("narrowcast encode model encoded", tmp_path).returncode == 0
+    done = shell(f"narrowcast {command} >&-", tmp_path)
+    assert (done.returncode, done.stdout) == (1, b"")
+    assert done.stderr == b"narrowcast: standard output: it is closed\n"
+
+
+def test_summaries_are_omitted_if_standard_output_is_closed(tmp_path):
+    safetensors(tmp_path / "model", ["weights"])
+    done = shell("narrowcast encode model encoded >&- && narrowcast decode encoded copy", tmp_path)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert (tmp_path / "copy").read_bytes() == (tmp_path / "model").read_bytes()
+
+
+def test_closed_standard_error_does_not_mix_with_the_output(tmp_path):
+    safetensors(tmp_path / "model", ["weights"])
+    done = shell("narrowcast encode model - 2>&- | narrowcast decode - copy", tmp_path)
+    assert done.returncode == 0
+    assert (tmp_path / "copy").read_bytes() == (tmp_path / "model").read_bytes()
+
+
+def test_closed_standard_input_is_empty(tmp_path):
+    done = shell("narrowcast decode - out <&-", tmp_path)
+    assert done.returncode == 1
+    assert b"frame 0 at byte 0: the file ends" in done.stderr
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
+def test_a_full_standard_output_is_an_error_in_one_line(tmp_path):
+    safetensors(tmp_path / "model", ["weights"])
+    done = shell("narrowcast ratio --json model >/dev/full", tmp_path)
+    assert done.returncode == 1
+    assert done.stderr in (
+        b"narrowcast: No space left on device\n",
+        b"narrowcast: standard output: No space left on device\n",
+    )
