@@ -25,14 +25,18 @@ def drop_in() -> Path:
     return path
 
 
-def real_nccl(environment: Mapping[str, str]) -> Path:
-    """The NCCL to which the drop-in forwards calls. Raises UnsupportedError, with the candidates, if there is none."""
+def real_nccl(environment: Mapping[str, str], named_by: str = nccl_search.SETTING) -> Path:
+    """The NCCL to which the drop-in forwards calls.
+
+    named_by: the variable or option that has set the path, for the message of InvalidArgumentError.
+    Raises UnsupportedError, with the candidates, if there is none.
+    """
     found = nccl_search.candidates(environment)
     taken = nccl_search.chosen(found)
     if taken is not None:
         return taken.path
     if environment.get(nccl_search.SETTING):
-        raise InvalidArgumentError(f"{nccl_search.SETTING} names {found[0].path}: {found[0].fault}")
+        raise InvalidArgumentError(f"{named_by} names {found[0].path}: {found[0].fault}")
     why = "".join(f"; {one.path}: {one.fault}" for one in found)
     raise UnsupportedError(f"no {nccl_search.SONAME} was found (--nccl PATH sets its path){why}")
 

@@ -86,7 +86,7 @@ def run(
         environment = preload.environment(
             base,
             library=preload.drop_in(),
-            nccl=preload.real_nccl(base),
+            nccl=preload.real_nccl(base, nccl_search.SETTING if nccl is None else "--nccl"),
             settings={
                 "NARROWCAST_STATS": str(Path(folder) / f"{traffic.PID}.json"),
                 "NARROWCAST_STATS_SECONDS": os.environ.get("NARROWCAST_STATS_SECONDS", str(REPORT_SECONDS)),

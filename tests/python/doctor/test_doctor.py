@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import platform
+import re
 import shutil
 import struct
 import subprocess
@@ -52,7 +54,10 @@ def test_a_complete_machine_has_no_problems(doctor, fakes, stand_in):
         {"source": "setting", "path": str(fakes / "libnccl.so.2"), "version": "2.28.9", "outcome": "used"}
     ]
     versions = {row["what"]: row["version"] for row in report["versions"]}
-    assert versions["drop-in"] == str(stand_in / preload.NAME)
+    paths = {row["what"]: row["path"] for row in report["versions"]}
+    assert (versions["drop-in"], paths["drop-in"]) == (versions["Narrowcast"], str(stand_in / preload.NAME))
+    assert (versions["Python"], paths["Python"]) == (platform.python_version(), sys.executable)
+    assert all(re.fullmatch(r"\d+(\.\d+)+\S*", version) for version in versions.values()), versions
     assert (versions["NCCL"], versions["driver"], versions["CUDA version of the driver"]) == (
         "2.28.9",
         "580.0",

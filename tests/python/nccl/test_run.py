@@ -74,7 +74,7 @@ def test_options_after_the_command_are_its_own(run):
         (["--prometheus", "70000", "true"], 2, ["70000"]),
         (["--config", "nothing.toml", "true"], 1, ["nothing.toml", "No such file"]),
         (["--config", "folder", "true"], 1, ["folder", "Is a directory"]),
-        (["--nccl", "nothing.so", "true"], 1, ["nothing.so", "it is not a file"]),
+        (["--nccl", "nothing.so", "true"], 1, ["narrowcast: --nccl names", "nothing.so: it is not a file"]),
         (["nothing-of-that-name"], 127, ["nothing-of-that-name: No such file"]),
         (["./folder"], 126, ["./folder: Permission denied"]),
     ],
