@@ -16,6 +16,7 @@
 #include "narrowcast/cuda.h"
 #include "narrowcast/explain.h"
 #include "narrowcast/operation.h"
+#include "narrowcast/plan.h"
 #include "narrowcast/types.h"
 
 #endif  // NARROWCAST_NARROWCAST_H_

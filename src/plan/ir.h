@@ -75,7 +75,6 @@ struct Rank {
 };
 
 enum class ChannelKind : uint8_t { ring, memory, port, multicast };
-inline constexpr const char* channel_kind_names[] = {"ring", "memory", "port", "switch"};
 
 // Connects two ranks in one direction, or, if it is a switch channel, all of `ranks`. Between a rank and itself a
 // memory channel is a semaphore.

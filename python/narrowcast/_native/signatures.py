@@ -16,6 +16,7 @@ from .structures import (
     FrameInfoC,
     OperationCountersC,
     OperationInfoC,
+    PlanInfoC,
     UniqueIdC,
 )
 
@@ -136,6 +137,15 @@ SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "ncast_operation_count": (c_int, []),
     "ncast_operation_describe": (_STATUS, [c_int, POINTER(OperationInfoC)]),
     "ncast_operation_bus_factor": (c_double, [c_int, c_int]),
+    # plan.h
+    "ncast_text_data": (c_void_p, [c_void_p]),
+    "ncast_text_bytes": (c_size_t, [c_void_p]),
+    "ncast_text_destroy": (None, [c_void_p]),
+    "ncast_plan_read": (_STATUS, [c_char_p, c_size_t, POINTER(c_void_p)]),
+    "ncast_plan_write": (_STATUS, [c_void_p, POINTER(c_void_p)]),
+    "ncast_plan_describe": (_STATUS, [c_void_p, POINTER(PlanInfoC)]),
+    "ncast_plan_destroy": (None, [c_void_p]),
+    "ncast_plan_schema": (_STATUS, [POINTER(c_void_p)]),
     # explain.h
     "ncast_explain": (
         _STATUS,

@@ -114,6 +114,21 @@ class OperationInfoC(Structure):
     ]
 
 
+class PlanInfoC(Structure):
+    """ncast_plan_info."""
+
+    _fields_ = [
+        ("struct_bytes", c_size_t),
+        ("name", c_char_p),
+        ("operation", c_int),
+        ("root", c_int),
+        ("ranks", c_int),
+        ("chunks", c_uint32),
+        ("groups", c_uint32),
+        ("steps", c_uint64),
+    ]
+
+
 class DecisionC(Structure):
     """ncast_decision."""
 

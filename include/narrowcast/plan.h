@@ -1,0 +1,54 @@
+// Plans: collectives that say which rank moves what to whom, in which order, with which codec. docs/design/plans.md
+// defines them and their JSON form. No function here needs a GPU or a communicator.
+#ifndef NARROWCAST_PLAN_H_
+#define NARROWCAST_PLAN_H_
+
+#include "narrowcast/operation.h"
+#include "narrowcast/types.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+// A plan. Immutable, so any number of threads can use it.
+typedef struct ncast_plan ncast_plan;
+
+// A text that the library has made, such as JSON.
+typedef struct ncast_text ncast_text;
+// The text, which ends with a zero byte, and its bytes without it. Valid until the text is destroyed.
+NCAST_API const char* ncast_text_data(const ncast_text* text);
+NCAST_API size_t ncast_text_bytes(const ncast_text* text);
+// NULL is allowed.
+NCAST_API void ncast_text_destroy(ncast_text* text);
+
+// Set struct_bytes to sizeof(ncast_plan_info) before the call. Later versions append members. Strings live as long as
+// the plan.
+typedef struct {
+  size_t struct_bytes;
+  const char* name;
+  ncast_operation operation;
+  int root;  // 0 if the operation has none
+  int ranks;
+  uint32_t chunks;  // of a piece
+  uint32_t groups;  // of the rank that has most
+  uint64_t steps;   // of all ranks; those of a loop count once
+} ncast_plan_info;
+
+// Reads a plan of `bytes` bytes of JSON. Checks its form only; ncast_plan_verify checks what it does.
+//   plan: destroy it with ncast_plan_destroy.
+// Errors: INVALID_ARGUMENT, with the place in the text; UNSUPPORTED for another version of the form.
+NCAST_API ncast_status ncast_plan_read(const char* json, size_t bytes, ncast_plan** plan);
+// Writes a plan as JSON. Destroy the text with ncast_text_destroy.
+NCAST_API ncast_status ncast_plan_write(const ncast_plan* plan, ncast_text** json);
+NCAST_API ncast_status ncast_plan_describe(const ncast_plan* plan, ncast_plan_info* info);
+// NULL is allowed.
+NCAST_API void ncast_plan_destroy(ncast_plan* plan);
+
+// The JSON schema of the form. Destroy the text with ncast_text_destroy.
+NCAST_API ncast_status ncast_plan_schema(ncast_text** schema);
+
+#ifdef __cplusplus
+}  // extern "C"
+#endif
+
+#endif  // NARROWCAST_PLAN_H_

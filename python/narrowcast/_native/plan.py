@@ -1,0 +1,77 @@
+"""Plans of the library (include/narrowcast/plan.h): reading, writing and describing them."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from ctypes import byref, c_void_p, sizeof, string_at
+from dataclasses import dataclass
+
+from .library import check, library
+from .operations import operations
+from .structures import PlanInfoC
+
+
+def text_of(make: Callable[[c_void_p], int]) -> str:
+    """The text that `make(pointer)` returns in an ncast_text."""
+    text = c_void_p()
+    check(make(byref(text)))  # type: ignore[arg-type]
+    try:
+        data = string_at(library().ncast_text_data(text), library().ncast_text_bytes(text))
+    finally:
+        library().ncast_text_destroy(text)
+    return data.decode("utf-8", "replace")
+
+
+@dataclass(frozen=True)
+class PlanInfo:
+    """What a plan is for, and its size."""
+
+    name: str
+    operation: str
+    root: int  #: 0 if the operation has none
+    ranks: int
+    chunks: int  #: of a piece
+    groups: int  #: of the rank that has most
+    steps: int  #: of all ranks; those of a loop count once
+
+
+class NativePlan:
+    """A plan in the library. Immutable; any number of threads can use it."""
+
+    def __init__(self, handle: c_void_p) -> None:
+        """Takes over a handle that a function of the library returned."""
+        self.handle = handle
+        self._destroy = weakref.finalize(self, library().ncast_plan_destroy, handle)
+
+    @classmethod
+    def read(cls, json: str | bytes) -> NativePlan:
+        """Reads the JSON form. Raises InvalidArgumentError with the place of the fault."""
+        data = json.encode() if isinstance(json, str) else json
+        handle = c_void_p()
+        check(library().ncast_plan_read(data, len(data), byref(handle)))
+        return cls(handle)
+
+    def write(self) -> str:
+        """The plan as JSON."""
+        return text_of(lambda text: int(library().ncast_plan_write(self.handle, text)))
+
+    def info(self) -> PlanInfo:
+        """What the plan is for, and its size."""
+        info = PlanInfoC(struct_bytes=sizeof(PlanInfoC))
+        check(library().ncast_plan_describe(self.handle, byref(info)))
+        names = {operation.number: name for name, operation in operations().items()}
+        return PlanInfo(
+            name=info.name.decode("utf-8", "replace"),
+            operation=names[info.operation],
+            root=info.root,
+            ranks=info.ranks,
+            chunks=info.chunks,
+            groups=info.groups,
+            steps=info.steps,
+        )
+
+
+def schema() -> str:
+    """The JSON schema of the form of plans."""
+    return text_of(lambda text: int(library().ncast_plan_schema(text)))

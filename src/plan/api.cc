@@ -1,0 +1,71 @@
+// The functions of plan.h that every plan needs.
+#include <algorithm>
+
+#include "plan/handle.h"
+#include "plan/json/json.h"
+#include "status/sized_struct.h"
+
+using namespace narrowcast;
+
+namespace {
+
+uint64_t steps_of(const std::vector<plan::Step>& steps) {
+  uint64_t count = steps.size();
+  for (const plan::Step& step : steps) count += step.body.size();
+  return count;
+}
+
+ncast_plan_info info_of(const plan::Plan& plan) {
+  ncast_plan_info info = {};
+  info.struct_bytes = sizeof info;
+  info.name = plan.name.c_str();
+  info.operation = static_cast<ncast_operation>(plan.operation);
+  info.root = plan.root;
+  info.ranks = plan.rank_count();
+  info.chunks = plan.chunks;
+  for (const plan::Rank& rank : plan.ranks) {
+    info.groups = std::max(info.groups, static_cast<uint32_t>(rank.groups.size()));
+    for (const plan::Group& group : rank.groups) info.steps += steps_of(group.steps);
+  }
+  return info;
+}
+
+}  // namespace
+
+extern "C" {
+
+const char* ncast_text_data(const ncast_text* text) { return text == nullptr ? "" : text->text.c_str(); }
+size_t ncast_text_bytes(const ncast_text* text) { return text == nullptr ? 0 : text->text.size(); }
+void ncast_text_destroy(ncast_text* text) { delete text; }
+
+ncast_status ncast_plan_read(const char* json, size_t bytes, ncast_plan** plan) {
+  constexpr const char* function = "ncast_plan_read";
+  if (json == nullptr || plan == nullptr)
+    return fail(NCAST_INVALID_ARGUMENT, "%s: %s is NULL", function, json == nullptr ? "json" : "plan");
+  return guarded(function, [&] {
+    auto read = std::make_unique<ncast_plan>();
+    if (ncast_status status = plan::json::read({json, bytes}, &read->plan)) return status;
+    *plan = read.release();
+    return NCAST_OK;
+  });
+}
+
+ncast_status ncast_plan_write(const ncast_plan* plan, ncast_text** json) {
+  constexpr const char* function = "ncast_plan_write";
+  if (ncast_status status = plan::check_plan(function, plan)) return status;
+  return plan::make_text(function, json, [&] { return plan::json::write(plan->plan); });
+}
+
+ncast_status ncast_plan_describe(const ncast_plan* plan, ncast_plan_info* info) {
+  constexpr const char* function = "ncast_plan_describe";
+  if (ncast_status status = plan::check_plan(function, plan)) return status;
+  return fill_struct(function, "info", info_of(plan->plan), info);
+}
+
+void ncast_plan_destroy(ncast_plan* plan) { delete plan; }
+
+ncast_status ncast_plan_schema(ncast_text** schema) {
+  return plan::make_text("ncast_plan_schema", schema, [] { return plan::json::schema(); });
+}
+
+}  // extern "C"

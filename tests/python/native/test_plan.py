@@ -1,0 +1,36 @@
+"""Plans of the library, through ctypes."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from narrowcast._native import plan
+from narrowcast.errors import InvalidArgumentError
+
+PLAN = {
+    "narrowcast_plan": 1,
+    "name": "ö",
+    "operation": "broadcast",
+    "root": 1,
+    "channels": [{"kind": "ring", "from": 1, "to": 0, "depth": 2}],
+    "ranks": [
+        {"groups": [{"steps": [{"step": "copy", "from": [{"channel": 0}], "to": [{"buffer": "output", "chunk": 0}]}]}]},
+        {"groups": [{"steps": [{"step": "copy", "from": [{"buffer": "input", "chunk": 0}], "to": [{"channel": 0}]}]}]},
+    ],
+}
+
+
+def test_a_plan_is_read_described_and_written() -> None:
+    read = plan.NativePlan.read(json.dumps(PLAN))
+    assert read.info() == plan.PlanInfo("ö", "broadcast", root=1, ranks=2, chunks=1, groups=1, steps=2)
+    assert json.loads(read.write()) == PLAN
+
+
+def test_a_fault_is_reported_with_its_place() -> None:
+    with pytest.raises(InvalidArgumentError, match=r"ranks\[0\]: has no 'groups'"):
+        plan.NativePlan.read(json.dumps(PLAN | {"ranks": [{}]}))
+
+
+def test_the_schema_is_json() -> None:
+    assert json.loads(plan.schema())["properties"]["narrowcast_plan"] == {"const": 1}
