@@ -44,7 +44,7 @@ typedef struct {
   size_t scratch_bytes;    // maximum staging memory of a rank, for all peers together; the same on every rank. 0: the
                            // default (host: 4 MiB; CUDA: 176 MiB). The rank may allocate less
   double timeout_seconds;  // how long a call waits for a peer that is alive; 0: no limit
-  double create_timeout_seconds;  // the same for the creation, which cannot be aborted; 0: timeout_seconds
+  double create_timeout_seconds;  // the same for the creation, which ncast_comm_abort cannot end; 0: timeout_seconds
   // CUDA only. If a setting is unset, the environment decides (docs/guide/settings.md).
   //   max_ctas: maximum number of CTAs of a call, 1 to 64, each of which uses one SM. The ranks use the smallest value.
   //     0: unset.

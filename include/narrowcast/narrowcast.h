@@ -15,6 +15,7 @@
 #include "narrowcast/comm.h"
 #include "narrowcast/cuda.h"
 #include "narrowcast/explain.h"
+#include "narrowcast/interrupt.h"
 #include "narrowcast/operation.h"
 #include "narrowcast/plan.h"
 #include "narrowcast/types.h"

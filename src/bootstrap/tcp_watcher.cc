@@ -12,6 +12,7 @@
 #include <cstring>
 
 #include "bootstrap/background_thread.h"
+#include "bootstrap/interrupt.h"
 #include "bootstrap/peer_failure.h"
 #include "bootstrap/tcp_hub.h"
 #include "status/error.h"
@@ -27,6 +28,12 @@ double seconds_until(Limit limit, Clock::time_point start) {
   if (limit.seconds <= 0) return longest_sleep_seconds;
   const double left = limit.seconds - std::chrono::duration<double>(Clock::now() - start).count();
   return std::clamp(left, 0.0, longest_sleep_seconds);
+}
+
+// How long a thread that can be interrupted may sleep.
+std::chrono::duration<double> slice_until(Limit limit, Clock::time_point start) {
+  return std::min(std::chrono::duration<double>(seconds_until(limit, start)),
+                  std::chrono::duration<double>(interrupt_interval));
 }
 
 int milliseconds_until(Limit limit, Clock::time_point start) {
@@ -75,8 +82,10 @@ ncast_status TcpWatcher::connect(Clock::time_point start) {
                   "rank %d could not connect to the process that created the unique id, at %s, within %g s", rank_,
                   hub_.text().c_str(), limit_.seconds);
     }
+    if (is_interrupted()) return interrupted();
     pollfd event = {socket.get(), POLLOUT, 0};
-    if (poll(&event, 1, milliseconds_until(limit_, start)) <= 0) continue;
+    const auto sleep = std::chrono::ceil<std::chrono::milliseconds>(slice_until(limit_, start));
+    if (poll(&event, 1, static_cast<int>(sleep.count())) <= 0) continue;
     socklen_t bytes = sizeof error;
     if (getsockopt(socket.get(), SOL_SOCKET, SO_ERROR, &error, &bytes) != 0) error = errno;
   }
@@ -105,8 +114,7 @@ ncast_status TcpWatcher::join(const WorldId& secret) {
   if (ncast_status status = start_background_thread("ncast-watcher", [this] { run(); }, &thread_)) return status;
   std::unique_lock lock(mutex_);
   // Joining has succeeded even if a peer has failed since: it may fail before this thread wakes up.
-  const ncast_status status = wait_or_time_out(lock, start, [this] { return welcomed_; });
-  return welcomed_ ? NCAST_OK : status;
+  return wait_or_time_out(lock, start, [this] { return welcomed_; });
 }
 
 ncast_status TcpWatcher::exchange(const void* mine, size_t bytes, void* all) {
@@ -122,6 +130,7 @@ ncast_status TcpWatcher::exchange(const void* mine, size_t bytes, void* all) {
   send(MessageKind::gather, std::move(blob));
   const ncast_status status = wait_or_time_out(lock, start, [this] { return exchanged_ || ended_; });
   exchanging_ = false;
+  if (status != NCAST_OK) return status;
   if (exchanged_ && refusal_.status != NCAST_OK) {
     return fail(static_cast<ncast_status>(refusal_.status), "%s", refusal_.text);
   }
@@ -130,19 +139,25 @@ ncast_status TcpWatcher::exchange(const void* mine, size_t bytes, void* all) {
     gathered_ = {};
     return NCAST_OK;
   }
-  if (status != NCAST_OK) return status;
   if (ncast_status failed = check_failure_locked()) return failed;
   // The connection was closed without a failure, as the hub had announced.
   return fail(NCAST_REMOTE_ERROR, "rank %d, whose process runs the rendezvous, left before an all_gather that needs it",
               rank_in_hub_process_);
 }
 
-// Waits until `done` or the limit. Returns whether it is done.
+// Waits until `done` or the limit. Returns whether it is done. An interruption ends the wait and is a failure of this
+// rank.
 template <typename Done>
-bool TcpWatcher::wait(std::unique_lock<std::mutex>& lock, Limit limit, Done done) {
+bool TcpWatcher::wait(std::unique_lock<std::mutex>& lock, Limit limit, Done done, bool* stopped) {
   const auto start = Clock::now();
   while (!done() && !limit.passed(start)) {
-    changed_.wait_for(lock, std::chrono::duration<double>(seconds_until(limit, start)));
+    changed_.wait_for(lock, slice_until(limit, start));
+    lock.unlock();
+    *stopped = is_interrupted();
+    lock.lock();
+    if (!*stopped) continue;
+    publish_locked(NCAST_ABORTED, "interrupted");
+    return false;
   }
   return done();
 }
@@ -158,9 +173,10 @@ ncast_status TcpWatcher::wait_or_time_out(std::unique_lock<std::mutex>& lock, Cl
     const double passed_seconds = std::chrono::duration<double>(Clock::now() - start).count();
     left.seconds = std::max(limit.seconds - passed_seconds, 1e-3);
   }
-  if (!wait(lock, left, finished)) {
+  bool stopped = false;
+  if (!wait(lock, left, finished, &stopped) && !stopped) {
     send(MessageKind::timed_out, to_payload(limit.seconds));
-    if (!wait(lock, hub_answer_limit, finished)) {
+    if (!wait(lock, hub_answer_limit, finished, &stopped) && !stopped) {
       // The hub's process or host hangs.
       char message[Rendezvous::failure_message_bytes];
       std::snprintf(message, sizeof message, "rank %d waited %g s for the process that created the unique id, %s",
@@ -168,7 +184,7 @@ ncast_status TcpWatcher::wait_or_time_out(std::unique_lock<std::mutex>& lock, Cl
       publish_locked(NCAST_TIMEOUT, message);
     }
   }
-  return done() ? NCAST_OK : check_failure_locked();
+  return done() && !stopped ? NCAST_OK : check_failure_locked();
 }
 
 void TcpWatcher::set_limit(Limit limit) {

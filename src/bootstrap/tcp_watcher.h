@@ -52,7 +52,7 @@ class TcpWatcher {
   void wake();
   ncast_status check_failure_locked() const;
   template <typename Done>
-  bool wait(std::unique_lock<std::mutex>& lock, Limit limit, Done done);
+  bool wait(std::unique_lock<std::mutex>& lock, Limit limit, Done done, bool* stopped);
   template <typename Done>
   ncast_status wait_or_time_out(std::unique_lock<std::mutex>& lock, Clock::time_point start, Done done);
 

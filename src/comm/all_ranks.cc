@@ -1,10 +1,14 @@
 // Creates and destroys all ranks of a communicator from one thread. The ranks wait for each other when they join and
 // leave, so each one does this in its own thread.
+#include <atomic>
+#include <condition_variable>
 #include <functional>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "bootstrap/interrupt.h"
 #include "comm/arguments.h"
 #include "executor/backend.h"
 #include "narrowcast/comm.h"
@@ -14,6 +18,7 @@ namespace {
 
 using narrowcast::fail;
 using narrowcast::guarded;
+namespace bootstrap = narrowcast::bootstrap;
 
 struct Outcome {
   ncast_status status = NCAST_OK;
@@ -23,20 +28,52 @@ struct Outcome {
 // Whether the error is a consequence of another rank's failure.
 bool is_remote(ncast_status status) { return status == NCAST_REMOTE_ERROR || status == NCAST_TIMEOUT; }
 
+// Counts the threads that still run. When the caller is interrupted, so are they.
+class Countdown {
+ public:
+  explicit Countdown(int threads) : running_(threads) {}
+
+  static int is_stopped(void* countdown) { return static_cast<Countdown*>(countdown)->stopped_ ? 1 : 0; }
+
+  void end_thread() {
+    const std::lock_guard lock(mutex_);
+    --running_;
+    changed_.notify_all();
+  }
+  ncast_status wait() {
+    std::unique_lock lock(mutex_);
+    if (bootstrap::wait_or_interrupt(changed_, lock, [this] { return running_ == 0; })) return NCAST_OK;
+    stopped_ = true;
+    return bootstrap::interrupted();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  int running_;
+  std::atomic<bool> stopped_{false};
+};
+
 // Runs action(rank) for all ranks concurrently. Returns the error of the lowest rank that failed, preferring errors
-// that are not a consequence of another rank's failure.
+// that are not a consequence of another rank's failure; or ABORTED if this thread was interrupted.
 ncast_status run_on_all(int ranks, const std::function<ncast_status(int rank)>& action) {
   std::vector<Outcome> outcomes(static_cast<size_t>(ranks));
+  Countdown countdown(ranks);
+  ncast_status interruption = NCAST_OK;
   {
     std::vector<std::jthread> threads;
     threads.reserve(outcomes.size());
     for (int rank = 0; rank < ranks; ++rank) {
-      threads.emplace_back([&action, rank, &outcome = outcomes[static_cast<size_t>(rank)]] {
+      threads.emplace_back([&action, rank, &countdown, &outcome = outcomes[static_cast<size_t>(rank)]] {
+        const bootstrap::InterruptScope scope(Countdown::is_stopped, &countdown);
         outcome.status = action(rank);
         if (outcome.status != NCAST_OK) outcome.message = ncast_last_error();
+        countdown.end_thread();
       });
     }
+    interruption = countdown.wait();
   }
+  if (interruption != NCAST_OK) return bootstrap::interrupted();
   const Outcome* first = nullptr;
   for (const Outcome& outcome : outcomes) {
     if (outcome.status == NCAST_OK) continue;

@@ -7,6 +7,7 @@
 #include <mutex>
 #include <string>
 
+#include "bootstrap/interrupt.h"
 #include "status/error.h"
 
 namespace narrowcast::executor {
@@ -91,9 +92,15 @@ ncast_status destroy_communicator(const char* function, ncast_comm* comm) {
     return NCAST_OK;
   }
   const auto is_unused = [state] { return state->uses == 0; };
+  const uint64_t interruptions = bootstrap::interruptions();
   // From here on no function can begin to use the communicator, so it stays idle once it is.
   state->is_closing = true;
-  registry().changed.wait(lock, is_unused);
+  if (!bootstrap::wait_or_interrupt(registry().changed, lock, is_unused)) {
+    lock.unlock();
+    static_cast<void>(comm->abort());
+    lock.lock();
+    registry().changed.wait(lock, is_unused);
+  }
   lock.unlock();
   const ncast_status status = comm->wait_until_idle();
   const std::string message = status == NCAST_OK ? "" : ncast_last_error();
@@ -104,6 +111,7 @@ ncast_status destroy_communicator(const char* function, ncast_comm* comm) {
   registry().comms.erase(comm);
   lock.unlock();
   delete comm;
+  if (bootstrap::interruptions() != interruptions) return bootstrap::interrupted();
   return status == NCAST_OK ? NCAST_OK : fail(status, "%s", message.c_str());
 }
 

@@ -32,8 +32,9 @@ class CommUse {
 void add_communicator(const ncast_comm* comm);
 
 // Waits until no function uses the communicator and its calls have run, then frees it. A communicator that was
-// inherited by a fork is unregistered but not freed. Errors: INVALID_ARGUMENT, as for begin(), and nothing is freed;
-// otherwise the error of wait_until_idle(), and the communicator is freed.
+// inherited by a fork is unregistered but not freed. An interruption aborts the communicator. Errors: INVALID_ARGUMENT,
+// as for begin(), and nothing is freed; otherwise ABORTED if this thread was interrupted, or the error of
+// wait_until_idle(), and the communicator is freed.
 ncast_status destroy_communicator(const char* function, ncast_comm* comm);
 
 }  // namespace narrowcast::executor

@@ -1,6 +1,7 @@
 // The TCP rendezvous reports failures, deaths and departures of ranks to the other ranks.
 #include <vector>
 
+#include "bootstrap/interrupt.h"
 #include "rendezvous_ranks.h"
 
 namespace narrowcast::testing {
@@ -239,6 +240,46 @@ TEST_CASE("AllGathersHaveTheirOwnTimeLimit") {
   };
   gives_up(0, 0.5);
   gives_up(1, 2);
+}
+
+// Interrupts the calling thread at the second check.
+class InterruptSoon {
+ public:
+  InterruptSoon() : scope_(check, &checks_) {}
+
+ private:
+  static int check(void* checks) { return ++*static_cast<int*>(checks) == 2 ? 1 : 0; }
+
+  int checks_ = 0;
+  bootstrap::InterruptScope scope_;
+};
+
+TEST_CASE("AnInterruptionWhileJoiningFailsTheGroup") {
+  const HubProcess hub;
+  run_processes(2, [&](int rank) {
+    std::unique_ptr<Rendezvous> rendezvous;
+    const auto start = Clock::now();
+    if (rank == 0) {
+      const InterruptSoon interrupt;
+      EXPECT(hub->join(rank, 3, &rendezvous, 0) == NCAST_ABORTED);
+    } else {
+      EXPECT(hub->join(rank, 3, &rendezvous, 0) == NCAST_ABORTED);
+      EXPECT(error_contains("rank 0 aborted the communicator"));
+    }
+    EXPECT(seconds_since(start) < 2);
+  });
+}
+
+TEST_CASE("AnInterruptionOfAnAllGatherFailsTheGroup") {
+  const HubProcess hub;
+  run_processes(2, [&](int rank) {
+    const auto rendezvous = hub->must_join(rank, 2, 0);
+    if (rank == 0) {
+      const InterruptSoon interrupt;
+      EXPECT(rendezvous->barrier() == NCAST_ABORTED);
+    }
+    EXPECT(wait_for_failure(*rendezvous) == NCAST_ABORTED);
+  });
 }
 
 TEST_CASE("JoiningAStoppedHubTimesOut") {

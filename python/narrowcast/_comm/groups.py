@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from ctypes import byref, c_void_p
 from types import TracebackType
 
+from .._native.interrupts import was_interrupted
 from .._native.library import check, library
 from ..errors import NarrowcastError
 
@@ -36,11 +37,17 @@ class Stream:
         return self._handle
 
     def synchronize(self) -> None:
-        """Waits for all calls on the stream. Raises the first error since the last synchronize."""
+        """Waits for all calls on the stream. Raises the first error since the last synchronize.
+
+        An exception of a signal handler, such as KeyboardInterrupt, aborts the communicators of these calls.
+        """
         with self._kept_mutex:
             kept, self._kept = self._kept, []
         try:
-            check(library().ncast_stream_synchronize(self.handle))
+            status = library().ncast_stream_synchronize(self.handle)
+            if was_interrupted():
+                self._keep(kept)  # its calls may still use them
+            check(status)
         finally:
             kept.clear()  # only now; buffers that other threads have enqueued since are not in this list
 

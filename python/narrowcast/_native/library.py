@@ -12,7 +12,7 @@ from ctypes import CDLL
 from pathlib import Path
 
 from ..errors import LibraryNotFoundError, Status, error_of
-from . import settings
+from . import interrupts, settings
 from .signatures import SIGNATURES
 
 # The SONAME. In a wheel, libnarrowcast.so is a linker script.
@@ -39,9 +39,21 @@ def warn_of_unknown_variables() -> None:
         warnings.warn(settings.unknown_message(name), stacklevel=3)
 
 
-@functools.cache
 def library() -> CDLL:
     """The library, with all functions declared. Loaded at first use. Raises LibraryNotFoundError."""
+    global _watched
+    loaded = _loaded()
+    if not _watched:
+        set_check = loaded.ncast_set_interrupt_check
+        _watched = isinstance(set_check, _Missing) or interrupts.watch(set_check)
+    return loaded
+
+
+_watched = False  # whether waits of the main thread run signal handlers
+
+
+@functools.cache
+def _loaded() -> CDLL:
     warn_of_unknown_variables()
     path = library_path()
     try:
@@ -79,8 +91,9 @@ def last_error() -> str:
 
 
 def check(status: int) -> None:
-    """Raises the exception for a status other than OK."""
+    """Raises the exception for a status other than OK, or that of a signal handler that ended the call."""
     if status != Status.OK:
+        interrupts.raise_interruption()
         name = bytes(library().ncast_status_name(status)).decode()
         raise error_of(status, last_error() or name)
 

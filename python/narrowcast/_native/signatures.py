@@ -6,6 +6,7 @@ from ctypes import POINTER, c_char_p, c_double, c_int, c_size_t, c_uint32, c_uin
 from typing import Any
 
 from .structures import (
+    INTERRUPT_CHECK,
     CandidateC,
     CodecInfoC,
     CommConfigC,
@@ -124,6 +125,8 @@ SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "ncast_comm_destroy_all": (_STATUS, [POINTER(_COMM), c_int]),
     "ncast_comm_register": (_STATUS, [_COMM, c_void_p, c_size_t, POINTER(c_uint32)]),
     "ncast_comm_deregister": (_STATUS, [_COMM, c_uint32]),
+    # interrupt.h
+    "ncast_set_interrupt_check": (None, [INTERRUPT_CHECK, c_void_p]),
     # channel.h
     "ncast_channels_create": (_STATUS, [_COMM, c_uint32, c_uint32, c_void_p]),
     "ncast_channels_destroy": (_STATUS, [_COMM, c_void_p]),

@@ -4,6 +4,7 @@
 #include <bit>
 #include <cinttypes>
 
+#include "bootstrap/interrupt.h"
 #include "status/error.h"
 
 namespace narrowcast::channel {
@@ -11,6 +12,10 @@ namespace narrowcast::channel {
 ncast_status BoundedWait::begin_poll() {
   epoch_ = world_.bell().epoch();
   if (ncast_status status = world_.check_failure()) return status;
+  if (const auto now = bootstrap::Clock::now(); now - last_interrupt_check_ >= bootstrap::interrupt_interval) {
+    last_interrupt_check_ = now;
+    if (bootstrap::is_interrupted()) return bootstrap::interrupted();
+  }
   left_ = world_.left();
   inspecting_ = stalled_ && bootstrap::Clock::now() - last_inspection_ >= inspection_interval;
   if (inspecting_) {

@@ -1,4 +1,5 @@
-// Waits for peers. A wait ends with an error if a peer dies or leaves, on an abort, and at the time limit.
+// Waits for peers. A wait ends with an error if a peer dies or leaves, on an abort or an interruption, and at the time
+// limit.
 #pragma once
 
 #include <algorithm>
@@ -12,8 +13,9 @@ class BoundedWait {
  public:
   BoundedWait(World& world, bootstrap::Limit limit) : world_(world), limit_(limit) {}
 
-  // Call before polling. Fails if any rank has failed or aborted. It also records which peers have left or died;
-  // no_progress() reports them, but only if the poll in between found nothing that they did before.
+  // Call before polling. Fails if any rank has failed or aborted, or if this thread is interrupted. It also records
+  // which peers have left or died; no_progress() reports them, but only if the poll in between found nothing that they
+  // did before.
   ncast_status begin_poll();
 
   void made_progress() { stalled_ = false; }
@@ -43,6 +45,7 @@ class BoundedWait {
   bool inspecting_ = false;
   bootstrap::Clock::time_point stalled_since_;
   bootstrap::Clock::time_point last_inspection_;
+  bootstrap::Clock::time_point last_interrupt_check_ = bootstrap::Clock::now();
 };
 
 }  // namespace narrowcast::channel

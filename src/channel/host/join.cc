@@ -4,6 +4,7 @@
 #include <cinttypes>
 #include <cstdio>
 
+#include "bootstrap/interrupt.h"
 #include "channel/host/world.h"
 #include "status/error.h"
 
@@ -127,6 +128,7 @@ ncast_status World::wait_for_all(bootstrap::Limit limit) {
     const auto now = bootstrap::Clock::now();
     if (now - last_inspection >= inspection_interval) {
       last_inspection = now;
+      if (bootstrap::is_interrupted()) return bootstrap::interrupted();
       const RankSet missing = dead() | left();
       // A failure that a rank published before it ended is visible by now. It is more informative than the fact of its
       // end.

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "bootstrap/interrupt.h"
 #include "channel/packet/packet_area.h"
 #include "channel/peer/zeroed_memory.h"
 #include "executor/cuda/communicator.h"
@@ -332,6 +333,15 @@ Counters Communicator::counters() const {
 ncast_status Communicator::wait_until_idle() {
   if (!last_eager_call_.any && !last_captured_call_.any) return NCAST_OK;
   const DeviceGuard device_guard(device_);
+  // Poll first, because cudaDeviceSynchronize cannot be interrupted. An abort ends the kernels.
+  for (auto asked = bootstrap::Clock::now(); last_eager_call_.any;) {
+    if (cudaEventQuery(last_eager_call_.event) != cudaErrorNotReady) break;
+    cudaGetLastError();
+    std::this_thread::sleep_for(std::chrono::microseconds(50));
+    if (bootstrap::Clock::now() - asked < bootstrap::interrupt_interval) continue;
+    asked = bootstrap::Clock::now();
+    if (bootstrap::is_interrupted()) static_cast<void>(abort());
+  }
   // Waits for the whole device, because a graph with calls of this communicator may be running on any stream.
   const cudaError_t error = cudaDeviceSynchronize();
   if (error == cudaSuccess) return NCAST_OK;

@@ -1,5 +1,6 @@
 #include "executor/host/communicator.h"
 
+#include "bootstrap/interrupt.h"
 #include "status/error.h"
 
 namespace narrowcast::executor::host {
@@ -21,9 +22,8 @@ uint64_t Communicator::take_ticket() {
   return next_ticket_++;
 }
 
-void Communicator::wait_for_turn(uint64_t ticket) {
-  std::unique_lock lock(mutex_);
-  turn_ended_.wait(lock, [&] { return turn_ == ticket; });
+ncast_status Communicator::wait_for_turn(uint64_t ticket) {
+  return wait_for([&] { return turn_ == ticket; });
 }
 
 void Communicator::end_turn() {
@@ -34,9 +34,17 @@ void Communicator::end_turn() {
 }
 
 ncast_status Communicator::wait_until_idle() {
+  return wait_for([&] { return turn_ == next_ticket_; });
+}
+
+// An interruption aborts the communicator, which ends the calls that this thread waits for.
+template <typename Done>
+ncast_status Communicator::wait_for(Done done) {
   std::unique_lock lock(mutex_);
-  turn_ended_.wait(lock, [&] { return turn_ == next_ticket_; });
-  return NCAST_OK;
+  if (bootstrap::wait_or_interrupt(turn_ended_, lock, done)) return NCAST_OK;
+  static_cast<void>(abort());
+  turn_ended_.wait(lock, done);
+  return bootstrap::interrupted();
 }
 
 void Communicator::set_error(ncast_status status, const char* message) {

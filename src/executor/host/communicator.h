@@ -30,7 +30,8 @@ class Communicator final : public ncast_comm {
 
   // Calls run one at a time in the order of their tickets, on whichever streams they are.
   uint64_t take_ticket();
-  void wait_for_turn(uint64_t ticket);
+  // ABORTED if this thread was interrupted; the turn has come nevertheless.
+  ncast_status wait_for_turn(uint64_t ticket);
   void end_turn();
   ncast_status wait_until_idle() override;
 
@@ -45,6 +46,9 @@ class Communicator final : public ncast_comm {
   Counters counters() const override;
 
  private:
+  template <typename Done>
+  ncast_status wait_for(Done done);
+
   mutable std::mutex mutex_;
   std::condition_variable turn_ended_;
   uint64_t next_ticket_ = 0;

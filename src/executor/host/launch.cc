@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "bootstrap/interrupt.h"
 #include "executor/host/communicator.h"
 #include "executor/host/engine.h"
 #include "executor/host/operations.h"
@@ -36,6 +37,7 @@ class Job {
   ncast_status arrive() {
     std::unique_lock lock(mutex_);
     if (--missing_streams_ == 0) {
+      running_ = !cancelled_;
       lock.unlock();
       const ncast_status status = run_in_turn();
       lock.lock();
@@ -43,24 +45,48 @@ class Job {
       if (status != NCAST_OK) message_ = ncast_last_error();
       done_ = true;
       arrived_.notify_all();
-    } else {
-      arrived_.wait(lock, [this] { return done_; });
+    } else if (!bootstrap::wait_or_interrupt(arrived_, lock, [this] { return done_; })) {
+      // If no stream runs the calls yet, none will: their buffers belong to the caller again.
+      cancelled_ = true;
+      abort_locked();
+      arrived_.wait(lock, [this] { return done_ || !running_; });
+      return bootstrap::interrupted();
     }
     return status_ == NCAST_OK ? NCAST_OK : fail(status_, "%s", message_.c_str());
   }
 
+  // Ends the calls on all ranks, unless they have ended. Any thread.
+  void abort() {
+    const std::lock_guard lock(mutex_);
+    abort_locked();
+  }
+
  private:
+  void abort_locked() {
+    if (ended_) return;  // the communicators may have been freed
+    for (Communicator* comm : comms_) static_cast<void>(comm->abort());
+  }
+
   ncast_status run_in_turn() {
-    for (size_t i = 0; i < comms_.size(); ++i) comms_[i]->wait_for_turn(tickets_[i]);
+    ncast_status status = NCAST_OK;
+    for (size_t i = 0; i < comms_.size(); ++i) {
+      if (ncast_status waited = comms_[i]->wait_for_turn(tickets_[i])) status = waited;
+    }
     for (Communicator* comm : comms_) comm->world->enter_call();
     const char* function = calls_.size() == 1 ? function_name(calls_[0].operation) : "ncast_group_end";
-    ncast_status status = guarded(function, [this] { return run(calls_); });
+    if (status == NCAST_OK) {
+      status = guarded(function, [this] { return running_ ? run(calls_) : bootstrap::interrupted(); });
+    }
     if (status != NCAST_OK) {
       const std::string message = ncast_last_error();
       for (Communicator* comm : comms_) comm->set_error(status, message.c_str());
       status = fail(status, "%s: %s", function, message.c_str());
     }
     for (const Call& call : calls_) communicator_of(call).count_call(call.operation);
+    {
+      const std::lock_guard lock(mutex_);
+      ended_ = true;
+    }
     for (Communicator* comm : comms_) {
       comm->world->leave_call();
       comm->end_turn();  // after this the communicator may be freed
@@ -74,6 +100,9 @@ class Job {
   std::mutex mutex_;
   std::condition_variable arrived_;
   size_t missing_streams_;
+  bool cancelled_ = false;  // before all streams had reached the calls
+  bool running_ = false;
+  bool ended_ = false;  // abort() has no effect any more
   bool done_ = false;
   ncast_status status_ = NCAST_OK;
   std::string message_;
@@ -104,7 +133,7 @@ ncast_status launch(const std::vector<Call>& calls) {
   {
     const std::lock_guard lock(launch_mutex);
     job->take_tickets();
-    for (const auto& stream : streams) stream->enqueue([job] { return job->arrive(); });
+    for (const auto& stream : streams) stream->enqueue({[job] { return job->arrive(); }, [job] { job->abort(); }});
   }
   return in_caller ? job->arrive() : NCAST_OK;
 }

@@ -4,6 +4,7 @@
 
 #include <map>
 
+#include "bootstrap/interrupt.h"
 #include "status/error.h"
 
 namespace narrowcast::executor::host {
@@ -39,19 +40,15 @@ void Stream::work() {
   for (;;) {
     changed_.wait(lock, [this] { return closing_ || !queue_.empty(); });
     if (queue_.empty()) return;
-    busy_ = true;
-    {
-      Work work = std::move(queue_.front());
-      queue_.pop_front();
-      lock.unlock();
-      const ncast_status status = work();
-      lock.lock();
-      if (status != NCAST_OK && error_ == NCAST_OK) {
-        error_ = status;
-        message_ = ncast_last_error();
-      }
+    const Work& work = queue_.front();  // enqueue() does not move it
+    lock.unlock();
+    const ncast_status status = work.run();
+    lock.lock();
+    if (status != NCAST_OK && error_ == NCAST_OK) {
+      error_ = status;
+      message_ = ncast_last_error();
     }
-    busy_ = false;
+    queue_.pop_front();
     changed_.notify_all();
   }
 }
@@ -62,13 +59,15 @@ void Stream::enqueue(Work work) {
   changed_.notify_all();
 }
 
-void Stream::drain() {
+ncast_status Stream::drain() {
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [this] { return queue_.empty() && !busy_; });
+  if (bootstrap::wait_or_interrupt(changed_, lock, [this] { return queue_.empty(); })) return NCAST_OK;
+  for (const Work& work : queue_) work.abort();
+  return bootstrap::interrupted();
 }
 
 ncast_status Stream::synchronize() {
-  drain();
+  if (ncast_status status = drain()) return status;
   const std::lock_guard lock(mutex_);
   const ncast_status status = std::exchange(error_, NCAST_OK);
   return status == NCAST_OK ? status : fail(status, "%s", message_.c_str());
@@ -125,8 +124,10 @@ ncast_status ncast_stream_destroy(ncast_stream stream) {
       static_cast<void>(new std::shared_ptr<Stream>(std::move(removed)));
       return NCAST_OK;
     }
-    removed->drain();  // not the destructor: another thread may still hold a reference in ncast_stream_synchronize
-    return NCAST_OK;
+    // Not the destructor: another thread may still hold a reference in ncast_stream_synchronize.
+    const ncast_status status = removed->drain();
+    if (status != NCAST_OK) static_cast<void>(removed->drain());
+    return status;
   });
 }
 

@@ -17,7 +17,10 @@ namespace narrowcast::executor::host {
 
 class Stream {
  public:
-  using Work = std::function<ncast_status()>;
+  struct Work {
+    std::function<ncast_status()> run;
+    std::function<void()> abort;  // makes run() end soon, before or while it runs; any thread
+  };
 
   Stream();
   // Runs the remaining work first.
@@ -25,8 +28,9 @@ class Stream {
 
   void enqueue(Work work);
 
-  // Waits until all work has run.
-  void drain();
+  // Waits until all work has run. ABORTED if this thread was interrupted: the remaining work is aborted, and may still
+  // run.
+  ncast_status drain();
 
   // As drain(), and returns the first error since the previous call.
   ncast_status synchronize();
@@ -44,8 +48,7 @@ class Stream {
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<Work> queue_;
-  bool busy_ = false;
+  std::deque<Work> queue_;  // the first one is running
   bool closing_ = false;
   ncast_status error_ = NCAST_OK;
   std::string message_;

@@ -12,6 +12,7 @@ import narrowcast
 import pytest
 from narrowcast._native import library, settings
 from narrowcast._native.operations import Buffer, describe, operations
+from narrowcast._native.structures import INTERRUPT_CHECK
 from narrowcast.errors import _BY_STATUS, Status
 from narrowcast.types import VALUE_TYPES
 
@@ -52,6 +53,7 @@ def test_signatures_match_the_headers():
     values = {"int": c_int, "size_t": c_size_t, "uint64_t": c_uint64, "uint32_t": c_uint32}
     values |= {"ncast_codec": c_uint64, "double": c_double}
     values |= dict.fromkeys(("ncast_stream", "ncast_exchange"), c_void_p)
+    values["ncast_interrupt_check"] = INTERRUPT_CHECK
     enums = {"ncast_dtype", "ncast_operation", "ncast_redop", "ncast_status"}
     for name, arguments in declared.items():
         kinds = [argument.split() for argument in arguments.split(",") if argument.strip() not in ("", "void")]
@@ -75,7 +77,7 @@ def test_every_status_has_its_exception():
 
 def test_importing_loads_no_framework_and_no_library():
     code = (
-        "import sys, narrowcast, narrowcast._native.library as l; assert not l.library.cache_info().currsize;"
+        "import sys, narrowcast, narrowcast._native.library as l; assert not l._loaded.cache_info().currsize;"
         "bad = {'torch', 'cupy', 'jax', 'matplotlib', 'ml_dtypes'} & set(sys.modules); assert not bad, bad"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
