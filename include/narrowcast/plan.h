@@ -41,6 +41,9 @@ NCAST_API ncast_status ncast_plan_read(const char* json, size_t bytes, ncast_pla
 // Writes a plan as JSON. Destroy the text with ncast_text_destroy.
 NCAST_API ncast_status ncast_plan_write(const ncast_plan* plan, ncast_text** json);
 NCAST_API ncast_status ncast_plan_describe(const ncast_plan* plan, ncast_plan_info* info);
+// The plan that is verified, compiled and executed: replicated as often as `instances` says, and with adjacent steps
+// fused. Destroy it with ncast_plan_destroy. Error: INVALID_ARGUMENT if it is too large.
+NCAST_API ncast_status ncast_plan_lower(const ncast_plan* plan, ncast_plan** lowered);
 // NULL is allowed.
 NCAST_API void ncast_plan_destroy(ncast_plan* plan);
 

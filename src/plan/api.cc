@@ -3,6 +3,7 @@
 
 #include "plan/handle.h"
 #include "plan/json/json.h"
+#include "plan/lower/lower.h"
 #include "status/sized_struct.h"
 
 using namespace narrowcast;
@@ -60,6 +61,18 @@ ncast_status ncast_plan_describe(const ncast_plan* plan, ncast_plan_info* info) 
   constexpr const char* function = "ncast_plan_describe";
   if (ncast_status status = plan::check_plan(function, plan)) return status;
   return fill_struct(function, "info", info_of(plan->plan), info);
+}
+
+ncast_status ncast_plan_lower(const ncast_plan* plan, ncast_plan** lowered) {
+  constexpr const char* function = "ncast_plan_lower";
+  if (ncast_status status = plan::check_plan(function, plan)) return status;
+  if (lowered == nullptr) return fail(NCAST_INVALID_ARGUMENT, "%s: lowered is NULL", function);
+  return guarded(function, [&] {
+    auto made = std::make_unique<ncast_plan>();
+    if (ncast_status status = plan::lower::lower(plan->plan, &made->plan)) return status;
+    *lowered = made.release();
+    return NCAST_OK;
+  });
 }
 
 void ncast_plan_destroy(ncast_plan* plan) { delete plan; }

@@ -56,6 +56,12 @@ class NativePlan:
         """The plan as JSON."""
         return text_of(lambda text: int(library().ncast_plan_write(self.handle, text)))
 
+    def lower(self) -> NativePlan:
+        """The plan that is verified, compiled and executed: replicated, and with adjacent steps fused."""
+        handle = c_void_p()
+        check(library().ncast_plan_lower(self.handle, byref(handle)))
+        return NativePlan(handle)
+
     def info(self) -> PlanInfo:
         """What the plan is for, and its size."""
         info = PlanInfoC(struct_bytes=sizeof(PlanInfoC))

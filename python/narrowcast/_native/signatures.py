@@ -147,6 +147,7 @@ SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "ncast_plan_read": (_STATUS, [c_char_p, c_size_t, POINTER(c_void_p)]),
     "ncast_plan_write": (_STATUS, [c_void_p, POINTER(c_void_p)]),
     "ncast_plan_describe": (_STATUS, [c_void_p, POINTER(PlanInfoC)]),
+    "ncast_plan_lower": (_STATUS, [c_void_p, POINTER(c_void_p)]),
     "ncast_plan_destroy": (None, [c_void_p]),
     "ncast_plan_schema": (_STATUS, [POINTER(c_void_p)]),
     # explain.h

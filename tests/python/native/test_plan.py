@@ -27,6 +27,11 @@ def test_a_plan_is_read_described_and_written() -> None:
     assert json.loads(read.write()) == PLAN
 
 
+def test_a_lowered_plan_is_replicated() -> None:
+    lowered = plan.NativePlan.read(json.dumps(PLAN | {"instances": 3})).lower()
+    assert (lowered.info().chunks, lowered.info().steps) == (3, 6)
+
+
 def test_a_fault_is_reported_with_its_place() -> None:
     with pytest.raises(InvalidArgumentError, match=r"ranks\[0\]: has no 'groups'"):
         plan.NativePlan.read(json.dumps(PLAN | {"ranks": [{}]}))

@@ -1,0 +1,24 @@
+// The passes between a plan as its author wrote it and the plan that is verified, compiled and executed.
+#pragma once
+
+#include "plan/ir.h"
+
+namespace narrowcast::plan::lower {
+
+// Replicates the plan `plan.instances` times. Replica i has the i-th part of every chunk, and groups, channels and
+// barriers of its own: number k becomes k * instances + i. A step of several chunks becomes steps of one chunk, because
+// the parts of a replica are not adjacent. Errors: INVALID_ARGUMENT for 0 instances or a plan that becomes too large.
+ncast_status replicate(const Plan& plan, Plan* replicated);
+
+// Fuses adjacent steps of a group, so that values stay in registers:
+//   - a copy of what the previous step stored becomes further destinations of that step (receive, then forward);
+//   - a reduction into the destination of the previous reduction becomes further sources of that one, which then rounds
+//     once.
+// A fused step ends when all its parts have ended, so a step of another group can have to wait longer than before. The
+// verifier proves the result.
+Plan fuse(const Plan& plan);
+
+// All passes in their order. Errors: as replicate().
+ncast_status lower(const Plan& plan, Plan* lowered);
+
+}  // namespace narrowcast::plan::lower
