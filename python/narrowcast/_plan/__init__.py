@@ -1,0 +1,1 @@
+"""Plans in Python: their representation, and the formats of other libraries."""
