@@ -53,7 +53,7 @@ PYTHON_ALLOWED: dict[str, set[str]] = {
     "_native": {*_LOWEST},
     "_arrays": {*_LOWEST},
     "_files": {*_LOWEST},
-    "_plan": {"_native", *_LOWEST},
+    "_plan": {"_files", "_native", "plots", *_LOWEST},
     "codec": {"_arrays", "_native", *_LOWEST},
     "cuda": {"codec", "_arrays", "_native", *_LOWEST},
     "files": {"codec", "_arrays", "_files", "_native", *_LOWEST},
