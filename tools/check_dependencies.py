@@ -46,7 +46,7 @@ DEVICE_FOLDER = "narrowcast/device/"
 
 # Module or sub-package of python/narrowcast -> those that it may import, besides itself.
 _LOWEST = {"errors", "types"}
-_PUBLIC = {"codec", "comm", "cuda", "files", "local", "ratios", *_LOWEST}
+_PUBLIC = {"codec", "comm", "cuda", "files", "local", "plan", "ratios", *_LOWEST}
 PYTHON_ALLOWED: dict[str, set[str]] = {
     "errors": set(),
     "types": set(),
@@ -59,6 +59,7 @@ PYTHON_ALLOWED: dict[str, set[str]] = {
     "files": {"codec", "_arrays", "_files", "_native", *_LOWEST},
     "ratios": {"codec", "files", "_files", *_LOWEST},
     "plots": {"ratios", "_files", *_LOWEST},
+    "plan": {"_plan", *_LOWEST},
     "_comm": {"_arrays", "_native", *_LOWEST},
     "comm": {"_comm", "_native", *_LOWEST},
     "local": {"comm", "_comm", "_native", *_LOWEST},

@@ -34,6 +34,7 @@ PYTHON_MODULES = (
     "narrowcast",
     "narrowcast.cuda",
     "narrowcast.files",
+    "narrowcast.plan",
     "narrowcast.ratios",
     "narrowcast.plots",
     "narrowcast.types",

@@ -1,0 +1,1 @@
+"""The language in which users write plans: statements are recorded, ordered, and written as a plan."""

@@ -1,0 +1,63 @@
+"""Plans as users have them: read from a file or written by a program."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+from .._files.atomic import write_file
+from ..errors import InvalidArgumentError
+from .dsl.sites import Site
+from .model import Plan as Model
+from .text import heading, listing
+from .timeline import timeline
+
+
+class Plan:
+    """A collective for a fixed number of ranks: which rank moves what to whom, in which order, with which codec."""
+
+    def __init__(self, model: Model) -> None:
+        self._model = model
+
+    @property
+    def model(self) -> Model:
+        """The plan as objects."""
+        return self._model
+
+    def site(self, origin: int) -> Site | None:
+        """The line of the program that a step comes from; None for plans that were read from a file."""
+        return None
+
+    def json(self) -> str:
+        """The plan in the JSON form of docs/design/plans.md."""
+        return self.model.to_json()
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes the JSON form to a file, which is replaced atomically. Raises OSError."""
+        write_file(Path(path), (self.json() + "\n").encode())
+
+    def show(self, path: str | os.PathLike[str] | None = None) -> None:
+        """Prints the steps, or draws who sends what when, in logical time: each step takes one unit.
+
+        path: of the image, which is replaced atomically; ends in .png, .svg or .pdf, or in .json for a Chrome trace,
+        which Perfetto displays.
+
+        Raises UnsupportedError without matplotlib, InvalidArgumentError for other endings, and OSError.
+        """
+        if path is None:
+            print(*listing(self.model), sep="\n")
+            return
+        from . import drawing
+
+        target = Path(path)
+        if target.suffix == ".json":
+            trace = drawing.chrome_trace(self.model, timeline(self.model), self.site)
+            write_file(target, (json.dumps(trace) + "\n").encode())
+        elif target.suffix in drawing.FORMATS:
+            drawing.draw(self.model, timeline(self.model), target)
+        else:
+            raise InvalidArgumentError(f"{target} must end in .json or one of {', '.join(drawing.FORMATS)}")
+
+    def __repr__(self) -> str:
+        return f"<{heading(self.model)}>"
