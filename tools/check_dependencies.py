@@ -52,7 +52,7 @@ PYTHON_ALLOWED: dict[str, set[str]] = {
     "types": set(),
     "_native": {*_LOWEST},
     "_arrays": {*_LOWEST},
-    "_files": {*_LOWEST},
+    "_files": {"codec", "_arrays", "_native", *_LOWEST},
     "_plan": {"_files", "_native", "plots", *_LOWEST},
     "codec": {"_arrays", "_native", *_LOWEST},
     "cuda": {"codec", "_arrays", "_native", *_LOWEST},

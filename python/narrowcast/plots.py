@@ -101,7 +101,7 @@ def _selected(rows: Sequence[TensorRatio]) -> list[_Bars]:
         own = [row for row in rows if row.requested_codec == codec]
         others = [row for row in own if id(row) not in kept]
         if others:
-            bars.append(_together(f"{len(others)} smaller tensors", codec, others))
+            bars.append(_together(f"{sum(row.tensors for row in others):,} smaller tensors", codec, others))
         bars.append(_together("total", codec, own))
     return bars
 

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from . import codec as _codec
 from ._files.containers import segments
+from ._files.encoder import encode_values
 from ._files.opening import FileArgument, Source, opened_source
+from ._files.packing import BLOCK_BYTES
+from ._files.pipeline import Buffers, Pipeline
 from ._files.segment import Segment
-from .files import Reader, pieces
+from .codec import BlockStats
+from .files import FRAME_RAW_BYTES
 from .types import ValueType
 
 __all__ = ["TensorRatio", "entropy_bound", "exponent_counts", "tensor_ratios"]
@@ -33,8 +38,8 @@ class TensorRatio:
 
     tensor: str
     file: str
-    dtype: str
-    elems: int
+    dtype: str  #: the type that the file states, such as int16
+    elems: int  #: values of the type as which it is encoded: bytes for types that are not value types
     codec: str  #: of the frames: raw for value types that the requested codec does not support
     raw_bytes: int
     wire_bytes: int
@@ -43,6 +48,7 @@ class TensorRatio:
     escapes: int = 0  #: values stored out of line
     far_escapes: int = 0  #: escapes that needed a full exponent
     requested_codec: str = ""
+    tensors: int = 1  #: more for a row of small tensors, which share frames
 
     @property
     def ratio(self) -> float | None:
@@ -58,6 +64,7 @@ class TensorRatio:
         """The row as `narrowcast ratio --json` prints it."""
         return {
             "tensor": self.tensor,
+            "tensors": self.tensors,
             "dtype": self.dtype,
             "elems": self.elems,
             "codec": self.codec,
@@ -87,53 +94,145 @@ def entropy_bound(counts: npt.NDArray[np.int64], kind: ValueType) -> float:
     return (1 + kind.mantissa_bits + entropy_bits) / (8 * kind.bytes)
 
 
-def tensor_ratios(source: FileArgument, *, dtype: str | None = None, codec: str = "window") -> Iterator[TensorRatio]:
+def tensor_ratios(
+    source: FileArgument, *, dtype: str | None = None, codec: str = "window", threads: int | None = None
+) -> Iterator[TensorRatio]:
     """The ratio of every tensor of a safetensors, npy or plain file, each encoded in separate frames.
 
-    source, dtype, codec: as for `encode_file`, whose file may be smaller, because it packs small tensors together.
-    Raises the same exceptions as `encode_file`.
+    Tensors below 4 KiB, the size of a block, have one row for all tensors of a type, which are encoded together: alone
+    they would not shrink.
+
+    source, dtype, codec, threads: as for `encode_file`. Raises the same exceptions.
     """
     with opened_source(source) as file:
-        yield from tensor_ratios_of(file, dtype, codec)
+        yield from tensor_ratios_of(file, dtype, codec, threads)
 
 
-def tensor_ratios_of(source: Source, dtype: str | None, codec: str) -> Iterator[TensorRatio]:
+def tensor_ratios_of(
+    source: Source, dtype: str | None, codec: str, threads: int | None = None
+) -> Iterator[TensorRatio]:
     """As `tensor_ratios`, for an open file."""
-    reader = Reader(source)
-    for part in segments(source.file, source.name, dtype):
-        if part.tensor is not None:
-            yield _tensor_ratio(reader, part, part.tensor, source.name, codec)
+    tensors = [part for part in segments(source.file, source.name, dtype) if part.tensor is not None]
+    groups = _groups(tensors)
+    pieces = (piece for number, group in enumerate(groups) for piece in _pieces(number, group))
+
+    def work(piece: _Piece, buffers: Buffers) -> _Measured:
+        return _measure(source, piece, codec, buffers)
+
+    pipeline = Pipeline(work, lambda piece: 2 * piece.raw_bytes, threads)
+    for number, measured in itertools.groupby(pipeline.results(pieces), lambda one: one.group):
+        yield _sum(measured, groups[number], source.name, codec)
     source.check_unchanged()
 
 
-def _tensor_ratio(reader: Reader, part: Segment, name: str, source: str, codec: str) -> TensorRatio:
-    kind = part.dtype
-    counts = np.zeros(1 << kind.exponent_bits, np.int64)
-    widths: Counter[int] = Counter()
-    wire_bytes = escapes = far_escapes = 0
-    codec_used = codec
-    for piece in pieces([part]):
-        raw = reader.read(piece)
-        frame = reader.encode(raw, kind, codec, 0)
-        stats = _codec.inspect_blocks(frame)
-        codec_used = _codec.inspect(frame).codec
-        wire_bytes += frame.size
-        widths.update(stats.blocks_of_width)
-        escapes += stats.escapes
-        far_escapes += stats.far_escapes
-        if kind.is_float:
-            counts += exponent_counts(raw, kind)
-    return TensorRatio(
-        tensor=name,
-        file=source,
-        dtype=kind.name,
-        elems=part.raw_bytes // kind.bytes,
-        codec=codec_used,
-        raw_bytes=part.raw_bytes,
-        wire_bytes=wire_bytes,
-        bound=entropy_bound(counts, kind) if part.raw_bytes else None,
-        widths=dict(widths),
-        escapes=escapes,
-        far_escapes=far_escapes,
-        requested_codec=codec,
+def _groups(tensors: list[Segment]) -> list[list[Segment]]:
+    """The tensors of each row, in the order of the file."""
+    groups: list[list[Segment]] = []
+    small: dict[str, list[Segment]] = {}
+    for tensor in tensors:
+        if tensor.raw_bytes >= BLOCK_BYTES:
+            groups.append([tensor])
+        elif tensor.type_name in small:
+            small[tensor.type_name].append(tensor)
+        else:
+            small[tensor.type_name] = [tensor]
+            groups.append(small[tensor.type_name])
+    return groups
+
+
+class _Piece(NamedTuple):
+    """A part of a tensor, or several small tensors, that is encoded into one frame."""
+
+    group: int
+    dtype: ValueType
+    spans: list[tuple[int, int]]  #: offset and length of its parts in the file
+    raw_bytes: int
+
+
+def _pieces(number: int, group: list[Segment]) -> Iterator[_Piece]:
+    kind = group[0].dtype
+    if len(group) == 1:
+        (tensor,) = group
+        for start in range(0, tensor.raw_bytes, FRAME_RAW_BYTES):
+            length = min(FRAME_RAW_BYTES, tensor.raw_bytes - start)
+            yield _Piece(number, kind, [(tensor.offset + start, length)], length)
+        return
+    spans: list[tuple[int, int]] = []
+    raw_bytes = 0
+    for tensor in group:
+        if raw_bytes + tensor.raw_bytes > FRAME_RAW_BYTES:
+            yield _Piece(number, kind, spans, raw_bytes)
+            spans, raw_bytes = [], 0
+        spans.append((tensor.offset, tensor.raw_bytes))
+        raw_bytes += tensor.raw_bytes
+    yield _Piece(number, kind, spans, raw_bytes)
+
+
+class _Measured(NamedTuple):
+    """The frame of a piece."""
+
+    group: int
+    codec: str
+    wire_bytes: int
+    blocks: BlockStats
+    exponents: npt.NDArray[np.int64] | None
+
+
+def _measure(source: Source, piece: _Piece, codec: str, buffers: Buffers) -> _Measured:
+    raw = _read(source, piece, buffers)
+    frame = encode_values(raw, piece.dtype, codec, 0, buffers.frame)
+    return _Measured(
+        piece.group,
+        _codec.inspect(frame).codec,
+        frame.size,
+        _codec.inspect_blocks(frame),
+        exponent_counts(raw, piece.dtype) if piece.dtype.is_float else None,
     )
+
+
+def _read(source: Source, piece: _Piece, buffers: Buffers) -> npt.NDArray[np.uint8]:
+    raw = buffers.raw.of(piece.raw_bytes)
+    begin, end = piece.spans[0][0], sum(piece.spans[-1])
+    if end - begin > 2 * FRAME_RAW_BYTES:
+        filled = 0
+        for offset, length in piece.spans:
+            source.read(offset, raw[filled : filled + length].data)
+            filled += length
+    elif len(piece.spans) == 1:
+        source.read(begin, raw.data)
+    else:
+        # One read for many small tensors.
+        around = buffers.frame.of(end - begin)
+        source.read(begin, around.data)
+        np.concatenate([around[offset - begin :][:length] for offset, length in piece.spans], out=raw)
+    return raw
+
+
+def _sum(measured: Iterable[_Measured], group: list[Segment], source: str, codec: str) -> TensorRatio:
+    kind, raw_bytes = group[0].dtype, sum(tensor.raw_bytes for tensor in group)
+    name = group[0].tensor or ""
+    counts = np.zeros(1 << kind.exponent_bits, np.int64)
+    row = TensorRatio(
+        tensor=name if len(group) == 1 else f"{len(group):,} tensors below {BLOCK_BYTES >> 10} KiB",
+        file=source,
+        dtype=group[0].type_name,
+        elems=raw_bytes // kind.bytes,
+        codec=codec,
+        raw_bytes=raw_bytes,
+        wire_bytes=0,
+        bound=None,
+        requested_codec=codec,
+        tensors=len(group),
+    )
+    widths: Counter[int] = Counter()
+    for one in measured:
+        row.codec = one.codec
+        row.wire_bytes += one.wire_bytes
+        row.escapes += one.blocks.escapes
+        row.far_escapes += one.blocks.far_escapes
+        widths.update(one.blocks.blocks_of_width)
+        if one.exponents is not None:
+            counts += one.exponents
+    row.widths = dict(widths)
+    row.bound = entropy_bound(counts, kind)
+    return row

@@ -37,8 +37,9 @@ class Source:
     """
 
     def __init__(self, file: BinaryIO, name: str) -> None:
-        """file: seekable, at byte 0."""
+        """file: seekable. Offsets count from its position."""
         self.file, self.name = file, name
+        self._start = file.tell()
         self.size_bytes = bytes_left(file) or 0
         self._descriptor = _descriptor(file)
         self._position = threading.Lock()
@@ -56,15 +57,20 @@ class Source:
 
     def _read_some(self, offset: int, buffer: memoryview) -> int:
         if self._descriptor is not None:
-            return os.preadv(self._descriptor, [buffer], offset)
+            return os.preadv(self._descriptor, [buffer], self._start + offset)
         with self._position:
-            self.file.seek(offset)
+            self.file.seek(self._start + offset)
             return int(self.file.readinto(buffer) or 0)  # type: ignore[attr-defined]
+
+    def seek(self, offset: int) -> int:
+        """Sets the position of the file object. Returns the number of bytes after it, as of now."""
+        with self._position:
+            self.file.seek(self._start + offset)
+            return bytes_left(self.file) or 0
 
     def check_unchanged(self) -> None:
         """Raises SystemFailure if the size has changed: what was read is not the whole file."""
-        self.file.seek(0)
-        size_bytes = bytes_left(self.file)
+        size_bytes = self.seek(0)
         if size_bytes != self.size_bytes:
             raise SystemFailure(f"{self.name} changed from {self.size_bytes} to {size_bytes} bytes while it was read")
 

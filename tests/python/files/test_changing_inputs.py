@@ -51,7 +51,9 @@ def test_an_encoded_file_that_changes_its_size_is_an_error(values, tmp_path, cha
     def resize(_: int) -> None:
         os.truncate(encoded, size + change)
 
-    with pytest.raises(CorruptError, match="truncated" if change < 0 else "1 bytes follow frame"):
+    with pytest.raises(
+        (CorruptError, SystemFailure), match="when it was opened" if change < 0 else "1 bytes follow frame"
+    ):
         decode_file(encoded, tmp_path / "out", progress=resize)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["encoded", "values"]
 

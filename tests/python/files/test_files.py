@@ -129,7 +129,9 @@ def test_frames_of_packed_tensors_stay_within_the_limit(tmp_path, small_frames):
     path = tmp_path / "small.safetensors"
     safetensors_of(path, [(str(i), "BF16", [150], normal("bfloat16", 150, i).tobytes()) for i in range(50)])
     frames = round_trip(path, tmp_path)
-    assert [frame.info.raw_bytes for frame in frames if frame.info.dtype == "bfloat16"] == [900] * 16 + [600]
+    # Too short for a block, so they are plain bytes.
+    assert [frame.info.raw_bytes for frame in frames[-17:]] == [900] * 16 + [600]
+    assert {frame.info.dtype for frame in frames} == {"uint8"}
 
 
 def test_paths_may_be_strings(slices, tmp_path):
