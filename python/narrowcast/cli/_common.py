@@ -11,8 +11,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
 from .._files.atomic import write_file
 from .._files.opening import FileArgument
@@ -64,6 +62,11 @@ DtypeOption = Annotated[
         callback=_dtype,
         help="Value type of a plain file, such as bfloat16 (uint8: plain bytes), or of an npy file without one.",
     ),
+]
+
+
+ThreadsOption = Annotated[
+    int | None, typer.Option(min=1, help="Threads that encode or decode. Default: the number of CPUs, up to 16.")
 ]
 
 
@@ -123,14 +126,9 @@ def progress_bar(label: str, total_bytes: int | None) -> Iterator[Callable[[int]
     if not sys.stderr.isatty():
         yield None
         return
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        DownloadColumn(),
-        TransferSpeedColumn(),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+    from ._tables import Progress
+
+    with Progress() as bar:
         task = bar.add_task(label, total=total_bytes)
         yield lambda count: bar.advance(task, count)
 

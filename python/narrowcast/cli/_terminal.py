@@ -1,4 +1,4 @@
-"""What commands print: text without control characters, tables, and standard streams that may be closed."""
+"""What commands print: text without control characters, to standard streams that may be closed."""
 
 from __future__ import annotations
 
@@ -6,13 +6,6 @@ import errno
 import io
 import os
 import sys
-from typing import Any
-
-from rich import table as _table
-from rich.console import Console
-
-# Of output that is not a terminal.
-_COLUMNS = 160
 
 
 def printable(text: str) -> str:
@@ -28,21 +21,6 @@ def printable(text: str) -> str:
 def printable_lines(text: str) -> str:
     """As printable, but keeps the ends of lines."""
     return "\n".join(map(printable, text.split("\n")))
-
-
-class Table(_table.Table):
-    """A table of printable text."""
-
-    def add_row(self, *cells: Any, **options: Any) -> None:
-        super().add_row(*(printable_lines(cell) if isinstance(cell, str) else cell for cell in cells), **options)
-
-
-def console(width: int | None = None, *, stderr: bool = False) -> Console:
-    """Standard output, with the terminal's width; 160 columns if it is not a terminal."""
-    if width is None and not (sys.stderr if stderr else sys.stdout).isatty():
-        width = _COLUMNS
-    # No markup: names from files may contain brackets.
-    return Console(highlight=False, markup=False, emoji=False, width=width, stderr=stderr)
 
 
 def bytes_text(count: float) -> str:

@@ -10,7 +10,8 @@ from .._bench import samples
 from .._bench.launch import run_ranks
 from ..comm import unique_id
 from ..cuda import device_count
-from ._terminal import Table, bytes_text, console
+from ._tables import Table, console
+from ._terminal import bytes_text
 
 # Operation, packaged tensor, reduction: typical combinations in training and inference.
 _CASES = (

@@ -11,16 +11,15 @@ import typer
 
 from .._doctor import Section, examine, remove_stale_segments
 from ._common import print_json
-from ._terminal import Table, console, printable_lines
+from ._tables import Table, console
+from ._terminal import printable_lines
 
 # Columns of the output, if it is not a terminal and COLUMNS is not set.
 _WIDTH = 100
 
 
 def doctor(
-    command: Annotated[
-        list[str] | None, typer.Argument(metavar="[COMMAND...]", help="A command to check as well.")
-    ] = None,
+    command: Annotated[list[str] | None, typer.Argument(metavar="COMMAND", help="A command to check as well.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
     clean: Annotated[
         bool, typer.Option("--clean", help="Remove shared memory that killed processes left in /dev/shm.")

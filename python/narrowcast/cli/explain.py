@@ -13,7 +13,8 @@ from .._comm.explain import explain as explain_call
 from ..cuda import device_count
 from ..types import value_type
 from ._common import BadUse, comm_codec_name, print_json
-from ._terminal import Table, bytes_text, console
+from ._tables import Table, console
+from ._terminal import bytes_text
 from .bench.collectives import parse_size
 
 # Used if the machine does not have several GPUs.

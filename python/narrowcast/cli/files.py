@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 from dataclasses import asdict
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -14,6 +14,7 @@ from ..files import FileFrame, decode_file, encode_file, frames_of
 from ._common import (
     STANDARD_STREAM,
     DtypeOption,
+    ThreadsOption,
     codec_name,
     dtype_errors_as_bad_use,
     file_bytes,
@@ -22,7 +23,10 @@ from ._common import (
     print_json,
     progress_bar,
 )
-from ._terminal import Table, bytes_text, console, printable
+from ._terminal import bytes_text, printable
+
+if TYPE_CHECKING:
+    from ._tables import Table
 
 _Output = Annotated[
     str,
@@ -38,11 +42,14 @@ def encode(
     dtype: DtypeOption = None,
     codec: Annotated[str, typer.Option(callback=codec_name, help="A codec, such as raw or name:key=value.")] = "window",
     checksum: Annotated[bool, typer.Option(help="Put a checksum into every frame.")] = True,
+    threads: ThreadsOption = None,
 ) -> None:
     """Encode a file without loss: `decode` restores every byte."""
     read, written = input_file(source), output_file(target, source)
     with dtype_errors_as_bad_use(), progress_bar("encode", file_bytes(read)) as progress:
-        totals = encode_file(read, written, codec=codec, dtype=dtype, checksum=checksum, progress=progress)
+        totals = encode_file(
+            read, written, codec=codec, dtype=dtype, checksum=checksum, threads=threads, progress=progress
+        )
     ratio = f", ratio {totals.wire_bytes / totals.raw_bytes:.4f}" if totals.raw_bytes else ""
     _print_summary(source, target, f"{bytes_text(totals.raw_bytes)} -> {bytes_text(totals.wire_bytes)}{ratio}")
 
@@ -50,11 +57,12 @@ def encode(
 def decode(
     source: Annotated[str, typer.Argument(metavar="IN", help="A file that encode wrote; -: standard input.")],
     target: _Output,
+    threads: ThreadsOption = None,
 ) -> None:
     """Decode a file that `encode` wrote."""
     read, written = input_file(source), output_file(target, source)
     with progress_bar("decode", file_bytes(read)) as progress:
-        totals = decode_file(read, written, progress=progress)
+        totals = decode_file(read, written, threads=threads, progress=progress)
     _print_summary(source, target, f"{bytes_text(totals.wire_bytes)} -> {bytes_text(totals.raw_bytes)}")
 
 
@@ -69,12 +77,13 @@ def _print_summary(source: str, target: str, sizes: str) -> None:
 def inspect(
     source: Annotated[str, typer.Argument(metavar="FILE", help="A file that encode wrote; -: standard input.")],
     json: Annotated[bool, typer.Option("--json", help="Print a list of objects, one per frame.")] = False,
+    threads: ThreadsOption = None,
 ) -> None:
     """Show the frames of a file and verify their checksums. The exit status is 1 when a frame is corrupt."""
     frames: list[FileFrame] = []
     faults = []
     try:
-        for frame in frames_of(input_file(source)):
+        for frame in frames_of(input_file(source), threads=threads):
             frames.append(frame)
             faults += [frame.fault] if frame.fault else []
     except CorruptError as error:
@@ -83,12 +92,16 @@ def inspect(
     if frames and json:
         print_json([_as_json(frame) for frame in frames])
     elif frames:
+        from ._tables import console
+
         console().print(_table(frames))
     if faults:
         raise CorruptError(faults[0] + (f"; {len(faults) - 1} more errors" if len(faults) > 1 else ""))
 
 
 def _table(frames: list[FileFrame]) -> Table:
+    from ._tables import Table
+
     table = Table(
         "frame", "offset", "values", "type", "codec", "raw", "wire", "ratio", "blocks of width", "escapes", "checksum"
     )

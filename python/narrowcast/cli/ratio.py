@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,24 +14,28 @@ from ..ratios import TensorRatio, tensor_ratios_of
 from ._common import (
     BadUse,
     DtypeOption,
+    ThreadsOption,
     codec_name,
     dtype_errors_as_bad_use,
     input_file,
     output_file,
     print_json,
 )
-from ._terminal import Table, console
 from .files import widths_text
+
+if TYPE_CHECKING:
+    from ._tables import Table
 
 
 def ratio(
     sources: Annotated[
         list[str],
-        typer.Argument(metavar="FILE...", help="safetensors, npy, or plain values with --dtype; -: standard input."),
+        typer.Argument(metavar="FILE", help="safetensors, npy, or plain values with --dtype; -: standard input."),
     ],
     dtype: DtypeOption = None,
     codec: Annotated[list[str] | None, typer.Option(help="Repeatable. Default: window.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print a list of objects, one per tensor and codec.")] = False,
+    threads: ThreadsOption = None,
     plot: Annotated[Path | None, typer.Option(metavar="OUT.png", help="Draw ratios and bounds.")] = None,
 ) -> None:
     """Show the compression ratio of every tensor, and its entropy bound."""
@@ -54,16 +58,20 @@ def ratio(
                 raise BadUse(f"{file.name} is already encoded: use narrowcast inspect")
             for one in codecs:
                 file.file.seek(0)
-                rows += tensor_ratios_of(file, dtype, one)
+                rows += tensor_ratios_of(file, dtype, one, threads)
     if plot is not None:
         plots.plot_ratios(rows, plot)
     if json:
         print_json([row.as_json() for row in rows])
     else:
+        from ._tables import console
+
         console().print(_table(rows, several=len(sources) > 1))
 
 
 def _table(rows: list[TensorRatio], several: bool) -> Table:
+    from ._tables import Table
+
     table = Table()
     if several:
         table.add_column("file")

@@ -29,7 +29,7 @@ _LOCAL = "127.0.0.1"
 
 
 def run(
-    command: Annotated[list[str], typer.Argument(metavar="COMMAND...", help="The command and its arguments.")],
+    command: Annotated[list[str], typer.Argument(metavar="COMMAND", help="The command and its arguments.")],
     codec: Annotated[
         list[str] | None,
         typer.Option(metavar="[OPERATION=]CODEC", help="auto or a codec, for all operations or one; repeatable."),

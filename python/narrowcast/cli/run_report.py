@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from .._dropin.traffic import CommunicatorTraffic, Links, Report, Traffic
-from ._terminal import Table, bytes_text, console
+from ._tables import Table, console
+from ._terminal import bytes_text
 
 _GRAPHS_NOTE = (
     "in graphs: calls captured in CUDA graphs, counted once. raw and wire include replays, except short messages."

@@ -25,7 +25,8 @@ from ..cuda import device_count
 from ..errors import InvalidArgumentError, UnsupportedError
 from ..types import value_type
 from ._common import BadUse
-from ._terminal import Table, bytes_text, console, printable
+from ._tables import Table, console
+from ._terminal import bytes_text, printable
 from .bench import report as bench_report
 from .bench.collectives import sizes
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import re
 import signal
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import time
 import numpy as np
 import pytest
 from narrowcast._bench.operations import names
+from narrowcast.cli._main import COMMANDS
 from sample_values import normal
 
 
@@ -81,11 +83,11 @@ def test_encoded_data_is_not_written_to_a_terminal(slices):
 
 
 def test_options_of_encode(cli, tmp_path):
-    (tmp_path / "values").write_bytes(normal("bfloat16", 3001).tobytes() + b"x")
+    (tmp_path / "values").write_bytes(normal("bfloat16", 40_001).tobytes() + b"x")
     assert cli("encode", "values", "out", "--dtype", "bf16", "--codec", "raw", "--no-checksum").returncode == 0
     frames = json.loads(cli("inspect", "out", "--json").stdout)
     assert [(f["dtype"], f["codec"], f["elems"], f["checksum"]) for f in frames] == [
-        ("bfloat16", "raw", 3001, None),
+        ("bfloat16", "raw", 40_001, None),
         ("uint8", "raw", 1, None),
     ]
 
@@ -94,18 +96,38 @@ def test_version_and_help(cli, cli_here):
     version = cli("--version")
     assert version.returncode == 0
     assert version.stdout.startswith("narrowcast 0.")
-    for command in ([], ["encode"], ["bench"], ["bench", "all_reduce"], ["explain"], ["demo"], ["run"], ["doctor"]):
+    commands = ([], *([name] for name in COMMANDS), ["bench", "all_reduce"], ["bench", "codec"])
+    for command in commands:
         shown = cli_here(*command, "--help")
         assert (shown.returncode, shown.stderr) == (0, "")
-        assert "Usage: narrowcast" in shown.stdout
+        assert f"Usage: {' '.join(['narrowcast', *command])} [OPTIONS]" in shown.stdout
+        # No type of Python, such as <str> or <int range>.
+        assert not re.search(r"<\w|INTEGER|TEXT", shown.stdout), shown.stdout
+        assert cli_here(*command, "-h").stdout == shown.stdout
+
+
+@pytest.mark.parametrize("command", [[], ["bench"]])
+def test_a_group_without_a_command_prints_its_help(cli_here, command):
+    bare = cli_here(*command)
+    assert (bare.returncode, bare.stderr) == (0, "")
+    assert bare.stdout == cli_here(*command, "--help").stdout
+
+
+def test_a_command_imports_only_what_it_needs(tmp_path):
+    program = (
+        "import sys; from narrowcast.cli import main; main(['encode', 'missing', 'out']); "
+        "print(sorted(set(sys.modules) & {'rich', 'narrowcast._doctor', 'narrowcast.cli.bench'}))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
 
 
 @pytest.mark.parametrize(
     ("arguments", "word"),
     [
-        ([], "Missing command"),
         (["compress"], "compress"),
         (["encode"], "IN"),
+        (["encode", "plain", "out", "--dtype", "uint8", "--threads", "0"], "--threads"),
         (["encode", "plain"], "OUT"),
         (["encode", "plain", "out", "--level", "9"], "--level"),
         (["encode", "plain", "out"], "--dtype"),

@@ -6,40 +6,33 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
 
 from ..._bench import operations, samples
 from ..._files.atomic import check_writable
 from ...errors import InternalError
+from .._commands import CommandGroup, new_group, print_help_without_command, single_command
 from .._common import BadUse, DtypeOption, codec_name, dtype_errors_as_bad_use, existing_file, print_json, write_json
 from .collectives import CollectiveCommand, collective, parse_size
 from .options import OutputFile
 
 
-class Benchmarks(TyperGroup):
+class _Benchmarks(CommandGroup):
     """Has a command for every operation of the library, which is loaded only when they are needed."""
 
-    def list_commands(self, ctx: Any) -> list[str]:
-        return [*operations.names(), *super().list_commands(ctx)]
+    def command_names(self) -> list[str]:
+        return [*operations.names(), "codec"]
 
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        own = super().get_command(ctx, cmd_name)
-        return own if own is not None or cmd_name not in operations.names() else _operation_command(cmd_name)
-
-
-def _operation_command(operation: str) -> Any:
-    single = typer.Typer(add_completion=False, rich_markup_mode=None)
-    single.command(operation, cls=CollectiveCommand)(collective(operation))
-    return typer.main.get_command(single)
+    def load(self, name: str) -> Any:
+        if name == "codec":
+            return single_command(name, codec)
+        return single_command(name, collective(name), cls=CollectiveCommand)
 
 
-app = typer.Typer(
-    cls=Benchmarks, no_args_is_help=False, help="Measure the codecs and the collectives.", rich_markup_mode=None
-)
+bench = new_group(None, _Benchmarks, "Measure the codecs and the collectives.")
+bench.callback()(print_help_without_command)
 
 
-@app.command("codec")
-def codec_command(
+def codec(
     source: Annotated[Path, typer.Argument(metavar="FILE", help="safetensors, npy, or plain values with --dtype.")],
     dtype: DtypeOption = None,
     codec: Annotated[str, typer.Option(callback=codec_name, help="A codec, such as raw or name:key=value.")] = "window",
