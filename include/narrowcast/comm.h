@@ -7,8 +7,8 @@
 //
 // Calls that move data deliver identical bits. Reductions accumulate in fp32 (fp64 for float64; integers in their own
 // type, which wraps around) in rank order and round once: all ranks and all runs get the same bits, with every codec.
-// MIN and MAX ignore NaN unless all values are NaN. AVG divides the sum by the number of ranks before it rounds;
-// integers are truncated toward zero. Results too large for float8_e4m3 become NaN.
+// MIN and MAX ignore NaN unless all values are NaN; -0 is smaller than +0. AVG divides the sum by the number of ranks
+// before it rounds; integers are truncated toward zero. Results too large for float8_e4m3 become NaN.
 //
 // An invalid argument fails only that call. Any other error ends the communicator on every rank: waiting calls return,
 // later calls return the same error, and the communicator can only be destroyed.

@@ -8,13 +8,19 @@
 
 namespace narrowcast::testing {
 
+// Whether a < b, where -0 < +0. Neither is NaN.
+template <typename T>
+bool precedes(T a, T b) {
+  return a < b || (a == b && std::signbit(a) && !std::signbit(b));
+}
+
 template <typename T>
 T combine(ncast_redop op, T a, T b) {
   if constexpr (std::is_floating_point_v<T>) {
     switch (op) {
       case NCAST_PROD: return a * b;
-      case NCAST_MAX: return std::isnan(a) ? b : std::isnan(b) ? a : std::max(a, b);
-      case NCAST_MIN: return std::isnan(a) ? b : std::isnan(b) ? a : std::min(a, b);
+      case NCAST_MAX: return std::isnan(a) ? b : std::isnan(b) ? a : precedes(a, b) ? b : a;
+      case NCAST_MIN: return std::isnan(a) ? b : std::isnan(b) ? a : precedes(b, a) ? b : a;
       default: return a + b;
     }
   } else {

@@ -51,8 +51,11 @@ def reduce(ranks: Sequence[Array], op: str, kind: ValueType) -> Array:
                 total = total * values
             else:
                 better = values > total if op == "max" else values < total
-                # Numbers take precedence over NaN.
-                total = np.where(better | (total != total), values, total)
+                if kind.is_float:
+                    # Numbers take precedence over NaN, and -0 is smaller than 0.
+                    other_zero = (values == total) & (np.signbit(values) == (op == "min"))
+                    better |= (total != total) | other_zero
+                total = np.where(better, values, total)
         if op == "avg":
             count = total.dtype.type(len(ranks))
             total = total / count if kind.is_float else _truncated_quotient(total, count)

@@ -46,7 +46,7 @@ def _limits(inputs: Sequence[Array], op: str, kind: ValueType) -> tuple[Array, A
     wide = [oracle.widen(bits, kind).astype(np.float64) for bits in inputs]
     with np.errstate(all="ignore"):
         if op in ("min", "max"):
-            # 0 and -0 are equal, and either may be the result.
+            # Either of 0 and -0 may be the result of another library.
             exact = oracle.widen(oracle.reduce(inputs, op, kind), kind).astype(np.float64)
             magnitude = np.zeros_like(exact)
         elif op == "prod":

@@ -1,6 +1,8 @@
 #include "executor/host/reduction.h"
 
+#include <bit>
 #include <cstdint>
+#include <functional>
 #include <type_traits>
 
 #include "executor/host/convert.h"
@@ -73,17 +75,31 @@ struct Product {
     return arithmetic(a, b, [](auto x, auto y) { return x * y; });
   }
 };
+// The result if a == b: the bits that both have, or that either has. They are those of a, except for the sign of -0 and
+// +0.
+template <typename T, typename Operation>
+T of_equal(T a, T b, Operation operation) {
+  if constexpr (std::is_integral_v<T>) {
+    return a;
+  } else {
+    using Bits = std::conditional_t<sizeof(T) == 8, uint64_t, uint32_t>;
+    return std::bit_cast<T>(operation(std::bit_cast<Bits>(a), std::bit_cast<Bits>(b)));
+  }
+}
+
 // `a != a` is true only for NaN.
 struct Maximum {
   template <typename T>
   static T apply(T a, T b) {
-    return b > a || a != a ? b : a;
+    const T equal = of_equal(a, b, std::bit_and<>());
+    return a == b ? equal : b > a || a != a ? b : a;
   }
 };
 struct Minimum {
   template <typename T>
   static T apply(T a, T b) {
-    return b < a || a != a ? b : a;
+    const T equal = of_equal(a, b, std::bit_or<>());
+    return a == b ? equal : b < a || a != a ? b : a;
   }
 };
 

@@ -2,7 +2,7 @@
 //
 // The accumulator is fp32 for float32 and narrower floats, fp64 for float64, and the type itself for integers, which
 // wrap around. AVG divides the sum at the end; integers are truncated toward zero. MIN and MAX ignore NaN unless all
-// values are NaN. Of equal values (-0 and +0), that of the lowest rank is the result.
+// values are NaN. -0 is smaller than +0.
 #pragma once
 
 #include <cstddef>

@@ -2,6 +2,7 @@
 #include "executor/host/reduction.h"
 
 #include <limits>
+#include <utility>
 
 #include "doctest/doctest.h"
 #include "support/values.h"
@@ -52,9 +53,33 @@ TEST_CASE("MinAndMaxIgnoreNanUnlessAllAreNan") {
   CHECK(std::isnan(reduce<float>(NCAST_FLOAT32, NCAST_MAX, {nan, nan})));
 }
 
-TEST_CASE("OfEqualValuesThatOfTheLowestRankIsTheResult") {
-  CHECK(std::signbit(reduce<float>(NCAST_FLOAT32, NCAST_MAX, {-0.0f, 0.0f})));
-  CHECK(!std::signbit(reduce<float>(NCAST_FLOAT32, NCAST_MIN, {0.0f, -0.0f})));
+template <typename Bits>
+void check_zeros(ncast_dtype dtype) {
+  const Bits zero = 0;
+  const Bits minus_zero = static_cast<Bits>(Bits{1} << (8 * sizeof(Bits) - 1));
+  CAPTURE(ncast_dtype_name(dtype));
+  for (const auto& [a, b] : {std::pair{zero, minus_zero}, {minus_zero, zero}}) {
+    CHECK(reduce<Bits>(dtype, NCAST_MAX, {a, b}) == zero);
+    CHECK(reduce<Bits>(dtype, NCAST_MIN, {a, b}) == minus_zero);
+  }
+  CHECK(reduce<Bits>(dtype, NCAST_MAX, {minus_zero, minus_zero}) == minus_zero);
+  CHECK(reduce<Bits>(dtype, NCAST_MIN, {zero, zero}) == zero);
+}
+
+TEST_CASE("MinusZeroIsSmallerThanZero") {
+  check_zeros<uint16_t>(NCAST_FLOAT16);
+  check_zeros<uint16_t>(NCAST_BFLOAT16);
+  check_zeros<uint32_t>(NCAST_FLOAT32);
+  check_zeros<uint64_t>(NCAST_FLOAT64);
+  check_zeros<uint8_t>(NCAST_FLOAT8_E4M3);
+  check_zeros<uint8_t>(NCAST_FLOAT8_E5M2);
+}
+
+TEST_CASE("MinAndMaxOfEqualIntegersAreThem") {
+  for (const ncast_redop op : {NCAST_MIN, NCAST_MAX}) {
+    CHECK(reduce<int8_t>(NCAST_INT8, op, {-1, -1}) == -1);
+    CHECK(reduce<uint64_t>(NCAST_UINT64, op, {7, 7}) == 7);
+  }
 }
 
 }  // namespace

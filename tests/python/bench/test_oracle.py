@@ -51,6 +51,13 @@ def test_differences_of_one_bit_are_counted_and_zeros_have_signs():
     assert oracle.count_wrong(a, b, kind) == 2
 
 
+def test_minus_zero_is_smaller_than_zero():
+    kind = value_type("float32")
+    zeros = [np.array([0.0, -0.0], np.float32), np.array([-0.0, 0.0], np.float32)]
+    assert np.signbit(oracle.reduce(zeros, "min", kind)).tolist() == [True, True]
+    assert np.signbit(oracle.reduce(zeros, "max", kind)).tolist() == [False, False]
+
+
 def test_integer_averages_truncate_toward_zero():
     kind = value_type("int32")
     ranks = [np.array(values, np.int32) for values in ([7, -7, 6], [0, 0, 0], [0, 0, 0])]

@@ -96,6 +96,11 @@ def small(world: World) -> Cases:
         for count in counts:
             data, root = rng.choice(DATA), rng.randrange(world.ranks)
             yield _case(world, section, Choice(operation, kind, op, data, count, root))
+    # -0 is smaller than 0, on whichever rank it is: as packets, and as blocks.
+    for kind in (kind for kind in VALUE_TYPES if kind.is_float):
+        for op in ("min", "max"):
+            for count in (1025, 4 * MIB // kind.bytes + 1) if world.thorough else (1025,):
+                yield _case(world, section, Choice("all_reduce", kind, op, "zeros", count, 0))
 
 
 def larger(world: World) -> Cases:

@@ -11,7 +11,8 @@ from narrowcast.types import ValueType, value_type
 from .tolerance import is_near
 
 # weights: of a model, in other types than theirs converted. random: any bits, which no codec shrinks. special: nothing
-# but NaNs of many payloads, infinities, denormals, zeros of both signs and what is next to them.
+# but NaNs of many payloads, infinities, denormals, zeros of both signs and what is next to them. "zeros", which cases
+# name themselves: 0 and -0.
 DATA = ("weights", "normal", "random", "special")
 _SPECIAL_ELEMS = 65_521
 POISON = np.random.default_rng(1).integers(0, 256, 8192, np.uint8)
@@ -25,6 +26,8 @@ def pool(data: str, dtype: str) -> np.ndarray:
         return _weights(kind)
     if data == "special":
         return _special(kind)
+    if data == "zeros":
+        return _zeros(kind)
     return samples.sample(data, dtype)
 
 
@@ -36,6 +39,11 @@ def _weights(kind: ValueType) -> np.ndarray:
     if not kind.is_float:
         return (1000 * values).astype(np.int64).astype(kind.numpy)
     return oracle.narrow(values.astype(np.float64) if kind.name == "float64" else values, kind)
+
+
+def _zeros(kind: ValueType) -> np.ndarray:
+    signs = np.random.default_rng(3).integers(0, 2, _SPECIAL_ELEMS, np.uint64) << np.uint64(8 * kind.bytes - 1)
+    return signs.astype(f"uint{8 * kind.bytes}").view(kind.numpy)
 
 
 def _special(kind: ValueType) -> np.ndarray:

@@ -77,8 +77,22 @@ struct Number<NCAST_FLOAT8_E5M2> {
   using Accumulator = float;
 };
 
-// NaN is handled as in fmin and fmax. If both values are equal, the result is the accumulator. Integers wrap around:
-// sums and products are computed in unsigned types.
+template <typename T>
+__device__ __forceinline__ T smaller(T a, T b) {
+  if constexpr (std::is_same_v<T, float>) return fminf(a, b);
+  if constexpr (std::is_same_v<T, double>) return fmin(a, b);
+  return b < a ? b : a;
+}
+template <typename T>
+__device__ __forceinline__ T larger(T a, T b) {
+  if constexpr (std::is_same_v<T, float>) return fmaxf(a, b);
+  if constexpr (std::is_same_v<T, double>) return fmax(a, b);
+  return b > a ? b : a;
+}
+
+// MIN and MAX of floats are the instructions min and max of PTX: they ignore NaN unless both values are NaN, and -0 is
+// smaller than +0. Swapping the operands never changes a bit, except for the payload of a float64 NaN. Integers wrap
+// around: sums and products are computed in unsigned types.
 template <typename T>
 __device__ __forceinline__ T reduced(ncast_redop op, T accumulator, T value) {
   using Unsigned = std::conditional_t<sizeof(T) == 8, uint64_t, uint32_t>;
@@ -86,8 +100,8 @@ __device__ __forceinline__ T reduced(ncast_redop op, T accumulator, T value) {
   switch (op) {
     case NCAST_SUM: return static_cast<T>(static_cast<Wrapping>(accumulator) + static_cast<Wrapping>(value));
     case NCAST_PROD: return static_cast<T>(static_cast<Wrapping>(accumulator) * static_cast<Wrapping>(value));
-    case NCAST_MIN: return value < accumulator || accumulator != accumulator ? value : accumulator;
-    default: return value > accumulator || accumulator != accumulator ? value : accumulator;
+    case NCAST_MIN: return smaller(accumulator, value);
+    default: return larger(accumulator, value);
   }
 }
 

@@ -6,9 +6,6 @@
 
 namespace narrowcast::executor::cuda {
 
-// Whether swapping the operands never changes a bit. MIN and MAX of -0 and +0 return the first operand.
-__device__ inline bool commutes(ncast_redop op) { return op != NCAST_MIN && op != NCAST_MAX; }
-
 // State of a warp that is in shared memory, because the sums take all registers. Local memory would be slow: every wait
 // for a peer invalidates the L1 cache, so it would be read from the L2 cache.
 struct ReducingState {
@@ -164,10 +161,10 @@ class ReducingWarp {
     return true;
   }
 
-  // Sources are in rank order. On rank 0 the first two are swapped if the result is the same, because this rank's own
-  // values arrive last.
+  // Sources are in rank order. On rank 0 the first two are swapped, because this rank's own values arrive last. The
+  // result is the same: reduced() commutes.
   __device__ int source_of(int position) const {
-    return call_.peers.rank == 0 && position < 2 && commutes(call_.op) ? 1 - position : position;
+    return call_.peers.rank == 0 && position < 2 ? 1 - position : position;
   }
   // Starts to load a payload of this turn from `source`, whose values are raw_bytes. Returns none if there is none or
   // it is invalid.
