@@ -16,8 +16,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING, overload
 
 from ._comm.config import CommunicatorOptions, comm_config
-from ._native.integers import as_int
+from ._comm.handles import OfThisProcess
 from ._native.library import check, library
+from ._native.numbers import as_int
 from .comm import Communicator
 from .errors import NarrowcastError
 
@@ -35,7 +36,7 @@ def _destroy(handles: Sequence[int]) -> int:
     return int(library().ncast_comm_destroy_all((c_void_p * len(handles))(*handles), len(handles)))
 
 
-class LocalRanks(Sequence[Communicator]):
+class LocalRanks(OfThisProcess, Sequence[Communicator]):
     """The communicators of all ranks, in rank order. They are created and closed together.
 
     ranks: how many.

@@ -12,9 +12,10 @@ from types import TracebackType
 from .._native.interrupts import was_interrupted
 from .._native.library import check, library
 from ..errors import NarrowcastError
+from .handles import OfThisProcess
 
 
-class Stream:
+class Stream(OfThisProcess):
     """A stream of the host backend. Its calls run in order on a thread of the stream, asynchronously to the caller.
 
     The caller must not access the buffers of these calls until `synchronize()`. The stream keeps them alive until then.

@@ -8,9 +8,10 @@ from typing import Any
 
 from .._arrays.view import view
 from .._native.library import check, library
+from .handles import OfThisProcess
 
 
-class Registration:
+class Registration(OfThisProcess):
     """Memory that the ranks of a communicator have registered together.
 
     Closing is collective: every rank closes it at the same place in the order of the communicator's calls. No CUDA

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+
 import narrowcast
 import numpy as np
 import pytest
@@ -23,6 +26,14 @@ def test_one_thread_drives_all_ranks():
                 comm.all_gather(own, out)
     assert all((out == 4.5).all() for out in total)
     assert all((out == np.concatenate(values)).all() for out in gathered)
+
+
+@pytest.mark.parametrize("copied", [pickle.dumps, copy.copy, copy.deepcopy])
+def test_what_belongs_to_a_process_is_not_pickled_or_copied(copied):
+    with narrowcast.LocalRanks(1) as comms, narrowcast.Stream() as stream:
+        for owner in (comms, comms[0], stream):
+            with pytest.raises(TypeError, match=f"a {type(owner).__name__} cannot be pickled or copied"):
+                copied(owner)
 
 
 def test_local_ranks_are_closed_together():
