@@ -16,9 +16,10 @@ import numpy.typing as npt
 from ._arrays.view import View, byte_array, host_view, reject_overlap
 from ._native.codecs import Codec, CodecParameter, CodecType, codec_number, codec_text, codecs
 from ._native.library import check, library
+from ._native.numbers import as_index
 from ._native.structures import CHECKSUM, MORE, REFERENCE, FrameInfoC
 from .errors import CorruptError
-from .types import BY_NUMBER, value_type
+from .types import BY_NUMBER, DType, value_type
 
 __all__ = [
     "BlockStats",
@@ -88,7 +89,7 @@ class BlockStats:
         return self.counters.get("far_escapes", 0)
 
 
-def error_bound(codec: str, dtype: str, largest: float) -> float:
+def error_bound(codec: str, dtype: DType, largest: float) -> float:
     """The largest absolute error of a finite value in a block whose largest finite magnitude is `largest`.
 
     0 if the codec is exact, or stores values of this type raw. Raises ValueError for invalid arguments.
@@ -100,12 +101,13 @@ def error_bound(codec: str, dtype: str, largest: float) -> float:
     return found
 
 
-def bound(dtype: str, elems: int, *, codec: str = "window") -> int:
+def bound(dtype: DType, elems: int, *, codec: str = "window") -> int:
     """The largest size in bytes of a frame of `elems` values of `dtype`.
 
     Raises ValueError for an unknown value type or codec, and when the values exceed 2^35 bytes, the limit of one frame.
     """
     kind, number = value_type(dtype), codec_number(codec)
+    elems = as_index(elems, "elems")
     found = int(library().ncast_bound(kind.number, number, elems)) if 0 <= elems < 1 << 64 else 0
     if not found:
         raise ValueError(f"elems is {elems}: one frame holds 0 to 2^35 bytes of values")
@@ -116,7 +118,7 @@ def encode(
     values: Any,
     *,
     codec: str = "window",
-    dtype: str | None = None,
+    dtype: DType | None = None,
     checksum: bool = False,
     more: bool = False,
     reference: bool = False,
@@ -127,7 +129,8 @@ def encode(
     values: a contiguous array of any shape and alignment. The frame stores the values, not the shape.
     codec: one of `codecs()`, with parameters as "name:key=value,key=value". "window" is lossless; value types that a
         codec does not encode are stored raw.
-    dtype: the value type, such as "bfloat16". Required if the array does not have it, as for bytes and uint16 bits.
+    dtype: the value type, such as "bfloat16" or torch.bfloat16 (`types.DType`). Required if the array does not have
+        it, as for bytes and uint16 bits.
     checksum: store an XXH3 of the frame in its header, which `decode` verifies.
     more: set the flag MORE: another frame of the same stream follows.
     reference: use the scalar reference implementation, which writes the same bytes.

@@ -24,11 +24,12 @@ from ._comm.config import CommunicatorOptions, comm_config
 from ._comm.exchange import Exchange, ExchangeCall
 from ._comm.explain import Explanation, call_arguments, explanation_of
 from ._comm.registration import Registration, register
-from ._native.integers import as_int
 from ._native.library import check, library
+from ._native.numbers import as_int
 from ._native.operations import Buffer, Operation, operations
 from ._native.structures import UNIQUE_ID_BYTES, CommConfigC, CommCountersC, OperationCountersC, UniqueIdC
 from .errors import NarrowcastError, Status, error_of
+from .types import DType
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -94,9 +95,10 @@ class Communicator(Calls):
     The constructor returns when every rank has joined. It raises RemoteError when a peer dies, and PeerTimeoutError on
     every rank that waits when a peer does not join in time.
 
-    Every call takes `codec`, `stream` and `dtype` (the value type, if the array has none). Arrays are contiguous
-    and aligned to their value type, and their sizes give the counts. All ranks call with the same counts, types, op,
-    root and codec. A difference raises MismatchError on every rank; on GPUs the error is asynchronous (`async_error`).
+    Every call takes `codec`, `stream` and `dtype`, the value type (`types.DType`) of an array without one. Arrays are
+    contiguous and aligned to their value type, and their sizes give the counts. All ranks call with the same counts,
+    types, op, root and codec. A difference raises MismatchError on every rank; on GPUs the error is asynchronous
+    (`async_error`).
     `close()` waits for the calls of this rank. As a context manager the communicator closes at the end, and aborts
     first when the body raised.
 
@@ -233,7 +235,7 @@ class Communicator(Calls):
         }
         return Counters(totals.calls, totals.raw_bytes, totals.wire_bytes, totals.scratch_bytes, used)
 
-    def explain(self, operation: str, count: int, *, dtype: str, codec: str = "auto") -> Explanation:
+    def explain(self, operation: str, count: int, *, dtype: DType, codec: str = "auto") -> Explanation:
         """How this communicator of GPUs runs a call, as `narrowcast.explain`. The same on all ranks."""
         made = c_void_p()
         check(library().ncast_comm_explain(self.handle, *call_arguments(operation, count, dtype, codec), byref(made)))

@@ -23,14 +23,14 @@ from ._arrays.streams import stream_handle
 from ._arrays.view import UNKNOWN_DEVICE, View, reject_overlap, view
 from ._native import cuda_driver
 from ._native.codecs import codec_number
-from ._native.integers import as_unsigned
 from ._native.library import check as _check_status
 from ._native.library import library
+from ._native.numbers import as_unsigned
 from ._native.structures import MORE, CudaOptionsC
 from .codec import FRAME_HEADER_BYTES, FrameInfo
 from .codec import inspect as _inspect_host
 from .errors import Status, UnsupportedError, error_of
-from .types import ValueType, reduction_number, value_type
+from .types import DType, ValueType, reduction_number, value_type
 
 __all__ = [
     "STATUS_BYTES",
@@ -68,19 +68,21 @@ def device_count() -> int:
         return 0
 
 
-def workspace_bytes(dtype: str, elems: int, *, codec: str = "window") -> int:
+def workspace_bytes(dtype: DType, elems: int, *, codec: str = "window") -> int:
     """Bytes of workspace that `encode` needs, which may be 0."""
-    return int(library().ncast_cuda_workspace_bytes(value_type(dtype).number, codec_number(codec), elems))
+    count = as_unsigned(elems, "elems")
+    return int(library().ncast_cuda_workspace_bytes(value_type(dtype).number, codec_number(codec), count))
 
 
-def slot_bytes(dtype: str, *, codec: str = "window") -> int:
+def slot_bytes(dtype: DType, *, codec: str = "window") -> int:
     """The stride of slots in bytes: the largest size of an encoded block."""
     return int(library().ncast_slot_bytes(value_type(dtype).number, codec_number(codec)))
 
 
-def slot_count(dtype: str, elems: int, *, codec: str = "window") -> int:
+def slot_count(dtype: DType, elems: int, *, codec: str = "window") -> int:
     """The number of slots for `elems` values."""
-    return int(library().ncast_slot_count(value_type(dtype).number, codec_number(codec), elems))
+    count = as_unsigned(elems, "elems")
+    return int(library().ncast_slot_count(value_type(dtype).number, codec_number(codec), count))
 
 
 def encode(
@@ -90,7 +92,7 @@ def encode(
     workspace: Any = None,
     stream: Any = None,
     codec: str = "window",
-    dtype: str | None = None,
+    dtype: DType | None = None,
     more: bool = False,
     max_ctas: int = 0,
 ) -> None:
@@ -134,7 +136,7 @@ def decode(
     status: Any,
     stream: Any = None,
     codec: str = "window",
-    dtype: str | None = None,
+    dtype: DType | None = None,
     max_ctas: int = 0,
 ) -> None:
     """Decodes a frame with exactly as many values as `out` holds.
@@ -172,7 +174,7 @@ def decode_reduce(
     frame: Any,
     *,
     accumulator: Any,
-    dtype: str,
+    dtype: DType,
     status: Any,
     op: str = "sum",
     stream: Any = None,
@@ -214,7 +216,7 @@ def encode_slots(
     lengths: Any,
     stream: Any = None,
     codec: str = "window",
-    dtype: str | None = None,
+    dtype: DType | None = None,
     max_ctas: int = 0,
 ) -> None:
     """Encodes every block into a slot: block i at byte i * `slot_bytes()`, its length in bytes in lengths[i].
@@ -249,7 +251,7 @@ def decode_slots(
     status: Any,
     stream: Any = None,
     codec: str = "window",
-    dtype: str | None = None,
+    dtype: DType | None = None,
     max_ctas: int = 0,
 ) -> None:
     """As `decode`, from slots that were encoded with `codec`."""
@@ -278,7 +280,7 @@ def decode_reduce_slots(
     lengths: Any,
     *,
     accumulator: Any,
-    dtype: str,
+    dtype: DType,
     status: Any,
     op: str = "sum",
     stream: Any = None,
@@ -348,7 +350,7 @@ def _view(
     name: str,
     stream: Any,
     *,
-    dtype: str | None = None,
+    dtype: DType | None = None,
     holds: ValueType | None = None,
     writable: bool = False,
 ) -> View:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final, TypeAlias
 
-__all__ = ["REDUCTIONS", "VALUE_TYPES", "ValueType", "value_type"]
+import numpy as np
+
+__all__ = ["REDUCTIONS", "VALUE_TYPES", "DType", "ValueType", "value_type"]
 
 
 def __dir__() -> list[str]:
@@ -29,6 +31,10 @@ class ValueType:
         """Whether it is a floating-point type."""
         return self.exponent_bits > 0
 
+
+DType: TypeAlias = ValueType | str | np.dtype[Any] | type[np.generic] | object
+"""What `dtype=` accepts: a name such as "bfloat16", "bf16" or "torch.bfloat16", a `ValueType`, a `torch.dtype`, a
+`numpy.dtype`, or a scalar type of NumPy, ml_dtypes or JAX, such as `numpy.float32` and `ml_dtypes.bfloat16`."""
 
 VALUE_TYPES: Final = (
     ValueType("int8", 0, 1, 0, 0, "int8"),
@@ -70,14 +76,43 @@ _ALIASES: Final = {
 REDUCTIONS: Final[dict[str, int]] = {"sum": 0, "prod": 1, "max": 2, "min": 3, "avg": 4}
 
 
+def value_type(dtype: DType) -> ValueType:
+    """The value type that a `DType` describes.
+
+    Raises ValueError for types that the library does not have, and TypeError for objects that describe no type.
+    """
+    if dtype.__hash__ is None:
+        raise TypeError(f"{dtype!r} is not a value type: it is a {type(dtype).__name__}")
+    return _value_type(dtype)
+
+
 @functools.cache
-def value_type(name: str) -> ValueType:
-    """The value type with a name such as `bfloat16`, `bf16` or `torch.bfloat16`. Raises ValueError for other names."""
+def _value_type(dtype: DType) -> ValueType:
+    if isinstance(dtype, ValueType):
+        return dtype
+    name = dtype if isinstance(dtype, str) else _name_of(dtype)
     plain = name.lower().removeprefix("torch.").removeprefix("numpy.")
     found = BY_NAME.get(_ALIASES.get(plain, plain))
     if found is None:
         raise ValueError(f"{name!r} is not a value type (known: {', '.join(BY_NAME)})")
     return found
+
+
+def _name_of(dtype: Any) -> str:
+    """The name of a type of a framework."""
+    kind = type(dtype)
+    if kind.__name__ == "dtype" and kind.__module__.partition(".")[0] == "torch":
+        return str(dtype)
+    if isinstance(dtype, type) and issubclass(dtype, np.generic):
+        described: Any = np.dtype(dtype)
+    else:
+        described = dtype if isinstance(dtype, np.dtype) else getattr(dtype, "dtype", None)  # JAX's types have it
+    if not isinstance(described, np.dtype):
+        raise TypeError(f"{dtype!r} is not a value type: it is a {kind.__name__}")
+    if not described.isnative:
+        raise ValueError(f"{described!r} is not in the byte order of this machine")
+    # In ml_dtypes "float8_e4m3" is the type with infinities. Here it is e4m3fn.
+    return "ml_dtypes.float8_e4m3" if described.name == "float8_e4m3" else described.name
 
 
 def reduction_number(op: str) -> int:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..types import ValueType, value_type
+from ..types import DType, ValueType, value_type
 from . import dlpack
 from .streams import stream_handle
 
@@ -59,7 +59,7 @@ def view(
     array: Any,
     name: str,
     *,
-    dtype: str | None = None,
+    dtype: DType | None = None,
     holds: ValueType | None = None,
     as_bits: bool = False,
     writable: bool = False,
@@ -278,7 +278,7 @@ def host_view(
     array: Any,
     name: str,
     *,
-    dtype: str | None = None,
+    dtype: DType | None = None,
     holds: ValueType | None = None,
     as_bits: bool = False,
     writable: bool = False,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import abc
 import itertools
-import operator
 from collections.abc import Sequence
 from ctypes import c_uint64
 from typing import Any
@@ -12,13 +11,14 @@ from typing import Any
 from .._arrays.streams import stream_handle
 from .._arrays.view import View, host_view, view
 from .._native.codecs import comm_codec_number
-from .._native.integers import as_int
 from .._native.library import check, library
-from ..types import ValueType, reduction_number
+from .._native.numbers import as_index, as_int
+from ..types import DType, ValueType, reduction_number
 from .groups import Stream, open_group
+from .handles import OfThisProcess
 
 
-class Calls(abc.ABC):
+class Calls(OfThisProcess, abc.ABC):
     """The operations. `Communicator` adds creation and destruction, and documents what all calls have in common."""
 
     rank: int
@@ -33,10 +33,9 @@ class Calls(abc.ABC):
     # Transfers.
 
     def send(
-        self, values: Any, peer: int, *, codec: str = "auto", stream: Any = None, dtype: str | None = None
+        self, values: Any, peer: int, *, codec: str = "auto", stream: Any = None, dtype: DType | None = None
     ) -> None:
         """Sends `values` to rank `peer`, which must receive the same number of values."""
-        peer = as_int(peer, "peer")
         source = self._view(values, "values", stream, dtype=dtype)
         self._run(
             "ncast_send",
@@ -46,9 +45,8 @@ class Calls(abc.ABC):
             source,
         )
 
-    def recv(self, out: Any, peer: int, *, codec: str = "auto", stream: Any = None, dtype: str | None = None) -> None:
+    def recv(self, out: Any, peer: int, *, codec: str = "auto", stream: Any = None, dtype: DType | None = None) -> None:
         """Receives from rank `peer` as many values as `out` holds."""
-        peer = as_int(peer, "peer")
         target = self._view(out, "out", stream, dtype=dtype, writable=True)
         self._run(
             "ncast_recv",
@@ -68,7 +66,7 @@ class Calls(abc.ABC):
         root: int = 0,
         codec: str = "auto",
         stream: Any = None,
-        dtype: str | None = None,
+        dtype: DType | None = None,
     ) -> None:
         """Copies the root's `values` to `out` on every rank; in place, to `values`, when `out` is None.
 
@@ -95,7 +93,7 @@ class Calls(abc.ABC):
         root: int = 0,
         codec: str = "auto",
         stream: Any = None,
-        dtype: str | None = None,
+        dtype: DType | None = None,
     ) -> None:
         """Gathers the `values` of all ranks, in rank order, into `out` of the root, which holds `ranks` times as many.
 
@@ -119,7 +117,7 @@ class Calls(abc.ABC):
         root: int = 0,
         codec: str = "auto",
         stream: Any = None,
-        dtype: str | None = None,
+        dtype: DType | None = None,
     ) -> None:
         """Sends part r of the root's `values` to `out` of rank r. `values` holds `ranks` times as many values as `out`.
 
@@ -137,7 +135,7 @@ class Calls(abc.ABC):
         )
 
     def all_gather(
-        self, values: Any, out: Any, *, codec: str = "auto", stream: Any = None, dtype: str | None = None
+        self, values: Any, out: Any, *, codec: str = "auto", stream: Any = None, dtype: DType | None = None
     ) -> None:
         """Gathers the `values` of all ranks, in rank order, into `out` of every rank (`ranks` times as many).
 
@@ -148,7 +146,7 @@ class Calls(abc.ABC):
         self._move("ncast_all_gather", source, target, source.elems, codec, stream)
 
     def all_to_all(
-        self, values: Any, out: Any, *, codec: str = "auto", stream: Any = None, dtype: str | None = None
+        self, values: Any, out: Any, *, codec: str = "auto", stream: Any = None, dtype: DType | None = None
     ) -> None:
         """Sends part r of `values` to rank r and receives part r of `out` from it. Both hold `ranks` equal parts.
 
@@ -169,7 +167,7 @@ class Calls(abc.ABC):
         recv_offsets: Sequence[int] | None = None,
         codec: str = "auto",
         stream: Any = None,
-        dtype: str | None = None,
+        dtype: DType | None = None,
     ) -> None:
         """As `all_to_all`, with a separate count for each rank.
 
@@ -198,7 +196,7 @@ class Calls(abc.ABC):
         op: str = "sum",
         codec: str = "auto",
         stream: Any = None,
-        dtype: str | None = None,
+        dtype: DType | None = None,
     ) -> None:
         """Reduces `values` over all ranks into `out` of the root; in place when its `out` is None.
 
@@ -219,7 +217,7 @@ class Calls(abc.ABC):
         op: str = "sum",
         codec: str = "auto",
         stream: Any = None,
-        dtype: str | None = None,
+        dtype: DType | None = None,
     ) -> None:
         """Reduces `values` over all ranks and stores part r of the result in `out` of rank r.
 
@@ -240,7 +238,7 @@ class Calls(abc.ABC):
         op: str = "sum",
         codec: str = "auto",
         stream: Any = None,
-        dtype: str | None = None,
+        dtype: DType | None = None,
     ) -> None:
         """Reduces `values` over all ranks into `out` on every rank; in place when `out` is None.
 
@@ -257,7 +255,7 @@ class Calls(abc.ABC):
         name: str,
         stream: Any,
         *,
-        dtype: str | None = None,
+        dtype: DType | None = None,
         holds: ValueType | None = None,
         writable: bool = False,
     ) -> View:
@@ -276,7 +274,7 @@ class Calls(abc.ABC):
             raise ValueError(f"out holds {target.elems} values, not {elems}")
         return target
 
-    def _like(self, values: Any, target: View, elems: int, stream: Any, dtype: str | None) -> View:
+    def _like(self, values: Any, target: View, elems: int, stream: Any, dtype: DType | None) -> View:
         source = self._view(values, "values", stream, dtype=dtype)
         if source.dtype != target.dtype or source.elems != elems:
             raise ValueError(
@@ -288,10 +286,11 @@ class Calls(abc.ABC):
         self, whole: View, name: str, prefix: str, counts: Sequence[int], offsets: Sequence[int] | None
     ) -> tuple[Any, Any]:
         """Counts and offsets as C arrays, checked to be inside the array."""
-        numbers = [operator.index(count) for count in counts]
-        starts = (
-            [*itertools.accumulate(numbers, initial=0)][:-1] if offsets is None else list(map(operator.index, offsets))
-        )
+        numbers = [as_index(count, f"{prefix}_counts[{rank}]") for rank, count in enumerate(counts)]
+        if offsets is None:
+            starts = [*itertools.accumulate(numbers, initial=0)][:-1]
+        else:
+            starts = [as_index(offset, f"{prefix}_offsets[{rank}]") for rank, offset in enumerate(offsets)]
         for kind, listed in (("counts", numbers), ("offsets", starts)):
             if len(listed) != self.ranks:
                 raise ValueError(f"{prefix}_{kind} has {len(listed)} numbers for {self.ranks} ranks")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 from ctypes import byref, sizeof
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, TypedDict, cast
 
-from .._native.integers import as_int, as_unsigned
 from .._native.library import library
+from .._native.numbers import as_int, as_seconds, as_unsigned
 from .._native.structures import BACKENDS, CommConfigC
 
 if TYPE_CHECKING:
@@ -52,8 +52,8 @@ def comm_config(
     if max_ctas is not None:
         config.max_ctas = as_unsigned(max_ctas, "max_ctas", 32)
     for name in ("timeout_seconds", "create_timeout_seconds"):
-        if options.get(name) is not None:
-            setattr(config, name, options[name])
+        if (seconds := options.get(name)) is not None:
+            setattr(config, name, as_seconds(cast(float, seconds), name))
     p2p, cost_model = options.get("p2p"), options.get("cost_model")
     if p2p is not None:
         config.p2p = 1 if p2p else 0

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from .._native.codecs import codec_text, comm_codec_number
-from .._native.integers import as_int, as_unsigned
 from .._native.library import check, library
+from .._native.numbers import as_int, as_unsigned
 from .._native.operations import describe
 from .._native.structures import CandidateC, DecisionC
-from ..types import value_type
+from ..types import DType, value_type
 from .config import comm_config
 
 T = TypeVar("T")
@@ -72,7 +72,7 @@ def explain(
     operation: str,
     count: int,
     *,
-    dtype: str,
+    dtype: DType,
     ranks: int,
     codec: str = "auto",
     max_ctas: int = 0,
@@ -116,7 +116,7 @@ def changes(answer: Callable[[int], T], first: int, last: int) -> list[tuple[int
     return found
 
 
-def call_arguments(operation: str, count: int, dtype: str, codec: str) -> tuple[int, int, int, int]:
+def call_arguments(operation: str, count: int, dtype: DType, codec: str) -> tuple[int, int, int, int]:
     """The arguments of the C functions that explain a call. Raises ValueError if they are invalid."""
     return describe(operation).number, as_unsigned(count, "count"), value_type(dtype).number, comm_codec_number(codec)
 
