@@ -1,1 +1,51 @@
 """The formats of other libraries: importers and exporters of plans."""
+
+from __future__ import annotations
+
+from ...errors import InvalidArgumentError, NarrowcastError
+from ..model import Plan
+from . import msccl_xml, mscclpp_json
+from .json_document import load
+
+__all__ = ["FORMATS", "read", "write"]
+
+#: The library's own form, and those of MSCCL (MSCCLang, TACCL, TE-CCL, RCCL) and MSCCL++ (both schemas).
+FORMATS = ("json", "msccl_xml", "mscclpp_json")
+
+
+def read(data: bytes, name: str = "", depth: int | None = None) -> Plan:
+    """The plan of a document of any of the formats, which its content shows.
+
+    `name` is the document's name, for errors. `depth` is the number of messages in flight on a connection of MSCCL; by
+    default that of the document's protocol. Raises InvalidArgumentError with the line or the path of a fault, and
+    UnsupportedError for valid documents that are not plans of operations of the library.
+    """
+    try:
+        return _read(data, depth)
+    except NarrowcastError as error:
+        raise type(error)(f"{name}: {error}" if name else str(error)) from None
+
+
+def _read(data: bytes, depth: int | None) -> Plan:
+    if data.lstrip(b"\xef\xbb\xbf\xff\xfe\x00 \t\r\n").startswith(b"<"):
+        return msccl_xml.read(data, depth)
+    document = load(data)
+    if "narrowcast_plan" in document:
+        return Plan.from_dict(document.raw)
+    if "gpus" in document:
+        return mscclpp_json.read_document(document)
+    raise InvalidArgumentError("this is not a plan: it is not XML, and has neither narrowcast_plan nor gpus")
+
+
+def write(plan: Plan, form: str) -> str:
+    """The plan in one of FORMATS.
+
+    Raises UnsupportedError, with the rank, group and step, for what the format cannot express.
+    """
+    if form == "json":
+        return plan.to_json() + "\n"
+    if form == "msccl_xml":
+        return msccl_xml.write(plan)
+    if form == "mscclpp_json":
+        return mscclpp_json.write(plan)
+    raise InvalidArgumentError(f"{form!r} is not a format of plans ({', '.join(FORMATS)})")
