@@ -58,6 +58,7 @@ PYTHON_ALLOWED: dict[str, set[str]] = {
     "cuda": {"codec", "_arrays", "_native", *_LOWEST},
     "files": {"codec", "_arrays", "_files", "_native", *_LOWEST},
     "ratios": {"codec", "files", "_files", *_LOWEST},
+    "safetensors": {"files", "_files", *_LOWEST},
     "plots": {"ratios", "_files", *_LOWEST},
     "plan": {"_plan", *_LOWEST},
     "_comm": {"_arrays", "_native", *_LOWEST},

@@ -5,8 +5,9 @@ An encoded file is a stream of frames (docs/format/file.md). The decoded file is
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
@@ -14,12 +15,16 @@ import numpy.typing as npt
 from . import codec as _codec
 from ._files.atomic import write_all
 from ._files.containers import segments
-from ._files.encoder import Encoded, Encoder
+from ._files.encoder import Encoded, Encoder, Readable
 from ._files.frames import Frame, FrameReader, located
 from ._files.opening import FileArgument, created, opened, opened_source
 from ._files.packing import Batch, batches
 from ._files.pipeline import Buffers, Pipeline
+from ._files.safetensors_header import segments_of
 from ._files.segment import Segment, StatedTypeError, UnknownValuesError
+from ._files.tensor_file import Tensor, TensorFile
+from ._files.tensor_names import TensorNames
+from ._files.tensor_source import TensorSource
 from ._native.codecs import codec_number
 from .codec import FRAME_HEADER_BYTES, BlockStats, FrameInfo
 from .errors import CorruptError
@@ -29,10 +34,15 @@ __all__ = [
     "FileTotals",
     "Segment",
     "StatedTypeError",
+    "Tensor",
+    "TensorFile",
     "UnknownValuesError",
     "decode_file",
     "encode_file",
     "frames_of",
+    "load_file",
+    "open",
+    "save_file",
 ]
 
 
@@ -64,6 +74,7 @@ class FileFrame:
     info: FrameInfo
     blocks: BlockStats | None  #: None if the frame is corrupt
     fault: str | None = None  #: what is wrong with a corrupt frame, such as its checksum
+    tensors: tuple[str, ...] = ()  #: those of which it contains bytes; none if the file is not safetensors
 
 
 def encode_file(
@@ -91,20 +102,33 @@ def encode_file(
     CorruptError for a malformed header, and OSError.
     """
     codec_number(codec)
-    frames = wire_bytes = raw_bytes = 0
     with opened_source(source) as read, created(target, read.file) as (out, out_name):
         parts = segments(read.file, read.name, dtype)
-        pipeline: Pipeline[Batch, Encoded] = Pipeline(
-            Encoder(read, codec, checksum), lambda batch: 2 * batch.raw_bytes, threads
-        )
-        for encoded in pipeline.results(batches(parts, FRAME_RAW_BYTES)):
-            write_all(out, encoded.frames.data, out_name)
-            frames += encoded.frame_count
-            raw_bytes += encoded.raw_bytes
-            wire_bytes += encoded.frames.size
-            if progress:
-                progress(encoded.raw_bytes)
+        totals = _encode(read, parts, out, out_name, codec, checksum, threads, progress)
         read.check_unchanged()
+    return totals
+
+
+def _encode(
+    source: Readable,
+    parts: list[Segment],
+    out: BinaryIO,
+    out_name: str,
+    codec: str,
+    checksum: bool,
+    threads: int | None,
+    progress: Progress | None = None,
+) -> FileTotals:
+    frames = wire_bytes = raw_bytes = 0
+    encoder = Encoder(source, codec, checksum)
+    pipeline: Pipeline[Batch, Encoded] = Pipeline(encoder, lambda batch: 2 * batch.raw_bytes, threads)
+    for encoded in pipeline.results(batches(parts, FRAME_RAW_BYTES)):
+        write_all(out, encoded.frames.data, out_name)
+        frames += encoded.frame_count
+        raw_bytes += encoded.raw_bytes
+        wire_bytes += encoded.frames.size
+        if progress:
+            progress(encoded.raw_bytes)
     return FileTotals(frames, raw_bytes, wire_bytes)
 
 
@@ -147,7 +171,8 @@ def frames_of(source: FileArgument, *, threads: int | None = None) -> Iterator[F
     with opened(source) as (file, name):
         reader = FrameReader(file, name)
 
-        def work(frame: Frame, buffers: Buffers) -> FileFrame:
+        def work(piece: tuple[Frame, tuple[str, ...]], buffers: Buffers) -> FileFrame:
+            frame, tensors = piece
             stats = fault = None
             content = reader.read(frame, buffers)
             try:
@@ -155,10 +180,65 @@ def frames_of(source: FileArgument, *, threads: int | None = None) -> Iterator[F
                     stats = _codec.inspect_blocks_memory(content.ctypes.data, content.size)
             except CorruptError as error:
                 fault = str(error)
-            return FileFrame(frame.number, frame.offset, frame.info, stats, fault)
+            return FileFrame(frame.number, frame.offset, frame.info, stats, fault, tensors)
 
-        pipeline = Pipeline(work, lambda frame: frame.info.wire_bytes, threads)
-        yield from pipeline.results(reader.frames())
+        pipeline = Pipeline(work, lambda piece: piece[0].info.wire_bytes, threads)
+        yield from pipeline.results(TensorNames(reader).frames())
+
+
+def open(source: FileArgument) -> TensorFile:
+    """Opens an encoded safetensors file for random access: its tensors by name, with shape and type.
+
+    Reads the headers of the frames; values are decoded when they are used.
+
+        with narrowcast.files.open("model.ncast") as model:
+            weights = model["layers.0.weight"]    # weights.shape, weights.dtype
+            values, rows = weights.read(), weights[10:20]
+
+    source: a path, or a binary file object. A safetensors file that is not encoded works too.
+    Raises CorruptError if it is neither, or malformed, and OSError.
+    """
+    return TensorFile(source)
+
+
+def load_file(
+    source: FileArgument, *, names: Iterable[str] | None = None, threads: int | None = None
+) -> dict[str, npt.NDArray[Any]]:
+    """The tensors of an encoded safetensors file as NumPy arrays, by name, as `safetensors.numpy.load_file`.
+
+    source: as for `open`. names: the tensors to load; all by default. threads: as for `decode_file`.
+
+    NumPy has no bfloat16 and no fp8: arrays have the types of ml_dtypes, or, if it is not installed, the bits as uint16
+    and uint8.
+    Raises KeyError for a name that the file does not have, ValueError for types that NumPy cannot hold, CorruptError
+    and OSError.
+    """
+    with TensorFile(source) as file:
+        return file.load(names, threads=threads)
+
+
+def save_file(
+    tensors: Mapping[str, Any],
+    target: FileArgument,
+    *,
+    metadata: Mapping[str, str] | None = None,
+    codec: str = "window",
+    checksum: bool = True,
+    threads: int | None = None,
+) -> FileTotals:
+    """Encodes tensors to a file that decodes to the safetensors file of the tensors.
+
+    tensors: arrays of NumPy (ml_dtypes included), torch or JAX by name. Arrays that are not contiguous or on a GPU are
+        copied.
+    metadata: of the safetensors file. target, codec, checksum, threads: as for `encode_file`.
+
+    Raises TypeError for names and types that safetensors does not have, and OSError.
+    """
+    codec_number(codec)
+    source = TensorSource(tensors, metadata)
+    parts = segments_of(source.header, source.size_bytes)
+    with created(target, None) as (out, out_name):
+        return _encode(source, parts, out, out_name, codec, checksum, threads)
 
 
 def is_encoded(source: FileArgument) -> bool:

@@ -10,7 +10,7 @@ from types import ModuleType
 import narrowcast
 import pytest
 
-PUBLIC = ("codec", "comm", "cuda", "errors", "files", "local", "plan", "plots", "ratios", "types")
+PUBLIC = ("codec", "comm", "cuda", "errors", "files", "local", "plan", "plots", "ratios", "safetensors", "types")
 
 
 @pytest.mark.parametrize("name", PUBLIC)

@@ -36,6 +36,7 @@ PYTHON_MODULES = (
     "narrowcast.files",
     "narrowcast.plan",
     "narrowcast.ratios",
+    "narrowcast.safetensors",
     "narrowcast.plots",
     "narrowcast.types",
 )

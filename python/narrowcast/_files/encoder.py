@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +13,6 @@ from .._native.codecs import codec_number
 from .._native.structures import CHECKSUM, MORE
 from ..codec import FRAME_HEADER_BYTES
 from ..types import ValueType
-from .opening import Source
 from .packing import SMALL_BYTES, Batch, Run
 from .pipeline import Buffer, Buffers
 from .segment import BYTES
@@ -32,10 +31,17 @@ class Encoded(NamedTuple):
     raw_bytes: int
 
 
+class Readable(Protocol):
+    """Bytes to encode. Several threads may read them."""
+
+    def read(self, offset: int, buffer: memoryview) -> None:
+        """Fills the buffer, or raises an exception."""
+
+
 class Encoder:
     """Encodes batches of a source. Several threads may use it."""
 
-    def __init__(self, source: Source, codec: str, checksum: bool) -> None:
+    def __init__(self, source: Readable, codec: str, checksum: bool) -> None:
         self._source, self._codec = source, codec
         self._flags = CHECKSUM * checksum
         self._number, self._plain_number = codec_number(codec), codec_number(_PLAIN_CODEC)

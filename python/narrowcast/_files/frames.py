@@ -67,11 +67,11 @@ class FrameReader:
         self._source.read(frame.offset, content.data)
         return content
 
-    def decode(self, frame: Frame, buffers: Buffers) -> npt.NDArray[np.uint8]:
-        """The bytes of the values of a frame. Several threads may call this."""
+    def decode(self, frame: Frame, buffers: Buffers, out: npt.NDArray[np.uint8] | None = None) -> npt.NDArray[np.uint8]:
+        """The bytes of the values of a frame, in `out` or in the buffers. Several threads may call this."""
         content = self.read(frame, buffers)
         with located(self.name, frame.number, frame.offset):
-            values = buffers.raw.of(frame.info.raw_bytes)
+            values = buffers.raw.of(frame.info.raw_bytes) if out is None else out
             _codec.decode_into(content.ctypes.data, content.size, 0, values.ctypes.data, values.size)
         return values
 

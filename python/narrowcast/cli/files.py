@@ -136,6 +136,7 @@ def _as_json(frame: FileFrame) -> dict[str, Any]:
     info["checksum"] = None if frame.info.checksum is None else f"{frame.info.checksum:016x}"
     return {
         "frame": frame.number,
+        "tensors": frame.tensors,
         "offset": frame.offset,
         **info,
         "ratio": frame.info.ratio,
