@@ -11,6 +11,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from . import cuda
 from ._comm.config import CommunicatorOptions
 from ._comm.explain import CandidateCost, Explanation, Prediction, explain
@@ -22,6 +24,7 @@ from .codec import (
     Codec,
     CodecParameter,
     CodecType,
+    Frame,
     FrameInfo,
     bound,
     codecs,
@@ -64,6 +67,7 @@ __all__ = [
     "Counters",
     "CudaError",
     "Explanation",
+    "Frame",
     "FrameInfo",
     "InternalError",
     "InvalidArgumentError",
@@ -96,3 +100,9 @@ __all__ = [
     "operations",
     "unique_id",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        return library_version()  # loads the library, which importing the package does not
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -6,9 +6,11 @@ torch, anything with DLPack such as JAX, bytes and buffers. `narrowcast.cuda` do
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from ctypes import byref, c_size_t, c_uint64, sizeof
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -16,16 +18,17 @@ import numpy.typing as npt
 from ._arrays.view import View, byte_array, host_view, reject_overlap
 from ._native.codecs import Codec, CodecParameter, CodecType, codec_number, codec_text, codecs
 from ._native.library import check, library
-from ._native.numbers import as_index
+from ._native.numbers import as_index, as_unsigned
 from ._native.structures import CHECKSUM, MORE, REFERENCE, FrameInfoC
 from .errors import CorruptError
-from .types import BY_NUMBER, DType, value_type
+from .types import BY_NUMBER, DType, ValueType, value_type
 
 __all__ = [
     "BlockStats",
     "Codec",
     "CodecParameter",
     "CodecType",
+    "Frame",
     "FrameInfo",
     "bound",
     "codecs",
@@ -42,6 +45,8 @@ def __dir__() -> list[str]:
 
 
 FRAME_HEADER_BYTES = 64
+
+Array = TypeVar("Array")
 
 
 @dataclass(frozen=True)
@@ -63,6 +68,31 @@ class FrameInfo:
     def ratio(self) -> float | None:
         """Wire bytes / raw bytes (smaller is better); None when there are no values."""
         return self.wire_bytes / self.raw_bytes if self.raw_bytes else None
+
+
+class Frame(npt.NDArray[np.uint8]):
+    """A frame in host memory: a 1-D uint8 array, which also knows what was encoded.
+
+    Copies and pickles keep `values_shape` and `values_dtype`. Bytes, files and parts of the array do not: the frame
+    itself contains the value type and the number of values.
+    """
+
+    values_shape: tuple[int, ...] | None  #: the shape of the values; None if unknown
+    values_dtype: np.dtype[Any] | None  #: their NumPy type; None if unknown
+
+    def __array_finalize__(self, source: Any) -> None:
+        is_copy = isinstance(source, Frame) and source.shape == self.shape and source.dtype == self.dtype
+        self.values_shape = source.values_shape if is_copy else None
+        self.values_dtype = source.values_dtype if is_copy else None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _frame, (np.asarray(self), self.values_shape, self.values_dtype)
+
+
+def _frame(content: npt.NDArray[np.uint8], shape: tuple[int, ...] | None, dtype: np.dtype[Any] | None) -> Frame:
+    frame = content.view(Frame)
+    frame.values_shape, frame.values_dtype = shape, dtype
+    return frame
 
 
 @dataclass(frozen=True)
@@ -119,39 +149,42 @@ def encode(
     *,
     codec: str = "window",
     dtype: DType | None = None,
-    checksum: bool = False,
+    checksum: bool = True,
     more: bool = False,
     reference: bool = False,
     out: Any = None,
-) -> npt.NDArray[np.uint8]:
+) -> Frame:
     """Encodes values in host memory into one frame.
 
-    values: a contiguous array of any shape and alignment. The frame stores the values, not the shape.
+    values: a contiguous array of any shape and alignment.
     codec: one of `codecs()`, with parameters as "name:key=value,key=value". "window" is lossless; value types that a
         codec does not encode are stored raw.
     dtype: the value type, such as "bfloat16" or torch.bfloat16 (`types.DType`). Required if the array does not have
         it, as for bytes and uint16 bits.
-    checksum: store an XXH3 of the frame in its header, which `decode` verifies.
+    checksum: store an XXH3 of the frame in its header, which `decode` verifies. Without it, a changed bit may decode to
+        other values.
     more: set the flag MORE: another frame of the same stream follows.
     reference: use the scalar reference implementation, which writes the same bytes.
     out: writable host memory for the frame, of any alignment. It must not overlap `values`. `bound()` bytes suffice.
 
-    Returns the frame as a 1-D uint8 array: a new array, or the part of `out` that it fills.
+    Returns the frame: a new array, or the part of `out` that it fills.
     Raises TypeError or ValueError for invalid arguments, and TooSmallError when `out` is too small for the frame.
     """
     source = host_view(values, "values", dtype=dtype)
     flags = CHECKSUM * checksum | MORE * more | REFERENCE * reference
+    held = getattr(values, "dtype", None)  # of NumPy and JAX
+    numpy_type = held if isinstance(held, np.dtype) and held.itemsize == source.dtype.bytes else None
     if out is None:
         capacity = bound(source.dtype.name, source.elems, codec=codec)
         frame: npt.NDArray[np.uint8] = np.empty(capacity, np.uint8)
         wire_bytes = encode_into(source, codec_number(codec), flags, frame.ctypes.data, capacity)
         # Shrinks in place. No other reference exists yet.
         frame.resize(wire_bytes, refcheck=False)
-        return frame
+        return _frame(frame, source.shape, numpy_type)
     target = host_view(out, "out", holds=value_type("uint8"), writable=True)
     reject_overlap(values=source, out=target)
     wire_bytes = encode_into(source, codec_number(codec), flags, target.pointer, target.raw_bytes)
-    return byte_array(target.pointer, wire_bytes, target.owner)
+    return _frame(byte_array(target.pointer, wire_bytes, target.owner), source.shape, numpy_type)
 
 
 def encode_into(source: View, codec: int, flags: int, frame: int, capacity: int) -> int:
@@ -165,16 +198,37 @@ def encode_into(source: View, codec: int, flags: int, frame: int, capacity: int)
     return wire_bytes.value
 
 
-def decode(frame: Any, *, out: Any = None, reference: bool = False) -> Any:
+@overload
+def decode(
+    frame: Any,
+    *,
+    out: None = None,
+    shape: Sequence[int] | None = None,
+    dtype: npt.DTypeLike | None = None,
+    reference: bool = False,
+) -> npt.NDArray[Any]: ...
+@overload
+def decode(frame: Any, *, out: Array, reference: bool = False) -> Array: ...
+def decode(
+    frame: Any,
+    *,
+    out: Any = None,
+    shape: Sequence[int] | None = None,
+    dtype: npt.DTypeLike | None = None,
+    reference: bool = False,
+) -> Any:
     """Decodes one frame in host memory. The frame may come from an untrusted source.
 
     frame: contiguous bytes of any alignment. Bytes after the frame are ignored.
     out: writable host memory for exactly the values of the frame: an array of its value type, of bytes, or of unsigned
         integers of the same width. It must not overlap `frame`.
+    shape: the shape of the result; None: that of the encoded array if `frame` is a `Frame`, otherwise 1-D.
+    dtype: the NumPy type of the result, as wide as the value type; None: that of the encoded array if `frame` is a
+        `Frame`, otherwise the value type. NumPy has no bfloat16 and no fp8: without `dtype`, their bits are returned as
+        uint16 and uint8. `dtype=ml_dtypes.bfloat16` returns values.
     reference: use the scalar reference implementation, which gives the same values.
 
-    Returns `out`, or a new 1-D NumPy array. NumPy has no bfloat16 and no fp8: their bits are returned as uint16 and
-    uint8. `inspect(frame).dtype` is the name of the type, and `.view(ml_dtypes.bfloat16)` converts without a copy.
+    Returns `out`, or a new NumPy array. `inspect(frame).dtype` is the name of the value type.
     Raises CorruptError when the frame is invalid or its checksum does not match; the content of `out` is then
     unspecified. Raises TypeError or ValueError for invalid arguments.
     """
@@ -184,15 +238,43 @@ def decode(frame: Any, *, out: Any = None, reference: bool = False) -> Any:
         # Checked before memory is allocated for the number of values that the header claims.
         raise CorruptError(f"frame has {source.raw_bytes} bytes, but its header says {info.wire_bytes}")
     kind = value_type(info.dtype)
-    result = out
-    if out is None:
-        result = np.empty(info.elems, kind.numpy)
-    target = host_view(result, "out", holds=kind, as_bits=True, writable=True)
+    if out is not None:
+        if shape is not None or dtype is not None:
+            raise TypeError("out has a shape and a type already: pass shape and dtype only without it")
+        result = memory = out
+    else:
+        form, numpy_type = _form(frame, info, kind, shape, dtype)
+        memory = np.empty(info.elems, kind.numpy)
+        result = memory.view(numpy_type).reshape(form)
+    target = host_view(memory, "out", holds=kind, as_bits=True, writable=True)
     reject_overlap(frame=source, out=target)
     if target.elems != info.elems:
         raise ValueError(f"out holds {target.elems} {kind.name} values, but the frame has {info.elems}")
     decode_into(source.pointer, source.raw_bytes, REFERENCE * reference, target.pointer, target.raw_bytes)
     return result
+
+
+def _form(
+    frame: Any, info: FrameInfo, kind: ValueType, shape: Sequence[int] | None, dtype: npt.DTypeLike | None
+) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    """The shape and the NumPy type of a decoded array. Raises TypeError or ValueError if they do not fit the frame."""
+    form: tuple[int, ...] = (info.elems,)
+    numpy_type = np.dtype(kind.numpy)
+    if isinstance(frame, Frame):
+        # Checked, because the content may have changed since.
+        if frame.values_shape is not None and math.prod(frame.values_shape) == info.elems:
+            form = frame.values_shape
+        if frame.values_dtype is not None and frame.values_dtype.itemsize == kind.bytes:
+            numpy_type = frame.values_dtype
+    if shape is not None:
+        form = tuple(as_unsigned(extent, "shape") for extent in shape)
+        if math.prod(form) != info.elems:
+            raise ValueError(f"shape is {form}, but the frame has {info.elems} values")
+    if dtype is not None:
+        numpy_type = np.dtype(dtype)
+        if numpy_type.itemsize != kind.bytes or numpy_type.hasobject:
+            raise TypeError(f"dtype is {numpy_type}, but the frame has {kind.name} values of {kind.bytes} bytes")
+    return form, numpy_type
 
 
 def decode_into(frame: int, frame_bytes: int, flags: int, values: int, value_capacity: int) -> None:

@@ -99,6 +99,10 @@ class Communicator(Calls):
     contiguous and aligned to their value type, and their sizes give the counts. All ranks call with the same counts,
     types, op, root and codec. A difference raises MismatchError on every rank; on GPUs the error is asynchronous
     (`async_error`).
+
+    A call returns the array with its result: `out`, or `values` if it works in place; None on a rank without a result.
+    On a stream the array is complete once the stream has run the call.
+
     `close()` waits for the calls of this rank. As a context manager the communicator closes at the end, and aborts
     first when the body raised.
 

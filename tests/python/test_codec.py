@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import copy
+import math
+import pickle
 
+import ml_dtypes
 import narrowcast
 import numpy as np
 import pytest
 from codec_names import EXACT
 from hypothesis import given
 from hypothesis import strategies as st
-from narrowcast.types import VALUE_TYPES
+from narrowcast.types import VALUE_TYPES, value_type
 from sample_values import normal
 
 FLOATS = [kind for kind in VALUE_TYPES if kind.is_float]
@@ -136,6 +140,61 @@ def test_bytes_after_the_frame_are_allowed():
     assert narrowcast.decode(np.concatenate([first, second])).size == 10
 
 
+@pytest.mark.parametrize("shape", [(), (0,), (7,), (2, 3, 4)])
+@pytest.mark.parametrize("dtype", ["<f4", "<i8", "<u2", "bfloat16", "float8_e5m2"])
+def test_decoding_keeps_the_shape_and_the_type(shape, dtype):
+    kind = getattr(ml_dtypes, dtype, dtype)
+    values = np.arange(math.prod(shape)).reshape(shape).astype(kind)
+    given = {"dtype": "bfloat16"} if dtype == "<u2" else {}
+    frame = narrowcast.encode(values, **given)
+    for one in (frame, frame.copy(), pickle.loads(pickle.dumps(frame)), copy.deepcopy(frame)):
+        back = narrowcast.decode(one)
+        assert (back.shape, back.dtype) == (shape, values.dtype)
+        assert back.tobytes() == values.tobytes()
+    bits = narrowcast.decode(frame.tobytes())
+    assert (bits.ndim, bits.dtype) == (1, value_type(narrowcast.inspect(frame).dtype).numpy)
+    back = narrowcast.decode(frame.tobytes(), shape=shape, dtype=kind)
+    assert (back.shape, back.dtype) == (shape, values.dtype)
+    assert back.tobytes() == values.tobytes()
+
+
+def test_a_frame_in_out_keeps_the_shape_too():
+    values = np.ones((3, 5), np.float32)
+    assert narrowcast.decode(narrowcast.encode(values, out=bytearray(1000))).shape == (3, 5)
+
+
+def test_a_part_of_a_frame_or_changed_content_has_no_shape():
+    frame = narrowcast.encode(np.ones((2, 2), np.float32))
+    assert frame[:-1].values_shape is None
+    frame[:] = np.frombuffer(narrowcast.encode(np.ones(3)), np.uint8)[: frame.size]
+    with pytest.raises(narrowcast.CorruptError):
+        narrowcast.decode(frame)
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "words"),
+    [
+        ({"shape": (3, 2)}, ValueError, r"shape is \(3, 2\), but the frame has 4 values"),
+        ({"shape": (-2, -2)}, ValueError, "shape is -2: it must not be negative"),
+        ({"shape": (2.0, 2)}, TypeError, r"shape is 2\.0, not an integer"),
+        ({"dtype": "f8"}, TypeError, "dtype is float64, but the frame has float32 values of 4 bytes"),
+        ({"out": np.empty(4, np.float32), "shape": (4,)}, TypeError, "out has a shape and a type already"),
+    ],
+)
+def test_a_form_that_does_not_fit_the_frame_is_rejected(options, error, words):
+    with pytest.raises(error, match=words):
+        narrowcast.decode(narrowcast.encode(np.ones(4, np.float32)), **options)
+
+
+def test_frames_have_a_checksum_by_default():
+    frame = narrowcast.encode(np.ones(1000, np.float32))
+    assert narrowcast.inspect(frame).checksum is not None
+    frame[-1] ^= 1
+    with pytest.raises(narrowcast.CorruptError, match="checksum"):
+        narrowcast.decode(frame)
+    assert narrowcast.inspect(narrowcast.encode(np.ones(9), checksum=False)).checksum is None
+
+
 @pytest.mark.parametrize("checksum", [False, True])
 def test_every_truncation_is_corrupt(checksum):
     frame = narrowcast.encode(normal("bfloat16", 3000), dtype="bfloat16", checksum=checksum)
@@ -155,7 +214,7 @@ def test_with_a_checksum_every_flipped_bit_is_found():
 
 @given(data=st.binary(max_size=300), keep=st.integers(0, 64), at=st.integers(0, 4000), flip=st.integers(1, 255))
 def test_without_a_checksum_hostile_frames_give_values_or_an_error(data, keep, at, flip):
-    frame = narrowcast.encode(normal("bfloat16", 3000), dtype="bfloat16")
+    frame = narrowcast.encode(normal("bfloat16", 3000), dtype="bfloat16", checksum=False)
     flipped = frame.copy()
     flipped[at % frame.size] ^= flip
     for hostile in (np.frombuffer(frame[:keep].tobytes() + data, np.uint8), flipped):

@@ -6,7 +6,7 @@ import abc
 import itertools
 from collections.abc import Sequence
 from ctypes import c_uint64
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from .._arrays.streams import stream_handle
 from .._arrays.view import View, host_view, view
@@ -16,6 +16,8 @@ from .._native.numbers import as_index, as_int
 from ..types import DType, ValueType, reduction_number
 from .groups import Stream, open_group
 from .handles import OfThisProcess
+
+Array = TypeVar("Array")
 
 
 class Calls(OfThisProcess, abc.ABC):
@@ -45,8 +47,10 @@ class Calls(OfThisProcess, abc.ABC):
             source,
         )
 
-    def recv(self, out: Any, peer: int, *, codec: str = "auto", stream: Any = None, dtype: DType | None = None) -> None:
-        """Receives from rank `peer` as many values as `out` holds."""
+    def recv(
+        self, out: Array, peer: int, *, codec: str = "auto", stream: Any = None, dtype: DType | None = None
+    ) -> Array:
+        """Receives from rank `peer` as many values as `out` holds. Returns `out`."""
         target = self._view(out, "out", stream, dtype=dtype, writable=True)
         self._run(
             "ncast_recv",
@@ -55,25 +59,26 @@ class Calls(OfThisProcess, abc.ABC):
             stream,
             target,
         )
+        return out
 
     # Collectives that move data.
 
     def broadcast(
         self,
-        values: Any,
-        out: Any = None,
+        values: Array | None,
+        out: Array | None = None,
         *,
         root: int = 0,
         codec: str = "auto",
         stream: Any = None,
         dtype: DType | None = None,
-    ) -> None:
+    ) -> Array:
         """Copies the root's `values` to `out` on every rank; in place, to `values`, when `out` is None.
 
         On ranks other than the root `values` is used only when `out` is None.
         """
         root = as_int(root, "root")
-        array, name = (values, "values") if out is None else (out, "out")
+        array, name = (cast(Array, values), "values") if out is None else (out, "out")
         target = self._view(array, name, stream, dtype=dtype, writable=True)
         source = target if out is None or self.rank != root else self._like(values, target, target.elems, stream, dtype)
         self._run(
@@ -84,17 +89,18 @@ class Calls(OfThisProcess, abc.ABC):
             source,
             target,
         )
+        return array
 
     def gather(
         self,
         values: Any,
-        out: Any = None,
+        out: Array | None = None,
         *,
         root: int = 0,
         codec: str = "auto",
         stream: Any = None,
         dtype: DType | None = None,
-    ) -> None:
+    ) -> Array | None:
         """Gathers the `values` of all ranks, in rank order, into `out` of the root, which holds `ranks` times as many.
 
         On ranks other than the root `out` is ignored. In place when `values` is the root's part of `out`.
@@ -108,17 +114,18 @@ class Calls(OfThisProcess, abc.ABC):
         self._run(
             "ncast_gather", (source.pointer, target, source.elems, source.dtype.number, root), codec, stream, *views
         )
+        return out if self.rank == root else None
 
     def scatter(
         self,
         values: Any,
-        out: Any,
+        out: Array,
         *,
         root: int = 0,
         codec: str = "auto",
         stream: Any = None,
         dtype: DType | None = None,
-    ) -> None:
+    ) -> Array:
         """Sends part r of the root's `values` to `out` of rank r. `values` holds `ranks` times as many values as `out`.
 
         On ranks other than the root `values` is ignored and may be None. In place when `out` is the root's part of
@@ -133,10 +140,11 @@ class Calls(OfThisProcess, abc.ABC):
         self._run(
             "ncast_scatter", (source, target.pointer, target.elems, target.dtype.number, root), codec, stream, *views
         )
+        return out
 
     def all_gather(
-        self, values: Any, out: Any, *, codec: str = "auto", stream: Any = None, dtype: DType | None = None
-    ) -> None:
+        self, values: Any, out: Array, *, codec: str = "auto", stream: Any = None, dtype: DType | None = None
+    ) -> Array:
         """Gathers the `values` of all ranks, in rank order, into `out` of every rank (`ranks` times as many).
 
         In place when `values` is this rank's part of `out`.
@@ -144,10 +152,11 @@ class Calls(OfThisProcess, abc.ABC):
         source = self._view(values, "values", stream, dtype=dtype)
         target = self._target(out, source, source.elems * self.ranks, stream)
         self._move("ncast_all_gather", source, target, source.elems, codec, stream)
+        return out
 
     def all_to_all(
-        self, values: Any, out: Any, *, codec: str = "auto", stream: Any = None, dtype: DType | None = None
-    ) -> None:
+        self, values: Any, out: Array, *, codec: str = "auto", stream: Any = None, dtype: DType | None = None
+    ) -> Array:
         """Sends part r of `values` to rank r and receives part r of `out` from it. Both hold `ranks` equal parts.
 
         `values` and `out` must not overlap.
@@ -155,11 +164,12 @@ class Calls(OfThisProcess, abc.ABC):
         source = self._view(values, "values", stream, dtype=dtype)
         target = self._target(out, source, source.elems, stream)
         self._move("ncast_all_to_all", source, target, self._part(source, "values"), codec, stream)
+        return out
 
     def all_to_all_v(
         self,
         values: Any,
-        out: Any,
+        out: Array,
         send_counts: Sequence[int],
         recv_counts: Sequence[int],
         *,
@@ -168,7 +178,7 @@ class Calls(OfThisProcess, abc.ABC):
         codec: str = "auto",
         stream: Any = None,
         dtype: DType | None = None,
-    ) -> None:
+    ) -> Array:
         """As `all_to_all`, with a separate count for each rank.
 
         send_counts, recv_counts: the number of values to and from each rank; zero is allowed. The send count of a rank
@@ -184,20 +194,21 @@ class Calls(OfThisProcess, abc.ABC):
         received = self._ranges(target, "out", "recv", recv_counts, recv_offsets)
         arguments = (source.pointer, *sent, target.pointer, *received, source.dtype.number)
         self._run("ncast_all_to_all_v", arguments, codec, stream, source, target)
+        return out
 
     # Reductions.
 
     def reduce(
         self,
-        values: Any,
-        out: Any = None,
+        values: Array,
+        out: Array | None = None,
         *,
         root: int = 0,
         op: str = "sum",
         codec: str = "auto",
         stream: Any = None,
         dtype: DType | None = None,
-    ) -> None:
+    ) -> Array | None:
         """Reduces `values` over all ranks into `out` of the root; in place when its `out` is None.
 
         On ranks other than the root `out` is ignored. op: "sum", "prod", "min", "max" or "avg".
@@ -208,17 +219,20 @@ class Calls(OfThisProcess, abc.ABC):
         target = source if out is None or not is_root else self._target(out, source, source.elems, stream)
         arguments = (source.pointer, target.pointer, source.elems, source.dtype.number, reduction_number(op), root)
         self._run("ncast_reduce", arguments, codec, stream, source, target)
+        if not is_root:
+            return None
+        return values if out is None else out
 
     def reduce_scatter(
         self,
         values: Any,
-        out: Any,
+        out: Array,
         *,
         op: str = "sum",
         codec: str = "auto",
         stream: Any = None,
         dtype: DType | None = None,
-    ) -> None:
+    ) -> Array:
         """Reduces `values` over all ranks and stores part r of the result in `out` of rank r.
 
         values: `ranks` equal parts. out: one part; in place when it is this rank's part of `values`.
@@ -229,17 +243,18 @@ class Calls(OfThisProcess, abc.ABC):
         target = self._target(out, source, part, stream)
         arguments = (source.pointer, target.pointer, part, source.dtype.number, reduction_number(op))
         self._run("ncast_reduce_scatter", arguments, codec, stream, source, target)
+        return out
 
     def all_reduce(
         self,
-        values: Any,
-        out: Any = None,
+        values: Array,
+        out: Array | None = None,
         *,
         op: str = "sum",
         codec: str = "auto",
         stream: Any = None,
         dtype: DType | None = None,
-    ) -> None:
+    ) -> Array:
         """Reduces `values` over all ranks into `out` on every rank; in place when `out` is None.
 
         op: "sum", "prod", "min", "max" or "avg".
@@ -248,6 +263,7 @@ class Calls(OfThisProcess, abc.ABC):
         target = source if out is None else self._target(out, source, source.elems, stream)
         arguments = (source.pointer, target.pointer, source.elems, source.dtype.number, reduction_number(op))
         self._run("ncast_all_reduce", arguments, codec, stream, source, target)
+        return values if out is None else out
 
     def _view(
         self,

@@ -36,6 +36,36 @@ def test_what_belongs_to_a_process_is_not_pickled_or_copied(copied):
                 copied(owner)
 
 
+@pytest.mark.parametrize(
+    ("call", "results"),
+    [
+        (lambda c, values, out, parts: c.all_reduce(values), ("values", "values")),
+        (lambda c, values, out, parts: c.all_reduce(values, out), ("out", "out")),
+        (lambda c, values, out, parts: c.reduce(values), ("values", None)),
+        (lambda c, values, out, parts: c.reduce(values, out, root=1), (None, "out")),
+        (lambda c, values, out, parts: c.broadcast(values), ("values", "values")),
+        (lambda c, values, out, parts: c.broadcast(values, out), ("out", "out")),
+        (lambda c, values, out, parts: c.all_gather(values, parts), ("parts", "parts")),
+        (lambda c, values, out, parts: c.gather(values, parts), ("parts", None)),
+        (lambda c, values, out, parts: c.scatter(parts, out), ("out", "out")),
+        (lambda c, values, out, parts: c.reduce_scatter(parts, out), ("out", "out")),
+        (lambda c, values, out, parts: c.all_to_all(values, out), ("out", "out")),
+        (lambda c, values, out, parts: c.all_to_all_v(values, out, [2, 2], [2, 2]), ("out", "out")),
+        (lambda c, values, out, parts: c.recv(out, 1) if c.rank == 0 else c.send(values, 0), ("out", None)),
+    ],
+)
+def test_a_call_returns_the_array_with_its_result(call, results):
+    with narrowcast.LocalRanks(2) as comms:
+        arrays = [
+            {"values": np.ones(4, np.float32), "out": np.zeros(4, np.float32), "parts": np.ones((2, 4), np.float32)}
+            for _ in comms
+        ]
+        with narrowcast.group():
+            found = [call(comm, **own) for comm, own in zip(comms, arrays, strict=True)]
+    for one, own, name in zip(found, arrays, results, strict=True):
+        assert one is (own[name] if name else None)
+
+
 def test_local_ranks_are_closed_together():
     comms = narrowcast.LocalRanks(2)
     with pytest.raises(ValueError, match=r"closed together, by LocalRanks\.close"):

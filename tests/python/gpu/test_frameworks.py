@@ -31,10 +31,10 @@ def test_torch_tensors_and_streams(bits):
     cuda.decode(frame, out=out, status=status, stream=stream)
     cuda.check(status, stream=stream)
     assert torch.equal(out.view(torch.int16), values.detach().view(torch.int16))
-    host = narrowcast.encode(bits, dtype="bfloat16")
+    host = narrowcast.encode(bits, dtype="bfloat16", checksum=False)
     assert np.array_equal(frame.cpu().numpy()[: host.size], host)
     # Also on the host.
-    assert np.array_equal(narrowcast.encode(values.detach().cpu()), host)
+    assert np.array_equal(narrowcast.encode(values.detach().cpu(), checksum=False), host)
 
 
 def test_torch_fp8(bits):
@@ -72,7 +72,7 @@ def test_jax_arrays_are_accepted_as_inputs_only(bits):
     frame = cuda_bytes(narrowcast.bound("bfloat16", ELEMS))
     workspace = cuda_bytes(cuda.workspace_bytes("bfloat16", ELEMS) + 16)
     cuda.encode(values, out=frame, workspace=workspace)
-    host = narrowcast.encode(bits, dtype="bfloat16")
+    host = narrowcast.encode(bits, dtype="bfloat16", checksum=False)
     assert np.array_equal(frame.read(host.size), host)
     with pytest.raises(ValueError, match="out is read-only"):
         cuda.decode(frame, out=values, status=cuda_bytes(16).fill(0))

@@ -21,6 +21,12 @@ def test_the_version_is_three_numbers():
     assert [part.isdigit() for part in narrowcast.library_version().split(".")] == [True] * 3
 
 
+def test_the_package_has_the_version_of_the_library():
+    assert narrowcast.__version__ == narrowcast.library_version()
+    with pytest.raises(AttributeError, match="no attribute 'version'"):
+        _ = narrowcast.version
+
+
 def test_types_match_the_library():
     for kind in VALUE_TYPES:
         assert library.library().ncast_dtype_name(kind.number).decode() == kind.name

@@ -77,7 +77,12 @@ class _Coder:
 
     def encode(self) -> None:
         self.frame = _codec.encode(
-            self._values, codec=self._codec, dtype=self._kind.name, reference=self._reference, out=self._buffer
+            self._values,
+            codec=self._codec,
+            dtype=self._kind.name,
+            checksum=False,
+            reference=self._reference,
+            out=self._buffer,
         )
 
     def decode(self) -> None:
