@@ -14,12 +14,13 @@ from xml.parsers import expat
 from ....errors import InvalidArgumentError
 from ..collectives import MAX_RANKS, MAX_STEPS
 
-__all__ = ["STEP_TYPES", "Algorithm", "Block", "Gpu", "Row", "fail", "parse"]
+__all__ = ["INT_MAX", "STEP_TYPES", "Algorithm", "Block", "Gpu", "Row", "fail", "parse"]
 
 STEP_TYPES = ("s", "r", "rcs", "rrs", "rrc", "rrcs", "cpy", "re", "nop")
 _BUFFERS = {"i": "input", "o": "output", "s": "scratch"}
+_FLAGS = {"0": 0, "1": 1}
 _TYPES = {name: name for name in STEP_TYPES}
-_INT_MAX = 2**31 - 1
+INT_MAX = 2**31 - 1
 
 # Line, type, source buffer and offset, destination buffer and offset, count, block and step waited for, publishes.
 Row = tuple[int, str, str, int, str, int, int, int, int, int]
@@ -86,7 +87,7 @@ def _short(text: str) -> str:
 class _Parser:
     def __init__(self) -> None:
         self.algorithm: Algorithm | None = None
-        self.open: list[str] = []
+        self.open: list[str] = [""]
         self.steps = 0
         self.rows: list[Row] = []
         self.expat = expat.ParserCreate()
@@ -98,12 +99,12 @@ class _Parser:
         fail(self.expat.CurrentLineNumber, "a document type declaration is not allowed")
 
     def start(self, name: str, attributes: dict[str, str]) -> None:
-        line = self.expat.CurrentLineNumber
-        if name == "step" and self.open and self.open[-1] == "tb":
+        if name == "step" and self.open[-1] == "tb":
             self.open.append(name)
-            self.step(line, attributes)
+            self.step(attributes)
             return
-        inside = self.open[-1] if self.open else None
+        line = self.expat.CurrentLineNumber
+        inside = self.open[-1]
         if (name, inside) not in _ELEMENTS:
             where = f"inside <{inside}>" if inside else "as the root"
             fail(line, f"the element <{name[:40]}> is not allowed {where}")
@@ -120,32 +121,34 @@ class _Parser:
         assert self.algorithm is not None
         number = integer(attributes, "id", line, 0, MAX_RANKS - 1)
         for chunks in ("i_chunks", "o_chunks"):
-            integer(attributes, chunks, line, 0, _INT_MAX)
-        self.algorithm.gpus.append(Gpu(line, number, integer(attributes, "s_chunks", line, 0, _INT_MAX)))
+            integer(attributes, chunks, line, 0, INT_MAX)
+        self.algorithm.gpus.append(Gpu(line, number, integer(attributes, "s_chunks", line, 0, INT_MAX)))
 
     def copy(self, line: int, attributes: dict[str, str]) -> None:
         assert self.algorithm is not None
-        source, target = (integer(attributes, name, line, 0, _INT_MAX) for name in ("i_off", "o_off"))
-        self.count(line)
+        source, target = (integer(attributes, name, line, 0, INT_MAX) for name in ("i_off", "o_off"))
+        self.steps += 1
         self.algorithm.gpus[-1].copies.append((line, source, target))
 
     def block(self, line: int, attributes: dict[str, str]) -> None:
         assert self.algorithm is not None
         block = Block(
             line,
-            number=integer(attributes, "id", line, 0, _INT_MAX),
+            number=integer(attributes, "id", line, 0, INT_MAX),
             send=integer(attributes, "send", line, -1, MAX_RANKS - 1),
             receive=integer(attributes, "recv", line, -1, MAX_RANKS - 1),
-            channel=integer(attributes, "chan", line, 0, _INT_MAX, 0),
+            channel=integer(attributes, "chan", line, 0, INT_MAX, 0),
         )
-        self.rows = block.rows
         self.count(line)
+        self.rows = block.rows
         self.algorithm.gpus[-1].blocks.append(block)
 
-    def step(self, line: int, attributes: dict[str, str]) -> None:
+    def step(self, attributes: dict[str, str]) -> None:
+        # Plans have hundreds of thousands of steps. Offsets and counts are checked when they are used.
+        rows = self.rows
         try:
             row = (
-                line,
+                self.expat.CurrentLineNumber,
                 _TYPES[attributes["type"]],
                 _BUFFERS[attributes["srcbuf"]],
                 int(attributes["srcoff"]),
@@ -154,38 +157,38 @@ class _Parser:
                 int(attributes["cnt"]),
                 int(attributes["depid"]),
                 int(attributes["deps"]),
-                int(attributes["hasdep"]),
+                _FLAGS[attributes["hasdep"]],
             )
-            numbers = (row[3], row[5], row[6], row[7], row[8])
-            in_order = int(attributes["s"]) == len(self.rows)
+            in_order = int(attributes["s"]) == len(rows)
         except (KeyError, ValueError):
-            self.explain(line, attributes)
+            self.explain(attributes)
         if not in_order:
-            fail(line, f"this is step {len(self.rows)} of the thread block, but s={attributes['s']!r}")
-        if min(numbers) < -1 or max(numbers) > _INT_MAX or row[9] not in (0, 1):
-            self.explain(line, attributes)
-        self.rows.append(row)
-        self.count(line)
+            fail(row[0], f"this is step {len(rows)} of the thread block, but s={attributes['s']!r}")
+        rows.append(row)
+        if len(rows) > MAX_STEPS:
+            self.count(row[0])
 
-    def explain(self, line: int, attributes: dict[str, str]) -> NoReturn:
+    def explain(self, attributes: dict[str, str]) -> NoReturn:
         """Raises the error for a step that has a wrong attribute."""
+        line = self.expat.CurrentLineNumber
         for name, known in (("type", _TYPES), ("srcbuf", _BUFFERS), ("dstbuf", _BUFFERS)):
             if attributes.get(name) not in known:
                 given = _short(attributes[name]) if name in attributes else "missing"
                 fail(line, f"{name} is {given}, not one of {', '.join(known)}")
         for name in ("s", "srcoff", "dstoff", "cnt", "depid", "deps", "hasdep"):
-            low, high = (0, 1) if name == "hasdep" else (-1, _INT_MAX)
+            low, high = (0, 1) if name == "hasdep" else (-1, INT_MAX)
             integer(attributes, name, line, low, high)
         fail(line, "the step has a wrong attribute")
 
     def count(self, line: int) -> None:
-        self.steps += 1
+        """Ends the current thread block: its steps count."""
+        self.steps += len(self.rows) + 1
         if self.steps > MAX_STEPS:
             fail(line, f"the plan has more than {MAX_STEPS} steps")
 
 
 _ELEMENTS = {
-    ("algo", None): _Parser.algo,
+    ("algo", ""): _Parser.algo,
     ("gpu", "algo"): _Parser.gpu,
     ("copy", "gpu"): _Parser.copy,
     ("tb", "gpu"): _Parser.block,

@@ -45,38 +45,43 @@ def read(data: bytes, depth: int | None = None) -> Plan:
 
 
 @dataclass(slots=True)
-class _Unit:
-    """A step of the plan, and the rows that it stands for."""
-
-    step: Step
-    first: int
-    last: int
-    waits: list[tuple[int, int, int]]  # line, block, row
-    publishes: bool
-    hangs: bool = False
-
-
-@dataclass(slots=True)
 class _Converted:
-    """A thread block as units."""
+    """A thread block as steps of a plan. Lists have an element for each step."""
 
     block: Block
-    units: list[_Unit] = field(default_factory=list)
+    steps: list[Step] = field(default_factory=list)
+    last: list[int] = field(default_factory=list)  #: the last row that the step stands for
+    publishes: list[int] = field(default_factory=list)
+    waits: dict[int, list[tuple[int, int, int]]] = field(default_factory=dict)  #: step -> (line, block, row)
+    hangs: list[int] = field(default_factory=list)  #: steps that wait for something that is never published
     published: list[int] = field(default_factory=list)
 
     def publisher(self, row: int) -> int:
-        """The first unit at or after a row that publishes; -1 if none does."""
+        """The first step that publishes at or after a row; -1 if none does."""
         if not self.published:
-            self.published = [-1] * len(self.block.rows)
             found = -1
-            below = len(self.published)
-            for index in range(len(self.units) - 1, -1, -1):
-                unit = self.units[index]
-                if unit.publishes:
-                    self.published[unit.last + 1 : below] = [found] * (below - unit.last - 1)
-                    found, below = index, unit.last + 1
+            below = len(self.block.rows)
+            self.published = [-1] * below
+            for step in range(len(self.steps) - 1, -1, -1):
+                if self.publishes[step]:
+                    after = self.last[step] + 1
+                    self.published[after:below] = [found] * (below - after)
+                    found, below = step, after
             self.published[:below] = [found] * below
         return self.published[row]
+
+    def resolve(self, own: int, blocks: list[_Converted]) -> None:
+        """Turns the rows that steps wait for into steps."""
+        for step, waits in self.waits.items():
+            after = self.steps[step].after
+            for line, block, row in waits:
+                if block >= len(blocks) or not 0 <= row < len(blocks[block].block.rows):
+                    fail(line, f"there is no step {row} of thread block {block} to wait for (depid, deps)")
+                publisher = blocks[block].publisher(row)
+                if publisher < 0 or (block == own and publisher >= step):
+                    self.hangs.append(step)
+                elif block != own and (block, publisher) not in after:
+                    after.append((block, publisher))
 
 
 class _Importer:
@@ -121,11 +126,11 @@ class _Importer:
                 if peer >= ranks or peer == gpu.number:
                     fail(block.line, f"gpu {gpu.number} cannot send to or receive from gpu {peer}")
         converted = [self.convert(gpu.number, block) for block in blocks]
-        for index in range(len(converted)):
-            _resolve(index, converted)
-        if any(unit.hangs for group in converted for unit in group.units):
+        for index, group in enumerate(converted):
+            group.resolve(index, converted)
+        if any(group.hangs for group in converted):
             self.hang(gpu.number, converted)
-        rank = Rank([Group([unit.step for unit in group.units]) for group in converted])
+        rank = Rank([Group(group.steps) for group in converted])
         rank.scratch_chunks = gpu.scratch_chunks * self.scale
         self.copy_first(gpu, rank, ranks)
         return rank
@@ -134,7 +139,7 @@ class _Importer:
         """The steps of a thread block, still without what they wait for."""
         send = receive = None
         result = _Converted(block)
-        units = result.units
+        steps, last, all_published = result.steps, result.last, result.publishes
         waits: list[tuple[int, int, int]] = []
         chain: tuple[str, int, str, int] | None = None  # of the reduction that the next `re` may join
         for index, row in enumerate(block.rows):
@@ -143,16 +148,16 @@ class _Importer:
                 waits.append((line, wait_block, wait_row))
             if kind == "nop":
                 continue
-            if count < 1:
-                fail(line, f"cnt={count} is not positive")
+            if not 1 <= count <= MAX_CHUNKS:
+                fail(line, f"cnt={str(count)[:40]} is not between 1 and {MAX_CHUNKS}")
             if kind == "re":
                 if chain == (source, count, target, target_chunk) and not waits:
-                    unit = units[-1]
-                    unit.step.sources.append(self.local(line, source, source_chunk))
-                    unit.last = index
-                    unit.publishes = publishes == 1
-                    full = len(unit.step.sources) > MAX_FUSED
-                    chain = None if publishes or full or source == target else chain
+                    sources = steps[-1].sources
+                    sources.append(self.local(line, source, source_chunk))
+                    last[-1] = index
+                    all_published[-1] = publishes
+                    if publishes or len(sources) > MAX_FUSED:
+                        chain = None
                     continue
                 chain = None if publishes or source == target else (source, count, target, target_chunk)
             else:
@@ -175,18 +180,24 @@ class _Importer:
                 targets.append(send)
             step = Step("copy" if len(sources) == 1 else "reduce", sources, targets, count * self.scale)
             step.origin = line
-            units.append(_Unit(step, index, index, waits, publishes == 1))
-            waits = []
+            if waits:
+                result.waits[len(steps)] = waits
+                waits = []
+            steps.append(step)
+            last.append(index)
+            all_published.append(publishes)
         if waits:
-            step = Step("sync", origin=block.rows[-1][0])
-            units.append(_Unit(step, len(block.rows), len(block.rows), waits, False))
+            result.waits[len(steps)] = waits
+            steps.append(Step("sync", origin=block.rows[-1][0]))
+            last.append(len(block.rows))
+            all_published.append(0)
         return result
 
     def local(self, line: int, buffer: str, chunk: int) -> Operand:
         operand = self.operands.get((buffer, chunk))
         if operand is None:
-            if chunk < 0:
-                fail(line, f"the offset {chunk} in the {buffer} is negative")
+            if not 0 <= chunk <= MAX_CHUNKS:
+                fail(line, f"the offset {str(chunk)[:40]} in the {buffer} is not between 0 and {MAX_CHUNKS}")
             operand = self.operands[buffer, chunk] = Operand(buffer, chunk * self.scale)
         return operand
 
@@ -201,25 +212,23 @@ class _Importer:
         return operand
 
     def hang(self, rank: int, converted: list[_Converted]) -> None:
-        """Puts a wait that never ends before each unit that waits for something that is never published."""
+        """Puts a wait that never ends before each step that waits for something that is never published."""
         moved = []
         for group in converted:
+            hangs = set(group.hangs)
             shift = 0
             positions = []
-            for index, unit in enumerate(group.units):
-                shift += unit.hangs
+            for index in range(len(group.steps)):
+                shift += index in hangs
                 positions.append(index + shift)
             moved.append(positions)
         for group in converted:
-            units = []
-            for unit in group.units:
-                unit.step.after = [(block, moved[block][index]) for block, index in unit.step.after]
-                if unit.hangs:
-                    wait = Step("wait", channels=[len(self.plan.channels)], origin=unit.waits[0][0])
-                    self.plan.channels.append(Channel("memory", rank, rank))
-                    units.append(_Unit(wait, unit.first, unit.first, [], False))
-                units.append(unit)
-            group.units = units
+            for step in group.steps:
+                step.after = [(block, moved[block][index]) for block, index in step.after]
+            for index in sorted(set(group.hangs), reverse=True):
+                wait = Step("wait", channels=[len(self.plan.channels)], origin=group.waits[index][0][0])
+                self.plan.channels.append(Channel("memory", rank, rank))
+                group.steps.insert(index, wait)
 
     def copy_first(self, gpu: Gpu, rank: Rank, ranks: int) -> None:
         """Adds a group for the <copy> elements, which precede all steps."""
@@ -244,16 +253,3 @@ def _in_place(attributes: dict[str, str], line: int) -> str:
     if not in_place and not out_of_place:
         fail(line, "inplace=0 and outofplace=0: the plan is never used")
     return "no" if not in_place else ("either" if out_of_place else "yes")
-
-
-def _resolve(own: int, converted: list[_Converted]) -> None:
-    """Turns the rows that a thread block waits for into steps."""
-    for index, unit in enumerate(converted[own].units):
-        for line, block, row in unit.waits:
-            if block >= len(converted) or row < 0 or row >= len(converted[block].block.rows):
-                fail(line, f"there is no step {row} of thread block {block} to wait for (depid, deps)")
-            publisher = converted[block].publisher(row)
-            if publisher < 0 or (block == own and publisher >= index):
-                unit.hangs = True
-            elif block != own and (block, publisher) not in unit.step.after:
-                unit.step.after.append((block, publisher))
