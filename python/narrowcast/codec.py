@@ -70,7 +70,7 @@ class FrameInfo:
         return self.wire_bytes / self.raw_bytes if self.raw_bytes else None
 
 
-class Frame(npt.NDArray[np.uint8]):
+class Frame(np.ndarray[Any, np.dtype[np.uint8]]):
     """A frame in host memory: a 1-D uint8 array, which also knows what was encoded.
 
     Copies and pickles keep `values_shape` and `values_dtype`. Bytes, files and parts of the array do not: the frame
