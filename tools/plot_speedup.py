@@ -3,8 +3,8 @@
     tools/plot_speedup.py docs/images/speedup.png bench/results/2xh200/2026-11-23_collectives.json \
       bench/results/4xh200/2026-11-22_collectives.json
 
-The speed-up is the time of the fastest NCCL variant divided by the time of the faster of the codecs raw and window,
-both measured in the same run. Needs matplotlib.
+The speed-up is the time of the fastest NCCL variant divided by the time of the codec that `auto` chooses
+(performance_tables.py), both measured in the same run. Needs matplotlib.
 """
 
 from __future__ import annotations
@@ -16,24 +16,20 @@ from typing import Any
 
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
+from performance_tables import OPERATIONS, ring_runs, times
 
-OPERATIONS = {
-    "sendrecv": ("send and receive", "#762a83"),
-    "all_gather": ("all-gather", "#2166ac"),
-    "all_to_all": ("all-to-all", "#1b9e77"),
-    "reduce_scatter": ("reduce-scatter", "#e08214"),
-    "all_reduce": ("all-reduce", "#b2182b"),
+COLORS = {
+    "sendrecv": "#762a83",
+    "all_gather": "#2166ac",
+    "all_to_all": "#1b9e77",
+    "reduce_scatter": "#e08214",
+    "all_reduce": "#b2182b",
 }
 
 
 def speedups(run: dict[str, Any]) -> dict[int, float]:
-    """Message size in bytes -> time of NCCL's fastest variant / time of Narrowcast's faster codec."""
-    best: dict[int, dict[str, float]] = {}
-    for row in run["rows"]:
-        times = best.setdefault(row["size_bytes"], {})
-        side = "narrowcast" if row["contender"] == "narrowcast" else "nccl"
-        times[side] = min(row["time_us"], times.get(side, row["time_us"]))
-    return {size: times["nccl"] / times["narrowcast"] for size, times in sorted(best.items())}
+    """Message size in bytes -> time of NCCL's fastest variant / time of the codec that `auto` chooses."""
+    return {size: own["nccl"] / own["auto"] for size, own in times(run).items()}
 
 
 def size_label(size: float, _position: int) -> str:
@@ -44,9 +40,10 @@ def size_label(size: float, _position: int) -> str:
 
 
 def draw(axes: Any, report: dict[str, Any]) -> None:
-    runs = {run["operation"]: run for run in report["runs"] if run["pattern"] == "ring" and not run["register"]}
-    for operation, (label, color) in OPERATIONS.items():
+    runs = ring_runs(report)
+    for operation, color in COLORS.items():
         points = speedups(runs[operation])
+        label = OPERATIONS[operation]
         axes.plot(list(points), list(points.values()), color=color, marker="o", markersize=3.5, label=label)
     run = runs["all_reduce"]
     axes.set_title(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import code
 import importlib.util
 import os
 import re
@@ -109,6 +110,21 @@ def test_one_process_starts_all_ranks(start, name):
 
 def test_the_python_program_of_the_readme_runs(start):
     assert start("two_ranks.py", [[sys.executable]]) == ["2.0"]
+
+
+def test_the_python_program_of_the_readme_runs_when_it_is_pasted(capsys, monkeypatch):
+    monkeypatch.setattr(sys, "displayhook", lambda value: None)  # calls return arrays
+    console = code.InteractiveConsole()
+    for line in PROGRAMS["two_ranks.py"].splitlines():
+        is_incomplete = console.push(line)
+    assert not is_incomplete
+    written = capsys.readouterr()
+    assert (written.out, written.err) == ("2.0\n", "")
+
+
+def test_every_block_of_code_in_the_readme_is_a_program_that_runs():
+    blocks = re.findall(r"^```(?:python|c)\n(.*?)^```", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
+    assert set(blocks) <= set(PROGRAMS.values())
 
 
 def test_the_c_program_of_the_readme_runs(tmp_path):

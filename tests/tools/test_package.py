@@ -5,6 +5,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -106,6 +107,29 @@ def test_an_installed_tree_can_be_moved(prefix: Path, source: Path, tmp_path: Pa
     assert str(moved) in needed
 
 
+def test_without_cuda_the_error_says_what_to_do(tmp_path: Path) -> None:
+    environment = {name: value for name, value in os.environ.items() if name not in ("CUDACXX", "CUDA_HOME")}
+    command = [ROOT / "tools" / "bare.sh", tool("cmake"), "-S", ROOT, "-B", tmp_path]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    if "no mount namespace" in done.stderr:
+        pytest.skip("mount namespaces are not available")
+    assert done.returncode != 0
+    assert "No nvcc was found" in done.stderr
+    assert "set CUDACXX" in done.stderr
+
+
+def test_extras_that_messages_name_exist() -> None:
+    sources = [*(ROOT / "python").rglob("*.py"), ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
+    named = {
+        extra
+        for path in sources
+        for extra in re.findall(r"pip install '(?:narrowcast|\.)\[(\w+)\]'", path.read_text(encoding="utf-8"))
+    }
+    project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    extras = project.partition("[project.optional-dependencies]")[2].partition("\n[")[0]
+    assert named == set(re.findall(r"^(\w+) =", extras, re.MULTILINE))
+
+
 def wheel_from_build(folder: Path) -> Path:
     return install("python", folder) / "narrowcast"
 
@@ -127,6 +151,24 @@ def test_a_program_linked_with_the_wheel_starts(wheel, by_path: bool, source: Pa
     program = source.with_suffix("")
     run(tool("cc"), source, "-I", package / "include", *linked, f"-Wl,-rpath,{library}", "-o", program)
     assert run(program) == VERSION
+
+
+@pytest.mark.parametrize("wheel", [wheel_from_build, installed_wheel])
+def test_the_c_program_of_the_readme_builds_with_the_commands_of_the_readme(wheel, tmp_path: Path) -> None:
+    package = wheel(tmp_path / "wheel")
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    (program,) = re.findall(r"^```c\n(// encode\.c\n.*?)^```", readme, re.MULTILINE | re.DOTALL)
+    (commands,) = re.findall(r"^```sh\n(.*?gcc encode\.c.*?)^```", readme, re.MULTILINE | re.DOTALL)
+    tool("gcc")
+    (tmp_path / "encode.c").write_text(program, encoding="utf-8")
+    for source in (ROOT / "python" / "narrowcast").rglob("*.py"):  # `cmake --install` installs no modules
+        target = package / source.relative_to(ROOT / "python" / "narrowcast")
+        if not target.exists():
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(source, target)
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    command = f"set -e; cd {tmp_path}; {commands}"
+    assert run(tool("bash"), "-c", command, PATH=path, PYTHONPATH=str(package.parent)) == "96 bytes"
 
 
 def test_the_wheel_contains_one_library_and_no_links(tmp_path: Path) -> None:
