@@ -50,6 +50,30 @@ NCAST_API void ncast_plan_destroy(ncast_plan* plan);
 // The JSON schema of the form. Destroy the text with ncast_text_destroy.
 NCAST_API ncast_status ncast_plan_schema(ncast_text** schema);
 
+// How plans are verified. All zeros are the defaults.
+typedef struct {
+  size_t struct_bytes;  // sizeof(ncast_plan_verify_options)
+  uint32_t depth;       // of every ring; 0: as the plan states
+  int skip_split;       // not 0: do not verify the plans again with every message split into messages of one chunk
+} ncast_plan_verify_options;
+
+// Proves or refutes plans: no deadlock, no race, the right result (docs/design/plans.md, "What is proved"). Several
+// plans are calls that follow each other on one communicator, in this order and then from the first again.
+// Plans are verified as they are: lower them first.
+//   options: may be NULL.
+//   report: JSON, also if a plan is refuted. Keys:
+//     verdict: "proved", "refuted" or "unsupported"
+//     property, plan, rank, group, step, body (in a loop), origin, message, trace: the fault; null where they do not
+//       apply
+//     least_depth, depth_needed_when_split: of rings
+//     split_ok; split: the fault that is only there when messages are split
+//     roundings, inexact_encodings: how often a value is rounded, at most; rank_order, same_everywhere: of the results
+//     steps, seconds
+//   Destroy the text with ncast_text_destroy.
+// Errors: INVALID_ARGUMENT.
+NCAST_API ncast_status ncast_plan_verify(const ncast_plan* const* plans, size_t count,
+                                         const ncast_plan_verify_options* options, ncast_text** report);
+
 #ifdef __cplusplus
 }  // extern "C"
 #endif

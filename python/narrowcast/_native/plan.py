@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from ctypes import byref, c_void_p, sizeof, string_at
 from dataclasses import dataclass
+from typing import Any
 
 from .library import check, library
 from .operations import operations
-from .structures import PlanInfoC
+from .structures import PlanInfoC, PlanVerifyOptionsC
 
 
 def text_of(make: Callable[[c_void_p], int]) -> str:
@@ -45,9 +47,9 @@ class NativePlan:
         self._destroy = weakref.finalize(self, library().ncast_plan_destroy, handle)
 
     @classmethod
-    def read(cls, json: str | bytes) -> NativePlan:
+    def read(cls, text: str | bytes) -> NativePlan:
         """Reads the JSON form. Raises InvalidArgumentError with the place of the fault."""
-        data = json.encode() if isinstance(json, str) else json
+        data = text.encode() if isinstance(text, str) else text
         handle = c_void_p()
         check(library().ncast_plan_read(data, len(data), byref(handle)))
         return cls(handle)
@@ -76,6 +78,23 @@ class NativePlan:
             groups=info.groups,
             steps=info.steps,
         )
+
+
+def verify(plans: Sequence[NativePlan], *, depth: int = 0, split: bool = True) -> dict[str, Any]:
+    """Proves or refutes plans, and returns the report of ncast_plan_verify.
+
+    Several plans are calls that follow each other on one communicator.
+
+    Args:
+        plans: at least one.
+        depth: of every ring, in messages; 0 for what the plans state.
+        split: also verify the plans with every message split into messages of one chunk.
+    """
+    handles = (c_void_p * len(plans))(*(plan.handle for plan in plans))
+    options = PlanVerifyOptionsC(struct_bytes=sizeof(PlanVerifyOptionsC), depth=depth, skip_split=not split)
+    text = text_of(lambda report: int(library().ncast_plan_verify(handles, len(plans), byref(options), report)))
+    report: dict[str, Any] = json.loads(text)
+    return report
 
 
 def schema() -> str:

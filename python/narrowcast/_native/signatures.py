@@ -18,6 +18,7 @@ from .structures import (
     OperationCountersC,
     OperationInfoC,
     PlanInfoC,
+    PlanVerifyOptionsC,
     UniqueIdC,
 )
 
@@ -150,6 +151,8 @@ SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "ncast_plan_lower": (_STATUS, [c_void_p, POINTER(c_void_p)]),
     "ncast_plan_destroy": (None, [c_void_p]),
     "ncast_plan_schema": (_STATUS, [POINTER(c_void_p)]),
+    # plans count options report
+    "ncast_plan_verify": (_STATUS, [POINTER(c_void_p), c_size_t, POINTER(PlanVerifyOptionsC), POINTER(c_void_p)]),
     # explain.h
     "ncast_explain": (
         _STATUS,

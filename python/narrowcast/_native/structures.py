@@ -143,6 +143,12 @@ class PlanInfoC(Structure):
     ]
 
 
+class PlanVerifyOptionsC(Structure):
+    """ncast_plan_verify_options."""
+
+    _fields_ = [("struct_bytes", c_size_t), ("depth", c_uint32), ("skip_split", c_int)]
+
+
 class DecisionC(Structure):
     """ncast_decision."""
 

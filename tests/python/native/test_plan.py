@@ -39,3 +39,20 @@ def test_a_fault_is_reported_with_its_place() -> None:
 
 def test_the_schema_is_json() -> None:
     assert json.loads(plan.schema())["properties"]["narrowcast_plan"] == {"const": 1}
+
+
+def test_verification_refutes_and_proves() -> None:
+    report = plan.verify([plan.NativePlan.read(json.dumps(PLAN))])
+    # The root's output is not written.
+    assert (report["verdict"], report["property"], report["rank"]) == ("refuted", "result", 1)
+    ranks = json.loads(json.dumps(PLAN["ranks"]))
+    ranks[1]["groups"][0]["steps"][0]["to"].append({"buffer": "output", "chunk": 0})
+    report = plan.verify([plan.NativePlan.read(json.dumps(PLAN | {"ranks": ranks}))])
+    assert report["verdict"] == "proved"
+    assert (report["property"], report["message"], report["trace"]) == (None, "", [])
+    assert (report["least_depth"], report["split_ok"], report["steps"]) == (1, True, 2)
+
+
+def test_a_verification_without_plans_is_an_error() -> None:
+    with pytest.raises(InvalidArgumentError, match="no plans"):
+        plan.verify([])

@@ -1,0 +1,87 @@
+// Who accesses memory, and which of them need a component in vector clocks.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "plan/verify/program.h"
+
+namespace narrowcast::plan::verify {
+
+class Actors {
+ public:
+  enum class Kind : uint8_t { group, engine, user };
+  struct Actor {
+    Kind kind;
+    int rank;
+    uint32_t plan, index;  // of a group, or of the group that uses the engine
+    uint32_t component = none;
+  };
+
+  // maps: for each program, those of memory_maps().
+  Actors(std::span<const Program* const> programs, const std::vector<std::vector<MemoryMap>>& maps);
+
+  size_t count() const { return actors_.size(); }
+  size_t components() const { return components_; }
+  const Actor& operator[](uint32_t actor) const { return actors_[actor]; }
+
+  uint32_t group(uint32_t plan, uint32_t group) const { return first_groups_[plan] + group; }
+  // The copy engine that executes the group's accesses through the port; none for other channels.
+  uint32_t engine(uint32_t plan, uint32_t group, uint32_t channel) const {
+    if (engines_.empty()) return none;
+    const auto found = engines_.find(key(plan, group, channel));
+    return found == engines_.end() ? none : found->second;
+  }
+  uint32_t user(int rank) const { return first_user_ + static_cast<uint32_t>(rank); }
+  // Whether an actor other than the rank's groups accesses its input or output.
+  bool is_visited(int rank) const { return visited_[static_cast<size_t>(rank)]; }
+
+ private:
+  static uint64_t key(uint32_t plan, uint32_t group, uint32_t channel) {
+    return (uint64_t{group} << 32 | channel) * 64 + plan;
+  }
+  void add_engines(std::span<const Program* const> programs);
+  void mark_sharing(uint32_t plan, const Program& program, const MemoryMap& map);
+  void mark_scratch_users(uint32_t plan, const Program& program);
+  void mark_signallers(uint32_t plan, const Program& program);
+  void need(uint32_t actor) { actors_[actor].component = 0; }
+
+  std::vector<Actor> actors_;
+  std::vector<uint32_t> first_groups_;
+  uint32_t first_user_ = 0;
+  std::unordered_map<uint64_t, uint32_t> engines_;
+  std::vector<uint8_t> visited_;
+  size_t components_ = 0;
+};
+
+// Calls visit(actor, operand, is_write) for each location operand of the step. A source is read by the engine of its
+// channel, or else by the engines of the destinations that have one, and by the group for the others.
+template <typename Visit>
+void each_access(const Actors& actors, uint32_t plan, const FlatStep& step, Visit visit) {
+  const uint32_t group = actors.group(plan, step.group);
+  const auto engine_of = [&](const Operand& operand) {
+    return operand.place == Place::remote ? actors.engine(plan, step.group, operand.channel) : none;
+  };
+  uint32_t mover = none;  // the engine that a source determines
+  for (const Operand& from : step.step->from)
+    if (mover == none) mover = engine_of(from);
+  const auto writer_of = [&](const Operand& to) {
+    const uint32_t engine = engine_of(to);
+    return engine != none ? engine : mover != none ? mover : group;
+  };
+  for (const Operand& from : step.step->from) {
+    if (!from.has_location()) continue;
+    for (size_t i = 0; i < step.step->to.size(); ++i) {
+      const uint32_t reader = writer_of(step.step->to[i]);
+      bool is_repeated = false;
+      for (size_t j = 0; j < i; ++j) is_repeated |= writer_of(step.step->to[j]) == reader;
+      if (!is_repeated) visit(reader, from, false);
+    }
+  }
+  for (const Operand& to : step.step->to)
+    if (to.has_location()) visit(writer_of(to), to, true);
+}
+
+}  // namespace narrowcast::plan::verify

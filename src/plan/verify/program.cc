@@ -1,0 +1,259 @@
+#include "plan/verify/program.h"
+
+#include <algorithm>
+#include <string>
+
+#include "plan/steps.h"
+
+namespace narrowcast::plan::verify {
+
+namespace {
+
+constexpr uint32_t max_parts = 16;
+
+bool has_message(const Step& step) {
+  const auto is_message = [](const Operand& operand) { return operand.place == Place::message; };
+  return std::any_of(step.from.begin(), step.from.end(), is_message) ||
+         std::any_of(step.to.begin(), step.to.end(), is_message);
+}
+
+// Into how many steps a step outside loops is split.
+uint32_t pieces_of(const Step& step, bool split) {
+  return split && step.count > 1 && has_message(step) ? step.count : 1;
+}
+
+uint32_t widest(const std::vector<Step>& body) {
+  uint32_t count = 0;
+  for (const Step& step : body) count = std::max(count, step.count);
+  return count;
+}
+
+// Enough iterations for each chunk that credits, of semaphores and rings, run out if they are not returned.
+uint32_t parts_for(const Plan& plan, const std::vector<Step>& body) {
+  uint32_t parts = 2;
+  for (const Step& step : body) {
+    for (const uint32_t channel : step.channels)
+      parts = std::max(parts, std::min(plan.channels[channel].initial, max_parts) + 2);
+    for (const auto* operands : {&step.from, &step.to})
+      for (const Operand& operand : *operands)
+        if (operand.place == Place::message)
+          parts = std::max(parts, std::min(plan.channels[operand.channel].depth, max_parts) + 2);
+  }
+  return std::min(parts, max_parts);
+}
+
+uint32_t parts_for(const Plan& plan) {
+  uint32_t parts = 1;
+  for (const Rank& rank : plan.ranks)
+    for (const Group& group : rank.groups)
+      for (const Step& step : group.steps)
+        if (step.kind == StepKind::loop) parts = std::max(parts, parts_for(plan, step.body));
+  return parts;
+}
+
+class Flattener {
+ public:
+  Flattener(const Plan& plan, bool split) {
+    program_.plan = &plan;
+    program_.split = split;
+    program_.parts = parts_for(plan);
+    program_.channels.resize(plan.channels.size());
+    program_.steps.reserve(flat_steps(plan, split));
+  }
+
+  Program run() {
+    for (int rank = 0; rank < program_.plan->rank_count(); ++rank) add_rank(rank);
+    program_.rank_groups.push_back(static_cast<uint32_t>(program_.groups.size()));
+    for (FlatChannel& channel : program_.channels)
+      for (auto* groups : {&channel.signallers, &channel.waiters})
+        groups->erase(std::unique(groups->begin(), groups->end()), groups->end());
+    return std::move(program_);
+  }
+
+ private:
+  uint32_t group() const { return static_cast<uint32_t>(program_.groups.size() - 1); }
+
+  void add_rank(int rank) {
+    const Rank& source = program_.plan->ranks[static_cast<size_t>(rank)];
+    const auto first_group = static_cast<uint32_t>(program_.groups.size());
+    program_.rank_groups.push_back(first_group);
+    program_.rank_barriers.push_back(static_cast<uint32_t>(program_.barriers.size()));
+    for (const std::vector<uint32_t>& barrier : source.barriers) {
+      program_.barriers.emplace_back(barrier);
+      for (uint32_t& member : program_.barriers.back()) member += first_group;
+    }
+    for (uint32_t i = 0; i < source.groups.size(); ++i) {
+      const auto begin = static_cast<uint32_t>(program_.steps.size());
+      program_.groups.push_back({rank, i, begin, begin, static_cast<uint32_t>(program_.step_ends.size())});
+      const std::vector<Step>& steps = source.groups[i].steps;
+      for (uint32_t index = 0; index < steps.size(); ++index) {
+        add_step(steps[index], index);
+        program_.step_ends.push_back(static_cast<uint32_t>(program_.steps.size()));
+      }
+      program_.groups.back().end = static_cast<uint32_t>(program_.steps.size());
+    }
+  }
+
+  void add_step(const Step& step, uint32_t index) {
+    const uint32_t parts = program_.parts;
+    if (step.kind == StepKind::loop) {
+      for (uint32_t part = 0; part < parts * widest(step.body); ++part) {
+        add(step, index, -1, part, 0);
+        for (size_t i = 0; i < step.body.size(); ++i)
+          if (part < parts * step.body[i].count) add(step.body[i], index, static_cast<int32_t>(i), part, 1);
+      }
+      add(step, index, -1, 0, 0);
+      return;
+    }
+    const uint32_t pieces = pieces_of(step, program_.split);
+    const uint32_t cells = parts * (step.count / pieces);
+    for (uint32_t piece = 0; piece < pieces; ++piece) add(step, index, -1, piece * cells, cells);
+  }
+
+  void add(const Step& step, uint32_t index, int32_t body, uint32_t first, uint32_t cells) {
+    program_.steps.push_back({&step, group(), index, body, first, cells});
+    for (const auto* operands : {&step.from, &step.to})
+      for (const Operand& operand : *operands) {
+        program_.has_packets |= operand.packets;
+        if (operand.place != Place::message) continue;
+        FlatChannel& channel = program_.channels[operand.channel];
+        program_.has_packets |= program_.plan->channels[operand.channel].packets;
+        program_.has_wide_messages |= step.count > 1 && body < 0;
+        if (operands == &step.to) {
+          channel.sender = group();
+          ++channel.messages;
+        } else {
+          channel.receiver = group();
+        }
+      }
+    for (const uint32_t index_of_channel : step.channels) {
+      FlatChannel& channel = program_.channels[index_of_channel];
+      if (step.kind == StepKind::signal) {
+        channel.signallers.push_back(group());
+        ++channel.signals;
+      } else if (step.kind == StepKind::wait) {
+        channel.waiters.push_back(group());
+      }
+    }
+  }
+
+  Program program_;
+};
+
+std::string chunks_text(uint32_t first, uint32_t count) {
+  return count == 1 ? "chunk " + std::to_string(first)
+                    : "chunks " + std::to_string(first) + " to " + std::to_string(uint64_t{first} + count - 1);
+}
+
+std::string join(const std::vector<std::string>& texts) {
+  std::string joined;
+  for (size_t i = 0; i < texts.size(); ++i) joined += (i == 0 ? "" : i + 1 == texts.size() ? " and " : ", ") + texts[i];
+  return joined;
+}
+
+}  // namespace
+
+Where Program::where(uint32_t flat) const {
+  const FlatStep& step = steps[flat];
+  Where where;
+  where.rank = rank_of(step);
+  where.group = static_cast<int>(groups[step.group].index);
+  where.step = static_cast<int>(step.index);
+  where.body = step.body;
+  where.origin = step.step->origin;
+  return where;
+}
+
+uint64_t flat_steps(const Plan& plan, bool split) {
+  const uint32_t parts = parts_for(plan);
+  uint64_t total = 0;
+  for (const Rank& rank : plan.ranks)
+    for (const Group& group : rank.groups)
+      for (const Step& step : group.steps) {
+        if (step.kind != StepKind::loop) {
+          total += pieces_of(step, split);
+          continue;
+        }
+        total += uint64_t{parts} * widest(step.body) + 1;
+        for (const Step& inner : step.body) total += uint64_t{parts} * inner.count;
+      }
+  return total;
+}
+
+Program flatten(const Plan& plan, bool split) { return Flattener(plan, split).run(); }
+
+MemoryMap::MemoryMap(const Plan& plan, uint32_t parts, bool in_place) : bases_(plan.ranks.size()) {
+  for (int rank = 0; rank < plan.rank_count(); ++rank) {
+    std::array<uint32_t, 3>& bases = bases_[static_cast<size_t>(rank)];
+    const auto take = [&](Buffer buffer) {
+      bases[static_cast<size_t>(buffer)] = cells_;
+      cells_ += parts * plan.buffer_chunks(rank, buffer);
+    };
+    const uint32_t input = plan.input_chunks(rank), output = plan.output_chunks(rank);
+    if (in_place && input != 0 && output != 0) {
+      const Buffer large = input > output ? Buffer::input : Buffer::output;
+      const Buffer small = input > output ? Buffer::output : Buffer::input;
+      const uint32_t piece = input == output ? 0 : static_cast<uint32_t>(rank) * std::min(input, output);
+      take(large);
+      bases[static_cast<size_t>(small)] = bases[static_cast<size_t>(large)] + parts * piece;
+    } else {
+      take(Buffer::input);
+      take(Buffer::output);
+    }
+    take(Buffer::scratch);
+  }
+}
+
+std::vector<MemoryMap> memory_maps(const Plan& plan, uint32_t parts) {
+  const bool may_overlap = operation::describe(plan.operation).overlap == operation::Overlap::IN_PLACE;
+  std::vector<MemoryMap> maps;
+  if (plan.in_place != InPlace::yes) maps.emplace_back(plan, parts, false);
+  if (plan.in_place == InPlace::yes || (plan.in_place == InPlace::either && may_overlap))
+    maps.emplace_back(plan, parts, true);
+  return maps;
+}
+
+std::string describe(const Plan& plan, int rank, const Operand& operand, uint32_t count) {
+  const std::string range = std::string(buffer_names[static_cast<size_t>(operand.buffer)]) + " " +
+                            chunks_text(operand.chunk, count) + (operand.packets ? " (packets)" : "");
+  switch (operand.place) {
+    case Place::message: return "a message on channel " + std::to_string(operand.channel);
+    case Place::remote: {
+      const Channel& channel = plan.channels[operand.channel];
+      return range + " of rank " + std::to_string(channel.from == rank ? channel.to : channel.from);
+    }
+    case Place::everywhere: return range + " on all ranks of channel " + std::to_string(operand.channel);
+    default: return range;
+  }
+}
+
+std::string describe(const Program& program, uint32_t flat) {
+  const FlatStep& flat_step = program.steps[flat];
+  const Step& step = *flat_step.step;
+  const int rank = program.rank_of(flat_step);
+  const auto list = [&](const std::vector<Operand>& operands) {
+    std::vector<std::string> texts;
+    texts.reserve(operands.size());
+    for (const Operand& operand : operands) texts.push_back(describe(*program.plan, rank, operand, step.count));
+    return join(texts);
+  };
+  std::string text = row_of(step.kind).name;
+  if (!step.from.empty()) text += " of " + list(step.from);
+  if (!step.to.empty()) text += " to " + list(step.to);
+  if (step.relaxed) text = "relaxed " + text;
+  if (!step.channels.empty()) {
+    std::vector<std::string> texts;
+    texts.reserve(step.channels.size());
+    for (const uint32_t channel : step.channels) texts.push_back(std::to_string(channel));
+    text += (texts.size() == 1 ? " on channel " : " on channels ") + join(texts);
+  }
+  if (step.kind == StepKind::barrier) text += " " + std::to_string(step.barrier);
+  if (program.split && flat_step.cells != program.parts * step.count && flat_step.body < 0 &&
+      !program.is_boundary(flat_step))
+    text +=
+        " (part " + std::to_string(flat_step.first / flat_step.cells + 1) + " of " + std::to_string(step.count) + ")";
+  if (flat_step.body >= 0) text += " (iteration " + std::to_string(flat_step.first) + ")";
+  return text;
+}
+
+}  // namespace narrowcast::plan::verify

@@ -1,0 +1,26 @@
+// The property `race`: vector clocks over several successive calls.
+//
+// Actors access memory: groups; the copy engine behind a port, one for each group and channel that uses it; and the
+// user of a rank, who reads and writes input and output between calls. An access has an epoch of its actor. A later
+// access by another actor is ordered after it if that actor's clock has reached the epoch.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "plan/verify/program.h"
+
+namespace narrowcast::plan::verify {
+
+// A plan of a sequence, and an order in which a call of it can run (Schedule::order).
+struct Scheduled {
+  const Program* program;
+  std::span<const uint32_t> order;
+};
+
+// Looks for two accesses to a chunk, one of them a write, that are not ordered.
+//   calls: indices in `plans`. Calls are ordered on each rank, but not between ranks.
+Finding find_race(std::span<const Scheduled> plans, std::span<const uint32_t> calls);
+
+}  // namespace narrowcast::plan::verify

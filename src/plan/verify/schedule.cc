@@ -1,0 +1,328 @@
+#include "plan/verify/schedule.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+namespace narrowcast::plan::verify {
+
+Schedule::Schedule(const Program& program) : program_(program), map_(*program.plan, program.parts, false) {}
+
+void Schedule::clear() {
+  const size_t groups = program_.groups.size(), channels = program_.channels.size();
+  order_.clear();
+  next_.resize(groups);
+  for (size_t i = 0; i < groups; ++i) next_[i] = program_.groups[i].begin;
+  sent_.assign(channels, 0);
+  received_.assign(channels, 0);
+  arrived_.assign(groups, 0);
+  arrivals_.assign(program_.barriers.size(), 0);
+  step_waiters_.assign(groups, none);
+  message_waiters_.assign(channels, none);
+  room_waiters_.assign(channels, none);
+  next_waiter_.assign(groups, none);
+  until_.assign(groups, 0);
+  if (program_.has_packets) {
+    has_packets_.assign(map_.cells(), 0);
+    packet_waiters_.assign(map_.cells(), none);
+  }
+  runnable_.clear();
+}
+
+bool Schedule::run(uint32_t depth) {
+  depth_ = depth;
+  clear();
+  for (size_t group = program_.groups.size(); group-- > 0;) runnable_.push_back(static_cast<uint32_t>(group));
+  while (!runnable_.empty()) {
+    const uint32_t group = runnable_.back();
+    runnable_.pop_back();
+    run_group(group);
+  }
+  for (size_t group = 0; group < program_.groups.size(); ++group)
+    if (next_[group] != program_.groups[group].end) return false;
+  return true;
+}
+
+void Schedule::run_group(uint32_t group) {
+  while (next_[group] != program_.groups[group].end) {
+    const uint32_t flat = next_[group];
+    const Blocker blocker = blocker_of(flat);
+    if (blocker.reason != Reason::ready) return block(group, blocker);
+    const FlatStep& step = program_.steps[flat];
+    if (step.step->kind == StepKind::barrier) {
+      if (!arrive(flat)) return;
+      continue;
+    }
+    complete(flat);
+    ++next_[group];
+    wake_step_waiters(group);
+  }
+}
+
+// Returns whether all groups have arrived; they have then passed the barrier.
+bool Schedule::arrive(uint32_t flat) {
+  const uint32_t group = program_.steps[flat].group, barrier = barrier_of(program_.steps[flat]);
+  const std::vector<uint32_t>& members = program_.barriers[barrier];
+  arrived_[group] = 1;
+  if (++arrivals_[barrier] != members.size()) return false;
+  arrivals_[barrier] = 0;
+  order_.push_back(flat);
+  for (const uint32_t member : members) {
+    arrived_[member] = 0;
+    ++next_[member];
+    if (member != group) runnable_.push_back(member);
+    wake_step_waiters(member);
+  }
+  return true;
+}
+
+Schedule::Blocker Schedule::blocker_of(uint32_t flat) const {
+  const FlatStep& flat_step = program_.steps[flat];
+  const Step& step = *flat_step.step;
+  const int rank = program_.rank_of(flat_step);
+  for (const StepId& id : step.after) {
+    const uint32_t group = program_.group_of(rank, id.group), end = program_.end_of(rank, id);
+    if (next_[group] < end) return {Reason::step, group, end};
+  }
+  if (step.kind == StepKind::wait) {
+    for (size_t i = 0; i < step.channels.size(); ++i) {
+      const uint32_t channel = step.channels[i];
+      uint32_t earlier = 0;
+      for (size_t j = 0; j < i; ++j) earlier += step.channels[j] == channel ? 1 : 0;
+      const uint64_t available = uint64_t{sent_[channel]} + program_.plan->channels[channel].initial;
+      if (available <= uint64_t{received_[channel]} + earlier) return {Reason::signal, channel, 0};
+    }
+    return {};
+  }
+  if (step.from.empty()) return {};
+  if (const Blocker blocker = message_blocker(step.from); blocker.reason != Reason::ready) return blocker;
+  if (program_.has_packets)
+    if (const Blocker blocker = packet_blocker(flat_step); blocker.reason != Reason::ready) return blocker;
+  return room_blocker(step.to);
+}
+
+Schedule::Blocker Schedule::message_blocker(const std::vector<Operand>& from) const {
+  for (size_t i = 0; i < from.size(); ++i) {
+    if (from[i].place != Place::message) continue;
+    uint32_t needed = 1;
+    for (size_t j = 0; j < i; ++j)
+      needed += from[j].place == Place::message && from[j].channel == from[i].channel ? 1 : 0;
+    if (sent_[from[i].channel] - received_[from[i].channel] < needed) return {Reason::message, from[i].channel, 0};
+  }
+  return {};
+}
+
+Schedule::Blocker Schedule::packet_blocker(const FlatStep& step) const {
+  for (const Operand& operand : step.step->from) {
+    if (!operand.packets) continue;
+    uint32_t missing = none;
+    each_range(program_, map_, step, operand, [&](int, uint32_t first) {
+      for (uint32_t cell = first; cell < first + step.cells && missing == none; ++cell)
+        if (!has_packets_[cell]) missing = cell;
+    });
+    if (missing != none) return {Reason::packets, missing, 0};
+  }
+  return {};
+}
+
+Schedule::Blocker Schedule::room_blocker(const std::vector<Operand>& to) const {
+  for (size_t i = 0; i < to.size(); ++i) {
+    if (to[i].place != Place::message) continue;
+    uint32_t needed = 1;
+    for (size_t j = 0; j < i; ++j) needed += to[j].place == Place::message && to[j].channel == to[i].channel ? 1 : 0;
+    const uint32_t depth = depth_ != 0 ? depth_ : program_.plan->channels[to[i].channel].depth;
+    const uint64_t in_flight = sent_[to[i].channel] - received_[to[i].channel];
+    if (in_flight + needed > depth) return {Reason::room, to[i].channel, 0};
+  }
+  return {};
+}
+
+void Schedule::complete(uint32_t flat) {
+  order_.push_back(flat);
+  const FlatStep& flat_step = program_.steps[flat];
+  const Step& step = *flat_step.step;
+  for (const uint32_t channel : step.channels) {
+    if (step.kind == StepKind::signal) {
+      ++sent_[channel];
+      wake(message_waiters_, channel);
+    } else if (step.kind == StepKind::wait) {
+      ++received_[channel];
+    }
+  }
+  for (const Operand& operand : step.from) {
+    if (operand.place != Place::message) continue;
+    ++received_[operand.channel];
+    wake(room_waiters_, operand.channel);
+  }
+  for (const Operand& operand : step.to) {
+    if (operand.place == Place::message) {
+      ++sent_[operand.channel];
+      wake(message_waiters_, operand.channel);
+    } else if (operand.packets) {
+      each_range(program_, map_, flat_step, operand, [&](int, uint32_t first) {
+        for (uint32_t cell = first; cell < first + flat_step.cells; ++cell) {
+          has_packets_[cell] = 1;
+          wake(packet_waiters_, cell);
+        }
+      });
+    }
+  }
+}
+
+void Schedule::block(uint32_t group, const Blocker& blocker) {
+  std::vector<uint32_t>* heads = nullptr;
+  switch (blocker.reason) {
+    case Reason::step: heads = &step_waiters_; break;
+    case Reason::message:
+    case Reason::signal: heads = &message_waiters_; break;
+    case Reason::room: heads = &room_waiters_; break;
+    case Reason::packets: heads = &packet_waiters_; break;
+    default: return;
+  }
+  until_[group] = blocker.until;
+  next_waiter_[group] = (*heads)[blocker.index];
+  (*heads)[blocker.index] = group;
+}
+
+void Schedule::wake(std::vector<uint32_t>& heads, uint32_t index) {
+  for (uint32_t group = std::exchange(heads[index], none); group != none;) {
+    runnable_.push_back(group);
+    group = std::exchange(next_waiter_[group], none);
+  }
+}
+
+void Schedule::wake_step_waiters(uint32_t group) {
+  uint32_t* link = &step_waiters_[group];
+  while (*link != none) {
+    const uint32_t waiter = *link;
+    if (next_[group] < until_[waiter]) {
+      link = &next_waiter_[waiter];
+      continue;
+    }
+    *link = std::exchange(next_waiter_[waiter], none);
+    runnable_.push_back(waiter);
+  }
+}
+
+uint32_t Schedule::least_depth() {
+  uint32_t most = 0;
+  for (const FlatChannel& channel : program_.channels) most = std::max(most, channel.messages);
+  if (most == 0 || !run(most)) return 0;
+  uint32_t low = 1, high = most;  // high suffices
+  while (low < high) {
+    const uint32_t middle = low + (high - low) / 2;
+    if (run(middle))
+      high = middle;
+    else
+      low = middle + 1;
+  }
+  return low;
+}
+
+bool Schedule::will_write_packets(uint32_t flat, uint32_t cell) const {
+  const FlatStep& step = program_.steps[flat];
+  bool found = false;
+  for (const Operand& operand : step.step->to) {
+    if (!operand.packets) continue;
+    each_range(program_, map_, step, operand,
+               [&](int, uint32_t first) { found |= cell >= first && cell < first + step.cells; });
+  }
+  return found;
+}
+
+uint32_t Schedule::culprit(uint32_t group, const Blocker& blocker) const {
+  // The first group with a step ahead of it that satisfies `wanted`.
+  const auto find = [&](auto wanted) {
+    for (uint32_t other = 0; other < program_.groups.size(); ++other)
+      for (uint32_t flat = next_[other]; flat < program_.groups[other].end; ++flat)
+        if (wanted(flat)) return other;
+    return none;
+  };
+  switch (blocker.reason) {
+    case Reason::step: return blocker.index;
+    case Reason::message: return program_.channels[blocker.index].sender;
+    case Reason::room: return program_.channels[blocker.index].receiver;
+    case Reason::signal:
+      return find([&](uint32_t flat) {
+        const Step& step = *program_.steps[flat].step;
+        return step.kind == StepKind::signal &&
+               std::find(step.channels.begin(), step.channels.end(), blocker.index) != step.channels.end();
+      });
+    case Reason::packets: return find([&](uint32_t flat) { return will_write_packets(flat, blocker.index); });
+    case Reason::barrier:
+      for (const uint32_t member : program_.barriers[blocker.index])
+        if (member != group && !arrived_[member]) return member;
+      return none;
+    default: return none;
+  }
+}
+
+std::string Schedule::describe_wait(uint32_t group, const Blocker& blocker, uint32_t culprit) const {
+  const auto other = [&] {
+    Where where;
+    where.rank = program_.groups[culprit].rank;
+    where.group = static_cast<int>(program_.groups[culprit].index);
+    return describe(where);
+  };
+  const std::string index = std::to_string(blocker.index);
+  switch (blocker.reason) {
+    case Reason::step: {
+      const uint32_t last = blocker.until - 1;
+      return "waits until " + describe(program_.where(last)) + " has completed";
+    }
+    case Reason::message:
+      return "waits for message " + std::to_string(received_[blocker.index]) + " on ring " + index + " from " + other();
+    case Reason::room: {
+      const uint32_t depth = depth_ != 0 ? depth_ : program_.plan->channels[blocker.index].depth;
+      return "waits until " + other() + " receives message " + std::to_string(received_[blocker.index]) + " of ring " +
+             index + ", which has a depth of " + std::to_string(depth);
+    }
+    case Reason::signal:
+      return "waits for a signal on channel " + index +
+             (culprit == none ? std::string(", which no step sends any more") : " from " + other());
+    case Reason::packets:
+      return culprit == none ? "waits for packets that no step writes" : "waits for packets from " + other();
+    case Reason::barrier:
+      return "waits in barrier " +
+             std::to_string(blocker.index - program_.rank_barriers[static_cast<size_t>(program_.groups[group].rank)]) +
+             " for " + other();
+    default: return "can run";
+  }
+}
+
+Finding Schedule::deadlock() const {
+  std::vector<uint32_t> path;
+  std::vector<TraceStep> trace;
+  std::vector<uint8_t> seen(program_.groups.size(), 0);
+  uint32_t group = 0;
+  while (next_[group] == program_.groups[group].end) ++group;
+  while (group != none && !seen[group] && next_[group] != program_.groups[group].end) {
+    seen[group] = 1;
+    path.push_back(group);
+    const uint32_t flat = next_[group];
+    Blocker blocker = blocker_of(flat);
+    if (blocker.reason == Reason::ready) blocker = {Reason::barrier, barrier_of(program_.steps[flat]), 0};
+    const uint32_t next = culprit(group, blocker);
+    trace.push_back({program_.where(flat), describe(program_, flat) + ": " + describe_wait(group, blocker, next)});
+    group = next;
+  }
+  // Only the cycle, without the way to it.
+  const auto start = std::find(path.begin(), path.end(), group) - path.begin();
+  const bool is_cycle = static_cast<size_t>(start) != path.size();
+  if (is_cycle)
+    trace.erase(trace.begin(), trace.begin() + start);
+  else
+    trace.erase(trace.begin(), trace.end() - 1);
+  Finding finding;
+  finding.property = Property::deadlock;
+  finding.where = trace.front().where;
+  finding.message = is_cycle ? std::to_string(trace.size()) +
+                                   " groups wait for each other: " + describe(trace.front().where) + " " +
+                                   trace.front().text.substr(trace.front().text.rfind(": ") + 2)
+                             : trace.front().text;
+  if (is_cycle && trace.size() == 1) finding.message = "the group waits for itself: " + trace.front().text;
+  finding.trace = std::move(trace);
+  return finding;
+}
+
+}  // namespace narrowcast::plan::verify

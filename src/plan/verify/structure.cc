@@ -1,0 +1,428 @@
+#include "plan/verify/structure.h"
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <tuple>
+#include <utility>
+
+#include "codec/codec.h"
+#include "plan/steps.h"
+
+namespace narrowcast::plan::verify {
+
+namespace {
+
+using std::to_string;
+
+// Throws the first Finding.
+[[noreturn]] void refute(Property property, const Where& where, std::string message) {
+  throw Finding{property, where, std::move(message), {}};
+}
+
+class StructureCheck {
+ public:
+  explicit StructureCheck(const Plan& plan) : plan_(plan) {}
+
+  void run() {
+    check_header();
+    for (uint32_t i = 0; i < plan_.channels.size(); ++i) check_channel(i);
+    uint64_t steps = 0;
+    for (where_.rank = 0; where_.rank < plan_.rank_count(); ++where_.rank) {
+      const Rank& rank = plan_.ranks[static_cast<size_t>(where_.rank)];
+      check_barriers(rank);
+      for (size_t group = 0; group < rank.groups.size(); ++group) {
+        where_.group = static_cast<int>(group);
+        const std::vector<Step>& list = rank.groups[group].steps;
+        steps += list.size();
+        for (size_t step = 0; step < list.size(); ++step) {
+          where_.step = static_cast<int>(step);
+          where_.origin = list[step].origin;
+          check_step(rank, list[step]);
+          steps += list[step].body.size();
+        }
+        where_.step = -1;
+        where_.origin = 0;
+      }
+      where_.group = -1;
+    }
+    where_.rank = -1;
+    if (steps > max_steps)
+      fail("the plan has " + to_string(steps) + " steps; at most " + to_string(max_steps) + " are possible");
+  }
+
+ private:
+  [[noreturn]] void fail(const std::string& message) const { refute(Property::structure, where_, message); }
+
+  bool is_rank(int rank) const { return rank >= 0 && rank < plan_.rank_count(); }
+
+  void check_header() {
+    if (static_cast<size_t>(plan_.operation) >= operation::count || !has_plans(plan_.operation))
+      fail("there are no plans for this operation");
+    if (plan_.ranks.empty() || plan_.ranks.size() > max_ranks)
+      fail("the plan has " + to_string(plan_.ranks.size()) + " ranks; 1 to " + to_string(max_ranks) + " are possible");
+    if (!is_rank(plan_.root) || (plan_.root != 0 && !operation::has_root(plan_.operation)))
+      fail("root " + to_string(plan_.root) + " is not a root of this operation");
+    if (plan_.chunks == 0) fail("a piece has no chunks");
+    if (plan_.instances == 0) fail("the plan has 0 instances");
+    if (plan_.scratch_copies != 1 && plan_.scratch_copies != 2) fail("scratch_copies is neither 1 nor 2");
+    if (plan_.max_bytes != 0 && plan_.max_bytes < plan_.min_bytes) fail("max_bytes is less than min_bytes");
+  }
+
+  void check_channel(uint32_t index) {
+    const Channel& channel = plan_.channels[index];
+    const std::string name = "channel " + to_string(index);
+    if (channel.kind == ChannelKind::multicast) {
+      if (channel.ranks.empty()) fail(name + " is a switch without ranks");
+      for (size_t i = 0; i < channel.ranks.size(); ++i) {
+        if (!is_rank(channel.ranks[i])) fail(name + ": rank " + to_string(channel.ranks[i]) + " does not exist");
+        if (i != 0 && channel.ranks[i] <= channel.ranks[i - 1]) fail(name + ": the ranks are not ascending");
+      }
+      return;
+    }
+    for (const int rank : {channel.from, channel.to})
+      if (!is_rank(rank)) fail(name + ": rank " + to_string(rank) + " does not exist");
+    if (channel.kind == ChannelKind::ring) {
+      if (channel.from == channel.to) fail(name + " is a ring from rank " + to_string(channel.from) + " to itself");
+      if (channel.depth == 0) fail(name + " is a ring of depth 0");
+    }
+  }
+
+  void check_barriers(const Rank& rank) {
+    for (size_t i = 0; i < rank.barriers.size(); ++i) {
+      std::vector<uint32_t> groups = rank.barriers[i];
+      std::sort(groups.begin(), groups.end());
+      if (groups.empty()) fail("barrier " + to_string(i) + " has no groups");
+      if (groups.back() >= rank.groups.size())
+        fail("barrier " + to_string(i) + ": group " + to_string(groups.back()) + " does not exist");
+      if (std::adjacent_find(groups.begin(), groups.end()) != groups.end())
+        fail("barrier " + to_string(i) + " names a group twice");
+    }
+  }
+
+  void check_step(const Rank& rank, const Step& step) {
+    where_.body = -1;
+    check_one(rank, step);
+    if (step.kind != StepKind::loop) return;
+    if (step.body.empty()) fail("the loop has no steps");
+    if (step.unit_bytes == 0) fail("the loop's unit_bytes is 0");
+    for (size_t i = 0; i < step.body.size(); ++i) {
+      where_.body = static_cast<int>(i);
+      where_.origin = step.body[i].origin;
+      if (step.body[i].kind == StepKind::loop) fail("a loop in a loop");
+      check_one(rank, step.body[i]);
+    }
+    where_.body = -1;
+    where_.origin = step.origin;
+  }
+
+  void check_one(const Rank& rank, const Step& step) {
+    if (static_cast<size_t>(step.kind) >= std::size(step_rows)) fail("unknown kind of step");
+    const StepRow& row = row_of(step.kind);
+    const std::string name = row.name;
+    const size_t sources = step.from.size();
+    if (row.sources == Sources::NONE && sources != 0) fail("a " + name + " has no sources");
+    if (row.sources == Sources::ONE && sources != 1) fail("a " + name + " has one source, not " + to_string(sources));
+    if (row.sources == Sources::MANY && sources < 2) fail("a " + name + " has at least two sources");
+    if (row.destinations == Destinations::NONE && !step.to.empty()) fail("a " + name + " has no destinations");
+    if (row.destinations == Destinations::SOME && step.to.empty()) fail("a " + name + " has a destination");
+    if (row.argument == Argument::CHANNELS && step.channels.empty()) fail("a " + name + " names a channel");
+    if (row.argument != Argument::CHANNELS && !step.channels.empty()) fail("a " + name + " names no channels");
+    if (row.argument == Argument::BARRIER) check_barrier(rank, step);
+    if (row.argument != Argument::LOOP && !step.body.empty()) fail("a " + name + " has no steps");
+    if (step.count == 0) fail("the step is for 0 chunks");
+    if (row.sources == Sources::NONE && step.count != 1) fail("a " + name + " has no count");
+    if (step.kind == StepKind::reduce && !operation::reduces(plan_.operation))
+      fail(std::string("a reduce, but ") + operation::name_of(plan_.operation) + " has no reduction");
+    for (const uint32_t channel : step.channels) check_step_channel(step, channel);
+    for (const StepId& id : step.after) check_after(rank, id);
+    for (const Operand& operand : step.from) check_operand(step, operand, true);
+    for (const Operand& operand : step.to) check_operand(step, operand, false);
+    check_overlap(step);
+  }
+
+  void check_barrier(const Rank& rank, const Step& step) const {
+    if (step.barrier >= rank.barriers.size()) fail("barrier " + to_string(step.barrier) + " does not exist");
+    const std::vector<uint32_t>& groups = rank.barriers[step.barrier];
+    if (std::find(groups.begin(), groups.end(), static_cast<uint32_t>(where_.group)) == groups.end())
+      fail("barrier " + to_string(step.barrier) + " is not for this group");
+  }
+
+  void check_step_channel(const Step& step, uint32_t index) const {
+    if (index >= plan_.channels.size()) fail("channel " + to_string(index) + " does not exist");
+    const Channel& channel = plan_.channels[index];
+    const std::string name = row_of(step.kind).name;
+    if (channel.kind != ChannelKind::memory && channel.kind != ChannelKind::port)
+      fail("a " + name + " on channel " + to_string(index) + ", which is a " +
+           channel_kind_names[static_cast<size_t>(channel.kind)]);
+    if (step.kind == StepKind::signal && channel.from != where_.rank)
+      fail("a signal on channel " + to_string(index) + ", which rank " + to_string(channel.from) + " signals");
+    if (step.kind == StepKind::wait && channel.to != where_.rank)
+      fail("a wait on channel " + to_string(index) + ", for which rank " + to_string(channel.to) + " waits");
+    if (step.kind == StepKind::flush && channel.from != where_.rank && channel.to != where_.rank)
+      fail("a flush of channel " + to_string(index) + ", which connects other ranks");
+  }
+
+  void check_after(const Rank& rank, const StepId& id) const {
+    const std::string name = "group " + to_string(id.group) + ", step " + to_string(id.step);
+    if (id.group >= rank.groups.size() || id.step >= rank.groups[id.group].steps.size())
+      fail("after " + name + ", which does not exist");
+    if (static_cast<int>(id.group) == where_.group) fail("after " + name + " of the same group");
+  }
+
+  void check_operand(const Step& step, const Operand& operand, bool is_source) const {
+    const char* role = is_source ? "a source" : "a destination";
+    if (static_cast<size_t>(operand.place) >= std::size(place_rows)) fail("unknown place of an operand");
+    if (operand.codec != NCAST_CODEC_RAW) {
+      if (codec::find_row(operand.codec) == nullptr || codec::check("plan", operand.codec) != NCAST_OK)
+        fail(std::string(role) + " has an unknown codec: " + codec::describe(operand.codec));
+      if (operand.place != Place::message && !operand.packets)
+        fail(std::string(role) + " has a codec, but is neither a message nor packets");
+    }
+    if (operand.place == Place::everywhere && is_source && !operation::reduces(plan_.operation))
+      fail(std::string("a switch combines values, but ") + operation::name_of(plan_.operation) + " has no reduction");
+    if (operand.has_channel()) check_operand_channel(operand, role);
+    if (operand.place == Place::message) {
+      if (operand.packets) fail("a message is marked as packets; its channel says so");
+      const Channel& ring = plan_.channels[operand.channel];
+      if (is_source && ring.to != where_.rank)
+        fail("a receive on channel " + to_string(operand.channel) + ", on which rank " + to_string(ring.to) +
+             " receives");
+      if (!is_source && ring.from != where_.rank)
+        fail("a send on channel " + to_string(operand.channel) + ", on which rank " + to_string(ring.from) + " sends");
+      return;
+    }
+    if (static_cast<size_t>(operand.buffer) >= std::size(buffer_names)) fail("unknown buffer of an operand");
+    if (operand.packets && operand.buffer != Buffer::scratch) fail("packets are only possible in scratch");
+    check_bounds(step, operand, role);
+  }
+
+  void check_operand_channel(const Operand& operand, const char* role) const {
+    const std::string name = "channel " + to_string(operand.channel);
+    if (operand.channel >= plan_.channels.size()) fail(std::string(role) + " on " + name + ", which does not exist");
+    const Channel& channel = plan_.channels[operand.channel];
+    const ChannelKind kind = channel.kind;
+    const bool fits = operand.place == Place::message      ? kind == ChannelKind::ring
+                      : operand.place == Place::everywhere ? kind == ChannelKind::multicast
+                                                           : kind == ChannelKind::memory || kind == ChannelKind::port;
+    if (!fits)
+      fail(std::string(role) + " on " + name + ", which is a " + channel_kind_names[static_cast<size_t>(kind)]);
+    const bool is_member =
+        operand.place == Place::everywhere
+            ? std::find(channel.ranks.begin(), channel.ranks.end(), where_.rank) != channel.ranks.end()
+            : channel.from == where_.rank || channel.to == where_.rank;
+    if (!is_member) fail(std::string(role) + " on " + name + ", which connects other ranks");
+    if (operand.place == Place::remote && channel.from == channel.to)
+      fail(std::string(role) + " on " + name + ", which connects the rank with itself");
+  }
+
+  void check_bounds(const Step& step, const Operand& operand, const char* role) const {
+    const auto check = [&](int rank) {
+      const uint64_t end = uint64_t{operand.chunk} + step.count, chunks = plan_.buffer_chunks(rank, operand.buffer);
+      if (end > chunks)
+        refute(Property::bounds, where_,
+               std::string(role) + " is " + describe(plan_, where_.rank, operand, step.count) + ", but rank " +
+                   to_string(rank) + "'s " + buffer_names[static_cast<size_t>(operand.buffer)] + " has " +
+                   to_string(chunks) + (chunks == 1 ? " chunk" : " chunks"));
+    };
+    if (operand.place == Place::local) return check(where_.rank);
+    const Channel& channel = plan_.channels[operand.channel];
+    if (operand.place == Place::remote) return check(channel.from == where_.rank ? channel.to : channel.from);
+    for (const int rank : channel.ranks) check(rank);
+  }
+
+  // A destination must not overlap another one, or a source unless the ranges are equal.
+  void check_overlap(const Step& step) const {
+    const auto overlap = [&](const Operand& a, const Operand& b) {
+      if (!a.has_location() || !b.has_location() || a.buffer != b.buffer) return false;
+      const uint64_t distance = a.chunk > b.chunk ? a.chunk - b.chunk : b.chunk - a.chunk;
+      return distance < step.count && share_a_rank(a, b);
+    };
+    for (size_t i = 0; i < step.to.size(); ++i) {
+      const Operand& to = step.to[i];
+      for (const Operand& from : step.from)
+        if (overlap(to, from) && to.chunk != from.chunk)
+          fail("the step writes " + describe(plan_, where_.rank, to, step.count) + " while it reads " +
+               describe(plan_, where_.rank, from, step.count));
+      for (size_t j = 0; j < i; ++j)
+        if (overlap(to, step.to[j])) fail("the step writes " + describe(plan_, where_.rank, to, step.count) + " twice");
+    }
+  }
+
+  bool is_at(const Operand& operand, int rank) const {
+    if (operand.place == Place::local) return rank == where_.rank;
+    const Channel& channel = plan_.channels[operand.channel];
+    if (operand.place == Place::remote) return rank == (channel.from == where_.rank ? channel.to : channel.from);
+    return std::binary_search(channel.ranks.begin(), channel.ranks.end(), rank);
+  }
+
+  bool share_a_rank(const Operand& a, const Operand& b) const {
+    if (a.place != Place::everywhere) {
+      const int rank = a.place == Place::local                         ? where_.rank
+                       : plan_.channels[a.channel].from == where_.rank ? plan_.channels[a.channel].to
+                                                                       : plan_.channels[a.channel].from;
+      return is_at(b, rank);
+    }
+    const std::vector<int>& ranks = plan_.channels[a.channel].ranks;
+    return std::any_of(ranks.begin(), ranks.end(), [&](int rank) { return is_at(b, rank); });
+  }
+
+  const Plan& plan_;
+  Where where_;
+};
+
+struct Message {
+  uint32_t flat;
+  uint32_t cells;
+  ncast_codec codec;
+  uint64_t unit_bytes;
+};
+
+class MatchingCheck {
+ public:
+  explicit MatchingCheck(const Program& program)
+      : program_(program),
+        sends_(program.channels.size()),
+        receives_(program.channels.size()),
+        signals_(program.channels.size()),
+        waits_(program.channels.size()) {}
+
+  void run() {
+    std::vector<std::map<uint32_t, uint64_t>> visits(program_.barriers.size());
+    uint64_t unit_bytes = 0;
+    uint32_t widest = 0;
+    for (uint32_t flat = 0; flat < program_.steps.size(); ++flat) {
+      const FlatStep& step = program_.steps[flat];
+      if (program_.is_boundary(step)) {
+        unit_bytes = step.step->unit_bytes;
+        widest = 0;
+        for (const Step& inner : step.step->body) widest = std::max(widest, inner.count);
+        continue;
+      }
+      const uint64_t unit = step.body >= 0 ? unit_bytes : 0;
+      for (const Operand& operand : step.step->from) note(receives_, flat, operand, unit, "receives from");
+      for (const Operand& operand : step.step->to) note(sends_, flat, operand, unit, "sends to");
+      for (const uint32_t channel : step.step->channels) {
+        if (step.step->kind == StepKind::flush) continue;
+        auto& counts = step.step->kind == StepKind::signal ? signals_ : waits_;
+        Count& count = counts[channel][{unit, step.body >= 0 ? widest : 0}];
+        ++count.steps;
+        count.flat = flat;
+      }
+      if (step.step->kind == StepKind::barrier)
+        ++visits[program_.rank_barriers[static_cast<size_t>(program_.rank_of(step))] + step.step->barrier][step.group];
+    }
+    for (uint32_t channel = 0; channel < program_.channels.size(); ++channel) {
+      check_messages(channel);
+      check_semaphore(channel);
+    }
+    check_barriers(visits);
+  }
+
+ private:
+  struct Count {
+    uint64_t steps = 0;
+    uint32_t flat = none;
+  };
+  // By the loop's unit and chunks, because the number of iterations depends on them; 0, 0 outside loops.
+  using Counts = std::map<std::pair<uint64_t, uint32_t>, Count>;
+
+  void note(std::vector<std::vector<Message>>& messages, uint32_t flat, const Operand& operand, uint64_t unit,
+            const char* verb) {
+    if (operand.place != Place::message) return;
+    std::vector<Message>& list = messages[operand.channel];
+    const FlatStep& step = program_.steps[flat];
+    if (!list.empty() && program_.steps[list.front().flat].group != step.group)
+      refute(Property::structure, program_.where(flat),
+             std::string("a second group ") + verb + " ring " + to_string(operand.channel) + "; the first is group " +
+                 to_string(program_.where(list.front().flat).group));
+    list.push_back({flat, step.cells, codec::canonical(operand.codec), unit});
+  }
+
+  void check_messages(uint32_t channel) const {
+    const std::vector<Message>&sends = sends_[channel], &receives = receives_[channel];
+    const std::string ring = "ring " + to_string(channel);
+    for (size_t i = 0; i < std::min(sends.size(), receives.size()); ++i) {
+      const Message &send = sends[i], &receive = receives[i];
+      const auto mismatch = [&](const std::string& text) {
+        Finding finding{
+            Property::structure, program_.where(receive.flat), ring + ", message " + to_string(i) + ": " + text, {}};
+        finding.trace = {{program_.where(send.flat), describe(program_, send.flat)},
+                         {program_.where(receive.flat), describe(program_, receive.flat)}};
+        throw finding;
+      };
+      const auto chunks = [&](const Message& message) { return to_string(message.cells / program_.parts) + " chunks"; };
+      if (send.unit_bytes != receive.unit_bytes) mismatch("it is sent and received by loops that differ in unit_bytes");
+      if (send.cells != receive.cells) mismatch(chunks(send) + " are sent and " + chunks(receive) + " received");
+      if (send.codec != receive.codec)
+        mismatch("it is sent as " + codec::describe(send.codec) + " and received as " + codec::describe(receive.codec));
+    }
+    if (sends.size() == receives.size()) return;
+    const bool is_lost = sends.size() > receives.size();
+    const Message& first = is_lost ? sends[receives.size()] : receives[sends.size()];
+    refute(Property::structure, program_.where(first.flat),
+           ring + ": " + to_string(sends.size()) + " messages are sent and " + to_string(receives.size()) +
+               " received; " +
+               (is_lost ? "no step receives what this step sends" : "no step sends what this step receives"));
+  }
+
+  void check_semaphore(uint32_t channel) const {
+    Counts kinds = signals_[channel];
+    kinds.insert(waits_[channel].begin(), waits_[channel].end());
+    for (const auto& [kind, ignored] : kinds) {
+      const auto count_in = [&kind = kind](const Counts& counts) {
+        const auto found = counts.find(kind);
+        return found == counts.end() ? Count{} : found->second;
+      };
+      const Count signals = count_in(signals_[channel]), waits = count_in(waits_[channel]);
+      if (signals.steps == waits.steps) continue;
+      const std::string text = "channel " + to_string(channel) + ": " + to_string(signals.steps) + " signals and " +
+                               to_string(waits.steps) + " waits in a call" +
+                               (kind.first != 0 ? ", in loops of this unit" : "");
+      if (signals.steps > waits.steps)
+        refute(Property::structure, program_.where(signals.flat),
+               text + ", so that a wait of a later call does not wait");
+      refute(Property::deadlock, program_.where(waits.flat), text + ", so that a wait does not end");
+    }
+  }
+
+  void check_barriers(const std::vector<std::map<uint32_t, uint64_t>>& visits) const {
+    for (size_t barrier = 0; barrier < visits.size(); ++barrier) {
+      uint64_t most = 0;
+      for (const auto& [group, count] : visits[barrier]) most = std::max(most, count);
+      for (const uint32_t group : program_.barriers[barrier]) {
+        const auto found = visits[barrier].find(group);
+        const uint64_t count = found == visits[barrier].end() ? 0 : found->second;
+        if (count == most) continue;
+        Where where;
+        where.rank = program_.groups[group].rank;
+        where.group = static_cast<int>(program_.groups[group].index);
+        refute(Property::deadlock, where,
+               "the group visits barrier " +
+                   to_string(barrier - program_.rank_barriers[static_cast<size_t>(where.rank)]) + " " +
+                   to_string(count) + " times and another group " + to_string(most) + " times");
+      }
+    }
+  }
+
+  const Program& program_;
+  std::vector<std::vector<Message>> sends_, receives_;
+  std::vector<Counts> signals_, waits_;
+};
+
+template <typename Check>
+Finding first_finding(Check check) {
+  try {
+    check.run();
+    return {};
+  } catch (Finding& finding) {
+    return std::move(finding);
+  }
+}
+
+}  // namespace
+
+Finding check_structure(const Plan& plan) { return first_finding(StructureCheck(plan)); }
+Finding check_matching(const Program& program) { return first_finding(MatchingCheck(program)); }
+
+}  // namespace narrowcast::plan::verify

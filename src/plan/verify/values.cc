@@ -1,0 +1,413 @@
+#include "plan/verify/values.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "codec/codec.h"
+#include "plan/steps.h"
+#include "plan/verify/contributions.h"
+
+namespace narrowcast::plan::verify {
+
+namespace {
+
+constexpr size_t max_trace = 24;
+
+uint64_t mix(uint64_t a, uint64_t b) {
+  uint64_t hash = (a ^ (b + 0x9e3779b97f4a7c15u)) * 0xff51afd7ed558ccdu;
+  hash ^= hash >> 33;
+  return hash * 0xc4ceb9fe1a85ec53u;
+}
+
+struct Value {
+  Contributions::Set set = none;  // none: undefined
+  uint32_t doubled = none;        // the flat step that added a contribution for the second time
+  uint32_t history = none;        // in History, if there is one
+  uint16_t roundings = 0, inexact_encodings = 0;
+  bool is_ordered = true;  // its ranks were combined in ascending order
+  bool has_packets = false;
+  ncast_codec codec = NCAST_CODEC_RAW;  // of packets
+  uint64_t expression = 0;              // a hash of how it was computed
+};
+
+// How each value came about. Kept only when a fault must be explained.
+struct History {
+  struct Node {
+    uint32_t flat;
+    Contributions::Set set;
+    std::vector<uint32_t> sources;
+  };
+  std::vector<Node> nodes;
+};
+
+class Execution {
+ public:
+  Execution(const Program& program, const MemoryMap& map, History* history)
+      : program_(program),
+        plan_(*program.plan),
+        map_(map),
+        history_(history),
+        contributions_(plan_.rank_count()),
+        memory_(map.cells()),
+        rings_(program.channels.size()) {
+    for (int rank = 0; rank < plan_.rank_count(); ++rank)
+      for (uint32_t chunk = 0; chunk < plan_.input_chunks(rank); ++chunk)
+        for (uint32_t part = 0; part < program.parts; ++part) {
+          Value& value = memory_[map.base(rank, Buffer::input) + chunk * program.parts + part];
+          value.set = contributions_.single(chunk, rank);
+          value.expression = mix(chunk, static_cast<uint64_t>(rank));
+        }
+  }
+
+  Values run(std::span<const uint32_t> order) {
+    for (const uint32_t flat : order)
+      if (!execute(flat)) return std::move(result_);
+    check_outputs();
+    return std::move(result_);
+  }
+
+ private:
+  struct Ring {
+    std::vector<Value> values;
+    size_t head = 0;
+  };
+
+  // --- execution
+
+  // Returns whether no fault was found.
+  bool execute(uint32_t flat) {
+    const FlatStep& step = program_.steps[flat];
+    if (step.step->from.empty()) return true;
+    // All cells are read before any is written.
+    results_.clear();
+    gather_sources(step);
+    for (uint32_t cell = 0; cell < step.cells; ++cell)
+      if (!combine_cell(flat, step, cell)) return false;
+    for (const Operand& from : step.step->from)
+      if (from.place == Place::message) drop(rings_[from.channel], step.cells);
+    for (const Operand& to : step.step->to) store(step, to);
+    return true;
+  }
+
+  struct Source {
+    const Operand* operand;
+    const Value* values;           // of a message
+    std::vector<uint32_t> firsts;  // cells; of locations, one for each rank
+  };
+
+  void gather_sources(const FlatStep& step) {
+    const std::vector<Operand>& from = step.step->from;
+    sources_.resize(from.size());
+    for (size_t i = 0; i < from.size(); ++i) {
+      Source& source = sources_[i];
+      source.operand = &from[i];
+      source.firsts.clear();
+      if (from[i].place != Place::message) {
+        each_range(program_, map_, step, from[i], [&](int, uint32_t first) { source.firsts.push_back(first); });
+        continue;
+      }
+      size_t skip = 0;
+      for (size_t j = 0; j < i; ++j)
+        skip += from[j].place == Place::message && from[j].channel == from[i].channel ? step.cells : 0;
+      const Ring& ring = rings_[from[i].channel];
+      source.values = &ring.values[ring.head + skip];
+    }
+  }
+
+  bool combine_cell(uint32_t flat, const FlatStep& step, uint32_t cell) {
+    operands_.clear();
+    for (const Source& source : sources_) {
+      if (source.operand->place == Place::message) {
+        operands_.push_back(source.values[cell]);
+        continue;
+      }
+      const size_t begin = operands_.size();
+      for (const uint32_t first : source.firsts) {
+        const Value& value = memory_[first + cell];
+        if (!check_read(flat, *source.operand, value, first + cell)) return false;
+        operands_.push_back(value);
+      }
+      if (operands_.size() - begin > 1) {
+        const Value sum = combined(flat, begin);
+        operands_.resize(begin);
+        operands_.push_back(sum);
+      }
+    }
+    Value result = operands_.size() == 1 ? operands_.front() : combined(flat, 0);
+    if (step.step->from.size() == 1) note(flat, result);
+    results_.push_back(result);
+    return true;
+  }
+
+  bool check_read(uint32_t flat, const Operand& operand, const Value& value, uint32_t cell) {
+    if (value.set == none) {
+      report_undefined(flat, operand, cell);
+      return false;
+    }
+    const bool codecs_differ = operand.packets && codec::canonical(operand.codec) != value.codec;
+    if (value.has_packets == operand.packets && !codecs_differ) return true;
+    result_.finding.property = Property::structure;
+    result_.finding.where = program_.where(flat);
+    const std::string place = describe(plan_, result_.finding.where.rank, operand, program_.steps[flat].step->count);
+    result_.finding.message =
+        codecs_differ && value.has_packets
+            ? "reads " + place + " as " + codec::describe(operand.codec) + ", but it contains packets of " +
+                  codec::describe(value.codec)
+            : "reads " + place + ", which contains " + (value.has_packets ? "packets" : "values without flags");
+    return false;
+  }
+
+  // The sum of operands_[begin...].
+  Value combined(uint32_t flat, size_t begin) {
+    Value sum = operands_[begin];
+    uint64_t first = sum.expression, second = operands_[begin + 1].expression;
+    if (first > second) std::swap(first, second);  // addition is commutative
+    sum.expression = mix(first, second);
+    for (size_t i = begin + 1; i < operands_.size(); ++i) {
+      const Value& value = operands_[i];
+      sum.is_ordered &=
+          value.is_ordered && contributions_.highest_rank(sum.set) < contributions_.lowest_rank(value.set);
+      const Contributions::Union united = contributions_.unite(sum.set, value.set);
+      sum.set = united.set;
+      if (sum.doubled == none) sum.doubled = united.overlaps ? flat : value.doubled;
+      sum.roundings = std::max(sum.roundings, value.roundings);
+      sum.inexact_encodings = std::max(sum.inexact_encodings, value.inexact_encodings);
+      if (i > begin + 1) sum.expression = mix(sum.expression, value.expression);
+    }
+    ++sum.roundings;
+    sum.expression = mix(sum.expression, operands_.size() - begin);
+    if (history_ != nullptr) {
+      History::Node node{flat, sum.set, {}};
+      for (size_t i = begin; i < operands_.size(); ++i)
+        if (operands_[i].history != none) node.sources.push_back(operands_[i].history);
+      sum.history = static_cast<uint32_t>(history_->nodes.size());
+      history_->nodes.push_back(std::move(node));
+    }
+    return sum;
+  }
+
+  void note(uint32_t flat, Value& value) {
+    if (history_ == nullptr) return;
+    History::Node node{flat, value.set, {}};
+    if (value.history != none) node.sources.push_back(value.history);
+    value.history = static_cast<uint32_t>(history_->nodes.size());
+    history_->nodes.push_back(std::move(node));
+  }
+
+  void store(const FlatStep& step, const Operand& to) {
+    const auto encoded = [&](Value value) {
+      value.has_packets = to.packets;
+      value.codec = codec::canonical(to.codec);
+      if (!codec::is_exact(value.codec)) {
+        ++value.inexact_encodings;
+        value.expression = mix(value.expression, value.codec);
+      }
+      return value;
+    };
+    if (to.place == Place::message) {
+      for (const Value& value : results_) rings_[to.channel].values.push_back(encoded(value));
+      return;
+    }
+    each_range(program_, map_, step, to, [&](int, uint32_t first) {
+      for (uint32_t cell = 0; cell < step.cells; ++cell) memory_[first + cell] = encoded(results_[cell]);
+    });
+  }
+
+  static void drop(Ring& ring, uint32_t cells) {
+    ring.head += cells;
+    if (ring.head == ring.values.size()) {
+      ring.values.clear();
+      ring.head = 0;
+    }
+  }
+
+  // --- results
+
+  // The input chunk that an output chunk of a rank is made of, and the rank that it comes from; -1: all ranks.
+  std::pair<uint32_t, int> expected(int rank, uint32_t chunk) const {
+    switch (plan_.operation) {
+      case Operation::all_reduce:
+      case Operation::reduce: return {chunk, -1};
+      case Operation::reduce_scatter: return {static_cast<uint32_t>(rank) * plan_.chunks + chunk, -1};
+      case Operation::all_gather:
+      case Operation::gather: return {chunk % plan_.chunks, static_cast<int>(chunk / plan_.chunks)};
+      case Operation::all_to_all:
+        return {static_cast<uint32_t>(rank) * plan_.chunks + chunk % plan_.chunks,
+                static_cast<int>(chunk / plan_.chunks)};
+      case Operation::scatter: return {static_cast<uint32_t>(rank) * plan_.chunks + chunk, plan_.root};
+      default: return {chunk, plan_.root};  // broadcast
+    }
+  }
+
+  void check_outputs() {
+    std::vector<uint64_t> expressions(plan_.chunks * plan_.ranks.size(), 0);
+    for (int rank = 0; rank < plan_.rank_count(); ++rank)
+      for (uint32_t chunk = 0; chunk < plan_.output_chunks(rank); ++chunk)
+        for (uint32_t part = 0; part < program_.parts; ++part) {
+          const Value& value = memory_[map_.base(rank, Buffer::output) + chunk * program_.parts + part];
+          if (!check_output(rank, chunk, value)) return;
+          result_.roundings = std::max<uint32_t>(result_.roundings, value.roundings);
+          result_.inexact_encodings = std::max<uint32_t>(result_.inexact_encodings, value.inexact_encodings);
+          result_.rank_order &= value.is_ordered;
+          if (part != 0 || plan_.output_chunks(rank) > expressions.size()) continue;
+          // Where all ranks receive the same chunks, they are the same bits.
+          if (plan_.operation != Operation::all_reduce && plan_.operation != Operation::all_gather &&
+              plan_.operation != Operation::broadcast)
+            continue;
+          if (rank == 0) expressions[chunk] = value.expression;
+          result_.same_everywhere &= expressions[chunk] == value.expression;
+        }
+  }
+
+  bool check_output(int rank, uint32_t chunk, const Value& value) {
+    const auto [input_chunk, source] = expected(rank, chunk);
+    const Contributions::Set wanted =
+        source < 0 ? contributions_.all(input_chunk, plan_.rank_count()) : contributions_.single(input_chunk, source);
+    if (value.set == wanted && value.doubled == none && !value.has_packets) return true;
+    Finding& finding = result_.finding;
+    finding.property = Property::result;
+    finding.where = {};
+    finding.where.rank = rank;
+    const std::string place = "output chunk " + std::to_string(chunk);
+    if (value.set == none) {
+      finding.message = place + " is not written";
+      return false;
+    }
+    uint32_t history = value.history;
+    if (value.set == wanted || is_subset(wanted, value.set)) {
+      if (value.doubled != none) {
+        finding.message = place + " contains a contribution twice: " + twice_text(value.doubled);
+        history = none;
+        explain_double(value);
+      }
+    }
+    if (finding.message.empty()) finding.message = place + " " + difference(value.set, wanted);
+    explain(history, value.set, wanted);
+    if (!finding.trace.empty()) {
+      const Where last = finding.trace.back().where;
+      if (last.rank == rank) finding.where = last;
+    }
+    return false;
+  }
+
+  static std::string contribution(uint32_t chunk, int rank) {
+    return "input chunk " + std::to_string(chunk) + " of rank " + std::to_string(rank);
+  }
+
+  // The first contribution of a that b lacks; rank -1 if there is none.
+  std::pair<uint32_t, int> first_missing(Contributions::Set a, Contributions::Set b) const {
+    for (size_t i = 0; i < contributions_.entries(a); ++i) {
+      const Contributions::Entry entry = contributions_.entry(a, i);
+      for (int rank = 0; rank < plan_.rank_count(); ++rank)
+        if (entry.has(rank) && !contains(b, entry.chunk, rank)) return {entry.chunk, rank};
+    }
+    return {0, -1};
+  }
+  bool contains(Contributions::Set set, uint32_t chunk, int rank) const {
+    for (size_t i = 0; i < contributions_.entries(set); ++i)
+      if (contributions_.entry(set, i).chunk == chunk) return contributions_.entry(set, i).has(rank);
+    return false;
+  }
+  bool is_subset(Contributions::Set a, Contributions::Set b) const { return first_missing(a, b).second < 0; }
+
+  std::string difference(Contributions::Set found, Contributions::Set wanted) const {
+    const auto missing = first_missing(wanted, found), extra = first_missing(found, wanted);
+    std::string text;
+    if (missing.second >= 0) text += "lacks " + contribution(missing.first, missing.second);
+    if (extra.second >= 0)
+      text += std::string(text.empty() ? "contains " : " and contains ") + contribution(extra.first, extra.second) +
+              (text.empty() ? ", which does not belong there" : " instead");
+    return text;
+  }
+
+  std::string twice_text(uint32_t flat) const { return describe(program_.where(flat)) + " adds it again"; }
+
+  void add_trace(uint32_t flat) { result_.finding.trace.push_back({program_.where(flat), describe(program_, flat)}); }
+
+  // The steps that the value went through, the last one last.
+  void explain(uint32_t history, Contributions::Set found, Contributions::Set wanted) {
+    if (history_ == nullptr || history == none) return;
+    const auto extra = first_missing(found, wanted);
+    std::vector<uint32_t> path;
+    while (history != none && path.size() < max_trace) {
+      const History::Node& node = history_->nodes[history];
+      path.push_back(node.flat);
+      uint32_t next = none;
+      for (const uint32_t source : node.sources) {
+        const Contributions::Set set = history_->nodes[source].set;
+        if (extra.second < 0 || contains(set, extra.first, extra.second)) next = source;
+      }
+      history = next;
+    }
+    for (size_t i = path.size(); i-- > 0;) add_trace(path[i]);
+  }
+
+  // Where the two summands that overlap come from, and the step that combines them.
+  void explain_double(const Value& value) {
+    if (history_ == nullptr) return;
+    for (const History::Node& node : history_->nodes) {
+      if (node.flat != value.doubled) continue;
+      for (const uint32_t source : node.sources) add_trace(history_->nodes[source].flat);
+      add_trace(node.flat);
+      return;
+    }
+  }
+
+  void report_undefined(uint32_t flat, const Operand& operand, uint32_t cell) {
+    Finding& finding = result_.finding;
+    finding.property = Property::undefined;
+    finding.where = program_.where(flat);
+    std::string text = "reads " + describe(plan_, finding.where.rank, operand, program_.steps[flat].step->count);
+    const auto writer = std::find_if(program_.steps.begin(), program_.steps.end(), [&](const FlatStep& step) {
+      bool writes = false;
+      for (const Operand& to : step.step->to)
+        each_range(program_, map_, step, to,
+                   [&](int, uint32_t first) { writes |= cell >= first && cell < first + step.cells; });
+      return writes;
+    });
+    if (program_.steps[flat].step->count > 1)
+      text += ", of which part " + std::to_string(chunk_in(flat, operand, cell));
+    if (writer == program_.steps.end()) {
+      finding.message = text + ", which no step writes in this call";
+    } else {
+      const auto index = static_cast<uint32_t>(writer - program_.steps.begin());
+      finding.message = text + " before " + describe(program_.where(index)) + " writes it";
+      finding.trace.push_back({program_.where(flat), describe(program_, flat)});
+      finding.trace.push_back({program_.where(index), describe(program_, index)});
+      return;
+    }
+    finding.trace.push_back({program_.where(flat), describe(program_, flat)});
+  }
+
+  uint32_t chunk_in(uint32_t flat, const Operand& operand, uint32_t cell) const {
+    uint32_t chunk = 0;
+    each_range(program_, map_, program_.steps[flat], operand, [&](int, uint32_t first) {
+      if (cell >= first && cell < first + program_.steps[flat].cells) chunk = (cell - first) / program_.parts;
+    });
+    return chunk;
+  }
+
+  const Program& program_;
+  const Plan& plan_;
+  const MemoryMap& map_;
+  History* history_;
+  Contributions contributions_;
+  std::vector<Value> memory_;
+  std::vector<Ring> rings_;
+  std::vector<Source> sources_;
+  std::vector<Value> operands_, results_;
+  Values result_;
+};
+
+}  // namespace
+
+Values compute_values(const Program& program, std::span<const uint32_t> order, const MemoryMap& map) {
+  Values values = Execution(program, map, nullptr).run(order);
+  if (!values.finding.found()) return values;
+  History history;
+  return Execution(program, map, &history).run(order);
+}
+
+}  // namespace narrowcast::plan::verify

@@ -1,0 +1,154 @@
+#include "plan/verify/verify.h"
+
+#include <algorithm>
+#include <chrono>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "plan/verify/races.h"
+#include "plan/verify/schedule.h"
+#include "plan/verify/structure.h"
+#include "plan/verify/values.h"
+
+namespace narrowcast::plan::verify {
+
+namespace {
+
+// A plan that is too large to verify.
+struct TooLarge {
+  std::string message;
+};
+
+void check_size(const Plan& plan, bool split) {
+  const uint64_t steps = flat_steps(plan, split);
+  if (steps > max_flat_steps)
+    throw TooLarge{"the plan has " + std::to_string(steps) + " steps with its loops unrolled" +
+                   (split ? " and its messages split" : "") + "; the verifier supports " +
+                   std::to_string(max_flat_steps)};
+}
+
+struct Prepared {
+  Program program;
+  std::vector<uint32_t> order;
+};
+
+class Verification {
+ public:
+  Verification(std::span<const Plan* const> plans, const Options& options) : plans_(plans), options_(options) {}
+
+  Report run() {
+    const auto start = std::chrono::steady_clock::now();
+    try {
+      for (size_t i = 0; i < plans_.size() && !report_.finding.found(); ++i) {
+        report_.finding = check_structure(*plans_[i]);
+        if (!report_.finding.found() && plans_[i]->ranks.size() != plans_[0]->ranks.size())
+          report_.finding = {Property::structure, {}, "the plans have different numbers of ranks", {}};
+        report_.finding.where.plan = static_cast<int>(i);
+      }
+      if (!report_.finding.found()) check_whole();
+      if (!report_.finding.found()) check_split();
+    } catch (const TooLarge& error) {
+      report_.verdict = Verdict::unsupported;
+      report_.finding.message = error.message;
+    }
+    if (report_.finding.found()) report_.verdict = Verdict::refuted;
+    report_.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    return std::move(report_);
+  }
+
+ private:
+  static void name_plan(Finding& finding, size_t plan) {
+    finding.where.plan = static_cast<int>(plan);
+    for (TraceStep& step : finding.trace) step.where.plan = static_cast<int>(plan);
+  }
+
+  // The flat programs and their orders. Returns a finding of structure or deadlock.
+  Finding prepare(bool split, std::vector<Prepared>& prepared, uint32_t& least_depth) {
+    prepared.reserve(plans_.size());
+    for (size_t i = 0; i < plans_.size(); ++i) {
+      check_size(*plans_[i], split);
+      Prepared& current = prepared.emplace_back(Prepared{flatten(*plans_[i], split), {}});
+      if (!split) report_.steps += current.program.steps.size();
+      Finding finding = check_matching(current.program);
+      if (!finding.found()) {
+        Schedule schedule(current.program);
+        least_depth = std::max(least_depth, schedule.least_depth());
+        if (schedule.run(options_.depth))
+          current.order = schedule.order();
+        else
+          finding = schedule.deadlock();
+      }
+      if (finding.found()) {
+        name_plan(finding, i);
+        return finding;
+      }
+    }
+    return {};
+  }
+
+  // Every plan follows every other one that it follows in the sequence, and itself if it is alone.
+  std::vector<uint32_t> calls() const {
+    const size_t count = plans_.size();
+    std::vector<uint32_t> calls;
+    for (size_t i = 0; i < count + 2; ++i) calls.push_back(static_cast<uint32_t>(i % count));
+    return calls;
+  }
+
+  Finding check_races(const std::vector<Prepared>& prepared) const {
+    std::vector<Scheduled> scheduled;
+    scheduled.reserve(prepared.size());
+    for (const Prepared& plan : prepared) scheduled.push_back({&plan.program, plan.order});
+    return find_race(scheduled, calls());
+  }
+
+  void check_whole() {
+    std::vector<Prepared> prepared;
+    Finding& finding = report_.finding;
+    finding = prepare(false, prepared, report_.least_depth);
+    if (finding.found()) return;
+    finding = check_races(prepared);
+    for (size_t i = 0; i < prepared.size() && !finding.found(); ++i)
+      for (const MemoryMap& map : memory_maps(*plans_[i], prepared[i].program.parts)) {
+        Values values = compute_values(prepared[i].program, prepared[i].order, map);
+        report_.roundings = std::max(report_.roundings, values.roundings);
+        report_.inexact_encodings = std::max(report_.inexact_encodings, values.inexact_encodings);
+        report_.rank_order &= values.rank_order;
+        report_.same_everywhere &= values.same_everywhere;
+        if (!values.finding.found()) continue;
+        finding = std::move(values.finding);
+        name_plan(finding, i);
+        break;
+      }
+    has_wide_messages_ = std::any_of(prepared.begin(), prepared.end(),
+                                     [](const Prepared& plan) { return plan.program.has_wide_messages; });
+  }
+
+  // Results are the same as without splitting if there are no races.
+  void check_split() {
+    report_.split_ok = true;
+    report_.depth_needed_when_split = report_.least_depth;
+    if (!has_wide_messages_ || !options_.split) return;
+    report_.depth_needed_when_split = 0;
+    std::vector<Prepared> prepared;
+    report_.split_finding = prepare(true, prepared, report_.depth_needed_when_split);
+    if (!report_.split_finding.found()) report_.split_finding = check_races(prepared);
+    report_.split_ok = !report_.split_finding.found();
+  }
+
+  const std::span<const Plan* const> plans_;
+  const Options options_;
+  Report report_;
+  bool has_wide_messages_ = false;
+};
+
+}  // namespace
+
+Report verify(std::span<const Plan* const> plans, const Options& options) { return Verification(plans, options).run(); }
+
+Report verify(const Plan& plan, const Options& options) {
+  const Plan* const plans[] = {&plan};
+  return verify(std::span<const Plan* const>(plans), options);
+}
+
+}  // namespace narrowcast::plan::verify
