@@ -25,6 +25,7 @@ class ValueType:
     exponent_bits: int  #: 0 for integers
     mantissa_bits: int  #: 0 for integers
     numpy: str  #: the NumPy type that holds the bits
+    units: int = 1  #: how many values of the C type have the bytes of one value
 
     @property
     def is_float(self) -> bool:
@@ -51,6 +52,14 @@ VALUE_TYPES: Final = (
     ValueType("float8_e4m3", 10, 1, 4, 3, "uint8"),
     ValueType("float8_e5m2", 11, 1, 5, 2, "uint8"),
 )
+# Types that communicators only move, as bytes. The C API does not have them.
+MOVED_TYPES: Final = (
+    ValueType("bool", 1, 1, 0, 0, "bool"),
+    ValueType("int16", 1, 2, 0, 0, "int16", units=2),
+    ValueType("uint16", 1, 2, 0, 0, "uint16", units=2),
+)
+_MOVED_BY_NAME: Final = {moved.name: moved for moved in MOVED_TYPES}
+
 BY_NAME: Final = {value_type.name: value_type for value_type in VALUE_TYPES}
 BY_NUMBER: Final = {value_type.number: value_type for value_type in VALUE_TYPES}
 
@@ -76,23 +85,29 @@ _ALIASES: Final = {
 REDUCTIONS: Final[dict[str, int]] = {"sum": 0, "prod": 1, "max": 2, "min": 3, "avg": 4}
 
 
-def value_type(dtype: DType) -> ValueType:
+def value_type(dtype: DType, *, moved: bool = False) -> ValueType:
     """The value type that a `DType` describes.
+
+    moved: also accept "bool", "int16" and "uint16", which communicators move as bytes.
 
     Raises ValueError for types that the library does not have, and TypeError for objects that describe no type.
     """
     if dtype.__hash__ is None:
         raise TypeError(f"{dtype!r} is not a value type: it is a {type(dtype).__name__}")
-    return _value_type(dtype)
+    return _value_type(dtype, moved)
 
 
 @functools.cache
-def _value_type(dtype: DType) -> ValueType:
+def _value_type(dtype: DType, moved: bool) -> ValueType:
     if isinstance(dtype, ValueType):
         return dtype
     name = dtype if isinstance(dtype, str) else _name_of(dtype)
     plain = name.lower().removeprefix("torch.").removeprefix("numpy.")
     found = BY_NAME.get(_ALIASES.get(plain, plain))
+    if found is None and plain in _MOVED_BY_NAME:
+        if moved:
+            return _MOVED_BY_NAME[plain]
+        raise ValueError(f"{name!r} values have no codec and no reductions: communicators only move them")
     if found is None:
         raise ValueError(f"{name!r} is not a value type (known: {', '.join(BY_NAME)})")
     return found

@@ -36,6 +36,11 @@ class View(NamedTuple):
     owner: object
 
     @property
+    def c_count(self) -> int:
+        """The number of values of the C type."""
+        return self.elems * self.dtype.units
+
+    @property
     def raw_bytes(self) -> int:
         return self.elems * self.dtype.bytes
 
@@ -55,6 +60,10 @@ class _Memory(NamedTuple):
     owner: object
 
 
+# Types that need no dtype= to be moved, as the frameworks call them. uint16 needs it: it may hold the bits of bfloat16.
+_MOVED = {"bool": "bool", "bool8": "bool", "torch.bool": "bool", "int16": "int16", "torch.int16": "int16"}
+
+
 def view(
     array: Any,
     name: str,
@@ -62,6 +71,7 @@ def view(
     dtype: DType | None = None,
     holds: ValueType | None = None,
     as_bits: bool = False,
+    moved: bool = False,
     writable: bool = False,
     stream: Any = None,
 ) -> View:
@@ -72,6 +82,7 @@ def view(
         reinterpreted, not converted.
     holds: the required value type. Arrays of this type, of bytes, and of types that are not value types (uint16 for
         bfloat16) are accepted.
+    moved: also accept values that are only moved, of bool and int16, and of uint16 if `dtype` says so.
     as_bits: with `holds`, also accept unsigned integers of the same width.
     writable: the memory will be written.
     stream: for GPU arrays, the stream that will use them. A DLPack producer orders its own work before it.
@@ -91,11 +102,17 @@ def view(
         kind = holds
     elif dtype is not None:
         try:
-            kind = value_type(dtype)
+            kind = value_type(dtype, moved=moved)
         except ValueError as error:
             raise ValueError(f"dtype of {name}: {error}") from None
     elif memory.type_name is not None:
         kind = value_type(memory.type_name)
+    elif (plain := _MOVED.get(memory.type_text)) is not None:
+        if not moved:
+            raise TypeError(
+                f"{name} holds {plain} values, which communicators only move: they have no codec or reduction"
+            )
+        kind = value_type(plain, moved=True)
     else:
         raise TypeError(f"{name} holds {memory.type_text}, which is not a value type: pass the type with dtype=")
     items = math.prod(memory.shape)
@@ -281,10 +298,11 @@ def host_view(
     dtype: DType | None = None,
     holds: ValueType | None = None,
     as_bits: bool = False,
+    moved: bool = False,
     writable: bool = False,
 ) -> View:
     """As view(), for arrays that must be in host memory."""
-    found = view(array, name, dtype=dtype, holds=holds, as_bits=as_bits, writable=writable)
+    found = view(array, name, dtype=dtype, holds=holds, as_bits=as_bits, moved=moved, writable=writable)
     if found.device != "cpu":
         raise ValueError(f"{name} is in GPU memory: use narrowcast.cuda, or copy it to the host first")
     return found

@@ -38,10 +38,10 @@ class Calls(OfThisProcess, abc.ABC):
         self, values: Any, peer: int, *, codec: str = "auto", stream: Any = None, dtype: DType | None = None
     ) -> None:
         """Sends `values` to rank `peer`, which must receive the same number of values."""
-        source = self._view(values, "values", stream, dtype=dtype)
+        source = self._view(values, "values", stream, moves=True, dtype=dtype)
         self._run(
             "ncast_send",
-            (source.pointer, source.elems, source.dtype.number, as_int(peer, "peer")),
+            (source.pointer, source.c_count, source.dtype.number, as_int(peer, "peer")),
             codec,
             stream,
             source,
@@ -51,10 +51,10 @@ class Calls(OfThisProcess, abc.ABC):
         self, out: Array, peer: int, *, codec: str = "auto", stream: Any = None, dtype: DType | None = None
     ) -> Array:
         """Receives from rank `peer` as many values as `out` holds. Returns `out`."""
-        target = self._view(out, "out", stream, dtype=dtype, writable=True)
+        target = self._view(out, "out", stream, moves=True, dtype=dtype, writable=True)
         self._run(
             "ncast_recv",
-            (target.pointer, target.elems, target.dtype.number, as_int(peer, "peer")),
+            (target.pointer, target.c_count, target.dtype.number, as_int(peer, "peer")),
             codec,
             stream,
             target,
@@ -79,11 +79,11 @@ class Calls(OfThisProcess, abc.ABC):
         """
         root = as_int(root, "root")
         array, name = (cast(Array, values), "values") if out is None else (out, "out")
-        target = self._view(array, name, stream, dtype=dtype, writable=True)
+        target = self._view(array, name, stream, moves=True, dtype=dtype, writable=True)
         source = target if out is None or self.rank != root else self._like(values, target, target.elems, stream, dtype)
         self._run(
             "ncast_broadcast",
-            (source.pointer, target.pointer, target.elems, target.dtype.number, root),
+            (source.pointer, target.pointer, target.c_count, target.dtype.number, root),
             codec,
             stream,
             source,
@@ -106,13 +106,13 @@ class Calls(OfThisProcess, abc.ABC):
         On ranks other than the root `out` is ignored. In place when `values` is the root's part of `out`.
         """
         root = as_int(root, "root")
-        source = self._view(values, "values", stream, dtype=dtype)
+        source = self._view(values, "values", stream, moves=True, dtype=dtype)
         views, target = [source], None
         if self.rank == root:
             views.append(self._target(out, source, source.elems * self.ranks, stream))
             target = views[-1].pointer
         self._run(
-            "ncast_gather", (source.pointer, target, source.elems, source.dtype.number, root), codec, stream, *views
+            "ncast_gather", (source.pointer, target, source.c_count, source.dtype.number, root), codec, stream, *views
         )
         return out if self.rank == root else None
 
@@ -132,13 +132,13 @@ class Calls(OfThisProcess, abc.ABC):
         `values`.
         """
         root = as_int(root, "root")
-        target = self._view(out, "out", stream, dtype=dtype, writable=True)
+        target = self._view(out, "out", stream, moves=True, dtype=dtype, writable=True)
         views, source = [target], None
         if self.rank == root:
             views.append(self._like(values, target, target.elems * self.ranks, stream, dtype))
             source = views[-1].pointer
         self._run(
-            "ncast_scatter", (source, target.pointer, target.elems, target.dtype.number, root), codec, stream, *views
+            "ncast_scatter", (source, target.pointer, target.c_count, target.dtype.number, root), codec, stream, *views
         )
         return out
 
@@ -149,9 +149,9 @@ class Calls(OfThisProcess, abc.ABC):
 
         In place when `values` is this rank's part of `out`.
         """
-        source = self._view(values, "values", stream, dtype=dtype)
+        source = self._view(values, "values", stream, moves=True, dtype=dtype)
         target = self._target(out, source, source.elems * self.ranks, stream)
-        self._move("ncast_all_gather", source, target, source.elems, codec, stream)
+        self._move("ncast_all_gather", source, target, source.c_count, codec, stream)
         return out
 
     def all_to_all(
@@ -161,9 +161,10 @@ class Calls(OfThisProcess, abc.ABC):
 
         `values` and `out` must not overlap.
         """
-        source = self._view(values, "values", stream, dtype=dtype)
+        source = self._view(values, "values", stream, moves=True, dtype=dtype)
         target = self._target(out, source, source.elems, stream)
-        self._move("ncast_all_to_all", source, target, self._part(source, "values"), codec, stream)
+        count = self._part(source, "values") * source.dtype.units
+        self._move("ncast_all_to_all", source, target, count, codec, stream)
         return out
 
     def all_to_all_v(
@@ -188,8 +189,8 @@ class Calls(OfThisProcess, abc.ABC):
 
         `values` and `out` must not overlap, nor must parts of `out`.
         """
-        source = self._view(values, "values", stream, dtype=dtype)
-        target = self._view(out, "out", stream, holds=source.dtype, writable=True)
+        source = self._view(values, "values", stream, moves=True, dtype=dtype)
+        target = self._view(out, "out", stream, moves=True, holds=source.dtype, writable=True)
         sent = self._ranges(source, "values", "send", send_counts, send_offsets)
         received = self._ranges(target, "out", "recv", recv_counts, recv_offsets)
         arguments = (source.pointer, *sent, target.pointer, *received, source.dtype.number)
@@ -273,11 +274,12 @@ class Calls(OfThisProcess, abc.ABC):
         *,
         dtype: DType | None = None,
         holds: ValueType | None = None,
+        moves: bool = False,
         writable: bool = False,
     ) -> View:
         if self.backend == "host":
-            return host_view(array, name, dtype=dtype, holds=holds, writable=writable)
-        found = view(array, name, dtype=dtype, holds=holds, writable=writable, stream=stream)
+            return host_view(array, name, dtype=dtype, holds=holds, moved=moves, writable=writable)
+        found = view(array, name, dtype=dtype, holds=holds, moved=moves, writable=writable, stream=stream)
         if found.device != "cuda":
             raise ValueError(
                 f"{name} is in host memory: copy it to the GPU first, or use a communicator of the host backend"
@@ -291,7 +293,7 @@ class Calls(OfThisProcess, abc.ABC):
         return target
 
     def _like(self, values: Any, target: View, elems: int, stream: Any, dtype: DType | None) -> View:
-        source = self._view(values, "values", stream, dtype=dtype)
+        source = self._view(values, "values", stream, dtype=dtype, moves=True)
         if source.dtype != target.dtype or source.elems != elems:
             raise ValueError(
                 f"values holds {source.elems} {source.dtype.name}, but out holds {target.elems} {target.dtype.name}"
@@ -315,9 +317,9 @@ class Calls(OfThisProcess, abc.ABC):
                 raise ValueError(
                     f"{name} has {whole.elems} values, {prefix}_counts[{rank}] is {count} and its offset {start}"
                 )
-        array = c_uint64 * self.ranks
+        array, units = c_uint64 * self.ranks, whole.dtype.units
         # The library ignores the offset where the count is zero, and c_uint64 accepts any number.
-        return array(*numbers), array(*starts)
+        return array(*(units * count for count in numbers)), array(*(units * start for start in starts))
 
     def _part(self, whole: View, name: str) -> int:
         if whole.elems % self.ranks:
