@@ -8,7 +8,7 @@ import pytest
 from msccl_documents import all_reduce_pairs
 from mscclpp_documents import all_reduce_get
 from narrowcast._plan import formats
-from narrowcast._plan.model import Plan, Rank
+from narrowcast._plan.model import Channel, Group, Operand, Plan, Rank, Step
 from narrowcast.errors import InvalidArgumentError, UnsupportedError
 
 XML = all_reduce_pairs(2).encode()
@@ -46,3 +46,51 @@ def test_what_was_written_is_read(form: str) -> None:
 def test_an_unknown_format_is_an_error() -> None:
     with pytest.raises(InvalidArgumentError, match="'yaml' is not a format of plans"):
         formats.write(Plan("all_reduce"), "yaml")
+
+
+IN, OUT = Operand("input", 0), Operand("output", 0)
+
+
+@pytest.mark.parametrize("form", formats.FORMATS[1:])
+@pytest.mark.parametrize(
+    ("step", "message"),
+    [
+        (Step("copy", [IN], [Operand(channel=9)]), "there is no channel 9"),
+        (
+            Step("copy", [IN], [Operand(channel=1)]),
+            "an operand that is a message uses channel 1, which is a memory channel",
+        ),
+        (Step("copy", [Operand(channel=0)], [OUT]), "channel 0 is not one of this rank"),
+        (Step("copy", [IN], [Operand("output", 0, switch=0)]), "an operand that is everywhere uses channel 0"),
+        (Step("copy", [IN], [Operand("output", 0, channel=2)]), "channel 2 is not one of this rank"),
+        (Step("copy", [IN], [Operand("output", 0, channel=3)]), "channel 3 connects ranks that do not exist"),
+        (Step("copy", [IN], [Operand("heap", 0)]), "chunk 0 of the buffer 'heap'"),
+        (Step("copy", [IN], [Operand("output", -1)]), "chunk -1 of the buffer 'output'"),
+        (Step("copy", [IN, OUT], [OUT]), "copy has 2 sources and 1 destinations"),
+        (Step("reduce", [IN], [OUT]), "reduce has 1 sources"),
+        (Step("copy", [IN], [OUT], 0), "a count of 0"),
+        (Step("copy", [IN], [OUT], after=[(5, 0)]), "there is no step 0 of group 5"),
+        (Step("copy", [IN], [OUT], after=[(0, 7)]), "there is no step 7 of group 0"),
+        (Step("barrier", barrier=1), "there is no barrier 1"),
+        (Step("barrier"), "barrier 0 does not wait for group 0"),
+        (Step("signal", channels=[0]), "signal through channel 0, which is a ring channel"),
+        (Step("signal", channels=[2]), "signal through channel 2, which is for rank 1"),
+        (Step("sync", [IN]), "sync has no operands"),
+    ],
+)
+def test_a_plan_that_is_wrong_is_not_exported(form: str, step: Step, message: str) -> None:
+    channels = [
+        Channel("ring", 0, 1, depth=2),
+        Channel("memory", 0, 1),
+        Channel("memory", 1, 2),
+        Channel("memory", 0, 9),
+    ]
+    rank = Rank([Group([step])], 0, [[1]])
+    with pytest.raises(InvalidArgumentError, match=f"rank 0 group 0 step 0: {message}"):
+        formats.write(Plan("all_reduce", [rank, Rank(), Rank()], channels), form)
+
+
+@pytest.mark.parametrize("form", formats.FORMATS[1:])
+def test_a_plan_without_ranks_is_not_exported(form: str) -> None:
+    with pytest.raises(InvalidArgumentError, match="no ranks"):
+        formats.write(Plan("all_reduce"), form)

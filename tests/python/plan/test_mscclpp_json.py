@@ -546,7 +546,6 @@ def test_operations_of_a_step(kind: str, sources: list, destinations: list, name
         (two_ranks(Step("reduce", [I0, O1], [FAR])), "stores the result of a reduction in the rank"),
         (two_ranks(Step("reduce", [I0, SWITCH], [O1])), "cannot reduce values behind a switch"),
         (two_ranks(Step("reduce", [Operand("input", i) for i in range(11)], [O1]), chunks=11), "10 operands at most"),
-        (two_ranks(Step("signal", channels=[2])), "a switch channel of MSCCL.. has no semaphore"),
         (
             two_ranks(Step("loop", unit_bytes=64, body=[Step("copy", [I0], [O1]), Step("copy", [I0], [O1], 2)])),
             "the steps of a pipeline of MSCCL.. must have the same count",

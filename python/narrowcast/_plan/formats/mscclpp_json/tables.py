@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from ....errors import InvalidArgumentError
 from ...model import Operand, Plan
 
 __all__ = ["BlockTables", "RankTables", "connections"]
@@ -61,10 +60,8 @@ class RankTables:
 
     def peer(self, channel: int) -> int:
         """The other end of a channel."""
-        ends = (self.plan.channels[channel].sender, self.plan.channels[channel].receiver)
-        if self.rank not in ends:
-            raise InvalidArgumentError(f"rank {self.rank} uses channel {channel}, which connects ranks {ends}")
-        return ends[1] if ends[0] == self.rank else ends[0]
+        found = self.plan.channels[channel]
+        return found.receiver if found.sender == self.rank else found.sender
 
     def document(self) -> dict[str, Any]:
         """The members of the gpu."""

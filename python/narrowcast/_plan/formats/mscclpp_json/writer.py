@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 from ....errors import InvalidArgumentError, UnsupportedError
 from ...model import Group, Operand, Plan, Step
 from ..collectives import buffer_chunks, collective_name
+from ..references import check_references
 from .tables import BlockTables, RankTables, connections
 
 __all__ = ["write"]
@@ -28,10 +29,11 @@ def write(plan: Plan, reduction: str = "sum") -> str:
 
     `reduction` (sum, min or max) becomes reduce_op: plans of MSCCL++ have one, and others leave it to the call. A plan
     that works in place and out of place is exported for calls out of place. Raises UnsupportedError, with the rank,
-    group and step, for what MSCCL++ cannot express.
+    group and step, for what MSCCL++ cannot express, and InvalidArgumentError for a plan that is wrong.
     """
     if reduction not in ("sum", "min", "max"):
         raise InvalidArgumentError(f"{reduction!r} is not a reduction of MSCCL++ (sum, min, max)")
+    check_references(plan)
     collective = collective_name(plan.operation)
     if plan.instances != 1:
         raise UnsupportedError("a plan of MSCCL++ has no instances: lower the plan first")
@@ -158,8 +160,6 @@ class _Gpu:
         ids: dict[str, list[int]] = {}
         for index in step.channels:
             channel = self.plan.channels[index]
-            if channel.kind == "switch":
-                self.refuse("a switch channel of MSCCL++ has no semaphore")
             if channel.sender == channel.receiver:
                 own.append(self.tables.semaphore_of(index))
             else:
