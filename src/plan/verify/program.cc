@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 
 #include "plan/steps.h"
 
@@ -112,6 +113,7 @@ class Flattener {
 
   void add(const Step& step, uint32_t index, int32_t body, uint32_t first, uint32_t cells) {
     program_.steps.push_back({&step, group(), index, body, first, cells});
+    program_.has_relaxed |= step.relaxed;
     for (const auto* operands : {&step.from, &step.to})
       for (const Operand& operand : *operands) {
         program_.has_packets |= operand.packets;
@@ -145,7 +147,13 @@ std::string chunks_text(uint32_t first, uint32_t count) {
                     : "chunks " + std::to_string(first) + " to " + std::to_string(uint64_t{first} + count - 1);
 }
 
-std::string join(const std::vector<std::string>& texts) {
+std::string join(std::vector<std::string> texts) {
+  constexpr size_t max_texts = 4;
+  if (texts.size() > max_texts) {
+    const size_t more = texts.size() - (max_texts - 1);
+    texts.resize(max_texts - 1);
+    texts.push_back(std::to_string(more) + " more");
+  }
   std::string joined;
   for (size_t i = 0; i < texts.size(); ++i) joined += (i == 0 ? "" : i + 1 == texts.size() ? " and " : ", ") + texts[i];
   return joined;
@@ -235,7 +243,7 @@ std::string describe(const Program& program, uint32_t flat) {
     std::vector<std::string> texts;
     texts.reserve(operands.size());
     for (const Operand& operand : operands) texts.push_back(describe(*program.plan, rank, operand, step.count));
-    return join(texts);
+    return join(std::move(texts));
   };
   std::string text = row_of(step.kind).name;
   if (!step.from.empty()) text += " of " + list(step.from);
@@ -245,7 +253,7 @@ std::string describe(const Program& program, uint32_t flat) {
     std::vector<std::string> texts;
     texts.reserve(step.channels.size());
     for (const uint32_t channel : step.channels) texts.push_back(std::to_string(channel));
-    text += (texts.size() == 1 ? " on channel " : " on channels ") + join(texts);
+    text += (step.channels.size() == 1 ? " on channel " : " on channels ") + join(std::move(texts));
   }
   if (step.kind == StepKind::barrier) text += " " + std::to_string(step.barrier);
   if (program.split && flat_step.cells != program.parts * step.count && flat_step.body < 0 &&

@@ -47,9 +47,10 @@ struct Program {
   std::vector<uint32_t> rank_groups;  // of each rank the first group; one more at the end
   std::vector<uint32_t> step_ends;    // of each step of the plan, the flat step after its last one
   std::vector<FlatChannel> channels;
-  std::vector<uint32_t> rank_barriers;                  // of each rank its first barrier
-  std::vector<std::vector<uint32_t>> barriers;          // groups
-  bool has_packets = false, has_wide_messages = false;  // messages of more than one chunk
+  std::vector<uint32_t> rank_barriers;            // of each rank its first barrier
+  std::vector<std::vector<uint32_t>> barriers;    // groups
+  bool has_packets = false, has_relaxed = false;  // packets; relaxed signals or waits
+  bool has_wide_messages = false;                 // of more than one chunk
 
   uint32_t group_of(int rank, uint32_t group) const { return rank_groups[static_cast<size_t>(rank)] + group; }
   int rank_of(const FlatStep& step) const { return groups[step.group].rank; }

@@ -1,7 +1,9 @@
 #include "plan/verify/races.h"
 
 #include <algorithm>
+#include <set>
 #include <string>
+#include <tuple>
 #include <unordered_map>
 #include <utility>
 
@@ -15,7 +17,8 @@ namespace narrowcast::plan::verify {
 namespace {
 
 // What an actor knows: of each actor the epoch up to which its accesses precede, and up to which its reads do. These
-// differ only if there are packets: who receives packets knows that their writer has finished its earlier reads.
+// differ only if there are packets or relaxed signals: who receives them knows that the other side's earlier reads have
+// completed, but not that its writes are visible.
 struct Clock {
   Row accesses, reads;
 };
@@ -25,6 +28,13 @@ struct Stamp {
   Clock clock;
   uint32_t component = none;
   uint32_t epoch = 0, read_epoch = 0;
+};
+
+// A message, or packets in scratch.
+struct Passed {
+  Stamp stamp;
+  uint32_t flat = none;   // the step that sent or wrote it
+  uint32_t position = 0;  // the first cell, in scratch
 };
 
 template <typename T>
@@ -60,7 +70,8 @@ struct GroupState {
   Clock seen;  // by all threads
   // If threads are independent, what some of them have seen since the last sync.
   Clock pending;
-  // What every thread that moves a part of so many cells has seen, because it received packets of this size.
+  // Of packets of so many cells that threads received since then: the writers' entry of the call. All threads that move
+  // a part of so many cells know it.
   std::vector<std::pair<uint32_t, Clock>> polled;
   uint32_t synced = 0;  // accesses up to this epoch have been made by all threads
   uint32_t base = 0;    // epochs of this call begin after it
@@ -81,7 +92,7 @@ struct Semaphore {
 
 struct PlanState {
   std::vector<GroupState> groups;
-  std::vector<Queue<Stamp>> rings;
+  std::vector<Queue<Passed>> rings;
   std::vector<Semaphore> semaphores;
   std::vector<uint32_t> dependents;  // of each flat step: how many flat steps come after it
   std::vector<Accesses> memory;      // of each map
@@ -104,7 +115,7 @@ class RaceSearch {
         maps_(maps_of(programs_)),
         actors_(programs_, maps_),
         rows_(actors_.components()),
-        has_packets_(any_packets(programs_)),
+        tracks_reads_(orders_reads(programs_)),
         engines_(actors_.count()),
         ranks_(static_cast<size_t>(programs_[0]->plan->rank_count())),
         scratch_log_(ranks_.size()) {
@@ -143,10 +154,9 @@ class RaceSearch {
     for (const Program* program : programs) maps.push_back(memory_maps(*program->plan, program->parts));
     return maps;
   }
-  static bool any_packets(const std::vector<const Program*>& programs) {
-    for (const Program* program : programs)
-      if (program->has_packets) return true;
-    return false;
+  static bool orders_reads(const std::vector<const Program*>& programs) {
+    return std::any_of(programs.begin(), programs.end(),
+                       [](const Program* program) { return program->has_packets || program->has_relaxed; });
   }
 
   PlanState initial_state(uint32_t plan) const {
@@ -158,10 +168,9 @@ class RaceSearch {
     state.dependents.assign(program.steps.size(), 0);
     for (const FlatStep& step : program.steps)
       for (const StepId& id : step.step->after) ++state.dependents[program.end_of(program.rank_of(step), id) - 1];
-    for (const MemoryMap& map : maps_[plan]) {
+    for (const MemoryMap& map : maps_[plan])
       state.memory.emplace_back(map.cells() * size_t{program.plan->scratch_copies});
-      state.scratch_stride = map.cells();
-    }
+    state.scratch_stride = maps_[plan][0].cells();
     return state;
   }
 
@@ -171,22 +180,27 @@ class RaceSearch {
 
   void join(Clock& into, const Clock& other) {
     into.accesses.join(rows_, other.accesses);
-    if (has_packets_) into.reads.join(rows_, other.reads);
+    if (tracks_reads_) into.reads.join(rows_, other.reads);
   }
   void join(Clock& into, const Stamp& stamp) {
     // Who knows an epoch of a group knows what the group knew then.
-    if (stamp.component != none && !independent() && !has_packets_ && into.accesses[stamp.component] >= stamp.epoch)
+    if (stamp.component != none && !independent() && !tracks_reads_ && into.accesses[stamp.component] >= stamp.epoch)
       return;
     join(into, stamp.clock);
     if (stamp.component == none) return;
     into.accesses.raise(rows_, stamp.component, stamp.epoch);
-    if (has_packets_) into.reads.raise(rows_, stamp.component, stamp.read_epoch);
+    if (tracks_reads_) into.reads.raise(rows_, stamp.component, stamp.read_epoch);
   }
   void raise(Clock& clock, uint32_t actor, uint32_t epoch) {
     const uint32_t component = actors_[actor].component;
     if (component == none) return;
     clock.accesses.raise(rows_, component, epoch);
-    if (has_packets_) clock.reads.raise(rows_, component, epoch);
+    if (tracks_reads_) clock.reads.raise(rows_, component, epoch);
+  }
+
+  void join_reads(Clock& into, const Stamp& stamp) {
+    into.reads.join(rows_, stamp.clock.reads);
+    if (stamp.component != none) into.reads.raise(rows_, stamp.component, stamp.read_epoch);
   }
 
   uint32_t actor_of(uint32_t group) const { return actors_.group(plan_, group); }
@@ -209,10 +223,9 @@ class RaceSearch {
     return {state.seen, actors_[actor_of(group)].component, independent() ? state.synced : epoch,
             independent() ? state.synced : epoch};
   }
-  // What packets and their writer's threads pass on: the reads so far.
+  // What packets pass on: the reads so far.
   Stamp reads_so_far(uint32_t group) {
-    const GroupState& state = state_->groups[group];
-    return {all_seen(state), actors_[actor_of(group)].component, 0, epoch_before(group) + 1};
+    return {all_seen(state_->groups[group]), actors_[actor_of(group)].component, 0, epoch_before(group) + 1};
   }
   Stamp completion(uint32_t group) {
     const uint32_t epoch = epoch_before(group) + 2;
@@ -277,7 +290,8 @@ class RaceSearch {
       if (actors_.is_visited(rank)) check_user(rank);
       if (finding_.found()) return;
     }
-    packet_stamps_.clear();
+    packets_.clear();
+    received_.clear();
     completions_.clear();
   }
 
@@ -401,10 +415,9 @@ class RaceSearch {
     Semaphore& semaphore = state_->semaphores[channel];
     Clock& clock = acquired(state_->groups[step.group]);
     const auto acquire = [&](const Signal& signal) {
-      if (signal.relaxed || step.step->relaxed)
-        join(clock, signal.entry);
-      else
-        join(clock, signal.stamp);
+      if (!signal.relaxed && !step.step->relaxed) return join(clock, signal.stamp);
+      join(clock, signal.entry);
+      join_reads(clock, signal.stamp);
     };
     if (flat.signallers.size() == 1) {
       const size_t count = needed - semaphore.dropped;
@@ -435,7 +448,7 @@ class RaceSearch {
   void move(uint32_t flat, const FlatStep& step) {
     GroupState& group = state_->groups[step.group];
     for (const Operand& from : step.step->from) {
-      if (from.place == Place::message) receive(from.channel, group, step.cells);
+      if (from.place == Place::message) receive(from.channel, flat);
       if (from.packets) receive_packets(step, from);
     }
     start_engines(flat, step);
@@ -453,45 +466,76 @@ class RaceSearch {
     for (const Operand& to : step.step->to)
       if (to.place == Place::message) {
         const bool packets = program_->plan->channels[to.channel].packets;
-        state_->rings[to.channel].push(packets ? reads_so_far(step.group) : release(step.group));
+        Passed passed{packets ? reads_so_far(step.group) : release(step.group), flat, 0};
+        state_->rings[to.channel].push(std::move(passed));
       }
   }
 
-  void receive(uint32_t channel, GroupState& group, uint32_t cells) {
-    const Channel& description = program_->plan->channels[channel];
-    Queue<Stamp>& ring = state_->rings[channel];
-    if (description.packets)
-      receive_packets(ring[0], description.from, group, cells);
-    else
-      join(acquired(group), ring[0]);
+  void receive(uint32_t channel, uint32_t flat) {
+    const FlatStep& step = program_->steps[flat];
+    Queue<Passed>& ring = state_->rings[channel];
+    if (program_->plan->channels[channel].packets) {
+      receive_packets(ring[0], step);
+      if (independent()) received_[flat].push_back(ring[0].flat);
+    } else {
+      join(acquired(state_->groups[step.group]), ring[0].stamp);
+    }
     ring.drop(1);
   }
   // Packets say that their writer has entered the call, and how far its reads are.
-  void receive_packets(const Stamp& stamp, int writer, GroupState& group, uint32_t cells) {
-    const Clock& entry = ranks_[static_cast<size_t>(writer)].entry;
+  void receive_packets(const Passed& packets, const FlatStep& step) {
+    GroupState& group = state_->groups[step.group];
+    const Clock& entry = ranks_[static_cast<size_t>(program_->rank_of(program_->steps[packets.flat]))].entry;
     Clock& clock = acquired(group);
     join(clock, entry);
-    if (independent()) {
-      auto same =
-          std::find_if(group.polled.begin(), group.polled.end(), [&](const auto& one) { return one.first == cells; });
-      if (same == group.polled.end()) same = group.polled.insert(same, {cells, {}});
-      join(same->second, entry);
-    }
-    clock.reads.join(rows_, stamp.clock.reads);
-    if (stamp.component != none) clock.reads.raise(rows_, stamp.component, stamp.read_epoch);
+    join_reads(clock, packets.stamp);
+    if (!independent()) return;
+    auto same = std::find_if(group.polled.begin(), group.polled.end(),
+                             [&](const auto& one) { return one.first == step.cells; });
+    if (same == group.polled.end()) same = group.polled.insert(same, {step.cells, {}});
+    join(same->second, entry);
   }
 
   void receive_packets(const FlatStep& step, const Operand& operand) {
     uint32_t last = none;
     each_range(*program_, maps_[plan_][0], step, operand, [&](int, uint32_t first) {
       for (uint32_t cell = first; cell < first + step.cells; ++cell) {
-        const uint32_t stamp = state_->memory[0][cell + scratch_offset()].packet_stamp;
-        if (stamp == last || stamp >= packet_stamps_.size()) continue;
-        last = stamp;
-        receive_packets(packet_stamps_[stamp].first, packet_stamps_[stamp].second, state_->groups[step.group],
-                        step.cells);
+        const uint32_t index = state_->memory[0][cell + scratch_offset()].packet_stamp;
+        if (std::exchange(last, index) != index) receive_packets(packets_[index], step);
       }
     });
+  }
+
+  // Whether cell `offset` of what the step stores was computed from what `read` read there. Follows packets back to the
+  // steps that wrote them; they are still in scratch, because a place receives packets once in a call.
+  bool derives_from(uint32_t flat, uint32_t offset, const Access& read, uint32_t cell) {
+    const auto [reader, call] = step_of(read);
+    if (call != state_->calls || actors_[read.actor].plan != plan_) return false;
+    std::vector<std::pair<uint32_t, uint32_t>> pending = {{flat, offset}};
+    std::set<std::pair<uint32_t, uint32_t>> seen(pending.begin(), pending.end());
+    const auto visit = [&](uint32_t next, uint32_t next_offset) {
+      if (seen.emplace(next, next_offset).second) pending.emplace_back(next, next_offset);
+    };
+    while (!pending.empty()) {
+      std::tie(flat, offset) = pending.back();
+      pending.pop_back();
+      if (flat == reader && read.shape.first + offset == cell) return true;
+      const FlatStep& step = program_->steps[flat];
+      for (const Operand& from : step.step->from) {
+        if (!from.packets) continue;
+        each_range(*program_, maps_[plan_][0], step, from, [&](int, uint32_t first) {
+          const uint32_t index = state_->memory[0][first + offset + scratch_offset()].packet_stamp;
+          visit(packets_[index].flat, position_of(step, from) + offset - packets_[index].position);
+        });
+      }
+      if (const auto found = received_.find(flat); found != received_.end())
+        for (const uint32_t sender : found->second) visit(sender, offset);
+    }
+    return false;
+  }
+
+  uint32_t position_of(const FlatStep& step, const Operand& operand) const {
+    return operand.chunk * program_->parts + step.first;
   }
 
   size_t scratch_offset() const { return state_->calls % program_->plan->scratch_copies * state_->scratch_stride; }
@@ -520,8 +564,9 @@ class RaceSearch {
     const Viewer viewer{actor, epoch + (is_write ? 2 : 1), is_engine ? &engines_[actor].seen : &clock, group.synced};
     uint32_t stamp = none;
     if (is_write && operand.packets) {
-      stamp = static_cast<uint32_t>(packet_stamps_.size());
-      packet_stamps_.emplace_back(is_engine ? engine_stamp(actor) : reads_so_far(step.group), program_->rank_of(step));
+      stamp = static_cast<uint32_t>(packets_.size());
+      packets_.push_back(
+          {is_engine ? engine_stamp(actor) : reads_so_far(step.group), flat, position_of(step, operand)});
     }
     const bool is_scratch = operand.buffer == Buffer::scratch;
     const size_t offset = is_scratch ? scratch_offset() : 0;
@@ -533,7 +578,7 @@ class RaceSearch {
         Accesses& memory = state_->memory[map];
         for (uint32_t cell = first; cell < first + step.cells && !finding_.found(); ++cell) {
           if (is_write)
-            write(memory, memory[cell + offset], access, viewer, stamp, flat, operand);
+            write(memory, cell, memory[cell + offset], access, viewer, stamp, flat, operand);
           else
             read(memory, memory[cell + offset], access, viewer, flat, operand);
         }
@@ -552,12 +597,14 @@ class RaceSearch {
     memory.add_reader(cell, access);
   }
 
-  void write(Accesses& memory, Accesses::Cell& cell, const Access& access, const Viewer& viewer, uint32_t stamp,
-             uint32_t flat, const Operand& operand) {
+  void write(Accesses& memory, uint32_t index, Accesses::Cell& cell, const Access& access, const Viewer& viewer,
+             uint32_t stamp, uint32_t flat, const Operand& operand) {
     const bool overwrites_packets = operand.packets && cell.packet_stamp != none;
     if (overwrites_packets && cell.packet_call == call_) return report_second_packets(flat, operand, cell.write);
-    const Access* reader = memory.find_reader(
-        cell, [&](const Access& earlier) { return !is_ordered(earlier, true, viewer, access.shape); });
+    const Access* reader = memory.find_reader(cell, [&](const Access& earlier) {
+      if (is_ordered(earlier, true, viewer, access.shape)) return false;
+      return !program_->has_packets || !derives_from(flat, index - access.shape.first, earlier, index);
+    });
     if (reader != nullptr) return report_race(flat, operand, true, *reader, false, viewer);
     // A reader that precedes came after the last write.
     if (cell.readers == none && cell.write.actor != none && !is_ordered(cell.write, false, viewer, access.shape))
@@ -599,7 +646,7 @@ class RaceSearch {
         actor.kind != Actors::Kind::engine)
       return true;
     if (actor.component == none) return true;
-    const Row& row = is_read && has_packets_ ? viewer.clock->reads : viewer.clock->accesses;
+    const Row& row = is_read && tracks_reads_ ? viewer.clock->reads : viewer.clock->accesses;
     return row[actor.component] >= earlier.epoch;
   }
 
@@ -655,7 +702,7 @@ class RaceSearch {
       step.text = "no sync is between the two steps, so that other threads can be behind";
       return step;
     }
-    const Row& row = is_read && has_packets_ ? viewer.clock->reads : viewer.clock->accesses;
+    const Row& row = is_read && tracks_reads_ ? viewer.clock->reads : viewer.clock->accesses;
     const uint32_t known = row[actor.component];
     if (actor.kind == Actors::Kind::user) {
       step.text = "nothing says here that rank " + std::to_string(actor.rank) + " has entered the call";
@@ -720,7 +767,7 @@ class RaceSearch {
   const std::vector<std::vector<MemoryMap>> maps_;
   const Actors actors_;
   Rows rows_;
-  const bool has_packets_;
+  const bool tracks_reads_;
   std::vector<PlanState> states_;
   std::vector<EngineState> engines_;  // by actor
   std::vector<RankState> ranks_;
@@ -731,7 +778,9 @@ class RaceSearch {
   PlanState* state_ = nullptr;
   // Of steps that others come after: what they pass on, and how many still come.
   std::unordered_map<uint32_t, std::pair<Stamp, uint32_t>> completions_;
-  std::vector<std::pair<Stamp, int>> packet_stamps_;  // of this call, and the rank that wrote the packets
+  std::vector<Passed> packets_;  // in scratch, of this call
+  // Of steps with independent threads that received packets from rings in this call: the steps that sent them.
+  std::unordered_map<uint32_t, std::vector<uint32_t>> received_;
   Finding finding_;
 };
 

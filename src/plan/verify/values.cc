@@ -148,7 +148,7 @@ class Execution {
     }
     const bool codecs_differ = operand.packets && codec::canonical(operand.codec) != value.codec;
     if (value.has_packets == operand.packets && !codecs_differ) return true;
-    result_.finding.property = Property::structure;
+    result_.finding.property = value.has_packets == operand.packets ? Property::structure : Property::undefined;
     result_.finding.where = program_.where(flat);
     const std::string place = describe(plan_, result_.finding.where.rank, operand, program_.steps[flat].step->count);
     result_.finding.message =
