@@ -334,6 +334,33 @@ def test_a_program_that_cannot_work_in_place_says_so():
     assert p.model.in_place == "no"
 
 
+def test_a_step_that_would_overwrite_part_of_its_source_does_not_work_in_place():
+    p = Program("all_reduce", 1, chunks=3)
+    r = p.ranks[0]
+    r.output[1:3] = r.input[0:2]
+    assert p.model.in_place == "no"
+
+
+def test_a_reduction_is_not_stored_over_part_of_its_operands_by_the_same_step():
+    p = Program("all_reduce", 1, chunks=3, in_place="no")
+    r = p.ranks[0]
+    r.output[:] = r.input
+    r.output[1:3] = r.reduce(r.output[0:2], r.input[0:2])
+    assert steps(p) == [
+        "0 copy input[0:3] -> output[0:3]",
+        "1 reduce output[0:2], input[0:2] -> scratch[0:2]",
+        "2 copy scratch[0:2] -> output[1:3]",
+    ]
+
+
+def test_more_messages_than_a_ring_holds_are_reduced_one_after_another():
+    p = Program("all_reduce", 2, chunks=4, depth=2)
+    a, b = p.ranks
+    a.output[0] = a.reduce(*b.input)
+    assert completes(p)
+    assert steps(p)[-1] == "4 reduce scratch[0], scratch[1], scratch[2], scratch[3] -> output[0]"
+
+
 def test_steps_have_the_lines_of_their_statements():
     p = Program("all_reduce", 2)
     a, b = p.ranks

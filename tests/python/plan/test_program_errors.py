@@ -64,6 +64,7 @@ def one_step(statement):
         (lambda p, a, b: a.output.__setitem__(0, 7), "chunks such as r.input.0. are expected, not int"),
         (lambda p, a, b: a.output.__setitem__(0, Program("all_reduce", 2).ranks[0].input[0]), "another program"),
         (lambda p, a, b: a.reduce(a.input[0], b.input[0]).__setitem__(0, a.input[0]), "result of a statement cannot"),
+        (lambda p, a, b: a.output.__setitem__(slice(0, 2), a.output[1:3]), "source and destination overlap"),
         (lambda p, a, b: a.reduce(), "a reduction needs operands"),
         (lambda p, a, b: a.reduce(a.input[0], b.input), "different numbers of chunks: 1, 4"),
         (lambda p, a, b: a.output.piece(0), "a piece for each rank"),

@@ -9,10 +9,10 @@ from ..._native.operations import Buffer as Content
 from ..._native.operations import Operation
 from ..model import Plan as Model
 from . import emit
-from .hazards import Alias, keep_places, order_accesses
+from .hazards import Alias, Cycle, keep_places, order_accesses
 from .messages import Message, connect, order_rings
 from .nodes import Node, nodes_of, with_fetches_inlined
-from .order import Cycle, order
+from .order import order
 from .record import ChannelKey
 from .recorder import Recorder
 from .sites import Origins, PlanError
@@ -109,17 +109,17 @@ def _ordered(header: Header, recorder: Recorder, alias: Alias | None, output_is_
 
     # First without the order of messages, to find out when each one can be received.
     nodes, _ = prepared()
-    order(nodes)
+    order(nodes, alias)
     levels = {node.index: node.level for node in nodes}
     nodes, rings = prepared()
     order_rings(rings, header.depth, levels)
     try:
-        order(nodes)
+        order(nodes, alias)
     except Cycle:
         # As written, each message is received before the next one is sent.
         nodes, rings = prepared()
         order_rings(rings, header.depth, None)
-        order(nodes)
+        order(nodes, alias)
     return nodes
 
 

@@ -74,7 +74,7 @@ class _Writer:
 
     def _step(self, node: Node, place: Place) -> model.Step:
         task = node.task
-        step = model.Step(task.kind, count=task.count, relaxed=task.relaxed, origin=self._origins.number(task.site))
+        step = model.Step(task.kind, count=task.count, relaxed=task.relaxed, origin=self._origins.number(node.site))
         step.channels = [self._channel(channel) for channel in task.channels]
         if task.kind in ("copy", "reduce"):
             step.sources = [self._operand(place.rank, operand) for operand in node.sources]

@@ -42,13 +42,15 @@ def order_accesses(nodes: Sequence[Node], alias: Alias | None, output_is_defined
     input mean the values of the call, so they come before whatever overwrites these.
     output_is_defined: the output has values at the beginning.
 
-    Raises PlanError for chunks that are read, but never written before.
+    Raises PlanError for chunks that are read, but never written before, and Cycle for a step that would read and write
+    overlapping chunks in place.
     """
     put = {cell for node in nodes for operand in node.destinations for cell in _remote_cells(operand)}
     writer: dict[Cell, Node] = {}
     readers: dict[Cell, list[Node]] = {}
     all_readers: dict[Cell, list[Node]] = {}
     first_writer: dict[Cell, Node] = {}
+    first_change: dict[Cell, Node] = {}  # leaves out copies that store, in place, what is there anyway
     for node in nodes:
         for where in ranges(node.sources):
             producers = set()
@@ -74,15 +76,21 @@ def order_accesses(nodes: Sequence[Node], alias: Alias | None, output_is_defined
                 for earlier in (*readers.pop(cell, ()), *((writer[cell],) if cell in writer else ())):
                     require_before(earlier, node, needed=True)
                 writer[cell] = node
-                if alias is not None and not _is_same_memory(node, where, cell[-1], alias):
+                if alias is not None:
                     first_writer.setdefault(cell, node)
+                    if not _is_same_memory(node, where, cell[-1], alias):
+                        first_change.setdefault(cell, node)
     if alias is not None:
         for (rank, _, chunk), reading in all_readers.items():
             same = alias(rank, chunk)
-            overwriting = None if same is None else first_writer.get((rank, "output", same))
-            if overwriting is not None:
-                for node in reading:
-                    require_before(node, overwriting, needed=True)
+            for node in reading if same is not None else ():
+                writing = first_writer.get((rank, "output", same or 0))
+                if writing is not None and writing.places == node.places:
+                    writing = first_change.get((rank, "output", same or 0))
+                if writing is node and overlap_partly(node, node, alias):
+                    raise Cycle([node])
+                if writing is not None:
+                    require_before(node, writing, needed=True)
     _order_packets(nodes)
 
 
@@ -122,6 +130,33 @@ def _remote_cells(operand: Operand) -> Iterator[Cell]:
     for rank in channel.ranks:
         for chunk in range(where.start, where.start + where.count):
             yield rank, where.buffer.kind, chunk
+
+
+class Cycle(Exception):
+    """The nodes wait for each other."""
+
+    def __init__(self, nodes: Sequence[Node]) -> None:
+        super().__init__()
+        self.nodes = nodes
+
+
+def overlap_partly(reader: Node, writer: Node, alias: Alias | None) -> bool:
+    """Whether ranges that one node reads and the other one writes overlap without being the same.
+
+    One step cannot do both.
+    """
+    for source in ranges(reader.sources):
+        for destination in ranges(writer.destinations):
+            for i in range(source.count):
+                chunk: int | None = source.start + i
+                if source.buffer is not destination.buffer:
+                    if (source.buffer.kind, destination.buffer.kind) != ("input", "output") or alias is None:
+                        break
+                    chunk = alias(source.buffer.rank, source.start + i)
+                place = None if chunk is None else chunk - destination.start
+                if place is not None and place != i and 0 <= place < destination.count:
+                    return True
+    return False
 
 
 def _is_same_memory(node: Node, where: Range, chunk: int, alias: Alias) -> bool:

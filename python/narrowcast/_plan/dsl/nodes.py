@@ -21,6 +21,7 @@ class Node:
         "needs",
         "places",
         "producer",
+        "site",
         "sources",
         "task",
     )
@@ -28,6 +29,7 @@ class Node:
     def __init__(self, task: Task) -> None:
         self.task = task
         self.index = task.index
+        self.site = task.site  #: that the step names
         self.places: list[Place] = task.places
         self.sources: list[Operand] = list(task.sources)
         self.destinations: list[Operand] = list(task.destinations)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from .record import Buffer, ChannelKey, Operand, Place, Range, Task
@@ -42,9 +43,10 @@ class Recorder:
         """The range of the result of a task."""
         return Range(Buffer(rank, "value", count), 0, count)
 
-    def parts(self, count: int) -> Sequence[tuple[int, int]]:
-        """Start and length of the parts in which `count` chunks move, so that a message fits its ring."""
-        return [(start, min(self.depth, count - start)) for start in range(0, count, self.depth)]
+    def parts(self, count: int, messages: int = 1) -> Sequence[tuple[int, int]]:
+        """Start and length of the parts in which chunks move, so that `messages` of them fit a ring together."""
+        longest = max(1, self.depth // messages)
+        return [(start, min(longest, count - start)) for start in range(0, count, longest)]
 
     # --- statements ---
 
@@ -55,6 +57,8 @@ class Recorder:
             raise PlanError("the input cannot be written: write the output, or scratch")
         if destination == source:
             return
+        if destination.buffer is source.buffer and abs(destination.start - source.start) < source.count:
+            raise PlanError("source and destination overlap")
         for start, count in self.parts(source.count):
             operand = self.bring(_part(source, start, count), destination.buffer.rank)
             task = self.task("copy", destination.buffer.rank, pinned=_waits(destination, source))
@@ -74,7 +78,13 @@ class Recorder:
 
     def _computed(self, kind: str, rank: int, sources: Sequence[Range]) -> Range:
         result = self.value(rank, sources[0].count)
-        for start, count in self.parts(result.count):
+        senders = Counter(source.buffer.rank for source in sources if source.buffer.rank != rank)
+        for sender, messages in senders.items():
+            if messages > self.depth:
+                # They do not fit the ring together.
+                sources = [self.copy(rank, one) if one.buffer.rank == sender else one for one in sources]
+        messages = max((count for count in senders.values() if count <= self.depth), default=1)
+        for start, count in self.parts(result.count, messages):
             operands = [self.bring(_part(source, start, count), rank) for source in sources]
             task = self.task(kind, rank, pinned=_waits(*sources))
             task.sources, task.count = operands, count
