@@ -1,0 +1,120 @@
+"""What the verifier found about a plan."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from .dsl.sites import Site
+
+
+@dataclass(frozen=True)
+class Step:
+    """A step of the lowered plan that a report names. Numbers are None where it is about no step in particular."""
+
+    rank: int | None
+    group: int | None  #: the group of thread blocks
+    step: int | None  #: index in the group, of the loop if the step is in one
+    body: int | None  #: index in the loop
+    site: Site | None  #: the line of the program that it comes from; None for plans that were read from a file
+    text: str  #: what it does, or what is wrong there
+
+    @property
+    def place(self) -> str:
+        """`rank 0, group 1, step 3 (ring.py:12)`; empty if it is about no rank."""
+        numbers = {"rank": self.rank, "group": self.group, "step": self.step, "step of the loop": self.body}
+        text = ", ".join(f"{name} {number}" for name, number in numbers.items() if number is not None)
+        return f"{text} ({self.site})" if text and self.site is not None else text
+
+
+@dataclass(frozen=True)
+class Fault:
+    """Why a plan is not proved."""
+
+    property: str  #: structure, bounds, undefined, deadlock, race or result: docs/design/plans.md, "What is proved"
+    where: Step
+    trace: tuple[Step, ...]  #: the steps that lead to it
+
+    def __str__(self) -> str:
+        place = f"{self.where.place}: " if self.where.place else ""
+        lines = [f"{self.property}: {place}{self.where.text}"]
+        lines += [f"  {step.place}: {step.text}" for step in self.trace]
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True)
+class Report:
+    """What the verifier found. Printed, it is a summary of a few lines."""
+
+    verdict: str  #: proved, refuted or unsupported
+    fault: Fault | None  #: None if the plan is proved
+    split_fault: Fault | None  #: a fault that occurs only if each chunk of a message is sent as a message of its own
+    least_depth: int  #: messages that rings must hold; 0: the plan has no rings, or completes at no depth
+    depth_needed_when_split: int  #: the same if each chunk is sent as a message of its own
+    roundings: int  #: how often a value is rounded by reductions on its way to an output, at most
+    inexact_encodings: int  #: how often a value is encoded by codecs that are not exact, at most
+    rank_order: bool  #: every output combines the ranks in ascending order
+    same_everywhere: bool  #: ranks that receive the same chunk receive the same bits
+    steps: int  #: of all ranks of the lowered plan
+    seconds: float  #: that the proof took
+
+    @property
+    def proved(self) -> bool:
+        """Whether the plan is proved."""
+        return self.verdict == "proved"
+
+    def __str__(self) -> str:
+        if self.fault is not None:
+            return f"{self.verdict}: {self.fault}"
+        facts = []
+        if self.least_depth:
+            facts.append(f"rings of {_amount(self.least_depth, 'message')} suffice")
+        if self.roundings:
+            order = "in rank order" if self.rank_order else "not in rank order"
+            facts.append(f"values are rounded {_times(self.roundings)}, {order}")
+        if not self.same_everywhere:
+            facts.append("results differ between ranks")
+        if self.inexact_encodings:
+            facts.append(f"values are encoded inexactly {_times(self.inexact_encodings)}")
+        text = "; ".join([self.verdict, *facts])
+        return text if self.split_fault is None else f"{text}\nif messages are split into chunks, {self.split_fault}"
+
+
+def report_of(found: dict[str, Any], site_of: Callable[[int], Site | None]) -> Report:
+    """The report of ncast_plan_verify as an object. `site_of`: the line that a step comes from, by its origin."""
+
+    def step(entry: dict[str, Any], key: str) -> Step:
+        origin = entry.get("origin") or 0
+        return Step(entry["rank"], entry["group"], entry["step"], entry["body"], site_of(origin), entry[key] or "")
+
+    def fault(entry: dict[str, Any] | None) -> Fault | None:
+        if entry is None or not entry.get("property"):
+            return None
+        trace = tuple(step(one, "text") for one in entry.get("trace") or ())
+        return Fault(entry["property"], step(entry, "message"), trace)
+
+    main = fault(found)
+    if main is None and found["verdict"] != "proved":
+        main = Fault("", step(found, "message"), ())
+    return Report(
+        found["verdict"],
+        main,
+        fault(found.get("split")),
+        found["least_depth"],
+        found["depth_needed_when_split"],
+        found["roundings"],
+        found["inexact_encodings"],
+        found["rank_order"],
+        found["same_everywhere"],
+        found["steps"],
+        found["seconds"],
+    )
+
+
+def _amount(count: int, name: str) -> str:
+    return f"{count} {name}" if count == 1 else f"{count} {name}s"
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"up to {count} times"
