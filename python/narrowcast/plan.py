@@ -16,6 +16,7 @@ from ._plan.dsl.chunks import Chunks
 from ._plan.dsl.program import Program, Rank, Semaphore, Switch
 from ._plan.dsl.settings import channel, codec, group, loop, packets, ports
 from ._plan.dsl.sites import PlanError, Site
+from ._plan.loading import load
 from ._plan.plan import Plan
 
 __all__ = [
@@ -30,6 +31,7 @@ __all__ = [
     "channel",
     "codec",
     "group",
+    "load",
     "loop",
     "packets",
     "ports",

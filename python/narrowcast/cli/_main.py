@@ -30,6 +30,7 @@ COMMANDS = {
     "doctor": ("doctor", "doctor"),
     "run": ("run", "run"),
     "bench": ("bench", "bench"),
+    "plan": ("plan", "plan"),
 }
 # Options after their argument belong to that command.
 _RUN_OTHERS = ("doctor", "run")

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from narrowcast._bench.operations import names
 from narrowcast.cli._main import COMMANDS
+from narrowcast.cli.plan import COMMANDS as PLAN_COMMANDS
 from sample_values import normal
 
 
@@ -97,6 +98,7 @@ def test_version_and_help(cli, cli_here):
     assert version.returncode == 0
     assert version.stdout.startswith("narrowcast 0.")
     commands = ([], *([name] for name in COMMANDS), ["bench", "all_reduce"], ["bench", "codec"])
+    commands += tuple(["plan", name] for name in PLAN_COMMANDS)
     for command in commands:
         shown = cli_here(*command, "--help")
         assert (shown.returncode, shown.stderr) == (0, "")
@@ -106,7 +108,7 @@ def test_version_and_help(cli, cli_here):
         assert cli_here(*command, "-h").stdout == shown.stdout
 
 
-@pytest.mark.parametrize("command", [[], ["bench"]])
+@pytest.mark.parametrize("command", [[], ["bench"], ["plan"]])
 def test_a_group_without_a_command_prints_its_help(cli_here, command):
     bare = cli_here(*command)
     assert (bare.returncode, bare.stderr) == (0, "")

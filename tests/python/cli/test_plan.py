@@ -1,0 +1,172 @@
+"""`narrowcast plan`: files in, listings, images and other formats out."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parents[3] / "examples" / "plans"
+
+
+def assert_one_line(result, status, *words):
+    assert (result.returncode, result.stdout) == (status, ""), result
+    assert result.stderr.startswith("narrowcast: ")
+    assert result.stderr.count("\n") == 1
+    for word in words:
+        assert word in result.stderr
+
+
+@pytest.fixture
+def ring(cli_here, tmp_path):
+    """A plan of 3 ranks as JSON."""
+    assert cli_here("plan", "import", EXAMPLES / "ring.py", "--ranks", 3, "-o", "ring.json").returncode == 0
+    return tmp_path / "ring.json"
+
+
+def test_a_program_becomes_json(ring):
+    document = json.loads(ring.read_text())
+    assert (document["narrowcast_plan"], document["operation"], len(document["ranks"])) == (1, "all_reduce", 3)
+
+
+def test_json_is_written_to_standard_output(cli_here, ring):
+    done = cli_here("plan", "import", ring)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert json.loads(done.stdout) == json.loads(ring.read_text())
+
+
+def test_a_plan_is_read_from_standard_input(ring):
+    command = [sys.executable, "-m", "narrowcast", "plan", "show", "-", "--rank", "0"]
+    done = subprocess.run(command, input=ring.read_bytes(), capture_output=True, timeout=60, check=True)
+    assert done.stdout.decode().splitlines()[:3] == [
+        'all_reduce "ring" of 3 ranks, 3 chunks in a piece: 15 steps',
+        "rank 0",
+        "     0  copy   input[0] -> to rank 1",
+    ]
+
+
+def test_the_listing_fits_the_terminal(cli_here, monkeypatch):
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "80")
+    done = cli_here("plan", "show", EXAMPLES / "two_shot.py", "--ranks", 8)
+    lines = done.stdout.splitlines()
+    assert len(lines) > 100
+    assert max(map(len, lines)) <= 80
+
+
+def test_names_from_files_do_not_control_the_terminal(cli_here, ring):
+    document = json.loads(ring.read_text())
+    document["name"] = "\x1b[31mred\n"
+    ring.write_text(json.dumps(document))
+    done = cli_here("plan", "show", ring)
+    assert done.returncode == 0
+    assert "\x1b" not in done.stdout
+    assert "\\x1b[31mred\\n" in done.stdout.splitlines()[0]
+
+
+def test_images_and_traces_are_written(cli_here, ring, tmp_path):
+    pytest.importorskip("matplotlib")
+    done = cli_here("plan", "show", ring, "-o", "ring.png", "-o", "ring.trace.json")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert (tmp_path / "ring.png").read_bytes().startswith(b"\x89PNG")
+    assert json.loads((tmp_path / "ring.trace.json").read_text())["traceEvents"]
+
+
+def test_wrong_use_has_status_2(cli_here, ring):
+    assert_one_line(cli_here("plan", "show", ring, "-o", "ring.jpg"), 2, "ring.jpg must end in")
+    assert_one_line(cli_here("plan", "show", ring, "-o", ring), 2, "is the input")
+    assert_one_line(cli_here("plan", "show", ring, "--rank", 3), 2, "there is no rank 3")
+    assert_one_line(cli_here("plan", "import", ring, "-f", "yaml"), 2, "'yaml' is not a format of plans")
+
+
+def test_files_that_are_no_plans_are_an_error(cli_here, tmp_path):
+    (tmp_path / "x").write_text("{}")
+    assert_one_line(cli_here("plan", "show", "x"), 1, "x: ")
+    assert_one_line(cli_here("plan", "show", "none"), 1, "none: No such file")
+    (tmp_path / "p.py").write_text("plan = 1 / 0\n")
+    assert_one_line(cli_here("plan", "import", "p.py"), 1, "p.py:1: ZeroDivisionError: division by zero")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["p.py", "x"]
+
+
+RACE = """
+from narrowcast.plan import Program
+
+def plan(ranks=2):
+    p = Program("all_gather", ranks)
+    for r in p.ranks:
+        r.output[r] = r.input[0]
+        for peer in p.ranks:
+            if peer is not r:
+                r.put(r.input[0], peer.output[r])
+    return p
+"""
+
+
+@pytest.fixture
+def race(tmp_path):
+    (tmp_path / "race.py").write_text(RACE)
+    return "race.py"
+
+
+def test_verify_has_status_0_if_all_are_proved(cli_here, ring):
+    done = cli_here("plan", "verify", ring, EXAMPLES / "all_pairs.py")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert [line.split(";")[0] for line in done.stdout.splitlines()] == [
+        f"{ring}: proved",
+        f"{EXAMPLES / 'all_pairs.py'}: proved",
+    ]
+
+
+def test_verify_has_status_1_if_one_is_refuted(cli_here, ring, race, tmp_path):
+    (tmp_path / "none.xml").write_text("<algo")
+    done = cli_here("plan", "verify", race, ring, "none.xml")
+    assert (done.returncode, done.stderr) == (1, "")
+    lines = done.stdout.splitlines()
+    assert lines[0].startswith("race.py: refuted: race: rank ")
+    assert "(race.py:10): " in lines[0]
+    assert lines[1].startswith("  ")
+    assert lines[-2].startswith(f"{ring}: proved")
+    assert lines[-1].startswith("none.xml: unsupported: ")
+
+
+def test_verify_has_status_2_if_one_cannot_be_read(cli_here, ring):
+    done = cli_here("plan", "verify", ring, "none.json")
+    assert (done.returncode, done.stderr) == (2, "")
+    assert done.stdout.splitlines()[1] == "none.json: unsupported: No such file or directory"
+
+
+def test_verify_prints_an_object_for_each_file(cli_here, ring, race):
+    done = cli_here("plan", "verify", "--json", ring, race, "none")
+    assert done.returncode == 1
+    proved, refuted, unread = json.loads(done.stdout)
+    assert proved.keys() == refuted.keys() == unread.keys()
+    named = ["file", "verdict", "property", "rank", "thread_block", "step", "message", "least_fifo_depth", "seconds"]
+    assert set(named) <= proved.keys()
+    assert [proved[key] for key in named[:7]] == [str(ring), "proved", *[None] * 5]
+    assert proved["least_fifo_depth"] == 2
+    assert proved["seconds"] > 0
+    assert (refuted["verdict"], refuted["property"], refuted["line"]) == ("refuted", "race", "race.py:10")
+    assert refuted["rank"] in (0, 1)
+    assert (refuted["thread_block"], refuted["step"]) == (0, 0)
+    assert refuted["trace"][0]["message"]
+    assert (unread["verdict"], unread["message"]) == ("unsupported", "No such file or directory")
+
+
+def test_verify_takes_the_depth_of_all_rings(cli_here):
+    halving = EXAMPLES / "halving.py"
+    done = cli_here("plan", "verify", halving, "--ring-depth", 3)
+    assert done.returncode == 1
+    assert "refuted: deadlock: " in done.stdout
+    assert cli_here("plan", "verify", halving, "--ring-depth", 4).returncode == 0
+
+
+def test_errors_of_programs_do_not_stop_verification(cli_here, tmp_path, ring):
+    (tmp_path / "p.py").write_text("\nplan = nothing\n")
+    done = cli_here("plan", "verify", "p.py", ring)
+    assert done.returncode == 2
+    lines = done.stdout.splitlines()
+    assert lines[0] == "p.py: unsupported: p.py:2: NameError: name 'nothing' is not defined"
+    assert lines[1].startswith(f"{ring}: proved")

@@ -1,0 +1,100 @@
+"""Plans from files: programs, and documents of any format."""
+
+from __future__ import annotations
+
+import pytest
+from narrowcast.errors import InvalidArgumentError, NarrowcastError
+from narrowcast.plan import PlanError, Program, load
+
+FUNCTION = """
+from narrowcast.plan import Program
+
+def plan(ranks=2):
+    p = Program("all_gather", ranks)
+    for r in p.ranks:
+        for peer in p.ranks:
+            peer.output[r] = r.input[0]
+    return p
+"""
+
+
+@pytest.fixture
+def program(tmp_path, monkeypatch):
+    """Writes a program and returns its name, relative to the current folder."""
+    monkeypatch.chdir(tmp_path)
+
+    def write(text: str) -> str:
+        (tmp_path / "p.py").write_text(text)
+        return "p.py"
+
+    return write
+
+
+def test_a_program_defines_a_function_of_the_ranks(program):
+    name = program(FUNCTION)
+    assert len(load(name).model.ranks) == 2
+    assert len(load(name, ranks=5).model.ranks) == 5
+
+
+def test_a_program_can_define_a_plan(program):
+    name = program(FUNCTION + "\nplan = plan(3)\n")
+    assert len(load(name).model.ranks) == 3
+    assert len(load(name, ranks=3).model.ranks) == 3
+    with pytest.raises(InvalidArgumentError, match=r"p\.py: the plan is for 3 ranks, not 4"):
+        load(name, ranks=4)
+
+
+def test_a_program_imports_modules_of_its_folder(program, tmp_path):
+    (tmp_path / "helper_of_p.py").write_text(FUNCTION)
+    assert len(load(program("from helper_of_p import plan\n")).model.ranks) == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("x = 1\n", "p.py defines no 'plan'"),
+        ("plan = 1\n", "p.py: 'plan' is not a plan, but int"),
+        ("def plan(ranks):\n    return 0\n", "missing 1 required positional argument: 'ranks'"),
+        ("\nx = 1 / 0\n", "^p.py:2: ZeroDivisionError: division by zero$"),
+        ("def plan(ranks=2):\n    return nothing\n", "^p.py:2: NameError: name 'nothing' is not defined$"),
+        ("x = (\n", r"^p.py:1: SyntaxError: '\(' was never closed$"),
+        ("import sys\nsys.exit(3)\n", "^p.py:2: SystemExit: 3$"),
+        (FUNCTION.replace("input[0]", "input[1]"), "^p.py:8: the input of rank 0, of 1 chunk, has no chunk 1$"),
+    ],
+)
+def test_a_wrong_program_is_an_error_at_its_line(program, text, message):
+    with pytest.raises(NarrowcastError, match=message):
+        load(program(text))
+
+
+def test_a_program_that_does_not_exist_is_an_error(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        load(tmp_path / "none.py")
+
+
+def test_documents_are_recognised_by_their_content(tmp_path, program):
+    plan = load(program(FUNCTION))
+    plan.save(tmp_path / "saved.xml")
+    found = load(tmp_path / "saved.xml")
+    assert found.model == plan.model
+    assert found.site(5) is None
+    with pytest.raises(InvalidArgumentError, match=r"saved\.xml: the plan is for 2 ranks, not 3"):
+        load(tmp_path / "saved.xml", ranks=3)
+
+
+@pytest.mark.parametrize("content", [b"", b"plan", b"{}", b"[1]", b"<algo", b"\xff\xfe\x00"])
+def test_other_files_are_an_error_that_names_them(tmp_path, content):
+    path = tmp_path / "other"
+    path.write_bytes(content)
+    with pytest.raises(InvalidArgumentError, match="other: "):
+        load(path)
+
+
+def test_errors_of_programs_have_the_site(program):
+    with pytest.raises(PlanError) as raised:
+        load(program(FUNCTION.replace("input[0]", "input[1]")))
+    assert (raised.value.site.file, raised.value.site.line) == ("p.py", 8)
+
+
+def test_a_plan_of_a_program_is_a_program(program):
+    assert isinstance(load(program(FUNCTION)), Program)
