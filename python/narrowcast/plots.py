@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ._files.atomic import write_file
+from ._files.display import bytes_text, printable
 from .errors import UnsupportedError
-from .ratios import TensorRatio
+from .ratios import TensorRatio, TotalRatio
 
 __all__ = ["FORMATS", "plot_bench", "plot_ratios", "require"]
 
@@ -21,8 +22,8 @@ def __dir__() -> list[str]:
 
 
 _RATIO, _BOUND, _RAW = "#2166ac", "#b8c7d9", "#888888"
-# For plots of ratios: at most 1,575 pixels high.
-_MAX_INCHES, _FRAME_INCHES, _BAR_INCHES, _DOTS_PER_INCH = 10.5, 1.6, 0.5, 150
+_MAX_INCHES, _FRAME_INCHES, _BAR_INCHES = 10.5, 1.6, 0.5
+_DOTS_PER_INCH, _MAX_DOTS = 150, 1580
 _MAX_BARS, _MAX_NAME_LENGTH = 17, 48
 # The colours of Narrowcast and of NCCL. They repeat after the last.
 _OURS, _THEIRS = ("#2166ac", "#1b7837", "#762a83"), ("#b35806", "#e08214", "#888888")
@@ -58,9 +59,7 @@ def plot_ratios(rows: Sequence[TensorRatio], path: str | os.PathLike[str]) -> No
     require()
     drawn = _selected([row for row in rows if row.raw_bytes])
     height = min(_FRAME_INCHES + _BAR_INCHES * max(len(drawn), 1), _MAX_INCHES)
-    figure = importlib.import_module("matplotlib.figure").Figure(
-        figsize=(9, height), dpi=_DOTS_PER_INCH, layout="constrained"
-    )
+    figure = _figure(9, height)
     axes = figure.add_subplot()
     for place, bars in enumerate(drawn):
         for value, shift, color in ((bars.ratio, -0.2, _RATIO), (bars.bound, 0.2, _BOUND)):
@@ -108,15 +107,15 @@ def _selected(rows: Sequence[TensorRatio]) -> list[_Bars]:
 
 def _together(name: str, codec: str, rows: Sequence[TensorRatio]) -> _Bars:
     """Weighted by raw bytes."""
-    raw_bytes = sum(row.raw_bytes for row in rows)
-    wire_bytes = sum(row.wire_bytes for row in rows)
-    bound_bytes = sum((row.bound or 0.0) * row.raw_bytes for row in rows)
-    return _Bars(f"{name}\n{_short(raw_bytes)} bytes, {codec}", wire_bytes / raw_bytes, bound_bytes / raw_bytes)
+    total = TotalRatio.of(rows)
+    return _Bars(f"{name}\n{bytes_text(total.raw_bytes)}, {codec}", total.ratio or 0.0, total.bound or 0.0)
 
 
 def _shortened(name: str) -> str:
-    half = _MAX_NAME_LENGTH // 2
-    return name if len(name) <= _MAX_NAME_LENGTH else f"{name[:half]}…{name[-half:]}"
+    name, half = printable(name), _MAX_NAME_LENGTH // 2
+    short = name if len(name) <= _MAX_NAME_LENGTH else f"{name[:half]}…{name[-half:]}"
+    # matplotlib draws text between dollars as a formula.
+    return short.replace("$", r"\$")
 
 
 def plot_bench(reports: Sequence[dict[str, Any]], path: str | os.PathLike[str], over: str = "size_bytes") -> None:
@@ -136,9 +135,7 @@ def plot_bench(reports: Sequence[dict[str, Any]], path: str | os.PathLike[str], 
     colors = {name: _OURS[i % len(_OURS)] for i, name in enumerate(ours)}
     colors |= {name: _THEIRS[i % len(_THEIRS)] for i, name in enumerate(theirs)}
     several = len(reports) > 1
-    figure = importlib.import_module("matplotlib.figure").Figure(
-        figsize=(3 * len(reports) + 0.6 if several else 9, 6 if theirs else 3.6), dpi=150, layout="constrained"
-    )
+    figure = _figure(3 * len(reports) + 0.6 if several else 9, 6 if theirs else 3.6)
     grid = figure.subplots(2 if theirs else 1, len(reports), sharex="col", squeeze=False)
     for column, (report, own) in enumerate(zip(reports, lines, strict=True)):
         axes = grid[:, column]
@@ -156,6 +153,13 @@ def plot_bench(reports: Sequence[dict[str, Any]], path: str | os.PathLike[str], 
     fullest = max(range(len(lines)), key=lambda column: len(lines[column]))
     grid[-1][fullest].legend(frameon=False, fontsize=8)
     _write(figure, path)
+
+
+def _figure(width: float, height: float) -> Any:
+    """A figure of a size in inches, with fewer dots if it would be too large."""
+    dots_per_inch = min(_DOTS_PER_INCH, _MAX_DOTS / max(width, height))
+    figure = importlib.import_module("matplotlib.figure").Figure
+    return figure(figsize=(width, height), dpi=dots_per_inch, layout="constrained")
 
 
 def _write(figure: Any, path: str | os.PathLike[str]) -> None:

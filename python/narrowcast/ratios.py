@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -22,7 +22,7 @@ from .codec import BlockStats
 from .files import FRAME_RAW_BYTES
 from .types import ValueType
 
-__all__ = ["TensorRatio", "entropy_bound", "exponent_counts", "tensor_ratios"]
+__all__ = ["TensorRatio", "TotalRatio", "entropy_bound", "exponent_counts", "tensor_ratios"]
 
 
 def __dir__() -> list[str]:
@@ -76,6 +76,27 @@ class TensorRatio:
             "wire_bytes": self.wire_bytes,
             "file": self.file,
         }
+
+
+@dataclass(frozen=True)
+class TotalRatio:
+    """The compression of several tensors by one codec. `ratio` and `bound` are None without values."""
+
+    raw_bytes: int
+    wire_bytes: int
+    bound: float | None  #: the average of the bounds, weighted by raw bytes
+
+    @classmethod
+    def of(cls, rows: Sequence[TensorRatio]) -> TotalRatio:
+        """The total of rows."""
+        raw_bytes = sum(row.raw_bytes for row in rows)
+        bound_bytes = sum((row.bound or 0.0) * row.raw_bytes for row in rows)
+        return cls(raw_bytes, sum(row.wire_bytes for row in rows), bound_bytes / raw_bytes if raw_bytes else None)
+
+    @property
+    def ratio(self) -> float | None:
+        """Wire bytes / raw bytes."""
+        return self.wire_bytes / self.raw_bytes if self.raw_bytes else None
 
 
 def exponent_counts(raw: npt.NDArray[np.uint8], kind: ValueType) -> npt.NDArray[np.int64]:

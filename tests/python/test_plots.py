@@ -45,7 +45,7 @@ def test_every_codec_has_its_summaries():
 
 def test_summaries_are_weighted_by_bytes():
     bars = plots._selected([row("large", 3000, 0.5, 0.4), row("small", 1000, 0.9, 0.8)])
-    assert bars[-1].label == "total\n3.91K bytes, window"
+    assert bars[-1].label == "total\n3.91 KiB, window"
     assert bars[-1].ratio == pytest.approx(0.6)
     assert bars[-1].bound == pytest.approx(0.5)
 
@@ -57,10 +57,31 @@ def test_names_of_any_length_are_shortened():
     assert name.endswith("end")
 
 
+def test_names_are_neither_formulas_nor_control_characters(tmp_path):
+    pytest.importorskip("matplotlib")
+    plots.plot_ratios([row("$a_{$b}$\x1b\n$", 100, 0.5, 0.5)], tmp_path / "out.svg")
+    assert labels([row("$x\n", 100, 0.5, 0.5)]) == [r"\$x\n"]
+
+
+def size_of(path) -> tuple[int, int]:
+    return struct.unpack(">II", path.read_bytes()[16:24])
+
+
 @pytest.mark.parametrize("tensors", [0, 1, 100, 3000])
-def test_images_are_less_than_1600_pixels_high(tmp_path, tensors):
+def test_images_of_ratios_are_less_than_1600_pixels_high(tmp_path, tensors):
     pytest.importorskip("matplotlib")
     path = tmp_path / "out.png"
     plots.plot_ratios([*model(tensors), *model(tensors, "raw")], str(path))
-    _, height = struct.unpack(">II", path.read_bytes()[16:24])
+    width, height = size_of(path)
     assert 200 < height < 1600
+    assert 200 < width < 1600
+
+
+@pytest.mark.parametrize("operations", [1, 5, 9])
+def test_images_of_several_operations_are_less_than_1600_pixels_wide(tmp_path, operations):
+    pytest.importorskip("matplotlib")
+    measured = {"codec": "window", "contender": "narrowcast", "busbw_gb_per_s": 1.0, "speedup": 1.1}
+    rows = [{"size_bytes": 1 << bits, **measured} for bits in range(10, 20)]
+    report = {"operation": "all_gather", "ranks": 2, "device": "GPU", "dtype": "bfloat16", "data": "weights"}
+    plots.plot_bench([{**report, "rows": rows}] * operations, tmp_path / "out.png")
+    assert 200 < max(size_of(tmp_path / "out.png")) < 1600

@@ -7,6 +7,7 @@ import resource
 from ctypes import byref, c_int
 from pathlib import Path
 
+from .._files.display import bytes_text
 from .._native.library import check, library
 from .report import Section
 
@@ -21,7 +22,7 @@ def examine() -> Section:
     try:
         size = os.statvfs(SHARED_MEMORY)
         total, free = size.f_frsize * size.f_blocks, size.f_frsize * size.f_bavail
-        value = f"{free >> 20} of {total >> 20} MiB free"
+        value = f"{bytes_text(free)} of {bytes_text(total)} free"
     except OSError as error:
         total, free, value = 0, 0, error.strerror or str(error)
     _add(section, str(SHARED_MEMORY), value, "ranks without peer access, and the host backend")
@@ -33,7 +34,7 @@ def examine() -> Section:
         )
     adapters = sorted(path.name for path in _INFINIBAND.iterdir()) if _INFINIBAND.is_dir() else []
     locked, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
-    value = "unlimited" if locked == resource.RLIM_INFINITY else f"{locked >> 10} KiB"
+    value = "unlimited" if locked == resource.RLIM_INFINITY else bytes_text(locked)
     _add(section, "locked memory (ulimit -l)", value, f"InfiniBand ({', '.join(adapters) or 'none found'})")
     if adapters and locked != resource.RLIM_INFINITY:
         section.problem(

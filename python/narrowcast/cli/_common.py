@@ -126,7 +126,7 @@ def progress_bar(label: str, total_bytes: int | None) -> Iterator[Callable[[int]
     if not sys.stderr.isatty():
         yield None
         return
-    from ._tables import Progress
+    from ._progress import Progress
 
     with Progress() as bar:
         task = bar.add_task(label, total=total_bytes)

@@ -13,10 +13,11 @@ from typing import Annotated, Any, TextIO
 
 import typer
 
+from .._files.display import printable
 from .._native import library
 from ..errors import NarrowcastError
 from ._commands import CommandGroup, new_group, print_help_without_command, single_command
-from ._terminal import printable, replace_closed_streams
+from ._terminal import replace_closed_streams
 
 #: Command -> module and function.
 COMMANDS = {

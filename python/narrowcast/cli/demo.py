@@ -8,10 +8,10 @@ import typer
 
 from .._bench import samples
 from .._bench.launch import run_ranks
+from .._files.display import bytes_text
 from ..comm import unique_id
 from ..cuda import device_count
-from ._tables import Table, console
-from ._terminal import bytes_text
+from ._tables import Column, Table, print_wrapped
 
 # Operation, packaged tensor, reduction: typical combinations in training and inference.
 _CASES = (
@@ -40,15 +40,19 @@ def demo(
     repetitions: Annotated[int, typer.Option("-n", min=1, help="Runs of each call; the time is the median.")] = 3,
 ) -> None:
     """Run every collective on real tensors, raw and compressed, and verify all bits of the results."""
-    out = console()
     cases = [(*case, codec) for case in _CASES for codec in _CODECS]
     table = Table(
-        title=f"{ranks} ranks on this machine, host backend; bytes summed over all ranks", title_justify="left"
+        Column("operation"),
+        Column("tensor"),
+        Column("type", rank=2),
+        Column("codec"),
+        Column("raw bytes", is_number=True, rank=1),
+        Column("wire bytes", is_number=True, rank=3),
+        Column("ratio", is_number=True),
+        Column("time", is_number=True),
+        Column("exact", is_number=True),
+        title=f"{ranks} ranks on this machine, host backend; bytes summed over all ranks",
     )
-    for name in ("operation", "tensor", "type", "codec"):
-        table.add_column(name)
-    for name in ("raw bytes", "wire bytes", "ratio", "time", "exact"):
-        table.add_column(name, justify="right")
     kinds = {name: kind.name for name, (kind, _) in samples.packaged().items()}
     wrong = 0
 
@@ -85,20 +89,20 @@ def demo(
         for rank in range(ranks)
     ]
     run_ranks("narrowcast._bench.host_ranks:demo", arguments, add, timeout_seconds=10 * _TIMEOUT_SECONDS)
-    out.print(table)
+    table.print()
     shipped = sum(raw.size for _, raw in samples.packaged().values())
-    out.print(
+    print_wrapped(
         f"Tensors from training and inference of a Llama, {bytes_text(shipped)}. Results are compared with NumPy."
     )
     wrong += _demo_cuda() if device_count() else _no_cuda()
     if wrong:
-        out.print(f"NOT EXACT: {wrong:,} values are wrong.")
+        print_wrapped(f"NOT EXACT: {wrong:,} values are wrong.")
         raise typer.Exit(1)
-    out.print("Exact: all results are identical to the last bit.")
+    print_wrapped("Exact: all results are identical to the last bit.")
 
 
 def _no_cuda() -> int:
-    console().print("No CUDA GPU found: the codecs were not run on a GPU.")
+    print_wrapped("No CUDA GPU found: the codecs were not run on a GPU.")
     return 0
 
 
@@ -107,12 +111,11 @@ def _demo_cuda() -> int:
     from .._native.cuda_driver import device_name
 
     table = Table(
-        title=f"{device_name()}, in GPU memory, tensors tiled to 256 MiB; GB/s of raw bytes", title_justify="left"
+        "tensor",
+        "type",
+        *(Column(name, is_number=True) for name in ("ratio", "encode GB/s", "decode GB/s", "exact")),
+        title=f"{device_name()}, in GPU memory, tensors tiled to 256 MiB; GB/s of raw bytes",
     )
-    for name in ("tensor", "type"):
-        table.add_column(name)
-    for name in ("ratio", "encode GB/s", "decode GB/s", "exact"):
-        table.add_column(name, justify="right")
     wrong = 0
     for name, (kind, raw) in samples.packaged().items():
         row = measure(raw, kind, 256 << 20)
@@ -125,5 +128,5 @@ def _demo_cuda() -> int:
             f"{row.decode_gb_per_s:.0f}",
             "yes" if row.exact else "NO",
         )
-    console().print(table)
+    table.print()
     return wrong

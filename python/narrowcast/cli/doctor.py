@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import os
-import shutil
+import sys
 import textwrap
 from typing import Annotated
 
 import typer
 
 from .._doctor import Section, examine, remove_stale_segments
+from .._files.display import printable_lines
 from ._common import print_json
-from ._tables import Table, console
-from ._terminal import printable_lines
-
-# Columns of the output, if it is not a terminal and COLUMNS is not set.
-_WIDTH = 100
+from ._tables import Table, terminal_width
 
 
 def doctor(
@@ -37,7 +34,7 @@ def doctor(
         found = [{"section": section.name, **problem.as_json()} for section, problem in problems]
         print_json({"ok": not problems, "problems": found, **cleaned, **report})
     else:
-        width = _width()
+        width = terminal_width(sys.stdout)
         for section in sections:
             if section.rows:
                 _print(section, width)
@@ -52,21 +49,15 @@ def doctor(
         raise typer.Exit(1)
 
 
-def _width() -> int:
-    """The width of the terminal, or COLUMNS."""
-    return shutil.get_terminal_size((_WIDTH, 24)).columns
-
-
 def _print(section: Section, width: int) -> None:
     """A table, or one line for each value where a table would be too wide: paths stay whole."""
     names = list(section.rows[0])
     rows = [["-" if value is None else str(value) for value in row.values()] for row in section.rows]
-    table_width = sum(max(map(len, column)) + 3 for column in zip(names, *rows, strict=True)) + 1
-    if table_width <= width:
-        table = Table(*names, title=section.title, title_justify="left")
-        for row in rows:
-            table.add_row(*row)
-        console(width).print(table)
+    table = Table(*names, title=section.title)
+    for row in rows:
+        table.add_row(*row)
+    if table.width() <= width:
+        table.print()
         return
     print(_wrapped(section.title, width, ""))
     for first, *others in rows:

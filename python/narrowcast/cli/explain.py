@@ -10,11 +10,11 @@ import typer
 from .._bench import operations
 from .._comm.explain import Explanation, Prediction
 from .._comm.explain import explain as explain_call
+from .._files.display import bytes_text
 from ..cuda import device_count
 from ..types import value_type
 from ._common import BadUse, comm_codec_name, print_json
-from ._tables import Table, console
-from ._terminal import bytes_text
+from ._tables import Column, Table
 from .bench.collectives import parse_size
 
 # Used if the machine does not have several GPUs.
@@ -62,17 +62,18 @@ def explain(
     if json:
         print_json({"asked": call, "chosen": dataclasses.asdict(explanation)})
     else:
-        console().print(_table(call, explanation))
+        _table(call, explanation).print()
 
 
 def _table(call: dict[str, Any], explanation: Explanation) -> Table:
-    table = Table(title="{operation} of {count:,} {dtype} between {ranks} ranks".format(**call), title_justify="left")
-    for name in ("", "chosen", "reason"):
-        table.add_column(name, overflow="fold")
+    table = Table(
+        *(Column(name, folds=True) for name in ("", "chosen", "reason")),
+        title="{operation} of {count:,} {dtype} between {ranks} ranks".format(**call),
+    )
     table.add_row("size", bytes_text(call["bytes"]), "")
     table.add_row("path", explanation.path if explanation.ctas else "no kernel", explanation.path_why)
     if explanation.shots is not None:
-        table.add_row("shots", str(explanation.shots), explanation.shots_why)
+        table.add_row("shots", str(explanation.shots), explanation.shots_why or "")
     table.add_row("codec", explanation.codec, explanation.codec_why)
     if explanation.ctas:
         packets = f"sends packets of {explanation.packet_bytes} bytes" if explanation.packet_bytes else ""

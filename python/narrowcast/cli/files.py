@@ -5,10 +5,11 @@ from __future__ import annotations
 import contextlib
 import sys
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
+from .._files.display import bytes_text, printable
 from ..errors import CorruptError
 from ..files import FileFrame, decode_file, encode_file, frames_of
 from ._common import (
@@ -23,10 +24,7 @@ from ._common import (
     print_json,
     progress_bar,
 )
-from ._terminal import bytes_text, printable
-
-if TYPE_CHECKING:
-    from ._tables import Table
+from ._tables import Column, Table
 
 _Output = Annotated[
     str,
@@ -92,37 +90,52 @@ def inspect(
     if frames and json:
         print_json([_as_json(frame) for frame in frames])
     elif frames:
-        from ._tables import console
-
-        console().print(_table(frames))
+        _table(frames).print()
     if faults:
         raise CorruptError(faults[0] + (f"; {len(faults) - 1} more errors" if len(faults) > 1 else ""))
 
 
 def _table(frames: list[FileFrame]) -> Table:
-    from ._tables import Table
-
+    has_tensors = any(frame.tensors for frame in frames)
     table = Table(
-        "frame", "offset", "values", "type", "codec", "raw", "wire", "ratio", "blocks of width", "escapes", "checksum"
+        Column("frame", is_number=True),
+        Column("offset", is_number=True, rank=5),
+        *([Column("tensors", folds=True)] if has_tensors else []),
+        Column("values", is_number=True, rank=3),
+        Column("type"),
+        Column("codec", rank=2),
+        Column("raw", is_number=True),
+        Column("wire", is_number=True, rank=1),
+        Column("ratio", is_number=True),
+        Column("escapes", is_number=True, rank=4),
+        Column("blocks of width", rank=7),
+        Column("checksum", rank=6),
+        Column("valid"),
     )
-    for column in table.columns:
-        column.justify = "left" if column.header in ("type", "codec", "blocks of width", "checksum") else "right"
     for frame in frames:
         info, blocks = frame.info, frame.blocks
         table.add_row(
             str(frame.number),
             str(frame.offset),
+            *([_tensors_text(frame.tensors)] if has_tensors else []),
             f"{info.elems:,}",
             info.dtype,
             info.codec,
             bytes_text(info.raw_bytes),
             bytes_text(info.wire_bytes),
             "-" if info.ratio is None else f"{info.ratio:.4f}",
-            widths_text(blocks.blocks_of_width) if info.blocks and blocks else "-",
             f"{100 * blocks.escapes / info.elems:.2f}%" if info.blocks and blocks else "-",
-            ("WRONG " if frame.fault else "") + ("-" if info.checksum is None else f"{info.checksum:016x}"),
+            widths_text(blocks.blocks_of_width) if info.blocks and blocks else "-",
+            "-" if info.checksum is None else f"{info.checksum:016x}",
+            "WRONG" if frame.fault else "yes",
         )
     return table
+
+
+def _tensors_text(names: tuple[str, ...]) -> str:
+    """The first name, and the number of the others."""
+    others = f" and {len(names) - 1:,} more" if len(names) > 1 else ""
+    return names[0] + others if names else "-"
 
 
 def widths_text(widths: dict[int, int]) -> str:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from .._files.atomic import check_writable
+from .._files.display import bytes_text
 from .._files.opening import opened_source
 from ..files import is_encoded
-from ..ratios import TensorRatio, tensor_ratios_of
+from ..ratios import TensorRatio, TotalRatio, tensor_ratios_of
 from ._common import (
     BadUse,
     DtypeOption,
@@ -21,10 +22,8 @@ from ._common import (
     output_file,
     print_json,
 )
+from ._tables import Column, Table
 from .files import widths_text
-
-if TYPE_CHECKING:
-    from ._tables import Table
 
 
 def ratio(
@@ -64,29 +63,45 @@ def ratio(
     if json:
         print_json([row.as_json() for row in rows])
     else:
-        from ._tables import console
-
-        console().print(_table(rows, several=len(sources) > 1))
+        _table(rows, several_files=len(sources) > 1, several_codecs=len(codecs) > 1).print()
 
 
-def _table(rows: list[TensorRatio], several: bool) -> Table:
-    from ._tables import Table
-
-    table = Table()
-    if several:
-        table.add_column("file")
-    for name in ("tensor", "type", "codec"):
-        table.add_column(name, overflow="fold")
-    for name in ("values", "ratio", "bound", "above bound"):
-        table.add_column(name, justify="right")
-    table.add_column("blocks of width")
-    table.add_column("escapes", justify="right")
-    for row in rows:
-        measured, bound = row.ratio, row.bound
-        cells = [row.tensor, row.dtype, row.codec, f"{row.elems:,}"]
-        cells += ["-" if value is None else f"{value:.4f}" for value in (measured, bound)]
-        cells.append("-" if not measured or not bound else f"{100 * (measured / bound - 1):.1f}%")
-        cells.append(widths_text(row.widths))
-        cells.append(f"{100 * row.escape_share:.2f}%" if row.widths else "-")
-        table.add_row(*([row.file, *cells] if several else cells))
+def _table(rows: list[TensorRatio], several_files: bool, several_codecs: bool) -> Table:
+    table = Table(
+        *([Column("file", folds=True)] if several_files else []),
+        Column("tensor", folds=True),
+        Column("type"),
+        Column("codec", rank=0 if several_codecs else 2),
+        Column("raw", is_number=True, rank=1),
+        Column("ratio", is_number=True),
+        Column("bound", is_number=True),
+        Column("above bound", is_number=True, rank=4),
+        Column("escapes", is_number=True, rank=5),
+        Column("values", is_number=True, rank=3),
+        Column("blocks of width", rank=6),
+    )
+    for place, row in enumerate(rows, 1):
+        cells = [
+            row.tensor,
+            row.dtype,
+            row.codec,
+            *_sizes(row.raw_bytes, row.ratio, row.bound),
+            f"{100 * row.escape_share:.2f}%" if row.widths else "-",
+            f"{row.elems:,}",
+            widths_text(row.widths),
+        ]
+        table.add_row(*([row.file] if several_files else []), *cells, end_section=place == len(rows))
+    if len(rows) > 1:
+        for codec in dict.fromkeys(row.requested_codec for row in rows):
+            total = TotalRatio.of([row for row in rows if row.requested_codec == codec])
+            cells = ["total", "", codec, *_sizes(total.raw_bytes, total.ratio, total.bound), "", "", ""]
+            table.add_row(*([""] if several_files else []), *cells)
     return table
+
+
+def _sizes(raw_bytes: int, ratio: float | None, bound: float | None) -> list[str]:
+    return [
+        bytes_text(raw_bytes),
+        *("-" if value is None else f"{value:.4f}" for value in (ratio, bound)),
+        "-" if not ratio or not bound else f"{100 * (ratio / bound - 1):.1f}%",
+    ]

@@ -15,11 +15,11 @@ from .._dropin import child, nccl_search, preload, traffic
 from .._dropin.prometheus import MetricsServer
 from .._dropin.prometheus import text as metrics_text
 from .._files.atomic import check_writable
+from .._files.display import printable
 from .._native.codecs import split_operation
 from .._native.operations import operations
 from .._native.settings import ATTACHES, DEBUG_LEVELS, PREFIX, TAKES, unknown, unknown_message
 from ._common import BadUse, comm_codec_name, existing_file, write_json
-from ._terminal import printable
 from .run_report import print_report
 
 _EVERYTHING = "1"

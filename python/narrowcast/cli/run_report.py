@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from .._dropin.traffic import CommunicatorTraffic, Links, Report, Traffic
-from ._tables import Table, console
-from ._terminal import bytes_text
+from .._files.display import bytes_text
+from ._tables import Column, Table, print_wrapped
 
+_NOTHING = "narrowcast: no calls of NCCL were intercepted (run narrowcast doctor -- COMMAND to find out why)"
 _GRAPHS_NOTE = (
     "in graphs: calls captured in CUDA graphs, counted once. raw and wire include replays, except short messages."
 )
@@ -15,21 +16,28 @@ _TIMES_NOTE = (
 
 
 def print_report(report: Report) -> None:
-    out = console(stderr=True)
     communicators = [one for one in report.communicators() if one.operations]
     if not communicators:
-        out.print("narrowcast: no calls of NCCL were intercepted (run narrowcast doctor -- COMMAND to find out why)")
+        print_wrapped(_NOTHING, to_stderr=True)
         return
     operations = [traffic for one in communicators for traffic in one.operations.values()]
     has_graphs, has_times = any(one.captured for one in operations), any(one.predicted for one in operations)
-    table = Table(title="Traffic through Narrowcast, summed over all ranks that reported", title_justify="left")
-    table.add_column("communicator")
-    table.add_column("ranks", justify="right")
-    table.add_column("operation")
-    graphs, saved = ["in graphs"] * has_graphs, ["saved per rank"] * has_times
-    for name in ("executed", *graphs, "raw", "wire", "ratio", *saved, "forwarded"):
-        table.add_column(name, justify="right")
-    table.add_column("reason for forwarding", overflow="fold")
+    graphs = [Column("in graphs", is_number=True, rank=2)] * has_graphs
+    saved = [Column("saved per rank", is_number=True, rank=1)] * has_times
+    table = Table(
+        Column("communicator", rank=4),
+        Column("ranks", is_number=True, rank=5),
+        Column("operation"),
+        Column("executed", is_number=True),
+        *graphs,
+        Column("raw", is_number=True, rank=3),
+        Column("wire", is_number=True, rank=6),
+        Column("ratio", is_number=True),
+        *saved,
+        Column("forwarded", is_number=True),
+        Column("reason for forwarding", folds=True),
+        title="Traffic through Narrowcast, summed over all ranks that reported",
+    )
     for one in communicators:
         for place, traffic in enumerate(one.operations.values()):
             table.add_row(
@@ -43,11 +51,11 @@ def print_report(report: Report) -> None:
                 "\n".join(f"{reason} ({count:,})" for reason, count in traffic.reasons.items()),
                 end_section=place == len(one.operations) - 1,
             )
-    out.print(table)
+    table.print(to_stderr=True)
     if has_graphs:
-        out.print(_GRAPHS_NOTE)
+        print_wrapped(_GRAPHS_NOTE, to_stderr=True)
     if has_times:
-        out.print(_TIMES_NOTE)
+        print_wrapped(_TIMES_NOTE, to_stderr=True)
 
 
 def _of_communicator(one: CommunicatorTraffic) -> list[str]:

@@ -19,14 +19,14 @@ from .._bench.operations import call_of, names
 from .._bench.tune_ranks import DTYPE
 from .._comm.explain import Explanation, changes, explain
 from .._files.atomic import check_writable, new_file, write_all
+from .._files.display import bytes_text, printable
 from .._native.library import library
 from ..comm import unique_id
 from ..cuda import device_count
 from ..errors import InvalidArgumentError, UnsupportedError
 from ..types import value_type
 from ._common import BadUse
-from ._tables import Table, console
-from ._terminal import bytes_text, printable
+from ._tables import Column, Table
 from .bench import report as bench_report
 from .bench.collectives import sizes
 
@@ -93,7 +93,7 @@ def tune(
             message = str(error).replace(file.name, str(output_file))
             raise BadUse(f"these times make an invalid model, so {output_file} was not written: {message}") from None
     for number, link in dict.fromkeys((curve.ranks, curve.link) for curve in times.curves()):
-        console().print(_table(times, number, output_file, link))
+        _table(times, number, output_file, link).print()
     print(printable(f"To use this model, set NARROWCAST_COST_MODEL={output_file.resolve()}"))
 
 
@@ -191,9 +191,8 @@ def measure(
 def _table(times: Times, ranks: int, path: Path, link: str) -> Table:
     """The sizes at which the choice changes. The library makes the choices, with the new model."""
     through = " through host memory" if link == "host" else ""
-    table = Table(title=f"{ranks} ranks{through}, {DTYPE}", title_justify="left")
-    for name in ("", "choice of auto, by bytes from rank to rank", "faster than NCCL"):
-        table.add_column(name, overflow="fold")
+    names = ("", "choice of auto, by bytes from rank to rank", "faster than NCCL")
+    table = Table(*(Column(name, folds=True) for name in names), title=f"{ranks} ranks{through}, {DTYPE}")
     curves = [curve for curve in times.curves() if (curve.ranks, curve.link) == (ranks, link)]
     ask = functools.partial(explain, dtype=DTYPE, ranks=ranks, cost_model=path, p2p=link != "host")
     for operation in dict.fromkeys(curve.operation for curve in curves):

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from narrowcast.cli._terminal import printable
+from narrowcast._files.display import printable
 from sample_values import normal
 
 HOSTILE = "\x1b[31mred\x1b]0;title\x07\u202e\x9b2J"

@@ -19,7 +19,7 @@ def test_little_shared_memory_is_a_problem(monkeypatch):
     small = os.statvfs_result((4096, 4096, 16384, 16000, 16000, 0, 0, 0, 0, 255))
     monkeypatch.setattr(os, "statvfs", lambda _: small)
     (found,) = limits.examine().problems
-    assert "62 of 64 MiB free" in found.what
+    assert "62.50 MiB of 64.00 MiB free" in found.what
     assert "--shm-size" in found.remedy
 
 

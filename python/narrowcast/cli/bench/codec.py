@@ -14,10 +14,10 @@ import numpy.typing as npt
 
 from ... import codec as _codec
 from ..._bench.samples import tiled
+from ..._files.display import printable
 from ..._native.library import library_version
 from ...errors import UnsupportedError
 from ...types import ValueType
-from .._terminal import printable
 
 Tensors = dict[str, tuple[ValueType, npt.NDArray[np.uint8]]]
 # The reference implementation is slow: this much is enough to time it.

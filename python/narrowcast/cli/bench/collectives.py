@@ -15,13 +15,13 @@ from ..._bench import operations, samples
 from ..._bench.launch import run_ranks
 from ..._bench.nccl_library import COPY_ENGINE, VARIANTS
 from ..._files.atomic import check_writable
+from ..._files.display import printable_lines
 from ..._native.codecs import split_codecs
 from ...comm import unique_id
 from ...cuda import device_count
 from ...errors import InternalError, UnsupportedError
 from ...types import REDUCTIONS, VALUE_TYPES, ValueType, value_type
 from .._common import BadUse, comm_codec_name, print_json, write_json
-from .._terminal import printable_lines
 from . import options
 from . import report as bench_report
 

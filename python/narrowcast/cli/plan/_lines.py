@@ -7,7 +7,7 @@ import sys
 import textwrap
 from collections.abc import Iterable
 
-from .._terminal import printable
+from ..._files.display import printable
 
 
 def print_lines(lines: Iterable[str]) -> None:
