@@ -75,8 +75,8 @@ class Pipeline(Generic[Piece, Result]):
         try:
             for piece in _until_failure(pieces, failures):
                 needed = self._bytes_of(piece)
-                # One piece more than threads, so that no thread waits for the consumer.
-                while started and (len(started) > self._threads or in_use + needed > _MAX_BYTES):
+                # As many again wait, so that no thread idles while the consumer writes a result.
+                while started and (len(started) >= 2 * self._threads or in_use + needed > _MAX_BYTES):
                     future, buffers, own = started.popleft()
                     yield future.result()
                     unused.append(buffers)
