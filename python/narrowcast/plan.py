@@ -17,16 +17,20 @@ from ._plan.dsl.program import Program, Rank, Semaphore, Switch
 from ._plan.dsl.settings import channel, codec, group, loop, packets, ports
 from ._plan.dsl.sites import PlanError, Site
 from ._plan.loading import load
-from ._plan.plan import Plan
+from ._plan.plan import Plan, verify
+from ._plan.report import Fault, Report, Step
 
 __all__ = [
     "Chunks",
+    "Fault",
     "Plan",
     "PlanError",
     "Program",
     "Rank",
+    "Report",
     "Semaphore",
     "Site",
+    "Step",
     "Switch",
     "channel",
     "codec",
@@ -35,6 +39,7 @@ __all__ = [
     "loop",
     "packets",
     "ports",
+    "verify",
 ]
 
 

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 from .._files.atomic import write_file
-from .._native.plan import NativePlan, verify
+from .._native import plan as native
 from ..errors import InvalidArgumentError
 from .dsl.sites import Site
 from .model import Plan as Model
@@ -50,8 +50,7 @@ class Plan:
 
         Raises InvalidArgumentError if the plan is too large.
         """
-        lowered = NativePlan.read(self.json()).lower()
-        return report_of(verify([lowered], depth=depth), self.site)
+        return verify(self, depth=depth)
 
     def show(self, path: str | os.PathLike[str] | None = None) -> None:
         """Prints the steps, or draws who sends what when, in logical time: each step takes one unit.
@@ -77,3 +76,18 @@ class Plan:
 
     def __repr__(self) -> str:
         return f"<{heading(self.model)}>"
+
+    def _lowered(self) -> native.NativePlan:
+        """The plan that is verified and executed, in the library."""
+        return native.NativePlan.read(self.json()).lower()
+
+
+def verify(*plans: Plan, depth: int = 0) -> Report:
+    """Proves plans whose calls follow each other on one communicator, or refutes them. They share scratch memory.
+
+    Their calls are in this order, and then from the first again. Otherwise as `Plan.verify`.
+    """
+    if not plans:
+        raise InvalidArgumentError("verify needs at least one plan")
+    found = native.verify([plan._lowered() for plan in plans], depth=depth)
+    return report_of(found, lambda plan, origin: plans[plan].site(origin))

@@ -13,6 +13,7 @@ from .dsl.sites import Site
 class Step:
     """A step of the lowered plan that a report names. Numbers are None where it is about no step in particular."""
 
+    plan: int  #: index among the plans that were verified together
     rank: int | None
     group: int | None  #: the group of thread blocks
     step: int | None  #: index in the group, of the loop if the step is in one
@@ -81,12 +82,13 @@ class Report:
         return text if self.split_fault is None else f"{text}\nif messages are split into chunks, {self.split_fault}"
 
 
-def report_of(found: dict[str, Any], site_of: Callable[[int], Site | None]) -> Report:
-    """The report of ncast_plan_verify as an object. `site_of`: the line that a step comes from, by its origin."""
+def report_of(found: dict[str, Any], site_of: Callable[[int, int], Site | None]) -> Report:
+    """The report of ncast_plan_verify as an object. `site_of`: the line of a step, by plan and origin."""
 
     def step(entry: dict[str, Any], key: str) -> Step:
-        origin = entry.get("origin") or 0
-        return Step(entry["rank"], entry["group"], entry["step"], entry["body"], site_of(origin), entry[key] or "")
+        plan = entry.get("plan") or 0
+        site = site_of(plan, entry.get("origin") or 0)
+        return Step(plan, entry["rank"], entry["group"], entry["step"], entry["body"], site, entry[key] or "")
 
     def fault(entry: dict[str, Any] | None) -> Fault | None:
         if entry is None or not entry.get("property"):

@@ -170,3 +170,11 @@ def test_errors_of_programs_do_not_stop_verification(cli_here, tmp_path, ring):
     lines = done.stdout.splitlines()
     assert lines[0] == "p.py: unsupported: p.py:2: NameError: name 'nothing' is not defined"
     assert lines[1].startswith(f"{ring}: proved")
+
+
+def test_plans_are_verified_together(cli_here, tmp_path):
+    packets = EXAMPLES / "packets.py"
+    assert cli_here("plan", "verify", packets, packets).returncode == 0
+    done = cli_here("plan", "verify", "--together", packets, packets)
+    assert done.returncode == 1
+    assert done.stdout.startswith(f"{packets}, {packets}: refuted: race: ")

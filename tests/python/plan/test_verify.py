@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from narrowcast._native.plan import NativePlan, verify
 from narrowcast.plan import Program, codec, load
+from narrowcast.plan import verify as plan_verify
 from test_program_order import Written
 
 EXAMPLES = sorted((Path(__file__).parents[3] / "examples" / "plans").glob("*.py"))
@@ -94,6 +95,26 @@ def test_encoded_messages_are_proved():
     report = p.verify()
     assert report.proved
     assert report.inexact_encodings == 0
+
+
+def test_plans_whose_calls_follow_each_other_share_scratch():
+    """Alone, each uses its two copies of scratch in turn. A call of the other one in between uses the same copy."""
+
+    def packets(name: str, copies: int) -> Program:
+        p = Program("all_reduce", 2, name=name, scratch_copies=copies, in_place="no")
+        inbox = [r.scratch(2, packets=True) for r in p.ranks]
+        for r, peer in (p.ranks, p.ranks[::-1]):
+            r.put(r.input[0], inbox[peer.index][r])
+        for r, peer in (p.ranks, p.ranks[::-1]):
+            r.output[0] = r.reduce(r.input[0], inbox[r.index][peer])
+        return p
+
+    first, second = packets("first", 2), packets("second", 2)
+    assert first.verify().proved
+    report = plan_verify(first, second)
+    assert report.verdict == "refuted"
+    assert report.fault.property == "race"
+    assert {step.plan for step in (report.fault.where, *report.fault.trace)} == {0, 1}
 
 
 @settings(max_examples=200, suppress_health_check=[HealthCheck.too_slow])

@@ -9,6 +9,7 @@ import typer
 
 from ..._plan.report import Report, Step
 from ...errors import NarrowcastError
+from ...plan import verify as verify_plans
 from .._common import print_json
 from ._lines import print_lines
 from .source import DepthOption, RanksOption, plan_of
@@ -29,6 +30,10 @@ def verify(
     json: Annotated[bool, typer.Option("--json", help="Print a list of objects, one per file.")] = False,
     ranks: RanksOption = None,
     depth: DepthOption = None,
+    together: Annotated[
+        bool,
+        typer.Option("--together", help="Verify the plans as calls that follow each other."),
+    ] = False,
     ring_depth: Annotated[int, typer.Option(min=0, help="Messages that every ring holds; 0: as the plan says.")] = 0,
 ) -> None:
     """Prove that plans are correct, or show what is wrong.
@@ -36,9 +41,10 @@ def verify(
     Exit status: 0 if all are proved, 1 if any is refuted, otherwise 2.
     """
     rows = []
-    for source in sources:
+    for names in [sources] if together else [[source] for source in sources]:
+        source = ", ".join(names)
         try:
-            report = plan_of(source, ranks, depth).verify(depth=ring_depth)
+            report = verify_plans(*(plan_of(name, ranks, depth) for name in names), depth=ring_depth)
             rows.append(_row(source, report))
             text = str(report)
         except (NarrowcastError, OSError) as error:
