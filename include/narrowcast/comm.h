@@ -114,6 +114,16 @@ NCAST_API ncast_status ncast_comm_create_all(ncast_comm** comms, int ranks, cons
 // Destroys all of them and sets them to NULL. Returns the error of the first rank that has one.
 NCAST_API ncast_status ncast_comm_destroy_all(ncast_comm** comms, int ranks);
 
+// Divides the ranks into new communicators: those with the same `color` form one, ordered by `key` and then by their
+// rank in comm. A rank with color NCAST_SPLIT_NOCOLOR joins none: *result becomes NULL. Collective: every rank calls it
+// at the same position in the sequence of comm's calls, outside of groups and of graph captures. It blocks until the
+// new communicator exists, so a thread that drives several ranks cannot call it. config: NULL: the settings of comm,
+// including its device; the same config.backend on all ranks. comm remains usable, and both are destroyed
+// independently. Errors: those of the creation; REMOTE_ERROR also if the arguments of another rank were invalid.
+enum { NCAST_SPLIT_NOCOLOR = -1 };
+NCAST_API ncast_status ncast_comm_split(ncast_comm* comm, int color, int key, const ncast_comm_config* config,
+                                        ncast_comm** result);
+
 // Waits for this rank's streams and for functions that other threads have called with comm, leaves the communicator and
 // frees it. NULL is allowed. An abort from another thread ends these waits; other calls with comm return
 // INVALID_ARGUMENT from now on, until a new communicator has the same address. CUDA: also waits until the other ranks

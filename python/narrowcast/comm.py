@@ -79,6 +79,17 @@ class Counters(OperationCounters):
     operations: dict[str, OperationCounters]  #: totals by operation, such as "all_gather"; only those with calls
 
 
+def _ranks_of(handle: int) -> tuple[int, int]:
+    """The rank and the number of ranks of an `ncast_comm`."""
+    rank, ranks = c_int(), c_int()
+    check(library().ncast_comm_rank(handle, byref(rank)))
+    check(library().ncast_comm_ranks(handle, byref(ranks)))
+    return rank.value, ranks.value
+
+
+_NO_COLOR = -1  # NCAST_SPLIT_NOCOLOR
+
+
 def _keep(handle: int) -> None:
     """The finalizer of a handle that another object frees."""
 
@@ -135,7 +146,7 @@ class Communicator(Calls):
         made = UniqueIdC.from_buffer_copy(unique_id)
         handle = c_void_p()
         check(library().ncast_comm_create(byref(handle), ranks, byref(made), rank, byref(config)))
-        self._adopt(handle.value or 0, rank, ranks, backend, owned=True)
+        self._adopt(handle.value or 0, rank, ranks, backend, device, options, owned=True)
 
     @classmethod
     def by_exchange(
@@ -169,10 +180,48 @@ class Communicator(Calls):
         handle = c_void_p()
         status = library().ncast_comm_create_by_exchange(byref(handle), ranks, rank, call.pointer, None, byref(config))
         call.check(status, refusal)
-        return cls.__new__(cls)._adopt(handle.value or 0, rank, ranks, backend, owned=True)
+        return cls.__new__(cls)._adopt(handle.value or 0, rank, ranks, backend, device, options, owned=True)
 
-    def _adopt(self, handle: int, rank: int, ranks: int, backend: str, *, owned: bool) -> Communicator:
-        """Stores a handle. owned: this object frees it."""
+    def split(
+        self, color: int | None, key: int = 0, *, device: int | None = None, **options: Unpack[CommunicatorOptions]
+    ) -> Communicator | None:
+        """Divides the ranks into new communicators, of the ranks with the same `color`.
+
+        color: 0 or more; None: this rank joins no new communicator.
+        key: ranks are ordered by it, and by their rank in this communicator where it is equal.
+        device, options: of the new communicator, as in the constructor; by default those of this one.
+
+        Returns the new communicator, or None for a rank without a color. Collective: every rank calls it at the same
+        place in the order of the communicator's calls. It returns when the ranks of the new communicator have joined:
+        one thread cannot call it for several ranks. Both communicators are used and closed independently.
+
+        Raises what the constructor raises, and RemoteError when the arguments of another rank were invalid.
+        """
+        device = self._device if device is None else device
+        own = CommunicatorOptions(**{**self._options, **options})
+        config = comm_config(self.backend, device, **own)
+        number, place = _NO_COLOR if color is None else as_int(color, "color"), as_int(key, "key")
+        made = c_void_p()
+        check(library().ncast_comm_split(self.handle, number, place, byref(config), byref(made)))
+        if not made.value:
+            return None
+        rank, ranks = _ranks_of(made.value)
+        made_here = Communicator.__new__(Communicator)
+        return made_here._adopt(made.value, rank, ranks, self.backend, device, own, owned=True)
+
+    def _adopt(
+        self,
+        handle: int,
+        rank: int,
+        ranks: int,
+        backend: str,
+        device: int | None,
+        options: CommunicatorOptions,
+        *,
+        owned: bool,
+    ) -> Communicator:
+        """Stores a handle, and the device and options of its creation. owned: this object frees it."""
+        self._device, self._options = device, options
         self._handle, self.rank, self.ranks, self.backend = handle, rank, ranks, backend
         self._owned = owned
         self._closed = False  # set at the end of close(); the finalizer is dead from its start
@@ -247,10 +296,7 @@ class Communicator(Calls):
 
     def library_ranks(self) -> tuple[int, int]:
         """This rank and the number of ranks, from the library."""
-        rank, ranks = c_int(), c_int()
-        check(library().ncast_comm_rank(self.handle, byref(rank)))
-        check(library().ncast_comm_ranks(self.handle, byref(ranks)))
-        return rank.value, ranks.value
+        return _ranks_of(self.handle)
 
     def close(self) -> None:
         """Waits for the calls of this rank and frees the communicator. Further calls have no effect."""

@@ -64,7 +64,15 @@ class LocalRanks(OfThisProcess, Sequence[Communicator]):
         check(library().ncast_comm_create_all(made, ranks, listed, byref(config)))
         handles = [handle or 0 for handle in made]
         self._comms = [
-            Communicator.__new__(Communicator)._adopt(handle, rank, ranks, backend, owned=False)
+            Communicator.__new__(Communicator)._adopt(
+                handle,
+                rank,
+                ranks,
+                backend,
+                rank if devices is None else devices[rank],
+                options,
+                owned=False,
+            )
             for rank, handle in enumerate(handles)
         ]
         self._finalizer = weakref.finalize(self, _destroy, handles)

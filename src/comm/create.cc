@@ -1,4 +1,6 @@
 // Unique ids, and the creation of communicators.
+#include "comm/create.h"
+
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
@@ -23,36 +25,6 @@ using namespace narrowcast::executor;
 namespace bootstrap = narrowcast::bootstrap;
 
 constexpr double default_timeout_seconds = 300;
-
-ncast_status checked_config(int ranks, int rank, const ncast_comm_config* given, ncast_comm_config* config) {
-  if (ncast_status status = read_config(given, config))
-    return fail(status, "ncast_comm_create: %s", std::string(ncast_last_error()).c_str());
-  if (ncast_status status = check_config(ranks, rank, *config)) return status;
-  if (config->create_timeout_seconds == 0) config->create_timeout_seconds = config->timeout_seconds;
-  return NCAST_OK;
-}
-
-ncast_status create(ncast_comm** comm, int ranks, const ncast_unique_id* id, int rank,
-                    const ncast_comm_config* given_config) {
-  if (comm == nullptr) return null_argument("ncast_comm_create", "comm");
-  *comm = nullptr;
-  if (id == nullptr) return null_argument("ncast_comm_create", "id");
-  ncast_comm_config config;
-  if (ncast_status status = checked_config(ranks, rank, given_config, &config)) return status;
-  if (!bootstrap::is_unique_id(*id)) {
-    return fail(NCAST_INVALID_ARGUMENT, "ncast_comm_create: id was not created by ncast_get_unique_id");
-  }
-  const bootstrap::WorldId world = bootstrap::content_of(*id).world;
-  if (is_used(world)) {
-    return fail(NCAST_INVALID_ARGUMENT, "ncast_comm_create: id was already used for a communicator of this process");
-  }
-  release_id(*id, config.backend);
-  if (ncast_status status = find_backend(config.backend)->create(*id, ranks, rank, config, comm)) return status;
-  // All ranks have joined, so no other rank of this process still needs the id.
-  mark_used(world);
-  add_communicator(*comm);
-  return NCAST_OK;
-}
 
 // What each rank sends to the others before the communicator is created.
 struct Contribution {
@@ -103,6 +75,41 @@ ncast_status create_by_exchange(ncast_comm** comm, int ranks, int rank, ncast_ex
 }
 
 }  // namespace
+
+namespace narrowcast::comm {
+
+ncast_status checked_config(int ranks, int rank, const ncast_comm_config* given, ncast_comm_config* config) {
+  if (ncast_status status = read_config(given, config))
+    return fail(status, "ncast_comm_create: %s", std::string(ncast_last_error()).c_str());
+  if (ncast_status status = check_config(ranks, rank, *config)) return status;
+  if (config->create_timeout_seconds == 0) config->create_timeout_seconds = config->timeout_seconds;
+  return NCAST_OK;
+}
+
+ncast_status create(ncast_comm** comm, int ranks, const ncast_unique_id* id, int rank,
+                    const ncast_comm_config* given_config) {
+  if (comm == nullptr) return null_argument("ncast_comm_create", "comm");
+  *comm = nullptr;
+  if (id == nullptr) return null_argument("ncast_comm_create", "id");
+  ncast_comm_config config;
+  if (ncast_status status = checked_config(ranks, rank, given_config, &config)) return status;
+  if (!bootstrap::is_unique_id(*id)) {
+    return fail(NCAST_INVALID_ARGUMENT, "ncast_comm_create: id was not created by ncast_get_unique_id");
+  }
+  const bootstrap::WorldId world = bootstrap::content_of(*id).world;
+  if (is_used(world)) {
+    return fail(NCAST_INVALID_ARGUMENT, "ncast_comm_create: id was already used for a communicator of this process");
+  }
+  release_id(*id, config.backend);
+  if (ncast_status status = find_backend(config.backend)->create(*id, ranks, rank, config, comm)) return status;
+  // All ranks have joined, so no other rank of this process still needs the id.
+  mark_used(world);
+  (*comm)->set_config(config);
+  add_communicator(*comm);
+  return NCAST_OK;
+}
+
+}  // namespace narrowcast::comm
 
 extern "C" {
 

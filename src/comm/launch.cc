@@ -92,6 +92,8 @@ ncast_status end_group() {
   return group.calls.empty() ? NCAST_OK : launch(group.calls);
 }
 
+bool is_group_open() { return open_group.depth > 0; }
+
 bool is_in_open_group(const ncast_comm* comm) {
   return std::ranges::find(open_group.calls, comm, &Call::comm) != open_group.calls.end();
 }

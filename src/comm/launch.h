@@ -15,6 +15,8 @@ ncast_status reject(ncast_status status);
 ncast_status start_group();
 ncast_status end_group();
 
+bool is_group_open();
+
 // Whether this thread's open group contains a call on the communicator.
 bool is_in_open_group(const ncast_comm* comm);
 

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <memory>
+#include <string>
 #include <utility>
 
 #include "narrowcast/comm.h"
@@ -36,6 +37,24 @@ struct ncast_comm {
   // communicator. Any thread.
   const std::shared_ptr<narrowcast::select::Decider>& decider() const { return decider_; }
 
+  // Every rank contributes `bytes` bytes of host memory and receives those of all ranks, in rank order. Blocks.
+  // Collective, at the same position in the sequence of the ranks' calls.
+  virtual ncast_status exchange(const void* mine, size_t bytes, void* all) = 0;
+
+  // The settings with which it was created, and its GPU (-1 on the host).
+  ncast_comm_config config() const {
+    ncast_comm_config own = config_;
+    own.device = device();
+    own.cost_model = has_cost_model_ ? cost_model_.c_str() : nullptr;
+    return own;
+  }
+  // Called once, before other threads can use the communicator.
+  void set_config(const ncast_comm_config& config) {
+    config_ = config;
+    has_cost_model_ = config.cost_model != nullptr;
+    if (has_cost_model_) cost_model_ = config.cost_model;
+  }
+
   // The first step of destroying a communicator: waits until all its calls have run. It is destroyed even if this
   // returns an error.
   virtual ncast_status wait_until_idle() = 0;
@@ -51,8 +70,13 @@ struct ncast_comm {
   }
 
  private:
+  virtual int device() const { return -1; }
+
   const ncast_backend backend_;
   const int rank_;
   const int ranks_;
   std::shared_ptr<narrowcast::select::Decider> decider_;
+  ncast_comm_config config_ = {};
+  std::string cost_model_;
+  bool has_cost_model_ = false;
 };

@@ -24,6 +24,7 @@ class Waiting final : public ncast_comm {
     return NCAST_OK;
   }
   executor::Counters counters() const override { return {}; }
+  ncast_status exchange(const void*, size_t, void*) override { return NCAST_UNSUPPORTED; }
   ncast_status wait_until_idle() override { return fail(NCAST_CUDA_ERROR, "the calls have failed"); }
   void leave_ranks() override {
     *leaves_ = true;

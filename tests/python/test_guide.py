@@ -80,7 +80,15 @@ def free_ports():
 
 
 def test_the_guide_has_these_programs():
-    others = {"by_environment.py", "by_mpi.py", "by_threads.py", "by_one_thread.py", "limits.py", "scratch.py"}
+    others = {
+        "by_environment.py",
+        "by_mpi.py",
+        "by_threads.py",
+        "by_one_thread.py",
+        "limits.py",
+        "scratch.py",
+        "by_split.py",
+    }
     of_readme = {"two_ranks.py", "encode.c"}
     assert {*RANKED, *others, *of_readme} == PROGRAMS.keys()
 
@@ -106,6 +114,10 @@ def test_ranks_join_through_mpi(start):
 @pytest.mark.parametrize("name", ["by_environment.py", "by_threads.py", "by_one_thread.py"])
 def test_one_process_starts_all_ranks(start, name):
     assert start(name, [[sys.executable]]) == SUMS
+
+
+def test_a_split_program_runs(start):
+    assert start("by_split.py", [[sys.executable]]) == ["4.0 6.0 4.0 6.0"]
 
 
 def test_the_python_program_of_the_readme_runs(start):

@@ -95,6 +95,8 @@ SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
         _STATUS,
         [POINTER(_COMM), c_int, c_int, c_void_p, c_void_p, POINTER(CommConfigC)],
     ),
+    # comm color key config result
+    "ncast_comm_split": (_STATUS, [_COMM, c_int, c_int, POINTER(CommConfigC), POINTER(_COMM)]),
     "ncast_comm_destroy": (_STATUS, [_COMM]),
     "ncast_comm_abort": (_STATUS, [_COMM]),
     "ncast_comm_async_error": (_STATUS, [_COMM, c_char_p, c_size_t]),

@@ -305,6 +305,12 @@ ncast_status Communicator::abort() {
   return NCAST_OK;
 }
 
+ncast_status Communicator::exchange(const void* mine, size_t bytes, void* all) {
+  const std::lock_guard lock(sharing_);
+  if (ncast_status status = check_error()) return status;
+  return rendezvous_->all_gather(mine, bytes, all);
+}
+
 cudaError_t Communicator::copy_synchronously(void* to, const void* from, size_t bytes) const {
   cudaStream_t stream = nullptr;
   cudaError_t error = cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);

@@ -47,6 +47,7 @@ class Communicator final : public ncast_comm {
   Counters counters() const override;
   ncast_status wait_until_idle() override;
   void leave_ranks() override;
+  ncast_status exchange(const void* mine, size_t bytes, void* all) override;
 
   // Enqueues the calls of a group in order. Any thread may call this.
   ncast_status launch(const std::vector<const Call*>& calls);
@@ -89,6 +90,8 @@ class Communicator final : public ncast_comm {
     std::vector<const void*> memory;  // cannot be freed before the ports
     char* semaphores = nullptr;
   };
+
+  int device() const override { return device_; }
 
   Communicator(int ranks, int rank) : ncast_comm(NCAST_BACKEND_CUDA, rank, ranks) {}
   ncast_status join(const bootstrap::TcpAddress& address, const bootstrap::WorldId& secret,

@@ -1,6 +1,7 @@
 #include "executor/host/communicator.h"
 
 #include "bootstrap/interrupt.h"
+#include "executor/host/launch.h"
 #include "status/error.h"
 
 namespace narrowcast::executor::host {
@@ -69,6 +70,16 @@ ncast_status Communicator::check_error() {
 ncast_status Communicator::abort() {
   world->publish_failure(NCAST_ABORTED, "aborted");
   return NCAST_OK;
+}
+
+ncast_status Communicator::exchange(const void* mine, size_t bytes, void* all) {
+  Call call{Operation::all_gather};
+  call.send = mine;
+  call.recv = all;
+  call.count = bytes;
+  call.dtype = NCAST_UINT8;
+  call.comm = this;
+  return launch({call});
 }
 
 void Communicator::count_call(Operation operation) {

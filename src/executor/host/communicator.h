@@ -40,6 +40,7 @@ class Communicator final : public ncast_comm {
   // The first error on this rank, or a failure that a peer has published.
   ncast_status check_error() override;
   ncast_status abort() override;
+  ncast_status exchange(const void* mine, size_t bytes, void* all) override;
 
   void count_call(Operation operation);
   void count_sent(Operation operation, uint64_t raw_bytes, uint64_t wire_bytes);

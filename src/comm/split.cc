@@ -1,0 +1,108 @@
+// ncast_comm_split: the ranks exchange their colors, and the first rank of each color sends the unique id of the new
+// communicator to the others.
+#include <algorithm>
+#include <cstdio>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "bootstrap/unique_id.h"
+#include "comm/arguments.h"
+#include "comm/create.h"
+#include "comm/launch.h"
+#include "executor/backend.h"
+#include "executor/communicator.h"
+#include "executor/registry.h"
+#include "narrowcast/comm.h"
+#include "status/error.h"
+
+namespace {
+
+using narrowcast::fail;
+using narrowcast::guarded;
+using namespace narrowcast::comm;
+using namespace narrowcast::executor;
+namespace bootstrap = narrowcast::bootstrap;
+
+constexpr const char* function = "ncast_comm_split";
+
+// What a rank contributes to an exchange. A rank with an error still takes part, so that the others do not wait for it.
+struct Part {
+  int32_t color, key;
+  ncast_status status;
+  char message[200];   // if status is not OK
+  ncast_unique_id id;  // of the first rank of a color, in the second exchange
+
+  void set_status(ncast_status own) {
+    status = own;
+    if (own != NCAST_OK) std::snprintf(message, sizeof message, "%s", ncast_last_error());
+  }
+};
+
+ncast_status exchange(ncast_comm* comm, const Part& own, std::vector<Part>* all) {
+  all->resize(static_cast<size_t>(comm->ranks()));
+  if (ncast_status status = comm->exchange(&own, sizeof own, all->data())) return status;
+  if (own.status != NCAST_OK) return fail(own.status, "%s", own.message);
+  for (size_t rank = 0; rank < all->size(); ++rank) {
+    const Part& part = (*all)[rank];
+    if (part.status == NCAST_OK) continue;
+    return fail(NCAST_REMOTE_ERROR, "%s: rank %zu cannot split: %.*s", function, rank,
+                static_cast<int>(sizeof part.message), part.message);
+  }
+  return NCAST_OK;
+}
+
+ncast_status check(const ncast_comm* comm, int color, const ncast_comm_config* given, ncast_comm_config* config) {
+  if (color < NCAST_SPLIT_NOCOLOR)
+    return fail(NCAST_INVALID_ARGUMENT, "%s: color is %d, not 0 or more, nor NCAST_SPLIT_NOCOLOR", function, color);
+  const ncast_comm_config own = comm->config();
+  if (ncast_status status = checked_config(1, 0, given != nullptr ? given : &own, config)) return status;
+  if (config->device < 0) config->device = own.device;
+  return NCAST_OK;
+}
+
+// The ranks of `color`, in the order of the new communicator.
+std::vector<int> members(const std::vector<Part>& all, int color) {
+  std::vector<int> ranks;
+  for (size_t rank = 0; rank < all.size(); ++rank)
+    if (all[rank].color == color) ranks.push_back(static_cast<int>(rank));
+  std::ranges::sort(ranks, {}, [&](int rank) { return std::pair(all[static_cast<size_t>(rank)].key, rank); });
+  return ranks;
+}
+
+ncast_status split(ncast_comm* comm, int color, int key, const ncast_comm_config* given, ncast_comm** result) {
+  ncast_comm_config config;
+  Part own = {color, key, NCAST_OK, {}, {}};
+  own.set_status(check(comm, color, given, &config));
+  std::vector<Part> all;
+  if (ncast_status status = exchange(comm, own, &all)) return status;
+  const std::vector<int> ranks = members(all, color);
+  const bool joins = color != NCAST_SPLIT_NOCOLOR, is_first = joins && ranks[0] == comm->rank();
+  if (is_first) own.set_status(ncast_get_unique_id(&own.id));
+  ncast_status status = exchange(comm, own, &all);
+  if (status == NCAST_OK && joins) {
+    const auto rank = std::ranges::find(ranks, comm->rank()) - ranks.begin();
+    const ncast_unique_id id = all[static_cast<size_t>(ranks[0])].id;
+    status = create(result, static_cast<int>(ranks.size()), &id, static_cast<int>(rank), &config);
+  }
+  if (status != NCAST_OK && is_first && bootstrap::is_unique_id(own.id)) {
+    const std::string message = ncast_last_error();
+    release_id(own.id, {});
+    return fail(status, "%s", message.c_str());
+  }
+  return status;
+}
+
+}  // namespace
+
+extern "C" ncast_status ncast_comm_split(ncast_comm* comm, int color, int key, const ncast_comm_config* config,
+                                         ncast_comm** result) {
+  return guarded(function, [&] {
+    if (result == nullptr) return null_argument(function, "result");
+    *result = nullptr;
+    if (is_group_open()) return fail(NCAST_INVALID_ARGUMENT, "%s: a group is open on this thread", function);
+    CommUse use;
+    if (ncast_status status = use.begin(function, comm)) return status;
+    return split(comm, color, key, config, result);
+  });
+}
