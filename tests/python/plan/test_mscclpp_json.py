@@ -192,6 +192,31 @@ def test_every_operation_on_semaphores(op: dict, kind: str, relaxed: bool, chann
     assert plan.channels == [channel]
 
 
+def test_relaxed_signals_after_stores_are_ordinary_ones() -> None:
+    store = {"name": "gstore", "src_buff": [local("i")], "dst_buff": [switched()], "channel_type": "switch"}
+    ops = [link("rlxsignal"), link("rlxwait"), store, NOP, link("rlxsignal")]
+    plan = read(document([[block(0, ops), block(1, [link("rlxwait")])]] * 2))
+    kinds = [[(step.kind, step.relaxed) for step in group.steps if step.channels] for group in plan.ranks[0].groups]
+    # The waits are for the same channel, so the first one is an ordinary one too.
+    assert kinds == [[("signal", True), ("wait", False), ("signal", False)], [("wait", False)]]
+
+
+def test_relaxed_signals_in_a_loop_follow_the_stores_of_earlier_iterations() -> None:
+    op = {"name": "copy", "src_buff": [local("i")], "dst_buff": [local("s")]}
+    loop = {"name": "pipeline", "iter_context": {"unit_size": 64, "num_chunks": 1}, "ops": [link("rlxsignal"), op]}
+    _, (step,) = steps_of(loop)
+    assert not step.body[0].relaxed
+
+
+def test_ports_are_flushed_before_the_call_ends() -> None:
+    put = {"src_buff": [local("i")], "dst_buff": [remote(1)], "channel_type": "port", "channel_ids": [0]}
+    for name, expected in (("pws", ["copy", "sync", "signal", "flush"]), ("put", ["copy", "flush"])):
+        _, steps = steps_of(put | {"name": name})
+        assert [step.kind for step in steps] == expected
+    _, steps = steps_of({"name": "put", **put, "dst_buff": [remote(1)]} | {"channel_type": "memory"})
+    assert [step.kind for step in steps] == ["copy"]
+
+
 def test_the_kth_channels_of_two_ranks_are_a_pair() -> None:
     ops = [link("signal", [0]), link("signal", [1]), link("wait", [1]), link("wait", [0])]
     blocks = [[block(0, ops, [1, 0])], [block(0, ops, [0, 1])]]
@@ -353,7 +378,10 @@ def op_of(found: dict[str, Any], index: int) -> dict[str, Any]:
             lambda d: d["gpus"][0]["threadblocks"][0].update(id=1),
             r"gpus\[0\].threadblocks: the ids must be the numbers",
         ),
-        (lambda d: d["gpus"][0]["channels"][0].update(connected_to=[0]), "rank 0 cannot connect to itself"),
+        (
+            lambda d: d["gpus"][0]["channels"][0].update(connected_to=[0]),
+            r"ops\[0\].channel_ids\[0\]: rank 0 has no channel to itself",
+        ),
         (
             lambda d: d["gpus"][0]["channels"][0].update(connected_to=[5]),
             r"connected_to\[0\]: a whole number from 0 to 1",
@@ -524,10 +552,8 @@ def test_operations_of_a_step(kind: str, sources: list, destinations: list, name
     reduces = [op for op in ops if op["name"].startswith(("re", "rre", "rres", "glre"))]
     assert all(op["reduce_op"] == "max" for op in reduces)
     again = mscclpp_json.read(json.dumps(written).encode())
-    reads = {
-        json.dumps(operand) for part in again.to_dict()["ranks"][0]["groups"][0]["steps"] for operand in part["to"]
-    }
-    assert len(reads) == len(destinations)
+    steps = again.ranks[0].groups[0].steps
+    assert sum(len(step.destinations) for step in steps) == len(destinations)
 
 
 @pytest.mark.parametrize(

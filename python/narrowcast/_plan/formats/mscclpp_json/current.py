@@ -50,12 +50,13 @@ class CurrentSchema(Schema):
                     self.switches.append((buffer, self.read_switch(rank, group)))
                 continue
             for value in channel["connected_to"].items():
-                peer = self.peer(rank, value)
+                peer = value.integer(0, self.ranks - 1)
                 index = counts[kind, peer] = counts.get((kind, peer), -1) + 1
                 self.connections[kind].append((peer, index))
         self.remote_buffers = []
         for remote in gpu.optional("remote_buffers"):
-            self.remote_buffers.append((self.peer(rank, remote["rank"]), remote["type"].choice(BUFFERS)))
+            peer = remote["rank"].integer(0, self.ranks - 1)
+            self.remote_buffers.append((peer, remote["type"].choice(BUFFERS)))
         self.semaphores = [semaphore["init_value"].integer(0, INT_MAX) for semaphore in gpu.optional("semaphores")]
 
     def begin_block(self, block: Value) -> None:
@@ -79,7 +80,9 @@ class CurrentSchema(Schema):
         found = []
         for value in op["channel_ids"].items():
             index = _index(value, len(known), f"the thread block has {len(known)} {kind} channels")
-            found.append(self.connections[kind][known[index]])
+            connection = self.connections[kind][known[index]]
+            self.check_peer(self.rank, connection[0], value)
+            found.append(connection)
         return kind, found
 
     def control_op(self, name: str, op: Value) -> Iterator[Step]:
@@ -130,6 +133,7 @@ class CurrentSchema(Schema):
             known = self.block_buffers[kind]
             index = _index(value["buffer_id"], len(known), f"the thread block has {len(known)} remote buffers")
             peer, buffer = self.remote_buffers[known[index]]
+            self.check_peer(self.rank, peer, value)
             connection = (peer, 0)  # any connection gives access to the memory of the peer
             if connections is not None:
                 if position >= len(connections) or connections[position][0] != peer:

@@ -64,7 +64,7 @@ class EarlierSchema(Schema):
                 continue
             key = (kind, channel["srcbuff"].choice(BUFFERS), channel["dstbuff"].choice(BUFFERS))
             for value in channel["connectedTo"].items():
-                peer = self.peer(rank, value)
+                peer = value.integer(0, self.ranks - 1)
                 index = counts[kind, peer] = counts.get((kind, peer), -1) + 1
                 self.connections.setdefault(key, []).append((peer, index))
 
@@ -85,7 +85,9 @@ class EarlierSchema(Schema):
         buffers = op[f"{side}_buff"]
         key = (kind, buffers["src"].choice(BUFFERS), buffers["dst"].choice(BUFFERS))
         for value in op[f"{side}_cids"].items():
-            yield value, kind, key[2], _pick(value["id"], self.block_channels.get(key, []))
+            connection = _pick(value["id"], self.block_channels.get(key, []))
+            self.check_peer(self.rank, connection[0], value)
+            yield value, kind, key[2], connection
 
     def control_op(self, name: str, op: Value) -> Iterator[Step]:
         side = _CONTROL.get(name)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ...model import Plan
 from ..collectives import without_gc
 from ..json_document import Value, load
+from .calls import complete_calls
 from .current import CurrentSchema
 from .earlier import EarlierSchema
 from .schema import Schema
@@ -27,4 +28,6 @@ def read_document(document: Value) -> Plan:
         first = next(iter(document["gpus"].items()), None)
         # The schemas have no version.
         schema: type[Schema] = EarlierSchema if first is not None and "inputChunks" in first else CurrentSchema
-        return schema(document).plan
+        plan = schema(document).plan
+        complete_calls(plan)
+        return plan

@@ -219,11 +219,11 @@ class Schema(ABC):
             self.plan.channels.append(channel)
         return found
 
-    def peer(self, rank: int, value: Value) -> int:
-        peer = value.integer(0, self.ranks - 1)
+    @staticmethod
+    def check_peer(rank: int, peer: int, value: Value) -> None:
+        """Plans may have channels between a rank and itself, if they do not use them."""
         if peer == rank:
-            value.fail(f"rank {rank} cannot connect to itself")
-        return peer
+            value.fail(f"rank {rank} has no channel to itself")
 
     def read_switch(self, rank: int, group: Value) -> list[int]:
         ranks = [value.integer(0, self.ranks - 1) for value in group["ranks"].items()]
