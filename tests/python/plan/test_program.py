@@ -208,6 +208,18 @@ def test_explicit_messages_keep_the_order_in_which_they_are_written():
     assert completes(p)
 
 
+def test_reductions_of_explicit_messages_keep_their_order():
+    """Rank 1 could send before rank 0 does."""
+    p = Program("all_reduce", 3, chunks=2)
+    a, b, c = p.ranks
+    b.send(b.reduce(b.receive(c), b.input[0]), a)
+    c.send(c.input[0], b)
+    c.send(c.input[1], a)
+    a.output[0] = a.reduce(a.receive(b), a.input[0])
+    a.output[1] = a.reduce(a.receive(c), a.input[1])
+    assert steps(p, 0) == ["0 reduce from rank 1, input[0] -> output[0]", "1 reduce from rank 2, input[1] -> output[1]"]
+
+
 def test_a_received_message_that_is_used_twice_is_kept():
     p = Program("all_reduce", 2, chunks=2)
     a, b = p.ranks

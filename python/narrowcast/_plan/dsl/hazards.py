@@ -80,17 +80,19 @@ def order_accesses(nodes: Sequence[Node], alias: Alias | None, output_is_defined
                     first_writer.setdefault(cell, node)
                     if not _is_same_memory(node, where, cell[-1], alias):
                         first_change.setdefault(cell, node)
-    if alias is not None:
-        for (rank, _, chunk), reading in all_readers.items():
-            same = alias(rank, chunk)
-            for node in reading if same is not None else ():
-                writing = first_writer.get((rank, "output", same or 0))
-                if writing is not None and writing.places == node.places:
-                    writing = first_change.get((rank, "output", same or 0))
-                if writing is node and overlap_partly(node, node, alias):
-                    raise Cycle([node])
-                if writing is not None:
-                    require_before(node, writing, needed=True)
+    for (rank, _, chunk), reading in all_readers.items() if alias is not None else ():
+        assert alias is not None
+        same = alias(rank, chunk)
+        if same is None:
+            continue
+        for node in reading:
+            writing = first_writer.get((rank, "output", same))
+            if writing is not None and writing.places == node.places:
+                writing = first_change.get((rank, "output", same))
+            if writing is node and overlap_partly(node, node, alias):
+                raise Cycle([node])
+            if writing is not None:
+                require_before(node, writing, needed=True)
     _order_packets(nodes)
 
 
@@ -103,7 +105,7 @@ def keep_places(nodes: Sequence[Node]) -> None:
             key = (place, node.loop)
             if key in last:
                 require_before(last[key], node)
-            if node.task.pinned:
+            if node.pinned:
                 for earlier in since.pop(key, ()):
                     require_before(earlier, node)
                 last[key] = node

@@ -19,6 +19,7 @@ class Node:
         "level",
         "loop",
         "needs",
+        "pinned",
         "places",
         "producer",
         "site",
@@ -31,6 +32,7 @@ class Node:
         self.index = task.index
         self.site = task.site  #: that the step names
         self.places: list[Place] = task.places
+        self.pinned = task.pinned
         self.sources: list[Operand] = list(task.sources)
         self.destinations: list[Operand] = list(task.destinations)
         self.before: set[Node] = set()  #: of the same scope: the program, or the body of a loop
@@ -93,6 +95,7 @@ def with_fetches_inlined(nodes: Sequence[Node]) -> list[Node]:
                 node.sources = [
                     found[operand.local].sources[0] if operand.local in found else operand for operand in node.sources
                 ]
+                node.pinned = True
                 removed.update(uses)
         for place in node.places:
             if is_fetch(node):

@@ -121,7 +121,7 @@ def _join(host: Node, node: Node) -> None:
         for operand in node.destinations
         if operand.is_message or not any(_is_same(operand, one) for one in host.destinations)
     ]
-    if node.task.pinned and not host.task.pinned:
+    if node.pinned and not host.pinned:
         # More can be wrong with a put than with the copy that it joins.
         host.site = node.site
     host.needs |= {need for need in node.needs if need.final is not host}
