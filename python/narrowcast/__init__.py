@@ -17,6 +17,7 @@ from . import cuda
 from ._comm.config import CommunicatorOptions
 from ._comm.explain import CandidateCost, Explanation, Prediction, explain
 from ._comm.groups import Stream, group
+from ._comm.pending import Pending
 from ._comm.registration import Registration
 from ._native.library import library_version
 from .codec import (
@@ -78,6 +79,7 @@ __all__ = [
     "Operation",
     "OperationCounters",
     "PeerTimeoutError",
+    "Pending",
     "Prediction",
     "Registration",
     "RemoteError",

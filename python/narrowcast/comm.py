@@ -23,6 +23,7 @@ from ._comm.calls import Calls
 from ._comm.config import CommunicatorOptions, comm_config
 from ._comm.exchange import Exchange, ExchangeCall
 from ._comm.explain import Explanation, call_arguments, explanation_of
+from ._comm.pending import Pending
 from ._comm.registration import Registration, register
 from ._native.library import check, library
 from ._native.numbers import as_int
@@ -41,6 +42,7 @@ __all__ = [
     "Counters",
     "Operation",
     "OperationCounters",
+    "Pending",
     "operations",
     "unique_id",
 ]
@@ -181,6 +183,25 @@ class Communicator(Calls):
         status = library().ncast_comm_create_by_exchange(byref(handle), ranks, rank, call.pointer, None, byref(config))
         call.check(status, refusal)
         return cls.__new__(cls)._adopt(handle.value or 0, rank, ranks, backend, device, options, owned=True)
+
+    @classmethod
+    def in_background(
+        cls,
+        unique_id: bytes,
+        rank: int,
+        ranks: int,
+        *,
+        backend: str = "host",
+        device: int | None = None,
+        **options: Unpack[CommunicatorOptions],
+    ) -> Pending[Communicator]:
+        """As the constructor, but returns at once: `result()` of the returned object waits for the communicator.
+
+        With backend "cuda", `device` is required, because the current GPU is a property of the calling thread.
+        """
+        if backend == "cuda" and device is None:
+            raise ValueError("in_background needs device= with backend 'cuda': the current GPU belongs to this thread")
+        return Pending(lambda: cls(unique_id, rank, ranks, backend=backend, device=device, **options))
 
     def split(
         self, color: int | None, key: int = 0, *, device: int | None = None, **options: Unpack[CommunicatorOptions]

@@ -88,6 +88,7 @@ def test_the_guide_has_these_programs():
         "limits.py",
         "scratch.py",
         "by_split.py",
+        "in_background.py",
     }
     of_readme = {"two_ranks.py", "encode.c"}
     assert {*RANKED, *others, *of_readme} == PROGRAMS.keys()
@@ -118,6 +119,10 @@ def test_one_process_starts_all_ranks(start, name):
 
 def test_a_split_program_runs(start):
     assert start("by_split.py", [[sys.executable]]) == ["4.0 6.0 4.0 6.0"]
+
+
+def test_a_program_that_creates_in_the_background_runs(start):
+    assert start("in_background.py", [[sys.executable]]) == ["1.0"]
 
 
 def test_the_python_program_of_the_readme_runs(start):
