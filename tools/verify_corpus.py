@@ -40,9 +40,8 @@ class Row(NamedTuple):
 def plans_below(folders: list[Path]) -> list[Path]:
     """The files that contain plans, in order."""
     files = (path for folder in folders for path in ([folder] if folder.is_file() else folder.rglob("*")))
-    return sorted(
-        path for path in files if path.suffix in (".xml", ".json") and recognize(path.read_bytes()) is not None
-    )
+    documents = (path for path in files if path.suffix in (".xml", ".json") and path.is_file())
+    return sorted(path for path in documents if recognize(path.read_bytes()) is not None)
 
 
 def verify(path: Path, ring_depth: int) -> Row:

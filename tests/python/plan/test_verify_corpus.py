@@ -21,7 +21,7 @@ def test_every_plan_below_a_folder_has_a_row(tmp_path: Path) -> None:
     (tmp_path / "deep" / "er").mkdir(parents=True)
     files = {
         "good.xml": all_reduce_pairs(3),
-        "deep/wrong.xml": all_gather_ring(3).replace('srcoff="1"', 'srcoff="2"', 1),
+        "deep/wrong.xml": all_gather_ring(3).replace('"s" srcbuf="o" srcoff="0"', '"s" srcbuf="o" srcoff="1"'),
         "deep/er/good.json": json.dumps(all_reduce_get()),
         "deep/er/other.json": json.dumps(document([[]], "custom")),
         "deep/er/broken.xml": "<algo>",
