@@ -47,6 +47,39 @@ NCAST_API ncast_status ncast_plan_lower(const ncast_plan* plan, ncast_plan** low
 // NULL is allowed.
 NCAST_API void ncast_plan_destroy(ncast_plan* plan);
 
+// How a plan is simulated. Set struct_bytes to sizeof(ncast_plan_simulation) before the call; later versions append
+// members. Members that are 0 have their default.
+typedef struct {
+  size_t struct_bytes;
+  uint64_t piece_bytes;  // bytes of `count` values of the call
+  double ratio;          // wire bytes / raw bytes of encoded values; default 1
+  uint32_t batches;      // micro-batches at most, 16 by default for ncast_plan_simulate and 1 for ncast_plan_schedule
+  uint32_t ctas_per_group;  // at most; by default all CTAs of the machine for ncast_plan_simulate, and 1 for
+                            // ncast_plan_schedule
+  uint32_t max_groups;      // ncast_plan_schedule: of a rank, even if the plan then takes longer; default: no limit
+  int timeline;             // ncast_plan_simulate: 1: the report has the steps of all micro-batches
+} ncast_plan_simulation;
+
+// Predicts the time of a lowered plan on a machine, which is described in JSON (docs/guide/plans.md). The report is a
+// JSON object:
+//   microseconds, batches
+//   groups: [{rank, group, busy_us}]     how long each group works
+//   sent_bytes: [bytes]                  by rank, over its link or network
+//   timeline: [[rank, group, step, batch, begin_us, end_us]]
+// Destroy it with ncast_text_destroy. Errors: INVALID_ARGUMENT for a plan that is not proved, an invalid description or
+// too few GPUs.
+NCAST_API ncast_status ncast_plan_simulate(const ncast_plan* lowered, const char* machine_json,
+                                           const ncast_plan_simulation* simulation, ncast_text** report);
+
+// Merges groups of a lowered plan that do not need CTAs of their own, so that the plan takes no longer on the machine.
+//   scheduled: the merged plan; destroy it with ncast_plan_destroy.
+//   report: a JSON object with before and after: {groups, microseconds, most_idle}, of all ranks; most_idle is the
+//           largest share of the time, 0 to 1, in which a group does not work. Destroy it with ncast_text_destroy.
+// Errors: as above; UNSUPPORTED if max_groups cannot be met.
+NCAST_API ncast_status ncast_plan_schedule(const ncast_plan* lowered, const char* machine_json,
+                                           const ncast_plan_simulation* simulation, ncast_plan** scheduled,
+                                           ncast_text** report);
+
 // The JSON schema of the form. Destroy the text with ncast_text_destroy.
 NCAST_API ncast_status ncast_plan_schema(ncast_text** schema);
 

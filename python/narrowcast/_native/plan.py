@@ -1,4 +1,4 @@
-"""Plans of the library (include/narrowcast/plan.h): reading, writing and describing them."""
+"""Plans of the library (include/narrowcast/plan.h)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 from .library import check, library
 from .operations import operations
-from .structures import PlanInfoC, PlanVerifyOptionsC
+from .structures import PlanInfoC, PlanSimulationC, PlanVerifyOptionsC
 
 
 def text_of(make: Callable[[c_void_p], int]) -> str:
@@ -78,6 +78,36 @@ class NativePlan:
             groups=info.groups,
             steps=info.steps,
         )
+
+    def simulate(self, machine: str, *, timeline: bool = False, **options: float) -> dict[str, Any]:
+        """Predicts the time of this lowered plan, which must be proved: the report of ncast_plan_simulate.
+
+        Args:
+            machine: its description, in JSON.
+            timeline: whether the report has the steps of all micro-batches.
+            options: members of ncast_plan_simulation.
+        """
+        given = PlanSimulationC(struct_bytes=sizeof(PlanSimulationC), timeline=timeline, **options)
+        call = library().ncast_plan_simulate
+        report: dict[str, Any] = json.loads(
+            text_of(lambda text: int(call(self.handle, machine.encode(), byref(given), text)))
+        )
+        return report
+
+    def schedule(self, machine: str, **options: float) -> tuple[NativePlan, dict[str, Any]]:
+        """Merges groups of this lowered plan, which must be proved: ncast_plan_schedule.
+
+        Args:
+            machine: its description, in JSON.
+            options: members of ncast_plan_simulation.
+
+        Returns: the merged plan, and the report.
+        """
+        given = PlanSimulationC(struct_bytes=sizeof(PlanSimulationC), **options)
+        merged = c_void_p()
+        call = library().ncast_plan_schedule
+        text = text_of(lambda text: int(call(self.handle, machine.encode(), byref(given), byref(merged), text)))
+        return NativePlan(merged), json.loads(text)
 
 
 def verify(plans: Sequence[NativePlan], *, depth: int = 0, split: bool = True) -> dict[str, Any]:

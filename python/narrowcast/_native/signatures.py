@@ -18,6 +18,7 @@ from .structures import (
     OperationCountersC,
     OperationInfoC,
     PlanInfoC,
+    PlanSimulationC,
     PlanVerifyOptionsC,
     UniqueIdC,
 )
@@ -151,6 +152,11 @@ SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "ncast_plan_write": (_STATUS, [c_void_p, POINTER(c_void_p)]),
     "ncast_plan_describe": (_STATUS, [c_void_p, POINTER(PlanInfoC)]),
     "ncast_plan_lower": (_STATUS, [c_void_p, POINTER(c_void_p)]),
+    "ncast_plan_simulate": (_STATUS, [c_void_p, c_char_p, POINTER(PlanSimulationC), POINTER(c_void_p)]),
+    "ncast_plan_schedule": (
+        _STATUS,
+        [c_void_p, c_char_p, POINTER(PlanSimulationC), POINTER(c_void_p), POINTER(c_void_p)],
+    ),
     "ncast_plan_destroy": (None, [c_void_p]),
     "ncast_plan_schema": (_STATUS, [POINTER(c_void_p)]),
     # plans count options report

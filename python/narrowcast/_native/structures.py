@@ -149,6 +149,20 @@ class PlanVerifyOptionsC(Structure):
     _fields_ = [("struct_bytes", c_size_t), ("depth", c_uint32), ("skip_split", c_int)]
 
 
+class PlanSimulationC(Structure):
+    """ncast_plan_simulation."""
+
+    _fields_ = [
+        ("struct_bytes", c_size_t),
+        ("piece_bytes", c_uint64),
+        ("ratio", c_double),
+        ("batches", c_uint32),
+        ("ctas_per_group", c_uint32),
+        ("max_groups", c_uint32),
+        ("timeline", c_int),
+    ]
+
+
 class DecisionC(Structure):
     """ncast_decision."""
 

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <exception>
 #include <limits>
 #include <optional>
 #include <span>
@@ -16,10 +17,12 @@ namespace {
 using Json = nlohmann::json;
 
 // What is wrong, and where.
-struct Fault {
+struct Fault : std::exception {
+  Fault(std::string place, std::string text) : path(std::move(place)), message(std::move(text)) {}
   std::string path, message;
 };
-struct UnsupportedVersion {
+struct UnsupportedVersion : std::exception {
+  explicit UnsupportedVersion(std::string text) : message(std::move(text)) {}
   std::string message;
 };
 
@@ -82,8 +85,8 @@ class Object {
   }
 
   uint64_t number(const char* key, uint64_t most, std::optional<uint64_t> otherwise) {
-    const Json* const found = otherwise ? find(key) : &require(key);
-    return found == nullptr ? *otherwise : number_of(*found, path_of(key), most);
+    if (otherwise && !value_.contains(key)) return *otherwise;
+    return number_of(require(key), path_of(key), most);
   }
   uint32_t number32(const char* key, std::optional<uint32_t> otherwise) {
     return static_cast<uint32_t>(number(key, std::numeric_limits<uint32_t>::max(), otherwise));

@@ -1,0 +1,120 @@
+// ncast_plan_simulate and ncast_plan_schedule.
+#include <cmath>
+#include <cstring>
+
+#include "nlohmann/json.hpp"
+#include "plan/handle.h"
+#include "plan/schedule/schedule.h"
+#include "plan/verify/verify.h"
+#include "status/sized_struct.h"
+
+using namespace narrowcast;
+using plan::simulate::Machine;
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr uint32_t max_batches = 4096;
+
+double rounded(double microseconds) { return std::round(microseconds * 1e4) / 1e4; }
+
+ncast_status read_arguments(const char* function, const char* machine_json, const ncast_plan_simulation* given,
+                            Machine* machine, ncast_plan_simulation* values) {
+  if (machine_json == nullptr || given == nullptr)
+    return fail(NCAST_INVALID_ARGUMENT, "%s: %s is NULL", function,
+                machine_json == nullptr ? "machine_json" : "simulation");
+  *values = {};
+  if (ncast_status status =
+          read_struct("simulation", *given, offsetof(ncast_plan_simulation, timeline) + sizeof(int), values))
+    return status;
+  if (values->ratio < 0 || !std::isfinite(values->ratio))
+    return fail(NCAST_INVALID_ARGUMENT, "%s: ratio is %g, not a positive number", function, values->ratio);
+  if (values->batches > max_batches)
+    return fail(NCAST_INVALID_ARGUMENT, "%s: %u batches, but at most %u are simulated", function, values->batches,
+                max_batches);
+  return plan::simulate::read_machine({machine_json, std::strlen(machine_json)}, machine);
+}
+
+// The simulation follows indices, so it needs a plan that is proved.
+ncast_status check_proof(const char* function, const ncast_plan* plan) {
+  if (ncast_status status = plan::check_plan(function, plan)) return status;
+  const plan::verify::Report report = plan::verify::verify(plan->plan);
+  if (report.verdict == plan::verify::Verdict::proved) return NCAST_OK;
+  return fail(NCAST_INVALID_ARGUMENT, "%s: the plan is not proved: %s", function, report.finding.message.c_str());
+}
+
+plan::simulate::Options options_of(const ncast_plan_simulation& values, uint32_t default_batches) {
+  plan::simulate::Options options;
+  options.piece_bytes = values.piece_bytes;
+  if (values.ratio != 0) options.ratio = values.ratio;
+  options.max_batches = values.batches != 0 ? values.batches : default_batches;
+  options.ctas_per_group = values.ctas_per_group;
+  options.records_timeline = values.timeline != 0;
+  return options;
+}
+
+std::string report_of(const plan::simulate::Prediction& prediction, bool with_timeline) {
+  Json groups = Json::array();
+  for (const plan::simulate::Activity& activity : prediction.groups)
+    groups.push_back({{"rank", activity.rank}, {"group", activity.group}, {"busy_us", rounded(activity.busy_us)}});
+  Json report = {{"microseconds", rounded(prediction.microseconds)},
+                 {"batches", prediction.batches},
+                 {"groups", std::move(groups)},
+                 {"sent_bytes", prediction.sent_bytes}};
+  if (with_timeline) {
+    Json timeline = Json::array();
+    for (const plan::simulate::Interval& one : prediction.timeline)
+      timeline.push_back({one.rank, one.group, one.step, one.batch, rounded(one.begin), rounded(one.end)});
+    report["timeline"] = std::move(timeline);
+  }
+  return report.dump();
+}
+
+Json json_of(const plan::schedule::Side& side) {
+  return {
+      {"groups", side.groups}, {"microseconds", rounded(side.microseconds)}, {"most_idle", rounded(side.most_idle)}};
+}
+
+}  // namespace
+
+extern "C" {
+
+ncast_status ncast_plan_simulate(const ncast_plan* lowered, const char* machine_json,
+                                 const ncast_plan_simulation* simulation, ncast_text** report) {
+  constexpr const char* function = "ncast_plan_simulate";
+  return guarded(function, [&] {
+    if (ncast_status status = check_proof(function, lowered)) return status;
+    Machine machine;
+    ncast_plan_simulation values;
+    if (ncast_status status = read_arguments(function, machine_json, simulation, &machine, &values)) return status;
+    plan::simulate::Prediction prediction;
+    if (ncast_status status = plan::simulate::simulate(lowered->plan, machine, options_of(values, 16), &prediction))
+      return status;
+    return plan::make_text(function, report, [&] { return report_of(prediction, values.timeline != 0); });
+  });
+}
+
+ncast_status ncast_plan_schedule(const ncast_plan* lowered, const char* machine_json,
+                                 const ncast_plan_simulation* simulation, ncast_plan** scheduled, ncast_text** report) {
+  constexpr const char* function = "ncast_plan_schedule";
+  if (ncast_status status = plan::check_plan(function, lowered)) return status;
+  if (scheduled == nullptr) return fail(NCAST_INVALID_ARGUMENT, "%s: scheduled is NULL", function);
+  return guarded(function, [&] {
+    Machine machine;
+    ncast_plan_simulation values;
+    if (ncast_status status = read_arguments(function, machine_json, simulation, &machine, &values)) return status;
+    plan::schedule::Result result;
+    // One micro-batch: the warps of a group run different micro-batches, and hide each other's waits.
+    const plan::schedule::Options options{options_of(values, 1), values.max_groups};
+    if (ncast_status status = plan::schedule::schedule(lowered->plan, machine, options, &result)) return status;
+    if (ncast_status status = plan::make_text(function, report, [&] {
+          return Json{{"before", json_of(result.before)}, {"after", json_of(result.after)}}.dump();
+        }))
+      return status;
+    *scheduled = new ncast_plan{std::move(result.plan)};
+    return NCAST_OK;
+  });
+}
+
+}  // extern "C"

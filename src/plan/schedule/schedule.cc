@@ -1,0 +1,138 @@
+#include "plan/schedule/schedule.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <optional>
+
+#include "plan/schedule/merge.h"
+#include "plan/verify/verify.h"
+#include "status/error.h"
+
+namespace narrowcast::plan::schedule {
+namespace {
+
+constexpr double tolerance = 1e-9;  // of rounding in predicted times
+
+Side side_of(const simulate::Prediction& prediction) {
+  Side side;
+  side.microseconds = prediction.microseconds;
+  for (const simulate::Activity& activity : prediction.groups) {
+    ++side.groups;
+    if (prediction.microseconds > 0)
+      side.most_idle = std::max(side.most_idle, 1 - activity.busy_us / prediction.microseconds);
+  }
+  return side;
+}
+
+class Search {
+ public:
+  Search(const Plan& plan, const simulate::Machine& machine, const Options& options)
+      : plan_(plan), machine_(machine), options_(options) {
+    options_.simulation.records_timeline = true;
+    if (options_.simulation.ctas_per_group == 0) options_.simulation.ctas_per_group = 1;
+  }
+
+  ncast_status run(Result* result) {
+    simulate::Prediction prediction;
+    if (ncast_status status = simulate::simulate(plan_, machine_, options_.simulation, &prediction)) return status;
+    times_ = times_of(plan_, prediction);
+    options_.simulation.records_timeline = false;
+    before_ = side_of(prediction);
+    Result best{plan_, before_, before_};
+    if (options_.max_groups != 0) {
+      if (ncast_status status = meet_limit(&best)) return status;
+    }
+    shrink(&best);
+    *result = std::move(best);
+    return NCAST_OK;
+  }
+
+ private:
+  uint32_t most_groups() const {
+    size_t most = 0;
+    for (const Rank& rank : plan_.ranks) most = std::max(most, rank.groups.size());
+    return static_cast<uint32_t>(most);
+  }
+
+  // The plan with at most `groups(rank)` groups on every rank. Empty if it does not complete.
+  template <typename Groups>
+  std::optional<Result> with(Groups groups) const {
+    return merged([&](size_t rank) { return assign(times_[rank], std::max<uint32_t>(1, groups(rank))); });
+  }
+
+  // The plan with the groups of each rank merged as `assignment(rank)` says. Empty if it does not complete.
+  template <typename Assign>
+  std::optional<Result> merged(Assign assignment) const {
+    std::vector<Assignment> assignments;
+    assignments.reserve(plan_.ranks.size());
+    for (size_t rank = 0; rank < plan_.ranks.size(); ++rank) assignments.push_back(assignment(rank));
+    Result result{merge(plan_, times_, assignments), before_, {}};
+    simulate::Prediction prediction;
+    if (simulate::simulate(result.plan, machine_, options_.simulation, &prediction)) return std::nullopt;
+    result.after = side_of(prediction);
+    return result;
+  }
+
+  // The fastest plan with at most max_groups groups on every rank.
+  ncast_status meet_limit(Result* best) const {
+    uint32_t limit = options_.max_groups;
+    if (most_groups() <= limit) return NCAST_OK;
+    for (; limit > 0; --limit) {
+      if (auto found = with([&](size_t) { return limit; }); found && fits(found->plan) && is_proved(found->plan)) {
+        *best = std::move(*found);
+        return NCAST_OK;
+      }
+    }
+    return fail(NCAST_UNSUPPORTED, "plan: its groups cannot be merged into %u on every rank", options_.max_groups);
+  }
+
+  static bool is_proved(const Plan& plan) { return verify::verify(plan).verdict == verify::Verdict::proved; }
+
+  bool fits(const Plan& plan) const {
+    return std::ranges::all_of(plan.ranks, [&](const Rank& rank) { return rank.groups.size() <= options_.max_groups; });
+  }
+
+  // Takes the fewest groups that are not slower than `best`. Tries to merge groups that are never busy together, then
+  // to keep every group busy for a share of the time, and then the same number of groups on all ranks.
+  void shrink(Result* best) const {
+    const double limit_us = best->after.microseconds * (1 + tolerance);
+    const auto consider = [&](std::optional<Result> found) {
+      if (!found || found->after.microseconds > limit_us) return false;
+      if (found->after.groups < best->after.groups && is_proved(found->plan)) *best = std::move(*found);
+      return true;
+    };
+    if (options_.max_groups == 0) consider(merged([&](size_t rank) { return assign_apart(times_[rank]); }));
+    for (int tenths = 10; tenths > 3; --tenths) {
+      const double share = tenths / 10.0;
+      const auto groups = [&](size_t rank) {
+        double busy = 0;
+        for (const GroupTimes& group : times_[rank]) busy += group.busy_us;
+        return static_cast<uint32_t>(std::ceil(busy / (limit_us * share)));
+      };
+      if (consider(with(groups))) break;
+    }
+    uint32_t least = 1, most = std::min(most_groups(), options_.max_groups != 0 ? options_.max_groups : most_groups());
+    while (least < most) {
+      const uint32_t middle = least + (most - least) / 2;
+      if (consider(with([&](size_t) { return middle; })))
+        most = middle;
+      else
+        least = middle + 1;
+    }
+  }
+
+  const Plan& plan_;
+  const simulate::Machine& machine_;
+  Options options_;
+  PlanTimes times_;
+  Side before_;
+};
+
+}  // namespace
+
+ncast_status schedule(const Plan& lowered, const simulate::Machine& machine, const Options& options, Result* result) {
+  return Search(lowered, machine, options).run(result);
+}
+
+}  // namespace narrowcast::plan::schedule

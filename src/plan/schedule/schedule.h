@@ -1,0 +1,37 @@
+// Merges the groups of a plan, so that it occupies fewer CTAs and takes no longer.
+//
+// Method: as ResCCL (SIGCOMM 2025) does, steps are scheduled one by one and not in stages, and connections that are not
+// active together share a thread block. The plan is simulated with a CTA for each group. The steps of the groups of a
+// rank are then assigned to fewer groups: those that are busy at the same time to different ones, the longest first,
+// and within a merged group in the order in which the simulation started them. That order respects all dependences. The
+// result is simulated again and rejected if it is slower or does not complete; the search keeps the smallest one that
+// passes and that the verifier proves.
+#pragma once
+
+#include "plan/ir.h"
+#include "plan/simulate/simulate.h"
+
+namespace narrowcast::plan::schedule {
+
+struct Options {
+  simulate::Options simulation;  // ctas_per_group: of the groups before and after; 0 means 1
+  uint32_t max_groups = 0;       // of a rank, even if the plan then takes longer; 0: no limit
+};
+
+struct Side {
+  uint32_t groups = 0;      // of all ranks
+  double microseconds = 0;  // predicted
+  double most_idle = 0;     // the largest share of the time in which a group does not work, 0 to 1
+};
+
+struct Result {
+  Plan plan;
+  Side before, after;
+};
+
+// `lowered` must be proved. Groups with barriers or loops are left as they are, and so are plans with independent
+// threads, whose steps need their group's order of threads. Errors: as simulate::simulate(); UNSUPPORTED if max_groups
+// cannot be met.
+ncast_status schedule(const Plan& lowered, const simulate::Machine& machine, const Options& options, Result* result);
+
+}  // namespace narrowcast::plan::schedule

@@ -1,0 +1,38 @@
+// Descriptions of machines, on which plans are simulated.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "narrowcast/types.h"
+
+namespace narrowcast::plan::simulate {
+
+// Rates are in GB/s (10^9 bytes per second), times in microseconds. All GPUs are equal; rank r is GPU r % gpus_per_host
+// of host r / gpus_per_host.
+struct Machine {
+  std::string name, source;  // for people; source: where the numbers come from
+  int hosts = 1, gpus_per_host = 1;
+
+  // The link of a GPU to the switch of its host, in each direction: what payloads in slots reach, what packets reach
+  // (flags included), and the time of a flight.
+  double link_gbps = 0, link_packets_gbps = 0, link_latency_us = 0;
+  // The same for the network interface of a GPU. Only if there are several hosts.
+  double network_gbps = 0, network_latency_us = 0;
+
+  uint32_t ctas = 1;           // of a call on a GPU; the groups of a rank share them
+  double cta_move_gbps = 0;    // values that one CTA loads or stores
+  double cta_reduce_gbps = 0;  // values of one source that one CTA adds
+  double cta_encode_gbps = 0, cta_decode_gbps = 0;
+  double coded_latency_us = 0;  // of a step with a codec: the time of one block
+  double step_us = 0;           // of every step: waiting for a flag, raising one
+  double launch_us = 0;         // of a call, in a graph
+
+  int gpus() const { return hosts * gpus_per_host; }
+};
+
+// Reads a description from JSON: an object with "narrowcast_machine": 1 and the members above. Errors: INVALID_ARGUMENT
+// for JSON that is not a description, unknown keys, and numbers out of range.
+ncast_status read_machine(std::string_view json, Machine* machine);
+
+}  // namespace narrowcast::plan::simulate

@@ -1,0 +1,61 @@
+// A plan as tasks of groups, with the work of each task on a machine.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "plan/simulate/simulate.h"
+
+namespace narrowcast::plan::simulate {
+
+// The use of a capacity that tasks share: a direction of a link or network interface (in bytes), or the CTAs of a rank
+// or group (in microseconds of one CTA).
+struct Load {
+  uint32_t resource;
+  double amount;
+};
+
+// A location whose packets a task reads or writes.
+using PacketCell = uint64_t;
+
+struct Task {
+  const Step* step = nullptr;
+  uint32_t number = 0;       // of the step in its group
+  bool is_last_part = true;  // of a step that a loop repeats
+  double fixed_us = 0;       // latency that no rate shortens
+  std::vector<Load> loads;
+  std::vector<PacketCell> reads_packets, writes_packets;
+};
+
+struct Program {
+  uint32_t rank = 0, group = 0;
+  uint32_t ctas = 0;  // the resource that stands for the group's CTAs
+  std::vector<Task> tasks;
+};
+
+class Programs {
+ public:
+  // batches: into which every chunk is divided.
+  Programs(const Plan& plan, const Machine& machine, const Options& options, uint32_t batches);
+
+  std::vector<Program> all;        // of the groups that have steps
+  std::vector<double> capacities;  // by resource, bytes per microsecond
+  std::vector<double> latencies;   // by channel, of a flight
+  std::vector<double> sent_bytes;  // by rank, in all micro-batches
+  const std::vector<std::vector<uint32_t>>& program_of() const { return program_of_; }  // by rank and group; or none
+
+  static constexpr uint32_t none = ~uint32_t{0};
+
+ private:
+  void add_tasks(const std::vector<Step>& steps, uint32_t repeats, Program* program) const;
+  Task task_of(const Program& program, const Step& step, double bytes) const;
+  void add_link_loads(uint32_t from, uint32_t to, double bytes, bool packets, Task* task) const;
+
+  const Plan& plan_;
+  const Machine& machine_;
+  const Options& options_;
+  double chunk_bytes_;  // of one micro-batch
+  std::vector<std::vector<uint32_t>> program_of_;
+};
+
+}  // namespace narrowcast::plan::simulate

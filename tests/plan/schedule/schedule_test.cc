@@ -1,0 +1,177 @@
+#include "plan/schedule/schedule.h"
+
+#include <algorithm>
+#include <string>
+
+#include "doctest/doctest.h"
+#include "narrowcast/plan.h"
+#include "plan/json/json.h"
+#include "plan/verify/verify.h"
+
+namespace narrowcast::plan::schedule {
+namespace {
+
+constexpr const char* machine_text = R"({"narrowcast_machine": 1, "gpus_per_host": 4, "link_gbps": 100,
+  "link_packets_gbps": 50, "link_latency_us": 1, "ctas": 64, "cta_move_gbps": 400, "cta_reduce_gbps": 400,
+  "cta_encode_gbps": 40, "cta_decode_gbps": 40, "coded_latency_us": 1, "step_us": 0.1, "launch_us": 1})";
+
+simulate::Machine test_machine() {
+  simulate::Machine machine;
+  REQUIRE(simulate::read_machine(machine_text, &machine) == NCAST_OK);
+  return machine;
+}
+
+// A broadcast from rank 0 through ranks 1 and 2 to rank 3, with a group for each connection: rank r receives into its
+// output and another group then forwards it.
+Plan chain(const std::string& extra_group = "") {
+  std::string channels, ranks;
+  for (int rank = 0; rank < 4; ++rank) {
+    const std::string number = std::to_string(rank), before = std::to_string(rank - 1);
+    if (rank != 3)
+      channels += (rank == 0 ? "" : ", ") + (R"({"kind": "ring", "depth": 2, "from": )" + number) +
+                  ", \"to\": " + std::to_string(rank + 1) + "}";
+    const std::string output = R"({"buffer": "output", "chunk": 0})";
+    const std::string from = rank == 0 ? R"({"buffer": "input", "chunk": 0})" : "{\"channel\": " + before + "}";
+    ranks += (rank == 0 ? "" : ", ") + (R"({"groups": [{"steps": [{"step": "copy", "from": [)" + from) +
+             R"(], "to": [)" + output + "]}]}";
+    if (rank != 3)
+      ranks += R"(, {"steps": [{"step": "copy", "after": [[0, 0]], "from": [)" + output + R"(], "to": [{"channel": )" +
+               number + "}]}]}";
+    ranks += extra_group + "]}";
+  }
+  Plan plan;
+  const ncast_status status = json::read(
+      R"({"narrowcast_plan": 1, "operation": "broadcast", "channels": [)" + channels + "], \"ranks\": [" + ranks + "]}",
+      &plan);
+  REQUIRE_MESSAGE(status == NCAST_OK, ncast_last_error());
+  REQUIRE(verify::verify(plan).verdict == verify::Verdict::proved);
+  return plan;
+}
+
+Result schedule_of(const Plan& plan, uint32_t max_groups = 0) {
+  Result result;
+  const Options options{{.piece_bytes = 1'000'000, .max_batches = 1}, max_groups};
+  const ncast_status status = schedule(plan, test_machine(), options, &result);
+  REQUIRE_MESSAGE(status == NCAST_OK, ncast_last_error());
+  CHECK(verify::verify(result.plan).verdict == verify::Verdict::proved);
+  return result;
+}
+
+TEST_CASE("groups that are never busy together are merged, in the order of their steps") {
+  const Result result = schedule_of(chain());
+  CHECK(result.before.groups == 7);
+  CHECK(result.after.groups == 4);
+  CHECK(result.after.microseconds <= result.before.microseconds);
+  CHECK(result.after.most_idle <= result.before.most_idle);
+  for (const Rank& rank : result.plan.ranks) {
+    REQUIRE(rank.groups.size() == 1);
+    CHECK(rank.groups[0].steps[0].to[0].buffer == Buffer::output);
+    for (const Step& step : rank.groups[0].steps) CHECK(step.after.empty());
+  }
+}
+
+TEST_CASE("groups with barriers or loops stay as they are") {
+  const Plan plan = chain(R"(, {"steps": [{"step": "loop", "unit_bytes": 4096, "steps": [{"step": "sync"}]}]})");
+  const Result result = schedule_of(plan);
+  for (const Rank& rank : result.plan.ranks)
+    CHECK(std::ranges::count_if(rank.groups, [](const Group& group) {
+            return group.steps.size() == 1 && group.steps[0].kind == StepKind::loop;
+          }) == 1);
+}
+
+TEST_CASE("plans with independent threads stay as they are") {
+  Plan plan = chain();
+  plan.threads = Threads::independent;
+  // The group that forwards waits for another group's step, which orders its threads.
+  Result result;
+  REQUIRE(schedule(plan, test_machine(), {{.piece_bytes = 1'000'000}, 0}, &result) == NCAST_OK);
+  CHECK(result.after.groups == 7);
+}
+
+TEST_CASE("a limit of groups is met even if the plan takes longer") {
+  // Each rank sends to all others at the same time, limited by its CTAs.
+  std::string channels, ranks;
+  for (int from = 0; from < 4; ++from)
+    for (int to = 0; to < 4; ++to)
+      if (from != to)
+        channels += (channels.empty() ? "" : ", ") +
+                    (R"({"kind": "ring", "depth": 4, "from": )" + std::to_string(from)) +
+                    ", \"to\": " + std::to_string(to) + "}";
+  const auto channel = [](int from, int to) { return std::to_string(3 * from + to - (to > from ? 1 : 0)); };
+  for (int rank = 0; rank < 4; ++rank) {
+    std::string groups = R"({"steps": [{"step": "copy", "from": [{"buffer": "input", "chunk": 0}], "to": [{"buffer":
+      "output", "chunk": )" +
+                         std::to_string(rank) + "}]}]}";
+    for (int peer = 0; peer < 4; ++peer) {
+      if (peer == rank) continue;
+      groups += R"(, {"steps": [{"step": "copy", "from": [{"buffer": "input", "chunk": 0}], "to": [{"channel": )" +
+                channel(rank, peer) + R"(, "codec": "window"}]}]}, {"steps": [{"step": "copy", "from": [{"channel": )" +
+                channel(peer, rank) + R"(, "codec": "window"}], "to": [{"buffer": "output", "chunk": )" +
+                std::to_string(peer) + "}]}]}";
+    }
+    ranks += (rank == 0 ? "" : ", ") + ("{\"groups\": [" + groups) + "]}";
+  }
+  Plan plan;
+  REQUIRE(json::read(R"({"narrowcast_plan": 1, "operation": "all_gather", "in_place": "no", "channels": [)" + channels +
+                         "], \"ranks\": [" + ranks + "]}",
+                     &plan) == NCAST_OK);
+  const Result free = schedule_of(plan);
+  CHECK(free.after.microseconds <= free.before.microseconds);
+  const Result limited = schedule_of(plan, 2);
+  for (const Rank& rank : limited.plan.ranks) CHECK(rank.groups.size() <= 2);
+  CHECK(limited.after.microseconds > limited.before.microseconds);
+}
+
+TEST_CASE("a limit that barriers make impossible is an error") {
+  Plan plan = chain();
+  for (Rank& rank : plan.ranks) {
+    rank.barriers.push_back({});
+    for (uint32_t i = 0; i < 2; ++i) {
+      rank.barriers[0].push_back(static_cast<uint32_t>(rank.groups.size()));
+      Step barrier;
+      barrier.kind = StepKind::barrier;
+      rank.groups.push_back({{barrier}});
+    }
+  }
+  REQUIRE(verify::verify(plan).verdict == verify::Verdict::proved);
+  Result result;
+  CHECK(schedule(plan, test_machine(), {{.piece_bytes = 1000}, 2}, &result) == NCAST_UNSUPPORTED);
+  CHECK(std::string(ncast_last_error()) == "plan: its groups cannot be merged into 2 on every rank");
+}
+
+TEST_CASE("the C functions simulate and schedule proved plans") {
+  ncast_plan* plan = nullptr;
+  const std::string text = json::write(chain());
+  REQUIRE(ncast_plan_read(text.data(), text.size(), &plan) == NCAST_OK);
+  ncast_plan_simulation simulation = {};
+  simulation.struct_bytes = sizeof simulation;
+  simulation.piece_bytes = 1'000'000;
+  simulation.timeline = 1;
+  ncast_text* report = nullptr;
+  REQUIRE(ncast_plan_simulate(plan, machine_text, &simulation, &report) == NCAST_OK);
+  CHECK(std::string(ncast_text_data(report)).starts_with("{\"microseconds\":"));
+  CHECK(std::string(ncast_text_data(report)).find("\"timeline\":[[0,0,0,0,0.0,") != std::string::npos);
+  ncast_text_destroy(report);
+  ncast_plan* scheduled = nullptr;
+  REQUIRE(ncast_plan_schedule(plan, machine_text, &simulation, &scheduled, &report) == NCAST_OK);
+  CHECK(std::string(ncast_text_data(report)).find("\"after\":{\"groups\":4,") != std::string::npos);
+  ncast_text_destroy(report);
+  ncast_plan_destroy(scheduled);
+
+  CHECK(ncast_plan_simulate(plan, "{}", &simulation, &report) == NCAST_INVALID_ARGUMENT);
+  simulation.ratio = -1;
+  CHECK(ncast_plan_simulate(plan, machine_text, &simulation, &report) == NCAST_INVALID_ARGUMENT);
+  simulation.ratio = 0;
+  ncast_plan_destroy(plan);
+
+  // A plan whose channel does not exist must not be followed.
+  std::string broken = text;
+  broken.replace(broken.find("\"channel\": 0"), 12, "\"channel\": 9");
+  REQUIRE(ncast_plan_read(broken.data(), broken.size(), &plan) == NCAST_OK);
+  CHECK(ncast_plan_simulate(plan, machine_text, &simulation, &report) == NCAST_INVALID_ARGUMENT);
+  CHECK(std::string(ncast_last_error()).starts_with("ncast_plan_simulate: the plan is not proved: "));
+  ncast_plan_destroy(plan);
+}
+
+}  // namespace
+}  // namespace narrowcast::plan::schedule
