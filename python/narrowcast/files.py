@@ -19,7 +19,7 @@ from ._files.encoder import Encoded, Encoder, Readable
 from ._files.frames import Frame, FrameReader, located
 from ._files.opening import FileArgument, created, opened, opened_source
 from ._files.packing import Batch, batches
-from ._files.pipeline import Buffers, Pipeline
+from ._files.pipeline import WRITER_THREADS, Buffers, Pipeline
 from ._files.safetensors_header import segments_of
 from ._files.segment import Segment, StatedTypeError, UnknownValuesError
 from ._files.tensor_file import Tensor, TensorFile
@@ -95,7 +95,7 @@ def encode_file(
     dtype: the value type of a plain file, such as bfloat16, or uint8 for plain bytes; also of an npy file whose header
         does not state it, because NumPy stores bfloat16 as void or uint16.
     checksum: put a checksum into every frame.
-    threads: how many encode at the same time; by default the number of CPUs, up to 16.
+    threads: how many encode at the same time; by default the number of CPUs, up to 4.
     progress: called with the raw bytes that were encoded since the last call.
 
     Raises UnknownValuesError for a plain file without dtype, StatedTypeError if dtype contradicts the header,
@@ -121,7 +121,7 @@ def _encode(
 ) -> FileTotals:
     frames = wire_bytes = raw_bytes = 0
     encoder = Encoder(source, codec, checksum)
-    pipeline: Pipeline[Batch, Encoded] = Pipeline(encoder, lambda batch: 2 * batch.raw_bytes, threads)
+    pipeline: Pipeline[Batch, Encoded] = Pipeline(encoder, lambda batch: 2 * batch.raw_bytes, threads, WRITER_THREADS)
     for encoded in pipeline.results(batches(parts, FRAME_RAW_BYTES)):
         write_all(out, encoded.frames.data, out_name)
         frames += encoded.frame_count
@@ -140,7 +140,7 @@ def decode_file(
     source: a path, or a binary file object, read from its position to its end.
     target: a path, which is replaced only after everything has been written, or a binary file object,
         which may have received the first frames when an error is raised.
-    threads: how many decode at the same time; by default the number of CPUs, up to 16.
+    threads: how many decode at the same time; by default the number of CPUs, up to 4.
     progress: called with the wire bytes of every frame.
 
     Raises CorruptError, which names the frame and the byte where it begins, and OSError.
@@ -152,7 +152,7 @@ def decode_file(
         def work(frame: Frame, buffers: Buffers) -> tuple[Frame, npt.NDArray[np.uint8]]:
             return frame, reader.decode(frame, buffers)
 
-        pipeline = Pipeline(work, lambda frame: frame.memory_bytes, threads)
+        pipeline = Pipeline(work, lambda frame: frame.memory_bytes, threads, WRITER_THREADS)
         for frame, values in pipeline.results(reader.frames()):
             write_all(out, values.data, out_name)
             frames += 1
@@ -166,7 +166,8 @@ def decode_file(
 def frames_of(source: FileArgument, *, threads: int | None = None) -> Iterator[FileFrame]:
     """The frames of an encoded file, in order. Verifies checksums: `fault` describes the error of a frame.
 
-    source, threads: as for `decode_file`. Raises CorruptError where a frame has no valid header or is truncated.
+    source: as for `decode_file`. threads: by default the number of CPUs, up to 16.
+    Raises CorruptError where a frame has no valid header or is truncated.
     """
     with opened(source) as (file, name):
         reader = FrameReader(file, name)
@@ -206,7 +207,8 @@ def load_file(
 ) -> dict[str, npt.NDArray[Any]]:
     """The tensors of an encoded safetensors file as NumPy arrays, by name, as `safetensors.numpy.load_file`.
 
-    source: as for `open`. names: the tensors to load; all by default. threads: as for `decode_file`.
+    source: as for `open`. names: the tensors to load; all by default.
+    threads: by default the number of CPUs, up to 16.
 
     NumPy has no bfloat16 and no fp8: arrays have the types of ml_dtypes, or, if it is not installed, the bits as uint16
     and uint8.

@@ -123,7 +123,8 @@ def tensor_ratios(
     Tensors below 4 KiB, the size of a block, have one row for all tensors of a type, which are encoded together: alone
     they would not shrink.
 
-    source, dtype, codec, threads: as for `encode_file`. Raises the same exceptions.
+    source, dtype, codec: as for `encode_file`. threads: by default the number of CPUs, up to 16.
+    Raises the same exceptions as `encode_file`.
     """
     with opened_source(source) as file:
         yield from tensor_ratios_of(file, dtype, codec, threads)

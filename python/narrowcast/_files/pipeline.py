@@ -14,15 +14,16 @@ import numpy.typing as npt
 Piece = TypeVar("Piece")
 Result = TypeVar("Result")
 
-# More threads than this do not help: one thread writes the results.
 _MAX_THREADS = 16
+#: One thread writes the results. More than this encode and decode faster than it writes, and need more of the caches.
+WRITER_THREADS = 4
 # Pieces larger than a part of this are not worked on at the same time.
 _MAX_BYTES = 1 << 30
 
 
-def default_threads() -> int:
-    """The number of CPUs that this process may use, up to 16."""
-    return min(len(os.sched_getaffinity(0)), _MAX_THREADS)
+def default_threads(limit: int = _MAX_THREADS) -> int:
+    """The number of CPUs that this process may use, up to a limit."""
+    return min(len(os.sched_getaffinity(0)), limit)
 
 
 class Buffer:
@@ -58,12 +59,16 @@ class Pipeline(Generic[Piece, Result]):
         work: Callable[[Piece, Buffers], Result],
         bytes_of: Callable[[Piece], int],
         threads: int | None = None,
+        max_threads: int = _MAX_THREADS,
     ) -> None:
-        """work: its results may be in the buffers. bytes_of: the memory that a piece needs."""
+        """work: its results may be in the buffers. bytes_of: the memory that a piece needs.
+
+        threads: None: the number of CPUs, up to max_threads.
+        """
         if threads is not None and threads < 1:
             raise ValueError(f"threads is {threads}, not 1 or more")
         self._work, self._bytes_of = work, bytes_of
-        self._threads = threads or default_threads()
+        self._threads = threads or default_threads(max_threads)
 
     def results(self, pieces: Iterable[Piece]) -> Iterator[Result]:
         """The result of every piece, valid until the next one is taken."""

@@ -149,7 +149,7 @@ class TensorFile(Mapping[str, Tensor]):
         """Reads several tensors; frames that they share are decoded once.
 
         names: all by default. new: makes the array for a type of safetensors and a shape, for a tensor of a name.
-        threads: as for `decode_file`.
+        threads: by default the number of CPUs, up to 16.
         """
         entries = [self[name]._entry for name in dict.fromkeys(self if names is None else names)]
         loaded = {entry.name: new(entry.type, entry.shape, entry.name) for entry in entries}

@@ -65,8 +65,12 @@ DtypeOption = Annotated[
 ]
 
 
-ThreadsOption = Annotated[
-    int | None, typer.Option(min=1, help="Threads that encode or decode. Default: the number of CPUs, up to 16.")
+WriterThreadsOption = Annotated[
+    int | None, typer.Option("--threads", min=1, help="Threads that code values. Default: the number of CPUs, up to 4.")
+]
+ReaderThreadsOption = Annotated[
+    int | None,
+    typer.Option("--threads", min=1, help="Threads that code values. Default: the number of CPUs, up to 16."),
 ]
 
 

@@ -15,7 +15,8 @@ from ..files import FileFrame, decode_file, encode_file, frames_of
 from ._common import (
     STANDARD_STREAM,
     DtypeOption,
-    ThreadsOption,
+    ReaderThreadsOption,
+    WriterThreadsOption,
     codec_name,
     dtype_errors_as_bad_use,
     file_bytes,
@@ -40,7 +41,7 @@ def encode(
     dtype: DtypeOption = None,
     codec: Annotated[str, typer.Option(callback=codec_name, help="A codec, such as raw or name:key=value.")] = "window",
     checksum: Annotated[bool, typer.Option(help="Put a checksum into every frame.")] = True,
-    threads: ThreadsOption = None,
+    threads: WriterThreadsOption = None,
 ) -> None:
     """Encode a file without loss: `decode` restores every byte."""
     read, written = input_file(source), output_file(target, source)
@@ -55,7 +56,7 @@ def encode(
 def decode(
     source: Annotated[str, typer.Argument(metavar="IN", help="A file that encode wrote; -: standard input.")],
     target: _Output,
-    threads: ThreadsOption = None,
+    threads: WriterThreadsOption = None,
 ) -> None:
     """Decode a file that `encode` wrote."""
     read, written = input_file(source), output_file(target, source)
@@ -75,7 +76,7 @@ def _print_summary(source: str, target: str, sizes: str) -> None:
 def inspect(
     source: Annotated[str, typer.Argument(metavar="FILE", help="A file that encode wrote; -: standard input.")],
     json: Annotated[bool, typer.Option("--json", help="Print a list of objects, one per frame.")] = False,
-    threads: ThreadsOption = None,
+    threads: ReaderThreadsOption = None,
 ) -> None:
     """Show the frames of a file and verify their checksums. The exit status is 1 when a frame is corrupt."""
     frames: list[FileFrame] = []

@@ -15,7 +15,7 @@ from ..ratios import TensorRatio, TotalRatio, tensor_ratios_of
 from ._common import (
     BadUse,
     DtypeOption,
-    ThreadsOption,
+    ReaderThreadsOption,
     codec_name,
     dtype_errors_as_bad_use,
     input_file,
@@ -34,7 +34,7 @@ def ratio(
     dtype: DtypeOption = None,
     codec: Annotated[list[str] | None, typer.Option(help="Repeatable. Default: window.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print a list of objects, one per tensor and codec.")] = False,
-    threads: ThreadsOption = None,
+    threads: ReaderThreadsOption = None,
     plot: Annotated[Path | None, typer.Option(metavar="OUT.png", help="Draw ratios and bounds.")] = None,
 ) -> None:
     """Show the compression ratio of every tensor, and its entropy bound."""
