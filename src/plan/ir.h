@@ -41,7 +41,8 @@ struct Operand {
   uint32_t channel = 0;           // index in Plan::channels; not for local places
   // The location contains packets: a reader waits until the packets of this call have arrived.
   bool packets = false;
-  // In which values cross the link, or are stored as packets. Both ends of a message must state the same codec.
+  // In which values cross the link, or are stored as packets. Both ends of a message must state the same codec. Of a
+  // local destination: it receives the values as a message with this codec would deliver them.
   ncast_codec codec = NCAST_CODEC_RAW;
 
   bool has_location() const { return place != Place::message; }

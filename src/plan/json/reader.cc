@@ -147,7 +147,7 @@ int rank_of(const Json& value, const Path& path) {
   return static_cast<int>(Object::number_of(value, path, max_ranks - 1));
 }
 
-Operand read_operand(const Json& value, const Path& path) {
+Operand read_operand(const Json& value, const Path& path, bool is_source) {
   Object object(value, path);
   Operand operand;
   const Json* const channel = object.find("channel");
@@ -168,7 +168,7 @@ Operand read_operand(const Json& value, const Path& path) {
     const codec::ParsedCodec parsed = codec::parse(codec::rows(), object.string("codec"));
     if (!parsed.codec) fault(object.path_of("codec"), parsed.error);
     if (*parsed.codec == NCAST_CODEC_AUTO) fault(object.path_of("codec"), "a plan must name the codec, not auto");
-    if (operand.place == Place::local && !operand.packets)
+    if (is_source && operand.place == Place::local && !operand.packets)
       fault(object.path_of("codec"), "values in a buffer of the rank are not encoded");
     operand.codec = *parsed.codec;
   }
@@ -178,7 +178,9 @@ Operand read_operand(const Json& value, const Path& path) {
 
 std::vector<Operand> read_operands(Object& object, const char* key) {
   std::vector<Operand> operands;
-  object.each(key, false, [&](const Json& value, const Path& path) { operands.push_back(read_operand(value, path)); });
+  const bool is_source = std::string_view(key) == "from";
+  object.each(key, false,
+              [&](const Json& value, const Path& path) { operands.push_back(read_operand(value, path, is_source)); });
   return operands;
 }
 

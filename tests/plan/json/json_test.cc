@@ -122,8 +122,16 @@ TEST_CASE("a plan names codecs that exist") {
   };
   CHECK(error_of_codec(R"({"channel": 0, "codec": "windw"})").starts_with(to + "'windw' is not a codec"));
   CHECK(error_of_codec(R"({"channel": 0, "codec": "auto"})") == to + "a plan must name the codec, not auto");
-  CHECK(error_of_codec(R"({"buffer": "output", "chunk": 0, "codec": "window"})") ==
-        to + "values in a buffer of the rank are not encoded");
+  CHECK(error_of_step(R"({"step": "copy", "from": [{"buffer": "input", "chunk": 0, "codec": "window"}],
+                          "to": [{"buffer": "output", "chunk": 0}]})") ==
+        "plan: ranks[0].groups[0].steps[0].from[0].codec: values in a buffer of the rank are not encoded");
+}
+
+TEST_CASE("a destination in a buffer of the rank may have a codec") {
+  const Plan plan = read_plan(R"({"narrowcast_plan": 1, "operation": "all_reduce", "ranks": [{"groups": [{"steps": [
+      {"step": "copy", "from": [{"buffer": "input", "chunk": 0}],
+       "to": [{"buffer": "output", "chunk": 0, "codec": "window"}]}]}]}]})");
+  CHECK(plan.ranks[0].groups[0].steps[0].to[0].codec == NCAST_CODEC_WINDOW);
 }
 
 TEST_CASE("hostile texts give errors") {

@@ -1,0 +1,40 @@
+// Builders: functions that make the plans of known algorithms, for any operation and number of ranks that the algorithm
+// suits. The backends' built-in calls are plans of these builders.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "plan/ir.h"
+
+namespace narrowcast::plan::builders {
+
+struct Request {
+  Operation operation = Operation::all_reduce;
+  int ranks = 1;
+  int root = 0;                         // of operations that have one
+  ncast_codec codec = NCAST_CODEC_RAW;  // of the messages; not AUTO
+  uint32_t depth = 4;                   // of the rings
+};
+
+// One algorithm.
+struct Row {
+  const char* name;  // "ring"
+  const char* text;  // what it does, for listings
+  bool (*suits)(Operation operation);
+  // The request is valid and its operation suits. Error: INVALID_ARGUMENT if the algorithm does not work for the number
+  // of ranks; the message begins with the name of the algorithm.
+  ncast_status (*build)(const Request& request, Plan* plan);
+};
+
+std::span<const Row> rows();
+
+// Builds the plan of the algorithm `name`. Errors: INVALID_ARGUMENT, for an unknown name, an operation that does not
+// suit, or a number out of range.
+ncast_status build(std::string_view name, const Request& request, Plan* plan);
+
+// The algorithms, one per file.
+ncast_status all_pairs(const Request& request, Plan* plan);
+
+}  // namespace narrowcast::plan::builders

@@ -1,0 +1,49 @@
+// What the builders share: writes a plan step by step.
+#pragma once
+
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "plan/builders/builders.h"
+
+namespace narrowcast::plan::builders {
+
+Operand input(uint32_t chunk);
+Operand output(uint32_t chunk);
+Operand scratch(uint32_t chunk);
+
+class Writer {
+ public:
+  Writer(const Request& request, const char* algorithm, uint32_t chunks, Plan* plan);
+
+  int ranks() const { return request_.ranks; }
+  // The ranks other than `rank`, beginning with the next one, so that not all ranks begin with the same peer.
+  std::vector<int> others(int rank) const;
+
+  // The next message on the ring from one rank to another, which is added when it is first named.
+  Operand message(int from, int to);
+  std::vector<Operand> messages(int from, const std::vector<int>& to);
+
+  // The location as receivers of messages see it: with a bounded codec, values that are stored there become those that
+  // a message delivers.
+  Operand as_received(Operand location) const;
+
+  // A memory channel from one rank to another, which is added when it is first named.
+  uint32_t memory(int from, int to);
+
+  // Begins a new group of the rank. The steps below go to the rank's last group.
+  void group(int rank);
+  void copy(int rank, const Operand& from, std::vector<Operand> to, uint32_t count = 1);
+  void reduce(int rank, std::vector<Operand> from, std::vector<Operand> to, uint32_t count = 1);
+  void step(int rank, Step step);
+  void set_scratch(int rank, uint32_t chunks) { plan_.ranks[static_cast<size_t>(rank)].scratch_chunks = chunks; }
+
+ private:
+  const Request& request_;
+  Plan& plan_;
+  const bool is_exact_;
+  std::map<std::pair<int, int>, uint32_t> rings_, memories_;
+};
+
+}  // namespace narrowcast::plan::builders

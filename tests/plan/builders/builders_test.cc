@@ -1,0 +1,81 @@
+// What all builders have in common. tests/executor/host runs their plans.
+#include "plan/builders/builders.h"
+
+#include <set>
+#include <string>
+#include <tuple>
+
+#include "doctest/doctest.h"
+#include "narrowcast/types.h"
+#include "operation/operation.h"
+
+namespace narrowcast::testing {
+namespace {
+
+using namespace plan;
+using builders::Request;
+
+std::string error_of(std::string_view name, const Request& request) {
+  Plan plan;
+  return builders::build(name, request, &plan) == NCAST_OK ? "" : ncast_last_error();
+}
+
+TEST_CASE("a builder is known by its name") {
+  std::set<std::string> names;
+  for (const builders::Row& row : builders::rows()) names.insert(row.name);
+  CHECK(names.size() == builders::rows().size());
+  CHECK(error_of("all_pairs", {.ranks = 3}).empty());
+  CHECK(error_of("al_pairs", {.ranks = 3}).starts_with("unknown algorithm 'al_pairs'; the algorithms are all_pairs"));
+}
+
+TEST_CASE("builders reject what they cannot build") {
+  CHECK(error_of("all_pairs", {.ranks = 0}) == "all_pairs: ranks is 0, not 1 to 1024");
+  CHECK(error_of("all_pairs", {.ranks = 1025}) == "all_pairs: ranks is 1025, not 1 to 1024");
+  CHECK(error_of("all_pairs", {.operation = Operation::broadcast, .ranks = 2, .root = 2}) ==
+        "all_pairs: root is 2, but the plan has ranks 0 to 1");
+  CHECK(error_of("all_pairs", {.ranks = 2, .depth = 0}) == "all_pairs: depth is 0, not 1 to 65536");
+  CHECK(error_of("all_pairs", {.ranks = 2, .codec = NCAST_CODEC_AUTO}).starts_with("all_pairs: "));
+  CHECK(error_of("all_pairs", {.operation = Operation::send, .ranks = 2}) == "all_pairs has no plan for send");
+  CHECK(error_of("all_pairs", {.operation = Operation::all_to_all_v, .ranks = 2}) ==
+        "all_pairs has no plan for all_to_all_v");
+}
+
+TEST_CASE("every rank of a built plan has its steps, and every ring one sender and one receiver") {
+  for (const builders::Row& row : builders::rows()) {
+    for (const auto& description : operation::descriptions) {
+      if (!row.suits(description.operation)) continue;
+      for (const int ranks : {1, 2, 4, 8}) {
+        CAPTURE(row.name);
+        CAPTURE(description.name);
+        CAPTURE(ranks);
+        Plan plan;
+        const Request request = {.operation = description.operation, .ranks = ranks, .root = ranks - 1};
+        REQUIRE(row.build(request, &plan) == NCAST_OK);
+        CHECK(plan.rank_count() == ranks);
+        CHECK(plan.root == (operation::has_root(plan.operation) ? ranks - 1 : 0));
+        std::set<std::tuple<uint32_t, int, uint32_t>> senders, receivers;  // ring, rank, group
+        for (int rank = 0; rank < ranks; ++rank) {
+          const std::vector<Group>& groups = plan.ranks[static_cast<size_t>(rank)].groups;
+          for (uint32_t group = 0; group < groups.size(); ++group) {
+            CHECK(!groups[group].steps.empty());
+            for (const Step& step : groups[group].steps) {
+              for (const Operand& operand : step.from)
+                if (operand.place == Place::message) receivers.insert({operand.channel, rank, group});
+              for (const Operand& operand : step.to)
+                if (operand.place == Place::message) senders.insert({operand.channel, rank, group});
+            }
+          }
+        }
+        size_t rings = 0;
+        for (const Channel& channel : plan.channels) rings += channel.kind == ChannelKind::ring ? 1 : 0;
+        CHECK(senders.size() == rings);
+        CHECK(receivers.size() == rings);
+        for (const auto& [ring, rank, group] : senders) CHECK(plan.channels[ring].from == rank);
+        for (const auto& [ring, rank, group] : receivers) CHECK(plan.channels[ring].to == rank);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace narrowcast::testing
