@@ -124,6 +124,30 @@ ncast_status SharedMemory::allocate(size_t offset_bytes, size_t length_bytes) {
               static_cast<unsigned long long>(space.f_bavail) * static_cast<unsigned long long>(space.f_frsize));
 }
 
+ncast_status SharedMemory::map_range(size_t offset_bytes, size_t length_bytes, SharedRange* range) {
+  range->reset();
+  // Allocating past the end grows the file; unlike ftruncate() it never shrinks it.
+  if (ncast_status status = allocate(offset_bytes, length_bytes)) return status;
+  void* data = mmap(nullptr, length_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file_, static_cast<off_t>(offset_bytes));
+  if (data == MAP_FAILED) {
+    return fail(NCAST_SYSTEM_ERROR, "cannot map %zu bytes of shared memory: %s", length_bytes, std::strerror(errno));
+  }
+  range->data_ = static_cast<std::byte*>(data);
+  range->bytes_ = length_bytes;
+  return NCAST_OK;
+}
+
+void SharedMemory::free_pages(size_t offset_bytes, size_t length_bytes) {
+  fallocate(file_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset_bytes),
+            static_cast<off_t>(length_bytes));
+}
+
+void SharedRange::reset() {
+  if (data_ != nullptr) munmap(data_, bytes_);
+  data_ = nullptr;
+  bytes_ = 0;
+}
+
 ncast_status SharedMemory::publish(const std::string& name, bool* taken) {
   *taken = false;
   if (link(path_of(temporary_name_).c_str(), path_of(name).c_str()) != 0) {

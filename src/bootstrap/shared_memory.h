@@ -12,6 +12,24 @@
 
 namespace narrowcast::bootstrap {
 
+// A mapped range of a segment behind its original end. The destructor unmaps it.
+class SharedRange {
+ public:
+  SharedRange() = default;
+  SharedRange(const SharedRange&) = delete;
+  SharedRange& operator=(const SharedRange&) = delete;
+  ~SharedRange() { reset(); }
+
+  std::byte* data() const { return data_; }
+  size_t bytes() const { return bytes_; }
+  void reset();
+
+ private:
+  friend class SharedMemory;
+  std::byte* data_ = nullptr;
+  size_t bytes_ = 0;
+};
+
 // A mapped segment, readable and writable. The destructor unmaps it.
 class SharedMemory {
  public:
@@ -28,6 +46,13 @@ class SharedMemory {
 
   // Allocates the pages of a range, so that a full file system is an error here and not a SIGBUS later.
   ncast_status allocate(size_t offset_bytes, size_t length_bytes);
+
+  // Allocates and maps a range behind the end of the segment, which grows if necessary. The offset is a multiple of the
+  // page size.
+  ncast_status map_range(size_t offset_bytes, size_t length_bytes, SharedRange* range);
+
+  // Frees the pages of a range that no process uses any more. The segment keeps its size.
+  void free_pages(size_t offset_bytes, size_t length_bytes);
 
   // Gives a created segment its name. If another segment has the name, *taken is true and the status NCAST_OK.
   ncast_status publish(const std::string& name, bool* taken);

@@ -1,6 +1,8 @@
 #include "executor/call.h"
 
 #include <array>
+#include <cinttypes>
+#include <cstdio>
 #include <cstring>
 
 #include "codec/codec.h"
@@ -49,6 +51,7 @@ CallTag make_tag(const Call& call, uint64_t sequence) {
   tag.codec = codec::canonical(call.codec);
   tag.redop = reduces(call.operation) ? static_cast<uint8_t>(call.redop) : 0;
   tag.root = has_root(call.operation) ? call.peer : 0;
+  tag.plan = call.plan;
   return tag;
 }
 
@@ -82,6 +85,12 @@ bool same_call(const CallTag& a, const CallTag& b) { return differences(a, b).em
 
 std::string describe(const CallTag& tag) {
   std::string text = operation_name(tag.operation);
+  if (tag.phase == loading) {
+    char hash[17];
+    std::snprintf(hash, sizeof hash, "%016" PRIx64, tag.count);
+    return "the loading of plan " + std::to_string(tag.plan) + " (" + text + ", hash " + hash + ")";
+  }
+  if (tag.plan != 0) text = "plan " + std::to_string(tag.plan) + ", " + text;
   if (tag.sequence != 0) text += " number " + std::to_string(tag.sequence);
   const char* dtype = ncast_dtype_name(static_cast<ncast_dtype>(tag.dtype));
   text += " of " + (tag.count == counts_by_pair ? "" : std::to_string(tag.count) + " ") +
@@ -99,11 +108,12 @@ std::string differences(const CallTag& a, const CallTag& b) {
   };
   compare(a.operation == b.operation, "operation");
   compare(a.sequence == b.sequence, "order of calls");
-  compare(a.count == b.count, "count");
+  compare(a.count == b.count, a.phase == loading ? "plan" : "count");
   compare(a.dtype == b.dtype, "dtype");
   compare(a.redop == b.redop, "op");
   compare(a.root == b.root, "root");
   compare(a.codec == b.codec, "codec");
+  compare(a.plan == b.plan, "number of the plan");
   compare(a.phase == b.phase, "phase");
   return list;
 }

@@ -32,7 +32,8 @@ struct Call {
   ncast_dtype dtype = NCAST_INT8;
   ncast_codec codec = NCAST_CODEC_RAW;
   ncast_redop redop = NCAST_SUM;
-  int peer = 0;  // the peer of send and recv; the root of operations that have one
+  int peer = 0;       // the peer of send and recv; the root of operations that have one
+  uint32_t plan = 0;  // the number of the loaded plan that the call runs; 0: one of the library's own
   // Only for all_to_all_v. Its `count` is 0.
   std::shared_ptr<const PeerCounts> peer_counts = nullptr;
   ncast_comm* comm = nullptr;
@@ -44,21 +45,25 @@ bool is_to_self(const Call& call);
 
 // Sent with every chunk. The receiver compares it with the tag of its own call.
 struct CallTag {
-  uint64_t sequence;    // number of the collective on this communicator, or of the send from one rank to another
-  uint64_t count;       // of the call; in chunks of all_to_all_v, from the sender to the receiver
-  uint64_t first_elem;  // position of the chunk in its transfer
+  uint64_t sequence;  // number of the collective on this communicator, or of the send from one rank to another
+  uint64_t count;     // of the call; in chunks of all_to_all_v, from the sender to the receiver
+  uint64_t position;  // of the message: its first value in a send, or its number on the ring in a plan
   uint64_t chunk_elems;
   ncast_codec codec;    // canonical
   Operation operation;  // `send` for a receive too
   uint8_t dtype;
   uint8_t redop;
-  uint8_t phase;  // all_reduce: 0 in its reduce-scatter, 1 in its all-gather
+  uint8_t phase;  // of calls in several stages: the number of the stage; `loading` while a plan is loaded
   int32_t root;
+  uint32_t plan;  // Call::plan; while a plan is loaded, the number that it will have
 };
 static_assert(sizeof(CallTag) == channel::tag_bytes);
 
 // The count in the tag of a whole all_to_all_v, where each pair of ranks has its own count.
 inline constexpr uint64_t counts_by_pair = ~uint64_t{0};
+
+// The phase in the tag of a rank that loads a plan. Its `count` is a hash of the plan.
+inline constexpr uint8_t loading = 255;
 
 CallTag make_tag(const Call& call, uint64_t sequence);
 

@@ -56,7 +56,7 @@ TEST_CASE("a mark fits flags, is never 0, and does not depend on what ranks need
   }
   CHECK(marks_of(100, [](CallTag& tag, uint32_t i) {
           tag.sequence = i;
-          tag.first_elem = 3 * i;
+          tag.position = 3 * i;
           tag.chunk_elems = 5 * i;
         }).size() == 1);
 }

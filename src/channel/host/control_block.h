@@ -43,7 +43,7 @@ struct alignas(cache_line_bytes) Member {
 
 struct ControlBlock {
   // Changes with the layout of the segment.
-  static constexpr uint64_t current_version = 0x3230746e6f63636eu;  // "nccont02"
+  static constexpr uint64_t current_version = 0x3330746e6f63636eu;  // "nccont03"
 
   bootstrap::SegmentOwners owners;  // must be first: sweep_stale_segments() reads it
   uint64_t version;

@@ -163,6 +163,7 @@ std::string World::missing_ranks() const {
 void World::make_ring_ends(const WorldOptions& options) {
   const SegmentLayout layout{static_cast<uint64_t>(ranks_), options.shape};
   const auto me = static_cast<uint64_t>(rank_);
+  end_bytes_ = layout.total_bytes();
   for (uint64_t peer = 0; peer < layout.ranks; ++peer) {
     // A rank has no ring to itself. Its entry is never used.
     std::byte* base = memory_.data();

@@ -10,7 +10,7 @@
 namespace narrowcast::channel {
 
 inline constexpr size_t cache_line_bytes = 64;
-inline constexpr size_t tag_bytes = 48;
+inline constexpr size_t tag_bytes = 56;
 
 // Data that the user of the ring attaches to each slot.
 struct Tag {

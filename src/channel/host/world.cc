@@ -12,16 +12,18 @@ void PublishedTag::store(const Tag& tag) {
   uint64_t words[PublishedTag::words];
   std::memcpy(words, tag.bytes, sizeof words);
   const uint64_t version = version_.load(std::memory_order_relaxed);
-  version_.store(version + 1, std::memory_order_seq_cst);
-  for (size_t i = 0; i < PublishedTag::words; ++i) word_[i].store(words[i], std::memory_order_seq_cst);
-  version_.store(version + 2, std::memory_order_seq_cst);
+  version_.store(version + 1, std::memory_order_relaxed);
+  std::atomic_thread_fence(std::memory_order_release);
+  for (size_t i = 0; i < PublishedTag::words; ++i) word_[i].store(words[i], std::memory_order_relaxed);
+  version_.store(version + 2, std::memory_order_release);
 }
 
 bool PublishedTag::load(Tag* tag) const {
   uint64_t words[PublishedTag::words];
-  const uint64_t version = version_.load(std::memory_order_seq_cst);
-  for (size_t i = 0; i < PublishedTag::words; ++i) words[i] = word_[i].load(std::memory_order_seq_cst);
-  if (version == 0 || version % 2 != 0 || version_.load(std::memory_order_seq_cst) != version) return false;
+  const uint64_t version = version_.load(std::memory_order_acquire);
+  for (size_t i = 0; i < PublishedTag::words; ++i) words[i] = word_[i].load(std::memory_order_relaxed);
+  std::atomic_thread_fence(std::memory_order_acquire);
+  if (version == 0 || version % 2 != 0 || version_.load(std::memory_order_relaxed) != version) return false;
   std::memcpy(tag->bytes, words, sizeof words);
   return true;
 }
@@ -30,6 +32,12 @@ World::~World() {
   if (!joined_) return;
   control_->owners.owner[rank_].state.store(bootstrap::SegmentOwners::left, std::memory_order_seq_cst);
   wake_peers();
+}
+
+ncast_status World::add_region(size_t bytes, bootstrap::SharedRange* region) {
+  const uint64_t offset_bytes = end_bytes_;
+  end_bytes_ += SegmentLayout::round_up(bytes);
+  return memory_.map_range(offset_bytes, bytes, region);
 }
 
 void World::wake_peers() {

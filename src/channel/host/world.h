@@ -38,7 +38,12 @@ class World {
   int ranks() const { return ranks_; }
   RingSender& to(int peer) { return senders_[static_cast<size_t>(peer)]; }
   RingReceiver& from(int peer) { return receivers_[static_cast<size_t>(peer)]; }
-  Doorbell& bell() { return control_->member[rank_].bell; }
+  Doorbell& bell() { return bell_of(rank_); }
+  Doorbell& bell_of(int rank) { return control_->member[rank].bell; }
+
+  // Memory that the ranks share in addition, zeroed when the first rank adds it. Every rank adds the same regions in
+  // the same order. Error: SYSTEM_ERROR, for example if /dev/shm is full.
+  ncast_status add_region(size_t bytes, bootstrap::SharedRange* region);
 
   // Makes the calls of every rank fail. A communicator keeps its first failure: returns false if it already had one.
   // Any thread.
@@ -77,6 +82,7 @@ class World {
   bool created_ = false;
   bool joined_ = false;
   bootstrap::SharedMemory memory_;
+  uint64_t end_bytes_ = 0;  // where the next region begins
   ControlBlock* control_ = nullptr;
   std::vector<RingSender> senders_;
   std::vector<RingReceiver> receivers_;

@@ -2,6 +2,7 @@
 
 #include "bootstrap/interrupt.h"
 #include "executor/host/launch.h"
+#include "executor/host/plans.h"
 #include "status/error.h"
 
 namespace narrowcast::executor::host {
@@ -13,9 +14,16 @@ Communicator::Communicator(std::unique_ptr<channel::World> joined_world, const S
       limit(wait_limit),
       staging(shape),
       sends(static_cast<size_t>(world->ranks())),
-      receives(static_cast<size_t>(world->ranks())) {
+      receives(static_cast<size_t>(world->ranks())),
+      plans(std::make_unique<Plans>(*this)) {
   counters_.scratch_bytes = shape.bytes(world->ranks());
   set_decider({.ranks = world->ranks(), .link = select::Link::shared_memory}, {});  // nothing depends on costs
+}
+
+Communicator::~Communicator() = default;
+
+channel::RankSet Communicator::all_peers() const {
+  return (~channel::RankSet{0} >> (64 - ranks())) & ~channel::rank_bit(rank());
 }
 
 uint64_t Communicator::take_ticket() {

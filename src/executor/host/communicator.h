@@ -16,10 +16,13 @@
 
 namespace narrowcast::executor::host {
 
+class Plans;
+
 // The public data members belong to the call whose turn it is. The functions can be called from any thread.
 class Communicator final : public ncast_comm {
  public:
   Communicator(std::unique_ptr<channel::World> joined_world, const StagingShape& shape, bootstrap::Limit wait_limit);
+  ~Communicator() override;
 
   const std::unique_ptr<channel::World> world;
   const bootstrap::Limit limit;
@@ -27,6 +30,9 @@ class Communicator final : public ncast_comm {
   uint64_t collectives = 0;        // collectives started so far
   std::vector<uint64_t> sends;     // by peer: sends started so far
   std::vector<uint64_t> receives;  // by peer: receives started so far
+  std::unique_ptr<Plans> plans;    // that this communicator has prepared
+
+  channel::RankSet all_peers() const;
 
   // Calls run one at a time in the order of their tickets, on whichever streams they are.
   uint64_t take_ticket();

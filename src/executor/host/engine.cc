@@ -6,7 +6,8 @@
 #include <string>
 
 #include "channel/host/bounded_wait.h"
-#include "executor/host/operations.h"
+#include "executor/host/message.h"
+#include "executor/host/schedule.h"
 #include "status/error.h"
 
 namespace narrowcast::executor::host {
@@ -29,6 +30,14 @@ class Execution {
     bool any_progress = false;
     Stage& stage = schedule_.stages[stage_];
     bool stage_done = true;
+    if (stage.comparison && !stage.comparison->done()) {
+      if (ncast_status status = stage.comparison->advance(&any_progress)) return status;
+      stage_done = stage.comparison->done();
+    }
+    if (stage.plan != nullptr && !stage.plan->done()) {
+      if (ncast_status status = stage.plan->advance(&any_progress)) return status;
+      stage_done = stage_done && stage.plan->done();
+    }
     for (size_t i = 0; i < stage.queues.size(); ++i) {
       if (ncast_status status = advance_queue(stage.queues[i], &position_[i], &any_progress)) return status;
       stage_done = stage_done && position_[i] == stage.queues[i].size();
@@ -62,19 +71,23 @@ class Execution {
 
   void start_stage() {
     if (done()) return;
-    position_.assign(schedule_.stages[stage_].queues.size(), 0);
-    const CallTag& tag = schedule_.stages[stage_].tag;
+    const Stage& stage = schedule_.stages[stage_];
+    const CallTag& tag = stage.tag;
+    position_.assign(stage.queues.size(), 0);
+    if (stage.plan != nullptr) stage.plan->begin(*stage.call, tag);
     channel::World& world = *comm().world;
     world.publish_current(pack(tag));
     if (is_point_to_point(tag.operation)) return;
     world.publish_collective(pack(tag));
     // Peers may be waiting for this tag in CompareCalls.
-    if (has_root(tag.operation) || tag.operation == Operation::all_to_all_v) world.wake_peers();
+    if (has_root(tag.operation) || tag.operation == Operation::all_to_all_v || tag.plan != 0) world.wake_peers();
   }
 
   channel::RankSet awaited_ranks() const {
     channel::RankSet set = 0;
     const Stage& stage = schedule_.stages[stage_];
+    if (stage.comparison) set |= stage.comparison->awaited_ranks();
+    if (stage.plan != nullptr) set |= stage.plan->awaited_ranks();
     for (size_t i = 0; i < stage.queues.size(); ++i) {
       if (position_[i] < stage.queues[i].size()) set |= stage.queues[i][position_[i]]->awaited_ranks();
     }
@@ -111,33 +124,28 @@ class Execution {
   std::vector<size_t> position_;  // of the current transfer in each queue of the stage
 };
 
-std::vector<Schedule> make_schedules(const std::vector<Call>& calls) {
-  std::vector<Schedule> schedules;
+ncast_status make_schedules(const std::vector<Call>& calls, std::vector<Schedule>* schedules) {
   for (const Call& call : calls) {
     const auto same = [&](const Schedule& schedule) { return schedule.comm == call.comm; };
-    if (std::ranges::none_of(schedules, same)) schedules.push_back({&communicator_of(call), {}});
+    if (std::ranges::none_of(*schedules, same)) schedules->push_back({&communicator_of(call), {}});
   }
-  for (Schedule& schedule : schedules) {
+  for (Schedule& schedule : *schedules) {
+    // The communicator may have failed since the call was launched.
+    if (ncast_status status = schedule.comm->check_error()) return status;
     std::vector<const Call*> transfers;
     for (const Call& call : calls) {
       if (call.comm != schedule.comm) continue;
-      switch (call.operation) {
-        case Operation::send:
-        case Operation::recv: transfers.push_back(&call); break;
-        case Operation::broadcast: add_broadcast(call, &schedule); break;
-        case Operation::reduce: add_reduce(call, &schedule); break;
-        case Operation::gather: add_gather(call, &schedule); break;
-        case Operation::scatter: add_scatter(call, &schedule); break;
-        case Operation::all_gather: add_all_gather(call, &schedule); break;
-        case Operation::all_to_all: add_all_to_all(call, &schedule); break;
-        case Operation::all_to_all_v: add_all_to_all_v(call, &schedule); break;
-        case Operation::reduce_scatter: add_reduce_scatter(call, &schedule); break;
-        case Operation::all_reduce: add_all_reduce(call, &schedule); break;
+      if (is_point_to_point(call.operation)) {
+        transfers.push_back(&call);
+      } else if (call.operation == Operation::all_to_all_v) {
+        add_all_to_all_v(call, &schedule);
+      } else if (ncast_status status = add_plan(call, &schedule)) {
+        return status;
       }
     }
     add_sends_and_receives(transfers, &schedule);
   }
-  return schedules;
+  return NCAST_OK;
 }
 
 ncast_status advance_all(std::vector<Execution>& all) {
@@ -158,22 +166,12 @@ ncast_status advance_all(std::vector<Execution>& all) {
 
 }  // namespace
 
-CallTag next_collective(Communicator& comm, const Call& call) { return make_tag(call, ++comm.collectives); }
-
-channel::RankSet all_peers(const Communicator& comm) {
-  const channel::RankSet all = ~channel::RankSet{0} >> (64 - comm.ranks());
-  return all & ~channel::rank_bit(comm.rank());
-}
-
 ncast_status run(const std::vector<Call>& calls) {
-  std::vector<Schedule> schedules = make_schedules(calls);
+  std::vector<Schedule> schedules;
+  if (ncast_status status = make_schedules(calls, &schedules)) return status;
   std::vector<Execution> all;
   all.reserve(schedules.size());
-  for (Schedule& schedule : schedules) {
-    // The communicator may have failed since the call was launched.
-    if (ncast_status status = schedule.comm->check_error()) return status;
-    all.emplace_back(std::move(schedule));
-  }
+  for (Schedule& schedule : schedules) all.emplace_back(std::move(schedule));
   return advance_all(all);
 }
 

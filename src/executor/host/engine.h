@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "executor/call.h"
-#include "executor/host/stage.h"
 
 namespace narrowcast::executor::host {
 

@@ -10,7 +10,6 @@
 #include "bootstrap/interrupt.h"
 #include "executor/host/communicator.h"
 #include "executor/host/engine.h"
-#include "executor/host/operations.h"
 #include "executor/host/stream.h"
 #include "status/error.h"
 

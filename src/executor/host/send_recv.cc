@@ -1,5 +1,5 @@
 // send and recv: those of a group run concurrently, except that those on the same ring run in order.
-#include "executor/host/operations.h"
+#include "executor/host/schedule.h"
 
 namespace narrowcast::executor::host {
 
@@ -11,19 +11,18 @@ void add_sends_and_receives(std::span<const Call* const> calls, Schedule* schedu
   std::vector<Queue> incoming(ranks);
   std::vector<const Call*> self_sends;  // send i matches receive i
   std::vector<const Call*> self_receives;
-  Stage stage{make_tag(*calls.front(), 0), {}};
+  Stage stage;
+  stage.tag = make_tag(*calls.front(), 0);
   for (const Call* call : calls) {
     const auto peer = static_cast<size_t>(call->peer);
-    const uint64_t chunk_elems = moved_chunk_elems(comm, call->dtype);
     if (is_to_self(*call)) {
       (call->operation == Operation::send ? self_sends : self_receives).push_back(call);
     } else if (call->operation == Operation::send) {
       const CallTag tag = make_tag(*call, ++comm.sends[peer]);
-      outgoing[peer].push_back(
-          std::make_unique<Send>(comm, channel::rank_bit(call->peer), tag, call->send, call->count, chunk_elems));
+      outgoing[peer].push_back(std::make_unique<Send>(comm, call->peer, tag, call->send, call->count));
     } else {
       const CallTag tag = make_tag(*call, ++comm.receives[peer]);
-      incoming[peer].push_back(std::make_unique<Receive>(comm, call->peer, tag, call->recv, call->count, chunk_elems));
+      incoming[peer].push_back(std::make_unique<Receive>(comm, call->peer, tag, call->recv, call->count));
     }
   }
   for (size_t i = 0; i < self_sends.size(); ++i) {

@@ -12,7 +12,8 @@ constexpr size_t largest_chunk_bytes = 256 << 10;
 constexpr size_t smallest_chunk_bytes = 4 << 10;
 constexpr uint64_t ring_depths[] = {4, 2};  // at least 2, so that one slot is filled while the other is emptied
 
-// The maximum size of a chunk's frame over all codecs and value types, rounded up to cache lines.
+}  // namespace
+
 size_t payload_bound(size_t chunk_bytes) {
   size_t bound = chunk_bytes;
   for (const codec::Row& row : codec::rows())
@@ -23,8 +24,6 @@ size_t payload_bound(size_t chunk_bytes) {
   constexpr size_t line = channel::cache_line_bytes;
   return (bound + line - 1) / line * line;
 }
-
-}  // namespace
 
 size_t StagingShape::bytes(int ranks) const {
   const size_t all_rings = static_cast<size_t>(ranks - 1) * rings.ring_bytes();

@@ -21,6 +21,9 @@ struct StagingShape {
   size_t bytes(int ranks) const;
 };
 
+// The maximum size of a chunk's frame over all codecs and value types, rounded up to cache lines.
+size_t payload_bound(size_t chunk_bytes);
+
 // The private buffers. Used by one call of the communicator at a time.
 class Staging {
  public:

@@ -1,0 +1,287 @@
+// Copies and reductions: a step takes its sources, stores the result to the locations among its destinations, then
+// sends it as messages.
+#include <cinttypes>
+#include <cstring>
+
+#include "codec/codec.h"
+#include "executor/host/group_run.h"
+#include "executor/host/reduction.h"
+#include "status/error.h"
+
+namespace narrowcast::executor::host {
+
+using plan::Operand;
+using plan::Place;
+using plan::Step;
+using plan::StepKind;
+
+namespace {
+
+constexpr uint64_t complete_flag = 0xffffffff;
+
+bool is_message(const Operand& operand) { return operand.place == Place::message; }
+
+bool is_coded(const Operand& operand) { return operand.codec != NCAST_CODEC_RAW; }
+
+// Whether a location receives the values as a message with its codec would deliver them.
+bool is_rounded(const Operand& operand) {
+  return operand.codec != NCAST_CODEC_RAW && operand.place != Place::message && !codec::is_exact(operand.codec);
+}
+
+}  // namespace
+
+int GroupRun::rank_of(const Operand& operand) const {
+  if (operand.place != Place::remote) return state_.comm.rank();
+  const plan::Channel& channel = state_.plan->channels[operand.channel];
+  return channel.from == state_.comm.rank() ? channel.to : channel.from;
+}
+
+Values GroupRun::locate(const Operand& operand, int rank) const {
+  return state_.locate(rank, operand.buffer, chunk_of(operand), part_);
+}
+
+std::atomic<uint64_t>& GroupRun::flag_of(const Operand& operand, int rank) const {
+  return state_.memory.flag(rank, operand.buffer, chunk_of(operand), state_.copy_of(batch_));
+}
+
+// Flags increase: the high half is the number of the micro-batch, the low half that of the unit in a loop.
+uint64_t GroupRun::flag_value() const {
+  const uint64_t unit = is_last_unit_ ? complete_flag : part_.first / part_.elems + 1;
+  return (state_.epoch + batch_ + 1) << 32 | unit;
+}
+
+// --- sources
+
+ncast_status GroupRun::take_sources(const Step& step, bool* taken) {
+  if (step.kind == StepKind::copy) return take_source(step.from[0], taken);
+  for (; next_ < step.from.size(); ++next_) {
+    const Operand& source = step.from[next_];
+    const uint64_t fewest = elems_;
+    bool here = false;
+    if (ncast_status status = take_source(source, &here)) return status;
+    if (!here) {
+      elems_ = fewest;
+      return NCAST_OK;
+    }
+    if (next_ != 0) elems_ = std::min(elems_, fewest);
+    if (ncast_status status = accumulate_source(source, next_ == 0)) return status;
+    release(source);
+  }
+  finish_reduction(step);
+  *taken = true;
+  return NCAST_OK;
+}
+
+// Makes one source the values, or the message, that the step moves.
+ncast_status GroupRun::take_source(const Operand& operand, bool* taken) {
+  frame_bytes_ = 0;
+  payload_ = {};
+  if (is_message(operand)) {
+    channel::RingReceiver& ring = state_.memory.receiver(operand.channel);
+    const int peer = state_.plan->channels[operand.channel].from;
+    CallTag expected = state_.tag;
+    expected.position = state_.received[operand.channel];
+    if (ncast_status status = next_message(state_.comm, peer, ring, expected, &payload_, &elems_)) return status;
+    if (payload_.bytes == nullptr) {
+      block_on(peer);
+      return NCAST_OK;
+    }
+    if (elems_ > state_.part_elems) {
+      return fail(NCAST_CORRUPT, "rank %d received %" PRIu64 " values from rank %d at once, more than %" PRIu64,
+                  state_.comm.rank(), elems_, peer, state_.part_elems);
+    }
+    payload_codec_ = operand.codec;
+    payload_rank_ = peer;
+    values_ = nullptr;
+    // Bare values need no decoding, unless their number is wrong.
+    if (operand.codec == NCAST_CODEC_RAW && payload_.count == elems_ * state_.value_bytes) values_ = payload_.bytes;
+  } else if (operand.place == Place::everywhere) {
+    elems_ = locate(operand, state_.comm.rank()).elems;
+    if (ncast_status status = combine_everywhere(operand, buffers_.accumulator, state_.redop)) return status;
+    values_ = buffers_.values;
+  } else {
+    const int rank = rank_of(operand);
+    if (operand.packets && flag_of(operand, rank).load(std::memory_order_acquire) < flag_value()) {
+      const channel::RankSet writers = state_.facts.packet_writers(rank, operand.buffer, chunk_of(operand));
+      awaited_ |= writers & ~channel::rank_bit(state_.comm.rank());
+      return NCAST_OK;
+    }
+    const Values values = locate(operand, rank);
+    values_ = values.start;
+    elems_ = values.elems;
+    if (operand.place == Place::remote) {
+      state_.comm.count_sent(state_.tag.operation, elems_ * state_.value_bytes, elems_ * state_.value_bytes);
+    }
+  }
+  *taken = true;
+  return NCAST_OK;
+}
+
+void GroupRun::release(const Operand& operand) {
+  if (!is_message(operand)) return;
+  state_.memory.receiver(operand.channel).release();
+  ++state_.received[operand.channel];
+}
+
+// Reduces the same chunk of all ranks of a switch, in rank order, into buffers_.values.
+ncast_status GroupRun::combine_everywhere(const Operand& operand, std::byte* accumulator, ncast_redop op) {
+  const std::vector<int>& ranks = state_.plan->channels[operand.channel].ranks;
+  for (const int rank : ranks) {
+    const std::byte* values = locate(operand, rank).start;
+    if (rank == ranks.front())
+      accumulate_first(state_.dtype, values, elems_, accumulator);
+    else
+      accumulate(state_.dtype, op, values, elems_, accumulator);
+  }
+  const auto ranks_in_all = static_cast<size_t>(state_.comm.ranks());
+  if (op == NCAST_AVG && ranks.size() != ranks_in_all) op = NCAST_SUM;
+  finish(state_.dtype, op, state_.comm.ranks(), accumulator, elems_, buffers_.values);
+  return NCAST_OK;
+}
+
+ncast_status GroupRun::accumulate_source(const Operand& operand, bool is_first) {
+  if (operand.place == Place::everywhere) {
+    const ncast_redop op = state_.redop == NCAST_AVG ? NCAST_SUM : state_.redop;
+    if (ncast_status status = combine_everywhere(operand, buffers_.inner, op)) return status;
+  } else if (ncast_status status = need_values(buffers_.values, elems_)) {
+    return status;
+  }
+  if (is_first)
+    accumulate_first(state_.dtype, values_, elems_, buffers_.accumulator);
+  else
+    accumulate(state_.dtype, state_.redop, values_, elems_, buffers_.accumulator);
+  return NCAST_OK;
+}
+
+// Rounds the result to the first location that can hold it, or else to the group's own buffer.
+void GroupRun::finish_reduction(const Step& step) {
+  std::byte* target = buffers_.values;
+  for (const Operand& operand : step.to) {
+    if (operand.place != Place::local || operand.packets || is_rounded(operand)) continue;
+    const Values values = locate(operand, state_.comm.rank());
+    if (values.elems < elems_) continue;
+    target = values.start;
+    break;
+  }
+  const bool is_average = state_.redop == NCAST_AVG && step.from.size() == static_cast<size_t>(state_.comm.ranks());
+  const ncast_redop op = state_.redop == NCAST_AVG && !is_average ? NCAST_SUM : state_.redop;
+  finish(state_.dtype, op, state_.comm.ranks(), buffers_.accumulator, elems_, target);
+  values_ = target;
+  payload_ = {};
+}
+
+// Decodes the message if necessary: to `target` if it has room, else to the group's own buffer.
+ncast_status GroupRun::need_values(std::byte* target, uint64_t capacity_elems) {
+  if (values_ != nullptr || elems_ == 0) return NCAST_OK;
+  std::byte* const values = capacity_elems >= elems_ ? target : buffers_.values;
+  if (ncast_status status = decode(encoding(payload_codec_), payload_, elems_, payload_rank_, values)) return status;
+  values_ = values;
+  return NCAST_OK;
+}
+
+// --- destinations
+
+ncast_status GroupRun::store_all(const Step& step) {
+  for (const Operand& operand : step.to) {
+    if (is_message(operand)) continue;
+    if (operand.place != Place::everywhere) {
+      if (ncast_status status = store(operand, rank_of(operand))) return status;
+      continue;
+    }
+    for (const int rank : state_.plan->channels[operand.channel].ranks) {
+      if (ncast_status status = store(operand, rank)) return status;
+    }
+  }
+  return NCAST_OK;
+}
+
+ncast_status GroupRun::store(const Operand& operand, int rank) {
+  const Values target = locate(operand, rank);
+  const uint64_t elems = std::min(elems_, target.elems);
+  const uint64_t raw_bytes = elems * state_.value_bytes;
+  uint64_t wire_bytes = raw_bytes;
+  if (elems != 0) {
+    if (is_rounded(operand)) {
+      if (ncast_status status = need_values(buffers_.values, elems_)) return status;
+      if (ncast_status status = encode_frame(operand.codec)) return status;
+      const Payload frame = {buffers_.frame, frame_bytes_};
+      std::byte* const decoded = elems == elems_ ? target.start : buffers_.values;
+      if (ncast_status status = decode(encoding(operand.codec), frame, elems_, state_.comm.rank(), decoded)) {
+        return status;
+      }
+      if (decoded != target.start) std::memcpy(target.start, decoded, raw_bytes);
+      wire_bytes = frame_bytes_;
+    } else {
+      if (ncast_status status = need_values(target.start, target.elems)) return status;
+      if (values_ != target.start) std::memmove(target.start, values_, raw_bytes);
+    }
+  }
+  const bool is_own = rank == state_.comm.rank();
+  if (operand.packets) {
+    flag_of(operand, rank).store(flag_value(), std::memory_order_release);
+    if (state_.facts.reads_remote_packets)
+      state_.comm.world->wake_peers();
+    else if (!is_own)
+      state_.comm.world->bell_of(rank).notify();
+  }
+  if (!is_own) state_.comm.count_sent(state_.tag.operation, raw_bytes, wire_bytes);
+  return NCAST_OK;
+}
+
+ncast_status GroupRun::send_messages(const Step& step, bool* all_sent) {
+  bool all = true;
+  for (size_t i = 0; i < step.to.size(); ++i) {
+    const Operand& operand = step.to[i];
+    if (!is_message(operand) || is_sent_[i] != 0) continue;
+    const channel::Slot slot = state_.memory.sender(operand.channel).next_free();
+    if (!slot) {
+      all = block_on(state_.plan->channels[operand.channel].to);
+      continue;
+    }
+    const bool is_only_one = std::ranges::count_if(step.to, is_coded) == 1;
+    if (ncast_status status = send_message(operand, slot, is_only_one)) return status;
+    is_sent_[i] = 1;
+  }
+  *all_sent = all;
+  return NCAST_OK;
+}
+
+// is_only_one: no other destination of the step is encoded.
+ncast_status GroupRun::send_message(const Operand& operand, const channel::Slot& slot, bool is_only_one) {
+  channel::RingSender& ring = state_.memory.sender(operand.channel);
+  size_t payload_bytes = 0;
+  if (payload_.bytes != nullptr && payload_codec_ == operand.codec) {
+    // Forward the message as it is. This also keeps the bits of a bounded codec.
+    payload_bytes = payload_.count;
+    std::memcpy(slot.payload, payload_.bytes, payload_bytes);
+  } else if (elems_ != 0) {
+    if (ncast_status status = need_values(buffers_.values, elems_)) return status;
+    if (operand.codec == NCAST_CODEC_RAW) {
+      payload_bytes = elems_ * state_.value_bytes;
+      std::memcpy(slot.payload, values_, payload_bytes);
+    } else if (is_only_one) {
+      if (ncast_status status = encode(encoding(operand.codec), values_, elems_, slot.payload,
+                                       ring.payload_capacity_bytes(), &payload_bytes)) {
+        return status;
+      }
+    } else {
+      if (ncast_status status = encode_frame(operand.codec)) return status;
+      payload_bytes = frame_bytes_;
+      std::memcpy(slot.payload, buffers_.frame, payload_bytes);
+    }
+  }
+  CallTag tag = state_.tag;
+  tag.position = state_.sent[operand.channel]++;
+  tag.chunk_elems = elems_;
+  put(state_.comm, ring, slot, tag, payload_bytes);
+  return NCAST_OK;
+}
+
+// Encodes the values into buffers_.frame once for all destinations with the same codec.
+ncast_status GroupRun::encode_frame(ncast_codec codec) {
+  if (frame_bytes_ != 0 && frame_codec_ == codec) return NCAST_OK;
+  frame_codec_ = codec;
+  return encode(encoding(codec), values_, elems_, buffers_.frame, state_.memory.frame_bytes(), &frame_bytes_);
+}
+
+}  // namespace narrowcast::executor::host

@@ -1,0 +1,46 @@
+// The payload of a message: values, encoded with a codec.
+#pragma once
+
+#include "channel/host/world.h"
+#include "executor/call.h"
+#include "executor/host/communicator.h"
+
+namespace narrowcast::executor::host {
+
+// How the values of a message are encoded.
+struct Encoding {
+  ncast_dtype dtype;
+  ncast_codec codec;  // not AUTO
+
+  uint64_t value_bytes() const { return ncast_dtype_bytes(dtype); }
+  bool is_raw() const { return codec == NCAST_CODEC_RAW; }
+};
+
+// The encoding of a call's own codec: the library's choice if it is AUTO.
+Encoding encoding_of(const CallTag& tag);
+
+struct Payload {
+  const std::byte* bytes = nullptr;
+  uint64_t count = 0;  // bytes
+};
+
+// Encodes values to `target`, which has room for any message of the communicator or plan. No values: no bytes.
+ncast_status encode(const Encoding& encoding, const void* values, uint64_t elems, void* target, size_t capacity_bytes,
+                    size_t* payload_bytes);
+
+// Decodes the payload of a message from `peer` that has `elems` values. Error: CORRUPT.
+ncast_status decode(const Encoding& encoding, const Payload& payload, uint64_t elems, int peer, void* values);
+
+// Puts a message whose payload is already in the slot, and counts it.
+void put(Communicator& comm, channel::RingSender& ring, const channel::Slot& slot, const CallTag& tag,
+         uint64_t payload_bytes);
+
+// NCAST_MISMATCH, with a message that compares this rank's call with a peer's.
+ncast_status mismatch(const Communicator& comm, const CallTag& own, int peer, const CallTag& theirs);
+
+// Gets the next message from a peer, without releasing it: `elems` receives the number of its values, and its tag must
+// otherwise be `expected`. *payload is empty if no message has arrived. Errors: MISMATCH, CORRUPT.
+ncast_status next_message(Communicator& comm, int peer, channel::RingReceiver& ring, const CallTag& expected,
+                          Payload* payload, uint64_t* elems);
+
+}  // namespace narrowcast::executor::host

@@ -1,0 +1,181 @@
+#include "executor/host/plan_memory.h"
+
+#include <algorithm>
+
+#include "status/error.h"
+
+namespace narrowcast::executor::host {
+
+using plan::Buffer;
+using plan::ChannelKind;
+using plan::Operand;
+using plan::Place;
+using plan::Step;
+
+namespace {
+
+constexpr size_t largest_part_bytes = 256 << 10;
+constexpr size_t smallest_part_bytes = 64;
+constexpr Buffer all_buffers[] = {Buffer::input, Buffer::output, Buffer::scratch};
+
+size_t round_up(size_t bytes) {
+  constexpr size_t line = channel::cache_line_bytes;
+  return (bytes + line - 1) / line * line;
+}
+
+// What the steps of a group need.
+struct Needs {
+  bool frame = false, values = false, accumulator = false, inner = false;
+
+  void add(const Step& step) {
+    for (const Step& inner_step : step.body) add(inner_step);
+    if (step.to.empty()) return;
+    const auto is_reduced = [](const Operand& operand) { return operand.place == Place::everywhere; };
+    const bool reduces = step.kind == plan::StepKind::reduce;
+    const bool nested = std::ranges::any_of(step.from, is_reduced);
+    accumulator = accumulator || reduces || nested;
+    inner = inner || (reduces && nested);
+    // Values are decoded here before they are reduced, or encoded otherwise, or if a location takes only some of them.
+    const auto is_message = [](const Operand& operand) { return operand.place == Place::message; };
+    values = values || reduces || nested || std::ranges::any_of(step.from, is_message);
+    const auto is_coded = [](const Operand& operand) { return operand.codec != NCAST_CODEC_RAW; };
+    frame = frame || std::ranges::any_of(step.to, is_coded);
+  }
+};
+
+}  // namespace
+
+// The offsets of everything in the region of a loaded plan.
+class PlanMemory::Layout {
+ public:
+  Layout(const plan::Plan& plan, const PlanFacts& facts, size_t part) : plan_(plan), facts_(facts), part_bytes_(part) {
+    bytes_ = round_up(sizeof(PaddedSemaphore)) * plan.channels.size();
+    for (int rank = 0; rank < plan.rank_count(); ++rank) {
+      for (const Buffer buffer : all_buffers) {
+        exposed_.push_back(bytes_);
+        if (facts.exposes(buffer)) bytes_ += part_count(rank, buffer) * part + flags_bytes(rank, buffer);
+      }
+    }
+    for (size_t i = 0; i < plan.channels.size(); ++i) {
+      rings_.push_back(bytes_);
+      if (plan.channels[i].kind == ChannelKind::ring) bytes_ += ring_shape(i).ring_bytes();
+    }
+  }
+
+  size_t bytes() const { return bytes_; }
+  size_t ring(size_t channel) const { return rings_[channel]; }
+  size_t exposed(int rank, Buffer buffer) const { return exposed_[index(rank, buffer)]; }
+  size_t flags_bytes(int rank, Buffer buffer) const { return round_up(part_count(rank, buffer) * sizeof(uint64_t)); }
+  // As many slots as the chunks of `depth` messages: a message of several chunks uses one slot for each.
+  channel::RingShape ring_shape(size_t channel) const {
+    return {uint64_t{plan_.channels[channel].depth} * facts_.message_chunks[channel], payload_bound(part_bytes_)};
+  }
+  size_t part_count(int rank, Buffer buffer) const {
+    return size_t{plan_.buffer_chunks(rank, buffer)} * (buffer == Buffer::scratch ? plan_.scratch_copies : 1);
+  }
+
+ private:
+  const plan::Plan& plan_;
+  const PlanFacts& facts_;
+  size_t part_bytes_;
+  size_t bytes_ = 0;
+  std::vector<size_t> exposed_, rings_;
+};
+
+ncast_status PlanMemory::borrow(Communicator& comm, const plan::Plan& plan, PlanMemory* memory) {
+  memory->part_bytes_ = comm.staging.chunk_bytes();
+  memory->frame_bytes_ = comm.staging.frame_capacity_bytes();
+  for (const plan::Channel& channel : plan.channels) {
+    memory->senders_.push_back(channel.from == comm.rank() ? &comm.world->to(channel.to) : nullptr);
+    memory->receivers_.push_back(channel.to == comm.rank() ? &comm.world->from(channel.from) : nullptr);
+  }
+  // The builders' plans have at most one group that needs such buffers.
+  Staging& staging = comm.staging;
+  const size_t groups = plan.ranks[static_cast<size_t>(comm.rank())].groups.size();
+  memory->groups_.assign(groups, {staging.frame(), staging.values(), staging.accumulator(), nullptr});
+  return NCAST_OK;
+}
+
+ncast_status PlanMemory::allocate(Communicator& comm, const plan::Plan& plan, const PlanFacts& facts,
+                                  PlanMemory* memory) {
+  const size_t limit_bytes = comm.counters().scratch_bytes * static_cast<size_t>(comm.ranks());
+  size_t part = largest_part_bytes;
+  while (part > smallest_part_bytes && Layout(plan, facts, part).bytes() > limit_bytes) part /= 2;
+  const Layout layout(plan, facts, part);
+  if (layout.bytes() > limit_bytes) {
+    return fail(
+        NCAST_INVALID_ARGUMENT,
+        "the plan needs at least %zu bytes of staging memory, but %d ranks with the communicator's scratch_bytes "
+        "have %zu",
+        layout.bytes(), comm.ranks(), limit_bytes);
+  }
+  memory->part_bytes_ = part;
+  memory->frame_bytes_ = payload_bound(part);
+  if (layout.bytes() != 0) {
+    if (ncast_status status = comm.world->add_region(layout.bytes(), &memory->region_)) return status;
+  }
+  std::byte* const base = memory->region_.data();
+  memory->semaphores_ = reinterpret_cast<PaddedSemaphore*>(base);
+  const int self = comm.rank();
+  for (size_t i = 0; i < plan.channels.size(); ++i) {
+    const plan::Channel& channel = plan.channels[i];
+    memory->senders_.push_back(nullptr);
+    memory->receivers_.push_back(nullptr);
+    if (channel.kind != ChannelKind::ring) continue;
+    std::byte* const ring = base + layout.ring(i);
+    if (channel.from == self) {
+      memory->own_senders_.push_back(
+          std::make_unique<channel::RingSender>(ring, layout.ring_shape(i), &comm.world->bell_of(channel.to)));
+      memory->senders_[i] = memory->own_senders_.back().get();
+    }
+    if (channel.to == self) {
+      memory->own_receivers_.push_back(
+          std::make_unique<channel::RingReceiver>(ring, layout.ring_shape(i), &comm.world->bell_of(channel.from)));
+      memory->receivers_[i] = memory->own_receivers_.back().get();
+    }
+  }
+  memory->exposed_.resize(plan.ranks.size() * 3);
+  for (int rank = 0; rank < plan.rank_count(); ++rank) {
+    memory->scratch_chunks_.push_back(plan.ranks[static_cast<size_t>(rank)].scratch_chunks);
+    for (const Buffer buffer : all_buffers) {
+      if (!facts.exposes(buffer)) continue;
+      std::byte* const flags = base + layout.exposed(rank, buffer);
+      memory->exposed_[index(rank, buffer)] = {flags + layout.flags_bytes(rank, buffer),
+                                               reinterpret_cast<std::atomic<uint64_t>*>(flags)};
+    }
+  }
+  if (plan.in_place == plan::InPlace::yes && facts.exposes(Buffer::input)) memory->overlay_buffers(plan);
+  if (facts.uses_scratch && !facts.exposes(Buffer::scratch)) {
+    memory->private_.resize(layout.part_count(self, Buffer::scratch) * part);
+    memory->exposed_[index(self, Buffer::scratch)].parts = memory->private_.data();
+  }
+  memory->make_group_buffers(plan.ranks[static_cast<size_t>(self)]);
+  return NCAST_OK;
+}
+
+// If input and output are the same memory, the smaller one is the part of the larger one that belongs to the rank.
+void PlanMemory::overlay_buffers(const plan::Plan& plan) {
+  for (int rank = 0; rank < plan.rank_count(); ++rank) {
+    const uint32_t inputs = plan.input_chunks(rank);
+    const uint32_t outputs = plan.output_chunks(rank);
+    if (inputs == 0 || outputs == 0) continue;
+    const Exposed& larger = exposed_[index(rank, inputs > outputs ? Buffer::input : Buffer::output)];
+    Exposed& smaller = exposed_[index(rank, inputs > outputs ? Buffer::output : Buffer::input)];
+    const size_t first = inputs == outputs ? 0 : static_cast<size_t>(rank) * plan.chunks;
+    smaller = {larger.parts + first * part_bytes_, larger.flags + first};
+  }
+}
+
+void PlanMemory::make_group_buffers(const plan::Rank& rank) {
+  const auto make = [this](bool needed, size_t bytes) -> std::byte* {
+    return needed ? group_memory_.emplace_back(bytes).data() : nullptr;
+  };
+  for (const plan::Group& group : rank.groups) {
+    Needs needs;
+    for (const Step& step : group.steps) needs.add(step);
+    groups_.push_back({make(needs.frame, frame_bytes_), make(needs.values, part_bytes_),
+                       make(needs.accumulator, part_bytes_), make(needs.inner, part_bytes_)});
+  }
+}
+
+}  // namespace narrowcast::executor::host

@@ -1,0 +1,70 @@
+// A prepared plan on this rank, and the call that it is running. The groups of the rank share it.
+#pragma once
+
+#include <algorithm>
+#include <memory>
+#include <vector>
+
+#include "executor/host/message.h"
+#include "executor/host/plan_memory.h"
+
+namespace narrowcast::executor::host {
+
+// Consecutive values.
+struct Values {
+  std::byte* start;
+  uint64_t elems;
+};
+
+// Which values of a chunk a step is about: those of a micro-batch or, in a loop, a unit of them.
+struct Part {
+  uint64_t batch = 0;
+  uint64_t first = 0;             // value of the micro-batch's part
+  uint64_t elems = ~uint64_t{0};  // at most
+};
+
+struct PlanState {
+  PlanState(Communicator& communicator, std::shared_ptr<const plan::Plan> prepared)
+      : comm(communicator),
+        plan(std::move(prepared)),
+        facts(*plan),
+        consumed(plan->channels.size()),
+        sent(plan->channels.size()),
+        received(plan->channels.size()) {}
+
+  Communicator& comm;
+  const std::shared_ptr<const plan::Plan> plan;
+  const PlanFacts facts;
+  PlanMemory memory;
+
+  // By channel, since the plan was prepared: how often this rank has waited for a semaphore, and messages of a ring.
+  std::vector<uint64_t> consumed, sent, received;
+  uint64_t epoch = 0;  // micro-batches of earlier calls
+
+  // The call.
+  CallTag tag = {};
+  ncast_dtype dtype = NCAST_INT8;
+  ncast_redop redop = NCAST_SUM;
+  std::byte* input = nullptr;  // not written, unless it is also the output
+  std::byte* output = nullptr;
+  size_t value_bytes = 1;
+  uint64_t count = 0;
+  uint64_t chunk_elems = 0;  // of a chunk; the last ones of a piece may have fewer values
+  uint64_t part_elems = 0;   // of a chunk in a micro-batch
+  uint64_t batches = 0;
+  // By barrier and its groups: how often the group has reached it.
+  std::vector<std::vector<uint64_t>> arrivals;
+
+  const plan::Rank& rank_plan() const { return plan->ranks[static_cast<size_t>(comm.rank())]; }
+  uint32_t copy_of(uint64_t batch) const { return static_cast<uint32_t>((epoch + batch) % plan->scratch_copies); }
+
+  void begin(const Call& call, const CallTag& call_tag);
+  // How many values of a chunk belong to a micro-batch.
+  uint64_t elems_of(plan::Buffer buffer, uint32_t chunk, uint64_t batch) const;
+  // Where a part of a chunk is while the plan runs.
+  Values locate(int rank, plan::Buffer buffer, uint32_t chunk, const Part& part) const;
+  // Where it is in the user's memory. Not for scratch.
+  std::byte* in_user_memory(plan::Buffer buffer, uint32_t chunk, uint64_t batch) const;
+};
+
+}  // namespace narrowcast::executor::host
