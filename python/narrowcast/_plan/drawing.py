@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import importlib
 import io
-from collections.abc import Sequence
+import json
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from .._files.atomic import write_file
+from ..errors import InvalidArgumentError
 from ..plots import FORMATS, require
+from .dsl.sites import Site
 from .model import Operand, Plan, Step
-from .text import Names, heading
+from .text import Names
 from .timeline import Event, Timeline
 
-__all__ = ["FORMATS", "chrome_trace", "draw", "kind_of", "require"]
+__all__ = ["FORMATS", "require", "write_timeline"]
 
 _COLORS = {
     "send": "#2166ac",
@@ -46,19 +49,44 @@ def kind_of(step: Step) -> str:
     return "copy"
 
 
-def draw(plan: Plan, timeline: Timeline, path: Path) -> None:
+def write_timeline(
+    plan: Plan,
+    timeline: Timeline,
+    path: Path,
+    title: str,
+    site_of: Callable[[int], Site | None],
+    *,
+    microseconds: bool = False,
+) -> None:
+    """Draws a timeline if the path ends in one of FORMATS, and writes a Chrome trace if it ends in .json.
+
+    site_of: the line of the program that a step comes from, by its origin.
+
+    Raises UnsupportedError without matplotlib, InvalidArgumentError for other endings, and OSError.
+    """
+    if path.suffix == ".json":
+        trace = chrome_trace(plan, timeline, title, site_of)
+        write_file(path, (json.dumps(trace) + "\n").encode())
+    elif path.suffix in FORMATS:
+        draw(plan, timeline, path, title, microseconds=microseconds)
+    else:
+        raise InvalidArgumentError(f"{path} must end in .json or one of {', '.join(FORMATS)}")
+
+
+def draw(plan: Plan, timeline: Timeline, path: Path, title: str, *, microseconds: bool) -> None:
     """Draws a timeline: a row for each group, a bar for each step, a line for each message and signal.
 
     path: must end in one of FORMATS; replaced atomically. The image has at most 1,550 x 1,550 pixels.
+    microseconds: the times are; otherwise they are logical.
 
     Raises UnsupportedError without matplotlib, and OSError.
     """
     require()
     figures, collections = (importlib.import_module(f"matplotlib.{name}") for name in ("figure", "collections"))
     rows = _rows(plan)
-    end = timeline.end + (1 if timeline.blocked else 0)
+    end = max((event.end for event in timeline.blocked), default=timeline.end) or 1.0
     height = min(_MAX_INCHES, 1.6 + 0.42 * len(rows))
-    width = min(_MAX_INCHES, max(7.0, _MARGIN_INCHES + 1.3 * end))
+    width = _MAX_INCHES if microseconds else min(_MAX_INCHES, max(7.0, _MARGIN_INCHES + 1.3 * end))
     figure = figures.Figure(figsize=(width, height), dpi=_DOTS_PER_INCH, layout="constrained")
     axes = figure.add_subplot()
     drawn: dict[str, list[Any]] = {}
@@ -85,13 +113,15 @@ def draw(plan: Plan, timeline: Timeline, path: Path) -> None:
     axes.add_collection(collections.LineCollection(lines, color="black", linewidth=0.6, alpha=0.45))
     axes.plot(*zip(*(line[1] for line in lines), strict=True) if lines else ((), ()), "k.", markersize=3, alpha=0.6)
     if height < _MAX_INCHES:
-        _write_operands(axes, plan, timeline, rows, int((width - _MARGIN_INCHES) / max(end, 1) / _CHARACTER_INCHES))
+        _write_operands(axes, plan, timeline, rows, (width - _MARGIN_INCHES) / end / _CHARACTER_INCHES)
     _label(axes, plan, rows)
-    axes.set_xlim(0, max(end, 1))
+    axes.set_xlim(0, end)
     axes.set_ylim(len(rows) - 0.4, -0.6)
-    axes.set_xlabel("steps: each one takes one unit of time and starts as soon as it can")
+    axes.set_xlabel(
+        "microseconds" if microseconds else "steps: each one takes one unit of time and starts as soon as it can"
+    )
     axes.spines[["top", "right", "left"]].set_visible(False)
-    figure.suptitle(heading(plan), fontsize=10, wrap=True)
+    figure.suptitle(title, fontsize=10, wrap=True)
     figure.legend(loc="outside lower right", ncols=len(_COLORS), frameon=False, fontsize=8)
     content = io.BytesIO()
     figure.savefig(content, format=path.suffix.removeprefix("."))
@@ -105,13 +135,14 @@ def _rows(plan: Plan) -> dict[tuple[int, int], float]:
 
 
 def _write_operands(
-    axes: Any, plan: Plan, timeline: Timeline, rows: dict[tuple[int, int], float], characters: int
+    axes: Any, plan: Plan, timeline: Timeline, rows: dict[tuple[int, int], float], characters_per_unit: float
 ) -> None:
-    """Writes into each bar what the step moves, if there is space for `characters` characters."""
-    if characters < _LEAST_CHARACTERS:
-        return
+    """Writes into each bar what the step moves, if there is space."""
     for event in (*timeline.events, *timeline.blocked):
         step = event.step
+        characters = int((event.end - event.start) * characters_per_unit)
+        if characters < _LEAST_CHARACTERS:
+            continue
         text = step.kind
         if step.destinations:
             sources, destinations = (
@@ -160,11 +191,10 @@ def _label(axes: Any, plan: Plan, rows: dict[tuple[int, int], float]) -> None:
     axes.set_yticks([row for row, _ in shown], [name for _, name in shown], fontsize=8)
 
 
-def chrome_trace(plan: Plan, timeline: Timeline, site_of: Any) -> dict[str, Any]:
+def chrome_trace(plan: Plan, timeline: Timeline, title: str, site_of: Callable[[int], Site | None]) -> dict[str, Any]:
     """The events of a timeline for Perfetto or chrome://tracing: a process for each rank, a track for each group.
 
     Messages and signals are flows. A unit of logical time is written as a microsecond.
-    site_of: the line of the program that a step comes from, by its origin, or None.
     """
     names = Names(plan)
     events: list[dict[str, Any]] = []
@@ -194,10 +224,11 @@ def chrome_trace(plan: Plan, timeline: Timeline, site_of: Any) -> dict[str, Any]
             }
         )
     for number, flow in enumerate(timeline.flows):
-        for phase, event, time in (("s", flow.source, flow.source.end - 0.01), ("f", flow.target, flow.target.start)):
+        begin = (flow.source.start + flow.source.end) / 2  # inside the step, where the viewer expects it
+        for phase, event, time in (("s", flow.source, begin), ("f", flow.target, flow.target.start)):
             entry: dict[str, Any] = {"ph": phase, "id": number, "name": "flow", "cat": "flow", "ts": time}
             entry |= {"pid": event.rank, "tid": event.group}
             if phase == "f":
                 entry["bp"] = "e"  # the flow ends at the step that contains this time
             events.append(entry)
-    return {"traceEvents": events, "displayTimeUnit": "ms", "otherData": {"plan": heading(plan)}}
+    return {"traceEvents": events, "displayTimeUnit": "ms", "otherData": {"plan": title}}

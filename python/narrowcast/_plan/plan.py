@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 
@@ -63,16 +62,9 @@ class Plan:
         if path is None:
             print(*listing(self.model), sep="\n")
             return
-        from . import drawing
+        from .drawing import write_timeline
 
-        target = Path(path)
-        if target.suffix == ".json":
-            trace = drawing.chrome_trace(self.model, timeline(self.model), self.site)
-            write_file(target, (json.dumps(trace) + "\n").encode())
-        elif target.suffix in drawing.FORMATS:
-            drawing.draw(self.model, timeline(self.model), target)
-        else:
-            raise InvalidArgumentError(f"{target} must end in .json or one of {', '.join(drawing.FORMATS)}")
+        write_timeline(self.model, timeline(self.model), Path(path), heading(self.model), self.site)
 
     def __repr__(self) -> str:
         return f"<{heading(self.model)}>"

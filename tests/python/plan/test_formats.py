@@ -7,7 +7,7 @@ import json
 import pytest
 from msccl_documents import all_reduce_pairs
 from mscclpp_documents import all_reduce_get
-from narrowcast._plan import formats
+from narrowcast._plan import formats, loading
 from narrowcast._plan.model import Channel, Group, Operand, Plan, Rank, Step
 from narrowcast.errors import InvalidArgumentError, UnsupportedError
 
@@ -35,6 +35,23 @@ def test_other_documents_are_errors_that_name_the_document(data: bytes) -> None:
 def test_unsupported_documents_name_the_document() -> None:
     with pytest.raises(UnsupportedError, match=r"^a\.xml: the collective 'custom'"):
         formats.read(XML.replace(b"allreduce", b"custom"), "a.xml")
+
+
+def test_reports_name_the_lines_of_an_xml_document() -> None:
+    wrong = XML.replace(b'type="s" srcbuf="i" srcoff="1"', b'type="s" srcbuf="s" srcoff="0"', 1)
+    fault = loading.read(wrong, "wrong.xml").verify().fault
+    assert fault is not None
+    assert str(fault).startswith("undefined: rank 0, group 0, step 0 (wrong.xml:4)")
+
+
+@pytest.mark.parametrize(("data", "form"), [(XML, "msccl_xml"), (JSON, "mscclpp_json"), (OWN, "json")])
+def test_formats_are_recognized(data: bytes, form: str) -> None:
+    assert formats.recognize(data) == form
+
+
+@pytest.mark.parametrize("data", [b"", b"<html/>", b"{}", b'{"gpus": 8}'])
+def test_other_documents_are_not_recognized(data: bytes) -> None:
+    assert formats.recognize(data) is None
 
 
 @pytest.mark.parametrize("form", formats.FORMATS)

@@ -7,10 +7,26 @@ from ..model import Plan
 from . import msccl_xml, mscclpp_json
 from .json_document import load
 
-__all__ = ["FORMATS", "read", "write"]
+__all__ = ["FORMATS", "read", "recognize", "write"]
 
 #: The library's own form, and those of MSCCL (MSCCLang, TACCL, TE-CCL, RCCL) and MSCCL++ (both schemas).
 FORMATS = ("json", "msccl_xml", "mscclpp_json")
+
+
+def recognize(data: bytes) -> str | None:
+    """The name of the format that a document seems to be in, or None if it does not look like a plan.
+
+    A few words decide. For choosing among files: `read` says what is wrong with a document.
+    """
+    if _is_xml(data):
+        return "msccl_xml" if b"<algo" in data else None
+    if b'"narrowcast_plan"' in data:
+        return "json"
+    return "mscclpp_json" if b'"gpus"' in data and b'"threadblocks"' in data else None
+
+
+def _is_xml(data: bytes) -> bool:
+    return data.lstrip(b"\xef\xbb\xbf\xff\xfe\x00 \t\r\n").startswith(b"<")
 
 
 def read(data: bytes, name: str = "", depth: int | None = None) -> Plan:
@@ -27,7 +43,7 @@ def read(data: bytes, name: str = "", depth: int | None = None) -> Plan:
 
 
 def _read(data: bytes, depth: int | None) -> Plan:
-    if data.lstrip(b"\xef\xbb\xbf\xff\xfe\x00 \t\r\n").startswith(b"<"):
+    if _is_xml(data):
         return msccl_xml.read(data, depth)
     document = load(data)
     if "narrowcast_plan" in document:

@@ -24,7 +24,7 @@ class _Benchmarks(CommandGroup):
 
     def load(self, name: str) -> Any:
         if name == "codec":
-            return single_command(name, codec)
+            return single_command(name, codec_command)
         return single_command(name, collective(name), cls=CollectiveCommand)
 
 
@@ -32,7 +32,7 @@ bench = new_group(None, _Benchmarks, "Measure the codecs and the collectives.")
 bench.callback()(print_help_without_command)
 
 
-def codec(
+def codec_command(
     source: Annotated[Path, typer.Argument(metavar="FILE", help="safetensors, npy, or plain values with --dtype.")],
     dtype: DtypeOption = None,
     codec: Annotated[str, typer.Option(callback=codec_name, help="A codec, such as raw or name:key=value.")] = "window",

@@ -14,32 +14,32 @@ import numpy.typing as npt
 
 from ... import codec as _codec
 from ..._bench.samples import tiled
-from ..._files.display import printable
+from ..._files.display import bytes_text, printable
 from ..._native.library import library_version
+from ...cuda import slot_count
 from ...errors import UnsupportedError
 from ...types import ValueType
 
 Tensors = dict[str, tuple[ValueType, npt.NDArray[np.uint8]]]
+_ALIGNMENT = 16
 # The reference implementation is slow: this much is enough to time it.
 _REFERENCE_BYTES = 4 << 20
 
 
 def on_host(tensors: Tensors, codec: str, tile_bytes: int, iterations: int, *, quiet: bool) -> dict[str, Any]:
     """Measures the fast and the reference implementation on one core, and compares their frames."""
-    columns = ("tensor", "type", "ratio", "encode", "decode", "ref encode", "ref decode", "exact")
-    line = "{:24} {:12} {:>7} {:>8} {:>8} {:>10} {:>10} {:>6}"
+    line = _Line("{:>7} {:>7} {:>7} {:>7}", "encode", "decode", "ref enc", "ref dec")
     device = processor()
     if not quiet:
-        print(f"# codec {codec} on one core of {device}, {tile_bytes} bytes per tensor; GB/s of raw bytes, medians")
-        print(line.format(*columns), flush=True)
+        print(f"# codec {codec} on one core of {device}")
+        line.print_heading(tile_bytes)
     rows = []
     for name, (kind, raw) in tensors.items():
         row = _host_row(name, kind, raw, codec, tile_bytes, iterations)
         rows.append(row)
         if not quiet:
             speeds = [row[f"{key}_gb_per_s"] for key in ("encode", "decode", "reference_encode", "reference_decode")]
-            cells = [printable(name), kind.name, f"{row['ratio']:.4f}", *(f"{s:.3f}" for s in speeds)]
-            print(line.format(*cells, "yes" if row["exact"] else "NO"), flush=True)
+            line.print_row(row, *(f"{speed:.3f}" for speed in speeds))
     return {"device": device, "version": library_version(), "iterations": iterations, "rows": rows}
 
 
@@ -48,7 +48,16 @@ def _host_row(
 ) -> dict[str, Any]:
     values = tiled(raw, tile_bytes - tile_bytes % kind.bytes)
     short = values[: _REFERENCE_BYTES - _REFERENCE_BYTES % kind.bytes]
-    result: dict[str, Any] = {"tensor": name, "dtype": kind.name, "codec": codec, "raw_bytes": values.size}
+    frame = _codec.encode(raw, codec=codec, dtype=kind.name)
+    result: dict[str, Any] = {
+        "tensor": name,
+        "dtype": kind.name,
+        "codec": codec,
+        "raw_bytes": raw.size,
+        "wire_bytes": frame.size,
+        "ratio": frame.size / raw.size,
+        "tile_bytes": values.size,
+    }
     frames = {}
     exact = True
     for reference, own in ((False, values), (True, short)):
@@ -58,9 +67,6 @@ def _host_row(
         exact = exact and np.array_equal(coder.back, own)
         result[f"{path}encode_gb_per_s"] = own.size / encode_seconds / 1e9
         result[f"{path}decode_gb_per_s"] = own.size / decode_seconds / 1e9
-        if not reference:
-            result["wire_bytes"] = coder.frame.size
-            result["ratio"] = coder.frame.size / own.size
         frames[reference] = _codec.encode(short, codec=codec, dtype=kind.name, reference=reference)
     result["exact"] = bool(exact and np.array_equal(frames[False], frames[True]))
     return result
@@ -111,36 +117,65 @@ def on_cuda(
     if not device_count():
         raise UnsupportedError("--device cuda needs a CUDA GPU, but none was found")
     device = cuda_driver.device_name()
-    line = "{:24} {:12} {:6} {:>7} {:>8} {:>8} {:>6}"
+    line = _Line("{:6} {:>9} {:>9}", "layout", "encode", "decode")
     if not quiet:
-        limit = f"{ctas} CTAs" if ctas else "all CTAs"
-        print(f"# codec {codec} on {device}, {limit}, {tile_bytes} bytes per tensor; GB/s of raw bytes, medians")
-        print(line.format("tensor", "type", "layout", "ratio", "encode", "decode", "exact"), flush=True)
+        print(f"# codec {codec} on {device}, {f'{ctas} CTAs' if ctas else 'all CTAs'}")
+        line.print_heading(tile_bytes)
     rows = []
     for name, (kind, raw) in tensors.items():
         for slots in (False, True):
             speed = measure(raw, kind, tile_bytes, codec=codec, max_ctas=ctas, slots=slots, iterations=iterations)
-            rows.append(
-                {
-                    "tensor": name,
-                    "dtype": kind.name,
-                    "codec": codec,
-                    "layout": speed.layout,
-                    "raw_bytes": speed.raw_bytes,
-                    "wire_bytes": speed.wire_bytes,
-                    "ratio": speed.ratio,
-                    "encode_gb_per_s": speed.encode_gb_per_s,
-                    "decode_gb_per_s": speed.decode_gb_per_s,
-                    "exact": speed.exact,
-                }
-            )
+            wire_bytes = _slots_bytes(raw, kind, codec) if slots else _codec.encode(raw, codec=codec, dtype=kind).size
+            row = {
+                "tensor": name,
+                "dtype": kind.name,
+                "codec": codec,
+                "layout": speed.layout,
+                "raw_bytes": raw.size,
+                "wire_bytes": wire_bytes,
+                "ratio": wire_bytes / raw.size,
+                "tile_bytes": speed.raw_bytes,
+                "encode_gb_per_s": speed.encode_gb_per_s,
+                "decode_gb_per_s": speed.decode_gb_per_s,
+                "exact": speed.exact,
+            }
+            rows.append(row)
             if not quiet:
-                cells = (f"{speed.ratio:.4f}", f"{speed.encode_gb_per_s:.0f}", f"{speed.decode_gb_per_s:.0f}")
-                print(
-                    line.format(printable(name), kind.name, speed.layout, *cells, "yes" if speed.exact else "NO"),
-                    flush=True,
-                )
+                line.print_row(row, speed.layout, f"{speed.encode_gb_per_s:.0f}", f"{speed.decode_gb_per_s:.0f}")
     return {"device": device, "version": library_version(), "ctas": ctas, "iterations": iterations, "rows": rows}
+
+
+def _slots_bytes(raw: npt.NDArray[np.uint8], kind: ValueType, codec: str) -> int:
+    """The bytes of the payloads of a tensor and of their lengths."""
+    frame = _codec.encode(raw, codec=codec, dtype=kind)
+    info = _codec.inspect(frame)
+    ends = -(-4 * info.blocks // _ALIGNMENT) * _ALIGNMENT
+    lengths = 4 * slot_count(kind.name, info.elems, codec=codec)
+    return frame.size - _codec.FRAME_HEADER_BYTES - ends + lengths
+
+
+class _Line:
+    """The lines of a table that is printed while it is measured."""
+
+    _START, _END = "{:20} {:11} {:>7} ", " {:>5}"
+    _NAME_WIDTH = 20
+
+    def __init__(self, cells: str, *titles: str) -> None:
+        self._format = self._START + cells + self._END
+        self._titles = titles
+
+    def print_heading(self, tile_bytes: int) -> None:
+        print("# ratio: of a frame of the tensor; speeds: GB/s of raw bytes, medians,")
+        print(f"# of tensors repeated to {bytes_text(tile_bytes)}")
+        print(self._format.format("tensor", "type", "ratio", *self._titles, "exact"), flush=True)
+
+    def print_row(self, row: dict[str, Any], *cells: str) -> None:
+        name = printable(row["tensor"])
+        if len(name) > self._NAME_WIDTH:
+            print(name)
+            name = ""
+        exact = "yes" if row["exact"] else "NO"
+        print(self._format.format(name, row["dtype"], f"{row['ratio']:.4f}", *cells, exact), flush=True)
 
 
 def processor() -> str:

@@ -158,7 +158,7 @@ def collective(operation: str) -> Callable[..., None]:
             raise BadUse(str(error)) from None
         reduces = operations.describe(operation).reduces
         ops = list(REDUCTIONS) if op == _ALL and reduces else ["sum" if op == _ALL else op]
-        codecs = [comm_codec_name(name) for name in _listed_codecs(codec)] or ["auto" if is_cuda else "window"]
+        codecs = [comm_codec_name(name) for name in _listed_codecs(codec)] or ["auto"]
         opponents = _opponents(operation, _listed(against), is_cuda, windows=register == _WINDOWS)
         if plot is not None:
             if len(kinds) * len(ops) > 1:
