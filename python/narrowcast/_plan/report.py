@@ -18,15 +18,17 @@ class Step:
     group: int | None  #: the group of thread blocks
     step: int | None  #: index in the group, of the loop if the step is in one
     body: int | None  #: index in the loop
-    site: Site | None  #: the line of the program that it comes from; None for plans that were read from a file
+    origin: int  #: the number that the author of the plan gave to the step; 0: none
+    site: Site | None  #: the line of the program or the document that it comes from, if that is known
     text: str  #: what it does, or what is wrong there
 
     @property
     def place(self) -> str:
-        """`rank 0, group 1, step 3 (ring.py:12)`; empty if it is about no rank."""
+        """`rank 0, group 1, step 3 (ring.py:12)`, or `(origin 12)` without a line; empty if it is about no rank."""
         numbers = {"rank": self.rank, "group": self.group, "step": self.step, "step of the loop": self.body}
         text = ", ".join(f"{name} {number}" for name, number in numbers.items() if number is not None)
-        return f"{text} ({self.site})" if text and self.site is not None else text
+        origin = self.site or (f"origin {self.origin}" if self.origin else None)
+        return f"{text} ({origin})" if text and origin is not None else text
 
 
 @dataclass(frozen=True)
@@ -87,8 +89,9 @@ def report_of(found: dict[str, Any], site_of: Callable[[int, int], Site | None])
 
     def step(entry: dict[str, Any], key: str) -> Step:
         plan = entry.get("plan") or 0
-        site = site_of(plan, entry.get("origin") or 0)
-        return Step(plan, entry["rank"], entry["group"], entry["step"], entry["body"], site, entry[key] or "")
+        origin = entry.get("origin") or 0
+        place = (entry["rank"], entry["group"], entry["step"], entry["body"])
+        return Step(plan, *place, origin, site_of(plan, origin), entry[key] or "")
 
     def fault(entry: dict[str, Any] | None) -> Fault | None:
         if entry is None or not entry.get("property"):
