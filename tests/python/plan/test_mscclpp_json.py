@@ -542,6 +542,11 @@ O0 = Operand("output", 0)
         ("reduce", [PACKETS, I0], [O1, MORE_PACKETS], ["recpkt"]),
         ("reduce", [PACKETS, I0], [O1, MORE_PACKETS, FAR_PACKETS], ["recspkt"]),
         ("reduce", [I0, PACKETS], [O1, FAR_PACKETS, FAR], ["respkt", "put"]),
+        ("reduce", [I0, FAR, O1, Operand("input", 3)], [O1], ["re", "rre"]),
+        ("reduce", [FAR, remote_at("output", 2)], [O1, FAR], ["get", "rres"]),
+        ("reduce", [PACKETS, MORE_PACKETS], [O1], ["upkt", "repkt"]),
+        ("reduce", [Operand("input", i) for i in range(12)], [O1, FAR], ["re", "res"]),
+        ("reduce", [I0, *(Operand("scratch", i, packets=True) for i in range(19))], [O1], ["repkt", "repkt", "repkt"]),
     ],
 )
 def test_operations_of_a_step(kind: str, sources: list, destinations: list, names: list[str]) -> None:
@@ -553,7 +558,8 @@ def test_operations_of_a_step(kind: str, sources: list, destinations: list, name
     assert all(op["reduce_op"] == "max" for op in reduces)
     again = mscclpp_json.read(json.dumps(written).encode())
     steps = again.ranks[0].groups[0].steps
-    assert sum(len(step.destinations) for step in steps) == len(destinations)
+    written_to = {(o.buffer, o.chunk, o.channel is None, o.packets) for step in steps for o in step.destinations}
+    assert written_to == {(o.buffer, o.chunk, o.channel is None, o.packets) for o in destinations}
 
 
 @pytest.mark.parametrize(
@@ -568,10 +574,12 @@ def test_operations_of_a_step(kind: str, sources: list, destinations: list, name
         (two_ranks(Step("copy", [I0], [S2, MORE_PACKETS])), "scratch cannot contain both"),
         (two_ranks(Step("copy", [I0], [PORT_PACKETS])), "cannot copy values of the rank to packets behind a port"),
         (two_ranks(Step("copy", [PORT], [O1])), "group 0 step 0: MSCCL.. cannot copy values behind a port channel"),
-        (two_ranks(Step("reduce", [I0, O1, FAR], [O1])), "together with exactly one local chunk"),
         (two_ranks(Step("reduce", [I0, O1], [FAR])), "stores the result of a reduction in the rank"),
         (two_ranks(Step("reduce", [I0, SWITCH], [O1])), "cannot reduce values behind a switch"),
-        (two_ranks(Step("reduce", [Operand("input", i) for i in range(11)], [O1]), chunks=11), "10 operands at most"),
+        (
+            two_ranks(Step("reduce", [*(Operand("input", i) for i in range(11)), Operand("output", 2)], [O1], 2)),
+            "an operation of MSCCL.. has 10 operands at most",
+        ),
         (
             two_ranks(Step("loop", unit_bytes=64, body=[Step("copy", [I0], [O1]), Step("copy", [I0], [O1], 2)])),
             "the steps of a pipeline of MSCCL.. must have the same count",
@@ -586,6 +594,20 @@ def test_what_the_format_cannot_express_is_unsupported(plan: Plan, message: str)
 def test_an_unknown_reduction_is_an_error() -> None:
     with pytest.raises(InvalidArgumentError, match="'avg' is not a reduction of MSCCL"):
         mscclpp_json.write(two_ranks(), "avg")
+
+
+def test_a_reduction_of_many_sources_is_several() -> None:
+    """An all-reduce whose ranks read all values of each other: more operands than an operation of MSCCL++ has."""
+    ranks = 12
+    pairs = [(a, b) for a in range(ranks) for b in range(ranks) if a != b]
+    plan = Plan("all_reduce", channels=[Channel("memory", *pair) for pair in pairs], in_place="no")
+    for rank in range(ranks):
+        remote_inputs = [Operand("input", 0, channel=pairs.index((rank, b))) for b in range(ranks) if b != rank]
+        plan.ranks.append(Rank([Group([Step("reduce", [I0, *remote_inputs], [O0])])]))
+    plan_oracle.run(plan)
+    again = mscclpp_json.read(mscclpp_json.write(plan).encode())
+    plan_oracle.run(again, orders=5)
+    assert [len(step.sources) for step in again.ranks[0].groups[0].steps if step.sources] == [10, 3]
 
 
 def test_dependences_become_semaphores() -> None:

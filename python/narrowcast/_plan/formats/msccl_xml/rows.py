@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from typing import NoReturn
 
 from ....errors import UnsupportedError
-from ...model import Group, Operand, Plan, Step
-from ..collectives import buffer_chunks
+from ...model import Group, Operand, Step
+from ..memory import Memory
 
-__all__ = ["Lanes", "Memory", "Row", "rows_of"]
+__all__ = ["Lanes", "Row", "rows_of"]
 
 
 @dataclass(slots=True)
@@ -86,37 +86,6 @@ class Lanes:
     def together(self, receive: int, send: int) -> bool:
         """Whether one thread block receives on one ring and sends on the other."""
         return self.receive[receive] == self.send[send]
-
-
-class Memory:
-    """The memory of a rank: which operands are the same, and chunks for intermediate results."""
-
-    def __init__(self, plan: Plan, rank: int) -> None:
-        inputs, outputs = buffer_chunks(plan.operation, len(plan.ranks), plan.chunks)
-        self.shared = plan.in_place != "no"
-        self.offsets = {"input": rank * inputs * (inputs < outputs), "output": rank * outputs * (outputs < inputs)}
-        self.scratch_chunks = plan.ranks[rank].scratch_chunks
-
-    def range_of(self, operand: Operand, count: int) -> tuple[str, int, int]:
-        """The memory, the first chunk and the end of an operand. Input and output may be the same memory."""
-        name = str(operand.buffer)
-        first = operand.chunk
-        if self.shared and name != "scratch":
-            first += self.offsets[name]
-            name = "user"
-        return name, first, first + count
-
-    def same(self, one: Operand, other: Operand) -> bool:
-        return self.range_of(one, 1) == self.range_of(other, 1)
-
-    def overlap(self, one: Operand, other: Operand, count: int) -> bool:
-        first, second = self.range_of(one, count), self.range_of(other, count)
-        return first[0] == second[0] and first[1] < second[2] and second[1] < first[2]
-
-    def new(self, count: int) -> Operand:
-        """Scratch chunks that nothing else uses."""
-        self.scratch_chunks += count
-        return Operand("scratch", self.scratch_chunks - count)
 
 
 def rows_of(step: Step, lanes: Lanes, memory: Memory, where: str) -> Iterator[Row]:

@@ -15,9 +15,10 @@ from xml.sax.saxutils import quoteattr
 from ....errors import InvalidArgumentError, UnsupportedError
 from ...model import Group, Operand, Plan
 from ..collectives import buffer_chunks, collective_name
+from ..memory import Memory
 from ..references import check_references
 from .reader import DEPTHS
-from .rows import Lanes, Memory, Row, rows_of
+from .rows import Lanes, Row, rows_of
 
 __all__ = ["write"]
 
@@ -64,7 +65,7 @@ class _Rank:
 
     def __init__(self, plan: Plan, rank: int, paired: bool) -> None:
         self.rank = rank
-        self.memory = Memory(plan, rank)
+        self.memory = Memory(plan, rank, plan.in_place != "no")
         self.blocks: list[_Block] = []
         groups = plan.ranks[rank].groups
         self.barriers = [_uses(group) for group in groups]

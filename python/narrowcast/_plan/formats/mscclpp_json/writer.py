@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 from ....errors import InvalidArgumentError, UnsupportedError
 from ...model import Group, Operand, Plan, Step
 from ..collectives import buffer_chunks, collective_name
+from ..memory import Memory
 from ..references import check_references
 from .tables import BlockTables, RankTables, connections
 
@@ -71,6 +72,7 @@ class _Gpu:
         self.rank = rank
         self.reduction = reduction
         self.tables = RankTables(plan, rank, numbered)
+        self.memory = Memory(plan, rank, plan.in_place == "yes")
         self.releases: dict[tuple[int, int], list[int]] = {}  # (group, step) -> semaphores of those that wait for it
         self.acquires: dict[tuple[int, int], list[int]] = {}
         groups = plan.ranks[rank].groups
@@ -237,37 +239,70 @@ class _Gpu:
         }
 
     def reduce(self, step: Step, block: BlockTables) -> Iterator[_Json]:
+        """The operations of a reduction: each adds some of the sources to what the one before has stored."""
         sources: dict[str, list[Operand]] = {}
         for operand in step.sources:
             sources.setdefault(self.place(operand), []).append(operand)
         plain, remote, packets = (sources.pop(place, []) for place in ("local", "memory", "local+"))
         if sources:
             self.refuse(f"MSCCL++ cannot reduce {_DESCRIPTIONS[next(iter(sources))]}")
-        if (remote or packets) and (len(plain) != 1 or (remote and packets)):
-            self.refuse("MSCCL++ reduces remote chunks or packets together with exactly one local chunk")
         targets = list(step.destinations)
-        stored = next((operand for operand in targets if self.place(operand) == "local"), None)
+        stored = next((target for target in targets if any(self.memory.same(target, one) for one in plain)), None)
+        stored = stored or next((target for target in targets if self.place(target) == "local"), None)
         if stored is None:
             self.refuse("MSCCL++ stores the result of a reduction in the rank")
         targets.remove(stored)
-        copies = [operand for operand in targets if packets and self.place(operand) == "local+"][:1]
-        sends = [operand for operand in targets if self.place(operand) == ("memory+" if packets else "memory")]
-        sends = sends[: _MAX_BUFFERS - 1 - len(copies)]
-        inputs = [*plain, *remote, *packets]
-        if len(inputs) > _MAX_BUFFERS:
-            self.refuse(f"an operation of MSCCL++ has {_MAX_BUFFERS} operands at most")
-        op: _Json = {
-            "name": _REDUCTIONS[bool(packets), bool(remote), bool(copies), bool(sends)],
-            "src_buff": [block.operand(operand, step.count) for operand in inputs],
-            "dst_buff": [block.operand(operand, step.count) for operand in (stored, *copies, *sends)],
-        }
-        if remote or sends:
-            op["channel_type"] = "memory"
-        op["reduce_op"] = self.reduction
-        yield op
+        plain.sort(key=lambda operand: not self.memory.same(operand, stored))
+
+        stages: list[tuple[str, list[Operand]]] = []  # (place, operands), the first with the sum so far
+        so_far: Operand | None = None
+        if len(plain) == 1:
+            so_far = plain.pop()
+        for place, operands in (("local", plain), ("memory", remote), ("local+", packets)):
+            while operands:
+                room = _MAX_BUFFERS - (so_far is not None)
+                if so_far is None and place != "local":
+                    yield from self.copy(operands.pop(0), [stored], step.count, block)
+                else:
+                    part, operands = operands[:room], operands[room:]
+                    stages.append((place, part if so_far is None else [so_far, *part]))
+                so_far = stored
+        last = len(stages) - 1
+        for _, operands in stages[1:]:
+            if any(self.memory.overlap(operand, stored, step.count) for operand in operands[1:] if operand in plain):
+                self.refuse(f"an operation of MSCCL++ has {_MAX_BUFFERS} operands at most")
+        copies: list[Operand] = []
+        sends: list[Operand] = []
+        if stages[last][0] == "local+":
+            copies = [operand for operand in targets if self.place(operand) == "local+"][:1]
+        wanted = "memory+" if stages[last][0] == "local+" else "memory"
+        sends = [operand for operand in targets if self.place(operand) == wanted][: _MAX_BUFFERS - 1 - len(copies)]
+        for number, (place, operands) in enumerate(stages):
+            ends = (copies, sends) if number == last else ([], [])
+            yield self.reduction_op(place, operands, stored, *ends, step.count, block)
         rest = [operand for operand in targets if operand not in copies and operand not in sends]
         if rest:
             yield from self.copy(stored, rest, step.count, block)
+
+    def reduction_op(
+        self,
+        place: str,
+        sources: list[Operand],
+        stored: Operand,
+        copies: list[Operand],
+        sends: list[Operand],
+        count: int,
+        block: BlockTables,
+    ) -> _Json:
+        op: _Json = {
+            "name": _REDUCTIONS[place, bool(copies), bool(sends)],
+            "src_buff": [block.operand(operand, count) for operand in sources],
+            "dst_buff": [block.operand(operand, count) for operand in (stored, *copies, *sends)],
+        }
+        if place == "memory" or sends:
+            op["channel_type"] = "memory"
+        op["reduce_op"] = self.reduction
+        return op
 
 
 # (place of the source, place of the destination): the operation.
@@ -287,16 +322,16 @@ _COPIES = {
     ("switch", "switch"): "glres",
 }
 _BATCHES = {"put": _MAX_CHANNELS, "ppkt": _MAX_CHANNELS, "rppkt": _MAX_CHANNELS, "get": _MAX_CHANNELS}
-# (packets, reads remote chunks, copies packets, sends): the operation.
+# (place of all sources but the first, copies packets, sends): the operation.
 _REDUCTIONS = {
-    (False, False, False, False): "re",
-    (False, False, False, True): "res",
-    (False, True, False, False): "rre",
-    (False, True, False, True): "rres",
-    (True, False, False, False): "repkt",
-    (True, False, False, True): "respkt",
-    (True, False, True, False): "recpkt",
-    (True, False, True, True): "recspkt",
+    ("local", False, False): "re",
+    ("local", False, True): "res",
+    ("memory", False, False): "rre",
+    ("memory", False, True): "rres",
+    ("local+", False, False): "repkt",
+    ("local+", False, True): "respkt",
+    ("local+", True, False): "recpkt",
+    ("local+", True, True): "recspkt",
 }
 _DESCRIPTIONS = {
     "local": "values of the rank",
