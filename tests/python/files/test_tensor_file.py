@@ -6,6 +6,7 @@ import io
 import itertools
 import json
 import sys
+from pathlib import Path
 
 import narrowcast
 import numpy as np
@@ -269,3 +270,20 @@ class Pipe(io.BytesIO):
 
     def seekable(self) -> bool:
         return False
+
+
+GOLDEN = Path(__file__).parents[2] / "golden" / "files"
+
+
+@pytest.mark.parametrize("encoder", ["separate", "packed"])
+def test_golden_files_of_earlier_encoders_decode(tmp_path, encoder):
+    """separate: every range of the file in frames of its own; packed: small tensors joined by type."""
+    plain, encoded = GOLDEN / "model.safetensors", GOLDEN / f"{encoder}.ncast"
+    decode_file(encoded, tmp_path / "decoded")
+    assert (tmp_path / "decoded").read_bytes() == plain.read_bytes()
+    expected = load_file(plain)
+    for name, found in load_file(encoded).items():
+        assert_same(found, expected[name])
+    with files.open(encoded) as model:
+        assert model.keys() == expected.keys()
+        assert_same(model["layers.0.weight"][3:7], expected["layers.0.weight"][3:7])
