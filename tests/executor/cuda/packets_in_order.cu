@@ -53,10 +53,11 @@ __device__ uint32_t expected_value(Operation operation, bool floats, uint32_t ro
 }
 
 // counters: the round, and the number of wrong values.
-__global__ void fill_kernel(Operation operation, bool floats, uint32_t* values, uint32_t count, uint32_t rank,
+// is_reduced: the values are summands. The table behind reduces() is in host memory.
+__global__ void fill_kernel(bool is_reduced, bool floats, uint32_t* values, uint32_t count, uint32_t rank,
                             const uint32_t* counters) {
   for (uint32_t i = blockIdx.x * blockDim.x + threadIdx.x; i < count; i += gridDim.x * blockDim.x)
-    values[i] = reduces(operation) ? bits_of(summand_of(counters[0], rank, i), floats) : value_of(counters[0], rank, i);
+    values[i] = is_reduced ? bits_of(summand_of(counters[0], rank, i), floats) : value_of(counters[0], rank, i);
 }
 __global__ void check_kernel(Operation operation, bool floats, uint32_t* values, uint32_t values_count, uint32_t rank,
                              uint32_t ranks, uint32_t root, uint32_t count, uint32_t* counters) {
@@ -115,7 +116,7 @@ void enqueue(const TestWorld& world, int rank, const Step& step) {
       operation == Operation::all_to_all || operation == Operation::all_gather || operation == Operation::gather;
   const bool receives = (operation != Operation::gather && operation != Operation::reduce) || is_root;
   world.use(rank);
-  fill_kernel<<<2, 256, 0, stream>>>(operation, step.floats, send, sends_all ? ranks * step.count : step.count,
+  fill_kernel<<<2, 256, 0, stream>>>(reduces(operation), step.floats, send, sends_all ? ranks * step.count : step.count,
                                      static_cast<uint32_t>(rank), counters);
   world.launch(rank, {operation, send, recv, step.count, dtype, NCAST_SUM, step.root}, step.max_ctas);
   check_kernel<<<2, 256, 0, stream>>>(operation, step.floats, recv,
