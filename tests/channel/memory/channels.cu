@@ -408,7 +408,7 @@ TEST_CASE("invalid arguments are rejected without stopping the communicator") {
     ncast_comm* host = nullptr;
     const ncast_unique_id other = new_id();
     EXPECT_OK(ncast_comm_create(&host, 1, &other, 0, nullptr));
-    EXPECT(failed_with(ncast_mem_alloc(host, 1, &memory), NCAST_UNSUPPORTED, "not one of GPUs"));
+    EXPECT(failed_with(ncast_mem_alloc(host, 1, &memory), NCAST_UNSUPPORTED, "does not use the CUDA backend"));
     EXPECT_OK(ncast_comm_destroy(host));
   });
 }
