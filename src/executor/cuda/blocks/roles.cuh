@@ -91,11 +91,10 @@ __device__ void send_blocks(const BlockCall& call, WarpMemory<Codec>& memory, Si
   };
   // The block that was assigned to thread 0. The atomic is in flight until the value is used.
   uint32_t assigned = 0;
-  const auto request_block_after = [&](const Outgoing& block) {
-    if (!in_order && thread == 0) assigned = atomicAdd(&call.block_counters->assigned[block.peer], 1u);
+  const auto request_block = [&](int peer) {
+    if (!in_order && thread == 0) assigned = atomicAdd(&call.block_counters->assigned[peer], 1u);
   };
 
-  const uint32_t stopped = channel::stop_word(call.peers);
   ValueLoader loader(&memory.barrier, thread);
   auto sender_end = channel::SenderEnd::of(call.peers, call.layout, end);
   channel::SlotSender sender(call.peers, call.layout, end, sender_end, Codec::values_bytes, signals, thread);
@@ -105,8 +104,14 @@ __device__ void send_blocks(const BlockCall& call, WarpMemory<Codec>& memory, Si
   unsigned long long wire_bytes = 0;
   Outgoing current = block_to(0);
   loader.start(buffer, current.span.values, current.span.bytes);
-  request_block_after(current);
-  if (channel::is_stopped(stopped)) return loader.wait();
+  // Short calls take as long as the latencies of these loads together, so none waits for another:
+  // - If every ring has one block, there is no other block to request.
+  // - end.peer is current.peer, which ptxas knows to be the same in all threads. It would make the addition one of the
+  //   whole warp and wait for the result here.
+  // - ptxas tests the stop word as early as it can. If it were loaded first, the atomic would wait for it.
+  const Piece& piece = call.send[current.peer];
+  if (piece.bytes > uint64_t{piece.rings} * Codec::values_bytes) request_block(end.peer);
+  if (channel::is_stopped(channel::stop_word(call.peers))) return loader.wait();
   if (Codec::is_identity &&
       !direct.begin(call.peers, call.layout, call.direct_writes, end, call.inviting_peers, call.announced.to))
     return;
@@ -122,7 +127,7 @@ __device__ void send_blocks(const BlockCall& call, WarpMemory<Codec>& memory, Si
       if (others == 0) ++turn;
       next = block_to(__ffs(others != 0 ? others : open) - 1);
     }
-    if (next.span.bytes != 0) request_block_after(next);
+    if (next.span.bytes != 0) request_block(next.peer);
     loader.wait();
     if (next.span.bytes != 0) loader.start(next_buffer, next.span.values, next.span.bytes);
 
