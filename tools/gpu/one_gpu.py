@@ -24,7 +24,7 @@ OPERATIONS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send"
 SIZES = {"raw": (KIB, 16 * KIB, 64 * KIB, 256 * KIB, MIB, 4 * MIB, 16 * MIB), "window": (MIB, 4 * MIB, 16 * MIB)}
 MAX_BYTES = 16 * MIB
 SMS = 128
-CALLS, REPLAYS, TURNS = 20, 5, 3
+CALLS, REPLAYS, TURNS = 20, 5, 8
 
 
 def measure(ranks: int) -> dict[str, dict[str, float]]:
