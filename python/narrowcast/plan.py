@@ -19,6 +19,7 @@ from ._plan.dsl.sites import PlanError, Site
 from ._plan.loading import load
 from ._plan.plan import Plan, verify
 from ._plan.report import Fault, Report, Step
+from ._plan.simulation import Simulation, machines
 
 __all__ = [
     "Chunks",
@@ -29,6 +30,7 @@ __all__ = [
     "Rank",
     "Report",
     "Semaphore",
+    "Simulation",
     "Site",
     "Step",
     "Switch",
@@ -37,6 +39,7 @@ __all__ = [
     "group",
     "load",
     "loop",
+    "machines",
     "packets",
     "ports",
     "verify",

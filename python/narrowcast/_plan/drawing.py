@@ -1,4 +1,4 @@
-"""Draws who sends what when, and writes it as a Chrome trace."""
+"""Draws who sends what when."""
 
 from __future__ import annotations
 
@@ -13,12 +13,14 @@ from .._files.atomic import write_file
 from ..errors import InvalidArgumentError
 from ..plots import FORMATS, require
 from .dsl.sites import Site
-from .model import Operand, Plan, Step
-from .text import Names
+from .model import Operand, Plan
 from .timeline import Event, Timeline
+from .trace import chrome_trace, kind_of
 
-__all__ = ["FORMATS", "require", "write_timeline"]
+__all__ = ["FORMATS", "TRACE", "check_path", "write_timeline"]
 
+#: The ending of Chrome traces.
+TRACE = ".json"
 _COLORS = {
     "send": "#2166ac",
     "receive": "#67a9cf",
@@ -29,24 +31,13 @@ _COLORS = {
 }
 _DOTS_PER_INCH = 100
 _MAX_INCHES = 15.5
-_MARGIN_INCHES = 1.2
-# Of the text in bars.
-_CHARACTER_INCHES, _LEAST_CHARACTERS = 0.055, 8
+# Around the rows.
+_SIDE_INCHES, _HEAD_INCHES = 1.2, 1.6
+# The gap between groups, in lanes.
+_GAP = 0.3
 # More would be a grey area.
 _MAX_FLOWS = 4000
-
-
-def kind_of(step: Step) -> str:
-    """What a step does mostly: the categories of the legend."""
-    if step.kind == "reduce":
-        return "reduce"
-    if step.kind != "copy":
-        return "synchronize"
-    if any(operand.place in ("message", "remote", "everywhere") for operand in step.sources):
-        return "receive"
-    if any(operand.place != "local" for operand in step.destinations):
-        return "send"
-    return "copy"
+_MAX_LABELS = 48
 
 
 def write_timeline(
@@ -64,13 +55,51 @@ def write_timeline(
 
     Raises UnsupportedError without matplotlib, InvalidArgumentError for other endings, and OSError.
     """
-    if path.suffix == ".json":
+    check_path(path)
+    if path.suffix == TRACE:
         trace = chrome_trace(plan, timeline, title, site_of)
         write_file(path, (json.dumps(trace) + "\n").encode())
-    elif path.suffix in FORMATS:
-        draw(plan, timeline, path, title, microseconds=microseconds)
     else:
-        raise InvalidArgumentError(f"{path} must end in .json or one of {', '.join(FORMATS)}")
+        draw(plan, timeline, path, title, microseconds=microseconds)
+
+
+def check_path(path: Path) -> None:
+    """Raises the errors of write_timeline for other endings and without matplotlib, before long work."""
+    if path.suffix == TRACE:
+        return
+    if path.suffix not in FORMATS:
+        raise InvalidArgumentError(f"{path} must end in {TRACE} or one of {', '.join(FORMATS)}")
+    require()
+
+
+class _Layout:
+    """Where groups are: one below the other, each with a lane for every step that it runs at the same time."""
+
+    def __init__(self, plan: Plan, timeline: Timeline) -> None:
+        self.lanes = {
+            (rank, group): 1 for rank, one in enumerate(plan.ranks) for group in range(max(1, len(one.groups)))
+        }
+        for event in timeline.events:
+            key = event.rank, event.group
+            self.lanes[key] = max(self.lanes[key], event.lane + 1)
+        self.tops: dict[tuple[int, int], float] = {}
+        self.height = 0.0
+        for key, lanes in self.lanes.items():
+            self.tops[key] = self.height
+            self.height += lanes + _GAP
+        #: Two lines of text fit a lane.
+        self.is_roomy = all(lanes == 1 for lanes in self.lanes.values())
+        self.inches = _HEAD_INCHES + (0.33 if self.is_roomy else 0.17) * self.height
+        self.has_text = self.inches <= _MAX_INCHES
+
+    def middle(self, event: Event) -> float:
+        """The vertical place of an event."""
+        return self.tops[event.rank, event.group] + event.lane + 0.5
+
+    def box(self, event: Event) -> list[tuple[float, float]]:
+        """The corners of the bar of an event."""
+        top = self.tops[event.rank, event.group] + event.lane
+        return [(event.start, top), (event.end, top), (event.end, top + 1), (event.start, top + 1)]
 
 
 def draw(plan: Plan, timeline: Timeline, path: Path, title: str, *, microseconds: bool) -> None:
@@ -83,40 +112,36 @@ def draw(plan: Plan, timeline: Timeline, path: Path, title: str, *, microseconds
     """
     require()
     figures, collections = (importlib.import_module(f"matplotlib.{name}") for name in ("figure", "collections"))
-    rows = _rows(plan)
+    layout = _Layout(plan, timeline)
     end = max((event.end for event in timeline.blocked), default=timeline.end) or 1.0
-    height = min(_MAX_INCHES, 1.6 + 0.42 * len(rows))
-    width = _MAX_INCHES if microseconds else min(_MAX_INCHES, max(7.0, _MARGIN_INCHES + 1.3 * end))
-    figure = figures.Figure(figsize=(width, height), dpi=_DOTS_PER_INCH, layout="constrained")
+    width = _MAX_INCHES if microseconds else min(_MAX_INCHES, max(7.0, _SIDE_INCHES + 1.3 * end))
+    size = (width, min(_MAX_INCHES, layout.inches))
+    figure = figures.Figure(figsize=size, dpi=_DOTS_PER_INCH, layout="constrained")
     axes = figure.add_subplot()
-    drawn: dict[str, list[Any]] = {}
+    boxes: dict[str, list[Any]] = {}
     for event in timeline.events:
-        drawn.setdefault(kind_of(event.step), []).append(_box(event, rows))
+        boxes.setdefault(kind_of(event.step), []).append(layout.box(event))
     for event in timeline.blocked:
-        drawn.setdefault("blocked", []).append(_box(event, rows))
-    for kind in _COLORS:
-        if kind in drawn:
-            edge = "white" if len(timeline.events) < 2000 else "none"
-            axes.add_collection(
-                collections.PolyCollection(drawn[kind], facecolor=_COLORS[kind], edgecolor=edge, linewidth=0.5)
-            )
-            axes.barh([0], [0], color=_COLORS[kind], label=kind)
+        boxes.setdefault("blocked", []).append(layout.box(event))
+    edge = "white" if len(timeline.events) < 2000 else "none"
+    for kind, color in _COLORS.items():
+        if kind in boxes:
+            bars = collections.PolyCollection(boxes[kind], facecolor=color, edgecolor=edge, linewidth=0.5)
+            axes.add_collection(bars)
+            axes.barh([0], [0], color=color, label=kind)
     flows = [flow for flow in timeline.flows if flow.source.rank != flow.target.rank]
     lines = [
-        [
-            (flow.source.end, rows[flow.source.rank, flow.source.group]),
-            (flow.target.start, rows[flow.target.rank, flow.target.group]),
-        ]
+        [(flow.source.end, layout.middle(flow.source)), (flow.target.start, layout.middle(flow.target))]
         for flow in flows
         if len(flows) <= _MAX_FLOWS
     ]
     axes.add_collection(collections.LineCollection(lines, color="black", linewidth=0.6, alpha=0.45))
     axes.plot(*zip(*(line[1] for line in lines), strict=True) if lines else ((), ()), "k.", markersize=3, alpha=0.6)
-    if height < _MAX_INCHES:
-        _write_operands(axes, plan, timeline, rows, (width - _MARGIN_INCHES) / end / _CHARACTER_INCHES)
-    _label(axes, plan, rows)
+    if layout.has_text:
+        _write_operands(axes, plan, timeline, layout, (width - _SIDE_INCHES) / end)
+    _label(axes, plan, layout)
     axes.set_xlim(0, end)
-    axes.set_ylim(len(rows) - 0.4, -0.6)
+    axes.set_ylim(layout.height, -_GAP)
     axes.set_xlabel(
         "microseconds" if microseconds else "steps: each one takes one unit of time and starts as soon as it can"
     )
@@ -128,31 +153,25 @@ def draw(plan: Plan, timeline: Timeline, path: Path, title: str, *, microseconds
     write_file(path, content.getbuffer())
 
 
-def _rows(plan: Plan) -> dict[tuple[int, int], float]:
-    """The vertical place of each group."""
-    groups = [(rank, group) for rank, one in enumerate(plan.ranks) for group in range(max(1, len(one.groups)))]
-    return {key: float(row) for row, key in enumerate(groups)}
-
-
-def _write_operands(
-    axes: Any, plan: Plan, timeline: Timeline, rows: dict[tuple[int, int], float], characters_per_unit: float
-) -> None:
+def _write_operands(axes: Any, plan: Plan, timeline: Timeline, layout: _Layout, inches_per_unit: float) -> None:
     """Writes into each bar what the step moves, if there is space."""
+    size, between = (6, "\n→") if layout.is_roomy else (5, "→")
     for event in (*timeline.events, *timeline.blocked):
         step = event.step
-        characters = int((event.end - event.start) * characters_per_unit)
-        if characters < _LEAST_CHARACTERS:
-            continue
+        # A character of this size is about 0.6 of it wide; a point is 1/72 inch.
+        characters = int((event.end - event.start) * inches_per_unit * 72 / (0.6 * size))
         text = step.kind
         if step.destinations:
             sources, destinations = (
                 ",".join(_short(plan, event.rank, operand, receiver) for operand in operands)
                 for operands, receiver in ((step.sources, False), (step.destinations, True))
             )
-            text = f"{_cut(sources, characters)}\n→{_cut(destinations, characters - 1)}"
-        middle = (event.start + event.end) / 2
-        place = rows[event.rank, event.group]
-        axes.text(middle, place, text, ha="center", va="center", fontsize=6, color="white")
+            if layout.is_roomy:
+                sources, destinations = _cut(sources, characters), _cut(destinations, characters - 1)
+            text = sources + between + destinations
+        if max(map(len, text.split("\n"))) <= characters:
+            middle = (event.start + event.end) / 2
+            axes.text(middle, layout.middle(event), text, ha="center", va="center", fontsize=size, color="white")
 
 
 def _short(plan: Plan, rank: int, operand: Operand, receiver: bool) -> str:
@@ -169,66 +188,18 @@ def _short(plan: Plan, rank: int, operand: Operand, receiver: bool) -> str:
 
 
 def _cut(text: str, characters: int) -> str:
-    return text if len(text) <= characters else f"{text[: characters - 1]}…"
+    return text if len(text) <= characters or characters < 5 else f"{text[: characters - 1]}…"
 
 
-def _box(event: Event, rows: dict[tuple[int, int], float]) -> list[tuple[float, float]]:
-    middle = rows[event.rank, event.group]
-    top, bottom = middle - 0.35, middle + 0.35
-    return [(event.start, top), (event.end, top), (event.end, bottom), (event.start, bottom)]
-
-
-def _label(axes: Any, plan: Plan, rows: dict[tuple[int, int], float]) -> None:
+def _label(axes: Any, plan: Plan, layout: _Layout) -> None:
     """Names the rows of ranks, and of groups if there is space."""
     names: list[tuple[float, str]] = []
-    every_group = len(rows) <= 48
-    for (rank, group), row in rows.items():
+    every_group = len(layout.tops) <= _MAX_LABELS
+    for (rank, group), top in layout.tops.items():
         several = len(plan.ranks[rank].groups) > 1
         if group == 0 or every_group:
-            names.append((row, f"rank {rank}, group {group}" if several and every_group else f"rank {rank}"))
-    stride = -(-len(names) // 48)
+            middle = top + layout.lanes[rank, group] / 2
+            names.append((middle, f"rank {rank}, group {group}" if several and every_group else f"rank {rank}"))
+    stride = -(-len(names) // _MAX_LABELS)
     shown: Sequence[tuple[float, str]] = names[::stride]
-    axes.set_yticks([row for row, _ in shown], [name for _, name in shown], fontsize=8)
-
-
-def chrome_trace(plan: Plan, timeline: Timeline, title: str, site_of: Callable[[int], Site | None]) -> dict[str, Any]:
-    """The events of a timeline for Perfetto or chrome://tracing: a process for each rank, a track for each group.
-
-    Messages and signals are flows. A unit of logical time is written as a microsecond.
-    """
-    names = Names(plan)
-    events: list[dict[str, Any]] = []
-    for rank, content in enumerate(plan.ranks):
-        events.append({"ph": "M", "name": "process_name", "pid": rank, "args": {"name": f"rank {rank}"}})
-        events.append({"ph": "M", "name": "process_sort_index", "pid": rank, "args": {"sort_index": rank}})
-        for group in range(len(content.groups)):
-            events.append(
-                {"ph": "M", "name": "thread_name", "pid": rank, "tid": group, "args": {"name": f"group {group}"}}
-            )
-    for event in (*timeline.events, *timeline.blocked):
-        site = site_of(event.step.origin)
-        details: dict[str, Any] = {"step": event.number, "what": names.step(event.rank, event.step)}
-        if site is not None:
-            details["line"] = str(site)
-        blocked = event in timeline.blocked
-        events.append(
-            {
-                "ph": "X",
-                "name": "blocked" if blocked else kind_of(event.step),
-                "cat": event.step.kind,
-                "pid": event.rank,
-                "tid": event.group,
-                "ts": event.start,
-                "dur": event.end - event.start,
-                "args": details,
-            }
-        )
-    for number, flow in enumerate(timeline.flows):
-        begin = (flow.source.start + flow.source.end) / 2  # inside the step, where the viewer expects it
-        for phase, event, time in (("s", flow.source, begin), ("f", flow.target, flow.target.start)):
-            entry: dict[str, Any] = {"ph": phase, "id": number, "name": "flow", "cat": "flow", "ts": time}
-            entry |= {"pid": event.rank, "tid": event.group}
-            if phase == "f":
-                entry["bp"] = "e"  # the flow ends at the step that contains this time
-            events.append(entry)
-    return {"traceEvents": events, "displayTimeUnit": "ms", "otherData": {"plan": title}}
+    axes.set_yticks([place for place, _ in shown], [name for _, name in shown], fontsize=8)

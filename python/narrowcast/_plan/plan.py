@@ -8,9 +8,11 @@ from pathlib import Path
 from .._files.atomic import write_file
 from .._native import plan as native
 from ..errors import InvalidArgumentError
+from . import simulation
 from .dsl.sites import Site
 from .model import Plan as Model
 from .report import Report, report_of
+from .simulation import Simulation
 from .text import heading, listing
 from .timeline import timeline
 
@@ -50,6 +52,31 @@ class Plan:
         Raises InvalidArgumentError if the plan is too large.
         """
         return verify(self, depth=depth)
+
+    def simulate(
+        self, nbytes: int, *, machine: str | os.PathLike[str] | None = None, ratio: float | None = None
+    ) -> Simulation:
+        """Predicts how long a call takes on a machine, which need not be there.
+
+        nbytes: raw bytes of the larger buffer of the call, as for `narrowcast bench`.
+        machine: a name of `machines()`, or the path of a description (docs/design/plans.md). None: the smallest of
+        `machines()` that has a GPU for each rank.
+        ratio: wire bytes / raw bytes of encoded values. None: as the cost model assumes for bfloat16.
+
+        Raises InvalidArgumentError if the plan is not proved, if the description is invalid or has too few GPUs, and
+        OSError.
+        """
+        if nbytes < 0:
+            raise InvalidArgumentError(f"a call cannot have {nbytes} bytes")
+        text = simulation.machine_text(machine, len(self.model.ranks))
+        lowered = self._lowered()
+        report = lowered.simulate(
+            text,
+            timeline=True,
+            piece_bytes=simulation.piece_bytes(self.model, nbytes),
+            ratio=simulation.usual_ratio(self.model) if ratio is None else ratio,
+        )
+        return simulation.simulation_of(report, Model.from_json(lowered.write()), nbytes, text, self.site)
 
     def show(self, path: str | os.PathLike[str] | None = None) -> None:
         """Prints the steps, or draws who sends what when, in logical time: each step takes one unit.

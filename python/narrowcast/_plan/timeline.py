@@ -25,6 +25,7 @@ class Event:
     step: Step
     start: float
     end: float
+    lane: int = 0  #: differs between steps of a group that run at the same time
 
 
 @dataclass(slots=True)

@@ -178,3 +178,35 @@ def test_plans_are_verified_together(cli_here, tmp_path):
     done = cli_here("plan", "verify", "--together", packets, packets)
     assert done.returncode == 1
     assert done.stdout.startswith(f"{packets}, {packets}: refuted: race: ")
+
+
+def test_simulate_prints_a_row_for_each_size(cli_here, ring):
+    done = cli_here("plan", "simulate", ring, "--bytes", "1K", "--bytes", "64M")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "on 4 H200" in done.stdout
+    assert "64.00 MiB" in done.stdout
+    assert cli_here("plan", "simulate", ring).stdout.count("iB ") > 5
+
+
+def test_simulate_prints_json(cli_here, ring):
+    done = cli_here("plan", "simulate", ring, "--bytes", "1M", "--json", "--machine", "8xh200")
+    (row,) = json.loads(done.stdout)
+    assert (row["bytes"], row["machine"]) == (1 << 20, "8 H200")
+    assert row["microseconds"] > 1
+    assert len(row["sent_bytes"]) == len(row["busy"]) == 3
+
+
+def test_simulate_draws_one_size(cli_here, ring, tmp_path):
+    assert_one_line(cli_here("plan", "simulate", ring, "-o", "ring.json2"), 2, "-o needs one --bytes")
+    assert_one_line(cli_here("plan", "simulate", ring, "--bytes", "1M", "-o", "ring.jpg"), 2, "must end in")
+    done = cli_here("plan", "simulate", ring, "--bytes", "1M", "-o", "trace.json")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert json.loads((tmp_path / "trace.json").read_text())["otherData"]["plan"].endswith(" us")
+
+
+def test_simulate_says_why_it_cannot(cli_here, ring, race):
+    assert_one_line(cli_here("plan", "simulate", race), 1, "the plan is not proved")
+    assert_one_line(
+        cli_here("plan", "simulate", ring, "--machine", "none"), 1, "none is neither a file nor a known machine"
+    )
+    assert_one_line(cli_here("plan", "simulate", ring, "--bytes", "many"), 2, "many")

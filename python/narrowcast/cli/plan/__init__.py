@@ -11,6 +11,7 @@ from .._commands import CommandGroup, new_group, print_help_without_command, sin
 COMMANDS = {
     "import": ("convert", "convert"),
     "verify": ("verify", "verify"),
+    "simulate": ("simulate", "simulate"),
     "show": ("show", "show"),
 }
 

@@ -7,14 +7,10 @@ from typing import Annotated
 
 import typer
 
-from ..._files.atomic import check_writable
-from ..._plan import drawing
 from ..._plan.text import listing
-from .._common import BadUse, output_file
+from .._common import BadUse
 from ._lines import print_lines
-from .source import DepthOption, RanksOption, SourceArgument, plan_of
-
-_TRACE = ".json"
+from .source import DepthOption, RanksOption, SourceArgument, check_drawing, plan_of
 
 
 def show(
@@ -36,15 +32,8 @@ def show(
 
     The time axis of drawings is logical: a step takes one unit and starts as soon as it can.
     """
-    known = (*drawing.FORMATS, _TRACE)
     for path in output or ():
-        if path.suffix not in known:
-            raise BadUse(f"{path} must end in one of {', '.join(known)}")
-        # Fails before the work, not after it.
-        output_file(str(path), source)
-        check_writable(path)
-        if path.suffix != _TRACE:
-            drawing.require()
+        check_drawing(path, source)
     plan = plan_of(source, ranks, depth)
     for path in output or ():
         plan.show(path)

@@ -1,4 +1,4 @@
-"""The FILE argument of the commands, and the options with which it is read."""
+"""The files of the commands: the FILE argument, the options with which it is read, and drawings."""
 
 from __future__ import annotations
 
@@ -8,9 +8,12 @@ from typing import Annotated
 
 import typer
 
+from ..._files.atomic import check_writable
+from ..._plan.drawing import check_path
 from ..._plan.loading import load, read
+from ...errors import InvalidArgumentError
 from ...plan import Plan
-from .._common import STANDARD_STREAM, existing_file
+from .._common import STANDARD_STREAM, BadUse, existing_file, output_file
 
 SourceArgument = Annotated[
     str,
@@ -37,3 +40,13 @@ def plan_of(name: str, ranks: int | None, depth: int | None) -> Plan:
 def existing_file_name(name: str) -> str:
     """The name, if it is that of a file. Raises OSError otherwise."""
     return str(existing_file(Path(name)))
+
+
+def check_drawing(path: Path, source: str) -> None:
+    """Raises BadUse, or what writing it would raise, if a drawing or a trace cannot be written. Before long work."""
+    try:
+        check_path(path)
+    except InvalidArgumentError as error:
+        raise BadUse(str(error)) from None
+    output_file(str(path), source)
+    check_writable(path)

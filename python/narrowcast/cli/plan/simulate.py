@@ -1,0 +1,86 @@
+"""`plan simulate`: predicts how long a plan takes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ..._files.display import bytes_text
+from ..._plan.simulation import Simulation, machines
+from ..._plan.text import heading
+from .._common import BadUse, print_json
+from .._tables import Column, Table
+from ..bench.collectives import parse_size
+from .source import DepthOption, RanksOption, SourceArgument, check_drawing, plan_of
+
+#: Sizes if none is given.
+_SIZES = ("1K", "32K", "1M", "32M", "1G")
+
+
+def simulate(
+    source: SourceArgument,
+    size: Annotated[
+        list[str] | None,
+        typer.Option("--bytes", metavar="SIZE", help="Of the larger buffer, as for `bench`, such as 64M. Repeatable."),
+    ] = None,
+    machine: Annotated[
+        str | None, typer.Option(help=f"{', '.join(machines())}, or a file. Default: the smallest with enough GPUs.")
+    ] = None,
+    ratio: Annotated[
+        float | None,
+        typer.Option(min=0.001, help="Wire bytes / raw bytes of encoded values. Default: that of bfloat16 weights."),
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print a list of objects, one per size.")] = False,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "-o", "--output", metavar="OUT", help="Draw OUT.png, .svg or .pdf, or write OUT.json, a Chrome trace."
+        ),
+    ] = None,
+    ranks: RanksOption = None,
+    depth: DepthOption = None,
+) -> None:
+    """Predict how long a plan takes on a machine that need not be there."""
+    sizes = [parse_size(text) for text in size or _SIZES]
+    if output is not None:
+        if len(sizes) != 1 or size is None:
+            raise BadUse("-o needs one --bytes")
+        check_drawing(output, source)
+    plan = plan_of(source, ranks, depth)
+    simulations = [plan.simulate(nbytes, machine=machine, ratio=ratio) for nbytes in sizes]
+    if output is not None:
+        simulations[0].show(output)
+    if json:
+        print_json([_row(one) for one in simulations])
+        return
+    table = Table(
+        Column("bytes", is_number=True),
+        Column("time, us", is_number=True),
+        Column("busbw, GB/s", is_number=True),
+        Column("sent per rank", is_number=True),
+        Column("groups work", is_number=True, rank=1),
+        title=f"{heading(plan.model)}; on {simulations[0].machine}",
+    )
+    for one in simulations:
+        share = sum(one.busy.values()) / max(len(one.busy), 1)
+        table.add_row(
+            bytes_text(one.nbytes),
+            f"{one.microseconds:.1f}",
+            f"{one.busbw_gb_per_s:.1f}",
+            bytes_text(max(one.sent_bytes)),
+            f"{100 * share:.0f}%",
+        )
+    table.print()
+
+
+def _row(one: Simulation) -> dict[str, object]:
+    return {
+        "bytes": one.nbytes,
+        "machine": one.machine,
+        "microseconds": one.microseconds,
+        "busbw_gb_per_s": one.busbw_gb_per_s,
+        "sent_bytes": list(one.sent_bytes),
+        "busy": [{"rank": rank, "thread_block": group, "share": share} for (rank, group), share in one.busy.items()],
+    }
