@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -104,7 +105,7 @@ def test_the_trace_has_a_track_for_every_step_that_runs_at_the_same_time(tmp_pat
     assert len(tracks) > 8
     for steps in tracks.values():
         steps.sort()
-        assert all(end <= begin + 1e-9 for (_, end), (begin, _) in zip(steps, steps[1:], strict=False))
+        assert all(end <= begin + 1e-9 for (_, end), (begin, _) in pairwise(steps))
     assert max(end for steps in tracks.values() for _, end in steps) <= hierarchical.microseconds
     flows = [event for event in events if event["ph"] in "sf"]
     assert len(flows) == 2 * sum(event["ph"] == "f" for event in flows) > 0
