@@ -54,6 +54,23 @@ def test_wrong_values_give_exit_status_1(cli_here, monkeypatch):
     assert "2 values of all_reduce are wrong" in done.stderr
 
 
+@pytest.mark.parametrize(("contenders", "least"), [(["raw"], 60), (["raw", "window"], 90), (["auto", "nccl"], 90)])
+def test_narrow_terminals_show_fewer_columns(cli_here, contenders, least):
+    codec = ["--codec", "raw", "--codec", "window"] if contenders[-1] == "window" else ["--codec", contenders[0]]
+    report = json.loads(cli_here("bench", "all_reduce", "--json", *codec, *ONE_SIZE, "--ranks", "2").stdout)
+    if "nccl" in contenders:
+        own = report["rows"][0]
+        report["contenders"].append("nccl")
+        report["rows"].append({**own, "codec": None, "contender": "nccl"})
+    for width in range(least, 200, 7):
+        shown = [*bench_report.preamble(report, width).splitlines(), bench_report.line(report["rows"], width=width)]
+        assert max(map(len, shown)) <= width
+        titles, line = shown[-3].lstrip("#").split(), shown[-1].split()
+        assert len(titles) == len(line)
+        assert titles.count("time") == titles.count("busbw") == len(contenders)
+    assert bench_report.preamble(report, 500).splitlines()[-2:] == bench_report.preamble(report).splitlines()[-2:]
+
+
 def test_times_of_ranks_are_combined_per_batch():
     settings = {"operation": "all_reduce", "op": "sum", "root": 0}
 

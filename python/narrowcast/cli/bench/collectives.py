@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,6 +23,7 @@ from ...cuda import device_count
 from ...errors import InternalError, UnsupportedError
 from ...types import REDUCTIONS, VALUE_TYPES, ValueType, value_type
 from .._common import BadUse, comm_codec_name, print_json, write_json
+from .._tables import terminal_width
 from . import options
 from . import report as bench_report
 
@@ -327,6 +329,8 @@ def measure(
         arguments["host_id"] = unique_id().hex()
     report: dict[str, Any] = {}
     rows: list[dict[str, Any]] = []
+    # Programs that parse the output get all columns of nccl-tests.
+    width = terminal_width(sys.stdout) if sys.stdout.isatty() else None
     # Every result of the ranks is for the next count.
     turns = (block for block in blocks for _ in block.counts)
 
@@ -334,13 +338,13 @@ def measure(
         if not report:
             report.update(bench_report.heading(settings, "cuda" if is_cuda else "host", ranks, command, results))
             if not quiet:
-                print(printable_lines(bench_report.preamble(report)), flush=True)
+                print(printable_lines(bench_report.preamble(report, width)), flush=True)
             return
         block = next(turns)
         new = bench_report.rows_of({**settings, "op": block.op}, block.kind, ranks, results)
         rows.extend(new)
         if not quiet:
-            print(bench_report.line(new, cpu_time=settings["report_cputime"]), flush=True)
+            print(bench_report.line(new, cpu_time=settings["report_cputime"], width=width), flush=True)
 
     counts = sum(len(block.counts) for block in blocks)
     contenders = len(settings["codecs"]) + len(settings.get("against", []))

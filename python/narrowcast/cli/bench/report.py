@@ -6,6 +6,7 @@ import os
 import shlex
 import statistics
 import subprocess
+import textwrap
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -140,15 +141,28 @@ def rows_of(
     return rows
 
 
-_WHAT = (("size", "(B)", 12), ("count", "(elements)", 12), ("type", "", 12), ("redop", "", 6), ("root", "", 5))
-_SPEED = (("time", "(us)", 10), ("algbw", "(GB/s)", 8), ("busbw", "(GB/s)", 8), ("#wrong", "", 7))
+Column = tuple[str, str, int]  # title, unit, width
+_WHAT: tuple[Column, ...] = (
+    ("size", "(B)", 12),
+    ("count", "(elements)", 12),
+    ("type", "", 12),
+    ("redop", "", 6),
+    ("root", "", 5),
+)
+_SPEED: tuple[Column, ...] = (("time", "(us)", 10), ("algbw", "(GB/s)", 8), ("busbw", "(GB/s)", 8), ("#wrong", "", 7))
 _OURS = (*_SPEED, ("ratio", "", 7))
 _ALONE = (*_OURS, ("wire", "(B)", 12))
 _AGAINST = (*_OURS, ("speedup", "", 8))
+# What a narrow terminal does not show, in this order.
+_OPTIONAL = ("wire", "count", "root", "redop", "algbw", "type")
+_KEYS = {"size": "size_bytes"}
 
 
-def preamble(report: dict[str, Any]) -> str:
-    """The configuration, and the names of the columns."""
+def preamble(report: dict[str, Any], width: int | None = None) -> str:
+    """The configuration, and the names of the columns.
+
+    width: of the terminal; columns are left out until a line fits. None: all columns.
+    """
     graph = report.get("graph_calls")
     versions = report["versions"]
     nccl = f", NCCL {versions['nccl']}" if versions.get("nccl") else ""
@@ -165,37 +179,48 @@ def preamble(report: dict[str, Any]) -> str:
         f"# {times}; {launches}{waited}; {_AVERAGES[report['average']][0]}, median{time}",
         *(f"# {note}" for note in report["notes"]),
     ]
-    if len(report["contenders"]) > 1:
-        over = "".join(f" {name:^{_width(columns)}}" for name, columns in _groups(report["contenders"]))
-        lines.append(f"#{'':{_width(_WHAT) - 1}}{over}".rstrip())
-    columns = [*_WHAT, *(column for _, group in _groups(report["contenders"]) for column in group)]
+    if width is not None:
+        lines = [part for line in lines for part in textwrap.wrap(line, width, subsequent_indent="#   ")]
+    what, groups = _columns(report["contenders"], width)
+    if len(groups) > 1:
+        over = "".join(f" {name:^{_width(columns)}}" for name, columns in groups)
+        lines.append(f"#{'':{_width(what) - 1}}{over}".rstrip())
+    columns = [*what, *(column for _, group in groups for column in group)]
     for i in (0, 1):
         text = " ".join(f"{column[i]:>{column[2]}}" for column in columns)
         lines.append("#" + text[1:])
     return "\n".join(lines)
 
 
-def _groups(contenders: list[str]) -> list[tuple[str, tuple[tuple[str, str, int], ...]]]:
-    """The columns of each contender."""
-    has_opponent = any(name in VARIANTS for name in contenders)
-    ours = _AGAINST if has_opponent else _ALONE
-    return [(name, ours if name not in VARIANTS else _SPEED) for name in contenders]
+def _columns(contenders: list[str], width: int | None) -> tuple[Sequence[Column], list[tuple[str, Sequence[Column]]]]:
+    """The columns of the call, and those of each contender."""
+    ours = _AGAINST if any(name in VARIANTS for name in contenders) else _ALONE
+    left_out: set[str] = set()
+    for name in (*_OPTIONAL, None):
+        what = [column for column in _WHAT if column[0] not in left_out]
+        groups: list[tuple[str, Sequence[Column]]] = [
+            (one, [column for column in (_SPEED if one in VARIANTS else ours) if column[0] not in left_out])
+            for one in contenders
+        ]
+        if name is None or width is None or _width([*what, *(own for _, group in groups for own in group)]) <= width:
+            break
+        left_out.add(name)
+    return what, groups
 
 
-def _width(columns: tuple[tuple[str, str, int], ...]) -> int:
+def _width(columns: Sequence[Column]) -> int:
     return sum(width for _, _, width in columns) + len(columns) - 1
 
 
-def line(rows: list[dict[str, Any]], *, cpu_time: bool = False) -> str:
-    """The line for one size. cpu_time: show the time of the host."""
-    first = rows[0]
-    cells = [str(first[name]) for name in ("size_bytes", "count", "type", "redop", "root")]
-    groups = _groups([row["codec"] or row["contender"] for row in rows])
+def line(rows: list[dict[str, Any]], *, cpu_time: bool = False, width: int | None = None) -> str:
+    """The line for one size. cpu_time: show the time of the host. width: as for `preamble`."""
+    what, groups = _columns([row["codec"] or row["contender"] for row in rows], width)
+    cells = [str(rows[0][_KEYS.get(name, name)]) for name, _, _ in what]
     for row, (_, columns) in zip(rows, groups, strict=True):
         shown = {**row, "time_us": row["cpu_us"]} if cpu_time else row
         cells += [_cell(shown, name) for name, _, _ in columns]
-    widths = [width for _, _, width in (*_WHAT, *(column for _, group in groups for column in group))]
-    return " ".join(f"{cell:>{width}}" for cell, width in zip(cells, widths, strict=True))
+    widths = [own for _, _, own in (*what, *(column for _, group in groups for column in group))]
+    return " ".join(f"{cell:>{own}}" for cell, own in zip(cells, widths, strict=True))
 
 
 def _cell(row: dict[str, Any], column: str) -> str:
