@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .._files.containers import segments
-from .._files.opening import opened
+from .._files.opening import opened_source
 from .._files.segment import UnknownValuesError
 from ..types import ValueType, value_type
 from . import oracle
@@ -27,10 +27,14 @@ _FILE_BYTES = 256 << 20
 
 def tensors(path: Path, dtype: str | None = None) -> dict[str, tuple[ValueType, npt.NDArray[np.uint8]]]:
     """The value type and bytes of every tensor in a safetensors, npy or plain file, by name."""
-    data = np.memmap(path, np.uint8, "r") if path.stat().st_size else np.empty(0, np.uint8)
-    with opened(path) as (file, name):
-        parts = [part for part in segments(file, name, dtype) if part.tensor is not None]
-    return {part.tensor or "": (part.dtype, np.array(data[part.offset : part.end])) for part in parts}
+    found = {}
+    with opened_source(path) as source:
+        for part in segments(source.file, source.name, dtype):
+            if part.tensor is not None:
+                raw = np.empty(part.raw_bytes, np.uint8)
+                source.read(part.offset, raw.data)
+                found[part.tensor] = part.dtype, raw
+    return found
 
 
 def packaged() -> dict[str, tuple[ValueType, npt.NDArray[np.uint8]]]:
