@@ -17,7 +17,7 @@ from ._plan.dsl.program import Program, Rank, Semaphore, Switch
 from ._plan.dsl.settings import channel, codec, group, loop, packets, ports
 from ._plan.dsl.sites import PlanError, Site
 from ._plan.loading import load
-from ._plan.plan import Plan, verify
+from ._plan.plan import Plan, Schedule, ScheduleCost, verify
 from ._plan.report import Fault, Report, Step
 from ._plan.simulation import Simulation, machines
 
@@ -29,6 +29,8 @@ __all__ = [
     "Program",
     "Rank",
     "Report",
+    "Schedule",
+    "ScheduleCost",
     "Semaphore",
     "Simulation",
     "Site",

@@ -12,7 +12,6 @@ from typing import Any
 from ..errors import InvalidArgumentError, NarrowcastError
 from . import formats
 from .dsl.sites import PlanError, Site
-from .model import Plan as Model
 from .plan import Plan
 
 #: The ending of programs. Documents are recognised by their content.
@@ -43,18 +42,10 @@ def read(data: bytes, name: str, *, ranks: int | None = None, depth: int | None 
     model = formats.read(data, name, depth)
     if ranks is not None and ranks != len(model.ranks):
         raise InvalidArgumentError(f"{name}: the plan is for {len(model.ranks)} ranks, not {ranks}")
-    return _Lines(model, name) if formats.recognize(data) == "msccl_xml" else Plan(model)
-
-
-class _Lines(Plan):
-    """A plan whose steps come from lines of a document."""
-
-    def __init__(self, model: Model, name: str) -> None:
-        super().__init__(model)
-        self._name = name
-
-    def site(self, origin: int) -> Site | None:
-        return Site(self._name, origin) if origin else None
+    if formats.recognize(data) != "msccl_xml":
+        return Plan(model)
+    # The steps come from lines of the document.
+    return Plan(model, lambda origin: Site(name, origin) if origin else None)
 
 
 def _run(path: Path, ranks: int | None) -> Plan:

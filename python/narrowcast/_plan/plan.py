@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from .._files.atomic import write_file
@@ -20,8 +22,10 @@ from .timeline import timeline
 class Plan:
     """A collective for a fixed number of ranks: which rank moves what to whom, in which order, with which codec."""
 
-    def __init__(self, model: Model) -> None:
+    def __init__(self, model: Model, site_of: Callable[[int], Site | None] | None = None) -> None:
+        """Of a model. site_of: as the method `site`."""
         self._model = model
+        self._site_of = site_of
 
     @property
     def model(self) -> Model:
@@ -29,8 +33,8 @@ class Plan:
         return self._model
 
     def site(self, origin: int) -> Site | None:
-        """The line of the program that a step comes from; None for plans that were read from a file."""
-        return None
+        """The line of the program or the document that a step with this origin comes from; None if it is not known."""
+        return None if self._site_of is None else self._site_of(origin)
 
     def json(self) -> str:
         """The plan in the JSON form of docs/design/plans.md."""
@@ -66,17 +70,30 @@ class Plan:
         Raises InvalidArgumentError if the plan is not proved, if the description is invalid or has too few GPUs, and
         OSError.
         """
-        if nbytes < 0:
-            raise InvalidArgumentError(f"a call cannot have {nbytes} bytes")
-        text = simulation.machine_text(machine, len(self.model.ranks))
+        text, options = self._simulated(nbytes, machine, ratio)
         lowered = self._lowered()
-        report = lowered.simulate(
-            text,
-            timeline=True,
-            piece_bytes=simulation.piece_bytes(self.model, nbytes),
-            ratio=simulation.usual_ratio(self.model) if ratio is None else ratio,
-        )
+        report = lowered.simulate(text, timeline=True, **options)
         return simulation.simulation_of(report, Model.from_json(lowered.write()), nbytes, text, self.site)
+
+    def schedule(
+        self,
+        nbytes: int,
+        *,
+        machine: str | os.PathLike[str] | None = None,
+        ratio: float | None = None,
+        max_groups: int = 0,
+    ) -> Schedule:
+        """Merges groups that do not need thread blocks of their own, so that calls take no longer on a machine.
+
+        nbytes, machine, ratio: as for `simulate`.
+        max_groups: of each rank, even if calls then take longer; 0: no limit.
+
+        Raises the errors of `simulate`, and UnsupportedError if there cannot be so few groups.
+        """
+        text, options = self._simulated(nbytes, machine, ratio)
+        merged, report = self._lowered().schedule(text, max_groups=max_groups, **options)
+        plan = Plan(Model.from_json(merged.write()), self.site)
+        return Schedule(plan, ScheduleCost(**report["before"]), ScheduleCost(**report["after"]))
 
     def show(self, path: str | os.PathLike[str] | None = None) -> None:
         """Prints the steps, or draws who sends what when, in logical time: each step takes one unit.
@@ -96,9 +113,39 @@ class Plan:
     def __repr__(self) -> str:
         return f"<{heading(self.model)}>"
 
+    def _simulated(
+        self, nbytes: int, machine: str | os.PathLike[str] | None, ratio: float | None
+    ) -> tuple[str, dict[str, float]]:
+        """The description of the machine, and the options of simulations."""
+        if nbytes < 0:
+            raise InvalidArgumentError(f"a call cannot have {nbytes} bytes")
+        options = {
+            "piece_bytes": simulation.piece_bytes(self.model, nbytes),
+            "ratio": simulation.usual_ratio(self.model) if ratio is None else ratio,
+        }
+        return simulation.machine_text(machine, len(self.model.ranks)), options
+
     def _lowered(self) -> native.NativePlan:
         """The plan that is verified and executed, in the library."""
         return native.NativePlan.read(self.json()).lower()
+
+
+@dataclass(frozen=True)
+class ScheduleCost:
+    """What a plan needs in a simulation."""
+
+    groups: int  #: of all ranks: thread blocks, or sets of them
+    microseconds: float  #: of a call
+    most_idle: float  #: the largest share of the time, 0 to 1, in which a group does not work
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """A plan whose groups were merged."""
+
+    plan: Plan
+    before: ScheduleCost
+    after: ScheduleCost
 
 
 def verify(*plans: Plan, depth: int = 0) -> Report:
