@@ -222,8 +222,8 @@ def load_file(
 def save_file(
     tensors: Mapping[str, Any],
     target: FileArgument,
-    *,
     metadata: Mapping[str, str] | None = None,
+    *,
     codec: str = "window",
     checksum: bool = True,
     threads: int | None = None,

@@ -48,7 +48,10 @@ class Source:
         """Fills the buffer. Raises SystemFailure if the file ends before."""
         filled = 0
         while filled < len(buffer):
-            count = self._read_some(offset + filled, buffer[filled:])
+            try:
+                count = self._read_some(offset + filled, buffer[filled:])
+            except OSError as error:
+                raise OSError(error.errno, error.strerror, self.name) from None
             if not count:
                 raise SystemFailure(
                     f"{self.name} ends at byte {offset + filled}, but had {self.size_bytes} bytes when it was opened"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import gzip
 import io
 import os
 from pathlib import Path
@@ -72,9 +74,17 @@ def test_a_file_in_proc_is_not_an_encoded_file(tmp_path):
         decode_file("/proc/cpuinfo", tmp_path / "out")
 
 
-def test_readers_that_decompress_give_what_they_read(tmp_path):
-    import gzip
+def test_errors_of_the_device_name_the_file(values, tmp_path, monkeypatch):
+    def fail(*_) -> int:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
 
+    monkeypatch.setattr(os, "preadv", fail)
+    with pytest.raises(OSError, match="Input/output error") as caught:
+        encode_file(values, tmp_path / "out", dtype="bfloat16")
+    assert caught.value.filename == str(values)
+
+
+def test_readers_that_decompress_give_what_they_read(tmp_path):
     with gzip.open(tmp_path / "values.gz", "wb") as file:
         file.write(bytes(5000))
     encoded = io.BytesIO()
