@@ -181,7 +181,7 @@ def test_plans_are_verified_together(cli_here, tmp_path):
 
 
 def test_simulate_prints_a_row_for_each_size(cli_here, ring):
-    done = cli_here("plan", "simulate", ring, "--bytes", "1K", "--bytes", "64M")
+    done = cli_here("plan", "simulate", ring, "--bytes", "1K,1M", "--bytes", "64M")
     assert (done.returncode, done.stderr) == (0, "")
     assert "on 4 H200" in done.stdout
     assert "64.00 MiB" in done.stdout
@@ -210,3 +210,16 @@ def test_simulate_says_why_it_cannot(cli_here, ring, race):
         cli_here("plan", "simulate", ring, "--machine", "none"), 1, "none is neither a file nor a known machine"
     )
     assert_one_line(cli_here("plan", "simulate", ring, "--bytes", "many"), 2, "many")
+
+
+def test_schedule_merges_groups(cli_here, tmp_path):
+    (tmp_path / "p.py").write_text(RACE.replace("r.put(r.input[0], peer.output[r])", "peer.output[r] = r.input[0]"))
+    text = (tmp_path / "p.py").read_text().replace("for r in p.ranks:", "for r in p.ranks:\n      with group(r.index):")
+    (tmp_path / "p.py").write_text(text.replace("import Program", "import Program, group"))
+    done = cli_here("plan", "schedule", "p.py", "--ranks", 4, "--max-groups", 1, "-o", "merged.json")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert [line.split()[1:4:2] for line in done.stdout.splitlines()[3:5]] == [["before", "16"], ["after", "4"]]
+    merged = json.loads((tmp_path / "merged.json").read_text())
+    assert [len(rank["groups"]) for rank in merged["ranks"]] == [1] * 4
+    assert cli_here("plan", "verify", "merged.json").returncode == 0
+    assert json.loads(cli_here("plan", "schedule", "p.py", "-o", "-").stdout)["narrowcast_plan"] == 1

@@ -12,6 +12,7 @@ COMMANDS = {
     "import": ("convert", "convert"),
     "verify": ("verify", "verify"),
     "simulate": ("simulate", "simulate"),
+    "schedule": ("schedule", "schedule"),
     "show": ("show", "show"),
 }
 

@@ -15,6 +15,16 @@ from .._tables import Column, Table
 from ..bench.collectives import parse_size
 from .source import DepthOption, RanksOption, SourceArgument, check_drawing, plan_of
 
+MachineOption = Annotated[
+    str | None,
+    typer.Option("--machine", help=f"{', '.join(machines())}, or a file. Default: the smallest with enough GPUs."),
+]
+RatioOption = Annotated[
+    float | None,
+    typer.Option(
+        "--ratio", min=0.001, help="Wire bytes / raw bytes of encoded values. Default: that of bfloat16 weights."
+    ),
+]
 #: Sizes if none is given.
 _SIZES = ("1K", "32K", "1M", "32M", "1G")
 
@@ -23,15 +33,10 @@ def simulate(
     source: SourceArgument,
     size: Annotated[
         list[str] | None,
-        typer.Option("--bytes", metavar="SIZE", help="Of the larger buffer, as for `bench`, such as 64M. Repeatable."),
+        typer.Option("--bytes", metavar="SIZE", help="Of the larger buffer, as for `bench`, such as 1M,64M."),
     ] = None,
-    machine: Annotated[
-        str | None, typer.Option(help=f"{', '.join(machines())}, or a file. Default: the smallest with enough GPUs.")
-    ] = None,
-    ratio: Annotated[
-        float | None,
-        typer.Option(min=0.001, help="Wire bytes / raw bytes of encoded values. Default: that of bfloat16 weights."),
-    ] = None,
+    machine: MachineOption = None,
+    ratio: RatioOption = None,
     json: Annotated[bool, typer.Option("--json", help="Print a list of objects, one per size.")] = False,
     output: Annotated[
         Path | None,
@@ -43,7 +48,7 @@ def simulate(
     depth: DepthOption = None,
 ) -> None:
     """Predict how long a plan takes on a machine that need not be there."""
-    sizes = [parse_size(text) for text in size or _SIZES]
+    sizes = [parse_size(text) for texts in size or _SIZES for text in texts.split(",")]
     if output is not None:
         if len(sizes) != 1 or size is None:
             raise BadUse("-o needs one --bytes")

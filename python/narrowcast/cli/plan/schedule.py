@@ -1,0 +1,47 @@
+"""`plan schedule`: merges groups of a plan, so that it needs fewer thread blocks."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from ...plan import ScheduleCost
+from .._common import STANDARD_STREAM, output_file
+from .._tables import Column, Table
+from ..bench.collectives import parse_size
+from .simulate import MachineOption, RatioOption
+from .source import DepthOption, RanksOption, SourceArgument, plan_of
+
+
+def schedule(
+    source: SourceArgument,
+    output: Annotated[
+        str, typer.Option("-o", "--output", metavar="OUT", help="The merged plan, as JSON; -: standard output.")
+    ],
+    size: Annotated[
+        str, typer.Option("--bytes", metavar="SIZE", help="Of the larger buffer of the calls, as for `bench`.")
+    ] = "1M",
+    max_groups: Annotated[int, typer.Option(min=0, help="Of a rank, even if calls then take longer; 0: no limit.")] = 0,
+    machine: MachineOption = None,
+    ratio: RatioOption = None,
+    ranks: RanksOption = None,
+    depth: DepthOption = None,
+) -> None:
+    """Merge groups that need no thread blocks of their own."""
+    nbytes = parse_size(size)
+    if output != STANDARD_STREAM:
+        output_file(output, source)  # raises BadUse for the input itself
+    found = plan_of(source, ranks, depth).schedule(nbytes, machine=machine, ratio=ratio, max_groups=max_groups)
+    if output == STANDARD_STREAM:
+        print(found.plan.json())
+        return
+    found.plan.save(output)
+    table = Table("", *(Column(name, is_number=True) for name in ("groups", "time, us", "most idle")))
+    for name, cost in (("before", found.before), ("after", found.after)):
+        table.add_row(name, *_cells(cost))
+    table.print()
+
+
+def _cells(cost: ScheduleCost) -> tuple[str, str, str]:
+    return str(cost.groups), f"{cost.microseconds:.1f}", f"{100 * cost.most_idle:.0f}%"
