@@ -12,6 +12,7 @@ import plan_oracle
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msccl_documents import all_gather_ring, all_reduce_pairs, reduce_scatter_pairs
 from mscclpp_documents import (
     DOCUMENTS,
     EARLIER,
@@ -29,8 +30,9 @@ from mscclpp_documents import (
     switched,
     through,
 )
-from narrowcast._plan.formats import mscclpp_json
+from narrowcast._plan.formats import msccl_xml, mscclpp_json
 from narrowcast._plan.model import Channel, Group, Operand, Plan, Rank, Step
+from narrowcast._plan.plan import Plan as PublicPlan
 from narrowcast.errors import InvalidArgumentError, UnsupportedError
 
 ALL = {**DOCUMENTS, **{f"{name}, before 0.8": found for name, found in EARLIER.items()}}
@@ -543,6 +545,7 @@ O0 = Operand("output", 0)
         ("reduce", [PACKETS, I0], [O1, MORE_PACKETS, FAR_PACKETS], ["recspkt"]),
         ("reduce", [I0, PACKETS], [O1, FAR_PACKETS, FAR], ["respkt", "put"]),
         ("reduce", [I0, FAR, O1, Operand("input", 3)], [O1], ["re", "rre"]),
+        ("reduce", [I0, O0], [FAR, O1], ["res"]),  # FAR is output 0 too, but of the other rank
         ("reduce", [FAR, remote_at("output", 2)], [O1, FAR], ["get", "rres"]),
         ("reduce", [PACKETS, MORE_PACKETS], [O1], ["upkt", "repkt"]),
         ("reduce", [Operand("input", i) for i in range(12)], [O1, FAR], ["re", "res"]),
@@ -565,7 +568,12 @@ def test_operations_of_a_step(kind: str, sources: list, destinations: list, name
 @pytest.mark.parametrize(
     ("plan", "message"),
     [
-        (two_ranks(channels=[Channel("ring", 0, 1, depth=2)]), "channel 0 is a ring"),
+        (
+            two_ranks(
+                Step("copy", [I0], [Operand(channel=0, codec="window")]), channels=[Channel("ring", 0, 1, depth=2)]
+            ),
+            "no codecs",
+        ),
         (two_ranks(channels=[Channel("memory", 0, 1, initial=1)]), "channel 0 has an initial value"),
         (two_ranks(instances=2), "no instances"),
         (Plan("broadcast", [Rank(), Rank()]), "cannot name the root"),
@@ -594,6 +602,44 @@ def test_what_the_format_cannot_express_is_unsupported(plan: Plan, message: str)
 def test_an_unknown_reduction_is_an_error() -> None:
     with pytest.raises(InvalidArgumentError, match="'avg' is not a reduction of MSCCL"):
         mscclpp_json.write(two_ranks(), "avg")
+
+
+@pytest.mark.parametrize("text", [all_reduce_pairs(3), all_gather_ring(4), reduce_scatter_pairs(3)])
+@pytest.mark.parametrize("threads", ["synchronized", "independent"])
+def test_rings_become_memory_channels_and_scratch(text: str, threads: str) -> None:
+    plan = msccl_xml.read(text.encode())
+    plan.threads = threads
+    before = plan.to_json()
+    written = mscclpp_json.write(plan)
+    assert plan.to_json() == before
+    again = mscclpp_json.read(written.encode())
+    assert {channel.kind for channel in again.channels} == {"memory"}
+    plan_oracle.run(again, orders=30)
+    report = PublicPlan(again).verify()
+    assert report.proved, str(report)
+
+
+def test_a_reduction_that_is_only_sent_is_stored_first() -> None:
+    rings = [Channel("ring", 0, 1, depth=2), Channel("ring", 1, 0, depth=2)]
+    first = [Step("copy", [I0], [Operand(channel=0)]), Step("copy", [Operand(channel=1)], [O0])]
+    second = [
+        Step("reduce", [I0, Operand(channel=0)], [Operand(channel=1)]),
+        Step("copy", [I0], [O0]),
+    ]
+    plan = Plan("all_reduce", [Rank([Group(first)]), Rank([Group(second)])], rings, in_place="no")
+    again = mscclpp_json.read(mscclpp_json.write(plan).encode())
+    assert [rank.scratch_chunks for rank in again.ranks] == [1, 2]
+    run = plan_oracle.Run(again, False, False, None, None)
+    with pytest.raises(plan_oracle.Fault, match="result: rank 1"):
+        run.run()  # rank 1 keeps its own values
+    assert run.memory[0]["output"][0] == [0b11]
+
+
+def test_rings_with_other_messages_than_are_received_are_an_error() -> None:
+    rings = [Channel("ring", 0, 1, depth=2)]
+    ranks = [Rank([Group([Step("copy", [I0], [Operand(channel=0)])])]), Rank([Group([])])]
+    with pytest.raises(InvalidArgumentError, match="sent on ring 0 are not those that are received"):
+        mscclpp_json.write(Plan("all_reduce", ranks, rings))
 
 
 def test_a_reduction_of_many_sources_is_several() -> None:

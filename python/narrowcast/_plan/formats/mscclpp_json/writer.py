@@ -11,6 +11,7 @@ from ...model import Group, Operand, Plan, Step
 from ..collectives import buffer_chunks, collective_name
 from ..memory import Memory
 from ..references import check_references
+from .rings import without_rings
 from .tables import BlockTables, RankTables, connections
 
 __all__ = ["write"]
@@ -38,9 +39,8 @@ def write(plan: Plan, reduction: str = "sum") -> str:
     collective = collective_name(plan.operation)
     if plan.instances != 1:
         raise UnsupportedError("a plan of MSCCL++ has no instances: lower the plan first")
+    plan = without_rings(plan)
     for index, channel in enumerate(plan.channels):
-        if channel.kind == "ring":
-            raise UnsupportedError(f"channel {index} is a ring: MSCCL++ has memory, port and switch channels")
         if channel.initial and channel.sender != channel.receiver:
             raise UnsupportedError(f"channel {index} has an initial value: MSCCL++ has that within a rank only")
     scratch = {operand.packets for operand in _operands(plan) if operand.buffer == "scratch"}
@@ -247,8 +247,9 @@ class _Gpu:
         if sources:
             self.refuse(f"MSCCL++ cannot reduce {_DESCRIPTIONS[next(iter(sources))]}")
         targets = list(step.destinations)
-        stored = next((target for target in targets if any(self.memory.same(target, one) for one in plain)), None)
-        stored = stored or next((target for target in targets if self.place(target) == "local"), None)
+        local = [target for target in targets if self.place(target) == "local"]
+        stored = next((target for target in local if any(self.memory.same(target, one) for one in plain)), None)
+        stored = stored or (local[0] if local else None)
         if stored is None:
             self.refuse("MSCCL++ stores the result of a reduction in the rank")
         targets.remove(stored)
