@@ -83,7 +83,10 @@ def _remove_stale(target: Path) -> None:
     with contextlib.suppress(OSError), os.scandir(target.parent) as entries:
         for entry in entries:
             name = entry.name
-            if name.startswith(prefix) and name.endswith(_SUFFIX) and len(name) == length:
+            if not (name.startswith(prefix) and name.endswith(_SUFFIX) and len(name) == length):
+                continue
+            # Opening anything else could block.
+            if entry.is_file(follow_symlinks=False):
                 with contextlib.suppress(OSError), open(entry.path, "rb") as file:  # noqa: PTH123
                     fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                     os.unlink(entry.path)  # noqa: PTH108

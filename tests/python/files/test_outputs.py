@@ -99,6 +99,14 @@ def test_the_partial_file_of_a_killed_run_is_removed_by_the_next(values, tmp_pat
     assert sorted(path.name for path in tmp_path.iterdir()) == [other.name, "long", "out", "values"]
 
 
+def test_only_files_are_removed_as_stale(values, tmp_path):
+    pipe, link = tmp_path / ".out.00000000.partial", tmp_path / ".out.11111111.partial"
+    os.mkfifo(pipe)
+    link.symlink_to(values)
+    encode_file(values, tmp_path / "out", dtype="uint8")
+    assert sorted(path.name for path in tmp_path.iterdir()) == [pipe.name, link.name, "out", "values"]
+
+
 def test_names_of_255_bytes_can_be_written(values, tmp_path):
     for name in ("x" * 255, "ä" * 127):
         encode_file(values, tmp_path / name, dtype="uint8")
