@@ -95,14 +95,22 @@ class Plan:
         plan = Plan(Model.from_json(merged.write()), self.site)
         return Schedule(plan, ScheduleCost(**report["before"]), ScheduleCost(**report["after"]))
 
+    def check_form(self) -> None:
+        """Raises InvalidArgumentError if the plan names channels, chunks or steps that it does not have."""
+        fault = self.verify().fault
+        if fault is not None and fault.property in ("structure", "bounds"):
+            raise InvalidArgumentError(f"the plan is invalid: {fault}")
+
     def show(self, path: str | os.PathLike[str] | None = None) -> None:
         """Prints the steps, or draws who sends what when, in logical time: each step takes one unit.
 
         path: of the image, which is replaced atomically; ends in .png, .svg or .pdf, or in .json for a Chrome trace,
         which Perfetto displays.
 
-        Raises UnsupportedError without matplotlib, InvalidArgumentError for other endings, and OSError.
+        Raises UnsupportedError without matplotlib, InvalidArgumentError for other endings and for invalid plans, and
+        OSError.
         """
+        self.check_form()
         if path is None:
             print(*listing(self.model), sep="\n")
             return

@@ -134,7 +134,7 @@ class _Run:
                 for other in self.plan.ranks[group.rank].barriers[step.barrier]
             )
         if step.kind == "wait":
-            return all(self.signals[channel] for channel in step.channels)
+            return all(len(self.signals[channel]) >= step.channels.count(channel) for channel in step.channels)
         received, sent = _messages(step.sources), _messages(step.destinations)
         return (
             all(len(self.messages[channel]) >= received.count(channel) for channel in received)

@@ -223,3 +223,12 @@ def test_schedule_merges_groups(cli_here, tmp_path):
     assert [len(rank["groups"]) for rank in merged["ranks"]] == [1] * 4
     assert cli_here("plan", "verify", "merged.json").returncode == 0
     assert json.loads(cli_here("plan", "schedule", "p.py", "-o", "-").stdout)["narrowcast_plan"] == 1
+
+
+@pytest.mark.parametrize("change", [{"channel": 99}, {"buffer": "output", "chunk": 99}])
+def test_a_plan_that_names_what_it_does_not_have_is_not_shown(cli_here, ring, change):
+    document = json.loads(ring.read_text())
+    document["ranks"][0]["groups"][0]["steps"][0]["to"] = [change]
+    ring.write_text(json.dumps(document))
+    for options in ([], ["--rank", 0], ["-o", "trace.json"]):
+        assert_one_line(cli_here("plan", "show", ring, *options), 1, "the plan is invalid: ", "99")

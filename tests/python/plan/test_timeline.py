@@ -55,6 +55,13 @@ def test_a_wait_takes_one_signal_each_time():
     assert ran(plan) == [(0, 0, 0, 0), (1, 0, 0, 0), (1, 0, 1, 1)]
 
 
+def test_a_wait_that_names_a_channel_twice_takes_two_signals():
+    plan = pair([Step("signal", channels=[2])], [Step("wait", channels=[2, 2])])
+    assert [event.rank for event in timeline(plan).blocked] == [1]
+    plan.ranks[0].groups[0].steps *= 2
+    assert ran(plan) == [(0, 0, 0, 0), (0, 0, 1, 1), (1, 0, 0, 2)]
+
+
 def test_packets_are_waited_for():
     there = Operand("scratch", 1, channel=2, packets=True)
     here = Operand("scratch", 1, packets=True)

@@ -99,6 +99,10 @@ class Program(Plan):
         """The plan as objects. Raises PlanError if the statements do not make one."""
         return self._build().model
 
+    def check_form(self) -> None:
+        """Raises PlanError if the statements do not make a plan."""
+        self._build()
+
     def site(self, origin: int) -> Site | None:
         """The line of the statement that a step comes from."""
         return self._build().origins.site(origin)

@@ -39,6 +39,7 @@ def show(
         plan.show(path)
     if output:
         return
+    plan.check_form()
     for number in rank or ():
         if number >= len(plan.model.ranks):
             raise BadUse(f"there is no rank {number}: {source} has {len(plan.model.ranks)}")
