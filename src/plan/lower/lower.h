@@ -14,11 +14,11 @@ ncast_status replicate(const Plan& plan, Plan* replicated);
 //   - a copy of what the previous step stored becomes further destinations of that step (receive, then forward);
 //   - a reduction into the destination of the previous reduction becomes further sources of that one, which then rounds
 //     once.
-// A fused step ends when all its parts have ended, so a step of another group can have to wait longer than before. The
-// verifier proves the result.
+// A fused step ends when all its parts have ended: it holds the slot of what it receives until the slot for what it
+// sends is free, and others wait longer for it. This can cause a deadlock, so the result must be verified.
 Plan fuse(const Plan& plan);
 
-// All passes in their order. Errors: as replicate().
+// All passes in their order. Steps stay as they are if the fused plan is not proved. Errors: as replicate().
 ncast_status lower(const Plan& plan, Plan* lowered);
 
 }  // namespace narrowcast::plan::lower

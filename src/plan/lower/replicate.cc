@@ -125,11 +125,4 @@ ncast_status replicate(const Plan& plan, Plan* replicated) {
   return Replication(plan).run(replicated);
 }
 
-ncast_status lower(const Plan& plan, Plan* lowered) {
-  Plan replicated;
-  if (ncast_status status = replicate(plan, &replicated)) return status;
-  *lowered = fuse(replicated);
-  return NCAST_OK;
-}
-
 }  // namespace narrowcast::plan::lower

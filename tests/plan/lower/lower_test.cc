@@ -5,6 +5,7 @@
 #include "doctest/doctest.h"
 #include "narrowcast/plan.h"
 #include "plan/json/json.h"
+#include "plan/verify/verify.h"
 
 namespace narrowcast::plan::lower {
 namespace {
@@ -137,6 +138,33 @@ TEST_CASE("steps are not fused if that could change what they do") {
     const Plan plan = plan_of("[{\"steps\": [" + receive + ", " + second + R"(]}, {"steps": [{"step": "sync"}]}])");
     check_same(fuse(plan), plan);
   }
+}
+
+TEST_CASE("steps are not fused if the fused plan deadlocks") {
+  // Every rank passes a value on around a ring of two, through rings of one message.
+  std::string ranks;
+  for (const char* rank : {"0", "1"}) {
+    const std::string from = rank[0] == '0' ? "1" : "0";
+    ranks +=
+        (ranks.empty() ? "" : ", ") + std::string(R"({"scratch_chunks": 2, "groups": [{"steps": [)") +
+        R"({"step": "copy", "from": [{"buffer": "input", "chunk": 0}], "to": [{"channel": )" + rank + "}]}, " +
+        R"({"step": "copy", "from": [{"channel": )" + from + R"(}], "to": [{"buffer": "scratch", "chunk": 0}]}, )" +
+        R"({"step": "copy", "from": [{"buffer": "scratch", "chunk": 0}], "to": [{"channel": )" + rank + "}]}, " +
+        R"({"step": "copy", "from": [{"channel": )" + from + R"(}], "to": [{"buffer": "output", "chunk": )" + rank +
+        R"(}]}, {"step": "copy", "from": [{"buffer": "scratch", "chunk": 0}], "to": [{"buffer": "output", "chunk": )" +
+        from + "}]}]}]}";
+  }
+  const std::string text = R"({"narrowcast_plan": 1, "operation": "all_gather", "channels": [
+      {"kind": "ring", "from": 0, "to": 1, "depth": 1}, {"kind": "ring", "from": 1, "to": 0, "depth": 1}],
+      "ranks": [)" + ranks +
+                           "]}";
+  Plan plan;
+  REQUIRE(json::read(text, &plan) == NCAST_OK);
+  REQUIRE(verify::verify(plan).verdict == verify::Verdict::proved);
+  REQUIRE(verify::verify(fuse(plan)).finding.property == verify::Property::deadlock);
+  Plan lowered;
+  REQUIRE(lower(plan, &lowered) == NCAST_OK);
+  check_same(lowered, plan);
 }
 
 TEST_CASE("indices that point to nothing stay so") {
