@@ -127,6 +127,18 @@ def test_waiting_for_a_step_that_is_never_published_hangs(deps: int) -> None:
     assert plan_oracle.verdict(plan) == "deadlock"
 
 
+def test_many_dependences_and_endless_waits_take_linear_time() -> None:
+    count = 8_000
+    done = "".join(step(i, "cpy", "i", 0, "s", i, hasdep=1) for i in range(count))
+    nops = "".join(step(i, "nop", *NOP, depid=0, deps=i) for i in range(count))
+    nops += step(count, "cpy", "i", 0, "o", 0, depid=0, deps=0)
+    hangs = "".join(step(i, "cpy", "i", 0, "s", i, depid=1, deps=count) for i in range(count))
+    plan = two_ranks(tb(0, done), tb(1, nops), tb(2, hangs), scratch=count)
+    groups = plan.ranks[0].groups
+    assert [len(group.steps) for group in groups] == [count, 1, 2 * count]
+    assert len(groups[1].steps[0].after) == count
+
+
 def test_steps_after_an_endless_wait_keep_their_dependences() -> None:
     hangs = step(0, "cpy", "i", 0, "o", 0, depid=1, deps=0, hasdep=1) + step(1, "cpy", "i", 1, "o", 1, hasdep=1)
     waits = step(0, "cpy", "i", 0, "s", 0, depid=0, deps=1)

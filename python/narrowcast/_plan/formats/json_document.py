@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import json
 from typing import Any, NoReturn
 
@@ -38,8 +39,7 @@ def _constant(name: str) -> NoReturn:
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        keys = [key for key, _ in pairs]
-        twice = next(key for key in keys if keys.count(key) > 1)
+        (twice, _), *_ = collections.Counter(key for key, _ in pairs).most_common(1)
         raise InvalidArgumentError(f"an object has the key {twice[:40]!r} twice")
     return found
 

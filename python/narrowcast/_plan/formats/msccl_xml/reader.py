@@ -73,15 +73,19 @@ class _Converted:
     def resolve(self, own: int, blocks: list[_Converted]) -> None:
         """Turns the rows that steps wait for into steps."""
         for step, waits in self.waits.items():
-            after = self.steps[step].after
+            after: dict[tuple[int, int], None] = {}
+            hangs = False
             for line, block, row in waits:
                 if block >= len(blocks) or not 0 <= row < len(blocks[block].block.rows):
                     fail(line, f"there is no step {row} of thread block {block} to wait for (depid, deps)")
                 publisher = blocks[block].publisher(row)
                 if publisher < 0 or (block == own and publisher >= step):
-                    self.hangs.append(step)
-                elif block != own and (block, publisher) not in after:
-                    after.append((block, publisher))
+                    hangs = True
+                elif block != own:
+                    after[block, publisher] = None
+            self.steps[step].after = list(after)
+            if hangs:
+                self.hangs.append(step)
 
 
 class _Importer:
@@ -213,22 +217,22 @@ class _Importer:
 
     def hang(self, rank: int, converted: list[_Converted]) -> None:
         """Puts a wait that never ends before each step that waits for something that is never published."""
-        moved = []
+        moved = []  # of each thread block: the new index of each step
         for group in converted:
             hangs = set(group.hangs)
-            shift = 0
+            steps: list[Step] = []
             positions = []
-            for index in range(len(group.steps)):
-                shift += index in hangs
-                positions.append(index + shift)
+            for index, step in enumerate(group.steps):
+                if index in hangs:
+                    steps.append(Step("wait", channels=[len(self.plan.channels)], origin=group.waits[index][0][0]))
+                    self.plan.channels.append(Channel("memory", rank, rank))
+                positions.append(len(steps))
+                steps.append(step)
+            group.steps = steps
             moved.append(positions)
         for group in converted:
             for step in group.steps:
                 step.after = [(block, moved[block][index]) for block, index in step.after]
-            for index in sorted(set(group.hangs), reverse=True):
-                wait = Step("wait", channels=[len(self.plan.channels)], origin=group.waits[index][0][0])
-                self.plan.channels.append(Channel("memory", rank, rank))
-                group.steps.insert(index, wait)
 
     def copy_first(self, gpu: Gpu, rank: Rank, ranks: int) -> None:
         """Adds a group for the <copy> elements, which precede all steps."""

@@ -27,7 +27,6 @@ _SEMAPHORES = {"sem_release": "signal", "sem_acquire": "wait"}
 class CurrentSchema(Schema):
     """Names its values in snake case, and gives every operand a size."""
 
-    kinds = _KINDS
     chunk_keys = ("input_chunks", "output_chunks", "scratch_chunks")
     barrier_key = "num_threadblocks"
 

@@ -44,7 +44,6 @@ _Key = tuple[str, str, str]  # kind, buffer of this rank, buffer of the other
 class EarlierSchema(Schema):
     """Names its values in camel case, and gives all operands of an operation one size, cnt."""
 
-    kinds = _KINDS
     chunk_keys = ("inputChunks", "outputChunks", "scratchChunks")
     barrier_key = "nthread_blocks"
 

@@ -29,7 +29,6 @@ _NO_LIMIT = 2**64 - 1
 class Schema(ABC):
     """Reads a document of one schema into `plan`."""
 
-    kinds: dict[str, str]  #: how the schema names the kinds of channels
     chunk_keys: tuple[str, str, str]  #: of input, output and scratch
 
     def __init__(self, document: Value) -> None:
@@ -104,8 +103,9 @@ class Schema(ABC):
             gpu["threadblocks"].fail(f"the ids must be the numbers from 0 to {len(blocks) - 1}")
         blocks.sort(key=lambda block: numbers[block.key] if isinstance(block.key, int) else 0)
         self.begin_rank(rank, gpu)
-        self.barriers = self.read_barriers(blocks)
-        result.barriers = list(self.barriers.values())
+        barriers = self.read_barriers(blocks)
+        self.barriers = {barrier: index for index, barrier in enumerate(barriers)}
+        result.barriers = list(barriers.values())
         for number, block in enumerate(blocks):
             self.begin_block(block)
             result.groups.append(Group(list(self.read_ops(number, block["ops"]))))
@@ -120,8 +120,9 @@ class Schema(ABC):
                 if "name" in op and op["name"].raw == "barrier":
                     barrier = op["barrier_id"].integer(0, _MAX_BARRIERS)
                     uses.append((barrier, op))
-                    if number not in found.setdefault(barrier, []):
-                        found[barrier].append(number)
+                    users = found.setdefault(barrier, [])
+                    if not users or users[-1] != number:
+                        users.append(number)
         for barrier, op in uses:
             count = op[self.barrier_key].integer(1, INT_MAX)
             if count != len(found[barrier]):
@@ -158,7 +159,7 @@ class Schema(ABC):
         elif name == "barrier":
             barrier = op["barrier_id"].integer(0, _MAX_BARRIERS)
             if barrier in self.barriers:
-                yield Step("barrier", barrier=list(self.barriers).index(barrier))
+                yield Step("barrier", barrier=self.barriers[barrier])
             else:
                 yield Step("sync")  # of one thread block
         else:

@@ -103,15 +103,15 @@ class BlockTables:
 
     def __init__(self, tables: RankTables) -> None:
         self.tables = tables
-        self.channels: dict[str, list[int]] = {}
-        self.buffers: dict[str, list[int]] = {}
+        self.channels: dict[str, dict[int, int]] = {}  # by kind: index in the rank -> number in the block
+        self.buffers: dict[str, dict[int, int]] = {}
 
     def channel(self, index: int | None) -> int:
         """The number of a memory or port channel of the plan in the block."""
         assert index is not None
         kind = self.tables.plan.channels[index].kind
         link = self.tables.index[kind, self.tables.peer(index), self.tables.numbers[index]]
-        return _number(self.channels.setdefault(kind, []), link)
+        return _number(self.channels.setdefault(kind, {}), link)
 
     def letter(self, operand: Operand) -> str:
         """How MSCCL++ names the buffer of an operand."""
@@ -125,26 +125,24 @@ class BlockTables:
         if operand.switch is not None:
             key = (buffer, tuple(tables.plan.channels[operand.switch].ranks))
             index = tables.switches.setdefault(key, len(tables.switches))
-            return {"switch_channel_id": _number(self.channels.setdefault("switch", []), index), **where}
+            return {"switch_channel_id": _number(self.channels.setdefault("switch", {}), index), **where}
         if operand.channel is not None:
             kind = tables.plan.channels[operand.channel].kind
             remote = (tables.peer(operand.channel), buffer)
             index = tables.buffers.setdefault(remote, len(tables.buffers))
             tables.access.setdefault(index, {})[kind] = None
-            return {"buffer_id": _number(self.buffers.setdefault(kind, []), index), **where}
+            return {"buffer_id": _number(self.buffers.setdefault(kind, {}), index), **where}
         return {"type": _LETTERS[buffer], **where}
 
     def document(self) -> dict[str, Any]:
         """The members of the thread block."""
         return {
-            "channels": [{"channel_type": kind, "channel_ids": ids} for kind, ids in self.channels.items()],
+            "channels": [{"channel_type": kind, "channel_ids": list(ids)} for kind, ids in self.channels.items()],
             "remote_buffer_refs": [
-                {"access_channel_type": kind, "remote_buffer_ids": ids} for kind, ids in self.buffers.items()
+                {"access_channel_type": kind, "remote_buffer_ids": list(ids)} for kind, ids in self.buffers.items()
             ],
         }
 
 
-def _number(known: list[int], value: int) -> int:
-    if value not in known:
-        known.append(value)
-    return known.index(value)
+def _number(known: dict[int, int], value: int) -> int:
+    return known.setdefault(value, len(known))
