@@ -188,6 +188,26 @@ uint64_t flat_steps(const Plan& plan, bool split) {
   return total;
 }
 
+uint64_t memory_cells(const Plan& plan) {
+  uint64_t chunks = 0;
+  for (int rank = 0; rank < plan.rank_count(); ++rank)
+    for (const Buffer buffer : {Buffer::input, Buffer::output, Buffer::scratch})
+      chunks += plan.buffer_chunks(rank, buffer);
+  return chunks * parts_for(plan) * plan.scratch_copies;
+}
+
+uint64_t moved_cells(const Plan& plan) {
+  uint64_t chunks = 0;
+  const auto add = [&](const Step& step) { chunks += uint64_t{step.count} * (step.from.size() + step.to.size()); };
+  for (const Rank& rank : plan.ranks)
+    for (const Group& group : rank.groups)
+      for (const Step& step : group.steps) {
+        add(step);
+        for (const Step& inner : step.body) add(inner);
+      }
+  return chunks * parts_for(plan);
+}
+
 Program flatten(const Plan& plan, bool split) { return Flattener(plan, split).run(); }
 
 MemoryMap::MemoryMap(const Plan& plan, uint32_t parts, bool in_place) : bases_(plan.ranks.size()) {
@@ -222,8 +242,8 @@ std::vector<MemoryMap> memory_maps(const Plan& plan, uint32_t parts) {
 }
 
 std::string describe(const Plan& plan, int rank, const Operand& operand, uint32_t count) {
-  const std::string range = std::string(buffer_names[static_cast<size_t>(operand.buffer)]) + " " +
-                            chunks_text(operand.chunk, count) + (operand.packets ? " (packets)" : "");
+  std::string range = std::string(buffer_names[static_cast<size_t>(operand.buffer)]) + " " +
+                      chunks_text(operand.chunk, count) + (operand.packets ? " (packets)" : "");
   switch (operand.place) {
     case Place::message: return "a message on channel " + std::to_string(operand.channel);
     case Place::remote: {

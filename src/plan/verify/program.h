@@ -14,6 +14,7 @@ inline constexpr uint32_t none = UINT32_MAX;
 // Larger plans are not verified.
 inline constexpr uint64_t max_flat_steps = 16'000'000;
 inline constexpr uint64_t max_cells = 64'000'000;
+inline constexpr uint64_t max_moved_cells = 1'000'000'000;
 
 // A step as it is executed. Each iteration of a loop begins and ends with a boundary, a FlatStep of the loop itself.
 struct FlatStep {
@@ -71,6 +72,9 @@ struct Program {
 Program flatten(const Plan& plan, bool split);
 // How many flat steps flatten() would create.
 uint64_t flat_steps(const Plan& plan, bool split);
+// How many cells the memory of all ranks has, and how many cells all steps move.
+uint64_t memory_cells(const Plan& plan);
+uint64_t moved_cells(const Plan& plan);
 
 // Where the chunks of each rank are in one array of cells.
 class MemoryMap {

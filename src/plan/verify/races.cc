@@ -63,6 +63,7 @@ struct Signal {
   Clock entry;  // what a relaxed signal says: the rank has entered the call
   uint32_t group = none;
   uint32_t component = none, completion = 0;  // the epoch of the signal itself
+  uint32_t index = none;                      // in SharedSemaphores
   bool relaxed = false;
 };
 
@@ -85,9 +86,9 @@ struct EngineState {
 };
 
 struct Semaphore {
-  Queue<Signal> signals;                             // of one group: those not yet awaited. Of several: all
-  uint64_t dropped = 0;                              // signals that are no longer in the queue
-  std::vector<std::pair<uint32_t, uint32_t>> waits;  // of each waiting group, how many in this call
+  Queue<Signal> signals;  // of one group: those not yet awaited. Of several: all
+  uint64_t dropped = 0;   // signals that are no longer in the queue
+  uint32_t waits = 0;     // in this call
 };
 
 struct PlanState {
@@ -151,6 +152,7 @@ class RaceSearch {
 
   static std::vector<std::vector<MemoryMap>> maps_of(const std::vector<const Program*>& programs) {
     std::vector<std::vector<MemoryMap>> maps;
+    maps.reserve(programs.size());
     for (const Program* program : programs) maps.push_back(memory_maps(*program->plan, program->parts));
     return maps;
   }
@@ -254,7 +256,7 @@ class RaceSearch {
       state.synced = state.base;
       state.next = flat.begin;
     }
-    for (Semaphore& semaphore : state_->semaphores) semaphore.waits.clear();
+    for (Semaphore& semaphore : state_->semaphores) semaphore.waits = 0;
   }
 
   static uint32_t epochs_of_call(const FlatGroup& group) { return 2 * (group.end - group.begin) + 2; }
@@ -321,8 +323,8 @@ class RaceSearch {
     switch (step.step->kind) {
       case StepKind::loop:
       case StepKind::sync: sync(step.group); break;
-      case StepKind::signal: signal(step); break;
-      case StepKind::wait: wait(step); break;
+      case StepKind::signal: signal(flat, step); break;
+      case StepKind::wait: wait(flat, step); break;
       case StepKind::flush:
         for (const uint32_t channel : step.step->channels)
           if (const uint32_t engine = actors_.engine(plan_, step.group, channel); engine != none)
@@ -378,12 +380,17 @@ class RaceSearch {
     for (const uint32_t member : members) finish(state_->groups[member].next);
   }
 
-  void signal(const FlatStep& step) {
+  void signal(uint32_t flat, const FlatStep& step) {
     const Clock& entry = ranks_[static_cast<size_t>(program_->rank_of(step))].entry;
-    for (const uint32_t channel : step.step->channels) {
-      Signal signal{
-          release(step.group), entry, step.group, actors_[actor_of(step.group)].component, epoch_before(step.group) + 2,
-          step.step->relaxed};
+    for (size_t position = 0; position < step.step->channels.size(); ++position) {
+      const uint32_t channel = step.step->channels[position];
+      Signal signal{release(step.group),
+                    entry,
+                    step.group,
+                    actors_[actor_of(step.group)].component,
+                    epoch_before(step.group) + 2,
+                    plans_[plan_].shared->signal_index(flat, position),
+                    step.step->relaxed};
       if (const uint32_t engine = actors_.engine(plan_, step.group, channel); engine != none) {
         Stamp& stamp = signal.stamp;
         join(stamp.clock, Stamp(stamp));
@@ -394,17 +401,14 @@ class RaceSearch {
     }
   }
 
-  void wait(const FlatStep& step) {
-    for (const uint32_t channel : step.step->channels) {
-      Semaphore& semaphore = state_->semaphores[channel];
-      uint32_t earlier = 0;
-      for (auto& [group, count] : semaphore.waits)
-        if (group == step.group) earlier = count++;
-      if (earlier == 0) semaphore.waits.emplace_back(step.group, 1);
-      const FlatChannel& flat = program_->channels[channel];
+  void wait(uint32_t flat, const FlatStep& step) {
+    for (size_t position = 0; position < step.step->channels.size(); ++position) {
+      const uint32_t channel = step.step->channels[position];
+      const SignalsNeeded* shared = plans_[plan_].shared->needed(flat, position);
+      const uint32_t waits = shared != nullptr ? shared->least : ++state_->semaphores[channel].waits;
       // The number of signals that must have been sent.
-      const int64_t needed =
-          int64_t{state_->calls} * flat.signals + earlier + 1 - program_->plan->channels[channel].initial;
+      const int64_t needed = int64_t{state_->calls} * program_->channels[channel].signals + waits -
+                             program_->plan->channels[channel].initial;
       if (needed > 0) acquire_signals(step, channel, static_cast<uint64_t>(needed));
     }
   }
@@ -428,21 +432,27 @@ class RaceSearch {
       return;
     }
     // Calls of the signalling rank are ordered. In the last of them, a signal is certain if too few others can precede.
-    const size_t first = (needed - 1) / flat.signals * flat.signals, end = semaphore.signals.size();
+    const size_t first = (needed - 1) / flat.signals * flat.signals;
     for (size_t i = 0; i < first; ++i) acquire(semaphore.signals[i]);
-    const size_t last = std::min<size_t>(end, first + flat.signals);
-    for (size_t i = first; i < last; ++i) {
-      const Signal& signal = semaphore.signals[i];
-      size_t possible = first + flat.signals - last;  // not sent yet: they could have been
-      for (size_t j = first; j < last; ++j) possible += j != i && !follows(semaphore.signals[j], signal, i < j) ? 1 : 0;
-      if (possible < needed - first) acquire(signal);
-    }
+    const size_t last = std::min<size_t>(semaphore.signals.size(), first + flat.signals);
+    for (size_t i = first; i < last; ++i)
+      if (possibly_before(channel, i, first, last) < needed - first) acquire(semaphore.signals[i]);
   }
 
-  // Whether `later` is sent after `earlier` in every order.
-  static bool follows(const Signal& later, const Signal& earlier, bool is_later) {
-    if (later.group == earlier.group) return is_later;
-    return later.stamp.clock.accesses[earlier.component] >= earlier.completion;
+  // How many of the signals of a call can be sent before the i-th of the queue. [first, last): those of this call that
+  // have been sent so far.
+  uint64_t possibly_before(uint32_t channel, size_t i, size_t first, size_t last) const {
+    const Queue<Signal>& signals = state_->semaphores[channel].signals;
+    const SharedSemaphores& shared = *plans_[plan_].shared;
+    uint64_t possible = 0;
+    for (uint32_t other = 0; other < program_->channels[channel].signals; ++other)
+      possible += other != signals[i].index && !shared.follows(channel, other, signals[i].index) ? 1 : 0;
+    // The order that goes through other ranks.
+    for (size_t j = first; j < last; ++j)
+      if (j != i && !shared.follows(channel, signals[j].index, signals[i].index) &&
+          signals[j].stamp.clock.accesses[signals[i].component] >= signals[i].completion)
+        --possible;
+    return possible;
   }
 
   void move(uint32_t flat, const FlatStep& step) {
@@ -788,6 +798,7 @@ class RaceSearch {
 
 Finding find_race(std::span<const Scheduled> plans, std::span<const uint32_t> calls) {
   std::vector<const Program*> programs;
+  programs.reserve(plans.size());
   for (const Scheduled& plan : plans) programs.push_back(plan.program);
   return RaceSearch(plans, std::move(programs)).run(calls);
 }

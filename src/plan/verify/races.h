@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "plan/verify/program.h"
+#include "plan/verify/shared_semaphores.h"
 
 namespace narrowcast::plan::verify {
 
@@ -17,6 +18,7 @@ namespace narrowcast::plan::verify {
 struct Scheduled {
   const Program* program;
   std::span<const uint32_t> order;
+  const SharedSemaphores* shared;
 };
 
 // Looks for two accesses to a chunk, one of them a write, that are not ordered.

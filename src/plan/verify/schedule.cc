@@ -90,6 +90,10 @@ Schedule::Blocker Schedule::blocker_of(uint32_t flat) const {
       uint32_t earlier = 0;
       for (size_t j = 0; j < i; ++j) earlier += step.channels[j] == channel ? 1 : 0;
       const uint64_t available = uint64_t{sent_[channel]} + program_.plan->channels[channel].initial;
+      if (const SignalsNeeded* shared = shared_.needed(flat, i)) {
+        if (available < shared->most) return {Reason::signal, channel, 0};
+        continue;
+      }
       if (available <= uint64_t{received_[channel]} + earlier) return {Reason::signal, channel, 0};
     }
     return {};

@@ -4,9 +4,11 @@
 #pragma once
 
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "plan/verify/program.h"
+#include "plan/verify/shared_semaphores.h"
 
 namespace narrowcast::plan::verify {
 
@@ -17,6 +19,10 @@ class Schedule {
   // Runs one call until nothing can run. Returns whether it completed.
   //   depth: of all rings; 0: as the plan states.
   bool run(uint32_t depth);
+
+  // From now on, waits of several groups on a semaphore end only when they can end whichever other waits have ended.
+  // If a call completes like this, it completes in every order.
+  void set_shared_semaphores(SharedSemaphores shared) { shared_ = std::move(shared); }
 
   // The flat steps in the order of the last run. A barrier is there once, for the group that came last.
   const std::vector<uint32_t>& order() const { return order_; }
@@ -56,6 +62,7 @@ class Schedule {
 
   const Program& program_;
   const MemoryMap map_;
+  SharedSemaphores shared_;
   uint32_t depth_ = 0;
   std::vector<uint32_t> order_;
   std::vector<uint32_t> next_;             // of each group its next flat step

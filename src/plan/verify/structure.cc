@@ -1,6 +1,7 @@
 #include "plan/verify/structure.h"
 
 #include <algorithm>
+#include <exception>
 #include <map>
 #include <string>
 #include <tuple>
@@ -15,9 +16,15 @@ namespace {
 
 using std::to_string;
 
-// Throws the first Finding.
+// Ends a check with its first finding.
+class Refuted : public std::exception {
+ public:
+  explicit Refuted(Finding found) : finding(std::move(found)) {}
+  Finding finding;
+};
+
 [[noreturn]] void refute(Property property, const Where& where, std::string message) {
-  throw Finding{property, where, std::move(message), {}};
+  throw Refuted({property, where, std::move(message), {}});
 }
 
 class StructureCheck {
@@ -64,6 +71,9 @@ class StructureCheck {
     if (!is_rank(plan_.root) || (plan_.root != 0 && !operation::has_root(plan_.operation)))
       fail("root " + to_string(plan_.root) + " is not a root of this operation");
     if (plan_.chunks == 0) fail("a piece has no chunks");
+    if (uint64_t{plan_.chunks} * plan_.ranks.size() > max_cells)
+      fail("a piece has " + to_string(plan_.chunks) + " chunks, which is too many for " +
+           to_string(plan_.ranks.size()) + " ranks");
     if (plan_.instances == 0) fail("the plan has 0 instances");
     if (plan_.scratch_copies != 1 && plan_.scratch_copies != 2) fail("scratch_copies is neither 1 nor 2");
     if (plan_.max_bytes != 0 && plan_.max_bytes < plan_.min_bytes) fail("max_bytes is less than min_bytes");
@@ -345,15 +355,20 @@ class MatchingCheck {
     for (size_t i = 0; i < std::min(sends.size(), receives.size()); ++i) {
       const Message &send = sends[i], &receive = receives[i];
       const auto mismatch = [&](const std::string& text) {
-        Finding finding{
-            Property::structure, program_.where(receive.flat), ring + ", message " + to_string(i) + ": " + text, {}};
+        std::string message = ring;
+        message.append(", message ").append(to_string(i)).append(": ").append(text);
+        Finding finding{Property::structure, program_.where(receive.flat), std::move(message), {}};
         finding.trace = {{program_.where(send.flat), describe(program_, send.flat)},
                          {program_.where(receive.flat), describe(program_, receive.flat)}};
-        throw finding;
+        throw Refuted(std::move(finding));
       };
-      const auto chunks = [&](const Message& message) { return to_string(message.cells / program_.parts) + " chunks"; };
+      const auto chunks = [&](const Message& message) {
+        const uint32_t count = message.cells / program_.parts;
+        return to_string(count) + (count == 1 ? " chunk" : " chunks");
+      };
       if (send.unit_bytes != receive.unit_bytes) mismatch("it is sent and received by loops that differ in unit_bytes");
-      if (send.cells != receive.cells) mismatch(chunks(send) + " are sent and " + chunks(receive) + " received");
+      if (send.cells != receive.cells)
+        mismatch("the sender sends " + chunks(send) + ", the receiver expects " + chunks(receive));
       if (send.codec != receive.codec)
         mismatch("it is sent as " + codec::describe(send.codec) + " and received as " + codec::describe(receive.codec));
     }
@@ -415,8 +430,8 @@ Finding first_finding(Check check) {
   try {
     check.run();
     return {};
-  } catch (Finding& finding) {
-    return std::move(finding);
+  } catch (Refuted& refuted) {
+    return std::move(refuted.finding);
   }
 }
 

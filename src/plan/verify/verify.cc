@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <chrono>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "plan/verify/races.h"
 #include "plan/verify/schedule.h"
+#include "plan/verify/shared_semaphores.h"
 #include "plan/verify/structure.h"
 #include "plan/verify/values.h"
 
@@ -15,22 +17,27 @@ namespace narrowcast::plan::verify {
 
 namespace {
 
-// A plan that is too large to verify.
-struct TooLarge {
-  std::string message;
+// The plan can be neither proved nor refuted.
+class Unsupported : public std::runtime_error {
+ public:
+  using runtime_error::runtime_error;
 };
 
 void check_size(const Plan& plan, bool split) {
-  const uint64_t steps = flat_steps(plan, split);
-  if (steps > max_flat_steps)
-    throw TooLarge{"the plan has " + std::to_string(steps) + " steps with its loops unrolled" +
-                   (split ? " and its messages split" : "") + "; the verifier supports " +
-                   std::to_string(max_flat_steps)};
+  const auto check = [](const char* what, uint64_t number, uint64_t limit) {
+    if (number > limit)
+      throw Unsupported("the plan is too large: " + std::string(what) + " " + std::to_string(number) + "; at most " +
+                        std::to_string(limit) + " are supported");
+  };
+  check("steps, with loops unrolled and messages split:", flat_steps(plan, split), max_flat_steps);
+  check("chunks of buffers:", memory_cells(plan), max_cells);
+  check("chunks that steps read and write:", moved_cells(plan), max_moved_cells);
 }
 
 struct Prepared {
   Program program;
   std::vector<uint32_t> order;
+  SharedSemaphores shared;
 };
 
 class Verification {
@@ -48,9 +55,9 @@ class Verification {
       }
       if (!report_.finding.found()) check_whole();
       if (!report_.finding.found()) check_split();
-    } catch (const TooLarge& error) {
+    } catch (const Unsupported& error) {
       report_.verdict = Verdict::unsupported;
-      report_.finding.message = error.message;
+      report_.finding.message = error.what();
     }
     if (report_.finding.found()) report_.verdict = Verdict::refuted;
     report_.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -68,17 +75,10 @@ class Verification {
     prepared.reserve(plans_.size());
     for (size_t i = 0; i < plans_.size(); ++i) {
       check_size(*plans_[i], split);
-      Prepared& current = prepared.emplace_back(Prepared{flatten(*plans_[i], split), {}});
+      Prepared& current = prepared.emplace_back(Prepared{flatten(*plans_[i], split), {}, {}});
       if (!split) report_.steps += current.program.steps.size();
       Finding finding = check_matching(current.program);
-      if (!finding.found()) {
-        Schedule schedule(current.program);
-        least_depth = std::max(least_depth, schedule.least_depth());
-        if (schedule.run(options_.depth))
-          current.order = schedule.order();
-        else
-          finding = schedule.deadlock();
-      }
+      if (!finding.found()) finding = schedule(current, least_depth);
       if (finding.found()) {
         name_plan(finding, i);
         return finding;
@@ -87,10 +87,33 @@ class Verification {
     return {};
   }
 
+  // Finds an order, and the least depth. Returns a finding of deadlock.
+  Finding schedule(Prepared& plan, uint32_t& least_depth) const {
+    Schedule schedule(plan.program);
+    const bool completes = schedule.run(options_.depth);
+    Finding finding;
+    if (completes)
+      plan.order = schedule.order();
+    else
+      finding = schedule.deadlock();
+    if (completes) plan.shared = SharedSemaphores(plan.program, plan.order);
+    if (plan.shared.has_shared_waits()) {
+      schedule.set_shared_semaphores(plan.shared);
+      if (!schedule.run(options_.depth))
+        throw Unsupported(
+            "several groups wait on the same channel, and whether the plan completes can depend on which of "
+            "them a signal lets go on: " +
+            schedule.deadlock().message);
+    }
+    least_depth = std::max(least_depth, schedule.least_depth());
+    return finding;
+  }
+
   // Every plan follows every other one that it follows in the sequence, and itself if it is alone.
   std::vector<uint32_t> calls() const {
     const size_t count = plans_.size();
     std::vector<uint32_t> calls;
+    calls.reserve(count + 2);
     for (size_t i = 0; i < count + 2; ++i) calls.push_back(static_cast<uint32_t>(i % count));
     return calls;
   }
@@ -98,7 +121,7 @@ class Verification {
   Finding check_races(const std::vector<Prepared>& prepared) const {
     std::vector<Scheduled> scheduled;
     scheduled.reserve(prepared.size());
-    for (const Prepared& plan : prepared) scheduled.push_back({&plan.program, plan.order});
+    for (const Prepared& plan : prepared) scheduled.push_back({&plan.program, plan.order, &plan.shared});
     return find_race(scheduled, calls());
   }
 

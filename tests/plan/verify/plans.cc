@@ -1,5 +1,6 @@
 #include "plan/verify/plans.h"
 
+#include <algorithm>
 #include <map>
 #include <string>
 
@@ -435,6 +436,54 @@ Plan wide_memory_all_gather(int ranks, uint32_t groups) {
     }
   }
   return plan;
+}
+
+bool has_loop(const Plan& plan) {
+  for (const Rank& rank : plan.ranks)
+    for (const Group& group : rank.groups)
+      for (const Step& step : group.steps)
+        if (step.kind == StepKind::loop) return true;
+  return false;
+}
+
+Plan unrolled(const Plan& plan, uint32_t parts) {
+  Plan result = plan;
+  result.chunks *= parts;
+  const auto part_of = [&](const Step& step, uint32_t first, uint32_t count) {
+    Step part = step;
+    part.count = step.from.empty() ? 1 : count;
+    for (auto* operands : {&part.from, &part.to})
+      for (Operand& operand : *operands)
+        if (operand.has_location()) operand.chunk = operand.chunk * parts + first;
+    return part;
+  };
+  for (Rank& rank : result.ranks) {
+    rank.scratch_chunks *= parts;
+    std::vector<std::vector<uint32_t>> last(rank.groups.size());  // of each old step, its last new one
+    for (size_t group = 0; group < rank.groups.size(); ++group) {
+      std::vector<Step> steps;
+      for (const Step& step : rank.groups[group].steps) {
+        if (step.kind != StepKind::loop) {
+          steps.push_back(part_of(step, 0, step.count * parts));
+        } else {
+          uint32_t widest = 1;
+          for (const Step& inner : step.body) widest = std::max(widest, inner.count);
+          steps.push_back(after(sync(), step.after));
+          for (uint32_t part = 0; part < widest * parts; ++part) {
+            for (const Step& inner : step.body)
+              if (part < inner.count * parts) steps.push_back(part_of(inner, part, 1));
+            steps.push_back(sync());
+          }
+        }
+        last[group].push_back(static_cast<uint32_t>(steps.size() - 1));
+      }
+      rank.groups[group].steps = std::move(steps);
+    }
+    for (Group& group : rank.groups)
+      for (Step& step : group.steps)
+        for (StepId& id : step.after) id.step = last[id.group][id.step];
+  }
+  return result;
 }
 
 std::vector<Plan> correct_plans() {

@@ -130,6 +130,10 @@ Plan wide_all_reduce(int ranks, uint32_t groups, uint32_t count);
 // Each group puts its chunk into the outputs of all peers.
 Plan wide_memory_all_gather(int ranks, uint32_t groups);
 
+// The plan without loops: `parts` iterations for each chunk, and chunks divided accordingly.
+Plan unrolled(const Plan& plan, uint32_t parts);
+bool has_loop(const Plan& plan);
+
 // All plans above, except the large ones, for small numbers of ranks.
 std::vector<Plan> correct_plans();
 

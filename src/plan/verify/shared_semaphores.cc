@@ -1,0 +1,147 @@
+#include "plan/verify/shared_semaphores.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+namespace narrowcast::plan::verify {
+
+namespace {
+
+// Follows the order of the steps of one rank.
+class RankOrder {
+ public:
+  RankOrder(const Program& program, int rank)
+      : program_(program),
+        rank_(rank),
+        first_(program.rank_groups[static_cast<size_t>(rank)]),
+        count_(program.rank_groups[static_cast<size_t>(rank) + 1] - first_),
+        clocks_(count_, std::vector<uint32_t>(count_, 0)) {
+    for (uint32_t group = 0; group < count_; ++group) {
+      const FlatGroup& flat = program.groups[first_ + group];
+      next_.push_back(flat.begin);
+      for (uint32_t step = flat.begin; step < flat.end; ++step)
+        for (const StepId& id : program.steps[step].step->after) completed_[program.end_of(rank, id) - 1];
+    }
+  }
+
+  uint32_t group_of(const FlatStep& step) const { return step.group - first_; }
+  const std::vector<uint32_t>& clock(uint32_t group) const { return clocks_[group]; }
+
+  void begin(uint32_t group) {
+    for (const StepId& id : program_.steps[next_[group]].step->after)
+      join(clocks_[group], completed_[program_.end_of(rank_, id) - 1]);
+  }
+  void finish(uint32_t group) {
+    const uint32_t flat = next_[group]++;
+    clocks_[group][group] = flat + 1;
+    if (const auto found = completed_.find(flat); found != completed_.end()) found->second = clocks_[group];
+  }
+  void pass_barrier(const Step& step) {
+    std::vector<uint32_t> all;
+    const std::vector<uint32_t>& members =
+        program_.barriers[program_.rank_barriers[static_cast<size_t>(rank_)] + step.barrier];
+    for (const uint32_t member : members) {
+      begin(member - first_);
+      join(all, clocks_[member - first_]);
+    }
+    for (const uint32_t member : members) {
+      clocks_[member - first_] = all;
+      finish(member - first_);
+    }
+  }
+
+ private:
+  void join(std::vector<uint32_t>& into, const std::vector<uint32_t>& from) const {
+    into.resize(count_, 0);
+    for (size_t i = 0; i < from.size(); ++i) into[i] = std::max(into[i], from[i]);
+  }
+
+  const Program& program_;
+  const int rank_;
+  const uint32_t first_, count_;
+  std::vector<std::vector<uint32_t>> clocks_;  // of each group
+  std::vector<uint32_t> next_;
+  std::unordered_map<uint32_t, std::vector<uint32_t>> completed_;  // clocks of the steps that others come after
+};
+
+}  // namespace
+
+SharedSemaphores::SharedSemaphores(const Program& program, std::span<const uint32_t> order) {
+  std::vector<uint8_t> ranks(program.plan->ranks.size(), 0);
+  for (uint32_t channel = 0; channel < program.channels.size(); ++channel) {
+    if (program.channels[channel].waiters.size() > 1)
+      ranks[static_cast<size_t>(program.plan->channels[channel].to)] = 1;
+    if (program.channels[channel].signallers.size() > 1)
+      ranks[static_cast<size_t>(program.plan->channels[channel].from)] = 1;
+  }
+  for (size_t rank = 0; rank < ranks.size(); ++rank)
+    if (ranks[rank] != 0) add_rank(program, order, static_cast<int>(rank));
+}
+
+void SharedSemaphores::add_rank(const Program& program, std::span<const uint32_t> order, int rank) {
+  RankOrder ranked(program, rank);
+  std::map<uint32_t, std::vector<Event>> waits, signals;  // by channel
+  for (const uint32_t flat : order) {
+    const FlatStep& step = program.steps[flat];
+    if (program.rank_of(step) != rank) continue;
+    if (step.step->kind == StepKind::barrier) {
+      ranked.pass_barrier(*step.step);
+      continue;
+    }
+    const uint32_t group = ranked.group_of(step);
+    ranked.begin(group);
+    for (size_t position = 0; position < step.step->channels.size(); ++position) {
+      const uint32_t channel = step.step->channels[position];
+      if (step.step->kind == StepKind::wait && program.channels[channel].waiters.size() > 1)
+        waits[channel].push_back({flat, position, group, ranked.clock(group)});
+      if (step.step->kind == StepKind::signal && program.channels[channel].signallers.size() > 1)
+        signals[channel].push_back({flat, position, group, ranked.clock(group)});
+    }
+    ranked.finish(group);
+  }
+  for (const auto& [channel, list] : waits) add_waits(list);
+  for (const auto& [channel, list] : signals) add_signals(channel, list);
+}
+
+bool SharedSemaphores::precedes(const Event& a, const Event& b) {
+  if (a.group == b.group) return std::pair(a.flat, a.position) < std::pair(b.flat, b.position);
+  return b.clock[a.group] > a.flat;
+}
+
+void SharedSemaphores::add_waits(const std::vector<Event>& waits) {
+  for (const Event& wait : waits) {
+    SignalsNeeded needed{1, 1};
+    for (const Event& other : waits) {
+      if (&other == &wait) continue;
+      needed.least += precedes(other, wait) ? 1 : 0;
+      needed.most += precedes(wait, other) ? 0 : 1;
+    }
+    needed_[key(wait.flat, wait.position)] = needed;
+  }
+}
+
+void SharedSemaphores::add_signals(uint32_t channel, const std::vector<Event>& signals) {
+  Signals& added = signals_[channel];
+  added.count = signals.size();
+  added.follows.resize(signals.size() * signals.size());
+  for (size_t i = 0; i < signals.size(); ++i) {
+    signal_indices_[key(signals[i].flat, signals[i].position)] = static_cast<uint32_t>(i);
+    for (size_t j = 0; j < signals.size(); ++j)
+      added.follows[i * signals.size() + j] = precedes(signals[j], signals[i]);
+  }
+}
+
+const SignalsNeeded* SharedSemaphores::needed(uint32_t flat, size_t position) const {
+  if (needed_.empty()) return nullptr;
+  const auto found = needed_.find(key(flat, position));
+  return found == needed_.end() ? nullptr : &found->second;
+}
+
+uint32_t SharedSemaphores::signal_index(uint32_t flat, size_t position) const {
+  if (signal_indices_.empty()) return none;
+  const auto found = signal_indices_.find(key(flat, position));
+  return found == signal_indices_.end() ? none : found->second;
+}
+
+}  // namespace narrowcast::plan::verify

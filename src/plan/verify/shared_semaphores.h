@@ -1,0 +1,62 @@
+// Semaphores that several groups signal, or for which several groups wait. Which signal lets which group go on is then
+// a matter of timing, except as far as the signals or waits are ordered themselves. Only the order within their rank
+// counts: groups, dependences and barriers.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "plan/verify/program.h"
+
+namespace narrowcast::plan::verify {
+
+// How many signals of a call must have been sent when a wait ends.
+struct SignalsNeeded {
+  uint32_t least = 0;  // it has seen at least so many: its own group's waits, and others that precede it
+  uint32_t most = 0;   // with so many it can end, whoever else has ended: all waits except those that come after it
+};
+
+class SharedSemaphores {
+ public:
+  SharedSemaphores() = default;
+  // order: one in which a call can run.
+  SharedSemaphores(const Program& program, std::span<const uint32_t> order);
+
+  bool has_shared_waits() const { return !needed_.empty(); }
+  // position: of the channel in the step's list. NULL if only one group waits on the channel.
+  const SignalsNeeded* needed(uint32_t flat, size_t position) const;
+
+  // The number of a signal among those of its channel in a call; none if only one group signals the channel.
+  uint32_t signal_index(uint32_t flat, size_t position) const;
+  // Whether signal `later` of the channel follows `earlier` in every order.
+  bool follows(uint32_t channel, uint32_t later, uint32_t earlier) const {
+    const Signals& signals = signals_.at(channel);
+    return signals.follows[size_t{later} * signals.count + earlier];
+  }
+
+ private:
+  struct Event {
+    uint32_t flat;
+    size_t position;
+    uint32_t group;               // in the rank
+    std::vector<uint32_t> clock;  // of the rank's groups: flat steps that precede it
+  };
+  struct Signals {
+    size_t count = 0;
+    std::vector<bool> follows;
+  };
+
+  static uint64_t key(uint32_t flat, size_t position) { return uint64_t{flat} << 32 | position; }
+  static bool precedes(const Event& a, const Event& b);
+  void add_rank(const Program& program, std::span<const uint32_t> order, int rank);
+  void add_waits(const std::vector<Event>& waits);
+  void add_signals(uint32_t channel, const std::vector<Event>& signals);
+
+  std::unordered_map<uint64_t, SignalsNeeded> needed_;
+  std::unordered_map<uint64_t, uint32_t> signal_indices_;
+  std::unordered_map<uint32_t, Signals> signals_;  // by channel
+};
+
+}  // namespace narrowcast::plan::verify
