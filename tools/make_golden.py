@@ -19,7 +19,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 VERSION = 1
-CHECKSUM, MORE, REFERENCE = 1, 2, 4
+CHECKSUM, MORE, REFERENCE, NO_CHECKSUM = 1, 2, 4, 8
 RAW, WINDOW = 0, 1
 
 
@@ -258,7 +258,17 @@ class Encoder:
         elems = len(values) // value_bytes
         frame = ctypes.create_string_buffer(self.library.ncast_bound(dtype, codec, elems))
         wire_bytes = ctypes.c_size_t()
-        arguments = (values, dtype, elems, codec, flags | REFERENCE, frame, len(frame), ctypes.byref(wire_bytes))
+        encoder_flags = flags if flags & CHECKSUM else flags | NO_CHECKSUM
+        arguments = (
+            values,
+            dtype,
+            elems,
+            codec,
+            encoder_flags | REFERENCE,
+            frame,
+            len(frame),
+            ctypes.byref(wire_bytes),
+        )
         if status := self.library.ncast_encode(*arguments):
             raise SystemExit(f"ncast_encode: status {status}")
         return frame.raw[: wire_bytes.value]

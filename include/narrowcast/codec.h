@@ -9,9 +9,10 @@ extern "C" {
 #endif
 
 enum {
-  NCAST_CHECKSUM = 1u,  // encode: store a 64-bit XXH3 of the frame in its header
-  NCAST_MORE = 2u,      // encode: another frame of the same stream follows this one
-  NCAST_REFERENCE = 4u  // encode, decode: use the scalar reference, the oracle of the tests
+  NCAST_CHECKSUM = 1u,    // a 64-bit XXH3 of the frame is in its header: the default of ncast_encode
+  NCAST_MORE = 2u,        // encode: another frame of the same stream follows this one
+  NCAST_REFERENCE = 4u,   // encode, decode: use the scalar reference, the oracle of the tests
+  NCAST_NO_CHECKSUM = 8u  // encode: store no checksum, for frames that nothing can change
 };
 
 // --- The codecs
@@ -91,7 +92,8 @@ NCAST_API size_t ncast_bound(ncast_dtype dtype, ncast_codec codec, uint64_t elem
 
 // Encodes `elems` values into one frame.
 //   values: any alignment; may be NULL if elems is 0.
-//   flags: NCAST_CHECKSUM | NCAST_MORE | NCAST_REFERENCE. The last does not change the result.
+//   flags: NCAST_MORE | NCAST_REFERENCE | NCAST_NO_CHECKSUM. REFERENCE does not change the result. The frame has a
+//          checksum unless there is NO_CHECKSUM; CHECKSUM may be set too.
 //   frame: any alignment; capacity >= ncast_bound() always suffices.
 //   wire_bytes: bytes written.
 // Errors: INVALID_ARGUMENT, TOO_SMALL (the content of frame is then unspecified).
@@ -106,6 +108,22 @@ NCAST_API ncast_status ncast_encode(const void* values, ncast_dtype dtype, uint6
 // Errors: CORRUPT, TOO_SMALL (the values do not fit), INVALID_ARGUMENT. `values` is unspecified after an error.
 NCAST_API ncast_status ncast_decode(const void* frame, size_t frame_bytes, uint32_t flags, void* values,
                                     size_t value_capacity, ncast_frame_info* info);
+
+// Encodes `count` arrays of values into a frame each, with several threads. Array i has elems[i] values of dtypes[i] at
+// values[i], and its frame has capacities[i] bytes at frames[i]; wire_bytes[i] receives its size. Further arguments as
+// for ncast_encode. The arrays may differ in type and size; the largest are encoded first.
+//   threads: at most this many, the caller's included; 0: as many as the CPUs that this thread may use.
+// Errors: those of ncast_encode, of the first array that has one. The message names the array. The other arrays are
+// encoded nevertheless; wire_bytes is 0 for those with an error.
+NCAST_API ncast_status ncast_encode_batch(size_t count, const void* const* values, const ncast_dtype* dtypes,
+                                          const uint64_t* elems, ncast_codec codec, uint32_t flags, void* const* frames,
+                                          const size_t* capacities, size_t* wire_bytes, int threads);
+
+// Decodes `count` frames, with several threads: frame i, of frame_bytes[i] readable bytes at frames[i], to values[i],
+// which has room for value_capacities[i] bytes. Further arguments as for ncast_decode, threads and errors as above.
+NCAST_API ncast_status ncast_decode_batch(size_t count, const void* const* frames, const size_t* frame_bytes,
+                                          uint32_t flags, void* const* values, const size_t* value_capacities,
+                                          int threads);
 
 // Reads a frame's header. A frame_bytes of NCAST_FRAME_HEADER_BYTES suffices, because the body is not read.
 // Errors: CORRUPT, INVALID_ARGUMENT.

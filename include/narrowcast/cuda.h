@@ -22,13 +22,17 @@ typedef struct {
 // The number of GPUs that CUDA can use. 0 on a machine without a driver.
 NCAST_API int ncast_cuda_device_count(void);
 
+// The GPU architectures that the library contains code for, as CMake names them: "80-real,90". GPUs of other
+// architectures cannot run it, except those that are newer than one without "-real". "" if it was built without CUDA.
+NCAST_API const char* ncast_cuda_architectures(void);
+
 // The bytes of workspace that ncast_cuda_encode needs. May be 0.
 NCAST_API size_t ncast_cuda_workspace_bytes(ncast_dtype dtype, ncast_codec codec, uint64_t elems);
 
 // Encodes values in device memory into one frame, packed end to end, in one pass over the values.
 //   values: aligned to the value type; 16-byte alignment is fastest.
 //   frame: device memory, 16-byte aligned, capacity >= ncast_bound().
-//   flags: 0 or NCAST_MORE. Checksums are not supported on the GPU.
+//   flags: NCAST_MORE, NCAST_NO_CHECKSUM. Frames that a GPU encodes have no checksum.
 //   workspace: device memory, 16-byte aligned, of at least ncast_cuda_workspace_bytes(). Its content does not matter.
 //     Calls in flight must not share it.
 // The size of the frame stays on the device: it is the 64-bit word at byte 16 of the frame.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from ctypes import byref, c_size_t, c_uint64, sizeof
+from ctypes import byref, c_int, c_size_t, c_uint64, c_void_p, sizeof
 from dataclasses import dataclass
 from typing import Any, TypeVar, overload
 
@@ -18,8 +18,8 @@ import numpy.typing as npt
 from ._arrays.view import View, byte_array, host_view, reject_overlap
 from ._native.codecs import Codec, CodecParameter, CodecType, codec_number, codec_text, codecs
 from ._native.library import check, library
-from ._native.numbers import as_index, as_unsigned
-from ._native.structures import CHECKSUM, MORE, REFERENCE, FrameInfoC
+from ._native.numbers import as_index, as_int, as_unsigned
+from ._native.structures import CHECKSUM, MORE, NO_CHECKSUM, REFERENCE, FrameInfoC
 from .errors import CorruptError
 from .types import BY_NUMBER, DType, ValueType, value_type
 
@@ -33,7 +33,9 @@ __all__ = [
     "bound",
     "codecs",
     "decode",
+    "decode_batch",
     "encode",
+    "encode_batch",
     "error_bound",
     "inspect",
     "inspect_blocks",
@@ -171,9 +173,8 @@ def encode(
     Raises TypeError or ValueError for invalid arguments, and TooSmallError when `out` is too small for the frame.
     """
     source = host_view(values, "values", dtype=dtype)
-    flags = CHECKSUM * checksum | MORE * more | REFERENCE * reference
-    held = getattr(values, "dtype", None)  # of NumPy and JAX
-    numpy_type = held if isinstance(held, np.dtype) and held.itemsize == source.dtype.bytes else None
+    flags = checksum_flag(checksum) | MORE * more | REFERENCE * reference
+    numpy_type = _numpy_type(values, source)
     if out is None:
         capacity = bound(source.dtype.name, source.elems, codec=codec)
         frame: npt.NDArray[np.uint8] = np.empty(capacity, np.uint8)
@@ -185,6 +186,95 @@ def encode(
     reject_overlap(values=source, out=target)
     wire_bytes = encode_into(source, codec_number(codec), flags, target.pointer, target.raw_bytes)
     return _frame(byte_array(target.pointer, wire_bytes, target.owner), source.shape, numpy_type)
+
+
+def _numpy_type(values: Any, source: View) -> np.dtype[Any] | None:
+    """The NumPy type of an array of NumPy or JAX, if it is as wide as the value type."""
+    held = getattr(values, "dtype", None)
+    return held if isinstance(held, np.dtype) and held.itemsize == source.dtype.bytes else None
+
+
+def encode_batch(
+    arrays: Sequence[Any],
+    *,
+    codec: str = "window",
+    dtype: DType | None = None,
+    checksum: bool = True,
+    threads: int = 0,
+) -> list[Frame]:
+    """Encodes arrays in host memory into one frame each, with several threads.
+
+    arrays: as `values` of `encode`. They may differ in type and size.
+    dtype: the value type of all arrays; None: each has its own.
+    threads: the maximum number of threads; 0: the CPUs that this process may use.
+
+    Returns the frames, which `encode` would return too. Raises what `encode` raises; the message names the array.
+    """
+    sources = [host_view(one, f"arrays[{i}]", dtype=dtype) for i, one in enumerate(arrays)]
+    capacities = [bound(one.dtype.name, one.elems, codec=codec) for one in sources]
+    frames: list[npt.NDArray[np.uint8]] = [np.empty(capacity, np.uint8) for capacity in capacities]
+    count = len(sources)
+    wire_bytes = (c_size_t * count)()
+    check(
+        library().ncast_encode_batch(
+            count,
+            (c_void_p * count)(*(one.pointer for one in sources)),
+            (c_int * count)(*(one.dtype.number for one in sources)),
+            (c_uint64 * count)(*(one.elems for one in sources)),
+            codec_number(codec),
+            checksum_flag(checksum),
+            (c_void_p * count)(*(frame.ctypes.data for frame in frames)),
+            (c_size_t * count)(*capacities),
+            wire_bytes,
+            as_int(threads, "threads"),
+        )
+    )
+    for frame, length in zip(frames, wire_bytes, strict=True):
+        frame.resize(length, refcheck=False)
+    return [
+        _frame(frame, source.shape, _numpy_type(array, source))
+        for frame, source, array in zip(frames, sources, arrays, strict=True)
+    ]
+
+
+def decode_batch(
+    frames: Sequence[Any], *, outs: Sequence[Any] | None = None, threads: int = 0
+) -> list[npt.NDArray[Any]]:
+    """Decodes frames in host memory, with several threads. They may come from an untrusted source.
+
+    frames: as `frame` of `decode`.
+    outs: an array for each frame, as `out` of `decode`; None: new arrays, in the form that `decode` gives them.
+    threads: the maximum number of threads; 0: the CPUs that this process may use.
+
+    Returns the arrays. Raises what `decode` raises; the message names the frame. The others are decoded nevertheless.
+    """
+    if outs is not None and len(outs) != len(frames):
+        raise ValueError(f"outs has {len(outs)} arrays for {len(frames)} frames")
+    sources = [host_view(one, f"frames[{i}]", holds=value_type("uint8")) for i, one in enumerate(frames)]
+    results: list[Any] = []
+    targets = []
+    for i, (frame, source) in enumerate(zip(frames, sources, strict=True)):
+        result, target = _target(frame, source, f"frames[{i}]", None if outs is None else outs[i], f"outs[{i}]")
+        results.append(result)
+        targets.append(target)
+    count = len(sources)
+    check(
+        library().ncast_decode_batch(
+            count,
+            (c_void_p * count)(*(one.pointer for one in sources)),
+            (c_size_t * count)(*(one.raw_bytes for one in sources)),
+            0,
+            (c_void_p * count)(*(one.pointer for one in targets)),
+            (c_size_t * count)(*(one.raw_bytes for one in targets)),
+            as_int(threads, "threads"),
+        )
+    )
+    return results
+
+
+def checksum_flag(checksum: bool) -> int:
+    """The flag of ncast_encode for frames with or without a checksum."""
+    return CHECKSUM if checksum else NO_CHECKSUM
 
 
 def encode_into(source: View, codec: int, flags: int, frame: int, capacity: int) -> int:
@@ -232,26 +322,40 @@ def decode(
     Raises CorruptError when the frame is invalid or its checksum does not match; the content of `out` is then
     unspecified. Raises TypeError or ValueError for invalid arguments.
     """
+    if out is not None and (shape is not None or dtype is not None):
+        raise TypeError("out has a shape and a type already: pass shape and dtype only without it")
     source = host_view(frame, "frame", holds=value_type("uint8"))
+    result, target = _target(frame, source, "frame", out, "out", shape, dtype)
+    decode_into(source.pointer, source.raw_bytes, REFERENCE * reference, target.pointer, target.raw_bytes)
+    return result
+
+
+def _target(
+    frame: Any,
+    source: View,
+    frame_name: str,
+    out: Any,
+    out_name: str,
+    shape: Sequence[int] | None = None,
+    dtype: npt.DTypeLike | None = None,
+) -> tuple[Any, View]:
+    """The array that a frame is decoded to, and its memory. source: the frame."""
     info = inspect_memory(source.pointer, source.raw_bytes)
     if info.wire_bytes > source.raw_bytes:
         # Checked before memory is allocated for the number of values that the header claims.
-        raise CorruptError(f"frame has {source.raw_bytes} bytes, but its header says {info.wire_bytes}")
+        raise CorruptError(f"{frame_name} has {source.raw_bytes} bytes, but its header says {info.wire_bytes}")
     kind = value_type(info.dtype)
     if out is not None:
-        if shape is not None or dtype is not None:
-            raise TypeError("out has a shape and a type already: pass shape and dtype only without it")
         result = memory = out
     else:
         form, numpy_type = _form(frame, info, kind, shape, dtype)
         memory = np.empty(info.elems, kind.numpy)
         result = memory.view(numpy_type).reshape(form)
-    target = host_view(memory, "out", holds=kind, as_bits=True, writable=True)
-    reject_overlap(frame=source, out=target)
+    target = host_view(memory, out_name, holds=kind, as_bits=True, writable=True)
+    reject_overlap(**{frame_name: source, out_name: target})
     if target.elems != info.elems:
-        raise ValueError(f"out holds {target.elems} {kind.name} values, but the frame has {info.elems}")
-    decode_into(source.pointer, source.raw_bytes, REFERENCE * reference, target.pointer, target.raw_bytes)
-    return result
+        raise ValueError(f"{out_name} holds {target.elems} {kind.name} values, but {frame_name} has {info.elems}")
+    return result, target
 
 
 def _form(

@@ -14,7 +14,8 @@ Bytes encode(const Bytes& values, ncast_dtype dtype, ncast_codec codec, uint32_t
   const Exact from(values, from_offset);
   Guarded frame(ncast_bound(dtype, codec, elems), to_offset);
   size_t wire_bytes = 0;
-  REQUIRE(ncast_encode(from.data(), dtype, elems, codec, flags, frame.data(), frame.size(), &wire_bytes) == NCAST_OK);
+  REQUIRE(ncast_encode(from.data(), dtype, elems, codec, encoder_flags(flags), frame.data(), frame.size(),
+                       &wire_bytes) == NCAST_OK);
   REQUIRE(frame.untouched_after(wire_bytes));
   return frame.copy(wire_bytes);
 }

@@ -24,7 +24,8 @@ class GpuCase {
         values_(make_values(dtype, elems, random)) {
     Bytes frame(ncast_bound(dtype, codec, elems));
     size_t wire_bytes = 0;
-    REQUIRE(ncast_encode(values_.data(), dtype, elems, codec, 0, frame.data(), frame.size(), &wire_bytes) == NCAST_OK);
+    REQUIRE(ncast_encode(values_.data(), dtype, elems, codec, NCAST_NO_CHECKSUM, frame.data(), frame.size(),
+                         &wire_bytes) == NCAST_OK);
     frame.resize(wire_bytes);
     frame_ = frame;
     decoded_.resize(values_.size());

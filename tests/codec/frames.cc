@@ -13,7 +13,8 @@ Bytes encode(const Bytes& values, ncast_dtype dtype, ncast_codec codec, uint32_t
   const uint64_t elems = values.size() / ncast_dtype_bytes(dtype);
   Bytes frame(ncast_bound(dtype, codec, elems));
   size_t wire_bytes = 0;
-  REQUIRE(ncast_encode(values.data(), dtype, elems, codec, flags, frame.data(), frame.size(), &wire_bytes) == NCAST_OK);
+  REQUIRE(ncast_encode(values.data(), dtype, elems, codec, encoder_flags(flags), frame.data(), frame.size(),
+                       &wire_bytes) == NCAST_OK);
   REQUIRE(wire_bytes <= frame.size());
   frame.resize(wire_bytes);
   return frame;
@@ -81,7 +82,7 @@ TEST_CASE("encoding needs no byte more than the frame takes, and says so at ever
           Guarded to(capacity, capacity % 16);
           size_t wire_bytes = 0;
           const ncast_status status =
-              ncast_encode(values.data(), dtype, elems, codec, 0, to.data(), capacity, &wire_bytes);
+              ncast_encode(values.data(), dtype, elems, codec, NCAST_NO_CHECKSUM, to.data(), capacity, &wire_bytes);
           INFO(text_of(codec), ", ", name_of(dtype), ", ", elems, " values, capacity ", capacity, " of ", frame.size());
           REQUIRE(to.intact());
           REQUIRE(status == (capacity < frame.size() ? NCAST_TOO_SMALL : NCAST_OK));
@@ -249,7 +250,7 @@ TEST_CASE("arguments out of range are refused with a sentence that names the fun
   CHECK(encode_with(nullptr, 0, 0, buffer.data(), &wire_bytes) == NCAST_OK);
   CHECK(encode_with(buffer.data(), 1, 0, nullptr, &wire_bytes) == NCAST_INVALID_ARGUMENT);
   CHECK(encode_with(buffer.data(), 1, 0, buffer.data() + 64, nullptr) == NCAST_INVALID_ARGUMENT);
-  CHECK(encode_with(buffer.data(), 1, 8, buffer.data() + 64, &wire_bytes) == NCAST_INVALID_ARGUMENT);
+  CHECK(encode_with(buffer.data(), 1, 16, buffer.data() + 64, &wire_bytes) == NCAST_INVALID_ARGUMENT);
   CHECK(encode_with(buffer.data(), (format::max_raw_bytes / 4) + 1, 0, buffer.data(), &wire_bytes) ==
         NCAST_INVALID_ARGUMENT);
   CHECK(ncast_inspect(nullptr, 64, &info) == NCAST_INVALID_ARGUMENT);

@@ -77,8 +77,8 @@ TEST_CASE("today's encoders write the golden frames, byte for byte") {
     for (const uint32_t path : both_paths) {
       Guarded to(frame.size());
       size_t wire_bytes = 0;
-      REQUIRE(ncast_encode(values.data(), dtype, values.size() / ncast_dtype_bytes(dtype), codec, vector.flags | path,
-                           to.data(), to.size(), &wire_bytes) == NCAST_OK);
+      REQUIRE(ncast_encode(values.data(), dtype, values.size() / ncast_dtype_bytes(dtype), codec,
+                           encoder_flags(vector.flags) | path, to.data(), to.size(), &wire_bytes) == NCAST_OK);
       REQUIRE(to.copy(wire_bytes) == frame);
     }
   }

@@ -10,6 +10,7 @@
 #include "codec/window/vectorized.h"
 #include "doctest/doctest.h"
 #include "narrowcast/codec.h"
+#include "support/frame_info.h"
 
 namespace narrowcast::tests {
 namespace {
@@ -56,8 +57,8 @@ Bytes whole(const std::vector<Line>& lines) {
 Bytes encode(const std::vector<uint16_t>& values, ncast_codec codec, uint32_t flags) {
   Bytes frame(ncast_bound(NCAST_BFLOAT16, codec, values.size()));
   size_t wire_bytes = 0;
-  REQUIRE(ncast_encode(values.data(), NCAST_BFLOAT16, values.size(), codec, flags, frame.data(), frame.size(),
-                       &wire_bytes) == NCAST_OK);
+  REQUIRE(ncast_encode(values.data(), NCAST_BFLOAT16, values.size(), codec, encoder_flags(flags), frame.data(),
+                       frame.size(), &wire_bytes) == NCAST_OK);
   frame.resize(wire_bytes);
   return frame;
 }

@@ -19,7 +19,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t bytes) {
   static const std::vector<ncast_codec> codecs = narrowcast::tests::all_variants();
   const ncast_codec codec = codecs[((data[1] & 1u) | (data[1] >> 5 & 6u)) % codecs.size()];
   const ncast_codec_type* const bounded = narrowcast::tests::bounded_type_of(codec, dtype);
-  const uint32_t flags = data[1] >> 1 & 3u;
+  const uint32_t given = data[1] >> 1 & 3u, flags = (given & NCAST_CHECKSUM) != 0 ? given : given | NCAST_NO_CHECKSUM;
   // Repeat small inputs, because only whole blocks are coded.
   std::vector<uint8_t> values;
   for (int times = 1 << (data[1] >> 3 & 7); times > 0 && values.size() < 20000; --times)

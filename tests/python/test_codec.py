@@ -112,7 +112,7 @@ def test_out_accepts_arrays_of_the_type_of_bytes_and_of_bits():
         narrowcast.decode(frame, out=out)
     with pytest.raises(TypeError, match="out holds float16 values, not bfloat16"):
         narrowcast.decode(frame, out=np.empty(100, np.float16))
-    with pytest.raises(ValueError, match="out holds 99 bfloat16 values, but the frame has 100"):
+    with pytest.raises(ValueError, match="out holds 99 bfloat16 values, but frame has 100"):
         narrowcast.decode(frame, out=np.empty(99, np.uint16))
     with pytest.raises(ValueError, match="out is read-only"):
         narrowcast.decode(frame, out=bytes(200))
@@ -184,6 +184,37 @@ def test_a_part_of_a_frame_or_changed_content_has_no_shape():
 def test_a_form_that_does_not_fit_the_frame_is_rejected(options, error, words):
     with pytest.raises(error, match=words):
         narrowcast.decode(narrowcast.encode(np.ones(4, np.float32)), **options)
+
+
+@pytest.mark.parametrize("threads", [0, 1, 3])
+def test_a_batch_has_the_frames_and_values_of_single_calls(threads):
+    rng = np.random.default_rng(0)
+    arrays = [rng.normal(size=(i, 50)).astype(kind) for i in range(9) for kind in ("f4", "f8", ml_dtypes.bfloat16)]
+    frames = narrowcast.encode_batch(arrays, threads=threads)
+    for array, frame, back in zip(arrays, frames, narrowcast.decode_batch(frames, threads=threads), strict=True):
+        assert np.array_equal(frame, narrowcast.encode(array))
+        assert (back.shape, back.dtype, back.tobytes()) == (array.shape, array.dtype, array.tobytes())
+    outs = [np.empty_like(array) for array in arrays]
+    results = narrowcast.decode_batch([frame.tobytes() for frame in frames], outs=outs, threads=threads)
+    assert all(one is out for one, out in zip(results, outs, strict=True))
+    assert all(out.tobytes() == array.tobytes() for out, array in zip(outs, arrays, strict=True))
+    assert narrowcast.encode_batch([]) == narrowcast.decode_batch([]) == []
+
+
+def test_errors_of_a_batch_name_the_array():
+    arrays = [np.ones(1000, np.float32) for _ in range(4)]
+    with pytest.raises(TypeError, match=r"arrays\[2\] is a str, not an array"):
+        narrowcast.encode_batch([*arrays[:2], "text"])
+    with pytest.raises(TypeError, match=r"threads is 1\.5, not an integer"):
+        narrowcast.encode_batch(arrays, threads=1.5)
+    frames = narrowcast.encode_batch(arrays)
+    with pytest.raises(ValueError, match="outs has 1 arrays for 4 frames"):
+        narrowcast.decode_batch(frames, outs=arrays[:1])
+    with pytest.raises(ValueError, match=r"outs\[3\] holds 2 float32 values, but frames\[3\] has 1000"):
+        narrowcast.decode_batch(frames, outs=[*arrays[:3], np.zeros(2, np.float32)])
+    frames[1][200] ^= 1
+    with pytest.raises(narrowcast.CorruptError, match=r"frame 1: .*checksum"):
+        narrowcast.decode_batch(frames)
 
 
 def test_frames_have_a_checksum_by_default():

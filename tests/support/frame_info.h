@@ -34,4 +34,9 @@ inline uint64_t blocks_counted(const std::map<std::string, uint64_t>& counters) 
   return blocks;
 }
 
+// The flags for ncast_encode, from those that the header is to have: a checksum only if NCAST_CHECKSUM is among them.
+inline uint32_t encoder_flags(uint32_t flags) {
+  return (flags & NCAST_CHECKSUM) != 0 ? flags : flags | NCAST_NO_CHECKSUM;
+}
+
 }  // namespace narrowcast::tests

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from ctypes import byref, c_int, c_size_t, create_string_buffer
 
-from .._native import cuda_driver
+from .._native import cuda_driver, library
 from .._native.nvml import load as load_nvml
 from ..errors import NarrowcastError, UnsupportedError
 from .report import Section
@@ -53,6 +53,7 @@ def _examine_gpus(gpus: Section, links: Section) -> None:
     cuda_driver.call("cuDeviceGetCount", byref(count))
     buses = [_bus(ordinal) for ordinal in range(count.value)]
     nvml = load_nvml()
+    built = _architectures()
     handles = [nvml.device(bus) if nvml else None for bus in buses]
     for ordinal, bus in enumerate(buses):
         major, minor = (
@@ -72,6 +73,11 @@ def _examine_gpus(gpus: Section, links: Section) -> None:
             gpus.problem(
                 f"GPU {ordinal} has compute capability {major}.{minor}, but Narrowcast needs {_MIN_CAPABILITY}.0",
                 "Exclude it with CUDA_VISIBLE_DEVICES.",
+            )
+        elif not is_built_for(10 * major + minor, built):
+            gpus.problem(
+                f"GPU {ordinal} has architecture {major}{minor}, but the library has code for {built} only",
+                f"Build it with CMAKE_CUDA_ARCHITECTURES={major}{minor} (README.md).",
             )
     if nvml is None:
         gpus.problem("NVML cannot be loaded, so links are unknown", "Install libnvidia-ml.so.1 of the driver.")
@@ -99,6 +105,24 @@ def _examine_gpus(gpus: Section, links: Section) -> None:
             f"GPUs {', '.join(unreachable)} have no peer access to each other, while others do",
             "Select GPUs with peer access by CUDA_VISIBLE_DEVICES. Otherwise all data goes through host memory.",
         )
+
+
+def _architectures() -> str:
+    try:
+        return library.architectures()
+    except NarrowcastError:
+        return ""  # the section of versions reports it
+
+
+def is_built_for(capability: int, architectures: str) -> bool:
+    """Whether a GPU runs code for these architectures. capability: 90 for 9.0. architectures: "80-real,90"."""
+    for architecture in filter(None, architectures.split(",")):
+        number = int("".join(itertools.takewhile(str.isdigit, architecture)) or 0)
+        # The code for a GPU runs on later ones of the same generation; "-real" leaves out that for all later GPUs.
+        same = capability // 10 == number // 10 or not architecture.endswith("-real")
+        if same and capability >= number:
+            return True
+    return not architectures  # unknown
 
 
 def _yes(value: bool) -> str:

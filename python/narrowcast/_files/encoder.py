@@ -10,7 +10,7 @@ import numpy.typing as npt
 from .. import codec as _codec
 from .._arrays.view import View
 from .._native.codecs import codec_number
-from .._native.structures import CHECKSUM, MORE
+from .._native.structures import CHECKSUM, MORE, NO_CHECKSUM
 from ..codec import FRAME_HEADER_BYTES
 from ..types import ValueType
 from .packing import SMALL_BYTES, Batch, Run
@@ -43,7 +43,7 @@ class Encoder:
 
     def __init__(self, source: Readable, codec: str, checksum: bool) -> None:
         self._source, self._codec = source, codec
-        self._flags = CHECKSUM * checksum
+        self._flags = CHECKSUM if checksum else NO_CHECKSUM
         self._number, self._plain_number = codec_number(codec), codec_number(_PLAIN_CODEC)
 
     def __call__(self, batch: Batch, buffers: Buffers) -> Encoded:

@@ -98,6 +98,11 @@ def check(status: int) -> None:
         raise error_of(status, last_error() or name)
 
 
+def architectures() -> str:
+    """The GPU architectures that the library contains code for, such as `80-real,90`; empty if built without CUDA."""
+    return bytes(library().ncast_cuda_architectures()).decode()
+
+
 def library_version() -> str:
     """The version of the loaded library: `major.minor.patch`."""
     return bytes(library().ncast_version()).decode()

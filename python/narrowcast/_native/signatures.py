@@ -28,6 +28,8 @@ _STATUS = c_int
 _CODEC = c_uint64
 _OPTIONS = POINTER(CudaOptionsC)
 _COUNTS = POINTER(c_uint64)
+_POINTERS = POINTER(c_void_p)
+_SIZES = POINTER(c_size_t)
 
 # name: (result, arguments). A result of _STATUS is checked by check().
 SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
@@ -49,10 +51,21 @@ SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
         [c_void_p, c_int, c_uint64, _CODEC, c_uint32, c_void_p, c_size_t, POINTER(c_size_t)],
     ),
     "ncast_decode": (_STATUS, [c_void_p, c_size_t, c_uint32, c_void_p, c_size_t, POINTER(FrameInfoC)]),
+    "ncast_encode_batch": (
+        _STATUS,
+        # count values dtypes elems codec flags frames capacities wire_bytes threads
+        [c_size_t, _POINTERS, POINTER(c_int), _COUNTS, _CODEC, c_uint32, _POINTERS, _SIZES, _SIZES, c_int],
+    ),
+    "ncast_decode_batch": (
+        _STATUS,
+        # count frames frame_bytes flags values value_capacities threads
+        [c_size_t, _POINTERS, _SIZES, c_uint32, _POINTERS, _SIZES, c_int],
+    ),
     "ncast_inspect": (_STATUS, [c_void_p, c_size_t, POINTER(FrameInfoC)]),
     "ncast_inspect_blocks": (_STATUS, [c_void_p, c_size_t, POINTER(c_uint64), c_size_t]),
     # cuda.h
     "ncast_cuda_device_count": (c_int, []),
+    "ncast_cuda_architectures": (c_char_p, []),
     "ncast_cuda_workspace_bytes": (c_size_t, [c_int, _CODEC, c_uint64]),
     "ncast_cuda_encode": (
         _STATUS,

@@ -17,7 +17,7 @@ from ctypes import (
     c_void_p,
 )
 
-CHECKSUM, MORE, REFERENCE = 1, 2, 4
+CHECKSUM, MORE, REFERENCE, NO_CHECKSUM = 1, 2, 4, 8
 UNIQUE_ID_BYTES = 128
 CODEC_TEXT_BYTES = 128
 BACKENDS = {"host": 1, "cuda": 2}

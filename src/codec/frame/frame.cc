@@ -193,10 +193,12 @@ ncast_status encode(const void* values, ncast_dtype dtype, uint64_t elems, ncast
   if (values == nullptr && elems != 0) return fail(NCAST_INVALID_ARGUMENT, "ncast_encode: values is NULL");
   if (frame == nullptr || wire_bytes == nullptr)
     return fail(NCAST_INVALID_ARGUMENT, "ncast_encode: %s is NULL", frame == nullptr ? "frame" : "wire_bytes");
-  if ((flags & ~(NCAST_CHECKSUM | NCAST_MORE | NCAST_REFERENCE)) != 0)
+  constexpr uint32_t both = NCAST_CHECKSUM | NCAST_NO_CHECKSUM;
+  if ((flags & ~(both | NCAST_MORE | NCAST_REFERENCE)) != 0 || (flags & both) == both)
     return fail(NCAST_INVALID_ARGUMENT, "ncast_encode: invalid flags 0x%x", flags);
 
-  FrameHeader header = make_header(dtype, codec, elems, flags);
+  const bool has_checksum = (flags & NCAST_NO_CHECKSUM) == 0;
+  FrameHeader header = make_header(dtype, codec, elems, flags | (has_checksum ? uint32_t{NCAST_CHECKSUM} : 0));
   auto* bytes = static_cast<uint8_t*>(frame);
   const auto* from = static_cast<const uint8_t*>(values);
   const Coding coding(dtype, codec);
@@ -212,7 +214,7 @@ ncast_status encode(const void* values, ncast_dtype dtype, uint64_t elems, ncast
                 elems, ncast_dtype_name(dtype), capacity, ncast_bound(dtype, codec, elems));
   header.wire_bytes = end;
   std::memcpy(bytes, &header, sizeof header);
-  if ((flags & NCAST_CHECKSUM) != 0) {
+  if (has_checksum) {
     header.checksum = frame_checksum(bytes, end);
     std::memcpy(bytes, &header, sizeof header);
   }

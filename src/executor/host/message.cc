@@ -23,7 +23,8 @@ ncast_status encode(const Encoding& encoding, const void* values, uint64_t elems
     std::memcpy(target, values, *payload_bytes);
     return NCAST_OK;
   }
-  return ncast_encode(values, encoding.dtype, elems, encoding.codec, 0, target, capacity_bytes, payload_bytes);
+  return ncast_encode(values, encoding.dtype, elems, encoding.codec, NCAST_NO_CHECKSUM, target, capacity_bytes,
+                      payload_bytes);
 }
 
 ncast_status decode(const Encoding& encoding, const Payload& payload, uint64_t elems, int peer, void* values) {

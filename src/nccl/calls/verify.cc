@@ -34,8 +34,8 @@ bool round_trip(const Bytes& values, ncast_dtype dtype, uint64_t elems, ncast_co
   Bytes frame(narrowcast.ncast_bound(dtype, codec, elems));
   size_t wire_bytes = 0;
   result->resize(values.size());
-  return narrowcast.ncast_encode(values.data(), dtype, elems, codec, 0, frame.data(), frame.size(), &wire_bytes) ==
-             NCAST_OK &&
+  return narrowcast.ncast_encode(values.data(), dtype, elems, codec, NCAST_NO_CHECKSUM, frame.data(), frame.size(),
+                                 &wire_bytes) == NCAST_OK &&
          narrowcast.ncast_decode(frame.data(), wire_bytes, 0, result->data(), result->size(), nullptr) == NCAST_OK;
 }
 

@@ -27,7 +27,9 @@ class Accesses {
  public:
   struct Cell {
     Access write;
-    uint32_t readers = none;  // head of the list
+    uint32_t readers = none;       // head of the list
+    uint32_t packet_stamp = none;  // of the last write, if it wrote packets
+    uint32_t packet_call = none;   // in which it did
   };
 
   explicit Accesses(size_t cells) : cells_(cells) {}

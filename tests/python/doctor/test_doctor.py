@@ -12,7 +12,7 @@ import sys
 import time
 
 import pytest
-from narrowcast._doctor import bypasses, programs
+from narrowcast._doctor import bypasses, gpus, programs
 from narrowcast._doctor.limits import SHARED_MEMORY
 from narrowcast._dropin import preload
 from narrowcast._native import elf_file
@@ -373,3 +373,37 @@ def test_sections_have_rows_of_one_shape(doctor):
     for name, rows in report.items():
         if isinstance(rows, list):
             assert len({tuple(row) for row in rows}) <= 1, name
+
+
+@pytest.mark.parametrize(
+    ("capability", "architectures", "runs"),
+    [
+        (90, "90", True),
+        (90, "80-real,86-real", False),
+        (86, "80-real", True),
+        (89, "90", False),
+        (100, "90", True),
+        (100, "90-real", False),
+        (100, "80-real,120", False),
+        (120, "80-real,100-real,120", True),
+        (90, "90a-real", True),
+        (90, "", True),
+    ],
+)
+def test_a_gpu_runs_code_of_its_generation_and_newer_ones_if_it_is_not_only_for_one(capability, architectures, runs):
+    assert gpus.is_built_for(capability, architectures) == runs
+
+
+def test_a_gpu_that_the_library_has_no_code_for_is_a_problem(fakes, monkeypatch):
+    monkeypatch.setattr(gpus.library, "architectures", lambda: "80-real")
+    section = gpus.Section("gpus", "GPUs")
+    monkeypatch.setattr(gpus.cuda_driver, "call", lambda name, *values: setattr(values[0]._obj, "value", 1))
+    for name, found in {"device_attribute": 9, "device_name": "a GPU"}.items():
+        monkeypatch.setattr(gpus.cuda_driver, name, lambda *_, found=found: found)
+    for name in ("_bus", "_total_bytes"):
+        monkeypatch.setattr(gpus, name, lambda ordinal: 0)
+    monkeypatch.setattr(gpus, "load_nvml", lambda: None)
+    gpus._examine_gpus(section, gpus.Section("links", "Links"))
+    assert "GPU 0 has architecture 99, but the library has code for 80-real only" in [
+        one.what for one in section.problems
+    ]
