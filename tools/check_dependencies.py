@@ -59,6 +59,7 @@ PYTHON_ALLOWED: dict[str, set[str]] = {
     "files": {"codec", "_arrays", "_files", "_native", *_LOWEST},
     "ratios": {"codec", "files", "_files", *_LOWEST},
     "safetensors": {"files", "_files", *_LOWEST},
+    "torch_backend": {"comm", "_comm", *_LOWEST},
     "plots": {"ratios", "_files", *_LOWEST},
     "plan": {"_plan", *_LOWEST},
     "_comm": {"_arrays", "_native", *_LOWEST},
@@ -75,6 +76,7 @@ PYTHON_ALLOWED: dict[str, set[str]] = {
 # Third-party packages that a module of python/narrowcast may import when it is imported itself.
 REQUIRED_PACKAGES = {"numpy"}
 CLI_PACKAGES = REQUIRED_PACKAGES | {"rich", "typer"}
+TORCH_PACKAGES = REQUIRED_PACKAGES | {"torch"}
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"')
 SOURCES = {".h", ".cuh", ".inc", ".cc", ".cu"}
@@ -174,7 +176,9 @@ def check_python(root: Path) -> Iterator[str]:
         if unit not in PYTHON_ALLOWED:
             yield f"{path.relative_to(root)}: {unit} is missing from PYTHON_ALLOWED in tools/check_dependencies.py"
             continue
-        packages = CLI_PACKAGES if unit in {"cli", "__main__"} else REQUIRED_PACKAGES
+        packages = {"cli": CLI_PACKAGES, "__main__": CLI_PACKAGES, "torch_backend": TORCH_PACKAGES}.get(
+            unit, REQUIRED_PACKAGES
+        )
         tree = ast.parse(path.read_text(encoding="utf-8"))
         seen = set()
         for line, name, at_import in imports(tree, ("narrowcast", *inside.parts[:-1])):
