@@ -8,6 +8,7 @@
 #include <string>
 #include <system_error>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "narrowcast/codec.h"
@@ -44,34 +45,40 @@ class FirstError {
   std::string message_;
 };
 
+// Returns false if the system has no more threads.
+template <typename Work>
+bool start(std::vector<std::jthread>& threads, Work& work) {
+  try {
+    threads.emplace_back(work);
+    return true;
+  } catch (const std::system_error&) {
+    return false;
+  }
+}
+
 // Calls work(item) for all items, those with the largest size first. work returns a status.
 template <typename Size, typename Work>
 ncast_status run(const char* what, size_t count, int threads, Size size, Work work) {
   std::vector<size_t> order(count);
   std::iota(order.begin(), order.end(), size_t{0});
-  std::ranges::stable_sort(order, std::greater<>(), size);
+  std::ranges::sort(order, {}, [&](size_t item) { return std::pair(~size(item), item); });
   FirstError error;
   std::atomic<size_t> next{0};
-  const auto take_items = [&] {
+  auto take_items = [&] {
     for (size_t at = next++; at < count; at = next++) error.note(order[at], work(order[at]));
   };
   {
     const size_t most = std::min(static_cast<size_t>(threads > 0 ? threads : usable_cpus()), count);
     std::vector<std::jthread> others;
-    try {
-      while (others.size() + 1 < most) others.emplace_back(take_items);
-    } catch (const std::system_error&) {
-      // With fewer threads it takes longer.
-    }
+    while (others.size() + 1 < most && start(others, take_items)) continue;
     take_items();
   }
   return error.report(what);
 }
 
-ncast_status check(const char* function, int threads, size_t count, std::initializer_list<const void*> arrays) {
+ncast_status check(const char* function, int threads, size_t count, bool has_arrays) {
   if (threads < 0) return fail(NCAST_INVALID_ARGUMENT, "%s: threads is %d, not 0 or more", function, threads);
-  if (count != 0 && std::ranges::find(arrays, nullptr) != arrays.end())
-    return fail(NCAST_INVALID_ARGUMENT, "%s: an array is NULL", function);
+  if (count != 0 && !has_arrays) return fail(NCAST_INVALID_ARGUMENT, "%s: an array is NULL", function);
   return NCAST_OK;
 }
 
@@ -85,8 +92,8 @@ ncast_status ncast_encode_batch(size_t count, const void* const* values, const n
                                 const size_t* capacities, size_t* wire_bytes, int threads) {
   constexpr const char* function = "ncast_encode_batch";
   return narrowcast::guarded(function, [&] {
-    if (const ncast_status status =
-            narrowcast::codec::check(function, threads, count, {values, dtypes, elems, frames, capacities, wire_bytes}))
+    if (const ncast_status status = narrowcast::codec::check(
+            function, threads, count, values && dtypes && elems && frames && capacities && wire_bytes))
       return status;
     return narrowcast::codec::run(
         "array", count, threads, [&](size_t i) { return elems[i] * ncast_dtype_bytes(dtypes[i]); },
@@ -106,10 +113,10 @@ ncast_status ncast_decode_batch(size_t count, const void* const* frames, const s
   constexpr const char* function = "ncast_decode_batch";
   return narrowcast::guarded(function, [&] {
     if (const ncast_status status =
-            narrowcast::codec::check(function, threads, count, {frames, frame_bytes, values, value_capacities}))
+            narrowcast::codec::check(function, threads, count, frames && frame_bytes && values && value_capacities))
       return status;
     return narrowcast::codec::run(
-        "frame", count, threads, [&](size_t i) { return value_capacities[i]; },
+        "frame", count, threads, [&](size_t i) { return uint64_t{value_capacities[i]}; },
         [&](size_t i) {
           return ncast_decode(frames[i], frame_bytes[i], flags, values[i], value_capacities[i], nullptr);
         });

@@ -72,7 +72,8 @@ ncast_status encode_to_frame(const Call& call, const void* values, uint32_t flag
   if (call.elems != 0) RETURN_IF_FAILED(check_pointer(call.function, "values", values, ncast_dtype_bytes(call.dtype)));
   RETURN_IF_FAILED(check_pointer(call.function, "frame", frame, format::alignment));
   if ((flags & ~(NCAST_MORE | NCAST_NO_CHECKSUM)) != 0)
-    return fail(NCAST_INVALID_ARGUMENT, "%s: invalid flags 0x%x; on the GPU only NCAST_MORE and NCAST_NO_CHECKSUM are allowed", call.function,
+    return fail(NCAST_INVALID_ARGUMENT,
+                "%s: invalid flags 0x%x; on the GPU only NCAST_MORE and NCAST_NO_CHECKSUM are allowed", call.function,
                 flags);
   if (const size_t bound = ncast_bound(call.dtype, call.codec, call.elems); capacity < bound)
     return fail(NCAST_TOO_SMALL, "%s: the capacity of frame is %zu bytes, but %" PRIu64 " values of %s may need %zu",
