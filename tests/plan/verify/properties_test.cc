@@ -434,6 +434,19 @@ TEST_CASE("loops: credits that are not returned run out") {
   check_refuted(credits, Property::deadlock, "wait for each other");
 }
 
+TEST_CASE("plans that are too large are neither proved nor refuted") {
+  Plan plan = broadcast();
+  plan.ranks[1].scratch_chunks = UINT32_MAX;
+  const Report report = verify(plan);
+  CHECK(report.verdict == Verdict::unsupported);
+  CHECK(report.finding.message.find("chunks of buffers: 4294967") != std::string::npos);
+  plan = empty_plan(Operation::broadcast, 2);
+  const uint32_t there = add_ring(plan, 0, 1), back = add_ring(plan, 1, 0);
+  add(plan, 0, copy(message(back), {message(there)}, UINT32_MAX));
+  add(plan, 1, copy(message(there), {message(back)}, UINT32_MAX));
+  CHECK(verify(plan).verdict == Verdict::unsupported);
+}
+
 TEST_CASE("a plan for 1024 ranks is proved") {
   Plan plan = tree_broadcast(1024, 3);
   check_proved(plan);
