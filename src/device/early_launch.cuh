@@ -10,6 +10,8 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "device/ptx/stream_order.cuh"
+
 namespace narrowcast::device {
 
 // Launches a __global__ function or cudaKernel_t, early or in stream order. The parameters must have exactly the types
@@ -35,13 +37,6 @@ template <typename... Parameters>
 cudaError_t launch_early(void (*kernel)(Parameters...), uint32_t ctas, uint32_t warps, size_t shared_bytes,
                          cudaStream_t stream, const std::type_identity_t<Parameters>&... parameters) {
   return launch(reinterpret_cast<const void*>(kernel), ctas, warps, shared_bytes, stream, true, parameters...);
-}
-
-// GPUs before compute capability 9.0 do not launch kernels early.
-__device__ __forceinline__ void wait_for_stream() {
-#if __CUDA_ARCH__ >= 900
-  cudaGridDependencySynchronize();
-#endif
 }
 
 }  // namespace narrowcast::device

@@ -128,4 +128,23 @@ __device__ inline void wait_for_store_sources(int lane) {
   __syncwarp();
 }
 
+// A thread has loaded a flag with acquire order: orders what it announces before bulk copies that the thread starts.
+__device__ inline void order_memory_before_bulk_copies() {
+#ifdef NARROWCAST_HAS_BULK_COPY
+  asm volatile("fence.proxy.async;" ::: "memory");
+#endif
+}
+// The whole warp waits until its stores, bulk stores included, have been performed, so that any later access of the
+// warp sees them, and a release by any of its threads releases them.
+__device__ inline void wait_for_stores(int lane) {
+#ifdef NARROWCAST_HAS_BULK_COPY
+  __syncwarp();
+  if (lane == 0) {
+    asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
+    asm volatile("fence.proxy.async;" ::: "memory");
+  }
+#endif
+  __syncwarp();
+}
+
 }  // namespace narrowcast::device

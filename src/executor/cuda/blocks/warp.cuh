@@ -1,77 +1,11 @@
-// What the warps of all block kernels share: buffers, loads and stores of values and payloads, encoding. Warps do not
-// wait for each other, except that a sending warp waits for the signal warp while its queue is full.
+// What the warps of the hand-written block kernels share: the blocks of pieces, the announcement of the call, counters.
 #pragma once
 
-#include "channel/memory/memory_channel.cuh"
 #include "channel/peer/call_check.cuh"
-#include "codec/frame/layout.h"
-#include "device/block_codec.cuh"
-#include "device/copy.cuh"
 #include "executor/cuda/blocks/call.h"
+#include "executor/cuda/blocks/warp_memory.cuh"
 
 namespace narrowcast::executor::cuda {
-
-using channel::End;
-using channel::EndMask;
-using channel::PayloadSize;
-using channel::SignalQueue;
-using channel::SlotFlag;
-
-// The buffers are not the first member, because ptxas 13.0 miscompiles a pointer that starts as the address of this
-// struct and is swapped with another one: it computes the address of the scratch from the swapped pointer.
-template <typename Codec>
-struct WarpMemory {
-  uint64_t barrier;
-  typename Codec::Scratch scratch;
-  alignas(128) char buffers[3][Codec::values_bytes];
-};
-
-__device__ inline bool is_bulk(const void* global, uint32_t bytes) {
-  return (reinterpret_cast<uintptr_t>(global) | bytes) % format::alignment == 0;
-}
-
-// Loads values into shared memory, one block at a time.
-class ValueLoader {
- public:
-  __device__ ValueLoader(uint64_t* word, int lane) : barrier_(word, lane), lane_(lane) {}
-
-  // Pads the values with zeros to a multiple of 16 bytes.
-  __device__ void start(char* to, const char* from, uint32_t bytes) {
-    bulk_ = is_bulk(from, bytes);
-    if (bulk_) return barrier_.load(to, from, bytes, lane_);
-    __syncwarp();
-    const uint32_t padded = static_cast<uint32_t>(format::aligned(bytes));
-    if (bytes + lane_ < padded) to[bytes + lane_] = 0;
-    device::copy_by_warp(to, from, bytes, lane_);
-  }
-  __device__ void wait() {
-    if (bulk_) return barrier_.wait();
-    __syncwarp();
-  }
-
- private:
-  device::LoadBarrier barrier_;
-  int lane_;
-  bool bulk_ = false;
-};
-
-// Starts to load a payload from a slot whose flag the warp has seen.
-__device__ inline void start_loading_payload(char* to, const char* from, uint32_t bytes, int lane) {
-  __syncwarp();
-  for (uint32_t at = lane * 16; at < bytes; at += 32 * 16) device::start_copy_of_16_bytes(to + at, from + at);
-}
-__device__ inline void wait_for_payload() {
-  device::wait_for_copies_of_16_bytes();
-  __syncwarp();
-}
-
-// Stores values from shared memory, which the warp has written, to global memory. Call wait_for_store_sources() before
-// writing that shared memory again.
-__device__ inline void store_values(char* to, const char* from, uint32_t bytes, int lane) {
-  if (is_bulk(to, bytes)) return device::bulk_store(to, from, bytes, lane);
-  __syncwarp();
-  device::copy_by_warp(to, from, bytes, lane);
-}
 
 // The values of one block of a piece. 0 bytes: the piece has no such block.
 struct BlockSpan {
@@ -86,33 +20,6 @@ __device__ BlockSpan block_of(const Piece& piece, uint32_t block) {
   return {piece.values + begin, left < block_bytes ? static_cast<uint32_t>(left) : block_bytes};
 }
 
-// Shared by the warps of a CTA: the signal queues of the sending warps, and how many of these warps have not ended.
-template <uint32_t max_senders>
-struct alignas(128) Signals {
-  SignalQueue queues[max_senders];
-  uint32_t open;
-
-  // All threads of the CTA call this first.
-  __device__ void open_all(uint32_t senders) {
-    for (uint32_t i = threadIdx.x; i < senders; i += blockDim.x) queues[i].pushed = queues[i].raised = 0;
-    if (threadIdx.x == 0) open = senders;
-    __syncthreads();
-  }
-  // Each sending warp calls this when it ends.
-  __device__ void close_one(int thread) {
-    __syncwarp();
-    if (thread == 0) {
-      __threadfence_block();
-      atomicSub(&open, 1u);
-    }
-  }
-};
-
-// The host checks later whether the peer made a different call: doing it here would cost the kernels registers.
-__device__ __noinline__ inline void report_corrupt(const channel::Peers& peers, int peer, int lane) {
-  if (lane == 0) channel::stop_kernels(peers, peer, channel::payload_corrupt);
-}
-
 // One warp of the kernel calls this. The sending warps count wire bytes.
 __device__ inline void count_raw_bytes(const BlockCall& call, int lane) {
   if (lane == 0 && call.raw_bytes != 0) atomicAdd(&call.byte_counters->raw_bytes, call.raw_bytes);
@@ -121,26 +28,6 @@ __device__ inline void count_raw_bytes(const BlockCall& call, int lane) {
 // One warp of CTA 0 calls this.
 __device__ inline channel::CallCheck announce(const BlockCall& call, int lane) {
   return {call.peers, call.announced, call.is_point_to_point, lane};
-}
-
-// Whether a payload may hold a block of raw_bytes. Only whole blocks are encoded.
-template <typename Codec>
-__device__ bool is_valid_payload(const ncast_codec& codec, PayloadSize payload, uint32_t raw_bytes) {
-  if (Codec::is_identity || !payload.is_coded())
-    return raw_bytes != 0 && payload.bytes() == format::aligned(raw_bytes) && !payload.is_coded();
-  if constexpr (Codec::is_fixed)
-    return raw_bytes == Codec::values_bytes && payload.bytes() == Codec::payload_bytes(codec);
-  return raw_bytes == Codec::values_bytes && payload.bytes() <= raw_bytes;
-}
-
-// Encodes a block of raw_bytes. Partial blocks and blocks that do not shrink are sent raw.
-template <typename Codec>
-__device__ PayloadSize encode(const ncast_codec& codec, const char* values, uint32_t raw_bytes, char* payload,
-                              typename Codec::Scratch& scratch, int lane) {
-  const auto raw = PayloadSize::of(static_cast<uint32_t>(format::aligned(raw_bytes)), false);
-  if (Codec::is_identity || raw_bytes != Codec::values_bytes) return raw;
-  const uint32_t bytes = device::encode_block<Codec>(codec, values, payload, scratch, lane);
-  return bytes == Codec::values_bytes ? raw : PayloadSize::of(bytes, true);
 }
 
 }  // namespace narrowcast::executor::cuda
