@@ -32,6 +32,7 @@ foreach(folder IN LISTS areas)
     continue()
   endif()
   file(GLOB_RECURSE host_tests CONFIGURE_DEPENDS ${folder}/*.cc)
+  list(FILTER host_tests EXCLUDE REGEX "/simt/")  # cmake/generated_samples.cmake
   if(host_tests)
     add_area_test(${area}_test ${host_tests})
     target_link_libraries(${area}_test PRIVATE test_main)
@@ -52,6 +53,10 @@ foreach(folder IN LISTS areas)
     set_tests_properties(${area}_gpu_test PROPERTIES LABELS gpu)
   endif()
 endforeach()
+
+if(NOT NARROWCAST_SANITIZE)
+  include(cmake/generated_samples.cmake)
+endif()
 
 file(GLOB fuzz_targets CONFIGURE_DEPENDS ${tests}/fuzz/*.cc)
 foreach(source IN LISTS fuzz_targets)

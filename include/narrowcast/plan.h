@@ -1,8 +1,9 @@
 // Plans: collectives that say which rank moves what to whom, in which order, with which codec. docs/design/plans.md
-// defines them and their JSON form. No function here needs a GPU or a communicator.
+// defines them and their JSON form. Only the functions of loaded plans need a communicator.
 #ifndef NARROWCAST_PLAN_H_
 #define NARROWCAST_PLAN_H_
 
+#include "narrowcast/comm.h"
 #include "narrowcast/operation.h"
 #include "narrowcast/types.h"
 
@@ -79,6 +80,36 @@ NCAST_API ncast_status ncast_plan_simulate(const ncast_plan* lowered, const char
 NCAST_API ncast_status ncast_plan_schedule(const ncast_plan* lowered, const char* machine_json,
                                            const ncast_plan_simulation* simulation, ncast_plan** scheduled,
                                            ncast_text** report);
+
+// Compiles the kernels of a plan ahead of time and keeps them in a folder, where ncast_plan_load finds them if it uses
+// the same folder (NARROWCAST_PLAN_CACHE), even without NVRTC. Needs no GPU.
+//   architecture: compute capability of the GPU, such as 90.
+//   folder: NULL for the one that ncast_plan_load uses. It is created if necessary.
+//   report: a JSON text with the kernels and the time; destroy it with ncast_text_destroy. May be NULL.
+// Errors: INVALID_ARGUMENT; UNSUPPORTED, if no kernel can be generated for the plan, NVRTC is not installed, or it does
+// not know the architecture; INTERNAL.
+NCAST_API ncast_status ncast_plan_compile(const ncast_plan* plan, ncast_dtype dtype, ncast_redop op, int architecture,
+                                          const char* folder, ncast_text** report);
+
+// A plan that is ready to run on a communicator.
+typedef struct ncast_loaded_plan ncast_loaded_plan;
+
+// Prepares a plan for calls of one value type and, if its operation reduces, one reduction: lowers it, proves it and,
+// on GPUs, compiles it. Compiled kernels are kept in a folder: NARROWCAST_PLAN_CACHE ("off": nowhere), by default
+// narrowcast/plans in XDG_CACHE_HOME or ~/.cache. Collective, with the same plan, type and reduction on every rank.
+//   loaded: destroy it with ncast_loaded_plan_destroy.
+// Errors: INVALID_ARGUMENT, also if the plan is refuted; MISMATCH; UNSUPPORTED, if the plan is neither proved nor
+// refuted, this backend cannot run it, or NVRTC, which compiles it, is not installed; those of the backend.
+NCAST_API ncast_status ncast_plan_load(ncast_comm* comm, const ncast_plan* plan, ncast_dtype dtype, ncast_redop op,
+                                       ncast_loaded_plan** loaded);
+// Executes the plan's operation: like the operation of the same name (comm.h), with the same buffers, counts, stream,
+// order and errors. Not allowed in groups. If the plan lets other ranks access inputs or outputs, these must be in
+// registered memory (ncast_comm_register).
+NCAST_API ncast_status ncast_loaded_plan_run(ncast_loaded_plan* loaded, const void* send, void* recv, uint64_t count,
+                                             ncast_stream stream);
+// Waits for the calls of this rank, which other ranks must not need any more, and frees the plan. Graphs that contain
+// its calls must not be launched again. The communicator may have been destroyed. NULL is allowed.
+NCAST_API ncast_status ncast_loaded_plan_destroy(ncast_loaded_plan* loaded);
 
 // The JSON schema of the form. Destroy the text with ncast_text_destroy.
 NCAST_API ncast_status ncast_plan_schema(ncast_text** schema);

@@ -23,14 +23,16 @@ from ._comm.calls import Calls
 from ._comm.config import CommunicatorOptions, comm_config
 from ._comm.exchange import Exchange, ExchangeCall
 from ._comm.explain import Explanation, call_arguments, explanation_of
+from ._comm.loaded_plan import LoadedPlan
 from ._comm.pending import Pending
 from ._comm.registration import Registration, register
 from ._native.library import check, library
 from ._native.numbers import as_int
 from ._native.operations import Buffer, Operation, operations
+from ._native.plan import NativePlan
 from ._native.structures import UNIQUE_ID_BYTES, CommConfigC, CommCountersC, OperationCountersC, UniqueIdC
 from .errors import NarrowcastError, Status, error_of
-from .types import DType
+from .types import DType, reduction_number, value_type
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -274,6 +276,23 @@ class Communicator(Calls):
         when the buffer of a rank is not such memory, and UnsupportedError on the host backend.
         """
         return register(self.handle, buffer)
+
+    def load_plan(self, plan: Any, dtype: DType, *, op: str = "sum") -> LoadedPlan:
+        """Prepares a plan for calls of one value type, and returns a function `call(values, out, stream=None)`.
+
+        plan: a `narrowcast.plan.Plan`, or the JSON form as a string. The call is collective: every rank makes it with
+            the same arguments, at the same place in the order of the communicator's calls.
+        dtype: of the values, as for calls.
+        op: "sum", "prod", "min", "max" or "avg", if the plan's operation reduces.
+
+        GPUs: a kernel is generated and compiled, which takes about a second, unless it is in the cache
+        (`NARROWCAST_PLAN_CACHE`, by default ~/.cache/narrowcast/plans). This needs the package nvidia-cuda-nvrtc or a
+        CUDA toolkit.
+
+        Raises InvalidArgumentError, MismatchError and UnsupportedError.
+        """
+        text = plan if isinstance(plan, str) else plan.json()
+        return LoadedPlan(self, NativePlan.read(text), value_type(dtype), reduction_number(op))
 
     def abort(self) -> None:
         """Ends all calls in flight on all ranks with AbortedError, including those that close() waits for.

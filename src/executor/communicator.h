@@ -6,8 +6,11 @@
 #include <string>
 #include <utility>
 
+#include "executor/loaded_plan.h"
 #include "narrowcast/comm.h"
+#include "plan/ir.h"
 #include "select/decider.h"
+#include "status/error.h"
 
 namespace narrowcast::executor {
 
@@ -53,6 +56,15 @@ struct ncast_comm {
     config_ = config;
     has_cost_model_ = config.cost_model != nullptr;
     if (has_cost_model_) cost_model_ = config.cost_model;
+  }
+
+  // Prepares a lowered and verified plan for calls of this type and reduction. All ranks call it with the same
+  // arguments, in the same order as other collective functions. Errors: UNSUPPORTED, MISMATCH, and what the backend
+  // reports.
+  virtual ncast_status load_plan(const narrowcast::plan::Plan& plan, ncast_dtype dtype, ncast_redop op,
+                                 std::unique_ptr<narrowcast::executor::LoadedPlan>* loaded) {
+    static_cast<void>(plan), static_cast<void>(dtype), static_cast<void>(op), static_cast<void>(loaded);
+    return narrowcast::fail(NCAST_UNSUPPORTED, "this backend does not run plans");
   }
 
   // The first step of destroying a communicator: waits until all its calls have run. It is destroyed even if this

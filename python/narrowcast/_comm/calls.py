@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import abc
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from ctypes import c_uint64
 from typing import Any, TypeVar, cast
 
@@ -330,8 +330,15 @@ class Calls(OfThisProcess, abc.ABC):
         self._run(function, (source.pointer, target.pointer, count, source.dtype.number), codec, stream, source, target)
 
     def _run(self, function: str, arguments: tuple[Any, ...], codec: str, stream: Any, *views: View) -> None:
-        """Calls the library, and keeps the buffers alive as long as it may use them, except on CUDA streams."""
         number = comm_codec_number(codec)
+
+        def call(handle: Any) -> None:
+            check(getattr(library(), function)(*arguments, number, self.handle, handle))
+
+        self._enqueue(call, stream, *views)
+
+    def _enqueue(self, call_on: Callable[[Any], None], stream: Any, *views: View) -> None:
+        """Calls the library, and keeps the buffers alive as long as it may use them, except on CUDA streams."""
         owners = [one.owner for one in views]
         host_stream: Stream | None = None
         if self.backend == "cuda":
@@ -346,7 +353,7 @@ class Calls(OfThisProcess, abc.ABC):
             host_stream, handle = stream, stream.handle
 
         def call() -> None:
-            check(getattr(library(), function)(*arguments, number, self.handle, handle))
+            call_on(handle)
 
         if open_group.depth:
             open_group.kept.append((host_stream, owners))

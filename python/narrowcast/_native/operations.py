@@ -28,6 +28,12 @@ class Buffer(IntEnum):
         """Whether it has a part for every rank."""
         return self in (Buffer.PIECES, Buffer.ROOT_PIECES, Buffer.LISTED)
 
+    def pieces(self, ranks: int, is_root: bool) -> int:
+        """The pieces of `count` values that a rank has; 0 if it has no such buffer, or lists its ranges."""
+        if self in (Buffer.NONE, Buffer.LISTED) or (self.at_root and not is_root):
+            return 0
+        return ranks if self.parted else 1
+
     @property
     def at_root(self) -> bool:
         """Whether only the root has it."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import weakref
 from collections.abc import Callable, Sequence
 from ctypes import byref, c_void_p, sizeof, string_at
@@ -63,6 +64,16 @@ class NativePlan:
         handle = c_void_p()
         check(library().ncast_plan_lower(self.handle, byref(handle)))
         return NativePlan(handle)
+
+    def compile(self, dtype: int, reduction: int, architecture: int, folder: str | None = None) -> str:
+        """Compiles the plan for GPUs of a compute capability, such as 90, into a folder; None: the default one.
+
+        dtype, reduction: as numbers of the C API. Returns a report as JSON.
+        """
+        path = None if folder is None else os.fsencode(folder)
+        return text_of(
+            lambda text: int(library().ncast_plan_compile(self.handle, dtype, reduction, architecture, path, text))
+        )
 
     def info(self) -> PlanInfo:
         """What the plan is for, and its size."""

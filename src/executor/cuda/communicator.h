@@ -52,6 +52,9 @@ class Communicator final : public ncast_comm {
   // Enqueues the calls of a group in order. Any thread may call this.
   ncast_status launch(const std::vector<const Call*>& calls);
 
+  ncast_status load_plan(const plan::Plan& plan, ncast_dtype dtype, ncast_redop op,
+                         std::unique_ptr<LoadedPlan>* loaded) override;
+
   // See narrowcast/comm.h.
   ncast_status register_memory(void* memory, size_t bytes, uint32_t* region);
   ncast_status deregister_memory(uint32_t region);
@@ -66,6 +69,8 @@ class Communicator final : public ncast_comm {
   ncast_status registered_address(uint32_t region, int peer, char** address);
 
  private:
+  friend class GeneratedPlan;
+
   // An internal stream, for kernels of a call that run concurrently with its first kernel.
   struct SideStream {
     cudaStream_t stream = nullptr;

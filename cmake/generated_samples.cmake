@@ -1,0 +1,30 @@
+# Samples of generated kernels (tests/executor/cuda/generated/simt/samples.h). nvcc compiles two of them, as NVRTC
+# compiles them at run time. The host compiler compiles all, for simt_test, which executes them without a GPU.
+set(generated_tests ${tests}/executor/cuda/generated)
+set(simt ${generated_tests}/simt)
+set_source_files_properties(${generated_tests}/write_samples.inc ${simt}/generated_kernels.inc PROPERTIES LANGUAGE CXX)
+add_executable(write_generated_samples ${generated_tests}/write_samples.inc)
+target_link_libraries(write_generated_samples PRIVATE narrowcast_host narrowcast_test_codecs)
+target_include_directories(write_generated_samples PRIVATE ${tests})
+
+set(samples ${PROJECT_BINARY_DIR}/generated_samples)
+file(MAKE_DIRECTORY ${samples})
+set(cuda_samples ${samples}/generated_blocks.cu ${samples}/generated_packets.cu)
+set(host_samples)
+file(STRINGS ${simt}/samples.def rows REGEX "^(PACKET_)?SAMPLE\\(")
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${simt}/samples.def)
+foreach(row IN LISTS rows)
+  string(REGEX REPLACE ".*\\((.*)\\).*" "\\1" name ${row})
+  list(APPEND host_samples ${samples}/simt_${name}_blocks.cc)
+  if(row MATCHES "^PACKET")
+    list(APPEND host_samples ${samples}/simt_${name}_packets.cc)
+  endif()
+endforeach()
+add_custom_command(OUTPUT ${cuda_samples} ${host_samples} COMMAND write_generated_samples ${samples} VERBATIM)
+
+add_library(generated_samples OBJECT ${cuda_samples})
+target_link_libraries(generated_samples PRIVATE narrowcast_flags)
+
+set_source_files_properties(${host_samples} PROPERTIES COMPILE_OPTIONS "-w")
+add_area_test(simt_test ${simt}/machine.cc ${simt}/generated_kernels.inc ${host_samples})
+target_link_libraries(simt_test PRIVATE test_main)

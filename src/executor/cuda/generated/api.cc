@@ -1,0 +1,57 @@
+// The function of plan.h that compiles plans.
+#include <chrono>
+#include <string>
+
+#include "executor/cuda/generated/compile.h"
+#include "executor/cuda/generated/cubin_cache.h"
+#include "narrowcast/plan.h"
+#include "plan/handle.h"
+#include "plan/lower/lower.h"
+#include "status/error.h"
+
+using namespace narrowcast;
+using namespace narrowcast::executor::cuda::generated;
+
+namespace {
+
+std::string report_of(const CompiledPlan& compiled, double seconds) {
+  std::string text =
+      "{\"kernels\": [{\"kernel\": \"blocks\", \"bytes\": " + std::to_string(compiled.block_cubin.size()) +
+      ", \"groups\": " + std::to_string(compiled.program.groups()) +
+      ", \"warps_per_cta\": " + std::to_string(compiled.blocks.workers + 1) +
+      ", \"stages\": " + std::to_string(compiled.program.stages) + "}";
+  if (!compiled.packet_cubin.empty())
+    text += ", {\"kernel\": \"packets\", \"bytes\": " + std::to_string(compiled.packet_cubin.size()) + "}";
+  return text + "], \"seconds\": " + std::to_string(seconds) + "}";
+}
+
+}  // namespace
+
+extern "C" ncast_status ncast_plan_compile(const ncast_plan* plan, ncast_dtype dtype, ncast_redop op, int architecture,
+                                           const char* folder, ncast_text** report) {
+  constexpr const char* function = "ncast_plan_compile";
+  if (ncast_status status = plan::check_plan(function, plan)) return status;
+  if (ncast_dtype_bytes(dtype) == 0) return fail(NCAST_INVALID_ARGUMENT, "%s: dtype is %d", function, int{dtype});
+  if (op < NCAST_SUM || op > NCAST_AVG) return fail(NCAST_INVALID_ARGUMENT, "%s: op is %d", function, int{op});
+  if (architecture < 80 || architecture > 999)
+    return fail(NCAST_INVALID_ARGUMENT,
+                "%s: architecture is %d, but GPUs of compute capability 8.0 (80) or newer are "
+                "supported",
+                function, architecture);
+  return guarded(function, [&] {
+    const auto begin = std::chrono::steady_clock::now();
+    plan::Plan lowered;
+    CompiledPlan compiled;
+    ncast_status status = plan::lower::lower(plan->plan, &lowered);
+    if (status == NCAST_OK)
+      status = compile(lowered, {dtype, op, architecture}, folder != nullptr ? folder : CubinCache::default_folder(),
+                       &compiled);
+    if (status != NCAST_OK) {
+      const std::string message = ncast_last_error();
+      return fail(status, "%s: %s", function, message.c_str());
+    }
+    if (report == nullptr) return NCAST_OK;
+    const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
+    return plan::make_text(function, report, [&] { return report_of(compiled, seconds.count()); });
+  });
+}

@@ -1,0 +1,26 @@
+// NVRTC, NVIDIA's compiler for CUDA C++ at run time. It is loaded when it is first needed: from the file that the
+// environment variable NARROWCAST_NVRTC names, the process, the package nvidia-cuda-nvrtc next to this library, a CUDA
+// toolkit, or the dynamic linker's path. It needs no host compiler and no headers.
+#pragma once
+
+#include <string>
+
+#include "narrowcast/types.h"
+
+namespace narrowcast::executor::cuda::generated {
+
+// The file that would be loaded, and a text that changes when it does. Empty if only loading can tell. Does not load
+// anything, because that takes longer than all other work of a program whose kernels are in the cache.
+struct NvrtcFile {
+  std::string path, identity;
+};
+NvrtcFile find_nvrtc();
+
+// Loads NVRTC. Error: UNSUPPORTED, if there is none or it is too old; the message says where it was looked for.
+ncast_status load_nvrtc();
+
+// Compiles a source without includes. architecture: compute capability, such as 90. Errors: as load_nvrtc();
+// UNSUPPORTED, if NVRTC does not know the architecture; INTERNAL with the compiler's message, if it rejects the source.
+ncast_status compile_by_nvrtc(const std::string& source, int architecture, std::string* cubin);
+
+}  // namespace narrowcast::executor::cuda::generated

@@ -1,0 +1,579 @@
+// A warp of a generated kernel that works by blocks. Generated code calls its functions in the order of the plan's
+// steps.
+//
+// The blocks of a call, its micro-batches, are divided among the warps of a group: warp i processes every warps-th
+// block of every chunk, from block i, and has ring i of every ring channel. In turn t the warp executes the steps of
+// stage s for its block number t - s. Steps of a later stage need data that other ranks send in an earlier one, which
+// then has a turn to arrive, as in reducing_warp.cuh. Ranks agree on the order of the messages of a ring because all
+// messages of a ring are received the same number of stages after they are sent.
+//
+// The whole warp calls every function. A function that returns false found the communicator stopped, or stopped it.
+#pragma once
+
+#include "channel/peer/call_check.cuh"
+#include "executor/cuda/blocks/reduce_block.cuh"
+#include "executor/cuda/blocks/warp_memory.cuh"
+#include "executor/cuda/generated/plan_call.h"
+
+namespace narrowcast::executor::cuda::generated {
+
+// The ends of a warp's rings, in shared memory. The last entry is for threads without an end.
+template <uint32_t senders_, uint32_t receivers_>
+struct WarpEnds {
+  static constexpr uint32_t senders = senders_, receivers = receivers_;
+  channel::SenderEnd sending[senders + 1];
+  channel::ReceiverEnd receiving[receivers + 1];
+  uint32_t wire_vectors;  // vectors of 16 bytes put into slots
+};
+
+// Settings of a kernel:
+//   Codec      of the coded messages; raw if there are none
+//   dtype, op  of the call
+//   Ends       the WarpEnds
+//   rings      between two ranks, at most
+//   workers    warps of a CTA that run groups
+//   scratch_copies     of the plan
+//   has_one_chunk      pieces have one chunk
+//   counts_calls       the numbers of calls are used
+//   announces_buffers  other ranks access this rank's input or output
+template <typename Settings>
+class PlanWarp {
+  using Codec = typename Settings::Codec;
+  using Ends = typename Settings::Ends;
+  static constexpr uint32_t block_bytes = Codec::values_bytes;
+
+ public:
+  // A block of a chunk. 0 bytes: the chunk has no such block.
+  struct Part {
+    char* values;
+    uint32_t bytes;
+  };
+
+  // ends: the table of sending and receiving ends. index: of the warp in its group.
+  __device__ PlanWarp(const PlanCall& call, WarpMemory<Codec>& memory, Ends& ends, SignalQueue& queue,
+                      const uint32_t* table, uint32_t index, int thread)
+      : call_(call),
+        memory_(memory),
+        ends_(ends),
+        queue_(queue),
+        index_(index),
+        thread_(thread),
+        loader_(&memory.barrier, thread) {
+    const auto end_of = [&](uint32_t first, uint32_t count) {
+      const EndRef ref{static_cast<uint32_t>(thread) < count ? table[first + thread] : EndRef::none};
+      return End{ref.peer(), ref.ring() + index * Settings::rings, call.slots};
+    };
+    const End to = end_of(0, Ends::senders), from = end_of(Ends::senders, Ends::receivers);
+    peers_ = static_cast<uint32_t>(to.peer & 0xffff) | static_cast<uint32_t>(from.peer) << 16;
+    if (thread <= static_cast<int>(Ends::senders))
+      ends.sending[thread] = channel::SenderEnd::of(call.peers, call.rings, to);
+    if (thread <= static_cast<int>(Ends::receivers))
+      ends.receiving[thread] = channel::ReceiverEnd::of(call.peers, call.rings, from);
+    if (thread == 0) ends.wire_vectors = 0;
+    __syncwarp();
+  }
+
+  // --- turns and items ---
+
+  // Begins with the warp's first block.
+  __device__ void begin() { turn_block_ = index_; }
+  // Whether there are turns left in a program of so many stages.
+  __device__ bool has_turn(uint32_t stages) const {
+    return turn_block_ < call_.blocks + (stages - 1) * call_.warps && index_ < call_.blocks;
+  }
+  __device__ void next_turn() { turn_block_ += call_.warps; }
+  // Begins an item of the tables. Returns false if this turn has no block for it.
+  __device__ bool begin_item(const uint32_t* item) {
+    const ItemHead head{item[0]};
+    item_ = item;
+    block_ = turn_block_ - head.stage() * call_.warps;
+    if (block_ >= call_.blocks) return false;  // a block before the first one has a huge number
+    if (head.settles()) device::wait_for_stores(thread_);
+    return true;
+  }
+
+  // --- sources ---
+
+  // Makes the warp's block of a local chunk the current values.
+  __device__ void load(uint32_t chunk) {
+    const Part part = this->part(chunk, block_);
+    if (part.bytes != 0) {
+      if (!loading_) start_loading(part);
+      swap();
+      loader_.wait();
+      loading_ = false;
+    }
+    device::wait_for_store_sources(thread_);  // before prefetch_next() and the codec overwrite the other buffers
+    set_values(current_, part.bytes);
+    prefetch_next();
+  }
+  // The same for a chunk in memory of another rank.
+  __device__ bool load_remote(uint32_t rank, uint32_t chunk) {
+    device::wait_for_store_sources(thread_);
+    uint32_t bytes = 0;
+    if (!copy_remote(rank, chunk, buffer(current_), bytes)) return false;
+    set_values(current_, bytes);
+    prefetch_next();
+    return true;
+  }
+
+  // Makes the next message of a receiving end the current values, or, if !decodes, only the payload to forward.
+  template <bool coded, bool decodes>
+  __device__ bool receive(uint32_t end) {
+    if (!take_payload(1u << end)) return false;
+    prefetch_next();
+    return !decodes || open_payload<coded>();
+  }
+  // Receives one message of each of `count` ends, in any order, and stores each in a chunk. table: pairs of an end and
+  // a
+  // chunk, with different ends.
+  template <bool coded>
+  __device__ bool receive_any(const uint32_t* table, uint32_t count) {
+    EndMask open = 0;
+    uint32_t chunk = 0;  // thread n: of end n
+    for (uint32_t i = 0; i < count; ++i) {
+      open |= 1u << table[2 * i];
+      if (thread_ == static_cast<int>(table[2 * i])) chunk = table[2 * i + 1];
+    }
+    while (open != 0) {
+      if (!take_payload(open)) return false;
+      const int end = payload_.end();
+      open &= ~(1u << end);
+      if (open != 0) {
+        poll_payload(open, (end + 1) % 32);
+      } else {
+        prefetch_next();
+      }
+      const uint32_t to = __shfl_sync(device::all_lanes, chunk, end);
+      if (!open_payload<coded>()) return false;
+      store(to);
+    }
+    return true;
+  }
+
+  // Combines sources in their order and makes the rounded result the current values. table: SourceRefs.
+  // finishes: the result contains the values of all ranks.
+  template <bool coded, bool finishes>
+  __device__ bool reduce(const uint32_t* table, uint32_t count) {
+    device::wait_for_store_sources(thread_);
+    BlockSums<Settings::dtype, block_bytes> sums;
+    uint32_t bytes = 0;
+    start_local_after(table, 0, count);
+    for (uint32_t i = 0; i < count; ++i) {
+      const SourceRef from = source(table, i);
+      const char* term;
+      if (from.kind() == SourceRef::local) {
+        const Part part = this->part(from.chunk, block_);
+        if (part.bytes != 0) loader_.wait();
+        loading_ = false;
+        bytes = part.bytes;
+        term = buffer(current_ ^ 1);
+      } else {
+        if (from.kind() == SourceRef::message) {
+          if (!take_payload_of_reduction(static_cast<int>(from.number())) || !open_payload<coded>()) return false;
+          bytes = bytes_;
+        } else {
+          if (!copy_remote(from.number(), from.chunk, buffer(current_), bytes)) return false;
+          values_ = current_;
+        }
+        term = buffer(values_);
+      }
+      if (i == 0) {
+        sums.set(term, thread_);
+      } else {
+        sums.reduce(Settings::op, term, thread_);
+      }
+      __syncwarp();  // all lanes have read it
+      if (from.kind() == SourceRef::local) {
+        start_local_after(table, i + 1, count);
+      } else {
+        poll_next_source(table, i + 1, count);
+      }
+    }
+    swap();
+    prefetch_next();
+    sums.finish(finishes ? Settings::op : NCAST_SUM, call_.peers.ranks, buffer(current_), thread_);
+    __syncwarp();
+    set_values(current_, bytes);
+    return true;
+  }
+
+  // --- destinations of the current values ---
+
+  // Stores them in a local chunk.
+  __device__ void store(uint32_t chunk) {
+    const Part part = this->part(chunk, block_);
+    const uint32_t bytes = min(part.bytes, bytes_);
+    if (bytes != 0) store_values(part.values, buffer(values_), bytes, thread_);
+  }
+  // Stores them in a chunk in memory of another rank.
+  __device__ bool store_remote(uint32_t rank, uint32_t chunk) {
+    Part part;
+    if (!find_remote(rank, chunk, part)) return false;
+    const uint32_t bytes = min(part.bytes, bytes_);
+    __syncwarp();
+    if (bytes != 0) device::copy_by_warp(part.values, buffer(values_), bytes, thread_);
+    if (thread_ == 0) ends_.wire_vectors += (bytes + format::alignment - 1) / format::alignment;
+    __syncwarp();
+    return true;
+  }
+  // Sends them to each of these sending ends, unchanged.
+  __device__ bool send(EndMask to) { return put(to, buffer(values_), raw_size()); }
+  // Sends them encoded.
+  __device__ bool send_encoded(EndMask to) {
+    const PayloadSize size =
+        bytes_ == 0 ? raw_size()
+                    : encode<Codec>(ncast_codec{}, buffer(values_), bytes_, encoded_buffer(), memory_.scratch, thread_);
+    return put(to, size.is_coded() ? encoded_buffer() : buffer(values_), size);
+  }
+  // Sends on the payload of the message that receive() has found.
+  __device__ bool forward(EndMask to) { return put(to, buffer(current_), payload_.size()); }
+
+  // --- order between groups and ranks ---
+
+  // Announces that the warp has executed all items of this block up to here.
+  __device__ void publish(uint32_t point) {
+    device::wait_for_stores(thread_);
+    if (thread_ == 0)
+      device::store_release(own<uint64_t>(call_.layout.point(point, index_)),
+                            uint64_t{call_number()} << 32 | (block_ + 1));
+    __syncwarp();
+  }
+  // Waits until the warp of the same index of another group has announced the same block.
+  __device__ bool await(uint32_t point) {
+    const uint64_t expected = uint64_t{call_number()} << 32 | (block_ + 1);
+    const uint64_t* const word = own<uint64_t>(call_.layout.point(point, index_));
+    return wait([&] { return device::load_acquire(word) >= expected; }, call_.peers.rank);
+  }
+
+  // Adds one to a semaphore of `rank`. number: of its word there; own_number: of this rank's count of signals.
+  template <bool relaxed>
+  __device__ void signal(uint32_t rank, uint32_t number, uint32_t own_number) {
+    if (!relaxed) device::wait_for_stores(thread_);
+    __syncwarp();
+    if (thread_ == 0) {
+      uint32_t* const count = own<uint32_t>(call_.layout.sent_signal(own_number, index_));
+      const uint32_t sent = *count + 1;
+      *count = sent;
+      auto* const word = reinterpret_cast<uint32_t*>(call_.shared[rank] + call_.layout.signal(number, index_));
+      if (!relaxed) device::fence_system();
+      device::store_relaxed(word, sent);
+    }
+    __syncwarp();
+  }
+  // Waits for a signal from `rank` and subtracts one. The semaphore is the sum of `words` words from `number` on;
+  // initial: its first value. own_number: of the count of waits.
+  __device__ bool wait_for_signal(uint32_t rank, uint32_t number, uint32_t words, uint32_t initial,
+                                  uint32_t own_number) {
+    uint32_t needed = 0;
+    if (thread_ == 0)
+      needed = atomicAdd(own<uint32_t>(call_.layout.waited_signal(own_number, index_)), 1u) + 1 - initial;
+    const char* const first = call_.shared[call_.peers.rank] + call_.layout.signal(number, index_);
+    const uint64_t stride = call_.layout.signal(1, 0);
+    return wait(
+        [&] {
+          uint32_t sum = 0;
+          for (uint32_t i = 0; i < words; ++i)
+            sum += device::load_acquire(reinterpret_cast<const uint32_t*>(first + i * stride));
+          return static_cast<int32_t>(sum - needed) >= 0;
+        },
+        static_cast<int>(rank));
+  }
+
+  // Raises the flag of a block of packets in this rank's or a peer's scratch, after the stores to it.
+  __device__ void raise_packets(uint32_t rank, uint32_t packet_chunk) {
+    device::wait_for_stores(thread_);
+    if (thread_ == 0) {
+      device::fence_system();
+      device::store_relaxed(packet_flag(rank, packet_chunk), call_number());
+    }
+    __syncwarp();
+  }
+  __device__ bool wait_for_packets(uint32_t packet_chunk) {
+    const uint32_t* const flag = packet_flag(static_cast<uint32_t>(call_.peers.rank), packet_chunk);
+    return wait([&] { return device::load_acquire(flag) == call_number(); }, call_.peers.rank);
+  }
+
+  // Saves the state of the rings at the end of the program.
+  __device__ void end() {
+    device::wait_for_store_sources(thread_);
+    receiver().close();
+    sender().close();
+    if (thread_ == 0 && ends_.wire_vectors != 0)
+      atomicAdd(&call_.byte_counters->wire_bytes,
+                static_cast<unsigned long long>(ends_.wire_vectors) * format::alignment);
+  }
+
+ private:
+  // A message: 0 if there is none.
+  struct Message {
+    uint32_t word;
+
+    // values_bytes: less than 2^15.
+    __device__ static Message of(PayloadSize size, int end, uint32_t values_bytes) {
+      return {size.word | static_cast<uint32_t>(end) << PayloadSize::bits | values_bytes << (PayloadSize::bits + 5)};
+    }
+    __device__ PayloadSize size() const { return {word % (1u << PayloadSize::bits)}; }
+    __device__ int end() const { return static_cast<int>(word >> PayloadSize::bits) % 32; }
+    __device__ uint32_t values_bytes() const { return word >> (PayloadSize::bits + 5); }
+    __device__ explicit operator bool() const { return word != 0; }
+  };
+
+  __device__ static SourceRef source(const uint32_t* table, uint32_t i) { return {table[2 * i], table[2 * i + 1]}; }
+
+  template <typename T>
+  __device__ T* own(uint64_t offset) const {
+    return reinterpret_cast<T*>(call_.own + offset);
+  }
+  // Number of this call, which CTAs advance when they end.
+  __device__ uint32_t call_number() const { return own<const uint32_t>(call_.layout.calls())[blockIdx.x] + 1; }
+  __device__ uint32_t* packet_flag(uint32_t rank, uint32_t packet_chunk) const {
+    return reinterpret_cast<uint32_t*>(call_.shared[rank] + call_.layout.packet_flag(packet_chunk, block_));
+  }
+
+  // One thread waits, for values that other warps or ranks have written; the warp may load them afterwards.
+  template <typename Ready>
+  __device__ bool wait(Ready ready, int peer) {
+    bool arrived = true;
+    if (thread_ == 0) {
+      arrived = channel::wait_until(call_.peers, peer, ready);
+      device::order_memory_before_bulk_copies();
+    }
+    arrived = __shfl_sync(device::all_lanes, arrived, 0);
+    __syncwarp();
+    return arrived;
+  }
+
+  // opaque() makes the compiler recompute the address at every use: see reducing_warp.cuh and WarpMemory.
+  __device__ char* buffer(uint32_t number) const { return memory_.buffers[device::opaque(number)]; }
+  __device__ char* encoded_buffer() const { return buffer(2); }
+  __device__ void swap() { current_ ^= 1; }
+  __device__ void set_values(uint32_t number, uint32_t bytes) {
+    values_ = number;
+    bytes_ = bytes;
+  }
+
+  // --- places ---
+
+  __device__ Part part_of(char* base, ChunkRef ref, uint64_t block) const {
+    const uint64_t at = block * block_bytes;
+    if (ref.buffer() == ChunkRef::scratch) {
+      const uint64_t whole = (call_.first_block + block) * block_bytes;
+      base += scratch_offset() + ref.chunk() * call_.scratch_chunk_bytes + at;
+      return cut(base, whole, call_.chunk_bytes);
+    }
+    const uint64_t begin = (call_.first_block + block) * block_bytes;
+    const uint64_t piece = ref.piece() * call_.piece_bytes;
+    if constexpr (Settings::has_one_chunk) {
+      return cut(base + piece + begin, begin, call_.piece_bytes);
+    } else {
+      const uint64_t first = min(ref.chunk() * call_.chunk_bytes, call_.piece_bytes);
+      const uint64_t size = min(call_.chunk_bytes, call_.piece_bytes - first);
+      return cut(base + piece + first + begin, begin, size);
+    }
+  }
+  __device__ static Part cut(char* values, uint64_t begin, uint64_t size) {
+    if (begin >= size) return {nullptr, 0};
+    return {values, static_cast<uint32_t>(min(size - begin, uint64_t{block_bytes}))};
+  }
+  __device__ Part part(uint32_t chunk, uint32_t block) const {
+    if (block >= call_.blocks) return {nullptr, 0};
+    const ChunkRef ref{chunk};
+    return part_of(call_.buffers[ref.buffer()], ref, block);
+  }
+  // Offset of the copy of the scratch that this call uses.
+  __device__ uint64_t scratch_offset() const {
+    if constexpr (Settings::scratch_copies == 1) return 0;
+    return call_number() % Settings::scratch_copies * call_.layout.scratch_bytes;
+  }
+  // A block of a chunk of another rank. Waits until that rank has announced where its buffers are.
+  __device__ bool find_remote(uint32_t rank, uint32_t chunk, Part& part) {
+    const ChunkRef ref{chunk};
+    char* base;
+    if (ref.buffer() == ChunkRef::scratch) {
+      base = call_.shared[rank] + (call_.buffers[ChunkRef::scratch] - call_.shared[call_.peers.rank]);
+    } else {
+      BufferWord word{0};
+      const auto* const from = reinterpret_cast<const uint64_t*>(
+          call_.shared[call_.peers.rank] +
+          call_.layout.buffer_word(call_number(), static_cast<int>(rank), ref.buffer()));
+      if (!wait(
+              [&] {
+                word.word = device::load_acquire(from);
+                return word.is_of(call_number());
+              },
+              static_cast<int>(rank)))
+        return false;
+      word.word = __shfl_sync(device::all_lanes, static_cast<unsigned long long>(word.word), 0);
+      base = call_.regions[word.region() * channel::max_gpu_ranks + rank] + word.offset();
+    }
+    part = part_of(base, ref, block_);
+    return true;
+  }
+  __device__ bool copy_remote(uint32_t rank, uint32_t chunk, char* to, uint32_t& bytes) {
+    Part part;
+    if (!find_remote(rank, chunk, part)) return false;
+    bytes = part.bytes;
+    if (is_bulk(part.values, bytes)) {
+      start_loading_payload(to, part.values, bytes, thread_);
+      wait_for_payload();
+    } else {
+      __syncwarp();
+      device::copy_by_warp(to, part.values, bytes, thread_);
+      __syncwarp();
+    }
+    return true;
+  }
+
+  // --- loading ahead ---
+
+  __device__ void start_loading(const Part& part) {
+    device::order_stores_before_bulk_copies();
+    loader_.start(buffer(current_ ^ 1), part.values, part.bytes);
+    loading_ = true;
+  }
+  // Starts to load what the item's head says, into the buffer that is not current.
+  __device__ void prefetch_next() {
+    const ItemHead head{item_[0]};
+    if (head.next() == ItemHead::nothing) return;
+    const uint32_t block = turn_block_ + call_.warps - head.next_stage_and_1() * call_.warps;
+    if (block >= call_.blocks) return;
+    if (head.next() == ItemHead::message) return poll_payload(item_[1], 0);
+    const Part next = part(item_[1], block);
+    if (next.bytes != 0) start_loading(next);
+  }
+  // Starts to load the first local source of a reduction from source i on, unless that has been done.
+  __device__ void start_local_after(const uint32_t* table, uint32_t i, uint32_t count) {
+    if (loading_) return;
+    for (; i < count; ++i) {
+      if (source(table, i).kind() != SourceRef::local) continue;
+      const Part next = part(source(table, i).chunk, block_);
+      if (next.bytes != 0) start_loading(next);
+      return;
+    }
+  }
+
+  // --- messages ---
+
+  __device__ int sending_peer() const { return static_cast<int16_t>(peers_); }
+  __device__ int receiving_peer() const { return static_cast<int16_t>(peers_ >> 16); }
+  __device__ channel::SlotSender sender() {
+    return {call_.peers,
+            call_.rings,
+            {sending_peer(), 0, call_.slots},
+            ends_.sending[min(thread_, int{Ends::senders})],
+            block_bytes,
+            queue_,
+            thread_,
+            signals_};
+  }
+  __device__ channel::SlotReceiver receiver() {
+    return {call_.peers,
+            call_.rings,
+            {receiving_peer(), 0, call_.slots},
+            ends_.receiving[min(thread_, int{Ends::receivers})],
+            block_bytes,
+            thread_};
+  }
+
+  // Values of 0 bytes are sent as a vector that is not used, because a flag without payload does not exist.
+  __device__ PayloadSize raw_size() const {
+    return PayloadSize::of(max(static_cast<uint32_t>(format::aligned(bytes_)), uint32_t{format::alignment}), false);
+  }
+  // The flag's block field holds the bytes of the values.
+  __device__ bool put(EndMask to, const char* payload, PayloadSize size) {
+    channel::SlotSender sender = this->sender();
+    if (!sender.reserve(to)) return false;
+    sender.put(to, payload, size, bytes_, false);
+    signals_ = sender.signals();
+    if (thread_ == 0) ends_.wire_vectors += size.bytes() / format::alignment * __popc(to);
+    return true;
+  }
+
+  // Starts to load a payload whose flag has been seen. Returns none if there is none, or it is invalid.
+  __device__ Message start_payload(const channel::SlotReceiver::Payload& payload, char* to) {
+    const PayloadSize size = payload.flag.payload();
+    if (!size) return {};
+    const uint32_t bytes = payload.flag.block();
+    const uint32_t raw_bytes = max(static_cast<uint32_t>(format::aligned(bytes)), uint32_t{format::alignment});
+    const bool is_valid = size.is_coded() ? !Codec::is_identity && bytes == block_bytes && size.bytes() <= block_bytes
+                                          : bytes <= block_bytes && size.bytes() == raw_bytes;
+    if (!is_valid) {
+      report_payload(payload.end);
+      return {};
+    }
+    start_loading_payload(to, payload.data, size.bytes(), thread_);
+    return Message::of(size, payload.end, bytes);
+  }
+  __device__ void report_payload(int end) {
+    report_corrupt(call_.peers, __shfl_sync(device::all_lanes, receiving_peer(), end), thread_);
+  }
+  // If a message of these ends has arrived, starts to load it into the buffer that is not current.
+  __device__ void poll_payload(EndMask ends, int first) {
+    arriving_ = start_payload(receiver().next(ends, first, false), buffer(current_ ^ 1));
+  }
+  // Makes the next message of any of these ends current: loads it into the buffer that is not current, unless that has
+  // been started, makes that buffer current and releases the slot.
+  __device__ bool take_payload(EndMask ends) {
+    if (!arriving_) arriving_ = start_payload(receiver().next(ends, 0, true), buffer(current_ ^ 1));
+    if (!arriving_) return false;
+    swap();
+    finish_payload();
+    device::wait_for_store_sources(thread_);  // before prefetch_next() and the codec overwrite the other buffers
+    return true;
+  }
+  // The same for reductions, whose messages are loaded into the current buffer.
+  __device__ bool take_payload_of_reduction(int end) {
+    if (!arriving_) arriving_ = start_payload(receiver().wait(end), buffer(current_));
+    if (!arriving_) return false;
+    finish_payload();
+    return true;
+  }
+  __device__ void finish_payload() {
+    payload_ = arriving_;
+    arriving_ = {};
+    wait_for_payload();
+    receiver().release(payload_.end());
+    set_values(current_, payload_.values_bytes());
+  }
+  // Starts to load the next message of a reduction if it has arrived. The current buffer is free. Local sources are in
+  // the other buffer.
+  __device__ void poll_next_source(const uint32_t* table, uint32_t i, uint32_t count) {
+    while (i < count && source(table, i).kind() == SourceRef::local) ++i;
+    if (i >= count || source(table, i).kind() != SourceRef::message) return;
+    arriving_ = start_payload(receiver().poll(static_cast<int>(source(table, i).number())), buffer(current_));
+  }
+  // Decodes the payload in the current buffer.
+  template <bool coded>
+  __device__ bool open_payload() {
+    const PayloadSize size = payload_.size();
+    if (!coded || Codec::is_identity || !size.is_coded()) return true;
+    const bool decoded = device::decode_block<Codec>(ncast_codec{}, buffer(current_), size.bytes(), encoded_buffer(),
+                                                     memory_.scratch, thread_);
+    __syncwarp();  // all lanes have decoded
+    values_ = 2;
+    if (!decoded) report_payload(payload_.end());
+    return decoded;
+  }
+
+  const PlanCall& call_;
+  WarpMemory<Codec>& memory_;
+  Ends& ends_;
+  SignalQueue& queue_;
+  const uint32_t* item_ = nullptr;
+  uint32_t index_;
+  uint32_t peers_;  // of this thread's sending end, and above it of its receiving end
+  int thread_;
+  ValueLoader loader_;
+  uint32_t turn_block_ = 0;  // the block of stage 0 in this turn
+  uint32_t block_ = 0;       // the block of this item
+  uint32_t signals_ = 0;     // pushed in this call
+  uint32_t current_ = 0;     // index of the current buffer, 0 or 1
+  uint32_t values_ = 0;      // index of the buffer that contains the current values
+  uint32_t bytes_ = 0;       // of the current values
+  Message payload_{};        // that was received last
+  Message arriving_{};    // that is being loaded: into the buffer that is not current, in a reduction into the current
+  bool loading_ = false;  // values into the buffer that is not current
+};
+
+}  // namespace narrowcast::executor::cuda::generated

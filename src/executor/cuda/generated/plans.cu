@@ -1,0 +1,369 @@
+// Plans on GPUs: compiles a plan, loads its kernel on a communicator, launches it.
+#include <cuda_runtime.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "channel/packet/packet_area.h"
+#include "channel/peer/failure.h"
+#include "channel/peer/zeroed_memory.h"
+#include "device/early_launch.cuh"
+#include "executor/cuda/communicator.h"
+#include "executor/cuda/generated/compile.h"
+#include "executor/cuda/generated/cubin_cache.h"
+#include "executor/cuda/generated/plan_call.h"
+#include "executor/cuda/generated/shape.h"
+#include "status/error.h"
+
+namespace narrowcast::executor::cuda {
+
+using namespace generated;
+
+namespace {
+
+// A longer call runs as several launches, each for some blocks of every chunk.
+constexpr uint64_t most_scratch_bytes = uint64_t{64} << 20;
+
+ncast_status failed(const char* what, cudaError_t error) { return channel::cuda_failure(what, error); }
+
+}  // namespace
+
+class GeneratedPlan final : public LoadedPlan {
+ public:
+  GeneratedPlan(Communicator& comm, CompiledPlan compiled) : comm_(comm), compiled_(std::move(compiled)) {}
+  ~GeneratedPlan() override;
+
+  // Collective.
+  ncast_status load();
+  ncast_status run(const Call& call) override;
+  ncast_status release() override;
+
+ private:
+  const Program& program() const { return compiled_.program; }
+  const RankProgram& rank_program() const { return program().ranks[static_cast<size_t>(comm_.rank())]; }
+  ncast_status load_kernels();
+  void lay_out();
+  ncast_status allocate();
+  uint64_t bytes_to_peers(uint64_t piece_bytes, uint64_t chunk_bytes) const;
+  ncast_status check_buffers(const Call& call, uint64_t piece_bytes) const;
+  uint32_t mark_of(uint32_t mark) const;
+  PlanPacketShape packet_shape(const Call& call, uint64_t chunk_bytes) const;
+  cudaError_t launch_packets(const Call& call, const PlanPacketShape& shape, uint64_t piece_bytes,
+                             uint64_t chunk_bytes) const;
+  cudaError_t launch_blocks(const Call& call, uint64_t piece_bytes, uint64_t chunk_bytes);
+
+  Communicator& comm_;
+  CompiledPlan compiled_;
+  int device_ = 0;
+  cudaLibrary_t block_library_ = nullptr, packet_library_ = nullptr;
+  const void *blocks_ = nullptr, *packets_ = nullptr, *aligned_packets_ = nullptr;
+  PlanLayout layout_ = {};
+  uint32_t scratch_chunks_ = 0;    // of the rank that has most
+  uint32_t blocks_of_launch_ = 0;  // at most
+  char* own_ = nullptr;
+  char* shared_ = nullptr;  // this rank's part; NULL if other ranks do not access any
+  char* shared_of_ranks_[channel::max_gpu_ranks] = {};
+};
+
+GeneratedPlan::~GeneratedPlan() {
+  const DeviceGuard device_guard(device_);
+  if (own_ != nullptr) cudaFree(own_);
+  for (cudaLibrary_t library : {block_library_, packet_library_})
+    if (library != nullptr) cudaLibraryUnload(library);
+}
+
+ncast_status GeneratedPlan::release() {
+  const DeviceGuard device_guard(device_);
+  if (const cudaError_t error = cudaDeviceSynchronize()) return failed("waiting for the plan's calls", error);
+  return shared_ == nullptr ? NCAST_OK : comm_.free_shared(std::exchange(shared_, nullptr));
+}
+
+ncast_status GeneratedPlan::load() {
+  device_ = comm_.device_;
+  lay_out();
+  ncast_status status = load_kernels();
+  if (status == NCAST_OK) status = allocate();
+  return status;
+}
+
+ncast_status GeneratedPlan::load_kernels() {
+  const auto load = [](const std::string& cubin, cudaLibrary_t* library) {
+    return cudaLibraryLoadData(library, cubin.data(), nullptr, nullptr, 0, nullptr, nullptr, 0);
+  };
+  const auto find = [](cudaLibrary_t library, const char* name, const void** function) {
+    cudaKernel_t kernel = nullptr;
+    if (const cudaError_t error = cudaLibraryGetKernel(&kernel, library, name)) return error;
+    *function = reinterpret_cast<const void*>(kernel);
+    cudaFuncAttributes attributes;  // loads the kernel: see kernels.h
+    return cudaFuncGetAttributes(&attributes, *function);
+  };
+  cudaError_t error = load(compiled_.block_cubin, &block_library_);
+  if (error == cudaSuccess) error = find(block_library_, block_kernel, &blocks_);
+  if (error == cudaSuccess)
+    error = cudaFuncSetAttribute(blocks_, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                 static_cast<int>(compiled_.blocks.shared_bytes));
+  // The split between shared memory and L1 cache is as for the other block kernels.
+  if (error == cudaSuccess)
+    error =
+        cudaFuncSetAttribute(blocks_, cudaFuncAttributePreferredSharedMemoryCarveout, cudaSharedmemCarveoutMaxShared);
+  if (error == cudaSuccess && !compiled_.packet_cubin.empty()) {
+    error = load(compiled_.packet_cubin, &packet_library_);
+    if (error == cudaSuccess) error = find(packet_library_, packet_kernel, &packets_);
+    if (error == cudaSuccess) error = find(packet_library_, aligned_packet_kernel, &aligned_packets_);
+  }
+  return error == cudaSuccess ? NCAST_OK : failed("loading the kernels of a plan", error);
+}
+
+void GeneratedPlan::lay_out() {
+  const Program& program = this->program();
+  std::vector<uint32_t> signals(program.ranks.size()), sent(program.ranks.size()), waited(program.ranks.size());
+  for (const Semaphore& semaphore : program.semaphores) {
+    const auto words = static_cast<uint32_t>(semaphore.signal_groups.size());
+    signals[static_cast<size_t>(semaphore.to)] += words;
+    sent[static_cast<size_t>(semaphore.from)] += words;
+    if (semaphore.is_waited_for) ++waited[static_cast<size_t>(semaphore.to)];
+  }
+  uint32_t points = 0;
+  for (const RankProgram& rank : program.ranks) {
+    points = std::max(points, rank.points);
+    scratch_chunks_ = std::max(scratch_chunks_, rank.scratch_chunks);
+  }
+  layout_.warps = most_warps(program, compiled_.blocks, comm_.agreement_.max_ctas, comm_.layout_.rings());
+  layout_.signals = std::ranges::max(signals);
+  layout_.sent_signals = std::ranges::max(sent);
+  layout_.waited = std::ranges::max(waited);
+  layout_.points = points;
+  blocks_of_launch_ = UINT32_MAX / 4;
+  if (scratch_chunks_ != 0) {
+    const uint64_t copies = uint64_t{program.scratch_copies} * scratch_chunks_ * program.block_bytes;
+    blocks_of_launch_ = static_cast<uint32_t>(std::max<uint64_t>(most_scratch_bytes / copies, 1));
+    layout_.scratch_bytes = uint64_t{scratch_chunks_} * blocks_of_launch_ * program.block_bytes;
+  }
+  if (program.has_packets) {
+    layout_.packet_chunks = scratch_chunks_;
+    layout_.packet_blocks = blocks_of_launch_;
+  }
+}
+
+ncast_status GeneratedPlan::allocate() {
+  const uint32_t copies = scratch_chunks_ == 0 ? 0 : program().scratch_copies;
+  const bool shares = program().accesses_peers;
+  const uint64_t own_bytes = layout_.own_bytes() + (shares ? 0 : copies * layout_.scratch_bytes);
+  if (const cudaError_t error = channel::allocate_zeroed(&own_, own_bytes))
+    return failed("allocating memory for a plan", error);
+  if (!shares) return NCAST_OK;
+  if (ncast_status status = comm_.allocate_shared(layout_.shared_bytes(copies), &shared_)) return status;
+  for (int peer = 0; peer < comm_.ranks(); ++peer)
+    if (ncast_status status = comm_.shared_address(shared_, peer, &shared_of_ranks_[peer])) return status;
+  return NCAST_OK;
+}
+
+// The values that this rank sends to other ranks.
+uint64_t GeneratedPlan::bytes_to_peers(uint64_t piece_bytes, uint64_t chunk_bytes) const {
+  uint64_t bytes = 0;
+  for (const uint32_t chunk : rank_program().sent_chunks)
+    bytes += chunk == RankProgram::scratch_chunk ? chunk_bytes : bytes_of_chunk(piece_bytes, chunk_bytes, chunk);
+  return bytes;
+}
+
+ncast_status GeneratedPlan::check_buffers(const Call& call, uint64_t piece_bytes) const {
+  const operation::Description& row = operation::describe(call.operation);
+  const bool is_root = call.peer == comm_.rank();
+  const auto ranks = static_cast<uint64_t>(comm_.ranks());
+  const uint64_t send_bytes = piece_bytes * operation::pieces(row.send, ranks, is_root);
+  const uint64_t recv_bytes = piece_bytes * operation::pieces(row.recv, ranks, is_root);
+  const auto* const send = static_cast<const char*>(call.send);
+  const auto* const recv = static_cast<const char*>(call.recv);
+  const bool overlaps = send_bytes != 0 && recv_bytes != 0 && send < recv + recv_bytes && recv < send + send_bytes;
+  if (overlaps && program().in_place == plan::InPlace::no)
+    return fail(NCAST_INVALID_ARGUMENT, "the plan does not work in place, but the buffers overlap");
+  if (!overlaps && program().in_place == plan::InPlace::yes && send_bytes != 0 && recv_bytes != 0)
+    return fail(NCAST_INVALID_ARGUMENT, "the plan works in place only, but the buffers are different");
+  if (!program().accesses_peer_buffers) return NCAST_OK;
+  for (const auto& [name, values, bytes] : {std::tuple{"send", send, send_bytes}, std::tuple{"recv", recv, recv_bytes}})
+    if (bytes != 0 && comm_.region_place(values, bytes).region == 0)
+      return fail(NCAST_INVALID_ARGUMENT,
+                  "the plan lets other ranks access the buffer '%s', which is not in memory that was registered with "
+                  "ncast_comm_register",
+                  name);
+  return NCAST_OK;
+}
+
+ncast_status GeneratedPlan::run(const Call& call) {
+  const uint64_t value_bytes = ncast_dtype_bytes(call.dtype);
+  const uint64_t piece_bytes = call.count * value_bytes;
+  const uint64_t chunk_bytes = chunk_bytes_of(call.count, program().chunks, value_bytes);
+  const uint64_t all_blocks = (chunk_bytes + program().block_bytes - 1) / program().block_bytes;
+  if (all_blocks >= UINT32_MAX / 4)
+    return fail(NCAST_UNSUPPORTED, "count is %llu, too many for a plan", static_cast<unsigned long long>(call.count));
+  const std::lock_guard lock(comm_.launching_);
+  const DeviceGuard device_guard(device_);
+  if (ncast_status status = check_buffers(call, piece_bytes)) return status;
+  if (call.count == 0) return NCAST_OK;
+
+  const auto stream = static_cast<cudaStream_t>(call.stream);
+  const PlanPacketShape packets = packet_shape(call, chunk_bytes);
+  cudaError_t error = comm_.enter(stream);
+  if (error == cudaSuccess)
+    error = packets.ctas != 0 ? launch_packets(call, packets, piece_bytes, chunk_bytes)
+                              : launch_blocks(call, piece_bytes, chunk_bytes);
+  const bool captured = comm_.current_last_call_ == &comm_.last_captured_call_;
+  if (error == cudaSuccess) error = comm_.leave(stream);
+  {
+    const std::lock_guard counting(comm_.mutex_);
+    ncast_operation_counters& counters = comm_.counters_[static_cast<size_t>(call.operation)];
+    ++counters.calls;
+    if (packets.ctas != 0 && !captured) {
+      const uint64_t bytes = bytes_to_peers(piece_bytes, chunk_bytes);
+      counters.raw_bytes += bytes;
+      counters.wire_bytes += packet_bytes_of(bytes, false);
+    }
+  }
+  if (error == cudaSuccess) return NCAST_OK;
+  // Other ranks may be waiting for a kernel that was not launched.
+  return comm_.set_last_error(failed("launching a plan", error));
+}
+
+// Calls of different plans differ, even if they are calls to the same operation.
+uint32_t GeneratedPlan::mark_of(uint32_t mark) const {
+  return 1 + static_cast<uint32_t>((mark + compiled_.hash) % ((1u << channel::call_mark_bits) - 1));
+}
+
+// Packets are used where the operation itself would use them.
+PlanPacketShape GeneratedPlan::packet_shape(const Call& call, uint64_t chunk_bytes) const {
+  if (packets_ == nullptr || comm_.topology_.place == channel::PeerMemory::Place::host) return {};
+  Decider& decider = *comm_.decider();
+  const uint64_t bytes = call.count * ncast_dtype_bytes(call.dtype);
+  const Decision decision = decider.decide(decider.shape_of(call.operation, call.dtype, NCAST_CODEC_RAW, bytes));
+  if (!decision.runs_by_packets()) return {};
+  return packet_shape_of(compiled_.packets, chunk_bytes, comm_.ranks(), comm_.agreement_.max_ctas);
+}
+
+cudaError_t GeneratedPlan::launch_packets(const Call& call, const PlanPacketShape& shape, uint64_t piece_bytes,
+                                          uint64_t chunk_bytes) const {
+  PlanPacketCall params = {};
+  params.peers = comm_.peers_;
+  params.input = static_cast<const char*>(call.send);
+  params.output = static_cast<char*>(call.recv);
+  params.piece_bytes = static_cast<uint32_t>(piece_bytes);
+  params.chunk_bytes = static_cast<uint32_t>(chunk_bytes);
+  params.rows = shape.rows;
+  params.buffer_bytes = channel::packet_buffer_bytes(comm_.ranks());
+  params.mark = mark_of(call_mark(make_tag(call, 0)));
+  params.tokens_to = params.tokens_from = ((1u << comm_.ranks()) - 1) & ~(1u << comm_.rank());
+  for (const Message& message : program().messages) {
+    if (message.from == comm_.rank()) params.tokens_to &= ~(1u << message.to);
+    if (message.to == comm_.rank()) params.tokens_from &= ~(1u << message.from);
+  }
+  const uintptr_t addresses = reinterpret_cast<uintptr_t>(call.send) | reinterpret_cast<uintptr_t>(call.recv);
+  const bool aligned = (addresses | piece_bytes) % 8 == 0;
+  return device::launch(aligned ? aligned_packets_ : packets_, shape.ctas, shape.warps, 0,
+                        static_cast<cudaStream_t>(call.stream), true, params);
+}
+
+cudaError_t GeneratedPlan::launch_blocks(const Call& call, uint64_t piece_bytes, uint64_t chunk_bytes) {
+  PlanCall params = {};
+  params.peers = comm_.peers_;
+  params.rings = comm_.layout_;
+  params.buffers[ChunkRef::input] = const_cast<char*>(static_cast<const char*>(call.send));
+  params.buffers[ChunkRef::output] = static_cast<char*>(call.recv);
+  // The first copy: kernels find theirs by the number of the call, so that graphs can be replayed.
+  params.buffers[ChunkRef::scratch] = shared_ != nullptr ? shared_ + layout_.scratch(0) : own_ + layout_.own_bytes();
+  params.scratch_chunk_bytes = uint64_t{blocks_of_launch_} * program().block_bytes;
+  params.piece_bytes = piece_bytes;
+  params.chunk_bytes = chunk_bytes;
+  params.layout = layout_;
+  params.own = own_;
+  std::ranges::copy(shared_of_ranks_, params.shared);
+  if (program().accesses_peer_buffers) {
+    params.regions = &comm_.state_->direct_writes.regions[0][0];
+    for (const uint32_t buffer : {ChunkRef::input, ChunkRef::output}) {
+      const channel::RegionPlace place = comm_.region_place(params.buffers[buffer], 1);
+      params.own_regions[buffer] = place.region;
+      params.own_offsets[buffer] = place.offset;
+    }
+  }
+  params.byte_counters = &comm_.state_->byte_counters[static_cast<size_t>(call.operation)];
+  params.raw_bytes = bytes_to_peers(piece_bytes, chunk_bytes);
+  params.announced.words = offsetof(channel::PacketState, call_words);
+  comm_.set_call_marks(call, &params.announced);
+  for (int peer = 0; peer < comm_.ranks(); ++peer) {
+    if (peer == comm_.rank()) continue;
+    params.announced.to[peer] = static_cast<uint16_t>(mark_of(params.announced.to[peer]));
+    params.announced.from[peer] = static_cast<uint16_t>(mark_of(params.announced.from[peer]));
+  }
+
+  const uint64_t all_blocks = (chunk_bytes + program().block_bytes - 1) / program().block_bytes;
+  for (uint64_t first = 0; first < all_blocks; first += blocks_of_launch_) {
+    const auto blocks = static_cast<uint32_t>(std::min<uint64_t>(all_blocks - first, blocks_of_launch_));
+    const PlanShape shape = shape_of(program(), compiled_.blocks, blocks, comm_.agreement_.max_ctas,
+                                     comm_.layout_.rings(), comm_.layout_.slots_of(program().block_bytes));
+    params.first_block = static_cast<uint32_t>(first);
+    params.blocks = blocks;
+    params.warps = shape.warps;
+    params.slots = shape.slots;
+    if (const cudaError_t error =
+            device::launch(blocks_, shape.ctas, compiled_.blocks.workers + 1, compiled_.blocks.shared_bytes,
+                           static_cast<cudaStream_t>(call.stream), true, params))
+      return error;
+    params.raw_bytes = 0;
+  }
+  return cudaSuccess;
+}
+
+ncast_status Communicator::load_plan(const plan::Plan& plan, ncast_dtype dtype, ncast_redop op,
+                                     std::unique_ptr<LoadedPlan>* loaded) {
+  const DeviceGuard device_guard(device_);
+  if (ncast_status status = check_error()) return status;
+  int major = 0, minor = 0;
+  cudaError_t error = cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device_);
+  if (error == cudaSuccess) error = cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device_);
+  if (error != cudaSuccess) return failed("querying the GPU", error);
+
+  // The ranks agree on whether they can all run the plan before they do anything else together.
+  struct Prepared {
+    uint64_t hash;
+    uint32_t status;
+  };
+  CompiledPlan compiled;
+  ncast_status status = NCAST_OK;
+  if (plan.rank_count() != ranks()) {
+    status =
+        fail(NCAST_INVALID_ARGUMENT, "the plan has %d ranks, but the communicator has %d", plan.rank_count(), ranks());
+  } else {
+    status = compile(plan, {dtype, op, major * 10 + minor, layout_.slots()}, CubinCache::default_folder(), &compiled);
+  }
+  if (status == NCAST_OK && most_warps(compiled.program, compiled.blocks, agreement_.max_ctas, layout_.rings()) == 0)
+    status = fail(NCAST_UNSUPPORTED, "the plan has %u groups, too many for the %u CTAs of %u warps of a kernel",
+                  compiled.program.groups(), agreement_.max_ctas, compiled.blocks.workers);
+  const std::string message = ncast_last_error();
+  const Prepared own{compiled.hash, static_cast<uint32_t>(status)};
+  std::vector<Prepared> all(static_cast<size_t>(ranks()));
+  {
+    const std::lock_guard lock(sharing_);
+    if (ncast_status failed = rendezvous_->all_gather(&own, sizeof own, all.data())) return set_last_error(failed);
+  }
+  if (status != NCAST_OK) return fail(status, "%s", message.c_str());
+  for (int peer = 0; peer < ranks(); ++peer) {
+    const Prepared& other = all[static_cast<size_t>(peer)];
+    if (other.status != NCAST_OK)
+      return fail(static_cast<ncast_status>(other.status), "rank %d cannot load the plan", peer);
+    if (other.hash != own.hash)
+      return fail(NCAST_MISMATCH, "rank %d and rank %d load different plans, types or reductions", rank(), peer);
+  }
+  auto made = std::make_unique<GeneratedPlan>(*this, std::move(compiled));
+  status = made->load();
+  if (status != NCAST_OK) return set_last_error(status);
+  {
+    const std::lock_guard lock(sharing_);
+    if (ncast_status failed = rendezvous_->barrier()) return set_last_error(failed);
+  }
+  *loaded = std::move(made);
+  return NCAST_OK;
+}
+
+}  // namespace narrowcast::executor::cuda

@@ -1,0 +1,512 @@
+#include "executor/cuda/generated/program.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <set>
+#include <tuple>
+#include <utility>
+
+#include "codec/codec.h"
+#include "select/block_shape.h"
+#include "status/error.h"
+
+namespace narrowcast::executor::cuda::generated {
+namespace {
+
+using plan::Operand;
+using plan::Step;
+using plan::StepKind;
+
+// Rings between two ranks. A communicator has 16 times as many as CTAs, and each warp of a group needs its own.
+constexpr uint32_t max_rings = 64;
+
+// An item and its position: group, and index in the order of the plan.
+struct ItemId {
+  int rank;
+  uint32_t group, item;
+  auto operator<=>(const ItemId&) const = default;
+};
+
+// Where a local place is if input and output may be the same memory: places with equal keys may be the same.
+using Location = std::tuple<plan::Buffer, uint32_t>;
+
+class Builder {
+ public:
+  Builder(const plan::Plan& plan, Program& program) : plan_(plan), program_(program) {}
+
+  ncast_status build(uint32_t max_slots) {
+    if (ncast_status status = check_limits()) return status;
+    if (ncast_status status = find_codec()) return status;
+    for (int rank = 0; rank < plan_.rank_count(); ++rank)
+      if (ncast_status status = add_rank(rank)) return status;
+    if (ncast_status status = match_messages()) return status;
+    add_semaphore_words();
+    find_accesses();
+    if (!trace_values(plan_, &program_))
+      return fail(NCAST_INVALID_ARGUMENT, "the plan '%s' does not complete", plan_.name.c_str());
+    find_settling_items();
+    const uint32_t slots = max_slots * channel::ChannelLayout::slot_bytes / program_.block_bytes;
+    return schedule(slots);
+  }
+
+ private:
+  const plan::Channel& channel(uint32_t index) const { return plan_.channels[index]; }
+
+  ncast_status check_limits() const {
+    if (plan_.rank_count() > channel::max_gpu_ranks)
+      return fail(NCAST_UNSUPPORTED, "the plan '%s' has %d ranks, but the CUDA backend has at most %d",
+                  plan_.name.c_str(), plan_.rank_count(), channel::max_gpu_ranks);
+    if (plan_.chunks > ChunkRef::max_chunk)
+      return fail(NCAST_UNSUPPORTED, "the plan '%s' divides a piece into %u chunks, but generated kernels support %u",
+                  plan_.name.c_str(), plan_.chunks, ChunkRef::max_chunk);
+    return NCAST_OK;
+  }
+
+  template <typename Visit>
+  void visit_operands(Visit visit) const {
+    const auto visit_steps = [&](const std::vector<Step>& steps, auto& self) -> void {
+      for (const Step& step : steps) {
+        for (const Operand& operand : step.from) visit(operand);
+        for (const Operand& operand : step.to) visit(operand);
+        self(step.body, self);
+      }
+    };
+    for (const plan::Rank& rank : plan_.ranks)
+      for (const plan::Group& group : rank.groups) visit_steps(group.steps, visit_steps);
+  }
+
+  ncast_status find_codec() {
+    ncast_status status = NCAST_OK;
+    visit_operands([&](const Operand& operand) {
+      if (status != NCAST_OK || operand.place != plan::Place::message) return;
+      const ncast_codec codec = codec::effective_codec(program_.dtype, operand.codec);
+      if (codec == NCAST_CODEC_RAW) return;
+      if (program_.codec != NCAST_CODEC_RAW && program_.codec != codec)
+        status = fail(NCAST_UNSUPPORTED, "the plan '%s' uses two codecs; generated kernels support one besides raw",
+                      plan_.name.c_str());
+      program_.codec = codec;
+    });
+    program_.block_bytes = select::block_bytes(program_.dtype, program_.codec);
+    return status;
+  }
+
+  // --- items in the order of the plan ---
+
+  ncast_status add_rank(int rank) {
+    const plan::Rank& from = plan_.ranks[static_cast<size_t>(rank)];
+    RankProgram& to = program_.ranks.emplace_back();
+    to.scratch_chunks = from.scratch_chunks;
+    to.groups.resize(from.groups.size());
+    number_points(from, to);
+    for (uint32_t group = 0; group < from.groups.size(); ++group) {
+      const std::vector<Step>& steps = from.groups[group].steps;
+      for (uint32_t index = 0; index < steps.size(); ++index) {
+        std::vector<Item>& items = to.groups[group].items;
+        for (const plan::StepId& step : steps[index].after) items.push_back(point_item(Item::Kind::await, step));
+        if (ncast_status status = add_step(rank, group, steps[index], items)) return status;
+        if (points_.contains({group, index})) items.push_back(point_item(Item::Kind::publish, {group, index}));
+      }
+    }
+    return NCAST_OK;
+  }
+
+  // Steps that other groups wait for, and barriers, of which each group's part is a step that the others wait for.
+  void number_points(const plan::Rank& from, RankProgram& to) {
+    points_.clear();
+    const auto add = [&](const plan::StepId& step) {
+      points_.try_emplace({step.group, step.step}, static_cast<uint32_t>(points_.size()));
+    };
+    for (const plan::Group& group : from.groups)
+      for (const Step& step : group.steps)
+        for (const plan::StepId& after : step.after) add(after);
+    to.points = static_cast<uint32_t>(points_.size());
+    barrier_counts_.assign(from.groups.size(), std::vector<uint32_t>(from.barriers.size()));
+    barrier_points_.clear();
+  }
+  Item point_item(Item::Kind kind, const plan::StepId& step) const {
+    Item item;
+    item.kind = kind;
+    item.point = points_.at({step.group, step.step});
+    return item;
+  }
+
+  ncast_status add_step(int rank, uint32_t group, const Step& step, std::vector<Item>& items) {
+    switch (step.kind) {
+      case StepKind::copy:
+      case StepKind::reduce: return add_transfer(rank, step, items);
+      case StepKind::signal:
+      case StepKind::wait:
+        for (const uint32_t channel : step.channels) {
+          Item item;
+          item.kind = step.kind == StepKind::signal ? Item::Kind::signal : Item::Kind::wait;
+          item.channel = channel;
+          item.relaxed = step.relaxed;
+          item.origin = step.origin;
+          items.push_back(item);
+          if (step.kind == StepKind::signal) signalling_.insert({channel, group});
+        }
+        return NCAST_OK;
+      case StepKind::barrier: add_barrier(rank, group, step.barrier, items); return NCAST_OK;
+      case StepKind::loop:  // a micro-batch is shorter than an iteration, or as good as one
+        for (const Step& inner : step.body)
+          if (ncast_status status = add_step(rank, group, inner, items)) return status;
+        return NCAST_OK;
+      case StepKind::flush:  // stores of a warp have left their source when the step that makes them ends
+      case StepKind::sync: return NCAST_OK;
+    }
+    return NCAST_OK;
+  }
+
+  // The k-th time that a group reaches a barrier, it announces a point of its own and waits for those of the others.
+  void add_barrier(int rank, uint32_t group, uint32_t barrier, std::vector<Item>& items) {
+    const std::vector<uint32_t>& groups = plan_.ranks[static_cast<size_t>(rank)].barriers[barrier];
+    RankProgram& of_rank = program_.ranks[static_cast<size_t>(rank)];
+    const uint32_t time = barrier_counts_[group][barrier]++;
+    const auto point_of = [&](uint32_t of) {
+      const auto [found, is_new] = barrier_points_.try_emplace({barrier, time, of}, of_rank.points);
+      if (is_new) ++of_rank.points;
+      return found->second;
+    };
+    Item item;
+    item.kind = Item::Kind::publish;
+    item.point = point_of(group);
+    items.push_back(item);
+    item.kind = Item::Kind::await;
+    for (const uint32_t other : groups) {
+      if (other == group) continue;
+      item.point = point_of(other);
+      items.push_back(item);
+    }
+  }
+
+  // A step of n chunks becomes n items.
+  ncast_status add_transfer(int rank, const Step& step, std::vector<Item>& items) {
+    for (uint32_t i = 0; i < step.count; ++i) {
+      Item item;
+      item.origin = step.origin;
+      for (const Operand& operand : step.from)
+        if (ncast_status status = add_places(rank, operand, i, item.from)) return status;
+      for (const Operand& operand : step.to)
+        if (ncast_status status = add_places(rank, operand, i, item.to)) return status;
+      item.kind = item.from.size() > 1 ? Item::Kind::reduce : Item::Kind::copy;
+      if (item.kind == Item::Kind::reduce) program_.reduces = true;
+      items.push_back(std::move(item));
+    }
+    return NCAST_OK;
+  }
+  ncast_status add_places(int rank, const Operand& operand, uint32_t i, std::vector<Place>& places) const {
+    Place place;
+    place.buffer = operand.buffer;
+    place.chunk = operand.chunk + i;
+    place.packets = operand.packets;
+    // Memory holds values, with room for all of them, so only messages are encoded.
+    place.coded = operand.place == plan::Place::message &&
+                  codec::effective_codec(program_.dtype, operand.codec) != NCAST_CODEC_RAW;
+    if (place.packets && operand.place != plan::Place::message && operand.buffer != plan::Buffer::scratch)
+      return fail(NCAST_UNSUPPORTED, "the plan '%s' has packets in %s; generated kernels support them in scratch",
+                  plan_.name.c_str(), operand.buffer == plan::Buffer::input ? "input" : "output");
+    const auto at_rank = [&](int other) {
+      place.kind = other == rank ? Place::Kind::local : Place::Kind::remote;
+      place.rank = other;
+      places.push_back(place);
+    };
+    switch (operand.place) {
+      case plan::Place::local: at_rank(rank); break;
+      case plan::Place::remote: {
+        const plan::Channel& reached = channel(operand.channel);
+        at_rank(reached.from == rank ? reached.to : reached.from);
+        break;
+      }
+      case plan::Place::message:
+        place.kind = Place::Kind::message;
+        place.message = operand.channel;  // until match_messages()
+        places.push_back(place);
+        break;
+      case plan::Place::everywhere:
+        for (const int other : channel(operand.channel).ranks) at_rank(other);
+        break;
+    }
+    return NCAST_OK;
+  }
+
+  template <typename Visit>
+  void visit_items(Visit visit) {
+    for (int rank = 0; rank < program_.rank_count(); ++rank) {
+      std::vector<GroupProgram>& groups = program_.ranks[static_cast<size_t>(rank)].groups;
+      for (uint32_t group = 0; group < groups.size(); ++group)
+        for (uint32_t i = 0; i < groups[group].items.size(); ++i) visit(ItemId{rank, group, i}, groups[group].items[i]);
+    }
+  }
+  Item& item(const ItemId& id) { return program_.ranks[static_cast<size_t>(id.rank)].groups[id.group].items[id.item]; }
+
+  // The k-th send on a ring is the k-th receive.
+  ncast_status match_messages() {
+    std::map<uint32_t, std::vector<std::pair<ItemId, Place*>>> sends, receives;
+    visit_items([&](const ItemId& id, Item& one) {
+      for (Place& place : one.from)
+        if (place.kind == Place::Kind::message) receives[place.message].push_back({id, &place});
+      for (Place& place : one.to)
+        if (place.kind == Place::Kind::message) sends[place.message].push_back({id, &place});
+    });
+    for (auto& [index, sent] : sends) {
+      const auto& received = receives[index];
+      if (sent.size() != received.size())
+        return fail(NCAST_INVALID_ARGUMENT, "the plan '%s' sends %zu messages on channel %u and receives %zu",
+                    plan_.name.c_str(), sent.size(), index, received.size());
+      for (size_t i = 0; i < sent.size(); ++i) {
+        if (sent[i].second->coded != received[i].second->coded)
+          return fail(NCAST_INVALID_ARGUMENT, "the codecs of message %zu on channel %u differ in the plan '%s'", i,
+                      index, plan_.name.c_str());
+        sent[i].second->message = received[i].second->message = static_cast<uint32_t>(program_.messages.size());
+        program_.messages.push_back({index, channel(index).from, channel(index).to, 0, 0, 0});
+        senders_.push_back(sent[i].first);
+        receivers_.push_back(received[i].first);
+      }
+    }
+    for (const auto& [index, received] : receives)
+      if (!sends.contains(index))
+        return fail(NCAST_INVALID_ARGUMENT, "the plan '%s' receives %zu messages on channel %u and sends none",
+                    plan_.name.c_str(), received.size(), index);
+    return NCAST_OK;
+  }
+
+  void add_semaphore_words() {
+    program_.semaphores.resize(plan_.channels.size());
+    std::vector<uint32_t> words(plan_.ranks.size());
+    for (uint32_t i = 0; i < plan_.channels.size(); ++i) {
+      Semaphore& semaphore = program_.semaphores[i];
+      const plan::Channel& of = channel(i);
+      semaphore.from = of.from;
+      semaphore.to = of.to;
+      semaphore.initial = of.initial;
+      for (const auto& [signalled, group] : signalling_)
+        if (signalled == i) semaphore.signal_groups.push_back(group);
+      if (semaphore.signal_groups.empty()) continue;
+      semaphore.first_word = words[static_cast<size_t>(of.to)];
+      words[static_cast<size_t>(of.to)] += static_cast<uint32_t>(semaphore.signal_groups.size());
+    }
+    visit_items([&](const ItemId&, const Item& one) {
+      if (one.kind == Item::Kind::wait) program_.semaphores[one.channel].is_waited_for = true;
+    });
+  }
+
+  void find_accesses() {
+    visit_items([&](const ItemId&, const Item& one) {
+      if (one.kind == Item::Kind::signal || one.kind == Item::Kind::wait) program_.accesses_peers = true;
+      for (const auto* places : {&one.from, &one.to}) {
+        for (const Place& place : *places) {
+          if (place.kind == Place::Kind::message) continue;
+          if (place.packets) program_.has_packets = program_.accesses_peers = true;
+          if (place.kind != Place::Kind::remote) continue;
+          program_.accesses_peers = true;
+          if (place.buffer != plan::Buffer::scratch) program_.accesses_peer_buffers = true;
+        }
+      }
+    });
+  }
+
+  // --- hazards ---
+
+  Location location(int rank, const Place& place) const {
+    const uint32_t inputs = plan_.input_chunks(rank), outputs = plan_.output_chunks(rank);
+    // In place, the smaller of the two buffers is a part of the larger one.
+    if (place.buffer == plan::Buffer::input && plan_.in_place != plan::InPlace::no && inputs <= outputs)
+      return {plan::Buffer::output, place.chunk + (inputs < outputs ? static_cast<uint32_t>(rank) * plan_.chunks : 0)};
+    if (place.buffer == plan::Buffer::output && plan_.in_place != plan::InPlace::no && outputs < inputs)
+      return {plan::Buffer::input, place.chunk + static_cast<uint32_t>(rank) * plan_.chunks};
+    return {place.buffer, place.chunk};
+  }
+
+  // Stores are asynchronous: an item that accesses what its group has stored waits for the store.
+  void find_settling_items() {
+    for (int rank = 0; rank < program_.rank_count(); ++rank) {
+      for (GroupProgram& group : program_.ranks[static_cast<size_t>(rank)].groups) {
+        std::set<Location> stored;
+        for (Item& one : group.items) {
+          const auto accesses_stored = [&](const std::vector<Place>& places) {
+            return std::ranges::any_of(places, [&](const Place& place) {
+              return place.kind == Place::Kind::local && stored.contains(location(rank, place));
+            });
+          };
+          one.settles = accesses_stored(one.from) || accesses_stored(one.to);
+          for (const Place& place : one.to)
+            if (place.kind == Place::Kind::local) stored.insert(location(rank, place));
+        }
+      }
+    }
+  }
+
+  // --- stages ---
+
+  ncast_status schedule(uint32_t max_slots) {
+    if (!program_.accesses_peers && find_stages()) {
+      const Program unsorted = program_;
+      sort_items();
+      for (const uint32_t messages_of_ring : {~0u, 4u, 2u, 1u}) {
+        assign_rings(messages_of_ring);
+        if (find_min_slots(max_slots)) return NCAST_OK;
+      }
+      program_ = unsorted;
+    }
+    // One micro-batch after another. A ring of the plan may need several rings to hold its messages.
+    visit_items([](const ItemId&, Item& one) { one.stage = 0; });
+    for (Message& message : program_.messages) message.sent_in = message.received_in = 0;
+    program_.stages = 1;
+    for (uint32_t messages_of_ring = ~0u; messages_of_ring != 0;
+         messages_of_ring = messages_of_ring == ~0u ? 16 : messages_of_ring / 2) {
+      assign_rings(messages_of_ring);
+      if (find_min_slots(max_slots)) return NCAST_OK;
+    }
+    return fail(NCAST_INVALID_ARGUMENT, "the plan '%s' needs more than %u slots for each message", plan_.name.c_str(),
+                max_slots);
+  }
+
+  bool find_min_slots(uint32_t max_slots) {
+    if (program_.rings > max_rings) return false;
+    for (uint32_t slots = channel::ChannelLayout::min_slots; slots <= max_slots; slots *= 2) {
+      program_.min_slots = slots;
+      if (completes(program_, slots)) return true;
+    }
+    return false;
+  }
+
+  // The stage of an item: the most messages on a path of dependences that leads to it. Returns false if there is a
+  // cycle.
+  bool find_stages() {
+    struct Edge {
+      size_t to;
+      int weight;
+    };
+    std::vector<ItemId> ids;
+    std::map<ItemId, size_t> index;
+    visit_items([&](const ItemId& id, const Item&) {
+      index[id] = ids.size();
+      ids.push_back(id);
+    });
+    std::vector<std::vector<Edge>> edges(ids.size());
+    std::vector<int> open(ids.size());
+    const auto add = [&](size_t from, size_t to, int weight) {
+      if (from == to) return;
+      edges[from].push_back({to, weight});
+      ++open[to];
+    };
+    for (size_t i = 0; i < senders_.size(); ++i) add(index[senders_[i]], index[receivers_[i]], 1);
+    std::map<std::tuple<int, uint32_t>, size_t> published;  // by rank and point
+    visit_items([&](const ItemId& id, const Item& one) {
+      if (one.kind == Item::Kind::publish) published[{id.rank, one.point}] = index[id];
+    });
+    for (int rank = 0; rank < program_.rank_count(); ++rank) {
+      const std::vector<GroupProgram>& groups = program_.ranks[static_cast<size_t>(rank)].groups;
+      for (uint32_t group = 0; group < groups.size(); ++group) {
+        std::map<Location, std::vector<size_t>> readers;
+        std::map<Location, size_t> writer;
+        std::optional<size_t> awaited;  // the last await: everything after it depends on it
+        uint32_t unpublished = 0;       // the first item that may be in a later stage than the last publish
+        for (uint32_t i = 0; i < groups[group].items.size(); ++i) {
+          const Item& one = groups[group].items[i];
+          const size_t self = index[{rank, group, i}];
+          if (awaited) add(*awaited, self, 0);
+          if (one.kind == Item::Kind::await) {
+            add(published.at({rank, one.point}), self, 0);
+            awaited = self;
+          }
+          if (one.kind == Item::Kind::publish) {
+            for (uint32_t before = unpublished; before < i; ++before) add(index[{rank, group, before}], self, 0);
+            unpublished = i;
+          }
+          for (const Place& place : one.from) {
+            if (place.kind != Place::Kind::local) continue;
+            const Location at = location(rank, place);
+            if (const auto found = writer.find(at); found != writer.end()) add(found->second, self, 0);
+            readers[at].push_back(self);
+          }
+          for (const Place& place : one.to) {
+            if (place.kind != Place::Kind::local) continue;
+            const Location at = location(rank, place);
+            if (const auto found = writer.find(at); found != writer.end()) add(found->second, self, 0);
+            for (const size_t reader : readers[at]) add(reader, self, 0);
+            readers[at].clear();
+            writer[at] = self;
+          }
+        }
+      }
+    }
+    std::vector<size_t> ready;
+    std::vector<int> stage(ids.size());
+    for (size_t i = 0; i < ids.size(); ++i)
+      if (open[i] == 0) ready.push_back(i);
+    size_t done = 0;
+    for (; done < ready.size(); ++done) {
+      for (const Edge& edge : edges[ready[done]]) {
+        stage[edge.to] = std::max(stage[edge.to], stage[ready[done]] + edge.weight);
+        if (--open[edge.to] == 0) ready.push_back(edge.to);
+      }
+    }
+    const int last = stage.empty() ? 0 : *std::ranges::max_element(stage);
+    if (done != ids.size() || last > ItemHead::max_stage - 2) return false;
+    for (size_t i = 0; i < ids.size(); ++i) item(ids[i]).stage = item(ids[i]).depth = stage[i];
+    program_.is_staged = true;
+    for (size_t i = 0; i < senders_.size(); ++i) {
+      program_.messages[i].sent_in = item(senders_[i]).stage;
+      program_.messages[i].received_in = item(receivers_[i]).stage;
+    }
+    program_.stages = last + 1;
+    return true;
+  }
+
+  // Messages of a channel share a ring if they are received the same number of stages after they are sent, because then
+  // both ends order them in the same way.
+  void assign_rings(uint32_t messages_of_ring = ~0u) {
+    std::map<std::tuple<uint32_t, int, uint32_t>, uint32_t>
+        rings;                                      // by channel, number of stages, and part of messages
+    std::map<std::pair<int, int>, uint32_t> count;  // of the rings between two ranks
+    std::map<uint32_t, uint32_t> number;            // of the messages of a channel
+    program_.rings = 1;
+    for (Message& message : program_.messages) {
+      const uint32_t part = number[message.channel]++ / messages_of_ring;
+      uint32_t& of_ranks = count[{message.from, message.to}];
+      const auto [found, is_new] =
+          rings.try_emplace({message.channel, message.received_in - message.sent_in, part}, of_ranks);
+      if (is_new) ++of_ranks;
+      message.ring = found->second;
+      program_.rings = std::max(program_.rings, of_ranks);
+    }
+  }
+
+  void sort_items() {
+    for (RankProgram& rank : program_.ranks)
+      for (GroupProgram& group : rank.groups)
+        std::ranges::sort(group.items, {}, [](const Item& item) { return std::pair{item.stage, item.order}; });
+  }
+
+  const plan::Plan& plan_;
+  Program& program_;
+  std::map<std::pair<uint32_t, uint32_t>, uint32_t> points_;                     // of the rank, by group and step
+  std::vector<std::vector<uint32_t>> barrier_counts_;                            // of the rank, by group and barrier
+  std::map<std::tuple<uint32_t, uint32_t, uint32_t>, uint32_t> barrier_points_;  // by barrier, time and group
+  std::set<std::pair<uint32_t, uint32_t>> signalling_;                           // channels and groups
+  std::vector<ItemId> senders_, receivers_;                                      // of every message
+};
+
+}  // namespace
+
+uint32_t Program::groups() const {
+  size_t most = 0;
+  for (const RankProgram& rank : ranks) most = std::max(most, rank.groups.size());
+  return static_cast<uint32_t>(most);
+}
+
+ncast_status make_program(const plan::Plan& plan, ncast_dtype dtype, ncast_redop op, uint32_t max_slots,
+                          Program* program) {
+  *program = {};
+  program->operation = plan.operation;
+  program->chunks = plan.chunks;
+  program->in_place = plan.in_place;
+  program->dtype = dtype;
+  program->op = operation::reduces(plan.operation) ? op : NCAST_SUM;
+  program->scratch_copies = plan.scratch_copies;
+  return Builder(plan, *program).build(max_slots);
+}
+
+}  // namespace narrowcast::executor::cuda::generated

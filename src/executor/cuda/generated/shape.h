@@ -1,0 +1,63 @@
+// The shape of a call of a generated kernel: how many CTAs, and how its warps divide the blocks. All ranks compute the
+// same.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "channel/packet/packet_area.h"
+#include "executor/cuda/generated/program.h"
+#include "executor/cuda/generated/source.h"
+#include "select/block_shape.h"
+
+namespace narrowcast::executor::cuda::generated {
+
+// Distance between the chunks of a piece of `count` values, in bytes: docs/design/plans.md, "Buffers".
+constexpr uint64_t chunk_bytes_of(uint64_t count, uint32_t chunks, uint64_t value_bytes) {
+  const uint64_t bytes = (count + chunks - 1) / chunks * value_bytes;
+  return (bytes + 15) / 16 * 16;
+}
+// Bytes of the values of a chunk.
+constexpr uint64_t bytes_of_chunk(uint64_t piece_bytes, uint64_t chunk_bytes, uint32_t chunk) {
+  const uint64_t begin = std::min(piece_bytes, chunk * chunk_bytes);
+  return std::min(piece_bytes - begin, chunk_bytes);
+}
+
+// The most warps of a group.
+inline uint32_t most_warps(const Program& program, const BlockSource& source, uint32_t max_ctas, uint32_t rings) {
+  return std::min(source.workers * max_ctas / program.groups(), rings / program.rings);
+}
+
+struct PlanShape {
+  uint32_t ctas, warps, slots;
+};
+// blocks: of a chunk. max_slots: of a ring, for blocks of this size.
+inline PlanShape shape_of(const Program& program, const BlockSource& source, uint32_t blocks, uint32_t max_ctas,
+                          uint32_t rings, uint32_t max_slots) {
+  const uint32_t groups = program.groups();
+  // Blocks of short calls go to different SMs. Groups have as few warps as need the same number of turns.
+  const uint32_t ctas = static_cast<uint32_t>(std::min<uint64_t>(max_ctas, uint64_t{blocks} * groups));
+  const uint32_t most = std::max(std::min(source.workers * ctas / groups, rings / program.rings), 1u);
+  const uint32_t warps = select::rings_in_step(uint64_t{blocks} * program.block_bytes, program.block_bytes, most);
+  const uint32_t slots =
+      select::slots_of(uint64_t{blocks} * program.block_bytes, program.block_bytes, warps, max_slots);
+  return {ctas, warps, std::max(slots, program.min_slots)};
+}
+
+struct PlanPacketShape {
+  uint32_t ctas, warps, rows;  // no CTAs: the call cannot run by packets
+};
+inline PlanPacketShape packet_shape_of(const PacketSource& source, uint64_t chunk_bytes, int ranks, uint32_t max_ctas) {
+  using Packet = channel::ShortPacket;
+  if (chunk_bytes > channel::max_short_bytes) return {};
+  const auto rows = static_cast<uint32_t>((chunk_bytes + Packet::row_bytes - 1) / Packet::row_bytes);
+  if (rows * source.messages > channel::packet_rows<Packet>(ranks)) return {};
+  // A warp has one job, because jobs wait for each other. As in choose_packet_shape(), the fewest CTAs of few warps.
+  constexpr uint32_t few_warps = 4;
+  const uint32_t jobs = rows * source.strands, most_ctas = std::min(max_ctas, channel::max_packet_ctas);
+  const uint32_t warps = std::max((jobs + most_ctas - 1) / most_ctas, std::min(jobs, few_warps));
+  if (warps > max_packet_warps) return {};
+  return {(jobs + warps - 1) / warps, warps, rows};
+}
+
+}  // namespace narrowcast::executor::cuda::generated

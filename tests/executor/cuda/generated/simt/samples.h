@@ -1,0 +1,33 @@
+// The plans whose generated kernels the build compiles for nvcc and for simt/machine.h.
+#pragma once
+
+#include <vector>
+
+#include "executor/cuda/generated/sample_plans.h"
+
+namespace narrowcast::test {
+
+struct Sample {
+  const char* name;  // also in the names of the kernels, and in cmake/generated_samples.cmake
+  Plan plan;
+  ncast_dtype dtype;
+  ncast_redop op;
+  bool has_packets;
+  bool is_compiled_by_nvcc = false, is_packet_sample = false;  // for generated_blocks.cu, generated_packets.cu
+};
+
+inline std::vector<Sample> samples() {
+  return {
+      {"two_shot", all_reduce_plan(3, NCAST_CODEC_WINDOW), NCAST_BFLOAT16, NCAST_SUM, false, true},
+      {"one_shot", all_reduce_one_shot_plan(3, NCAST_CODEC_RAW), NCAST_FLOAT32, NCAST_SUM, true, false, true},
+      {"all_gather", all_gather_plan(3, NCAST_CODEC_RAW), NCAST_INT8, NCAST_SUM, true},
+      {"ring", ring_all_reduce_plan(3, NCAST_CODEC_WINDOW), NCAST_FLOAT32, NCAST_MAX, false},
+      {"ring_raw", ring_all_reduce_plan(4, NCAST_CODEC_RAW), NCAST_INT32, NCAST_AVG, true},
+      {"barrier", two_group_plan(2, NCAST_CODEC_RAW, true), NCAST_INT64, NCAST_SUM, false},
+      {"after", two_group_plan(2, NCAST_CODEC_RAW, false), NCAST_INT32, NCAST_PROD, true},
+      {"puts", put_all_gather_plan(2), NCAST_INT8, NCAST_SUM, false},
+      {"packets_in_scratch", packets_all_reduce_plan(3), NCAST_INT32, NCAST_SUM, false},
+  };
+}
+
+}  // namespace narrowcast::test

@@ -1,0 +1,124 @@
+#include "executor/cuda/generated/source.h"
+
+#include <functional>
+#include <string>
+
+#include "doctest/doctest.h"
+#include "executor/cuda/generated/compile.h"
+#include "executor/cuda/generated/kernel_sources.h"
+#include "executor/cuda/generated/nvrtc.h"
+#include "executor/cuda/generated/sample_plans.h"
+
+namespace narrowcast::executor::cuda::generated {
+namespace {
+
+using plan::Plan;
+
+CompiledPlan generated(const Plan& plan, ncast_dtype dtype = NCAST_BFLOAT16, ncast_redop op = NCAST_SUM) {
+  CompiledPlan made;
+  REQUIRE_MESSAGE(generate(plan, {dtype, op, 90, 8}, &made) == NCAST_OK, ncast_last_error());
+  return made;
+}
+
+size_t count(const std::string& text, const std::string& part) {
+  size_t found = 0;
+  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++found;
+  return found;
+}
+
+TEST_CASE("ranks with the same program share its code") {
+  for (const uint32_t ranks : {2u, 4u, 8u}) {
+    CHECK(count(generated(test::all_reduce_plan(ranks, NCAST_CODEC_WINDOW)).blocks.text, "bool program_") == 1);
+    CHECK(count(generated(test::all_gather_plan(ranks, NCAST_CODEC_RAW)).blocks.text, "bool program_") == 2);
+    CHECK(count(generated(test::ring_all_reduce_plan(ranks, NCAST_CODEC_RAW)).blocks.text, "bool program_") == 1);
+  }
+}
+
+TEST_CASE("the code does not grow with the number of ranks") {
+  const auto lines = [](const Plan& plan) {
+    const std::string text = generated(plan).blocks.text;
+    const size_t begin = text.find("bool program_0"), end = text.find("}  // namespace");
+    return count(text.substr(begin, end - begin), "\n");
+  };
+  CHECK(lines(test::all_reduce_plan(3, NCAST_CODEC_RAW)) == lines(test::all_reduce_plan(8, NCAST_CODEC_RAW)));
+  CHECK(lines(test::ring_all_reduce_plan(4, NCAST_CODEC_RAW)) == lines(test::ring_all_reduce_plan(8, NCAST_CODEC_RAW)));
+}
+
+TEST_CASE("values are encoded once for all destinations") {
+  const std::string text = generated(test::all_reduce_plan(4, NCAST_CODEC_WINDOW)).blocks.text;
+  CHECK(count(text, "send_encoded") == 2);  // the loop over peers, and the result to all
+}
+
+TEST_CASE("a message is passed on as it is if the next ring has its codec") {
+  CHECK(count(generated(test::ring_all_reduce_plan(4, NCAST_CODEC_WINDOW)).blocks.text, "w.forward(") == 1);
+  Plan plan = test::ring_all_reduce_plan(3, NCAST_CODEC_WINDOW);
+  for (plan::Rank& rank : plan.ranks) {  // send the results on raw
+    std::vector<plan::Step>& steps = rank.groups[0].steps;
+    steps[3].to[1].codec = NCAST_CODEC_RAW;
+    steps[4].from[0].codec = NCAST_CODEC_RAW;
+  }
+  const std::string text = generated(plan).blocks.text;
+  CHECK(count(text, "w.forward(") == 0);
+  CHECK(count(text, "receive<true, true>") == 1);
+}
+
+TEST_CASE("types without a codec are sent raw") {
+  const CompiledPlan made = generated(test::all_reduce_plan(2, NCAST_CODEC_WINDOW), NCAST_INT32);
+  CHECK(count(made.blocks.text, "send_encoded") == 0);
+  CHECK(count(made.blocks.text, "raw::Codec<NCAST_INT32>") == 1);
+}
+
+TEST_CASE("packets are for raw messages between rings") {
+  CHECK_FALSE(generated(test::all_reduce_plan(2, NCAST_CODEC_RAW)).packets.text.empty());
+  CHECK(generated(test::all_reduce_plan(2, NCAST_CODEC_WINDOW)).packets.text.empty());
+  CHECK(generated(test::put_all_gather_plan(2)).packets.text.empty());
+}
+
+TEST_CASE("independent parts of a program by packets run on different warps") {
+  CHECK(generated(test::all_reduce_one_shot_plan(4, NCAST_CODEC_RAW)).packets.strands == 1);
+  CHECK(generated(test::all_gather_plan(4, NCAST_CODEC_RAW)).packets.strands == 4);
+}
+
+TEST_CASE("the sources that kernels include are embedded") {
+  const CompiledPlan made = generated(test::all_reduce_plan(2, NCAST_CODEC_WINDOW));
+  const std::string source = with_included_sources(made.blocks.text);
+  CHECK(count(source, "#include") == 0);
+  CHECK(count(source, "class PlanWarp") == 1);
+  CHECK(count(source, "enum __nv_fp8_interpretation_t") == 1);
+}
+
+TEST_CASE("generated kernels compile for every step, type and reduction") {
+  if (load_nvrtc() != NCAST_OK) {
+    MESSAGE("skipped: " << ncast_last_error());
+    return;
+  }
+  const auto compiles = [](const Plan& plan, ncast_dtype dtype, ncast_redop op) {
+    const CompiledPlan made = generated(plan, dtype, op);
+    std::string cubin;
+    CHECK_MESSAGE(compile_by_nvrtc(with_included_sources(made.blocks.text), 90, &cubin) == NCAST_OK,
+                  plan.name << ": " << ncast_last_error());
+    if (made.packets.text.empty()) return;
+    CHECK_MESSAGE(compile_by_nvrtc(with_included_sources(made.packets.text), 90, &cubin) == NCAST_OK,
+                  plan.name << ": " << ncast_last_error());
+  };
+  compiles(test::all_reduce_plan(3, NCAST_CODEC_WINDOW), NCAST_BFLOAT16, NCAST_SUM);
+  compiles(test::ring_all_reduce_plan(3, NCAST_CODEC_RAW), NCAST_FLOAT8_E4M3, NCAST_AVG);
+  compiles(test::all_gather_plan(2, NCAST_CODEC_WINDOW), NCAST_FLOAT64, NCAST_SUM);
+  compiles(test::put_all_gather_plan(2), NCAST_INT8, NCAST_SUM);
+  compiles(test::packets_all_reduce_plan(2), NCAST_INT64, NCAST_MAX);
+  compiles(test::two_group_plan(2, NCAST_CODEC_RAW, true), NCAST_FLOAT16, NCAST_MIN);
+}
+
+TEST_CASE("the compiler's message is in the error") {
+  if (load_nvrtc() != NCAST_OK) {
+    MESSAGE("skipped: " << ncast_last_error());
+    return;
+  }
+  std::string cubin;
+  CHECK(compile_by_nvrtc("__global__ void kernel() { nonsense; }", 90, &cubin) == NCAST_INTERNAL);
+  CHECK(std::string(ncast_last_error()).find("nonsense") != std::string::npos);
+  CHECK(compile_by_nvrtc("", 7, &cubin) == NCAST_UNSUPPORTED);
+}
+
+}  // namespace
+}  // namespace narrowcast::executor::cuda::generated
