@@ -232,3 +232,21 @@ def test_a_plan_that_names_what_it_does_not_have_is_not_shown(cli_here, ring, ch
     ring.write_text(json.dumps(document))
     for options in ([], ["--rank", 0], ["-o", "trace.json"]):
         assert_one_line(cli_here("plan", "show", ring, *options), 1, "the plan is invalid: ", "99")
+
+
+@pytest.mark.parametrize("arguments", [[], ["--dtype", "float32", "--op", "max"]])
+def test_kernels_are_compiled_into_a_folder(cli_here, ring, tmp_path, arguments):
+    done = cli_here("plan", "compile", ring, "--json", "-o", "kernels", *arguments)
+    if done.returncode and "NVRTC was not found" in done.stderr:
+        pytest.skip("NVRTC is not installed")
+    assert (done.returncode, done.stderr) == (0, "")
+    report = json.loads(done.stdout)
+    assert [kernel["kernel"] for kernel in report["kernels"]] == ["blocks", "packets"]
+    assert len(list((tmp_path / "kernels").glob("*.cubin"))) == 2
+    again = json.loads(cli_here("plan", "compile", ring, "--json", "-o", "kernels", *arguments).stdout)
+    assert again["seconds"] < report["seconds"]
+
+
+@pytest.mark.parametrize("arguments", [["--dtype", "complex"], ["--op", "median"], ["--arch", "10"]])
+def test_compile_rejects_what_no_kernel_can_be(cli_here, ring, arguments):
+    assert cli_here("plan", "compile", ring, *arguments).returncode == 2

@@ -1,0 +1,45 @@
+"""`plan compile`: compiles the kernels of a plan ahead of time."""
+
+from __future__ import annotations
+
+import json as json_format
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ..._native.plan import NativePlan
+from ...types import REDUCTIONS, reduction_number, value_type
+from .._common import BadUse, print_json
+from .source import DepthOption, RanksOption, SourceArgument, plan_of
+
+
+def compile_plan(
+    source: SourceArgument,
+    architecture: Annotated[
+        int, typer.Option("--arch", min=80, max=999, help="Compute capability of the GPUs, such as 90.")
+    ] = 90,
+    dtype: Annotated[str, typer.Option("-d", "--dtype", help="Value type.")] = "bfloat16",
+    op: Annotated[str, typer.Option("--op", help=f"Reduction: {', '.join(REDUCTIONS)}.")] = "sum",
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", metavar="FOLDER", help="Default: the folder that NARROWCAST_PLAN_CACHE names."),
+    ] = None,
+    ranks: RanksOption = None,
+    depth: DepthOption = None,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Compile the GPU kernels of a plan into the folder where communicators look for them. Needs no GPU."""
+    try:
+        numbers = value_type(dtype).number, reduction_number(op)
+    except ValueError as error:
+        raise BadUse(str(error)) from None
+    plan = NativePlan.read(plan_of(source, ranks, depth).json())
+    text = plan.compile(*numbers, architecture, None if output is None else str(output))
+    report: dict[str, Any] = json_format.loads(text)
+    if json:
+        print_json(report)
+        return
+    for kernel in report["kernels"]:
+        print(f"{kernel['kernel']}: {kernel['bytes']} bytes")
+    print(f"{report['seconds']:.3f} seconds")
