@@ -111,6 +111,32 @@ NCAST_API ncast_status ncast_loaded_plan_run(ncast_loaded_plan* loaded, const vo
 // its calls must not be launched again. The communicator may have been destroyed. NULL is allowed.
 NCAST_API ncast_status ncast_loaded_plan_destroy(ncast_loaded_plan* loaded);
 
+// Builders: the plans of known algorithms. Set struct_bytes to sizeof(ncast_plan_builder) before the call. Later
+// versions append members. Strings live as long as the program.
+typedef struct {
+  size_t struct_bytes;
+  const char* name;     // "ring"
+  const char* text;     // what the algorithm does
+  uint64_t operations;  // bit i: it has a plan for ncast_operation i
+} ncast_plan_builder;
+NCAST_API int ncast_plan_builder_count(void);
+// Error: INVALID_ARGUMENT.
+NCAST_API ncast_status ncast_plan_builder_describe(int index, ncast_plan_builder* builder);
+
+// What to build. Members that are 0 have their default.
+typedef struct {
+  size_t struct_bytes;  // sizeof(ncast_plan_request)
+  ncast_operation operation;
+  int ranks;
+  int root;            // of operations that have one
+  ncast_codec codec;   // of all messages; not AUTO
+  uint32_t depth;      // messages that every ring holds; default 4
+  int ranks_per_node;  // only for two_level: a divisor of ranks, 1 by default
+} ncast_plan_request;
+// Builds the plan of the algorithm `name`. Destroy it with ncast_plan_destroy. Errors: INVALID_ARGUMENT for an unknown
+// name, an operation that the algorithm does not suit, and numbers out of range.
+NCAST_API ncast_status ncast_plan_build(const char* name, const ncast_plan_request* request, ncast_plan** plan);
+
 // The JSON schema of the form. Destroy the text with ncast_text_destroy.
 NCAST_API ncast_status ncast_plan_schema(ncast_text** schema);
 

@@ -12,6 +12,7 @@ one rank to chunks of another one sends them.
 
 from __future__ import annotations
 
+from ._plan.builders import build, builders
 from ._plan.dsl.chunks import Chunks
 from ._plan.dsl.program import Program, Rank, Semaphore, Switch
 from ._plan.dsl.settings import channel, codec, group, loop, packets, ports
@@ -36,6 +37,8 @@ __all__ = [
     "Site",
     "Step",
     "Switch",
+    "build",
+    "builders",
     "channel",
     "codec",
     "group",

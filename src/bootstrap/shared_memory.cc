@@ -137,11 +137,6 @@ ncast_status SharedMemory::map_range(size_t offset_bytes, size_t length_bytes, S
   return NCAST_OK;
 }
 
-void SharedMemory::free_pages(size_t offset_bytes, size_t length_bytes) {
-  fallocate(file_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset_bytes),
-            static_cast<off_t>(length_bytes));
-}
-
 void SharedRange::reset() {
   if (data_ != nullptr) munmap(data_, bytes_);
   data_ = nullptr;

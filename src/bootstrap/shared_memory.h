@@ -51,9 +51,6 @@ class SharedMemory {
   // page size.
   ncast_status map_range(size_t offset_bytes, size_t length_bytes, SharedRange* range);
 
-  // Frees the pages of a range that no process uses any more. The segment keeps its size.
-  void free_pages(size_t offset_bytes, size_t length_bytes);
-
   // Gives a created segment its name. If another segment has the name, *taken is true and the status NCAST_OK.
   ncast_status publish(const std::string& name, bool* taken);
 

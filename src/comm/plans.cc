@@ -34,13 +34,14 @@ ncast_status named(const char* function, ncast_status status) {
 }
 
 // No plan runs without a proof.
-ncast_status check_proof(const plan::Plan& lowered) {
-  const plan::verify::Report report = plan::verify::verify(lowered);
+ncast_status prove(const plan::Plan& lowered, plan::verify::Report* proof) {
+  *proof = plan::verify::verify(lowered);
+  const plan::verify::Report& report = *proof;
   if (report.verdict == plan::verify::Verdict::proved) return NCAST_OK;
   const bool refuted = report.verdict == plan::verify::Verdict::refuted;
-  return fail(refuted ? NCAST_INVALID_ARGUMENT : NCAST_UNSUPPORTED, "the plan '%s' is %s (%s): %s",
+  return fail(refuted ? NCAST_INVALID_ARGUMENT : NCAST_UNSUPPORTED, "the plan '%s' is %s (%s): %s: %s",
               lowered.name.c_str(), refuted ? "wrong" : "not proved", plan::verify::name_of(report.finding.property),
-              report.finding.message.c_str());
+              plan::verify::describe(report.finding.where).c_str(), report.finding.message.c_str());
 }
 
 }  // namespace
@@ -62,7 +63,8 @@ ncast_status ncast_plan_load(ncast_comm* comm, const ncast_plan* plan, ncast_dty
                   operation::name_of(plan->plan.operation));
     plan::Plan lowered;
     if (ncast_status status = plan::lower::lower(plan->plan, &lowered)) return named(function, status);
-    if (ncast_status status = check_proof(lowered)) return named(function, status);
+    plan::verify::Report proof;
+    if (ncast_status status = prove(lowered, &proof)) return named(function, status);
     auto made = std::make_unique<ncast_loaded_plan>();
     made->comm = comm;
     made->call.operation = plan->plan.operation;
@@ -70,7 +72,7 @@ ncast_status ncast_plan_load(ncast_comm* comm, const ncast_plan* plan, ncast_dty
     made->call.redop = operation::reduces(plan->plan.operation) ? op : NCAST_SUM;
     made->call.peer = plan->plan.root;
     made->call.comm = comm;
-    if (ncast_status status = comm->load_plan(lowered, dtype, made->call.redop, &made->plan))
+    if (ncast_status status = comm->load_plan(lowered, proof, dtype, made->call.redop, &made->plan))
       return named(function, status);
     *loaded = made.release();
     return NCAST_OK;

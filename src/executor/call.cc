@@ -1,8 +1,6 @@
 #include "executor/call.h"
 
 #include <array>
-#include <cinttypes>
-#include <cstdio>
 #include <cstring>
 
 #include "codec/codec.h"
@@ -38,6 +36,10 @@ constexpr std::array<uint16_t, 256> crc12_table = [] {
 }();
 
 }  // namespace
+
+const char* function_of(const Call& call) {
+  return call.plan != 0 ? "ncast_loaded_plan_run" : function_name(call.operation);
+}
 
 bool is_to_self(const Call& call) { return is_point_to_point(call.operation) && call.peer == call.comm->rank(); }
 
@@ -85,11 +87,6 @@ bool same_call(const CallTag& a, const CallTag& b) { return differences(a, b).em
 
 std::string describe(const CallTag& tag) {
   std::string text = operation_name(tag.operation);
-  if (tag.phase == loading) {
-    char hash[17];
-    std::snprintf(hash, sizeof hash, "%016" PRIx64, tag.count);
-    return "the loading of plan " + std::to_string(tag.plan) + " (" + text + ", hash " + hash + ")";
-  }
   if (tag.plan != 0) text = "plan " + std::to_string(tag.plan) + ", " + text;
   if (tag.sequence != 0) text += " number " + std::to_string(tag.sequence);
   const char* dtype = ncast_dtype_name(static_cast<ncast_dtype>(tag.dtype));
@@ -108,12 +105,12 @@ std::string differences(const CallTag& a, const CallTag& b) {
   };
   compare(a.operation == b.operation, "operation");
   compare(a.sequence == b.sequence, "order of calls");
-  compare(a.count == b.count, a.phase == loading ? "plan" : "count");
+  compare(a.count == b.count, "count");
   compare(a.dtype == b.dtype, "dtype");
   compare(a.redop == b.redop, "op");
   compare(a.root == b.root, "root");
   compare(a.codec == b.codec, "codec");
-  compare(a.plan == b.plan, "number of the plan");
+  compare(a.plan == b.plan, "plan");
   compare(a.phase == b.phase, "phase");
   return list;
 }

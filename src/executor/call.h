@@ -40,6 +40,9 @@ struct Call {
   ncast_stream stream = nullptr;
 };
 
+// The C function that made the call, for messages.
+const char* function_of(const Call& call);
+
 // Whether the call is a send or a receive between a rank and itself.
 bool is_to_self(const Call& call);
 
@@ -53,17 +56,14 @@ struct CallTag {
   Operation operation;  // `send` for a receive too
   uint8_t dtype;
   uint8_t redop;
-  uint8_t phase;  // of calls in several stages: the number of the stage; `loading` while a plan is loaded
+  uint8_t phase;  // of calls in several stages: the number of the stage
   int32_t root;
-  uint32_t plan;  // Call::plan; while a plan is loaded, the number that it will have
+  uint32_t plan;  // Call::plan
 };
 static_assert(sizeof(CallTag) == channel::tag_bytes);
 
 // The count in the tag of a whole all_to_all_v, where each pair of ranks has its own count.
 inline constexpr uint64_t counts_by_pair = ~uint64_t{0};
-
-// The phase in the tag of a rank that loads a plan. Its `count` is a hash of the plan.
-inline constexpr uint8_t loading = 255;
 
 CallTag make_tag(const Call& call, uint64_t sequence);
 

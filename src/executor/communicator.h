@@ -9,6 +9,7 @@
 #include "executor/loaded_plan.h"
 #include "narrowcast/comm.h"
 #include "plan/ir.h"
+#include "plan/verify/report.h"
 #include "select/decider.h"
 #include "status/error.h"
 
@@ -59,11 +60,13 @@ struct ncast_comm {
   }
 
   // Prepares a lowered and verified plan for calls of this type and reduction. All ranks call it with the same
-  // arguments, in the same order as other collective functions. Errors: UNSUPPORTED, MISMATCH, and what the backend
-  // reports.
-  virtual ncast_status load_plan(const narrowcast::plan::Plan& plan, ncast_dtype dtype, ncast_redop op,
+  // arguments, in the same order as other collective functions. proof: the report of the verifier. Errors: UNSUPPORTED,
+  // MISMATCH, and what the backend reports.
+  virtual ncast_status load_plan(const narrowcast::plan::Plan& plan, const narrowcast::plan::verify::Report& proof,
+                                 ncast_dtype dtype, ncast_redop op,
                                  std::unique_ptr<narrowcast::executor::LoadedPlan>* loaded) {
-    static_cast<void>(plan), static_cast<void>(dtype), static_cast<void>(op), static_cast<void>(loaded);
+    static_cast<void>(plan), static_cast<void>(proof), static_cast<void>(dtype), static_cast<void>(op);
+    static_cast<void>(loaded);
     return narrowcast::fail(NCAST_UNSUPPORTED, "this backend does not run plans");
   }
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from .library import check, library
 from .operations import operations
-from .structures import PlanInfoC, PlanSimulationC, PlanVerifyOptionsC
+from .structures import PlanBuilderC, PlanInfoC, PlanRequestC, PlanSimulationC, PlanVerifyOptionsC
 
 
 def text_of(make: Callable[[c_void_p], int]) -> str:
@@ -53,6 +53,14 @@ class NativePlan:
         data = text.encode() if isinstance(text, str) else text
         handle = c_void_p()
         check(library().ncast_plan_read(data, len(data), byref(handle)))
+        return cls(handle)
+
+    @classmethod
+    def build(cls, name: str, operation: int, **members: int) -> NativePlan:
+        """Builds the plan of a known algorithm. members: those of ncast_plan_request."""
+        request = PlanRequestC(struct_bytes=sizeof(PlanRequestC), operation=operation, **members)
+        handle = c_void_p()
+        check(library().ncast_plan_build(name.encode(), byref(request), byref(handle)))
         return cls(handle)
 
     def write(self) -> str:
@@ -136,6 +144,26 @@ def verify(plans: Sequence[NativePlan], *, depth: int = 0, split: bool = True) -
     text = text_of(lambda report: int(library().ncast_plan_verify(handles, len(plans), byref(options), report)))
     report: dict[str, Any] = json.loads(text)
     return report
+
+
+@dataclass(frozen=True)
+class Builder:
+    """An algorithm of which the library builds plans."""
+
+    name: str
+    text: str  #: what it does
+    operations: tuple[str, ...]  #: that have such a plan
+
+
+def builders() -> list[Builder]:
+    """The algorithms of which the library builds plans."""
+    found = []
+    for index in range(library().ncast_plan_builder_count()):
+        row = PlanBuilderC(struct_bytes=sizeof(PlanBuilderC))
+        check(library().ncast_plan_builder_describe(index, byref(row)))
+        suited = tuple(name for name, operation in operations().items() if row.operations >> operation.number & 1)
+        found.append(Builder(row.name.decode(), row.text.decode(), suited))
+    return found
 
 
 def schema() -> str:

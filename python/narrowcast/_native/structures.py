@@ -143,6 +143,26 @@ class PlanInfoC(Structure):
     ]
 
 
+class PlanBuilderC(Structure):
+    """ncast_plan_builder."""
+
+    _fields_ = [("struct_bytes", c_size_t), ("name", c_char_p), ("text", c_char_p), ("operations", c_uint64)]
+
+
+class PlanRequestC(Structure):
+    """ncast_plan_request."""
+
+    _fields_ = [
+        ("struct_bytes", c_size_t),
+        ("operation", c_int),
+        ("ranks", c_int),
+        ("root", c_int),
+        ("codec", c_uint64),
+        ("depth", c_uint32),
+        ("ranks_per_node", c_int),
+    ]
+
+
 class PlanVerifyOptionsC(Structure):
     """ncast_plan_verify_options."""
 

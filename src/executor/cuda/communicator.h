@@ -52,7 +52,7 @@ class Communicator final : public ncast_comm {
   // Enqueues the calls of a group in order. Any thread may call this.
   ncast_status launch(const std::vector<const Call*>& calls);
 
-  ncast_status load_plan(const plan::Plan& plan, ncast_dtype dtype, ncast_redop op,
+  ncast_status load_plan(const plan::Plan& plan, const plan::verify::Report& proof, ncast_dtype dtype, ncast_redop op,
                          std::unique_ptr<LoadedPlan>* loaded) override;
 
   // See narrowcast/comm.h.

@@ -13,8 +13,6 @@
 namespace narrowcast::executor::host {
 namespace {
 
-constexpr size_t default_scratch_bytes = 4 << 20;  // 8 ranks fit into 64 MB, the usual size of /dev/shm in containers
-
 ncast_status choose_shape(int ranks, const ncast_comm_config& config, StagingShape* shape) {
   return StagingShape::choose(config.scratch_bytes != 0 ? config.scratch_bytes : default_scratch_bytes, ranks, shape);
 }
@@ -44,7 +42,7 @@ ncast_status create(const ncast_unique_id& id, int ranks, int rank, const ncast_
 
 ncast_status check(const Call& call) {
   if (call.stream == nullptr || Stream::find(call.stream) != nullptr) return NCAST_OK;
-  return no_such_stream(function_name(call.operation), call.stream);
+  return no_such_stream(function_of(call), call.stream);
 }
 
 const bool added = (add_backend(NCAST_BACKEND_HOST, {check_config, create, launch, check}), true);

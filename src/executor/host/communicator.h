@@ -27,10 +27,10 @@ class Communicator final : public ncast_comm {
   const std::unique_ptr<channel::World> world;
   const bootstrap::Limit limit;
   Staging staging;
-  uint64_t collectives = 0;        // collectives started so far
-  std::vector<uint64_t> sends;     // by peer: sends started so far
-  std::vector<uint64_t> receives;  // by peer: receives started so far
-  std::unique_ptr<Plans> plans;    // that this communicator has prepared
+  uint64_t collectives = 0;            // collectives started so far
+  std::vector<uint64_t> sends;         // by peer: sends started so far
+  std::vector<uint64_t> receives;      // by peer: receives started so far
+  const std::shared_ptr<Plans> plans;  // that this communicator has prepared
 
   channel::RankSet all_peers() const;
 
@@ -47,6 +47,8 @@ class Communicator final : public ncast_comm {
   ncast_status check_error() override;
   ncast_status abort() override;
   ncast_status exchange(const void* mine, size_t bytes, void* all) override;
+  ncast_status load_plan(const plan::Plan& plan, const plan::verify::Report& proof, ncast_dtype dtype, ncast_redop op,
+                         std::unique_ptr<LoadedPlan>* loaded) override;
 
   void count_call(Operation operation);
   void count_sent(Operation operation, uint64_t raw_bytes, uint64_t wire_bytes);

@@ -53,18 +53,18 @@ uint64_t GroupRun::flag_value() const {
 // --- sources
 
 ncast_status GroupRun::take_sources(const Step& step, bool* taken) {
-  if (step.kind == StepKind::copy) return take_source(step.from[0], taken);
+  if (step.kind == StepKind::copy) return take_source(step, step.from[0], taken);
   for (; next_ < step.from.size(); ++next_) {
     const Operand& source = step.from[next_];
     const uint64_t fewest = elems_;
     bool here = false;
-    if (ncast_status status = take_source(source, &here)) return status;
+    if (ncast_status status = take_source(step, source, &here)) return status;
     if (!here) {
       elems_ = fewest;
       return NCAST_OK;
     }
     if (next_ != 0) elems_ = std::min(elems_, fewest);
-    if (ncast_status status = accumulate_source(source, next_ == 0)) return status;
+    if (ncast_status status = accumulate_source(next_ == 0)) return status;
     release(source);
   }
   finish_reduction(step);
@@ -73,7 +73,7 @@ ncast_status GroupRun::take_sources(const Step& step, bool* taken) {
 }
 
 // Makes one source the values, or the message, that the step moves.
-ncast_status GroupRun::take_source(const Operand& operand, bool* taken) {
+ncast_status GroupRun::take_source(const Step& step, const Operand& operand, bool* taken) {
   frame_bytes_ = 0;
   payload_ = {};
   if (is_message(operand)) {
@@ -97,7 +97,8 @@ ncast_status GroupRun::take_source(const Operand& operand, bool* taken) {
     if (operand.codec == NCAST_CODEC_RAW && payload_.count == elems_ * state_.value_bytes) values_ = payload_.bytes;
   } else if (operand.place == Place::everywhere) {
     elems_ = locate(operand, state_.comm.rank()).elems;
-    if (ncast_status status = combine_everywhere(operand, buffers_.accumulator, state_.redop)) return status;
+    combine_everywhere(operand, step.kind == StepKind::reduce ? buffers_.inner : buffers_.accumulator,
+                       step.kind == StepKind::reduce ? partial_op() : final_op(step));
     values_ = buffers_.values;
   } else {
     const int rank = rank_of(operand);
@@ -124,7 +125,7 @@ void GroupRun::release(const Operand& operand) {
 }
 
 // Reduces the same chunk of all ranks of a switch, in rank order, into buffers_.values.
-ncast_status GroupRun::combine_everywhere(const Operand& operand, std::byte* accumulator, ncast_redop op) {
+void GroupRun::combine_everywhere(const Operand& operand, std::byte* accumulator, ncast_redop op) {
   const std::vector<int>& ranks = state_.plan->channels[operand.channel].ranks;
   for (const int rank : ranks) {
     const std::byte* values = locate(operand, rank).start;
@@ -133,19 +134,17 @@ ncast_status GroupRun::combine_everywhere(const Operand& operand, std::byte* acc
     else
       accumulate(state_.dtype, op, values, elems_, accumulator);
   }
-  const auto ranks_in_all = static_cast<size_t>(state_.comm.ranks());
-  if (op == NCAST_AVG && ranks.size() != ranks_in_all) op = NCAST_SUM;
   finish(state_.dtype, op, state_.comm.ranks(), accumulator, elems_, buffers_.values);
-  return NCAST_OK;
 }
 
-ncast_status GroupRun::accumulate_source(const Operand& operand, bool is_first) {
-  if (operand.place == Place::everywhere) {
-    const ncast_redop op = state_.redop == NCAST_AVG ? NCAST_SUM : state_.redop;
-    if (ncast_status status = combine_everywhere(operand, buffers_.inner, op)) return status;
-  } else if (ncast_status status = need_values(buffers_.values, elems_)) {
-    return status;
-  }
+// A sum is divided once, where it has the values of all ranks.
+ncast_redop GroupRun::partial_op() const { return state_.redop == NCAST_AVG ? NCAST_SUM : state_.redop; }
+ncast_redop GroupRun::final_op(const Step& step) const {
+  return state_.redop == NCAST_AVG && state_.completes(step) ? NCAST_AVG : partial_op();
+}
+
+ncast_status GroupRun::accumulate_source(bool is_first) {
+  if (ncast_status status = need_values(buffers_.values, elems_)) return status;
   if (is_first)
     accumulate_first(state_.dtype, values_, elems_, buffers_.accumulator);
   else
@@ -163,9 +162,7 @@ void GroupRun::finish_reduction(const Step& step) {
     target = values.start;
     break;
   }
-  const bool is_average = state_.redop == NCAST_AVG && step.from.size() == static_cast<size_t>(state_.comm.ranks());
-  const ncast_redop op = state_.redop == NCAST_AVG && !is_average ? NCAST_SUM : state_.redop;
-  finish(state_.dtype, op, state_.comm.ranks(), buffers_.accumulator, elems_, target);
+  finish(state_.dtype, final_op(step), state_.comm.ranks(), buffers_.accumulator, elems_, target);
   values_ = target;
   payload_ = {};
 }

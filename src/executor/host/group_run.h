@@ -39,9 +39,11 @@ class GroupRun {
 
   // The parts of a copy or reduction.
   ncast_status take_sources(const plan::Step& step, bool* taken);
-  ncast_status take_source(const plan::Operand& operand, bool* taken);
-  ncast_status combine_everywhere(const plan::Operand& operand, std::byte* accumulator, ncast_redop op);
-  ncast_status accumulate_source(const plan::Operand& operand, bool is_first);
+  ncast_status take_source(const plan::Step& step, const plan::Operand& operand, bool* taken);
+  void combine_everywhere(const plan::Operand& operand, std::byte* accumulator, ncast_redop op);
+  ncast_redop partial_op() const;
+  ncast_redop final_op(const plan::Step& step) const;
+  ncast_status accumulate_source(bool is_first);
   void finish_reduction(const plan::Step& step);
   ncast_status need_values(std::byte* target, uint64_t capacity_elems);
   ncast_status store_all(const plan::Step& step);

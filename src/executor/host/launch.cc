@@ -72,7 +72,7 @@ class Job {
       if (ncast_status waited = comms_[i]->wait_for_turn(tickets_[i])) status = waited;
     }
     for (Communicator* comm : comms_) comm->world->enter_call();
-    const char* function = calls_.size() == 1 ? function_name(calls_[0].operation) : "ncast_group_end";
+    const char* function = calls_.size() == 1 ? function_of(calls_[0]) : "ncast_group_end";
     if (status == NCAST_OK) {
       status = guarded(function, [this] { return running_ ? run(calls_) : bootstrap::interrupted(); });
     }
@@ -125,7 +125,7 @@ ncast_status launch(const std::vector<Call>& calls) {
     } else if (std::shared_ptr<Stream> stream = Stream::find(call.stream)) {
       add_once(streams, stream);
     } else {
-      return no_such_stream(function_name(call.operation), call.stream);
+      return no_such_stream(function_of(call), call.stream);
     }
   }
   const auto job = std::make_shared<Job>(calls, comms, streams.size() + (in_caller ? 1 : 0));

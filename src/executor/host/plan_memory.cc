@@ -98,16 +98,15 @@ ncast_status PlanMemory::borrow(Communicator& comm, const plan::Plan& plan, Plan
 
 ncast_status PlanMemory::allocate(Communicator& comm, const plan::Plan& plan, const PlanFacts& facts,
                                   PlanMemory* memory) {
-  const size_t limit_bytes = comm.counters().scratch_bytes * static_cast<size_t>(comm.ranks());
+  const size_t scratch_bytes = comm.config().scratch_bytes != 0 ? comm.config().scratch_bytes : default_scratch_bytes;
+  const size_t limit_bytes = scratch_bytes * static_cast<size_t>(comm.ranks());
   size_t part = largest_part_bytes;
   while (part > smallest_part_bytes && Layout(plan, facts, part).bytes() > limit_bytes) part /= 2;
   const Layout layout(plan, facts, part);
   if (layout.bytes() > limit_bytes) {
-    return fail(
-        NCAST_INVALID_ARGUMENT,
-        "the plan needs at least %zu bytes of staging memory, but %d ranks with the communicator's scratch_bytes "
-        "have %zu",
-        layout.bytes(), comm.ranks(), limit_bytes);
+    return fail(NCAST_INVALID_ARGUMENT,
+                "the plan needs at least %zu bytes of staging memory, but scratch_bytes of %d ranks are %zu",
+                layout.bytes(), comm.ranks(), limit_bytes);
   }
   memory->part_bytes_ = part;
   memory->frame_bytes_ = payload_bound(part);

@@ -10,12 +10,11 @@ namespace narrowcast::executor::host {
 
 class PlanRun {
  public:
-  PlanRun(Communicator& comm, std::shared_ptr<const plan::Plan> plan) : state_(comm, std::move(plan)) {}
+  PlanRun(Communicator& comm, std::shared_ptr<const ProvedPlan> plan) : state_(comm, std::move(plan)) {}
   // One of the two comes first. Errors: those of PlanMemory.
   ncast_status prepare_own();
   ncast_status prepare_loaded();
 
-  const plan::Plan& plan() const { return *state_.plan; }
   // Whether peers access buffers of this rank, so that they must not begin a call before it is known to be the same.
   bool shares_memory() const { return state_.facts.is_exposed_at_all() || state_.facts.has_semaphores; }
 

@@ -7,6 +7,7 @@
 
 #include "executor/host/message.h"
 #include "executor/host/plan_memory.h"
+#include "executor/host/proved_plan.h"
 
 namespace narrowcast::executor::host {
 
@@ -24,21 +25,34 @@ struct Part {
 };
 
 struct PlanState {
-  PlanState(Communicator& communicator, std::shared_ptr<const plan::Plan> prepared)
+  PlanState(Communicator& communicator, std::shared_ptr<const ProvedPlan> prepared)
       : comm(communicator),
-        plan(std::move(prepared)),
+        loaded(std::move(prepared)),
+        plan(&loaded->plan),
         facts(*plan),
         consumed(plan->channels.size()),
         sent(plan->channels.size()),
-        received(plan->channels.size()) {}
+        received(plan->channels.size()) {
+    for (const plan::verify::Where& where : loaded->completing) {
+      if (where.rank != comm.rank()) continue;
+      const plan::Step& step =
+          rank_plan().groups[static_cast<size_t>(where.group)].steps[static_cast<size_t>(where.step)];
+      completing.push_back(where.body < 0 ? &step : &step.body[static_cast<size_t>(where.body)]);
+    }
+  }
 
   Communicator& comm;
-  const std::shared_ptr<const plan::Plan> plan;
+  const std::shared_ptr<const ProvedPlan> loaded;
+  const plan::Plan* const plan;
   const PlanFacts facts;
   PlanMemory memory;
 
+  // Whether the step's result first has the values of all ranks, so that averages divide it.
+  bool completes(const plan::Step& step) const { return std::ranges::find(completing, &step) != completing.end(); }
+
   // By channel, since the plan was prepared: how often this rank has waited for a semaphore, and messages of a ring.
   std::vector<uint64_t> consumed, sent, received;
+  std::vector<const plan::Step*> completing;
   uint64_t epoch = 0;  // micro-batches of earlier calls
 
   // The call.

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <mutex>
 #include <tuple>
 
 #include "executor/host/plan_run.h"
@@ -12,8 +13,14 @@ class Plans {
  public:
   explicit Plans(Communicator& comm) : comm_(comm) {}
 
-  // The plan that runs a call. Plans of the library's own calls are built when they are first needed.
+  // The plan that runs a call, whose turn it is. Plans of the library's own calls are built when they are first needed.
   ncast_status find(const Call& call, PlanRun** run);
+
+  // Prepares a plan that the user loads, and gives it the next number, also if this fails. Errors: those of
+  // PlanMemory::allocate().
+  ncast_status load(std::shared_ptr<const ProvedPlan> plan, uint32_t* number);
+  // Frees the memory of a loaded plan. None of its calls is running.
+  void unload(uint32_t number);
 
  private:
   using Key = std::tuple<Operation, int, ncast_codec>;  // operation, root, codec
@@ -22,6 +29,8 @@ class Plans {
 
   Communicator& comm_;
   std::map<Key, std::unique_ptr<PlanRun>> own_;
+  std::mutex mutex_;                              // of the rest
+  std::vector<std::unique_ptr<PlanRun>> loaded_;  // number n at n - 1; NULL if it is not loaded
 };
 
 }  // namespace narrowcast::executor::host

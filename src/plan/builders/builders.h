@@ -16,6 +16,7 @@ struct Request {
   int root = 0;                         // of operations that have one
   ncast_codec codec = NCAST_CODEC_RAW;  // of the messages; not AUTO
   uint32_t depth = 4;                   // of the rings
+  int ranks_per_node = 1;               // of two_level; it must divide `ranks`
 };
 
 // One algorithm.
@@ -34,7 +35,14 @@ std::span<const Row> rows();
 // suit, or a number out of range.
 ncast_status build(std::string_view name, const Request& request, Plan* plan);
 
-// The algorithms, one per file.
+// The algorithms. The request has passed the checks of build().
 ncast_status all_pairs(const Request& request, Plan* plan);
+ncast_status relay(const Request& request, Plan* plan);
+ncast_status ring(const Request& request, Plan* plan);
+ncast_status halving_doubling(const Request& request, Plan* plan);
+ncast_status tree(const Request& request, Plan* plan);
+ncast_status two_level(const Request& request, Plan* plan);
+ncast_status one_shot(const Request& request, Plan* plan);
+ncast_status two_shot(const Request& request, Plan* plan);
 
 }  // namespace narrowcast::plan::builders

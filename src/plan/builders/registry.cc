@@ -22,6 +22,25 @@ bool one_of(Operation operation) {
 constexpr Row table[] = {
     {"all_pairs", "every rank sends each value directly to the ranks that need it; reduces in rank order", every,
      all_pairs},
+    {"relay", "the root sends every other rank one piece, which that rank sends on", one_of<Operation::broadcast>,
+     relay},
+    {"ring", "every rank receives from the rank before it and sends to the next one",
+     one_of<Operation::all_gather, Operation::reduce_scatter, Operation::all_reduce, Operation::broadcast,
+            Operation::reduce>,
+     ring},
+    {"halving_doubling", "exchanges with ranks at distances that are powers of two",
+     one_of<Operation::all_gather, Operation::reduce_scatter, Operation::all_reduce>, halving_doubling},
+    {"tree", "a binomial tree whose root is the operation's, or rank 0",
+     one_of<Operation::broadcast, Operation::reduce, Operation::gather, Operation::scatter, Operation::all_reduce>,
+     tree},
+    {"two_level", "values cross once between nodes, and are distributed or combined within the nodes",
+     one_of<Operation::all_gather, Operation::reduce_scatter, Operation::all_reduce, Operation::broadcast,
+            Operation::reduce>,
+     two_level},
+    {"one_shot", "every rank stores packets in the memory of all ranks that need them; reduces in rank order",
+     one_of<Operation::all_gather, Operation::all_to_all, Operation::reduce_scatter, Operation::all_reduce>, one_shot},
+    {"two_shot", "as one_shot, but every rank reduces one part and sends the result", one_of<Operation::all_reduce>,
+     two_shot},
 };
 
 ncast_status check(const char* name, const Request& request) {

@@ -18,6 +18,7 @@ class Writer {
   Writer(const Request& request, const char* algorithm, uint32_t chunks, Plan* plan);
 
   int ranks() const { return request_.ranks; }
+  bool is_exact() const { return is_exact_; }
   // The ranks other than `rank`, beginning with the next one, so that not all ranks begin with the same peer.
   std::vector<int> others(int rank) const;
 

@@ -93,4 +93,11 @@ void Contributions::grow() {
   }
 }
 
+bool Contributions::is_of_all(Set set, int ranks) const {
+  const Entry first = entry(set, 0);
+  for (int rank = 0; rank < ranks; ++rank)
+    if (!first.has(rank)) return false;
+  return true;
+}
+
 }  // namespace narrowcast::plan::verify

@@ -33,6 +33,8 @@ class Contributions {
   size_t entries(Set set) const { return (starts_[set + 1] - starts_[set]) / (words_ + 1); }
   Entry entry(Set set, size_t index) const;
 
+  // Whether the first chunk of the set comes from all ranks.
+  bool is_of_all(Set set, int ranks) const;
   int lowest_rank(Set set) const { return bounds_[set].lowest; }
   int highest_rank(Set set) const { return bounds_[set].highest; }
 

@@ -63,6 +63,11 @@ struct Report {
   bool rank_order = true;       // every output combines the ranks in ascending order
   bool same_everywhere = true;  // ranks that receive the same chunk receive the same bits
 
+  // The steps whose result first has the values of all ranks: with NCAST_AVG they divide it. can_average: whether every
+  // step does so for all of its chunks, or for none.
+  std::vector<Where> completing;
+  bool can_average = true;
+
   uint64_t steps = 0;  // of all ranks, loops unrolled
   double seconds = 0;
 };

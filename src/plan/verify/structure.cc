@@ -186,7 +186,8 @@ class StructureCheck {
     if (operand.codec != NCAST_CODEC_RAW) {
       if (codec::find_row(operand.codec) == nullptr || codec::check("plan", operand.codec) != NCAST_OK)
         fail(std::string(role) + " has an unknown codec: " + codec::describe(operand.codec));
-      if (operand.place != Place::message && !operand.packets)
+      const bool is_own_destination = !is_source && operand.place == Place::local;
+      if (operand.place != Place::message && !operand.packets && !is_own_destination)
         fail(std::string(role) + " has a codec, but is neither a message nor packets");
     }
     if (operand.place == Place::everywhere && is_source && !operation::reduces(plan_.operation))

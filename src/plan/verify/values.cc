@@ -138,7 +138,19 @@ class Execution {
     Value result = operands_.size() == 1 ? operands_.front() : combined(flat, 0);
     if (step.step->from.size() == 1) note(flat, result);
     results_.push_back(result);
+    note_completeness(flat, result);
     return true;
+  }
+
+  // Steps that combine nothing leave complete values as they are.
+  void note_completeness(uint32_t flat, const Value& result) {
+    const Step& step = *program_.steps[flat].step;
+    if (step.kind != StepKind::reduce && step.from[0].place != Place::everywhere) return;
+    const int ranks = plan_.rank_count();
+    const bool is_complete = contributions_.entries(result.set) == 1 && contributions_.is_of_all(result.set, ranks);
+    const bool is_known = !result_.completing.empty() && result_.completing.back() == flat;
+    if (results_.size() > 1 && is_known != is_complete) result_.can_average = false;
+    if (is_complete && !is_known) result_.completing.push_back(flat);
   }
 
   bool check_read(uint32_t flat, const Operand& operand, const Value& value, uint32_t cell) {

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "plan/verify/program.h"
 
@@ -13,6 +14,8 @@ struct Values {
   Finding finding;
   uint32_t roundings = 0, inexact_encodings = 0;
   bool rank_order = true, same_everywhere = true;
+  std::vector<uint32_t> completing;  // flat steps: Report::completing
+  bool can_average = true;
 };
 
 // Executes one call in the given order, which must be possible and without races.

@@ -138,6 +138,9 @@ class Verification {
         report_.inexact_encodings = std::max(report_.inexact_encodings, values.inexact_encodings);
         report_.rank_order &= values.rank_order;
         report_.same_everywhere &= values.same_everywhere;
+        report_.can_average &= values.can_average;
+        // The same in place and out of place.
+        for (const uint32_t flat : values.completing) report_.completing.push_back(prepared[i].program.where(flat));
         if (!values.finding.found()) continue;
         finding = std::move(values.finding);
         name_plan(finding, i);

@@ -315,8 +315,8 @@ cudaError_t GeneratedPlan::launch_blocks(const Call& call, uint64_t piece_bytes,
   return cudaSuccess;
 }
 
-ncast_status Communicator::load_plan(const plan::Plan& plan, ncast_dtype dtype, ncast_redop op,
-                                     std::unique_ptr<LoadedPlan>* loaded) {
+ncast_status Communicator::load_plan(const plan::Plan& plan, const plan::verify::Report& /*proof*/, ncast_dtype dtype,
+                                     ncast_redop op, std::unique_ptr<LoadedPlan>* loaded) {
   const DeviceGuard device_guard(device_);
   if (ncast_status status = check_error()) return status;
   int major = 0, minor = 0;

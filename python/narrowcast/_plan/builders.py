@@ -1,0 +1,46 @@
+"""The plans of known algorithms, which the library builds."""
+
+from __future__ import annotations
+
+from .._native import plan as native
+from .._native.codecs import codec_number
+from .._native.operations import describe
+from .model import Plan as Model
+from .plan import Plan
+
+
+def builders() -> dict[str, tuple[str, ...]]:
+    """The algorithms that `build` knows, and the operations that each has a plan for."""
+    return {builder.name: builder.operations for builder in native.builders()}
+
+
+def build(
+    name: str,
+    operation: str,
+    ranks: int,
+    *,
+    root: int = 0,
+    codec: str = "raw",
+    depth: int = 4,
+    ranks_per_node: int = 1,
+) -> Plan:
+    """The plan of a known algorithm.
+
+    name: one of `builders()`, such as "ring".
+    root: of operations that have one.
+    codec: of all messages.
+    depth: how many messages every ring holds.
+    ranks_per_node: of "two_level"; it must divide `ranks`.
+
+    Raises InvalidArgumentError if the algorithm does not suit the operation or the number of ranks.
+    """
+    built = native.NativePlan.build(
+        name,
+        describe(operation).number,
+        ranks=ranks,
+        root=root,
+        codec=codec_number(codec),
+        depth=depth,
+        ranks_per_node=ranks_per_node,
+    )
+    return Plan(Model.from_json(built.write()))

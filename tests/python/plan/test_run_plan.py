@@ -1,0 +1,201 @@
+"""Communicators of the host backend run plans: built ones, written ones, and ones that must be rejected."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import narrowcast
+import numpy as np
+import pytest
+from narrowcast._bench import oracle
+from narrowcast._bench.operations import Call, describe
+from narrowcast.errors import InvalidArgumentError, MismatchError, PeerTimeoutError, RemoteError
+from narrowcast.plan import Program, build, builders
+from narrowcast.types import REDUCTIONS, VALUE_TYPES
+
+POISON = 0xA5
+
+
+def on_ranks(ranks: int, body: Callable[[Any], Any], **options: Any) -> list[Any]:
+    """Runs the body with a communicator on every rank, each in a thread. Returns results or exceptions."""
+    results: list[Any] = [None] * ranks
+    unique_id = narrowcast.unique_id()
+
+    def work(rank: int) -> None:
+        try:
+            with narrowcast.Communicator(unique_id, rank, ranks, **{"timeout_seconds": 20, **options}) as comm:
+                results[rank] = body(comm)
+        except BaseException as error:
+            results[rank] = error
+
+    threads = [threading.Thread(target=work, args=(rank,)) for rank in range(ranks)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return results
+
+
+def succeed(results: list[Any]) -> list[Any]:
+    for result in results:
+        if isinstance(result, BaseException):
+            raise result
+    return results
+
+
+def integers(kind: Any, count: int, rank: int) -> np.ndarray:
+    """The bits of zeros and ones, whose sums are exact in any order."""
+    numbers = np.random.default_rng([count, rank]).integers(0, 2, count)
+    return oracle.narrow(numbers.astype(oracle.widen(np.zeros(1, kind.numpy), kind).dtype), kind)
+
+
+CASES = [(name, operation, ranks) for name, suited in builders().items() for operation in suited for ranks in (2, 4)]
+
+
+@pytest.mark.parametrize(("name", "operation", "ranks"), CASES)
+def test_built_plans_have_the_bits_of_the_oracle(name, operation, ranks):
+    plan = build(name, operation, ranks, root=ranks - 1, codec="window", ranks_per_node=2 if name == "two_level" else 1)
+    row = describe(operation)
+    assert plan.verify().verdict == "proved"
+
+    def body(comm: Any) -> None:
+        for turn, kind in enumerate(VALUE_TYPES):
+            for count in (0, 1, 131, 5003):
+                op = list(REDUCTIONS)[turn % 4] if row.reduces else "sum"
+                call = Call(operation, kind, count, comm.rank, ranks, op=op, root=ranks - 1)
+                parts = [integers(kind, call.send_elems, rank) for rank in range(ranks)]
+                out = np.full(call.recv_elems * kind.bytes, POISON, np.uint8).view(kind.numpy)
+                with comm.load_plan(plan, kind, op=op) as loaded:
+                    loaded(parts[comm.rank], out, dtype=kind)
+                if call.has_result:
+                    assert np.array_equal(out, expected(call, parts)), (kind.name, count, op)
+
+    succeed(on_ranks(ranks, body))
+
+
+def expected(call: Call, inputs: list[np.ndarray]) -> np.ndarray:
+    own = slice(call.rank * call.count, (call.rank + 1) * call.count)
+    if call.operation in ("all_reduce", "reduce"):
+        return oracle.reduce(inputs, call.op, call.kind)
+    if call.operation == "reduce_scatter":
+        return oracle.reduce([part[own] for part in inputs], call.op, call.kind)
+    if call.operation == "all_to_all":
+        return np.concatenate([part[own] for part in inputs])
+    if call.operation in ("all_gather", "gather"):
+        return np.concatenate(inputs)
+    return inputs[call.root][own] if call.operation == "scatter" else inputs[call.root]
+
+
+def test_a_program_runs_and_sums_in_place():
+    program = Program("all_reduce", ranks=3)
+    for rank in program.ranks:
+        rank.output[0] = rank.reduce(peer.input[0] for peer in program.ranks)
+
+    def body(comm: Any) -> float:
+        loaded = comm.load_plan(program, "float32")
+        values = np.full(1000, comm.rank + 1, np.float32)
+        loaded(values, values)
+        return float(values.sum())
+
+    assert succeed(on_ranks(3, body)) == [6000.0] * 3
+
+
+def test_a_refuted_plan_is_not_loaded_and_the_communicator_remains_usable():
+    document = json.loads(build("all_pairs", "all_reduce", 2).json())
+    document["ranks"][1]["groups"][0]["steps"].pop()  # rank 1 no longer receives the other half
+
+    def body(comm: Any) -> str:
+        with pytest.raises(InvalidArgumentError) as caught:
+            comm.load_plan(json.dumps(document), "float32")
+        comm.all_reduce(np.ones(3, np.float32))
+        return str(caught.value)
+
+    for message in succeed(on_ranks(2, body)):
+        assert "is wrong (structure)" in message
+        assert "2 messages are sent and 1 received" in message
+
+
+def test_different_plans_are_a_mismatch_and_the_communicator_remains_usable():
+    def body(comm: Any) -> str:
+        with pytest.raises(MismatchError, match="ranks load different plans") as caught:
+            comm.load_plan(build(("ring", "tree")[comm.rank], "all_reduce", 2), "float32")
+        comm.all_reduce(np.ones(3, np.float32))
+        return str(caught.value)
+
+    first, second = succeed(on_ranks(2, body))
+    assert first == second
+
+
+@pytest.mark.parametrize("name", ["ring", "two_shot"])
+def test_calls_that_differ_are_a_mismatch(name):
+    def body(comm: Any) -> None:
+        loaded = comm.load_plan(build(name, "all_reduce", 2), "float32")
+        values = np.ones(10 + comm.rank, np.float32)
+        loaded(values, values)
+
+    for error in on_ranks(2, body):
+        assert isinstance(error, MismatchError)
+        assert "count" in str(error)
+
+
+@pytest.mark.parametrize("name", ["ring", "two_shot"])
+def test_a_plan_and_an_operation_are_a_mismatch(name):
+    def body(comm: Any) -> None:
+        loaded = comm.load_plan(build(name, "all_reduce", 2), "float32")
+        values = np.ones(10, np.float32)
+        if comm.rank == 0:
+            loaded(values, values)
+        else:
+            comm.all_reduce(values, codec="raw")
+
+    for error in on_ranks(2, body):
+        assert isinstance(error, MismatchError), error
+
+
+@pytest.mark.parametrize("name", ["ring", "two_shot"])
+def test_waits_for_a_rank_that_does_not_call_are_bounded(name):
+    done = threading.Barrier(2)
+
+    def body(comm: Any) -> None:
+        loaded = comm.load_plan(build(name, "all_reduce", 2), "float32")
+        try:
+            if comm.rank == 0:
+                loaded(np.ones(10, np.float32), np.ones(10, np.float32))
+        finally:
+            done.wait()
+
+    error = on_ranks(2, body, timeout_seconds=1)[0]
+    assert isinstance(error, PeerTimeoutError)
+    assert "rank 0 waited 1 s for rank 1" in str(error)
+
+
+def test_a_rank_that_leaves_ends_the_waits_for_it():
+    def body(comm: Any) -> None:
+        loaded = comm.load_plan(build("one_shot", "all_gather", 3), "float32")
+        if comm.rank != 1:
+            loaded(np.ones(10, np.float32), np.empty(30, np.float32))
+
+    first, _, third = on_ranks(3, body)
+    assert isinstance(first, RemoteError)
+    assert isinstance(third, RemoteError)
+
+
+def test_bad_arguments_are_named():
+    def body(comm: Any) -> None:
+        with pytest.raises(InvalidArgumentError, match="the plan has 2 ranks, and the communicator 1"):
+            comm.load_plan(build("ring", "all_gather", 2), "float32")
+        document = json.loads(build("all_pairs", "all_reduce", 1).json())
+        for in_place, message in (("no", "does not work in place"), ("yes", "works in place only")):
+            loaded = comm.load_plan(json.dumps({**document, "in_place": in_place}), "float32")
+            values = np.ones(3, np.float32)
+            with pytest.raises(InvalidArgumentError, match=message):
+                loaded(values, values if in_place == "no" else values.copy())
+
+    succeed(on_ranks(1, body))
+    with pytest.raises(InvalidArgumentError, match="6, which is not a power of two"):
+        build("halving_doubling", "all_reduce", 6)
+    with pytest.raises(InvalidArgumentError, match="unknown algorithm"):
+        build("rings", "all_reduce", 6)
