@@ -33,6 +33,8 @@ typedef struct {
   double microseconds;       // predicted; 0: not known
   const char* costs_warning;  // why the cost model may not fit this library; NULL: it fits, or is not used
   const char* sentence;       // all of this in words
+  const char* plan;           // constant: the plan that runs, "all_pairs", "relay", ... (ncast_plan_build); NULL if no
+                              // plan describes the call
 } ncast_decision;
 
 // The prediction for one candidate. Set struct_bytes to sizeof(ncast_candidate) before the call; later versions append

@@ -70,6 +70,7 @@ std::string sentence_of(const CallShape& shape, const Decision& decision) {
   if (decision.candidate == "none") return call + " does nothing: " + decision.transport_reason + ".";
   std::string text = call + " runs by " + describe(decision) + ": " + decision.transport_reason;
   if (decision.shots_reason != nullptr) text += std::string(", and ") + decision.shots_reason;
+  if (decision.plan != nullptr) text += std::string(". Its plan is ") + decision.plan;
   text += std::string(". Values are sent with codec ") + codec::describe(decision.codec) + ": " +
           decision.codec_reason + ".";
   return text + describe(decision.costs);
@@ -106,6 +107,7 @@ ncast_decision public_decision(const ncast_explanation& explanation) {
   made.microseconds = decision.predicted.typical;
   made.costs_warning = explanation.costs_warning.empty() ? nullptr : explanation.costs_warning.c_str();
   made.sentence = explanation.sentence.c_str();
+  made.plan = decision.plan;
   return made;
 }
 

@@ -12,6 +12,15 @@ namespace {
 // with values that do not.
 constexpr double least_saved = 0.03, most_lost = 0.03;
 
+// What ranks send to whom. Plans that combine all values in rank order in one step are the only ones whose results do
+// not depend on the way a call runs.
+const char* plan_of(Operation operation, int ranks, bool by_packets, bool two_shot) {
+  if (by_packets && operation == Operation::all_reduce) return two_shot ? "all_pairs" : "one_shot";
+  // The root sends every value once, and the receivers pass the pieces on to each other.
+  if (!by_packets && operation == Operation::broadcast && ranks > 2) return "relay";
+  return plan_between_processes(operation);
+}
+
 // For links without measurements: up to this size latency dominates on any link.
 constexpr uint64_t unmeasured_packet_bytes = 64 << 10;
 // For links without measurements: from this size on, the link to host memory is slower than any codec.
@@ -117,6 +126,7 @@ void decide_packets(const CallShape& shape, Decision* decision) {
                              : shape.ranks == 2 ? "between two ranks a second shot does not reduce the traffic"
                                                 : "a second shot adds more latency than it saves";
   }
+  decision->plan = plan_of(shape.operation, shape.ranks, true, chosen.two_shot);
   decision->predicted = decision->costs[packets];
 }
 
@@ -125,6 +135,7 @@ void decide_blocks(const CallShape& shape, ncast_codec codec, Decision* decision
   decision->candidate = candidates[candidate].name;
   decision->codec = codec;
   decision->blocks = choose_block_shape(shape, codec);
+  decision->plan = plan_of(shape.operation, shape.ranks, false, false);
   decision->predicted = decision->costs[candidate];
 }
 
@@ -142,6 +153,7 @@ constexpr FrameCandidate frame_candidates[] = {
 Decision decide_frames(const CallShape& shape) {
   Decision decision;
   decision.codec = codec_between_processes(shape.codec);
+  decision.plan = plan_between_processes(shape.operation);
   for (const FrameCandidate& frame : frame_candidates)
     if (frame.codec == (decision.codec & 0xff)) decision.candidate = frame.name;
   decision.transport_reason = "the ranks are processes that share memory";
@@ -200,6 +212,11 @@ Costs costs_of(const CallShape& shape, const CostModel& model) {
     if (coded) costs[i].typical = for_dtype(candidate.codec, shape.dtype, costs[i]);
   }
   return costs;
+}
+
+const char* plan_between_processes(Operation operation) {
+  const bool has_plan = operation != Operation::all_to_all_v && !operation::is_point_to_point(operation);
+  return has_plan ? "all_pairs" : nullptr;
 }
 
 Decision decide(const CallShape& shape, const Policy& policy) {

@@ -20,6 +20,9 @@ struct Decision {
   // The name of the candidate that runs. Not in the table of candidates: "copy", a rank that is alone copies its
   // values; "frames:<codec>", between processes on CPUs; "none", there are no values. A string literal.
   std::string_view candidate;
+  // The plan that runs: the name of a builder of plan/builders/, which hand-written kernels implement too. NULL: no
+  // plan describes the call.
+  const char* plan = nullptr;
   ncast_codec codec = NCAST_CODEC_RAW;
   const char* transport_reason = nullptr;
   const char* shots_reason = nullptr;  // NULL if the operation has only one way
@@ -39,6 +42,9 @@ Decision decide(const CallShape& shape, const Policy& policy);
 constexpr ncast_codec codec_between_processes(ncast_codec requested) {
   return requested == NCAST_CODEC_AUTO ? ncast_codec{NCAST_CODEC_RAW} : requested;
 }
+
+// The plan of a call between processes on CPUs; NULL if no plan describes it.
+const char* plan_between_processes(Operation operation);
 
 // A comparison with NCCL, for programs that can also use NCCL.
 struct Comparison {

@@ -5,6 +5,8 @@
 
 #include "doctest/doctest.h"
 #include "models.h"
+#include "plan/builders/builders.h"
+#include "plan/steps.h"
 #include "support/environment.h"
 
 namespace narrowcast::select {
@@ -29,6 +31,44 @@ TEST_CASE("the cheapest candidate is chosen just before and after the curves cro
   // A requested codec is used.
   CHECK(decide(gather_of(coded, NCAST_CODEC_RAW), policy).codec == NCAST_CODEC_RAW);
   CHECK_FALSE(decide(gather_of(1000, NCAST_CODEC_WINDOW), policy).runs_by_packets());
+}
+
+TEST_CASE("the plan of a decision is one that the builders have for the call") {
+  const CostModel model = model_of("");
+  for (const operation::Description& row : operation::descriptions) {
+    for (const int ranks : {2, 4}) {
+      for (const Link link : {Link::nvlink, Link::shared_memory}) {
+        for (const ForcedTransport forced : {ForcedTransport::packets, ForcedTransport::blocks}) {
+          CallShape shape = gather_of(1 << 20, NCAST_CODEC_RAW);
+          shape.operation = row.operation;
+          shape.ranks = ranks;
+          shape.link = link;
+          const Decision decision = decide(shape, {model, forced});
+          CAPTURE(row.name);
+          CHECK((decision.plan != nullptr) == plan::has_plans(row.operation));
+          if (decision.plan == nullptr) continue;
+          CAPTURE(decision.plan);
+          plan::Plan plan;
+          CHECK(plan::builders::build(decision.plan, {.operation = row.operation, .ranks = ranks}, &plan) == NCAST_OK);
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("the plans of all-reduce and broadcast depend on how they run") {
+  const CostModel model = model_of("");
+  const auto plan_of = [&](Operation operation, uint64_t bytes, ForcedTransport forced, int ranks) {
+    CallShape shape = gather_of(bytes, NCAST_CODEC_RAW);
+    shape.operation = operation;
+    shape.ranks = ranks;
+    return std::string(decide(shape, {model, forced}).plan);
+  };
+  CHECK(plan_of(Operation::all_reduce, 1024, ForcedTransport::packets, 2) == "one_shot");
+  CHECK(plan_of(Operation::all_reduce, 1 << 20, ForcedTransport::blocks, 4) == "all_pairs");
+  CHECK(plan_of(Operation::broadcast, 1 << 20, ForcedTransport::blocks, 4) == "relay");
+  CHECK(plan_of(Operation::broadcast, 1 << 20, ForcedTransport::blocks, 2) == "all_pairs");
+  CHECK(plan_of(Operation::broadcast, 1024, ForcedTransport::packets, 4) == "all_pairs");
 }
 
 TEST_CASE("incompressible values may take 3% more than raw ones, or as long as NCCL") {

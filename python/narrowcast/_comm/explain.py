@@ -66,6 +66,7 @@ class Explanation:
     predicted: Prediction
     costs_warning: str | None  #: why the cost model may not fit this library
     sentence: str
+    plan: str | None  #: the plan that runs: "all_pairs", "relay", ...; None if no plan describes the call
 
 
 def explain(
@@ -152,6 +153,7 @@ def explanation_of(made: c_void_p) -> Explanation:
             predicted=Prediction(decision.microseconds or None, costs),
             costs_warning=decision.costs_warning.decode() if decision.costs_warning else None,
             sentence=decision.sentence.decode(),
+            plan=decision.plan.decode() if decision.plan else None,
         )
     finally:
         library().ncast_explanation_destroy(made)

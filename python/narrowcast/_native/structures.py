@@ -203,6 +203,7 @@ class DecisionC(Structure):
         ("microseconds", c_double),
         ("costs_warning", c_char_p),
         ("sentence", c_char_p),
+        ("plan", c_char_p),
     ]
 
 

@@ -72,6 +72,8 @@ def _table(call: dict[str, Any], explanation: Explanation) -> Table:
     )
     table.add_row("size", bytes_text(call["bytes"]), "")
     table.add_row("path", explanation.path if explanation.ctas else "no kernel", explanation.path_why)
+    if explanation.plan is not None:
+        table.add_row("plan", explanation.plan, "")
     if explanation.shots is not None:
         table.add_row("shots", str(explanation.shots), explanation.shots_why or "")
     table.add_row("codec", explanation.codec, explanation.codec_why)

@@ -48,7 +48,8 @@ ncast_status Plans::build(const Key& key, std::unique_ptr<PlanRun>* run) {
   request.root = root;
   request.codec = codec;
   auto plan = std::make_shared<ProvedPlan>();
-  if (ncast_status status = plan::builders::all_pairs(request, &plan->plan)) return status;
+  if (ncast_status status = plan::builders::build(select::plan_between_processes(operation), request, &plan->plan))
+    return status;
   add_reductions(&*plan, comm_.rank());
   auto prepared = std::make_unique<PlanRun>(comm_, std::move(plan));
   if (ncast_status status = prepared->prepare_own()) return status;

@@ -31,6 +31,8 @@ def test_every_call_is_explained(operation, codec):
             assert codec in ("auto", explanation.codec) or not kind.is_float
             assert 1 <= explanation.ctas <= 64
             assert explanation.link == "nvlink"
+            assert (explanation.plan is None) == (operation in ("send", "recv", "all_to_all_v"))
+            assert explanation.plan is None or f"Its plan is {explanation.plan}." in explanation.sentence
             assert explanation.candidate == (
                 "packets" if explanation.path == "packets" else f"blocks:{explanation.codec}"
             )
