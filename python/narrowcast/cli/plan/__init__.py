@@ -14,6 +14,7 @@ COMMANDS = {
     "simulate": ("simulate", "simulate"),
     "schedule": ("schedule", "schedule"),
     "show": ("show", "show"),
+    "run": ("run", "run"),
     "compile": ("compile", "compile_plan"),
 }
 

@@ -1,0 +1,63 @@
+"""`plan run`: runs a plan between threads of this machine, and checks its results."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from ..._bench.plan_ranks import run_plan
+from ..._files.display import bytes_text
+from ..._plan.text import heading
+from ...errors import InternalError, InvalidArgumentError
+from ...types import REDUCTIONS, value_type
+from .._common import BadUse, print_json
+from .._tables import Column, Table
+from ..bench.collectives import parse_size
+from .source import DepthOption, RanksOption, SourceArgument, plan_of
+
+_SIZES = "1,1000,64K,1M"
+
+
+def run(
+    source: SourceArgument,
+    size: Annotated[
+        str, typer.Option("--bytes", metavar="SIZES", help="Of the larger buffer, as for `bench`, such as 1K,1M.")
+    ] = _SIZES,
+    dtype: Annotated[str, typer.Option("-d", "--dtype", help="Value type.")] = "bfloat16",
+    op: Annotated[str, typer.Option("--op", help=f"Reduction: {', '.join(REDUCTIONS)}.")] = "sum",
+    iterations: Annotated[int, typer.Option("-n", "--iters", min=1, help="Calls of each size.")] = 5,
+    json: Annotated[bool, typer.Option("--json", help="Print a list of objects instead of the table.")] = False,
+    ranks: RanksOption = None,
+    depth: DepthOption = None,
+) -> None:
+    """Run a plan on the CPUs of this machine, and check its results.
+
+    Ranks are threads. Exit status: 1 if a result is wrong.
+    """
+    sizes = [parse_size(text) for text in size.split(",")]
+    try:
+        kind = value_type(dtype)
+    except ValueError as error:
+        raise BadUse(str(error)) from None
+    if op not in REDUCTIONS:
+        raise BadUse(f"{op!r} is not a reduction (known: {', '.join(REDUCTIONS)})")
+    plan = plan_of(source, ranks, depth)
+    proof = plan.verify()
+    if not proof.proved:
+        raise InvalidArgumentError(f"{source}: {proof}")
+    exact = proof.roundings <= 1 and proof.rank_order and not proof.inexact_encodings
+    outcomes = run_plan(plan, sizes, dtype=kind.name, op=op, iterations=iterations, exact=exact)
+    if json:
+        print_json([asdict(one) for one in outcomes])
+    else:
+        columns = [Column(name, is_number=True) for name in ("bytes", "time, us", "wrong values")]
+        table = Table(*columns[:1], "in place", *columns[1:], title=f"{heading(plan.model)}; {kind.name} on the host")
+        for one in outcomes:
+            table.add_row(
+                bytes_text(one.nbytes), "yes" if one.in_place else "no", f"{one.microseconds:.1f}", str(one.wrong)
+            )
+        table.print()
+    if any(one.wrong for one in outcomes):
+        raise InternalError(f"{source}: results are wrong")
