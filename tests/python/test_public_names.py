@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.resources
 import inspect
+from pathlib import Path
 from types import ModuleType
 
 import narrowcast
@@ -38,3 +39,10 @@ def test_modules_that_are_not_public_have_an_underscore():
     names = {path.name for path in importlib.resources.files(narrowcast).iterdir()}
     flat = {name.removesuffix(".py") for name in names if name.endswith(".py")}
     assert flat == {*PUBLIC, *NEED_TORCH, "__init__", "__main__"}
+
+
+def test_the_installed_package_has_every_module() -> None:
+    source = Path(__file__).parents[2] / "python" / "narrowcast"
+    installed = Path(narrowcast.__file__).parent
+    modules = [path.relative_to(source) for path in source.rglob("*.py")]
+    assert [str(path) for path in modules if not (installed / path).is_file()] == []
