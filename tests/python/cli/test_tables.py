@@ -95,7 +95,9 @@ def test_the_tables_of_files_fit(cli, model, columns):
 )
 def test_other_tables_fit_80_columns(cli, command):
     done = cli(*command, COLUMNS="")
-    assert max(map(len, done.stdout.splitlines())) <= 80, done.stdout
+    # A path is not broken: the place where the package is installed can be any length.
+    lines = [line for line in done.stdout.splitlines() if not line.strip().startswith("/") or " " in line.strip()]
+    assert max(map(len, lines)) <= 80, done.stdout
 
 
 def test_ratio_has_a_total_and_the_types_of_the_file(cli_here, model, tmp_path):
