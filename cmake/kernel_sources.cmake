@@ -1,6 +1,5 @@
-# cmake -DROOT=... -DOUTPUT=... -P kernel_sources.cmake: writes the sources that generated kernels include as a C++
-# table,
-# so that the library can compile such kernels without files.
+# cmake -DROOT=... -DOUTPUT=... -P kernel_sources.cmake: writes a C++ table of the sources that generated kernels
+# include, so that the library can compile such kernels without files.
 cmake_minimum_required(VERSION 3.24)
 
 set(pending
