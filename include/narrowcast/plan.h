@@ -98,10 +98,15 @@ typedef struct ncast_loaded_plan ncast_loaded_plan;
 // on GPUs, compiles it. Compiled kernels are kept in a folder: NARROWCAST_PLAN_CACHE ("off": nowhere), by default
 // narrowcast/plans in XDG_CACHE_HOME or ~/.cache. Collective, with the same plan, type and reduction on every rank.
 //   loaded: destroy it with ncast_loaded_plan_destroy.
-// Errors: INVALID_ARGUMENT, also if the plan is refuted; MISMATCH; UNSUPPORTED, if the plan is neither proved nor
-// refuted, this backend cannot run it, or NVRTC, which compiles it, is not installed; those of the backend.
+// Errors: INVALID_ARGUMENT, also if the plan is refuted; UNSUPPORTED, if the plan is neither proved nor refuted, this
+// backend cannot run it, or NVRTC, which compiles it, is not installed; those of the backend; REMOTE_ERROR, if another
+// rank has one of these errors, with its number and the reason; MISMATCH. All ranks get an error at once, and unless
+// the communicator itself has failed, it remains usable.
 NCAST_API ncast_status ncast_plan_load(ncast_comm* comm, const ncast_plan* plan, ncast_dtype dtype, ncast_redop op,
                                        ncast_loaded_plan** loaded);
+// Takes part in ncast_plan_load of the other ranks if this rank cannot call it, for example because it failed to read
+// the plan. They get REMOTE_ERROR with this rank and the reason. reason: for people; NULL is allowed.
+NCAST_API ncast_status ncast_plan_decline(ncast_comm* comm, const char* reason);
 // Executes the plan's operation: like the operation of the same name (comm.h), with the same buffers, counts, stream,
 // order and errors. Not allowed in groups. If the plan lets other ranks access inputs or outputs, these must be in
 // registered memory (ncast_comm_register).

@@ -289,10 +289,24 @@ class Communicator(Calls):
         (`NARROWCAST_PLAN_CACHE`, by default ~/.cache/narrowcast/plans). This needs the package nvidia-cuda-nvrtc or a
         CUDA toolkit.
 
-        Raises InvalidArgumentError, MismatchError and UnsupportedError.
+        Raises InvalidArgumentError, MismatchError and UnsupportedError; RemoteError, with the rank and the reason, if
+        another rank cannot load the plan. The communicator remains usable.
         """
-        text = plan if isinstance(plan, str) else plan.json()
-        return LoadedPlan(self, NativePlan.read(text), value_type(dtype), reduction_number(op))
+        try:
+            text = plan if isinstance(plan, str) else plan.json()
+            arguments = NativePlan.read(text), value_type(dtype), reduction_number(op)
+        except Exception as error:
+            with contextlib.suppress(NarrowcastError):
+                self.decline_plan(str(error))
+            raise
+        return LoadedPlan(self, *arguments)
+
+    def decline_plan(self, reason: str) -> None:
+        """Takes part in `load_plan` of the other ranks if this rank cannot call it, for example without the file.
+
+        They get a RemoteError with this rank and the reason.
+        """
+        check(library().ncast_plan_decline(self.handle, reason.encode()))
 
     def abort(self) -> None:
         """Ends all calls in flight on all ranks with AbortedError, including those that close() waits for.

@@ -5,9 +5,11 @@
 #include "comm/arguments.h"
 #include "comm/launch.h"
 #include "executor/communicator.h"
+#include "executor/plan_agreement.h"
 #include "executor/registry.h"
 #include "narrowcast/plan.h"
 #include "plan/handle.h"
+#include "plan/json/json.h"
 #include "plan/lower/lower.h"
 #include "plan/steps.h"
 #include "plan/verify/verify.h"
@@ -17,6 +19,8 @@ using namespace narrowcast;
 using comm::check_arguments;
 using executor::Call;
 using executor::CommUse;
+using executor::PlanReadiness;
+using operation::Operation;
 
 struct ncast_loaded_plan {
   ncast_comm* comm;
@@ -44,6 +48,40 @@ ncast_status prove(const plan::Plan& lowered, plan::verify::Report* proof) {
               plan::verify::describe(report.finding.where).c_str(), report.finding.message.c_str());
 }
 
+// FNV-1a.
+uint64_t hash_of(const std::string& text) {
+  uint64_t hash = 0xcbf29ce484222325u;
+  for (const char character : text) hash = (hash ^ static_cast<unsigned char>(character)) * 0x100000001b3u;
+  return hash;
+}
+
+// What a rank does alone before it agrees with the others: checks the arguments, lowers and proves the plan, and lets
+// the backend prepare it.
+ncast_status prepare(ncast_comm* comm, const ncast_plan* plan, ncast_dtype dtype, ncast_redop op,
+                     ncast_loaded_plan* loaded, uint64_t* hash) {
+  if (plan == nullptr) return fail(NCAST_INVALID_ARGUMENT, "plan is NULL");
+  if (ncast_dtype_bytes(dtype) == 0) return fail(NCAST_INVALID_ARGUMENT, "dtype is %d", int{dtype});
+  if (op < NCAST_SUM || op > NCAST_AVG) return fail(NCAST_INVALID_ARGUMENT, "op is %d", int{op});
+  const Operation operation = plan->plan.operation;
+  if (!plan::has_plans(operation))
+    return fail(NCAST_INVALID_ARGUMENT, "plans cannot describe %s", operation::name_of(operation));
+  if (plan->plan.rank_count() != comm->ranks())
+    return fail(NCAST_INVALID_ARGUMENT, "the plan has %d ranks, and the communicator %d", plan->plan.rank_count(),
+                comm->ranks());
+  plan::Plan lowered;
+  if (ncast_status status = plan::lower::lower(plan->plan, &lowered)) return status;
+  plan::verify::Report proof;
+  if (ncast_status status = prove(lowered, &proof)) return status;
+  loaded->comm = comm;
+  loaded->call.operation = operation;
+  loaded->call.dtype = dtype;
+  loaded->call.redop = operation::reduces(operation) ? op : NCAST_SUM;
+  loaded->call.peer = plan->plan.root;
+  loaded->call.comm = comm;
+  *hash = hash_of(plan::json::write(lowered) + std::to_string(dtype) + "," + std::to_string(loaded->call.redop));
+  return comm->prepare_plan(lowered, proof, dtype, loaded->call.redop, &loaded->plan);
+}
+
 }  // namespace
 
 extern "C" {
@@ -54,28 +92,27 @@ ncast_status ncast_plan_load(ncast_comm* comm, const ncast_plan* plan, ncast_dty
   return guarded(function, [&] {
     CommUse use;
     if (ncast_status status = use.begin(function, comm)) return status;
-    if (ncast_status status = plan::check_plan(function, plan)) return status;
-    if (loaded == nullptr) return comm::null_argument(function, "loaded");
-    if (ncast_dtype_bytes(dtype) == 0) return fail(NCAST_INVALID_ARGUMENT, "%s: dtype is %d", function, int{dtype});
-    if (op < NCAST_SUM || op > NCAST_AVG) return fail(NCAST_INVALID_ARGUMENT, "%s: op is %d", function, int{op});
-    if (!plan::has_plans(plan->plan.operation))
-      return fail(NCAST_INVALID_ARGUMENT, "%s: plans cannot describe %s", function,
-                  operation::name_of(plan->plan.operation));
-    plan::Plan lowered;
-    if (ncast_status status = plan::lower::lower(plan->plan, &lowered)) return named(function, status);
-    plan::verify::Report proof;
-    if (ncast_status status = prove(lowered, &proof)) return named(function, status);
     auto made = std::make_unique<ncast_loaded_plan>();
-    made->comm = comm;
-    made->call.operation = plan->plan.operation;
-    made->call.dtype = dtype;
-    made->call.redop = operation::reduces(plan->plan.operation) ? op : NCAST_SUM;
-    made->call.peer = plan->plan.root;
-    made->call.comm = comm;
-    if (ncast_status status = comm->load_plan(lowered, proof, dtype, made->call.redop, &made->plan))
+    uint64_t hash = 0;
+    // A rank that cannot load the plan still informs the others, which would wait for it.
+    const ncast_status prepared = guarded(function, [&] {
+      if (loaded == nullptr) return fail(NCAST_INVALID_ARGUMENT, "loaded is NULL");
+      return prepare(comm, plan, dtype, op, made.get(), &hash);
+    });
+    if (ncast_status status = executor::agree_on_plan(*comm, PlanReadiness::of(hash, prepared)))
       return named(function, status);
+    if (ncast_status status = made->plan->load()) return named(function, status);
     *loaded = made.release();
     return NCAST_OK;
+  });
+}
+
+ncast_status ncast_plan_decline(ncast_comm* comm, const char* reason) {
+  constexpr const char* function = "ncast_plan_decline";
+  return guarded(function, [&] {
+    CommUse use;
+    if (ncast_status status = use.begin(function, comm)) return status;
+    return named(function, executor::decline_plan(*comm, reason == nullptr ? "no reason given" : reason));
   });
 }
 
@@ -104,7 +141,8 @@ ncast_status ncast_loaded_plan_destroy(ncast_loaded_plan* loaded) {
     const std::unique_ptr<ncast_loaded_plan> owned(loaded);
     if (owned == nullptr) return NCAST_OK;
     CommUse use;
-    if (use.begin(function, owned->comm) != NCAST_OK) return NCAST_OK;  // destroyed, and idle since
+    if (use.begin(function, owned->comm) != NCAST_OK)
+      return NCAST_OK;  // destroyed, and idle since
     return named(function, owned->plan->release());
   });
 }

@@ -59,14 +59,14 @@ struct ncast_comm {
     if (has_cost_model_) cost_model_ = config.cost_model;
   }
 
-  // Prepares a lowered and verified plan for calls of this type and reduction. All ranks call it with the same
-  // arguments, in the same order as other collective functions. proof: the report of the verifier. Errors: UNSUPPORTED,
-  // MISMATCH, and what the backend reports.
-  virtual ncast_status load_plan(const narrowcast::plan::Plan& plan, const narrowcast::plan::verify::Report& proof,
-                                 ncast_dtype dtype, ncast_redop op,
-                                 std::unique_ptr<narrowcast::executor::LoadedPlan>* loaded) {
+  // Prepares a lowered and verified plan, which has as many ranks, for calls of this type and reduction. Does not wait
+  // for other ranks. proof: the report of the verifier. Errors: INVALID_ARGUMENT, UNSUPPORTED, and what the backend
+  // reports.
+  virtual ncast_status prepare_plan(const narrowcast::plan::Plan& plan, const narrowcast::plan::verify::Report& proof,
+                                    ncast_dtype dtype, ncast_redop op,
+                                    std::unique_ptr<narrowcast::executor::LoadedPlan>* prepared) {
     static_cast<void>(plan), static_cast<void>(proof), static_cast<void>(dtype), static_cast<void>(op);
-    static_cast<void>(loaded);
+    static_cast<void>(prepared);
     return narrowcast::fail(NCAST_UNSUPPORTED, "this backend does not run plans");
   }
 

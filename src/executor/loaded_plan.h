@@ -5,9 +5,14 @@
 
 namespace narrowcast::executor {
 
+// ncast_comm::prepare_plan makes it, on one rank; then all ranks load it together.
 class LoadedPlan {
  public:
   virtual ~LoadedPlan() = default;  // no call of the plan is running; the communicator may have been destroyed
+
+  // Collective, once all ranks have prepared the same plan. After an error the plan is only destroyed; all ranks get
+  // one.
+  virtual ncast_status load() = 0;
 
   // Enqueues a call whose arguments have been checked. Its operation, root, type and reduction are those of the plan.
   virtual ncast_status run(const Call& call) = 0;

@@ -178,6 +178,7 @@ SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "ncast_plan_destroy": (None, [c_void_p]),
     "ncast_plan_compile": (_STATUS, [c_void_p, c_int, c_int, c_int, c_char_p, POINTER(c_void_p)]),
     "ncast_plan_load": (_STATUS, [c_void_p, c_void_p, c_int, c_int, POINTER(c_void_p)]),
+    "ncast_plan_decline": (_STATUS, [c_void_p, c_char_p]),
     "ncast_loaded_plan_run": (_STATUS, [c_void_p, c_void_p, c_void_p, c_uint64, c_void_p]),
     "ncast_loaded_plan_destroy": (_STATUS, [c_void_p]),
     "ncast_plan_schema": (_STATUS, [POINTER(c_void_p)]),

@@ -308,7 +308,8 @@ ncast_status Communicator::abort() {
 ncast_status Communicator::exchange(const void* mine, size_t bytes, void* all) {
   const std::lock_guard lock(sharing_);
   if (ncast_status status = check_error()) return status;
-  return rendezvous_->all_gather(mine, bytes, all);
+  const ncast_status status = rendezvous_->all_gather(mine, bytes, all);
+  return status == NCAST_OK ? status : set_last_error(status);
 }
 
 cudaError_t Communicator::copy_synchronously(void* to, const void* from, size_t bytes) const {

@@ -52,8 +52,8 @@ class Communicator final : public ncast_comm {
   // Enqueues the calls of a group in order. Any thread may call this.
   ncast_status launch(const std::vector<const Call*>& calls);
 
-  ncast_status load_plan(const plan::Plan& plan, const plan::verify::Report& proof, ncast_dtype dtype, ncast_redop op,
-                         std::unique_ptr<LoadedPlan>* loaded) override;
+  ncast_status prepare_plan(const plan::Plan& plan, const plan::verify::Report& proof, ncast_dtype dtype,
+                            ncast_redop op, std::unique_ptr<LoadedPlan>* prepared) override;
 
   // See narrowcast/comm.h.
   ncast_status register_memory(void* memory, size_t bytes, uint32_t* region);

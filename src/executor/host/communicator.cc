@@ -16,7 +16,7 @@ Communicator::Communicator(std::unique_ptr<channel::World> joined_world, const S
       staging(shape),
       sends(static_cast<size_t>(world->ranks())),
       receives(static_cast<size_t>(world->ranks())),
-      plans(std::make_shared<Plans>(*this)) {
+      plans(std::make_unique<Plans>(*this)) {
   counters_.scratch_bytes = shape.bytes(world->ranks());
   set_decider({.ranks = world->ranks(), .link = select::Link::shared_memory}, {});  // nothing depends on costs
 }
@@ -91,9 +91,9 @@ ncast_status Communicator::exchange(const void* mine, size_t bytes, void* all) {
   return launch({call});
 }
 
-ncast_status Communicator::load_plan(const plan::Plan& plan, const plan::verify::Report& proof, ncast_dtype dtype,
-                                     ncast_redop op, std::unique_ptr<LoadedPlan>* loaded) {
-  return host::load_plan(*this, plan, proof, dtype, op, loaded);
+ncast_status Communicator::prepare_plan(const plan::Plan& plan, const plan::verify::Report& proof,
+                                        ncast_dtype /*dtype*/, ncast_redop op, std::unique_ptr<LoadedPlan>* prepared) {
+  return host::prepare_plan(*this, plan, proof, op, prepared);
 }
 
 void Communicator::count_call(Operation operation) {

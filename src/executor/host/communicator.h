@@ -30,7 +30,7 @@ class Communicator final : public ncast_comm {
   uint64_t collectives = 0;            // collectives started so far
   std::vector<uint64_t> sends;         // by peer: sends started so far
   std::vector<uint64_t> receives;      // by peer: receives started so far
-  const std::shared_ptr<Plans> plans;  // that this communicator has prepared
+  const std::unique_ptr<Plans> plans;  // that this communicator has prepared
 
   channel::RankSet all_peers() const;
 
@@ -47,8 +47,8 @@ class Communicator final : public ncast_comm {
   ncast_status check_error() override;
   ncast_status abort() override;
   ncast_status exchange(const void* mine, size_t bytes, void* all) override;
-  ncast_status load_plan(const plan::Plan& plan, const plan::verify::Report& proof, ncast_dtype dtype, ncast_redop op,
-                         std::unique_ptr<LoadedPlan>* loaded) override;
+  ncast_status prepare_plan(const plan::Plan& plan, const plan::verify::Report& proof, ncast_dtype dtype,
+                            ncast_redop op, std::unique_ptr<LoadedPlan>* prepared) override;
 
   void count_call(Operation operation);
   void count_sent(Operation operation, uint64_t raw_bytes, uint64_t wire_bytes);

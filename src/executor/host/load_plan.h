@@ -9,9 +9,9 @@
 
 namespace narrowcast::executor::host {
 
-// Implements ncast_comm::load_plan. After the errors MISMATCH, INVALID_ARGUMENT and REMOTE_ERROR of this function
-// itself the communicator remains usable; all ranks get an error.
-ncast_status load_plan(Communicator& comm, const plan::Plan& plan, const plan::verify::Report& proof, ncast_dtype dtype,
-                       ncast_redop op, std::unique_ptr<LoadedPlan>* loaded);
+// Implements ncast_comm::prepare_plan. After an error of the plan's load() the communicator remains usable, unless it
+// has failed itself.
+ncast_status prepare_plan(Communicator& comm, const plan::Plan& plan, const plan::verify::Report& proof, ncast_redop op,
+                          std::unique_ptr<LoadedPlan>* prepared);
 
 }  // namespace narrowcast::executor::host

@@ -118,6 +118,35 @@ def test_a_refuted_plan_is_not_loaded_and_the_communicator_remains_usable():
         assert "2 messages are sent and 1 received" in message
 
 
+@pytest.mark.parametrize(
+    ("plan", "dtype", "reason"),
+    [
+        ('{"narrowcast_plan": 1, "nam', "float32", "line 1"),
+        (build("ring", "all_reduce", 2), "float99", "float99"),
+        (None, "float32", "the file has gone"),
+    ],
+)
+def test_a_rank_without_a_plan_ends_the_others_with_the_reason(plan, dtype, reason):
+    def body(comm: Any) -> str:
+        if comm.rank == 0:
+            with pytest.raises(RemoteError) as caught:
+                comm.load_plan(build("ring", "all_reduce", 2), "float32")
+            message = str(caught.value)
+        elif plan is None:
+            comm.decline_plan(message := reason)
+        else:
+            with pytest.raises((ValueError, InvalidArgumentError)) as failed:
+                comm.load_plan(plan, dtype)
+            message = str(failed.value)
+        comm.all_reduce(np.ones(3, np.float32))
+        return message
+
+    remote, own = succeed(on_ranks(2, body))
+    assert "rank 1 cannot load the plan: " in remote
+    assert reason in remote
+    assert reason in own
+
+
 def test_different_plans_are_a_mismatch_and_the_communicator_remains_usable():
     def body(comm: Any) -> str:
         with pytest.raises(MismatchError, match="ranks load different plans") as caught:

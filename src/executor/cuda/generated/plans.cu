@@ -34,11 +34,11 @@ ncast_status failed(const char* what, cudaError_t error) { return channel::cuda_
 
 class GeneratedPlan final : public LoadedPlan {
  public:
-  GeneratedPlan(Communicator& comm, CompiledPlan compiled) : comm_(comm), compiled_(std::move(compiled)) {}
+  GeneratedPlan(Communicator& comm, CompiledPlan compiled)
+      : comm_(comm), compiled_(std::move(compiled)), device_(comm.device_) {}
   ~GeneratedPlan() override;
 
-  // Collective.
-  ncast_status load();
+  ncast_status load() override;
   ncast_status run(const Call& call) override;
   ncast_status release() override;
 
@@ -58,7 +58,7 @@ class GeneratedPlan final : public LoadedPlan {
 
   Communicator& comm_;
   CompiledPlan compiled_;
-  int device_ = 0;
+  const int device_;
   cudaLibrary_t block_library_ = nullptr, packet_library_ = nullptr;
   const void *blocks_ = nullptr, *packets_ = nullptr, *aligned_packets_ = nullptr;
   PlanLayout layout_ = {};
@@ -83,11 +83,15 @@ ncast_status GeneratedPlan::release() {
 }
 
 ncast_status GeneratedPlan::load() {
-  device_ = comm_.device_;
+  const DeviceGuard device_guard(device_);
   lay_out();
   ncast_status status = load_kernels();
   if (status == NCAST_OK) status = allocate();
-  return status;
+  if (status == NCAST_OK) {
+    const std::lock_guard lock(comm_.sharing_);
+    status = comm_.rendezvous_->barrier();
+  }
+  return status == NCAST_OK ? status : comm_.set_last_error(status);
 }
 
 ncast_status GeneratedPlan::load_kernels() {
@@ -315,54 +319,21 @@ cudaError_t GeneratedPlan::launch_blocks(const Call& call, uint64_t piece_bytes,
   return cudaSuccess;
 }
 
-ncast_status Communicator::load_plan(const plan::Plan& plan, const plan::verify::Report& /*proof*/, ncast_dtype dtype,
-                                     ncast_redop op, std::unique_ptr<LoadedPlan>* loaded) {
+ncast_status Communicator::prepare_plan(const plan::Plan& plan, const plan::verify::Report& /*proof*/,
+                                        ncast_dtype dtype, ncast_redop op, std::unique_ptr<LoadedPlan>* prepared) {
   const DeviceGuard device_guard(device_);
-  if (ncast_status status = check_error()) return status;
   int major = 0, minor = 0;
   cudaError_t error = cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device_);
   if (error == cudaSuccess) error = cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device_);
   if (error != cudaSuccess) return failed("querying the GPU", error);
-
-  // The ranks agree on whether they can all run the plan before they do anything else together.
-  struct Prepared {
-    uint64_t hash;
-    uint32_t status;
-  };
   CompiledPlan compiled;
-  ncast_status status = NCAST_OK;
-  if (plan.rank_count() != ranks()) {
-    status =
-        fail(NCAST_INVALID_ARGUMENT, "the plan has %d ranks, but the communicator has %d", plan.rank_count(), ranks());
-  } else {
-    status = compile(plan, {dtype, op, major * 10 + minor, layout_.slots()}, CubinCache::default_folder(), &compiled);
-  }
-  if (status == NCAST_OK && most_warps(compiled.program, compiled.blocks, agreement_.max_ctas, layout_.rings()) == 0)
-    status = fail(NCAST_UNSUPPORTED, "the plan has %u groups, too many for the %u CTAs of %u warps of a kernel",
-                  compiled.program.groups(), agreement_.max_ctas, compiled.blocks.workers);
-  const std::string message = ncast_last_error();
-  const Prepared own{compiled.hash, static_cast<uint32_t>(status)};
-  std::vector<Prepared> all(static_cast<size_t>(ranks()));
-  {
-    const std::lock_guard lock(sharing_);
-    if (ncast_status failed = rendezvous_->all_gather(&own, sizeof own, all.data())) return set_last_error(failed);
-  }
-  if (status != NCAST_OK) return fail(status, "%s", message.c_str());
-  for (int peer = 0; peer < ranks(); ++peer) {
-    const Prepared& other = all[static_cast<size_t>(peer)];
-    if (other.status != NCAST_OK)
-      return fail(static_cast<ncast_status>(other.status), "rank %d cannot load the plan", peer);
-    if (other.hash != own.hash)
-      return fail(NCAST_MISMATCH, "rank %d and rank %d load different plans, types or reductions", rank(), peer);
-  }
-  auto made = std::make_unique<GeneratedPlan>(*this, std::move(compiled));
-  status = made->load();
-  if (status != NCAST_OK) return set_last_error(status);
-  {
-    const std::lock_guard lock(sharing_);
-    if (ncast_status failed = rendezvous_->barrier()) return set_last_error(failed);
-  }
-  *loaded = std::move(made);
+  if (ncast_status status =
+          compile(plan, {dtype, op, major * 10 + minor, layout_.slots()}, CubinCache::default_folder(), &compiled))
+    return status;
+  if (most_warps(compiled.program, compiled.blocks, agreement_.max_ctas, layout_.rings()) == 0)
+    return fail(NCAST_UNSUPPORTED, "the plan has %u groups, too many for the %u CTAs of %u warps of a kernel",
+                compiled.program.groups(), agreement_.max_ctas, compiled.blocks.workers);
+  *prepared = std::make_unique<GeneratedPlan>(*this, std::move(compiled));
   return NCAST_OK;
 }
 

@@ -1,0 +1,106 @@
+// Loading plans: what the ranks learn of each other's errors, and plans that outlive their communicator.
+#include <cstring>
+#include <string>
+#include <string_view>
+
+#include "executor/registry.h"
+#include "narrowcast/plan.h"
+#include "plan/builders/builders.h"
+#include "plan/handle.h"
+#include "support/ranks.h"
+
+namespace narrowcast::testing {
+namespace {
+
+ncast_plan built(const char* name, int ranks) {
+  plan::builders::Request request;
+  request.operation = plan::Operation::all_reduce;
+  request.ranks = ranks;
+  ncast_plan made;
+  EXPECT_OK(plan::builders::build(name, request, &made.plan));
+  return made;
+}
+
+// A plan of which rank 1 does not receive what rank 0 sends.
+ncast_plan refuted(int ranks) {
+  ncast_plan plan = built("all_pairs", ranks);
+  plan.plan.ranks[1].groups[0].steps.pop_back();
+  return plan;
+}
+
+bool last_error_contains(std::string_view text) {
+  return std::string_view(ncast_last_error()).find(text) != std::string_view::npos;
+}
+
+// Loads on all ranks, of which rank 1 does as load_badly(comm) does. The others must get REMOTE_ERROR at once, with the
+// reason, and all can go on.
+template <typename LoadBadly>
+void check_others_learn(const char* reason, const LoadBadly& load_badly) {
+  constexpr int ranks = 3;
+  const ncast_unique_id id = new_id();
+  const ncast_plan right = built("ring", ranks);
+  run_threads(ranks, [&](int rank) {
+    // Less time than the limit of the test: a rank that waits for another one fails it.
+    const Comm comm(id, rank, ranks, {.timeout_seconds = 50});
+    ncast_loaded_plan* loaded = nullptr;
+    if (rank == 1) {
+      load_badly(static_cast<ncast_comm*>(comm));
+    } else {
+      EXPECT(ncast_plan_load(comm, &right, NCAST_FLOAT32, NCAST_SUM, &loaded) == NCAST_REMOTE_ERROR);
+      EXPECT(last_error_contains("rank 1 cannot load the plan: "));
+      EXPECT(last_error_contains(reason));
+    }
+    EXPECT(loaded == nullptr);
+    EXPECT_OK(ncast_plan_load(comm, &right, NCAST_FLOAT32, NCAST_SUM, &loaded));
+    float values[5] = {1, 2, 3, 4, 5};
+    EXPECT_OK(ncast_loaded_plan_run(loaded, values, values, 5, nullptr));
+    EXPECT(values[4] == 15);
+    EXPECT_OK(ncast_loaded_plan_destroy(loaded));
+  });
+}
+
+TEST_CASE("all ranks learn at once that a rank's plan is refuted") {
+  check_others_learn("is wrong (structure)", [](ncast_comm* comm) {
+    const ncast_plan plan = refuted(3);
+    ncast_loaded_plan* loaded = nullptr;
+    EXPECT(ncast_plan_load(comm, &plan, NCAST_FLOAT32, NCAST_SUM, &loaded) == NCAST_INVALID_ARGUMENT);
+    EXPECT(last_error_contains("ncast_plan_load: the plan"));
+  });
+}
+
+TEST_CASE("all ranks learn at once that a rank's plan or arguments are invalid") {
+  check_others_learn("the plan has 2 ranks, and the communicator 3", [](ncast_comm* comm) {
+    const ncast_plan plan = built("ring", 2);
+    ncast_loaded_plan* loaded = nullptr;
+    EXPECT(ncast_plan_load(comm, &plan, NCAST_FLOAT32, NCAST_SUM, &loaded) == NCAST_INVALID_ARGUMENT);
+  });
+  check_others_learn("plan is NULL", [](ncast_comm* comm) {
+    ncast_loaded_plan* loaded = nullptr;
+    EXPECT(ncast_plan_load(comm, nullptr, NCAST_FLOAT32, NCAST_SUM, &loaded) == NCAST_INVALID_ARGUMENT);
+  });
+  check_others_learn("dtype is 99", [](ncast_comm* comm) {
+    const ncast_plan plan = built("ring", 3);
+    ncast_loaded_plan* loaded = nullptr;
+    EXPECT(ncast_plan_load(comm, &plan, static_cast<ncast_dtype>(99), NCAST_SUM, &loaded) == NCAST_INVALID_ARGUMENT);
+  });
+}
+
+TEST_CASE("all ranks learn at once that a rank has no plan") {
+  check_others_learn("cannot open ring.json",
+                     [](ncast_comm* comm) { EXPECT_OK(ncast_plan_decline(comm, "cannot open ring.json")); });
+  check_others_learn("no reason given", [](ncast_comm* comm) { EXPECT_OK(ncast_plan_decline(comm, nullptr)); });
+}
+
+TEST_CASE("each rank gets its own error if all of them have one") {
+  const ncast_unique_id id = new_id();
+  run_threads(2, [&](int rank) {
+    const Comm comm(id, rank, 2);
+    const ncast_plan plan = refuted(2);
+    ncast_loaded_plan* loaded = nullptr;
+    EXPECT(ncast_plan_load(comm, &plan, NCAST_FLOAT32, NCAST_SUM, &loaded) == NCAST_INVALID_ARGUMENT);
+    EXPECT(last_error_contains("is wrong"));
+  });
+}
+
+}  // namespace
+}  // namespace narrowcast::testing
