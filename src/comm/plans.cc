@@ -24,6 +24,7 @@ using operation::Operation;
 
 struct ncast_loaded_plan {
   ncast_comm* comm;
+  uint64_t comm_number;
   Call call;  // without buffers, count and stream
   std::unique_ptr<executor::LoadedPlan> plan;
 };
@@ -73,6 +74,7 @@ ncast_status prepare(ncast_comm* comm, const ncast_plan* plan, ncast_dtype dtype
   plan::verify::Report proof;
   if (ncast_status status = prove(lowered, &proof)) return status;
   loaded->comm = comm;
+  loaded->comm_number = comm->number();
   loaded->call.operation = operation;
   loaded->call.dtype = dtype;
   loaded->call.redop = operation::reduces(operation) ? op : NCAST_SUM;
@@ -122,7 +124,7 @@ ncast_status ncast_loaded_plan_run(ncast_loaded_plan* loaded, const void* send, 
   return guarded(function, [&] {
     if (loaded == nullptr) return comm::null_argument(function, "loaded");
     CommUse use;
-    if (ncast_status status = use.begin(function, loaded->comm)) return status;
+    if (ncast_status status = use.begin_same(function, loaded->comm, loaded->comm_number)) return status;
     Call call = loaded->call;
     call.send = send;
     call.recv = recv;
@@ -141,7 +143,7 @@ ncast_status ncast_loaded_plan_destroy(ncast_loaded_plan* loaded) {
     const std::unique_ptr<ncast_loaded_plan> owned(loaded);
     if (owned == nullptr) return NCAST_OK;
     CommUse use;
-    if (use.begin(function, owned->comm) != NCAST_OK)
+    if (use.begin_same(function, owned->comm, owned->comm_number) != NCAST_OK)
       return NCAST_OK;  // destroyed, and idle since
     return named(function, owned->plan->release());
   });

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <array>
+#include <atomic>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <utility>
@@ -30,6 +32,8 @@ struct ncast_comm {
   ncast_backend backend() const { return backend_; }
   int rank() const { return rank_; }
   int ranks() const { return ranks_; }
+  // No other communicator of this process has or had the same number, even if it has the same address.
+  uint64_t number() const { return number_; }
 
   // The first error of the communicator, on this rank or another one. Sets the last error to its message. Any thread.
   virtual ncast_status check_error() = 0;
@@ -87,7 +91,13 @@ struct ncast_comm {
  private:
   virtual int device() const { return -1; }
 
+  static uint64_t next_number() {
+    static std::atomic<uint64_t> last{0};
+    return ++last;
+  }
+
   const ncast_backend backend_;
+  const uint64_t number_ = next_number();
   const int rank_;
   const int ranks_;
   std::shared_ptr<narrowcast::select::Decider> decider_;

@@ -70,6 +70,11 @@ ncast_status CommUse::begin(const char* function, const ncast_comm* comm, bool a
   return NCAST_OK;
 }
 
+ncast_status CommUse::begin_same(const char* function, const ncast_comm* comm, uint64_t number) {
+  if (ncast_status status = begin(function, comm)) return status;
+  return comm->number() == number ? NCAST_OK : reject(function, comm, nullptr);
+}
+
 CommUse::~CommUse() {
   if (comm_ == nullptr) return;
   const std::lock_guard lock(registry().mutex);

@@ -18,6 +18,9 @@ class CommUse {
   // process that this one was forked from created it.
   ncast_status begin(const char* function, const ncast_comm* comm) { return begin(function, comm, false); }
 
+  // As begin(), but also INVALID_ARGUMENT if another communicator has the address of the one with this number by now.
+  ncast_status begin_same(const char* function, const ncast_comm* comm, uint64_t number);
+
   // As begin(), but also allowed while the communicator is being destroyed: the destruction waits for calls, which an
   // abort ends.
   ncast_status begin_abort(const char* function, const ncast_comm* comm) { return begin(function, comm, true); }

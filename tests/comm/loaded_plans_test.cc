@@ -102,5 +102,63 @@ TEST_CASE("each rank gets its own error if all of them have one") {
   });
 }
 
+// A communicator of one rank whose plans count what happens to them. All of them have the same address.
+class FakeComm final : public ncast_comm {
+ public:
+  static inline int runs = 0, releases = 0;
+
+  FakeComm() : ncast_comm(NCAST_BACKEND_CUDA, 0, 1) {}
+
+  static void* operator new(size_t) { return memory; }
+  static void operator delete(void*) {}
+
+  ncast_status check_error() override { return NCAST_OK; }
+  ncast_status abort() override { return NCAST_OK; }
+  executor::Counters counters() const override { return {}; }
+  ncast_status wait_until_idle() override { return NCAST_OK; }
+  ncast_status exchange(const void* mine, size_t bytes, void* all) override {
+    std::memcpy(all, mine, bytes);
+    return NCAST_OK;
+  }
+  ncast_status prepare_plan(const plan::Plan&, const plan::verify::Report&, ncast_dtype, ncast_redop,
+                            std::unique_ptr<executor::LoadedPlan>* prepared) override {
+    *prepared = std::make_unique<FakePlan>();
+    return NCAST_OK;
+  }
+
+ private:
+  class FakePlan final : public executor::LoadedPlan {
+   public:
+    ncast_status load() override { return NCAST_OK; }
+    ncast_status run(const executor::Call&) override { return ++runs, NCAST_OK; }
+    ncast_status release() override { return ++releases, NCAST_OK; }
+  };
+
+  alignas(std::max_align_t) static unsigned char memory[];
+};
+alignas(std::max_align_t) unsigned char FakeComm::memory[sizeof(FakeComm)];
+
+TEST_CASE("a plan does not run on a communicator that has the address of its own one, which was destroyed") {
+  ncast_comm* comm = new FakeComm;
+  executor::add_communicator(comm);
+  const ncast_plan plan = built("all_pairs", 1);
+  ncast_loaded_plan* loaded = nullptr;
+  REQUIRE(ncast_plan_load(comm, &plan, NCAST_FLOAT32, NCAST_SUM, &loaded) == NCAST_OK);
+  float value = 1;
+  REQUIRE(ncast_loaded_plan_run(loaded, &value, &value, 1, nullptr) == NCAST_OK);
+  CHECK(FakeComm::runs == 1);
+  REQUIRE(ncast_comm_destroy(comm) == NCAST_OK);
+
+  ncast_comm* next = new FakeComm;
+  REQUIRE(next == comm);
+  executor::add_communicator(next);
+  CHECK(ncast_loaded_plan_run(loaded, &value, &value, 1, nullptr) == NCAST_INVALID_ARGUMENT);
+  CHECK(last_error_contains("has been destroyed"));
+  CHECK(ncast_loaded_plan_destroy(loaded) == NCAST_OK);
+  CHECK(FakeComm::runs == 1);
+  CHECK(FakeComm::releases == 0);
+  CHECK(ncast_comm_destroy(next) == NCAST_OK);
+}
+
 }  // namespace
 }  // namespace narrowcast::testing
