@@ -5,6 +5,7 @@
 
 #include "narrowcast/comm.h"
 #include "narrowcast/operation.h"
+#include "narrowcast/text.h"
 #include "narrowcast/types.h"
 
 #ifdef __cplusplus
@@ -13,14 +14,6 @@ extern "C" {
 
 // A plan. Immutable, so any number of threads can use it.
 typedef struct ncast_plan ncast_plan;
-
-// A text that the library has made, such as JSON.
-typedef struct ncast_text ncast_text;
-// The text, which ends with a zero byte, and its bytes without it. Valid until the text is destroyed.
-NCAST_API const char* ncast_text_data(const ncast_text* text);
-NCAST_API size_t ncast_text_bytes(const ncast_text* text);
-// NULL is allowed.
-NCAST_API void ncast_text_destroy(ncast_text* text);
 
 // Set struct_bytes to sizeof(ncast_plan_info) before the call. Later versions append members. Strings live as long as
 // the plan.

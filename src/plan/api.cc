@@ -1,5 +1,6 @@
 // The functions of plan.h that every plan needs.
 #include <algorithm>
+#include <memory>
 
 #include "plan/handle.h"
 #include "plan/json/json.h"
@@ -35,10 +36,6 @@ ncast_plan_info info_of(const plan::Plan& plan) {
 
 extern "C" {
 
-const char* ncast_text_data(const ncast_text* text) { return text == nullptr ? "" : text->text.c_str(); }
-size_t ncast_text_bytes(const ncast_text* text) { return text == nullptr ? 0 : text->text.size(); }
-void ncast_text_destroy(ncast_text* text) { delete text; }
-
 ncast_status ncast_plan_read(const char* json, size_t bytes, ncast_plan** plan) {
   constexpr const char* function = "ncast_plan_read";
   if (json == nullptr || plan == nullptr)
@@ -54,7 +51,7 @@ ncast_status ncast_plan_read(const char* json, size_t bytes, ncast_plan** plan) 
 ncast_status ncast_plan_write(const ncast_plan* plan, ncast_text** json) {
   constexpr const char* function = "ncast_plan_write";
   if (ncast_status status = plan::check_plan(function, plan)) return status;
-  return plan::make_text(function, json, [&] { return plan::json::write(plan->plan); });
+  return make_text(function, json, [&] { return plan::json::write(plan->plan); });
 }
 
 ncast_status ncast_plan_describe(const ncast_plan* plan, ncast_plan_info* info) {
@@ -78,7 +75,7 @@ ncast_status ncast_plan_lower(const ncast_plan* plan, ncast_plan** lowered) {
 void ncast_plan_destroy(ncast_plan* plan) { delete plan; }
 
 ncast_status ncast_plan_schema(ncast_text** schema) {
-  return plan::make_text("ncast_plan_schema", schema, [] { return plan::json::schema(); });
+  return make_text("ncast_plan_schema", schema, [] { return plan::json::schema(); });
 }
 
 }  // extern "C"

@@ -1,4 +1,6 @@
 // The functions of plan.h that build plans.
+#include <memory>
+
 #include "plan/builders/builders.h"
 #include "plan/handle.h"
 #include "status/sized_struct.h"

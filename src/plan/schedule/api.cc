@@ -91,7 +91,7 @@ ncast_status ncast_plan_simulate(const ncast_plan* lowered, const char* machine_
     plan::simulate::Prediction prediction;
     if (ncast_status status = plan::simulate::simulate(lowered->plan, machine, options_of(values, 16), &prediction))
       return status;
-    return plan::make_text(function, report, [&] { return report_of(prediction, values.timeline != 0); });
+    return make_text(function, report, [&] { return report_of(prediction, values.timeline != 0); });
   });
 }
 
@@ -108,7 +108,7 @@ ncast_status ncast_plan_schedule(const ncast_plan* lowered, const char* machine_
     // One micro-batch: the warps of a group run different micro-batches, and hide each other's waits.
     const plan::schedule::Options options{options_of(values, 1), values.max_groups};
     if (ncast_status status = plan::schedule::schedule(lowered->plan, machine, options, &result)) return status;
-    if (ncast_status status = plan::make_text(function, report, [&] {
+    if (ncast_status status = make_text(function, report, [&] {
           return Json{{"before", json_of(result.before)}, {"after", json_of(result.after)}}.dump();
         }))
       return status;

@@ -18,7 +18,7 @@ extern "C" ncast_status ncast_plan_verify(const ncast_plan* const* plans, size_t
     if (ncast_status status = plan::check_plan(function, plans[i])) return status;
     list.push_back(&plans[i]->plan);
   }
-  return plan::make_text(function, report, [&] {
+  return make_text(function, report, [&] {
     return plan::verify::to_json(plan::verify::verify(list, {.depth = given.depth, .split = given.skip_split == 0}));
   });
 }

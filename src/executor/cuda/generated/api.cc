@@ -52,6 +52,6 @@ extern "C" ncast_status ncast_plan_compile(const ncast_plan* plan, ncast_dtype d
     }
     if (report == nullptr) return NCAST_OK;
     const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
-    return plan::make_text(function, report, [&] { return report_of(compiled, seconds.count()); });
+    return make_text(function, report, [&] { return report_of(compiled, seconds.count()); });
   });
 }
