@@ -35,6 +35,7 @@ class BoundedWait {
 
  private:
   static constexpr std::chrono::milliseconds inspection_interval{50};
+  static constexpr uint32_t busy_polls_per_check = 64;
 
   World& world_;
   bootstrap::Limit limit_;
@@ -45,7 +46,8 @@ class BoundedWait {
   bool inspecting_ = false;
   bootstrap::Clock::time_point stalled_since_;
   bootstrap::Clock::time_point last_inspection_;
-  bootstrap::Clock::time_point last_interrupt_check_ = bootstrap::Clock::now();
+  bootstrap::Clock::time_point last_interrupt_check_;  // or the first poll that could have checked
+  uint32_t busy_polls_ = 0;                            // that were not preceded by one without progress
 };
 
 }  // namespace narrowcast::channel
