@@ -35,6 +35,9 @@ ncast_status launch(const std::vector<Call>& calls) {
       return fail(status, "the communicator has failed: %s", cause.c_str());
     }
   }
+  const ncast_backend first = calls[0].comm->backend();
+  if (std::ranges::all_of(calls, [first](const Call& call) { return call.comm->backend() == first; }))
+    return find_backend(first)->launch(calls);
   // The CUDA backend first, because it only enqueues its calls, while those of the host may run here. Launch on both
   // even if one fails, because other ranks may be waiting for the calls.
   ncast_status first_error = NCAST_OK;
