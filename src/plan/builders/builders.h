@@ -24,12 +24,17 @@ struct Row {
   const char* name;  // "ring"
   const char* text;  // what it does, for listings
   bool (*suits)(Operation operation);
+  bool (*suits_ranks)(int ranks);
+  bool is_in_rank_order;  // reductions combine the values of all ranks in one step, in rank order
+  bool is_for_nodes;      // distinguishes ranks of the same node from others
   // The request is valid and its operation suits. Error: INVALID_ARGUMENT if the algorithm does not work for the number
   // of ranks; the message begins with the name of the algorithm.
   ncast_status (*build)(const Request& request, Plan* plan);
 };
 
 std::span<const Row> rows();
+// Whether the algorithm `name` exists and works for this number of ranks.
+bool suits_ranks(std::string_view name, int ranks);
 
 // Builds the plan of the algorithm `name`. Errors: INVALID_ARGUMENT, for an unknown name, an operation that does not
 // suit, or a number out of range.

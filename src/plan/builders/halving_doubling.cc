@@ -1,10 +1,7 @@
 // halving_doubling: log2(ranks) exchanges with ranks at distances that are powers of two. All-gathers double the number
 // of pieces that a rank has, reduce-scatters halve the number that it still reduces, all-reduces do both. Two ranks
 // combine their values in the order of their numbers, so both get the same bits.
-#include <bit>
-
 #include "plan/builders/writer.h"
-#include "status/error.h"
 
 namespace narrowcast::plan::builders {
 namespace {
@@ -59,9 +56,6 @@ class HalvingDoubling {
 
 ncast_status halving_doubling(const Request& request, Plan* plan) {
   const auto ranks = static_cast<uint32_t>(request.ranks);
-  if (!std::has_single_bit(ranks)) {
-    return fail(NCAST_INVALID_ARGUMENT, "halving_doubling: ranks is %u, which is not a power of two", ranks);
-  }
   const Operation operation = request.operation;
   Writer writer(request, "halving_doubling", operation == Operation::all_reduce ? ranks : 1, plan);
   for (int rank = 0; rank < request.ranks; ++rank) {

@@ -1,4 +1,6 @@
 // The table of builders, and the checks of their arguments.
+#include <algorithm>
+#include <bit>
 #include <string>
 
 #include "codec/codec.h"
@@ -19,28 +21,34 @@ bool one_of(Operation operation) {
   return ((operation == operations) || ...);
 }
 
+bool any_ranks(int /*ranks*/) { return true; }
+bool power_of_two(int ranks) { return std::has_single_bit(static_cast<unsigned>(ranks)); }
+
+constexpr bool in_rank_order = true, for_nodes = true;
 constexpr Row table[] = {
     {"all_pairs", "every rank sends each value directly to the ranks that need it; reduces in rank order", every,
-     all_pairs},
+     any_ranks, in_rank_order, !for_nodes, all_pairs},
     {"relay", "the root sends every other rank one piece, which that rank sends on", one_of<Operation::broadcast>,
-     relay},
+     any_ranks, in_rank_order, !for_nodes, relay},
     {"ring", "every rank receives from the rank before it and sends to the next one",
      one_of<Operation::all_gather, Operation::reduce_scatter, Operation::all_reduce, Operation::broadcast,
             Operation::reduce>,
-     ring},
+     any_ranks, !in_rank_order, !for_nodes, ring},
     {"halving_doubling", "exchanges with ranks at distances that are powers of two",
-     one_of<Operation::all_gather, Operation::reduce_scatter, Operation::all_reduce>, halving_doubling},
+     one_of<Operation::all_gather, Operation::reduce_scatter, Operation::all_reduce>, power_of_two, !in_rank_order,
+     !for_nodes, halving_doubling},
     {"tree", "a binomial tree whose root is the operation's, or rank 0",
      one_of<Operation::broadcast, Operation::reduce, Operation::gather, Operation::scatter, Operation::all_reduce>,
-     tree},
+     any_ranks, !in_rank_order, !for_nodes, tree},
     {"two_level", "values cross once between nodes, and are distributed or combined within the nodes",
      one_of<Operation::all_gather, Operation::reduce_scatter, Operation::all_reduce, Operation::broadcast,
             Operation::reduce>,
-     two_level},
+     any_ranks, !in_rank_order, for_nodes, two_level},
     {"one_shot", "every rank stores packets in the memory of all ranks that need them; reduces in rank order",
-     one_of<Operation::all_gather, Operation::all_to_all, Operation::reduce_scatter, Operation::all_reduce>, one_shot},
+     one_of<Operation::all_gather, Operation::all_to_all, Operation::reduce_scatter, Operation::all_reduce>, any_ranks,
+     in_rank_order, !for_nodes, one_shot},
     {"two_shot", "as one_shot, but every rank reduces one part and sends the result", one_of<Operation::all_reduce>,
-     two_shot},
+     any_ranks, in_rank_order, !for_nodes, two_shot},
 };
 
 ncast_status check(const char* name, const Request& request) {
@@ -61,6 +69,11 @@ ncast_status check(const char* name, const Request& request) {
 
 std::span<const Row> rows() { return table; }
 
+bool suits_ranks(std::string_view name, int ranks) {
+  const Row* const found = std::ranges::find_if(table, [&](const Row& row) { return row.name == name; });
+  return found != std::end(table) && found->suits_ranks(ranks);
+}
+
 ncast_status build(std::string_view name, const Request& request, Plan* plan) {
   std::string names;
   for (const Row& row : table) {
@@ -71,6 +84,9 @@ ncast_status build(std::string_view name, const Request& request, Plan* plan) {
     if (ncast_status status = check(row.name, request)) return status;
     if (!row.suits(request.operation)) {
       return fail(NCAST_INVALID_ARGUMENT, "%s has no plan for %s", row.name, operation::name_of(request.operation));
+    }
+    if (!row.suits_ranks(request.ranks)) {
+      return fail(NCAST_INVALID_ARGUMENT, "%s: ranks is %d, which is not a power of two", row.name, request.ranks);
     }
     return row.build(request, plan);
   }

@@ -24,7 +24,7 @@ void for_each_request(const Body& body) {
     for (const auto& description : operation::descriptions) {
       if (!row.suits(description.operation)) continue;
       for (int ranks = 1; ranks <= 8; ++ranks) {
-        if (name == "halving_doubling" && (ranks & (ranks - 1)) != 0) continue;
+        if (!row.suits_ranks(ranks)) continue;
         for (int places = 1; places <= ranks; ++places) {
           if (ranks % places != 0 || (name != "two_level" && places > 1)) continue;
           for (const int root : {0, ranks / 2}) {
@@ -54,6 +54,18 @@ TEST_CASE("the plan of every builder is proved, whole and with split messages") 
       const bool is_direct = name == "all_pairs" || name == "one_shot" || name == "two_shot";
       if (codec == NCAST_CODEC_RAW || is_direct) CHECK(report.same_everywhere);
     }
+  });
+}
+
+TEST_CASE("builders that reduce in rank order say so") {
+  for_each_request([](const builders::Row& row, const Request& request) {
+    if (!row.is_in_rank_order || !operation::reduces(request.operation)) return;
+    Plan plan;
+    REQUIRE(row.build(request, &plan) == NCAST_OK);
+    const verify::Report report = verify::verify(plan);
+    INFO(plan.name, ", ", request.ranks, " ranks");
+    CHECK(report.rank_order);
+    CHECK(report.roundings <= 1);
   });
 }
 
