@@ -62,7 +62,7 @@ PYTHON_ALLOWED: dict[str, set[str]] = {
     "safetensors": {"files", "_files", *_LOWEST},
     "torch_backend": {"comm", "_comm", *_LOWEST},
     "plots": {"ratios", "_files", *_LOWEST},
-    "plan": {"_plan", *_LOWEST},
+    "plan": {"_native", "_plan", *_LOWEST},
     "_comm": {"_arrays", "_native", *_LOWEST},
     "comm": {"_comm", "_native", *_LOWEST},
     "local": {"comm", "_comm", "_native", *_LOWEST},

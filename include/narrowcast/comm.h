@@ -45,13 +45,14 @@ typedef struct {
                            // default (host: 4 MiB; CUDA: 176 MiB). The rank may allocate less
   double timeout_seconds;  // how long a call waits for a peer that is alive; 0: no limit
   double create_timeout_seconds;  // the same for the creation, which ncast_comm_abort cannot end; 0: timeout_seconds
-  // CUDA only. If a setting is unset, the environment decides (docs/guide/settings.md).
+  // If a setting is unset, the environment decides (docs/guide/settings.md). The first two are for CUDA only.
   //   max_ctas: maximum number of CTAs of a call, 1 to 64, each of which uses one SM. The ranks use the smallest value.
   //     0: unset.
   //   p2p: 0: all ranks communicate through host memory, even if the GPUs can access each other, if at least one rank
   //     sets this. 1: direct access. -1: unset.
   //   cost_model: path of a file with measured times, which decide how calls run. It is read when the communicator is
-  //     created; the ranks use that of rank 0. "": the built-in model. NULL: unset.
+  //     created. CUDA: the ranks use that of rank 0. Host backend: every rank reads it, with the same content. "": the
+  //     built-in model. NULL: unset.
   uint32_t max_ctas;
   int p2p;
   const char* cost_model;

@@ -16,8 +16,9 @@ typedef struct ncast_explanation ncast_explanation;
 // are constants, or live as long as the explanation.
 typedef struct {
   size_t struct_bytes;
-  const char* candidate;     // constant: "packets", "blocks:raw", "blocks:window", ...; "copy": a rank that is alone
-                             // copies its values; "none": there are no values; on the host backend "frames:raw", ...
+  const char* candidate;     // "packets", "blocks:raw", "blocks:window", ...; "copy": a rank that is alone copies its
+                             // values; "none": there are no values; on the host backend "frames:raw", ...; "plan:ring",
+                             // ...: a plan that runs instead of the built-in way
   const char* link;          // constant: "nvlink", "pcie", "host" (through host memory), "shm" (host backend)
   ncast_codec codec;         // of the values on the link; never AUTO
   int two_shot;              // all_reduce by packets: 1: each rank reduces one piece and sends the result; 0: each rank
@@ -33,18 +34,20 @@ typedef struct {
   double microseconds;       // predicted; 0: not known
   const char* costs_warning;  // why the cost model may not fit this library; NULL: it fits, or is not used
   const char* sentence;       // all of this in words
-  const char* plan;           // constant: the plan that runs, "all_pairs", "relay", ... (ncast_plan_build); NULL if no
-                              // plan describes the call
+  const char* plan;           // the plan that runs, "all_pairs", "relay", ... (ncast_plan_build), or the name of one
+                              // that was added (ncast_comm_add_plan); NULL if no plan describes the call
 } ncast_decision;
 
 // The prediction for one candidate. Set struct_bytes to sizeof(ncast_candidate) before the call; later versions append
 // members.
 typedef struct {
   size_t struct_bytes;
-  const char* name;                    // constant; "nccl" is NCCL's fastest way, "nccl:default" what NCCL does without
-                                       // symmetric windows and copy engines
+  const char* name;                    // "nccl" is NCCL's fastest way, "nccl:default" what NCCL does without symmetric
+                                       // windows and copy engines; "plan:ring", ...: plans that are not built in
   double microseconds;                 // 0: not known, or the candidate cannot run the call
   double incompressible_microseconds;  // for values that do not shrink; 0: as above
+  const char* plan;                    // the name of the plan, for people; NULL: not such a plan
+  const char* why_not;                 // constant: why the plan does not run the call; NULL: it does, or is no plan
 } ncast_candidate;
 
 // A call compared with NCCL. Set struct_bytes to sizeof(ncast_comparison) before the call; later versions append
@@ -74,7 +77,7 @@ NCAST_API ncast_status ncast_comm_explain(ncast_comm* comm, ncast_operation oper
 
 // Gets the decision, as much of it as decision->struct_bytes has room for.
 NCAST_API ncast_status ncast_explanation_decision(const ncast_explanation* explanation, ncast_decision* decision);
-// The number of candidates, whose indices begin with 0.
+// The number of candidates, whose indices begin with 0. After the built-in ones come plans for the operation.
 NCAST_API uint32_t ncast_explanation_candidates(const ncast_explanation* explanation);
 // Gets the prediction for the candidate with this index.
 NCAST_API ncast_status ncast_explanation_candidate(const ncast_explanation* explanation, uint32_t index,

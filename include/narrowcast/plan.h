@@ -109,6 +109,38 @@ NCAST_API ncast_status ncast_loaded_plan_run(ncast_loaded_plan* loaded, const vo
 // its calls must not be launched again. The communicator may have been destroyed. NULL is allowed.
 NCAST_API ncast_status ncast_loaded_plan_destroy(ncast_loaded_plan* loaded);
 
+// Selectors: functions of the user that choose how calls run. The host backend can run its calls with the plans of
+// several builders, and costs choose between them and the built-in way unless a selector does.
+
+// A call, as selectors see it. Later versions append members.
+typedef struct {
+  size_t struct_bytes;  // set by the library
+  ncast_operation operation;
+  uint64_t count;  // as in the functions of comm.h
+  ncast_dtype dtype;
+  ncast_redop op;     // NCAST_SUM if the operation does not reduce
+  int root;           // 0 if the operation has none
+  ncast_codec codec;  // as requested
+  int ranks;
+} ncast_plan_call;
+
+enum {
+  NCAST_PLAN_BUILT_IN = -1,  // the built-in way
+  NCAST_PLAN_BY_COST = -2    // what is predicted to be fastest, as without a selector
+};
+// Returns an index in `plans`, the names of `plan_count` plans (1 or more) that can run the call, or one of the
+// constants above; other numbers mean NCAST_PLAN_BUILT_IN. The result must depend on the call and the names only, and
+// be the same on all ranks: if ranks run different plans, their calls fail with NCAST_MISMATCH. Any thread may call it
+// when a call is made, and not again for calls whose result the library remembers. It must not make calls.
+typedef int (*ncast_plan_selector)(void* context, const ncast_plan_call* call, const char* const* plans,
+                                   int plan_count);
+// Sets the selector of a communicator. All ranks call it at the same position in the sequence of the communicator's
+// calls; it does not wait for them. NULL: costs decide.
+NCAST_API ncast_status ncast_comm_set_plan_selector(ncast_comm* comm, ncast_plan_selector selector, void* context);
+// Sets the selector that communicators get when they are created in this process from now on, also those of the drop-in
+// for NCCL. NULL: none.
+NCAST_API void ncast_set_plan_selector(ncast_plan_selector selector, void* context);
+
 // Builders: the plans of known algorithms. Set struct_bytes to sizeof(ncast_plan_builder) before the call. Later
 // versions append members. Strings live as long as the program.
 typedef struct {

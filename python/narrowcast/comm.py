@@ -30,6 +30,7 @@ from ._native.library import check, library
 from ._native.numbers import as_int
 from ._native.operations import Buffer, Operation, operations
 from ._native.plan import NativePlan
+from ._native.plan_selector import Selector, as_c_function
 from ._native.structures import UNIQUE_ID_BYTES, CommConfigC, CommCountersC, OperationCountersC, UniqueIdC
 from .errors import NarrowcastError, Status, error_of
 from .types import DType, reduction_number, value_type
@@ -247,6 +248,7 @@ class Communicator(Calls):
         self._device, self._options = device, options
         self._handle, self.rank, self.ranks, self.backend = handle, rank, ranks, backend
         self._owned = owned
+        self._selectors: list[Any] = []
         self._closed = False  # set at the end of close(); the finalizer is dead from its start
         self._finalizer = weakref.finalize(self, library().ncast_comm_destroy if owned else _keep, handle)
         return self
@@ -307,6 +309,21 @@ class Communicator(Calls):
         They get a RemoteError with this rank and the reason.
         """
         check(library().ncast_plan_decline(self.handle, reason.encode()))
+
+    def choose_plans(self, selector: Selector | None) -> None:
+        """Chooses the plans of calls by a function; None: by their measured times, which is the default.
+
+        selector: takes a call (`PlanCall`) and the names of the plans that can run it, and returns one of these names,
+            `narrowcast.plan.BUILT_IN` or `narrowcast.plan.BY_COST`. Its result must depend on the arguments only, and
+            be the same on all ranks; otherwise calls raise MismatchError. It must not make calls. Any thread may call
+            it, and not again for calls whose result is remembered.
+
+        All ranks call this at the same place in the order of the communicator's calls.
+        """
+        function = as_c_function(selector)
+        check(library().ncast_comm_set_plan_selector(self.handle, function, None))
+        # Decisions that have begun may still use the earlier ones.
+        self._selectors.append(function)
 
     def abort(self) -> None:
         """Ends all calls in flight on all ranks with AbortedError, including those that close() waits for.

@@ -12,6 +12,7 @@ one rank to chunks of another one sends them.
 
 from __future__ import annotations
 
+from ._native.plan_selector import BUILT_IN, BY_COST, PlanCall
 from ._plan.builders import build, builders
 from ._plan.dsl.chunks import Chunks
 from ._plan.dsl.program import Program, Rank, Semaphore, Switch
@@ -20,12 +21,16 @@ from ._plan.dsl.sites import PlanError, Site
 from ._plan.loading import load
 from ._plan.plan import Plan, Schedule, ScheduleCost, verify
 from ._plan.report import Fault, Report, Step
+from ._plan.selector import set_selector
 from ._plan.simulation import Simulation, machines
 
 __all__ = [
+    "BUILT_IN",
+    "BY_COST",
     "Chunks",
     "Fault",
     "Plan",
+    "PlanCall",
     "PlanError",
     "Program",
     "Rank",
@@ -47,6 +52,7 @@ __all__ = [
     "machines",
     "packets",
     "ports",
+    "set_selector",
     "verify",
 ]
 

@@ -10,6 +10,7 @@
 #include "bootstrap/shared_memory.h"
 #include "bootstrap/unique_id.h"
 #include "comm/arguments.h"
+#include "comm/plan_selector.h"
 #include "comm/used_ids.h"
 #include "executor/backend.h"
 #include "executor/registry.h"
@@ -105,6 +106,7 @@ ncast_status create(ncast_comm** comm, int ranks, const ncast_unique_id* id, int
   // All ranks have joined, so no other rank of this process still needs the id.
   mark_used(world);
   (*comm)->set_config(config);
+  use_default_selector(**comm);
   add_communicator(*comm);
   return NCAST_OK;
 }

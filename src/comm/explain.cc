@@ -4,6 +4,8 @@
 #include <cstdio>
 #include <memory>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "codec/codec.h"
 #include "comm/question.h"
@@ -14,8 +16,11 @@
 #include "status/sized_struct.h"
 
 struct ncast_explanation {
+  std::shared_ptr<narrowcast::select::Decider> decider;  // the decision and the alternatives refer to its plans
   narrowcast::select::CallShape shape;
   narrowcast::select::Decision decision;
+  std::vector<size_t> built_in;  // the candidates of the link, by index in the table
+  std::vector<narrowcast::select::Alternative> alternatives;
   std::string costs_warning, sentence;
 };
 
@@ -24,6 +29,7 @@ namespace {
 using namespace narrowcast;
 using comm::assume_communicator;
 using comm::shape_of;
+using select::Alternative;
 using select::CallShape;
 using select::Decider;
 using select::Decision;
@@ -31,6 +37,7 @@ using select::Decision;
 // "packets of 16 bytes in one shot, 6 CTAs of 4 warps"
 std::string describe(const Decision& decision) {
   char text[128];
+  if (decision.chosen != nullptr) return "a plan, " + decision.chosen->plan;
   if (decision.packets) {
     const select::PacketShape& shape = *decision.packets;
     const char* const shots = decision.shots_reason == nullptr ? "" : shape.two_shot ? " in two shots" : " in one shot";
@@ -47,40 +54,53 @@ std::string describe(const Decision& decision) {
   return decision.candidate == "copy" ? "a copy" : "frames";
 }
 
-// " Predicted: 3.1 us packets, 10.4 us blocks:raw, 4.7 us nccl."; empty if no time is known.
-std::string describe(const select::Costs& costs) {
+// " Predicted: 3.1 us packets, 10.4 us blocks:raw, 4.7 us nccl, 2.9 us plan:ring."; empty if no time is known.
+std::string describe(const select::Costs& costs, const std::vector<Alternative>& alternatives) {
   std::string text;
+  const auto add = [&text](double microseconds, std::string_view name) {
+    char part[32];
+    std::snprintf(part, sizeof part, "%s%.1f us ", text.empty() ? " Predicted: " : ", ", microseconds);
+    text.append(part).append(name);
+  };
   for (size_t i = 0; i < select::candidate_count; ++i) {
     if (!costs[i].is_known()) continue;
-    char part[96];
-    std::snprintf(part, sizeof part, "%s%.1f us %s", text.empty() ? " Predicted: " : ", ", costs[i].typical,
-                  std::string(select::candidates[i].name).c_str());
-    text += part;
+    add(costs[i].typical, select::candidates[i].name);
     if (costs[i].incompressible == 0) continue;
+    char part[48];
     std::snprintf(part, sizeof part, " (%.1f incompressible)", costs[i].incompressible);
     text += part;
   }
+  for (const Alternative& one : alternatives)
+    if (one.microseconds != 0) add(one.microseconds, one.plan->name);
   return text.empty() ? text : text + ".";
 }
 
-std::string sentence_of(const CallShape& shape, const Decision& decision) {
+std::string sentence_of(const ncast_explanation& explanation) {
+  const CallShape& shape = explanation.shape;
+  const Decision& decision = explanation.decision;
   const std::string call = std::string(name_of(shape.operation)) + " of " +
                            std::to_string(shape.bytes / ncast_dtype_bytes(shape.dtype)) + " " +
                            ncast_dtype_name(shape.dtype) + " between " + std::to_string(shape.ranks) + " ranks";
   if (decision.candidate == "none") return call + " does nothing: " + decision.transport_reason + ".";
-  std::string text = call + " runs by " + describe(decision) + ": " + decision.transport_reason;
-  if (decision.shots_reason != nullptr) text += std::string(", and ") + decision.shots_reason;
-  if (decision.plan != nullptr) text += std::string(". Its plan is ") + decision.plan;
+  std::string text = call + " runs by " + describe(decision) + ": ";
+  if (decision.chosen != nullptr) {
+    text += decision.plan_reason;
+  } else {
+    text += decision.transport_reason;
+    if (decision.shots_reason != nullptr) text += std::string(", and ") + decision.shots_reason;
+    if (decision.plan != nullptr) text += std::string(". Its plan is ") + decision.plan;
+  }
   text += std::string(". Values are sent with codec ") + codec::describe(decision.codec) + ": " +
           decision.codec_reason + ".";
-  return text + describe(decision.costs);
+  return text + describe(decision.costs, explanation.alternatives);
 }
 
-void explain(const CallShape& shape, Decider& decider, ncast_explanation** explanation) {
-  const Decision decision = decider.decide(shape);
-  auto made = std::make_unique<ncast_explanation>(ncast_explanation{shape, decision, {}, {}});
-  if (decision.predicted.is_known()) made->costs_warning = describe_mismatch(decider.costs());
-  made->sentence = sentence_of(shape, decision);
+void explain(const CallShape& shape, const std::shared_ptr<Decider>& decider, ncast_explanation** explanation) {
+  const Decision decision = decider->decide(shape);
+  auto made = std::make_unique<ncast_explanation>(ncast_explanation{
+      decider, shape, decision, select::candidates_of(shape.link), decider->alternatives_of(shape, decision), {}, {}});
+  if (decision.predicted.is_known()) made->costs_warning = describe_mismatch(decider->costs());
+  made->sentence = sentence_of(*made);
   *explanation = made.release();
 }
 
@@ -90,7 +110,9 @@ ncast_decision public_decision(const ncast_explanation& explanation) {
   made.candidate = decision.candidate.data();
   made.link = name_of(explanation.shape.link);
   made.codec = decision.codec;
-  if (decision.packets) {
+  if (decision.chosen != nullptr) {
+    // How its kernels run is not described.
+  } else if (decision.packets) {
     made.two_shot = decision.packets->two_shot ? 1 : 0;
     made.ctas = decision.packets->ctas;
     made.warps = decision.packets->warps;
@@ -101,8 +123,8 @@ ncast_decision public_decision(const ncast_explanation& explanation) {
     made.rings = decision.blocks->rings;
     made.block_bytes = decision.blocks->block_bytes;
   }
-  made.path_reason = decision.transport_reason;
-  made.shots_reason = decision.shots_reason;
+  made.path_reason = decision.chosen != nullptr ? decision.plan_reason : decision.transport_reason;
+  made.shots_reason = decision.chosen != nullptr ? nullptr : decision.shots_reason;
   made.codec_reason = decision.codec_reason;
   made.microseconds = decision.predicted.typical;
   made.costs_warning = explanation.costs_warning.empty() ? nullptr : explanation.costs_warning.c_str();
@@ -125,7 +147,7 @@ ncast_status ncast_explain(ncast_operation operation, uint64_t count, ncast_dtyp
     if (ncast_status status = assume_communicator(function, ranks, config, &decider)) return status;
     CallShape shape{};
     if (ncast_status status = shape_of(function, {operation, count, dtype, codec}, *decider, &shape)) return status;
-    explain(shape, *decider, explanation);
+    explain(shape, decider, explanation);
     return NCAST_OK;
   });
 }
@@ -138,9 +160,9 @@ ncast_status ncast_comm_explain(ncast_comm* comm, ncast_operation operation, uin
     if (ncast_status status = use.begin(function, comm)) return status;
     if (explanation == nullptr) return fail(NCAST_INVALID_ARGUMENT, "%s: explanation is NULL", function);
     *explanation = nullptr;
-    Decider& decider = *comm->decider();
+    const std::shared_ptr<Decider>& decider = comm->decider();
     CallShape shape{};
-    if (ncast_status status = shape_of(function, {operation, count, dtype, codec}, decider, &shape)) return status;
+    if (ncast_status status = shape_of(function, {operation, count, dtype, codec}, *decider, &shape)) return status;
     explain(shape, decider, explanation);
     return NCAST_OK;
   });
@@ -153,24 +175,32 @@ ncast_status ncast_explanation_decision(const ncast_explanation* explanation, nc
 }
 
 uint32_t ncast_explanation_candidates(const ncast_explanation* explanation) {
-  return explanation == nullptr ? 0 : static_cast<uint32_t>(select::candidate_count);
+  if (explanation == nullptr) return 0;
+  return static_cast<uint32_t>(explanation->built_in.size() + explanation->alternatives.size());
 }
 
 ncast_status ncast_explanation_candidate(const ncast_explanation* explanation, uint32_t index,
                                          ncast_candidate* candidate) {
   constexpr const char* function = "ncast_explanation_candidate";
   if (explanation == nullptr) return fail(NCAST_INVALID_ARGUMENT, "%s: explanation is NULL", function);
-  if (index >= select::candidate_count)
-    return fail(NCAST_INVALID_ARGUMENT, "%s: index is %u, not 0 to %zu", function, index, select::candidate_count - 1);
-  const select::Cost& cost = explanation->decision.costs[index];
-  // NOLINTNEXTLINE(bugprone-suspicious-stringview-data-usage): a literal
-  const char* const name = select::candidates[index].name.data();
-  return fill_struct(function, "candidate",
-                     ncast_candidate{.struct_bytes = sizeof(ncast_candidate),
-                                     .name = name,
-                                     .microseconds = cost.typical,
-                                     .incompressible_microseconds = cost.incompressible},
-                     candidate);
+  const uint32_t count = ncast_explanation_candidates(explanation);
+  if (index >= count) return fail(NCAST_INVALID_ARGUMENT, "%s: index is %u, not 0 to %u", function, index, count - 1);
+  ncast_candidate made = {};
+  if (index < explanation->built_in.size()) {
+    const size_t candidate = explanation->built_in[index];
+    const select::Cost& cost = explanation->decision.costs[candidate];
+    // NOLINTNEXTLINE(bugprone-suspicious-stringview-data-usage): a literal
+    made.name = select::candidates[candidate].name.data();
+    made.microseconds = cost.typical;
+    made.incompressible_microseconds = cost.incompressible;
+  } else {
+    const Alternative& alternative = explanation->alternatives[index - explanation->built_in.size()];
+    made.name = alternative.plan->name.c_str();
+    made.microseconds = alternative.microseconds;
+    made.plan = alternative.plan->plan.c_str();
+    made.why_not = alternative.why_not;
+  }
+  return fill_struct(function, "candidate", made, candidate);
 }
 
 void ncast_explanation_destroy(ncast_explanation* explanation) { delete explanation; }

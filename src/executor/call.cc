@@ -2,9 +2,11 @@
 
 #include <array>
 #include <cstring>
+#include <span>
 
 #include "codec/codec.h"
 #include "executor/communicator.h"
+#include "plan/builders/builders.h"
 
 namespace narrowcast::executor {
 namespace {
@@ -22,6 +24,13 @@ std::string operation_name(Operation operation) {
   const auto number = static_cast<unsigned>(operation);
   if (number >= operation::count) return "number " + std::to_string(number);
   return is_point_to_point(operation) ? "send/recv" : name_of(operation);
+}
+
+std::string plan_name(uint32_t plan) {
+  const std::span<const plan::builders::Row> builders = plan::builders::rows();
+  const uint32_t row = plan & ~builder_plans;
+  if ((plan & builder_plans) != 0 && row < builders.size()) return std::string("plan ") + builders[row].name;
+  return "plan " + std::to_string(plan);
 }
 
 // The table of CRC-12, x^12 + x^11 + x^3 + x^2 + x + 1.
@@ -87,7 +96,7 @@ bool same_call(const CallTag& a, const CallTag& b) { return differences(a, b).em
 
 std::string describe(const CallTag& tag) {
   std::string text = operation_name(tag.operation);
-  if (tag.plan != 0) text = "plan " + std::to_string(tag.plan) + ", " + text;
+  if (tag.plan != 0) text = plan_name(tag.plan) + ", " + text;
   if (tag.sequence != 0) text += " number " + std::to_string(tag.sequence);
   const char* dtype = ncast_dtype_name(static_cast<ncast_dtype>(tag.dtype));
   text += " of " + (tag.count == counts_by_pair ? "" : std::to_string(tag.count) + " ") +

@@ -58,12 +58,16 @@ struct CallTag {
   uint8_t redop;
   uint8_t phase;  // of calls in several stages: the number of the stage
   int32_t root;
-  uint32_t plan;  // Call::plan
+  uint32_t plan;  // the number of a loaded plan; plan_of_builder(); 0: the default
 };
 static_assert(sizeof(CallTag) == channel::tag_bytes);
 
 // The count in the tag of a whole all_to_all_v, where each pair of ranks has its own count.
 inline constexpr uint64_t counts_by_pair = ~uint64_t{0};
+
+// The number of the plan of a builder, by its place in the table, that runs instead of the default.
+constexpr uint32_t builder_plans = 1u << 31;
+constexpr uint32_t plan_of_builder(uint32_t row) { return builder_plans | row; }
 
 CallTag make_tag(const Call& call, uint64_t sequence);
 

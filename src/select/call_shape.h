@@ -23,17 +23,14 @@ struct CallShape {
   int ranks;
   Link link = Link::nvlink;
   uint32_t max_ctas = most_block_ctas;
+  // Only the choice between plans depends on these two.
+  ncast_redop redop = NCAST_SUM;
+  int root = 0;
 
   bool operator==(const CallShape&) const = default;
 };
 
 // For measurements: use blocks, or packets wherever they are possible.
 enum class ForcedTransport : uint32_t { none, packets, blocks };
-
-// The same on all ranks of a communicator. The model must outlive it.
-struct Policy {
-  const CostModel& costs;
-  ForcedTransport transport = ForcedTransport::none;
-};
 
 }  // namespace narrowcast::select

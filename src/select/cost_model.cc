@@ -81,7 +81,8 @@ double Curve::at(double bytes) const {
 bool CostModel::add(const MeasuredCurve& measured) {
   Family& family = family_at(measured.operation, measured.link);
   auto found = std::ranges::find(family, measured.ranks, &Measured::ranks);
-  if (found == family.end()) found = family.insert(family.end(), Measured{measured.ranks, {}});
+  if (found == family.end()) found = family.insert(family.end(), Measured{measured.ranks, {}, {}});
+  if (!measured.plan.empty()) return found->plans.try_emplace(measured.plan, measured.points).second;
   std::optional<Curve>& place = found->curves[measured.candidate][static_cast<size_t>(measured.data)];
   if (place.has_value()) return false;
   place = Curve(measured.points);
@@ -127,6 +128,26 @@ std::optional<double> CostModel::predict(Operation operation, size_t candidate, 
       if (one_shot < bytes) predicted = std::max(predicted, scaled(one_shot));
   }
   return predicted;
+}
+
+std::optional<double> CostModel::measured(Operation operation, std::string_view name, uint64_t bytes, int ranks,
+                                          Link link) const {
+  const Family& all = families_[static_cast<size_t>(link)][static_cast<size_t>(operation)];
+  const auto found = std::ranges::find(all, ranks, &Measured::ranks);
+  if (found == all.end()) return std::nullopt;
+  const auto at = [&](const Curve& curve) { return curve.at(static_cast<double>(bytes)); };
+  if (const auto plan = found->plans.find(name); plan != found->plans.end()) return at(plan->second);
+  const auto candidate = find_candidate(name);
+  if (!candidate) return std::nullopt;
+  const std::optional<Curve>& curve = found->curves[*candidate][static_cast<size_t>(Data::typical)];
+  return curve ? std::optional(at(*curve)) : std::nullopt;
+}
+
+bool CostModel::has_plans(Link link) const {
+  const auto in_family = [](const Family& family) {
+    return std::ranges::any_of(family, [](const Measured& measured) { return !measured.plans.empty(); });
+  };
+  return std::ranges::any_of(families_[static_cast<size_t>(link)], in_family);
 }
 
 std::string describe_mismatch(const CostModel& model) {

@@ -4,8 +4,10 @@
 
 #include <array>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "operation/operation.h"
@@ -45,6 +47,7 @@ struct MeasuredCurve {
   int ranks = 0;
   Link link = {};
   size_t candidate = 0;
+  std::string plan;  // the name of a plan; empty: the curve is of `candidate`
   Data data = {};
   std::vector<Curve::Point> points;
 };
@@ -68,12 +71,19 @@ class CostModel {
   // link; this does not apply to NCCL. NVLink and PCIe use each other's curves if only one of them was measured.
   std::optional<double> predict(Operation operation, size_t candidate, uint64_t bytes, int ranks, Link link,
                                 Data data = Data::typical) const;
+  // Microseconds of a plan, or of a candidate, that was measured for exactly these ranks, this operation and this link:
+  // which of several plans is faster does not carry over to others.
+  std::optional<double> measured(Operation operation, std::string_view name, uint64_t bytes, int ranks,
+                                 Link link) const;
+  // Whether plans were measured on the link.
+  bool has_plans(Link link) const;
 
  private:
   using Curves = std::array<std::optional<Curve>, data_count>;
   struct Measured {
     int ranks;
     std::array<Curves, candidate_count> curves;
+    std::map<std::string, Curve, std::less<>> plans;  // by name
   };
   using Family = std::vector<Measured>;  // the curves of an operation on a link
 

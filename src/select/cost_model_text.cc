@@ -26,6 +26,7 @@ constexpr std::string_view kernels_line = "kernels ";
 constexpr std::string_view unknown_kernels = "unknown";
 constexpr std::string_view incompressible_suffix = "/incompressible";
 constexpr size_t most_text_bytes = size_t{1} << 20;
+constexpr int most_host_ranks = 64;
 
 constexpr Operation measured_operations[] = {Operation::send,       Operation::broadcast,      Operation::reduce,
                                              Operation::gather,     Operation::scatter,        Operation::all_gather,
@@ -33,45 +34,54 @@ constexpr Operation measured_operations[] = {Operation::send,       Operation::b
 struct Series {
   size_t candidate;
   Data data;
+  std::string plan;  // as in MeasuredCurve
 };
 
 // The names of version 1.
 struct OldName {
   std::string_view name;
-  Series series;
+  size_t candidate;
+  Data data;
 };
-constexpr OldName old_names[] = {{"packets", {index_of("packets"), Data::typical}},
-                                 {"raw", {index_of("blocks:raw"), Data::typical}},
-                                 {"window", {index_of("blocks:window"), Data::typical}},
-                                 {"window-random", {index_of("blocks:window"), Data::incompressible}},
-                                 {"nccl", {index_of("nccl"), Data::typical}},
-                                 {"nccl-default", {index_of("nccl:default"), Data::typical}}};
+constexpr OldName old_names[] = {{"packets", index_of("packets"), Data::typical},
+                                 {"raw", index_of("blocks:raw"), Data::typical},
+                                 {"window", index_of("blocks:window"), Data::typical},
+                                 {"window-random", index_of("blocks:window"), Data::incompressible},
+                                 {"nccl", index_of("nccl"), Data::typical},
+                                 {"nccl-default", index_of("nccl:default"), Data::typical}};
 
 std::optional<Series> find_series(std::string_view word, int version) {
   if (version == 1) {
     const auto* const found = std::ranges::find(old_names, word, &OldName::name);
-    return found == std::end(old_names) ? std::nullopt : std::optional(found->series);
+    if (found == std::end(old_names)) return std::nullopt;
+    return Series{found->candidate, found->data, {}};
   }
+  if (is_plan_name(word)) return Series{0, Data::typical, std::string(word)};
   const bool incompressible = word.ends_with(incompressible_suffix);
   if (incompressible) word.remove_suffix(incompressible_suffix.size());
   const auto candidate = find_candidate(word);
   if (!candidate) return std::nullopt;
-  return Series{*candidate, incompressible ? Data::incompressible : Data::typical};
+  return Series{*candidate, incompressible ? Data::incompressible : Data::typical, {}};
 }
 
-// A link between GPUs, by its name in this version.
+// A link by its name in this version.
 std::optional<Link> find_measured_link(std::string_view word, int version) {
   if (version == 1) {
     if (word == "peer") return Link::nvlink;
     return word == "host" ? std::optional(Link::host) : std::nullopt;
   }
-  const auto link = find_link(word);
-  return link == Link::shared_memory ? std::nullopt : link;
+  return find_link(word);
+}
+
+// Whether the candidate runs on the link.
+bool runs_on(const Series& series, Link link) {
+  if (!series.plan.empty()) return true;
+  return select::runs_on(candidates[series.candidate], link);
 }
 
 std::string candidate_word(size_t candidate, int version) {
   for (const OldName& old : old_names)
-    if (version == 1 && old.series.candidate == candidate) return std::string(old.name);
+    if (version == 1 && old.candidate == candidate) return std::string(old.name);
   return std::string(candidates[candidate].name);
 }
 
@@ -115,18 +125,21 @@ std::string read_curve(std::string_view line, int version, MeasuredCurve* curve)
   curve->operation = *operation;
 
   word = next_word(&line);
-  if (!read_number(word, &curve->ranks) || curve->ranks < 2 || curve->ranks > channel::max_gpu_ranks)
-    return quoted(word) + " is not a number of ranks, 2 to " + std::to_string(channel::max_gpu_ranks);
-
+  const std::string_view ranks = word;
   word = next_word(&line);
   const auto link = find_measured_link(word, version);
-  if (!link) return quoted(word) + " is not a link: " + (version == 1 ? "peer or host" : "nvlink, pcie or host");
+  const int most_ranks = link == Link::shared_memory ? most_host_ranks : channel::max_gpu_ranks;
+  if (!read_number(ranks, &curve->ranks) || curve->ranks < 2 || curve->ranks > most_ranks)
+    return quoted(ranks) + " is not a number of ranks, 2 to " + std::to_string(most_ranks);
+  if (!link) return quoted(word) + " is not a link: " + (version == 1 ? "peer or host" : "nvlink, pcie, host or shm");
   curve->link = *link;
 
   word = next_word(&line);
   const auto series = find_series(word, version);
   if (!series) return quoted(word) + (version == 1 ? " is not a path" : " is not a candidate");
+  if (!runs_on(*series, *link)) return quoted(word) + " is not a candidate on the link " + name_of(*link);
   curve->candidate = series->candidate;
+  curve->plan = series->plan;
   curve->data = series->data;
 
   for (word = next_word(&line); !word.empty(); word = next_word(&line)) {
@@ -197,13 +210,15 @@ ncast_status CostModel::parse(std::string text, const char* name, CostModel* mod
   return model->check_complete(name);
 }
 
-// Raw and encoded values can be compared only if both were measured.
+// Raw and encoded values, and plans and the built-in way, can be compared only if both were measured.
 ncast_status CostModel::check_complete(const char* name) const {
   for (const Operation operation : measured_operations) {
     for (size_t link = 0; link < link_count; ++link) {
+      const bool on_host = static_cast<Link>(link) == Link::shared_memory;
       for (const Measured& measured : families_[link][static_cast<size_t>(operation)]) {
         for (size_t candidate = 0; candidate < candidate_count; ++candidate) {
-          if (candidate != index_of("blocks:raw") && candidate != index_of("blocks:window")) continue;
+          const std::string_view required = candidates[candidate].name;
+          if (on_host ? required != "frames:raw" : required != "blocks:raw" && required != "blocks:window") continue;
           if (measured.curves[candidate][static_cast<size_t>(Data::typical)]) continue;
           const char* const word = version_ > 1                            ? link_names[link]
                                    : static_cast<Link>(link) == Link::host ? "host"

@@ -131,7 +131,7 @@ void decide_packets(const CallShape& shape, Decision* decision) {
 }
 
 void decide_blocks(const CallShape& shape, ncast_codec codec, Decision* decision) {
-  const size_t candidate = index_of_blocks(codec);
+  const size_t candidate = index_of(Transport::blocks, codec);
   decision->candidate = candidates[candidate].name;
   decision->codec = codec;
   decision->blocks = choose_block_shape(shape, codec);
@@ -139,23 +139,15 @@ void decide_blocks(const CallShape& shape, ncast_codec codec, Decision* decision
   decision->predicted = decision->costs[candidate];
 }
 
-// The host backend's candidates, which have no costs.
-struct FrameCandidate {
-  std::string_view name;
-  ncast_codec codec;
-};
-constexpr FrameCandidate frame_candidates[] = {
-#define NCAST_CODEC_ROW(id, SYMBOL, name, ...) {"frames:" #name, id},
-#include "narrowcast/codecs.def"
-};
-
 // Calls of the host backend, whose ranks are processes.
-Decision decide_frames(const CallShape& shape) {
+Decision decide_frames(const CallShape& shape, const CostModel& model) {
   Decision decision;
+  decision.costs = costs_of(shape, model);
   decision.codec = codec_between_processes(shape.codec);
   decision.plan = plan_between_processes(shape.operation);
-  for (const FrameCandidate& frame : frame_candidates)
-    if (frame.codec == (decision.codec & 0xff)) decision.candidate = frame.name;
+  const size_t candidate = index_of(Transport::frames, decision.codec);
+  decision.candidate = candidates[candidate].name;
+  decision.predicted = decision.costs[candidate];
   decision.transport_reason = "the ranks are processes that share memory";
   decision.codec_reason = shape.codec == NCAST_CODEC_AUTO  ? "copying in memory is faster than coding on a CPU"
                           : shape.codec == NCAST_CODEC_RAW ? "raw was requested"
@@ -198,9 +190,15 @@ Decision decide_between_gpus(const CallShape& shape, const Policy& policy) {
 
 Costs costs_of(const CallShape& shape, const CostModel& model) {
   Costs costs;
-  if (shape.ranks == 1 || shape.link == Link::shared_memory) return costs;
+  if (shape.ranks == 1) return costs;
   for (size_t i = 0; i < candidate_count; ++i) {
     const Candidate& candidate = candidates[i];
+    if (!runs_on(candidate, shape.link)) continue;
+    if (candidate.transport == Transport::frames) {
+      costs[i].typical =
+          model.measured(shape.operation, candidate.name, shape.bytes, shape.ranks, shape.link).value_or(0);
+      continue;
+    }
     if (candidate.transport == Transport::packets && why_no_packets(shape) != nullptr) continue;
     const bool coded = candidate.transport == Transport::blocks && candidate.codec != NCAST_CODEC_RAW;
     if (coded && !can_code(candidate.codec, shape.dtype)) continue;
@@ -219,14 +217,16 @@ const char* plan_between_processes(Operation operation) {
   return has_plan ? "all_pairs" : nullptr;
 }
 
-Decision decide(const CallShape& shape, const Policy& policy) {
+namespace {
+
+Decision decide_built_in(const CallShape& shape, const Policy& policy) {
   if (shape.bytes == 0 && shape.operation != Operation::all_to_all_v) {
     Decision nothing;
     nothing.candidate = "none";
     nothing.transport_reason = nothing.codec_reason = "there are no values";
     return nothing;
   }
-  if (shape.link == Link::shared_memory) return decide_frames(shape);
+  if (shape.link == Link::shared_memory) return decide_frames(shape, policy.costs);
   if (shape.ranks == 1 && can_use_packets(shape.operation)) {
     Decision copy;
     copy.candidate = "copy";
@@ -234,6 +234,85 @@ Decision decide(const CallShape& shape, const Policy& policy) {
     return copy;
   }
   return decide_between_gpus(shape, policy);
+}
+
+double microseconds_of(const PlanCandidate& plan, const CallShape& shape, const Policy& policy) {
+  return policy.costs.measured(shape.operation, cost_name_of(plan, shape), shape.bytes, shape.ranks, shape.link)
+      .value_or(0);
+}
+
+struct PlanChoice {
+  const PlanCandidate* plan = nullptr;
+  const char* reason = nullptr;
+};
+
+// The plan that is predicted to be fastest, if it is faster than the built-in way.
+PlanChoice choose_by_cost(const std::vector<const PlanCandidate*>& plans, const CallShape& shape,
+                          const Decision& built_in, const Policy& policy) {
+  PlanChoice choice;
+  if (policy.transport != ForcedTransport::none || !built_in.predicted.is_known()) return choice;
+  double fastest = built_in.predicted.typical * (1 - least_saved);
+  for (const PlanCandidate* const plan : plans) {
+    if (why_not_by_cost(*plan, shape) != nullptr) continue;
+    const double microseconds = microseconds_of(*plan, shape, policy);
+    if (microseconds == 0 || microseconds > fastest) continue;
+    choice = {plan, "it is predicted to be faster than the built-in way"};
+    fastest = microseconds;
+  }
+  return choice;
+}
+
+PlanChoice choose_plan(const CallShape& shape, const Decision& built_in, const Policy& policy) {
+  std::vector<const PlanCandidate*> able;
+  for (const auto& plan : *policy.plans)
+    if (plan->operation == shape.operation && why_not(*plan, shape) == nullptr) able.push_back(plan.get());
+  if (able.empty()) return {};
+  if (policy.selector != nullptr && *policy.selector) {
+    const int selected = (*policy.selector)(shape, able);
+    if (selected >= 0 && static_cast<size_t>(selected) < able.size())
+      return {able[static_cast<size_t>(selected)], "the selector of the communicator chose it"};
+    if (selected != Selected::by_cost) return {};
+  }
+  for (const PlanCandidate* const plan : able)
+    if (plan->always) return {plan, "it was added for all such calls"};
+  return choose_by_cost(able, shape, built_in, policy);
+}
+
+}  // namespace
+
+Decision decide(const CallShape& shape, const Policy& policy) {
+  Decision decision = decide_built_in(shape, policy);
+  if (policy.plans == nullptr || policy.plans->empty() || shape.bytes == 0 || shape.ranks == 1) return decision;
+  const auto [plan, reason] = choose_plan(shape, decision, policy);
+  if (plan == nullptr) return decision;
+  decision.chosen = plan;
+  decision.plan_reason = reason;
+  decision.candidate = plan->name;
+  decision.plan = plan->plan.c_str();
+  decision.predicted = {microseconds_of(*plan, shape, policy), 0};
+  if (plan->codec) {
+    decision.codec = *plan->codec;
+    decision.codec_reason = "the plan states the codec of its messages";
+  }
+  return decision;
+}
+
+std::vector<Alternative> alternatives_of(const CallShape& shape, const Decision& decision, const Policy& policy) {
+  std::vector<Alternative> list;
+  if (policy.plans == nullptr || shape.bytes == 0 || shape.ranks == 1) return list;
+  for (const auto& plan : *policy.plans) {
+    if (plan->operation != shape.operation) continue;
+    const double microseconds = microseconds_of(*plan, shape, policy);
+    const char* why = nullptr;
+    if (plan.get() != decision.chosen) {
+      why = why_not(*plan, shape);
+      if (why == nullptr) why = why_not_by_cost(*plan, shape);
+      if (why == nullptr && microseconds == 0) why = "its time was not measured";
+      if (why == nullptr) why = "it is not predicted to be faster";
+    }
+    list.push_back({plan.get(), microseconds, why});
+  }
+  return list;
 }
 
 Comparison compare(const Decision& decision, std::string_view nccl_candidate) {

@@ -6,27 +6,41 @@
 #include <cstdint>
 #include <optional>
 #include <string_view>
+#include <vector>
 
 #include "select/block_split.h"
 #include "select/call_shape.h"
 #include "select/packet_shape.h"
+#include "select/plan_candidate.h"
 
 namespace narrowcast::select {
+
+// The same on all ranks of a communicator. What it refers to must outlive it.
+struct Policy {
+  const CostModel& costs;
+  ForcedTransport transport = ForcedTransport::none;
+  // The plans that calls may run instead of the built-in way, and the user's choice between them, if there is one.
+  const PlanList* plans = nullptr;
+  const PlanSelector* selector = nullptr;
+};
 
 // The predicted times of all candidates for a call.
 Costs costs_of(const CallShape& shape, const CostModel& model);
 
 struct Decision {
   // The name of the candidate that runs. Not in the table of candidates: "copy", a rank that is alone copies its
-  // values; "frames:<codec>", between processes on CPUs; "none", there are no values. A string literal.
+  // values; "none", there are no values; the name of a plan. Ends with a 0; as long-lived as the plans of the policy.
   std::string_view candidate;
-  // The plan that runs: the name of a builder of plan/builders/, which hand-written kernels implement too. NULL: no
-  // plan describes the call.
+  // The plan that runs: the name of a builder of plan/builders/, which hand-written kernels implement too, or of
+  // `chosen`. NULL: no plan describes the call.
   const char* plan = nullptr;
+  const PlanCandidate* chosen = nullptr;  // a plan that runs instead of the built-in way; NULL: none
+  const char* plan_reason = nullptr;      // why it does
   ncast_codec codec = NCAST_CODEC_RAW;
   const char* transport_reason = nullptr;
   const char* shots_reason = nullptr;  // NULL if the operation has only one way
   const char* codec_reason = nullptr;
+  // The built-in way, also if a plan runs instead.
   std::optional<PacketShape> packets;  // set if the call runs by packets
   std::optional<BlockShape> blocks;    // set if the call runs by blocks
   uint32_t packet_bytes = 0;           // of one packet, including its flag
@@ -37,6 +51,14 @@ struct Decision {
 };
 
 Decision decide(const CallShape& shape, const Policy& policy);
+
+// A plan for the operation of a call, and why it does not run.
+struct Alternative {
+  const PlanCandidate* plan;
+  double microseconds;  // 0: not measured
+  const char* why_not;  // NULL: it is the one that runs
+};
+std::vector<Alternative> alternatives_of(const CallShape& shape, const Decision& decision, const Policy& policy);
 
 // The codec of a call between processes on CPUs.
 constexpr ncast_codec codec_between_processes(ncast_codec requested) {

@@ -105,12 +105,40 @@ TEST_CASE("a model of version 2 names candidates, links, data and kernels") {
   const auto rejected = [&](const std::string& line, const std::string& why) {
     CHECK(rejection(second + line + "\n") == "some.costs, line 3: " + why);
   };
-  rejected("all_gather 2 peer blocks:raw 1:1", "'peer' is not a link: nvlink, pcie or host");
-  rejected("all_gather 2 shm blocks:raw 1:1", "'shm' is not a link: nvlink, pcie or host");
+  rejected("all_gather 2 peer blocks:raw 1:1", "'peer' is not a link: nvlink, pcie, host or shm");
+  rejected("all_gather 2 shm blocks:raw 1:1", "'blocks:raw' is not a candidate on the link shm");
+  rejected("all_gather 2 nvlink frames:raw 1:1", "'frames:raw' is not a candidate on the link nvlink");
+  rejected("all_gather 65 shm frames:raw 1:1", "'65' is not a number of ranks, 2 to 64");
+  rejected("all_gather 2 nvlink plan: 1:1", "'plan:' is not a candidate");
+  rejected("all_gather 2 nvlink plan:a/b 1:1", "'plan:a/b' is not a candidate");
   rejected("all_gather 2 nvlink raw 1:1", "'raw' is not a candidate");
   rejected("all_gather 2 nvlink blocks:window/random 1:1", "'blocks:window/random' is not a candidate");
   CHECK(rejection(second + "all_gather 2 host blocks:raw 1:1\n") ==
         "some.costs: there is no line 'all_gather 2 host blocks:window'");
+}
+
+TEST_CASE("plans are measured for one operation, number of ranks and link") {
+  const CostModel model = parsed(
+      "narrowcast-costs 2 a machine\nkernels unknown\nall_gather 4 shm frames:raw 1000:7 2000:14\n"
+      "all_gather 4 shm plan:ring 1000:5 2000:10\nall_gather 4 shm plan:mine@12.x-y:window 1000:3\n");
+  const auto measured = [&](const char* name, Operation operation = Operation::all_gather, int ranks = 4,
+                            Link link = Link::shared_memory) {
+    return model.measured(operation, name, 2000, ranks, link).value_or(0);
+  };
+  CHECK(measured("frames:raw") == 14);
+  CHECK(measured("plan:ring") == 10);
+  CHECK(measured("plan:mine@12.x-y:window") == doctest::Approx(6));
+  CHECK(measured("plan:tree") == 0);
+  CHECK(measured("plan:ring", Operation::all_to_all) == 0);
+  CHECK(measured("plan:ring", Operation::all_gather, 8) == 0);
+  CHECK(measured("plan:ring", Operation::all_gather, 4, Link::nvlink) == 0);
+  CHECK(model.has_plans(Link::shared_memory));
+  CHECK(!model.has_plans(Link::nvlink));
+  const std::string second = "narrowcast-costs 2 a machine\n";
+  CHECK(rejection(second + "all_gather 4 shm plan:ring 1:1\n") ==
+        "some.costs: there is no line 'all_gather 4 shm frames:raw'");
+  CHECK(rejection(second + "all_gather 4 shm plan:ring 1:1\nall_gather 4 shm plan:ring 1:1\n") ==
+        "some.costs, line 3: the curve is given twice");
 }
 
 TEST_CASE("the built-in model does not say which kernels it was measured on") {

@@ -28,7 +28,8 @@ class CommunicatorOptions(TypedDict, total=False):
     p2p: bool | None
     """GPUs: False sends through host memory even if peer access is possible. One rank with False suffices."""
     cost_model: str | os.PathLike[str] | None
-    """GPUs: the file of the cost model (docs/guide/tuning.md); "": the built-in one. The file of rank 0 applies."""
+    """The file of the cost model (docs/guide/tuning.md); "": the built-in one. GPUs: the file of rank 0 applies. Host
+    backend: the same on every rank."""
 
 
 def comm_config(

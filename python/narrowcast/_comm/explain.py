@@ -28,6 +28,15 @@ class CandidateCost:
 
 
 @dataclass(frozen=True)
+class PlanAlternative:
+    """A plan for the operation of a call that can run instead of the built-in way."""
+
+    plan: str  #: its name, such as "ring"
+    microseconds: float | None  #: None: not measured
+    why_not: str | None  #: why it does not run the call; None: it does
+
+
+@dataclass(frozen=True)
 class Prediction:
     """What the cost model predicts for a call, in microseconds."""
 
@@ -37,19 +46,23 @@ class Prediction:
     @property
     def nccl(self) -> float | None:
         """NCCL's fastest variant."""
-        return self.candidates["nccl"].typical
+        return self._typical("nccl")
 
     @property
     def nccl_default(self) -> float | None:
         """NCCL without symmetric windows and copy engines."""
-        return self.candidates["nccl:default"].typical
+        return self._typical("nccl:default")
+
+    def _typical(self, name: str) -> float | None:
+        return self.candidates[name].typical if name in self.candidates else None
 
 
 @dataclass(frozen=True)
 class Explanation:
     """How a call runs on a rank. `sentence` describes it in words."""
 
-    #: "packets", "blocks:raw", "blocks:window"; "copy", "none"; on the host backend "frames:raw", "frames:window"
+    #: "packets", "blocks:raw", "blocks:window"; "copy", "none"; on the host backend "frames:raw", "frames:window"; the
+    #: name of a plan that runs instead, such as "plan:ring"
     candidate: str
     path: str  #: the candidate without its codec
     path_why: str
@@ -67,6 +80,9 @@ class Explanation:
     costs_warning: str | None  #: why the cost model may not fit this library
     sentence: str
     plan: str | None  #: the plan that runs: "all_pairs", "relay", ...; None if no plan describes the call
+    plans: dict[
+        str, PlanAlternative
+    ]  #: other plans for the operation, by the names of their costs, such as "plan:ring"
 
 
 def explain(
@@ -127,10 +143,15 @@ def explanation_of(made: c_void_p) -> Explanation:
     try:
         decision = DecisionC(struct_bytes=sizeof(DecisionC))
         check(library().ncast_explanation_decision(made, byref(decision)))
-        costs = {}
+        costs, plans = {}, {}
         for index in range(library().ncast_explanation_candidates(made)):
             candidate = CandidateC(struct_bytes=sizeof(CandidateC))
             check(library().ncast_explanation_candidate(made, index, byref(candidate)))
+            if candidate.plan:
+                why = candidate.why_not.decode() if candidate.why_not else None
+                alternative = PlanAlternative(candidate.plan.decode(), candidate.microseconds or None, why)
+                plans[candidate.name.decode()] = alternative
+                continue
             costs[candidate.name.decode()] = CandidateCost(
                 candidate.microseconds or None, candidate.incompressible_microseconds or None
             )
@@ -154,6 +175,7 @@ def explanation_of(made: c_void_p) -> Explanation:
             costs_warning=decision.costs_warning.decode() if decision.costs_warning else None,
             sentence=decision.sentence.decode(),
             plan=decision.plan.decode() if decision.plan else None,
+            plans=plans,
         )
     finally:
         library().ncast_explanation_destroy(made)

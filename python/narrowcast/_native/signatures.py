@@ -7,6 +7,7 @@ from typing import Any
 
 from .structures import (
     INTERRUPT_CHECK,
+    PLAN_SELECTOR,
     CandidateC,
     CodecInfoC,
     CommConfigC,
@@ -181,6 +182,8 @@ SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "ncast_plan_decline": (_STATUS, [c_void_p, c_char_p]),
     "ncast_loaded_plan_run": (_STATUS, [c_void_p, c_void_p, c_void_p, c_uint64, c_void_p]),
     "ncast_loaded_plan_destroy": (_STATUS, [c_void_p]),
+    "ncast_comm_set_plan_selector": (_STATUS, [_COMM, PLAN_SELECTOR, c_void_p]),
+    "ncast_set_plan_selector": (None, [PLAN_SELECTOR, c_void_p]),
     "ncast_plan_schema": (_STATUS, [POINTER(c_void_p)]),
     # plans count options report
     "ncast_plan_verify": (_STATUS, [POINTER(c_void_p), c_size_t, POINTER(PlanVerifyOptionsC), POINTER(c_void_p)]),

@@ -24,6 +24,25 @@ BACKENDS = {"host": 1, "cuda": 2}
 INTERRUPT_CHECK = CFUNCTYPE(c_int, c_void_p)  # ncast_interrupt_check
 
 
+class PlanCallC(Structure):
+    """ncast_plan_call."""
+
+    _fields_ = [
+        ("struct_bytes", c_size_t),
+        ("operation", c_int),
+        ("count", c_uint64),
+        ("dtype", c_int),
+        ("op", c_int),
+        ("root", c_int),
+        ("codec", c_uint64),
+        ("ranks", c_int),
+    ]
+
+
+# ncast_plan_selector: context, call, plans, their number.
+PLAN_SELECTOR = CFUNCTYPE(c_int, c_void_p, POINTER(PlanCallC), POINTER(c_char_p), c_int)
+
+
 class FrameInfoC(Structure):
     """ncast_frame_info."""
 
@@ -215,6 +234,8 @@ class CandidateC(Structure):
         ("name", c_char_p),
         ("microseconds", c_double),
         ("incompressible_microseconds", c_double),
+        ("plan", c_char_p),
+        ("why_not", c_char_p),
     ]
 
 

@@ -43,12 +43,13 @@ struct alignas(cache_line_bytes) Member {
 
 struct ControlBlock {
   // Changes with the layout of the segment.
-  static constexpr uint64_t current_version = 0x3330746e6f63636eu;  // "nccont03"
+  static constexpr uint64_t current_version = 0x3430746e6f63636eu;  // "nccont04"
 
   bootstrap::SegmentOwners owners;  // must be first: sweep_stale_segments() reads it
   uint64_t version;
   uint64_t ranks;
   RingShape shape;
+  uint64_t costs;  // a hash of the cost model
   std::atomic<uint64_t> joined_ranks;
   std::atomic<uint32_t> complete;  // all ranks have joined
   FailureRecord failure;

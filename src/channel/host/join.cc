@@ -65,6 +65,7 @@ ncast_status World::create(const std::string& name, const WorldOptions& options,
   control->version = ControlBlock::current_version;
   control->ranks = layout.ranks;
   control->shape = options.shape;
+  control->costs = options.costs;
   // Register the creator before publishing, because a sweep removes segments without a living owner.
   bootstrap::SegmentOwners::Owner& owner = control->owners.owner[options.rank];
   owner.process = bootstrap::current_process();
@@ -87,6 +88,7 @@ ncast_status World::enter(const std::string& name, const WorldOptions& options) 
       control_->shape.payload_capacity_bytes != options.shape.payload_capacity_bytes) {
     return fail(NCAST_MISMATCH, "scratch_bytes differs on rank %d", rank_);
   }
+  if (control_->costs != options.costs) return fail(NCAST_MISMATCH, "the cost model differs on rank %d", rank_);
   bootstrap::SegmentOwners::Owner& owner = control_->owners.owner[rank_];
   uint64_t state = bootstrap::SegmentOwners::absent;
   if (owner.state.compare_exchange_strong(state, bootstrap::SegmentOwners::claimed)) {

@@ -23,6 +23,7 @@ struct WorldOptions {
   int ranks;               // 1 to max_ranks
   RingShape shape;         // the same on every rank
   bootstrap::Limit limit;  // for joining
+  uint64_t costs = 0;      // a hash of the cost model, the same on every rank
 };
 
 class World {

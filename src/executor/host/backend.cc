@@ -8,7 +8,9 @@
 #include "executor/host/communicator.h"
 #include "executor/host/launch.h"
 #include "executor/host/stream.h"
+#include "select/options.h"
 #include "status/error.h"
+#include "status/fnv1a.h"
 
 namespace narrowcast::executor::host {
 namespace {
@@ -25,18 +27,29 @@ ncast_status check_config(int ranks, const ncast_comm_config& config) {
   return choose_shape(ranks, config, &shape);
 }
 
+// Only what a file says matters: the built-in model has no times of this backend.
+ncast_status load_costs(const ncast_comm_config& config, select::CostModel* costs) {
+  select::Options options;
+  if (ncast_status status = select::Options::of(config, &options)) return status;
+  return options.cost_model.empty() ? NCAST_OK : options.load_costs(costs);
+}
+
 ncast_status create(const ncast_unique_id& id, int ranks, int rank, const ncast_comm_config& config,
                     ncast_comm** comm) {
   constexpr const char* function = "ncast_comm_create";
   StagingShape shape;
   if (ncast_status status = choose_shape(ranks, config, &shape)) return status;
-  const channel::WorldOptions options{rank, ranks, shape.rings, {config.create_timeout_seconds}};
-  std::unique_ptr<channel::World> world;
-  if (ncast_status status = channel::World::join(bootstrap::content_of(id).world, options, &world)) {
+  const auto named = [](ncast_status status) {
     const std::string message = ncast_last_error();
     return fail(status, "%s: %s", function, message.c_str());
-  }
-  *comm = new Communicator(std::move(world), shape, bootstrap::Limit{config.timeout_seconds});
+  };
+  select::CostModel costs;
+  if (ncast_status status = load_costs(config, &costs)) return named(status);
+  const channel::WorldOptions options{rank, ranks, shape.rings, {config.create_timeout_seconds}, fnv1a(costs.text())};
+  std::unique_ptr<channel::World> world;
+  if (ncast_status status = channel::World::join(bootstrap::content_of(id).world, options, &world))
+    return named(status);
+  *comm = new Communicator(std::move(world), shape, bootstrap::Limit{config.timeout_seconds}, std::move(costs));
   return NCAST_OK;
 }
 

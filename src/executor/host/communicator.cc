@@ -9,7 +9,7 @@
 namespace narrowcast::executor::host {
 
 Communicator::Communicator(std::unique_ptr<channel::World> joined_world, const StagingShape& shape,
-                           bootstrap::Limit wait_limit)
+                           bootstrap::Limit wait_limit, select::CostModel costs)
     : ncast_comm(NCAST_BACKEND_HOST, joined_world->rank(), joined_world->ranks()),
       world(std::move(joined_world)),
       limit(wait_limit),
@@ -18,7 +18,7 @@ Communicator::Communicator(std::unique_ptr<channel::World> joined_world, const S
       receives(static_cast<size_t>(world->ranks())),
       plans(std::make_unique<Plans>(*this)) {
   counters_.scratch_bytes = shape.bytes(world->ranks());
-  set_decider({.ranks = world->ranks(), .link = select::Link::shared_memory}, {});  // nothing depends on costs
+  set_decider({.ranks = world->ranks(), .link = select::Link::shared_memory}, std::move(costs));
 }
 
 Communicator::~Communicator() = default;

@@ -21,7 +21,8 @@ class Plans;
 // The public data members belong to the call whose turn it is. The functions can be called from any thread.
 class Communicator final : public ncast_comm {
  public:
-  Communicator(std::unique_ptr<channel::World> joined_world, const StagingShape& shape, bootstrap::Limit wait_limit);
+  Communicator(std::unique_ptr<channel::World> joined_world, const StagingShape& shape, bootstrap::Limit wait_limit,
+               select::CostModel costs);
   ~Communicator() override;
 
   const std::unique_ptr<channel::World> world;

@@ -1,6 +1,8 @@
 #include "executor/host/plan_memory.h"
 
 #include <algorithm>
+#include <set>
+#include <utility>
 
 #include "status/error.h"
 
@@ -94,6 +96,16 @@ ncast_status PlanMemory::borrow(Communicator& comm, const plan::Plan& plan, Plan
   const size_t groups = plan.ranks[static_cast<size_t>(comm.rank())].groups.size();
   memory->groups_.assign(groups, {staging.frame(), staging.values(), staging.accumulator(), nullptr});
   return NCAST_OK;
+}
+
+bool PlanMemory::can_borrow(const Communicator& comm, const plan::Plan& plan, const PlanFacts& facts, uint32_t depth) {
+  if (!facts.runs_freely() || depth > comm.staging.slots()) return false;
+  // Groups would overwrite each other's values in the staging buffers.
+  if (std::ranges::any_of(plan.ranks, [](const plan::Rank& rank) { return rank.groups.size() > 1; })) return false;
+  std::set<std::pair<int, int>> pairs;
+  return std::ranges::all_of(plan.channels, [&](const plan::Channel& channel) {
+    return channel.kind == ChannelKind::ring && pairs.emplace(channel.from, channel.to).second;
+  });
 }
 
 ncast_status PlanMemory::allocate(Communicator& comm, const plan::Plan& plan, const PlanFacts& facts,

@@ -26,7 +26,9 @@ class PlanMemory {
  public:
   // For a plan of the library's own: it uses the rings and the staging buffers of the communicator.
   static ncast_status borrow(Communicator& comm, const plan::Plan& plan, PlanMemory* memory);
-  // For a plan that the user loads. All ranks call this at the same position. Errors: INVALID_ARGUMENT if the plan
+  // Whether any plan can borrow. The same on all ranks. depth: the messages that its rings must hold.
+  static bool can_borrow(const Communicator& comm, const plan::Plan& plan, const PlanFacts& facts, uint32_t depth);
+  // For other plans. All ranks call this at the same position. Errors: INVALID_ARGUMENT if the plan
   // needs more than scratch_bytes; SYSTEM_ERROR.
   static ncast_status allocate(Communicator& comm, const plan::Plan& plan, const PlanFacts& facts, PlanMemory* memory);
 

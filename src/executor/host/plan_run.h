@@ -14,6 +14,10 @@ class PlanRun {
   // One of the two comes first. Errors: those of PlanMemory.
   ncast_status prepare_own();
   ncast_status prepare_loaded();
+  // Whether it can be prepare_own(). depth: as in PlanMemory::can_borrow().
+  bool can_use_own_rings(uint32_t depth) const {
+    return PlanMemory::can_borrow(state_.comm, *state_.plan, state_.facts, depth);
+  }
 
   // Whether peers access buffers of this rank, so that they must not begin a call before it is known to be the same.
   bool shares_memory() const { return state_.facts.is_exposed_at_all() || state_.facts.has_semaphores; }

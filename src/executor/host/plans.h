@@ -3,6 +3,7 @@
 
 #include <map>
 #include <mutex>
+#include <string_view>
 #include <tuple>
 
 #include "executor/host/plan_run.h"
@@ -13,8 +14,9 @@ class Plans {
  public:
   explicit Plans(Communicator& comm) : comm_(comm) {}
 
-  // The plan that runs a call, whose turn it is. Plans of the library's own calls are built when they are first needed.
-  ncast_status find(const Call& call, PlanRun** run);
+  // The plan that runs a call, whose turn it is, and CallTag::plan. Plans of the library's own calls are built when
+  // they are first needed.
+  ncast_status find(const Call& call, PlanRun** run, uint32_t* number);
 
   // Prepares a plan that the user loads, and gives it the next number, also if this fails. Errors: those of
   // PlanMemory::allocate().
@@ -23,9 +25,11 @@ class Plans {
   void unload(uint32_t number);
 
  private:
-  using Key = std::tuple<Operation, int, ncast_codec>;  // operation, root, codec
+  using Key = std::tuple<Operation, int, ncast_codec, std::string_view>;  // operation, root, codec, builder
 
   ncast_status build(const Key& key, std::unique_ptr<PlanRun>* run);
+  // For a plan that the library chose instead of its default. Errors: as Plans::load(), on all ranks.
+  ncast_status prepare(std::shared_ptr<const ProvedPlan> plan, uint32_t depth, std::unique_ptr<PlanRun>* run);
 
   Communicator& comm_;
   std::map<Key, std::unique_ptr<PlanRun>> own_;

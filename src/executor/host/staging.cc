@@ -43,6 +43,7 @@ ncast_status StagingShape::choose(size_t scratch_bytes, int ranks, StagingShape*
 
 Staging::Staging(const StagingShape& shape)
     : chunk_bytes_(shape.chunk_bytes),
+      slots_(shape.rings.slots),
       frame_(shape.rings.payload_capacity_bytes),
       values_(shape.chunk_bytes),
       accumulator_(shape.chunk_bytes) {}

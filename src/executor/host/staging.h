@@ -33,6 +33,7 @@ class Staging {
   explicit Staging(const StagingShape& shape);
 
   size_t chunk_bytes() const { return chunk_bytes_; }
+  uint64_t slots() const { return slots_; }     // of a ring
   std::byte* frame() { return frame_.data(); }  // holds any frame of a chunk
   size_t frame_capacity_bytes() const { return frame_.size(); }
   std::byte* values() { return values_.data(); }            // holds the values of a chunk
@@ -40,6 +41,7 @@ class Staging {
 
  private:
   size_t chunk_bytes_;
+  uint64_t slots_;
   std::vector<std::byte> frame_;
   std::vector<std::byte> values_;
   std::vector<std::byte> accumulator_;
