@@ -28,8 +28,8 @@ class Curve(NamedTuple):
 
     operation: str
     ranks: int
-    link: str  #: one of LINKS
-    series: str  #: one of SERIES
+    link: str  #: one of LINKS, or "shm"
+    series: str  #: one of SERIES, or the name of a plan: "plan:ring"
 
 
 class ContradictionError(ValueError):
@@ -77,7 +77,9 @@ class Times:
 
     def curves(self) -> list[Curve]:
         """The curves that have times, sorted."""
-        return sorted(self._samples, key=lambda one: (*one[:3], SERIES.index(one.series)))
+        # Those of the host backend and plans come last.
+        places = {series: place for place, series in enumerate(SERIES)}
+        return sorted(self._samples, key=lambda one: (*one[:3], places.get(one.series, len(SERIES)), one.series))
 
     def text(self, machine: str, *remarks: str, kernels: str = UNKNOWN_KERNELS) -> str:
         """The text of the model. kernels: the hash of the measured library. Raises ValueError if there are no times."""

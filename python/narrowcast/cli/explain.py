@@ -11,7 +11,9 @@ from .._bench import operations
 from .._comm.explain import Explanation, Prediction
 from .._comm.explain import explain as explain_call
 from .._files.display import bytes_text
+from .._native.structures import BACKENDS
 from ..cuda import device_count
+from ..local import LocalRanks
 from ..types import value_type
 from ._common import BadUse, comm_codec_name, print_json
 from ._tables import Column, Table
@@ -19,7 +21,8 @@ from .bench.collectives import parse_size
 
 # Used if the machine does not have several GPUs.
 _DEFAULT_RANKS = 8
-_MAX_RANKS = 8
+_MAX_RANKS, _MAX_HOST_RANKS = 8, 64
+_HOST_RANKS = 4
 
 
 def explain(
@@ -28,14 +31,21 @@ def explain(
         str, typer.Option("--bytes", metavar="SIZE", help="Size of the larger buffer, as for `bench`, such as 64M.")
     ],
     dtype: Annotated[str, typer.Option("-d", "--dtype", help="Value type.")] = "bfloat16",
-    ranks: Annotated[int | None, typer.Option(min=1, max=_MAX_RANKS, help="Default: all GPUs, or 8.")] = None,
+    ranks: Annotated[
+        int | None, typer.Option(min=1, max=_MAX_HOST_RANKS, help="Default: all GPUs, or 8; 4 on the host.")
+    ] = None,
+    backend: Annotated[str, typer.Option(help="cuda: between GPUs. host: between processes of this machine.")] = "cuda",
     codec: Annotated[str, typer.Option(callback=comm_codec_name, help="auto or a codec.")] = "auto",
     ctas: Annotated[
         int, typer.Option(min=0, max=64, help="Maximum number of CTAs; 0: NARROWCAST_MAX_CTAS, or no limit.")
     ] = 0,
     json: Annotated[bool, typer.Option("--json", help="Print JSON instead of the table.")] = False,
 ) -> None:
-    """Show how the CUDA backend would run a call, why, and how long it should take. Needs no GPU."""
+    """Show how a call would run, why, and how long it should take. Needs no GPU."""
+    if backend not in BACKENDS:
+        raise BadUse(f"{backend!r} is not a backend (known: {', '.join(BACKENDS)})")
+    if backend == "host" and ctas:
+        raise BadUse("--ctas is for --backend cuda")
     if operation not in operations.names():
         raise BadUse(f"{operation!r} is not an operation (known: {', '.join(operations.names())})")
     try:
@@ -43,14 +53,22 @@ def explain(
     except ValueError as error:
         raise BadUse(str(error)) from None
     size_bytes = parse_size(size)
-    if ranks is None:
+    if ranks is None and backend == "host":
+        ranks = _HOST_RANKS
+    elif ranks is None:
         gpus = device_count()
         ranks = min(gpus, _MAX_RANKS) if gpus > 1 else _DEFAULT_RANKS
     # At least one value, as in the benchmark, unless the size is 0.
     count = operations.count_of(operation, size_bytes, kind, ranks) if size_bytes else 0
-    explanation = explain_call(
-        operations.call_of(operation), count, dtype=kind.name, ranks=ranks, codec=codec, max_ctas=ctas
-    )
+    name = operations.call_of(operation)
+    if backend == "host":
+        # Only a communicator has a cost model of the host backend.
+        with LocalRanks(ranks) as comms:
+            explanation = comms[0].explain(name, count, dtype=kind.name, codec=codec)
+    else:
+        if ranks > _MAX_RANKS:
+            raise BadUse(f"--ranks {ranks} is more than {_MAX_RANKS}, the most GPUs of a communicator")
+        explanation = explain_call(name, count, dtype=kind.name, ranks=ranks, codec=codec, max_ctas=ctas)
     call = {
         "operation": operation,
         "bytes": operations.size_of(operation, count, kind, ranks),
@@ -71,9 +89,14 @@ def _table(call: dict[str, Any], explanation: Explanation) -> Table:
         title="{operation} of {count:,} {dtype} between {ranks} ranks".format(**call),
     )
     table.add_row("size", bytes_text(call["bytes"]), "")
-    table.add_row("path", explanation.path if explanation.ctas else "no kernel", explanation.path_why)
+    runs = explanation.ctas or explanation.path in ("frames", "plan")
+    table.add_row("path", explanation.path if runs else "no kernel", explanation.path_why)
     if explanation.plan is not None:
         table.add_row("plan", explanation.plan, "")
+    for one in explanation.plans.values():
+        if one.why_not is not None:
+            time = "" if one.microseconds is None else f"{one.microseconds:.1f} us: "
+            table.add_row("", f"not {one.plan}", time + one.why_not)
     if explanation.shots is not None:
         table.add_row("shots", str(explanation.shots), explanation.shots_why or "")
     table.add_row("codec", explanation.codec, explanation.codec_why)

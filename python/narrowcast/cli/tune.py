@@ -21,6 +21,7 @@ from .._comm.explain import Explanation, changes, explain
 from .._files.atomic import check_writable, new_file, write_all
 from .._files.display import bytes_text, printable
 from .._native.library import library
+from .._native.structures import BACKENDS
 from ..comm import unique_id
 from ..cuda import device_count
 from ..errors import InvalidArgumentError, UnsupportedError
@@ -29,9 +30,11 @@ from ._common import BadUse
 from ._tables import Column, Table
 from .bench import report as bench_report
 from .bench.collectives import sizes
+from .tune_host import LINK, host_table, measure_host
 
 _FIRST_BYTES, _LAST_BYTES = 1 << 10, 256 << 20
-_MAX_RANKS = 8
+_MAX_RANKS, _MAX_HOST_RANKS = 8, 64
+_HOST_RANKS = 4
 _CALL_TIMEOUT_SECONDS = 60.0
 _RUN_TIMEOUT_SECONDS = 600.0
 
@@ -52,8 +55,13 @@ THOROUGH, QUICK = Schedule(2, 20, 10), Schedule(4, 10, 5)
 def tune(
     ranks: Annotated[
         list[int] | None,
-        typer.Option(min=2, max=_MAX_RANKS, help="Number of GPUs; repeatable. Default: all."),
+        typer.Option(
+            min=2, max=_MAX_HOST_RANKS, help="Number of GPUs, or of processes; repeatable. Default: all GPUs, or 4."
+        ),
     ] = None,
+    backend: Annotated[
+        str, typer.Option(help="cuda: between GPUs. host: the plans of calls between processes of this machine.")
+    ] = "cuda",
     output_file: Annotated[
         Path, typer.Option("-o", "--output-file", metavar="FILE", help="The file for the model.")
     ] = Path("narrowcast.costs"),
@@ -68,15 +76,23 @@ def tune(
         Path | None, typer.Option(metavar="PATH", help="Path of NCCL. Default: the pip wheel, or libnccl.so.2.")
     ] = None,
 ) -> None:
-    """Measure every candidate of every operation between this machine's GPUs, and write a cost model."""
+    """Measure every candidate of every operation on this machine, and write a cost model."""
+    if backend not in BACKENDS:
+        raise BadUse(f"{backend!r} is not a backend (known: {', '.join(BACKENDS)})")
     # Fails before the work, not after it.
     check_writable(output_file)
     times = Times()
     if reports:
-        if ranks or quick or nccl:
-            raise BadUse("--from uses existing measurements: it excludes --ranks, --quick and --nccl")
+        if ranks or quick or nccl or backend != "cuda":
+            raise BadUse("--from uses existing measurements: it excludes --ranks, --quick, --nccl and --backend")
         machine, remarks = _add_reports(times, reports)
         kernels = UNKNOWN_KERNELS
+    elif backend == "host":
+        if nccl:
+            raise BadUse("--nccl is for --backend cuda")
+        kernels = library().ncast_kernels_hash().decode()
+        remarks = [measure_host(times, number, quick=quick) for number in dict.fromkeys(ranks or [_HOST_RANKS])]
+        machine = bench_report.machine()
     else:
         remarks = []
         kernels = library().ncast_kernels_hash().decode()
@@ -93,7 +109,8 @@ def tune(
             message = str(error).replace(file.name, str(output_file))
             raise BadUse(f"these times make an invalid model, so {output_file} was not written: {message}") from None
     for number, link in dict.fromkeys((curve.ranks, curve.link) for curve in times.curves()):
-        _table(times, number, output_file, link).print()
+        table = host_table if link == LINK else functools.partial(_table, link=link)
+        table(times, number, output_file).print()
     print(printable(f"To use this model, set NARROWCAST_COST_MODEL={output_file.resolve()}"))
 
 
@@ -102,6 +119,8 @@ def _numbers_of_ranks(requested: list[int] | None) -> list[int]:
     if gpus < 2:
         raise UnsupportedError(f"tune needs at least 2 CUDA GPUs, but {gpus or 'none'} was found")
     numbers = list(dict.fromkeys(requested or [min(gpus, _MAX_RANKS)]))
+    if max(numbers) > _MAX_RANKS:
+        raise BadUse(f"--ranks {max(numbers)} is more than {_MAX_RANKS}, the most GPUs of a communicator")
     if max(numbers) > gpus:
         raise UnsupportedError(
             f"tune needs one GPU per rank: {max(numbers)} ranks were requested, {gpus} GPUs were found"

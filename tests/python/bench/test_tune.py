@@ -115,6 +115,9 @@ def test_missing_gpus_are_reported_in_one_line(cli_here, tmp_path, monkeypatch):
         (["-o", "nowhere/a.costs"], "nowhere"),
         (["--from", "none.json", "--quick"], "--from"),
         (["--from", "none.json"], "none.json"),
+        (["--from", "none.json", "--backend", "host"], "--from"),
+        (["--backend", "gpu"], "'gpu'"),
+        (["--backend", "host", "--nccl", "libnccl.so"], "--nccl"),
     ],
 )
 def test_invalid_arguments_are_rejected(cli_here, tmp_path, arguments, word):
