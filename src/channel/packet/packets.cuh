@@ -285,9 +285,7 @@ class Packets {
   // different call. The rank also records its announcement in its own slot, so that other threads do not repeat it.
   __device__ bool finds_mismatch(int& peer) const {
     PacketState* const own = state(peers_.rank);
-    // Restores the full number of the call from the stored one, whether or not advance() has been called.
-    uint32_t number = device::load_relaxed(&peers_.ctas[blockIdx.x].packet_calls);
-    number += (flag_ - number) % number_count + device::load_relaxed(&own->call_words.block_collectives);
+    const uint32_t number = sequence_ + device::load_relaxed(&own->call_words.block_collectives);
     const CallWord word = CallWord::of(number, mark_);
     const auto announced = [&](int rank) { return state(rank)->call_words.announced[0][number % CallWords::history]; };
     uint64_t* const calls = announced(peers_.rank);
@@ -312,7 +310,7 @@ class Packets {
 
   const Peers& peers_;  // here scratch points to each rank's packet area
   uint32_t buffer_bytes_, rows_, mark_;
-  uint32_t sequence_ = 0;  // number of the call; used until advance()
+  uint32_t sequence_ = 0;  // number of the call
   uint32_t flag_ = 0;      // flag of its packets; 0: begin() has not been called
 };
 

@@ -90,10 +90,8 @@ __global__ void __launch_bounds__(most_packet_warps(true) * 32)
   const uint32_t rounds = exchange.from == 0 ? 0 : exchange.gathers ? 2 : 1;
 
   device::wait_for_stream();
-  bool goes_on = true;
 #pragma unroll 1
-  for (uint32_t turn_row = first_row;
-       goes_on && (turn_row < exchange.rows + rounds * exchange.recv_delay || turn_row == first_row);
+  for (uint32_t turn_row = first_row; turn_row < exchange.rows + rounds * exchange.recv_delay || turn_row == first_row;
        turn_row += stride) {
     if (const Place place{turn_row, lane};
         turn_row < exchange.rows && exchange.to != 0 && place.is_in(exchange.piece_bytes))
@@ -117,8 +115,8 @@ __global__ void __launch_bounds__(most_packet_warps(true) * 32)
       Unit<Packet> own;
       if (!is_result) own = load_unit<Value>(exchange.send_piece(peers.rank), place, own_bytes, exchange.send_aligned);
       Unit<Packet> units[Others];
-      goes_on = packets.receive(packets.wanted(from), is_result ? result_place : place, units);
-      if (!goes_on) break;
+      // Leaving the loops by a flag instead would spill many more registers.
+      if (!packets.receive(packets.wanted(from), is_result ? result_place : place, units)) return;
       if (is_result) {
         store_results<Value>(packets, peers, exchange, place, units);
       } else {
