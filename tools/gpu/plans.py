@@ -27,7 +27,7 @@ KIB, MIB = 1 << 10, 1 << 20
 SIZES = (KIB, 4 * KIB, 16 * KIB, 64 * KIB, 256 * KIB, MIB, 4 * MIB, 16 * MIB, 64 * MIB)
 SMS = 128
 CALLS, REPLAYS, TURNS = 20, 3, 3
-MAX_FAILURES = 12
+MAX_RESTARTS = 40  # of the process that runs the tests
 ARCHITECTURE = 90
 DTYPES = (
     "int8",
@@ -91,7 +91,7 @@ def all_gather(ranks: int, codec: str) -> str:
     def groups(r: int) -> list[list[Step]]:
         sends = [copy(place("input", 0), p.message(r, peer)) for peer in p.after(r)]
         receives = [copy(p.message(peer, r), place("output", peer)) for peer in p.before(r)]
-        return [[*sends, copy(place("input", 0), place("output", r))], receives]
+        return [sends, [copy(place("input", 0), place("output", r)), *receives]]
 
     return p.plan("all_gather", groups)
 
@@ -296,6 +296,9 @@ class Ranks:
         text = PLANS[name][1](self.count, codec)
         return self.together(lambda rank: self.comms[rank].load_plan(text, dtype, op=op))
 
+    def close_plans(self, plans: list[Any]) -> None:
+        self.together(lambda rank: plans[rank].close())
+
     def register(self, buffers: list[Any]) -> list[Any]:
         """Registrations, which the communicators close."""
         return self.together(lambda rank: self.comms[rank].register(buffers[rank]))
@@ -356,10 +359,11 @@ class Tests:
         ):
             yield f"{self.ranks} ranks, {name} {codec} {dtype} {op}, {count} values, shift {shift}, {mode}"
             yield self.run(plans, PLANS[name][0], dtype, op, (count, size, shift, mode))
-        for plan in plans:
-            plan.close()
+        self.group.close_plans(plans)
 
     def run(self, plans: list[Any], operation: str, dtype: str, op: str, case: tuple[int, int, int, str]) -> str:
+        from narrowcast._native.cuda_driver import call
+
         count, size, shift, mode = case
         group, gathers = self.group, operation == "all_gather"
         piece, whole = count * size, count * size * (self.ranks if gathers else 1)
@@ -369,9 +373,12 @@ class Tests:
             self.outputs[rank].fill(0xEE)
             wanted.append(self.expected[rank].part(0, whole))
             results.append(self.outputs[rank].part(shift, whole))
-            own = self.inputs[rank].part(0, piece).write(values)
+            self.inputs[rank].part(0, piece).write(values)
+        call("cuCtxSynchronize")  # copies from pageable memory may return early, and the streams do not wait for them
+        for rank in range(self.ranks):
             options: dict[str, Any] = {} if gathers else {"op": op}
             run = getattr(group.comms[rank], operation)
+            own = self.inputs[rank].part(0, piece)
             run(own, wanted[rank], dtype=dtype, codec="raw", stream=group.streams[rank], **options)
             if mode == "in":
                 sources.append(results[rank].part(rank * piece, piece) if gathers else results[rank])
@@ -381,6 +388,7 @@ class Tests:
             if mode != "in":
                 sources.append(self.inputs[rank].part(shift, piece))
             sources[rank].write(values)
+        call("cuCtxSynchronize")
         calls = [(plans[r], sources[r], results[r], group.streams[r]) for r in range(self.ranks)]
         if mode == "graph":
             graphs = []
@@ -399,16 +407,28 @@ class Tests:
         for rank in range(self.ranks):
             if error := group.comms[rank].async_error():
                 raise error
-        differing = [r for r in range(self.ranks) if (results[r].read() != wanted[r].read()).any()]
-        return f"ranks {differing} differ" if differing else ""
+        errors = [difference(r, results[r].read(), wanted[r].read(), size) for r in range(self.ranks)]
+        return "; ".join(filter(None, errors))
 
 
-def test(ranks: int) -> dict[str, Any]:
-    failures: list[str] = []
-    checked = 0
+def difference(rank: int, result: Any, wanted: Any, size: int) -> str:
+    differing = (result != wanted).reshape(-1, size).any(axis=1).nonzero()[0]
+    if not differing.size:
+        return ""
+    first, last = differing[0], differing[-1]
+    at = slice(first * size, (first + 1) * size)
+    return (
+        f"rank {rank}: {differing.size} values differ, from {first} to {last}; the first is "
+        f"{result[at].tobytes().hex()} and not {wanted[at].tobytes().hex()}"
+    )
+
+
+def test_some(ranks: int, skipped: int) -> None:
+    """Prints a line of JSON for each kind of plan. Ends after an exception, which may have damaged the context."""
     tests = Tests(ranks)
-    for settings in dict.fromkeys(tested(ranks)):
-        case = " ".join(settings)
+    for settings in list(dict.fromkeys(tested(ranks)))[skipped:]:
+        failures, checked, case = [], 0, " ".join(settings)
+        begin = time.monotonic()
         try:
             results = tests.check(*settings)
             for case in results:
@@ -416,16 +436,32 @@ def test(ranks: int) -> dict[str, Any]:
                 checked += 1
                 if error:
                     failures.append(f"{case}: {error}")
-        except Exception as error:  # the communicator has failed: go on with another one
+        except Exception as error:
             failures.append(f"{case}: {type(error).__name__}: {error}")
-            tests.start()
-        for failure in failures[-1:]:
-            print(failure, file=sys.stderr, flush=True)
-        if len(failures) > MAX_FAILURES:
+            print(json.dumps({"cases": checked, "failures": failures}), flush=True)
+            os._exit(1)  # without waiting for kernels
+        print(json.dumps({"cases": checked, "failures": failures}), flush=True)
+        print(f"{' '.join(settings)}: {time.monotonic() - begin:.1f} s", file=sys.stderr, flush=True)
+
+
+def test(ranks: int) -> dict[str, Any]:
+    kinds = len(dict.fromkeys(tested(ranks)))
+    found: list[dict[str, Any]] = []
+    for _ in range(MAX_RESTARTS):
+        done = in_process("--test-some", ranks, "--skip", str(len(found)))
+        lines = [json.loads(line) for line in done.stdout.splitlines()]
+        if not lines:
+            lines = [{"cases": 0, "failures": [f"kind {len(found)}: the process ended with {done.returncode}"]}]
+        for line in lines:
+            for failure in line["failures"]:
+                print(failure, file=sys.stderr, flush=True)
+        found += lines
+        if len(found) == kinds:
             break
-    if not failures:
-        failures += test_abort(ranks)
-    return {"ranks": ranks, "cases": checked, "failures": failures}
+    failures = [failure for line in found for failure in line["failures"]]
+    done = in_process("--test-abort", ranks)
+    failures += json.loads(done.stdout) if done.returncode == 0 else [f"the test of abort ended with {done.returncode}"]
+    return {"ranks": ranks, "kinds": len(found), "cases": sum(line["cases"] for line in found), "failures": failures}
 
 
 def test_abort(ranks: int) -> list[str]:
@@ -519,25 +555,23 @@ def measure(ranks: int) -> dict[str, Any]:
                 times["generated"].append(time_of(generated))
             row[str(whole)] = {kind: round(min(of_kind), 2) for kind, of_kind in times.items()}
             print(name, codec, whole, row[str(whole)], file=sys.stderr, flush=True)
-        for plan in plans:
-            plan.close()
+        group.close_plans(plans)
     group.close()
     return {"ranks": ranks, "microseconds": found}
 
 
-def in_process(option: str, ranks: int) -> Any:
+def in_process(option: str, ranks: int, *more: str) -> subprocess.CompletedProcess[str]:
     own = {
         "NARROWCAST_MAX_CTAS": str(SMS // ranks),  # the kernels of all ranks run concurrently
         "CUDA_DEVICE_MAX_CONNECTIONS": "32",
         "CUDA_MODULE_LOADING": "EAGER",
     }
-    done = subprocess.run(
-        [sys.executable, __file__, option, str(ranks)],
-        env=os.environ | own,
-        stdout=subprocess.PIPE,
-        timeout=280,
-        check=False,
-    )
+    command = [sys.executable, __file__, option, str(ranks), *more]
+    return subprocess.run(command, env=os.environ | own, stdout=subprocess.PIPE, text=True, timeout=280, check=False)
+
+
+def measured(ranks: int) -> Any:
+    done = in_process("--measure-ranks", ranks)
     return json.loads(done.stdout) if done.returncode == 0 else {"ranks": ranks, "exit status": done.returncode}
 
 
@@ -546,23 +580,27 @@ def main() -> None:
     parser.add_argument("--ranks", type=int, action="append")
     parser.add_argument("--test", action="store_true")
     parser.add_argument("--measure", action="store_true")
-    parser.add_argument("--test-ranks", type=int, help=argparse.SUPPRESS)
-    parser.add_argument("--measure-ranks", type=int, help=argparse.SUPPRESS)
+    for option in ("--test-some", "--test-abort", "--measure-ranks", "--skip"):
+        parser.add_argument(option, type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()
-    for work, ranks in ((test, options.test_ranks), (measure, options.measure_ranks)):
+    for work, ranks in (
+        (lambda ranks: test_some(ranks, options.skip), options.test_some),
+        (lambda ranks: print(json.dumps(test_abort(ranks))), options.test_abort),
+        (lambda ranks: print(json.dumps(measure(ranks))), options.measure_ranks),
+    ):
         if ranks:
             from narrowcast._native.cuda_driver import on_device
 
             with on_device(0):
-                print(json.dumps(work(ranks)))
+                work(ranks)
             return
     ranks = options.ranks or [2, 4]
     result: dict[str, Any] = {"machine": machine()[0], "command": " ".join(["tools/gpu/plans.py", *sys.argv[1:]])}
     result["compile_seconds"] = compile_all(ranks, test=options.test)
     if options.test:
-        result["tests"] = [in_process("--test-ranks", n) for n in ranks]
+        result["tests"] = [test(n) for n in ranks]
     if options.measure:
-        result["runs"] = [in_process("--measure-ranks", n) for n in ranks]
+        result["runs"] = [measured(n) for n in ranks]
     print(json.dumps(result, indent=1))
 
 
