@@ -31,6 +31,7 @@ ALLOWED: dict[str, set[str]] = {
     "executor": {"bootstrap", "channel", "codec", "device", "operation", "plan", "select", "status"},
     "comm": {"bootstrap", "codec", "executor", "operation", "plan", "select", "status"},
     "instances": {"codec", "device", "executor"},
+    "store/rows": {"codec", "status"},
     "nccl/abi": set(),
     "nccl/report": {"nccl/abi"},
     "nccl/settings": {"codec", "nccl/abi", "nccl/report"},
