@@ -62,6 +62,8 @@ PYTHON_ALLOWED: dict[str, set[str]] = {
     "ratios": {"codec", "files", "_files", *_LOWEST},
     "safetensors": {"files", "_files", *_LOWEST},
     "torch_backend": {"comm", "_comm", *_LOWEST},
+    "_torch": {"codec", "cuda", "_native", *_LOWEST},
+    "torch": {"_torch", *_LOWEST},
     "plots": {"ratios", "_files", *_LOWEST},
     "plan": {"_native", "_plan", *_LOWEST},
     "_comm": {"_arrays", "_native", *_LOWEST},
@@ -79,6 +81,13 @@ PYTHON_ALLOWED: dict[str, set[str]] = {
 REQUIRED_PACKAGES = {"numpy"}
 CLI_PACKAGES = REQUIRED_PACKAGES | {"rich", "typer"}
 TORCH_PACKAGES = REQUIRED_PACKAGES | {"torch"}
+PACKAGES_OF = {
+    "cli": CLI_PACKAGES,
+    "__main__": CLI_PACKAGES,
+    "_torch": TORCH_PACKAGES,
+    "torch": TORCH_PACKAGES,
+    "torch_backend": TORCH_PACKAGES,
+}
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"')
 SOURCES = {".h", ".cuh", ".inc", ".cc", ".cu"}
@@ -178,9 +187,7 @@ def check_python(root: Path) -> Iterator[str]:
         if unit not in PYTHON_ALLOWED:
             yield f"{path.relative_to(root)}: {unit} is missing from PYTHON_ALLOWED in tools/check_dependencies.py"
             continue
-        packages = {"cli": CLI_PACKAGES, "__main__": CLI_PACKAGES, "torch_backend": TORCH_PACKAGES}.get(
-            unit, REQUIRED_PACKAGES
-        )
+        packages = PACKAGES_OF.get(unit, REQUIRED_PACKAGES)
         tree = ast.parse(path.read_text(encoding="utf-8"))
         seen = set()
         for line, name, at_import in imports(tree, ("narrowcast", *inside.parts[:-1])):

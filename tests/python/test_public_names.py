@@ -12,7 +12,7 @@ import narrowcast
 import pytest
 
 PUBLIC = ("codec", "comm", "cuda", "errors", "files", "local", "plan", "plots", "ratios", "safetensors", "types")
-NEED_TORCH = ("torch_backend",)
+NEED_TORCH = ("torch", "torch_backend")
 
 
 @pytest.mark.parametrize("name", [*PUBLIC, *NEED_TORCH])

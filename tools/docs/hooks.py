@@ -38,6 +38,7 @@ PYTHON_MODULES = (
     "narrowcast.ratios",
     "narrowcast.safetensors",
     "narrowcast.plots",
+    "narrowcast.torch",
     "narrowcast.types",
 )
 log = logging.getLogger("mkdocs.hooks.narrowcast")

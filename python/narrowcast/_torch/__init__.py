@@ -1,0 +1,1 @@
+"""Encoded tensors of torch in host memory, behind `narrowcast.torch` and `narrowcast.integrations`."""

@@ -1,0 +1,289 @@
+"""Modules whose parameters are encoded in host memory, and decoded for the time that forward needs them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+import torch
+from torch import nn
+
+from .._native.codecs import codec_number
+from .encoded import EncodedTensors, reject_special, supported_device
+from .units import Released, Slot, Stored, Unit, parameters_of, unit_modules
+
+# Smaller parameters stay on the device: a frame has a header, and every fetch a latency.
+MIN_BYTES = 16 << 10
+
+
+def offload(
+    module: nn.Module,
+    *,
+    device: Any = None,
+    units: Iterable[nn.Module] | None = None,
+    codec: str = "window",
+    prefetch: int = 1,
+    min_bytes: int = MIN_BYTES,
+    keep: Callable[[str, nn.Parameter], bool] | None = None,
+    threads: int = 0,
+) -> Offloaded:
+    """Keeps the parameters of a module encoded in host memory; they are on the device only while they are used.
+
+    The module is changed in place. Hooks decode the parameters of each unit before its forward and release them after
+    it. With a lossless codec the outputs are the same as before, bit for bit.
+
+    device: where the module runs, a CPU or a GPU; None: where its parameters are. Other parameters and all buffers are
+        moved there.
+    units: modules whose parameters are fetched together, such as the blocks of a transformer: a few large ones are the
+        fastest. Parameters outside of them stay on the device. None: every module that has parameters of its own.
+    codec: one of `narrowcast.codecs()`.
+    prefetch: how many units are fetched ahead, in the order of the previous pass; this takes the memory of as many
+        units. On a GPU, fetches run on a stream of their own.
+    min_bytes: smaller parameters stay on the device.
+    keep: called with the name of each parameter and the parameter; if it returns True, that one stays on the device.
+    threads: for encoding and decoding on the CPU; 0: the CPUs that this process may use.
+
+    Offloaded parameters are frozen. Gradients of other parameters and of inputs are right, but until backward has run,
+    the graph keeps the decoded weights; under activation checkpointing they are fetched again instead.
+    `module.state_dict()` decodes into host memory. Using a parameter outside of its unit's forward raises RuntimeError.
+
+    Raises ValueError if the module is offloaded already, and TypeError if it is not a module.
+    """
+    if not isinstance(module, nn.Module):
+        raise TypeError(f"module is a {type(module).__name__}, not a torch.nn.Module")
+    codec_number(codec)
+    if prefetch < 0 or min_bytes < 0:
+        raise ValueError(f"prefetch is {prefetch} and min_bytes is {min_bytes}: both must be at least 0")
+    first = next(module.parameters(), None)
+    target = supported_device(device if device is not None else "cpu" if first is None else first.device)
+    released = next((name for name, one in module.named_parameters() if isinstance(one, Released)), None)
+    if released is not None:
+        raise ValueError(f"{released} is offloaded already: call restore() on the result of the first offload")
+    return Offloaded(module, target, list(unit_modules(module, units)), codec, prefetch, min_bytes, keep, threads)
+
+
+class Offloaded:
+    """A module that `offload` has changed."""
+
+    def __init__(
+        self,
+        module: nn.Module,
+        device: torch.device,
+        units: list[tuple[str, nn.Module, bool]],
+        codec: str,
+        prefetch: int,
+        min_bytes: int,
+        keep: Callable[[str, nn.Parameter], bool] | None,
+        threads: int,
+    ) -> None:
+        self.module: nn.Module = module
+        self.device: torch.device = device
+        self._prefetch = prefetch
+        self._lock = threading.RLock()
+        self._units: list[Unit] = []
+        self._encoded: list[EncodedTensors] = []
+        self._hooks: list[Any] = []
+        self._following: dict[Unit, Unit] = {}
+        self._last: Unit | None = None
+        self._fetcher: Any = _GpuFetcher(device) if device.type == "cuda" else _CpuFetcher(device)
+        self._pending: dict[Unit, Any] = {}
+        stored: dict[nn.Parameter, tuple[EncodedTensors, str]] = {}
+        try:
+            for name, part, recurse in units:
+                unit = Unit(name, part)
+                uses: dict[nn.Parameter, list[tuple[str, Slot]]] = {}
+                for full, slot, parameter in parameters_of(part, name, recurse):
+                    if parameter in stored or not self._stays(full, parameter, min_bytes, keep):
+                        uses.setdefault(parameter, []).append((full, slot))
+                if not uses:
+                    continue
+                new = {places[0][0]: parameter for parameter, places in uses.items() if parameter not in stored}
+                encoded = EncodedTensors(new, device=device, codec=codec, threads=threads)
+                self._encoded.append(encoded)
+                stored.update({parameter: (encoded, full) for full, parameter in new.items()})
+                for parameter, places in uses.items():
+                    held, full = stored[parameter]
+                    placeholder = nn.Parameter(Released(parameter, full, device), requires_grad=False)
+                    unit.stored.append(
+                        Stored([slot for _, slot in places], held, full, placeholder, parameter.requires_grad)
+                    )
+                self._units.append(unit)
+                # Parameters of finished units are freed, unless a later unit has them too.
+                unit.release()
+        except BaseException:
+            self.restore()
+            raise
+        del stored
+        for unit in self._units:
+            self._hook(unit)
+        self._move_the_rest()
+
+    @staticmethod
+    def _stays(
+        name: str, parameter: nn.Parameter, min_bytes: int, keep: Callable[[str, nn.Parameter], bool] | None
+    ) -> bool:
+        if parameter.nbytes < min_bytes or (keep is not None and keep(name, parameter)):
+            return True
+        reject_special(name, parameter)
+        return False
+
+    def _move_the_rest(self) -> None:
+        for inner in self.module.modules():
+            for parameter in inner._parameters.values():
+                if parameter is not None and not isinstance(parameter, Released):
+                    parameter.data = parameter.data.to(self.device)
+            for name, buffer in inner._buffers.items():
+                if buffer is not None:
+                    inner._buffers[name] = buffer.to(self.device)
+
+    def _hook(self, unit: Unit) -> None:
+        def enter(*_: Any) -> None:
+            self._enter(unit)
+
+        def leave(*_: Any) -> None:
+            self._leave(unit)
+
+        def describe(_: nn.Module, found: dict[str, Any], prefix: str, __: Any) -> None:
+            for stored in unit.stored:
+                for name in _names(unit.module, stored.slots, prefix):
+                    if name in found:
+                        found[name] = stored.encoded.read([stored.name], device="cpu")[0]
+
+        def reject(*_: Any) -> None:
+            raise RuntimeError(f"{unit.name or 'the module'} is offloaded: call restore() before load_state_dict()")
+
+        disable = torch.compiler.disable
+        self._hooks += [
+            unit.module.register_forward_pre_hook(disable(enter), prepend=True),
+            unit.module.register_forward_hook(disable(leave), always_call=True),
+            unit.module._register_state_dict_hook(describe),
+            unit.module._register_load_state_dict_pre_hook(reject),
+        ]
+
+    def _enter(self, unit: Unit) -> None:
+        with self._lock:
+            if unit.active == 0:
+                pending = self._pending.pop(unit, None)
+                unit.install(self._fetcher.finish(self._fetcher.start(unit) if pending is None else pending))
+            unit.active += 1
+            if self._last is not None and self._last is not unit:
+                self._following[self._last] = unit
+            self._last = unit
+            self._fetch_ahead(unit)
+
+    def _fetch_ahead(self, unit: Unit) -> None:
+        window: list[Unit] = []
+        ahead = self._following.get(unit)
+        while ahead is not None and ahead is not unit and ahead not in window and len(window) < self._prefetch:
+            window.append(ahead)
+            ahead = self._following.get(ahead)
+        for stale in [one for one in self._pending if one not in window]:
+            del self._pending[stale]
+        for one in window:
+            if one not in self._pending and not one.active:
+                self._pending[one] = self._fetcher.start(one)
+
+    def _leave(self, unit: Unit) -> None:
+        with self._lock:
+            # 0 if the fetch failed: this hook runs after every error.
+            unit.active = max(unit.active - 1, 0)
+            if unit.active == 0:
+                unit.release()
+
+    def restore(self) -> nn.Module:
+        """Decodes all parameters and removes the hooks: the module is as before, on the device. Returns it.
+
+        Raises RuntimeError while forward runs.
+        """
+        with self._lock:
+            if any(unit.active for unit in self._units):
+                raise RuntimeError("the module cannot be restored while its forward runs")
+            self._pending.clear()
+            made: dict[tuple[int, str], nn.Parameter] = {}
+            for unit in self._units:
+                for stored, tensor in zip(unit.stored, unit.read(self.device), strict=True):
+                    # Units that share a parameter share it again.
+                    key = (id(stored.encoded), stored.name)
+                    parameter = made.setdefault(key, nn.Parameter(tensor, requires_grad=stored.requires_grad))
+                    for slot in stored.slots:
+                        slot.write(parameter)
+            for hook in self._hooks:
+                hook.remove()
+            self._units, self._encoded, self._hooks, self._following = [], [], [], {}
+            self._fetcher.close()
+        return self.module
+
+    def check(self) -> None:
+        """Waits for fetches on a GPU and raises CorruptError if encoded parameters have been damaged."""
+        for one in self._encoded:
+            one.check()
+
+    @property
+    def raw_bytes(self) -> int:
+        """Bytes of the offloaded parameters."""
+        return sum(one.raw_bytes for one in self._encoded)
+
+    @property
+    def wire_bytes(self) -> int:
+        """Bytes that they take in host memory."""
+        return sum(one.wire_bytes for one in self._encoded)
+
+    @property
+    def ratio(self) -> float | None:
+        """Wire bytes / raw bytes (smaller is better); None if nothing is offloaded."""
+        return self.wire_bytes / self.raw_bytes if self.raw_bytes else None
+
+    def __repr__(self) -> str:
+        return f"Offloaded({len(self._units)} units, {self.wire_bytes} of {self.raw_bytes} bytes, {self.device})"
+
+
+def _names(module: nn.Module, slots: list[Slot], prefix: str) -> list[str]:
+    """The names of slots in a state dict of `module`."""
+    names = {inner: name for name, inner in module.named_modules(remove_duplicate=False)}
+    return [prefix + ".".join(part for part in (names[slot.module], slot.name) if part) for slot in slots]
+
+
+class _CpuFetcher:
+    """Decodes on a thread."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="narrowcast-offload")
+
+    def start(self, unit: Unit) -> Future[list[torch.Tensor]]:
+        return self._thread.submit(unit.read, self._device)
+
+    def finish(self, pending: Future[list[torch.Tensor]]) -> list[torch.Tensor]:
+        return pending.result()
+
+    def close(self) -> None:
+        self._thread.shutdown()
+
+
+class _GpuFetcher:
+    """Copies and decodes on a stream of its own."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._stream = torch.cuda.Stream(device)
+
+    def start(self, unit: Unit) -> tuple[list[torch.Tensor], Any]:
+        with torch.cuda.stream(self._stream):
+            tensors = unit.read(self._device)
+            done = torch.cuda.Event()
+            done.record(self._stream)
+        return tensors, done
+
+    def finish(self, pending: tuple[list[torch.Tensor], Any]) -> list[torch.Tensor]:
+        tensors, done = pending
+        stream = torch.cuda.current_stream(self._device)
+        stream.wait_event(done)
+        for tensor in tensors:
+            # They were allocated on the other stream: their memory is not reused before this stream is done with it.
+            tensor.record_stream(stream)
+        return tensors
+
+    def close(self) -> None:
+        self._stream.synchronize()

@@ -1,0 +1,327 @@
+"""Modules whose parameters are encoded in host memory."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+
+import narrowcast
+import pytest
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+
+from narrowcast.torch import EncodedTensors, offload  # noqa: E402
+from torch import nn  # noqa: E402
+from torch.utils.checkpoint import checkpoint  # noqa: E402
+
+
+class Model(nn.Module):
+    """Parameters of every kind: tied, of its own, of recurrent modules, and used without a call of their module."""
+
+    def __init__(self, dtype: torch.dtype = torch.float32) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.embed = nn.Embedding(300, 32)
+        self.positions = nn.Parameter(torch.randn(50, 32))
+        self.recurrent = nn.LSTM(32, 32, batch_first=True)
+        self.layers = nn.ModuleList([nn.TransformerEncoderLayer(32, 4, 64, batch_first=True) for _ in range(3)])
+        self.attention = nn.MultiheadAttention(32, 4, batch_first=True)
+        self.head = nn.Linear(32, 300, bias=False)
+        self.head.weight = self.embed.weight
+        self.register_buffer("scale", torch.tensor(2.0))
+        self.to(dtype).eval()
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        hidden = self.embed(tokens) + self.positions[: tokens.shape[1]]
+        hidden, _ = self.recurrent(hidden)
+        for layer in self.layers:
+            hidden = layer(hidden)
+        hidden, _ = self.attention(hidden, hidden, hidden)
+        return self.head(hidden) * self.scale
+
+
+TOKENS = torch.arange(12).reshape(2, 6)
+
+
+def run(model: nn.Module) -> torch.Tensor:
+    with torch.no_grad():
+        return model(TOKENS)
+
+
+def bits(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.contiguous().reshape(-1).view(torch.uint8)
+
+
+# Encoded tensors.
+
+
+@pytest.mark.parametrize(
+    "dtype",
+    ["float32", "bfloat16", "float16", "float64", "float8_e4m3fn", "float8_e5m2", "int8", "int16", "int64", "bool"],
+)
+@pytest.mark.parametrize("shape", [(), (0, 3), (7,), (129, 65)])
+def test_tensors_keep_their_bits_shape_and_type(dtype, shape):
+    values = (torch.randn(shape) * 9).to(getattr(torch, dtype))
+    back = EncodedTensors({"a": values})["a"]
+    assert (back.shape, back.dtype) == (values.shape, values.dtype)
+    assert torch.equal(bits(back), bits(values))
+
+
+def test_transposed_tensors_are_encoded_too():
+    values = torch.randn(30, 20).t()
+    assert torch.equal(EncodedTensors({"a": values})["a"], values)
+
+
+def test_the_mapping_has_the_names_of_the_tensors_in_order():
+    encoded = EncodedTensors({"b": torch.ones(3), "a": torch.zeros(2)})
+    assert list(encoded) == ["b", "a"]
+    assert len(encoded) == 2
+    assert "a" in encoded
+    assert "c" not in encoded
+    with pytest.raises(KeyError, match="c"):
+        encoded["c"]
+    assert [one.tolist() for one in encoded.read(["a", "b", "a"])] == [[0, 0], [1, 1, 1], [0, 0]]
+
+
+def test_tied_tensors_are_stored_once():
+    weight = torch.randn(400, 64)
+    alone, tied = EncodedTensors({"a": weight}), EncodedTensors({"a": weight, "b": weight, "c": weight[:200]})
+    assert tied.info("b") == alone.info("a")
+    assert alone.wire_bytes < tied.wire_bytes < 2 * alone.wire_bytes
+    assert torch.equal(tied["b"], weight)
+    assert torch.equal(tied["c"], weight[:200])
+
+
+def test_empty_tensors_are_not_tied():
+    encoded = EncodedTensors({"a": torch.zeros(0), "b": torch.zeros(0)})
+    assert [one.shape for one in encoded.values()] == [(0,), (0,)]
+
+
+def test_bfloat16_weights_take_less_memory():
+    encoded = EncodedTensors({"a": (torch.randn(1 << 18) * 0.02).bfloat16()})
+    assert encoded.raw_bytes == 1 << 19
+    assert encoded.ratio == encoded.wire_bytes / encoded.raw_bytes < 0.75
+
+
+def test_a_damaged_frame_is_found():
+    encoded = EncodedTensors({"a": torch.randn(5000), "b": torch.ones(3)})
+    encoded._entries["a"].frame[2000] ^= 1
+    with pytest.raises(narrowcast.CorruptError, match=r"frame 0.*checksum"):
+        encoded["a"]
+    assert torch.equal(encoded["b"], torch.ones(3))
+
+
+@pytest.mark.parametrize(
+    ("tensors", "options", "error", "message"),
+    [
+        ({"w": torch.eye(3).to_sparse()}, {}, TypeError, "w has layout torch.sparse_coo"),
+        ({"w": torch.ones(3, device="meta")}, {}, ValueError, "w is on the meta device"),
+        ({"w": 3}, {}, TypeError, "w is a int"),
+        ({"w": torch.ones(3)}, {"codec": "zip"}, ValueError, "zip"),
+        ({"w": torch.ones(3)}, {"device": "meta"}, ValueError, "only cpu and cuda"),
+    ],
+)
+def test_what_cannot_be_encoded_is_named(tensors, options, error, message):
+    with pytest.raises(error, match=message):
+        EncodedTensors(tensors, **options)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_a_gpu_that_does_not_exist_is_an_error():
+    with pytest.raises(ValueError, match="no CUDA GPU was found"):
+        EncodedTensors({"w": torch.ones(3)}, device="cuda")
+
+
+# Offloaded modules.
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("prefetch", [0, 1, 3])
+def test_outputs_have_the_same_bits(dtype, prefetch):
+    expected = run(Model(dtype))
+    model = Model(dtype)
+    offloaded = offload(model, prefetch=prefetch, min_bytes=0)
+    for _ in range(3):
+        assert torch.equal(bits(run(model)), bits(expected))
+    assert offloaded.raw_bytes == sum(one.nbytes for one in Model(dtype).parameters())
+    offloaded.restore()
+    assert torch.equal(bits(run(model)), bits(expected))
+
+
+def test_chosen_units_hold_all_parameters_inside():
+    model, expected = Model(), run(Model())
+    offloaded = offload(model, units=model.layers, min_bytes=0)
+    assert torch.equal(run(model), expected)
+    assert offloaded.raw_bytes == sum(one.nbytes for one in Model().layers.parameters())
+    assert model.embed.weight is model.head.weight
+    assert torch.equal(model.embed.weight, Model().embed.weight)
+
+
+def test_parameters_are_released_after_forward():
+    model = nn.Sequential(nn.Linear(64, 64), nn.Linear(64, 64))
+    held = weakref.ref(model[0].weight)
+    offload(model, prefetch=0)
+    assert held() is None
+    seen = []
+    model[0].register_forward_hook(lambda module, *_: seen.append(weakref.ref(module.weight)), prepend=True)
+    with torch.no_grad():
+        model(torch.ones(1, 64))
+    gc.collect()
+    assert seen[0]() is None
+
+
+def test_at_most_the_prefetched_units_are_in_memory():
+    model = nn.Sequential(*(nn.Linear(64, 64) for _ in range(6)))
+    offloaded = offload(model, prefetch=2)
+    for _ in range(3):
+        with torch.no_grad():
+            model(torch.ones(1, 64))
+        assert len(offloaded._pending) <= 2
+    assert [unit.name for unit in offloaded._pending] == ["0", "1"]
+
+
+def test_a_changed_order_drops_what_was_fetched_ahead():
+    class Either(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.left, self.right = (nn.Linear(64, 64) for _ in range(3))
+
+        def forward(self, x: torch.Tensor, left: bool) -> torch.Tensor:
+            return (self.left if left else self.right)(self.first(x))
+
+    model, x = Either(), torch.ones(1, 64)
+    expected = {left: model(x, left).detach() for left in (True, False)}
+    offloaded = offload(model)
+    for left in (True, True, False, True, False, False):
+        with torch.no_grad():
+            assert torch.equal(model(x, left), expected[left])
+        assert len(offloaded._pending) <= 1
+
+
+def test_tied_parameters_of_two_units_are_encoded_once_and_tied_again():
+    model = Model()
+    embedding_bytes = model.embed.weight.nbytes
+    offloaded = offload(model, min_bytes=embedding_bytes)
+    assert offloaded.raw_bytes == embedding_bytes
+    offloaded.restore()
+    assert model.embed.weight is model.head.weight
+    assert model.embed.weight.requires_grad
+    assert torch.equal(model.embed.weight, Model().embed.weight)
+
+
+def test_an_error_in_forward_releases_the_unit():
+    model = nn.Sequential(nn.Linear(64, 64))
+    offloaded = offload(model)
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
+            model(torch.ones(1, 3))
+    assert repr(model[0].weight).startswith("Released")
+    assert offloaded.restore() is model
+
+
+def test_use_outside_of_forward_names_the_parameter():
+    model = nn.Sequential(nn.Linear(64, 64))
+    offload(model)
+    with pytest.raises(RuntimeError, match=r"'0.weight' is offloaded.*units="):
+        model[0].weight.sum()
+    with pytest.raises(RuntimeError, match=r"'0.weight' is offloaded"):
+        nn.functional.linear(torch.ones(1, 64), model[0].weight)
+
+
+def test_offloaded_parameters_keep_their_shape_type_and_device():
+    model = nn.Linear(64, 80).bfloat16()
+    offload(model, min_bytes=0)
+    weight = model.weight
+    assert (weight.shape, weight.dtype, weight.device.type, weight.numel()) == ((80, 64), torch.bfloat16, "cpu", 5120)
+    assert sum(one.numel() for one in model.parameters()) == 80 * 65
+
+
+def test_a_state_dict_has_the_values():
+    model = Model()
+    offload(model, min_bytes=0)
+    found, expected = model.state_dict(), Model().state_dict()
+    assert list(found) == list(expected)
+    assert all(torch.equal(found[name], expected[name]) for name in expected)
+    assert list(model.layers[1].state_dict()) == list(Model().layers[1].state_dict())
+    assert torch.equal(model.layers[1].state_dict()["linear1.weight"], expected["layers.1.linear1.weight"])
+
+
+def test_loading_a_state_dict_is_an_error():
+    model = Model()
+    offload(model, min_bytes=0)
+    with pytest.raises(RuntimeError, match=r"call restore\(\) before load_state_dict"):
+        model.load_state_dict(Model().state_dict())
+
+
+def test_kept_parameters_stay():
+    model = nn.Sequential(nn.Linear(64, 64), nn.Linear(64, 64), nn.LayerNorm(64))
+    offloaded = offload(model, keep=lambda name, _: name.startswith("0."))
+    assert torch.is_tensor(model[0].weight + 1)
+    assert torch.is_tensor(model[1].bias + 1)  # smaller than min_bytes
+    assert offloaded.raw_bytes == 64 * 64 * 4
+
+
+@pytest.mark.parametrize("recomputed", [False, True])
+def test_gradients_of_inputs_and_of_kept_parameters_are_right(recomputed):
+    def model():
+        torch.manual_seed(0)
+        return nn.Sequential(*(nn.Linear(64, 64) for _ in range(3)))
+
+    def gradients(one):
+        x = torch.ones(1, 64, requires_grad=True)
+        out = x
+        for layer in one:
+            out = checkpoint(layer, out, use_reentrant=False) if recomputed else layer(out)
+        out.square().sum().backward()
+        return x.grad, one[1].bias.grad
+
+    expected = gradients(model())
+    mine = model()
+    offload(mine, min_bytes=1000)
+    for found, other in zip(gradients(mine), expected, strict=True):
+        assert torch.equal(found, other)
+    assert mine[1].weight.grad is None
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"codec": "zip"}, ValueError, "zip"),
+        ({"prefetch": -1}, ValueError, "prefetch is -1"),
+        ({"device": "meta"}, ValueError, "only cpu and cuda"),
+        ({"units": [nn.Linear(2, 2)]}, ValueError, "units contains a Linear that is not part"),
+    ],
+)
+def test_bad_arguments_change_nothing(options, error, message):
+    model, expected = Model(), run(Model())
+    with pytest.raises(error, match=message):
+        offload(model, **options)
+    assert torch.equal(run(model), expected)
+
+
+def test_units_inside_units_and_repeated_calls_are_errors():
+    model = Model()
+    with pytest.raises(ValueError, match=r"'layers.0.linear1' and 'layers.0', which share modules"):
+        offload(model, units=[model.layers[0], model.layers[0].linear1])
+    with pytest.raises(TypeError, match="not a torch"):
+        offload(model.state_dict())
+    offload(model)
+    with pytest.raises(ValueError, match="is offloaded already"):
+        offload(model)
+
+
+def test_a_failure_while_encoding_restores_the_module():
+    model, expected = Model(), run(Model())
+    model.head.weight = nn.Parameter(torch.ones(300, 32, device="meta"))
+    with pytest.raises(ValueError, match=r"head.weight is on the meta device"):
+        offload(model, min_bytes=0)
+    model.head.weight = model.embed.weight
+    assert torch.equal(run(model), expected)
+
+
+def test_a_module_cannot_be_restored_while_it_runs():
+    model = nn.Sequential(nn.Linear(64, 64))
+    offloaded = offload(model)
+    model[0].register_forward_hook(lambda *_: offloaded.restore(), prepend=True)
+    with pytest.raises(RuntimeError, match="while its forward runs"):
+        model(torch.ones(1, 64))
