@@ -11,7 +11,20 @@ from types import ModuleType
 import narrowcast
 import pytest
 
-PUBLIC = ("codec", "comm", "cuda", "errors", "files", "local", "plan", "plots", "ratios", "safetensors", "types")
+PUBLIC = (
+    "codec",
+    "comm",
+    "cuda",
+    "cuda_batch",
+    "errors",
+    "files",
+    "local",
+    "plan",
+    "plots",
+    "ratios",
+    "safetensors",
+    "types",
+)
 NEED_TORCH = ("torch", "torch_backend")
 
 

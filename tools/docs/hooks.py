@@ -33,12 +33,14 @@ PAGES = {
 PYTHON_MODULES = (
     "narrowcast",
     "narrowcast.cuda",
+    "narrowcast.cuda_batch",
     "narrowcast.files",
     "narrowcast.plan",
     "narrowcast.ratios",
     "narrowcast.safetensors",
     "narrowcast.plots",
     "narrowcast.torch",
+    "narrowcast.torch_backend",
     "narrowcast.types",
 )
 log = logging.getLogger("mkdocs.hooks.narrowcast")
