@@ -149,6 +149,7 @@ class StructureCheck {
     for (const Operand& operand : step.from) check_operand(step, operand, true);
     for (const Operand& operand : step.to) check_operand(step, operand, false);
     check_overlap(step);
+    check_rings(step);
   }
 
   void check_barrier(const Rank& rank, const Step& step) const {
@@ -257,6 +258,23 @@ class StructureCheck {
                describe(plan_, where_.rank, from, step.count));
       for (size_t j = 0; j < i; ++j)
         if (overlap(to, step.to[j])) fail("the step writes " + describe(plan_, where_.rank, to, step.count) + " twice");
+    }
+  }
+
+  // Executors move a step chunk by chunk, so two messages of several chunks would alternate on the ring, which the peer
+  // sends or receives one after the other. In a loop every step moves one chunk at a time.
+  void check_rings(const Step& step) const {
+    if (step.count == 1 || where_.body >= 0) return;
+    for (const auto* operands : {&step.from, &step.to}) {
+      for (size_t i = 0; i < operands->size(); ++i) {
+        const Operand& operand = (*operands)[i];
+        const auto same = [&](const Operand& other) {
+          return other.place == Place::message && other.channel == operand.channel;
+        };
+        if (operand.place == Place::message &&
+            std::any_of(operands->begin(), operands->begin() + static_cast<ptrdiff_t>(i), same))
+          fail("a step of several chunks has two messages on ring " + to_string(operand.channel));
+      }
     }
   }
 

@@ -2,8 +2,8 @@
 #include <string>
 
 #include "doctest/doctest.h"
-#include "plan/verify/plans.h"
 #include "plan/verify/verify.h"
+#include "support/plans.h"
 
 namespace narrowcast::plan::verify {
 namespace {

@@ -6,9 +6,9 @@
 
 #include "doctest/doctest.h"
 #include "plan/verify/model_checker.h"
-#include "plan/verify/mutations.h"
-#include "plan/verify/plans.h"
 #include "plan/verify/verify.h"
+#include "support/plan_mutations.h"
+#include "support/plans.h"
 
 namespace narrowcast::plan::verify {
 namespace {

@@ -3,8 +3,8 @@
 #include <string>
 
 #include "doctest/doctest.h"
-#include "plan/verify/plans.h"
 #include "plan/verify/verify.h"
+#include "support/plans.h"
 
 namespace narrowcast::plan::verify {
 namespace {
@@ -91,6 +91,33 @@ TEST_CASE("structure: what a ring carries matches at both ends") {
   check_proved(plan);
   step_of(plan, 1, 0, 0).count = 1;
   check_refuted(plan, Property::structure, "the sender sends 2 chunks, the receiver expects 1 chunk");
+}
+
+TEST_CASE("structure: a step of several chunks has no two messages on one ring") {
+  const auto sums = [](uint32_t chunks, bool in_loop) {
+    Plan plan = empty_plan(Operation::reduce, 2, chunks);
+    plan.root = 1;
+    const uint32_t ring = add_ring(plan, 0, 1, 4);
+    const Step first = copy(input(0), {message(ring)}, chunks);
+    const Step sum = reduce({message(ring), input(0)}, {output(0)}, chunks);
+    add(plan, 0, in_loop ? loop({first}) : first);
+    add(plan, 1, in_loop ? loop({sum}) : sum);
+    return plan;
+  };
+  check_proved(sums(2, false));
+  Plan plan = sums(2, false);
+  step_of(plan, 1, 0, 0).from.push_back(message(0));
+  check_refuted(plan, Property::structure, "two messages on ring 0");
+  plan = sums(2, false);
+  step_of(plan, 0, 0, 0).to.push_back(message(0));
+  check_refuted(plan, Property::structure, "two messages on ring 0");
+  // With one chunk the messages are in order, but then there is one too many.
+  plan = sums(1, false);
+  step_of(plan, 1, 0, 0).from.push_back(message(0));
+  check_refuted(plan, Property::structure, "1 messages are sent and 2 received");
+  plan = sums(2, true);
+  plan.ranks[1].groups[0].steps[0].body[0].from.push_back(message(0));
+  check_refuted(plan, Property::structure, "sent and");
 }
 
 TEST_CASE("structure: a ring has one sending group") {

@@ -3,7 +3,7 @@
 #include <string>
 
 #include "doctest/doctest.h"
-#include "plan/verify/plans.h"
+#include "support/plans.h"
 
 namespace narrowcast::plan::verify {
 namespace {

@@ -1,4 +1,4 @@
-// Small plans for the tests of the verifier.
+// Small plans for the tests of the verifier and the executors.
 #pragma once
 
 #include <cstdint>

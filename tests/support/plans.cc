@@ -1,4 +1,4 @@
-#include "plan/verify/plans.h"
+#include "support/plans.h"
 
 #include <algorithm>
 #include <map>

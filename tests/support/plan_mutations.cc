@@ -1,4 +1,4 @@
-#include "plan/verify/mutations.h"
+#include "support/plan_mutations.h"
 
 #include <algorithm>
 #include <cstdint>
