@@ -10,11 +10,6 @@ using plan::StepKind;
 
 namespace {
 
-// A group lets the others advance, and the engine look for failures, after this many steps or bytes. With more bytes, a
-// slot would not be in the cache any more when it is read.
-constexpr int max_steps = 16;
-constexpr uint64_t max_moved_bytes = 64 << 10;
-
 uint32_t largest_count(const Step& loop) {
   uint32_t count = 1;
   for (const Step& step : loop.body) count = std::max(count, step.count);
@@ -41,10 +36,12 @@ bool GroupRun::block_on(int rank) {
   return false;
 }
 
-ncast_status GroupRun::advance(uint64_t end, bool* progressed) {
+ncast_status GroupRun::advance(uint64_t end, int max_steps, bool* progressed) {
   awaited_ = 0;
   moved_bytes_ = 0;
-  for (int i = 0; i < max_steps && moved_bytes_ < max_moved_bytes && batch_ < end; ++i) {
+  steps_left_ = max_steps;
+  while (may_go_on() && batch_ < end) {
+    --steps_left_;
     if (step_ == group_.steps.size()) {
       ++batch_;
       step_ = 0;
@@ -52,7 +49,7 @@ ncast_status GroupRun::advance(uint64_t end, bool* progressed) {
       continue;
     }
     bool passed = false;
-    if (ncast_status status = advance_step(group_.steps[step_], &passed)) return status;
+    if (ncast_status status = advance_step(group_.steps[step_], &passed, progressed)) return status;
     if (!passed) return NCAST_OK;
     ++step_;
     *progressed = true;
@@ -60,8 +57,8 @@ ncast_status GroupRun::advance(uint64_t end, bool* progressed) {
   return NCAST_OK;
 }
 
-ncast_status GroupRun::advance_step(const Step& step, bool* passed) {
-  if (step.kind == StepKind::loop) return advance_loop(step, passed);
+ncast_status GroupRun::advance_step(const Step& step, bool* passed, bool* progressed) {
+  if (step.kind == StepKind::loop) return advance_loop(step, passed, progressed);
   part_ = {.batch = batch_};
   is_last_unit_ = true;
   return advance_simple(step, passed);
@@ -69,7 +66,7 @@ ncast_status GroupRun::advance_step(const Step& step, bool* passed) {
 
 // A loop goes through the chunks of its operands, and through the units of each. The number of iterations does not
 // depend on where a chunk is short, so that it is the same on all ranks.
-ncast_status GroupRun::advance_loop(const Step& loop, bool* passed) {
+ncast_status GroupRun::advance_loop(const Step& loop, bool* passed, bool* progressed) {
   if (iteration_ == 0 && body_step_ == 0 && stage_ == Stage::enter && !dependences_hold(loop)) return NCAST_OK;
   const uint64_t batch_first = batch_ * state_.part_elems;
   const uint64_t batch_elems =
@@ -88,6 +85,9 @@ ncast_status GroupRun::advance_loop(const Step& loop, bool* passed) {
       if (ncast_status status = advance_simple(step, &step_passed)) return status;
       if (!step_passed) return NCAST_OK;
       ++body_step_;
+      *progressed = true;
+      --steps_left_;
+      if (!may_go_on()) return NCAST_OK;
     }
     body_step_ = 0;
     ++iteration_;

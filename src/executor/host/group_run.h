@@ -13,8 +13,8 @@ class GroupRun {
   GroupRun(PlanState& state, const GroupRuns& all, uint32_t index);
 
   void begin();
-  // Runs steps of micro-batches before `end`, until one has to wait or many have run.
-  ncast_status advance(uint64_t end, bool* progressed);
+  // Runs at most max_steps steps of micro-batches before `end`, until one has to wait or many bytes have been moved.
+  ncast_status advance(uint64_t end, int max_steps, bool* progressed);
 
   uint64_t batch() const { return batch_; }
   // The ranks that the last step is waiting for.
@@ -27,9 +27,14 @@ class GroupRun {
     return batch_ > batch || (batch_ == batch && step_ > step);
   }
 
+  // A group lets the others advance, and the engine look for failures, after this many bytes. With more, a slot would
+  // not be in the cache any more when it is read.
+  static constexpr uint64_t max_moved_bytes = 64 << 10;
+  bool may_go_on() const { return steps_left_ > 0 && moved_bytes_ < max_moved_bytes; }
+
   // Each of these returns, in *passed, whether the step has been completed.
-  ncast_status advance_step(const plan::Step& step, bool* passed);
-  ncast_status advance_loop(const plan::Step& loop, bool* passed);
+  ncast_status advance_step(const plan::Step& step, bool* passed, bool* progressed);
+  ncast_status advance_loop(const plan::Step& loop, bool* passed, bool* progressed);
   ncast_status advance_simple(const plan::Step& step, bool* passed);
   ncast_status advance_part(const plan::Step& step, bool* passed);
   bool dependences_hold(const plan::Step& step);
@@ -78,6 +83,7 @@ class GroupRun {
   size_t next_ = 0;  // the source, or the channel of a wait, that comes next
   channel::RankSet awaited_ = 0;
   uint64_t moved_bytes_ = 0;  // since advance() was called
+  int steps_left_ = 0;        // until it returns
 
   // What the step moves: values, or a message that has not been decoded (then values_ is NULL).
   const std::byte* values_ = nullptr;

@@ -9,6 +9,9 @@ using plan::Buffer;
 
 namespace {
 
+// A group lets the others advance after this many steps.
+constexpr int max_steps = 16;
+
 std::function<bool(int, uint32_t)>& interleaving() {
   static std::function<bool(int, uint32_t)> may_advance;
   return may_advance;
@@ -56,7 +59,7 @@ ncast_status PlanRun::advance(bool* progressed) {
     if (group.batch() >= end) continue;
     if (may_advance && !may_advance(state_.comm.rank(), i)) {
       *progressed = true;  // so that the engine does not wait for a peer
-    } else if (ncast_status status = group.advance(end, progressed)) {
+    } else if (ncast_status status = group.advance(end, may_advance ? 1 : max_steps, progressed)) {
       return status;
     }
     all_done = all_done && group.batch() >= end;

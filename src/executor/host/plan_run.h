@@ -39,7 +39,7 @@ class PlanRun {
   uint64_t batch_ = 0;  // the micro-batch that runs; with runs_freely(), 0 until all have run
 };
 
-// For tests: called before a group of a rank advances; false delays the group. Set it while no call is running. An
+// For tests: called before each step of a group of a rank; false delays the group. Set it while no call is running. An
 // empty function, the default, delays none.
 void set_interleaving(std::function<bool(int rank, uint32_t group)> may_advance);
 
