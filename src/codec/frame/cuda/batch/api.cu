@@ -14,7 +14,6 @@ namespace {
 
 constexpr size_t max_batch_count = size_t{1} << 30;
 constexpr uint64_t max_batch_tiles = uint64_t{1} << 31;
-constexpr uint32_t least_coders = 2;  // min_coders of the kernels
 
 #define RETURN_IF_FAILED(call) \
   if (const ncast_status status_ = (call); status_ != NCAST_OK) return status_
@@ -71,7 +70,7 @@ ncast_status launched(const char* function, cudaError_t error) {
   return fail(NCAST_CUDA_ERROR, "%s: %s (%s)", function, cuda_error_text(error).c_str(), cudaGetErrorName(error));
 }
 
-// As many tiles as the workspace has room for. Each has two blocks or more.
+// As many tiles as the workspace has room for.
 BatchLayout encode_layout(size_t count, size_t workspace_bytes) {
   BatchLayout layout = BatchLayout::of(static_cast<uint32_t>(count), 0);
   const uint64_t words = (workspace_bytes - layout.tiles_offset()) / sizeof(uint32_t);
@@ -83,7 +82,7 @@ size_t encode_workspace(size_t count, uint64_t raw_bytes, ncast_codec codec) {
   uint32_t block_bytes = raw_coding().block_bytes;
   for (const TypeCoding& coding : batch_codec(codec).types) block_bytes = std::min(block_bytes, coding.block_bytes);
   const uint64_t blocks = raw_bytes / block_bytes + count;
-  const uint64_t tiles = std::min((blocks + least_coders - 1) / least_coders, max_batch_tiles);
+  const uint64_t tiles = std::min((blocks + min_batch_coders - 1) / min_batch_coders, max_batch_tiles);
   return BatchLayout::of(static_cast<uint32_t>(count), static_cast<uint32_t>(tiles)).bytes();
 }
 

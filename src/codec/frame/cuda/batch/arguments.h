@@ -40,6 +40,9 @@ struct BatchChunk {
   uint32_t block_bytes;  // the largest of its frames; 0 if it has no blocks
 };
 
+// The minimum of the blocks of a tile, which determines the size of the workspace.
+inline constexpr uint32_t min_batch_coders = 2;
+
 // The positions of the tables in the workspace. For decoding, there are no words for tiles.
 struct BatchLayout {
   uint32_t count;         // frames

@@ -6,7 +6,6 @@
 #pragma once
 
 #include "codec/frame/cuda/batch/blocks.cuh"
-#include "codec/frame/cuda/encode_frame.cuh"
 #include "codec/frame/cuda/frame_output.cuh"
 #include "codec/frame/cuda/tiles.cuh"
 #include "device/ptx/barrier.cuh"
@@ -49,8 +48,8 @@ struct alignas(128) EncodeBatchMemory {
 __device__ inline uint32_t batch_coders(uint64_t blocks, uint32_t most) {
   const uint64_t of_cta = (blocks + gridDim.x - 1) / gridDim.x;
   const uint64_t turns = (of_cta + most - 1) / most;
-  if (turns == 0) return min_coders;
-  return max(static_cast<uint32_t>((of_cta + turns - 1) / turns), static_cast<uint32_t>(min_coders));
+  if (turns == 0) return min_batch_coders;
+  return max(static_cast<uint32_t>((of_cta + turns - 1) / turns), min_batch_coders);
 }
 
 class BatchPlacer {
