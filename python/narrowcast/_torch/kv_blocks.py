@@ -1,0 +1,264 @@
+"""Blocks of a KV cache that are encoded in host memory."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from .. import cuda
+from ..codec import bound, decode_batch, encode_batch, inspect
+from ..errors import CorruptError
+from ..types import ValueType, value_type
+from .arena import Arena, Piece
+from .host_memory import aligned
+
+_log = logging.getLogger(__name__)
+# Raw bytes in staging memory of a GPU at a time, for each direction.
+_STAGING_BYTES = 64 << 20
+_SIZE_AT = 16  # byte of a frame where the 64-bit number of its bytes is
+
+
+@dataclass(frozen=True)
+class Pages:
+    """Where the pages of a layer are: rows of a tensor."""
+
+    tensor: torch.Tensor  # (blocks, bytes), int8; rows may be further apart than they are long
+    page_bytes: int  # the used part of a row
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A transfer that has ended."""
+
+    job: int
+    success: bool
+    raw_bytes: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class _Stored:
+    piece: Piece
+    codec: str
+
+
+class EncodedBlocks:
+    """Blocks of a KV cache, encoded in host memory. A block has a page of each layer of a group.
+
+    groups: the layers of each group. All tensors are on one device.
+    dtype: the type of the values in the pages. A group whose pages are not a whole number of values is stored as bytes.
+    capacity_bytes: host memory for encoded blocks. More is allocated if they do not fit, with a warning.
+    threads: for encoding and decoding on the CPU; 0: the CPUs that this process may use.
+
+    Transfers in each direction run one after another, on a thread and, on a GPU, on a stream of its own.
+    """
+
+    def __init__(
+        self,
+        groups: Sequence[Sequence[Pages]],
+        *,
+        dtype: Any,
+        capacity_bytes: int,
+        codec: str = "window",
+        threads: int = 0,
+    ) -> None:
+        self._groups = [list(one) for one in groups]
+        self._block_bytes = [sum(pages.page_bytes for pages in group) for group in self._groups]
+        self._types = [_type_of(group, dtype) for group in self._groups]
+        devices = {pages.tensor.device for group in self._groups for pages in group}
+        if len(devices) > 1:
+            raise ValueError(f"the KV cache is on several devices: {', '.join(sorted(map(str, devices)))}")
+        self._device = devices.pop() if devices else torch.device("cpu")
+        self._codec, self._threads = codec, threads
+        self._arena = Arena(capacity_bytes, pinned=self._device.type == "cuda")
+        self._stored: dict[Any, _Stored] = {}
+        self._warned = False
+        self._raw_bytes = 0
+        self._lanes = {name: _Lane(name, self._device) for name in ("store", "load")}
+
+    @property
+    def ratio(self) -> float | None:
+        """Wire bytes / raw bytes of the blocks held (smaller is better); None if there are none."""
+        return self._arena.used_bytes / self._raw_bytes if self._raw_bytes else None
+
+    @property
+    def used_bytes(self) -> int:
+        """Host memory of the blocks held."""
+        return self._arena.used_bytes
+
+    def store(self, job: int, blocks: Sequence[tuple[int, int, Any]]) -> None:
+        """Begins to encode blocks: (group, block of the KV cache, key). A block with the same key is replaced."""
+        self._lanes["store"].submit(job, self._bytes_of(blocks), lambda: self._in_parts(self._encode, blocks))
+
+    def load(self, job: int, blocks: Sequence[tuple[int, int, Any]]) -> None:
+        """Begins to decode blocks into the KV cache: (group, block, key).
+
+        The transfer fails if a key has not been stored, or its frame is corrupt.
+        """
+        self._lanes["load"].submit(job, self._bytes_of(blocks), lambda: self._in_parts(self._decode, blocks))
+
+    def finished(self, directions: Sequence[str] = ("store", "load")) -> list[Finished]:
+        """The transfers that have ended since the last call."""
+        return [one for name in directions for one in self._lanes[name].finished()]
+
+    def wait(self, jobs: set[int], directions: Sequence[str] = ("store", "load")) -> None:
+        """Waits for transfers. Those that have ended or are unknown are ignored."""
+        for name in directions:
+            self._lanes[name].wait(jobs)
+
+    def close(self) -> None:
+        """Waits for all transfers and frees the memory."""
+        for lane in self._lanes.values():
+            lane.close()
+        self._stored.clear()
+        self._groups.clear()
+
+    def _bytes_of(self, blocks: Sequence[tuple[int, int, Any]]) -> int:
+        return sum(self._block_bytes[group] for group, _, _ in blocks)
+
+    def _in_parts(
+        self, transfer: Callable[[int, list[int], list[Any]], None], blocks: Sequence[tuple[int, int, Any]]
+    ) -> None:
+        for group in sorted({one[0] for one in blocks}):
+            mine = [(block, key) for number, block, key in blocks if number == group]
+            count = max(1, _STAGING_BYTES // max(self._block_bytes[group], 1))
+            for first in range(0, len(mine), count):
+                part = mine[first : first + count]
+                transfer(group, [block for block, _ in part], [key for _, key in part])
+
+    # GPU or CPU to host memory.
+
+    def _encode(self, group: int, blocks: list[int], keys: list[Any]) -> None:
+        rows = self._collected(group, blocks)
+        kind = self._types[group]
+        if self._device.type == "cuda":
+            pieces = self._encoded_on_gpu(rows, kind)
+        else:
+            frames = encode_batch(list(rows), codec=self._codec, dtype=kind.name, threads=self._threads)
+            pieces = [self._allocate(frame.size) for frame in frames]
+            for piece, frame in zip(pieces, frames, strict=True):
+                piece.tensor.copy_(torch.from_numpy(frame.view()))
+        for key, piece in zip(keys, pieces, strict=True):
+            replaced = self._stored.get(key)
+            self._stored[key] = _Stored(piece, inspect(piece.tensor).codec)
+            self._raw_bytes += self._block_bytes[group]
+            if replaced is not None:
+                self._raw_bytes -= self._block_bytes[group]
+                replaced.piece.free()
+
+    def _collected(self, group: int, blocks: list[int]) -> torch.Tensor:
+        """A row for each block: its pages end to end."""
+        numbers = torch.tensor(blocks, device=self._device)
+        parts = [pages.tensor[:, : pages.page_bytes].index_select(0, numbers) for pages in self._groups[group]]
+        return torch.cat(parts, dim=1).view(torch.uint8)
+
+    def _encoded_on_gpu(self, rows: torch.Tensor, kind: ValueType) -> list[Piece]:
+        stream = torch.cuda.current_stream(self._device)
+        elems = rows.shape[1] // kind.bytes
+        stride = aligned(bound(kind, elems, codec=self._codec))
+        frames = torch.empty((len(rows), stride), dtype=torch.uint8, device=self._device)
+        scratch_bytes = cuda.workspace_bytes(kind, elems, codec=self._codec)
+        scratch = torch.empty(scratch_bytes, dtype=torch.uint8, device=self._device) if scratch_bytes else None
+        for row, frame in zip(rows, frames, strict=True):
+            cuda.encode(row, out=frame, workspace=scratch, stream=stream, codec=self._codec, dtype=kind)
+        sizes = frames[:, _SIZE_AT : _SIZE_AT + 8].contiguous().view(torch.int64).flatten().tolist()
+        pieces = [self._allocate(size) for size in sizes]
+        for piece, frame, size in zip(pieces, frames, sizes, strict=True):
+            piece.tensor.copy_(frame[:size], non_blocking=True)
+        stream.synchronize()
+        return pieces
+
+    def _allocate(self, count_bytes: int) -> Piece:
+        piece = self._arena.allocate(count_bytes)
+        if piece.is_outside and not self._warned:
+            self._warned = True
+            _log.warning(
+                "encoded KV blocks do not fit into the host memory that was set aside: they take %.2f of their size, "
+                "more than expected_ratio. More memory is allocated, which transfers slower",
+                self.ratio or 1.0,
+            )
+        return piece
+
+    # Back.
+
+    def _decode(self, group: int, blocks: list[int], keys: list[Any]) -> None:
+        kind = self._types[group]
+        stored = [self._stored[key] for key in keys]
+        rows = torch.empty((len(blocks), self._block_bytes[group]), dtype=torch.uint8, device=self._device)
+        if self._device.type == "cuda":
+            stream = torch.cuda.current_stream(self._device)
+            status = torch.zeros(1, dtype=torch.int32, device=self._device)
+            for row, one in zip(rows, stored, strict=True):
+                frame = one.piece.tensor.to(self._device, non_blocking=True)
+                cuda.decode(frame, out=row, status=status, stream=stream, codec=one.codec, dtype=kind)
+            self._distribute(group, blocks, rows)
+            if int(status.item()):  # waits for the stream
+                raise CorruptError("an encoded KV block has been overwritten in host memory")
+        else:
+            decode_batch([one.piece.tensor for one in stored], outs=list(rows), threads=self._threads)
+            self._distribute(group, blocks, rows)
+
+    def _distribute(self, group: int, blocks: list[int], rows: torch.Tensor) -> None:
+        numbers = torch.tensor(blocks, device=self._device)
+        begin = 0
+        for pages in self._groups[group]:
+            part = rows[:, begin : begin + pages.page_bytes].view(torch.int8)
+            pages.tensor[:, : pages.page_bytes].index_copy_(0, numbers, part)
+            begin += pages.page_bytes
+
+
+class _Lane:
+    """Transfers in one direction."""
+
+    def __init__(self, name: str, device: torch.device) -> None:
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"narrowcast-kv-{name}")
+        self._device = device
+        self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None
+        self._jobs: dict[int, Future[Finished]] = {}
+
+    def submit(self, job: int, raw_bytes: int, transfer: Callable[[], None]) -> None:
+        ready = None
+        if self._stream is not None:
+            # The model may still be writing the blocks, or zeroing those that will be loaded.
+            ready = torch.cuda.Event()
+            ready.record(torch.cuda.current_stream(self._device))
+        self._jobs[job] = self._thread.submit(self._run, job, raw_bytes, transfer, ready)
+
+    def _run(self, job: int, raw_bytes: int, transfer: Callable[[], None], ready: Any) -> Finished:
+        begin = time.monotonic()
+        try:
+            if self._stream is None:
+                transfer()
+            else:
+                with torch.cuda.stream(self._stream):
+                    self._stream.wait_event(ready)
+                    transfer()
+                    self._stream.synchronize()
+        except Exception:
+            _log.exception("a transfer of KV blocks failed (job %d)", job)
+            return Finished(job, False, 0, time.monotonic() - begin)
+        return Finished(job, True, raw_bytes, time.monotonic() - begin)
+
+    def finished(self) -> list[Finished]:
+        ended = [job for job, future in list(self._jobs.items()) if future.done()]
+        return [self._jobs.pop(job).result() for job in ended]
+
+    def wait(self, jobs: set[int]) -> None:
+        wait([self._jobs[job] for job in jobs if job in self._jobs])
+
+    def close(self) -> None:
+        self._thread.shutdown()
+
+
+def _type_of(group: Sequence[Pages], dtype: Any) -> ValueType:
+    try:
+        kind = value_type(dtype)
+    except (ValueError, TypeError):
+        kind = value_type("uint8")
+    return kind if all(pages.page_bytes % kind.bytes == 0 for pages in group) else value_type("uint8")

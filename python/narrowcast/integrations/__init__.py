@@ -1,0 +1,1 @@
+"""Encoded tensors in other frameworks: one module for each, which only users of that framework import."""

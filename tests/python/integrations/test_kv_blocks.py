@@ -1,0 +1,130 @@
+"""Blocks of KV caches, encoded in host memory."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+
+from narrowcast._torch.arena import Arena  # noqa: E402
+from narrowcast._torch.kv_blocks import EncodedBlocks, Pages  # noqa: E402
+
+BLOCKS, PAGE_BYTES = 24, 2048
+
+
+def cache(dtype=torch.bfloat16, page_bytes=PAGE_BYTES) -> torch.Tensor:
+    values = torch.randn(BLOCKS, page_bytes // dtype.itemsize) * 0.3
+    return values.to(dtype).view(torch.int8)
+
+
+def run(blocks: EncodedBlocks, direction: str, job: int, which: list[tuple[int, int, object]]) -> bool:
+    getattr(blocks, direction)(job, which)
+    blocks.wait({job})
+    (done,) = blocks.finished()
+    assert done.job == job
+    return done.success
+
+
+def test_an_arena_never_gives_out_memory_twice():
+    arena, held, rng = Arena(1 << 16, pinned=False), [], random.Random(0)
+    for number in range(3000):
+        if held and rng.random() < 0.5:
+            piece, filled = held.pop(rng.randrange(len(held)))
+            assert (piece.tensor == filled).all()
+            piece.free()
+        else:
+            piece = arena.allocate(rng.randrange(1, 5000))
+            piece.tensor.fill_(number % 251)
+            held.append((piece, number % 251))
+    for piece, filled in held:
+        assert (piece.tensor == filled).all()
+        piece.free()
+    assert arena.used_bytes == 0
+    whole = arena.allocate(1 << 16)
+    assert not whole.is_outside
+    assert arena.allocate(1).is_outside
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float8_e4m3", "auto"])
+def test_blocks_come_back_with_the_same_bits(dtype):
+    torch.manual_seed(0)
+    tensors = [cache() for _ in range(3)]
+    expected = [one.clone() for one in tensors]
+    groups = [[Pages(tensors[0], PAGE_BYTES), Pages(tensors[1], PAGE_BYTES - 256)], [Pages(tensors[2], PAGE_BYTES)]]
+    blocks = EncodedBlocks(groups, dtype=dtype, capacity_bytes=1 << 20)
+    saved = [(0, 3, "a"), (0, 5, "b"), (1, 3, "c")]
+    assert run(blocks, "store", 1, saved)
+    for one in tensors:
+        one.zero_()
+    assert run(blocks, "load", 2, [(0, 7, "a"), (0, 1, "b"), (1, 0, "c")])
+    assert torch.equal(tensors[0][[7, 1]], expected[0][[3, 5]])
+    assert torch.equal(tensors[1][[7, 1], :-256], expected[1][[3, 5], :-256])
+    assert not tensors[1][:, -256:].any()
+    assert torch.equal(tensors[2][0], expected[2][3])
+    assert tensors[2][1:].count_nonzero() == 0
+    blocks.close()
+
+
+def test_bfloat16_blocks_take_less_memory():
+    torch.manual_seed(0)
+    tensor = cache(page_bytes=1 << 16)
+    blocks = EncodedBlocks([[Pages(tensor, 1 << 16)]], dtype=torch.bfloat16, capacity_bytes=1 << 22)
+    assert run(blocks, "store", 1, [(0, i, i) for i in range(BLOCKS)])
+    assert blocks.ratio < 0.75
+    assert blocks.used_bytes < 0.75 * (BLOCKS << 16)
+
+
+def test_replaced_blocks_free_their_memory():
+    torch.manual_seed(0)
+    tensor = cache()
+    blocks = EncodedBlocks([[Pages(tensor, PAGE_BYTES)]], dtype="bfloat16", capacity_bytes=1 << 16)
+    for job in range(100):
+        tensor[0].copy_(tensor[job % BLOCKS].clone())
+        assert run(blocks, "store", job, [(0, 0, "key")])
+    assert blocks.used_bytes <= 2 * PAGE_BYTES
+    expected = tensor[0].clone()
+    assert run(blocks, "load", 100, [(0, 1, "key")])
+    assert torch.equal(tensor[1], expected)
+
+
+def test_more_than_the_capacity_is_kept_with_one_warning(caplog):
+    tensor = torch.randint(-128, 128, (BLOCKS, PAGE_BYTES), dtype=torch.int8)
+    expected = tensor.clone()
+    blocks = EncodedBlocks([[Pages(tensor, PAGE_BYTES)]], dtype="bfloat16", capacity_bytes=4 * PAGE_BYTES)
+    assert run(blocks, "store", 1, [(0, i, i) for i in range(BLOCKS)])
+    assert len([one for one in caplog.records if "do not fit" in one.message]) == 1
+    tensor.zero_()
+    assert run(blocks, "load", 2, [(0, i, i) for i in range(BLOCKS)])
+    assert torch.equal(tensor, expected)
+
+
+def test_large_transfers_are_split(monkeypatch):
+    monkeypatch.setattr("narrowcast._torch.kv_blocks._STAGING_BYTES", 3 * PAGE_BYTES)
+    tensor = cache()
+    expected = tensor.clone()
+    blocks = EncodedBlocks([[Pages(tensor, PAGE_BYTES)]], dtype="bfloat16", capacity_bytes=1 << 20)
+    assert run(blocks, "store", 1, [(0, i, i) for i in range(BLOCKS)])
+    tensor.zero_()
+    assert run(blocks, "load", 2, [(0, i, i) for i in range(BLOCKS)])
+    assert torch.equal(tensor, expected)
+
+
+def test_a_missing_or_damaged_block_fails_its_transfer_only(caplog):
+    tensor = cache()
+    blocks = EncodedBlocks([[Pages(tensor, PAGE_BYTES)]], dtype="bfloat16", capacity_bytes=1 << 20)
+    assert run(blocks, "store", 1, [(0, 0, "a"), (0, 1, "b")])
+    assert not run(blocks, "load", 2, [(0, 5, "missing")])
+    blocks._stored["a"].piece.tensor[100] ^= 1
+    assert not run(blocks, "load", 3, [(0, 5, "a")])
+    assert "CorruptError" in caplog.text
+    assert run(blocks, "load", 4, [(0, 5, "b")])
+    assert torch.equal(tensor[5], tensor[1])
+
+
+def test_waiting_for_unknown_jobs_returns():
+    blocks = EncodedBlocks([[Pages(cache(), PAGE_BYTES)]], dtype="bfloat16", capacity_bytes=0)
+    blocks.wait({1, 2})
+    assert blocks.finished() == []
+    assert run(blocks, "store", 1, [])
