@@ -133,15 +133,19 @@ class NarrowcastGroup(dist.ProcessGroup):  # type: ignore[misc]
     # What torch asks of a group.
 
     def getBackendName(self) -> str:
+        """The name of the backend: "narrowcast"."""
         return NAME
 
     def name(self) -> str:
+        """The name of the backend: "narrowcast"."""
         return NAME
 
     def rank(self) -> int:
+        """The rank in the group."""
         return self._rank
 
     def size(self) -> int:
+        """The number of ranks in the group."""
         return self._size
 
     def __repr__(self) -> str:
@@ -180,6 +184,7 @@ class NarrowcastGroup(dist.ProcessGroup):  # type: ignore[misc]
         return _Work(self, ended, list(tensors))
 
     def broadcast(self, tensors: list[torch.Tensor], opts: Any = None) -> _Work:
+        """`torch.distributed.broadcast`."""
         root = opts.rootRank if opts is not None else 0
 
         def body(comm: Communicator) -> None:
@@ -190,6 +195,7 @@ class NarrowcastGroup(dist.ProcessGroup):  # type: ignore[misc]
         return self._call(tensors, body)
 
     def allreduce(self, tensors: list[torch.Tensor], opts: Any = None) -> _Work:
+        """`torch.distributed.all_reduce`."""
         op = _op(opts)
 
         def body(comm: Communicator) -> None:
@@ -203,6 +209,7 @@ class NarrowcastGroup(dist.ProcessGroup):  # type: ignore[misc]
     allreduce_coalesced = allreduce
 
     def reduce(self, tensors: list[torch.Tensor], opts: Any = None) -> _Work:
+        """`torch.distributed.reduce`."""
         op, root = _op(opts), opts.rootRank
 
         def body(comm: Communicator) -> None:
@@ -217,6 +224,8 @@ class NarrowcastGroup(dist.ProcessGroup):  # type: ignore[misc]
     def allgather(
         self, output_tensors: list[list[torch.Tensor]], input_tensors: list[torch.Tensor], opts: Any = None
     ) -> _Work:
+        """`torch.distributed.all_gather`."""
+
         def body(comm: Communicator) -> None:
             for outputs, own in zip(output_tensors, input_tensors, strict=True):
                 if all(one.numel() == own.numel() for one in outputs):
@@ -239,6 +248,8 @@ class NarrowcastGroup(dist.ProcessGroup):  # type: ignore[misc]
     def allgather_into_tensor_coalesced(
         self, outputs: list[torch.Tensor], inputs: list[torch.Tensor], opts: Any = None
     ) -> _Work:
+        """`torch.distributed.all_gather_into_tensor`, for one pair of tensors or several."""
+
         def body(comm: Communicator) -> None:
             for output, own in zip(outputs, inputs, strict=True):
                 with _Filled(output) as flat:
@@ -251,6 +262,7 @@ class NarrowcastGroup(dist.ProcessGroup):  # type: ignore[misc]
     def gather(
         self, output_tensors: list[list[torch.Tensor]], input_tensors: list[torch.Tensor], opts: Any = None
     ) -> _Work:
+        """`torch.distributed.gather`."""
         root = opts.rootRank
 
         def body(comm: Communicator) -> None:
@@ -268,6 +280,7 @@ class NarrowcastGroup(dist.ProcessGroup):  # type: ignore[misc]
     def scatter(
         self, output_tensors: list[torch.Tensor], input_tensors: list[list[torch.Tensor]], opts: Any = None
     ) -> _Work:
+        """`torch.distributed.scatter`."""
         root = opts.rootRank
 
         def body(comm: Communicator) -> None:
@@ -281,11 +294,13 @@ class NarrowcastGroup(dist.ProcessGroup):  # type: ignore[misc]
     def reduce_scatter(
         self, output_tensors: list[torch.Tensor], input_tensors: list[list[torch.Tensor]], opts: Any = None
     ) -> _Work:
+        """`torch.distributed.reduce_scatter`."""
         return self._reduce_scatter(output_tensors, lambda i: _gathered(input_tensors[i]), opts)
 
     def reduce_scatter_tensor_coalesced(
         self, outputs: list[torch.Tensor], inputs: list[torch.Tensor], opts: Any = None
     ) -> _Work:
+        """`torch.distributed.reduce_scatter_tensor`, for one pair of tensors or several."""
         return self._reduce_scatter(outputs, lambda i: inputs[i], opts)
 
     reduce_scatter_single_coalesced = reduce_scatter_tensor_coalesced
@@ -315,6 +330,8 @@ class NarrowcastGroup(dist.ProcessGroup):  # type: ignore[misc]
         input_split_sizes: list[int],
         opts: Any = None,
     ) -> _Work:
+        """`torch.distributed.all_to_all_single`."""
+
         def counts(tensor: torch.Tensor, split_sizes: Sequence[int]) -> list[int]:
             rows = tensor.size(0) if tensor.dim() else 1
             row = tensor.numel() // max(rows, 1)
@@ -342,6 +359,8 @@ class NarrowcastGroup(dist.ProcessGroup):  # type: ignore[misc]
     all_to_all_single = alltoall_base
 
     def alltoall(self, outputs: list[torch.Tensor], inputs: list[torch.Tensor], opts: Any = None) -> _Work:
+        """`torch.distributed.all_to_all`."""
+
         def body(comm: Communicator) -> None:
             values = _gathered(inputs)
             whole = values.new_empty(sum(one.numel() for one in outputs))
@@ -359,6 +378,8 @@ class NarrowcastGroup(dist.ProcessGroup):  # type: ignore[misc]
         return self._call(outputs, body)
 
     def barrier(self, opts: Any = None) -> _Work:
+        """`torch.distributed.barrier`."""
+
         def body(comm: Communicator) -> None:
             comm.all_reduce(torch.zeros(1, dtype=torch.int32), codec="raw")
 
@@ -367,9 +388,11 @@ class NarrowcastGroup(dist.ProcessGroup):  # type: ignore[misc]
         return self._call([torch.zeros(1)], body)
 
     def send(self, tensors: list[torch.Tensor], dst: int, tag: int = 0) -> _Work:
+        """`torch.distributed.send`. The tag is ignored."""
         return self._messages([("send", one, dst) for one in tensors], self._up if dst > self._rank else self._down)
 
     def recv(self, tensors: list[torch.Tensor], src: int, tag: int = 0) -> _Work:
+        """`torch.distributed.recv`. The tag is ignored."""
         return self._messages([("recv", one, src) for one in tensors], self._up if src < self._rank else self._down)
 
     def _messages(self, messages: list[tuple[str, torch.Tensor, int]], line: _Line | None) -> _Work:
@@ -406,6 +429,7 @@ class NarrowcastGroup(dist.ProcessGroup):  # type: ignore[misc]
         return self._messages(messages, None) if messages else None
 
     def recv_anysource(self, tensors: list[torch.Tensor], tag: int = 0) -> _Work:
+        """Not supported: raises an error."""
         raise NotImplementedError("the backend narrowcast cannot receive from any source: name the rank")
 
 

@@ -12,7 +12,8 @@ from .codecs import codec_text
 from .operations import operations
 from .structures import PLAN_SELECTOR
 
-BUILT_IN, BY_COST = "built-in", "by cost"
+BUILT_IN = "built-in"
+BY_COST = "by cost"
 _BUILT_IN, _BY_COST = -1, -2
 
 
