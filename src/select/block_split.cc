@@ -4,6 +4,8 @@
 #include <numeric>
 #include <vector>
 
+#include "plan/steps.h"
+
 namespace narrowcast::select {
 namespace {
 
@@ -12,6 +14,16 @@ int idle_rank(Operation operation, int ranks, int root) {
   const bool excludes_root =
       operation == Operation::broadcast ? ranks > 1 : operation == Operation::reduce && ranks > 2;
   return excludes_root ? root : -1;
+}
+
+// Plans that combine all values in rank order in one step are the only ones whose results do not depend on the way a
+// call runs.
+const char* plan_of(Operation operation, int ranks) {
+  // The root sends every value once, and the receivers pass the pieces on to each other.
+  if (operation == Operation::broadcast && ranks > 2) return "relay";
+  // The root only receives results, except between two ranks.
+  if (operation == Operation::reduce && ranks > 1) return "relay";
+  return plan::has_plans(operation) ? "all_pairs" : nullptr;
 }
 
 // The sizes of the pieces that the busiest rank sends or receives. In a reduction every ring works on all of them.
@@ -58,6 +70,7 @@ RankPieces::RankPieces(Operation operation, uint64_t bytes, int ranks, int root,
 
 BlockShape choose_block_shape(const CallShape& shape, ncast_codec codec) {
   BlockShape blocks{};
+  blocks.plan = plan_of(shape.operation, shape.ranks);
   blocks.block_bytes = block_bytes(shape.dtype, codec);
   const bool is_reduction = reduces(shape.operation);
   if (is_reduction) {

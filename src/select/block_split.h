@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string_view>
 
 #include "select/block_shape.h"
 #include "select/call_shape.h"
@@ -11,6 +12,7 @@ namespace narrowcast::select {
 
 // The same on all ranks, except `ctas`: ranks with less to do use fewer. The cost model was measured with these shapes.
 struct BlockShape {
+  const char* plan;  // the builder of plan/builders/ whose messages the ranks send; NULL: no plan describes the call
   uint32_t block_bytes;  // bytes of the values in a block
   uint32_t warps;        // warps of a CTA
   uint32_t piece_warps;  // warps of a CTA that send a piece, or reduce it
@@ -20,6 +22,7 @@ struct BlockShape {
   uint32_t ctas;         // of the rank with the most to do
 
   uint32_t most_rings() const { return max_ctas * piece_warps; }  // of a piece
+  bool relays() const { return plan != nullptr && std::string_view(plan) == "relay"; }
 };
 // codec: the chosen one.
 BlockShape choose_block_shape(const CallShape& shape, ncast_codec codec);

@@ -12,12 +12,9 @@ namespace {
 // with values that do not.
 constexpr double least_saved = 0.03, most_lost = 0.03;
 
-// What ranks send to whom. Plans that combine all values in rank order in one step are the only ones whose results do
-// not depend on the way a call runs.
-const char* plan_of(Operation operation, int ranks, bool by_packets, bool two_shot) {
-  if (by_packets && operation == Operation::all_reduce) return two_shot ? "all_pairs" : "one_shot";
-  // The root sends every value once, and the receivers pass the pieces on to each other.
-  if (!by_packets && operation == Operation::broadcast && ranks > 2) return "relay";
+// What ranks send to whom.
+const char* plan_of_packets(Operation operation, bool two_shot) {
+  if (operation == Operation::all_reduce) return two_shot ? "two_shot" : "one_shot";
   return plan_between_processes(operation);
 }
 
@@ -126,7 +123,7 @@ void decide_packets(const CallShape& shape, Decision* decision) {
                              : shape.ranks == 2 ? "between two ranks a second shot does not reduce the traffic"
                                                 : "a second shot adds more latency than it saves";
   }
-  decision->plan = plan_of(shape.operation, shape.ranks, true, chosen.two_shot);
+  decision->plan = plan_of_packets(shape.operation, chosen.two_shot);
   decision->predicted = decision->costs[packets];
 }
 
@@ -135,7 +132,7 @@ void decide_blocks(const CallShape& shape, ncast_codec codec, Decision* decision
   decision->candidate = candidates[candidate].name;
   decision->codec = codec;
   decision->blocks = choose_block_shape(shape, codec);
-  decision->plan = plan_of(shape.operation, shape.ranks, false, false);
+  decision->plan = decision->blocks->plan;
   decision->predicted = decision->costs[candidate];
 }
 

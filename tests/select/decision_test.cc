@@ -56,7 +56,7 @@ TEST_CASE("the plan of a decision is one that the builders have for the call") {
   }
 }
 
-TEST_CASE("the plans of all-reduce and broadcast depend on how they run") {
+TEST_CASE("the plans of all-reduce, broadcast and reduce depend on how they run") {
   const CostModel model = model_of("");
   const auto plan_of = [&](Operation operation, uint64_t bytes, ForcedTransport forced, int ranks) {
     CallShape shape = gather_of(bytes, NCAST_CODEC_RAW);
@@ -69,6 +69,9 @@ TEST_CASE("the plans of all-reduce and broadcast depend on how they run") {
   CHECK(plan_of(Operation::broadcast, 1 << 20, ForcedTransport::blocks, 4) == "relay");
   CHECK(plan_of(Operation::broadcast, 1 << 20, ForcedTransport::blocks, 2) == "all_pairs");
   CHECK(plan_of(Operation::broadcast, 1024, ForcedTransport::packets, 4) == "all_pairs");
+  CHECK(plan_of(Operation::all_reduce, 256 << 10, ForcedTransport::packets, 8) == "two_shot");
+  CHECK(plan_of(Operation::reduce, 1 << 20, ForcedTransport::blocks, 4) == "relay");
+  CHECK(plan_of(Operation::reduce, 1024, ForcedTransport::packets, 4) == "all_pairs");
 }
 
 TEST_CASE("incompressible values may take 3% more than raw ones, or as long as NCCL") {

@@ -28,8 +28,8 @@ constexpr bool in_rank_order = true, for_nodes = true;
 constexpr Row table[] = {
     {"all_pairs", "every rank sends each value directly to the ranks that need it; reduces in rank order", every,
      any_ranks, in_rank_order, !for_nodes, all_pairs},
-    {"relay", "the root sends every other rank one piece, which that rank sends on", one_of<Operation::broadcast>,
-     any_ranks, in_rank_order, !for_nodes, relay},
+    {"relay", "every other rank than the root sends on one piece, or combines it in rank order and sends the result",
+     one_of<Operation::broadcast, Operation::reduce>, any_ranks, in_rank_order, !for_nodes, relay},
     {"ring", "every rank receives from the rank before it and sends to the next one",
      one_of<Operation::all_gather, Operation::reduce_scatter, Operation::all_reduce, Operation::broadcast,
             Operation::reduce>,

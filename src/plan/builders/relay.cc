@@ -1,10 +1,12 @@
-// relay: a broadcast of one piece for each receiver. The root sends every receiver its piece, which the receiver stores
-// and sends to the other receivers. So every rank sends about as much as it receives.
+// relay: a broadcast or reduction of one piece for each rank but the root. In a broadcast the root sends every receiver
+// its piece, which the receiver stores and sends to the other receivers. In a reduction every rank sends the pieces to
+// the ranks that combine them, which send the results to the root. So every rank sends about as much as it receives.
 #include "plan/builders/writer.h"
 
 namespace narrowcast::plan::builders {
+namespace {
 
-ncast_status relay(const Request& request, Plan* plan) {
+ncast_status relay_broadcast(const Request& request, Plan* plan) {
   const int root = request.root;
   Writer writer(request, "relay", request.ranks > 2 ? static_cast<uint32_t>(request.ranks) - 1 : 1, plan);
   const std::vector<int> receivers = writer.others(root);  // the i-th one relays chunk i
@@ -28,6 +30,43 @@ ncast_status relay(const Request& request, Plan* plan) {
     }
   }
   return NCAST_OK;
+}
+
+// Between two ranks the root combines a piece, too.
+ncast_status relay_reduce(const Request& request, Plan* plan) {
+  const int root = request.root;
+  const bool root_combines = request.ranks <= 2;
+  const uint32_t chunks = static_cast<uint32_t>(request.ranks) - (root_combines ? 0 : 1);
+  Writer writer(request, "relay", chunks, plan);
+  std::vector<int> owners;  // the i-th one combines chunk i
+  for (int rank = 0; rank < request.ranks; ++rank)
+    if (rank != root || root_combines) owners.push_back(rank);
+  for (int rank = 0; rank < request.ranks; ++rank) {
+    writer.group(rank);
+    for (uint32_t chunk = 0; chunk < chunks; ++chunk)
+      if (owners[chunk] != rank) writer.copy(rank, input(chunk), {writer.message(rank, owners[chunk])});
+    for (uint32_t chunk = 0; chunk < chunks; ++chunk) {
+      if (owners[chunk] != rank) continue;
+      std::vector<Operand> contributions;
+      contributions.reserve(static_cast<size_t>(request.ranks));
+      for (int from = 0; from < request.ranks; ++from)
+        contributions.push_back(from == rank ? input(chunk) : writer.message(from, rank));
+      const Operand result = rank == root ? output(chunk) : writer.message(rank, root);
+      if (contributions.size() == 1)
+        writer.copy(rank, contributions[0], {result});
+      else
+        writer.reduce(rank, contributions, {result});
+    }
+    for (uint32_t chunk = 0; chunk < chunks && rank == root; ++chunk)
+      if (owners[chunk] != rank) writer.copy(rank, writer.message(owners[chunk], rank), {output(chunk)});
+  }
+  return NCAST_OK;
+}
+
+}  // namespace
+
+ncast_status relay(const Request& request, Plan* plan) {
+  return request.operation == Operation::broadcast ? relay_broadcast(request, plan) : relay_reduce(request, plan);
 }
 
 }  // namespace narrowcast::plan::builders

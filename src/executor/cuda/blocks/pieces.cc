@@ -73,7 +73,7 @@ void cut_moves(const Call& call, const Rings& rings, BlockCall* moves) {
   const uint64_t bytes = call.count * value_bytes;
   const bool is_root = rank == call.peer;
   LocalCopy& own = moves->local_copy;
-  const bool relays = call.operation == Operation::broadcast && ranks > 2;
+  const bool relays = rings.relays();
   if (relays) cut_relayed_broadcast(call, rings, moves);
   for (int peer = 0; peer < ranks; ++peer) {
     const auto index = static_cast<uint64_t>(peer);
@@ -122,7 +122,7 @@ void cut_reduction(const Call& call, const Rings& rings, BlockCall* reduction) {
   const uint64_t bytes = call.count * ncast_dtype_bytes(call.dtype);
   const bool scatters = call.operation == Operation::reduce_scatter;
   const bool gathers = call.operation == Operation::all_reduce;
-  const bool to_root = call.operation == Operation::reduce;
+  const bool to_root = rings.relays();
   reduction->op = call.redop;
   const RankPieces pieces(call.operation, bytes, ranks, call.peer, rings.block_bytes());
   const bool receives = gathers || (to_root && rank == call.peer);

@@ -23,6 +23,7 @@ class Rings {
 
   uint32_t block_bytes() const { return shape_.block_bytes; }
   uint32_t most_rings() const { return shape_.most_rings(); }  // rings of a piece
+  bool relays() const { return shape_.relays(); }
 
  private:
   BlockShape shape_;
