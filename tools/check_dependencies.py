@@ -64,7 +64,7 @@ PYTHON_ALLOWED: dict[str, set[str]] = {
     "safetensors": {"files", "_files", *_LOWEST},
     "torch_backend": {"comm", "_comm", *_LOWEST},
     "_torch": {"codec", "cuda", "_native", *_LOWEST},
-    "integrations": {"_torch", *_LOWEST},
+    "integrations": {"codec", "_torch", *_LOWEST},
     "torch": {"_torch", *_LOWEST},
     "plots": {"ratios", "_files", *_LOWEST},
     "plan": {"_native", "_plan", *_LOWEST},
@@ -87,7 +87,7 @@ PACKAGES_OF = {
     "cli": CLI_PACKAGES,
     "__main__": CLI_PACKAGES,
     "_torch": TORCH_PACKAGES,
-    "integrations": TORCH_PACKAGES | {"vllm"},
+    "integrations": TORCH_PACKAGES | {"sglang", "vllm"},
     "torch": TORCH_PACKAGES,
     "torch_backend": TORCH_PACKAGES,
 }
