@@ -259,6 +259,7 @@ class BatchCoder {
     } else {
       __syncwarp();
       copy_values(memory_.buffer(buffer), block.values(), block.block_bytes, block.value_bytes, lane_);
+      device::order_stores_before_bulk_copies();  // the next block in this buffer may be aligned
     }
   }
 
