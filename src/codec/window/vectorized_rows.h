@@ -127,39 +127,43 @@ NARROWCAST_INLINE void join_values(const uint8_t* payload, const PerValue<type, 
   }
 }
 
+// The functions below work on groups of fewer lanes, too: the last groups of rows (store/rows). Blocks have groups of 32
+// lanes only, which is a constant after inlining.
+
 // The words of one lane in one group. Each byte of a word belongs to a different value.
 struct Words {
   uint32_t of[group_words];
 };
 
 template <const ValueType& type>
-NARROWCAST_INLINE Words load_words(const uint8_t* group, int lane) {
+NARROWCAST_INLINE Words load_words(const uint8_t* group, int lane, int lane_count) {
   Words words;
   if constexpr (type.vector_elems() >= 4) {
     constexpr int in_vector = type.vector_elems() / 4;
     const Unaligned32* from = reinterpret_cast<const Unaligned32*>(group);
     for (int word = 0; word < group_words; ++word)
-      words.of[word] = from[(word / in_vector * lanes + lane) * in_vector + word % in_vector];
+      words.of[word] = from[(word / in_vector * lane_count + lane) * in_vector + word % in_vector];
   } else {
     const Unaligned16* from = reinterpret_cast<const Unaligned16*>(group);
     for (int word = 0; word < group_words; ++word)
-      words.of[word] = static_cast<uint32_t>(from[(2 * word + 1) * lanes + lane]) << 16 | from[2 * word * lanes + lane];
+      words.of[word] =
+          static_cast<uint32_t>(from[(2 * word + 1) * lane_count + lane]) << 16 | from[2 * word * lane_count + lane];
   }
   return words;
 }
 
 template <const ValueType& type>
-NARROWCAST_INLINE void store_words(const Words& words, uint8_t* group, int lane) {
+NARROWCAST_INLINE void store_words(const Words& words, uint8_t* group, int lane, int lane_count) {
   if constexpr (type.vector_elems() >= 4) {
     constexpr int in_vector = type.vector_elems() / 4;
     Unaligned32* to = reinterpret_cast<Unaligned32*>(group);
     for (int word = 0; word < group_words; ++word)
-      to[(word / in_vector * lanes + lane) * in_vector + word % in_vector] = words.of[word];
+      to[(word / in_vector * lane_count + lane) * in_vector + word % in_vector] = words.of[word];
   } else {
     Unaligned16* to = reinterpret_cast<Unaligned16*>(group);
     for (int word = 0; word < group_words; ++word) {
-      to[2 * word * lanes + lane] = static_cast<uint16_t>(words.of[word]);
-      to[(2 * word + 1) * lanes + lane] = static_cast<uint16_t>(words.of[word] >> 16);
+      to[2 * word * lane_count + lane] = static_cast<uint16_t>(words.of[word]);
+      to[(2 * word + 1) * lane_count + lane] = static_cast<uint16_t>(words.of[word] >> 16);
     }
   }
 }
@@ -205,9 +209,10 @@ NARROWCAST_INLINE uint32_t row_of(const Words& words, std::integer_sequence<int,
   return (word_to_row<width, row, word>(words) | ...);
 }
 template <int width, int... row>
-NARROWCAST_INLINE void store_rows(const Words& words, uint8_t* section, int lane, std::integer_sequence<int, row...>) {
+NARROWCAST_INLINE void store_rows(const Words& words, uint8_t* section, int lane, int lane_count,
+                                  std::integer_sequence<int, row...>) {
   constexpr std::make_integer_sequence<int, group_words> each_word;
-  ((reinterpret_cast<Unaligned32*>(section)[row * lanes + lane] = row_of<width, row>(words, each_word)), ...);
+  ((reinterpret_cast<Unaligned32*>(section)[row * lane_count + lane] = row_of<width, row>(words, each_word)), ...);
 }
 
 template <int width, int word, int... row>
@@ -215,9 +220,11 @@ NARROWCAST_INLINE uint32_t word_of(const uint32_t* bits, std::integer_sequence<i
   return (row_to_word<width, row, word>(bits[row]) | ...);
 }
 template <int width, int... word>
-NARROWCAST_INLINE Words load_rows(const uint8_t* section, int lane, std::integer_sequence<int, word...>) {
+NARROWCAST_INLINE Words load_rows(const uint8_t* section, int lane, int lane_count,
+                                  std::integer_sequence<int, word...>) {
   uint32_t bits[width];
-  for (int row = 0; row < width; ++row) bits[row] = reinterpret_cast<const Unaligned32*>(section)[row * lanes + lane];
+  for (int row = 0; row < width; ++row)
+    bits[row] = reinterpret_cast<const Unaligned32*>(section)[row * lane_count + lane];
   return {{word_of<width, word>(bits, std::make_integer_sequence<int, width>{})...}};
 }
 
@@ -235,24 +242,24 @@ NARROWCAST_INLINE uint32_t escapes_of(const Words& codes) {
 // Packs one group's fields of `width` bits. Stores a mask of escapes for each lane if `escapes` is not NULL.
 template <const ValueType& type, int width>
 NARROWCAST_INLINE void pack_group(const uint8_t* __restrict fields, uint8_t* __restrict section,
-                                  uint32_t* __restrict escapes = nullptr) {
-  for (int lane = 0; lane < lanes; ++lane) {
-    const Words words = load_words<type>(fields, lane);
+                                  uint32_t* __restrict escapes = nullptr, int lane_count = lanes) {
+  for (int lane = 0; lane < lane_count; ++lane) {
+    const Words words = load_words<type>(fields, lane, lane_count);
     if (escapes != nullptr) escapes[lane] = escapes_of<width>(words);
-    store_rows<width>(words, section, lane, std::make_integer_sequence<int, width>{});
+    store_rows<width>(words, section, lane, lane_count, std::make_integer_sequence<int, width>{});
   }
 }
 
 // The inverse of pack_group(). Adds `base`, which fits a byte, to every field.
 template <const ValueType& type, int width>
 NARROWCAST_INLINE void unpack_group(const uint8_t* __restrict section, int base, uint8_t* __restrict fields,
-                                    uint32_t* __restrict escapes = nullptr) {
+                                    uint32_t* __restrict escapes = nullptr, int lane_count = lanes) {
   const uint32_t bases = in_each_byte(base);
-  for (int lane = 0; lane < lanes; ++lane) {
-    Words words = load_rows<width>(section, lane, std::make_integer_sequence<int, group_words>{});
+  for (int lane = 0; lane < lane_count; ++lane) {
+    Words words = load_rows<width>(section, lane, lane_count, std::make_integer_sequence<int, group_words>{});
     if (escapes != nullptr) escapes[lane] = escapes_of<width>(words);
     for (int word = 0; word < group_words; ++word) words.of[word] += bases;
-    store_words<type>(words, fields, lane);
+    store_words<type>(words, fields, lane, lane_count);
   }
 }
 

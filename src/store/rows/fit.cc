@@ -1,0 +1,154 @@
+#include "store/rows/fit.h"
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+
+#include "nlohmann/json.hpp"
+#include "store/rows/codec_text.h"
+#include "store/rows/fit_invariant.h"
+#include "store/rows/fit_trim.h"
+#include "store/rows/sample.h"
+
+namespace narrowcast::store {
+namespace {
+
+// What `auto` tries, the cheapest to decode first.
+constexpr const char* candidates[] = {"raw",      "trim", "window", "trim+window", "zeros+trim", "zeros+trim+window",
+                                      "invariant"};
+// `auto` takes the first candidate that is at most this much larger than the smallest.
+constexpr double tolerance = 1.005;
+// `packed` has to save this much over `stride` where the layout is automatic.
+constexpr double packed_gain = 0.98;
+
+// Why a codec cannot encode rows of this shape, or "".
+std::string problem_of(const RowShape& shape, const RowCodec& codec) {
+  if (codec.coder == Coder::WINDOW && !window_allows(shape.dtype, 0))
+    return std::string("window does not support ") + ncast_dtype_name(shape.dtype);
+  if (codec.coder == Coder::INVARIANT && codec.chunk_bytes != 0 && shape.row_bytes() % codec.chunk_bytes != 0)
+    return "rows of " + std::to_string(shape.row_bytes()) + " bytes do not consist of chunks of " +
+           std::to_string(codec.chunk_bytes);
+  return "";
+}
+
+Model fit_model(const RowShape& shape, const RowCodec& codec, const Sample& sample) {
+  Model model;
+  model.shape = shape;
+  model.coder = codec.coder;
+  model.has_zeros = codec.has_zeros;
+  model.has_trim = codec.has_trim;
+  if (model.has_trim) fit_trim(sample, model);
+  if (model.coder == Coder::INVARIANT) fit_invariant(sample, codec.chunk_bytes, codec.clusters, model);
+  return model;
+}
+
+struct Candidate {
+  RowModel model;
+  std::vector<uint32_t> payload_bytes;
+  double average;  // payload bytes
+  double stride;   // stored bytes in the layout
+  double packed;
+  double score;
+};
+
+Candidate evaluate(const Sample& sample, RowModel model, FitOptions::Layout layout) {
+  Candidate candidate{std::move(model), {}, 0, 0, 0, 0};
+  std::vector<uint8_t> payload(candidate.model.bound());
+  candidate.payload_bytes.reserve(sample.count);
+  uint64_t total = 0;
+  for (uint64_t row = 0; row < sample.count; ++row) {
+    candidate.payload_bytes.push_back(static_cast<uint32_t>(candidate.model.encode(sample.row(row), payload.data())));
+    total += candidate.payload_bytes.back();
+  }
+  if (candidate.model.uncoded()) {
+    // Rows without header words.
+    candidate.average = candidate.stride = candidate.packed = static_cast<double>(sample.row_bytes);
+  } else {
+    candidate.average = static_cast<double>(total) / static_cast<double>(sample.count);
+    candidate.stride = best_stride(candidate.payload_bytes, candidate.model.bound()).stored_row_bytes;
+    candidate.packed = packed_row_bytes(candidate.payload_bytes);
+  }
+  switch (layout) {
+    case FitOptions::Layout::stride: candidate.score = candidate.stride; break;
+    case FitOptions::Layout::packed: candidate.score = candidate.packed; break;
+    case FitOptions::Layout::automatic:
+      candidate.score = candidate.packed < packed_gain * candidate.stride ? candidate.packed : candidate.stride;
+      break;
+  }
+  return candidate;
+}
+
+std::string text_of(double ratio) {
+  const auto thousandths = static_cast<uint64_t>(std::llround(ratio * 1000));
+  std::string text = std::to_string(thousandths % 1000);
+  text.insert(0, 3 - text.size(), '0');
+  return std::to_string(thousandths / 1000) + "." + text;
+}
+
+std::string reason_for(const std::vector<Candidate>& fitted, const Candidate& chosen, double least, double row_bytes) {
+  const std::string ratio = "stores " + text_of(chosen.score / row_bytes) + " of the raw bytes";
+  if (fitted.size() == 1) return "asked for";
+  if (chosen.model.uncoded()) return "no other codec saves more than 0.5%";
+  if (chosen.score > least) return ratio + ", within 0.5% of the smallest, and decodes faster";
+  return ratio + ", the least";
+}
+
+std::string report_of(const std::vector<Candidate>& fitted, const Candidate& chosen, const Sample& sample,
+                      uint64_t rows, const std::string& reason) {
+  const auto row_bytes = static_cast<double>(sample.row_bytes);
+  nlohmann::ordered_json report;
+  report["codec"] = chosen.model.text();
+  report["reason"] = reason;
+  report["rows"] = rows;
+  report["sampled_rows"] = sample.count;
+  report["row_bytes"] = sample.row_bytes;
+  auto& list = report["candidates"] = nlohmann::ordered_json::array();
+  for (const Candidate& candidate : fitted) {
+    const auto rounded = [&](double bytes) { return std::stod(text_of(bytes / row_bytes)); };
+    list.push_back({{"codec", candidate.model.text()},
+                    {"payload_ratio", rounded(candidate.average)},
+                    {"stride_ratio", rounded(candidate.stride)},
+                    {"packed_ratio", rounded(candidate.packed)}});
+  }
+  return report.dump();
+}
+
+}  // namespace
+
+std::optional<RowFit> fit_rows(const RowShape& shape, RowSource& source, uint64_t rows, std::string_view codec,
+                               const FitOptions& options, std::string* problem) {
+  Model raw;
+  raw.shape = shape;
+  *problem = store::problem_of(raw);
+  if (problem->empty() && rows == 0) *problem = "a codec cannot be fitted to a table without rows";
+  if (!problem->empty()) return std::nullopt;
+
+  std::vector<RowCodec> wanted;
+  if (codec == "auto") {
+    for (const char* candidate : candidates) {
+      const std::optional<RowCodec> parsed = parse_row_codec(candidate, problem);
+      if (parsed && problem_of(shape, *parsed).empty()) wanted.push_back(*parsed);
+    }
+  } else {
+    const std::optional<RowCodec> parsed = parse_row_codec(codec, problem);
+    if (!parsed) return std::nullopt;
+    *problem = problem_of(shape, *parsed);
+    if (!problem->empty()) return std::nullopt;
+    wanted.push_back(*parsed);
+  }
+
+  const Sample sample = take_sample(shape, source, rows, options.whole_source);
+  std::vector<Candidate> fitted;
+  fitted.reserve(wanted.size());
+  for (const RowCodec& one : wanted)
+    fitted.push_back(
+        evaluate(sample, RowModel(std::make_shared<const Model>(fit_model(shape, one, sample))), options.layout));
+  double least = fitted.front().score;
+  for (const Candidate& candidate : fitted) least = std::min(least, candidate.score);
+  const auto chosen = std::find_if(fitted.begin(), fitted.end(),
+                                   [&](const Candidate& candidate) { return candidate.score <= least * tolerance; });
+  const std::string reason = reason_for(fitted, *chosen, least, static_cast<double>(sample.row_bytes));
+  return RowFit{chosen->model, chosen->payload_bytes, report_of(fitted, *chosen, sample, rows, reason)};
+}
+
+}  // namespace narrowcast::store

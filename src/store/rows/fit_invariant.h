@@ -1,0 +1,13 @@
+// Fits masks and clusters of the coder `invariant`.
+#pragma once
+
+#include "store/rows/model.h"
+#include "store/rows/sample.h"
+
+namespace narrowcast::store {
+
+// Sets the chunk size, masks and values of the model. chunk_bytes and clusters of 0 are chosen: those that code the
+// sample shortest. Deterministic.
+void fit_invariant(const Sample& sample, uint32_t chunk_bytes, uint32_t clusters, Model& model);
+
+}  // namespace narrowcast::store

@@ -1,0 +1,89 @@
+#include "store/rows/model.h"
+
+#include <bit>
+
+#include "codec/window/format.h"
+
+namespace narrowcast::store {
+namespace {
+
+struct CoderRow {
+  Coder coder;
+  const char* name;
+  bool stages;
+};
+constexpr bool allowed = true, none = false;
+constexpr CoderRow rows[] = {
+#define STORE_ROW_CODER(id, SYMBOL, name, stages) {Coder::SYMBOL, #name, stages},
+#include "store/rows/coders.def"
+};
+
+std::string number(uint64_t value) { return std::to_string(value); }
+
+std::string problem_of_trim(const Model& model) {
+  const Trim& trim = model.trim;
+  if (trim.low_bits + trim.high_bits > model.elem_bits())
+    return "trims " + number(static_cast<uint64_t>(trim.low_bits + trim.high_bits)) + " bits of values of " +
+           number(static_cast<uint64_t>(model.elem_bits()));
+  const auto exceeds = [](uint64_t value, int bits) { return bits < 64 && value >> bits != 0; };
+  if (exceeds(trim.low, trim.low_bits) || exceeds(trim.high, trim.high_bits)) return "trimmed bits exceed their count";
+  if (!model.has_trim && trim != Trim{}) return "trimmed bits without the stage trim";
+  if (model.coder == Coder::WINDOW && (trim.high_bits != 0 || !window_allows(model.shape.dtype, trim.low_bits)))
+    return "window cannot follow a trim of " + number(static_cast<uint64_t>(trim.low_bits)) + " low and " +
+           number(static_cast<uint64_t>(trim.high_bits)) + " high bits of " + ncast_dtype_name(model.shape.dtype);
+  return "";
+}
+
+std::string problem_of_masks(const Model& model) {
+  const uint64_t row_bytes = model.shape.row_bytes();
+  if (model.coder != Coder::INVARIANT)
+    return model.chunk_bytes != 0 || model.clusters != 0 || !model.masks.empty() || !model.values.empty()
+               ? "masks without the coder invariant"
+               : "";
+  if (!std::has_single_bit(model.chunk_bytes) || model.chunk_bytes > 8)
+    return "chunks of " + number(model.chunk_bytes) + " bytes (known: 1, 2, 4, 8)";
+  if (row_bytes % model.chunk_bytes != 0)
+    return "rows of " + number(row_bytes) + " bytes do not consist of chunks of " + number(model.chunk_bytes);
+  if (model.clusters < 1 || model.clusters > max_clusters)
+    return number(model.clusters) + " clusters (1 to " + number(max_clusters) + ")";
+  if (model.masks.size() != model.clusters * row_bytes || model.values.size() != model.clusters * row_bytes)
+    return "masks of another size";
+  for (size_t i = 0; i < model.masks.size(); ++i)
+    if ((model.values[i] & ~model.masks[i]) != 0) return "values outside the masks";
+  return "";
+}
+
+}  // namespace
+
+const char* name_of(Coder coder) { return rows[static_cast<size_t>(coder)].name; }
+bool allows_stages(Coder coder) { return rows[static_cast<size_t>(coder)].stages; }
+
+int Model::cluster_bits() const { return clusters < 2 ? 0 : static_cast<int>(std::bit_width(clusters - 1)); }
+
+bool window_allows(ncast_dtype dtype, int low_bits) {
+  if (codec::window::value_type(dtype).value_bytes == 0) return false;
+  switch (dtype) {
+    case NCAST_FLOAT16: return low_bits == 0 || low_bits == 3;
+    case NCAST_FLOAT32: return low_bits == 0 || low_bits == 8 || low_bits == 16;
+    case NCAST_FLOAT64: return low_bits % 8 == 0 && low_bits <= 48;
+    default: return low_bits == 0;
+  }
+}
+
+std::string problem_of(const Model& model) {
+  const size_t elem_bytes = ncast_dtype_bytes(model.shape.dtype);
+  if (elem_bytes == 0) return "value type " + number(static_cast<uint64_t>(model.shape.dtype)) + " is unknown";
+  if (model.shape.elems < 1 || model.shape.elems > max_row_bytes / elem_bytes)
+    return "rows of " + number(model.shape.elems) + " values of " + number(elem_bytes) + " bytes (1 to " +
+           number(max_row_bytes) + " bytes are possible)";
+  if (static_cast<size_t>(model.coder) >= std::size(rows))
+    return "coder " + number(static_cast<uint64_t>(model.coder)) + " is unknown";
+  if ((model.has_zeros || model.has_trim) && !allows_stages(model.coder))
+    return std::string("no stage can precede ") + name_of(model.coder);
+  if (model.coder == Coder::WINDOW && !window_allows(model.shape.dtype, 0))
+    return std::string("window does not support ") + ncast_dtype_name(model.shape.dtype);
+  const std::string trim = problem_of_trim(model);
+  return !trim.empty() ? trim : problem_of_masks(model);
+}
+
+}  // namespace narrowcast::store
