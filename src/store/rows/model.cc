@@ -23,8 +23,8 @@ std::string number(uint64_t value) { return std::to_string(value); }
 std::string problem_of_trim(const Model& model) {
   const Trim& trim = model.trim;
   if (trim.low_bits + trim.high_bits > model.elem_bits())
-    return "trims " + number(static_cast<uint64_t>(trim.low_bits + trim.high_bits)) + " bits of values of " +
-           number(static_cast<uint64_t>(model.elem_bits()));
+    return "trims " + std::to_string(trim.low_bits + trim.high_bits) + " bits of values of " +
+           std::to_string(model.elem_bits());
   const auto exceeds = [](uint64_t value, int bits) { return bits < 64 && value >> bits != 0; };
   if (exceeds(trim.low, trim.low_bits) || exceeds(trim.high, trim.high_bits)) return "trimmed bits exceed their count";
   if (!model.has_trim && trim != Trim{}) return "trimmed bits without the stage trim";

@@ -30,7 +30,8 @@ struct WindowLayout {
   constexpr int far_bytes() const { return exponent_bits > 8 ? 2 : 1; }
   // One lane of a group, 32 values.
   constexpr size_t lane_bytes(int width) const {
-    return static_cast<size_t>(codec::window::lanes * (tail_bytes + rest_bytes) + 4 * (rest_bits + width));
+    const int bytes = codec::window::lanes * (tail_bytes + rest_bytes) + 4 * (rest_bits + width);
+    return static_cast<size_t>(bytes);
   }
   // The sections of `elems` values before the tokens.
   constexpr size_t fixed_bytes(size_t elems, int width) const {
