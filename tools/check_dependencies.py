@@ -87,7 +87,7 @@ PACKAGES_OF = {
     "cli": CLI_PACKAGES,
     "__main__": CLI_PACKAGES,
     "_torch": TORCH_PACKAGES,
-    "integrations": TORCH_PACKAGES | {"sglang", "vllm"},
+    "integrations": TORCH_PACKAGES | {"diffusers", "sglang", "vllm"},
     "torch": TORCH_PACKAGES,
     "torch_backend": TORCH_PACKAGES,
 }

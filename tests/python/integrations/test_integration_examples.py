@@ -14,7 +14,8 @@ import pytest
 ROOT = Path(__file__).parents[3]
 EXAMPLES = sorted((ROOT / "examples" / "integrations").glob("*.py"))
 SECONDS = 240
-NEEDS_A_SERVER = {"vllm_kv_offload"}
+# Why a script does not run here.
+NEEDS = {"vllm_kv_offload": "a GPU and a model", "diffusers_groups": "a GPU"}
 
 
 def packages(path: Path) -> set[str]:
@@ -27,8 +28,8 @@ def packages(path: Path) -> set[str]:
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_the_script_runs(path, tmp_path):
-    if path.stem in NEEDS_A_SERVER:
-        pytest.skip("needs a GPU and a model")
+    if path.stem in NEEDS:
+        pytest.skip(f"needs {NEEDS[path.stem]}")
     missing = sorted(name for name in packages(path) if importlib.util.find_spec(name) is None)
     if missing:
         pytest.skip(f"{', '.join(missing)} is not installed")

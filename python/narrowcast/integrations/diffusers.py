@@ -1,0 +1,147 @@
+"""Group offloading of diffusers, with weights that are encoded in host memory.
+
+diffusers.hooks.apply_group_offloading(transformer, torch.device("cuda"), offload_type="leaf_level", use_stream=True)
+groups = encode_groups(transformer)
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from diffusers.hooks.group_offloading import GroupOffloadingHook
+from torch import nn
+
+from .._torch.encoded import EncodedTensors, supported_device
+
+__all__ = ["EncodedGroups", "encode_groups"]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
+def encode_groups(module: nn.Module, *, codec: str = "window", threads: int = 0) -> EncodedGroups:
+    """Encodes the offloaded weights of a module to which `apply_group_offloading` was applied. Changes it in place.
+
+    codec: one of `narrowcast.codecs()`.
+    threads: for encoding and decoding on the CPU; 0: the CPUs that this process may use.
+
+    diffusers decides as before when a group is loaded, ahead or not, and released; loading decodes on its stream. Its
+    pinned copies of the weights are freed.
+
+    Raises ValueError if the module has no offloaded groups, or they are on a disk, loaded, or encoded already.
+    """
+    found = [(name, hook.group) for name, hook in _hooks(module)]
+    groups = {id(group): (name, group) for name, group in reversed(found)}
+    if not groups:
+        raise ValueError("the module has no offloaded groups: call apply_group_offloading first")
+    for name, group in groups.values():
+        if isinstance(group.__dict__.get("onload_"), _Bound):
+            raise ValueError(f"the group of {name!r} is encoded already")
+        if group.offload_to_disk_path is not None:
+            raise ValueError(f"the group of {name!r} is offloaded to a disk")
+    return EncodedGroups([_Group(name, group, codec, threads) for name, group in reversed(groups.values())])
+
+
+def _hooks(module: nn.Module) -> Iterator[tuple[str, GroupOffloadingHook]]:
+    for name, inner in module.named_modules():
+        registry = getattr(inner, "_diffusers_hook", None)
+        for hook in registry.hooks.values() if registry is not None else ():
+            if isinstance(hook, GroupOffloadingHook):
+                yield name, hook
+
+
+class EncodedGroups:
+    """The encoded groups of a module."""
+
+    def __init__(self, groups: list[_Group]) -> None:
+        self._groups = groups
+
+    @property
+    def raw_bytes(self) -> int:
+        """Bytes of the weights."""
+        return sum(one.encoded.raw_bytes for one in self._groups)
+
+    @property
+    def wire_bytes(self) -> int:
+        """Bytes that they take in host memory."""
+        return sum(one.encoded.wire_bytes for one in self._groups)
+
+    @property
+    def ratio(self) -> float | None:
+        """Wire bytes / raw bytes (smaller is better); None if there are no weights."""
+        return self.wire_bytes / self.raw_bytes if self.raw_bytes else None
+
+    def check(self) -> None:
+        """Waits for the GPU and raises CorruptError if encoded weights no longer decode."""
+        for one in self._groups:
+            one.encoded.check()
+
+    def __len__(self) -> int:
+        return len(self._groups)
+
+    def __repr__(self) -> str:
+        return f"EncodedGroups({len(self)} groups, {self.wire_bytes} of {self.raw_bytes} bytes)"
+
+
+class _Group:
+    def __init__(self, name: str, group: Any, codec: str, threads: int) -> None:
+        self._group = group
+        self._device = supported_device(group.onload_device)
+        tensors = [tensor for module in group.modules for tensor in (*module.parameters(), *module.buffers())]
+        # Without duplicates, such as tied weights.
+        self._tensors = list({id(one): one for one in (*tensors, *group.parameters, *group.buffers)}.values())
+        names = [str(number) for number in range(len(self._tensors))]
+        self.encoded = EncodedTensors(
+            dict(zip(names, (one.data for one in self._tensors), strict=True)),
+            device=self._device,
+            codec=codec,
+            threads=threads,
+        )
+        self._names = names
+        self._placeholders = [_placeholder(one.data, group.offload_device) for one in self._tensors]
+        group.onload_, group.offload_ = _Bound(self.onload), _Bound(self.offload)
+        # Pinned copies, which the encoded weights replace.
+        group.cpu_param_dict = {}
+        self.offload()
+
+    def onload(self) -> None:
+        group = self._group
+        stream = group.stream
+        if stream is None:
+            tensors = self.encoded.read(self._names, device=self._device)
+        else:
+            using = group._torch_accelerator_module.current_stream()
+            stream.synchronize()
+            with group._torch_accelerator_module.stream(stream):
+                tensors = self.encoded.read(self._names, device=self._device)
+            for one in tensors:
+                # Released tensors are not overwritten before the model is done with them.
+                one.record_stream(using)
+        for old, new in zip(self._tensors, tensors, strict=True):
+            old.data = new
+
+    def offload(self) -> None:
+        for tensor, placeholder in zip(self._tensors, self._placeholders, strict=True):
+            tensor.data = placeholder
+
+
+class _Bound:
+    """A method of an encoded group, in place of one of diffusers, which compilers leave alone."""
+
+    def __init__(self, function: Any) -> None:
+        self._function = torch.compiler.disable(function)
+
+    def __call__(self) -> None:
+        self._function()
+
+
+def _placeholder(tensor: torch.Tensor, device: Any) -> torch.Tensor:
+    """A tensor of the same shape that takes no memory. Its values are NaN, so that a use by mistake is seen."""
+    one = torch.zeros((), dtype=tensor.dtype, device=device)
+    with contextlib.suppress(RuntimeError):  # integers
+        one = torch.full((), torch.nan, dtype=tensor.dtype, device=device)
+    return one.expand(tensor.shape)
