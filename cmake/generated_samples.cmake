@@ -25,8 +25,25 @@ add_custom_command(OUTPUT ${cuda_samples} ${host_samples} COMMAND write_generate
 add_library(generated_samples OBJECT ${cuda_samples})
 target_link_libraries(generated_samples PRIVATE narrowcast_flags)
 
+# The kernels of the store are compiled by the host compiler, too: from a copy of their headers in which those with
+# inline assembly are replaced by simt/cuda.h.
+set(simt_headers ${PROJECT_BINARY_DIR}/simt_headers)
+file(GLOB store_headers RELATIVE ${PROJECT_SOURCE_DIR}/src CONFIGURE_DEPENDS
+  ${PROJECT_SOURCE_DIR}/src/store/cuda/*.cuh ${PROJECT_SOURCE_DIR}/src/store/cuda/*.h)
+foreach(header IN LISTS store_headers ITEMS codec/frame/layout.h codec/window/format.h codec/window/packing.cuh
+    codec/window/parts.cuh device/copy.cuh store/rows/format.h
+    store/rows/window_layout.h)
+  configure_file(${PROJECT_SOURCE_DIR}/src/${header} ${simt_headers}/${header} COPYONLY)
+endforeach()
+foreach(header device/warp.cuh device/ptx/async_copy.cuh device/ptx/system_memory.cuh)
+  file(CONFIGURE OUTPUT ${simt_headers}/${header} CONTENT "#include \"executor/cuda/generated/simt/cuda.h\"\n")
+endforeach()
+set(store_kernels ${tests}/store/cuda/simt/gather_test.inc)
+
+set_source_files_properties(${store_kernels} PROPERTIES LANGUAGE CXX COMPILE_OPTIONS
+  "-iquote${simt_headers};-include;executor/cuda/generated/simt/cuda.h;-w")
 set_source_files_properties(${host_samples} PROPERTIES COMPILE_OPTIONS "-w")
-add_area_test(simt_test ${simt}/machine.cc ${simt}/generated_kernels.inc ${host_samples})
+add_area_test(simt_test ${simt}/machine.cc ${simt}/generated_kernels.inc ${host_samples} ${store_kernels})
 target_link_libraries(simt_test PRIVATE test_main)
 
 # The batch kernels of codecs, with the same machine. Headers with inline assembly are replaced.

@@ -32,6 +32,7 @@ ALLOWED: dict[str, set[str]] = {
     "comm": {"bootstrap", "codec", "executor", "operation", "plan", "select", "status"},
     "instances": {"codec", "device", "executor"},
     "store/rows": {"codec", "status"},
+    "store/cuda": {"codec", "device", "status", "store/rows"},
     "nccl/abi": set(),
     "nccl/report": {"nccl/abi"},
     "nccl/settings": {"codec", "nccl/abi", "nccl/report"},

@@ -53,6 +53,8 @@ __device__ __forceinline__ void store_relaxed(uint32_t* to, uint32_t value) {
 
 // Orders all writes that this thread has made or observed before its later writes.
 __device__ __forceinline__ void fence_system() { asm volatile("fence.acq_rel.sys;" ::: "memory"); }
+// The same, and also before its later reads; all such fences of all threads have one order.
+__device__ __forceinline__ void fence_system_total() { asm volatile("fence.sc.sys;" ::: "memory"); }
 
 // Acquire and release within a CTA, for global or shared memory.
 __device__ __forceinline__ uint32_t load_acquire_cta(const uint32_t* from) {

@@ -1,5 +1,5 @@
-// What generated kernels use of CUDA, for machine.h. Included instead of nvrtc_prelude.cuh, device/warp.cuh and those
-// of device/ptx/, whose functions it replaces.
+// What generated kernels and those of the store use of CUDA, for machine.h. Included instead of nvrtc_prelude.cuh,
+// device/warp.cuh and those of device/ptx/, whose functions it replaces.
 #pragma once
 
 #include <algorithm>
@@ -84,6 +84,9 @@ inline uint32_t __reduce_max_sync(uint32_t, uint32_t value) {
 }
 inline int __popc(uint32_t value) { return std::popcount(value); }
 inline int __ffs(uint32_t value) { return value == 0 ? 0 : std::countr_zero(value) + 1; }
+inline int __ffsll(long long value) {
+  return value == 0 ? 0 : std::countr_zero(static_cast<unsigned long long>(value)) + 1;
+}
 inline uint32_t __funnelshift_r(uint32_t low, uint32_t high, uint32_t shift) {
   return static_cast<uint32_t>((uint64_t{high} << 32 | low) >> (shift % 32));
 }
@@ -201,6 +204,7 @@ inline void store_release(uint32_t* to, uint32_t value) { *to = value; }
 inline void store_release(uint64_t* to, uint64_t value) { *to = value; }
 inline void store_release_cta(uint32_t* to, uint32_t value) { *to = value; }
 inline void fence_system() {}
+inline void fence_system_total() {}
 inline uint4 load_16_bytes_relaxed(const void* from) { return loaded(static_cast<const uint4*>(from)); }
 inline void store_16_bytes_relaxed(void* to, uint4 value) { *static_cast<uint4*>(to) = value; }
 inline void start_copy_of_16_bytes(void* shared, const void* global) {
@@ -208,6 +212,13 @@ inline void start_copy_of_16_bytes(void* shared, const void* global) {
 }
 inline void wait_for_copies_of_16_bytes() { simt::finish(simt::current->loads); }
 inline uint64_t nanoseconds() { return 0; }
+
+// device/ptx/async_copy.cuh
+inline void start_copy_of_4_bytes(void* shared, const void* global) {
+  simt::start(simt::current->loads, {shared, global, 4});
+}
+inline void commit_copies() { simt::commit_loads(); }
+inline void wait_for_all_but(uint32_t groups) { simt::finish_loads_but(groups); }
 
 // device/ptx/bulk_copy.cuh
 inline void order_stores_before_bulk_copies() {}

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 namespace simt {
 namespace {
@@ -158,6 +159,19 @@ void start(std::vector<Copy>& copies, const Copy& copy) {
 void finish(std::vector<Copy>& copies) {
   for (const Copy& copy : copies) std::memcpy(copy.to, copy.from, copy.bytes);
   copies.clear();
+}
+
+void commit_loads() {
+  current->load_groups.push_back(std::move(current->loads));
+  current->loads.clear();
+}
+
+void finish_loads_but(size_t groups) {
+  std::vector<std::vector<Copy>>& all = current->load_groups;
+  while (all.size() > groups) {
+    finish(all.front());
+    all.erase(all.begin());
+  }
 }
 
 }  // namespace simt

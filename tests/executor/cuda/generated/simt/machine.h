@@ -38,6 +38,7 @@ struct Lane {
   uint32_t number = 0;  // in the warp
   bool ended = false, waits = false, polled = false;
   std::vector<Copy> loads, bulk_loads, bulk_stores;
+  std::vector<std::vector<Copy>> load_groups;  // those that have been committed
 };
 struct Warp {
   Cta* cta = nullptr;
@@ -89,5 +90,8 @@ char* shared_memory();
 // Executes the copies now, or later by chance.
 void start(std::vector<Copy>& copies, const Copy& copy);
 void finish(std::vector<Copy>& copies);
+// Ends a group of loads of this thread; finishes all groups except for the last ones.
+void commit_loads();
+void finish_loads_but(size_t groups);
 
 }  // namespace simt

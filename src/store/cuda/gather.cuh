@@ -1,0 +1,224 @@
+// The gather kernel: warps fetch rows from host memory ahead of time, decode them in shared memory and store them.
+#pragma once
+
+#include <cstdint>
+
+#include "../../device/copy.cuh"
+#include "../../device/ptx/system_memory.cuh"
+#include "../../device/warp.cuh"
+#include "../rows/format.h"
+#include "bit_stream.cuh"
+#include "fetch_ring.cuh"
+#include "gather_arguments.h"
+#include "row_output.cuh"
+#include "tile.cuh"
+
+namespace narrowcast::store::cuda {
+
+// A coder for device code decodes the rows of the warp's tiles from payloads in shared memory:
+//
+//   Staged       an element as it is decoded, an unsigned integer
+//   piece_elems  elements that are decoded at a time
+//   has_header   false: the payload is the row, and nothing below is used
+//   map_bit      where the zero map begins in the payload, in bits
+//   Coder(tile, row_format, coder_format, header, payload, payload_bytes, elems)
+//       payload: begins with the header word; 4-byte aligned. payload_bytes: readable bytes, 0 in tiles without a row.
+//       elems: of those that reach the coder
+//   elems()      the same, or 0 if the payload is too short for them
+//   decode(piece, staged)  decodes a piece to `staged` (16-byte aligned); called for all pieces in order until no tile
+//       has any left
+//   ok()         after the last piece: false in any lane of a tile whose payload does not follow the format; anything
+//       in tiles without a row
+template <typename Coder>
+class Gather {
+ public:
+  __device__ Gather(const GatherArguments& arguments, const TableState& state, char* memory, int lane)
+      : arguments_(arguments),
+        format_(arguments.format),
+        shape_(arguments.shape),
+        tile_(arguments.shape.tile_lanes, lane),
+        lane_(lane),
+        rows_(32 / arguments.shape.tile_lanes),
+        staged_(memory + tile_.number * shape_.staged_area),
+        spare_(memory + rows_ * shape_.staged_area),
+        ring_(arguments, state.row_count, !Coder::has_header && state.has_redirects != 0,
+              spare_ + shape_.spare_rows * shape_.spare_area, lane) {}
+
+  __device__ void run() {
+    for (; ring_.has_step(); ring_.advance()) {
+      ring_.wait();
+      step();
+    }
+    count();
+  }
+
+ private:
+  // A row of a tile: its payload in shared memory.
+  struct Row {
+    bool exists;  // false: the tile has none
+    const char* payload;
+    uint32_t payload_bytes;  // at most
+    char* out;
+  };
+
+  __device__ void step() {
+    const FetchedRow fetched = ring_.row(tile_.number);
+    char* const out = arguments_.selection.out + fetched.output * arguments_.selection.out_stride;
+    const uint32_t payload_bytes = fetched.bytes(), slot_bytes = min(payload_bytes, shape_.slot_bytes);
+    const bool is_selected = fetched.output != no_row, exists = is_selected && payload_bytes != 0;
+    const char* const slot = ring_.slot(tile_.number);
+    const uint32_t header = !exists ? 0 : Coder::has_header ? word_at(slot) : ring_.header(tile_.number);
+    const bool is_redirected = exists && (header & place_mask) == place_redirect;
+    const bool is_far = is_redirected || (exists && payload_bytes > shape_.slot_bytes);
+
+    const bool is_bad = is_selected && !exists;
+    if (__any_sync(device::all_lanes, is_bad)) store_zeros(tile_, out, is_bad ? format_.row_bytes : 0);
+    if (tile_.lane == 0) {
+      rows_read_ += exists;
+      bad_indices_ += is_bad;
+      redirected_rows_ += is_redirected;
+      fetched_bytes_ += exists ? slot_bytes : 0;
+    }
+
+    Row row{exists && !is_far, slot, slot_bytes, out};
+    uint32_t far = __ballot_sync(device::all_lanes, is_far && tile_.lane == 0);
+    while (true) {
+      decode(row);
+      if (far == 0) return;
+      __syncwarp();
+      row.exists = false;
+      for (uint32_t place = 0; place < shape_.spare_rows && far != 0; ++place, far &= far - 1) {
+        const int from = __ffs(static_cast<int>(far)) - 1;
+        const uint64_t number = shuffle(fetched.number, from);
+        const uint32_t its_header = __shfl_sync(device::all_lanes, header, from);
+        const Payload payload = far_payload(number, its_header);
+        char* const to = spare_ + place * shape_.spare_area;
+        device::copy_by_warp(to, reinterpret_cast<const void*>(payload.address), payload.bytes, lane_);
+        char* const its_out = reinterpret_cast<char*>(shuffle(reinterpret_cast<uintptr_t>(out), from));
+        if (tile_.number == place) row = {true, to, payload.bytes, its_out};
+        if (lane_ == 0) fetched_bytes_ += payload.bytes;
+      }
+      __syncwarp();
+    }
+  }
+
+  // Where a row is that is not, or not entirely, in its slot. No bytes if the redirect is invalid.
+  __device__ Payload far_payload(uint64_t number, uint32_t header) const {
+    if ((header & place_mask) != place_redirect) {
+      const Payload payload = ring_.payload_of(number);
+      return {payload.address, min(payload.bytes, shape_.spare_area)};
+    }
+    const RowPlaces& places = arguments_.places;
+    const uint32_t entry = header >> redirect_shift;
+    if (entry >= places.entry_count) return {reinterpret_cast<uintptr_t>(places.entries), 0};
+    return {reinterpret_cast<uintptr_t>(places.entries) + entry * places.entry_stride, shape_.spare_area};
+  }
+
+  __device__ void decode(const Row& row) {
+    bool ok = true;
+    if constexpr (!Coder::has_header) {
+      ok = !row.exists || row.payload_bytes >= format_.row_bytes;
+      copy_row(tile_, row.out, row.payload, row.exists && ok ? format_.row_bytes : 0, arguments_.selection.unit_bytes);
+    } else {
+      const bool has_header = row.exists && row.payload_bytes >= 4;
+      const uint32_t header = has_header ? word_at(row.payload) : 0;
+      const bool is_raw = has_header && (header & raw_bit) != 0;
+      if (__any_sync(device::all_lanes, is_raw)) {
+        ok = !is_raw || (header == raw_bit && row.payload_bytes >= 4 + format_.row_bytes);
+        copy_row(tile_, row.out, row.payload + 4, is_raw && ok ? format_.row_bytes : 0,
+                 arguments_.selection.unit_bytes);
+      }
+      const bool is_coded = has_header && !is_raw && (header & place_mask) == place_here;
+      if (__any_sync(device::all_lanes, is_coded)) {
+        const bool follows_format = decode_coded(row, header, is_coded);
+        ok = ok && (!is_coded || follows_format);
+      }
+      ok = ok && row.exists == (is_raw || is_coded);
+    }
+    ok = tile_.all(ok);
+    if (!__any_sync(device::all_lanes, !ok)) return;
+    __syncwarp();
+    store_zeros(tile_, row.out, ok ? 0 : format_.row_bytes);
+    if (tile_.lane == 0 && !ok) ++corrupt_rows_;
+  }
+
+  __device__ bool decode_coded(const Row& row, uint32_t header, bool is_coded) {
+    using Staged = typename Coder::Staged;
+    const uint32_t payload_bytes = is_coded ? row.payload_bytes : 0;
+    Stages stages(format_, tile_, BitStream(row.payload, payload_bytes), Coder::map_bit);
+    uint32_t elems = is_coded ? format_.elems : 0;
+    if (format_.has_zeros) {
+      elems = stages.count();
+      store_zeros(tile_, row.out, is_coded ? format_.row_bytes : 0);
+      __syncwarp();
+    }
+    Coder coder(tile_, format_, arguments_.coder, header, row.payload, payload_bytes, elems);
+    elems = coder.elems();
+    const uint32_t most = __reduce_max_sync(device::all_lanes, elems);
+    const uint32_t unit_bytes = arguments_.selection.unit_bytes;
+    for (uint32_t first = 0; first < most; first += Coder::piece_elems) {
+      coder.decode(first / Coder::piece_elems, staged_);
+      __syncwarp();
+      const uint32_t count = first < elems ? min(elems - first, Coder::piece_elems) : 0;
+      if (format_.has_zeros || format_.has_trim) {
+        stages.template store<Staged>(row.out, staged_, first, count);
+      } else {
+        copy_row(tile_, row.out + first * sizeof(Staged), staged_, count * sizeof(Staged), unit_bytes);
+      }
+      __syncwarp();
+    }
+    return coder.ok();
+  }
+
+  __device__ static uint32_t word_at(const char* from) { return *reinterpret_cast<const uint32_t*>(from); }
+  __device__ static uint64_t shuffle(uint64_t value, int from) {
+    return __shfl_sync(device::all_lanes, static_cast<unsigned long long>(value), from);
+  }
+
+  __device__ void count() {
+    GatherCounters& counters = *arguments_.counters;
+    const auto add = [&](unsigned long long& to, uint32_t own) {
+      const uint32_t sum = __reduce_add_sync(device::all_lanes, own);
+      if (lane_ == 0 && sum != 0) atomicAdd(&to, static_cast<unsigned long long>(sum));
+    };
+    add(counters.rows, rows_read_);
+    add(counters.redirected_rows, redirected_rows_);
+    add(counters.bad_indices, bad_indices_);
+    add(counters.corrupt_rows, corrupt_rows_);
+    if (fetched_bytes_ != 0) atomicAdd(&counters.fetched_bytes, fetched_bytes_);
+  }
+
+  const GatherArguments& arguments_;
+  const RowFormat& format_;
+  const GatherShape& shape_;
+  Tile tile_;
+  int lane_;
+  uint32_t rows_;  // of a step
+  char* staged_;
+  char* spare_;
+  FetchRing ring_;
+  uint32_t rows_read_ = 0, redirected_rows_ = 0, bad_indices_ = 0, corrupt_rows_ = 0;
+  unsigned long long fetched_bytes_ = 0;
+};
+
+// The last CTA tells the writer that the call has ended.
+__device__ inline void end_call(const CallWords& reader) {
+  if (reader.finished == nullptr) return;
+  __syncthreads();
+  if (threadIdx.x != 0) return;
+  __threadfence();
+  if (atomicAdd(reader.ended_ctas, 1u) + 1 != gridDim.x) return;
+  *reader.ended_ctas = 0;
+  __threadfence();
+  device::store_release(reader.finished, static_cast<uint64_t>(*reader.calls));
+}
+
+template <typename Coder>
+__device__ void gather(const GatherArguments& arguments, char* shared_memory) {
+  const TableState state = arguments.reader.state != nullptr ? *arguments.reader.state : arguments.state;
+  Gather<Coder>(arguments, state, shared_memory + device::warp_id() * arguments.shape.warp_bytes, device::lane_id())
+      .run();
+  end_call(arguments.reader);
+}
+
+}  // namespace narrowcast::store::cuda

@@ -1,0 +1,105 @@
+// The arguments of the gather kernels: plain structs, shared by host and device code.
+#pragma once
+
+#include <cstdint>
+
+namespace narrowcast::store::cuda {
+
+// What the rows of a table are, decoded.
+struct RowFormat {
+  uint32_t elems;  // invariant: chunks
+  uint32_t elem_bytes;
+  uint32_t row_bytes;
+  // The stages in front of the coder. An element is part << shift | fill, where part is what the coder decodes.
+  uint32_t has_zeros;
+  uint32_t has_trim;
+  uint32_t shift;
+  uint64_t fill;
+};
+
+// The parameters of the coder.
+struct CoderFormat {
+  uint32_t tail_bytes;    // window: bytes of an element below its head that are stored
+  uint32_t low_bits;      // window: removed by the trim
+  uint32_t part_bits;     // plain: bits of an element
+  uint32_t chunk_bytes;   // invariant
+  uint32_t clusters;      // invariant
+  uint32_t cluster_bits;  // invariant
+  const void* masks;      // invariant: as long as a row, one for each cluster; in device memory
+  const void* values;
+};
+
+// Where the payloads of a table are. The memory of the host is mapped.
+struct RowPlaces {
+  const char* slots;        // 128-byte aligned; readable to the next multiple of 16 after the last payload
+  uint64_t stride;          // of the slots; 0 if `offsets` say where payloads begin
+  const uint32_t* offsets;  // device memory: in units of unit_bytes, one more than there are rows
+  uint32_t unit_bytes;
+  const uint32_t* headers;  // coder raw: one word per row, which is a redirect or 0
+  const char* entries;      // 16-byte aligned
+  uint64_t entry_stride;    // a multiple of 16
+  uint32_t entry_count;
+};
+
+// What a call sees of a table that may be written meanwhile.
+struct TableState {
+  uint64_t row_count;      // rows with higher numbers do not exist (yet)
+  uint32_t has_redirects;  // coder raw: some headers are not 0
+};
+
+// Which rows a call reads, and where they go.
+struct Selection {
+  const void* indices;    // device memory; NULL: row i is first + i * step
+  uint32_t index_bytes;   // 4 or 8; signed
+  const uint32_t* order;  // device memory: the order in which to read the indices; NULL: as they are
+  uint64_t first;
+  int64_t step;
+  uint64_t count;  // less than 2^32
+  char* out;
+  uint64_t out_stride;  // in bytes
+  uint32_t unit_bytes;  // largest power of two up to 16 that divides out, out_stride and the size of a row
+};
+
+// Sums over the calls of a stream context; in device memory.
+struct GatherCounters {
+  unsigned long long rows, fetched_bytes, redirected_rows, bad_indices, corrupt_rows;
+};
+
+// Tells the writer which calls are reading: docs/format/table.md.
+struct CallWords {    // all NULL if the table is never written
+  uint64_t* started;  // host memory
+  uint64_t* finished;
+  const TableState* state;    // device memory: what the call sees; written when it starts
+  unsigned long long* calls;  // device memory: calls started so far
+  uint32_t* ended_ctas;       // device memory, 0 between calls
+};
+
+// How a CTA uses its shared memory.
+struct GatherShape {
+  uint32_t tile_lanes;     // lanes for a row: a power of two
+  uint32_t slot_bytes;     // fetched ahead for each row; a multiple of 16
+  uint32_t slot_lines;     // the most 128-byte lines that they touch
+  uint32_t lines_inverse;  // 2^31 / slot_lines + 1
+  uint32_t slot_area;      // shared memory of a slot
+  uint32_t stages;         // 2 to max_stages: steps that are fetched ahead, the current one included
+  uint32_t spare_rows;     // redirected or long rows that are fetched at a time
+  uint32_t spare_area;     // shared memory of one of them
+  uint32_t staged_area;    // shared memory of a row's piece of decoded elements; 0: the payload is the row
+  uint32_t warp_bytes;     // shared memory of a warp
+  uint32_t warps;          // of a CTA
+};
+
+inline constexpr uint32_t max_stages = 8;
+
+struct GatherArguments {
+  RowFormat format;
+  CoderFormat coder;
+  RowPlaces places;
+  TableState state;  // if it never changes
+  Selection selection;
+  CallWords reader;
+  GatherCounters* counters;
+  GatherShape shape;
+};
+
+}  // namespace narrowcast::store::cuda

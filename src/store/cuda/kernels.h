@@ -1,0 +1,23 @@
+// The gather kernels. Parameter: GatherArguments. One CTA per SM, of GatherShape::warps warps.
+#pragma once
+
+#include <cstdint>
+
+#include "narrowcast/types.h"
+#include "store/cuda/gather_arguments.h"
+#include "store/cuda/shape.h"
+
+namespace narrowcast::store::cuda {
+
+struct GatherKernel {
+  const void* function;   // NULL if there is none
+  uint32_t staged_bytes;  // of a decoded element; 0 if rows are not coded
+};
+
+GatherKernel raw_kernel();
+GatherKernel plain_kernel(uint32_t elem_bytes);
+GatherKernel invariant_kernel(uint32_t chunk_bytes);
+// low_bits: of a value, removed by the trim.
+GatherKernel window_kernel(ncast_dtype dtype, uint32_t low_bits);
+
+}  // namespace narrowcast::store::cuda

@@ -1,0 +1,33 @@
+#include <algorithm>
+
+#include "device/early_launch.cuh"
+#include "store/cuda/launch.h"
+
+namespace narrowcast::store::cuda {
+
+cudaError_t find_gather_machine(GatherMachine* machine) {
+  int device = 0, sms = 0, shared_bytes = 0;
+  cudaError_t error = cudaGetDevice(&device);
+  if (error == cudaSuccess) error = cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, device);
+  if (error == cudaSuccess)
+    error = cudaDeviceGetAttribute(&shared_bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
+  *machine = {static_cast<uint32_t>(sms), static_cast<size_t>(shared_bytes)};
+  return error;
+}
+
+cudaError_t prepare_gather(const GatherKernel& kernel, const GatherShape& shape) {
+  return cudaFuncSetAttribute(kernel.function, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                              static_cast<int>(shape.warps * shape.warp_bytes));
+}
+
+cudaError_t launch_gather(const GatherKernel& kernel, const GatherArguments& arguments, uint32_t sms,
+                          cudaStream_t stream) {
+  const GatherShape& shape = arguments.shape;
+  const uint64_t rows_per_cta = uint64_t{32 / shape.tile_lanes} * shape.warps;
+  const uint64_t useful = std::max<uint64_t>((arguments.selection.count + rows_per_cta - 1) / rows_per_cta, 1);
+  const auto ctas = static_cast<uint32_t>(std::min<uint64_t>(useful, sms));
+  return device::launch(kernel.function, ctas, shape.warps, size_t{shape.warps} * shape.warp_bytes, stream, false,
+                        arguments);
+}
+
+}  // namespace narrowcast::store::cuda

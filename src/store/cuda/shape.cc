@@ -1,0 +1,50 @@
+#include "store/cuda/shape.h"
+
+#include <algorithm>
+#include <bit>
+
+namespace narrowcast::store::cuda {
+namespace {
+
+constexpr uint32_t line_bytes = 128, piece_elems = 1024;
+constexpr uint32_t record_bytes = 16 + 4;  // of a row in a stage: FetchedRow and the header word
+// A lane decodes up to 32 elements, and copies 64 bytes of rows that are not coded.
+constexpr uint32_t lane_elems = 32, lane_bytes = 64;
+// Redirected rows are rare; more of them than fit here take several turns.
+constexpr uint32_t spare_bytes = 2048;
+
+constexpr uint32_t rounded(uint32_t bytes, uint32_t to) { return (bytes + to - 1) / to * to; }
+
+}  // namespace
+
+GatherShape gather_shape(const ShapeInput& input, size_t shared_bytes) {
+  GatherShape shape = {};
+  const uint32_t lanes = input.is_coded ? input.elems / lane_elems : (input.row_bytes + lane_bytes - 1) / lane_bytes;
+  shape.tile_lanes = std::bit_ceil(std::clamp(lanes, 1u, 32u));
+  const uint32_t rows = 32 / shape.tile_lanes;
+
+  shape.slot_bytes = rounded(input.slot_bytes, 16);
+  const uint32_t skew = input.slot_alignment % 16 == 0 ? 0 : 15;
+  shape.slot_area = rounded(shape.slot_bytes + skew, 16);
+  const auto aligned_to =
+      static_cast<uint32_t>(std::min<uint64_t>(input.slot_alignment & -input.slot_alignment, line_bytes));
+  shape.slot_lines = rounded(line_bytes - std::max(aligned_to, 16u) + shape.slot_area, line_bytes) / line_bytes;
+  shape.lines_inverse = (1u << 31) / shape.slot_lines + 1;
+
+  shape.spare_area = rounded(input.far_bytes, 16);
+  shape.spare_rows = std::clamp(spare_bytes / shape.spare_area, 1u, rows);
+  shape.staged_area = input.is_coded ? rounded(std::min(input.elems, piece_elems) * input.staged_bytes, 16) : 0;
+  const uint32_t fixed_bytes = rows * shape.staged_area + shape.spare_rows * shape.spare_area;
+  const uint32_t stage_bytes = rows * (shape.slot_area + record_bytes);
+  for (uint32_t warps = max_gather_warps; warps != 0; --warps) {
+    const auto warp_bytes = static_cast<uint32_t>(shared_bytes / warps / line_bytes * line_bytes);
+    if (warp_bytes < fixed_bytes + 2 * stage_bytes) continue;
+    shape.stages = std::min((warp_bytes - fixed_bytes) / stage_bytes, max_stages);
+    shape.warp_bytes = rounded(fixed_bytes + shape.stages * stage_bytes, line_bytes);
+    shape.warps = warps;
+    break;
+  }
+  return shape;
+}
+
+}  // namespace narrowcast::store::cuda

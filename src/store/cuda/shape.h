@@ -1,0 +1,25 @@
+// How the gather kernels divide warps and shared memory.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "store/cuda/gather_arguments.h"
+
+namespace narrowcast::store::cuda {
+
+inline constexpr uint32_t max_gather_warps = 16;  // of a CTA; there is one CTA per SM
+
+struct ShapeInput {
+  uint32_t elems, row_bytes;
+  bool is_coded;            // false: slots are rows, without header words
+  uint32_t staged_bytes;    // of a decoded element; unused if rows are not coded
+  uint32_t slot_bytes;      // to fetch ahead for each row
+  uint64_t slot_alignment;  // divides the addresses of all slots; at least 16 if rows are coded
+  uint32_t far_bytes;       // the longest payload
+};
+
+// The shape for CTAs with `shared_bytes` of shared memory. warps is 0 if not even one warp fits.
+GatherShape gather_shape(const ShapeInput& input, size_t shared_bytes);
+
+}  // namespace narrowcast::store::cuda
