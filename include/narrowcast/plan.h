@@ -67,8 +67,9 @@ NCAST_API ncast_status ncast_plan_simulate(const ncast_plan* lowered, const char
 
 // Merges groups of a lowered plan that do not need CTAs of their own, so that the plan takes no longer on the machine.
 //   scheduled: the merged plan; destroy it with ncast_plan_destroy.
-//   report: a JSON object with before and after: {groups, microseconds, most_idle}, of all ranks; most_idle is the
-//           largest share of the time, 0 to 1, in which a group does not work. Destroy it with ncast_text_destroy.
+//   report: a JSON object with before and after: {groups, microseconds, most_idle, least_idle}, of all ranks.
+//           most_idle is the largest share of the time, 0 to 1, in which a group does not work, and least_idle what it
+//           would be at least if every rank had one group, in the same time. Destroy it with ncast_text_destroy.
 // Errors: as above; UNSUPPORTED if max_groups cannot be met.
 NCAST_API ncast_status ncast_plan_schedule(const ncast_plan* lowered, const char* machine_json,
                                            const ncast_plan_simulation* simulation, ncast_plan** scheduled,

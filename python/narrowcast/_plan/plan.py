@@ -145,6 +145,7 @@ class ScheduleCost:
     groups: int  #: of all ranks: thread blocks, or sets of them
     microseconds: float  #: of a call
     most_idle: float  #: the largest share of the time, 0 to 1, in which a group does not work
+    least_idle: float  #: what it would be at least if every rank had one group, in the same time
 
 
 @dataclass(frozen=True)

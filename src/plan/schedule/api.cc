@@ -72,8 +72,10 @@ std::string report_of(const plan::simulate::Prediction& prediction, bool with_ti
 }
 
 Json json_of(const plan::schedule::Side& side) {
-  return {
-      {"groups", side.groups}, {"microseconds", rounded(side.microseconds)}, {"most_idle", rounded(side.most_idle)}};
+  return {{"groups", side.groups},
+          {"microseconds", rounded(side.microseconds)},
+          {"most_idle", rounded(side.most_idle)},
+          {"least_idle", rounded(side.least_idle)}};
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <map>
 #include <optional>
 
 #include "plan/schedule/merge.h"
@@ -17,11 +18,16 @@ constexpr double tolerance = 1e-9;  // of rounding in predicted times
 Side side_of(const simulate::Prediction& prediction) {
   Side side;
   side.microseconds = prediction.microseconds;
+  const auto idle = [&](double busy_us) {
+    return prediction.microseconds > 0 ? 1 - busy_us / prediction.microseconds : 0;
+  };
+  std::map<uint32_t, double> work_us;  // by rank
   for (const simulate::Activity& activity : prediction.groups) {
     ++side.groups;
-    if (prediction.microseconds > 0)
-      side.most_idle = std::max(side.most_idle, 1 - activity.busy_us / prediction.microseconds);
+    side.most_idle = std::max(side.most_idle, idle(activity.busy_us));
+    work_us[activity.rank] += activity.busy_us;
   }
+  for (const auto& [rank, busy_us] : work_us) side.least_idle = std::max(side.least_idle, idle(busy_us));
   return side;
 }
 

@@ -22,6 +22,7 @@ struct Side {
   uint32_t groups = 0;      // of all ranks
   double microseconds = 0;  // predicted
   double most_idle = 0;     // the largest share of the time in which a group does not work, 0 to 1
+  double least_idle = 0;    // what most_idle would be at least if every rank had one group, in the same time
 };
 
 struct Result {

@@ -70,6 +70,14 @@ TEST_CASE("groups that are never busy together are merged, in the order of their
   }
 }
 
+TEST_CASE("no number of groups keeps a rank busy that has little to do") {
+  // Rank 3 only receives; ranks 1 and 2 also send.
+  const Result result = schedule_of(chain());
+  CHECK(result.after.least_idle > 0.5);
+  CHECK(result.after.least_idle <= result.after.most_idle);
+  CHECK(result.before.least_idle <= result.before.most_idle);
+}
+
 TEST_CASE("groups with barriers or loops stay as they are") {
   const Plan plan = chain(R"(, {"steps": [{"step": "loop", "unit_bytes": 4096, "steps": [{"step": "sync"}]}]})");
   const Result result = schedule_of(plan);

@@ -37,11 +37,12 @@ def schedule(
         print(found.plan.json())
         return
     found.plan.save(output)
-    table = Table("", *(Column(name, is_number=True) for name in ("groups", "time, us", "most idle")))
+    table = Table("", *(Column(name, is_number=True) for name in ("groups", "time, us", "most idle", "at least")))
     for name, cost in (("before", found.before), ("after", found.after)):
         table.add_row(name, *_cells(cost))
     table.print()
 
 
-def _cells(cost: ScheduleCost) -> tuple[str, str, str]:
-    return str(cost.groups), f"{cost.microseconds:.1f}", f"{100 * cost.most_idle:.0f}%"
+def _cells(cost: ScheduleCost) -> tuple[str, str, str, str]:
+    most, least = (f"{100 * share:.0f}%" for share in (cost.most_idle, cost.least_idle))
+    return str(cost.groups), f"{cost.microseconds:.1f}", most, least
