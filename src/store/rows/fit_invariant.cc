@@ -12,7 +12,7 @@ namespace {
 using RowNumbers = std::vector<uint32_t>;
 
 // Rows that the fit looks at, and rounds of assigning rows to clusters. More of either gains less than 0.1%.
-constexpr uint64_t most_rows = 4096;
+constexpr uint64_t most_rows = 1024;
 constexpr int rounds = 4;
 constexpr uint32_t tried_clusters = 8;
 
@@ -172,9 +172,11 @@ void fit_invariant(const Sample& sample, uint32_t chunk_bytes, uint32_t clusters
     best = std::move(fit);
     model.chunk_bytes = chunk;
   };
-  for (const uint32_t chunk : {4u, 8u, 2u, 1u})
-    if (chunk_bytes == 0 || chunk == chunk_bytes) consider(chunk, clusters == 0 ? 1 : clusters);
-  if (clusters == 0) consider(model.chunk_bytes, tried_clusters);
+  for (const uint32_t chunk : {4u, 8u, 2u, 1u}) {
+    if (chunk_bytes != 0 && chunk != chunk_bytes) continue;
+    consider(chunk, clusters == 0 ? 1 : clusters);
+    if (clusters == 0) consider(chunk, tried_clusters);
+  }
 
   model.clusters = static_cast<uint32_t>(best.clusters.size());
   for (const Masks& masks : best.clusters) {

@@ -1,0 +1,147 @@
+// Which models are fitted, and how much they save.
+#include "doctest/doctest.h"
+#include "ibp.h"
+#include "nlohmann/json.hpp"
+#include "tables.h"
+
+namespace narrowcast::tests {
+namespace {
+
+uint64_t payload_bytes(const store::RowModel& model, const Table& table) {
+  if (model.uncoded()) return table.bytes.size();
+  Bytes payload(model.bound());
+  uint64_t total = 0;
+  for (uint64_t row = 0; row < table.count; ++row) total += model.encode(table.row(row), payload.data());
+  return total;
+}
+
+std::string problem_of(Table& table, const std::string& codec) {
+  std::string problem;
+  CHECK_FALSE(store::fit_rows(table.shape, table, table.count, codec, {}, &problem).has_value());
+  return problem;
+}
+
+// Rows of sparse small counts, most of them below 8, as word counts are.
+Table counts(uint64_t rows) {
+  Table table = make_table(NCAST_INT64, 64, rows, 0, 5);
+  Random random(6);
+  for (size_t at = 0; at < table.bytes.size(); at += 8) {
+    const uint64_t count = random.chance(0.05) ? 1 + std::min<uint64_t>(std::countr_zero(random.bits()), 12) : 0;
+    std::memcpy(&table.bytes[at], &count, 8);
+  }
+  return table;
+}
+
+}  // namespace
+
+// A payload has a header word where IBP has a bit elsewhere. It shows if the rest of the payload fills whole words: in sparse
+// integers of both signs, where fields are empty or whole chunks.
+TEST_CASE("the best codec is not larger than Invariant Bit Packing, except for the header words of sparse rows") {
+  uint64_t seed = 0;
+  for (const ncast_dtype dtype : all_dtypes)
+    for (size_t kind = 0; kind < table_kinds.size(); ++kind) {
+      if (sanitized && ++seed % 5 != 0) continue;
+      const uint64_t elems = 512 / ncast_dtype_bytes(dtype);
+      Table table = make_table(dtype, elems, 300, kind, seed);
+      const store::FitOptions packed{.layout = store::FitOptions::Layout::packed, .whole_source = true};
+      INFO(ncast_dtype_name(dtype), ", ", table_kinds[kind]);
+      uint64_t least = table.bytes.size();
+      for (const char* codec : {"invariant", "trim", "zeros+trim", "window", "trim+window", "zeros+trim+window"})
+        if (mantissa_bits(dtype) != 0 || std::string(codec).find("window") == std::string::npos)
+          least = std::min(least, payload_bytes(fit(table, codec, packed).model, table));
+      const bool sparse = std::string(table_kinds[kind]) == "sparse";
+      const double header_words = sparse ? 4 * static_cast<double>(table.count) : 0;
+      CHECK(static_cast<double>(least) <=
+            ibp_bytes(table.bytes.data(), table.count, table.shape.row_bytes()) + header_words);
+    }
+  Table table = counts(400);
+  CHECK(static_cast<double>(payload_bytes(fit(table, "auto", {.whole_source = true}).model, table)) <=
+        ibp_bytes(table.bytes.data(), table.count, table.shape.row_bytes()));
+}
+
+TEST_CASE("auto stores at most 1% more than the best codec") {
+  uint64_t seed = 100;
+  for (const ncast_dtype dtype : all_dtypes)
+    for (size_t kind = 0; kind < table_kinds.size(); ++kind) {
+      if (sanitized && ++seed % 5 != 0) continue;
+      Table table = make_table(dtype, 256 / ncast_dtype_bytes(dtype) + 8, 300, kind, ++seed);
+      const auto layout = seed % 2 != 0 ? store::FitOptions::Layout::stride : store::FitOptions::Layout::packed;
+      {
+        const auto stored = [&](const std::string& codec) {
+          const store::RowFit fitted = fit(table, codec, {.layout = layout});
+          if (fitted.model.uncoded()) return static_cast<double>(table.shape.row_bytes());
+          std::vector<uint32_t> sizes;
+          Bytes payload(fitted.model.bound());
+          for (uint64_t row = 0; row < table.count; ++row)
+            sizes.push_back(static_cast<uint32_t>(fitted.model.encode(table.row(row), payload.data())));
+          return layout == store::FitOptions::Layout::packed
+                     ? store::packed_row_bytes(sizes)
+                     : store::best_stride(sizes, fitted.model.bound()).stored_row_bytes;
+        };
+        const double chosen = stored("auto");
+        for (const std::string& codec : codecs_of(table.shape)) {
+          INFO(ncast_dtype_name(dtype), ", ", table_kinds[kind], ", ",
+               fit(table, "auto", {.layout = layout}).model.text(), " against ", codec, ", layout ",
+               static_cast<int>(layout));
+          CHECK(chosen <= 1.01 * stored(codec));
+        }
+      }
+    }
+}
+
+TEST_CASE("fitting reads at most a tenth of a large table, and reports it") {
+  Table table = make_table(NCAST_BFLOAT16, 64, 6000, 0, 3);
+  const auto report = nlohmann::json::parse(fit(table, "auto").report);
+  CHECK(table.rows_read == 600);
+  CHECK(report["rows"] == 6000);
+  CHECK(report["sampled_rows"] == 600);
+  CHECK(report["codec"] == "window");
+  CHECK(report["candidates"].size() == 8);
+  CHECK_FALSE(report["reason"].get<std::string>().empty());
+}
+
+TEST_CASE("random bytes are stored raw") {
+  Table table = make_table(NCAST_FLOAT32, 128, 500, 7, 3);
+  CHECK(fit(table, "auto").model.uncoded());
+}
+
+TEST_CASE("a few rows with other constant bits do not spoil the trim") {
+  Table table = make_table(NCAST_FLOAT32, 128, 500, 4, 3);
+  table.bytes[4000] |= 1;
+  const store::RowFit fitted = fit(table, "trim+window", {.whole_source = true});
+  CHECK(payload_bytes(fitted.model, table) < table.bytes.size() * 7 / 10);
+}
+
+TEST_CASE("clusters separate rows of different kinds") {
+  Table table = make_table(NCAST_UINT32, 32, 400, 5, 9);
+  const uint64_t one = payload_bytes(fit(table, "invariant:chunk=4,clusters=1").model, table);
+  const uint64_t four = payload_bytes(fit(table, "invariant:chunk=4,clusters=4").model, table);
+  CHECK(four < one * 9 / 10);
+}
+
+TEST_CASE("messages about codecs say what is wrong") {
+  Table table = make_table(NCAST_INT32, 5, 4, 0, 1);
+  CHECK(problem_of(table, "windw") ==
+        "codec 'windw': 'windw' is not a stage or coder of rows (known: auto, zeros, trim, raw, plain, window, "
+        "invariant)");
+  CHECK(problem_of(table, "window") == "window does not support int32");
+  CHECK(problem_of(table, "trim+zeros") == "codec 'trim+zeros': zeros must be the first stage, once");
+  CHECK(problem_of(table, "zeros+raw") == "codec 'zeros+raw': no stage can precede raw");
+  CHECK(problem_of(table, "invariant:chunk=3") == "codec 'invariant:chunk=3': chunk is '3', not 1, 2, 4 or 8");
+  CHECK(problem_of(table, "invariant:chunk=8") == "rows of 20 bytes do not consist of chunks of 8");
+  CHECK(problem_of(table, "trim:k=1") == "codec 'trim:k=1': plain has no parameter 'k'");
+  CHECK(problem_of(table, "") != "");
+  table.count = 0;
+  CHECK(problem_of(table, "auto") == "a codec cannot be fitted to a table without rows");
+}
+
+TEST_CASE("the stride holds most rows, and the rest overflow") {
+  std::vector<uint32_t> sizes(1000, 356);
+  for (size_t i = 0; i < 10; ++i) sizes[i] = 516;
+  const store::StridePlan plan = store::best_stride(sizes, 516);
+  CHECK(plan.stride_bytes == 384);
+  CHECK(plan.overflow_rows == 10);
+  CHECK(plan.stored_row_bytes == doctest::Approx(384 + 0.01 * 544));
+}
+
+}  // namespace narrowcast::tests
