@@ -127,8 +127,8 @@ NARROWCAST_INLINE void join_values(const uint8_t* payload, const PerValue<type, 
   }
 }
 
-// The functions below work on groups of fewer lanes, too: the last groups of rows (store/rows). Blocks have groups of 32
-// lanes only, which is a constant after inlining.
+// The functions below work on groups of fewer lanes, too: the last groups of rows (store/rows). Blocks have groups of
+// 32 lanes only, which is a constant after inlining.
 
 // The words of one lane in one group. Each byte of a word belongs to a different value.
 struct Words {

@@ -39,7 +39,8 @@ class FastBitWriter {
   int filled_;
 };
 
-// Reads fields of up to 64 bits from a buffer, which must have 9 readable bytes after the last byte that a field begins in.
+// Reads fields of up to 64 bits from a buffer, which must have 9 readable bytes after the last byte that a field begins
+// in.
 class FastBitReader {
  public:
   FastBitReader(const uint8_t* begin, size_t first_bit) : begin_(begin), at_(first_bit) {}
@@ -63,7 +64,8 @@ class FastBitReader {
 // Payloads of rows that do not shrink are up to 9/8 as long as the row before the coder notices.
 inline constexpr size_t stream_buffer_bytes = header_bytes + max_row_bytes + max_row_bytes / 8 + 64;
 
-// Copies a payload to a buffer of stream_buffer_bytes, with zeros behind it, so that no read leaves it. Returns its bits.
+// Copies a payload to a buffer of stream_buffer_bytes, with zeros behind it, so that no read leaves it. Returns its
+// bits.
 inline size_t copy_stream(uint32_t header, const uint8_t* body, size_t body_bytes, uint64_t row_bytes,
                           uint8_t* buffer) {
   // No payload is longer than a row that is stored raw.

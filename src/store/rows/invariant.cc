@@ -62,7 +62,8 @@ constexpr uint64_t lowest_bits(uint32_t chunk_bytes) {
 // A word with all bits of a chunk set if the chunk of `word` is not 0.
 template <uint32_t chunk_bytes>
 STORE_INLINE uint64_t chunks_not_zero(uint64_t word) {
-  // Folds the bits of each chunk into its lowest bit. Bits from the next chunk enter at the top only and do not get there.
+  // Folds the bits of each chunk into its lowest bit. Bits from the next chunk enter at the top only and do not get
+  // there.
   if constexpr (chunk_bytes >= 8) word |= word >> 32;
   if constexpr (chunk_bytes >= 4) word |= word >> 16 & (chunk_bytes == 8 ? ~uint64_t{0} : 0x0000ffff0000ffff);
   if constexpr (chunk_bytes >= 2) word |= word >> 8 & (chunk_bytes == 2 ? 0x00ff00ff00ff00ff : ~uint64_t{0});

@@ -1,5 +1,5 @@
-// The coders as specified in docs/format/rows.md, one bit or value at a time. It is the oracle for the fast coders, so it
-// shares their constants but none of their code.
+// The coders as specified in docs/format/rows.md, one bit or value at a time. It is the oracle for the fast coders, so
+// it shares their constants but none of their code.
 #include <algorithm>
 #include <cstring>
 #include <vector>

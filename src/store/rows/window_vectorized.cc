@@ -1,6 +1,6 @@
-// The coder `window` with vector instructions: the bytes of window_reference.cc. It shares its loops over groups with the
-// codec of blocks (codec/window/vectorized_rows.h). Everything is inlined into the functions that select the instruction
-// set.
+// The coder `window` with vector instructions: the bytes of window_reference.cc. It shares its loops over groups with
+// the codec of blocks (codec/window/vectorized_rows.h). Everything is inlined into the functions that select the
+// instruction set.
 #include <algorithm>
 #include <array>
 #include <cstring>

@@ -34,8 +34,8 @@ Table counts(uint64_t rows) {
 
 }  // namespace
 
-// A payload has a header word where IBP has a bit elsewhere. It shows if the rest of the payload fills whole words: in sparse
-// integers of both signs, where fields are empty or whole chunks.
+// A payload has a header word where IBP has a bit elsewhere. It shows if the rest of the payload fills whole words: in
+// sparse integers of both signs, where fields are empty or whole chunks.
 TEST_CASE("the best codec is not larger than Invariant Bit Packing, except for the header words of sparse rows") {
   uint64_t seed = 0;
   for (const ncast_dtype dtype : all_dtypes)

@@ -10,8 +10,8 @@
 
 namespace narrowcast::tests {
 
-// The bytes of all rows with chunks of `chunk_bytes` (4 or 8, a divisor of row_bytes) and one threshold: a bit of the row
-// is invariant if more than threshold x rows have it set, or fewer than (1 - threshold) x rows.
+// The bytes of all rows with chunks of `chunk_bytes` (4 or 8, a divisor of row_bytes) and one threshold: a bit of the
+// row is invariant if more than threshold x rows have it set, or fewer than (1 - threshold) x rows.
 inline double ibp_bytes(const uint8_t* rows, uint64_t count, uint64_t row_bytes, uint64_t chunk_bytes,
                         double threshold) {
   const uint64_t chunks = row_bytes / chunk_bytes;
