@@ -4,6 +4,7 @@
 #define NARROWCAST_PLAN_H_
 
 #include "narrowcast/comm.h"
+#include "narrowcast/explain.h"
 #include "narrowcast/operation.h"
 #include "narrowcast/text.h"
 #include "narrowcast/types.h"
@@ -23,9 +24,10 @@ typedef struct {
   ncast_operation operation;
   int root;  // 0 if the operation has none
   int ranks;
-  uint32_t chunks;  // of a piece
-  uint32_t groups;  // of the rank that has most
-  uint64_t steps;   // of all ranks; those of a loop count once
+  uint32_t chunks;        // of a piece
+  uint32_t groups;        // of the rank that has most
+  uint64_t steps;         // of all ranks; those of a loop count once
+  const char* cost_name;  // of its times in cost models: "plan:two-shot@1a2b3c4d"; depends on its name and content
 } ncast_plan_info;
 
 // Reads a plan of `bytes` bytes of JSON. Checks its form only; ncast_plan_verify checks what it does.
@@ -110,8 +112,27 @@ NCAST_API ncast_status ncast_loaded_plan_run(ncast_loaded_plan* loaded, const vo
 // its calls must not be launched again. The communicator may have been destroyed. NULL is allowed.
 NCAST_API ncast_status ncast_loaded_plan_destroy(ncast_loaded_plan* loaded);
 
+// Which of a communicator's own calls run a plan. Set struct_bytes to sizeof(ncast_plan_use) before the call; later
+// versions append members. Members that are 0 have their default.
+typedef struct {
+  size_t struct_bytes;
+  int always;          // 1: all calls that the plan suits. 0: those for which the cost model has times of the plan that
+                       // are shorter than those of the built-in way, if the plan has the same results: sums of
+                       // floating-point values are added in rank order and rounded once, and codecs are exact
+  uint64_t min_bytes;  // of the call's `count` values; default: 0. The limits of the plan itself apply too
+  uint64_t max_bytes;  // default: no limit
+} ncast_plan_use;
+// From now on, the calls of the plan's operation, root, type and reduction run the plan if `use` says so, as if they
+// were ncast_loaded_plan_run, but also in groups. Where several plans are used, the first one that is `always` precedes
+// those that are faster. All ranks call it with the same arguments, at the same position in the sequence of the
+// communicator's calls; it does not wait for them. It ends when the plan is destroyed, which is then also at the same
+// position on all ranks. use: NULL: all defaults.
+// Errors: INVALID_ARGUMENT; UNSUPPORTED for plans that only work in place, or only out of place, or, on GPUs, that let
+// other ranks access inputs or outputs: whether a call is suitable would be known to one rank only.
+NCAST_API ncast_status ncast_loaded_plan_use(ncast_loaded_plan* loaded, const ncast_plan_use* use);
+
 // Selectors: functions of the user that choose how calls run. The host backend can run its calls with the plans of
-// several builders, and costs choose between them and the built-in way unless a selector does.
+// several builders, and costs choose between them, the plans in use and the built-in way unless a selector does.
 
 // A call, as selectors see it. Later versions append members.
 typedef struct {
@@ -135,6 +156,18 @@ enum {
 // when a call is made, and not again for calls whose result the library remembers. It must not make calls.
 typedef int (*ncast_plan_selector)(void* context, const ncast_plan_call* call, const char* const* plans,
                                    int plan_count);
+// Explains a call of this communicator, as ncast_comm_explain, for its reduction and root. call: the member `ranks` is
+// ignored.
+NCAST_API ncast_status ncast_comm_explain_call(ncast_comm* comm, const ncast_plan_call* call,
+                                               ncast_explanation** explanation);
+// As ncast_predictor_compare, for a reduction and a root.
+NCAST_API ncast_status ncast_predictor_compare_call(const ncast_predictor* predictor, const ncast_plan_call* call,
+                                                    int with_windows, ncast_comparison* comparison);
+// Lets a predictor that was made without a communicator assume that a plan is used, if it can be. Errors: those of
+// ncast_plan_load that concern the plan, and of ncast_loaded_plan_use.
+NCAST_API ncast_status ncast_predictor_use_plan(ncast_predictor* predictor, const ncast_plan* plan, ncast_dtype dtype,
+                                                ncast_redop op, const ncast_plan_use* use);
+
 // Sets the selector of a communicator. All ranks call it at the same position in the sequence of the communicator's
 // calls; it does not wait for them. NULL: costs decide.
 NCAST_API ncast_status ncast_comm_set_plan_selector(ncast_comm* comm, ncast_plan_selector selector, void* context);

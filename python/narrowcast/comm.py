@@ -31,7 +31,7 @@ from ._native.numbers import as_int
 from ._native.operations import Buffer, Operation, operations
 from ._native.plan import NativePlan
 from ._native.plan_selector import Selector, as_c_function
-from ._native.structures import UNIQUE_ID_BYTES, CommConfigC, CommCountersC, OperationCountersC, UniqueIdC
+from ._native.structures import UNIQUE_ID_BYTES, CommConfigC, CommCountersC, OperationCountersC, PlanCallC, UniqueIdC
 from .errors import NarrowcastError, Status, error_of
 from .types import DType, reduction_number, value_type
 
@@ -249,6 +249,7 @@ class Communicator(Calls):
         self._handle, self.rank, self.ranks, self.backend = handle, rank, ranks, backend
         self._owned = owned
         self._selectors: list[Any] = []
+        self._used_plans: set[LoadedPlan] = set()  # closed with the communicator, not when they are collected
         self._closed = False  # set at the end of close(); the finalizer is dead from its start
         self._finalizer = weakref.finalize(self, library().ncast_comm_destroy if owned else _keep, handle)
         return self
@@ -359,10 +360,26 @@ class Communicator(Calls):
         }
         return Counters(totals.calls, totals.raw_bytes, totals.wire_bytes, totals.scratch_bytes, used)
 
-    def explain(self, operation: str, count: int, *, dtype: DType, codec: str = "auto") -> Explanation:
-        """How this communicator of GPUs runs a call, as `narrowcast.explain`. The same on all ranks."""
+    def explain(
+        self, operation: str, count: int, *, dtype: DType, codec: str = "auto", op: str = "sum", root: int = 0
+    ) -> Explanation:
+        """How this communicator runs a call, as `narrowcast.explain`. The same on all ranks.
+
+        op, root: only the choice between plans depends on them.
+        """
+        number, elems, kind, codec_id = call_arguments(operation, count, dtype, codec)
+        call = PlanCallC(
+            struct_bytes=ctypes.sizeof(PlanCallC),
+            operation=number,
+            count=elems,
+            dtype=kind,
+            op=reduction_number(op),
+            root=as_int(root, "root"),
+            codec=codec_id,
+            ranks=self.ranks,
+        )
         made = c_void_p()
-        check(library().ncast_comm_explain(self.handle, *call_arguments(operation, count, dtype, codec), byref(made)))
+        check(library().ncast_comm_explain_call(self.handle, byref(call), byref(made)))
         return explanation_of(made)
 
     def library_ranks(self) -> tuple[int, int]:

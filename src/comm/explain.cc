@@ -104,6 +104,19 @@ void explain(const CallShape& shape, const std::shared_ptr<Decider>& decider, nc
   *explanation = made.release();
 }
 
+ncast_status explain(const char* function, ncast_comm* comm, const comm::Question& question,
+                     ncast_explanation** explanation) {
+  executor::CommUse use;
+  if (ncast_status status = use.begin(function, comm)) return status;
+  if (explanation == nullptr) return fail(NCAST_INVALID_ARGUMENT, "%s: explanation is NULL", function);
+  *explanation = nullptr;
+  const std::shared_ptr<Decider>& decider = comm->decider();
+  CallShape shape{};
+  if (ncast_status status = shape_of(function, question, *decider, &shape)) return status;
+  explain(shape, decider, explanation);
+  return NCAST_OK;
+}
+
 ncast_decision public_decision(const ncast_explanation& explanation) {
   const Decision& decision = explanation.decision;
   ncast_decision made = {};
@@ -155,16 +168,15 @@ ncast_status ncast_explain(ncast_operation operation, uint64_t count, ncast_dtyp
 ncast_status ncast_comm_explain(ncast_comm* comm, ncast_operation operation, uint64_t count, ncast_dtype dtype,
                                 ncast_codec codec, ncast_explanation** explanation) {
   constexpr const char* function = "ncast_comm_explain";
+  return guarded(function, [&] { return explain(function, comm, {operation, count, dtype, codec}, explanation); });
+}
+
+ncast_status ncast_comm_explain_call(ncast_comm* comm, const ncast_plan_call* call, ncast_explanation** explanation) {
+  constexpr const char* function = "ncast_comm_explain_call";
   return guarded(function, [&] {
-    executor::CommUse use;
-    if (ncast_status status = use.begin(function, comm)) return status;
-    if (explanation == nullptr) return fail(NCAST_INVALID_ARGUMENT, "%s: explanation is NULL", function);
-    *explanation = nullptr;
-    const std::shared_ptr<Decider>& decider = comm->decider();
-    CallShape shape{};
-    if (ncast_status status = shape_of(function, {operation, count, dtype, codec}, *decider, &shape)) return status;
-    explain(shape, decider, explanation);
-    return NCAST_OK;
+    comm::Question question{};
+    if (ncast_status status = comm::read_question(function, call, &question)) return status;
+    return explain(function, comm, question, explanation);
   });
 }
 

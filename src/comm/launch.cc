@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "comm/arguments.h"
+#include "comm/plan_use.h"
 #include "executor/backend.h"
 #include "executor/communicator.h"
 #include "executor/registry.h"
@@ -57,7 +58,9 @@ ncast_status launch(const std::vector<Call>& calls) {
 
 }  // namespace
 
-ncast_status submit(const Call& call) {
+ncast_status submit(const Call& given) {
+  Call call = given;
+  choose_plan(&call);
   if (open_group.depth > 0) {
     open_group.calls.push_back(call);
     return NCAST_OK;

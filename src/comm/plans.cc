@@ -4,16 +4,16 @@
 
 #include "comm/arguments.h"
 #include "comm/launch.h"
+#include "comm/plan_use.h"
 #include "executor/communicator.h"
 #include "executor/plan_agreement.h"
 #include "executor/registry.h"
 #include "narrowcast/plan.h"
 #include "plan/handle.h"
 #include "plan/json/json.h"
-#include "plan/lower/lower.h"
 #include "plan/steps.h"
-#include "plan/verify/verify.h"
 #include "status/error.h"
+#include "status/fnv1a.h"
 
 using namespace narrowcast;
 using comm::check_arguments;
@@ -27,6 +27,8 @@ struct ncast_loaded_plan {
   uint64_t comm_number;
   Call call;  // without buffers, count and stream
   std::unique_ptr<executor::LoadedPlan> plan;
+  select::PlanCandidate candidate;
+  const char* why_not = nullptr;  // the calls of the communicator cannot run it; NULL: they can
 };
 
 namespace {
@@ -36,24 +38,6 @@ ncast_status named(const char* function, ncast_status status) {
   if (status == NCAST_OK) return status;
   const std::string message = ncast_last_error();
   return fail(status, "%s: %s", function, message.c_str());
-}
-
-// No plan runs without a proof.
-ncast_status prove(const plan::Plan& lowered, plan::verify::Report* proof) {
-  *proof = plan::verify::verify(lowered);
-  const plan::verify::Report& report = *proof;
-  if (report.verdict == plan::verify::Verdict::proved) return NCAST_OK;
-  const bool refuted = report.verdict == plan::verify::Verdict::refuted;
-  return fail(refuted ? NCAST_INVALID_ARGUMENT : NCAST_UNSUPPORTED, "the plan '%s' is %s (%s): %s: %s",
-              lowered.name.c_str(), refuted ? "wrong" : "not proved", plan::verify::name_of(report.finding.property),
-              plan::verify::describe(report.finding.where).c_str(), report.finding.message.c_str());
-}
-
-// FNV-1a.
-uint64_t hash_of(const std::string& text) {
-  uint64_t hash = 0xcbf29ce484222325u;
-  for (const char character : text) hash = (hash ^ static_cast<unsigned char>(character)) * 0x100000001b3u;
-  return hash;
 }
 
 // What a rank does alone before it agrees with the others: checks the arguments, lowers and proves the plan, and lets
@@ -69,10 +53,9 @@ ncast_status prepare(ncast_comm* comm, const ncast_plan* plan, ncast_dtype dtype
   if (plan->plan.rank_count() != comm->ranks())
     return fail(NCAST_INVALID_ARGUMENT, "the plan has %d ranks, and the communicator %d", plan->plan.rank_count(),
                 comm->ranks());
-  plan::Plan lowered;
-  if (ncast_status status = plan::lower::lower(plan->plan, &lowered)) return status;
-  plan::verify::Report proof;
-  if (ncast_status status = prove(lowered, &proof)) return status;
+  // No plan runs without a proof.
+  const plan::Proof& proof = plan->proof();
+  if (proof.status != NCAST_OK) return fail(proof.status, "%s", proof.message.c_str());
   loaded->comm = comm;
   loaded->comm_number = comm->number();
   loaded->call.operation = operation;
@@ -80,8 +63,10 @@ ncast_status prepare(ncast_comm* comm, const ncast_plan* plan, ncast_dtype dtype
   loaded->call.redop = operation::reduces(operation) ? op : NCAST_SUM;
   loaded->call.peer = plan->plan.root;
   loaded->call.comm = comm;
-  *hash = hash_of(plan::json::write(lowered) + std::to_string(dtype) + "," + std::to_string(loaded->call.redop));
-  return comm->prepare_plan(lowered, proof, dtype, loaded->call.redop, &loaded->plan);
+  loaded->candidate = comm::candidate_of(*plan, dtype, op);
+  loaded->why_not = comm::why_not_for_calls(proof.lowered, comm->backend());
+  *hash = fnv1a(plan::json::write(proof.lowered) + std::to_string(dtype) + "," + std::to_string(loaded->call.redop));
+  return comm->prepare_plan(proof.lowered, proof.report, dtype, loaded->call.redop, &loaded->plan);
 }
 
 }  // namespace
@@ -118,6 +103,23 @@ ncast_status ncast_plan_decline(ncast_comm* comm, const char* reason) {
   });
 }
 
+ncast_status ncast_loaded_plan_use(ncast_loaded_plan* loaded, const ncast_plan_use* use) {
+  constexpr const char* function = "ncast_loaded_plan_use";
+  return guarded(function, [&] {
+    if (loaded == nullptr) return comm::null_argument(function, "loaded");
+    CommUse in_use;
+    if (ncast_status status = in_use.begin_same(function, loaded->comm, loaded->comm_number)) return status;
+    if (loaded->why_not != nullptr) return fail(NCAST_UNSUPPORTED, "%s: %s", function, loaded->why_not);
+    select::PlanCandidate candidate = loaded->candidate;
+    if (ncast_status status = comm::apply_use(use, &candidate)) return named(function, status);
+    if (candidate.loaded == 0) candidate.loaded = loaded->comm->plans_in_use().add(loaded->plan.get());
+    loaded->candidate.loaded = candidate.loaded;
+    loaded->comm->decider()->remove_plan(candidate.loaded);  // an earlier use
+    loaded->comm->decider()->add_plan(std::move(candidate));
+    return NCAST_OK;
+  });
+}
+
 ncast_status ncast_loaded_plan_run(ncast_loaded_plan* loaded, const void* send, void* recv, uint64_t count,
                                    ncast_stream stream) {
   constexpr const char* function = "ncast_loaded_plan_run";
@@ -145,6 +147,10 @@ ncast_status ncast_loaded_plan_destroy(ncast_loaded_plan* loaded) {
     CommUse use;
     if (use.begin_same(function, owned->comm, owned->comm_number) != NCAST_OK)
       return NCAST_OK;  // destroyed, and idle since
+    if (owned->candidate.loaded != 0) {
+      owned->comm->decider()->remove_plan(owned->candidate.loaded);
+      owned->comm->plans_in_use().remove(owned->candidate.loaded);
+    }
     return named(function, owned->plan->release());
   });
 }

@@ -10,6 +10,7 @@
 #include "comm/arguments.h"
 #include "select/options.h"
 #include "status/error.h"
+#include "status/sized_struct.h"
 
 namespace narrowcast::comm {
 namespace {
@@ -38,7 +39,21 @@ ncast_status shape_of(const char* function, const Question& question, const sele
   if (question.count > INT64_MAX / value_bytes / select::most_gpu_ranks)
     return fail(NCAST_INVALID_ARGUMENT, "%s: count is %" PRIu64 ", which exceeds the address space", function,
                 question.count);
-  *shape = decider.shape_of(*operation, question.dtype, codec::canonical(question.codec), question.count * value_bytes);
+  *shape = decider.shape_of(*operation, question.dtype, codec::canonical(question.codec), question.count * value_bytes,
+                            question.op, question.root);
+  return NCAST_OK;
+}
+
+ncast_status read_question(const char* function, const ncast_plan_call* call, Question* question) {
+  if (call == nullptr) return null_argument(function, "call");
+  ncast_plan_call given = {};
+  if (ncast_status status = read_struct("call", *call, offsetof(ncast_plan_call, ranks), &given)) {
+    const std::string message = ncast_last_error();
+    return fail(status, "%s: %s", function, message.c_str());
+  }
+  if (given.op < NCAST_SUM || given.op > NCAST_AVG)
+    return fail(NCAST_INVALID_ARGUMENT, "%s: op is %d", function, static_cast<int>(given.op));
+  *question = {given.operation, given.count, given.dtype, given.codec, given.op, given.root};
   return NCAST_OK;
 }
 

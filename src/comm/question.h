@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "narrowcast/explain.h"
+#include "narrowcast/plan.h"
 #include "select/decider.h"
 
 namespace narrowcast::comm {
@@ -14,7 +14,12 @@ struct Question {
   uint64_t count;
   ncast_dtype dtype;
   ncast_codec codec;
+  ncast_redop op = NCAST_SUM;
+  int root = 0;
 };
+
+// The question of a caller's struct. Errors: INVALID_ARGUMENT, UNSUPPORTED.
+ncast_status read_question(const char* function, const ncast_plan_call* call, Question* question);
 
 // Checks a call and converts it to the decider's input. Errors: INVALID_ARGUMENT.
 ncast_status shape_of(const char* function, const Question& question, const select::Decider& decider,

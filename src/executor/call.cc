@@ -47,7 +47,7 @@ constexpr std::array<uint16_t, 256> crc12_table = [] {
 }  // namespace
 
 const char* function_of(const Call& call) {
-  return call.plan != 0 ? "ncast_loaded_plan_run" : function_name(call.operation);
+  return call.plan != 0 && call.chosen == nullptr ? "ncast_loaded_plan_run" : function_name(call.operation);
 }
 
 bool is_to_self(const Call& call) { return is_point_to_point(call.operation) && call.peer == call.comm->rank(); }

@@ -24,6 +24,8 @@ struct PeerCounts {
   std::vector<Range> recv;
 };
 
+class LoadedPlan;
+
 struct Call {
   Operation operation;
   const void* send = nullptr;
@@ -34,6 +36,8 @@ struct Call {
   ncast_redop redop = NCAST_SUM;
   int peer = 0;       // the peer of send and recv; the root of operations that have one
   uint32_t plan = 0;  // the number of the loaded plan that the call runs; 0: one of the library's own
+  // Set if the call runs a loaded plan because of a decision, not by ncast_loaded_plan_run.
+  LoadedPlan* chosen = nullptr;
   // Only for all_to_all_v. Its `count` is 0.
   std::shared_ptr<const PeerCounts> peer_counts = nullptr;
   ncast_comm* comm = nullptr;

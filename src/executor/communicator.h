@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "executor/loaded_plan.h"
+#include "executor/plans_in_use.h"
 #include "narrowcast/comm.h"
 #include "plan/ir.h"
 #include "plan/verify/report.h"
@@ -74,6 +75,9 @@ struct ncast_comm {
     return narrowcast::fail(NCAST_UNSUPPORTED, "this backend does not run plans");
   }
 
+  // The loaded plans that its calls may run, by the number that decisions name.
+  narrowcast::executor::PlansInUse& plans_in_use() { return plans_in_use_; }
+
   // The first step of destroying a communicator: waits until all its calls have run. It is destroyed even if this
   // returns an error.
   virtual ncast_status wait_until_idle() = 0;
@@ -101,6 +105,7 @@ struct ncast_comm {
   const int rank_;
   const int ranks_;
   std::shared_ptr<narrowcast::select::Decider> decider_;
+  narrowcast::executor::PlansInUse plans_in_use_;
   ncast_comm_config config_ = {};
   std::string cost_model_;
   bool has_cost_model_ = false;

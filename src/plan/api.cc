@@ -17,7 +17,8 @@ uint64_t steps_of(const std::vector<plan::Step>& steps) {
   return count;
 }
 
-ncast_plan_info info_of(const plan::Plan& plan) {
+ncast_plan_info info_of(const ncast_plan& handle) {
+  const plan::Plan& plan = handle.plan;
   ncast_plan_info info = {};
   info.struct_bytes = sizeof info;
   info.name = plan.name.c_str();
@@ -29,6 +30,7 @@ ncast_plan_info info_of(const plan::Plan& plan) {
     info.groups = std::max(info.groups, static_cast<uint32_t>(rank.groups.size()));
     for (const plan::Group& group : rank.groups) info.steps += steps_of(group.steps);
   }
+  info.cost_name = handle.cost_name().c_str();
   return info;
 }
 
@@ -57,7 +59,7 @@ ncast_status ncast_plan_write(const ncast_plan* plan, ncast_text** json) {
 ncast_status ncast_plan_describe(const ncast_plan* plan, ncast_plan_info* info) {
   constexpr const char* function = "ncast_plan_describe";
   if (ncast_status status = plan::check_plan(function, plan)) return status;
-  return fill_struct(function, "info", info_of(plan->plan), info);
+  return guarded(function, [&] { return fill_struct(function, "info", info_of(*plan), info); });
 }
 
 ncast_status ncast_plan_lower(const ncast_plan* plan, ncast_plan** lowered) {

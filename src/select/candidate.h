@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "narrowcast/types.h"
+#include "plan/cost_name.h"
 
 namespace narrowcast::select {
 
@@ -47,12 +48,11 @@ constexpr size_t index_of(Transport transport, ncast_codec codec) {
   return 0;  // not reached: there is a row for every codec
 }
 
-// The names of plans in cost models begin with this. "plan:ring" is the plan of a builder.
-inline constexpr std::string_view plan_prefix = "plan:";
 inline constexpr size_t most_plan_name = 96;  // characters
 // Whether the name is one of a plan: the prefix, then letters, digits and "_-.:@".
 constexpr bool is_plan_name(std::string_view name) {
-  if (!name.starts_with(plan_prefix) || name.size() == plan_prefix.size() || name.size() > most_plan_name) return false;
+  if (!name.starts_with(plan::cost_prefix) || name.size() == plan::cost_prefix.size() || name.size() > most_plan_name)
+    return false;
   for (const char one : name) {
     const bool is_letter = (one >= 'a' && one <= 'z') || (one >= 'A' && one <= 'Z') || (one >= '0' && one <= '9');
     if (!is_letter && std::string_view("_-.:@").find(one) == std::string_view::npos) return false;

@@ -1,6 +1,7 @@
 #include "select/decider.h"
 
 #include <algorithm>
+#include <iterator>
 
 namespace narrowcast::select {
 
@@ -47,6 +48,15 @@ void Decider::add_plan(PlanCandidate plan) {
   const std::lock_guard lock(mutex_);
   auto plans = std::make_shared<Plans>(*plans_);
   plans->list.push_back(std::make_shared<PlanCandidate>(std::move(plan)));
+  replace(std::move(plans));
+}
+
+void Decider::remove_plan(uint32_t loaded) {
+  const std::lock_guard lock(mutex_);
+  auto plans = std::make_shared<Plans>(*plans_);
+  const auto is_removed = [&](const auto& plan) { return plan->loaded == loaded; };
+  std::ranges::copy_if(plans->list, std::back_inserter(removed_), is_removed);
+  std::erase_if(plans->list, is_removed);
   replace(std::move(plans));
 }
 

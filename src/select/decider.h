@@ -42,9 +42,11 @@ class Decider {
   // For explanations. decision: of this call.
   std::vector<Alternative> alternatives_of(const CallShape& shape, const Decision& decision);
 
-  // The following two are called at the same position of the communicator's calls on all ranks. Any thread.
-  // Adds a plan after the others. It lives as long as the decider. Calls that it suits may run it from now on.
+  // The following three are called at the same position of the communicator's calls on all ranks. Any thread.
+  // Adds a plan after the others, which lives as long as the decider. Calls that it suits may run it from now on.
   void add_plan(PlanCandidate plan);
+  // Removes the plans with this number of a loaded plan.
+  void remove_plan(uint32_t loaded);
   // Lets the user choose between plans. Empty: costs do.
   void set_selector(PlanSelector selector);
 
@@ -71,6 +73,7 @@ class Decider {
   std::mutex mutex_;  // of the members below
   std::shared_ptr<const Plans> plans_;
   uint64_t version_ = 0;  // of plans_
+  PlanList removed_;      // earlier decisions refer to them
   std::array<std::optional<Entry>, 64> recent_;
 };
 

@@ -297,17 +297,23 @@ Decision decide(const CallShape& shape, const Policy& policy) {
 std::vector<Alternative> alternatives_of(const CallShape& shape, const Decision& decision, const Policy& policy) {
   std::vector<Alternative> list;
   if (policy.plans == nullptr || shape.bytes == 0 || shape.ranks == 1) return list;
+  const auto is_able = [&](const PlanCandidate& plan) { return why_not(plan, shape) == nullptr; };
+  const auto alternative = [&](const PlanCandidate& plan) -> Alternative {
+    const double microseconds = microseconds_of(plan, shape, policy);
+    if (&plan == decision.chosen) return {&plan, microseconds, nullptr};
+    const char* why = why_not(plan, shape);
+    if (why == nullptr) why = why_not_by_cost(plan, shape);
+    if (why == nullptr && microseconds == 0) why = "its time was not measured";
+    return {&plan, microseconds, why != nullptr ? why : "it is not predicted to be faster"};
+  };
   for (const auto& plan : *policy.plans) {
     if (plan->operation != shape.operation) continue;
-    const double microseconds = microseconds_of(*plan, shape, policy);
-    const char* why = nullptr;
-    if (plan.get() != decision.chosen) {
-      why = why_not(*plan, shape);
-      if (why == nullptr) why = why_not_by_cost(*plan, shape);
-      if (why == nullptr && microseconds == 0) why = "its time was not measured";
-      if (why == nullptr) why = "it is not predicted to be faster";
-    }
-    list.push_back({plan.get(), microseconds, why});
+    // A plan that was prepared for several types has the same name each time.
+    const auto same = std::ranges::find_if(list, [&](const Alternative& one) { return one.plan->name == plan->name; });
+    if (same == list.end())
+      list.push_back(alternative(*plan));
+    else if (plan.get() == decision.chosen || (is_able(*plan) && !is_able(*same->plan)))
+      *same = alternative(*plan);
   }
   return list;
 }

@@ -32,7 +32,7 @@ PlanList make_builder_candidates() {
       if (!plan::has_plans(operation) || !row.suits(operation) || row.is_for_nodes) continue;
       if (std::string_view(row.name) == plan_between_processes(operation)) continue;
       PlanCandidate made;
-      made.name = std::string(plan_prefix) + row.name;
+      made.name = std::string(plan::cost_prefix) + row.name;
       made.plan = row.name;
       made.operation = operation;
       made.has_same_results = row.is_in_rank_order || !reduces(operation);

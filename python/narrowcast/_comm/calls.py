@@ -26,6 +26,7 @@ class Calls(OfThisProcess, abc.ABC):
     rank: int
     ranks: int
     backend: str
+    _used_plans: set[Any]
 
     @property
     @abc.abstractmethod

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import weakref
-from ctypes import byref, c_void_p
+from ctypes import byref, c_void_p, sizeof
 from types import TracebackType
 from typing import Any
 
 from .._arrays.view import View
 from .._native.library import check, library
+from .._native.numbers import as_unsigned
 from .._native.operations import operations
 from .._native.plan import NativePlan
+from .._native.structures import PlanUseC
 from ..types import DType, ValueType
 from .calls import Calls
 from .handles import OfThisProcess
@@ -61,8 +63,34 @@ class LoadedPlan(OfThisProcess):
 
         communicator._enqueue(call, stream, *(one for one in (source, target) if one))
 
+    def use(self, *, always: bool = False, min_bytes: int = 0, max_bytes: int | None = None) -> LoadedPlan:
+        """Lets the communicator's own calls of the plan's operation, root, type and reduction run the plan.
+
+        always: all calls that it suits. Otherwise those for which the cost model has times of the plan that are shorter
+            than those of the built-in way, if the plan has the same results.
+        min_bytes, max_bytes: of the `count` values of a call. The limits of the plan itself apply too.
+
+        All ranks call it with the same arguments, at the same place in the order of the communicator's calls. It ends
+        when the plan is closed, again at the same place on all ranks, or with the communicator.
+
+        Raises UnsupportedError for plans that only work in place, or only out of place, or, on GPUs, that let other
+        ranks access inputs or outputs: whether a call is suitable would be known to one rank only.
+        """
+        if not self._finalizer.alive:
+            raise ValueError("the plan is closed")
+        limits = {"min_bytes": as_unsigned(min_bytes, "min_bytes")}
+        if max_bytes is not None:
+            limits["max_bytes"] = as_unsigned(max_bytes, "max_bytes")
+            if not max_bytes:
+                raise ValueError("max_bytes is 0: use None for no limit")
+        given = PlanUseC(struct_bytes=sizeof(PlanUseC), always=always, **limits)
+        check(library().ncast_loaded_plan_use(self._handle, byref(given)))
+        self._communicator._used_plans.add(self)
+        return self
+
     def close(self) -> None:
         """Waits for the calls of this rank and frees the plan. Further calls have no effect."""
+        self._communicator._used_plans.discard(self)
         if self._finalizer.detach() is not None:
             check(library().ncast_loaded_plan_destroy(self._handle))
 

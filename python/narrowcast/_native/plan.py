@@ -37,6 +37,7 @@ class PlanInfo:
     chunks: int  #: of a piece
     groups: int  #: of the rank that has most
     steps: int  #: of all ranks; those of a loop count once
+    cost_name: str  #: of its times in cost models
 
 
 class NativePlan:
@@ -96,6 +97,7 @@ class NativePlan:
             chunks=info.chunks,
             groups=info.groups,
             steps=info.steps,
+            cost_name=info.cost_name.decode(),
         )
 
     def simulate(self, machine: str, *, timeline: bool = False, **options: float) -> dict[str, Any]:

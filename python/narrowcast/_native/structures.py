@@ -159,7 +159,14 @@ class PlanInfoC(Structure):
         ("chunks", c_uint32),
         ("groups", c_uint32),
         ("steps", c_uint64),
+        ("cost_name", c_char_p),
     ]
+
+
+class PlanUseC(Structure):
+    """ncast_plan_use."""
+
+    _fields_ = [("struct_bytes", c_size_t), ("always", c_int), ("min_bytes", c_uint64), ("max_bytes", c_uint64)]
 
 
 class PlanBuilderC(Structure):
@@ -248,4 +255,6 @@ class ComparisonC(Structure):
         ("microseconds", c_double),
         ("nccl_microseconds", c_double),
         ("reason", c_char_p),
+        ("plan", c_char_p),
+        ("always", c_int),
     ]

@@ -32,6 +32,16 @@ class Plan:
         """The plan as objects."""
         return self._model
 
+    @property
+    def name(self) -> str:
+        """For people; may be empty."""
+        return self.model.name
+
+    @property
+    def cost_name(self) -> str:
+        """The name of the plan's times in cost models, such as "plan:ring@1a2b3c4d"."""
+        return native.NativePlan.read(self.json()).info().cost_name
+
     def site(self, origin: int) -> Site | None:
         """The line of the program or the document that a step with this origin comes from; None if it is not known."""
         return None if self._site_of is None else self._site_of(origin)

@@ -134,6 +134,8 @@ class Communicator final : public ncast_comm {
   cudaError_t launch_concurrently(const Transfers& transfers, cudaStream_t stream);
   cudaError_t launch_transfers(const Transfers& transfers, Coding coding, int kernel, int kernels, cudaStream_t stream);
   cudaError_t launch_collective(const DecidedCall& decided, cudaStream_t stream);
+  // Launches a call that runs a loaded plan, and counts it.
+  cudaError_t launch_chosen_plan(const Call& call, cudaStream_t stream);
   cudaError_t launch_moves_of(const DecidedCall& decided, cudaStream_t stream);
   cudaError_t launch_reduction_of(const DecidedCall& decided, cudaStream_t stream);
   BlockCall block_call(Operation operation, ncast_codec codec, int kernel) const;

@@ -128,6 +128,7 @@ ncast_status Communicator::launch(const std::vector<const Call*>& calls) {
 // calls by packets 1% slower.
 void Communicator::count(const DecidedCall& decided) {
   const auto& [call, decision] = decided;
+  if (call.chosen != nullptr) return;  // launch_chosen_plan() has counted it
   ncast_operation_counters& counters = counters_[static_cast<size_t>(call.operation)];
   ++counters.calls;
   const bool captured = current_last_call_ == &last_captured_call_;
@@ -228,6 +229,7 @@ Communicator::Coding Communicator::coding_of(const DecidedCall& decided) {
 cudaError_t Communicator::launch_collective(const DecidedCall& decided, cudaStream_t stream) {
   const auto& [call, decision] = decided;
   if (call.operation != Operation::all_to_all_v && call.count == 0) return cudaSuccess;
+  if (call.chosen != nullptr) return launch_chosen_plan(call, stream);
   if (!decision.blocks) {  // by packets, or a copy if there is only one rank
     return launch_packets(peers_, 0,
                           {call.operation, call.send, call.recv, call.count, call.dtype, call.redop, call.peer,

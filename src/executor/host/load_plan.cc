@@ -29,6 +29,11 @@ class HostPlan final : public LoadedPlan {
     return launch({own});
   }
 
+  void assign_to(Call* call) override {
+    call->chosen = this;
+    call->plan = number_;
+  }
+
   ncast_status release() override {
     const ncast_status status = comm_.wait_until_idle();
     comm_.plans->unload(number_);

@@ -114,7 +114,7 @@ ncast_status ncast_plan_schedule(const ncast_plan* lowered, const char* machine_
           return Json{{"before", json_of(result.before)}, {"after", json_of(result.after)}}.dump();
         }))
       return status;
-    *scheduled = new ncast_plan{std::move(result.plan)};
+    *scheduled = new ncast_plan(std::move(result.plan));
     return NCAST_OK;
   });
 }

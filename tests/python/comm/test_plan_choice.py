@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +12,7 @@ from narrowcast._bench.operations import Call, describe
 from narrowcast.errors import InvalidArgumentError, MismatchError
 from narrowcast.plan import BUILT_IN, BY_COST, builders, set_selector
 from narrowcast.types import value_type
+from thread_ranks import on_ranks, succeed
 
 HEAD = "narrowcast-costs 2 a machine\nkernels unknown\n"
 INT32 = value_type("int32")
@@ -22,37 +21,6 @@ INT32 = value_type("int32")
 def costs(path: Path, *lines: str) -> Path:
     path.write_text(HEAD + "".join(line + "\n" for line in lines))
     return path
-
-
-def on_ranks(ranks: int, body: Callable[[Any], Any], **options: Any) -> list[Any]:
-    """Runs the body with a communicator on every rank, each in a thread. Returns results or exceptions.
-
-    options: of all ranks, or a list with one dictionary for each.
-    """
-    results: list[Any] = [None] * ranks
-    unique_id = narrowcast.unique_id()
-
-    def work(rank: int) -> None:
-        try:
-            own = {name: value[rank] if isinstance(value, list) else value for name, value in options.items()}
-            with narrowcast.Communicator(unique_id, rank, ranks, **{"timeout_seconds": 20, **own}) as comm:
-                results[rank] = body(comm)
-        except BaseException as error:
-            results[rank] = error
-
-    threads = [threading.Thread(target=work, args=(rank,)) for rank in range(ranks)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return results
-
-
-def succeed(results: list[Any]) -> list[Any]:
-    for result in results:
-        if isinstance(result, BaseException):
-            raise result
-    return results
 
 
 def run(comm: Any, operation: str, count: int, root: int, codec: str) -> np.ndarray:

@@ -12,7 +12,7 @@ import narrowcast
 import pytest
 from narrowcast._native import library, settings
 from narrowcast._native.operations import Buffer, describe, operations
-from narrowcast._native.structures import INTERRUPT_CHECK
+from narrowcast._native.structures import INTERRUPT_CHECK, PLAN_SELECTOR
 from narrowcast.errors import _BY_STATUS, Status
 from narrowcast.types import VALUE_TYPES
 
@@ -60,6 +60,7 @@ def test_signatures_match_the_headers():
     values |= {"ncast_codec": c_uint64, "double": c_double}
     values |= dict.fromkeys(("ncast_stream", "ncast_exchange"), c_void_p)
     values["ncast_interrupt_check"] = INTERRUPT_CHECK
+    values["ncast_plan_selector"] = PLAN_SELECTOR
     enums = {"ncast_dtype", "ncast_operation", "ncast_redop", "ncast_status"}
     for name, arguments in declared.items():
         kinds = [argument.split() for argument in arguments.split(",") if argument.strip() not in ("", "void")]

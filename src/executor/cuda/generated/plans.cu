@@ -41,6 +41,8 @@ class GeneratedPlan final : public LoadedPlan {
   ncast_status load() override;
   ncast_status run(const Call& call) override;
   ncast_status release() override;
+  // Launches and counts a call whose stream has been entered. Its buffers are suitable.
+  cudaError_t launch(const Call& call);
 
  private:
   const Program& program() const { return compiled_.program; }
@@ -210,26 +212,37 @@ ncast_status GeneratedPlan::run(const Call& call) {
   if (call.count == 0) return NCAST_OK;
 
   const auto stream = static_cast<cudaStream_t>(call.stream);
-  const PlanPacketShape packets = packet_shape(call, chunk_bytes);
   cudaError_t error = comm_.enter(stream);
-  if (error == cudaSuccess)
-    error = packets.ctas != 0 ? launch_packets(call, packets, piece_bytes, chunk_bytes)
-                              : launch_blocks(call, piece_bytes, chunk_bytes);
-  const bool captured = comm_.current_last_call_ == &comm_.last_captured_call_;
+  if (error == cudaSuccess) error = launch(call);
   if (error == cudaSuccess) error = comm_.leave(stream);
-  {
-    const std::lock_guard counting(comm_.mutex_);
-    ncast_operation_counters& counters = comm_.counters_[static_cast<size_t>(call.operation)];
-    ++counters.calls;
-    if (packets.ctas != 0 && !captured) {
-      const uint64_t bytes = bytes_to_peers(piece_bytes, chunk_bytes);
-      counters.raw_bytes += bytes;
-      counters.wire_bytes += packet_bytes_of(bytes, false);
-    }
-  }
   if (error == cudaSuccess) return NCAST_OK;
   // Other ranks may be waiting for a kernel that was not launched.
   return comm_.set_last_error(failed("launching a plan", error));
+}
+
+cudaError_t GeneratedPlan::launch(const Call& call) {
+  const uint64_t value_bytes = ncast_dtype_bytes(call.dtype);
+  const uint64_t piece_bytes = call.count * value_bytes;
+  const uint64_t chunk_bytes = chunk_bytes_of(call.count, program().chunks, value_bytes);
+  const PlanPacketShape packets = packet_shape(call, chunk_bytes);
+  const cudaError_t error = packets.ctas != 0 ? launch_packets(call, packets, piece_bytes, chunk_bytes)
+                                              : launch_blocks(call, piece_bytes, chunk_bytes);
+  const bool captured = comm_.current_last_call_ == &comm_.last_captured_call_;
+  const std::lock_guard counting(comm_.mutex_);
+  ncast_operation_counters& counters = comm_.counters_[static_cast<size_t>(call.operation)];
+  ++counters.calls;
+  if (packets.ctas != 0 && !captured) {
+    const uint64_t bytes = bytes_to_peers(piece_bytes, chunk_bytes);
+    counters.raw_bytes += bytes;
+    counters.wire_bytes += packet_bytes_of(bytes, false);
+  }
+  return error;
+}
+
+cudaError_t Communicator::launch_chosen_plan(const Call& call, cudaStream_t stream) {
+  Call own = call;
+  own.stream = stream;
+  return static_cast<GeneratedPlan*>(call.chosen)->launch(own);
 }
 
 // Calls of different plans differ, even if they are calls to the same operation.
