@@ -10,7 +10,7 @@ from .._native.codecs import comm_codec_number, split_codecs, split_operation
 from .._native.operations import operations
 from .._native.settings import ATTACHES, DEBUG_LEVELS, TAKES
 from ..errors import LibraryNotFoundError
-from ..types import VALUE_TYPES
+from ..types import REDUCTIONS, VALUE_TYPES
 
 _PATHS = ("packets", "blocks")
 _MAX_CTAS = 64
@@ -125,15 +125,32 @@ _RULE_KEYS: dict[str, Callable[[Any], bool]] = {
 }
 
 
-def faults_of_rules(rules: Any) -> list[str]:
-    """The errors in the `[[rule]]` tables of a file."""
-    if not isinstance(rules, list) or not all(isinstance(rule, dict) for rule in rules):
-        return ["rule is not a list of tables: write [[rule]]"]
+def _names(known: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    """A value, or a list of them."""
+    return lambda value: all(map(known, value)) and value != [] if isinstance(value, list) else known(value)
+
+
+_PLAN_KEYS: dict[str, Callable[[Any], bool]] = {
+    "file": lambda value: isinstance(value, str) and value != "",
+    "dtype": _names(_RULE_KEYS["dtype"]),
+    "op": _names(lambda value: value in REDUCTIONS),
+    "use": lambda value: value in ("always", "faster"),
+    **{key: _RULE_KEYS[key] for key in ("communicator", "min_bytes", "max_bytes", "ranks")},
+}
+#: The tables of a file, and their keys.
+TABLES = {"rule": _RULE_KEYS, "plan": _PLAN_KEYS}
+
+
+def faults_of_tables(name: str, tables: Any) -> list[str]:
+    """The errors in the `[[rule]]` or `[[plan]]` tables of a file."""
+    if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
+        return [f"{name} is not a list of tables: write [[{name}]]"]
+    keys = TABLES[name]
     faults = []
-    for number, rule in enumerate(rules, 1):
-        for key, value in rule.items():
-            if key not in _RULE_KEYS:
-                faults.append(f"rule {number}: {key} is not a key of rules (known: {', '.join(_RULE_KEYS)})")
-            elif isinstance(value, (list, dict)) or not _RULE_KEYS[key](value):
-                faults.append(f"rule {number}: {key} has the invalid value {value}")
+    for number, table in enumerate(tables, 1):
+        for key, value in table.items():
+            if key not in keys:
+                faults.append(f"{name} {number}: {key} is not a key of {name}s (known: {', '.join(keys)})")
+            elif isinstance(value, dict) or (isinstance(value, list) and name == "rule") or not keys[key](value):
+                faults.append(f"{name} {number}: {key} has the invalid value {value}")
     return faults

@@ -34,7 +34,6 @@ _HARMFUL = {
     "NARROWCAST_P2P": (("0",), "Narrowcast uses host memory even between GPUs with NVLink"),
     "NARROWCAST_TAKE": (("never",), "all calls are forwarded to NCCL"),
 }
-_FILE_ONLY_KEY = "rule"
 
 
 def examine(environment: Mapping[str, str], nccl: Path | None) -> Section:
@@ -151,8 +150,8 @@ def _variable(key: str) -> str:
 
 def _fault_of_key(key: str, value: Any) -> tuple[str, str]:
     """The error of a key of the file, and the remedy; empty if it is valid."""
-    if key == _FILE_ONLY_KEY:
-        return "; ".join(setting_values.faults_of_rules(value)), "Correct it: invalid rules are ignored."
+    if key in setting_values.TABLES:
+        return "; ".join(setting_values.faults_of_tables(key, value)), f"Correct it: invalid {key}s are ignored."
     if key in settings.KEYS:
         text = setting_values.text_of(value)
         if text is None:
@@ -161,5 +160,5 @@ def _fault_of_key(key: str, value: Any) -> tuple[str, str]:
         return (f"{key} is {text}, not {expected}" if expected else ""), "Correct it."
     if _variable(key) in settings.VARIABLES:
         return f"{key} is not read from a file", f"Set the variable {_variable(key)} instead."
-    meant = settings.closest(key, settings.KEYS | {_FILE_ONLY_KEY})
+    meant = settings.closest(key, settings.KEYS | setting_values.TABLES.keys())
     return f"{key} is not a setting" + (f" (did you mean {meant}?)" if meant else ""), "Correct its name."

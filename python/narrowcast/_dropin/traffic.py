@@ -51,6 +51,8 @@ class Traffic:
     """Calls forwarded to NCCL."""
     reasons: dict[str, int] = field(default_factory=dict)
     """The number of forwarded calls for each reason."""
+    plans: dict[str, int] = field(default_factory=dict)
+    """The number of taken calls that ran each plan of the user, by its name."""
     links: Links | None = Links()
     """None if the bytes of a rank are unknown, for example after an abort."""
     predicted: int = 0
@@ -66,8 +68,9 @@ class Traffic:
         self.links = _sum(self.links, other.links)
         self.predicted += other.predicted
         self.saved_seconds += other.saved_seconds
-        for reason, count in other.reasons.items():
-            self.reasons[reason] = self.reasons.get(reason, 0) + count
+        for mine, others in ((self.reasons, other.reasons), (self.plans, other.plans)):
+            for name, count in others.items():
+                mine[name] = mine.get(name, 0) + count
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -76,6 +79,7 @@ class Traffic:
             "captured": self.captured,
             "forwarded": self.forwarded,
             "reasons": dict(sorted(self.reasons.items())),
+            "plans": dict(sorted(self.plans.items())),
             **_links_as_json(self.links),
             "predicted": self.predicted,
             "saved_seconds": self.saved_seconds,
@@ -186,6 +190,7 @@ def _ranks_of(content: dict[str, Any]) -> Iterable[RankTraffic]:
                 captured=int(entry["captured"]),
                 forwarded=int(entry["forwarded"]),
                 reasons={str(reason): int(count) for reason, count in entry.get("reasons", {}).items()},
+                plans={str(plan): int(count) for plan, count in entry.get("plans", {}).items()},
                 links=_links_of(entry),
                 predicted=int(entry["predicted"]),
                 saved_seconds=float(entry["saved_seconds"]),

@@ -25,6 +25,7 @@ _FILE_SETTINGS = (
     "NVTX",
     "OFF",
     "P2P",
+    "PLANS",
     "SCRATCH_BYTES",
     "STATS",
     "STATS_SECONDS",
@@ -33,7 +34,7 @@ _FILE_SETTINGS = (
 )
 _ENVIRONMENT_ONLY = ("CONFIG", "LIBRARY", "NVRTC", "PATH", "PLAN_CACHE", "SOCKET_IFNAME", "TRACEBACK")
 VARIABLES = frozenset(f"{PREFIX}{name}" for name in (*_FILE_SETTINGS, *_ENVIRONMENT_ONLY))
-# The keys, besides rules, of the file that NARROWCAST_CONFIG names.
+# The keys, besides rules and plans, of the file that NARROWCAST_CONFIG names.
 KEYS = frozenset(name.lower() for name in _FILE_SETTINGS)
 
 # The values of settings that are options of `narrowcast run`.

@@ -7,7 +7,7 @@
 #include "nccl/libraries/backend.h"
 #include "nccl/libraries/cuda_driver.h"
 #include "nccl/libraries/engine.h"
-#include "nccl/policy/cost_prediction.h"
+#include "nccl/policy/decision.h"
 #include "nccl/report/log.h"
 
 namespace narrowcast::nccl {
@@ -59,7 +59,7 @@ ncast_status submit(const EngineCall& engine_call, ncast_comm* comm, ncast_strea
 std::optional<double> saved_by(Communicator& comm, const EngineCall& one) {
   const Call& c = one.call;
   if (settings().stats.empty() || c.operation == NCAST_OP_RECV) return std::nullopt;
-  const CallShape shape{c.operation, static_cast<ncast_dtype>(c.dtype), c.count, comm.ranks, comm.has_windows.load()};
+  const CallShape shape = shape_of(c, c.operation, comm.ranks, comm.has_windows.load());
   return saved_microseconds(shape, one.codec, predictor_of(comm));
 }
 
@@ -71,6 +71,10 @@ void count(Communicator& comm, const EngineCall& one) {
     comm.captured.store(true);
     comm.statistics->count_captured(operation);
   }
+  if (settings().plan_files.empty() || is_point_to_point(operation)) return;
+  const CallShape shape = shape_of(one.call, operation, comm.ranks, comm.has_windows.load());
+  if (const char* const plan = plan_of(shape, one.codec, predictor_of(comm)))
+    comm.statistics->count_plan(operation, plan);
 }
 
 // stream_of(group, call): the stream of a call.

@@ -4,6 +4,7 @@
 #include "narrowcast/codec.h"
 #include "narrowcast/comm.h"
 #include "narrowcast/explain.h"
+#include "narrowcast/plan.h"
 #include "nccl/abi/nccl_types.h"
 
 namespace narrowcast::nccl {
@@ -25,9 +26,15 @@ struct Engine {
   FUNCTION(comm_get_operation_counters) \
   FUNCTION(comm_predictor)              \
   FUNCTION(predictor_create)            \
-  FUNCTION(predictor_compare)           \
+  FUNCTION(predictor_compare_call)      \
+  FUNCTION(predictor_use_plan)          \
   FUNCTION(predictor_costs_warning)     \
   FUNCTION(predictor_destroy)           \
+  FUNCTION(plan_read)                   \
+  FUNCTION(plan_describe)               \
+  FUNCTION(plan_load)                   \
+  FUNCTION(loaded_plan_use)             \
+  FUNCTION(loaded_plan_destroy)         \
   FUNCTION(comm_explain)                \
   FUNCTION(explanation_decision)        \
   FUNCTION(explanation_destroy)         \

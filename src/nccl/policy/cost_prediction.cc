@@ -4,6 +4,7 @@
 
 #include "nccl/libraries/backend.h"
 #include "nccl/libraries/engine.h"
+#include "nccl/policy/plans.h"
 #include "nccl/report/log.h"
 #include "nccl/settings/settings.h"
 
@@ -27,10 +28,13 @@ EnginePredictor::EnginePredictor(ncast_comm* comm) {
   log_costs_warning(created);
 }
 
-EnginePredictor::EnginePredictor(int ranks, uint32_t max_ctas) {
+EnginePredictor::EnginePredictor(int ranks, uint32_t max_ctas, std::string_view name) {
   const Engine* const narrowcast = engine();
-  // Cost models describe GPUs and not the host backend.
-  if (narrowcast == nullptr || backend.id != NCAST_BACKEND_CUDA) return;
+  if (narrowcast == nullptr) return;
+  // Times for ranks without a communicator are those of GPUs and not of the host backend.
+  knows_times_ = backend.id == NCAST_BACKEND_CUDA;
+  const std::vector<PlanForCalls> plans = plans_for(ranks, name);
+  if (!knows_times_ && plans.empty()) return;
   ncast_comm_config config = config_from_settings(*narrowcast);
   config.max_ctas = max_ctas;  // the environment variable may differ between ranks
   ncast_predictor* created = nullptr;
@@ -39,14 +43,26 @@ EnginePredictor::EnginePredictor(int ranks, uint32_t max_ctas) {
     return;
   }
   predictor_.reset(created);
-  log_costs_warning(created);
+  if (knows_times_) log_costs_warning(created);
+  for (const PlanForCalls& one : plans)
+    if (narrowcast->ncast_predictor_use_plan(created, one.plan, one.dtype, one.redop, &one.use) != NCAST_OK)
+      log_unused(one, narrowcast->ncast_last_error());
 }
 
 bool EnginePredictor::compare(const CallShape& shape, ncast_codec codec, ncast_comparison* comparison) const {
   if (predictor_ == nullptr) return false;
   comparison->struct_bytes = sizeof *comparison;
-  return engine()->ncast_predictor_compare(predictor_.get(), shape.operation, shape.count, shape.dtype, codec,
-                                           shape.has_windows ? 1 : 0, comparison) == NCAST_OK;
+  const ncast_plan_call call = {.struct_bytes = sizeof(ncast_plan_call),
+                                .operation = shape.operation,
+                                .count = shape.count,
+                                .dtype = shape.dtype,
+                                .op = shape.redop,
+                                .root = shape.root,
+                                .codec = codec,
+                                .ranks = shape.ranks};
+  return engine()->ncast_predictor_compare_call(predictor_.get(), &call, shape.has_windows ? 1 : 0, comparison) ==
+             NCAST_OK &&
+         (knows_times_ || comparison->always != 0);
 }
 
 void EnginePredictor::Destroy::operator()(ncast_predictor* predictor) const {
@@ -56,7 +72,12 @@ void EnginePredictor::Destroy::operator()(ncast_predictor* predictor) const {
 const char* why_not_faster(const CallShape& shape, ncast_codec codec, const Predictor& predictor) {
   ncast_comparison times = {};
   if (!predictor.compare(shape, codec, &times)) return "the cost model does not know this call";
-  return times.faster != 0 ? nullptr : times.reason;
+  return times.faster != 0 || times.always != 0 ? nullptr : times.reason;
+}
+
+const char* plan_of(const CallShape& shape, ncast_codec codec, const Predictor& predictor) {
+  ncast_comparison found = {};
+  return predictor.compare(shape, codec, &found) ? found.plan : nullptr;
 }
 
 std::optional<double> saved_microseconds(const CallShape& shape, ncast_codec codec, const Predictor& predictor) {

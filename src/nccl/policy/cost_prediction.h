@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <optional>
+#include <string_view>
 
 #include "narrowcast/explain.h"
 #include "nccl/abi/operations.h"
@@ -16,6 +17,8 @@ struct CallShape {
   size_t count;  // of values, as in NCCL's call
   int ranks;
   bool has_windows;  // windows are registered: compare with NCCL's fastest variant instead of its default
+  ncast_redop redop = NCAST_SUM;
+  int root = 0;
 };
 
 class Predictor {
@@ -30,8 +33,8 @@ class EnginePredictor final : public Predictor {
  public:
   // For a communicator of the engine, which runs its calls by the same decisions. May outlive the communicator.
   explicit EnginePredictor(ncast_comm* comm);
-  // Before the engine's communicator exists: uses the settings, which the ranks compare.
-  EnginePredictor(int ranks, uint32_t max_ctas);
+  // Before the engine's communicator exists: uses the settings, which the ranks compare. name: commName.
+  EnginePredictor(int ranks, uint32_t max_ctas, std::string_view name);
 
   bool compare(const CallShape& shape, ncast_codec codec, ncast_comparison* comparison) const override;
 
@@ -40,12 +43,17 @@ class EnginePredictor final : public Predictor {
     void operator()(ncast_predictor* predictor) const;
   };
   std::unique_ptr<ncast_predictor, Destroy> predictor_;  // NULL: all times are unknown
+  bool knows_times_ = true;                              // otherwise only which plans are used for all calls
 };
 
-// The reason why a call is not faster on the engine, as a string constant; NULL if it is faster.
+// The reason why a call is not faster on the engine, as a string constant; NULL if it is faster, or if a plan is used
+// for all such calls.
 const char* why_not_faster(const CallShape& shape, ncast_codec codec, const Predictor& predictor);
 
 // The predicted savings. Negative if NCCL is faster; nullopt if the model does not have both times.
 std::optional<double> saved_microseconds(const CallShape& shape, ncast_codec codec, const Predictor& predictor);
+
+// The name of the plan that the call runs instead of the built-in way; NULL: none. Valid as long as the predictor.
+const char* plan_of(const CallShape& shape, ncast_codec codec, const Predictor& predictor);
 
 }  // namespace narrowcast::nccl

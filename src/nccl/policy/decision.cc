@@ -22,10 +22,17 @@ const char* why_never(const Settings& settings, const CallShape& shape, const Ca
 
 }  // namespace
 
+CallShape shape_of(const Call& call, Operation operation, int ranks, bool has_windows) {
+  CallShape shape{operation, static_cast<ncast_dtype>(call.dtype), call.count, ranks, has_windows};
+  if (reduces(operation) && call.redop < first_user_reduction) shape.redop = static_cast<ncast_redop>(call.redop);
+  if (has_root(operation)) shape.root = call.peer;
+  return shape;
+}
+
 Decision decide(const Settings& settings, const Call& call, const CommunicatorTraits& comm,
                 const Predictor& predictor) {
   const Operation operation = call.operation == NCAST_OP_RECV ? NCAST_OP_SEND : call.operation;
-  const CallShape shape{operation, static_cast<ncast_dtype>(call.dtype), call.count, comm.ranks, comm.has_windows};
+  const CallShape shape = shape_of(call, operation, comm.ranks, comm.has_windows);
   if (const char* const why = why_never(settings, shape, call)) return {false, NCAST_CODEC_RAW, why};
   // By precedence: the environment, the first rule that matches, the file's own keys.
   std::optional<ncast_codec> codec = settings.codec[operation];

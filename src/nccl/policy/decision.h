@@ -21,6 +21,9 @@ struct CommunicatorTraits {
   bool has_windows = false;  // as in CallShape
 };
 
+// operation: of the call; a receive may be described as its send.
+CallShape shape_of(const Call& call, Operation operation, int ranks, bool has_windows);
+
 // A send and the matching receive get the same decision.
 Decision decide(const Settings& settings, const Call& call, const CommunicatorTraits& comm, const Predictor& predictor);
 

@@ -75,7 +75,8 @@ Offer own_offer(const Communicator& comm) {
   if (const std::string& path = settings().cost_model; !path.empty())
     offer.settings ^= std::hash<std::string>()(content_of(path));
   // Names matter only if a rule matches by name.
-  if (std::ranges::any_of(settings().rules, [](const Rule& rule) { return !rule.communicator.empty(); }))
+  const auto names_one = [](const auto& rule) { return !rule.communicator.empty(); };
+  if (std::ranges::any_of(settings().rules, names_one) || std::ranges::any_of(settings().plan_rules, names_one))
     offer.settings ^= std::hash<std::string>()(comm.config.name);
   const uint32_t set_max_ctas = settings().max_ctas != 0 ? settings().max_ctas : max_ctas_limit;
   offer.max_ctas = static_cast<uint8_t>(std::min(set_max_ctas, comm.config.max_ctas));

@@ -1,7 +1,11 @@
 #include "nccl/ranks/attach.h"
 
+#include <utility>
+#include <vector>
+
 #include "nccl/libraries/cuda_driver.h"
 #include "nccl/libraries/engine.h"
+#include "nccl/policy/plans.h"
 #include "nccl/ranks/agreement.h"
 #include "nccl/ranks/deferred_destroy.h"
 #include "nccl/ranks/exchange.h"
@@ -27,6 +31,25 @@ bool has_side_stream(Communicator& comm) {
          (comm.side_event != nullptr || driver()->cuEventCreate(&comm.side_event, event_without_time) == 0);
 }
 
+// Loads the plans of the settings, with the same result on every rank. Calls use those that could be loaded.
+void load_plans(Communicator& comm, ncast_comm* created) {
+  const Engine& narrowcast = *engine();
+  for (const PlanForCalls& one : plans_for(comm.ranks, comm.config.name)) {
+    ncast_loaded_plan* loaded = nullptr;
+    if (narrowcast.ncast_plan_load(created, one.plan, one.dtype, one.redop, &loaded) != NCAST_OK) {
+      log_unused(one, narrowcast.ncast_last_error());
+      continue;
+    }
+    comm.plans.push_back(loaded);
+    if (narrowcast.ncast_loaded_plan_use(loaded, &one.use) != NCAST_OK) {
+      log_unused(one, narrowcast.ncast_last_error());
+    } else {
+      log(Level::info, "rank %d of %d uses the plan '%s' of %s", comm.rank, comm.ranks, one.name,
+          one.file->path.c_str());
+    }
+  }
+}
+
 // The calls of the communicator are complete, unless it was aborted.
 void destroy_engine_comm(Communicator& comm) {
   ncast_comm* const engine_comm = comm.engine_comm.load();
@@ -34,10 +57,11 @@ void destroy_engine_comm(Communicator& comm) {
   if (!comm.aborted.load()) comm.order.synchronize();
   comm.refresh_traffic();
   comm.engine_comm.store(nullptr);
+  std::vector<ncast_loaded_plan*> plans = std::exchange(comm.plans, {});
   if (comm.aborted.load())
-    defer_destroy(engine_comm);
+    defer_destroy(engine_comm, std::move(plans));
   else
-    destroy_with_local_ranks({comm.id, comm.local_ranks, comm.device, engine_comm});
+    destroy_with_local_ranks({comm.id, comm.local_ranks, comm.device, engine_comm, std::move(plans)});
 }
 
 }  // namespace
@@ -64,6 +88,7 @@ void attach(Communicator& comm) {
   counters.struct_bytes = sizeof counters;
   narrowcast.ncast_comm_get_counters(created, &counters);
   comm.statistics->set_scratch(counters.scratch_bytes);
+  load_plans(comm, created);
   comm.engine_comm.store(created);
   comm.predictor.reset();
   // abort() may have run before engine_comm was set.

@@ -97,8 +97,9 @@ void Communicator::refresh_traffic() {
 
 const EnginePredictor& predictor_of(Communicator& comm) {
   if (comm.predictor == nullptr)
-    comm.predictor = comm.attached() ? std::make_unique<EnginePredictor>(comm.engine_comm.load())
-                                     : std::make_unique<EnginePredictor>(comm.ranks, comm.max_ctas.load());
+    comm.predictor = comm.attached()
+                         ? std::make_unique<EnginePredictor>(comm.engine_comm.load())
+                         : std::make_unique<EnginePredictor>(comm.ranks, comm.max_ctas.load(), comm.config.name);
   return *comm.predictor;
 }
 

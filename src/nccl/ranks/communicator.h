@@ -52,8 +52,9 @@ struct Communicator {
   std::unique_ptr<PairHandshake> handshake;        // for two ranks, until their first common call; under `preparing`
   std::atomic<bool> handshake_pending{false};      // until that call is prepared
   std::atomic<ncast_comm*> engine_comm{nullptr};
-  std::atomic<bool> captured{false};  // a CUDA graph may hold calls on engine_comm
-  bool attaches_at_resume = false;    // ncclCommSuspend has destroyed engine_comm
+  std::vector<ncast_loaded_plan*> plans;  // that calls on engine_comm may run
+  std::atomic<bool> captured{false};      // a CUDA graph may hold calls on engine_comm
+  bool attaches_at_resume = false;        // ncclCommSuspend has destroyed engine_comm
 
   // Freed only with the communicator: cuMemFree waits for all work on the GPU, which may depend on a rank that waits
   // for this one.

@@ -15,7 +15,7 @@ namespace {
 struct Deferred {
   std::mutex mutex;
   std::vector<LocalRank> waiting;  // for other ranks of this process
-  std::vector<ncast_comm*> comms;
+  std::vector<std::pair<ncast_comm*, std::vector<ncast_loaded_plan*>>> comms;
   std::vector<std::pair<int, void*>> memory;  // with its device
 };
 Deferred& deferred() {
@@ -36,25 +36,31 @@ std::vector<LocalRank> all_local_ranks(const LocalRank& last) {
   return all;
 }
 
-void destroy(const LocalRank& rank) {
+// The plans last: then they only free their memory, and do not wait for the communicator's calls.
+void destroy(ncast_comm* comm, const std::vector<ncast_loaded_plan*>& plans) {
+  engine()->ncast_comm_destroy(comm);
+  for (ncast_loaded_plan* const plan : plans) engine()->ncast_loaded_plan_destroy(plan);
+}
+
+void destroy_rank(const LocalRank& rank) {
   const DeviceGuard guard(rank.device);
-  engine()->ncast_comm_destroy(rank.comm);
+  destroy(rank.comm, rank.plans);
 }
 
 }  // namespace
 
 void destroy_with_local_ranks(const LocalRank& rank) {
   const std::vector<LocalRank> all = all_local_ranks(rank);
-  if (all.size() == 1) return destroy(all[0]);
+  if (all.size() == 1) return destroy_rank(all[0]);
   std::vector<std::thread> threads;
   threads.reserve(all.size());
-  for (const LocalRank& one : all) threads.emplace_back(destroy, one);
+  for (const LocalRank& one : all) threads.emplace_back(destroy_rank, one);
   for (std::thread& thread : threads) thread.join();
 }
 
-void defer_destroy(ncast_comm* comm) {
+void defer_destroy(ncast_comm* comm, std::vector<ncast_loaded_plan*> plans) {
   const std::lock_guard lock(deferred().mutex);
-  deferred().comms.push_back(comm);
+  deferred().comms.emplace_back(comm, std::move(plans));
 }
 
 void defer_free(int device, void* memory) {
@@ -63,14 +69,14 @@ void defer_free(int device, void* memory) {
 }
 
 void run_deferred() {
-  std::vector<ncast_comm*> comms;
+  std::vector<std::pair<ncast_comm*, std::vector<ncast_loaded_plan*>>> comms;
   std::vector<std::pair<int, void*>> memory;
   {
     const std::lock_guard lock(deferred().mutex);
     comms.swap(deferred().comms);
     memory.swap(deferred().memory);
   }
-  for (ncast_comm* const comm : comms) engine()->ncast_comm_destroy(comm);
+  for (const auto& [comm, plans] : comms) destroy(comm, plans);
   for (const auto& [device, address] : memory) {
     const DeviceGuard guard(device);
     driver()->cuMemFree_v2(address);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "nccl/libraries/engine.h"
 
@@ -12,6 +13,7 @@ struct LocalRank {
   int local_ranks;
   int device;
   ncast_comm* comm;
+  std::vector<ncast_loaded_plan*> plans = {};  // loaded on it
 };
 
 // Called once for each rank of this process. The last call destroys the engine's communicators of all these ranks, each
@@ -21,7 +23,7 @@ void destroy_with_local_ranks(const LocalRank& rank);
 
 // For aborted communicators: destruction would wait for all other work on the GPU, so it is deferred until
 // run_deferred().
-void defer_destroy(ncast_comm* comm);
+void defer_destroy(ncast_comm* comm, std::vector<ncast_loaded_plan*> plans);
 // The same for GPU memory.
 void defer_free(int device, void* memory);
 void run_deferred();

@@ -52,6 +52,17 @@ std::string seconds(double microseconds) {
   return text;
 }
 
+// Counts one more of this name.
+template <typename Name>
+void add_one(std::vector<std::pair<Name, uint64_t>>* counts, const char* name) {
+  const auto found =
+      std::ranges::find_if(*counts, [&](const auto& one) { return std::string_view(one.first) == name; });
+  if (found != counts->end())
+    ++found->second;
+  else
+    counts->emplace_back(name, 1);
+}
+
 // traffic: NULL if it is not known.
 std::string operation_json(const char* name, const OperationCount& count, const ncast_operation_counters* traffic) {
   const auto bytes = [&](uint64_t ncast_operation_counters::* which) {
@@ -63,7 +74,14 @@ std::string operation_json(const char* name, const OperationCount& count, const 
                      ",\"reasons\":{";
   for (const auto& [why, times] : count.reasons)
     text += (text.back() == '{' ? "" : ",") + quoted(why) + ":" + number(times);
-  return text + "},\"raw_bytes\":" + bytes(&ncast_operation_counters::raw_bytes) +
+  text += '}';
+  if (!count.plans.empty()) {
+    text += ",\"plans\":{";
+    for (const auto& [plan, times] : count.plans)
+      text += (text.back() == '{' ? "" : ",") + quoted(plan) + ":" + number(times);
+    text += '}';
+  }
+  return text + ",\"raw_bytes\":" + bytes(&ncast_operation_counters::raw_bytes) +
          ",\"wire_bytes\":" + bytes(&ncast_operation_counters::wire_bytes) +
          ",\"predicted\":" + number(count.predicted) + ",\"saved_seconds\":" + seconds(count.saved_microseconds) + "}";
 }
@@ -133,16 +151,16 @@ void Statistics::count_captured(Operation operation) {
   ++operations_[operation].captured;
 }
 
+void Statistics::count_plan(Operation operation, const char* plan) {
+  const std::lock_guard lock(mutex_);
+  add_one(&operations_[operation].plans, plan);
+}
+
 void Statistics::count_forwarded(Operation operation, const char* why) {
   const std::lock_guard lock(mutex_);
   OperationCount& count = operations_[operation];
   ++count.forwarded;
-  const auto same = [why](const auto& reason) { return std::string_view(reason.first) == why; };
-  const auto found = std::ranges::find_if(count.reasons, same);
-  if (found != count.reasons.end())
-    ++found->second;
-  else
-    count.reasons.emplace_back(why, 1);
+  add_one(&count.reasons, why);
 }
 
 void Statistics::set_traffic(const TrafficByOperation& traffic) {

@@ -21,6 +21,7 @@ struct OperationCount {
   uint64_t predicted = 0;             // taken calls outside of graphs for which the cost model has times
   double saved_microseconds = 0;      // predicted savings of these calls over NCCL
   std::vector<std::pair<const char*, uint64_t>> reasons;  // why calls were forwarded
+  std::vector<std::pair<std::string, uint64_t>> plans;    // taken calls that ran a plan of the user, by its name
 };
 
 using TrafficByOperation = std::array<ncast_operation_counters, operation_count>;
@@ -36,6 +37,7 @@ class Statistics {
   // saved_microseconds: nullopt if not known.
   void count_taken(Operation operation, std::optional<double> saved_microseconds);
   void count_captured(Operation operation);
+  void count_plan(Operation operation, const char* plan);
   void count_forwarded(Operation operation, const char* why);
   // The current counters of the engine's communicator.
   void set_traffic(const TrafficByOperation& traffic);

@@ -1,4 +1,5 @@
-// NARROWCAST_CONFIG: a TOML file with settings as keys, and with rules, which only the file supports.
+// NARROWCAST_CONFIG: a TOML file with settings as keys, and with rules and plans, which only the file
+// supports.
 #define TOML_EXCEPTIONS 0
 #include <tomlplusplus/toml.hpp>
 
@@ -10,6 +11,8 @@ namespace {
 
 constexpr const char* dtype_names[] = {"int8",    "uint8",   "int32",   "uint32",   "int64",       "uint64",
                                        "float16", "float32", "float64", "bfloat16", "float8_e4m3", "float8_e5m2"};
+
+constexpr const char* redop_names[] = {"sum", "prod", "max", "min", "avg"};
 
 std::optional<ncast_dtype> dtype_named(std::string_view name) {
   const auto* const found = std::ranges::find(dtype_names, name);
@@ -59,25 +62,68 @@ bool apply_to_rule(std::string_view key, const toml::node& node, Rule* rule) {
   return true;
 }
 
-// A rule that is not entirely valid is ignored: it might match too many calls.
-void apply_rules(const toml::node& node, const std::string& path, Settings* settings) {
+std::optional<ncast_redop> redop_named(std::string_view name) {
+  const auto* const found = std::ranges::find(redop_names, name);
+  if (found == std::end(redop_names)) return std::nullopt;
+  return static_cast<ncast_redop>(found - std::begin(redop_names));
+}
+
+// A name, or a list of names.
+template <typename Value>
+bool read_names(const toml::node& node, std::optional<Value> (*named)(std::string_view), std::vector<Value>* values) {
+  const auto add = [&](const toml::node& one) {
+    const auto value = named(one.value_or(std::string()));
+    if (value) values->push_back(*value);
+    return value.has_value();
+  };
+  const auto* const list = node.as_array();
+  return list == nullptr ? add(node) : !list->empty() && std::ranges::all_of(*list, add);
+}
+
+bool apply_to_plan(std::string_view key, const toml::node& node, PlanRule* rule) {
+  const std::string text = node.value_or(std::string());
+  const int64_t number = node.is_integer() ? node.as_integer()->get() : -1;
+  if (key == "file") return !(rule->file = text).empty();
+  if (key == "dtype") return read_names(node, dtype_named, &rule->dtypes);
+  if (key == "op") return read_names(node, redop_named, &rule->redops);
+  if (key == "communicator") return !(rule->communicator = text).empty();
+  if (key == "use") {
+    rule->always = text == "always";
+    return text == "always" || text == "faster";
+  }
+  if (number < 0) return false;
+  if (key == "min_bytes")
+    rule->min_bytes = static_cast<uint64_t>(number);
+  else if (key == "max_bytes")
+    rule->max_bytes = static_cast<uint64_t>(number);
+  else if (key == "ranks")
+    rule->ranks = static_cast<int>(number);
+  else
+    return false;
+  return true;
+}
+
+// Reads the tables of a list, [[name]]. One that is not entirely valid is ignored: it might match too many calls.
+template <typename Entry>
+void apply_tables(const toml::node& node, const char* name, const std::string& path,
+                  bool (*apply)(std::string_view, const toml::node&, Entry*), std::vector<Entry>* entries) {
   const auto* const list = node.as_array();
   if (list == nullptr) {
-    log(Level::warn, "%s: rule is not a list of tables: write [[rule]]", path.c_str());
+    log(Level::warn, "%s: %s is not a list of tables: write [[%s]]", path.c_str(), name, name);
     return;
   }
   for (const toml::node& entry : *list) {
-    Rule rule;
+    Entry made;
     bool is_valid = entry.is_table();
     if (is_valid) {
       for (const auto& [key, value] : *entry.as_table()) {
-        if (apply_to_rule(key.str(), value, &rule)) continue;
-        log(Level::warn, "%s:%u: a rule has an unknown key or value: %s. The rule is ignored", path.c_str(),
-            value.source().begin.line, std::string(key.str()).c_str());
+        if (apply(key.str(), value, &made)) continue;
+        log(Level::warn, "%s:%u: a %s has an unknown key or value: %s. The %s is ignored", path.c_str(),
+            value.source().begin.line, name, std::string(key.str()).c_str(), name);
         is_valid = false;
       }
     }
-    if (is_valid) settings->rules.push_back(rule);
+    if (is_valid) entries->push_back(made);
   }
 }
 
@@ -89,6 +135,7 @@ void warn_unknown(std::string_view key, const std::string& place) {
   }
   std::vector<std::string> known(std::begin(keys), std::end(keys));
   known.emplace_back("rule");
+  known.emplace_back("plan");
   std::ranges::sort(known);
   log(Level::warn, "%s: %s is not a setting (known: %s)", place.c_str(), std::string(key).c_str(),
       joined(known).c_str());
@@ -111,7 +158,11 @@ void apply_file(std::string_view content, const std::string& path, Settings* set
   swap_fallbacks();
   for (const auto& [key, value] : parsed.table()) {
     if (key.str() == "rule") {
-      apply_rules(value, path, settings);
+      apply_tables(value, "rule", path, apply_to_rule, &settings->rules);
+      continue;
+    }
+    if (key.str() == "plan") {
+      apply_tables(value, "plan", path, apply_to_plan, &settings->plan_rules);
       continue;
     }
     const std::string place = path + ":" + std::to_string(value.source().begin.line);

@@ -109,6 +109,7 @@ const Settings* read_settings() {
       log(Level::warn, "NARROWCAST_CONFIG: cannot read %s", path);
   }
   read_environment(settings);
+  read_plan_files(settings);
   if (settings->debug) choose_level(*settings->debug);
   return settings;
 }
@@ -169,6 +170,8 @@ bool apply_setting(std::string_view key, std::string_view value, const std::stri
       settings->p2p = value == "1";
   } else if (key == "cost_model") {
     settings->cost_model = value;
+  } else if (key == "plans") {
+    settings->plans = value;
   } else if (key == "debug") {
     const auto level = level_named(value);
     if (!level) warn_invalid("NONE, VERSION, WARN, INFO or TRACE");
@@ -215,6 +218,18 @@ uint64_t digest(const Settings& settings) {
     mix_text(rule.communicator);
     mix_optional(rule.codec);
     mix_optional(rule.take);
+  }
+  for (const PlanFile& file : settings.plan_files) {
+    mix_text(file.content);
+    for (const PlanRule& rule : file.rules) {
+      for (const ncast_dtype dtype : rule.dtypes) mix(dtype);
+      for (const ncast_redop redop : rule.redops) mix(redop);
+      mix(rule.min_bytes);
+      mix(rule.max_bytes);
+      mix_optional(rule.ranks);
+      mix_text(rule.communicator);
+      mix(rule.always);
+    }
   }
   return hash;
 }

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "narrowcast/types.h"
+#include "narrowcast/comm.h"
 #include "nccl/abi/operations.h"
 #include "nccl/report/log.h"
 
@@ -31,6 +31,22 @@ struct Rule {
   std::optional<TakeMode> take;
 };
 
+// Which calls a plan is used for.
+struct PlanRule {
+  std::string file;                       // a name in the folder of plans, or an absolute path
+  std::vector<ncast_dtype> dtypes;        // empty: the default
+  std::vector<ncast_redop> redops;        // empty: sum
+  uint64_t min_bytes = 0, max_bytes = 0;  // as in Rule; 0: no limit
+  std::optional<int> ranks;
+  std::string communicator;  // its commName; empty: any
+  bool always = false;       // otherwise where the cost model predicts that it is faster
+};
+
+struct PlanFile {
+  std::string path, content;
+  std::vector<PlanRule> rules;  // one or more
+};
+
 inline constexpr uint32_t max_ctas_limit = 64;  // of a call on the engine
 
 struct Settings {
@@ -52,6 +68,9 @@ struct Settings {
   std::optional<Level> debug;
   std::string nccl_library, nccl_library_from;  // the path, and the setting's source for messages
   std::vector<Rule> rules;                      // the first that matches applies
+  std::string plans;                            // the folder
+  std::vector<PlanRule> plan_rules;
+  std::vector<PlanFile> plan_files;  // read_plan_files() reads them
 };
 
 // Read once. Invalid settings are ignored with a warning.
@@ -62,6 +81,9 @@ void apply_file(std::string_view content, const std::string& path, Settings* set
 // key: as in a file; for a variable, its name in lower case without the prefix. source: for warnings. False: unknown
 // key.
 bool apply_setting(std::string_view key, std::string_view value, const std::string& source, Settings* settings);
+
+// Reads the files of the folder and of the rules. Files that cannot be read are ignored with a warning.
+void read_plan_files(Settings* settings);
 
 // A hash of the settings that must be the same on all ranks of a communicator.
 uint64_t digest(const Settings& settings);

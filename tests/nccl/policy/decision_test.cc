@@ -45,6 +45,28 @@ TEST_CASE("calls that are predicted to be faster are executed, and others forwar
   }
 }
 
+TEST_CASE("calls for which a plan is always used are executed unless a setting forwards them") {
+  struct AlwaysAPlan : Times {
+    AlwaysAPlan() : Times(0, 0) {}
+    bool compare(const CallShape& shape, ncast_codec codec, ncast_comparison* comparison) const override {
+      Times::compare(shape, codec, comparison);
+      comparison->plan = "mine";
+      comparison->always = shape.redop == NCAST_MAX && shape.root == 0 ? 1 : 0;
+      return true;
+    }
+  };
+  const AlwaysAPlan plan;
+  Call call = call_of(NCAST_OP_ALL_REDUCE);
+  CHECK_FALSE(decide({}, call, {2, ""}, plan).use_engine);
+  call.redop = NCAST_MAX;
+  CHECK(decide({}, call, {2, ""}, plan).use_engine);
+  CHECK_FALSE(decide(with("off", "all_reduce"), call, {2, ""}, plan).use_engine);
+  CHECK_FALSE(decide(with("take", "never"), call, {2, ""}, plan).use_engine);
+  call.operation = NCAST_OP_REDUCE;
+  call.peer = 1;
+  CHECK_FALSE(decide({}, call, {2, ""}, plan).use_engine);
+}
+
 TEST_CASE("a send and its receive get the same decision") {
   for (const char* off : {"send", "recv"}) {
     CHECK_FALSE(decide(with("off", off), call_of(NCAST_OP_SEND), {2, ""}, slower).use_engine);

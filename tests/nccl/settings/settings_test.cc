@@ -174,6 +174,30 @@ TEST_CASE("a rule that is partly invalid is ignored") {
   CHECK(from_file("rule = 3\n").rules.empty());
 }
 
+TEST_CASE("tables of plans state files and calls") {
+  const Settings settings = from_file(
+      "plans = \"/here\"\n[[plan]]\nfile = \"a.json\"\ndtype = [\"int8\", \"float32\"]\nop = \"avg\"\nmin_bytes = 1\n"
+      "max_bytes = 9\nranks = 4\ncommunicator = \"x\"\nuse = \"always\"\n[[plan]]\nfile = \"/b.json\"\nuse = "
+      "\"faster\"\n");
+  CHECK(settings.plans == "/here");
+  REQUIRE(settings.plan_rules.size() == 2);
+  const PlanRule &first = settings.plan_rules[0], &second = settings.plan_rules[1];
+  CHECK(first.file == "a.json");
+  CHECK(first.dtypes == std::vector{NCAST_INT8, NCAST_FLOAT32});
+  CHECK(first.redops == std::vector{NCAST_AVG});
+  CHECK(first.min_bytes == 1);
+  CHECK(first.max_bytes == 9);
+  CHECK(first.ranks == 4);
+  CHECK(first.communicator == "x");
+  CHECK(first.always);
+  CHECK(second.file == "/b.json");
+  CHECK(second.dtypes.empty());
+  CHECK_FALSE(second.always);
+  for (const char* const wrong : {"file = 3", "dtype = []", "dtype = [\"int8\", \"bf16\"]", "op = \"median\"",
+                                  "use = \"often\"", "ranks = -1", "size = 3"})
+    CHECK(from_file((std::string("[[plan]]\n") + wrong).c_str()).plan_rules.empty());
+}
+
 TEST_CASE("a file that is not valid TOML is ignored") {
   CHECK(digest(from_file("codec = \"raw\"\ncodec = window\n")) == digest(Settings()));
 }
@@ -186,6 +210,15 @@ TEST_CASE("different settings have different digests") {
   CHECK(digest(from_file("scratch_bytes = 1")) != digest(Settings()));
   CHECK(digest(from_file("p2p = true")) != digest(from_file("p2p = false")));
   CHECK(digest(from_file("cost_model = \"here\"")) != digest(from_file("cost_model = \"there\"")));
+  Settings one, other;
+  one.plan_files = {{"here", "a plan", {{}}}};
+  other.plan_files = {{"there", "a plan", {{}}}};
+  CHECK(digest(one) == digest(other));  // paths may differ
+  CHECK(digest(one) != digest(Settings()));
+  other.plan_files[0].rules[0].always = true;
+  CHECK(digest(one) != digest(other));
+  other.plan_files[0] = {"there", "another plan", {{}}};
+  CHECK(digest(one) != digest(other));
   // The minimum over all ranks counts.
   CHECK(digest(from_file("max_ctas = 8")) == digest(Settings()));
   // Statistics, logging and the path of NCCL may differ between ranks.

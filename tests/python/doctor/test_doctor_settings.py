@@ -122,6 +122,10 @@ def test_a_cost_model_of_other_kernels_gets_a_remark(tmp_path):
         ("[[rule]]\nranks = true", "rule 1: ranks has the invalid value True"),
         ("[[rule]]\n[[rule]]\noperation = 'all_median'", "rule 2: operation has the invalid value all_median"),
         ("[[rule]]\nrank = 8", "rule 1: rank is not a key of rules (known: operation, "),
+        ("plan = 'a.json'", "plan is not a list of tables: write [[plan]]"),
+        ("[[plan]]\nuse = 'often'", "plan 1: use has the invalid value often"),
+        ("[[plan]]\nop = ['sum', 'median']", "plan 1: op has the invalid value ['sum', 'median']"),
+        ("[[plan]]\ntake = 'always'", "plan 1: take is not a key of plans (known: file, "),
     ],
 )
 def test_errors_in_a_settings_file_are_problems(tmp_path, content, words):
@@ -136,8 +140,10 @@ def test_a_settings_file_with_every_key_is_valid(tmp_path):
     file = tmp_path / "settings.toml"
     rule = "operation = 'send'\ndtype = 'bfloat16'\nranks = 8\ncommunicator = 'a'\nmin_bytes = 0\nmax_bytes = 9\n"
     settings = "attach = 'init'\ncodec = ['raw', 'send=window']\nnvtx = false\noff = ['recv']\nscratch_bytes = 4096\n"
-    more = "max_ctas = 32\np2p = true\ncost_model = ''\nstats_seconds = 0.5\n"
-    file.write_text(f"{settings}{more}[[rule]]\n{rule}take = 'always'\ncodec = 'auto'\n")
+    more = "max_ctas = 32\np2p = true\ncost_model = ''\nstats_seconds = 0.5\nplans = 'folder'\n"
+    limits = "ranks = 8\ncommunicator = 'a'\nmin_bytes = 0\nmax_bytes = 9\n"
+    plan = f"[[plan]]\nfile = 'a.json'\ndtype = ['int8']\nop = 'sum'\nuse = 'faster'\n{limits}"
+    file.write_text(f"{settings}{more}{plan}[[rule]]\n{rule}take = 'always'\ncodec = 'auto'\n")
     assert examined(CONFIG=str(file)).problems == []
 
 

@@ -16,6 +16,7 @@
 
 #include "narrowcast/comm.h"
 #include "narrowcast/explain.h"
+#include "narrowcast/plan.h"
 
 namespace {
 
@@ -91,9 +92,9 @@ ncast_status ncast_comm_destroy(ncast_comm* comm) {
 }
 
 // Predicts times, which the host backend does not.
-ncast_status ncast_predictor_compare(const ncast_predictor*, ncast_operation operation, uint64_t, ncast_dtype,
-                                     ncast_codec, int with_windows, ncast_comparison* comparison) {
-  const bool known = operation != NCAST_OP_BROADCAST;
+ncast_status ncast_predictor_compare_call(const ncast_predictor*, const ncast_plan_call* call, int with_windows,
+                                          ncast_comparison* comparison) {
+  const bool known = call->operation != NCAST_OP_BROADCAST;
   *comparison = {};
   comparison->struct_bytes = sizeof *comparison;
   comparison->faster = known;

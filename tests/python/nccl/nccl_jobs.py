@@ -6,6 +6,7 @@ import contextlib
 import os
 import threading
 from ctypes import byref, c_float, c_int, c_void_p
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -349,3 +350,10 @@ def differing_settings(*, rank: int, differing: int, name: str, value: str, **ar
     if rank == differing:
         os.environ[name] = value
     every_operation(rank=rank, count=100, **arguments)
+
+
+def logging_operations(*, rank: int, folder: str, **arguments: Any) -> None:
+    """As every_operation, with standard error in a file of the folder."""
+    with (Path(folder) / f"{rank}.log").open("wb") as file:
+        os.dup2(file.fileno(), 2)
+    every_operation(rank=rank, **arguments)

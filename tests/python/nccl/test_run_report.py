@@ -44,6 +44,7 @@ def test_the_report_sums_the_ranks(run, tmp_path):
             "captured": 0,
             "forwarded": 4,
             "reasons": {REASON: 4},
+            "plans": {"a plan": 2},
             "raw_bytes": 6000,
             "wire_bytes": 4200,
             "ratio": 0.7,

@@ -16,6 +16,7 @@ COMMUNICATORS = [
                 "captured": 0,
                 "forwarded": 2,
                 "reasons": {REASON: 2},
+                "plans": {"a plan": 1},
                 "raw_bytes": 3000,
                 "wire_bytes": 2100,
                 "predicted": 0,

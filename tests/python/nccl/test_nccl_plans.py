@@ -1,0 +1,170 @@
+"""Plans of the user in the drop-in for NCCL. On fakes of the driver and NCCL; calls run on the host backend."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from narrowcast.plan import Plan, Program, build
+from nccl_ranks import OPERATIONS, Ranks
+
+RANKS = 3
+
+
+@pytest.fixture
+def on_ranks(preloaded):
+    return Ranks(preloaded)
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch) -> Path:
+    made = tmp_path / "plans"
+    made.mkdir()
+    monkeypatch.setenv("NARROWCAST_PLANS", str(made))
+    return made
+
+
+@pytest.fixture
+def rules(tmp_path, monkeypatch) -> Any:
+    """Writes the settings file."""
+
+    def write(text: str) -> None:
+        (tmp_path / "rules.toml").write_text(text)
+
+    monkeypatch.setenv("NARROWCAST_CONFIG", str(tmp_path / "rules.toml"))
+    write("")
+    return write
+
+
+def two_shot(ranks: int = RANKS) -> Plan:
+    p = Program("all_reduce", ranks, chunks=ranks, name="my two shot")
+    for r in p.ranks:
+        total = r.reduce(peer.input[r.index] for peer in p.ranks)
+        for peer in p.ranks:
+            peer.output[r.index] = total
+    return p
+
+
+def plans_of(on_ranks: Ranks) -> dict[str, dict[str, int]]:
+    """The plans that calls ran, by operation. The same on all ranks."""
+    each = [
+        {name: one["plans"] for name, one in operations.items() if "plans" in one}
+        for operations in on_ranks.statistics().values()
+    ]
+    assert all(one == each[0] for one in each)
+    return each[0]
+
+
+ALWAYS = "[[plan]]\nfile = '{}'\nuse = 'always'\ndtype = ['int32', 'bfloat16']\n"
+
+
+def test_calls_run_plans_of_the_folder(on_ranks, folder, rules):
+    two_shot().save(folder / "reduce.json")
+    build("ring", "all_gather", RANKS).save(folder / "gather.json")
+    build("tree", "broadcast", RANKS, root=1).save(folder / "broadcast.json")
+    two_shot(4).save(folder / "four.json")  # for other communicators
+    rules("".join(ALWAYS.format(path.name) for path in sorted(folder.iterdir())))
+    for correct in on_ranks("every_operation", RANKS, count=5000):
+        assert set(correct) == OPERATIONS
+    assert plans_of(on_ranks) == {
+        "all_reduce": {"my two shot": 1},
+        "all_gather": {"all_gather ring": 1},
+        "broadcast": {"broadcast tree": 1},  # the one with root 1 of two
+    }
+
+
+def test_a_plan_that_is_always_used_makes_calls_run_on_the_engine(on_ranks, folder, rules, monkeypatch):
+    monkeypatch.delenv("NARROWCAST_TAKE")
+    two_shot().save(folder / "reduce.json")
+    rules(ALWAYS.format("reduce.json"))
+    for correct in on_ranks("every_operation", RANKS, count=5000):
+        assert set(correct) == OPERATIONS
+    taken = on_ranks.taken()
+    assert taken.pop("all_reduce") == (1, 0)
+    assert {counts[0] for counts in taken.values()} == {0}
+    assert plans_of(on_ranks) == {"all_reduce": {"my two shot": 1}}
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "dtype = 'float32'",
+        "op = ['max', 'min']",
+        "min_bytes = 20001",
+        "max_bytes = 19999",
+        "ranks = 4",
+        "communicator = 'tensor'",
+    ],
+)
+def test_a_plan_is_used_only_for_the_calls_of_its_rule(on_ranks, folder, rules, condition):
+    two_shot().save(folder / "reduce.json")
+    dtype = "" if condition.startswith("dtype") else "dtype = 'int32'\n"
+    rules(f"[[plan]]\nfile = 'reduce.json'\nuse = 'always'\n{dtype}{condition}\n")
+    for correct in on_ranks("every_operation", RANKS, count=5000):
+        assert set(correct) == OPERATIONS
+    assert plans_of(on_ranks) == {}
+
+
+def test_a_plan_without_a_rule_is_used_where_it_was_measured_to_be_faster(
+    on_ranks, folder, rules, tmp_path, monkeypatch
+):
+    two_shot().save(folder / "reduce.json")
+    on_ranks("every_operation", RANKS, count=5000)
+    assert plans_of(on_ranks) == {}
+    for path in on_ranks.folder.glob("*.json"):
+        path.unlink()
+    rules("[[plan]]\nfile = 'reduce.json'\ndtype = 'int32'\n")
+    (tmp_path / "own.costs").write_text(
+        "narrowcast-costs 2 a machine\nkernels unknown\nall_reduce 3 shm frames:raw 1:9\n"
+        f"all_reduce 3 shm {two_shot().cost_name} 1:1\n"
+    )
+    monkeypatch.setenv("NARROWCAST_COST_MODEL", str(tmp_path / "own.costs"))
+    on_ranks("every_operation", RANKS, count=5000)
+    assert plans_of(on_ranks) == {"all_reduce": {"my two shot": 1}}
+
+
+def test_unusable_files_are_reported_with_the_reason(on_ranks, folder, rules, tmp_path):
+    whole = build("all_pairs", "all_gather", RANKS).model.to_json()
+    wrong = json.loads(whole)
+    wrong["ranks"][0]["groups"][0]["steps"].pop()
+    documents = {
+        "a_wrong.json": json.dumps(wrong),
+        "b_foreign.json": '{"name": "x", "collective": "allgather", "gpus": []}',
+        "c_plan.xml": "<algo/>",
+        "d_in_place.json": json.dumps({**json.loads(whole), "in_place": "yes"}),
+    }
+    for name, text in documents.items():
+        (folder / name).write_text(text)
+    listed = [name for name in documents if name.endswith(".json")]
+    rules("".join(ALWAYS.format(name) for name in [*listed, "none.json"]) + "[[plan]]\nuse = 'sometimes'\n")
+    for correct in on_ranks("logging_operations", RANKS, count=500, folder=str(tmp_path)):
+        assert set(correct) == OPERATIONS
+    assert plans_of(on_ranks) == {}
+    log = (tmp_path / "1.log").read_text()
+    for part in (
+        f"{folder}/a_wrong.json: the plan is not used: ",
+        "the plan 'all_gather all_pairs' is wrong (",
+        f"{folder}/b_foreign.json: the plan is not used: ",
+        "`narrowcast plan import` converts other formats",
+        f"{folder}/c_plan.xml is not used: plans are files .json",
+        f"{folder}/d_in_place.json: the plan is not used: ",
+        "works in place only",
+        f"{folder}/none.json: the plan is not used: the file cannot be read",
+        "a plan has an unknown key or value: use. The plan is ignored",
+    ):
+        assert part in log, (part, log)
+    assert log.count("a_wrong.json: the plan is not used") == 1
+
+
+def test_ranks_with_different_plans_forward_all_calls(on_ranks, tmp_path, monkeypatch):
+    for number, plan in enumerate((two_shot(), build("ring", "all_gather", RANKS))):
+        (tmp_path / f"folder{number}").mkdir()
+        plan.save(tmp_path / f"folder{number}" / "plan.json")
+    monkeypatch.setenv("NARROWCAST_PLANS", str(tmp_path / "folder0"))
+    for correct in on_ranks(
+        "differing_settings", differing=1, name="NARROWCAST_PLANS", value=str(tmp_path / "folder1")
+    ):
+        assert set(correct) == OPERATIONS
+    assert on_ranks.reasons() == {"the ranks have different settings of Narrowcast"}
