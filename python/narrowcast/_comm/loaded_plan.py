@@ -55,13 +55,21 @@ class LoadedPlan(OfThisProcess):
         target, elems = viewed(out, "out", operation.recv.pieces(communicator.ranks, at_root), True)
         if count is not None and elems is not None and count != elems:
             raise ValueError(f"pieces of values hold {count} values and pieces of out {elems}")
-        pointers = [one.pointer if one else None for one in (source, target)]
+        given, taken = (one.pointer if one else None for one in (source, target))
         piece = count if count is not None else elems
 
         def call(handle: Any) -> None:
-            check(library().ncast_loaded_plan_run(self._handle, *pointers, piece, handle))
+            self.run_on(given, taken, piece or 0, handle)
 
         communicator._enqueue(call, stream, *(one for one in (source, target) if one))
+
+    def run_on(self, values: int | None, out: int | None, count: int, stream: Any) -> None:
+        """Executes the plan without any checks. For measurements.
+
+        values, out: addresses; None for one that the operation does not have on this rank.
+        count, stream: as in the C API.
+        """
+        check(library().ncast_loaded_plan_run(self._handle, values, out, count, stream))
 
     def use(self, *, always: bool = False, min_bytes: int = 0, max_bytes: int | None = None) -> LoadedPlan:
         """Lets the communicator's own calls of the plan's operation, root, type and reduction run the plan.

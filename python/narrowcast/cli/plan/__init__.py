@@ -15,6 +15,7 @@ COMMANDS = {
     "schedule": ("schedule", "schedule"),
     "show": ("show", "show"),
     "run": ("run", "run"),
+    "bench": ("bench", "bench"),
     "compile": ("compile", "compile_plan"),
 }
 

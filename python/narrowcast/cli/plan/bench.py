@@ -1,0 +1,135 @@
+"""`plan bench`: measures a plan against the built-in way, for the same calls."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from ..._bench import operations
+from ..._bench.launch import run_ranks
+from ..._bench.plan_bench_ranks import BUILT_IN_NAME, PLAN_NAME
+from ..._files.display import bytes_text
+from ..._native.structures import BACKENDS
+from ..._plan.text import heading
+from ...comm import unique_id
+from ...cuda import device_count
+from ...errors import InternalError, InvalidArgumentError, UnsupportedError
+from ...types import REDUCTIONS, value_type
+from .._common import BadUse, comm_codec_name, print_json
+from .._tables import Column, Table
+from ..bench.collectives import parse_size
+from .source import DepthOption, RanksOption, SourceArgument, plan_of
+
+_SIZES = "1K,16K,256K,4M"
+_CALL_TIMEOUT_SECONDS, _RUN_TIMEOUT_SECONDS = 60.0, 1800.0
+
+
+def bench(
+    source: SourceArgument,
+    size: Annotated[
+        str, typer.Option("--bytes", metavar="SIZES", help="Of the larger buffer, as for `bench`, such as 1K,1M.")
+    ] = _SIZES,
+    dtype: Annotated[str, typer.Option("-d", "--dtype", help="Value type.")] = "bfloat16",
+    op: Annotated[str, typer.Option("--op", help=f"Reduction: {', '.join(REDUCTIONS)}.")] = "sum",
+    codec: Annotated[
+        str, typer.Option(callback=comm_codec_name, help="Of the built-in way: auto or a codec.")
+    ] = "auto",
+    backend: Annotated[
+        str | None, typer.Option(help="host (processes) or cuda. Default: cuda if there are as many GPUs as ranks.")
+    ] = None,
+    iterations: Annotated[int, typer.Option("-n", "--iters", min=1, help="Calls of a batch.")] = 20,
+    batches: Annotated[int, typer.Option(min=1, help="Batches, of which the median counts.")] = 9,
+    json: Annotated[bool, typer.Option("--json", help="Print a list of objects instead of the table.")] = False,
+    ranks: RanksOption = None,
+    depth: DepthOption = None,
+) -> None:
+    """Measure a plan and the built-in way, in the same processes and in turns.
+
+    Exit status: 1 if a result is wrong.
+    """
+    sizes = [parse_size(text) for text in size.split(",")]
+    try:
+        kind = value_type(dtype)
+    except ValueError as error:
+        raise BadUse(str(error)) from None
+    if op not in REDUCTIONS:
+        raise BadUse(f"{op!r} is not a reduction (known: {', '.join(REDUCTIONS)})")
+    if backend not in (None, *BACKENDS):
+        raise BadUse(f"{backend!r} is not a backend (known: {', '.join(BACKENDS)})")
+    plan = plan_of(source, ranks, depth)
+    proof = plan.verify()
+    if not proof.proved:
+        raise InvalidArgumentError(f"{source}: {proof}")
+    model = plan.model
+    rank_count = len(model.ranks)
+    gpus = 0 if backend == "host" else device_count()
+    if backend == "cuda" and gpus < rank_count:
+        raise UnsupportedError(f"the plan has {rank_count} ranks, but {gpus or 'no'} GPUs were found")
+    on_gpus = backend == "cuda" or (backend is None and gpus >= rank_count)
+    counts = [operations.count_of(model.operation, one, kind, rank_count) for one in sizes]
+    arguments = {
+        # Created here, because this process lives as long as the ranks.
+        "unique_id": unique_id().hex(),
+        **({"host_id": unique_id().hex()} if on_gpus else {}),
+        "ranks": rank_count,
+        "plan": plan.json(),
+        "operation": model.operation,
+        "root": model.root,
+        "dtype": kind.name,
+        "op": op,
+        "codec": codec,
+        "in_place": model.in_place == "yes",
+        "exact": proof.roundings <= 1 and proof.rank_order and not proof.inexact_encodings,
+        "counts": list(dict.fromkeys(counts)),
+        "iterations": iterations,
+        "batches": batches,
+        "timeout_seconds": _CALL_TIMEOUT_SECONDS,
+    }
+    rows: list[dict[str, Any]] = []
+    run_ranks(
+        f"narrowcast._bench.plan_bench_ranks:{'bench_cuda' if on_gpus else 'bench_host'}",
+        [{**arguments, "rank": rank} for rank in range(rank_count)],
+        lambda results: rows.append(_row(model.operation, kind.bytes, rank_count, results)),
+        timeout_seconds=_RUN_TIMEOUT_SECONDS,
+    )
+    if json:
+        print_json(rows)
+    else:
+        _table(f"{heading(model)}; {kind.name} on {'GPUs' if on_gpus else 'the host'}", rows).print()
+    if any(row["wrong"] for row in rows):
+        raise InternalError(f"{source}: results are wrong")
+
+
+def _row(operation: str, value_bytes: int, ranks: int, results: list[dict[str, Any]]) -> dict[str, Any]:
+    """Times of the rank that took longest, and the wrong values of all ranks."""
+    first = results[0]
+    parts = ranks if operations.describe(operation).parted else 1
+
+    def slowest(name: str) -> float:
+        return max(float(result["contenders"][name]["microseconds"]) for result in results)
+
+    return {
+        "bytes": first["count"] * value_bytes * parts,
+        "count": first["count"],
+        "built_in": first["candidate"],
+        "built_in_microseconds": slowest(BUILT_IN_NAME),
+        "plan_microseconds": slowest(PLAN_NAME),
+        "speedup": slowest(BUILT_IN_NAME) / slowest(PLAN_NAME),
+        "wrong": sum(one["wrong"] for result in results for one in result["contenders"].values()),
+    }
+
+
+def _table(title: str, rows: list[dict[str, Any]]) -> Table:
+    numbers = [Column(name, is_number=True) for name in ("built-in, us", "plan, us", "speed-up", "wrong values")]
+    table = Table(Column("bytes", is_number=True), "built-in way", *numbers, title=title)
+    for row in rows:
+        table.add_row(
+            bytes_text(row["bytes"]),
+            row["built_in"],
+            f"{row['built_in_microseconds']:.1f}",
+            f"{row['plan_microseconds']:.1f}",
+            f"{row['speedup']:.2f}",
+            str(row["wrong"]),
+        )
+    return table
