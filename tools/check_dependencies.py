@@ -27,12 +27,16 @@ ALLOWED: dict[str, set[str]] = {
     "bootstrap": {"status"},
     "plan": {"codec", "operation", "status"},
     "channel": {"bootstrap", "device", "status"},
+    "store/rows": {"codec", "status"},
+    "store/cuda": {"codec", "device", "status", "store/rows"},
+    "store/file": {"status"},
+    "store/table": {"bootstrap", "codec", "status", "store/file", "store/rows", "threads"},
+    "store/build": {"codec", "status", "store/file", "store/rows", "threads"},
+    "store": {"status", "store/build", "store/file", "store/table"},
     "select": {"channel", "codec", "operation", "plan", "status"},
     "executor": {"bootstrap", "channel", "codec", "device", "operation", "plan", "select", "status"},
     "comm": {"bootstrap", "codec", "executor", "operation", "plan", "select", "status"},
     "instances": {"codec", "device", "executor"},
-    "store/rows": {"codec", "status"},
-    "store/cuda": {"codec", "device", "status", "store/rows"},
     "nccl/abi": set(),
     "nccl/report": {"nccl/abi"},
     "nccl/settings": {"codec", "nccl/abi", "nccl/report"},
@@ -49,7 +53,7 @@ DEVICE_FOLDER = "narrowcast/device/"
 
 # Module or sub-package of python/narrowcast -> those that it may import, besides itself.
 _LOWEST = {"errors", "types"}
-_PUBLIC = {"codec", "comm", "cuda", "cuda_batch", "files", "local", "plan", "ratios", *_LOWEST}
+_PUBLIC = {"codec", "comm", "cuda", "cuda_batch", "files", "local", "plan", "ratios", "store", *_LOWEST}
 PYTHON_ALLOWED: dict[str, set[str]] = {
     "errors": set(),
     "types": set(),
@@ -62,6 +66,8 @@ PYTHON_ALLOWED: dict[str, set[str]] = {
     "cuda_batch": {"cuda", "_arrays", "_native", *_LOWEST},
     "files": {"codec", "_arrays", "_files", "_native", *_LOWEST},
     "ratios": {"codec", "files", "_files", *_LOWEST},
+    "_store": {"files", "_arrays", "_files", "_native", *_LOWEST},
+    "store": {"_arrays", "_files", "_native", "_store", *_LOWEST},
     "safetensors": {"files", "_files", *_LOWEST},
     "torch_backend": {"comm", "_comm", *_LOWEST},
     "_torch": {"codec", "cuda", "_native", *_LOWEST},

@@ -1,0 +1,227 @@
+#include "store/build/builder.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "nlohmann/json.hpp"
+#include "status/error.h"
+#include "store/file/header.h"
+#include "threads/parallel.h"
+
+namespace narrowcast::store {
+namespace {
+
+constexpr const char* function = "ncast_store_builder";
+constexpr uint64_t piece_rows_bytes = 8u << 20;  // raw bytes that are encoded before they are written
+constexpr uint64_t task_bytes = 64u << 10;       // raw bytes that a thread encodes at a time
+constexpr uint64_t frames_at_a_time = 64;
+constexpr uint64_t most_default_rows = 4096;  // of the first block, to which the codec is fitted without a sample
+
+const char* layout_name(uint8_t layout) {
+  return layout == file::stride_layout ? "stride" : layout == file::packed_layout ? "packed" : "blocks";
+}
+
+}  // namespace
+
+uint64_t Builder::row_bytes() const {
+  uint64_t bytes = ncast_dtype_bytes(options_.dtype);
+  for (const uint64_t extent : options_.row_shape) bytes *= extent;
+  return bytes;
+}
+
+ncast_status Builder::failed(ncast_status status) {
+  if (status != NCAST_OK) failed_ = true;
+  return status;
+}
+
+ncast_status Builder::begin(const RowBlock& sample) {
+  if (ncast_status status = plan_table(options_, sample, &plan_)) return status;
+  std::vector<uint8_t> model;
+  if (plan_.model) plan_.model->serialise(model);
+  if (ncast_status status = failed(writer_.begin(plan_.header, model, options_.metadata))) return status;
+  begun_ = true;
+  const uint64_t zero = 0;
+  if (plan_.header.layout == file::packed_layout) return failed(writer_.append_offsets(&zero, sizeof(uint32_t)));
+  if (plan_.header.layout == file::blocks_layout) return failed(writer_.append_offsets(&zero, sizeof zero));
+  return NCAST_OK;
+}
+
+ncast_status Builder::sample(const RowBlock& rows) {
+  if (begun_) return fail(NCAST_INVALID_ARGUMENT, "%s: rows were added before the sample, or sampled twice", function);
+  if (rows.count == 0) return fail(NCAST_INVALID_ARGUMENT, "%s: the sample has no rows", function);
+  return begin(rows);
+}
+
+ncast_status Builder::add(const RowBlock& rows) {
+  if (failed_ || finished_)
+    return fail(NCAST_INVALID_ARGUMENT, "%s: it is finished, or a call has failed before", function);
+  if (rows.count == 0) return NCAST_OK;
+  if (options_.capacity != 0 && rows.count > options_.capacity - std::min(options_.capacity, rows_)) {
+    return fail(NCAST_INVALID_ARGUMENT, "%s: the capacity is %llu, but there are more rows", function,
+                static_cast<unsigned long long>(options_.capacity));
+  }
+  if (!begun_) {
+    const RowBlock first{rows.rows, rows.stride, std::min(rows.count, most_default_rows)};
+    if (ncast_status status = begin(first)) return status;
+  }
+  if (plan_.header.layout == file::blocks_layout) return failed(add_values(rows, false));
+  const uint64_t piece = std::max<uint64_t>(1, piece_rows_bytes / row_bytes());
+  for (uint64_t at = 0; at < rows.count; at += piece) {
+    const RowBlock part{rows.rows + at * rows.stride, rows.stride, std::min(piece, rows.count - at)};
+    const bool packed = plan_.header.layout == file::packed_layout;
+    if (ncast_status status = failed(packed ? add_payloads(part) : add_slots(part))) return status;
+    rows_ += part.count;
+  }
+  return NCAST_OK;
+}
+
+ncast_status Builder::add_slots(const RowBlock& rows) {
+  const uint64_t stride = plan_.header.stride, bytes = row_bytes();
+  const RowModel& model = *plan_.model;
+  const bool uncoded = plan_.header.uncoded != 0;
+  const uint64_t task_rows = std::max<uint64_t>(1, task_bytes / bytes);
+  struct Overflow {
+    uint64_t row;  // of the block
+    std::vector<uint8_t> payload;
+  };
+  const auto tasks = static_cast<size_t>((rows.count + task_rows - 1) / task_rows);
+  std::vector<std::vector<Overflow>> overflows(tasks);
+  std::vector<uint8_t> slots(rows.count * stride);
+  threads::for_each(tasks, threads::count_of(options_.threads), [&](size_t task) {
+    std::vector<uint8_t> payload(uncoded ? 0 : model.bound());
+    for (uint64_t i = task * task_rows; i < std::min(rows.count, (task + 1) * task_rows); ++i) {
+      const uint8_t* const row = rows.rows + i * rows.stride;
+      uint8_t* const slot = slots.data() + i * stride;
+      if (uncoded) {
+        std::memcpy(slot, row, bytes);
+        continue;
+      }
+      const size_t length = model.encode(row, payload.data());
+      if (length <= stride)
+        std::memcpy(slot, payload.data(), length);
+      else
+        overflows[task].push_back({i, {payload.begin(), payload.begin() + static_cast<std::ptrdiff_t>(length)}});
+    }
+  });
+  for (const std::vector<Overflow>& of_task : overflows) {
+    for (const Overflow& overflow : of_task) {
+      uint64_t entry;
+      if (ncast_status status =
+              writer_.append_entry(rows_ + overflow.row, overflow.payload.data(), overflow.payload.size(), &entry))
+        return status;
+      const auto word = static_cast<uint32_t>(entry << redirect_shift) | place_redirect;
+      std::memcpy(slots.data() + overflow.row * stride, &word, sizeof word);
+    }
+  }
+  return writer_.append_data(slots.data(), slots.size());
+}
+
+ncast_status Builder::add_payloads(const RowBlock& rows) {
+  const uint64_t unit = plan_.header.unit;
+  const RowModel& model = *plan_.model;
+  const uint64_t task_rows = std::max<uint64_t>(1, task_bytes / row_bytes());
+  const auto tasks = static_cast<size_t>((rows.count + task_rows - 1) / task_rows);
+  std::vector<std::vector<uint8_t>> payloads(tasks);
+  std::vector<uint32_t> units(rows.count);
+  threads::for_each(tasks, threads::count_of(options_.threads), [&](size_t task) {
+    std::vector<uint8_t>& own = payloads[task];
+    std::vector<uint8_t> payload(model.bound());
+    for (uint64_t i = task * task_rows; i < std::min(rows.count, (task + 1) * task_rows); ++i) {
+      const size_t length = model.encode(rows.rows + i * rows.stride, payload.data());
+      own.insert(own.end(), payload.begin(), payload.begin() + static_cast<std::ptrdiff_t>(length));
+      own.resize(file::aligned(own.size(), unit));
+      units[i] = static_cast<uint32_t>(file::aligned(length, unit) / unit);
+    }
+  });
+  for (uint32_t& end : units) {
+    units_ += end;
+    if (units_ > UINT32_MAX) {
+      return fail(NCAST_UNSUPPORTED,
+                  "%s: the payloads exceed 2^32 units of %llu bytes: state the number of rows before they are added",
+                  function, static_cast<unsigned long long>(unit));
+    }
+    end = static_cast<uint32_t>(units_);
+  }
+  for (const std::vector<uint8_t>& own : payloads) {
+    if (ncast_status status = writer_.append_data(own.data(), own.size())) return status;
+  }
+  return writer_.append_offsets(units.data(), units.size() * sizeof units[0]);
+}
+
+// Encodes the values that wait and those of the rows, as far as they fill frames; all of them if they are the last.
+ncast_status Builder::add_values(const RowBlock& rows, bool last) {
+  const uint64_t bytes = row_bytes(), value_bytes = ncast_dtype_bytes(options_.dtype);
+  const uint64_t frame_bytes = plan_.header.stride * value_bytes;
+  const auto encode = [&](uint64_t count) -> ncast_status {
+    std::vector<const void*> values(count);
+    std::vector<uint64_t> elems(count);
+    const std::vector<ncast_dtype> dtypes(count, options_.dtype);
+    const size_t bound = ncast_bound(options_.dtype, plan_.codec, plan_.header.stride);
+    std::vector<uint8_t> buffer(count * bound);
+    std::vector<void*> frames(count);
+    const std::vector<size_t> capacities(count, bound);
+    std::vector<size_t> lengths(count);
+    for (uint64_t i = 0; i < count; ++i) {
+      values[i] = waiting_.data() + i * frame_bytes;
+      elems[i] = std::min<uint64_t>(frame_bytes, waiting_.size() - i * frame_bytes) / value_bytes;
+      frames[i] = buffer.data() + i * bound;
+    }
+    if (ncast_status status = ncast_encode_batch(count, values.data(), dtypes.data(), elems.data(), plan_.codec, 0,
+                                                 frames.data(), capacities.data(), lengths.data(), options_.threads))
+      return status;
+    for (uint64_t i = 0; i < count; ++i) {
+      if (ncast_status status = writer_.append_data(static_cast<const uint8_t*>(frames[i]), lengths[i])) return status;
+      frames_end_ += lengths[i];
+      if (ncast_status status = writer_.append_offsets(&frames_end_, sizeof frames_end_)) return status;
+    }
+    waiting_.erase(waiting_.begin(), waiting_.begin() + static_cast<std::ptrdiff_t>(
+                                                            std::min<uint64_t>(count * frame_bytes, waiting_.size())));
+    return NCAST_OK;
+  };
+  const uint64_t total = rows.count * bytes;
+  for (uint64_t at = 0; at < total;) {
+    // A part of the rows, so that a block of any size takes little memory.
+    const uint64_t row = at / bytes, in_row = at % bytes;
+    uint64_t part = std::min(bytes - in_row, frames_at_a_time * frame_bytes);
+    if (rows.stride == bytes) part = std::min(total - at, frames_at_a_time * frame_bytes);
+    const uint8_t* const from = rows.rows + row * rows.stride + in_row;
+    waiting_.insert(waiting_.end(), from, from + part);
+    at += part;
+    if (waiting_.size() >= frames_at_a_time * frame_bytes) {
+      if (ncast_status status = encode(waiting_.size() / frame_bytes)) return status;
+    }
+  }
+  rows_ += rows.count;
+  return last && !waiting_.empty() ? encode((waiting_.size() + frame_bytes - 1) / frame_bytes) : NCAST_OK;
+}
+
+ncast_status Builder::finish(std::string* report) {
+  if (failed_ || finished_)
+    return fail(NCAST_INVALID_ARGUMENT, "%s: it is finished, or a call has failed before", function);
+  if (!begun_) {
+    // A table without rows: any row will do to choose a codec.
+    const std::vector<uint8_t> zeros(row_bytes());
+    if (ncast_status status = begin({zeros.data(), zeros.size(), 1})) return status;
+  }
+  if (plan_.header.layout == file::blocks_layout) {
+    if (ncast_status status = failed(add_values({nullptr, row_bytes(), 0}, true))) return status;
+  }
+  const uint64_t data_bytes = writer_.data_bytes();
+  if (ncast_status status = failed(writer_.finish(rows_))) return status;
+  finished_ = true;
+  const file::Header& header = writer_.header();
+  nlohmann::ordered_json json;
+  json["codec"] = plan_.codec_text;
+  json["layout"] = layout_name(header.layout);
+  json["rows"] = rows_;
+  json["raw_bytes"] = rows_ * row_bytes();
+  json["file_bytes"] = writer_.file_bytes();
+  json["stored_bytes"] = data_bytes + header.sections[file::offsets].bytes + header.sections[file::entries].bytes;
+  json["stride"] = header.layout == file::stride_layout ? header.stride : 0;
+  json["overflow_rows"] = header.entries;
+  json["fit"] = nlohmann::ordered_json::parse(plan_.fit);
+  *report = json.dump();
+  return NCAST_OK;
+}
+
+}  // namespace narrowcast::store

@@ -1,0 +1,73 @@
+// Builds a table file from rows that arrive block by block.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "narrowcast/codec.h"
+#include "narrowcast/store.h"
+#include "store/file/writer.h"
+#include "store/rows/fit.h"
+
+namespace narrowcast::store {
+
+struct BuildOptions {
+  ncast_dtype dtype = NCAST_UINT8;
+  ncast_store_layout layout = NCAST_STORE_AUTO_LAYOUT;
+  std::vector<uint64_t> row_shape;
+  uint64_t capacity = 0;
+  int64_t spare = -1;
+  uint64_t rows = 0;
+  std::string codec = "auto";
+  std::string metadata;
+  int threads = 0;
+};
+
+// Rows in memory.
+struct RowBlock {
+  const uint8_t* rows;
+  uint64_t stride;  // bytes from one row to the next
+  uint64_t count;
+};
+
+// The codec and the layout of a table.
+struct TablePlan {
+  file::Header header = {};               // without sections
+  std::shared_ptr<const RowModel> model;  // layouts stride and packed
+  ncast_codec codec = 0;                  // layout blocks
+  std::string codec_text;
+  std::string fit = "null";  // JSON
+};
+
+// Chooses codec and layout for sample rows, at least one. Errors: INVALID_ARGUMENT, UNSUPPORTED.
+ncast_status plan_table(const BuildOptions& options, const RowBlock& sample, TablePlan* plan);
+
+class Builder {
+ public:
+  Builder(int file, BuildOptions options) : options_(std::move(options)), writer_(file) {}
+
+  ncast_status sample(const RowBlock& rows);
+  ncast_status add(const RowBlock& rows);
+  ncast_status finish(std::string* report);
+
+  uint64_t row_bytes() const;
+
+ private:
+  ncast_status begin(const RowBlock& sample);
+  ncast_status add_slots(const RowBlock& rows);
+  ncast_status add_payloads(const RowBlock& rows);
+  ncast_status add_values(const RowBlock& rows, bool last);
+  ncast_status failed(ncast_status status);
+
+  BuildOptions options_;
+  file::Writer writer_;
+  TablePlan plan_;
+  bool begun_ = false, finished_ = false, failed_ = false;
+  uint64_t rows_ = 0;
+  uint64_t units_ = 0;            // layout packed: the end of the last payload
+  std::vector<uint8_t> waiting_;  // layout blocks: values that do not fill a frame yet
+  uint64_t frames_end_ = 0;       // layout blocks: bytes of the frames
+};
+
+}  // namespace narrowcast::store

@@ -1,0 +1,114 @@
+// The choice of codec and layout.
+#include <algorithm>
+#include <cstring>
+#include <optional>
+
+#include "codec/codec.h"
+#include "status/error.h"
+#include "store/build/builder.h"
+#include "store/file/header.h"
+
+namespace narrowcast::store {
+namespace {
+
+constexpr const char* function = "ncast_store_builder";
+constexpr uint64_t frame_raw_bytes = 256u << 10;         // of layout blocks
+constexpr double worth_packing = 0.98;                   // packed is chosen if it needs less than this of stride
+constexpr uint64_t most_spare_bytes = 16u << 20;         // of the default
+constexpr uint64_t least_spare = 16, most_spare = 1024;  // of the default
+
+class SampleRows : public RowSource {
+ public:
+  SampleRows(const RowBlock& rows, uint64_t row_bytes) : rows_(rows), row_bytes_(row_bytes) {}
+  void read(uint64_t first, uint64_t count, uint8_t* rows) override {
+    for (uint64_t i = 0; i < count; ++i)
+      std::memcpy(rows + i * row_bytes_, rows_.rows + (first + i) * rows_.stride, row_bytes_);
+  }
+
+ private:
+  RowBlock rows_;
+  uint64_t row_bytes_;
+};
+
+uint64_t default_spare(uint64_t entry_stride) {
+  return std::clamp(most_spare_bytes / entry_stride, least_spare, most_spare);
+}
+
+ncast_status plan_blocks(const BuildOptions& options, TablePlan* plan) {
+  if (options.spare > 0 || options.capacity > options.rows) {
+    return fail(NCAST_UNSUPPORTED, "%s: rows %s, which is read-only: it has no capacity and no spare", function,
+                options.layout == NCAST_STORE_BLOCKS ? "have the layout blocks"
+                                                     : "over 64 KiB and single values have the layout blocks");
+  }
+  if (options.codec == "auto")
+    plan->codec = codec::canonical(codec::effective_codec(options.dtype, NCAST_CODEC_WINDOW));
+  else if (ncast_status status = ncast_codec_parse(options.codec.c_str(), &plan->codec))
+    return status;
+  if (plan->codec == NCAST_CODEC_AUTO || !codec::is_exact(plan->codec))
+    return fail(NCAST_UNSUPPORTED, "%s: the codec %s is not exact", function, options.codec.c_str());
+  plan->codec = codec::canonical(codec::effective_codec(options.dtype, plan->codec));
+  plan->codec_text = codec::describe(plan->codec);
+  plan->header.layout = file::blocks_layout;
+  plan->header.stride = frame_raw_bytes / ncast_dtype_bytes(options.dtype);
+  return NCAST_OK;
+}
+
+}  // namespace
+
+ncast_status plan_table(const BuildOptions& options, const RowBlock& sample, TablePlan* plan) {
+  file::Header& header = plan->header;
+  header.dtype = static_cast<uint8_t>(options.dtype);
+  header.row_rank = static_cast<uint8_t>(options.row_shape.size());
+  std::ranges::copy(options.row_shape, header.row_shape);
+  const uint64_t row_bytes = file::row_bytes_of(header);
+  const bool blocks = options.layout == NCAST_STORE_BLOCKS || (options.layout == NCAST_STORE_AUTO_LAYOUT &&
+                                                               (header.row_rank == 0 || row_bytes > max_row_bytes));
+  if (blocks) return plan_blocks(options, plan);
+  if (row_bytes > max_row_bytes) {
+    return fail(NCAST_UNSUPPORTED, "%s: rows of %llu bytes need the layout blocks: others have at most %llu", function,
+                static_cast<unsigned long long>(row_bytes), static_cast<unsigned long long>(max_row_bytes));
+  }
+
+  SampleRows source(sample, row_bytes);
+  FitOptions fit_options;
+  fit_options.whole_source = true;
+  if (options.layout == NCAST_STORE_STRIDE) fit_options.layout = FitOptions::Layout::stride;
+  if (options.layout == NCAST_STORE_PACKED) fit_options.layout = FitOptions::Layout::packed;
+  std::string problem;
+  const RowShape shape{options.dtype, header.row_elems()};
+  std::optional<RowFit> fit = fit_rows(shape, source, sample.count, options.codec, fit_options, &problem);
+  if (!fit) return fail(NCAST_INVALID_ARGUMENT, "%s: %s", function, problem.c_str());
+  plan->model = std::make_shared<const RowModel>(fit->model);
+  plan->codec_text = fit->model.text();
+  plan->fit = fit->report;
+
+  header.uncoded = fit->model.uncoded() ? 1 : 0;
+  header.entry_stride = file::aligned(header.uncoded != 0 ? row_bytes : row_bytes + header_bytes, file::slot_align);
+  header.spare = options.spare >= 0 ? static_cast<uint64_t>(options.spare) : default_spare(header.entry_stride);
+  header.capacity = options.capacity;
+  if (header.uncoded != 0) {
+    // Also if packed was asked for: rows of one size have nothing to pack.
+    header.layout = file::stride_layout;
+    header.stride = row_bytes;
+    return NCAST_OK;
+  }
+  const StridePlan stride = best_stride(fit->payload_bytes, fit->model.bound());
+  const bool packed = options.layout == NCAST_STORE_PACKED ||
+                      (options.layout == NCAST_STORE_AUTO_LAYOUT &&
+                       packed_row_bytes(fit->payload_bytes) < worth_packing * stride.stored_row_bytes);
+  if (packed) {
+    header.layout = file::packed_layout;
+    // Offsets of 32 bits must reach the end of the longest possible payloads.
+    const uint64_t most_rows = std::max(options.rows, options.capacity);
+    header.unit = packed_unit_bytes;
+    while (header.unit < file::page_bytes &&
+           most_rows * file::aligned(fit->model.bound(), header.unit) / header.unit > UINT32_MAX)
+      header.unit *= 2;
+  } else {
+    header.layout = file::stride_layout;
+    header.stride = std::min<uint64_t>(stride.stride_bytes, header.entry_stride);
+  }
+  return NCAST_OK;
+}
+
+}  // namespace narrowcast::store

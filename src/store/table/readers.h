@@ -1,0 +1,62 @@
+// Readers of a table, and the wait of a writer until they have left their calls.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <mutex>
+
+#include "bootstrap/shared_memory.h"
+#include "store/table/control.h"
+
+namespace narrowcast::store {
+
+// The reader contexts that this process has claimed. They are claimed one by one, as many as calls run at the same
+// time.
+class Readers {
+ public:
+  // owners: of the shared segment; NULL if the table belongs to this process alone. own: number of this process in it.
+  void attach(ReaderWords* words, const bootstrap::SegmentOwners* owners, uint64_t own);
+  // Frees the contexts of this process.
+  void detach();
+
+  // Begins a call that reads rows; ends it with leave(). Waits while all contexts are in use.
+  uint32_t enter();
+  void leave(uint32_t reader);
+
+  // A context for a user of its own, such as a stream of a GPU, until release(). Returns max_readers if none is free.
+  uint32_t claim();
+  void release(uint32_t reader);
+
+  // Waits until every reader, of any process, that is inside a call now has left it. Contexts of processes that have
+  // ended are freed. Errors: TIMEOUT after 60 seconds, ABORTED.
+  ncast_status wait_for_grace();
+  uint64_t grace_waits() const { return grace_waits_; }
+
+ private:
+  bool owner_is_alive(const ReaderWords& words) const;
+  void free_dead();
+
+  ReaderWords* words_ = nullptr;
+  const bootstrap::SegmentOwners* owners_ = nullptr;
+  uint64_t own_ = 0;
+  std::mutex mutex_;                // while claiming
+  std::atomic<uint32_t> count_{0};  // contexts in claimed_
+  std::array<uint32_t, max_readers> claimed_ = {};
+  std::array<std::atomic<bool>, max_readers> busy_ = {};  // by number of the context
+  std::atomic<uint64_t> grace_waits_{0};
+};
+
+// A call that reads rows.
+class ReadScope {
+ public:
+  explicit ReadScope(Readers& readers) : readers_(readers), reader_(readers.enter()) {}
+  ~ReadScope() { readers_.leave(reader_); }
+  ReadScope(const ReadScope&) = delete;
+  ReadScope& operator=(const ReadScope&) = delete;
+
+ private:
+  Readers& readers_;
+  uint32_t reader_;
+};
+
+}  // namespace narrowcast::store

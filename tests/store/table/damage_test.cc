@@ -1,0 +1,140 @@
+// Damaged and hostile table files.
+#include "nlohmann/json.hpp"
+#include "tables.h"
+
+using namespace narrowcast::tests;
+
+namespace {
+
+struct OpenedOrNot {
+  Store store;
+  ncast_status status;
+};
+OpenedOrNot try_open(const std::string& path, ncast_store_host host, uint32_t flags) {
+  ncast_store_open_options options = {};
+  options.struct_bytes = sizeof options;
+  options.host = host;
+  options.flags = flags;
+  options.threads = 1;
+  ncast_store* store = nullptr;
+  const ncast_status status = ncast_store_open(path.c_str(), &options, &store);
+  return {Store(status == NCAST_OK ? store : nullptr), status};
+}
+
+TableOptions options_of(ncast_store_layout layout, const char* codec) {
+  return {.dtype = NCAST_FLOAT32, .row_shape = {16}, .codec = codec, .layout = layout, .metadata = "{\"a\": 1}"};
+}
+
+// Reads a table whose file has been changed: every row is what it was, or is reported. Returns whether there was a
+// report.
+bool reads_or_reports(const std::string& path, const std::vector<uint8_t>& rows, uint64_t row_bytes,
+                      ncast_store_host host, uint32_t flags) {
+  const auto [store, status] = try_open(path, host, flags);
+  if (store == nullptr) {
+    CHECK(status != NCAST_OK);
+    return true;
+  }
+  bool reported = false;
+  std::vector<uint8_t> row(row_bytes);
+  const ncast_store_info info = info_of(store);
+  REQUIRE(info.rows * row_bytes == rows.size());
+  for (uint64_t i = 0; i < info.rows; ++i) {
+    if (ncast_store_fetch(store.get(), i, 1, 1, row.data(), row_bytes, 1) != NCAST_OK) {
+      reported = true;
+      CHECK(row == std::vector<uint8_t>(row_bytes));
+    } else if (std::memcmp(row.data(), rows.data() + i * row_bytes, row_bytes) != 0) {
+      FAIL_CHECK("row " << i << " is wrong");
+    }
+  }
+  return reported;
+}
+
+}  // namespace
+
+TEST_CASE("no flipped byte of a file goes unnoticed, and no row is wrong") {
+  const uint64_t row_bytes = 64;
+  for (const auto& [layout, codec] : {std::pair{NCAST_STORE_STRIDE, "window"}, std::pair{NCAST_STORE_PACKED, "window"},
+                                      std::pair{NCAST_STORE_STRIDE, "raw"}, std::pair{NCAST_STORE_BLOCKS, "window"}}) {
+    const std::vector<uint8_t> rows = some_rows(NCAST_FLOAT32, 16, 24, 3);
+    const MemoryFile built;
+    build(built, options_of(layout, codec), rows, row_bytes);
+    const std::vector<uint8_t> content = built.content();
+    CAPTURE(layout);
+    CAPTURE(codec);
+    const MemoryFile file(content);
+    for (size_t at = 0; at < content.size(); ++at) {
+      // Of the long runs of zeros between sections, some.
+      if (content[at] == 0 && at > 400 && at % 251 != 0 && (at + 8) % 4096 > 16) continue;
+      const uint8_t flipped = content[at] ^ static_cast<uint8_t>(1u << at % 8);
+      REQUIRE(pwrite(file.descriptor(), &flipped, 1, static_cast<off_t>(at)) == 1);
+      CAPTURE(at);
+      bool noticed = false;
+      for (const ncast_store_host host : {NCAST_STORE_PINNED, NCAST_STORE_MMAP})
+        noticed = reads_or_reports(file.path(), rows, row_bytes, host, 0) || noticed;
+      reads_or_reports(file.path(), rows, row_bytes, NCAST_STORE_PINNED, NCAST_STORE_ALLOW_DAMAGE);
+      const auto [store, status] = try_open(file.path(), NCAST_STORE_MMAP, 0);
+      if (store == nullptr || ncast_store_verify(store.get(), 1, nullptr) != NCAST_OK) noticed = true;
+      CHECK(noticed);
+      REQUIRE(pwrite(file.descriptor(), &content[at], 1, static_cast<off_t>(at)) == 1);
+    }
+    CHECK(reads_or_reports(file.path(), rows, row_bytes, NCAST_STORE_PINNED, 0) == false);
+  }
+}
+
+TEST_CASE("a truncated or longer file is not opened") {
+  const std::vector<uint8_t> rows = some_rows(NCAST_FLOAT32, 16, 200, 4);
+  const MemoryFile built;
+  build(built, options_of(NCAST_STORE_AUTO_LAYOUT, "auto"), rows, 64);
+  const std::vector<uint8_t> content = built.content();
+  for (size_t bytes = 0; bytes < content.size(); bytes += 1 + bytes / 7) {
+    const MemoryFile file({content.begin(), content.begin() + static_cast<std::ptrdiff_t>(bytes)});
+    for (const ncast_store_host host : {NCAST_STORE_PINNED, NCAST_STORE_MMAP, NCAST_STORE_SHARED})
+      CHECK(try_open(file.path(), host, 0).status == NCAST_CORRUPT);
+  }
+  std::vector<uint8_t> longer = content;
+  longer.push_back(0);
+  CHECK(try_open(MemoryFile(longer).path(), NCAST_STORE_MMAP, 0).status == NCAST_CORRUPT);
+}
+
+TEST_CASE("damage costs the rows of its segment only, and verify lists them") {
+  const uint64_t row_bytes = 1024;
+  const std::vector<uint8_t> rows = some_rows(NCAST_FLOAT32, 256, 500, 9);
+  const MemoryFile file;
+  build(file, {.dtype = NCAST_FLOAT32, .row_shape = {256}, .codec = "raw"}, rows, row_bytes);
+  std::vector<uint8_t> content = file.content();
+  const auto at =
+      static_cast<size_t>(std::search(content.begin(), content.end(), rows.end() - 1024, rows.end()) - content.begin());
+  REQUIRE(at < content.size());
+  content[at] ^= 1;
+  const MemoryFile damaged(content);
+  CHECK(try_open(damaged.path(), NCAST_STORE_PINNED, 0).status == NCAST_CORRUPT);
+  for (const auto& [host, flags] :
+       {std::pair{NCAST_STORE_PINNED, uint32_t{NCAST_STORE_ALLOW_DAMAGE}}, std::pair{NCAST_STORE_MMAP, uint32_t{0}}}) {
+    const Store store = open(damaged.path(), host, flags);
+    std::vector<uint8_t> out(rows.size());
+    CHECK(ncast_store_fetch(store.get(), 0, 500, 1, out.data(), row_bytes, 2) == NCAST_CORRUPT);
+    // The first segments of 64 KiB are good.
+    CHECK(std::equal(out.begin(), out.begin() + 400 * 1024, rows.begin()));
+    CHECK(std::all_of(out.end() - 1024, out.end(), [](uint8_t byte) { return byte == 0; }));
+    ncast_text* text = nullptr;
+    CHECK(ncast_store_verify(store.get(), 2, &text) == NCAST_CORRUPT);
+    const auto report = nlohmann::json::parse(ncast_text_data(text));
+    ncast_text_destroy(text);
+    CHECK(report["damaged_rows"] == report["damaged"].size());
+    CHECK(report["damaged"].back() == 499);
+    CHECK(report["damaged_rows"] <= 66);
+    CHECK(report["faults"].size() == 1);
+  }
+}
+
+TEST_CASE("verify finds nothing in a good file") {
+  const std::vector<uint8_t> rows = some_rows(NCAST_FLOAT32, 16, 3000, 4);
+  for (const ncast_store_layout layout : {NCAST_STORE_STRIDE, NCAST_STORE_PACKED, NCAST_STORE_BLOCKS}) {
+    const MemoryFile file;
+    build(file, options_of(layout, "window"), rows, 64);
+    for (const ncast_store_host host : {NCAST_STORE_PINNED, NCAST_STORE_MMAP}) {
+      const Store store = open(file.path(), host);
+      CHECK(ncast_store_verify(store.get(), 0, nullptr) == NCAST_OK);
+    }
+  }
+}

@@ -1,0 +1,131 @@
+// Tables of every value type and layout against their rows in memory.
+#include "tables.h"
+
+using namespace narrowcast::tests;
+
+namespace {
+
+struct Case {
+  const char* codec;
+  ncast_store_layout layout;
+};
+
+constexpr Case cases[] = {
+    {"auto", NCAST_STORE_AUTO_LAYOUT}, {"auto", NCAST_STORE_STRIDE}, {"auto", NCAST_STORE_PACKED},
+    {"auto", NCAST_STORE_BLOCKS},      {"raw", NCAST_STORE_STRIDE},  {"raw", NCAST_STORE_BLOCKS},
+};
+
+void check_reads(const Store& store, const std::vector<uint8_t>& rows, uint64_t row_bytes) {
+  const uint64_t count = rows.size() / row_bytes;
+  CHECK(content_of(store) == rows);
+  // Duplicates, first and last, in any order, with both widths of indices and a stride of the output.
+  std::mt19937_64 random(count);
+  std::vector<int32_t> narrow = {0, static_cast<int32_t>(count - 1), 0};
+  for (int i = 0; i < 60; ++i) narrow.push_back(static_cast<int32_t>(random() % count));
+  const std::vector<int64_t> wide(narrow.begin(), narrow.end());
+  const uint64_t stride = row_bytes + 3;
+  for (const bool is_wide : {false, true}) {
+    std::vector<uint8_t> out(narrow.size() * stride, 0xa5);
+    const void* const indices = is_wide ? static_cast<const void*>(wide.data()) : narrow.data();
+    REQUIRE(ncast_store_gather(store.get(), indices, is_wide ? 8 : 4, narrow.size(), out.data(), stride, 0) ==
+            NCAST_OK);
+    for (size_t i = 0; i < narrow.size(); ++i) {
+      const uint8_t* const expected = rows.data() + static_cast<uint64_t>(narrow[i]) * row_bytes;
+      CHECK(std::memcmp(out.data() + i * stride, expected, row_bytes) == 0);
+      CHECK(out[i * stride + row_bytes] == 0xa5);
+    }
+  }
+  // Slices in both directions.
+  for (const int64_t step : {1, 2, 7, -1, -3}) {
+    const uint64_t first = step < 0 ? count - 1 : std::min<uint64_t>(count - 1, 1);
+    const uint64_t length =
+        step < 0 ? first / static_cast<uint64_t>(-step) + 1 : (count - 1 - first) / static_cast<uint64_t>(step) + 1;
+    std::vector<uint8_t> out(length * row_bytes);
+    REQUIRE(ncast_store_fetch(store.get(), first, length, step, out.data(), row_bytes, 2) == NCAST_OK);
+    for (uint64_t i = 0; i < length; ++i) {
+      const uint64_t row = first + static_cast<uint64_t>(step) * i;
+      CHECK(std::memcmp(out.data() + i * row_bytes, rows.data() + row * row_bytes, row_bytes) == 0);
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("a store returns the rows it was built from, for every value type and layout") {
+  for (int type = NCAST_INT8; type <= NCAST_FLOAT8_E5M2; ++type) {
+    const auto dtype = static_cast<ncast_dtype>(type);
+    for (const uint64_t elems : {uint64_t{1}, uint64_t{3}, uint64_t{160}}) {
+      const uint64_t row_bytes = elems * ncast_dtype_bytes(dtype);
+      const std::vector<uint8_t> rows = some_rows(dtype, elems, 70, elems + static_cast<uint64_t>(type));
+      for (const Case& one : cases) {
+        CAPTURE(ncast_dtype_name(dtype));
+        CAPTURE(elems);
+        CAPTURE(one.codec);
+        CAPTURE(one.layout);
+        const MemoryFile file;
+        build(file, {.dtype = dtype, .row_shape = {elems}, .codec = one.codec, .layout = one.layout}, rows, row_bytes);
+        for (const ncast_store_host host : {NCAST_STORE_PINNED, NCAST_STORE_MMAP})
+          check_reads(open(file.path(), host), rows, row_bytes);
+      }
+    }
+  }
+}
+
+TEST_CASE("rows can have any size up to 64 KiB, and more in blocks") {
+  for (const uint64_t elems : {uint64_t{1}, uint64_t{2}, uint64_t{4095}, uint64_t{16384}, uint64_t{100000}}) {
+    const uint64_t row_bytes = elems * 4;
+    const std::vector<uint8_t> rows = some_rows(NCAST_FLOAT32, elems, 6, elems);
+    const MemoryFile file;
+    build(file, {.dtype = NCAST_FLOAT32, .row_shape = {elems}}, rows, row_bytes);
+    const Store store = open(file.path());
+    CHECK((info_of(store).layout == NCAST_STORE_BLOCKS) == (row_bytes > 65536));
+    check_reads(store, rows, row_bytes);
+  }
+}
+
+TEST_CASE("a one-dimensional tensor is stored in blocks") {
+  const std::vector<uint8_t> values = some_rows(NCAST_BFLOAT16, 1, 300000, 5);
+  const MemoryFile file;
+  build(file, {.dtype = NCAST_BFLOAT16}, values, 2);
+  const Store store = open(file.path());
+  CHECK(info_of(store).layout == NCAST_STORE_BLOCKS);
+  CHECK(info_of(store).row_rank == 0);
+  CHECK(info_of(store).stored_bytes < values.size());
+  check_reads(store, values, 2);
+}
+
+TEST_CASE("a table without rows can be opened") {
+  for (const Case& one : cases) {
+    const MemoryFile file;
+    build(file, {.dtype = NCAST_FLOAT32, .row_shape = {8}, .codec = one.codec, .layout = one.layout}, {}, 32);
+    for (const ncast_store_host host : {NCAST_STORE_PINNED, NCAST_STORE_MMAP}) {
+      const Store store = open(file.path(), host);
+      CHECK(info_of(store).rows == 0);
+      CHECK(ncast_store_fetch(store.get(), 0, 0, 1, nullptr, 0, 0) == NCAST_OK);
+      CHECK(ncast_store_fetch(store.get(), 0, 1, 1, nullptr, 32, 0) == NCAST_INVALID_ARGUMENT);
+    }
+  }
+}
+
+TEST_CASE("a bad index is named and nothing is written") {
+  const std::vector<uint8_t> rows = some_rows(NCAST_FLOAT32, 8, 10, 1);
+  const MemoryFile file;
+  build(file, {.dtype = NCAST_FLOAT32, .row_shape = {8}}, rows, 32);
+  const Store store = open(file.path());
+  std::vector<uint8_t> out(4 * 32, 0xa5);
+  for (const int64_t bad : {int64_t{-1}, int64_t{10}, INT64_MAX, INT64_MIN}) {
+    const int64_t indices[] = {0, 9, bad, 3};
+    CHECK(ncast_store_gather(store.get(), indices, 8, 4, out.data(), 32, 0) == NCAST_INVALID_ARGUMENT);
+    const std::string message = ncast_last_error();
+    CHECK(message.find("index 2 is " + std::to_string(bad)) != std::string::npos);
+    CHECK(ncast_store_update(store.get(), indices, 8, 4, rows.data(), 32, 0) == NCAST_INVALID_ARGUMENT);
+  }
+  const int32_t negative[] = {0, -1};
+  CHECK(ncast_store_gather(store.get(), negative, 4, 2, out.data(), 32, 0) == NCAST_INVALID_ARGUMENT);
+  CHECK(ncast_store_gather(store.get(), negative, 3, 2, out.data(), 32, 0) == NCAST_INVALID_ARGUMENT);
+  CHECK(ncast_store_gather(store.get(), negative, 4, 1, out.data(), 31, 0) == NCAST_INVALID_ARGUMENT);
+  CHECK(ncast_store_fetch(store.get(), 8, 3, 1, out.data(), 32, 0) == NCAST_INVALID_ARGUMENT);
+  CHECK(ncast_store_fetch(store.get(), 1, 3, -1, out.data(), 32, 0) == NCAST_INVALID_ARGUMENT);
+  CHECK(out == std::vector<uint8_t>(4 * 32, 0xa5));
+  CHECK(content_of(store) == rows);
+}

@@ -1,0 +1,283 @@
+// Changes of tables under readers in other threads and processes.
+#include <sys/wait.h>
+
+#include <atomic>
+#include <chrono>
+#include <csignal>
+#include <thread>
+
+#include "tables.h"
+
+using namespace narrowcast::tests;
+
+namespace {
+
+constexpr uint64_t elems = 64, row_bytes = 4 * elems, row_count = 200;
+
+// A row whose values all follow from its number and its version, so that a mix of two versions is noticed. Versions
+// alternate between rows that compress and rows that do not.
+std::vector<uint8_t> versioned(uint64_t row, uint64_t version) {
+  std::vector<uint8_t> values(row_bytes);
+  std::mt19937 random(static_cast<unsigned>(row * 1000003 + version));
+  for (uint64_t i = 0; i < elems; ++i) {
+    uint32_t bits = random();
+    if (version % 2 == 0) bits = (bits & 0x007fffff) | 0x3f800000;
+    std::memcpy(values.data() + 4 * i, &bits, 4);
+  }
+  const auto tag = static_cast<uint32_t>(version);
+  std::memcpy(values.data(), &tag, 4);
+  return values;
+}
+
+bool is_a_version(uint64_t row, const uint8_t* values) {
+  uint32_t tag;
+  std::memcpy(&tag, values, 4);
+  return tag < 1000000 && std::memcmp(versioned(row, tag).data(), values, row_bytes) == 0;
+}
+
+std::vector<uint8_t> first_versions(uint64_t rows = row_count) {
+  std::vector<uint8_t> all;
+  for (uint64_t row = 0; row < rows; ++row) {
+    const std::vector<uint8_t> one = versioned(row, 0);
+    all.insert(all.end(), one.begin(), one.end());
+  }
+  return all;
+}
+
+struct Case {
+  const char* codec;
+  ncast_store_layout layout;
+};
+constexpr Case cases[] = {{"window", NCAST_STORE_STRIDE}, {"window", NCAST_STORE_PACKED}, {"raw", NCAST_STORE_STRIDE}};
+
+TableOptions options_of(const Case& one, uint64_t capacity = 0) {
+  return {.dtype = NCAST_FLOAT32, .row_shape = {elems}, .codec = one.codec, .layout = one.layout, .capacity = capacity};
+}
+
+// Updates all rows, or some, to a version.
+ncast_status update(const Store& store, const std::vector<int64_t>& indices, uint64_t version) {
+  std::vector<uint8_t> rows;
+  for (const int64_t index : indices) {
+    const std::vector<uint8_t> one = versioned(static_cast<uint64_t>(index), version);
+    rows.insert(rows.end(), one.begin(), one.end());
+  }
+  return ncast_store_update(store.get(), indices.data(), 8, indices.size(), rows.data(), row_bytes, 1);
+}
+
+std::vector<int64_t> all_rows(uint64_t rows = row_count) {
+  std::vector<int64_t> indices;
+  for (uint64_t i = 0; i < rows; ++i) indices.push_back(static_cast<int64_t>(i));
+  return indices;
+}
+
+// Reads random rows; counts those that are no version.
+uint64_t wrong_rows(const Store& store, std::mt19937_64& random, int calls) {
+  uint64_t wrong = 0;
+  std::vector<uint8_t> out(32 * row_bytes);
+  for (int call = 0; call < calls; ++call) {
+    int64_t indices[32];
+    for (int64_t& index : indices) index = static_cast<int64_t>(random() % row_count);
+    if (ncast_store_gather(store.get(), indices, 8, 32, out.data(), row_bytes, 1) != NCAST_OK) return ~uint64_t{0};
+    for (int i = 0; i < 32; ++i)
+      wrong += is_a_version(static_cast<uint64_t>(indices[i]), out.data() + i * row_bytes) ? 0 : 1;
+  }
+  return wrong;
+}
+
+}  // namespace
+
+TEST_CASE("an update replaces exactly its rows; the last of duplicates counts") {
+  for (const Case& one : cases) {
+    CAPTURE(one.codec);
+    CAPTURE(one.layout);
+    const MemoryFile file;
+    std::vector<uint8_t> expected = first_versions();
+    build(file, options_of(one), expected, row_bytes);
+    const Store store = open(file.path(), NCAST_STORE_PINNED, 0, 64);
+    std::mt19937_64 random(1);
+    for (uint64_t version = 1; version < 30; ++version) {
+      std::vector<int64_t> indices = {7, 7, static_cast<int64_t>(random() % row_count), 0, row_count - 1};
+      for (int i = 0; i < 20; ++i) indices.push_back(static_cast<int64_t>(random() % row_count));
+      std::vector<uint8_t> rows;
+      for (size_t i = 0; i < indices.size(); ++i) {
+        const std::vector<uint8_t> row = versioned(static_cast<uint64_t>(indices[i]), version + i);
+        rows.insert(rows.end(), row.begin(), row.end());
+        std::memcpy(expected.data() + static_cast<uint64_t>(indices[i]) * row_bytes, row.data(), row_bytes);
+      }
+      const ncast_status status =
+          ncast_store_update(store.get(), indices.data(), 8, indices.size(), rows.data(), row_bytes, 2);
+      const std::string message = ncast_last_error();
+      if (status == NCAST_TOO_SMALL) {
+        // Rows that do not compress use up the entries: nothing may have changed, as the next comparison shows.
+        expected = content_of(store);
+        REQUIRE(update(store, all_rows(), 2 * version) == NCAST_OK);
+        for (uint64_t row = 0; row < row_count; ++row)
+          std::memcpy(expected.data() + row * row_bytes, versioned(row, 2 * version).data(), row_bytes);
+      } else {
+        INFO(message);
+        REQUIRE(status == NCAST_OK);
+      }
+      REQUIRE(content_of(store) == expected);
+    }
+    CHECK(ncast_store_verify(store.get(), 1, nullptr) == NCAST_OK);
+    // Rows that fit their slots need no entries in the end.
+    REQUIRE(update(store, all_rows(), 100) == NCAST_OK);
+    if (std::strcmp(one.codec, "raw") == 0) CHECK(info_of(store).free_entries == info_of(store).entries);
+  }
+}
+
+TEST_CASE("an update that does not fit changes nothing") {
+  const MemoryFile file;
+  const std::vector<uint8_t> rows = first_versions();
+  build(file, options_of(cases[0]), rows, row_bytes);
+  for (const int64_t spare : {0, 1, 50}) {
+    const Store store = open(file.path(), NCAST_STORE_PINNED, 0, spare);
+    CHECK(update(store, all_rows(), 1) == NCAST_TOO_SMALL);
+    CHECK(std::string(ncast_last_error()).find("spare") != std::string::npos);
+    CHECK(content_of(store) == rows);
+    // Rows that fit need one entry at least, while they change.
+    CHECK(update(store, all_rows(), 2) == (spare == 0 ? NCAST_TOO_SMALL : NCAST_OK));
+  }
+}
+
+TEST_CASE("append adds rows up to the capacity, and readers see whole rows") {
+  for (const Case& one : cases) {
+    const MemoryFile file;
+    build(file, options_of(one, 3 * row_count), first_versions(), row_bytes);
+    const Store store = open(file.path());
+    std::atomic<bool> done{false};
+    std::atomic<uint64_t> wrong{0};
+    std::thread reader([&] {
+      std::vector<uint8_t> row(row_bytes);
+      while (!done) {
+        const uint64_t last = info_of(store).rows - 1;
+        if (ncast_store_fetch(store.get(), last, 1, 1, row.data(), row_bytes, 1) != NCAST_OK ||
+            !is_a_version(last, row.data()))
+          ++wrong;
+      }
+    });
+    uint64_t rows = row_count;
+    for (const uint64_t more : {uint64_t{1}, uint64_t{0}, uint64_t{150}, uint64_t{249}}) {
+      std::vector<uint8_t> added;
+      for (uint64_t i = 0; i < more; ++i) {
+        const std::vector<uint8_t> row = versioned(rows + i, i % 3);
+        added.insert(added.end(), row.begin(), row.end());
+      }
+      uint64_t first = 0;
+      REQUIRE(ncast_store_append(store.get(), added.data(), row_bytes, more, &first, 1) == NCAST_OK);
+      CHECK(first == rows);
+      rows += more;
+    }
+    done = true;
+    reader.join();
+    CHECK(wrong == 0);
+    CHECK(rows == 3 * row_count);
+    CHECK(ncast_store_append(store.get(), first_versions().data(), row_bytes, 1, nullptr, 1) == NCAST_TOO_SMALL);
+    const std::vector<uint8_t> content = content_of(store);
+    for (uint64_t row = 0; row < rows; ++row) CHECK(is_a_version(row, content.data() + row * row_bytes));
+    const MemoryFile saved;
+    REQUIRE(ncast_store_save(store.get(), saved.descriptor()) == NCAST_OK);
+    CHECK(content_of(open(saved.path(), NCAST_STORE_MMAP)) == content);
+    CHECK(ncast_store_verify(open(saved.path(), NCAST_STORE_MMAP).get(), 1, nullptr) == NCAST_OK);
+  }
+}
+
+TEST_CASE("readers in other threads never see a mix, and a save under updates is of whole rows") {
+  for (const Case& one : cases) {
+    CAPTURE(one.codec);
+    CAPTURE(one.layout);
+    const MemoryFile file;
+    build(file, options_of(one), first_versions(), row_bytes);
+    const Store store = open(file.path(), NCAST_STORE_PINNED, 0, 300);
+    std::atomic<bool> done{false};
+    std::atomic<uint64_t> wrong{0};
+    std::vector<std::thread> readers;
+    for (unsigned i = 0; i < 3; ++i) {
+      readers.emplace_back([&, i] {
+        std::mt19937_64 random(i);
+        while (!done) wrong += wrong_rows(store, random, 10);
+      });
+    }
+    for (uint64_t version = 1; version <= 40; ++version) {
+      REQUIRE(update(store, all_rows(), version) == NCAST_OK);
+      if (version % 10 == 0) {
+        const MemoryFile saved;
+        std::thread writer([&] { CHECK(update(store, all_rows(), version + 1000) == NCAST_OK); });
+        REQUIRE(ncast_store_save(store.get(), saved.descriptor()) == NCAST_OK);
+        writer.join();
+        const std::vector<uint8_t> content = content_of(open(saved.path(), NCAST_STORE_MMAP));
+        for (uint64_t row = 0; row < row_count; ++row) CHECK(is_a_version(row, content.data() + row * row_bytes));
+      }
+    }
+    done = true;
+    for (std::thread& reader : readers) reader.join();
+    CHECK(wrong == 0);
+  }
+}
+
+#ifndef __SANITIZE_THREAD__  // which does not support these forks
+TEST_CASE("processes share a table; killed writers and readers leave it whole") {
+  for (const Case& one : cases) {
+    CAPTURE(one.codec);
+    CAPTURE(one.layout);
+    const MemoryFile file;
+    build(file, options_of(one), first_versions(), row_bytes);
+    const std::string path = file.path();
+    const auto start = [&](const auto& work) {
+      const pid_t child = fork();
+      if (child != 0) return child;
+      ncast_store_open_options options = {};
+      options.struct_bytes = sizeof options;
+      options.host = NCAST_STORE_SHARED;
+      ncast_store* opened = nullptr;
+      if (ncast_store_open(path.c_str(), &options, &opened) != NCAST_OK) _exit(3);
+      const Store store(opened);
+      _exit(work(store));
+    };
+    // Room for the rows that do not compress, and for those that replace them.
+    const Store store = open(path, NCAST_STORE_SHARED, 0, 2 * row_count);
+    std::mt19937_64 random(4);
+    const auto read_forever = [](const Store& own) {
+      std::mt19937_64 numbers(static_cast<uint64_t>(getpid()));
+      while (getppid() != 1) {
+        if (wrong_rows(own, numbers, 20) != 0) return 1;
+      }
+      return 2;
+    };
+    const auto write_forever = [](const Store& own) {
+      for (uint64_t version = 1; getppid() != 1; ++version) {
+        if (update(own, all_rows(), version) != NCAST_OK) return 1;
+      }
+      return 2;
+    };
+    const auto stop = [](pid_t child) {
+      int state = 0;
+      kill(child, SIGKILL);
+      REQUIRE(waitpid(child, &state, 0) == child);
+      CHECK(WIFSIGNALED(state));  // it has not ended by itself, after an error
+    };
+    const pid_t steady_reader = start(read_forever);
+    for (int round = 0; round < 8; ++round) {
+      const pid_t writer = start(write_forever), reader = start(read_forever);
+      std::this_thread::sleep_for(std::chrono::microseconds(20000 + random() % 20000));
+      CHECK(wrong_rows(store, random, 20) == 0);
+      stop(round % 2 == 0 ? writer : reader);
+      // What the dead process held does not block this one.
+      const ncast_status status = update(store, all_rows(), 2 * static_cast<uint64_t>(round) + 500000);
+      const std::string message = ncast_last_error();
+      INFO(message);
+      CHECK(status == NCAST_OK);
+      CHECK(wrong_rows(store, random, 20) == 0);
+      stop(round % 2 == 0 ? reader : writer);
+    }
+    stop(steady_reader);
+    REQUIRE(update(store, all_rows(), 600000) == NCAST_OK);
+    const std::vector<uint8_t> content = content_of(store);
+    for (uint64_t row = 0; row < row_count; ++row) {
+      REQUIRE(std::memcmp(content.data() + row * row_bytes, versioned(row, 600000).data(), row_bytes) == 0);
+    }
+    // Even versions fit their slots: after all the kills no entry is lost.
+    CHECK(info_of(store).free_entries == info_of(store).entries);
+  }
+}
+#endif
