@@ -38,6 +38,7 @@ PYTHON_MODULES = (
     "narrowcast.plan",
     "narrowcast.ratios",
     "narrowcast.safetensors",
+    "narrowcast.store",
     "narrowcast.plots",
     "narrowcast.torch",
     "narrowcast.torch_backend",

@@ -19,6 +19,11 @@ def text_of(make: Callable[[c_void_p], int]) -> str:
     """The text that `make(pointer)` returns in an ncast_text."""
     text = c_void_p()
     check(make(byref(text)))  # type: ignore[arg-type]
+    return take_text(text)
+
+
+def take_text(text: c_void_p) -> str:
+    """The content of an ncast_text, which is destroyed."""
     try:
         data = string_at(library().ncast_text_data(text), library().ncast_text_bytes(text))
     finally:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ctypes import POINTER, c_char_p, c_double, c_int, c_size_t, c_uint32, c_uint64, c_void_p
+from ctypes import POINTER, c_char_p, c_double, c_int, c_int64, c_size_t, c_uint32, c_uint64, c_void_p
 from typing import Any
 
 from .structures import (
@@ -25,6 +25,10 @@ from .structures import (
     PlanSimulationC,
     PlanUseC,
     PlanVerifyOptionsC,
+    StoreBuildOptionsC,
+    StoreCountersC,
+    StoreInfoC,
+    StoreOpenOptionsC,
     UniqueIdC,
 )
 
@@ -68,6 +72,28 @@ SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     ),
     "ncast_inspect": (_STATUS, [c_void_p, c_size_t, POINTER(FrameInfoC)]),
     "ncast_inspect_blocks": (_STATUS, [c_void_p, c_size_t, POINTER(c_uint64), c_size_t]),
+    # store.h
+    "ncast_store_builder_create": (_STATUS, [c_int, POINTER(StoreBuildOptionsC), _POINTERS]),
+    "ncast_store_builder_sample": (_STATUS, [c_void_p, c_void_p, c_uint64, c_uint64]),
+    "ncast_store_builder_add": (_STATUS, [c_void_p, c_void_p, c_uint64, c_uint64]),
+    "ncast_store_builder_finish": (_STATUS, [c_void_p, _POINTERS]),
+    "ncast_store_builder_destroy": (None, [c_void_p]),
+    "ncast_store_open": (_STATUS, [c_char_p, POINTER(StoreOpenOptionsC), _POINTERS]),
+    "ncast_store_close": (None, [c_void_p]),
+    "ncast_store_describe": (_STATUS, [c_void_p, POINTER(StoreInfoC)]),
+    "ncast_store_codec": (_STATUS, [c_void_p, _POINTERS]),
+    "ncast_store_metadata": (_STATUS, [c_void_p, _POINTERS]),
+    "ncast_store_get_counters": (_STATUS, [c_void_p, POINTER(StoreCountersC)]),
+    # store indices index_bytes count out out_stride threads
+    "ncast_store_gather": (_STATUS, [c_void_p, c_void_p, c_size_t, c_uint64, c_void_p, c_uint64, c_int]),
+    # store first count step out out_stride threads
+    "ncast_store_fetch": (_STATUS, [c_void_p, c_uint64, c_uint64, c_int64, c_void_p, c_uint64, c_int]),
+    # store indices index_bytes count rows row_stride threads
+    "ncast_store_update": (_STATUS, [c_void_p, c_void_p, c_size_t, c_uint64, c_void_p, c_uint64, c_int]),
+    # store rows row_stride count first threads
+    "ncast_store_append": (_STATUS, [c_void_p, c_void_p, c_uint64, c_uint64, _COUNTS, c_int]),
+    "ncast_store_save": (_STATUS, [c_void_p, c_int]),
+    "ncast_store_verify": (_STATUS, [c_void_p, c_int, _POINTERS]),
     # cuda.h
     "ncast_cuda_device_count": (c_int, []),
     "ncast_cuda_architectures": (c_char_p, []),

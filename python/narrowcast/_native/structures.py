@@ -10,6 +10,7 @@ from ctypes import (
     c_char_p,
     c_double,
     c_int,
+    c_int64,
     c_size_t,
     c_uint16,
     c_uint32,
@@ -20,6 +21,10 @@ from ctypes import (
 CHECKSUM, MORE, REFERENCE, NO_CHECKSUM = 1, 2, 4, 8
 UNIQUE_ID_BYTES = 128
 CODEC_TEXT_BYTES = 128
+STORE_MAX_ROW_RANK = 7
+STORE_LAYOUTS = {"auto": 0, "stride": 1, "packed": 2, "blocks": 3}
+STORE_HOSTS = {"pinned": 0, "mmap": 1, "shared": 2}
+STORE_ALLOW_DAMAGE = 1
 BACKENDS = {"host": 1, "cuda": 2}
 INTERRUPT_CHECK = CFUNCTYPE(c_int, c_void_p)  # ncast_interrupt_check
 
@@ -257,4 +262,77 @@ class ComparisonC(Structure):
         ("reason", c_char_p),
         ("plan", c_char_p),
         ("always", c_int),
+    ]
+
+
+class StoreBuildOptionsC(Structure):
+    """ncast_store_build_options."""
+
+    _fields_ = [
+        ("struct_bytes", c_size_t),
+        ("dtype", c_int),
+        ("layout", c_int),
+        ("row_rank", c_uint32),
+        ("row_shape", c_uint64 * STORE_MAX_ROW_RANK),
+        ("capacity", c_uint64),
+        ("spare", c_int64),
+        ("rows", c_uint64),
+        ("codec", c_char_p),
+        ("metadata", c_char_p),
+        ("threads", c_int),
+    ]
+
+
+class StoreOpenOptionsC(Structure):
+    """ncast_store_open_options."""
+
+    _fields_ = [
+        ("struct_bytes", c_size_t),
+        ("host", c_int),
+        ("flags", c_uint32),
+        ("numa_node_plus_one", c_int),
+        ("threads", c_int),
+        ("capacity", c_uint64),
+        ("spare_plus_one", c_int64),
+    ]
+
+
+class StoreInfoC(Structure):
+    """ncast_store_info."""
+
+    _fields_ = [
+        ("struct_bytes", c_size_t),
+        ("dtype", c_int),
+        ("layout", c_int),
+        ("host", c_int),
+        ("row_rank", c_uint32),
+        ("row_shape", c_uint64 * STORE_MAX_ROW_RANK),
+        ("rows", c_uint64),
+        ("capacity", c_uint64),
+        ("row_bytes", c_uint64),
+        ("stride", c_uint64),
+        ("entry_stride", c_uint64),
+        ("entries", c_uint64),
+        ("free_entries", c_uint64),
+        ("stored_bytes", c_uint64),
+        ("memory_bytes", c_uint64),
+    ]
+
+
+class StoreCountersC(Structure):
+    """ncast_store_counters."""
+
+    _fields_ = [
+        ("struct_bytes", c_size_t),
+        ("gathers", c_uint64),
+        ("fetches", c_uint64),
+        ("rows_read", c_uint64),
+        ("raw_bytes_read", c_uint64),
+        ("overflow_rows_read", c_uint64),
+        ("damaged_rows_read", c_uint64),
+        ("updates", c_uint64),
+        ("appends", c_uint64),
+        ("rows_updated", c_uint64),
+        ("rows_appended", c_uint64),
+        ("grace_waits", c_uint64),
     ]

@@ -1,0 +1,96 @@
+"""Measures the store on the host, and compares its rows with NumPy's."""
+
+from __future__ import annotations
+
+import os
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from .. import store
+from ..types import ValueType
+from .samples import tiled
+
+_UPDATE_ROWS = 1000
+
+
+def _seconds(run: Callable[[], object], iterations: int) -> float:
+    """The median time of a call, after one warm-up call."""
+    run()
+    times = []
+    for _ in range(iterations):
+        begin = time.perf_counter()
+        run()
+        times.append(time.perf_counter() - begin)
+    return statistics.median(times)
+
+
+def measure(
+    raw: npt.NDArray[np.uint8],
+    kind: ValueType,
+    row_bytes: int,
+    *,
+    table_bytes: int,
+    gathered_rows: int,
+    codec: str,
+    layout: str,
+    threads: int,
+    iterations: int,
+) -> dict[str, Any]:
+    """Builds a table of a repeated sample, and measures its calls in GB/s of raw bytes.
+
+    raw: the bytes of the sample. Values whose rows are read are compared with those of the sample.
+    The file of the build is in the folder for temporary files.
+    """
+    rows = max(1, table_bytes // row_bytes)
+    values = tiled(raw[: raw.size // kind.bytes * kind.bytes], rows * row_bytes)
+    table_of = values.view(kind.numpy).reshape(rows, row_bytes // kind.bytes)
+    reports: list[store.BuildReport] = []
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "table"
+
+        def build() -> None:
+            store.build(
+                table_of, codec, layout, path, dtype=kind, threads=threads, host=None, report=reports.append, spare=1024
+            )
+
+        build_seconds = _seconds(build, iterations)
+        with store.open(path, threads=threads) as table:
+            report = reports[-1]
+            result = {
+                "row_bytes": row_bytes,
+                "rows": rows,
+                "codec": report.codec,
+                "layout": report.layout,
+                "ratio": report.ratio,
+                "threads": threads or len(os.sched_getaffinity(0)),
+                "build_gb_per_s": values.size / build_seconds / 1e9,
+            }
+            indices = np.random.default_rng(0).integers(0, rows, gathered_rows)
+            out = np.empty((gathered_rows, table_of.shape[1]), kind.numpy)
+            plain = np.empty_like(out)
+            gathered = gathered_rows * row_bytes
+            gather_seconds = _seconds(lambda: table.gather(indices, out, threads=threads), iterations)
+            take_seconds = _seconds(lambda: np.take(table_of, indices, axis=0, out=plain, mode="clip"), iterations)
+            result["gather_gb_per_s"] = gathered / gather_seconds / 1e9
+            result["numpy_take_gb_per_s"] = gathered / take_seconds / 1e9
+            exact = np.array_equal(out, plain)
+            slice_rows = min(rows, gathered_rows)
+            piece = np.empty((slice_rows, table_of.shape[1]), kind.numpy)
+            fetch_seconds = _seconds(lambda: table.fetch(0, slice_rows, 1, piece, threads=threads), iterations)
+            result["fetch_gb_per_s"] = piece.nbytes / fetch_seconds / 1e9
+            exact = exact and np.array_equal(piece, table_of[:slice_rows])
+            if report.layout != "blocks":
+                chosen = indices[:_UPDATE_ROWS]
+                new = table_of[chosen]
+                update_seconds = _seconds(lambda: table.update(chosen, new, threads=threads), iterations)
+                result["updates_per_s"] = chosen.size / update_seconds
+                exact = exact and np.array_equal(table.gather(chosen).view(kind.numpy), new)
+            result["exact"] = bool(exact)
+    return result

@@ -1,0 +1,1 @@
+"""Parts of `narrowcast.store`."""

@@ -1,0 +1,143 @@
+"""What a store is built from: arrays, files and streams, as blocks of rows."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import os
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from .._files.npy_header import MAGIC
+from .._files.segment import StatedTypeError
+from ..files import TensorFile
+from ..types import DType, ValueType
+from .rows import bytes_of_rows, contiguous
+
+BLOCK_BYTES = 32 << 20  # of rows that are encoded at a time
+_SAMPLE_BYTES = 32 << 20
+_SAMPLE_ROWS = 512  # at least, if there are that many
+_RUNS = 64  # places of the table from which a sample is taken
+
+Bytes = npt.NDArray[np.uint8]
+
+
+class Source:
+    """Rows as bytes."""
+
+    def __init__(
+        self, kind: ValueType, row_shape: tuple[int, ...], rows: int | None, sample: Bytes, blocks: Iterator[Bytes]
+    ) -> None:
+        self.kind, self.row_shape = kind, row_shape
+        self.rows = rows  #: None if unknown
+        self.sample = sample  #: some of the rows, to which the codec is fitted
+        self.blocks = blocks  #: all rows, in order
+
+
+def source_of(source: Any, dtype: DType | None, tensor: str | None) -> Source:
+    """The rows of an array, a file, or an iterable of blocks. Raises TypeError and ValueError."""
+    if isinstance(source, (str, os.PathLike)):
+        return _from_file(Path(source), dtype, tensor)
+    if tensor is not None:
+        raise ValueError("tensor names a tensor of a safetensors file, but the source is not a file")
+    if hasattr(source, "shape") or hasattr(source, "__dlpack__") or isinstance(source, (bytes, bytearray, memoryview)):
+        return _from_array(source, dtype)
+    if isinstance(source, Iterable):
+        return _from_blocks(iter(source), dtype)
+    raise TypeError(f"source is a {type(source).__name__}: neither an array, nor a path, nor an iterable of blocks")
+
+
+def _from_array(array: Any, dtype: DType | None) -> Source:
+    if not hasattr(array, "shape"):
+        array = np.asarray(array) if not hasattr(array, "__dlpack__") else np.from_dlpack(array)
+    if not tuple(array.shape):
+        raise ValueError("source is a single value, not rows")
+    rows = int(array.shape[0])
+
+    def read(first: int, count: int) -> Bytes:
+        return bytes_of_rows(contiguous(array[first : first + count]), "source", dtype)[2]
+
+    kind, shape, _ = bytes_of_rows(contiguous(array[:1]), "source", dtype)
+    return _random_access(kind, shape[1:], rows, read)
+
+
+def _random_access(kind: ValueType, row_shape: tuple[int, ...], rows: int, read: Callable[[int, int], Bytes]) -> Source:
+    """A source whose rows can be read in any order, by read(first, count)."""
+    row_bytes = math.prod(row_shape) * kind.bytes
+    wanted = min(rows, max(_SAMPLE_ROWS, min(rows // 10, _SAMPLE_BYTES // row_bytes)))
+    runs = min(_RUNS, wanted)
+    parts = []
+    for run in range(runs):
+        count = wanted * (run + 1) // runs - wanted * run // runs
+        first = min(rows * run // runs, rows - count)
+        # Copied: a slice of an array that is not contiguous exists only as long as it is used.
+        parts.append(np.array(read(first, count)))
+    sample = np.concatenate(parts) if parts else np.empty((0, row_bytes), np.uint8)
+    step = max(1, BLOCK_BYTES // row_bytes)
+    blocks = (read(first, min(step, rows - first)) for first in range(0, rows, step))
+    return Source(kind, row_shape, rows, sample, blocks)
+
+
+def _from_blocks(blocks: Iterator[Any], dtype: DType | None) -> Source:
+    """A stream. The codec is fitted to its first blocks."""
+    first: list[Bytes] = []
+    form: tuple[ValueType, tuple[int, ...]] | None = None
+
+    def convert(block: Any, number: int) -> Bytes:
+        nonlocal form
+        kind, shape, content = bytes_of_rows(contiguous(block), f"block {number} of source", dtype)
+        if form is None:
+            form = kind, shape[1:]
+        if form != (kind, shape[1:]):
+            raise ValueError(
+                f"block {number} of source has {kind.name} rows of shape {shape[1:]}, "
+                f"but those before have {form[0].name} rows of shape {form[1]}"
+            )
+        return content
+
+    numbers = itertools.count()
+    converted = (convert(block, number) for number, block in zip(numbers, blocks, strict=False))
+    while sum(block.nbytes for block in first) < _SAMPLE_BYTES:
+        block = next(converted, None)
+        if block is None:
+            break
+        first.append(block.copy())
+    if form is None:
+        raise ValueError("source has no blocks")
+    together = np.concatenate(first)
+    step = max(1, min(10, len(together) // _SAMPLE_ROWS))
+    return Source(form[0], form[1], None, np.ascontiguousarray(together[::step]), itertools.chain(first, converted))
+
+
+def _from_file(path: Path, dtype: DType | None, tensor: str | None) -> Source:
+    with path.open("rb") as file:
+        is_npy = file.read(len(MAGIC)) == MAGIC
+    if is_npy:
+        if tensor is not None:
+            raise ValueError(f"{path} is an npy file, which has no tensor names")
+        return _from_array(np.load(path, mmap_mode="r", allow_pickle=False), dtype)
+    tensors = TensorFile(path)  # closed with the last reference
+    names = list(tensors)
+    if tensor is None:
+        if len(names) != 1:
+            raise ValueError(f"{path} has {len(names)} tensors: name one ({', '.join(names[:8])}, ...)")
+        tensor = names[0]
+    if tensor not in tensors:
+        raise ValueError(f"{path} has no tensor {tensor!r}")
+    chosen = tensors[tensor]
+    if dtype is not None:
+        raise StatedTypeError(f"{path} is a safetensors file, whose header states the types of its tensors")
+    if not chosen.shape:
+        raise ValueError(f"tensor {tensor!r} is a single value, not rows")
+
+    def read(first: int, count: int) -> Bytes:
+        return bytes_of_rows(chosen[first : first + count], f"tensor {tensor!r}", chosen.dtype)[2]
+
+    from ..types import value_type
+
+    kind = value_type(chosen.dtype)
+    return _random_access(kind, chosen.shape[1:], chosen.shape[0], read)

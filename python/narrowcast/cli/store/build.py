@@ -1,0 +1,59 @@
+"""`store build`."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ... import store
+from ..._files.display import bytes_text, printable
+from ..._native.structures import STORE_LAYOUTS
+from .._common import BadUse, DtypeOption, existing_file, print_json, progress_bar
+
+
+def build(
+    source: Annotated[Path, typer.Argument(metavar="IN", help="safetensors (encoded or not) or npy.")],
+    target: Annotated[Path, typer.Argument(metavar="OUT", help="Replaced only after everything has been written.")],
+    tensor: Annotated[str | None, typer.Option(help="The tensor of a safetensors file with several.")] = None,
+    codec: Annotated[str, typer.Option(help="A row codec, such as window or trim+window.")] = "auto",
+    layout: Annotated[str, typer.Option(help=f"One of {', '.join(STORE_LAYOUTS)}.")] = "auto",
+    dtype: DtypeOption = None,
+    capacity: Annotated[int | None, typer.Option(min=0, help="Rows to reserve space for, to append to.")] = None,
+    spare: Annotated[int | None, typer.Option(min=0, help="Free overflow entries, for updates.")] = None,
+    threads: Annotated[int, typer.Option(min=0, help="Threads that encode; 0: the number of CPUs.")] = 0,
+    json: Annotated[bool, typer.Option("--json", help="Print the report, with how the codec was chosen.")] = False,
+) -> None:
+    """Encode the rows of a tensor to a table file."""
+    existing_file(source)
+    if target.exists() and target.samefile(source):
+        raise BadUse(f"{target} is the input: give another name for the output")
+    reports: list[Any] = []
+    with progress_bar("build", None) as progress:
+        try:
+            store.build(
+                source,
+                codec,
+                layout,
+                target,
+                dtype=dtype,
+                tensor=tensor,
+                capacity=capacity,
+                spare=spare,
+                threads=threads,
+                progress=progress,
+                host=None,
+                report=reports.append,
+            )
+        except (TypeError, ValueError) as error:
+            if type(error) in (TypeError, ValueError):
+                raise BadUse(str(error)) from None
+            raise
+    (report,) = reports
+    if json:
+        print_json({**asdict(report), "ratio": report.ratio})
+        return
+    sizes = f"{bytes_text(report.raw_bytes)} -> {bytes_text(report.stored_bytes)}, ratio {report.ratio:.4f}"
+    print(printable(f"{source} -> {target}: {report.rows} rows, {report.codec}, {report.layout}, {sizes}"))
