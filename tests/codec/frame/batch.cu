@@ -1,6 +1,7 @@
 // Batches on the GPU have the frames and the values of single calls on the host.
 #include <algorithm>
 #include <cstdlib>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -66,6 +67,17 @@ struct Array {
   size_t misalignment = 0;  // in values
 };
 
+// Values of an array. Those of small arrays are parts of the same values, because new ones take long.
+Bytes values_of(const Array& array, Random& random) {
+  static std::map<ncast_dtype, Bytes> pools;
+  const size_t bytes = array.elems * ncast_dtype_bytes(array.dtype), pool_bytes = 1 << 18;
+  if (bytes >= 4096) return make_values(array.dtype, array.elems, random);
+  Bytes& pool = pools[array.dtype];
+  if (pool.empty()) pool = make_values(array.dtype, pool_bytes / ncast_dtype_bytes(array.dtype), random);
+  const auto begin = pool.begin() + 16 * random.below(static_cast<int>((pool_bytes - bytes) / 16));
+  return {begin, begin + static_cast<std::ptrdiff_t>(bytes)};
+}
+
 // A batch and what the host makes of its arrays.
 class GpuBatch {
  public:
@@ -73,7 +85,7 @@ class GpuBatch {
     Random random(seed);
     uint64_t raw_bytes = 0;
     for (const Array& array : arrays) {
-      values_.push_back(make_values(array.dtype, array.elems, random));
+      values_.push_back(values_of(array, random));
       Bytes frame(ncast_bound(array.dtype, codec, array.elems));
       bounds_.push_back(frame.size());
       size_t wire_bytes = 0;
