@@ -24,7 +24,7 @@ SUMS = [f"{rank} 3.0" for rank in range(RANKS)]
 # Whole programs: blocks of Python or C that begin with their file name.
 PROGRAMS = {
     name: text
-    for page in [ROOT / "README.md", ROOT / "docs" / "guide" / "communicator.md"]
+    for page in [ROOT / "README.md", ROOT / "docs" / "guide" / "communicator.md", ROOT / "docs" / "guide" / "store.md"]
     for text, name in re.findall(
         r"^```(?:python|c)\n((?:#|//) (\w+\.(?:py|c))\n.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL
     )
@@ -89,6 +89,7 @@ def test_the_guide_has_these_programs():
         "scratch.py",
         "by_split.py",
         "in_background.py",
+        "store_rows.py",
     }
     of_readme = {"two_ranks.py", "encode.c"}
     assert {*RANKED, *others, *of_readme} == PROGRAMS.keys()
@@ -123,6 +124,10 @@ def test_a_split_program_runs(start):
 
 def test_a_program_that_creates_in_the_background_runs(start):
     assert start("in_background.py", [[sys.executable]]) == ["1.0"]
+
+
+def test_the_program_of_the_store_runs(start):
+    assert start("store_rows.py", [[sys.executable]]) == ["True", "window stride 0.88"]
 
 
 def test_the_python_program_of_the_readme_runs(start):

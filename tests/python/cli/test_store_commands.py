@@ -1,0 +1,60 @@
+"""`narrowcast store`: table files from tensors, their description, damage and speed."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from narrowcast import store
+
+
+@pytest.fixture
+def built(cli_here, tmp_path):
+    """A table file of 300 rows, and the rows."""
+    rows = np.random.default_rng(0).standard_normal((300, 64)).astype(np.float32)
+    np.save(tmp_path / "rows.npy", rows)
+    assert cli_here("store", "build", "rows.npy", "rows.ncs", "--codec", "window").returncode == 0
+    return tmp_path / "rows.ncs", rows
+
+
+def test_a_built_file_has_the_rows(built):
+    path, rows = built
+    with store.open(path) as table:
+        assert np.array_equal(table[:], rows)
+
+
+def test_inspect_describes_the_file(built, cli_here):
+    result = cli_here("store", "inspect", "rows.ncs", "--json")
+    found = json.loads(result.stdout)
+    assert (found["dtype"], found["shape"], found["codec"]) == ("float32", [300, 64], "window")
+    assert found["file_bytes"] == built[0].stat().st_size
+    assert "window" in cli_here("store", "inspect", "rows.ncs").stdout
+
+
+def test_verify_finds_damage(built, cli_here):
+    path, _ = built
+    assert cli_here("store", "verify", "rows.ncs").returncode == 0
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+    result = cli_here("store", "verify", "rows.ncs", "--json")
+    assert result.returncode == 1
+    assert not json.loads(result.stdout)["good"]
+
+
+def test_a_wrong_codec_or_tensor_is_one_line_and_leaves_no_file(built, cli_here, tmp_path):
+    for options in (["--codec", "zip"], ["--tensor", "x"], ["--layout", "zip"]):
+        result = cli_here("store", "build", "rows.npy", "other.ncs", *options)
+        assert result.returncode in (1, 2), result
+        assert result.stderr.startswith("narrowcast: ")
+        assert result.stderr.count("\n") == 1
+    assert not list(tmp_path.glob("*other*"))
+
+
+def test_the_benchmark_compares_rows(cli_here):
+    sizes = ["--table", "64K", "--rows", "50", "--row-bytes", "512", "-n", "1", "--codec", "window"]
+    result = cli_here("store", "bench", "--tensor", "weights_bf16", *sizes, "--threads", "1", "--json")
+    (row,) = json.loads(result.stdout)["rows"]
+    assert row["exact"]
+    assert row["gather_gb_per_s"] > 0
