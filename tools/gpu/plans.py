@@ -91,7 +91,7 @@ def all_gather(ranks: int, codec: str) -> str:
     def groups(r: int) -> list[list[Step]]:
         sends = [copy(place("input", 0), p.message(r, peer)) for peer in p.after(r)]
         receives = [copy(p.message(peer, r), place("output", peer)) for peer in p.before(r)]
-        return [sends, [copy(place("input", 0), place("output", r)), *receives]]
+        return [[*sends, copy(place("input", 0), place("output", r))], receives]
 
     return p.plan("all_gather", groups)
 
