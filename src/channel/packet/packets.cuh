@@ -189,6 +189,14 @@ class Packets {
     return buffer(rank) + rows_ + place.row * static_cast<uint32_t>(peers_.ranks - 1) * slot_bytes + place.lane * 16;
   }
 
+  // Returns the address in a way that the compiler cannot see through. Otherwise it computes the address again between
+  // the loads of a poll in some kernels, and each load waits for the one before.
+  __device__ static const char* kept(const char* address) {
+#ifdef __CUDA_ARCH__
+    asm volatile("" : "+l"(address));
+#endif
+    return address;
+  }
   // Slots are at a constant distance, so one base address is enough.
   template <int Slots>
   __device__ __forceinline__ bool receive_at(const char* from, int first_slot, uint32_t wanted,
@@ -204,6 +212,7 @@ class Packets {
   template <int Slots>
   __device__ __forceinline__ bool receive_short(const char* from, int first_slot, uint32_t wanted,
                                                 Unit (&units)[Slots]) const {
+    from = kept(from);
     uint4 first[Slots], second[Slots];
 #pragma unroll
     for (int i = 0; i < Slots; ++i)  // unwanted packets count as arrived
