@@ -8,6 +8,7 @@
 
 #include "executor/cuda/generated/source.h"
 #include "executor/cuda/generated/text.h"
+#include "select/packet_shape.h"
 
 namespace narrowcast::executor::cuda::generated {
 namespace {
@@ -278,20 +279,17 @@ void generate_packets(const Program& program, PacketSource* source) {
   out += "\nnamespace narrowcast::executor::cuda::generated {\nnamespace {\n\n";
   std::map<std::string, size_t> programs;  // number by body
   size_t receives = 0;
-  std::string functions, strand_table;
-  std::vector<uint32_t> words;
+  std::string functions;
   for (const auto& of_rank : strands) {
     const auto rank = static_cast<int>(&of_rank - strands.data());
+    std::vector<uint32_t>& words = source->tables.emplace_back(source->strands, StrandRef::of(StrandRef::none, 0).word);
     for (uint32_t strand = 0; strand < source->strands; ++strand) {
-      if (strand >= of_rank.size()) {
-        strand_table += "{~0u, 0}, ";
-        continue;
-      }
+      if (strand >= of_rank.size()) continue;
       StrandEmitter emitter(program, rank, numbers);
       emitter.emit(of_rank[strand]);
       const auto [found, is_new] = programs.try_emplace(emitter.body(), programs.size());
       if (is_new) receives += emitter.receives();
-      if (receives > max_packet_receives) {
+      if (receives > max_packet_receives || words.size() + emitter.words().size() > max_packet_words) {
         *source = {};
         return;
       }
@@ -301,31 +299,29 @@ void generate_packets(const Program& program, PacketSource* source) {
                          "const uint32_t* q) {\n  using Unit = typename Thread::Unit;\n",
                          found->second) +
                      emitter.body() + "}\n";
-      strand_table += text("{%zu, %zu}, ", found->second, words.size());
+      words[strand] = StrandRef::of(static_cast<uint32_t>(found->second), static_cast<uint32_t>(words.size())).word;
       words.insert(words.end(), emitter.words().begin(), emitter.words().end());
     }
-    strand_table += "\n  ";
   }
-  words.push_back(0);  // a table cannot be empty
-  out += "__constant__ uint32_t table[] = {";
-  for (const uint32_t value : words) out += text("%u, ", value);
-  out += "};\nstruct StrandOf {\n  uint32_t program, table;\n};\n__constant__ StrandOf strands[] = {\n  " +
-         strand_table + "};\n\n" + functions;
-  out += "\ntemplate <bool aligned>\n__device__ __forceinline__ void run_packets(const PlanPacketCall& call) {\n";
-  out += text("  PlanPackets<channel::ShortPacket, %s, %s, aligned> w(call);\n", name_of(program.dtype).c_str(),
-              name_of(program.op));
-  out += text(
-      "  const StrandOf strand = w.strand() < %u ? strands[call.peers.rank * %u + w.strand()] : StrandOf{~0u, 0};\n",
-      source->strands, source->strands);
-  out += "  const uint32_t* const q = table + strand.table;\n";
-  out += "  device::wait_for_stream();\n  switch (strand.program) {\n";
+  out += functions;
+  out +=
+      "\ntemplate <typename Packet, bool aligned>\n"
+      "__device__ __forceinline__ void run_packets(const PlanPacketCall& call) {\n";
+  out += text("  PlanPackets<Packet, %s, %s, aligned> w(call);\n", name_of(program.dtype).c_str(), name_of(program.op));
+  out += text("  const StrandRef strand = w.strand(%u);\n", source->strands);
+  out += "  const uint32_t* const q = w.numbers(strand);\n";
+  out += "  device::wait_for_stream();\n  switch (strand.program()) {\n";
   for (size_t i = 0; i < programs.size(); ++i) out += text("    case %zu: program_%zu(w, q); break;\n", i, i);
   out += "    default: w.advance();\n  }\n  w.finish();\n}\n\n}  // namespace\n\n";
-  for (const bool aligned : {true, false})
+  const auto add_kernel = [&](const char* name, const char* arguments) {
     out += text(
         "extern \"C\" __global__ void __launch_bounds__(%u) %s(const __grid_constant__ PlanPacketCall call) {\n"
-        "  run_packets<%s>(call);\n}\n",
-        max_packet_warps * 32, aligned ? aligned_packet_kernel : packet_kernel, aligned ? "true" : "false");
+        "  run_packets<channel::%s>(call);\n}\n",
+        select::most_packet_warps(program.reduces) * 32, name, arguments);
+  };
+  add_kernel(packet_kernel, "ShortPacket, false");
+  add_kernel(aligned_packet_kernel, "ShortPacket, true");
+  add_kernel(line_kernel, "LinePacket, false");
   out += "\n}  // namespace narrowcast::executor::cuda::generated\n";
 }
 

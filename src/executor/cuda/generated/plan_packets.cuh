@@ -15,7 +15,8 @@
 
 namespace narrowcast::executor::cuda::generated {
 
-// aligned: chunks begin at multiples of 8 bytes and consist of whole words.
+// aligned: chunks begin at multiples of 8 bytes and consist of whole words. With lines the whole warp calls every
+// function: either all its lanes have a unit or none.
 template <typename Packet, ncast_dtype Dtype, ncast_redop Op, bool aligned>
 class PlanPackets {
   using Place = channel::UnitPlace<Packet>;
@@ -36,8 +37,11 @@ class PlanPackets {
     place_ = {job - strand_ * call.rows, threadIdx.x % 32};
   }
 
-  // The part of the rank's program that this warp executes.
-  __device__ uint32_t strand() const { return strand_; }
+  // The part of the rank's program that this warp executes, of `strands`.
+  __device__ StrandRef strand(uint32_t strands) const {
+    return strand_ < strands ? StrandRef{call_.table[strand_]} : StrandRef::of(StrandRef::none, 0);
+  }
+  __device__ const uint32_t* numbers(StrandRef strand) const { return call_.table + strand.first(); }
   // Whether this thread has a unit.
   __device__ bool has_unit() const { return place_.is_in(call_.chunk_bytes); }
 
@@ -51,7 +55,7 @@ class PlanPackets {
     if constexpr (aligned) {
       store_words(to, place_, bytes(chunk), unit);
     } else {
-      store_unit<Bits>(to, place_, bytes(chunk), false, unit);
+      store_unit<Bits>(to, place_, bytes(chunk), call_.is_aligned != 0, unit);
     }
   }
 
@@ -125,7 +129,7 @@ class PlanPackets {
     if constexpr (aligned) {
       return load_words(from, place_, bytes);
     } else {
-      return load_unit<Bits>(from, place_, bytes, false);
+      return load_unit<Bits>(from, place_, bytes, call_.is_aligned != 0);
     }
   }
   __device__ __forceinline__ Place place_of(uint32_t message) const {

@@ -53,8 +53,8 @@ class GeneratedPlan final : public LoadedPlan {
   uint64_t bytes_to_peers(uint64_t piece_bytes, uint64_t chunk_bytes) const;
   ncast_status check_buffers(const Call& call, uint64_t piece_bytes) const;
   uint32_t mark_of(uint32_t mark) const;
-  PlanPacketShape packet_shape(const Call& call, uint64_t chunk_bytes) const;
-  cudaError_t launch_packets(const Call& call, const PlanPacketShape& shape, uint64_t piece_bytes,
+  PlanPacketShape packet_shape(const Call& call, uint64_t chunk_bytes, bool* lines) const;
+  cudaError_t launch_packets(const Call& call, const PlanPacketShape& shape, bool lines, uint64_t piece_bytes,
                              uint64_t chunk_bytes) const;
   cudaError_t launch_blocks(const Call& call, uint64_t piece_bytes, uint64_t chunk_bytes);
 
@@ -62,7 +62,7 @@ class GeneratedPlan final : public LoadedPlan {
   CompiledPlan compiled_;
   const int device_;
   cudaLibrary_t block_library_ = nullptr, packet_library_ = nullptr;
-  const void *blocks_ = nullptr, *packets_ = nullptr, *aligned_packets_ = nullptr;
+  const void *blocks_ = nullptr, *packets_ = nullptr, *aligned_packets_ = nullptr, *lines_ = nullptr;
   PlanLayout layout_ = {};
   uint32_t scratch_chunks_ = 0;    // of the rank that has most
   uint32_t blocks_of_launch_ = 0;  // at most
@@ -120,6 +120,7 @@ ncast_status GeneratedPlan::load_kernels() {
     error = load(compiled_.packet_cubin, &packet_library_);
     if (error == cudaSuccess) error = find(packet_library_, packet_kernel, &packets_);
     if (error == cudaSuccess) error = find(packet_library_, aligned_packet_kernel, &aligned_packets_);
+    if (error == cudaSuccess) error = find(packet_library_, line_kernel, &lines_);
   }
   return error == cudaSuccess ? NCAST_OK : failed("loading the kernels of a plan", error);
 }
@@ -224,8 +225,9 @@ cudaError_t GeneratedPlan::launch(const Call& call) {
   const uint64_t value_bytes = ncast_dtype_bytes(call.dtype);
   const uint64_t piece_bytes = call.count * value_bytes;
   const uint64_t chunk_bytes = chunk_bytes_of(call.count, program().chunks, value_bytes);
-  const PlanPacketShape packets = packet_shape(call, chunk_bytes);
-  const cudaError_t error = packets.ctas != 0 ? launch_packets(call, packets, piece_bytes, chunk_bytes)
+  bool lines = false;
+  const PlanPacketShape packets = packet_shape(call, chunk_bytes, &lines);
+  const cudaError_t error = packets.ctas != 0 ? launch_packets(call, packets, lines, piece_bytes, chunk_bytes)
                                               : launch_blocks(call, piece_bytes, chunk_bytes);
   const bool captured = comm_.current_last_call_ == &comm_.last_captured_call_;
   const std::lock_guard counting(comm_.mutex_);
@@ -234,7 +236,7 @@ cudaError_t GeneratedPlan::launch(const Call& call) {
   if (packets.ctas != 0 && !captured) {
     const uint64_t bytes = bytes_to_peers(piece_bytes, chunk_bytes);
     counters.raw_bytes += bytes;
-    counters.wire_bytes += packet_bytes_of(bytes, false);
+    counters.wire_bytes += packet_bytes_of(bytes, lines);
   }
   return error;
 }
@@ -250,18 +252,21 @@ uint32_t GeneratedPlan::mark_of(uint32_t mark) const {
   return 1 + static_cast<uint32_t>((mark + compiled_.hash) % ((1u << channel::call_mark_bits) - 1));
 }
 
-// Packets are used where the operation itself would use them.
-PlanPacketShape GeneratedPlan::packet_shape(const Call& call, uint64_t chunk_bytes) const {
+// Packets, and lines, are used where the operation itself would use them. Decided only from what all ranks know.
+PlanPacketShape GeneratedPlan::packet_shape(const Call& call, uint64_t chunk_bytes, bool* lines) const {
   if (packets_ == nullptr || comm_.topology_.place == channel::PeerMemory::Place::host) return {};
   Decider& decider = *comm_.decider();
   const uint64_t bytes = call.count * ncast_dtype_bytes(call.dtype);
   const Decision decision = decider.decide(decider.shape_of(call.operation, call.dtype, NCAST_CODEC_RAW, bytes));
   if (!decision.runs_by_packets()) return {};
-  return packet_shape_of(compiled_.packets, chunk_bytes, comm_.ranks(), comm_.agreement_.max_ctas);
+  const uint32_t max_ctas = comm_.agreement_.max_ctas;
+  *lines = decision.packets->lines;
+  return *lines ? packet_shape_of<channel::LinePacket>(compiled_, chunk_bytes, max_ctas)
+                : packet_shape_of<channel::ShortPacket>(compiled_, chunk_bytes, max_ctas);
 }
 
-cudaError_t GeneratedPlan::launch_packets(const Call& call, const PlanPacketShape& shape, uint64_t piece_bytes,
-                                          uint64_t chunk_bytes) const {
+cudaError_t GeneratedPlan::launch_packets(const Call& call, const PlanPacketShape& shape, bool lines,
+                                          uint64_t piece_bytes, uint64_t chunk_bytes) const {
   PlanPacketCall params = {};
   params.peers = comm_.peers_;
   params.input = static_cast<const char*>(call.send);
@@ -270,6 +275,7 @@ cudaError_t GeneratedPlan::launch_packets(const Call& call, const PlanPacketShap
   params.chunk_bytes = static_cast<uint32_t>(chunk_bytes);
   params.rows = shape.rows;
   params.buffer_bytes = channel::packet_buffer_bytes(comm_.ranks());
+  params.rows_begin = lines ? channel::packet_rows_bytes<channel::ShortPacket>(comm_.ranks()) : 0;
   params.mark = mark_of(call_mark(make_tag(call, 0)));
   params.tokens_to = params.tokens_from = ((1u << comm_.ranks()) - 1) & ~(1u << comm_.rank());
   for (const Message& message : program().messages) {
@@ -277,9 +283,10 @@ cudaError_t GeneratedPlan::launch_packets(const Call& call, const PlanPacketShap
     if (message.to == comm_.rank()) params.tokens_from &= ~(1u << message.from);
   }
   const uintptr_t addresses = reinterpret_cast<uintptr_t>(call.send) | reinterpret_cast<uintptr_t>(call.recv);
-  const bool aligned = (addresses | piece_bytes) % 8 == 0;
-  return device::launch(aligned ? aligned_packets_ : packets_, shape.ctas, shape.warps, 0,
-                        static_cast<cudaStream_t>(call.stream), true, params);
+  params.is_aligned = (addresses | piece_bytes) % 8 == 0 ? 1 : 0;
+  std::ranges::copy(compiled_.packets.tables[static_cast<size_t>(comm_.rank())], params.table);
+  const void* const kernel = lines ? lines_ : params.is_aligned != 0 ? aligned_packets_ : packets_;
+  return device::launch(kernel, shape.ctas, shape.warps, 0, static_cast<cudaStream_t>(call.stream), true, params);
 }
 
 cudaError_t GeneratedPlan::launch_blocks(const Call& call, uint64_t piece_bytes, uint64_t chunk_bytes) {

@@ -463,6 +463,8 @@ class Builder {
     std::map<std::pair<int, int>, uint32_t> count;  // of the rings between two ranks
     std::map<uint32_t, uint32_t> number;            // of the messages of a channel
     program_.rings = 1;
+    program_.shares_rings = false;
+    std::set<std::tuple<int, int, uint32_t>> used;
     for (Message& message : program_.messages) {
       const uint32_t part = number[message.channel]++ / messages_of_ring;
       uint32_t& of_ranks = count[{message.from, message.to}];
@@ -470,6 +472,7 @@ class Builder {
           rings.try_emplace({message.channel, message.received_in - message.sent_in, part}, of_ranks);
       if (is_new) ++of_ranks;
       message.ring = found->second;
+      if (!used.insert({message.from, message.to, message.ring}).second) program_.shares_rings = true;
       program_.rings = std::max(program_.rings, of_ranks);
     }
   }

@@ -84,8 +84,9 @@ struct Program {
   std::vector<Message> messages;
   std::vector<Semaphore> semaphores;  // by channel of the plan; those of other channels are not used
   int stages = 1;
-  uint32_t rings = 1;      // between two ranks in one direction, at most
-  uint32_t min_slots = 2;  // of a ring, so that the kernel completes
+  uint32_t rings = 1;         // between two ranks in one direction, at most
+  bool shares_rings = false;  // a ring carries several messages of a micro-batch
+  uint32_t min_slots = 2;     // of a ring, so that the kernel completes
   bool reduces = false;
   bool is_staged = false;              // the items' depths are known
   bool accesses_peers = false;         // through memory channels

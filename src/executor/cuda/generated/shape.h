@@ -6,9 +6,9 @@
 #include <cstdint>
 
 #include "channel/packet/packet_area.h"
-#include "executor/cuda/generated/program.h"
-#include "executor/cuda/generated/source.h"
+#include "executor/cuda/generated/compile.h"
 #include "select/block_shape.h"
+#include "select/packet_shape.h"
 
 namespace narrowcast::executor::cuda::generated {
 
@@ -39,24 +39,28 @@ inline PlanShape shape_of(const Program& program, const BlockSource& source, uin
   const uint32_t ctas = static_cast<uint32_t>(std::min<uint64_t>(max_ctas, uint64_t{blocks} * groups));
   const uint32_t most = std::max(std::min(source.workers * ctas / groups, rings / program.rings), 1u);
   const uint32_t warps = select::rings_in_step(uint64_t{blocks} * program.block_bytes, program.block_bytes, most);
-  const uint32_t slots =
-      select::slots_of(uint64_t{blocks} * program.block_bytes, program.block_bytes, warps, max_slots);
+  // Rings with several messages of a micro-batch use all slots: their ends wait for each other several times in a turn.
+  const uint32_t slots = program.shares_rings ? max_slots
+                                              : select::slots_of(uint64_t{blocks} * program.block_bytes,
+                                                                 program.block_bytes, warps, max_slots);
   return {ctas, warps, std::max(slots, program.min_slots)};
 }
 
 struct PlanPacketShape {
   uint32_t ctas, warps, rows;  // no CTAs: the call cannot run by packets
 };
-inline PlanPacketShape packet_shape_of(const PacketSource& source, uint64_t chunk_bytes, int ranks, uint32_t max_ctas) {
-  using Packet = channel::ShortPacket;
-  if (chunk_bytes > channel::max_short_bytes) return {};
+template <typename Packet>
+PlanPacketShape packet_shape_of(const CompiledPlan& plan, uint64_t chunk_bytes, uint32_t max_ctas) {
+  const PacketSource& source = plan.packets;
+  const int ranks = plan.program.rank_count();
+  if (chunk_bytes > channel::max_line_bytes) return {};
   const auto rows = static_cast<uint32_t>((chunk_bytes + Packet::row_bytes - 1) / Packet::row_bytes);
   if (rows * source.messages > channel::packet_rows<Packet>(ranks)) return {};
   // A warp has one job, because jobs wait for each other. As in choose_packet_shape(), the fewest CTAs of few warps.
   constexpr uint32_t few_warps = 4;
   const uint32_t jobs = rows * source.strands, most_ctas = std::min(max_ctas, channel::max_packet_ctas);
   const uint32_t warps = std::max((jobs + most_ctas - 1) / most_ctas, std::min(jobs, few_warps));
-  if (warps > max_packet_warps) return {};
+  if (warps > select::most_packet_warps(plan.program.reduces)) return {};
   return {(jobs + warps - 1) / warps, warps, rows};
 }
 

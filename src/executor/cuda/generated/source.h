@@ -10,7 +10,7 @@
 namespace narrowcast::executor::cuda::generated {
 
 // Part of the key of the cache: increase it when the same program gets other source text, or the text another meaning.
-inline constexpr uint32_t generator_version = 1;
+inline constexpr uint32_t generator_version = 2;
 
 struct BlockSource {
   std::string text;      // includes headers of src/; defines the kernel below
@@ -25,15 +25,16 @@ ncast_status generate_blocks(const Program& program, BlockSource* source);
 // For short calls. The same program as a kernel that keeps values in registers and sends them as packets.
 struct PacketSource {
   std::string text;
-  uint32_t strands = 1;   // warps that share the work on a row
-  uint32_t messages = 0;  // between two ranks in one direction, at most
+  std::vector<std::vector<uint32_t>> tables;  // by rank; see PlanPacketCall
+  uint32_t strands = 1;                       // warps that share the work on a row
+  uint32_t messages = 0;                      // between two ranks in one direction, at most
 };
 inline constexpr const char* packet_kernel = "plan_packets";
 inline constexpr const char* aligned_packet_kernel = "plan_packets_aligned";
-inline constexpr uint32_t max_packet_warps = 16;   // of a CTA
+inline constexpr const char* line_kernel = "plan_lines";
 inline constexpr size_t max_packet_receives = 16;  // in the code: longer programs take long to compile
 
-// Leaves the text empty if the program cannot use packets, or would be long.
+// Leaves the text empty if the program cannot use packets, or is long.
 void generate_packets(const Program& program, PacketSource* source);
 
 }  // namespace narrowcast::executor::cuda::generated

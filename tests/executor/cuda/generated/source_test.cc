@@ -2,12 +2,14 @@
 
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "doctest/doctest.h"
 #include "executor/cuda/generated/compile.h"
 #include "executor/cuda/generated/kernel_sources.h"
 #include "executor/cuda/generated/nvrtc.h"
 #include "executor/cuda/generated/sample_plans.h"
+#include "executor/cuda/generated/shape.h"
 
 namespace narrowcast::executor::cuda::generated {
 namespace {
@@ -72,6 +74,27 @@ TEST_CASE("packets are for raw messages between rings") {
   CHECK_FALSE(generated(test::all_reduce_plan(2, NCAST_CODEC_RAW)).packets.text.empty());
   CHECK(generated(test::all_reduce_plan(2, NCAST_CODEC_WINDOW)).packets.text.empty());
   CHECK(generated(test::put_all_gather_plan(2)).packets.text.empty());
+}
+
+TEST_CASE("the numbers of every rank's program by packets fit into the kernel's parameters") {
+  for (const uint32_t ranks : {2u, 4u, 8u}) {
+    const CompiledPlan made = generated(test::all_reduce_plan(ranks, NCAST_CODEC_RAW));
+    REQUIRE(made.packets.tables.size() == ranks);
+    for (const std::vector<uint32_t>& table : made.packets.tables) {
+      CHECK(table.size() <= max_packet_words);
+      for (uint32_t strand = 0; strand < made.packets.strands; ++strand)
+        CHECK(StrandRef{table[strand]}.first() <= table.size());
+    }
+  }
+}
+
+TEST_CASE("rings that carry data and results use all slots") {
+  const auto slots = [](const Plan& plan) {
+    const CompiledPlan made = generated(plan);
+    return shape_of(made.program, made.blocks, 64, 32, 512, 8).slots;
+  };
+  CHECK(slots(test::all_reduce_plan(2, NCAST_CODEC_RAW)) == 8);
+  CHECK(slots(test::all_gather_plan(2, NCAST_CODEC_RAW)) == 4);
 }
 
 TEST_CASE("independent parts of a program by packets run on different warps") {
