@@ -109,7 +109,8 @@ NCAST_API ncast_status ncast_plan_decline(ncast_comm* comm, const char* reason);
 NCAST_API ncast_status ncast_loaded_plan_run(ncast_loaded_plan* loaded, const void* send, void* recv, uint64_t count,
                                              ncast_stream stream);
 // Waits for the calls of this rank, which other ranks must not need any more, and frees the plan. Graphs that contain
-// its calls must not be launched again. The communicator may have been destroyed. NULL is allowed.
+// its calls must not be launched again. If the plan accesses memory of other ranks, waits until all ranks have called
+// this. The communicator may have been destroyed. NULL is allowed.
 NCAST_API ncast_status ncast_loaded_plan_destroy(ncast_loaded_plan* loaded);
 
 // Which of a communicator's own calls run a plan. Set struct_bytes to sizeof(ncast_plan_use) before the call; later

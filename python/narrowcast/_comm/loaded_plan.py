@@ -97,7 +97,10 @@ class LoadedPlan(OfThisProcess):
         return self
 
     def close(self) -> None:
-        """Waits for the calls of this rank and frees the plan. Further calls have no effect."""
+        """Waits for the calls of this rank and frees the plan. Further calls have no effect.
+
+        If the plan accesses memory of other ranks, this waits until all of them close it.
+        """
         self._communicator._used_plans.discard(self)
         if self._finalizer.detach() is not None:
             check(library().ncast_loaded_plan_destroy(self._handle))
