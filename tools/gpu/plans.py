@@ -583,24 +583,25 @@ def main() -> None:
     for option in ("--test-some", "--test-abort", "--measure-ranks", "--skip"):
         parser.add_argument(option, type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()
-    for work, ranks in (
+    works: list[tuple[Callable[[int], None], int | None]] = [
         (lambda ranks: test_some(ranks, options.skip), options.test_some),
         (lambda ranks: print(json.dumps(test_abort(ranks))), options.test_abort),
         (lambda ranks: print(json.dumps(measure(ranks))), options.measure_ranks),
-    ):
+    ]
+    for work, ranks in works:
         if ranks:
             from narrowcast._native.cuda_driver import on_device
 
             with on_device(0):
                 work(ranks)
             return
-    ranks = options.ranks or [2, 4]
+    counts = options.ranks or [2, 4]
     result: dict[str, Any] = {"machine": machine()[0], "command": " ".join(["tools/gpu/plans.py", *sys.argv[1:]])}
-    result["compile_seconds"] = compile_all(ranks, test=options.test)
+    result["compile_seconds"] = compile_all(counts, test=options.test)
     if options.test:
-        result["tests"] = [test(n) for n in ranks]
+        result["tests"] = [test(n) for n in counts]
     if options.measure:
-        result["runs"] = [measured(n) for n in ranks]
+        result["runs"] = [measured(n) for n in counts]
     print(json.dumps(result, indent=1))
 
 
