@@ -23,6 +23,7 @@ PUBLIC = (
     "plots",
     "ratios",
     "safetensors",
+    "store",
     "types",
 )
 NEED_TORCH = ("torch", "torch_backend")
