@@ -1,5 +1,7 @@
 // Damaged and hostile table files.
 #include "nlohmann/json.hpp"
+#include "store/file/checksum.h"
+#include "store/file/header.h"
 #include "tables.h"
 
 using namespace narrowcast::tests;
@@ -135,6 +137,64 @@ TEST_CASE("verify finds nothing in a good file") {
     for (const ncast_store_host host : {NCAST_STORE_PINNED, NCAST_STORE_MMAP}) {
       const Store store = open(file.path(), host);
       CHECK(ncast_store_verify(store.get(), 0, nullptr) == NCAST_OK);
+    }
+  }
+}
+
+TEST_CASE("hostile headers, models and offsets with valid checksums neither crash nor read out of bounds") {
+  namespace file = narrowcast::store::file;
+  std::mt19937_64 random(1);
+  for (const auto& [layout, codec] : {std::pair{NCAST_STORE_STRIDE, "window"}, std::pair{NCAST_STORE_PACKED, "window"},
+                                      std::pair{NCAST_STORE_STRIDE, "raw"}, std::pair{NCAST_STORE_BLOCKS, "window"}}) {
+    const std::vector<uint8_t> rows = some_rows(NCAST_FLOAT32, 16, 50, 3);
+    const MemoryFile built;
+    build(built, options_of(layout, codec), rows, 64);
+    const std::vector<uint8_t> content = built.content();
+    for (int round = 0; round < 1500; ++round) {
+      std::vector<uint8_t> changed = content;
+      for (uint64_t changes = 1 + random() % 3; changes > 0; --changes) {
+        const uint64_t at = random() % 3 == 0 ? random() % changed.size() : random() % sizeof(file::Header);
+        changed[at] = random() % 2 == 0 ? static_cast<uint8_t>(random()) : static_cast<uint8_t>(changed[at] ^ 1u);
+      }
+      // All checksums are made to match, as far as the sections are within the file.
+      file::Header header;
+      std::memcpy(&header, changed.data(), sizeof header);
+      const auto is_within = [&](const file::Section& section) {
+        return section.bytes <= changed.size() && section.offset <= changed.size() - section.bytes;
+      };
+      std::vector<uint64_t> sums;
+      for (uint32_t i = 0; i < file::section_count; ++i) {
+        const file::Section& section = header.sections[i];
+        if (!is_within(section) || !file::is_segmented(i)) continue;
+        for (uint64_t at = 0; at < section.bytes; at += file::segment_bytes) {
+          const uint64_t bytes = std::min(file::segment_bytes, section.bytes - at);
+          sums.push_back(file::checksum(changed.data() + section.offset + at, bytes));
+        }
+      }
+      const file::Section& list = header.sections[file::checksums];
+      if (is_within(list))
+        std::memcpy(changed.data() + list.offset, sums.data(), std::min(list.bytes, 8 * sums.size()));
+      for (const uint32_t i : {file::model, file::metadata, file::checksums}) {
+        file::Section& section = header.sections[i];
+        if (is_within(section)) section.checksum = file::checksum(changed.data() + section.offset, section.bytes);
+      }
+      std::memcpy(changed.data(), &header, sizeof header);
+      const uint64_t sum = file::header_checksum(changed.data());
+      std::memcpy(changed.data() + file::page_bytes - 8, &sum, sizeof sum);
+      const MemoryFile hostile(changed);
+      for (const ncast_store_host host : {NCAST_STORE_PINNED, NCAST_STORE_MMAP}) {
+        const auto [store, status] = try_open(hostile.path(), host, 0);
+        if (store == nullptr) continue;
+        const ncast_store_info info = info_of(store);
+        if (info.row_bytes > 1u << 28) continue;  // a table without rows
+        std::vector<uint8_t> row(info.row_bytes);
+        for (uint64_t i = 0; i < std::min<uint64_t>(info.rows, 200); ++i)
+          static_cast<void>(ncast_store_fetch(store.get(), i, 1, 1, row.data(), row.size(), 1));
+        static_cast<void>(ncast_store_verify(store.get(), 1, nullptr));
+        const int64_t index = 0;
+        if (host == NCAST_STORE_PINNED)
+          static_cast<void>(ncast_store_update(store.get(), &index, 8, 1, row.data(), row.size(), 1));
+      }
     }
   }
 }
