@@ -1,6 +1,5 @@
 // The kernels of the codec `raw`. Raw frames are plain copies and need no kernel. One kernel moves the bytes of all
 // value types; reductions need one kernel for each type.
-#include "codec/frame/cuda/batch/instantiate.cuh"
 #include "codec/raw/kernel.cuh"
 #include "executor/cuda/blocks/instantiate.cuh"
 
@@ -14,7 +13,7 @@ bool add_raw_kernels(ncast_codec id) {
     executor::cuda::add_move_kernels<Bytes>(id, Codec::dtype);
     executor::cuda::add_reduce_kernel<Codec>(id);
   });
-  return codec::cuda::add_batch_kernels<codec::raw::Codec>(id);
+  return true;
 }
 [[maybe_unused]] const bool added = add_raw_kernels(NCAST_CODEC_RAW);
 

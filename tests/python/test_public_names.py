@@ -15,7 +15,6 @@ PUBLIC = (
     "codec",
     "comm",
     "cuda",
-    "cuda_batch",
     "errors",
     "files",
     "local",

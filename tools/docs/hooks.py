@@ -33,7 +33,6 @@ PAGES = {
 PYTHON_MODULES = (
     "narrowcast",
     "narrowcast.cuda",
-    "narrowcast.cuda_batch",
     "narrowcast.files",
     "narrowcast.plan",
     "narrowcast.ratios",

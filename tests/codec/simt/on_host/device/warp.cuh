@@ -1,4 +1,0 @@
-// Replaced by the functions for execution on the host.
-#pragma once
-
-#include "executor/cuda/generated/simt/cuda.h"
