@@ -5,6 +5,7 @@
 #include <bit>
 #include <cstring>
 #include <numeric>
+#include <utility>
 
 namespace narrowcast::store {
 namespace {
@@ -43,8 +44,8 @@ void fit_chunk(const Sample& sample, const RowNumbers& rows, uint64_t offset, ui
   std::array<uint32_t, 64> order;
   std::iota(order.begin(), order.end(), 0);
   const auto agreeing = [&](uint32_t bit) { return std::max(ones[bit], count - ones[bit]); };
-  std::stable_sort(order.begin(), order.begin() + bits,
-                   [&](uint32_t a, uint32_t b) { return agreeing(a) > agreeing(b); });
+  std::sort(order.begin(), order.begin() + bits,
+            [&](uint32_t a, uint32_t b) { return std::pair(agreeing(b), a) < std::pair(agreeing(a), b); });
   // first_difference[r]: rows that agree in the first r bits of the order and not in the next.
   std::array<uint32_t, 65> first_difference{};
   for (const uint32_t row : rows) {
@@ -144,9 +145,9 @@ Fit fit_clusters(const Sample& sample, const RowNumbers& rows, uint32_t chunk_by
       saved += most;
       next[to].push_back(row);
     }
+    const size_t uncoded_bits = 8 * sample.row_bytes + sample.row_bytes / chunk_bytes;  // with the participation bits
     const double bits =
-        static_cast<double>(rows.size()) *
-            (static_cast<double>(8 * sample.row_bytes + sample.row_bytes / chunk_bytes) + header_bits(masks.size())) -
+        static_cast<double>(rows.size()) * (static_cast<double>(uncoded_bits) + header_bits(masks.size())) -
         static_cast<double>(saved);
     if (!best.clusters.empty() && bits >= best.bits) break;
     best = {std::move(masks), bits};

@@ -113,8 +113,8 @@ uint32_t unpack(const Group& group, int width, int lane, int word, int byte, con
 
 Window choose_window(const WindowLayout& layout, std::span<const uint64_t> values) {
   const size_t in_lanes = values.size() / 32 * 32, count = std::min(in_lanes, max_row_samples);
-  std::vector<int> sample;
-  for (size_t i = 0; i < count; ++i) sample.push_back(split_value(layout, values[i * in_lanes / count]).exponent);
+  std::vector<int> sample(count);
+  for (size_t i = 0; i < count; ++i) sample[i] = split_value(layout, values[i * in_lanes / count]).exponent;
 
   // The largest of the minima of four samples each: a few outliers on either side do not change it.
   int anchor = 0;
