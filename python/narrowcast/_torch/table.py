@@ -104,6 +104,7 @@ class Table(nn.Module):  # type: ignore[misc]
         self._gradients.clear()
 
     def extra_repr(self) -> str:
+        """The sizes, value type and codec, as `repr()` shows them."""
         padding = "" if self.padding_idx is None else f", padding_idx={self.padding_idx}"
         return (
             f"{self.num_embeddings}, {self.embedding_dim}{padding}, dtype={self.store.dtype}, codec={self.store.codec}"
