@@ -206,7 +206,7 @@ NARROWCAST_INLINE void join_group(const uint8_t* group, int count, int tail_byte
       reinterpret_cast<Unaligned16*>(values)[i] = static_cast<uint16_t>(heads[i] << shift | low16);
   } else if constexpr (type.value_bytes == 4) {
     const auto low32 = static_cast<uint32_t>(low);
-    auto* const to = reinterpret_cast<Unaligned32*>(values);
+    Unaligned32* const to = reinterpret_cast<Unaligned32*>(values);
     if (tail_bytes == 2)
       for (int i = 0; i < count; ++i)
         to[i] = static_cast<uint32_t>(heads[i]) << 16 | reinterpret_cast<const Unaligned16*>(group)[i];
@@ -216,7 +216,7 @@ NARROWCAST_INLINE void join_group(const uint8_t* group, int count, int tail_byte
     else
       for (int i = 0; i < count; ++i) to[i] = static_cast<uint32_t>(heads[i]) << 16 | low32;
   } else {
-    auto* const to = reinterpret_cast<Unaligned64*>(values);
+    Unaligned64* const to = reinterpret_cast<Unaligned64*>(values);
     const int low_bits = 48 - 8 * tail_bytes;
     if (tail_bytes == 0)
       for (int i = 0; i < count; ++i) to[i] = static_cast<uint64_t>(heads[i]) << 48 | low;
