@@ -65,8 +65,10 @@ std::optional<RowModel> RowModel::parse(std::span<const uint8_t> bytes, std::str
   model->clusters = fields.clusters;
   std::span<const uint8_t> masks = bytes.subspan(sizeof fields);
   const uint64_t row_bytes = model->shape.row_bytes();
-  // Before the masks are copied: elems and clusters are below 2^32, so the products do not overflow.
-  if (model->shape.elems > max_row_bytes || masks.size() != uint64_t{2} * model->clusters * row_bytes)
+  // Before the masks are copied: elems and clusters are below 2^32, so the products do not overflow. Rows without bytes
+  // would fit any number of clusters.
+  if (model->shape.elems > max_row_bytes || masks.size() != uint64_t{2} * model->clusters * row_bytes ||
+      (row_bytes == 0 && model->clusters != 0))
     return fail("the model has " + std::to_string(bytes.size()) + " bytes, which do not fit its fields");
   for (uint32_t cluster = 0; cluster < model->clusters; ++cluster) {
     const auto mask = masks.first(row_bytes), values = masks.subspan(row_bytes, row_bytes);

@@ -98,6 +98,18 @@ TEST_CASE("a damaged model is rejected with a reason, or is a valid model") {
   CHECK(refused > 20);
 }
 
+TEST_CASE("a model of empty rows with many clusters is rejected at once") {
+  Table table = make_table(NCAST_UINT8, 16, 8, 0, 1);
+  Bytes bytes;
+  fit(table, "invariant:chunk=1,clusters=1").model.serialise(bytes);
+  bytes.resize(32);
+  std::fill(bytes.begin() + 4, bytes.begin() + 8, uint8_t{0});
+  std::fill(bytes.begin() + 12, bytes.begin() + 16, uint8_t{0xff});
+  std::string problem;
+  CHECK_FALSE(RowModel::parse(bytes, &problem).has_value());
+  CHECK(problem == "the model has 32 bytes, which do not fit its fields");
+}
+
 TEST_CASE("messages about models say what is wrong") {
   Table table = make_table(NCAST_BFLOAT16, 64, 4, 0, 1);
   Bytes good;
