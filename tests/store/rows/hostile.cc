@@ -67,7 +67,7 @@ TEST_CASE("all decoders give the same answer to a damaged row, and write nothing
 
 TEST_CASE("a damaged model is rejected with a reason, or is a valid model") {
   int accepted = 0, refused = 0;
-  for (uint64_t seed = 0; seed < (sanitized ? 200 : 800); ++seed) {
+  for (uint64_t seed = 0; seed < (sanitized ? 400 : 800); ++seed) {
     Random random(seed);
     Table table = make_table(all_dtypes[seed % all_dtypes.size()], 16, 8, seed % table_kinds.size(), seed);
     const std::vector<std::string> codecs = codecs_of(table.shape);
