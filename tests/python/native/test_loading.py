@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from ctypes import c_char_p, c_double, c_int, c_size_t, c_uint32, c_uint64, c_void_p
+from ctypes import c_char_p, c_double, c_int, c_int64, c_size_t, c_uint32, c_uint64, c_void_p
 from pathlib import Path
 
 import narrowcast
@@ -56,7 +56,7 @@ def test_signatures_match_the_headers():
     text = re.sub(r"//.*", "", "\n".join(path.read_text() for path in sorted(headers.glob("*.h"))))
     declared = dict(re.findall(r"NCAST_API [\w\s*]+?\b(ncast_\w+)\(([^)]*)\);", text))
     assert declared.keys() == library.SIGNATURES.keys()
-    values = {"int": c_int, "size_t": c_size_t, "uint64_t": c_uint64, "uint32_t": c_uint32}
+    values = {"int": c_int, "size_t": c_size_t, "int64_t": c_int64, "uint64_t": c_uint64, "uint32_t": c_uint32}
     values |= {"ncast_codec": c_uint64, "double": c_double}
     values |= dict.fromkeys(("ncast_stream", "ncast_exchange"), c_void_p)
     values["ncast_interrupt_check"] = INTERRUPT_CHECK
