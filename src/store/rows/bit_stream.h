@@ -71,7 +71,7 @@ inline size_t copy_stream(uint32_t header, const uint8_t* body, size_t body_byte
   // No payload is longer than a row that is stored raw.
   const size_t longest = aligned4(row_bytes), bytes = body_bytes < longest ? body_bytes : longest;
   std::memcpy(buffer, &header, header_bytes);
-  std::memcpy(buffer + header_bytes, body, bytes);
+  if (bytes != 0) std::memcpy(buffer + header_bytes, body, bytes);
   std::memset(buffer + header_bytes + bytes, 0, 64);
   return 8 * (header_bytes + bytes);
 }

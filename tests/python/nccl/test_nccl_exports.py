@@ -161,8 +161,10 @@ def known_by(warning: str) -> set[str]:
     return set(warning.partition("(known: ")[2].rstrip(")").split(", "))
 
 
-def test_the_drop_in_knows_the_settings_that_python_knows(warned):
+def test_the_drop_in_knows_the_settings_that_python_knows(warned, tmp_path):
     valid = {"CONFIG": "own.toml", "DEBUG": "WARN", "ATTACH": "init", "CODEC": "raw", "TAKE": "auto", "OFF": "send"}
+    valid["PLANS"] = str(tmp_path / "plans")
+    (tmp_path / "plans").mkdir()
     kept = {f"{settings.PREFIX}{name}" for name in ("CONFIG", "NCCL_LIBRARY")}
     every = {name: valid.get(name.removeprefix(settings.PREFIX), "1") for name in settings.VARIABLES - kept}
     assert warned(**every) == []
@@ -171,7 +173,7 @@ def test_the_drop_in_knows_the_settings_that_python_knows(warned):
     assert known_by(warning) == settings.VARIABLES
     (warning,) = warned("codecs = 'raw'")
     assert warning.startswith("own.toml:1: codecs is not a setting")
-    assert known_by(warning) == {*settings.KEYS, "rule"}
+    assert known_by(warning) == {*settings.KEYS, "rule", "plan"}
 
 
 @pytest.mark.parametrize("name", sorted(settings.VARIABLES))

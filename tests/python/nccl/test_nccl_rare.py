@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from nccl_ranks import OPERATIONS, Ranks
+
+COSTS = Path(__file__).parents[3] / "data/costs/h200.costs"
 
 
 @pytest.fixture
@@ -116,7 +120,8 @@ def test_different_cost_models_at_the_same_path_are_detected(on_ranks, monkeypat
     monkeypatch.setenv("NARROWCAST_COST_MODEL", "own.costs")
     for rank in range(3):
         (tmp_path / str(rank)).mkdir()
-        (tmp_path / str(rank) / "own.costs").write_text(f"narrowcast costs 1, of machine {0 if same else rank}\n")
+        costs = COSTS.read_text().replace("NVIDIA H200", f"machine {0 if same else rank}", 1)
+        (tmp_path / str(rank) / "own.costs").write_text(costs)
     for correct in on_ranks("in_separate_folders"):
         assert set(correct) == OPERATIONS
     assert on_ranks.reasons() == (set() if same else {"the ranks have different settings of Narrowcast"})
@@ -195,8 +200,9 @@ def test_settings_apply_to_communicators(preloaded, monkeypatch, tmp_path, in_fi
 def test_costs_of_other_kernels_are_logged_once(on_ranks, monkeypatch, tmp_path, variables, level):
     warning = "the cost model was measured on other kernels"
     monkeypatch.setenv("TEST_COSTS_WARNING", warning)
+    (tmp_path / "old.costs").write_text(COSTS.read_text())
     for name, value in variables.items():
-        monkeypatch.setenv(f"NARROWCAST_{name}", value)
+        monkeypatch.setenv(f"NARROWCAST_{name}", str(tmp_path / value) if name == "COST_MODEL" else value)
     path = tmp_path / "log"
     assert on_ranks("logged", alone=True, path=str(path)) == [[True] * 9]
     lines = [line.split(" ", 1)[1] for line in path.read_text().splitlines() if warning in line]

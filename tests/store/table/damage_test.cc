@@ -172,7 +172,7 @@ TEST_CASE("hostile headers, models and offsets with valid checksums neither cras
         }
       }
       const file::Section& list = header.sections[file::checksums];
-      if (is_within(list))
+      if (is_within(list) && !sums.empty())
         std::memcpy(changed.data() + list.offset, sums.data(), std::min(list.bytes, 8 * sums.size()));
       for (const uint32_t i : {file::model, file::metadata, file::checksums}) {
         file::Section& section = header.sections[i];
