@@ -12,13 +12,14 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import statistics
 import subprocess
 import sys
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from typing import Any
 
-from gather_results import machine
+from gather_results import commit, machine
 from plan_tests import kinds, test_abort, test_some
 from plan_times import MEASURED, measure
 from sample_plans import PLANS
@@ -28,22 +29,30 @@ MAX_RESTARTS = 40  # of the process that runs the tests
 ARCHITECTURE = 90
 
 
-def compile_one(job: tuple[str, int, str, str, str]) -> tuple[str, float]:
+def compile_one(job: tuple[str, int, str, str, str]) -> float:
+    """Seconds."""
     from narrowcast._native.plan import NativePlan
     from narrowcast.types import reduction_number, value_type
 
     name, ranks, codec, dtype, op = job
     text = PLANS[name][1](ranks, codec)
     report = NativePlan.read(text).compile(value_type(dtype).number, reduction_number(op), ARCHITECTURE)
-    return " ".join(map(str, job)), json.loads(report)["seconds"]
+    return float(json.loads(report)["seconds"])
 
 
-def compile_all(ranks: list[int], *, test: bool) -> dict[str, float]:
+def compile_all(ranks: list[int], *, test: bool) -> dict[str, Any]:
     jobs = [(name, n, codec, "bfloat16", "sum") for n in ranks for name in MEASURED for codec in ("raw", "window")]
     if test:
         jobs += [(name, n, codec, dtype, op) for n in ranks for name, codec, dtype, op in kinds(n)]
-    with ProcessPoolExecutor(os.cpu_count()) as pool:
-        return dict(pool.map(compile_one, dict.fromkeys(jobs)))
+    processes = os.cpu_count()
+    with ProcessPoolExecutor(processes) as pool:
+        seconds = list(pool.map(compile_one, dict.fromkeys(jobs)))
+    return {
+        "kinds": len(seconds),
+        "median": statistics.median(seconds),
+        "max": max(seconds),
+        "processes": processes,
+    }
 
 
 def in_process(option: str, ranks: int, *more: str) -> subprocess.CompletedProcess[str]:
@@ -101,7 +110,11 @@ def main() -> None:
                 work(ranks)
             return
     counts = options.ranks or [2, 4]
-    result: dict[str, Any] = {"machine": machine()[0], "command": " ".join(["tools/gpu/plans.py", *sys.argv[1:]])}
+    result: dict[str, Any] = {
+        "machine": machine()[0],
+        "command": " ".join(["tools/gpu/plans.py", *sys.argv[1:]]),
+        "commit": commit(),
+    }
     result["compile_seconds"] = compile_all(counts, test=options.test)
     if options.test:
         result["tests"] = [test(n) for n in counts]
