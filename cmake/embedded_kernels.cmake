@@ -1,6 +1,5 @@
-# The sources that generated kernels include, embedded in the library (src/executor/cuda/generated/kernel_sources.h).
-# The
-# file is written again only when one of them has changed.
+# Embeds the sources that generated kernels include (src/executor/cuda/generated/kernel_sources.h). The file is written
+# again only when one of them has changed.
 add_custom_target(kernel_sources
   COMMAND ${CMAKE_COMMAND} -DROOT=${PROJECT_SOURCE_DIR} -DOUTPUT=${PROJECT_BINARY_DIR}/kernel_sources.cc
           -P ${PROJECT_SOURCE_DIR}/cmake/kernel_sources.cmake

@@ -124,9 +124,8 @@ class PlanWarp {
     prefetch_next();
     return !decodes || open_payload<coded>();
   }
-  // Receives one message of each of `count` ends, in any order, and stores each in a chunk. table: pairs of an end and
-  // a
-  // chunk, with different ends.
+  // Receives one message of each of `count` ends, in any order, and stores each in a chunk. table: pairs of a different
+  // end and a chunk.
   template <bool coded>
   __device__ bool receive_any(const uint32_t* table, uint32_t count) {
     EndMask open = 0;
