@@ -1,6 +1,7 @@
 # cmake -DROOT=... -DOUTPUT=... -P kernels_hash.cmake: writes the function that returns a hash of the kernels' sources.
 # LIST=1: prints the sources instead.
 cmake_minimum_required(VERSION 3.24)
+include(${CMAKE_CURRENT_LIST_DIR}/included_sources.cmake)
 
 file(GLOB_RECURSE sources RELATIVE ${ROOT}
   ${ROOT}/src/executor/cuda/*.cu ${ROOT}/src/executor/cuda/*.cuh ${ROOT}/src/executor/cuda/*.h
@@ -10,25 +11,9 @@ file(GLOB_RECURSE sources RELATIVE ${ROOT}
 # Generated kernels do not affect the times of the built-in ones.
 list(FILTER sources EXCLUDE REGEX "/cuda/generated/")
 # The headers of channels, codecs and shapes that device code includes, directly or not.
-set(pending ${sources})
-list(FILTER pending INCLUDE REGEX "\\.cuh$|/instances/|/cuda/(blocks|packets)/")
-while(pending)
-  list(POP_FRONT pending source)
-  get_filename_component(folder ${source} DIRECTORY)
-  file(STRINGS ${ROOT}/${source} lines REGEX "^#include \"")
-  foreach(line IN LISTS lines)
-    string(REGEX REPLACE "^#include \"(.*)\".*" "\\1" name ${line})
-    foreach(candidate src/${name} ${folder}/${name})
-      cmake_path(NORMAL_PATH candidate)
-      if(candidate MATCHES "^src/((channel|codec)/.*|select/(block|packet)_shape)\\.h$" AND EXISTS ${ROOT}/${candidate}
-         AND NOT candidate IN_LIST sources)
-        list(APPEND sources ${candidate})
-        list(APPEND pending ${candidate})
-      endif()
-    endforeach()
-  endforeach()
-endwhile()
-list(SORT sources)
+set(device_sources ${sources})
+list(FILTER device_sources INCLUDE REGEX "\\.cuh$|/instances/|/cuda/(blocks|packets)/")
+add_included_sources(sources device_sources ${ROOT} "^src/((channel|codec)/.*|select/(block|packet)_shape)\\.h$" missing)
 if(LIST)
   list(JOIN sources "\n" sources)
   message("${sources}")
@@ -46,10 +31,4 @@ set(text "// Written by cmake/kernels_hash.cmake.
 
 const char* narrowcast::select::kernels_hash() { return \"${hash}\"; }
 ")
-set(before "")
-if(EXISTS ${OUTPUT})
-  file(READ ${OUTPUT} before)
-endif()
-if(NOT before STREQUAL text)
-  file(WRITE ${OUTPUT} "${text}")
-endif()
+write_if_different(${OUTPUT} "${text}")
