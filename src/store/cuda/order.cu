@@ -33,8 +33,11 @@ cudaError_t sort(void* temporary, size_t* temporary_bytes, const uint32_t* keys,
 }  // namespace
 
 cudaError_t start_call(const CallWords& reader, const TableWords& table, TableState* state, cudaStream_t stream) {
-  start_call_kernel<<<1, 1, 0, stream>>>(reader, table, state);
-  return cudaGetLastError();
+  // cudaGetLastError() could return an earlier error of the thread. The call would then have started, and never end.
+  CallWords words = reader;
+  TableWords table_words = table;
+  void* arguments[] = {&words, &table_words, &state};
+  return cudaLaunchKernel(reinterpret_cast<const void*>(start_call_kernel), dim3(1), dim3(1), arguments, 0, stream);
 }
 
 size_t order_workspace_bytes(uint64_t count, const PageOrder& order) {

@@ -225,12 +225,13 @@ ncast_status Reader::gather(const void* indices, uint32_t index_bytes, uint64_t 
   call.selection.indices = indices;
   call.selection.index_bytes = index_bytes;
   call.selection.count = count;
-  RETURN_IF_CUDA_FAILED(function, start(stream));
+  // Before the start, because writers wait for calls that have started.
   if (is_ordered_ && count >= ordered_rows) {
     RETURN_IF_CUDA_FAILED(function,
                           order_by_page(indices, index_bytes, count, order_, order_workspace_, order_bytes_, stream));
     call.selection.order = reinterpret_cast<const uint32_t*>(order_workspace_);
   }
+  RETURN_IF_CUDA_FAILED(function, start(stream));
   RETURN_IF_CUDA_FAILED(function, launch_gather(kernel_, call, sms_, stream));
   return NCAST_OK;
 }
