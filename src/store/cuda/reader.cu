@@ -6,6 +6,7 @@
 #include "status/error.h"
 #include "store/cuda/formats.h"
 #include "store/cuda/reader.h"
+#include "store/cuda/slice_chunk.h"
 #include "store/rows/row_codec.h"
 
 namespace narrowcast::store::cuda {
@@ -265,27 +266,14 @@ cudaError_t Reader::fetch_by_copy_engine(uint64_t first, uint64_t count, char* o
                                          cudaStream_t stream) {
   RETURN_CUDA_ERROR(cudaEventRecord(started_, stream));
   RETURN_CUDA_ERROR(cudaStreamWaitEvent(copies_, started_, 0));
-  const auto begin_of = [&](uint64_t row) {
-    return table_.stride != 0 ? row * table_.stride : uint64_t{table_.offsets[row]} * table_.unit_bytes;
-  };
   const uint64_t end = first + count;
   int chunk = 0;
   for (uint64_t row = first; row < end; ++chunk) {
-    // Copies begin at a multiple of 16, so that slots keep their alignment; 16 bytes more than the slots are read.
-    const uint64_t begin = begin_of(row) / 16 * 16;
-    uint64_t next = end;
-    if (table_.stride != 0) {
-      next = std::min(end, row + std::max<uint64_t>((chunk_bytes - 32) / table_.stride, 1));
-    } else if (begin_of(end) - begin > chunk_bytes - 32) {
-      const uint32_t* const last =
-          std::upper_bound(table_.offsets + row, table_.offsets + end, (begin + chunk_bytes - 32) / table_.unit_bytes);
-      next = std::max<uint64_t>(static_cast<uint64_t>(last - table_.offsets) - 1, row + 1);
-    }
+    const auto [next, begin, bytes] = slice_chunk(table_, row, end, chunk_bytes);
     const int place = chunk % chunks;
     char* const staged = staging_ + place * chunk_bytes;
     if (chunk >= chunks) RETURN_CUDA_ERROR(cudaStreamWaitEvent(copies_, decoded_[place], 0));
-    RETURN_CUDA_ERROR(
-        cudaMemcpyAsync(staged, table_.slots + begin, begin_of(next) - begin + 16, cudaMemcpyHostToDevice, copies_));
+    RETURN_CUDA_ERROR(cudaMemcpyAsync(staged, table_.slots + begin, bytes, cudaMemcpyHostToDevice, copies_));
     RETURN_CUDA_ERROR(cudaEventRecord(copied_[place], copies_));
     RETURN_CUDA_ERROR(cudaStreamWaitEvent(stream, copied_[place], 0));
 

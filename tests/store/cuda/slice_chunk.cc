@@ -1,0 +1,66 @@
+#include "store/cuda/slice_chunk.h"
+
+#include <algorithm>
+#include <random>
+#include <vector>
+
+#include "doctest/doctest.h"
+
+namespace narrowcast::store::cuda {
+namespace {
+
+constexpr uint64_t most_bytes = 4096;
+
+// The chunks must follow each other, and contain their rows, except for the part of a row that is longer than a chunk.
+void check_chunks(const ReaderTable& table, uint64_t first, uint64_t end) {
+  const auto begin_of = [&](uint64_t row) {
+    return table.stride != 0 ? row * table.stride : uint64_t{table.offsets[row]} * table.unit_bytes;
+  };
+  for (uint64_t row = first; row < end;) {
+    CAPTURE(row);
+    const SliceChunk chunk = slice_chunk(table, row, end, most_bytes);
+    REQUIRE(chunk.next > row);
+    REQUIRE(chunk.next <= end);
+    CHECK(chunk.begin % 16 == 0);
+    CHECK(chunk.begin <= begin_of(row));
+    CHECK(begin_of(row) < chunk.begin + 16);
+    CHECK(chunk.bytes <= most_bytes);
+    const uint64_t rows_end = begin_of(chunk.next) + 16;  // 16 readable bytes after the last one
+    if (chunk.next > row + 1 || rows_end - chunk.begin <= most_bytes) {
+      CHECK(chunk.begin + chunk.bytes == rows_end);
+    } else {
+      CHECK(chunk.bytes == most_bytes);
+    }
+    row = chunk.next;
+  }
+}
+
+TEST_CASE("chunks of slices contain the rows of the slice and fit into the ring") {
+  for (const uint64_t stride : {1u, 31u, 32u, 512u, 1433u, 2048u, 4064u}) {
+    ReaderTable table = {};
+    table.stride = stride;
+    for (const uint64_t end : {1u, 2u, 777u, 5000u}) check_chunks(table, 0, end);
+    check_chunks(table, 7, 5000);
+  }
+  std::mt19937_64 random(3);
+  for (const uint32_t most_units : {1u, 9u, 60u}) {
+    std::vector<uint32_t> offsets = {0};
+    while (offsets.size() <= 2000) offsets.push_back(offsets.back() + 1 + static_cast<uint32_t>(random() % most_units));
+    ReaderTable table = {};
+    table.offsets = offsets.data();
+    table.unit_bytes = 16;
+    for (const uint64_t end : {1u, 2u, 777u, 2000u}) check_chunks(table, 0, end);
+    check_chunks(table, 7, 2000);
+  }
+}
+
+TEST_CASE("chunks of slices fit into the ring in damaged tables with rows that are too long") {
+  const std::vector<uint32_t> offsets = {0, 4, 1000, 100000, 100001, 4000000000};
+  ReaderTable table = {};
+  table.offsets = offsets.data();
+  table.unit_bytes = 16;
+  for (uint64_t first = 0; first < 5; ++first) check_chunks(table, first, 5);
+}
+
+}  // namespace
+}  // namespace narrowcast::store::cuda
