@@ -57,7 +57,8 @@ struct Selection {
   uint64_t count;  // less than 2^32
   char* out;
   uint64_t out_stride;  // in bytes
-  uint32_t unit_bytes;  // largest power of two up to 16 that divides out, out_stride and the size of a row
+  // The largest power of two up to 16 that divides out, out_stride, the size of a row, and the stride of uncoded rows.
+  uint32_t unit_bytes;
 };
 
 // Sums over the calls of a stream context; in device memory.

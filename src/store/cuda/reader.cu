@@ -68,6 +68,9 @@ ncast_status Reader::set_up(const ReaderTable& table, const ReaderOptions& optio
   const char* const function = "ncast_store_reader_create";
   table_ = table;
   max_rows_ = options.max_rows;
+  if (max_rows_ > UINT32_MAX)
+    return fail(NCAST_INVALID_ARGUMENT, "%s: max_rows is %" PRIu64 ", more than %" PRIu32, function, max_rows_,
+                UINT32_MAX);
   const Model& model = *table.model;
   const TableFormat format = format_of(model);
   format_ = format.row;
@@ -87,7 +90,8 @@ ncast_status Reader::set_up(const ReaderTable& table, const ReaderOptions& optio
   input.staged_bytes = kernel_.staged_bytes;
   input.slot_bytes = static_cast<uint32_t>(slot_bytes);
   input.slot_alignment = table.stride != 0 ? table.stride : table.unit_bytes;
-  input.far_bytes = static_cast<uint32_t>(std::max<uint64_t>(RowModel::raw(model.shape).bound(), table.entry_stride));
+  const uint64_t most_bytes = is_coded ? RowModel::raw(model.shape).bound() : format_.row_bytes;
+  input.far_bytes = static_cast<uint32_t>(std::max(most_bytes, table.entry_stride));
   base_.shape = gather_shape(input, machine.shared_bytes);
   if (base_.shape.warps == 0)
     return fail(NCAST_INVALID_ARGUMENT,

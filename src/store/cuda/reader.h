@@ -18,7 +18,7 @@ namespace narrowcast::store::cuda {
 inline constexpr uint32_t default_sms = 4;
 
 struct ReaderOptions {
-  uint64_t max_rows;  // of a gather
+  uint64_t max_rows;  // of a gather; less than 2^32
   uint32_t sms;       // 0: default_sms
   bool keeps_order;   // rows are read in the order of their indices; for measurements
 };

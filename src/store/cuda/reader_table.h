@@ -17,7 +17,7 @@ struct ReaderTable {
   uint32_t unit_bytes;      // of the offsets; a multiple of 4
   const uint32_t* headers;  // coder raw: one word per row; NULL if no row can move
   const uint8_t* entries;   // of the overflow area; 16-byte aligned
-  uint64_t entry_stride;    // a multiple of 16
+  uint64_t entry_stride;    // a multiple of 16, and room for any payload
   uint64_t entry_count;
   uint64_t typical_bytes;  // packed: 99% of the payloads are not longer
   uint64_t capacity;       // rows, those that are reserved included

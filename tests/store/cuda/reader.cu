@@ -236,6 +236,12 @@ TEST_CASE("captured gathers and fetches read the table again in every replay") {
   cudaGraphDestroy(graph);
 }
 
+TEST_CASE("readers of more rows than a gather can have are rejected") {
+  std::unique_ptr<Reader> reader;
+  CHECK(Reader::create(ReaderTable{}, {uint64_t{1} << 32, 0, false}, &reader) == NCAST_INVALID_ARGUMENT);
+  CHECK(reader == nullptr);
+}
+
 TEST_CASE("indices that are ordered by page are those that were given") {
   std::mt19937_64 random(43);
   const uint64_t rows = 1 << 20, count = 50000;
