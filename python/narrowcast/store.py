@@ -31,7 +31,7 @@ from ._native.structures import STORE_HOSTS, STORE_LAYOUTS
 from ._store.handle import Builder, Handle, choice, memory_file
 from ._store.rows import index_array, input_rows, output_rows
 from ._store.sources import source_of
-from .errors import CorruptError, InvalidArgumentError, UnsupportedError
+from .errors import InvalidArgumentError, UnsupportedError
 from .types import BY_NUMBER, DType, ValueType
 
 __all__ = ["BuildReport", "Counters", "RowIndexError", "Store", "VerifyReport", "build", "open", "verify"]
@@ -205,13 +205,8 @@ class Store:
         _reject_stream(stream)
         chosen = index_array(indices)
         target = output_rows(out, self._kind, (*chosen.shape, *self._row_shape), self._row_shape)
-        with self._index_errors(chosen):
-            try:
-                self._handle.gather(chosen, target.rows, as_int(threads, "threads"))
-            except CorruptError:
-                target.complete()
-                raise
-        target.complete()
+        with self._index_errors(chosen), target.written() as rows:
+            self._handle.gather(chosen, rows, as_int(threads, "threads"))
         return target.result
 
     def fetch(
@@ -251,11 +246,9 @@ class Store:
         if count and not (0 <= begin < rows and 0 <= last < rows):
             raise RowIndexError(f"rows {begin} to {last} are not all among the {rows} rows")
         target = output_rows(out, self._kind, (count, *self._row_shape), self._row_shape)
-        try:
+        with target.written() as place:
             if count:
-                self._handle.fetch(begin, count, step, target.rows, as_int(threads, "threads"))
-        finally:
-            target.complete()
+                self._handle.fetch(begin, count, step, place, as_int(threads, "threads"))
         return target.result
 
     def update(self, indices: Any, rows: Any, *, threads: int = 0) -> None:
@@ -326,8 +319,9 @@ class Store:
             if array.shape != (len(self),):
                 raise RowIndexError(f"the mask has shape {array.shape}, but the store has {len(self)} rows")
             return self.gather(np.flatnonzero(array))
-        chosen = index_array(index)
-        return self.gather(np.where(chosen < 0, chosen + len(self), chosen) if chosen.size else chosen)
+        # int64: a sum with the number of rows may not fit int32.
+        chosen = index_array(index).astype(np.int64, copy=False)
+        return self.gather(np.where(chosen < 0, chosen + len(self), chosen))
 
     def __enter__(self) -> Store:
         return self

@@ -89,7 +89,7 @@ class Builder:
 
 
 class Handle:
-    """An open store. Calls and close() may run at the same time: close() waits for none of them, and must be last."""
+    """An open store. Calls may run at the same time, except for close(), which does not wait for them."""
 
     def __init__(
         self,

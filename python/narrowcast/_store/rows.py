@@ -6,13 +6,14 @@ import contextlib
 import functools
 import importlib
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from .._arrays.view import byte_array, host_view
+from ..errors import CorruptError
 from ..types import DType, ValueType
 
 # Types that NumPy lacks: their names in ml_dtypes.
@@ -59,6 +60,8 @@ def input_rows(array: Any, name: str, kind: ValueType, row_shape: tuple[int, ...
     count: the number of rows that it must have. Raises TypeError or ValueError if the array does not fit.
     """
     if isinstance(array, (list, tuple, int, float)):
+        if kind.exponent_bits and numpy_type(kind).kind == "u":
+            raise TypeError(f"{name} is no array: without ml_dtypes, {kind.name} values must be an array of bits")
         array = np.asarray(array, numpy_type(kind))
     view = host_view(contiguous(_detached(array)), name, holds=kind, as_bits=True)
     elems = math.prod(row_shape)
@@ -83,6 +86,16 @@ class Output(NamedTuple):
     rows: Rows
     result: Any
     complete: Callable[[], None]  #: called after the rows were written
+
+    @contextlib.contextmanager
+    def written(self) -> Iterator[Rows]:
+        """The rows to write. The caller gets them if there is no error, or if some of them are damaged."""
+        try:
+            yield self.rows
+        except CorruptError:
+            self.complete()
+            raise
+        self.complete()
 
 
 def output_rows(out: Any, kind: ValueType, shape: tuple[int, ...], row_shape: tuple[int, ...]) -> Output:
