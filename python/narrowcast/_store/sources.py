@@ -15,12 +15,12 @@ import numpy.typing as npt
 from .._files.npy_header import MAGIC
 from .._files.segment import StatedTypeError
 from ..files import TensorFile
-from ..types import DType, ValueType
+from ..types import DType, ValueType, value_type
 from .rows import bytes_of_rows, contiguous
 
 BLOCK_BYTES = 32 << 20  # of rows that are encoded at a time
 _SAMPLE_BYTES = 32 << 20
-_SAMPLE_ROWS = 512  # at least, if there are that many
+_SAMPLE_ROWS = 512  # at least, if there are that many and they are not larger than _SAMPLE_BYTES
 _RUNS = 64  # places of the table from which a sample is taken
 
 Bytes = npt.NDArray[np.uint8]
@@ -52,8 +52,12 @@ def source_of(source: Any, dtype: DType | None, tensor: str | None) -> Source:
 
 
 def _from_array(array: Any, dtype: DType | None) -> Source:
-    if not hasattr(array, "shape"):
-        array = np.asarray(array) if not hasattr(array, "__dlpack__") else np.from_dlpack(array)
+    if isinstance(array, (bytes, bytearray, memoryview)):
+        array = np.asarray(memoryview(array))
+        if dtype is not None and array.dtype == np.uint8:
+            array = array.view(value_type(dtype).numpy)
+    elif not hasattr(array, "shape"):
+        array = np.from_dlpack(array)
     if not tuple(array.shape):
         raise ValueError("source is a single value, not rows")
     rows = int(array.shape[0])
@@ -68,7 +72,7 @@ def _from_array(array: Any, dtype: DType | None) -> Source:
 def _random_access(kind: ValueType, row_shape: tuple[int, ...], rows: int, read: Callable[[int, int], Bytes]) -> Source:
     """A source whose rows can be read in any order, by read(first, count)."""
     row_bytes = math.prod(row_shape) * kind.bytes
-    wanted = min(rows, max(_SAMPLE_ROWS, min(rows // 10, _SAMPLE_BYTES // row_bytes)))
+    wanted = min(rows, max(_SAMPLE_ROWS, rows // 10), max(1, _SAMPLE_BYTES // row_bytes))
     runs = min(_RUNS, wanted)
     parts = []
     for run in range(runs):
@@ -99,13 +103,11 @@ def _from_blocks(blocks: Iterator[Any], dtype: DType | None) -> Source:
             )
         return content
 
-    numbers = itertools.count()
-    converted = (convert(block, number) for number, block in zip(numbers, blocks, strict=False))
-    while sum(block.nbytes for block in first) < _SAMPLE_BYTES:
-        block = next(converted, None)
-        if block is None:
-            break
+    converted = (convert(block, number) for number, block in enumerate(blocks))
+    held_bytes = 0
+    while held_bytes < _SAMPLE_BYTES and (block := next(converted, None)) is not None:
         first.append(block.copy())
+        held_bytes += block.nbytes
     if form is None:
         raise ValueError("source has no blocks")
     together = np.concatenate(first)
@@ -124,7 +126,8 @@ def _from_file(path: Path, dtype: DType | None, tensor: str | None) -> Source:
     names = list(tensors)
     if tensor is None:
         if len(names) != 1:
-            raise ValueError(f"{path} has {len(names)} tensors: name one ({', '.join(names[:8])}, ...)")
+            more = ", ..." if len(names) > 8 else ""
+            raise ValueError(f"{path} has {len(names)} tensors: name one ({', '.join(names[:8])}{more})")
         tensor = names[0]
     if tensor not in tensors:
         raise ValueError(f"{path} has no tensor {tensor!r}")
@@ -136,8 +139,6 @@ def _from_file(path: Path, dtype: DType | None, tensor: str | None) -> Source:
 
     def read(first: int, count: int) -> Bytes:
         return bytes_of_rows(chosen[first : first + count], f"tensor {tensor!r}", chosen.dtype)[2]
-
-    from ..types import value_type
 
     kind = value_type(chosen.dtype)
     return _random_access(kind, chosen.shape[1:], chosen.shape[0], read)

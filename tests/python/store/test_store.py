@@ -10,6 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from narrowcast import store
+from narrowcast._store import rows as store_rows
+from narrowcast._store import sources
 from narrowcast.types import VALUE_TYPES
 
 ROWS = 97
@@ -132,6 +134,19 @@ def test_blocks_of_rows_are_a_source(rows, sizes, tmp_path):
         assert same(made[:], rows)
 
 
+@pytest.mark.parametrize("wrap", [bytes, bytearray, memoryview])
+def test_bytes_are_a_source(wrap):
+    values = table(shape=())
+    with store.build(wrap(values.tobytes()), dtype="float32") as made:
+        assert same(made[:], values)
+
+
+def test_a_sample_of_large_rows_is_as_limited_as_one_of_small_rows(monkeypatch):
+    monkeypatch.setattr(sources, "_SAMPLE_BYTES", 1 << 16)
+    assert sources.source_of(np.zeros((100, 1 << 14), np.uint8), None, None).sample.nbytes == 1 << 16
+    assert len(sources.source_of(np.zeros((100, 1 << 17), np.uint8), None, None).sample) == 1
+
+
 def test_memory_mapped_files_are_a_source(rows, tmp_path):
     np.save(tmp_path / "rows.npy", rows)
     with store.build(np.load(tmp_path / "rows.npy", mmap_mode="r")) as made:
@@ -250,6 +265,14 @@ def test_outputs_of_another_size_or_type_are_errors(opened):
         opened.gather([1, 2], out=out)
 
 
+def test_an_error_leaves_an_output_with_gaps_as_it_was(opened):
+    out = np.full((2, 48), 7, np.float32)
+    for read in (opened.gather, opened.fetch):
+        with pytest.raises(TypeError, match="threads"):
+            read(*([[0, 1]] if read == opened.gather else [0, 2]), out=out[:, ::2], threads="x")
+    assert (out == 7).all()
+
+
 @pytest.mark.parametrize("bad", [[1.5], ["a"], [True, False], np.zeros(3, np.complex64)])
 def test_indices_that_are_not_integers_are_errors(opened, bad):
     with pytest.raises((TypeError, ValueError, IndexError)):
@@ -300,6 +323,16 @@ def test_an_update_of_a_bad_index_changes_nothing(rows, bad):
         with pytest.raises(IndexError, match=str(bad)):
             made.update([0, bad], rows[1:3])
         assert same(made[:], rows)
+
+
+def test_lists_of_values_without_a_type_are_errors(monkeypatch):
+    """Without ml_dtypes, NumPy holds bfloat16 as uint16: it would round 1.5 to the bits 1."""
+    monkeypatch.setattr(store_rows, "numpy_type", lambda kind: np.dtype(kind.numpy))
+    values = table("bfloat16")
+    with store.build(values, dtype="bfloat16", spare=4) as made:
+        with pytest.raises(TypeError, match=r"rows is no array.*bfloat16"):
+            made.update([0], [[1.5] * 24])
+        assert same(made[:], values)
 
 
 def test_rows_of_another_shape_or_type_are_errors(rows):
