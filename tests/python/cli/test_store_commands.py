@@ -52,6 +52,18 @@ def test_a_wrong_codec_or_tensor_is_one_line_and_leaves_no_file(built, cli_here,
     assert not list(tmp_path.glob("*other*"))
 
 
+@pytest.mark.parametrize("row_bytes", ["512", "128K"])
+def test_the_benchmark_compares_bits(cli_here, tmp_path, row_bytes):
+    """A NaN is not equal to itself. Rows of 128 KiB are in blocks, which cannot be changed."""
+    np.save(tmp_path / "nan.npy", np.full((300, 128), np.nan, np.float32))
+    sizes = ["--table", "1M", "--rows", "5", "--row-bytes", row_bytes, "-n", "1", "--threads", "1"]
+    result = cli_here("store", "bench", "nan.npy", *sizes, "--json")
+    assert result.returncode == 0, result.stderr
+    (row,) = json.loads(result.stdout)["rows"]
+    assert row["exact"]
+    assert ("updates_per_s" in row) == (row_bytes == "512")
+
+
 def test_the_benchmark_compares_rows(cli_here):
     sizes = ["--table", "64K", "--rows", "50", "--row-bytes", "512", "-n", "1", "--codec", "window"]
     result = cli_here("store", "bench", "--tensor", "weights_bf16", *sizes, "--threads", "1", "--json")

@@ -11,7 +11,7 @@ import typer
 from ... import store
 from ..._files.display import bytes_text, printable
 from ..._native.structures import STORE_LAYOUTS
-from .._common import BadUse, DtypeOption, existing_file, print_json, progress_bar
+from .._common import BadUse, DtypeOption, existing_file, output_file, print_json, progress_bar
 
 
 def build(
@@ -28,8 +28,7 @@ def build(
 ) -> None:
     """Encode the rows of a tensor to a table file."""
     existing_file(source)
-    if target.exists() and target.samefile(source):
-        raise BadUse(f"{target} is the input: give another name for the output")
+    output_file(str(target), str(source))
     reports: list[Any] = []
     with progress_bar("build", None) as progress:
         try:

@@ -28,8 +28,9 @@ def verify(
     else:
         for fault in report.faults:
             print(printable(f"{file}: {fault}"))
-        rows = ", ".join(map(str, report.damaged))
-        more = ", ..." if report.damaged_rows > len(report.damaged) else ""
-        print(printable(f"{file}: {report.damaged_rows} of {report.rows} rows are damaged: {rows}{more}"))
+        if report.damaged:
+            rows = ", ".join(map(str, report.damaged))
+            more = ", ..." if report.damaged_rows > len(report.damaged) else ""
+            print(printable(f"{file}: {report.damaged_rows} of {report.rows} rows are damaged: {rows}{more}"))
     if not report.good:
         raise CorruptError(f"{file} is damaged")
