@@ -70,21 +70,22 @@ class EncodedTensors(Mapping[str, torch.Tensor]):
         self._pinned = self.device.type == "cuda" if pinned is None else pinned
         self._entries: dict[str, _Entry] = {}
         self._status: dict[torch.device, torch.Tensor] = {}
+        # All at once: the memory of a tensor that a lazy mapping has made could be reused, and be taken for shared.
+        held = dict(tensors)
         stored: dict[Any, str] = {}
+        owners: dict[str, str] = {}
         batch: dict[str, torch.Tensor] = {}
-        for name, tensor in tensors.items():
+        for name, tensor in held.items():
             reject_special(name, tensor)
             place = (tensor.device, tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype)
-            if tensor.numel() == 0 or stored.setdefault(place, name) == name:
+            owners[name] = stored.setdefault(place, name) if tensor.numel() else name
+            if owners[name] == name:
                 batch[name] = tensor
                 if sum(one.nbytes for one in batch.values()) >= _BATCH_BYTES:
                     self._add(batch)
                     batch = {}
         self._add(batch)
-        for name, tensor in tensors.items():
-            if name not in self._entries:
-                place = (tensor.device, tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype)
-                self._entries[name] = self._entries[stored[place]]
+        self._entries = {name: self._entries[owner] for name, owner in owners.items()}
 
     def _add(self, tensors: dict[str, torch.Tensor]) -> None:
         """Encodes tensors into memory of their own."""
@@ -143,10 +144,12 @@ class EncodedTensors(Mapping[str, torch.Tensor]):
             return
         if out.device not in self._status:
             self._status[out.device] = torch.zeros(1, dtype=torch.int32, device=out.device)
+            # Other streams may decode before this one has set it to 0.
+            torch.cuda.current_stream(out.device).synchronize()
         frame = entry.frame.to(out.device, non_blocking=True)
         cuda.decode(
             frame,
-            out=out.view(torch.uint8) if entry.value_type == "uint8" else out,
+            out=_as_values(out),
             status=self._status[out.device],
             stream=torch.cuda.current_stream(out.device),
             codec=entry.info.codec,
@@ -159,6 +162,7 @@ class EncodedTensors(Mapping[str, torch.Tensor]):
         Reads on the CPU check the frames themselves.
         """
         for device, status in self._status.items():
+            torch.cuda.synchronize(device)  # reads may run on any stream
             if int(status.item()):
                 raise CorruptError(f"a frame that was decoded on {device} is corrupt: host memory has been overwritten")
 

@@ -26,7 +26,7 @@ class HostMemory:
             pointer = self.tensor.data_ptr() if count_bytes else 0
             if pointer:
                 _register(pointer, count_bytes)
-                # Before the mapping goes: the tensor keeps it alive, and the finalizer of the storage runs first.
+                # The finalizer has the tensor, so that the memory is unregistered before it is unmapped.
                 weakref.finalize(self, _unregister, pointer, self.tensor)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import weakref
+from collections import UserDict
 
 import narrowcast
 import pytest
@@ -90,6 +91,18 @@ def test_tied_tensors_are_stored_once():
     assert alone.wire_bytes < tied.wire_bytes < 2 * alone.wire_bytes
     assert torch.equal(tied["b"], weight)
     assert torch.equal(tied["c"], weight[:200])
+
+
+def test_tensors_of_a_lazy_mapping_are_not_tied(monkeypatch):
+    """The memory of one that was encoded may be that of the next one."""
+    monkeypatch.setattr("narrowcast._torch.encoded._BATCH_BYTES", 1)
+
+    class Lazy(UserDict):
+        def __getitem__(self, name):
+            return torch.full((1000,), super().__getitem__(name))
+
+    encoded = EncodedTensors(Lazy({str(value): float(value) for value in range(20)}))
+    assert [encoded[str(value)][0] for value in range(20)] == list(range(20))
 
 
 def test_empty_tensors_are_not_tied():
