@@ -118,6 +118,7 @@ class EncodedBlocks:
             lane.close()
         self._stored.clear()
         self._groups.clear()
+        self._arena, self._raw_bytes = Arena(0, pinned=False), 0
 
     def _bytes_of(self, blocks: Sequence[tuple[int, int, Any]]) -> int:
         return sum(self._block_bytes[group] for group, _, _ in blocks)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import weakref
 
 import pytest
 
@@ -121,6 +122,16 @@ def test_a_missing_or_damaged_block_fails_its_transfer_only(caplog):
     assert "CorruptError" in caplog.text
     assert run(blocks, "load", 4, [(0, 5, "b")])
     assert torch.equal(tensor[5], tensor[1])
+
+
+def test_closing_frees_the_memory():
+    blocks = EncodedBlocks([[Pages(cache(), PAGE_BYTES)]], dtype="bfloat16", capacity_bytes=1 << 20)
+    assert run(blocks, "store", 1, [(0, 0, "a")])
+    memory = weakref.ref(blocks._arena._memory)
+    blocks.close()
+    assert memory() is None
+    assert (blocks.used_bytes, blocks.ratio) == (0, None)
+    blocks.close()
 
 
 def test_waiting_for_unknown_jobs_returns():
