@@ -1,6 +1,6 @@
 """Group offloading of diffusers, with weights that are encoded in host memory.
 
-diffusers.hooks.apply_group_offloading(transformer, torch.device("cuda"), offload_type="leaf_level", use_stream=True)
+apply_group_offloading(transformer, torch.device("cuda"), offload_type="leaf_level", use_stream=True)
 groups = encode_groups(transformer)
 """
 

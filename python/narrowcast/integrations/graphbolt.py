@@ -1,6 +1,6 @@
 """A feature of DGL's GraphBolt, whose rows are encoded in host memory.
 
-feature = StoreFeature(narrowcast.store.open("features.nct"))
+feature = StoreFeature(narrowcast.store.open("features.ncs"))
 features = graphbolt.BasicFeatureStore({("node", None, "feat"): feature})
 """
 
@@ -97,7 +97,7 @@ class StoreFeature(Feature):  # type: ignore[misc]
 
     def metadata(self) -> dict[str, Any]:
         """The metadata."""
-        return dict(self.store.metadata or {}) if self._metadata is None else self._metadata
+        return self.store.metadata if self._metadata is None else self._metadata
 
     def __repr__(self) -> str:
         return f"StoreFeature({self.count()} rows of {tuple(self.size())}, {self.store.dtype}, {self.store.codec})"

@@ -2,7 +2,7 @@
 
 features = StoreFeatures()
 features["paper", "x", None] = x                           # encoded by narrowcast.store.build
-features.attach(narrowcast.store.open("x.nct"), "author", "x")
+features.attach(narrowcast.store.open("author.ncs"), "author", "x")
 loader = NeighborLoader((features, graph_store), ...)
 """
 
@@ -110,7 +110,8 @@ class StoreFeatures(FeatureStore):  # type: ignore[misc]
 def _numbers(index: Any, rows: int) -> torch.Tensor:
     """The row numbers that an index of PyG names. Negative ones count from the end."""
     if isinstance(index, slice):
-        return torch.arange(rows)[index] if (index.step or 1) > 0 else torch.tensor(range(*index.indices(rows)))
+        chosen = range(*index.indices(rows))
+        return torch.arange(len(chosen)) * chosen.step + chosen.start
     if isinstance(index, (int, np.integer)):
         number = int(index)
         return torch.tensor([number + rows if number < 0 else number])
