@@ -16,7 +16,8 @@ from .._files.atomic import write_file
 from .._files.opening import FileArgument
 from .._files.segment import StatedTypeError, UnknownValuesError
 from .._native.codecs import codec_number, comm_codec_number
-from ..types import value_type
+from .._native.structures import BACKENDS
+from ..types import reduction_number, value_type
 
 
 class BadUse(Exception):
@@ -28,38 +29,51 @@ class BadUse(Exception):
         return str(self)
 
 
-def _dtype(name: str | None) -> str | None:
-    if name is None:
-        return None
-    try:
-        return value_type(name).name
-    except ValueError as error:
-        raise BadUse(str(error)) from None
+# Callbacks of options: they check a name. None is accepted for options without a default.
+
+
+def dtype_name(name: str | None) -> str | None:
+    """The name of a value type, for one of its names."""
+    return None if name is None else _checked(name, value_type).name
 
 
 def codec_name(name: str) -> str:
     """Checks the text of a codec."""
-    return _known_codec(name, codec_number)
+    _checked(name, codec_number)
+    return name
 
 
 def comm_codec_name(name: str) -> str:
     """As codec_name, for the calls of a communicator, which accept "auto" too."""
-    return _known_codec(name, comm_codec_number)
+    _checked(name, comm_codec_number)
+    return name
 
 
-def _known_codec(name: str, number_of: Callable[[str], int]) -> str:
+def reduction_name(name: str) -> str:
+    """Checks the name of a reduction."""
+    _checked(name, reduction_number)
+    return name
+
+
+def backend_name(name: str | None) -> str | None:
+    """Checks the name of a backend."""
+    if name is not None and name not in BACKENDS:
+        raise BadUse(f"{name!r} is not a backend (known: {', '.join(BACKENDS)})")
+    return name
+
+
+def _checked(name: str, found: Callable[[str], Any]) -> Any:
     try:
-        number_of(name)
+        return found(name)
     except ValueError as error:
         raise BadUse(str(error)) from None
-    return name
 
 
 DtypeOption = Annotated[
     str | None,
     typer.Option(
         "--dtype",
-        callback=_dtype,
+        callback=dtype_name,
         help="Value type of a plain file, such as bfloat16 (uint8: plain bytes), or of an npy file without one.",
     ),
 ]

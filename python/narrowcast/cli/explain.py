@@ -11,11 +11,10 @@ from .._bench import operations
 from .._comm.explain import Explanation, Prediction
 from .._comm.explain import explain as explain_call
 from .._files.display import bytes_text
-from .._native.structures import BACKENDS
 from ..cuda import device_count
 from ..local import LocalRanks
 from ..types import value_type
-from ._common import BadUse, comm_codec_name, print_json
+from ._common import BadUse, backend_name, comm_codec_name, dtype_name, print_json
 from ._tables import Column, Table
 from .bench.collectives import parse_size
 
@@ -30,11 +29,13 @@ def explain(
     size: Annotated[
         str, typer.Option("--bytes", metavar="SIZE", help="Size of the larger buffer, as for `bench`, such as 64M.")
     ],
-    dtype: Annotated[str, typer.Option("-d", "--dtype", help="Value type.")] = "bfloat16",
+    dtype: Annotated[str, typer.Option("-d", "--dtype", callback=dtype_name, help="Value type.")] = "bfloat16",
     ranks: Annotated[
         int | None, typer.Option(min=1, max=_MAX_HOST_RANKS, help="Default: all GPUs, or 8; 4 on the host.")
     ] = None,
-    backend: Annotated[str, typer.Option(help="cuda: between GPUs. host: between processes of this machine.")] = "cuda",
+    backend: Annotated[
+        str, typer.Option(callback=backend_name, help="cuda: between GPUs. host: between processes of this machine.")
+    ] = "cuda",
     codec: Annotated[str, typer.Option(callback=comm_codec_name, help="auto or a codec.")] = "auto",
     ctas: Annotated[
         int, typer.Option(min=0, max=64, help="Maximum number of CTAs; 0: NARROWCAST_MAX_CTAS, or no limit.")
@@ -42,16 +43,11 @@ def explain(
     json: Annotated[bool, typer.Option("--json", help="Print JSON instead of the table.")] = False,
 ) -> None:
     """Show how a call would run, why, and how long it should take. Needs no GPU."""
-    if backend not in BACKENDS:
-        raise BadUse(f"{backend!r} is not a backend (known: {', '.join(BACKENDS)})")
     if backend == "host" and ctas:
         raise BadUse("--ctas is for --backend cuda")
     if operation not in operations.names():
         raise BadUse(f"{operation!r} is not an operation (known: {', '.join(operations.names())})")
-    try:
-        kind = value_type(dtype)
-    except ValueError as error:
-        raise BadUse(str(error)) from None
+    kind = value_type(dtype)
     size_bytes = parse_size(size)
     if ranks is None and backend == "host":
         ranks = _HOST_RANKS

@@ -21,12 +21,11 @@ from .._comm.explain import Explanation, changes, explain
 from .._files.atomic import check_writable, new_file, write_all
 from .._files.display import bytes_text, printable
 from .._native.library import library
-from .._native.structures import BACKENDS
 from ..comm import unique_id
 from ..cuda import device_count
 from ..errors import InvalidArgumentError, UnsupportedError
 from ..types import value_type
-from ._common import BadUse
+from ._common import BadUse, backend_name
 from ._tables import Column, Table
 from .bench import report as bench_report
 from .bench.collectives import sizes
@@ -60,7 +59,11 @@ def tune(
         ),
     ] = None,
     backend: Annotated[
-        str, typer.Option(help="cuda: between GPUs. host: the plans of calls between processes of this machine.")
+        str,
+        typer.Option(
+            callback=backend_name,
+            help="cuda: between GPUs. host: the plans of calls between processes of this machine.",
+        ),
     ] = "cuda",
     output_file: Annotated[
         Path, typer.Option("-o", "--output-file", metavar="FILE", help="The file for the model.")
@@ -77,8 +80,6 @@ def tune(
     ] = None,
 ) -> None:
     """Measure every candidate of every operation on this machine, and write a cost model."""
-    if backend not in BACKENDS:
-        raise BadUse(f"{backend!r} is not a backend (known: {', '.join(BACKENDS)})")
     # Fails before the work, not after it.
     check_writable(output_file)
     times = Times()

@@ -10,13 +10,12 @@ from ..._bench import operations
 from ..._bench.launch import run_ranks
 from ..._bench.plan_bench_ranks import BUILT_IN_NAME, PLAN_NAME
 from ..._files.display import bytes_text
-from ..._native.structures import BACKENDS
 from ..._plan.text import heading
 from ...comm import unique_id
 from ...cuda import device_count
 from ...errors import InternalError, InvalidArgumentError, UnsupportedError
 from ...types import REDUCTIONS, value_type
-from .._common import BadUse, comm_codec_name, print_json
+from .._common import backend_name, comm_codec_name, dtype_name, print_json, reduction_name
 from .._tables import Column, Table
 from ..bench.collectives import parse_size
 from .source import DepthOption, RanksOption, SourceArgument, plan_of
@@ -30,13 +29,18 @@ def bench(
     size: Annotated[
         str, typer.Option("--bytes", metavar="SIZES", help="Of the larger buffer, as for `bench`, such as 1K,1M.")
     ] = _SIZES,
-    dtype: Annotated[str, typer.Option("-d", "--dtype", help="Value type.")] = "bfloat16",
-    op: Annotated[str, typer.Option("--op", help=f"Reduction: {', '.join(REDUCTIONS)}.")] = "sum",
+    dtype: Annotated[str, typer.Option("-d", "--dtype", callback=dtype_name, help="Value type.")] = "bfloat16",
+    op: Annotated[
+        str, typer.Option("--op", callback=reduction_name, help=f"Reduction: {', '.join(REDUCTIONS)}.")
+    ] = "sum",
     codec: Annotated[
         str, typer.Option(callback=comm_codec_name, help="Of the built-in way: auto or a codec.")
     ] = "auto",
     backend: Annotated[
-        str | None, typer.Option(help="host (processes) or cuda. Default: cuda if there are as many GPUs as ranks.")
+        str | None,
+        typer.Option(
+            callback=backend_name, help="host (processes) or cuda. Default: cuda if there are as many GPUs as ranks."
+        ),
     ] = None,
     iterations: Annotated[int, typer.Option("-n", "--iters", min=1, help="Calls of a batch.")] = 20,
     batches: Annotated[int, typer.Option(min=1, help="Batches, of which the median counts.")] = 9,
@@ -49,14 +53,7 @@ def bench(
     Exit status: 1 if a result is wrong.
     """
     sizes = [parse_size(text) for text in size.split(",")]
-    try:
-        kind = value_type(dtype)
-    except ValueError as error:
-        raise BadUse(str(error)) from None
-    if op not in REDUCTIONS:
-        raise BadUse(f"{op!r} is not a reduction (known: {', '.join(REDUCTIONS)})")
-    if backend not in (None, *BACKENDS):
-        raise BadUse(f"{backend!r} is not a backend (known: {', '.join(BACKENDS)})")
+    kind = value_type(dtype)
     plan = plan_of(source, ranks, depth)
     proof = plan.verify()
     if not proof.proved:

@@ -12,7 +12,7 @@ from ..._files.display import bytes_text
 from ..._plan.text import heading
 from ...errors import InternalError, InvalidArgumentError
 from ...types import REDUCTIONS, value_type
-from .._common import BadUse, print_json
+from .._common import dtype_name, print_json, reduction_name
 from .._tables import Column, Table
 from ..bench.collectives import parse_size
 from .source import DepthOption, RanksOption, SourceArgument, plan_of
@@ -25,8 +25,10 @@ def run(
     size: Annotated[
         str, typer.Option("--bytes", metavar="SIZES", help="Of the larger buffer, as for `bench`, such as 1K,1M.")
     ] = _SIZES,
-    dtype: Annotated[str, typer.Option("-d", "--dtype", help="Value type.")] = "bfloat16",
-    op: Annotated[str, typer.Option("--op", help=f"Reduction: {', '.join(REDUCTIONS)}.")] = "sum",
+    dtype: Annotated[str, typer.Option("-d", "--dtype", callback=dtype_name, help="Value type.")] = "bfloat16",
+    op: Annotated[
+        str, typer.Option("--op", callback=reduction_name, help=f"Reduction: {', '.join(REDUCTIONS)}.")
+    ] = "sum",
     iterations: Annotated[int, typer.Option("-n", "--iters", min=1, help="Calls of each size.")] = 5,
     json: Annotated[bool, typer.Option("--json", help="Print a list of objects instead of the table.")] = False,
     ranks: RanksOption = None,
@@ -37,12 +39,7 @@ def run(
     Ranks are threads. Exit status: 1 if a result is wrong.
     """
     sizes = [parse_size(text) for text in size.split(",")]
-    try:
-        kind = value_type(dtype)
-    except ValueError as error:
-        raise BadUse(str(error)) from None
-    if op not in REDUCTIONS:
-        raise BadUse(f"{op!r} is not a reduction (known: {', '.join(REDUCTIONS)})")
+    kind = value_type(dtype)
     plan = plan_of(source, ranks, depth)
     proof = plan.verify()
     if not proof.proved:
