@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from threading import Barrier
+from threading import Barrier, BrokenBarrierError
 from typing import Any
 
 from ..comm import Communicator, unique_id
@@ -96,7 +96,7 @@ def run_plan(
     failures = [one for one in results if isinstance(one, BaseException)]
     if failures:
         # A broken barrier only says that another rank failed.
-        raise next((one for one in failures if not isinstance(one, RuntimeError)), failures[0])
+        raise next((one for one in failures if not isinstance(one, BrokenBarrierError)), failures[0])
     calls = [(nbytes, in_place) for nbytes in sizes for in_place in places]
     return [
         Outcome(nbytes, in_place, 1e6 * max(own[i][0] for own in results), sum(own[i][1] for own in results))

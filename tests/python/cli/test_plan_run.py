@@ -6,7 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
+from narrowcast._bench import plan_ranks
 from narrowcast._bench.plan_ranks import run_plan
+from narrowcast.errors import InternalError
 from narrowcast.plan import load
 
 EXAMPLES = Path(__file__).parents[3] / "examples" / "plans"
@@ -38,6 +40,18 @@ def test_the_check_can_fail():
     options = {"dtype": "bfloat16", "op": "sum", "iterations": 1}
     assert any(one.wrong for one in run_plan(ring, [1 << 20], exact=True, **options))
     assert not any(one.wrong for one in run_plan(ring, [1 << 20], exact=False, **options))
+
+
+def test_the_error_of_the_rank_that_failed_is_raised(monkeypatch):
+    def prepare(_, comm, *given, **options):
+        if comm.rank == 1:
+            raise InternalError("rank 1 has failed")
+        return real(_, comm, *given, **options)
+
+    real = plan_ranks.operations.prepare
+    monkeypatch.setattr(plan_ranks.operations, "prepare", prepare)
+    with pytest.raises(InternalError, match="rank 1 has failed"):
+        run_plan(load(EXAMPLES / "ring.py", ranks=2), [1000], exact=False, dtype="bfloat16", op="sum", iterations=1)
 
 
 def test_refuted_plans_are_not_run(cli_here, tmp_path):
