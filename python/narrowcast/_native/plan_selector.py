@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..types import REDUCTIONS, VALUE_TYPES
+from ..types import BY_NUMBER, REDUCTIONS, value_type
 from .codecs import codec_text
 from .operations import operations
 from .structures import PLAN_SELECTOR
@@ -32,7 +32,7 @@ class PlanCall:
     @property
     def nbytes(self) -> int:
         """The bytes of `count` values."""
-        return self.count * next(kind.bytes for kind in VALUE_TYPES if kind.name == self.dtype)
+        return self.count * value_type(self.dtype).bytes
 
 
 #: Takes the call and the names of the plans that can run it, and returns one of them, BUILT_IN or BY_COST.
@@ -47,7 +47,6 @@ def as_c_function(selector: Selector | None) -> Any:
     if selector is None:
         return PLAN_SELECTOR()
     names = {row.number: name for name, row in operations().items()}
-    kinds = {kind.number: kind.name for kind in VALUE_TYPES}
     reductions = list(REDUCTIONS)
 
     def choose(_: Any, call: Any, plans: Any, plan_count: int) -> int:
@@ -57,7 +56,7 @@ def as_c_function(selector: Selector | None) -> Any:
             described = PlanCall(
                 names[asked.operation],
                 asked.count,
-                kinds[asked.dtype],
+                BY_NUMBER[asked.dtype].name,
                 reductions[asked.op],
                 asked.root,
                 codec_text(asked.codec),
