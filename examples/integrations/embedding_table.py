@@ -21,9 +21,9 @@ for _ in range(50):
     losses.append(loss.item())
 
 assert losses[-1] < losses[0]
-table.store.save("trained.table")
+table.store.save("trained.ncs")
 with torch.inference_mode():
-    again = Table.from_pretrained("trained.table")
+    again = Table.from_pretrained("trained.ncs")
     assert torch.equal(again(torch.arange(10)), table(torch.arange(10)))
 print(
     f"loss {losses[0]:.3f} -> {losses[-1]:.3f}; rows take {table.store.ratio:.2f} of their size ({table.store.codec})"

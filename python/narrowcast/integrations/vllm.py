@@ -41,7 +41,7 @@ class EncodedOffloadingSpec(CPUOffloadingSpec):  # type: ignore[misc]
 
     cpu_bytes_to_use: host memory of all workers.
     expected_ratio: encoded bytes / raw bytes, by default 0.75. As many blocks are kept as fit at this ratio; if they
-        take more, more memory is used, at most `cpu_bytes_to_use / expected_ratio`, and a warning is logged.
+        take more, more memory is used, up to about `cpu_bytes_to_use / expected_ratio`, and a warning is logged.
     codec: by default "window".
     encoding_threads: for encoding on the CPU if the KV cache is there; by default all.
     """
