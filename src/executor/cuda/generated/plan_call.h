@@ -134,7 +134,7 @@ struct PlanLayout {
 // A parameter of the kernels that work by blocks, passed by value.
 struct PlanCall {
   channel::Peers peers;
-  channel::ChannelLayout rings;  // of the communicator; see plan_warp.cuh for how warps use them
+  channel::ChannelLayout rings;  // of the communicator; see plan_turns.cuh for how warps use them
   uint32_t slots;                // of each ring
   uint32_t warps;                // of each group, the same on all ranks
   uint32_t first_block, blocks;  // the blocks of every chunk that this launch processes: a micro-batch each

@@ -36,7 +36,7 @@ struct Item {
   uint32_t point = 0;     // of publish and await
   bool finishes = false;  // of reduce: the result contains the values of all ranks
   bool settles = false;   // its group has written what it reads or writes
-  int stage = 0;          // see plan_warp.cuh
+  int stage = 0;          // see plan_turns.cuh
   int depth = 0;          // the most messages on a path of dependences that leads to the item
   uint32_t order = 0;     // in an order in which all ranks can execute a micro-batch
   uint32_t origin = 0;    // Step::origin
