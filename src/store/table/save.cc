@@ -18,8 +18,10 @@ ncast_status damaged(const Table& table, uint64_t row) {
   return fail(NCAST_CORRUPT, "%s: row %" PRIu64 " of %s is damaged", function, row, table.name.c_str());
 }
 
+// The entries of a file are only known to contain a payload.
 uint64_t payload_bytes(const Table& table, uint64_t row, const Payload& payload) {
-  return payload.in_entry ? table.entry_infos[payload.entry].payload_bytes : slot_bytes(table.view, row);
+  if (!payload.in_entry) return slot_bytes(table.view, row);
+  return table.entry_infos != nullptr ? table.entry_infos[payload.entry].payload_bytes : table.view.entry_stride;
 }
 
 // Copies a payload and pads it with zeros to `room` bytes.
@@ -108,8 +110,10 @@ ncast_status save_frames(Table& table, file::Writer& writer) {
 ncast_status save_table(Table& table, int file) {
   const uint64_t rows = table.rows();
   file::Header header = table.header;
-  header.capacity = table.view.capacity;
-  if (table.writer != nullptr) header.spare = table.view.entry_count - table.header.entries;
+  if (table.writer != nullptr) {
+    header.capacity = table.view.capacity;
+    header.spare = table.view.entry_count - table.header.entries;
+  }
   std::vector<uint8_t> model;
   if (table.model) table.model->serialise(model);
   file::Writer writer(file);

@@ -40,7 +40,7 @@ struct Table {
   std::string metadata;
   std::shared_ptr<const RowModel> model;  // none with layout blocks
   TableView view = {};
-  EntryInfo* entry_infos = nullptr;  // view.entry_count of them
+  EntryInfo* entry_infos = nullptr;  // view.entry_count of them; NULL: read-only
   WriterLock* writer = nullptr;      // NULL: read-only
   SegmentChecks checks;
   Readers readers;
