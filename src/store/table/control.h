@@ -18,7 +18,7 @@ inline constexpr uint32_t max_readers = 1024;
 struct alignas(64) ReaderWords {
   uint64_t started;
   uint64_t finished;
-  uint64_t owner;  // 0: free; otherwise 1 + the number of the process in the segment's list of owners
+  uint64_t owner;  // 0: free; otherwise the process, see Readers
 };
 
 struct alignas(64) ControlWords {

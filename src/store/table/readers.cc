@@ -24,12 +24,22 @@ uint32_t hint_of_this_thread() {
   return hint;
 }
 
+// The owner's word of a context: the number of the process in the low bits, and what distinguishes it from others that
+// had or will have this number.
+constexpr int number_bits = 8, start_time_bits = 34;
+static_assert(bootstrap::SegmentOwners::capacity < 1 << number_bits);
+
+uint64_t owner_word(uint64_t number, const bootstrap::ProcessIdentity& process) {
+  const uint64_t start_time = process.start_time & ((uint64_t{1} << start_time_bits) - 1);
+  return static_cast<uint64_t>(process.pid) << (start_time_bits + number_bits) | start_time << number_bits | number;
+}
+
 }  // namespace
 
-void Readers::attach(ReaderWords* words, const bootstrap::SegmentOwners* owners, uint64_t own) {
+void Readers::attach(ReaderWords* words, const bootstrap::SegmentOwners* owners, uint64_t number) {
   words_ = words;
   owners_ = owners;
-  own_ = own;
+  own_ = owners == nullptr ? number : owner_word(number, owners->owner[number - 1].process);
 }
 
 void Readers::detach() {
@@ -37,20 +47,23 @@ void Readers::detach() {
   count_ = 0;
 }
 
-bool Readers::owner_is_alive(const ReaderWords& words) const {
-  const uint64_t owner = std::atomic_ref<const uint64_t>(words.owner).load();
-  if (owner == 0) return false;
-  return owners_ == nullptr || owner == own_ || owner > bootstrap::SegmentOwners::capacity ||
-         bootstrap::is_alive(owners_->owner[owner - 1].process);
+bool Readers::is_alive(uint64_t owner) const {
+  if (owners_ == nullptr || owner == own_) return true;
+  const uint64_t number = owner & ((1u << number_bits) - 1);
+  if (number == 0 || number > bootstrap::SegmentOwners::capacity) return false;
+  const bootstrap::ProcessIdentity process = owners_->owner[number - 1].process;
+  return owner_word(number, process) == owner && bootstrap::is_alive(process);
 }
 
-// Frees the contexts of processes that have ended. Several processes may do so at the same time: the owner's word
-// changes last, and only from the owner that was found dead.
+// Frees the contexts of processes that have ended. Several processes may do so at the same time, and the context may
+// have a new owner before this one has finished: words only change from the values that the dead process left.
 void Readers::free_dead() {
   for (uint32_t i = 0; i < max_readers; ++i) {
+    uint64_t finished = atomic(words_[i].finished).load();
+    const uint64_t started = atomic(words_[i].started).load();
     uint64_t owner = atomic(words_[i].owner).load();
-    if (owner == 0 || owner_is_alive(words_[i])) continue;
-    atomic(words_[i].finished).store(atomic(words_[i].started).load());
+    if (owner == 0 || is_alive(owner)) continue;
+    atomic(words_[i].finished).compare_exchange_strong(finished, started);
     atomic(words_[i].owner).compare_exchange_strong(owner, 0);
   }
 }

@@ -14,8 +14,8 @@ namespace narrowcast::store {
 // time.
 class Readers {
  public:
-  // owners: of the shared segment; NULL if the table belongs to this process alone. own: number of this process in it.
-  void attach(ReaderWords* words, const bootstrap::SegmentOwners* owners, uint64_t own);
+  // owners: of the shared segment; NULL if the table belongs to this process alone. number: 1 + that of this process.
+  void attach(ReaderWords* words, const bootstrap::SegmentOwners* owners, uint64_t number);
   // Frees the contexts of this process.
   void detach();
 
@@ -33,12 +33,12 @@ class Readers {
   uint64_t grace_waits() const { return grace_waits_; }
 
  private:
-  bool owner_is_alive(const ReaderWords& words) const;
+  bool is_alive(uint64_t owner) const;
   void free_dead();
 
   ReaderWords* words_ = nullptr;
   const bootstrap::SegmentOwners* owners_ = nullptr;
-  uint64_t own_ = 0;
+  uint64_t own_ = 0;                // the owner's word of this process
   std::mutex mutex_;                // while claiming
   std::atomic<uint32_t> count_{0};  // contexts in claimed_
   std::array<uint32_t, max_readers> claimed_ = {};

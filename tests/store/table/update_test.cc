@@ -6,6 +6,7 @@
 #include <csignal>
 #include <thread>
 
+#include "store/table/readers.h"
 #include "tables.h"
 
 using namespace narrowcast::tests;
@@ -213,6 +214,39 @@ TEST_CASE("readers in other threads never see a mix, and a save under updates is
     for (std::thread& reader : readers) reader.join();
     CHECK(wrong == 0);
   }
+}
+
+TEST_CASE("a save from the pages of a file keeps overflow rows, capacity and spare") {
+  for (const Case& one : cases) {
+    CAPTURE(one.codec);
+    CAPTURE(one.layout);
+    const MemoryFile file, changed, copy;
+    build(file, options_of(one, 300), first_versions(), row_bytes);
+    const Store store = open(file.path(), NCAST_STORE_PINNED, 0, 64);
+    REQUIRE(update(store, {3, 5, 8}, 1) == NCAST_OK);
+    REQUIRE(ncast_store_save(store.get(), changed.descriptor()) == NCAST_OK);
+    const Store mapped = open(changed.path(), NCAST_STORE_MMAP);
+    REQUIRE(ncast_store_save(mapped.get(), copy.descriptor()) == NCAST_OK);
+    CHECK(copy.content() == changed.content());
+    CHECK(info_of(open(copy.path())).capacity == 300);
+  }
+}
+
+TEST_CASE("a reader that was killed in a call does not block writers when another process has its number") {
+  namespace store = narrowcast::store;
+  using Owners = narrowcast::bootstrap::SegmentOwners;
+  std::vector<store::ReaderWords> words(store::max_readers);
+  Owners owners = {};
+  owners.owner[0].process = narrowcast::bootstrap::current_process();
+  owners.owner[1].process = {.pid = getpid(), .start_time = 1};  // not that of a living process
+  store::Readers killed, writer, next;
+  killed.attach(words.data(), &owners, 2);
+  static_cast<void>(killed.enter());
+  owners.owner[1].process = owners.owner[0].process;
+  next.attach(words.data(), &owners, 2);
+  writer.attach(words.data(), &owners, 1);
+  next.leave(next.enter());
+  CHECK(writer.wait_for_grace() == NCAST_OK);
 }
 
 #ifndef __SANITIZE_THREAD__  // which does not support these forks
