@@ -1,6 +1,7 @@
 #include "store/rows/fit.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <memory>
 
@@ -151,12 +152,14 @@ std::optional<RowFit> fit_rows(const RowShape& shape, RowSource& source, uint64_
   const Sample sample = take_sample(shape, source, rows, options.whole_source);
   // Codecs are compared on rows that their models were not fitted to: masks of many clusters suit only the former.
   const bool halved = wanted.size() > 1 && sample.count >= least_halved_rows;
-  const Sample fitting = halved ? half_of(sample, 0) : sample, comparing = halved ? half_of(sample, 1) : sample;
+  const std::array<Sample, 2> halves =
+      halved ? std::array{half_of(sample, 0), half_of(sample, 1)} : std::array<Sample, 2>{};
+  const Sample &fitting = halved ? halves[0] : sample, &comparing = halved ? halves[1] : sample;
   std::vector<Candidate> fitted;
   fitted.reserve(wanted.size());
   for (const RowCodec& one : wanted)
     fitted.push_back(
-        evaluate(sample, RowModel(std::make_shared<const Model>(fit_model(shape, one, fitting))), options.layout));
+        evaluate(comparing, RowModel(std::make_shared<const Model>(fit_model(shape, one, fitting))), options.layout));
   double least = fitted.front().score;
   for (const Candidate& candidate : fitted) least = std::min(least, candidate.score);
   const auto chosen = std::find_if(fitted.begin(), fitted.end(),
