@@ -18,12 +18,14 @@ std::string known_parts() {
   return list;
 }
 
-// Removes and returns the text before the separator, or all of it.
-std::string_view take(std::string_view& text, char separator) {
-  const size_t at = text.find(separator);
-  const std::string_view part = text.substr(0, at);
-  text.remove_prefix(at == text.npos ? text.size() : at + 1);
-  return part;
+// Calls visit(part) for the parts of a text, which may be empty, until one returns a message.
+template <typename Visit>
+std::string for_each_part(std::string_view text, char separator, Visit visit) {
+  for (;;) {
+    const size_t at = text.find(separator);
+    if (std::string error = visit(text.substr(0, at)); !error.empty() || at == text.npos) return error;
+    text.remove_prefix(at + 1);
+  }
 }
 
 // Returns a message, or "".
@@ -37,12 +39,14 @@ std::string set_parameter(std::string_view setting, RowCodec& codec) {
   if (codec.coder == Coder::INVARIANT && key == "chunk") {
     if (!valid || (number != 1 && number != 2 && number != 4 && number != 8))
       return "chunk is " + quoted(value) + ", not 1, 2, 4 or 8";
+    if (codec.chunk_bytes != 0) return "chunk is given twice";
     codec.chunk_bytes = number;
     return "";
   }
   if (codec.coder == Coder::INVARIANT && key == "clusters") {
     if (!valid || number < 1 || number > max_fitted_clusters)
       return "clusters is " + quoted(value) + ", not a number from 1 to " + std::to_string(max_fitted_clusters);
+    if (codec.clusters != 0) return "clusters is given twice";
     codec.clusters = number;
     return "";
   }
@@ -77,13 +81,13 @@ std::string add_part(std::string_view part, bool& has_coder, RowCodec& codec) {
 
 std::optional<RowCodec> parse_row_codec(std::string_view text, std::string* problem) {
   RowCodec codec{.coder = Coder::PLAIN};
-  std::string_view settings = text;
-  std::string_view parts = take(settings, ':');
+  const size_t colon = text.find(':');
   bool has_coder = false;
-  std::string error;
-  do error = add_part(take(parts, '+'), has_coder, codec);
-  while (error.empty() && !parts.empty());
-  while (error.empty() && !settings.empty()) error = set_parameter(take(settings, ','), codec);
+  std::string error = for_each_part(text.substr(0, colon), '+',
+                                    [&](std::string_view part) { return add_part(part, has_coder, codec); });
+  if (error.empty() && colon != text.npos)
+    error = for_each_part(text.substr(colon + 1), ',',
+                          [&](std::string_view setting) { return set_parameter(setting, codec); });
   if (error.empty()) return codec;
   *problem = "codec " + quoted(text) + ": " + error;
   return std::nullopt;

@@ -140,6 +140,9 @@ TEST_CASE("messages about codecs say what is wrong") {
   CHECK(problem_of(table, "invariant:chunk=3") == "codec 'invariant:chunk=3': chunk is '3', not 1, 2, 4 or 8");
   CHECK(problem_of(table, "invariant:chunk=8") == "rows of 20 bytes do not consist of chunks of 8");
   CHECK(problem_of(table, "trim:k=1") == "codec 'trim:k=1': plain has no parameter 'k'");
+  CHECK(problem_of(table, "invariant:chunk=4,chunk=4") == "codec 'invariant:chunk=4,chunk=4': chunk is given twice");
+  CHECK(problem_of(table, "trim:") == "codec 'trim:': '' is not key=value");
+  CHECK(problem_of(table, "trim+").find("codec 'trim+': '' is not a stage or coder of rows") == 0);
   CHECK(problem_of(table, "") != "");
   table.count = 0;
   CHECK(problem_of(table, "auto") == "a codec cannot be fitted to a table without rows");
