@@ -31,6 +31,7 @@ const char* fault_of_numbers(const Header& header) {
   if (header.rows > max_rows || header.capacity > max_rows || header.capacity < header.rows)
     return "its numbers of rows are not valid";
   if (header.uncoded > 1 || (header.uncoded == 1 && header.layout != stride_layout)) return "its layout is not valid";
+  if (header.uncoded == 1 && header.entries != 0) return "plain rows have no overflow entries";
   if (header.layout == blocks_layout) {
     if (header.stride == 0 || header.stride > max_frame_elems || header.entry_stride != 0 || header.entries != 0 ||
         header.spare != 0 || header.capacity != header.rows || header.unit != 0)

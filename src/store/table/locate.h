@@ -13,12 +13,6 @@ inline std::atomic_ref<uint32_t> atomic_word(uint8_t* at) {
   return std::atomic_ref<uint32_t>(*reinterpret_cast<uint32_t*>(at));
 }
 
-constexpr bool is_redirect(uint32_t word) { return (word & place_mask) == place_redirect; }
-constexpr uint32_t redirect_to(uint64_t entry) {
-  return static_cast<uint32_t>(entry << redirect_shift) | place_redirect;
-}
-constexpr uint64_t entry_of(uint32_t word) { return word >> redirect_shift; }
-
 // The slot of a row, or its payload in layout packed.
 inline uint8_t* slot_of(const TableView& view, uint64_t row) {
   return view.layout == Layout::stride ? view.data + row * view.stride

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstring>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "codec/codec.h"
@@ -83,6 +84,18 @@ class RangeReader {
   uint64_t frame_ = 0;
 };
 
+// Visits the rows that a damaged frame contains a part of, in order. bytes_of(frame): which bytes [begin, end) of the rows
+// the frame contains.
+template <typename BytesOf, typename Visit>
+void for_each_damaged_row(const std::vector<uint8_t>& is_damaged, uint64_t row_bytes, BytesOf bytes_of, Visit visit) {
+  uint64_t next = 0;
+  for (uint64_t frame = 0; frame < is_damaged.size(); ++frame) {
+    if (is_damaged[frame] == 0) continue;
+    const auto [begin, end] = bytes_of(frame);
+    for (next = std::max(next, begin / row_bytes); next * row_bytes < end; ++next) visit(next);
+  }
+}
+
 }  // namespace
 
 ncast_status read_frames(const char* function, Table& table, const RowList& list, uint64_t count, uint8_t* out,
@@ -96,13 +109,20 @@ ncast_status read_frames(const char* function, Table& table, const RowList& list
     // One range of values: a piece per frame.
     const uint64_t begin = list.first * row_bytes, end = begin + count * row_bytes;
     const uint64_t first = frames.frame_at(begin);
-    threads::for_each(static_cast<size_t>(frames.frame_at(end - 1) - first + 1), workers, [&](size_t piece) {
-      const uint64_t low = std::max(begin, frames.begin_of(first + piece));
-      const uint64_t high = std::min(end, frames.end_of(first + piece));
+    // The part of a frame, in bytes of `out`.
+    const auto bytes_of = [&](uint64_t piece) {
+      return std::pair(std::max(begin, frames.begin_of(first + piece)) - begin,
+                       std::min(end, frames.end_of(first + piece)) - begin);
+    };
+    std::vector<uint8_t> is_damaged(frames.frame_at(end - 1) - first + 1);
+    threads::for_each(is_damaged.size(), workers, [&](size_t piece) {
+      const auto [low, high] = bytes_of(piece);
       RangeReader reader(frames);
-      if (reader.read(low, high, out + (low - begin))) return;
-      std::memset(out + (low - begin), 0, high - low);
-      damage.note((low - begin) / row_bytes, low / row_bytes);
+      is_damaged[piece] = reader.read(begin + low, begin + high, out + low) ? 0 : 1;
+    });
+    for_each_damaged_row(is_damaged, row_bytes, bytes_of, [&](uint64_t row) {
+      std::memset(out + row * row_bytes, 0, row_bytes);
+      damage.note(row, list.first + row);
     });
     return damage.report(function, table);
   }
@@ -137,13 +157,10 @@ std::vector<uint64_t> damaged_rows_of_frames(Table& table, size_t threads) {
     is_damaged[frame] = frames.decode(frame, values.get()) ? 0 : 1;
   });
   std::vector<uint64_t> rows;
-  const uint64_t row_bytes = table.view.row_bytes;
-  for (uint64_t frame = 0; frame < is_damaged.size(); ++frame) {
-    if (is_damaged[frame] == 0) continue;
-    uint64_t row = frames.begin_of(frame) / row_bytes;
-    if (!rows.empty()) row = std::max(row, rows.back() + 1);
-    for (; row * row_bytes < frames.end_of(frame); ++row) rows.push_back(row);
-  }
+  for_each_damaged_row(
+      is_damaged, table.view.row_bytes,
+      [&](uint64_t frame) { return std::pair(frames.begin_of(frame), frames.end_of(frame)); },
+      [&](uint64_t row) { rows.push_back(row); });
   return rows;
 }
 

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cinttypes>
 #include <numeric>
+#include <optional>
 #include <vector>
 
 #include "status/error.h"
@@ -82,9 +83,16 @@ class Change {
   ncast_status reclaim();
 
   uint64_t free_entries() const { return view_.entry_count - used().load(); }
-  bool has_entry(uint64_t row) const {
+  // The entry that contains the row and is freed when the row gets another one. The words of a damaged file may refer
+  // to entries that do not exist or belong to other rows.
+  std::optional<uint64_t> entry_of_row(uint64_t row) const {
     uint8_t* const word = word_of(view_, row);
-    return word != nullptr && is_redirect(atomic_word(word).load());
+    if (word == nullptr) return std::nullopt;
+    const uint32_t place = atomic_word(word).load();
+    const uint64_t entry = entry_of(place);
+    if (!is_redirect(place) || entry >= view_.entry_count || table_.entry_infos[entry].row_plus_one != row + 1)
+      return std::nullopt;
+    return entry;
   }
 
   // Stores payloads in free entries and has the rows refer to them; then folds those that fit into their slots, and
@@ -163,14 +171,11 @@ ncast_status Change::fold(const std::vector<uint64_t>& entries) {
 ncast_status Change::replace(const std::vector<NewRow>& rows, uint64_t* changed) {
   std::vector<uint64_t> unused, to_fold;
   for (const NewRow& row : rows) {
+    const std::optional<uint64_t> old = entry_of_row(row.row);
     const uint64_t entry = fill_entry(row);
-    const uint32_t before = atomic_word(word_of(view_, row.row)).load();
     redirect(row.row, entry);
     ++*changed;
-    // A damaged file may have other words.
-    const uint64_t old = entry_of(before);
-    if (is_redirect(before) && old < view_.entry_count && table_.entry_infos[old].row_plus_one == row.row + 1)
-      unused.push_back(old);
+    if (old) unused.push_back(*old);
     if (row.bytes <= slot_bytes(view_, row.row)) to_fold.push_back(entry);
   }
   if (unused.empty() && to_fold.empty()) return NCAST_OK;
@@ -236,7 +241,7 @@ ncast_status update_rows(Table& table, const RowList& list, uint64_t count, cons
   uint64_t freed = 0;
   for (uint64_t i = 0; i < distinct; ++i) {
     const uint64_t row = list[positions[i]];
-    const bool has_entry = change.has_entry(row);
+    const bool has_entry = change.entry_of_row(row).has_value();
     const bool fits = encoded.bytes(i) <= slot_bytes(table.view, row);
     if (fits && has_entry) ++freed;
     (fits ? fitting : has_entry ? keeping : growing).push_back({row, encoded.payload(i), encoded.bytes(i)});

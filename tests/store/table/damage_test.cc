@@ -2,9 +2,12 @@
 #include "nlohmann/json.hpp"
 #include "store/file/checksum.h"
 #include "store/file/header.h"
+#include "store/file/writer.h"
+#include "store/rows/format.h"
 #include "tables.h"
 
 using namespace narrowcast::tests;
+namespace file = narrowcast::store::file;
 
 namespace {
 
@@ -49,6 +52,40 @@ bool reads_or_reports(const std::string& path, const std::vector<uint8_t>& rows,
     }
   }
   return reported;
+}
+
+// Makes all checksums of a changed file match, as far as the sections are within the file.
+void match_checksums(std::vector<uint8_t>& content) {
+  file::Header header;
+  std::memcpy(&header, content.data(), sizeof header);
+  const auto is_within = [&](const file::Section& section) {
+    return section.bytes <= content.size() && section.offset <= content.size() - section.bytes;
+  };
+  std::vector<uint64_t> sums;
+  for (uint32_t i = 0; i < file::section_count; ++i) {
+    const file::Section& section = header.sections[i];
+    if (!is_within(section) || !file::is_segmented(i)) continue;
+    for (uint64_t at = 0; at < section.bytes; at += file::segment_bytes) {
+      const uint64_t bytes = std::min(file::segment_bytes, section.bytes - at);
+      sums.push_back(file::checksum(content.data() + section.offset + at, bytes));
+    }
+  }
+  const file::Section& list = header.sections[file::checksums];
+  if (is_within(list) && !sums.empty())
+    std::memcpy(content.data() + list.offset, sums.data(), std::min(list.bytes, 8 * sums.size()));
+  for (const uint32_t i : {file::model, file::metadata, file::checksums}) {
+    file::Section& section = header.sections[i];
+    if (is_within(section)) section.checksum = file::checksum(content.data() + section.offset, section.bytes);
+  }
+  std::memcpy(content.data(), &header, sizeof header);
+  const uint64_t sum = file::header_checksum(content.data());
+  std::memcpy(content.data() + file::page_bytes - 8, &sum, sizeof sum);
+}
+
+file::Header header_of(const std::vector<uint8_t>& content) {
+  file::Header header;
+  std::memcpy(&header, content.data(), sizeof header);
+  return header;
 }
 
 }  // namespace
@@ -142,7 +179,6 @@ TEST_CASE("verify finds nothing in a good file") {
 }
 
 TEST_CASE("hostile headers, models and offsets with valid checksums neither crash nor read out of bounds") {
-  namespace file = narrowcast::store::file;
   std::mt19937_64 random(1);
   for (const auto& [layout, codec] : {std::pair{NCAST_STORE_STRIDE, "window"}, std::pair{NCAST_STORE_PACKED, "window"},
                                       std::pair{NCAST_STORE_STRIDE, "raw"}, std::pair{NCAST_STORE_BLOCKS, "window"}}) {
@@ -156,31 +192,7 @@ TEST_CASE("hostile headers, models and offsets with valid checksums neither cras
         const uint64_t at = random() % 3 == 0 ? random() % changed.size() : random() % sizeof(file::Header);
         changed[at] = random() % 2 == 0 ? static_cast<uint8_t>(random()) : static_cast<uint8_t>(changed[at] ^ 1u);
       }
-      // All checksums are made to match, as far as the sections are within the file.
-      file::Header header;
-      std::memcpy(&header, changed.data(), sizeof header);
-      const auto is_within = [&](const file::Section& section) {
-        return section.bytes <= changed.size() && section.offset <= changed.size() - section.bytes;
-      };
-      std::vector<uint64_t> sums;
-      for (uint32_t i = 0; i < file::section_count; ++i) {
-        const file::Section& section = header.sections[i];
-        if (!is_within(section) || !file::is_segmented(i)) continue;
-        for (uint64_t at = 0; at < section.bytes; at += file::segment_bytes) {
-          const uint64_t bytes = std::min(file::segment_bytes, section.bytes - at);
-          sums.push_back(file::checksum(changed.data() + section.offset + at, bytes));
-        }
-      }
-      const file::Section& list = header.sections[file::checksums];
-      if (is_within(list) && !sums.empty())
-        std::memcpy(changed.data() + list.offset, sums.data(), std::min(list.bytes, 8 * sums.size()));
-      for (const uint32_t i : {file::model, file::metadata, file::checksums}) {
-        file::Section& section = header.sections[i];
-        if (is_within(section)) section.checksum = file::checksum(changed.data() + section.offset, section.bytes);
-      }
-      std::memcpy(changed.data(), &header, sizeof header);
-      const uint64_t sum = file::header_checksum(changed.data());
-      std::memcpy(changed.data() + file::page_bytes - 8, &sum, sizeof sum);
+      match_checksums(changed);
       const MemoryFile hostile(changed);
       for (const ncast_store_host host : {NCAST_STORE_PINNED, NCAST_STORE_MMAP}) {
         const auto [store, status] = try_open(hostile.path(), host, 0);
@@ -197,4 +209,81 @@ TEST_CASE("hostile headers, models and offsets with valid checksums neither cras
       }
     }
   }
+}
+
+TEST_CASE("rows that damaged frames contain in part are zeros, and all of them are counted") {
+  const uint64_t row_bytes = 400000, count = 6;
+  const std::vector<uint8_t> rows = some_rows(NCAST_FLOAT32, row_bytes / 4, count, 2);
+  const MemoryFile built;
+  build(built, {.dtype = NCAST_FLOAT32, .row_shape = {row_bytes / 4}, .codec = "raw"}, rows, row_bytes);
+  std::vector<uint8_t> content = built.content();
+  const file::Section data = header_of(content).sections[file::data];
+  // In a frame that contains the end of a row and the beginning of the next.
+  content[data.offset + 2 * row_bytes] ^= 1;
+  const MemoryFile damaged(content);
+  const Store store = open(damaged.path(), NCAST_STORE_MMAP);
+  std::vector<uint8_t> fetched(rows.size()), gathered(rows.size()), zeros(2 * row_bytes);
+  const auto damaged_rows = [&] {
+    ncast_store_counters counters = {};
+    counters.struct_bytes = sizeof counters;
+    REQUIRE(ncast_store_get_counters(store.get(), &counters) == NCAST_OK);
+    return counters.damaged_rows_read;
+  };
+  CHECK(ncast_store_fetch(store.get(), 0, count, 1, fetched.data(), row_bytes, 2) == NCAST_CORRUPT);
+  CHECK(std::string(ncast_last_error()).find("row 1 of") != std::string::npos);
+  CHECK(damaged_rows() == 2);
+  const int64_t indices[] = {0, 1, 2, 3, 4, 5};
+  CHECK(ncast_store_gather(store.get(), indices, 8, count, gathered.data(), row_bytes, 2) == NCAST_CORRUPT);
+  CHECK(damaged_rows() == 4);
+  CHECK(fetched == gathered);
+  CHECK(std::equal(zeros.begin(), zeros.end(), fetched.begin() + row_bytes));
+  CHECK(std::equal(rows.begin() + 3 * row_bytes, rows.end(), fetched.begin() + 3 * row_bytes));
+}
+
+TEST_CASE("a file of plain rows with overflow entries is not opened") {
+  const std::vector<uint8_t> rows = some_rows(NCAST_FLOAT32, 16, 4, 2);
+  const MemoryFile built, changed;
+  build(built, options_of(NCAST_STORE_STRIDE, "raw"), rows, 64);
+  const std::vector<uint8_t> content = built.content();
+  const file::Header header = header_of(content);
+  const uint8_t* const model = content.data() + header.sections[file::model].offset;
+  file::Writer writer(changed.descriptor());
+  REQUIRE(writer.begin(header, {model, model + header.sections[file::model].bytes}, "") == NCAST_OK);
+  REQUIRE(writer.append_data(rows.data(), rows.size()) == NCAST_OK);
+  uint64_t entry;
+  REQUIRE(writer.append_entry(0, rows.data(), 64, &entry) == NCAST_OK);
+  REQUIRE(writer.finish(4) == NCAST_OK);
+  for (const ncast_store_host host : {NCAST_STORE_PINNED, NCAST_STORE_MMAP})
+    CHECK(try_open(changed.path(), host, 0).status == NCAST_CORRUPT);
+}
+
+TEST_CASE("an update ends if two rows of a file refer to the same overflow entry") {
+  const uint64_t row_bytes = 256;
+  // Few rows are noise, and are in overflow entries.
+  const std::vector<uint8_t> rows = some_rows(NCAST_FLOAT32, row_bytes / 4, 500, 3);
+  const MemoryFile built;
+  build(built, {.dtype = NCAST_FLOAT32, .row_shape = {row_bytes / 4}, .codec = "window", .layout = NCAST_STORE_STRIDE},
+        rows, row_bytes);
+  std::vector<uint8_t> content = built.content();
+  const file::Header header = header_of(content);
+  REQUIRE(header.entries > 0);
+  uint64_t owner;
+  std::memcpy(&owner, content.data() + header.sections[file::entry_rows].offset, sizeof owner);
+  const uint64_t thief = owner == 0 ? 1 : 0;
+  uint8_t* const slots = content.data() + header.sections[file::data].offset;
+  std::memcpy(slots + thief * header.stride, slots + owner * header.stride, 4);
+  match_checksums(content);
+  const MemoryFile changed(content);
+  const Store store = open(changed.path(), NCAST_STORE_PINNED, 0, 1);
+  // The first row fits its slot but frees no entry; the others need one each.
+  std::vector<uint8_t> values(3 * row_bytes);
+  std::mt19937 random(1);
+  for (size_t at = row_bytes; at < values.size(); ++at) values[at] = static_cast<uint8_t>(random());
+  std::vector<int64_t> indices = {static_cast<int64_t>(thief)};
+  for (uint64_t row = 2; indices.size() < 3; ++row) {
+    uint32_t word;
+    std::memcpy(&word, slots + row * header.stride, sizeof word);
+    if (!narrowcast::store::is_redirect(word)) indices.push_back(static_cast<int64_t>(row));
+  }
+  CHECK(ncast_store_update(store.get(), indices.data(), 8, 3, values.data(), row_bytes, 1) == NCAST_TOO_SMALL);
 }
