@@ -60,6 +60,8 @@ ncast_status Builder::add(const RowBlock& rows) {
     return fail(NCAST_INVALID_ARGUMENT, "%s: the capacity is %llu, but there are more rows", function,
                 static_cast<unsigned long long>(options_.capacity));
   }
+  if (rows.count > file::max_rows - rows_)
+    return fail(NCAST_UNSUPPORTED, "%s: a table has at most 2^40 rows", function);
   if (!begun_) {
     const RowBlock first{rows.rows, rows.stride, std::min(rows.count, most_default_rows)};
     if (ncast_status status = begin(first)) return status;

@@ -107,6 +107,18 @@ TEST_CASE("a table without rows can be opened") {
   }
 }
 
+TEST_CASE("a table has at most 2^40 rows") {
+  const MemoryFile file;
+  ncast_store_build_options options = {};
+  options.struct_bytes = sizeof options;
+  options.dtype = NCAST_UINT8;
+  ncast_store_builder* builder = nullptr;
+  REQUIRE(ncast_store_builder_create(file.descriptor(), &options, &builder) == NCAST_OK);
+  const uint8_t row = 0;
+  CHECK(ncast_store_builder_add(builder, &row, 1, (uint64_t{1} << 40) + 1) == NCAST_UNSUPPORTED);
+  ncast_store_builder_destroy(builder);
+}
+
 TEST_CASE("a bad index is named and nothing is written") {
   const std::vector<uint8_t> rows = some_rows(NCAST_FLOAT32, 8, 10, 1);
   const MemoryFile file;
