@@ -111,7 +111,7 @@ ncast_status Builder::add_slots(const RowBlock& rows) {
       if (ncast_status status =
               writer_.append_entry(rows_ + overflow.row, overflow.payload.data(), overflow.payload.size(), &entry))
         return status;
-      const auto word = static_cast<uint32_t>(entry << redirect_shift) | place_redirect;
+      const uint32_t word = redirect_to(entry);
       std::memcpy(slots.data() + overflow.row * stride, &word, sizeof word);
     }
   }

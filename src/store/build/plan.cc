@@ -13,7 +13,6 @@ namespace {
 
 constexpr const char* function = "ncast_store_builder";
 constexpr uint64_t frame_raw_bytes = 256u << 10;         // of layout blocks
-constexpr double worth_packing = 0.98;                   // packed is chosen if it needs less than this of stride
 constexpr uint64_t most_spare_bytes = 16u << 20;         // of the default
 constexpr uint64_t least_spare = 16, most_spare = 1024;  // of the default
 
@@ -95,7 +94,7 @@ ncast_status plan_table(const BuildOptions& options, const RowBlock& sample, Tab
   const StridePlan stride = best_stride(fit->payload_bytes, fit->model.bound());
   const bool packed = options.layout == NCAST_STORE_PACKED ||
                       (options.layout == NCAST_STORE_AUTO_LAYOUT &&
-                       packed_row_bytes(fit->payload_bytes) < worth_packing * stride.stored_row_bytes);
+                       is_worth_packing(packed_row_bytes(fit->payload_bytes), stride.stored_row_bytes));
   if (packed) {
     header.layout = file::packed_layout;
     // Offsets of 32 bits must reach the end of the longest possible payloads.

@@ -19,9 +19,6 @@ constexpr const char* candidates[] = {
     "raw", "trim", "window", "trim+window", "zeros+trim", "zeros+trim+window", "invariant:clusters=1", "invariant"};
 // `auto` takes the first candidate that is at most this much larger than the smallest.
 constexpr double tolerance = 1.005;
-// `packed` has to save this much over `stride` where the layout is automatic.
-constexpr double packed_gain = 0.98;
-
 constexpr uint64_t least_halved_rows = 64;
 
 // The rows with even or odd numbers.
@@ -84,7 +81,7 @@ Candidate evaluate(const Sample& sample, RowModel model, FitOptions::Layout layo
     case FitOptions::Layout::stride: candidate.score = candidate.stride; break;
     case FitOptions::Layout::packed: candidate.score = candidate.packed; break;
     case FitOptions::Layout::automatic:
-      candidate.score = candidate.packed < packed_gain * candidate.stride ? candidate.packed : candidate.stride;
+      candidate.score = is_worth_packing(candidate.packed, candidate.stride) ? candidate.packed : candidate.stride;
       break;
   }
   return candidate;

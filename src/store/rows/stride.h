@@ -24,4 +24,7 @@ StridePlan best_stride(std::span<const uint32_t> payload_bytes, size_t bound);
 // The bytes of a row in the layout `packed`: its payload in units, and its offset.
 double packed_row_bytes(std::span<const uint32_t> payload_bytes);
 
+// Whether the layout `packed` is chosen over `stride`, given the bytes that a row takes in each.
+constexpr bool is_worth_packing(double packed, double stride) { return packed < 0.98 * stride; }
+
 }  // namespace narrowcast::store
