@@ -1,4 +1,4 @@
-// An open table. open.cc opens and closes it; the other files of the folder are its operations.
+// An open table. open/ opens and closes it; the other files of the folder are its operations.
 #pragma once
 
 #include <array>

@@ -1,0 +1,14 @@
+// Reads the rows of a table file to memory.
+#pragma once
+
+#include "store/table/open/table_file.h"
+
+namespace narrowcast::store {
+
+// Reads and verifies rows, offsets and overflow entries, whose places in memory are set. Errors: CORRUPT, SYSTEM_ERROR.
+ncast_status load(const TableFile& file, Table& table, const OpenOptions& options);
+
+// Offsets in memory must be valid whatever the file says: all code after this relies on them. Error: CORRUPT.
+ncast_status check_offsets(const Table& table);
+
+}  // namespace narrowcast::store
