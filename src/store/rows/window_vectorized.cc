@@ -4,115 +4,19 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <limits>
 
-#include "codec/window/vectorized_rows.h"
 #include "store/rows/fast.h"
-#include "store/rows/window_layout.h"
+#include "store/rows/window_groups.h"
+#include "store/rows/window_placement.h"
 #include "store/rows/zero_map.h"
 
 namespace narrowcast::store {
 namespace {
 
-using namespace codec::window;
-using namespace codec::window::rows;
+using namespace window;
 
 constexpr size_t lane_elems = 32;
 constexpr size_t slack = 64;  // buffers are read and written ahead
-
-struct Placement {
-  int width;
-  int base;
-};
-
-template <const ValueType& type>
-using Elem = std::conditional_t<
-    type.value_bytes == 1, uint8_t,
-    std::conditional_t<type.value_bytes == 2, uint16_t, std::conditional_t<type.value_bytes == 4, uint32_t, uint64_t>>>;
-
-template <const ValueType& type>
-NARROWCAST_INLINE Elem<type> load_elem(const uint8_t* values, size_t index) {
-  Elem<type> elem;
-  std::memcpy(&elem, values + index * sizeof elem, sizeof elem);
-  return elem;
-}
-
-// Bits of an element below the exponent. A trim only removes some of them.
-template <const ValueType& type>
-constexpr int exponent_shift = 8 * type.value_bytes - 1 - type.exponent_bits;
-
-template <const ValueType& type>
-NARROWCAST_INLINE uint16_t exponent_at(const uint8_t* values, size_t index) {
-  return static_cast<uint16_t>(load_elem<type>(values, index) >> exponent_shift<type> & exponent_mask<type>);
-}
-
-// The encoder's rule in docs/format/rows.md. `count`: values in lanes, a multiple of 32, not 0.
-template <const ValueType& type>
-NARROWCAST_INLINE Placement place_window(const WindowLayout& layout, const uint8_t* values, size_t in_lanes) {
-  const size_t count = std::min(in_lanes, max_row_samples);
-  alignas(64) uint16_t sample[max_row_samples];
-  if (count == in_lanes) {
-    for (size_t i = 0; i < count; ++i) sample[i] = exponent_at<type>(values, i);
-  } else {
-    for (size_t i = 0; i < max_row_samples; ++i) sample[i] = exponent_at<type>(values, i * in_lanes / max_row_samples);
-  }
-
-  const size_t columns = count / sample_quarters;
-  uint16_t anchor = 0;
-  for (size_t column = 0; column < columns; ++column) {
-    uint16_t least = sample[column];
-    for (size_t quarter = 1; quarter < sample_quarters; ++quarter)
-      least = std::min(least, sample[quarter * columns + column]);
-    anchor = std::max(anchor, least);
-  }
-  const auto lowest = static_cast<uint16_t>(std::max(anchor - bins_below_anchor, 0));
-
-  uint32_t zeros = 0;
-  for (size_t i = 0; i < count; ++i) zeros += sample[i] == 0 ? 1 : 0;
-  // Exponents outside the bins are counted in an extra bin, which is never read.
-  for (size_t i = 0; i < count; ++i) sample[i] = std::min<uint16_t>(static_cast<uint16_t>(sample[i] - lowest), bins);
-  // Several histograms, so that increments of the same bin do not wait for each other.
-  uint32_t histogram[4][bins + 1] = {};
-  for (size_t i = 0; i < count; i += 4)
-    for (size_t part = 0; part < 4; ++part) ++histogram[part][sample[i + part]];
-
-  // below[lead + b]: samples in the bins before b. Windows may extend past the last bin.
-  constexpr int lead = below_tokens, reach = 31 + above_tokens;
-  int below[lead + bins + reach + 1];
-  for (int i = 0; i < lead; ++i) below[i] = 0;
-  uint32_t total = 0;
-  for (int bin = 0; bin < bins; ++bin) {
-    below[lead + bin] = static_cast<int>(total);
-    for (const auto& part : histogram) total += part[bin];
-  }
-  for (int bin = bins; bin <= bins + reach; ++bin) below[lead + bin] = static_cast<int>(total);
-
-  // Constant terms are left out of the costs.
-  const int far_bits = 8 * layout.far_bytes();
-  int zero_cost[bins];
-  for (int bin = 0; bin < bins; ++bin)
-    zero_cost[bin] = lowest == 0 && bin <= below_tokens ? 0 : far_bits * static_cast<int>(zeros);
-  Placement best{1, 0};
-  int best_cost = std::numeric_limits<int>::max();
-  for (int width = layout.max_width(); width >= 1; --width) {
-    const int span = (1 << width) - 1;
-    // The cost in the high part, the bin in the low part: among equals the first bin wins.
-    int best_key = std::numeric_limits<int>::max();
-    for (int bin = 0; bin < bins; ++bin) {
-      const int covered = below[lead + bin + span] - below[lead + bin];
-      const int near = below[lead + bin + span + above_tokens] - below[lead + bin - below_tokens];
-      // At least -256 x (4 + 16), which the offset makes positive.
-      const int cost = 8192 - token_bits * covered - far_bits * near - zero_cost[bin];
-      best_key = std::min(best_key, cost * bins + bin);
-    }
-    const int cost = best_key / bins + width * static_cast<int>(count);
-    if (cost < best_cost) {
-      best_cost = cost;
-      best = {width, std::min(lowest + best_key % bins, (1 << type.exponent_bits) - (1 << width))};
-    }
-  }
-  return best;
-}
 
 // Position of the value that an escape bit of a lane stands for: first * lanes of the group + second + lane * r.
 template <const ValueType& type>
@@ -126,146 +30,11 @@ constexpr auto place_of_bit = [] {
   return table;
 }();
 
-// The arrays of one group, and the escapes of the whole row.
-template <const ValueType& type>
-struct alignas(64) Scratch {
-  Exponent<type> exponents[group_elems];
-  uint8_t codes[group_elems];
-  uint8_t rest_bits[group_elems];
-  uint32_t escapes[lanes];
-};
+// The escapes of a row.
 struct Tokens {
   uint8_t token[max_row_escapes + 1 + group_elems];
   uint16_t far[max_row_escapes + 1 + group_elems];
 };
-
-// Whether the rest is a byte, or some packed bits, or both; and how the value without tail is split.
-template <const ValueType& type, bool trimmed>
-struct Split {
-  // float16 without its low 3 bits is the only type whose head changes.
-  static constexpr int head_shift = type.value_bytes == 2 && trimmed ? 3 : 8 * type.tail_bytes;
-  static constexpr int rest_bits = type.value_bytes == 2 && trimmed ? 0 : type.rest_bits;
-  static constexpr int head_mantissa = exponent_shift<type> - head_shift;
-  static constexpr uint32_t mantissa = (1u << head_mantissa) - 1;
-};
-
-template <const ValueType& type, bool trimmed>
-NARROWCAST_INLINE void split_group(const uint8_t* values, int count, uint8_t* __restrict rest_bytes,
-                                   Scratch<type>& __restrict scratch) {
-  using Parts = Split<type, trimmed>;
-  for (int i = 0; i < count; ++i) {
-    const auto head = static_cast<Head<type>>(load_elem<type>(values, static_cast<size_t>(i)) >> Parts::head_shift);
-    scratch.exponents[i] = static_cast<Exponent<type>>(head >> Parts::head_mantissa & exponent_mask<type>);
-    const auto rest =
-        static_cast<Head<type>>((head >> type.exponent_bits & (Parts::mantissa + 1)) | (head & Parts::mantissa));
-    if constexpr (type.rest_bytes != 0) rest_bytes[i] = static_cast<uint8_t>(rest);
-    if constexpr (Parts::rest_bits != 0) scratch.rest_bits[i] = static_cast<uint8_t>(rest >> 8 * type.rest_bytes);
-  }
-}
-
-// Writes up to 8 bytes more than the tails. The sections after them are longer and are written later.
-template <const ValueType& type>
-NARROWCAST_INLINE void split_tails(const uint8_t* values, int count, int tail_bytes, uint8_t* __restrict tails) {
-  if constexpr (type.value_bytes == 4) {
-    if (tail_bytes == 2)
-      for (int i = 0; i < count; ++i)
-        reinterpret_cast<Unaligned16*>(tails)[i] =
-            static_cast<uint16_t>(load_elem<type>(values, static_cast<size_t>(i)));
-    else if (tail_bytes == 1)
-      for (int i = 0; i < count; ++i)
-        tails[i] = static_cast<uint8_t>(load_elem<type>(values, static_cast<size_t>(i)) >> 8);
-  } else if constexpr (type.value_bytes == 8) {
-    const int low_bits = 48 - 8 * tail_bytes;
-    if (tail_bytes != 0)
-      for (int i = 0; i < count; ++i)
-        *reinterpret_cast<Unaligned64*>(tails + i * tail_bytes) =
-            load_elem<type>(values, static_cast<size_t>(i)) >> low_bits;
-  }
-}
-
-template <const ValueType& type, bool trimmed>
-NARROWCAST_INLINE void join_group(const uint8_t* group, int count, int tail_bytes, uint64_t low,
-                                  const uint8_t* __restrict rest_bytes, const Scratch<type>& __restrict scratch,
-                                  uint8_t* __restrict values) {
-  using Parts = Split<type, trimmed>;
-  Head<type> heads[group_elems];
-  for (int i = 0; i < count; ++i) {
-    Head<type> rest = 0;
-    if constexpr (type.rest_bytes != 0) rest = rest_bytes[i];
-    if constexpr (Parts::rest_bits != 0)
-      rest = static_cast<Head<type>>(rest | scratch.rest_bits[i] << 8 * type.rest_bytes);
-    heads[i] = static_cast<Head<type>>((rest & (Parts::mantissa + 1)) << type.exponent_bits |
-                                       scratch.exponents[i] << Parts::head_mantissa | (rest & Parts::mantissa));
-  }
-  if constexpr (type.value_bytes == 1) {
-    std::memcpy(values, heads, static_cast<size_t>(count));
-  } else if constexpr (type.value_bytes == 2) {
-    const auto low16 = static_cast<uint16_t>(low);
-    constexpr int shift = trimmed ? 3 : 0;
-    for (int i = 0; i < count; ++i)
-      reinterpret_cast<Unaligned16*>(values)[i] = static_cast<uint16_t>(heads[i] << shift | low16);
-  } else if constexpr (type.value_bytes == 4) {
-    const auto low32 = static_cast<uint32_t>(low);
-    Unaligned32* const to = reinterpret_cast<Unaligned32*>(values);
-    if (tail_bytes == 2)
-      for (int i = 0; i < count; ++i)
-        to[i] = static_cast<uint32_t>(heads[i]) << 16 | reinterpret_cast<const Unaligned16*>(group)[i];
-    else if (tail_bytes == 1)
-      for (int i = 0; i < count; ++i)
-        to[i] = static_cast<uint32_t>(heads[i]) << 16 | static_cast<uint32_t>(group[i]) << 8 | low32;
-    else
-      for (int i = 0; i < count; ++i) to[i] = static_cast<uint32_t>(heads[i]) << 16 | low32;
-  } else {
-    Unaligned64* const to = reinterpret_cast<Unaligned64*>(values);
-    const int low_bits = 48 - 8 * tail_bytes;
-    if (tail_bytes == 0)
-      for (int i = 0; i < count; ++i) to[i] = static_cast<uint64_t>(heads[i]) << 48 | low;
-    else
-      for (int i = 0; i < count; ++i) {
-        // Reads up to 8 bytes more than the tails; the sections after them are longer.
-        const uint64_t tail = *reinterpret_cast<const Unaligned64*>(group + i * tail_bytes) << (64 - 8 * tail_bytes) >>
-                              (64 - 8 * tail_bytes);
-        to[i] = static_cast<uint64_t>(heads[i]) << 48 | tail << low_bits | low;
-      }
-  }
-}
-
-template <const ValueType& type>
-NARROWCAST_INLINE void pack_fields(int width, const uint8_t* fields, uint8_t* section, uint32_t* escapes,
-                                   int lane_count) {
-  switch (width) {
-    case 1: return pack_group<type, 1>(fields, section, escapes, lane_count);
-    case 2: return pack_group<type, 2>(fields, section, escapes, lane_count);
-    case 3: return pack_group<type, 3>(fields, section, escapes, lane_count);
-    case 4: return pack_group<type, 4>(fields, section, escapes, lane_count);
-    default: return pack_group<type, 5>(fields, section, escapes, lane_count);
-  }
-}
-
-template <const ValueType& type>
-NARROWCAST_INLINE void unpack_fields(int width, const uint8_t* section, int base, uint8_t* fields, uint32_t* escapes,
-                                     int lane_count) {
-  switch (width) {
-    case 1: return unpack_group<type, 1>(section, base, fields, escapes, lane_count);
-    case 2: return unpack_group<type, 2>(section, base, fields, escapes, lane_count);
-    case 3: return unpack_group<type, 3>(section, base, fields, escapes, lane_count);
-    case 4: return unpack_group<type, 4>(section, base, fields, escapes, lane_count);
-    default: return unpack_group<type, 5>(section, base, fields, escapes, lane_count);
-  }
-}
-
-// Where the sections of a group begin.
-struct Sections {
-  size_t rest_bytes, rest_bits, codes, end;
-};
-NARROWCAST_INLINE Sections sections_of(const WindowLayout& layout, size_t count, int width) {
-  Sections sections;
-  sections.rest_bytes = count * static_cast<size_t>(layout.tail_bytes);
-  sections.rest_bits = sections.rest_bytes + count * static_cast<size_t>(layout.rest_bytes);
-  sections.codes = sections.rest_bits + count / 8 * static_cast<size_t>(layout.rest_bits);
-  sections.end = sections.codes + count / 8 * static_cast<size_t>(width);
-  return sections;
-}
 
 // Encodes `elems` values that follow the trim. `body` has `room` bytes. Returns the bytes of the body, or `room` if it
 // does not fit.
@@ -273,11 +42,8 @@ template <const ValueType& type, bool trimmed>
 NARROWCAST_INLINE size_t encode_values(const WindowLayout& layout, const uint8_t* values, size_t elems, uint8_t* body,
                                        size_t room, uint32_t* header) {
   const size_t in_lanes = elems / lane_elems * lane_elems;
-  Placement window{layout.max_width(), 0};
-  if (in_lanes == 0)
-    window.width = layout.max_width();
-  else
-    window = place_window<type>(layout, values, in_lanes);
+  const Placement window =
+      in_lanes == 0 ? Placement{layout.max_width(), 0} : place_window<type>(layout, values, in_lanes);
   const size_t fixed = layout.fixed_bytes(elems, window.width);
   if (fixed >= room) return room;
 
