@@ -192,6 +192,7 @@ abi: $(VENV)/lint.stamp
 
 golden: build/libnarrowcast.so
 	python tools/make_golden.py build/libnarrowcast.so
+	python tools/make_golden_rows.py
 
 wheel: $(VENV)/build.stamp $(VENV)/nvcc
 	CUDACXX="$$(cat $(VENV)/nvcc)" $(PIP) wheel --no-build-isolation --no-deps --wheel-dir dist . \
