@@ -87,6 +87,22 @@ Candidate evaluate(const Sample& sample, RowModel model, FitOptions::Layout layo
   return candidate;
 }
 
+// What the model of a codec needs for the table if it is fitted to the whole sample, from what one that was fitted to half
+// of it needs for the rows of this half and of the other. A model that is fitted to twice as many rows suits them half as much
+// better than it suits others. `seen` is the part of the table that is in the sample.
+Candidate predict(Candidate fitted, const Candidate& other, double seen) {
+  // seen x (3/4 fitted + 1/4 other) + (1 - seen) x (1/4 fitted + 3/4 other)
+  const double weight = 0.25 + seen / 2;
+  const auto mix = [&](double& of_fitted, double of_other) {
+    of_fitted = weight * of_fitted + (1 - weight) * of_other;
+  };
+  mix(fitted.average, other.average);
+  mix(fitted.stride, other.stride);
+  mix(fitted.packed, other.packed);
+  mix(fitted.score, other.score);
+  return fitted;
+}
+
 std::string text_of(double ratio) {
   const auto thousandths = static_cast<uint64_t>(std::llround(ratio * 1000));
   std::string text = std::to_string(thousandths % 1000);
@@ -147,16 +163,27 @@ std::optional<RowFit> fit_rows(const RowShape& shape, RowSource& source, uint64_
   }
 
   const Sample sample = take_sample(shape, source, rows, options.whole_source);
-  // Codecs are compared on rows that their models were not fitted to: masks of many clusters suit only the former.
+  // Models suit the rows that they are fitted to better than others: masks of many clusters above all.
   const bool halved = wanted.size() > 1 && sample.count >= least_halved_rows;
   const std::array<Sample, 2> halves =
       halved ? std::array{half_of(sample, 0), half_of(sample, 1)} : std::array<Sample, 2>{};
-  const Sample &fitting = halved ? halves[0] : sample, &comparing = halved ? halves[1] : sample;
+  const uint64_t table_rows = options.whole_source ? options.table_rows : rows;
+  const double seen =
+      table_rows == 0 ? 0 : std::min(1.0, static_cast<double>(sample.count) / static_cast<double>(table_rows));
   std::vector<Candidate> fitted;
   fitted.reserve(wanted.size());
-  for (const RowCodec& one : wanted)
+  for (const RowCodec& one : wanted) {
+    const auto fit_to = [&](const Sample& some) {
+      return RowModel(std::make_shared<const Model>(fit_model(shape, one, some)));
+    };
+    if (!halved) {
+      fitted.push_back(evaluate(sample, fit_to(sample), options.layout));
+      continue;
+    }
+    const RowModel model = fit_to(halves[0]);
     fitted.push_back(
-        evaluate(comparing, RowModel(std::make_shared<const Model>(fit_model(shape, one, fitting))), options.layout));
+        predict(evaluate(halves[0], model, options.layout), evaluate(halves[1], model, options.layout), seen));
+  }
   double least = fitted.front().score;
   for (const Candidate& candidate : fitted) least = std::min(least, candidate.score);
   const auto chosen = std::find_if(fitted.begin(), fitted.end(),

@@ -25,6 +25,8 @@ struct FitOptions {
   Layout layout = Layout::automatic;
   // The source is itself a sample, and all of its rows are used. Otherwise at most 10% are, or 256 if these are more.
   bool whole_source = false;
+  // Rows of the table, of which the source is a sample; 0: unknown, taken to be many.
+  uint64_t table_rows = 0;
 };
 
 struct RowFit {

@@ -100,14 +100,26 @@ TEST_CASE("fitting reads at most a tenth of a large table, and reports it") {
   CHECK_FALSE(report["reason"].get<std::string>().empty());
 }
 
-TEST_CASE("auto compares codecs on rows that they were not fitted to") {
-  // The low bytes are 0 in every other row.
+TEST_CASE("auto compares codecs on rows that they were not fitted to, too") {
+  // The low bytes are 0 in every other row: in those to which models are fitted.
   Table table = make_table(NCAST_UINT32, 32, 200, 7, 3);
   for (size_t at = 0; at < table.bytes.size(); at += 4)
     if (at / 128 % 2 == 0) table.bytes[at] = 0;
   const auto report = nlohmann::json::parse(fit(table, "auto", {.whole_source = true}).report);
   for (const auto& candidate : report["candidates"])
-    if (candidate["codec"] == "trim") CHECK(candidate["payload_ratio"].get<double>() > 1);
+    if (candidate["codec"] == "trim") CHECK(candidate["payload_ratio"].get<double>() > 0.9);
+}
+
+TEST_CASE("auto expects models to suit the rows of the sample better than the others of the table") {
+  Table table = make_table(NCAST_UINT32, 32, 200, 7, 9);
+  const auto invariant_ratio = [&](uint64_t table_rows) {
+    const auto report =
+        nlohmann::json::parse(fit(table, "auto", {.whole_source = true, .table_rows = table_rows}).report);
+    return report["candidates"].back()["payload_ratio"].get<double>();
+  };
+  CHECK(invariant_ratio(200) < invariant_ratio(400));
+  CHECK(invariant_ratio(400) < invariant_ratio(20000));
+  CHECK(invariant_ratio(0) >= invariant_ratio(20000));
 }
 
 TEST_CASE("random bytes are stored raw") {
