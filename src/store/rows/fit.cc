@@ -87,9 +87,9 @@ Candidate evaluate(const Sample& sample, RowModel model, FitOptions::Layout layo
   return candidate;
 }
 
-// What the model of a codec needs for the table if it is fitted to the whole sample, from what one that was fitted to half
-// of it needs for the rows of this half and of the other. A model that is fitted to twice as many rows suits them half as much
-// better than it suits others. `seen` is the part of the table that is in the sample.
+// What the model of a codec needs for the table if it is fitted to the whole sample, from what one that was fitted to
+// half of it needs for the rows of this half and of the other. A model that is fitted to twice as many rows suits them
+// half as much better than it suits others. `seen` is the part of the table that is in the sample.
 Candidate predict(Candidate fitted, const Candidate& other, double seen) {
   // seen x (3/4 fitted + 1/4 other) + (1 - seen) x (1/4 fitted + 3/4 other)
   const double weight = 0.25 + seen / 2;

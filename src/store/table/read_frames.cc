@@ -84,8 +84,8 @@ class RangeReader {
   uint64_t frame_ = 0;
 };
 
-// Visits the rows that a damaged frame contains a part of, in order. bytes_of(frame): which bytes [begin, end) of the rows
-// the frame contains.
+// Visits the rows that a damaged frame contains a part of, in order. bytes_of(frame): which bytes [begin, end) of the
+// rows the frame contains.
 template <typename BytesOf, typename Visit>
 void for_each_damaged_row(const std::vector<uint8_t>& is_damaged, uint64_t row_bytes, BytesOf bytes_of, Visit visit) {
   uint64_t next = 0;
