@@ -4,9 +4,8 @@ namespace narrowcast::nccl {
 namespace {
 
 bool matches(const Rule& rule, const CallShape& shape, uint64_t bytes, std::string_view name) {
-  return (rule.communicator.empty() || rule.communicator == name) &&
-         (!rule.operation || *rule.operation == shape.operation) && (!rule.dtype || *rule.dtype == shape.dtype) &&
-         (!rule.ranks || *rule.ranks == shape.ranks) && bytes >= rule.min_bytes && bytes <= rule.max_bytes;
+  return rule.suit(shape.ranks, name) && (!rule.operation || *rule.operation == shape.operation) &&
+         (!rule.dtype || *rule.dtype == shape.dtype) && bytes >= rule.min_bytes && bytes <= rule.max_bytes;
 }
 
 // The reason why a call is forwarded regardless of `take`; NULL if it may run on the engine.

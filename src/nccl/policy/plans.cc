@@ -44,10 +44,6 @@ const std::vector<ReadPlan>& read_plans() {
   return all;
 }
 
-bool matches(const PlanRule& rule, int ranks, std::string_view communicator) {
-  return (!rule.ranks || *rule.ranks == ranks) && (rule.communicator.empty() || rule.communicator == communicator);
-}
-
 }  // namespace
 
 std::vector<PlanForCalls> plans_for(int ranks, std::string_view communicator) {
@@ -56,7 +52,7 @@ std::vector<PlanForCalls> plans_for(int ranks, std::string_view communicator) {
   for (const ReadPlan& read : read_plans()) {
     if (read.info.ranks != ranks) continue;
     for (const PlanRule& rule : read.file->rules) {
-      if (!matches(rule, ranks, communicator)) continue;
+      if (!rule.suit(ranks, communicator)) continue;
       std::vector<ncast_dtype> dtypes = rule.dtypes;
       if (dtypes.empty()) dtypes.assign(std::begin(default_dtypes), std::end(default_dtypes));
       std::vector<ncast_redop> redops = rule.redops;

@@ -38,9 +38,23 @@ std::optional<std::string> as_text(const toml::node& node) {
   return std::nullopt;
 }
 
+bool apply_to_conditions(std::string_view key, const toml::node& node, Conditions* conditions) {
+  if (key == "communicator") return !(conditions->communicator = node.value_or(std::string())).empty();
+  const int64_t number = node.is_integer() ? node.as_integer()->get() : -1;
+  if (number < 0) return false;
+  if (key == "min_bytes")
+    conditions->min_bytes = static_cast<uint64_t>(number);
+  else if (key == "max_bytes")
+    conditions->max_bytes = static_cast<uint64_t>(number);
+  else if (key == "ranks")
+    conditions->ranks = static_cast<int>(number);
+  else
+    return false;
+  return true;
+}
+
 bool apply_to_rule(std::string_view key, const toml::node& node, Rule* rule) {
   const std::string text = node.value_or(std::string());
-  const int64_t number = node.is_integer() ? node.as_integer()->get() : -1;
   if (key == "operation") {
     rule->operation = operation_named(text);
     if (rule->operation == NCAST_OP_RECV) rule->operation = NCAST_OP_SEND;  // a receive follows its send
@@ -49,17 +63,7 @@ bool apply_to_rule(std::string_view key, const toml::node& node, Rule* rule) {
   if (key == "dtype") return (rule->dtype = dtype_named(text)).has_value();
   if (key == "codec") return (rule->codec = parse_codec(text).codec).has_value();
   if (key == "take") return (rule->take = take_named(text)).has_value();
-  if (key == "communicator") return !(rule->communicator = text).empty();
-  if (number < 0) return false;
-  if (key == "min_bytes")
-    rule->min_bytes = static_cast<uint64_t>(number);
-  else if (key == "max_bytes")
-    rule->max_bytes = static_cast<uint64_t>(number);
-  else if (key == "ranks")
-    rule->ranks = static_cast<int>(number);
-  else
-    return false;
-  return true;
+  return apply_to_conditions(key, node, rule);
 }
 
 std::optional<ncast_redop> redop_named(std::string_view name) {
@@ -82,25 +86,14 @@ bool read_names(const toml::node& node, std::optional<Value> (*named)(std::strin
 
 bool apply_to_plan(std::string_view key, const toml::node& node, PlanRule* rule) {
   const std::string text = node.value_or(std::string());
-  const int64_t number = node.is_integer() ? node.as_integer()->get() : -1;
   if (key == "file") return !(rule->file = text).empty();
   if (key == "dtype") return read_names(node, dtype_named, &rule->dtypes);
   if (key == "op") return read_names(node, redop_named, &rule->redops);
-  if (key == "communicator") return !(rule->communicator = text).empty();
   if (key == "use") {
     rule->always = text == "always";
     return text == "always" || text == "faster";
   }
-  if (number < 0) return false;
-  if (key == "min_bytes")
-    rule->min_bytes = static_cast<uint64_t>(number);
-  else if (key == "max_bytes")
-    rule->max_bytes = static_cast<uint64_t>(number);
-  else if (key == "ranks")
-    rule->ranks = static_cast<int>(number);
-  else
-    return false;
-  return true;
+  return apply_to_conditions(key, node, rule);
 }
 
 // Reads the tables of a list, [[name]]. One that is not entirely valid is ignored: it might match too many calls.

@@ -209,25 +209,25 @@ uint64_t digest(const Settings& settings) {
   mix(settings.scratch_bytes);
   mix_optional(settings.p2p);
   mix_text(settings.cost_model);
+  const auto mix_conditions = [&](const Conditions& conditions) {
+    mix(conditions.min_bytes);
+    mix(conditions.max_bytes);
+    mix_optional(conditions.ranks);
+    mix_text(conditions.communicator);
+  };
   for (const Rule& rule : settings.rules) {
+    mix_conditions(rule);
     mix_optional(rule.operation);
     mix_optional(rule.dtype);
-    mix(rule.min_bytes);
-    mix(rule.max_bytes);
-    mix_optional(rule.ranks);
-    mix_text(rule.communicator);
     mix_optional(rule.codec);
     mix_optional(rule.take);
   }
   for (const PlanFile& file : settings.plan_files) {
     mix_text(file.content);
     for (const PlanRule& rule : file.rules) {
+      mix_conditions(rule);
       for (const ncast_dtype dtype : rule.dtypes) mix(dtype);
       for (const ncast_redop redop : rule.redops) mix(redop);
-      mix(rule.min_bytes);
-      mix(rule.max_bytes);
-      mix_optional(rule.ranks);
-      mix_text(rule.communicator);
       mix(rule.always);
     }
   }

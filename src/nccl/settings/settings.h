@@ -19,27 +19,32 @@ enum class TakeMode { automatic, always, never };
 // When the ranks of a communicator attach: at its first collective, or when it is created.
 enum class Attach { first, init };
 
-// A rule of the file. It applies to calls that match all fields that are set.
-struct Rule {
-  std::optional<Operation> operation;
-  std::optional<ncast_dtype> dtype;
+// What rules and plans require of a call and of its communicator.
+struct Conditions {
   uint64_t min_bytes = 0;           // of the largest piece that one rank sends another
   uint64_t max_bytes = UINT64_MAX;  // inclusive
   std::optional<int> ranks;
   std::string communicator;  // its commName; empty: any
+
+  bool suit(int rank_count, std::string_view name) const {
+    return (!ranks || *ranks == rank_count) && (communicator.empty() || communicator == name);
+  }
+};
+
+// A rule of the file. It applies to calls that match all fields that are set.
+struct Rule : Conditions {
+  std::optional<Operation> operation;
+  std::optional<ncast_dtype> dtype;
   std::optional<ncast_codec> codec;
   std::optional<TakeMode> take;
 };
 
 // Which calls a plan is used for.
-struct PlanRule {
-  std::string file;                       // a name in the folder of plans, or an absolute path
-  std::vector<ncast_dtype> dtypes;        // empty: the default
-  std::vector<ncast_redop> redops;        // empty: sum
-  uint64_t min_bytes = 0, max_bytes = 0;  // as in Rule; 0: no limit
-  std::optional<int> ranks;
-  std::string communicator;  // its commName; empty: any
-  bool always = false;       // otherwise where the cost model predicts that it is faster
+struct PlanRule : Conditions {
+  std::string file;                 // a name in the folder of plans, or an absolute path
+  std::vector<ncast_dtype> dtypes;  // empty: the default
+  std::vector<ncast_redop> redops;  // empty: sum
+  bool always = false;              // otherwise where the cost model predicts that it is faster
 };
 
 struct PlanFile {
