@@ -393,24 +393,23 @@ def build(
         raise ValueError(f"host is {host!r}, but without a path the store is only in the memory of this process")
     if host is not None:
         choice(host, STORE_HOSTS, "host")
+
+    def write(file: int) -> BuildReport:
+        return _write(file, source, codec, layout, dtype, tensor, capacity, spare, metadata, threads, progress)
+
     with contextlib.ExitStack() as files:
         if path is None:
             descriptor, place = files.enter_context(memory_file())
-            written = _write(
-                descriptor, source, codec, layout, dtype, tensor, capacity, spare, metadata, threads, progress
-            )
-            name = "<memory>"
+            name, written = "<memory>", write(descriptor)
         else:
             place = name = os.fspath(path)
             with new_file(Path(path)) as file:
-                written = _write(
-                    file.fileno(), source, codec, layout, dtype, tensor, capacity, spare, metadata, threads, progress
-                )
+                written = write(file.fileno())
         if report is not None:
             report(written)
         if host is None:
             return None
-        return _open(place, name, host=host, threads=threads)
+        return Store(Handle(place, host=host, threads=threads), name)
 
 
 def _write(
@@ -470,39 +469,10 @@ def open(
 
     Raises CorruptError, which says what is damaged, and OSError.
     """
-    return _open(
-        path,
-        os.fspath(path),
-        host=host,
-        numa=numa,
-        capacity=capacity,
-        spare=spare,
-        threads=threads,
-        allow_damage=allow_damage,
-    )
-
-
-def _open(
-    place: str | os.PathLike[str],
-    name: str,
-    *,
-    host: str,
-    numa: int | None = None,
-    capacity: int | None = None,
-    spare: int | None = None,
-    threads: int = 0,
-    allow_damage: bool = False,
-) -> Store:
     handle = Handle(
-        place,
-        host=host,
-        numa=numa,
-        capacity=capacity,
-        spare=spare,
-        threads=threads,
-        allow_damage=allow_damage,
+        path, host=host, numa=numa, capacity=capacity, spare=spare, threads=threads, allow_damage=allow_damage
     )
-    return Store(handle, name)
+    return Store(handle, os.fspath(path))
 
 
 def verify(path: str | os.PathLike[str], *, threads: int = 0) -> VerifyReport:

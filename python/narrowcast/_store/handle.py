@@ -96,11 +96,11 @@ class Handle:
         path: str | os.PathLike[str],
         *,
         host: str,
-        numa: int | None,
-        capacity: int | None,
-        spare: int | None,
-        threads: int,
-        allow_damage: bool,
+        numa: int | None = None,
+        capacity: int | None = None,
+        spare: int | None = None,
+        threads: int = 0,
+        allow_damage: bool = False,
     ) -> None:
         options = StoreOpenOptionsC(
             struct_bytes=sizeof(StoreOpenOptionsC),
