@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import math
 import os
 from collections.abc import Iterable
@@ -111,7 +112,7 @@ class Table(nn.Module):  # type: ignore[misc]
         )
 
 
-class _Optimizer:
+class _Optimizer(abc.ABC):
     def __init__(self, tables: Table | Iterable[Table], lr: float) -> None:
         self.tables = [tables] if isinstance(tables, Table) else list(tables)
         for i, table in enumerate(self.tables):
@@ -141,11 +142,12 @@ class _Optimizer:
                 self._accepted(number, indices)
             table.zero_grad()
 
+    @abc.abstractmethod
     def _updated(self, number: int, indices: torch.Tensor, rows: torch.Tensor, gradients: torch.Tensor) -> torch.Tensor:
-        raise NotImplementedError
+        """The new rows of table `number`, for its rows at `indices`."""
 
-    def _accepted(self, number: int, indices: torch.Tensor) -> None:
-        pass
+    def _accepted(self, number: int, indices: torch.Tensor) -> None:  # noqa: B027
+        """Called when the table has the new rows: state that depends on them changes now."""
 
 
 class SGD(_Optimizer):
