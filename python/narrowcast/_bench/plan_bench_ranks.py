@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -15,7 +16,7 @@ from .._native import cuda_driver
 from .._native.cuda_driver import DeviceBuffer, Stream
 from ..comm import Communicator
 from ..plan import BUILT_IN
-from ..types import value_type
+from ..types import ValueType, value_type
 from . import operations, samples
 from .contenders import Contender, run_ours, set_bytes
 from .harness import Harness, Schedule, barrier, set_environment, source_of
@@ -25,121 +26,131 @@ from .operations import Call
 BUILT_IN_NAME, PLAN_NAME = "built-in", "plan"
 
 
-def bench_host(
-    *,
-    unique_id: str,
-    rank: int,
-    ranks: int,
-    plan: str,
-    operation: str,
-    root: int,
-    dtype: str,
-    op: str,
-    codec: str,
-    in_place: bool,
-    exact: bool,
-    counts: list[int],
-    iterations: int,
-    batches: int,
-    timeout_seconds: float,
-    emit: Emit,
-) -> None:
+@dataclass(frozen=True)
+class _Job:
+    """What the ranks measure, on rank `rank`."""
+
+    unique_id: str
+    rank: int
+    ranks: int
+    plan: str  #: in JSON
+    operation: str
+    root: int
+    dtype: str
+    op: str
+    codec: str  #: of the built-in way
+    in_place: bool
+    exact: bool  #: whether reductions of the plan must have the result of the library
+    counts: list[int]
+    iterations: int
+    batches: int
+    timeout_seconds: float
+
+    @property
+    def kind(self) -> ValueType:
+        return value_type(self.dtype)
+
+    def sample(self) -> Any:
+        return samples.sample("normal", self.dtype)
+
+    def communicator(self, **options: Any) -> Communicator:
+        unique_id = bytes.fromhex(self.unique_id)
+        return Communicator(unique_id, self.rank, self.ranks, timeout_seconds=self.timeout_seconds, **options)
+
+    def candidate(self, comm: Communicator, count: int) -> str:
+        """The built-in way of a call."""
+        said = comm.explain(self.operation, count, dtype=self.dtype, codec=self.codec, op=self.op, root=self.root)
+        return said.candidate
+
+
+def bench_host(*, emit: Emit, **arguments: Any) -> None:
     """Emits a result for each count: the built-in candidate, and for each contender microseconds and wrong values.
 
-    plan: in JSON.
-    codec: of the built-in way.
-    exact: whether reductions of the plan must have the result of the library.
+    arguments: of `_Job`.
     """
-    kind, sample = value_type(dtype), samples.sample("normal", dtype)
+    job = _Job(**arguments)
+    kind, sample = job.kind, job.sample()
     with (
-        Communicator(bytes.fromhex(unique_id), rank, ranks, timeout_seconds=timeout_seconds) as comm,
-        comm.load_plan(plan, dtype, op=op) as loaded,
+        job.communicator() as comm,
+        comm.load_plan(job.plan, job.dtype, op=job.op) as loaded,
     ):
         # Measured times of other plans do not count.
         comm.choose_plans(lambda call, plans: BUILT_IN)
-        for count in counts:
+        for count in job.counts:
             built_in, own = (
                 operations.prepare(
-                    operation, comm, sample, kind, count, codec=codec, op=op, root=root, in_place=in_place
+                    job.operation,
+                    comm,
+                    sample,
+                    kind,
+                    count,
+                    codec=job.codec,
+                    op=job.op,
+                    root=job.root,
+                    in_place=job.in_place,
                 )
                 for _ in range(2)
             )
             own.run = partial(loaded, own.values, own.out, dtype=kind)
             contenders = {BUILT_IN_NAME: built_in, PLAN_NAME: own}
             times: dict[str, list[float]] = {name: [] for name in contenders}
-            for turn in range(batches + 1):
+            for turn in range(job.batches + 1):
                 for name, call in contenders.items():
                     call.restore()
                     barrier(comm)
                     begin = time.perf_counter()
-                    for _ in range(iterations):
+                    for _ in range(job.iterations):
                         call.run()
                     if turn:  # the first one warms up
-                        times[name].append((time.perf_counter() - begin) / iterations)
+                        times[name].append((time.perf_counter() - begin) / job.iterations)
             wrong = {}
             for name, call in contenders.items():
                 call.poison()
                 barrier(comm)
                 call.run()
-                wrong[name] = call.call.count_wrong(call.out, sample, exact=exact or name == BUILT_IN_NAME)
-            said = comm.explain(operation, count, dtype=dtype, codec=codec, op=op, root=root)
-            emit(_result(count, said.candidate, times, wrong))
+                wrong[name] = call.call.count_wrong(call.out, sample, exact=job.exact or name == BUILT_IN_NAME)
+            emit(_result(count, job.candidate(comm, count), times, wrong))
 
 
-def bench_cuda(
-    *,
-    unique_id: str,
-    host_id: str,
-    rank: int,
-    ranks: int,
-    plan: str,
-    operation: str,
-    root: int,
-    dtype: str,
-    op: str,
-    codec: str,
-    in_place: bool,
-    exact: bool,
-    counts: list[int],
-    iterations: int,
-    batches: int,
-    timeout_seconds: float,
-    emit: Emit,
-) -> None:
-    """As bench_host, between GPUs. Rank r uses device r. Calls run in CUDA graphs."""
+def bench_cuda(*, host_id: str, emit: Emit, **arguments: Any) -> None:
+    """As bench_host, between GPUs. Rank r uses device r. Calls run in CUDA graphs.
+
+    host_id: of another communicator, of the host backend, with which the ranks wait for each other.
+    """
     set_environment(0)
-    kind, sample = value_type(dtype), samples.sample("normal", dtype)
-    calls = [Call(operation, kind, count, rank, ranks, op=op, root=root) for count in counts]
-    options: dict[str, Any] = {"timeout_seconds": timeout_seconds}
+    job = _Job(**arguments)
+    sample = job.sample()
+    calls = [
+        Call(job.operation, job.kind, count, job.rank, job.ranks, op=job.op, root=job.root) for count in job.counts
+    ]
     with (
-        Communicator(bytes.fromhex(host_id), rank, ranks, **options) as host,
-        cuda_driver.on_device(rank),
-        Communicator(bytes.fromhex(unique_id), rank, ranks, backend="cuda", device=rank, **options) as comm,
-        comm.load_plan(plan, dtype, op=op) as loaded,
+        replace(job, unique_id=host_id).communicator() as host,
+        cuda_driver.on_device(job.rank),
+        job.communicator(backend="cuda", device=job.rank) as comm,
+        comm.load_plan(job.plan, job.dtype, op=job.op) as loaded,
     ):
         schedule = Schedule(
-            in_place=in_place,
-            iterations=iterations,
+            in_place=job.in_place,
+            iterations=job.iterations,
             warmup=3,
-            batches=batches,
-            graph_calls=iterations,
+            batches=job.batches,
+            graph_calls=job.iterations,
             check=False,
-            l2_bytes=cuda_driver.device_attribute(cuda_driver.L2_BYTES, rank),
+            l2_bytes=cuda_driver.device_attribute(cuda_driver.L2_BYTES, job.rank),
         )
-        memory = DeviceBuffer(max(set_bytes(call, in_place) * schedule.sets(call) for call in calls))
+        memory = DeviceBuffer(max(set_bytes(call, job.in_place) * schedule.sets(call) for call in calls))
         # Plans may let other ranks access inputs and outputs.
         comm.register(memory)
         contenders = [
-            Contender(BUILT_IN_NAME, memory, run_ours(comm, codec), comm=comm),
+            Contender(BUILT_IN_NAME, memory, run_ours(comm, job.codec), comm=comm),
             Contender(PLAN_NAME, memory, _run_plan(loaded), comm=comm),
         ]
         harness = Harness(host, contenders, sample, source_of(sample, max(call.send_elems for call in calls)), schedule)
         for call in calls:
             measured = harness.measure(call)["contenders"]
-            wrong = {one.name: _count_wrong(host, one, call, sample, in_place, exact) for one in contenders}
-            said = comm.explain(operation, call.count, dtype=dtype, codec=codec, op=op, root=root)
+            wrong = {one.name: _count_wrong(host, one, call, sample, job) for one in contenders}
             seconds = {name: one["seconds"] for name, one in measured.items()}
-            emit(_result(call.count, said.candidate, seconds, wrong))
+            emit(_result(call.count, job.candidate(comm, call.count), seconds, wrong))
         harness.close()
         # No rank leaves while others may still use its memory.
         barrier(host)
@@ -159,10 +170,10 @@ def _run_plan(loaded: LoadedPlan) -> Callable[[Call, DeviceBuffer, DeviceBuffer,
     return run
 
 
-def _count_wrong(host: Communicator, one: Contender, call: Call, sample: Any, in_place: bool, exact: bool) -> int:
+def _count_wrong(host: Communicator, one: Contender, call: Call, sample: Any, job: _Job) -> int:
     """The number of wrong values of one call on this rank."""
     stream = Stream()
-    one.begin(call, 1, in_place)
+    one.begin(call, 1, job.in_place)
     values, out = one.sets[0]
     out.fill(operations.POISON)
     values.write(np.ascontiguousarray(call.sent(sample, call.rank)).view(np.uint8))
@@ -173,4 +184,4 @@ def _count_wrong(host: Communicator, one: Contender, call: Call, sample: Any, in
     barrier(host)
     if not call.has_result:
         return 0
-    return call.count_wrong(out.read().view(call.kind.numpy), sample, exact=exact or one.name == BUILT_IN_NAME)
+    return call.count_wrong(out.read().view(call.kind.numpy), sample, exact=job.exact or one.name == BUILT_IN_NAME)
