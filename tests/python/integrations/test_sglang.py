@@ -16,6 +16,22 @@ from sglang.srt.mem_cache.storage.backend_factory import StorageBackendFactory  
 PAGE = (2, 4, 16, 128)
 
 
+def config_of(extra: dict):
+    return hicache.HiCacheStorageConfig(
+        tp_rank=0,
+        tp_size=1,
+        pp_rank=0,
+        pp_size=1,
+        attn_cp_rank=0,
+        attn_cp_size=1,
+        is_mla_model=False,
+        enable_storage_metrics=False,
+        is_page_first_layout=True,
+        model_name="some/model",
+        extra_config=extra,
+    )
+
+
 @pytest.fixture
 def create(tmp_path):
     made = []
@@ -27,19 +43,7 @@ def create(tmp_path):
             "class_name": "EncodedHiCacheFile",
             "file_storage_path": str(tmp_path / "pages"),
         }
-        config = hicache.HiCacheStorageConfig(
-            tp_rank=0,
-            tp_size=1,
-            pp_rank=0,
-            pp_size=1,
-            attn_cp_rank=0,
-            attn_cp_size=1,
-            is_mla_model=False,
-            enable_storage_metrics=False,
-            is_page_first_layout=True,
-            model_name="some/model",
-            extra_config=extra | options,
-        )
+        config = config_of(extra | options)
         made.append(StorageBackendFactory.create_backend("dynamic", config, None))
         return made[-1]
 
@@ -137,20 +141,7 @@ def test_limits_apply_to_encoded_pages(create, tmp_path):
 
 def test_raw_files_in_the_same_folder_are_not_mixed_up(create, tmp_path):
     storage, data = create(), pages(1)[0]
-    config = hicache.HiCacheStorageConfig(
-        tp_rank=0,
-        tp_size=1,
-        pp_rank=0,
-        pp_size=1,
-        attn_cp_rank=0,
-        attn_cp_size=1,
-        is_mla_model=False,
-        enable_storage_metrics=False,
-        is_page_first_layout=True,
-        model_name="some/model",
-        extra_config={"file_storage_path": str(tmp_path / "pages")},
-    )
-    raw = hicache.HiCacheFile(config)
+    raw = hicache.HiCacheFile(config_of({"file_storage_path": str(tmp_path / "pages")}))
     assert raw.set("a", data)
     assert not storage.exists("a")
     assert storage.set("a", data)

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable
 from typing import Any
 
-import narrowcast
 import numpy as np
 import pytest
 from narrowcast._bench import oracle
@@ -15,35 +13,9 @@ from narrowcast._bench.operations import Call, describe
 from narrowcast.errors import InvalidArgumentError, MismatchError, PeerTimeoutError, RemoteError
 from narrowcast.plan import Program, build, builders
 from narrowcast.types import REDUCTIONS, VALUE_TYPES
+from thread_ranks import on_ranks, succeed
 
 POISON = 0xA5
-
-
-def on_ranks(ranks: int, body: Callable[[Any], Any], **options: Any) -> list[Any]:
-    """Runs the body with a communicator on every rank, each in a thread. Returns results or exceptions."""
-    results: list[Any] = [None] * ranks
-    unique_id = narrowcast.unique_id()
-
-    def work(rank: int) -> None:
-        try:
-            with narrowcast.Communicator(unique_id, rank, ranks, **{"timeout_seconds": 20, **options}) as comm:
-                results[rank] = body(comm)
-        except BaseException as error:
-            results[rank] = error
-
-    threads = [threading.Thread(target=work, args=(rank,)) for rank in range(ranks)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return results
-
-
-def succeed(results: list[Any]) -> list[Any]:
-    for result in results:
-        if isinstance(result, BaseException):
-            raise result
-    return results
 
 
 def integers(kind: Any, count: int, rank: int) -> np.ndarray:
