@@ -95,9 +95,12 @@ void choose_plan(executor::Call* call) {
   const select::Decision decision =
       decider.decide(decider.shape_of(call->operation, call->dtype, codec::canonical(call->codec),
                                       call->count * ncast_dtype_bytes(call->dtype), call->redop, call->peer));
-  if (decision.chosen == nullptr || decision.chosen->loaded == 0) return;
-  executor::LoadedPlan* const plan = call->comm->plans_in_use().find(decision.chosen->loaded);
-  if (plan != nullptr) plan->assign_to(call);
+  if (decision.chosen == nullptr) return;
+  if (decision.chosen->loaded == 0) {
+    call->plan = executor::plan_of_builder(decision.chosen->plan);
+  } else if (executor::LoadedPlan* const plan = call->comm->plans_in_use().find(decision.chosen->loaded)) {
+    plan->assign_to(call);
+  }
 }
 
 }  // namespace narrowcast::comm

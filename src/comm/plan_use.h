@@ -18,7 +18,7 @@ const char* why_not_for_calls(const plan::Plan& plan, ncast_backend backend);
 // use: may be NULL. Errors: INVALID_ARGUMENT, UNSUPPORTED; their messages do not begin with the name of a function.
 ncast_status apply_use(const ncast_plan_use* use, select::PlanCandidate* candidate);
 
-// Assigns a plan in use to the call if the decision is to run one.
+// Assigns a plan to the call if the decision is to run one instead of the built-in way.
 void choose_plan(executor::Call* call);
 
 }  // namespace narrowcast::comm

@@ -1,5 +1,6 @@
 #include "executor/call.h"
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <span>
@@ -26,11 +27,12 @@ std::string operation_name(Operation operation) {
   return is_point_to_point(operation) ? "send/recv" : name_of(operation);
 }
 
+// Numbers of builders, by their place in the table.
+constexpr uint32_t builder_plans = 1u << 31;
+
 std::string plan_name(uint32_t plan) {
-  const std::span<const plan::builders::Row> builders = plan::builders::rows();
-  const uint32_t row = plan & ~builder_plans;
-  if ((plan & builder_plans) != 0 && row < builders.size()) return std::string("plan ") + builders[row].name;
-  return "plan " + std::to_string(plan);
+  const char* const builder = builder_of(plan);
+  return "plan " + (builder != nullptr ? builder : std::to_string(plan));
 }
 
 // The table of CRC-12, x^12 + x^11 + x^3 + x^2 + x + 1.
@@ -47,7 +49,20 @@ constexpr std::array<uint16_t, 256> crc12_table = [] {
 }  // namespace
 
 const char* function_of(const Call& call) {
-  return call.plan != 0 && call.chosen == nullptr ? "ncast_loaded_plan_run" : function_name(call.operation);
+  const bool runs_loaded_plan = call.plan != 0 && builder_of(call.plan) == nullptr;
+  return runs_loaded_plan && call.chosen == nullptr ? "ncast_loaded_plan_run" : function_name(call.operation);
+}
+
+uint32_t plan_of_builder(std::string_view name) {
+  const std::span<const plan::builders::Row> rows = plan::builders::rows();
+  const auto found = std::ranges::find_if(rows, [&](const plan::builders::Row& row) { return row.name == name; });
+  return builder_plans | static_cast<uint32_t>(found - rows.begin());
+}
+
+const char* builder_of(uint32_t plan) {
+  const std::span<const plan::builders::Row> rows = plan::builders::rows();
+  const uint32_t row = plan & ~builder_plans;
+  return (plan & builder_plans) != 0 && row < rows.size() ? rows[row].name : nullptr;
 }
 
 bool is_to_self(const Call& call) { return is_point_to_point(call.operation) && call.peer == call.comm->rank(); }

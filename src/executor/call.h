@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "channel/host/ring.h"
@@ -35,7 +36,7 @@ struct Call {
   ncast_codec codec = NCAST_CODEC_RAW;
   ncast_redop redop = NCAST_SUM;
   int peer = 0;       // the peer of send and recv; the root of operations that have one
-  uint32_t plan = 0;  // the number of the loaded plan that the call runs; 0: one of the library's own
+  uint32_t plan = 0;  // as in CallTag; decided when the call is made
   // Set if the call runs a loaded plan because of a decision, not by ncast_loaded_plan_run.
   LoadedPlan* chosen = nullptr;
   // Only for all_to_all_v. Its `count` is 0.
@@ -69,9 +70,9 @@ static_assert(sizeof(CallTag) == channel::tag_bytes);
 // The count in the tag of a whole all_to_all_v, where each pair of ranks has its own count.
 inline constexpr uint64_t counts_by_pair = ~uint64_t{0};
 
-// The number of the plan of a builder, by its place in the table, that runs instead of the default.
-constexpr uint32_t builder_plans = 1u << 31;
-constexpr uint32_t plan_of_builder(uint32_t row) { return builder_plans | row; }
+// The number of the plan of a builder that runs instead of the default, and its builder; NULL for other numbers.
+uint32_t plan_of_builder(std::string_view name);
+const char* builder_of(uint32_t plan);
 
 CallTag make_tag(const Call& call, uint64_t sequence);
 

@@ -1,13 +1,12 @@
 #include "executor/host/plans.h"
 
 #include <algorithm>
-#include <span>
 
 #include "executor/host/schedule.h"
 #include "plan/builders/builders.h"
 #include "plan/lower/lower.h"
 #include "plan/verify/verify.h"
-#include "select/decider.h"
+#include "select/decision.h"
 #include "status/error.h"
 
 namespace narrowcast::executor::host {
@@ -28,40 +27,23 @@ void add_reductions(ProvedPlan* loaded, int rank) {
   }
 }
 
-// The builder of the plan that the library chooses for a call.
-std::string_view builder_of(const Call& call) {
-  select::Decider& decider = *call.comm->decider();
-  const char* const fallback = select::plan_between_processes(call.operation);
-  if (!decider.chooses_plans()) return fallback;
-  const select::Decision decision = decider.decide(decider.shape_of(
-      call.operation, call.dtype, call.codec, call.count * ncast_dtype_bytes(call.dtype), call.redop, call.peer));
-  return decision.chosen != nullptr && decision.chosen->loaded == 0 ? decision.plan : fallback;
-}
-
-uint32_t number_of(std::string_view builder) {
-  const std::span<const plan::builders::Row> rows = plan::builders::rows();
-  const auto found = std::ranges::find_if(rows, [&](const plan::builders::Row& row) { return row.name == builder; });
-  return plan_of_builder(static_cast<uint32_t>(found - rows.begin()));
-}
-
 }  // namespace
 
-ncast_status Plans::find(const Call& call, PlanRun** run, uint32_t* number) {
-  *number = call.plan;
-  if (call.plan != 0) {
+ncast_status Plans::find(const Call& call, PlanRun** run) {
+  const char* builder = builder_of(call.plan);
+  if (call.plan != 0 && builder == nullptr) {
     const std::lock_guard lock(mutex_);
     *run = loaded_[call.plan - 1].get();
     return NCAST_OK;
   }
+  if (builder == nullptr) builder = select::plan_between_processes(call.operation);
   const int root = has_root(call.operation) ? call.peer : 0;
-  const Key key = {call.operation, root, select::codec_between_processes(call.codec), builder_of(call)};
+  const Key key = {call.operation, root, select::codec_between_processes(call.codec), builder};
   std::unique_ptr<PlanRun>& entry = own_[key];
   if (entry == nullptr) {
     if (ncast_status status = build(key, &entry)) return status;
   }
   *run = entry.get();
-  const std::string_view builder = std::get<std::string_view>(key);
-  if (builder != select::plan_between_processes(call.operation)) *number = number_of(builder);
   return NCAST_OK;
 }
 
@@ -84,7 +66,7 @@ ncast_status Plans::build(const Key& key, std::unique_ptr<PlanRun>* run) {
     return prepare(std::make_shared<ProvedPlan>(ProvedPlan{std::move(lowered), proof.completing}), depth, run);
   }
   auto proved = std::make_shared<ProvedPlan>(ProvedPlan{std::move(plan), {}});
-  add_reductions(&*proved, comm_.rank());
+  add_reductions(proved.get(), comm_.rank());
   auto prepared = std::make_unique<PlanRun>(comm_, std::move(proved));
   if (ncast_status status = prepared->prepare_own()) return status;
   *run = std::move(prepared);
@@ -115,11 +97,9 @@ void Plans::unload(uint32_t number) {
 ncast_status add_plan(const Call& call, Schedule* schedule) {
   Communicator& comm = communicator_of(call);
   PlanRun* run = nullptr;
-  uint32_t number = 0;
-  if (ncast_status status = comm.plans->find(call, &run, &number)) return status;
+  if (ncast_status status = comm.plans->find(call, &run)) return status;
   CallTag tag = make_tag(call, ++comm.collectives);
-  tag.plan = number;
-  const bool shares_memory = number != 0 && run->shares_memory();
+  const bool shares_memory = call.plan != 0 && run->shares_memory();
   if (shares_memory) {
     // Without messages, nothing else would reveal that the ranks make different calls.
     Stage& before = schedule->stages.emplace_back();
@@ -132,7 +112,7 @@ ncast_status add_plan(const Call& call, Schedule* schedule) {
   stage.plan = run;
   stage.call = &call;
   // A rank that only sends would not notice that a peer made another call.
-  if (!shares_memory && (has_root(call.operation) || number != 0)) stage.comparison.emplace(comm, tag);
+  if (!shares_memory && (has_root(call.operation) || call.plan != 0)) stage.comparison.emplace(comm, tag);
   return NCAST_OK;
 }
 

@@ -14,9 +14,8 @@ class Plans {
  public:
   explicit Plans(Communicator& comm) : comm_(comm) {}
 
-  // The plan that runs a call, whose turn it is, and CallTag::plan. Plans of the library's own calls are built when
-  // they are first needed.
-  ncast_status find(const Call& call, PlanRun** run, uint32_t* number);
+  // The plan that runs a call, whose turn it is. Plans of builders are built when they are first needed.
+  ncast_status find(const Call& call, PlanRun** run);
 
   // Prepares a plan that the user loads, and gives it the next number, also if this fails. Errors: those of
   // PlanMemory::allocate().

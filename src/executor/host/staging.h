@@ -10,8 +10,8 @@
 
 namespace narrowcast::executor::host {
 
-inline constexpr size_t default_scratch_bytes =
-    4 << 20;  // 8 ranks fit into 64 MB, the usual size of /dev/shm in containers
+// 8 ranks fit into 64 MB, the usual size of /dev/shm in containers.
+inline constexpr size_t default_scratch_bytes = 4 << 20;
 
 struct StagingShape {
   size_t chunk_bytes = 0;  // the maximum of raw values in one slot
