@@ -110,7 +110,8 @@ NCAST_API ncast_status ncast_loaded_plan_run(ncast_loaded_plan* loaded, const vo
                                              ncast_stream stream);
 // Waits for the calls of this rank, which other ranks must not need any more, and frees the plan. Graphs that contain
 // its calls must not be launched again. If the plan accesses memory of other ranks, waits until all ranks have called
-// this. The communicator may have been destroyed. NULL is allowed.
+// this. The communicator may have been destroyed. NULL is allowed. Error: INVALID_ARGUMENT, and the plan remains, if
+// the open group of this thread has calls that run it.
 NCAST_API ncast_status ncast_loaded_plan_destroy(ncast_loaded_plan* loaded);
 
 // Which of a communicator's own calls run a plan. Set struct_bytes to sizeof(ncast_plan_use) before the call; later

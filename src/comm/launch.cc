@@ -104,4 +104,8 @@ bool is_in_open_group(const ncast_comm* comm) {
   return std::ranges::find(open_group.calls, comm, &Call::comm) != open_group.calls.end();
 }
 
+bool is_in_open_group(const executor::LoadedPlan* plan) {
+  return std::ranges::find(open_group.calls, plan, &Call::chosen) != open_group.calls.end();
+}
+
 }  // namespace narrowcast::comm

@@ -19,5 +19,7 @@ bool is_group_open();
 
 // Whether this thread's open group contains a call on the communicator.
 bool is_in_open_group(const ncast_comm* comm);
+// Whether this thread's open group contains a call that runs the plan.
+bool is_in_open_group(const executor::LoadedPlan* plan);
 
 }  // namespace narrowcast::comm

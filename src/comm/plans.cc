@@ -142,8 +142,10 @@ ncast_status ncast_loaded_plan_run(ncast_loaded_plan* loaded, const void* send, 
 ncast_status ncast_loaded_plan_destroy(ncast_loaded_plan* loaded) {
   constexpr const char* function = "ncast_loaded_plan_destroy";
   return guarded(function, [&] {
+    if (loaded == nullptr) return NCAST_OK;
+    if (comm::is_in_open_group(loaded->plan.get()))
+      return fail(NCAST_INVALID_ARGUMENT, "%s: the open group of this thread has calls that run the plan", function);
     const std::unique_ptr<ncast_loaded_plan> owned(loaded);
-    if (owned == nullptr) return NCAST_OK;
     CommUse use;
     if (use.begin_same(function, owned->comm, owned->comm_number) != NCAST_OK)
       return NCAST_OK;  // destroyed, and idle since
