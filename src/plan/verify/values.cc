@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -148,9 +149,9 @@ class Execution {
     if (step.kind != StepKind::reduce && step.from[0].place != Place::everywhere) return;
     const int ranks = plan_.rank_count();
     const bool is_complete = contributions_.entries(result.set) == 1 && contributions_.is_of_all(result.set, ranks);
-    const bool is_known = !result_.completing.empty() && result_.completing.back() == flat;
-    if (results_.size() > 1 && is_known != is_complete) result_.can_average = false;
-    if (is_complete && !is_known) result_.completing.push_back(flat);
+    const auto [first, is_first] = completeness_.emplace(&step, is_complete);
+    if (first->second != is_complete) result_.can_average = false;
+    if (is_first && is_complete) result_.completing.push_back(flat);
   }
 
   bool check_read(uint32_t flat, const Operand& operand, const Value& value, uint32_t cell) {
@@ -410,6 +411,7 @@ class Execution {
   std::vector<Ring> rings_;
   std::vector<Source> sources_;
   std::vector<Value> operands_, results_;
+  std::unordered_map<const Step*, bool> completeness_;  // of the first value that each step computed
   Values result_;
 };
 
