@@ -1,0 +1,106 @@
+// What the search for races knows of calls that are running.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "plan/verify/accesses.h"
+#include "plan/verify/clocks.h"
+
+namespace narrowcast::plan::verify {
+
+// What an actor knows: of each actor the epoch up to which its accesses precede, and up to which its reads do. These
+// differ only if there are packets or relaxed signals: who receives them knows that the other side's earlier reads have
+// completed, but not that its writes are visible.
+struct Clock {
+  Row accesses, reads;
+};
+
+// A clock, and the epochs of the actor that passes it on.
+struct Stamp {
+  Clock clock;
+  uint32_t component = none;
+  uint32_t epoch = 0, read_epoch = 0;
+};
+
+// A message, or packets in scratch.
+struct Passed {
+  Stamp stamp;
+  uint32_t flat = none;   // the step that sent or wrote it
+  uint32_t position = 0;  // the first cell, in scratch
+};
+
+template <typename T>
+class Queue {
+ public:
+  bool is_empty() const { return head_ == items_.size(); }
+  size_t size() const { return items_.size() - head_; }
+  const T& operator[](size_t index) const { return items_[head_ + index]; }
+  void push(T item) { items_.push_back(std::move(item)); }
+  void drop(size_t count) {
+    for (size_t i = 0; i < count; ++i) items_[head_ + i] = {};
+    head_ += count;
+    if (head_ == items_.size()) {
+      items_.clear();
+      head_ = 0;
+    }
+  }
+
+ private:
+  std::vector<T> items_;
+  size_t head_ = 0;
+};
+
+struct Signal {
+  Stamp stamp;
+  Clock entry;  // what a relaxed signal says: the rank has entered the call
+  uint32_t group = none;
+  uint32_t component = none, completion = 0;  // the epoch of the signal itself
+  uint32_t index = none;                      // in SharedSemaphores
+  bool relaxed = false;
+};
+
+struct GroupState {
+  Clock seen;  // by all threads
+  // If threads are independent, what some of them have seen since the last sync.
+  Clock pending;
+  // Of packets of so many cells that threads received since then: the writers' entry of the call. All threads that move
+  // a part of so many cells know it.
+  std::vector<std::pair<uint32_t, Clock>> polled;
+  uint32_t synced = 0;  // accesses up to this epoch have been made by all threads
+  uint32_t base = 0;    // epochs of this call begin after it
+  uint32_t next = 0;    // flat step
+};
+
+struct EngineState {
+  Clock seen;
+  uint32_t issued = 0;          // the group's epoch when it started the last one
+  std::vector<uint32_t> steps;  // flat steps that it has executed: the i-th has the epochs 2 i + 1 and 2 i + 2
+};
+
+struct Semaphore {
+  Queue<Signal> signals;  // of one group: those not yet awaited. Of several: all
+  uint64_t dropped = 0;   // signals that are no longer in the queue
+  uint32_t waits = 0;     // in this call
+};
+
+struct PlanState {
+  std::vector<GroupState> groups;
+  std::vector<Queue<Passed>> rings;
+  std::vector<Semaphore> semaphores;
+  std::vector<uint32_t> dependents;  // of each flat step: how many flat steps come after it
+  std::vector<Accesses> memory;      // of each map
+  size_t scratch_stride = 0;         // from one copy of the scratch to the next
+  uint32_t calls = 0;                // so far
+};
+
+struct Viewer {
+  uint32_t actor;
+  uint32_t epoch;  // of the access
+  const Clock* clock;
+  uint32_t synced;
+};
+
+}  // namespace narrowcast::plan::verify

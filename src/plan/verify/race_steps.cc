@@ -1,0 +1,216 @@
+// Steps: how groups and copy engines learn what precedes them.
+#include <algorithm>
+#include <utility>
+
+#include "plan/verify/race_search.h"
+
+namespace narrowcast::plan::verify {
+
+void RaceSearch::execute(uint32_t flat) {
+  const FlatStep& step = program_->steps[flat];
+  GroupState& group = state_->groups[step.group];
+  if (step.step->kind == StepKind::barrier) return pass_barrier(step);
+  acquire_dependences(flat);
+  switch (step.step->kind) {
+    case StepKind::loop:
+    case StepKind::sync: sync(step.group); break;
+    case StepKind::signal: signal(flat, step); break;
+    case StepKind::wait: wait(flat, step); break;
+    case StepKind::flush:
+      for (const uint32_t channel : step.step->channels)
+        if (const uint32_t engine = actors_.engine(plan_, step.group, channel); engine != none)
+          join(acquired(group), engine_stamp(engine));
+      break;
+    default: move(flat, step);
+  }
+  finish(flat);
+}
+
+void RaceSearch::acquire_dependences(uint32_t flat) {
+  const FlatStep& step = program_->steps[flat];
+  for (const StepId& id : step.step->after) {
+    const auto found = completions_.find(program_->end_of(program_->rank_of(step), id) - 1);
+    join(state_->groups[step.group].seen, found->second.first);
+    if (--found->second.second == 0) completions_.erase(found);
+  }
+}
+
+void RaceSearch::finish(uint32_t flat) {
+  const uint32_t group = program_->steps[flat].group;
+  if (const uint32_t dependents = state_->dependents[flat]; dependents != 0)
+    completions_.emplace(flat, std::pair(completion(group), dependents));
+  ++state_->groups[group].next;
+}
+
+void RaceSearch::sync(uint32_t index) {
+  GroupState& group = state_->groups[index];
+  if (!independent()) return;
+  join(group.seen, group.pending);
+  forget_pending(group);
+  group.synced = epoch_before(index);
+}
+
+void RaceSearch::pass_barrier(const FlatStep& step) {
+  const uint32_t barrier = program_->rank_barriers[static_cast<size_t>(program_->rank_of(step))] + step.step->barrier;
+  const std::vector<uint32_t>& members = program_->barriers[barrier];
+  Clock clock;
+  for (const uint32_t member : members) {
+    acquire_dependences(state_->groups[member].next);
+    join(clock, all_seen(state_->groups[member]));
+  }
+  for (const uint32_t member : members) raise(clock, actor_of(member), epoch_before(member));
+  for (const uint32_t member : members) {
+    sync(member);
+    state_->groups[member].seen = clock;
+  }
+  for (const uint32_t member : members) finish(state_->groups[member].next);
+}
+
+void RaceSearch::signal(uint32_t flat, const FlatStep& step) {
+  const Clock& entry = ranks_[static_cast<size_t>(program_->rank_of(step))].entry;
+  for (size_t position = 0; position < step.step->channels.size(); ++position) {
+    const uint32_t channel = step.step->channels[position];
+    Signal signal{release(step.group),
+                  entry,
+                  step.group,
+                  actors_[actor_of(step.group)].component,
+                  epoch_before(step.group) + 2,
+                  plans_[plan_].shared->signal_index(flat, position),
+                  step.step->relaxed};
+    if (const uint32_t engine = actors_.engine(plan_, step.group, channel); engine != none) {
+      Stamp& stamp = signal.stamp;
+      join(stamp.clock, Stamp(stamp));
+      join(stamp.clock, engine_stamp(engine));
+      stamp.component = none;
+    }
+    state_->semaphores[channel].signals.push(std::move(signal));
+  }
+}
+
+void RaceSearch::wait(uint32_t flat, const FlatStep& step) {
+  for (size_t position = 0; position < step.step->channels.size(); ++position) {
+    const uint32_t channel = step.step->channels[position];
+    const SignalsNeeded* shared = plans_[plan_].shared->needed(flat, position);
+    const uint32_t waits = shared != nullptr ? shared->least : ++state_->semaphores[channel].waits;
+    // The number of signals that must have been sent.
+    const int64_t needed = int64_t{state_->calls} * program_->channels[channel].signals + waits -
+                           program_->plan->channels[channel].initial;
+    if (needed > 0) acquire_signals(step, channel, static_cast<uint64_t>(needed));
+  }
+}
+
+void RaceSearch::acquire_signals(const FlatStep& step, uint32_t channel, uint64_t needed) {
+  const FlatChannel& flat = program_->channels[channel];
+  Semaphore& semaphore = state_->semaphores[channel];
+  Clock& clock = acquired(state_->groups[step.group]);
+  const auto acquire = [&](const Signal& signal) {
+    if (!signal.relaxed && !step.step->relaxed) return join(clock, signal.stamp);
+    join(clock, signal.entry);
+    join_reads(clock, signal.stamp);
+  };
+  if (flat.signallers.size() == 1) {
+    const size_t count = needed - semaphore.dropped;
+    for (size_t i = 0; i < count; ++i) acquire(semaphore.signals[i]);
+    if (flat.waiters.size() > 1) return;
+    semaphore.signals.drop(count);
+    semaphore.dropped = needed;
+    return;
+  }
+  // Calls of the signalling rank are ordered. In the last of them, a signal is certain if too few others can precede.
+  const size_t first = (needed - 1) / flat.signals * flat.signals;
+  for (size_t i = 0; i < first; ++i) acquire(semaphore.signals[i]);
+  const size_t last = std::min<size_t>(semaphore.signals.size(), first + flat.signals);
+  for (size_t i = first; i < last; ++i)
+    if (possibly_before(channel, i, first, last) < needed - first) acquire(semaphore.signals[i]);
+}
+
+uint64_t RaceSearch::possibly_before(uint32_t channel, size_t i, size_t first, size_t last) const {
+  const Queue<Signal>& signals = state_->semaphores[channel].signals;
+  const SharedSemaphores& shared = *plans_[plan_].shared;
+  uint64_t possible = 0;
+  for (uint32_t other = 0; other < program_->channels[channel].signals; ++other)
+    possible += other != signals[i].index && !shared.follows(channel, other, signals[i].index) ? 1 : 0;
+  // The order that goes through other ranks.
+  for (size_t j = first; j < last; ++j)
+    if (j != i && !shared.follows(channel, signals[j].index, signals[i].index) &&
+        signals[j].stamp.clock.accesses[signals[i].component] >= signals[i].completion)
+      --possible;
+  return possible;
+}
+
+void RaceSearch::move(uint32_t flat, const FlatStep& step) {
+  GroupState& group = state_->groups[step.group];
+  for (const Operand& from : step.step->from) {
+    if (from.place == Place::message) receive(from.channel, flat);
+    if (from.packets) receive_packets(step, from);
+  }
+  start_engines(flat, step);
+  Clock polled;
+  const Clock* clock = &group.seen;
+  for (const auto& [cells, entries] : group.polled) {
+    if (cells < step.cells) continue;
+    if (clock != &polled) polled = group.seen;
+    clock = &polled;
+    join(polled, entries);
+  }
+  each_access(actors_, plan_, step, [&](uint32_t actor, const Operand& operand, bool is_write) {
+    if (!finding_.found()) access(flat, step, actor, *clock, operand, is_write);
+  });
+  for (const Operand& to : step.step->to)
+    if (to.place == Place::message) {
+      const bool packets = program_->plan->channels[to.channel].packets;
+      Passed passed{packets ? reads_so_far(step.group) : release(step.group), flat, 0};
+      state_->rings[to.channel].push(std::move(passed));
+    }
+}
+
+void RaceSearch::receive(uint32_t channel, uint32_t flat) {
+  const FlatStep& step = program_->steps[flat];
+  Queue<Passed>& ring = state_->rings[channel];
+  if (program_->plan->channels[channel].packets) {
+    receive_packets(ring[0], step);
+    if (independent()) received_[flat].push_back(ring[0].flat);
+  } else {
+    join(acquired(state_->groups[step.group]), ring[0].stamp);
+  }
+  ring.drop(1);
+}
+
+void RaceSearch::receive_packets(const Passed& packets, const FlatStep& step) {
+  GroupState& group = state_->groups[step.group];
+  const Clock& entry = ranks_[static_cast<size_t>(program_->rank_of(program_->steps[packets.flat]))].entry;
+  Clock& clock = acquired(group);
+  join(clock, entry);
+  join_reads(clock, packets.stamp);
+  if (!independent()) return;
+  auto same =
+      std::find_if(group.polled.begin(), group.polled.end(), [&](const auto& one) { return one.first == step.cells; });
+  if (same == group.polled.end()) same = group.polled.insert(same, {step.cells, {}});
+  join(same->second, entry);
+}
+
+void RaceSearch::receive_packets(const FlatStep& step, const Operand& operand) {
+  uint32_t last = none;
+  each_range(*program_, maps_[plan_][0], step, operand, [&](int, uint32_t first) {
+    for (uint32_t cell = first; cell < first + step.cells; ++cell) {
+      const uint32_t index = state_->memory[0][cell + scratch_offset()].packet_stamp;
+      if (std::exchange(last, index) != index) receive_packets(packets_[index], step);
+    }
+  });
+}
+
+void RaceSearch::start_engines(uint32_t flat, const FlatStep& step) {
+  for (const auto* operands : {&step.step->from, &step.step->to})
+    for (const Operand& operand : *operands) {
+      if (operand.place != Place::remote) continue;
+      const uint32_t engine = actors_.engine(plan_, step.group, operand.channel);
+      if (engine == none) continue;
+      EngineState& state = engines_[engine];
+      const uint32_t issued = epoch_before(step.group) + 1;
+      if (std::exchange(state.issued, issued) == issued) continue;  // the step names the port twice
+      join(state.seen, release(step.group));
+      state.steps.push_back(flat);
+    }
+}
+
+}  // namespace narrowcast::plan::verify
