@@ -17,14 +17,16 @@ constexpr uintmax_t most_bytes = uintmax_t{256} << 20;
 
 std::optional<std::string> content_of(const fs::path& path) {
   std::error_code error;
-  const uintmax_t bytes = fs::file_size(path, error);
+  const uintmax_t bytes = fs::file_size(path, error);  // an error if it is not a regular file
   if (!error && bytes > most_bytes) {
     log(Level::warn, "%s: the plan is not used: the file is larger than 256 MiB", path.c_str());
     return std::nullopt;
   }
-  std::ifstream file(path, std::ios::binary);
-  std::string content{std::istreambuf_iterator<char>(file), {}};
-  if (!error && file && content.size() == bytes) return content;
+  if (!error) {
+    std::ifstream file(path, std::ios::binary);
+    std::string content{std::istreambuf_iterator<char>(file), {}};
+    if (file && content.size() == bytes) return content;
+  }
   log(Level::warn, "%s: the plan is not used: the file cannot be read", path.c_str());
   return std::nullopt;
 }

@@ -1,5 +1,9 @@
 #include "nccl/settings/settings.h"
 
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdlib>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -196,6 +200,20 @@ TEST_CASE("tables of plans state files and calls") {
   for (const char* const wrong : {"file = 3", "dtype = []", "dtype = [\"int8\", \"bf16\"]", "op = \"median\"",
                                   "use = \"often\"", "ranks = -1", "size = 3"})
     CHECK(from_file((std::string("[[plan]]\n") + wrong).c_str()).plan_rules.empty());
+}
+
+TEST_CASE("plans are only read from regular files") {
+  char folder[] = "/tmp/narrowcast_settings_test_XXXXXX";
+  REQUIRE(mkdtemp(folder) != nullptr);
+  const std::string pipe = std::string(folder) + "/pipe.json";
+  REQUIRE(mkfifo(pipe.c_str(), 0600) == 0);
+  Settings settings;
+  settings.plan_rules.emplace_back().file = pipe;  // opening it would wait for a writer
+  settings.plan_rules.emplace_back().file = folder;
+  read_plan_files(&settings);
+  CHECK(settings.plan_files.empty());
+  CHECK(unlink(pipe.c_str()) == 0);
+  CHECK(rmdir(folder) == 0);
 }
 
 TEST_CASE("a file that is not valid TOML is ignored") {
