@@ -309,7 +309,7 @@ class Communicator(Calls):
 
         They get a RemoteError with this rank and the reason.
         """
-        check(library().ncast_plan_decline(self.handle, reason.encode()))
+        check(library().ncast_plan_decline(self.handle, reason.encode(errors="replace")))
 
     def choose_plans(self, selector: Selector | None) -> None:
         """Chooses the plans of calls by a function; None: by their measured times, which is the default.

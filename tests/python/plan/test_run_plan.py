@@ -119,6 +119,17 @@ def test_a_rank_without_a_plan_ends_the_others_with_the_reason(plan, dtype, reas
     assert reason in own
 
 
+def test_a_reason_can_contain_names_of_files_that_are_not_unicode():
+    def body(comm: Any) -> str | None:
+        if comm.rank == 1:
+            return comm.decline_plan("no file ring\udcff.json")
+        with pytest.raises(RemoteError) as caught:
+            comm.load_plan(build("ring", "all_reduce", 2), "float32")
+        return str(caught.value)
+
+    assert "no file ring?.json" in succeed(on_ranks(2, body))[0]
+
+
 def test_different_plans_are_a_mismatch_and_the_communicator_remains_usable():
     def body(comm: Any) -> str:
         with pytest.raises(MismatchError, match="ranks load different plans") as caught:
