@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from .._comm.groups import group
+from .._comm.loaded_plan import LoadedPlan
 from .._native.codecs import comm_codec_number
 from .._native.cuda_driver import DeviceBuffer, Graph, Stream
 from .._native.library import check, library
@@ -106,6 +107,15 @@ def run_ours(comm: Communicator, codec: str) -> Run:
             check(getattr(functions, f"ncast_{operation}")(send, recv, count, kind, call.root, *end))
         else:
             check(getattr(functions, f"ncast_{operation}")(send, recv, count, kind, *end))
+
+    return run
+
+
+def run_plan(loaded: LoadedPlan) -> Run:
+    """Makes calls that run a plan."""
+
+    def run(call: Call, values: DeviceBuffer, out: DeviceBuffer, stream: Stream) -> None:
+        loaded.run_on(values.pointer, out.pointer, call.count, stream.handle)
 
     return run
 

@@ -81,16 +81,20 @@ class Times:
         places = {series: place for place, series in enumerate(SERIES)}
         return sorted(self._samples, key=lambda one: (*one[:3], places.get(one.series, len(SERIES)), one.series))
 
+    def typical(self, curve: Curve) -> dict[int, float]:
+        """Microseconds by bytes of `count` values, in ascending order; empty if the curve has no times."""
+        # The series "nccl" is NCCL's fastest variant. Times of other series differ only in their data.
+        choose = min if curve.series == "nccl" else statistics.median
+        samples = self._samples.get(curve, {})
+        return {count_bytes: choose(times) for count_bytes, times in sorted(samples.items())}
+
     def text(self, machine: str, *remarks: str, kernels: str = UNKNOWN_KERNELS) -> str:
         """The text of the model. kernels: the hash of the measured library. Raises ValueError if there are no times."""
         if not self._samples:
             raise ValueError("a cost model needs at least one measured time")
         lines = [f"narrowcast-costs 2 {machine}", f"kernels {kernels}", *(f"# {remark}" for remark in remarks)]
         for curve in self.curves():
-            # The series "nccl" is NCCL's fastest variant. Times of other series differ only in their data.
-            typical = min if curve.series == "nccl" else statistics.median
-            samples = sorted(self._samples[curve].items())
-            words = [f"{count_bytes}:{typical(times):.2f}" for count_bytes, times in samples]
+            words = [f"{count_bytes}:{microseconds:.2f}" for count_bytes, microseconds in self.typical(curve).items()]
             lines.append(" ".join([curve.operation, str(curve.ranks), curve.link, curve.series, *words]))
         return "\n".join(lines) + "\n"
 

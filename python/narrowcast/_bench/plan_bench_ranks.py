@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from .._comm.loaded_plan import LoadedPlan
 from .._native import cuda_driver
 from .._native.cuda_driver import DeviceBuffer, Stream
 from ..comm import Communicator
 from ..plan import BUILT_IN
 from ..types import ValueType, value_type
 from . import operations, samples
-from .contenders import Contender, run_ours, set_bytes
+from .contenders import Contender, run_ours, run_plan, set_bytes
 from .harness import Harness, Schedule, barrier, set_environment, source_of
 from .launch import Emit
 from .operations import Call
@@ -143,7 +141,7 @@ def bench_cuda(*, host_id: str, emit: Emit, **arguments: Any) -> None:
         comm.register(memory)
         contenders = [
             Contender(BUILT_IN_NAME, memory, run_ours(comm, job.codec), comm=comm),
-            Contender(PLAN_NAME, memory, _run_plan(loaded), comm=comm),
+            Contender(PLAN_NAME, memory, run_plan(loaded), comm=comm),
         ]
         harness = Harness(host, contenders, sample, source_of(sample, max(call.send_elems for call in calls)), schedule)
         for call in calls:
@@ -161,13 +159,6 @@ def _result(count: int, candidate: str, times: dict[str, list[float]], wrong: di
         name: {"microseconds": 1e6 * statistics.median(own), "wrong": wrong[name]} for name, own in times.items()
     }
     return {"count": count, "candidate": candidate, "contenders": contenders}
-
-
-def _run_plan(loaded: LoadedPlan) -> Callable[[Call, DeviceBuffer, DeviceBuffer, Stream], None]:
-    def run(call: Call, values: DeviceBuffer, out: DeviceBuffer, stream: Stream) -> None:
-        loaded.run_on(values.pointer, out.pointer, call.count, stream.handle)
-
-    return run
 
 
 def _count_wrong(host: Communicator, one: Contender, call: Call, sample: Any, job: _Job) -> int:

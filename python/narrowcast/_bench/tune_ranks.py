@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 from collections.abc import Iterator
 from typing import Any
@@ -13,11 +14,12 @@ from .._native.library import library_version
 from ..comm import Communicator
 from ..types import value_type
 from . import nccl_library, samples
-from .contenders import Contender, Opponents, run_ours, set_bytes
+from .contenders import Contender, Opponents, run_ours, run_plan, set_bytes
 from .cost_model import INCOMPRESSIBLE
 from .harness import Harness, Schedule, barrier, set_environment, source_of
 from .launch import Emit
 from .operations import Call, call_of, count_of, describe
+from .tuned_plans import TunedPlan, loaded
 
 DTYPE = "bfloat16"
 _SHRINKING = "weights"
@@ -39,10 +41,15 @@ def tune(
     batches: int,
     graph_calls: int,
     nccl: str | None,
+    plans: list[dict[str, Any]],
     timeout_seconds: float,
     emit: Emit,
 ) -> None:
-    """Measures operations for several sizes. Emits the machine, then one result for each size."""
+    """Measures operations for several sizes. Emits the machine, then one result for each size, and for each size of a
+    plan that only works in place.
+
+    plans: those of the user, members of TunedPlan.
+    """
     set_environment(0)
     kind = value_type(DTYPE)
 
@@ -57,6 +64,7 @@ def tune(
             by_packets = stack.enter_context(communicator(packets_id, **on_gpu))
         with _forced("blocks"):
             by_blocks = stack.enter_context(communicator(blocks_id, **on_gpu))
+        own = stack.enter_context(loaded(by_blocks, [TunedPlan(**plan) for plan in plans], DTYPE))
         schedule = Schedule(
             in_place=False,
             iterations=iterations,
@@ -74,12 +82,16 @@ def tune(
             for operation in operations
         }
         every = [call for own in calls.values() for call in own]
-        plain = DeviceBuffer(max(set_bytes(call, False) * schedule.sets(call) for call in every))
+        within = dataclasses.replace(schedule, in_place=True)
+        plain = DeviceBuffer(
+            max(set_bytes(call, one.in_place) * one.sets(call) for call in every for one in (schedule, within))
+        )
         opponents = Opponents(host, list(nccl_library.VARIANTS), _ANY_VARIANT, required=False, path=nccl)
         opponents.join(plain)
         packets = Contender("packets", plain, run_ours(by_packets, "raw"), comm=by_packets)
         raw = Contender("blocks:raw", plain, run_ours(by_blocks, "raw"), comm=by_blocks)
         window = Contender("blocks:window", plain, run_ours(by_blocks, "window"), comm=by_blocks)
+        planned = [(plan, Contender(plan.series, plain, run_plan(run), comm=by_blocks)) for plan, run in own]
         emit(
             {
                 "link": by_blocks.explain("send", 1, dtype=DTYPE).link,
@@ -90,16 +102,27 @@ def tune(
         for data in (_SHRINKING, INCOMPRESSIBLE):
             sample = samples.sample(data, DTYPE)
             source = source_of(sample, max(call.send_elems for call in every))
-            harness = Harness(host, [packets, raw, window, *opponents.contenders], sample, source, schedule)
+            contenders = [packets, raw, window, *opponents.contenders]
+            harness = Harness(host, contenders, sample, source, schedule)
+            is_in_place = any(plan.in_place for plan, _ in planned)
+            harness_in_place = Harness(host, contenders, sample, source, within) if is_in_place else None
             for operation in operations:
                 for call in calls[operation]:
-                    only = [window]
+                    only, only_in_place = [window], []
                     if data == _SHRINKING:
                         explanation = by_packets.explain(call_of(operation), call.count, dtype=DTYPE)
                         only = [packets] if explanation.path == "packets" else []
                         only += [raw, window, *_of_operation(opponents.contenders, operation)]
+                        suited = [(plan, one) for plan, one in planned if plan.suits(operation, call.count, kind)]
+                        only += [one for plan, one in suited if not plan.in_place]
+                        only_in_place = [one for plan, one in suited if plan.in_place]
                     emit({"operation": operation, "data": data, **harness.measure(call, only)})
+                    if harness_in_place and only_in_place:
+                        measured = harness_in_place.measure(call, only_in_place)
+                        emit({"operation": operation, "data": data, **measured})
             harness.close()
+            if harness_in_place:
+                harness_in_place.close()
         # No rank leaves while others may still use its memory.
         barrier(host)
         opponents.close()

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -17,6 +18,7 @@ from .._bench.cost_model import INCOMPRESSIBLE, UNKNOWN_KERNELS, ContradictionEr
 from .._bench.launch import run_ranks
 from .._bench.operations import call_of, names
 from .._bench.tune_ranks import DTYPE
+from .._bench.tuned_plans import TunedPlan
 from .._comm.explain import Explanation, changes, explain
 from .._files.atomic import check_writable, new_file, write_all
 from .._files.display import bytes_text, printable
@@ -29,7 +31,8 @@ from ._common import BadUse, backend_name
 from ._tables import Column, Table
 from .bench import report as bench_report
 from .bench.collectives import sizes
-from .tune_host import LINK, host_table, measure_host
+from .tune_host import LINK, host_plan_table, host_table, measure_host
+from .tune_plans import plan_table, plans_of
 
 _FIRST_BYTES, _LAST_BYTES = 1 << 10, 256 << 20
 _MAX_RANKS, _MAX_HOST_RANKS = 8, 64
@@ -78,28 +81,37 @@ def tune(
     nccl: Annotated[
         Path | None, typer.Option(metavar="PATH", help="Path of NCCL. Default: the pip wheel, or libnccl.so.2.")
     ] = None,
+    plans: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--plan",
+            metavar="FILE",
+            help="Also measure this plan, a program that writes one (.py), or a folder of plans; repeatable.",
+        ),
+    ] = None,
 ) -> None:
     """Measure every candidate of every operation on this machine, and write a cost model."""
     # Fails before the work, not after it.
     check_writable(output_file)
     times = Times()
     if reports:
-        if ranks or quick or nccl or backend != "cuda":
-            raise BadUse("--from uses existing measurements: it excludes --ranks, --quick, --nccl and --backend")
+        if ranks or quick or nccl or plans or backend != "cuda":
+            raise BadUse(
+                "--from uses existing measurements: it excludes --ranks, --quick, --nccl, --plan and --backend"
+            )
         machine, remarks = _add_reports(times, reports)
-        kernels = UNKNOWN_KERNELS
-    elif backend == "host":
-        if nccl:
-            raise BadUse("--nccl is for --backend cuda")
-        kernels = library().ncast_kernels_hash().decode()
-        remarks = [measure_host(times, number, quick=quick) for number in dict.fromkeys(ranks or [_HOST_RANKS])]
-        machine = bench_report.machine()
+        kernels, own = UNKNOWN_KERNELS, {}
     else:
-        remarks = []
+        if nccl and backend == "host":
+            raise BadUse("--nccl is for --backend cuda")
+        numbers = list(dict.fromkeys(ranks or [_HOST_RANKS])) if backend == "host" else _numbers_of_ranks(ranks)
+        own = plans_of(plans or [], numbers)
+        if backend == "host":
+            remarks = [measure_host(times, number, quick=quick, plans=own[number]) for number in numbers]
+        else:
+            schedule = QUICK if quick else THOROUGH
+            remarks = [measure(times, number, schedule, nccl=nccl, plans=own[number])[1] for number in numbers]
         kernels = library().ncast_kernels_hash().decode()
-        for number in _numbers_of_ranks(ranks):
-            _, remark = measure(times, number, QUICK if quick else THOROUGH, nccl=nccl)
-            remarks.append(remark)
         machine = bench_report.machine()
     text = times.text(machine, *remarks, kernels=kernels)
     with new_file(output_file) as file:
@@ -110,8 +122,11 @@ def tune(
             message = str(error).replace(file.name, str(output_file))
             raise BadUse(f"these times make an invalid model, so {output_file} was not written: {message}") from None
     for number, link in dict.fromkeys((curve.ranks, curve.link) for curve in times.curves()):
-        table = host_table if link == LINK else functools.partial(_table, link=link)
-        table(times, number, output_file).print()
+        is_host = link == LINK
+        (host_table(times, number, output_file) if is_host else _table(times, number, output_file, link)).print()
+        if own.get(number):
+            table = host_plan_table if is_host else functools.partial(_plan_table, link=link)
+            table(times, number, output_file, own[number]).print()
     print(printable(f"To use this model, set NARROWCAST_COST_MODEL={output_file.resolve()}"))
 
 
@@ -156,12 +171,14 @@ def measure(
     schedule: Schedule,
     *,
     nccl: Path | None = None,
+    plans: Sequence[TunedPlan] = (),
     operations: tuple[str, ...] | None = None,
     last_bytes: int = _LAST_BYTES,
     job: str = "narrowcast._bench.tune_ranks:tune",
 ) -> tuple[str, str]:
     """Runs the ranks and adds the times that they measure. Returns their link, and a remark that describes the run.
 
+    plans: those of the user, for these ranks.
     operations, last_bytes, job: for tests, which run without GPUs.
     """
     arguments = {
@@ -175,6 +192,7 @@ def measure(
         "warmup": schedule.warmup,
         "batches": schedule.batches,
         "nccl": None if nccl is None else str(nccl),
+        "plans": [dataclasses.asdict(plan) for plan in plans],
         "timeout_seconds": _CALL_TIMEOUT_SECONDS,
     }
     value_bytes = value_type(DTYPE).bytes
@@ -219,6 +237,18 @@ def _table(times: Times, ranks: int, path: Path, link: str) -> Table:
         explain_count = functools.partial(ask, operation)
         table.add_row(operation, _choices(explain_count), _wins(explain_count))
     return table
+
+
+def _plan_table(times: Times, ranks: int, path: Path, plans: Sequence[TunedPlan], link: str) -> Table:
+    """The sizes for which plans of the user were faster than what runs without them."""
+    value_bytes = value_type(DTYPE).bytes
+
+    def other(plan: TunedPlan, count_bytes: int) -> float | None:
+        count = count_bytes // value_bytes
+        said = explain(plan.operation, count, dtype=DTYPE, ranks=ranks, cost_model=path, p2p=link != "host")
+        return said.predicted.chosen
+
+    return plan_table(times, ranks, link, plans, other)
 
 
 def _choices(explain_count: Callable[[int], Explanation]) -> str:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from .._bench.cost_model import Curve, Times
 from .._bench.launch import run_ranks
 from .._bench.operations import describe, names
 from .._bench.tune_host_ranks import DTYPE
+from .._bench.tuned_plans import TunedPlan
 from .._comm.explain import Explanation, changes
 from .._files.display import bytes_text
 from ..comm import unique_id
@@ -20,6 +22,7 @@ from ..types import value_type
 from ._tables import Column, Table
 from .bench import report as bench_report
 from .bench.collectives import sizes
+from .tune_plans import plan_table
 
 LINK = "shm"
 _FIRST_BYTES, _LAST_BYTES = 1 << 10, 16 << 20
@@ -34,11 +37,13 @@ def measure_host(
     ranks: int,
     *,
     quick: bool,
+    plans: Sequence[TunedPlan] = (),
     operations: tuple[str, ...] | None = None,
     last_bytes: int = _LAST_BYTES,
 ) -> str:
     """Runs the ranks and adds the times that they measure. Returns a remark that describes the run.
 
+    plans: those of the user, for these ranks.
     operations, last_bytes: for tests.
     """
     batches = _QUICK_BATCHES if quick else _BATCHES
@@ -48,6 +53,7 @@ def measure_host(
         "names": operations or tuple(name for name in names() if name != "sendrecv"),
         "sizes": list(sizes(_FIRST_BYTES, last_bytes, _FACTOR)),
         "batches": batches,
+        "plans": [dataclasses.asdict(plan) for plan in plans],
         "timeout_seconds": _CALL_TIMEOUT_SECONDS,
     }
     versions: dict[str, str] = {}
@@ -89,6 +95,18 @@ def host_table(times: Times, ranks: int, path: Path) -> Table:
             choices = [_choices(functools.partial(comms[0].explain, operation, dtype=kind), kind) for kind in kinds]
             table.add_row(operation, choices[0], choices[1] if len(choices) > 1 else "")
     return table
+
+
+def host_plan_table(times: Times, ranks: int, path: Path, plans: Sequence[TunedPlan]) -> Table:
+    """The sizes for which plans of the user were faster than what runs without them."""
+    value_bytes = value_type(DTYPE).bytes
+    with LocalRanks(ranks, cost_model=path) as comms:
+
+        def other(plan: TunedPlan, count_bytes: int) -> float | None:
+            said = comms[0].explain(plan.operation, count_bytes // value_bytes, dtype=DTYPE)
+            return said.predicted.chosen
+
+        return plan_table(times, ranks, LINK, plans, other)
 
 
 def _choices(explain_count: Callable[[int], Explanation], dtype: str) -> str:

@@ -17,6 +17,8 @@ from narrowcast._native.library import library
 from narrowcast.cli import tune as command
 from narrowcast.cli.bench import report as bench_report
 from narrowcast.cli.bench.collectives import Block, measure
+from narrowcast.cli.tune_plans import plans_of
+from narrowcast.plan import build
 from narrowcast.types import value_type
 
 RESULTS = Path(__file__).parents[3] / "bench" / "results"
@@ -29,13 +31,14 @@ def on_fakes(fakes, rank_jobs, monkeypatch):
     monkeypatch.setenv("LD_LIBRARY_PATH", str(fakes))
     monkeypatch.delenv("NCCL_NVLS_ENABLE", raising=False)
 
-    def run(ranks=2, operations=("all_gather",), last_bytes=16 << 10, nccl="libnccl.so.2", schedule=BRIEF):
+    def run(ranks=2, operations=("all_gather",), last_bytes=16 << 10, nccl="libnccl.so.2", schedule=BRIEF, plans=()):
         times = Times()
         result = command.measure(
             times,
             ranks,
             schedule,
             nccl=fakes / nccl,
+            plans=plans,
             operations=operations,
             last_bytes=last_bytes,
             job="fake_gpu_jobs:tune",
@@ -88,6 +91,17 @@ def test_packets_are_measured_up_to_their_largest_size(on_fakes):
     assert curves[Curve("broadcast", 4, "nvlink", "packets")] == sizes[:3]
 
 
+def test_plans_of_the_user_are_measured_like_the_candidates(on_fakes, tmp_path):
+    path = tmp_path / "ring.json"
+    build("ring", "all_gather", 2).save(path)
+    plans = plans_of([path], [2])[2]
+    times, _ = on_fakes(operations=("all_gather", "broadcast"), plans=plans)
+    curves = points_of(times.text("a machine"))
+    raw = Curve("all_gather", 2, "nvlink", "blocks:raw")
+    assert curves[raw._replace(series=plans[0].series)] == curves[raw]
+    assert {curve.operation for curve in curves if curve.series == plans[0].series} == {"all_gather"}
+
+
 def test_missing_variants_of_nccl_are_skipped_and_a_missing_nccl_is_an_error(on_fakes, monkeypatch):
     monkeypatch.setenv("FAKE_NCCL_NO_WINDOWS", "1")
     times, _ = on_fakes()
@@ -118,6 +132,9 @@ def test_missing_gpus_are_reported_in_one_line(cli_here, tmp_path, monkeypatch):
         (["--from", "none.json", "--backend", "host"], "--from"),
         (["--backend", "gpu"], "'gpu'"),
         (["--backend", "host", "--nccl", "libnccl.so"], "--nccl"),
+        (["--from", "none.json", "--plan", "a.json"], "--plan"),
+        (["--backend", "host", "--plan", "none.json"], "none.json"),
+        (["--backend", "host", "--plan", "."], "has no plans"),
     ],
 )
 def test_invalid_arguments_are_rejected(cli_here, tmp_path, arguments, word):
@@ -129,25 +146,34 @@ def test_invalid_arguments_are_rejected(cli_here, tmp_path, arguments, word):
 
 
 def test_the_measured_times_are_written_and_shown(cli_here, tmp_path, monkeypatch):
-    def measured(times, ranks, schedule, *, nccl):
+    def measured(times, ranks, schedule, *, nccl, plans):
         assert schedule == command.QUICK
         for series, microseconds in (("packets", 2), ("blocks:raw", 9), ("blocks:window", 5), ("nccl", 8)):
             for count_bytes in (1 << 10, 1 << 20):
                 slow = 1 if series in ("blocks:window", "nccl") else 50
                 times.add(Curve("all_gather", ranks, "nvlink", series), count_bytes, microseconds)
                 microseconds *= slow
+        for plan in plans:
+            for count_bytes, microseconds in ((1 << 10, 1), (1 << 18, 30), (1 << 20, 2)):
+                times.add(Curve("all_gather", ranks, "nvlink", plan.series), count_bytes, microseconds)
         return "nvlink", f"{ranks} ranks"
 
     monkeypatch.setattr(command, "device_count", lambda: 4)
     monkeypatch.setattr(command, "measure", measured)
     monkeypatch.setattr(bench_report, "machine", lambda: "Some GPU, 1, 2 MiB")
-    done = cli_here("tune", "--quick", "--ranks", 2, "--ranks", 4, "-o", "own.costs")
+    (tmp_path / "plans").mkdir()
+    build("ring", "all_gather", 2).save(tmp_path / "plans" / "ring.json")
+    build("ring", "all_gather", 8).save(tmp_path / "plans" / "other.json")
+    done = cli_here("tune", "--quick", "--ranks", 2, "--ranks", 4, "--plan", "plans", "-o", "own.costs")
     assert (done.returncode, done.stderr) == (0, "")
     lines = (tmp_path / "own.costs").read_text().splitlines()
     kernels = library().ncast_kernels_hash().decode()
     assert lines[:4] == ["narrowcast-costs 2 Some GPU, 1, 2 MiB", f"kernels {kernels}", "# 2 ranks", "# 4 ranks"]
     assert lines[4] == "all_gather 2 nvlink packets 1024:2.00 1048576:100.00"
-    assert [path.name for path in tmp_path.iterdir()] == ["own.costs"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["own.costs", "plans"]
+    row = next(line for line in done.stdout.splitlines() if "ring@" in line)
+    assert "all_gather" in row
+    assert "1.00 KiB, 1.00 MiB" in row
     assert "2 ranks" in done.stdout
     assert "4 ranks" in done.stdout
     assert "packets, window from" in done.stdout

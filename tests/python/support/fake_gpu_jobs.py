@@ -42,6 +42,9 @@ class GpuCommunicator:
             patch.setenv("NARROWCAST_PATH", self._path)
             return narrowcast.explain(operation, count, dtype=dtype, ranks=self.ranks)
 
+    def load_plan(self, plan: str, dtype: str) -> _LoadedPlan:
+        return _LoadedPlan(self, self._host.load_plan(plan, dtype), dtype)
+
     def counters(self) -> Any:
         return self._host.counters()
 
@@ -86,6 +89,26 @@ class GpuCommunicator:
         assert not cuda_driver.driver().fake_launch(ctypes.c_void_p(stream), self._kept[-1], None)
         if _LAUNCHES_WAIT:
             cuda_driver.call("cuStreamSynchronize", ctypes.c_void_p(stream))
+
+
+class _LoadedPlan:
+    """A plan whose calls are enqueued on a stream."""
+
+    def __init__(self, communicator: GpuCommunicator, loaded: Any, dtype: str) -> None:
+        self._communicator, self._loaded, self._dtype = communicator, loaded, dtype
+
+    def __enter__(self) -> _LoadedPlan:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._loaded.close()
+
+    def use(self, **limits: int) -> _LoadedPlan:
+        self._loaded.use(**limits)
+        return self
+
+    def run_on(self, values: int, out: int, count: int, stream: int) -> None:
+        self._communicator._launch(lambda: self._loaded.run_on(values, out, count, None), stream)
 
 
 def _array(buffer: Any, dtype: str) -> Any:
