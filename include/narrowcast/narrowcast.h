@@ -19,6 +19,7 @@
 #include "narrowcast/operation.h"
 #include "narrowcast/plan.h"
 #include "narrowcast/store.h"
+#include "narrowcast/store_cuda.h"
 #include "narrowcast/text.h"
 #include "narrowcast/types.h"
 

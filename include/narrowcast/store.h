@@ -101,7 +101,7 @@ typedef struct {
 // Opens a table file. With PINNED and SHARED it is read into memory and its checksums are verified: the file can then
 // be replaced or removed. With MMAP it is verified part by part, when a part is first used; it must not be changed in
 // place.
-// PINNED is plain memory: nothing on the host needs it to be registered with a GPU.
+// PINNED is plain memory until a reader on a GPU (store_cuda.h) registers it with CUDA.
 // SHARED: processes of one user that open the same, unchanged file use the same memory, at most 64 of them. The memory,
 //   with all updates, is released when the last process closes the store or ends.
 //   options: may be NULL: PINNED with the defaults.

@@ -8,7 +8,8 @@
         part = table[100:200]
         table.update([7], new_rows)                            # while other threads and processes read
 
-Everything works without a GPU.
+Everything works without a GPU. Where there is one, `gather` and `fetch` take arrays in its memory: the GPU reads the
+rows itself, still encoded, and decodes them.
 """
 
 from __future__ import annotations
@@ -25,11 +26,23 @@ from typing import Any
 
 import numpy as np
 
+from ._arrays.view import View
 from ._files.atomic import new_file
-from ._native.numbers import as_index, as_int
+from ._native.numbers import as_index, as_int, as_unsigned
 from ._native.structures import STORE_HOSTS, STORE_LAYOUTS
+from ._store.gpu import (
+    DEFAULT_SMS,
+    Call,
+    GpuReaders,
+    current_stream,
+    empty_like,
+    gpu_indices,
+    gpu_view,
+    is_on_gpu,
+    stream_of,
+)
 from ._store.handle import Builder, Handle, choice, memory_file
-from ._store.rows import index_array, input_rows, output_rows
+from ._store.rows import Output, index_array, input_rows, output_rows
 from ._store.sources import source_of
 from .errors import InvalidArgumentError, UnsupportedError
 from .types import BY_NUMBER, DType, ValueType
@@ -67,7 +80,7 @@ class BuildReport:
 
 @dataclass(frozen=True)
 class Counters:
-    """What the calls on one `Store` have done."""
+    """What the calls on one `Store` have done, on the host and on GPUs."""
 
     gathers: int
     fetches: int
@@ -80,6 +93,8 @@ class Counters:
     rows_updated: int
     rows_appended: int
     grace_waits: int  #: how often a change waited for readers
+    fetched_bytes: int  #: encoded bytes that GPUs have read
+    bad_indices: int  #: indices in GPU memory that had no row
 
 
 @dataclass(frozen=True)
@@ -106,6 +121,7 @@ class Store:
 
     def __init__(self, handle: Handle, name: str) -> None:
         self._handle, self._name = handle, name
+        self._readers = GpuReaders(handle)
         info = handle.info()
         self._kind: ValueType = BY_NUMBER[info.dtype]
         self._row_shape = tuple(info.row_shape[: info.row_rank])
@@ -184,30 +200,104 @@ class Store:
         return found if isinstance(found, dict) else {"text": text}
 
     def counters(self) -> Counters:
-        """What the calls on this store have done so far."""
-        return Counters(**self._handle.counters())
+        """What the calls on this store have done so far. Waits for those on GPUs."""
+        on_gpus = self._readers.counters()
+        sums = {**self._handle.counters(), "fetched_bytes": 0, "bad_indices": 0}
+        for name, value in on_gpus.items():
+            sums[name] += value
+        sums["raw_bytes_read"] += on_gpus["rows_read"] * self.row_bytes
+        return Counters(**sums)
 
-    def gather(self, indices: Any, out: Any = None, *, stream: None = None, threads: int = 0) -> Any:
+    def prepare(
+        self, max_rows: int = 1 << 16, *, device: int | None = None, stream: Any = None, sms: int = DEFAULT_SMS
+    ) -> None:
+        """Allocates what calls on a stream of a GPU need. Without it, the first call on the stream does.
+
+        The first call for a GPU also registers the memory of the store with CUDA, which takes a second for some 10 GB;
+        with host="mmap" it verifies the whole file before.
+
+        max_rows: gathers of more rows run in pieces of this many.
+        device: the ordinal of the GPU; None: 0.
+        stream: as for `gather`; None: the default stream, or torch's current one if torch is imported.
+        sms: SMs that calls on this stream use at most.
+
+        Raises CudaError if the memory cannot be registered, CorruptError if the store was opened with damage, and
+        UnsupportedError without a GPU.
+        """
+        count = as_unsigned(max_rows, "max_rows", 32)
+        limit = as_unsigned(sms, "sms", 32)
+        if not count or not limit:
+            raise ValueError(f"max_rows is {count} and sms is {limit}: they must be positive")
+        ordinal = 0 if device is None else as_unsigned(device, "device", 31)
+        self._readers.prepare(ordinal, current_stream(ordinal) if stream is None else stream, count, limit)
+
+    def check(self) -> None:
+        """Waits for the calls on GPUs, and reports what they have found since the last check.
+
+        Raises RowIndexError if indices in GPU memory had no row, and CorruptError if rows could not be decoded. These
+        rows are zeros.
+        """
+        try:
+            self._readers.check()
+        except InvalidArgumentError as error:
+            raise RowIndexError(str(error)) from None
+
+    def gather(
+        self, indices: Any, out: Any = None, *, stream: Any = None, threads: int = 0, sms: int | None = None
+    ) -> Any:
         """Decodes rows.
 
-        indices: integers of any shape, in host memory: an array of NumPy, a tensor of torch, or a list. Duplicates are
-            allowed; negative indices are not.
-        out: host memory for the result: an array or a tensor of the value type, of its bits as unsigned integers, or of
+        indices: integers of any shape: an array of NumPy, a tensor of torch, or a list; or int32 or int64 in GPU
+            memory. Duplicates are allowed; negative indices are not.
+        out: memory for the result: an array or a tensor of the value type, of its bits as unsigned integers, or of
             bytes. Its shape is that of `indices`, followed by that of a row; rows may be apart. None: a new NumPy
-            array. NumPy has no bfloat16 and no fp8: new arrays have the types of ml_dtypes, or, if it is not installed,
-            the bits as uint16 and uint8.
-        stream: only None: calls return when they are complete.
-        threads: at most this many; 0: chosen by the amount of data.
+            array; for indices in GPU memory, a new array there, of torch or CuPy. NumPy has no bfloat16 and no fp8: new
+            arrays have the types of ml_dtypes, or, if it is not installed, the bits as uint16 and uint8.
+        stream: for GPU memory, the stream on which the rows are read, of any framework, or its handle; None: the
+            current stream of torch or CuPy, or the default stream for other arrays.
+        threads: on the host, at most this many; 0: chosen by the amount of data.
+        sms: on a GPU, use at most this many SMs; None: those of `prepare`.
 
-        Returns `out`, or the new array. Raises RowIndexError, before anything is written, CorruptError if rows are
-        damaged (these are zeros, the others are valid), and TypeError or ValueError for invalid arguments.
+        If indices or out are in GPU memory, the GPU reads the rows: the call returns before it is complete, in the
+        order of the stream, and can be captured in a graph if the indices are in GPU memory. The arrays must stay alive
+        and unchanged until then. Indices in GPU memory that have no row yield zeros; `check` reports them.
+
+        Returns `out`, or the new array. Raises RowIndexError for indices in host memory, before anything is written,
+        CorruptError if rows are damaged (these are zeros, the others are valid), and TypeError or ValueError for
+        invalid arguments.
         """
+        if is_on_gpu(indices) or is_on_gpu(out):
+            return self._gather_on_gpu(indices, out, stream, sms)
         _reject_stream(stream)
         chosen = index_array(indices)
         target = output_rows(out, self._kind, (*chosen.shape, *self._row_shape), self._row_shape)
         with self._index_errors(chosen), target.written() as rows:
             self._handle.gather(chosen, rows, as_int(threads, "threads"))
         return target.result
+
+    def _gather_on_gpu(self, indices: Any, out: Any, stream: Any, sms: int | None) -> Any:
+        stream = stream_of(stream, out if is_on_gpu(out) else indices)
+        chosen = gpu_indices(indices, stream) if is_on_gpu(indices) else index_array(indices)
+        shape = (*chosen.shape, *self._row_shape)
+        target, device = self._gpu_output(empty_like(indices, self._kind, shape) if out is None else out, shape, stream)
+        if isinstance(chosen, View) and chosen.elems and chosen.device_id != device:
+            raise ValueError(f"indices are on cuda:{chosen.device_id}, but out is on cuda:{device}")
+        if target.rows.number:
+            with self._index_errors(None if isinstance(chosen, View) else chosen):
+                self._readers.gather(Call(device, stream, sms), chosen, target.rows)
+        return target.result
+
+    def _gpu_output(self, out: Any, shape: tuple[int, ...], stream: Any) -> tuple[Output, int]:
+        """Memory for rows on a GPU, and the number of the GPU."""
+        devices = []
+
+        def view_of(array: Any, name: str, **options: Any) -> View:
+            found = gpu_view(array, name, stream, **options)
+            devices.append(found.device_id)
+            return found
+
+        target = output_rows(out, self._kind, shape, self._row_shape, view_of)
+        return target, devices[0]
 
     def fetch(
         self,
@@ -216,17 +306,19 @@ class Store:
         step: int = 1,
         out: Any = None,
         *,
-        stream: None = None,
+        stream: Any = None,
         threads: int = 0,
+        sms: int | None = None,
     ) -> Any:
         """Decodes a slice of rows.
 
         first: the first row, or a slice, as in NumPy; then count and step are not given.
         count: the number of rows; None: to the end of the table.
         step: the distance of the rows; may be negative.
-        out, stream, threads, result and errors: as for `gather`.
+        out, stream, threads, sms, result and errors: as for `gather`. If out is in GPU memory, the GPU reads the rows.
         """
-        _reject_stream(stream)
+        if not is_on_gpu(out):
+            _reject_stream(stream)
         rows = len(self)
         if isinstance(first, slice):
             if count is not None or step != 1:
@@ -245,7 +337,14 @@ class Store:
         last = begin + step * max(count - 1, 0)
         if count and not (0 <= begin < rows and 0 <= last < rows):
             raise RowIndexError(f"rows {begin} to {last} are not all among the {rows} rows")
-        target = output_rows(out, self._kind, (count, *self._row_shape), self._row_shape)
+        shape = (count, *self._row_shape)
+        if is_on_gpu(out):
+            stream = stream_of(stream, out)
+            on_gpu, device = self._gpu_output(out, shape, stream)
+            if count:
+                self._readers.fetch(Call(device, stream, sms), begin, count, step, on_gpu.rows)
+            return on_gpu.result
+        target = output_rows(out, self._kind, shape, self._row_shape)
         with target.written() as place:
             if count:
                 self._handle.fetch(begin, count, step, place, as_int(threads, "threads"))
@@ -287,7 +386,11 @@ class Store:
         return _verify_report(self._handle.verify(as_int(threads, "threads")))
 
     def close(self) -> None:
-        """Releases the memory. Changes that were not saved are lost (host="shared": when the last process closes)."""
+        """Releases the memory. Changes that were not saved are lost (host="shared": when the last process closes).
+
+        Waits for calls on GPUs. Graphs with captured calls must not run afterwards.
+        """
+        self._readers.close()
         self._handle.close()
 
     def __len__(self) -> int:
@@ -295,7 +398,7 @@ class Store:
 
     def __getitem__(self, index: Any) -> Any:
         """Rows as from a NumPy array: an integer, a slice, or an array of integers or bools; negative ones count from
-        the end. Further indices of a tuple apply to the decoded rows."""
+        the end. Further indices of a tuple apply to the decoded rows. Indices in GPU memory are those of `gather`."""
         if isinstance(index, tuple):
             if not index:
                 return self[:]
@@ -314,6 +417,8 @@ class Store:
             if not -rows <= row < rows:
                 raise RowIndexError(f"index {row} is out of range: the store has {rows} rows")
             return self.fetch(row % rows, 1)[0]
+        if is_on_gpu(index):
+            return self.gather(index)
         array = np.asarray(index)
         if array.dtype == bool:
             if array.shape != (len(self),):
@@ -340,14 +445,14 @@ class Store:
         try:
             yield
         except InvalidArgumentError as error:
-            if chosen.size and (chosen.min() < 0 or chosen.max() >= len(self)):
+            if chosen is not None and chosen.size and (chosen.min() < 0 or chosen.max() >= len(self)):
                 raise RowIndexError(str(error)) from None
             raise
 
 
 def _reject_stream(stream: object) -> None:
     if stream is not None:
-        raise UnsupportedError("stream is not supported: the store reads on the host, and returns when it is complete")
+        raise UnsupportedError("stream is only for GPU memory: on the host, calls return when they are complete")
 
 
 def build(

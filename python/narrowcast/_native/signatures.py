@@ -29,6 +29,9 @@ from .structures import (
     StoreCountersC,
     StoreInfoC,
     StoreOpenOptionsC,
+    StoreReaderCountersC,
+    StoreReaderOptionsC,
+    StoreReadOptionsC,
     UniqueIdC,
 )
 
@@ -94,6 +97,21 @@ SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "ncast_store_append": (_STATUS, [c_void_p, c_void_p, c_uint64, c_uint64, _COUNTS, c_int]),
     "ncast_store_save": (_STATUS, [c_void_p, c_int]),
     "ncast_store_verify": (_STATUS, [c_void_p, c_int, _POINTERS]),
+    # store_cuda.h
+    "ncast_store_reader_create": (_STATUS, [c_void_p, POINTER(StoreReaderOptionsC), _POINTERS]),
+    "ncast_store_reader_destroy": (None, [c_void_p]),
+    "ncast_store_reader_gather": (
+        _STATUS,
+        # reader indices index_bytes count out out_stride options stream
+        [c_void_p, c_void_p, c_size_t, c_uint64, c_void_p, c_uint64, POINTER(StoreReadOptionsC), _STREAM],
+    ),
+    "ncast_store_reader_fetch": (
+        _STATUS,
+        # reader first count step out out_stride options stream
+        [c_void_p, c_uint64, c_uint64, c_int64, c_void_p, c_uint64, POINTER(StoreReadOptionsC), _STREAM],
+    ),
+    "ncast_store_reader_get_counters": (_STATUS, [c_void_p, POINTER(StoreReaderCountersC), _STREAM]),
+    "ncast_store_reader_check": (_STATUS, [c_void_p, _STREAM]),
     # cuda.h
     "ncast_cuda_device_count": (c_int, []),
     "ncast_cuda_architectures": (c_char_p, []),

@@ -25,6 +25,7 @@ STORE_MAX_ROW_RANK = 7
 STORE_LAYOUTS = {"auto": 0, "stride": 1, "packed": 2, "blocks": 3}
 STORE_HOSTS = {"pinned": 0, "mmap": 1, "shared": 2}
 STORE_ALLOW_DAMAGE = 1
+STORE_HOST_INDICES = 1
 BACKENDS = {"host": 1, "cuda": 2}
 INTERRUPT_CHECK = CFUNCTYPE(c_int, c_void_p)  # ncast_interrupt_check
 
@@ -335,4 +336,31 @@ class StoreCountersC(Structure):
         ("rows_updated", c_uint64),
         ("rows_appended", c_uint64),
         ("grace_waits", c_uint64),
+    ]
+
+
+class StoreReaderOptionsC(Structure):
+    """ncast_store_reader_options."""
+
+    _fields_ = [("struct_bytes", c_size_t), ("max_rows", c_uint64), ("sms", c_uint32)]
+
+
+class StoreReadOptionsC(Structure):
+    """ncast_store_read_options."""
+
+    _fields_ = [("struct_bytes", c_size_t), ("sms", c_uint32), ("flags", c_uint32)]
+
+
+class StoreReaderCountersC(Structure):
+    """ncast_store_reader_counters."""
+
+    _fields_ = [
+        ("struct_bytes", c_size_t),
+        ("gathers", c_uint64),
+        ("fetches", c_uint64),
+        ("rows_read", c_uint64),
+        ("fetched_bytes", c_uint64),
+        ("overflow_rows_read", c_uint64),
+        ("bad_indices", c_uint64),
+        ("damaged_rows_read", c_uint64),
     ]

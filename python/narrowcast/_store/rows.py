@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from .._arrays.view import byte_array, host_view
+from .._arrays.view import View, byte_array, host_view
 from ..errors import CorruptError
 from ..types import DType, ValueType
 
@@ -98,8 +98,18 @@ class Output(NamedTuple):
         self.complete()
 
 
-def output_rows(out: Any, kind: ValueType, shape: tuple[int, ...], row_shape: tuple[int, ...]) -> Output:
-    """Memory for results of a shape, which ends with that of a row. `out`: None for a new array."""
+def output_rows(
+    out: Any,
+    kind: ValueType,
+    shape: tuple[int, ...],
+    row_shape: tuple[int, ...],
+    view_of: Callable[..., View] = host_view,
+) -> Output:
+    """Memory for results of a shape, which ends with that of a row.
+
+    out: None for a new array in host memory.
+    view_of: as `host_view`, for the place where the memory must be.
+    """
     row_bytes = math.prod(row_shape) * kind.bytes
     count = math.prod(shape[: len(shape) - len(row_shape)])
     if out is None:
@@ -109,7 +119,7 @@ def output_rows(out: Any, kind: ValueType, shape: tuple[int, ...], row_shape: tu
     if held != shape and math.prod(held) != math.prod(shape):
         raise ValueError(f"out has shape {held}, but the result has {shape}")
     if is_contiguous(out):
-        view = host_view(out, "out", holds=kind, as_bits=True, writable=True)
+        view = view_of(out, "out", holds=kind, as_bits=True, writable=True)
         if view.elems != math.prod(shape):
             raise ValueError(f"out holds {view.elems} {kind.name} values, but the result has {math.prod(shape)}")
         return Output(Rows(view.pointer, row_bytes, count, view.owner), out, lambda: None)
@@ -118,7 +128,7 @@ def output_rows(out: Any, kind: ValueType, shape: tuple[int, ...], row_shape: tu
     stride = _row_stride(out) if len(shape) == len(row_shape) + 1 and is_contiguous(out[:1]) else 0
     if stride >= row_bytes:
         # Rows that are contiguous, at a larger distance.
-        view = host_view(out[:1], "out", holds=kind, as_bits=True, writable=True)
+        view = view_of(out[:1], "out", holds=kind, as_bits=True, writable=True)
         return Output(Rows(view.pointer, stride, count, out), out, lambda: None)
     if not isinstance(out, np.ndarray):
         raise ValueError("the rows of out are not contiguous: gather to a contiguous array, and copy")

@@ -10,12 +10,11 @@ namespace narrowcast::store::cuda {
 
 // The writer publishes a change and then looks at `started`; a reader stores `started` and then reads the table. Both
 // need a fence in between that orders stores before loads, so that at least one of them sees the other.
-__device__ inline void start_call_by_thread(const CallWords& reader, const uint64_t* row_count,
-                                            const uint32_t* redirects, TableState* state) {
+__device__ inline void start_call_by_thread(const CallWords& reader, const TableWords& table, TableState* state) {
   device::store_release(reader.started, static_cast<uint64_t>(++*reader.calls));
   device::fence_system_total();
-  state->row_count = device::load_acquire(row_count);
-  state->has_redirects = redirects != nullptr && device::load_acquire(redirects) != 0;
+  state->row_count = min(device::load_acquire(table.row_count), table.known_rows);
+  state->has_redirects = table.redirects != nullptr && device::load_acquire(table.redirects) != 0;
 }
 
 // The page of an index: the last page for indices that are out of range.

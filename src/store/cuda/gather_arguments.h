@@ -47,6 +47,13 @@ struct TableState {
   uint32_t has_redirects;  // coder raw: some headers are not 0
 };
 
+// The words of a table that a call looks at when it starts; in mapped host memory.
+struct TableWords {
+  const uint64_t* row_count;
+  const uint32_t* redirects;  // coder raw: whether any row has a redirect; NULL otherwise
+  uint64_t known_rows;        // more rows than these are not read: their offsets are not in device memory
+};
+
 // Which rows a call reads, and where they go.
 struct Selection {
   const void* indices;    // device memory; NULL: row i is first + i * step

@@ -11,7 +11,7 @@ constexpr size_t alignment = 256;
 size_t aligned(size_t bytes) { return (bytes + alignment - 1) / alignment * alignment; }
 
 __global__ void start_call_kernel(CallWords reader, TableWords table, TableState* state) {
-  start_call_by_thread(reader, table.row_count, table.redirects, state);
+  start_call_by_thread(reader, table, state);
 }
 
 __global__ void page_keys_kernel(const void* indices, uint32_t index_bytes, uint64_t count, PageOrder order,

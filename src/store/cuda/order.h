@@ -10,12 +10,6 @@
 
 namespace narrowcast::store::cuda {
 
-// The words of a table that a call looks at when it starts; in mapped host memory.
-struct TableWords {
-  const uint64_t* row_count;
-  const uint32_t* redirects;  // coder raw: rows that have a redirect; NULL otherwise
-};
-
 // Announces a call to the writer, and notes in `state` (device memory) what the call sees of the table.
 cudaError_t start_call(const CallWords& reader, const TableWords& table, TableState* state, cudaStream_t stream);
 

@@ -2,8 +2,8 @@
 #include <bit>
 #include <cinttypes>
 
-#include "status/cuda_driver.h"
 #include "status/error.h"
+#include "store/cuda/cuda_errors.h"
 #include "store/cuda/formats.h"
 #include "store/cuda/reader.h"
 #include "store/cuda/slice_chunk.h"
@@ -19,14 +19,6 @@ constexpr uint32_t ordered_row_bytes = 1440;
 constexpr uint64_t ordered_rows = 2048;  // fewer rows take less time than ordering them
 // Slices are fetched by the copy engine if they have at least this many bytes.
 constexpr uint64_t copied_bytes = 512 << 10;
-
-ncast_status failed(const char* function, cudaError_t error) {
-  return fail(NCAST_CUDA_ERROR, "%s: %s (%s)", function, cuda_error_text(error).c_str(), cudaGetErrorName(error));
-}
-#define RETURN_IF_CUDA_FAILED(function, call) \
-  if (const cudaError_t error_ = (call); error_ != cudaSuccess) return failed(function, error_)
-#define RETURN_CUDA_ERROR(call) \
-  if (const cudaError_t error_ = (call); error_ != cudaSuccess) return error_
 
 GatherKernel kernel_of(const Model& model) {
   switch (model.coder) {
@@ -67,7 +59,7 @@ ncast_status Reader::create(const ReaderTable& table, const ReaderOptions& optio
 ncast_status Reader::set_up(const ReaderTable& table, const ReaderOptions& options) {
   const char* const function = "ncast_store_reader_create";
   table_ = table;
-  max_rows_ = options.max_rows;
+  max_rows_ = options.max_rows != 0 ? options.max_rows : default_max_rows;
   if (max_rows_ > UINT32_MAX)
     return fail(NCAST_INVALID_ARGUMENT, "%s: max_rows is %" PRIu64 ", more than %" PRIu32, function, max_rows_,
                 UINT32_MAX);
@@ -79,7 +71,8 @@ ncast_status Reader::set_up(const ReaderTable& table, const ReaderOptions& optio
     return fail(NCAST_INVALID_ARGUMENT, "%s: there is no kernel for this table's codec", function);
   GatherMachine machine = {};
   RETURN_IF_CUDA_FAILED(function, find_gather_machine(&machine));
-  sms_ = std::min(options.sms != 0 ? options.sms : default_sms, machine.sms);
+  machine_sms_ = machine.sms;
+  sms_ = options.sms != 0 ? options.sms : default_sms;
 
   const bool is_coded = kernel_.staged_bytes != 0;
   const uint64_t slot_bytes = table.stride != 0 ? (is_coded ? table.stride : format_.row_bytes) : table.typical_bytes;
@@ -118,7 +111,8 @@ ncast_status Reader::set_up(const ReaderTable& table, const ReaderOptions& optio
   RETURN_IF_CUDA_FAILED(function, map(&places.headers));
   RETURN_IF_CUDA_FAILED(function, map(&places.entries));
   if (table.started != nullptr) {
-    words_ = {table.row_count, table.redirects};
+    // Without offsets, all rows are known.
+    words_ = {table.row_count, table.redirects, table.stride != 0 ? UINT64_MAX : table.rows};
     base_.reader = {table.started, table.finished, &device_words_->state, &device_words_->calls,
                     &device_words_->ended_ctas};
     RETURN_IF_CUDA_FAILED(function, map(&words_.row_count));
@@ -131,7 +125,7 @@ ncast_status Reader::set_up(const ReaderTable& table, const ReaderOptions& optio
   }
   if (table.stride == 0) {
     const size_t bytes = (table.rows + 1) * sizeof *table.offsets;
-    RETURN_IF_CUDA_FAILED(function, allocate(&offsets_, bytes));
+    RETURN_IF_CUDA_FAILED(function, allocate(&offsets_, (table.capacity + 1) * sizeof *table.offsets));
     RETURN_IF_CUDA_FAILED(function, cudaMemcpy(offsets_, table.offsets, bytes, cudaMemcpyHostToDevice));
     places.offsets = offsets_;
   }
@@ -157,13 +151,8 @@ ncast_status Reader::set_up(const ReaderTable& table, const ReaderOptions& optio
     RETURN_IF_CUDA_FAILED(function, allocate(&order_workspace_, order_bytes_));
   }
 
-  RETURN_IF_CUDA_FAILED(function, allocate(&staging_, chunks * chunk_bytes));
-  RETURN_IF_CUDA_FAILED(function, cudaStreamCreateWithFlags(&copies_, cudaStreamNonBlocking));
-  RETURN_IF_CUDA_FAILED(function, cudaEventCreateWithFlags(&started_, cudaEventDisableTiming));
-  for (int i = 0; i < chunks; ++i) {
-    RETURN_IF_CUDA_FAILED(function, cudaEventCreateWithFlags(&copied_[i], cudaEventDisableTiming));
-    RETURN_IF_CUDA_FAILED(function, cudaEventCreateWithFlags(&decoded_[i], cudaEventDisableTiming));
-  }
+  RETURN_IF_CUDA_FAILED(function, index_copies_.allocate(max_rows_ * sizeof(int64_t)));
+  RETURN_IF_CUDA_FAILED(function, ring_.allocate(chunk_bytes));
   RETURN_IF_CUDA_FAILED(function, cudaDeviceSynchronize());
   return NCAST_OK;
 }
@@ -174,27 +163,6 @@ Reader::~Reader() {
   cudaFree(offsets_);
   cudaFree(masks_);
   cudaFree(order_workspace_);
-  cudaFree(staging_);
-  if (copies_ != nullptr) cudaStreamDestroy(copies_);
-  if (started_ != nullptr) cudaEventDestroy(started_);
-  for (int i = 0; i < chunks; ++i) {
-    if (copied_[i] != nullptr) cudaEventDestroy(copied_[i]);
-    if (decoded_[i] != nullptr) cudaEventDestroy(decoded_[i]);
-  }
-}
-
-ncast_status Reader::check_output(const char* function, const void* out, uint64_t out_stride) const {
-  const uint32_t elem_bytes = format_.elem_bytes;
-  if (out == nullptr) return fail(NCAST_INVALID_ARGUMENT, "%s: out is NULL", function);
-  if (reinterpret_cast<uintptr_t>(out) % elem_bytes != 0 || out_stride % elem_bytes != 0)
-    return fail(NCAST_INVALID_ARGUMENT,
-                "%s: out is %p with a stride of %" PRIu64 " bytes; both must be multiples of an element, %" PRIu32
-                " bytes",
-                function, out, out_stride, elem_bytes);
-  if (out_stride < format_.row_bytes)
-    return fail(NCAST_INVALID_ARGUMENT, "%s: out_stride is %" PRIu64 " bytes, less than a row (%" PRIu32 ")", function,
-                out_stride, format_.row_bytes);
-  return NCAST_OK;
 }
 
 GatherArguments Reader::arguments(void* out, uint64_t out_stride) const {
@@ -207,96 +175,116 @@ GatherArguments Reader::arguments(void* out, uint64_t out_stride) const {
   return arguments;
 }
 
+cudaError_t Reader::learn_rows(uint64_t rows, cudaStream_t stream) {
+  if (offsets_ == nullptr || rows <= words_.known_rows || base_.reader.started == nullptr) return cudaSuccess;
+  // A captured copy would not have run before calls that are not captured.
+  cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
+  RETURN_CUDA_ERROR(cudaStreamIsCapturing(stream, &capture));
+  if (capture != cudaStreamCaptureStatusNone) return cudaSuccess;
+  const uint64_t known = words_.known_rows;
+  RETURN_CUDA_ERROR(cudaMemcpyAsync(offsets_ + known + 1, table_.offsets + known + 1, (rows - known) * sizeof *offsets_,
+                                    cudaMemcpyHostToDevice, stream));
+  words_.known_rows = rows;
+  return cudaSuccess;
+}
+
 cudaError_t Reader::start(cudaStream_t stream) {
   if (base_.reader.started == nullptr) return cudaSuccess;
   return start_call(base_.reader, words_, &device_words_->state, stream);
 }
 
-ncast_status Reader::gather(const void* indices, uint32_t index_bytes, uint64_t count, void* out, uint64_t out_stride,
-                            cudaStream_t stream) {
-  const char* const function = "ncast_store_reader_gather";
-  if (count == 0) return NCAST_OK;
-  if (index_bytes != 4 && index_bytes != 8)
-    return fail(NCAST_INVALID_ARGUMENT, "%s: index_bytes is %" PRIu32 ", not 4 or 8", function, index_bytes);
-  if (indices == nullptr || reinterpret_cast<uintptr_t>(indices) % index_bytes != 0)
-    return fail(NCAST_INVALID_ARGUMENT, "%s: indices is %p, not an address of %" PRIu32 "-byte integers", function,
-                indices, index_bytes);
-  if (count > max_rows_)
-    return fail(NCAST_INVALID_ARGUMENT, "%s: count is %" PRIu64 ", but the reader was created for %" PRIu64 " rows",
-                function, count, max_rows_);
-  if (const ncast_status status = check_output(function, out, out_stride); status != NCAST_OK) return status;
+uint32_t Reader::sms_of(const RowTarget& target) const {
+  return std::min(target.sms != 0 ? target.sms : sms_, machine_sms_);
+}
 
-  GatherArguments call = arguments(out, out_stride);
+ncast_status Reader::gather(const Indices& indices, uint64_t rows, const RowTarget& target) {
+  const char* const function = "ncast_store_reader_gather";
+  if (indices.count == 0) return NCAST_OK;
+  const uint32_t index_bytes = indices.index_bytes;
+  if (indices.on_host) {
+    cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
+    RETURN_IF_CUDA_FAILED(function, cudaStreamIsCapturing(target.stream, &capture));
+    if (capture != cudaStreamCaptureStatusNone)
+      return fail(NCAST_UNSUPPORTED, "%s: indices in host memory cannot be captured: copy them to the GPU first",
+                  function);
+  } else if (reinterpret_cast<uintptr_t>(indices.data) % index_bytes != 0) {
+    return fail(NCAST_INVALID_ARGUMENT, "%s: indices is %p, not an address of %" PRIu32 "-byte integers", function,
+                indices.data, index_bytes);
+  }
+  RETURN_IF_CUDA_FAILED(function, learn_rows(rows, target.stream));
+  for (uint64_t first = 0; first < indices.count; first += max_rows_) {
+    const uint64_t count = std::min(max_rows_, indices.count - first);
+    const void* piece = static_cast<const char*>(indices.data) + first * index_bytes;
+    if (indices.on_host)
+      RETURN_IF_CUDA_FAILED(function, index_copies_.copy(piece, count * index_bytes, target.stream, &piece));
+    char* const out = static_cast<char*>(target.out) + first * target.stride;
+    RETURN_IF_CUDA_FAILED(function, gather_piece(piece, index_bytes, count, out, target));
+  }
+  return NCAST_OK;
+}
+
+cudaError_t Reader::gather_piece(const void* indices, uint32_t index_bytes, uint64_t count, char* out,
+                                 const RowTarget& target) {
+  GatherArguments call = arguments(out, target.stride);
   call.selection.indices = indices;
   call.selection.index_bytes = index_bytes;
   call.selection.count = count;
   // Before the start, because writers wait for calls that have started.
   if (is_ordered_ && count >= ordered_rows) {
-    RETURN_IF_CUDA_FAILED(function,
-                          order_by_page(indices, index_bytes, count, order_, order_workspace_, order_bytes_, stream));
+    RETURN_CUDA_ERROR(
+        order_by_page(indices, index_bytes, count, order_, order_workspace_, order_bytes_, target.stream));
     call.selection.order = reinterpret_cast<const uint32_t*>(order_workspace_);
   }
-  RETURN_IF_CUDA_FAILED(function, start(stream));
-  RETURN_IF_CUDA_FAILED(function, launch_gather(kernel_, call, sms_, stream));
-  return NCAST_OK;
+  RETURN_CUDA_ERROR(start(target.stream));
+  return launch_gather(kernel_, call, sms_of(target), target.stream);
 }
 
-ncast_status Reader::fetch(uint64_t first, uint64_t count, int64_t step, void* out, uint64_t out_stride,
-                           cudaStream_t stream) {
+ncast_status Reader::fetch(uint64_t first, uint64_t count, int64_t step, uint64_t rows, const RowTarget& target) {
   const char* const function = "ncast_store_reader_fetch";
   if (count == 0) return NCAST_OK;
-  if (const ncast_status status = check_output(function, out, out_stride); status != NCAST_OK) return status;
   if (count > UINT32_MAX)
     return fail(NCAST_INVALID_ARGUMENT, "%s: count is %" PRIu64 ", more than %" PRIu32, function, count, UINT32_MAX);
-  RETURN_IF_CUDA_FAILED(function, start(stream));
+  RETURN_IF_CUDA_FAILED(function, learn_rows(rows, target.stream));
+  RETURN_IF_CUDA_FAILED(function, start(target.stream));
   const uint64_t bytes = table_.stride != 0 ? count * table_.stride
                          : step == 1
                              ? uint64_t{table_.offsets[first + count] - table_.offsets[first]} * table_.unit_bytes
                              : 0;
   if (step == 1 && bytes >= copied_bytes && 2 * base_.shape.spare_area < chunk_bytes) {
-    RETURN_IF_CUDA_FAILED(function, fetch_by_copy_engine(first, count, static_cast<char*>(out), out_stride, stream));
+    RETURN_IF_CUDA_FAILED(function, fetch_by_copy_engine(first, count, target));
     return NCAST_OK;
   }
-  GatherArguments call = arguments(out, out_stride);
+  GatherArguments call = arguments(target.out, target.stride);
   call.selection.first = first;
   call.selection.step = step;
   call.selection.count = count;
-  RETURN_IF_CUDA_FAILED(function, launch_gather(kernel_, call, sms_, stream));
+  RETURN_IF_CUDA_FAILED(function, launch_gather(kernel_, call, sms_of(target), target.stream));
   return NCAST_OK;
 }
 
 // The copy engine moves chunks of slots to the staging ring while the kernel decodes the previous ones.
-cudaError_t Reader::fetch_by_copy_engine(uint64_t first, uint64_t count, char* out, uint64_t out_stride,
-                                         cudaStream_t stream) {
-  RETURN_CUDA_ERROR(cudaEventRecord(started_, stream));
-  RETURN_CUDA_ERROR(cudaStreamWaitEvent(copies_, started_, 0));
+cudaError_t Reader::fetch_by_copy_engine(uint64_t first, uint64_t count, const RowTarget& target) {
+  RETURN_CUDA_ERROR(ring_.begin(target.stream));
   const uint64_t end = first + count;
-  int chunk = 0;
-  for (uint64_t row = first; row < end; ++chunk) {
+  for (uint64_t row = first; row < end;) {
     const auto [next, begin, bytes] = slice_chunk(table_, row, end, chunk_bytes);
-    const int place = chunk % chunks;
-    char* const staged = staging_ + place * chunk_bytes;
-    if (chunk >= chunks) RETURN_CUDA_ERROR(cudaStreamWaitEvent(copies_, decoded_[place], 0));
-    RETURN_CUDA_ERROR(cudaMemcpyAsync(staged, table_.slots + begin, bytes, cudaMemcpyHostToDevice, copies_));
-    RETURN_CUDA_ERROR(cudaEventRecord(copied_[place], copies_));
-    RETURN_CUDA_ERROR(cudaStreamWaitEvent(stream, copied_[place], 0));
-
-    GatherArguments call = arguments(out + (row - first) * out_stride, out_stride);
+    char* staged = nullptr;
+    RETURN_CUDA_ERROR(ring_.copy(table_.slots + begin, bytes, target.stream, &staged));
+    GatherArguments call = arguments(static_cast<char*>(target.out) + (row - first) * target.stride, target.stride);
     // Only the last chunk's kernel ends the call.
     if (next != end) call.reader.finished = nullptr;
     call.places.slots = staged - begin;
     call.selection.first = row;
     call.selection.step = 1;
     call.selection.count = next - row;
-    RETURN_CUDA_ERROR(launch_gather(kernel_, call, sms_, stream));
-    if (next != end) RETURN_CUDA_ERROR(cudaEventRecord(decoded_[place], stream));
+    RETURN_CUDA_ERROR(launch_gather(kernel_, call, sms_of(target), target.stream));
+    RETURN_CUDA_ERROR(ring_.release(target.stream));
     row = next;
   }
   return cudaSuccess;
 }
 
-ncast_status Reader::counters(GatherCounters* counters, cudaStream_t stream) {
-  const char* const function = "ncast_store_reader_counters";
+ncast_status Reader::counters(const char* function, GatherCounters* counters, cudaStream_t stream) {
   RETURN_IF_CUDA_FAILED(
       function, cudaMemcpyAsync(counters, &device_words_->counters, sizeof *counters, cudaMemcpyDeviceToHost, stream));
   RETURN_IF_CUDA_FAILED(function, cudaStreamSynchronize(stream));

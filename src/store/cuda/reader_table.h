@@ -13,7 +13,7 @@ struct ReaderTable {
   const Model* model;
   const uint8_t* slots;     // 128-byte aligned; 16 bytes after the last slot or payload are readable
   uint64_t stride;          // 0: packed
-  const uint32_t* offsets;  // packed: rows + 1
+  const uint32_t* offsets;  // packed: capacity + 1, of which those of existing rows are valid
   uint32_t unit_bytes;      // of the offsets; a multiple of 4
   const uint32_t* headers;  // coder raw: one word per row; NULL if no row can move
   const uint8_t* entries;   // of the overflow area; 16-byte aligned

@@ -77,6 +77,7 @@ class Fixture {
   uint64_t row_bytes() const { return model_->shape.row_bytes(); }
   Reader& reader() { return *reader_; }
   cudaStream_t stream() const { return stream_; }
+  RowTarget target(void* out, uint64_t stride) const { return {out, stride, 0, stream_}; }
   uint64_t calls_started() { return word(1); }
   uint64_t calls_ended() { return word(2); }
 
@@ -97,7 +98,7 @@ class Fixture {
   void check_fetch(uint64_t first, uint64_t count, int64_t step) {
     DeviceArray<char> out(count * row_bytes());
     CHECK_CUDA(cudaMemset(out.data(), 0xee, count * row_bytes()));
-    CHECK_OK(reader_->fetch(first, count, step, out.data(), row_bytes(), stream_));
+    CHECK_OK(reader_->fetch(first, count, step, rows(), target(out.data(), row_bytes())));
     std::vector<int64_t> indices;
     for (uint64_t i = 0; i < count; ++i)
       indices.push_back(static_cast<int64_t>(first) + static_cast<int64_t>(i) * step);
@@ -174,17 +175,18 @@ void check_sample(const std::string& name, const Model& model, std::vector<Bytes
 
   const uint64_t gap = 3 * ncast_dtype_bytes(model.shape.dtype), stride = table.row_bytes() + gap;
   DeviceArray<char> out(stride * indices.size());
-  CHECK_OK(
-      table.reader().gather(wide_on_device.data(), 8, indices.size(), out.data(), table.row_bytes(), table.stream()));
+  CHECK_OK(table.reader().gather({wide_on_device.data(), 8, indices.size(), false}, table.rows(),
+                                 table.target(out.data(), table.row_bytes())));
   table.check(out.data(), indices, table.row_bytes());
-  CHECK_OK(table.reader().gather(narrow_on_device.data(), 4, indices.size(), out.data(), stride, table.stream()));
+  CHECK_OK(table.reader().gather({narrow_on_device.data(), 4, indices.size(), false}, table.rows(),
+                                 table.target(out.data(), stride)));
   table.check(out.data(), indices, stride);
   table.check_fetch(1, table.rows() - 1, 1);
   table.check_fetch(7, 100, 3);
   table.check_fetch(99, 100, -1);
 
   GatherCounters counters = {};
-  CHECK_OK(table.reader().counters(&counters, table.stream()));
+  CHECK_OK(table.reader().counters("counters", &counters, table.stream()));
   CHECK(counters.bad_indices == 8);
   CHECK(counters.corrupt_rows == 0);
   CHECK(counters.rows == 8000 + table.rows() - 1 + 200);
@@ -217,8 +219,9 @@ TEST_CASE("captured gathers and fetches read the table again in every replay") {
   cudaGraph_t graph = nullptr;
   cudaGraphExec_t executable = nullptr;
   CHECK_CUDA(cudaStreamBeginCapture(table.stream(), cudaStreamCaptureModeThreadLocal));
-  CHECK_OK(table.reader().gather(on_device.data(), 8, indices.size(), gathered.data(), 512, table.stream()));
-  CHECK_OK(table.reader().fetch(0, table.rows(), 1, fetched.data(), 512, table.stream()));
+  CHECK_OK(table.reader().gather({on_device.data(), 8, indices.size(), false}, table.rows(),
+                                 table.target(gathered.data(), 512)));
+  CHECK_OK(table.reader().fetch(0, table.rows(), 1, table.rows(), table.target(fetched.data(), 512)));
   CHECK_CUDA(cudaStreamEndCapture(table.stream(), &graph));
   CHECK_CUDA(cudaGraphInstantiate(&executable, graph, 0));
   std::vector<int64_t> all;

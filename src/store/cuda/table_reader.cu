@@ -1,0 +1,210 @@
+#include <cinttypes>
+#include <utility>
+
+#include "narrowcast/codec.h"
+#include "status/error.h"
+#include "store/cuda/cuda_errors.h"
+#include "store/cuda/registered_memory.h"
+#include "store/cuda/table_reader.h"
+#include "store/file/header.h"
+
+namespace narrowcast::store::cuda {
+namespace {
+
+constexpr const char* creator = "ncast_store_reader_create";
+
+// Makes a device current.
+class DeviceScope {
+ public:
+  explicit DeviceScope(int device) {
+    if (cudaGetDevice(&before_) == cudaSuccess && before_ != device) cudaSetDevice(device);
+  }
+  ~DeviceScope() { cudaSetDevice(before_); }
+  DeviceScope(const DeviceScope&) = delete;
+  DeviceScope& operator=(const DeviceScope&) = delete;
+
+ private:
+  int before_ = 0;
+};
+
+}  // namespace
+
+ncast_status TableReader::create(Table& table, const ReaderOptions& options, std::unique_ptr<TableReader>* reader) {
+  std::unique_ptr<TableReader> created(new TableReader(table));
+  RETURN_IF_CUDA_FAILED(creator, cudaGetDevice(&created->device_));
+  RETURN_IF_CUDA_FAILED(creator, cudaFree(nullptr));  // there is a GPU
+  if (const ncast_status status = register_memory(creator, table); status != NCAST_OK) return status;
+  const ncast_status status =
+      table.view.layout == Layout::blocks ? created->open_frames(options) : created->open_rows(options);
+  if (status == NCAST_OK) *reader = std::move(created);
+  return status;
+}
+
+ncast_status TableReader::open_rows(const ReaderOptions& options) {
+  const TableView& view = table_.view;
+  ReaderTable seen = {};
+  seen.model = &table_.model->model();
+  seen.slots = view.data;
+  seen.stride = view.layout == Layout::stride ? view.stride : 0;
+  seen.offsets = view.offsets;
+  seen.unit_bytes = view.unit;
+  seen.headers = view.row_words;
+  seen.entries = view.entries;
+  seen.entry_stride = view.entry_stride;
+  seen.entry_count = view.entry_count;
+  seen.typical_bytes = view.usual_bytes;
+  seen.capacity = view.capacity;
+  seen.rows = table_.rows();
+  if (table_.writer != nullptr) {
+    context_ = table_.readers.claim();
+    if (context_ == max_readers) {
+      return fail(NCAST_TOO_SMALL, "%s: %s has %" PRIu32 " readers, which is the maximum", creator, table_.name.c_str(),
+                  max_readers);
+    }
+    ReaderWords& words = view.readers[context_];
+    seen.row_count = &view.control->rows;
+    seen.redirects = view.row_words != nullptr ? &view.control->any_redirect : nullptr;
+    seen.started = &words.started;
+    seen.finished = &words.finished;
+  }
+  return Reader::create(seen, options, &rows_);
+}
+
+ncast_status TableReader::open_frames(const ReaderOptions& options) {
+  const TableView& view = table_.view;
+  const auto* const offsets = reinterpret_cast<const uint64_t*>(view.offsets);
+  FrameTable frames = {};
+  frames.frames = view.data;
+  frames.offsets = offsets;
+  frames.frame_count = file::frames_of(table_.header);
+  frames.dtype = static_cast<ncast_dtype>(table_.header.dtype);
+  frames.frame_elems = view.stride;
+  frames.elems = table_.header.rows * table_.header.row_elems();
+  frames.row_bytes = view.row_bytes;
+  if (frames.frame_count != 0) {
+    ncast_frame_info info = {};
+    info.struct_bytes = sizeof info;
+    if (ncast_inspect(view.data, offsets[1], &info) != NCAST_OK)
+      return fail(NCAST_CORRUPT, "%s: the first frame of %s is damaged", creator, table_.name.c_str());
+    frames.codec = info.codec;
+  }
+  return FrameReader::create(frames, options.sms, &frames_);
+}
+
+TableReader::~TableReader() {
+  const DeviceScope scope(device_);
+  if (rows_ != nullptr || frames_ != nullptr) cudaDeviceSynchronize();
+  rows_.reset();
+  frames_.reset();
+  if (context_ != max_readers) table_.readers.release(context_);
+}
+
+ncast_status TableReader::check_target(const char* function, const RowTarget& target, uint64_t count) const {
+  int device = 0;
+  RETURN_IF_CUDA_FAILED(function, cudaGetDevice(&device));
+  if (device != device_)
+    return fail(NCAST_INVALID_ARGUMENT, "%s: the reader is of device %d, but device %d is current", function, device_,
+                device);
+  if (count == 0) return NCAST_OK;
+  if (target.out == nullptr) return fail(NCAST_INVALID_ARGUMENT, "%s: out is NULL", function);
+  const uint64_t value_bytes = ncast_dtype_bytes(static_cast<ncast_dtype>(table_.header.dtype));
+  if (reinterpret_cast<uintptr_t>(target.out) % value_bytes != 0 || target.stride % value_bytes != 0)
+    return fail(NCAST_INVALID_ARGUMENT,
+                "%s: out is %p with a stride of %" PRIu64 " bytes; both must be multiples of a value, %" PRIu64
+                " bytes",
+                function, target.out, target.stride, value_bytes);
+  if (target.stride < table_.view.row_bytes)
+    return fail(NCAST_INVALID_ARGUMENT, "%s: out_stride is %" PRIu64 " bytes, less than a row (%" PRIu64 ")", function,
+                target.stride, table_.view.row_bytes);
+  return NCAST_OK;
+}
+
+ncast_status TableReader::gather(const Indices& indices, const RowTarget& target) {
+  const char* const function = "ncast_store_reader_gather";
+  const std::lock_guard lock(mutex_);
+  if (const ncast_status status = check_target(function, target, indices.count); status != NCAST_OK) return status;
+  const uint64_t rows = table_.rows();
+  RowList list;
+  list.indices = indices.data;
+  list.index_bytes = indices.index_bytes;
+  if (indices.on_host) {
+    if (const ncast_status status = check_rows(function, list, indices.count, rows); status != NCAST_OK) return status;
+  }
+  ++gathers_;
+  if (rows_ != nullptr) return rows_->gather(indices, rows, target);
+  if (!indices.on_host)
+    return fail(NCAST_UNSUPPORTED,
+                "%s: %s has the layout blocks, from which GPUs gather only with indices in host memory", function,
+                table_.name.c_str());
+  frame_rows_ += indices.count;
+  return frames_->read(function, list, indices.count, target);
+}
+
+ncast_status TableReader::fetch(uint64_t first, uint64_t count, int64_t step, const RowTarget& target) {
+  const char* const function = "ncast_store_reader_fetch";
+  const std::lock_guard lock(mutex_);
+  if (const ncast_status status = check_target(function, target, count); status != NCAST_OK) return status;
+  const uint64_t rows = table_.rows();
+  RowList list;
+  list.first = first;
+  list.step = step;
+  if (const ncast_status status = check_rows(function, list, count, rows); status != NCAST_OK) return status;
+  ++fetches_;
+  if (rows_ != nullptr) return rows_->fetch(first, count, step, rows, target);
+  frame_rows_ += count;
+  return frames_->read(function, list, count, target);
+}
+
+ncast_status TableReader::read_counters(const char* function, ncast_store_reader_counters* counters,
+                                        cudaStream_t stream) {
+  *counters = {};
+  counters->gathers = gathers_;
+  counters->fetches = fetches_;
+  if (rows_ != nullptr) {
+    GatherCounters sums = {};
+    if (const ncast_status status = rows_->counters(function, &sums, stream); status != NCAST_OK) return status;
+    counters->rows_read = sums.rows;
+    counters->fetched_bytes = sums.fetched_bytes;
+    counters->overflow_rows_read = sums.redirected_rows;
+    counters->bad_indices = sums.bad_indices;
+    counters->damaged_rows_read = sums.corrupt_rows;
+    return NCAST_OK;
+  }
+  bool is_damaged = false;
+  if (const ncast_status status = frames_->take_damage(function, &is_damaged, stream); status != NCAST_OK)
+    return status;
+  damaged_frames_ += is_damaged ? 1 : 0;
+  counters->rows_read = frame_rows_;
+  counters->fetched_bytes = frames_->fetched_bytes();
+  counters->damaged_rows_read = damaged_frames_;
+  return NCAST_OK;
+}
+
+ncast_status TableReader::counters(const char* function, ncast_store_reader_counters* counters, cudaStream_t stream) {
+  const std::lock_guard lock(mutex_);
+  const DeviceScope scope(device_);
+  return read_counters(function, counters, stream);
+}
+
+ncast_status TableReader::check(cudaStream_t stream) {
+  const char* const function = "ncast_store_reader_check";
+  const std::lock_guard lock(mutex_);
+  const DeviceScope scope(device_);
+  ncast_store_reader_counters now = {};
+  if (const ncast_status status = read_counters(function, &now, stream); status != NCAST_OK) return status;
+  const uint64_t bad = now.bad_indices - std::exchange(checked_bad_indices_, now.bad_indices);
+  const uint64_t damaged = now.damaged_rows_read - std::exchange(checked_damaged_rows_, now.damaged_rows_read);
+  if (damaged != 0) {
+    if (frames_ != nullptr)
+      return fail(NCAST_CORRUPT, "%s: a frame of %s could not be decoded", function, table_.name.c_str());
+    return fail(NCAST_CORRUPT, "%s: %" PRIu64 " rows of %s could not be decoded", function, damaged,
+                table_.name.c_str());
+  }
+  if (bad != 0) {
+    return fail(NCAST_INVALID_ARGUMENT, "%s: %" PRIu64 " indices had no row in %s, which has %" PRIu64 " rows",
+                function, bad, table_.name.c_str(), table_.rows());
+  }
+  return NCAST_OK;
+}
+
+}  // namespace narrowcast::store::cuda

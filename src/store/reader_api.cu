@@ -1,0 +1,115 @@
+// The functions of store_cuda.h: argument checks.
+#include <cstddef>
+#include <memory>
+
+#include "narrowcast/store_cuda.h"
+#include "status/error.h"
+#include "status/sized_struct.h"
+#include "store/cuda/table_reader.h"
+#include "store/handle.h"
+
+namespace cuda = narrowcast::store::cuda;
+using narrowcast::fail;
+using narrowcast::guarded;
+
+struct ncast_store_reader {
+  std::unique_ptr<cuda::TableReader> reader;
+};
+
+namespace {
+
+ncast_status is_null(const char* function, const char* argument) {
+  return fail(NCAST_INVALID_ARGUMENT, "%s: %s is NULL", function, argument);
+}
+
+ncast_status read_options(const char* function, const ncast_store_read_options* options, uint32_t known_flags,
+                          ncast_store_read_options* read) {
+  *read = {};
+  if (options == nullptr) return NCAST_OK;
+  constexpr size_t shortest_bytes = offsetof(ncast_store_read_options, sms);
+  if (const ncast_status status = narrowcast::read_struct("options", *options, shortest_bytes, read);
+      status != NCAST_OK)
+    return status;
+  if ((read->flags & ~known_flags) != 0)
+    return fail(NCAST_INVALID_ARGUMENT, "%s: options.flags has bits that do not apply: 0x%x", function, read->flags);
+  return NCAST_OK;
+}
+
+}  // namespace
+
+extern "C" {
+
+ncast_status ncast_store_reader_create(ncast_store* store, const ncast_store_reader_options* options,
+                                       ncast_store_reader** reader) {
+  constexpr const char* function = "ncast_store_reader_create";
+  if (store == nullptr) return is_null(function, "store");
+  if (reader == nullptr) return is_null(function, "reader");
+  return guarded(function, [&] {
+    ncast_store_reader_options given = {};
+    if (options != nullptr) {
+      constexpr size_t shortest_bytes = offsetof(ncast_store_reader_options, max_rows);
+      if (const ncast_status status = narrowcast::read_struct("options", *options, shortest_bytes, &given);
+          status != NCAST_OK)
+        return status;
+    }
+    auto opened = std::make_unique<ncast_store_reader>();
+    const ncast_status status =
+        cuda::TableReader::create(*store->table, {given.max_rows, given.sms, false}, &opened->reader);
+    if (status == NCAST_OK) *reader = opened.release();
+    return status;
+  });
+}
+
+void ncast_store_reader_destroy(ncast_store_reader* reader) { delete reader; }
+
+ncast_status ncast_store_reader_gather(ncast_store_reader* reader, const void* indices, size_t index_bytes,
+                                       uint64_t count, void* out, uint64_t out_stride,
+                                       const ncast_store_read_options* options, ncast_stream stream) {
+  constexpr const char* function = "ncast_store_reader_gather";
+  if (reader == nullptr) return is_null(function, "reader");
+  if (index_bytes != 4 && index_bytes != 8)
+    return fail(NCAST_INVALID_ARGUMENT, "%s: index_bytes is %zu, not 4 or 8", function, index_bytes);
+  if (indices == nullptr && count != 0) return is_null(function, "indices");
+  return guarded(function, [&] {
+    ncast_store_read_options read;
+    if (const ncast_status status = read_options(function, options, NCAST_STORE_HOST_INDICES, &read);
+        status != NCAST_OK)
+      return status;
+    const bool on_host = (read.flags & NCAST_STORE_HOST_INDICES) != 0;
+    return reader->reader->gather({indices, static_cast<uint32_t>(index_bytes), count, on_host},
+                                  {out, out_stride, read.sms, static_cast<cudaStream_t>(stream)});
+  });
+}
+
+ncast_status ncast_store_reader_fetch(ncast_store_reader* reader, uint64_t first, uint64_t count, int64_t step,
+                                      void* out, uint64_t out_stride, const ncast_store_read_options* options,
+                                      ncast_stream stream) {
+  constexpr const char* function = "ncast_store_reader_fetch";
+  if (reader == nullptr) return is_null(function, "reader");
+  return guarded(function, [&] {
+    ncast_store_read_options read;
+    if (const ncast_status status = read_options(function, options, 0, &read); status != NCAST_OK) return status;
+    return reader->reader->fetch(first, count, step, {out, out_stride, read.sms, static_cast<cudaStream_t>(stream)});
+  });
+}
+
+ncast_status ncast_store_reader_get_counters(ncast_store_reader* reader, ncast_store_reader_counters* counters,
+                                             ncast_stream stream) {
+  constexpr const char* function = "ncast_store_reader_get_counters";
+  if (reader == nullptr) return is_null(function, "reader");
+  return guarded(function, [&] {
+    ncast_store_reader_counters filled;
+    if (const ncast_status status = reader->reader->counters(function, &filled, static_cast<cudaStream_t>(stream));
+        status != NCAST_OK)
+      return status;
+    return narrowcast::fill_struct(function, "counters", filled, counters);
+  });
+}
+
+ncast_status ncast_store_reader_check(ncast_store_reader* reader, ncast_stream stream) {
+  constexpr const char* function = "ncast_store_reader_check";
+  if (reader == nullptr) return is_null(function, "reader");
+  return guarded(function, [&] { return reader->reader->check(static_cast<cudaStream_t>(stream)); });
+}
+
+}  // extern "C"
