@@ -11,6 +11,7 @@ from threading import Barrier, BrokenBarrierError
 from typing import Any
 
 from ..comm import Communicator, unique_id
+from ..errors import AbortedError
 from ..plan import Plan
 from ..types import value_type
 from . import operations, samples
@@ -95,8 +96,9 @@ def run_plan(
         results: list[Any] = [_result(future) for future in futures]
     failures = [one for one in results if isinstance(one, BaseException)]
     if failures:
-        # A broken barrier only says that another rank failed.
-        raise next((one for one in failures if not isinstance(one, BrokenBarrierError)), failures[0])
+        # A broken barrier and an abort only say that another rank failed.
+        follows = (BrokenBarrierError, AbortedError)
+        raise next((one for one in failures if not isinstance(one, follows)), failures[0])
     calls = [(nbytes, in_place) for nbytes in sizes for in_place in places]
     return [
         Outcome(nbytes, in_place, 1e6 * max(own[i][0] for own in results), sum(own[i][1] for own in results))
