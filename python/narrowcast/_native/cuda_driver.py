@@ -41,7 +41,10 @@ def driver() -> ctypes.CDLL:
 
 def call(name: str, *arguments: Any) -> None:
     """Calls a function of the driver. Raises CudaError with the name of the error."""
-    status = getattr(driver(), name)(*arguments)
+    _check(name, getattr(driver(), name)(*arguments))
+
+
+def _check(name: str, status: int) -> None:
     if status:
         text = c_char_p()
         driver().cuGetErrorName(status, byref(text))
@@ -112,6 +115,19 @@ def copy_to_host(pointer: int, count_bytes: int, stream: int = 0) -> bytes:
     call("cuMemcpyDtoHAsync_v2", host, c_uint64(pointer), c_size_t(count_bytes), c_void_p(stream))
     call("cuStreamSynchronize", c_void_p(stream))
     return host.raw
+
+
+def copy_from_host(pointer: int, host: int, count_bytes: int, stream: int = 0) -> None:
+    """Enqueues a copy of host memory. Page-locked memory must not change until the stream has run it."""
+    _check("cuMemcpyHtoDAsync_v2", _copy_function()(pointer, host, count_bytes, stream))
+
+
+@functools.cache
+def _copy_function() -> Any:
+    # With types, the integers of a call need no conversion, which would take longer than the call.
+    function = driver()["cuMemcpyHtoDAsync_v2"]
+    function.argtypes = [c_uint64, c_void_p, c_size_t, c_void_p]
+    return function
 
 
 class DeviceBuffer:

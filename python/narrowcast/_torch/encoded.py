@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
+import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -9,13 +12,17 @@ from typing import Any
 import torch
 
 from .. import cuda
+from .._native.codecs import codec_number
 from ..codec import decode_batch, encode_batch, inspect
 from ..errors import CorruptError
 from ..types import value_type
+from .frame_reader import FrameReader, HostFrame, frame_reader
 from .host_memory import HostMemory, aligned
 
 # Raw bytes that are encoded at a time: with the frames in their final place, a bound of the extra memory.
 _BATCH_BYTES = 256 << 20
+# Values of a frame: a GPU decodes one while the next one is copied.
+_FRAME_BYTES = 8 << 20
 
 
 @dataclass(frozen=True)
@@ -37,9 +44,18 @@ class TensorInfo:
 @dataclass(frozen=True)
 class _Entry:
     info: TensorInfo
-    frame: torch.Tensor  # uint8, a view of memory
+    frames: list[torch.Tensor]  # of _FRAME_BYTES of values each, the last of fewer: uint8, views of memory
     value_type: str
     memory: HostMemory = field(repr=False)
+
+    @functools.cached_property
+    def host_frames(self) -> list[HostFrame]:
+        rest = self.info.raw_bytes - _FRAME_BYTES * (len(self.frames) - 1)
+        sizes = [_FRAME_BYTES] * (len(self.frames) - 1) + [rest]
+        return [
+            HostFrame.at(frame, self.info.codec, self.value_type, size)
+            for frame, size in zip(self.frames, sizes, strict=True)
+        ]
 
 
 class EncodedTensors(Mapping[str, torch.Tensor]):
@@ -66,24 +82,25 @@ class EncodedTensors(Mapping[str, torch.Tensor]):
         pinned: bool | None = None,
     ) -> None:
         self.device: torch.device = supported_device(device)
-        self._codec, self._threads = codec, threads
+        self._codec, self._threads = supported_codec(codec), threads
         self._pinned = self.device.type == "cuda" if pinned is None else pinned
         self._entries: dict[str, _Entry] = {}
         self._status: dict[torch.device, torch.Tensor] = {}
-        # All at once: the memory of a tensor that a lazy mapping has made could be reused, and be taken for shared.
-        held = dict(tensors)
-        stored: dict[Any, str] = {}
+        stored: dict[Any, tuple[str, weakref.ref[torch.Tensor]]] = {}
         owners: dict[str, str] = {}
         batch: dict[str, torch.Tensor] = {}
-        for name, tensor in held.items():
+        for name, tensor in tensors.items():
             reject_special(name, tensor)
             place = (tensor.device, tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype)
-            owners[name] = stored.setdefault(place, name) if tensor.numel() else name
-            if owners[name] == name:
+            owner, held = stored.get(place, (name, None))
+            # The memory of a tensor that a lazy mapping has made may be reused when it is gone.
+            if tensor.numel() == 0 or held is None or held() is None:
+                owner, stored[place] = name, (name, weakref.ref(tensor))
                 batch[name] = tensor
                 if sum(one.nbytes for one in batch.values()) >= _BATCH_BYTES:
                     self._add(batch)
                     batch = {}
+            owners[name] = owner
         self._add(batch)
         self._entries = {name: self._entries[owner] for name, owner in owners.items()}
 
@@ -92,17 +109,22 @@ class EncodedTensors(Mapping[str, torch.Tensor]):
         if not tensors:
             return
         contents = [one.detach().cpu().contiguous() for one in tensors.values()]
-        coded = [_as_values(one) for one in contents]
-        frames = encode_batch(coded, codec=self._codec, threads=self._threads)
-        memory = HostMemory(sum(aligned(frame.size) for frame in frames), pinned=self._pinned)
+        parts = [_parts(_as_values(one)) for one in contents]
+        made = encode_batch([one for own in parts for one in own], codec=self._codec, threads=self._threads)
+        frames = iter(made)
+        memory = HostMemory(sum(aligned(frame.size) for frame in made), pinned=self._pinned)
         offset = 0
-        for name, content, frame in zip(tensors, contents, frames, strict=True):
-            place = memory.tensor[offset : offset + frame.size]
-            place.copy_(torch.from_numpy(frame.view()))
-            offset += aligned(frame.size)
-            header = inspect(frame)
-            info = TensorInfo(content.shape, content.dtype, content.nbytes, frame.size, header.codec)
-            self._entries[name] = _Entry(info, place, header.dtype, memory)
+        for name, content, own in zip(tensors, contents, parts, strict=True):
+            places = []
+            for frame in itertools.islice(frames, len(own)):
+                place = memory.tensor[offset : offset + frame.size]
+                place.copy_(torch.from_numpy(frame.view()))
+                offset += aligned(frame.size)
+                places.append(place)
+            wire_bytes = sum(place.numel() for place in places)
+            header = inspect(places[0])
+            info = TensorInfo(content.shape, content.dtype, content.nbytes, wire_bytes, header.codec)
+            self._entries[name] = _Entry(info, places, header.dtype, memory)
 
     # What a mapping has.
 
@@ -131,30 +153,56 @@ class EncodedTensors(Mapping[str, torch.Tensor]):
         target = self.device if device is None else supported_device(device)
         entries = [self._entries[name] for name in names]
         outs = [torch.empty(one.info.shape, dtype=one.info.dtype, device=target) for one in entries]
-        if target.type == "cuda":
-            for entry, out in zip(entries, outs, strict=True):
-                self._decode_on_gpu(entry, out)
-        else:
-            values = [_as_values(out) for out in outs]
-            decode_batch([one.frame for one in entries], outs=values, threads=self._threads)
+        self._decode(entries, outs, target, None)
         return outs
 
-    def _decode_on_gpu(self, entry: _Entry, out: torch.Tensor) -> None:
-        if out.numel() == 0:
+    def read_into(self, outs: Mapping[str, torch.Tensor], *, reader: FrameReader | None = None) -> None:
+        """Decodes tensors into memory of the caller.
+
+        outs: contiguous tensors on one device, of the shapes and types of the encoded ones. On a GPU the calls are
+            enqueued on the current stream.
+
+        Raises KeyError for a name that does not exist, and ValueError if a tensor does not fit.
+        """
+        entries = [self._entries[name] for name in outs]
+        for (name, out), entry in zip(outs.items(), entries, strict=True):
+            if (out.shape, out.dtype) != (entry.info.shape, entry.info.dtype):
+                raise ValueError(
+                    f"the output for {name} has shape {tuple(out.shape)} and type {out.dtype}, "
+                    f"but the tensor has {tuple(entry.info.shape)} and {entry.info.dtype}"
+                )
+            if not out.is_contiguous():
+                raise ValueError(f"the output for {name} is not contiguous")
+        devices = {out.device for out in outs.values()}
+        if len(devices) > 1:
+            raise ValueError(f"the outputs are on several devices: {', '.join(sorted(map(str, devices)))}")
+        for device in devices:
+            self._decode(entries, list(outs.values()), supported_device(device), reader)
+
+    def _decode(
+        self, entries: list[_Entry], outs: list[torch.Tensor], device: torch.device, reader: FrameReader | None
+    ) -> None:
+        if device.type == "cuda":
+            self._decode_on_gpu(entries, outs, device, reader or frame_reader(device))
             return
-        if out.device not in self._status:
-            self._status[out.device] = torch.zeros(1, dtype=torch.int32, device=out.device)
+        frames = [frame for one in entries for frame in one.frames]
+        parts = [part for out in outs for part in _parts(_as_values(out))]
+        decode_batch(frames, outs=parts, threads=self._threads)
+
+    def _decode_on_gpu(
+        self, entries: list[_Entry], outs: list[torch.Tensor], device: torch.device, reader: FrameReader
+    ) -> None:
+        if device not in self._status:
+            self._status[device] = torch.zeros(1, dtype=torch.int32, device=device)
             # Other streams may decode before this one has set it to 0.
-            torch.cuda.current_stream(out.device).synchronize()
-        frame = entry.frame.to(out.device, non_blocking=True)
-        cuda.decode(
-            frame,
-            out=_as_values(out),
-            status=self._status[out.device],
-            stream=torch.cuda.current_stream(out.device),
-            codec=entry.info.codec,
-            dtype=entry.value_type,
-        )
+            torch.cuda.current_stream(device).synchronize()
+        frames: list[HostFrame] = []
+        places: list[int] = []
+        for entry, out in zip(entries, outs, strict=True):
+            if out.numel():
+                frames += entry.host_frames
+                places += range(out.data_ptr(), out.data_ptr() + out.nbytes, _FRAME_BYTES)
+        reader.read(frames, places, self._status[device])
 
     def check(self) -> None:
         """Waits for reads on GPUs and raises CorruptError if a frame in host memory has been damaged.
@@ -185,6 +233,11 @@ class EncodedTensors(Mapping[str, torch.Tensor]):
         """Wire bytes / raw bytes (smaller is better); None when there are no values."""
         return self.wire_bytes / self.raw_bytes if self.raw_bytes else None
 
+    @property
+    def largest_frame_bytes(self) -> int:
+        """Bytes of the largest frame in host memory: what `FrameReader.reserve` takes."""
+        return max((frame.numel() for one in self._entries.values() for frame in one.frames), default=0)
+
     def _unique(self) -> list[_Entry]:
         return list({id(one): one for one in self._entries.values()}.values())
 
@@ -199,6 +252,12 @@ def reject_special(name: str, tensor: torch.Tensor) -> None:
         raise ValueError(f"{name} is on the meta device: it has no values")
 
 
+def supported_codec(codec: str) -> str:
+    """The codec. Raises ValueError or InvalidArgumentError if frames cannot have it."""
+    codec_number(codec)
+    return codec
+
+
 def supported_device(device: Any) -> torch.device:
     """The device, with an index if it is a GPU. Raises ValueError for devices that cannot decode."""
     found = torch.device(device)
@@ -210,6 +269,11 @@ def supported_device(device: Any) -> torch.device:
         if found.index is None:
             found = torch.device("cuda", torch.cuda.current_device())
     return found
+
+
+def _parts(values: torch.Tensor) -> list[torch.Tensor]:
+    """The values of each frame of a contiguous tensor."""
+    return list(values.reshape(-1).split(max(_FRAME_BYTES // values.element_size(), 1))) if values.numel() else [values]
 
 
 def _as_values(tensor: torch.Tensor) -> torch.Tensor:

@@ -10,8 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from .._native.codecs import codec_number
-from .encoded import EncodedTensors, reject_special, supported_device
+from .encoded import EncodedTensors, reject_special, supported_codec, supported_device
 from .units import Released, Slot, Stored, Unit, parameters_of, unit_modules
 
 # Smaller parameters stay on the device: a frame has a header, and every fetch a latency.
@@ -53,7 +52,7 @@ def offload(
     """
     if not isinstance(module, nn.Module):
         raise TypeError(f"module is a {type(module).__name__}, not a torch.nn.Module")
-    codec_number(codec)
+    supported_codec(codec)
     if prefetch < 0 or min_bytes < 0:
         raise ValueError(f"prefetch is {prefetch} and min_bytes is {min_bytes}: both must be at least 0")
     first = next(module.parameters(), None)
@@ -191,6 +190,7 @@ class Offloaded:
             unit.active = max(unit.active - 1, 0)
             if unit.active == 0:
                 unit.release()
+                self._fetcher.left()
 
     def restore(self) -> nn.Module:
         """Decodes all parameters and removes the hooks: the module is as before, on the device. Returns it.
@@ -258,6 +258,9 @@ class _CpuFetcher:
     def finish(self, pending: Future[list[torch.Tensor]]) -> list[torch.Tensor]:
         return pending.result()
 
+    def left(self) -> None:
+        pass
+
     def close(self) -> None:
         self._thread.shutdown()
 
@@ -268,8 +271,19 @@ class _GpuFetcher:
     def __init__(self, device: torch.device) -> None:
         self._device = device
         self._stream = torch.cuda.Stream(device)
+        self._left: list[Any] = []  # events of units that have run, or will
+
+    def left(self) -> None:
+        """To be called when the forward of a unit was enqueued."""
+        event = torch.cuda.Event()
+        event.record(torch.cuda.current_stream(self._device))
+        self._left.append(event)
 
     def start(self, unit: Unit) -> tuple[list[torch.Tensor], Any]:
+        # The host may be far ahead of the GPU, and memory is not free before the GPU has used it: without waiting, the
+        # whole module would be allocated. The last unit may still run, so that the GPU does not wait for the host.
+        while len(self._left) > 1:
+            self._left.pop(0).synchronize()
         with torch.cuda.stream(self._stream):
             tensors = unit.read(self._device)
             done = torch.cuda.Event()

@@ -9,6 +9,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 if not torch.cuda.is_available():
     pytest.skip("this torch has no CUDA", allow_module_level=True)
 
+from narrowcast._torch.frame_reader import FrameReader  # noqa: E402
 from narrowcast.torch import EncodedTensors, offload  # noqa: E402
 from torch import nn  # noqa: E402
 
@@ -28,7 +29,7 @@ def test_tensors_keep_their_bits_shape_and_type(dtype, shape):
 
 def test_a_damaged_frame_is_found():
     encoded = EncodedTensors({"a": torch.randn(1 << 16)}, device="cuda")
-    encoded._entries["a"].frame[:32] = 0
+    encoded._entries["a"].frames[0][:32] = 0
     encoded["a"]
     with pytest.raises(narrowcast.CorruptError, match="host memory has been overwritten"):
         encoded.check()
@@ -59,15 +60,16 @@ def test_weights_are_on_the_gpu_only_while_they_are_used():
     model = nn.Sequential(*(nn.Linear(2048, 2048, bias=False) for _ in range(16))).cuda()
     layer_bytes = model[0].weight.nbytes
     offload(model, prefetch=1)
-    torch.cuda.synchronize()
-    torch.cuda.reset_peak_memory_stats()
-    before = torch.cuda.memory_allocated()
     with torch.inference_mode():
+        model(torch.ones(1, 2048, device="cuda"))
+        torch.cuda.synchronize()
+        torch.cuda.reset_peak_memory_stats()
+        before = torch.cuda.memory_allocated()
         for _ in range(3):
             model(torch.ones(1, 2048, device="cuda"))
-            torch.cuda.synchronize()
-    # Weights in use and fetched ahead, and frames on their way.
-    assert torch.cuda.max_memory_allocated() - before < 6 * layer_bytes
+    torch.cuda.synchronize()
+    # One in use, one fetched ahead, and one that the GPU may still use when the host is ahead of it.
+    assert torch.cuda.max_memory_allocated() - before < 3.5 * layer_bytes
 
 
 def test_a_module_moves_from_the_cpu_to_the_gpu():
@@ -78,3 +80,29 @@ def test_a_module_moves_from_the_cpu_to_the_gpu():
     offload(model, device="cuda")
     with torch.inference_mode():
         assert torch.equal(model(x.cuda()), expected)
+
+
+def test_graphs_fetch_in_every_replay():
+    reader = FrameReader(torch.device("cuda", 0), in_graphs=True)
+    tensors = {str(number): torch.randn(3_000_000, device="cuda") for number in range(9)}
+    encoded = EncodedTensors(tensors, device="cuda")
+    outs = {name: torch.empty_like(one) for name, one in tensors.items()}
+
+    def same():
+        torch.cuda.synchronize()
+        found = all(torch.equal(outs[name], one) for name, one in tensors.items())
+        for one in outs.values():
+            one.zero_()
+        return found
+
+    encoded.read_into(outs, reader=reader)
+    assert same()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        encoded.read_into(outs, reader=reader)
+    for _ in range(3):
+        graph.replay()
+        assert same()
+        encoded.read_into(outs, reader=reader)
+        assert same()
+    encoded.check()

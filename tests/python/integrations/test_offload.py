@@ -105,6 +105,31 @@ def test_tensors_of_a_lazy_mapping_are_not_tied(monkeypatch):
     assert [encoded[str(value)][0] for value in range(20)] == list(range(20))
 
 
+def test_tensors_are_read_into_memory_of_the_caller():
+    tensors = {"a": torch.randn(3, 50), "b": torch.randn(4).bfloat16(), "c": torch.randn(7) > 0}
+    encoded = EncodedTensors(tensors)
+    outs = {name: torch.empty_like(tensors[name]) for name in ("c", "a")}
+    encoded.read_into(outs)
+    assert all(torch.equal(out, tensors[name]) for name, out in outs.items())
+    encoded.read_into({})
+    with pytest.raises(KeyError):
+        encoded.read_into({"d": torch.empty(1)})
+
+
+@pytest.mark.parametrize(
+    ("out", "message"),
+    [
+        (torch.empty(50, 3), r"a has shape \(50, 3\)"),
+        (torch.empty(3, 50, dtype=torch.float64), "float64"),
+        (torch.empty(50, 3).T, "not contiguous"),
+        (torch.empty(3, 50, device="meta"), "meta: only cpu and cuda"),
+    ],
+)
+def test_outputs_that_do_not_fit_are_errors(out, message):
+    with pytest.raises(ValueError, match=message):
+        EncodedTensors({"a": torch.randn(3, 50)}).read_into({"a": out})
+
+
 def test_empty_tensors_are_not_tied():
     encoded = EncodedTensors({"a": torch.zeros(0), "b": torch.zeros(0)})
     assert [one.shape for one in encoded.values()] == [(0,), (0,)]
@@ -118,7 +143,7 @@ def test_bfloat16_weights_take_less_memory():
 
 def test_a_damaged_frame_is_found():
     encoded = EncodedTensors({"a": torch.randn(5000), "b": torch.ones(3)})
-    encoded._entries["a"].frame[2000] ^= 1
+    encoded._entries["a"].frames[0][2000] ^= 1
     with pytest.raises(narrowcast.CorruptError, match=r"frame 0.*checksum"):
         encoded["a"]
     assert torch.equal(encoded["b"], torch.ones(3))

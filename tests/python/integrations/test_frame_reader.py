@@ -1,0 +1,103 @@
+"""Copies of frames to a GPU, on simulated streams, one of which runs as early as events allow."""
+
+from __future__ import annotations
+
+import itertools
+import types
+
+import narrowcast
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+
+from narrowcast._torch import encoded as encoded_tensors  # noqa: E402
+from narrowcast._torch import frame_reader  # noqa: E402
+from narrowcast._torch.encoded import EncodedTensors  # noqa: E402
+from narrowcast._torch.frame_reader import FrameReader, HostFrame, pieces_of  # noqa: E402
+from simulated_streams import simulate  # noqa: E402
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture
+def streams(monkeypatch):
+    return simulate(monkeypatch)
+
+
+def read(reader, tensors, names=None):
+    entries = [tensors._entries[name] for name in names or tensors]
+    outs = [torch.empty(one.info.shape, dtype=one.info.dtype) for one in entries]
+    tensors._decode_on_gpu(entries, outs, CPU, reader)
+    return outs
+
+
+@pytest.mark.parametrize("piece_bytes", [1, 10_000, 1 << 20])
+@pytest.mark.parametrize("eager", ["copies", "decoding"])
+@pytest.mark.parametrize("in_graphs", [False, True])
+def test_frames_are_decoded_between_their_copy_and_the_next_one(streams, monkeypatch, in_graphs, eager, piece_bytes):
+    monkeypatch.setattr(frame_reader, "_PIECE_BYTES", piece_bytes)
+    monkeypatch.setattr(encoded_tensors, "_FRAME_BYTES", 1 << 14)
+    reader = FrameReader(CPU, in_graphs=in_graphs)
+    if eager == "copies":
+        streams.eager = reader._stream
+    torch.manual_seed(0)
+    values = {str(number): torch.randn(40_000 + 777 * number).bfloat16() for number in range(5)}
+    values |= {"empty": torch.zeros(0, 3), "bool": torch.randn(100) > 0, "one": torch.tensor(1.5)}
+    tensors = EncodedTensors(values)
+    found = [read(reader, tensors) for _ in range(3)]
+    streams.run()
+    for outs in found:
+        assert all(torch.equal(one, expected) for one, expected in zip(outs, values.values(), strict=True))
+
+
+def test_larger_frames_enlarge_the_staging_memory(streams, monkeypatch):
+    monkeypatch.setattr(frame_reader, "_PIECE_BYTES", 1000)
+    reader = FrameReader(CPU)
+    tensors = EncodedTensors(
+        {str(elems): torch.full((elems,), float(elems)) for elems in (100, 10_000, 1_000, 200_000)}
+    )
+    outs = []
+    for name in tensors:
+        outs += read(reader, tensors, [name])
+        # Memory is not freed before its frames were decoded.
+        assert name == "1000" or all((values == len(values)).all() for values in outs[:-1])
+    streams.run()
+    assert all((values == len(values)).all() for values in outs)
+
+
+def test_a_failed_decode_is_raised(streams, monkeypatch):
+    monkeypatch.setattr(frame_reader, "library", lambda: types.SimpleNamespace(ncast_cuda_decode=lambda *_: 1))
+    memory = torch.zeros(256, dtype=torch.uint8)
+    with pytest.raises(narrowcast.NarrowcastError):
+        FrameReader(CPU).read([HostFrame(memory.data_ptr(), 256, 0, 0, 1)], [0], torch.zeros(1, dtype=torch.int32))
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 700), st.booleans()), min_size=1, max_size=30),
+    st.integers(700, 3000),
+)
+def test_pieces_hold_every_frame_once_and_copy_neighbours_together(sizes, piece_bytes):
+    frames, place = [], 1 << 20
+    for size, apart in sizes:
+        place += 128 * apart
+        frames.append(HostFrame(place, size, 0, 0, 0))
+        place += -(-size // 128) * 128
+    pieces = list(pieces_of(frames, piece_bytes))
+    assert sum(len(piece.offsets) for piece in pieces) == len(frames)
+    done = iter(frames)
+    for piece in pieces:
+        copied = {}
+        for pointer, offset, count in piece.copies:
+            assert offset + count <= piece_bytes
+            copied.update({offset + number: pointer + number for number in range(count)})
+        held = [next(done) for _ in piece.offsets]
+        for frame, offset in zip(held, piece.offsets, strict=True):
+            assert offset % 128 == 0
+            assert all(copied[offset + number] == frame.pointer + number for number in range(frame.wire_bytes))
+        gaps = sum(
+            after.pointer != before.pointer + -(-before.wire_bytes // 128) * 128
+            for before, after in itertools.pairwise(held)
+        )
+        assert len(piece.copies) == 1 + gaps

@@ -1,0 +1,132 @@
+"""CUDA streams for tests without a GPU: their work is enqueued, and runs as early or as late as events allow.
+
+Memory of the GPU is host memory. `simulate` replaces the functions of torch and of the library that the modules of
+`narrowcast._torch` call.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import types
+
+import narrowcast
+import numpy as np
+import torch
+from narrowcast._native import cuda_driver
+from narrowcast._torch import frame_reader
+from narrowcast.types import BY_NUMBER
+
+
+class Streams:
+    """All streams of a test. The first one in `eager` runs as far as it can before the others go on."""
+
+    def __init__(self):
+        self.all = []
+        self.eager = None
+        self.main = self.current = Stream(self)
+
+    def run(self):
+        """Runs everything. Raises if streams wait for each other."""
+        first = self.eager or self.main
+        while any(one.work for one in self.all):
+            ran = [first.run(), *(one.step() for one in self.all if one is not first)]
+            assert any(ran), "the streams wait for each other"
+
+
+class Stream:
+    """A queue of work."""
+
+    def __init__(self, streams):
+        self.cuda_stream = self  # the handle, for calls of the library
+        self.streams = streams
+        self.work = []
+        streams.all.append(self)
+
+    def enqueue(self, work):
+        self.work.append((work, None))
+
+    def wait_event(self, event):
+        self.work.append((None, event.recorded))  # later records do not count
+
+    def wait_stream(self, other):
+        self.wait_event(Event(self.streams).record(other))
+
+    def record_event(self, event):
+        event.record(self)
+
+    def synchronize(self):
+        self.streams.run()
+
+    def step(self):
+        """Runs the next work, if it can run."""
+        if not self.work:
+            return False
+        work, awaited = self.work[0]
+        if awaited is not None and not awaited["done"]:
+            return False
+        self.work.pop(0)
+        if work is not None:
+            work()
+        return True
+
+    def run(self):
+        """Runs all work that can run."""
+        ran = False
+        while self.step():
+            ran = True
+        return ran
+
+
+class Event:
+    """A mark in the work of a stream."""
+
+    def __init__(self, streams):
+        self.streams = streams
+        self.recorded = None
+
+    def record(self, stream=None):
+        mark = self.recorded = {"done": False}
+        (stream or self.streams.current).enqueue(lambda: mark.update(done=True))
+        return self
+
+    def synchronize(self):
+        if self.recorded:
+            self.streams.run()
+
+
+def _copy(pointer, host, count_bytes, stream):
+    stream.enqueue(lambda: ctypes.memmove(pointer, host, count_bytes))
+
+
+def _decode(frame, frame_bytes, dtype, codec, elems, out, status, options, stream):
+    def run():
+        values = np.ctypeslib.as_array((ctypes.c_uint8 * (elems * BY_NUMBER[dtype].bytes)).from_address(out))
+        content = np.ctypeslib.as_array((ctypes.c_uint8 * frame_bytes).from_address(frame))
+        values[:] = narrowcast.decode(content).view(np.uint8).reshape(-1)
+
+    stream.enqueue(run)
+    return 0
+
+
+def simulate(monkeypatch):
+    """Replaces streams, copies and decoding until the test ends. Returns the streams."""
+    streams = Streams()
+
+    @contextlib.contextmanager
+    def stream_guard(stream):
+        before, streams.current = streams.current, stream
+        yield
+        streams.current = before
+
+    monkeypatch.setattr(torch.cuda, "Stream", lambda *_: Stream(streams))
+    monkeypatch.setattr(torch.cuda, "Event", lambda *_: Event(streams))
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda *_: streams.current)
+    monkeypatch.setattr(torch.cuda, "stream", stream_guard)
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda *_: streams.run())
+    monkeypatch.setattr(torch.cuda, "device", lambda _: contextlib.nullcontext())
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
+    monkeypatch.setattr(cuda_driver, "on_device", lambda _: contextlib.nullcontext())
+    monkeypatch.setattr(cuda_driver, "copy_from_host", _copy)
+    monkeypatch.setattr(frame_reader, "library", lambda: types.SimpleNamespace(ncast_cuda_decode=_decode))
+    return streams
