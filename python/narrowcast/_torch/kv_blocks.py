@@ -16,6 +16,7 @@ from ..codec import bound, decode_batch, encode_batch, inspect
 from ..errors import CorruptError
 from ..types import ValueType, value_type
 from .arena import Arena, Piece
+from .frame_reader import HostFrame, frame_reader
 from .host_memory import aligned
 
 _log = logging.getLogger(__name__)
@@ -45,7 +46,7 @@ class Finished:
 @dataclass(frozen=True)
 class _Stored:
     piece: Piece
-    codec: str
+    frame: HostFrame
 
 
 class EncodedBlocks:
@@ -68,18 +69,23 @@ class EncodedBlocks:
         codec: str = "window",
         threads: int = 0,
     ) -> None:
-        self._groups = [list(one) for one in groups]
-        self._block_bytes = [sum(pages.page_bytes for pages in group) for group in self._groups]
-        self._types = [_type_of(group, dtype) for group in self._groups]
-        devices = {pages.tensor.device for group in self._groups for pages in group}
+        self._block_bytes = [sum(pages.page_bytes for pages in group) for group in groups]
+        self._types = [_type_of(group, dtype) for group in groups]
+        self._pages = [_used(group) for group in groups]
+        devices = {pages.tensor.device for group in groups for pages in group}
         if len(devices) > 1:
             raise ValueError(f"the KV cache is on several devices: {', '.join(sorted(map(str, devices)))}")
         self._device = devices.pop() if devices else torch.device("cpu")
         self._codec, self._threads = codec, threads
         self._arena = Arena(capacity_bytes, pinned=self._device.type == "cuda")
         self._stored: dict[Any, _Stored] = {}
+        self._rows: dict[int, tuple[torch.Tensor, list[torch.Tensor]]] = {}
         self._warned = False
         self._raw_bytes = 0
+        self._status: torch.Tensor | None = None
+        if self._device.type == "cuda":
+            self._status = torch.zeros(1, dtype=torch.int32, device=self._device)
+            torch.cuda.current_stream(self._device).synchronize()  # loads run on another stream
         self._lanes = {name: _Lane(name, self._device) for name in ("store", "load")}
 
     @property
@@ -101,7 +107,7 @@ class EncodedBlocks:
 
         The transfer fails if a key has not been stored, or its frame is corrupt.
         """
-        self._lanes["load"].submit(job, self._bytes_of(blocks), lambda: self._in_parts(self._decode, blocks))
+        self._lanes["load"].submit(job, self._bytes_of(blocks), lambda: self._load(blocks))
 
     def finished(self, directions: Sequence[str] = ("store", "load")) -> list[Finished]:
         """The transfers that have ended since the last call."""
@@ -117,25 +123,33 @@ class EncodedBlocks:
         for lane in self._lanes.values():
             lane.close()
         self._stored.clear()
-        self._groups.clear()
+        self._pages.clear()
+        self._rows.clear()
         self._arena, self._raw_bytes = Arena(0, pinned=False), 0
 
     def _bytes_of(self, blocks: Sequence[tuple[int, int, Any]]) -> int:
         return sum(self._block_bytes[group] for group, _, _ in blocks)
 
+    def _part_blocks(self, group: int) -> int:
+        return max(1, _STAGING_BYTES // max(self._block_bytes[group], 1))
+
     def _in_parts(
-        self, transfer: Callable[[int, list[int], list[Any]], None], blocks: Sequence[tuple[int, int, Any]]
+        self,
+        transfer: Callable[[int, torch.Tensor, list[Any]], None],
+        blocks: Sequence[tuple[int, int, Any]],
     ) -> None:
         for group in sorted({one[0] for one in blocks}):
             mine = [(block, key) for number, block, key in blocks if number == group]
-            count = max(1, _STAGING_BYTES // max(self._block_bytes[group], 1))
+            count = self._part_blocks(group)
+            # For all parts at once, because the host waits until the numbers are on the GPU.
+            numbers = torch.tensor([block for block, _ in mine], device=self._device)
             for first in range(0, len(mine), count):
-                part = mine[first : first + count]
-                transfer(group, [block for block, _ in part], [key for _, key in part])
+                keys = [key for _, key in mine[first : first + count]]
+                transfer(group, numbers[first : first + count], keys)
 
     # GPU or CPU to host memory.
 
-    def _encode(self, group: int, blocks: list[int], keys: list[Any]) -> None:
+    def _encode(self, group: int, blocks: torch.Tensor, keys: list[Any]) -> None:
         rows = self._collected(group, blocks)
         kind = self._types[group]
         if self._device.type == "cuda":
@@ -147,17 +161,17 @@ class EncodedBlocks:
                 piece.tensor.copy_(torch.from_numpy(frame.view()))
         for key, piece in zip(keys, pieces, strict=True):
             replaced = self._stored.get(key)
-            self._stored[key] = _Stored(piece, inspect(piece.tensor).codec)
+            codec = inspect(piece.tensor).codec
+            place = HostFrame.at(piece.tensor, codec, kind.name, self._block_bytes[group])
+            self._stored[key] = _Stored(piece, place)
             self._raw_bytes += self._block_bytes[group]
             if replaced is not None:
                 self._raw_bytes -= self._block_bytes[group]
                 replaced.piece.free()
 
-    def _collected(self, group: int, blocks: list[int]) -> torch.Tensor:
+    def _collected(self, group: int, blocks: torch.Tensor) -> torch.Tensor:
         """A row for each block: its pages end to end."""
-        numbers = torch.tensor(blocks, device=self._device)
-        parts = [pages.tensor[:, : pages.page_bytes].index_select(0, numbers) for pages in self._groups[group]]
-        return torch.cat(parts, dim=1).view(torch.uint8)
+        return torch.cat([pages.index_select(0, blocks) for pages in self._pages[group]], dim=1).view(torch.uint8)
 
     def _encoded_on_gpu(self, rows: torch.Tensor, kind: ValueType) -> list[Piece]:
         stream = torch.cuda.current_stream(self._device)
@@ -188,30 +202,40 @@ class EncodedBlocks:
 
     # Back.
 
-    def _decode(self, group: int, blocks: list[int], keys: list[Any]) -> None:
-        kind = self._types[group]
-        stored = [self._stored[key] for key in keys]
-        rows = torch.empty((len(blocks), self._block_bytes[group]), dtype=torch.uint8, device=self._device)
-        if self._device.type == "cuda":
-            stream = torch.cuda.current_stream(self._device)
-            status = torch.zeros(1, dtype=torch.int32, device=self._device)
-            for row, one in zip(rows, stored, strict=True):
-                frame = one.piece.tensor.to(self._device, non_blocking=True)
-                cuda.decode(frame, out=row, status=status, stream=stream, codec=one.codec, dtype=kind)
-            self._distribute(group, blocks, rows)
-            if int(status.item()):  # waits for the stream
-                raise CorruptError("an encoded KV block has been overwritten in host memory")
-        else:
-            decode_batch([one.piece.tensor for one in stored], outs=list(rows), threads=self._threads)
-            self._distribute(group, blocks, rows)
+    def _load(self, blocks: Sequence[tuple[int, int, Any]]) -> None:
+        # In the order of the host memory: neighbours are copied at once.
+        self._in_parts(self._decode, sorted(blocks, key=lambda one: self._stored[one[2]].frame.pointer))
+        if self._status is not None and int(self._status.item()):  # waits for the stream
+            self._status.zero_()
+            raise CorruptError("an encoded KV block has been overwritten in host memory")
 
-    def _distribute(self, group: int, blocks: list[int], rows: torch.Tensor) -> None:
-        numbers = torch.tensor(blocks, device=self._device)
-        begin = 0
-        for pages in self._groups[group]:
-            part = rows[:, begin : begin + pages.page_bytes].view(torch.int8)
-            pages.tensor[:, : pages.page_bytes].index_copy_(0, numbers, part)
-            begin += pages.page_bytes
+    def _decode(self, group: int, blocks: torch.Tensor, keys: list[Any]) -> None:
+        stored = [self._stored[key] for key in keys]
+        rows, parts = self._rows_of(group)
+        if self._status is not None:
+            places = [rows.data_ptr() + rows.shape[1] * number for number in range(len(keys))]
+            frame_reader(self._device).read([one.frame for one in stored], places, self._status)
+        else:
+            decode_batch([one.piece.tensor for one in stored], outs=list(rows[: len(keys)]), threads=self._threads)
+        whole = len(keys) == len(rows)
+        for pages, part in zip(self._pages[group], parts, strict=True):
+            pages.index_copy_(0, blocks, part if whole else part[: len(keys)])
+
+    def _rows_of(self, group: int) -> tuple[torch.Tensor, list[torch.Tensor]]:
+        """Memory for the decoded blocks of a part, and where the pages of each layer are in it.
+
+        It is kept, because making these views for each part would take longer than decoding it.
+        """
+        if group not in self._rows:
+            shape = (self._part_blocks(group), self._block_bytes[group])
+            rows = torch.empty(shape, dtype=torch.uint8, device=self._device)
+            begin, parts = 0, []
+            for pages in self._pages[group]:
+                end = begin + pages.shape[1] * pages.element_size()
+                parts.append(rows[:, begin:end].view(pages.dtype))
+                begin = end
+            self._rows[group] = rows, parts
+        return self._rows[group]
 
 
 class _Lane:
@@ -255,6 +279,13 @@ class _Lane:
 
     def close(self) -> None:
         self._thread.shutdown()
+
+
+def _used(group: Sequence[Pages]) -> list[torch.Tensor]:
+    """The used parts of the pages, in the largest unit: copies of single bytes are slow."""
+    used = [pages.tensor[:, : pages.page_bytes] for pages in group]
+    whole = all(number % 8 == 0 for one in used for number in (one.data_ptr(), one.stride(0), one.shape[1]))
+    return [one.view(torch.int64) for one in used] if whole else used
 
 
 def _type_of(group: Sequence[Pages], dtype: Any) -> ValueType:
