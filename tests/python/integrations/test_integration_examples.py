@@ -15,7 +15,11 @@ ROOT = Path(__file__).parents[3]
 EXAMPLES = sorted((ROOT / "examples" / "integrations").glob("*.py"))
 SECONDS = 240
 # Why a script does not run here.
-NEEDS = {"vllm_kv_offload": "a GPU and a model", "diffusers_groups": "a GPU"}
+NEEDS = {
+    "vllm_kv_offload": "a GPU and a model",
+    "vllm_weight_offload": "a GPU and a model",
+    "diffusers_groups": "a GPU",
+}
 
 
 def packages(path: Path) -> set[str]:
