@@ -129,9 +129,18 @@ typedef struct {
 // those that are faster. All ranks call it with the same arguments, at the same position in the sequence of the
 // communicator's calls; it does not wait for them. It ends when the plan is destroyed, which is then also at the same
 // position on all ranks. use: NULL: all defaults.
-// Errors: INVALID_ARGUMENT; UNSUPPORTED for plans that only work in place, or only out of place, or, on GPUs, that let
-// other ranks access inputs or outputs: whether a call is suitable would be known to one rank only.
+// A plan that only works in place, or only out of place, runs only calls that are so. As each rank knows this of itself
+// only, such a call must be made alike on all ranks; otherwise it fails with NCAST_MISMATCH.
+// Errors: INVALID_ARGUMENT; UNSUPPORTED for such plans of operations with a root, and, on GPUs, for plans that let
+// other ranks access inputs or outputs: whether a call is suitable would not be known to all ranks.
 NCAST_API ncast_status ncast_loaded_plan_use(ncast_loaded_plan* loaded, const ncast_plan_use* use);
+
+// Where the input and the output of a call are.
+enum {
+  NCAST_PLACEMENT_UNKNOWN = 0,   // also of operations whose input or output some ranks do not have
+  NCAST_PLACEMENT_SEPARATE = 1,  // in different memory
+  NCAST_PLACEMENT_IN_PLACE = 2   // in the same memory, as comm.h says for each operation
+};
 
 // Selectors: functions of the user that choose how calls run. The host backend can run its calls with the plans of
 // several builders, and costs choose between them, the plans in use and the built-in way unless a selector does.
@@ -146,6 +155,7 @@ typedef struct {
   int root;           // 0 if the operation has none
   ncast_codec codec;  // as requested
   int ranks;
+  int placement;  // NCAST_PLACEMENT_...
 } ncast_plan_call;
 
 enum {

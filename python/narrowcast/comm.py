@@ -31,7 +31,15 @@ from ._native.numbers import as_int
 from ._native.operations import Buffer, Operation, operations
 from ._native.plan import NativePlan
 from ._native.plan_selector import Selector, as_c_function
-from ._native.structures import UNIQUE_ID_BYTES, CommConfigC, CommCountersC, OperationCountersC, PlanCallC, UniqueIdC
+from ._native.structures import (
+    PLACEMENTS,
+    UNIQUE_ID_BYTES,
+    CommConfigC,
+    CommCountersC,
+    OperationCountersC,
+    PlanCallC,
+    UniqueIdC,
+)
 from .errors import NarrowcastError, Status, error_of
 from .types import DType, reduction_number, value_type
 
@@ -361,11 +369,20 @@ class Communicator(Calls):
         return Counters(totals.calls, totals.raw_bytes, totals.wire_bytes, totals.scratch_bytes, used)
 
     def explain(
-        self, operation: str, count: int, *, dtype: DType, codec: str = "auto", op: str = "sum", root: int = 0
+        self,
+        operation: str,
+        count: int,
+        *,
+        dtype: DType,
+        codec: str = "auto",
+        op: str = "sum",
+        root: int = 0,
+        in_place: bool | None = None,
     ) -> Explanation:
         """How this communicator runs a call, as `narrowcast.explain`. The same on all ranks.
 
-        op, root: only the choice between plans depends on them.
+        op, root, in_place: only the choice between plans depends on them. in_place: None: not known; plans that only
+            work in place, or only out of place, are then not considered.
         """
         number, elems, kind, codec_id = call_arguments(operation, count, dtype, codec)
         call = PlanCallC(
@@ -377,6 +394,7 @@ class Communicator(Calls):
             root=as_int(root, "root"),
             codec=codec_id,
             ranks=self.ranks,
+            placement=PLACEMENTS[in_place],
         )
         made = c_void_p()
         check(library().ncast_comm_explain_call(self.handle, byref(call), byref(made)))

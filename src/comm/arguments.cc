@@ -34,6 +34,10 @@ struct Buffer {
   }
 };
 
+struct Buffers {
+  Buffer send, recv;
+};
+
 ncast_status check_buffer(const char* function, const Buffer& buffer, size_t value_bytes) {
   if (buffer.bytes == 0) return NCAST_OK;
   if (buffer.address == nullptr) return fail(NCAST_INVALID_ARGUMENT, "%s: %s is NULL", function, buffer.name);
@@ -57,6 +61,13 @@ Shape shape_of(const Call& call) {
   const operation::Description& row = describe(call.operation);
   return {pieces(row.send, ranks, is_root), pieces(row.recv, ranks, is_root),
           row.overlap == operation::Overlap::IN_PLACE};
+}
+
+Buffers buffers_of(const Call& call, const Shape& shape) {
+  const uint64_t piece_bytes = call.count * ncast_dtype_bytes(call.dtype);
+  const bool moves_both = !is_point_to_point(call.operation);
+  return {{moves_both ? "send" : "values", call.send, shape.send_pieces * piece_bytes},
+          {moves_both ? "recv" : "values", call.recv, shape.recv_pieces * piece_bytes}};
 }
 
 // The nonempty ranges of a buffer of all_to_all_v, sorted by address, each with the rank that its values go to or come
@@ -153,20 +164,22 @@ ncast_status check_arguments(const Call& call) {
   }
   if (call.operation == Operation::all_to_all_v) return check_peer_counts(call);
   const Shape shape = shape_of(call);
-  const uint64_t piece_bytes = call.count * value_bytes;
-  const bool moves_both = !is_point_to_point(call.operation);
-  const Buffer send = {moves_both ? "send" : "values", call.send, shape.send_pieces * piece_bytes};
-  const Buffer recv = {moves_both ? "recv" : "values", call.recv, shape.recv_pieces * piece_bytes};
+  const auto [send, recv] = buffers_of(call, shape);
   if (ncast_status status = check_buffer(function, send, value_bytes)) return status;
   if (ncast_status status = check_buffer(function, recv, value_bytes)) return status;
   if (!send.overlaps(recv)) return NCAST_OK;
   // In place, this rank's piece must be at the same address in both buffers.
-  const uint64_t own = static_cast<uint64_t>(call.comm->rank()) * piece_bytes;
+  const uint64_t own = static_cast<uint64_t>(call.comm->rank()) * call.count * value_bytes;
   const bool coincide =
       send.first() + (shape.send_pieces > 1 ? own : 0) == recv.first() + (shape.recv_pieces > 1 ? own : 0);
   if (shape.in_place && coincide) return NCAST_OK;
   return fail(NCAST_INVALID_ARGUMENT, "%s: send %p and recv %p overlap%s", function, call.send, call.recv,
               shape.in_place ? " but are not in place" : ", but the operation does not work in place");
+}
+
+bool is_in_place(const Call& call) {
+  const auto [send, recv] = buffers_of(call, shape_of(call));
+  return send.overlaps(recv);
 }
 
 ncast_status check_sends_to_self(std::span<const Call> calls) {

@@ -13,6 +13,9 @@ ncast_status null_argument(const char* function, const char* argument);
 // Checks all arguments of a call except its communicator.
 ncast_status check_arguments(const executor::Call& call);
 
+// Whether send and recv of a call, whose arguments have been checked, are the same memory.
+bool is_in_place(const executor::Call& call);
+
 // Checks that sends from a rank to itself match their receives: in order, with the same count, dtype and codec. Errors:
 // INVALID_ARGUMENT, MISMATCH.
 ncast_status check_sends_to_self(std::span<const executor::Call> calls);

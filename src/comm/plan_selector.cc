@@ -25,6 +25,8 @@ Default& default_selector() {
 
 select::PlanSelector wrapped(ncast_plan_selector selector, void* context) {
   static_assert(select::Selected::built_in == NCAST_PLAN_BUILT_IN && select::Selected::by_cost == NCAST_PLAN_BY_COST);
+  static_assert(int{NCAST_PLACEMENT_SEPARATE} == static_cast<int>(select::Placement::separate) &&
+                int{NCAST_PLACEMENT_IN_PLACE} == static_cast<int>(select::Placement::in_place));
   if (selector == nullptr) return {};
   return [=](const select::CallShape& shape, std::span<const select::PlanCandidate* const> plans) {
     const ncast_plan_call call = {.struct_bytes = sizeof(ncast_plan_call),
@@ -34,7 +36,8 @@ select::PlanSelector wrapped(ncast_plan_selector selector, void* context) {
                                   .op = shape.redop,
                                   .root = shape.root,
                                   .codec = shape.codec,
-                                  .ranks = shape.ranks};
+                                  .ranks = shape.ranks,
+                                  .placement = static_cast<int>(shape.placement)};
     std::vector<const char*> names;
     names.reserve(plans.size());
     for (const select::PlanCandidate* const plan : plans) names.push_back(plan->plan.c_str());

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "codec/codec.h"
+#include "comm/arguments.h"
 #include "executor/communicator.h"
 #include "plan/handle.h"
 #include "plan/steps.h"
@@ -43,6 +44,19 @@ uint64_t piece_bytes(const plan::Plan& plan, uint64_t bytes) {
   return bytes / std::max(operation::pieces(row.send, ranks, true), operation::pieces(row.recv, ranks, true));
 }
 
+bool all_ranks_have_both(operation::Operation operation) {
+  const operation::Description& row = operation::describe(operation);
+  const auto has_both = [&](bool is_root) {
+    return operation::pieces(row.send, 2, is_root) != 0 && operation::pieces(row.recv, 2, is_root) != 0;
+  };
+  return has_both(true) && has_both(false);
+}
+
+select::Placement placement_of(const executor::Call& call) {
+  if (!all_ranks_have_both(call.operation)) return select::Placement::unknown;
+  return is_in_place(call) ? select::Placement::in_place : select::Placement::separate;
+}
+
 }  // namespace
 
 select::PlanCandidate candidate_of(const ncast_plan& plan, ncast_dtype dtype, ncast_redop op) {
@@ -59,15 +73,22 @@ select::PlanCandidate candidate_of(const ncast_plan& plan, ncast_dtype dtype, nc
   if (content.max_bytes != 0) made.max_bytes = piece_bytes(content, content.max_bytes);
   made.dtype = dtype;
   if (reduces) made.redop = op;
+  const bool may_be_in_place = operation::describe(content.operation).overlap == operation::Overlap::IN_PLACE;
+  if (content.in_place == plan::InPlace::yes) made.placement = select::Placement::in_place;
+  if (content.in_place == plan::InPlace::no && may_be_in_place) made.placement = select::Placement::separate;
   made.has_same_results = !reduces || (proof.rank_order && proof.roundings <= 1);
   made.codec = codec_of(content);
   return made;
 }
 
 const char* why_not_for_calls(const plan::Plan& plan, ncast_backend backend) {
-  if (plan.in_place == plan::InPlace::yes) return "the plan works in place only, which not all calls do";
   const bool may_be_in_place = operation::describe(plan.operation).overlap == operation::Overlap::IN_PLACE;
-  if (plan.in_place == plan::InPlace::no && may_be_in_place) return "the plan does not work in place, as some calls do";
+  if (plan.in_place == plan::InPlace::yes && !may_be_in_place)
+    return "the plan works in place only, and the operation does not";
+  if (plan.in_place != plan::InPlace::either && may_be_in_place && !all_ranks_have_both(plan.operation))
+    return plan.in_place == plan::InPlace::yes
+               ? "the plan works in place only, and only some ranks know whether a call does"
+               : "the plan does not work in place, and only some ranks know whether a call does";
   if (backend == NCAST_BACKEND_HOST) return nullptr;
   bool exposes = false;
   for_each_operand(plan, [&](const plan::Operand& operand) {
@@ -92,9 +113,9 @@ ncast_status apply_use(const ncast_plan_use* use, select::PlanCandidate* candida
 void choose_plan(executor::Call* call) {
   select::Decider& decider = *call->comm->decider();
   if (!decider.chooses_plans() || !plan::has_plans(call->operation)) return;
-  const select::Decision decision =
-      decider.decide(decider.shape_of(call->operation, call->dtype, codec::canonical(call->codec),
-                                      call->count * ncast_dtype_bytes(call->dtype), call->redop, call->peer));
+  const select::Decision decision = decider.decide(
+      decider.shape_of(call->operation, call->dtype, codec::canonical(call->codec),
+                       call->count * ncast_dtype_bytes(call->dtype), call->redop, call->peer, placement_of(*call)));
   if (decision.chosen == nullptr) return;
   if (decision.chosen->loaded == 0) {
     call->plan = executor::plan_of_builder(decision.chosen->plan);

@@ -40,7 +40,7 @@ ncast_status shape_of(const char* function, const Question& question, const sele
     return fail(NCAST_INVALID_ARGUMENT, "%s: count is %" PRIu64 ", which exceeds the address space", function,
                 question.count);
   *shape = decider.shape_of(*operation, question.dtype, codec::canonical(question.codec), question.count * value_bytes,
-                            question.op, question.root);
+                            question.op, question.root, question.placement);
   return NCAST_OK;
 }
 
@@ -53,7 +53,15 @@ ncast_status read_question(const char* function, const ncast_plan_call* call, Qu
   }
   if (given.op < NCAST_SUM || given.op > NCAST_AVG)
     return fail(NCAST_INVALID_ARGUMENT, "%s: op is %d", function, static_cast<int>(given.op));
-  *question = {given.operation, given.count, given.dtype, given.codec, given.op, given.root};
+  if (given.placement < NCAST_PLACEMENT_UNKNOWN || given.placement > NCAST_PLACEMENT_IN_PLACE)
+    return fail(NCAST_INVALID_ARGUMENT, "%s: placement is %d", function, given.placement);
+  *question = {given.operation,
+               given.count,
+               given.dtype,
+               given.codec,
+               given.op,
+               given.root,
+               static_cast<select::Placement>(given.placement)};
   return NCAST_OK;
 }
 

@@ -16,6 +16,7 @@ struct Question {
   ncast_codec codec;
   ncast_redop op = NCAST_SUM;
   int root = 0;
+  select::Placement placement = select::Placement::unknown;
 };
 
 // The question of a caller's struct. Errors: INVALID_ARGUMENT, UNSUPPORTED.

@@ -16,8 +16,8 @@ class LoadedPlan {
 
   // Enqueues a call whose arguments have been checked. Its operation, root, type and reduction are those of the plan.
   virtual ncast_status run(const Call& call) = 0;
-  // Makes a call, whose arguments have been checked, run the plan when it is launched. The plan works in place and out
-  // of place.
+  // Makes a call, whose arguments have been checked, run the plan when it is launched. The plan works for the places of
+  // its input and output.
   virtual void assign_to(Call* call) { call->chosen = this; }
   // Releases what belongs to the communicator, which still exists. Called once, before the destructor.
   virtual ncast_status release() { return NCAST_OK; }

@@ -13,6 +13,10 @@ namespace narrowcast::select {
 
 inline constexpr int most_gpu_ranks = channel::max_gpu_ranks;
 
+// Whether the input and the output of a call are the same memory. Each rank knows it of its own call only, so all ranks
+// must make a call alike if a plan depends on it. Unknown for operations whose input or output some ranks do not have.
+enum class Placement : uint8_t { unknown, separate, in_place };
+
 // bytes: of the largest piece that one rank sends to another; for all_reduce and reduce, of the whole vector. Ranks do
 // not know it for all_to_all_v, and no decision depends on it.
 struct CallShape {
@@ -23,9 +27,10 @@ struct CallShape {
   int ranks;
   Link link = Link::nvlink;
   uint32_t max_ctas = most_block_ctas;
-  // Only the choice between plans depends on these two.
+  // Only the choice between plans depends on these.
   ncast_redop redop = NCAST_SUM;
   int root = 0;
+  Placement placement = Placement::unknown;
 
   bool operator==(const CallShape&) const = default;
 };

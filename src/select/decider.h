@@ -28,11 +28,12 @@ class Decider {
   const CostModel& costs() const { return costs_; }
   // bytes: as in CallShape.
   CallShape shape_of(Operation operation, ncast_dtype dtype, ncast_codec codec, uint64_t bytes,
-                     ncast_redop redop = NCAST_SUM, int root = 0) const {
+                     ncast_redop redop = NCAST_SUM, int root = 0, Placement placement = Placement::unknown) const {
     CallShape shape{operation, dtype, codec, bytes, traits_.ranks, traits_.link, traits_.max_ctas};
     if (distinguishes_.load(std::memory_order_relaxed)) {  // otherwise calls that differ only in these share a decision
       shape.redop = redop;
       shape.root = root;
+      shape.placement = placement;
     }
     return shape;
   }
@@ -68,7 +69,7 @@ class Decider {
 
   const CommTraits traits_;
   const CostModel costs_;
-  std::atomic<bool> distinguishes_{false};  // decisions depend on reductions and roots
+  std::atomic<bool> distinguishes_{false};  // decisions depend on reductions, roots and placements
   std::atomic<bool> chooses_{false};
   std::mutex mutex_;  // of the members below
   std::shared_ptr<const Plans> plans_;

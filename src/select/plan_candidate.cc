@@ -56,6 +56,8 @@ const char* why_not(const PlanCandidate& plan, const CallShape& shape) {
   if (plan.root && *plan.root != shape.root) return "it has another root";
   if (plan.dtype && *plan.dtype != shape.dtype) return "it was not prepared for this type";
   if (plan.redop && *plan.redop != shape.redop) return "it was not prepared for this reduction";
+  if (plan.placement && *plan.placement != shape.placement)
+    return *plan.placement == Placement::in_place ? "it only works in place" : "it does not work in place";
   if (shape.bytes < plan.min_bytes) return "the call is too short for it";
   if (shape.bytes > plan.max_bytes) return "the call is too long for it";
   return nullptr;

@@ -23,12 +23,13 @@ struct PlanCandidate {
   std::optional<int> root;  // if the plan is for one root
   uint64_t min_bytes = 0;   // as in CallShape
   uint64_t max_bytes = UINT64_MAX;
-  std::optional<ncast_dtype> dtype;  // if the plan was prepared for one type
-  std::optional<ncast_redop> redop;  // if the plan was prepared for one reduction
-  bool has_same_results = true;      // as the built-in way: every value is rounded once, in rank order
-  std::optional<ncast_codec> codec;  // of its messages; nothing: it is built with the codec of the call
-  bool always = false;               // runs every call that it suits, whatever its time
-  uint32_t loaded = 0;               // the number of the loaded plan; 0: a plan of a builder
+  std::optional<ncast_dtype> dtype;    // if the plan was prepared for one type
+  std::optional<ncast_redop> redop;    // if the plan was prepared for one reduction
+  std::optional<Placement> placement;  // if it only works so
+  bool has_same_results = true;        // as the built-in way: every value is rounded once, in rank order
+  std::optional<ncast_codec> codec;    // of its messages; nothing: it is built with the codec of the call
+  bool always = false;                 // runs every call that it suits, whatever its time
+  uint32_t loaded = 0;                 // the number of the loaded plan; 0: a plan of a builder
 };
 
 using PlanList = std::vector<std::shared_ptr<const PlanCandidate>>;

@@ -81,8 +81,11 @@ class LoadedPlan(OfThisProcess):
         All ranks call it with the same arguments, at the same place in the order of the communicator's calls. It ends
         when the plan is closed, again at the same place on all ranks, or with the communicator.
 
-        Raises UnsupportedError for plans that only work in place, or only out of place, or, on GPUs, that let other
-        ranks access inputs or outputs: whether a call is suitable would be known to one rank only.
+        A plan that only works in place, or only out of place, runs only calls that are so. Each rank knows this of
+        itself only, so such a call must be made alike on all ranks, which otherwise get a MismatchError.
+
+        Raises UnsupportedError for such plans of operations with a root, and, on GPUs, for plans that let other ranks
+        access inputs or outputs: whether a call is suitable would not be known to all ranks.
         """
         if not self._finalizer.alive:
             raise ValueError("the plan is closed")

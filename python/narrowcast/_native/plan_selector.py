@@ -10,7 +10,7 @@ from typing import Any
 from ..types import BY_NUMBER, REDUCTIONS, value_type
 from .codecs import codec_text
 from .operations import operations
-from .structures import PLAN_SELECTOR
+from .structures import PLACEMENTS, PLAN_SELECTOR
 
 BUILT_IN = "built-in"
 BY_COST = "by cost"
@@ -28,6 +28,8 @@ class PlanCall:
     root: int  #: 0 if the operation has none
     codec: str  #: as requested
     ranks: int
+    #: whether input and output are the same memory; None if it is not known, and for operations with a root
+    in_place: bool | None = None
 
     @property
     def nbytes(self) -> int:
@@ -48,6 +50,7 @@ def as_c_function(selector: Selector | None) -> Any:
         return PLAN_SELECTOR()
     names = {row.number: name for name, row in operations().items()}
     reductions = list(REDUCTIONS)
+    in_place = {number: value for value, number in PLACEMENTS.items()}
 
     def choose(_: Any, call: Any, plans: Any, plan_count: int) -> int:
         try:
@@ -61,6 +64,7 @@ def as_c_function(selector: Selector | None) -> Any:
                 asked.root,
                 codec_text(asked.codec),
                 asked.ranks,
+                in_place[asked.placement],
             )
             chosen = selector(described, able)
             if chosen in (BUILT_IN, BY_COST):

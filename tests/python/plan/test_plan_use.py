@@ -175,10 +175,84 @@ def test_a_selector_chooses_between_added_plans():
     succeed(on_ranks(RANKS, body))
 
 
-def test_plans_for_which_only_one_rank_knows_whether_they_can_run_are_rejected():
+def placed(plan: Plan, in_place: str, name: str) -> str:
+    """A plan that only works in place ("yes"), or only out of place ("no"), in JSON."""
+    return json.dumps({**json.loads(plan.json()), "in_place": in_place, "name": name})
+
+
+def test_plans_that_only_work_in_place_or_not_run_only_calls_that_are_so():
     def body(comm: Any) -> None:
+        values = np.full(600, comm.rank + 1, np.float32)
+        operations = {"all_reduce": two_shot(), "all_gather": ring("all_gather")}
+        for operation, plan in operations.items():
+            within, apart = (
+                comm.load_plan(placed(plan, in_place, name), "float32").use(always=True)
+                for in_place, name in (("yes", "within"), ("no", "apart"))
+            )
+
+            def plan_of(in_place: bool | None, operation: str = operation) -> str | None:
+                return comm.explain(operation, 600, dtype="float32", in_place=in_place).plan
+
+            assert (plan_of(True), plan_of(False), plan_of(None)) == ("within", "apart", "all_pairs")
+            said = comm.explain(operation, 600, dtype="float32").plans
+            whys = {one.plan: one.why_not for one in said.values()}
+            assert (whys["within"], whys["apart"]) == ("it only works in place", "it does not work in place")
+            out = np.empty(1800 if operation == "all_gather" else 600, np.float32)
+            getattr(comm, operation)(values, out)
+            expected = np.repeat([1, 2, 3], 600) if operation == "all_gather" else np.full(600, 6)
+            assert np.array_equal(out, expected)
+            own = out[600 * comm.rank :][:600] if operation == "all_gather" else out
+            own[:] = values
+            getattr(comm, operation)(own, out)
+            assert np.array_equal(out, expected)
+            # Without the plan for it, a call in place runs in the built-in way.
+            within.close()
+            assert plan_of(True) == "all_pairs"
+            own[:] = values
+            getattr(comm, operation)(own, out)
+            assert np.array_equal(out, expected)
+            apart.close()
+
+    succeed(on_ranks(RANKS, body))
+
+
+def test_selectors_know_whether_a_call_is_in_place():
+    def body(comm: Any) -> list[bool | None]:
+        asked = []
+
+        def note(call: Any, plans: Any) -> str:
+            asked.append(call.in_place)
+            return BUILT_IN
+
+        comm.choose_plans(note)
+        values, out = np.ones(100, np.float32), np.empty(100, np.float32)
+        comm.all_reduce(values, out)
+        comm.all_reduce(values)
+        comm.broadcast(values)  # only the root has both buffers
+        comm.explain("all_reduce", 100, dtype="float32")
+        return asked
+
+    assert succeed(on_ranks(RANKS, body)) == [[False, True, None, None]] * RANKS
+
+
+def test_ranks_of_which_only_some_work_in_place_get_a_mismatch():
+    together = threading.Barrier(RANKS)
+
+    def body(comm: Any) -> None:
+        comm.load_plan(placed(two_shot(), "yes", "within"), "float32").use(always=True)
+        together.wait(20)
+        values = np.ones(1000, np.float32)
+        with pytest.raises(MismatchError, match="plan"):
+            comm.all_reduce(values, values if comm.rank == 1 else np.empty_like(values))
+
+    succeed(on_ranks(RANKS, body))
+
+
+def test_plans_for_which_only_some_ranks_know_whether_they_can_run_are_rejected():
+    def body(comm: Any) -> None:
+        rooted = build("all_pairs", "broadcast", RANKS)
         for place, why in (("yes", "works in place only"), ("no", "does not work in place")):
-            text = json.dumps({**json.loads(two_shot().json()), "in_place": place})
+            text = placed(rooted, place, "rooted")
             with comm.load_plan(text, "float32") as loaded, pytest.raises(UnsupportedError, match=why):
                 loaded.use()
         with comm.load_plan(two_shot(), "float32") as loaded:
