@@ -9,10 +9,10 @@ import os
 import sys
 import textwrap
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple, TextIO
 
-from .._files.display import printable_lines
+from .._files.display import printable, printable_lines
 
 # If the output is not a terminal and COLUMNS is not set.
 _COLUMNS = 80
@@ -43,11 +43,13 @@ class Table:
     def row_count(self) -> int:
         return len(self._rows)
 
-    def add_row(self, *cells: str, end_section: bool = False) -> None:
-        """Adds a row. end_section: draw a line after it."""
+    def add_row(self, *cells: str | Sequence[str], end_section: bool = False) -> None:
+        """Adds a row. A cell that is a sequence has several lines. end_section: draw a line after the row."""
         if len(cells) != len(self._columns):
             raise ValueError(f"a row has {len(cells)} cells, but the table has {len(self._columns)} columns")
-        self._rows.append([printable_lines(cell) for cell in cells])
+        lines = [[cell] if isinstance(cell, str) else cell for cell in cells]
+        # Names from files may contain ends of lines, which must not look like rows.
+        self._rows.append(["\n".join(map(printable, one)) for one in lines])
         if end_section:
             self._section_ends.add(len(self._rows))
 

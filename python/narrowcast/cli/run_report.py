@@ -48,7 +48,7 @@ def print_report(report: Report) -> None:
                 *_sent(traffic.links),
                 *([_saved(traffic, len(one.reported))] if has_times else []),
                 f"{traffic.forwarded:,}",
-                "\n".join(f"{reason} ({count:,})" for reason, count in traffic.reasons.items()),
+                [f"{reason} ({count:,})" for reason, count in traffic.reasons.items()],
                 end_section=place == len(one.operations) - 1,
             )
     table.print(to_stderr=True)

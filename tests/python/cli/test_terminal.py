@@ -72,6 +72,15 @@ def test_ratio_shows_control_characters_escaped(cli_here, tmp_path):
     assert row["tensor"] == HOSTILE
 
 
+@pytest.mark.parametrize("command", ["ratio model", "inspect encoded"])
+def test_a_name_with_ends_of_lines_is_one_row(cli_here, tmp_path, command):
+    safetensors(tmp_path / "model", ["weights\n| total |\r\n"])
+    assert cli_here("encode", "model", "encoded").returncode == 0
+    lines = cli_here(*command.split()).stdout.splitlines()
+    assert sum(r"weights\n| total |\r\n" in line for line in lines) == 1
+    assert not any("total" in line and "weights" not in line for line in lines)
+
+
 def test_names_that_are_not_utf_8_can_be_printed(tmp_path):
     name = os.fsdecode(b"\xff\xfe.npy")
     np.save(tmp_path / "a.npy", np.zeros(3, np.float32))
