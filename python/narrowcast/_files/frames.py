@@ -15,6 +15,7 @@ from ..errors import CorruptError, NarrowcastError, SystemFailure, error_of
 from .opening import Source, bytes_left
 from .pipeline import Buffers
 
+_MAGIC = b"NCST"
 # The step by which the buffer of a frame from a pipe grows.
 _STEP_BYTES = 16 << 20
 
@@ -78,10 +79,10 @@ class FrameReader:
     def _frame_at(self, number: int, offset: int) -> Frame:
         assert self._source is not None
         left = self._source.size_bytes - offset
-        if left < FRAME_HEADER_BYTES:
-            raise CorruptError(_missing_header(left))
-        header = np.empty(FRAME_HEADER_BYTES, np.uint8)
+        header = np.empty(min(left, FRAME_HEADER_BYTES), np.uint8)
         self._source.read(offset, header.data)
+        if left < FRAME_HEADER_BYTES:
+            raise CorruptError(_no_header(header))
         info = _codec.inspect_memory(header.ctypes.data, header.size)
         if info.wire_bytes > left:
             raise CorruptError(_truncated(left, info.wire_bytes))
@@ -91,7 +92,7 @@ class FrameReader:
         content: npt.NDArray[np.uint8] = np.empty(FRAME_HEADER_BYTES, np.uint8)
         filled = _read_into(self._file, content)
         if filled < FRAME_HEADER_BYTES:
-            raise CorruptError(_missing_header(filled))
+            raise CorruptError(_no_header(content[:filled]))
         info = _codec.inspect_memory(content.ctypes.data, filled)
         while filled < info.wire_bytes:
             # The buffer grows with the data, whatever the header claims.
@@ -128,10 +129,13 @@ def located(name: str, number: int, offset: int) -> Iterator[None]:
         raise SystemFailure(f"{where}: not enough memory for its values") from None
 
 
-def _missing_header(present: int) -> str:
-    if present:
-        return _truncated(present, FRAME_HEADER_BYTES)
-    return "the file ends where a frame should begin"
+def _no_header(found: npt.NDArray[np.uint8]) -> str:
+    """What is wrong if the file ends before the header does."""
+    if not found.size:
+        return "the file ends where a frame should begin"
+    if found[: len(_MAGIC)].tobytes() != _MAGIC[: found.size]:
+        return f"not a frame: it does not begin with {_MAGIC.decode()}"
+    return _truncated(found.size, FRAME_HEADER_BYTES)
 
 
 def _truncated(present: int, needed: int) -> str:

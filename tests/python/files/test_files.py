@@ -76,6 +76,15 @@ def test_an_empty_file_is_one_frame_and_an_empty_encoding_is_truncated(tmp_path)
         decode_file(path, tmp_path / "out")
 
 
+@pytest.mark.parametrize("content", [b"h", b"hello world", b"NCS_" + bytes(20), b"hello world" * 10])
+def test_a_file_that_encode_has_not_written_is_not_called_truncated(tmp_path, content):
+    path = tmp_path / "other"
+    path.write_bytes(content)
+    for source in (path, Pipe(content)):
+        with pytest.raises(CorruptError, match="frame 0 at byte 0: not a frame: "):
+            decode_file(source, tmp_path / "out")
+
+
 def safetensors_of(path, tensors):
     """Writes a safetensors file. tensors: name, type, shape and bytes of each."""
     header, offset = {}, 0
