@@ -117,6 +117,7 @@ class Change {
     --used();
   }
   void redirect(uint64_t row, uint64_t entry);
+  void note_change(uint64_t row);
   // Moves payloads from entries to the slots of their rows. The rows refer to the entries, and no reader is inside a
   // call that began before they did.
   ncast_status fold(const std::vector<uint64_t>& entries);
@@ -138,6 +139,13 @@ uint64_t Change::fill_entry(const NewRow& row) {
 void Change::redirect(uint64_t row, uint64_t entry) {
   if (view_.uncoded) std::atomic_ref<uint32_t>(view_.control->any_redirect).store(1);
   atomic_word(word_of(view_, row)).store(redirect_to(entry));
+}
+
+void Change::note_change(uint64_t row) {
+  const std::atomic_ref<uint64_t> changes(view_.control->changes);
+  const uint64_t number = changes.load(std::memory_order_relaxed);
+  std::atomic_ref<uint64_t>(view_.changed_rows[number % changes_kept]).store(row, std::memory_order_release);
+  changes.store(number + 1, std::memory_order_release);
 }
 
 void Change::end() {
@@ -174,6 +182,7 @@ ncast_status Change::replace(const std::vector<NewRow>& rows, uint64_t* changed)
     const std::optional<uint64_t> old = entry_of_row(row.row);
     const uint64_t entry = fill_entry(row);
     redirect(row.row, entry);
+    note_change(row.row);
     ++*changed;
     if (old) unused.push_back(*old);
     if (row.bytes <= slot_bytes(view_, row.row)) to_fold.push_back(entry);
@@ -198,6 +207,8 @@ ncast_status Change::reclaim() {
     if (live && info.payload_bytes <= slot_bytes(view_, row)) to_fold.push_back(entry);
   }
   used() = counted;  // a writer may have died between two words
+  // It may have changed rows that it has not noted: any row may have changed.
+  std::atomic_ref<uint64_t>(view_.control->changes) += changes_kept;
   if (ncast_status status = table_.readers.wait_for_grace()) return status;
   for (const uint64_t entry : unused) free_entry(entry);
   if (ncast_status status = fold(to_fold)) return status;

@@ -4,8 +4,10 @@
 #include <atomic>
 #include <chrono>
 #include <csignal>
+#include <set>
 #include <thread>
 
+#include "store/handle.h"
 #include "store/table/readers.h"
 #include "tables.h"
 
@@ -125,6 +127,33 @@ TEST_CASE("an update replaces exactly its rows; the last of duplicates counts") 
     REQUIRE(update(store, all_rows(), 100) == NCAST_OK);
     if (std::strcmp(one.codec, "raw") == 0) CHECK(info_of(store).free_entries == info_of(store).entries);
   }
+}
+
+TEST_CASE("changed rows are noted, and all of them after a writer has died") {
+  const MemoryFile file;
+  build(file, options_of(cases[0]), first_versions(), row_bytes);
+  const Store store = open(file.path(), NCAST_STORE_PINNED, 0, 64);
+  const auto& view = store->table->view;
+  REQUIRE(view.changed_rows != nullptr);
+  CHECK(view.control->changes == 0);
+  std::vector<int64_t> changed;
+  const uint64_t kept = narrowcast::store::changes_kept;
+  for (uint64_t call = 0; changed.size() <= kept + 100; ++call) {
+    const std::vector<int64_t> indices = all_rows(1 + call % row_count);
+    REQUIRE(update(store, indices, 2 * call) == NCAST_OK);
+    REQUIRE(view.control->changes == changed.size() + indices.size());
+    changed.insert(changed.end(), indices.begin(), indices.end());
+    std::set<uint64_t> noted;
+    for (uint64_t i = changed.size() - indices.size(); i < changed.size(); ++i)
+      noted.insert(view.changed_rows[i % kept]);
+    REQUIRE(noted.size() == indices.size());
+    REQUIRE(*noted.rbegin() == indices.size() - 1);
+  }
+  REQUIRE(update(store, {-1}, 0) == NCAST_INVALID_ARGUMENT);
+  CHECK(view.control->changes == changed.size());
+  view.control->unclean = 1;
+  REQUIRE(update(store, {5}, 2) == NCAST_OK);
+  CHECK(view.control->changes == changed.size() + kept + 1);
 }
 
 TEST_CASE("an update that does not fit changes nothing") {

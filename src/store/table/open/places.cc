@@ -49,6 +49,7 @@ ncast_status plan_places(const Table& table, const OpenOptions& options, Places*
   places->control = place(sizeof(ControlWords), 64);
   places->lock = place(sizeof(WriterLock), 64);
   places->readers = place(max_readers * sizeof(ReaderWords), 64);
+  places->changed_rows = place(changes_kept * sizeof(uint64_t), 64);
   places->data = place(places->data_bytes, file::page_bytes);
   const uint64_t offsets = header.layout == file::packed_layout ? 4 * (places->capacity + 1)
                            : blocks                             ? header.sections[file::offsets].bytes
@@ -81,6 +82,7 @@ void set_view(Table& table, const Places& places, uint8_t* memory) {
   view.memory_bytes = places.bytes;
   view.control = reinterpret_cast<ControlWords*>(memory + places.control);
   view.readers = reinterpret_cast<ReaderWords*>(memory + places.readers);
+  view.changed_rows = reinterpret_cast<uint64_t*>(memory + places.changed_rows);
   view.capacity = places.capacity;
   view.data = memory + places.data;
   view.data_bytes = places.data_bytes;

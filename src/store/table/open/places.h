@@ -10,7 +10,7 @@ inline constexpr uint64_t owners_bytes = 4096;
 
 // The offsets of the parts in the memory of a table that can be changed.
 struct Places {
-  uint64_t control, lock, readers, data, offsets, row_words, entries, entry_infos, bytes;
+  uint64_t control, lock, readers, changed_rows, data, offsets, row_words, entries, entry_infos, bytes;
   uint64_t data_bytes, entry_count, capacity;
 };
 
