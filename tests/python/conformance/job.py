@@ -23,6 +23,7 @@ from .graphs import graphs
 from .operations import larger, small
 from .registration import registration
 from .streams import streams
+from .traffic import traffic
 from .world import Cases, Outcome, World
 
 _CASES: dict[str, Callable[[World], Cases]] = {
@@ -34,6 +35,7 @@ _CASES: dict[str, Callable[[World], Cases]] = {
     "graphs": graphs,
     "registration": registration,
     "arguments": arguments,
+    "traffic": traffic,
 }
 _WITH_TWO_COMMUNICATORS = {"streams", "graphs"}
 # Time limits of a call, and of a case with its comparisons.

@@ -175,7 +175,7 @@ def check(world: World, section: str, choice: Choice) -> Outcome:
             shifts = [own.choice((0, 1, 3, 16 // choice.kind.bytes)) * choice.kind.bytes for _ in range(2)]
             stream = None if world.default_stream and own.random() < 0.2 else world.streams[0]
             where = f"{codec}{' in place' if in_place else ''} at +{shifts[0]} and +{shifts[1]}"
-            found = _call(world, call, sent, codec, in_place, shifts, stream, outcome, where)
+            found = make_call(world, call, sent, codec, in_place, shifts, stream, outcome, where)
             if found is None or right is None:
                 continue
             reduces = describe(choice.operation).reduces
@@ -195,7 +195,7 @@ def check(world: World, section: str, choice: Choice) -> Outcome:
     return outcome
 
 
-def _call(
+def make_call(
     world: World,
     call: Call,
     sent: np.ndarray,

@@ -1,0 +1,110 @@
+"""Executors send the bytes that their plans say."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import json
+from pathlib import Path
+from typing import Any
+
+import narrowcast
+import numpy as np
+import pytest
+from conformance.plan_traffic import Blocks, Frames, Packets, Sent, traffic
+from narrowcast._bench import operations
+from narrowcast._native.operations import describe
+from narrowcast.plan import build, builders
+from narrowcast.types import value_type
+
+RECORDED = Path(__file__).parents[3] / "bench" / "results" / "h200" / "2026-11-24_wire_bytes.json"
+RANKS = 2  # of the recorded calls
+PLANNED = tuple(name for name in operations.names() if name not in ("sendrecv", "all_to_all_v"))
+
+
+@functools.lru_cache(4)
+def values(kind: str, count: int, rank: int) -> np.ndarray:
+    """As in tools/wire_bytes.py."""
+    return (np.random.default_rng([count, rank, len(kind)]).standard_normal(count) * 0.02).astype(kind)
+
+
+def recorded() -> dict[str, dict[str, list[list[int]]]]:
+    backends = json.loads(RECORDED.read_text())["backends"]
+    return {name: {case: entry["sent"] for case, entry in cases.items()} for name, cases in backends.items()}
+
+
+def sent_in(operation: str, builder: str, kind: str, count: int, medium: Any, codec: str) -> list[list[int]]:
+    many = RANKS if describe(operation).send.parted else 1
+    plan = build(builder, operation, RANKS, codec=codec).model
+    found = traffic(plan, lambda rank: values(kind, many * count, rank), count, value_type(kind), medium)
+    return [[one.raw_bytes, one.wire_bytes] for one in found]
+
+
+def split(case: str) -> tuple[str, str, str, int]:
+    operation, kind, codec, count = case.split()
+    return operation, kind, codec, int(count)
+
+
+@pytest.mark.parametrize("operation", PLANNED)
+def test_the_recorded_calls_of_hand_written_kernels_sent_what_their_plans_say(operation):
+    kernels = recorded()["cuda"]
+    cases = [case for case in kernels if case.startswith(f"{operation} ") and " auto " not in case]
+    assert len(cases) == 20
+    for case in cases:
+        _, kind, codec, count = split(case)
+        explain = functools.partial(narrowcast.explain, operation, count, dtype=kind, ranks=RANKS)
+        by_blocks = explain(codec="window")
+        assert by_blocks.plan is not None
+        assert by_blocks.block_bytes is not None
+        blocks = Blocks(codec, by_blocks.block_bytes)
+        found = [sent_in(operation, by_blocks.plan, kind, count, blocks, codec)]
+        if codec == "raw":
+            # Which calls ran by packets depends on the cost model of that time. Between two ranks, two shots send as
+            # much as one.
+            by_packets = narrowcast.explain(operation, 1, dtype=kind, ranks=RANKS, codec="raw")
+            assert by_packets.path == "packets"
+            assert by_packets.plan is not None
+            found += [
+                sent_in(operation, by_packets.plan, kind, count, Packets(lines), codec) for lines in (False, True)
+            ]
+        assert kernels[case] in found, case
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 4])
+def test_every_plan_sends_on_the_host_what_it_says(ranks):
+    """Encoded and with counts that chunks do not divide, except where partial sums are sent."""
+    kind = value_type("float32")
+
+    def inputs(operation: str, count: int, rank: int) -> np.ndarray:
+        return values("float32", count * (ranks if describe(operation).send.parted else 1), rank)
+
+    with narrowcast.LocalRanks(ranks) as comms:
+        for name, suited in builders().items():
+            if name == "two_level" or (name == "halving_doubling" and ranks == 3):
+                continue
+            for operation, codec, count in itertools.product(suited, ("raw", "window"), (1, 1200, 1237)):
+                sums = describe(operation).reduces and name not in ("all_pairs", "relay", "one_shot", "two_shot")
+                if sums and (codec != "raw" or count != 1200):
+                    continue
+                root = ranks - 1 if describe(operation).has_root else 0
+                plan = build(name, operation, ranks, root=root, codec=codec).model
+                own = functools.partial(inputs, operation, count)
+                expected = traffic(plan, own, count, kind, Frames(codec)) if not sums else raw_traffic(plan, count)
+                for comm in comms:
+                    comm.choose_plans(lambda call, plans, name=name: name if name in plans else "built-in")
+                before = [comm.counters() for comm in comms]
+                with narrowcast.group():
+                    for rank, comm in enumerate(comms):
+                        call = operations.Call(operation, kind, count, rank, ranks, root=root)
+                        call.run(comm, own(rank), np.empty(call.recv_elems, np.float32), codec=codec)
+                found = [
+                    Sent(after.raw_bytes - old.raw_bytes, after.wire_bytes - old.wire_bytes)
+                    for old, after in zip(before, (comm.counters() for comm in comms), strict=True)
+                ]
+                assert found == expected, (name, operation, codec, count)
+
+
+def raw_traffic(plan: Any, count: int) -> list[Sent]:
+    """The bytes of float32, also of partial sums: these have as many as the inputs."""
+    ones = np.zeros(count * len(plan.ranks), np.float32)
+    return traffic(plan, lambda rank: ones, count, value_type("float32"), Frames("raw"), partial_sums=True)
