@@ -70,7 +70,7 @@ PYTHON_ALLOWED: dict[str, set[str]] = {
     "safetensors": {"files", "_files", *_LOWEST},
     "torch_backend": {"comm", "_comm", *_LOWEST},
     "_torch": {"codec", "cuda", "store", "_native", *_LOWEST},
-    "integrations": {"codec", "store", "_torch", *_LOWEST},
+    "integrations": {"codec", "cuda", "store", "_torch", *_LOWEST},
     "torch": {"_torch", *_LOWEST},
     "plots": {"ratios", "_files", *_LOWEST},
     "plan": {"_native", "_plan", *_LOWEST},
