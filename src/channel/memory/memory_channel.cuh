@@ -36,16 +36,19 @@ struct SenderEnd {
   uint32_t sent, granted;
   bool used;  // whether this call has used the end
 
-  // Loads the state at the beginning of a call.
+  // Loads the state at the beginning of a call. That includes the credit, so that the first payload need not wait for
+  // it if the peer has released all earlier ones, as it usually has. A relaxed load is enough, as in
+  // SlotReceiver::grant(): the sender's stores to the slots depend on it.
   __device__ static SenderEnd of(const Peers& peers, const ChannelLayout& layout, End end) {
     if (end.peer < 0) return {};
     auto* const sent = in_scratch<uint32_t>(peers, peers.rank, layout.sent(end.peer, end.ring, peers.ranks));
+    auto* const credit = in_scratch<uint32_t>(peers, peers.rank, layout.credit(end.peer, end.ring, peers.ranks));
     return {in_scratch<char>(peers, end.peer, layout.slot_data(peers.rank, end.ring)),
             in_scratch<uint64_t>(peers, end.peer, layout.flags(peers.rank, end.ring, peers.ranks)),
-            in_scratch<uint32_t>(peers, peers.rank, layout.credit(end.peer, end.ring, peers.ranks)),
+            credit,
             sent,
             *sent,
-            0,
+            device::load_relaxed(credit),
             false};
   }
 };
@@ -92,8 +95,9 @@ class SlotSender {
   // released all earlier payloads. Returns false if the communicator is stopped.
   __device__ bool reserve(EndMask mask) {
     bool ready = true;
+    const bool reserves = (mask >> thread_ & 1) != 0;
     const uint32_t need = own_.used ? own_.sent + 1 - slots_ : own_.sent;
-    const bool must_poll = (mask >> thread_ & 1) != 0 && (!own_.used || static_cast<int32_t>(own_.granted - need) < 0);
+    const bool must_poll = reserves && static_cast<int32_t>(own_.granted - need) < 0;
     if (deferred_ && __any_sync(device::all_lanes, must_poll))
       publish();  // else the peer might wait for these flags and release no slot
     if (must_poll) {
@@ -101,8 +105,8 @@ class SlotSender {
         own_.granted = device::load_acquire(own_.credit);
         return static_cast<int32_t>(own_.granted - need) >= 0;
       });
-      own_.used = true;
     }
+    if (reserves) own_.used = true;
     return __all_sync(device::all_lanes, ready);
   }
 
