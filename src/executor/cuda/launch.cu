@@ -218,6 +218,7 @@ cudaError_t Communicator::launch_transfers(const Transfers& transfers, Coding co
   }
   if (coding.codec == NCAST_CODEC_RAW) plan_direct_writes(&call);
   call.raw_bytes = sent_bytes(call);
+  call.assigns_blocks = assigns_blocks(call, rings.block_bytes());
   return launch_moves(call, coding.dtype, rings.ctas(call, static_cast<uint32_t>(kernels)), stream);
 }
 
@@ -248,6 +249,7 @@ cudaError_t Communicator::launch_moves_of(const DecidedCall& decided, cudaStream
   set_call_marks(call, &moves.announced);
   if (codec == NCAST_CODEC_RAW && !moves.in_order) plan_direct_writes(&moves);
   moves.raw_bytes = sent_bytes(moves);
+  moves.assigns_blocks = assigns_blocks(moves, rings.block_bytes());
 
   const LocalCopy own = moves.local_copy;
   const bool copies_concurrently = own.bytes > most_bytes_of_copiers;

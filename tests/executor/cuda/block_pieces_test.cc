@@ -239,6 +239,31 @@ TEST_CASE("the concurrent kernels of a call share the maximum number of CTAs") {
   }
 }
 
+TEST_CASE("blocks are assigned only if a ring has several and does not get them in turn") {
+  Call call{Operation::all_gather};
+  call.dtype = NCAST_BFLOAT16;
+  call.send = send_begin;
+  call.recv = recv_begin;
+  const auto assigns = [&](uint64_t bytes, int ranks, int rank) {
+    call.count = bytes / 2;
+    const uint32_t bytes_of_block = rings_for(call, NCAST_CODEC_RAW, ranks, 64).block_bytes();
+    return assigns_blocks(cut(call, NCAST_CODEC_RAW, ranks, 64)[static_cast<size_t>(rank)], bytes_of_block);
+  };
+  for (const int ranks : {2, 4, 8}) {
+    CAPTURE(ranks);
+    call.operation = Operation::all_gather;
+    call.count = 1;
+    const Rings rings = rings_for(call, NCAST_CODEC_RAW, ranks, 64);
+    const uint64_t one_each = uint64_t{rings.most_rings()} * rings.block_bytes();
+    CHECK(!assigns(2, ranks, 0));
+    CHECK(!assigns(one_each, ranks, 0));
+    CHECK(assigns(one_each + 2, ranks, 0));
+    call.operation = Operation::broadcast;
+    CHECK(assigns(64 * one_each, ranks, 0) == (ranks == 2));  // several receivers relay, which needs an order
+    CHECK(!assigns(64 * one_each, ranks, 1));                 // sends nothing, or relays
+  }
+}
+
 TEST_CASE("the CTAs of two communicators fit on a GPU") {
   CHECK(ctas_that_fit(132) == most_block_ctas);
   CHECK(ctas_that_fit(114) == 57);

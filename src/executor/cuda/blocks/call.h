@@ -56,6 +56,7 @@ struct BlockCall {
 
   bool in_order;           // the rings of `send` get their blocks in turn, not dynamically
   bool is_point_to_point;  // sends and receives: a peer's progress may depend on another peer having its message
+  bool assigns_blocks;     // some ring of `send` has several blocks, assigned through block_counters
   LocalCopy local_copy;    // of a call that does not reduce
 
   // For direct writes of raw values.

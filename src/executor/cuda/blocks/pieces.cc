@@ -146,6 +146,12 @@ void cut_reduction(const Call& call, const Rings& rings, BlockCall* reduction) {
   reduction->gathers = receives;
 }
 
+bool assigns_blocks(const BlockCall& call, uint32_t block_bytes) {
+  return !call.in_order && std::ranges::any_of(call.send, [&](const Piece& piece) {
+    return piece.bytes > uint64_t{piece.rings} * block_bytes;
+  });
+}
+
 uint64_t sent_bytes(const BlockCall& call) {
   uint64_t bytes = 0, passed_on = call.reduced.bytes;
   for (int peer = 0; peer < call.peers.ranks; ++peer) {

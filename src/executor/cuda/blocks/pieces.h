@@ -37,6 +37,9 @@ void cut_moves(const Call& call, const Rings& rings, BlockCall* moves);
 // The same for a collective that reduces.
 void cut_reduction(const Call& call, const Rings& rings, BlockCall* reduction);
 
+// Whether some ring of `send` gets several blocks, and not in turn.
+bool assigns_blocks(const BlockCall& call, uint32_t block_bytes);
+
 // Bytes of the values that a rank puts into slots or writes to other ranks.
 uint64_t sent_bytes(const BlockCall& call);
 

@@ -92,7 +92,7 @@ __device__ void send_blocks(const BlockCall& call, WarpMemory<Codec>& memory, Si
   // The block that was assigned to thread 0. The atomic is in flight until the value is used.
   uint32_t assigned = 0;
   const auto request_block = [&](int peer) {
-    if (!in_order && thread == 0) assigned = atomicAdd(&call.block_counters->assigned[peer], 1u);
+    if (call.assigns_blocks && thread == 0) assigned = atomicAdd(&call.block_counters->assigned[peer], 1u);
   };
 
   ValueLoader loader(&memory.barrier, thread);
@@ -105,12 +105,11 @@ __device__ void send_blocks(const BlockCall& call, WarpMemory<Codec>& memory, Si
   Outgoing current = block_to(0);
   loader.start(buffer, current.span.values, current.span.bytes);
   // Short calls take as long as the latencies of these loads together, so none waits for another:
-  // - If every ring has one block, there is no other block to request.
+  // - If every ring has one block, no other one is requested.
   // - end.peer is current.peer, which ptxas knows to be the same in all threads. It would make the addition one of the
   //   whole warp and wait for the result here.
   // - ptxas tests the stop word as early as it can. If it were loaded first, the atomic would wait for it.
-  const Piece& piece = call.send[current.peer];
-  if (piece.bytes > uint64_t{piece.rings} * Codec::values_bytes) request_block(end.peer);
+  request_block(end.peer);
   if (channel::is_stopped(channel::stop_word(call.peers))) return loader.wait();
   if (Codec::is_identity &&
       !direct.begin(call.peers, call.layout, call.direct_writes, end, call.inviting_peers, call.announced.to))
@@ -154,9 +153,9 @@ __device__ void send_blocks(const BlockCall& call, WarpMemory<Codec>& memory, Si
 }
 
 // Each of the `warps` senders of all CTAs calls this when it ends. The last one resets the block counters and marks the
-// invitations of this call as received.
+// invitations of this call as received. Short calls have neither, and need not wait for the fence and the atomic.
 __device__ inline void end_sender(const BlockCall& call, uint32_t warps, int thread) {
-  if (thread != 0) return;
+  if (thread != 0 || (!call.assigns_blocks && call.inviting_peers == 0)) return;
   __threadfence();
   if (atomicAdd(&call.block_counters->ended_warps, 1u) + 1 != warps) return;
   *call.block_counters = {};
