@@ -38,14 +38,22 @@ struct WarpRings {
 // started its receive does not delay the messages to others.
 __device__ inline WarpRings point_to_point_rings(const Piece* pieces, const channel::Peers& peers, uint32_t number,
                                                  uint32_t warps) {
+  // Short: the warp loads nothing before it.
+  const auto peer_after = [&](int step) {
+    const int next = peers.rank + step;
+    return next < peers.ranks ? next : next - peers.ranks;
+  };
   uint32_t rings = 0, count = 0;
-  for (int peer = 0; peer < peers.ranks; ++peer) {
-    if (pieces[peer].bytes == 0) continue;
-    rings += pieces[peer].rings;
+#pragma unroll 1
+  for (int step = 1; step < peers.ranks; ++step) {
+    const Piece& piece = pieces[peer_after(step)];
+    if (piece.bytes == 0) continue;
+    rings += piece.rings;
     ++count;
   }
+#pragma unroll 1
   for (int step = 1; step < peers.ranks; ++step) {
-    const int peer = (peers.rank + step) % peers.ranks;
+    const int peer = peer_after(step);
     if (pieces[peer].bytes == 0) continue;
     const uint32_t piece_warps = warps_of_piece(pieces[peer].rings, rings, count, warps);
     if (number < piece_warps) return {peer, number, piece_warps};
@@ -96,15 +104,16 @@ __device__ void send_blocks(const BlockCall& call, WarpMemory<Codec>& memory, Si
   };
 
   ValueLoader loader(&memory.barrier, thread);
-  auto sender_end = channel::SenderEnd::of(call.peers, call.layout, end);
-  channel::SlotSender sender(call.peers, call.layout, end, sender_end, Codec::values_bytes, signals, thread);
   channel::DirectEnds direct;
   char *buffer = memory.buffers[0], *next_buffer = memory.buffers[1];  // values of this block and the next
   char* const payload = memory.buffers[2];
   unsigned long long wire_bytes = 0;
   Outgoing current = block_to(0);
   loader.start(buffer, current.span.values, current.span.bytes);
+  auto sender_end = channel::SenderEnd::of(call.peers, call.layout, end);
+  channel::SlotSender sender(call.peers, call.layout, end, sender_end, Codec::values_bytes, signals, thread);
   // Short calls take as long as the latencies of these loads together, so none waits for another:
+  // - The values take longest and come first; the addresses of the others need many instructions.
   // - If every ring has one block, no other one is requested.
   // - end.peer is current.peer, which ptxas knows to be the same in all threads. It would make the addition one of the
   //   whole warp and wait for the result here.
