@@ -54,7 +54,8 @@ struct UnitPlace {
 using RankMask = uint32_t;
 
 // The state of one call in one thread. Functions that send or receive lines must be called by the whole warp.
-template <typename Packet>
+// fixed_ranks: the number of ranks if the kernel knows it, else 0.
+template <typename Packet, int fixed_ranks = 0>
 class Packets {
  public:
   using Unit = channel::Unit<Packet>;
@@ -182,11 +183,13 @@ class Packets {
   }
   // Index of the slot that `source` writes in the rows of `rank`, which have no slot for `rank` itself.
   __device__ static uint32_t slot(int rank, int source) {
+    if constexpr (fixed_ranks == 2) return 0;
     return static_cast<uint32_t>(source - (source > rank ? 1 : 0));
   }
   // Address of the first slot's packets.
   __device__ char* packets(int rank, Place place) const {
-    return buffer(rank) + rows_ + place.row * static_cast<uint32_t>(peers_.ranks - 1) * slot_bytes + place.lane * 16;
+    const auto slots = static_cast<uint32_t>((fixed_ranks != 0 ? fixed_ranks : peers_.ranks) - 1);
+    return buffer(rank) + rows_ + place.row * slots * slot_bytes + place.lane * 16;
   }
 
   // Returns the address in a way that the compiler cannot see through. Otherwise it computes the address again between

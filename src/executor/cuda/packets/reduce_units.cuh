@@ -68,6 +68,23 @@ __device__ __forceinline__ Unit<Packet> summed_unit(const channel::Peers& peers,
   return narrowed<Dtype, Packet>(sums);
 }
 
+// The sum of the units of two ranks. Their order does not matter, because addition is commutative.
+template <ncast_dtype Dtype, typename Packet>
+__device__ __forceinline__ Unit<Packet> sum_of_two(const Unit<Packet>& a, const Unit<Packet>& b) {
+  using Accumulator = typename Number<Dtype>::Accumulator;
+  Accumulators<Packet, Dtype> sums;
+#pragma unroll
+  for (int word = 0; word < Packet::unit_words; ++word) {
+    Accumulator values[word_values<Dtype>];
+    widen<Dtype>(a.words[word], sums[word]);
+    widen<Dtype>(b.words[word], values);
+#pragma unroll
+    for (int i = 0; i < word_values<Dtype>; ++i)
+      sums[word][i] = Average<Accumulator>::canonical(codec::cuda::reduced(NCAST_SUM, sums[word][i], values[i]));
+  }
+  return narrowed<Dtype, Packet>(sums);
+}
+
 template <ncast_dtype Dtype, typename Packet, int Others>
 __device__ __forceinline__ Unit<Packet> reduced_unit(const channel::Peers& peers, const Unit<Packet>& own,
                                                      const Unit<Packet> (&others)[Others], ncast_redop op) {

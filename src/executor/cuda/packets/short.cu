@@ -94,6 +94,31 @@ __global__ void __launch_bounds__(most_packet_warps(true) * 32)
   packets.finish();
 }
 
+// sum_kernel for two ranks. Without loops over ranks it has half as many instructions.
+template <typename Packet, ncast_dtype Dtype, Sharing sharing>
+__global__ void __launch_bounds__(most_packet_warps(true) * 32, 1)
+    pair_sum_kernel(const __grid_constant__ channel::Peers peers, const __grid_constant__ Exchange exchange) {
+  channel::Packets<Packet, 2> packets(peers, exchange.buffer_bytes, exchange.buffer_begin, exchange.mark);
+  const UnitPlace<Packet> place{warp_row(), threadIdx.x % 32};
+  const int other = 1 - peers.rank;
+  const uint32_t bytes = exchange.piece_bytes;
+  const bool has_any = place.is_in(bytes);
+  device::wait_for_stream();
+  Unit<Packet> own, unit;
+  if (has_any) {
+    own = load_words(exchange.send_piece(sharing == Sharing::whole ? 0 : peers.rank), place, bytes);
+    unit = sharing == Sharing::whole ? own : load_words(exchange.send_piece(other), place, bytes);
+    packets.begin();
+    packets.send(other, place, unit);
+  }
+  packets.begin();
+  packets.advance();
+  if (packets.was_stopped()) return;
+  if (has_any && packets.receive_from(other, place, unit))
+    store_words(exchange.recv, place, bytes, sum_of_two<Dtype>(own, unit));
+  packets.finish();
+}
+
 // move_kernel for one job.
 template <typename Packet>
 __global__ void __launch_bounds__(most_packet_warps(false) * 32)
@@ -130,7 +155,7 @@ __global__ void __launch_bounds__(most_packet_warps(false) * 32)
 // Calls body(kernel) with the kernel for this kind of packet, type, number of ranks and sharing. Returns
 // cudaErrorInvalidValue if the type has no kernel.
 template <typename Body>
-cudaError_t with_sum_kernel(bool lines, ncast_dtype dtype, bool few_ranks, Sharing sharing, Body body) {
+cudaError_t with_sum_kernel(bool lines, ncast_dtype dtype, int ranks, Sharing sharing, Body body) {
   const auto with_ranks = [&]<typename Packet, ncast_dtype Dtype, int Others>() {
     switch (sharing) {
       case Sharing::whole: return body(sum_kernel<Packet, Dtype, Others, Sharing::whole>);
@@ -140,8 +165,10 @@ cudaError_t with_sum_kernel(bool lines, ncast_dtype dtype, bool few_ranks, Shari
     return cudaErrorInvalidValue;
   };
   const auto with_dtype = [&]<typename Packet, ncast_dtype Dtype>() {
-    return few_ranks ? with_ranks.template operator()<Packet, Dtype, 3>()
-                     : with_ranks.template operator()<Packet, Dtype, channel::max_gpu_ranks - 1>();
+    if (ranks == 2 && sharing == Sharing::whole) return body(pair_sum_kernel<Packet, Dtype, Sharing::whole>);
+    if (ranks == 2 && sharing == Sharing::pieces) return body(pair_sum_kernel<Packet, Dtype, Sharing::pieces>);
+    return ranks <= 4 ? with_ranks.template operator()<Packet, Dtype, 3>()
+                      : with_ranks.template operator()<Packet, Dtype, channel::max_gpu_ranks - 1>();
   };
   return channel::with_packet(lines, [&]<typename Packet>() {
     switch (dtype) {
@@ -171,9 +198,9 @@ cudaError_t load_short_packets() {
         channel::with_packet(lines, [&]<typename Packet>() { return load(short_move_kernel<Packet>); });
     if (error != cudaSuccess) return error;
     for (const ncast_dtype dtype : {NCAST_FLOAT16, NCAST_BFLOAT16, NCAST_FLOAT32})
-      for (const bool few_ranks : {true, false})
+      for (const int ranks : {2, 4, channel::max_gpu_ranks})
         for (const Sharing sharing : {Sharing::whole, Sharing::pieces, Sharing::gathered})
-          if (const cudaError_t failed = with_sum_kernel(lines, dtype, few_ranks, sharing, load)) return failed;
+          if (const cudaError_t failed = with_sum_kernel(lines, dtype, ranks, sharing, load)) return failed;
   }
   return cudaSuccess;
 }
@@ -190,7 +217,7 @@ cudaError_t launch_short_sum(const channel::Peers& peers, const Exchange& exchan
   const Sharing sharing = exchange.gathers            ? Sharing::gathered
                           : exchange.send_stride != 0 ? Sharing::pieces
                                                       : Sharing::whole;
-  return with_sum_kernel(shape.lines, dtype, peers.ranks <= 4, sharing, [&](auto kernel) {
+  return with_sum_kernel(shape.lines, dtype, peers.ranks, sharing, [&](auto kernel) {
     return device::launch_early(kernel, shape.ctas, shape.warps, 0, stream, peers, exchange);
   });
 }
