@@ -61,11 +61,14 @@ struct Job {
   int to, from;
   channel::UnitPlace<Packet> place;
 
+  // Subtracts instead of dividing number by rows: a division takes many instructions, and there are few ranks.
   __device__ __forceinline__ Job(const channel::Peers& peers, uint32_t rows, uint32_t number) {
-    const int distance = static_cast<int>(number / rows) + 1;
+    int distance = 1;
+#pragma unroll 1
+    for (; number >= rows && distance < peers.ranks; ++distance) number -= rows;
     to = peers.rank + distance - (peers.rank + distance < peers.ranks ? 0 : peers.ranks);
     from = peers.rank - distance + (peers.rank < distance ? peers.ranks : 0);
-    place = {number % rows, threadIdx.x % 32};
+    place = {number, threadIdx.x % 32};
   }
 };
 
