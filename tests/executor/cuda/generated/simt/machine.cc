@@ -45,6 +45,7 @@ void Machine::launch(uint32_t ctas, uint32_t warps, size_t shared_bytes, const s
   for (uint32_t number = 0; number < ctas; ++number) {
     Cta& cta = *ctas_.emplace_back(std::make_unique<Cta>());
     cta.kernel = kernel;
+    cta.live_warps = warps;
     cta.shared.assign(shared_bytes + 1024, static_cast<char>(0xcd));
     for (uint32_t w = 0; w < warps; ++w) {
       Warp& warp = *cta.warps.emplace_back(std::make_unique<Warp>());
@@ -92,15 +93,27 @@ bool Machine::run_warp(Warp& warp) {
   return live_lanes(warp) != 0;
 }
 
-bool Machine::run() {
+bool Machine::run(size_t most_ctas) {
   machine = this;
+  std::vector<Cta*> pending;
+  for (const auto& cta : ctas_) pending.push_back(cta.get());
+  if (most_ctas < pending.size()) std::ranges::shuffle(pending, random_);
   std::vector<Warp*> warps;
-  for (const auto& cta : ctas_)
-    for (const auto& warp : cta->warps) warps.push_back(warp.get());
-  for (int idle = 0; !warps.empty() && idle < most_idle_rounds; ++idle) {
+  size_t running = 0;
+  const auto run_and_count = [&](Warp* warp) {
+    if (run_warp(*warp)) return false;
+    if (--warp->cta->live_warps == 0) --running;
+    return true;
+  };
+  for (int idle = 0; idle < most_idle_rounds; ++idle) {
+    for (; running < most_ctas && !pending.empty(); ++running) {
+      for (const auto& warp : pending.back()->warps) warps.push_back(warp.get());
+      pending.pop_back();
+    }
+    if (warps.empty()) break;
     has_progress = false;
     std::ranges::shuffle(warps, random_);
-    std::erase_if(warps, [&](Warp* warp) { return !run_warp(*warp); });
+    std::erase_if(warps, run_and_count);
     if (has_progress) idle = 0;
   }
   const bool completed = warps.empty();

@@ -52,6 +52,7 @@ struct Cta {
   std::vector<char> shared;
   uint32_t arrived = 0;  // threads that wait at __syncthreads()
   std::function<void()> kernel;
+  uint32_t live_warps = 0;
 };
 
 class Machine {
@@ -60,7 +61,8 @@ class Machine {
   // Adds the CTAs of a kernel.
   void launch(uint32_t ctas, uint32_t warps, size_t shared_bytes, const std::function<void()>& kernel);
   // Runs all kernels at the same time, until they end. Returns false if none of them makes progress any more.
-  bool run();
+  // most_ctas: CTAs that run at once. The others start in random order, each when one has ended.
+  bool run(size_t most_ctas = ~size_t{0});
 
   bool coin() { return (random_() & 1) != 0; }
 
