@@ -53,7 +53,7 @@ DEVICE_FOLDER = "narrowcast/device/"
 
 # Module or sub-package of python/narrowcast -> those that it may import, besides itself.
 _LOWEST = {"errors", "types"}
-_PUBLIC = {"codec", "comm", "cuda", "files", "local", "plan", "ratios", "store", *_LOWEST}
+_PUBLIC = {"codec", "comm", "cuda", "cuda_batch", "files", "local", "plan", "ratios", "store", *_LOWEST}
 PYTHON_ALLOWED: dict[str, set[str]] = {
     "errors": set(),
     "types": set(),
@@ -63,6 +63,7 @@ PYTHON_ALLOWED: dict[str, set[str]] = {
     "_plan": {"_files", "_native", "plots", *_LOWEST},
     "codec": {"_arrays", "_native", *_LOWEST},
     "cuda": {"codec", "_arrays", "_native", *_LOWEST},
+    "cuda_batch": {"cuda", "_arrays", "_native", *_LOWEST},
     "files": {"codec", "_arrays", "_files", "_native", *_LOWEST},
     "ratios": {"codec", "files", "_files", *_LOWEST},
     "_store": {"files", "_arrays", "_files", "_native", *_LOWEST},

@@ -58,6 +58,42 @@ NCAST_API ncast_status ncast_cuda_decode_reduce(const void* frame, size_t frame_
                                                 ncast_device_status* status, const ncast_cuda_options* options,
                                                 ncast_stream stream);
 
+// Encodes `count` arrays of values into a frame each, with two kernels however many there are. All arrays of arguments
+// and results are in device memory, and are read when the stream reaches the call. Array i has elems[i] values of
+// dtypes[i] at values[i], and its frame has capacities[i] bytes at frames[i]; both as for ncast_cuda_encode. The arrays
+// may differ in type and size. wire_bytes[i] receives the size of the frame, and statuses[i]
+//   NCAST_OK
+//   NCAST_INVALID_ARGUMENT  dtype, elems, or the alignment of a pointer
+//   NCAST_TOO_SMALL         capacities[i] < ncast_bound(), or the workspace is too small for all values together
+// An array with an error has a wire_bytes of 0; the others are encoded.
+//   workspace: device memory, 16-byte aligned, of at least ncast_cuda_encode_batch_workspace_bytes() for the raw bytes
+//     of all arrays together. Its content does not matter. Calls in flight must not share it.
+NCAST_API ncast_status ncast_cuda_encode_batch(size_t count, const void* const* values, const ncast_dtype* dtypes,
+                                               const uint64_t* elems, ncast_codec codec, uint32_t flags,
+                                               void* const* frames, const size_t* capacities, size_t* wire_bytes,
+                                               ncast_device_status* statuses, void* workspace, size_t workspace_bytes,
+                                               const ncast_cuda_options* options, ncast_stream stream);
+// 0 if an argument is not valid. raw_bytes: of all arrays together, or an upper bound.
+NCAST_API size_t ncast_cuda_encode_batch_workspace_bytes(size_t count, uint64_t raw_bytes, ncast_codec codec);
+
+// Decodes `count` frames, with two kernels: frame i, of frame_bytes[i] readable bytes at frames[i] (16-byte aligned),
+// to values[i], which has room for value_capacities[i] bytes and is aligned to the frame's value type. All arrays are
+// in device memory, and are read when the stream reaches the call. The headers of the frames tell their types and
+// sizes. Checksums are not verified. value_bytes[i] receives the size of the values, and statuses[i]
+//   NCAST_OK
+//   NCAST_CORRUPT           the frame is corrupt, or encoded with another codec than `codec` or raw
+//   NCAST_TOO_SMALL         the values do not fit into value_capacities[i]
+//   NCAST_INVALID_ARGUMENT  the alignment of a pointer
+// A frame with an error has a value_bytes of 0, and its values are unspecified; the others are decoded.
+//   workspace: as for ncast_cuda_encode_batch, of at least ncast_cuda_decode_batch_workspace_bytes().
+NCAST_API ncast_status ncast_cuda_decode_batch(size_t count, const void* const* frames, const size_t* frame_bytes,
+                                               ncast_codec codec, void* const* values, const size_t* value_capacities,
+                                               size_t* value_bytes, ncast_device_status* statuses, void* workspace,
+                                               size_t workspace_bytes, const ncast_cuda_options* options,
+                                               ncast_stream stream);
+// 0 if count is not valid.
+NCAST_API size_t ncast_cuda_decode_batch_workspace_bytes(size_t count);
+
 // Slots, the layout of staging buffers: the payload of block i is at slots + i * ncast_slot_bytes(), and its length in
 // bytes is lengths[i]. No workspace is needed. Both functions return 0 if an argument is not valid.
 NCAST_API size_t ncast_slot_bytes(ncast_dtype dtype, ncast_codec codec);

@@ -15,11 +15,15 @@ enum class KernelKind : uint8_t {
   encode_short_frame,
   decode,
   decode_reduce,
+  encode_batch,  // of any_dtype, as decode_batch
+  decode_batch,
   move,    // sends blocks from rank to rank
   relay,   // forwards received blocks to another rank
   reduce,  // reduces the blocks of all ranks
 };
-inline constexpr int kernel_kinds = 8;
+inline constexpr int kernel_kinds = 10;
+// The type of kernels that code values of all types.
+inline constexpr ncast_dtype any_dtype = NCAST_UINT8;
 
 struct Kernel {
   const void* function;  // a __global__ function or a cudaKernel_t, with the parameters of its kind

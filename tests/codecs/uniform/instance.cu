@@ -1,4 +1,5 @@
 // The kernels of the codec `uniform`.
+#include "codec/frame/cuda/batch/instantiate.cuh"
 #include "codec/frame/cuda/instantiate.cuh"
 #include "executor/cuda/blocks/instantiate.cuh"
 #include "uniform/kernel.cuh"
@@ -8,6 +9,7 @@ namespace {
 
 constexpr ncast_codec id = 200;
 [[maybe_unused]] const bool added = codec::cuda::add_frame_kernels<codec::uniform::Codec>(id) &&
+                                    codec::cuda::add_batch_kernels<codec::uniform::Codec>(id) &&
                                     executor::cuda::add_block_kernels<codec::uniform::Codec>(id);
 
 }  // namespace

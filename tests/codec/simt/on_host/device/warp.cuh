@@ -1,0 +1,4 @@
+// Replaced by the functions for execution on the host.
+#pragma once
+
+#include "executor/cuda/generated/simt/cuda.h"
