@@ -107,11 +107,11 @@ def encode(
 
     The size of the frame is the 64-bit word at its byte 16: see `wire_bytes`.
     """
-    source = _view(values, "values", stream, dtype=dtype)
-    frame = _view(out, "out", stream, holds=_BYTES, writable=True)
-    scratch = None if workspace is None else _view(workspace, "workspace", stream, holds=_BYTES, writable=True)
+    source = gpu_view(values, "values", stream, dtype=dtype)
+    frame = gpu_view(out, "out", stream, holds=_BYTES, writable=True)
+    scratch = None if workspace is None else gpu_view(workspace, "workspace", stream, holds=_BYTES, writable=True)
     reject_overlap(values=source, out=frame, workspace=scratch)
-    with _device_of(source, frame, *([scratch] if scratch else [])):
+    with device_of(source, frame, *([scratch] if scratch else [])):
         _check_status(
             library().ncast_cuda_encode(
                 source.pointer,
@@ -123,7 +123,7 @@ def encode(
                 frame.raw_bytes,
                 scratch.pointer if scratch else None,
                 scratch.raw_bytes if scratch else 0,
-                _options(max_ctas),
+                launch_options(max_ctas),
                 stream_handle(stream),
             )
         )
@@ -150,11 +150,11 @@ def decode(
 
     Checksums are not verified.
     """
-    source = _view(frame, "frame", stream, holds=_BYTES)
-    target = _view(out, "out", stream, dtype=dtype, writable=True)
+    source = gpu_view(frame, "frame", stream, holds=_BYTES)
+    target = gpu_view(out, "out", stream, dtype=dtype, writable=True)
     word = _status_word(status, stream)
     reject_overlap(frame=source, out=target, status=word)
-    with _device_of(source, target, word):
+    with device_of(source, target, word):
         _check_status(
             library().ncast_cuda_decode(
                 source.pointer,
@@ -164,7 +164,7 @@ def decode(
                 target.elems,
                 target.pointer,
                 word.pointer,
-                _options(max_ctas),
+                launch_options(max_ctas),
                 stream_handle(stream),
             )
         )
@@ -187,12 +187,12 @@ def decode_reduce(
     op: "sum", "prod", "min" or "max".
     frame, codec, status, max_ctas: as for `decode`.
     """
-    source = _view(frame, "frame", stream, holds=_BYTES)
+    source = gpu_view(frame, "frame", stream, holds=_BYTES)
     kind = value_type(dtype)
-    target = _view(accumulator, "accumulator", stream, holds=accumulator_type(kind), writable=True)
+    target = gpu_view(accumulator, "accumulator", stream, holds=accumulator_type(kind), writable=True)
     word = _status_word(status, stream)
     reject_overlap(frame=source, accumulator=target, status=word)
-    with _device_of(source, target, word):
+    with device_of(source, target, word):
         _check_status(
             library().ncast_cuda_decode_reduce(
                 source.pointer,
@@ -203,7 +203,7 @@ def decode_reduce(
                 reduction_number(op),
                 target.pointer,
                 word.pointer,
-                _options(max_ctas),
+                launch_options(max_ctas),
                 stream_handle(stream),
             )
         )
@@ -225,10 +225,10 @@ def encode_slots(
     lengths: one 32-bit word for each slot.
     values, codec, dtype, max_ctas: as for `encode`.
     """
-    source = _view(values, "values", stream, dtype=dtype)
+    source = gpu_view(values, "values", stream, dtype=dtype)
     blocks, words = _slots(slots, lengths, source.dtype, source.elems, codec, stream, writable=True)
     reject_overlap(values=source, slots=blocks, lengths=words)
-    with _device_of(source, blocks, words):
+    with device_of(source, blocks, words):
         _check_status(
             library().ncast_cuda_encode_slots(
                 source.pointer,
@@ -237,7 +237,7 @@ def encode_slots(
                 codec_number(codec),
                 blocks.pointer,
                 words.pointer,
-                _options(max_ctas),
+                launch_options(max_ctas),
                 stream_handle(stream),
             )
         )
@@ -255,11 +255,11 @@ def decode_slots(
     max_ctas: int = 0,
 ) -> None:
     """As `decode`, from slots that were encoded with `codec`."""
-    target = _view(out, "out", stream, dtype=dtype, writable=True)
+    target = gpu_view(out, "out", stream, dtype=dtype, writable=True)
     blocks, words = _slots(slots, lengths, target.dtype, target.elems, codec, stream)
     word = _status_word(status, stream)
     reject_overlap(slots=blocks, lengths=words, out=target, status=word)
-    with _device_of(blocks, words, target, word):
+    with device_of(blocks, words, target, word):
         _check_status(
             library().ncast_cuda_decode_slots(
                 blocks.pointer,
@@ -269,7 +269,7 @@ def decode_slots(
                 target.elems,
                 target.pointer,
                 word.pointer,
-                _options(max_ctas),
+                launch_options(max_ctas),
                 stream_handle(stream),
             )
         )
@@ -289,11 +289,11 @@ def decode_reduce_slots(
 ) -> None:
     """As `decode_reduce`, from slots that were encoded with `codec`."""
     kind = value_type(dtype)
-    target = _view(accumulator, "accumulator", stream, holds=accumulator_type(kind), writable=True)
+    target = gpu_view(accumulator, "accumulator", stream, holds=accumulator_type(kind), writable=True)
     blocks, words = _slots(slots, lengths, kind, target.elems, codec, stream)
     word = _status_word(status, stream)
     reject_overlap(slots=blocks, lengths=words, accumulator=target, status=word)
-    with _device_of(blocks, words, target, word):
+    with device_of(blocks, words, target, word):
         _check_status(
             library().ncast_cuda_decode_reduce_slots(
                 blocks.pointer,
@@ -304,7 +304,7 @@ def decode_reduce_slots(
                 reduction_number(op),
                 target.pointer,
                 word.pointer,
-                _options(max_ctas),
+                launch_options(max_ctas),
                 stream_handle(stream),
             )
         )
@@ -317,8 +317,8 @@ def wire_bytes(frame: Any, *, stream: Any = None) -> int:
 
 def inspect(frame: Any, *, stream: Any = None) -> FrameInfo:
     """Waits for the stream and reads the header of a frame. Raises CorruptError."""
-    source = _view(frame, "frame", stream, holds=_BYTES)
-    with _device_of(source):
+    source = gpu_view(frame, "frame", stream, holds=_BYTES)
+    with device_of(source):
         header = cuda_driver.copy_to_host(
             source.pointer, min(FRAME_HEADER_BYTES, source.raw_bytes), stream_handle(stream)
         )
@@ -328,7 +328,7 @@ def inspect(frame: Any, *, stream: Any = None) -> FrameInfo:
 def check(status: Any, *, stream: Any = None) -> None:
     """Waits for the stream and raises CorruptError when a decoder has reported corrupt data in `status`."""
     word = _status_word(status, stream)
-    with _device_of(word):
+    with device_of(word):
         found = int(
             np.frombuffer(cuda_driver.copy_to_host(word.pointer, STATUS_BYTES, stream_handle(stream)), np.uint32)[0]
         )
@@ -345,7 +345,7 @@ def accumulator_type(kind: ValueType) -> ValueType:
     return value_type("float32")
 
 
-def _view(
+def gpu_view(
     array: Any,
     name: str,
     stream: Any,
@@ -362,7 +362,7 @@ def _view(
 
 def _words(array: Any, name: str, count: int, stream: Any) -> View:
     """An array of at least `count` writable 32-bit words: int32, uint32 or bytes."""
-    words = _view(array, name, stream, dtype="uint32", writable=True)
+    words = gpu_view(array, name, stream, dtype="uint32", writable=True)
     if words.elems < count:
         raise ValueError(f"{name} has {words.elems} words of 32 bits, but needs {count}")
     return words
@@ -375,7 +375,7 @@ def _status_word(status: Any, stream: Any) -> View:
 def _slots(
     slots: Any, lengths: Any, kind: ValueType, elems: int, codec: str, stream: Any, *, writable: bool = False
 ) -> tuple[View, View]:
-    blocks = _view(slots, "slots", stream, holds=_BYTES, writable=writable)
+    blocks = gpu_view(slots, "slots", stream, holds=_BYTES, writable=writable)
     count, stride = slot_count(kind.name, elems, codec=codec), slot_bytes(kind.name, codec=codec)
     words = _words(lengths, "lengths", count, stream)
     if blocks.raw_bytes < count * stride:
@@ -383,7 +383,7 @@ def _slots(
     return blocks, words
 
 
-def _device_of(*views: View) -> contextlib.AbstractContextManager[None]:
+def device_of(*views: View) -> contextlib.AbstractContextManager[None]:
     """Makes the device of the arrays current. Raises ValueError when they are on several devices."""
     ordinals = {
         cuda_driver.pointer_device(one.pointer) if one.device_id == UNKNOWN_DEVICE else one.device_id
@@ -395,6 +395,6 @@ def _device_of(*views: View) -> contextlib.AbstractContextManager[None]:
     return cuda_driver.on_device(ordinals.pop()) if ordinals else contextlib.nullcontext()
 
 
-def _options(max_ctas: int) -> Any:
+def launch_options(max_ctas: int) -> Any:
     limit = as_unsigned(max_ctas, "max_ctas", 32)
     return byref(CudaOptionsC(limit)) if limit else None

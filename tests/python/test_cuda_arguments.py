@@ -1,10 +1,12 @@
-"""`narrowcast.cuda` rejects overlapping arrays before it calls CUDA, so no GPU is needed."""
+"""`narrowcast.cuda` and `cuda_batch` reject overlapping arrays before they call CUDA, so no GPU is needed."""
 
 from __future__ import annotations
 
+import narrowcast
 import numpy as np
 import pytest
 from narrowcast import cuda
+from narrowcast.cuda_batch import DecodeBatch, EncodeBatch
 
 
 class OnGpu:
@@ -45,3 +47,29 @@ def test_overlapping_arrays_are_rejected(other):
     ):
         with pytest.raises(ValueError, match="overlap in memory"):
             call()
+
+
+def test_batches_reject_invalid_arrays():
+    far, farther = OnGpu(0x40000, 1 << 17), OnGpu(0x80000, 1 << 17)
+    for other in OVERLAPPING:
+        with pytest.raises(ValueError, match="overlap in memory"):
+            EncodeBatch([VALUES, farther], outs=[far, other])
+        with pytest.raises(ValueError, match="overlap in memory"):
+            DecodeBatch([far, other], outs=[farther, VALUES])
+    with pytest.raises(ValueError, match=r"outs\[0\] and outs\[1\] overlap"):
+        EncodeBatch([VALUES, VALUES], outs=[far, far])
+    with pytest.raises(ValueError, match="outs has 1 arrays for 2 frames"):
+        DecodeBatch([far, farther], outs=[VALUES])
+    with pytest.raises(narrowcast.TooSmallError, match=r"outs\[1\] has 100 bytes, but the frame may need"):
+        EncodeBatch([VALUES, VALUES], outs=[far, OnGpu(0x80000, 100)])
+    with pytest.raises(narrowcast.InvalidArgumentError, match=r"outs\[0\] is at address 0x40008"):
+        EncodeBatch([VALUES], outs=[OnGpu(0x40008, 1 << 17)])
+    with pytest.raises(ValueError, match="in host memory"):
+        EncodeBatch([np.zeros(4)], outs=[far])
+
+
+def test_an_empty_batch_needs_no_gpu():
+    encoding, decoding = EncodeBatch([], outs=[]), DecodeBatch([], outs=[])
+    encoding.encode()
+    decoding.decode()
+    assert encoding.wire_bytes() == decoding.raw_bytes() == []

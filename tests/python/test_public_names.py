@@ -15,6 +15,7 @@ PUBLIC = (
     "codec",
     "comm",
     "cuda",
+    "cuda_batch",
     "errors",
     "files",
     "local",

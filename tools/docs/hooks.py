@@ -33,6 +33,7 @@ PAGES = {
 PYTHON_MODULES = (
     "narrowcast",
     "narrowcast.cuda",
+    "narrowcast.cuda_batch",
     "narrowcast.files",
     "narrowcast.plan",
     "narrowcast.ratios",

@@ -13,6 +13,7 @@ import numpy as np
 from narrowcast import cuda
 from narrowcast._bench import samples
 from narrowcast._native.cuda_driver import DeviceBuffer, Stream, on_device
+from narrowcast.cuda_batch import DecodeBatch, EncodeBatch
 from narrowcast.types import VALUE_TYPES
 
 
@@ -38,6 +39,7 @@ def check_type(kind: narrowcast.types.ValueType, data: str, shift: int, stream: 
     results = [put(np.zeros_like(bits), shift) for _ in range(2)]
     cuda.decode(frame, out=results[0], status=status, **options)
     cuda.decode_slots(slots, lengths, out=results[1], status=status, **options)
+    encode_and_decode_batch(values, bits, host, kind, stream)
     wide = DeviceBuffer(elems * cuda.accumulator_type(kind).bytes).fill(0)
     cuda.decode_reduce(frame, accumulator=wide, op="sum", status=status, **options)
     cuda.decode_reduce_slots(slots, lengths, accumulator=wide, op="max", status=status, **options)
@@ -47,6 +49,27 @@ def check_type(kind: narrowcast.types.ValueType, data: str, shift: int, stream: 
     decode_damaged_frames(host, results[0], wide, options)
     decode_damaged_slots(slots, lengths, results[0], wide, options)
     stream.synchronize()
+
+
+def encode_and_decode_batch(
+    values: DeviceBuffer, bits: np.ndarray, host: np.ndarray, kind: narrowcast.types.ValueType, stream: Stream
+) -> None:
+    frames = [DeviceBuffer(narrowcast.bound(kind.name, bits.nbytes // kind.bytes)) for _ in range(3)]
+    encoding = EncodeBatch([values] * 3, outs=frames, dtype=kind.name)
+    encoding.encode(stream=stream.handle)
+    assert encoding.wire_bytes(stream=stream.handle) == [host.size] * 3, kind.name
+    assert all(np.array_equal(frame.read(host.size), host) for frame in frames), kind.name
+    results = [DeviceBuffer(bits.nbytes) for _ in frames]
+    decoding = DecodeBatch(frames, outs=results)
+    decoding.decode(stream=stream.handle)
+    assert decoding.raw_bytes(stream=stream.handle) == [bits.nbytes] * 3, kind.name
+    assert all(result.read().tobytes() == bits.tobytes() for result in results), kind.name
+    for broken in damaged(host):
+        hostile = DecodeBatch([put(broken), frames[0]], outs=results[:2])
+        hostile.decode(stream=stream.handle)
+        with contextlib.suppress(narrowcast.CorruptError):
+            hostile.raw_bytes(stream=stream.handle)
+        assert results[1].read().tobytes() == bits.tobytes(), kind.name
 
 
 def damaged(frame: np.ndarray) -> Iterator[np.ndarray]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import itertools
 import math
 import statistics
 from collections.abc import Callable
@@ -16,6 +17,7 @@ from .. import cuda
 from .._native import cuda_driver
 from .._native.cuda_driver import DeviceBuffer, Event, Gate, Stream
 from ..codec import bound, encode
+from ..cuda_batch import DecodeBatch, EncodeBatch
 from ..errors import CorruptError
 from ..types import ValueType
 from .samples import tiled
@@ -29,7 +31,7 @@ _HOST_COMPARE_BYTES = 256 << 20
 class CudaSpeed:
     """The measured speed of a codec: medians, in GB/s of raw bytes."""
 
-    layout: str  #: "frame" or "slots"
+    layout: str  #: "frame", "slots", "batch" or "calls"
     raw_bytes: int
     wire_bytes: int
     encode_gb_per_s: float
@@ -41,15 +43,21 @@ class CudaSpeed:
         return self.wire_bytes / self.raw_bytes
 
 
-def _median_seconds(run: Callable[[int], None], stream: Stream, warmup: int, iterations: int) -> float:
-    """The median time in seconds of run(i) on the stream, each measured by two events."""
+def _median_seconds(
+    run: Callable[[int], None], stream: Stream, warmup: int, iterations: int, *, held: bool = True
+) -> float:
+    """The median time in seconds of run(i) on the stream, each measured by two events.
+
+    held: the stream waits until all runs are enqueued. The driver has no room for many kernels that wait.
+    """
     for i in range(warmup):
         run(i)
     stream.synchronize()
     gate = Gate()
     events = [(Event(), Event()) for _ in range(iterations)]
     try:
-        gate.hold(stream)
+        if held:
+            gate.hold(stream)
         for i, (start, end) in enumerate(events):
             start.record(stream)
             run(i)
@@ -68,29 +76,43 @@ def measure(
     *,
     codec: str = "window",
     max_ctas: int = 0,
-    slots: bool = False,
+    layout: str = "frame",
+    array_bytes: int = 0,
     warmup: int = 5,
     iterations: int = 20,
 ) -> CudaSpeed:
     """Encodes and decodes a tensor, repeated to `tile_bytes`, in GPU memory.
 
+    layout: "frame"; "slots"; "batch": arrays of at most `array_bytes` in one call; "calls": those with a call each, all
+    of them in a CUDA graph.
     Several sets of small buffers take turns, so that they are not in the L2 cache.
     """
     elems = max(1, tile_bytes // kind.bytes)
     raw_bytes = elems * kind.bytes
     with cuda_driver.on_device(0):
         l2_bytes = cuda_driver.device_attribute(cuda_driver.L2_BYTES)
-        sets = min(16, max(1, math.ceil(3 * l2_bytes / raw_bytes)))
-        bench = (_Slots if slots else _Frames)(raw, kind, elems, codec, max_ctas, sets)
+        # Graphs of thousands of calls take long to create, and the L2 cache does not matter for them.
+        sets = 1 if layout == "calls" else min(16, max(1, math.ceil(3 * l2_bytes / raw_bytes)))
+        bench: _Buffers
+        if layout in ("batch", "calls"):
+            one = max(1, array_bytes // kind.bytes)
+            bench = (_Batch if layout == "batch" else _Calls)(raw, kind, elems, codec, max_ctas, sets, one)
+        else:
+            bench = (_Slots if layout == "slots" else _Frames)(raw, kind, elems, codec, max_ctas, sets)
         stream = Stream()
         # At least one run for every set of buffers, whose results are compared.
         warmup = max(warmup, sets)
-        encode_seconds = _median_seconds(lambda i: bench.encode(i % sets, stream), stream, warmup, iterations)
+        held = layout != "calls"  # graphs of thousands of kernels
+        encode_seconds = _median_seconds(
+            lambda i: bench.encode(i % sets, stream), stream, warmup, iterations, held=held
+        )
         bench.poison()
-        decode_seconds = _median_seconds(lambda i: bench.decode(i % sets, stream), stream, warmup, iterations)
+        decode_seconds = _median_seconds(
+            lambda i: bench.decode(i % sets, stream), stream, warmup, iterations, held=held
+        )
         wire_bytes, exact = bench.compare(raw, raw_bytes)
     return CudaSpeed(
-        "slots" if slots else "frame",
+        layout,
         raw_bytes,
         wire_bytes,
         raw_bytes / encode_seconds / 1e9,
@@ -200,3 +222,94 @@ class _Slots(_Buffers):
 
     def matches_host(self, raw_bytes: npt.NDArray[np.uint8]) -> bool:
         return True
+
+
+class _Arrays(_Buffers):
+    """Arrays of `one` values each, and their frames."""
+
+    def __init__(
+        self, raw: npt.NDArray[np.uint8], kind: ValueType, elems: int, codec: str, max_ctas: int, sets: int, one: int
+    ) -> None:
+        super().__init__(raw, kind, elems, codec, max_ctas, sets)
+        self.sizes = [min(one, elems - begin) for begin in range(0, elems, one)]
+        self.capacities = [bound(kind.name, size, codec=codec) for size in self.sizes]
+        frames = [DeviceBuffer(sum(self.capacities)).fill(_POISON) for _ in range(sets)]
+        offsets = [0, *itertools.accumulate(self.capacities)]
+        self.frames = [
+            [whole.part(at, size) for at, size in zip(offsets, self.capacities, strict=False)] for whole in frames
+        ]
+        self.array_values = [self._parts(whole, one) for whole in self.values]
+        self.array_results = [self._parts(whole, one) for whole in self.results]
+
+    def _parts(self, whole: DeviceBuffer, one: int) -> list[DeviceBuffer]:
+        width = self.kind.bytes
+        return [whole.part(i * one * width, size * width) for i, size in enumerate(self.sizes)]
+
+    def matches_host(self, raw_bytes: npt.NDArray[np.uint8]) -> bool:
+        begin = 0
+        for frame, size in zip(self.frames[0], self.sizes, strict=True):
+            values = raw_bytes[begin : begin + size * self.kind.bytes]
+            begin += values.size
+            host = encode(values, dtype=self.kind.name, codec=self.codec, checksum=False)
+            if not np.array_equal(frame.read(host.size), host):
+                return False
+        return True
+
+
+class _Batch(_Arrays):
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        options: dict[str, Any] = {"codec": self.codec, "max_ctas": self.max_ctas}
+        self.encoders = [
+            EncodeBatch(values, outs=frames, dtype=self.kind.name, **options)
+            for values, frames in zip(self.array_values, self.frames, strict=True)
+        ]
+        self.decoders = [
+            DecodeBatch(frames, outs=results, **options)
+            for frames, results in zip(self.frames, self.array_results, strict=True)
+        ]
+
+    def encode(self, i: int, stream: Stream) -> None:
+        self.encoders[i].encode(stream=stream.handle)
+
+    def decode(self, i: int, stream: Stream) -> None:
+        self.decoders[i].decode(stream=stream.handle)
+
+    def wire_bytes(self) -> int:
+        return sum(self.encoders[0].wire_bytes())
+
+    def compare(self, raw: npt.NDArray[np.uint8], raw_bytes: int) -> tuple[int, bool]:
+        try:
+            for one in self.decoders:
+                one.raw_bytes()
+        except CorruptError:
+            return self.wire_bytes(), False
+        return super().compare(raw, raw_bytes)
+
+
+class _Calls(_Arrays):
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        workspace = cuda.workspace_bytes(self.kind.name, max(self.sizes), codec=self.codec)
+        self.workspace = DeviceBuffer(workspace).fill(_POISON) if workspace else None
+        capturing = Stream()
+        self.encode_graphs, self.decode_graphs = [], []
+        for values, frames, results in zip(self.array_values, self.frames, self.array_results, strict=True):
+            options = {"codec": self.codec, **self.options(capturing)}
+            with capturing.capture() as graph:
+                for source, frame in zip(values, frames, strict=True):
+                    cuda.encode(source, out=frame, workspace=self.workspace, **options)
+            self.encode_graphs.append(graph)
+            with capturing.capture() as graph:
+                for frame, result in zip(frames, results, strict=True):
+                    cuda.decode(frame, out=result, status=self.status, **options)
+            self.decode_graphs.append(graph)
+
+    def encode(self, i: int, stream: Stream) -> None:
+        self.encode_graphs[i].launch(stream)
+
+    def decode(self, i: int, stream: Stream) -> None:
+        self.decode_graphs[i].launch(stream)
+
+    def wire_bytes(self) -> int:
+        return sum(cuda.wire_bytes(frame) for frame in self.frames[0])

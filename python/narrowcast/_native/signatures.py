@@ -131,6 +131,18 @@ SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
         # frame frame_bytes dtype codec elems op accumulator status options stream
         [c_void_p, c_size_t, c_int, _CODEC, c_uint64, c_int, c_void_p, c_void_p, _OPTIONS, _STREAM],
     ),
+    "ncast_cuda_encode_batch": (
+        _STATUS,
+        # count values dtypes elems codec flags frames capacities wire_bytes statuses workspace bytes options stream
+        [c_size_t, *[c_void_p] * 3, _CODEC, c_uint32, *[c_void_p] * 5, c_size_t, _OPTIONS, _STREAM],
+    ),
+    "ncast_cuda_encode_batch_workspace_bytes": (c_size_t, [c_size_t, c_uint64, _CODEC]),
+    "ncast_cuda_decode_batch": (
+        _STATUS,
+        # count frames frame_bytes codec values value_capacities value_bytes statuses workspace bytes options stream
+        [c_size_t, *[c_void_p] * 2, _CODEC, *[c_void_p] * 5, c_size_t, _OPTIONS, _STREAM],
+    ),
+    "ncast_cuda_decode_batch_workspace_bytes": (c_size_t, [c_size_t]),
     "ncast_slot_bytes": (c_size_t, [c_int, _CODEC]),
     "ncast_slot_count": (c_uint64, [c_int, _CODEC, c_uint64]),
     "ncast_cuda_encode_slots": (

@@ -41,6 +41,13 @@ def codec_command(
         str | None,
         typer.Option(metavar="SIZE", help="Repeat every tensor to this size; default 64M on the host, 1G on a GPU."),
     ] = None,
+    array: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SIZE",
+            help="cuda: divide every tensor into arrays of this size, and measure one batch against a call for each.",
+        ),
+    ] = None,
     ctas: Annotated[int, typer.Option(min=0, help="cuda: maximum number of CTAs; 0: as many as run at once.")] = 0,
     iterations: Annotated[
         int | None, typer.Option("-n", "--iters", min=1, help="Timed runs; default 5 on the host, 20 on a GPU.")
@@ -55,6 +62,9 @@ def codec_command(
         raise BadUse(f"{device!r} is not a device (known: host, cuda)")
     if ctas and device == "host":
         raise BadUse("--ctas is for --device cuda")
+    if array and device == "host":
+        raise BadUse("--array is for --device cuda")
+    array_bytes = parse_size(array) if array else 0
     tile_bytes = parse_size(tile or ("64M" if device == "host" else "1G"))
     if tile_bytes < 8:
         raise BadUse(f"--tile {tile} is smaller than one value")
@@ -67,7 +77,7 @@ def codec_command(
     if device == "host":
         report = bench_codec.on_host(tensors, codec, tile_bytes, iterations or 5, quiet=json)
     else:
-        report = bench_codec.on_cuda(tensors, codec, tile_bytes, ctas, iterations or 20, quiet=json)
+        report = bench_codec.on_cuda(tensors, codec, tile_bytes, array_bytes, ctas, iterations or 20, quiet=json)
     if json:
         print_json(report)
     if output_file is not None:

@@ -107,9 +107,9 @@ def _median(run: Callable[[], None], iterations: int) -> float:
 
 
 def on_cuda(
-    tensors: Tensors, codec: str, tile_bytes: int, ctas: int, iterations: int, *, quiet: bool
+    tensors: Tensors, codec: str, tile_bytes: int, array_bytes: int, ctas: int, iterations: int, *, quiet: bool
 ) -> dict[str, Any]:
-    """Measures frames and slots in GPU memory."""
+    """Measures frames and slots in GPU memory, or if array_bytes is not 0, batches and single calls."""
     from ..._bench.codec_speed import measure
     from ..._native import cuda_driver
     from ...cuda import device_count
@@ -123,26 +123,49 @@ def on_cuda(
         line.print_heading(tile_bytes)
     rows = []
     for name, (kind, raw) in tensors.items():
-        for slots in (False, True):
-            speed = measure(raw, kind, tile_bytes, codec=codec, max_ctas=ctas, slots=slots, iterations=iterations)
-            wire_bytes = _slots_bytes(raw, kind, codec) if slots else _codec.encode(raw, codec=codec, dtype=kind).size
+        for layout in ("batch", "calls") if array_bytes else ("frame", "slots"):
+            speed = measure(
+                raw,
+                kind,
+                tile_bytes,
+                codec=codec,
+                max_ctas=ctas,
+                layout=layout,
+                array_bytes=array_bytes,
+                iterations=iterations,
+            )
+            raw_bytes, wire_bytes = raw.size, speed.wire_bytes
+            if layout == "slots":
+                wire_bytes = _slots_bytes(raw, kind, codec)
+            elif layout == "frame":
+                wire_bytes = _codec.encode(raw, codec=codec, dtype=kind).size
+            else:
+                raw_bytes = speed.raw_bytes
             row = {
                 "tensor": name,
                 "dtype": kind.name,
                 "codec": codec,
                 "layout": speed.layout,
-                "raw_bytes": raw.size,
+                "raw_bytes": raw_bytes,
                 "wire_bytes": wire_bytes,
-                "ratio": wire_bytes / raw.size,
+                "ratio": wire_bytes / raw_bytes,
                 "tile_bytes": speed.raw_bytes,
+                **({"array_bytes": array_bytes} if array_bytes else {}),
                 "encode_gb_per_s": speed.encode_gb_per_s,
                 "decode_gb_per_s": speed.decode_gb_per_s,
                 "exact": speed.exact,
             }
             rows.append(row)
             if not quiet:
-                line.print_row(row, speed.layout, f"{speed.encode_gb_per_s:.0f}", f"{speed.decode_gb_per_s:.0f}")
+                line.print_row(
+                    row, speed.layout, _speed_text(speed.encode_gb_per_s), _speed_text(speed.decode_gb_per_s)
+                )
     return {"device": device, "version": library_version(), "ctas": ctas, "iterations": iterations, "rows": rows}
+
+
+def _speed_text(gb_per_s: float) -> str:
+    """At least two significant digits: calls for small arrays are slow."""
+    return f"{gb_per_s:.0f}" if gb_per_s >= 10 else f"{gb_per_s:.2f}"
 
 
 def _slots_bytes(raw: npt.NDArray[np.uint8], kind: ValueType, codec: str) -> int:
