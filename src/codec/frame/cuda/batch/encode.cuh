@@ -149,9 +149,10 @@ class BatchPlacer {
     stage.units[lane_] = up_to - units - before_head + (own_heads == 0 ? carry : 0);
   }
 
-  // The units of the frame that continues in `tile` in all tiles before it. The wait ends, however few CTAs run at once:
-  // a tile is claimed from a counter by a CTA that is running, so every tile before this one has such a CTA. Each CTA
-  // places its tiles in the order in which it claimed them. So the first tile that is not placed yet waits for no other.
+  // The units of the frame that continues in `tile` in all tiles before it. The wait ends, however few CTAs run at
+  // once: a tile is claimed from a counter by a CTA that is running, so every tile before this one has such a CTA. Each
+  // CTA places its tiles in the order in which it claimed them. So the first tile that is not placed yet waits for no
+  // other.
   __device__ uint32_t look_back(uint32_t tile) const {
     uint32_t sum = 0;
     for (uint32_t end = tile;;) {
