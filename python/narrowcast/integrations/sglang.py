@@ -19,6 +19,7 @@ from typing import Any
 import torch
 from sglang.srt.mem_cache.hicache_storage import HiCacheFile
 
+from .._torch.encoded import supported_codec
 from ..codec import decode, encode_batch
 from ..errors import NarrowcastError
 
@@ -46,7 +47,8 @@ class EncodedHiCacheFile(HiCacheFile):  # type: ignore[misc]
 
     def __init__(self, storage_config: Any, arguments: Any = None) -> None:
         extra = storage_config.extra_config or {}
-        self._codec = str(extra.get("codec", "window"))
+        # Not only when the first page is written.
+        self._codec = supported_codec(str(extra.get("codec", "window")))
         self._threads = int(extra.get("encoding_threads", 0))
         # Files of HiCacheFile in the same folder have other names.
         model = f"{storage_config.model_name or ''}-narrowcast"

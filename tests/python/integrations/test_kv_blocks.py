@@ -124,6 +124,11 @@ def test_a_missing_or_damaged_block_fails_its_transfer_only(caplog):
     assert torch.equal(tensor[5], tensor[1])
 
 
+def test_an_unknown_codec_is_an_error_at_once():
+    with pytest.raises(ValueError, match="nonsense"):
+        EncodedBlocks([[Pages(cache(), PAGE_BYTES)]], dtype="bfloat16", capacity_bytes=0, codec="nonsense")
+
+
 def test_closing_frees_the_memory():
     blocks = EncodedBlocks([[Pages(cache(), PAGE_BYTES)]], dtype="bfloat16", capacity_bytes=1 << 20)
     assert run(blocks, "store", 1, [(0, 0, "a")])

@@ -82,6 +82,11 @@ def test_files_are_smaller_than_pages(create, tmp_path):
     assert [one.stat().st_size < 0.75 * raw_bytes for one in files(tmp_path)] == [True, True]
 
 
+def test_an_unknown_codec_is_an_error_at_once(create):
+    with pytest.raises(ValueError, match="nonsense"):
+        create(codec="nonsense")
+
+
 def test_prefixes_are_found(create):
     storage = create()
     assert storage.batch_set(["a", "b", "d"], pages(3))
