@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 
 from .._native import cuda_driver
@@ -20,6 +21,8 @@ from .host_memory import aligned
 # much longer to copy than to enqueue.
 _PIECES = 3
 _PIECE_BYTES = 16 << 20
+_PIECE_FRAMES = 1024
+_COLUMNS = 4  # of the table for a batch: addresses and sizes of the frames and of their values, 8 bytes each
 
 
 @dataclass(frozen=True)
@@ -31,12 +34,14 @@ class HostFrame:
     dtype: int  # the number of the value type
     codec: int  # the number of the codec
     elems: int
+    raw_bytes: int
 
     @classmethod
     def at(cls, memory: torch.Tensor, codec: str, dtype: str, raw_bytes: int) -> HostFrame:
         """The frame in a uint8 tensor, which the caller keeps alive."""
         kind = value_type(dtype)
-        return cls(memory.data_ptr(), memory.numel(), kind.number, codec_number(codec), raw_bytes // kind.bytes)
+        elems = raw_bytes // kind.bytes
+        return cls(memory.data_ptr(), memory.numel(), kind.number, codec_number(codec), elems, raw_bytes)
 
 
 class Copy(NamedTuple):
@@ -60,7 +65,7 @@ def pieces_of(frames: Sequence[HostFrame], piece_bytes: int) -> Iterator[Piece]:
     offsets: list[int] = []
     end = 0
     for frame in frames:
-        if offsets and end + frame.wire_bytes > piece_bytes:
+        if offsets and (end + frame.wire_bytes > piece_bytes or len(offsets) == _PIECE_FRAMES):
             yield Piece(copies, offsets)
             copies, offsets, end = [], [], 0
         last = copies[-1] if copies else None
@@ -89,9 +94,8 @@ class FrameReader:
         self._in_graphs = in_graphs
         self._lock = threading.Lock()
         self._stream = torch.cuda.Stream(device)
-        self._staging: list[torch.Tensor] = []
+        self._slots: list[_Slot] = []
         self._piece_bytes = 0
-        self._copied, self._decoded = _events(), _events()
         self._next = 0
 
     def read(self, frames: Sequence[HostFrame], outs: Sequence[int], status: torch.Tensor) -> None:
@@ -101,45 +105,104 @@ class FrameReader:
         outs: for each frame, the address on the GPU for its values.
         status: see narrowcast.cuda.decode.
         """
+        decode = library().ncast_cuda_decode
+        word = status.data_ptr()
+
+        def decode_each(slot: _Slot, piece: Piece, first: int, stream: Any) -> None:
+            for number, offset in enumerate(piece.offsets, first):
+                frame, place = frames[number], slot.staging.data_ptr() + offset
+                check(
+                    decode(
+                        place,
+                        frame.wire_bytes,
+                        frame.dtype,
+                        frame.codec,
+                        frame.elems,
+                        outs[number],
+                        word,
+                        None,
+                        stream,
+                    )
+                )
+
+        self._read(frames, decode_each)
+
+    def read_batch(
+        self, frames: Sequence[HostFrame], outs: Sequence[int], codec: str, value_bytes: torch.Tensor
+    ) -> None:
+        """As `read`, for many small frames, but not in graphs.
+
+        codec: of the frames that are not raw.
+        value_bytes: an int64 for each frame, which receives the size of its values, or 0 if it is corrupt.
+        """
+        number = codec_number(codec)
+        workspace_bytes = int(library().ncast_cuda_decode_batch_workspace_bytes(_PIECE_FRAMES))
+        decode = library().ncast_cuda_decode_batch
+
+        def copy_table(slot: _Slot, piece: Piece, first: int, stream: Any) -> None:
+            mine = slice(first, first + len(piece.offsets))
+            base = slot.staging.data_ptr()
+            columns = [
+                [base + offset for offset in piece.offsets],
+                [frame.wire_bytes for frame in frames[mine]],
+                outs[mine],
+                [frame.raw_bytes for frame in frames[mine]],
+            ]
+            rows = np.array(columns, np.uint64)
+            # This memory is pageable: the driver has read so few bytes when the call returns.
+            cuda_driver.copy_from_host(slot.batch_memory(workspace_bytes).table, rows.ctypes.data, rows.nbytes, stream)
+
+        def decode_together(slot: _Slot, piece: Piece, first: int, stream: Any) -> None:
+            count = len(piece.offsets)
+            table, statuses, workspace = slot.batch_memory(workspace_bytes)
+            check(
+                decode(
+                    count,
+                    table,
+                    table + 8 * count,
+                    number,
+                    table + 16 * count,
+                    table + 24 * count,
+                    value_bytes.data_ptr() + 8 * first,
+                    statuses,
+                    workspace,
+                    workspace_bytes,
+                    None,
+                    stream,
+                )
+            )
+
+        self._read(frames, decode_together, copy_table)
+
+    def _read(self, frames: Sequence[HostFrame], decode: _Step, copy_more: _Step | None = None) -> None:
+        """Copies pieces, and calls the functions for each, with the number of its first frame and their stream."""
         if not frames:
             return
         current = torch.cuda.current_stream(self._device)
-        word = status.data_ptr()
-        decode, copies, stream = library().ncast_cuda_decode, self._stream.cuda_stream, current.cuda_stream
-        done = 0
+        copies, stream = self._stream.cuda_stream, current.cuda_stream
+        first = 0
         with self._lock, torch.cuda.device(self._device), cuda_driver.on_device(self._device.index):
             self._reserve(max(frame.wire_bytes for frame in frames))
             if self._in_graphs:
                 # A graph cannot wait for events from outside of it, nor other streams for events of a graph.
-                self._copied, self._decoded = _events(), _events()
+                for slot in self._slots:
+                    slot.renew_events()
                 begin = torch.cuda.Event()
                 begin.record(current)
                 self._stream.wait_event(begin)
             for piece in pieces_of(frames, self._piece_bytes):
-                slot, self._next = self._next, (self._next + 1) % _PIECES
-                base = self._staging[slot].data_ptr()
-                self._stream.wait_event(self._decoded[slot])
+                slot, self._next = self._slots[self._next], (self._next + 1) % _PIECES
+                self._stream.wait_event(slot.decoded)
                 for one in piece.copies:
-                    cuda_driver.copy_from_host(base + one.offset, one.pointer, one.count_bytes, copies)
-                self._copied[slot].record(self._stream)
-                current.wait_event(self._copied[slot])
-                for offset in piece.offsets:
-                    frame, out = frames[done], outs[done]
-                    check(
-                        decode(
-                            base + offset,
-                            frame.wire_bytes,
-                            frame.dtype,
-                            frame.codec,
-                            frame.elems,
-                            out,
-                            word,
-                            None,
-                            stream,
-                        )
-                    )
-                    done += 1
-                self._decoded[slot].record(current)
+                    pointer = slot.staging.data_ptr() + one.offset
+                    cuda_driver.copy_from_host(pointer, one.pointer, one.count_bytes, copies)
+                if copy_more is not None:
+                    copy_more(slot, piece, first, copies)
+                slot.copied.record(self._stream)
+                current.wait_event(slot.copied)
+                decode(slot, piece, first, stream)
+                first += len(piece.offsets)
+                slot.decoded.record(current)
 
     def reserve(self, frame_bytes: int) -> None:
         """Allocates staging memory for frames of up to so many bytes."""
@@ -150,15 +213,42 @@ class FrameReader:
         wanted = max(_PIECE_BYTES, aligned(frame_bytes))
         if wanted <= self._piece_bytes:
             return
-        for event in self._decoded:
-            event.synchronize()
+        for slot in self._slots:
+            slot.decoded.synchronize()
         with torch.cuda.stream(self._stream):
-            self._staging = [torch.empty(wanted, dtype=torch.uint8, device=self._device) for _ in range(_PIECES)]
+            self._slots = [_Slot(wanted, self._device) for _ in range(_PIECES)]
         self._piece_bytes = wanted
 
 
-def _events() -> list[torch.cuda.Event]:
-    return [torch.cuda.Event() for _ in range(_PIECES)]
+class _Slot:
+    """Staging memory for a piece, and the events of its use."""
+
+    def __init__(self, count_bytes: int, device: torch.device) -> None:
+        self.staging = torch.empty(count_bytes, dtype=torch.uint8, device=device)
+        self._batch: torch.Tensor | None = None
+        self.renew_events()
+
+    def renew_events(self) -> None:
+        self.copied, self.decoded = torch.cuda.Event(), torch.cuda.Event()
+
+    def batch_memory(self, workspace_bytes: int) -> _BatchMemory:
+        table_bytes, status_bytes = _COLUMNS * 8 * _PIECE_FRAMES, 4 * _PIECE_FRAMES
+        if self._batch is None:
+            size = table_bytes + status_bytes + workspace_bytes
+            self._batch = torch.empty(size, dtype=torch.uint8, device=self.staging.device)
+        begin = self._batch.data_ptr()
+        return _BatchMemory(begin, begin + table_bytes, begin + table_bytes + status_bytes)
+
+
+class _BatchMemory(NamedTuple):
+    """Addresses on the GPU."""
+
+    table: int
+    statuses: int
+    workspace: int
+
+
+_Step = Callable[[_Slot, Piece, int, Any], None]
 
 
 @functools.cache

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import time
 from collections.abc import Callable, Sequence
@@ -16,6 +17,7 @@ from ..codec import bound, decode_batch, encode_batch, inspect
 from ..errors import CorruptError
 from ..types import ValueType, value_type
 from .arena import Arena, Piece
+from .encoded import supported_codec
 from .frame_reader import HostFrame, frame_reader
 from .host_memory import aligned
 
@@ -76,16 +78,12 @@ class EncodedBlocks:
         if len(devices) > 1:
             raise ValueError(f"the KV cache is on several devices: {', '.join(sorted(map(str, devices)))}")
         self._device = devices.pop() if devices else torch.device("cpu")
-        self._codec, self._threads = codec, threads
+        self._codec, self._threads = supported_codec(codec), threads
         self._arena = Arena(capacity_bytes, pinned=self._device.type == "cuda")
         self._stored: dict[Any, _Stored] = {}
         self._rows: dict[int, tuple[torch.Tensor, list[torch.Tensor]]] = {}
         self._warned = False
         self._raw_bytes = 0
-        self._status: torch.Tensor | None = None
-        if self._device.type == "cuda":
-            self._status = torch.zeros(1, dtype=torch.int32, device=self._device)
-            torch.cuda.current_stream(self._device).synchronize()  # loads run on another stream
         self._lanes = {name: _Lane(name, self._device) for name in ("store", "load")}
 
     @property
@@ -203,23 +201,34 @@ class EncodedBlocks:
     # Back.
 
     def _load(self, blocks: Sequence[tuple[int, int, Any]]) -> None:
+        damaged: list[torch.Tensor] = []
+        decode = self._decode if self._device.type == "cpu" else functools.partial(self._decode_on_gpu, damaged)
         # In the order of the host memory: neighbours are copied at once.
-        self._in_parts(self._decode, sorted(blocks, key=lambda one: self._stored[one[2]].frame.pointer))
-        if self._status is not None and int(self._status.item()):  # waits for the stream
-            self._status.zero_()
+        self._in_parts(decode, sorted(blocks, key=lambda one: self._stored[one[2]].frame.pointer))
+        if damaged and bool(torch.stack(damaged).any()):  # waits for the stream
             raise CorruptError("an encoded KV block has been overwritten in host memory")
 
     def _decode(self, group: int, blocks: torch.Tensor, keys: list[Any]) -> None:
-        stored = [self._stored[key] for key in keys]
+        rows, _ = self._rows_of(group)
+        frames = [self._stored[key].piece.tensor for key in keys]
+        decode_batch(frames, outs=list(rows[: len(keys)]), threads=self._threads)
+        self._distribute(group, blocks)
+
+    def _decode_on_gpu(self, damaged: list[torch.Tensor], group: int, blocks: torch.Tensor, keys: list[Any]) -> None:
+        rows, _ = self._rows_of(group)
+        frames = [self._stored[key].frame for key in keys]
+        places = [rows.data_ptr() + rows.shape[1] * number for number in range(len(keys))]
+        value_bytes = torch.empty(len(keys), dtype=torch.int64, device=self._device)
+        frame_reader(self._device).read_batch(frames, places, self._codec, value_bytes)
+        damaged.append((value_bytes != rows.shape[1]).any())
+        self._distribute(group, blocks)
+
+    def _distribute(self, group: int, blocks: torch.Tensor) -> None:
+        """Copies decoded rows to the pages of blocks."""
         rows, parts = self._rows_of(group)
-        if self._status is not None:
-            places = [rows.data_ptr() + rows.shape[1] * number for number in range(len(keys))]
-            frame_reader(self._device).read([one.frame for one in stored], places, self._status)
-        else:
-            decode_batch([one.piece.tensor for one in stored], outs=list(rows[: len(keys)]), threads=self._threads)
-        whole = len(keys) == len(rows)
+        whole = len(blocks) == len(rows)
         for pages, part in zip(self._pages[group], parts, strict=True):
-            pages.index_copy_(0, blocks, part if whole else part[: len(keys)])
+            pages.index_copy_(0, blocks, part if whole else part[: len(blocks)])
 
     def _rows_of(self, group: int) -> tuple[torch.Tensor, list[torch.Tensor]]:
         """Memory for the decoded blocks of a part, and where the pages of each layer are in it.

@@ -52,6 +52,39 @@ def test_frames_are_decoded_between_their_copy_and_the_next_one(streams, monkeyp
         assert all(torch.equal(one, expected) for one, expected in zip(outs, values.values(), strict=True))
 
 
+@pytest.mark.parametrize("piece_frames", [1, 7, 1000])
+@pytest.mark.parametrize("piece_bytes", [1, 10_000, 1 << 20])
+@pytest.mark.parametrize("eager", ["copies", "decoding"])
+def test_batches_are_decoded_between_copies(streams, monkeypatch, eager, piece_bytes, piece_frames):
+    monkeypatch.setattr(frame_reader, "_PIECE_BYTES", piece_bytes)
+    monkeypatch.setattr(frame_reader, "_PIECE_FRAMES", piece_frames)
+    reader = FrameReader(CPU)
+    if eager == "copies":
+        streams.eager = reader._stream
+    values = [torch.randn(500 + 37 * number).bfloat16() for number in range(40)]
+    entries = EncodedTensors(dict(enumerate(values)))._entries.values()
+    frames = [entry.host_frames[0] for entry in entries]
+    for _ in range(3):
+        outs = [torch.empty_like(one) for one in values]
+        sizes = torch.full((len(values),), -1)
+        reader.read_batch(frames, [out.data_ptr() for out in outs], "window", sizes)
+        streams.run()
+        assert all(torch.equal(out, one) for out, one in zip(outs, values, strict=True))
+        assert sizes.tolist() == [one.nbytes for one in values]
+
+
+def test_a_batch_reports_damaged_frames(streams):
+    values = {str(number): torch.randn(3000) for number in range(5)}
+    entries = list(EncodedTensors(values)._entries.values())
+    entries[2].frames[0][100] ^= 1
+    outs = [torch.empty(3000) for _ in values]
+    sizes = torch.full((5,), -1)
+    reader = FrameReader(CPU)
+    reader.read_batch([one.host_frames[0] for one in entries], [out.data_ptr() for out in outs], "window", sizes)
+    streams.run()
+    assert sizes.tolist() == [12_000, 12_000, 0, 12_000, 12_000]
+
+
 def test_larger_frames_enlarge_the_staging_memory(streams, monkeypatch):
     monkeypatch.setattr(frame_reader, "_PIECE_BYTES", 1000)
     reader = FrameReader(CPU)
@@ -71,7 +104,7 @@ def test_a_failed_decode_is_raised(streams, monkeypatch):
     monkeypatch.setattr(frame_reader, "library", lambda: types.SimpleNamespace(ncast_cuda_decode=lambda *_: 1))
     memory = torch.zeros(256, dtype=torch.uint8)
     with pytest.raises(narrowcast.NarrowcastError):
-        FrameReader(CPU).read([HostFrame(memory.data_ptr(), 256, 0, 0, 1)], [0], torch.zeros(1, dtype=torch.int32))
+        FrameReader(CPU).read([HostFrame(memory.data_ptr(), 256, 0, 0, 1, 1)], [0], torch.zeros(1, dtype=torch.int32))
 
 
 @given(
@@ -82,7 +115,7 @@ def test_pieces_hold_every_frame_once_and_copy_neighbours_together(sizes, piece_
     frames, place = [], 1 << 20
     for size, apart in sizes:
         place += 128 * apart
-        frames.append(HostFrame(place, size, 0, 0, 0))
+        frames.append(HostFrame(place, size, 0, 0, 0, 0))
         place += -(-size // 128) * 128
     pieces = list(pieces_of(frames, piece_bytes))
     assert sum(len(piece.offsets) for piece in pieces) == len(frames)

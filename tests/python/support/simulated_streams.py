@@ -96,7 +96,9 @@ class Event:
 
 
 def _copy(pointer, host, count_bytes, stream):
-    stream.enqueue(lambda: ctypes.memmove(pointer, host, count_bytes))
+    # The driver has copied pageable memory when its call returns. Page-locked memory does not change meanwhile.
+    content = ctypes.string_at(host, count_bytes)
+    stream.enqueue(lambda: ctypes.memmove(pointer, content, count_bytes))
 
 
 def _decode(frame, frame_bytes, dtype, codec, elems, out, status, options, stream):
@@ -104,6 +106,29 @@ def _decode(frame, frame_bytes, dtype, codec, elems, out, status, options, strea
         values = np.ctypeslib.as_array((ctypes.c_uint8 * (elems * BY_NUMBER[dtype].bytes)).from_address(out))
         content = np.ctypeslib.as_array((ctypes.c_uint8 * frame_bytes).from_address(frame))
         values[:] = narrowcast.decode(content).view(np.uint8).reshape(-1)
+
+    stream.enqueue(run)
+    return 0
+
+
+def _decode_batch(
+    count, frames, frame_bytes, codec, outs, capacities, value_bytes, statuses, workspace, size, options, stream
+):
+    def column(pointer):
+        return list((ctypes.c_uint64 * count).from_address(pointer))
+
+    def run():
+        rows = zip(column(frames), column(frame_bytes), column(outs), column(capacities), strict=True)
+        found = (ctypes.c_uint64 * count).from_address(value_bytes)
+        for number, (frame, size, out, capacity) in enumerate(rows):
+            values = np.ctypeslib.as_array((ctypes.c_uint8 * capacity).from_address(out))
+            content = np.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(frame))
+            try:
+                decoded = narrowcast.decode(content).view(np.uint8).reshape(-1)
+            except narrowcast.CorruptError:
+                decoded = values[:0]
+            values[: len(decoded)] = decoded
+            found[number] = len(decoded)
 
     stream.enqueue(run)
     return 0
@@ -128,5 +153,10 @@ def simulate(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
     monkeypatch.setattr(cuda_driver, "on_device", lambda _: contextlib.nullcontext())
     monkeypatch.setattr(cuda_driver, "copy_from_host", _copy)
-    monkeypatch.setattr(frame_reader, "library", lambda: types.SimpleNamespace(ncast_cuda_decode=_decode))
+    functions = types.SimpleNamespace(
+        ncast_cuda_decode=_decode,
+        ncast_cuda_decode_batch=_decode_batch,
+        ncast_cuda_decode_batch_workspace_bytes=lambda count: 16 * count,
+    )
+    monkeypatch.setattr(frame_reader, "library", lambda: functions)
     return streams
