@@ -30,26 +30,25 @@ def row_type(store: Store) -> torch.dtype:
 def gather(store: Store, indices: torch.Tensor) -> torch.Tensor:
     """Reads rows into a new tensor of shape (*indices.shape, *row_shape), on the device of the indices.
 
-    Raises TypeError for indices that are not integers, and IndexError for those out of range.
+    If that is a GPU, it reads the rows itself, in the order of the current stream. Indices out of range yield zeros
+    there, which `store.check` reports.
+
+    Raises TypeError for indices that are not integers, and IndexError for those in host memory that are out of range.
     """
     if indices.dtype not in _INDEX_TYPES:
         if indices.is_floating_point() or indices.is_complex() or indices.dtype == torch.bool:
             raise TypeError(f"indices are {indices.dtype}, not integers")
         indices = indices.long()
-    chosen = indices.detach().cpu().contiguous()
-    out = _host_memory((*indices.shape, *store.row_shape), store, indices.device)
+    chosen = indices.detach().contiguous()
+    out = torch.empty((*indices.shape, *store.row_shape), dtype=row_type(store), device=indices.device)
+    if chosen.is_cuda and store.layout == "blocks":
+        chosen = chosen.cpu()  # for which GPUs take no indices of their own
     store.gather(chosen, out=out)
-    return out.to(indices.device, non_blocking=True)
+    return out
 
 
-def fetch(store: Store, first: int, count: int, step: int = 1, *, device: Any = "cpu") -> torch.Tensor:
-    """Reads rows first, first + step, ... into a new tensor on a device."""
-    target = torch.device(device)
-    out = _host_memory((count, *store.row_shape), store, target)
+def fetch(store: Store, first: int, count: int, step: int = 1) -> torch.Tensor:
+    """Reads rows first, first + step, ... into a new tensor in host memory."""
+    out = torch.empty((count, *store.row_shape), dtype=row_type(store))
     store.fetch(first, count, step, out=out)
-    return out.to(target, non_blocking=True)
-
-
-def _host_memory(shape: tuple[int, ...], store: Store, device: torch.device) -> torch.Tensor:
-    """Memory for decoded rows, which are on their way to a device."""
-    return torch.empty(shape, dtype=row_type(store), pin_memory=device.type == "cuda")
+    return out

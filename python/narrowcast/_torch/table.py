@@ -67,7 +67,10 @@ class Table(nn.Module):  # type: ignore[misc]
     def forward(self, indices: torch.Tensor) -> torch.Tensor:
         """The rows at `indices`, of shape (*indices.shape, *row_shape), on the device of the indices.
 
-        Raises IndexError for indices out of range, negative ones included.
+        If the indices are on a GPU, it reads the rows itself, in the order of the current stream.
+
+        Raises IndexError for indices out of range, negative ones included. On a GPU these yield zeros, and `check`
+        raises.
         """
         rows = gather(self.store, indices)
         if self.trained and self.training and torch.is_grad_enabled():
@@ -80,6 +83,13 @@ class Table(nn.Module):  # type: ignore[misc]
 
             rows.register_post_accumulate_grad_hook(collect)
         return rows
+
+    def check(self) -> None:
+        """Waits for reads on GPUs and raises what they have found since the last check.
+
+        Raises IndexError for indices out of range, and CorruptError for rows that could not be decoded.
+        """
+        self.store.check()
 
     def sparse_gradient(self) -> tuple[torch.Tensor, torch.Tensor]:
         """Indices without duplicates, in ascending order, and the sum of their gradients since the last step.
