@@ -15,9 +15,9 @@ cudaError_t find_gather_machine(GatherMachine* machine) {
   return error;
 }
 
-cudaError_t prepare_gather(const GatherKernel& kernel, const GatherShape& shape) {
+cudaError_t prepare_gather(const GatherKernel& kernel, const GatherMachine& machine) {
   return cudaFuncSetAttribute(kernel.function, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                              static_cast<int>(shape.warps * shape.warp_bytes));
+                              static_cast<int>(machine.shared_bytes));
 }
 
 cudaError_t launch_gather(const GatherKernel& kernel, const GatherArguments& arguments, uint32_t sms,

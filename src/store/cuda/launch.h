@@ -17,8 +17,9 @@ struct GatherMachine {
 };
 cudaError_t find_gather_machine(GatherMachine* machine);
 
-// Allows a kernel to use the shared memory of its shape. Called once before launches.
-cudaError_t prepare_gather(const GatherKernel& kernel, const GatherShape& shape);
+// Allows a kernel to use all shared memory: the limit is one for all readers, whose shapes differ. Called before
+// launches.
+cudaError_t prepare_gather(const GatherKernel& kernel, const GatherMachine& machine);
 
 // Launches a kernel on up to `sms` SMs.
 cudaError_t launch_gather(const GatherKernel& kernel, const GatherArguments& arguments, uint32_t sms,

@@ -90,7 +90,7 @@ ncast_status Reader::set_up(const ReaderTable& table, const ReaderOptions& optio
     return fail(NCAST_INVALID_ARGUMENT,
                 "%s: rows of %" PRIu32 " bytes do not fit into the %zu bytes of shared memory of this GPU", function,
                 format_.row_bytes, machine.shared_bytes);
-  RETURN_IF_CUDA_FAILED(function, prepare_gather(kernel_, base_.shape));
+  RETURN_IF_CUDA_FAILED(function, prepare_gather(kernel_, machine));
 
   RETURN_IF_CUDA_FAILED(function, allocate(&device_words_, sizeof *device_words_));
   RETURN_IF_CUDA_FAILED(function, cudaMemset(device_words_, 0, sizeof *device_words_));

@@ -407,3 +407,16 @@ def test_rows_of_bytes_are_written_to_untyped_memory(rows, tmp_path, stream):
         made.fetch(0, out=out, stream=stream)
         stream.synchronize()
         assert out.read().tobytes() == rows.tobytes()
+
+
+def test_stores_with_different_rows_are_read_in_turns(stream):
+    tables = [table(300, (width,), seed=width) for width in (2000, 16, 128, 4000, 64)]
+    opened_stores = [store.build(rows, codec="window") for rows in tables]
+    for _ in range(2):
+        for rows, made in zip(tables, opened_stores, strict=True):
+            out = empty(rows.shape)
+            made.gather(Array(np.arange(300)), out=out, stream=stream)
+            stream.synchronize()
+            assert same(out.read(), rows)
+    for made in opened_stores:
+        made.close()
