@@ -86,6 +86,56 @@ NCAST_API ncast_status ncast_store_reader_get_counters(ncast_store_reader* reade
 // Errors: INVALID_ARGUMENT if indices had no row; CORRUPT if rows could not be decoded. The message has their number.
 NCAST_API ncast_status ncast_store_reader_check(ncast_store_reader* reader, ncast_stream stream);
 
+// --- A cache in GPU memory
+// ----------------------------------------------------------------------------------------------
+
+typedef enum {
+  NCAST_STORE_CACHE_STATIC = 0,  // rows stay until they are updated; free places go to rows that are gathered
+  NCAST_STORE_CACHE_LRU = 1,     // gathered rows replace those that were not gathered for the longest time
+  NCAST_STORE_CACHE_LFU = 2      // gathered rows replace those that are gathered less often
+} ncast_store_cache_policy;
+
+// Set struct_bytes to sizeof(ncast_store_cache_options) and the other members that are not needed to 0; later versions
+// append members.
+typedef struct {
+  size_t struct_bytes;
+  ncast_store_cache_policy policy;
+  uint32_t index_bytes;  // of an element of warm_rows: 4 or 8
+  uint64_t bytes;        // of GPU memory, at most
+  uint64_t rows;         // instead of bytes: room for at least this many rows
+  // Rows to begin with, in host memory, those that matter most first. NULL: none; with STATIC, rows 0, 1, 2, ...
+  const void* warm_rows;
+  uint64_t warm_count;
+} ncast_store_cache_options;
+
+// Has gathers of a reader keep rows in GPU memory, encoded as in the table. Replaces the cache that the reader has.
+// Rows that have been updated are read again. Waits for `stream`, on which the reader's calls are made. Graphs that
+// were captured before must not run any more.
+//   options: NULL: only remove the cache.
+// Errors: UNSUPPORTED for the layout blocks, and for 2^31 or more rows. TOO_SMALL if there is no room for 16 rows.
+NCAST_API ncast_status ncast_store_reader_set_cache(ncast_store_reader* reader,
+                                                    const ncast_store_cache_options* options, ncast_stream stream);
+
+// The cache of a reader, and the sums over its calls. Set struct_bytes to sizeof(ncast_store_cache_info) before the
+// call; later versions append members.
+typedef struct {
+  size_t struct_bytes;
+  uint64_t bytes;       // of GPU memory that rows, and what finds them, take; 0: there is no cache
+  uint64_t slot_bytes;  // of a row in the cache
+  uint64_t capacity;    // rows that fit
+  uint64_t rows;        // in the cache now
+  uint64_t hits;        // gathered rows that were in the cache
+  uint64_t misses;      // gathered rows that were not
+  uint64_t fills;       // rows that were put into the cache
+  uint64_t evictions;   // rows that made room for others
+  uint64_t dropped;     // rows that had been updated
+  uint64_t overflows;   // hits that did not serve: the encoded row was longer than slot_bytes, or in an overflow entry
+} ncast_store_cache_info;
+
+// Waits for `stream`, on which the reader's calls were made.
+NCAST_API ncast_status ncast_store_reader_get_cache(ncast_store_reader* reader, ncast_store_cache_info* info,
+                                                    ncast_stream stream);
+
 #ifdef __cplusplus
 }
 #endif

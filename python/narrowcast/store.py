@@ -29,7 +29,7 @@ import numpy as np
 from ._arrays.view import View
 from ._files.atomic import new_file
 from ._native.numbers import as_index, as_int, as_unsigned
-from ._native.structures import STORE_HOSTS, STORE_LAYOUTS
+from ._native.structures import STORE_CACHES, STORE_HOSTS, STORE_LAYOUTS
 from ._store.gpu import (
     DEFAULT_SMS,
     Call,
@@ -47,7 +47,7 @@ from ._store.sources import source_of
 from .errors import InvalidArgumentError, UnsupportedError
 from .types import BY_NUMBER, DType, ValueType
 
-__all__ = ["BuildReport", "Counters", "RowIndexError", "Store", "VerifyReport", "build", "open", "verify"]
+__all__ = ["BuildReport", "CacheInfo", "Counters", "RowIndexError", "Store", "VerifyReport", "build", "open", "verify"]
 
 
 def __dir__() -> list[str]:
@@ -95,6 +95,22 @@ class Counters:
     grace_waits: int  #: how often a change waited for readers
     fetched_bytes: int  #: encoded bytes that GPUs have read
     bad_indices: int  #: indices in GPU memory that had no row
+
+
+@dataclass(frozen=True)
+class CacheInfo:
+    """A cache of `Store.cache`, and what gathers on its stream have found."""
+
+    bytes: int  #: of GPU memory that rows, and what finds them, take; 0: there is no cache
+    slot_bytes: int  #: of a row in the cache
+    capacity: int  #: rows that fit
+    rows: int  #: in the cache now
+    hits: int  #: gathered rows that were in the cache
+    misses: int  #: gathered rows that were not
+    fills: int  #: rows that were put into the cache
+    evictions: int  #: rows that made room for others
+    dropped: int  #: rows that had been updated
+    overflows: int  #: hits that did not serve: the encoded row was longer than slot_bytes, or in an overflow entry
 
 
 @dataclass(frozen=True)
@@ -228,8 +244,7 @@ class Store:
         limit = as_unsigned(sms, "sms", 32)
         if not count or not limit:
             raise ValueError(f"max_rows is {count} and sms is {limit}: they must be positive")
-        ordinal = 0 if device is None else as_unsigned(device, "device", 31)
-        self._readers.prepare(ordinal, current_stream(ordinal) if stream is None else stream, count, limit)
+        self._readers.prepare(*self._place(device, stream), count, limit)
 
     def check(self) -> None:
         """Waits for the calls on GPUs, and reports what they have found since the last check.
@@ -241,6 +256,46 @@ class Store:
             self._readers.check()
         except InvalidArgumentError as error:
             raise RowIndexError(str(error)) from None
+
+    def cache(
+        self,
+        rows: int = 0,
+        policy: str = "lru",
+        *,
+        size_bytes: int = 0,
+        warm: Any = None,
+        device: int | None = None,
+        stream: Any = None,
+    ) -> CacheInfo:
+        """Gives gathers on a stream of a GPU a cache in its memory, in which rows stay encoded.
+
+        rows: the number of rows for which there is room.
+        size_bytes: instead of rows, the GPU memory that the cache may take. With neither, the cache is removed.
+        policy: which rows are in the cache: "static" (those of `warm`; others only where there is room), "lru" (the
+            rows that were gathered last), or "lfu" (the rows that are gathered most often).
+        warm: rows to begin with, in host memory, those that are gathered most often first; None: with "static" the
+            first rows of the table, otherwise none.
+        device, stream: as for `prepare`.
+
+        Waits for the stream. Rows that are updated leave the cache. A graph that was captured before must not run any
+        more. `fetch` does not use the cache. Raises UnsupportedError for the layout "blocks".
+        """
+        place = self._place(device, stream)
+        number = choice(policy, STORE_CACHES, "policy")
+        count, size = as_unsigned(rows, "rows", 31), as_unsigned(size_bytes, "size_bytes")
+        if count and size:
+            raise ValueError("rows and size_bytes are both given")
+        chosen = None if warm is None else index_array(warm, "warm").reshape(-1)
+        self._readers.set_cache(*place, number, size, count, chosen)
+        return self.cache_info(device=device, stream=stream)
+
+    def cache_info(self, *, device: int | None = None, stream: Any = None) -> CacheInfo:
+        """The cache of a stream, and what it has done. Waits for the stream. Arguments as for `prepare`."""
+        return CacheInfo(**self._readers.cache_info(*self._place(device, stream)))
+
+    def _place(self, device: int | None, stream: Any) -> tuple[int, Any]:
+        ordinal = 0 if device is None else as_unsigned(device, "device", 31)
+        return ordinal, current_stream(ordinal) if stream is None else stream
 
     def gather(
         self, indices: Any, out: Any = None, *, stream: Any = None, threads: int = 0, sms: int | None = None

@@ -112,4 +112,39 @@ ncast_status ncast_store_reader_check(ncast_store_reader* reader, ncast_stream s
   return guarded(function, [&] { return reader->reader->check(static_cast<cudaStream_t>(stream)); });
 }
 
+ncast_status ncast_store_reader_set_cache(ncast_store_reader* reader, const ncast_store_cache_options* options,
+                                          ncast_stream stream) {
+  constexpr const char* function = "ncast_store_reader_set_cache";
+  if (reader == nullptr) return is_null(function, "reader");
+  return guarded(function, [&] {
+    ncast_store_cache_options read = {};
+    if (options == nullptr) return reader->reader->set_cache(nullptr, static_cast<cudaStream_t>(stream));
+    constexpr size_t shortest_bytes = offsetof(ncast_store_cache_options, rows);
+    if (const ncast_status status = narrowcast::read_struct("options", *options, shortest_bytes, &read);
+        status != NCAST_OK)
+      return status;
+    if (read.policy < NCAST_STORE_CACHE_STATIC || read.policy > NCAST_STORE_CACHE_LFU)
+      return fail(NCAST_INVALID_ARGUMENT, "%s: policy %d is unknown", function, static_cast<int>(read.policy));
+    if (read.warm_rows != nullptr && read.index_bytes != 4 && read.index_bytes != 8)
+      return fail(NCAST_INVALID_ARGUMENT, "%s: index_bytes is %u, not 4 or 8", function, read.index_bytes);
+    if (read.bytes != 0 && read.rows != 0)
+      return fail(NCAST_INVALID_ARGUMENT, "%s: bytes and rows are both given", function);
+    if (read.rows > INT32_MAX) return fail(NCAST_INVALID_ARGUMENT, "%s: rows is 2^31 or more", function);
+    return reader->reader->set_cache(&read, static_cast<cudaStream_t>(stream));
+  });
+}
+
+ncast_status ncast_store_reader_get_cache(ncast_store_reader* reader, ncast_store_cache_info* info,
+                                          ncast_stream stream) {
+  constexpr const char* function = "ncast_store_reader_get_cache";
+  if (reader == nullptr) return is_null(function, "reader");
+  return guarded(function, [&] {
+    ncast_store_cache_info filled;
+    if (const ncast_status status = reader->reader->cache_info(function, &filled, static_cast<cudaStream_t>(stream));
+        status != NCAST_OK)
+      return status;
+    return narrowcast::fill_struct(function, "info", filled, info);
+  });
+}
+
 }  // extern "C"

@@ -26,6 +26,8 @@ from .structures import (
     PlanUseC,
     PlanVerifyOptionsC,
     StoreBuildOptionsC,
+    StoreCacheInfoC,
+    StoreCacheOptionsC,
     StoreCountersC,
     StoreInfoC,
     StoreOpenOptionsC,
@@ -112,6 +114,8 @@ SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     ),
     "ncast_store_reader_get_counters": (_STATUS, [c_void_p, POINTER(StoreReaderCountersC), _STREAM]),
     "ncast_store_reader_check": (_STATUS, [c_void_p, _STREAM]),
+    "ncast_store_reader_set_cache": (_STATUS, [c_void_p, POINTER(StoreCacheOptionsC), _STREAM]),
+    "ncast_store_reader_get_cache": (_STATUS, [c_void_p, POINTER(StoreCacheInfoC), _STREAM]),
     # cuda.h
     "ncast_cuda_device_count": (c_int, []),
     "ncast_cuda_architectures": (c_char_p, []),

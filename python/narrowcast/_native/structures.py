@@ -26,6 +26,7 @@ STORE_LAYOUTS = {"auto": 0, "stride": 1, "packed": 2, "blocks": 3}
 STORE_HOSTS = {"pinned": 0, "mmap": 1, "shared": 2}
 STORE_ALLOW_DAMAGE = 1
 STORE_HOST_INDICES = 1
+STORE_CACHES = {"static": 0, "lru": 1, "lfu": 2}
 PLACEMENTS = {None: 0, False: 1, True: 2}  # by whether a call is in place
 BACKENDS = {"host": 1, "cuda": 2}
 INTERRUPT_CHECK = CFUNCTYPE(c_int, c_void_p)  # ncast_interrupt_check
@@ -365,4 +366,36 @@ class StoreReaderCountersC(Structure):
         ("overflow_rows_read", c_uint64),
         ("bad_indices", c_uint64),
         ("damaged_rows_read", c_uint64),
+    ]
+
+
+class StoreCacheOptionsC(Structure):
+    """ncast_store_cache_options."""
+
+    _fields_ = [
+        ("struct_bytes", c_size_t),
+        ("policy", c_int),
+        ("index_bytes", c_uint32),
+        ("bytes", c_uint64),
+        ("rows", c_uint64),
+        ("warm_rows", c_void_p),
+        ("warm_count", c_uint64),
+    ]
+
+
+class StoreCacheInfoC(Structure):
+    """ncast_store_cache_info."""
+
+    _fields_ = [
+        ("struct_bytes", c_size_t),
+        ("bytes", c_uint64),
+        ("slot_bytes", c_uint64),
+        ("capacity", c_uint64),
+        ("rows", c_uint64),
+        ("hits", c_uint64),
+        ("misses", c_uint64),
+        ("fills", c_uint64),
+        ("evictions", c_uint64),
+        ("dropped", c_uint64),
+        ("overflows", c_uint64),
     ]

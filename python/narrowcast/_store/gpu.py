@@ -19,6 +19,8 @@ from .._native.library import check, library
 from .._native.numbers import as_unsigned
 from .._native.structures import (
     STORE_HOST_INDICES,
+    StoreCacheInfoC,
+    StoreCacheOptionsC,
     StoreReaderCountersC,
     StoreReaderOptionsC,
     StoreReadOptionsC,
@@ -102,6 +104,7 @@ class _Reader:
     def __init__(self, handle: Handle, device: int, stream: Any, max_rows: int, sms: int) -> None:
         self.device, self.stream, self.max_rows, self.sms = device, stream, max_rows, sms
         self._handle = handle
+        self.has_cache = False
         self.pointer = c_void_p()
         options = StoreReaderOptionsC(struct_bytes=sizeof(StoreReaderOptionsC), max_rows=max_rows, sms=sms)
         with cuda_driver.on_device(device):
@@ -137,6 +140,8 @@ class GpuReaders:
             found = self._readers.get(key)
             if found is None or found.max_rows < max_rows:
                 self._reject_capture(key[1])
+                if found is not None and found.has_cache:
+                    raise ValueError(f"the stream is prepared for {found.max_rows} rows: call prepare() before cache()")
                 limit = (found.sms if found else DEFAULT_SMS) if sms is None else sms
                 made = _Reader(self._handle, call.device, call.stream, max_rows, limit)
                 if found is not None:
@@ -199,6 +204,32 @@ class GpuReaders:
                     stream_handle(call.stream),
                 )
             )
+
+    def set_cache(
+        self, device: int, stream: Any, policy: int, size_bytes: int, rows: int, warm: npt.NDArray[Any] | None
+    ) -> None:
+        """Gives the reader of a stream a cache; without bytes and rows, none."""
+        reader = self._found(Call(device, stream, None), 0)
+        options = StoreCacheOptionsC(
+            struct_bytes=sizeof(StoreCacheOptionsC),
+            policy=policy,
+            index_bytes=0 if warm is None else warm.itemsize,
+            bytes=size_bytes,
+            rows=rows,
+            warm_rows=None if warm is None else warm.ctypes.data,
+            warm_count=0 if warm is None else warm.size,
+        )
+        given = byref(options) if size_bytes or rows else None
+        with cuda_driver.on_device(device):
+            check(library().ncast_store_reader_set_cache(reader.pointer, given, stream_handle(stream)))
+        reader.has_cache = given is not None
+
+    def cache_info(self, device: int, stream: Any) -> dict[str, int]:
+        """What ncast_store_reader_get_cache says about the reader of a stream."""
+        reader = self._found(Call(device, stream, None), 0)
+        info = StoreCacheInfoC(struct_bytes=sizeof(StoreCacheInfoC))
+        check(library().ncast_store_reader_get_cache(reader.pointer, byref(info), stream_handle(stream)))
+        return {name: getattr(info, name) for name, *_ in info._fields_[1:]}
 
     def _all(self) -> list[_Reader]:
         with self._lock:

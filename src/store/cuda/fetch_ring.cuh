@@ -44,7 +44,8 @@ class FetchRing {
         memory_(memory),
         lane_(lane),
         rows_(32 / arguments.shape.tile_lanes),
-        steps_((arguments.selection.count + rows_ - 1) / rows_) {
+        count_(count_of(arguments.selection)),
+        steps_((count_ + rows_ - 1) / rows_) {
     const uint64_t warp = static_cast<uint64_t>(device::warp_id()) * gridDim.x + blockIdx.x;
     steps_apart_ = gridDim.x * (blockDim.x / 32);
     step_ = look_at_ = warp;
@@ -113,9 +114,14 @@ class FetchRing {
     // The next position.
     const uint64_t at = look_at_ * rows_ + static_cast<uint32_t>(lane_);
     position_ = no_row;
-    if (has_row && at < selection_.count)
+    if (has_row && at < count_)
       position_ = selection_.order != nullptr ? selection_.order[at] : static_cast<uint32_t>(at);
     look_at_ += steps_apart_;
+  }
+
+  __device__ static uint64_t count_of(const Selection& selection) {
+    if (selection.device_count == nullptr) return selection.count;
+    return min(selection.count, uint64_t{*selection.device_count});
   }
 
   // Out of range for an index that is negative.
@@ -167,7 +173,7 @@ class FetchRing {
   char* memory_;
   int lane_;
   uint32_t rows_;  // of a step
-  uint64_t steps_, step_, look_at_;
+  uint64_t count_, steps_, step_, look_at_;
   uint32_t steps_apart_, stage_ = 0;
   uint32_t position_ = no_row, index_output_ = no_row, next_output_ = no_row;
   uint64_t index_ = 0, next_number_ = 0;

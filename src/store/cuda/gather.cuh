@@ -59,6 +59,8 @@ class Gather {
     const char* payload;
     uint32_t payload_bytes;  // at most
     char* out;
+    uint32_t output;  // position in the output
+    uint64_t number;
   };
 
   __device__ void step() {
@@ -80,7 +82,7 @@ class Gather {
       fetched_bytes_ += exists ? slot_bytes : 0;
     }
 
-    Row row{exists && !is_far, slot, slot_bytes, out};
+    Row row{exists && !is_far, slot, slot_bytes, out, fetched.output, fetched.number};
     uint32_t far = __ballot_sync(device::all_lanes, is_far && tile_.lane == 0);
     while (true) {
       decode(row);
@@ -95,7 +97,8 @@ class Gather {
         char* const to = spare_ + place * shape_.spare_area;
         device::copy_by_warp(to, reinterpret_cast<const void*>(payload.address), payload.bytes, lane_);
         char* const its_out = reinterpret_cast<char*>(shuffle(reinterpret_cast<uintptr_t>(out), from));
-        if (tile_.number == place) row = {true, to, payload.bytes, its_out};
+        const uint32_t its_output = __shfl_sync(device::all_lanes, fetched.output, from);
+        if (tile_.number == place) row = {true, to, payload.bytes, its_out, its_output, number};
         if (lane_ == 0) fetched_bytes_ += payload.bytes;
       }
       __syncwarp();
@@ -139,7 +142,18 @@ class Gather {
     if (!__any_sync(device::all_lanes, !ok)) return;
     __syncwarp();
     store_zeros(tile_, row.out, ok ? 0 : format_.row_bytes);
-    if (tile_.lane == 0 && !ok) ++corrupt_rows_;
+    if (tile_.lane == 0 && !ok) reject(row);
+  }
+
+  __device__ void reject(const Row& row) {
+    const Retries& retries = arguments_.selection.retries;
+    if (retries.positions == nullptr) {
+      ++corrupt_rows_;
+      return;
+    }
+    retries.positions[atomicAdd(retries.count, 1u)] = row.output;
+    retries.cached_rows[row.number] = -1;
+    atomicAdd(retries.total, 1ull);
   }
 
   __device__ bool decode_coded(const Row& row, uint32_t header, bool is_coded) {

@@ -54,6 +54,15 @@ struct TableWords {
   uint64_t known_rows;        // more rows than these are not read: their offsets are not in device memory
 };
 
+// What becomes of rows that cannot be decoded, if they are copies in a cache: they leave it, and are read again. In
+// device memory.
+struct Retries {
+  uint32_t* positions;  // positions of such rows are appended; NULL: they are zeros, and counted
+  uint32_t* count;
+  int32_t* cached_rows;  // by index; set to -1
+  unsigned long long* total;
+};
+
 // Which rows a call reads, and where they go.
 struct Selection {
   const void* indices;    // device memory; NULL: row i is first + i * step
@@ -61,11 +70,13 @@ struct Selection {
   const uint32_t* order;  // device memory: the order in which to read the indices; NULL: as they are
   uint64_t first;
   int64_t step;
-  uint64_t count;  // less than 2^32
+  uint64_t count;                // less than 2^32
+  const uint32_t* device_count;  // device memory: the count, if it is lower; NULL: `count`
   char* out;
   uint64_t out_stride;  // in bytes
   // The largest power of two up to 16 that divides out, out_stride, the size of a row, and the stride of uncoded rows.
   uint32_t unit_bytes;
+  Retries retries;
 };
 
 // Sums over the calls of a stream context; in device memory.

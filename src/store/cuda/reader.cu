@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <atomic>
 #include <bit>
 #include <cinttypes>
 
@@ -69,34 +70,24 @@ ncast_status Reader::set_up(const ReaderTable& table, const ReaderOptions& optio
   kernel_ = kernel_of(model);
   if (kernel_.function == nullptr)
     return fail(NCAST_INVALID_ARGUMENT, "%s: there is no kernel for this table's codec", function);
-  GatherMachine machine = {};
-  RETURN_IF_CUDA_FAILED(function, find_gather_machine(&machine));
-  machine_sms_ = machine.sms;
+  RETURN_IF_CUDA_FAILED(function, find_gather_machine(&machine_));
   sms_ = options.sms != 0 ? options.sms : default_sms;
 
   const bool is_coded = kernel_.staged_bytes != 0;
   const uint64_t slot_bytes = table.stride != 0 ? (is_coded ? table.stride : format_.row_bytes) : table.typical_bytes;
-  ShapeInput input = {};
-  input.elems = format_.elems;
-  input.row_bytes = format_.row_bytes;
-  input.is_coded = is_coded;
-  input.staged_bytes = kernel_.staged_bytes;
-  input.slot_bytes = static_cast<uint32_t>(slot_bytes);
-  input.slot_alignment = table.stride != 0 ? table.stride : table.unit_bytes;
-  const uint64_t most_bytes = is_coded ? RowModel::raw(model.shape).bound() : format_.row_bytes;
-  input.far_bytes = static_cast<uint32_t>(std::max(most_bytes, table.entry_stride));
-  base_.shape = gather_shape(input, machine.shared_bytes);
+  most_bytes_ = is_coded ? RowModel::raw(model.shape).bound() : format_.row_bytes;
+  base_.shape = shape_of(slot_bytes, table.stride != 0 ? table.stride : table.unit_bytes);
   if (base_.shape.warps == 0)
     return fail(NCAST_INVALID_ARGUMENT,
                 "%s: rows of %" PRIu32 " bytes do not fit into the %zu bytes of shared memory of this GPU", function,
-                format_.row_bytes, machine.shared_bytes);
-  RETURN_IF_CUDA_FAILED(function, prepare_gather(kernel_, machine));
+                format_.row_bytes, machine_.shared_bytes);
+  RETURN_IF_CUDA_FAILED(function, prepare_gather(kernel_, machine_));
 
   RETURN_IF_CUDA_FAILED(function, allocate(&device_words_, sizeof *device_words_));
   RETURN_IF_CUDA_FAILED(function, cudaMemset(device_words_, 0, sizeof *device_words_));
   base_.format = format.row;
   base_.coder = format.coder;
-  base_.counters = &device_words_->counters;
+  base_.counters = &device_words_->counters[0];
   base_.state = {table.rows, 0};
   RowPlaces& places = base_.places;
   places = {reinterpret_cast<const char*>(table.slots),
@@ -117,6 +108,10 @@ ncast_status Reader::set_up(const ReaderTable& table, const ReaderOptions& optio
                     &device_words_->ended_ctas};
     RETURN_IF_CUDA_FAILED(function, map(&words_.row_count));
     RETURN_IF_CUDA_FAILED(function, map(&words_.redirects));
+    changes_ = table.changes;
+    changed_rows_ = table.changed_rows;
+    RETURN_IF_CUDA_FAILED(function, map(&changes_));
+    RETURN_IF_CUDA_FAILED(function, map(&changed_rows_));
     RETURN_IF_CUDA_FAILED(function, map(&base_.reader.started));
     RETURN_IF_CUDA_FAILED(function, map(&base_.reader.finished));
     // Calls are counted on from the last one of the context.
@@ -157,6 +152,18 @@ ncast_status Reader::set_up(const ReaderTable& table, const ReaderOptions& optio
   return NCAST_OK;
 }
 
+GatherShape Reader::shape_of(uint64_t slot_bytes, uint64_t slot_alignment) const {
+  ShapeInput input = {};
+  input.elems = format_.elems;
+  input.row_bytes = format_.row_bytes;
+  input.is_coded = kernel_.staged_bytes != 0;
+  input.staged_bytes = kernel_.staged_bytes;
+  input.slot_bytes = static_cast<uint32_t>(slot_bytes);
+  input.slot_alignment = slot_alignment;
+  input.far_bytes = static_cast<uint32_t>(std::max(most_bytes_, table_.entry_stride));
+  return gather_shape(input, machine_.shared_bytes);
+}
+
 // cudaFree waits for the kernels that are running.
 Reader::~Reader() {
   cudaFree(device_words_);
@@ -194,7 +201,7 @@ cudaError_t Reader::start(cudaStream_t stream) {
 }
 
 uint32_t Reader::sms_of(const RowTarget& target) const {
-  return std::min(target.sms != 0 ? target.sms : sms_, machine_sms_);
+  return std::min(target.sms != 0 ? target.sms : sms_, machine_.sms);
 }
 
 ncast_status Reader::gather(const Indices& indices, uint64_t rows, const RowTarget& target) {
@@ -236,7 +243,111 @@ cudaError_t Reader::gather_piece(const void* indices, uint32_t index_bytes, uint
     call.selection.order = reinterpret_cast<const uint32_t*>(order_workspace_);
   }
   RETURN_CUDA_ERROR(start(target.stream));
+  if (cache_ != nullptr) return gather_cached(call, target);
   return launch_gather(kernel_, call, sms_of(target), target.stream);
+}
+
+CacheCall Reader::cache_call() const {
+  CacheCall call = {};
+  call.state = base_.reader.state;
+  call.fixed_state = base_.state;
+  call.places = base_.places;
+  call.changes = changes_;
+  call.changed_rows = changed_rows_;
+  return call;
+}
+
+cudaError_t Reader::gather_cached(const GatherArguments& call, const RowTarget& target) {
+  CacheCall cached = cache_call();
+  cached.indices = call.selection.indices;
+  cached.index_bytes = call.selection.index_bytes;
+  cached.order = call.selection.order;
+  cached.count = call.selection.count;
+  const uint32_t sms = sms_of(target);
+  RETURN_CUDA_ERROR(cache_->divide(cached, true, sms, target.stream));
+  CacheWords* const words = cache_->words();
+
+  GatherArguments hits = call;
+  hits.places = {};
+  hits.places.slots = cache_->sets().slots;
+  hits.places.stride = cache_->sets().slot_bytes;
+  hits.places.entries = cache_->sets().slots;
+  hits.state = {cache_->ways(), 0};
+  hits.reader = {};
+  hits.counters = &device_words_->counters[1];
+  hits.shape = cached_shape_;
+  hits.selection.indices = cache_->way_of();
+  hits.selection.index_bytes = sizeof(int32_t);
+  hits.selection.order = cache_->hits();
+  hits.selection.device_count = &words->hits;
+  hits.selection.retries = {cache_->misses(), &words->misses, cache_->sets().rows, &words->counters.overflows};
+  RETURN_CUDA_ERROR(launch_gather(kernel_, hits, sms, target.stream));
+
+  GatherArguments misses = call;
+  misses.selection.order = cache_->misses();
+  misses.selection.device_count = &words->misses;
+  return launch_gather(kernel_, misses, sms, target.stream);
+}
+
+ncast_status Reader::set_cache(const CacheOptions& options, const Indices& warm, uint64_t rows, cudaStream_t stream) {
+  const char* const function = "ncast_store_reader_set_cache";
+  if (table_.capacity > INT32_MAX)
+    return fail(NCAST_UNSUPPORTED, "%s: tables of 2^31 or more rows cannot be cached", function);
+  CacheShape shape = {};
+  shape.policy = options.policy;
+  shape.bytes = options.bytes;
+  shape.slot_bytes = options.slot_bytes;
+  const uint64_t common = lowest_bit(options.slot_bytes | (table_.stride != 0 ? table_.stride : table_.unit_bytes));
+  shape.part_bytes = common >= 16 ? 16 : common >= 4 ? 4 : 1;
+  shape.max_rows = max_rows_;
+  if (shape.bytes < RowCache::set_bytes(shape))
+    return fail(NCAST_TOO_SMALL, "%s: a cache needs at least %" PRIu64 " bytes, but may have %" PRIu64, function,
+                RowCache::set_bytes(shape), shape.bytes);
+  cached_shape_ = shape_of(options.slot_bytes, lowest_bit(options.slot_bytes | 128));
+  if (cached_shape_.warps == 0) return fail(NCAST_UNSUPPORTED, "%s: rows are too long for a cache", function);
+  if (const ncast_status status = remove_cache(function, stream); status != NCAST_OK) return status;
+  auto cache = std::make_unique<RowCache>();
+  const uint64_t changes =
+      table_.changes != nullptr ? std::atomic_ref(*const_cast<uint64_t*>(table_.changes)).load() : 0;
+  RETURN_IF_CUDA_FAILED(function, cache->allocate(shape, changes));
+  RETURN_IF_CUDA_FAILED(function, learn_rows(rows, stream));
+  cache_ = std::move(cache);
+  // Twice the rows that fit, because sets fill up at different times.
+  const uint64_t candidates = warm.data != nullptr ? warm.count : options.policy == CachePolicy::fixed ? rows : 0;
+  const uint64_t most = std::min(candidates, 2 * cache_->ways());
+  for (uint64_t first = 0; first < most; first += max_rows_) {
+    CacheCall call = cache_call();
+    call.count = std::min(max_rows_, most - first);
+    call.first = first;
+    if (warm.data != nullptr) {
+      const char* const piece = static_cast<const char*>(warm.data) + first * warm.index_bytes;
+      call.index_bytes = warm.index_bytes;
+      RETURN_IF_CUDA_FAILED(function, index_copies_.copy(piece, call.count * warm.index_bytes, stream, &call.indices));
+    }
+    RETURN_IF_CUDA_FAILED(function, fill_cache(call, stream));
+  }
+  RETURN_IF_CUDA_FAILED(function, cache_->forget_misses(stream));
+  return NCAST_OK;
+}
+
+ncast_status Reader::remove_cache(const char* function, cudaStream_t stream) {
+  if (cache_ == nullptr) return NCAST_OK;
+  RETURN_IF_CUDA_FAILED(function, cache_->counters(&past_, stream));
+  cache_.reset();
+  return NCAST_OK;
+}
+
+ncast_status Reader::cache_counters(const char* function, CacheCounters* counters, cudaStream_t stream) {
+  *counters = past_;
+  if (cache_ != nullptr) RETURN_IF_CUDA_FAILED(function, cache_->counters(counters, stream));
+  return NCAST_OK;
+}
+
+cudaError_t Reader::fill_cache(const CacheCall& call, cudaStream_t stream) {
+  RETURN_CUDA_ERROR(start(stream));
+  RETURN_CUDA_ERROR(cache_->divide(call, false, std::min(sms_, machine_.sms), stream));
+  // Without rows, a gather only ends the call.
+  return launch_gather(kernel_, arguments(nullptr, 0), 1, stream);
 }
 
 ncast_status Reader::fetch(uint64_t first, uint64_t count, int64_t step, uint64_t rows, const RowTarget& target) {
@@ -285,9 +396,16 @@ cudaError_t Reader::fetch_by_copy_engine(uint64_t first, uint64_t count, const R
 }
 
 ncast_status Reader::counters(const char* function, GatherCounters* counters, cudaStream_t stream) {
-  RETURN_IF_CUDA_FAILED(
-      function, cudaMemcpyAsync(counters, &device_words_->counters, sizeof *counters, cudaMemcpyDeviceToHost, stream));
+  GatherCounters sums[2] = {};
+  RETURN_IF_CUDA_FAILED(function,
+                        cudaMemcpyAsync(sums, device_words_->counters, sizeof sums, cudaMemcpyDeviceToHost, stream));
   RETURN_IF_CUDA_FAILED(function, cudaStreamSynchronize(stream));
+  CacheCounters cached = {};
+  if (const ncast_status status = cache_counters(function, &cached, stream); status != NCAST_OK) return status;
+  *counters = sums[0];
+  // Copies that did not serve were read again.
+  counters->rows += sums[1].rows - cached.overflows;
+  counters->fetched_bytes += cached.fetched_bytes;
   return NCAST_OK;
 }
 

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "narrowcast/types.h"
+#include "store/cuda/cache.h"
 #include "store/cuda/copy_ring.h"
 #include "store/cuda/index_copies.h"
 #include "store/cuda/launch.h"
@@ -42,6 +43,12 @@ struct RowTarget {
   cudaStream_t stream;
 };
 
+struct CacheOptions {
+  CachePolicy policy;
+  uint64_t bytes;       // of GPU memory, at most
+  uint64_t slot_bytes;  // of a payload: longer ones are not cached
+};
+
 // Device memory, events and streams of a reader, and what it knows of its table. Its calls must follow each other: on
 // one stream, or ordered by the caller. They allocate nothing, and can be captured unless indices are on the host.
 class Reader {
@@ -57,11 +64,21 @@ class Reader {
   ncast_status gather(const Indices& indices, uint64_t rows, const RowTarget& target);
   // out[i] = row first + i * step. All rows must exist.
   ncast_status fetch(uint64_t first, uint64_t count, int64_t step, uint64_t rows, const RowTarget& target);
+  // Gathers use a cache of encoded rows from now on. It is filled with `warm`: rows in host memory, which may include
+  // some that do not exist; without any, with the first rows of the table if the policy is `fixed`. Waits for `stream`.
+  ncast_status set_cache(const CacheOptions& options, const Indices& warm, uint64_t rows, cudaStream_t stream);
+  ncast_status remove_cache(const char* function, cudaStream_t stream);
+  // Waits for `stream`. Of all caches so far.
+  ncast_status cache_counters(const char* function, CacheCounters* counters, cudaStream_t stream);
+  const RowCache* cache() const { return cache_.get(); }
+
   // Waits for `stream`, and returns the sums since the reader was created.
   ncast_status counters(const char* function, GatherCounters* counters, cudaStream_t stream);
 
  private:
   Reader() = default;
+
+  GatherShape shape_of(uint64_t slot_bytes, uint64_t slot_alignment) const;
 
   static constexpr uint64_t chunk_bytes = 2 << 20;  // that the copy engine moves at a time
 
@@ -73,24 +90,32 @@ class Reader {
   uint32_t sms_of(const RowTarget& target) const;
   cudaError_t gather_piece(const void* indices, uint32_t index_bytes, uint64_t count, char* out,
                            const RowTarget& target);
+  CacheCall cache_call() const;
+  cudaError_t gather_cached(const GatherArguments& call, const RowTarget& target);
+  cudaError_t fill_cache(const CacheCall& call, cudaStream_t stream);
   cudaError_t fetch_by_copy_engine(uint64_t first, uint64_t count, const RowTarget& target);
 
   ReaderTable table_ = {};
   RowFormat format_ = {};
   TableWords words_ = {};
+  const uint64_t *changes_ = nullptr, *changed_rows_ = nullptr;
   GatherKernel kernel_ = {};
   GatherArguments base_ = {};  // all but the selection
-  uint32_t sms_ = 0, machine_sms_ = 0;
-  uint64_t max_rows_ = 0;
+  uint32_t sms_ = 0;
+  GatherMachine machine_ = {};
+  uint64_t max_rows_ = 0, most_bytes_ = 0;
   bool is_ordered_ = false;
   PageOrder order_ = {};
   size_t order_bytes_ = 0;
   IndexCopies index_copies_;
   CopyRing ring_;
+  std::unique_ptr<RowCache> cache_;
+  CacheCounters past_ = {};  // of caches that were replaced
+  GatherShape cached_shape_ = {};
 
   // Device memory.
   struct Words {
-    GatherCounters counters;
+    GatherCounters counters[2];  // of rows in host memory, and of those in the cache
     TableState state;
     unsigned long long calls;
     uint32_t ended_ctas;

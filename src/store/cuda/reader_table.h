@@ -25,6 +25,8 @@ struct ReaderTable {
 
   // NULL if the table is never written.
   const uint64_t* row_count;
+  const uint64_t* changes;  // of rows (store/table/control.h)
+  const uint64_t* changed_rows;
   const uint32_t* redirects;  // coder raw
   uint64_t* started;          // of the reader
   uint64_t* finished;

@@ -1,5 +1,7 @@
+#include <algorithm>
 #include <cinttypes>
 #include <utility>
+#include <vector>
 
 #include "narrowcast/codec.h"
 #include "status/error.h"
@@ -7,6 +9,7 @@
 #include "store/cuda/registered_memory.h"
 #include "store/cuda/table_reader.h"
 #include "store/file/header.h"
+#include "store/table/locate.h"
 
 namespace narrowcast::store::cuda {
 namespace {
@@ -63,6 +66,8 @@ ncast_status TableReader::open_rows(const ReaderOptions& options) {
     }
     ReaderWords& words = view.readers[context_];
     seen.row_count = &view.control->rows;
+    seen.changes = &view.control->changes;
+    seen.changed_rows = view.changed_rows;
     seen.redirects = view.row_words != nullptr ? &view.control->any_redirect : nullptr;
     seen.started = &words.started;
     seen.finished = &words.finished;
@@ -204,6 +209,80 @@ ncast_status TableReader::check(cudaStream_t stream) {
     return fail(NCAST_INVALID_ARGUMENT, "%s: %" PRIu64 " indices had no row in %s, which has %" PRIu64 " rows",
                 function, bad, table_.name.c_str(), table_.rows());
   }
+  return NCAST_OK;
+}
+
+// The length of slots that makes the most of the memory: the most rows of a sample that fit, per byte of a way.
+uint64_t TableReader::cache_slot_bytes(CachePolicy policy) {
+  const TableView& view = table_.view;
+  if (view.uncoded) return view.row_bytes;
+  constexpr uint64_t samples = 4096;
+  const uint64_t rows = table_.rows(), step = rows / samples + 1;
+  std::vector<uint64_t> lengths;
+  const ReadScope scope(table_.readers);
+  for (uint64_t row = 0; row < rows; row += step) {
+    Payload payload = {};
+    if (!locate(table_, row, &payload)) continue;
+    // Slots end with zeros. A payload that does, too, may be longer: then it is not found to fit when it is decoded.
+    uint64_t bytes = payload.body_bytes;
+    while (bytes != 0 && payload.body[bytes - 1] == 0) --bytes;
+    lengths.push_back((header_bytes + bytes + 15) / 16 * 16);
+  }
+  if (lengths.empty()) return (table_.model->bound() + 15) / 16 * 16;
+  std::ranges::sort(lengths);
+  uint64_t best = lengths.back();
+  double most = 0;
+  for (size_t i = 0; i < lengths.size(); ++i) {
+    if (i + 1 < lengths.size() && lengths[i] == lengths[i + 1]) continue;
+    const CacheShape shape = {policy, 0, lengths[i], 16, 0};
+    const double fitting = static_cast<double>(i + 1) / static_cast<double>(RowCache::set_bytes(shape));
+    if (fitting <= most) continue;
+    most = fitting;
+    best = lengths[i];
+  }
+  return best;
+}
+
+ncast_status TableReader::set_cache(const ncast_store_cache_options* options, cudaStream_t stream) {
+  const char* const function = "ncast_store_reader_set_cache";
+  const std::lock_guard lock(mutex_);
+  const DeviceScope scope(device_);
+  if (rows_ == nullptr)
+    return fail(NCAST_UNSUPPORTED, "%s: %s has the layout blocks, which is not cached", function, table_.name.c_str());
+  if (options == nullptr) return rows_->remove_cache(function, stream);
+  CacheOptions cache = {};
+  cache.policy = options->policy == NCAST_STORE_CACHE_LRU   ? CachePolicy::lru
+                 : options->policy == NCAST_STORE_CACHE_LFU ? CachePolicy::lfu
+                                                            : CachePolicy::fixed;
+  cache.slot_bytes = cache_slot_bytes(cache.policy);
+  cache.bytes = options->bytes;
+  if (options->rows != 0) {
+    const uint64_t sets = (options->rows + cache_ways - 1) / cache_ways;
+    cache.bytes = sets * RowCache::set_bytes({cache.policy, 0, cache.slot_bytes, 0, 0});
+  }
+  return rows_->set_cache(cache, {options->warm_rows, options->index_bytes, options->warm_count, true}, table_.rows(),
+                          stream);
+}
+
+ncast_status TableReader::cache_info(const char* function, ncast_store_cache_info* info, cudaStream_t stream) {
+  const std::lock_guard lock(mutex_);
+  const DeviceScope scope(device_);
+  *info = {};
+  if (rows_ == nullptr) return NCAST_OK;
+  CacheCounters sums = {};
+  if (const ncast_status status = rows_->cache_counters(function, &sums, stream); status != NCAST_OK) return status;
+  info->hits = sums.hits;
+  info->misses = sums.misses;
+  info->fills = sums.fills;
+  info->evictions = sums.evictions;
+  info->dropped = sums.dropped;
+  info->overflows = sums.overflows;
+  const RowCache* const cache = rows_->cache();
+  if (cache == nullptr) return NCAST_OK;
+  info->bytes = cache->bytes();
+  info->slot_bytes = cache->sets().slot_bytes;
+  info->capacity = cache->ways();
+  RETURN_IF_CUDA_FAILED(function, cache->rows(&info->rows, stream));
   return NCAST_OK;
 }
 

@@ -26,12 +26,16 @@ class TableReader {
   ncast_status fetch(uint64_t first, uint64_t count, int64_t step, const RowTarget& target);
   ncast_status counters(const char* function, ncast_store_reader_counters* counters, cudaStream_t stream);
   ncast_status check(cudaStream_t stream);
+  // options: checked; NULL: no cache.
+  ncast_status set_cache(const ncast_store_cache_options* options, cudaStream_t stream);
+  ncast_status cache_info(const char* function, ncast_store_cache_info* info, cudaStream_t stream);
 
  private:
   explicit TableReader(Table& table) : table_(table) {}
   ncast_status open_rows(const ReaderOptions& options);
   ncast_status open_frames(const ReaderOptions& options);
   ncast_status check_target(const char* function, const RowTarget& target, uint64_t count) const;
+  uint64_t cache_slot_bytes(CachePolicy policy);
   ncast_status read_counters(const char* function, ncast_store_reader_counters* counters, cudaStream_t stream);
 
   Table& table_;

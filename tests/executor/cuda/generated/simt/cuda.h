@@ -115,6 +115,13 @@ T atomicAdd(T* to, std::type_identity_t<T> value) {
   *to += value;
   return before;
 }
+template <typename T>
+T atomicExch(T* to, std::type_identity_t<T> value) {
+  const T before = *to;
+  *to = value;
+  simt::poll();
+  return before;
+}
 inline uint32_t atomicSub(uint32_t* to, uint32_t value) { return atomicAdd(to, 0 - value); }
 inline float __uint_as_float(uint32_t bits) { return std::bit_cast<float>(bits); }
 inline double __longlong_as_double(long long bits) { return std::bit_cast<double>(bits); }

@@ -1,0 +1,316 @@
+// Device code of the cache of encoded rows. All functions are called by whole CTAs; calls of one cache follow each
+// other, and so do the functions of a call: begin, look up, admit, fill, divide.
+#pragma once
+
+#include <cstdint>
+
+#include "../../device/ptx/system_memory.cuh"
+#include "../../device/warp.cuh"
+#include "../rows/format.h"
+#include "../table/control.h"
+#include "cache_sets.h"
+
+namespace narrowcast::store::cuda {
+
+__device__ inline uint32_t mixed(uint32_t row) {
+  row ^= row >> 16;
+  row *= 0x85ebca6bu;
+  row ^= row >> 13;
+  row *= 0xc2b2ae35u;
+  return row ^ row >> 16;
+}
+__device__ inline uint32_t set_of(const CacheSets& sets, uint32_t row) {
+  return static_cast<uint32_t>(uint64_t{mixed(row)} * sets.count >> 32);
+}
+
+// The number of uses of a row, counted in two places that other rows share: the smaller one is closer.
+class UseCounts {
+ public:
+  __device__ UseCounts(const CacheSets& sets, uint32_t row) : words_(sets.uses) {
+    for (uint32_t i = 0; i < 2; ++i) places_[i] = mixed(row + (i + 1) * 0x9e3779b9u) & (4 * sets.use_words - 1);
+  }
+  __device__ uint32_t value() const { return min(value_at(places_[0]), value_at(places_[1])); }
+  __device__ void add() const {
+    // Far below 256, because threads that count at the same time do not see each other.
+    for (const uint32_t place : places_)
+      if (value_at(place) < most) atomicAdd(&words_[place / 4], 1u << place % 4 * 8);
+  }
+  static constexpr uint32_t most = 100;
+
+ private:
+  __device__ uint32_t value_at(uint32_t place) const { return words_[place / 4] >> place % 4 * 8 & 0xff; }
+  uint32_t* words_;
+  uint32_t places_[2];
+};
+
+// The range of items of this thread, so that whole warps take part in each round.
+struct GridRange {
+  uint64_t at, apart;
+  __device__ GridRange()
+      : at(uint64_t{blockIdx.x} * blockDim.x + threadIdx.x), apart(uint64_t{gridDim.x} * blockDim.x) {}
+  __device__ bool has_round(uint64_t count) const { return at - threadIdx.x % 32 < count; }
+  __device__ void next() { at += apart; }
+};
+
+// Appends the items of some lanes to a list.
+template <typename Item>
+__device__ inline void append(Item* list, uint32_t* count, bool has_item, Item item) {
+  const uint32_t lanes = __ballot_sync(device::all_lanes, has_item);
+  if (lanes == 0) return;
+  const auto lane = static_cast<uint32_t>(device::lane_id());
+  uint32_t first = 0;
+  if (lane == 0) first = atomicAdd(count, static_cast<uint32_t>(__popc(lanes)));
+  first = __shfl_sync(device::all_lanes, first, 0);
+  if (has_item) list[first + static_cast<uint32_t>(__popc(lanes & ((1u << lane) - 1)))] = item;
+}
+__device__ inline void add_sum(unsigned long long* to, uint32_t own) {
+  const uint32_t sum = __reduce_add_sync(device::all_lanes, own);
+  if (device::lane_id() == 0 && sum != 0) atomicAdd(to, static_cast<unsigned long long>(sum));
+}
+
+struct CachedPosition {
+  uint32_t position;
+  uint64_t row;
+  bool exists;
+};
+__device__ inline CachedPosition position_at(const CacheCall& call, uint64_t at, uint64_t row_count) {
+  CachedPosition found = {0, 0, false};
+  if (at >= call.count) return found;
+  found.position = call.order != nullptr ? call.order[at] : static_cast<uint32_t>(at);
+  if (call.indices == nullptr)
+    found.row = call.first + found.position;
+  else if (call.index_bytes == 8)
+    found.row = static_cast<const uint64_t*>(call.indices)[found.position];
+  else
+    found.row = static_cast<uint64_t>(int64_t{static_cast<const int32_t*>(call.indices)[found.position]});
+  found.exists = found.row < row_count;
+  return found;
+}
+
+__device__ inline TableState state_of(const CacheCall& call) {
+  return call.state != nullptr ? *call.state : call.fixed_state;
+}
+
+// One CTA: begins a call. Drops rows that have changed, and halves the counters of uses from time to time.
+__device__ inline void begin_cached_call(const CacheCall& call) {
+  const CacheSets& sets = call.sets;
+  CacheWords& words = *call.words;
+  const uint32_t ways = sets.count * cache_ways;
+  const uint64_t known = words.changes;
+  const uint64_t changes = call.changes != nullptr ? device::load_acquire(call.changes) : known;
+  const bool halves = sets.uses != nullptr && words.uses >= uint64_t{ways} * 10;
+  uint32_t dropped = 0;
+  if (changes - known < changes_kept) {
+    for (uint64_t change = known + threadIdx.x; change < changes; change += blockDim.x) {
+      const auto row = static_cast<uint32_t>(device::load_relaxed(call.changed_rows + change % changes_kept));
+      int32_t* const rows = sets.rows + uint64_t{set_of(sets, row)} * cache_ways;
+      for (uint32_t way = 0; way < cache_ways; ++way) {
+        if (rows[way] != static_cast<int32_t>(row)) continue;
+        rows[way] = -1;
+        ++dropped;
+      }
+    }
+  }
+  // Whether any of the entries was of a later change.
+  __threadfence();
+  __syncthreads();
+  const bool drops_all = call.changes != nullptr && device::load_acquire(call.changes) - known >= changes_kept;
+  if (drops_all) {
+    for (uint32_t way = threadIdx.x; way < ways; way += blockDim.x) {
+      dropped += sets.rows[way] != -1 ? 1 : 0;
+      sets.rows[way] = -1;
+    }
+  }
+  if (halves)
+    for (uint32_t i = threadIdx.x; i < sets.use_words; i += blockDim.x) sets.uses[i] = sets.uses[i] >> 1 & 0x7f7f7f7fu;
+  add_sum(&words.counters.dropped, dropped);
+  __syncthreads();
+  if (threadIdx.x != 0) return;
+  words.changes = changes;
+  words.uses = halves ? 0 : words.uses + call.count;
+  words.hits = words.misses = words.fills = 0;
+  if (++words.call == 0) words.call = 1;
+}
+
+// Finds the rows of the call.
+__device__ inline void look_up_rows(const CacheCall& call) {
+  const CacheSets& sets = call.sets;
+  const TableState state = state_of(call);
+  const uint32_t number = call.words->call;
+  uint32_t hits = 0, misses = 0;
+  for (GridRange range; range.has_round(call.count); range.next()) {
+    const CachedPosition found = position_at(call, range.at, state.row_count);
+    if (range.at >= call.count) continue;
+    int32_t way_of = -1;
+    if (found.exists) {
+      const auto row = static_cast<uint32_t>(found.row);
+      const uint32_t first = set_of(sets, row) * cache_ways;
+      const auto* const rows = reinterpret_cast<const uint4*>(sets.rows + first);
+      for (uint32_t i = 0; i < cache_ways / 4; ++i) {
+        const uint4 four = rows[i];
+        const uint32_t equal = four.x == row ? 0 : four.y == row ? 1 : four.z == row ? 2 : four.w == row ? 3 : 4;
+        if (equal != 4) way_of = static_cast<int32_t>(first + 4 * i + equal);
+      }
+      if (way_of >= 0) sets.stamps[way_of] = number;
+      if (sets.uses != nullptr) UseCounts(sets, row).add();
+      (way_of >= 0 ? hits : misses) += 1;
+    }
+    call.way_of[found.position] = way_of;
+  }
+  add_sum(&call.words->counters.hits, hits);
+  add_sum(&call.words->counters.misses, misses);
+}
+
+// Chooses a way for a row that is not in the cache, under the lock of its set. Returns -1 if it gets none.
+__device__ inline int32_t choose_way(const CacheCall& call, uint32_t set, uint32_t row, uint32_t* filled,
+                                     uint32_t* evicted) {
+  const CacheSets& sets = call.sets;
+  const uint32_t number = call.words->call;
+  volatile int32_t* const rows = sets.rows + uint64_t{set} * cache_ways;
+  volatile uint32_t* const stamps = sets.stamps + uint64_t{set} * cache_ways;
+  int32_t chosen = -1;
+  uint32_t best = 0;
+  bool has_row = false;
+  for (uint32_t way = 0; way < cache_ways; ++way) {
+    const int32_t held = rows[way];
+    if (held == static_cast<int32_t>(row)) {  // admitted a moment ago
+      chosen = static_cast<int32_t>(way);
+      has_row = true;
+      break;
+    }
+    // How well the way can be given up. Rows that this call uses stay.
+    uint32_t score = 0;
+    if (held == -1) {
+      score = ~0u;
+    } else if (call.may_evict && number != stamps[way]) {
+      if (sets.policy == CachePolicy::lru) score = number - stamps[way];
+      if (sets.policy == CachePolicy::lfu) score = 256 - UseCounts(sets, static_cast<uint32_t>(held)).value();
+    }
+    if (score > best) {
+      best = score;
+      chosen = static_cast<int32_t>(way);
+    }
+  }
+  if (!has_row && chosen >= 0 && best != ~0u && sets.policy == CachePolicy::lfu &&
+      UseCounts(sets, row).value() <= 256 - best)
+    chosen = -1;
+  if (!has_row && chosen >= 0) {
+    *evicted += rows[chosen] != -1 ? 1 : 0;
+    rows[chosen] = static_cast<int32_t>(row);
+    stamps[chosen] = number;
+    *filled = 1;
+  }
+  return chosen < 0 ? -1 : static_cast<int32_t>(set * cache_ways) + chosen;
+}
+
+__device__ inline int32_t admit_row(const CacheCall& call, uint32_t row, uint32_t* filled, uint32_t* evicted) {
+  const uint32_t set = set_of(call.sets, row);
+  volatile int32_t* const rows = call.sets.rows + uint64_t{set} * cache_ways;
+  int32_t way = -1;
+  bool is_done = false;
+  // Other threads, also of this warp, may hold the lock for a while.
+  for (uint32_t attempt = 0; attempt < 1 << 16 && !is_done; ++attempt) {
+    // Another thread may have admitted the same row.
+    for (uint32_t i = 0; i < cache_ways; ++i)
+      if (rows[i] == static_cast<int32_t>(row)) way = static_cast<int32_t>(set * cache_ways + i);
+    is_done = way >= 0;
+    if (is_done || atomicExch(&call.sets.locks[set], 1u) != 0) continue;
+    __threadfence();
+    way = choose_way(call, set, row, filled, evicted);
+    __threadfence();
+    atomicExch(&call.sets.locks[set], 0u);
+    is_done = true;
+  }
+  return way;
+}
+
+// Gives ways to rows that are not in the cache.
+__device__ inline void admit_rows(const CacheCall& call) {
+  const TableState state = state_of(call);
+  CacheWords& words = *call.words;
+  uint32_t fills = 0, evictions = 0;
+  for (GridRange range; range.has_round(call.count); range.next()) {
+    const CachedPosition found = position_at(call, range.at, state.row_count);
+    uint32_t filled = 0;
+    int32_t way = -1;
+    if (found.exists && call.way_of[found.position] == -1) {
+      way = admit_row(call, static_cast<uint32_t>(found.row), &filled, &evictions);
+      call.way_of[found.position] = way;
+    }
+    append(call.fills, &words.fills, filled != 0, way);
+    fills += filled;
+  }
+  add_sum(&words.counters.fills, fills);
+  add_sum(&words.counters.evictions, evictions);
+}
+
+// Copies the payloads of admitted rows, Part by Part: an integer whose size divides slots and strides. A group of lanes
+// copies a row, and several rows at a time, so that enough reads of host memory are on their way.
+template <typename Part>
+__device__ inline void fill_ways(const CacheCall& call) {
+  constexpr uint32_t rows_at_a_time = 4;
+  const CacheSets& sets = call.sets;
+  const RowPlaces& places = call.places;
+  const bool has_redirects = places.headers != nullptr && state_of(call).has_redirects != 0;
+  const auto parts = static_cast<uint32_t>(sets.slot_bytes / sizeof(Part));
+  const uint32_t lanes = parts > 16 ? 32 : parts > 8 ? 16 : 8, fills = call.words->fills;
+  const uint32_t thread = blockIdx.x * blockDim.x + threadIdx.x, apart = gridDim.x * blockDim.x / lanes;
+  uint32_t copied = 0;
+  for (uint64_t first = thread / lanes; first < fills; first += uint64_t{rows_at_a_time} * apart) {
+    const char* from[rows_at_a_time];
+    Part* to[rows_at_a_time];
+    uint32_t stored[rows_at_a_time];  // parts in host memory
+#pragma unroll
+    for (uint32_t i = 0; i < rows_at_a_time; ++i) {
+      const uint64_t fill = first + uint64_t{i} * apart;
+      const int32_t way = fill < fills ? call.fills[fill] : -1;
+      const int32_t row = way >= 0 ? sets.rows[way] : -1;
+      to[i] = nullptr;
+      if (row == -1) continue;
+      const auto number = static_cast<uint32_t>(row);
+      uint64_t begin = number * places.stride, bytes = places.stride;
+      if (places.offsets != nullptr) {
+        begin = uint64_t{places.offsets[number]} * places.unit_bytes;
+        bytes = uint64_t{places.offsets[number + 1]} * places.unit_bytes - begin;
+      }
+      from[i] = places.slots + begin;
+      to[i] = reinterpret_cast<Part*>(sets.slots + static_cast<uint64_t>(way) * sets.slot_bytes);
+      stored[i] = static_cast<uint32_t>(min(bytes, sets.slot_bytes) / sizeof(Part));
+    }
+    for (uint32_t part = thread % lanes; part < parts; part += lanes) {
+      Part values[rows_at_a_time] = {};
+#pragma unroll
+      for (uint32_t i = 0; i < rows_at_a_time; ++i) {
+        if (to[i] == nullptr || part >= stored[i]) continue;
+        values[i] = reinterpret_cast<const Part*>(from[i])[part];
+        copied += sizeof(Part);
+      }
+#pragma unroll
+      for (uint32_t i = 0; i < rows_at_a_time; ++i)
+        if (to[i] != nullptr) to[i][part] = values[i];
+    }
+  }
+  if (copied != 0) atomicAdd(&call.words->counters.fetched_bytes, static_cast<unsigned long long>(copied));
+  if (!has_redirects) return;
+  // Rows that are not coded have no header in their slot that says that they have moved.
+  for (uint64_t i = thread; i < fills; i += uint64_t{gridDim.x} * blockDim.x) {
+    int32_t& row = sets.rows[call.fills[i]];
+    if ((device::load_acquire(places.headers + static_cast<uint32_t>(row)) & place_mask) == place_redirect) row = -1;
+  }
+}
+
+// Divides the positions of the call into those whose rows are in the cache, and the others.
+__device__ inline void divide_rows(const CacheCall& call) {
+  const TableState state = state_of(call);
+  CacheWords& words = *call.words;
+  for (GridRange range; range.has_round(call.count); range.next()) {
+    const bool is_position = range.at < call.count;
+    const CachedPosition found = position_at(call, range.at, state.row_count);
+    const int32_t way = is_position && found.exists ? call.way_of[found.position] : -1;
+    const bool is_hit = way >= 0 && call.sets.rows[way] == static_cast<int32_t>(found.row);
+    append(call.hits, &words.hits, is_hit, found.position);
+    append(call.misses, &words.misses, is_position && !is_hit, found.position);
+  }
+}
+
+}  // namespace narrowcast::store::cuda

@@ -1,0 +1,70 @@
+// The cache of encoded rows in GPU memory, and a call that uses it: plain structs, shared by host and device code.
+#pragma once
+
+#include <cstdint>
+
+#include "store/cuda/gather_arguments.h"
+
+namespace narrowcast::store::cuda {
+
+// A row can be in any way of one set, which its number selects.
+inline constexpr uint32_t cache_ways = 16;
+
+enum class CachePolicy : uint32_t {
+  fixed,  // rows stay until they change
+  lru,    // the row of the set that was not used for the longest time makes room
+  lfu,    // the row of the set that was used least makes room, for rows that are used more
+};
+
+// In device memory.
+struct CacheSets {
+  CachePolicy policy;
+  uint32_t count;       // of sets
+  int32_t* rows;        // by way: the row whose payload is in its slot; -1: none
+  uint32_t* stamps;     // by way: the call that used it last
+  uint32_t* locks;      // by set: 1 while a thread chooses a way
+  uint32_t* uses;       // lfu: how often rows were used, roughly: counters of 8 bits, four in a word
+  uint32_t use_words;   // a power of two
+  char* slots;          // by way: payloads, as in host memory. Only their first slot_bytes
+  uint64_t slot_bytes;  // a multiple of 16 if rows are coded
+};
+
+struct CacheCounters {
+  unsigned long long hits, misses;
+  unsigned long long fills;      // rows that were put into the cache
+  unsigned long long evictions;  // of other rows, to make room
+  unsigned long long dropped;    // because they had changed
+  unsigned long long overflows;  // hits that had to be read from host memory: their payload did not fit
+  unsigned long long fetched_bytes;
+};
+
+// In device memory.
+struct CacheWords {
+  uint32_t call;                 // number of the current call; never 0
+  uint32_t hits, misses, fills;  // rows on the lists of the call
+  uint64_t changes;              // of the table, of which the cache knows
+  uint64_t uses;                 // since the counters of uses were halved
+  CacheCounters counters;
+};
+
+// A call, and its lists in device memory.
+struct CacheCall {
+  CacheSets sets;
+  CacheWords* words;
+  const void* indices;  // as in Selection
+  uint32_t index_bytes;
+  const uint32_t* order;
+  uint64_t first;  // without indices
+  uint64_t count;
+  const TableState* state;  // NULL: fixed_state
+  TableState fixed_state;
+  RowPlaces places;              // of the table
+  const uint64_t* changes;       // of the table; host memory. NULL: it never changes
+  const uint64_t* changed_rows;  // host memory
+  int32_t* way_of;               // by position: the way that has the row, or -1
+  uint32_t *hits, *misses;       // positions
+  int32_t* fills;                // ways to be filled
+  bool may_evict;
+};
+
+}  // namespace narrowcast::store::cuda
