@@ -36,7 +36,9 @@ NCAST_API ncast_status ncast_store_reader_create(ncast_store* store, const ncast
 NCAST_API void ncast_store_reader_destroy(ncast_store_reader* reader);
 
 enum {
-  NCAST_STORE_HOST_INDICES = 1u  // of a gather: the indices are in host memory. They are checked, and copied
+  NCAST_STORE_HOST_INDICES = 1u,  // of a gather: the indices are in host memory. They are checked, and copied
+  NCAST_STORE_INDEX_ORDER = 2u    // of a gather: rows are read in the order of the indices, not sorted by page before.
+                                  // Faster if the indices ascend
 };
 
 // Options of a call. Set struct_bytes to sizeof(ncast_store_read_options) and the other members that are not needed
@@ -44,7 +46,7 @@ enum {
 typedef struct {
   size_t struct_bytes;
   uint32_t sms;    // SMs that the call uses at most; 0: those of the reader
-  uint32_t flags;  // NCAST_STORE_HOST_INDICES
+  uint32_t flags;  // NCAST_STORE_HOST_INDICES, NCAST_STORE_INDEX_ORDER
 } ncast_store_read_options;
 
 // Decodes rows indices[0] to indices[count - 1] to out, out_stride bytes from one to the next.

@@ -298,7 +298,14 @@ class Store:
         return ordinal, current_stream(ordinal) if stream is None else stream
 
     def gather(
-        self, indices: Any, out: Any = None, *, stream: Any = None, threads: int = 0, sms: int | None = None
+        self,
+        indices: Any,
+        out: Any = None,
+        *,
+        stream: Any = None,
+        threads: int = 0,
+        sms: int | None = None,
+        in_order: bool = False,
     ) -> Any:
         """Decodes rows.
 
@@ -312,6 +319,8 @@ class Store:
             current stream of torch or CuPy, or the default stream for other arrays.
         threads: on the host, at most this many; 0: chosen by the amount of data.
         sms: on a GPU, use at most this many SMs; None: those of `prepare`.
+        in_order: on a GPU, read the rows in the order of the indices. By default they are sorted by page first if that
+            pays; this saves the sort if the indices ascend.
 
         If indices or out are in GPU memory, the GPU reads the rows: the call returns before it is complete, in the
         order of the stream, and can be captured in a graph if the indices are in GPU memory. The arrays must stay alive
@@ -322,7 +331,7 @@ class Store:
         invalid arguments.
         """
         if is_on_gpu(indices) or is_on_gpu(out):
-            return self._gather_on_gpu(indices, out, stream, sms)
+            return self._gather_on_gpu(indices, out, stream, sms, in_order)
         _reject_stream(stream)
         chosen = index_array(indices)
         target = output_rows(out, self._kind, (*chosen.shape, *self._row_shape), self._row_shape)
@@ -330,7 +339,7 @@ class Store:
             self._handle.gather(chosen, rows, as_int(threads, "threads"))
         return target.result
 
-    def _gather_on_gpu(self, indices: Any, out: Any, stream: Any, sms: int | None) -> Any:
+    def _gather_on_gpu(self, indices: Any, out: Any, stream: Any, sms: int | None, in_order: bool) -> Any:
         stream = stream_of(stream, out if is_on_gpu(out) else indices)
         chosen = gpu_indices(indices, stream) if is_on_gpu(indices) else index_array(indices)
         shape = (*chosen.shape, *self._row_shape)
@@ -339,7 +348,7 @@ class Store:
             raise ValueError(f"indices are on cuda:{chosen.device_id}, but out is on cuda:{device}")
         if target.rows.number:
             with self._index_errors(None if isinstance(chosen, View) else chosen):
-                self._readers.gather(Call(device, stream, sms), chosen, target.rows)
+                self._readers.gather(Call(device, stream, sms), chosen, target.rows, in_order)
         return target.result
 
     def _gpu_output(self, out: Any, shape: tuple[int, ...], stream: Any) -> tuple[Output, int]:

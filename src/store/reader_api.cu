@@ -53,8 +53,7 @@ ncast_status ncast_store_reader_create(ncast_store* store, const ncast_store_rea
         return status;
     }
     auto opened = std::make_unique<ncast_store_reader>();
-    const ncast_status status =
-        cuda::TableReader::create(*store->table, {given.max_rows, given.sms, false}, &opened->reader);
+    const ncast_status status = cuda::TableReader::create(*store->table, {given.max_rows, given.sms}, &opened->reader);
     if (status == NCAST_OK) *reader = opened.release();
     return status;
   });
@@ -72,11 +71,11 @@ ncast_status ncast_store_reader_gather(ncast_store_reader* reader, const void* i
   if (indices == nullptr && count != 0) return is_null(function, "indices");
   return guarded(function, [&] {
     ncast_store_read_options read;
-    if (const ncast_status status = read_options(function, options, NCAST_STORE_HOST_INDICES, &read);
-        status != NCAST_OK)
-      return status;
+    constexpr uint32_t flags = NCAST_STORE_HOST_INDICES | NCAST_STORE_INDEX_ORDER;
+    if (const ncast_status status = read_options(function, options, flags, &read); status != NCAST_OK) return status;
     const bool on_host = (read.flags & NCAST_STORE_HOST_INDICES) != 0;
-    return reader->reader->gather({indices, static_cast<uint32_t>(index_bytes), count, on_host},
+    const bool in_order = (read.flags & NCAST_STORE_INDEX_ORDER) != 0;
+    return reader->reader->gather({indices, static_cast<uint32_t>(index_bytes), count, on_host, in_order},
                                   {out, out_stride, read.sms, static_cast<cudaStream_t>(stream)});
   });
 }

@@ -26,6 +26,7 @@ STORE_LAYOUTS = {"auto": 0, "stride": 1, "packed": 2, "blocks": 3}
 STORE_HOSTS = {"pinned": 0, "mmap": 1, "shared": 2}
 STORE_ALLOW_DAMAGE = 1
 STORE_HOST_INDICES = 1
+STORE_INDEX_ORDER = 2
 STORE_CACHES = {"static": 0, "lru": 1, "lfu": 2}
 PLACEMENTS = {None: 0, False: 1, True: 2}  # by whether a call is in place
 BACKENDS = {"host": 1, "cuda": 2}

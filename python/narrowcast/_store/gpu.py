@@ -19,6 +19,7 @@ from .._native.library import check, library
 from .._native.numbers import as_unsigned
 from .._native.structures import (
     STORE_HOST_INDICES,
+    STORE_INDEX_ORDER,
     StoreCacheInfoC,
     StoreCacheOptionsC,
     StoreReaderCountersC,
@@ -166,13 +167,14 @@ class GpuReaders:
         sms = reader.sms if call.sms is None else as_unsigned(call.sms, "sms", 32)
         return StoreReadOptionsC(struct_bytes=sizeof(StoreReadOptionsC), sms=sms, flags=flags)
 
-    def gather(self, call: Call, indices: View | npt.NDArray[Any], out: Rows) -> None:
+    def gather(self, call: Call, indices: View | npt.NDArray[Any], out: Rows, in_order: bool) -> None:
         """Enqueues a gather. Indices are in GPU memory, or an array of NumPy."""
         reader = self._found(call, out.number)
         on_host = not isinstance(indices, View)
         pointer = indices.ctypes.data if isinstance(indices, np.ndarray) else indices.pointer
         index_bytes = indices.itemsize if isinstance(indices, np.ndarray) else indices.dtype.bytes
-        options = self._options(reader, call, STORE_HOST_INDICES if on_host else 0)
+        flags = (STORE_HOST_INDICES if on_host else 0) | (STORE_INDEX_ORDER if in_order else 0)
+        options = self._options(reader, call, flags)
         with cuda_driver.on_device(call.device):
             check(
                 library().ncast_store_reader_gather(

@@ -135,8 +135,7 @@ ncast_status Reader::set_up(const ReaderTable& table, const ReaderOptions& optio
 
   const uint64_t table_bytes =
       table.stride != 0 ? table.capacity * table.stride : uint64_t{table.offsets[table.rows]} * table.unit_bytes;
-  if (!options.keeps_order && table_bytes > ordered_table_bytes && slot_bytes < ordered_row_bytes &&
-      max_rows_ >= ordered_rows) {
+  if (table_bytes > ordered_table_bytes && slot_bytes < ordered_row_bytes && max_rows_ >= ordered_rows) {
     is_ordered_ = true;
     const uint64_t rows_per_page = std::max<uint64_t>(page_bytes / (table_bytes / table.capacity), 1);
     order_.page_shift = static_cast<uint32_t>(std::bit_width(rows_per_page) - 1);
@@ -225,21 +224,20 @@ ncast_status Reader::gather(const Indices& indices, uint64_t rows, const RowTarg
     if (indices.on_host)
       RETURN_IF_CUDA_FAILED(function, index_copies_.copy(piece, count * index_bytes, target.stream, &piece));
     char* const out = static_cast<char*>(target.out) + first * target.stride;
-    RETURN_IF_CUDA_FAILED(function, gather_piece(piece, index_bytes, count, out, target));
+    RETURN_IF_CUDA_FAILED(function, gather_piece({piece, index_bytes, count, false, indices.in_order}, out, target));
   }
   return NCAST_OK;
 }
 
-cudaError_t Reader::gather_piece(const void* indices, uint32_t index_bytes, uint64_t count, char* out,
-                                 const RowTarget& target) {
+cudaError_t Reader::gather_piece(const Indices& indices, char* out, const RowTarget& target) {
   GatherArguments call = arguments(out, target.stride);
-  call.selection.indices = indices;
-  call.selection.index_bytes = index_bytes;
-  call.selection.count = count;
+  call.selection.indices = indices.data;
+  call.selection.index_bytes = indices.index_bytes;
+  call.selection.count = indices.count;
   // Before the start, because writers wait for calls that have started.
-  if (is_ordered_ && count >= ordered_rows) {
-    RETURN_CUDA_ERROR(
-        order_by_page(indices, index_bytes, count, order_, order_workspace_, order_bytes_, target.stream));
+  if (is_ordered_ && !indices.in_order && indices.count >= ordered_rows) {
+    RETURN_CUDA_ERROR(order_by_page(indices.data, indices.index_bytes, indices.count, order_, order_workspace_,
+                                    order_bytes_, target.stream));
     call.selection.order = reinterpret_cast<const uint32_t*>(order_workspace_);
   }
   RETURN_CUDA_ERROR(start(target.stream));

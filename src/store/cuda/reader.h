@@ -24,7 +24,6 @@ inline constexpr uint64_t default_max_rows = 65536;
 struct ReaderOptions {
   uint64_t max_rows;  // of a piece of a gather, less than 2^32; 0: default_max_rows
   uint32_t sms;       // 0: default_sms
-  bool keeps_order;   // rows are read in the order of their indices; for measurements
 };
 
 // The indices of a gather: signed integers of 4 or 8 bytes.
@@ -32,7 +31,8 @@ struct Indices {
   const void* data;
   uint32_t index_bytes;
   uint64_t count;
-  bool on_host;  // false: in device memory
+  bool on_host;   // false: in device memory
+  bool in_order;  // rows are read in this order
 };
 
 // Where decoded rows go.
@@ -88,8 +88,7 @@ class Reader {
   cudaError_t start(cudaStream_t stream);
   GatherArguments arguments(void* out, uint64_t out_stride) const;
   uint32_t sms_of(const RowTarget& target) const;
-  cudaError_t gather_piece(const void* indices, uint32_t index_bytes, uint64_t count, char* out,
-                           const RowTarget& target);
+  cudaError_t gather_piece(const Indices& indices, char* out, const RowTarget& target);
   CacheCall cache_call() const;
   cudaError_t gather_cached(const GatherArguments& call, const RowTarget& target);
   cudaError_t fill_cache(const CacheCall& call, cudaStream_t stream);

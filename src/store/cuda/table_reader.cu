@@ -260,8 +260,8 @@ ncast_status TableReader::set_cache(const ncast_store_cache_options* options, cu
     const uint64_t sets = (options->rows + cache_ways - 1) / cache_ways;
     cache.bytes = sets * RowCache::set_bytes({cache.policy, 0, cache.slot_bytes, 0, 0});
   }
-  return rows_->set_cache(cache, {options->warm_rows, options->index_bytes, options->warm_count, true}, table_.rows(),
-                          stream);
+  return rows_->set_cache(cache, {options->warm_rows, options->index_bytes, options->warm_count, true, true},
+                          table_.rows(), stream);
 }
 
 ncast_status TableReader::cache_info(const char* function, ncast_store_cache_info* info, cudaStream_t stream) {

@@ -65,7 +65,7 @@ class Fixture {
     view.redirects = table_.is_coded ? nullptr : reinterpret_cast<const uint32_t*>(&words[3]);
     view.started = &words[1];
     view.finished = &words[2];
-    CHECK_OK(Reader::create(view, {10000, 0, false}, &reader_));
+    CHECK_OK(Reader::create(view, {10000, 0}, &reader_));
     CHECK_CUDA(cudaStreamCreate(&stream_));
   }
   ~Fixture() {
@@ -175,10 +175,10 @@ void check_sample(const std::string& name, const Model& model, std::vector<Bytes
 
   const uint64_t gap = 3 * ncast_dtype_bytes(model.shape.dtype), stride = table.row_bytes() + gap;
   DeviceArray<char> out(stride * indices.size());
-  CHECK_OK(table.reader().gather({wide_on_device.data(), 8, indices.size(), false}, table.rows(),
+  CHECK_OK(table.reader().gather({wide_on_device.data(), 8, indices.size(), false, false}, table.rows(),
                                  table.target(out.data(), table.row_bytes())));
   table.check(out.data(), indices, table.row_bytes());
-  CHECK_OK(table.reader().gather({narrow_on_device.data(), 4, indices.size(), false}, table.rows(),
+  CHECK_OK(table.reader().gather({narrow_on_device.data(), 4, indices.size(), false, false}, table.rows(),
                                  table.target(out.data(), stride)));
   table.check(out.data(), indices, stride);
   table.check_fetch(1, table.rows() - 1, 1);
@@ -219,7 +219,7 @@ TEST_CASE("captured gathers and fetches read the table again in every replay") {
   cudaGraph_t graph = nullptr;
   cudaGraphExec_t executable = nullptr;
   CHECK_CUDA(cudaStreamBeginCapture(table.stream(), cudaStreamCaptureModeThreadLocal));
-  CHECK_OK(table.reader().gather({on_device.data(), 8, indices.size(), false}, table.rows(),
+  CHECK_OK(table.reader().gather({on_device.data(), 8, indices.size(), false, false}, table.rows(),
                                  table.target(gathered.data(), 512)));
   CHECK_OK(table.reader().fetch(0, table.rows(), 1, table.rows(), table.target(fetched.data(), 512)));
   CHECK_CUDA(cudaStreamEndCapture(table.stream(), &graph));
@@ -241,7 +241,7 @@ TEST_CASE("captured gathers and fetches read the table again in every replay") {
 
 TEST_CASE("readers of more rows than a gather can have are rejected") {
   std::unique_ptr<Reader> reader;
-  CHECK(Reader::create(ReaderTable{}, {uint64_t{1} << 32, 0, false}, &reader) == NCAST_INVALID_ARGUMENT);
+  CHECK(Reader::create(ReaderTable{}, {uint64_t{1} << 32, 0}, &reader) == NCAST_INVALID_ARGUMENT);
   CHECK(reader == nullptr);
 }
 
