@@ -43,7 +43,7 @@ class CudaSpeed:
         return self.wire_bytes / self.raw_bytes
 
 
-def _median_seconds(
+def median_seconds(
     run: Callable[[int], None], stream: Stream, warmup: int, iterations: int, *, held: bool = True
 ) -> float:
     """The median time in seconds of run(i) on the stream, each measured by two events.
@@ -103,11 +103,11 @@ def measure(
         # At least one run for every set of buffers, whose results are compared.
         warmup = max(warmup, sets)
         held = layout != "calls"  # graphs of thousands of kernels
-        encode_seconds = _median_seconds(
+        encode_seconds = median_seconds(
             lambda i: bench.encode(i % sets, stream), stream, warmup, iterations, held=held
         )
         bench.poison()
-        decode_seconds = _median_seconds(
+        decode_seconds = median_seconds(
             lambda i: bench.decode(i % sets, stream), stream, warmup, iterations, held=held
         )
         wire_bytes, exact = bench.compare(raw, raw_bytes)

@@ -7,6 +7,7 @@ import json
 import numpy as np
 import pytest
 from narrowcast import store
+from narrowcast.cuda import device_count
 
 
 @pytest.fixture
@@ -70,3 +71,18 @@ def test_the_benchmark_compares_rows(cli_here):
     (row,) = json.loads(result.stdout)["rows"]
     assert row["exact"]
     assert row["gather_gb_per_s"] > 0
+
+
+@pytest.mark.parametrize(
+    "options", [["--device", "tpu"], ["--sms", "0"], ["--sms", "a"], ["--zipf", "-1"], ["--cache", "101"]]
+)
+def test_options_of_the_benchmark_are_checked(cli_here, options):
+    assert cli_here("store", "bench", *options).returncode == 2
+
+
+def test_the_benchmark_needs_a_gpu_for_cuda(cli_here):
+    if device_count():
+        pytest.skip("there is a GPU")
+    result = cli_here("store", "bench", "--device", "cuda")
+    assert result.returncode != 0
+    assert "needs a CUDA GPU" in result.stderr

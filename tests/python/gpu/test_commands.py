@@ -14,3 +14,18 @@ def test_bench_codec_on_the_gpu(cli, slices):
     for row in report["rows"]:
         assert row["exact"]
         assert row["encode_gb_per_s"] > 0
+
+
+def test_bench_store_on_the_gpu(cli):
+    sizes = ["--row-bytes", "512", "--table", "64M", "--rows", "5000", "-n", "2", "--sms", "2,8", "--device", "cuda"]
+    sizes += ["--tensor", "weights_bf16"]
+    done = cli("store", "bench", *sizes, "--cache", "10", "--zipf", "1.05", "--json")
+    (row,) = json.loads(done.stdout)["rows"]
+    assert row["exact"]
+    assert [one["sms"] for one in row["speeds"]] == [2, 8]
+    for speeds in row["speeds"]:
+        assert all(speed > 0 for name, speed in speeds.items() if name.endswith("_gb_per_s"))
+        assert [one["policy"] for one in speeds["cached"]] == ["static", "lru", "lfu"]
+        for encoded, raw in zip(speeds["cached"], speeds["raw_cached"], strict=True):
+            assert encoded["capacity"] > raw["capacity"]
+    assert "fetch" in cli("store", "bench", *sizes, "--layout", "blocks").stdout

@@ -13,7 +13,8 @@ from ..._files.atomic import check_writable
 from ..._files.display import printable
 from ..._native.library import library_version
 from ..._native.structures import STORE_LAYOUTS
-from ...errors import InternalError
+from ...errors import InternalError, UnsupportedError
+from ...types import ValueType
 from .._common import BadUse, DtypeOption, dtype_errors_as_bad_use, existing_file, print_json, write_json
 from ..bench.codec import processor
 from ..bench.collectives import parse_size
@@ -34,17 +35,26 @@ def bench(
     codec: Annotated[str, typer.Option(help="A row codec, such as window.")] = "auto",
     layout: Annotated[str, typer.Option(help=f"One of {', '.join(STORE_LAYOUTS)}.")] = "auto",
     threads: Annotated[str, typer.Option(help="Numbers of threads, separated by commas; 0: as many as CPUs.")] = "1,0",
+    device: Annotated[str, typer.Option(help="host or cuda.")] = "host",
+    sms: Annotated[str, typer.Option(help="cuda: numbers of SMs that calls may use, separated by commas.")] = "4",
+    zipf: Annotated[float, typer.Option(min=0, help="cuda: draw rows by Zipf's law; 0: uniformly.")] = 0,
+    cache: Annotated[
+        float,
+        typer.Option(min=0, max=100, metavar="PERCENT", help="cuda: also with caches of this size."),
+    ] = 0,
     iterations: Annotated[int, typer.Option("-n", "--iters", min=1, help="Timed runs.")] = 5,
     json: Annotated[bool, typer.Option("--json", help="Print JSON instead of the table.")] = False,
     output_file: OutputFile = None,
 ) -> None:
-    """Measure build, gather, fetch and update on the host in GB/s of raw bytes, next to numpy.take, and compare."""
-    try:
-        thread_counts = [int(text) for text in threads.split(",")]
-    except ValueError:
-        raise BadUse(f"--threads {threads} is not a list of numbers") from None
-    if min(thread_counts) < 0:
-        raise BadUse("--threads must not be negative")
+    """Measure the store in GB/s of raw bytes, and compare its rows.
+
+    On the host: build, gather, fetch and update, next to numpy.take. On a GPU: gather and fetch, next to the same rows
+    stored raw, to copies by the copy engine, torch.index_select from host memory, and gathers by the CPUs.
+    """
+    thread_counts = _numbers(threads, "--threads", 0)
+    sm_counts = _numbers(sms, "--sms", 1)
+    if device not in ("host", "cuda"):
+        raise BadUse(f"{device!r} is not a device (known: host, cuda)")
     sizes = [parse_size(text) for text in row_bytes.split(",")]
     table_bytes = parse_size(table)
     if output_file is not None:
@@ -54,6 +64,22 @@ def bench(
     chosen = {name: entry for name, entry in tensors.items() if entry[1].size and tensor in (None, name)}
     if not chosen:
         raise BadUse(f"there is no tensor {tensor!r} (known: {', '.join(tensors)})")
+    if device == "cuda":
+        report = _on_gpu(
+            chosen,
+            sizes,
+            quiet=json,
+            table_bytes=table_bytes,
+            gathered_rows=rows,
+            codec=codec,
+            layout=layout,
+            sms=sm_counts,
+            zipf=zipf,
+            cache_percent=cache,
+            iterations=iterations,
+        )
+        _finish(report, json, output_file)
+        return
     heading = ("tensor", "type", "row", "threads", "codec", "layout", "ratio")
     if not json:
         print(f"# on {processor()}; GB/s of raw bytes, medians of {iterations}; tables of {table}")
@@ -61,8 +87,7 @@ def bench(
     results: list[dict[str, Any]] = []
     for name, (kind, raw) in chosen.items():
         for size in sizes:
-            if not size or size % kind.bytes:
-                raise BadUse(f"--row-bytes {size} is not a whole number of {kind.name} values")
+            _check_row_bytes(size, kind)
             for count in thread_counts:
                 result = measure(
                     raw,
@@ -86,11 +111,88 @@ def bench(
         "iterations": iterations,
         "rows": results,
     }
+    _finish(report, json, output_file)
+
+
+def _numbers(text: str, option: str, least: int) -> list[int]:
+    try:
+        numbers = [int(one) for one in text.split(",")]
+    except ValueError:
+        raise BadUse(f"{option} {text} is not a list of numbers") from None
+    if min(numbers) < least:
+        raise BadUse(f"{option} must be {'positive' if least else 'not negative'}")
+    return numbers
+
+
+def _check_row_bytes(size: int, kind: ValueType) -> None:
+    if not size or size % kind.bytes:
+        raise BadUse(f"--row-bytes {size} is not a whole number of {kind.name} values")
+
+
+def _on_gpu(
+    tensors: dict[str, Any], sizes: list[int], *, quiet: bool, table_bytes: int, iterations: int, **options: Any
+) -> dict[str, Any]:
+    """The report of a GPU. Prints a line for each measurement unless `quiet`."""
+    from ..._bench import store_gpu_speed
+    from ..._native import cuda_driver
+    from ...cuda import device_count
+
+    if not device_count():
+        raise UnsupportedError("--device cuda needs a CUDA GPU, but none was found")
+    results = []
+    if not quiet:
+        print(f"# on {cuda_driver.device_name()}; GB/s of raw bytes, medians of {iterations}")
+    with cuda_driver.on_device(0):
+        for name, (kind, raw) in tensors.items():
+            for size in sizes:
+                _check_row_bytes(size, kind)
+                result = store_gpu_speed.measure(
+                    raw, kind, size, table_bytes=table_bytes, iterations=iterations, **options
+                )
+                results.append({"tensor": name, "dtype": kind.name, **result})
+                if not quiet:
+                    _print_gpu_rows(results[-1])
+    return {
+        "device": cuda_driver.device_name(),
+        "host": processor(),
+        "version": library_version(),
+        "table_bytes": table_bytes,
+        "gathered_rows": options["gathered_rows"],
+        "iterations": iterations,
+        "rows": results,
+    }
+
+
+def _print_gpu_rows(row: dict[str, Any]) -> None:
+    exact = "" if row["exact"] else ", NOT EXACT"
+    table = f"rows of {row['row_bytes']}, {row['codec']}, {row['layout']}"
+    print(f"{printable(row['tensor'])} {row['dtype']}, {table}{exact}")
+    print(f"  ratio {row['ratio']:.4f}; next to it:", end="")
+    for name in ("copy", "index_select", "host_gather_and_copy"):
+        speed = row[f"{name}_gb_per_s"]
+        print(f" {name.replace('_', ' ')} {'-' if speed is None else f'{speed:.1f}'}", end="")
+    print()
+    for speeds in row["speeds"]:
+        shown = [
+            f"{name.removesuffix('_gb_per_s').replace('_', ' ')} {speed:.1f}"
+            for name, speed in speeds.items()
+            if name.endswith("_gb_per_s")
+        ]
+        print(f"  {speeds['sms']} SMs: {', '.join(shown)}")
+        for kind in ("cached", "raw_cached"):
+            for one in speeds.get(kind, []):
+                print(
+                    f"    {kind.replace('_', ' ')}, {one['policy']}: {one['gather_gb_per_s']:.1f}, "
+                    f"{100 * one['hit_rate']:.1f}% hits, {one['capacity']} rows in {one['bytes']} bytes"
+                )
+
+
+def _finish(report: dict[str, Any], json: bool, output_file: Path | None) -> None:
     if json:
         print_json(report)
     if output_file is not None:
         write_json(report, output_file)
-    inexact = [row["tensor"] for row in results if not row["exact"]]
+    inexact = [row["tensor"] for row in report["rows"] if not row["exact"]]
     if inexact:
         raise InternalError(f"decoded rows differ for {', '.join(inexact)}")
 
