@@ -103,13 +103,9 @@ def measure(
         # At least one run for every set of buffers, whose results are compared.
         warmup = max(warmup, sets)
         held = layout != "calls"  # graphs of thousands of kernels
-        encode_seconds = median_seconds(
-            lambda i: bench.encode(i % sets, stream), stream, warmup, iterations, held=held
-        )
+        encode_seconds = median_seconds(lambda i: bench.encode(i % sets, stream), stream, warmup, iterations, held=held)
         bench.poison()
-        decode_seconds = median_seconds(
-            lambda i: bench.decode(i % sets, stream), stream, warmup, iterations, held=held
-        )
+        decode_seconds = median_seconds(lambda i: bench.decode(i % sets, stream), stream, warmup, iterations, held=held)
         wire_bytes, exact = bench.compare(raw, raw_bytes)
     return CudaSpeed(
         layout,

@@ -110,7 +110,12 @@ class _Reader:
         options = StoreReaderOptionsC(struct_bytes=sizeof(StoreReaderOptionsC), max_rows=max_rows, sms=sms)
         with cuda_driver.on_device(device):
             check(library().ncast_store_reader_create(handle.pointer, byref(options), byref(self.pointer)))
-        self.close = weakref.finalize(self, library().ncast_store_reader_destroy, self.pointer)
+        self.close = weakref.finalize(self, _destroy, self.pointer, device)
+
+
+def _destroy(pointer: c_void_p, device: int) -> None:
+    with cuda_driver.on_device(device):
+        library().ncast_store_reader_destroy(pointer)
 
 
 class Call(NamedTuple):
@@ -230,7 +235,8 @@ class GpuReaders:
         """What ncast_store_reader_get_cache says about the reader of a stream."""
         reader = self._found(Call(device, stream, None), 0)
         info = StoreCacheInfoC(struct_bytes=sizeof(StoreCacheInfoC))
-        check(library().ncast_store_reader_get_cache(reader.pointer, byref(info), stream_handle(stream)))
+        with cuda_driver.on_device(device):
+            check(library().ncast_store_reader_get_cache(reader.pointer, byref(info), stream_handle(stream)))
         return {name: getattr(info, name) for name, *_ in info._fields_[1:]}
 
     def _all(self) -> list[_Reader]:
@@ -243,7 +249,8 @@ class GpuReaders:
         for reader in self._all():
             found = StoreReaderCountersC(struct_bytes=sizeof(StoreReaderCountersC))
             stream = stream_handle(reader.stream)
-            check(library().ncast_store_reader_get_counters(reader.pointer, byref(found), stream))
+            with cuda_driver.on_device(reader.device):
+                check(library().ncast_store_reader_get_counters(reader.pointer, byref(found), stream))
             for name in sums:
                 sums[name] += getattr(found, name)
         return sums
@@ -251,7 +258,8 @@ class GpuReaders:
     def check(self) -> None:
         """Waits for the calls. Raises what they have found since the last check."""
         for reader in self._all():
-            check(library().ncast_store_reader_check(reader.pointer, stream_handle(reader.stream)))
+            with cuda_driver.on_device(reader.device):
+                check(library().ncast_store_reader_check(reader.pointer, stream_handle(reader.stream)))
 
     def close(self) -> None:
         """Destroys the readers."""

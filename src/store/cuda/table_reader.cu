@@ -16,18 +16,21 @@ namespace {
 
 constexpr const char* creator = "ncast_store_reader_create";
 
-// Makes a device current.
+// Makes a device current, unless it is.
 class DeviceScope {
  public:
   explicit DeviceScope(int device) {
-    if (cudaGetDevice(&before_) == cudaSuccess && before_ != device) cudaSetDevice(device);
+    is_changed_ = cudaGetDevice(&before_) == cudaSuccess && before_ != device && cudaSetDevice(device) == cudaSuccess;
   }
-  ~DeviceScope() { cudaSetDevice(before_); }
+  ~DeviceScope() {
+    if (is_changed_) cudaSetDevice(before_);
+  }
   DeviceScope(const DeviceScope&) = delete;
   DeviceScope& operator=(const DeviceScope&) = delete;
 
  private:
   int before_ = 0;
+  bool is_changed_ = false;
 };
 
 }  // namespace
