@@ -6,8 +6,9 @@ import abc
 import itertools
 import math
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ import numpy.typing as npt
 
 from .. import cuda
 from .._native import cuda_driver
-from .._native.cuda_driver import DeviceBuffer, Event, Gate, Stream
+from .._native.cuda_driver import DeviceBuffer, Event, Gate, Graph, Stream
 from ..codec import bound, encode
 from ..cuda_batch import DecodeBatch, EncodeBatch
 from ..errors import CorruptError
@@ -23,6 +24,7 @@ from ..types import ValueType
 from .samples import tiled
 
 _POISON = 0xA5
+_CALLS_PER_GRAPH = 1024
 # Larger frames are not compared with those of the host, which encodes on one core.
 _HOST_COMPARE_BYTES = 256 << 20
 
@@ -83,8 +85,8 @@ def measure(
 ) -> CudaSpeed:
     """Encodes and decodes a tensor, repeated to `tile_bytes`, in GPU memory.
 
-    layout: "frame"; "slots"; "batch": arrays of at most `array_bytes` in one call; "calls": those with a call each, all
-    of them in a CUDA graph.
+    layout: "frame"; "slots"; "batch": arrays of at most `array_bytes` in one call; "calls": those with a call each, in
+    CUDA graphs.
     Several sets of small buffers take turns, so that they are not in the L2 cache.
     """
     elems = max(1, tile_bytes // kind.bytes)
@@ -283,29 +285,44 @@ class _Batch(_Arrays):
         return super().compare(raw, raw_bytes)
 
 
+def _graphs(calls: Sequence[Callable[[], None]], stream: Stream) -> list[Graph]:
+    """Captures calls in graphs. The time to create a graph grows faster than its size."""
+    graphs = []
+    for begin in range(0, len(calls), _CALLS_PER_GRAPH):
+        with stream.capture() as graph:
+            for call in calls[begin : begin + _CALLS_PER_GRAPH]:
+                call()
+        graphs.append(graph)
+    return graphs
+
+
 class _Calls(_Arrays):
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
         workspace = cuda.workspace_bytes(self.kind.name, max(self.sizes), codec=self.codec)
         self.workspace = DeviceBuffer(workspace).fill(_POISON) if workspace else None
         capturing = Stream()
+        options = {"codec": self.codec, **self.options(capturing)}
         self.encode_graphs, self.decode_graphs = [], []
         for values, frames, results in zip(self.array_values, self.frames, self.array_results, strict=True):
-            options = {"codec": self.codec, **self.options(capturing)}
-            with capturing.capture() as graph:
-                for source, frame in zip(values, frames, strict=True):
-                    cuda.encode(source, out=frame, workspace=self.workspace, **options)
-            self.encode_graphs.append(graph)
-            with capturing.capture() as graph:
-                for frame, result in zip(frames, results, strict=True):
-                    cuda.decode(frame, out=result, status=self.status, **options)
-            self.decode_graphs.append(graph)
+            encodes = [
+                partial(cuda.encode, source, out=frame, workspace=self.workspace, **options)
+                for source, frame in zip(values, frames, strict=True)
+            ]
+            decodes = [
+                partial(cuda.decode, frame, out=result, status=self.status, **options)
+                for frame, result in zip(frames, results, strict=True)
+            ]
+            self.encode_graphs.append(_graphs(encodes, capturing))
+            self.decode_graphs.append(_graphs(decodes, capturing))
 
     def encode(self, i: int, stream: Stream) -> None:
-        self.encode_graphs[i].launch(stream)
+        for graph in self.encode_graphs[i]:
+            graph.launch(stream)
 
     def decode(self, i: int, stream: Stream) -> None:
-        self.decode_graphs[i].launch(stream)
+        for graph in self.decode_graphs[i]:
+            graph.launch(stream)
 
     def wire_bytes(self) -> int:
         return sum(cuda.wire_bytes(frame) for frame in self.frames[0])
