@@ -16,8 +16,11 @@ class Arena:
     Thread-safe.
     """
 
-    def __init__(self, count_bytes: int, *, pinned: bool) -> None:
-        self._memory = HostMemory(count_bytes, pinned=pinned)
+    def __init__(self, count_bytes: int, *, device: torch.device | None = None) -> None:
+        """device: the GPU that copies from and to the memory, which is page-locked for it; None: none."""
+        self._memory = HostMemory(count_bytes, pinned=device is not None)
+        if device is not None:
+            self._memory.devices.add(device)
         self._free = [(0, count_bytes)] if count_bytes else []  # (first byte, bytes), in ascending order, not adjacent
         self._lock = threading.Lock()
         self._used_bytes = 0

@@ -200,6 +200,7 @@ class EncodedTensors(Mapping[str, torch.Tensor]):
         places: list[int] = []
         for entry, out in zip(entries, outs, strict=True):
             if out.numel():
+                entry.memory.devices.add(device)
                 frames += entry.host_frames
                 places += range(out.data_ptr(), out.data_ptr() + out.nbytes, _FRAME_BYTES)
         reader.read(frames, places, self._status[device])

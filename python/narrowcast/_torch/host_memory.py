@@ -22,12 +22,13 @@ class HostMemory:
         self._mapping = mmap.mmap(-1, max(count_bytes, 1))
         self.tensor: torch.Tensor = torch.frombuffer(self._mapping, dtype=torch.uint8)[:count_bytes]
         self.pinned = pinned
+        self.devices: set[torch.device] = set()  # whoever copies between the memory and a GPU adds it
         if pinned:
             pointer = self.tensor.data_ptr() if count_bytes else 0
             if pointer:
                 _register(pointer, count_bytes)
                 # The finalizer has the tensor, so that the memory is unregistered before it is unmapped.
-                weakref.finalize(self, _unregister, pointer, self.tensor)
+                weakref.finalize(self, _unregister, pointer, self.tensor, self.devices)
 
 
 def _register(pointer: int, count_bytes: int) -> None:
@@ -36,8 +37,9 @@ def _register(pointer: int, count_bytes: int) -> None:
         raise MemoryError(f"CUDA cannot pin {count_bytes} bytes of host memory (error {code}): see ulimit -l")
 
 
-def _unregister(pointer: int, tensor: torch.Tensor) -> None:
-    torch.cuda.synchronize()  # copies from this memory may be in flight
+def _unregister(pointer: int, tensor: torch.Tensor, devices: set[torch.device]) -> None:
+    for device in devices:
+        torch.cuda.synchronize(device)  # copies may be in flight
     torch.cuda.cudart().cudaHostUnregister(pointer)
     del tensor
 

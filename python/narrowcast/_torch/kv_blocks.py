@@ -79,7 +79,7 @@ class EncodedBlocks:
             raise ValueError(f"the KV cache is on several devices: {', '.join(sorted(map(str, devices)))}")
         self._device = devices.pop() if devices else torch.device("cpu")
         self._codec, self._threads = supported_codec(codec), threads
-        self._arena = Arena(capacity_bytes, pinned=self._device.type == "cuda")
+        self._arena = Arena(capacity_bytes, device=self._device if self._device.type == "cuda" else None)
         self._stored: dict[Any, _Stored] = {}
         self._rows: dict[int, tuple[torch.Tensor, list[torch.Tensor]]] = {}
         self._warned = False
@@ -123,7 +123,7 @@ class EncodedBlocks:
         self._stored.clear()
         self._pages.clear()
         self._rows.clear()
-        self._arena, self._raw_bytes = Arena(0, pinned=False), 0
+        self._arena, self._raw_bytes = Arena(0), 0
 
     def _bytes_of(self, blocks: Sequence[tuple[int, int, Any]]) -> int:
         return sum(self._block_bytes[group] for group, _, _ in blocks)

@@ -29,7 +29,7 @@ def run(blocks: EncodedBlocks, direction: str, job: int, which: list[tuple[int, 
 
 
 def test_an_arena_never_gives_out_memory_twice():
-    arena, held, rng = Arena(1 << 16, pinned=False), [], random.Random(0)
+    arena, held, rng = Arena(1 << 16), [], random.Random(0)
     for number in range(3000):
         if held and rng.random() < 0.5:
             piece, filled = held.pop(rng.randrange(len(held)))

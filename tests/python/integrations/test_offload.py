@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import types
 import weakref
 from collections import UserDict
 
@@ -11,6 +12,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
+from narrowcast._torch.host_memory import HostMemory  # noqa: E402
 from narrowcast.torch import EncodedTensors, offload  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.utils.checkpoint import checkpoint  # noqa: E402
@@ -128,6 +130,21 @@ def test_tensors_are_read_into_memory_of_the_caller():
 def test_outputs_that_do_not_fit_are_errors(out, message):
     with pytest.raises(ValueError, match=message):
         EncodedTensors({"a": torch.randn(3, 50)}).read_into({"a": out})
+
+
+def test_memory_is_unpinned_after_the_gpus_that_copy_from_it_are_done(monkeypatch):
+    calls = []
+    cudart = types.SimpleNamespace(
+        cudaHostRegister=lambda *_: 0, cudaHostUnregister=lambda _: calls.append("unpinned") or 0
+    )
+    monkeypatch.setattr(torch.cuda, "cudart", lambda: cudart)
+    monkeypatch.setattr(torch.cuda, "synchronize", calls.append)
+    memory = HostMemory(100, pinned=True)
+    memory.devices.add(torch.device("cuda", 1))
+    view = memory.tensor[:10]
+    del memory
+    assert calls == [torch.device("cuda", 1), "unpinned"]
+    view.fill_(1)  # the mapping stays until its last tensor is gone
 
 
 def test_empty_tensors_are_not_tied():
