@@ -1,5 +1,13 @@
 """Encode and decode many arrays in GPU memory at once.
 
+    frames = [torch.empty(narrowcast.bound(t.dtype, t.numel()), dtype=torch.uint8, device="cuda") for t in tensors]
+    encoding = EncodeBatch(tensors, outs=frames)
+    encoding.encode()
+    sizes = encoding.wire_bytes()  # of the frames; waits for the GPU
+
+    decoding = DecodeBatch(frames, outs=[torch.empty_like(t) for t in tensors])
+    decoding.decode()
+
 A batch takes two kernels, however many arrays there are. `EncodeBatch` and `DecodeBatch` copy the addresses and sizes
 of their arrays to the GPU when they are created. After that, calls are asynchronous on the caller's stream, allocate
 nothing, and can be captured in a CUDA graph, as those of `narrowcast.cuda`; that module describes arrays and streams.
