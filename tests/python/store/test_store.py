@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from ctypes import byref, c_void_p
 
 import narrowcast
 import numpy as np
@@ -10,8 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from narrowcast import store
+from narrowcast._native.library import check, library
 from narrowcast._store import rows as store_rows
 from narrowcast._store import sources
+from narrowcast.cuda import device_count
 from narrowcast.types import VALUE_TYPES
 
 ROWS = 97
@@ -462,3 +465,27 @@ def test_a_closed_store_is_an_error(rows):
     for use in (lambda: made.gather([0]), lambda: made[:], lambda: made.update([0], rows[:1]), made.counters):
         with pytest.raises((ValueError, narrowcast.NarrowcastError), match="closed"):
             use()
+
+
+def test_calls_for_gpus_say_that_there_is_none(opened):
+    if device_count():
+        pytest.skip("there is a GPU")
+    for call in (opened.prepare, lambda: opened.cache(100), opened.cache_info):
+        with pytest.raises(narrowcast.UnsupportedError, match="CUDA driver"):
+            call()
+    opened.check()
+    assert opened.counters().bad_indices == 0
+    reader = c_void_p()
+    status = library().ncast_store_reader_create(opened._handle.pointer, None, byref(reader))
+    with pytest.raises(narrowcast.NarrowcastError, match="ncast_store_reader_create"):
+        check(status)
+    assert not reader
+
+
+def test_options_of_readers_are_checked_before_a_gpu_is_needed(opened):
+    with pytest.raises(ValueError, match="positive"):
+        opened.prepare(0)
+    with pytest.raises(ValueError, match="sms"):
+        opened.prepare(sms=0)
+    with pytest.raises(ValueError, match="device"):
+        opened.prepare(device=-1)
