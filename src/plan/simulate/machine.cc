@@ -27,6 +27,7 @@ constexpr Member members[] = {
     {"cta_reduce_gbps", &Machine::cta_reduce_gbps, false},
     {"cta_encode_gbps", &Machine::cta_encode_gbps, false},
     {"cta_decode_gbps", &Machine::cta_decode_gbps, false},
+    {"slot_latency_us", &Machine::slot_latency_us, true},
     {"coded_latency_us", &Machine::coded_latency_us, true},
     {"step_us", &Machine::step_us, true},
     {"launch_us", &Machine::launch_us, true},

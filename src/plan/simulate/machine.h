@@ -24,6 +24,7 @@ struct Machine {
   double cta_move_gbps = 0;    // values that one CTA loads or stores
   double cta_reduce_gbps = 0;  // values of one source that one CTA adds
   double cta_encode_gbps = 0, cta_decode_gbps = 0;
+  double slot_latency_us = 0;   // of a step that sends or receives values in slots: a block through shared memory
   double coded_latency_us = 0;  // of a step with a codec: the time of one block
   double step_us = 0;           // of every step: waiting for a flag, raising one
   double launch_us = 0;         // of a call, in a graph

@@ -94,7 +94,7 @@ Task Programs::task_of(const Program& program, const Step& step, double bytes) c
   if (step.from.empty()) return task;
   double cta_us = 0;  // the work of one CTA that had the task for itself
   const auto add_work = [&](double gbps, double times = 1) { cta_us += times * bytes / bytes_per_us(gbps); };
-  bool encodes = false, decodes = false;
+  bool encodes = false, decodes = false, uses_slots = false;
   const auto add = [&](const Operand& operand, bool is_source) {
     const bool coded = operand.codec != NCAST_CODEC_RAW;
     const double wire_bytes = coded ? bytes * options_.ratio : bytes;
@@ -113,6 +113,7 @@ Task Programs::task_of(const Program& program, const Step& step, double bytes) c
       const auto from = static_cast<uint32_t>(channel.from), to = static_cast<uint32_t>(channel.to);
       holder = from == rank ? to : from;
       const bool packets = operand.packets || channel.packets;
+      uses_slots |= operand.place == Place::message && !packets;
       if (!is_source) add_link_loads(rank, holder, wire_bytes, packets, &task);
       if (is_source && operand.place == Place::remote) add_link_loads(holder, rank, wire_bytes, packets, &task);
     }
@@ -123,6 +124,7 @@ Task Programs::task_of(const Program& program, const Step& step, double bytes) c
   for (const Operand& operand : step.from) add(operand, true);
   for (const Operand& operand : step.to) add(operand, false);
   if (encodes) add_work(machine_.cta_encode_gbps);  // once for all destinations
+  if (uses_slots) task.fixed_us += machine_.slot_latency_us;
   if (encodes || decodes) task.fixed_us += machine_.coded_latency_us;
   if (step.kind == StepKind::reduce) add_work(machine_.cta_reduce_gbps, static_cast<double>(step.from.size()));
   task.loads.push_back({rank * ports + sms, cta_us});

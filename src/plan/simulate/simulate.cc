@@ -10,6 +10,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "plan/simulate/batches.h"
 #include "plan/simulate/program.h"
 #include "status/error.h"
 
@@ -38,6 +39,7 @@ struct Run {
   double updated = 0;    // when `left` was computed
   uint32_t version = 0;  // events of earlier versions are void
   double begin = 0;      // of the task
+  double late = 0;       // how long after the task's end its results are there
   bool at_barrier = false;
 };
 
@@ -75,7 +77,6 @@ class Simulation {
   // Whether all programs ended.
   bool run(Prediction* prediction) {
     for (uint32_t i = 0; i < runs_.size(); ++i) schedule(0, i);
-    double end = 0;
     while (!events_.empty()) {
       const Event event = events_.top();
       events_.pop();
@@ -85,14 +86,11 @@ class Simulation {
       switch (run.phase) {
         case Phase::starting: start(event.run); break;
         case Phase::transferring: end_transfer(event.run); break;
-        case Phase::ending:
-          end = now_;
-          complete(event.run);
-          break;
+        case Phase::ending: complete(event.run); break;
         case Phase::done: break;
       }
     }
-    prediction->microseconds = end;
+    prediction->microseconds = end_;
     prediction->batches = batches_;
     prediction->sent_bytes = programs_.sent_bytes;
     prediction->timeline = std::move(timeline_);
@@ -230,9 +228,10 @@ class Simulation {
     const Task& current = task(run);
     run.phase = Phase::ending;
     ++run.version;
-    // The later micro-batches of a worker overlap with the latency of the first one.
-    const double fixed = run.batch < workers_ ? current.fixed_us : 0;
-    schedule(now_ + fixed, index);
+    // A worker is many warps. While the blocks of one micro-batch have their latency, others begin the next one, but
+    // what a micro-batch passes on is late all the same.
+    run.late = run.batch < workers_ ? 0 : current.fixed_us;
+    schedule(now_ + current.fixed_us - run.late, index);
     if (current.loads.empty()) return;
     Busy& busy = busy_[run.program];
     if (--busy.working == 0) busy.total += now_ - busy.since;
@@ -305,24 +304,26 @@ class Simulation {
     const Task& current = task(run);
     const Step& step = *current.step;
     State& own = state(run);
+    const double done = now_ + run.late;
+    end_ = std::max(end_, done);
     if (options_.records_timeline)
-      timeline_.push_back({program(run).rank, program(run).group, current.number, run.batch, run.begin, now_});
+      timeline_.push_back({program(run).rank, program(run).group, current.number, run.batch, run.begin, done});
     double flight = 0;
     for (const Operand& operand : step.to) {
       if (!operand.has_channel()) continue;
       const double latency = programs_.latencies[operand.channel];
       flight = std::max(flight, latency);
-      if (operand.place == Place::message) deliver(own.messages[operand.channel], now_ + latency);
+      if (operand.place == Place::message) deliver(own.messages[operand.channel], done + latency);
     }
     for (const Operand& operand : step.from) {
       if (operand.place != Place::message) continue;
       --own.in_flight[operand.channel];
       wake(own.credits[operand.channel], now_);
     }
-    for (PacketCell cell : current.writes_packets) deliver(own.packets[cell], now_ + flight);
+    for (PacketCell cell : current.writes_packets) deliver(own.packets[cell], done + flight);
     if (step.kind == StepKind::signal)
-      for (uint32_t channel : step.channels) deliver(own.messages[channel], now_ + programs_.latencies[channel]);
-    if (current.is_last_part) deliver(own.completed[run.program][current.number], now_);
+      for (uint32_t channel : step.channels) deliver(own.messages[channel], done + programs_.latencies[channel]);
+    if (current.is_last_part) deliver(own.completed[run.program][current.number], done);
     next_task(index);
   }
 
@@ -359,19 +360,8 @@ class Simulation {
   std::vector<Member> members_;                // scratch of share()
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
   std::vector<Interval> timeline_;
-  double now_ = 0;
+  double now_ = 0, end_ = 0;
 };
-
-// Large plans are divided into fewer micro-batches: their own chunks already make pipelines.
-uint32_t batches_of(const Plan& plan, const Options& options) {
-  constexpr uint64_t most_tasks = 250'000;
-  uint64_t steps = 1;
-  for (const Rank& rank : plan.ranks)
-    for (const Group& group : rank.groups) steps += group.steps.size();
-  const uint64_t by_size = options.piece_bytes / plan.chunks / std::max<uint64_t>(1, options.min_part_bytes);
-  const uint64_t most = std::max<uint64_t>(1, std::min<uint64_t>(options.max_batches, most_tasks / steps));
-  return static_cast<uint32_t>(std::clamp<uint64_t>(by_size, 1, most));
-}
 
 }  // namespace
 
@@ -381,7 +371,7 @@ ncast_status simulate(const Plan& plan, const Machine& machine, const Options& o
                 machine.gpus());
   *prediction = {};
   if (plan.chunks == 0) return fail(NCAST_INVALID_ARGUMENT, "plan: chunks is 0");
-  const uint32_t batches = batches_of(plan, options);
+  const uint32_t batches = batches_of(plan, machine, options);
   if (!Simulation(plan, machine, options, batches).run(prediction))
     return fail(NCAST_INVALID_ARGUMENT, "plan: it does not complete; verify it");
   prediction->microseconds += machine.launch_us;

@@ -3,8 +3,8 @@
 // Method: a discrete-event simulation with fluid transfers. Every group runs its steps for a few micro-batches, several
 // of them at a time, as the warps of a kernel do. A step starts when its messages, credits, semaphores and dependences
 // are there, and then progresses at the rate that the CTAs of its group and rank and the links allow. Groups share them
-// equally; within a group earlier micro-batches go first. Real kernels use many more and smaller micro-batches, so
-// filling and draining a pipeline is overestimated.
+// equally; within a group earlier micro-batches go first. A micro-batch stands for the blocks, or packets, that all
+// CTAs have in flight at a time.
 #pragma once
 
 #include <cstdint>
@@ -16,11 +16,10 @@
 namespace narrowcast::plan::simulate {
 
 struct Options {
-  uint64_t piece_bytes = 0;   // of `count` values of the call
-  double ratio = 1;           // wire bytes / raw bytes of encoded values
-  uint32_t max_batches = 16;  // micro-batches; fewer if the parts of a chunk would become short
-  uint32_t workers = 4;       // how many micro-batches a group runs at a time
-  uint64_t min_part_bytes = 65536;
+  uint64_t piece_bytes = 0;     // of `count` values of the call
+  double ratio = 1;             // wire bytes / raw bytes of encoded values
+  uint32_t max_batches = 16;    // micro-batches; fewer if the parts of a chunk would become short
+  uint32_t workers = 4;         // how many micro-batches a group runs at a time
   uint32_t ctas_per_group = 0;  // 0: the groups of a rank share the CTAs of the machine
   bool records_timeline = false;
 };

@@ -13,7 +13,7 @@ namespace {
 
 constexpr const char* machine_text = R"({"narrowcast_machine": 1, "gpus_per_host": 4, "link_gbps": 100,
   "link_packets_gbps": 50, "link_latency_us": 1, "ctas": 64, "cta_move_gbps": 400, "cta_reduce_gbps": 400,
-  "cta_encode_gbps": 40, "cta_decode_gbps": 40, "coded_latency_us": 1, "step_us": 0.1, "launch_us": 1})";
+  "cta_encode_gbps": 40, "cta_decode_gbps": 40, "slot_latency_us": 0, "coded_latency_us": 1, "step_us": 0.1, "launch_us": 1})";
 
 simulate::Machine test_machine() {
   simulate::Machine machine;

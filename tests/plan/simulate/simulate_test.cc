@@ -12,7 +12,7 @@ namespace {
 constexpr std::string_view machine_text = R"({"narrowcast_machine": 1, "name": "test", "hosts": 2, "gpus_per_host": 2,
   "link_gbps": 100, "link_packets_gbps": 50, "link_latency_us": 2, "network_gbps": 10, "network_latency_us": 5,
   "ctas": 10, "cta_move_gbps": 1e9, "cta_reduce_gbps": 1e9, "cta_encode_gbps": 1e9, "cta_decode_gbps": 1e9,
-  "coded_latency_us": 0, "step_us": 0, "launch_us": 1})";
+  "slot_latency_us": 0, "coded_latency_us": 0, "step_us": 0, "launch_us": 1})";
 
 Machine machine_of(std::string_view text) {
   Machine machine;
@@ -74,12 +74,29 @@ TEST_CASE("ranks of different hosts use the network") {
 }
 
 TEST_CASE("micro-batches make a pipeline of the hops") {
-  const Prediction whole = predict(relay({0, 2, 1}), {.piece_bytes = million, .max_batches = 1});
-  const Prediction pipelined = predict(relay({0, 2, 1}), {.piece_bytes = million, .max_batches = 10});
+  const Prediction whole = predict(relay({0, 2, 1}), {.piece_bytes = 10 * million, .max_batches = 1});
+  const Prediction pipelined = predict(relay({0, 2, 1}), {.piece_bytes = 10 * million, .max_batches = 10});
   CHECK(pipelined.batches == 10);
-  CHECK(whole.microseconds == doctest::Approx(211).epsilon(0.001));
-  // 10 parts of 10 us over the first hop, and the last part over the second one.
-  CHECK(pipelined.microseconds == doctest::Approx(100 + 5 + 10 + 5 + 1).epsilon(0.01));
+  CHECK(whole.microseconds == doctest::Approx(2011).epsilon(0.001));
+  // 10 parts of 100 us over the first hop, and the last part over the second one.
+  CHECK(pipelined.microseconds == doctest::Approx(1000 + 5 + 100 + 5 + 1).epsilon(0.01));
+}
+
+TEST_CASE("a micro-batch is what the CTAs have in flight") {
+  CHECK(predict(relay({0, 1}), {.piece_bytes = million}).batches == 3);  // 32 KiB of each of 10 CTAs
+  CHECK(predict(relay({0, 1}, R"(, "packets": true)"), {.piece_bytes = million}).batches == 15);
+}
+
+TEST_CASE("every micro-batch arrives after the latencies of its steps, and the next ones do not wait for them") {
+  std::string text(machine_text);
+  text.replace(text.find("\"slot_latency_us\": 0"), 20, "\"slot_latency_us\": 7");
+  for (const uint32_t batches : {1u, 4u, 10u}) {
+    const Options options{.piece_bytes = 10 * million, .max_batches = batches};
+    CHECK(predict(relay({0, 1}), options, machine_of(text)).microseconds ==
+          doctest::Approx(100 + 7 + 2 + 7 + 1).epsilon(0.001));
+    CHECK(predict(relay({0, 1}, R"(, "packets": true)"), options, machine_of(text)).microseconds ==
+          doctest::Approx(200 + 2 + 1).epsilon(0.001));
+  }
 }
 
 TEST_CASE("transfers share a link, and a full ring makes the sender wait") {

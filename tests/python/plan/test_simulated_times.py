@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
 import narrowcast
 from narrowcast import plan
+from narrowcast._comm.explain import changes
 from narrowcast._native.plan import NativePlan
 
 ROOT = Path(__file__).parents[3]
@@ -41,9 +43,40 @@ def predicted_us(operation: str, ranks: int, row: dict[str, Any]) -> float:
     return float(report["microseconds"])
 
 
-def test_most_predictions_are_within_15_percent_of_the_measurements() -> None:
+def test_predictions_are_within_15_percent_of_the_measurements() -> None:
     errors = [predicted_us(*case) / case[2]["time_us"] - 1 for case in measured_rows()]
     assert len(errors) == 48
-    assert sum(abs(error) <= 0.15 for error in errors) >= 40
-    # Encoded all-gathers of 4 and 16 MiB are underestimated: a kernel's start with a codec is not modelled.
-    assert max(abs(error) for error in errors) < 0.5
+    assert max(abs(error) for error in errors) <= 0.15
+
+
+def test_raw_and_encoded_calls_are_ranked_as_measured() -> None:
+    """Where the measured times differ by more than the measurements of one call do."""
+    times: dict[tuple[str, int, int], dict[str, tuple[float, float]]] = defaultdict(dict)
+    for operation, ranks, row in measured_rows():
+        both = row["time_us"], predicted_us(operation, ranks, row)
+        times[operation, ranks, row["size_bytes"]][row["codec"]] = both
+    distinct = 0
+    for case, by_codec in times.items():
+        (raw, predicted_raw), (window, predicted_window) = by_codec["raw"], by_codec["window"]
+        if abs(window / raw - 1) > 0.03:
+            distinct += 1
+            assert (predicted_window < predicted_raw) == (window < raw), case
+    assert (len(times), distinct) == (24, 20)
+
+
+def test_one_shot_and_two_shots_are_ranked_as_measured() -> None:
+    """Between four H200 two shots were measured to be faster from a size that the selection of kernels knows."""
+
+    def shots(count: int) -> int | None:
+        return narrowcast.explain("all_reduce", count, dtype="int8", ranks=4, codec="raw").shots
+
+    ((_, first), (switch, second)) = changes(shots, 1 << 14, 1 << 20)
+    assert (first, second) == (1, 2)
+
+    def microseconds(name: str, nbytes: int) -> float:
+        return plan.build(name, "all_reduce", 4).simulate(nbytes, machine="4xh200").microseconds
+
+    for nbytes in (1 << 12, 1 << 14, 1 << 16, switch // 2):
+        assert microseconds("one_shot", nbytes) < microseconds("two_shot", nbytes)
+    for nbytes in (2 * switch, 1 << 20, 4 << 20):
+        assert microseconds("two_shot", nbytes) < microseconds("one_shot", nbytes)
