@@ -17,57 +17,37 @@ from narrowcast._native.operations import describe
 from narrowcast.plan import build, builders
 from narrowcast.types import value_type
 
-RECORDED = Path(__file__).parents[3] / "bench" / "results" / "h200" / "2026-11-24_wire_bytes.json"
-RANKS = 2  # of the recorded calls
+RECORDED = Path(__file__).parents[3] / "bench" / "results" / "h200" / "2026-11-24_plan_traffic.json"
 PLANNED = tuple(name for name in operations.names() if name not in ("sendrecv", "all_to_all_v"))
 
 
-@functools.lru_cache(4)
+@functools.lru_cache(8)
 def values(kind: str, count: int, rank: int) -> np.ndarray:
     """As in tools/wire_bytes.py."""
     return (np.random.default_rng([count, rank, len(kind)]).standard_normal(count) * 0.02).astype(kind)
 
 
-def recorded() -> dict[str, dict[str, list[list[int]]]]:
-    backends = json.loads(RECORDED.read_text())["backends"]
-    return {name: {case: entry["sent"] for case, entry in cases.items()} for name, cases in backends.items()}
-
-
-def sent_in(operation: str, builder: str, kind: str, count: int, medium: Any, codec: str) -> list[list[int]]:
-    many = RANKS if describe(operation).send.parted else 1
-    plan = build(builder, operation, RANKS, codec=codec).model
-    found = traffic(plan, lambda rank: values(kind, many * count, rank), count, value_type(kind), medium)
-    return [[one.raw_bytes, one.wire_bytes] for one in found]
-
-
-def split(case: str) -> tuple[str, str, str, int]:
-    operation, kind, codec, count = case.split()
-    return operation, kind, codec, int(count)
+@functools.cache
+def recorded(ranks: int) -> dict[str, dict[str, Any]]:
+    cases: dict[str, dict[str, Any]] = json.loads(RECORDED.read_text())["ranks"][str(ranks)]
+    return cases
 
 
 @pytest.mark.parametrize("operation", PLANNED)
-def test_the_recorded_calls_of_hand_written_kernels_sent_what_their_plans_say(operation):
-    kernels = recorded()["cuda"]
-    cases = [case for case in kernels if case.startswith(f"{operation} ") and " auto " not in case]
+@pytest.mark.parametrize("ranks", [2, 3, 4])
+def test_the_recorded_calls_of_hand_written_kernels_sent_what_their_plans_say(ranks, operation):
+    cases = {case: one for case, one in recorded(ranks).items() if case.split()[0] == operation}
     assert len(cases) == 20
-    for case in cases:
-        _, kind, codec, count = split(case)
-        explain = functools.partial(narrowcast.explain, operation, count, dtype=kind, ranks=RANKS)
-        by_blocks = explain(codec="window")
-        assert by_blocks.plan is not None
-        assert by_blocks.block_bytes is not None
-        blocks = Blocks(codec, by_blocks.block_bytes)
-        found = [sent_in(operation, by_blocks.plan, kind, count, blocks, codec)]
-        if codec == "raw":
-            # Which calls ran by packets depends on the cost model of that time. Between two ranks, two shots send as
-            # much as one.
-            by_packets = narrowcast.explain(operation, 1, dtype=kind, ranks=RANKS, codec="raw")
-            assert by_packets.path == "packets"
-            assert by_packets.plan is not None
-            found += [
-                sent_in(operation, by_packets.plan, kind, count, Packets(lines), codec) for lines in (False, True)
-            ]
-        assert kernels[case] in found, case
+    many = ranks if describe(operation).send.parted else 1
+    for case, call in cases.items():
+        _, kind, codec, count = case.split()
+        media: list[Any] = [Packets(lines=False), Packets(lines=True)]
+        if call["candidate"] == f"blocks:{codec}":
+            media = [Blocks(codec, block_bytes=4096)]
+        plan = build(call["plan"], operation, ranks, codec=codec).model
+        own = functools.partial(values, kind, many * int(count))
+        found = [traffic(plan, own, int(count), value_type(kind), medium) for medium in media]
+        assert [Sent(*one) for one in call["sent"]] in found, case
 
 
 @pytest.mark.parametrize("ranks", [2, 3, 4])
