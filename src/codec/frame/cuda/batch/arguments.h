@@ -42,6 +42,8 @@ struct BatchChunk {
 
 // The minimum of the blocks of a tile, which determines the size of the workspace.
 inline constexpr uint32_t min_batch_coders = 2;
+// The warps of a CTA that encodes, besides its coders.
+inline constexpr uint32_t batch_service_warps = 2;
 
 // The positions of the tables in the workspace. For decoding, there are no words for tiles.
 struct BatchLayout {

@@ -159,5 +159,14 @@ __device__ inline void copy_values(char* to, const char* from, uint32_t bytes, u
     default: return copy_words<uint8_t>(to, from, bytes, lane);
   }
 }
+// Copies the values of a block that is not whole, to or from its payload.
+__device__ inline void copy_short_block(char* to, const char* from, uint32_t bytes, int lane) {
+  const uint32_t vectors = is_aligned(to) && is_aligned(from) ? bytes / static_cast<uint32_t>(sizeof(uint4)) : 0;
+#pragma unroll 4
+  for (uint32_t i = lane; i < vectors; i += 32)
+    reinterpret_cast<uint4*>(to)[i] = reinterpret_cast<const uint4*>(from)[i];
+  const uint32_t done = vectors * static_cast<uint32_t>(sizeof(uint4));
+  copy_bytes(to + done, from + done, bytes - done, lane);
+}
 
 }  // namespace narrowcast::codec::cuda

@@ -63,7 +63,7 @@ class BatchDecoder {
       } else if (is_whole) {
         store(block, values, block_bytes);
       } else {
-        copy_bytes(block.values, block.payload, block.raw_bytes, lane_);
+        copy_short_block(block.values, block.payload, block.raw_bytes, lane_);
       }
       block = following;
     }

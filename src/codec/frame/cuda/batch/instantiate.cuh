@@ -10,7 +10,7 @@ namespace narrowcast::codec::cuda {
 inline constexpr uint32_t max_batch_decoders = 26, batch_decoders_on_all_sms = 20;
 
 template <typename Family>
-__global__ void __launch_bounds__((max_batch_coders + 1) * 32, 1)
+__global__ void __launch_bounds__((max_batch_coders + batch_service_warps) * 32, 1)
     encode_batch_kernel(const __grid_constant__ EncodeBatchArguments arguments) {
   extern __shared__ char shared_memory[];
   encode_batch<Family>(arguments, shared_memory);

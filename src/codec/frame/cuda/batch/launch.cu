@@ -35,7 +35,7 @@ cudaError_t launch_batch(KernelKind kind, Arguments arguments, uint32_t most_cta
 }  // namespace
 
 cudaError_t encode_batch(const EncodeBatchArguments& arguments, const Launch& launch) {
-  return launch_batch(KernelKind::encode_batch, arguments, arguments.layout.max_tiles, 1, launch);
+  return launch_batch(KernelKind::encode_batch, arguments, arguments.layout.max_tiles, batch_service_warps, launch);
 }
 
 cudaError_t decode_batch(const DecodeBatchArguments& arguments, const Launch& launch) {
