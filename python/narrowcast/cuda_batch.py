@@ -57,6 +57,8 @@ class _Batch:
 
     def __init__(self, views: Sequence[View], count: int, columns: Sequence[Sequence[int]], workspace: int) -> None:
         self._views = list(views)  # keeps the arrays alive
+        # All arrays are on one device, which need not be asked for in every call.
+        self._one_view = [one for one in views if one.pointer][:1]
         self._count = count
         if count == 0:
             return
@@ -75,7 +77,7 @@ class _Batch:
         """Waits for the stream and reads the sizes. Raises the error of the first array that has one."""
         if self._count == 0:
             return []
-        with device_of(*self._views):
+        with device_of(*self._one_view):
             handle = stream_handle(stream)
             sizes = np.frombuffer(cuda_driver.copy_to_host(self._sizes.pointer, 8 * self._count, handle), np.uint64)
             statuses = np.frombuffer(
@@ -142,7 +144,7 @@ class EncodeBatch(_Batch):
         """Encodes the values that the arrays contain when the stream runs the call."""
         if self._count == 0:
             return
-        with device_of(*self._views):
+        with device_of(*self._one_view):
             _check_status(
                 library().ncast_cuda_encode_batch(
                     self._count,
@@ -208,7 +210,7 @@ class DecodeBatch(_Batch):
         """Decodes the frames that the memory contains when the stream runs the call."""
         if self._count == 0:
             return
-        with device_of(*self._views):
+        with device_of(*self._one_view):
             _check_status(
                 library().ncast_cuda_decode_batch(
                     self._count,

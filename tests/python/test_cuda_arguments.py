@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import narrowcast
 import numpy as np
 import pytest
-from narrowcast import cuda
+from narrowcast import cuda, cuda_batch
+from narrowcast._native import cuda_driver
+from narrowcast._native.library import library
 from narrowcast.cuda_batch import DecodeBatch, EncodeBatch
 
 
@@ -73,3 +77,41 @@ def test_an_empty_batch_needs_no_gpu():
     encoding.encode()
     decoding.decode()
     assert encoding.wire_bytes() == decoding.raw_bytes() == []
+
+
+class Memory:
+    """Stands for memory on a GPU."""
+
+    pointer = 0x1000000
+
+    def __init__(self, count_bytes):
+        self.count_bytes = count_bytes
+
+    def write(self, content):
+        return self
+
+    def fill(self, byte):
+        return self
+
+
+class WithoutGpu:
+    """The library, except that batches are not encoded."""
+
+    def __getattr__(self, name):
+        return (lambda *arguments: 0) if name == "ncast_cuda_encode_batch" else getattr(library(), name)
+
+
+def test_calls_of_a_batch_take_no_longer_with_more_arrays(monkeypatch):
+    asked = []
+    monkeypatch.setattr(cuda_driver, "pointer_device", lambda pointer: asked.append(pointer) or 0)
+    monkeypatch.setattr(cuda_driver, "on_device", lambda ordinal: contextlib.nullcontext())
+    monkeypatch.setattr(cuda_driver, "call", lambda *arguments: None)
+    monkeypatch.setattr(cuda_batch, "DeviceBuffer", Memory)
+    monkeypatch.setattr(cuda_batch, "library", WithoutGpu)
+    count = 100
+    arrays = [OnGpu(0x10000 + 0x100 * i, 64, "float32") for i in range(count)]
+    batch = EncodeBatch(arrays, outs=[OnGpu(0x80000 + 0x1000 * i, 4096) for i in range(count)])
+    assert len(asked) == 2 * count  # all arrays are on one device
+    asked.clear()
+    batch.encode()
+    assert len(asked) == 1
