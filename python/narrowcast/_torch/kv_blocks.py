@@ -22,8 +22,9 @@ from .frame_reader import HostFrame, frame_reader
 from .host_memory import aligned
 
 _log = logging.getLogger(__name__)
-# Raw bytes in staging memory of a GPU at a time, for each direction.
-_STAGING_BYTES = 64 << 20
+# Raw bytes in staging memory of a GPU at a time. A part of a load costs the host one call for each layer.
+_STORE_BYTES = 64 << 20
+_LOAD_BYTES = 128 << 20
 _SIZE_AT = 16  # byte of a frame where the 64-bit number of its bytes is
 
 
@@ -98,7 +99,9 @@ class EncodedBlocks:
 
     def store(self, job: int, blocks: Sequence[tuple[int, int, Any]]) -> None:
         """Begins to encode blocks: (group, block of the KV cache, key). A block with the same key is replaced."""
-        self._lanes["store"].submit(job, self._bytes_of(blocks), lambda: self._in_parts(self._encode, blocks))
+        self._lanes["store"].submit(
+            job, self._bytes_of(blocks), lambda: self._in_parts(self._encode, blocks, _STORE_BYTES)
+        )
 
     def load(self, job: int, blocks: Sequence[tuple[int, int, Any]]) -> None:
         """Begins to decode blocks into the KV cache: (group, block, key).
@@ -128,17 +131,18 @@ class EncodedBlocks:
     def _bytes_of(self, blocks: Sequence[tuple[int, int, Any]]) -> int:
         return sum(self._block_bytes[group] for group, _, _ in blocks)
 
-    def _part_blocks(self, group: int) -> int:
-        return max(1, _STAGING_BYTES // max(self._block_bytes[group], 1))
+    def _part_blocks(self, group: int, part_bytes: int) -> int:
+        return max(1, part_bytes // max(self._block_bytes[group], 1))
 
     def _in_parts(
         self,
         transfer: Callable[[int, torch.Tensor, list[Any]], None],
         blocks: Sequence[tuple[int, int, Any]],
+        part_bytes: int,
     ) -> None:
         for group in sorted({one[0] for one in blocks}):
             mine = [(block, key) for number, block, key in blocks if number == group]
-            count = self._part_blocks(group)
+            count = self._part_blocks(group, part_bytes)
             # For all parts at once, because the host waits until the numbers are on the GPU.
             numbers = torch.tensor([block for block, _ in mine], device=self._device)
             for first in range(0, len(mine), count):
@@ -204,7 +208,7 @@ class EncodedBlocks:
         damaged: list[torch.Tensor] = []
         decode = self._decode if self._device.type == "cpu" else functools.partial(self._decode_on_gpu, damaged)
         # In the order of the host memory: neighbours are copied at once.
-        self._in_parts(decode, sorted(blocks, key=lambda one: self._stored[one[2]].frame.pointer))
+        self._in_parts(decode, sorted(blocks, key=lambda one: self._stored[one[2]].frame.pointer), _LOAD_BYTES)
         if damaged and bool(torch.stack(damaged).any()):  # waits for the stream
             raise CorruptError("an encoded KV block has been overwritten in host memory")
 
@@ -236,7 +240,7 @@ class EncodedBlocks:
         It is kept, because making these views for each part would take longer than decoding it.
         """
         if group not in self._rows:
-            shape = (self._part_blocks(group), self._block_bytes[group])
+            shape = (self._part_blocks(group, _LOAD_BYTES), self._block_bytes[group])
             rows = torch.empty(shape, dtype=torch.uint8, device=self._device)
             begin, parts = 0, []
             for pages in self._pages[group]:

@@ -36,6 +36,8 @@ def finished(operation):
 def begin(backend, operation, batch, context):
     needed = backend.buffer_requirements(operation, SPEC)
     outs, workspace = memory(SPEC.blocks, needed.output_bytes), memory(1, max(needed.workspace_bytes, 1))[0]
+    for event in context.after:
+        event.record()  # the buffers have been filled, and the pages
     run = backend.compress_into if operation == "compress" else backend.decompress_into
     return outs, run(batch, outs, workspace, context=context)
 
@@ -55,7 +57,6 @@ def test_blocks_come_back_with_the_same_bits(pages):
     torch.cuda._sleep(200_000_000)
     for one, values in zip(pages, expected, strict=True):
         one.copy_(values)
-    ready.record()
     context = ExecutionContext(stream=stream, after=[ready])
     encoded, operation = begin(backend, "compress", PackedBatch(SPEC, pages), context)
     assert operation.poll().outcome == "pending"  # nothing waits for the GPU
@@ -63,7 +64,7 @@ def test_blocks_come_back_with_the_same_bits(pages):
     assert stored.outcome == "succeeded"
     assert all(0 < length < 0.75 * SPEC.block_bytes for length in stored.lengths)
     batch = EncodedBatch(SPEC, encoded, stored.lengths)
-    decoded, operation = begin(backend, "decompress", batch, ExecutionContext(stream=stream))
+    decoded, operation = begin(backend, "decompress", batch, ExecutionContext(stream=stream, after=[ready]))
     assert finished(operation).outcome == "succeeded"
     assert all(torch.equal(*pair) for pair in zip(decoded, expected, strict=True))
 

@@ -102,7 +102,8 @@ def test_more_than_the_capacity_is_kept_with_one_warning(caplog):
 
 
 def test_large_transfers_are_split(monkeypatch):
-    monkeypatch.setattr("narrowcast._torch.kv_blocks._STAGING_BYTES", 3 * PAGE_BYTES)
+    monkeypatch.setattr("narrowcast._torch.kv_blocks._STORE_BYTES", 3 * PAGE_BYTES)
+    monkeypatch.setattr("narrowcast._torch.kv_blocks._LOAD_BYTES", 4 * PAGE_BYTES)
     tensor = cache()
     expected = tensor.clone()
     blocks = EncodedBlocks([[Pages(tensor, PAGE_BYTES)]], dtype="bfloat16", capacity_bytes=1 << 20)
