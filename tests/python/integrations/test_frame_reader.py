@@ -40,8 +40,7 @@ def test_frames_are_decoded_between_their_copy_and_the_next_one(streams, monkeyp
     monkeypatch.setattr(frame_reader, "_PIECE_BYTES", piece_bytes)
     monkeypatch.setattr(encoded_tensors, "_FRAME_BYTES", 1 << 14)
     reader = FrameReader(CPU, in_graphs=in_graphs)
-    if eager == "copies":
-        streams.eager = reader._stream
+    streams.main_is_late = eager == "copies"
     torch.manual_seed(0)
     values = {str(number): torch.randn(40_000 + 777 * number).bfloat16() for number in range(5)}
     values |= {"empty": torch.zeros(0, 3), "bool": torch.randn(100) > 0, "one": torch.tensor(1.5)}
@@ -59,8 +58,7 @@ def test_batches_are_decoded_between_copies(streams, monkeypatch, eager, piece_b
     monkeypatch.setattr(frame_reader, "_PIECE_BYTES", piece_bytes)
     monkeypatch.setattr(frame_reader, "_PIECE_FRAMES", piece_frames)
     reader = FrameReader(CPU)
-    if eager == "copies":
-        streams.eager = reader._stream
+    streams.main_is_late = eager == "copies"
     values = [torch.randn(500 + 37 * number).bfloat16() for number in range(40)]
     entries = EncodedTensors(dict(enumerate(values)))._entries.values()
     frames = [entry.host_frames[0] for entry in entries]

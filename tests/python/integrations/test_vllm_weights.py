@@ -81,8 +81,7 @@ def test_outputs_have_the_same_bits(streams, eager, group_size, num_in_group, st
     for layer in layers:
         expected = (expected @ layer.plain).tanh() + expected @ layer.transposed
     offloader = EncodedPrefetchOffloader(group_size=group_size, num_in_group=num_in_group, prefetch_step=step)
-    if eager == "copies":
-        streams.eager = offloader.copy_stream
+    streams.main_is_late = eager == "copies"
     set_offloader(offloader)
     wrapped = offloader.wrap_modules(iter(layers))
     assert wrapped == layers

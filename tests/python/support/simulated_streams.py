@@ -19,19 +19,24 @@ from narrowcast.types import BY_NUMBER
 
 
 class Streams:
-    """All streams of a test. The first one in `eager` runs as far as it can before the others go on."""
+    """All streams of a test."""
 
     def __init__(self):
         self.all = []
-        self.eager = None
         self.main = self.current = Stream(self)
+        self.main_is_late = False  #: whether it goes on only when the others wait for it, instead of before them
 
     def run(self):
         """Runs everything. Raises if streams wait for each other."""
-        first = self.eager or self.main
+        others = [one for one in self.all if one is not self.main]
         while any(one.work for one in self.all):
-            ran = [first.run(), *(one.step() for one in self.all if one is not first)]
-            assert any(ran), "the streams wait for each other"
+            if self.main_is_late:
+                while sum(one.run() for one in others):
+                    pass
+                ran = self.main.step() or not any(one.work for one in self.all)
+            else:
+                ran = any([self.main.run(), *(one.step() for one in others)])
+            assert ran, "the streams wait for each other"
 
 
 class Stream:
