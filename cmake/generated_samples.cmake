@@ -38,7 +38,8 @@ endforeach()
 foreach(header device/warp.cuh device/ptx/async_copy.cuh device/ptx/system_memory.cuh)
   file(CONFIGURE OUTPUT ${simt_headers}/${header} CONTENT "#include \"executor/cuda/generated/simt/cuda.h\"\n")
 endforeach()
-set(store_kernels ${tests}/store/cuda/simt/gather_test.inc ${tests}/store/cuda/simt/cache_test.inc)
+set(store_kernels ${tests}/store/cuda/simt/gather_test.inc ${tests}/store/cuda/simt/cache_test.inc
+  ${tests}/store/cuda/simt/order_test.inc)
 
 set_source_files_properties(${store_kernels} PROPERTIES LANGUAGE CXX COMPILE_OPTIONS
   "-iquote${simt_headers};-include;executor/cuda/generated/simt/cuda.h;-w")

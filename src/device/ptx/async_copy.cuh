@@ -15,6 +15,15 @@ __device__ __forceinline__ void start_copy_of_4_bytes(void* shared, const void* 
       : "memory");
 }
 
+// For neighbouring threads that copy a line of 128 bytes of host memory: it is requested at once, because it passes
+// through L1. The GPU requests parts of lines one by one otherwise, if they do not begin at a multiple of 64 bytes.
+__device__ __forceinline__ void start_copy_of_16_bytes_by_line(void* shared, const void* global) {
+  asm volatile(
+      "cp.async.ca.shared.global [%0], [%1], 16;" ::"r"(static_cast<uint32_t>(__cvta_generic_to_shared(shared))),
+      "l"(__cvta_generic_to_global(global))
+      : "memory");
+}
+
 // Ends a group: the copies that this thread has started since the last group. A group may be empty.
 __device__ __forceinline__ void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 

@@ -9,6 +9,7 @@
 #include "../rows/format.h"
 #include "bit_stream.cuh"
 #include "gather_arguments.h"
+#include "row_output.cuh"
 #include "tile.cuh"
 
 namespace narrowcast::store::cuda {
@@ -22,7 +23,7 @@ class PlainRow {
   static constexpr uint32_t piece_elems = 1024;
 
   __device__ PlainRow(const Tile& tile, const RowFormat& row, const CoderFormat& coder, uint32_t, const char* payload,
-                      uint32_t payload_bytes, uint32_t elems)
+                      uint32_t payload_bytes, uint32_t elems, char*)
       : tile_(tile),
         stream_(payload, payload_bytes),
         first_bit_(map_bit + (row.has_zeros ? row.elems : 0)),
@@ -32,11 +33,11 @@ class PlainRow {
   }
   __device__ uint32_t elems() const { return elems_; }
 
-  __device__ void decode(uint32_t piece, char* staged) {
+  __device__ void decode(uint32_t piece, char* to, bool is_output) {
     const uint32_t first = piece * piece_elems;
     for (uint32_t i = tile_.lane; i < piece_elems && first + i < elems_; i += tile_.lanes)
-      reinterpret_cast<Elem*>(staged)[i] =
-          static_cast<Elem>(stream_.read(first_bit_ + (first + i) * part_bits_, part_bits_));
+      store_part(to + i * sizeof(Elem),
+                 static_cast<Elem>(stream_.read(first_bit_ + (first + i) * part_bits_, part_bits_)), is_output);
   }
   __device__ bool ok() const { return ok_; }
 
@@ -59,7 +60,7 @@ class InvariantRow {
   static constexpr uint32_t piece_elems = 1024;
 
   __device__ InvariantRow(const Tile& tile, const RowFormat& row, const CoderFormat& coder, uint32_t,
-                          const char* payload, uint32_t payload_bytes, uint32_t elems)
+                          const char* payload, uint32_t payload_bytes, uint32_t elems, char*)
       : tile_(tile), stream_(payload, payload_bytes), payload_bits_(payload_bytes * 8) {
     const auto cluster = static_cast<uint32_t>(stream_.read(first_coder_bit, coder.cluster_bits));
     first_bit_ = first_coder_bit + coder.cluster_bits;
@@ -72,7 +73,7 @@ class InvariantRow {
   }
   __device__ uint32_t elems() const { return elems_; }
 
-  __device__ void decode(uint32_t piece, char* staged) {
+  __device__ void decode(uint32_t piece, char* to, bool is_output) {
     const uint32_t first = piece * piece_elems, left = first < elems_ ? min(elems_ - first, piece_elems) : 0;
     const uint32_t most = __reduce_max_sync(device::all_lanes, left);
     for (uint32_t begin = 0; begin < most; begin += tile_.lanes) {
@@ -87,8 +88,8 @@ class InvariantRow {
       const uint32_t bits = exists ? chunk_bits - population(mask) : 0;
       const uint32_t up_to = tile_.inclusive_scan(bits);
       if (exists)
-        reinterpret_cast<Chunk*>(staged)[i] =
-            static_cast<Chunk>(value | spread(stream_.read(next_bit_ + up_to - bits, bits), ~mask));
+        store_part(to + i * sizeof(Chunk),
+                   static_cast<Chunk>(value | spread(stream_.read(next_bit_ + up_to - bits, bits), ~mask)), is_output);
       next_bit_ += tile_.broadcast(up_to, tile_.lanes - 1);
     }
   }

@@ -17,13 +17,4 @@ __device__ inline void start_call_by_thread(const CallWords& reader, const Table
   state->has_redirects = table.redirects != nullptr && device::load_acquire(table.redirects) != 0;
 }
 
-// The page of an index: the last page for indices that are out of range.
-__device__ inline uint32_t page_of(const void* indices, uint32_t index_bytes, uint64_t position, uint32_t page_shift,
-                                   uint32_t page_bits) {
-  const uint64_t index = index_bytes == 8
-                             ? static_cast<const uint64_t*>(indices)[position]
-                             : static_cast<uint64_t>(int64_t{static_cast<const int32_t*>(indices)[position]});
-  return static_cast<uint32_t>(min(index >> page_shift, (uint64_t{1} << page_bits) - 1));
-}
-
 }  // namespace narrowcast::store::cuda

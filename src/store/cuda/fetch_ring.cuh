@@ -1,5 +1,5 @@
 // Fetches slots of host memory into the shared memory of a warp, several steps ahead of their use. A step has as many
-// rows as the warp has tiles.
+// rows as the warp has tiles. A warp takes batches of several steps: each lane finds the slot of one of their rows.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace narrowcast::store::cuda {
 
-inline constexpr uint32_t line_bytes = 128;
+inline constexpr uint32_t line_bytes = 128, line_parts = line_bytes / 16;
 
 inline constexpr uint32_t skew_shift = 24;
 
@@ -42,22 +42,31 @@ class FetchRing {
         row_count_(row_count),
         has_redirects_(has_redirects),
         memory_(memory),
-        lane_(lane),
-        rows_(32 / arguments.shape.tile_lanes),
+        lane_(static_cast<uint32_t>(lane)),
         count_(count_of(arguments.selection)),
-        steps_((count_ + rows_ - 1) / rows_) {
-    const uint64_t warp = static_cast<uint64_t>(device::warp_id()) * gridDim.x + blockIdx.x;
-    steps_apart_ = gridDim.x * (blockDim.x / 32);
-    step_ = look_at_ = warp;
-    // The positions are known three steps, the indices two steps, and the places one step before the fetch begins, so
-    // that none of these loads is waited for.
+        rows_(32 / arguments.shape.tile_lanes) {
+    constexpr uint32_t groups = 32 / line_parts;
+    rows_at_a_time_ = min(rows_, groups);
+    const uint32_t shift = device::highest_bit(rows_at_a_time_), group = lane_ / line_parts;
+    lines_at_a_time_ = groups >> shift;
+    group_row_ = group & (rows_at_a_time_ - 1);
+    group_offset_ = (group >> shift) * line_bytes + lane_ % line_parts * 16;
+    // Large batches cost less, but each warp should have several.
+    const uint64_t warps = uint64_t{gridDim.x} * (blockDim.x / 32);
+    batch_rows_ = 32;
+    while (batch_rows_ > rows_ && 4 * warps * batch_rows_ > count_) batch_rows_ /= 2;
+    batches_apart_ = warps * batch_rows_;
+    first_ = (static_cast<uint64_t>(device::warp_id()) * gridDim.x + blockIdx.x) * batch_rows_;
+    look_at_ = first_ + lane_;
+    // The positions are known three batches, the indices two, and the places one before the fetch begins, so that none
+    // of these loads is waited for.
     look_ahead();
     look_ahead();
     look_ahead();
     for (uint32_t stage = 0; stage < shape_.stages; ++stage) fetch(stage);
   }
 
-  __device__ bool has_step() const { return step_ < steps_; }
+  __device__ bool has_step() const { return first_ < count_; }
   // Waits for the current step.
   __device__ void wait() const {
     device::wait_for_all_but(shape_.stages - 1);
@@ -74,7 +83,12 @@ class FetchRing {
   __device__ void advance() {
     __syncwarp();
     fetch(stage_);
-    step_ += steps_apart_;
+    first_ += rows_;
+    in_batch_ += rows_;
+    if (in_batch_ == batch_rows_) {
+      in_batch_ = 0;
+      first_ += batches_apart_ - batch_rows_;
+    }
     stage_ = stage_ + 1 == shape_.stages ? 0 : stage_ + 1;
   }
 
@@ -100,9 +114,8 @@ class FetchRing {
     return reinterpret_cast<uint32_t*>(records(shape_.stages)) + stage * rows_;
   }
 
-  // Moves what is known of later steps one step on. Lane i has row i of each.
+  // Moves what is known of later batches one batch on. Lane i has row i of each.
   __device__ void look_ahead() {
-    const bool has_row = static_cast<uint32_t>(lane_) < rows_;
     // From the index to the place.
     next_output_ = index_output_;
     next_number_ = index_;
@@ -112,11 +125,10 @@ class FetchRing {
     index_output_ = position_;
     if (position_ != no_row) index_ = index_at(position_);
     // The next position.
-    const uint64_t at = look_at_ * rows_ + static_cast<uint32_t>(lane_);
     position_ = no_row;
-    if (has_row && at < count_)
-      position_ = selection_.order != nullptr ? selection_.order[at] : static_cast<uint32_t>(at);
-    look_at_ += steps_apart_;
+    if (lane_ < batch_rows_ && look_at_ < count_)
+      position_ = selection_.order != nullptr ? selection_.order[look_at_] : static_cast<uint32_t>(look_at_);
+    look_at_ += batches_apart_;
   }
 
   __device__ static uint64_t count_of(const Selection& selection) {
@@ -134,35 +146,38 @@ class FetchRing {
 
   // Starts the fetch of the next step into `stage`. Empty steps count, too, so that wait() need not count.
   __device__ void fetch(uint32_t stage) {
-    if (static_cast<uint32_t>(lane_) < rows_)
-      records(stage)[lane_] = {next_number_, next_output_,
-                               next_payload_.bytes | static_cast<uint32_t>(next_payload_.address % 16) << skew_shift};
+    const uint32_t own = lane_ - fetched_;  // of this lane's row in the step, if it has one
     const uint32_t bytes = min(next_payload_.bytes, shape_.slot_bytes);
-    if (has_redirects_ && bytes != 0)
-      device::start_copy_of_4_bytes(&headers(stage)[lane_], places_.headers + next_number_);
-    // Lanes are mapped to 16-byte parts of whole lines, so that no line is requested twice.
-    const uint32_t parts = shape_.slot_lines * (line_bytes / 16);
-    char* const to = slots(stage);
-    for (uint32_t first = 0; first < rows_ * parts; first += 32) {
-      const uint32_t part = first + static_cast<uint32_t>(lane_), row = row_of(part / (line_bytes / 16));
-      const uint64_t address = shuffle(next_payload_.address, row);
-      const uint32_t row_bytes = __shfl_sync(device::all_lanes, bytes, static_cast<int>(row % 32));
-      const uint64_t begin = address & ~uint64_t{15};
-      const uint64_t from = (address & ~uint64_t{line_bytes - 1}) + (part - row * parts) * 16;
-      if (row < rows_ && from >= begin && from < address + row_bytes)
-        device::start_copy_of_16_bytes(to + row * shape_.slot_area + (from - begin),
-                                       reinterpret_cast<const void*>(from));
+    if (own < rows_) {
+      records(stage)[own] = {next_number_, next_output_,
+                             next_payload_.bytes | static_cast<uint32_t>(next_payload_.address % 16) << skew_shift};
+      if (has_redirects_ && bytes != 0)
+        device::start_copy_of_4_bytes(&headers(stage)[own], places_.headers + next_number_);
+    }
+    // Groups of lanes copy whole lines in 16-byte parts, so that no line is requested twice.
+    for (uint32_t first = 0; first < rows_; first += rows_at_a_time_) {
+      const uint32_t row = first + group_row_;
+      const uint64_t address = shuffle(next_payload_.address, fetched_ + row), begin = address & ~uint64_t{15};
+      const uint32_t size = __shfl_sync(device::all_lanes, bytes, static_cast<int>(fetched_ + row));
+      const uint32_t end = size != 0 ? size + static_cast<uint32_t>(address % 16) : 0;
+      char* const to = slots(stage) + row * shape_.slot_area;
+      // Wraps around for parts before the row.
+      uint32_t offset = group_offset_ - static_cast<uint32_t>(begin % line_bytes);
+      for (uint32_t line = 0; line < shape_.slot_lines;
+           line += lines_at_a_time_, offset += lines_at_a_time_ * line_bytes)
+        if (offset < end)
+          device::start_copy_of_16_bytes_by_line(to + offset, reinterpret_cast<const void*>(begin + offset));
     }
     device::commit_copies();
-    look_ahead();
-  }
-  // line / slot_lines
-  __device__ uint32_t row_of(uint32_t line) const {
-    return static_cast<uint32_t>(uint64_t{line} * shape_.lines_inverse >> 31);
+    fetched_ += rows_;
+    if (fetched_ == batch_rows_) {
+      fetched_ = 0;
+      look_ahead();
+    }
   }
   __device__ static uint64_t shuffle(uint64_t value, uint32_t from) {
     return static_cast<uint64_t>(
-        __shfl_sync(device::all_lanes, static_cast<unsigned long long>(value), static_cast<int>(from % 32)));
+        __shfl_sync(device::all_lanes, static_cast<unsigned long long>(value), static_cast<int>(from)));
   }
 
   const RowPlaces& places_;
@@ -171,10 +186,17 @@ class FetchRing {
   uint64_t row_count_;
   bool has_redirects_;
   char* memory_;
-  int lane_;
-  uint32_t rows_;  // of a step
-  uint64_t count_, steps_, step_, look_at_;
-  uint32_t steps_apart_, stage_ = 0;
+  uint32_t lane_;
+  uint64_t count_;
+  uint32_t rows_;        // of a step
+  uint32_t batch_rows_;  // a multiple of it
+  // How lanes copy lines: rows and lines of each at a time, and where this lane begins.
+  uint32_t rows_at_a_time_, lines_at_a_time_, group_row_, group_offset_;
+  uint64_t batches_apart_;  // rows from one batch of the warp to the next
+  uint64_t first_;          // row of the current step
+  uint64_t look_at_;        // this lane's row in the next batch to look at
+  // Rows of the current batch, and of the one that is fetched, that come before the current and the next step.
+  uint32_t in_batch_ = 0, fetched_ = 0, stage_ = 0;
   uint32_t position_ = no_row, index_output_ = no_row, next_output_ = no_row;
   uint64_t index_ = 0, next_number_ = 0;
   Payload next_payload_ = {0, 0};

@@ -21,12 +21,12 @@ namespace narrowcast::store::cuda {
 //   piece_elems  elements that are decoded at a time
 //   has_header   false: the payload is the row, and nothing below is used
 //   map_bit      where the zero map begins in the payload, in bits
-//   Coder(tile, row_format, coder_format, header, payload, payload_bytes, elems)
+//   Coder(tile, row_format, coder_format, header, payload, payload_bytes, elems, scratch)
 //       payload: begins with the header word; 4-byte aligned. payload_bytes: readable bytes, 0 in tiles without a row.
-//       elems: of those that reach the coder
+//       elems: of those that reach the coder. scratch: of the warp; shared memory that `to` may overlap
 //   elems()      the same, or 0 if the payload is too short for them
-//   decode(piece, staged)  decodes a piece to `staged` (16-byte aligned); called for all pieces in order until no tile
-//       has any left
+//   decode(piece, to, is_output)  decodes a piece to `to` (the output or shared memory, 16-byte aligned); called for all
+//       pieces in order until no tile has any left
 //   ok()         after the last piece: false in any lane of a tile whose payload does not follow the format; anything
 //       in tiles without a row
 template <typename Coder>
@@ -39,8 +39,9 @@ class Gather {
         tile_(arguments.shape.tile_lanes, lane),
         lane_(lane),
         rows_(32 / arguments.shape.tile_lanes),
+        scratch_(memory),
         staged_(memory + tile_.number * shape_.staged_area),
-        spare_(memory + rows_ * shape_.staged_area),
+        spare_(memory + shape_.staged_bytes),
         ring_(arguments, state.row_count, !Coder::has_header && state.has_redirects != 0,
               spare_ + shape_.spare_rows * shape_.spare_area, lane) {}
 
@@ -56,6 +57,7 @@ class Gather {
   // A row of a tile: its payload in shared memory.
   struct Row {
     bool exists;  // false: the tile has none
+    uint32_t header;
     const char* payload;
     uint32_t payload_bytes;  // at most
     char* out;
@@ -69,7 +71,7 @@ class Gather {
     const uint32_t payload_bytes = fetched.bytes(), slot_bytes = min(payload_bytes, shape_.slot_bytes);
     const bool is_selected = fetched.output != no_row, exists = is_selected && payload_bytes != 0;
     const char* const slot = ring_.slot(tile_.number);
-    const uint32_t header = !exists ? 0 : Coder::has_header ? word_at(slot) : ring_.header(tile_.number);
+    const uint32_t header = !exists ? 0 : Coder::has_header ? header_of(slot, slot_bytes) : ring_.header(tile_.number);
     const bool is_redirected = exists && (header & place_mask) == place_redirect;
     const bool is_far = is_redirected || (exists && payload_bytes > shape_.slot_bytes);
 
@@ -82,7 +84,7 @@ class Gather {
       fetched_bytes_ += exists ? slot_bytes : 0;
     }
 
-    Row row{exists && !is_far, slot, slot_bytes, out, fetched.output, fetched.number};
+    Row row{exists && !is_far, header, slot, slot_bytes, out, fetched.output, fetched.number};
     uint32_t far = __ballot_sync(device::all_lanes, is_far && tile_.lane == 0);
     while (true) {
       decode(row);
@@ -98,10 +100,11 @@ class Gather {
         device::copy_by_warp(to, reinterpret_cast<const void*>(payload.address), payload.bytes, lane_);
         char* const its_out = reinterpret_cast<char*>(shuffle(reinterpret_cast<uintptr_t>(out), from));
         const uint32_t its_output = __shfl_sync(device::all_lanes, fetched.output, from);
-        if (tile_.number == place) row = {true, to, payload.bytes, its_out, its_output, number};
+        if (tile_.number == place) row = {true, 0, to, payload.bytes, its_out, its_output, number};
         if (lane_ == 0) fetched_bytes_ += payload.bytes;
       }
       __syncwarp();
+      if (Coder::has_header && row.exists) row.header = header_of(row.payload, row.payload_bytes);
     }
   }
 
@@ -123,15 +126,14 @@ class Gather {
       ok = !row.exists || row.payload_bytes >= format_.row_bytes;
       copy_row(tile_, row.out, row.payload, row.exists && ok ? format_.row_bytes : 0, arguments_.selection.unit_bytes);
     } else {
-      const bool has_header = row.exists && row.payload_bytes >= 4;
-      const uint32_t header = has_header ? word_at(row.payload) : 0;
-      const bool is_raw = has_header && (header & raw_bit) != 0;
+      const uint32_t header = row.header;
+      const bool is_raw = row.exists && (header & raw_bit) != 0;
       if (__any_sync(device::all_lanes, is_raw)) {
         ok = !is_raw || (header == raw_bit && row.payload_bytes >= 4 + format_.row_bytes);
         copy_row(tile_, row.out, row.payload + 4, is_raw && ok ? format_.row_bytes : 0,
                  arguments_.selection.unit_bytes);
       }
-      const bool is_coded = has_header && !is_raw && (header & place_mask) == place_here;
+      const bool is_coded = row.exists && (header & (raw_bit | place_mask)) == place_here;
       if (__any_sync(device::all_lanes, is_coded)) {
         const bool follows_format = decode_coded(row, header, is_coded);
         ok = ok && (!is_coded || follows_format);
@@ -166,12 +168,15 @@ class Gather {
       store_zeros(tile_, row.out, is_coded ? format_.row_bytes : 0);
       __syncwarp();
     }
-    Coder coder(tile_, format_, arguments_.coder, header, row.payload, payload_bytes, elems);
+    Coder coder(tile_, format_, arguments_.coder, header, row.payload, payload_bytes, elems, scratch_);
     elems = coder.elems();
     const uint32_t most = __reduce_max_sync(device::all_lanes, elems);
     const uint32_t unit_bytes = arguments_.selection.unit_bytes;
+    // Elements go straight to the output if nothing remains to be done to them.
+    const bool is_direct = unit_bytes == 16 && !format_.has_zeros && !format_.has_trim;
     for (uint32_t first = 0; first < most; first += Coder::piece_elems) {
-      coder.decode(first / Coder::piece_elems, staged_);
+      coder.decode(first / Coder::piece_elems, is_direct ? row.out + first * sizeof(Staged) : staged_, is_direct);
+      if (is_direct) continue;
       __syncwarp();
       const uint32_t count = first < elems ? min(elems - first, Coder::piece_elems) : 0;
       if (format_.has_zeros || format_.has_trim) {
@@ -184,7 +189,10 @@ class Gather {
     return coder.ok();
   }
 
-  __device__ static uint32_t word_at(const char* from) { return *reinterpret_cast<const uint32_t*>(from); }
+  // A payload without a header word is damaged: its place does not exist.
+  __device__ static uint32_t header_of(const char* payload, uint32_t bytes) {
+    return bytes >= 4 ? *reinterpret_cast<const uint32_t*>(payload) : place_mask;
+  }
   __device__ static uint64_t shuffle(uint64_t value, int from) {
     return __shfl_sync(device::all_lanes, static_cast<unsigned long long>(value), from);
   }
@@ -208,6 +216,7 @@ class Gather {
   Tile tile_;
   int lane_;
   uint32_t rows_;  // of a step
+  char* scratch_;  // of the warp: where the elements of all tiles are staged
   char* staged_;
   char* spare_;
   FetchRing ring_;

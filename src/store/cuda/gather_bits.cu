@@ -7,21 +7,21 @@
 namespace narrowcast::store::cuda {
 namespace {
 
-#define GATHER_KERNEL(name, coder)                                       \
-  __global__ void __launch_bounds__(max_gather_warps * 32, 1)            \
+#define GATHER_KERNEL(name, coder, max_warps)                            \
+  __global__ void __launch_bounds__(max_warps * 32, 1)                   \
       gather_##name(const __grid_constant__ GatherArguments arguments) { \
     extern __shared__ char shared_memory[];                              \
     gather<coder>(arguments, shared_memory);                             \
   }
-GATHER_KERNEL(raw, RawRow)
-GATHER_KERNEL(plain_1, PlainRow<uint8_t>)
-GATHER_KERNEL(plain_2, PlainRow<uint16_t>)
-GATHER_KERNEL(plain_4, PlainRow<uint32_t>)
-GATHER_KERNEL(plain_8, PlainRow<uint64_t>)
-GATHER_KERNEL(invariant_1, InvariantRow<uint8_t>)
-GATHER_KERNEL(invariant_2, InvariantRow<uint16_t>)
-GATHER_KERNEL(invariant_4, InvariantRow<uint32_t>)
-GATHER_KERNEL(invariant_8, InvariantRow<uint64_t>)
+GATHER_KERNEL(raw, RawRow, max_raw_warps)
+GATHER_KERNEL(plain_1, PlainRow<uint8_t>, max_coded_warps)
+GATHER_KERNEL(plain_2, PlainRow<uint16_t>, max_coded_warps)
+GATHER_KERNEL(plain_4, PlainRow<uint32_t>, max_coded_warps)
+GATHER_KERNEL(plain_8, PlainRow<uint64_t>, max_coded_warps)
+GATHER_KERNEL(invariant_1, InvariantRow<uint8_t>, max_coded_warps)
+GATHER_KERNEL(invariant_2, InvariantRow<uint16_t>, max_coded_warps)
+GATHER_KERNEL(invariant_4, InvariantRow<uint32_t>, max_coded_warps)
+GATHER_KERNEL(invariant_8, InvariantRow<uint64_t>, max_coded_warps)
 #undef GATHER_KERNEL
 
 const void* pointer(void (*kernel)(GatherArguments)) { return reinterpret_cast<const void*>(kernel); }

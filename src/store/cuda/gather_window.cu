@@ -7,7 +7,7 @@ namespace narrowcast::store::cuda {
 namespace {
 
 #define GATHER_KERNEL(name, type)                                        \
-  __global__ void __launch_bounds__(max_gather_warps * 32, 1)            \
+  __global__ void __launch_bounds__(max_coded_warps * 32, 1)             \
       gather_##name(const __grid_constant__ GatherArguments arguments) { \
     extern __shared__ char shared_memory[];                              \
     gather<WindowRow<type>>(arguments, shared_memory);                   \

@@ -138,15 +138,12 @@ ncast_status Reader::set_up(const ReaderTable& table, const ReaderOptions& optio
   if (table_bytes > ordered_table_bytes && slot_bytes < ordered_row_bytes && max_rows_ >= ordered_rows) {
     is_ordered_ = true;
     const uint64_t rows_per_page = std::max<uint64_t>(page_bytes / (table_bytes / table.capacity), 1);
-    order_.page_shift = static_cast<uint32_t>(std::bit_width(rows_per_page) - 1);
-    order_.page_bits = static_cast<uint32_t>(std::bit_width(table.capacity >> order_.page_shift));
-    order_bytes_ = order_workspace_bytes(max_rows_, order_);
-    if (order_bytes_ == 0) return failed(function, cudaGetLastError());
-    RETURN_IF_CUDA_FAILED(function, allocate(&order_workspace_, order_bytes_));
+    pages_ = pages_of(table.capacity, rows_per_page);
+    RETURN_IF_CUDA_FAILED(function, allocate(&order_workspace_, order_workspace_bytes(max_rows_, pages_)));
   }
 
   RETURN_IF_CUDA_FAILED(function, index_copies_.allocate(max_rows_ * sizeof(int64_t)));
-  RETURN_IF_CUDA_FAILED(function, ring_.allocate(chunk_bytes));
+  RETURN_IF_CUDA_FAILED(function, ring_.allocate(chunk_room));
   RETURN_IF_CUDA_FAILED(function, cudaDeviceSynchronize());
   return NCAST_OK;
 }
@@ -236,8 +233,8 @@ cudaError_t Reader::gather_piece(const Indices& indices, char* out, const RowTar
   call.selection.count = indices.count;
   // Before the start, because writers wait for calls that have started.
   if (is_ordered_ && !indices.in_order && indices.count >= ordered_rows) {
-    RETURN_CUDA_ERROR(order_by_page(indices.data, indices.index_bytes, indices.count, order_, order_workspace_,
-                                    order_bytes_, target.stream));
+    RETURN_CUDA_ERROR(
+        order_by_page(indices.data, indices.index_bytes, indices.count, pages_, order_workspace_, target.stream));
     call.selection.order = reinterpret_cast<const uint32_t*>(order_workspace_);
   }
   RETURN_CUDA_ERROR(start(target.stream));
@@ -355,11 +352,7 @@ ncast_status Reader::fetch(uint64_t first, uint64_t count, int64_t step, uint64_
     return fail(NCAST_INVALID_ARGUMENT, "%s: count is %" PRIu64 ", more than %" PRIu32, function, count, UINT32_MAX);
   RETURN_IF_CUDA_FAILED(function, learn_rows(rows, target.stream));
   RETURN_IF_CUDA_FAILED(function, start(target.stream));
-  const uint64_t bytes = table_.stride != 0 ? count * table_.stride
-                         : step == 1
-                             ? uint64_t{table_.offsets[first + count] - table_.offsets[first]} * table_.unit_bytes
-                             : 0;
-  if (step == 1 && bytes >= copied_bytes && 2 * base_.shape.spare_area < chunk_bytes) {
+  if (step == 1 && slice_bytes(table_, first, first + count) >= copied_bytes) {
     RETURN_IF_CUDA_FAILED(function, fetch_by_copy_engine(first, count, target));
     return NCAST_OK;
   }
@@ -376,7 +369,7 @@ cudaError_t Reader::fetch_by_copy_engine(uint64_t first, uint64_t count, const R
   RETURN_CUDA_ERROR(ring_.begin(target.stream));
   const uint64_t end = first + count;
   for (uint64_t row = first; row < end;) {
-    const auto [next, begin, bytes] = slice_chunk(table_, row, end, chunk_bytes);
+    const auto [next, begin, bytes] = slice_chunk(table_, row, end, copied_next(slice_bytes(table_, row, end)) + 32);
     char* staged = nullptr;
     RETURN_CUDA_ERROR(ring_.copy(table_.slots + begin, bytes, target.stream, &staged));
     GatherArguments call = arguments(static_cast<char*>(target.out) + (row - first) * target.stride, target.stride);

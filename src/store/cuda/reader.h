@@ -80,8 +80,6 @@ class Reader {
 
   GatherShape shape_of(uint64_t slot_bytes, uint64_t slot_alignment) const;
 
-  static constexpr uint64_t chunk_bytes = 2 << 20;  // that the copy engine moves at a time
-
   ncast_status set_up(const ReaderTable& table, const ReaderOptions& options);
   // Copies the offsets of rows that were appended since the last call.
   cudaError_t learn_rows(uint64_t rows, cudaStream_t stream);
@@ -104,8 +102,7 @@ class Reader {
   GatherMachine machine_ = {};
   uint64_t max_rows_ = 0, most_bytes_ = 0;
   bool is_ordered_ = false;
-  PageOrder order_ = {};
-  size_t order_bytes_ = 0;
+  Pages pages_ = {};
   IndexCopies index_copies_;
   CopyRing ring_;
   std::unique_ptr<RowCache> cache_;

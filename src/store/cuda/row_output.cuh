@@ -1,4 +1,5 @@
-// Stores decoded rows, one for each tile of a warp, from shared memory to device memory.
+// Stores decoded rows, one for each tile of a warp, from shared memory to device memory. The L2 cache evicts them first
+// (st.cs): it also has the page tables, which reads of large tables in host memory need.
 #pragma once
 
 #include <cstdint>
@@ -11,13 +12,23 @@
 
 namespace narrowcast::store::cuda {
 
+// Stores a part of a row to the output, or to shared memory.
+template <typename T>
+__device__ __forceinline__ void store_part(char* to, const T& value, bool is_output) {
+  if (is_output)
+    __stcs(reinterpret_cast<T*>(to), value);
+  else
+    *reinterpret_cast<T*>(to) = value;
+}
+
 // Stores `bytes` zeros. `to` may have any alignment.
 __device__ inline void store_zeros(const Tile& tile, char* to, uint32_t bytes) {
   const uint32_t head = min(-static_cast<uint32_t>(reinterpret_cast<uintptr_t>(to)) % 16, bytes);
   const uint32_t vectors = (bytes - head) / 16, tail = head + vectors * 16;
-  for (uint32_t i = tile.lane; i < head; i += tile.lanes) to[i] = 0;
-  for (uint32_t i = tile.lane; i < vectors; i += tile.lanes) reinterpret_cast<uint4*>(to + head)[i] = uint4{0, 0, 0, 0};
-  for (uint32_t i = tail + tile.lane; i < bytes; i += tile.lanes) to[i] = 0;
+  for (uint32_t i = tile.lane; i < head; i += tile.lanes) __stcs(to + i, char{0});
+  for (uint32_t i = tile.lane; i < vectors; i += tile.lanes)
+    __stcs(reinterpret_cast<uint4*>(to + head) + i, uint4{0, 0, 0, 0});
+  for (uint32_t i = tail + tile.lane; i < bytes; i += tile.lanes) __stcs(to + i, char{0});
 }
 
 // Copies `count` words. Loads several before the first store, because the compiler does not move loads across stores.
@@ -31,7 +42,7 @@ __device__ __forceinline__ void store_words(const Tile& tile, char* to, uint32_t
       if (first + i * tile.lanes < count) words[i] = load(first + i * tile.lanes);
 #pragma unroll
     for (uint32_t i = 0; i < ahead; ++i)
-      if (first + i * tile.lanes < count) reinterpret_cast<Word*>(to)[first + i * tile.lanes] = words[i];
+      if (first + i * tile.lanes < count) __stcs(reinterpret_cast<Word*>(to) + first + i * tile.lanes, words[i]);
   }
 }
 
@@ -85,7 +96,7 @@ class Stages {
       return static_cast<Staged>(static_cast<Staged>(part) << format_.shift | static_cast<Staged>(format_.fill));
     };
     if (!format_.has_zeros) {
-      for (uint32_t i = tile_.lane; i < count; i += tile_.lanes) to[first + i] = whole(from[i]);
+      for (uint32_t i = tile_.lane; i < count; i += tile_.lanes) __stcs(to + first + i, whole(from[i]));
       return;
     }
     // Each lane takes one word of the map at a time. All tiles iterate as often as the one that takes longest.
@@ -99,7 +110,7 @@ class Stages {
       const uint32_t total = tile_.broadcast(up_to, tile_.lanes - 1);
       uint32_t index = before_ + up_to - own - first;  // in the piece; wraps around before it
       for (; bits != 0; bits &= bits - 1, ++index)
-        if (index < count) to[word * 32 + __ffs(static_cast<int>(bits)) - 1] = whole(from[index]);
+        if (index < count) __stcs(to + word * 32 + __ffs(static_cast<int>(bits)) - 1, whole(from[index]));
       if (!open) continue;
       if (before_ + total > first + count) {
         open = false;  // the next piece continues with these words

@@ -29,14 +29,16 @@ GatherShape gather_shape(const ShapeInput& input, size_t shared_bytes) {
   const auto aligned_to =
       static_cast<uint32_t>(std::min<uint64_t>(input.slot_alignment & -input.slot_alignment, line_bytes));
   shape.slot_lines = rounded(line_bytes - std::max(aligned_to, 16u) + shape.slot_area, line_bytes) / line_bytes;
-  shape.lines_inverse = (1u << 31) / shape.slot_lines + 1;
 
   shape.spare_area = rounded(input.far_bytes, 16);
   shape.spare_rows = std::clamp(spare_bytes / shape.spare_area, 1u, rows);
   shape.staged_area = input.is_coded ? rounded(std::min(input.elems, piece_elems) * input.staged_bytes, 16) : 0;
-  const uint32_t fixed_bytes = rows * shape.staged_area + shape.spare_rows * shape.spare_area;
+  // The exponents of a piece are in the same memory before its elements.
+  const uint32_t exponent_bytes = piece_elems * (input.staged_bytes == 8 ? 2 : 1);
+  if (input.is_coded) shape.staged_bytes = std::max(rows * shape.staged_area, exponent_bytes);
+  const uint32_t fixed_bytes = shape.staged_bytes + shape.spare_rows * shape.spare_area;
   const uint32_t stage_bytes = rows * (shape.slot_area + record_bytes);
-  for (uint32_t warps = max_gather_warps; warps != 0; --warps) {
+  for (uint32_t warps = input.is_coded ? max_coded_warps : max_raw_warps; warps != 0; --warps) {
     const auto warp_bytes = static_cast<uint32_t>(shared_bytes / warps / line_bytes * line_bytes);
     if (warp_bytes < fixed_bytes + 2 * stage_bytes) continue;
     shape.stages = std::min((warp_bytes - fixed_bytes) / stage_bytes, max_stages);

@@ -8,7 +8,8 @@
 
 namespace narrowcast::store::cuda {
 
-inline constexpr uint32_t max_gather_warps = 16;  // of a CTA; there is one CTA per SM
+// Warps of a CTA, at most; there is one CTA per SM. Decoders need many registers.
+inline constexpr uint32_t max_raw_warps = 24, max_coded_warps = 16;
 
 struct ShapeInput {
   uint32_t elems, row_bytes;

@@ -1,6 +1,7 @@
 // Divides slices into the chunks that the copy engine moves.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "store/cuda/reader_table.h"
@@ -14,8 +15,21 @@ struct SliceChunk {
   uint64_t bytes;  // from there; 16 more than the slots have
 };
 
-// The chunk that begins with `row` of the rows before `end`: as many rows as fit into `most_bytes`, at least one. A row
-// that is longer, which only damaged tables have, is cut.
+inline constexpr uint64_t least_copied = 1 << 20, most_copied = 8 << 20;  // bytes of a chunk, if there are more
+inline constexpr uint64_t chunk_room = most_copied + 32;                  // for a chunk with the bytes around it
+
+// Bytes of the slots of rows [row, end).
+uint64_t slice_bytes(const ReaderTable& table, uint64_t row, uint64_t end);
+
+// How many of the `left` bytes of a slice the next chunk has. Chunks become smaller towards the end, where nothing
+// hides their decoding, but each costs the copy engine more than 2 us.
+constexpr uint64_t copied_next(uint64_t left) {
+  const uint64_t half = std::clamp(left / 2, least_copied, most_copied);
+  return left <= half + least_copied / 2 ? std::min(left, most_copied) : half;
+}
+
+// The chunk that begins with `row` of the rows before `end`: as many rows as fit into `most_bytes`, of which 32 are room
+// around the rows, and at least one. A row that is longer, which only damaged tables have, is cut.
 SliceChunk slice_chunk(const ReaderTable& table, uint64_t row, uint64_t end, uint64_t most_bytes);
 
 }  // namespace narrowcast::store::cuda

@@ -18,11 +18,8 @@ struct Tile {
 
   // The sum of `value` over this lane and the lower lanes of its tile.
   __device__ uint32_t inclusive_scan(uint32_t value) const {
-    for (uint32_t step = 1; step < lanes; step *= 2) {
-      const uint32_t below = __shfl_sync(device::all_lanes, value, first_lane() + lane - min(lane, step));
-      if (lane >= step) value += below;
-    }
-    return value;
+    const uint32_t sum = device::inclusive_scan(value);
+    return sum - __shfl_sync(device::all_lanes, sum - value, static_cast<int>(first_lane()));
   }
   // The `value` of lane `from` of this tile.
   __device__ uint32_t broadcast(uint32_t value, uint32_t from) const {

@@ -9,6 +9,7 @@
 #include "../../device/warp.cuh"
 #include "../rows/window_layout.h"
 #include "gather_arguments.h"
+#include "row_output.cuh"
 #include "tile.cuh"
 
 namespace narrowcast::store::cuda {
@@ -34,8 +35,11 @@ class WindowRow {
   static constexpr uint32_t piece_elems = window::group_elems;
 
   __device__ WindowRow(const Tile& tile, const RowFormat& row, const CoderFormat& coder, uint32_t header,
-                       const char* payload, uint32_t payload_bytes, uint32_t elems)
-      : tile_(tile), tail_bytes_(coder.tail_bytes), low_bits_(coder.low_bits) {
+                       const char* payload, uint32_t payload_bytes, uint32_t elems, char* scratch)
+      : tile_(tile),
+        scratch_(scratch + device::lane_id() * 4),
+        tail_bytes_(coder.tail_bytes),
+        low_bits_(coder.low_bits) {
     const uint32_t before_body = header_bytes + (row.has_zeros ? (row.elems + 31) / 32 * 4 : 0);
     body_ = payload + before_body;
     available_ = payload_bytes - min(payload_bytes, before_body);
@@ -52,22 +56,37 @@ class WindowRow {
   }
   __device__ uint32_t elems() const { return elems_; }
 
-  // Decodes the elements of group `piece` to `staged`.
-  __device__ void decode(uint32_t piece, char* staged) {
+  // Decodes the elements of group `piece` to `to`: to the output, or to shared memory.
+  __device__ void decode(uint32_t piece, char* to, bool is_output) {
     const uint32_t whole = elems_ / window::group_elems;
     group_ = body_ + piece * 32 * lane_bytes_;
     const uint32_t lanes = piece < whole ? 32 : piece == whole ? elems_ / 32 - 32 * whole : 0;
+    const bool has_elems = tile_.lane < lanes;
+    Exponents exponents = {};
     uint32_t escaped = 0;
-    if (tile_.lane < lanes) escaped = decode_lane(lanes, staged);
-    decode_escapes(escaped, lanes, staged);
-    if (piece == whole) copy_rest(lanes, staged);
+    if (has_elems) escaped = decode_codes(lanes, exponents);
+    if (__any_sync(device::all_lanes, escaped != 0)) {
+      // Escapes replace exponents in shared memory, because their places vary.
+#pragma unroll
+      for (uint32_t i = 0; i < exponent_words; ++i) store(scratch_ + i * 128, exponents[i]);
+      decode_escapes(escaped);
+#pragma unroll
+      for (uint32_t i = 0; i < exponent_words; ++i) exponents[i] = load<uint32_t>(scratch_ + i * 128);
+      __syncwarp();
+    }
+    if (has_elems) join_parts(lanes, exponents, to, is_output);
+    if (piece == whole) copy_rest(lanes, to, is_output);
   }
   __device__ bool ok() const { return ok_ && escapes_done_ == escapes_; }
 
  private:
   // Of an element that is stored whole.
   __device__ uint32_t coded_bytes() const { return Type.value_bytes - Type.tail_bytes + tail_bytes_; }
-  using Head = typename window::ExponentField<Type>::Head;
+  // The exponents of a lane's 32 elements: four in each word, one byte each, or two if they do not fit into bytes.
+  static constexpr uint32_t exponents_in_word = Type.exponent_bits > 8 ? 2 : 4;
+  static constexpr uint32_t exponent_words = 32 / exponents_in_word;
+  using Exponents = uint32_t[exponent_words];
+  static constexpr uint32_t exponent_mask = (1u << Type.exponent_bits) - 1;
 
   template <typename T>
   __device__ static T load(const char* from) {
@@ -79,12 +98,11 @@ class WindowRow {
   }
   __device__ uint32_t escape_code() const { return (1u << width_) - 1; }
 
-  // Decodes the 32 elements of this lane. Returns which of them are escapes, as bit 8 * byte + word.
-  __device__ uint32_t decode_lane(uint32_t lanes, char* staged) const {
-    uint32_t codes[words], rest_bits[words] = {};
-    const char* const rest_bytes = group_ + tail_bytes_ * 32 * lanes;
-    const char* const packed_rest = rest_bytes + Type.rest_bytes * 32 * lanes;
-    const char* const section = packed_rest + Type.rest_bits * 4 * lanes;
+  // The exponents of this lane's elements; those of escapes are those of the escape code. Returns which elements are
+  // escapes, as bit 8 * byte + word.
+  __device__ uint32_t decode_codes(uint32_t lanes, Exponents& exponents) const {
+    uint32_t codes[words];
+    const char* const section = packed_rest(lanes) + Type.rest_bits * 4 * lanes;
     switch (width_) {
       case 1: unpack_from<1>(codes, section, lanes); break;
       case 2: unpack_from<2>(codes, section, lanes); break;
@@ -92,49 +110,81 @@ class WindowRow {
       case 4: unpack_from<4>(codes, section, lanes); break;
       default: unpack_from<5>(codes, section, lanes); break;
     }
-    if constexpr (Type.rest_bits != 0) unpack_from<Type.rest_bits>(rest_bits, packed_rest, lanes);
-
     const uint32_t is_escape = device::bytes4(0x80 - escape_code());
-    // Load several words before the first store: the compiler does not move loads across stores.
-    constexpr int ahead = 4;
-    uint32_t rests[ahead] = {};
-    uint4 vector;
     uint32_t escaped = 0;
 #pragma unroll
     for (int word = 0; word < words; ++word) {
       escaped = device::select_bits(device::bytes4(0x80), codes[word] + is_escape, escaped >> 1);
-      if constexpr (Type.rest_bytes != 0) {
-        if (word % ahead == 0) {
+      if constexpr (exponents_in_word == 4) {
+        exponents[word] = codes[word] + device::bytes4(base_);
+      } else {
+        exponents[2 * word] = __byte_perm(codes[word], 0, 0x4140) + device::halves2(base_);
+        exponents[2 * word + 1] = __byte_perm(codes[word], 0, 0x4342) + device::halves2(base_);
+      }
+    }
+    return escaped;
+  }
+
+  // Replaces the exponent of an element that is an escape, in `scratch_`.
+  __device__ void replace_exponent(uint32_t bit, uint32_t exponent) const {
+    const uint32_t word = bit % 8, byte = bit / 8;
+    if constexpr (exponents_in_word == 4)
+      store(scratch_ + word * 128 + byte, static_cast<uint8_t>(exponent & exponent_mask));
+    else
+      store(scratch_ + (2 * word + byte / 2) * 128 + byte % 2 * 2, static_cast<uint16_t>(exponent & exponent_mask));
+  }
+
+  // Joins the exponents of this lane's elements with the rest and the tails.
+  __device__ void join_parts(uint32_t lanes, const Exponents& exponents, char* to, bool is_output) const {
+    const char* const rest_bytes = group_ + tail_bytes_ * 32 * lanes;
+    uint32_t rest_bits[words] = {};
+    if constexpr (Type.rest_bits != 0) unpack_from<Type.rest_bits>(rest_bits, packed_rest(lanes), lanes);
+    // Load several words before the first store: the compiler does not move loads across stores.
+    constexpr int ahead = Type.value_bytes == 2 ? words : 4;
+    uint32_t rests[ahead] = {};
+    uint2 tails[ahead];
+    uint4 vector;
 #pragma unroll
-          for (int i = 0; i < ahead; ++i) rests[i] = load<uint32_t>(rest_bytes + element(4 * (word + i), lanes));
+    for (int word = 0; word < words; ++word) {
+      if (word % ahead == 0) {
+#pragma unroll
+        for (int i = 0; i < ahead; ++i) {
+          const uint32_t number = element(4 * (word + i), lanes);
+          if constexpr (Type.rest_bytes != 0) rests[i] = load<uint32_t>(rest_bytes + number);
+          if constexpr (Type.value_bytes == 4) tails[i] = tails_of_four(number);
         }
       }
-      const window::Heads heads = heads_of(codes[word], rests[word % ahead], rest_bits[word]);
-      char* const to = staged + element(4 * word, lanes) * Type.value_bytes;
+      const window::Heads heads = heads_of(exponents, word, rests[word % ahead], rest_bits[word]);
+      char* const place = to + element(4 * word, lanes) * Type.value_bytes;
       if constexpr (Type.value_bytes == 1) {
         (word % 4 == 0 ? vector.x : word % 4 == 1 ? vector.y : word % 4 == 2 ? vector.z : vector.w) = heads.pair[0];
-        if (word % 4 == 3) store(to - 12, vector);
+        if (word % 4 == 3) store_part(place - 12, vector, is_output);
       } else if constexpr (Type.value_bytes == 2) {
         (word % 2 == 0 ? vector.x : vector.z) = heads.pair[0];
         (word % 2 == 0 ? vector.y : vector.w) = heads.pair[1];
-        if (word % 2 == 1) store(to - 8, vector);
+        if (word % 2 == 1) store_part(place - 8, vector, is_output);
       } else if constexpr (Type.value_bytes == 4) {
-        const uint2 tails = tails_of_four(element(4 * word, lanes));
-        store(to, uint4{__byte_perm(tails.x, heads.pair[0], 0x5410), __byte_perm(tails.x, heads.pair[0], 0x7632),
-                        __byte_perm(tails.y, heads.pair[1], 0x5410), __byte_perm(tails.y, heads.pair[1], 0x7632)});
+        const uint2 two = tails[word % ahead];
+        store_part(place,
+                   uint4{__byte_perm(two.x, heads.pair[0], 0x5410), __byte_perm(two.x, heads.pair[0], 0x7632),
+                         __byte_perm(two.y, heads.pair[1], 0x5410), __byte_perm(two.y, heads.pair[1], 0x7632)},
+                   is_output);
       } else {
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
           const uint32_t first = element(4 * word + 2 * half, lanes);
           const uint64_t low = tail_of(first), high = tail_of(first + 1);
           const uint32_t pair = heads.pair[half];
-          store(staged + first * 8,
-                uint4{static_cast<uint32_t>(low), static_cast<uint32_t>(low >> 32) | pair << 16,
-                      static_cast<uint32_t>(high), static_cast<uint32_t>(high >> 32) | (pair & 0xffff0000)});
+          store_part(to + first * 8,
+                     uint4{static_cast<uint32_t>(low), static_cast<uint32_t>(low >> 32) | pair << 16,
+                           static_cast<uint32_t>(high), static_cast<uint32_t>(high >> 32) | (pair & 0xffff0000)},
+                     is_output);
         }
       }
     }
-    return escaped;
+  }
+  __device__ const char* packed_rest(uint32_t lanes) const {
+    return group_ + (tail_bytes_ + Type.rest_bytes) * 32 * lanes;
   }
 
   // The number in its group of this lane's element `sequence` (0 to 31).
@@ -150,16 +200,26 @@ class WindowRow {
     window::unpack<Width>(packed, fields);
   }
 
-  __device__ window::Heads heads_of(uint32_t codes, uint32_t rest_bytes, uint32_t rest_bits) const {
-    if constexpr (is_trimmed_float16) {
+  // The heads of the elements of `word`.
+  __device__ static window::Heads heads_of(const Exponents& exponents, int word, uint32_t rest_bytes,
+                                           uint32_t rest_bits) {
+    if constexpr (exponents_in_word == 2) {
+      window::Heads heads;
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        const uint32_t rest = __byte_perm(rest_bits, 0, i == 0 ? 0x4140 : 0x4342);
+        heads.pair[i] =
+            exponents[2 * word + i] << 4 | (rest & device::halves2(0xf)) | (rest << 11 & device::halves2(0x8000));
+      }
+      return heads;
+    } else if constexpr (is_trimmed_float16) {
       using device::bytes4;
       // The byte above has the sign, the exponent and two bits of the mantissa.
-      const uint32_t exponents = codes + bytes4(base_);
-      const uint32_t high = (rest_bytes & bytes4(0x80)) | exponents << 2 | (rest_bytes >> 5 & bytes4(3));
+      const uint32_t high = (rest_bytes & bytes4(0x80)) | exponents[word] << 2 | (rest_bytes >> 5 & bytes4(3));
       const uint32_t low = rest_bytes << 3 & bytes4(0xf8);
       return {{__byte_perm(low, high, 0x5140), __byte_perm(low, high, 0x7362)}};
     } else {
-      return window::heads_of<Type>(codes, base_, rest_bytes, rest_bits);
+      return window::heads_of<Type>(exponents[word], 0, rest_bytes, rest_bits);
     }
   }
 
@@ -183,61 +243,67 @@ class WindowRow {
     return tail << 8 * (6 - tail_bytes_);
   }
 
-  __device__ void decode_escapes(uint32_t escaped, uint32_t lanes, char* staged) {
-    if (!__any_sync(device::all_lanes, escaped != 0)) return;
+  // Replaces the exponents of this lane's escapes.
+  __device__ void decode_escapes(uint32_t escaped) {
     const uint32_t own = __popc(escaped), up_to = tile_.inclusive_scan(own);
     const uint32_t total = tile_.broadcast(up_to, tile_.lanes - 1);
     if (escapes_done_ + total > escapes_) {
       ok_ = false;
       escaped = 0;
     }
-    uint32_t far = 0, number = escapes_done_ + up_to - own;
-    for (; escaped != 0; escaped &= escaped - 1, ++number) {
-      const uint32_t bit = __ffs(static_cast<int>(escaped)) - 1;
-      const uint32_t token = load<uint8_t>(body_ + tokens_at_ + number / 2) >> (number % 2 * 4) & 15;
-      if (token == window::far_token) {
-        far |= 1u << bit;
-      } else {
-        const uint32_t above = token >= window::below_tokens ? escape_code() : 0;
-        replace_exponent(bit, token == window::zero_token ? 0 : base_ - window::below_tokens + token + above, lanes,
-                         staged);
-      }
-    }
+    const uint32_t number = escapes_done_ + up_to - own;
     escapes_done_ += total;
-    if (!__any_sync(device::all_lanes, far != 0)) return;
+    uint32_t highest_token = 0;
+    for_each_token(escaped, number, [&](uint32_t bit, uint32_t token) {
+      const uint32_t near = base_ - window::below_tokens + token + (token >= window::below_tokens ? escape_code() : 0);
+      replace_exponent(bit, token == window::zero_token ? 0 : near);
+      highest_token = max(highest_token, token);
+    });
+    if (!__any_sync(device::all_lanes, highest_token == window::far_token)) return;
+    uint32_t far = 0;
+    for_each_token(escaped, number,
+                   [&](uint32_t bit, uint32_t token) { far |= token == window::far_token ? 1u << bit : 0; });
     const uint32_t own_far = __popc(far), far_up_to = tile_.inclusive_scan(own_far);
     const uint32_t total_far = tile_.broadcast(far_up_to, tile_.lanes - 1);
     if (far_at_ + (far_done_ + total_far) * Type.far_bytes() > available_) {
       ok_ = false;
       far = 0;
     }
-    for (number = far_done_ + far_up_to - own_far; far != 0; far &= far - 1, ++number) {
-      uint32_t exponent = load<uint8_t>(body_ + far_at_ + number * Type.far_bytes());
-      if constexpr (Type.far_bytes() == 2) exponent |= load<uint8_t>(body_ + far_at_ + number * 2 + 1) << 8;
-      replace_exponent(__ffs(static_cast<int>(far)) - 1, exponent, lanes, staged);
+    for (uint32_t at = far_done_ + far_up_to - own_far; far != 0; far &= far - 1, ++at) {
+      uint32_t exponent = load<uint8_t>(body_ + far_at_ + at * Type.far_bytes());
+      if constexpr (Type.far_bytes() == 2) exponent |= load<uint8_t>(body_ + far_at_ + at * 2 + 1) << 8;
+      replace_exponent(static_cast<uint32_t>(__ffs(static_cast<int>(far)) - 1), exponent);
     }
     far_done_ += total_far;
   }
-
-  __device__ void replace_exponent(uint32_t bit, uint32_t exponent, uint32_t lanes, char* staged) const {
-    using Field = window::ExponentField<Type>;
-    char* const head = staged + element(bit % 8 * 4 + bit / 8, lanes) * Type.value_bytes + Type.tail_bytes;
-    const uint32_t before = *reinterpret_cast<const Head*>(head);
-    store(head, static_cast<Head>(device::select_bits(Field::mask << Field::shift, exponent << Field::shift, before)));
+  // Calls visit(bit, token) for each bit of `escaped`, from the lowest up. Their tokens begin with token `number`.
+  template <typename Visit>
+  __device__ void for_each_token(uint32_t escaped, uint32_t number, Visit visit) const {
+#pragma unroll 1
+    for (; escaped != 0; number += 8) {
+      // Eight tokens. May load a word beyond the last one.
+      const uint32_t first_bit = tokens_at_ * 8 + number * 4;
+      const char* const word = body_ + first_bit / 32 * 4;
+      uint32_t tokens = __funnelshift_r(load<uint32_t>(word), load<uint32_t>(word + 4), first_bit % 32);
+#pragma unroll 1
+      for (int i = 0; i < 8 && escaped != 0; ++i, escaped &= escaped - 1, tokens >>= 4)
+        visit(static_cast<uint32_t>(__ffs(static_cast<int>(escaped)) - 1), tokens & 15);
+    }
   }
 
   // The elements after the last lane are stored whole.
-  __device__ void copy_rest(uint32_t lanes, char* staged) const {
+  __device__ void copy_rest(uint32_t lanes, char* to, bool is_output) const {
     for (uint32_t i = tile_.lane; i < elems_ % 32; i += tile_.lanes) {
       uint64_t value = 0;
       for (uint32_t byte = 0; byte < coded_bytes(); ++byte)
         value |= uint64_t{load<uint8_t>(body_ + rest_at_ + i * coded_bytes() + byte)} << 8 * byte;
       // Bits above those of the element are lost.
-      reinterpret_cast<Staged*>(staged)[lanes * 32 + i] = static_cast<Staged>(value << low_bits_);
+      store_part(to + (lanes * 32 + i) * sizeof(Staged), static_cast<Staged>(value << low_bits_), is_output);
     }
   }
 
   const Tile& tile_;
+  char* scratch_;  // of this lane: words at a distance of 128 bytes
   const char* body_;
   const char* group_ = nullptr;  // the sections of the current group
   uint32_t available_, elems_, tail_bytes_, low_bits_;

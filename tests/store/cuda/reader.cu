@@ -252,17 +252,15 @@ TEST_CASE("indices that are ordered by page are those that were given") {
   for (uint64_t i = 0; i < count; ++i) indices.push_back(static_cast<int64_t>(random() % rows));
   indices[7] = -5;
   indices[9] = int64_t{1} << 40;
-  const PageOrder order{8, 12};
-  const size_t bytes = order_workspace_bytes(count, order);
-  REQUIRE(bytes != 0);
+  const Pages pages = pages_of(rows, 256);
   DeviceArray<int64_t> on_device(count);
-  DeviceArray<char> workspace(bytes);
+  DeviceArray<char> workspace(order_workspace_bytes(count, pages));
   CHECK_CUDA(cudaMemcpy(on_device.data(), indices.data(), count * 8, cudaMemcpyHostToDevice));
-  CHECK_CUDA(order_by_page(on_device.data(), 8, count, order, workspace.data(), bytes, nullptr));
+  CHECK_CUDA(order_by_page(on_device.data(), 8, count, pages, workspace.data(), nullptr));
   std::vector<uint32_t> positions(count);
   CHECK_CUDA(cudaMemcpy(positions.data(), workspace.data(), count * 4, cudaMemcpyDeviceToHost));
   const auto page = [&](uint32_t position) {
-    return std::min<uint64_t>(static_cast<uint64_t>(indices[position]) >> 8, (1 << 12) - 1);
+    return std::min<uint64_t>(static_cast<uint64_t>(indices[position]) >> pages.shift, pages.count - 1);
   };
   std::vector<bool> seen(count);
   for (size_t i = 0; i < count; ++i) {

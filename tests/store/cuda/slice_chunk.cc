@@ -62,5 +62,20 @@ TEST_CASE("chunks of slices fit into the ring in damaged tables with rows that a
   for (uint64_t first = 0; first < 5; ++first) check_chunks(table, first, 5);
 }
 
+TEST_CASE("copies of a slice become smaller towards its end, and the last one is not tiny") {
+  for (const uint64_t bytes : {uint64_t{1}, least_copied, 3 * least_copied, uint64_t{100} << 20, uint64_t{5} << 30}) {
+    uint64_t before = most_copied;
+    for (uint64_t left = bytes; left != 0;) {
+      const uint64_t next = copied_next(left);
+      REQUIRE(next != 0);
+      CHECK(next <= left);
+      CHECK(next <= before);
+      CHECK(next >= std::min(bytes, least_copied / 2));
+      before = next;
+      left -= next;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace narrowcast::store::cuda

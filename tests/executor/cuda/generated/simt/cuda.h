@@ -123,6 +123,10 @@ T atomicExch(T* to, std::type_identity_t<T> value) {
   return before;
 }
 inline uint32_t atomicSub(uint32_t* to, uint32_t value) { return atomicAdd(to, 0 - value); }
+template <typename T>
+void __stcs(T* to, std::type_identity_t<T> value) {
+  *to = value;
+}
 inline float __uint_as_float(uint32_t bits) { return std::bit_cast<float>(bits); }
 inline double __longlong_as_double(long long bits) { return std::bit_cast<double>(bits); }
 
@@ -224,6 +228,7 @@ inline uint64_t nanoseconds() { return 0; }
 inline void start_copy_of_4_bytes(void* shared, const void* global) {
   simt::start(simt::current->loads, {shared, global, 4});
 }
+inline void start_copy_of_16_bytes_by_line(void* shared, const void* global) { start_copy_of_16_bytes(shared, global); }
 inline void commit_copies() { simt::commit_loads(); }
 inline void wait_for_all_but(uint32_t groups) { simt::finish_loads_but(groups); }
 

@@ -1,0 +1,32 @@
+// The arguments of the kernels that order rows: plain structs, shared by host and device code.
+#pragma once
+
+#include <cstdint>
+
+namespace narrowcast::store::cuda {
+
+// Rows are ordered by page: row >> shift. Neighbouring rows of large tables share address translations, which otherwise
+// limit the rate of random rows (docs/design/store_kernels.md).
+struct Pages {
+  uint32_t shift;
+  uint32_t count;  // 1 to max_pages; indices that are out of range count as the last page
+};
+inline constexpr uint32_t max_pages = 4096;
+
+// Pages of at least `page_rows` rows, for a table of `rows` rows.
+constexpr Pages pages_of(uint64_t rows, uint64_t page_rows) {
+  uint32_t shift = 0;
+  while (uint64_t{1} << (shift + 1) <= page_rows || rows >> shift >= max_pages) ++shift;
+  return {shift, static_cast<uint32_t>(rows >> shift) + 1};
+}
+
+struct OrderArguments {
+  const void* indices;  // device memory
+  uint32_t index_bytes;
+  uint64_t count;
+  Pages pages;
+  uint32_t* order;   // the result
+  uint32_t* counts;  // two words for each page, 0 before
+};
+
+}  // namespace narrowcast::store::cuda
