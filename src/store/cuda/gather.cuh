@@ -25,8 +25,8 @@ namespace narrowcast::store::cuda {
 //       payload: begins with the header word; 4-byte aligned. payload_bytes: readable bytes, 0 in tiles without a row.
 //       elems: of those that reach the coder. scratch: of the warp; shared memory that `to` may overlap
 //   elems()      the same, or 0 if the payload is too short for them
-//   decode(piece, to, is_output)  decodes a piece to `to` (the output or shared memory, 16-byte aligned); called for all
-//       pieces in order until no tile has any left
+//   decode(piece, to, is_output)  decodes a piece to `to` (the output or shared memory, 16-byte aligned); called for
+//       all pieces in order until no tile has any left
 //   ok()         after the last piece: false in any lane of a tile whose payload does not follow the format; anything
 //       in tiles without a row
 template <typename Coder>

@@ -28,8 +28,8 @@ constexpr uint64_t copied_next(uint64_t left) {
   return left <= half + least_copied / 2 ? std::min(left, most_copied) : half;
 }
 
-// The chunk that begins with `row` of the rows before `end`: as many rows as fit into `most_bytes`, of which 32 are room
-// around the rows, and at least one. A row that is longer, which only damaged tables have, is cut.
+// The chunk that begins with `row` of the rows before `end`: as many rows as fit into `most_bytes`, of which 32 are
+// room around the rows, and at least one. A row that is longer, which only damaged tables have, is cut.
 SliceChunk slice_chunk(const ReaderTable& table, uint64_t row, uint64_t end, uint64_t most_bytes);
 
 }  // namespace narrowcast::store::cuda
