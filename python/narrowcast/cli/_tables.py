@@ -1,6 +1,6 @@
 """Tables that fit the terminal, and never cut a number.
 
-rich takes a second for 1,300 rows, and an encoded model of 40 GB has 10,000 frames.
+rich takes a second for 1,300 rows, and an encoded model of 40 GiB has 10,000 frames.
 """
 
 from __future__ import annotations
