@@ -87,7 +87,6 @@ ncast_status plan_table(const BuildOptions& options, const RowBlock& sample, Tab
   header.spare = options.spare >= 0 ? static_cast<uint64_t>(options.spare) : default_spare(header.entry_stride);
   header.capacity = options.capacity;
   if (header.uncoded != 0) {
-    // Also if packed was asked for: rows of one size have nothing to pack.
     header.layout = file::stride_layout;
     header.stride = row_bytes;
     return NCAST_OK;

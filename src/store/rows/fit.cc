@@ -151,13 +151,17 @@ std::optional<RowFit> fit_rows(const RowShape& shape, RowSource& source, uint64_
   std::vector<RowCodec> wanted;
   if (codec == "auto") {
     for (const char* candidate : candidates) {
-      const std::optional<RowCodec> parsed = parse_row_codec(candidate, problem);
+      // Rows without header words have no payloads to pack; `plain` alone stores raw rows with one.
+      const bool is_raw = candidate == std::string_view("raw"), packed = options.layout == FitOptions::Layout::packed;
+      const std::optional<RowCodec> parsed = parse_row_codec(is_raw && packed ? "plain" : candidate, problem);
       if (parsed && problem_of(shape, *parsed).empty()) wanted.push_back(*parsed);
     }
   } else {
     const std::optional<RowCodec> parsed = parse_row_codec(codec, problem);
     if (!parsed) return std::nullopt;
     *problem = problem_of(shape, *parsed);
+    if (problem->empty() && parsed->coder == Coder::RAW && options.layout == FitOptions::Layout::packed)
+      *problem = "the layout packed needs payloads, and raw rows are none: the codec plain stores such rows";
     if (!problem->empty()) return std::nullopt;
     wanted.push_back(*parsed);
   }

@@ -80,9 +80,13 @@ def test_rows_of_every_type_keep_their_bits(kind, layout):
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_every_codec_keeps_all_bits(codec, layout):
     values = table("float32", rows=300, shape=(16,))
+    if (codec, layout) == ("raw", "packed"):
+        with pytest.raises(narrowcast.InvalidArgumentError, match="the layout packed needs payloads"):
+            store.build(values, codec=codec, layout=layout)
+        return
     with store.build(values, codec=codec, layout=layout) as made:
         assert same(made[:], values)
-        assert made.layout == (layout if made.codec != "raw" else "stride")
+        assert made.layout == layout
         assert made.codec
 
 
@@ -297,6 +301,7 @@ def test_a_stream_needs_a_gpu(opened):
     seed=st.integers(0, 1000),
 )
 def test_updates_are_assignments(rows, changes, layout, codec, seed):
+    layout = "stride" if codec == "raw" else layout  # raw rows cannot be packed
     rng, expected = np.random.default_rng(seed), rows.copy()
     with store.build(rows, codec=codec, layout=layout, spare=ROWS) as made:
         for index in changes:

@@ -68,7 +68,8 @@ TEST_CASE("auto stores at most 1% more than the best codec") {
       const auto layout = seed % 2 != 0 ? store::FitOptions::Layout::stride : store::FitOptions::Layout::packed;
       {
         const auto stored = [&](const std::string& codec) {
-          const store::RowFit fitted = fit(table, codec, {.layout = layout});
+          const bool raw = codec == "raw" && layout == store::FitOptions::Layout::packed;
+          const store::RowFit fitted = fit(table, raw ? "plain" : codec, {.layout = layout});
           if (fitted.model.uncoded()) return static_cast<double>(table.shape.row_bytes());
           std::vector<uint32_t> sizes;
           Bytes payload(fitted.model.bound());
@@ -167,6 +168,27 @@ TEST_CASE("the stride holds most rows, and the rest overflow") {
   CHECK(plan.stride_bytes == 384);
   CHECK(plan.overflow_rows == 10);
   CHECK(plan.stored_row_bytes == doctest::Approx(384 + 0.01 * 544));
+}
+
+TEST_CASE("slots are preferred unless payloads end to end store 5% less") {
+  const auto is_packed = [](const std::vector<uint32_t>& sizes, size_t bound) {
+    return store::is_worth_packing(store::packed_row_bytes(sizes), store::best_stride(sizes, bound).stored_row_bytes);
+  };
+  CHECK_FALSE(is_packed(std::vector<uint32_t>(1000, 356), 516));  // 372 against 384
+  CHECK(is_packed(std::vector<uint32_t>(1000, 92), 132));         // 100 against 128
+  std::vector<uint32_t> sizes(1000);
+  for (uint32_t i = 0; i < sizes.size(); ++i) sizes[i] = 4 * (i + 1);
+  CHECK(is_packed(sizes, 5000));
+}
+
+TEST_CASE("auto fits a codec with payloads if they are to be packed") {
+  Table table = make_table(NCAST_FLOAT32, 128, 6000, 7, 3);  // random bytes
+  CHECK(fit(table, "auto", {.layout = store::FitOptions::Layout::packed}).model.text() == "plain");
+  std::string problem;
+  CHECK_FALSE(
+      store::fit_rows(table.shape, table, table.count, "raw", {.layout = store::FitOptions::Layout::packed}, &problem)
+          .has_value());
+  CHECK(problem == "the layout packed needs payloads, and raw rows are none: the codec plain stores such rows");
 }
 
 }  // namespace narrowcast::tests

@@ -107,6 +107,19 @@ TEST_CASE("a table without rows can be opened") {
   }
 }
 
+TEST_CASE("a table has the layout that was asked for, or is not built") {
+  std::vector<uint8_t> rows(200 * 64);
+  std::mt19937 random(1);
+  for (uint8_t& byte : rows) byte = static_cast<uint8_t>(random());
+  const MemoryFile file, none;
+  build(file, {.row_shape = {64}, .codec = "auto", .layout = NCAST_STORE_PACKED}, rows, 64);
+  const Store store = open(file.path());
+  CHECK(info_of(store).layout == NCAST_STORE_PACKED);
+  CHECK(content_of(store) == rows);
+  CHECK(try_build(none, {.row_shape = {64}, .codec = "raw", .layout = NCAST_STORE_PACKED}, rows, 64) ==
+        NCAST_INVALID_ARGUMENT);
+}
+
 TEST_CASE("a table has at most 2^40 rows") {
   const MemoryFile file;
   ncast_store_build_options options = {};
