@@ -23,9 +23,11 @@ def new_file(path: Path, like: os.stat_result | None = None) -> Iterator[BinaryI
     """Opens a temporary file in the same folder. It replaces `path` when the body ends, and is removed when it raises.
 
     A file that is replaced keeps its permissions and owner. A new one gets those of `like`, the status of the input, or
-    the default. Temporary files that killed processes left behind for this path are removed.
+    the default.
 
-    Signals clean up only if their handlers raise exceptions.
+    The temporary file has no name before the body ends, so that a killed process leaves nothing behind. If the file
+    system does not support this, it does: such files are removed by the next call for this path, and signals clean up
+    only if their handlers raise exceptions.
     """
     # A symbolic link is followed, as when writing in place.
     target = Path(os.path.realpath(path))
@@ -39,7 +41,12 @@ def new_file(path: Path, like: os.stat_result | None = None) -> Iterator[BinaryI
     _remove_stale(target)
     temporary = None
     try:
-        temporary, file = _create_locked(target, 0o666 if model is None else 0o600)
+        mode = 0o666 if model is None else 0o600
+        unnamed = _create_unnamed(target.parent, mode)
+        if unnamed is not None:
+            file = unnamed
+        else:
+            temporary, file = _create_locked(target, mode)
         with file:
             yield file
             if model is not None:
@@ -47,6 +54,9 @@ def new_file(path: Path, like: os.stat_result | None = None) -> Iterator[BinaryI
             # Closing a duplicate reports delayed errors, such as a full disk of a server. The file stays locked until
             # it has its name.
             os.close(os.dup(file.fileno()))
+            if temporary is None:
+                temporary = _temporary_name(target)
+                _give_name(file, temporary)
             temporary.replace(target)
     except BaseException as error:
         if temporary is not None:
@@ -63,10 +73,42 @@ def _prefix(target: Path) -> str:
     return f".{os.fsdecode(name)}."
 
 
+def _temporary_name(target: Path) -> Path:
+    return target.with_name(f"{_prefix(target)}{secrets.token_hex(_RANDOM_BYTES)}{_SUFFIX}")
+
+
+def _create_unnamed(folder: Path, mode: int) -> BinaryIO | None:
+    """A new file without a name in a folder; None if that is not possible, for whatever reason."""
+    try:
+        descriptor = os.open(folder, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, mode)
+    except OSError:
+        return None
+    file = os.fdopen(descriptor, "r+b", buffering=0)
+    if os.path.exists(_descriptor_path(file)):  # noqa: PTH110
+        return file
+    file.close()  # without /proc it could not be given a name
+    return None
+
+
+def _descriptor_path(file: BinaryIO) -> str:
+    return f"/proc/self/fd/{file.fileno()}"
+
+
+def _give_name(file: BinaryIO, path: Path) -> None:
+    with contextlib.suppress(OSError):  # a file system without locks
+        fcntl.flock(file, fcntl.LOCK_EX)  # not stale before it is renamed
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        # With a folder, which the absolute path ignores, os.link() follows the symbolic link in /proc.
+        os.link(_descriptor_path(file), path, src_dir_fd=folder)
+    finally:
+        os.close(folder)
+
+
 def _create_locked(target: Path, mode: int) -> tuple[Path, BinaryIO]:
     """A new temporary file for the target. The lock shows that its process is alive, and ends with the process."""
     while True:
-        temporary = target.with_name(f"{_prefix(target)}{secrets.token_hex(_RANDOM_BYTES)}{_SUFFIX}")
+        temporary = _temporary_name(target)
         file = open(temporary, "xb", buffering=0, opener=lambda path, flags: os.open(path, flags, mode))  # noqa: SIM115
         with contextlib.suppress(OSError):  # a file system without locks
             fcntl.flock(file, fcntl.LOCK_EX)

@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
+from narrowcast._files import atomic
 from narrowcast._files.atomic import new_file, write_file
 from narrowcast.files import decode_file, encode_file
 
@@ -53,7 +54,16 @@ def test_open_inputs_pass_their_permissions_on(values, tmp_path):
     assert mode_of(tmp_path / "encoded") == 0o600
 
 
-def test_a_private_output_is_private_while_it_is_written(values, tmp_path):
+def test_a_file_has_no_name_before_it_is_complete(tmp_path):
+    write_file(tmp_path / "out", b"old")
+    with new_file(tmp_path / "out") as file:
+        file.write(b"new")
+        assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [("out", b"old")]
+    assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [("out", b"new")]
+
+
+def test_a_private_output_is_private_while_it_is_written(values, tmp_path, monkeypatch):
+    monkeypatch.setattr(atomic, "_create_unnamed", lambda folder, mode: None)
     values.chmod(0o600)
     with new_file(tmp_path / "out", like=values.stat()) as file:
         file.write(b"secret")
@@ -79,11 +89,19 @@ def test_the_owner_of_a_replaced_file_stays(values, tmp_path):
     assert (out.stat().st_uid, out.stat().st_gid) == (12345, 54321)
 
 
+# Encodes a long file, on a system that cannot create files without names.
+_ENCODE_NAMED = """
+from narrowcast._files import atomic
+from narrowcast.files import encode_file
+atomic._create_unnamed = lambda folder, mode: None
+encode_file("long", "out", dtype="bfloat16")
+"""
+
+
 def test_the_partial_file_of_a_killed_run_is_removed_by_the_next(values, tmp_path):
     with (tmp_path / "long").open("wb") as file:
         file.truncate(8 << 30)  # a hole: nothing on the disk
-    command = [sys.executable, "-m", "narrowcast", "encode", "long", "out", "--dtype", "bfloat16"]
-    process = subprocess.Popen(command, cwd=tmp_path)
+    process = subprocess.Popen([sys.executable, "-c", _ENCODE_NAMED], cwd=tmp_path)
     deadline = time.monotonic() + 30
     while not list(tmp_path.glob(".out.*")) and time.monotonic() < deadline:
         time.sleep(0.01)
