@@ -14,16 +14,47 @@ struct Placement {
   int base;
 };
 
-// The encoder's rule in docs/format/rows.md. in_lanes: the number of values in lanes, a multiple of 32, not 0.
+// The exponents of every step-th value.
+template <const ValueType& type, size_t step>
+NARROWCAST_INLINE void sample_evenly(const uint8_t* values, uint16_t* __restrict sample) {
+  for (size_t i = 0; i < max_row_samples; ++i) sample[i] = exponent_at<type>(values, i * step);
+}
+
+// The exponents of the values that the encoder looks at. Returns their number.
+template <const ValueType& type>
+NARROWCAST_INLINE size_t take_samples(const uint8_t* values, size_t in_lanes, uint16_t* __restrict sample) {
+  if (in_lanes <= max_row_samples) {
+    for (size_t i = 0; i < in_lanes; ++i) sample[i] = exponent_at<type>(values, i);
+    return in_lanes;
+  }
+  // Constant steps are vectorized.
+  switch (in_lanes) {
+    case 2 * max_row_samples: sample_evenly<type, 2>(values, sample); break;
+    case 4 * max_row_samples: sample_evenly<type, 4>(values, sample); break;
+    case 8 * max_row_samples: sample_evenly<type, 8>(values, sample); break;
+    default:
+      for (size_t i = 0; i < max_row_samples; ++i)
+        sample[i] = exponent_at<type>(values, i * in_lanes / max_row_samples);
+  }
+  return max_row_samples;
+}
+
+// Stores vectors: compilers make a slow instruction of memset().
+template <typename Array>
+NARROWCAST_INLINE void clear(Array& array) {
+  typedef uint64_t Vector __attribute__((vector_size(16), may_alias));
+  static_assert(sizeof array % sizeof(Vector) == 0);
+  Vector* const vectors = reinterpret_cast<Vector*>(&array);
+#pragma GCC unroll 64
+  for (size_t i = 0; i < sizeof array / sizeof(Vector); ++i) vectors[i] = Vector{};
+}
+
+// The encoder's rule in docs/format/rows.md. in_lanes: the number of values in lanes, a multiple of 32, not 0. All
+// numbers fit 16 bits, so that a vector has many of them.
 template <const ValueType& type>
 NARROWCAST_INLINE Placement place_window(const WindowLayout& layout, const uint8_t* values, size_t in_lanes) {
-  const size_t count = std::min(in_lanes, max_row_samples);
   alignas(64) uint16_t sample[max_row_samples];
-  if (count == in_lanes) {
-    for (size_t i = 0; i < count; ++i) sample[i] = exponent_at<type>(values, i);
-  } else {
-    for (size_t i = 0; i < max_row_samples; ++i) sample[i] = exponent_at<type>(values, i * in_lanes / max_row_samples);
-  }
+  const size_t count = take_samples<type>(values, in_lanes, sample);
 
   const size_t columns = count / sample_quarters;
   uint16_t anchor = 0;
@@ -35,51 +66,60 @@ NARROWCAST_INLINE Placement place_window(const WindowLayout& layout, const uint8
   }
   const auto lowest = static_cast<uint16_t>(std::max(anchor - bins_below_anchor, 0));
 
-  uint32_t zeros = 0;
-  for (size_t i = 0; i < count; ++i) zeros += sample[i] == 0 ? 1 : 0;
+  uint16_t zeros = 0;
+  for (size_t i = 0; i < count; ++i) zeros = static_cast<uint16_t>(zeros + (sample[i] == 0 ? 1 : 0));
   // Exponents outside the bins are counted in an extra bin, which is never read.
   for (size_t i = 0; i < count; ++i) sample[i] = std::min<uint16_t>(static_cast<uint16_t>(sample[i] - lowest), bins);
   // Several histograms, so that increments of the same bin do not wait for each other.
-  uint32_t histogram[4][bins + 1] = {};
-  for (size_t i = 0; i < count; i += 4)
-    for (size_t part = 0; part < 4; ++part) ++histogram[part][sample[i + part]];
+  constexpr size_t parts = 4;
+  alignas(64) uint32_t histogram[parts][2 * bins];
+  clear(histogram);
+  for (size_t i = 0; i < count; i += parts)
+    for (size_t part = 0; part < parts; ++part) ++histogram[part][sample[i + part]];
 
   // below[lead + b]: samples in the bins before b. Windows may extend past the last bin.
   constexpr int lead = below_tokens, reach = 31 + above_tokens;
-  int below[lead + bins + reach + 1];
-  for (int i = 0; i < lead; ++i) below[i] = 0;
+  alignas(64) int16_t below[lead + bins + reach + 1];
+  for (int i = 0; i <= lead; ++i) below[i] = 0;
+  uint32_t in_bin[bins];
+  for (int bin = 0; bin < bins; ++bin)
+    in_bin[bin] = histogram[0][bin] + histogram[1][bin] + histogram[2][bin] + histogram[3][bin];
   uint32_t total = 0;
-  for (int bin = 0; bin < bins; ++bin) {
-    below[lead + bin] = static_cast<int>(total);
-    for (const auto& part : histogram) total += part[bin];
-  }
-  for (int bin = bins; bin <= bins + reach; ++bin) below[lead + bin] = static_cast<int>(total);
+  for (int bin = 0; bin < bins; ++bin) below[lead + bin + 1] = static_cast<int16_t>(total += in_bin[bin]);
+  for (int bin = bins + 1; bin <= bins + reach; ++bin) below[lead + bin] = below[lead + bins];
 
   // Constant terms are left out of the costs.
-  const int far_bits = 8 * layout.far_bytes();
-  int zero_cost[bins];
+  const auto far_bits = static_cast<int16_t>(8 * layout.far_bytes());
+  int16_t zero_cost[bins];
   for (int bin = 0; bin < bins; ++bin)
-    zero_cost[bin] = lowest == 0 && bin <= below_tokens ? 0 : far_bits * static_cast<int>(zeros);
-  Placement best{1, 0};
-  int best_cost = std::numeric_limits<int>::max();
-  for (int width = layout.max_width(); width >= 1; --width) {
+    zero_cost[bin] = static_cast<int16_t>(lowest == 0 && bin <= below_tokens ? 0 : far_bits * zeros);
+  constexpr int max_width = std::min(type.exponent_bits, 5);
+  // At least -256 x (4 + 16) and at most 256 x 5.
+  int16_t costs[max_width][bins];
+  int16_t least[bins];
+  for (int bin = 0; bin < bins; ++bin) least[bin] = std::numeric_limits<int16_t>::max();
+  for (int width = 1; width <= max_width; ++width) {
     const int span = (1 << width) - 1;
-    // The cost in the high part, the bin in the low part: among equals the first bin wins.
-    int best_key = std::numeric_limits<int>::max();
+    const auto codes = static_cast<int16_t>(width * static_cast<int>(count));
     for (int bin = 0; bin < bins; ++bin) {
-      const int covered = below[lead + bin + span] - below[lead + bin];
-      const int near = below[lead + bin + span + above_tokens] - below[lead + bin - below_tokens];
-      // At least -256 x (4 + 16), which the offset makes positive.
-      const int cost = 8192 - token_bits * covered - far_bits * near - zero_cost[bin];
-      best_key = std::min(best_key, cost * bins + bin);
-    }
-    const int cost = best_key / bins + width * static_cast<int>(count);
-    if (cost < best_cost) {
-      best_cost = cost;
-      best = {width, std::min(lowest + best_key % bins, (1 << type.exponent_bits) - (1 << width))};
+      const auto covered = static_cast<int16_t>(below[lead + bin + span] - below[lead + bin]);
+      const auto near =
+          static_cast<int16_t>(below[lead + bin + span + above_tokens] - below[lead + bin - below_tokens]);
+      const auto cost = static_cast<int16_t>(codes - token_bits * covered - far_bits * near - zero_cost[bin]);
+      costs[width - 1][bin] = cost;
+      least[bin] = std::min(least[bin], cost);
     }
   }
-  return best;
+  int16_t best = least[0];
+  for (int bin = 1; bin < bins; ++bin) best = std::min(best, least[bin]);
+  for (int width = max_width;; --width) {
+    int16_t first = bins;
+    for (int16_t bin = 0; bin < bins; ++bin) {
+      const int16_t here = costs[width - 1][bin] == best ? bin : int16_t{bins};
+      first = std::min(first, here);
+    }
+    if (first < bins) return {width, std::min(lowest + first, (1 << type.exponent_bits) - (1 << width))};
+  }
 }
 
 }  // namespace narrowcast::store::window

@@ -99,9 +99,9 @@ NARROWCAST_INLINE size_t encode_values(const WindowLayout& layout, const uint8_t
   }
   tokens.token[escapes] = 0;  // the other half of the last byte when the count is odd
   for (size_t i = 0; i < escapes; i += 2) *group++ = static_cast<uint8_t>(tokens.token[i] | tokens.token[i + 1] << 4);
-  for (size_t i = 0; i < far; ++i, group += layout.far_bytes())
-    std::memcpy(group, &tokens.far[i], static_cast<size_t>(layout.far_bytes()));
-  std::memset(group, 0, bytes - static_cast<size_t>(group - body));
+  for (size_t i = 0; i < far; ++i, group += sizeof(Exponent<type>))
+    std::memcpy(group, &tokens.far[i], sizeof(Exponent<type>));
+  while (group != body + bytes) *group++ = 0;
   *header = static_cast<uint32_t>(window.width) << row_width_shift |
             static_cast<uint32_t>(window.base) << row_base_shift | static_cast<uint32_t>(escapes) << row_escapes_shift;
   return bytes;
