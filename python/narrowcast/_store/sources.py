@@ -18,7 +18,7 @@ from ..files import TensorFile
 from ..types import DType, ValueType, value_type
 from .rows import bytes_of_rows, contiguous
 
-BLOCK_BYTES = 32 << 20  # of rows that are encoded at a time
+BLOCK_BYTES = 128 << 20  # of rows that are encoded at a time
 _SAMPLE_BYTES = 32 << 20
 _SAMPLE_ROWS = 512  # at least, if there are that many and they are not larger than _SAMPLE_BYTES
 _RUNS = 64  # places of the table from which a sample is taken

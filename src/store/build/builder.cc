@@ -12,8 +12,10 @@ namespace narrowcast::store {
 namespace {
 
 constexpr const char* function = "ncast_store_builder";
-constexpr uint64_t piece_rows_bytes = 8u << 20;  // raw bytes that are encoded before they are written
-constexpr uint64_t task_bytes = 64u << 10;       // raw bytes that a thread encodes at a time
+// Raw bytes of a piece: rows that are encoded while those before are written.
+constexpr uint64_t piece_bytes_per_thread = 4u << 20, least_piece_bytes = 8u << 20, most_piece_bytes = 64u << 20;
+constexpr uint64_t task_bytes = 64u << 10;   // raw bytes that a thread encodes at a time
+constexpr uint64_t segments_at_a_time = 16;  // that a thread writes
 constexpr uint64_t frames_at_a_time = 64;
 constexpr uint64_t most_default_rows = 4096;  // of the first block, to which the codec is fitted without a sample
 
@@ -67,7 +69,7 @@ ncast_status Builder::add(const RowBlock& rows) {
     if (ncast_status status = begin(first)) return status;
   }
   if (plan_.header.layout == file::blocks_layout) return failed(add_values(rows, false));
-  const uint64_t piece = std::max<uint64_t>(1, piece_rows_bytes / row_bytes());
+  const uint64_t piece = piece_rows();
   for (uint64_t at = 0; at < rows.count; at += piece) {
     const RowBlock part{rows.rows + at * rows.stride, rows.stride, std::min(piece, rows.count - at)};
     const bool packed = plan_.header.layout == file::packed_layout;
@@ -75,6 +77,33 @@ ncast_status Builder::add(const RowBlock& rows) {
     rows_ += part.count;
   }
   return NCAST_OK;
+}
+
+uint64_t Builder::piece_rows() const {
+  const uint64_t bytes =
+      std::clamp(threads::count_of(options_.threads) * piece_bytes_per_thread, least_piece_bytes, most_piece_bytes);
+  return std::max<uint64_t>(1, bytes / row_bytes());
+}
+
+template <typename Encode>
+ncast_status Builder::encode_and_write(uint64_t tasks, Encode encode) {
+  const file::DataRun& run = waiting_piece_.run;
+  const uint64_t parts = (run.segments + segments_at_a_time - 1) / segments_at_a_time;
+  threads::FirstError error;
+  threads::for_each(parts + tasks, threads::count_of(options_.threads), [&](uint64_t task) {
+    if (task >= parts) return encode(task - parts);
+    const uint64_t first = task * segments_at_a_time;
+    error.note(task, writer_.write_data(run, first, std::min(segments_at_a_time, run.segments - first)));
+  });
+  if (error.status() != NCAST_OK) return fail(error.status(), "%s", error.message().c_str());
+  waiting_piece_.run = {};
+  return NCAST_OK;
+}
+
+// `bytes` bytes of encoded_ are complete.
+void Builder::end_piece(uint64_t bytes) {
+  encoded_.run = writer_.take_data(encoded_.bytes.get() + file::segment_bytes, bytes);
+  std::swap(encoded_, waiting_piece_);
 }
 
 ncast_status Builder::add_slots(const RowBlock& rows) {
@@ -86,25 +115,30 @@ ncast_status Builder::add_slots(const RowBlock& rows) {
     uint64_t row;  // of the block
     std::vector<uint8_t> payload;
   };
-  const auto tasks = static_cast<size_t>((rows.count + task_rows - 1) / task_rows);
+  const uint64_t tasks = (rows.count + task_rows - 1) / task_rows;
   std::vector<std::vector<Overflow>> overflows(tasks);
-  std::vector<uint8_t> slots(rows.count * stride);
-  threads::for_each(tasks, threads::count_of(options_.threads), [&](size_t task) {
+  if (!encoded_.bytes)
+    encoded_.bytes = std::make_unique_for_overwrite<uint8_t[]>(file::segment_bytes + piece_rows() * stride);
+  uint8_t* const slots = encoded_.bytes.get() + file::segment_bytes;
+  const ncast_status written = encode_and_write(tasks, [&](uint64_t task) {
     std::vector<uint8_t> payload(uncoded ? 0 : model.bound());
     for (uint64_t i = task * task_rows; i < std::min(rows.count, (task + 1) * task_rows); ++i) {
       const uint8_t* const row = rows.rows + i * rows.stride;
-      uint8_t* const slot = slots.data() + i * stride;
+      uint8_t* const slot = slots + i * stride;
       if (uncoded) {
         std::memcpy(slot, row, bytes);
         continue;
       }
-      const size_t length = model.encode(row, payload.data());
-      if (length <= stride)
-        std::memcpy(slot, payload.data(), length);
-      else
+      size_t length = model.encode(row, payload.data());
+      if (length > stride) {
         overflows[task].push_back({i, {payload.begin(), payload.begin() + static_cast<std::ptrdiff_t>(length)}});
+        length = 0;
+      }
+      std::memcpy(slot, payload.data(), length);
+      std::memset(slot + length, 0, stride - length);
     }
   });
+  if (written != NCAST_OK) return written;
   for (const std::vector<Overflow>& of_task : overflows) {
     for (const Overflow& overflow : of_task) {
       uint64_t entry;
@@ -112,20 +146,22 @@ ncast_status Builder::add_slots(const RowBlock& rows) {
               writer_.append_entry(rows_ + overflow.row, overflow.payload.data(), overflow.payload.size(), &entry))
         return status;
       const uint32_t word = redirect_to(entry);
-      std::memcpy(slots.data() + overflow.row * stride, &word, sizeof word);
+      std::memcpy(slots + overflow.row * stride, &word, sizeof word);
     }
   }
-  return writer_.append_data(slots.data(), slots.size());
+  end_piece(rows.count * stride);
+  return NCAST_OK;
 }
 
 ncast_status Builder::add_payloads(const RowBlock& rows) {
   const uint64_t unit = plan_.header.unit;
   const RowModel& model = *plan_.model;
   const uint64_t task_rows = std::max<uint64_t>(1, task_bytes / row_bytes());
-  const auto tasks = static_cast<size_t>((rows.count + task_rows - 1) / task_rows);
+  const uint64_t tasks = (rows.count + task_rows - 1) / task_rows;
+  const uint64_t longest = file::aligned(model.bound(), unit);
   std::vector<std::vector<uint8_t>> payloads(tasks);
   std::vector<uint32_t> units(rows.count);
-  threads::for_each(tasks, threads::count_of(options_.threads), [&](size_t task) {
+  const ncast_status written = encode_and_write(tasks, [&](uint64_t task) {
     std::vector<uint8_t>& own = payloads[task];
     std::vector<uint8_t> payload(model.bound());
     for (uint64_t i = task * task_rows; i < std::min(rows.count, (task + 1) * task_rows); ++i) {
@@ -135,6 +171,7 @@ ncast_status Builder::add_payloads(const RowBlock& rows) {
       units[i] = static_cast<uint32_t>(file::aligned(length, unit) / unit);
     }
   });
+  if (written != NCAST_OK) return written;
   for (uint32_t& end : units) {
     units_ += end;
     if (units_ > UINT32_MAX) {
@@ -144,9 +181,14 @@ ncast_status Builder::add_payloads(const RowBlock& rows) {
     }
     end = static_cast<uint32_t>(units_);
   }
+  if (!encoded_.bytes)
+    encoded_.bytes = std::make_unique_for_overwrite<uint8_t[]>(file::segment_bytes + piece_rows() * longest);
+  uint64_t at = file::segment_bytes;
   for (const std::vector<uint8_t>& own : payloads) {
-    if (ncast_status status = writer_.append_data(own.data(), own.size())) return status;
+    std::memcpy(encoded_.bytes.get() + at, own.data(), own.size());
+    at += own.size();
   }
+  end_piece(at - file::segment_bytes);
   return writer_.append_offsets(units.data(), units.size() * sizeof units[0]);
 }
 
@@ -208,6 +250,7 @@ ncast_status Builder::finish(std::string* report) {
   if (plan_.header.layout == file::blocks_layout) {
     if (ncast_status status = failed(add_values({nullptr, row_bytes(), 0}, true))) return status;
   }
+  if (ncast_status status = failed(encode_and_write(0, [](uint64_t) {}))) return status;
   const uint64_t data_bytes = writer_.data_bytes();
   if (ncast_status status = failed(writer_.finish(rows_))) return status;
   finished_ = true;

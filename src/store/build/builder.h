@@ -54,9 +54,20 @@ class Builder {
   uint64_t row_bytes() const;
 
  private:
+  // Bytes of encoded rows, of which the writer takes full segments.
+  struct Piece {
+    std::unique_ptr<uint8_t[]> bytes;
+    file::DataRun run;
+  };
+
   ncast_status begin(const RowBlock& sample);
   ncast_status add_slots(const RowBlock& rows);
   ncast_status add_payloads(const RowBlock& rows);
+  uint64_t piece_rows() const;
+  // Calls encode(task) for all tasks on several threads, while others write the piece before.
+  template <typename Encode>
+  ncast_status encode_and_write(uint64_t tasks, Encode encode);
+  void end_piece(uint64_t bytes);
   ncast_status add_values(const RowBlock& rows, bool last);
   ncast_status failed(ncast_status status);
 
@@ -65,9 +76,10 @@ class Builder {
   TablePlan plan_;
   bool begun_ = false, finished_ = false, failed_ = false;
   uint64_t rows_ = 0;
-  uint64_t units_ = 0;            // layout packed: the end of the last payload
-  std::vector<uint8_t> waiting_;  // layout blocks: values that do not fill a frame yet
-  uint64_t frames_end_ = 0;       // layout blocks: bytes of the frames
+  Piece encoded_, waiting_piece_;  // being encoded; being written
+  uint64_t units_ = 0;             // layout packed: the end of the last payload
+  std::vector<uint8_t> waiting_;   // layout blocks: values that do not fill a frame yet
+  uint64_t frames_end_ = 0;        // layout blocks: bytes of the frames
 };
 
 }  // namespace narrowcast::store

@@ -165,6 +165,27 @@ ncast_status Writer::begin(const Header& header, const std::vector<uint8_t>& mod
 
 ncast_status Writer::append_data(const uint8_t* bytes, uint64_t count) { return append_segmented(bytes, count); }
 
+DataRun Writer::take_data(uint8_t* bytes, uint64_t count) {
+  Section& section = header_.sections[data];
+  const uint64_t left_over = segment_.size();
+  uint8_t* const begin = bytes - left_over;
+  if (left_over != 0) std::memcpy(begin, segment_.data(), left_over);
+  const DataRun run{begin, (left_over + count) / segment_bytes, (section.bytes - left_over) / segment_bytes};
+  segment_.assign(begin + run.segments * segment_bytes, bytes + count);
+  segment_is_written_ = segment_.empty();
+  section.bytes += count;
+  position_ = section.offset + section.bytes;
+  checksums_.resize(run.number + run.segments);
+  return run;
+}
+
+ncast_status Writer::write_data(const DataRun& run, uint64_t first_segment, uint64_t segments) {
+  const uint8_t* const bytes = run.bytes + first_segment * segment_bytes;
+  const uint64_t number = run.number + first_segment;
+  for (uint64_t i = 0; i < segments; ++i) checksums_[number + i] = checksum(bytes + i * segment_bytes, segment_bytes);
+  return write_at(file_, bytes, segments * segment_bytes, header_.sections[data].offset + number * segment_bytes);
+}
+
 ncast_status Writer::append_entry(uint64_t row, const uint8_t* bytes, uint64_t count, uint64_t* entry) {
   if (header_.entries == max_entries) return fail(NCAST_UNSUPPORTED, "the table needs too many overflow entries");
   *entry = header_.entries++;
@@ -177,6 +198,10 @@ ncast_status Writer::append_entry(uint64_t row, const uint8_t* bytes, uint64_t c
 ncast_status Writer::finish(uint64_t rows) {
   header_.rows = rows;
   header_.capacity = std::max(header_.capacity, rows);
+  if (!segment_is_written_) {
+    if (ncast_status status = write_at(file_, segment_.data(), segment_.size(), position_ - segment_.size()))
+      return status;
+  }
   if (ncast_status status = write_spill(offsets, offsets_)) return status;
   if (ncast_status status = write_spill(entries, entries_)) return status;
   if (ncast_status status = write_spill(entry_rows, entry_rows_)) return status;

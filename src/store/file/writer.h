@@ -34,6 +34,13 @@ class Spill {
   std::vector<uint8_t> memory_;
 };
 
+// Full segments of the section `data` that have to be written.
+struct DataRun {
+  const uint8_t* bytes = nullptr;
+  uint64_t segments = 0;
+  uint64_t number = 0;  // of the first segment in the section
+};
+
 // A file is written in the order begin, any number of the appends, finish. After an error the file is not valid.
 class Writer {
  public:
@@ -44,6 +51,11 @@ class Writer {
   ncast_status begin(const Header& header, const std::vector<uint8_t>& model, const std::string& metadata);
   // More bytes of the section `data`.
   ncast_status append_data(const uint8_t* bytes, uint64_t count);
+  // The same for threads. take_data() takes the next bytes, with segment_bytes of writable space in front of them for
+  // those that the last call left over because they did not fill a segment. It returns the segments that are full now.
+  // write_data() writes a part of them, on any thread, before finish(). The bytes are used until then.
+  DataRun take_data(uint8_t* bytes, uint64_t count);
+  ncast_status write_data(const DataRun& run, uint64_t first_segment, uint64_t segments);
   // More bytes of the section `offsets`.
   ncast_status append_offsets(const void* bytes, uint64_t count) { return offsets_.append(file_, bytes, count); }
   // An overflow entry: bytes are padded with zeros to the stride. Returns its number in *entry.
@@ -68,7 +80,8 @@ class Writer {
   Header header_ = {};
   uint64_t position_ = 0;  // of the next byte
   uint32_t section_ = 0;
-  std::vector<uint8_t> segment_;  // bytes of the last segment, until it is complete
+  std::vector<uint8_t> segment_;    // bytes of the last segment, until it is complete
+  bool segment_is_written_ = true;  // false: by take_data()
   std::vector<uint64_t> checksums_;
   Spill offsets_, entries_, entry_rows_;
 };
