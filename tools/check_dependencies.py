@@ -27,7 +27,7 @@ ALLOWED: dict[str, set[str]] = {
     "bootstrap": {"status"},
     "plan": {"codec", "operation", "status"},
     "channel": {"bootstrap", "device", "status"},
-    "store/rows": {"codec", "status"},
+    "store/rows": {"codec", "status", "threads"},
     "store/cuda": {"codec", "device", "status", "store/file", "store/rows", "store/table", "threads"},
     "store/file": {"status"},
     "store/table": {"bootstrap", "codec", "status", "store/file", "store/rows", "threads"},

@@ -72,6 +72,7 @@ ncast_status plan_table(const BuildOptions& options, const RowBlock& sample, Tab
   FitOptions fit_options;
   fit_options.whole_source = true;
   fit_options.table_rows = options.rows;
+  fit_options.threads = options.threads;
   if (options.layout == NCAST_STORE_STRIDE) fit_options.layout = FitOptions::Layout::stride;
   if (options.layout == NCAST_STORE_PACKED) fit_options.layout = FitOptions::Layout::packed;
   std::string problem;

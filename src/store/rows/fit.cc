@@ -10,6 +10,7 @@
 #include "store/rows/fit_invariant.h"
 #include "store/rows/fit_trim.h"
 #include "store/rows/sample.h"
+#include "threads/parallel.h"
 
 namespace narrowcast::store {
 namespace {
@@ -174,20 +175,22 @@ std::optional<RowFit> fit_rows(const RowShape& shape, RowSource& source, uint64_
   const uint64_t table_rows = options.whole_source ? options.table_rows : rows;
   const double seen =
       table_rows == 0 ? 0 : std::min(1.0, static_cast<double>(sample.count) / static_cast<double>(table_rows));
-  std::vector<Candidate> fitted;
-  fitted.reserve(wanted.size());
-  for (const RowCodec& one : wanted) {
+  std::vector<std::unique_ptr<Candidate>> found(wanted.size());
+  threads::for_each(wanted.size(), threads::count_of(options.threads), [&](size_t i) {
     const auto fit_to = [&](const Sample& some) {
-      return RowModel(std::make_shared<const Model>(fit_model(shape, one, some)));
+      return RowModel(std::make_shared<const Model>(fit_model(shape, wanted[i], some)));
     };
     if (!halved) {
-      fitted.push_back(evaluate(sample, fit_to(sample), options.layout));
-      continue;
+      found[i] = std::make_unique<Candidate>(evaluate(sample, fit_to(sample), options.layout));
+      return;
     }
     const RowModel model = fit_to(halves[0]);
-    fitted.push_back(
+    found[i] = std::make_unique<Candidate>(
         predict(evaluate(halves[0], model, options.layout), evaluate(halves[1], model, options.layout), seen));
-  }
+  });
+  std::vector<Candidate> fitted;
+  fitted.reserve(found.size());
+  for (const std::unique_ptr<Candidate>& one : found) fitted.push_back(std::move(*one));
   double least = fitted.front().score;
   for (const Candidate& candidate : fitted) least = std::min(least, candidate.score);
   const auto chosen = std::find_if(fitted.begin(), fitted.end(),

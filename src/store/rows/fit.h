@@ -27,6 +27,7 @@ struct FitOptions {
   bool whole_source = false;
   // Rows of the table, of which the source is a sample; 0: unknown, taken to be many.
   uint64_t table_rows = 0;
+  int threads = 1;  // that fit candidates at the same time; 0: as many as CPUs that this thread may use
 };
 
 struct RowFit {

@@ -119,7 +119,7 @@ def test_features_of_text_shrink_and_keep_their_bits(kind, most):
 def test_the_number_of_threads_does_not_change_the_file(tmp_path):
     rows = np.random.default_rng(1).standard_normal((20_000, 60), np.float32) * 0.02
     rows[::50] = np.random.default_rng(2).integers(0, 1 << 32, (400, 60), np.uint32).view(np.float32)
-    for layout in ("stride", "packed"):
+    for codec, layout in (("auto", "stride"), ("window", "packed")):
         for threads in (1, 5):
-            store.build(rows, "window", layout, tmp_path / f"{layout}{threads}", threads=threads, host=None)
+            store.build(rows, codec, layout, tmp_path / f"{layout}{threads}", threads=threads, host=None)
         assert (tmp_path / f"{layout}1").read_bytes() == (tmp_path / f"{layout}5").read_bytes()
