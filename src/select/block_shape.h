@@ -1,12 +1,10 @@
 // Constants and formulas of calls by blocks: warps and registers of the kernels, rings and slots of a piece, CTAs of a
-// call. Kernels and host code share them.
+// call. Kernels, also those compiled by NVRTC, and host code share them.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
-#include "codec/codec.h"
 #include "narrowcast/types.h"
 
 namespace narrowcast::select {
@@ -42,24 +40,15 @@ constexpr bool registers_suffice(uint32_t warps, uint32_t registers) {
 }
 static_assert(registers_suffice(move_warps(4096).all(), most_move_registers(4096)));
 static_assert(registers_suffice(move_warps(8192).all(), most_move_registers(8192)));
-// The maximum number of CTAs on a GPU with this many SMs. The CTAs of two communicators must be resident together:
-// ranks may start the calls of the two in different orders.
-constexpr uint32_t ctas_that_fit(uint32_t sms) { return std::clamp<uint32_t>(sms / 2, 1, most_block_ctas); }
 // Above this size the local part of a collective is copied by CTAs of its own: a warp copies at half speed on an SM
 // that also writes to peers. Eight SMs of an H200 copy as fast as the links carry raw values, and twelve as fast as
-// they carry encoded ones. The remaining CTAs move as much as all of them did.
+// they carry encoded ones (own_copy_ctas()). The remaining CTAs move as much as all of them did.
 inline constexpr uint64_t most_bytes_of_copiers = uint64_t{16} << 20;
-constexpr uint32_t own_copy_ctas(ncast_codec codec) { return codec == NCAST_CODEC_RAW ? 8 : 12; }
 // The rings of a channel. The warps of a broadcast that relay values need two sets; the warps of a reduction need one.
 constexpr uint32_t rings_of_ctas(uint32_t ctas) { return ctas * 16; }
 
 // The maximum through host memory. Every waiting warp polls flags over the host link, and few warps saturate it.
 inline constexpr uint32_t most_ctas_over_host = 16;
-
-// Bytes of the values in a block of this type under this codec.
-inline uint32_t block_bytes(ncast_dtype dtype, ncast_codec codec) {
-  return codec::block_type(dtype, codec::effective_codec(dtype, codec)).block_bytes;
-}
 
 // How many rings share a piece, if `warps` warps can serve it. Both ends compute the same number.
 constexpr uint32_t rings_of(uint64_t bytes, uint32_t block_bytes, uint32_t warps) {

@@ -1,14 +1,26 @@
 // How a call by blocks is divided into pieces, rings, CTAs and warps. Launches use the result, explanations print it.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <string_view>
 
+#include "codec/codec.h"
 #include "select/block_shape.h"
 #include "select/call_shape.h"
 
 namespace narrowcast::select {
+
+// Bytes of the values in a block of this type under this codec.
+inline uint32_t block_bytes(ncast_dtype dtype, ncast_codec codec) {
+  return codec::block_type(dtype, codec::effective_codec(dtype, codec)).block_bytes;
+}
+// The maximum number of CTAs on a GPU with this many SMs. The CTAs of two communicators must be resident together:
+// ranks may start the calls of the two in different orders.
+constexpr uint32_t ctas_that_fit(uint32_t sms) { return std::clamp<uint32_t>(sms / 2, 1, most_block_ctas); }
+// The CTAs that copy a local part of more than most_bytes_of_copiers.
+constexpr uint32_t own_copy_ctas(ncast_codec codec) { return codec == NCAST_CODEC_RAW ? 8 : 12; }
 
 // The same on all ranks, except `ctas`: ranks with less to do use fewer. The cost model was measured with these shapes.
 struct BlockShape {

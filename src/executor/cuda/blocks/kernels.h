@@ -9,10 +9,6 @@
 
 namespace narrowcast::executor::cuda {
 
-__host__ __device__ inline bool is_aligned(const LocalCopy& copy) {
-  return (reinterpret_cast<uintptr_t>(copy.from) | reinterpret_cast<uintptr_t>(copy.to)) % 16 == 0;
-}
-
 // Runs concurrently with the kernel of the call. ctas: the CTAs to use; 0 selects the copy engine.
 cudaError_t launch_local_copy(const LocalCopy& copy, uint32_t ctas, cudaStream_t stream);
 // ctas: enough for every piece. Returns cudaErrorInvalidDeviceFunction if there is no kernel for call.codec and dtype.

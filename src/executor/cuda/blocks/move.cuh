@@ -3,7 +3,7 @@
 // instead.
 #pragma once
 
-#include "device/early_launch.cuh"
+#include "device/ptx/stream_order.cuh"
 #include "executor/cuda/blocks/roles.cuh"
 
 namespace narrowcast::executor::cuda {

@@ -1,7 +1,7 @@
 // Kernels that reduce blocks. One warp of each CTA raises flags; every other warp sends, reduces and receives.
 #pragma once
 
-#include "device/early_launch.cuh"
+#include "device/ptx/stream_order.cuh"
 #include "executor/cuda/blocks/reducing_warp.cuh"
 
 namespace narrowcast::executor::cuda {
@@ -33,8 +33,9 @@ __device__ __noinline__ void check_and_raise_flags(const BlockCall& call, Signal
   check.finish(call.peers, [] { return false; });
 }
 
-template <typename Codec>
-__global__ void __launch_bounds__(warps_of<Codec> * 32, 1) reduce_pieces(const __grid_constant__ BlockCall call) {
+// All warps of a CTA call this. Op: see ReducingWarp.
+template <typename Codec, ncast_redop Op = any_reduction>
+__device__ __forceinline__ void reduce_pieces_by_cta(const BlockCall& call) {
   using Memory = ReduceMemory<Codec>;
   constexpr uint32_t signal_warp = signal_warp_of(warps_of<Codec>);
   extern __shared__ char shared_memory[];
@@ -55,11 +56,16 @@ __global__ void __launch_bounds__(warps_of<Codec> * 32, 1) reduce_pieces(const _
   if (ring < call.turns.rings) {
     const uint32_t stopped =
         channel::stop_word(call.peers);  // loaded concurrently with the counters of the ring's ends
-    ReducingWarp<Codec> reducing(call, memory.warps[warp], memory.states[warp], memory.signals.queues[warp], ring,
-                                 thread);
+    ReducingWarp<Codec, Op> reducing(call, memory.warps[warp], memory.states[warp], memory.signals.queues[warp], ring,
+                                     thread);
     if (!channel::is_stopped(stopped)) reducing.run();
   }
   memory.signals.close_one(thread);
+}
+
+template <typename Codec>
+__global__ void __launch_bounds__(warps_of<Codec> * 32, 1) reduce_pieces(const __grid_constant__ BlockCall call) {
+  reduce_pieces_by_cta<Codec>(call);
 }
 
 }  // namespace narrowcast::executor::cuda

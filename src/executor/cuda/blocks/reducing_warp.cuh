@@ -16,6 +16,8 @@ struct ReducingState {
   uint32_t wire_vectors;  // vectors of 16 bytes put into slots
 };
 
+inline constexpr auto any_reduction = static_cast<ncast_redop>(7);
+
 // In each turn the warp sends the blocks of its ring that other ranks reduce, reduces its own block, sends the result,
 // and receives the results of the others. Transfers overlap with work: blocks are sent one turn before they are
 // reduced, and results are received one turn later. A ring therefore carries the block of a turn and then the result of
@@ -23,7 +25,8 @@ struct ReducingState {
 // (tests/executor/cuda/block_pieces_test.cc simulates this).
 //
 // The whole warp calls every function. False: the communicator was stopped before, or by a failure reported here.
-template <typename Codec>
+// Op: the reduction if it is known when the kernel is compiled; otherwise that of the call.
+template <typename Codec, ncast_redop Op = any_reduction>
 class ReducingWarp {
  public:
   __device__ ReducingWarp(const BlockCall& call, WarpMemory<Codec>& memory, ReducingState& state, SignalQueue& signals,
@@ -73,6 +76,7 @@ class ReducingWarp {
     return true;
   }
 
+  __device__ ncast_redop op() const { return Op == any_reduction ? call_.op : Op; }
   __device__ uint32_t turn() const { return state_.turn; }
   __device__ void next_turn() {
     __syncwarp();
@@ -218,7 +222,7 @@ class ReducingWarp {
       if (position == 0) {
         sums.set(term, thread_);
       } else {
-        sums.reduce(call_.op, term, thread_);
+        sums.reduce(op(), term, thread_);
       }
       __syncwarp();  // all lanes have read it
       if (source == rank) continue;
@@ -232,7 +236,7 @@ class ReducingWarp {
     swap();
     prefetch(after());
 
-    sums.finish(call_.op, ranks, current_buffer(), thread_);
+    sums.finish(op(), ranks, current_buffer(), thread_);
     __syncwarp();
     if constexpr (Codec::is_exact) {
       store_reduced(raw_bytes);

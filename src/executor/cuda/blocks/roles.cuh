@@ -2,7 +2,6 @@
 #pragma once
 
 #include "channel/memory/direct_write.cuh"
-#include "executor/cuda/blocks/kernels.h"
 #include "executor/cuda/blocks/warp.cuh"
 
 namespace narrowcast::executor::cuda {
@@ -262,6 +261,10 @@ __device__ void receive_blocks(const BlockCall& call, WarpMemory<Codec>& memory,
   End end = assigned_end(call.recv, call.relayed, call.peers, true, number, warps, thread);
   end.ring += call.first_forward_ring;
   receive_payloads<Codec>(call, memory, end, thread, [](const char*, const Arriving&) { return true; });
+}
+
+__host__ __device__ inline bool is_aligned(const LocalCopy& copy) {
+  return (reinterpret_cast<uintptr_t>(copy.from) | reinterpret_cast<uintptr_t>(copy.to)) % 16 == 0;
 }
 
 // The role of warp `number` of `warps` that copy the local part.

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "codec/codec.h"
-#include "select/block_shape.h"
+#include "select/block_split.h"
 #include "status/error.h"
 
 namespace narrowcast::executor::cuda::generated {
