@@ -6,7 +6,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from typing import Any
 
 from plan_ranks import Ranks
@@ -29,9 +29,9 @@ DTYPES = (
 )
 
 
-def kinds(ranks: int) -> list[tuple[str, str, str, str]]:
+def kinds(ranks: int, plans: Container[str] = PLANS) -> list[tuple[str, str, str, str]]:
     """Plan, codec, dtype and reduction of each kind of call that is tested."""
-    return list(dict.fromkeys(_kinds(ranks)))
+    return [kind for kind in dict.fromkeys(_kinds(ranks)) if kind[0] in plans]
 
 
 def _kinds(ranks: int) -> Iterator[tuple[str, str, str, str]]:
@@ -169,10 +169,10 @@ def difference(rank: int, result: Any, wanted: Any, size: int) -> str:
     )
 
 
-def test_some(ranks: int, skipped: int) -> None:
+def test_some(ranks: int, tested: list[tuple[str, str, str, str]]) -> None:
     """Prints a line of JSON for each kind of plan. Ends after an exception, which may have damaged the context."""
     tests = Tests(ranks)
-    for settings in kinds(ranks)[skipped:]:
+    for settings in tested:
         failures, checked, case = [], 0, " ".join(settings)
         begin = time.monotonic()
         try:

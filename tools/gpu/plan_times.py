@@ -6,6 +6,7 @@ import itertools
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from plan_ranks import Ranks
@@ -13,18 +14,28 @@ from sample_plans import PLANS
 
 KIB, MIB = 1 << 10, 1 << 20
 SIZES = (KIB, 4 * KIB, 16 * KIB, 64 * KIB, 256 * KIB, MIB, 4 * MIB, 16 * MIB, 64 * MIB)
-CALLS, REPLAYS, TURNS = 20, 3, 3
+CALLS, REPLAYS, TURNS = 20, 4, 8
 MEASURED = ("two_shot", "one_shot", "all_gather")
+CODECS = ("raw", "window")
 
 
-def measure(ranks: int) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Cells:
+    """Which plans are measured, with which codecs and sizes in bytes."""
+
+    plans: tuple[str, ...] = MEASURED
+    codecs: tuple[str, ...] = CODECS
+    sizes: tuple[int, ...] = SIZES
+
+
+def measure(ranks: int, cells: Cells) -> dict[str, Any]:
     from narrowcast._bench import samples
     from narrowcast._native.cuda_driver import DeviceBuffer, Event
 
     found: dict[str, dict[str, dict[str, float]]] = {}
     group = Ranks(ranks)
     values = samples.sample("weights", "bfloat16").view("uint8")
-    most = SIZES[-1]
+    most = max(cells.sizes)
     sent = [DeviceBuffer(most).write_tiled(values) for _ in range(ranks)]
     received = [DeviceBuffer(most) for _ in range(ranks)]
 
@@ -65,13 +76,13 @@ def measure(ranks: int) -> dict[str, Any]:
 
         return call
 
-    for name, codec in itertools.product(MEASURED, ("raw", "window")):
+    for name, codec in itertools.product(cells.plans, cells.codecs):
         operation = PLANS[name][0]
         begin = time.monotonic()
         plans = group.load(name, codec, "bfloat16", "sum")
         loading = time.monotonic() - begin
         row = found.setdefault(f"{name} {codec}", {"load": {"milliseconds": round(loading * 1e3, 1)}})
-        for whole in SIZES:
+        for whole in cells.sizes:
             if name == "one_shot" and whole > MIB:
                 continue
             builtin = call_of(operation, codec, whole, None)

@@ -1,10 +1,11 @@
 """Tests and measures generated kernels of plans, between ranks that share one GPU.
 
-    plans.py [--ranks N]... [--test] [--measure] >plans.json
+    plans.py [--ranks N]... [--plan NAME]... [--codec CODEC]... [--bytes N]... [--test] [--measure] >plans.json
 
 The library is NARROWCAST_LIBRARY. Tests compare the bits of plans with those of the operations. Measurements run the
 hand-written kernels and the generated ones in the same process, in CUDA graphs, one after the other. Data travels
-through the GPU's L2 cache and not over NVLink.
+through the GPU's L2 cache and not over NVLink. --plan restricts tests and measurements to some plans, --codec and
+--bytes measurements to some cells.
 """
 
 from __future__ import annotations
@@ -15,13 +16,13 @@ import os
 import statistics
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from concurrent.futures import ProcessPoolExecutor
 from typing import Any
 
 from gather_results import commit, machine
 from plan_tests import kinds, test_abort, test_some
-from plan_times import MEASURED, measure
+from plan_times import CODECS, MEASURED, SIZES, Cells, measure
 from sample_plans import PLANS
 
 SMS = 128
@@ -40,10 +41,9 @@ def compile_one(job: tuple[str, int, str, str, str]) -> float:
     return float(json.loads(report)["seconds"])
 
 
-def compile_all(ranks: list[int], *, test: bool) -> dict[str, Any]:
-    jobs = [(name, n, codec, "bfloat16", "sum") for n in ranks for name in MEASURED for codec in ("raw", "window")]
-    if test:
-        jobs += [(name, n, codec, dtype, op) for n in ranks for name, codec, dtype, op in kinds(n)]
+def compile_all(ranks: list[int], cells: Cells, tested: Container[str]) -> dict[str, Any]:
+    jobs = [(name, n, codec, "bfloat16", "sum") for n in ranks for name in cells.plans for codec in cells.codecs]
+    jobs += [(name, n, codec, dtype, op) for n in ranks for name, codec, dtype, op in kinds(n, tested)]
     processes = os.cpu_count()
     with ProcessPoolExecutor(processes) as pool:
         seconds = list(pool.map(compile_one, dict.fromkeys(jobs)))
@@ -65,10 +65,11 @@ def in_process(option: str, ranks: int, *more: str) -> subprocess.CompletedProce
     return subprocess.run(command, env=os.environ | own, stdout=subprocess.PIPE, text=True, timeout=280, check=False)
 
 
-def test(ranks: int) -> dict[str, Any]:
+def test(ranks: int, plans: list[str]) -> dict[str, Any]:
     found: list[dict[str, Any]] = []
+    options = [f"--plan={name}" for name in plans]
     for _ in range(MAX_RESTARTS):
-        done = in_process("--test-some", ranks, "--skip", str(len(found)))
+        done = in_process("--test-some", ranks, "--skip", str(len(found)), *options)
         lines = [json.loads(line) for line in done.stdout.splitlines()]
         if not lines:
             lines = [{"cases": 0, "failures": [f"kind {len(found)}: the process ended with {done.returncode}"]}]
@@ -76,7 +77,7 @@ def test(ranks: int) -> dict[str, Any]:
             for failure in line["failures"]:
                 print(failure, file=sys.stderr, flush=True)
         found += lines
-        if len(found) == len(kinds(ranks)):
+        if len(found) == len(kinds(ranks, plans)):
             break
     failures = [failure for line in found for failure in line["failures"]]
     done = in_process("--test-abort", ranks)
@@ -84,23 +85,34 @@ def test(ranks: int) -> dict[str, Any]:
     return {"ranks": ranks, "kinds": len(found), "cases": sum(line["cases"] for line in found), "failures": failures}
 
 
-def measured(ranks: int) -> Any:
-    done = in_process("--measure-ranks", ranks)
+def measured(ranks: int, cells: Cells) -> Any:
+    chosen = {"plan": cells.plans, "codec": cells.codecs, "bytes": cells.sizes}
+    options = [f"--{name}={value}" for name, values in chosen.items() for value in values]
+    done = in_process("--measure-ranks", ranks, *options)
     return json.loads(done.stdout) if done.returncode == 0 else {"ranks": ranks, "exit status": done.returncode}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--ranks", type=int, action="append")
+    parser.add_argument("--plan", action="append", choices=list(PLANS))
+    parser.add_argument("--codec", action="append", choices=CODECS)
+    parser.add_argument("--bytes", type=int, action="append")
     parser.add_argument("--test", action="store_true")
     parser.add_argument("--measure", action="store_true")
     for option in ("--test-some", "--test-abort", "--measure-ranks", "--skip"):
         parser.add_argument(option, type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()
+    tested = options.plan or list(PLANS)
+    cells = Cells(
+        tuple(name for name in tested if name in MEASURED),
+        tuple(options.codec or CODECS),
+        tuple(options.bytes or SIZES),
+    )
     works: list[tuple[Callable[[int], None], int | None]] = [
-        (lambda ranks: test_some(ranks, options.skip), options.test_some),
+        (lambda ranks: test_some(ranks, kinds(ranks, tested)[options.skip :]), options.test_some),
         (lambda ranks: print(json.dumps(test_abort(ranks))), options.test_abort),
-        (lambda ranks: print(json.dumps(measure(ranks))), options.measure_ranks),
+        (lambda ranks: print(json.dumps(measure(ranks, cells))), options.measure_ranks),
     ]
     for work, ranks in works:
         if ranks:
@@ -115,11 +127,11 @@ def main() -> None:
         "command": " ".join(["tools/gpu/plans.py", *sys.argv[1:]]),
         "commit": commit(),
     }
-    result["compile_seconds"] = compile_all(counts, test=options.test)
+    result["compile_seconds"] = compile_all(counts, cells, tested if options.test else ())
     if options.test:
-        result["tests"] = [test(n) for n in counts]
+        result["tests"] = [test(n, tested) for n in counts]
     if options.measure:
-        result["runs"] = [measured(n) for n in counts]
+        result["runs"] = [measured(n, cells) for n in counts]
     print(json.dumps(result, indent=1))
 
 
