@@ -1,4 +1,4 @@
-# Samples of generated kernels (tests/executor/cuda/generated/simt/samples.h). nvcc compiles two of them, as NVRTC
+# Samples of generated kernels (tests/executor/cuda/generated/simt/samples.h). nvcc compiles three of them, as NVRTC
 # compiles them at run time. The host compiler compiles all, for simt_test, which executes them without a GPU.
 set(generated_tests ${tests}/executor/cuda/generated)
 set(simt ${generated_tests}/simt)
@@ -9,18 +9,19 @@ target_include_directories(write_generated_samples PRIVATE ${tests})
 
 set(samples ${PROJECT_BINARY_DIR}/generated_samples)
 file(MAKE_DIRECTORY ${samples})
-set(cuda_samples ${samples}/generated_blocks.cu ${samples}/generated_packets.cu)
+set(cuda_samples ${samples}/generated_blocks.cu ${samples}/generated_packets.cu ${samples}/generated_phases.cu)
 set(host_samples)
-file(STRINGS ${simt}/samples.def rows REGEX "^(PACKET_)?SAMPLE\\(")
+file(STRINGS ${simt}/samples.def rows REGEX "^[A-Z_]*SAMPLE\\(")
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${simt}/samples.def)
 foreach(row IN LISTS rows)
   string(REGEX REPLACE ".*\\((.*)\\).*" "\\1" name ${row})
   list(APPEND host_samples ${samples}/simt_${name}_blocks.cc)
   if(row MATCHES "^PACKET")
-    list(APPEND host_samples ${samples}/simt_${name}_packets.cc)
+    list(APPEND host_samples ${samples}/simt_${name}_packets.cc ${samples}/simt_${name}_phases.cc)
   endif()
 endforeach()
-add_custom_command(OUTPUT ${cuda_samples} ${host_samples} COMMAND write_generated_samples ${samples} VERBATIM)
+add_custom_command(OUTPUT ${cuda_samples} ${host_samples} COMMAND write_generated_samples ${samples}
+  DEPENDS write_generated_samples VERBATIM)
 
 add_library(generated_samples OBJECT ${cuda_samples})
 target_link_libraries(generated_samples PRIVATE narrowcast_flags)

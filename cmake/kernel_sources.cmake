@@ -4,6 +4,8 @@ cmake_minimum_required(VERSION 3.24)
 include(${CMAKE_CURRENT_LIST_DIR}/included_sources.cmake)
 
 set(sources
+  src/executor/cuda/blocks/move.cuh
+  src/executor/cuda/blocks/reduce.cuh
   src/executor/cuda/generated/nvrtc_prelude.cuh
   src/executor/cuda/generated/plan_kernel.cuh
   src/executor/cuda/generated/plan_packets.cuh

@@ -15,13 +15,13 @@ using namespace narrowcast::executor::cuda::generated;
 namespace {
 
 std::string report_of(const CompiledPlan& compiled, double seconds) {
-  std::string text =
-      "{\"kernels\": [{\"kernel\": \"blocks\", \"bytes\": " + std::to_string(compiled.block_cubin.size()) +
-      ", \"groups\": " + std::to_string(compiled.program.groups()) +
-      ", \"warps_per_cta\": " + std::to_string(compiled.blocks.workers + 1) +
-      ", \"stages\": " + std::to_string(compiled.program.stages) + "}";
-  if (!compiled.packet_cubin.empty())
-    text += ", {\"kernel\": \"packets\", \"bytes\": " + std::to_string(compiled.packet_cubin.size()) + "}";
+  std::string text = "{\"kernels\": [{\"kernel\": \"blocks\", \"bytes\": " + std::to_string(compiled.cubins[0].size()) +
+                     ", \"groups\": " + std::to_string(compiled.program.groups()) +
+                     ", \"warps_per_cta\": " + std::to_string(compiled.blocks.warps) +
+                     ", \"stages\": " + std::to_string(compiled.program.stages) + "}";
+  if (!compiled.cubins[1].empty())
+    text += ", {\"kernel\": \"packets\", \"bytes\": " +
+            std::to_string(compiled.cubins[1].size() + compiled.cubins[2].size()) + "}";
   return text + "], \"seconds\": " + std::to_string(seconds) + "}";
 }
 

@@ -1,6 +1,9 @@
 #include "executor/cuda/generated/compile.h"
 
+#include <optional>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #define XXH_INLINE_ALL
 
@@ -20,9 +23,14 @@ ncast_status generate(const plan::Plan& plan, const Target& target, CompiledPlan
     return fail(NCAST_UNSUPPORTED,
                 "generated kernels reduce %s on GPUs of compute capability 8.9 or newer, but this is for %d.%d",
                 ncast_dtype_name(target.dtype), target.architecture / 10, target.architecture % 10);
-  if (ncast_status status = generate_blocks(generated->program, &generated->blocks)) return status;
+  if (std::optional<PieceProgram> pieces = find_pieces(generated->program); pieces && !target.by_steps) {
+    generate_pieces(generated->program, *std::move(pieces), &generated->blocks);
+  } else if (ncast_status status = generate_blocks(generated->program, &generated->blocks)) {
+    return status;
+  }
   generate_packets(generated->program, &generated->packets);
-  const std::string sources = generated->blocks.text + generated->packets.text;
+  const std::string sources =
+      generated->blocks.text + generated->packets.straight.text + generated->packets.in_phases.text;
   generated->hash = XXH3_64bits(sources.data(), sources.size());
   return NCAST_OK;
 }
@@ -39,25 +47,30 @@ ncast_status compile_source(const std::string& generated, int architecture, cons
 
 }  // namespace
 
-// The two kernels are compiled at the same time.
+// The sources are compiled at the same time.
 ncast_status compile(const plan::Plan& plan, const Target& target, const std::string& folder, CompiledPlan* compiled) {
   if (ncast_status status = generate(plan, target, compiled)) return status;
-  ncast_status packets_status = NCAST_OK;
-  std::string packets_message;
-  std::thread packets;
-  if (!compiled->packets.text.empty())
-    packets = std::thread([&] {
-      packets_status = guarded("compiling a plan", [&] {
-        return compile_source(compiled->packets.text, target.architecture, folder, &compiled->packet_cubin);
-      });
-      packets_message = ncast_last_error();
+  const std::array texts{&compiled->blocks.text, &compiled->packets.straight.text, &compiled->packets.in_phases.text};
+  struct Result {
+    ncast_status status = NCAST_OK;
+    std::string message;
+  };
+  std::array<Result, texts.size()> results;
+  const auto run = [&](size_t i) {
+    if (texts[i]->empty()) return;
+    results[i].status = guarded("compiling a plan", [&] {
+      return compile_source(*texts[i], target.architecture, folder, &compiled->cubins[i]);
     });
-  const ncast_status status = guarded("compiling a plan", [&] {
-    return compile_source(compiled->blocks.text, target.architecture, folder, &compiled->block_cubin);
-  });
-  if (packets.joinable()) packets.join();
-  if (status != NCAST_OK) return status;
-  return packets_status == NCAST_OK ? NCAST_OK : fail(packets_status, "%s", packets_message.c_str());
+    if (results[i].status != NCAST_OK) results[i].message = ncast_last_error();
+  };
+  {
+    std::vector<std::jthread> others;
+    for (size_t i = 1; i < texts.size(); ++i) others.emplace_back(run, i);
+    run(0);
+  }
+  for (const Result& result : results)
+    if (result.status != NCAST_OK) return fail(result.status, "%s", result.message.c_str());
+  return NCAST_OK;
 }
 
 }  // namespace narrowcast::executor::cuda::generated

@@ -1,6 +1,7 @@
 // From a lowered plan to a cubin.
 #pragma once
 
+#include <array>
 #include <string>
 
 #include "executor/cuda/generated/program.h"
@@ -14,14 +15,16 @@ struct Target {
   ncast_redop op = NCAST_SUM;
   int architecture = 0;    // compute capability, such as 90
   uint32_t max_slots = 8;  // of the communicator's rings
+  bool by_steps = false;   // for tests: no instances of the kernels of the operations
 };
 
 struct CompiledPlan {
   Program program;
   BlockSource blocks;
-  PacketSource packets;  // no text if the plan cannot use packets
+  PacketSource packets;  // no texts if the plan cannot use packets
   uint64_t hash = 0;     // of the sources
-  std::string block_cubin, packet_cubin;
+  // Of blocks, packets.straight and packets.in_phases.
+  std::array<std::string, 3> cubins;
 };
 
 // Generates the sources without compiling them. Errors: those of make_program() and generate_blocks().

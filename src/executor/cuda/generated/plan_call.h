@@ -152,32 +152,27 @@ struct PlanCall {
   channel::AnnouncedCall announced;
 };
 
-// The program that a warp of a kernel that works by packets executes, and where its numbers begin in the table.
-struct StrandRef {
-  uint32_t word;
+inline constexpr uint32_t max_packet_words = 192;
 
-  static constexpr uint32_t none = 0xffff;  // a program that does nothing
-  static constexpr StrandRef of(uint32_t program, uint32_t first) { return {program | first << 16}; }
-  constexpr uint32_t program() const { return word & 0xffff; }
-  constexpr uint32_t first() const { return word >> 16; }
-};
-
-inline constexpr uint32_t max_packet_words = 128;
-
-// A parameter of the kernels that work by packets, passed by value.
+// The beginning of the parameter of the kernels that work by packets, which is passed by value.
 struct PlanPacketCall {
   channel::Peers peers;  // scratch: the packet areas
   const char* input;
   char* output;
-  uint32_t piece_bytes, chunk_bytes;
+  uint32_t chunk_bytes;
   uint32_t rows;                      // of a chunk
   uint32_t buffer_bytes, rows_begin;  // of a packet buffer; where its rows of this kind of packet begin
   uint32_t mark;
-  uint32_t tokens_to, tokens_from;  // bit masks of ranks with which this rank exchanges no messages in this direction
   uint32_t is_aligned;              // all chunks begin at multiples of 8
-  // This rank's StrandRefs and numbers. A table in constant memory would have to be fetched into the constant cache by
-  // every call, which takes longer than the loads that depend on it.
-  uint32_t table[max_packet_words];
+  uint32_t delay;                   // how many jobs later a warp does the next phase of a job
+  uint32_t tokens_to, tokens_from;  // bit masks of ranks with which this rank exchanges no messages in this direction
+  uint32_t reserved;
+};
+// The whole parameter. The table has the numbers of this rank's strands. In constant memory it would have to be fetched
+// into the constant cache by every call, which takes longer than the loads that depend on it.
+template <uint32_t words>
+struct PlanPacketCallOf : PlanPacketCall {
+  uint32_t table[words];
 };
 
 }  // namespace narrowcast::executor::cuda::generated

@@ -1,7 +1,11 @@
 // A thread of a generated kernel that works by packets. All steps of a plan treat every value of a chunk alike, so a
-// thread executes a whole program for its unit of every chunk, keeps the values in registers, and needs nothing from
-// other
-// threads. Every message has its own place in the buffers of channel/packet/packets.cuh, so that senders never wait.
+// thread executes a whole program for its unit of every chunk, keeps values in registers, and needs nothing from other
+// threads. Every message has its own place in the buffers of channel/packet/packets.cuh, so senders never wait.
+//
+// A job of a warp is one strand of the program for one row of every chunk. If a warp has several jobs, it executes them
+// in phases: phase p of a job consists of the steps that p messages lead to, and comes `delay` jobs after phase p - 1,
+// so that messages have arrived when they are awaited. This cannot deadlock: the strands of a row are consecutive
+// jobs, and the delay is at least their number, so a message is sent in an earlier turn than it is received.
 #pragma once
 
 #include <type_traits>
@@ -10,14 +14,17 @@
 #include "device/ptx/stream_order.cuh"
 #include "executor/cuda/average.cuh"
 #include "executor/cuda/generated/plan_call.h"
+#include "executor/cuda/packets/reduce_units.cuh"
 #include "executor/cuda/packets/unit_memory.cuh"
 #include "executor/cuda/word_values.cuh"
 
 namespace narrowcast::executor::cuda::generated {
 
-// aligned: chunks begin at multiples of 8 bytes and consist of whole words. With lines the whole warp calls every
-// function: either all its lanes have a unit or none.
-template <typename Packet, ncast_dtype Dtype, ncast_redop Op, bool aligned>
+// ranks: of the plan. strands: jobs of a row. has_tokens: some ranks exchange no messages. aligned: chunks begin at
+// multiples of 8 bytes and consist of whole words. With lines the whole warp calls every function: either all its lanes
+// have a unit or none.
+template <typename Packet, ncast_dtype Dtype, ncast_redop Op, int ranks, uint32_t strands, bool has_tokens,
+          bool aligned>
 class PlanPackets {
   using Place = channel::UnitPlace<Packet>;
   using Accumulator = typename Number<Dtype>::Accumulator;
@@ -31,31 +38,37 @@ class PlanPackets {
   using Unit = channel::Unit<Packet>;
 
   __device__ explicit PlanPackets(const PlanPacketCall& call)
-      : call_(call), packets_(call.peers, call.buffer_bytes, call.rows_begin, call.mark) {
-    const uint32_t job = blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32;
-    strand_ = job / call.rows;
-    place_ = {job - strand_ * call.rows, threadIdx.x % 32};
-  }
+      : call_(call), packets_(call.peers, call.buffer_bytes, call.rows_begin, call.mark) {}
 
-  // The part of the rank's program that this warp executes, of `strands`.
-  __device__ StrandRef strand(uint32_t strands) const {
-    return strand_ < strands ? StrandRef{call_.table[strand_]} : StrandRef::of(StrandRef::none, 0);
+  __device__ static uint32_t first_job() { return blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32; }
+  // Whether a warp that began with `first` is in time for any phase of `phases` in turn `job`.
+  __device__ bool has_turn(uint32_t job, uint32_t phases) const {
+    return job < call_.rows * strands + (phases - 1) * call_.delay;
   }
-  __device__ const uint32_t* numbers(StrandRef strand) const { return call_.table + strand.first(); }
-  // Whether this thread has a unit.
-  __device__ bool has_unit() const { return place_.is_in(call_.chunk_bytes); }
+  // Makes a job the current one. Returns whether there is one and this thread has a unit in it.
+  __device__ __forceinline__ bool begin_job(uint32_t job) {
+    strand_ = job % strands;
+    place_ = {job / strands, threadIdx.x % 32};
+    return place_.row < call_.rows && place_.is_in(call_.chunk_bytes);
+  }
+  __device__ __forceinline__ uint32_t strand() const { return strand_; }
 
+  // offset: of the chunk in the buffer. bytes: of the chunk.
   template <uint32_t buffer>
-  __device__ __forceinline__ Unit load(uint32_t piece, uint32_t chunk) const {
-    const char* const from = buffer == ChunkRef::input ? call_.input : call_.output;
-    return load_from(from + offset(piece, chunk), bytes(chunk));
-  }
-  __device__ __forceinline__ void store(uint32_t piece, uint32_t chunk, const Unit& unit) const {
-    char* const to = call_.output + offset(piece, chunk);
+  __device__ __forceinline__ Unit load(uint32_t offset, uint32_t bytes) const {
+    const char* const from = (buffer == ChunkRef::input ? call_.input : call_.output) + offset;
     if constexpr (aligned) {
-      store_words(to, place_, bytes(chunk), unit);
+      return load_words(from, place_, bytes);
     } else {
-      store_unit<Bits>(to, place_, bytes(chunk), call_.is_aligned != 0, unit);
+      return load_unit<Bits>(from, place_, bytes, call_.is_aligned != 0);
+    }
+  }
+  __device__ __forceinline__ void store(uint32_t offset, uint32_t bytes, const Unit& unit) const {
+    char* const to = call_.output + offset;
+    if constexpr (aligned) {
+      store_words(to, place_, bytes, unit);
+    } else {
+      store_unit<Bits>(to, place_, bytes, call_.is_aligned != 0, unit);
     }
   }
 
@@ -69,7 +82,7 @@ class PlanPackets {
   // communicator was stopped before the kernel began.
   __device__ __forceinline__ bool advance() {
     packets_.begin();
-    packets_.send_tokens(call_.tokens_to);
+    if constexpr (has_tokens) packets_.send_tokens(call_.tokens_to);
     packets_.advance();
     return !packets_.was_stopped();
   }
@@ -85,7 +98,7 @@ class PlanPackets {
   // Every thread of the kernel calls it last.
   __device__ void finish() const {
     if (packets_.was_stopped()) return;
-    packets_.wait_for_tokens(call_.tokens_from);
+    if constexpr (has_tokens) packets_.wait_for_tokens(call_.tokens_from);
     packets_.finish();
   }
 
@@ -108,6 +121,12 @@ class PlanPackets {
     return result;
   }
 
+  // The same for this rank's unit and those of all others.
+  template <bool finishes>
+  __device__ __forceinline__ Unit reduce_in_rank_order(const Unit& own, const Unit (&others)[ranks - 1]) const {
+    return reduced_unit<Dtype>(call_.peers, own, others, finishes ? Op : combination);
+  }
+
  private:
   __device__ __forceinline__ static void accumulate(Accumulator (&sums)[Packet::unit_words][values], const Unit& unit) {
 #pragma unroll
@@ -118,28 +137,14 @@ class PlanPackets {
       for (int i = 0; i < values; ++i) sums[word][i] = codec::cuda::reduced(combination, sums[word][i], terms[i]);
     }
   }
-  __device__ __forceinline__ uint32_t offset(uint32_t piece, uint32_t chunk) const {
-    return piece * call_.piece_bytes + chunk * call_.chunk_bytes;
-  }
-  __device__ __forceinline__ uint32_t bytes(uint32_t chunk) const {
-    const uint32_t begin = chunk * call_.chunk_bytes;
-    return begin < call_.piece_bytes ? min(call_.piece_bytes - begin, call_.chunk_bytes) : 0;
-  }
-  __device__ __forceinline__ Unit load_from(const char* from, uint32_t bytes) const {
-    if constexpr (aligned) {
-      return load_words(from, place_, bytes);
-    } else {
-      return load_unit<Bits>(from, place_, bytes, call_.is_aligned != 0);
-    }
-  }
   __device__ __forceinline__ Place place_of(uint32_t message) const {
     return {message * call_.rows + place_.row, place_.lane};
   }
 
   const PlanPacketCall& call_;
-  channel::Packets<Packet> packets_;
-  uint32_t strand_;
-  Place place_;
+  channel::Packets<Packet, ranks> packets_;
+  uint32_t strand_ = 0;
+  Place place_{};
 };
 
 }  // namespace narrowcast::executor::cuda::generated

@@ -2,6 +2,7 @@
 #include <cuda_runtime.h>
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <memory>
 #include <string>
@@ -12,9 +13,12 @@
 #include "channel/peer/failure.h"
 #include "channel/peer/zeroed_memory.h"
 #include "device/early_launch.cuh"
+#include "executor/cuda/blocks/kernels.h"
 #include "executor/cuda/communicator.h"
 #include "executor/cuda/generated/compile.h"
 #include "executor/cuda/generated/cubin_cache.h"
+#include "executor/cuda/generated/loaded_kernels.h"
+#include "executor/cuda/generated/piece_call.h"
 #include "executor/cuda/generated/plan_call.h"
 #include "executor/cuda/generated/shape.h"
 #include "status/error.h"
@@ -57,12 +61,18 @@ class GeneratedPlan final : public LoadedPlan {
   cudaError_t launch_packets(const Call& call, const PlanPacketShape& shape, bool lines, uint64_t piece_bytes,
                              uint64_t chunk_bytes) const;
   cudaError_t launch_blocks(const Call& call, uint64_t piece_bytes, uint64_t chunk_bytes);
+  cudaError_t launch_pieces(const Call& call, uint64_t piece_bytes, uint64_t chunk_bytes);
+  void set_marks(const Call& call, channel::AnnouncedCall* announced) const;
 
   Communicator& comm_;
   CompiledPlan compiled_;
   const int device_;
-  cudaLibrary_t block_library_ = nullptr, packet_library_ = nullptr;
-  const void *blocks_ = nullptr, *packets_ = nullptr, *aligned_packets_ = nullptr, *lines_ = nullptr;
+  std::array<std::shared_ptr<LoadedKernels>, 3> kernels_;  // of CompiledPlan::cubins
+  struct PacketFunctions {
+    const void *packets = nullptr, *lines = nullptr;
+  };
+  const void* blocks_ = nullptr;
+  PacketFunctions straight_, in_phases_;
   PlanLayout layout_ = {};
   uint32_t scratch_chunks_ = 0;    // of the rank that has most
   uint32_t blocks_of_launch_ = 0;  // at most
@@ -74,8 +84,7 @@ class GeneratedPlan final : public LoadedPlan {
 GeneratedPlan::~GeneratedPlan() {
   const DeviceGuard device_guard(device_);
   if (own_ != nullptr) cudaFree(own_);
-  for (cudaLibrary_t library : {block_library_, packet_library_})
-    if (library != nullptr) cudaLibraryUnload(library);
+  for (std::shared_ptr<LoadedKernels>& kernels : kernels_) kernels.reset();
 }
 
 ncast_status GeneratedPlan::release() {
@@ -97,18 +106,10 @@ ncast_status GeneratedPlan::load() {
 }
 
 ncast_status GeneratedPlan::load_kernels() {
-  const auto load = [](const std::string& cubin, cudaLibrary_t* library) {
-    return cudaLibraryLoadData(library, cubin.data(), nullptr, nullptr, 0, nullptr, nullptr, 0);
-  };
-  const auto find = [](cudaLibrary_t library, const char* name, const void** function) {
-    cudaKernel_t kernel = nullptr;
-    if (const cudaError_t error = cudaLibraryGetKernel(&kernel, library, name)) return error;
-    *function = reinterpret_cast<const void*>(kernel);
-    cudaFuncAttributes attributes;  // loads the kernel: see kernels.h
-    return cudaFuncGetAttributes(&attributes, *function);
-  };
-  cudaError_t error = load(compiled_.block_cubin, &block_library_);
-  if (error == cudaSuccess) error = find(block_library_, block_kernel, &blocks_);
+  cudaError_t error = cudaSuccess;
+  for (size_t i = 0; i < kernels_.size() && error == cudaSuccess; ++i)
+    if (!compiled_.cubins[i].empty()) error = LoadedKernels::load(compiled_.cubins[i], &kernels_[i]);
+  if (error == cudaSuccess) error = kernels_[0]->find(block_kernel, &blocks_);
   if (error == cudaSuccess)
     error = cudaFuncSetAttribute(blocks_, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                  static_cast<int>(compiled_.blocks.shared_bytes));
@@ -116,11 +117,11 @@ ncast_status GeneratedPlan::load_kernels() {
   if (error == cudaSuccess)
     error =
         cudaFuncSetAttribute(blocks_, cudaFuncAttributePreferredSharedMemoryCarveout, cudaSharedmemCarveoutMaxShared);
-  if (error == cudaSuccess && !compiled_.packet_cubin.empty()) {
-    error = load(compiled_.packet_cubin, &packet_library_);
-    if (error == cudaSuccess) error = find(packet_library_, packet_kernel, &packets_);
-    if (error == cudaSuccess) error = find(packet_library_, aligned_packet_kernel, &aligned_packets_);
-    if (error == cudaSuccess) error = find(packet_library_, line_kernel, &lines_);
+  for (size_t i = 1; i < kernels_.size(); ++i) {
+    if (kernels_[i] == nullptr) continue;
+    PacketFunctions& functions = i == 1 ? straight_ : in_phases_;
+    if (error == cudaSuccess) error = kernels_[i]->find(packet_kernel, &functions.packets);
+    if (error == cudaSuccess) error = kernels_[i]->find(line_kernel, &functions.lines);
   }
   return error == cudaSuccess ? NCAST_OK : failed("loading the kernels of a plan", error);
 }
@@ -139,6 +140,7 @@ void GeneratedPlan::lay_out() {
     points = std::max(points, rank.points);
     scratch_chunks_ = std::max(scratch_chunks_, rank.scratch_chunks);
   }
+  if (compiled_.blocks.pieces) return;
   layout_.warps = most_warps(program, compiled_.blocks, comm_.agreement_.max_ctas, comm_.layout_.rings());
   layout_.signals = std::ranges::max(signals);
   layout_.sent_signals = std::ranges::max(sent);
@@ -227,8 +229,9 @@ cudaError_t GeneratedPlan::launch(const Call& call) {
   const uint64_t chunk_bytes = chunk_bytes_of(call.count, program().chunks, value_bytes);
   bool lines = false;
   const PlanPacketShape packets = packet_shape(call, chunk_bytes, &lines);
-  const cudaError_t error = packets.ctas != 0 ? launch_packets(call, packets, lines, piece_bytes, chunk_bytes)
-                                              : launch_blocks(call, piece_bytes, chunk_bytes);
+  const cudaError_t error = packets.ctas != 0         ? launch_packets(call, packets, lines, piece_bytes, chunk_bytes)
+                            : compiled_.blocks.pieces ? launch_pieces(call, piece_bytes, chunk_bytes)
+                                                      : launch_blocks(call, piece_bytes, chunk_bytes);
   const bool captured = comm_.current_last_call_ == &comm_.last_captured_call_;
   const std::lock_guard counting(comm_.mutex_);
   ncast_operation_counters& counters = comm_.counters_[static_cast<size_t>(call.operation)];
@@ -254,7 +257,7 @@ uint32_t GeneratedPlan::mark_of(uint32_t mark) const {
 
 // Packets, and lines, are used where the operation itself would use them. Decided only from what all ranks know.
 PlanPacketShape GeneratedPlan::packet_shape(const Call& call, uint64_t chunk_bytes, bool* lines) const {
-  if (packets_ == nullptr || comm_.topology_.place == channel::PeerMemory::Place::host) return {};
+  if (in_phases_.packets == nullptr || comm_.topology_.place == channel::PeerMemory::Place::host) return {};
   Decider& decider = *comm_.decider();
   const uint64_t bytes = call.count * ncast_dtype_bytes(call.dtype);
   const Decision decision = decider.decide(decider.shape_of(call.operation, call.dtype, NCAST_CODEC_RAW, bytes));
@@ -267,13 +270,13 @@ PlanPacketShape GeneratedPlan::packet_shape(const Call& call, uint64_t chunk_byt
 
 cudaError_t GeneratedPlan::launch_packets(const Call& call, const PlanPacketShape& shape, bool lines,
                                           uint64_t piece_bytes, uint64_t chunk_bytes) const {
-  PlanPacketCall params = {};
+  PlanPacketCallOf<max_packet_words> params = {};
   params.peers = comm_.peers_;
   params.input = static_cast<const char*>(call.send);
   params.output = static_cast<char*>(call.recv);
-  params.piece_bytes = static_cast<uint32_t>(piece_bytes);
-  params.chunk_bytes = static_cast<uint32_t>(chunk_bytes);
+  params.chunk_bytes = static_cast<uint32_t>(std::min(chunk_bytes, piece_bytes));
   params.rows = shape.rows;
+  params.delay = shape.delay;
   params.buffer_bytes = channel::packet_buffer_bytes(comm_.ranks());
   params.rows_begin = lines ? channel::packet_rows_bytes<channel::ShortPacket>(comm_.ranks()) : 0;
   params.mark = mark_of(call_mark(make_tag(call, 0)));
@@ -284,9 +287,13 @@ cudaError_t GeneratedPlan::launch_packets(const Call& call, const PlanPacketShap
   }
   const uintptr_t addresses = reinterpret_cast<uintptr_t>(call.send) | reinterpret_cast<uintptr_t>(call.recv);
   params.is_aligned = (addresses | piece_bytes) % 8 == 0 ? 1 : 0;
-  std::ranges::copy(compiled_.packets.tables[static_cast<size_t>(comm_.rank())], params.table);
-  const void* const kernel = lines ? lines_ : params.is_aligned != 0 ? aligned_packets_ : packets_;
-  return device::launch(kernel, shape.ctas, shape.warps, 0, static_cast<cudaStream_t>(call.stream), true, params);
+  const bool is_straight = params.is_aligned != 0 && shape.delay == 0;
+  const PacketKernels& kernels = is_straight ? compiled_.packets.straight : compiled_.packets.in_phases;
+  std::ranges::transform(kernels.tables[static_cast<size_t>(comm_.rank())], params.table,
+                         [&](PacketWord word) { return value_of(word, piece_bytes, chunk_bytes); });
+  const PacketFunctions& functions = is_straight ? straight_ : in_phases_;
+  return device::launch(lines ? functions.lines : functions.packets, shape.ctas, shape.warps, 0,
+                        static_cast<cudaStream_t>(call.stream), true, params);
 }
 
 cudaError_t GeneratedPlan::launch_blocks(const Call& call, uint64_t piece_bytes, uint64_t chunk_bytes) {
@@ -314,12 +321,7 @@ cudaError_t GeneratedPlan::launch_blocks(const Call& call, uint64_t piece_bytes,
   params.byte_counters = &comm_.state_->byte_counters[static_cast<size_t>(call.operation)];
   params.raw_bytes = bytes_to_peers(piece_bytes, chunk_bytes);
   params.announced.words = offsetof(channel::PacketState, call_words);
-  comm_.set_call_marks(call, &params.announced);
-  for (int peer = 0; peer < comm_.ranks(); ++peer) {
-    if (peer == comm_.rank()) continue;
-    params.announced.to[peer] = static_cast<uint16_t>(mark_of(params.announced.to[peer]));
-    params.announced.from[peer] = static_cast<uint16_t>(mark_of(params.announced.from[peer]));
-  }
+  set_marks(call, &params.announced);
 
   const uint64_t all_blocks = (chunk_bytes + program().block_bytes - 1) / program().block_bytes;
   for (uint64_t first = 0; first < all_blocks; first += blocks_of_launch_) {
@@ -331,12 +333,48 @@ cudaError_t GeneratedPlan::launch_blocks(const Call& call, uint64_t piece_bytes,
     params.warps = shape.warps;
     params.slots = shape.slots;
     if (const cudaError_t error =
-            device::launch(blocks_, shape.ctas, compiled_.blocks.workers + 1, compiled_.blocks.shared_bytes,
+            device::launch(blocks_, shape.ctas, compiled_.blocks.warps, compiled_.blocks.shared_bytes,
                            static_cast<cudaStream_t>(call.stream), true, params))
       return error;
     params.raw_bytes = 0;
   }
   return cudaSuccess;
+}
+
+void GeneratedPlan::set_marks(const Call& call, channel::AnnouncedCall* announced) const {
+  comm_.set_call_marks(call, announced);
+  for (int peer = 0; peer < comm_.ranks(); ++peer) {
+    if (peer == comm_.rank()) continue;
+    announced->to[peer] = static_cast<uint16_t>(mark_of(announced->to[peer]));
+    announced->from[peer] = static_cast<uint16_t>(mark_of(announced->from[peer]));
+  }
+}
+
+// As Communicator::launch_moves_of() and launch_reduction_of(), with the plan's chunks for pieces.
+cudaError_t GeneratedPlan::launch_pieces(const Call& call, uint64_t piece_bytes, uint64_t chunk_bytes) {
+  const PieceProgram& pieces = *compiled_.blocks.pieces;
+  const BlockShape shape =
+      piece_shape_of(program(), pieces, std::min(chunk_bytes, piece_bytes), comm_.decider()->traits());
+  const Rings rings(shape, comm_.layout_);
+  BlockCall params = comm_.block_call(call.operation, program().codec, 0);
+  params.op = call.redop;
+  set_marks(call, &params.announced);
+  set_pieces(pieces, comm_.rank(), {call.send, call.recv, piece_bytes, chunk_bytes}, rings, &params);
+  if (!pieces.reduces && program().codec == NCAST_CODEC_RAW) comm_.plan_direct_writes(&params);
+  params.raw_bytes = bytes_to_peers(piece_bytes, chunk_bytes);
+  const auto stream = static_cast<cudaStream_t>(call.stream);
+  const auto launch = [&] {
+    return device::launch(blocks_, rings.ctas(params), compiled_.blocks.warps, compiled_.blocks.shared_bytes, stream,
+                          true, params);
+  };
+
+  const LocalCopy own = params.local_copy;
+  if (own.bytes <= most_bytes_of_copiers) return launch();
+  params.local_copy = {};
+  cudaError_t error = comm_.fork(1, stream);
+  if (error == cudaSuccess) error = launch();
+  if (error == cudaSuccess) error = launch_local_copy(own, shape.copy_ctas, comm_.side_stream(1).stream);
+  return error == cudaSuccess ? comm_.join(1, stream) : error;
 }
 
 ncast_status Communicator::prepare_plan(const plan::Plan& plan, const plan::verify::Report& /*proof*/,
@@ -350,7 +388,8 @@ ncast_status Communicator::prepare_plan(const plan::Plan& plan, const plan::veri
   if (ncast_status status =
           compile(plan, {dtype, op, major * 10 + minor, layout_.slots()}, CubinCache::default_folder(), &compiled))
     return status;
-  if (most_warps(compiled.program, compiled.blocks, agreement_.max_ctas, layout_.rings()) == 0)
+  if (!compiled.blocks.pieces &&
+      most_warps(compiled.program, compiled.blocks, agreement_.max_ctas, layout_.rings()) == 0)
     return fail(NCAST_UNSUPPORTED, "the plan has %u groups, too many for the %u CTAs of %u warps of a kernel",
                 compiled.program.groups(), agreement_.max_ctas, compiled.blocks.workers);
   *prepared = std::make_unique<GeneratedPlan>(*this, std::move(compiled));

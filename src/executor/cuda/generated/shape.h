@@ -23,6 +23,17 @@ constexpr uint64_t bytes_of_chunk(uint64_t piece_bytes, uint64_t chunk_bytes, ui
   return std::min(piece_bytes - begin, chunk_bytes);
 }
 
+// A number of a call by packets.
+inline uint32_t value_of(PacketWord word, uint64_t piece_bytes, uint64_t chunk_bytes) {
+  const ChunkRef chunk{word.value};
+  switch (word.kind) {
+    case PacketWord::offset:
+      return static_cast<uint32_t>(chunk.piece() * piece_bytes + std::min(chunk.chunk() * chunk_bytes, piece_bytes));
+    case PacketWord::bytes: return static_cast<uint32_t>(bytes_of_chunk(piece_bytes, chunk_bytes, chunk.chunk()));
+    default: return word.value;
+  }
+}
+
 // The most warps of a group.
 inline uint32_t most_warps(const Program& program, const BlockSource& source, uint32_t max_ctas, uint32_t rings) {
   return std::min(source.workers * max_ctas / program.groups(), rings / program.rings);
@@ -47,7 +58,7 @@ inline PlanShape shape_of(const Program& program, const BlockSource& source, uin
 }
 
 struct PlanPacketShape {
-  uint32_t ctas, warps, rows;  // no CTAs: the call cannot run by packets
+  uint32_t ctas, warps, rows, delay;  // no CTAs: the call cannot run by packets
 };
 template <typename Packet>
 PlanPacketShape packet_shape_of(const CompiledPlan& plan, uint64_t chunk_bytes, uint32_t max_ctas) {
@@ -56,12 +67,14 @@ PlanPacketShape packet_shape_of(const CompiledPlan& plan, uint64_t chunk_bytes, 
   if (chunk_bytes > channel::max_line_bytes) return {};
   const auto rows = static_cast<uint32_t>((chunk_bytes + Packet::row_bytes - 1) / Packet::row_bytes);
   if (rows * source.messages > channel::packet_rows<Packet>(ranks)) return {};
-  // A warp has one job, because jobs wait for each other. As in choose_packet_shape(), the fewest CTAs of few warps.
+  // As in choose_packet_shape(): the fewest turns, equally many jobs in each, and few warps in a CTA.
   constexpr uint32_t few_warps = 4;
+  const auto quotient_up = [](uint32_t a, uint32_t b) { return (a + b - 1) / b; };
   const uint32_t jobs = rows * source.strands, most_ctas = std::min(max_ctas, channel::max_packet_ctas);
-  const uint32_t warps = std::max((jobs + most_ctas - 1) / most_ctas, std::min(jobs, few_warps));
-  if (warps > select::most_packet_warps(plan.program.reduces)) return {};
-  return {(jobs + warps - 1) / warps, warps, rows};
+  const uint32_t turns = quotient_up(jobs, most_ctas * select::most_packet_warps(plan.program.reduces));
+  const uint32_t warps = std::max(quotient_up(jobs, turns * most_ctas), std::min(jobs, few_warps));
+  const uint32_t ctas = std::min(most_ctas, quotient_up(jobs, warps)), all = ctas * warps;
+  return {ctas, warps, rows, jobs <= all ? 0 : all * quotient_up(source.strands, all)};
 }
 
 }  // namespace narrowcast::executor::cuda::generated

@@ -5,36 +5,52 @@
 #include <string>
 #include <vector>
 
+#include "executor/cuda/generated/piece_program.h"
 #include "executor/cuda/generated/program.h"
 
 namespace narrowcast::executor::cuda::generated {
 
 // Part of the key of the cache: increase it when the same program gets other source text, or the text another meaning.
-inline constexpr uint32_t generator_version = 2;
+inline constexpr uint32_t generator_version = 3;
 
 struct BlockSource {
-  std::string text;      // includes headers of src/; defines the kernel below
-  uint32_t workers = 0;  // warps of a CTA that run groups; one more raises flags
+  std::string text;  // includes headers of src/; defines the kernel below
+  // If set, the kernel is an instance of those of the operations, and its parameter is a BlockCall with these pieces.
+  std::optional<PieceProgram> pieces;
+  uint32_t workers = 0;  // warps of a CTA that run groups, if it has no pieces; one more raises flags
+  uint32_t warps = 0;    // of a CTA
   size_t shared_bytes = 0;
 };
 inline constexpr const char* block_kernel = "plan_blocks";
 
 // The source of the kernel that works by blocks. Errors: UNSUPPORTED.
 ncast_status generate_blocks(const Program& program, BlockSource* source);
+// The same for programs of pieces.
+void generate_pieces(const Program& program, PieceProgram pieces, BlockSource* source);
 
-// For short calls. The same program as a kernel that keeps values in registers and sends them as packets.
-struct PacketSource {
-  std::string text;
-  std::vector<std::vector<uint32_t>> tables;  // by rank; see PlanPacketCall
-  uint32_t strands = 1;                       // warps that share the work on a row
-  uint32_t messages = 0;                      // between two ranks in one direction, at most
+// A number in the table of a kernel that works by packets. Those of a chunk depend on the call.
+struct PacketWord {
+  static constexpr uint32_t no_program = ~0u;
+  enum Kind : uint8_t { number, offset, bytes } kind;
+  uint32_t value;  // the number, or the ChunkRef of which it is the offset in the buffer, or the bytes
+};
+struct PacketKernels {
+  std::string text;                             // defines the two kernels below
+  std::vector<std::vector<PacketWord>> tables;  // by rank; of its strands, one after another
 };
 inline constexpr const char* packet_kernel = "plan_packets";
-inline constexpr const char* aligned_packet_kernel = "plan_packets_aligned";
 inline constexpr const char* line_kernel = "plan_lines";
+
+// For short calls. The same program as kernels that send values as packets.
+struct PacketSource {
+  PacketKernels straight;   // for aligned whole words, if every warp has one job: all values are in registers
+  PacketKernels in_phases;  // for all calls
+  uint32_t strands = 1;     // jobs of a row
+  uint32_t messages = 0;    // between two ranks in one direction, at most
+};
 inline constexpr size_t max_packet_receives = 16;  // in the code: longer programs take long to compile
 
-// Leaves the text empty if the program cannot use packets, or is long.
+// Leaves the texts empty if the program cannot use packets, or is long.
 void generate_packets(const Program& program, PacketSource* source);
 
 }  // namespace narrowcast::executor::cuda::generated

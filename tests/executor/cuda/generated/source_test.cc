@@ -16,9 +16,10 @@ namespace {
 
 using plan::Plan;
 
-CompiledPlan generated(const Plan& plan, ncast_dtype dtype = NCAST_BFLOAT16, ncast_redop op = NCAST_SUM) {
+CompiledPlan generated(const Plan& plan, ncast_dtype dtype = NCAST_BFLOAT16, ncast_redop op = NCAST_SUM,
+                       bool by_steps = true) {
   CompiledPlan made;
-  REQUIRE_MESSAGE(generate(plan, {dtype, op, 90, 8}, &made) == NCAST_OK, ncast_last_error());
+  REQUIRE_MESSAGE(generate(plan, {dtype, op, 90, 8, by_steps}, &made) == NCAST_OK, ncast_last_error());
   return made;
 }
 
@@ -71,21 +72,56 @@ TEST_CASE("types without a codec are sent raw") {
 }
 
 TEST_CASE("packets are for raw messages between rings") {
-  CHECK_FALSE(generated(test::all_reduce_plan(2, NCAST_CODEC_RAW)).packets.text.empty());
-  CHECK(generated(test::all_reduce_plan(2, NCAST_CODEC_WINDOW)).packets.text.empty());
-  CHECK(generated(test::put_all_gather_plan(2)).packets.text.empty());
+  CHECK_FALSE(generated(test::all_reduce_plan(2, NCAST_CODEC_RAW)).packets.straight.text.empty());
+  CHECK(generated(test::all_reduce_plan(2, NCAST_CODEC_WINDOW)).packets.straight.text.empty());
+  CHECK(generated(test::put_all_gather_plan(2)).packets.straight.text.empty());
+}
+
+TEST_CASE("plans whose steps are those of the operations get instances of their kernels") {
+  const auto pieces = [](const Plan& plan) {
+    return generated(plan, NCAST_BFLOAT16, NCAST_SUM, false).blocks.pieces.has_value();
+  };
+  for (const uint32_t ranks : {2u, 3u, 8u}) {
+    CHECK(pieces(test::all_gather_plan(ranks, NCAST_CODEC_WINDOW)));
+    CHECK(pieces(test::all_reduce_plan(ranks, NCAST_CODEC_RAW)));
+    CHECK(pieces(test::all_reduce_one_shot_plan(ranks, NCAST_CODEC_RAW)));
+  }
+  CHECK_FALSE(pieces(test::ring_all_reduce_plan(3, NCAST_CODEC_RAW)));
+  CHECK_FALSE(pieces(test::two_group_plan(2, NCAST_CODEC_RAW, true)));
+  CHECK_FALSE(pieces(test::put_all_gather_plan(2)));
+  Plan plan = test::all_gather_plan(3, NCAST_CODEC_RAW);  // one message is encoded
+  const uint32_t channel = plan.ranks[0].groups[0].steps[0].to[0].channel;
+  plan.ranks[0].groups[0].steps[0].to[0].codec = NCAST_CODEC_WINDOW;
+  for (plan::Step& step : plan.ranks[1].groups[1].steps)
+    if (step.from[0].channel == channel) step.from[0].codec = NCAST_CODEC_WINDOW;
+  CHECK_FALSE(pieces(plan));
+}
+
+TEST_CASE("reductions that do not follow the order of the ranks are executed by steps") {
+  Plan plan = test::all_reduce_one_shot_plan(3, NCAST_CODEC_RAW);
+  for (plan::Rank& rank : plan.ranks)
+    for (plan::Step& step : rank.groups[0].steps)
+      if (step.kind == plan::StepKind::reduce) std::swap(step.from[1], step.from[2]);
+  CHECK_FALSE(generated(plan, NCAST_BFLOAT16, NCAST_SUM, false).blocks.pieces.has_value());
 }
 
 TEST_CASE("the numbers of every rank's program by packets fit into the kernel's parameters") {
   for (const uint32_t ranks : {2u, 4u, 8u}) {
     const CompiledPlan made = generated(test::all_reduce_plan(ranks, NCAST_CODEC_RAW));
-    REQUIRE(made.packets.tables.size() == ranks);
-    for (const std::vector<uint32_t>& table : made.packets.tables) {
-      CHECK(table.size() <= max_packet_words);
-      for (uint32_t strand = 0; strand < made.packets.strands; ++strand)
-        CHECK(StrandRef{table[strand]}.first() <= table.size());
+    for (const PacketKernels& kernels : {made.packets.straight, made.packets.in_phases}) {
+      REQUIRE(kernels.tables.size() == ranks);
+      for (const std::vector<PacketWord>& table : kernels.tables) {
+        CHECK(table.size() <= max_packet_words);
+        CHECK(table.size() % made.packets.strands == 0);
+      }
     }
   }
+}
+
+TEST_CASE("the code of a reduction by packets does not depend on the rank") {
+  const std::string text = generated(test::all_reduce_one_shot_plan(4, NCAST_CODEC_RAW)).packets.straight.text;
+  CHECK(count(text, "void program_") == 1);
+  CHECK(count(text, "reduce_in_rank_order") == 1);
 }
 
 TEST_CASE("rings that carry data and results use all slots") {
@@ -115,16 +151,20 @@ TEST_CASE("generated kernels compile for every step, type and reduction") {
     MESSAGE("skipped: " << ncast_last_error());
     return;
   }
-  const auto compiles = [](const Plan& plan, ncast_dtype dtype, ncast_redop op) {
-    const CompiledPlan made = generated(plan, dtype, op);
+  const auto compiles = [](const Plan& plan, ncast_dtype dtype, ncast_redop op, bool by_steps = true) {
+    const CompiledPlan made = generated(plan, dtype, op, by_steps);
     std::string cubin;
     CHECK_MESSAGE(compile_by_nvrtc(with_included_sources(made.blocks.text), 90, &cubin) == NCAST_OK,
                   plan.name << ": " << ncast_last_error());
-    if (made.packets.text.empty()) return;
-    CHECK_MESSAGE(compile_by_nvrtc(with_included_sources(made.packets.text), 90, &cubin) == NCAST_OK,
-                  plan.name << ": " << ncast_last_error());
+    for (const PacketKernels& kernels : {made.packets.straight, made.packets.in_phases}) {
+      if (kernels.text.empty()) continue;
+      CHECK_MESSAGE(compile_by_nvrtc(with_included_sources(kernels.text), 90, &cubin) == NCAST_OK,
+                    plan.name << ": " << ncast_last_error());
+    }
   };
   compiles(test::all_reduce_plan(3, NCAST_CODEC_WINDOW), NCAST_BFLOAT16, NCAST_SUM);
+  compiles(test::all_reduce_plan(3, NCAST_CODEC_RAW), NCAST_FLOAT16, NCAST_AVG, false);
+  compiles(test::all_gather_plan(3, NCAST_CODEC_WINDOW), NCAST_FLOAT32, NCAST_SUM, false);
   compiles(test::ring_all_reduce_plan(3, NCAST_CODEC_RAW), NCAST_FLOAT8_E4M3, NCAST_AVG);
   compiles(test::all_gather_plan(2, NCAST_CODEC_WINDOW), NCAST_FLOAT64, NCAST_SUM);
   compiles(test::put_all_gather_plan(2), NCAST_INT8, NCAST_SUM);

@@ -21,6 +21,7 @@
 #define __noinline__
 #define __grid_constant__
 #define __launch_bounds__(...)
+#define __maxnreg__(...)
 #define __shared__ static
 #define threadIdx (simt::current->thread)
 #define blockIdx (simt::current->cta)

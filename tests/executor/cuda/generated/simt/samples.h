@@ -14,6 +14,7 @@ struct Sample {
   ncast_redop op;
   bool has_packets;
   bool is_compiled_by_nvcc = false, is_packet_sample = false;  // for generated_blocks.cu, generated_packets.cu
+  bool by_steps = true;                                        // see Target
 };
 
 inline std::vector<Sample> samples() {
@@ -21,6 +22,11 @@ inline std::vector<Sample> samples() {
       {"two_shot", all_reduce_plan(3, NCAST_CODEC_WINDOW), NCAST_BFLOAT16, NCAST_SUM, false, true},
       {"one_shot", all_reduce_one_shot_plan(3, NCAST_CODEC_RAW), NCAST_FLOAT32, NCAST_SUM, true, false, true},
       {"all_gather", all_gather_plan(3, NCAST_CODEC_RAW), NCAST_INT8, NCAST_SUM, true},
+      {"two_shot_pieces", all_reduce_plan(3, NCAST_CODEC_WINDOW), NCAST_BFLOAT16, NCAST_SUM, false, false, false,
+       false},
+      {"one_shot_pieces", all_reduce_one_shot_plan(2, NCAST_CODEC_RAW), NCAST_INT32, NCAST_SUM, true, false, false,
+       false},
+      {"gather_pieces", all_gather_plan(3, NCAST_CODEC_WINDOW), NCAST_BFLOAT16, NCAST_SUM, false, false, false, false},
       {"ring", ring_all_reduce_plan(3, NCAST_CODEC_WINDOW), NCAST_FLOAT32, NCAST_MAX, false},
       {"ring_raw", ring_all_reduce_plan(4, NCAST_CODEC_RAW), NCAST_INT32, NCAST_AVG, true},
       {"barrier", two_group_plan(2, NCAST_CODEC_RAW, true), NCAST_INT64, NCAST_SUM, false},

@@ -1,0 +1,51 @@
+#include "executor/cuda/generated/piece_call.h"
+
+#include <algorithm>
+
+#include "executor/cuda/generated/shape.h"
+
+namespace narrowcast::executor::cuda::generated {
+
+BlockShape piece_shape_of(const Program& program, const PieceProgram& pieces, uint64_t chunk_bytes,
+                          const CommTraits& traits) {
+  // The operations in which every rank sends that many bytes to each other one, as here.
+  const Operation as = pieces.reduces ? Operation::reduce_scatter : Operation::all_gather;
+  return choose_block_shape({as, program.dtype, program.codec, chunk_bytes, traits.ranks, traits.link, traits.max_ctas},
+                            program.codec);
+}
+
+void set_pieces(const PieceProgram& pieces, int rank, const PlanBuffers& buffers, const Rings& rings, BlockCall* call) {
+  const RankChunks& chunks = pieces.ranks[static_cast<size_t>(rank)];
+  const auto address_of = [&](ChunkRef chunk) {
+    const auto* const base =
+        static_cast<const char*>(chunk.buffer() == ChunkRef::input ? buffers.input : buffers.output);
+    return const_cast<char*>(base) + chunk.piece() * buffers.piece_bytes +
+           std::min(chunk.chunk() * buffers.chunk_bytes, buffers.piece_bytes);
+  };
+  const auto bytes_of = [&](ChunkRef chunk) {
+    return bytes_of_chunk(buffers.piece_bytes, buffers.chunk_bytes, chunk.chunk());
+  };
+  const auto piece = [&](const RankChunks::Chunk& chunk) -> Piece {
+    if (!chunk) return {};
+    const ChunkRef ref{*chunk};
+    if (!pieces.reduces) return rings.piece(address_of(ref), bytes_of(ref));
+    return {address_of(ref), bytes_of(ref), 0, 0};  // every ring of the call works on every piece
+  };
+  for (size_t peer = 0; peer < chunks.send.size(); ++peer) {
+    call->send[peer] = piece(chunks.send[peer]);
+    call->recv[peer] = piece(chunks.recv[peer]);
+    call->gathers = call->gathers || (pieces.reduces && chunks.recv[peer].has_value());
+  }
+  call->assigns_blocks = !pieces.reduces && assigns_blocks(*call, rings.block_bytes());
+  if (pieces.reduces) {
+    call->own = piece(chunks.own);
+    call->reduced = piece(chunks.reduced);
+    call->forward = chunks.forward;
+    call->turns = rings.turns(std::min(buffers.chunk_bytes, buffers.piece_bytes), pieces.passes_results_on());
+  } else if (chunks.copied) {
+    const ChunkRef from{*chunks.copied_from}, to{*chunks.copied};
+    if (address_of(from) != address_of(to)) call->local_copy = {address_of(from), address_of(to), bytes_of(to)};
+  }
+}
+
+}  // namespace narrowcast::executor::cuda::generated

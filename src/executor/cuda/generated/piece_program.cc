@@ -1,0 +1,159 @@
+#include "executor/cuda/generated/piece_program.h"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+#include <vector>
+
+namespace narrowcast::executor::cuda::generated {
+namespace {
+
+// The pieces of one rank.
+class Finder {
+ public:
+  Finder(const Program& program, int rank) : program_(program), rank_(rank) {}
+
+  // Items are in an order in which they can be executed.
+  bool find(const std::vector<const Item*>& items) {
+    return std::ranges::all_of(items, [&](const Item* item) {
+      return item->kind == Item::Kind::reduce ? add_reduction(*item) : add_copy(*item);
+    });
+  }
+  const RankChunks& pieces() const { return pieces_; }
+  bool reduces() const { return pieces_.own.has_value(); }
+
+ private:
+  static bool is_value(const Place& place, plan::Buffer buffer) {
+    return place.kind == Place::Kind::local && place.buffer == buffer && !place.packets;
+  }
+  bool is_message(const Place& place) const {
+    return place.kind == Place::Kind::message && place.coded == (program_.codec != NCAST_CODEC_RAW);
+  }
+  const Message& message(const Place& place) const { return program_.messages[place.message]; }
+  uint32_t chunk(const Place& place) const {
+    const uint32_t buffer = place.buffer == plan::Buffer::input ? ChunkRef::input : ChunkRef::output;
+    return ChunkRef::of(buffer, place.chunk / program_.chunks, place.chunk % program_.chunks).word;
+  }
+  // Sets a chunk that must not have been set.
+  static bool set(RankChunks::Chunk& to, uint32_t chunk) {
+    if (to.has_value()) return false;
+    to = chunk;
+    return true;
+  }
+
+  bool add_copy(const Item& item) {
+    if (item.kind != Item::Kind::copy) return false;
+    const Place& from = item.from[0];
+    if (is_message(from))
+      return item.to.size() == 1 && is_value(item.to[0], plan::Buffer::output) &&
+             set(pieces_.recv[static_cast<size_t>(message(from).from)], chunk(item.to[0]));
+    if (!is_value(from, plan::Buffer::input)) return false;
+    return std::ranges::all_of(item.to, [&](const Place& to) {
+      if (is_message(to)) return set(pieces_.send[static_cast<size_t>(message(to).to)], chunk(from));
+      pieces_.copied_from = chunk(from);
+      return is_value(to, plan::Buffer::output) && set(pieces_.copied, chunk(to));
+    });
+  }
+
+  // Every rank's values in rank order; the first two may be swapped, which does not change the sum.
+  bool add_reduction(const Item& item) {
+    const auto ranks = static_cast<size_t>(program_.rank_count());
+    if (item.from.size() != ranks) return false;
+    std::vector<int> sources;
+    for (const Place& from : item.from) {
+      if (is_message(from)) {
+        sources.push_back(message(from).from);
+      } else if (is_value(from, plan::Buffer::input) && set(pieces_.own, chunk(from))) {
+        sources.push_back(rank_);
+      } else {
+        return false;
+      }
+    }
+    if (sources[0] == 1) std::swap(sources[0], sources[1]);
+    for (size_t i = 0; i < ranks; ++i)
+      if (sources[i] != static_cast<int>(i)) return false;
+    return std::ranges::all_of(item.to, [&](const Place& to) {
+      if (is_value(to, plan::Buffer::output)) return set(pieces_.reduced, chunk(to));
+      if (!is_message(to)) return false;
+      const uint32_t bit = 1u << message(to).to;
+      const bool is_new = (pieces_.forward & bit) == 0;
+      pieces_.forward |= bit;
+      return is_new;
+    });
+  }
+
+  const Program& program_;
+  int rank_;
+  RankChunks pieces_;
+};
+
+// The number of a chunk in its piece, which determines its size.
+uint32_t number_of(const RankChunks::Chunk& chunk) { return ChunkRef{*chunk}.chunk(); }
+
+// What a rank sends to another is what that one expects.
+bool is_received(const RankChunks& from, const RankChunks& to, int from_rank, int to_rank, bool reduces) {
+  const RankChunks::Chunk& sent = from.send[static_cast<size_t>(to_rank)];
+  const RankChunks::Chunk& received = to.recv[static_cast<size_t>(from_rank)];
+  if (!reduces) return sent.has_value() == received.has_value() && (!sent || number_of(sent) == number_of(received));
+  const bool has_result = (from.forward >> to_rank & 1) != 0;
+  return sent.has_value() && to.own.has_value() && number_of(sent) == number_of(to.own) &&
+         has_result == received.has_value() && (!has_result || number_of(from.own) == number_of(received));
+}
+
+bool sends_a_chunk_twice(const RankChunks& rank) {
+  std::set<uint32_t> sent;
+  return std::ranges::any_of(rank.send,
+                             [&](const RankChunks::Chunk& chunk) { return chunk && !sent.insert(*chunk).second; });
+}
+
+// Whether some part of the memory that receiving warps write may be what other warps still read: input and output may
+// be the same memory.
+bool may_overwrite(const Program& program, const RankChunks& pieces, int rank) {
+  if (program.in_place == plan::InPlace::no) return false;
+  const operation::Description& row = operation::describe(program.operation);
+  const auto ranks = static_cast<uint64_t>(program.rank_count());
+  const uint64_t inputs = operation::pieces(row.send, ranks, true), outputs = operation::pieces(row.recv, ranks, true);
+  // In place, the smaller buffer is the rank's part of the larger one.
+  const auto place = [&](uint32_t chunk, uint64_t own_pieces, uint64_t other_pieces) {
+    const ChunkRef ref{chunk};
+    const uint32_t first = own_pieces < other_pieces ? static_cast<uint32_t>(rank) : 0;
+    return std::pair{first + ref.piece(), ref.chunk()};
+  };
+  const auto is_written = [&](const RankChunks::Chunk& read) {
+    const auto overwrites = [&](const RankChunks::Chunk& written) {
+      return read && written && place(*read, inputs, outputs) == place(*written, outputs, inputs);
+    };
+    return std::ranges::any_of(pieces.recv, overwrites);
+  };
+  return std::ranges::any_of(pieces.send, is_written) || is_written(pieces.copied_from);
+}
+
+}  // namespace
+
+std::optional<PieceProgram> find_pieces(const Program& program) {
+  if (program.accesses_peers || program.in_place == plan::InPlace::yes || program.rank_count() < 2) return {};
+  PieceProgram found;
+  found.reduces = program.reduces;
+  for (int rank = 0; rank < program.rank_count(); ++rank) {
+    const RankProgram& of_rank = program.ranks[static_cast<size_t>(rank)];
+    if (of_rank.points != 0) return {};
+    std::vector<const Item*> items;
+    for (const GroupProgram& group : of_rank.groups)
+      for (const Item& item : group.items) items.push_back(&item);
+    Finder finder(program, rank);
+    if (!finder.find(items) || finder.reduces() != found.reduces) return {};
+    if (found.reduces ? finder.pieces().copied.has_value() : may_overwrite(program, finder.pieces(), rank)) return {};
+    found.ranks.push_back(finder.pieces());
+  }
+  // These kernels encode values for each peer, and that is slower than once for all in reductions.
+  const bool is_coded = program.codec != NCAST_CODEC_RAW;
+  if (found.reduces && is_coded && std::ranges::any_of(found.ranks, sends_a_chunk_twice)) return {};
+  for (int from = 0; from < program.rank_count(); ++from)
+    for (int to = 0; to < program.rank_count(); ++to)
+      if (from != to && !is_received(found.ranks[static_cast<size_t>(from)], found.ranks[static_cast<size_t>(to)], from,
+                                     to, found.reduces))
+        return {};
+  return found;
+}
+
+}  // namespace narrowcast::executor::cuda::generated
