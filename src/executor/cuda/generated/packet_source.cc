@@ -132,9 +132,10 @@ class StrandEmitter {
       load_all(now);
       std::string code;
       if (phase == 0) {
-        std::string sends, stores;
-        for (const Item* item : now) add(*item, sends, stores);
-        code = "  w.begin();\n" + sends + stores;
+        std::string stores;
+        code = "  w.begin();\n";
+        for (const Item* item : now) add(*item, code, stores);
+        code += stores;
       } else {
         for (size_t i = 0; i < now.size();) i = add_received(now, i, code);
       }
@@ -433,7 +434,8 @@ class PacketEmitter {
     std::string out = indent + "switch (q[0]) {\n";
     for (const auto& [code, number] : programs_)
       if (!code[phase].empty())
-        out += indent + text("  case %zu:\n", number) + indent + "    " + call(number) + "\n" + indent + "    break;\n";
+        out += text("%s  case %zu:\n%s    %s\n%s    break;\n", indent.c_str(), number, indent.c_str(),
+                    call(number).c_str(), indent.c_str());
     if (!in_phases_) out += indent + "  default: w.advance();\n";
     return out + indent + "}\n";
   }

@@ -42,7 +42,7 @@ void set_pieces(const PieceProgram& pieces, int rank, const PlanBuffers& buffers
     call->reduced = piece(chunks.reduced);
     call->forward = chunks.forward;
     call->turns = rings.turns(std::min(buffers.chunk_bytes, buffers.piece_bytes), pieces.passes_results_on());
-  } else if (chunks.copied) {
+  } else if (chunks.copied && chunks.copied_from) {
     const ChunkRef from{*chunks.copied_from}, to{*chunks.copied};
     if (address_of(from) != address_of(to)) call->local_copy = {address_of(from), address_of(to), bytes_of(to)};
   }

@@ -87,17 +87,19 @@ class Finder {
   RankChunks pieces_;
 };
 
-// The number of a chunk in its piece, which determines its size.
-uint32_t number_of(const RankChunks::Chunk& chunk) { return ChunkRef{*chunk}.chunk(); }
+// Whether both or neither are chunks, and of one size: it depends on the number of the chunk in its piece.
+bool are_alike(const RankChunks::Chunk& a, const RankChunks::Chunk& b) {
+  if (!a || !b) return !a && !b;
+  return ChunkRef{*a}.chunk() == ChunkRef{*b}.chunk();
+}
 
 // What a rank sends to another is what that one expects.
 bool is_received(const RankChunks& from, const RankChunks& to, int from_rank, int to_rank, bool reduces) {
   const RankChunks::Chunk& sent = from.send[static_cast<size_t>(to_rank)];
   const RankChunks::Chunk& received = to.recv[static_cast<size_t>(from_rank)];
-  if (!reduces) return sent.has_value() == received.has_value() && (!sent || number_of(sent) == number_of(received));
+  if (!reduces) return are_alike(sent, received);
   const bool has_result = (from.forward >> to_rank & 1) != 0;
-  return sent.has_value() && to.own.has_value() && number_of(sent) == number_of(to.own) &&
-         has_result == received.has_value() && (!has_result || number_of(from.own) == number_of(received));
+  return are_alike(sent, to.own) && (has_result ? are_alike(from.own, received) : !received.has_value());
 }
 
 bool sends_a_chunk_twice(const RankChunks& rank) {
