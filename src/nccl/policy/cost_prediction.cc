@@ -59,7 +59,8 @@ bool EnginePredictor::compare(const CallShape& shape, ncast_codec codec, ncast_c
                                 .op = shape.redop,
                                 .root = shape.root,
                                 .codec = codec,
-                                .ranks = shape.ranks};
+                                .ranks = shape.ranks,
+                                .placement = NCAST_PLACEMENT_UNKNOWN};
   return engine()->ncast_predictor_compare_call(predictor_.get(), &call, shape.has_windows ? 1 : 0, comparison) ==
              NCAST_OK &&
          (knows_times_ || comparison->always != 0);
