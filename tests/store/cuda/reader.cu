@@ -252,7 +252,7 @@ TEST_CASE("indices that are ordered by page are those that were given") {
   for (uint64_t i = 0; i < count; ++i) indices.push_back(static_cast<int64_t>(random() % rows));
   indices[7] = -5;
   indices[9] = int64_t{1} << 40;
-  const Pages pages = pages_of(rows, 256);
+  const auto pages = pages_of(rows, 256);
   DeviceArray<int64_t> on_device(count);
   DeviceArray<char> workspace(order_workspace_bytes(count, pages));
   CHECK_CUDA(cudaMemcpy(on_device.data(), indices.data(), count * 8, cudaMemcpyHostToDevice));
