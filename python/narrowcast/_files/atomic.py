@@ -90,6 +90,11 @@ def _create_unnamed(folder: Path, mode: int) -> BinaryIO | None:
     return None
 
 
+def path_of(file: BinaryIO) -> str:
+    """A path by which this process can open the file of `new_file` before it has its name."""
+    return file.name if isinstance(file.name, str) else _descriptor_path(file)
+
+
 def _descriptor_path(file: BinaryIO) -> str:
     return f"/proc/self/fd/{file.fileno()}"
 

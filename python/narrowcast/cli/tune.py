@@ -20,7 +20,7 @@ from .._bench.operations import call_of, names
 from .._bench.tune_ranks import DTYPE
 from .._bench.tuned_plans import TunedPlan
 from .._comm.explain import Explanation, changes, explain
-from .._files.atomic import check_writable, new_file, write_all
+from .._files.atomic import check_writable, new_file, path_of, write_all
 from .._files.display import bytes_text, printable
 from .._native.library import library
 from ..comm import unique_id
@@ -117,9 +117,9 @@ def tune(
     with new_file(output_file) as file:
         write_all(file, memoryview(text.encode()), str(output_file))
         try:
-            load(Path(file.name))
+            load(Path(path_of(file)))
         except InvalidArgumentError as error:
-            message = str(error).replace(file.name, str(output_file))
+            message = str(error).replace(path_of(file), str(output_file))
             raise BadUse(f"these times make an invalid model, so {output_file} was not written: {message}") from None
     for number, link in dict.fromkeys((curve.ranks, curve.link) for curve in times.curves()):
         is_host = link == LINK
