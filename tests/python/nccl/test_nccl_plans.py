@@ -127,13 +127,14 @@ def test_a_plan_is_used_where_it_was_measured_to_be_faster(on_ranks, folder, rul
 
 def test_unusable_files_are_reported_with_the_reason(on_ranks, folder, rules, tmp_path):
     whole = build("all_pairs", "all_gather", RANKS).model.to_json()
+    rooted = build("all_pairs", "broadcast", RANKS).model.to_json()
     wrong = json.loads(whole)
     wrong["ranks"][0]["groups"][0]["steps"].pop()
     documents = {
         "a_wrong.json": json.dumps(wrong),
         "b_foreign.json": '{"name": "x", "collective": "allgather", "gpus": []}',
         "c_plan.xml": "<algo/>",
-        "d_in_place.json": json.dumps({**json.loads(whole), "in_place": "yes"}),
+        "d_in_place.json": json.dumps({**json.loads(rooted), "in_place": "yes"}),
     }
     for name, text in documents.items():
         (folder / name).write_text(text)
