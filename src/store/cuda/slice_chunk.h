@@ -16,7 +16,10 @@ struct SliceChunk {
 };
 
 inline constexpr uint64_t least_copied = 1 << 20, most_copied = 8 << 20;  // bytes of a chunk, if there are more
-inline constexpr uint64_t chunk_room = most_copied + 32;                  // for a chunk with the bytes around it
+// For a chunk with the bytes around it: the distance of the ring's buffers. A whole number of lines, because gather
+// kernels fetch as many lines of a slot as it has in the table.
+inline constexpr uint64_t chunk_room = most_copied + 128;
+static_assert(chunk_room % 128 == 0);
 
 // Bytes of the slots of rows [row, end).
 uint64_t slice_bytes(const ReaderTable& table, uint64_t row, uint64_t end);

@@ -154,7 +154,7 @@ std::vector<Sample> samples() {
   const Model integers = plain_model(NCAST_INT64, 500, {0, 50, 0, 0}, true);
   all.push_back({"integers", integers, sparse(trimmed(integers), 9)});
   const Fill any = [](std::mt19937_64& random) { return random(); };
-  for (const uint64_t bytes : {1u, 31u, 64u, 5732u}) all.push_back({"raw", raw_model(NCAST_INT8, bytes), any});
+  for (const uint64_t bytes : {1u, 31u, 64u, 512u, 5732u}) all.push_back({"raw", raw_model(NCAST_INT8, bytes), any});
   return all;
 }
 
