@@ -10,6 +10,10 @@ namespace narrowcast::store::cuda {
 // A row can be in any way of one set, which its number selects.
 inline constexpr uint32_t cache_ways = 16;
 
+// Rows that are put into an empty cache at a time. Those of one time compete for the ways of their sets; those that are
+// wanted most come first, and almost all of them find a free way.
+constexpr uint64_t warmed_at_a_time(uint64_t ways) { return (ways + 3) / 4; }
+
 enum class CachePolicy : uint32_t {
   fixed,  // rows stay until they change
   lru,    // the row of the set that was not used for the longest time makes room

@@ -310,9 +310,10 @@ ncast_status Reader::set_cache(const CacheOptions& options, const Indices& warm,
   // Twice the rows that fit, because sets fill up at different times.
   const uint64_t candidates = warm.data != nullptr ? warm.count : options.policy == CachePolicy::fixed ? rows : 0;
   const uint64_t most = std::min(candidates, 2 * cache_->ways());
-  for (uint64_t first = 0; first < most; first += max_rows_) {
+  const uint64_t at_a_time = std::min(max_rows_, warmed_at_a_time(cache_->ways()));
+  for (uint64_t first = 0; first < most; first += at_a_time) {
     CacheCall call = cache_call();
-    call.count = std::min(max_rows_, most - first);
+    call.count = std::min(at_a_time, most - first);
     call.first = first;
     if (warm.data != nullptr) {
       const char* const piece = static_cast<const char*>(warm.data) + first * warm.index_bytes;
