@@ -173,7 +173,8 @@ TEST_CASE("packets: sequences of different calls are correct without host synchr
 
 TEST_CASE("packets: replays of a CUDA graph transfer new data") {
   const TimeLimit limit(120);
-  constexpr uint32_t calls = 7, replays = 100;
+  constexpr uint32_t calls = 7;
+  const uint32_t replays = is_reduced_run() ? 10 : 100;
   for (const int ranks : {2, 3, 4}) {
     if (ranks > max_ranks()) continue;
     CAPTURE(ranks);
