@@ -96,8 +96,16 @@ __device__ inline void begin_cached_call(const CacheCall& call) {
   const CacheSets& sets = call.sets;
   CacheWords& words = *call.words;
   const uint32_t ways = sets.count * cache_ways;
-  const uint64_t known = words.changes;
-  const uint64_t changes = call.changes != nullptr ? device::load_acquire(call.changes) : known;
+  if (threadIdx.x == 0) {
+    words.known_changes = words.changes;
+    if (call.changes != nullptr) words.changes = device::load_acquire(call.changes);
+    // After the changes: rows that have moved before are not copied from their slots, although the state of the call
+    // may be older.
+    words.has_redirects =
+        call.redirects != nullptr ? device::load_acquire(call.redirects) : state_of(call).has_redirects;
+  }
+  __syncthreads();
+  const uint64_t known = words.known_changes, changes = words.changes;
   const bool halves = sets.uses != nullptr && words.uses >= uint64_t{ways} * 10;
   uint32_t dropped = 0;
   if (changes - known < changes_kept) {
@@ -114,8 +122,10 @@ __device__ inline void begin_cached_call(const CacheCall& call) {
   // Whether any of the entries was of a later change.
   __threadfence();
   __syncthreads();
-  const bool drops_all = call.changes != nullptr && device::load_acquire(call.changes) - known >= changes_kept;
-  if (drops_all) {
+  if (threadIdx.x == 0)
+    words.forgets_rows = call.changes != nullptr && device::load_acquire(call.changes) - known >= changes_kept ? 1 : 0;
+  __syncthreads();
+  if (words.forgets_rows != 0) {
     for (uint32_t way = threadIdx.x; way < ways; way += blockDim.x) {
       dropped += sets.rows[way] != -1 ? 1 : 0;
       sets.rows[way] = -1;
@@ -126,7 +136,6 @@ __device__ inline void begin_cached_call(const CacheCall& call) {
   add_sum(&words.counters.dropped, dropped);
   __syncthreads();
   if (threadIdx.x != 0) return;
-  words.changes = changes;
   words.uses = halves ? 0 : words.uses + call.count;
   words.hits = words.misses = words.fills = 0;
   if (++words.call == 0) words.call = 1;
@@ -251,7 +260,7 @@ __device__ inline void fill_ways(const CacheCall& call) {
   constexpr uint32_t rows_at_a_time = 4;
   const CacheSets& sets = call.sets;
   const RowPlaces& places = call.places;
-  const bool has_redirects = places.headers != nullptr && state_of(call).has_redirects != 0;
+  const bool has_redirects = places.headers != nullptr && call.words->has_redirects != 0;
   const auto parts = static_cast<uint32_t>(sets.slot_bytes / sizeof(Part));
   const uint32_t lanes = parts > 16 ? 32 : parts > 8 ? 16 : 8, fills = call.words->fills;
   const uint32_t thread = blockIdx.x * blockDim.x + threadIdx.x, apart = gridDim.x * blockDim.x / lanes;

@@ -47,6 +47,9 @@ struct CacheWords {
   uint32_t call;                 // number of the current call; never 0
   uint32_t hits, misses, fills;  // rows on the lists of the call
   uint64_t changes;              // of the table, of which the cache knows
+  uint64_t known_changes;        // the same, before the current call
+  uint32_t has_redirects;        // coder raw: some headers are not 0, as of the last of these changes
+  uint32_t forgets_rows;         // the table does not know any more which rows have changed
   uint64_t uses;                 // since the counters of uses were halved
   CacheCounters counters;
 };
@@ -65,6 +68,7 @@ struct CacheCall {
   RowPlaces places;              // of the table
   const uint64_t* changes;       // of the table; host memory. NULL: it never changes
   const uint64_t* changed_rows;  // host memory
+  const uint32_t* redirects;     // as in TableWords
   int32_t* way_of;               // by position: the way that has the row, or -1
   uint32_t *hits, *misses;       // positions
   int32_t* fills;                // ways to be filled

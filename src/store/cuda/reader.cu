@@ -249,6 +249,7 @@ CacheCall Reader::cache_call() const {
   call.places = base_.places;
   call.changes = changes_;
   call.changed_rows = changed_rows_;
+  call.redirects = words_.redirects;
   return call;
 }
 
