@@ -90,7 +90,7 @@ class Reader {
   CacheCall cache_call() const;
   cudaError_t gather_cached(const GatherArguments& call, const RowTarget& target);
   cudaError_t fill_cache(const CacheCall& call, cudaStream_t stream);
-  cudaError_t fetch_by_copy_engine(uint64_t first, uint64_t count, const RowTarget& target);
+  cudaError_t fetch_by_copy_engine(uint64_t first, uint64_t count, bool has_head, const RowTarget& target);
 
   ReaderTable table_ = {};
   RowFormat format_ = {};

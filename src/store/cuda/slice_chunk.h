@@ -24,10 +24,15 @@ static_assert(chunk_room % 128 == 0);
 // Bytes of the slots of rows [row, end).
 uint64_t slice_bytes(const ReaderTable& table, uint64_t row, uint64_t end);
 
-// How many of the `left` bytes of a slice the next chunk has. Chunks become smaller towards the end, where nothing
-// hides their decoding, but each costs the copy engine more than 2 us.
-constexpr uint64_t copied_next(uint64_t left) {
-  const uint64_t half = std::clamp(left / 2, least_copied, most_copied);
+// Bytes that kernels read from host memory themselves, while the first chunks are copied.
+inline constexpr uint64_t head_bytes = 2 << 20;
+
+// How many of the `left` bytes of a slice the next chunk has, after one of `previous` bytes (0: the first). Chunks grow
+// at first, because nothing is decoded until the first one is there, and become smaller towards the end, where nothing
+// hides their decoding; but each costs the copy engine more than 2 us.
+constexpr uint64_t copied_next(uint64_t left, uint64_t previous) {
+  const uint64_t most = std::clamp(2 * previous, least_copied, most_copied);
+  const uint64_t half = std::clamp(left / 2, least_copied, most);
   return left <= half + least_copied / 2 ? std::min(left, most_copied) : half;
 }
 

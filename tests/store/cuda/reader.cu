@@ -207,6 +207,20 @@ TEST_CASE("readers gather and fetch the rows of every coder") {
   }
 }
 
+TEST_CASE("large slices are read by the kernel and by the copy engine") {
+  std::mt19937_64 random(47);
+  const Model window = window_model(NCAST_BFLOAT16, 1024, {}, false), raw = raw_model(NCAST_BFLOAT16, 1024);
+  for (const Model& model : {window, raw})
+    for (const bool is_packed : {false, true}) {
+      if (is_packed && model.coder == Coder::RAW) continue;
+      Fixture table(model, rows_of(model.shape, 60, floats(NCAST_BFLOAT16, {}), random), 30000, is_packed);
+      table.check_fetch(0, table.rows(), 1);
+      table.check_fetch(77, table.rows() - 100, 1);
+      CHECK(table.calls_started() == 2);
+      CHECK(table.calls_ended() == 2);
+    }
+}
+
 TEST_CASE("captured gathers and fetches read the table again in every replay") {
   std::mt19937_64 random(41);
   const Model model = window_model(NCAST_BFLOAT16, 256, {}, false);
