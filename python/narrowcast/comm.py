@@ -31,15 +31,8 @@ from ._native.numbers import as_int
 from ._native.operations import Buffer, Operation, operations
 from ._native.plan import NativePlan
 from ._native.plan_selector import Selector, as_c_function
-from ._native.structures import (
-    PLACEMENTS,
-    UNIQUE_ID_BYTES,
-    CommConfigC,
-    CommCountersC,
-    OperationCountersC,
-    PlanCallC,
-    UniqueIdC,
-)
+from ._native.plan_structures import PLACEMENTS, PlanCallC
+from ._native.structures import UNIQUE_ID_BYTES, CommConfigC, CommCountersC, OperationCountersC, UniqueIdC
 from .errors import NarrowcastError, Status, error_of
 from .types import DType, reduction_number, value_type
 

@@ -29,7 +29,7 @@ import numpy as np
 from ._arrays.view import View
 from ._files.atomic import new_file
 from ._native.numbers import as_index, as_int, as_unsigned
-from ._native.structures import STORE_CACHES, STORE_HOSTS, STORE_LAYOUTS
+from ._native.store_structures import STORE_CACHES, STORE_HOSTS, STORE_LAYOUTS
 from ._store.gpu import (
     DEFAULT_SMS,
     Call,

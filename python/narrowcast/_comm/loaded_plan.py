@@ -12,7 +12,7 @@ from .._native.library import check, library
 from .._native.numbers import as_unsigned
 from .._native.operations import operations
 from .._native.plan import NativePlan
-from .._native.structures import PlanUseC
+from .._native.plan_structures import PlanUseC
 from ..types import DType, ValueType
 from .calls import Calls
 from .handles import OfThisProcess

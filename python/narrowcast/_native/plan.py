@@ -12,7 +12,7 @@ from typing import Any
 
 from .library import check, library
 from .operations import operations
-from .structures import PlanBuilderC, PlanInfoC, PlanRequestC, PlanSimulationC, PlanVerifyOptionsC
+from .plan_structures import PlanBuilderC, PlanInfoC, PlanRequestC, PlanSimulationC, PlanVerifyOptionsC
 
 
 def text_of(make: Callable[[c_void_p], int]) -> str:

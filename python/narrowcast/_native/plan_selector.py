@@ -10,7 +10,7 @@ from typing import Any
 from ..types import BY_NUMBER, REDUCTIONS, value_type
 from .codecs import codec_text
 from .operations import operations
-from .structures import PLACEMENTS, PLAN_SELECTOR
+from .plan_structures import PLACEMENTS, PLAN_SELECTOR
 
 BUILT_IN = "built-in"
 BY_COST = "by cost"

@@ -5,9 +5,29 @@ from __future__ import annotations
 from ctypes import POINTER, c_char_p, c_double, c_int, c_int64, c_size_t, c_uint32, c_uint64, c_void_p
 from typing import Any
 
+from .plan_structures import (
+    PLAN_SELECTOR,
+    PlanBuilderC,
+    PlanCallC,
+    PlanInfoC,
+    PlanRequestC,
+    PlanSimulationC,
+    PlanUseC,
+    PlanVerifyOptionsC,
+)
+from .store_structures import (
+    StoreBuildOptionsC,
+    StoreCacheInfoC,
+    StoreCacheOptionsC,
+    StoreCountersC,
+    StoreInfoC,
+    StoreOpenOptionsC,
+    StoreReaderCountersC,
+    StoreReaderOptionsC,
+    StoreReadOptionsC,
+)
 from .structures import (
     INTERRUPT_CHECK,
-    PLAN_SELECTOR,
     CandidateC,
     CodecInfoC,
     CommConfigC,
@@ -18,22 +38,6 @@ from .structures import (
     FrameInfoC,
     OperationCountersC,
     OperationInfoC,
-    PlanBuilderC,
-    PlanCallC,
-    PlanInfoC,
-    PlanRequestC,
-    PlanSimulationC,
-    PlanUseC,
-    PlanVerifyOptionsC,
-    StoreBuildOptionsC,
-    StoreCacheInfoC,
-    StoreCacheOptionsC,
-    StoreCountersC,
-    StoreInfoC,
-    StoreOpenOptionsC,
-    StoreReaderCountersC,
-    StoreReaderOptionsC,
-    StoreReadOptionsC,
     UniqueIdC,
 )
 

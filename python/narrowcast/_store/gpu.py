@@ -17,7 +17,7 @@ from .._arrays.view import UNKNOWN_DEVICE, View, view
 from .._native import cuda_driver
 from .._native.library import check, library
 from .._native.numbers import as_unsigned
-from .._native.structures import (
+from .._native.store_structures import (
     STORE_HOST_INDICES,
     STORE_INDEX_ORDER,
     StoreCacheInfoC,

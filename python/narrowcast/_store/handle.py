@@ -16,7 +16,7 @@ import numpy.typing as npt
 from .._native.library import check, library
 from .._native.numbers import as_int, as_unsigned
 from .._native.plan import take_text, text_of
-from .._native.structures import (
+from .._native.store_structures import (
     STORE_ALLOW_DAMAGE,
     STORE_HOSTS,
     STORE_LAYOUTS,

@@ -12,7 +12,8 @@ import narrowcast
 import pytest
 from narrowcast._native import library, settings
 from narrowcast._native.operations import Buffer, describe, operations
-from narrowcast._native.structures import INTERRUPT_CHECK, PLAN_SELECTOR
+from narrowcast._native.plan_structures import PLAN_SELECTOR
+from narrowcast._native.structures import INTERRUPT_CHECK
 from narrowcast.errors import _BY_STATUS, Status
 from narrowcast.types import VALUE_TYPES
 

@@ -12,7 +12,7 @@ from ..._bench.store_speed import measure
 from ..._files.atomic import check_writable
 from ..._files.display import printable
 from ..._native.library import library_version
-from ..._native.structures import STORE_LAYOUTS
+from ..._native.store_structures import STORE_LAYOUTS
 from ...errors import InternalError, UnsupportedError
 from ...types import ValueType
 from .._common import BadUse, DtypeOption, dtype_errors_as_bad_use, existing_file, print_json, write_json

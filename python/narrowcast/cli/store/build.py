@@ -10,7 +10,7 @@ import typer
 
 from ... import store
 from ..._files.display import bytes_text, printable
-from ..._native.structures import STORE_LAYOUTS
+from ..._native.store_structures import STORE_LAYOUTS
 from .._common import BadUse, DtypeOption, existing_file, output_file, print_json, progress_bar
 
 
