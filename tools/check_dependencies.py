@@ -69,7 +69,7 @@ PYTHON_ALLOWED: dict[str, set[str]] = {
     "_store": {"files", "_arrays", "_files", "_native", *_LOWEST},
     "store": {"_arrays", "_files", "_native", "_store", *_LOWEST},
     "safetensors": {"files", "_files", *_LOWEST},
-    "torch_backend": {"comm", "_comm", *_LOWEST},
+    "torch_backend": {"comm", "_comm", "_torch", *_LOWEST},
     "_torch": {"codec", "cuda", "store", "_native", *_LOWEST},
     "integrations": {"codec", "cuda", "store", "_torch", *_LOWEST},
     "torch": {"_torch", *_LOWEST},

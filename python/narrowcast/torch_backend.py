@@ -25,68 +25,19 @@ import torch
 import torch.distributed as dist
 
 from ._comm.groups import group
+from ._torch.call_tensors import Filled, Reduction, dense, gathered, moved, reduction_of, scatter_to, stream_of
+from ._torch.work import Work
 from .comm import Communicator
-from .types import value_type
 
 __all__ = ["NAME", "NarrowcastGroup"]
 
 NAME = "narrowcast"
-_ReduceOp = dist.ReduceOp
-_OPS = {
-    _ReduceOp.SUM: "sum",
-    _ReduceOp.PRODUCT: "prod",
-    _ReduceOp.MIN: "min",
-    _ReduceOp.MAX: "max",
-    _ReduceOp.AVG: "avg",
-}
 # Staging memory of the communicators for messages between two ranks, on the host.
 _P2P_SCRATCH_BYTES = 1 << 20
 
 
 def __dir__() -> list[str]:
     return sorted(__all__)
-
-
-class _Work(dist._Work):  # type: ignore[misc]
-    """A call of a process group. `wait` is interruptible, unlike that of torch's futures."""
-
-    def __init__(self, group: NarrowcastGroup, ended: Future[None], result: list[torch.Tensor]) -> None:
-        super().__init__()
-        self._group, self._ended, self._result = group, ended, result
-        devices = [one.device for one in result[:1] if one.device.type == "cuda"]
-        self._future: Any = torch.futures.Future(devices=devices or None)
-        ended.add_done_callback(self._settle)
-
-    def _settle(self, ended: Future[None]) -> None:
-        error = ended.exception()
-        if error is None:
-            self._future.set_result(self._result)
-        else:
-            self._future.set_exception(error)
-
-    def wait(self, timeout: timedelta = timedelta(0)) -> bool:
-        """Waits until the call has run; for CUDA tensors it is already on the current stream."""
-        try:
-            self._ended.result(timeout.total_seconds() or None)
-        except KeyboardInterrupt:
-            self._group.abort()
-            raise
-        return True
-
-    def is_completed(self) -> bool:
-        return self._ended.done()
-
-    def is_success(self) -> bool:
-        return self._ended.done() and self._ended.exception() is None
-
-    def get_future(self) -> Any:
-        return self._future
-
-    def result(self) -> list[torch.Tensor]:
-        return self._result
-
-    def synchronize(self) -> None:
-        self.wait()
 
 
 class _Line:
@@ -171,7 +122,7 @@ class NarrowcastGroup(dist.ProcessGroup):  # type: ignore[misc]
 
     def _call(
         self, tensors: Sequence[torch.Tensor], body: Callable[[Communicator], None], line: _Line | None = None
-    ) -> _Work:
+    ) -> Work:
         """Runs body(communicator), which fills `tensors`."""
         first = tensors[0]
         if first.device.type == "cuda":
@@ -181,41 +132,41 @@ class NarrowcastGroup(dist.ProcessGroup):  # type: ignore[misc]
         else:
             chosen = line or self._host
             ended = chosen.thread.submit(body, chosen.comm)
-        return _Work(self, ended, list(tensors))
+        return Work(self.abort, ended, list(tensors))
 
-    def broadcast(self, tensors: list[torch.Tensor], opts: Any = None) -> _Work:
+    def broadcast(self, tensors: list[torch.Tensor], opts: Any = None) -> Work:
         """`torch.distributed.broadcast`."""
         root = opts.rootRank if opts is not None else 0
 
         def body(comm: Communicator) -> None:
             for tensor in tensors:
-                with _Filled(tensor, keep=True) as flat:
-                    comm.broadcast(_moved(flat), root=root, stream=_stream(tensor))
+                with Filled(tensor, keep=True) as flat:
+                    comm.broadcast(moved(flat), root=root, stream=stream_of(tensor))
 
         return self._call(tensors, body)
 
-    def allreduce(self, tensors: list[torch.Tensor], opts: Any = None) -> _Work:
+    def allreduce(self, tensors: list[torch.Tensor], opts: Any = None) -> Work:
         """`torch.distributed.all_reduce`."""
-        op = _op(opts)
+        op = reduction_of(opts)
 
         def body(comm: Communicator) -> None:
             for tensor in tensors:
-                one = _Reduction(tensor, op)
-                comm.all_reduce(one.values, op=one.op, stream=_stream(tensor))
+                one = Reduction(tensor, op)
+                comm.all_reduce(one.values, op=one.op, stream=stream_of(tensor))
                 one.store(one.values, tensor)
 
         return self._call(tensors, body)
 
     allreduce_coalesced = allreduce
 
-    def reduce(self, tensors: list[torch.Tensor], opts: Any = None) -> _Work:
+    def reduce(self, tensors: list[torch.Tensor], opts: Any = None) -> Work:
         """`torch.distributed.reduce`."""
-        op, root = _op(opts), opts.rootRank
+        op, root = reduction_of(opts), opts.rootRank
 
         def body(comm: Communicator) -> None:
             for tensor in tensors:
-                one = _Reduction(tensor, op)
-                comm.reduce(one.values, root=root, op=one.op, stream=_stream(tensor))
+                one = Reduction(tensor, op)
+                comm.reduce(one.values, root=root, op=one.op, stream=stream_of(tensor))
                 if comm.rank == root:
                     one.store(one.values, tensor)
 
@@ -223,37 +174,37 @@ class NarrowcastGroup(dist.ProcessGroup):  # type: ignore[misc]
 
     def allgather(
         self, output_tensors: list[list[torch.Tensor]], input_tensors: list[torch.Tensor], opts: Any = None
-    ) -> _Work:
+    ) -> Work:
         """`torch.distributed.all_gather`."""
 
         def body(comm: Communicator) -> None:
             for outputs, own in zip(output_tensors, input_tensors, strict=True):
                 if all(one.numel() == own.numel() for one in outputs):
                     whole = torch.empty((self._size, own.numel()), dtype=own.dtype, device=own.device)
-                    comm.all_gather(_moved(_dense(own)), _moved(whole), stream=_stream(own))
-                    _scatter_to(outputs, whole)
+                    comm.all_gather(moved(dense(own)), moved(whole), stream=stream_of(own))
+                    scatter_to(outputs, whole)
                     continue
                 outputs[self._rank].copy_(own)
                 for root, one in enumerate(outputs):
-                    with _Filled(one, keep=True) as flat:
-                        comm.broadcast(_moved(flat), root=root, stream=_stream(own))
+                    with Filled(one, keep=True) as flat:
+                        comm.broadcast(moved(flat), root=root, stream=stream_of(own))
 
         return self._call([one for outputs in output_tensors for one in outputs], body)
 
-    def _allgather_base(self, output: torch.Tensor, own: torch.Tensor, opts: Any = None) -> _Work:
+    def _allgather_base(self, output: torch.Tensor, own: torch.Tensor, opts: Any = None) -> Work:
         return self.allgather_into_tensor_coalesced([output], [own], opts)
 
     all_gather_single = _allgather_base
 
     def allgather_into_tensor_coalesced(
         self, outputs: list[torch.Tensor], inputs: list[torch.Tensor], opts: Any = None
-    ) -> _Work:
+    ) -> Work:
         """`torch.distributed.all_gather_into_tensor`, for one pair of tensors or several."""
 
         def body(comm: Communicator) -> None:
             for output, own in zip(outputs, inputs, strict=True):
-                with _Filled(output) as flat:
-                    comm.all_gather(_moved(_dense(own)), _moved(flat), stream=_stream(own))
+                with Filled(output) as flat:
+                    comm.all_gather(moved(dense(own)), moved(flat), stream=stream_of(own))
 
         return self._call(outputs, body)
 
@@ -261,63 +212,63 @@ class NarrowcastGroup(dist.ProcessGroup):  # type: ignore[misc]
 
     def gather(
         self, output_tensors: list[list[torch.Tensor]], input_tensors: list[torch.Tensor], opts: Any = None
-    ) -> _Work:
+    ) -> Work:
         """`torch.distributed.gather`."""
         root = opts.rootRank
 
         def body(comm: Communicator) -> None:
             for i, own in enumerate(input_tensors):
                 if comm.rank != root:
-                    comm.gather(_moved(_dense(own)), root=root, stream=_stream(own))
+                    comm.gather(moved(dense(own)), root=root, stream=stream_of(own))
                     continue
                 whole = torch.empty((self._size, own.numel()), dtype=own.dtype, device=own.device)
-                comm.gather(_moved(_dense(own)), _moved(whole), root=root, stream=_stream(own))
-                _scatter_to(output_tensors[i], whole)
+                comm.gather(moved(dense(own)), moved(whole), root=root, stream=stream_of(own))
+                scatter_to(output_tensors[i], whole)
 
         filled = [one for outputs in output_tensors for one in outputs]
         return self._call(filled or input_tensors, body)
 
     def scatter(
         self, output_tensors: list[torch.Tensor], input_tensors: list[list[torch.Tensor]], opts: Any = None
-    ) -> _Work:
+    ) -> Work:
         """`torch.distributed.scatter`."""
         root = opts.rootRank
 
         def body(comm: Communicator) -> None:
             for i, output in enumerate(output_tensors):
-                values = _moved(_gathered(input_tensors[i])) if comm.rank == root else None
-                with _Filled(output) as flat:
-                    comm.scatter(values, _moved(flat), root=root, stream=_stream(output))
+                values = moved(gathered(input_tensors[i])) if comm.rank == root else None
+                with Filled(output) as flat:
+                    comm.scatter(values, moved(flat), root=root, stream=stream_of(output))
 
         return self._call(output_tensors, body)
 
     def reduce_scatter(
         self, output_tensors: list[torch.Tensor], input_tensors: list[list[torch.Tensor]], opts: Any = None
-    ) -> _Work:
+    ) -> Work:
         """`torch.distributed.reduce_scatter`."""
-        return self._reduce_scatter(output_tensors, lambda i: _gathered(input_tensors[i]), opts)
+        return self._reduce_scatter(output_tensors, lambda i: gathered(input_tensors[i]), opts)
 
     def reduce_scatter_tensor_coalesced(
         self, outputs: list[torch.Tensor], inputs: list[torch.Tensor], opts: Any = None
-    ) -> _Work:
+    ) -> Work:
         """`torch.distributed.reduce_scatter_tensor`, for one pair of tensors or several."""
         return self._reduce_scatter(outputs, lambda i: inputs[i], opts)
 
     reduce_scatter_single_coalesced = reduce_scatter_tensor_coalesced
 
-    def _reduce_scatter_base(self, output: torch.Tensor, values: torch.Tensor, opts: Any = None) -> _Work:
+    def _reduce_scatter_base(self, output: torch.Tensor, values: torch.Tensor, opts: Any = None) -> Work:
         return self._reduce_scatter([output], lambda i: values, opts)
 
     reduce_scatter_single = _reduce_scatter_base
 
-    def _reduce_scatter(self, outputs: list[torch.Tensor], input_of: Callable[[int], torch.Tensor], opts: Any) -> _Work:
-        op = _op(opts)
+    def _reduce_scatter(self, outputs: list[torch.Tensor], input_of: Callable[[int], torch.Tensor], opts: Any) -> Work:
+        op = reduction_of(opts)
 
         def body(comm: Communicator) -> None:
             for i, output in enumerate(outputs):
-                one = _Reduction(input_of(i), op)
+                one = Reduction(input_of(i), op)
                 part = one.values.new_empty(one.values.numel() // self._size)
-                comm.reduce_scatter(one.values, part, op=one.op, stream=_stream(output))
+                comm.reduce_scatter(one.values, part, op=one.op, stream=stream_of(output))
                 one.store(part, output)
 
         return self._call(outputs, body)
@@ -329,7 +280,7 @@ class NarrowcastGroup(dist.ProcessGroup):  # type: ignore[misc]
         output_split_sizes: list[int],
         input_split_sizes: list[int],
         opts: Any = None,
-    ) -> _Work:
+    ) -> Work:
         """`torch.distributed.all_to_all_single`."""
 
         def counts(tensor: torch.Tensor, split_sizes: Sequence[int]) -> list[int]:
@@ -343,41 +294,41 @@ class NarrowcastGroup(dist.ProcessGroup):  # type: ignore[misc]
         sent, received = counts(values, input_split_sizes), counts(output, output_split_sizes)
 
         def body(comm: Communicator) -> None:
-            with _Filled(output) as flat:
-                source, target = _moved(_dense(values)), _moved(flat)
+            with Filled(output) as flat:
+                source, target = moved(dense(values)), moved(flat)
                 scale = source.numel() // max(values.numel(), 1)
                 comm.all_to_all_v(
                     source,
                     target,
                     [scale * count for count in sent],
                     [scale * count for count in received],
-                    stream=_stream(output),
+                    stream=stream_of(output),
                 )
 
         return self._call([output], body)
 
     all_to_all_single = alltoall_base
 
-    def alltoall(self, outputs: list[torch.Tensor], inputs: list[torch.Tensor], opts: Any = None) -> _Work:
+    def alltoall(self, outputs: list[torch.Tensor], inputs: list[torch.Tensor], opts: Any = None) -> Work:
         """`torch.distributed.all_to_all`."""
 
         def body(comm: Communicator) -> None:
-            values = _gathered(inputs)
+            values = gathered(inputs)
             whole = values.new_empty(sum(one.numel() for one in outputs))
-            source, target = _moved(values), _moved(whole)
+            source, target = moved(values), moved(whole)
             scale = source.numel() // max(values.numel(), 1)
             comm.all_to_all_v(
                 source,
                 target,
                 [scale * one.numel() for one in inputs],
                 [scale * one.numel() for one in outputs],
-                stream=_stream(values),
+                stream=stream_of(values),
             )
-            _scatter_to(outputs, whole)
+            scatter_to(outputs, whole)
 
         return self._call(outputs, body)
 
-    def barrier(self, opts: Any = None) -> _Work:
+    def barrier(self, opts: Any = None) -> Work:
         """`torch.distributed.barrier`."""
 
         def body(comm: Communicator) -> None:
@@ -387,30 +338,30 @@ class NarrowcastGroup(dist.ProcessGroup):  # type: ignore[misc]
             torch.cuda.current_stream().synchronize()
         return self._call([torch.zeros(1)], body)
 
-    def send(self, tensors: list[torch.Tensor], dst: int, tag: int = 0) -> _Work:
+    def send(self, tensors: list[torch.Tensor], dst: int, tag: int = 0) -> Work:
         """`torch.distributed.send`. The tag is ignored."""
         return self._messages([("send", one, dst) for one in tensors], self._up if dst > self._rank else self._down)
 
-    def recv(self, tensors: list[torch.Tensor], src: int, tag: int = 0) -> _Work:
+    def recv(self, tensors: list[torch.Tensor], src: int, tag: int = 0) -> Work:
         """`torch.distributed.recv`. The tag is ignored."""
         return self._messages([("recv", one, src) for one in tensors], self._up if src < self._rank else self._down)
 
-    def _messages(self, messages: list[tuple[str, torch.Tensor, int]], line: _Line | None) -> _Work:
+    def _messages(self, messages: list[tuple[str, torch.Tensor, int]], line: _Line | None) -> Work:
         tensors = [tensor for _, tensor, _ in messages]
         if self._batch is not None:
             self._batch += messages
             ended: Future[None] = Future()
             ended.set_result(None)  # nobody waits for a message of a batch
-            return _Work(self, ended, tensors)
+            return Work(self.abort, ended, tensors)
 
         def body(comm: Communicator) -> None:
             with contextlib.ExitStack() as filled, group():
                 for kind, tensor, peer in messages:
                     if kind == "send":
-                        comm.send(_moved(_dense(tensor)), peer, stream=_stream(tensor))
+                        comm.send(moved(dense(tensor)), peer, stream=stream_of(tensor))
                     else:
-                        flat = filled.enter_context(_Filled(tensor))
-                        comm.recv(_moved(flat), peer, stream=_stream(tensor))
+                        flat = filled.enter_context(Filled(tensor))
+                        comm.recv(moved(flat), peer, stream=stream_of(tensor))
 
         return self._call(tensors, body, line)
 
@@ -424,100 +375,13 @@ class NarrowcastGroup(dist.ProcessGroup):  # type: ignore[misc]
     def _start_coalescing(self, device: torch.device | None = None) -> None:
         self._batch = []
 
-    def _end_coalescing(self, device: torch.device | None = None) -> _Work | None:
+    def _end_coalescing(self, device: torch.device | None = None) -> Work | None:
         messages, self._batch = self._batch, None
         return self._messages(messages, None) if messages else None
 
-    def recv_anysource(self, tensors: list[torch.Tensor], tag: int = 0) -> _Work:
+    def recv_anysource(self, tensors: list[torch.Tensor], tag: int = 0) -> Work:
         """Not supported: raises an error."""
         raise NotImplementedError("the backend narrowcast cannot receive from any source: name the rank")
-
-
-class _Filled:
-    """A contiguous tensor of one dimension, whose content becomes that of `tensor`. keep: and begins as it."""
-
-    def __init__(self, tensor: torch.Tensor, *, keep: bool = False) -> None:
-        self._tensor, self._keep = tensor, keep
-
-    def __enter__(self) -> torch.Tensor:
-        tensor = self._tensor.detach()
-        self._is_copy = not tensor.is_contiguous()
-        if not self._is_copy:
-            self._flat = tensor.view(-1)
-        elif self._keep:
-            self._flat = tensor.contiguous().view(-1)
-        else:
-            self._flat = tensor.new_empty(tensor.numel())
-        return self._flat
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is None and self._is_copy:
-            self._tensor.detach().copy_(self._flat.view(self._tensor.shape))
-
-
-class _Reduction:
-    """The input of a reduction, in a type that the library reduces."""
-
-    def __init__(self, tensor: torch.Tensor, op: str) -> None:
-        self.op = op
-        values = tensor.detach()
-        if tensor.dtype == torch.bool:
-            if op == "avg":
-                raise TypeError("torch.bool has no average")
-            # As in torch, the sum and the product of truth values are "or" and "and".
-            self.op = {"sum": "max", "prod": "min"}.get(op, op)
-            values = values.to(torch.uint8)
-        elif tensor.dtype == torch.int16:
-            values = values.to(torch.int32)
-        elif tensor.is_complex():
-            if op not in ("sum", "avg"):
-                raise TypeError(f"{tensor.dtype} has no reduction {op}")
-            values = torch.view_as_real(values.contiguous())
-        self.values = values.contiguous().view(-1)
-
-    def store(self, result: torch.Tensor, output: torch.Tensor) -> None:
-        """Converts the result back; integers wrap around."""
-        target = output.detach()
-        if result.data_ptr() == target.data_ptr():
-            return
-        if target.is_complex():
-            result = torch.view_as_complex(result.view(-1, 2))
-        target.copy_(result.view(target.shape))
-
-
-def _op(opts: Any) -> str:
-    op = _ReduceOp.SUM if opts is None else opts.reduceOp
-    for known, name in _OPS.items():
-        if op == known:
-            return name
-    raise NotImplementedError(f"the backend narrowcast has no reduction {op}")
-
-
-def _dense(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor.detach().contiguous()
-
-
-def _moved(tensor: torch.Tensor) -> torch.Tensor:
-    """A contiguous tensor as values that the library moves: of its type, so that codecs apply, or as bytes."""
-    try:
-        value_type(tensor.dtype, moved=True)
-    except ValueError:
-        return tensor.reshape(-1).view(torch.uint8)
-    return tensor
-
-
-def _gathered(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
-    return torch.cat([one.detach().reshape(-1) for one in tensors])
-
-
-def _scatter_to(outputs: Sequence[torch.Tensor], whole: torch.Tensor) -> None:
-    parts = whole.view(-1).split([one.numel() for one in outputs])
-    for output, part in zip(outputs, parts, strict=True):
-        output.detach().copy_(part.view(output.shape))
-
-
-def _stream(tensor: torch.Tensor) -> Any:
-    return torch.cuda.current_stream(tensor.device) if tensor.device.type == "cuda" else None
 
 
 dist.Backend.register_backend(NAME, NarrowcastGroup, devices=["cpu", "cuda"])
