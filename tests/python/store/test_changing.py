@@ -1,0 +1,139 @@
+"""Updated, appended and saved rows, while others read."""
+
+from __future__ import annotations
+
+import threading
+
+import narrowcast
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from narrowcast import store
+from narrowcast._store import rows as store_rows
+from store_tables import LAYOUTS, ROWS, same, table
+
+
+@given(
+    changes=st.lists(st.lists(st.integers(0, ROWS - 1), min_size=1, max_size=40), max_size=8),
+    layout=st.sampled_from(LAYOUTS),
+    codec=st.sampled_from(["auto", "raw", "window", "invariant"]),
+    seed=st.integers(0, 1000),
+)
+def test_updates_are_assignments(rows, changes, layout, codec, seed):
+    layout = "stride" if codec == "raw" else layout  # raw rows cannot be packed
+    rng, expected = np.random.default_rng(seed), rows.copy()
+    with store.build(rows, codec=codec, layout=layout, spare=ROWS) as made:
+        for index in changes:
+            new = table(rows=len(index), seed=int(rng.integers(1 << 30)))
+            if rng.random() < 0.5:  # rows that do not follow the model
+                new = np.frombuffer(rng.bytes(new.nbytes), np.float32).reshape(new.shape)
+            made.update(index, new)
+            for place, row in zip(index, new, strict=True):  # the last of several counts
+                expected[place] = row
+            assert same(made[:], expected)
+
+
+def test_an_update_that_does_not_fit_changes_nothing():
+    rows = table(shape=(256,))
+    noise = np.frombuffer(np.random.default_rng(0).bytes(rows.nbytes), np.float32).reshape(rows.shape)
+    with store.build(rows, codec="window", spare=2) as made:
+        with pytest.raises(narrowcast.TooSmallError):
+            made.update(np.arange(ROWS), noise)
+        assert same(made[:], rows)
+        made.update([5], noise[:1])
+        assert same(made[5], noise[0])
+
+
+@pytest.mark.parametrize("bad", [-1, ROWS])
+def test_an_update_of_a_bad_index_changes_nothing(rows, bad):
+    with store.build(rows, spare=ROWS) as made:
+        with pytest.raises(IndexError, match=str(bad)):
+            made.update([0, bad], rows[1:3])
+        assert same(made[:], rows)
+
+
+def test_lists_of_values_without_a_type_are_errors(monkeypatch):
+    """Without ml_dtypes, NumPy holds bfloat16 as uint16: it would round 1.5 to the bits 1."""
+    monkeypatch.setattr(store_rows, "numpy_type", lambda kind: np.dtype(kind.numpy))
+    values = table("bfloat16")
+    with store.build(values, dtype="bfloat16", spare=4) as made:
+        with pytest.raises(TypeError, match=r"rows is no array.*bfloat16"):
+            made.update([0], [[1.5] * 24])
+        assert same(made[:], values)
+
+
+def test_rows_of_another_shape_or_type_are_errors(rows):
+    with store.build(rows, spare=ROWS, capacity=ROWS + 5) as made:
+        for new in (rows[:1], rows[:2, :5], rows[:2].astype(np.float64)):
+            with pytest.raises((ValueError, TypeError), match="rows"):
+                made.update([0, 1], new)
+        with pytest.raises((ValueError, TypeError), match="rows"):
+            made.append(rows[:2, :5])
+        assert same(made[:], rows)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_appended_rows_follow_the_others(rows, layout):
+    with store.build(rows[:50], layout=layout, capacity=ROWS, spare=ROWS) as made:
+        assert made.capacity == ROWS
+        assert made.append(rows[50:60]) == 50
+        assert made.append(rows[60:60]) == 60
+        assert same(made[:], rows[:60])
+        made.append(rows[60:])
+        assert same(made[:], rows)
+        with pytest.raises(narrowcast.TooSmallError):
+            made.append(rows[:1])
+        assert len(made) == ROWS
+
+
+def test_readers_see_the_old_or_the_new_row(rows):
+    """Every row has one value throughout; a mix would have two."""
+    values = np.repeat(np.arange(64, dtype=np.float32)[:, None], 200, axis=1)
+    with store.build(values, codec="window", spare=256) as made:
+        stop, mixed = threading.Event(), []
+
+        def read() -> None:
+            while not stop.is_set():
+                found = made.gather(np.arange(64), threads=1)
+                if (found != found[:, :1]).any():
+                    mixed.append(found)
+
+        readers = [threading.Thread(target=read) for _ in range(2)]
+        for reader in readers:
+            reader.start()
+        try:
+            for turn in range(1, 200):
+                made.update(np.arange(64), values + turn * np.float32(1.37))
+        finally:
+            stop.set()
+            for reader in readers:
+                reader.join()
+        assert mixed == []
+        assert same(made[:], values + 199 * np.float32(1.37))
+
+
+def test_a_saved_table_has_all_changes(rows, tmp_path):
+    with store.build(rows, spare=ROWS, capacity=ROWS + 3) as made:
+        made.update([3, 9], rows[:2])
+        made.append(rows[:3])
+        expected = made[:]
+        made.save(tmp_path / "saved")
+    with store.open(tmp_path / "saved") as made:
+        assert same(made[:], expected)
+    assert [one.name for one in tmp_path.iterdir()] == ["saved"]
+
+
+def test_a_mapped_file_cannot_be_changed(rows, tmp_path):
+    store.build(rows, path=tmp_path / "table").close()
+    with store.open(tmp_path / "table", "mmap") as made:
+        with pytest.raises(narrowcast.UnsupportedError):
+            made.update([0], rows[1:2])
+        assert same(made[:], rows)
+
+
+def test_two_handles_of_a_shared_table_see_the_same_rows(rows, tmp_path):
+    store.build(rows, path=tmp_path / "table", spare=ROWS).close()
+    with store.open(tmp_path / "table", "shared") as first, store.open(tmp_path / "table", "shared") as second:
+        first.update([7], rows[8:9])
+        assert same(second[7], rows[8])

@@ -1,0 +1,148 @@
+"""Tables keep the bits of every source, type, codec and layout."""
+
+from __future__ import annotations
+
+import narrowcast
+import numpy as np
+import pytest
+from narrowcast import store
+from narrowcast._store import sources
+from narrowcast.types import VALUE_TYPES
+from store_tables import LAYOUTS, ROWS, same, table
+
+CODECS = ["auto", "raw", "window", "zeros+trim", "zeros+trim+window", "trim+window", "invariant"]
+
+
+@pytest.mark.parametrize("kind", [one.name for one in VALUE_TYPES])
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_rows_of_every_type_keep_their_bits(kind, layout):
+    values = table(kind, shape=(5, 3))
+    with store.build(values, layout=layout, dtype=kind) as made:
+        assert (made.shape, made.row_shape, made.dtype, len(made)) == (values.shape, (5, 3), kind, ROWS)
+        assert made.row_bytes == values[0].nbytes
+        assert same(made[:], values)
+        out = np.empty_like(values)
+        assert made.gather(np.arange(ROWS), out=out) is out
+        assert same(out, values)
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_every_codec_keeps_all_bits(codec, layout):
+    values = table("float32", rows=300, shape=(16,))
+    if (codec, layout) == ("raw", "packed"):
+        with pytest.raises(narrowcast.InvalidArgumentError, match="the layout packed needs payloads"):
+            store.build(values, codec=codec, layout=layout)
+        return
+    with store.build(values, codec=codec, layout=layout) as made:
+        assert same(made[:], values)
+        assert made.layout == layout
+        assert made.codec
+
+
+@pytest.mark.parametrize("shape", [(1,), (3,), (31,), (32,), (1024,), (1025,), (3000,), (2, 3, 4)])
+@pytest.mark.parametrize("count", [1, 2, 200])
+def test_rows_of_every_size_keep_their_bits(shape, count):
+    values = table("bfloat16", rows=count, shape=shape)
+    with store.build(values, dtype="bfloat16") as made:
+        assert same(np.asarray(made[:]).view(np.uint16), values)
+
+
+def test_long_rows_and_single_values_are_stored_too():
+    long = table("float32", rows=5, shape=(40_000,))
+    with store.build(long) as made:
+        assert same(made[:], long)
+        assert same(made.gather([4, 0]), long[[4, 0]])
+    flat = table("float32", rows=5000, shape=())
+    with store.build(flat) as made:
+        assert made.row_shape == ()
+        assert same(made[10:4000:7], flat[10:4000:7])
+
+
+def test_an_empty_table_has_no_rows():
+    with store.build(np.empty((0, 8), np.float32)) as made:
+        assert made.shape == (0, 8)
+        assert made[:].shape == (0, 8)
+        assert made.gather([]).shape == (0, 8)
+        with pytest.raises(IndexError):
+            made.gather([0])
+
+
+def test_weights_take_less_memory():
+    values = table("bfloat16", rows=2000, shape=(256,))
+    with store.build(values, dtype="bfloat16") as made:
+        assert 0.5 < made.ratio < 0.8
+
+
+def test_files_are_opened_again(rows, tmp_path):
+    path = tmp_path / "table"
+    store.build(rows, path=path, metadata={"name": "a"}).close()
+    for host in ("pinned", "mmap", "shared"):
+        with store.open(path, host) as made:
+            assert same(made[:], rows)
+            assert (made.host, made.metadata) == (host, {"name": "a"})
+
+
+@pytest.mark.parametrize("sizes", [[ROWS], [1] * ROWS, [50, 0, 47]])
+def test_blocks_of_rows_are_a_source(rows, sizes, tmp_path):
+    ends = np.cumsum(sizes)
+    blocks = (rows[end - size : end] for size, end in zip(sizes, ends, strict=True))
+    with store.build(blocks) as made:
+        assert same(made[:], rows)
+
+
+@pytest.mark.parametrize("wrap", [bytes, bytearray, memoryview])
+def test_bytes_are_a_source(wrap):
+    values = table(shape=())
+    with store.build(wrap(values.tobytes()), dtype="float32") as made:
+        assert same(made[:], values)
+
+
+def test_a_sample_of_large_rows_is_as_limited_as_one_of_small_rows(monkeypatch):
+    monkeypatch.setattr(sources, "_SAMPLE_BYTES", 1 << 16)
+    assert sources.source_of(np.zeros((100, 1 << 14), np.uint8), None, None).sample.nbytes == 1 << 16
+    assert len(sources.source_of(np.zeros((100, 1 << 17), np.uint8), None, None).sample) == 1
+
+
+def test_memory_mapped_files_are_a_source(rows, tmp_path):
+    np.save(tmp_path / "rows.npy", rows)
+    with store.build(np.load(tmp_path / "rows.npy", mmap_mode="r")) as made:
+        assert same(made[:], rows)
+
+
+def test_transposed_and_strided_arrays_are_sources(rows):
+    for values in (rows[::2], rows.T, rows[:, 3:9]):
+        with store.build(values) as made:
+            assert same(made[:], values)
+
+
+def test_progress_is_reported():
+    values, seen = table(rows=3000, shape=(64,)), []
+    store.build(values, progress=lambda done, *_: seen.append(done)).close()
+    assert seen
+
+
+def test_a_failing_source_leaves_no_file(rows, tmp_path):
+    def blocks():
+        yield rows
+        raise RuntimeError("the source ends")
+
+    with pytest.raises(RuntimeError, match="the source ends"):
+        store.build(blocks(), path=tmp_path / "table")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("source", "options", "message"),
+    [
+        (np.ones((3, 4), np.float32), {"codec": "zip"}, "zip"),
+        (np.ones((3, 4), np.float32), {"layout": "zip"}, "zip"),
+        (np.float32(3), {}, "source is a single value"),
+        (np.ones((3, 4), np.complex64), {}, "complex64"),
+        (np.ones((3, 4), np.float32), {"capacity": 2}, "the capacity is 2"),
+        ("missing.safetensors", {}, "missing.safetensors"),
+    ],
+)
+def test_what_cannot_be_built_is_an_error(source, options, message):
+    with pytest.raises((ValueError, TypeError, OSError, narrowcast.NarrowcastError), match=message):
+        store.build(source, **options)

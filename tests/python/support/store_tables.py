@@ -1,0 +1,36 @@
+"""Tables of tests, and comparing them bit for bit."""
+
+from __future__ import annotations
+
+import numpy as np
+from narrowcast.types import VALUE_TYPES
+
+ROWS = 97
+LAYOUTS = ["stride", "packed"]
+
+
+def table(kind="float32", rows=ROWS, shape=(24,), seed=0) -> np.ndarray:
+    """Rows of a type, as NumPy holds it: some values are 0, and one row is random bits."""
+    rng = np.random.default_rng(seed)
+    found = next(one for one in VALUE_TYPES if one.name == kind)
+    size = (rows, *shape)
+    if found.name == "bfloat16":
+        values = (rng.standard_normal(size).astype(np.float32) * 0.02).view(np.uint32) >> 16
+    elif found.exponent_bits and found.numpy.startswith("float"):
+        values = rng.standard_normal(size) * 0.02
+    else:
+        values = rng.integers(0, 50, size)
+    values = values.astype(found.numpy)
+    values[rng.random(size) < 0.2] = 0
+    if rows > 3:
+        flat = values[3].reshape(-1)
+        flat[:] = np.frombuffer(rng.bytes(flat.nbytes), found.numpy)
+    return values
+
+
+def bits(array) -> np.ndarray:
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+
+
+def same(found, expected) -> bool:
+    return found.shape == expected.shape and np.array_equal(bits(found), bits(expected))
