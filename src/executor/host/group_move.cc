@@ -1,5 +1,6 @@
 // Copies and reductions: a step takes its sources, stores the result to the locations among its destinations, then
 // sends it as messages.
+#include <bit>
 #include <cinttypes>
 #include <cstring>
 
@@ -40,8 +41,21 @@ Values GroupRun::locate(const Operand& operand, int rank) const {
   return state_.locate(rank, operand.buffer, chunk_of(operand), part_);
 }
 
+channel::RankSet GroupRun::writers_of(const Operand& packets, int rank) const {
+  return state_.facts.packet_writers(rank, packets.buffer, chunk_of(packets));
+}
+
 std::atomic<uint64_t>& GroupRun::flag_of(const Operand& operand, int rank) const {
   return state_.memory.flag(rank, operand.buffer, chunk_of(operand), state_.copy_of(batch_));
+}
+
+// Whether a location contains packets that are encoded.
+bool GroupRun::holds_frame(const Operand& operand) const {
+  return operand.packets && is_coded(operand) && state_.facts.encodes_packets;
+}
+
+PacketHeader* GroupRun::packets_of(const Operand& operand, int rank) const {
+  return state_.memory.packets(rank, chunk_of(operand), state_.copy_of(batch_));
 }
 
 // Flags increase: the high half is the number of the micro-batch, the low half that of the unit in a loop.
@@ -86,12 +100,9 @@ ncast_status GroupRun::take_source(const Step& step, const Operand& operand, boo
       block_on(peer);
       return NCAST_OK;
     }
-    if (elems_ > state_.part_elems) {
-      return fail(NCAST_CORRUPT, "rank %d received %" PRIu64 " values from rank %d at once, more than %" PRIu64,
-                  state_.comm.rank(), elems_, peer, state_.part_elems);
-    }
     payload_codec_ = operand.codec;
     payload_rank_ = peer;
+    if (ncast_status status = check_elems()) return status;
     values_ = nullptr;
     // Bare values need no decoding, unless their number is wrong.
     if (operand.codec == NCAST_CODEC_RAW && payload_.count == elems_ * state_.value_bytes) values_ = payload_.bytes;
@@ -103,19 +114,37 @@ ncast_status GroupRun::take_source(const Step& step, const Operand& operand, boo
   } else {
     const int rank = rank_of(operand);
     if (operand.packets && flag_of(operand, rank).load(std::memory_order_acquire) < flag_value()) {
-      const channel::RankSet writers = state_.facts.packet_writers(rank, operand.buffer, chunk_of(operand));
-      awaited_ |= writers & ~channel::rank_bit(state_.comm.rank());
+      awaited_ |= writers_of(operand, rank) & ~channel::rank_bit(state_.comm.rank());
       return NCAST_OK;
     }
-    const Values values = locate(operand, rank);
-    values_ = values.start;
-    elems_ = values.elems;
+    uint64_t wire_bytes = 0;
+    if (holds_frame(operand)) {
+      const PacketHeader* const packets = packets_of(operand, rank);
+      payload_ = {reinterpret_cast<const std::byte*>(packets + 1), packets->frame_bytes};
+      payload_codec_ = operand.codec;
+      payload_rank_ = std::countr_zero(writers_of(operand, rank));
+      values_ = nullptr;
+      elems_ = packets->elems;
+      if (ncast_status status = check_elems()) return status;
+      wire_bytes = packets->frame_bytes;
+    } else {
+      const Values values = locate(operand, rank);
+      values_ = values.start;
+      elems_ = values.elems;
+      wire_bytes = elems_ * state_.value_bytes;
+    }
     if (operand.place == Place::remote) {
-      state_.comm.count_sent(state_.tag.operation, elems_ * state_.value_bytes, elems_ * state_.value_bytes);
+      state_.comm.count_sent(state_.tag.operation, elems_ * state_.value_bytes, wire_bytes);
     }
   }
   *taken = true;
   return NCAST_OK;
+}
+
+ncast_status GroupRun::check_elems() const {
+  if (elems_ <= state_.part_elems) return NCAST_OK;
+  return fail(NCAST_CORRUPT, "rank %d received %" PRIu64 " values from rank %d at once, more than %" PRIu64,
+              state_.comm.rank(), elems_, payload_rank_, state_.part_elems);
 }
 
 void GroupRun::release(const Operand& operand) {
@@ -197,7 +226,10 @@ ncast_status GroupRun::store(const Operand& operand, int rank) {
   const uint64_t elems = std::min(elems_, target.elems);
   const uint64_t raw_bytes = elems * state_.value_bytes;
   uint64_t wire_bytes = raw_bytes;
-  if (elems != 0) {
+  if (holds_frame(operand)) {
+    if (ncast_status status = store_packets(operand, rank)) return status;
+    wire_bytes = packets_of(operand, rank)->frame_bytes;
+  } else if (elems != 0) {
     if (is_rounded(operand)) {
       if (ncast_status status = need_values(buffers_.values, elems_)) return status;
       if (ncast_status status = encode_frame(operand.codec)) return status;
@@ -222,6 +254,22 @@ ncast_status GroupRun::store(const Operand& operand, int rank) {
       state_.comm.world->bell_of(rank).notify();
   }
   if (!is_own) state_.comm.count_sent(state_.tag.operation, raw_bytes, wire_bytes);
+  return NCAST_OK;
+}
+
+// A message with the same codec is stored as it is. This also keeps the bits of a bounded codec.
+ncast_status GroupRun::store_packets(const Operand& operand, int rank) {
+  Payload frame = payload_;
+  if (elems_ == 0) {
+    frame = {};
+  } else if (frame.bytes == nullptr || payload_codec_ != operand.codec) {
+    if (ncast_status status = need_values(buffers_.values, elems_)) return status;
+    if (ncast_status status = encode_frame(operand.codec)) return status;
+    frame = {buffers_.frame, frame_bytes_};
+  }
+  PacketHeader* const packets = packets_of(operand, rank);
+  *packets = {elems_, frame.count};
+  if (frame.count != 0) std::memcpy(packets + 1, frame.bytes, frame.count);
   return NCAST_OK;
 }
 

@@ -56,6 +56,11 @@ class GroupRun {
   ncast_status send_messages(const plan::Step& step, bool* all_sent);
   ncast_status send_message(const plan::Operand& operand, const channel::Slot& slot, bool is_only_one);
   ncast_status encode_frame(ncast_codec codec);
+  ncast_status check_elems() const;  // that were received
+  channel::RankSet writers_of(const plan::Operand& packets, int rank) const;
+  bool holds_frame(const plan::Operand& operand) const;
+  PacketHeader* packets_of(const plan::Operand& operand, int rank) const;
+  ncast_status store_packets(const plan::Operand& operand, int rank);
   void release(const plan::Operand& operand);
 
   uint32_t chunk_of(const plan::Operand& operand) const { return operand.chunk + chunk_; }

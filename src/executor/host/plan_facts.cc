@@ -16,18 +16,20 @@ PlanFacts::PlanFacts(const plan::Plan& plan) : message_chunks(plan.channels.size
     const plan::Rank& row = plan.ranks[static_cast<size_t>(rank)];
     uses_scratch = uses_scratch || row.scratch_chunks != 0;
     for (const plan::Group& group : row.groups) {
-      for (const plan::Step& step : group.steps) add(plan, rank, step);
+      for (const plan::Step& step : group.steps) add(plan, rank, step, false);
     }
   }
+  encodes_packets = has_coded_packets_[0] && !has_coded_packets_[1];
   // A plan that needs input and output to be the same memory needs it in shared memory too.
   if (plan.in_place == plan::InPlace::yes && (is_exposed[0] || is_exposed[1])) is_exposed[0] = is_exposed[1] = true;
 }
 
-void PlanFacts::add(const plan::Plan& plan, int rank, const plan::Step& step) {
-  for (const plan::Step& inner : step.body) add(plan, rank, inner);
+void PlanFacts::add(const plan::Plan& plan, int rank, const plan::Step& step, bool is_in_loop) {
+  for (const plan::Step& inner : step.body) add(plan, rank, inner, true);
   reduces = reduces || step.kind == plan::StepKind::reduce;
   for (const std::vector<Operand>* operands : {&step.from, &step.to}) {
     for (const Operand& operand : *operands) {
+      if (operand.packets && operand.codec != NCAST_CODEC_RAW) has_coded_packets_[is_in_loop ? 1 : 0] = true;
       if (operand.place == Place::message) {
         message_chunks[operand.channel] = std::max(message_chunks[operand.channel], step.count);
       } else if (operand.place != Place::local || operand.packets) {

@@ -20,6 +20,9 @@ struct PlanFacts {
   // By plan::Buffer. Buffers that other ranks access, or that contain packets.
   std::array<bool, 3> is_exposed = {};
   bool uses_scratch = false;
+  // Whether packets with a codec contain frames. In plans with such packets in a loop, which moves parts of a chunk,
+  // they contain values.
+  bool encodes_packets = false;
   // By channel: how many chunks the largest message of a ring has.
   std::vector<uint32_t> message_chunks;
 
@@ -38,9 +41,10 @@ struct PlanFacts {
   bool exposes(plan::Buffer buffer) const { return is_exposed[static_cast<size_t>(buffer)]; }
 
  private:
-  void add(const plan::Plan& plan, int rank, const plan::Step& step);
+  void add(const plan::Plan& plan, int rank, const plan::Step& step, bool is_in_loop);
   void add_packet_writer(const plan::Plan& plan, int rank, const plan::Operand& operand, uint32_t count);
 
+  bool has_coded_packets_[2] = {};                                              // outside of loops, and in loops
   std::map<std::tuple<int, plan::Buffer, uint32_t>, uint64_t> packet_writers_;  // one bit for each rank
 };
 

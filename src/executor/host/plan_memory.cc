@@ -38,9 +38,11 @@ struct Needs {
     accumulator = accumulator || reduces || nested;
     inner = inner || (reduces && nested);
     // Values are decoded here before they are reduced, or encoded otherwise, or if a location takes only some of them.
-    const auto is_message = [](const Operand& operand) { return operand.place == Place::message; };
-    values = values || reduces || nested || std::ranges::any_of(step.from, is_message);
     const auto is_coded = [](const Operand& operand) { return operand.codec != NCAST_CODEC_RAW; };
+    const auto is_decoded = [&](const Operand& operand) {
+      return operand.place == Place::message || is_coded(operand);
+    };
+    values = values || reduces || nested || std::ranges::any_of(step.from, is_decoded);
     frame = frame || std::ranges::any_of(step.to, is_coded);
   }
 };
@@ -55,7 +57,10 @@ class PlanMemory::Layout {
     for (int rank = 0; rank < plan.rank_count(); ++rank) {
       for (const Buffer buffer : all_buffers) {
         exposed_.push_back(bytes_);
-        if (facts.exposes(buffer)) bytes_ += part_count(rank, buffer) * part + flags_bytes(rank, buffer);
+        if (!facts.exposes(buffer)) continue;
+        bytes_ += flags_bytes(rank, buffer) + parts_bytes(rank, buffer);
+        if (buffer == Buffer::scratch && facts.encodes_packets)
+          bytes_ += part_count(rank, buffer) * packets_bytes(payload_bound(part));
       }
     }
     for (size_t i = 0; i < plan.channels.size(); ++i) {
@@ -68,6 +73,7 @@ class PlanMemory::Layout {
   size_t ring(size_t channel) const { return rings_[channel]; }
   size_t exposed(int rank, Buffer buffer) const { return exposed_[index(rank, buffer)]; }
   size_t flags_bytes(int rank, Buffer buffer) const { return round_up(part_count(rank, buffer) * sizeof(uint64_t)); }
+  size_t parts_bytes(int rank, Buffer buffer) const { return part_count(rank, buffer) * part_bytes_; }
   // As many slots as the chunks of `depth` messages: a message of several chunks uses one slot for each.
   channel::RingShape ring_shape(size_t channel) const {
     return {uint64_t{plan_.channels[channel].depth} * facts_.message_chunks[channel], payload_bound(part_bytes_)};
@@ -151,8 +157,9 @@ ncast_status PlanMemory::allocate(Communicator& comm, const plan::Plan& plan, co
     for (const Buffer buffer : all_buffers) {
       if (!facts.exposes(buffer)) continue;
       std::byte* const flags = base + layout.exposed(rank, buffer);
-      memory->exposed_[index(rank, buffer)] = {flags + layout.flags_bytes(rank, buffer),
-                                               reinterpret_cast<std::atomic<uint64_t>*>(flags)};
+      std::byte* const parts = flags + layout.flags_bytes(rank, buffer);
+      memory->exposed_[index(rank, buffer)] = {parts, reinterpret_cast<std::atomic<uint64_t>*>(flags),
+                                               parts + layout.parts_bytes(rank, buffer)};
     }
   }
   if (plan.in_place == plan::InPlace::yes && facts.exposes(Buffer::input)) memory->overlay_buffers(plan);
@@ -173,7 +180,7 @@ void PlanMemory::overlay_buffers(const plan::Plan& plan) {
     const Exposed& larger = exposed_[index(rank, inputs > outputs ? Buffer::input : Buffer::output)];
     Exposed& smaller = exposed_[index(rank, inputs > outputs ? Buffer::output : Buffer::input)];
     const size_t first = inputs == outputs ? 0 : static_cast<size_t>(rank) * plan.chunks;
-    smaller = {larger.parts + first * part_bytes_, larger.flags + first};
+    smaller = {larger.parts + first * part_bytes_, larger.flags + first, nullptr};
   }
 }
 

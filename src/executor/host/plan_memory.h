@@ -22,6 +22,12 @@ struct GroupBuffers {
   std::byte* inner = nullptr;        // the same, for a reduction within a reduction
 };
 
+// Encoded packets, in scratch: this header, then the frame.
+struct PacketHeader {
+  uint64_t elems;  // of the frame
+  uint64_t frame_bytes;
+};
+
 class PlanMemory {
  public:
   // For a plan of the library's own: it uses the rings and the staging buffers of the communicator.
@@ -48,6 +54,13 @@ class PlanMemory {
     return exposed_[index(rank, buffer)].flags[copy * scratch_chunks(rank, buffer) + chunk];
   }
 
+  // The encoded packets of a chunk of scratch, if the plan has such packets.
+  PacketHeader* packets(int rank, uint32_t chunk, uint32_t copy) const {
+    const size_t place = copy * scratch_chunks(rank, plan::Buffer::scratch) + chunk;
+    return reinterpret_cast<PacketHeader*>(exposed_[index(rank, plan::Buffer::scratch)].packets +
+                                           place * packets_bytes(frame_bytes_));
+  }
+
  private:
   struct alignas(channel::cache_line_bytes) PaddedSemaphore {
     channel::Semaphore semaphore;
@@ -55,8 +68,15 @@ class PlanMemory {
   struct Exposed {
     std::byte* parts = nullptr;
     std::atomic<uint64_t>* flags = nullptr;
+    std::byte* packets = nullptr;  // encoded
   };
   class Layout;
+
+  // The stride of encoded packets.
+  static size_t packets_bytes(size_t frame_bytes) {
+    constexpr size_t line = channel::cache_line_bytes;
+    return (sizeof(PacketHeader) + frame_bytes + line - 1) / line * line;
+  }
 
   static size_t index(int rank, plan::Buffer buffer) {
     return static_cast<size_t>(rank) * 3 + static_cast<size_t>(buffer);

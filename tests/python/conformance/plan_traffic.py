@@ -33,8 +33,11 @@ class Medium(Protocol):
         """Where a chunk of a piece begins, in bytes."""
         ...
 
-    def wire_bytes(self, values: Values, kind: ValueType, is_message: bool) -> int:
-        """What carries the values of one message, or of one store to the memory of another rank."""
+    def wire_bytes(self, values: Values, kind: ValueType, can_be_coded: bool) -> int:
+        """What carries the values of one message, or of one store to the memory of another rank.
+
+        can_be_coded: it is a message or stores packets.
+        """
         ...
 
     def total(self, wire_bytes: int) -> int:
@@ -44,7 +47,7 @@ class Medium(Protocol):
 
 @dataclass(frozen=True)
 class Frames:
-    """The host backend: a message is the values, or a frame for each micro-batch. A store is the values."""
+    """The host backend: messages and packets are values, or a frame for each micro-batch. Other stores are values."""
 
     codec: str
     part_elems: int = 1 << 62
@@ -52,8 +55,8 @@ class Frames:
     def first(self, chunk: int, chunks: int, piece_bytes: int) -> int:
         return min(piece_bytes, chunk * _aligned(-(-piece_bytes // chunks)))
 
-    def wire_bytes(self, values: Values, kind: ValueType, is_message: bool) -> int:
-        if self.codec == "raw" or not is_message:
+    def wire_bytes(self, values: Values, kind: ValueType, can_be_coded: bool) -> int:
+        if self.codec == "raw" or not can_be_coded:
             return values.nbytes
         parts = range(0, values.size, self.part_elems)
         return sum(len(_frame(values[first : first + self.part_elems], kind, self.codec)) for first in parts)
@@ -73,7 +76,7 @@ class Blocks:
         blocks = -(-piece_bytes // self.block_bytes)
         return min(piece_bytes, blocks * chunk // chunks * self.block_bytes)
 
-    def wire_bytes(self, values: Values, kind: ValueType, is_message: bool) -> int:
+    def wire_bytes(self, values: Values, kind: ValueType, can_be_coded: bool) -> int:
         if self.codec == "raw":
             return _aligned(values.nbytes)
         frame = _frame(values, kind, self.codec)
@@ -92,7 +95,7 @@ class Packets:
     def first(self, chunk: int, chunks: int, piece_bytes: int) -> int:
         return min(piece_bytes, chunk * _aligned(-(-piece_bytes // chunks), 128))
 
-    def wire_bytes(self, values: Values, kind: ValueType, is_message: bool) -> int:
+    def wire_bytes(self, values: Values, kind: ValueType, can_be_coded: bool) -> int:
         return values.nbytes
 
     def total(self, wire_bytes: int) -> int:
@@ -140,8 +143,8 @@ def traffic(
 
     found = []
     for sent in run.sent:
-        messages = [(values(contributions), is_message) for contributions, is_message in sent]
-        wire = sum(medium.wire_bytes(one, kind, is_message) for one, is_message in messages if one.size)
+        messages = [(values(contributions), can_be_coded) for contributions, can_be_coded in sent]
+        wire = sum(medium.wire_bytes(one, kind, can_be_coded) for one, can_be_coded in messages if one.size)
         found.append(Sent(sum(one.nbytes for one, _ in messages), medium.total(wire)))
     return found
 
@@ -151,7 +154,7 @@ class _Traced(Run):
 
     def __init__(self, plan: Plan, *arguments: Any) -> None:
         super().__init__(plan, *arguments)
-        # The contributions of each chunk, and whether it is a message.
+        # The contributions of each chunk, and whether it is a message or packets.
         self.sent: list[list[tuple[int, bool]]] = [[] for _ in plan.ranks]
 
     def execute(self, rank: int, group: int, step: Step, first: int, count: int) -> None:
@@ -167,7 +170,7 @@ class _Traced(Run):
                 assert operand.buffer is not None
                 value = self.packets[owner][operand.buffer, cell] if operand.packets else cells[cell]
                 assert value is not None
-                self.sent[rank].append((value, False))
+                self.sent[rank].append((value, operand.packets))
 
 
 def _aligned(count_bytes: int, alignment: int = ALIGNMENT_BYTES) -> int:
