@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import threading
+from functools import partial
 
 import narrowcast
 import numpy as np
 import pytest
+from gpu_store import ROWS, Array, Versions, empty, same, table, update_under_readers, version_of
 from narrowcast import store
-from narrowcast._native import cuda_driver
 from narrowcast._native.cuda_driver import Stream
 from narrowcast.store import RowIndexError
-from test_store_on_gpu import Array, empty, same, table, version_of
 
-ROWS = 5003
 POLICIES = ["static", "lru", "lfu"]
 
 
@@ -192,41 +190,17 @@ def test_captured_gathers_use_the_cache_and_see_updates(stream):
 
 @pytest.mark.parametrize("codec", ["window", "raw"])
 def test_cached_readers_see_the_old_or_the_new_row(codec, tmp_path):
-    count, versions = 400, 10
-    every = [np.stack([version_of(row, version, 128) for row in range(count)]) for version in range(versions)]
-    possible = [{every[version][row].tobytes() for version in range(versions)} for row in range(count)]
-    stop, faults, reads = threading.Event(), [], []
+    count, versions = 400, Versions(400, 128, 10)
     path = tmp_path / "table.ncs"
-    store.build(every[0], path=path, host=None, codec=codec, layout="stride", spare=60)
+    store.build(versions.every[0], path=path, host=None, codec=codec, layout="stride", spare=60)
     with store.open(path, "shared") as made:
 
-        def read(policy: str) -> None:
-            try:
-                with cuda_driver.on_device(0):
-                    own = Stream()
-                    made.cache(count // 2, policy, stream=own)
-                    while not stop.is_set() or not reads:
-                        found = gathered(made, np.arange(count), own)
-                        reads.append(1)
-                        faults.extend(row for row in range(count) if found[row].tobytes() not in possible[row])
-                    if not same(gathered(made, np.arange(count), own), made[:]):
-                        faults.append("the last update is not seen")
-            except Exception as error:
-                faults.append(error)
+        def gathers(policy: str):
+            own = Stream()
+            made.cache(count // 2, policy, stream=own)
+            return lambda: gathered(made, np.arange(count), own)
 
-        threads = [threading.Thread(target=read, args=(policy,)) for policy in POLICIES]
-        for thread in threads:
-            thread.start()
-        rng = np.random.default_rng(5)
-        for version in range(1, versions):
-            for _ in range(6):
-                picked = rng.permutation(count)[:50]
-                made.update(picked, every[version][picked])
-        stop.set()
-        for thread in threads:
-            thread.join()
-        assert not faults
-        assert len(reads) > 3
+        update_under_readers(made, versions, [partial(gathers, policy) for policy in POLICIES])
 
 
 def test_an_encoded_cache_has_a_third_more_rows_than_a_raw_one(stream):

@@ -5,53 +5,14 @@ from __future__ import annotations
 import subprocess
 import sys
 import textwrap
-import threading
 
 import narrowcast
 import numpy as np
 import pytest
-from gpu_memory import on_gpu
+from gpu_store import ROWS, Array, Versions, empty, same, table, update_under_readers
 from narrowcast import store
-from narrowcast._native import cuda_driver
 from narrowcast._native.cuda_driver import DeviceBuffer, Stream
 from narrowcast.store import RowIndexError
-
-ROWS = 5003
-
-
-class Array:
-    """An array in GPU memory, of NumPy's types."""
-
-    def __init__(self, values: np.ndarray, shift: int = 0) -> None:
-        self._buffer, self.shape, self._type = on_gpu(values, shift), values.shape, values.dtype
-
-    @property
-    def __cuda_array_interface__(self) -> dict:
-        return {
-            "shape": self.shape,
-            "typestr": self._type.str,
-            "data": (self._buffer.pointer, False),
-            "version": 3,
-        }
-
-    def read(self) -> np.ndarray:
-        return self._buffer.read(self._buffer.count_bytes).view(self._type).reshape(self.shape)
-
-
-def empty(shape, kind=np.float32, shift: int = 0) -> Array:
-    return Array(np.full(shape, 7, kind), shift)
-
-
-def table(rows=ROWS, shape=(128,), kind=np.float32, seed=0) -> np.ndarray:
-    rng = np.random.default_rng(seed)
-    values = (rng.standard_normal((rows, *shape)) * 0.02).astype(kind)
-    values[rng.random(values.shape) < 0.1] = 0
-    values[5] = np.frombuffer(rng.bytes(values[5].nbytes), values.dtype).reshape(shape)
-    return values
-
-
-def same(found: np.ndarray, expected: np.ndarray) -> bool:
-    return found.shape == expected.shape and found.tobytes() == expected.tobytes()
 
 
 @pytest.fixture(scope="module")
@@ -254,57 +215,34 @@ def test_indices_of_the_host_and_first_calls_cannot_be_captured(rows, tmp_path, 
         assert same(out.read(), rows[[1, 2]])
 
 
-def version_of(row: int, version: int, width: int) -> np.ndarray:
-    values = np.random.default_rng(1000 * row + version).standard_normal(width)
-    return (values * (0.02 if version % 3 else 2.0 ** ((row + version) % 90 - 45))).astype(np.float32)
-
-
 @pytest.mark.parametrize("host", ["pinned", "shared"])
 @pytest.mark.parametrize("codec", ["window", "raw"])
-@pytest.mark.parametrize("shape", [(128,), (3000,)])
-def test_readers_see_the_old_or_the_new_row(tmp_path, host, codec, shape, stream):
-    count, versions = 300, 12
-    every = [np.stack([version_of(row, version, shape[0]) for row in range(count)]) for version in range(versions)]
-    possible = [{every[version][row].tobytes() for version in range(versions)} for row in range(count)]
-    other, stop, faults, reads = Stream(), threading.Event(), [], []
+@pytest.mark.parametrize("width", [128, 3000])
+def test_readers_see_the_old_or_the_new_row(tmp_path, host, codec, width, stream):
+    count, versions = 300, Versions(300, width, 12)
+    with opened(versions.every[0], tmp_path, host, codec=codec, layout="stride", spare=60) as made:
 
-    with opened(every[0], tmp_path, host, codec=codec, layout="stride", spare=60) as made:
+        def gathers():
+            index, out = Array(np.arange(count)), empty((count, width))
 
-        def read(own: Stream, slices: bool) -> None:
-            try:
-                with cuda_driver.on_device(0):
-                    index, out = Array(np.arange(count)), empty((count, *shape))
-                    while not stop.is_set() or not reads:
-                        if slices:
-                            made.fetch(0, count, out=out, stream=own)
-                        else:
-                            made.gather(index, out=out, stream=own)
-                        own.synchronize()
-                        found = out.read()
-                        reads.append(1)
-                        faults.extend(row for row in range(count) if found[row].tobytes() not in possible[row])
-            except Exception as error:
-                faults.append(error)
+            def read() -> np.ndarray:
+                made.gather(index, out=out, stream=stream)
+                stream.synchronize()
+                return out.read()
 
-        threads = [threading.Thread(target=read, args=arguments) for arguments in ((stream, False), (other, True))]
-        for thread in threads:
-            thread.start()
-        rng = np.random.default_rng(5)
-        for version in range(1, versions):
-            for _ in range(6):
-                picked = rng.permutation(count)[:50]
-                made.update(picked, every[version][picked])
-            made.update(np.arange(50), every[version][:50])
-        stop.set()
-        for thread in threads:
-            thread.join()
-        assert not faults
-        assert len(reads) > 2
-        out = empty((count, *shape))
-        made.gather(Array(np.arange(count)), out=out, stream=stream)
-        stream.synchronize()
-        assert same(out.read(), made[:])
-        assert same(out.read()[:50], every[-1][:50])
+            return read
+
+        def fetches():
+            own, out = Stream(), empty((count, width))
+
+            def read() -> np.ndarray:
+                made.fetch(0, count, out=out, stream=own)
+                own.synchronize()
+                return out.read()
+
+            return read
+
+        update_under_readers(made, versions, [gathers, fetches])
         made.check()
 
 
@@ -332,8 +270,7 @@ def test_other_processes_read_and_change_a_shared_store(rows, tmp_path, stream):
         import sys
         import numpy as np
         from narrowcast import store
-        from narrowcast._native import cuda_driver
-        from narrowcast._native.cuda_driver import DeviceBuffer, Stream
+                from narrowcast._native.cuda_driver import DeviceBuffer, Stream
 
         with cuda_driver.on_device(0), store.open(sys.argv[1], "shared") as made:
             stream, out = Stream(), DeviceBuffer(len(made) * 512)
