@@ -161,6 +161,23 @@ def test_the_c_program_of_the_readme_runs(tmp_path):
     assert (done.returncode, done.stdout, done.stderr) == (0, "96 bytes\n", "")
 
 
+def test_the_c_program_of_the_readme_is_built_with_an_installed_package(tmp_path):
+    """With the commands of the readme: the package has the headers, and the library under the name that is loaded."""
+    package = Path(narrowcast.__path__[0])
+    if not (package / "lib").is_dir():
+        pytest.skip("the package is not installed")
+    if shutil.which("gcc") is None:
+        pytest.skip("gcc was not found")
+    (tmp_path / "encode.c").write_text(PROGRAMS["encode.c"])
+    (commands,) = re.findall(r"^```sh\n(package=.*?)^```", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    environment = {**os.environ, "PATH": path, "PYTHONPATH": ""}
+    done = subprocess.run(
+        ["sh", "-e", "-c", commands], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "96 bytes\n", "")
+
+
 def test_the_programs_about_limits_and_scratch_run(start):
     (message,) = start("limits.py", [[sys.executable]])
     assert "have not joined: 1 (of 2)" in message
