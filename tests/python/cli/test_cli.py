@@ -1,4 +1,4 @@
-"""All commands: output, exit status, and no partial files."""
+"""All commands: arguments, exit status, and files that they encode and decode."""
 
 from __future__ import annotations
 
@@ -13,23 +13,12 @@ import sys
 import time
 from pathlib import Path
 
-import narrowcast
 import numpy as np
 import pytest
-from narrowcast._bench.operations import names
+from cli_output import assert_one_line
 from narrowcast.cli._main import COMMANDS
 from narrowcast.cli.plan import COMMANDS as PLAN_COMMANDS
 from sample_values import normal
-
-
-def assert_one_line(result, status, *words):
-    assert result.returncode == status, result
-    assert result.stdout == ""
-    assert result.stderr.startswith("narrowcast: ")
-    assert result.stderr.count("\n") == 1
-    assert "Traceback" not in result.stderr
-    for word in words:
-        assert word in result.stderr
 
 
 def test_encode_decode_inspect(cli, slices, tmp_path):
@@ -197,13 +186,6 @@ def test_failures_are_one_line_and_exit_status_1(cli_here, tmp_path, arguments, 
     assert sorted(path.name for path in tmp_path.iterdir()) == ["broken.safetensors", "folder", "plain"]
 
 
-def test_unwritable_plots_are_rejected_before_the_work(cli_here, tmp_path):
-    pytest.importorskip("matplotlib")
-    (tmp_path / "plain").write_bytes(b"plain")
-    for command in (["ratio", "plain", "--dtype", "uint8"], ["bench", "all_reduce", "--backend", "host"]):
-        assert_one_line(cli_here(*command, "--plot", "nowhere/a.png"), 1, "nowhere/a.png: No such file")
-
-
 def test_inspect_shows_which_frame_is_corrupt(cli_here, slices, tmp_path):
     assert cli_here("encode", slices, "model.ncast").returncode == 0
     right = json.loads(cli_here("inspect", "model.ncast", "--json").stdout)
@@ -272,120 +254,12 @@ def test_signals_leave_no_partial_files(tmp_path, number):
     assert [path.name for path in tmp_path.iterdir()] == ["long"]
 
 
-def test_a_closed_pipe_is_not_an_error(slices, tmp_path):
-    command = f"{sys.executable} -m narrowcast ratio --json {slices} | head -c 1"
-    done = subprocess.run(command, shell=True, capture_output=True, text=True, timeout=60, env=os.environ, check=False)
-    assert (done.stdout, done.stderr) == ("[", "")
-
-
-def test_ratio_as_table_and_json(cli, slices, tmp_path):
-    rows = json.loads(cli("ratio", "--json", slices).stdout)
-    assert [row["tensor"] for row in rows][:2] == ["weights_bf16", "grads_bf16"]
-    for row in rows:
-        assert row.keys() >= {"tensor", "dtype", "elems", "codec", "ratio", "bound", "widths", "escapes"}
-        assert row["bound"] <= row["ratio"] < 1
-    np.save(tmp_path / "counts.npy", np.arange(1000, dtype=np.int32))
-    np.save(tmp_path / "none.npy", np.zeros(0, np.float32))
-    (row,) = json.loads(cli("ratio", "--json", "counts.npy").stdout)
-    assert (row["dtype"], row["codec"], row["bound"]) == ("int32", "raw", 1.0)
-    assert json.loads(cli("ratio", "--json", "none.npy").stdout) == []
-    table = cli("ratio", slices, "counts.npy", "--codec", "window", "--codec", "raw")
-    assert (table.returncode, table.stderr) == (0, "")
-    assert table.stdout.count("weights_bf16") == 2
-
-
-def test_names_with_brackets_are_printed_unchanged(cli_here, slices, tmp_path):
-    (tmp_path / "a[bold]b").write_bytes(b"four")
-    assert "a[bold]b" in cli_here("ratio", "a[bold]b", "--dtype", "bf16").stdout
-
-
 def test_a_full_disk_is_reported_and_leaves_no_partial_file(slices, tmp_path):
     # A file size limit of 512 KiB simulates a full disk.
     command = f"ulimit -f 1024; exec {sys.executable} -m narrowcast encode {slices} out"
     done = subprocess.run(command, shell=True, capture_output=True, text=True, timeout=60, cwd=tmp_path, check=False)
     assert_one_line(done, 1, "narrowcast: out: File too large")
     assert list(tmp_path.iterdir()) == []
-
-
-def test_ratio_rejects_encoded_files(cli, slices):
-    assert cli("encode", slices, "model.ncast").returncode == 0
-    assert_one_line(cli("ratio", "model.ncast"), 2, "already encoded", "inspect")
-
-
-def test_ratio_writes_a_plot(cli, slices, tmp_path):
-    pytest.importorskip("matplotlib")
-    assert cli("ratio", slices, "--plot", "out.png").returncode == 0
-    assert (tmp_path / "out.png").read_bytes().startswith(b"\x89PNG")
-
-
-def test_a_missing_matplotlib_is_reported_in_one_line(cli, slices, tmp_path):
-    (tmp_path / "matplotlib.py").write_text("raise ImportError")
-    path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
-    assert_one_line(cli("ratio", slices, "--plot", "out.png", PYTHONPATH=path), 1, "narrowcast[plot]")
-    assert not (tmp_path / "out.png").exists()
-
-
-def test_bench_codec_on_the_host(cli, slices, tmp_path):
-    done = cli("bench", "codec", slices, "--tile", "256K", "-n", "1", "-J", "speeds.json")
-    assert (done.returncode, done.stderr) == (0, "")
-    report = json.loads((tmp_path / "speeds.json").read_text())
-    assert len(report["rows"]) == 7
-    for row in report["rows"]:
-        assert row["exact"]
-        assert row["encode_gb_per_s"] > row["reference_encode_gb_per_s"] > 0
-
-
-def test_bench_codec_reports_the_frames_of_small_tensors(cli, tmp_path):
-    values = normal("float32", 10)
-    np.save(tmp_path / "small.npy", values)
-    np.save(tmp_path / "large.npy", normal("float32", 100_000))
-    done = cli("bench", "codec", "small.npy", "--tile", "256K", "-n", "1", "--json")
-    (row,) = json.loads(done.stdout)["rows"]
-    frame = narrowcast.encode(values)
-    assert (row["raw_bytes"], row["wire_bytes"], row["tile_bytes"]) == (40, frame.size, 256 << 10)
-    assert row["ratio"] == frame.size / 40 > 2
-    (large,) = json.loads(cli("bench", "codec", "large.npy", "--tile", "256K", "-n", "1", "--json").stdout)["rows"]
-    assert large["raw_bytes"] == 400_000
-    table = cli("bench", "codec", "small.npy", "--tile", "256K", "-n", "1", COLUMNS="80").stdout
-    assert f"{frame.size / 40:.4f}" in table
-    assert max(map(len, table.splitlines()[1:])) <= 80
-
-
-def test_bench_codec_without_a_gpu_is_reported_in_one_line(cli, slices):
-    if cli("bench", "codec", slices, "--device", "cuda", "--tile", "1K", "-n", "1").returncode == 0:
-        pytest.skip("this machine has a GPU")
-    assert_one_line(cli("bench", "codec", slices, "--device", "cuda"), 1, "GPU")
-
-
-@pytest.mark.parametrize("operation", names())
-def test_bench_of_a_collective(cli, operation):
-    arguments = ["-b", "16K", "-e", "64K", "-f", "4", "-n", "2", "-w", "1", "-c", "1", "--ranks", "3"]
-    report = json.loads(cli("bench", operation, *arguments, "--backend", "host", "--codec", "window", "--json").stdout)
-    assert len(report["rows"]) == 2
-    for row in report["rows"]:
-        assert row["wrong"] == 0
-        assert 0.6 < row["ratio"] < 0.8
-        assert row["size_bytes"] <= 64 << 10
-        factor = {"all_reduce": 4 / 3, "sendrecv": 1, "broadcast": 1, "reduce": 1}.get(operation, 2 / 3)
-        assert row["busbw_gb_per_s"] == pytest.approx(factor * row["algbw_gb_per_s"])
-
-
-def test_the_library_chooses_the_codec_of_a_benchmark(cli):
-    options = ["-b", "8K", "-e", "8K", "-n", "1", "-w", "0", "-c", "0", "--ranks", "2"]
-    report = json.loads(cli("bench", "all_gather", *options, "--backend", "host", "--json").stdout)
-    assert [row["codec"] for row in report["rows"]] == ["auto"]
-
-
-def test_bench_prints_the_columns_of_nccl_tests(cli):
-    options = ["-n", "1", "-w", "0", "-c", "0", "--ranks", "2", "--backend", "host"]
-    done = cli("bench", "all_reduce", "-b", "8K", "-e", "8K", *options)
-    assert (done.returncode, done.stderr) == (0, "")
-    lines = done.stdout.splitlines()
-    columns = next(line for line in lines if "algbw" in line).lstrip("#").split()
-    assert columns == ["size", "count", "type", "redop", "root", "time", "algbw", "busbw", "#wrong", "ratio", "wire"]
-    values = next(line for line in lines if not line.startswith("#")).split()
-    assert values[:5] == ["8192", "4096", "bfloat16", "sum", "-1"]
-    assert values[8] == "N/A"
 
 
 def test_demo_is_exact(cli):

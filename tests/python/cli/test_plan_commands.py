@@ -8,16 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from cli_output import assert_one_line
 
 EXAMPLES = Path(__file__).parents[3] / "examples" / "plans"
-
-
-def assert_one_line(result, status, *words):
-    assert (result.returncode, result.stdout) == (status, ""), result
-    assert result.stderr.startswith("narrowcast: ")
-    assert result.stderr.count("\n") == 1
-    for word in words:
-        assert word in result.stderr
 
 
 @pytest.fixture
