@@ -145,7 +145,7 @@ class GpuReaders:
         with self._lock:
             found = self._readers.get(key)
             if found is None or found.max_rows < max_rows:
-                self._reject_capture(key[1])
+                self._reject_capture(*key)
                 if found is not None and found.has_cache:
                     raise ValueError(f"the stream is prepared for {found.max_rows} rows: call prepare() before cache()")
                 limit = (found.sms if found else DEFAULT_SMS) if sms is None else sms
@@ -157,9 +157,10 @@ class GpuReaders:
                 found.sms = sms
             return found
 
-    def _reject_capture(self, stream: int) -> None:
+    def _reject_capture(self, device: int, stream: int) -> None:
         captures = c_int()
-        cuda_driver.call("cuStreamIsCapturing", c_void_p(stream), byref(captures))
+        with cuda_driver.on_device(device):
+            cuda_driver.call("cuStreamIsCapturing", c_void_p(stream), byref(captures))
         if captures.value:
             raise UnsupportedError("a reader cannot be created while its stream is captured: call prepare() before")
 

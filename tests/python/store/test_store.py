@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from ctypes import byref, c_void_p
 
 import narrowcast
 import pytest
 from narrowcast import store
 from narrowcast._native.library import check, library
+from narrowcast._store import gpu
 from narrowcast.cuda import device_count
 from store_tables import ROWS, same
 
@@ -84,3 +86,23 @@ def test_options_of_readers_are_checked_before_a_gpu_is_needed(opened):
         opened.prepare(sms=0)
     with pytest.raises(ValueError, match="device"):
         opened.prepare(device=-1)
+
+
+def test_the_gpu_of_a_stream_is_current_when_its_state_is_asked_for(opened, monkeypatch):
+    """The default stream of a thread without a current GPU is no stream."""
+    current, asked = [], []
+
+    @contextlib.contextmanager
+    def on_device(device):
+        current.append(device)
+        yield
+        current.pop()
+
+    def call(name, *arguments):
+        asked.append((name, *current))
+
+    monkeypatch.setattr(gpu.cuda_driver, "on_device", on_device)
+    monkeypatch.setattr(gpu.cuda_driver, "call", call)
+    with pytest.raises(narrowcast.NarrowcastError):
+        opened.prepare(device=1)
+    assert asked == [("cuStreamIsCapturing", 1)]
