@@ -6,6 +6,7 @@ import json
 
 import numpy as np
 import pytest
+from cli_output import assert_one_line
 from narrowcast import store
 from narrowcast.cuda import device_count
 
@@ -74,10 +75,22 @@ def test_the_benchmark_compares_rows(cli_here):
 
 
 @pytest.mark.parametrize(
-    "options", [["--device", "tpu"], ["--sms", "0"], ["--sms", "a"], ["--zipf", "-1"], ["--cache", "101"]]
+    ("options", "message"),
+    [
+        (["--device", "tpu"], "'tpu' is not a device"),
+        (["--device", "cuda", "--sms", "0"], "--sms must be positive"),
+        (["--device", "cuda", "--sms", "a"], "--sms a is not a list of numbers"),
+        (["--device", "cuda", "--threads", "1"], "--threads is for --device host"),
+        (["--threads", "-1"], "--threads must not be negative"),
+        (["--sms", "4"], "--sms is for --device cuda"),
+        (["--zipf", "1"], "--zipf is for --device cuda"),
+        (["--cache", "10"], "--cache is for --device cuda"),
+        (["--zipf", "-1"], "--zipf"),
+        (["--cache", "101"], "--cache"),
+    ],
 )
-def test_options_of_the_benchmark_are_checked(cli_here, options):
-    assert cli_here("store", "bench", *options).returncode == 2
+def test_options_of_the_benchmark_are_checked(cli_here, options, message):
+    assert_one_line(cli_here("store", "bench", *options), 2, message)
 
 
 def test_the_benchmark_needs_a_gpu_for_cuda(cli_here):

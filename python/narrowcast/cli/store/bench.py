@@ -34,9 +34,14 @@ def bench(
     rows: Annotated[int, typer.Option(min=1, help="Rows of a gather.")] = 100_000,
     codec: Annotated[str, typer.Option(help="A row codec, such as window.")] = "auto",
     layout: Annotated[str, typer.Option(help=f"One of {', '.join(STORE_LAYOUTS)}.")] = "auto",
-    threads: Annotated[str, typer.Option(help="Numbers of threads, separated by commas; 0: as many as CPUs.")] = "1,0",
+    threads: Annotated[
+        str | None,
+        typer.Option(help="host: numbers of threads, separated by commas; 0: as many as CPUs. Default: 1,0."),
+    ] = None,
     device: Annotated[str, typer.Option(help="host or cuda.")] = "host",
-    sms: Annotated[str, typer.Option(help="cuda: numbers of SMs that calls may use, separated by commas.")] = "4",
+    sms: Annotated[
+        str | None, typer.Option(help="cuda: numbers of SMs that calls may use, separated by commas. Default: 4.")
+    ] = None,
     zipf: Annotated[float, typer.Option(min=0, help="cuda: draw rows by Zipf's law; 0: uniformly.")] = 0,
     cache: Annotated[
         float,
@@ -51,10 +56,14 @@ def bench(
     On the host: build, gather, fetch and update, next to numpy.take. On a GPU: gather and fetch, next to the same rows
     stored raw, to copies by the copy engine, torch.index_select from host memory, and gathers by the CPUs.
     """
-    thread_counts = _numbers(threads, "--threads", 0)
-    sm_counts = _numbers(sms, "--sms", 1)
     if device not in ("host", "cuda"):
         raise BadUse(f"{device!r} is not a device (known: host, cuda)")
+    others = {"--threads": threads} if device == "cuda" else {"--sms": sms, "--zipf": zipf, "--cache": cache}
+    for option, value in others.items():
+        if value:
+            raise BadUse(f"{option} is for --device {'host' if device == 'cuda' else 'cuda'}")
+    thread_counts = _numbers(threads or "1,0", "--threads", 0)
+    sm_counts = _numbers(sms or "4", "--sms", 1)
     sizes = [parse_size(text) for text in row_bytes.split(",")]
     table_bytes = parse_size(table)
     if output_file is not None:
@@ -120,7 +129,7 @@ def _numbers(text: str, option: str, least: int) -> list[int]:
     except ValueError:
         raise BadUse(f"{option} {text} is not a list of numbers") from None
     if min(numbers) < least:
-        raise BadUse(f"{option} must be {'positive' if least else 'not negative'}")
+        raise BadUse(f"{option} must {'be positive' if least else 'not be negative'}")
     return numbers
 
 
@@ -167,7 +176,7 @@ def _print_gpu_rows(row: dict[str, Any]) -> None:
     exact = "" if row["exact"] else ", NOT EXACT"
     table = f"rows of {row['row_bytes']}, {row['codec']}, {row['layout']}"
     print(f"{printable(row['tensor'])} {row['dtype']}, {table}{exact}")
-    print(f"  ratio {row['ratio']:.4f}; next to it:", end="")
+    print(f"  ratio {row['ratio']:.4f}; for comparison:", end="")
     for name in ("copy", "index_select", "host_gather_and_copy"):
         speed = row[f"{name}_gb_per_s"]
         print(f" {name.replace('_', ' ')} {'-' if speed is None else f'{speed:.1f}'}", end="")
