@@ -33,7 +33,7 @@ def plans_of(sources: Sequence[Path], numbers: Sequence[int]) -> dict[int, list[
                 found[ranks].setdefault(tuned.series, tuned)
             elif is_named:
                 listed = ", ".join(map(str, numbers))
-                raise BadUse(f"{source} is for {ranks} ranks, which are not measured (--ranks): {listed}")
+                raise BadUse(f"{source} is for {ranks} ranks, but these are measured (--ranks): {listed}")
     return {number: list(plans.values()) for number, plans in found.items()}
 
 
