@@ -49,6 +49,7 @@ _BYTES = value_type("uint8")
 _TEXTS = {
     Status.CORRUPT: "the frame is corrupt, or has another codec",
     Status.TOO_SMALL: "the values do not fit into the array",
+    Status.INVALID_ARGUMENT: "the array is not aligned to the value type of the frame",
 }
 
 
@@ -85,8 +86,7 @@ class _Batch:
             )
         for number in np.flatnonzero(statuses):
             status = int(statuses[number])
-            text = _TEXTS.get(Status(status), "invalid argument")
-            raise error_of(status, f"{name}[{number}]: {text}")
+            raise error_of(status, f"{name}[{number}]: {_TEXTS[Status(status)]}")
         return [int(size) for size in sizes]
 
 
