@@ -238,6 +238,8 @@ class CompressionBackend:
             return self._on_a_thread(lambda block, out: _decoded(block, out, kind), blocks, outs, context)
 
         def enqueue(stream: Any) -> Any:
+            if not blocks:
+                return torch.zeros(0, dtype=torch.int32)
             words = workspace[: needed.workspace_bytes].view(torch.int32)
             words.zero_()
             for number, (block, out) in enumerate(zip(blocks, outs, strict=True)):

@@ -81,7 +81,7 @@ class EncodedPrefetchOffloader(PrefetchOffloader):  # type: ignore[misc]
             if self._reader is None:
                 self._reader = FrameReader(layer.device, in_graphs=True)
             self._reader.reserve(layer.encoded.largest_frame_bytes)
-        for number, _ in enumerate(self._layers[: self.prefetch_step]):
+        for number in range(min(self.prefetch_step, len(self._layers))):
             self._start_prefetch(number)
 
     def _start_prefetch(self, layer_idx: int) -> None:
