@@ -387,7 +387,7 @@ class Communicator(Calls):
             root=as_int(root, "root"),
             codec=codec_id,
             ranks=self.ranks,
-            placement=PLACEMENTS[in_place],
+            placement=PLACEMENTS[None if in_place is None else bool(in_place)],
         )
         made = c_void_p()
         check(library().ncast_comm_explain_call(self.handle, byref(call), byref(made)))
