@@ -35,7 +35,10 @@ struct CallShape {
   bool operator==(const CallShape&) const = default;
 };
 
-// For measurements: use blocks, or packets wherever they are possible.
-enum class ForcedTransport : uint32_t { none, packets, blocks };
+// For measurements: use blocks, or packets wherever they are possible; for all_reduce also with one or two shots.
+enum class ForcedTransport : uint32_t { none, packets, one_shot, two_shot, blocks };
+constexpr bool forces_packets(ForcedTransport forced) {
+  return forced != ForcedTransport::none && forced != ForcedTransport::blocks;
+}
 
 }  // namespace narrowcast::select

@@ -79,7 +79,7 @@ const char* why_no_packets(const CallShape& shape) {
 
 TransportChoice choose_transport(const CallShape& shape, ForcedTransport forced, const Costs& costs) {
   if (const char* const why_not = why_no_packets(shape)) return {false, why_not};
-  if (forced == ForcedTransport::packets) return {true, "NARROWCAST_PATH asks for packets"};
+  if (forces_packets(forced)) return {true, "NARROWCAST_PATH asks for packets"};
   if (forced == ForcedTransport::blocks) return {false, "NARROWCAST_PATH asks for blocks"};
   const Cost &short_calls = costs[packets], &long_calls = costs[blocks_raw];
   if (long_calls.is_known() && !short_calls.is_known()) return {false, "packets were not measured"};
@@ -112,17 +112,30 @@ CodecChoice choose_codec(const CallShape& shape, bool by_packets, const Costs& c
   return {true, link_is_bottleneck};
 }
 
-void decide_packets(const CallShape& shape, Decision* decision) {
+Shots shots_of(ForcedTransport forced) {
+  switch (forced) {
+    case ForcedTransport::one_shot: return Shots::one;
+    case ForcedTransport::two_shot: return Shots::two;
+    default: return Shots::fastest;
+  }
+}
+const char* shots_reason(const PacketShape& chosen, Shots shots, int ranks) {
+  if (shots == (chosen.two_shot ? Shots::two : Shots::one)) return "NARROWCAST_PATH asks for it";
+  if (shots == Shots::one) return "the values do not fit the packet buffers in one shot";
+  if (shots == Shots::two) return "the values are too few for two shots";
+  if (chosen.two_shot) return "a second shot saves more time than it adds";
+  return ranks == 2 ? "between two ranks a second shot does not reduce the traffic"
+                    : "a second shot adds more latency than it saves";
+}
+
+void decide_packets(const CallShape& shape, ForcedTransport forced, Decision* decision) {
+  const Shots shots = shots_of(forced);
   const PacketShape chosen =
-      choose_packet_shape(shape.operation, shape.bytes, shape.ranks, shape.link == Link::nvlink, shape.max_ctas);
+      choose_packet_shape(shape.operation, shape.bytes, shape.ranks, shape.link == Link::nvlink, shape.max_ctas, shots);
   decision->candidate = candidates[packets].name;
   decision->packets = chosen;
   decision->packet_bytes = channel::with_packet(chosen.lines, []<typename Packet>() { return Packet::bytes; });
-  if (shape.operation == Operation::all_reduce) {
-    decision->shots_reason = chosen.two_shot    ? "a second shot saves more time than it adds"
-                             : shape.ranks == 2 ? "between two ranks a second shot does not reduce the traffic"
-                                                : "a second shot adds more latency than it saves";
-  }
+  if (shape.operation == Operation::all_reduce) decision->shots_reason = shots_reason(chosen, shots, shape.ranks);
   decision->plan = plan_of_packets(shape.operation, chosen.two_shot);
   decision->predicted = decision->costs[packets];
 }
@@ -161,7 +174,7 @@ Decision decide_between_gpus(const CallShape& shape, const Policy& policy) {
   const auto raw = [&](const char* reason) {
     decision.codec_reason = reason;
     if (transport.packets)
-      decide_packets(shape, &decision);
+      decide_packets(shape, policy.transport, &decision);
     else
       decide_blocks(shape, NCAST_CODEC_RAW, &decision);
     return decision;
@@ -178,7 +191,7 @@ Decision decide_between_gpus(const CallShape& shape, const Policy& policy) {
   if (wanted == NCAST_CODEC_RAW) return raw("raw was requested");
   if (!can_code(wanted, shape.dtype)) return raw("the codec does not encode this type");
   if (!is_auto) return coded(wanted, "this codec was requested");
-  if (policy.transport == ForcedTransport::packets && transport.packets) return raw(packets_are_raw);
+  if (forces_packets(policy.transport) && transport.packets) return raw(packets_are_raw);
   const CodecChoice codec = choose_codec(shape, transport.packets, decision.costs);
   return codec.coded ? coded(wanted, codec.reason) : raw(codec.reason);
 }

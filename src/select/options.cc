@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <utility>
 
 #include "select/block_shape.h"
 #include "status/error.h"
@@ -23,15 +24,21 @@ uint32_t max_ctas_of_environment() {
 }
 
 ncast_status transport_of_environment(ForcedTransport* transport) {
-  const std::string text = variable("NARROWCAST_PATH");
-  if (text == "packets") {
-    *transport = ForcedTransport::packets;
-  } else if (text == "blocks") {
-    *transport = ForcedTransport::blocks;
-  } else if (!text.empty()) {
-    return fail(NCAST_INVALID_ARGUMENT, "NARROWCAST_PATH is '%s', not packets or blocks", text.c_str());
+  static constexpr std::pair<const char*, ForcedTransport> paths[] = {
+      {"", ForcedTransport::none},
+      {"packets", ForcedTransport::packets},
+      {"packets:one_shot", ForcedTransport::one_shot},
+      {"packets:two_shot", ForcedTransport::two_shot},
+      {"blocks", ForcedTransport::blocks},
+  };
+  const char* const text = variable("NARROWCAST_PATH");
+  for (const auto& [name, forced] : paths) {
+    if (std::strcmp(text, name) != 0) continue;
+    *transport = forced;
+    return NCAST_OK;
   }
-  return NCAST_OK;
+  return fail(NCAST_INVALID_ARGUMENT,
+              "NARROWCAST_PATH is '%s', not packets, packets:one_shot, packets:two_shot or blocks", text);
 }
 
 }  // namespace

@@ -33,6 +33,11 @@ uint64_t one_shot_capacity(int ranks, bool lines) {
 uint64_t two_shot_capacity(int ranks, bool lines) {
   return static_cast<uint64_t>(ranks) * one_shot_capacity(ranks, lines) / 2;
 }
+bool takes_two_shots(uint64_t bytes, int ranks, bool may_be_lines, Shots shots) {
+  if (shots == Shots::one && bytes <= one_shot_capacity(ranks, may_be_lines)) return false;
+  if (shots == Shots::two && bytes >= least_two_shot_bytes) return true;
+  return bytes > most_one_shot_bytes(ranks);
+}
 
 }  // namespace
 
@@ -68,9 +73,10 @@ uint64_t most_one_shot_bytes(int ranks) {
   return std::clamp(second_shot_bytes * n / ((n - 1) * (n - 2)), least_two_shot_bytes, one_shot_capacity(ranks, false));
 }
 
-PacketShape choose_packet_shape(Operation operation, uint64_t bytes, int ranks, bool may_be_lines, uint32_t max_ctas) {
+PacketShape choose_packet_shape(Operation operation, uint64_t bytes, int ranks, bool may_be_lines, uint32_t max_ctas,
+                                Shots shots) {
   PacketShape shape{};
-  shape.two_shot = operation == Operation::all_reduce && bytes > most_one_shot_bytes(ranks);
+  shape.two_shot = operation == Operation::all_reduce && takes_two_shots(bytes, ranks, may_be_lines, shots);
   const uint64_t piece_bytes = shape.two_shot ? two_shot_piece_bytes(bytes, ranks) : bytes;
   shape.lines = may_be_lines && piece_bytes >= least_line_bytes;
   const uint32_t rows = packet_rows_of(shape.two_shot, shape.lines, bytes, ranks);

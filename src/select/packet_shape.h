@@ -26,9 +26,12 @@ struct PacketShape {
   uint32_t ctas, warps;  // at most 64 CTAs of this many warps; may differ between ranks
   bool lines = false;    // packets of 128 bytes instead of 16; the same on all ranks
 };
+// Shots of an all_reduce: as many as are predicted to be fastest or, for measurements, one or two where possible.
+enum class Shots : uint8_t { fastest, one, two };
 // bytes: of `count` values. ranks: 2 or more. max_ctas: 0: no limit.
-PacketShape choose_packet_shape(Operation operation, uint64_t bytes, int ranks, bool may_be_lines, uint32_t max_ctas);
-// An all_reduce of more bytes takes two shots.
+PacketShape choose_packet_shape(Operation operation, uint64_t bytes, int ranks, bool may_be_lines, uint32_t max_ctas,
+                                Shots shots = Shots::fastest);
+// An all_reduce of more bytes takes two shots, unless the shots are given.
 uint64_t most_one_shot_bytes(int ranks);
 // Whether the operation can run by packets in this shape.
 bool is_possible(const PacketShape& shape, Operation operation, uint64_t bytes, int ranks);

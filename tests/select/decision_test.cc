@@ -65,6 +65,11 @@ TEST_CASE("the plans of all-reduce, broadcast and reduce depend on how they run"
     return std::string(decide(shape, {model, forced}).plan);
   };
   CHECK(plan_of(Operation::all_reduce, 1024, ForcedTransport::packets, 2) == "one_shot");
+  CHECK(plan_of(Operation::all_reduce, 64 << 10, ForcedTransport::one_shot, 4) == "one_shot");
+  CHECK(plan_of(Operation::all_reduce, 64 << 10, ForcedTransport::two_shot, 2) == "two_shot");
+  CHECK(plan_of(Operation::all_reduce, 1 << 20, ForcedTransport::one_shot, 2) == "one_shot");
+  CHECK(plan_of(Operation::all_reduce, 1024, ForcedTransport::two_shot, 4) == "one_shot");  // too few values
+  CHECK(plan_of(Operation::all_gather, 1024, ForcedTransport::two_shot, 4) == "all_pairs");
   CHECK(plan_of(Operation::all_reduce, 1 << 20, ForcedTransport::blocks, 4) == "all_pairs");
   CHECK(plan_of(Operation::broadcast, 1 << 20, ForcedTransport::blocks, 4) == "relay");
   CHECK(plan_of(Operation::broadcast, 1 << 20, ForcedTransport::blocks, 2) == "all_pairs");

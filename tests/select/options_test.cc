@@ -132,7 +132,7 @@ TEST_CASE("invalid options are rejected") {
   rejected(config, "p2p is 2, not -1, 0 or 1");
   {
     const Environment set("NARROWCAST_PATH", "tubes");
-    rejected(open_config(), "NARROWCAST_PATH is 'tubes', not packets or blocks");
+    rejected(open_config(), "NARROWCAST_PATH is 'tubes', not packets, packets:one_shot, packets:two_shot or blocks");
   }
   config.struct_bytes = 8;
   ncast_predictor* predictor = nullptr;

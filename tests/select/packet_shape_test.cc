@@ -16,12 +16,14 @@ TEST_CASE("a call that fits the packet buffers has a possible shape, with lines 
       for (const bool lines : {false, true}) {
         const uint64_t most = most_packet_bytes(operation, ranks, lines);
         for (uint64_t bytes = 1; bytes <= most; bytes = bytes < most ? std::min(most, bytes * 3) : most + 1) {
-          for (const uint32_t ctas : {1u, 5u, 64u}) {
+          for (const auto& [ctas, shots] : {std::pair{1u, Shots::fastest}, std::pair{5u, Shots::one},
+                                            std::pair{64u, Shots::two}, std::pair{64u, Shots::fastest}}) {
             CAPTURE(static_cast<int>(operation));
+            CAPTURE(static_cast<int>(shots));
             CAPTURE(ranks);
             CAPTURE(lines);
             CAPTURE(bytes);
-            const PacketShape shape = choose_packet_shape(operation, bytes, ranks, lines, ctas);
+            const PacketShape shape = choose_packet_shape(operation, bytes, ranks, lines, ctas, shots);
             CHECK(is_possible(shape, operation, bytes, ranks));
             CHECK(shape.ctas <= ctas);
             CHECK((lines || !shape.lines));

@@ -132,7 +132,8 @@ TEST_CASE("every call names one plan, whose ranks send the bytes that the kernel
           for (const uint64_t bytes :
                {uint64_t{16}, uint64_t{1008}, 240 * parts, block * parts, uint64_t{1} << 20, block * parts * 100}) {
             for (const auto forced :
-                 {select::ForcedTransport::none, select::ForcedTransport::packets, select::ForcedTransport::blocks}) {
+                 {select::ForcedTransport::none, select::ForcedTransport::packets, select::ForcedTransport::one_shot,
+                  select::ForcedTransport::two_shot, select::ForcedTransport::blocks}) {
               for (const auto link : {select::Link::nvlink, select::Link::host}) {
                 check(operation, ranks, {operation, dtype, codec, bytes, ranks, link, 57}, forced, &classes);
               }
