@@ -1,8 +1,13 @@
-"""Measurements of plans.py: times of generated kernels beside those of the hand-written ones."""
+"""Measurements of plans.py: times of generated kernels beside those of the hand-written ones.
+
+The hand-written kernel is the one that the library chooses for the call. If it has another algorithm than the plan, and
+there is a hand-written kernel with the plan's algorithm, that one is measured, too.
+"""
 
 from __future__ import annotations
 
 import itertools
+import os
 import sys
 import time
 from collections.abc import Callable
@@ -19,6 +24,14 @@ MEASURED = ("two_shot", "one_shot", "all_gather")
 CODECS = ("raw", "window")
 
 
+#: The settings with which calls use the hand-written kernel that has the algorithm of a plan, by plan and codec, and
+#: the name of that algorithm.
+SAME_ALGORITHM = {
+    ("two_shot", "raw"): ("packets:two_shot", "two_shot"),
+    ("one_shot", "raw"): ("packets:one_shot", "one_shot"),
+}
+
+
 @dataclass(frozen=True)
 class Cells:
     """Which plans are measured, with which codecs and sizes in bytes."""
@@ -28,12 +41,21 @@ class Cells:
     sizes: tuple[int, ...] = SIZES
 
 
+def ranks_with_path(ranks: int, path: str) -> Ranks:
+    os.environ["NARROWCAST_PATH"] = path
+    try:
+        return Ranks(ranks)
+    finally:
+        del os.environ["NARROWCAST_PATH"]
+
+
 def measure(ranks: int, cells: Cells) -> dict[str, Any]:
     from narrowcast._bench import samples
     from narrowcast._native.cuda_driver import DeviceBuffer, Event
 
     found: dict[str, dict[str, dict[str, float]]] = {}
     group = Ranks(ranks)
+    forced = {key: ranks_with_path(ranks, path) for key, (path, _) in SAME_ALGORITHM.items()}
     values = samples.sample("weights", "bfloat16").view("uint8")
     most = max(cells.sizes)
     sent = [DeviceBuffer(most).write_tiled(values) for _ in range(ranks)]
@@ -63,13 +85,15 @@ def measure(ranks: int, cells: Cells) -> dict[str, Any]:
             graph.close()
         return min(slowest) / CALLS * 1e6
 
-    def call_of(operation: str, codec: str, whole: int, plans: list[Any] | None) -> Callable[[int], None]:
+    def call_of(
+        operation: str, codec: str, whole: int, plans: list[Any] | None, comms: Any = None
+    ) -> Callable[[int], None]:
         part = whole // ranks if operation == "all_gather" else whole
 
         def call(rank: int) -> None:
             source, target = sent[rank].part(0, part), received[rank].part(0, whole)
             if plans is None:
-                run = getattr(group.comms[rank], operation)
+                run = getattr((comms or group.comms)[rank], operation)
                 run(source, target, codec=codec, dtype="bfloat16", stream=group.streams[rank])
             else:
                 plans[rank](source, target, dtype="bfloat16", stream=group.streams[rank])
@@ -85,14 +109,25 @@ def measure(ranks: int, cells: Cells) -> dict[str, Any]:
         for whole in cells.sizes:
             if name == "one_shot" and whole > MIB:
                 continue
-            builtin = call_of(operation, codec, whole, None)
-            generated = call_of(operation, codec, whole, plans)
-            times: dict[str, list[float]] = {"builtin": [], "generated": []}
+            calls = {
+                "builtin": call_of(operation, codec, whole, None),
+                "generated": call_of(operation, codec, whole, plans),
+            }
+            if same := forced.get((name, codec)):
+                chosen, other = (
+                    one.comms[0].explain(operation, whole // 2, dtype="bfloat16", codec=codec).plan
+                    for one in (group, same)
+                )
+                algorithm = SAME_ALGORITHM[name, codec][1]
+                if chosen != algorithm == other:
+                    calls["same_algorithm"] = call_of(operation, codec, whole, None, same.comms)
+            times: dict[str, list[float]] = {kind: [] for kind in calls}
             for _ in range(TURNS):
-                times["builtin"].append(time_of(builtin))
-                times["generated"].append(time_of(generated))
+                for kind, call in calls.items():
+                    times[kind].append(time_of(call))
             row[str(whole)] = {kind: round(min(of_kind), 2) for kind, of_kind in times.items()}
             print(name, codec, whole, row[str(whole)], file=sys.stderr, flush=True)
         group.close_plans(plans)
-    group.close()
+    for one in (group, *forced.values()):
+        one.close()
     return {"ranks": ranks, "microseconds": found}
