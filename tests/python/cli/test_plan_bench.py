@@ -42,7 +42,7 @@ def test_results_of_reductions_in_any_order_are_accepted(cli_here, tmp_path):
         (["--dtype", "float31"], 2, "float31"),
         (["--op", "median"], 2, "median"),
         (["--backend", "gpu"], 2, "'gpu'"),
-        (["--backend", "cuda"], 1, "the plan has 2 ranks, but no GPUs were found"),
+        (["--backend", "cuda"], 1, "the plan has 2 ranks, each of which needs its own GPU; number of GPUs found: 0"),
     ],
 )
 def test_invalid_arguments_are_rejected(cli_here, tmp_path, monkeypatch, arguments, status, word):

@@ -62,7 +62,10 @@ def bench(
     rank_count = len(model.ranks)
     gpus = 0 if backend == "host" else device_count()
     if backend == "cuda" and gpus < rank_count:
-        raise UnsupportedError(f"the plan has {rank_count} ranks, but {gpus or 'no'} GPUs were found")
+        raise UnsupportedError(
+            f"the plan has {rank_count} ranks, each of which needs its own GPU; number of GPUs found: {gpus}. "
+            "Processes that share a GPU take turns on it, and that is what would be measured"
+        )
     on_gpus = backend == "cuda" or (backend is None and gpus >= rank_count)
     counts = [operations.count_of(model.operation, one, kind, rank_count) for one in sizes]
     arguments = {
