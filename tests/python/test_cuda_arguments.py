@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from narrowcast import cuda, cuda_batch
 from narrowcast._native import cuda_driver
-from narrowcast._native.library import library
+from narrowcast._native.library import check, library
 from narrowcast.cuda_batch import DecodeBatch, EncodeBatch
 
 
@@ -51,6 +51,17 @@ def test_overlapping_arrays_are_rejected(other):
     ):
         with pytest.raises(ValueError, match="overlap in memory"):
             call()
+
+
+def test_calls_of_batches_reject_unknown_codecs():
+    encode = [1, *[8] * 3, 99, 0, *[16] * 5, 1 << 20, None, None]
+    decode = [1, 8, 8, 99, *[16] * 5, 1 << 20, None, None]
+    for call, arguments in (
+        (library().ncast_cuda_encode_batch, encode),
+        (library().ncast_cuda_decode_batch, decode),
+    ):
+        with pytest.raises(narrowcast.InvalidArgumentError, match="codec is 99, which is not a codec"):
+            check(call(*arguments))
 
 
 def test_batches_reject_invalid_arrays():

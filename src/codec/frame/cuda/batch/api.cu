@@ -25,8 +25,7 @@ struct Array {
   size_t alignment;
 };
 
-ncast_status check_batch(const char* function, size_t count, ncast_codec codec, std::initializer_list<Array> arrays,
-                         size_t workspace_bytes, size_t needed_bytes) {
+ncast_status check_batch(const char* function, size_t count, ncast_codec codec, std::initializer_list<Array> arrays) {
   RETURN_IF_FAILED(check(function, codec));
   if (count > max_batch_count)
     return fail(NCAST_INVALID_ARGUMENT, "%s: count is %zu, but the maximum is %zu", function, count, max_batch_count);
@@ -37,10 +36,13 @@ ncast_status check_batch(const char* function, size_t count, ncast_codec codec, 
       return fail(NCAST_INVALID_ARGUMENT, "%s: %s is %p, which is not aligned to %zu bytes", function, array.name,
                   array.pointer, array.alignment);
   }
-  if (workspace_bytes < needed_bytes)
-    return fail(NCAST_TOO_SMALL, "%s: workspace has %zu bytes, but at least %zu are needed", function, workspace_bytes,
-                needed_bytes);
   return NCAST_OK;
+}
+
+ncast_status check_workspace(const char* function, size_t workspace_bytes, size_t needed_bytes) {
+  if (workspace_bytes >= needed_bytes) return NCAST_OK;
+  return fail(NCAST_TOO_SMALL, "%s: workspace has %zu bytes, but at least %zu are needed", function, workspace_bytes,
+              needed_bytes);
 }
 
 // The codec must have been checked.
@@ -120,13 +122,13 @@ ncast_status ncast_cuda_encode_batch(size_t count, const void* const* values, co
                                         {"capacities", capacities, 8},
                                         {"wire_bytes", wire_bytes, 8},
                                         {"statuses", statuses, 4},
-                                        {"workspace", workspace, NCAST_FRAME_ALIGN}},
-                                       workspace_bytes, cuda::encode_workspace(count, 0, codec)));
+                                        {"workspace", workspace, NCAST_FRAME_ALIGN}}));
     if ((flags & ~(NCAST_MORE | NCAST_NO_CHECKSUM)) != 0)
       return narrowcast::fail(NCAST_INVALID_ARGUMENT,
                               "%s: invalid flags 0x%x; on the GPU only NCAST_MORE and NCAST_NO_CHECKSUM are allowed",
                               function, flags);
     if (count == 0) return NCAST_OK;
+    RETURN_IF_FAILED(cuda::check_workspace(function, workspace_bytes, cuda::encode_workspace(count, 0, codec)));
     const cuda::EncodeBatchArguments arguments{cuda::batch_codec(codec),
                                                cuda::encode_layout(count, workspace_bytes),
                                                values,
@@ -156,9 +158,9 @@ ncast_status ncast_cuda_decode_batch(size_t count, const void* const* frames, co
                                         {"value_capacities", value_capacities, 8},
                                         {"value_bytes", value_bytes, 8},
                                         {"statuses", statuses, 4},
-                                        {"workspace", workspace, NCAST_FRAME_ALIGN}},
-                                       workspace_bytes, cuda::decode_workspace(count)));
+                                        {"workspace", workspace, NCAST_FRAME_ALIGN}}));
     if (count == 0) return NCAST_OK;
+    RETURN_IF_FAILED(cuda::check_workspace(function, workspace_bytes, cuda::decode_workspace(count)));
     const cuda::DecodeBatchArguments arguments{cuda::batch_codec(codec),
                                                cuda::BatchLayout::of(static_cast<uint32_t>(count), 0),
                                                frames,
