@@ -1,6 +1,7 @@
 // NARROWCAST_CONFIG: a TOML file with settings as keys, and with rules and plans, which only the file
 // supports.
 #define TOML_EXCEPTIONS 0
+#include <climits>
 #include <tomlplusplus/toml.hpp>
 
 #include "nccl/report/log.h"
@@ -41,7 +42,7 @@ std::optional<std::string> as_text(const toml::node& node) {
 bool apply_to_conditions(std::string_view key, const toml::node& node, Conditions* conditions) {
   if (key == "communicator") return !(conditions->communicator = node.value_or(std::string())).empty();
   const int64_t number = node.is_integer() ? node.as_integer()->get() : -1;
-  if (number < 0) return false;
+  if (number < 0 || (key == "ranks" && number > INT_MAX)) return false;
   if (key == "min_bytes")
     conditions->min_bytes = static_cast<uint64_t>(number);
   else if (key == "max_bytes")

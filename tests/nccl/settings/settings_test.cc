@@ -198,7 +198,7 @@ TEST_CASE("tables of plans state files and calls") {
   CHECK(second.dtypes.empty());
   CHECK_FALSE(second.always);
   for (const char* const wrong : {"file = 3", "dtype = []", "dtype = [\"int8\", \"bf16\"]", "op = \"median\"",
-                                  "use = \"often\"", "ranks = -1", "size = 3"})
+                                  "use = \"often\"", "ranks = -1", "ranks = 4294967298", "size = 3"})
     CHECK(from_file((std::string("[[plan]]\n") + wrong).c_str()).plan_rules.empty());
 }
 
