@@ -89,7 +89,6 @@ NCAST_API ncast_status ncast_store_reader_get_counters(ncast_store_reader* reade
 NCAST_API ncast_status ncast_store_reader_check(ncast_store_reader* reader, ncast_stream stream);
 
 // --- A cache in GPU memory
-// ----------------------------------------------------------------------------------------------
 
 typedef enum {
   NCAST_STORE_CACHE_STATIC = 0,  // rows stay until they are updated; free places go to rows that are gathered
@@ -110,7 +109,7 @@ typedef struct {
   uint64_t warm_count;
 } ncast_store_cache_options;
 
-// Has gathers of a reader keep rows in GPU memory, encoded as in the table. Replaces the cache that the reader has.
+// Makes gathers of a reader keep rows in GPU memory, encoded as in the table. Replaces the reader's cache, if any.
 // Rows that have been updated are read again. Waits for `stream`, on which the reader's calls are made. Graphs that
 // were captured before must not run any more.
 //   options: NULL: only remove the cache.
