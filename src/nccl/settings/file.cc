@@ -1,7 +1,8 @@
 // NARROWCAST_CONFIG: a TOML file with settings as keys, and with rules and plans, which only the file
 // supports.
-#define TOML_EXCEPTIONS 0
 #include <climits>
+
+#define TOML_EXCEPTIONS 0
 #include <tomlplusplus/toml.hpp>
 
 #include "nccl/report/log.h"
