@@ -23,6 +23,9 @@ CACHE_KERNEL(fill_16, fill_ways<uint4>)
 CACHE_KERNEL(fill_4, fill_ways<uint32_t>)
 CACHE_KERNEL(fill_1, fill_ways<uint8_t>)
 CACHE_KERNEL(divide, divide_rows)
+CACHE_KERNEL(copy_16, copy_rows<uint4>)
+CACHE_KERNEL(copy_4, copy_rows<uint32_t>)
+CACHE_KERNEL(copy_1, copy_rows<uint8_t>)
 #undef CACHE_KERNEL
 
 // Counters of uses for each way: four, in a word.
@@ -31,8 +34,8 @@ constexpr uint64_t use_words(uint64_t ways) { return std::bit_ceil(ways); }
 }  // namespace
 
 uint64_t RowCache::set_bytes(const CacheShape& shape) {
-  // The row and the stamp of each way, and the lock. Counters of uses are at most two words.
-  const uint64_t way = shape.slot_bytes + 8 + (shape.policy == CachePolicy::lfu ? 8 : 0);
+  // The row, the stamp and the first position of each way, and the lock. Counters of uses are at most two words.
+  const uint64_t way = shape.slot_bytes + 12 + (shape.policy == CachePolicy::lfu ? 8 : 0);
   return cache_ways * way + 4;
 }
 
@@ -51,6 +54,7 @@ cudaError_t RowCache::allocate(const CacheShape& shape, uint64_t changes) {
   bytes_ = sets_.count * set_bytes(shape);
   RETURN_CUDA_ERROR(allocate(&sets_.rows, ways(), 0xff));
   RETURN_CUDA_ERROR(allocate(&sets_.stamps, ways(), 0));
+  RETURN_CUDA_ERROR(allocate(&sets_.firsts, ways(), 0));
   RETURN_CUDA_ERROR(allocate(&sets_.locks, sets_.count, 0));
   RETURN_CUDA_ERROR(allocate(&sets_.slots, ways() * shape.slot_bytes + 16, 0));
   if (shape.policy == CachePolicy::lfu) {
@@ -59,6 +63,7 @@ cudaError_t RowCache::allocate(const CacheShape& shape, uint64_t changes) {
   }
   RETURN_CUDA_ERROR(allocate(&way_of_, shape.max_rows, 0));
   RETURN_CUDA_ERROR(allocate(&hits_, shape.max_rows, 0));
+  RETURN_CUDA_ERROR(allocate(&absent_, shape.max_rows, 0));
   RETURN_CUDA_ERROR(allocate(&misses_, shape.max_rows, 0));
   RETURN_CUDA_ERROR(allocate(&fills_, shape.max_rows, 0));
   CacheWords words = {};
@@ -69,31 +74,40 @@ cudaError_t RowCache::allocate(const CacheShape& shape, uint64_t changes) {
 }
 
 RowCache::~RowCache() {
-  for (void* const memory : {static_cast<void*>(sets_.rows), static_cast<void*>(sets_.stamps),
-                             static_cast<void*>(sets_.locks), static_cast<void*>(sets_.slots),
-                             static_cast<void*>(sets_.uses), static_cast<void*>(words_), static_cast<void*>(way_of_),
-                             static_cast<void*>(hits_), static_cast<void*>(misses_), static_cast<void*>(fills_)})
+  for (void* const memory :
+       {static_cast<void*>(sets_.rows), static_cast<void*>(sets_.stamps), static_cast<void*>(sets_.firsts),
+        static_cast<void*>(sets_.locks), static_cast<void*>(sets_.slots), static_cast<void*>(sets_.uses),
+        static_cast<void*>(words_), static_cast<void*>(way_of_), static_cast<void*>(hits_), static_cast<void*>(absent_),
+        static_cast<void*>(misses_), static_cast<void*>(fills_)})
     cudaFree(memory);
 }
 
-cudaError_t RowCache::divide(CacheCall call, bool may_evict, uint32_t sms, cudaStream_t stream) {
+cudaError_t RowCache::launch(void (*kernel)(CacheCall), uint64_t items, CacheCall call, uint32_t sms,
+                             cudaStream_t stream) const {
   call.sets = sets_;
   call.words = words_;
   call.way_of = way_of_;
   call.hits = hits_;
+  call.absent = absent_;
   call.misses = misses_;
   call.fills = fills_;
-  call.may_evict = may_evict;
-  const auto ctas = static_cast<uint32_t>(std::clamp<uint64_t>((call.count + threads - 1) / threads, 1, sms));
+  const auto ctas = static_cast<uint32_t>(std::clamp<uint64_t>((items + threads - 1) / threads, 1, sms));
   // cudaGetLastError() could return an earlier error of the thread.
-  const auto launch = [&](void (*kernel)(CacheCall), uint32_t kernel_ctas) {
-    return device::launch(reinterpret_cast<const void*>(kernel), kernel_ctas, threads / 32, 0, stream, false, call);
-  };
-  RETURN_CUDA_ERROR(launch(begin_kernel, 1));
-  RETURN_CUDA_ERROR(launch(look_up_kernel, ctas));
-  RETURN_CUDA_ERROR(launch(admit_kernel, ctas));
-  RETURN_CUDA_ERROR(launch(part_bytes_ == 16 ? fill_16_kernel : part_bytes_ == 4 ? fill_4_kernel : fill_1_kernel, sms));
-  return launch(divide_kernel, ctas);
+  return device::launch(reinterpret_cast<const void*>(kernel), ctas, threads / 32, 0, stream, false, call);
+}
+
+cudaError_t RowCache::divide(const CacheCall& call, uint32_t sms, cudaStream_t stream) const {
+  void (*const fill)(CacheCall) = part_bytes_ == 16 ? fill_16_kernel : part_bytes_ == 4 ? fill_4_kernel : fill_1_kernel;
+  RETURN_CUDA_ERROR(launch(begin_kernel, 1, call, sms, stream));
+  RETURN_CUDA_ERROR(launch(look_up_kernel, call.count, call, sms, stream));
+  RETURN_CUDA_ERROR(launch(admit_kernel, call.count, call, sms, stream));
+  RETURN_CUDA_ERROR(launch(fill, call.count * 32, call, sms, stream));
+  return launch(divide_kernel, call.count, call, sms, stream);
+}
+
+cudaError_t RowCache::copy(const CacheCall& call, uint32_t unit_bytes, uint32_t sms, cudaStream_t stream) const {
+  void (*const kernel)(CacheCall) = unit_bytes == 16 ? copy_16_kernel : unit_bytes >= 4 ? copy_4_kernel : copy_1_kernel;
+  return launch(kernel, call.count * 32, call, sms, stream);
 }
 
 cudaError_t RowCache::counters(CacheCounters* sums, cudaStream_t stream) const {
@@ -102,6 +116,7 @@ cudaError_t RowCache::counters(CacheCounters* sums, cudaStream_t stream) const {
   RETURN_CUDA_ERROR(cudaStreamSynchronize(stream));
   sums->hits += own.hits;
   sums->misses += own.misses;
+  sums->copies += own.copies;
   sums->fills += own.fills;
   sums->evictions += own.evictions;
   sums->dropped += own.dropped;

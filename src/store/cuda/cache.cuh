@@ -1,5 +1,5 @@
 // Device code of the cache of encoded rows. All functions are called by whole CTAs; calls of one cache follow each
-// other, and so do the functions of a call: begin, look up, admit, fill, divide.
+// other, and so do the functions of a call: begin, look up, admit, fill, divide; when the rows are there, copy.
 #pragma once
 
 #include <cstdint>
@@ -49,7 +49,7 @@ struct GridRange {
   __device__ GridRange()
       : at(uint64_t{blockIdx.x} * blockDim.x + threadIdx.x), apart(uint64_t{gridDim.x} * blockDim.x) {}
   __device__ bool has_round(uint64_t count) const { return at - threadIdx.x % 32 < count; }
-  __device__ void next() { at += apart; }
+  __device__ void next(uint32_t rounds = 1) { at += rounds * apart; }
 };
 
 // Appends the items of some lanes to a list.
@@ -68,23 +68,50 @@ __device__ inline void add_sum(unsigned long long* to, uint32_t own) {
   if (device::lane_id() == 0 && sum != 0) atomicAdd(to, static_cast<unsigned long long>(sum));
 }
 
-struct CachedPosition {
-  uint32_t position;
-  uint64_t row;
-  bool exists;
-};
-__device__ inline CachedPosition position_at(const CacheCall& call, uint64_t at, uint64_t row_count) {
-  CachedPosition found = {0, 0, false};
-  if (at >= call.count) return found;
-  found.position = call.order != nullptr ? call.order[at] : static_cast<uint32_t>(at);
-  if (call.indices == nullptr)
-    found.row = call.first + found.position;
-  else if (call.index_bytes == 8)
-    found.row = static_cast<const uint64_t*>(call.indices)[found.position];
-  else
-    found.row = static_cast<uint64_t>(int64_t{static_cast<const int32_t*>(call.indices)[found.position]});
-  found.exists = found.row < row_count;
-  return found;
+// The lists of positions that are made side by side.
+enum class PositionList : uint32_t { hits, copies, others, none };
+
+// Appends some positions of each lane to lists; those of `others` to *others, of length *other_count.
+template <uint32_t Count>
+__device__ inline void append_positions(const CacheCall& call, uint32_t* others, uint32_t* other_count,
+                                        const uint32_t (&positions)[Count], const PositionList (&lists)[Count]) {
+  constexpr uint32_t list_count = 3;
+  const auto lane = static_cast<uint32_t>(device::lane_id());
+  uint32_t lanes[list_count][Count], total = 0;
+#pragma unroll
+  for (uint32_t list = 0; list < list_count; ++list) {
+    uint32_t sum = 0;
+#pragma unroll
+    for (uint32_t i = 0; i < Count; ++i) {
+      lanes[list][i] = __ballot_sync(device::all_lanes, lists[i] == static_cast<PositionList>(list));
+      sum += static_cast<uint32_t>(__popc(lanes[list][i]));
+    }
+    if (lane == list) total = sum;
+  }
+  // The first lanes reserve the places, each on one list, so that they wait together.
+  uint32_t* const length = lane == 0 ? &call.words->hits : lane == 1 ? &call.words->copies : other_count;
+  uint32_t begin = 0;
+  if (lane < list_count && total != 0) begin = atomicAdd(length, total);
+#pragma unroll
+  for (uint32_t list = 0; list < list_count; ++list) {
+    uint32_t at = __shfl_sync(device::all_lanes, begin, static_cast<int>(list));
+#pragma unroll
+    for (uint32_t i = 0; i < Count; ++i) {
+      const uint32_t place = at + static_cast<uint32_t>(__popc(lanes[list][i] & ((1u << lane) - 1)));
+      at += static_cast<uint32_t>(__popc(lanes[list][i]));
+      if (lists[i] != static_cast<PositionList>(list)) continue;
+      uint32_t* const to = list == 0   ? call.hits + place
+                           : list == 1 ? call.hits + call.count - 1 - place
+                                       : others + place;
+      *to = positions[i];
+    }
+  }
+}
+
+__device__ inline uint64_t row_at(const CacheCall& call, uint32_t position) {
+  if (call.indices == nullptr) return call.first + position;
+  if (call.index_bytes == 8) return static_cast<const uint64_t*>(call.indices)[position];
+  return static_cast<uint64_t>(int64_t{static_cast<const int32_t*>(call.indices)[position]});
 }
 
 __device__ inline TableState state_of(const CacheCall& call) {
@@ -137,34 +164,62 @@ __device__ inline void begin_cached_call(const CacheCall& call) {
   __syncthreads();
   if (threadIdx.x != 0) return;
   words.uses = halves ? 0 : words.uses + call.count;
-  words.hits = words.misses = words.fills = 0;
+  words.hits = words.copies = words.absent = words.misses = words.fills = 0;
   if (++words.call == 0) words.call = 1;
 }
 
-// Finds the rows of the call.
+// The way of a row, or -1.
+__device__ inline int32_t find_way(const CacheSets& sets, uint32_t row) {
+  const uint32_t first = set_of(sets, row) * cache_ways;
+  const auto* const rows = reinterpret_cast<const uint4*>(sets.rows + first);
+  int32_t way = -1;
+#pragma unroll
+  for (uint32_t i = 0; i < cache_ways / 4; ++i) {
+    const uint4 four = rows[i];
+    const uint32_t equal = four.x == row ? 0 : four.y == row ? 1 : four.z == row ? 2 : four.w == row ? 3 : 4;
+    if (equal != 4) way = static_cast<int32_t>(first + 4 * i + equal);
+  }
+  return way;
+}
+
+// Finds the rows of the call. Of several positions with one row, the first one to get here reads it.
 __device__ inline void look_up_rows(const CacheCall& call) {
+  constexpr uint32_t at_a_time = 2;
   const CacheSets& sets = call.sets;
-  const TableState state = state_of(call);
+  const uint64_t row_count = state_of(call).row_count;
   const uint32_t number = call.words->call;
   uint32_t hits = 0, misses = 0;
-  for (GridRange range; range.has_round(call.count); range.next()) {
-    const CachedPosition found = position_at(call, range.at, state.row_count);
-    if (range.at >= call.count) continue;
-    int32_t way_of = -1;
-    if (found.exists) {
-      const auto row = static_cast<uint32_t>(found.row);
-      const uint32_t first = set_of(sets, row) * cache_ways;
-      const auto* const rows = reinterpret_cast<const uint4*>(sets.rows + first);
-      for (uint32_t i = 0; i < cache_ways / 4; ++i) {
-        const uint4 four = rows[i];
-        const uint32_t equal = four.x == row ? 0 : four.y == row ? 1 : four.z == row ? 2 : four.w == row ? 3 : 4;
-        if (equal != 4) way_of = static_cast<int32_t>(first + 4 * i + equal);
-      }
-      if (way_of >= 0) sets.stamps[way_of] = number;
-      if (sets.uses != nullptr) UseCounts(sets, row).add();
-      (way_of >= 0 ? hits : misses) += 1;
+  for (GridRange range; range.has_round(call.count); range.next(at_a_time)) {
+    uint32_t positions[at_a_time];
+    uint64_t rows[at_a_time];
+    int32_t ways[at_a_time];
+    PositionList lists[at_a_time];
+#pragma unroll
+    for (uint32_t i = 0; i < at_a_time; ++i) {
+      const uint64_t at = range.at + i * range.apart;
+      lists[i] = at < call.count ? PositionList::others : PositionList::none;
+      positions[i] = at >= call.count ? 0 : call.order != nullptr ? call.order[at] : static_cast<uint32_t>(at);
     }
-    call.way_of[found.position] = way_of;
+#pragma unroll
+    for (uint32_t i = 0; i < at_a_time; ++i)
+      rows[i] = lists[i] != PositionList::none ? row_at(call, positions[i]) : row_count;
+#pragma unroll
+    for (uint32_t i = 0; i < at_a_time; ++i)
+      ways[i] = rows[i] < row_count ? find_way(sets, static_cast<uint32_t>(rows[i])) : -1;
+#pragma unroll
+    for (uint32_t i = 0; i < at_a_time; ++i) {
+      if (lists[i] == PositionList::none) continue;
+      call.way_of[positions[i]] = ways[i];
+      if (rows[i] >= row_count) continue;
+      (ways[i] >= 0 ? hits : misses) += 1;
+      if (sets.uses != nullptr) UseCounts(sets, static_cast<uint32_t>(rows[i])).add();
+      if (ways[i] < 0) continue;
+      volatile uint32_t* const stamp = sets.stamps + ways[i];
+      const bool is_first = *stamp != number && atomicExch(&sets.stamps[ways[i]], number) != number;
+      if (is_first) sets.firsts[ways[i]] = positions[i];
+      lists[i] = is_first ? PositionList::hits : PositionList::copies;
+    }
+    append_positions(call, call.absent, &call.words->absent, positions, lists);
   }
   add_sum(&call.words->counters.hits, hits);
   add_sum(&call.words->counters.misses, misses);
@@ -235,16 +290,19 @@ __device__ inline int32_t admit_row(const CacheCall& call, uint32_t row, uint32_
 
 // Gives ways to rows that are not in the cache.
 __device__ inline void admit_rows(const CacheCall& call) {
-  const TableState state = state_of(call);
   CacheWords& words = *call.words;
+  const uint64_t row_count = state_of(call).row_count;
+  const uint32_t absent = words.absent;
   uint32_t fills = 0, evictions = 0;
-  for (GridRange range; range.has_round(call.count); range.next()) {
-    const CachedPosition found = position_at(call, range.at, state.row_count);
+  for (GridRange range; range.has_round(absent); range.next()) {
+    const uint32_t position = range.at < absent ? call.absent[range.at] : 0;
+    const uint64_t row = range.at < absent ? row_at(call, position) : row_count;
     uint32_t filled = 0;
     int32_t way = -1;
-    if (found.exists && call.way_of[found.position] == -1) {
-      way = admit_row(call, static_cast<uint32_t>(found.row), &filled, &evictions);
-      call.way_of[found.position] = way;
+    if (row < row_count) {
+      way = admit_row(call, static_cast<uint32_t>(row), &filled, &evictions);
+      call.way_of[position] = way;
+      if (filled != 0) call.sets.firsts[way] = position;
     }
     append(call.fills, &words.fills, filled != 0, way);
     fills += filled;
@@ -308,18 +366,59 @@ __device__ inline void fill_ways(const CacheCall& call) {
   }
 }
 
-// Divides the positions of the call into those whose rows are in the cache, and the others.
+// Divides the positions whose rows were not in the cache into those whose rows are now, and the others.
 __device__ inline void divide_rows(const CacheCall& call) {
-  const TableState state = state_of(call);
   CacheWords& words = *call.words;
-  for (GridRange range; range.has_round(call.count); range.next()) {
-    const bool is_position = range.at < call.count;
-    const CachedPosition found = position_at(call, range.at, state.row_count);
-    const int32_t way = is_position && found.exists ? call.way_of[found.position] : -1;
-    const bool is_hit = way >= 0 && call.sets.rows[way] == static_cast<int32_t>(found.row);
-    append(call.hits, &words.hits, is_hit, found.position);
-    append(call.misses, &words.misses, is_position && !is_hit, found.position);
+  const uint64_t row_count = state_of(call).row_count;
+  const uint32_t absent = words.absent;
+  for (GridRange range; range.has_round(absent); range.next()) {
+    const bool is_position = range.at < absent;
+    const uint32_t position = is_position ? call.absent[range.at] : 0;
+    const uint64_t row = is_position ? row_at(call, position) : row_count;
+    const int32_t way = row < row_count ? call.way_of[position] : -1;
+    PositionList list = is_position ? PositionList::others : PositionList::none;
+    if (way >= 0 && call.sets.rows[way] == static_cast<int32_t>(row))
+      list = call.sets.firsts[way] == position ? PositionList::hits : PositionList::copies;
+    append_positions<1>(call, call.misses, &words.misses, {position}, {list});
   }
+}
+
+// Copies rows of the output, Part by Part: an integer whose size divides rows and their places. A warp takes 32 rows at
+// a time, of which groups of lanes copy several.
+template <typename Part>
+__device__ inline void copy_rows(const CacheCall& call) {
+  constexpr uint32_t rows_at_a_time = 4;
+  const uint32_t copies = call.words->copies, parts = call.row_bytes / sizeof(Part);
+  const uint32_t lanes = parts > 16 ? 32 : parts > 8 ? 16 : 8, groups = 32 / lanes;
+  const uint32_t thread = blockIdx.x * blockDim.x + threadIdx.x, lane = threadIdx.x % 32;
+  for (uint64_t first = thread - lane; first < copies; first += uint64_t{gridDim.x} * blockDim.x) {
+    const uint64_t own = first + lane;
+    const uint32_t own_to = own < copies ? call.hits[call.count - 1 - own] : 0;
+    const uint32_t own_from = own < copies ? call.sets.firsts[call.way_of[own_to]] : 0;
+    const auto count = static_cast<uint32_t>(min(copies - first, uint64_t{32}));
+    for (uint32_t row = 0; row < count; row += rows_at_a_time * groups) {
+      const Part* from[rows_at_a_time];
+      Part* to[rows_at_a_time];
+#pragma unroll
+      for (uint32_t i = 0; i < rows_at_a_time; ++i) {
+        const uint32_t number = row + i * groups + lane / lanes;
+        const uint32_t its_from = __shfl_sync(device::all_lanes, own_from, static_cast<int>(number % 32));
+        const uint32_t its_to = __shfl_sync(device::all_lanes, own_to, static_cast<int>(number % 32));
+        from[i] = reinterpret_cast<const Part*>(call.out + its_from * call.out_stride);
+        to[i] = number < count ? reinterpret_cast<Part*>(call.out + its_to * call.out_stride) : nullptr;
+      }
+      for (uint32_t part = lane % lanes; part < parts; part += lanes) {
+        Part values[rows_at_a_time] = {};
+#pragma unroll
+        for (uint32_t i = 0; i < rows_at_a_time; ++i)
+          if (to[i] != nullptr) values[i] = from[i][part];
+#pragma unroll
+        for (uint32_t i = 0; i < rows_at_a_time; ++i)
+          if (to[i] != nullptr) __stcs(to[i] + part, values[i]);
+      }
+    }
+  }
+  if (thread == 0) call.words->counters.copies += copies;
 }
 
 }  // namespace narrowcast::store::cuda

@@ -29,9 +29,11 @@ class RowCache {
   static uint64_t set_bytes(const CacheShape& shape);
   // changes: of the table, which the cache knows.
   cudaError_t allocate(const CacheShape& shape, uint64_t changes);
-  // Divides the rows of a call, of which the members about the cache are set here, into hits() and misses(). Rows that
-  // are admitted are fetched and become hits.
-  cudaError_t divide(CacheCall call, bool may_evict, uint32_t sms, cudaStream_t stream);
+  // Divides the rows of a call, of which the members about the cache are set here, into hits(), copies of these, and
+  // misses(). Rows that are admitted are fetched and become hits.
+  cudaError_t divide(const CacheCall& call, uint32_t sms, cudaStream_t stream) const;
+  // Makes the copies, when the other rows are in the output, whose rows are multiples of unit_bytes apart.
+  cudaError_t copy(const CacheCall& call, uint32_t unit_bytes, uint32_t sms, cudaStream_t stream) const;
 
   const CacheSets& sets() const { return sets_; }
   uint64_t ways() const { return uint64_t{sets_.count} * cache_ways; }
@@ -50,12 +52,14 @@ class RowCache {
  private:
   template <typename T>
   cudaError_t allocate(T** pointer, uint64_t count, int byte);
+  cudaError_t launch(void (*kernel)(CacheCall), uint64_t items, CacheCall call, uint32_t sms,
+                     cudaStream_t stream) const;
 
   CacheSets sets_ = {};
   CacheWords* words_ = nullptr;
   uint64_t bytes_ = 0, part_bytes_ = 0;
   int32_t* way_of_ = nullptr;
-  uint32_t *hits_ = nullptr, *misses_ = nullptr;
+  uint32_t *hits_ = nullptr, *absent_ = nullptr, *misses_ = nullptr;
   int32_t* fills_ = nullptr;
 };
 

@@ -26,6 +26,7 @@ struct CacheSets {
   uint32_t count;       // of sets
   int32_t* rows;        // by way: the row whose payload is in its slot; -1: none
   uint32_t* stamps;     // by way: the call that used it last
+  uint32_t* firsts;     // by way: the position of that call whose row is decoded; others are copies of it
   uint32_t* locks;      // by set: 1 while a thread chooses a way
   uint32_t* uses;       // lfu: how often rows were used, roughly: counters of 8 bits, four in a word
   uint32_t use_words;   // a power of two
@@ -35,6 +36,7 @@ struct CacheSets {
 
 struct CacheCounters {
   unsigned long long hits, misses;
+  unsigned long long copies;     // hits that were copied from another position
   unsigned long long fills;      // rows that were put into the cache
   unsigned long long evictions;  // of other rows, to make room
   unsigned long long dropped;    // because they had changed
@@ -44,17 +46,19 @@ struct CacheCounters {
 
 // In device memory.
 struct CacheWords {
-  uint32_t call;                 // number of the current call; never 0
-  uint32_t hits, misses, fills;  // rows on the lists of the call
-  uint64_t changes;              // of the table, of which the cache knows
-  uint64_t known_changes;        // the same, before the current call
-  uint32_t has_redirects;        // coder raw: some headers are not 0, as of the last of these changes
-  uint32_t forgets_rows;         // the table does not know any more which rows have changed
-  uint64_t uses;                 // since the counters of uses were halved
+  uint32_t call;                                 // number of the current call; never 0
+  uint32_t hits, copies, absent, misses, fills;  // lengths of the lists of the call
+  uint64_t changes;                              // of the table, of which the cache knows
+  uint64_t known_changes;                        // the same, before the current call
+  uint32_t has_redirects;                        // coder raw: some headers are not 0, as of the last of these changes
+  uint32_t forgets_rows;                         // the table does not know any more which rows have changed
+  uint64_t uses;                                 // since the counters of uses were halved
   CacheCounters counters;
 };
 
-// A call, and its lists in device memory.
+// A call, and its lists in device memory. Lists of positions: on `hits`, rows that are read from the cache; on
+// `copies`, the same rows again; on `absent`, rows that were not in the cache when the call began; on `misses`, those
+// of them that are read from host memory. `copies` begins at the end of the memory of `hits` and grows downwards.
 struct CacheCall {
   CacheSets sets;
   CacheWords* words;
@@ -70,9 +74,13 @@ struct CacheCall {
   const uint64_t* changed_rows;  // host memory
   const uint32_t* redirects;     // as in TableWords
   int32_t* way_of;               // by position: the way that has the row, or -1
-  uint32_t *hits, *misses;       // positions
-  int32_t* fills;                // ways to be filled
+  uint32_t *hits, *absent, *misses;
+  int32_t* fills;  // ways to be filled
   bool may_evict;
+  // For copies.
+  char* out;
+  uint64_t out_stride;
+  uint32_t row_bytes;
 };
 
 }  // namespace narrowcast::store::cuda

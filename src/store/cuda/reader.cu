@@ -261,8 +261,12 @@ cudaError_t Reader::gather_cached(const GatherArguments& call, const RowTarget& 
   cached.index_bytes = call.selection.index_bytes;
   cached.order = call.selection.order;
   cached.count = call.selection.count;
+  cached.may_evict = true;
+  cached.out = call.selection.out;
+  cached.out_stride = call.selection.out_stride;
+  cached.row_bytes = format_.row_bytes;
   const uint32_t sms = sms_of(target);
-  RETURN_CUDA_ERROR(cache_->divide(cached, true, sms, target.stream));
+  RETURN_CUDA_ERROR(cache_->divide(cached, sms, target.stream));
   CacheWords* const words = cache_->words();
 
   GatherArguments hits = call;
@@ -284,7 +288,8 @@ cudaError_t Reader::gather_cached(const GatherArguments& call, const RowTarget& 
   GatherArguments misses = call;
   misses.selection.order = cache_->misses();
   misses.selection.device_count = &words->misses;
-  return launch_gather(kernel_, misses, sms, target.stream);
+  RETURN_CUDA_ERROR(launch_gather(kernel_, misses, sms, target.stream));
+  return cache_->copy(cached, call.selection.unit_bytes, sms, target.stream);
 }
 
 ncast_status Reader::set_cache(const CacheOptions& options, const Indices& warm, uint64_t rows, cudaStream_t stream) {
@@ -344,7 +349,7 @@ ncast_status Reader::cache_counters(const char* function, CacheCounters* counter
 
 cudaError_t Reader::fill_cache(const CacheCall& call, cudaStream_t stream) {
   RETURN_CUDA_ERROR(start(stream));
-  RETURN_CUDA_ERROR(cache_->divide(call, false, std::min(sms_, machine_.sms), stream));
+  RETURN_CUDA_ERROR(cache_->divide(call, std::min(sms_, machine_.sms), stream));
   // Without rows, a gather only ends the call.
   return launch_gather(kernel_, arguments(nullptr, 0), 1, stream);
 }
@@ -412,7 +417,7 @@ ncast_status Reader::counters(const char* function, GatherCounters* counters, cu
   if (const ncast_status status = cache_counters(function, &cached, stream); status != NCAST_OK) return status;
   *counters = sums[0];
   // Copies that did not serve were read again.
-  counters->rows += sums[1].rows - cached.overflows;
+  counters->rows += sums[1].rows - cached.overflows + cached.copies;
   counters->fetched_bytes += cached.fetched_bytes;
   return NCAST_OK;
 }
