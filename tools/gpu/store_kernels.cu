@@ -1,5 +1,5 @@
 // Measures the kernels of the store without its API: gathers of random rows and slices of tables that repeat some
-// sample rows, by the number of SMs. Compares the gathered rows. Writes JSON (bench/results/README.md). Needs 10 GiB of
+// sample rows, by the number of SMs. Compares the rows. Writes JSON (bench/results/README.md). Needs 10 GiB of
 // memory. After `cmake --build build`, with the object files of src/store/{rows,cuda} and src/status below
 // build/CMakeFiles, except for those that need whole stores (*reader_api*, *table_reader*, *frame_reader*,
 // *registered_memory*):
@@ -128,10 +128,15 @@ void measure(const Work& work, bool is_first) {
     return static_cast<double>(work.gathered * row_bytes) /
            seconds([&] { CHECK_RESULT(reader->gather(given, rows, {out, row_bytes, sms, stream})); }) / 1e9;
   };
+  bool exact = true;
   const auto fetch = [&](uint32_t sms, uint64_t bytes) {
     const uint64_t count = std::min(rows, bytes / row_bytes);
-    return static_cast<double>(count * row_bytes) /
-           seconds([&] { CHECK_RESULT(reader->fetch(0, count, 1, rows, {out, row_bytes, sms, stream})); }) / 1e9;
+    const double time = seconds([&] { CHECK_RESULT(reader->fetch(0, count, 1, rows, {out, row_bytes, sms, stream})); });
+    std::vector<char> found(count * row_bytes);
+    CHECK_RESULT(cudaMemcpy(found.data(), out, found.size(), cudaMemcpyDeviceToHost));
+    for (size_t row = 0; row < count; ++row)
+      exact = exact && std::memcmp(&found[row * row_bytes], samples[sample_of(row)].data(), row_bytes) == 0;
+    return static_cast<double>(count * row_bytes) / time / 1e9;
   };
   const auto list = [&](const char* name, const std::function<double(uint32_t)>& speed) {
     std::printf(", \"%s\": {", name);
@@ -147,7 +152,6 @@ void measure(const Work& work, bool is_first) {
   list("gather_gb_per_s", [&](uint32_t sms) { return gather(sms, false); });
   std::vector<char> found(work.gathered * row_bytes);
   CHECK_RESULT(cudaMemcpy(found.data(), out, found.size(), cudaMemcpyDeviceToHost));
-  bool exact = true;
   for (size_t i = 0; i < chosen.size(); ++i)
     exact = exact && std::memcmp(&found[i * row_bytes], samples[sample_of(static_cast<uint64_t>(chosen[i]))].data(),
                                  row_bytes) == 0;
