@@ -3,7 +3,7 @@
     matmul_beside_fetch.py --json matmul_beside_fetch.json
 
 The rows are 2 KiB of bfloat16, fetched in slices of 128 MiB on a stream of their own; next to them, the same tensor is
-copied by cudaMemcpy. The time of the multiplication alone is measured before each of these. Needs torch.
+copied by cudaMemcpy. Needs torch.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from narrowcast import store
 SIZE = 8192
 ROWS, VALUES = 1 << 16, 1024
 CALLS, WARM_UP = 30, 3
-ROUNDS = 5
+ROUNDS = 15
 
 
 class Bench:
@@ -96,28 +96,28 @@ def measure() -> dict[str, Any]:
     def fetch(sms: int) -> Callable[[], object]:
         return lambda: table.fetch(0, ROWS, out=out, stream=bench.side, sms=sms)
 
-    for _ in range(ROUNDS):  # clocks settle
-        bench.multiply(None)
+    calls: dict[str, Callable[[], object] | None] = {"nothing": None, "cudaMemcpy": copy}
+    calls |= {f"fetch on {sms} SMs": fetch(sms) for sms in (2, 4, 8)}
+    times: dict[str, list[float]] = {name: [] for name in calls}
+    # In turns, because clocks change; the first rounds warm up.
+    for i in range(2 + ROUNDS):
+        for name, call in calls.items():
+            time = bench.multiply(call)
+            if i >= 2:
+                times[name].append(time)
+    alone = statistics.median(times["nothing"])
     rows = []
-    for name, call in [("cudaMemcpy", copy), *((f"fetch on {sms} SMs", fetch(sms)) for sms in (2, 4, 8))]:
-        out.zero_()
-        call()
-        torch.cuda.synchronize()
-        exact = torch.equal(out.cpu().view(torch.uint8), source.view(torch.uint8))
-        alone, beside = [], []
-        for _ in range(ROUNDS):
-            alone.append(bench.multiply(None))
-            beside.append(bench.multiply(call))
-        rows.append(
-            {
-                "beside": name,
-                "alone_ms": statistics.median(alone),
-                "ms": statistics.median(beside),
-                "slow_down": statistics.median(beside) / statistics.median(alone),
-                "gb_per_s_alone": bench.speed(call, out.nbytes),
-                "exact": exact,
-            }
-        )
+    for name, call in calls.items():
+        time = statistics.median(times[name])
+        row: dict[str, Any] = {"beside": name, "ms": time, "slow_down": time / alone}
+        row |= {"lowest_ms": min(times[name]), "highest_ms": max(times[name])}
+        if call is not None:
+            row["gb_per_s_alone"] = bench.speed(call, out.nbytes)
+            out.zero_()
+            call()
+            torch.cuda.synchronize()
+            row["exact"] = torch.equal(out.cpu().view(torch.uint8), source.view(torch.uint8))
+        rows.append(row)
     return {"matrix": SIZE, "dtype": "bfloat16", "row_bytes": 2 * VALUES, "ratio": table.ratio, "rows": rows}
 
 
