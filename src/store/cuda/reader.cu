@@ -20,7 +20,7 @@ constexpr uint32_t ordered_row_bytes = 1440;
 constexpr uint64_t ordered_rows = 2048;  // fewer rows take less time than ordering them
 // Kernels read host memory themselves at 0.92 of the speed of the copy engine, but start at once, so they fetch slices
 // of up to this many bytes. They are slower if slots are short, and with few SMs if nothing is decoded.
-constexpr uint64_t copied_bytes = 16 << 20, copied_short_bytes = 512 << 10;
+constexpr uint64_t copied_bytes = 32 << 20, copied_short_bytes = 512 << 10;
 constexpr uint32_t short_slot = 256, few_sms = 4;
 
 GatherKernel kernel_of(const Model& model) {

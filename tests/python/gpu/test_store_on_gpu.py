@@ -80,7 +80,7 @@ def test_fetch_is_slicing(rows, tmp_path, host, layout, stream):
 def test_large_slices_are_fetched(codec, layout, width, stream):
     if codec == "raw" and layout == "packed":
         codec = "plain"
-    rows = table(25_000_000 // (4 * width), (width,))
+    rows = table(45_000_000 // (4 * width), (width,))
     with store.build(rows, codec=codec, layout=layout) as made:
         for cut in (slice(None), slice(3, len(rows) - 100)):
             out = empty(rows[cut].shape)
