@@ -117,16 +117,21 @@ def copy_to_host(pointer: int, count_bytes: int, stream: int = 0) -> bytes:
     return host.raw
 
 
+def copy_to_host_later(host: int, pointer: int, count_bytes: int, stream: int = 0) -> None:
+    """Enqueues a copy of device memory to page-locked memory."""
+    _check("cuMemcpyDtoHAsync_v2", _copy_function("cuMemcpyDtoHAsync_v2")(host, pointer, count_bytes, stream))
+
+
 def copy_from_host(pointer: int, host: int, count_bytes: int, stream: int = 0) -> None:
     """Enqueues a copy of host memory. Page-locked memory must not change until the stream has run it."""
-    _check("cuMemcpyHtoDAsync_v2", _copy_function()(pointer, host, count_bytes, stream))
+    _check("cuMemcpyHtoDAsync_v2", _copy_function("cuMemcpyHtoDAsync_v2")(pointer, host, count_bytes, stream))
 
 
 @functools.cache
-def _copy_function() -> Any:
+def _copy_function(name: str) -> Any:
     # With types, the integers of a call need no conversion, which would take longer than the call.
-    function = driver()["cuMemcpyHtoDAsync_v2"]
-    function.argtypes = [c_uint64, c_void_p, c_size_t, c_void_p]
+    function = driver()[name]
+    function.argtypes = [c_uint64, c_uint64, c_size_t, c_void_p]
     return function
 
 

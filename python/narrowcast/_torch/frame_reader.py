@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
 from .._native import cuda_driver
 from .._native.codecs import codec_number
 from .._native.library import check, library
 from ..types import value_type
-from .host_memory import aligned
+from .host_memory import ALIGNMENT_BYTES, HostMemory, aligned
 
 # The ring of staging memory on the GPU. Copies continue while frames of other pieces are decoded, and a piece takes
 # much longer to copy than to enqueue.
 _PIECES = 3
 _PIECE_BYTES = 16 << 20
 _PIECE_FRAMES = 1024
+_Numbers = npt.NDArray[np.int64]
 _COLUMNS = 4  # of the table for a batch: addresses and sizes of the frames and of their values, 8 bytes each
 
 
@@ -55,29 +58,30 @@ class Copy(NamedTuple):
 class Piece(NamedTuple):
     """Frames that are in staging memory together."""
 
+    first: int  # the number of the first frame
     copies: list[Copy]
-    offsets: list[int]  # of the frames in staging memory
+    offsets: _Numbers  # of the frames in staging memory
 
 
-def pieces_of(frames: Sequence[HostFrame], piece_bytes: int) -> Iterator[Piece]:
+def pieces_of(pointers: _Numbers, wire_bytes: _Numbers, piece_bytes: int) -> Iterator[Piece]:
     """Groups frames, in their order. Frames that are adjacent in host memory are copied at once."""
-    copies: list[Copy] = []
-    offsets: list[int] = []
-    end = 0
-    for frame in frames:
-        if offsets and (end + frame.wire_bytes > piece_bytes or len(offsets) == _PIECE_FRAMES):
-            yield Piece(copies, offsets)
-            copies, offsets, end = [], [], 0
-        last = copies[-1] if copies else None
-        if last is not None and last.pointer + (end - last.offset) == frame.pointer:
-            # The bytes between two frames are copied too.
-            copies[-1] = Copy(last.pointer, last.offset, end - last.offset + frame.wire_bytes)
-        else:
-            copies.append(Copy(frame.pointer, end, frame.wire_bytes))
-        offsets.append(end)
-        end += aligned(frame.wire_bytes)
-    if offsets:
-        yield Piece(copies, offsets)
+    room = -(-wire_bytes // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
+    begins = np.cumsum(room) - room
+    ends = begins + wire_bytes
+    apart = np.flatnonzero(pointers[1:] != pointers[:-1] + room[:-1]) + 1
+    first = 0
+    while first < len(pointers):
+        fit = int(np.searchsorted(ends, begins[first] + piece_bytes, "right"))
+        stop = min(max(fit, first + 1), first + _PIECE_FRAMES, len(pointers))
+        between = apart[np.searchsorted(apart, first, "right") : np.searchsorted(apart, stop)]
+        offsets = begins[first:stop] - begins[first]
+        # The bytes between two frames are copied too.
+        copies = [
+            Copy(int(pointers[begin]), int(offsets[begin - first]), int(ends[end - 1] - begins[begin]))
+            for begin, end in itertools.pairwise([first, *between.tolist(), stop])
+        ]
+        yield Piece(first, copies, offsets)
+        first = stop
 
 
 class FrameReader:
@@ -95,6 +99,7 @@ class FrameReader:
         self._lock = threading.Lock()
         self._stream = torch.cuda.Stream(device)
         self._slots: list[_Slot] = []
+        self._tables = [_Table(device), _Table(device)]  # of batches, in turns
         self._piece_bytes = 0
         self._next = 0
 
@@ -108,8 +113,8 @@ class FrameReader:
         decode = library().ncast_cuda_decode
         word = status.data_ptr()
 
-        def decode_each(slot: _Slot, piece: Piece, first: int, stream: Any) -> None:
-            for number, offset in enumerate(piece.offsets, first):
+        def decode_each(slot: _Slot, piece: Piece, stream: Any) -> None:
+            for number, offset in enumerate(piece.offsets.tolist(), piece.first):
                 frame, place = frames[number], slot.staging.data_ptr() + offset
                 check(
                     decode(
@@ -125,45 +130,55 @@ class FrameReader:
                     )
                 )
 
-        self._read(frames, decode_each)
+        pointers = np.array([frame.pointer for frame in frames], np.int64)
+        wire_bytes = np.array([frame.wire_bytes for frame in frames], np.int64)
+        self._read(pointers, wire_bytes, decode_each)
 
     def read_batch(
-        self, frames: Sequence[HostFrame], outs: Sequence[int], codec: str, value_bytes: torch.Tensor
+        self,
+        pointers: _Numbers,
+        wire_bytes: _Numbers,
+        outs: _Numbers,
+        out_bytes: int,
+        codec: str,
+        value_bytes: torch.Tensor,
     ) -> None:
         """As `read`, for many small frames, but not in graphs.
 
+        pointers, wire_bytes, outs: where the frames are in host memory, their sizes, and addresses for their values.
+        out_bytes: room for the values of each frame.
         codec: of the frames that are not raw.
         value_bytes: an int64 for each frame, which receives the size of its values, or 0 if it is corrupt.
         """
         number = codec_number(codec)
         workspace_bytes = int(library().ncast_cuda_decode_batch_workspace_bytes(_PIECE_FRAMES))
         decode = library().ncast_cuda_decode_batch
+        total = len(pointers)
+        table = 0
 
-        def copy_table(slot: _Slot, piece: Piece, first: int, stream: Any) -> None:
-            mine = slice(first, first + len(piece.offsets))
-            base = slot.staging.data_ptr()
-            columns = [
-                [base + offset for offset in piece.offsets],
-                [frame.wire_bytes for frame in frames[mine]],
-                outs[mine],
-                [frame.raw_bytes for frame in frames[mine]],
-            ]
-            rows = np.array(columns, np.uint64)
-            # This memory is pageable: the driver has read so few bytes when the call returns.
-            cuda_driver.copy_from_host(slot.batch_memory(workspace_bytes).table, rows.ctypes.data, rows.nbytes, stream)
+        def copy_table(pieces: list[Piece], slots: list[_Slot]) -> _Table:
+            nonlocal table
+            columns = np.empty((_COLUMNS, total), np.int64)
+            for piece, slot in zip(pieces, slots, strict=True):
+                columns[0, piece.first : piece.first + len(piece.offsets)] = slot.staging.data_ptr() + piece.offsets
+            columns[1], columns[2], columns[3] = wire_bytes, outs, out_bytes
+            used = self._tables[0]
+            self._tables.reverse()
+            table = used.copy(columns, self._stream)
+            return used
 
-        def decode_together(slot: _Slot, piece: Piece, first: int, stream: Any) -> None:
-            count = len(piece.offsets)
-            table, statuses, workspace = slot.batch_memory(workspace_bytes)
+        def decode_together(slot: _Slot, piece: Piece, stream: Any) -> None:
+            begin = table + 8 * piece.first
+            statuses, workspace = slot.batch_memory(workspace_bytes)
             check(
                 decode(
-                    count,
-                    table,
-                    table + 8 * count,
+                    len(piece.offsets),
+                    begin,
+                    begin + 8 * total,
                     number,
-                    table + 16 * count,
-                    table + 24 * count,
-                    value_bytes.data_ptr() + 8 * first,
+                    begin + 16 * total,
+                    begin + 24 * total,
+                    value_bytes.data_ptr() + 8 * piece.first,
                     statuses,
                     workspace,
                     workspace_bytes,
@@ -172,17 +187,22 @@ class FrameReader:
                 )
             )
 
-        self._read(frames, decode_together, copy_table)
+        self._read(pointers, wire_bytes, decode_together, copy_table)
 
-    def _read(self, frames: Sequence[HostFrame], decode: _Step, copy_more: _Step | None = None) -> None:
-        """Copies pieces, and calls the functions for each, with the number of its first frame and their stream."""
-        if not frames:
+    def _read(
+        self,
+        pointers: _Numbers,
+        wire_bytes: _Numbers,
+        decode: Callable[[_Slot, Piece, Any], None],
+        copy_table: Callable[[list[Piece], list[_Slot]], _Table] | None = None,
+    ) -> None:
+        """Copies pieces, and calls `decode` for each, with its stream; `copy_table` before."""
+        if not len(pointers):
             return
         current = torch.cuda.current_stream(self._device)
         copies, stream = self._stream.cuda_stream, current.cuda_stream
-        first = 0
         with self._lock, torch.cuda.device(self._device), cuda_driver.on_device(self._device.index):
-            self._reserve(max(frame.wire_bytes for frame in frames))
+            self._reserve(int(wire_bytes.max()))
             if self._in_graphs:
                 # A graph cannot wait for events from outside of it, nor other streams for events of a graph.
                 for slot in self._slots:
@@ -190,19 +210,21 @@ class FrameReader:
                 begin = torch.cuda.Event()
                 begin.record(current)
                 self._stream.wait_event(begin)
-            for piece in pieces_of(frames, self._piece_bytes):
-                slot, self._next = self._slots[self._next], (self._next + 1) % _PIECES
+            pieces = list(pieces_of(pointers, wire_bytes, self._piece_bytes))
+            slots = [self._slots[(self._next + number) % _PIECES] for number in range(len(pieces))]
+            self._next = (self._next + len(pieces)) % _PIECES
+            table = copy_table(pieces, slots) if copy_table else None
+            for piece, slot in zip(pieces, slots, strict=True):
                 self._stream.wait_event(slot.decoded)
                 for one in piece.copies:
                     pointer = slot.staging.data_ptr() + one.offset
                     cuda_driver.copy_from_host(pointer, one.pointer, one.count_bytes, copies)
-                if copy_more is not None:
-                    copy_more(slot, piece, first, copies)
                 slot.copied.record(self._stream)
                 current.wait_event(slot.copied)
-                decode(slot, piece, first, stream)
-                first += len(piece.offsets)
+                decode(slot, piece, stream)
                 slot.decoded.record(current)
+            if table:
+                table.used.record(current)
 
     def reserve(self, frame_bytes: int) -> None:
         """Allocates staging memory for frames of up to so many bytes."""
@@ -231,24 +253,35 @@ class _Slot:
     def renew_events(self) -> None:
         self.copied, self.decoded = torch.cuda.Event(), torch.cuda.Event()
 
-    def batch_memory(self, workspace_bytes: int) -> _BatchMemory:
-        table_bytes, status_bytes = _COLUMNS * 8 * _PIECE_FRAMES, 4 * _PIECE_FRAMES
+    def batch_memory(self, workspace_bytes: int) -> tuple[int, int]:
+        """Addresses of the statuses and of the workspace for a batch."""
+        status_bytes = 4 * _PIECE_FRAMES
         if self._batch is None:
-            size = table_bytes + status_bytes + workspace_bytes
-            self._batch = torch.empty(size, dtype=torch.uint8, device=self.staging.device)
-        begin = self._batch.data_ptr()
-        return _BatchMemory(begin, begin + table_bytes, begin + table_bytes + status_bytes)
+            self._batch = torch.empty(status_bytes + workspace_bytes, dtype=torch.uint8, device=self.staging.device)
+        return self._batch.data_ptr(), self._batch.data_ptr() + status_bytes
 
 
-class _BatchMemory(NamedTuple):
-    """Addresses on the GPU."""
+class _Table:
+    """Memory for the table of a batch. If it was pageable, the driver would wait for the copies before it."""
 
-    table: int
-    statuses: int
-    workspace: int
+    def __init__(self, device: torch.device) -> None:
+        self.used = torch.cuda.Event()  # when nothing on the GPU needs the table any more
+        self._device = device
+        self._host, self._gpu = HostMemory(0, pinned=False), torch.empty(0, device=device)
 
-
-_Step = Callable[[_Slot, Piece, int, Any], None]
+    def copy(self, columns: _Numbers, stream: Any) -> int:
+        """Enqueues a copy, and returns where it goes on the GPU."""
+        self.used.synchronize()
+        count_bytes = columns.nbytes
+        if self._host.tensor.numel() < count_bytes:
+            capacity = max(1 << 16, 1 << (count_bytes - 1).bit_length())
+            self._host = HostMemory(capacity, pinned=self._device.type == "cuda")
+            self._host.devices.add(self._device)
+            with torch.cuda.stream(stream):
+                self._gpu = torch.empty(capacity, dtype=torch.uint8, device=self._device)
+        self._host.tensor[:count_bytes].numpy()[:] = columns.view(np.uint8).reshape(-1)
+        cuda_driver.copy_from_host(self._gpu.data_ptr(), self._host.tensor.data_ptr(), count_bytes, stream.cuda_stream)
+        return int(self._gpu.data_ptr())
 
 
 @functools.cache

@@ -2,30 +2,30 @@
 
 from __future__ import annotations
 
-import functools
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
+import numpy.typing as npt
 import torch
 
-from .. import cuda
-from ..codec import bound, decode_batch, encode_batch, inspect
+from ..codec import decode_batch, encode_batch
 from ..errors import CorruptError
 from ..types import ValueType, value_type
 from .arena import Arena, Piece
 from .encoded import supported_codec
-from .frame_reader import HostFrame, frame_reader
-from .host_memory import aligned
+from .frame_reader import frame_reader
+from .frame_writer import EncodedRows, FrameWriter
+from .gpu_batches import to_device
 
 _log = logging.getLogger(__name__)
 # Raw bytes in staging memory of a GPU at a time. A part of a load costs the host one call for each layer.
 _STORE_BYTES = 64 << 20
 _LOAD_BYTES = 128 << 20
-_SIZE_AT = 16  # byte of a frame where the 64-bit number of its bytes is
 
 
 @dataclass(frozen=True)
@@ -46,10 +46,10 @@ class Finished:
     seconds: float
 
 
-@dataclass(frozen=True)
-class _Stored:
+class _Stored(NamedTuple):
     piece: Piece
-    frame: HostFrame
+    pointer: int
+    wire_bytes: int
 
 
 class EncodedBlocks:
@@ -85,6 +85,7 @@ class EncodedBlocks:
         self._rows: dict[int, tuple[torch.Tensor, list[torch.Tensor]]] = {}
         self._warned = False
         self._raw_bytes = 0
+        self._writer = FrameWriter(self._device) if self._device.type == "cuda" else None
         self._lanes = {name: _Lane(name, self._device) for name in ("store", "load")}
 
     @property
@@ -99,9 +100,7 @@ class EncodedBlocks:
 
     def store(self, job: int, blocks: Sequence[tuple[int, int, Any]]) -> None:
         """Begins to encode blocks: (group, block of the KV cache, key). A block with the same key is replaced."""
-        self._lanes["store"].submit(
-            job, self._bytes_of(blocks), lambda: self._in_parts(self._encode, blocks, _STORE_BYTES)
-        )
+        self._lanes["store"].submit(job, self._bytes_of(blocks), lambda: self._store(blocks))
 
     def load(self, job: int, blocks: Sequence[tuple[int, int, Any]]) -> None:
         """Begins to decode blocks into the KV cache: (group, block, key).
@@ -134,62 +133,68 @@ class EncodedBlocks:
     def _part_blocks(self, group: int, part_bytes: int) -> int:
         return max(1, part_bytes // max(self._block_bytes[group], 1))
 
-    def _in_parts(
-        self,
-        transfer: Callable[[int, torch.Tensor, list[Any]], None],
-        blocks: Sequence[tuple[int, int, Any]],
-        part_bytes: int,
-    ) -> None:
-        for group in sorted({one[0] for one in blocks}):
-            mine = [(block, key) for number, block, key in blocks if number == group]
-            count = self._part_blocks(group, part_bytes)
-            # For all parts at once, because the host waits until the numbers are on the GPU.
-            numbers = torch.tensor([block for block, _ in mine], device=self._device)
-            for first in range(0, len(mine), count):
-                keys = [key for _, key in mine[first : first + count]]
-                transfer(group, numbers[first : first + count], keys)
-
     # GPU or CPU to host memory.
 
-    def _encode(self, group: int, blocks: torch.Tensor, keys: list[Any]) -> None:
-        rows = self._collected(group, blocks)
-        kind = self._types[group]
-        if self._device.type == "cuda":
-            pieces = self._encoded_on_gpu(rows, kind)
-        else:
-            frames = encode_batch(list(rows), codec=self._codec, dtype=kind.name, threads=self._threads)
-            pieces = [self._allocate(frame.size) for frame in frames]
-            for piece, frame in zip(pieces, frames, strict=True):
-                piece.tensor.copy_(torch.from_numpy(frame.view()))
-        for key, piece in zip(keys, pieces, strict=True):
+    def _store(self, blocks: Sequence[tuple[int, int, Any]]) -> None:
+        kept: list[tuple[int, Any, Piece]] = []
+        try:
+            if self._writer is None:
+                for group, rows, keys in self._rows_to_store(blocks):
+                    kept += [(group, *one) for one in zip(keys, self._encoded(group, rows), strict=True)]
+            else:
+                self._encode_on_gpu(self._writer, blocks, kept)
+        except BaseException:
+            for _, _, piece in kept:
+                piece.free()
+            raise
+        for group, key, piece in kept:
             replaced = self._stored.get(key)
-            codec = inspect(piece.tensor).codec
-            place = HostFrame.at(piece.tensor, codec, kind.name, self._block_bytes[group])
-            self._stored[key] = _Stored(piece, place)
+            self._stored[key] = _Stored(piece, piece.tensor.data_ptr(), piece.tensor.numel())
             self._raw_bytes += self._block_bytes[group]
             if replaced is not None:
                 self._raw_bytes -= self._block_bytes[group]
                 replaced.piece.free()
 
-    def _collected(self, group: int, blocks: torch.Tensor) -> torch.Tensor:
-        """A row for each block: its pages end to end."""
-        return torch.cat([pages.index_select(0, blocks) for pages in self._pages[group]], dim=1).view(torch.uint8)
+    def _rows_to_store(self, blocks: Sequence[tuple[int, int, Any]]) -> Iterator[tuple[int, torch.Tensor, list[Any]]]:
+        """Blocks in parts: their group, a row for each with its pages end to end, and their keys."""
+        for group in sorted({one[0] for one in blocks}):
+            mine = [(block, key) for number, block, key in blocks if number == group]
+            count = self._part_blocks(group, _STORE_BYTES)
+            numbers = to_device([block for block, _ in mine], self._device)
+            for first in range(0, len(mine), count):
+                some = numbers[first : first + count]
+                rows = torch.cat([pages.index_select(0, some) for pages in self._pages[group]], dim=1)
+                yield group, rows.view(torch.uint8), [key for _, key in mine[first : first + count]]
 
-    def _encoded_on_gpu(self, rows: torch.Tensor, kind: ValueType) -> list[Piece]:
-        stream = torch.cuda.current_stream(self._device)
-        elems = rows.shape[1] // kind.bytes
-        stride = aligned(bound(kind, elems, codec=self._codec))
-        frames = torch.empty((len(rows), stride), dtype=torch.uint8, device=self._device)
-        scratch_bytes = cuda.workspace_bytes(kind, elems, codec=self._codec)
-        scratch = torch.empty(scratch_bytes, dtype=torch.uint8, device=self._device) if scratch_bytes else None
-        for row, frame in zip(rows, frames, strict=True):
-            cuda.encode(row, out=frame, workspace=scratch, stream=stream, codec=self._codec, dtype=kind)
-        sizes = frames[:, _SIZE_AT : _SIZE_AT + 8].contiguous().view(torch.int64).flatten().tolist()
-        pieces = [self._allocate(size) for size in sizes]
-        for piece, frame, size in zip(pieces, frames, sizes, strict=True):
-            piece.tensor.copy_(frame[:size], non_blocking=True)
-        stream.synchronize()
+    def _encoded(self, group: int, rows: torch.Tensor) -> list[Piece]:
+        kind = self._types[group].name
+        frames = encode_batch(list(rows), codec=self._codec, dtype=kind, threads=self._threads)
+        pieces = [self._allocate(frame.size) for frame in frames]
+        for piece, frame in zip(pieces, frames, strict=True):
+            piece.tensor.copy_(torch.from_numpy(frame.view()))
         return pieces
+
+    def _encode_on_gpu(
+        self, writer: FrameWriter, blocks: Sequence[tuple[int, int, Any]], kept: list[tuple[int, Any, Piece]]
+    ) -> None:
+        """Adds what is stored to `kept`. A part is copied while the next one is encoded."""
+
+        def copy(group: int, keys: list[Any], encoded: EncodedRows) -> None:
+            pieces = [self._allocate(size) for size in encoded.sizes()]
+            kept.extend((group, *one) for one in zip(keys, pieces, strict=True))
+            writer.copy(encoded, [piece.tensor for piece in pieces])
+
+        try:
+            before: tuple[int, list[Any], EncodedRows] | None = None
+            for group, rows, keys in self._rows_to_store(blocks):
+                encoded = writer.encode(rows, self._types[group], self._codec)
+                if before:
+                    copy(*before)
+                before = group, keys, encoded
+            if before:
+                copy(*before)
+        finally:
+            writer.synchronize()
 
     def _allocate(self, count_bytes: int) -> Piece:
         piece = self._arena.allocate(count_bytes)
@@ -206,26 +211,43 @@ class EncodedBlocks:
 
     def _load(self, blocks: Sequence[tuple[int, int, Any]]) -> None:
         damaged: list[torch.Tensor] = []
-        decode = self._decode if self._device.type == "cpu" else functools.partial(self._decode_on_gpu, damaged)
-        # In the order of the host memory: neighbours are copied at once.
-        self._in_parts(decode, sorted(blocks, key=lambda one: self._stored[one[2]].frame.pointer), _LOAD_BYTES)
+        for group in sorted({one[0] for one in blocks}):
+            mine = [one for one in blocks if one[0] == group]
+            held = [self._stored[key] for _, _, key in mine]
+            pointers = np.fromiter((one.pointer for one in held), np.int64, len(held))
+            # In the order of the host memory: neighbours are copied at once.
+            order = np.argsort(pointers, kind="stable")
+            numbers = to_device(np.fromiter((block for _, block, _ in mine), np.int64, len(mine))[order], self._device)
+            count = self._part_blocks(group, _LOAD_BYTES)
+            if self._device.type == "cpu":
+                for first in range(0, len(mine), count):
+                    part = [held[number].piece.tensor for number in order[first : first + count].tolist()]
+                    self._decode(group, numbers[first : first + count], part)
+                continue
+            wire_bytes = np.fromiter((one.wire_bytes for one in held), np.int64, len(held))[order]
+            pointers = pointers[order]
+            for first in range(0, len(mine), count):
+                part_of = slice(first, first + count)
+                damaged.append(self._decode_on_gpu(group, numbers[part_of], pointers[part_of], wire_bytes[part_of]))
         if damaged and bool(torch.stack(damaged).any()):  # waits for the stream
             raise CorruptError("an encoded KV block has been overwritten in host memory")
 
-    def _decode(self, group: int, blocks: torch.Tensor, keys: list[Any]) -> None:
+    def _decode(self, group: int, blocks: torch.Tensor, frames: list[torch.Tensor]) -> None:
         rows, _ = self._rows_of(group)
-        frames = [self._stored[key].piece.tensor for key in keys]
-        decode_batch(frames, outs=list(rows[: len(keys)]), threads=self._threads)
+        decode_batch(frames, outs=list(rows[: len(frames)]), threads=self._threads)
         self._distribute(group, blocks)
 
-    def _decode_on_gpu(self, damaged: list[torch.Tensor], group: int, blocks: torch.Tensor, keys: list[Any]) -> None:
+    def _decode_on_gpu(
+        self, group: int, blocks: torch.Tensor, pointers: npt.NDArray[np.int64], wire_bytes: npt.NDArray[np.int64]
+    ) -> torch.Tensor:
+        """Returns whether a frame is damaged."""
         rows, _ = self._rows_of(group)
-        frames = [self._stored[key].frame for key in keys]
-        places = [rows.data_ptr() + rows.shape[1] * number for number in range(len(keys))]
-        value_bytes = torch.empty(len(keys), dtype=torch.int64, device=self._device)
-        frame_reader(self._device).read_batch(frames, places, self._codec, value_bytes)
-        damaged.append((value_bytes != rows.shape[1]).any())
+        row_bytes = self._block_bytes[group]
+        places = rows.data_ptr() + row_bytes * np.arange(len(pointers), dtype=np.int64)
+        value_bytes = torch.empty(len(pointers), dtype=torch.int64, device=self._device)
+        frame_reader(self._device).read_batch(pointers, wire_bytes, places, row_bytes, self._codec, value_bytes)
         self._distribute(group, blocks)
+        return (value_bytes != row_bytes).any()
 
     def _distribute(self, group: int, blocks: torch.Tensor) -> None:
         """Copies decoded rows to the pages of blocks."""

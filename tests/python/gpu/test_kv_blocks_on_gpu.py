@@ -51,3 +51,45 @@ def test_a_store_waits_for_the_model():
     blocks.wait({2})
     assert (tensor[1] == 7).all()
     blocks.close()
+
+
+def stored(tensors, page_bytes, capacity_bytes):
+    blocks = EncodedBlocks(
+        [[Pages(one, page_bytes) for one in tensors]], dtype="bfloat16", capacity_bytes=capacity_bytes
+    )
+    blocks.store(1, [(0, block, block) for block in range(BLOCKS)])
+    blocks.wait({1})
+    assert [one.success for one in blocks.finished()] == [True]
+    return blocks
+
+
+@pytest.mark.parametrize("capacity_bytes", [1 << 30, 3 << 20])
+def test_large_transfers_are_split(monkeypatch, capacity_bytes):
+    monkeypatch.setattr("narrowcast._torch.kv_blocks._STORE_BYTES", 5 << 18)
+    monkeypatch.setattr("narrowcast._torch.kv_blocks._LOAD_BYTES", 7 << 18)
+    shape = (BLOCKS, 1 << 15)
+    tensors = [(torch.randn(shape, device="cuda") / 4).bfloat16().view(torch.int8) for _ in range(LAYERS)]
+    expected = [one.clone() for one in tensors]
+    blocks = stored(tensors, 1 << 16, capacity_bytes)
+    for one in tensors:
+        one.zero_()
+    order = torch.randperm(BLOCKS).tolist()
+    blocks.load(2, [(0, new, old) for new, old in enumerate(order)])
+    blocks.wait({2})
+    assert all(torch.equal(one, before[order]) for one, before in zip(tensors, expected, strict=True))
+    blocks.close()
+
+
+def test_a_damaged_block_fails_its_transfer(caplog):
+    tensors = [torch.randn(BLOCKS, 1 << 14, device="cuda").bfloat16().view(torch.int8)]
+    blocks = stored(tensors, 1 << 15, 1 << 24)
+    blocks._stored[7].piece.tensor[:8] = 0
+    blocks.load(2, [(0, block, block) for block in range(BLOCKS)])
+    blocks.wait({2})
+    assert [one.success for one in blocks.finished()] == [False]
+    assert "overwritten" in caplog.text
+    blocks.load(3, [(0, 7, 8)])
+    blocks.wait({3})
+    assert [one.success for one in blocks.finished()] == [True]
+    assert torch.equal(tensors[0][7], tensors[0][8])
+    blocks.close()

@@ -6,6 +6,7 @@ import itertools
 import types
 
 import narrowcast
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -24,6 +25,15 @@ CPU = torch.device("cpu")
 @pytest.fixture
 def streams(monkeypatch):
     return simulate(monkeypatch)
+
+
+def places_of(frames):
+    frames = list(frames)
+    return np.array([one.pointer for one in frames]), np.array([one.wire_bytes for one in frames])
+
+
+def addresses(tensors):
+    return np.array([one.data_ptr() for one in tensors])
 
 
 def read(reader, tensors, names=None):
@@ -61,11 +71,11 @@ def test_batches_are_decoded_between_copies(streams, monkeypatch, eager, piece_b
     streams.main_is_late = eager == "copies"
     values = [torch.randn(500 + 37 * number).bfloat16() for number in range(40)]
     entries = EncodedTensors(dict(enumerate(values)))._entries.values()
-    frames = [entry.host_frames[0] for entry in entries]
+    places = places_of(entry.host_frames[0] for entry in entries)
     for _ in range(3):
         outs = [torch.empty_like(one) for one in values]
         sizes = torch.full((len(values),), -1)
-        reader.read_batch(frames, [out.data_ptr() for out in outs], "window", sizes)
+        reader.read_batch(*places, addresses(outs), 2 * (500 + 37 * 39), "window", sizes)
         streams.run()
         assert all(torch.equal(out, one) for out, one in zip(outs, values, strict=True))
         assert sizes.tolist() == [one.nbytes for one in values]
@@ -78,7 +88,8 @@ def test_a_batch_reports_damaged_frames(streams):
     outs = [torch.empty(3000) for _ in values]
     sizes = torch.full((5,), -1)
     reader = FrameReader(CPU)
-    reader.read_batch([one.host_frames[0] for one in entries], [out.data_ptr() for out in outs], "window", sizes)
+    places = places_of(one.host_frames[0] for one in entries)
+    reader.read_batch(*places, addresses(outs), 12_000, "window", sizes)
     streams.run()
     assert sizes.tolist() == [12_000, 12_000, 0, 12_000, 12_000]
 
@@ -115,7 +126,7 @@ def test_pieces_hold_every_frame_once_and_copy_neighbours_together(sizes, piece_
         place += 128 * apart
         frames.append(HostFrame(place, size, 0, 0, 0, 0))
         place += -(-size // 128) * 128
-    pieces = list(pieces_of(frames, piece_bytes))
+    pieces = list(pieces_of(*places_of(frames), piece_bytes))
     assert sum(len(piece.offsets) for piece in pieces) == len(frames)
     done = iter(frames)
     for piece in pieces:
@@ -124,6 +135,7 @@ def test_pieces_hold_every_frame_once_and_copy_neighbours_together(sizes, piece_
             assert offset + count <= piece_bytes
             copied.update({offset + number: pointer + number for number in range(count)})
         held = [next(done) for _ in piece.offsets]
+        assert held[0] is frames[piece.first]
         for frame, offset in zip(held, piece.offsets, strict=True):
             assert offset % 128 == 0
             assert all(copied[offset + number] == frame.pointer + number for number in range(frame.wire_bytes))

@@ -14,7 +14,7 @@ import narrowcast
 import numpy as np
 import torch
 from narrowcast._native import cuda_driver
-from narrowcast._torch import frame_reader
+from narrowcast._torch import frame_reader, gpu_batches
 from narrowcast.types import BY_NUMBER
 
 
@@ -24,6 +24,7 @@ class Streams:
     def __init__(self):
         self.all = []
         self.main = self.current = Stream(self)
+        self.kept = []  #: memory that enqueued work uses
         self.main_is_late = False  #: whether it goes on only when the others wait for it, instead of before them
 
     def run(self):
@@ -106,6 +107,10 @@ def _copy(pointer, host, count_bytes, stream):
     stream.enqueue(lambda: ctypes.memmove(pointer, content, count_bytes))
 
 
+def _copy_back(host, pointer, count_bytes, stream):
+    stream.enqueue(lambda: ctypes.memmove(host, pointer, count_bytes))
+
+
 def _decode(frame, frame_bytes, dtype, codec, elems, out, status, options, stream):
     def run():
         values = np.ctypeslib.as_array((ctypes.c_uint8 * (elems * BY_NUMBER[dtype].bytes)).from_address(out))
@@ -139,6 +144,28 @@ def _decode_batch(
     return 0
 
 
+def _encode_batch(
+    count, arrays, kinds, elems, codec, flags, frames, capacities, sizes, statuses, workspace, size, options, stream
+):
+    rows = list(
+        zip(*((ctypes.c_uint64 * count).from_address(one) for one in (arrays, elems, frames, capacities)), strict=True)
+    )
+    types_of = list((ctypes.c_int32 * count).from_address(kinds))
+
+    def run():
+        found = (ctypes.c_uint64 * count).from_address(sizes)
+        for number, ((array, length, frame, capacity), kind) in enumerate(zip(rows, types_of, strict=True)):
+            dtype = BY_NUMBER[kind]
+            values = np.ctypeslib.as_array((ctypes.c_uint8 * (length * dtype.bytes)).from_address(array))
+            encoded = narrowcast.encode(values, dtype=dtype.name)
+            assert encoded.size <= capacity
+            ctypes.memmove(frame, encoded.view().ctypes.data, encoded.size)
+            found[number] = encoded.size
+
+    stream.enqueue(run)
+    return 0
+
+
 def simulate(monkeypatch):
     """Replaces streams, copies and decoding until the test ends. Returns the streams."""
     streams = Streams()
@@ -158,10 +185,23 @@ def simulate(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
     monkeypatch.setattr(cuda_driver, "on_device", lambda _: contextlib.nullcontext())
     monkeypatch.setattr(cuda_driver, "copy_from_host", _copy)
+    monkeypatch.setattr(cuda_driver, "copy_to_host_later", _copy_back)
+    monkeypatch.setattr(torch.Tensor, "record_stream", lambda tensor, stream: streams.kept.append(tensor))
+    zeros_like = torch.zeros_like
+
+    def kept_zeros(*arguments, **options):
+        # On a GPU, memory that is freed is not used again before the stream has run what was enqueued.
+        streams.kept.append(zeros_like(*arguments, **options))
+        return streams.kept[-1]
+
+    monkeypatch.setattr(torch, "zeros_like", kept_zeros)
     functions = types.SimpleNamespace(
         ncast_cuda_decode=_decode,
         ncast_cuda_decode_batch=_decode_batch,
+        ncast_cuda_encode_batch=_encode_batch,
+        ncast_cuda_encode_batch_workspace_bytes=lambda count, raw_bytes, codec: 16 * count,
         ncast_cuda_decode_batch_workspace_bytes=lambda count: 16 * count,
     )
-    monkeypatch.setattr(frame_reader, "library", lambda: functions)
+    for module in (frame_reader, gpu_batches):
+        monkeypatch.setattr(module, "library", lambda: functions)
     return streams
