@@ -22,8 +22,9 @@ from typing import Any, Literal, NamedTuple
 import torch
 
 from .. import cuda
+from .._torch import gpu_batches
 from ..codec import bound, codecs, decode, encode, inspect
-from ..errors import CorruptError, NarrowcastError, Status
+from ..errors import CorruptError, NarrowcastError
 from ..types import ValueType, value_type
 
 __all__ = [
@@ -40,7 +41,6 @@ __all__ = [
 
 _ALIGNMENT_BYTES = 128
 _FRAME_ALIGNMENT_BYTES = 16  # at least
-_LENGTH_AT = 16  # byte of a frame where the 64-bit number of its bytes is
 Outcome = Literal["pending", "succeeded", "failed"]
 
 
@@ -176,11 +176,13 @@ class CompressionBackend:
         if operation == "compress":
             output_bytes = bound(kind.name, elems, codec=self._codec)
             if on_gpu:
-                workspace_bytes = cuda.workspace_bytes(kind.name, elems, codec=self._codec)
+                workspace_bytes = gpu_batches.encode_workspace_bytes(
+                    spec.blocks, spec.blocks * spec.block_bytes, self._codec
+                )
         elif operation == "decompress":
             output_bytes = spec.block_bytes
             if on_gpu:
-                workspace_bytes = cuda.STATUS_BYTES * spec.blocks
+                workspace_bytes = gpu_batches.decode_workspace_bytes(spec.blocks)
         else:
             raise ValueError(f"operation is {operation!r}, neither compress nor decompress")
         return BufferRequirements(output_bytes, _ALIGNMENT_BYTES, workspace_bytes, _ALIGNMENT_BYTES)
@@ -196,22 +198,21 @@ class CompressionBackend:
         """
         spec, blocks = src.spec, list(src.blocks)
         needed = self._check_buffers("compress", spec, blocks, spec.block_bytes, dst, workspace)
-        outs = [out[: needed.output_bytes] for out in dst]
-        kind = self._kind(spec).name
+        outs = list(dst)
+        kind = self._kind(spec)
         if torch.device(spec.device).type == "cpu":
+            outs = [out[: needed.output_bytes] for out in outs]
             return self._on_a_thread(
                 lambda block, out: encode(block, out=out, dtype=kind, codec=self._codec).size, blocks, outs, context
             )
 
-        def enqueue(stream: Any) -> Any:
-            scratch = workspace[: needed.workspace_bytes] if needed.workspace_bytes else None
-            for block, out in zip(blocks, outs, strict=True):
-                cuda.encode(block, out=out, workspace=scratch, stream=stream, codec=self._codec, dtype=kind)
-            ends = [out[_LENGTH_AT : _LENGTH_AT + 8] for out in outs]
-            return torch.stack(ends).view(torch.int64).flatten() if ends else torch.zeros(0, dtype=torch.int64)
+        def enqueue(device: torch.device) -> torch.Tensor:
+            arrays, frames = (gpu_batches.addresses_of(one, device) for one in (blocks, outs))
+            elems = spec.block_bytes // kind.bytes
+            return gpu_batches.encode(arrays, elems, frames, needed.output_bytes, kind, self._codec, workspace)
 
         def result(lengths: torch.Tensor) -> OperationSnapshot:
-            return OperationSnapshot("succeeded", False, tuple(lengths.tolist()), (None,) * len(blocks))
+            return _ended([length or "the block could not be compressed" for length in lengths.tolist()])
 
         return self._on_a_stream(enqueue, result, (blocks, outs, workspace), spec, context)
 
@@ -230,25 +231,21 @@ class CompressionBackend:
         for number, (block, length) in enumerate(zip(src.blocks, src.lengths, strict=True)):
             if not 0 <= length <= block.numel():
                 raise ValueError(f"block {number} has {length} bytes in a buffer of {block.numel()}")
-        blocks = [block[:length] for block, length in zip(src.blocks, src.lengths, strict=True)]
-        needed = self._check_buffers("decompress", spec, blocks, 0, dst, workspace)
-        outs = [out[: spec.block_bytes] for out in dst]
+        blocks, outs = list(src.blocks), list(dst)
+        self._check_buffers("decompress", spec, blocks, 0, outs, workspace)
         kind = self._kind(spec).name
         if torch.device(spec.device).type == "cpu":
+            blocks = [block[:length] for block, length in zip(blocks, src.lengths, strict=True)]
+            outs = [out[: spec.block_bytes] for out in outs]
             return self._on_a_thread(lambda block, out: _decoded(block, out, kind), blocks, outs, context)
 
-        def enqueue(stream: Any) -> Any:
-            if not blocks:
-                return torch.zeros(0, dtype=torch.int32)
-            words = workspace[: needed.workspace_bytes].view(torch.int32)
-            words.zero_()
-            for number, (block, out) in enumerate(zip(blocks, outs, strict=True)):
-                status = words[number : number + 1]
-                cuda.decode(block, out=out, status=status, stream=stream, codec=self._codec, dtype=kind)
-            return words
+        def enqueue(device: torch.device) -> torch.Tensor:
+            frames, arrays = (gpu_batches.addresses_of(one, device) for one in (blocks, outs))
+            lengths = gpu_batches.to_device(src.lengths, device)
+            return gpu_batches.decode(frames, lengths, arrays, spec.block_bytes, self._codec, workspace)
 
-        def result(statuses: torch.Tensor) -> OperationSnapshot:
-            return _ended([spec.block_bytes if word == Status.OK else _DAMAGED for word in statuses.tolist()])
+        def result(lengths: torch.Tensor) -> OperationSnapshot:
+            return _ended([length if length == spec.block_bytes else _DAMAGED for length in lengths.tolist()])
 
         return self._on_a_stream(enqueue, result, (blocks, outs, workspace), spec, context)
 
@@ -276,19 +273,12 @@ class CompressionBackend:
             raise ValueError(f"there are {len(blocks)} blocks and {len(dst)} outputs, but the batch has {spec.blocks}")
         device = torch.device(spec.device)
         aligned_to = self._kind(spec).bytes if operation == "compress" else _FRAME_ALIGNMENT_BYTES
-        named = [(f"block {i}", one, block_bytes, aligned_to) for i, one in enumerate(blocks)]
-        named += [(f"output {i}", one, needed.output_bytes, needed.output_alignment) for i, one in enumerate(dst)]
+        _check_tensors("block", blocks, block_bytes, aligned_to, device)
+        _check_tensors("output", dst, needed.output_bytes, needed.output_alignment, device)
         if needed.workspace_bytes:
-            named.append(("the workspace", workspace, needed.workspace_bytes, needed.workspace_alignment))
-        for name, one, count_bytes, alignment in named:
-            if not isinstance(one, torch.Tensor) or one.dtype != torch.uint8 or not one.is_contiguous():
-                raise ValueError(f"{name} is not a contiguous uint8 tensor")
-            if one.device.type != device.type:
-                raise ValueError(f"{name} is on {one.device}, but the batch is on {device}")
-            if one.numel() < count_bytes:
-                raise ValueError(f"{name} has {one.numel()} bytes, but needs {count_bytes}")
-            if device.type == "cuda" and one.data_ptr() % alignment:
-                raise ValueError(f"{name} is not aligned to {alignment} bytes")
+            _check_tensors(
+                "the workspace", [workspace], needed.workspace_bytes, needed.workspace_alignment, device, numbered=False
+            )
         if operation == "compress" and any(one.numel() != block_bytes for one in blocks):
             raise ValueError(f"a block does not have {block_bytes} bytes")
         return needed
@@ -314,7 +304,7 @@ class CompressionBackend:
 
     def _on_a_stream(
         self,
-        enqueue: Callable[[Any], torch.Tensor],
+        enqueue: Callable[[torch.device], torch.Tensor],
         result: Callable[[torch.Tensor], OperationSnapshot],
         buffers: Any,
         spec: BatchSpec,
@@ -325,13 +315,30 @@ class CompressionBackend:
         with torch.cuda.stream(stream):
             for event in context.after:
                 stream.wait_event(event)
-            found = enqueue(stream)
+            found = enqueue(device)
             # Results come to the host on the stream, so that nobody has to wait for them.
             on_host = torch.empty(found.shape, dtype=found.dtype, pin_memory=True)
             on_host.copy_(found, non_blocking=True)
             done = torch.cuda.Event()
             done.record(stream)
         return CompressionOperation(done.query, lambda: result(on_host), (buffers, found))
+
+
+def _check_tensors(
+    name: str, tensors: Sequence[Any], count_bytes: int, alignment: int, device: torch.device, *, numbered: bool = True
+) -> None:
+    for number, one in enumerate(tensors):
+        wrong = ""
+        if not isinstance(one, torch.Tensor) or one.dtype != torch.uint8 or not one.is_contiguous():
+            wrong = "is not a contiguous uint8 tensor"
+        elif one.device.type != device.type:
+            wrong = f"is on {one.device}, but the batch is on {device}"
+        elif one.numel() < count_bytes:
+            wrong = f"has {one.numel()} bytes, but needs {count_bytes}"
+        elif device.type == "cuda" and one.data_ptr() % alignment:
+            wrong = f"is not aligned to {alignment} bytes"
+        if wrong:
+            raise ValueError(f"{name} {number} {wrong}" if numbered else f"{name} {wrong}")
 
 
 _DAMAGED = "the block is damaged, or not of this kind"
