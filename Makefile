@@ -27,7 +27,7 @@ help:
 	@echo 'make test    run every test that this machine supports'
 	@echo 'make lint    check formatting, types, dependencies between folders, the tree and the ABI'
 	@echo 'make bench   time the codecs and some collectives on this CPU (one minute)'
-	@echo 'make docs    build the documentation in build-docs/site, and run the programs in the guides'
+	@echo 'make docs    build the documentation in build-docs/site, and run the programs that it shows'
 	@echo 'make format  format the sources'
 	@echo 'make fuzz    search for inputs that break a decoder (needs clang++)'
 	@echo 'make golden  regenerate the golden vectors and fuzz seeds, after a change of the format'
@@ -173,7 +173,7 @@ docs-site: $(VENV)/docs.stamp
 	NO_MKDOCS_2_WARNING=1 mkdocs build
 
 docs-programs: $(VENV)/package.stamp $(VENV)/test.stamp
-	$(BIN)/python -m pytest -rs tests/python/test_guide.py
+	$(BIN)/python -m pytest -rs tests/python/test_guide.py tests/python/integrations/test_integration_examples.py
 
 # --- the rest -------------------------------------------------------------------------------------------------------
 
