@@ -23,9 +23,11 @@ from .frame_writer import EncodedRows, FrameWriter
 from .gpu_batches import to_device
 
 _log = logging.getLogger(__name__)
-# Raw bytes in staging memory of a GPU at a time. A part of a load costs the host one call for each layer.
+# Raw bytes in staging memory of a GPU at a time. A part of a load costs the host one call for each layer. Nothing hides
+# the preparation of the first part and the distribution of the last one, so these are smaller.
 _STORE_BYTES = 64 << 20
 _LOAD_BYTES = 128 << 20
+_LEAST_LOAD_BYTES = 32 << 20
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,7 @@ class _Stored(NamedTuple):
     piece: Piece
     pointer: int
     wire_bytes: int
+    raw_bytes: int
 
 
 class EncodedBlocks:
@@ -99,7 +102,10 @@ class EncodedBlocks:
         return self._arena.used_bytes
 
     def store(self, job: int, blocks: Sequence[tuple[int, int, Any]]) -> None:
-        """Begins to encode blocks: (group, block of the KV cache, key). A block with the same key is replaced."""
+        """Begins to encode blocks: (group, block of the KV cache, key). A block with the same key is replaced.
+
+        If the transfer fails, none of its keys are stored.
+        """
         self._lanes["store"].submit(job, self._bytes_of(blocks), lambda: self._store(blocks))
 
     def load(self, job: int, blocks: Sequence[tuple[int, int, Any]]) -> None:
@@ -136,6 +142,7 @@ class EncodedBlocks:
     # GPU or CPU to host memory.
 
     def _store(self, blocks: Sequence[tuple[int, int, Any]]) -> None:
+        self._forget([key for _, _, key in blocks])  # before, so that their memory can be used again
         kept: list[tuple[int, Any, Piece]] = []
         try:
             if self._writer is None:
@@ -148,11 +155,16 @@ class EncodedBlocks:
                 piece.free()
             raise
         for group, key, piece in kept:
-            replaced = self._stored.get(key)
-            self._stored[key] = _Stored(piece, piece.tensor.data_ptr(), piece.tensor.numel())
-            self._raw_bytes += self._block_bytes[group]
+            self._forget([key])  # if it occurs twice
+            raw_bytes = self._block_bytes[group]
+            self._stored[key] = _Stored(piece, piece.tensor.data_ptr(), piece.tensor.numel(), raw_bytes)
+            self._raw_bytes += raw_bytes
+
+    def _forget(self, keys: list[Any]) -> None:
+        for key in keys:
+            replaced = self._stored.pop(key, None)
             if replaced is not None:
-                self._raw_bytes -= self._block_bytes[group]
+                self._raw_bytes -= replaced.raw_bytes
                 replaced.piece.free()
 
     def _rows_to_store(self, blocks: Sequence[tuple[int, int, Any]]) -> Iterator[tuple[int, torch.Tensor, list[Any]]]:
@@ -218,19 +230,24 @@ class EncodedBlocks:
             # In the order of the host memory: neighbours are copied at once.
             order = np.argsort(pointers, kind="stable")
             numbers = to_device(np.fromiter((block for _, block, _ in mine), np.int64, len(mine))[order], self._device)
-            count = self._part_blocks(group, _LOAD_BYTES)
             if self._device.type == "cpu":
-                for first in range(0, len(mine), count):
-                    part = [held[number].piece.tensor for number in order[first : first + count].tolist()]
-                    self._decode(group, numbers[first : first + count], part)
+                for part in self._parts_of_load(group, len(mine)):
+                    self._decode(group, numbers[part], [held[number].piece.tensor for number in order[part].tolist()])
                 continue
             wire_bytes = np.fromiter((one.wire_bytes for one in held), np.int64, len(held))[order]
             pointers = pointers[order]
-            for first in range(0, len(mine), count):
-                part_of = slice(first, first + count)
-                damaged.append(self._decode_on_gpu(group, numbers[part_of], pointers[part_of], wire_bytes[part_of]))
+            for part in self._parts_of_load(group, len(mine)):
+                damaged.append(self._decode_on_gpu(group, numbers[part], pointers[part], wire_bytes[part]))
         if damaged and bool(torch.stack(damaged).any()):  # waits for the stream
             raise CorruptError("an encoded KV block has been overwritten in host memory")
+
+    def _parts_of_load(self, group: int, count: int) -> Iterator[slice]:
+        most, least = (self._part_blocks(group, size) for size in (_LOAD_BYTES, min(_LEAST_LOAD_BYTES, _LOAD_BYTES)))
+        first = 0
+        while first < count:
+            size = min(max((count - first) // 2, least), most) if first else least
+            yield slice(first, min(first + size, count))
+            first += size
 
     def _decode(self, group: int, blocks: torch.Tensor, frames: list[torch.Tensor]) -> None:
         rows, _ = self._rows_of(group)

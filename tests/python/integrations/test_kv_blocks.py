@@ -90,6 +90,19 @@ def test_replaced_blocks_free_their_memory():
     assert torch.equal(tensor[1], expected)
 
 
+def test_replaced_blocks_make_room_for_the_new_ones(caplog):
+    tensor = cache()
+    blocks = EncodedBlocks([[Pages(tensor, PAGE_BYTES)]], dtype="bfloat16", capacity_bytes=BLOCKS * (PAGE_BYTES + 256))
+    for job in range(3):
+        assert run(blocks, "store", job, [(0, i, i) for i in range(BLOCKS)])
+    assert not [one for one in caplog.records if "do not fit" in one.message]
+    assert run(blocks, "store", 3, [(0, 0, "twice"), (0, 1, "twice")])
+    assert run(blocks, "load", 4, [(0, 2, "twice")])
+    assert torch.equal(tensor[2], tensor[1])
+    blocks.close()
+    assert blocks.used_bytes == 0
+
+
 def test_more_than_the_capacity_is_kept_with_one_warning(caplog):
     tensor = torch.randint(-128, 128, (BLOCKS, PAGE_BYTES), dtype=torch.int8)
     expected = tensor.clone()
