@@ -331,7 +331,7 @@ def _check_tensors(
         wrong = ""
         if not isinstance(one, torch.Tensor) or one.dtype != torch.uint8 or not one.is_contiguous():
             wrong = "is not a contiguous uint8 tensor"
-        elif one.device.type != device.type:
+        elif one.is_cuda != (device.type == "cuda"):
             wrong = f"is on {one.device}, but the batch is on {device}"
         elif one.numel() < count_bytes:
             wrong = f"has {one.numel()} bytes, but needs {count_bytes}"

@@ -51,10 +51,12 @@ def test_blocks_come_back_with_the_same_bits(pages):
     backend = CompressionBackend()
     stream, ready = torch.cuda.Stream(), torch.cuda.Event()
     expected = [one.clone() for one in pages]
+    # The first call loads kernels and allocates page-locked memory, which waits for the GPU.
+    finished(begin(backend, "compress", PackedBatch(SPEC, pages), ExecutionContext(stream=stream))[1])
     for one in pages:
         one.zero_()
     torch.cuda.synchronize()
-    torch.cuda._sleep(200_000_000)
+    torch.cuda._sleep(400_000_000)
     for one, values in zip(pages, expected, strict=True):
         one.copy_(values)
     context = ExecutionContext(stream=stream, after=[ready])
