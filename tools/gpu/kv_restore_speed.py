@@ -40,6 +40,7 @@ from narrowcast.integrations.sglang_compression import (
 
 LAYERS, BLOCK_TOKENS = 32, 16
 COMPRESSED_BYTES = 256 << 20
+LEAST_COPY_US = 20  # tables of addresses take less
 
 
 class _Attributes(ctypes.Structure):
@@ -89,6 +90,26 @@ def seconds(run: Callable[[], None], iterations: int) -> float:
     return float(np.median(times[1:]))
 
 
+def terms_of(run: Callable[[], None]) -> dict[str, float]:
+    """Milliseconds of one more restore, from a trace: the link copies, waits between copies, decodes after the last."""
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
+        run()
+    on_gpu = torch.autograd.DeviceType.CUDA
+    work = [
+        (one.time_range.start, one.time_range.end, one.name) for one in profile.events() if one.device_type == on_gpu
+    ]
+    copies = sorted(one for one in work if one[2].startswith("Memcpy HtoD") and one[1] - one[0] > LEAST_COPY_US)
+    if not copies:
+        return {}
+    copying = sum(end - begin for begin, end, _ in copies)
+    parts = {
+        "copies_ms": copying,
+        "between_copies_ms": copies[-1][1] - copies[0][0] - copying,
+        "after_copies_ms": max(end for _, end, _ in work) - copies[-1][1],
+    }
+    return {name: round(microseconds / 1e3, 3) for name, microseconds in parts.items()}
+
+
 def measure(tokens: int, page_bytes: int, iterations: int) -> dict[str, Any]:
     """Both ways, for one size."""
     blocks = tokens // BLOCK_TOKENS
@@ -136,6 +157,8 @@ def measure(tokens: int, page_bytes: int, iterations: int) -> dict[str, Any]:
     restore_seconds = seconds(restore, iterations)
     result["narrowcast_gb_per_s"] = round(LAYERS * layer_bytes / restore_seconds / 1e9, 2)
     result["narrowcast_exact"] = exact()
+    result["restore_ms"] = round(1e3 * restore_seconds, 3)
+    result |= terms_of(restore)
     encoded.close()
 
     # Raw: the pages of a block are adjacent in host memory, as the encoded ones are.
