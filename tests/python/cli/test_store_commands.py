@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -43,6 +44,16 @@ def test_verify_finds_damage(built, cli_here):
     result = cli_here("store", "verify", "rows.ncs", "--json")
     assert result.returncode == 1
     assert not json.loads(result.stdout)["good"]
+
+
+def test_verify_lists_consecutive_rows_as_a_range(built, cli_here):
+    """The checksum of a segment covers many rows."""
+    path, _ = built
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+    result = cli_here("store", "verify", "rows.ncs")
+    assert re.search(r"rows\.ncs: (\d+) of 300 rows are damaged: \d+ to \d+", result.stdout.replace("\n", " "))
 
 
 def test_a_wrong_codec_or_tensor_is_one_line_and_leaves_no_file(built, cli_here, tmp_path):

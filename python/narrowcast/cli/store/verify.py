@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
+from itertools import groupby
 from pathlib import Path
 from typing import Annotated
 
@@ -29,8 +31,16 @@ def verify(
         for fault in report.faults:
             print(printable(f"{file}: {fault}"))
         if report.damaged:
-            rows = ", ".join(map(str, report.damaged))
+            rows = ", ".join(_ranges(report.damaged))
             more = ", ..." if report.damaged_rows > len(report.damaged) else ""
             print(printable(f"{file}: {report.damaged_rows} of {report.rows} rows are damaged: {rows}{more}"))
     if not report.good:
         raise CorruptError(f"{file} is damaged")
+
+
+def _ranges(rows: Sequence[int]) -> Iterator[str]:
+    """Ascending numbers with ranges for consecutive ones: "3", "7 to 9"."""
+    # Consecutive numbers differ from their places by the same.
+    for _, group in groupby(enumerate(rows), lambda placed: placed[1] - placed[0]):
+        numbers = [row for _, row in group]
+        yield " to ".join(dict.fromkeys(map(str, (numbers[0], numbers[-1]))))
